@@ -1,0 +1,82 @@
+package netstate
+
+import "math/bits"
+
+// A Mask is a set of value indexes. Its length is fixed by NewMask; indexes
+// beyond it must not be used.
+type Mask []uint64
+
+// NewMask returns an empty mask for n values.
+func NewMask(n int) Mask { return make(Mask, (n+63)/64) }
+
+// Set adds i.
+func (m Mask) Set(i int) { m[i>>6] |= 1 << (i & 63) }
+
+// Clear removes i.
+func (m Mask) Clear(i int) { m[i>>6] &^= 1 << (i & 63) }
+
+// Has reports whether i is in m.
+func (m Mask) Has(i int) bool { return m[i>>6]&(1<<(i&63)) != 0 }
+
+// Empty reports whether nothing is in m.
+func (m Mask) Empty() bool {
+	for _, w := range m {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Count returns how many indexes are in m.
+func (m Mask) Count() int {
+	n := 0
+	for _, w := range m {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// Or adds all of o, which has the same length.
+func (m Mask) Or(o Mask) {
+	for i, w := range o {
+		m[i] |= w
+	}
+}
+
+// AndNot removes all of o, which has the same length.
+func (m Mask) AndNot(o Mask) {
+	for i, w := range o {
+		m[i] &^= w
+	}
+}
+
+// Reset removes everything.
+func (m Mask) Reset() { clear(m) }
+
+// Fill adds the indexes 0 to n-1.
+func (m Mask) Fill(n int) {
+	for i := range m {
+		switch left := n - i*64; {
+		case left >= 64:
+			m[i] = ^uint64(0)
+		case left > 0:
+			m[i] |= 1<<left - 1
+		}
+	}
+}
+
+// Next returns the smallest index that is at least from. It reports false if
+// there is none.
+func (m Mask) Next(from int) (i int, ok bool) {
+	for w := from >> 6; w < len(m); w++ {
+		word := m[w]
+		if w == from>>6 {
+			word &= ^uint64(0) << (from & 63)
+		}
+		if word != 0 {
+			return w<<6 + bits.TrailingZeros64(word), true
+		}
+	}
+	return 0, false
+}
