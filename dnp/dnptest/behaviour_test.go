@@ -103,6 +103,41 @@ func TestHabits(t *testing.T) {
 			> 04 0100 41
 			< 06 0100 00
 			! want`},
+		{"a second first part starts over", "cpp python engine", `
+			> 0a 0000 01 58
+			< 06 0000 00
+			> 0a 0100 01 41
+			< 06 0100 00
+			> 0a 0200 02
+			< 06 0200 00
+			! want A`},
+		{"a queued command that raises stays queued until its number comes again", "java", `
+			> 0a 0100 00
+			< 06 0100 00
+			> 04 0000 41
+			< 06 0000 00
+			> 04 0200 43
+			< 06 0200 00
+			! want A
+			> 04 0100 42
+			< 06 0100 00
+			! want ABC`},
+		{"an acknowledgement of what was not sent is ignored", "cpp java spec", `
+			! send12
+			< 04 0000 *
+			< 04 0100 *
+			< 04 0200 *
+			< 04 0300 *
+			< 04 0400 *
+			< 04 0500 *
+			< 04 0600 *
+			< 04 0700 *
+			< 04 0800 *
+			< 04 0900 *
+			> 06 0a00 00
+			> 06 0000 00
+			< 04 0a00 *
+			> 02`},
 		{"command 10 is unknown", "spec", `
 			> 0a 0000 00`},
 		{"command 11 in parts", "engine", `
@@ -368,6 +403,40 @@ func TestUnknownLink(t *testing.T) {
 		if a, b := c.Value("A", 0), c.Value("B", 0); a[0] != 9 || b[0] != 5 || c.Stats.Unknown != 1 {
 			t.Errorf("%s: values %x and %x; the link before the unknown one counts, the one after does not", c.b.Name, a, b)
 		}
+	}
+}
+
+// TestAsksAgain: Java and Python ask the application for every offer, C and the
+// engine only for those that they might link.
+func TestAsksAgain(t *testing.T) {
+	for _, b := range Presets() {
+		asked := 0
+		play(t, b, App{Offered: func(Offer) Answer { asked++; return Accept }}, connect+`
+		> 05 0000 0700 01 0100 41 0100 03 0500
+		< 06 0000 00
+		< 07 0700
+		> 05 0100 0700 01 0100 41 0100 03 0500
+		< 06 0100 00`)
+		want := 1
+		if b.Name == "java" || b.Name == "python" {
+			want = 2
+		}
+		if asked != want {
+			t.Errorf("%s: asked %d times, want %d", b.Name, asked, want)
+		}
+	}
+}
+
+// TestUpdateIndex: the first index beyond the layout raises, what stands before
+// it counts.
+func TestUpdateIndex(t *testing.T) {
+	c := play(t, Cpp(), App{}, connect+`
+	> 05 0000 0700 01 0100 41 0200 03 0500 03 0500
+	< 06 0000 00
+	< 07 0700
+	> 09 01 0700 02 0100 0900 0200 0900`)
+	if c.Stats.Updates != 1 || c.Stats.Exceptions != 1 {
+		t.Errorf("%+v", c.Stats)
 	}
 }
 

@@ -226,6 +226,19 @@ func TestEvery(t *testing.T) {
 	}
 }
 
+// TestSameTime: things of the same time happen in the order in which they were
+// scheduled.
+func TestSameTime(t *testing.T) {
+	n, got := New(1), []int(nil)
+	for i := range 20 {
+		n.Schedule(time.Second, func() { got = append(got, i) })
+	}
+	n.Run(time.Minute)
+	if len(got) != 20 || !slices.IsSorted(got) {
+		t.Errorf("order %v", got)
+	}
+}
+
 // TestQueueModel compares the heap with sorting.
 func TestQueueModel(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)
