@@ -92,7 +92,7 @@ type LongMessage uint8
 
 const (
 	LongWorks   LongMessage = iota // C, P, ENG
-	LongSticks                     // J: acknowledged, then the stream is stuck; it sends command 10 itself
+	LongSticks                     // J: the first part is acknowledged, then the stream is stuck; the probe is invisible, and it sends command 10 itself
 	LongUnknown                    // ignored, not acknowledged, not sent: library < 1.2, engine < 1.24, the text
 )
 

@@ -84,7 +84,7 @@ func TestHabits(t *testing.T) {
 			! write
 			+ 20ms
 			< 09 0100 0700 0100 03 0900`},
-		{"the probe is invisible", "cpp python engine", `
+		{"the probe is invisible", "cpp java python engine", `
 			> 0a 0000 00
 			< 06 0000 00
 			> 04 0100 41
@@ -97,8 +97,8 @@ func TestHabits(t *testing.T) {
 			> 0a 0100 00 42
 			< 06 0100 00
 			! want ABC`},
-		{"command 10 is acknowledged and sticks", "java", `
-			> 0a 0000 00
+		{"a long message is acknowledged and sticks", "java", `
+			> 0a 0000 01
 			< 06 0000 00
 			> 04 0100 41
 			< 06 0100 00
@@ -112,7 +112,7 @@ func TestHabits(t *testing.T) {
 			< 06 0200 00
 			! want A`},
 		{"a queued command that raises stays queued until its number comes again", "java", `
-			> 0a 0100 00
+			> 0a 0100 01
 			< 06 0100 00
 			> 04 0000 41
 			< 06 0000 00
@@ -137,6 +137,17 @@ func TestHabits(t *testing.T) {
 			> 06 0a00 00
 			> 06 0000 00
 			< 04 0a00 *
+			+ 500ms
+			< 04 0100 *
+			< 04 0200 *
+			< 04 0300 *
+			< 04 0400 *
+			< 04 0500 *
+			< 04 0600 *
+			< 04 0700 *
+			< 04 0800 *
+			< 04 0900 *
+			< 04 0a00 *  # so it is not taken for done
 			> 02`},
 		{"command 10 is unknown", "spec", `
 			> 0a 0000 00`},

@@ -157,11 +157,14 @@ func (c *Client) process(cmd wire.Command, body []byte) bool {
 // handlePart takes one part of a long message. A part that belongs to no
 // message is counted and has no other effect: the invisible probe.
 func (c *Client) handlePart(body []byte) bool {
-	if c.b.LongMessage == LongSticks || len(body) == 0 {
+	if len(body) == 0 {
 		return false
 	}
 	flags, data := wire.PartFlags(body[0]), body[1:]
 	r := &c.recv
+	if c.b.LongMessage == LongSticks && flags&wire.PartFirst != 0 {
+		return false
+	}
 	if flags&wire.PartFirst != 0 {
 		r.open, r.long = true, r.long[:0]
 	}
