@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -24,7 +25,7 @@ import (
 type Listener struct {
 	Addr    netip.AddrPort // the unspecified IPv6 address when the URL names no host
 	Profile wire.Profile
-	Probe   Probe
+	Probe   dnp.Probe
 }
 
 var errListenerForm = errors.New("want udp://[ADDRESS]:PORT[?profile=denetwork|spec][&probe=ping|hello|none]")
@@ -57,7 +58,7 @@ func parseAddress(host, port string) (netip.AddrPort, error) {
 	case "localhost":
 		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	default:
-		if addr, err = netip.ParseAddr(host); err != nil {
+		if addr, err = netip.ParseAddr(host); err != nil || addr.Zone() != "" {
 			return netip.AddrPort{}, fmt.Errorf("want an IP address of this machine, got %q", host)
 		}
 	}
@@ -95,7 +96,7 @@ func (l *Listener) parseProbe(query url.Values) error {
 	if l.Probe, ok = parseProbe(query.Get("probe")); !ok {
 		return fmt.Errorf("unknown probe %q, there are ping, hello and none", query.Get("probe"))
 	}
-	if l.Probe == ProbePing && !l.Profile.Long() {
+	if l.Probe == dnp.ProbePing && !l.Profile.Long() {
 		return errors.New("profile spec does not know the command that probe ping sends, use hello or none")
 	}
 	return nil

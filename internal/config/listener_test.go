@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -12,18 +13,18 @@ func TestListener(t *testing.T) {
 		text    string
 		addr    string
 		profile wire.Profile
-		probe   Probe
+		probe   dnp.Probe
 		again   string // what String says
 	}{
-		{"udp://:3413", "[::]:3413", wire.Denetwork, ProbePing, "udp://:3413"},
-		{"udp://[::]:3413", "[::]:3413", wire.Denetwork, ProbePing, "udp://:3413"},
-		{"udp://0.0.0.0:3413", "0.0.0.0:3413", wire.Denetwork, ProbePing, "udp://0.0.0.0:3413"},
-		{"udp://localhost:0", "127.0.0.1:0", wire.Denetwork, ProbePing, "udp://127.0.0.1:0"},
-		{"udp://[::1]:3414?profile=spec", "[::1]:3414", wire.Spec, ProbeHello, "udp://[::1]:3414?profile=spec"},
-		{"udp://[::ffff:127.0.0.1]:5", "127.0.0.1:5", wire.Denetwork, ProbePing, "udp://127.0.0.1:5"},
-		{"udp://:1?probe=none&profile=denetwork", "[::]:1", wire.Denetwork, ProbeNone, "udp://:1?probe=none"},
-		{"udp://:1?profile=spec&probe=none", "[::]:1", wire.Spec, ProbeNone, "udp://:1?profile=spec&probe=none"},
-		{"udp://:1?probe=hello", "[::]:1", wire.Denetwork, ProbeHello, "udp://:1?probe=hello"},
+		{"udp://:3413", "[::]:3413", wire.Denetwork, dnp.ProbePing, "udp://:3413"},
+		{"udp://[::]:3413", "[::]:3413", wire.Denetwork, dnp.ProbePing, "udp://:3413"},
+		{"udp://0.0.0.0:3413", "0.0.0.0:3413", wire.Denetwork, dnp.ProbePing, "udp://0.0.0.0:3413"},
+		{"udp://localhost:0", "127.0.0.1:0", wire.Denetwork, dnp.ProbePing, "udp://127.0.0.1:0"},
+		{"udp://[::1]:3414?profile=spec", "[::1]:3414", wire.Spec, dnp.ProbeHello, "udp://[::1]:3414?profile=spec"},
+		{"udp://[::ffff:127.0.0.1]:5", "127.0.0.1:5", wire.Denetwork, dnp.ProbePing, "udp://127.0.0.1:5"},
+		{"udp://:1?probe=none&profile=denetwork", "[::]:1", wire.Denetwork, dnp.ProbeNone, "udp://:1?probe=none"},
+		{"udp://:1?profile=spec&probe=none", "[::]:1", wire.Spec, dnp.ProbeNone, "udp://:1?profile=spec&probe=none"},
+		{"udp://:1?probe=hello", "[::]:1", wire.Denetwork, dnp.ProbeHello, "udp://:1?probe=hello"},
 	} {
 		l, err := ParseListener(c.text)
 		if err != nil || l.Addr.String() != c.addr || l.Profile != c.profile || l.Probe != c.probe {
