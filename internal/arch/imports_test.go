@@ -20,7 +20,7 @@ var rules = map[string][]string{
 	"dnp/netstate": {"dnp/wire"},
 	"dnp":          {"dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
-	"dnp/dnptest":  {"dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
+	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
