@@ -40,6 +40,12 @@ type Msg struct {
 	Data    []byte
 }
 
+// NoResponders reports whether m is the bus's word that nobody is subscribed to
+// the subject of a message that wanted an answer.
+func (m *Msg) NoResponders() bool {
+	return len(m.Data) == 0 && m.Header[HeaderStatus] == StatusNoResponders
+}
+
 // A Bus carries messages between the nodes of a cluster. It is what the shells
 // drive; the packages that hold the rules never see it.
 //

@@ -8,13 +8,6 @@ import (
 // DefaultPrefix is the prefix of all subjects unless the operator sets another.
 const DefaultPrefix = "dnp.v1"
 
-// NameMax is the largest length of the name of a space or client, and of one
-// token of a key, in bytes. KeyTokensMax is how many of those make a key.
-const (
-	NameMax      = 64
-	KeyTokensMax = 8
-)
-
 // Subjects names the subjects of one deployment. The zero value uses
 // DefaultPrefix.
 type Subjects struct {
@@ -103,9 +96,9 @@ func (s Subjects) Probe(node string) string { return s.Publish(ProbeSpace(node),
 // character that a space cannot have replaced by _, and cut to fit.
 func ProbeSpace(node string) string {
 	b := []byte("_probe-" + node)
-	b = b[:min(len(b), NameMax)]
+	b = b[:min(len(b), TokenMax)]
 	for i, c := range b {
-		if !nameByte(c) {
+		if !tokenByte(c) {
 			b[i] = '_'
 		}
 	}
@@ -136,7 +129,7 @@ func (s Subjects) ParseShard(subject string) (n int, ok bool) {
 // ParseLive returns the space of a Live subject.
 func (s Subjects) ParseLive(subject string) (space string, ok bool) {
 	space, ok = s.cut(subject, "live.")
-	return space, ok && ValidName(space)
+	return space, ok && ValidToken(space)
 }
 
 // ParseFrom returns the space and client of a From subject.
@@ -160,39 +153,6 @@ func (s Subjects) Mappings(shards int) []Mapping {
 		all = append(all, Mapping{From: from, To: to}, Mapping{From: from + ".>", To: to + ".>"})
 	}
 	return all
-}
-
-// ValidName reports whether s can name a space or client, or be one token of a
-// key: [A-Za-z0-9_-]{1,64}.
-func ValidName(s string) bool {
-	if len(s) == 0 || len(s) > NameMax {
-		return false
-	}
-	for i := range len(s) {
-		if !nameByte(s[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// ValidKey reports whether s is up to 8 names joined by dots.
-func ValidKey(s string) bool {
-	for range KeyTokensMax {
-		token, rest, more := strings.Cut(s, ".")
-		if !ValidName(token) {
-			return false
-		}
-		if !more {
-			return true
-		}
-		s = rest
-	}
-	return false
-}
-
-func nameByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
 // join joins tokens behind the prefix; an empty last token is left out.
@@ -233,7 +193,7 @@ func (s Subjects) parseAddress(subject, verb string) (a Address, ok bool) {
 		return Address{}, false
 	}
 	space, key, keyed := strings.Cut(rest, ".")
-	if !ValidName(space) || keyed && !ValidKey(key) {
+	if !ValidToken(space) || keyed && !ValidKey(key) {
 		return Address{}, false
 	}
 	a.Space, a.Key = space, key
@@ -246,7 +206,7 @@ func (s Subjects) parseClient(subject, verb string) (space, client string, ok bo
 		return "", "", false
 	}
 	space, client, ok = strings.Cut(rest, ".")
-	if !ok || !ValidName(space) || !ValidName(client) {
+	if !ok || !ValidToken(space) || !ValidToken(client) {
 		return "", "", false
 	}
 	return space, client, true
