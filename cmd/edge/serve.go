@@ -9,6 +9,7 @@ import (
 
 type serveCommand struct {
 	config.NATS    `group:"Cluster"`
+	config.Node    `group:"Cluster"`
 	config.Edge    `group:"Edge"`
 	config.Admin   `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
 	config.Logging `group:"Health, metrics and logs"`

@@ -2,7 +2,7 @@
 // and environment variables, problems with them, logs, signals and exit codes.
 //
 // A command is a struct with kong tags that embeds the flag structs it needs
-// ([Logging], [Admin], [NATS], [Edge], [Relay]) and has a Run method:
+// ([Logging], [Admin], [NATS], [Node], [Edge], [Relay]) and has a Run method:
 //
 //	type serve struct {
 //		config.Logging `group:"Logs"`

@@ -32,25 +32,34 @@ func (a *Admin) Problems() (list Problems) {
 	return list
 }
 
-// NATS are the flags about the connection to NATS and the name of this node.
+// NATS are the flags about the connection to NATS.
 type NATS struct {
-	NATSURL       string        `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
-	NATSCreds     string        `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" help:"NATS credentials file; empty = none."`
-	SubjectPrefix string        `default:"dnp.v1" help:"First tokens of every NATS subject. Deployments that share a NATS account need different ones."`
-	Node          string        `placeholder:"NAME" help:"Name of this node in logs, events and metrics (default: POD_NAME, then the name of the host)."`
-	StartTimeout  time.Duration `default:"30s" help:"How long to wait for NATS at the start; 0 = for ever."`
+	NATSURL       string `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
+	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" help:"NATS credentials file; empty = none."`
+	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different ones."`
 }
 
-// Problems lists what is wrong with n. It fills in the name of the node.
+// Problems lists what is wrong with n.
 func (n *NATS) Problems() (list Problems) {
 	list.natsURLs("--nats-url", n.NATSURL)
 	list.readable("--nats-creds", n.NATSCreds)
 	list.subject("--subject-prefix", n.SubjectPrefix)
+	return list
+}
+
+// Node are the flags of every node of a cluster.
+type Node struct {
+	Name         string        `name:"node" env:"DNP_NODE" placeholder:"NAME" help:"Name of this node in logs, events and metrics (default: POD_NAME, then the name of the host)."`
+	StartTimeout time.Duration `default:"30s" help:"How long to wait for NATS at the start; 0 = for ever."`
+}
+
+// Problems lists what is wrong with n. It fills in the name of the node.
+func (n *Node) Problems() (list Problems) {
 	list.duration("--start-timeout", n.StartTimeout, 0, 24*time.Hour)
-	if n.Node == "" {
-		n.Node = nodeName()
+	if n.Name == "" {
+		n.Name = DefaultNode()
 	}
-	list.node("--node", n.Node)
+	list.node("--node", n.Name)
 	return list
 }
 

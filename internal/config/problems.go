@@ -113,9 +113,9 @@ func (p *Problems) listeners(flag string, list []Listener) {
 	}
 }
 
-// nodeName is the default name of this node. Kubernetes gives a pod its name in
+// DefaultNode returns the name of this node when nobody gave it one. Kubernetes gives a pod its name in
 // POD_NAME when the chart asks for it.
-func nodeName() string {
+func DefaultNode() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name
 	}

@@ -23,6 +23,7 @@ type program struct {
 
 type serve struct {
 	config.NATS    `group:"Cluster"`
+	config.Node    `group:"Cluster"`
 	config.Edge    `group:"Edge"`
 	config.Relay   `group:"Relay"`
 	config.Admin   `set:"http=127.0.0.1:8413"`
@@ -34,7 +35,7 @@ type serve struct {
 
 func (s *serve) Run(_ context.Context, log *slog.Logger) error {
 	s.ran = true
-	log.Info("serving", "node", s.Node)
+	log.Info("serving", "node", s.Name)
 	return s.err
 }
 
@@ -64,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	}
 	s := p.Serve
 	if len(s.Listen) != 1 || s.Listen[0].String() != "udp://:3413" || s.Flush != 5*time.Millisecond ||
-		s.Tick != 10*time.Millisecond || s.Shards != 64 || s.Node != "edge-0" || s.HTTP != "127.0.0.1:8413" {
+		s.Tick != 10*time.Millisecond || s.Shards != 64 || s.Name != "edge-0" || s.HTTP != "127.0.0.1:8413" {
 		t.Errorf("defaults are %+v", s)
 	}
 	p.wantErr("logs go to standard error", "level=INFO msg=serving node=edge-0")
