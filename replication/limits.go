@@ -1,0 +1,72 @@
+package replication
+
+import (
+	"fmt"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+)
+
+// Bounds that no configuration passes, because formats depend on them.
+const (
+	valueMaxMax    = 16_000  // bytes of a string or data value
+	messageMaxMax  = 16_000  // bytes of a link message or farewell
+	linkStateMax   = 60_000  // bytes of the LinkState that offers a state
+	describeMax    = 160_000 // bytes of a Describe, so that a whole state fits into one batch
+	viewsPerState  = 256     // the view number is one byte of the EntityId
+	viewsMaxMax    = 65_534  // RefIds 1 to 0xFFFE
+	namesMax       = 1_024   // groups and clients in one audience, and writers
+	linkStateBytes = 10      // of a LinkState before its message and values
+)
+
+// Limits bound what the world outside can make a Store hold. Zero fields get
+// the default.
+type Limits struct {
+	Values       int // values per state; 1,024, at most 8,192
+	ValueBytes   int // of a string or data value; 1,024, at most 16,000
+	Message      int // bytes of a link message and of a farewell; 16,000
+	Views        int // per space; 65,000
+	Ops          int // per publish; 10,000
+	Waiting      int // answers and write results that wait for a batch; beyond it: busy; 16,384
+	Groups       int // per client; 64
+	Sessions     int // in the space; 65,536
+	ClientStates int // states that one client made; 64
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	set(&l.Values, 1024)
+	set(&l.ValueBytes, 1024)
+	set(&l.Message, messageMaxMax)
+	set(&l.Views, 65_000)
+	set(&l.Ops, 10_000)
+	set(&l.Waiting, 16_384)
+	set(&l.Groups, 64)
+	set(&l.Sessions, 65_536)
+	set(&l.ClientStates, 64)
+	return l
+}
+
+// Validate returns one line for each limit that is out of range.
+func (l Limits) Validate() []string {
+	l = l.withDefaults()
+	var problems []string
+	check := func(name string, value, most int) {
+		if value < 1 || value > most {
+			problems = append(problems, fmt.Sprintf("%s is %d, want 1 to %d", name, value, most))
+		}
+	}
+	check("values per state", l.Values, netstate.ValuesMax)
+	check("bytes per value", l.ValueBytes, valueMaxMax)
+	check("bytes per link message", l.Message, messageMaxMax)
+	check("views per space", l.Views, viewsMaxMax)
+	check("ops per publish", l.Ops, 1<<20)
+	check("waiting answers", l.Waiting, 1<<20)
+	check("groups per client", l.Groups, 200)
+	check("sessions", l.Sessions, 1<<20)
+	check("states per client", l.ClientStates, 1<<16)
+	return problems
+}

@@ -1,0 +1,222 @@
+package replication
+
+import (
+	"strconv"
+	"strings"
+)
+
+// DefaultPrefix is the prefix of all subjects unless the operator sets another.
+const DefaultPrefix = "dnp.v1"
+
+// Subjects names the subjects of one deployment. The zero value uses
+// DefaultPrefix.
+type Subjects struct {
+	Prefix string // tokens joined by dots, without wildcards
+}
+
+// A Mapping tells a NATS server to deliver messages for the pattern From at To.
+type Mapping struct{ From, To string }
+
+// An Address is what the subject of a publish or get request says.
+type Address struct {
+	Shard int // -1 before mapping
+	Space string
+	Key   string // empty if the subject ends with the space
+}
+
+// Publish returns the subject that publishers use; the key may be empty.
+func (s Subjects) Publish(space, key string) string { return s.join("publish", space, key) }
+
+// PublishAll matches every Publish.
+func (s Subjects) PublishAll() string { return s.join("publish", ">") }
+
+// ShardPublish returns what Publish becomes after mapping to shard n.
+func (s Subjects) ShardPublish(n int, space, key string) string {
+	return s.join("shard", strconv.Itoa(n), "publish", space, key)
+}
+
+// ShardPublishAll matches every ShardPublish of shard n.
+func (s Subjects) ShardPublishAll(n int) string { return s.ShardPublish(n, ">", "") }
+
+// Get returns the subject of a request for a state, or for a space if key is
+// empty.
+func (s Subjects) Get(space, key string) string { return s.join("get", space, key) }
+
+// GetAll matches every Get.
+func (s Subjects) GetAll() string { return s.join("get", ">") }
+
+// ShardGet returns what Get becomes after mapping to shard n.
+func (s Subjects) ShardGet(n int, space, key string) string {
+	return s.join("shard", strconv.Itoa(n), "get", space, key)
+}
+
+// ShardGetAll matches every ShardGet of shard n.
+func (s Subjects) ShardGetAll(n int) string { return s.ShardGet(n, ">", "") }
+
+// Live returns the subject of a space's batches.
+func (s Subjects) Live(space string) string { return s.join("live", space) }
+
+// Head returns the subject on which the holder of shard n says how far its
+// spaces are.
+func (s Subjects) Head(n int) string { return s.join("shard", strconv.Itoa(n), "head") }
+
+// HeadAll matches every Head.
+func (s Subjects) HeadAll() string { return s.join("shard", "*", "head") }
+
+// Repair returns the subject of requests for what a replica lacks.
+func (s Subjects) Repair(n int) string { return s.join("shard", strconv.Itoa(n), "repair") }
+
+// Write returns the subject of requests that carry what clients wrote.
+func (s Subjects) Write(n int) string { return s.join("shard", strconv.Itoa(n), "write") }
+
+// Event returns the subject of a space's events.
+func (s Subjects) Event(space string) string { return s.join("event", space) }
+
+// From returns the subject of the messages that a client sends.
+func (s Subjects) From(space, client string) string { return s.join("from", space, client) }
+
+// To returns the subject of the messages for one client.
+func (s Subjects) To(space, client string) string { return s.join("to", space, client) }
+
+// ToAll returns the subject of the messages for all clients of a space.
+func (s Subjects) ToAll(space string) string { return s.join("toall", space) }
+
+// Who returns the subject of the question who is in a space.
+func (s Subjects) Who(space string) string { return s.join("who", space) }
+
+// Auth returns the subject of requests to the game's authentication service.
+func (s Subjects) Auth() string { return s.join("auth") }
+
+// Probe returns the subject by which a node finds out whether, and how, its
+// server maps publishes. It is a Publish to a reserved space named after the
+// node.
+func (s Subjects) Probe(node string) string { return s.Publish(ProbeSpace(node), "") }
+
+// ProbeSpace returns the reserved space of Probe: the node's name with every
+// character that a space cannot have replaced by _, and cut to fit.
+func ProbeSpace(node string) string {
+	b := []byte("_probe-" + node)
+	b = b[:min(len(b), TokenMax)]
+	for i, c := range b {
+		if !tokenByte(c) {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// ParsePublish takes a subject that ShardPublish or Publish made apart. It is
+// not ok if the space or the key break the rules for names.
+func (s Subjects) ParsePublish(subject string) (a Address, ok bool) {
+	return s.parseAddress(subject, "publish.")
+}
+
+// ParseGet takes a subject that ShardGet or Get made apart.
+func (s Subjects) ParseGet(subject string) (a Address, ok bool) {
+	return s.parseAddress(subject, "get.")
+}
+
+// ParseShard returns the shard of a Head, Repair or Write subject.
+func (s Subjects) ParseShard(subject string) (n int, ok bool) {
+	rest, ok := s.cut(subject, "shard.")
+	if !ok {
+		return 0, false
+	}
+	n, _, ok = cutShard(rest)
+	return n, ok
+}
+
+// ParseLive returns the space of a Live subject.
+func (s Subjects) ParseLive(subject string) (space string, ok bool) {
+	space, ok = s.cut(subject, "live.")
+	return space, ok && ValidToken(space)
+}
+
+// ParseFrom returns the space and client of a From subject.
+func (s Subjects) ParseFrom(subject string) (space, client string, ok bool) {
+	return s.parseClient(subject, "from.")
+}
+
+// ParseTo returns the space and client of a To subject.
+func (s Subjects) ParseTo(subject string) (space, client string, ok bool) {
+	return s.parseClient(subject, "to.")
+}
+
+// Mappings returns what every NATS server and leaf node needs, so that a
+// publisher's friendly subject reaches the holder of the space's shard. Each
+// subject has two, with and without a key, because > matches at least one token.
+func (s Subjects) Mappings(shards int) []Mapping {
+	var all []Mapping
+	for _, verb := range [...]string{"publish", "get"} {
+		to := s.join("shard", "{{partition("+strconv.Itoa(shards)+",1)}}", verb, "{{wildcard(1)}}")
+		from := s.join(verb, "*")
+		all = append(all, Mapping{From: from, To: to}, Mapping{From: from + ".>", To: to + ".>"})
+	}
+	return all
+}
+
+// join joins tokens behind the prefix; an empty last token is left out.
+func (s Subjects) join(tokens ...string) string {
+	if tokens[len(tokens)-1] == "" {
+		tokens = tokens[:len(tokens)-1]
+	}
+	return s.prefix() + strings.Join(tokens, ".")
+}
+
+func (s Subjects) prefix() string {
+	if s.Prefix == "" {
+		return DefaultPrefix + "."
+	}
+	return s.Prefix + "."
+}
+
+func (s Subjects) cut(subject, verb string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(subject, s.prefix())
+	if !ok {
+		return "", false
+	}
+	return strings.CutPrefix(rest, verb)
+}
+
+func (s Subjects) parseAddress(subject, verb string) (a Address, ok bool) {
+	a.Shard = -1
+	rest, sharded := s.cut(subject, "shard.")
+	if sharded {
+		if a.Shard, rest, ok = cutShard(rest); !ok {
+			return Address{}, false
+		}
+		rest, ok = strings.CutPrefix(rest, verb)
+	} else {
+		rest, ok = s.cut(subject, verb)
+	}
+	if !ok {
+		return Address{}, false
+	}
+	space, key, keyed := strings.Cut(rest, ".")
+	if !ValidToken(space) || keyed && !ValidKey(key) {
+		return Address{}, false
+	}
+	a.Space, a.Key = space, key
+	return a, true
+}
+
+func (s Subjects) parseClient(subject, verb string) (space, client string, ok bool) {
+	rest, ok := s.cut(subject, verb)
+	if !ok {
+		return "", "", false
+	}
+	space, client, ok = strings.Cut(rest, ".")
+	if !ok || !ValidToken(space) || !ValidToken(client) {
+		return "", "", false
+	}
+	return space, client, true
+}
+
+func cutShard(s string) (n int, rest string, ok bool) {
+	number, rest, ok := strings.Cut(s, ".")
+	if !ok {
+		return 0, "", false
+	}
+	u, err := strconv.ParseUint(number, 10, 16)
+	return int(u), rest, err == nil
+}
