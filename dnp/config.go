@@ -35,7 +35,7 @@ const (
 )
 
 // LinksPossible is the largest LinksMax. A link is kept under a 16-bit handle.
-const LinksPossible = 32768
+const LinksPossible = 32767
 
 // A Config says how an Endpoint behaves. The zero value of each field stands for
 // its default; New reports values that cannot work.

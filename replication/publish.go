@@ -16,7 +16,12 @@ const (
 // An Op is one change that a publisher asks for.
 type Op struct {
 	Kind OpKind
-	Key  string // put, set, remove, audience
+
+	// Err is what the payload found wrong with the op. Such an op fails with it,
+	// its other fields mean nothing. Only a publish that is not atomic has some.
+	Err *Error
+
+	Key string // put, set, remove, audience
 
 	// Of put. What is not given keeps its value if the state exists; a state
 	// that does not exist gets its key as message, no farewell, read-only

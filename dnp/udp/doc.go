@@ -48,8 +48,9 @@
 // # Why not golang.org/x/net
 //
 // Its ReadBatch makes a net.UDPAddr for every datagram, and its WriteBatch wants
-// one: 3 allocations and 136 bytes per datagram and direction ([BenchmarkXNet]
-// beside [BenchmarkSocket]). On Linux this package therefore calls recvmmsg and
+// one: 4 allocations and 104 bytes for a datagram out and in, and 1.07 to 1.3
+// times the time (BenchmarkXNet beside BenchmarkSocket, 64 datagrams a batch
+// over loopback: 3.4 to 4.1 µs beside 3.1 µs). On Linux this package therefore calls recvmmsg and
 // sendmmsg itself, on a descriptor that the runtime's poller watches, so that a
 // waiting goroutine costs no thread. Other systems have [OpenPortable], which
 // moves one datagram per system call.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// pollWait is how long a read without waiting waits: the net package reads
-// nothing at all after a deadline. The number is arbitrary.
+// pollWait is how long a read or write without waiting waits: the net package
+// does nothing at all after a deadline. The number is arbitrary.
 const pollWait = 200 * time.Microsecond
 
 // A portableConn moves one datagram per system call through the net package.
@@ -88,6 +88,11 @@ func (p *portableConn) send(batch []outgoing) error {
 	for i := range batch {
 		d := &batch[i]
 		err := p.write(d)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // no room, or only no time: then the net package did not try
+			p.counters.writeWaits.Add(1)
+			_ = p.conn.SetWriteDeadline(time.Now().Add(pollWait))
+			err = p.write(d)
+		}
 		switch {
 		case err == nil:
 			datagrams++

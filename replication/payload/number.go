@@ -1,0 +1,196 @@
+package payload
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/x448/float16"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// exactMax is how far a float64 counts in steps of one. Integers beyond it are
+// written as strings, because most JSON libraries read numbers as float64.
+const exactMax = 1 << 53
+
+// appendNumber appends one component of t from the text of a JSON number.
+func appendNumber(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
+	switch t.Kind() {
+	case wire.KindSint, wire.KindUint:
+		return appendInteger(b, t, text)
+	}
+	return appendFloat(b, t, text)
+}
+
+func appendInteger(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
+	digits, fraction := integerText(text)
+	if fraction {
+		return b, replication.Errorf(replication.CodeTypeMismatch, "want %v, got %s, which has a fraction", t, clip(text))
+	}
+	var u uint64
+	var err error
+	bits := t.Width() * 8
+	if t.Kind() == wire.KindSint {
+		var i int64
+		i, err = strconv.ParseInt(digits, 10, bits)
+		u = uint64(i)
+	} else {
+		u, err = strconv.ParseUint(digits, 10, bits)
+	}
+	if err != nil {
+		return b, outOfRange(t, text)
+	}
+	return appendUint(b, u, t.Width()), nil
+}
+
+func outOfRange(t wire.ValueType, text string) *replication.Error {
+	return replication.Errorf(replication.CodeOutOfRange, "%s does not fit %v", clip(text), t)
+}
+
+// integerText turns a JSON number into plain digits, so that 5.0 and 2e3 are the
+// integers that they are. Digits beyond every integer type stay what they are:
+// out of range.
+func integerText(text string) (digits string, fraction bool) {
+	mantissa, exponent, scaled := strings.Cut(strings.ToLower(text), "e")
+	whole, part, pointed := strings.Cut(mantissa, ".")
+	if !scaled && !pointed && text != "-0" {
+		return text, false
+	}
+	sign := ""
+	if rest, negative := strings.CutPrefix(whole, "-"); negative {
+		sign, whole = "-", rest
+	}
+	digits = strings.TrimLeft(whole+part, "0")
+	if digits == "" {
+		return "0", false
+	}
+	shift, err := 0, error(nil)
+	if scaled {
+		const most = 1 << 20 // more digits than a message has bytes
+		if shift, err = strconv.Atoi(exponent); err != nil || shift > most || shift < -most {
+			return text, strings.HasPrefix(exponent, "-") // further than any integer type, or than any digit
+		}
+	}
+	significant := strings.TrimRight(digits, "0")
+	shift += len(digits) - len(significant) - len(part)
+	if shift < 0 {
+		return "", true
+	}
+	const longest = 20 // digits of the largest uint64
+	return sign + significant + strings.Repeat("0", min(shift, longest)), false
+}
+
+// appendFloat rounds half to even, float16 included.
+func appendFloat(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
+	width := t.Width()
+	f, err := strconv.ParseFloat(text, max(width, 4)*8)
+	if width == 2 {
+		f, err = strconv.ParseFloat(text, 64)
+	}
+	if err != nil {
+		return b, outOfRange(t, text)
+	}
+	switch width {
+	case 2:
+		h := float16.Fromfloat32(roundToOdd(f))
+		if !h.IsFinite() {
+			return b, outOfRange(t, text)
+		}
+		return appendUint(b, uint64(h.Bits()), width), nil
+	case 4:
+		return appendUint(b, uint64(math.Float32bits(float32(f))), width), nil
+	}
+	return appendUint(b, math.Float64bits(f), width), nil
+}
+
+// roundToOdd cuts f to 24 bits and sets the last one if anything was lost. A
+// number on its way to 11 bits must not be rounded twice: one that is just above
+// the middle of two half floats would become the middle, and then the even one.
+func roundToOdd(f float64) float32 {
+	g := float32(f)
+	if float64(g) == f || math.IsInf(float64(g), 0) {
+		return g
+	}
+	bits := math.Float32bits(g)
+	if math.Abs(float64(g)) > math.Abs(f) {
+		bits--
+	}
+	return math.Float32frombits(bits | 1)
+}
+
+func appendUint(b []byte, u uint64, width int) []byte {
+	switch width {
+	case 1:
+		return append(b, byte(u))
+	case 2:
+		return binary.LittleEndian.AppendUint16(b, uint16(u))
+	case 4:
+		return binary.LittleEndian.AppendUint32(b, uint32(u))
+	}
+	return binary.LittleEndian.AppendUint64(b, u)
+}
+
+// appendComponent appends one encoded component of t as JSON.
+func appendComponent(b []byte, t wire.ValueType, enc []byte) []byte {
+	var u uint64
+	for i, c := range enc {
+		u |= uint64(c) << (8 * i)
+	}
+	switch t.Kind() {
+	case wire.KindSint:
+		spare := 64 - 8*len(enc)
+		i := int64(u<<spare) >> spare
+		return appendQuotedBeyond(b, i > exactMax || i < -exactMax, strconv.AppendInt, i)
+	case wire.KindUint:
+		return appendQuotedBeyond(b, u > exactMax, strconv.AppendUint, u)
+	}
+	switch len(enc) {
+	case 2:
+		return appendHalf(b, float16.Frombits(uint16(u)))
+	case 4:
+		return appendJSONFloat(b, float64(math.Float32frombits(uint32(u))), 32)
+	}
+	return appendJSONFloat(b, math.Float64frombits(u), 64)
+}
+
+func appendQuotedBeyond[T int64 | uint64](b []byte, quoted bool, add func([]byte, T, int) []byte, v T) []byte {
+	if !quoted {
+		return add(b, v, 10)
+	}
+	b = append(b, '"')
+	b = add(b, v, 10)
+	return append(b, '"')
+}
+
+// appendHalf appends the shortest decimal that becomes h again.
+func appendHalf(b []byte, h float16.Float16) []byte {
+	f := h.Float32()
+	if !h.IsFinite() {
+		return append(b, "null"...)
+	}
+	const digitsMax = 5 // enough for every half float
+	var text [32]byte
+	for digits := 1; ; digits++ {
+		short := strconv.AppendFloat(text[:0], float64(f), 'e', digits-1, 64)
+		g, err := strconv.ParseFloat(string(short), 64)
+		if digits == digitsMax || err == nil && float16.Fromfloat32(roundToOdd(g)) == h {
+			return appendJSONFloat(b, g, 64)
+		}
+	}
+}
+
+// appendJSONFloat appends the shortest decimal that becomes f again, or null
+// for what JSON cannot say. Publishers cannot set such a value, but clients can.
+func appendJSONFloat(b []byte, f float64, bits int) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(b, "null"...)
+	}
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) { // as in JavaScript
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, f, format, -1, bits)
+}

@@ -1,0 +1,172 @@
+package payload
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// The functions of this file take JSON apart that check has found to be JSON, so
+// none of them can fail, and all they return are substrings.
+
+// check reports what is wrong with a body as JSON.
+func check(body []byte) *replication.Error {
+	if !utf8.Valid(body) {
+		return replication.Errorf(replication.CodeBadRequest, "the payload is not UTF-8")
+	}
+	var raw json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return replication.Errorf(replication.CodeBadRequest, "the payload is not JSON: %v", err)
+	}
+	return nil
+}
+
+const space = " \t\r\n"
+
+// kindOf names the kind of a JSON value as messages do.
+func kindOf(raw string) string {
+	switch raw[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+// cut splits the value at the beginning of s from what follows, both without
+// white space around.
+func cut(s string) (value, rest string) {
+	n := 0
+	switch s[0] {
+	case '"':
+		n = stringEnd(s)
+	case '{', '[':
+		n = nestedEnd(s)
+	default:
+		if n = strings.IndexAny(s, ",]}"+space); n < 0 {
+			n = len(s)
+		}
+	}
+	return s[:n], strings.TrimLeft(s[n:], space)
+}
+
+func stringEnd(s string) int {
+	for i := 1; ; i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}
+
+func nestedEnd(s string) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch s[i] {
+		case '"':
+			i += stringEnd(s[i:]) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+}
+
+// inside returns what an object or array holds, without white space before it.
+func inside(raw string) string { return strings.TrimLeft(raw[1:len(raw)-1], space) }
+
+// element splits the first element from the list that inside returned.
+func element(list string) (value, rest string) {
+	value, rest = cut(list)
+	return value, next(rest)
+}
+
+// member splits the first member, its key still quoted.
+func member(list string) (key, value, rest string) {
+	key, rest = cut(list)
+	value, rest = cut(strings.TrimLeft(rest[1:], space)) // behind the colon
+	return key, value, next(rest)
+}
+
+// next skips the comma before the next member or element.
+func next(rest string) string {
+	if rest == "" {
+		return ""
+	}
+	return strings.TrimLeft(rest[1:], space)
+}
+
+// unquote returns the text of a JSON string. It is not ok if an escape stands
+// for half a character.
+func unquote(raw string) (text string, ok bool) {
+	text = raw[1 : len(raw)-1]
+	if strings.IndexByte(text, '\\') < 0 {
+		return text, true
+	}
+	if hasLoneSurrogate(text) {
+		return "", false
+	}
+	err := json.Unmarshal([]byte(raw), &text)
+	return text, err == nil
+}
+
+// hasLoneSurrogate finds the escapes that encoding/json replaces silently.
+func hasLoneSurrogate(text string) bool {
+	high := false // the escape before was the first half of a pair
+	for i := 0; i < len(text); i++ {
+		low := false
+		if text[i] == '\\' {
+			i++
+			if text[i] == 'u' {
+				u, _ := strconv.ParseUint(text[i+1:i+5], 16, 16)
+				i += 4
+				switch {
+				case u >= 0xdc00 && u < 0xe000:
+					if !high {
+						return true
+					}
+					low = true
+				case u >= 0xd800 && u < 0xdc00:
+					if high {
+						return true
+					}
+					high = true
+					continue
+				}
+			}
+		}
+		if high && !low {
+			return true
+		}
+		high = false
+	}
+	return high
+}
+
+// clip shortens text from outside for use in a message.
+func clip(text string) string {
+	const most = 48 // arbitrary; a message is for reading
+	if len(text) <= most {
+		return text
+	}
+	n := most
+	for !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}

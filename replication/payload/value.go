@@ -1,0 +1,252 @@
+package payload
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
+	op.Kind = replication.OpPut
+	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldValues)
+	if err != nil {
+		return err
+	}
+	if err = p.key(op, f); err != nil {
+		return err
+	}
+	if op.HasMessage = f.has(fieldMessage); op.HasMessage {
+		if op.Message, err = bytesText("message", f.raw[fieldMessage]); err != nil {
+			return err
+		}
+		if len(op.Message) == 0 {
+			return badRequest("a link message has at least one byte")
+		}
+	}
+	if op.HasFarewell = f.has(fieldFarewell); op.HasFarewell {
+		if op.Farewell, err = bytesText("farewell", f.raw[fieldFarewell]); err != nil {
+			return err
+		}
+	}
+	if op.HasAccess = f.has(fieldAccess); op.HasAccess {
+		if op.Access, err = parseAccess(f.raw[fieldAccess]); err != nil {
+			return err
+		}
+	}
+	if op.HasAudience = f.has(fieldAudience); op.HasAudience {
+		if op.Audience, err = parseAudience(f.raw[fieldAudience]); err != nil {
+			return err
+		}
+	}
+	return putValues(op, f.raw[fieldValues])
+}
+
+func putValues(op *replication.Op, raw string) *replication.Error {
+	if raw == "" {
+		return badRequest(`put needs "values"`)
+	}
+	if kindOf(raw) != "array" {
+		return wantField("values", "array", raw)
+	}
+	list := inside(raw)
+	if list == "" {
+		return badRequest("a state has at least one value")
+	}
+	names := newNameSet(len(list) / 32) // a value is rarely shorter
+	for list != "" {
+		i := len(op.Values)
+		if i >= netstate.ValuesMax {
+			return tooManyValues()
+		}
+		var one string
+		one, list = element(list)
+		op.Values = append(op.Values, replication.PutValue{})
+		v := &op.Values[i]
+		if err := putValue(v, i, one); err != nil {
+			return err
+		}
+		if v.Name != "" && !names.add(v.Name) {
+			return badRequest("value %q is given twice", v.Name)
+		}
+	}
+	return nil
+}
+
+func tooManyValues() *replication.Error {
+	return replication.Errorf(replication.CodeTooLarge, "more than %d values", netstate.ValuesMax)
+}
+
+func putValue(v *replication.PutValue, index int, raw string) (err *replication.Error) {
+	what := "value " + strconv.Itoa(index)
+	f, err := parseFields(raw, what)
+	if err != nil {
+		return err
+	}
+	if f.has(fieldName) {
+		if v.Name, err = text("name", f.raw[fieldName]); err != nil {
+			return err
+		}
+		if !replication.ValidName(v.Name) {
+			return badRequest("%s: name %q: want [A-Za-z_][A-Za-z0-9_]{0,%d}", what, clip(v.Name), replication.NameMax-1)
+		}
+		v.Name = strings.Clone(v.Name)
+		what = "value " + strconv.Quote(v.Name)
+	}
+	if err = f.only(what, fieldName, fieldType, fieldValue, fieldPrecision, fieldNullable, fieldNull); err != nil {
+		return err
+	}
+	if v.Type, err = parseType(&f); err != nil {
+		return within(what, err)
+	}
+	if v.Precision, err = parsePrecision(f.raw[fieldPrecision]); err != nil {
+		return within(what, err)
+	}
+	if err = parseNullable(v, &f); err != nil {
+		return within(what, err)
+	}
+	if f.has(fieldValue) {
+		v.Value = literal(f.raw[fieldValue])
+	}
+	return nil
+}
+
+// within puts the name of the value in front of a message.
+func within(what string, err *replication.Error) *replication.Error {
+	err.Message = what + ": " + err.Message
+	return err
+}
+
+func parseType(f *fields) (wire.ValueType, *replication.Error) {
+	if !f.has(fieldType) {
+		return 0, badRequest(`want "type"`)
+	}
+	name, err := text("type", f.raw[fieldType])
+	if err != nil {
+		return 0, err
+	}
+	t, ok := wire.ParseValueType(name)
+	if !ok {
+		return 0, replication.Errorf(replication.CodeTypeMismatch, "unknown type %q", clip(name))
+	}
+	return t, nil
+}
+
+func parsePrecision(raw string) (float64, *replication.Error) {
+	if raw == "" {
+		return 0, nil
+	}
+	if kindOf(raw) != "number" {
+		return 0, wantField("precision", "number", raw)
+	}
+	f, err := strconv.ParseFloat(raw, 64)
+	if err != nil || math.Signbit(f) && f != 0 {
+		return 0, replication.Errorf(replication.CodeOutOfRange, "precision %s: want 0 or more", clip(raw))
+	}
+	return math.Abs(f), nil // no negative zero
+}
+
+func parseNullable(v *replication.PutValue, f *fields) (err *replication.Error) {
+	if f.has(fieldNullable) {
+		if v.Nullable, err = boolean("nullable", f.raw[fieldNullable]); err != nil {
+			return err
+		}
+	}
+	if !f.has(fieldNull) {
+		return nil
+	}
+	if !v.Nullable {
+		return badRequest(`"null" needs "nullable":true`)
+	}
+	substitute := literal(f.raw[fieldNull])
+	if substitute == "null" {
+		return within(`"null"`, substitute.mismatch(v.Type))
+	}
+	if v.Null, err = substitute.appendValue(nil, v.Type); err != nil {
+		return within(`"null"`, err)
+	}
+	return nil
+}
+
+func (p *parser) set(op *replication.Op, f *fields) *replication.Error {
+	op.Kind = replication.OpSet
+	if err := f.only("set", fieldOp, fieldKey, fieldValues); err != nil {
+		return err
+	}
+	if err := p.key(op, f); err != nil {
+		return err
+	}
+	raw := f.raw[fieldValues]
+	if raw == "" {
+		return badRequest(`set needs "values"`)
+	}
+	if kindOf(raw) != "object" {
+		return wantField("values", "object", raw)
+	}
+	return setValues(op, inside(raw))
+}
+
+func setValues(op *replication.Op, list string) *replication.Error {
+	names := newNameSet(len(list) / 8)
+	for list != "" {
+		if len(op.Sets) >= netstate.ValuesMax {
+			return tooManyValues()
+		}
+		var quoted, value string
+		quoted, value, list = member(list)
+		name, ok := unquote(quoted)
+		if !ok {
+			return errSurrogate()
+		}
+		if !replication.ValidName(name) && !validIndex(name) {
+			return badRequest("value %q: want a name or an index", clip(name))
+		}
+		if !names.add(name) {
+			return badRequest("value %q is given twice", name)
+		}
+		op.Sets = append(op.Sets, replication.SetValue{Name: name, Value: literal(value)})
+	}
+	return nil
+}
+
+// validIndex reports whether name is an index as strconv writes it.
+func validIndex(name string) bool {
+	return len(name) <= len(strconv.Itoa(netstate.ValuesMax)) && name[:min(1, len(name))] != "-" && isDecimal(name)
+}
+
+// A nameSet finds names that are given twice. A few are compared with each
+// other, which costs no memory.
+type nameSet struct {
+	few  []string
+	many map[string]struct{}
+}
+
+const nameSetFew = 12 // where a map becomes faster, roughly
+
+func newNameSet(guess int) nameSet {
+	return nameSet{few: make([]string, 0, min(guess+1, nameSetFew))}
+}
+
+// add reports whether name is not yet in the set.
+func (s *nameSet) add(name string) bool {
+	if s.many == nil {
+		for _, other := range s.few {
+			if other == name {
+				return false
+			}
+		}
+		if s.few = append(s.few, name); len(s.few) > nameSetFew {
+			s.many = make(map[string]struct{}, 4*nameSetFew)
+			for _, other := range s.few {
+				s.many[other] = struct{}{}
+			}
+		}
+		return true
+	}
+	before := len(s.many)
+	s.many[name] = struct{}{}
+	return len(s.many) > before
+}
