@@ -57,7 +57,9 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	case e.unproven.find(from) != nil: // the ConnectionAck may have been lost
 		u := e.unproven.find(from)
 		u.in = min(u.in+5, 1<<13)
+		e.unproven.restart(u, now) // what was sent before, the peer did not heed
 		e.acceptRequest(u, out)
+		e.proveSome(now, out)
 	case e.count >= e.cfg.ConnsMax, e.cfg.Admit != nil && !e.cfg.Admit(from):
 		e.refuse(from, wire.Rejected, out)
 	case e.cfg.Probe == ProbeNone:

@@ -123,6 +123,15 @@ func (t *unprovenTable) remove(u *unproven) {
 	t.n--
 }
 
+// restart makes u wait for the first step again. A peer that repeats its request
+// has not seen the ConnectionAck, and ignored every probe so far.
+func (t *unprovenTable) restart(u *unproven, now instant) {
+	i := t.place(u)
+	t.delist(i)
+	u.created, u.step = now, 0
+	t.enlist(i)
+}
+
 // place returns the slot+1 of u.
 func (t *unprovenTable) place(u *unproven) uint32 {
 	for i := *t.bucket(u.addr); i != 0; i = t.slots[i-1].chain {
