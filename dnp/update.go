@@ -124,6 +124,7 @@ func (c *Conn) flush(out Sender) {
 		case l.sent == s.version:
 		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
 			w.finish()
+			w.again = s.refresh.repeated
 			w.encode(int(slot), s)
 			w.finish()
 		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld):
@@ -132,7 +133,7 @@ func (c *Conn) flush(out Sender) {
 			w.encode(int(slot), s)
 		}
 		l.sent = s.version
-		w.again = w.again || s.refresh.repeated
+		w.again = w.b != nil && (w.again || s.refresh.repeated)
 	}
 	w.finish()
 	c.pending = c.pending[:0]
