@@ -92,6 +92,9 @@ func (s *Store) kick(ops []Op, results []Result) {
 }
 
 func (s *Store) apply(op *Op) *Error {
+	if op.Err != nil {
+		return op.Err
+	}
 	switch op.Kind {
 	case OpPut:
 		return s.put(op)
