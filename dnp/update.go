@@ -130,11 +130,12 @@ func (c *Conn) flush(out Sender) {
 			continue
 		}
 		s := c.e.sources[l.source]
+		again := s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
 		switch {
 		case l.sent == s.version:
 		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
 			w.finish()
-			w.again = s.refresh.repeated
+			w.again = again
 			w.encode(int(slot), s)
 			w.finish()
 		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld):
@@ -143,7 +144,7 @@ func (c *Conn) flush(out Sender) {
 			w.encode(int(slot), s)
 		}
 		l.sent = s.version
-		w.again = w.b != nil && (w.again || s.refresh.repeated)
+		w.again = w.b != nil && (w.again || again)
 	}
 	w.finish()
 	c.pending = c.pending[:0]
