@@ -89,7 +89,9 @@ func (w *sendWindow) take(c *Conn) outgoing {
 	case len(w.offers) > 0 && (len(w.queue) == 0 || !w.offered):
 		w.offered = true
 		slot := w.offers[0]
-		w.offers = append(w.offers[:0], w.offers[1:]...)
+		if w.offers = w.offers[1:]; len(w.offers) == 0 {
+			w.offers = nil // it was as long as the link table
+		}
 		return outgoing{kind: outLinkState, slot: slot, link: c.links.l[slot].id}
 	}
 	w.offered = false
