@@ -209,6 +209,15 @@ func TestOverlong(t *testing.T) {
 	}
 }
 
+// TestFailedValues: a list that failed is empty, so that nobody walks it.
+func TestFailedValues(t *testing.T) {
+	for _, in := range []string{"0200 01 07", "ffff", "0100 ff 00"} {
+		if v, err := ParseValues(unhex(in)); err == nil || v.Len() != 0 || v.Size() != 0 {
+			t.Errorf("ParseValues(%s) = %d values in %d bytes, %v, want none and an error", in, v.Len(), v.Size(), err)
+		}
+	}
+}
+
 // drainTypes is the layout of every link in these tests.
 var drainTypes = []ValueType{1, TypeString}
 
