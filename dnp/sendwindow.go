@@ -13,7 +13,7 @@ const (
 	edgeDistance   = 30 // numbers around the wrap where libraries do not repeat acknowledgements
 	edgePatience   = 900 * time.Millisecond
 	edgeGrowth     = 200 * time.Millisecond
-	edgeSendings   = 4 // needed before an acknowledgement from beyond the wrap proves anything
+	edgeSendings   = 12 // needed before an ambiguous acknowledgement counts; half of ReliableTimeout
 	hastyResend    = 100 * time.Millisecond
 )
 
@@ -257,7 +257,7 @@ func (c *Conn) atEdge(now instant) bool {
 // nearWrap reports whether the oldest command has a number near the wrap.
 func (c *Conn) nearWrap() bool {
 	w, p := &c.send, c.e.cfg.Profile
-	if len(w.flight) == 0 || !p.Long() {
+	if len(w.flight) == 0 {
 		return false
 	}
 	s := uint64(p.Seq(w.base()))
@@ -369,22 +369,38 @@ func (c *Conn) answered(slot int, now instant) {
 // infer uses that libraries accept a number only if it is less than ten beyond the
 // one that they wait for: whoever acknowledges n has everything up to n-10. That
 // frees a window whose oldest acknowledgement was lost near the wrap, where
-// libraries do not repeat it. A library that still waits before the wrap takes a
-// number from beyond it for an old one and acknowledges it blindly, so across the
-// wrap the oldest must have been sent some times (dnp/PROTOCOL.md, Numbers).
+// libraries do not repeat it.
+//
+// A library that still waits for a number more than ten before the wrap takes one
+// from beyond the wrap for an old one and acknowledges it blindly. Then nothing is
+// proven, and no other number could tell the two cases apart; but a command that was
+// sent edgeSendings times is believed to have arrived once (dnp/PROTOCOL.md,
+// Numbers).
 func (c *Conn) infer(n uint64, now instant) {
 	w, m := &c.send, c.e.cfg.Profile.Modulus()
+	blind := w.base()%m < m-sendWindowSize
 	for i := range w.flight {
 		number, o := w.base()+uint64(i), &w.flight[i]
-		if number+sendWindowSize > n {
+		across := number/m != n/m
+		if number+c.proofDistance(across) > n {
 			return
 		}
-		if o.acked || number/m != n/m && o.sends < edgeSendings {
+		if o.acked || across && blind && o.sends < edgeSendings {
 			continue
 		}
 		c.e.stats.Inferred++
 		c.acked(o, now)
 	}
+}
+
+// proofDistance returns how far behind an acknowledged number a command must be to
+// be known as delivered. The text's rule takes 65535 off the end of the window, while
+// its numbers wrap at 65536, which lets in one more number across the wrap.
+func (c *Conn) proofDistance(across bool) uint64 {
+	if across && c.e.cfg.Profile == wire.Spec {
+		return sendWindowSize + 1
+	}
+	return sendWindowSize
 }
 
 // nextTimeout returns when a command must be repeated or given up.
