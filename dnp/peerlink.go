@@ -137,8 +137,8 @@ func (c *Conn) prove(slot int, now instant) {
 	l := &c.links.l[slot]
 	l.flags |= linkProven
 	if l.phase != LinkUp {
+		c.bringUp(slot, LinkUp) // first, or answered starts a wait for LinkUp
 		c.answered(slot, now)
-		c.bringUp(slot, LinkUp)
 	}
 }
 
@@ -155,10 +155,11 @@ func (c *Conn) receiveLinkDown(p []byte, now instant) {
 		return
 	}
 	c.hear(now)
-	if !c.links.l[slot].has(linkByPeer) {
+	ours := !c.links.l[slot].has(linkByPeer)
+	c.removeLink(slot)
+	if ours {
 		c.answered(slot, now)
 	}
-	c.removeLink(slot)
 	c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: m.Link})
 }
 
