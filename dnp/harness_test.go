@@ -87,6 +87,7 @@ func serve(t *testing.T, cfg Config) *connTest {
 	s.want("the request is accepted", "01 00 0000")
 	s.events("without a probe the request is believed", "connected")
 	s.c.hear(s.e.clock.now)
+	s.c.loss, s.c.lossWeight = 0, lossMemory // known as a good path
 	return s
 }
 

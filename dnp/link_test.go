@@ -337,6 +337,10 @@ func TestRefreshTwiceForLossyPeer(t *testing.T) {
 	s.wait(60 * time.Millisecond)
 	s.flush()
 	s.want("its repeat twice", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
+	s.c.loss = 0.5
+	s.wait(120 * time.Millisecond)
+	s.flush()
+	s.want("and three times where every second command is lost", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
 }
 
 func TestScrub(t *testing.T) {

@@ -51,7 +51,7 @@ func TestProofLostAck(t *testing.T) {
 	s.wait(time.Second)
 	s.sent = nil
 	s.recv("00 0100 0000")
-	s.want("a repeated request is answered again (failover C5)", "01 00 0000")
+	s.want("a repeated request is answered again (failover C5), and the peer has ignored the pings", "01 00 0000", "0a 0000 00")
 }
 
 func TestProofByHello(t *testing.T) {

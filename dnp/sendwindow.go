@@ -13,7 +13,7 @@ const (
 	edgeDistance   = 30 // numbers before the wrap where libraries do not repeat acknowledgements
 	edgePatience   = 900 * time.Millisecond
 	edgeGrowth     = 200 * time.Millisecond
-	edgeSendings   = 4 // needed before an acknowledgement from beyond the wrap proves anything
+	edgeSendings   = 12 // needed before an ambiguous acknowledgement counts; half of ReliableTimeout
 	hastyResend    = 100 * time.Millisecond
 )
 
@@ -260,7 +260,7 @@ func (c *Conn) atEdge(now instant) bool {
 // the wrap. Behind the wrap libraries repeat acknowledgements again.
 func (c *Conn) nearWrap() bool {
 	w, p := &c.send, c.e.cfg.Profile
-	if len(w.flight) == 0 || !p.Long() {
+	if len(w.flight) == 0 {
 		return false
 	}
 	return uint64(p.Seq(w.base())) >= p.Modulus()-edgeDistance
@@ -372,18 +372,25 @@ func (c *Conn) answered(slot int, now instant) {
 // that it waits for, ten in the libraries and sixteen here: whoever acknowledges n
 // has everything up to n-16. That frees a window whose oldest acknowledgement was
 // lost near the wrap, where libraries do not repeat it. (With ten instead of
-// sixteen two of our own Endpoints lose messages.) A library that still waits
-// before the wrap takes a number from beyond it for an old one and acknowledges it
-// blindly, so across the wrap the oldest must have been sent some times
-// (dnp/PROTOCOL.md, Numbers).
+// sixteen two of our own Endpoints lose messages. A client by the text accepts
+// eleven across the wrap, because its window ends modulo 65535 and its numbers do
+// not.)
+//
+// A library that still waits for a number more than ten before the wrap takes one
+// from beyond the wrap for an old one and acknowledges it blindly. Then nothing is
+// proven, and no other number could tell the two cases apart; but a command that was
+// sent edgeSendings times is believed to have arrived once (dnp/PROTOCOL.md,
+// Numbers).
 func (c *Conn) infer(n uint64, now instant) {
 	w, m := &c.send, c.e.cfg.Profile.Modulus()
+	blind := w.base()%m < m-sendWindowSize
 	for i := range w.flight {
 		number, o := w.base()+uint64(i), &w.flight[i]
+		across := number/m != n/m
 		if number+recvAhead > n {
 			return
 		}
-		if o.acked || number/m != n/m && o.sends < edgeSendings {
+		if o.acked || across && blind && o.sends < edgeSendings {
 			continue
 		}
 		c.e.stats.Inferred++
