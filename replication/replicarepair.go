@@ -100,6 +100,9 @@ func (r *Replica) ApplyHead(now time.Time, epoch, seq uint64) {
 		return
 	}
 	r.known = max(r.known, seq)
+	if r.ask.sent && !now.Before(r.ask.last.Add(r.cfg.AskAfter)) {
+		r.ask.sent, r.ask.wait = false, 0 // the holder can be heard, so it is worth asking at once
+	}
 	r.settle(now)
 }
 

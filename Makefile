@@ -1,0 +1,61 @@
+# The targets that people and .ci/run use. Needs Go, make and bash; the race
+# detector of `make test` needs a C compiler too.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO        ?= go
+ARGS      ?=
+FUZZTIME  ?= 20s
+BENCH     ?= .
+COUNT     ?= 6
+BENCHFILE ?= tmp/bench.txt
+
+STATICCHECK_VERSION := v0.8.2
+STATICCHECK := bin/tools/staticcheck-$(STATICCHECK_VERSION)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Everything in one process, with demo states (ARGS="--no-demo" and so on)
+	@exec bin/relay dev $(ARGS)
+
+.PHONY: build
+build: ## Build relay, edge and dnpctl into bin/
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## All tests with the race detector (ARGS="-run Name -v" and so on)
+	$(GO) test -race -timeout 10m $(ARGS) ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
+
+.PHONY: bench
+bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
+	@mkdir -p "$(dir $(BENCHFILE))"
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(ARGS) ./... | tee "$(BENCHFILE)"
+	@echo "Compare two such files with: $(GO) run golang.org/x/perf/cmd/benchstat@latest OLD NEW"
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: $(STATICCHECK) ## gofmt and staticcheck (rules in staticcheck.conf)
+	@echo "gofmt -s -l ."
+	@files="$$(gofmt -s -l .)"; if [ -n "$$files" ]; then echo "not formatted (gofmt -s -w repairs it):"; echo "$$files"; exit 1; fi
+	$(STATICCHECK) ./...
+
+$(STATICCHECK):
+	@mkdir -p "$(dir $@)"
+	GOBIN="$(CURDIR)/$(dir $@)" $(GO) install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	@mv "$(dir $@)staticcheck" "$@"
+
+.PHONY: clean
+clean: ## Remove what these targets made
+	rm -rf bin tmp

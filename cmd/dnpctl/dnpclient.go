@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/config"
+)
+
+// DNPFlags are the flags of commands that act as a game client.
+type DNPFlags struct {
+	Profile string        `default:"denetwork" env:"-" help:"What the listener speaks: denetwork or spec."`
+	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for the connection, and for what is asked for."`
+}
+
+// Problems lists what is wrong with f.
+func (f *DNPFlags) Problems() (list config.Problems) {
+	if _, ok := wire.ParseProfile(f.Profile); !ok {
+		list = append(list, fmt.Sprintf("--profile: want denetwork or spec, got %q", f.Profile))
+	}
+	if f.Timeout <= 0 {
+		list = append(list, fmt.Sprintf("--timeout: want more than 0, got %v", f.Timeout))
+	}
+	return list
+}
+
+// A link is a network state that the server linked to us.
+type link struct {
+	id       wire.LinkID
+	message  []byte
+	readOnly bool
+	state    *netstate.State
+	source   *dnp.Source
+}
+
+// A watcher is told what happens to a client. Slices are valid during the call.
+type watcher interface {
+	connected(to netip.AddrPort)
+	linked(l *link)
+	changed(l *link, values netstate.Mask)
+	unlinked(l *link)
+	message(data []byte, reliable bool, number uint64)
+}
+
+// A dnpClient is a DNP client that accepts every link. One goroutine owns it.
+type dnpClient struct {
+	socket   *udp.Socket
+	endpoint *dnp.Endpoint
+	conn     *dnp.Conn
+	watch    watcher
+	links    map[wire.LinkID]*link
+	batch    []udp.Datagram
+	closed   bool
+	reason   dnp.CloseReason
+}
+
+// A closedError says why a connection ended.
+type closedError struct {
+	server netip.AddrPort
+	reason dnp.CloseReason
+	made   bool // it had been established
+}
+
+func (e *closedError) Error() string {
+	switch {
+	case e.made:
+		return fmt.Sprintf("the connection to %s ended: %s", e.server, e.reason)
+	case e.reason == dnp.CloseTimeout:
+		return fmt.Sprintf("no edge answers at %s; is `relay dev` or `edge serve` running there?", e.server)
+	}
+	return fmt.Sprintf("%s refused the connection: %s", e.server, e.reason)
+}
+
+// dial starts connecting to a server. The caller closes the client.
+func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
+	to, err := resolve(address)
+	if err != nil {
+		return nil, err
+	}
+	profile, _ := wire.ParseProfile(f.Profile) // Problems has checked it
+	endpoint, err := dnp.New(dnp.Config{
+		Profile:        profile,
+		ConnectTimeout: f.Timeout,
+		ConnectResend:  300 * time.Millisecond, // a person waits
+		PeerLinksMax:   dnp.LinksPossible,
+		PeerValuesMax:  netstate.ValuesMax,
+		ScrubInterval:  -1, // what the server told us need not be told to it
+	})
+	if err != nil {
+		return nil, err
+	}
+	socket, err := udp.Open(udp.Config{})
+	if err != nil {
+		return nil, err
+	}
+	c := &dnpClient{socket: socket, endpoint: endpoint, watch: watch, links: map[wire.LinkID]*link{}, batch: make([]udp.Datagram, 64)}
+	if c.conn, err = endpoint.Connect(time.Now(), to); err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	return c, nil
+}
+
+// resolve returns the address of HOST:PORT; without a port the usual one, 3413.
+func resolve(address string) (netip.AddrPort, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(strings.Trim(address, "[]"), "3413")
+	}
+	a, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("address %s: %w", address, err)
+	}
+	to := a.AddrPort()
+	if !to.Addr().IsValid() {
+		to = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port())
+	}
+	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), nil
+}
+
+// errStop is returned by a step that has seen enough.
+var errStop = errors.New("done")
+
+// run drives the connection until ctx ends, the connection ends, or step returns
+// an error. step is called after everything that happened, and when the time
+// that it returned has come (zero time = never). The error is that of step, or a
+// closedError.
+func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time.Time, err error)) error {
+	stop := context.AfterFunc(ctx, c.socket.Wake)
+	defer stop()
+	for ctx.Err() == nil {
+		now := time.Now()
+		c.handle(c.endpoint.Advance(now, c.socket.Writer()))
+		wake, err := step(now)
+		if err == nil && c.closed {
+			err = &closedError{c.conn.Addr(), c.reason, c.made()}
+		}
+		if err != nil {
+			return errors.Join(err, c.send())
+		}
+		if err := c.send(); err != nil {
+			return err
+		}
+		if err := c.receive(wake); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *dnpClient) made() bool {
+	return !c.conn.LastHeard().IsZero() && c.reason != dnp.CloseRejected && c.reason != dnp.CloseNoProtocol
+}
+
+// send sends all that waits.
+func (c *dnpClient) send() error {
+	c.handle(c.endpoint.Advance(time.Now(), c.socket.Writer()))
+	c.endpoint.Flush(time.Now(), c.socket.Writer())
+	return c.socket.Writer().Flush()
+}
+
+// receive waits for datagrams until something is due.
+func (c *dnpClient) receive(wake time.Time) error {
+	due, ok := c.endpoint.NextTimeout()
+	if ok && due.IsZero() {
+		due = time.Unix(1, 0)
+	}
+	if !wake.IsZero() && (!ok || wake.Before(due)) {
+		due = wake
+	}
+	c.socket.SetReadDeadline(due)
+	n, err := c.socket.ReadBatch(c.batch)
+	for _, d := range c.batch[:n] {
+		c.handle(c.endpoint.Receive(time.Now(), d.From, d.Data, c.socket.Writer()))
+	}
+	if errors.Is(err, udp.ErrWoken) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// close says goodbye to the server and closes the socket.
+func (c *dnpClient) close() error {
+	if !c.closed {
+		c.conn.Close(dnp.CloseLocal)
+	}
+	return errors.Join(c.send(), c.socket.Close())
+}
+
+func (c *dnpClient) handle(events []dnp.Event) {
+	for i := range events {
+		c.handleOne(&events[i])
+	}
+}
+
+func (c *dnpClient) handleOne(e *dnp.Event) {
+	switch e.Kind {
+	case dnp.EventConnected:
+		c.watch.connected(e.Conn.Addr())
+	case dnp.EventClosed:
+		c.closed, c.reason = true, e.Reason
+	case dnp.EventMessage:
+		c.watch.message(e.Data, e.Reliable, e.Number)
+	case dnp.EventLinkOffered:
+		c.accept(e)
+	case dnp.EventUpdate:
+		c.update(e)
+	case dnp.EventLinkDown:
+		if l := c.links[e.Link]; l != nil {
+			delete(c.links, e.Link)
+			c.watch.unlinked(l)
+		}
+	}
+}
+
+func (c *dnpClient) accept(e *dnp.Event) {
+	var values []netstate.Value
+	for rest := e.Values; rest.Len() > 0; {
+		var t wire.ValueType
+		t, _, rest = rest.Next()
+		values = append(values, netstate.Value{Type: t})
+	}
+	layout, err := netstate.NewLayout(values)
+	if err != nil {
+		c.conn.Reject(e.Link)
+		return
+	}
+	l := &link{id: e.Link, message: append([]byte(nil), e.Data...), readOnly: e.ReadOnly, state: netstate.NewState(layout)}
+	l.state.SetAll(e.Values)
+	l.source = c.endpoint.NewSource(dnp.SourceConfig{State: l.state, Message: l.message})
+	if err := c.conn.Accept(e.Link, l.source); err != nil {
+		return // taken back meanwhile
+	}
+	c.links[e.Link] = l
+	c.watch.linked(l)
+}
+
+func (c *dnpClient) update(e *dnp.Event) {
+	l := c.links[e.Link]
+	if l == nil {
+		return
+	}
+	changed := netstate.NewMask(l.state.Layout().Len())
+	for index, value, ok := e.Update.Next(); ok; index, value, ok = e.Update.Next() {
+		if l.state.Set(index, value) {
+			changed.Set(index)
+		}
+	}
+	if !changed.Empty() { // the rest was a repetition
+		c.watch.changed(l, changed)
+	}
+}

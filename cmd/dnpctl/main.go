@@ -1,0 +1,39 @@
+// Command dnpctl looks at dnprelay from both sides: as a game server, over NATS,
+// and as a game client, over DNP.
+//
+//	dnpctl watch 127.0.0.1:3413                    the states that a client sees, live
+//	dnpctl publish demo tower hp:float32=93.5      make a state
+//	dnpctl publish demo tower hp=92                change it
+//	dnpctl publish demo tower --remove             remove it
+//	dnpctl get demo tower                          what the relay holds
+//	dnpctl set 127.0.0.1:3413 tower 0=50           write a value as a client
+//	dnpctl send demo hello                         a message to all clients of a space
+//	dnpctl who demo                                who is there
+//	dnpctl events demo                             what happens, live
+//
+// Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
+package main
+
+import (
+	"os"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+)
+
+type commands struct {
+	Watch   watchCommand   `cmd:"" help:"Connect as a DNP client and show the linked states live."`
+	Set     setCommand     `cmd:"" help:"Connect as a DNP client and write values of a read-write state."`
+	Publish publishCommand `cmd:"" help:"Make, change or remove a state, as a game server does."`
+	Get     getCommand     `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
+	Send    sendCommand    `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
+	Who     whoCommand     `cmd:"" help:"List the clients of a space."`
+	Events  eventsCommand  `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
+}
+
+const help = "Publishes, watches and writes network states: a game server and a game client for the command line."
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	return config.Program{Name: "dnpctl", Help: help, Commands: &commands{}}.Main(os.Args[1:])
+}

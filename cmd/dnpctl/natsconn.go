@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// NATSFlags are the flags of commands that act as a game server.
+type NATSFlags struct {
+	config.NATS
+	Timeout time.Duration `default:"5s" help:"How long to wait for NATS and for an answer."`
+}
+
+// Problems lists what is wrong with f.
+func (f *NATSFlags) Problems() (list config.Problems) {
+	list = f.NATS.Problems()
+	if f.Timeout <= 0 {
+		list = append(list, fmt.Sprintf("--timeout: want more than 0, got %v", f.Timeout))
+	}
+	return list
+}
+
+func (f *NATSFlags) subjects() replication.Subjects {
+	return replication.Subjects{Prefix: f.SubjectPrefix}
+}
+
+// connect connects to NATS. The caller closes the connection.
+func (f *NATSFlags) connect() (*nats.Conn, error) {
+	options := []nats.Option{nats.Name("dnpctl"), nats.Timeout(f.Timeout), nats.MaxReconnects(-1)}
+	if f.NATSCreds != "" {
+		options = append(options, nats.UserCredentials(f.NATSCreds))
+	}
+	nc, err := nats.Connect(f.NATSURL, options...)
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return nil, fmt.Errorf("no NATS server answers at %s; is `relay dev` running? (--nats-url chooses another)", f.NATSURL)
+	case err != nil:
+		return nil, fmt.Errorf("connect to NATS at %s: %w", f.NATSURL, err)
+	}
+	return nc, nil
+}
+
+// request sends one request and returns the answer.
+func (f *NATSFlags) request(ctx context.Context, subject string, header nats.Header, data []byte) ([]byte, error) {
+	nc, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}
+
+// requestHolder sends one request to the relay that holds a space.
+func (f *NATSFlags) requestHolder(ctx context.Context, space, subject string, data []byte) ([]byte, error) {
+	answer, err := f.request(ctx, subject, nil, data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, fmt.Errorf("no relay holds space %s: none is running, or the NATS server lacks the subject mapping", space)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("no answer about space %s within %v", space, f.Timeout)
+	}
+	return answer, err
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+type sendCommand struct {
+	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT to send to an edge as a DNP client."`
+	Message    string `arg:"" placeholder:"MESSAGE" help:"What to send; - reads it from standard input."`
+	Unreliable bool   `env:"-" help:"Send it once, and do not care whether it arrives."`
+
+	NATSFlags `group:"NATS"`
+	Profile   string `default:"denetwork" env:"-" help:"What the edge at HOST:PORT speaks: denetwork or spec."`
+}
+
+// Problems lists what is wrong with c.
+func (c *sendCommand) Problems() (list config.Problems) {
+	if c.toEdge() {
+		return (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
+	}
+	space, client, one := strings.Cut(c.Target, "/")
+	if !replication.ValidToken(space) || one && !replication.ValidToken(client) {
+		list = append(list, fmt.Sprintf("TARGET: want SPACE, SPACE/CLIENT or HOST:PORT, got %q", c.Target))
+	}
+	if c.Message == "" {
+		list = append(list, "MESSAGE: is empty")
+	}
+	return list
+}
+
+// toEdge reports whether the target is an address. Names of spaces have no colon.
+func (c *sendCommand) toEdge() bool { return strings.Contains(c.Target, ":") }
+
+// Run sends the message.
+func (c *sendCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	data := []byte(c.Message)
+	if c.Message == "-" {
+		var err error
+		if data, err = io.ReadAll(os.Stdin); err != nil {
+			return err
+		}
+	}
+	space, client, one := strings.Cut(c.Target, "/")
+	switch {
+	case c.toEdge():
+		return c.sendAsClient(ctx, data)
+	case one && !c.Unreliable:
+		return c.sendToOne(ctx, space, client, data)
+	case one:
+		return c.publish(c.subjects().To(space, client), data)
+	}
+	return c.publish(c.subjects().ToAll(space), data)
+}
+
+// sendToOne sends reliably to one client and learns whether it is there.
+func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data []byte) error {
+	reply, err := c.request(ctx, c.subjects().To(space, client), nil, data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("client %s is not connected to space %s", client, space)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer from the edge of client %s within %v", client, c.Timeout)
+	case err != nil:
+		return err
+	}
+	if _, err := parseAnswer(reply); err != nil {
+		return err
+	}
+	fmt.Printf("%s\n", reply)
+	return nil
+}
+
+// publish sends without an answer. All that is known then is that NATS has it.
+func (c *sendCommand) publish(subject string, data []byte) error {
+	nc, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	m := &nats.Msg{Subject: subject, Data: data}
+	if c.Unreliable {
+		m.Header = nats.Header{"Dnp-Reliable": []string{"false"}}
+	}
+	if err := nc.PublishMsg(m); err != nil {
+		return err
+	}
+	return nc.FlushTimeout(c.Timeout)
+}
+
+// A mute watcher shows nothing.
+type mute struct{}
+
+func (mute) connected(netip.AddrPort)     {}
+func (mute) linked(*link)                 {}
+func (mute) changed(*link, netstate.Mask) {}
+func (mute) unlinked(*link)               {}
+func (mute) message([]byte, bool, uint64) {}
+
+// sendAsClient connects, sends, and leaves when the edge has acknowledged it.
+func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) (err error) {
+	flags := DNPFlags{Profile: c.Profile, Timeout: c.Timeout}
+	client, err := flags.dial(c.Target, mute{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.close()) }()
+	var sent time.Time
+	err = client.run(ctx, func(now time.Time) (time.Time, error) {
+		switch {
+		case !client.conn.Established():
+			return time.Time{}, nil
+		case sent.IsZero() && c.Unreliable:
+			sent = now
+			return now.Add(lingerAfterSend), client.conn.SendUnreliable(data)
+		case sent.IsZero():
+			sent = now
+			return now.Add(lingerAfterSend), client.conn.Send(data, 0)
+		case now.Sub(sent) >= lingerAfterSend:
+			return time.Time{}, errStop
+		}
+		return sent.Add(lingerAfterSend), nil
+	})
+	if errors.Is(err, errStop) {
+		return nil
+	}
+	return err
+}
+
+// lingerAfterSend is how long a client stays after sending, so that a lost
+// datagram is repeated once (after 0.5 s).
+const lingerAfterSend = 700 * time.Millisecond

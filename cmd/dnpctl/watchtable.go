@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+)
+
+// How the table moves. The numbers are a matter of taste.
+const (
+	redrawInterval = 100 * time.Millisecond
+	markDuration   = 600 * time.Millisecond // how long a changed value stands out
+	messageLines   = 5
+)
+
+// Control sequences of terminals (ECMA-48).
+const (
+	screenEnter = "\x1b[?1049h\x1b[?25l" // other screen, no cursor
+	screenLeave = "\x1b[?25h\x1b[?1049l"
+	cursorHome  = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+	markOn      = "\x1b[7m"
+	faintOn     = "\x1b[2m"
+	plain       = "\x1b[0m"
+)
+
+// A tableView shows the states as a table that is kept up to date, with the
+// values that changed standing out.
+type tableView struct {
+	out      *bufio.Writer
+	size     func() (width, height int)
+	server   string
+	rows     []*row
+	messages []string
+	n        int // things that happened
+	changes  int
+	dirty    bool
+	drawn    time.Time
+	lastMark time.Time // until when something stands out
+}
+
+type row struct {
+	link    *link
+	changed []time.Time // per value, when it changed last
+}
+
+func newTableView(out *bufio.Writer) *tableView {
+	out.WriteString(screenEnter)
+	return &tableView{out: out, size: terminalSize, dirty: true}
+}
+
+func (v *tableView) happened() {
+	v.n++
+	v.dirty = true
+}
+
+func (v *tableView) connected(to netip.AddrPort) {
+	v.happened()
+	v.server = to.String()
+}
+
+func (v *tableView) linked(l *link) {
+	v.happened()
+	v.rows = append(v.rows, &row{link: l, changed: make([]time.Time, l.state.Layout().Len())})
+	slices.SortStableFunc(v.rows, func(a, b *row) int { return slices.Compare(a.link.message, b.link.message) })
+}
+
+func (v *tableView) changed(l *link, values netstate.Mask) {
+	v.happened()
+	v.changes++
+	now := time.Now()
+	for _, r := range v.rows {
+		if r.link == l {
+			for i, ok := values.Next(0); ok; i, ok = values.Next(i + 1) {
+				r.changed[i] = now
+			}
+		}
+	}
+	v.lastMark = now.Add(markDuration)
+}
+
+func (v *tableView) unlinked(l *link) {
+	v.happened()
+	v.rows = slices.DeleteFunc(v.rows, func(r *row) bool { return r.link == l })
+}
+
+func (v *tableView) message(data []byte, reliable bool, number uint64) {
+	v.happened()
+	v.messages = append(v.messages, messageLine(data, reliable, number))
+	v.messages = v.messages[max(0, len(v.messages)-messageLines):]
+}
+
+func (v *tableView) closed(dnp.CloseReason) {} // the error of the command says it
+
+func (v *tableView) lines() int { return v.n }
+
+func (v *tableView) end() error {
+	v.out.WriteString(screenLeave)
+	return v.out.Flush()
+}
+
+// flush draws at most once per redrawInterval.
+func (v *tableView) flush(now time.Time) (again time.Time, err error) {
+	marked := now.Before(v.lastMark)
+	if !v.dirty && !marked && v.drawn.After(v.lastMark) {
+		return time.Time{}, nil
+	}
+	if next := v.drawn.Add(redrawInterval); now.Before(next) {
+		return next, nil
+	}
+	v.draw(now)
+	v.drawn, v.dirty = now, false
+	if marked {
+		again = now.Add(redrawInterval)
+	}
+	return again, v.out.Flush()
+}
+
+func (v *tableView) draw(now time.Time) {
+	width, height := v.size()
+	server := v.server
+	if server == "" {
+		server = "connecting"
+	}
+	v.out.WriteString(cursorHome)
+	v.line(width, cell{text: fmt.Sprintf("%s  %d states, %d changes   Ctrl-C ends", server, len(v.rows), v.changes), style: faintOn})
+	room := height - 2 - len(v.messages)
+	shown := len(v.rows)
+	if shown > room {
+		shown = max(0, room-1)
+	}
+	for _, r := range v.rows[:shown] {
+		v.line(width, r.cells(now)...)
+	}
+	if left := len(v.rows) - shown; left > 0 {
+		v.line(width, cell{text: fmt.Sprintf("and %d more states, for which the terminal is too small", left), style: faintOn})
+	}
+	for _, m := range v.messages {
+		v.line(width, cell{text: m})
+	}
+	v.out.WriteString(clearBelow)
+}
+
+// A cell is a piece of a line in one style.
+type cell struct{ text, style string }
+
+// cells returns a row: access, link message, and the values with their index.
+func (r *row) cells(now time.Time) []cell {
+	access := "rw"
+	if r.link.readOnly {
+		access = "r "
+	}
+	list := []cell{{fmt.Sprintf("%04x %s ", uint16(r.link.id), access), faintOn}, {fmt.Sprintf("%-20s", harmless(messageText(r.link.message))), ""}}
+	for i := range r.changed {
+		style := ""
+		if now.Sub(r.changed[i]) < markDuration {
+			style = markOn
+		}
+		list = append(list, cell{fmt.Sprintf("  %d ", i), faintOn}, cell{valueText(r.link.state, i), style})
+	}
+	return list
+}
+
+// line writes cells, cut at the width of the terminal.
+func (v *tableView) line(width int, cells ...cell) {
+	for _, c := range cells {
+		text := []rune(c.text)
+		if len(text) > width {
+			text = append(text[:max(0, width-1)], []rune("…")[:min(1, width)]...)
+		}
+		width -= len(text)
+		v.out.WriteString(c.style + string(text) + plain)
+	}
+	v.out.WriteString(clearLine + "\r\n")
+}

@@ -1,0 +1,25 @@
+// Command relay holds the authoritative store of network states, and in
+// development everything else too.
+//
+//	relay dev      NATS, a relay, an edge and a demo in one process
+//	relay serve    a relay of a cluster
+//
+// It only puts parts together; internal/relay and internal/edge do the work.
+package main
+
+import (
+	"os"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+)
+
+type commands struct {
+	Dev   devCommand   `cmd:"" help:"Run everything in one process, with no other component: NATS with JetStream, a relay, an edge and a demo."`
+	Serve serveCommand `cmd:"" help:"Run a relay of a cluster, which holds the authoritative states."`
+}
+
+const help = "Relays typed network states from game servers (over NATS) to game clients (DNP over UDP)."
+
+func main() {
+	os.Exit(config.Program{Name: "relay", Help: help, Commands: &commands{}}.Main(os.Args[1:]))
+}

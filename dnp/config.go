@@ -1,0 +1,205 @@
+package dnp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// A Probe says how a peer that asks for a connection proves that it receives
+// what is sent to its address. Before that it gets no Conn and no game data.
+type Probe uint8
+
+const (
+	// ProbePing sends a command 10 without flags and data, at 0, 0.25, 0.5, 1,
+	// 1.5 and 2 s. Its acknowledgement, or any reliable command, is the proof.
+	// The number can be guessed, and peers older than library 1.2 or engine 1.24
+	// never answer.
+	ProbePing Probe = iota
+
+	// ProbeHello sends a small LinkState with a random LinkId at 0, 0.5 and
+	// 1.5 s; a LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
+	ProbeHello
+
+	// ProbeSilent sends nothing but the ConnectionAck. The peer's first reliable
+	// command is the proof, so peers have to speak first.
+	ProbeSilent
+
+	// ProbeNone takes the request itself for the proof.
+	ProbeNone
+)
+
+// LinksPossible is the largest LinksMax. A link is kept under a 16-bit handle.
+const LinksPossible = 32767
+
+// A Config says how an Endpoint behaves. The zero value of each field stands for
+// its default; New reports values that cannot work.
+type Config struct {
+	// Profile is the dialect of all connections.
+	Profile wire.Profile
+
+	// Listen accepts connection requests. Connect works either way.
+	Listen bool
+
+	// Probe is how peers that connect prove their address. Default ProbePing, in
+	// profile spec ProbeHello, because that profile has no command 10.
+	Probe Probe
+
+	// Admit, if set, is asked about each connection request from an address that
+	// has no connection. False answers "rejected". It must not call the Endpoint.
+	Admit func(from netip.AddrPort) bool
+
+	// SpeaksLong says that every peer is known to understand command 10. Without
+	// it a peer is believed to once it sent or acknowledged one.
+	SpeaksLong bool
+
+	// DatagramMax is the size in bytes up to which commands are packed together
+	// and messages split. Default 1200; 256 to 65,000.
+	DatagramMax int
+
+	// ReliableResend is how long a reliable command waits for its acknowledgement
+	// before it is sent again, ReliableTimeout how long after its first sending
+	// the connection is given up. Defaults 500 ms and 10 s. Peers that miss
+	// acknowledgements keep each needless copy, so less than 500 ms is unwise.
+	ReliableResend, ReliableTimeout time.Duration
+
+	// ConnectResend and ConnectTimeout are the same for the request of Connect.
+	// Defaults 1 s and 5 s.
+	ConnectResend, ConnectTimeout time.Duration
+
+	// LivenessInterval is after how long a silence a peer that speaks command 10
+	// is probed. Default 15 s; negative is off.
+	LivenessInterval time.Duration
+
+	// IdleTimeout closes a connection of which nothing was heard for so long.
+	// 0 is off.
+	IdleTimeout time.Duration
+
+	// CloseDelay is how long a peer's ConnectionClose has to stand uncontradicted
+	// before the connection ends, because one forged byte must not end a session.
+	// Default 2 s; negative is off. Connections made by Connect do not wait.
+	CloseDelay time.Duration
+
+	// Refresh is after which times without a change the values of a Source that
+	// changed lately are sent again. nil is 60, 180, 500 and 1500 ms; an empty
+	// list is off. At most 16, ascending.
+	Refresh []time.Duration
+
+	// ScrubInterval is the least time in which all values of all links are sent
+	// again. Default 5 s; negative is off. ScrubBytesPerSecond, default 5242 (2 %
+	// of 256 KiB), makes a round take longer where there is much to send.
+	ScrubInterval       time.Duration
+	ScrubBytesPerSecond int
+
+	LinksMax        int // links per connection that we offer; default 4096, at most LinksPossible
+	PeerLinksMax    int // links per connection that the peer offers; default 64, at most LinksPossible
+	PeerValuesMax   int // values of a link that the peer offers; default 1024
+	MessageMax      int // bytes of an unreliable message; default and at most 65,499
+	LongMax         int // bytes of a reliable message, both ways; default 1 MiB
+	BacklogMessages int // reliable messages that wait for the send window; default 256
+	BacklogBytes    int // their bytes; default 64 KiB
+	HoldsMax        int // values per connection that the peer wrote and that are remembered; default 4096
+	UnprovenMax     int // peers that have not proven their address; default 65,536
+	ConnsMax        int // connections; default 65,536
+
+	// Rand makes the LinkIds of ProbeHello. It is required if Listen is set.
+	Rand *rand.Rand
+}
+
+// Bounds that no one has needed to configure.
+const (
+	datagramLimit    = 65499 // the libraries refuse to send more, dnp/PROTOCOL.md, Messages
+	specMessageLimit = 60000 // profile spec has no long messages; one command 4 must do
+	laneMessages     = 64    // unreliable messages that wait for the next Advance
+	laneBytes        = 128 << 10
+	downsMax         = 4096 // LinkDowns of a connection that are being repeated
+	refreshStepsMax  = 16
+)
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Profile == wire.Spec && cfg.Probe == ProbePing {
+		cfg.Probe = ProbeHello
+	}
+	def(&cfg.DatagramMax, 1200)
+	def(&cfg.ReliableResend, 500*time.Millisecond)
+	def(&cfg.ReliableTimeout, 10*time.Second)
+	def(&cfg.ConnectResend, time.Second)
+	def(&cfg.ConnectTimeout, 5*time.Second)
+	def(&cfg.LivenessInterval, 15*time.Second)
+	def(&cfg.CloseDelay, 2*time.Second)
+	def(&cfg.ScrubInterval, 5*time.Second)
+	def(&cfg.ScrubBytesPerSecond, 5242)
+	def(&cfg.LinksMax, 4096)
+	def(&cfg.PeerLinksMax, 64)
+	def(&cfg.PeerValuesMax, 1024)
+	def(&cfg.MessageMax, datagramLimit)
+	def(&cfg.LongMax, 1<<20)
+	def(&cfg.BacklogMessages, 256)
+	def(&cfg.BacklogBytes, 64<<10)
+	def(&cfg.HoldsMax, 4096)
+	def(&cfg.UnprovenMax, 65536)
+	def(&cfg.ConnsMax, 65536)
+	if cfg.Refresh == nil {
+		cfg.Refresh = []time.Duration{60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond}
+	}
+	return cfg
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate reports everything that is wrong with cfg, whose defaults are set.
+func (cfg Config) validate() error {
+	var errs []error
+	between := func(name string, v, low, high int) {
+		if v < low || v > high {
+			errs = append(errs, fmt.Errorf("dnp: %s is %d, must be %d to %d", name, v, low, high))
+		}
+	}
+	positive := func(name string, d time.Duration) {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("dnp: %s is %v, must be positive", name, d))
+		}
+	}
+	between("Profile", int(cfg.Profile), 0, int(wire.Spec))
+	between("Probe", int(cfg.Probe), 0, int(ProbeNone))
+	between("DatagramMax", cfg.DatagramMax, 256, 65000)
+	between("LinksMax", cfg.LinksMax, 1, LinksPossible)
+	between("PeerLinksMax", cfg.PeerLinksMax, 1, LinksPossible)
+	between("PeerValuesMax", cfg.PeerValuesMax, 1, netstate.ValuesMax)
+	between("MessageMax", cfg.MessageMax, 1, datagramLimit)
+	between("LongMax", cfg.LongMax, 1, 1<<30)
+	between("BacklogMessages", cfg.BacklogMessages, 1, 1<<20)
+	between("BacklogBytes", cfg.BacklogBytes, 1, 1<<30)
+	between("HoldsMax", cfg.HoldsMax, 1, 1<<20)
+	between("UnprovenMax", cfg.UnprovenMax, 1, 1<<24)
+	between("ConnsMax", cfg.ConnsMax, 1, 1<<24)
+	between("ScrubBytesPerSecond", cfg.ScrubBytesPerSecond, 1, 1<<30)
+	between("len(Refresh)", len(cfg.Refresh), 0, refreshStepsMax)
+	positive("ReliableResend", cfg.ReliableResend)
+	positive("ReliableTimeout", cfg.ReliableTimeout)
+	positive("ConnectResend", cfg.ConnectResend)
+	positive("ConnectTimeout", cfg.ConnectTimeout)
+	for i, d := range cfg.Refresh {
+		if d <= 0 || i > 0 && d <= cfg.Refresh[i-1] {
+			errs = append(errs, fmt.Errorf("dnp: Refresh %v must be positive and ascending", cfg.Refresh))
+			break
+		}
+	}
+	if cfg.Listen && cfg.Rand == nil {
+		errs = append(errs, errors.New("dnp: Listen needs Rand"))
+	}
+	if cfg.Profile == wire.Spec && cfg.SpeaksLong {
+		errs = append(errs, errors.New("dnp: profile spec has no command 10, SpeaksLong must be false"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,221 @@
+package dnptest
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// A Behaviour is what distinguishes one implementation of DNP from another.
+// The comments name the implementations that have it: C, J and P are denetwork
+// a4ed3e0 in C++, Java and Python, ENG is the engine module b26e8b4b0. Line
+// numbers are those of denConnection.cpp, Connection.java and connection.py.
+type Behaviour struct {
+	Name    string
+	Profile wire.Profile // dialect of LinkUpdate
+
+	// Numbers.
+
+	// Modulus of the reliable numbers. 65535 in C (171, 834), J, P and ENG;
+	// 65536 in the text.
+	Modulus int
+
+	// OddWindow accepts n if n < next ? n < (next+10)%65535 : n < next+10 (all,
+	// and the text). So any old number is accepted again, except near the wrap,
+	// where repeats are not even acknowledged. Off: circular distance, with the
+	// last 10 numbers acknowledged again.
+	OddWindow bool
+
+	// KeepsRepeats queues repeats of delivered numbers for ever. One lap later
+	// the stale copy is delivered instead of the true one (C, J, P, ENG).
+	KeepsRepeats bool
+
+	// Sending.
+
+	Window         int           // reliable commands in flight: 10 (all)
+	OneMore        bool          // the window is tested before a command is queued, so 11 fly (ENG since 1.33)
+	DropsTail      bool          // the first acknowledged front empties the queue; numbers are skipped (P 1287)
+	Resend         time.Duration // 0.5 s (all)
+	GiveUp         time.Duration // 3.0 s since the first sending of a command (all)
+	ClosesOnGiveUp bool          // sends ConnectionClose then (C, J, P)
+	FlushesOnClose bool          // sends updates and repeats reliables before ConnectionClose (J 786, P 769)
+	KeepsNumbers   bool          // sending goes on at the old number after a reconnect (P 781)
+	AckCodeResends int           // highest ack code that means "send again": 1 (C, J, P), 255 (ENG)
+
+	// Connecting.
+
+	ConnectResend    time.Duration // 1.0 s (all)
+	ConnectTimeout   time.Duration // 5.0 s (all)
+	IgnoresUnknown   bool          // ack results above 2 are ignored until the timeout (J, P)
+	ChecksProtocol   bool          // an accept with another protocol than 0 is ignored (P)
+	ChecksSource     bool          // datagrams of other addresses are ignored (ENG)
+	CloseAnyTime     bool          // ConnectionClose ends an attempt to connect (C 779)
+	MessagesAnyTime  bool          // unreliable messages are delivered while connecting (C 783)
+	ThrowsOnEmpty    bool          // an empty message raises: dropped, or stuck if reliable (P, ENG)
+	CrashesOnBadData bool          // a datagram that does not parse ends the game (ENG)
+
+	// Long messages.
+
+	PartSize    int // 1357 (all)
+	LongMessage LongMessage
+	LongLink    LongLink
+
+	// Links.
+
+	LinkDown          LinkDownRule
+	Relinks           bool // a LinkID that went down can be linked again (ENG, the text)
+	AsksAgain         bool // a repeated offer asks the application again, then stays silent (J, P)
+	MismatchDown      bool // another layout is answered with LinkDown (ENG, the text); else the stream is stuck (C, J, P)
+	SkipsOneID        bool // looking for a free LinkID skips one used ID only (J 538, P 529)
+	ASCIIOnly         bool // strings with other characters raise (P)
+	NoVectors         bool // offers with vectors and quaternions raise (P)
+	EnforcesReadOnly  bool // neither writes nor believes writes against the flag (the text); no implementation does
+	SignedCounts      bool // counts of 128 and more in a LinkUpdate are negative (J)
+	RemoteClearsLocal bool // an update overwrites a pending local change of that value (C, ENG)
+	CountsTwice       bool // such a link is counted twice in the next LinkUpdate (C, ENG)
+
+	// The frame.
+
+	// Tick is how often the application calls the library: 16 ms (C and ENG, a
+	// frame), 5 ms (J, P, a timer). Timers and LinkUpdates happen on ticks.
+	Tick time.Duration
+
+	// ReadsOnTick leaves datagrams in the socket until the next tick (C, ENG).
+	ReadsOnTick bool
+
+	// EmptyEndsTick stops reading for this tick at an empty datagram (C).
+	EmptyEndsTick bool
+}
+
+// LongMessage says what a peer does with command 10.
+type LongMessage uint8
+
+const (
+	LongWorks   LongMessage = iota // C, P, ENG
+	LongSticks                     // J: the first part is acknowledged, then the stream is stuck; the probe is invisible, and it sends command 10 itself
+	LongUnknown                    // ignored, not acknowledged, not sent: library < 1.2, engine < 1.24, the text
+)
+
+// LongLink says what a peer does with command 11. Nobody sends it.
+type LongLink uint8
+
+const (
+	LongLinkWorks   LongLink = iota // ENG
+	LongLinkSingle                  // C: bit 2 is taken for "last", so that only a single part works
+	LongLinkSticks                  // J: acknowledged, then stuck
+	LongLinkUnknown                 // P, and older peers: never acknowledged
+)
+
+// LinkDownRule says in which phase a link heeds LinkDown.
+type LinkDownRule uint8
+
+const (
+	DownWhileUp        LinkDownRule = iota // C 984, J 1278, P 1101: a refusal is ignored
+	DownWhileListening                     // ENG: a link that is up stays up
+	DownAlways                             // the text
+)
+
+// Cpp returns the behaviour of the C++ library.
+func Cpp() Behaviour {
+	b := library("cpp")
+	b.CloseAnyTime = true
+	b.MessagesAnyTime = true
+	b.LongLink = LongLinkSingle
+	b.RemoteClearsLocal = true
+	b.CountsTwice = true
+	b.Tick = 16 * time.Millisecond
+	b.ReadsOnTick = true
+	b.EmptyEndsTick = true
+	return b
+}
+
+// Java returns the behaviour of the Java library.
+func Java() Behaviour {
+	b := library("java")
+	b.FlushesOnClose = true
+	b.IgnoresUnknown = true
+	b.LongMessage = LongSticks
+	b.LongLink = LongLinkSticks
+	b.AsksAgain = true
+	b.SkipsOneID = true
+	b.SignedCounts = true
+	return b
+}
+
+// Python returns the behaviour of the Python library.
+func Python() Behaviour {
+	b := library("python")
+	b.DropsTail = true
+	b.FlushesOnClose = true
+	b.KeepsNumbers = true
+	b.IgnoresUnknown = true
+	b.ChecksProtocol = true
+	b.ThrowsOnEmpty = true
+	b.LongLink = LongLinkUnknown
+	b.AsksAgain = true
+	b.SkipsOneID = true
+	b.ASCIIOnly = true
+	b.NoVectors = true
+	return b
+}
+
+// Engine returns the behaviour of the engine module.
+func Engine() Behaviour {
+	b := library("engine")
+	b.OneMore = true
+	b.ClosesOnGiveUp = false
+	b.AckCodeResends = 255
+	b.ChecksSource = true
+	b.ThrowsOnEmpty = true
+	b.CrashesOnBadData = true
+	b.LinkDown = DownWhileListening
+	b.Relinks = true
+	b.MismatchDown = true
+	b.RemoteClearsLocal = true
+	b.CountsTwice = true
+	b.Tick = 16 * time.Millisecond
+	b.ReadsOnTick = true
+	return b
+}
+
+// SpecText returns the behaviour of a client that was written from the text
+// alone. Its window rule is the text's own, which says 65535 where the rest of
+// the text says 65536.
+func SpecText() Behaviour {
+	b := library("spec")
+	b.Profile = wire.Spec
+	b.Modulus = 65536
+	b.KeepsRepeats = false
+	b.LongMessage = LongUnknown
+	b.LongLink = LongLinkUnknown
+	b.LinkDown = DownAlways
+	b.Relinks = true
+	b.MismatchDown = true
+	b.EnforcesReadOnly = true
+	return b
+}
+
+// Presets returns the behaviours that exist, in a fixed order.
+func Presets() []Behaviour {
+	return []Behaviour{Cpp(), Java(), Python(), Engine(), SpecText()}
+}
+
+// library returns what the denetwork libraries have in common.
+func library(name string) Behaviour {
+	return Behaviour{
+		Name:           name,
+		Profile:        wire.Denetwork,
+		Modulus:        65535,
+		OddWindow:      true,
+		KeepsRepeats:   true,
+		Window:         10,
+		Resend:         500 * time.Millisecond,
+		GiveUp:         3 * time.Second,
+		ClosesOnGiveUp: true,
+		AckCodeResends: 1,
+		ConnectResend:  time.Second,
+		ConnectTimeout: 5 * time.Second,
+		PartSize:       1357,
+		Tick:           5 * time.Millisecond,
+	}
+}

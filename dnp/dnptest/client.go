@@ -1,0 +1,266 @@
+package dnptest
+
+import (
+	"bytes"
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// inboxMax is the number of datagrams that wait for the next tick, as a socket
+// buffer holds some hundred. Further ones are lost and counted.
+const inboxMax = 1024
+
+// A Phase is where a connection is in its life.
+type Phase uint8
+
+const (
+	Idle Phase = iota
+	Connecting
+	Connected
+	Closed
+	Crashed // the datagram that did it would have ended the game
+)
+
+var phaseNames = [...]string{"idle", "connecting", "connected", "closed", "crashed"}
+
+// String returns the name of p.
+func (p Phase) String() string { return phaseNames[p] }
+
+// A Config says what a Client is and where its datagrams go.
+type Config struct {
+	Behaviour Behaviour
+	App       App
+	Server    netip.AddrPort // the peer; only ChecksSource heeds it
+
+	// Send takes a datagram for Server. It is valid during the call. Required.
+	Send func(p []byte)
+
+	// Listen makes the Client wait for a ConnectionRequest and answer it, as
+	// the libraries' servers do: a repeated request is not answered.
+	Listen bool
+
+	// FirstSend and FirstReceive are the reliable numbers that a connection
+	// starts with, so that a test of the wrap need not start at 0.
+	FirstSend, FirstReceive int
+}
+
+// An App is the application on top of the library. Every field may be nil.
+type App struct {
+	Offered   func(o Offer) Answer     // nil accepts everything
+	Connected func()                   // accepted
+	Closed    func(reason string)      // also a failed attempt to connect
+	Message   func(m Message)          // nil collects them in Client.Messages
+	LinkUp    func(l *Link)            // either side's link is up
+	LinkDown  func(l *Link)            // heeded; the libraries do not tell the application
+	Updated   func(l *Link, index int) // a value arrived; also for the first values of an offer
+}
+
+// A Message is one that the application received.
+type Message struct {
+	Data     []byte // its own copy
+	Reliable bool
+}
+
+// A Client is a model of a reference client. It is not safe for use by more
+// than one goroutine, and it starts none.
+type Client struct {
+	b   Behaviour
+	cfg Config
+	now time.Time
+
+	phase  Phase
+	reason string // why it is closed or crashed
+	silent bool
+
+	base, nextTick time.Time // ticks are at base + k × Tick
+	inbox          [][]byte
+	requestFirst   time.Time
+	requestLast    time.Time
+
+	recv  receiver
+	send  sender
+	links linkTable
+
+	Messages []Message // when App.Message is nil
+	Stats    Stats
+}
+
+// Stats count what a test may want to know.
+type Stats struct {
+	Received   int // datagrams
+	Sent       int // datagrams
+	Lost       int // beyond inboxMax
+	Acks       int // acknowledgements sent
+	Repeats    int // reliable commands that came again
+	Refused    int // reliable commands outside the window, not acknowledged
+	Stale      int // commands of an earlier lap, processed instead of the true one
+	Resends    int // reliable commands sent again
+	Exceptions int // datagrams and commands at which the library raises; reliable ones leave the stream stuck
+	Unknown    int // LinkUpdates cut short at a link that is not up here
+	Updates    int // values received
+}
+
+// NewClient returns a client that is not connected yet.
+func NewClient(cfg Config) *Client {
+	c := &Client{b: cfg.Behaviour, cfg: cfg}
+	c.reset()
+	return c
+}
+
+// Phase returns where the connection is in its life.
+func (c *Client) Phase() Phase { return c.phase }
+
+// Reason returns why the connection is closed or crashed.
+func (c *Client) Reason() string { return c.reason }
+
+// Behaviour returns what the client models.
+func (c *Client) Behaviour() Behaviour { return c.b }
+
+// Silence makes the client lose everything in both directions, as when its
+// machine sleeps. Its own timers go on.
+func (c *Client) Silence(on bool) { c.silent = on }
+
+// Connect sends the first ConnectionRequest.
+func (c *Client) Connect(now time.Time) {
+	c.start(now)
+	c.phase = Connecting
+	c.requestFirst = now
+	c.request()
+}
+
+// Restart forgets everything, as a process that crashed and came back on the
+// same port, and connects again.
+func (c *Client) Restart(now time.Time) {
+	next := c.send.next
+	c.reset()
+	if c.b.KeepsNumbers {
+		c.send.next = next
+	}
+	c.Connect(now)
+}
+
+// Close says goodbye, once, and forgets the connection.
+func (c *Client) Close(now time.Time) {
+	c.now = now
+	if c.phase == Connected && c.b.FlushesOnClose {
+		c.sendUpdates()
+		c.repeatAll()
+	}
+	if c.phase == Connected || c.phase == Connecting {
+		c.emit(wire.AppendConnectionClose(nil))
+		c.closed("closed by the application")
+	}
+}
+
+// Receive takes a datagram. It does not keep p.
+func (c *Client) Receive(now time.Time, from netip.AddrPort, p []byte) {
+	c.now = now
+	if c.silent || c.phase == Crashed || c.b.ChecksSource && from != c.cfg.Server {
+		return
+	}
+	c.Stats.Received++
+	if c.cfg.Listen && c.phase == Idle {
+		c.start(now)
+	}
+	if !c.b.ReadsOnTick {
+		c.handle(p)
+		return
+	}
+	c.align(now)
+	if len(c.inbox) >= inboxMax {
+		c.Stats.Lost++
+		return
+	}
+	c.inbox = append(c.inbox, bytes.Clone(p))
+}
+
+// Advance does what is due at now.
+func (c *Client) Advance(now time.Time) {
+	c.now = now
+	if now.Before(c.nextTick) {
+		return
+	}
+	c.nextTick = now
+	c.align(now)
+	c.readInbox()
+	switch c.phase {
+	case Connecting:
+		c.tickConnecting()
+	case Connected:
+		c.sendUpdates()
+		c.tickReliable()
+	}
+}
+
+// NextTimeout returns when Advance has something to do.
+func (c *Client) NextTimeout() (time.Time, bool) {
+	busy := len(c.inbox) > 0 || c.phase == Connecting ||
+		c.phase == Connected && (len(c.send.queue) > 0 || c.updatesPending())
+	return c.nextTick, busy
+}
+
+func (c *Client) reset() {
+	c.phase, c.reason, c.inbox = Idle, "", nil
+	c.forget()
+	c.links = linkTable{}
+}
+
+// forget drops what an ended connection leaves behind. The counter for LinkIDs
+// goes on.
+func (c *Client) forget() {
+	next := c.send.next
+	c.recv = receiver{next: c.cfg.FirstReceive}
+	c.send = sender{next: c.cfg.FirstSend}
+	if c.b.KeepsNumbers && c.phase != Idle {
+		c.send.next = next
+	}
+	c.links = linkTable{nextID: c.links.nextID}
+}
+
+func (c *Client) start(now time.Time) {
+	c.now, c.base, c.nextTick = now, now, now.Add(c.b.Tick)
+}
+
+// align moves nextTick to the first tick after now if it has passed.
+func (c *Client) align(now time.Time) {
+	if c.b.Tick > 0 && !c.nextTick.After(now) {
+		c.nextTick = c.base.Add((now.Sub(c.base)/c.b.Tick + 1) * c.b.Tick)
+	}
+}
+
+func (c *Client) readInbox() {
+	for len(c.inbox) > 0 && c.phase != Crashed {
+		p := c.inbox[0]
+		c.inbox = c.inbox[1:]
+		c.handle(p)
+		if len(p) == 0 && c.b.EmptyEndsTick {
+			return
+		}
+	}
+}
+
+func (c *Client) emit(p []byte) {
+	if c.silent {
+		return
+	}
+	c.Stats.Sent++
+	c.cfg.Send(p)
+}
+
+func (c *Client) closed(reason string) {
+	c.phase, c.reason = Closed, reason
+	c.forget()
+	if c.cfg.App.Closed != nil {
+		c.cfg.App.Closed(reason)
+	}
+}
+
+// bad notes a datagram that does not parse. The libraries log it.
+func (c *Client) bad(reason string) {
+	c.Stats.Exceptions++
+	if c.b.CrashesOnBadData {
+		c.phase, c.reason = Crashed, reason
+	}
+}

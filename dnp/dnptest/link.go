@@ -1,0 +1,304 @@
+package dnptest
+
+import (
+	"bytes"
+	"errors"
+
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// ErrLinked reports a state that is linked, or whose offer was refused: the
+// libraries ignore the refusal and keep the link waiting for ever.
+var ErrLinked = errors.New("dnptest: link with state present")
+
+// A LinkPhase is where a link is in its life.
+type LinkPhase uint8
+
+const (
+	LinkIsDown LinkPhase = iota
+	LinkListening
+	LinkIsUp
+)
+
+// A Link binds a state to the connection. Tests may read it and must change it
+// through the Client.
+type Link struct {
+	ID       wire.LinkID
+	Phase    LinkPhase
+	Own      bool // offered by this side
+	ReadOnly bool
+	Message  []byte
+	State    *netstate.State // nil once the application freed it, and for an offer without values
+
+	sent    *netstate.State // what was last sent or marked; precision compares with it
+	changed netstate.Mask
+	pending bool // the library believes that the link is in its list of changed ones
+}
+
+// An Offer is a link that the peer wants.
+type Offer struct {
+	Link     wire.LinkID
+	ReadOnly bool
+	Message  []byte // valid during the call
+	Types    []wire.ValueType
+}
+
+// An Answer is what the application makes of an offer.
+type Answer uint8
+
+const (
+	Accept   Answer = iota
+	Reject          // no state: LinkDown
+	Mismatch        // a state of another layout
+)
+
+// A linkTable holds the links of both directions: they share the LinkIDs.
+type linkTable struct {
+	all      []*Link
+	byID     map[wire.LinkID]*Link
+	nextID   int
+	modified []*Link
+}
+
+func (t *linkTable) add(l *Link) {
+	if t.byID == nil {
+		t.byID = map[wire.LinkID]*Link{}
+	}
+	t.all = append(t.all, l)
+	t.byID[l.ID] = l
+}
+
+// Links returns all links, also those that are down, in the order of creation.
+func (c *Client) Links() []*Link { return c.links.all }
+
+// Link returns the link with this LinkID, or nil.
+func (c *Client) Link(id wire.LinkID) *Link { return c.links.byID[id] }
+
+// LinkNamed returns the newest link with this link message that is not down,
+// or nil.
+func (c *Client) LinkNamed(message string) *Link {
+	for i := len(c.links.all) - 1; i >= 0; i-- {
+		if l := c.links.all[i]; l.Phase != LinkIsDown && string(l.Message) == message {
+			return l
+		}
+	}
+	return nil
+}
+
+// Offer asks the peer to link a state of this side. A state whose link is down
+// is offered under its old LinkID.
+func (c *Client) Offer(now time.Time, s *netstate.State, message []byte, readOnly bool) (*Link, error) {
+	c.now = now
+	if c.phase != Connected {
+		return nil, ErrNotConnected
+	}
+	l := c.links.of(s)
+	switch {
+	case l == nil:
+		l = newLink(c.freeID(), message, readOnly, s)
+		l.Own = true
+		c.links.add(l)
+	case l.Phase != LinkIsDown:
+		return nil, ErrLinked
+	}
+	l.Phase = LinkListening
+	c.queue(func(n wire.Seq) []byte {
+		m := wire.LinkState{Seq: n, Link: l.ID, ReadOnly: readOnly, Message: message}
+		return s.AppendTyped(wire.AppendLinkStateHead(nil, m, s.Layout().Len()))
+	})
+	return l, nil
+}
+
+func newLink(id wire.LinkID, message []byte, readOnly bool, s *netstate.State) *Link {
+	l := &Link{ID: id, ReadOnly: readOnly, Message: bytes.Clone(message), State: s}
+	if s == nil {
+		return l
+	}
+	l.sent = netstate.NewState(s.Layout())
+	l.changed = netstate.NewMask(s.Layout().Len())
+	for i := range s.Layout().Len() {
+		l.sent.Set(i, s.Value(i))
+	}
+	return l
+}
+
+func (t *linkTable) of(s *netstate.State) *Link {
+	for _, l := range t.all {
+		if l.State == s {
+			return l
+		}
+	}
+	return nil
+}
+
+// freeID returns the next LinkID of this side. Java and Python step over one
+// used ID only, and so may take one that the peer has taken.
+func (c *Client) freeID() wire.LinkID {
+	id := c.links.nextID
+	for c.links.byID[wire.LinkID(id)] != nil {
+		id = (id + 1) % 65535
+		if c.b.SkipsOneID || id == c.links.nextID {
+			break
+		}
+	}
+	c.links.nextID = (id + 1) % 65535
+	return wire.LinkID(id)
+}
+
+// handleLinkState takes an offer. It reports false if the library raises.
+func (c *Client) handleLinkState(body []byte) bool {
+	m, err := wire.ParseLinkState(append([]byte{0, 0}, body...))
+	if err != nil {
+		return false
+	}
+	return c.offered(m)
+}
+
+func (c *Client) offered(m wire.LinkState) bool {
+	old := c.links.byID[m.Link]
+	present := old != nil && old.Phase != LinkIsDown
+	if present && !c.b.AsksAgain {
+		return true // neither LinkUp nor LinkDown
+	}
+	types := typesOf(m.Values)
+	answer := Accept
+	if c.cfg.App.Offered != nil {
+		answer = c.cfg.App.Offered(Offer{Link: m.Link, ReadOnly: m.ReadOnly, Message: m.Message, Types: types})
+	}
+	switch {
+	case answer == Reject:
+		c.emit(wire.LinkDown{Link: m.Link}.Append(nil))
+		return true
+	case answer == Mismatch && c.b.MismatchDown:
+		c.emit(wire.LinkDown{Link: m.Link}.Append(nil))
+		return true
+	case answer == Mismatch || !c.readable(m.Values):
+		return false
+	case present, old != nil && !c.b.Relinks:
+		return true // asked and read, but the link is not made
+	}
+	return c.accept(m, types)
+}
+
+func (c *Client) accept(m wire.LinkState, types []wire.ValueType) bool {
+	s, ok := stateOf(types, m.Values)
+	if !ok {
+		return false
+	}
+	l := newLink(m.Link, m.Message, m.ReadOnly, s)
+	l.Phase = LinkIsUp
+	c.links.add(l)
+	c.emit(wire.LinkUp{Link: m.Link}.Append(nil))
+	c.up(l)
+	for i := range types {
+		c.updated(l, i)
+	}
+	return true
+}
+
+// stateOf builds the state that an offer describes: none for an offer without
+// values, which the libraries link like any other. It reports false for more
+// values than a netstate.State can have.
+func stateOf(types []wire.ValueType, initial wire.Values) (s *netstate.State, ok bool) {
+	if len(types) == 0 {
+		return nil, true
+	}
+	values := make([]netstate.Value, len(types))
+	for i, t := range types {
+		values[i].Type = t
+	}
+	layout, err := netstate.NewLayout(values)
+	if err != nil {
+		return nil, false
+	}
+	s = netstate.NewState(layout)
+	s.SetAll(initial)
+	return s, true
+}
+
+func typesOf(v wire.Values) []wire.ValueType {
+	types := make([]wire.ValueType, 0, v.Len())
+	for v.Len() > 0 {
+		var t wire.ValueType
+		t, _, v = v.Next()
+		types = append(types, t)
+	}
+	return types
+}
+
+// readable reports whether the library can read the values without raising.
+func (c *Client) readable(v wire.Values) bool {
+	for v.Len() > 0 {
+		var t wire.ValueType
+		var value []byte
+		t, value, v = v.Next()
+		if !c.readableValue(t, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// readableValue: Python compares the length in bytes with the number of
+// characters, and gives vectors the type of a scalar.
+func (c *Client) readableValue(t wire.ValueType, value []byte) bool {
+	if c.b.NoVectors && t.Kind() == wire.KindFloat && t.Components() > 1 {
+		return false
+	}
+	if !c.b.ASCIIOnly || t != wire.TypeString {
+		return true
+	}
+	for _, b := range value[2:] {
+		if b >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Client) handleLinkUp(body []byte) {
+	m, err := wire.ParseLinkUp(body)
+	if err != nil {
+		c.bad("truncated LinkUp")
+		return
+	}
+	if l := c.links.byID[m.Link]; l != nil && l.Phase == LinkListening {
+		l.Phase = LinkIsUp
+		c.up(l)
+	}
+}
+
+func (c *Client) up(l *Link) {
+	if c.cfg.App.LinkUp != nil {
+		c.cfg.App.LinkUp(l)
+	}
+}
+
+func (c *Client) handleLinkDown(body []byte) {
+	m, err := wire.ParseLinkDown(body)
+	if err != nil {
+		c.bad("truncated LinkDown")
+		return
+	}
+	l := c.links.byID[m.Link]
+	if l == nil || !c.b.LinkDown.heeds(l.Phase) {
+		return
+	}
+	l.Phase = LinkIsDown
+	if c.cfg.App.LinkDown != nil {
+		c.cfg.App.LinkDown(l)
+	}
+}
+
+func (r LinkDownRule) heeds(p LinkPhase) bool {
+	switch r {
+	case DownWhileUp:
+		return p == LinkIsUp
+	case DownWhileListening:
+		return p == LinkListening
+	}
+	return p != LinkIsDown
+}

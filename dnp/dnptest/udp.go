@@ -1,0 +1,180 @@
+package dnptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// ErrPeerClosed reports a Peer that has ended.
+var ErrPeerClosed = errors.New("dnptest: peer is closed")
+
+// readBuffer is enough for the largest UDP datagram.
+const readBuffer = 1 << 16
+
+// A Peer is a [Client] on a UDP socket. One goroutine owns the client and one
+// reads the socket; both end before Close returns. Its methods may be called
+// from any goroutine, but not from the functions of an App.
+type Peer struct {
+	conn    *net.UDPConn
+	client  *Client
+	stop    context.CancelFunc
+	ended   <-chan struct{} // of the context
+	calls   chan func()
+	packets chan packet
+	waiting []waiter // owned by loop
+	running sync.WaitGroup
+}
+
+type packet struct {
+	from netip.AddrPort
+	p    []byte
+}
+
+type waiter struct {
+	done func(c *Client) bool
+	ok   chan struct{}
+}
+
+// RunUDP opens a socket at local (the zero value for any address), connects a
+// client to cfg.Server through it, or waits for a request if cfg.Listen is set,
+// and runs it until ctx ends or Close is called. cfg.Send is set by RunUDP.
+func RunUDP(ctx context.Context, cfg Config, local netip.AddrPort) (*Peer, error) {
+	var laddr *net.UDPAddr
+	if local.IsValid() {
+		laddr = net.UDPAddrFromAddrPort(local)
+	}
+	conn, err := net.ListenUDP("udp", laddr)
+	if err != nil {
+		return nil, fmt.Errorf("open socket of the peer: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	p := &Peer{conn: conn, stop: stop, ended: ctx.Done(), calls: make(chan func()), packets: make(chan packet)}
+	to := cfg.Server
+	cfg.Send = func(b []byte) { _, _ = conn.WriteToUDPAddrPort(b, to) } // a datagram that is not sent is lost
+	if cfg.Listen {
+		cfg.Send = func(b []byte) { _, _ = conn.WriteToUDPAddrPort(b, p.client.cfg.Server) }
+	}
+	p.client = NewClient(cfg)
+	p.running.Go(p.read)
+	p.running.Go(p.loop)
+	return p, nil
+}
+
+// Addr returns the address of the socket.
+func (p *Peer) Addr() netip.AddrPort {
+	a := p.conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// Do calls f with the client, which nothing else uses meanwhile.
+func (p *Peer) Do(f func(now time.Time, c *Client)) error {
+	called := make(chan struct{})
+	call := func() { f(time.Now(), p.client); close(called) }
+	select {
+	case p.calls <- call:
+		<-called
+		return nil
+	case <-p.ended:
+		return ErrPeerClosed
+	}
+}
+
+// Until waits until done reports true, which is asked after everything that
+// happens to the client. The error is that of ctx, or ErrPeerClosed.
+func (p *Peer) Until(ctx context.Context, done func(c *Client) bool) error {
+	w := waiter{done: done, ok: make(chan struct{})}
+	if err := p.Do(func(time.Time, *Client) { p.waiting = append(p.waiting, w) }); err != nil {
+		return err
+	}
+	select {
+	case <-w.ok:
+		return nil
+	case <-p.ended:
+		return ErrPeerClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends the peer without a goodbye; call Client.Close in Do before for
+// one. It waits for the goroutines.
+func (p *Peer) Close() {
+	p.stop()
+	p.running.Wait()
+}
+
+// loop owns the client. It ends with the context, and closes the socket, which
+// ends read.
+func (p *Peer) loop() {
+	defer p.conn.Close()
+	if !p.client.cfg.Listen {
+		p.client.Connect(time.Now())
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.ended:
+			return
+		case call := <-p.calls:
+			call()
+		case d := <-p.packets:
+			p.receive(d)
+		case <-timer.C:
+			p.client.Advance(time.Now())
+		}
+		p.wake()
+		p.arm(timer)
+	}
+}
+
+func (p *Peer) receive(d packet) {
+	if p.client.cfg.Listen && p.client.phase != Connected {
+		p.client.cfg.Server = d.from
+	}
+	p.client.Receive(time.Now(), d.from, d.p)
+}
+
+// wake tells those in Until whose condition holds.
+func (p *Peer) wake() {
+	rest := p.waiting[:0]
+	for _, w := range p.waiting {
+		if w.done(p.client) {
+			close(w.ok)
+			continue
+		}
+		rest = append(rest, w)
+	}
+	p.waiting = rest
+}
+
+func (p *Peer) arm(timer *time.Timer) {
+	timer.Stop()
+	if due, ok := p.client.NextTimeout(); ok {
+		timer.Reset(max(0, time.Until(due)))
+	}
+}
+
+func (p *Peer) read() {
+	buf := make([]byte, readBuffer)
+	for {
+		n, from, err := p.conn.ReadFromUDPAddrPort(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // an earlier datagram bounced
+		}
+		d := packet{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), append([]byte(nil), buf[:n]...)}
+		select {
+		case p.packets <- d:
+		case <-p.ended:
+			return
+		}
+	}
+}

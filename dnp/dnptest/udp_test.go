@@ -1,0 +1,88 @@
+package dnptest
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var loopback = netip.MustParseAddrPort("127.0.0.1:0")
+
+// run starts a peer that ends with the test.
+func run(t *testing.T, ctx context.Context, cfg Config) *Peer {
+	t.Helper()
+	p, err := RunUDP(ctx, cfg, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func do(t *testing.T, p *Peer, f func(now time.Time, c *Client) error) {
+	t.Helper()
+	var failed error
+	if err := p.Do(func(now time.Time, c *Client) { failed = f(now, c) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+}
+
+// TestPeers lets every library talk to the C++ one over real sockets.
+func TestPeers(t *testing.T) {
+	for _, b := range Presets() {
+		if b.Name == "spec" {
+			continue // it does not understand the others' LinkUpdates
+		}
+		t.Run(b.Name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			server := run(t, ctx, Config{Behaviour: Cpp(), Listen: true})
+			client := run(t, ctx, Config{Behaviour: b, Server: server.Addr()})
+			until(t, ctx, client, "connected", func(c *Client) bool { return c.Phase() == Connected })
+
+			s := state(t, 3)
+			var link *Link
+			do(t, server, func(now time.Time, c *Client) (err error) {
+				link, err = c.Offer(now, s, []byte("hp"), false)
+				return err
+			})
+			until(t, ctx, server, "link up", func(*Client) bool { return link.Phase == LinkIsUp })
+			do(t, server, func(_ time.Time, c *Client) error { c.Set(link, 0, []byte{42, 0}); return nil })
+			until(t, ctx, client, "value", func(c *Client) bool { v := c.Value("hp", 0); return v != nil && v[0] == 42 })
+			do(t, client, func(_ time.Time, c *Client) error { c.Set(c.LinkNamed("hp"), 0, []byte{43, 0}); return nil })
+			until(t, ctx, server, "write", func(*Client) bool { return s.Value(0)[0] == 43 })
+
+			do(t, client, func(now time.Time, c *Client) error { return c.Send(now, ramp(3000)) })
+			until(t, ctx, server, "long message", func(c *Client) bool { return len(c.Messages) == 1 && len(c.Messages[0].Data) == 3000 })
+			do(t, client, func(now time.Time, c *Client) error { c.Close(now); return nil })
+			until(t, ctx, server, "goodbye", func(c *Client) bool { return c.Phase() == Closed })
+		})
+	}
+}
+
+func until(t *testing.T, ctx context.Context, p *Peer, what string, done func(*Client) bool) {
+	t.Helper()
+	if err := p.Until(ctx, done); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func TestPeerEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := run(t, ctx, Config{Behaviour: Cpp(), Listen: true})
+	cancel()
+	never := func(*Client) bool { return false }
+	if err := p.Until(context.Background(), never); !errors.Is(err, ErrPeerClosed) {
+		t.Errorf("Until = %v, want ErrPeerClosed", err)
+	}
+	p.Close()
+	if _, err := RunUDP(ctx, Config{}, netip.MustParseAddrPort("192.0.2.1:1")); err == nil {
+		t.Error("a socket at an address of somebody else opened")
+	}
+}

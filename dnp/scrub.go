@@ -1,0 +1,72 @@
+package dnp
+
+import "time"
+
+// Refresh repairs what is lost now and then; the scrub repairs the rest. It goes
+// round the links of a connection for ever and makes all their values due again,
+// about a datagram's worth at a time.
+
+// A scrubber is a connection's place in its round.
+type scrubber struct {
+	at   instant // the next step
+	slot int
+}
+
+// startScrub begins somewhere in the interval, so that connections made together
+// are not scrubbed together.
+func (c *Conn) startScrub(now instant) {
+	c.scrub.at = never
+	if interval := c.e.cfg.ScrubInterval; interval > 0 {
+		const golden = 0.6180339887
+		turn := float64(c.handle) * golden
+		c.scrub.at = now.add(interval/2 + time.Duration(float64(interval)*(turn-float64(int(turn)))))
+	}
+}
+
+// scrubSome does one step of the round, if it is due.
+func (c *Conn) scrubSome(now instant) {
+	if now < c.scrub.at {
+		return
+	}
+	sent, from := 0, c.scrub.slot
+	for c.scrub.slot < len(c.links.l) && sent < c.e.cfg.DatagramMax {
+		sent += c.scrubLink(c.scrub.slot)
+		c.scrub.slot++
+	}
+	share := float64(1)
+	if n := len(c.links.l); n > 0 {
+		share = float64(c.scrub.slot-from) / float64(n)
+	}
+	if c.scrub.slot >= len(c.links.l) {
+		c.scrub.slot = 0
+	}
+	c.scrub.at = now.add(scrubPause(c.e.cfg.ScrubInterval, share, sent, c.e.cfg.ScrubBytesPerSecond))
+}
+
+// scrubPause returns how long to wait after a step: its share of the round, or as
+// long as its bytes are to take.
+func scrubPause(interval time.Duration, share float64, sent, bytesPerSecond int) time.Duration {
+	byShare := time.Duration(float64(interval) * share)
+	byRate := time.Duration(sent) * time.Second / time.Duration(bytesPerSecond)
+	return max(byShare, byRate, time.Millisecond)
+}
+
+// scrubLink makes all values of a link due and returns about how many bytes that
+// will send.
+func (c *Conn) scrubLink(slot int) int {
+	l := &c.links.l[slot]
+	if !l.weSend() {
+		return 0
+	}
+	l.sent = 0
+	s := c.e.sources[l.source]
+	if l.has(linkByPeer) {
+		if l.sent = c.peer[l.id].base; l.sent >= s.settled() {
+			return 0
+		}
+	}
+	c.e.stats.Scrubs++
+	c.mark(slot)
+	p := c.e.cfg.Profile
+	return p.UpdateLinkSize() + s.cfg.State.TypedSize() + (p.UpdateValueSize(0)-1)*s.cfg.State.Layout().Len()
+}

@@ -1,0 +1,402 @@
+package dnp
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+const (
+	sendWindowSize = 10 // commands in flight; peers assume it, dnp/PROTOCOL.md, Numbers
+	sendWindowMax  = 24 // with the window-edge inference
+	edgeDistance   = 30 // numbers around the wrap where libraries do not repeat acknowledgements
+	edgePatience   = 900 * time.Millisecond
+	edgeGrowth     = 200 * time.Millisecond
+	edgeSendings   = 4 // needed before an acknowledgement from beyond the wrap proves anything
+	hastyResend    = 100 * time.Millisecond
+)
+
+type outgoingKind uint8
+
+const (
+	outMessage   outgoingKind = iota // command 4
+	outPart                          // command 10
+	outNoop                          // command 10 without flags and data
+	outLinkState                     // command 5, encoded when it is sent
+	outFrozen                        // command 5 of a link that ended; its bytes after the number are data
+)
+
+// An outgoing is a reliable command in flight.
+type outgoing struct {
+	kind     outgoingKind
+	flags    wire.PartFlags
+	acked    bool
+	takeDown bool   // LinkDown of link follows: the farewell's first sending, the frozen offer's acknowledgement
+	sends    uint16 // how often it was sent
+	slot     uint16 // outLinkState
+	link     wire.LinkID
+	first    instant
+	last     instant
+	token    uint64
+	data     []byte
+}
+
+// A message waits for the window.
+type message struct {
+	data     []byte
+	token    uint64
+	takeDown bool // LinkDown of link follows the first sending
+	link     wire.LinkID
+}
+
+// A sendWindow numbers reliable commands, keeps at most ten unacknowledged, and
+// repeats them. A message keeps its bytes and its number for good; an offer is
+// encoded at each sending from the newest values.
+type sendWindow struct {
+	next    uint64     // the number of the next command
+	flight  []outgoing // numbers next-len(flight) to next-1
+	limit   int        // of len(flight)
+	grewAt  instant
+	queue   []message
+	bytes   int // of queue
+	offers  []uint16
+	noops   int
+	part    message // the long message being sent; its parts have consecutive numbers
+	partAt  int     // bytes of it that have a number; 0 = none is being sent
+	offered bool    // the last command with a choice was an offer
+}
+
+func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
+
+// room reports whether another command may be sent.
+func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindowSize) }
+
+// waiting reports whether a command waits for room.
+func (w *sendWindow) waiting() bool {
+	return w.partAt > 0 || w.noops > 0 || len(w.queue) > 0 || len(w.offers) > 0
+}
+
+// take chooses the next command. Messages and offers take turns, so that neither
+// waits for the other's backlog; the parts of a message stay together.
+func (w *sendWindow) take(c *Conn) outgoing {
+	switch {
+	case w.partAt > 0:
+		return w.takePart(c)
+	case w.noops > 0:
+		w.noops--
+		return outgoing{kind: outNoop}
+	case len(w.offers) > 0 && (len(w.queue) == 0 || !w.offered):
+		w.offered = true
+		slot := w.offers[0]
+		w.offers = append(w.offers[:0], w.offers[1:]...)
+		return outgoing{kind: outLinkState, slot: slot, link: c.links.l[slot].id}
+	}
+	w.offered = false
+	m := w.queue[0]
+	w.queue[0] = message{}
+	w.queue = w.queue[1:]
+	w.bytes -= len(m.data)
+	if len(m.data) <= c.partless() {
+		return outgoing{kind: outMessage, data: m.data, token: m.token, takeDown: m.takeDown, link: m.link}
+	}
+	w.part = m
+	return w.takePart(c)
+}
+
+// removeOffer forgets the offer of a link.
+func (w *sendWindow) removeOffer(slot int) {
+	for i, s := range w.offers {
+		if int(s) == slot {
+			w.offers = append(w.offers[:i], w.offers[i+1:]...)
+			return
+		}
+	}
+}
+
+// freeze gives an unacknowledged offer the bytes that it has now, because its link
+// ends, while its number has to mean the same for ever. It reports false if there
+// is none.
+func (w *sendWindow) freeze(c *Conn, slot int, takeDown bool) bool {
+	for i := range w.flight {
+		o := &w.flight[i]
+		if o.kind == outLinkState && int(o.slot) == slot && !o.acked {
+			o.data = c.appendOffer(nil, 0, slot)[3:]
+			o.kind, o.takeDown = outFrozen, takeDown
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the command with this number, if it is unacknowledged.
+func (w *sendWindow) find(n uint64) *outgoing {
+	if n < w.base() || n >= w.next {
+		return nil
+	}
+	if o := &w.flight[n-w.base()]; !o.acked {
+		return o
+	}
+	return nil
+}
+
+// shift forgets the oldest commands as far as they are acknowledged.
+func (w *sendWindow) shift() {
+	done := 0
+	for done < len(w.flight) && w.flight[done].acked {
+		done++
+	}
+	if done == 0 {
+		return
+	}
+	n := copy(w.flight, w.flight[done:])
+	clear(w.flight[n:])
+	w.flight = w.flight[:n]
+	w.limit = 0
+}
+
+// Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
+// which it copies. With a token that is not 0, EventSent tells its number. Errors
+// are ErrEmpty, ErrTooLarge, ErrClosed, and ErrBacklog, which closes the
+// connection, because a peer that misses a message must know.
+func (c *Conn) Send(data []byte, token uint64) error {
+	sizeMax := c.e.cfg.LongMax
+	if !c.e.cfg.Profile.Long() {
+		sizeMax = min(sizeMax, specMessageLimit)
+	}
+	switch w := &c.send; {
+	case len(data) == 0:
+		return ErrEmpty
+	case len(data) > sizeMax:
+		return ErrTooLarge
+	case c.over():
+		return ErrClosed
+	case len(w.queue) >= c.e.cfg.BacklogMessages, len(w.queue) > 0 && w.bytes+len(data) > c.e.cfg.BacklogBytes:
+		c.Close(CloseSlow)
+		return ErrBacklog
+	}
+	c.enqueue(message{data: bytes.Clone(data), token: token})
+	return nil
+}
+
+// sendFarewell queues the last words of a link, followed by its LinkDown.
+func (c *Conn) sendFarewell(farewell []byte, link wire.LinkID, takeDown bool) {
+	if c.Send(farewell, 0) == nil && takeDown {
+		m := &c.send.queue[len(c.send.queue)-1]
+		m.takeDown, m.link = true, link
+	}
+}
+
+func (c *Conn) enqueue(m message) {
+	c.send.queue = append(c.send.queue, m)
+	c.send.bytes += len(m.data)
+	c.wake()
+}
+
+// fill sends new commands while the window has room.
+func (c *Conn) fill(now instant, out Sender) {
+	w := &c.send
+	for w.room() && w.waiting() {
+		o := w.take(c)
+		n := w.next
+		w.next++
+		w.flight = append(w.flight, o)
+		c.transmit(n, &w.flight[len(w.flight)-1], now, out)
+		if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
+			c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+		}
+		if o.takeDown {
+			c.takeDown(o.link)
+		}
+	}
+}
+
+// resend repeats what was not acknowledged in time. It reports false if the peer
+// did not acknowledge a command for so long that the connection has to end.
+func (c *Conn) resend(now instant, out Sender) bool {
+	w, cfg := &c.send, &c.e.cfg
+	for i := range w.flight {
+		o := &w.flight[i]
+		if o.acked {
+			continue
+		}
+		if now.sub(o.first) >= cfg.ReliableTimeout {
+			return false
+		}
+		if now.sub(o.last) >= cfg.ReliableResend {
+			c.e.stats.Resends++
+			c.lost(true)
+			c.transmit(w.base()+uint64(i), o, now, out)
+		}
+	}
+	c.widen(now)
+	return true
+}
+
+// widen opens the window one command further where it may be stuck on a lost
+// acknowledgement that the peer will not repeat; see infer.
+func (c *Conn) widen(now instant) {
+	w := &c.send
+	if !c.atEdge(now) || now.sub(w.grewAt) < edgeGrowth {
+		return
+	}
+	w.grewAt = now
+	if w.limit = max(w.limit, sendWindowSize); w.limit < sendWindowMax {
+		w.limit++
+	}
+	if missing := w.limit - len(w.flight); missing > 0 && !w.waiting() && c.speaksLong {
+		w.noops = missing
+	}
+}
+
+// atEdge reports whether the oldest command waits near the wrap for too long.
+func (c *Conn) atEdge(now instant) bool {
+	return c.nearWrap() && now.sub(c.send.flight[0].first) >= edgePatience
+}
+
+// nearWrap reports whether the oldest command has a number near the wrap.
+func (c *Conn) nearWrap() bool {
+	w, p := &c.send, c.e.cfg.Profile
+	if len(w.flight) == 0 || !p.Long() {
+		return false
+	}
+	s := uint64(p.Seq(w.base()))
+	return s < edgeDistance || s >= p.Modulus()-edgeDistance
+}
+
+// transmit sends a command that is in flight.
+func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
+	if o.sends == 0 {
+		o.first = now
+		if o.kind == outLinkState {
+			c.offerSent(int(o.slot))
+		}
+	}
+	if o.sends < 1<<16-1 {
+		o.sends++
+	}
+	o.last = now
+	c.e.send(c.addr, c.appendOutgoing(out.Datagram(c.outgoingSize(o)), n, o), out)
+}
+
+func (c *Conn) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
+	seq := c.e.cfg.Profile.Seq(n)
+	switch o.kind {
+	case outMessage:
+		return wire.ReliableMessage{Seq: seq, Data: o.data}.Append(b)
+	case outPart, outNoop:
+		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
+	case outLinkState:
+		return c.appendOffer(b, seq, int(o.slot))
+	default:
+		return append(append(b, byte(wire.CommandReliableLinkState), byte(seq), byte(seq>>8)), o.data...)
+	}
+}
+
+func (c *Conn) appendOffer(b []byte, seq wire.Seq, slot int) []byte {
+	l := &c.links.l[slot]
+	s := c.e.sources[l.source]
+	head := wire.LinkState{Seq: seq, Link: l.id, ReadOnly: l.has(linkReadOnly), Message: s.cfg.Message}
+	b = wire.AppendLinkStateHead(b, head, s.cfg.State.Layout().Len())
+	return s.cfg.State.AppendTyped(b)
+}
+
+func (c *Conn) outgoingSize(o *outgoing) int {
+	if o.kind != outLinkState {
+		return 4 + len(o.data)
+	}
+	s := c.e.sources[c.links.l[o.slot].source]
+	return 10 + len(s.cfg.Message) + s.cfg.State.TypedSize()
+}
+
+// receiveAck handles the acknowledgement of one of our commands.
+func (c *Conn) receiveAck(p []byte, now instant) {
+	m, err := wire.ParseReliableAck(p)
+	if err != nil {
+		c.e.drop(DropTruncated)
+		return
+	}
+	n, ok := c.e.cfg.Profile.Unwrap(m.Seq, c.send.next)
+	o := c.send.find(n)
+	switch {
+	case !ok || o == nil || o.sends == 0:
+		c.e.drop(DropUnknownAck)
+	case m.Code == wire.AckSuccess:
+		c.hear(now)
+		if o.sends == 1 {
+			c.lost(false)
+		}
+		c.acked(o, now)
+		c.infer(n, now)
+		c.send.shift()
+	case now.sub(o.last) < hastyResend:
+		c.e.drop(DropHastyResend)
+	default:
+		c.hear(now)
+		o.last = now - instant(c.e.cfg.ReliableResend)
+		c.wake()
+	}
+}
+
+// acked does what an acknowledgement means.
+func (c *Conn) acked(o *outgoing, now instant) {
+	o.acked = true
+	switch o.kind {
+	case outPart, outNoop:
+		c.speaksLong = true
+	case outLinkState:
+		c.offerAcked(int(o.slot), o.link, now)
+	case outFrozen:
+		if o.takeDown {
+			c.takeDown(o.link)
+		}
+	}
+	o.data = nil
+}
+
+// answered takes an answer to an offer for the acknowledgement of the offer, which
+// spares the peer a repeat.
+func (c *Conn) answered(slot int, now instant) {
+	for i := range c.send.flight {
+		if o := &c.send.flight[i]; o.kind == outLinkState && int(o.slot) == slot && !o.acked {
+			c.acked(o, now)
+			c.send.shift()
+			return
+		}
+	}
+}
+
+// infer uses that libraries accept a number only if it is less than ten beyond the
+// one that they wait for: whoever acknowledges n has everything up to n-10. That
+// frees a window whose oldest acknowledgement was lost near the wrap, where
+// libraries do not repeat it. A library that still waits before the wrap takes a
+// number from beyond it for an old one and acknowledges it blindly, so across the
+// wrap the oldest must have been sent some times (dnp/PROTOCOL.md, Numbers).
+func (c *Conn) infer(n uint64, now instant) {
+	w, m := &c.send, c.e.cfg.Profile.Modulus()
+	for i := range w.flight {
+		number, o := w.base()+uint64(i), &w.flight[i]
+		if number+sendWindowSize > n {
+			return
+		}
+		if o.acked || number/m != n/m && o.sends < edgeSendings {
+			continue
+		}
+		c.e.stats.Inferred++
+		c.acked(o, now)
+	}
+}
+
+// nextTimeout returns when a command must be repeated or given up.
+func (w *sendWindow) nextTimeout(c *Conn) instant {
+	at := never
+	for i := range w.flight {
+		if o := &w.flight[i]; !o.acked {
+			at = min(at, o.last.add(c.e.cfg.ReliableResend), o.first.add(c.e.cfg.ReliableTimeout))
+		}
+	}
+	if w.limit < sendWindowMax && c.nearWrap() {
+		at = min(at, max(w.flight[0].first.add(edgePatience), w.grewAt.add(edgeGrowth)))
+	}
+	return at
+}

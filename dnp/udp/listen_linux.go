@@ -1,0 +1,179 @@
+package udp
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen opens cfg.Sockets sockets that share the port.
+//
+// With SO_REUSEPORT any process of the same user could join a port without
+// noticing that it takes half of the clients. So the first socket is bound
+// without it, which fails when anybody has the port, and is given it afterwards,
+// so that the other sockets can join.
+func listen(cfg Config) ([]*Socket, error) {
+	var sockets []*Socket
+	for i := range cfg.Sockets {
+		s, err := openSocket(cfg, cfg.Shared || i > 0)
+		if err != nil {
+			for _, s := range sockets {
+				_ = s.Close()
+			}
+			return nil, err
+		}
+		sockets = append(sockets, s)
+		cfg.Addr = netip.AddrPortFrom(cfg.Addr.Addr(), s.LocalAddr().Port()) // if a free port was asked for
+	}
+	return sockets, nil
+}
+
+func openSocket(cfg Config, join bool) (*Socket, error) {
+	fd, v4, err := bound(cfg.Addr, join)
+	if err != nil {
+		return nil, err
+	}
+	if err := setBuffers(fd, cfg); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	c := new(counters)
+	m, err := newMmsgConn(os.NewFile(uintptr(fd), "udp"), v4, cfg, c)
+	if err != nil {
+		return nil, err
+	}
+	return newSocket(m, c), nil
+}
+
+// bound returns a bound socket that does not block.
+func bound(addr netip.AddrPort, join bool) (fd int, v4 bool, err error) {
+	v4 = addr.Addr().Is4()
+	fd, err = socket(v4)
+	if err != nil && !addr.Addr().IsValid() { // no IPv6 in this system
+		v4 = true
+		fd, err = socket(v4)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	if err := bind(fd, addr, v4, join); err != nil {
+		_ = unix.Close(fd)
+		return 0, false, err
+	}
+	return fd, v4, nil
+}
+
+func socket(v4 bool) (fd int, err error) {
+	family := unix.AF_INET6
+	if v4 {
+		family = unix.AF_INET
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	return fd, os.NewSyscallError("socket", err)
+}
+
+func bind(fd int, addr netip.AddrPort, v4, join bool) error {
+	if join {
+		if err := shareport(fd); err != nil {
+			return err
+		}
+	}
+	if !v4 {
+		only := 1
+		if wildcard(addr.Addr()) {
+			only = 0
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only); err != nil {
+			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
+		}
+	}
+	if err := unix.Bind(fd, bindAddr(addr, v4)); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	return shareport(fd)
+}
+
+func shareport(fd int) error {
+	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	return os.NewSyscallError("setsockopt SO_REUSEPORT", err)
+}
+
+func bindAddr(addr netip.AddrPort, v4 bool) unix.Sockaddr {
+	a, port := addr.Addr(), int(addr.Port())
+	switch {
+	case v4 && !a.IsValid():
+		return &unix.SockaddrInet4{Port: port}
+	case v4:
+		return &unix.SockaddrInet4{Port: port, Addr: a.As4()}
+	case !a.IsValid():
+		return &unix.SockaddrInet6{Port: port}
+	}
+	var z zones
+	return &unix.SockaddrInet6{Port: port, Addr: a.As16(), ZoneId: z.number(a.Zone())}
+}
+
+func (m *mmsgConn) boundAddr() (addr netip.AddrPort) {
+	_ = m.raw.Control(func(fd uintptr) {
+		sa, err := unix.Getsockname(int(fd))
+		if err != nil {
+			return
+		}
+		switch sa := sa.(type) {
+		case *unix.SockaddrInet4:
+			addr = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+		case *unix.SockaddrInet6:
+			ip := netip.AddrFrom16(sa.Addr)
+			if sa.ZoneId != 0 {
+				ip = ip.WithZone(m.in.zones.name(sa.ZoneId))
+			}
+			addr = netip.AddrPortFrom(ip, uint16(sa.Port))
+		}
+	})
+	return addr
+}
+
+// setBuffers asks for buffers past the system's limit first, which needs
+// CAP_NET_ADMIN, and then for what the limit allows.
+func setBuffers(fd int, cfg Config) error {
+	return errors.Join(
+		setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, cfg.ReadBuffer),
+		setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, cfg.WriteBuffer),
+	)
+}
+
+func setBuffer(fd, force, ask, size int) error {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, size) == nil {
+		return nil
+	}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, ask, size))
+}
+
+// buffers returns what was granted. The kernel doubles what it is asked for, to
+// account for its own overhead, and reports the double.
+func (m *mmsgConn) buffers() (read, write int) {
+	_ = m.raw.Control(func(fd uintptr) {
+		read, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
+		write, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	})
+	return read / 2, write / 2
+}
+
+// memInfoDrops is the place of the drop counter in what SO_MEMINFO returns.
+const memInfoDrops = 8
+
+// overflows asks the kernel how many datagrams the full read buffer cost.
+func (m *mmsgConn) overflows() (drops uint64) {
+	var info [memInfoDrops + 1]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_ = m.raw.Control(func(fd uintptr) {
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno == 0 {
+			drops = uint64(info[memInfoDrops])
+		}
+	})
+	return drops
+}

@@ -1,0 +1,157 @@
+package udp
+
+import (
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// An mmsghdr is the kernel's struct mmsghdr.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32
+}
+
+// cacheLine is the size of a cache line in bytes on the machines that matter.
+const cacheLine = 64
+
+// A mmsgConn receives with recvmmsg and sends with sendmmsg. The descriptor is
+// an os.File, because its RawConn waits in the runtime's poller and, unlike that
+// of a net.UDPConn, returns a missed deadline without allocating an error.
+type mmsgConn struct {
+	file     *os.File
+	raw      syscall.RawConn
+	v4       bool // an IPv4 socket
+	addr     netip.AddrPort
+	counters *counters
+	in       receiver
+	out      sender
+}
+
+func newMmsgConn(file *os.File, v4 bool, cfg Config, c *counters) (*mmsgConn, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	m := &mmsgConn{file: file, raw: raw, v4: v4, counters: c}
+	m.in.init(cfg)
+	m.out.init()
+	m.addr = m.boundAddr()
+	return m, nil
+}
+
+func (m *mmsgConn) setReadDeadline(t time.Time) error { return m.file.SetReadDeadline(t) }
+func (m *mmsgConn) localAddr() netip.AddrPort         { return m.addr }
+func (m *mmsgConn) close() error                      { return m.file.Close() }
+
+// A receiver is the memory and the arguments of recvmmsg. They live in one place
+// and the callback is made once, so that a call allocates nothing.
+type receiver struct {
+	memory    []byte // slots, stride bytes apart
+	stride    int
+	max       int
+	names     []sockaddr
+	iovecs    []unix.Iovec
+	headers   []mmsghdr
+	zones     zones
+	readFn    func(fd uintptr) bool // for RawConn.Read, which waits after false
+	pollFn    func(fd uintptr)      // for RawConn.Control, which does not wait
+	want, got int
+	errno     syscall.Errno
+}
+
+func (r *receiver) init(cfg Config) {
+	n := cfg.ReadSlots
+	r.max = cfg.DatagramMax
+	r.stride = ((r.max+cacheLine)/cacheLine | 1) * cacheLine // room for max+1 bytes, see the package comment
+	r.memory = make([]byte, n*r.stride)
+	r.names = make([]sockaddr, n)
+	r.iovecs = make([]unix.Iovec, n)
+	r.headers = make([]mmsghdr, n)
+	for i := range n {
+		r.iovecs[i].Base = &r.memory[i*r.stride]
+		r.iovecs[i].SetLen(r.max + 1) // one more shows what was too long
+		h := &r.headers[i].hdr
+		h.Iov = &r.iovecs[i]
+		h.SetIovlen(1)
+		h.Name = &r.names[i][0]
+		h.Namelen = uint32(len(sockaddr{}))
+	}
+	r.readFn = func(fd uintptr) bool { r.recv(fd); return r.errno != unix.EAGAIN }
+	r.pollFn = r.recv
+}
+
+// recv is called by the RawConn with the descriptor.
+func (r *receiver) recv(fd uintptr) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.headers[0])),
+		uintptr(r.want), unix.MSG_DONTWAIT, 0, 0)
+	r.got, r.errno = int(n), errno
+}
+
+func (m *mmsgConn) poll(ds []Datagram) (int, error) { return m.receive(ds, false) }
+
+func (m *mmsgConn) wait(ds []Datagram) (int, error) { return m.receive(ds, true) }
+
+// receive turns until there is a datagram, nothing more to read, or an error of
+// the socket. Errors of earlier datagrams are counted; each is reported once.
+func (m *mmsgConn) receive(ds []Datagram, blocking bool) (int, error) {
+	r := &m.in
+	r.want = min(len(ds), len(r.headers))
+	if r.want == 0 {
+		return 0, nil
+	}
+	for {
+		if err := m.callReceive(blocking); err != nil {
+			return 0, err
+		}
+		switch {
+		case r.errno == unix.EAGAIN:
+			return 0, nil
+		case r.errno == unix.EINTR:
+		case r.errno != 0 && fatal(r.errno):
+			return 0, os.NewSyscallError("recvmmsg", r.errno)
+		case r.errno != 0:
+			m.counters.drop(dropReason(r.errno))
+		default:
+			if n := m.take(ds); n > 0 {
+				return n, nil
+			}
+		}
+	}
+}
+
+func (m *mmsgConn) callReceive(blocking bool) error {
+	if blocking {
+		return m.raw.Read(m.in.readFn)
+	}
+	return m.raw.Control(m.in.pollFn)
+}
+
+// take makes Datagrams of what recvmmsg filled.
+func (m *mmsgConn) take(ds []Datagram) (n int) {
+	r, bytes := &m.in, 0
+	for i := range r.got {
+		h := &r.headers[i]
+		size := int(h.len)
+		from, ok := r.zones.decode(&r.names[i])
+		h.hdr.Namelen = uint32(len(sockaddr{})) // the kernel shortens it for IPv4
+		if size > r.max || h.hdr.Flags&unix.MSG_TRUNC != 0 {
+			m.counters.drop(DropTruncated)
+			continue
+		}
+		if !ok {
+			m.counters.drop(DropOther)
+			continue
+		}
+		start := i * r.stride
+		ds[n] = Datagram{From: from, Data: r.memory[start : start+size : start+size]}
+		n++
+		bytes += size
+	}
+	m.counters.received(n, bytes)
+	return n
+}

@@ -1,0 +1,152 @@
+package udp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// pollWait is how long a read or write without waiting waits: the net package
+// does nothing at all after a deadline. The number is arbitrary.
+const pollWait = 200 * time.Microsecond
+
+// A portableConn moves one datagram per system call through the net package.
+type portableConn struct {
+	conn     *net.UDPConn
+	v4       bool
+	counters *counters
+	memory   []byte // of one datagram, and one byte that shows what was too long
+}
+
+func openPortable(cfg Config) (*Socket, error) {
+	network := "udp6"
+	switch {
+	case cfg.Addr.Addr().Is4():
+		network = "udp4"
+	case wildcard(cfg.Addr.Addr()):
+		network = "udp"
+	}
+	conn, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(cfg.Addr))
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetReadBuffer(cfg.ReadBuffer) // less than asked is not an error
+	_ = conn.SetWriteBuffer(cfg.WriteBuffer)
+	c := new(counters)
+	p := &portableConn{conn: conn, counters: c, memory: make([]byte, cfg.DatagramMax+1)}
+	p.v4 = p.localAddr().Addr().Is4()
+	return newSocket(p, c), nil
+}
+
+// poll leaves all reading to wait.
+func (p *portableConn) poll([]Datagram) (int, error) { return 0, nil }
+
+func (p *portableConn) wait(ds []Datagram) (int, error) {
+	if len(ds) == 0 {
+		return 0, nil
+	}
+	for {
+		n, from, err := p.conn.ReadFromUDPAddrPort(p.memory)
+		switch {
+		case err == nil && n < len(p.memory):
+			p.counters.received(1, n)
+			ds[0] = Datagram{From: unmapped(from), Data: p.memory[:n:n]}
+			return 1, nil
+		case err == nil:
+			p.counters.drop(DropTruncated)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return 0, os.ErrDeadlineExceeded
+		case errors.Is(err, net.ErrClosed):
+			return 0, net.ErrClosed
+		default:
+			errno, ok := errnoOf(err)
+			if !ok || fatal(errno) {
+				return 0, err
+			}
+			p.counters.drop(dropReason(errno))
+		}
+	}
+}
+
+// setReadDeadline gives a deadline that has passed a moment more, except that of
+// Wake, so that reading without waiting finds what there is.
+func (p *portableConn) setReadDeadline(t time.Time) error {
+	if soonest := time.Now().Add(pollWait); !t.IsZero() && t != past && t.Before(soonest) {
+		t = soonest
+	}
+	return p.conn.SetReadDeadline(t)
+}
+
+func (p *portableConn) send(batch []outgoing) error {
+	if err := p.conn.SetWriteDeadline(time.Now().Add(writeWait)); err != nil {
+		return err
+	}
+	datagrams, bytes := 0, 0
+	for i := range batch {
+		d := &batch[i]
+		err := p.write(d)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // no room, or only no time: then the net package did not try
+			p.counters.writeWaits.Add(1)
+			_ = p.conn.SetWriteDeadline(time.Now().Add(pollWait))
+			err = p.write(d)
+		}
+		switch {
+		case err == nil:
+			datagrams++
+			bytes += len(d.data)
+		case errors.Is(err, net.ErrClosed):
+			return net.ErrClosed
+		default:
+			p.counters.drop(writeDropReason(err))
+		}
+	}
+	p.counters.sent(datagrams, bytes)
+	return nil
+}
+
+// errUnreachable reports an address that the socket's family does not have.
+var errUnreachable = syscall.EHOSTUNREACH
+
+// write writes d, twice if the first time reported an earlier datagram's error.
+func (p *portableConn) write(d *outgoing) error {
+	to := unmapped(d.to)
+	if !to.Addr().IsValid() || p.v4 && !to.Addr().Is4() {
+		return errUnreachable
+	}
+	_, err := p.conn.WriteToUDPAddrPort(d.data, to)
+	if err == nil {
+		return nil
+	}
+	if errno, ok := errnoOf(err); ok && pending(errno) {
+		p.counters.drop(dropReason(errno))
+		_, err = p.conn.WriteToUDPAddrPort(d.data, to)
+	}
+	return err
+}
+
+func (p *portableConn) localAddr() netip.AddrPort {
+	return unmapped(p.conn.LocalAddr().(*net.UDPAddr).AddrPort())
+}
+
+func (p *portableConn) buffers() (read, write int) { return 0, 0 }
+func (p *portableConn) overflows() uint64          { return 0 }
+func (p *portableConn) close() error               { return p.conn.Close() }
+
+func writeDropReason(err error) DropReason {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return DropFull
+	}
+	if errno, ok := errnoOf(err); ok {
+		return dropReason(errno)
+	}
+	return DropOther
+}
+
+// errnoOf allocates, so it is for errors only.
+func errnoOf(err error) (errno syscall.Errno, ok bool) {
+	ok = errors.As(err, &errno)
+	return errno, ok
+}

@@ -1,0 +1,147 @@
+package udp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// ErrWoken reports that ReadBatch ended because of Wake. It may be reported once
+// too often, never too seldom.
+var ErrWoken = errors.New("udp: woken")
+
+// A Datagram is one that was received.
+type Datagram struct {
+	From netip.AddrPort // never IPv4-mapped
+
+	// Data aliases the socket's buffers and is valid until its next ReadBatch.
+	Data []byte
+}
+
+// packetConn is the system's side of a Socket: recvmmsg and sendmmsg on Linux,
+// the net package elsewhere.
+type packetConn interface {
+	// poll receives what there is without waiting, 0 if nothing.
+	poll(ds []Datagram) (n int, err error)
+
+	// wait receives at least one datagram, or returns os.ErrDeadlineExceeded.
+	wait(ds []Datagram) (n int, err error)
+
+	// setReadDeadline limits wait, also one that is under way. Any goroutine.
+	setReadDeadline(t time.Time) error
+
+	// send transmits all of batch; it waits at most writeWait for room.
+	send(batch []outgoing) error
+
+	localAddr() netip.AddrPort
+	buffers() (read, write int)
+	overflows() uint64
+	close() error
+}
+
+// A Socket is a UDP socket that moves datagrams in batches.
+type Socket struct {
+	conn     packetConn
+	counters *counters
+	writer   Writer
+	deadline time.Time   // of ReadBatch; belongs to the reader
+	woken    atomic.Bool // Wake was called since ReadBatch last returned
+	closed   atomic.Bool
+}
+
+func newSocket(conn packetConn, c *counters) *Socket {
+	s := &Socket{conn: conn, counters: c}
+	s.writer.init(s)
+	return s
+}
+
+// SetReadDeadline sets when a ReadBatch without datagrams gives up; the zero
+// time means never. It belongs to the goroutine that reads.
+func (s *Socket) SetReadDeadline(t time.Time) { s.deadline = t }
+
+// ReadBatch receives up to len(ds) datagrams, at most Config.ReadSlots. When
+// there is none it waits until one comes, and returns 0 with ErrWoken after
+// Wake, with os.ErrDeadlineExceeded after the deadline and with net.ErrClosed
+// after Close. Datagrams go first: those that have arrived are returned even if
+// the deadline has passed or the socket was woken, without an error. So the
+// caller looks at the clock and at its inbox after every return.
+func (s *Socket) ReadBatch(ds []Datagram) (n int, err error) {
+	n, err = s.conn.poll(ds)
+	if n == 0 && err == nil {
+		n, err = s.wait(ds)
+	}
+	s.woken.Store(false) // what was posted before this line, the caller will find
+	return n, s.closedError(err)
+}
+
+// wait waits for datagrams, the deadline or Wake.
+//
+// Wake first sets woken and then a deadline in the past; wait first sets its own
+// deadline and then looks at woken. Whatever the order of the two, either wait
+// sees the flag or Wake's deadline is the last one set. A Wake that is overtaken
+// by the ReadBatch after the one it meant can cut that short: ErrWoken again.
+func (s *Socket) wait(ds []Datagram) (int, error) {
+	if err := s.conn.setReadDeadline(s.deadline); err != nil {
+		return 0, err
+	}
+	if s.woken.Load() {
+		return 0, ErrWoken
+	}
+	n, err := s.conn.wait(ds)
+	if err == os.ErrDeadlineExceeded && (s.woken.Load() || !s.expired()) {
+		return 0, ErrWoken
+	}
+	return n, err
+}
+
+func (s *Socket) expired() bool { return !s.deadline.IsZero() && !time.Now().Before(s.deadline) }
+
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
+// Wake makes the ReadBatch that is waiting, or else the next one that would
+// wait, return. It may be called by any goroutine, after it has put what it has
+// for the reader where the reader looks. No datagram is lost by it. It does not
+// block; while one Wake is on its way more of them cost next to nothing.
+func (s *Socket) Wake() {
+	if s.woken.Load() || s.woken.Swap(true) {
+		return
+	}
+	_ = s.conn.setReadDeadline(past) // fails only when closed, and then nobody waits
+}
+
+// Writer returns the socket's writer. It belongs to one goroutine.
+func (s *Socket) Writer() *Writer { return &s.writer }
+
+// LocalAddr returns the address that the socket is bound to.
+func (s *Socket) LocalAddr() netip.AddrPort { return s.conn.localAddr() }
+
+// Buffers returns the sizes of the kernel's buffers as granted, in bytes; 0
+// where the system does not tell.
+func (s *Socket) Buffers() (read, write int) { return s.conn.buffers() }
+
+// Stats returns the socket's counters.
+func (s *Socket) Stats() Stats {
+	st := s.counters.stats()
+	st.Overflows = s.conn.overflows()
+	return st
+}
+
+// Close closes the socket. A waiting ReadBatch returns net.ErrClosed.
+func (s *Socket) Close() error {
+	if s.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	return s.conn.close()
+}
+
+// closedError turns the many ways in which a closed socket fails into one.
+func (s *Socket) closedError(err error) error {
+	if err != nil && err != ErrWoken && err != os.ErrDeadlineExceeded && s.closed.Load() {
+		return net.ErrClosed
+	}
+	return err
+}

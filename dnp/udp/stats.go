@@ -1,0 +1,78 @@
+package udp
+
+import "sync/atomic"
+
+// A DropReason says why a datagram was not sent, or was received in vain.
+type DropReason uint8
+
+const (
+	DropRefused     DropReason = iota // an earlier datagram met a closed port (reported late)
+	DropTooLarge                      // more than UDP or the path can carry
+	DropUnreachable                   // no route, or not with this kind of address
+	DropFull                          // the socket or the network card had no room in time
+	DropOther                         // anything else that the kernel said
+	DropTruncated                     // received, but longer than Config.DatagramMax
+	NumDropReasons
+)
+
+var dropReasonNames = [...]string{"refused", "too_large", "unreachable", "full", "other", "truncated"}
+
+// String returns the name of r as it stands in metrics.
+func (r DropReason) String() string {
+	if int(r) < len(dropReasonNames) {
+		return dropReasonNames[r]
+	}
+	return "drop?"
+}
+
+// Stats are the counters of a socket since it was opened.
+type Stats struct {
+	DatagramsIn, BytesIn, BatchesIn    uint64
+	DatagramsOut, BytesOut, BatchesOut uint64
+
+	// Drops counts datagrams by reason. DropRefused counts reports, since the
+	// kernel does not say which datagram it was.
+	Drops [NumDropReasons]uint64
+
+	// WriteWaits counts how often a flush had to wait for the socket.
+	WriteWaits uint64
+
+	// Overflows counts datagrams that the kernel dropped because the read
+	// buffer was full. It is 0 where the system does not tell.
+	Overflows uint64
+}
+
+// counters are written by the owners of a socket, once per batch, and read by
+// anybody.
+type counters struct {
+	datagramsIn, bytesIn, batchesIn    atomic.Uint64
+	datagramsOut, bytesOut, batchesOut atomic.Uint64
+	writeWaits                         atomic.Uint64
+	drops                              [NumDropReasons]atomic.Uint64
+}
+
+func (c *counters) received(datagrams, bytes int) {
+	c.batchesIn.Add(1)
+	c.datagramsIn.Add(uint64(datagrams))
+	c.bytesIn.Add(uint64(bytes))
+}
+
+func (c *counters) sent(datagrams, bytes int) {
+	c.batchesOut.Add(1)
+	c.datagramsOut.Add(uint64(datagrams))
+	c.bytesOut.Add(uint64(bytes))
+}
+
+func (c *counters) drop(r DropReason) { c.drops[r].Add(1) }
+
+func (c *counters) stats() Stats {
+	s := Stats{
+		DatagramsIn: c.datagramsIn.Load(), BytesIn: c.bytesIn.Load(), BatchesIn: c.batchesIn.Load(),
+		DatagramsOut: c.datagramsOut.Load(), BytesOut: c.bytesOut.Load(), BatchesOut: c.batchesOut.Load(),
+		WriteWaits: c.writeWaits.Load(),
+	}
+	for i := range s.Drops {
+		s.Drops[i] = c.drops[i].Load()
+	}
+	return s
+}

@@ -1,0 +1,108 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rules says which packages a package may import besides the standard library:
+// those of this module by folder, others by the start of their path. What a
+// standard package may do to a pure one is in pure_test.go.
+//
+// Dependencies point downwards: cmd, internal/edge and internal/relay, the
+// rules of dnp, replication, cluster and session, dnp/netstate, dnp/wire.
+// Adapters (natsbus, natslog, gossip, natslease, redisaffinity) are imported by
+// commands only. replication and session know nothing of each other.
+var rules = map[string][]string{
+	"dnp/wire":     {},
+	"dnp/netstate": {"dnp/wire"},
+	"dnp":          {"dnp/netstate", "dnp/wire"},
+	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
+	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
+
+	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
+	"replication/view":    {"dnp/netstate", "dnp/wire"},
+	"replication/payload": {"replication", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
+	"replication/membus":  {"replication"},
+	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
+
+	"cluster":               {},
+	"cluster/memaffinity":   {"cluster"},
+	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
+	"cluster/natslease":     {"cluster", "github.com/nats-io/nats.go"},
+	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
+
+	"session":         {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
+	"session/natslog": {"session", "github.com/nats-io/nats.go"},
+
+	"internal/edge": {
+		"dnp", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
+	},
+	"internal/relay": {
+		"dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
+	},
+
+	"internal/config":    {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
+	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/simnet":    {"dnp"},
+	"internal/arch":      {},
+}
+
+// free are the folders whose packages put everything together.
+var free = []string{"cmd/", "internal/compose", "internal/systest"}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		report(t, checkImports(s))
+	}
+}
+
+func checkImports(s source) (findings []string) {
+	if slices.ContainsFunc(free, func(dir string) bool { return strings.HasPrefix(s.dir+"/", dir) }) {
+		return nil
+	}
+	may, ok := rules[s.dir]
+	if !ok {
+		return []string{fmt.Sprintf("%s: package %s has no line in the import table", s.file, s.dir)}
+	}
+	for _, spec := range s.ast.Imports {
+		if name := importPath(spec); !standard(name) && !allowed(name, may) {
+			findings = append(findings, fmt.Sprintf("%s imports %s, which is not in its line of the import table", s.file, name))
+		}
+	}
+	return findings
+}
+
+// standard reports whether an import path is of the standard library.
+func standard(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return !strings.Contains(first, ".")
+}
+
+func allowed(name string, may []string) bool {
+	if own, ok := strings.CutPrefix(name, module); ok {
+		return slices.Contains(may, own)
+	}
+	return slices.ContainsFunc(may, func(m string) bool { return name == m || strings.HasPrefix(name, m+"/") })
+}
+
+func TestImportsNotice(t *testing.T) {
+	for _, c := range []struct{ file, src string }{
+		{"dnp/wire/x.go", `import _ "` + module + `dnp"`},
+		{"replication/x.go", `import _ "` + module + `session"`},
+		{"internal/edge/x.go", `import _ "` + module + `replication/natsbus"`},
+		{"dnp/udp/x.go", `import _ "golang.org/x/network"`},
+		{"dnp/dnptest/x.go", `import _ "` + module + `dnp"`},
+		{"dnp/util/x.go", ``},
+		{"commander/x.go", ``},
+	} {
+		if checkImports(parse(t, c.file, "package x\n"+c.src)) == nil {
+			t.Errorf("%s with %q passes", c.file, c.src)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package config
+
+import "time"
+
+// Logging are the flags about logs. Logs go to standard error.
+type Logging struct {
+	LogLevel  string `default:"info" help:"Least important log lines to write: debug, info, warn or error."`
+	LogFormat string `default:"text" help:"Form of log lines: text or json."`
+}
+
+// Problems lists what is wrong with l.
+func (l *Logging) Problems() (list Problems) {
+	list.oneOf("--log-level", l.LogLevel, "debug", "info", "warn", "error")
+	list.oneOf("--log-format", l.LogFormat, "text", "json")
+	return list
+}
+
+// Admin are the flags about the HTTP server for health and metrics. A command
+// that embeds it says where the server is by default, as `set:"http=127.0.0.1:8413"`.
+type Admin struct {
+	HTTP  string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Where /livez, /readyz and /metrics are served; empty = nowhere (default ${http})."`
+	Pprof bool   `help:"Serve /debug/pprof there too. It shows the inside of the process, so keep it off public addresses."`
+}
+
+// Problems lists what is wrong with a.
+func (a *Admin) Problems() (list Problems) {
+	if a.HTTP != "" {
+		list.hostPort("--http", a.HTTP)
+	} else if a.Pprof {
+		list.add("--pprof", "needs --http")
+	}
+	return list
+}
+
+// NATS are the flags about the connection to NATS.
+type NATS struct {
+	NATSURL       string `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
+	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" help:"NATS credentials file; empty = none."`
+	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different ones."`
+}
+
+// Problems lists what is wrong with n.
+func (n *NATS) Problems() (list Problems) {
+	list.natsURLs("--nats-url", n.NATSURL)
+	list.readable("--nats-creds", n.NATSCreds)
+	list.subject("--subject-prefix", n.SubjectPrefix)
+	return list
+}
+
+// Node are the flags of every node of a cluster.
+type Node struct {
+	Name         string        `name:"node" env:"DNP_NODE" placeholder:"NAME" help:"Name of this node in logs, events and metrics (default: POD_NAME, then the name of the host)."`
+	StartTimeout time.Duration `default:"30s" help:"How long to wait for NATS at the start; 0 = for ever."`
+}
+
+// Problems lists what is wrong with n. It fills in the name of the node.
+func (n *Node) Problems() (list Problems) {
+	list.duration("--start-timeout", n.StartTimeout, 0, 24*time.Hour)
+	if n.Name == "" {
+		n.Name = DefaultNode()
+	}
+	list.node("--node", n.Name)
+	return list
+}
+
+// Edge are the flags of what an edge does.
+type Edge struct {
+	Listen       []Listener    `default:"udp://:3413" placeholder:"URL,..." help:"Where to wait for DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
+	Workers      int           `default:"0" help:"Threads of work, each with its own socket per listener; 0 = one per processor."`
+	Flush        time.Duration `default:"5ms" help:"Least time between two sends of changed values to clients; 0 = at once."`
+	OpenSpace    string        `default:"demo" help:"Space that every client joins."`
+	ClientStates string        `default:"game" help:"Who is offered states that clients make: game = nobody until the game server says so, space = everybody else in the space, off = refuse them."`
+}
+
+// Problems lists what is wrong with e.
+func (e *Edge) Problems() (list Problems) {
+	list.listeners("--listen", e.Listen)
+	list.number("--workers", e.Workers, 0, 1024)
+	list.duration("--flush", e.Flush, 0, time.Second)
+	list.token("--open-space", e.OpenSpace)
+	list.oneOf("--client-states", e.ClientStates, "off", "game", "space")
+	return list
+}
+
+// Sharding are the flags that every node of a deployment must have alike.
+type Sharding struct {
+	Shards int `default:"64" help:"Number of slices of the spaces; the same on every node, and for ever."`
+}
+
+// Problems lists what is wrong with s.
+func (s *Sharding) Problems() (list Problems) {
+	list.number("--shards", s.Shards, 1, 4096)
+	return list
+}
+
+// Relay are the flags of what a relay does.
+type Relay struct {
+	Tick time.Duration `default:"10ms" help:"Least time between two batches of a space; 0 = at once."`
+}
+
+// Problems lists what is wrong with r.
+func (r *Relay) Problems() (list Problems) {
+	list.duration("--tick", r.Tick, 0, time.Second)
+	return list
+}
+
+// RelayNATS are the flags of a relay on a NATS that is not its own.
+type RelayNATS struct {
+	Ingress string `default:"mapped" help:"How publishes reach the relay: mapped = by the subject mappings of the NATS servers, wildcard = for servers without them."`
+}
+
+// Problems lists what is wrong with r.
+func (r *RelayNATS) Problems() (list Problems) {
+	list.oneOf("--ingress", r.Ingress, "mapped", "wildcard")
+	return list
+}
+
+// Dev are the flags of the NATS server that relay dev brings along.
+type Dev struct {
+	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" help:"Where the NATS server inside waits for game servers (default 127.0.0.1:4222)."`
+	Data       string `placeholder:"DIR" help:"Folder that keeps what NATS stores; empty = a temporary one that is removed at the end."`
+	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
+}
+
+// Problems lists what is wrong with d.
+func (d *Dev) Problems() (list Problems) {
+	list.hostPort("--nats-listen", d.NATSListen)
+	return list
+}

@@ -1,0 +1,225 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// envPrefix starts the name of every environment variable of ours.
+const envPrefix = "DNP"
+
+// errHelp says that help was asked for and printed.
+var errHelp = errors.New("help printed")
+
+// A parser turns arguments and environment into the struct of one command. Kong
+// stops at the first bad value; this one notes it, goes on and so finds them all.
+type parser struct {
+	kong     *kong.Kong
+	args     []string
+	problems Problems
+	helped   bool
+}
+
+func newParser(p Program) (*parser, error) {
+	s := &parser{}
+	options := []kong.Option{
+		kong.Name(p.Name),
+		kong.Description(p.Help),
+		kong.Writers(p.Stdout, p.Stderr),
+		kong.Exit(func(int) { s.helped = true }),
+		kong.DefaultEnvars(envPrefix),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.KindMapper(reflect.Int, noting{s, parseInt}),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), noting{s, parseDuration}),
+		kong.TypeMapper(reflect.TypeFor[Listener](), noting{s, parseListener}),
+		kong.TypeMapper(reflect.TypeFor[[]Listener](), noting{s, parseListeners}),
+	}
+	k, err := kong.New(p.Commands, options...)
+	if err != nil {
+		return nil, fmt.Errorf("flags of %s: %w", p.Name, err)
+	}
+	s.kong = k
+	return s, nil
+}
+
+// parse returns the selected command, or every problem that was found.
+func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
+	s.args = args
+	args = s.noteUnknown(args)
+	ctx, err := s.kong.Parse(args)
+	if s.helped {
+		return nil, nil, errHelp
+	}
+	if err != nil {
+		return nil, append(s.problems, err.Error()), nil
+	}
+	for _, line := range settingProblems(ctx) {
+		if flag, _, _ := strings.Cut(line, ": "); !s.noted(flag) {
+			s.problems = append(s.problems, line)
+		}
+	}
+	return ctx, s.problems, nil
+}
+
+// noted reports whether flag could not even be parsed, so that more words about
+// its value would only confuse.
+func (s *parser) noted(flag string) bool {
+	return slices.ContainsFunc(s.problems, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
+}
+
+// helpCommand returns what to type for help about the command that was meant.
+func (s *parser) helpCommand(program string) string {
+	for _, node := range s.kong.Model.Children {
+		if len(s.args) > 0 && node.Name == s.args[0] {
+			return program + " " + node.Name + " --help"
+		}
+	}
+	return program + " --help"
+}
+
+// noteUnknown notes flags that no command has and returns args without them and
+// their values. Kong would stop at the first.
+func (s *parser) noteUnknown(args []string) []string {
+	known := map[string]bool{"help": true}
+	for _, node := range append([]*kong.Node{s.kong.Model.Node}, s.kong.Model.Leaves(false)...) {
+		for _, group := range node.AllFlags(false) {
+			for _, flag := range group {
+				known[flag.Name], known["no-"+flag.Name] = true, true
+			}
+		}
+	}
+	var unknown []string
+	for i, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if arg == "--" {
+			break
+		}
+		if strings.HasPrefix(arg, "--") && !known[name] {
+			unknown = append(unknown, args[i])
+		}
+	}
+	if len(unknown) < 2 {
+		return args // Kong says it best, with a suggestion.
+	}
+	return s.dropUnknown(args, unknown)
+}
+
+func (s *parser) dropUnknown(args, unknown []string) (kept []string) {
+	for i := 0; i < len(args); i++ {
+		if len(unknown) == 0 || args[i] != unknown[0] {
+			kept = append(kept, args[i])
+			continue
+		}
+		name, _, inline := strings.Cut(unknown[0], "=")
+		s.problems.add(name, "unknown flag")
+		unknown = unknown[1:]
+		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++ // its value
+		}
+	}
+	return kept
+}
+
+// settingProblems asks the selected command, and every struct that it embeds,
+// what is wrong with it.
+func settingProblems(ctx *kong.Context) (list Problems) {
+	node := ctx.Selected()
+	if node == nil {
+		return nil
+	}
+	ask := func(v reflect.Value) {
+		if c, ok := v.Addr().Interface().(interface{ Problems() Problems }); ok {
+			for _, line := range c.Problems() {
+				flag, text, _ := strings.Cut(line, ": ")
+				list.add(flag, "%s", text)
+			}
+		}
+	}
+	for i := range node.Target.NumField() {
+		if node.Target.Type().Field(i).Anonymous {
+			ask(node.Target.Field(i))
+		}
+	}
+	ask(node.Target)
+	return list
+}
+
+// noting is a kong mapper that notes what cannot be parsed.
+type noting struct {
+	parser *parser
+	parse  func(text string, target reflect.Value) error
+}
+
+func (n noting) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	flag := "--" + ctx.Value.Name
+	if !ctx.Scan.Peek().IsValue() {
+		n.parser.problems.add(flag, "needs a value")
+		return nil
+	}
+	if err := n.parse(fmt.Sprint(ctx.Scan.Pop().Value), target); err != nil {
+		n.parser.problems.add(flag, "%v%s", err, n.parser.origin(ctx.Value))
+	}
+	return nil
+}
+
+// origin says that a value came from the environment, because nobody looks for
+// it there.
+func (s *parser) origin(v *kong.Value) string {
+	for _, arg := range s.args {
+		if name, _, _ := strings.Cut(arg, "="); name == "--"+v.Name {
+			return ""
+		}
+	}
+	for _, env := range v.Tag.Envs {
+		if _, ok := os.LookupEnv(env); ok {
+			return " (from " + env + ")"
+		}
+	}
+	return ""
+}
+
+func parseInt(text string, target reflect.Value) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("want a whole number, got %q", text)
+	}
+	target.SetInt(n)
+	return nil
+}
+
+func parseDuration(text string, target reflect.Value) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("want a time with its unit, as 5ms, 2s or 1m30s, got %q", text)
+	}
+	target.SetInt(int64(d))
+	return nil
+}
+
+func parseListener(text string, target reflect.Value) error {
+	l, err := ParseListener(text)
+	if err == nil {
+		target.Set(reflect.ValueOf(l))
+	}
+	return err
+}
+
+// parseListeners appends listeners that are separated by commas.
+func parseListeners(text string, target reflect.Value) error {
+	for _, part := range strings.Split(text, ",") {
+		l, err := ParseListener(strings.TrimSpace(part))
+		if err != nil {
+			return err
+		}
+		target.Set(reflect.Append(target, reflect.ValueOf(l)))
+	}
+	return nil
+}

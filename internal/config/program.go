@@ -1,0 +1,119 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of every command.
+const (
+	ExitOK     = 0 // drained, or done
+	ExitFailed = 1 // one line says why
+	ExitUsage  = 2 // bad configuration; every problem is listed
+)
+
+// A Program is one binary: its name, what it is, and its commands.
+type Program struct {
+	Name     string
+	Help     string    // one paragraph for --help
+	Commands any       // pointer to a struct of commands, see package kong
+	Stdout   io.Writer // nil = os.Stdout
+	Stderr   io.Writer // nil = os.Stderr
+}
+
+// A Runner is a command that can be run. It returns when the context has ended
+// and everything it started has been left in order, or with the reason why it
+// could not go on.
+type Runner interface {
+	Run(ctx context.Context, log *slog.Logger) error
+}
+
+// A UsageError is a problem with arguments that only Run could find. The exit
+// code is 2.
+type UsageError struct{ Problem string }
+
+func (e *UsageError) Error() string { return e.Problem }
+
+// Main parses args, runs the selected command until it is done or a signal
+// says to drain, and returns the exit code.
+func (p Program) Main(args []string) int {
+	if p.Stdout == nil {
+		p.Stdout = os.Stdout
+	}
+	if p.Stderr == nil {
+		p.Stderr = os.Stderr
+	}
+	command, code := p.configure(args)
+	if command == nil {
+		return code
+	}
+	log := slog.New(slog.DiscardHandler)
+	if l, ok := command.(interface{ Logger(io.Writer) *slog.Logger }); ok {
+		log = l.Logger(p.Stderr)
+	}
+	ctx, stop := drainOnSignal(log, p.Name, p.Stderr)
+	defer stop()
+	return p.report(command.Run(ctx, log))
+}
+
+// configure returns the command to run, or nil and the exit code.
+func (p Program) configure(args []string) (Runner, int) {
+	parser, err := newParser(p)
+	if err != nil {
+		panic(err) // the flag structs of this program contradict themselves
+	}
+	ctx, problems, err := parser.parse(args)
+	switch {
+	case errors.Is(err, errHelp):
+		return nil, ExitOK
+	case len(problems) > 0:
+		p.printProblems(problems, parser.helpCommand(p.Name))
+		return nil, ExitUsage
+	}
+	return selected(ctx), ExitOK
+}
+
+func selected(ctx *kong.Context) Runner {
+	target := ctx.Model.Target
+	if node := ctx.Selected(); node != nil {
+		target = node.Target
+	}
+	r, ok := target.Addr().Interface().(Runner)
+	if !ok {
+		panic(fmt.Sprintf("command %q has no Run method", ctx.Command()))
+	}
+	return r
+}
+
+func (p Program) printProblems(problems Problems, help string) {
+	if len(problems) == 1 {
+		fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, problems[0])
+	} else {
+		fmt.Fprintf(p.Stderr, "%s: %d problems:\n", p.Name, len(problems))
+		for _, line := range problems {
+			fmt.Fprintf(p.Stderr, "  %s\n", line)
+		}
+	}
+	fmt.Fprintf(p.Stderr, "%s explains every flag.\n", help)
+}
+
+func (p Program) report(err error) int {
+	var usage *UsageError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &usage):
+		p.printProblems(Problems{err.Error()}, p.Name+" --help")
+		return ExitUsage
+	}
+	line := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+	fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, line)
+	return ExitFailed
+}

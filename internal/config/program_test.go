@@ -1,0 +1,165 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+)
+
+// program is a command line of one command, and what came of it.
+type program struct {
+	t        *testing.T
+	Serve    *serve
+	commands struct {
+		Serve serve `cmd:""`
+	}
+	stdout, stderr strings.Builder
+}
+
+type serve struct {
+	config.NATS `group:"Cluster"`
+	config.Node `group:"Cluster"`
+	config.Edge `group:"Edge"`
+	config.Sharding
+	config.Relay   `group:"Relay"`
+	config.Admin   `set:"http=127.0.0.1:8413"`
+	config.Logging `group:"Logs"`
+
+	ran bool
+	err error
+}
+
+func (s *serve) Run(_ context.Context, log *slog.Logger) error {
+	s.ran = true
+	log.Info("serving", "node", s.Name)
+	return s.err
+}
+
+func run(t *testing.T, fail error, args ...string) (*program, int) {
+	p := &program{t: t}
+	p.commands.Serve.err = fail
+	code := config.Program{Name: "prog", Commands: &p.commands, Stdout: &p.stdout, Stderr: &p.stderr}.Main(args)
+	p.Serve = &p.commands.Serve
+	return p, code
+}
+
+func (p *program) wantErr(reason string, lines ...string) {
+	p.t.Helper()
+	got := p.stderr.String()
+	for _, line := range lines {
+		if !strings.Contains(got, line) {
+			p.t.Errorf("%s: no %q in\n%s", reason, line, got)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Setenv("POD_NAME", "edge-0")
+	p, code := run(t, nil, "serve")
+	if code != config.ExitOK || !p.Serve.ran {
+		t.Fatalf("exit code %d, ran %v:\n%s", code, p.Serve.ran, p.stderr.String())
+	}
+	s := p.Serve
+	if len(s.Listen) != 1 || s.Listen[0].String() != "udp://:3413" || s.Flush != 5*time.Millisecond ||
+		s.Tick != 10*time.Millisecond || s.Shards != 64 || s.Name != "edge-0" || s.HTTP != "127.0.0.1:8413" {
+		t.Errorf("defaults are %+v", s)
+	}
+	p.wantErr("logs go to standard error", "level=INFO msg=serving node=edge-0")
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("DNP_LISTEN", "udp://:1,udp://:2?profile=spec")
+	t.Setenv("DNP_NATS_URL", "nats://a:1,tls://b:2")
+	t.Setenv("DNP_TICK", "0")
+	t.Setenv("DNP_FLUSH", "1ms")
+	t.Setenv("DNP_HTTP", "")
+	t.Setenv("DNP_LOG_FORMAT", "json")
+	p, code := run(t, nil, "serve", "--flush=2ms")
+	s := p.Serve
+	if code != config.ExitOK || len(s.Listen) != 2 || s.NATSURL != "nats://a:1,tls://b:2" || s.Tick != 0 || s.HTTP != "" {
+		t.Errorf("exit code %d, %+v\n%s", code, s, p.stderr.String())
+	}
+	if s.Flush != 2*time.Millisecond {
+		t.Errorf("flush %v: a flag wins over the environment", s.Flush)
+	}
+	p.wantErr("--log-format json", `"msg":"serving"`)
+}
+
+func TestEveryProblemAtOnce(t *testing.T) {
+	t.Setenv("DNP_FLUSH", "abc")
+	p, code := run(t, nil, "serve", "--listen", "udp://x:1", "--listen=udp://:1", "--listen=udp://:1", "--shards=0",
+		"--tick=5", "--workers=many", "--log-level=loud", "--nats-url=nowhere", "--nats-creds=/nonexistent",
+		"--subject-prefix=a..b", "--node=a/b", "--open-space=a.b", "--client-states=all", "--http=8413", "--pprof")
+	if code != config.ExitUsage || p.Serve.ran {
+		t.Errorf("exit code %d, ran %v", code, p.Serve.ran)
+	}
+	p.wantErr("all problems are listed", "prog: 13 problems:\n",
+		`  --listen: "udp://x:1": want an IP address of this machine, got "x"`,
+		`  --flush: want a time with its unit, as 5ms, 2s or 1m30s, got "abc" (from DNP_FLUSH)`,
+		`  --shards: want 1 to 4096, got 0`, `  --tick: want a time`, `  --workers: want a whole number, got "many"`,
+		`  --log-level: want debug, info, warn or error, got "loud"`, `  --nats-url: want nats://`,
+		`  --nats-creds: open /nonexistent`, `  --subject-prefix: want`, `  --node: want`,
+		`  --open-space: want`, `  --client-states: want off, game or space, got "all"`,
+		`  --http: want ADDRESS:PORT, got "8413"`, "prog serve --help explains every flag.\n")
+}
+
+func TestProblemsOfFlags(t *testing.T) {
+	for _, c := range []struct{ reason, args, want string }{
+		{"one unknown flag", "serve --flsh=1ms", `prog: unknown flag --flsh, did you mean "--flush"?`},
+		{"two unknown flags and their values", "serve --one 1 --two=2 --shards=x",
+			"prog: 3 problems:\n  --one: unknown flag\n  --two: unknown flag\n  --shards: want a whole number"},
+		{"no command", "", `prog: expected "serve"`},
+		{"unknown command", "server", `prog: unexpected argument server, did you mean "serve"?`},
+		{"argument too many", "serve now", "prog: unexpected argument now"},
+		{"flag without value", "serve --flush", "prog: --flush: needs a value"},
+		{"flag without value before another", "serve --flush --pprof", "prog: --flush: needs a value"},
+		{"same listener twice", "serve --listen=udp://:1,udp://:1?profile=spec", "udp://:1 and udp://:1?profile=spec are the same address"},
+		{"pprof without a server", "serve --pprof --http=", "prog: --pprof: needs --http"},
+	} {
+		p, code := run(t, nil, strings.Fields(c.args)...)
+		if code != config.ExitUsage {
+			t.Errorf("%s: exit code %d, want 2", c.reason, code)
+		}
+		p.wantErr(c.reason, c.want)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	p, code := run(t, nil, "serve", "--help")
+	out := strings.Join(strings.Fields(p.stdout.String()), " ")
+	if code != config.ExitOK || p.Serve.ran {
+		t.Errorf("exit code %d, ran %v", code, p.Serve.ran)
+	}
+	for _, want := range []string{"--flush=5ms", "$DNP_FLUSH", "$DNP_NATS_URL", "(default udp://:3413)", "$DNP_HTTP", "127.0.0.1:8413"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("help does not mention %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	p, code := run(t, errors.Join(errors.New("port 1 is in use"), errors.New("and so is 2")), "serve")
+	if code != config.ExitFailed || !strings.HasSuffix(p.stderr.String(), "\nprog: port 1 is in use; and so is 2\n") {
+		t.Errorf("exit code %d, want one line that says why:\n%s", code, p.stderr.String())
+	}
+	p, code = run(t, &config.UsageError{Problem: "value hp: want a number"}, "serve")
+	if code != config.ExitUsage {
+		t.Errorf("exit code %d, want 2 for a problem with arguments", code)
+	}
+	p.wantErr("the problem is said", "prog: value hp: want a number\n")
+}
+
+func TestLogLevel(t *testing.T) {
+	var out strings.Builder
+	log := config.Logging{LogLevel: "warn", LogFormat: "text"}.Logger(&out)
+	log.Info("small")
+	log.Warn("large")
+	if got := out.String(); strings.Contains(got, "small") || !strings.Contains(got, "large") {
+		t.Errorf("level warn wrote %q", got)
+	}
+}

@@ -1,0 +1,271 @@
+package simnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+// spinsMax is how often a node may ask to be called again at once. More is an
+// endless loop of the node.
+const spinsMax = 1000
+
+// Epoch is the time at which every simulation starts.
+var Epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A Node is something with an address.
+type Node interface {
+	// Receive takes a datagram, which it may keep.
+	Receive(now time.Time, from netip.AddrPort, p []byte)
+
+	// Advance does what is due.
+	Advance(now time.Time)
+
+	// NextTimeout returns when Advance is to be called. It is asked after every
+	// call of Receive and Advance, and after Wake. A time that has passed, also
+	// the zero time, means at once.
+	NextTimeout() (time.Time, bool)
+}
+
+// Stats count datagrams.
+type Stats struct {
+	Sent, Delivered, Lost, Duplicated, Damaged, Nowhere int
+	Bytes                                               int // of those sent
+}
+
+// A Net is a network and its clock.
+type Net struct {
+	rng   *rand.Rand
+	now   time.Duration
+	order uint64
+	queue queue
+	trace hash.Hash64
+	stats Stats
+
+	normal Path
+	paths  map[pair]*pathState
+	nodes  map[netip.AddrPort]*attached
+}
+
+type pair struct{ from, to netip.AddrPort }
+
+type attached struct {
+	addr netip.AddrPort
+	node Node
+	wake time.Duration // of the newest scheduled Advance
+	set  bool
+	gone bool
+}
+
+// New returns an empty network. The seed determines everything that is random.
+func New(seed uint64) *Net {
+	return &Net{
+		rng:   rand.New(rand.NewPCG(seed, 0x73696d6e6574)),
+		trace: fnv.New64a(),
+		paths: map[pair]*pathState{},
+		nodes: map[netip.AddrPort]*attached{},
+	}
+}
+
+// Now returns the virtual time.
+func (n *Net) Now() time.Time { return Epoch.Add(n.now) }
+
+// Elapsed returns the virtual time since the start.
+func (n *Net) Elapsed() time.Duration { return n.now }
+
+// Rand returns the source of everything random, for a test's own choices.
+func (n *Net) Rand() *rand.Rand { return n.rng }
+
+// Stats returns the counters so far.
+func (n *Net) Stats() Stats { return n.stats }
+
+// Hash returns a sum over all datagrams and their fate so far. Two runs with the
+// same seed and the same code have the same.
+func (n *Net) Hash() uint64 { return n.trace.Sum64() }
+
+// Schedule calls f after delay. A delay of 0 or less means after everything that
+// is due now. It has the signature that an in-memory bus asks for.
+func (n *Net) Schedule(delay time.Duration, f func()) {
+	n.order++
+	n.queue.push(event{at: n.now + max(delay, 0), order: n.order, do: f})
+}
+
+// Every calls f now and then once per period, until it reports false.
+func (n *Net) Every(period time.Duration, f func() bool) {
+	n.Schedule(0, func() {
+		if f() {
+			n.Schedule(period, func() { n.Every(period, f) })
+		}
+	})
+}
+
+// Attach gives node an address. A node that has it already is detached.
+func (n *Net) Attach(addr netip.AddrPort, node Node) {
+	n.Detach(addr)
+	n.nodes[addr] = &attached{addr: addr, node: node}
+	n.Wake(addr)
+}
+
+// Detach takes the node at addr off the network, as if its process died. What is
+// under way to it is lost.
+func (n *Net) Detach(addr netip.AddrPort) {
+	if a := n.nodes[addr]; a != nil {
+		a.gone = true
+		delete(n.nodes, addr)
+	}
+}
+
+// SetDefault sets the path between addresses that have none of their own.
+func (n *Net) SetDefault(p Path) {
+	p.validate()
+	n.normal = p
+	n.paths = map[pair]*pathState{}
+}
+
+// SetPath sets the path from one address to another, in this direction.
+func (n *Net) SetPath(from, to netip.AddrPort, p Path) {
+	p.validate()
+	n.path(from, to).Path = p
+}
+
+// Partition cuts both directions between a and b, or heals them.
+func (n *Net) Partition(a, b netip.AddrPort, cut bool) {
+	n.path(a, b).partitioned = cut
+	n.path(b, a).partitioned = cut
+}
+
+// PartitionOneWay cuts the direction from one address to another, or heals it.
+func (n *Net) PartitionOneWay(from, to netip.AddrPort, cut bool) {
+	n.path(from, to).partitioned = cut
+}
+
+func (n *Net) path(from, to netip.AddrPort) *pathState {
+	k := pair{from, to}
+	s := n.paths[k]
+	if s == nil {
+		s = &pathState{Path: n.normal}
+		n.paths[k] = s
+	}
+	return s
+}
+
+// Send puts a datagram on its way. It copies p.
+func (n *Net) Send(from, to netip.AddrPort, p []byte) {
+	s := n.path(from, to)
+	n.stats.Sent++
+	n.stats.Bytes += len(p)
+	if s.lost(n.rng) {
+		n.stats.Lost++
+		n.note('x', from, to, p)
+		return
+	}
+	copies := s.copies(n.rng)
+	n.stats.Duplicated += copies - 1
+	for range copies {
+		q := append([]byte(nil), p...)
+		s.damage(n.rng, q)
+		n.Schedule(s.delay(n.rng), func() { n.deliver(from, to, q) })
+	}
+}
+
+func (n *Net) deliver(from, to netip.AddrPort, p []byte) {
+	a := n.nodes[to]
+	if a == nil {
+		n.stats.Nowhere++
+		n.note('?', from, to, p)
+		return
+	}
+	n.stats.Delivered++
+	n.note('>', from, to, p)
+	a.node.Receive(n.Now(), from, p)
+	n.arm(a)
+}
+
+// Wake asks the node at addr for its deadline again. It is to be called after
+// anything that a test did to the node by itself.
+func (n *Net) Wake(addr netip.AddrPort) {
+	if a := n.nodes[addr]; a != nil {
+		n.arm(a)
+	}
+}
+
+// arm schedules Advance for the node's deadline, if that is not done yet.
+func (n *Net) arm(a *attached) {
+	t, ok := a.node.NextTimeout()
+	if !ok || a.gone {
+		a.set = false
+		return
+	}
+	at := max(t.Sub(Epoch), n.now)
+	if t.IsZero() {
+		at = n.now
+	}
+	if a.set && a.wake == at {
+		return
+	}
+	a.set, a.wake = true, at
+	n.Schedule(at-n.now, func() { n.fire(a, at) })
+}
+
+// fire calls Advance until the node's deadline is in the future.
+func (n *Net) fire(a *attached, at time.Duration) {
+	if a.gone || !a.set || a.wake != at {
+		return // the deadline moved meanwhile
+	}
+	a.set = false
+	for range spinsMax {
+		a.node.Advance(n.Now())
+		t, ok := a.node.NextTimeout()
+		if a.gone || !ok || t.After(n.Now()) {
+			n.arm(a)
+			return
+		}
+	}
+	panic(fmt.Sprintf("simnet: node %v is due again at once, %d times at %v", a.addr, spinsMax, n.now))
+}
+
+// Step does the next thing. It reports false if nothing is left to happen.
+func (n *Net) Step() bool {
+	if len(n.queue) == 0 {
+		return false
+	}
+	e := n.queue.pop()
+	n.now = e.at
+	e.do()
+	return true
+}
+
+// Run lets d pass.
+func (n *Net) Run(d time.Duration) { n.RunUntil(d, func() bool { return false }) }
+
+// RunUntil lets time pass until done reports true, but not more than d. It
+// returns what done reported last. done is asked before each step.
+func (n *Net) RunUntil(d time.Duration, done func() bool) bool {
+	end := n.now + d
+	for len(n.queue) > 0 && n.queue[0].at <= end {
+		if done() {
+			return true
+		}
+		n.Step()
+	}
+	if done() {
+		return true
+	}
+	n.now = end
+	return false
+}
+
+func (n *Net) note(verdict byte, from, to netip.AddrPort, p []byte) {
+	var b [64]byte
+	h := binary.LittleEndian.AppendUint64(append(b[:0], verdict), uint64(n.now))
+	h = append(h, from.Addr().AsSlice()...)
+	h = binary.LittleEndian.AppendUint16(h, from.Port())
+	h = append(h, to.Addr().AsSlice()...)
+	h = binary.LittleEndian.AppendUint16(h, to.Port())
+	n.trace.Write(h)
+	n.trace.Write(p)
+}

@@ -1,0 +1,169 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+)
+
+// A Config says what to show and where.
+type Config struct {
+	// Addr is the TCP address to listen on, as 127.0.0.1:8413. Empty means that
+	// nothing is shown: Run then only waits.
+	Addr string
+
+	// Service and Node name what is shown: "edge" or "relay", and which one.
+	Service, Node string
+
+	// Health is asked at each request of /readyz, from any goroutine. nil means
+	// always ready.
+	Health func() Health
+
+	// Metrics are shown at /metrics, with those of the Go runtime and of the
+	// process.
+	Metrics []Metric
+
+	// Pprof serves /debug/pprof.
+	Pprof bool
+}
+
+// Bounds on what a visitor can cost. They are arbitrary, and ample for scrapers.
+const (
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 90 * time.Second // a CPU profile takes 30 s
+	headerBytesMax  = 16 << 10
+	shutdownTimeout = 2 * time.Second
+)
+
+// A Server shows one node.
+type Server struct {
+	listener net.Listener // nil if nothing is shown
+	http     *http.Server
+	provider *sdkmetric.MeterProvider
+}
+
+// Listen opens the port of cfg. The error is one line for the operator.
+func Listen(cfg Config) (*Server, error) {
+	if cfg.Addr == "" {
+		return &Server{}, nil
+	}
+	if cfg.Health == nil {
+		cfg.Health = func() Health { return Health{Ready: true} }
+	}
+	registry, provider, err := newRegistry(cfg)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", cfg.Addr)
+	if err != nil {
+		return nil, listenError(cfg.Addr, err)
+	}
+	return &Server{
+		listener: listener,
+		provider: provider,
+		http: &http.Server{
+			Handler:           routes(cfg, registry),
+			ReadHeaderTimeout: headerTimeout,
+			ReadTimeout:       requestTimeout,
+			WriteTimeout:      requestTimeout,
+			MaxHeaderBytes:    headerBytesMax,
+		},
+	}, nil
+}
+
+func listenError(addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("health and metrics: %s is in use by another program; --http chooses another address", addr)
+	}
+	return fmt.Errorf("health and metrics: %w", err)
+}
+
+// Addr returns the address that Listen opened, or nil.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Run serves until ctx ends. It must be called once, even if ctx has ended,
+// because it closes the port.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		<-ctx.Done()
+		return nil
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		err = s.shutdown()
+		<-served
+	}
+	if err != nil {
+		return fmt.Errorf("health and metrics: %w", err)
+	}
+	return nil
+}
+
+// shutdown lets requests end for a moment and then ends them.
+func (s *Server) shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close() // the requests that would not end
+	}
+	return s.provider.Shutdown(ctx)
+}
+
+func routes(cfg Config, registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", serveLive)
+	mux.HandleFunc("GET /readyz", serveReady(cfg.Health))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	if cfg.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// newRegistry returns what /metrics shows. Attributes of the service come from
+// cfg; OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME win over it.
+func newRegistry(cfg Config) (*prometheus.Registry, *sdkmetric.MeterProvider, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return nil, nil, fmt.Errorf("metrics: %w", err)
+	}
+	res, err := resource.New(context.Background(),
+		resource.WithAttributes(attribute.String("service.name", cfg.Service), attribute.String("service.instance.id", cfg.Node)),
+		resource.WithFromEnv())
+	if err != nil {
+		return nil, nil, fmt.Errorf("metrics: resource attributes: %w", err)
+	}
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(res))
+	if err := registerAll(provider.Meter("github.com/dnprelay/dnprelay"), cfg.Metrics); err != nil {
+		return nil, nil, err
+	}
+	return registry, provider, nil
+}

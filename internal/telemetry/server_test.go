@@ -1,0 +1,149 @@
+package telemetry_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A node is a server that is being looked at.
+type node struct {
+	t    *testing.T
+	base string
+	stop func() error
+}
+
+func start(t *testing.T, cfg telemetry.Config) *node {
+	t.Helper()
+	cfg.Addr, cfg.Service, cfg.Node = "127.0.0.1:0", "edge", "edge-7"
+	s, err := telemetry.Listen(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	n := &node{t: t, base: "http://" + s.Addr().String(), stop: func() error { cancel(); return <-done }}
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := n.stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return n
+}
+
+func (n *node) get(path string) (int, string) {
+	n.t.Helper()
+	r, err := http.Get(n.base + path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
+}
+
+func (n *node) want(reason, path string, code int, parts ...string) {
+	n.t.Helper()
+	gotCode, body := n.get(path)
+	if gotCode != code {
+		n.t.Errorf("%s: %s answers %d, want %d", reason, path, gotCode, code)
+	}
+	for _, part := range parts {
+		if !strings.Contains(body, part) {
+			n.t.Errorf("%s: no %q in %s:\n%s", reason, part, path, body)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	var health atomic.Pointer[telemetry.Health]
+	health.Store(&telemetry.Health{Missing: []string{"nats", "store"}})
+	n := start(t, telemetry.Config{Health: func() telemetry.Health { return *health.Load() }})
+
+	n.want("alive, although nothing works", "/livez", 200, "ok")
+	n.want("not ready yet", "/readyz", 503, `{"ready":false,"missing":["nats","store"]}`)
+	health.Store(&telemetry.Health{Ready: true, Missing: []string{"nats"}})
+	n.want("an edge stays ready without NATS", "/readyz", 200, `{"ready":true,"missing":["nats"]}`)
+	health.Store(&telemetry.Health{Ready: true})
+	n.want("an empty list is a list", "/readyz", 200, `{"ready":true,"missing":[]}`)
+	n.want("pprof is off by default", "/debug/pprof/", 404)
+	n.want("nothing else is there", "/", 404)
+}
+
+func TestMetrics(t *testing.T) {
+	var datagrams atomic.Uint64
+	n := start(t, telemetry.Config{Metrics: []telemetry.Metric{
+		telemetry.Counter("dnp.edge.datagrams", "{datagram}", "Datagrams received.", datagrams.Load),
+		telemetry.Counter("dnp.edge.io", "By", "Bytes received.", func() uint64 { return 1 << 40 }),
+		telemetry.CounterBy("dnp.edge.drops", "{datagram}", "Datagrams dropped.", "reason", func(observe func(string, uint64)) {
+			observe("short", 2)
+			observe("unknown", 3)
+		}),
+		telemetry.Gauge("dnp.edge.sessions", "{session}", "Sessions.", func() float64 { return 12 }),
+		telemetry.GaugeBy("dnp.relay.durable.age", "s", "Age.", "shard", func(observe func(string, float64)) { observe("1", 0.25) }),
+	}})
+	datagrams.Store(7)
+	n.want("names get their units", "/metrics", 200,
+		"# HELP dnp_edge_datagrams_total Datagrams received.\n# TYPE dnp_edge_datagrams_total counter\ndnp_edge_datagrams_total 7\n",
+		"dnp_edge_io_bytes_total 1.099511627776e+12\n",
+		`dnp_edge_drops_total{reason="short"} 2`, `dnp_edge_drops_total{reason="unknown"} 3`,
+		"# TYPE dnp_edge_sessions gauge\ndnp_edge_sessions 12\n",
+		`dnp_relay_durable_age_seconds{shard="1"} 0.25`,
+		`service_name="edge"`, `service_instance_id="edge-7"`,
+		"go_goroutines ", "process_cpu_seconds_total ")
+	datagrams.Store(8)
+	n.want("numbers are read when asked for", "/metrics", 200, "dnp_edge_datagrams_total 8\n")
+}
+
+func TestMetricTwice(t *testing.T) {
+	m := telemetry.Counter("dnp.edge.datagrams", "{datagram}", "", func() uint64 { return 0 })
+	_, err := telemetry.Listen(telemetry.Config{Addr: "127.0.0.1:0", Metrics: []telemetry.Metric{m, m}})
+	if err == nil || !strings.Contains(err.Error(), "dnp.edge.datagrams is there twice") {
+		t.Errorf("got %v, want the metric that is there twice", err)
+	}
+}
+
+func TestPprof(t *testing.T) {
+	n := start(t, telemetry.Config{Pprof: true})
+	n.want("pprof is on when wanted", "/debug/pprof/", 200, "goroutine")
+}
+
+func TestPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = telemetry.Listen(telemetry.Config{Addr: taken.Addr().String()})
+	want := "health and metrics: " + taken.Addr().String() + " is in use by another program; --http chooses another address"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+func TestNowhere(t *testing.T) {
+	s, err := telemetry.Listen(telemetry.Config{})
+	if err != nil || s.Addr() != nil {
+		t.Fatalf("an empty address opens nothing, got %v, %v", s.Addr(), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
