@@ -35,7 +35,6 @@ var hidden = map[string][]string{
 	"time":         {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Sleep", "Tick", "Local", "LoadLocation"},
 	"math/rand":    randFunctions,
 	"math/rand/v2": randFunctions,
-	"hash/maphash": {"MakeSeed"},
 	"fmt":          {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
 }
 
