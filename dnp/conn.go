@@ -34,6 +34,7 @@ type Conn struct {
 	closing    bool        // Close was called
 	reason     CloseReason // of closing
 	loss       float32     // share of our commands that had to be sent again, lately
+	lossWeight uint8       // sendings that loss was made from, the prior included
 
 	heard      instant // when something sensible arrived
 	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
@@ -104,13 +105,23 @@ func (c *Conn) hear(now instant) {
 	c.peerClosed, c.restart = never, never
 }
 
-// lost keeps the share of commands that had to be sent again, over about sixteen.
+// What a peer is taken for before there is anything to go by: one sending in four
+// was lost. Five that were not change that; a peer with fewer gets its repeats twice,
+// which costs little and is needed where the path turns out to be bad.
+const (
+	lossPrior       = 0.25
+	lossPriorWeight = 4
+	lossMemory      = 16 // sendings
+)
+
+// lost keeps the share of reliable commands that had to be sent again.
 func (c *Conn) lost(again bool) {
 	var sample float32
 	if again {
 		sample = 1
 	}
-	c.loss += (sample - c.loss) / 16
+	c.lossWeight = min(c.lossWeight+1, lossMemory)
+	c.loss += (sample - c.loss) / float32(c.lossWeight)
 }
 
 // receive handles a datagram of an established connection.

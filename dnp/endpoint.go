@@ -193,6 +193,7 @@ func (e *Endpoint) Stats() *Stats { return &e.stats }
 // add makes a connection that is not announced yet.
 func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 	c := &Conn{
+		loss: lossPrior, lossWeight: lossPriorWeight,
 		e: e, addr: addr, state: connEstablished, speaksLong: e.cfg.SpeaksLong,
 		heard: now, peerClosed: never, restart: never,
 		ups: ladder{steps: linkUpSteps}, downs: ladder{steps: linkDownSteps},

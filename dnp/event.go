@@ -63,8 +63,9 @@ type Event struct {
 	Kind     EventKind
 	Conn     *Conn
 	Link     wire.LinkID
-	ReadOnly bool // EventLinkOffered: the offerer does not want writes
-	Reliable bool // EventMessage
+	Source   *Source // EventLinkUp, EventUpdate, EventLinkDown (nil if the peer's offer was not accepted)
+	ReadOnly bool    // EventLinkOffered: the offerer does not want writes
+	Reliable bool    // EventMessage
 
 	// Number counts the peer's reliable commands (EventMessage) or ours
 	// (EventSent) and never wraps. A message that went in parts has the number of
@@ -110,6 +111,7 @@ const (
 	CloseTooLarge                      // the peer sent a message beyond LongMax
 	CloseAbuse                         // the owner found the peer to misbehave
 	CloseDrain                         // the owner goes away
+	CloseKicked                        // a game server does not want the client
 	CloseMoved                         // the session lives on elsewhere; nothing is sent to the peer
 
 	numCloseReasons = iota
@@ -119,7 +121,7 @@ var closeNames = [...]string{
 	CloseLocal: "local", ClosePeer: "peer", CloseTimeout: "timeout", CloseIdle: "idle",
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large", CloseAbuse: "abuse",
-	CloseDrain: "drain", CloseMoved: "moved",
+	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved",
 }
 
 // String returns the name of r as metrics and events show it.

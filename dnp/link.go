@@ -103,6 +103,15 @@ func (c *Conn) attach(slot int, l link, s *Source) {
 	c.links.l[slot] = l
 }
 
+// sourceAt returns what the link in slot is bound to, nil for an offer of the peer
+// that nobody accepted.
+func (c *Conn) sourceAt(slot int) *Source {
+	if h := c.links.l[slot].source; h != noSource {
+		return c.e.sources[h]
+	}
+	return nil
+}
+
 // removeLink frees the slot. The id stays used up.
 func (c *Conn) removeLink(slot int) {
 	l := &c.links.l[slot]
@@ -206,7 +215,7 @@ func (c *Conn) bringUp(slot int, phase LinkPhase) {
 	known := l.phase >= LinkPresumed
 	l.phase = phase
 	if !known {
-		c.e.event(Event{Kind: EventLinkUp, Conn: c, Link: l.id})
+		c.e.event(Event{Kind: EventLinkUp, Conn: c, Link: l.id, Source: c.sourceAt(slot)})
 	}
 	if l.sent != c.e.sources[l.source].version {
 		c.mark(slot)

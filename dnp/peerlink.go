@@ -56,10 +56,10 @@ func (c *Conn) yield(slot int) bool {
 	if l.has(linkProven) {
 		return false
 	}
-	id := l.id
+	id, source := l.id, c.sourceAt(slot)
 	if !c.moveLink(slot) {
 		c.removeLink(slot)
-		c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: id})
+		c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: id, Source: source})
 	}
 	c.wake()
 	return true
@@ -158,8 +158,9 @@ func (c *Conn) receiveLinkDown(p []byte, now instant) {
 	if !c.links.l[slot].has(linkByPeer) {
 		c.answered(slot, now)
 	}
+	source := c.sourceAt(slot)
 	c.removeLink(slot)
-	c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: m.Link})
+	c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: m.Link, Source: source})
 }
 
 // receiveUpdate handles a LinkUpdate. Lengths come only from layouts, so nothing
@@ -193,7 +194,8 @@ func (c *Conn) receiveUpdate(p []byte, now instant) {
 // receiveValues reads the values of one link. It reports false if they are damaged.
 func (c *Conn) receiveValues(slot int, r *wire.UpdateReader, now instant) bool {
 	l := &c.links.l[slot]
-	layout := c.e.sources[l.source].cfg.State.Layout()
+	source := c.e.sources[l.source]
+	layout := source.cfg.State.Layout()
 	u := Update{r: *r, layout: layout}
 	values := 0
 	for {
@@ -216,7 +218,7 @@ func (c *Conn) receiveValues(slot int, r *wire.UpdateReader, now instant) bool {
 		c.e.drop(DropReadOnly)
 	case values > 0:
 		c.e.stats.UpdatesIn++
-		c.e.event(Event{Kind: EventUpdate, Conn: c, Link: l.id, Update: u})
+		c.e.event(Event{Kind: EventUpdate, Conn: c, Link: l.id, Source: source, Update: u})
 	}
 	return true
 }

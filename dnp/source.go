@@ -126,6 +126,9 @@ func (s *Source) settled() uint32 {
 	return s.version
 }
 
+// Message returns the link message.
+func (s *Source) Message() []byte { return s.cfg.Message }
+
 // SetDescription replaces the link message and the farewell of links to come and
 // links to end. Both are kept, not copied.
 func (s *Source) SetDescription(message, farewell []byte) {

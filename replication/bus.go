@@ -32,6 +32,13 @@ const (
 	StatusNoResponders = "503"
 )
 
+// HeaderControl marks a message to a client's subject that is not for the client
+// but a word of the holder to its edge.
+const (
+	HeaderControl = "Dnp-Control"
+	ControlKick   = "kick" // end the client's sessions
+)
+
 // A Msg is one message on the bus.
 type Msg struct {
 	Subject string

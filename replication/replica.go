@@ -2,22 +2,12 @@ package replication
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication/view"
 )
-
-// A State is a replica's copy of one state. Only Data may be changed by others.
-type State struct {
-	Number uint64
-	Desc   *Description
-	Values *netstate.State // a null value holds its substitute
-	Nulls  netstate.Mask   // of length 0 if no value is nullable
-	Data   any             // the observer's
-}
-
-// IsNull reports whether value i is null.
-func (s *State) IsNull(i int) bool { return len(s.Nulls) > 0 && s.Nulls.Has(i) }
 
 // An Observer is told what changes in a Replica, after it changed. States are
 // whole whenever it is called. It must not call the Replica.
@@ -37,56 +27,123 @@ type ReplicaConfig struct {
 	AskAfterMax   time.Duration // 2 s
 }
 
+func (c ReplicaConfig) withDefaults() ReplicaConfig {
+	if c.BufferBatches == 0 {
+		c.BufferBatches = 256
+	}
+	if c.BufferBytes == 0 {
+		c.BufferBytes = 4 << 20
+	}
+	if c.AskAfter == 0 {
+		c.AskAfter = 100 * time.Millisecond
+	}
+	if c.AskAfterMax == 0 {
+		c.AskAfterMax = 2 * time.Second
+	}
+	return c
+}
+
 // A Replica is a copy of a space. It is owned by one goroutine.
-type Replica struct{}
+//
+// It holds exactly what its position says, except while it needs keyframes:
+// then it holds live batches back and only takes keyframes, state by state,
+// until an answer is complete.
+type Replica struct {
+	space string
+	cfg   ReplicaConfig
+	obs   Observer
+
+	epoch, seq uint64 // position
+	top        uint64 // highest epoch seen
+	known      uint64 // highest seq of that epoch heard of
+	broken     bool   // needs keyframes
+	open       bool   // may have missed something without a trace
+
+	states  map[uint64]*State
+	byKey   map[string]*State
+	order   []*State // by number; has dead ones until swept
+	dead    int      // in order
+	refs    []viewRef
+	schemas schemas
+	asm     assembly // of the batch being applied
+
+	buffer buffer
+	ask    asking
+	answer answer
+
+	mask    netstate.Mask
+	scratch []byte
+	stats   ReplicaStats
+}
+
+// A viewRef is what a RefId stands for. The state is looked up when first used,
+// because a RefId is assigned before its state exists.
+type viewRef struct {
+	number uint64 // 0 if the RefId is not assigned
+	view   int
+	st     *State
+}
 
 // NewReplica returns a replica that knows nothing and wants everything.
-func NewReplica(space string, cfg ReplicaConfig, obs Observer) *Replica { return &Replica{} }
-
-// Apply takes a live batch. The replica may keep it, so it must not change.
-func (r *Replica) Apply(now time.Time, batch []byte) {}
-
-// ApplyReply takes one message of the answer to a repair request. The replica
-// may keep it, so it must not change.
-func (r *Replica) ApplyReply(now time.Time, part []byte) {}
-
-// ApplyHead takes the holder's word on how far the space is.
-func (r *Replica) ApplyHead(now time.Time, epoch, seq uint64) {}
-
-// Reconnected says that messages may have been lost without a trace.
-func (r *Replica) Reconnected(now time.Time) {}
-
-// Advance returns a request to send to the holder, if one is due. The caller
-// owns it.
-func (r *Replica) Advance(now time.Time) (request []byte, ok bool) { return nil, false }
-
-// NextTimeout returns when Advance must be called; the zero time means at once.
-func (r *Replica) NextTimeout() (time.Time, bool) { return time.Time{}, false }
+func NewReplica(space string, cfg ReplicaConfig, obs Observer) *Replica {
+	r := &Replica{
+		space:   space,
+		cfg:     cfg.withDefaults(),
+		obs:     obs,
+		broken:  true,
+		states:  make(map[uint64]*State),
+		byKey:   make(map[string]*State),
+		schemas: newSchemas(),
+	}
+	r.buffer.batches, r.buffer.bytes = r.cfg.BufferBatches, r.cfg.BufferBytes
+	return r
+}
 
 // Position returns the last batch that the replica holds.
-func (r *Replica) Position() (epoch, seq uint64) { return 0, 0 }
+func (r *Replica) Position() (epoch, seq uint64) { return r.epoch, r.seq }
 
 // Complete reports whether the replica holds every state at its position and
 // knows of nothing that it missed.
-func (r *Replica) Complete() bool { return false }
+func (r *Replica) Complete() bool { return r.epoch > 0 && !r.wants() }
 
 // State returns the state with this number, or nil.
-func (r *Replica) State(number uint64) *State { return nil }
+func (r *Replica) State(number uint64) *State { return r.states[number].visible() }
 
 // ByKey returns the state with this key, or nil.
-func (r *Replica) ByKey(key string) *State { return nil }
+func (r *Replica) ByKey(key string) *State { return r.byKey[key].visible() }
 
-// Len returns the number of states.
-func (r *Replica) Len() int { return 0 }
+func (s *State) visible() *State {
+	if s == nil || s.hidden {
+		return nil
+	}
+	return s
+}
 
 // All yields the states in the order of their numbers.
-func (r *Replica) All() iter.Seq[*State] { return func(func(*State) bool) {} }
+func (r *Replica) All() iter.Seq[*State] {
+	return func(yield func(*State) bool) {
+		for _, st := range r.order {
+			if !st.dead && !st.hidden && !yield(st) {
+				return
+			}
+		}
+	}
+}
 
-// Groups returns the groups of a client. The caller must not change them.
-func (r *Replica) Groups(client string) []string { return nil }
+// Len returns the number of states, those that hold groups included.
+func (r *Replica) Len() int { return len(r.states) }
+
+// Groups returns the groups of a client.
+func (r *Replica) Groups(client string) []string {
+	st := r.byKey[groupsKey(client)]
+	if st == nil {
+		return nil
+	}
+	return parseGroups(st.Values.Value(0))
+}
 
 // Stats returns the counters, which go on counting.
-func (r *Replica) Stats() *ReplicaStats { return nil }
+func (r *Replica) Stats() *ReplicaStats { return &r.stats }
 
 // ReplicaStats are the counters of a Replica.
 type ReplicaStats struct {
@@ -98,10 +155,83 @@ type ReplicaStats struct {
 	BufferFull               uint64 // batches dropped because the buffer was full
 	BadRecords               uint64 // records that were malformed or had an unknown RefId
 	Checksums                uint64 // compared
-	Divergence               uint64 // states whose checksum differed at an equal position
+	Divergence               uint64 // views whose checksum differed at an equal position
 	RangeRequests            uint64
 	KeyframeRequests         uint64
 	UnwantedReplies          uint64 // late, repeated, or never asked for
-	Keyframed                uint64 // states that a repair brought
+	Keyframed                uint64 // states that a repair brought or changed
 	Epochs                   uint64 // changes of the holder
+}
+
+// insert makes st part of the copy. A state with its number or key ends.
+func (r *Replica) insert(st *State) {
+	if old := r.states[st.Number]; old != nil {
+		r.remove(old)
+	}
+	if old := r.byKey[st.Desc.Key]; old != nil {
+		r.remove(old)
+	}
+	r.states[st.Number] = st
+	r.byKey[st.Desc.Key] = st
+	at := len(r.order)
+	if at > 0 && r.order[at-1].Number >= st.Number {
+		at, _ = slices.BinarySearchFunc(r.order, st.Number, func(s *State, n uint64) int { return compare(s.Number, n) })
+	}
+	r.order = slices.Insert(r.order, at, st)
+	if st.hidden {
+		r.tellGroups(st)
+		return
+	}
+	r.obs.Added(st)
+}
+
+// remove ends st.
+func (r *Replica) remove(st *State) {
+	st.dead = true
+	delete(r.states, st.Number)
+	delete(r.byKey, st.Desc.Key)
+	r.schemas.release(st.schema)
+	if r.dead++; r.dead > 64 && r.dead*2 > len(r.order) {
+		r.order = slices.DeleteFunc(slices.Clone(r.order), func(s *State) bool { return s.dead })
+		r.dead = 0
+	}
+	if !st.hidden {
+		r.obs.Removed(st)
+		return
+	}
+	client, _ := groupsClient(st.Desc.Key)
+	r.obs.Groups(client, nil)
+}
+
+// changed tells the observer about values of st.
+func (r *Replica) changed(st *State, mask netstate.Mask) {
+	if st.hidden {
+		r.tellGroups(st)
+		return
+	}
+	r.obs.Changed(st, mask)
+}
+
+func (r *Replica) tellGroups(st *State) {
+	client, _ := groupsClient(st.Desc.Key)
+	r.obs.Groups(client, parseGroups(st.Values.Value(0)))
+}
+
+// sums appends checksums of all views, or nothing if that would be too much.
+func (r *Replica) sums() []byte {
+	var b []byte
+	for _, st := range r.order {
+		if st.dead {
+			continue
+		}
+		for i, rg := range st.schema.ranges {
+			var crc uint32
+			crc, r.scratch = st.crc(r.scratch, rg)
+			b = appendSums(b, view.Entity(st.Number, i), sums{crc, st.sum})
+		}
+		if len(b) > sumsMax*sumBytes {
+			return nil
+		}
+	}
+	return b
 }

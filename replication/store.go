@@ -1,10 +1,10 @@
 package replication
 
 import (
-	"iter"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // StoreConfig is what a Store is made with.
@@ -27,112 +27,161 @@ type StoreConfig struct {
 }
 
 // A Store is the authority of one space. It is owned by one goroutine.
-type Store struct{ cfg StoreConfig }
+//
+// Changes are applied to the values at once and marked; emission turns marks
+// into records. So a value that changes a hundred times within a tick is
+// emitted once, and nothing is queued but the answers that wait for the batch.
+type Store struct {
+	cfg    StoreConfig
+	limits Limits
+	seq    uint64 // of the last batch
+	next   uint64 // state number
+
+	byKey    map[string]*stored
+	byNumber map[uint64]*stored
+	all      []*stored // by number; has dead ones until swept
+	dead     int       // in all
+	keys     []string  // sorted; nil if it must be made
+	schemas  schemas
+	refs     refAllocator
+
+	sessions map[string]string    // client by session
+	clients  map[string]*presence // by name
+
+	changed    []*stored // have something to emit, in the order of their first change
+	removed    []*stored // end with the next batch
+	waiting    []Output  // leave behind the next batch
+	out        []Output
+	spare      []Output // the out before, reused
+	emitted    time.Time
+	trace      []byte // of the next batch; empty if it is not sampled
+	notDurable bool
+
+	journal  journal
+	edit     edit
+	records  []byte // of the batch being built
+	scratch  []byte
+	ring     ring
+	checks   checkHeap
+	unstored durableQueue
+	stats    StoreStats
+}
+
+// A stored is one state of a Store.
+type stored struct {
+	number uint64
+	desc   Description
+	schema *schema
+	values *netstate.State
+	nulls  netstate.Mask // nil if no value is nullable
+	dirty  netstate.Mask // to be emitted
+	refs   []view.RefID  // by view, once introduced
+	sum    uint32        // CRC-32 of the Describe
+
+	introduced bool // replicas know it
+	redescribe bool // its description changed since
+	queued     bool // in Store.changed
+	dead       bool // removed
+	unstored   bool // in Store.unstored
+
+	check check
+	owned *ownership // of a state that a client made
+	marks []writeMark
+}
 
 // NewStore returns an empty store. The limits must be valid.
-func NewStore(cfg StoreConfig) *Store { return &Store{cfg: cfg} }
-
-// Publish applies a publisher's message. The answer comes out of Advance.
-// Nothing of p is kept except the bytes of messages, farewells and substitutes.
-func (s *Store) Publish(now time.Time, p Publish) {}
-
-// Write applies the request of an edge. The result comes out of Advance.
-// Nothing of w is kept.
-func (s *Store) Write(now time.Time, w Write) {}
-
-// Join says that a session of a client is in the space.
-func (s *Store) Join(client, session string) {}
-
-// Leave says that it is not. With a client's last session its groups are
-// forgotten; with each session the states that it made.
-func (s *Store) Leave(client, session string) {}
-
-// Sessions calls yield for every session, in no order.
-func (s *Store) Sessions() iter.Seq2[string, string] {
-	return func(func(client, session string) bool) {}
+func NewStore(cfg StoreConfig) *Store {
+	if problems := cfg.Limits.Validate(); len(problems) > 0 {
+		panic("replication: store with invalid limits: " + problems[0])
+	}
+	if cfg.Epoch == 0 {
+		panic("replication: store without an epoch")
+	}
+	return &Store{
+		cfg:      cfg,
+		limits:   cfg.Limits.withDefaults(),
+		next:     max(cfg.FirstNumber, 1),
+		byKey:    make(map[string]*stored),
+		byNumber: make(map[uint64]*stored),
+		schemas:  newSchemas(),
+		sessions: make(map[string]string),
+		clients:  make(map[string]*presence),
+	}
 }
 
 // Advance returns what is to be sent, in the order in which it must be sent.
-// It is valid until the next call of any method; the bytes of batches for ever.
-func (s *Store) Advance(now time.Time) []Output { return nil }
+// It is valid until the next Advance; the bytes of batches for ever.
+func (s *Store) Advance(now time.Time) []Output {
+	switch {
+	case s.pending():
+		if !now.Before(s.emitted.Add(s.cfg.Tick)) {
+			s.emit(now)
+		}
+	case s.checks.due(now):
+		s.emit(now)
+	}
+	out := s.out
+	clear(s.spare)
+	s.out, s.spare = s.spare[:0], out
+	return out
+}
 
 // NextTimeout returns when Advance must be called; the zero time means at once.
-func (s *Store) NextTimeout() (time.Time, bool) { return time.Time{}, false }
-
-// Repair answers a repair request with 1 to n messages, to be sent in order
-// after everything that Advance returned. A nil answer means that the request
-// is malformed or meant for a later holder. Call Advance afterwards.
-func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) { return nil }
+func (s *Store) NextTimeout() (time.Time, bool) {
+	if len(s.out) > 0 {
+		return time.Time{}, true
+	}
+	if s.pending() {
+		return s.emitted.Add(s.cfg.Tick), true
+	}
+	return s.checks.next()
+}
 
 // Position returns the epoch and the number of the last batch.
-func (s *Store) Position() (epoch, seq uint64) { return 0, 0 }
+func (s *Store) Position() (epoch, seq uint64) { return s.cfg.Epoch, s.seq }
 
 // SetDurable sets what answers say about the durable store; true at first.
-func (s *Store) SetDurable(durable bool) {}
-
-// Listing is part of a space as its authority sees it.
-type Listing struct {
-	Epoch, Seq uint64
-	States     []Listed
-	After      string // key to continue after; empty if this is all
-}
-
-// A Listed state is valid until the next call of any method of the Store.
-type Listed struct {
-	Number uint64
-	Desc   *Description
-	Values *netstate.State
-	Nulls  netstate.Mask // empty mask of length 0 if no value is nullable
-}
-
-// IsNull reports whether value i is null.
-func (l *Listed) IsNull(i int) bool { return len(l.Nulls) > 0 && l.Nulls.Has(i) }
-
-// Get returns one state.
-func (s *Store) Get(key string) (Listing, *Error) { return Listing{}, nil }
-
-// List returns at most max states in the order of their keys, beginning after
-// the key after.
-func (s *Store) List(after string, max int) Listing { return Listing{} }
-
-// A Durable is one state as it is to be stored.
-type Durable struct {
-	Number uint64
-	Data   []byte // Describe and all keyframes; nil if the state was removed
-}
-
-// TakeDirty moves up to max states that changed since they were last taken,
-// oldest change first, to the end of b. The caller owns their bytes. Give those
-// back with MarkDirty that could not be stored.
-func (s *Store) TakeDirty(b []Durable, max int) []Durable { return b }
-
-// MarkDirty says that a state taken by TakeDirty was not stored.
-func (s *Store) MarkDirty(number uint64) {}
-
-// DirtySince returns since when the oldest change waits to be stored.
-func (s *Store) DirtySince() (time.Time, bool) { return time.Time{}, false }
-
-// Restore brings a state back as it was stored. It must be called before the
-// first Publish, Write or Advance. Every call, also one with nil data for a
-// removed state, makes the store give only numbers beyond number + 2^20.
-func (s *Store) Restore(number uint64, data []byte) error { return nil }
+func (s *Store) SetDurable(durable bool) { s.notDurable = !durable }
 
 // Stats returns the counters, which go on counting.
-func (s *Store) Stats() *StoreStats { return nil }
+func (s *Store) Stats() *StoreStats {
+	s.stats.States = uint64(len(s.byKey))
+	s.stats.Views = uint64(s.refs.live)
+	return &s.stats
+}
 
-// StoreStats are the counters of a Store.
-type StoreStats struct {
-	Publishes, PublishErrors uint64 // messages; ops that failed
-	Writes, WritesRefused    uint64
-	WritesStale              uint64 // repeated or overtaken writes, answered ok
-	ValuesChanged            uint64 // marked for emission
-	ValuesFiltered           uint64 // within precision of what was emitted
-	Batches, BatchBytes      uint64
-	Checksums                uint64 // records
-	Ranges, Keyframes        uint64 // repair answers by kind
-	RepairMalformed          uint64
-	RepairForeign            uint64 // requests for a later epoch
-	Busy                     uint64 // publishes and writes answered busy
-	SessionsRefused          uint64 // joins beyond the limit
-	States, Views            uint64 // current
+// pending reports whether there is something to emit.
+func (s *Store) pending() bool { return len(s.changed) > 0 || len(s.removed) > 0 }
+
+// send puts o behind everything that changed so far.
+func (s *Store) send(o Output) {
+	if s.pending() {
+		s.waiting = append(s.waiting, o)
+		return
+	}
+	s.out = append(s.out, s.stamped(o))
+}
+
+// full reports whether as many wait for a batch as may.
+func (s *Store) full() bool { return len(s.waiting) >= s.limits.Waiting }
+
+// stamped returns o with the current position.
+func (s *Store) stamped(o Output) Output {
+	switch o.Kind {
+	case OutputAnswer:
+		o.Answer.Epoch, o.Answer.Seq, o.Answer.Durable = s.cfg.Epoch, s.seq, !s.notDurable
+	case OutputWrite:
+		o.Write.Epoch = s.cfg.Epoch
+	case OutputEvent:
+		o.Event.Epoch, o.Event.Seq = s.cfg.Epoch, s.seq
+	}
+	return o
+}
+
+// mark queues st for emission.
+func (s *Store) mark(st *stored) {
+	if !st.queued {
+		st.queued = true
+		s.changed = append(s.changed, st)
+	}
 }

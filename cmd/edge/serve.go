@@ -4,19 +4,42 @@ import (
 	"context"
 	"log/slog"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 type serveCommand struct {
-	config.NATS    `group:"Cluster"`
-	config.Node    `group:"Cluster"`
-	config.Edge    `group:"Edge"`
-	config.Admin   `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
-	config.Logging `group:"Health, metrics and logs"`
+	config.NATS     `group:"Cluster"`
+	config.Node     `group:"Cluster"`
+	config.Sharding `group:"Cluster"`
+	config.Edge     `group:"Edge"`
+	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
+	config.Logging  `group:"Health, metrics and logs"`
 }
 
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
-	<-ctx.Done()
-	return nil
+	bus, err := compose.DialNATS(ctx, &c.NATS, &c.Node, log)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	e, err := compose.NewEdge(&c.Edge, c.Shards, c.Name, bus, compose.Subjects(&c.NATS), log)
+	if err != nil {
+		return err
+	}
+	admin, err := telemetry.Listen(telemetry.Config{
+		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, Metrics: e.Metrics(),
+		Health: func() telemetry.Health { return compose.EdgeHealth(e, bus) },
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return e.Run(ctx) })
+	group.Go(func() error { return admin.Run(ctx) })
+	return group.Wait()
 }

@@ -4,12 +4,17 @@ import (
 	"context"
 	"log/slog"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 type serveCommand struct {
 	config.NATS      `group:"Cluster"`
 	config.Node      `group:"Cluster"`
+	config.Sharding  `group:"Cluster"`
 	config.Relay     `group:"Relay"`
 	config.RelayNATS `group:"Relay"`
 	config.Admin     `group:"Health, metrics and logs" set:"http=127.0.0.1:8413"`
@@ -18,6 +23,24 @@ type serveCommand struct {
 
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
-	<-ctx.Done()
-	return nil
+	bus, err := compose.DialNATS(ctx, &c.NATS, &c.Node, log)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	r, err := compose.NewRelay(&c.Relay, c.Shards, c.Name, c.Ingress == "wildcard", bus, compose.Subjects(&c.NATS), log)
+	if err != nil {
+		return err
+	}
+	admin, err := telemetry.Listen(telemetry.Config{
+		Addr: c.HTTP, Service: "relay", Node: c.Name, Pprof: c.Pprof, Metrics: r.Metrics(),
+		Health: func() telemetry.Health { return compose.RelayHealth(r, bus) },
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.Run(ctx) })
+	group.Go(func() error { return admin.Run(ctx) })
+	return group.Wait()
 }

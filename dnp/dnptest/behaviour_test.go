@@ -64,6 +64,11 @@ func TestHabits(t *testing.T) {
 			! write
 			+ 20ms
 			< 09 01 0700 01 0000 0900`},
+		{"an offer without values is linked", all, `
+			> 05 0000 0700 01 0100 41 0000
+			< 06 0000 00
+			< 07 0700
+			> 09 0000`},
 		{"a write on a read-only link is sent", "cpp java python engine", `
 			> 05 0000 0700 01 0100 41 0100 03 0500
 			< 06 0000 00

@@ -31,7 +31,7 @@ type Link struct {
 	Own      bool // offered by this side
 	ReadOnly bool
 	Message  []byte
-	State    *netstate.State // nil once the application freed it
+	State    *netstate.State // nil once the application freed it, and for an offer without values
 
 	sent    *netstate.State // what was last sent or marked; precision compares with it
 	changed netstate.Mask
@@ -114,6 +114,9 @@ func (c *Client) Offer(now time.Time, s *netstate.State, message []byte, readOnl
 
 func newLink(id wire.LinkID, message []byte, readOnly bool, s *netstate.State) *Link {
 	l := &Link{ID: id, ReadOnly: readOnly, Message: bytes.Clone(message), State: s}
+	if s == nil {
+		return l
+	}
 	l.sent = netstate.NewState(s.Layout())
 	l.changed = netstate.NewMask(s.Layout().Len())
 	for i := range s.Layout().Len() {
@@ -181,16 +184,10 @@ func (c *Client) offered(m wire.LinkState) bool {
 }
 
 func (c *Client) accept(m wire.LinkState, types []wire.ValueType) bool {
-	values := make([]netstate.Value, len(types))
-	for i, t := range types {
-		values[i].Type = t
-	}
-	layout, err := netstate.NewLayout(values)
-	if err != nil {
+	s, ok := stateOf(types, m.Values)
+	if !ok {
 		return false
 	}
-	s := netstate.NewState(layout)
-	s.SetAll(m.Values)
 	l := newLink(m.Link, m.Message, m.ReadOnly, s)
 	l.Phase = LinkIsUp
 	c.links.add(l)
@@ -200,6 +197,26 @@ func (c *Client) accept(m wire.LinkState, types []wire.ValueType) bool {
 		c.updated(l, i)
 	}
 	return true
+}
+
+// stateOf builds the state that an offer describes: none for an offer without
+// values, which the libraries link like any other. It reports false for more
+// values than a netstate.State can have.
+func stateOf(types []wire.ValueType, initial wire.Values) (s *netstate.State, ok bool) {
+	if len(types) == 0 {
+		return nil, true
+	}
+	values := make([]netstate.Value, len(types))
+	for i, t := range types {
+		values[i].Type = t
+	}
+	layout, err := netstate.NewLayout(values)
+	if err != nil {
+		return nil, false
+	}
+	s = netstate.NewState(layout)
+	s.SetAll(initial)
+	return s, true
 }
 
 func typesOf(v wire.Values) []wire.ValueType {

@@ -22,7 +22,7 @@ var rules = map[string][]string{
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
-	"replication":         {"replication/view", "dnp/netstate", "dnp/wire"},
+	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/membus":  {"replication"},
@@ -54,7 +54,7 @@ var rules = map[string][]string{
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "internal/systest"}
+var free = []string{"cmd/", "internal/compose", "internal/systest"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {

@@ -65,13 +65,11 @@ func (n *Node) Problems() (list Problems) {
 
 // Edge are the flags of what an edge does.
 type Edge struct {
-	Listen             []Listener    `default:"udp://:3413" placeholder:"URL,..." help:"Where to wait for DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
-	Workers            int           `default:"0" help:"Threads of work, each with its own socket per listener; 0 = one per processor."`
-	Flush              time.Duration `default:"5ms" help:"Least time between two sends of changed values to clients; 0 = at once."`
-	OpenSpace          string        `default:"demo" help:"Space that every client joins."`
-	ClientStates       string        `default:"game" help:"Who is offered states that clients make: game = nobody until the game server says so, space = everybody else in the space, off = refuse them."`
-	SessionsPerAddress int           `default:"64" help:"Most sessions of one IP address."`
-	DrainTimeout       time.Duration `default:"10s" help:"Most time for leaving after the first SIGTERM or SIGINT."`
+	Listen       []Listener    `default:"udp://:3413" placeholder:"URL,..." help:"Where to wait for DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
+	Workers      int           `default:"0" help:"Threads of work, each with its own socket per listener; 0 = one per processor."`
+	Flush        time.Duration `default:"5ms" help:"Least time between two sends of changed values to clients; 0 = at once."`
+	OpenSpace    string        `default:"demo" help:"Space that every client joins."`
+	ClientStates string        `default:"game" help:"Who is offered states that clients make: game = nobody until the game server says so, space = everybody else in the space, off = refuse them."`
 }
 
 // Problems lists what is wrong with e.
@@ -81,20 +79,27 @@ func (e *Edge) Problems() (list Problems) {
 	list.duration("--flush", e.Flush, 0, time.Second)
 	list.token("--open-space", e.OpenSpace)
 	list.oneOf("--client-states", e.ClientStates, "off", "game", "space")
-	list.number("--sessions-per-address", e.SessionsPerAddress, 1, 1<<20)
-	list.duration("--drain-timeout", e.DrainTimeout, 0, time.Hour)
+	return list
+}
+
+// Sharding are the flags that every node of a deployment must have alike.
+type Sharding struct {
+	Shards int `default:"64" help:"Number of slices of the spaces; the same on every node, and for ever."`
+}
+
+// Problems lists what is wrong with s.
+func (s *Sharding) Problems() (list Problems) {
+	list.number("--shards", s.Shards, 1, 4096)
 	return list
 }
 
 // Relay are the flags of what a relay does.
 type Relay struct {
-	Shards int           `default:"64" help:"Number of slices of the spaces; the same on every node, and for ever."`
-	Tick   time.Duration `default:"10ms" help:"Least time between two batches of a space; 0 = at once."`
+	Tick time.Duration `default:"10ms" help:"Least time between two batches of a space; 0 = at once."`
 }
 
 // Problems lists what is wrong with r.
 func (r *Relay) Problems() (list Problems) {
-	list.number("--shards", r.Shards, 1, 4096)
 	list.duration("--tick", r.Tick, 0, time.Second)
 	return list
 }

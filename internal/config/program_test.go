@@ -22,9 +22,10 @@ type program struct {
 }
 
 type serve struct {
-	config.NATS    `group:"Cluster"`
-	config.Node    `group:"Cluster"`
-	config.Edge    `group:"Edge"`
+	config.NATS `group:"Cluster"`
+	config.Node `group:"Cluster"`
+	config.Edge `group:"Edge"`
+	config.Sharding
 	config.Relay   `group:"Relay"`
 	config.Admin   `set:"http=127.0.0.1:8413"`
 	config.Logging `group:"Logs"`

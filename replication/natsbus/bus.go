@@ -48,6 +48,7 @@ func Connect(cfg Config) (*Bus, error) {
 		subs: map[*subscription]struct{}{},
 	}
 	b.out.init(cfg.OutgoingBytes)
+	b.connected.Store(true) // before there is a connection that could break and say so
 	opts := append(cfg.options(),
 		nats.ReconnectHandler(b.reconnected),
 		nats.DisconnectErrHandler(b.disconnected),
@@ -63,8 +64,7 @@ func Connect(cfg Config) (*Bus, error) {
 	}
 	b.nc = nc
 	b.payloadMax.Store(nc.MaxPayload())
-	b.connected.Store(true)
-	go b.send()
+	go b.send() // until Close
 	b.requests.init(nc.NewInbox()+".", cfg.RequestsMax)
 	if _, err := b.Subscribe(b.requests.inbox+"*", b.requests.answered); err != nil {
 		b.Close()
@@ -142,7 +142,7 @@ func (b *Bus) OnChange(f func(connected bool)) {
 }
 
 // Flush waits until the server has seen all that was published and subscribed
-// before.
+// before. What is published meanwhile waits in the queue.
 func (b *Bus) Flush(timeout time.Duration) error {
 	done := make(chan error, 1)
 	b.out.append(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})

@@ -165,16 +165,17 @@ func appendQuotedBeyond[T int64 | uint64](b []byte, quoted bool, add func([]byte
 	return append(b, '"')
 }
 
-// appendHalf appends the shortest decimal that becomes h again.
+// appendHalf appends h if it is an integer, else the shortest decimal that
+// becomes h again.
 func appendHalf(b []byte, h float16.Float16) []byte {
-	f := h.Float32()
-	if !h.IsFinite() {
-		return append(b, "null"...)
+	f := float64(h.Float32())
+	if !h.IsFinite() || f == math.Trunc(f) {
+		return appendJSONFloat(b, f, 64)
 	}
 	const digitsMax = 5 // enough for every half float
 	var text [32]byte
 	for digits := 1; ; digits++ {
-		short := strconv.AppendFloat(text[:0], float64(f), 'e', digits-1, 64)
+		short := strconv.AppendFloat(text[:0], f, 'e', digits-1, 64)
 		g, err := strconv.ParseFloat(string(short), 64)
 		if digits == digitsMax || err == nil && float16.Fromfloat32(roundToOdd(g)) == h {
 			return appendJSONFloat(b, g, 64)

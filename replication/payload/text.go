@@ -17,11 +17,12 @@ func check(body []byte) *replication.Error {
 	if !utf8.Valid(body) {
 		return replication.Errorf(replication.CodeBadRequest, "the payload is not UTF-8")
 	}
-	var raw json.RawMessage
-	if err := json.Unmarshal(body, &raw); err != nil {
-		return replication.Errorf(replication.CodeBadRequest, "the payload is not JSON: %v", err)
+	if json.Valid(body) {
+		return nil
 	}
-	return nil
+	var raw json.RawMessage
+	err := json.Unmarshal(body, &raw) // says what is wrong
+	return replication.Errorf(replication.CodeBadRequest, "the payload is not JSON: %v", err)
 }
 
 const space = " \t\r\n"
@@ -118,7 +119,11 @@ func unquote(raw string) (text string, ok bool) {
 	if strings.IndexByte(text, '\\') < 0 {
 		return text, true
 	}
-	if hasLoneSurrogate(text) {
+	return unescape(raw)
+}
+
+func unescape(raw string) (text string, ok bool) {
+	if hasLoneSurrogate(raw[1 : len(raw)-1]) {
 		return "", false
 	}
 	err := json.Unmarshal([]byte(raw), &text)

@@ -190,7 +190,9 @@ func (p *parser) set(op *replication.Op, f *fields) *replication.Error {
 }
 
 func setValues(op *replication.Op, list string) *replication.Error {
-	names := newNameSet(len(list) / 8)
+	guess := strings.Count(list[:min(len(list), 4096)], ":")
+	names := newNameSet(guess)
+	op.Sets = make([]replication.SetValue, 0, guess)
 	for list != "" {
 		if len(op.Sets) >= netstate.ValuesMax {
 			return tooManyValues()

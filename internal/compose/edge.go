@@ -1,0 +1,40 @@
+package compose
+
+import (
+	"log/slog"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+var clientStates = map[string]edge.ClientStates{
+	"game": edge.ClientStatesGame, "space": edge.ClientStatesSpace, "off": edge.ClientStatesOff,
+}
+
+// NewEdge returns an edge with what the flags say. Its ports are open.
+func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, log *slog.Logger) (*edge.Edge, error) {
+	cfg := edge.Config{
+		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
+		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log,
+	}
+	for _, l := range c.Listen {
+		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})
+	}
+	return edge.New(cfg)
+}
+
+// EdgeHealth says how an edge is. It stays ready when NATS goes away, because its
+// clients are served from the replicas and a balancer must not move them.
+func EdgeHealth(e *edge.Edge, bus replication.Bus) telemetry.Health {
+	return health(e.Ready(), bus)
+}
+
+func health(ready bool, bus replication.Bus) telemetry.Health {
+	h := telemetry.Health{Ready: ready}
+	if !bus.Connected() {
+		h.Missing = append(h.Missing, "nats")
+	}
+	return h
+}

@@ -1,0 +1,23 @@
+package compose
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/natsbus"
+)
+
+// DialNATS connects a node to NATS, for as long as it may wait at the start.
+func DialNATS(ctx context.Context, c *config.NATS, n *config.Node, log *slog.Logger) (*natsbus.Bus, error) {
+	return natsbus.Dial(ctx, natsbus.Config{
+		URL: c.NATSURL, Credentials: c.NATSCreds, Name: n.Name,
+		OnError: func(err error) { log.Warn("NATS", "error", err) },
+	}, n.StartTimeout, log)
+}
+
+// Subjects returns the subjects of the deployment.
+func Subjects(c *config.NATS) replication.Subjects {
+	return replication.Subjects{Prefix: c.SubjectPrefix}
+}

@@ -1,0 +1,128 @@
+package edge
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// ClientStates says what becomes of states that clients offer.
+type ClientStates uint8
+
+const (
+	// ClientStatesGame accepts them; nobody is offered a link to them until a
+	// game server sets their audience.
+	ClientStatesGame ClientStates = iota
+	// ClientStatesSpace accepts them and offers them to everybody but their owner.
+	ClientStatesSpace
+	// ClientStatesOff refuses them with LinkDown.
+	ClientStatesOff
+)
+
+// A Listener is one address that clients connect to.
+type Listener struct {
+	Addr    netip.AddrPort
+	Profile wire.Profile
+	Probe   dnp.Probe
+}
+
+// Config is what an edge is made of.
+type Config struct {
+	// Node is the name of this edge in events. It must not be empty.
+	Node string
+
+	// Listeners are the addresses to serve. Without one, AddWorker adds workers.
+	Listeners []Listener
+
+	// Workers is the number of workers for each listener. 0 means one per core.
+	Workers int
+
+	// Flush is the shortest time between two sendings of changed values of one
+	// worker. 0 means at once, after each batch.
+	Flush time.Duration
+
+	// ReadBuffer is the size in bytes asked for each socket's receive buffer.
+	// 0 means 4 MiB.
+	ReadBuffer int
+
+	// OpenSpace is the space that clients join, which are not asked who they
+	// are. It must not be empty.
+	OpenSpace string
+
+	// ClientStates says what becomes of states that clients offer.
+	ClientStates ClientStates
+
+	// Linger is how long a space is followed after its last client left.
+	// 0 means 30 s.
+	Linger time.Duration
+
+	// Bus carries everything but the clients' datagrams.
+	Bus      replication.Bus
+	Subjects replication.Subjects
+
+	// Shards is the number of shards of the deployment. 0 means 64.
+	Shards int
+
+	// NewID makes names that are unique for ever and cannot be guessed, of 26
+	// letters and digits; Seed makes seeds. nil means from the system's secure
+	// random numbers. Simulations set them.
+	NewID func() string
+	Seed  func() uint64
+
+	// Log receives life-cycle events. nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.ReadBuffer == 0 {
+		c.ReadBuffer = 4 << 20
+	}
+	if c.Linger == 0 {
+		c.Linger = 30 * time.Second
+	}
+	if c.Shards == 0 {
+		c.Shards = 64
+	}
+	if c.NewID == nil {
+		c.NewID = crand.Text
+	}
+	if c.Seed == nil {
+		c.Seed = secureSeed
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+}
+
+// validate reports all problems at once.
+func (c *Config) validate() error {
+	var errs []error
+	if c.Node == "" {
+		errs = append(errs, errors.New("edge: no node name"))
+	}
+	if !replication.ValidToken(c.OpenSpace) {
+		errs = append(errs, fmt.Errorf("edge: %q is no name of a space", c.OpenSpace))
+	}
+	if c.Bus == nil {
+		errs = append(errs, errors.New("edge: no bus"))
+	}
+	return errors.Join(errs...)
+}
+
+func secureSeed() uint64 {
+	var b [8]byte
+	crand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}

@@ -1,0 +1,167 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+)
+
+// An Edge is one edge node. Make it with New, then call Run once.
+type Edge struct {
+	cfg     Config
+	workers []*Worker
+	sockets []*udp.Socket // of the worker with the same index
+	feeds   *feeds
+	inbox   string // subject below which this edge takes answers
+
+	admitting atomic.Bool // has the bus been there once, and is nobody draining us?
+}
+
+// New opens the sockets. The error names every problem of cfg, or says in one
+// line which address could not be had.
+func New(cfg Config) (*Edge, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID()}
+	e.feeds = newFeeds(e)
+	for _, l := range cfg.Listeners {
+		if err := e.listen(l); err != nil {
+			e.closeSockets()
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// listen opens one socket per worker for l.
+func (e *Edge) listen(l Listener) error {
+	sockets, err := udp.Listen(udp.Config{Addr: l.Addr, Sockets: e.cfg.Workers, ReadBuffer: e.cfg.ReadBuffer})
+	if err != nil {
+		return err
+	}
+	e.sockets = append(e.sockets, sockets...)
+	for _, s := range sockets {
+		if _, err := e.AddWorker(l, s.Writer(), s.Wake); err != nil {
+			return err
+		}
+	}
+	read, _ := sockets[0].Buffers()
+	e.cfg.Log.Info("listening", "addr", sockets[0].LocalAddr(), "profile", l.Profile,
+		"workers", len(sockets), "read_buffer", read)
+	if read > 0 && read < e.cfg.ReadBuffer {
+		e.cfg.Log.Warn("the kernel grants a smaller receive buffer than asked for; raise net.core.rmem_max",
+			"asked", e.cfg.ReadBuffer, "granted", read)
+	}
+	return nil
+}
+
+// Addrs returns the addresses that are served, in the order of the listeners.
+func (e *Edge) Addrs() []netip.AddrPort {
+	var all []netip.AddrPort
+	for i := 0; i < len(e.sockets); i += len(e.sockets) / len(e.cfg.Listeners) {
+		all = append(all, e.sockets[i].LocalAddr())
+	}
+	return all
+}
+
+// Ready reports whether this edge takes new sessions: it has reached the bus at
+// least once, and is not going away.
+func (e *Edge) Ready() bool { return e.admitting.Load() }
+
+// AddWorker adds a worker for clients that speak as l says, for a caller that
+// moves the datagrams itself, as a simulation does. wake is called, from any
+// goroutine, when the worker should be turned.
+func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
+	ep, err := dnp.New(e.endpointConfig(l))
+	if err != nil {
+		return nil, fmt.Errorf("edge: %w", err)
+	}
+	w := newWorker(e, ep, out, wake)
+	e.workers = append(e.workers, w)
+	return w, nil
+}
+
+// Start subscribes to what every edge needs of the bus. Run does it by itself.
+func (e *Edge) Start() error {
+	e.cfg.Bus.OnChange(e.busChanged)
+	if e.cfg.Bus.Connected() {
+		e.busChanged(true)
+	}
+	return e.feeds.start()
+}
+
+// Run serves until ctx ends, then closes every session and returns. The error
+// says what failed; it is nil after a shutdown that was asked for.
+func (e *Edge) Run(ctx context.Context) error {
+	defer e.closeSockets()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := e.Start(); err != nil {
+		return err
+	}
+	defer e.feeds.stop()
+	var running sync.WaitGroup
+	for i, w := range e.workers {
+		running.Go(func() {
+			if err := loop(ctx, w, e.sockets[i]); err != nil {
+				cancel(fmt.Errorf("edge: worker %d: %w", i, err))
+			}
+		})
+	}
+	<-ctx.Done()
+	e.admitting.Store(false)
+	for _, w := range e.workers {
+		w.wake() // so that it notices that ctx ended
+	}
+	running.Wait()
+	if cause := context.Cause(ctx); cause != context.Canceled && ctx.Err() == context.Canceled {
+		return cause
+	}
+	return nil
+}
+
+// busChanged asks every replica to make sure that it missed nothing.
+func (e *Edge) busChanged(connected bool) {
+	if !connected {
+		e.cfg.Log.Warn("bus lost; clients are served from the replicas")
+		return
+	}
+	if e.admitting.CompareAndSwap(false, true) {
+		e.cfg.Log.Info("bus reached", "node", e.cfg.Node)
+		return
+	}
+	e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
+	for _, w := range e.workers {
+		w.post(0, (*Worker).reconnected)
+	}
+}
+
+func (e *Edge) closeSockets() {
+	for _, s := range e.sockets {
+		_ = s.Close() // there is nobody left to tell
+	}
+}
+
+// endpointConfig returns how the endpoint of a worker for l behaves.
+func (e *Edge) endpointConfig(l Listener) dnp.Config {
+	return dnp.Config{
+		Profile: l.Profile,
+		Listen:  true,
+		Probe:   l.Probe,
+		Admit:   func(netip.AddrPort) bool { return e.admitting.Load() },
+		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
+		// The table is shared out, so that an edge has one bound whatever its workers.
+		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
+	}
+}
+
+// unprovenMax is the number of unproven peers that an edge remembers.
+const unprovenMax = 65536

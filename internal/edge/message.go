@@ -1,0 +1,130 @@
+package edge
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// Headers of messages from and to clients.
+const (
+	headerSession  = "Dnp-Session"
+	headerNumber   = "Dnp-Number"
+	headerReliable = "Dnp-Reliable"
+)
+
+// repliesMax bounds the messages of a session whose sender waits for a number.
+// More of them are sent all the same, but not answered.
+const repliesMax = 1024
+
+// message passes a message of the client on to the game servers.
+func (s *session) message(ev *dnp.Event) {
+	m := replication.Msg{
+		Subject: s.edge().cfg.Subjects.From(s.space.name, s.client),
+		Header:  map[string]string{headerSession: s.id, headerReliable: strconv.FormatBool(ev.Reliable)},
+		Data:    bytes.Clone(ev.Data),
+	}
+	if ev.Reliable {
+		m.Header[headerNumber] = strconv.FormatUint(ev.Number, 10)
+	}
+	if err := s.edge().cfg.Bus.Publish(m); err != nil {
+		s.space.w.counts.MessagesLost++
+		return
+	}
+	s.space.w.counts.MessagesIn++
+}
+
+// deliver sends a message of a game server to the client.
+func (s *session) deliver(m replication.Msg) {
+	if m.Header[replication.HeaderControl] == replication.ControlKick {
+		s.conn.Close(dnp.CloseKicked)
+		s.answer(m.Reply, messageAnswer{})
+		return
+	}
+	if m.Header[headerReliable] == "false" {
+		s.answer(m.Reply, messageAnswer{Error: errorText(s.conn.SendUnreliable(m.Data))})
+		return
+	}
+	token := s.token(m.Reply)
+	if err := s.conn.Send(m.Data, token); err != nil {
+		delete(s.replies, token)
+		s.answer(m.Reply, messageAnswer{Error: errorText(err)})
+		return
+	}
+	s.space.w.counts.MessagesOut++
+}
+
+// token remembers who waits for the number of a message. It is 0 for nobody.
+func (s *session) token(reply string) uint64 {
+	if reply == "" || len(s.replies) >= repliesMax {
+		return 0
+	}
+	s.lastToken++
+	s.replies[s.lastToken] = reply
+	return s.lastToken
+}
+
+// sent answers the sender of a message with the number that it got.
+func (s *session) sent(ev *dnp.Event) {
+	s.answer(s.replies[ev.Token], messageAnswer{Number: &ev.Number})
+	delete(s.replies, ev.Token)
+}
+
+// A messageAnswer is what the sender of a message is told.
+type messageAnswer struct {
+	Number *uint64      `json:"number,omitempty"`
+	Error  *answerError `json:"error,omitempty"`
+}
+
+type answerError struct {
+	Code    replication.Code `json:"code"`
+	Message string           `json:"message"`
+}
+
+func errorText(err error) *answerError {
+	switch err {
+	case nil:
+		return nil
+	case dnp.ErrTooLarge:
+		return &answerError{replication.CodeTooLarge, err.Error()}
+	case dnp.ErrBacklog:
+		return &answerError{replication.CodeBusy, err.Error()}
+	}
+	return &answerError{replication.CodeBadRequest, err.Error()}
+}
+
+func (s *session) answer(reply string, a messageAnswer) {
+	if reply == "" {
+		return
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic("edge: an answer that JSON cannot express: " + err.Error())
+	}
+	if s.edge().cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) != nil {
+		s.space.w.counts.AnswersLost++
+	}
+}
+
+// deliverAll sends a message to every client of a space.
+func (w *Worker) deliverAll(name string, m replication.Msg) {
+	s, ok := w.spaces[name]
+	if !ok {
+		return
+	}
+	m.Reply = "" // a message to everybody has no number
+	for _, session := range s.sessions {
+		session.deliver(m)
+	}
+}
+
+// live applies a batch of the holder.
+func (w *Worker) live(now time.Time, name string, batch []byte) {
+	if s, ok := w.spaces[name]; ok {
+		s.replica.Apply(now, batch)
+	}
+}

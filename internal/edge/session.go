@@ -1,0 +1,120 @@
+package edge
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// A session is the presence of one client in a space.
+type session struct {
+	space  *space
+	conn   *dnp.Conn
+	id     string // unique for ever
+	client string // the client's name
+
+	own     map[wire.LinkID]*ownState // states that the client offers
+	writers map[wire.LinkID]*writer   // links with values that the holder has not acknowledged
+
+	replies   map[uint64]string // reply subjects of messages that have no number yet, by token
+	lastToken uint64
+
+	unsubscribe func() // from the messages for this client
+}
+
+// connected begins the session of a peer that proved its address.
+func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
+	s := &session{
+		space: w.space(w.edge.cfg.OpenSpace), conn: conn,
+		id: w.edge.cfg.NewID(), client: "c-" + w.edge.cfg.NewID(),
+		own: make(map[wire.LinkID]*ownState), writers: make(map[wire.LinkID]*writer),
+		replies: make(map[uint64]string),
+	}
+	conn.SetData(s)
+	s.unsubscribe = w.edge.feeds.client(s)
+	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: w.edge.cfg.Node})
+	s.space.enter(s)
+	w.counts.Sessions++
+}
+
+// closed ends the session.
+func (s *session) closed(now time.Time, reason dnp.CloseReason) {
+	s.conn.SetData(nil)
+	s.unsubscribe()
+	for _, own := range s.own {
+		own.drop()
+	}
+	s.space.leave(now, s)
+	s.emit(now, replication.Event{Type: replication.EventLeft, Edge: s.edge().cfg.Node, Reason: reason.String()})
+	s.space.w.counts.Sessions--
+}
+
+// linked reports a link that came up.
+func (s *session) linked(now time.Time, ev *dnp.Event) {
+	if st, ok := stateOf(ev.Source); ok {
+		s.emit(now, replication.Event{Type: replication.EventLinked, Key: st.Desc.Key, Link: uint16(ev.Link)})
+	}
+}
+
+// unlinked reports a link that the client refused, or ends a state that it took
+// back.
+func (s *session) unlinked(now time.Time, ev *dnp.Event) {
+	s.forgetWriter(ev.Link)
+	if own, ok := s.own[ev.Link]; ok {
+		own.drop()
+		delete(s.own, ev.Link)
+		return
+	}
+	if st, ok := stateOf(ev.Source); ok {
+		s.emit(now, replication.Event{Type: replication.EventRejected, Key: st.Desc.Key, Link: uint16(ev.Link)})
+	}
+}
+
+// updated takes what the client wrote to a link.
+func (s *session) updated(now time.Time, ev *dnp.Event) {
+	if own, ok := s.own[ev.Link]; ok {
+		own.updated(now, ev)
+		return
+	}
+	st, ok := stateOf(ev.Source)
+	if !ok || !st.Desc.Access.MayWrite(s.client) {
+		s.space.w.counts.WritesForbidden++
+		return
+	}
+	s.writer(ev.Link, ev.Source).take(now, ev)
+}
+
+// emit publishes an event about this session.
+func (s *session) emit(now time.Time, ev replication.Event) {
+	ev.Space, ev.Client, ev.Session, ev.Time = s.space.name, s.client, s.id, now
+	ev.Epoch, ev.Seq = s.space.replica.Position()
+	s.space.w.emit(ev)
+}
+
+func (s *session) edge() *Edge { return s.space.w.edge }
+
+// sessionsOf returns the sessions of a client, in the order of their coming.
+func (s *space) sessionsOf(client string) []*session {
+	var found []*session
+	for _, x := range s.sessions {
+		if x.client == client {
+			found = append(found, x)
+		}
+	}
+	slices.SortFunc(found, func(a, b *session) int { return strings.Compare(a.id, b.id) })
+	return found
+}
+
+// stateOf returns the replicated state behind a source. It reports false for none
+// and for a client's own state.
+func stateOf(src *dnp.Source) (*replication.State, bool) {
+	if src == nil {
+		return nil, false
+	}
+	st, ok := src.Data().(*replication.State)
+	return st, ok
+}

@@ -1,0 +1,174 @@
+package edge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// A space is what one worker knows of a space: a replica, the sources that its
+// sessions are linked to, and the sessions. It is the replica's observer.
+type space struct {
+	w       *Worker
+	name    string
+	shard   int
+	replica *replication.Replica
+	epoch   uint64 // of the replica, to notice a new one
+
+	sessions []*session
+	own      map[string]*ownState // by key; states that sessions of this worker offer
+	writers  []*writer            // that have something to be acknowledged
+	emptyAt  time.Time            // when the last session left
+}
+
+// space returns the space with this name, and follows it from now on.
+func (w *Worker) space(name string) *space {
+	if s, ok := w.spaces[name]; ok {
+		return s
+	}
+	s := &space{w: w, name: name, shard: cluster.Shard(name, w.edge.cfg.Shards), own: make(map[string]*ownState)}
+	s.replica = replication.NewReplica(name, replication.ReplicaConfig{}, s)
+	w.spaces[name] = s
+	w.order = append(w.order, s)
+	w.edge.feeds.follow(s)
+	return s
+}
+
+// forgetSpaces drops the spaces that have had no session for some time.
+func (w *Worker) forgetSpaces(now time.Time) {
+	w.order = slices.DeleteFunc(w.order, func(s *space) bool {
+		if len(s.sessions) > 0 || now.Before(s.emptyAt.Add(w.edge.cfg.Linger)) {
+			return false
+		}
+		w.edge.feeds.unfollow(s)
+		delete(w.spaces, s.name)
+		for st := range s.replica.All() {
+			source(st).Remove()
+		}
+		return true
+	})
+}
+
+// advance sends the requests that are due and returns when the next one is.
+func (s *space) advance(now time.Time) time.Time {
+	s.noticeEpoch(now)
+	if request, ok := s.replica.Advance(now); ok {
+		s.w.edge.feeds.repair(s, request)
+	}
+	next := s.emptyAt.Add(s.w.edge.cfg.Linger)
+	if len(s.sessions) > 0 {
+		next = now.Add(time.Hour)
+	}
+	if due, ok := s.replica.NextTimeout(); ok {
+		next = earlier(next, due)
+	}
+	return earlier(next, s.advanceWriters(now))
+}
+
+// noticeEpoch asserts to a new holder what only this edge knows.
+func (s *space) noticeEpoch(now time.Time) {
+	epoch, _ := s.replica.Position()
+	if epoch == s.epoch {
+		return
+	}
+	s.epoch = epoch
+	for _, session := range s.sessions {
+		for _, own := range session.own {
+			own.assert(now)
+		}
+	}
+	for _, wr := range s.writers {
+		wr.due = now
+	}
+}
+
+// enter adds a session and offers it what it may see.
+func (s *space) enter(session *session) {
+	s.sessions = append(s.sessions, session)
+	for st := range s.replica.All() {
+		s.offer(session, st)
+	}
+}
+
+// leave removes a session.
+func (s *space) leave(now time.Time, gone *session) {
+	s.sessions = slices.DeleteFunc(s.sessions, func(x *session) bool { return x == gone })
+	s.writers = slices.DeleteFunc(s.writers, func(wr *writer) bool { return wr.session == gone })
+	s.emptyAt = now
+}
+
+// offer links a session to a state if it belongs to its audience.
+func (s *space) offer(session *session, st *replication.State) {
+	if !st.Desc.Audience.Includes(session.client, s.replica.Groups(session.client)) {
+		return
+	}
+	err := session.conn.Link(source(st), !st.Desc.Access.MayWrite(session.client))
+	if err == dnp.ErrLinks {
+		s.w.counts.LinksRefused++
+	}
+}
+
+// Added makes a source of a new state and offers it.
+func (s *space) Added(st *replication.State) {
+	st.Data = s.w.ep.NewSource(dnp.SourceConfig{
+		State: st.Values, Message: st.Desc.Message, Farewell: st.Desc.Farewell, Ref: st.Number, Data: st,
+	})
+	for _, session := range s.sessions {
+		s.offer(session, st)
+	}
+	s.writeBack(st, nil)
+}
+
+// Changed marks what changed, for all links at once.
+func (s *space) Changed(st *replication.State, changed netstate.Mask) {
+	source(st).ChangedMask(changed)
+	s.writeBack(st, changed)
+}
+
+// Described brings the links in line with who may see and write the state. A
+// link whose message or write right changed is made anew, because DNP tells a
+// client those things only once.
+func (s *space) Described(st *replication.State) {
+	src := source(st)
+	described := !slices.Equal(src.Message(), st.Desc.Message)
+	for _, session := range s.sessions {
+		link, linked := session.conn.LinkOf(src)
+		if !linked {
+			continue
+		}
+		included := st.Desc.Audience.Includes(session.client, s.replica.Groups(session.client))
+		if !included || described || link.ReadOnly == st.Desc.Access.MayWrite(session.client) {
+			session.conn.Unlink(src, !included)
+		}
+	}
+	src.SetDescription(st.Desc.Message, st.Desc.Farewell)
+	for _, session := range s.sessions {
+		s.offer(session, st)
+	}
+}
+
+// Removed takes all links to a state down.
+func (s *space) Removed(st *replication.State) { source(st).Remove() }
+
+// Groups brings the links of a client in line with its groups.
+func (s *space) Groups(client string, groups []string) {
+	for _, session := range s.sessions {
+		if session.client != client {
+			continue
+		}
+		for st := range s.replica.All() {
+			if st.Desc.Audience.Includes(client, groups) {
+				s.offer(session, st)
+			} else {
+				session.conn.Unlink(source(st), true)
+			}
+		}
+	}
+}
+
+// source returns what the links to a state are bound to.
+func source(st *replication.State) *dnp.Source { return st.Data.(*dnp.Source) }

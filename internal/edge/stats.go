@@ -1,0 +1,76 @@
+package edge
+
+import (
+	"context"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+)
+
+// Counts are what an edge counts beside its endpoints and sockets.
+type Counts struct {
+	Sessions        int64  // now
+	Events          uint64 // published for game servers
+	EventsLost      uint64 // refused by the bus
+	MessagesIn      uint64 // from clients to game servers
+	MessagesOut     uint64 // to clients
+	MessagesLost    uint64 // refused by the bus
+	AnswersLost     uint64
+	RepairsLost     uint64
+	WritesForbidden uint64 // by clients that may not write the state
+	WritesRefused   uint64 // by the holder
+	WritesRepeated  uint64 // not answered in time, or answered "try again"
+	LinksRefused    uint64 // not offered because the client has too many
+	OffersRefused   uint64 // states of clients
+	TasksLost       uint64 // bus messages that did not fit into an inbox
+}
+
+// Stats are the counters of an edge, summed over its workers.
+type Stats struct {
+	Counts
+	Protocol   dnp.Stats
+	Socket     udp.Stats
+	Spaces     int // followed, per worker
+	States     int // in the replicas of all workers
+	Divergence uint64
+	Gaps       uint64
+	Keyframes  uint64 // requests for keyframes
+}
+
+// Stats asks every worker for its counters. It fails when ctx ends before all
+// have answered.
+func (e *Edge) Stats(ctx context.Context) (Stats, error) {
+	answers := make(chan Stats, len(e.workers))
+	for _, w := range e.workers {
+		w.post(0, func(w *Worker, _ time.Time) { answers <- w.stats() })
+	}
+	var sum Stats
+	for range e.workers {
+		select {
+		case s := <-answers:
+			telemetry.Sum(&sum, &s)
+		case <-ctx.Done():
+			return sum, ctx.Err()
+		}
+	}
+	for _, s := range e.sockets {
+		stats := s.Stats()
+		telemetry.Sum(&sum.Socket, &stats)
+	}
+	return sum, nil
+}
+
+func (w *Worker) stats() Stats {
+	s := Stats{Counts: w.counts, Protocol: *w.ep.Stats(), Spaces: len(w.order)}
+	s.TasksLost = w.lost.Load()
+	for _, sp := range w.order {
+		r := sp.replica.Stats()
+		s.States += sp.replica.Len()
+		s.Divergence += r.Divergence
+		s.Gaps += r.Gaps
+		s.Keyframes += r.KeyframeRequests
+	}
+	return s
+}

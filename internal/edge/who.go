@@ -1,0 +1,58 @@
+package edge
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// A Presence is one session in the answer to the question who is in a space.
+type Presence struct {
+	Client  string `json:"client"`
+	Session string `json:"session"`
+}
+
+// A whoAnswer is one edge's answer.
+type whoAnswer struct {
+	Edge    string     `json:"edge"`
+	Space   string     `json:"space"`
+	Clients []Presence `json:"clients"`
+}
+
+// who answers who is in a space. The question goes from worker to worker, and
+// the last one answers for the edge.
+func (f *feeds) who(name string, m replication.Msg) {
+	if m.Reply == "" {
+		return
+	}
+	f.ask(f.followers(name), m.Reply, whoAnswer{Edge: f.edge.cfg.Node, Space: name, Clients: []Presence{}})
+}
+
+func (f *feeds) ask(workers []*Worker, reply string, a whoAnswer) {
+	if len(workers) == 0 {
+		data, err := json.Marshal(a)
+		if err != nil {
+			panic("edge: an answer that JSON cannot express: " + err.Error())
+		}
+		_ = f.edge.cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		return
+	}
+	workers[0].post(0, func(w *Worker, _ time.Time) {
+		a.Clients = append(a.Clients, w.presence(a.Space)...)
+		f.ask(workers[1:], reply, a)
+	})
+}
+
+// presence returns the sessions of a worker in a space.
+func (w *Worker) presence(name string) []Presence {
+	s, ok := w.spaces[name]
+	if !ok {
+		return nil
+	}
+	all := make([]Presence, len(s.sessions))
+	for i, session := range s.sessions {
+		all[i] = Presence{Client: session.client, Session: session.id}
+	}
+	return all
+}

@@ -1,0 +1,193 @@
+package edge
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+// Bounds of a worker's inbox. What does not fit is dropped and counted; a lost
+// batch is a gap, which the replica repairs, and a lost answer is asked for again.
+const (
+	inboxTasks = 8192
+	inboxBytes = 64 << 20
+)
+
+// A task is what another goroutine wants a worker to do.
+type task struct {
+	do   func(w *Worker, now time.Time)
+	size int64 // bytes of the message that it holds
+}
+
+// An Output is where a worker's datagrams go.
+type Output interface {
+	dnp.Sender
+	Flush() error
+}
+
+// A Worker owns the connections of one socket and the replicas that they need.
+// All of it belongs to the goroutine in loop, except tasks, queued and wake.
+type Worker struct {
+	edge  *Edge
+	index int
+	ep    *dnp.Endpoint
+	out   Output
+
+	spaces      map[string]*space
+	order       []*space  // the same, in the order of their coming
+	lastOut     time.Time // when Flush was called last
+	counts      Counts
+	writeNumber uint32 // of the write request sent last
+
+	tasks  chan task
+	queued atomic.Int64 // bytes held by tasks
+	lost   atomic.Uint64
+	wake   func()
+}
+
+func newWorker(e *Edge, ep *dnp.Endpoint, out Output, wake func()) *Worker {
+	return &Worker{
+		edge: e, index: len(e.workers), ep: ep, out: out, wake: wake,
+		spaces: make(map[string]*space),
+		tasks:  make(chan task, inboxTasks),
+	}
+}
+
+// Turn handles datagrams and tasks, does what is due and sends what is to be
+// sent, all at the time now. It returns when it must be called again at the
+// latest, and what failed with the output.
+func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
+	w.receive(now, batch)
+	w.runTasks(now)
+	next = w.advance(now)
+	return next, w.out.Flush()
+}
+
+// post asks the worker to do something, from any goroutine. It never blocks:
+// when the inbox is full the task is lost, and counted.
+func (w *Worker) post(size int, do func(w *Worker, now time.Time)) bool {
+	if w.queued.Add(int64(size)) > inboxBytes {
+		w.queued.Add(-int64(size))
+		w.lost.Add(1)
+		return false
+	}
+	select {
+	case w.tasks <- task{do, int64(size)}:
+		w.wake()
+		return true
+	default:
+		w.queued.Add(-int64(size))
+		w.lost.Add(1)
+		return false
+	}
+}
+
+// receive handles datagrams that arrived.
+func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
+	for _, d := range batch {
+		w.handle(now, w.ep.Receive(now, d.From, d.Data, w.out))
+	}
+}
+
+// runTasks does what was posted. It takes no more than were there when it began,
+// so that the socket gets its turn.
+func (w *Worker) runTasks(now time.Time) {
+	for range len(w.tasks) {
+		t := <-w.tasks
+		t.do(w, now)
+		w.queued.Add(-t.size)
+	}
+}
+
+// advance does what is due and sends what is to be sent. It returns when it must
+// be called again.
+func (w *Worker) advance(now time.Time) time.Time {
+	next := now.Add(time.Hour)
+	for _, s := range w.order {
+		next = earlier(next, s.advance(now))
+	}
+	w.forgetSpaces(now)
+	w.handle(now, w.ep.Advance(now, w.out))
+	if w.ep.Pending() {
+		if due := w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
+			next = earlier(next, due)
+		} else {
+			w.ep.Flush(now, w.out)
+			w.lastOut = now
+		}
+	}
+	if due, ok := w.ep.NextTimeout(); ok {
+		next = earlier(next, due)
+	}
+	return next
+}
+
+// handle takes what the endpoint says that happened.
+func (w *Worker) handle(now time.Time, events []dnp.Event) {
+	for i := range events {
+		ev := &events[i]
+		if ev.Kind == dnp.EventConnected {
+			w.connected(now, ev.Conn)
+			continue
+		}
+		s, ok := ev.Conn.Data().(*session)
+		if !ok {
+			continue // it ended before it began
+		}
+		switch ev.Kind {
+		case dnp.EventClosed:
+			s.closed(now, ev.Reason)
+		case dnp.EventMessage:
+			s.message(ev)
+		case dnp.EventLinkOffered:
+			s.offered(now, ev)
+		case dnp.EventLinkUp:
+			s.linked(now, ev)
+		case dnp.EventLinkDown:
+			s.unlinked(now, ev)
+		case dnp.EventUpdate:
+			s.updated(now, ev)
+		case dnp.EventSent:
+			s.sent(ev)
+		case dnp.EventRecycle:
+			s.emit(now, replication.Event{Type: replication.EventRecycle})
+		}
+	}
+}
+
+// reconnected makes every replica ask whether it missed something.
+func (w *Worker) reconnected(now time.Time) {
+	for _, s := range w.order {
+		s.replica.Reconnected(now)
+	}
+}
+
+// emit publishes an event for game servers. Events are at most once, so an error
+// of the bus is only counted.
+func (w *Worker) emit(ev replication.Event) {
+	m := replication.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.AppendEvent(nil, &ev)}
+	if err := w.edge.cfg.Bus.Publish(m); err != nil {
+		w.counts.EventsLost++
+		return
+	}
+	w.counts.Events++
+}
+
+// close ends every session.
+func (w *Worker) close(now time.Time) {
+	for c := range w.ep.All {
+		c.Close(dnp.CloseDrain)
+	}
+	w.handle(now, w.ep.Advance(now, w.out))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,38 @@
+package relay
+
+import "github.com/dnprelay/dnprelay/internal/telemetry"
+
+// Metrics returns what this relay shows at /metrics.
+func (r *Relay) Metrics() []telemetry.Metric {
+	s := &telemetry.Cache[Stats]{Read: r.Stats}
+	count := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
+		return telemetry.Counter("dnp.relay."+name, unit, help, func() uint64 {
+			stats := s.Get()
+			return read(&stats)
+		})
+	}
+	gauge := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
+		return telemetry.Gauge("dnp.relay."+name, unit, help, func() float64 {
+			stats := s.Get()
+			return float64(read(&stats))
+		})
+	}
+	return []telemetry.Metric{
+		gauge("spaces", "{space}", "Spaces held.", func(s *Stats) uint64 { return s.Spaces }),
+		gauge("states", "{state}", "States held.", func(s *Stats) uint64 { return s.Store.States }),
+		count("publishes", "{message}", "Messages of publishers.", func(s *Stats) uint64 { return s.Publishes }),
+		count("publish.errors", "{error}", "Publishes and ops that were answered with an error.",
+			func(s *Stats) uint64 { return s.Refused + s.Store.PublishErrors }),
+		count("values", "{value}", "Values that changed and were emitted.", func(s *Stats) uint64 { return s.Store.ValuesChanged }),
+		count("values.filtered", "{value}", "Values that changed less than their precision.",
+			func(s *Stats) uint64 { return s.Store.ValuesFiltered }),
+		count("batches", "{batch}", "Batches emitted.", func(s *Stats) uint64 { return s.Store.Batches }),
+		count("batch.io", "By", "Bytes of batches emitted.", func(s *Stats) uint64 { return s.Store.BatchBytes }),
+		count("writes", "{write}", "Writes of clients.", func(s *Stats) uint64 { return s.Store.Writes }),
+		count("writes.refused", "{write}", "Writes of clients that were refused.", func(s *Stats) uint64 { return s.Store.WritesRefused }),
+		count("repairs", "{request}", "Repair requests answered.", func(s *Stats) uint64 { return s.Repairs }),
+		count("busy", "{message}", "Publishes and writes answered busy.", func(s *Stats) uint64 { return s.Store.Busy + s.SpacesRefused }),
+		count("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit or make sense.",
+			func(s *Stats) uint64 { return s.Lost + s.InboxLost + s.Malformed }),
+	}
+}

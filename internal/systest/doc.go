@@ -1,0 +1,10 @@
+// Package systest tests the whole system.
+//
+// A world (world_test.go) is relays, edges and clients in one goroutine with
+// virtual time: the product's own code, turned by a seeded scheduler over a
+// network and a bus that lose, delay, double and reorder. A failure prints its
+// seed, and -seed repeats it. Clients are the models of dnp/dnptest, which share
+// nothing with package dnp.
+//
+// A stack (stack_test.go) is the same with a real NATS server and real sockets.
+package systest

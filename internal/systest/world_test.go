@@ -1,0 +1,329 @@
+package systest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/relay"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/membus"
+)
+
+var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
+
+// A world is a whole deployment in one goroutine.
+type world struct {
+	*testing.T
+	net      *simnet.Net
+	hub      *membus.Hub
+	game     *membus.Bus // a game server's connection
+	subjects replication.Subjects
+	relays   int
+	ids      int
+	events   []event
+	hosts    int
+}
+
+// An event is one that game servers see.
+type event struct {
+	Type, Space, Client, Session, Key, Reason, Code string
+	Link                                            int
+	Values                                          map[string]json.RawMessage
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	t.Logf("repeat with -seed=%d", seed)
+	w := &world{T: t, net: simnet.New(seed)}
+	var err error
+	w.hub, err = membus.New(membus.Config{
+		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond,
+	}, w.subjects.Mappings(64)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.game = w.hub.Node("game")
+	w.on(w.subjects.Event("*"), func(m replication.Msg) {
+		var e event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatalf("event %s: %v", m.Data, err)
+		}
+		w.events = append(w.events, e)
+	})
+	return w
+}
+
+// on subscribes the game server.
+func (w *world) on(subject string, f func(replication.Msg)) {
+	w.Helper()
+	if _, err := w.game.Subscribe(subject, f); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// newID makes ids that repeat with the seed and look like real ones.
+func (w *world) newID() string {
+	w.ids++
+	return fmt.Sprintf("ID%024d", w.ids)
+}
+
+// A simRelay is a relay whose lanes the scheduler turns.
+type simRelay struct {
+	relay *relay.Relay
+	bus   *membus.Bus
+	dead  bool
+}
+
+// startRelay starts a relay that holds every shard, in a higher epoch than all
+// before.
+func (w *world) startRelay() *simRelay {
+	w.Helper()
+	w.relays++
+	r := &simRelay{bus: w.hub.Node(fmt.Sprintf("relay%d", w.relays))}
+	var err error
+	r.relay, err = relay.New(relay.Config{
+		Node: fmt.Sprintf("relay%d", w.relays), Bus: r.bus, Subjects: w.subjects, Lanes: 2,
+		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Log: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		err = r.relay.Start()
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, l := range r.relay.Lanes() {
+		w.turnLane(r, l)
+	}
+	return r
+}
+
+// kill ends a relay as kill -9 does.
+func (r *simRelay) kill() {
+	r.dead = true
+	r.bus.Close()
+}
+
+// turnLane turns a lane when it is woken and when it is due.
+func (w *world) turnLane(r *simRelay, l *relay.Lane) {
+	generation, woken := 0, false
+	var turn func()
+	turn = func() {
+		if r.dead {
+			return
+		}
+		woken = false
+		next := l.Turn(w.net.Now())
+		generation++
+		mine := generation
+		w.net.Schedule(next.Sub(w.net.Now()), func() {
+			if mine == generation {
+				turn()
+			}
+		})
+	}
+	l.OnWake(func() {
+		if !woken {
+			woken = true
+			w.net.Schedule(0, turn)
+		}
+	})
+	turn()
+}
+
+// A simEdge is an edge with one worker.
+type simEdge struct {
+	addr   netip.AddrPort
+	worker *edge.Worker
+	next   time.Time
+	world  *world
+	buf    []byte
+}
+
+// startEdge starts an edge with one worker.
+func (w *world) startEdge(profile wire.Profile, change func(*edge.Config)) *simEdge {
+	w.Helper()
+	w.hosts++
+	cfg := edge.Config{
+		Node: fmt.Sprintf("edge%d", w.hosts), Workers: 1, Flush: 5 * time.Millisecond, OpenSpace: "s",
+		Bus: w.hub.Node(fmt.Sprintf("edge%d", w.hosts)), Subjects: w.subjects,
+		NewID: w.newID, Seed: w.net.Rand().Uint64, Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	e, err := edge.New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	s := &simEdge{world: w, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
+	probe := dnp.ProbePing
+	if profile == wire.Spec {
+		probe = dnp.ProbeHello
+	}
+	s.worker, err = e.AddWorker(edge.Listener{Profile: profile, Probe: probe}, s, func() {
+		s.next = time.Time{}
+		w.net.Wake(s.addr)
+	})
+	if err == nil {
+		err = e.Start()
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.net.Attach(s.addr, s)
+	return s
+}
+
+// Receive, Advance and NextTimeout make a simEdge a node of the network.
+func (s *simEdge) Receive(now time.Time, from netip.AddrPort, p []byte) {
+	s.turn(now, []udp.Datagram{{From: from, Data: p}})
+}
+
+func (s *simEdge) Advance(now time.Time)          { s.turn(now, nil) }
+func (s *simEdge) NextTimeout() (time.Time, bool) { return s.next, true }
+
+func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
+	next, err := s.worker.Turn(now, batch)
+	if err != nil {
+		s.world.Fatal(err)
+	}
+	s.next = next
+}
+
+// Datagram, Send and Flush make it the worker's output.
+func (s *simEdge) Datagram(size int) []byte {
+	if cap(s.buf) < size {
+		s.buf = make([]byte, 0, size)
+	}
+	return s.buf[:0]
+}
+
+func (s *simEdge) Send(to netip.AddrPort, b []byte) { s.world.net.Send(s.addr, to, b) }
+func (s *simEdge) Flush() error                     { return nil }
+
+// A player is a client of an edge.
+type player struct {
+	*dnptest.Client
+	addr  netip.AddrPort
+	world *world
+	name  string // that the edge gave it
+}
+
+// join connects a new client to an edge and waits until game servers know.
+func (w *world) join(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
+	w.Helper()
+	known := len(w.joined())
+	p := w.connect(e, b, app)
+	w.within(6*time.Second, "the client joins", func() bool { return len(w.joined()) > known })
+	p.name = w.joined()[known]
+	return p
+}
+
+// joined returns the names of all clients that ever joined, in their order.
+func (w *world) joined() (names []string) {
+	for _, e := range w.events {
+		if e.Type == "joined" {
+			names = append(names, e.Client)
+		}
+	}
+	return names
+}
+
+// connect lets a new client connect to an edge.
+func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
+	w.Helper()
+	w.hosts++
+	p := &player{world: w, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
+	p.Client = dnptest.NewClient(dnptest.Config{
+		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) },
+	})
+	w.net.Attach(p.addr, p.Client)
+	p.Connect(w.net.Now())
+	w.net.Wake(p.addr)
+	return p
+}
+
+// do does something with the client.
+func (p *player) do(f func(now time.Time)) {
+	f(p.world.net.Now())
+	p.world.net.Wake(p.addr)
+}
+
+// publish sends a payload as a game server does and returns the answer, for which
+// it lets time pass.
+func (w *world) publish(space, body string) string {
+	w.Helper()
+	return w.ask(w.subjects.Publish(space, ""), body)
+}
+
+// ask makes a request and returns the answer, or the error as "error: …".
+func (w *world) ask(subject, body string) (answer string) {
+	w.Helper()
+	w.game.Request(replication.Msg{Subject: subject, Data: []byte(body)}, time.Second, func(m replication.Msg, err error) {
+		answer = string(m.Data)
+		if err != nil {
+			answer = "error: " + err.Error()
+		}
+	})
+	w.net.RunUntil(2*time.Second, func() bool { return answer != "" })
+	return answer
+}
+
+// mustPublish publishes and wants it applied.
+func (w *world) mustPublish(space, body string) {
+	w.Helper()
+	if a := w.publish(space, body); strings.Contains(a, "error") {
+		w.Fatalf("publish %s: %s", body, a)
+	}
+}
+
+// fire publishes without waiting for an answer.
+func (w *world) fire(space, body string) {
+	w.Helper()
+	if err := w.game.Publish(replication.Msg{Subject: w.subjects.Publish(space, ""), Data: []byte(body)}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// within lets time pass until ok, and fails with the reason if that takes longer
+// than d.
+func (w *world) within(d time.Duration, why string, ok func() bool) {
+	w.Helper()
+	if !w.net.RunUntil(d, ok) {
+		w.Fatalf("not within %v: %s", d, why)
+	}
+}
+
+// event waits for an event of this type with this key.
+func (w *world) event(d time.Duration, typ, key string) (found event) {
+	w.Helper()
+	w.within(d, fmt.Sprintf("event %s of %q", typ, key), func() bool {
+		for _, e := range w.events {
+			if e.Type == typ && e.Key == key {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// has reports whether the client sees value i of the state with this message.
+func (p *player) has(message string, i int, want []byte) bool {
+	return bytes.Equal(p.Value(message, i), want)
+}

@@ -1,0 +1,185 @@
+package replication
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication/view"
+)
+
+const (
+	describeVersion = 1
+	nullableBit     = 0x80 // of a value's type byte
+	memberGroup     = 0    // kinds of an audience's members
+	memberClient    = 1
+)
+
+// appendDescribe appends the data of a Describe record:
+//
+//	version  uint8 = 1
+//	key      {length uint8, bytes}
+//	access   uint8; of writers: count uint16, count × {length uint8, bytes}
+//	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
+//	message  {length uint16, bytes}
+//	farewell {length uint16, bytes}
+//	values   as appendDefs
+func appendDescribe(b []byte, d *Description) []byte {
+	b = append(b, describeVersion)
+	b = appendShort(b, d.Key)
+	b = append(b, byte(d.Access.Kind))
+	if d.Access.Kind == AccessWriters {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(d.Access.Writers)))
+		for _, w := range d.Access.Writers {
+			b = appendShort(b, w)
+		}
+	}
+	b = appendAudience(b, d.Audience)
+	b = appendLong(b, d.Message)
+	b = appendLong(b, d.Farewell)
+	return appendDefs(b, d.Values, d.ValueMax)
+}
+
+func appendAudience(b []byte, a Audience) []byte {
+	b = append(b, byte(a.Kind))
+	if !a.Kind.hasMembers() {
+		return b
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(a.Groups)+len(a.Clients)))
+	for _, g := range a.Groups {
+		b = appendShort(append(b, memberGroup), g)
+	}
+	for _, c := range a.Clients {
+		b = appendShort(append(b, memberClient), c)
+	}
+	return b
+}
+
+func (k AudienceKind) hasMembers() bool { return k == AudienceListed || k == AudienceAllBut }
+
+// appendDefs appends the value definitions:
+//
+//	value max uint16   bytes of a string or data value
+//	count     uint16
+//	values    count × {type uint8 | 0x80 if nullable, precision float64, name {length uint8, bytes},
+//	          substitute {length uint16, bytes} if nullable}
+//
+// The value max is there because it decides where views end: both sides, and
+// whoever restores the state after a change of configuration, must cut alike.
+func appendDefs(b []byte, defs []ValueDef, valueMax int) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(valueMax))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(defs)))
+	for i := range defs {
+		d := &defs[i]
+		t := byte(d.Type)
+		if d.Nullable {
+			t |= nullableBit
+		}
+		b = append(b, t)
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(d.Precision))
+		b = appendShort(b, d.Name)
+		if d.Nullable {
+			b = appendLong(b, d.Substitute())
+		}
+	}
+	return b
+}
+
+// parseDescribe parses the data of a Describe record. The result owns its bytes.
+func parseDescribe(p []byte) (*Description, error) {
+	r := wire.NewReader(p)
+	if r.Uint8() != describeVersion {
+		return nil, errMessage
+	}
+	d := &Description{Key: readShort(&r)}
+	d.Access.Kind = AccessKind(r.Uint8())
+	if d.Access.Kind == AccessWriters {
+		for range readCount(&r, 1) {
+			d.Access.Writers = append(d.Access.Writers, readShort(&r))
+		}
+	}
+	d.Audience = readAudience(&r)
+	d.Message = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
+	d.Farewell = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
+	d.ValueMax = int(r.Uint16())
+	d.Values = readDefs(&r)
+	if _, err := finish(d, &r); err != nil || !d.sound() {
+		return nil, errMessage
+	}
+	return d, nil
+}
+
+func readAudience(r *wire.Reader) Audience {
+	a := Audience{Kind: AudienceKind(r.Uint8())}
+	if !a.Kind.hasMembers() {
+		return a
+	}
+	for range readCount(r, 2) {
+		kind, name := r.Uint8(), readShort(r)
+		if kind == memberGroup {
+			a.Groups = append(a.Groups, name)
+		} else {
+			a.Clients = append(a.Clients, name)
+		}
+	}
+	return a
+}
+
+func readDefs(r *wire.Reader) []ValueDef {
+	defs := make([]ValueDef, readCount(r, 10))
+	for i := range defs {
+		t := r.Uint8()
+		d := &defs[i]
+		d.Type, d.Nullable = wire.ValueType(t&^nullableBit), t&nullableBit != 0
+		if p := r.Bytes(8); p != nil {
+			d.Precision = math.Float64frombits(binary.LittleEndian.Uint64(p))
+		}
+		d.Name = readShort(r)
+		if d.Nullable {
+			d.Null = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
+		}
+	}
+	return defs
+}
+
+// readCount reads a count of things that take at least size bytes each. A count
+// that the message cannot hold fails the reader, so that it costs no memory.
+func readCount(r *wire.Reader, size int) int {
+	n := int(r.Uint16())
+	if n*size > len(r.Rest()) {
+		r.Bytes(len(r.Rest()) + 1)
+		return 0
+	}
+	return n
+}
+
+// sound reports whether code may rely on d: the kinds exist, the values make a
+// layout of few enough views, and every substitute is a value of its type.
+func (d *Description) sound() bool {
+	if d.Access.Kind > AccessWriters || d.Audience.Kind > AudienceAllBut || d.ValueMax > valueMaxMax {
+		return false
+	}
+	if len(d.Values) == 0 || len(d.Values) > netstate.ValuesMax {
+		return false
+	}
+	fields := make([]view.Field, len(d.Values))
+	for i, v := range d.Values {
+		if !v.Type.Valid() || v.Nullable && !wire.CheckValue(v.Type, v.Substitute()) {
+			return false
+		}
+		fields[i].Type = v.Type
+	}
+	return len(view.Split(fields, d.ValueMax)) <= view.PerState
+}
+
+// appendDescribeRecords appends a Describe for the view ref, in as many records
+// as its size takes: a VLQ cannot say more than 32,767.
+func appendDescribeRecords(b []byte, ref view.RefID, e view.EntityID, data []byte) []byte {
+	const most = 32_000
+	for len(data) > most {
+		b = view.Record{Ref: ref, Entity: e, Message: view.DescribePart, Data: data[:most]}.Append(b)
+		data = data[most:]
+	}
+	return view.Record{Ref: ref, Entity: e, Message: view.Describe, Data: data}.Append(b)
+}

@@ -1,0 +1,261 @@
+package replication
+
+import (
+	"container/heap"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+)
+
+// A world is a holder, some replicas and the channel between them, in one
+// goroutine with hand-moved time. The channel loses, repeats and delays
+// messages; delays differ, so it reorders too.
+type world struct {
+	testing.TB
+	rand     *rand.Rand
+	now      time.Time
+	store    *Store
+	replicas []*Replica
+	watchers []*watcher
+	twin     twin
+	loss     float64
+	queue    deliveries
+	count    int
+	nextHead time.Time
+}
+
+type delivery struct {
+	at  time.Time
+	nth int // keeps the order of equal times
+	do  func()
+}
+
+type deliveries []delivery
+
+func (q deliveries) Len() int { return len(q) }
+func (q deliveries) Less(i, j int) bool {
+	if q[i].at.Equal(q[j].at) {
+		return q[i].nth < q[j].nth
+	}
+	return q[i].at.Before(q[j].at)
+}
+func (q deliveries) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *deliveries) Push(x any)   { *q = append(*q, x.(delivery)) }
+func (q *deliveries) Pop() any {
+	d := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return d
+}
+
+func newWorld(t testing.TB, seed uint64, replicas int, cfg ReplicaConfig) *world {
+	w := &world{TB: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), twin: newTwin()}
+	w.store = NewStore(StoreConfig{Space: "s", Epoch: 10, Tick: 10 * time.Millisecond, Limits: modelLimits})
+	for range replicas {
+		o := newWatcher(t)
+		w.watchers = append(w.watchers, o)
+		w.replicas = append(w.replicas, NewReplica("s", cfg, o))
+	}
+	return w
+}
+
+// carry delivers do, unless the channel loses it, maybe more than once.
+func (w *world) carry(do func()) {
+	copies := 1
+	if w.loss > 0 {
+		switch p := w.rand.Float64(); {
+		case p < w.loss:
+			copies = 0
+		case p < w.loss+0.1:
+			copies = 2
+		}
+	}
+	for range copies {
+		delay := time.Millisecond
+		if w.loss > 0 {
+			delay = time.Duration(w.rand.IntN(30)) * time.Millisecond
+		}
+		w.count++
+		heap.Push(&w.queue, delivery{w.now.Add(delay), w.count, do})
+	}
+}
+
+// step lets everybody do what is due, and then moves time.
+func (w *world) step(d time.Duration) {
+	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(time.Millisecond) {
+		for len(w.queue) > 0 && !w.queue[0].at.After(w.now) {
+			heap.Pop(&w.queue).(delivery).do()
+		}
+		w.flush()
+		for i, r := range w.replicas {
+			w.request(i, r)
+		}
+		if !w.now.Before(w.nextHead) {
+			w.nextHead = w.now.Add(250 * time.Millisecond)
+			epoch, seq := w.store.Position()
+			for _, r := range w.replicas {
+				w.carry(func() { r.ApplyHead(w.now, epoch, seq) })
+			}
+		}
+	}
+}
+
+func (w *world) flush() {
+	for _, o := range w.store.Advance(w.now) {
+		if o.Kind != OutputBatch {
+			continue
+		}
+		for _, r := range w.replicas {
+			w.carry(func() { r.Apply(w.now, o.Data) })
+		}
+	}
+}
+
+func (w *world) request(i int, r *Replica) {
+	q, ok := r.Advance(w.now)
+	if !ok {
+		return
+	}
+	w.carry(func() {
+		for _, part := range w.store.Repair(w.now, q) {
+			w.carry(func() { w.replicas[i].ApplyReply(w.now, part) })
+		}
+		w.flush()
+	})
+}
+
+// newHolder replaces the store by one that restores what was stored, with the
+// next epoch. Whatever the old one had under way still arrives.
+func (w *world) newHolder(durable map[uint64][]byte) {
+	epoch, _ := w.store.Position()
+	next := NewStore(StoreConfig{Space: "s", Epoch: epoch + 1 + uint64(w.rand.IntN(3)), Tick: 10 * time.Millisecond, Limits: modelLimits})
+	for _, n := range slices.Sorted(maps.Keys(durable)) {
+		if err := next.Restore(n, durable[n]); err != nil {
+			w.Fatalf("state %d was not restored: %v", n, err)
+		}
+	}
+	w.store = next
+	for _, c := range modelClients {
+		next.Join(c, "session-"+c)
+	}
+}
+
+// equal fails unless every replica equals the store and the twin, by bytes and
+// by checksum, and so does what every observer was told.
+func (w *world) equal(why string) {
+	w.Helper()
+	w.twin.equal(w, w.store)
+	epoch, seq := w.store.Position()
+	for i, r := range w.replicas {
+		if e, s := r.Position(); e != epoch || s != seq || !r.Complete() {
+			w.Fatalf("%s: replica %d is at (%d, %d), complete %v, the store at (%d, %d)", why, i, e, s, r.Complete(), epoch, seq)
+		}
+		if len(r.states) != len(w.store.byKey) {
+			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states), len(w.store.byKey))
+		}
+		for key, st := range w.store.byKey {
+			w.equalState(fmt.Sprintf("%s: replica %d, state %q", why, i, key), r.byKey[key], st)
+		}
+		w.watchers[i].equal(r)
+	}
+}
+
+func (w *world) equalState(what string, got *State, want *stored) {
+	w.Helper()
+	if got == nil || got.Number != want.number || got.sum != want.sum {
+		w.Fatalf("%s: got %+v, want number %d and describe sum %08x", what, got, want.number, want.sum)
+	}
+	for i := range want.schema.defs {
+		if string(got.Values.Value(i)) != string(want.values.Value(i)) || got.IsNull(i) != want.isNull(i) {
+			w.Fatalf("%s: value %d is %x (null %v), want %x (null %v)", what, i,
+				got.Values.Value(i), got.IsNull(i), want.values.Value(i), want.isNull(i))
+		}
+	}
+	for _, rg := range want.schema.ranges {
+		crc, _ := got.crc(nil, rg)
+		if crc != w.store.sum(want, rg) {
+			w.Fatalf("%s: checksums of %v differ", what, rg)
+		}
+	}
+}
+
+// A watcher is an Observer that keeps its own copy from what it is told.
+type watcher struct {
+	testing.TB
+	copies map[uint64]*netstate.State
+	states map[uint64]*State
+	groups map[string][]string
+}
+
+func newWatcher(t testing.TB) *watcher {
+	return &watcher{t, map[uint64]*netstate.State{}, map[uint64]*State{}, map[string][]string{}}
+}
+
+func (o *watcher) Added(s *State) {
+	if o.copies[s.Number] != nil || s.hidden {
+		o.Fatalf("state %d was added twice, or is hidden", s.Number)
+	}
+	c := netstate.NewState(s.Values.Layout())
+	for i := range c.Layout().Len() {
+		c.Set(i, s.Values.Value(i))
+	}
+	o.copies[s.Number], o.states[s.Number] = c, s
+}
+
+func (o *watcher) Changed(s *State, m netstate.Mask) {
+	c := o.copies[s.Number]
+	for i, ok := m.Next(0); ok; i, ok = m.Next(i + 1) {
+		c.Set(i, s.Values.Value(i))
+	}
+}
+
+func (o *watcher) Described(s *State) {
+	if o.copies[s.Number] == nil {
+		o.Fatalf("state %d was described before it was added", s.Number)
+	}
+}
+
+func (o *watcher) Removed(s *State) {
+	if o.copies[s.Number] == nil {
+		o.Fatalf("state %d was removed but not added", s.Number)
+	}
+	delete(o.copies, s.Number)
+	delete(o.states, s.Number)
+}
+
+func (o *watcher) Groups(client string, groups []string) {
+	o.groups[client] = groups
+	if len(groups) == 0 {
+		delete(o.groups, client)
+	}
+}
+
+// equal fails unless the observer knows what the replica holds.
+func (o *watcher) equal(r *Replica) {
+	o.Helper()
+	n := 0
+	for st := range r.All() {
+		n++
+		c := o.copies[st.Number]
+		if c == nil || o.states[st.Number] != st {
+			o.Fatalf("the observer was not told of state %d", st.Number)
+		}
+		for i := range c.Layout().Len() {
+			if string(c.Value(i)) != string(st.Values.Value(i)) {
+				o.Fatalf("state %d value %d: the observer knows %x, it is %x", st.Number, i, c.Value(i), st.Values.Value(i))
+			}
+		}
+	}
+	if n != len(o.copies) {
+		o.Fatalf("the observer knows %d states, there are %d", len(o.copies), n)
+	}
+	for c, groups := range o.groups {
+		if !slices.Equal(groups, r.Groups(c)) {
+			o.Fatalf("the observer knows groups %v of %q, they are %v", groups, c, r.Groups(c))
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package replication
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of random tests; 0 picks one")
+	runsFlag = flag.Int("runs", 12, "random worlds per test")
+)
+
+var modelLimits = Limits{Values: 300, ValueBytes: 3000}
+
+var modelClients = []string{"c0", "c1", "c2"}
+
+// A twin is the dumbest possible space: a map from key to values as text.
+type twin struct {
+	states map[string][]string
+	groups map[string]string
+}
+
+func newTwin() twin { return twin{map[string][]string{}, map[string]string{}} }
+
+func (m *twin) equal(t *world, s *Store) {
+	t.Helper()
+	n := 0
+	for key, st := range s.byKey {
+		if client, ok := groupsClient(key); ok {
+			if got := strings.Join(s.Groups(client), ","); got != m.groups[client] {
+				t.Fatalf("groups of %q are %q, want %q", client, got, m.groups[client])
+			}
+			continue
+		}
+		n++
+		for i, want := range m.states[key] {
+			got := string(st.values.Value(i))
+			if st.isNull(i) {
+				got = "null"
+			}
+			if got != want {
+				t.Fatalf("%q value %d is %x, the twin says %x", key, i, got, want)
+			}
+		}
+	}
+	if n != len(m.states) {
+		t.Fatalf("the store has %d states, the twin %d", n, len(m.states))
+	}
+}
+
+// A kind is a shape of states. The third has two views by count, the last by
+// size.
+var modelKinds = [][]ValueDef{
+	{{Name: "hp", Type: typ("float32")}, {Name: "pos", Type: typ("vector3f32")}},
+	{{Name: "n", Type: typ("sint32"), Nullable: true}, {Name: "text", Type: wire.TypeString, Nullable: true, Null: []byte{1, 0, '-'}}, {Type: typ("uint8")}},
+	manyDefs(200, "uint16"),
+	manyDefs(14, "string"),
+}
+
+func typ(name string) wire.ValueType {
+	t, ok := wire.ParseValueType(name)
+	if !ok {
+		panic("no type " + name)
+	}
+	return t
+}
+
+func manyDefs(n int, name string) []ValueDef {
+	defs := make([]ValueDef, n)
+	for i := range defs {
+		defs[i] = ValueDef{Type: typ(name), Nullable: i%3 == 0}
+	}
+	return defs
+}
+
+// content returns random content for a value, and what the twin calls it.
+func content(r *rand.Rand, d ValueDef) (Literal, string) {
+	if d.Nullable && r.IntN(4) == 0 {
+		return Null{}, "null"
+	}
+	b := randomValue(r, d.Type)
+	return Encoded{d.Type, b}, string(b)
+}
+
+func randomValue(r *rand.Rand, t wire.ValueType) []byte {
+	if t.Variable() {
+		n := r.IntN(40)
+		if r.IntN(20) == 0 {
+			n = r.IntN(2000)
+		}
+		b := binary.LittleEndian.AppendUint16(nil, uint16(n))
+		for range n {
+			b = append(b, byte('a'+r.IntN(26)))
+		}
+		return b
+	}
+	b := make([]byte, t.Size())
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func (w *world) key() string { return fmt.Sprintf("k.%d", w.rand.IntN(12)) }
+
+// op applies one random op to the store and the twin.
+func (w *world) op() {
+	key := w.key()
+	_, exists := w.twin.states[key]
+	var op Op
+	var twin func()
+	switch n := w.rand.IntN(20); {
+	case n < 3 || !exists && n < 12:
+		op, twin = w.put(key)
+	case n < 14:
+		op, twin = w.set(key)
+	case n < 15:
+		op, twin = Op{Kind: OpRemove, Key: key}, func() { delete(w.twin.states, key) }
+	case n < 17:
+		op = Op{Kind: OpAudience, Key: key, Audience: Audience{Kind: AudienceListed, Groups: []string{fmt.Sprint("g", w.rand.IntN(5))}}}
+	case n < 18:
+		op, twin = w.group()
+	case n < 19 && w.rand.IntN(20) == 0:
+		op, twin = Op{Kind: OpClear}, func() { clear(w.twin.states) }
+	default:
+		return
+	}
+	if (op.Kind == OpSet || op.Kind == OpRemove || op.Kind == OpAudience) && !exists {
+		return
+	}
+	if w.rand.IntN(4) == 0 {
+		w.fail(op)
+	}
+	w.publish(op)
+	if twin != nil {
+		twin()
+	}
+}
+
+// publish fails the test if op is refused.
+func (w *world) publish(ops ...Op) {
+	w.Helper()
+	if err := publish(w.store, w.now, ops...); err != nil {
+		w.Fatalf("%+v: %v", ops, err)
+	}
+}
+
+// publish returns the error of an atomic publish; a good one has none in its
+// own answer, which may come later.
+func publish(s *Store, now time.Time, ops ...Op) *Error {
+	s.Publish(now, Publish{Ops: ops, Atomic: true, Token: 77})
+	for i := len(s.out) - 1; i >= 0; i-- {
+		if a := s.out[i].Answer; s.out[i].Kind == OutputAnswer && a.Token == 77 && a.Err != nil {
+			s.out[i].Answer.Token = 0
+			return a.Err
+		}
+	}
+	return nil
+}
+
+// fail publishes op and others with it in an atomic message that must fail, so
+// everything has to be as before.
+func (w *world) fail(op Op) {
+	other, _ := w.put(w.key())
+	clear := Op{Kind: OpClear}
+	if err := publish(w.store, w.now, other, op, clear, other, Op{Kind: OpRemove, Key: "not.there"}); err == nil {
+		w.Fatalf("an atomic publish with a bad op was applied")
+	}
+}
+
+func (w *world) put(key string) (Op, func()) {
+	defs := modelKinds[w.rand.IntN(len(modelKinds))]
+	op := Op{Kind: OpPut, Key: key, HasMessage: true, Message: []byte(fmt.Sprint("m", w.rand.IntN(3)))}
+	values := make([]string, len(defs))
+	for i, d := range defs {
+		l, text := content(w.rand, d)
+		op.Values = append(op.Values, PutValue{ValueDef: d, Value: l})
+		values[i] = text
+	}
+	return op, func() { w.twin.states[key] = values }
+}
+
+func (w *world) set(key string) (Op, func()) {
+	st := w.store.byKey[key]
+	if st == nil {
+		return Op{Kind: OpSet, Key: key}, func() {}
+	}
+	op := Op{Kind: OpSet, Key: key}
+	changes := map[int]string{}
+	for range 1 + w.rand.IntN(5) {
+		i := w.rand.IntN(len(st.schema.defs))
+		if _, twice := changes[i]; twice {
+			continue
+		}
+		l, text := content(w.rand, st.schema.defs[i])
+		op.Sets = append(op.Sets, SetValue{Name: st.schema.name(i), Value: l})
+		changes[i] = text
+	}
+	return op, func() {
+		for i, text := range changes {
+			w.twin.states[key][i] = text
+		}
+	}
+}
+
+func (w *world) group() (Op, func()) {
+	c := modelClients[w.rand.IntN(len(modelClients))]
+	g := fmt.Sprint("g", w.rand.IntN(3))
+	if had := w.store.Groups(c); len(had) > 0 {
+		return Op{Kind: OpGroup, Client: c, Leave: had}, func() { delete(w.twin.groups, c) }
+	}
+	return Op{Kind: OpGroup, Client: c, Join: []string{g}}, func() { w.twin.groups[c] = g }
+}
+
+func seeds(t *testing.T, run func(t *testing.T, seed uint64)) {
+	if *seedFlag != 0 {
+		run(t, *seedFlag)
+		return
+	}
+	base := rand.Uint64N(math.MaxUint32) + 1
+	for i := range uint64(*runsFlag) {
+		ok := t.Run("", func(t *testing.T) {
+			run(t, base+i)
+		})
+		if !ok {
+			t.Fatalf("repeat with -seed=%d", base+i)
+		}
+	}
+}
+
+// Replicas follow through loss, repetition and reordering, late joins and lost
+// requests, and are equal at the end of it.
+func TestReplicasConverge(t *testing.T) {
+	seeds(t, func(t *testing.T, seed uint64) {
+		w := newWorld(t, seed, 3, ReplicaConfig{})
+		for _, c := range modelClients {
+			w.store.Join(c, "session-"+c)
+		}
+		w.loss = 0.3
+		for i := range 400 {
+			for range w.rand.IntN(6) {
+				w.op()
+			}
+			if i == 200 {
+				o := newWatcher(t)
+				w.watchers, w.replicas = append(w.watchers, o), append(w.replicas, NewReplica("s", ReplicaConfig{}, o))
+			}
+			w.step(time.Duration(w.rand.IntN(20)) * time.Millisecond)
+		}
+		w.loss = 0
+		w.step(3 * time.Second)
+		w.equal("the channel was good for 3 s")
+		w.noDivergence()
+		ranges := uint64(0)
+		for _, r := range w.replicas {
+			ranges += r.stats.RangeRequests
+		}
+		if ranges == 0 {
+			t.Fatal("a channel that loses 30 % made no replica ask for a range")
+		}
+	})
+}
+
+func (w *world) noDivergence() {
+	w.Helper()
+	for i, r := range w.replicas {
+		if r.stats.Divergence > 0 || r.stats.BadRecords > 0 || r.stats.Malformed > 0 {
+			w.Fatalf("replica %d: %+v, want no divergence and no bad record: nothing was corrupted", i, r.stats)
+		}
+	}
+}
+
+// A new holder takes over in the middle. What it did not know of is gone
+// everywhere, and nothing of the old one is listened to.
+func TestNewEpochInTheMiddle(t *testing.T) {
+	seeds(t, func(t *testing.T, seed uint64) {
+		w := newWorld(t, seed, 3, ReplicaConfig{})
+		for _, c := range modelClients {
+			w.store.Join(c, "session-"+c)
+		}
+		durable := map[uint64][]byte{}
+		for range 4 {
+			w.loss = 0.2
+			for range 100 {
+				for range w.rand.IntN(6) {
+					w.op()
+				}
+				w.step(time.Duration(w.rand.IntN(20)) * time.Millisecond)
+				for _, d := range w.store.TakeDirty(nil, w.rand.IntN(4)) {
+					durable[d.Number] = d.Data
+				}
+			}
+			w.newHolder(durable)
+			w.relearn()
+		}
+		for range 50 {
+			w.op()
+			w.step(5 * time.Millisecond)
+		}
+		w.loss = 0
+		w.step(3 * time.Second)
+		w.equal("the channel was good for 3 s")
+		w.noDivergence()
+	})
+}
+
+// relearn makes the twin what the restored store is; that it was restored as
+// stored is the business of TestRestore.
+func (w *world) relearn() {
+	w.twin = newTwin()
+	for key, st := range w.store.byKey {
+		if client, ok := groupsClient(key); ok {
+			w.twin.groups[client] = strings.Join(w.store.Groups(client), ",")
+			continue
+		}
+		values := make([]string, len(st.schema.defs))
+		for i := range values {
+			if values[i] = string(st.values.Value(i)); st.isNull(i) {
+				values[i] = "null"
+			}
+		}
+		w.twin.states[key] = values
+	}
+}

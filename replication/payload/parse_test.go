@@ -1,0 +1,285 @@
+package payload
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// The example of the interface, DESIGN.md "Publish payload".
+const tower = `{"op":"put","key":"tower","message":"text","farewell":"gone","access":"read-only","audience":{"all":true},
+ "values":[{"name":"hp","type":"float32","value":93.5,"precision":0.1},
+           {"name":"pos","type":"vector3f32","value":[1,2,3],"precision":0.01},
+           {"name":"owner","type":"string","value":null,"nullable":true,"null":""}]}`
+
+var examples = []string{
+	tower,
+	`{"op":"set","key":"tower","values":{"hp":92,"1":[1,2,4]}}`,
+	`{"op":"remove","key":"tower"}`,
+	`{"op":"audience","key":"tower","audience":{"groups":["red"],"clients":["c1"]}}`,
+	`{"op":"group","client":"c1","join":["red"],"leave":["blue"]}`,
+	`{"op":"kick","client":"c1"}`,
+	`{"op":"clear"}`,
+}
+
+func mustParse(t *testing.T, body, key string) replication.Publish {
+	t.Helper()
+	p, err := ParseJSON([]byte(body), key)
+	if err != nil {
+		t.Fatalf("%s\nwas refused: %v", body, err)
+	}
+	return p
+}
+
+func TestParseExamples(t *testing.T) {
+	want := []replication.Op{
+		{
+			Kind: replication.OpPut, Key: "tower", Message: []byte("text"), Farewell: []byte("gone"),
+			Audience:   replication.Audience{Kind: replication.AudienceAll},
+			HasMessage: true, HasFarewell: true, HasAccess: true, HasAudience: true,
+			Values: []replication.PutValue{
+				{ValueDef: replication.ValueDef{Name: "hp", Type: 9, Precision: 0.1}, Value: literal("93.5")},
+				{ValueDef: replication.ValueDef{Name: "pos", Type: 33, Precision: 0.01}, Value: literal("[1,2,3]")},
+				{ValueDef: replication.ValueDef{Name: "owner", Type: 11, Nullable: true, Null: []byte{0, 0}}, Value: literal("null")},
+			},
+		},
+		{Kind: replication.OpSet, Key: "tower", Sets: []replication.SetValue{{Name: "hp", Value: literal("92")}, {Name: "1", Value: literal("[1,2,4]")}}},
+		{Kind: replication.OpRemove, Key: "tower"},
+		{
+			Kind: replication.OpAudience, Key: "tower", HasAudience: true,
+			Audience: replication.Audience{Kind: replication.AudienceListed, Groups: []string{"red"}, Clients: []string{"c1"}},
+		},
+		{Kind: replication.OpGroup, Client: "c1", Join: []string{"red"}, Leave: []string{"blue"}},
+		{Kind: replication.OpKick, Client: "c1"},
+		{Kind: replication.OpClear},
+	}
+	for i, body := range examples {
+		p := mustParse(t, body, "")
+		if !p.Atomic || len(p.Ops) != 1 || !reflect.DeepEqual(p.Ops[0], want[i]) {
+			t.Errorf("%s\n got %+v\nwant %+v", body, p, want[i])
+		}
+	}
+	p := mustParse(t, `{"ops":[`+strings.Join(examples, ",")+`],"atomic":true}`, "")
+	if !reflect.DeepEqual(p.Ops, want) {
+		t.Errorf("all in one list: got %+v", p.Ops)
+	}
+	p = mustParse(t, ` { "op" : "set" , "values" : { "hp" : 1 } } `, "a.b")
+	if p.Ops[0].Key != "a.b" {
+		t.Errorf("key %q, want the one of the subject", p.Ops[0].Key)
+	}
+	mustParse(t, examples[2], "tower") // the same key twice is fine
+}
+
+func TestParseVariants(t *testing.T) {
+	put := func(field string) string {
+		return `{"op":"put","key":"k",` + field + `,"values":[{"type":"uint8"}]}`
+	}
+	op := func(field string) replication.Op { return mustParse(t, put(field), "").Ops[0] }
+
+	for field, want := range map[string]string{
+		`"message":"plain"`:                "plain",
+		`"message":"base64:AP8="`:          "\x00\xff",
+		`"message":"text:base64:AP8="`:     "base64:AP8=",
+		`"message":"text:text:"`:           "text:",
+		`"message":"\u00e9\ud83d\ude00\n"`: "é😀\n",
+	} {
+		if got := op(field).Message; string(got) != want {
+			t.Errorf("%s: got %q, want %q", field, got, want)
+		}
+	}
+	for field, want := range map[string]replication.Access{
+		`"access":"read-only"`:           {},
+		`"access":"read-write"`:          {Kind: replication.AccessReadWrite},
+		`"access":{"writers":["a","b"]}`: {Kind: replication.AccessWriters, Writers: []string{"a", "b"}},
+	} {
+		if got := op(field).Access; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v", field, got)
+		}
+	}
+	for field, want := range map[string]replication.Audience{
+		`"audience":{"all":true}`:                              {Kind: replication.AudienceAll},
+		`"audience":{"all":false}`:                             {},
+		`"audience":{}`:                                        {},
+		`"audience":{"groups":[],"clients":[]}`:                {},
+		`"audience":{"clients":["a"]}`:                         {Kind: replication.AudienceListed, Clients: []string{"a"}},
+		`"audience":{"all":true,"except":{"clients":["a"]}}`:   {Kind: replication.AudienceAllBut, Clients: []string{"a"}},
+		`"audience":{"all":true,"except":{}}`:                  {Kind: replication.AudienceAll},
+		`"audience":{"all":false,"groups":["a"],"clients":[]}`: {Kind: replication.AudienceListed, Groups: []string{"a"}},
+	} {
+		if got := op(field).Audience; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", field, got, want)
+		}
+	}
+	if v := op(`"farewell":""`); !v.HasFarewell || len(v.Farewell) != 0 {
+		t.Error("an empty farewell takes the farewell away")
+	}
+	if v := op(`"farewell":"x"`).Values[0]; v.Value != nil {
+		t.Error("a value that is not given must be nil, so that the store keeps what it has")
+	}
+}
+
+// Each line breaks one rule of DESIGN.md.
+func TestParseRefuses(t *testing.T) {
+	value := func(fields string) string { return `{"op":"put","key":"k","values":[{` + fields + `}]}` }
+	put := func(fields string) string {
+		return `{"op":"put","key":"k","values":[{"type":"uint8"}],` + fields + `}`
+	}
+	long := strings.Repeat("x", 65)
+	many := `{"type":"uint8"}` + strings.Repeat(`,{"type":"uint8"}`, 8192)
+	for _, c := range []struct{ body, code, message string }{
+		// Structure.
+		{``, "bad_request", "not JSON"},
+		{`{"op":"clear"`, "bad_request", "not JSON"},
+		{`{"op":"clear"} x`, "bad_request", "not JSON"},
+		{`{"op":"clear",}`, "bad_request", "not JSON"},
+		{"{\"op\":\"cl\xffear\"}", "bad_request", "not UTF-8"},
+		{`null`, "bad_request", "want object, got null"},
+		{`[]`, "bad_request", "want object, got array"},
+		{`7`, "bad_request", "want object, got number"},
+		{`{}`, "bad_request", `needs "op"`},
+		{`{"op":"fly"}`, "bad_request", `unknown op "fly"`},
+		{`{"op":1}`, "bad_request", "want string, got number"},
+		{`{"op":"clear","op":"clear"}`, "bad_request", `"op" is given twice`},
+		{`{"op":"clear","\u006fp":"clear"}`, "bad_request", `"op" is given twice`},
+		{`{"op":"clear","colour":1}`, "bad_request", `unknown field "colour"`},
+		{`{"op":"clear","Op":1}`, "bad_request", `unknown field "Op"`},
+		{`{"op":"clear","key":"k"}`, "bad_request", `clear: unknown field "key"`},
+		{`{"op":"\ud800"}`, "bad_request", "half a character"},
+		{`{"ops":[]}`, "bad_request", "empty"},
+		{`{"ops":{}}`, "bad_request", "want array, got object"},
+		{`{"ops":[{"op":"clear"}],"op":"clear"}`, "bad_request", `unknown field "op"`},
+		{`{"ops":[{"op":"clear"}],"atomic":1}`, "bad_request", "want boolean, got number"},
+		{`{"ops":[{"ops":[]}]}`, "bad_request", `needs "op"`},
+		{`{"op":"clear","atomic":true}`, "bad_request", `beside "ops"`},
+		// Keys and clients.
+		{`{"op":"remove"}`, "bad_request", `needs "key"`},
+		{`{"op":"remove","key":7}`, "bad_request", "want string, got number"},
+		{`{"op":"remove","key":""}`, "bad_request", `key ""`},
+		{`{"op":"remove","key":"a b"}`, "bad_request", `key "a b"`},
+		{`{"op":"remove","key":"a..b"}`, "bad_request", `key "a..b"`},
+		{`{"op":"remove","key":"a.>"}`, "bad_request", `key "a.>"`},
+		{`{"op":"remove","key":"1.2.3.4.5.6.7.8.9"}`, "bad_request", "1 to 8 names"},
+		{`{"op":"remove","key":"` + long + `"}`, "bad_request", "want 1 to 8"},
+		{`{"op":"kick"}`, "bad_request", `needs "client"`},
+		{`{"op":"kick","client":"a.b"}`, "bad_request", `"a.b" is not a name`},
+		{`{"op":"kick","client":null}`, "bad_request", "want string, got null"},
+		{`{"op":"group","client":"c","join":"red"}`, "bad_request", "want array, got string"},
+		{`{"op":"group","client":"c","join":[1]}`, "bad_request", "want string, got number"},
+		{`{"op":"group","client":"c","leave":["ä"]}`, "bad_request", "is not a name"},
+		{`{"op":"audience","key":"k"}`, "bad_request", `needs "audience"`},
+		{`{"op":"audience","key":"k","audience":"all"}`, "bad_request", "want object, got string"},
+		{`{"op":"audience","key":"k","audience":{"all":1}}`, "bad_request", "want boolean"},
+		{`{"op":"audience","key":"k","audience":{"everyone":true}}`, "bad_request", `unknown field "everyone"`},
+		{`{"op":"audience","key":"k","audience":{"all":true,"groups":[]}}`, "bad_request", `"all" goes with "except"`},
+		{`{"op":"audience","key":"k","audience":{"except":{}}}`, "bad_request", `needs "all"`},
+		{`{"op":"audience","key":"k","audience":{"all":true,"except":{"all":true}}}`, "bad_request", `unknown field "all"`},
+		// The rest of put.
+		{`{"op":"put","key":"k"}`, "bad_request", `needs "values"`},
+		{`{"op":"put","key":"k","values":[]}`, "bad_request", "at least one value"},
+		{`{"op":"put","key":"k","values":{}}`, "bad_request", "want array, got object"},
+		{`{"op":"put","key":"k","values":[7]}`, "bad_request", "value 0: want object, got number"},
+		{`{"op":"put","key":"k","values":[` + many + `]}`, "too_large", "more than 8192 values"},
+		{put(`"message":""`), "bad_request", "at least one byte"},
+		{put(`"message":"base64:"`), "bad_request", "at least one byte"},
+		{put(`"message":null`), "bad_request", "want string, got null"},
+		{put(`"message":"base64:?"`), "type_mismatch", "want base64"},
+		{put(`"farewell":"base64:AAA"`), "type_mismatch", "want base64"},
+		{put(`"farewell":[]`), "bad_request", "want string, got array"},
+		{put(`"access":"write"`), "bad_request", `got "write"`},
+		{put(`"access":{}`), "bad_request", `want "writers"`},
+		{put(`"access":{"writers":"me"}`), "bad_request", "want array, got string"},
+		{put(`"access":{"groups":["me"]}`), "bad_request", `unknown field "groups"`},
+		{put(`"access":true`), "bad_request", "want object, got boolean"},
+		// Values of put.
+		{value(`"name":"hp"`), "bad_request", `value "hp": want "type"`},
+		{value(`"type":"float"`), "type_mismatch", `value 0: unknown type "float"`},
+		{value(`"type":"Float32"`), "type_mismatch", "unknown type"},
+		{value(`"type":9`), "bad_request", "want string, got number"},
+		{value(`"type":"uint8","name":"1"`), "bad_request", `name "1"`},
+		{value(`"type":"uint8","name":""`), "bad_request", `name ""`},
+		{value(`"type":"uint8","name":"a-b"`), "bad_request", `name "a-b"`},
+		{value(`"type":"uint8","name":"` + long + `"`), "bad_request", "{0,63}"},
+		{value(`"type":"uint8","unit":"m"`), "bad_request", `unknown field "unit"`},
+		{value(`"type":"uint8","key":"m"`), "bad_request", `unknown field "key"`},
+		{value(`"type":"uint8","name":"a"},{"type":"uint8","name":"a"`), "bad_request", `"a" is given twice`},
+		{value(`"type":"float32","precision":"1"`), "bad_request", "want number, got string"},
+		{value(`"type":"float32","precision":-1`), "out_of_range", "precision -1: want 0 or more"},
+		{value(`"type":"float32","precision":1e999`), "out_of_range", "precision"},
+		{value(`"type":"uint8","nullable":1`), "bad_request", "want boolean"},
+		{value(`"type":"uint8","null":1`), "bad_request", `needs "nullable":true`},
+		{value(`"type":"uint8","nullable":true,"null":null`), "type_mismatch", `"null": want uint8, got null`},
+		{value(`"type":"uint8","nullable":true,"null":256`), "out_of_range", "256 does not fit uint8"},
+		// Set.
+		{`{"op":"set","key":"k"}`, "bad_request", `needs "values"`},
+		{`{"op":"set","key":"k","values":[1]}`, "bad_request", "want object, got array"},
+		{`{"op":"set","key":"k","values":{"a":1,"a":2}}`, "bad_request", `"a" is given twice`},
+		{`{"op":"set","key":"k","values":{"":1}}`, "bad_request", `value ""`},
+		{`{"op":"set","key":"k","values":{"01":1}}`, "bad_request", `value "01"`},
+		{`{"op":"set","key":"k","values":{"-0":1}}`, "bad_request", `value "-0"`},
+		{`{"op":"set","key":"k","values":{"10000000":1}}`, "bad_request", "value"},
+		{`{"op":"set","key":"k","values":{"a b":1}}`, "bad_request", `value "a b"`},
+		{`{"op":"set","key":"k","message":"m","values":{}}`, "bad_request", `unknown field "message"`},
+	} {
+		p, err := ParseJSON([]byte(c.body), "")
+		if err == nil {
+			t.Errorf("%s\nwas accepted: %+v", c.body, p)
+			continue
+		}
+		if string(err.Code) != c.code || !strings.Contains(err.Message, c.message) {
+			t.Errorf("%.200s\n got %v\nwant %s: …%s…", c.body, err, c.code, c.message)
+		}
+		if p.Ops != nil {
+			t.Errorf("%.200s\nwas refused, but gave ops", c.body)
+		}
+	}
+}
+
+func TestParseKeyOfSubject(t *testing.T) {
+	_, err := ParseJSON([]byte(`{"op":"remove","key":"b"}`), "a")
+	if err == nil || err.Code != replication.CodeBadRequest || !strings.Contains(err.Message, `"b" is not the key "a"`) {
+		t.Errorf("another key in the body: got %v", err)
+	}
+}
+
+func TestParseNamesTheOp(t *testing.T) {
+	const body = `{"ops":[{"op":"clear"},{"op":"remove"},{"op":"kick","client":"c"}]`
+	_, err := ParseJSON([]byte(body+`}`), "")
+	if err == nil || err.Op != 1 {
+		t.Errorf("atomic: got %v, want an error of op 1", err)
+	}
+	p := mustParse(t, body+`,"atomic":false}`, "")
+	if p.Atomic || len(p.Ops) != 3 || p.Ops[0].Err != nil || p.Ops[2].Err != nil {
+		t.Fatalf("not atomic: got %+v, want the good ops untouched", p)
+	}
+	if e := p.Ops[1].Err; e == nil || e.Op != 1 || e.Code != replication.CodeBadRequest {
+		t.Errorf("not atomic: op 1 carries %v", e)
+	}
+}
+
+func TestParseManyNames(t *testing.T) {
+	var b strings.Builder
+	for i := range 40 { // beyond what is compared one by one
+		b.WriteString(`"v` + strings.Repeat("x", i) + `":1,`)
+	}
+	mustParse(t, `{"op":"set","key":"k","values":{`+b.String()+`"w":1}}`, "")
+	for _, twice := range []string{"v", "vxxxxxxxxxxxxx", "v" + strings.Repeat("x", 39)} {
+		_, err := ParseJSON([]byte(`{"op":"set","key":"k","values":{`+b.String()+`"`+twice+`":1}}`), "")
+		if err == nil {
+			t.Errorf("%q was accepted twice", twice)
+		}
+	}
+}
+
+func TestParseKeepsNothing(t *testing.T) {
+	body := []byte(tower)
+	p, err := ParseJSON(body, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(body)
+	if op := p.Ops[0]; op.Key != "tower" || op.Values[0].Name != "hp" || op.Values[0].Value != literal("93.5") {
+		t.Errorf("the ops changed with the body: %+v", op)
+	}
+}

@@ -1,0 +1,174 @@
+package replication
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// A presence is a client that has a session in the space.
+type presence struct {
+	sessions int
+	owned    []*stored // states that it made; may have dead ones
+}
+
+// Join says that a session of a client is in the space.
+func (s *Store) Join(client, session string) {
+	if !ValidToken(client) || session == "" || s.sessions[session] == client {
+		return
+	}
+	if s.sessions[session] != "" {
+		s.Leave(s.sessions[session], session)
+	}
+	if len(s.sessions) >= s.limits.Sessions {
+		s.stats.SessionsRefused++
+		return
+	}
+	s.sessions[session] = client
+	if s.clients[client] == nil {
+		s.clients[client] = &presence{}
+	}
+	s.clients[client].sessions++
+}
+
+// Leave says that it is not. With a client's last session its groups are
+// forgotten; with each session the states that it made.
+func (s *Store) Leave(client, session string) {
+	if s.sessions[session] != client || client == "" {
+		return
+	}
+	delete(s.sessions, session)
+	p := s.clients[client]
+	for _, st := range p.owned {
+		if !st.dead && st.owned.session == session {
+			s.detach(st)
+		}
+	}
+	p.forget()
+	if p.sessions--; p.sessions > 0 {
+		return
+	}
+	delete(s.clients, client)
+	if st := s.byKey[groupsKey(client)]; st != nil {
+		s.detach(st)
+	}
+}
+
+// Sessions yields every session: client, session.
+func (s *Store) Sessions() iter.Seq2[string, string] {
+	return func(yield func(client, session string) bool) {
+		for _, session := range slices.Sorted(maps.Keys(s.sessions)) {
+			if !yield(s.sessions[session], session) {
+				return
+			}
+		}
+	}
+}
+
+// ForgetAbsent removes the groups of clients that have no session. A holder that
+// restored the space calls it once it has heard of all sessions, because clients
+// may have left while nobody had authority.
+func (s *Store) ForgetAbsent() {
+	for _, st := range s.all {
+		if client, ok := groupsClient(st.desc.Key); ok && !st.dead && s.clients[client] == nil {
+			s.detach(st)
+		}
+	}
+}
+
+// forget drops states that ended.
+func (p *presence) forget() {
+	p.owned = slices.DeleteFunc(p.owned, func(st *stored) bool { return st.dead })
+}
+
+func (s *Store) knowsClient(client string) *Error {
+	if !ValidToken(client) {
+		return Errorf(CodeBadRequest, "%q is not the name of a client", client)
+	}
+	if s.clients[client] == nil {
+		return Errorf(CodeUnknownClient, "no client %q is in the space", client)
+	}
+	return nil
+}
+
+// group changes the groups of a client. They are kept in a state of their own,
+// so that keyframes, checksums and repair carry them to every edge.
+func (s *Store) group(op *Op) *Error {
+	if err := s.knowsClient(op.Client); err != nil {
+		return err
+	}
+	for _, names := range [][]string{op.Join, op.Leave} {
+		if err := checkTokens("group", names); err != nil {
+			return err
+		}
+	}
+	groups := s.Groups(op.Client)
+	for _, g := range op.Join {
+		if !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	groups = slices.DeleteFunc(groups, func(g string) bool { return slices.Contains(op.Leave, g) })
+	if len(groups) > s.limits.Groups {
+		return Errorf(CodeTooLarge, "client %q would be in %d groups, at most %d are allowed", op.Client, len(groups), s.limits.Groups)
+	}
+	return s.setGroups(op.Client, groups)
+}
+
+// Groups returns the groups of a client.
+func (s *Store) Groups(client string) []string {
+	st := s.byKey[groupsKey(client)]
+	if st == nil {
+		return nil
+	}
+	return parseGroups(st.values.Value(0))
+}
+
+func (s *Store) setGroups(client string, groups []string) *Error {
+	st := s.byKey[groupsKey(client)]
+	if len(groups) == 0 {
+		if st != nil {
+			s.detach(st)
+		}
+		return nil
+	}
+	c := s.schemas.acquire([]ValueDef{{Type: wire.TypeData}}, valueMaxMax)
+	defer s.schemas.release(c)
+	s.edit.reset(1)
+	if err := s.edit.add(c, 0, Encoded{wire.TypeData, appendGroups(nil, groups)}); err != nil {
+		return err
+	}
+	if st != nil {
+		s.applyEdit(st, &s.edit)
+		return nil
+	}
+	return s.replace(nil, Description{Key: groupsKey(client)}, c, nil)
+}
+
+// appendGroups appends the data value that holds a client's groups: its length
+// as uint16, then
+//
+//	count uint8, count × {length uint8, bytes}
+func appendGroups(b []byte, groups []string) []byte {
+	data := []byte{byte(len(groups))}
+	for _, g := range groups {
+		data = appendShort(data, g)
+	}
+	return appendLong(b, data)
+}
+
+// parseGroups returns the groups in a value, none if it is malformed.
+func parseGroups(value []byte) []string {
+	r := wire.NewReader(value)
+	r.Uint16()
+	groups := make([]string, 0, 4)
+	for range r.Uint8() {
+		groups = append(groups, readShort(&r))
+	}
+	if _, err := finish(0, &r); err != nil {
+		return nil
+	}
+	return groups
+}

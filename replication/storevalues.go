@@ -1,0 +1,167 @@
+package replication
+
+import (
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// An edit is the values that one op or write wants to change, encoded and
+// checked, before any of them is changed. It makes every op all or nothing.
+type edit struct {
+	values []edited
+	bytes  []byte
+	given  netstate.Mask
+	varied bool // a value that carries its length is among them
+}
+
+type edited struct {
+	index  int
+	off, n int // in bytes
+	null   bool
+}
+
+func (e *edit) reset(values int) {
+	e.values, e.bytes, e.varied = e.values[:0], e.bytes[:0], false
+	if words := (values + 63) / 64; words > len(e.given) {
+		e.given = netstate.NewMask(values)
+	}
+	e.given.Reset()
+}
+
+// add takes a literal for value i.
+func (e *edit) add(c *schema, i int, l Literal) *Error {
+	if e.given.Has(i) {
+		return Errorf(CodeBadRequest, "%s is given twice", c.label(i))
+	}
+	e.given.Set(i)
+	off := len(e.bytes)
+	b, null, err := l.AppendValue(e.bytes, c.fields[i].Type)
+	if err != nil {
+		return explain(err, c.label(i))
+	}
+	e.bytes = b
+	if err := c.check(i, b[off:], null); err != nil {
+		return err
+	}
+	e.varied = e.varied || c.fields[i].Type.Variable()
+	e.values = append(e.values, edited{i, off, len(b) - off, null})
+	return nil
+}
+
+// explain returns the Error in err, with what it is about.
+func explain(err error, label string) *Error {
+	e, ok := err.(*Error)
+	if !ok {
+		return Errorf(CodeTypeMismatch, "%s: %v", label, err)
+	}
+	return &Error{Code: e.Code, Message: label + ": " + e.Message}
+}
+
+// check reports what is wrong with an encoded value for value i.
+func (c *schema) check(i int, enc []byte, null bool) *Error {
+	f := c.fields[i]
+	switch {
+	case null && !f.Nullable:
+		return Errorf(CodeTypeMismatch, "%s: want %v, got null for a value that is not nullable", c.label(i), f.Type)
+	case null:
+		return nil
+	case !wire.CheckValue(f.Type, enc):
+		return Errorf(CodeTypeMismatch, "%s: want %v", c.label(i), f.Type)
+	case f.Type.Variable() && len(enc)-2 > c.valueMax:
+		return Errorf(CodeTooLarge, "%s: %d bytes, at most %d are allowed", c.label(i), len(enc)-2, c.valueMax)
+	}
+	return nil
+}
+
+// name returns what value i is called: its name, or its index in digits.
+func (c *schema) name(i int) string {
+	if n := c.defs[i].Name; n != "" {
+		return n
+	}
+	return strconv.Itoa(i)
+}
+
+// label names value i in an error.
+func (c *schema) label(i int) string { return "value " + strconv.Quote(c.name(i)) }
+
+// find returns the value that a publisher calls name.
+func (c *schema) find(name string) (int, *Error) {
+	if i, ok := c.index[name]; ok {
+		return i, nil
+	}
+	i, err := strconv.ParseUint(name, 10, 16)
+	switch {
+	case err != nil:
+		return 0, Errorf(CodeBadRequest, "no value is named %q", name)
+	case int(i) >= len(c.defs):
+		return 0, Errorf(CodeBadRequest, "no value has index %s, there are %d", name, len(c.defs))
+	}
+	return int(i), nil
+}
+
+// fits reports whether the LinkState of st, with message, stays within what a
+// client can be sent once e is applied.
+func (st *stored) fits(e *edit, message []byte) bool {
+	if !e.varied && len(message) <= len(st.desc.Message) {
+		return true
+	}
+	size := linkStateBytes + len(message) + st.values.TypedSize()
+	for _, v := range e.values {
+		n := v.n
+		if v.null {
+			n = len(st.schema.defs[v.index].Substitute())
+		}
+		size += n - len(st.values.Value(v.index))
+	}
+	return size <= linkStateMax
+}
+
+// applyEdit changes the values of st and marks what is to be emitted.
+func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
+	for _, v := range e.values {
+		if s.applyValue(st, v.index, e.bytes[v.off:v.off+v.n], v.null) {
+			changed++
+		}
+	}
+	return changed
+}
+
+// applyValue changes one value. A change within the precision of what was last
+// emitted is dropped. While a value waits for emission the newest counts,
+// because what was emitted is not kept.
+func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
+	if null {
+		enc = st.schema.defs[i].Substitute()
+	}
+	if null == st.isNull(i) {
+		old := st.values.Value(i)
+		if string(old) == string(enc) {
+			return false
+		}
+		if !st.dirty.Has(i) && within(st.schema.fields[i].Type, st.schema.defs[i].Precision, old, enc) {
+			s.stats.ValuesFiltered++
+			return false
+		}
+	}
+	s.journal.value(st, i)
+	st.values.Set(i, enc)
+	st.setNull(i, null)
+	st.dirty.Set(i)
+	s.stats.ValuesChanged++
+	s.mark(st)
+	return true
+}
+
+func (st *stored) isNull(i int) bool { return len(st.nulls) > 0 && st.nulls.Has(i) }
+
+func (st *stored) setNull(i int, null bool) {
+	switch {
+	case len(st.nulls) == 0:
+	case null:
+		st.nulls.Set(i)
+	default:
+		st.nulls.Clear(i)
+	}
+}

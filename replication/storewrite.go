@@ -1,0 +1,213 @@
+package replication
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// writersMax is how many sessions a state remembers the last write number of.
+// When there are more, the oldest is forgotten, and an overtaken write of that
+// session would be applied.
+const writersMax = 64
+
+// A writeMark is the highest write number of one session.
+type writeMark struct {
+	session string
+	number  uint32
+}
+
+// An ownership is what a Store knows about a state that a client made.
+type ownership struct {
+	client, session string
+	readOnly        bool // game servers may not write it either
+}
+
+// Write applies the request of an edge. The result comes out of Advance, behind
+// the batch that holds the change: an edge that heard it earlier would send its
+// client the value from before. Nothing of w is kept.
+func (s *Store) Write(now time.Time, w Write) {
+	s.stats.Writes++
+	result := WriteResult{Token: w.Token, State: w.State}
+	if s.full() {
+		s.stats.Busy++
+		result.Code = WriteBusy
+	} else {
+		result.Code = s.write(now, &w, &result)
+	}
+	if result.Code == WriteRefused {
+		s.stats.WritesRefused++
+	}
+	s.send(Output{Kind: OutputWrite, Write: result})
+}
+
+func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
+	if w.Epoch != 0 && w.Epoch != s.cfg.Epoch {
+		return WriteWrongEpoch
+	}
+	switch w.Kind {
+	case WriteValues:
+		return s.writeValues(now, w)
+	case WriteAssert:
+		return s.assert(w, result)
+	case WriteDrop:
+		return s.drop(w)
+	}
+	return WriteRefused
+}
+
+func (s *Store) writeValues(now time.Time, w *Write) WriteCode {
+	st := s.byNumber[w.State]
+	if st == nil {
+		return WriteNoState
+	}
+	if st.overtaken(w.Session, w.Number) {
+		s.stats.WritesStale++
+		return WriteOK
+	}
+	if err := s.checkWrite(st, w); err != nil {
+		s.send(s.writeEvent(now, EventRefused, st, w, err.Code))
+		return WriteRefused
+	}
+	st.remember(w.Session, w.Number)
+	if s.applyEdit(st, &s.edit) > 0 {
+		s.send(s.writeEvent(now, EventChanged, st, w, ""))
+	}
+	return WriteOK
+}
+
+// checkWrite reports why a client may not write what it wrote, and otherwise
+// leaves the edit ready to be applied.
+func (s *Store) checkWrite(st *stored, w *Write) *Error {
+	if !st.desc.Access.MayWrite(w.Client) {
+		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.desc.Key)
+	}
+	s.edit.reset(len(st.schema.defs))
+	for _, v := range w.Values {
+		if v.Index < 0 || v.Index >= len(st.schema.defs) {
+			return Errorf(CodeBadRequest, "no value has index %d", v.Index)
+		}
+		if err := s.edit.add(st.schema, v.Index, Encoded{v.Type, v.Value}); err != nil {
+			return err
+		}
+	}
+	if !st.fits(&s.edit, st.desc.Message) {
+		return tooLargeForLink(st.desc.Key)
+	}
+	return nil
+}
+
+// writeEvent tells game servers what a client wrote.
+func (s *Store) writeEvent(now time.Time, t EventType, st *stored, w *Write, code Code) Output {
+	e := &Event{Type: t, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.desc.Key, Code: code}
+	for _, v := range w.Values {
+		name := strconv.Itoa(v.Index)
+		if v.Index >= 0 && v.Index < len(st.schema.defs) {
+			name = st.schema.name(v.Index)
+		}
+		e.Values = append(e.Values, EventValue{Name: name, Type: v.Type, Value: bytes.Clone(v.Value)})
+	}
+	return Output{Kind: OutputEvent, Event: e}
+}
+
+// overtaken reports whether a write of this session with this or a later number
+// was applied. Numbers wrap.
+func (st *stored) overtaken(session string, number uint32) bool {
+	for _, m := range st.marks {
+		if m.session == session {
+			return int32(number-m.number) <= 0
+		}
+	}
+	return false
+}
+
+func (st *stored) remember(session string, number uint32) {
+	for i := range st.marks {
+		if st.marks[i].session == session {
+			st.marks[i].number = number
+			return
+		}
+	}
+	if len(st.marks) == writersMax {
+		st.marks = slices.Delete(st.marks, 0, 1)
+	}
+	st.marks = append(st.marks, writeMark{session, number})
+}
+
+// assert makes the state that a client offered, or confirms it. It waits for
+// the session's Join, because a late repetition of an assert must not bring
+// back a state that ended with its session.
+func (s *Store) assert(w *Write, result *WriteResult) WriteCode {
+	if s.sessions[w.Session] != w.Client || w.Client == "" {
+		return WriteBusy
+	}
+	key := clientKey(w.Client, w.Link)
+	defs := make([]ValueDef, len(w.Values))
+	for i, v := range w.Values {
+		defs[i].Type = v.Type
+		if !v.Type.Valid() {
+			return WriteRefused
+		}
+	}
+	if n := len(defs); n == 0 || n > s.limits.Values || len(w.Message) > s.limits.Message {
+		return WriteRefused
+	}
+	c := s.schemas.acquire(defs, s.limits.ValueBytes)
+	defer s.schemas.release(c)
+	s.edit.reset(len(defs))
+	for i, v := range w.Values {
+		if s.edit.add(c, i, Encoded{v.Type, v.Value}) != nil {
+			return WriteRefused
+		}
+	}
+	if err := s.assertState(key, c, w); err != nil {
+		return WriteRefused
+	}
+	result.State = s.byKey[key].number
+	return WriteOK
+}
+
+func (s *Store) assertState(key string, c *schema, w *Write) *Error {
+	st := s.byKey[key]
+	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
+	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.desc.Message, w.Message) {
+		st.owned = owned
+		return s.update(st, st.desc, c)
+	}
+	p := s.clients[w.Client]
+	p.forget()
+	if st == nil && len(p.owned) >= s.limits.ClientStates {
+		return Errorf(CodeTooLarge, "client %q made %d states", w.Client, len(p.owned))
+	}
+	desc := Description{
+		Key:     key,
+		Message: w.Message,
+		Access:  Access{Kind: AccessWriters, Writers: []string{w.Client}},
+	}
+	if w.Audience == AudienceAllBut {
+		desc.Audience = Audience{Kind: AudienceAllBut, Clients: []string{w.Client}}
+	}
+	if len(c.ranges) > 256 {
+		return Errorf(CodeTooLarge, "too many views")
+	}
+	if err := s.replace(st, desc, c, owned); err != nil {
+		return err
+	}
+	p.owned = append(p.owned, s.byKey[key])
+	return nil
+}
+
+// drop ends a state that a client made.
+func (s *Store) drop(w *Write) WriteCode {
+	st := s.byKey[clientKey(w.Client, w.Link)]
+	if st != nil && st.owned != nil && st.owned.session == w.Session {
+		s.detach(st)
+	}
+	return WriteOK
+}
+
+// clientKey is the key of the state that a client made with this LinkId.
+func clientKey(client string, link uint16) string {
+	return clientToken + "." + client + "." + strconv.Itoa(int(link))
+}

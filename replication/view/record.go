@@ -1,0 +1,143 @@
+package view
+
+import "encoding/binary"
+
+// A MessageID says what a record does. 1 to 9 are those of the views protocol;
+// ids from 16 on are a view's own commands there, so ours begin at 16.
+type MessageID uint8
+
+const (
+	Update       MessageID = 1  // changed values
+	Checksum     MessageID = 2  // uint32 CRC-32 of the keyframe
+	Keyframe     MessageID = 3  // all values
+	Remove       MessageID = 6  // of view 0: the whole state ends
+	RefIDAssign  MessageID = 9  // uint16, addressed by EntityID
+	Describe     MessageID = 16 // what the state is, on view 0
+	DescribePart MessageID = 17 // bytes that go in front of the next Describe
+)
+
+// A Record is one message to one view.
+type Record struct {
+	Ref     RefID
+	Entity  EntityID // if Ref is NoRef
+	Message MessageID
+	Data    []byte
+}
+
+// Append appends the record to b. It must not be larger than SizeMax.
+func (r Record) Append(b []byte) []byte {
+	b = AppendSize(b, recordHead(r.Ref)+len(r.Data))
+	return append(appendRecordHead(b, r.Ref, r.Entity, r.Message), r.Data...)
+}
+
+func recordHead(ref RefID) int {
+	if ref == NoRef {
+		return 2 + 8 + 1
+	}
+	return 2 + 1
+}
+
+func appendRecordHead(b []byte, ref RefID, e EntityID, m MessageID) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(ref))
+	if ref == NoRef {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e))
+	}
+	return append(b, byte(m))
+}
+
+// Begin appends the head of a record whose data the caller appends next, and
+// returns where it began. [End] completes it.
+func Begin(b []byte, ref RefID, e EntityID, m MessageID) (_ []byte, start int) {
+	start = len(b)
+	return appendRecordHead(append(b, 0), ref, e, m), start
+}
+
+// End writes the size of the record that began at start. A record of 128 bytes
+// or more moves by one byte, so that its size is minimal.
+func End(b []byte, start int) []byte {
+	n := len(b) - start - 1
+	if n < 0x80 {
+		b[start] = byte(n)
+		return b
+	}
+	b = append(b, 0)
+	copy(b[start+2:], b[start+1:len(b)-1])
+	AppendSize(b[:start], n)
+	return b
+}
+
+// AppendAssign appends the record that binds ref to a view.
+func AppendAssign(b []byte, e EntityID, ref RefID) []byte {
+	b, start := Begin(b, NoRef, e, RefIDAssign)
+	return End(binary.LittleEndian.AppendUint16(b, uint16(ref)), start)
+}
+
+// AppendChecksum appends a checksum record.
+func AppendChecksum(b []byte, ref RefID, crc uint32) []byte {
+	b, start := Begin(b, ref, 0, Checksum)
+	return End(binary.LittleEndian.AppendUint32(b, crc), start)
+}
+
+// Assigned returns the RefId in a RefIDAssign record.
+func (r Record) Assigned() (RefID, error) {
+	if len(r.Data) != 2 || r.Ref != NoRef {
+		return 0, ErrMalformed
+	}
+	ref := RefID(binary.LittleEndian.Uint16(r.Data))
+	if ref == 0 || ref == NoRef {
+		return 0, ErrMalformed
+	}
+	return ref, nil
+}
+
+// CRC returns the sum in a Checksum record.
+func (r Record) CRC() (uint32, error) {
+	if len(r.Data) != 4 {
+		return 0, ErrMalformed
+	}
+	return binary.LittleEndian.Uint32(r.Data), nil
+}
+
+// Records reads the records of a batch.
+type Records struct {
+	p   []byte
+	err error
+}
+
+// NewRecords returns the records in p, the rest of a batch after its header.
+func NewRecords(p []byte) Records { return Records{p: p} }
+
+// Next returns the next record. It reports false at the end and at the first
+// malformed record; Err tells which. The data aliases the batch.
+func (r *Records) Next() (m Record, ok bool) {
+	if len(r.p) == 0 || r.err != nil {
+		return m, false
+	}
+	n, rest, ok := cutSize(r.p)
+	if !ok || n > len(rest) || !m.parse(rest[:n:n]) {
+		r.err = ErrMalformed
+		return Record{}, false
+	}
+	r.p = rest[n:]
+	return m, true
+}
+
+// Err returns ErrMalformed if the records did not end where the batch ends.
+func (r *Records) Err() error { return r.err }
+
+func (r *Record) parse(p []byte) bool {
+	if len(p) < 3 {
+		return false
+	}
+	r.Ref = RefID(binary.LittleEndian.Uint16(p))
+	p = p[2:]
+	if r.Ref == NoRef {
+		if len(p) < 9 {
+			return false
+		}
+		r.Entity = EntityID(binary.LittleEndian.Uint64(p))
+		p = p[8:]
+	}
+	r.Message, r.Data = MessageID(p[0]), p[1:]
+	return true
+}
