@@ -68,6 +68,12 @@ type Config struct {
 	// acknowledgements keep each needless copy, so less than 500 ms is unwise.
 	ReliableResend, ReliableTimeout time.Duration
 
+	// HoleTimeout closes a connection whose peer left out a reliable number for so
+	// long while later ones arrived. Default 4 s: libraries give a command up after
+	// 3 s, so it will never come. Connections made by Connect wait for
+	// ReliableTimeout at least, since their servers do.
+	HoleTimeout time.Duration
+
 	// ConnectResend and ConnectTimeout are the same for the request of Connect.
 	// Defaults 1 s and 5 s.
 	ConnectResend, ConnectTimeout time.Duration
@@ -128,6 +134,7 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.DatagramMax, 1200)
 	def(&cfg.ReliableResend, 500*time.Millisecond)
 	def(&cfg.ReliableTimeout, 10*time.Second)
+	def(&cfg.HoleTimeout, 4*time.Second)
 	def(&cfg.ConnectResend, time.Second)
 	def(&cfg.ConnectTimeout, 5*time.Second)
 	def(&cfg.LivenessInterval, 15*time.Second)
@@ -187,6 +194,7 @@ func (cfg Config) validate() error {
 	between("len(Refresh)", len(cfg.Refresh), 0, refreshStepsMax)
 	positive("ReliableResend", cfg.ReliableResend)
 	positive("ReliableTimeout", cfg.ReliableTimeout)
+	positive("HoleTimeout", cfg.HoleTimeout)
 	positive("ConnectResend", cfg.ConnectResend)
 	positive("ConnectTimeout", cfg.ConnectTimeout)
 	for i, d := range cfg.Refresh {

@@ -224,7 +224,7 @@ func (c *Conn) nextTimeout() instant {
 	if c.state == connConnecting {
 		return c.connect.nextTimeout()
 	}
-	at := min(c.send.nextTimeout(c), c.recv.nextTimeout(), c.livenessTimeout(),
+	at := min(c.send.nextTimeout(c), c.holeAt(), c.livenessTimeout(),
 		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at)
 	if len(c.presumed) > 0 {
 		at = min(at, c.presumed[0].at)

@@ -66,7 +66,7 @@ func (c *Conn) Refuse(id wire.LinkID, index int) {
 // of its version go with it, which does no harm and needs no memory.
 func (c *Conn) resendValue(slot, index int, h *hold) {
 	l := &c.links.l[slot]
-	if l.source == noSource {
+	if l.source == noSource || index >= len(c.e.sources[l.source].changed) {
 		return
 	}
 	s := c.e.sources[l.source]

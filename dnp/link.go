@@ -202,10 +202,13 @@ func (c *Conn) offerAcked(slot int, id wire.LinkID, now instant) {
 func (c *Conn) presume(now instant) {
 	for len(c.presumed) > 0 && c.presumed[0].at <= now {
 		p := c.presumed[0]
-		c.presumed = append(c.presumed[:0], c.presumed[1:]...)
+		c.presumed = c.presumed[1:]
 		if l := &c.links.l[p.slot]; l.id == p.id && l.phase == LinkOffered {
 			c.bringUp(int(p.slot), LinkPresumed)
 		}
+	}
+	if len(c.presumed) == 0 {
+		c.presumed = nil
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 		return ClosePeer, true
 	case now >= c.idleAt():
 		return CloseIdle, true
-	case now >= c.recv.nextTimeout():
+	case now >= c.holeAt():
 		return CloseHole, true
 	}
 	return 0, false

@@ -59,7 +59,7 @@ func (c *Conn) yield(slot int) bool {
 	id, source := l.id, c.sourceAt(slot)
 	if !c.moveLink(slot) {
 		c.removeLink(slot)
-		c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: id, Source: source})
+	c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: id, Source: source})
 	}
 	c.wake()
 	return true
@@ -137,8 +137,8 @@ func (c *Conn) prove(slot int, now instant) {
 	l := &c.links.l[slot]
 	l.flags |= linkProven
 	if l.phase != LinkUp {
+		c.bringUp(slot, LinkUp) // first, or answered starts a wait for LinkUp
 		c.answered(slot, now)
-		c.bringUp(slot, LinkUp)
 	}
 }
 
@@ -155,11 +155,11 @@ func (c *Conn) receiveLinkDown(p []byte, now instant) {
 		return
 	}
 	c.hear(now)
-	if !c.links.l[slot].has(linkByPeer) {
+	ours, source := !c.links.l[slot].has(linkByPeer), c.sourceAt(slot)
+	c.removeLink(slot)
+	if ours {
 		c.answered(slot, now)
 	}
-	source := c.sourceAt(slot)
-	c.removeLink(slot)
 	c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: m.Link, Source: source})
 }
 
@@ -218,7 +218,7 @@ func (c *Conn) receiveValues(slot int, r *wire.UpdateReader, now instant) bool {
 		c.e.drop(DropReadOnly)
 	case values > 0:
 		c.e.stats.UpdatesIn++
-		c.e.event(Event{Kind: EventUpdate, Conn: c, Link: l.id, Source: source, Update: u})
+	c.e.event(Event{Kind: EventUpdate, Conn: c, Link: l.id, Source: source, Update: u})
 	}
 	return true
 }

@@ -1,18 +1,12 @@
 package dnp
 
 import (
-	"time"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 const (
 	recvAhead  = 16   // commands held before their turn; peers have at most 11 in flight
 	recvBehind = 4096 // commands behind the next that are acknowledged again
-
-	// holeMax is how long a missing number may keep later ones waiting. Peers give
-	// up a command after 3 s, so it will never come; Python skips numbers.
-	holeMax = 4 * time.Second
 )
 
 // A recvWindow puts reliable commands into order and passes each on once.
@@ -81,12 +75,17 @@ func (w *recvWindow) pop() (e early, ok bool) {
 	return early{}, false
 }
 
-// nextTimeout returns when the hole is too old.
-func (w *recvWindow) nextTimeout() instant {
-	if len(w.early) == 0 {
+// holeAt returns when a number will have been missing for too long. Python skips
+// numbers for good, and nobody sends them later (dnp/PROTOCOL.md, Numbers).
+func (c *Conn) holeAt() instant {
+	if len(c.recv.early) == 0 {
 		return never
 	}
-	return w.hole.add(holeMax)
+	patience := c.e.cfg.HoleTimeout
+	if c.client {
+		patience = max(patience, c.e.cfg.ReliableTimeout)
+	}
+	return c.recv.hole.add(patience)
 }
 
 // receiveReliable handles commands 4, 5, 10 and 11. p is what follows the command
@@ -127,19 +126,15 @@ func (c *Conn) acknowledge(n uint64, out Sender) {
 
 // deliverEarly passes on what was held for the number that just came.
 func (c *Conn) deliverEarly(now instant) {
-	moved := false
 	for !c.over() {
 		e, ok := c.recv.pop()
 		if !ok {
 			break
 		}
-		moved = true
 		c.deliver(e.cmd, e.buf, now)
 		c.e.lent = append(c.e.lent, e.buf) // events may alias it
 	}
-	if moved || len(c.recv.early) > 0 {
-		c.recv.hole = now
-	}
+	c.recv.hole = now
 }
 
 // deliver passes on the command that is due. It has been checked.

@@ -137,7 +137,7 @@ func (r *snapshotReader) links(resolve func(uint64) *Source, now instant) {
 
 func (r *snapshotReader) link(resolve func(uint64) *Source, now instant) {
 	c := r.c
-	l := link{id: r.id(), phase: LinkPhase(r.uint(uint64(LinkUp))), flags: linkFlags(r.uint(0xFF)), source: noSource}
+	l := link{id: r.id(), phase: LinkPhase(r.uint(uint64(LinkUp))), flags: linkFlags(r.uint(uint64(linkReadOnly | linkByPeer | linkProven))), source: noSource}
 	var s *Source
 	if r.bool() {
 		s = resolve(r.uint(1<<64 - 1))
@@ -154,7 +154,7 @@ func (r *snapshotReader) link(resolve func(uint64) *Source, now instant) {
 		}
 		return
 	}
-	if _, linked := c.find(s); linked {
+	if _, linked := c.find(s); linked || l.has(linkByPeer) && l.phase != LinkUp {
 		r.fail()
 		return
 	}

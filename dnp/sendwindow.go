@@ -10,10 +10,10 @@ import (
 const (
 	sendWindowSize = 10 // commands in flight; peers assume it, dnp/PROTOCOL.md, Numbers
 	sendWindowMax  = 24 // with the window-edge inference
-	edgeDistance   = 30 // numbers around the wrap where libraries do not repeat acknowledgements
+	edgeDistance   = 30 // numbers before the wrap where libraries do not repeat acknowledgements
 	edgePatience   = 900 * time.Millisecond
 	edgeGrowth     = 200 * time.Millisecond
-	edgeSendings   = 4 // needed before an acknowledgement from beyond the wrap proves anything
+	edgeSendings   = 12 // needed before an ambiguous acknowledgement counts; half of ReliableTimeout
 	hastyResend    = 100 * time.Millisecond
 )
 
@@ -89,7 +89,9 @@ func (w *sendWindow) take(c *Conn) outgoing {
 	case len(w.offers) > 0 && (len(w.queue) == 0 || !w.offered):
 		w.offered = true
 		slot := w.offers[0]
-		w.offers = append(w.offers[:0], w.offers[1:]...)
+		if w.offers = w.offers[1:]; len(w.offers) == 0 {
+			w.offers = nil // it was as long as the link table
+		}
 		return outgoing{kind: outLinkState, slot: slot, link: c.links.l[slot].id}
 	}
 	w.offered = false
@@ -254,14 +256,14 @@ func (c *Conn) atEdge(now instant) bool {
 	return c.nearWrap() && now.sub(c.send.flight[0].first) >= edgePatience
 }
 
-// nearWrap reports whether the oldest command has a number near the wrap.
+// nearWrap reports whether the oldest command has one of the last numbers before
+// the wrap. Behind the wrap libraries repeat acknowledgements again.
 func (c *Conn) nearWrap() bool {
 	w, p := &c.send, c.e.cfg.Profile
-	if len(w.flight) == 0 || !p.Long() {
+	if len(w.flight) == 0 {
 		return false
 	}
-	s := uint64(p.Seq(w.base()))
-	return s < edgeDistance || s >= p.Modulus()-edgeDistance
+	return uint64(p.Seq(w.base())) >= p.Modulus()-edgeDistance
 }
 
 // transmit sends a command that is in flight.
@@ -366,20 +368,29 @@ func (c *Conn) answered(slot int, now instant) {
 	}
 }
 
-// infer uses that libraries accept a number only if it is less than ten beyond the
-// one that they wait for: whoever acknowledges n has everything up to n-10. That
-// frees a window whose oldest acknowledgement was lost near the wrap, where
-// libraries do not repeat it. A library that still waits before the wrap takes a
-// number from beyond it for an old one and acknowledges it blindly, so across the
-// wrap the oldest must have been sent some times (dnp/PROTOCOL.md, Numbers).
+// infer uses that a peer accepts a number only if it is not too far beyond the one
+// that it waits for, ten in the libraries and sixteen here: whoever acknowledges n
+// has everything up to n-16. That frees a window whose oldest acknowledgement was
+// lost near the wrap, where libraries do not repeat it. (With ten instead of
+// sixteen two of our own Endpoints lose messages. A client by the text accepts
+// eleven across the wrap, because its window ends modulo 65535 and its numbers do
+// not.)
+//
+// A library that still waits for a number more than ten before the wrap takes one
+// from beyond the wrap for an old one and acknowledges it blindly. Then nothing is
+// proven, and no other number could tell the two cases apart; but a command that was
+// sent edgeSendings times is believed to have arrived once (dnp/PROTOCOL.md,
+// Numbers).
 func (c *Conn) infer(n uint64, now instant) {
 	w, m := &c.send, c.e.cfg.Profile.Modulus()
+	blind := w.base()%m < m-sendWindowSize
 	for i := range w.flight {
 		number, o := w.base()+uint64(i), &w.flight[i]
-		if number+sendWindowSize > n {
+		across := number/m != n/m
+		if number+recvAhead > n {
 			return
 		}
-		if o.acked || number/m != n/m && o.sends < edgeSendings {
+		if o.acked || across && blind && o.sends < edgeSendings {
 			continue
 		}
 		c.e.stats.Inferred++

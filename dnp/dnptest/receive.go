@@ -93,7 +93,7 @@ func (r *receiver) advance(modulus int) {
 // whether it is early or late, or there already.
 func (c *Client) hold(n int, cmd wire.Command, body []byte) {
 	h := heldCommand{number: n, count: c.recv.count + c.ahead(n), cmd: cmd, body: bytes.Clone(body)}
-	repeat := c.ahead(n) >= windowSize
+	repeat := c.ahead(n) > c.b.Modulus/2
 	if repeat {
 		h.count -= c.b.Modulus
 	}

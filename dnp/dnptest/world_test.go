@@ -56,6 +56,7 @@ type server struct {
 	sources   []*dnp.Source
 	offered   map[wire.LinkID]*netstate.State
 	remotes   map[netip.AddrPort]*remote
+	lose      func(p []byte) bool // datagrams that never leave; may be nil
 }
 
 // A remote is what the server knows about one connection.
@@ -111,7 +112,11 @@ func (s *server) Datagram(size int) []byte {
 	return s.buf[:0]
 }
 
-func (s *server) Send(to netip.AddrPort, p []byte) { s.w.net.Send(serverAddr, to, p) }
+func (s *server) Send(to netip.AddrPort, p []byte) {
+	if s.lose == nil || !s.lose(p) {
+		s.w.net.Send(serverAddr, to, p)
+	}
+}
 
 func (s *server) Receive(now time.Time, from netip.AddrPort, p []byte) {
 	s.handle(now, s.e.Receive(now, from, p, s))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,7 +280,8 @@ func TestClose(t *testing.T) {
 	}
 	flush(t, b)
 	running, entered := make(chan struct{}), make(chan struct{})
-	if _, err := a.Subscribe("x", func(replication.Msg) { close(entered); <-running }); err != nil {
+	var ended atomic.Bool
+	if _, err := a.Subscribe("x", func(replication.Msg) { close(entered); <-running; ended.Store(true) }); err != nil {
 		t.Fatal(err)
 	}
 	stop, err := a.Subscribe("y", func(replication.Msg) {})
@@ -292,18 +294,17 @@ func TestClose(t *testing.T) {
 		}
 	}
 	receive(t, entered, "the handler runs")
-	closed := make(chan struct{})
-	go func() { a.Close(); close(closed) }()
+	down := a.nc.StatusChanged(nats.CLOSED)
+	closed := make(chan bool, 1)
+	go func() { a.Close(); closed <- ended.Load() }()
 	if m := receive(t, got, "what was published before Close goes out"); m != "last words" {
 		t.Errorf("got %q", m)
 	}
-	select {
-	case <-closed:
-		t.Error("Close returned while a handler ran")
-	default:
-	}
+	receive(t, down, "the end of the connection")
 	close(running)
-	receive(t, closed, "Close")
+	if !receive(t, closed, "Close") {
+		t.Error("Close returned while a handler ran")
+	}
 	stop()
 	if err := a.Publish(replication.Msg{Subject: "x"}); err == nil {
 		t.Error("published after Close")

@@ -1,0 +1,357 @@
+package dnp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReliableInOrder(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("04 0000 61")
+	s.want("acknowledged at once, code 0 (A4)", "06 0000 00")
+	s.events("and delivered", "message 0 a")
+	s.recv("04 0200 63", "04 0100 62")
+	s.want("in any order, each by itself", "06 0200 00", "06 0100 00")
+	s.events("delivered in the order of numbers", "message 1 b", "message 2 c")
+	s.recv("04 0100 62")
+	s.want("a repeat means that the acknowledgement was lost (A4)", "06 0100 00")
+	s.events("but it is not delivered again")
+	s.dropped("a repeat is counted", DropRepeat, 1)
+}
+
+func TestReliableAhead(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("04 0f00 61")
+	s.want("fifteen ahead is held: engines have 11 in flight (A5)", "06 0f00 00")
+	s.recv("04 1000 61")
+	s.want("sixteen ahead is not")
+	s.dropped("but counted", DropOutsideWindow, 1)
+	s.recv("04 ffff 61")
+	s.want("65535 does not exist (A2)")
+	s.dropped("and counted", DropOutsideWindow, 2)
+}
+
+func TestReliableOld(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.recv.next = 5000
+	s.recv("04 8803 61")
+	s.want("4096 + 4 = 904 is 4096 behind: acknowledged (A4, A6)", "06 8803 00")
+	s.recv("04 8703 61")
+	s.want("older ones are not a lost acknowledgement but nonsense")
+}
+
+func TestHoleCloses(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("04 0100 62")
+	s.want("held", "06 0100 00")
+	s.wait(3900 * time.Millisecond)
+	s.events("a sender repeats for 3 s")
+	s.wait(200 * time.Millisecond)
+	s.want("after 4 s the hole will never be filled (A22)", "02")
+	s.events("the session is of no use", "closed hole")
+}
+
+func TestSendWindow(t *testing.T) {
+	s := serve(t, quiet())
+	for range 12 {
+		if err := s.c.Send([]byte("m"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pump()
+	s.want("ten in flight, no more (A5)", "04 0000 6d", "04 0100 6d", "04 0200 6d", "04 0300 6d", "04 0400 6d",
+		"04 0500 6d", "04 0600 6d", "04 0700 6d", "04 0800 6d", "04 0900 6d")
+	s.recv("06 0100 00")
+	s.want("the window is counted from the oldest unacknowledged")
+	s.recv("06 0000 00")
+	s.want("which moves it by two", "04 0a00 6d", "04 0b00 6d")
+	s.recv("06 0000 00")
+	s.dropped("an acknowledgement is good once", DropUnknownAck, 1)
+}
+
+func TestResend(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.Send([]byte("m"), 7)
+	s.pump()
+	s.want("sent", "04 0000 6d")
+	s.events("its number is told", "sent 7 number=0")
+	s.wait(499 * time.Millisecond)
+	s.want("not sooner than half a second: libraries keep each needless copy (failover C3)")
+	s.wait(time.Millisecond)
+	s.want("sent again", "04 0000 6d")
+	s.recv("06 0000 01")
+	s.want("\"again at once\" is not believed right after a sending")
+	s.wait(100 * time.Millisecond)
+	s.recv("06 0000 01")
+	s.want("but later", "04 0000 6d")
+	s.wait(9399 * time.Millisecond)
+	s.want("the repeats go on", strings.Split(strings.Repeat("0400006d ", 18), " ")[:18]...)
+	s.wait(time.Millisecond)
+	s.want("and end after 10 s", "02")
+	s.events("with the connection", "closed timeout")
+}
+
+func TestBacklogCloses(t *testing.T) {
+	cfg := quiet()
+	cfg.BacklogMessages = 2
+	s := serve(t, cfg)
+	for range 2 {
+		if err := s.c.Send([]byte("m"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.c.Send([]byte("m"), 0); err != ErrBacklog {
+		t.Fatalf("Send to a full backlog: %v, want ErrBacklog", err)
+	}
+	s.pump()
+	s.want("a peer that misses a message must know", "02")
+	s.events("the peer is too slow", "closed slow")
+	if err := s.c.Send([]byte("m"), 0); err != ErrClosed {
+		t.Fatalf("Send after the end: %v, want ErrClosed", err)
+	}
+}
+
+func TestLongMessages(t *testing.T) {
+	cfg := quiet()
+	cfg.DatagramMax = 256
+	s := serve(t, cfg)
+	s.c.Send(make([]byte, 1357), 0)
+	s.pump()
+	if len(s.sent) != 1 || len(s.sent[0]) != 2*1360 {
+		t.Fatal("1357 bytes go as one command 4 to a peer that may be Java (A3)")
+	}
+	s.sent = nil
+	s.recv("06 0000 00", "0a 0000 00")
+	s.want("a probe is acknowledged", "06 0000 00")
+	s.events("and nothing else (A17)")
+	src := s.source("uint8")
+	s.c.Link(src, true)
+	s.c.Send(make([]byte, 500), 9)
+	s.c.Send([]byte("z"), 0)
+	s.pump()
+	zeros := strings.Repeat("00", 246)
+	s.want("parts have consecutive numbers; the offer and the next message do not get between (A3)",
+		"05 0100 0080 01 0100 4d 0100 01 00", "0a 0200 01"+zeros, "0a 0300 00"+zeros, "0a 0400 02"+zeros[:16], "04 0500 7a")
+	s.events("the last part ends the message", "sent 9 number=4")
+	s.recv("0a 0100 01 6162", "04 0200 78", "0a 0300 00 63", "0a 0400 02 64")
+	s.events("other commands between parts are tolerated", "message 2 x", "message 4 abcd")
+}
+
+func TestLongMessageTooLong(t *testing.T) {
+	cfg := quiet()
+	cfg.LongMax = 4
+	s := serve(t, cfg)
+	s.recv("0a 0000 01 6162", "0a 0100 00 636465")
+	s.want("a message without end would fill the memory (S5)", "06 0000 00", "06 0100 00", "02")
+	s.events("what cannot be delivered ends the connection", "closed too_large")
+}
+
+func TestMessages(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("03 6869")
+	s.events("an unreliable message is passed on", "message hi")
+	s.recv("03")
+	s.dropped("an empty one is not: nobody sends it (A13)", DropTruncated, 1)
+	s.c.SendUnreliable([]byte("yo"))
+	s.pump()
+	s.want("sent by the next Advance", "03 796f")
+	if err := s.c.SendUnreliable(nil); err != ErrEmpty {
+		t.Fatalf("an empty message: %v, want ErrEmpty; Python raises on it (A13)", err)
+	}
+	for range laneMessages + 1 {
+		s.c.SendUnreliable([]byte("x"))
+	}
+	s.dropped("the lane is full", DropLaneFull, 1)
+}
+
+func TestClose(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.Close(CloseDrain)
+	s.pump()
+	s.want("once, without acknowledgement (A18)", "02")
+	s.events("it is over", "closed drain")
+	s.recv("04 0000 61")
+	s.want("late datagrams of a closed session are ignored (A18)")
+	s.dropped("as a stranger's", DropStranger, 1)
+	if s.e.Conns() != 0 {
+		t.Fatal("the connection is still there")
+	}
+}
+
+func TestPeerCloses(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("02")
+	s.wait(time.Second)
+	s.events("one forged byte must not end a session (S4)")
+	s.recv("03 61")
+	s.wait(5 * time.Second)
+	s.events("whoever speaks after it is still there", "message a")
+	s.recv("02")
+	s.wait(2 * time.Second)
+	s.want("a close is not answered")
+	s.events("silence confirms it", "closed peer")
+}
+
+func TestPeerClosesProbed(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.speaksLong = true
+	s.recv("02")
+	s.want("a peer that can answer is asked", "0a 0000 00")
+	s.recv("06 0000 00")
+	s.wait(5 * time.Second)
+	s.events("it did answer")
+}
+
+func TestRequestAgain(t *testing.T) {
+	s := newTest(t, quiet())
+	s.recv("00 0100 0000", "00 0100 0000")
+	s.want("the ConnectionAck may have been lost (A8)", "01 00 0000", "01 00 0000")
+	s.events("it is one connection", "connected")
+}
+
+func TestRestartedClient(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.speaksLong = true
+	s.recv("00 0100 0000")
+	s.want("a request on a live session may be late or forged: ask (A8)", "0a 0000 00")
+	s.recv("06 0000 00")
+	s.wait(2 * time.Second)
+	s.recv("00 0100 0000")
+	s.events("the old session lives")
+	s.wait(1900 * time.Millisecond)
+	s.recv("00 0100 0000")
+	s.events("two seconds are not over")
+	s.wait(100 * time.Millisecond)
+	s.sent = nil
+	s.recv("00 0100 0000")
+	s.want("a client that connects says nothing else", "01 00 0000")
+	s.events("so the session is a new one", "closed restarted", "connected")
+}
+
+func TestRequestAfterClose(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("02", "00 0100 0000")
+	s.want("a close and a request together are a client that starts again", "01 00 0000")
+	s.events("no need to wait", "closed peer", "connected")
+}
+
+func TestLiveness(t *testing.T) {
+	cfg := quiet()
+	cfg.LivenessInterval, cfg.IdleTimeout = 15*time.Second, 40*time.Second
+	s := serve(t, cfg)
+	s.wait(16 * time.Second)
+	s.want("an old peer would never acknowledge the probe (A17)")
+	s.recv("0a 0000 00")
+	s.want("this one speaks command 10", "06 0000 00")
+	s.wait(15 * time.Second)
+	s.want("so it is probed when it is silent", "0a 0000 00")
+	s.recv("06 0000 00")
+	s.wait(16 * time.Second)
+	s.want("again, and repeated as any reliable command", "0a 0100 00", "0a 0100 00", "0a 0100 00")
+	s.wait(9 * time.Second)
+	s.events("without answer the reliable timeout ends it", "closed timeout")
+}
+
+func TestIdleTimeout(t *testing.T) {
+	cfg := quiet()
+	cfg.IdleTimeout = 40 * time.Second
+	s := serve(t, cfg)
+	s.wait(39 * time.Second)
+	s.recv("03 61", "63 61")
+	s.dropped("nonsense is no sign of life", DropUnknownCommand, 1)
+	s.wait(39 * time.Second)
+	s.events("heard lately", "message a")
+	s.wait(time.Second)
+	s.events("not heard", "closed idle")
+}
+
+func TestLivenessNotWithinLongMessage(t *testing.T) {
+	cfg := quiet()
+	cfg.DatagramMax, cfg.SpeaksLong = 256, true
+	s := serve(t, cfg)
+	s.c.Send(make([]byte, 246*12), 0)
+	s.pump()
+	s.sent = nil
+	s.recv("02")
+	s.want("a probe would be taken for a part (A17), and the parts ask as well")
+}
+
+func TestConnect(t *testing.T) {
+	s := newTest(t, quiet())
+	c, err := s.e.Connect(s.now, peerAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wait(4999 * time.Millisecond)
+	s.want("requests at 0, 1, 2, 3, 4 s", "0001000000", "0001000000", "0001000000", "0001000000", "0001000000")
+	s.recv("04 0000 61")
+	s.want("who connects hears nothing but the ConnectionAck (A25)")
+	s.wait(time.Millisecond)
+	s.events("given up after 5 s", "closed timeout")
+	if c.Established() || s.e.Conns() != 0 {
+		t.Fatal("the attempt is still there")
+	}
+}
+
+func TestConnectAnswers(t *testing.T) {
+	tests := []struct{ name, ack, want string }{
+		{"accepted", "01 00 0000", "connected"},
+		{"rejected", "01 01", "closed rejected"},
+		{"no common protocol", "01 02", "closed no_protocol"},
+		{"unknown result", "01 07", "closed rejected"},
+		{"another protocol", "01 00 0100", "closed no_protocol"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newTest(t, Config{})
+			s.e.Connect(s.now, peerAddr)
+			s.pump()
+			s.recv(tt.ack)
+			s.events(tt.name, tt.want)
+			s.recv(tt.ack)
+			s.events("a repeated answer is ignored (failover C5)")
+		})
+	}
+}
+
+// TestWindowEdge is the case that kills sessions of libraries: the acknowledgement
+// of 65530 is lost, and the peer, which is beyond it, does not repeat it.
+func TestWindowEdge(t *testing.T) {
+	cfg := quiet()
+	cfg.SpeaksLong = true
+	s := serve(t, cfg)
+	s.c.send.next = 65530
+	s.c.Send([]byte("m"), 0)
+	s.wait(1999 * time.Millisecond)
+	s.sent = nil
+	for n := uint64(65531); n < 65530+15; n++ {
+		s.recv(fmt.Sprintf("06 %02x%02x 00", byte(n%65535), byte(n%65535>>8)))
+	}
+	s.wait(1500 * time.Millisecond)
+	s.recv("06 0a00 00")
+	if n := s.c.send.base(); n != 65530 {
+		t.Fatalf("oldest unacknowledged is %d; fifteen beyond prove nothing, we hold as many ourselves", n)
+	}
+	s.recv("06 0b00 00")
+	if n := s.c.send.base(); n <= 65530 {
+		t.Fatal("who acknowledges sixteen beyond has it (A6)")
+	}
+	if s.e.stats.Inferred != 1 {
+		t.Fatalf("%d inferred, want 1", s.e.stats.Inferred)
+	}
+}
+
+func TestWindowEdgeGuard(t *testing.T) {
+	cfg := quiet()
+	cfg.SpeaksLong, cfg.ReliableResend = true, 2*time.Second
+	s := serve(t, cfg)
+	s.c.send.next = 65520
+	s.c.Send([]byte("m"), 0)
+	s.wait(3900 * time.Millisecond)
+	s.recv("06 0100 00")
+	if s.c.send.base() != 65520 {
+		t.Fatal("a peer before the wrap takes 1 for an old number and acknowledges it blindly")
+	}
+}

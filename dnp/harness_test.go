@@ -1,0 +1,239 @@
+package dnp
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
+
+func newRand(t testing.TB) *rand.Rand {
+	t.Logf("repeat with -seed=%d", *seed)
+	return rand.New(rand.NewPCG(*seed, 0))
+}
+
+var (
+	epoch    = time.Unix(1_700_000_000, 0)
+	peerAddr = netip.MustParseAddrPort("192.0.2.1:40000")
+	servAddr = netip.MustParseAddrPort("198.51.100.1:3413")
+)
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// A recorder is a Sender that keeps what was sent, as hex.
+type recorder struct {
+	buf  []byte
+	sent []string
+}
+
+func (r *recorder) Datagram(size int) []byte {
+	r.buf = make([]byte, 0, size)
+	return r.buf
+}
+
+func (r *recorder) Send(_ netip.AddrPort, b []byte) {
+	if len(b) > cap(r.buf) {
+		panic("a datagram outgrew its buffer")
+	}
+	r.sent = append(r.sent, hex.EncodeToString(b))
+}
+
+// A connTest is a transcript of one peer against an Endpoint. Time stands still
+// but for wait.
+type connTest struct {
+	*testing.T
+	recorder
+	e      *Endpoint
+	now    time.Time
+	happen []string // events
+	c      *Conn    // of the last event
+}
+
+func newTest(t *testing.T, cfg Config) *connTest {
+	t.Helper()
+	cfg.Rand = rand.New(rand.NewPCG(1, 2))
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &connTest{T: t, e: e, now: epoch}
+}
+
+// quiet is a Config in which nothing happens by itself.
+func quiet() Config {
+	return Config{Listen: true, Probe: ProbeNone, LivenessInterval: -1, ScrubInterval: -1, Refresh: []time.Duration{}}
+}
+
+// serve returns a test with a server to which the peer is connected.
+func serve(t *testing.T, cfg Config) *connTest {
+	t.Helper()
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000")
+	s.want("the request is accepted", "01 00 0000")
+	s.events("without a probe the request is believed", "connected")
+	s.c.hear(s.e.clock.now)
+	s.c.loss, s.c.lossWeight = 0, lossMemory // known as a good path
+	return s
+}
+
+// recv passes datagrams to the Endpoint, and lets it answer.
+func (s *connTest) recv(datagrams ...string) {
+	s.Helper()
+	for _, d := range datagrams {
+		s.note(s.e.Receive(s.now, peerAddr, unhex(d), &s.recorder))
+	}
+	s.pump()
+}
+
+// pump lets the Endpoint do what it can do at once.
+func (s *connTest) pump() {
+	for range 100 {
+		at, ok := s.e.NextTimeout()
+		if !ok || at.After(s.now) {
+			return
+		}
+		s.note(s.e.Advance(s.now, &s.recorder))
+	}
+	s.Helper()
+	s.Fatal("NextTimeout stays in the past")
+}
+
+// wait lets time pass, with everything that it brings.
+func (s *connTest) wait(d time.Duration) {
+	s.Helper()
+	end := s.now.Add(d)
+	for {
+		s.pump()
+		at, ok := s.e.NextTimeout()
+		if !ok || at.After(end) {
+			break
+		}
+		s.now = at
+	}
+	s.now = end
+	s.pump()
+}
+
+func (s *connTest) flush() { s.e.Flush(s.now, &s.recorder) }
+
+func (s *connTest) note(events []Event) {
+	for _, v := range events {
+		s.c = v.Conn
+		s.happen = append(s.happen, eventText(v))
+	}
+}
+
+func eventText(v Event) string {
+	switch v.Kind {
+	case EventClosed:
+		return "closed " + v.Reason.String()
+	case EventMessage:
+		if v.Reliable {
+			return fmt.Sprintf("message %d %s", v.Number, v.Data)
+		}
+		return fmt.Sprintf("message %s", v.Data)
+	case EventLinkOffered:
+		return fmt.Sprintf("link offered %04x %s values=%d readonly=%v", v.Link, v.Data, v.Values.Len(), v.ReadOnly)
+	case EventLinkUp, EventLinkDown:
+		return fmt.Sprintf("%v %04x", v.Kind, v.Link)
+	case EventUpdate:
+		text := fmt.Sprintf("update %04x", v.Link)
+		for i, b, ok := v.Update.Next(); ok; i, b, ok = v.Update.Next() {
+			text += fmt.Sprintf(" %d=%x", i, b)
+		}
+		return text
+	case EventSent:
+		return fmt.Sprintf("sent %d number=%d", v.Token, v.Number)
+	}
+	return v.Kind.String()
+}
+
+// want says what must have been sent since the last want, and why.
+func (s *connTest) want(why string, datagrams ...string) {
+	s.Helper()
+	got := s.sent
+	s.sent = nil
+	ok := len(got) == len(datagrams)
+	for i := range min(len(got), len(datagrams)) {
+		ok = ok && got[i] == strings.ReplaceAll(datagrams[i], " ", "")
+	}
+	if !ok {
+		s.Fatalf("%s:\nsent %s\nwant %s", why, strings.Join(got, "\n     "), strings.Join(datagrams, "\n     "))
+	}
+}
+
+// events says what must have happened since the last events, and why.
+func (s *connTest) events(why string, want ...string) {
+	s.Helper()
+	got := s.happen
+	s.happen = nil
+	if strings.Join(got, "; ") != strings.Join(want, "; ") {
+		s.Fatalf("%s:\nevents %q\nwant   %q", why, got, want)
+	}
+}
+
+// dropped says how many things must have been dropped for a reason.
+func (s *connTest) dropped(why string, r DropReason, n uint64) {
+	s.Helper()
+	if got := s.e.stats.Drops[r]; got != n {
+		s.Fatalf("%s: %d drops as %v, want %d", why, got, r, n)
+	}
+}
+
+// source makes a state with these value types, all values zero, and link message "M".
+func (s *connTest) source(types ...string) *Source {
+	s.Helper()
+	return s.e.NewSource(SourceConfig{State: newState(s, types...), Message: []byte("M")})
+}
+
+func newState(t testing.TB, types ...string) *netstate.State {
+	t.Helper()
+	var values []netstate.Value
+	for _, name := range types {
+		typ, ok := wire.ParseValueType(name)
+		if !ok {
+			t.Fatalf("no type %q", name)
+		}
+		values = append(values, netstate.Value{Type: typ})
+	}
+	l, err := netstate.NewLayout(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netstate.NewState(l)
+}
+
+// set changes a value.
+func set(s *Source, i int, value string) {
+	s.State().Set(i, unhex(value))
+	s.Changed(i)
+}
+
+// linked returns a test with a server whose link 8000 to a source is up.
+func linked(t *testing.T, cfg Config, readOnly bool, types ...string) (*connTest, *Source) {
+	t.Helper()
+	s := serve(t, cfg)
+	src := s.source(types...)
+	if err := s.c.Link(src, readOnly); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.recv("07 0080") // LinkUp stands for the acknowledgement
+	s.sent, s.happen = nil, nil
+	return s, src
+}

@@ -1,0 +1,460 @@
+package dnp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+func TestLinkOffer(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("uint8", "uint16")
+	s.c.Link(src, true)
+	s.pump()
+	s.want("ids start at 0x8000 (A7), flags are exactly 1 (A13)", "05 0000 0080 01 0100 4d 0200 01 00 03 0000")
+	set(src, 0, "07")
+	s.flush()
+	s.want("no values before the link is up (A10)")
+	s.wait(500 * time.Millisecond)
+	s.want("a repeated offer has the newest values", "05 0000 0080 01 0100 4d 0200 01 07 03 0000")
+	s.recv("07 0080")
+	s.events("LinkUp", "link up 8000")
+	s.flush()
+	s.want("the peer may have taken the first copy, so what changed since follows", "09 01 0080 01 0000 07")
+	s.wait(time.Second)
+	s.want("LinkUp stands for the acknowledgement")
+	if err := s.c.Link(src, true); err != ErrLinked {
+		t.Fatalf("a second link to one state: %v, want ErrLinked", err)
+	}
+}
+
+func TestLinkPresumed(t *testing.T) {
+	s := serve(t, quiet())
+	a, b := s.source("uint8"), s.source("uint8")
+	s.c.Link(a, true)
+	s.c.Link(b, true)
+	s.pump()
+	s.recv("06 0000 00", "06 0100 00", "07 0180")
+	s.sent, s.happen = nil, nil
+	s.wait(499 * time.Millisecond)
+	s.events("LinkUp may still come")
+	s.wait(time.Millisecond)
+	s.events("it was lost, and is never repeated (A8)", "link up 8000")
+	set(a, 0, "01")
+	set(b, 0, "02")
+	s.flush()
+	s.want("a peer drops what follows a link that it does not know, so it goes alone (A8)",
+		"09 01 0080 01 0000 01", "09 01 0180 01 0000 02")
+	s.recv("07 0080")
+	s.events("it was up already")
+	set(a, 0, "03")
+	set(b, 0, "04")
+	s.flush()
+	s.want("proven links share a datagram", "09 02 0080 01 0000 03 0180 01 0000 04")
+}
+
+func TestLinkRefused(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("uint8")
+	s.c.Link(src, true)
+	s.pump()
+	s.recv("08 0080")
+	s.events("the peer does not want it", "link down 8000")
+	s.sent = nil
+	s.c.Link(src, true)
+	s.pump()
+	s.want("another try has another id: libraries cannot link one again (A7)", "05 0100 0180 01 0100 4d 0100 01 00")
+}
+
+func TestLinkDownRepeats(t *testing.T) {
+	s, src := linked(t, quiet(), true, "uint8")
+	src.SetDescription([]byte("M"), []byte("bye"))
+	src.Remove()
+	s.pump()
+	s.want("the farewell goes first, since applications do not see LinkDown", "04 0100 627965", "08 0080")
+	s.recv("06 0100 00")
+	s.wait(10 * time.Second)
+	s.want("LinkDown is not acknowledged, so it is repeated at 60, 180, 500, 1500 ms and 5 s",
+		"08 0080", "08 0080", "08 0080", "08 0080", "08 0080")
+	s.recv("07 0080")
+	s.want("a peer that brings up what is gone has missed them all", "08 0080")
+}
+
+func TestUnlinkInFlight(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("uint8")
+	s.c.Link(src, true)
+	s.pump()
+	s.want("offered", "05 0000 0080 01 0100 4d 0100 01 00")
+	set(src, 0, "05")
+	src.Remove()
+	s.wait(500 * time.Millisecond)
+	s.want("its number keeps its meaning", "05 0000 0080 01 0100 4d 0100 01 05")
+	s.recv("06 0000 00")
+	s.want("a LinkDown before the offer arrived would be lost on the peer", "08 0080")
+}
+
+func TestUnlinkQueued(t *testing.T) {
+	s := serve(t, quiet())
+	var all []*Source
+	for range 11 {
+		src := s.source("uint8")
+		all = append(all, src)
+		s.c.Link(src, true)
+	}
+	s.pump()
+	s.sent = nil
+	s.c.Unlink(all[10], true)
+	s.recv("06 0000 00")
+	s.want("what was never offered is not mentioned")
+}
+
+func TestMessagesAndOffersTakeTurns(t *testing.T) {
+	s := serve(t, quiet())
+	for range 3 {
+		s.c.Send([]byte("m"), 0)
+		s.c.Link(s.source("uint8"), true)
+	}
+	s.pump()
+	s.want("neither waits for the other's backlog",
+		"05 0000 0080 01 0100 4d 0100 01 00", "04 0100 6d", "05 0200 0180 01 0100 4d 0100 01 00", "04 0300 6d",
+		"05 0400 0280 01 0100 4d 0100 01 00", "04 0500 6d")
+}
+
+func TestPeerOffers(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("05 0000 0000 00 0200 4869 0100 01 2a")
+	s.want("acknowledged first", "06 0000 00")
+	s.events("the owner is asked", "link offered 0000 Hi values=1 readonly=false")
+	src := s.source("uint8")
+	src.State().Set(0, unhex("2a"))
+	if err := s.c.Accept(0, src); err != nil {
+		t.Fatal(err)
+	}
+	s.wait(3 * time.Second)
+	s.want("LinkUp can be lost: at 0, 0.25, 0.5, 1, 2 s (A8)", "07 0000", "07 0000", "07 0000", "07 0000", "07 0000")
+	s.recv("09 01 0000 01 0000 2b")
+	s.events("the peer writes", "update 0000 0=2b")
+	s.c.Hold(0, 0, unhex("2b"))
+	set(src, 0, "2b")
+	s.flush()
+	s.want("its value is not sent back (A20)")
+	s.c.Release(0, 0)
+	s.flush()
+	s.want("nor when it became the truth")
+	set(src, 0, "2c")
+	s.flush()
+	s.want("what others write is", "09 01 0000 01 0000 2c")
+}
+
+func TestPeerUpdateStopsLinkUps(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("05 0000 0000 00 0100 4d 0100 01 2a")
+	s.c.Accept(0, s.source("uint8"))
+	s.pump()
+	s.recv("09 01 0000 01 0000 2b")
+	s.sent = nil
+	s.wait(3 * time.Second)
+	s.want("a peer that updates knows that its link is up (A8)")
+}
+
+func TestRejectPeerOffer(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("05 0000 0000 01 0100 4d 0000")
+	s.events("offered", "link offered 0000 M values=0 readonly=true")
+	s.c.Reject(0)
+	if err := s.c.Accept(0, s.source("uint8")); err != ErrNoLink {
+		t.Fatalf("Accept after Reject: %v; LinkUp after LinkDown would bring it up (A8)", err)
+	}
+	s.pump()
+	s.want("refused by LinkDown, never by silence (A11)", "06 0000 00", "08 0000")
+}
+
+func TestPeerOfferBounds(t *testing.T) {
+	cfg := quiet()
+	cfg.PeerLinksMax, cfg.PeerValuesMax = 1, 1
+	s := serve(t, cfg)
+	s.recv("05 0000 0000 00 0100 4d 0200 01 00 01 00")
+	s.want("too many values", "06 0000 00", "08 0000")
+	s.recv("05 0100 0100 00 0100 4d 0100 01 00", "05 0200 0200 00 0100 4d 0100 01 00")
+	s.want("too many links", "06 0100 00", "06 0200 00", "08 0200")
+	s.events("one is fine", "link offered 0001 M values=1 readonly=false")
+	s.dropped("counted", DropTooManyValues, 1)
+	s.dropped("counted", DropLinksFull, 1)
+}
+
+func TestPeerOffersOurID(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("uint8")
+	s.c.Link(src, true)
+	s.pump()
+	s.want("we take 8000", "05 0000 0080 01 0100 4d 0100 01 00")
+	s.recv("05 0000 0080 00 0100 50 0100 01 00")
+	s.events("so did the peer, at the same time", "link offered 8000 P values=1 readonly=false")
+	s.want("ours moves: the peer ignores our offer, its own link being there (A7)", "06 0000 00", "05 0100 0180 01 0100 4d 0100 01 00")
+	s.recv("07 0180")
+	s.events("and comes up", "link up 8001")
+	s.recv("05 0100 0180 00 0100 50 0100 01 00")
+	s.want("Java may use an id twice. LinkDown would hit our link, so there is only silence (A7)", "06 0100 00")
+	s.dropped("and a count", DropLinkTaken, 1)
+}
+
+func TestReadOnly(t *testing.T) {
+	s, _ := linked(t, quiet(), true, "uint8")
+	s.recv("09 01 0080 01 0000 07")
+	s.events("no library enforces it, so we must (A19)")
+	s.dropped("counted", DropReadOnly, 1)
+}
+
+func TestUpdateFromPeer(t *testing.T) {
+	s, _ := linked(t, quiet(), false, "uint8", "uint16")
+	s.recv("09 01 0080 02 0000 07 0100 0800")
+	s.events("all values", "update 8000 0=07 1=0800")
+	s.recv("09 02 0080 01 0000 09")
+	s.events("the C++ library counts too many links: what is there counts (A21)", "update 8000 0=09")
+	s.dropped("the rest is missing", DropTruncated, 1)
+	s.recv("09 02 3412 01 0000 09 0080 01 0000 09")
+	s.events("behind an unknown link nothing can be read (A1)")
+	s.dropped("counted", DropUnknownLink, 1)
+	s.recv("09 01 0080 02 0000 09 0500 09")
+	s.events("a link that does not parse is discarded whole (A21)")
+	s.dropped("counted", DropBadValue, 1)
+}
+
+func TestUpdateSplits(t *testing.T) {
+	cfg := quiet()
+	cfg.DatagramMax = 256
+	s, src := linked(t, cfg, true, "data", "uint8", "data")
+	set(src, 0, "c800"+strings.Repeat("11", 200))
+	set(src, 1, "07")
+	set(src, 2, "2c01"+strings.Repeat("22", 300))
+	s.flush()
+	s.want("a datagram ends at 256 bytes here, a larger value has its own (A10)",
+		"09 01 0080 02 0000 c800"+strings.Repeat("11", 200)+"0100 07", "09 01 0080 01 0200 2c01"+strings.Repeat("22", 300))
+}
+
+func TestUpdateCounts(t *testing.T) {
+	cfg := quiet()
+	cfg.DatagramMax = 60000
+	types := strings.Split(strings.Repeat("uint8 ", 200), " ")[:200]
+	s, src := linked(t, cfg, true, types...)
+	for i := range 200 {
+		set(src, i, "01")
+	}
+	s.flush()
+	if len(s.sent) != 1 || s.sent[0][:10] != "0902"+"0080"+"7f" {
+		t.Fatalf("127 values are the most that Java reads (A10): %v", s.sent)
+	}
+	s.sent = nil
+	for i := range 200 {
+		extra := s.source("uint8")
+		s.c.Link(extra, true)
+		s.pump()
+		id := byte(i + 1)
+		s.recv("07" + fmt.Sprintf("%02x", id) + "80")
+		defer func() { _ = extra }()
+		set(extra, 0, "01")
+	}
+	s.sent = nil
+	s.flush()
+	if len(s.sent) != 2 || s.sent[0][:4] != "097f" {
+		t.Fatalf("127 links are the most that Java reads (A10): %.40v", s.sent)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	s, src := linked(t, quiet(), true, "uint8", "uint8", "uint8")
+	set(src, 0, "01")
+	set(src, 0, "02")
+	s.flush()
+	s.want("changes coalesce", "09 01 0080 01 0000 02")
+	s.flush()
+	s.want("nothing changed")
+	set(src, 1, "03")
+	if !s.e.Pending() {
+		t.Fatal("a change is pending")
+	}
+	s.flush()
+	s.want("only what changed", "09 01 0080 01 0100 03")
+	src.version = 1<<32 - 1
+	set(src, 2, "04")
+	s.flush()
+	s.want("the versions start again: everything is sent", "09 01 0080 03 0000 02 0100 03 0200 04")
+}
+
+func TestRefresh(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8", "uint8")
+	set(src, 1, "01")
+	s.flush()
+	s.sent = nil
+	var times []string
+	for range 3000 {
+		s.wait(time.Millisecond)
+		s.flush()
+		for range s.sent {
+			times = append(times, s.now.Sub(epoch).String())
+		}
+		s.sent = nil
+	}
+	if got := strings.Join(times, " "); got != "60ms 180ms 500ms 1.5s" {
+		t.Fatalf("refreshed at %s (A9)", got)
+	}
+	set(src, 0, "02")
+	s.flush()
+	s.want("only what changed lately is repeated", "09 01 0080 01 0000 02")
+	s.wait(60 * time.Millisecond)
+	s.flush()
+	s.want("the other value had its turn", "09 01 0080 01 0000 02")
+}
+
+func TestRefreshWaitsForQuiet(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8")
+	for i := range 100 {
+		set(src, 0, fmt.Sprintf("%02x", i+1))
+		s.flush()
+		s.wait(50 * time.Millisecond)
+	}
+	if s.e.stats.Refreshes != 0 {
+		t.Fatalf("%d refreshes of a state that changes all the time", s.e.stats.Refreshes)
+	}
+}
+
+func TestRefreshTwiceForLossyPeer(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8")
+	s.c.loss = 0.3
+	set(src, 0, "01")
+	s.flush()
+	s.want("a change goes once", "09 01 0080 01 0000 01")
+	s.wait(60 * time.Millisecond)
+	s.flush()
+	s.want("its repeat twice", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
+	s.c.loss = 0.5
+	s.wait(120 * time.Millisecond)
+	s.flush()
+	s.want("and three times where every second command is lost", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
+}
+
+func TestScrub(t *testing.T) {
+	cfg := quiet()
+	cfg.ScrubInterval = 5 * time.Second
+	s, _ := linked(t, cfg, true, "uint8", "uint8")
+	s.wait(2500 * time.Millisecond) // connections start at different times
+	s.flush()
+	s.want("all values of all links", "09 01 0080 02 0000 00 0100 00")
+	s.wait(4999 * time.Millisecond)
+	s.flush()
+	s.want("not again within 5 s")
+	s.wait(time.Millisecond)
+	s.flush()
+	s.want("but then", "09 01 0080 02 0000 00 0100 00")
+}
+
+func TestScrubSparesPeersValues(t *testing.T) {
+	cfg := quiet()
+	cfg.ScrubInterval = 5 * time.Second
+	s := serve(t, cfg)
+	s.recv("05 0000 0000 00 0100 4d 0200 01 2a 01 2b")
+	src := s.source("uint8", "uint8")
+	s.c.Accept(0, src)
+	s.wait(10 * time.Second)
+	s.sent = nil
+	s.flush()
+	s.want("the peer's own values are not sent back to it (A20)")
+	set(src, 1, "01")
+	s.flush()
+	s.sent = nil
+	s.wait(6 * time.Second)
+	s.flush()
+	s.want("what others changed since is scrubbed", "09 01 0000 01 0100 01")
+}
+
+func TestHoldRefuse(t *testing.T) {
+	s, src := linked(t, quiet(), false, "uint8", "uint8")
+	s.recv("09 01 0080 01 0000 07")
+	s.c.Hold(0x8000, 0, unhex("07"))
+	set(src, 0, "09")
+	set(src, 1, "01")
+	s.flush()
+	s.want("the value in question waits, the other does not", "09 01 0080 01 0100 01")
+	s.c.Refuse(0x8000, 0)
+	s.flush()
+	s.want("refused: the peer gets the truth", "09 01 0080 02 0000 09 0100 01")
+	s.c.Hold(0x8000, 0, unhex("07"))
+	set(src, 0, "0a")
+	s.flush()
+	s.want("held")
+	s.c.Release(0x8000, 0)
+	s.flush()
+	s.want("acknowledged, but the state has moved on", "09 01 0080 01 0000 0a")
+}
+
+func TestSpecProfile(t *testing.T) {
+	cfg := quiet()
+	cfg.Profile = wire.Spec
+	s, src := linked(t, cfg, true, "uint8", "uint8", "uint8")
+	set(src, 1, "05")
+	s.flush()
+	s.want("no index: the values up to the last that changed", "09 0100 0080 0200 01 00 01 05")
+	s.c.Send(make([]byte, 60000), 0)
+	s.pump()
+	if len(s.sent) != 1 || len(s.sent[0]) != 2*60003 {
+		t.Fatal("a long message is one command 4")
+	}
+	if err := s.c.Send(make([]byte, 60001), 0); err != ErrTooLarge {
+		t.Fatalf("a longer one: %v, want ErrTooLarge", err)
+	}
+	s.recv("0a 0000 00")
+	s.dropped("there is no command 10", DropUnknownCommand, 1)
+	s.c.recv.next = 65535
+	s.sent = nil
+	s.recv("04 ffff 61", "04 0000 62")
+	s.want("numbers go to 65535", "06 ffff 00", "06 0000 00")
+}
+
+func TestLinkIDs(t *testing.T) {
+	for _, client := range []bool{false, true} {
+		c := &Conn{client: client}
+		seen := make(map[wire.LinkID]bool)
+		for i := range c.ordinals() {
+			id := c.linkID(i)
+			back, ok := c.ordinal(id)
+			if seen[id] || !ok || back != i || id == 0xFFFF || !client && id < 0x1000 {
+				t.Fatalf("client=%v: ordinal %d is id %04x, back %d %v", client, i, id, back, ok)
+			}
+			seen[id] = true
+		}
+	}
+}
+
+func TestLinkIDsRunOut(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("uint8")
+	n := 0
+	for ; s.c.Link(src, true) == nil; n++ {
+		s.c.Unlink(src, false)
+	}
+	s.pump()
+	s.events("a warning comes at 90 %", "recycle")
+	if n != listenerHigh+listenerLow {
+		t.Fatalf("%d links, want %d", n, listenerHigh+listenerLow)
+	}
+}
+
+func TestLinksMax(t *testing.T) {
+	cfg := quiet()
+	cfg.LinksMax = 1
+	s := serve(t, cfg)
+	s.c.Link(s.source("uint8"), true)
+	if err := s.c.Link(s.source("uint8"), true); err != ErrLinks {
+		t.Fatalf("one link too many: %v, want ErrLinks", err)
+	}
+}

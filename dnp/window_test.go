@@ -1,0 +1,127 @@
+package dnp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// TestRecvWindowModel sends numbered messages in any order, with repeats, through
+// two wraps, and expects them once and in order, and the acknowledgements of a twin
+// that knows the true numbers.
+func TestRecvWindowModel(t *testing.T) {
+	rng := newRand(t)
+	for _, profile := range []wire.Profile{wire.Denetwork, wire.Spec} {
+		cfg := quiet()
+		cfg.Profile = profile
+		s := serve(t, cfg)
+		total := 2*profile.Modulus() + 100
+		var next uint64 // of the twin
+		held := make(map[uint64]bool)
+		var p []byte
+		for next < total {
+			n := next + uint64(rng.IntN(recvAhead+4))
+			if rng.IntN(4) == 0 {
+				n -= min(n, uint64(rng.IntN(recvBehind+100)))
+			}
+			p = wire.ReliableMessage{Seq: profile.Seq(n), Data: binary.LittleEndian.AppendUint64(nil, n)}.Append(p[:0])
+			valid := n < next+recvAhead && n+recvBehind >= next
+			s.sent = s.sent[:0]
+			events := s.e.Receive(s.now, peerAddr, p, &s.recorder)
+			if acked := len(s.sent) == 1; acked != valid {
+				t.Fatalf("%v: number %d while %d is due: acknowledged %v", profile, n, next, acked)
+			}
+			if valid && n >= next {
+				held[n] = true
+			}
+			for _, v := range events {
+				if got := binary.LittleEndian.Uint64(v.Data); got != next || v.Number != next || !held[next] {
+					t.Fatalf("%v: delivered %d as %d, want %d", profile, got, v.Number, next)
+				}
+				delete(held, next)
+				next++
+			}
+			if held[next] {
+				t.Fatalf("%v: %d was not delivered", profile, next)
+			}
+		}
+	}
+}
+
+// TestSendWindowModel lets a peer acknowledge at random, through two wraps, and
+// compares with a twin that keeps every number's fate.
+func TestSendWindowModel(t *testing.T) {
+	rng := newRand(t)
+	for _, profile := range []wire.Profile{wire.Denetwork, wire.Spec} {
+		cfg := quiet()
+		cfg.Profile, cfg.ReliableTimeout = profile, time.Hour
+		s := serve(t, cfg)
+		m := sendModel{t: t, s: s, first: make(map[uint64]time.Time), open: make(map[uint64]bool)}
+		total := 2*profile.Modulus() + 100
+		for m.base < total {
+			for m.queued < m.base+30 {
+				s.c.Send(binary.LittleEndian.AppendUint64(nil, m.queued), 0)
+				m.queued++
+			}
+			s.e.Advance(s.now, &m)
+			for range 1 + rng.IntN(12) {
+				m.ack(m.base + uint64(rng.IntN(12)))
+			}
+			if rng.IntN(20) == 0 {
+				s.now = s.now.Add(time.Duration(rng.IntN(600)) * time.Millisecond)
+			}
+		}
+	}
+}
+
+// A sendModel is the twin, as the Sender of the Endpoint.
+type sendModel struct {
+	t            *testing.T
+	s            *connTest
+	buf          []byte
+	base, queued uint64               // oldest unacknowledged, next message
+	sentTo       uint64               // numbers below were sent
+	first        map[uint64]time.Time // last sending
+	open         map[uint64]bool      // sent and not acknowledged
+}
+
+func (m *sendModel) Datagram(size int) []byte { return make([]byte, 0, size) }
+
+func (m *sendModel) Send(_ addrPort, b []byte) {
+	n := binary.LittleEndian.Uint64(b[3:])
+	profile := m.s.e.cfg.Profile
+	window := uint64(sendWindowSize)
+	if uint64(profile.Seq(m.base)) >= profile.Modulus()-edgeDistance {
+		window = sendWindowMax // it may have waited for so long that the window opens
+	}
+	want := wire.ReliableMessage{Seq: profile.Seq(n), Data: b[3:]}.Append(nil)
+	switch {
+	case !bytes.Equal(b, want):
+		m.t.Fatalf("message %d went as % x", n, b)
+	case n > m.sentTo || n >= m.base+window:
+		m.t.Fatalf("message %d was sent while %d is the oldest and %d the next", n, m.base, m.sentTo)
+	case n == m.sentTo:
+		m.sentTo++
+		m.open[n] = true
+	case !m.open[n] || m.s.now.Sub(m.first[n]) < 500*time.Millisecond:
+		m.t.Fatalf("message %d was repeated, open %v, after %v", n, m.open[n], m.s.now.Sub(m.first[n]))
+	}
+	m.first[n] = m.s.now
+}
+
+func (m *sendModel) ack(n uint64) {
+	before := m.s.e.stats.Drops[DropUnknownAck]
+	p := wire.ReliableAck{Seq: m.s.e.cfg.Profile.Seq(n)}.Append(nil)
+	m.s.e.Receive(m.s.now, peerAddr, p, m)
+	if known := m.s.e.stats.Drops[DropUnknownAck] == before; known != m.open[n] {
+		m.t.Fatalf("acknowledgement of %d: known %v, in flight %v", n, known, m.open[n])
+	}
+	delete(m.open, n)
+	delete(m.first, n)
+	for m.base < m.sentTo && !m.open[m.base] {
+		m.base++
+	}
+}

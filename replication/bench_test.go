@@ -1,0 +1,114 @@
+package replication
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// 100 states of position and rotation change in every batch.
+const benchStates = 100
+
+func BenchmarkApply(b *testing.B) {
+	_, apply := applyLoop(b, benchStates)
+	b.ReportAllocs()
+	for b.Loop() {
+		apply()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchStates), "ns/update")
+}
+
+// BenchmarkPublishAndEmit is a publish of 100 sets and the batch that follows.
+func BenchmarkPublishAndEmit(b *testing.B) {
+	s := newStoreTest(b, Limits{})
+	var ops [2][]Op
+	for i := range benchStates {
+		s.ok(moving(i, 0))
+		ops[0] = append(ops[0], moveOp(i, 1))
+		ops[1] = append(ops[1], moveOp(i, 2))
+	}
+	s.Advance(s.now)
+	b.ReportAllocs()
+	bytes := s.stats.BatchBytes
+	for i := 0; b.Loop(); i++ {
+		s.now = s.now.Add(10 * time.Millisecond)
+		s.Publish(s.now, Publish{Ops: ops[i%2], Atomic: true})
+		s.Advance(s.now)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchStates), "ns/update")
+	b.ReportMetric(float64(s.stats.BatchBytes-bytes)/float64(b.N*benchStates), "B/update")
+}
+
+// BenchmarkEmit is the batch alone: the changes are marked by hand.
+func BenchmarkEmit(b *testing.B) {
+	s := newStoreTest(b, Limits{})
+	for i := range benchStates {
+		s.ok(moving(i, 0))
+	}
+	s.Advance(s.now)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.now = s.now.Add(10 * time.Millisecond)
+		for _, st := range s.all {
+			st.dirty.Fill(2)
+			s.mark(st)
+		}
+		s.Advance(s.now)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchStates), "ns/update")
+}
+
+func BenchmarkRepairEverything(b *testing.B) {
+	s := newStoreTest(b, Limits{})
+	for i := range 1000 {
+		s.ok(moving(i, 0))
+	}
+	s.Advance(s.now)
+	q := (&RepairRequest{Kind: RepairKeyframes, Space: "s"}).append(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		r := NewReplica("s", ReplicaConfig{}, quiet{})
+		r.Advance(s.now)
+		r.ask.id = requestID(q)
+		for _, p := range s.Repair(s.now, q) {
+			r.ApplyReply(s.now, p)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*1000), "ns/state")
+}
+
+// BenchmarkMemory is no timing: it states the bytes that a state of position
+// and rotation costs in a store and in a replica.
+func BenchmarkMemory(b *testing.B) {
+	const n = 20_000
+	for b.Loop() {
+		before := heapBytes()
+		s := newStoreTest(b, Limits{})
+		for i := range n {
+			s.ok(moving(i, 0))
+			s.Advance(s.now)
+		}
+		s.now = s.now.Add(time.Minute)
+		s.TakeDirty(nil, n)
+		s.ring = ring{}
+		store := heapBytes()
+		r := NewReplica("s", ReplicaConfig{}, quiet{})
+		q, _ := r.Advance(s.now)
+		for _, p := range s.Repair(s.now, q) {
+			r.ApplyReply(s.now, p)
+		}
+		replica := heapBytes()
+		b.ReportMetric(float64(store-before)/n, "B/state-in-store")
+		b.ReportMetric(float64(replica-store)/n, "B/state-in-replica")
+		runtime.KeepAlive(s)
+		runtime.KeepAlive(r)
+	}
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,505 @@
+package replication
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication/view"
+)
+
+// A replicaTest is a transcript of what a Replica is told and must say. A Store
+// provides the batches, so that they are real.
+type replicaTest struct {
+	testing.TB
+	*Replica
+	store *storeTest
+	log   []string
+	now   time.Time
+}
+
+func newReplicaTest(t testing.TB) *replicaTest {
+	r := &replicaTest{TB: t, store: newStoreTest(t, Limits{}), now: time.Unix(1000, 0)}
+	r.Replica = NewReplica("s", ReplicaConfig{}, r)
+	return r
+}
+
+// joined returns a test whose replica holds state "a" at (7, 1).
+func joined(t testing.TB) *replicaTest {
+	r := newReplicaTest(t)
+	r.publish(tower("a", u8(1), u8(2), str("x")))
+	r.repair()
+	r.said("late join", "added a")
+	return r
+}
+
+func (t *replicaTest) Added(s *State)     { t.log = append(t.log, "added "+s.Desc.Key) }
+func (t *replicaTest) Described(s *State) { t.log = append(t.log, "described "+s.Desc.Key) }
+func (t *replicaTest) Removed(s *State)   { t.log = append(t.log, "removed "+s.Desc.Key) }
+func (t *replicaTest) Groups(client string, groups []string) {
+	t.log = append(t.log, fmt.Sprint("groups ", client, " ", groups))
+}
+
+func (t *replicaTest) Changed(s *State, m netstate.Mask) {
+	line := "changed " + s.Desc.Key
+	for i, ok := m.Next(0); ok; i, ok = m.Next(i + 1) {
+		line += fmt.Sprintf(" %d=%x", i, s.Values.Value(i))
+	}
+	t.log = append(t.log, line)
+}
+
+// said compares what the observer was told since the last time.
+func (t *replicaTest) said(why string, want ...string) {
+	t.Helper()
+	if g, w := strings.Join(t.log, "\n"), strings.Join(want, "\n"); g != w {
+		t.Fatalf("%s: the observer was told\n%s\nwant\n%s", why, g, w)
+	}
+	t.log = nil
+}
+
+// publish returns the batches that ops make.
+func (t *replicaTest) publish(ops ...Op) (batches [][]byte) {
+	t.Helper()
+	for _, op := range ops {
+		t.store.ok(op)
+	}
+	return t.batches(time.Second / 100)
+}
+
+func (t *replicaTest) batches(after time.Duration) (batches [][]byte) {
+	t.store.now = t.store.now.Add(after)
+	for _, o := range t.store.Advance(t.store.now) {
+		if o.Kind == OutputBatch {
+			batches = append(batches, o.Data)
+		}
+	}
+	return batches
+}
+
+// asks fails unless a request of this kind is due now.
+func (t *replicaTest) asks(why string, kind RepairKind) []byte {
+	t.Helper()
+	q, ok := t.Advance(t.now)
+	if !ok || RepairKind(q[1]) != kind {
+		t.Fatalf("%s: asks %x, %v, want kind %d", why, q, ok, kind)
+	}
+	return q
+}
+
+func (t *replicaTest) silent(why string) {
+	t.Helper()
+	if q, ok := t.Advance(t.now); ok {
+		t.Fatalf("%s: asks %x", why, q)
+	}
+}
+
+func (t *replicaTest) repair() {
+	t.Helper()
+	q, ok := t.Advance(t.now)
+	if !ok {
+		t.Fatal("nothing is asked")
+	}
+	for _, p := range t.store.Repair(t.store.now, q) {
+		t.ApplyReply(t.now, p)
+	}
+}
+
+func (t *replicaTest) at(why string, epoch, seq uint64, complete bool) {
+	t.Helper()
+	if e, s := t.Position(); e != epoch || s != seq || t.Complete() != complete {
+		t.Fatalf("%s: at (%d, %d), complete %v, want (%d, %d), %v", why, e, s, t.Complete(), epoch, seq, complete)
+	}
+}
+
+func TestReplicaApplies(t *testing.T) {
+	r := joined(t)
+	r.at("after the keyframes", 7, 1, true)
+	b := r.publish(set("a", "hp", u8(5), "owner", Null{}))[0]
+	r.Apply(r.now, b)
+	r.said("a null value is its substitute to everybody who knows no null", "changed a 0=05 1=09")
+	if st := r.ByKey("a"); !st.IsNull(1) || st.IsNull(0) || r.State(st.Number) != st {
+		t.Fatal("value 1 is null, value 0 is not")
+	}
+	r.Apply(r.now, b)
+	r.said("the same batch again")
+	if r.stats.Duplicates != 1 {
+		t.Fatal("a repetition is counted")
+	}
+	op := tower("a")
+	op.HasMessage, op.Message = true, []byte("hello")
+	r.Apply(r.now, r.publish(op)[0])
+	r.said("another description", "described a")
+	r.Apply(r.now, r.publish(Op{Kind: OpRemove, Key: "a"})[0])
+	r.said("removal", "removed a")
+	r.silent("nothing is missing")
+}
+
+func TestReplicaHidesGroups(t *testing.T) {
+	r := joined(t)
+	r.store.Join("c1", "s1")
+	r.Apply(r.now, r.publish(Op{Kind: OpGroup, Client: "c1", Join: []string{"red"}})[0])
+	r.Apply(r.now, r.publish(Op{Kind: OpGroup, Client: "c1", Join: []string{"blue"}})[0])
+	r.store.Leave("c1", "s1")
+	if r.ByKey("_groups.c1") != nil || fmt.Sprint(r.Replica.Groups("c1")) != "[red blue]" {
+		t.Fatal("groups are to be seen, the state that holds them is not")
+	}
+	r.Apply(r.now, r.batches(time.Second / 100)[0])
+	r.said("groups", "groups c1 [red]", "groups c1 [red blue]", "groups c1 []")
+}
+
+func TestReplicaRange(t *testing.T) {
+	r := joined(t)
+	r.publish(set("a", "hp", u8(2)))
+	third := r.publish(set("a", "hp", u8(3)))[0]
+	r.Apply(r.now, third)
+	r.said("batch 3 without batch 2 is held")
+	r.at("held", 7, 1, false)
+	q := r.asks("a gap is asked for at once", RepairRange)
+	if want := "01 01 01 73 0700000000000000 0100000000000000 0200000000000000 0300000000000000"; fmt.Sprintf("%x", q) != strings.ReplaceAll(want, " ", "") {
+		t.Fatalf("request %x, want %s", q, want)
+	}
+	r.silent("it was asked already")
+	parts := r.store.Repair(r.store.now, q)
+	r.ApplyReply(r.now, parts[0])
+	r.said("the missing batch, and the one that was held", "changed a 0=02", "changed a 0=03")
+	r.at("healed", 7, 3, true)
+}
+
+func TestReplicaAsksAgain(t *testing.T) {
+	r := newReplicaTest(t)
+	for _, wait := range []int{100, 200, 400, 800, 1600, 2000, 2000} {
+		r.asks("nobody answered", RepairKeyframes)
+		r.now = r.now.Add(time.Duration(wait)*time.Millisecond - 1)
+		r.silent("not before the time doubled")
+		if at, ok := r.NextTimeout(); !ok || at.Sub(r.now) != 1 {
+			t.Fatalf("next is in %v", at.Sub(r.now))
+		}
+		r.now = r.now.Add(1)
+	}
+	r.asks("still", RepairKeyframes)
+	r.now = r.now.Add(time.Second / 2)
+	r.ApplyHead(r.now, 7, 1)
+	r.asks("the holder can be heard again", RepairKeyframes)
+}
+
+func TestReplicaHead(t *testing.T) {
+	r := joined(t)
+	r.publish(set("a", "hp", u8(2)))
+	r.ApplyHead(r.now, 7, 2)
+	r.at("the last batch was lost, and only the head tells", 7, 1, false)
+	r.asks("at once", RepairRange)
+	r.ApplyHead(r.now, 6, 99)
+	if r.stats.OldEpoch != 1 {
+		t.Fatal("a former holder is not believed")
+	}
+}
+
+func TestReplicaReconnected(t *testing.T) {
+	r := joined(t)
+	r.Reconnected(r.now)
+	r.repair()
+	r.at("nothing was lost", 7, 1, true)
+	r.publish(set("a", "hp", u8(2)))
+	r.Reconnected(r.now)
+	r.repair()
+	r.said("something was lost without a trace", "changed a 0=02")
+	r.at("healed", 7, 2, true)
+}
+
+func TestReplicaRangeIsGone(t *testing.T) {
+	r := joined(t)
+	r.publish(set("a", "hp", u8(2)))
+	r.store.now = r.store.now.Add(ringAge + 1)
+	r.Apply(r.now, r.publish(tower("b"))[0])
+	r.repair()
+	r.said("the holder sends keyframes instead", "changed a 0=02", "added b")
+	r.at("healed", 7, r.store.seq, true)
+}
+
+func TestReplicaDivergence(t *testing.T) {
+	r := joined(t)
+	r.now = r.now.Add(time.Second)
+	r.ByKey("a").Values.Set(0, []byte{0xEE}) // nobody could see this without checksums
+	r.Apply(r.now, r.batches(time.Second)[0])
+	if r.stats.Divergence != 1 {
+		t.Fatal("a checksum that differs at an equal position is divergence")
+	}
+	r.at("it needs keyframes", 7, 2, false)
+	held := r.publish(set("a", "owner", u8(4)))[0]
+	r.Apply(r.now, held)
+	r.said("live batches are held meanwhile")
+	r.repair()
+	r.said("the keyframe has both", "changed a 0=01 1=04")
+	r.at("healed, and the held batch dropped", 7, 3, true)
+	r.now = r.now.Add(10 * time.Millisecond)
+	r.ByKey("a").Values.Set(0, []byte{0xEE})
+	r.Apply(r.now, r.batches(time.Second)[0])
+	r.silent("what differs again and again must not become a storm")
+	r.now = r.now.Add(100 * time.Millisecond)
+	r.asks("but is asked for", RepairKeyframes)
+}
+
+func TestReplicaKeyframesOnlyOfWhatDiffers(t *testing.T) {
+	r := joined(t)
+	r.Apply(r.now, r.publish(tower("b", u8(1)))[0])
+	r.said("b", "added b")
+	r.now = r.now.Add(time.Second)
+	r.ByKey("a").Values.Set(0, []byte{0xEE})
+	r.Apply(r.now, r.batches(time.Second)[0])
+	parts := r.store.Repair(r.store.now, r.asks("divergence", RepairKeyframes))
+	got := describeBatch(parts[0])
+	want := "assign 1.0=1 1:describe 1:3:000102010078 assign 2.0=2 2:2:"
+	if len(parts) != 1 || !strings.Contains(got, want) {
+		t.Fatalf("the answer is %s, want %s: b is equal", got, want)
+	}
+}
+
+func TestReplicaNewEpoch(t *testing.T) {
+	r := joined(t)
+	r.Apply(r.now, r.publish(tower("b", u8(1)))[0])
+	r.said("b", "added b")
+	old := r.publish(set("a", "hp", u8(99)))[0]
+	next := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 9}), r.store.now}
+	for _, d := range r.store.TakeDirty(nil, 1) {
+		if err := next.Restore(d.Number, d.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.store = next
+	r.ApplyHead(r.now, 9, 0)
+	r.at("values stay, but a new holder may have others", 7, 2, false)
+	r.Apply(r.now, old)
+	r.said("the former holder is not listened to")
+	if r.stats.OldEpoch != 1 || r.stats.Epochs != 1 {
+		t.Fatalf("stats %+v", r.stats)
+	}
+	r.Apply(r.now, r.publish(set("a", "hp", u8(7)))[0])
+	r.said("a batch of the new epoch is held until its RefIds are known")
+	r.repair()
+	r.said("the new holder knew less", "changed a 0=07", "removed b")
+	r.at("follows the new holder", 9, 1, true)
+}
+
+// An answer to an earlier request at the same position mentions other states.
+// If its parts counted, states would be removed that nobody removed.
+func TestReplicaIgnoresAnswersToOtherRequests(t *testing.T) {
+	r := newReplicaTest(t)
+	r.publish(tower("a"), tower("b"))
+	first := r.store.Repair(r.store.now, r.asks("late join", RepairKeyframes))
+	r.now = r.now.Add(time.Second)
+	r.ApplyHead(r.now, 7, r.store.seq) // the next request tells another epoch
+	second := r.store.Repair(r.store.now, r.asks("again", RepairKeyframes))
+	r.ApplyReply(r.now, first[0])
+	r.said("late")
+	if r.stats.UnwantedReplies != 1 {
+		t.Fatal("a late answer is counted")
+	}
+	r.ApplyReply(r.now, second[0])
+	r.said("the answer", "added a", "added b")
+	r.ApplyReply(r.now, second[0])
+	if r.stats.UnwantedReplies != 2 {
+		t.Fatal("a repeated answer is counted")
+	}
+}
+
+// Parts may come in any order, and more than once. A state that no part
+// mentions is gone, but not before the last part is there.
+func TestReplicaParts(t *testing.T) {
+	r := newReplicaTest(t)
+	r.store.limits.ValueBytes = 16_000
+	r.publish(tower("early"))
+	r.repair()
+	r.said("join", "added early")
+	r.publish(Op{Kind: OpRemove, Key: "early"})
+	var want []string
+	for i := range 9 {
+		r.publish(Op{Kind: OpPut, Key: fmt.Sprint("k", i), Values: largeStrings(3)})
+	}
+	r.store.now = r.store.now.Add(ringAge + 1)
+	r.ApplyHead(r.now, 7, r.store.seq)
+	r.publish(tower("last"))
+	parts := r.store.Repair(r.store.now, r.asks("far behind", RepairRange))
+	if len(parts) != 2 {
+		t.Fatalf("%d parts, want 2", len(parts))
+	}
+	r.ApplyReply(r.now, parts[1])
+	r.ApplyReply(r.now, parts[1])
+	r.at("one part is missing", 7, 1, false)
+	if r.ByKey("early") == nil {
+		t.Fatal("a state was removed although a part could mention it")
+	}
+	r.log = nil
+	r.ApplyReply(r.now, parts[0])
+	for i := range 5 {
+		want = append(want, fmt.Sprint("added k", i))
+	}
+	r.said("the rest", append(want, "removed early")...)
+	r.at("complete", 7, r.store.seq, true)
+}
+
+func TestReplicaBufferIsBounded(t *testing.T) {
+	r := joined(t)
+	lost := r.publish(set("a", "hp", u8(2)))[0]
+	for i := range 300 {
+		r.Apply(r.now, r.publish(set("a", "hp", u8(byte(i))))[0])
+	}
+	if n := len(r.buffer.held); n != 256 || r.stats.BufferFull != 44 {
+		t.Fatalf("%d held, %d dropped, want 256 and 44", n, r.stats.BufferFull)
+	}
+	r.Apply(r.now, lost)
+	r.at("what was held is applied, the rest is asked for", 7, 258, false)
+	r.log = nil
+	r.asks("the range that was dropped", RepairRange)
+}
+
+func TestReplicaMalformed(t *testing.T) {
+	good := func(records []byte) []byte {
+		return append(view.Header{Epoch: 7, Seq: 2, Prev: 1}.Append(nil), records...)
+	}
+	describe := appendDescribe(nil, &Description{Key: "b", Message: []byte("b"), Values: []ValueDef{{Type: typ("uint8")}, {Type: typ("uint8")}}})
+	assign := view.AppendAssign(nil, view.Entity(2, 0), 2)
+	introduced := appendDescribeRecords(bytes.Clone(assign), 2, 0, describe)
+	for _, c := range []struct {
+		why     string
+		records []byte
+	}{
+		{"unknown RefId", view.AppendChecksum(nil, 9, 1)},
+		{"index beyond the state", view.Record{Ref: 1, Message: view.Update, Data: []byte{3, 1}}.Append(nil)},
+		{"null for a value that is not nullable", view.Record{Ref: 1, Message: view.Update, Data: []byte{0x80}}.Append(nil)},
+		{"half an update changes nothing", view.Record{Ref: 1, Message: view.Update, Data: []byte{0, 5, 3}}.Append(nil)},
+		{"unknown message", view.Record{Ref: 1, Message: 99}.Append(nil)},
+		{"truncated keyframe", view.Record{Ref: 1, Message: view.Keyframe, Data: []byte{0, 1, 2}}.Append(nil)},
+		{"truncated checksum", view.Record{Ref: 1, Message: view.Checksum, Data: []byte{0, 1, 2}}.Append(nil)},
+		{"RefId 0", view.Record{Ref: view.NoRef, Message: view.RefIDAssign, Data: []byte{0, 0}}.Append(nil)},
+		{"half a record", []byte{4, 1, 0}},
+		{"a state without keyframes is half a state", introduced},
+		{"a keyframe of a state that was not described", view.Record{Ref: 2, Message: view.Keyframe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
+		{"a Describe that is none", view.Record{Ref: 2, Message: view.Describe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
+	} {
+		r := joined(t)
+		r.now = r.now.Add(time.Second)
+		r.Apply(r.now, good(c.records))
+		r.said(c.why)
+		if r.stats.BadRecords == 0 {
+			t.Fatalf("%s: was accepted", c.why)
+		}
+		r.at(c.why, 7, 2, false)
+		r.asks(c.why+": whatever it should have said is asked for", RepairKeyframes)
+		if len(r.schemas.byID) != 1 {
+			t.Fatalf("%s: %d schemas are held for one state", c.why, len(r.schemas.byID))
+		}
+	}
+	r := joined(t)
+	r.Apply(r.now, nil)
+	r.ApplyReply(r.now, good(nil))
+	r.Apply(r.now, view.Header{Flags: view.FlagReply, Epoch: 7}.Append(nil))
+	if r.stats.Malformed != 3 {
+		t.Fatalf("%d messages were malformed, want 3: nothing, a batch as a reply, a reply as a batch", r.stats.Malformed)
+	}
+}
+
+// Truncating any message of a real conversation is an error and nothing else.
+func TestTruncations(t *testing.T) {
+	r := joined(t)
+	batch := r.publish(set("a", "hp", u8(5), "text", str("long")))[0]
+	whole := r.publish(tower("b"))[0]
+	for _, p := range [][]byte{batch, whole} {
+		for n := range len(p) {
+			c := joined(t)
+			c.Apply(c.now, view.Header{Epoch: 7, Seq: 2, Prev: 1}.Append(nil))
+			c.Apply(c.now, p[:n])
+			c.said("a truncated batch")
+		}
+	}
+	q := (&RepairRequest{Kind: RepairKeyframes, Space: "s", Epoch: 7, sums: make([]byte, sumBytes)}).append(nil)
+	for n := range len(q) {
+		if _, err := ParseRepairRequest(q[:n]); err == nil {
+			t.Errorf("a request of %d of %d bytes was parsed", n, len(q))
+		}
+	}
+	head := AppendHead(nil, 7, []SpaceHead{{"s", 1}, {"t", 2}})
+	for n := range len(head) {
+		if err := ParseHead(head[:n], func(uint64, []byte, uint64) { t.Error("told of a truncated head") }); err == nil {
+			t.Errorf("a head of %d of %d bytes was parsed", n, len(head))
+		}
+	}
+	describe := appendDescribe(nil, r.store.byKey["a"].listed().Desc)
+	for n := range len(describe) {
+		if _, err := parseDescribe(describe[:n]); err == nil {
+			t.Errorf("a Describe of %d of %d bytes was parsed", n, len(describe))
+		}
+	}
+}
+
+func TestApplyAllocatesNothing(t *testing.T) {
+	a, apply := applyLoop(t, 100)
+	if n := testing.AllocsPerRun(200, apply); n != 0 {
+		t.Fatalf("%v allocations per batch of 100 updates", n)
+	}
+	if a.stats.BadRecords > 0 || a.stats.Gaps > 0 || a.stats.Updates < 20_000 {
+		t.Fatalf("the loop did not do what it should: %+v", a.stats)
+	}
+}
+
+// applyLoop returns a replica and a function that applies one batch with an
+// update of each of n states.
+func applyLoop(t testing.TB, n int) (*Replica, func()) {
+	s := newStoreTest(t, Limits{})
+	for i := range n {
+		s.ok(moving(i, 0))
+	}
+	s.Advance(s.now)
+	r := NewReplica("s", ReplicaConfig{}, quiet{})
+	q, _ := r.Advance(s.now)
+	for _, p := range s.Repair(s.now, q) {
+		r.ApplyReply(s.now, p)
+	}
+	s.Advance(s.now)
+	var batches [2][]byte
+	for i := range batches {
+		for j := range n {
+			s.ok(moveOp(j, byte(i+1)))
+		}
+		s.now = s.now.Add(10 * time.Millisecond)
+		for _, o := range s.Advance(s.now) {
+			if o.Kind == OutputBatch {
+				batches[i] = bytes.Clone(o.Data)
+			}
+		}
+	}
+	i := 0
+	return r, func() {
+		b := batches[i%2]
+		i++
+		h, _, _ := view.Parse(b)
+		h.Seq, h.Prev = r.seq+1, r.seq
+		h.Append(b[:0])
+		r.Apply(s.now, b)
+	}
+}
+
+// moving is a state of position and rotation, 28 bytes.
+func moving(i int, v byte) Op {
+	pos, rot := bytes.Repeat([]byte{v}, 12), bytes.Repeat([]byte{v}, 16)
+	return Op{Kind: OpPut, Key: fmt.Sprint("m", i), Values: []PutValue{
+		{ValueDef: ValueDef{Name: "pos", Type: typ("vector3f32"), Precision: 0.01}, Value: Encoded{typ("vector3f32"), pos}},
+		{ValueDef: ValueDef{Name: "rot", Type: typ("quaternionf32"), Precision: 0.001}, Value: Encoded{typ("quaternionf32"), rot}},
+	}}
+}
+
+func moveOp(i int, v byte) Op {
+	pos, rot := bytes.Repeat([]byte{v * 64}, 12), bytes.Repeat([]byte{v * 64}, 16)
+	return set(fmt.Sprint("m", i), "pos", Encoded{typ("vector3f32"), pos}, "rot", Encoded{typ("quaternionf32"), rot})
+}
+
+// quiet is an Observer that is not interested.
+type quiet struct{}
+
+func (quiet) Added(*State)                  {}
+func (quiet) Changed(*State, netstate.Mask) {}
+func (quiet) Described(*State)              {}
+func (quiet) Removed(*State)                {}
+func (quiet) Groups(string, []string)       {}
