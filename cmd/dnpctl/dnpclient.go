@@ -60,6 +60,7 @@ type dnpClient struct {
 	watch    watcher
 	links    map[wire.LinkID]*link
 	batch    []udp.Datagram
+	made     bool // the connection was established
 	closed   bool
 	reason   dnp.CloseReason
 }
@@ -141,7 +142,7 @@ func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time
 		c.handle(c.endpoint.Advance(now, c.socket.Writer()))
 		wake, err := step(now)
 		if err == nil && c.closed {
-			err = &closedError{c.conn.Addr(), c.reason, c.made()}
+			err = &closedError{c.conn.Addr(), c.reason, c.made}
 		}
 		if err != nil {
 			return errors.Join(err, c.send())
@@ -154,10 +155,6 @@ func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time
 		}
 	}
 	return nil
-}
-
-func (c *dnpClient) made() bool {
-	return !c.conn.LastHeard().IsZero() && c.reason != dnp.CloseRejected && c.reason != dnp.CloseNoProtocol
 }
 
 // send sends all that waits.
@@ -204,6 +201,7 @@ func (c *dnpClient) handle(events []dnp.Event) {
 func (c *dnpClient) handleOne(e *dnp.Event) {
 	switch e.Kind {
 	case dnp.EventConnected:
+		c.made = true
 		c.watch.connected(e.Conn.Addr())
 	case dnp.EventClosed:
 		c.closed, c.reason = true, e.Reason

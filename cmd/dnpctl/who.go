@@ -60,10 +60,10 @@ func (c *whoCommand) collect(ctx context.Context, answers *nats.Subscription) (e
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 			return edges, nil
+		case errors.Is(err, nats.ErrNoResponders):
+			return edges, nil
 		case err != nil:
 			return edges, err
-		case m.Header.Get("Status") == "503": // no responders
-			return edges, nil
 		}
 		edges++
 		fmt.Fprintf(os.Stdout, "%s\n", m.Data)

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"dnpctl": main})
+}
+
+// TestScripts runs testdata/script. Each script has an edge of its own for each
+// profile, in $EDGE and $SPEC, and a NATS server with a relay in $DNP_NATS_URL.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			tb := env.T().(testing.TB)
+			env.Setenv("EDGE", startEdge(tb, wire.Denetwork).String())
+			env.Setenv("SPEC", startEdge(tb, wire.Spec).String())
+			env.Setenv("DNP_NATS_URL", startRelay(tb))
+			return nil
+		},
+	})
+}
