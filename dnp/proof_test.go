@@ -72,7 +72,8 @@ func TestProofByHello(t *testing.T) {
 	s.sent = nil
 	s.recv("08" + second)
 	s.events("LinkDown proves as much as LinkUp", "connected")
-	s.want("both links are taken down, in case they came up", "08"+first, "08"+second)
+	s.want("both links are taken down, in case they came up, twice as long as the loss is not known",
+		"08"+first, "08"+first, "08"+second, "08"+second)
 	s.c.Send([]byte("m"), 0)
 	s.pump()
 	s.want("numbers 0 and 1 are used", "04 0200 6d")
