@@ -79,3 +79,28 @@ func (quiet) Changed(*State, netstate.Mask) {}
 func (quiet) Described(*State)              {}
 func (quiet) Removed(*State)                {}
 func (quiet) Groups(string, []string)       {}
+
+// A batch is one allocation: the message itself, which many share.
+func TestEmitAllocatesTheBatch(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	var ops [2][]Op
+	for i := range 100 {
+		s.ok(moving(i, 0))
+		ops[0] = append(ops[0], moveOp(i, 1))
+		ops[1] = append(ops[1], moveOp(i, 2))
+	}
+	i := 0
+	emit := func() {
+		s.now = s.now.Add(10 * time.Millisecond)
+		s.Publish(s.now, Publish{Ops: ops[i%2], Atomic: true})
+		s.Advance(s.now)
+		i++
+	}
+	emit()
+	if n := testing.AllocsPerRun(200, emit); n > 1 {
+		t.Fatalf("%v allocations per batch of 100 updates, want 1", n)
+	}
+	if s.stats.ValuesChanged < 200*200 {
+		t.Fatalf("the loop did not do what it should: %+v", s.stats)
+	}
+}

@@ -64,6 +64,9 @@ func (a *assembly) keyframe(n int, data []byte) error {
 		if !ok {
 			break
 		}
+		if !null && a.schema.tooLong(i, value) {
+			return errMessage
+		}
 		if !null {
 			a.values.Set(i, value)
 			if len(a.nulls) > 0 {

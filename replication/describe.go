@@ -165,12 +165,18 @@ func (d *Description) sound() bool {
 	}
 	fields := make([]view.Field, len(d.Values))
 	for i, v := range d.Values {
-		if !v.Type.Valid() || v.Nullable && !wire.CheckValue(v.Type, v.Substitute()) {
+		if !v.Type.Valid() || v.Nullable && !d.substitutes(v) {
 			return false
 		}
 		fields[i].Type = v.Type
 	}
 	return len(view.Split(fields, d.ValueMax)) <= view.PerState
+}
+
+// substitutes reports whether the substitute of v is a value of v.
+func (d *Description) substitutes(v ValueDef) bool {
+	p := v.Substitute()
+	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > d.ValueMax)
 }
 
 // appendDescribeRecords appends a Describe for the view ref, in as many records

@@ -12,7 +12,6 @@ const (
 	messageMaxMax  = 16_000  // bytes of a link message or farewell
 	linkStateMax   = 60_000  // bytes of the LinkState that offers a state
 	describeMax    = 160_000 // bytes of a Describe, so that a whole state fits into one batch
-	viewsPerState  = 256     // the view number is one byte of the EntityId
 	viewsMaxMax    = 65_534  // RefIds 1 to 0xFFFE
 	namesMax       = 1_024   // groups and clients in one audience, and writers
 	linkStateBytes = 10      // of a LinkState before its message and values

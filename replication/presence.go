@@ -140,11 +140,11 @@ func (s *Store) setGroups(client string, groups []string) *Error {
 	if err := s.edit.add(c, 0, Encoded{wire.TypeData, appendGroups(nil, groups)}); err != nil {
 		return err
 	}
-	if st != nil {
+	if st != nil && st.schema.sameLayout(c) {
 		s.applyEdit(st, &s.edit)
 		return nil
 	}
-	return s.replace(nil, Description{Key: groupsKey(client)}, c, nil)
+	return s.replace(st, Description{Key: groupsKey(client)}, c, nil)
 }
 
 // appendGroups appends the data value that holds a client's groups: its length

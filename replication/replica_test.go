@@ -326,6 +326,9 @@ func TestReplicaParts(t *testing.T) {
 	r.ApplyReply(r.now, parts[1])
 	r.ApplyReply(r.now, parts[1])
 	r.at("one part is missing", 7, 1, false)
+	if r.stats.UnwantedReplies != 1 {
+		t.Fatal("the repeated part is counted, and applied once")
+	}
 	if r.ByKey("early") == nil {
 		t.Fatal("a state was removed although a part could mention it")
 	}

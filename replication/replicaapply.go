@@ -97,7 +97,7 @@ func (r *Replica) update(v *viewRef, data []byte) bool {
 		return false
 	}
 	r.stats.Updates++
-	mask, any := r.emptyMask(st), false
+	mask, differs := r.emptyMask(st), false
 	u := view.ReadUpdate(data, st.schema.fields, rg)
 	for {
 		i, value, null, ok := u.Next()
@@ -107,10 +107,10 @@ func (r *Replica) update(v *viewRef, data []byte) bool {
 		r.stats.Values++
 		if st.set(i, value, null) {
 			mask.Set(i)
-			any = true
+			differs = true
 		}
 	}
-	if any {
+	if differs {
 		r.changed(st, mask)
 	}
 	return true
@@ -220,7 +220,7 @@ func (r *Replica) keyframeOf(v *viewRef, data []byte) bool {
 	if !ok || !view.CheckKeyframe(data, st.schema.fields, rg) {
 		return false
 	}
-	mask, any := r.emptyMask(st), false
+	mask, differs := r.emptyMask(st), false
 	k := view.ReadKeyframe(data, st.schema.fields, rg)
 	for {
 		i, value, null, ok := k.Next()
@@ -229,10 +229,10 @@ func (r *Replica) keyframeOf(v *viewRef, data []byte) bool {
 		}
 		if st.set(i, value, null) {
 			mask.Set(i)
-			any = true
+			differs = true
 		}
 	}
-	if any {
+	if differs {
 		r.stats.Keyframed++
 		r.changed(st, mask)
 	}

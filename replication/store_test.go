@@ -211,6 +211,10 @@ func TestStorePrecision(t *testing.T) {
 		"batch 7 2<1 1:1:000000403f", "answer 77 (7, 2) durable true")
 	s.ok(set("a", "0", lit("0000c07f"))) // NaN
 	s.sends("NaN is within nothing", 20*time.Millisecond, "batch 7 3<2 1:1:000000c07f", "answer 77 (7, 3) durable true")
+	s.ok(set("a", "0", lit("0000803f"))) // 1
+	s.ok(set("a", "0", lit("0000403f"))) // 0.75
+	s.sends("while a value waits the newest counts", 20*time.Millisecond,
+		"batch 7 4<3 1:1:000000403f", "answer 77 (7, 4) durable true", "answer 77 (7, 4) durable true")
 	for _, c := range []struct {
 		typ  string
 		a, b string

@@ -69,10 +69,15 @@ func (c *schema) check(i int, enc []byte, null bool) *Error {
 		return nil
 	case !wire.CheckValue(f.Type, enc):
 		return Errorf(CodeTypeMismatch, "%s: want %v", c.label(i), f.Type)
-	case f.Type.Variable() && len(enc)-2 > c.valueMax:
+	case c.tooLong(i, enc):
 		return Errorf(CodeTooLarge, "%s: %d bytes, at most %d are allowed", c.label(i), len(enc)-2, c.valueMax)
 	}
 	return nil
+}
+
+// tooLong reports whether a string or data value is beyond its limit.
+func (c *schema) tooLong(i int, enc []byte) bool {
+	return c.fields[i].Type.Variable() && len(enc)-2 > c.valueMax
 }
 
 // name returns what value i is called: its name, or its index in digits.

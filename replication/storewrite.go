@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // writersMax is how many sessions a state remembers the last write number of.
@@ -188,8 +190,8 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	if w.Audience == AudienceAllBut {
 		desc.Audience = Audience{Kind: AudienceAllBut, Clients: []string{w.Client}}
 	}
-	if len(c.ranges) > 256 {
-		return Errorf(CodeTooLarge, "too many views")
+	if len(c.ranges) > view.PerState {
+		return Errorf(CodeTooLarge, "%q needs %d views", key, len(c.ranges))
 	}
 	if err := s.replace(st, desc, c, owned); err != nil {
 		return err

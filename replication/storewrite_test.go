@@ -108,8 +108,11 @@ func TestStoreClientStates(t *testing.T) {
 	s.sends("dropped", 20*time.Millisecond, "batch 7 2<1 1:6:", "write 0 code 0 state 0 epoch 7")
 	s.Write(s.now, other)
 	s.Advance(s.now.Add(time.Second))
+	s.Join("c1", "s2")
+	s.Leave("c1", "s2")
+	s.sends("another session of the client ends, and checks that were late are one", 20*time.Second, "batch 7 4<3 1:2:1bdf05a5")
 	s.Leave("c1", "s1")
-	s.sends("gone with its session", 20*time.Second, "batch 7 4<3 1:6:")
+	s.sends("gone with its session", 20*time.Millisecond, "batch 7 5<4 1:6:")
 	if n := s.Dirty(); n != 0 {
 		t.Fatalf("%d states that clients made are to be stored", n)
 	}

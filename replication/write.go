@@ -19,7 +19,11 @@ type Write struct {
 	Space   string
 	State   uint64 // state number, of WriteValues
 	Epoch   uint64 // that the edge follows
-	Number  uint32 // counts up per session and state; a lower one than seen is stale
+
+	// Number counts up per session and state, with every change of what is
+	// written. A write whose number is not above the last one of its session was
+	// applied already or overtaken: it is answered ok and ignored.
+	Number uint32
 
 	Values []WriteValue // WriteValues: by index. WriteAssert: all, in order
 

@@ -7,9 +7,9 @@
 //	record = size VLQ, ref uint16, [entity uint64 if ref is 0xFFFF], message uint8, data
 //
 // The records are those of the views protocol: a RefIdAssign binds a RefId, a
-// [AppendKeyframe] has all values of a view, an update some, a checksum the
-// CRC-32 of the keyframe, and a remove ends it. Describe is our own and says
-// what the state is; its content belongs to package replication.
+// keyframe has all values of a view, an update some of them, a checksum is the
+// CRC-32 of the keyframe, and a remove ends the state. Describe is our own and
+// says what the state is; its content belongs to package replication.
 //
 // Everything is little endian except the size, and a size is written in the
 // shortest form although readers accept both. Readers alias their input,

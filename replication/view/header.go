@@ -10,7 +10,7 @@ const TraceSize = 1 + 16 + 8 + 1
 
 const version = 1
 
-// Flags of a batch.
+// Flags say what a batch is.
 type Flags uint8
 
 const (
