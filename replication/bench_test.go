@@ -86,6 +86,7 @@ func BenchmarkMemory(b *testing.B) {
 		s := newStoreTest(b, Limits{})
 		for i := range n {
 			s.ok(moving(i, 0))
+			s.now = s.now.Add(10 * time.Millisecond)
 			s.Advance(s.now)
 		}
 		s.now = s.now.Add(time.Minute)

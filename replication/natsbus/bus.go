@@ -3,6 +3,7 @@ package natsbus
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,9 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// ErrCredentials says that the server refused the credentials, so that trying
-// again is of no use.
-var ErrCredentials = errors.New("the NATS server refused the credentials")
+// ErrCredentials says that the credentials cannot be read or that the server
+// refused them, so that trying again is of no use.
+var ErrCredentials = errors.New("bad NATS credentials")
 
 // A Bus is one connection to NATS.
 type Bus struct {
@@ -37,10 +38,15 @@ type Bus struct {
 	handlers sync.WaitGroup // one for each subscription that the library may still call
 }
 
-// Connect makes one attempt to connect. It wraps ErrCredentials if the server
-// did not want these.
+// Connect makes one attempt to connect. It wraps ErrCredentials if these cannot
+// be read or the server does not want them.
 func Connect(cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
+	if cfg.Credentials != "" {
+		if _, err := os.ReadFile(cfg.Credentials); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+		}
+	}
 	b := &Bus{
 		cfg:  cfg,
 		sent: make(chan struct{}),

@@ -321,8 +321,8 @@ func TestConnectErrors(t *testing.T) {
 	if _, err := Connect(Config{URL: "nats://127.0.0.1:1"}); err == nil || errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("nobody there: %v", err)
 	}
-	if _, err := Connect(Config{Credentials: "/does/not/exist"}); err == nil {
-		t.Error("connected without the credentials file")
+	if _, err := Connect(Config{Credentials: "/does/not/exist"}); !errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "/does/not/exist") {
+		t.Errorf("credentials that cannot be read: %v", err)
 	}
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "u", Password: "p", NoSigs: true})
 	if err != nil {

@@ -22,7 +22,7 @@ func ParseGet(body []byte) (r GetRequest, err *replication.Error) {
 	if err = check(body); err != nil {
 		return r, err
 	}
-	f, err := parseFields(strings.Trim(string(body), space), "the request")
+	f, err := parseFields(strings.Trim(string(body), whiteSpace), "the request")
 	if err != nil {
 		return r, err
 	}

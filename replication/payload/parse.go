@@ -20,7 +20,7 @@ func ParseJSON(body []byte, subjectKey string) (replication.Publish, *replicatio
 	if err := check(body); err != nil {
 		return replication.Publish{}, err
 	}
-	if err := p.publish(strings.Trim(string(body), space)); err != nil {
+	if err := p.publish(strings.Trim(string(body), whiteSpace)); err != nil {
 		return replication.Publish{}, err
 	}
 	return p.out, nil

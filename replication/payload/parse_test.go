@@ -155,6 +155,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"\ud800":1}`, "bad_request", "half a character"},
 		{`{"ops":[]}`, "bad_request", "empty"},
 		{`{"ops":{}}`, "bad_request", "want array, got object"},
+		{`{"ops":[{}` + strings.Repeat(`,{}`, OpsMax) + `],"atomic":false}`, "too_large", "more than 65536 ops"},
 		{`{"ops":[{"op":"clear"}],"op":"clear"}`, "bad_request", `unknown field "op"`},
 		{`{"ops":[{"op":"clear"}],"atomic":1}`, "bad_request", "want boolean, got number"},
 		{`{"ops":[{"ops":[]}]}`, "bad_request", `needs "op"`},

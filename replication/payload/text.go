@@ -25,7 +25,7 @@ func check(body []byte) *replication.Error {
 	return replication.Errorf(replication.CodeBadRequest, "the payload is not JSON: %v", err)
 }
 
-const space = " \t\r\n"
+const whiteSpace = " \t\r\n"
 
 // kindOf names the kind of a JSON value as messages do.
 func kindOf(raw string) string {
@@ -54,11 +54,11 @@ func cut(s string) (value, rest string) {
 	case '{', '[':
 		n = nestedEnd(s)
 	default:
-		if n = strings.IndexAny(s, ",]}"+space); n < 0 {
+		if n = strings.IndexAny(s, ",]}"+whiteSpace); n < 0 {
 			n = len(s)
 		}
 	}
-	return s[:n], strings.TrimLeft(s[n:], space)
+	return s[:n], strings.TrimLeft(s[n:], whiteSpace)
 }
 
 func stringEnd(s string) int {
@@ -89,7 +89,7 @@ func nestedEnd(s string) int {
 }
 
 // inside returns what an object or array holds, without white space before it.
-func inside(raw string) string { return strings.TrimLeft(raw[1:len(raw)-1], space) }
+func inside(raw string) string { return strings.TrimLeft(raw[1:len(raw)-1], whiteSpace) }
 
 // element splits the first element from the list that inside returned.
 func element(list string) (value, rest string) {
@@ -100,7 +100,7 @@ func element(list string) (value, rest string) {
 // member splits the first member, its key still quoted.
 func member(list string) (key, value, rest string) {
 	key, rest = cut(list)
-	value, rest = cut(strings.TrimLeft(rest[1:], space)) // behind the colon
+	value, rest = cut(strings.TrimLeft(rest[1:], whiteSpace)) // behind the colon
 	return key, value, next(rest)
 }
 
@@ -109,7 +109,7 @@ func next(rest string) string {
 	if rest == "" {
 		return ""
 	}
-	return strings.TrimLeft(rest[1:], space)
+	return strings.TrimLeft(rest[1:], whiteSpace)
 }
 
 // unquote returns the text of a JSON string. It is not ok if an escape stands

@@ -1,0 +1,88 @@
+package replication
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/replication/view"
+)
+
+func TestReplicaMalformed(t *testing.T) {
+	good := func(records []byte) []byte {
+		return append(view.Header{Epoch: 7, Seq: 2, Prev: 1}.Append(nil), records...)
+	}
+	describe := appendDescribe(nil, &Description{Key: "b", Message: []byte("b"), Values: []ValueDef{{Type: typ("uint8")}, {Type: typ("uint8")}}})
+	assign := view.AppendAssign(nil, view.Entity(2, 0), 2)
+	introduced := appendDescribeRecords(bytes.Clone(assign), 2, 0, describe)
+	for _, c := range []struct {
+		why     string
+		records []byte
+	}{
+		{"unknown RefId", view.AppendChecksum(nil, 9, 1)},
+		{"index beyond the state", view.Record{Ref: 1, Message: view.Update, Data: []byte{3, 1}}.Append(nil)},
+		{"null for a value that is not nullable", view.Record{Ref: 1, Message: view.Update, Data: []byte{0x80}}.Append(nil)},
+		{"half an update changes nothing", view.Record{Ref: 1, Message: view.Update, Data: []byte{0, 5, 3}}.Append(nil)},
+		{"unknown message", view.Record{Ref: 1, Message: 99}.Append(nil)},
+		{"truncated keyframe", view.Record{Ref: 1, Message: view.Keyframe, Data: []byte{0, 1, 2}}.Append(nil)},
+		{"truncated checksum", view.Record{Ref: 1, Message: view.Checksum, Data: []byte{0, 1, 2}}.Append(nil)},
+		{"RefId 0", view.Record{Ref: view.NoRef, Message: view.RefIDAssign, Data: []byte{0, 0}}.Append(nil)},
+		{"half a record", []byte{4, 1, 0}},
+		{"a state without keyframes is half a state", introduced},
+		{"a keyframe of a state that was not described", view.Record{Ref: 2, Message: view.Keyframe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
+		{"a Describe that is none", view.Record{Ref: 2, Message: view.Describe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
+	} {
+		r := joined(t)
+		r.now = r.now.Add(time.Second)
+		r.Apply(r.now, good(c.records))
+		r.said(c.why)
+		if r.stats.BadRecords == 0 {
+			t.Fatalf("%s: was accepted", c.why)
+		}
+		r.at(c.why, 7, 2, false)
+		r.asks(c.why+": whatever it should have said is asked for", RepairKeyframes)
+		if len(r.schemas.byID) != 1 {
+			t.Fatalf("%s: %d schemas are held for one state", c.why, len(r.schemas.byID))
+		}
+	}
+	r := joined(t)
+	r.Apply(r.now, nil)
+	r.ApplyReply(r.now, good(nil))
+	r.Apply(r.now, view.Header{Flags: view.FlagReply, Epoch: 7}.Append(nil))
+	if r.stats.Malformed != 3 {
+		t.Fatalf("%d messages were malformed, want 3: nothing, a batch as a reply, a reply as a batch", r.stats.Malformed)
+	}
+}
+
+// Truncating any message of a real conversation is an error and nothing else.
+func TestTruncations(t *testing.T) {
+	r := joined(t)
+	batch := r.publish(set("a", "hp", u8(5), "text", str("long")))[0]
+	whole := r.publish(tower("b"))[0]
+	for _, p := range [][]byte{batch, whole} {
+		for n := range len(p) {
+			c := joined(t)
+			c.Apply(c.now, view.Header{Epoch: 7, Seq: 2, Prev: 1}.Append(nil))
+			c.Apply(c.now, p[:n])
+			c.said("a truncated batch")
+		}
+	}
+	q := (&RepairRequest{Kind: RepairKeyframes, Space: "s", Epoch: 7, sums: make([]byte, sumBytes)}).append(nil)
+	for n := range len(q) {
+		if _, err := ParseRepairRequest(q[:n]); err == nil {
+			t.Errorf("a request of %d of %d bytes was parsed", n, len(q))
+		}
+	}
+	head := AppendHead(nil, 7, []SpaceHead{{"s", 1}, {"t", 2}})
+	for n := range len(head) {
+		if err := ParseHead(head[:n], func(uint64, []byte, uint64) { t.Error("told of a truncated head") }); err == nil {
+			t.Errorf("a head of %d of %d bytes was parsed", n, len(head))
+		}
+	}
+	describe := appendDescribe(nil, r.store.byKey["a"].listed().Desc)
+	for n := range len(describe) {
+		if _, err := parseDescribe(describe[:n]); err == nil {
+			t.Errorf("a Describe of %d of %d bytes was parsed", n, len(describe))
+		}
+	}
+}

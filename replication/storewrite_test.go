@@ -1,0 +1,125 @@
+package replication
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestStoreGroups(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	s.Join("c1", "s1")
+	s.Join("c1", "s2")
+	s.ok(Op{Kind: OpGroup, Client: "c1", Join: []string{"red", "blue"}})
+	s.ok(Op{Kind: OpGroup, Client: "c1", Join: []string{"red"}, Leave: []string{"blue"}})
+	if got := fmt.Sprint(s.Groups("c1")); got != "[red]" {
+		t.Fatalf("groups are %s", got)
+	}
+	s.sends("groups travel as a state of their own", 0, "batch 7 1<0 assign 1.0=1 1:describe 1:3:05000103726564",
+		"answer 77 (7, 1) durable true", "answer 77 (7, 1) durable true")
+	if l := s.List("", 10); len(l.States) != 0 {
+		t.Fatalf("get shows %q", l.States[0].Desc.Key)
+	}
+	s.Leave("c1", "s1")
+	s.sends("the client still has a session", 20*time.Millisecond)
+	s.Leave("c1", "s2")
+	s.sends("groups are forgotten with the last session", 20*time.Millisecond, "batch 7 2<1 1:6:")
+	s.ok(tower("a"))
+	s.ok(Op{Kind: OpClear})
+	if s.stats.States = 0; s.Stats().States != 0 {
+		t.Fatal("clear left something")
+	}
+}
+
+func TestStoreClear(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	s.Join("c1", "s1")
+	s.ok(tower("a"))
+	s.ok(Op{Kind: OpGroup, Client: "c1", Join: []string{"red"}})
+	s.Write(s.now, Write{Kind: WriteAssert, Client: "c1", Session: "s1", Link: 3, Values: []WriteValue{{0, typ("uint8"), []byte{1}}}})
+	s.ok(Op{Kind: OpClear})
+	if l := s.List("", 10); len(l.States) != 1 || l.States[0].Desc.Key != "client.c1.3" || len(s.Groups("c1")) != 1 {
+		t.Fatalf("clear must remove what publishers made and nothing else, left is %+v", l)
+	}
+}
+
+func TestStoreWrites(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	op := tower("a", u8(1), u8(2), str("x"))
+	op.HasAccess, op.Access = true, Access{Kind: AccessWriters, Writers: []string{"c1"}}
+	s.ok(op)
+	s.Advance(s.now)
+	write := func(number uint32, index int, enc ...byte) Write {
+		return Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: number, Token: 4,
+			Values: []WriteValue{{index, typ("uint8"), enc}}}
+	}
+	s.Write(s.now, write(1, 0, 50))
+	s.sends("ok leaves behind the batch, or the edge would send its client the value from before", 20*time.Millisecond,
+		"batch 7 2<1 1:1:0032", "event changed c1 a (7, 2) hp=32", "write 4 code 0 state 1 epoch 7")
+	s.Write(s.now, write(1, 0, 51))
+	s.sends("a repetition is ok and changes nothing", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
+	for _, c := range []struct {
+		why    string
+		change func(w *Write)
+		want   []string
+	}{
+		{"not a writer", func(w *Write) { w.Client = "c2" },
+			[]string{"event refused c2 a (7, 2) hp=01 not_authorised", "write 4 code 1 state 1 epoch 7"}},
+		{"no such value", func(w *Write) { w.Values[0].Index = 3 },
+			[]string{"event refused c1 a (7, 2) 3=01 bad_request", "write 4 code 1 state 1 epoch 7"}},
+		{"another type", func(w *Write) { w.Values[0].Type = typ("sint8") },
+			[]string{"event refused c1 a (7, 2) hp=01 type_mismatch", "write 4 code 1 state 1 epoch 7"}},
+		{"not a value", func(w *Write) { w.Values[0].Value = []byte{1, 2} },
+			[]string{"event refused c1 a (7, 2) hp=0102 type_mismatch", "write 4 code 1 state 1 epoch 7"}},
+		{"no such state", func(w *Write) { w.State = 9 }, []string{"write 4 code 2 state 9 epoch 7"}},
+		{"another epoch", func(w *Write) { w.Epoch = 8 }, []string{"write 4 code 4 state 1 epoch 7"}},
+		{"unknown kind", func(w *Write) { w.Kind = 9 }, []string{"write 4 code 1 state 1 epoch 7"}},
+	} {
+		w := write(9, 0, 1)
+		c.change(&w)
+		s.Write(s.now, w)
+		s.sends(c.why, 20*time.Millisecond, c.want...)
+	}
+}
+
+func TestStoreClientStates(t *testing.T) {
+	s := newStoreTest(t, Limits{ClientStates: 1})
+	assert := Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Token: 4, Audience: AudienceAllBut,
+		ReadOnly: true, Values: []WriteValue{{0, typ("uint8"), []byte{1}}}}
+	s.Write(s.now, assert)
+	s.sends("its session has not joined, or has left: the edge asks again", 0, "write 4 code 3 state 0 epoch 7")
+	s.Join("c1", "s1")
+	s.Write(s.now, assert)
+	s.sends("made", 20*time.Millisecond, "batch 7 1<0 assign 1.0=1 1:describe 1:3:01", "write 4 code 0 state 1 epoch 7")
+	s.Write(s.now, assert)
+	s.sends("confirmed", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
+	l, _ := s.Get("client.c1.3")
+	if d := l.States[0].Desc; !d.Access.MayWrite("c1") || d.Access.MayWrite("c2") || d.Audience.Includes("c1", nil) || !d.Audience.Includes("c2", nil) {
+		t.Fatalf("access and audience are %+v", d)
+	}
+	s.refuse("the client's flags keep game servers out", CodeNotAuthorised, "client.c1.3", set("client.c1.3", "0", u8(1)))
+	other := assert
+	other.Link = 4
+	s.Write(s.now, other)
+	s.sends("one state per client here", 20*time.Millisecond, "answer 0 not_authorised", "write 4 code 1 state 0 epoch 7")
+	s.Write(s.now, Write{Kind: WriteDrop, Session: "s0", Client: "c1", Link: 3, Epoch: 7})
+	s.sends("another session may not drop it", 20*time.Millisecond, "write 0 code 0 state 0 epoch 7")
+	s.Write(s.now, Write{Kind: WriteDrop, Session: "s1", Client: "c1", Link: 3, Epoch: 7})
+	s.sends("dropped", 20*time.Millisecond, "batch 7 2<1 1:6:", "write 0 code 0 state 0 epoch 7")
+	s.Write(s.now, other)
+	s.Advance(s.now.Add(time.Second))
+	s.Leave("c1", "s1")
+	s.sends("gone with its session", 20*time.Second, "batch 7 4<3 1:6:")
+	if n := s.Dirty(); n != 0 {
+		t.Fatalf("%d states that clients made are to be stored", n)
+	}
+}
+
+func TestStoreKick(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	s.Join("c1", "s1")
+	s.ok(Op{Kind: OpKick, Client: "c1"})
+	s.sends("told to the edges", 0, "kick c1", "answer 77 (7, 0) durable true")
+	s.refuse("a kick among ops that fail is not told", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c1"}, Op{Kind: OpKick, Client: "c9"})
+	s.sends("only the error", 0, "answer 0 unknown_client")
+}
