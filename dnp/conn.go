@@ -205,7 +205,9 @@ func (c *Conn) climb(now instant, out Sender) {
 		c.e.send(c.addr, wire.LinkUp{Link: id}.Append(out.Datagram(3)), out)
 	}
 	for id, ok := c.downs.next(now); ok; id, ok = c.downs.next(now) {
-		c.e.send(c.addr, wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
+		for range repeatCopies(c.loss) { // nothing ever answers a LinkDown
+			c.e.send(c.addr, wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *Conn) yield(slot int) bool {
 	id, source := l.id, c.sourceAt(slot)
 	if !c.moveLink(slot) {
 		c.removeLink(slot)
-	c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: id, Source: source})
+		c.e.event(Event{Kind: EventLinkDown, Conn: c, Link: id, Source: source})
 	}
 	c.wake()
 	return true
@@ -218,7 +218,7 @@ func (c *Conn) receiveValues(slot int, r *wire.UpdateReader, now instant) bool {
 		c.e.drop(DropReadOnly)
 	case values > 0:
 		c.e.stats.UpdatesIn++
-	c.e.event(Event{Kind: EventUpdate, Conn: c, Link: l.id, Source: source, Update: u})
+		c.e.event(Event{Kind: EventUpdate, Conn: c, Link: l.id, Source: source, Update: u})
 	}
 	return true
 }

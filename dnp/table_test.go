@@ -27,6 +27,11 @@ func TestTimerHeapModel(t *testing.T) {
 		for _, a := range at {
 			want = min(want, a)
 		}
+		for i := 1; i < len(h.h); i++ {
+			if h.h[i].at < h.h[(i-1)/2].at {
+				t.Fatalf("timer %d is before the one above it", i)
+			}
+		}
 		if got := h.next(); got != want {
 			t.Fatalf("next is %d, want %d", got, want)
 		}

@@ -16,7 +16,7 @@ import (
 const (
 	unprovenFactor = 6
 	unprovenLife   = 5 * time.Second // a client gives up after as long
-	helloMax       = 3
+	helloMax       = 6
 )
 
 // probeSteps are the times after the request at which the probe is sent. The last
@@ -24,7 +24,8 @@ const (
 var probeSteps = [...][]time.Duration{
 	ProbePing: {0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond,
 		2 * time.Second, unprovenLife},
-	ProbeHello:  {0, 500 * time.Millisecond, 1500 * time.Millisecond, unprovenLife},
+	ProbeHello: {0, 500 * time.Millisecond, 1500 * time.Millisecond, 2500 * time.Millisecond,
+		3500 * time.Millisecond, 4500 * time.Millisecond, unprovenLife},
 	ProbeSilent: {unprovenLife},
 	ProbeNone:   {unprovenLife},
 }

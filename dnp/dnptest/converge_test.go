@@ -14,7 +14,7 @@ import (
 // reordering at least 99.9 % of the links show the server's values one second
 // after the last change, and all of them after six.
 func TestConverge(t *testing.T) {
-	runs := 5
+	runs := 3
 	if testing.Short() {
 		runs = 1
 	}

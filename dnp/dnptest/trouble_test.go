@@ -129,6 +129,9 @@ func trouble(t *testing.T, seed uint64, b dnptest.Behaviour, path simnet.Path, c
 func TestWraps(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, loss := range []float64{0.01, 0.05} {
+			if loss < 0.05 && b.Name != "cpp" && b.Name != "spec" {
+				continue // the seconds that it takes are better spent elsewhere
+			}
 			t.Run(fmt.Sprintf("%s/loss=%v", b.Name, loss), func(t *testing.T) {
 				b.KeepsRepeats = false
 				w, p := wraps(t, b, loss, 2)
@@ -176,7 +179,7 @@ func wraps(t *testing.T, b dnptest.Behaviour, loss float64, laps int) (*world, *
 // delivered.
 func TestEdgeProof(t *testing.T) {
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.SpecText()} {
-		for back := range 12 {
+		for _, back := range []int{0, 5, 9, 10, 11} {
 			t.Run(fmt.Sprintf("%s/back=%d", b.Name, back), func(t *testing.T) {
 				cfg := configFor(b)
 				cfg.Probe = dnp.ProbeNone // so that message n has number n

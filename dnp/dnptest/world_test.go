@@ -20,6 +20,9 @@ var seed = flag.Uint64("seed", 1, "first seed of the runs in a simulated network
 
 var serverAddr = netip.MustParseAddrPort("10.0.0.1:3413")
 
+// ownRef names the state that a client offered; there is at most one.
+const ownRef = 1 << 40
+
 // flushInterval is how often the server of these tests sends changed values, as
 // the edge does.
 const flushInterval = 5 * time.Millisecond
@@ -42,7 +45,7 @@ func newWorld(t testing.TB, seed uint64, path simnet.Path, cfg dnp.Config) *worl
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server = &server{w: w, e: e, offered: map[wire.LinkID]*netstate.State{}, remotes: map[netip.AddrPort]*remote{}}
+	w.server = &server{w: w, e: e, profile: cfg.Profile, remotes: map[netip.AddrPort]*remote{}}
 	w.net.Attach(serverAddr, w.server)
 	return w
 }
@@ -53,8 +56,9 @@ type server struct {
 	e         *dnp.Endpoint
 	buf       []byte
 	nextFlush time.Time
+	profile   wire.Profile
 	sources   []*dnp.Source
-	offered   map[wire.LinkID]*netstate.State
+	names     []string
 	remotes   map[netip.AddrPort]*remote
 	lose      func(p []byte) bool // datagrams that never leave; may be nil
 }
@@ -212,7 +216,7 @@ func (s *server) acceptOwn(r *remote, ev *dnp.Event) {
 	}
 	st := netstate.NewState(layout)
 	st.SetAll(ev.Values)
-	r.own = s.e.NewSource(dnp.SourceConfig{State: st, Message: []byte("own")})
+	r.own = s.e.NewSource(dnp.SourceConfig{State: st, Message: []byte("own"), Ref: ownRef})
 	if err := ev.Conn.Accept(ev.Link, r.own); err != nil {
 		s.w.Fatalf("accept: %v", err)
 	}
@@ -237,7 +241,8 @@ func (s *server) update(r *remote, ev *dnp.Event) {
 
 // addSource adds a state of three uint32 values.
 func (s *server) addSource(name string) *dnp.Source {
-	src := s.e.NewSource(dnp.SourceConfig{State: newState(s.w, 5, 5, 5), Message: []byte(name)})
+	src := s.e.NewSource(dnp.SourceConfig{State: newState(s.w, 5, 5, 5), Message: []byte(name), Ref: uint64(len(s.sources))})
+	s.names = append(s.names, name)
 	s.sources = append(s.sources, src)
 	return src
 }

@@ -1,0 +1,196 @@
+package dnp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestUpdateFromPeer(t *testing.T) {
+	s, _ := linked(t, quiet(), false, "uint8", "uint16")
+	s.recv("09 01 0080 02 0000 07 0100 0800")
+	s.events("all values", "update 8000 0=07 1=0800")
+	s.recv("09 02 0080 01 0000 09")
+	s.events("the C++ library counts too many links: what is there counts (A21)", "update 8000 0=09")
+	s.dropped("the rest is missing", DropTruncated, 1)
+	s.recv("09 02 3412 01 0000 09 0080 01 0000 09")
+	s.events("behind an unknown link nothing can be read (A1)")
+	s.dropped("counted", DropUnknownLink, 1)
+	s.recv("09 01 0080 02 0000 09 0500 09")
+	s.events("a link that does not parse is discarded whole (A21)")
+	s.dropped("counted", DropBadValue, 1)
+}
+
+func TestUpdateSplits(t *testing.T) {
+	cfg := quiet()
+	cfg.DatagramMax = 256
+	s, src := linked(t, cfg, true, "data", "uint8", "data")
+	set(src, 0, "c800"+strings.Repeat("11", 200))
+	set(src, 1, "07")
+	set(src, 2, "2c01"+strings.Repeat("22", 300))
+	s.flush()
+	s.want("a datagram ends at 256 bytes here, a larger value has its own (A10)",
+		"09 01 0080 02 0000 c800"+strings.Repeat("11", 200)+"0100 07", "09 01 0080 01 0200 2c01"+strings.Repeat("22", 300))
+}
+
+func TestUpdateCounts(t *testing.T) {
+	cfg := quiet()
+	cfg.DatagramMax = 60000
+	types := strings.Split(strings.Repeat("uint8 ", 200), " ")[:200]
+	s, src := linked(t, cfg, true, types...)
+	for i := range 200 {
+		set(src, i, "01")
+	}
+	s.flush()
+	if len(s.sent) != 1 || s.sent[0][:10] != "0902"+"0080"+"7f" {
+		t.Fatalf("127 values are the most that Java reads (A10): %v", s.sent)
+	}
+	s.sent = nil
+	for i := range 200 {
+		extra := s.source("uint8")
+		s.c.Link(extra, true)
+		s.pump()
+		id := byte(i + 1)
+		s.recv("07" + fmt.Sprintf("%02x", id) + "80")
+		defer func() { _ = extra }()
+		set(extra, 0, "01")
+	}
+	s.sent = nil
+	s.flush()
+	if len(s.sent) != 2 || s.sent[0][:4] != "097f" {
+		t.Fatalf("127 links are the most that Java reads (A10): %.40v", s.sent)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	s, src := linked(t, quiet(), true, "uint8", "uint8", "uint8")
+	set(src, 0, "01")
+	set(src, 0, "02")
+	s.flush()
+	s.want("changes coalesce", "09 01 0080 01 0000 02")
+	s.flush()
+	s.want("nothing changed")
+	set(src, 1, "03")
+	if !s.e.Pending() {
+		t.Fatal("a change is pending")
+	}
+	s.flush()
+	s.want("only what changed", "09 01 0080 01 0100 03")
+	src.version = 1<<32 - 1
+	set(src, 2, "04")
+	s.flush()
+	s.want("the versions start again: everything is sent", "09 01 0080 03 0000 02 0100 03 0200 04")
+}
+
+func TestRefresh(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8", "uint8")
+	set(src, 1, "01")
+	s.flush()
+	s.sent = nil
+	var times []string
+	for range 3000 {
+		s.wait(time.Millisecond)
+		s.flush()
+		for range s.sent {
+			times = append(times, s.now.Sub(epoch).String())
+		}
+		s.sent = nil
+	}
+	if got := strings.Join(times, " "); got != "60ms 180ms 500ms 1.5s" {
+		t.Fatalf("refreshed at %s (A9)", got)
+	}
+	set(src, 0, "02")
+	s.flush()
+	s.want("only what changed lately is repeated", "09 01 0080 01 0000 02")
+	s.wait(60 * time.Millisecond)
+	s.flush()
+	s.want("the other value had its turn", "09 01 0080 01 0000 02")
+}
+
+func TestRefreshWaitsForQuiet(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8")
+	for i := range 100 {
+		set(src, 0, fmt.Sprintf("%02x", i+1))
+		s.flush()
+		s.wait(50 * time.Millisecond)
+	}
+	if s.e.stats.Refreshes != 0 {
+		t.Fatalf("%d refreshes of a state that changes all the time", s.e.stats.Refreshes)
+	}
+}
+
+func TestRefreshTwiceForLossyPeer(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8")
+	s.c.loss = 0.3
+	set(src, 0, "01")
+	s.flush()
+	s.want("a change goes once", "09 01 0080 01 0000 01")
+	s.wait(60 * time.Millisecond)
+	s.flush()
+	s.want("its repeat twice", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
+	s.c.loss = 0.5
+	s.wait(120 * time.Millisecond)
+	s.flush()
+	s.want("and three times where every second command is lost", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
+}
+
+func TestScrub(t *testing.T) {
+	cfg := quiet()
+	cfg.ScrubInterval = 5 * time.Second
+	s, _ := linked(t, cfg, true, "uint8", "uint8")
+	s.wait(2500 * time.Millisecond) // connections start at different times
+	s.flush()
+	s.want("all values of all links", "09 01 0080 02 0000 00 0100 00")
+	s.wait(4999 * time.Millisecond)
+	s.flush()
+	s.want("not again within 5 s")
+	s.wait(time.Millisecond)
+	s.flush()
+	s.want("but then", "09 01 0080 02 0000 00 0100 00")
+}
+
+func TestScrubSparesPeersValues(t *testing.T) {
+	cfg := quiet()
+	cfg.ScrubInterval = 5 * time.Second
+	s := serve(t, cfg)
+	s.recv("05 0000 0000 00 0100 4d 0200 01 2a 01 2b")
+	src := s.source("uint8", "uint8")
+	s.c.Accept(0, src)
+	s.wait(10 * time.Second)
+	s.sent = nil
+	s.flush()
+	s.want("the peer's own values are not sent back to it (A20)")
+	set(src, 1, "01")
+	s.flush()
+	s.sent = nil
+	s.wait(6 * time.Second)
+	s.flush()
+	s.want("what others changed since is scrubbed", "09 01 0000 01 0100 01")
+}
+
+func TestHoldRefuse(t *testing.T) {
+	s, src := linked(t, quiet(), false, "uint8", "uint8")
+	s.recv("09 01 0080 01 0000 07")
+	s.c.Hold(0x8000, 0, unhex("07"))
+	set(src, 0, "09")
+	set(src, 1, "01")
+	s.flush()
+	s.want("the value in question waits, the other does not", "09 01 0080 01 0100 01")
+	s.c.Refuse(0x8000, 0)
+	s.flush()
+	s.want("refused: the peer gets the truth", "09 01 0080 02 0000 09 0100 01")
+	s.c.Hold(0x8000, 0, unhex("07"))
+	set(src, 0, "0a")
+	s.flush()
+	s.want("held")
+	s.c.Release(0x8000, 0)
+	s.flush()
+	s.want("acknowledged, but the state has moved on", "09 01 0080 01 0000 0a")
+}
