@@ -65,7 +65,7 @@ func (n *Node) Problems() (list Problems) {
 
 // Edge are the flags of what an edge does.
 type Edge struct {
-	Listen       []Listener    `default:"udp://:3413" placeholder:"URL,..." help:"Where to wait for DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
+	Listen       []Listener    `default:"udp://:3413" placeholder:"URL" help:"Where to wait for DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
 	Workers      int           `default:"0" help:"Threads of work, each with its own socket per listener; 0 = one per processor."`
 	Flush        time.Duration `default:"5ms" help:"Least time between two sends of changed values to clients; 0 = at once."`
 	OpenSpace    string        `default:"demo" help:"Space that every client joins."`
