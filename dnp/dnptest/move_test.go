@@ -34,7 +34,7 @@ func move(t *testing.T, seed uint64, b dnptest.Behaviour, loss float64) {
 	w.net.Every(33*time.Millisecond, func() bool {
 		n++
 		change(w.server.sources[n%2], int(n/2)%3, n)
-		if own == nil && n == 60 {
+		if own == nil && n > 60 && p.Phase() == dnptest.Connected && (p.Queued() == 0 || !b.DropsTail) {
 			own, _ = p.Offer(w.net.Now(), newState(t, 5, 5), []byte("mine"), false)
 		}
 		if n%15 == 0 && p.remote() != nil && (own == nil || own.Phase == dnptest.LinkIsUp) { // an offer without answer does not move
