@@ -1,8 +1,6 @@
 package edge
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
@@ -96,18 +94,6 @@ func (s *session) emit(now time.Time, ev replication.Event) {
 }
 
 func (s *session) edge() *Edge { return s.space.w.edge }
-
-// sessionsOf returns the sessions of a client, in the order of their coming.
-func (s *space) sessionsOf(client string) []*session {
-	var found []*session
-	for _, x := range s.sessions {
-		if x.client == client {
-			found = append(found, x)
-		}
-	}
-	slices.SortFunc(found, func(a, b *session) int { return strings.Compare(a.id, b.id) })
-	return found
-}
 
 // stateOf returns the replicated state behind a source. It reports false for none
 // and for a client's own state.
