@@ -73,7 +73,7 @@ func (s *Server) start(cfg Config, folder, host string, port int) error {
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
 		JetStream: true, StoreDir: folder, DisableJetStreamBanner: true,
 		MaxPayload: payloadMax,
-		NoSigs: true,
+		NoSigs:     true,
 	})
 	if err != nil {
 		return fmt.Errorf("NATS server: %w", err)
