@@ -19,9 +19,10 @@ import (
 // unless a large JetStream folder has to be recovered.
 const readyTimeout = 30 * time.Second
 
-// payloadMax leaves room for the largest reliable message of a client, 1 MiB, and
-// its headers. What NATS has by default does not.
-const payloadMax = 2 << 20
+// PayloadMax is the most bytes of one message. It leaves room for the largest
+// reliable message of a client, 1 MiB, and its headers, which the default of NATS
+// does not.
+const PayloadMax = 2 << 20
 
 // A Config says where the server listens and what it keeps.
 type Config struct {
@@ -72,7 +73,7 @@ func (s *Server) start(cfg Config, folder, host string, port int) error {
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
 		JetStream: true, StoreDir: folder, DisableJetStreamBanner: true,
-		MaxPayload: payloadMax,
+		MaxPayload: PayloadMax,
 		NoSigs:     true,
 	})
 	if err != nil {
