@@ -3,6 +3,7 @@ package edge
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -209,9 +210,9 @@ func (f *feeds) reply(m replication.Msg) {
 	}
 	rest := strings.TrimPrefix(m.Subject, f.edge.inbox+".")
 	number, name, _ := strings.Cut(rest, ".")
-	var index int
-	if _, err := fmt.Sscanf(number, "%d", &index); err != nil || index >= len(f.edge.workers) {
-		return
+	index, err := strconv.Atoi(number)
+	if err != nil || index < 0 || index >= len(f.edge.workers) {
+		return // not a subject that repair made
 	}
 	f.edge.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
 		if s, ok := w.spaces[name]; ok {
@@ -227,7 +228,7 @@ func (f *feeds) client(s *session) (end func()) {
 	end, err := f.edge.cfg.Bus.Subscribe(f.edge.cfg.Subjects.To(s.space.name, s.client), func(m replication.Msg) {
 		w.post(len(m.Data), func(*Worker, time.Time) {
 			if s.conn.Data() == s {
-				s.deliver(m)
+				s.told(m)
 			}
 		})
 	})
