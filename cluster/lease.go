@@ -84,14 +84,14 @@ func (l *Lease) Release(to string) {
 // Store asks to store the batch token. One batch may wait at a time. It is
 // reported stored, or the holding lost. It reports false if the shard is not
 // held or is being released.
-func (l *Lease) Store(token uint64) bool {
+func (l *Lease) Store(now time.Time, token uint64) bool {
 	if l.phase != Holding || l.hold.release {
 		return false
 	}
 	if l.hold.waiting {
 		panic("cluster: a second batch while one waits")
 	}
-	l.hold.waiting, l.hold.token = true, token
+	l.hold.waiting, l.hold.token, l.hold.since = true, token, now
 	return true
 }
 
@@ -107,7 +107,7 @@ func (l *Lease) SeenOwn(now time.Time, o Own) {
 	if o.Seq <= l.own.Seq {
 		return
 	}
-	l.own = o
+	l.own, l.known = o, true
 	l.changed(now)
 	if l.Epoch() != 0 && o.Seq > l.hold.epoch {
 		l.lose(now, l.takenReason())

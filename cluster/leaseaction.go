@@ -12,7 +12,8 @@ const (
 	// one instant, but Own must be read first.
 	ActionRead ActionKind = iota + 1
 
-	// ActionAcquire writes Own if the last Own has the sequence Expect.
+	// ActionAcquire writes Beat and Own, both or none, if the last Own has the
+	// sequence Expect and the last Beat has the sequence ExpectBeat.
 	ActionAcquire
 
 	// ActionBeat writes Beat if the last Own has the sequence Expect.
@@ -101,7 +102,7 @@ const (
 // An Answer is what became of an action.
 type Answer struct {
 	Verdict Verdict
-	Seq     uint64 // of the Own or Beat that was written
+	Seq     uint64 // of the Own or Beat that was written; of the Own, if both were
 	Own     Own    // of ActionRead
-	Beat    Beat
+	Beat    Beat   // of ActionRead, and with its Seq of ActionAcquire
 }

@@ -19,9 +19,9 @@ type LeaseConfig struct {
 	Beat time.Duration
 
 	// Wait is how long a challenger must see no change, while the store answers,
-	// before it takes a shard. 0 means 3 s. It must be several times Beat plus the
-	// time after which a write counts as unanswered, or an answer that was lost
-	// costs a living holder its shard.
+	// before it takes a shard. 0 means 3 s. It must be at least twice the sum
+	// of Beat and Timeout, or one answer that was lost costs a living holder its
+	// shard.
 	Wait time.Duration
 
 	// Soft is the silence of the store after which a holder's answers say that
@@ -67,8 +67,8 @@ func (c LeaseConfig) Validate() (problems []string) {
 		return append(problems, "lease: negative duration")
 	}
 	c = c.WithDefaults()
-	if c.Wait < 2*c.Beat+c.Timeout {
-		problems = append(problems, "lease: a challenger must wait for at least two beats and the timeout of a write")
+	if c.Wait < 2*(c.Beat+c.Timeout) {
+		problems = append(problems, "lease: a challenger must wait for at least two beats and two timeouts of a write")
 	}
 	if c.Silence < c.Soft {
 		problems = append(problems, "lease: the hard silence is shorter than the soft one")

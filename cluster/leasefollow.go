@@ -8,8 +8,11 @@ type follow struct {
 	quiet time.Time
 
 	// series is when the first of the reads was asked that the store has answered
-	// without a failure between them; zero if the last failed.
+	// without a failure between them; zero before it.
 	series time.Time
+
+	// silent says that the last read failed.
+	silent bool
 
 	// polled is when the last read was asked.
 	polled time.Time
@@ -58,7 +61,7 @@ func (l *Lease) followStep(now time.Time) {
 	case !l.want:
 	case l.known && (l.free() || f.confirmed):
 		l.phase = Acquiring
-		l.ask(now, Action{Kind: ActionAcquire, Expect: l.own.Seq, Own: Own{Node: l.cfg.Node, ID: l.cfg.ID}})
+		l.ask(now, Action{Kind: ActionAcquire, Expect: l.own.Seq, ExpectBeat: l.beat.Seq, Own: Own{Node: l.cfg.Node, ID: l.cfg.ID}})
 	case !l.known || !now.Before(l.pollDue()):
 		if l.known {
 			l.phase = Challenging
@@ -83,7 +86,7 @@ func (l *Lease) followDue() (time.Time, bool) {
 // silent. The polls are one beat apart, so that an outage of the store does not
 // pass unnoticed between them, and one is at the moment when the wait is over.
 func (l *Lease) pollDue() time.Time {
-	first, end := l.follow.quiet.Add(l.cfg.Wait/2), l.follow.quiet.Add(l.cfg.Wait)
+	first, end := l.follow.quiet.Add(l.cfg.Wait/3), l.follow.quiet.Add(l.cfg.Wait)
 	next := later(first, l.follow.polled.Add(l.cfg.Beat))
 	if l.follow.polled.Before(end) && end.Before(next) {
 		return end
@@ -97,21 +100,19 @@ func (l *Lease) followRead(now time.Time, a Answer) {
 	if a.Verdict != OK {
 		// The holder could not renew either. Its silence counts from when the store
 		// answers again.
-		f.series, f.confirmed = time.Time{}, false
+		f.silent, f.series = true, time.Time{}
 		return
 	}
 	if l.known && l.inPast(now, a) {
-		f.series = time.Time{}
 		return
 	}
-	failed := f.series.IsZero() && l.phase == Challenging && f.polled.After(f.quiet.Add(l.cfg.Wait/2+l.cfg.Beat))
-	if f.series.IsZero() {
-		f.series = l.sent
-	}
-	if !l.known || failed || a.Own.Seq != l.own.Seq || a.Beat.Seq != l.beat.Seq {
+	if !l.known || f.silent || a.Own.Seq != l.own.Seq || a.Beat.Seq != l.beat.Seq {
 		l.known, l.own, l.beat = true, a.Own, a.Beat
 		l.changed(now)
-		return
+	}
+	f.silent = false
+	if f.series.IsZero() {
+		f.series = l.sent
 	}
 	f.confirmed = !l.sent.Before(f.quiet.Add(l.cfg.Wait)) && l.sent.Sub(f.series) >= l.cfg.Wait/2
 }
@@ -131,15 +132,20 @@ func (l *Lease) inPast(now time.Time, a Answer) bool {
 	return now.Sub(f.past) < l.cfg.Silence
 }
 
-// acquireAnswer takes the answer to ActionAcquire. Whatever is not a plain yes
-// is settled by a read: the record may be there although no answer came, which
-// free knows, and it may be another's.
+// acquireAnswer takes the answer to ActionAcquire. Busy changes nothing, because
+// the next try fails if the holder has renewed meanwhile. Whatever else is not a
+// plain yes is settled by a read: the record may be there although no answer
+// came, which free knows, or it may be another's.
 func (l *Lease) acquireAnswer(now time.Time, a Answer) {
-	if a.Verdict == OK {
+	l.phase = Following
+	switch {
+	case a.Verdict == OK && l.own.Seq <= a.Seq: // else the watch was faster, and it is lost already
 		l.own = Own{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
+		l.beat = a.Beat
 		l.acquired(now)
-		return
+	case a.Verdict == Busy:
+		l.blocked = now.Add(faultPause)
+	default:
+		l.known, l.follow.confirmed = false, false
 	}
-	l.phase, l.known = Following, false
-	l.follow.confirmed = false
 }

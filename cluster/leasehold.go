@@ -11,21 +11,20 @@ type hold struct {
 	doubt   bool   // the store must say who holds the shard before anything else is asked
 	write   uint64 // number of the newest write
 	chain   uint64 // sequence of the newest Beat
-	chained bool   // whether chain is known
 
 	waiting bool // the batch token waits to be stored
 	token   uint64
-	storing uint64 // number of its newest write; 0 if there was none
+	since   time.Time // when it began to wait
+	storing uint64    // number of its newest write; 0 if there was none
 
 	release bool
 	to      string
 }
 
-// acquired begins a holding. The first thing is to renew, which also says where
-// the last Beat is.
+// acquired begins a holding.
 func (l *Lease) acquired(now time.Time) {
 	l.phase = Holding
-	l.hold = hold{epoch: l.own.Seq, renewed: l.sent, next: now, durable: true}
+	l.hold = hold{epoch: l.own.Seq, renewed: l.sent, next: l.sent.Add(l.cfg.Beat), chain: l.beat.Seq, durable: true}
 	l.say(Action{Kind: ActionAcquired, Epoch: l.own.Seq})
 }
 
@@ -47,20 +46,30 @@ func (l *Lease) takenReason() Reason {
 
 // holdDeadlines acts on the silence of the store.
 func (l *Lease) holdDeadlines(now time.Time) {
-	silent := now.Sub(l.hold.renewed)
-	switch {
-	case silent >= l.cfg.Silence:
+	if now.Sub(l.hold.renewed) >= l.cfg.Silence {
 		l.lose(now, ReasonSilence)
-	case silent >= l.cfg.Soft && l.hold.durable:
-		l.setDurable(false)
+		return
 	}
+	l.setDurable(now.Before(l.durableUntil()))
 }
 
 func (l *Lease) holdDeadline() time.Time {
+	end := l.hold.renewed.Add(l.cfg.Silence)
 	if l.hold.durable {
-		return l.hold.renewed.Add(l.cfg.Soft)
+		return earlier(end, l.durableUntil())
 	}
-	return l.hold.renewed.Add(l.cfg.Silence)
+	return end
+}
+
+// durableUntil returns until when what is accepted counts as being stored: for a
+// while after the last sign of the store, and not while the store takes beats
+// but no batches.
+func (l *Lease) durableUntil() time.Time {
+	until := l.hold.renewed.Add(l.cfg.Soft)
+	if l.hold.waiting {
+		return earlier(until, l.hold.since.Add(l.cfg.Soft))
+	}
+	return until
 }
 
 func (l *Lease) setDurable(durable bool) {
@@ -76,7 +85,7 @@ func (l *Lease) holdStep(now time.Time) {
 	switch {
 	case h.doubt:
 		l.ask(now, Action{Kind: ActionRead})
-	case h.waiting && h.chained:
+	case l.storeDue(now):
 		h.write++
 		h.storing = h.write
 		l.ask(now, Action{
@@ -93,10 +102,18 @@ func (l *Lease) holdStep(now time.Time) {
 	}
 }
 
+// storeDue reports whether the batch that waits is next. One that failed lets a
+// beat pass that is due, so that a batch which the store never takes does not
+// cost the shard.
+func (l *Lease) storeDue(now time.Time) bool {
+	h := &l.hold
+	return h.waiting && (h.storing == 0 || now.Before(h.next))
+}
+
 // holdDue returns when holdStep has something to do.
 func (l *Lease) holdDue() time.Time {
 	h := &l.hold
-	if h.doubt || h.waiting && h.chained || h.release && !h.waiting {
+	if h.doubt || h.waiting || h.release && !h.waiting {
 		return l.blocked
 	}
 	return h.next
@@ -131,12 +148,12 @@ func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
 		return
 	}
 	h := &l.hold
-	h.chain, h.chained = seq, true
+	h.chain = seq
 	h.renewed, h.next = l.sent, l.sent.Add(l.cfg.Beat)
-	l.setDurable(true)
 	if asked == ActionStore {
 		l.stored()
 	}
+	l.setDurable(now.Before(l.durableUntil()))
 }
 
 func (l *Lease) stored() {
@@ -159,7 +176,7 @@ func (l *Lease) holdRead(now time.Time, a Answer) {
 		l.blocked = now.Add(faultPause)
 	default:
 		h.doubt = false
-		h.chain, h.chained = a.Beat.Seq, true
+		h.chain = a.Beat.Seq
 		if h.waiting && h.storing != 0 && a.Beat.Epoch == h.epoch && a.Beat.Write == h.storing {
 			l.stored()
 		}
