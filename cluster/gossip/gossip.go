@@ -26,6 +26,7 @@ type Gossip struct {
 	machine          []netip.Addr // addresses of this machine
 
 	urgent, calm chan struct{}   // one slot each: there is something to tell
+	contested    chan struct{}   // one slot: another node has our name
 	ctx          context.Context // of all that is dialled
 	stop         func()
 	once         sync.Once // of end
@@ -40,7 +41,7 @@ func Open(cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, log: cfg.Log, logger: newLogger(cfg.Log), machine: machineAddresses(),
-		urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1),
+		urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1), contested: make(chan struct{}, 1),
 	}
 	if g.keys, err = openKeys(cfg.KeyFile, cfg.KeyDelay, cfg.Log); err != nil {
 		return nil, err
@@ -69,7 +70,11 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 	self.Gossip = g.advertise
 	g.table = newTable(self)
 	g.table.conflict = func(addr netip.AddrPort) {
-		g.complain("another node has the name of this one", fmt.Errorf("%s is also at %v: --node must differ", self.Name, addr))
+		g.complain("the name of this node is in use", fmt.Errorf("%s is also at %v: names must differ, unless that was this node before a restart", self.Name, addr))
+		select {
+		case g.contested <- struct{}{}:
+		default:
+		}
 	}
 	c := tuned()
 	c.Name, c.Logger = self.Name, g.logger.standard()
@@ -105,6 +110,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wait.Go(func() { g.keys.follow(running, g.cfg.KeyPoll) })
 	wait.Go(func() { g.announce(running) })
 	wait.Go(func() { g.narrate(running) })
+	wait.Go(func() { g.settle(running) })
 	err := g.keepJoined(running)
 	g.end(err == nil)
 	cancel()

@@ -49,10 +49,8 @@ func (g *Gossip) keepJoined(ctx context.Context) error {
 		if again {
 			wait = 0
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }
