@@ -14,6 +14,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/hashicorp/memberlist"
+
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
@@ -251,4 +253,51 @@ func TestShardCounts(t *testing.T) {
 	}
 	right := start(t, "right", joining(list...))
 	right.until("one with the right count may come", sees(3))
+}
+
+// A member that takes connections and says nothing must not hold up the end.
+func TestEndWhileJoining(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	n := start(t, "relay", func(c *Config) {
+		c.Join = []string{silent.Addr().String()}
+		c.spoil = func(m *memberlist.Config) { m.TCPTimeout = time.Hour }
+	})
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	n.leave()
+	if err := n.wait(); err != nil {
+		t.Errorf("ends with %v", err)
+	}
+}
+
+func TestCloseEndsRun(t *testing.T) {
+	n := start(t, "relay")
+	n.Close()
+	if err := n.wait(); err != nil {
+		t.Errorf("ends with %v", err)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for name, c := range map[string]Config{
+		"name":   {Bind: "127.0.0.1:0"},
+		"bind":   {Self: relay("a"), Bind: "relay"},
+		"port":   {Self: relay("a"), Bind: "127.0.0.1:x"},
+		"host":   {Self: relay("a"), Bind: "relay:1"},
+		"join":   {Self: relay("a"), Bind: "127.0.0.1:0", Join: []string{":5"}},
+		"joins":  {Self: relay("a"), Bind: "127.0.0.1:0", Join: make([]string, joinNamesMax+1)},
+		"keys":   {Self: relay("a"), Bind: "127.0.0.1:0", KeyFile: "/no/such/file"},
+		"advert": {Self: relay("a"), Bind: "127.0.0.1:0", Advertise: "relay"},
+	} {
+		if _, err := Open(c); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: want one line, got %v", name, err)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -19,7 +18,6 @@ const (
 
 // An outcome is what became of an attempt to join.
 type outcome struct {
-	joined  int
 	refused *RefusedError // the first
 	clash   *ShardsError
 	unknown []string         // names that did not resolve
@@ -71,7 +69,7 @@ func (g *Gossip) judge(o outcome) (again bool, err error) {
 	if o.refused == nil && o.clash == nil {
 		return false, nil
 	}
-	if o.joined > 0 || g.table.established() {
+	if g.table.established() {
 		for _, err := range []error{asError(o.refused), asError(o.clash)} {
 			if err != nil {
 				g.complain("a node refused to join", err)
@@ -139,8 +137,7 @@ func (g *Gossip) joinOne(addr netip.AddrPort) error {
 
 func (o *outcome) note(addr netip.AddrPort, err error) {
 	if err == nil {
-		o.joined++
-		return
+		return // the table knows
 	}
 	if r, ok := refusal(err); ok {
 		if o.refused == nil {
@@ -158,9 +155,4 @@ func (g *Gossip) own(addr netip.AddrPort) bool {
 	}
 	return addr.Port() == g.bound.Port() && g.bound.Addr().IsUnspecified() &&
 		(addr.Addr().IsLoopback() || slices.Contains(g.machine, addr.Addr()))
-}
-
-// String says what became of the attempt.
-func (o outcome) String() string {
-	return fmt.Sprintf("joined %d, refused %v, unknown %v, silent %v", o.joined, o.refused, o.unknown, o.silent)
 }
