@@ -20,9 +20,14 @@ import (
 )
 
 func TestJoinAndLeave(t *testing.T) {
-	list := startAll(t, "relay", 3, keyed(t, keyA))
+	list := startAll(t, "relay", 3, keyed(t, keyA), func(c *Config) {
+		c.spoil = func(m *memberlist.Config) { m.ProbeInterval = time.Hour } // no death is ever noticed
+	})
 	if m, ok := list[2].Roster().Member("relay-0"); !ok || m.Gossip != list[0].Addr() || m.Shards != 64 || !m.CanHold() {
 		t.Errorf("relay-2 sees relay-0 as %+v, %v", m, ok)
+	}
+	if !list[0].own(list[0].Addr()) || list[0].own(list[1].Addr()) {
+		t.Error("relay-0 takes itself for another, or another for itself")
 	}
 	list[2].leave()
 	if err := list[2].wait(); err != nil {
@@ -54,8 +59,8 @@ func TestDeathIsNoticed(t *testing.T) {
 	slices.Sort(times)
 	t.Logf("a death shows after %v to %v, median %v (5 runs, 4 observers each)",
 		times[0].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond), times[len(times)/2].Round(time.Millisecond))
-	if last := times[len(times)-1]; last > 20*time.Second {
-		t.Errorf("%v is no better than memberlist's settings for a LAN", last)
+	if median := times[len(times)/2]; median > 4*time.Second {
+		t.Errorf("%v is no better than memberlist's settings for a LAN", median)
 	}
 }
 
@@ -104,23 +109,55 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// A load may change at any rate: the others are told every loadInterval.
+// A load may change at any rate: the others are told every loadInterval. That the
+// third arrives not too early holds on any machine.
 func TestAnnouncementsAreFew(t *testing.T) {
 	list := startAll(t, "relay", 2)
+	stop, stopped := make(chan struct{}), make(chan struct{})
 	begin, seen, last := time.Now(), 0, uint8(0)
-	for i := range 1000 {
-		list[0].SetLoad(1 + i%50)
-	}
-	list[0].SetLoad(1000)
-	list[1].until("the last load arrives", func(r cluster.Roster) bool {
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			list[0].SetLoad(1 + i%99)
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	third := list[1].until("three loads arrive", func(r cluster.Roster) bool {
 		m, _ := r.Member("relay-0")
 		if m.Load != last {
 			last, seen = m.Load, seen+1
 		}
+		return seen == 3
+	})
+	if got := third.Sub(begin); got < 2*loadInterval {
+		t.Errorf("three announcements within %v", got)
+	}
+	close(stop)
+	<-stopped
+	list[0].SetLoad(1000)
+	list[1].until("the last load arrives", func(r cluster.Roster) bool {
+		m, _ := r.Member("relay-0")
 		return m.Load == cluster.LoadMax
 	})
-	if most := int(time.Since(begin)/loadInterval) + 2; seen > most {
-		t.Errorf("1001 loads became %d announcements, want at most %d", seen, most)
+}
+
+// A phase does not wait for the rest that a load has to keep.
+func TestPhaseIsUrgent(t *testing.T) {
+	g := &Gossip{urgent: make(chan struct{}, 1)}
+	g.urgent <- struct{}{}
+	begin := time.Now()
+	g.pause(context.Background(), time.Hour)
+	if got := time.Since(begin); got < phaseInterval {
+		t.Errorf("told again after %v", got)
+	}
+	if len(g.urgent) != 1 {
+		t.Error("nobody would tell it")
 	}
 }
 
