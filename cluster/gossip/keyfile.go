@@ -33,11 +33,8 @@ func (k key) id() string {
 // errors never hold anything of the file.
 func readKeys(file string) ([]key, error) {
 	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("gossip: key file %s: no permission to read it as user %d; it has to be owned by that user or be readable for its group", file, os.Getuid())
-	}
 	if err != nil {
-		return nil, fmt.Errorf("gossip: key file: %w", err)
+		return nil, openError(file, os.Getuid(), err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, keyFileMax+1))
@@ -49,6 +46,14 @@ func readKeys(file string) ([]key, error) {
 		return nil, fmt.Errorf("gossip: key file %s: %w", file, err)
 	}
 	return keys, nil
+}
+
+// openError says why a key file cannot be opened, and what to do when it is there.
+func openError(file string, user int, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("gossip: key file %s: user %d has no permission to read it; make that user its owner, or one of its group and the file readable for the group", file, user)
+	}
+	return fmt.Errorf("gossip: key file: %w", err)
 }
 
 // parseKeys parses one key a line. Empty lines and those that start with # are
