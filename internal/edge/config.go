@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
@@ -114,6 +115,15 @@ func (c *Config) validate() error {
 	}
 	if !replication.ValidToken(c.OpenSpace) {
 		errs = append(errs, fmt.Errorf("edge: %q is no name of a space", c.OpenSpace))
+	}
+	if strings.HasPrefix(c.OpenSpace, "_") {
+		errs = append(errs, fmt.Errorf("edge: space %q: names that start with _ are reserved", c.OpenSpace))
+	}
+	if c.ClientStates > ClientStatesOff {
+		errs = append(errs, fmt.Errorf("edge: unknown rule %d for states of clients", c.ClientStates))
+	}
+	if c.Workers < 0 || c.Shards < 0 || c.Flush < 0 || c.Linger < 0 {
+		errs = append(errs, errors.New("edge: negative workers, shards, flush or linger"))
 	}
 	if c.Bus == nil {
 		errs = append(errs, errors.New("edge: no bus"))

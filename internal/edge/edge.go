@@ -20,7 +20,7 @@ type Edge struct {
 	feeds   *feeds
 	inbox   string // subject below which this edge takes answers
 
-	admitting atomic.Bool // has the bus been there once, and is nobody draining us?
+	ready atomic.Bool // has the bus been there once, and is nobody draining us?
 }
 
 // New opens the sockets. The error names every problem of cfg, or says in one
@@ -72,9 +72,13 @@ func (e *Edge) Addrs() []netip.AddrPort {
 	return all
 }
 
-// Ready reports whether this edge takes new sessions: it has reached the bus at
+// Ready reports whether clients belong here: this edge has reached the bus at
 // least once, and is not going away.
-func (e *Edge) Ready() bool { return e.admitting.Load() }
+func (e *Edge) Ready() bool { return e.ready.Load() }
+
+// admit reports whether a new session can begin. Without the bus nobody would
+// hear of it, and it would see nothing or something old.
+func (e *Edge) admit(netip.AddrPort) bool { return e.ready.Load() && e.cfg.Bus.Connected() }
 
 // AddWorker adds a worker for clients that speak as l says, for a caller that
 // moves the datagrams itself, as a simulation does. wake is called, from any
@@ -102,30 +106,34 @@ func (e *Edge) Start() error {
 // says what failed; it is nil after a shutdown that was asked for.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := e.Start(); err != nil {
 		return err
 	}
 	defer e.feeds.stop()
 	var running sync.WaitGroup
+	failed := make(chan error, len(e.workers))
 	for i, w := range e.workers {
 		running.Go(func() {
 			if err := loop(ctx, w, e.sockets[i]); err != nil {
-				cancel(fmt.Errorf("edge: worker %d: %w", i, err))
+				failed <- fmt.Errorf("edge: worker %d: %w", i, err)
+				cancel()
 			}
 		})
 	}
 	<-ctx.Done()
-	e.admitting.Store(false)
+	e.ready.Store(false)
 	for _, w := range e.workers {
 		w.wake() // so that it notices that ctx ended
 	}
 	running.Wait()
-	if cause := context.Cause(ctx); cause != context.Canceled && ctx.Err() == context.Canceled {
-		return cause
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
 	}
-	return nil
 }
 
 // busChanged asks every replica to make sure that it missed nothing.
@@ -134,7 +142,7 @@ func (e *Edge) busChanged(connected bool) {
 		e.cfg.Log.Warn("bus lost; clients are served from the replicas")
 		return
 	}
-	if e.admitting.CompareAndSwap(false, true) {
+	if e.ready.CompareAndSwap(false, true) {
 		e.cfg.Log.Info("bus reached", "node", e.cfg.Node)
 		return
 	}
@@ -156,7 +164,7 @@ func (e *Edge) endpointConfig(l Listener) dnp.Config {
 		Profile: l.Profile,
 		Listen:  true,
 		Probe:   l.Probe,
-		Admit:   func(netip.AddrPort) bool { return e.admitting.Load() },
+		Admit:   e.admit,
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 		// The table is shared out, so that an edge has one bound whatever its workers.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),

@@ -3,6 +3,8 @@ package edge
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,29 +40,47 @@ func (s *session) message(ev *dnp.Event) {
 	s.space.w.counts.MessagesIn++
 }
 
-// deliver sends a message of a game server to the client.
-func (s *session) deliver(m replication.Msg) {
+// told takes a message of a game server to this client, or the holder's word to
+// end the session.
+func (s *session) told(m replication.Msg) {
 	if m.Header[replication.HeaderControl] == replication.ControlKick {
 		s.conn.Close(dnp.CloseKicked)
 		s.answer(m.Reply, messageAnswer{})
 		return
 	}
-	if m.Header[headerReliable] == "false" {
-		s.answer(m.Reply, messageAnswer{Error: errorText(s.conn.SendUnreliable(m.Data))})
-		return
+	s.deliver(m)
+}
+
+// deliver sends a message of a game server to the client.
+func (s *session) deliver(m replication.Msg) {
+	var token uint64
+	var err error
+	unreliable := m.Header[headerReliable] == "false"
+	if unreliable {
+		err = s.conn.SendUnreliable(m.Data)
+	} else {
+		token = s.token(m.Reply)
+		err = s.conn.Send(m.Data, token)
 	}
-	token := s.token(m.Reply)
-	if err := s.conn.Send(m.Data, token); err != nil {
+	if err != nil {
 		delete(s.replies, token)
+		s.space.w.counts.MessagesRefused++
 		s.answer(m.Reply, messageAnswer{Error: errorText(err)})
 		return
 	}
 	s.space.w.counts.MessagesOut++
+	if unreliable {
+		s.answer(m.Reply, messageAnswer{}) // it has no number
+	}
 }
 
 // token remembers who waits for the number of a message. It is 0 for nobody.
 func (s *session) token(reply string) uint64 {
-	if reply == "" || len(s.replies) >= repliesMax {
+	if reply == "" {
+		return 0
+	}
+	if len(s.replies) >= repliesMax {
+		s.space.w.counts.AnswersLost++
 		return 0
 	}
 	s.lastToken++
@@ -72,6 +92,14 @@ func (s *session) token(reply string) uint64 {
 func (s *session) sent(ev *dnp.Event) {
 	s.answer(s.replies[ev.Token], messageAnswer{Number: &ev.Number})
 	delete(s.replies, ev.Token)
+}
+
+// answerWaiting tells those who wait for numbers that the client is gone.
+func (s *session) answerWaiting() {
+	for _, token := range slices.Sorted(maps.Keys(s.replies)) {
+		s.answer(s.replies[token], messageAnswer{Error: &answerError{replication.CodeUnknownClient, "the client left before the message was sent"}})
+	}
+	clear(s.replies)
 }
 
 // A messageAnswer is what the sender of a message is told.

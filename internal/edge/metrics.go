@@ -40,9 +40,16 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.WritesRepeated }),
 		count("writes.refused", "{write}", "Client writes that were not allowed, by the edge or the holder.",
 			func(s *Stats) uint64 { return s.WritesRefused + s.WritesForbidden }),
+		count("writes.dropped", "{value}", "Values of clients that write more than is kept for them.",
+			func(s *Stats) uint64 { return s.WritesDropped }),
+		count("links.refused", "{link}", "Links not offered because the client has as many as it may.",
+			func(s *Stats) uint64 { return s.LinksRefused }),
+		count("offers.refused", "{state}", "States of clients that were refused.", func(s *Stats) uint64 { return s.OffersRefused }),
+		count("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.",
+			func(s *Stats) uint64 { return s.MessagesRefused }),
 		count("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit.",
 			func(s *Stats) uint64 {
-				return s.EventsLost + s.MessagesLost + s.AnswersLost + s.RepairsLost + s.TasksLost
+				return s.EventsLost + s.MessagesLost + s.AnswersLost + s.RepairsLost + s.TasksLost + s.DropsForgotten
 			}),
 	}
 }

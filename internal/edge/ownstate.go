@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,6 +11,11 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 )
+
+// ownBytesMax bounds the link message and values of a state that a client offers.
+// The holder refuses more, and a request must fit into a bus message. How many
+// such states a client has is bounded by dnp.Config.PeerLinksMax.
+const ownBytesMax = 60_000
 
 // An ownState is a state that a client offers. To the rest of the world it is
 // the state client.<client>.<linkid>; its own link is bound to a source of its
@@ -20,9 +26,18 @@ type ownState struct {
 	key      string
 	source   *dnp.Source
 	message  []byte
-	readOnly bool   // nobody but the client may write
-	number   uint64 // state number; 0 until the holder gave one
-	again    time.Time
+	readOnly bool     // nobody but the client may write
+	number   uint64   // state number in this epoch; 0 until the holder gave one
+	repeat   repeater // of the assert
+}
+
+// ownAt returns the state that the client offers under this LinkId.
+func (s *session) ownAt(link wire.LinkID) (*ownState, bool) {
+	i := slices.IndexFunc(s.own, func(own *ownState) bool { return own.link == link })
+	if i < 0 {
+		return nil, false
+	}
+	return s.own[i], true
 }
 
 // offered answers a link that the client offers.
@@ -34,13 +49,15 @@ func (s *session) offered(now time.Time, ev *dnp.Event) {
 		s.space.w.counts.OffersRefused++
 		return
 	}
-	s.own[ev.Link] = own
+	s.own = append(s.own, own)
 	s.space.own[own.key] = own
+	s.forgetDrop(own.link)
 	own.assert(now)
 }
 
 // newOwnState copies what the client offers. It is not ok for a state without
-// values or without a message, which no application can use.
+// values or without a message, which no application can use, and for one that is
+// too large.
 func (s *session) newOwnState(ev *dnp.Event) (own *ownState, ok bool) {
 	if ev.Values.Len() == 0 || len(ev.Data) == 0 {
 		return nil, false
@@ -55,18 +72,44 @@ func (s *session) newOwnState(ev *dnp.Event) (own *ownState, ok bool) {
 	if err != nil {
 		return nil, false
 	}
+	state := netstate.NewState(layout)
+	state.SetAll(ev.Values)
+	if len(ev.Data)+state.TypedSize() > ownBytesMax {
+		return nil, false
+	}
 	own = &ownState{
 		session: s, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly,
 		key: "client." + s.client + "." + strconv.Itoa(int(ev.Link)),
 	}
-	state := netstate.NewState(layout)
-	state.SetAll(ev.Values)
 	own.source = s.space.w.ep.NewSource(dnp.SourceConfig{State: state, Message: own.message, Data: own})
 	return own, true
 }
 
-// assert tells the holder that the state exists, and its values.
+// assert tells the holder that the state exists, again and again until it knows.
 func (own *ownState) assert(now time.Time) {
+	own.number = 0
+	own.repeat.want(now)
+}
+
+// advanceOwn makes the requests about states of clients that are due and returns
+// when the next one is.
+func (s *session) advanceOwn(now, next time.Time) time.Time {
+	for _, own := range s.own {
+		if own.repeat.ready(now, &next) {
+			own.send(now)
+			own.repeat.ready(now, &next)
+		}
+	}
+	for _, d := range s.drops {
+		if d.repeat.ready(now, &next) {
+			d.send(now, s)
+			d.repeat.ready(now, &next)
+		}
+	}
+	return next
+}
+
+func (own *ownState) send(now time.Time) {
 	s := own.session
 	w := replication.Write{
 		Kind: replication.WriteAssert, Number: s.space.w.nextWrite(), Link: uint16(own.link),
@@ -78,12 +121,13 @@ func (own *ownState) assert(now time.Time) {
 	for i, t := range own.source.State().Layout().Types() {
 		w.Values = append(w.Values, replication.WriteValue{Index: i, Type: t, Value: own.value(i)})
 	}
-	s.request(&w, own.asserted)
+	own.repeat.sent(now)
+	s.request(&w, func(now time.Time, r replication.WriteResult, err error) { own.asserted(now, &w, r, err) })
 }
 
 // value returns what the client wrote last to element i, or else its value.
 func (own *ownState) value(i int) []byte {
-	if wr, ok := own.session.writers[own.link]; ok {
+	if wr, ok := own.session.writers[own.source]; ok {
 		for _, v := range wr.values {
 			if v.index == i {
 				return v.value
@@ -93,19 +137,16 @@ func (own *ownState) value(i int) []byte {
 	return own.source.State().Value(i)
 }
 
-// asserted takes the holder's answer.
-func (own *ownState) asserted(now time.Time, r replication.WriteResult, err error) {
+// asserted takes the holder's answer. That of an earlier holder means nothing.
+func (own *ownState) asserted(now time.Time, w *replication.Write, r replication.WriteResult, err error) {
 	s := own.session
-	if s.own[own.link] != own {
-		return // taken back meanwhile
-	}
-	switch {
-	case err != nil || r.Code == replication.WriteBusy || r.Code == replication.WriteWrongEpoch:
-		own.again = now.Add(writeRepeat)
+	switch current, ok := s.ownAt(own.link); {
+	case !ok || current != own || w.Epoch != s.space.epoch || tryAgain(r, err):
 	case r.Code == replication.WriteOK:
 		own.number = r.State
-		if wr, ok := s.writers[own.link]; ok && !wr.waiting {
-			wr.due = now
+		own.repeat.done()
+		if wr, ok := s.writers[own.source]; ok {
+			wr.repeat.want(now)
 		}
 	default:
 		s.conn.Unlink(own.source, false)
@@ -114,28 +155,17 @@ func (own *ownState) asserted(now time.Time, r replication.WriteResult, err erro
 	}
 }
 
-// updated takes what the client wrote to its own state.
-func (own *ownState) updated(now time.Time, ev *dnp.Event) {
-	own.session.writer(own.link, own.source).take(now, ev)
-}
-
-// drop tells the holder that the client took its state back.
-func (own *ownState) drop() {
-	own.session.request(&replication.Write{
-		Kind: replication.WriteDrop, Number: own.session.space.w.nextWrite(), Link: uint16(own.link),
-	}, func(time.Time, replication.WriteResult, error) {}) // if it is lost, the event "left" does the same
-	own.forget()
-}
-
+// forget ends what this edge knows of the state.
 func (own *ownState) forget() {
-	own.session.forgetWriter(own.link)
-	delete(own.session.own, own.link)
-	delete(own.session.space.own, own.key)
+	s := own.session
+	s.forgetWriter(own.source)
+	s.own = slices.DeleteFunc(s.own, func(x *ownState) bool { return x == own })
+	delete(s.space.own, own.key)
 	own.source.Remove()
 }
 
-// writeBack gives the owner of a state what game servers wrote to it. A nil mask
-// means all values.
+// writeBack gives the owner of a state what game servers wrote to it, and learns
+// that what the owner wrote has come around. A nil mask means all values.
 func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
 	own, ok := s.own[st.Desc.Key]
 	if !ok || !own.source.State().Layout().Equal(st.Values.Layout()) {
@@ -146,4 +176,5 @@ func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
 			own.source.Changed(i)
 		}
 	}
+	s.moved(own.source, changed)
 }

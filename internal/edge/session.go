@@ -1,12 +1,9 @@
 package edge
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -17,8 +14,13 @@ type session struct {
 	id     string // unique for ever
 	client string // the client's name
 
-	own     map[wire.LinkID]*ownState // states that the client offers
-	writers map[wire.LinkID]*writer   // links with values that the holder has not acknowledged
+	own     []*ownState // states that the client offers
+	drops   []*drop     // of states that it took back
+	writers map[*dnp.Source]*writer
+	written int // bytes in writers
+
+	short    bool                     // not offered all states, for want of links
+	declined map[*dnp.Source]struct{} // states that the client does not want
 
 	replies   map[uint64]string // reply subjects of messages that have no number yet, by token
 	lastToken uint64
@@ -31,8 +33,7 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 	s := &session{
 		space: w.space(w.edge.cfg.OpenSpace), conn: conn,
 		id: w.edge.cfg.NewID(), client: "c-" + w.edge.cfg.NewID(),
-		own: make(map[wire.LinkID]*ownState), writers: make(map[wire.LinkID]*writer),
-		replies: make(map[uint64]string),
+		writers: make(map[*dnp.Source]*writer), replies: make(map[uint64]string),
 	}
 	conn.SetData(s)
 	s.unsubscribe = w.edge.feeds.client(s)
@@ -45,10 +46,11 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 func (s *session) closed(now time.Time, reason dnp.CloseReason) {
 	s.conn.SetData(nil)
 	s.unsubscribe()
-	for _, own := range s.own {
-		own.drop()
+	for len(s.own) > 0 {
+		s.own[0].forget() // the holder does the same when it hears that the session left
 	}
 	s.space.leave(now, s)
+	s.answerWaiting()
 	s.emit(now, replication.Event{Type: replication.EventLeft, Edge: s.edge().cfg.Node, Reason: reason.String()})
 	s.space.w.counts.Sessions--
 }
@@ -63,29 +65,32 @@ func (s *session) linked(now time.Time, ev *dnp.Event) {
 // unlinked reports a link that the client refused, or ends a state that it took
 // back.
 func (s *session) unlinked(now time.Time, ev *dnp.Event) {
-	s.forgetWriter(ev.Link)
-	if own, ok := s.own[ev.Link]; ok {
-		own.drop()
-		delete(s.own, ev.Link)
+	if own, ok := s.ownAt(ev.Link); ok && own.source == ev.Source {
+		s.drop(now, own)
 		return
 	}
 	if st, ok := stateOf(ev.Source); ok {
+		s.decline(ev.Source)
+		s.space.shortage.ended = true
 		s.emit(now, replication.Event{Type: replication.EventRejected, Key: st.Desc.Key, Link: uint16(ev.Link)})
 	}
 }
 
 // updated takes what the client wrote to a link.
 func (s *session) updated(now time.Time, ev *dnp.Event) {
-	if own, ok := s.own[ev.Link]; ok {
-		own.updated(now, ev)
+	if own, ok := ev.Source.Data().(*ownState); ok {
+		s.writer(own.source, own).take(now, ev)
 		return
 	}
 	st, ok := stateOf(ev.Source)
-	if !ok || !st.Desc.Access.MayWrite(s.client) {
-		s.space.w.counts.WritesForbidden++
+	if ok && st.Desc.Access.MayWrite(s.client) {
+		s.writer(ev.Source, nil).take(now, ev)
 		return
 	}
-	s.writer(ev.Link, ev.Source).take(now, ev)
+	s.space.w.counts.WritesForbidden++
+	for index, _, ok := ev.Update.Next(); ok; index, _, ok = ev.Update.Next() {
+		s.conn.Refuse(ev.Link, index)
+	}
 }
 
 // emit publishes an event about this session.
@@ -96,18 +101,6 @@ func (s *session) emit(now time.Time, ev replication.Event) {
 }
 
 func (s *session) edge() *Edge { return s.space.w.edge }
-
-// sessionsOf returns the sessions of a client, in the order of their coming.
-func (s *space) sessionsOf(client string) []*session {
-	var found []*session
-	for _, x := range s.sessions {
-		if x.client == client {
-			found = append(found, x)
-		}
-	}
-	slices.SortFunc(found, func(a, b *session) int { return strings.Compare(a.id, b.id) })
-	return found
-}
 
 // stateOf returns the replicated state behind a source. It reports false for none
 // and for a client's own state.

@@ -21,8 +21,10 @@ type space struct {
 
 	sessions []*session
 	own      map[string]*ownState // by key; states that sessions of this worker offer
-	writers  []*writer            // that have something to be acknowledged
+	writers  []*writer            // that have something to be settled
+	written  map[*dnp.Source]int  // how many of them are of a state
 	emptyAt  time.Time            // when the last session left
+	shortage shortage
 }
 
 // space returns the space with this name, and follows it from now on.
@@ -30,7 +32,7 @@ func (w *Worker) space(name string) *space {
 	if s, ok := w.spaces[name]; ok {
 		return s
 	}
-	s := &space{w: w, name: name, shard: cluster.Shard(name, w.edge.cfg.Shards), own: make(map[string]*ownState)}
+	s := &space{w: w, name: name, shard: cluster.Shard(name, w.edge.cfg.Shards), own: make(map[string]*ownState), written: make(map[*dnp.Source]int)}
 	s.replica = replication.NewReplica(name, replication.ReplicaConfig{}, s)
 	w.spaces[name] = s
 	w.order = append(w.order, s)
@@ -66,7 +68,11 @@ func (s *space) advance(now time.Time) time.Time {
 	if due, ok := s.replica.NextTimeout(); ok {
 		next = earlier(next, due)
 	}
-	return earlier(next, s.advanceWriters(now))
+	next = earlier(next, s.advanceWriters(now))
+	for _, session := range s.sessions {
+		next = session.advanceOwn(now, next)
+	}
+	return s.advanceShortage(now, next)
 }
 
 // noticeEpoch asserts to a new holder what only this edge knows.
@@ -81,14 +87,35 @@ func (s *space) noticeEpoch(now time.Time) {
 			own.assert(now)
 		}
 	}
+	s.askAgain(now)
+}
+
+// askAgain makes every request due that the holder has not answered.
+func (s *space) askAgain(now time.Time) {
 	for _, wr := range s.writers {
-		wr.due = now
+		if !wr.repeat.due.IsZero() {
+			wr.repeat.want(now)
+		}
+	}
+	for _, session := range s.sessions {
+		for _, own := range session.own {
+			if !own.repeat.due.IsZero() {
+				own.repeat.want(now)
+			}
+		}
+		for _, d := range session.drops {
+			d.repeat.want(now)
+		}
 	}
 }
 
 // enter adds a session and offers it what it may see.
 func (s *space) enter(session *session) {
 	s.sessions = append(s.sessions, session)
+	s.offerAll(session)
+}
+
+func (s *space) offerAll(session *session) {
 	for st := range s.replica.All() {
 		s.offer(session, st)
 	}
@@ -97,19 +124,41 @@ func (s *space) enter(session *session) {
 // leave removes a session.
 func (s *space) leave(now time.Time, gone *session) {
 	s.sessions = slices.DeleteFunc(s.sessions, func(x *session) bool { return x == gone })
-	s.writers = slices.DeleteFunc(s.writers, func(wr *writer) bool { return wr.session == gone })
+	for _, wr := range gone.writers {
+		wr.values = nil
+	}
+	s.writers = slices.DeleteFunc(s.writers, (*writer).idle)
 	s.emptyAt = now
 }
 
-// offer links a session to a state if it belongs to its audience.
+// offer links a session to a state if it belongs to its audience. The owner of a
+// state has a link to it already, its own.
 func (s *space) offer(session *session, st *replication.State) {
-	if !st.Desc.Audience.Includes(session.client, s.replica.Groups(session.client)) {
+	if !s.includes(st, session) {
+		return
+	}
+	if own, ok := s.own[st.Desc.Key]; ok && own.session == session {
+		return
+	}
+	if _, declined := session.declined[source(st)]; declined {
 		return
 	}
 	err := session.conn.Link(source(st), !st.Desc.Access.MayWrite(session.client))
 	if err == dnp.ErrLinks {
+		session.short = true
 		s.w.counts.LinksRefused++
 	}
+}
+
+// includes reports whether a session belongs to the audience of a state. Groups are
+// looked up only where they matter, because a client that joins is asked about for
+// every state.
+func (s *space) includes(st *replication.State, session *session) bool {
+	a := &st.Desc.Audience
+	if len(a.Groups) == 0 {
+		return a.Includes(session.client, nil)
+	}
+	return a.Includes(session.client, s.replica.Groups(session.client))
 }
 
 // Added makes a source of a new state and offers it.
@@ -126,6 +175,7 @@ func (s *space) Added(st *replication.State) {
 // Changed marks what changed, for all links at once.
 func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 	source(st).ChangedMask(changed)
+	s.moved(source(st), changed)
 	s.writeBack(st, changed)
 }
 
@@ -136,13 +186,17 @@ func (s *space) Described(st *replication.State) {
 	src := source(st)
 	described := !slices.Equal(src.Message(), st.Desc.Message)
 	for _, session := range s.sessions {
+		if described {
+			delete(session.declined, src)
+		}
 		link, linked := session.conn.LinkOf(src)
 		if !linked {
 			continue
 		}
-		included := st.Desc.Audience.Includes(session.client, s.replica.Groups(session.client))
+		included := s.includes(st, session)
 		if !included || described || link.ReadOnly == st.Desc.Access.MayWrite(session.client) {
 			session.conn.Unlink(src, !included)
+			s.shortage.ended = true
 		}
 	}
 	src.SetDescription(st.Desc.Message, st.Desc.Farewell)
@@ -152,7 +206,15 @@ func (s *space) Described(st *replication.State) {
 }
 
 // Removed takes all links to a state down.
-func (s *space) Removed(st *replication.State) { source(st).Remove() }
+func (s *space) Removed(st *replication.State) {
+	src := source(st)
+	s.forgetWriters(src)
+	for _, session := range s.sessions {
+		delete(session.declined, src)
+	}
+	src.Remove()
+	s.shortage.ended = true
+}
 
 // Groups brings the links of a client in line with its groups.
 func (s *space) Groups(client string, groups []string) {
@@ -165,6 +227,7 @@ func (s *space) Groups(client string, groups []string) {
 				s.offer(session, st)
 			} else {
 				session.conn.Unlink(source(st), true)
+				s.shortage.ended = true
 			}
 		}
 	}

@@ -17,13 +17,16 @@ type Counts struct {
 	MessagesIn      uint64 // from clients to game servers
 	MessagesOut     uint64 // to clients
 	MessagesLost    uint64 // refused by the bus
+	MessagesRefused uint64 // to clients; empty, too large, or too many
 	AnswersLost     uint64
 	RepairsLost     uint64
 	WritesForbidden uint64 // by clients that may not write the state
 	WritesRefused   uint64 // by the holder
 	WritesRepeated  uint64 // not answered in time, or answered "try again"
+	WritesDropped   uint64 // by clients that write more than is kept for them
 	LinksRefused    uint64 // not offered because the client has too many
 	OffersRefused   uint64 // states of clients
+	DropsForgotten  uint64 // states that a client took back, of which the holder hears only when it leaves
 	TasksLost       uint64 // bus messages that did not fit into an inbox
 }
 
@@ -61,6 +64,9 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 	}
 	return sum, nil
 }
+
+// Counts returns what the worker counted, for a caller that turns it.
+func (w *Worker) Counts() Counts { return w.counts }
 
 func (w *Worker) stats() Stats {
 	s := Stats{Counts: w.counts, Protocol: *w.ep.Stats(), Spaces: len(w.order)}

@@ -20,6 +20,10 @@ type whoAnswer struct {
 	Clients []Presence `json:"clients"`
 }
 
+// presencesMax is how many sessions one answer names. An edge with more sends
+// several, because a message of NATS has at most 1 MiB.
+const presencesMax = 4096
+
 // who answers who is in a space. The question goes from worker to worker, and
 // the last one answers for the edge.
 func (f *feeds) who(name string, m replication.Msg) {
@@ -31,17 +35,29 @@ func (f *feeds) who(name string, m replication.Msg) {
 
 func (f *feeds) ask(workers []*Worker, reply string, a whoAnswer) {
 	if len(workers) == 0 {
-		data, err := json.Marshal(a)
-		if err != nil {
-			panic("edge: an answer that JSON cannot express: " + err.Error())
-		}
-		_ = f.edge.cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		f.answer(reply, a)
 		return
 	}
 	workers[0].post(0, func(w *Worker, _ time.Time) {
 		a.Clients = append(a.Clients, w.presence(a.Space)...)
 		f.ask(workers[1:], reply, a)
 	})
+}
+
+func (f *feeds) answer(reply string, a whoAnswer) {
+	all := a.Clients
+	for {
+		n := min(len(all), presencesMax)
+		a.Clients, all = all[:n], all[n:]
+		data, err := json.Marshal(a)
+		if err != nil {
+			panic("edge: an answer that JSON cannot express: " + err.Error())
+		}
+		_ = f.edge.cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		if len(all) == 0 {
+			return
+		}
+	}
 }
 
 // presence returns the sessions of a worker in a space.

@@ -59,7 +59,7 @@ func newWorker(e *Edge, ep *dnp.Endpoint, out Output, wake func()) *Worker {
 
 // Turn handles datagrams and tasks, does what is due and sends what is to be
 // sent, all at the time now. It returns when it must be called again at the
-// latest, and what failed with the output.
+// latest, which is never before now, and what failed with the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	w.receive(now, batch)
 	w.runTasks(now)
@@ -123,6 +123,9 @@ func (w *Worker) advance(now time.Time) time.Time {
 	if due, ok := w.ep.NextTimeout(); ok {
 		next = earlier(next, due)
 	}
+	if next.Before(now) {
+		return now // a socket takes the zero time for "never"
+	}
 	return next
 }
 
@@ -159,10 +162,12 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 	}
 }
 
-// reconnected makes every replica ask whether it missed something.
+// reconnected makes every replica ask whether it missed something, and asks again
+// for what was not answered.
 func (w *Worker) reconnected(now time.Time) {
 	for _, s := range w.order {
 		s.replica.Reconnected(now)
+		s.askAgain(now)
 	}
 }
 

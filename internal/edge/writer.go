@@ -1,135 +1,184 @@
 package edge
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// writeRepeat is how long the holder has to acknowledge a write, and how long
-// after a failure it is tried again. (DESIGN: sent again after 100 ms.)
-const writeRepeat = 100 * time.Millisecond
+// Bounds of what clients wrote and the holder has not acknowledged, in bytes. A
+// value that does not fit is not taken: the client gets the authoritative one
+// back, which is counted. A state has no more than 60,000 bytes of values.
+const (
+	writtenMax        = 64 << 10 // of one writer; a request must fit into a bus message
+	sessionWrittenMax = 1 << 20
+	writtenOverhead   = 64 // counted for each value besides its bytes
+)
 
-// A writer carries what a client wrote to one link to the holder of the space,
-// until the holder has it. It keeps the newest bytes of each value and has one
-// request under way at most, so it costs one value each, never a queue.
+// settleWait is how long after the holder's "ok" a value may take to arrive in the
+// replica: the batch left first, but on a subscription of its own.
+const settleWait = 100 * time.Millisecond
+
+// A writer carries what a client wrote to one state to the holder of the space,
+// until the holder has it. It keeps the newest bytes of each value, so it costs
+// one value each, never a queue. It belongs to the state and not to the link,
+// because a link may be made anew while a request is under way.
 //
 // Until a value is acknowledged the client is not sent that value: it would see
 // its own write undone and made again (dnp.Conn.Hold).
 type writer struct {
 	session *session
-	link    wire.LinkID
 	source  *dnp.Source
 	own     *ownState // of a link that the client offered
 
-	values  []written // ascending by index
-	number  uint32    // of the request sent last
-	waiting bool      // for its answer
-	due     time.Time // when to send; zero when there is nothing to send
+	values []written // ascending by index
+	bytes  int       // of values
+	repeat repeater
 }
 
-// A written is one value that is not acknowledged.
+// A written is one value that is not settled.
 type written struct {
 	index  int
 	value  []byte
-	number uint32 // of the first request that carried these bytes; 0 if none has
+	number uint32    // of the first request that carried these bytes; 0 if none has
+	moved  bool      // the replica's value changed since
+	okay   time.Time // when the holder said ok; zero until then
 }
 
-// writer returns the writer of a link.
-func (s *session) writer(link wire.LinkID, source *dnp.Source) *writer {
-	wr, ok := s.writers[link]
+// writer returns the writer of a state.
+func (s *session) writer(source *dnp.Source, own *ownState) *writer {
+	wr, ok := s.writers[source]
 	if !ok {
-		wr = &writer{session: s, link: link, source: source, own: s.own[link]}
-		s.writers[link] = wr
+		wr = &writer{session: s, source: source, own: own}
+		s.writers[source] = wr
 		s.space.writers = append(s.space.writers, wr)
+		s.space.written[source]++
 	}
 	return wr
 }
 
-// forgetWriter drops what was written to a link that is gone.
-func (s *session) forgetWriter(link wire.LinkID) {
-	if wr, ok := s.writers[link]; ok {
-		delete(s.writers, link)
-		s.space.writers = slices.DeleteFunc(s.space.writers, func(x *writer) bool { return x == wr })
+// forgetWriter drops what was written to a state that is gone.
+func (s *session) forgetWriter(source *dnp.Source) {
+	if wr, ok := s.writers[source]; ok {
+		wr.values = nil
+		s.space.writers = slices.DeleteFunc(s.space.writers, func(x *writer) bool { return x == wr && x.idle() })
 	}
+}
+
+// forgetWriters does so for all sessions.
+func (s *space) forgetWriters(source *dnp.Source) {
+	if s.written[source] == 0 {
+		return
+	}
+	s.writers = slices.DeleteFunc(s.writers, func(wr *writer) bool {
+		if wr.source == source {
+			wr.values = nil
+		}
+		return wr.idle()
+	})
 }
 
 // take keeps the values of an update and sends them.
 func (wr *writer) take(now time.Time, ev *dnp.Event) {
+	conn := wr.session.conn
 	for {
 		index, value, ok := ev.Update.Next()
 		if !ok {
 			break
 		}
-		wr.session.conn.Hold(wr.link, index, value)
-		wr.put(index, value)
+		if !wr.put(index, value) {
+			conn.Refuse(ev.Link, index)
+			wr.session.space.w.counts.WritesDropped++
+			continue
+		}
+		conn.Hold(ev.Link, index, value)
 	}
-	if wr.due.IsZero() {
-		wr.due = now
+	if wr.repeat.due.IsZero() {
+		wr.repeat.want(now)
 	}
 }
 
-func (wr *writer) put(index int, value []byte) {
+// put keeps a value. It reports false if there is no room.
+func (wr *writer) put(index int, value []byte) bool {
 	i, found := slices.BinarySearchFunc(wr.values, index, func(v written, index int) int { return v.index - index })
+	grow := len(value)
+	if found {
+		grow -= len(wr.values[i].value)
+	} else {
+		grow += writtenOverhead
+	}
+	if wr.bytes+grow > writtenMax || wr.session.written+grow > sessionWrittenMax {
+		return false
+	}
 	if !found {
 		wr.values = slices.Insert(wr.values, i, written{index: index})
 	}
 	v := &wr.values[i]
-	v.value = append(v.value[:0], value...)
-	v.number = 0
+	*v = written{index: index, value: append(v.value[:0], value...)}
+	wr.count(grow)
+	return true
+}
+
+func (wr *writer) count(bytes int) {
+	wr.bytes += bytes
+	wr.session.written += bytes
 }
 
 // advanceWriters sends what is due and returns when there is more to do.
 func (s *space) advanceWriters(now time.Time) time.Time {
 	next := now.Add(time.Hour)
 	for _, wr := range s.writers {
-		if wr.waiting || wr.due.IsZero() {
-			continue
+		next = earlier(next, wr.expire(now))
+		if wr.repeat.ready(now, &next) {
+			wr.send(now)
+			wr.repeat.ready(now, &next)
 		}
-		if wr.due.After(now) {
-			next = earlier(next, wr.due)
-			continue
-		}
-		wr.send(now)
 	}
 	s.writers = slices.DeleteFunc(s.writers, (*writer).idle)
 	return next
 }
 
-// idle reports whether everything is acknowledged.
+// idle reports whether everything is settled. Then the session has forgotten wr.
 func (wr *writer) idle() bool {
-	if len(wr.values) > 0 || wr.waiting {
+	if len(wr.values) > 0 {
 		return false
 	}
-	delete(wr.session.writers, wr.link)
+	s := wr.session
+	wr.count(-wr.bytes)
+	delete(s.writers, wr.source)
+	if s.space.written[wr.source]--; s.space.written[wr.source] == 0 {
+		delete(s.space.written, wr.source)
+	}
 	return true
 }
 
-// send asks the holder to apply all that is not acknowledged.
+// send asks the holder to apply all that it has not acknowledged.
 func (wr *writer) send(now time.Time) {
-	number, ok := wr.stateNumber()
-	if !ok || len(wr.values) == 0 {
-		wr.due = time.Time{} // an assert under way tells the number
-		return
-	}
-	wr.number = wr.session.space.w.nextWrite()
-	w := replication.Write{Kind: replication.WriteValues, State: number, Number: wr.number}
+	state, ok := wr.stateNumber()
+	w := replication.Write{Kind: replication.WriteValues, State: state, Number: wr.session.space.w.nextWrite()}
 	layout := wr.source.State().Layout()
 	for i := range wr.values {
 		v := &wr.values[i]
+		if !ok || !v.okay.IsZero() {
+			continue
+		}
 		if v.number == 0 {
-			v.number = wr.number
+			v.number, v.moved = w.Number, false
 		}
 		w.Values = append(w.Values, replication.WriteValue{Index: v.index, Type: layout.Type(v.index), Value: v.value})
 	}
-	wr.waiting, wr.due = true, time.Time{}
-	wr.session.request(&w, func(now time.Time, r replication.WriteResult, err error) {
-		wr.waiting = false
-		wr.answered(now, w.Number, r, err)
-	})
+	if len(w.Values) == 0 {
+		wr.repeat.done() // an assert under way tells the state number
+		return
+	}
+	if wr.repeat.sent(now) {
+		wr.session.space.w.counts.WritesRepeated++
+	}
+	wr.session.request(&w, func(now time.Time, r replication.WriteResult, err error) { wr.answered(now, &w, r, err) })
 }
 
 func (wr *writer) stateNumber() (uint64, bool) {
@@ -140,56 +189,116 @@ func (wr *writer) stateNumber() (uint64, bool) {
 	return st.Number, true
 }
 
-// answered takes the holder's verdict on request number.
-func (wr *writer) answered(now time.Time, number uint32, r replication.WriteResult, err error) {
-	if wr.session.writers[wr.link] != wr {
-		return // the link is gone
-	}
-	conn := wr.session.conn
+// answered takes the holder's verdict on a request. "Try again" needs nothing
+// done: the repetition is planned.
+func (wr *writer) answered(now time.Time, w *replication.Write, r replication.WriteResult, err error) {
 	switch {
-	case err != nil || r.Code == replication.WriteBusy || r.Code == replication.WriteWrongEpoch:
-		wr.due = now.Add(writeRepeat)
-		wr.session.space.w.counts.WritesRepeated++
+	case wr.session.writers[wr.source] != wr || tryAgain(r, err):
 		return
 	case r.Code == replication.WriteOK:
-		wr.settle(number, conn.Release)
+		wr.settle(w.Number, func(v *written) bool { return wr.okay(now, v) })
+	case r.Code == replication.WriteNoState && wr.own != nil:
+		wr.own.assert(now) // the holder is another one, or has forgotten it
+		return
 	default:
-		wr.settle(number, conn.Refuse)
+		wr.settle(w.Number, wr.refused)
 		wr.session.space.w.counts.WritesRefused++
 	}
-	if len(wr.values) > 0 {
-		wr.due = now // written while the request was under way
+	if slices.ContainsFunc(wr.values, func(v written) bool { return v.number == 0 }) {
+		wr.repeat.want(now) // written while the request was under way
 	}
 }
 
-// settle ends the values that request number carried.
-func (wr *writer) settle(number uint32, tell func(wire.LinkID, int)) {
-	wr.values = slices.DeleteFunc(wr.values, func(v written) bool {
-		if v.number == 0 || v.number > number {
-			return false
+// settle gives the values that request number carried to end, which says whether
+// they are to be forgotten.
+func (wr *writer) settle(number uint32, end func(*written) bool) {
+	open := false
+	for i := 0; i < len(wr.values); {
+		v := &wr.values[i]
+		carried := v.number != 0 && int32(v.number-number) <= 0
+		if carried && v.okay.IsZero() && end(v) {
+			wr.forget(i)
+			continue
 		}
-		tell(wr.link, v.index)
+		open = open || !carried
+		i++
+	}
+	if !open {
+		wr.repeat.done()
+	}
+}
+
+func (wr *writer) forget(i int) {
+	wr.count(-len(wr.values[i].value) - writtenOverhead)
+	wr.values = slices.Delete(wr.values, i, i+1)
+}
+
+// okay ends a value that the holder has, if the replica has it too. Otherwise the
+// client would be sent the value from before.
+func (wr *writer) okay(now time.Time, v *written) bool {
+	if v.moved || bytes.Equal(wr.source.State().Value(v.index), v.value) {
+		wr.release(v)
 		return true
-	})
+	}
+	v.okay = now
+	return false
 }
 
-// request sends a write request to the holder. done is called by the worker,
-// also when no answer came.
-func (s *session) request(w *replication.Write, done func(now time.Time, r replication.WriteResult, err error)) {
-	w.Session, w.Client, w.Space, w.Epoch = s.id, s.client, s.space.name, s.space.epoch
-	to, bus := s.space.w, s.edge().cfg.Bus
-	m := replication.Msg{Subject: s.edge().cfg.Subjects.Write(s.space.shard), Data: replication.AppendWrite(nil, w)}
-	bus.Request(m, writeRepeat, func(answer replication.Msg, err error) {
-		var r replication.WriteResult
-		if err == nil {
-			r, err = replication.ParseWriteResult(answer.Data)
+func (wr *writer) release(v *written) {
+	if link, ok := wr.session.conn.LinkOf(wr.source); ok {
+		wr.session.conn.Release(link.ID, v.index)
+	}
+}
+
+// refused gives the client the authoritative value.
+func (wr *writer) refused(v *written) bool {
+	if link, ok := wr.session.conn.LinkOf(wr.source); ok {
+		wr.session.conn.Refuse(link.ID, v.index)
+	}
+	return true
+}
+
+// moved tells the writers of a state which values of the replica changed. A nil
+// mask means all.
+func (s *space) moved(source *dnp.Source, changed netstate.Mask) {
+	if s.written[source] == 0 {
+		return
+	}
+	for _, wr := range s.writers {
+		if wr.source != source {
+			continue
 		}
-		to.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, r, err) })
-	})
+		for i := 0; i < len(wr.values); i++ {
+			v := &wr.values[i]
+			if changed != nil && !changed.Has(v.index) {
+				continue
+			}
+			if v.moved = true; !v.okay.IsZero() {
+				wr.release(v)
+				wr.forget(i)
+				i--
+			}
+		}
+	}
 }
 
-// nextWrite numbers the write requests of a worker.
-func (w *Worker) nextWrite() uint32 {
-	w.writeNumber++
-	return w.writeNumber
+// expire ends the values that the replica should have by now. It has not if the
+// holder found them equal within precision, or others wrote in the same batch.
+func (wr *writer) expire(now time.Time) time.Time {
+	next := now.Add(time.Hour)
+	for i := 0; i < len(wr.values); {
+		v := &wr.values[i]
+		due := v.okay.Add(settleWait)
+		switch {
+		case v.okay.IsZero():
+		case now.Before(due):
+			next = earlier(next, due)
+		default:
+			wr.release(v)
+			wr.forget(i)
+			continue
+		}
+		i++
+	}
+	return next
 }

@@ -34,15 +34,12 @@ func (r *Relay) tell(k kind, space, client, session string) {
 	r.lane(shard).postMsg(posted{kind: k, shard: shard, space: space, client: client, session: session})
 }
 
-// ask asks all edges who is in a space that this relay did not know.
-func (l *Lane) ask(sp *space) {
-	m := replication.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + "." + sp.name}
-	if l.relay.cfg.Bus.Publish(m) != nil {
-		l.counts.Lost++
-	}
+// askWho asks all edges who is in a space that this relay did not know.
+func (l *Lane) askWho(sp *space) {
+	l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + "." + sp.name})
 }
 
-// present takes an edge's answer to ask.
+// present takes an edge's answer to askWho.
 func (r *Relay) present(m replication.Msg) {
 	var a struct {
 		Clients []struct{ Client, Session string }

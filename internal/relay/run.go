@@ -13,6 +13,7 @@ func (l *Lane) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-l.control.wake:
 		case m := <-l.inbox:
 			l.take(time.Now(), m)
 		case <-timer.C:

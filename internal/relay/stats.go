@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
@@ -17,6 +18,9 @@ type Counts struct {
 	Lost          uint64 // messages that the bus did not take
 	SpacesRefused uint64
 	InboxLost     uint64 // messages that did not fit into an inbox
+	NotHeld       uint64 // messages for shards that this relay does not hold
+	Stored        uint64 // states, by the durable store
+	RestoreErrors uint64 // stored states that could not be read
 }
 
 // Stats are the counters of a relay, summed over its lanes.
@@ -24,6 +28,10 @@ type Stats struct {
 	Counts
 	Store  replication.StoreStats // summed over the spaces
 	Spaces uint64
+	Held   uint64 // shards
+
+	Unstored   uint64        // states that changed and are not stored
+	DurableAge time.Duration // of the oldest of them
 }
 
 // Stats asks every lane for its counters. It fails when ctx ends before all have
@@ -31,13 +39,15 @@ type Stats struct {
 func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	answers := make(chan Stats, len(r.lanes))
 	for _, l := range r.lanes {
-		l.postMsg(posted{kind: kindStats, stats: answers})
+		l.command(command{kind: commandStats, stats: answers})
 	}
 	var sum Stats
 	for range r.lanes {
 		select {
 		case s := <-answers:
+			age := max(sum.DurableAge, s.DurableAge)
 			telemetry.Sum(&sum, &s)
+			sum.DurableAge = age
 		case <-ctx.Done():
 			return sum, ctx.Err()
 		}
@@ -45,9 +55,16 @@ func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	return sum, nil
 }
 
-func (l *Lane) stats() Stats {
+func (l *Lane) stats(now time.Time) Stats {
 	s := Stats{Counts: l.counts, Spaces: uint64(len(l.spaces))}
 	s.InboxLost = l.lost.Load()
+	s.DurableAge = l.durableAge(now)
+	for _, h := range l.holdings {
+		if h.speaking {
+			s.Held++
+		}
+		s.Unstored += uint64(h.dirty() + h.storing)
+	}
 	for _, sp := range l.spaces {
 		telemetry.Sum(&s.Store, sp.store.Stats())
 	}

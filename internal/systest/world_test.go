@@ -146,6 +146,7 @@ func (w *world) turnLane(r *simRelay, l *relay.Lane) {
 
 // A simEdge is an edge with one worker.
 type simEdge struct {
+	node   string
 	addr   netip.AddrPort
 	worker *edge.Worker
 	next   time.Time
@@ -169,7 +170,7 @@ func (w *world) startEdge(profile wire.Profile, change func(*edge.Config)) *simE
 	if err != nil {
 		w.Fatal(err)
 	}
-	s := &simEdge{world: w, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
+	s := &simEdge{world: w, node: cfg.Node, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
 	probe := dnp.ProbePing
 	if profile == wire.Spec {
 		probe = dnp.ProbeHello

@@ -1,0 +1,293 @@
+package systest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+const lampPut = `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]}`
+
+// lamp is a world with two clients that may write a state.
+func lamp(t *testing.T, app dnptest.App) (w *world, e *simEdge, a, b *player) {
+	w = newWorld(t, *seed)
+	w.startRelay()
+	e = w.startEdge(wire.Denetwork, nil)
+	a, b = w.join(e, dnptest.Cpp(), app), w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.mustPublish("s", lampPut)
+	w.within(5*time.Second, "linked", func() bool { return a.has("L", 0, u16(1)) && b.has("L", 0, u16(1)) })
+	w.net.Run(2 * time.Second)
+	return w, e, a, b
+}
+
+func (w *world) count(typ string) (n int) {
+	for _, e := range w.events {
+		if e.Type == typ {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFarHolder has a holder whose answer takes longer than the pause before a
+// write is repeated.
+func TestFarHolder(t *testing.T) {
+	w, e, a, b := lamp(t, dnptest.App{})
+	w.hub.Delay = 150 * time.Millisecond
+	a.write(a.LinkNamed("L"), 7)
+	w.within(time.Second, "the other client sees the write", func() bool { return b.has("L", 0, u16(7)) })
+	w.net.Run(3 * time.Second)
+	repeated := e.worker.Counts().WritesRepeated
+	w.net.Run(10 * time.Second)
+	if now := e.worker.Counts().WritesRepeated; now != repeated {
+		t.Errorf("the write is acknowledged and still repeated, %d times in 10 s", now-repeated)
+	}
+	w.mustPublish("s", `{"op":"set","key":"lamp","values":{"level":9}}`)
+	w.within(time.Second, "the writer sees what others write afterwards", func() bool { return a.has("L", 0, u16(9)) })
+}
+
+// TestOwnWriteIsNotUndone delivers the holder's "ok" before the batch that has the
+// write, as NATS may, and wants that the writer never sees the value from before.
+func TestOwnWriteIsNotUndone(t *testing.T) {
+	var seen []uint16
+	w, _, a, b := lamp(t, dnptest.App{Updated: func(l *dnptest.Link, i int) {
+		seen = append(seen, binary.LittleEndian.Uint16(l.State.Value(i)))
+	}})
+	w.hub.Jitter = 30 * time.Millisecond
+	for n := range uint16(50) {
+		seen = nil
+		a.write(a.LinkNamed("L"), 100+n)
+		w.within(time.Second, "the other client sees the write", func() bool { return b.has("L", 0, u16(100+n)) })
+		w.net.Run(500 * time.Millisecond)
+		for _, v := range seen {
+			if v != 100+n {
+				t.Fatalf("the writer of %d was sent %d", 100+n, v)
+			}
+		}
+	}
+}
+
+// TestLateWordOnOthers has a game server write at the same time: whoever the
+// holder heard last must win at the writer, too.
+func TestLateWordOnOthers(t *testing.T) {
+	w, _, a, b := lamp(t, dnptest.App{})
+	w.hub.Jitter = 30 * time.Millisecond
+	for n := range uint16(50) {
+		a.write(a.LinkNamed("L"), 100+n)
+		w.fire("s", fmt.Sprintf(`{"op":"set","key":"lamp","values":{"level":%d}}`, 1000+n))
+		w.net.Run(time.Second)
+		got := w.ask(w.subjects.Get("s", "lamp"), "")
+		for _, p := range []*player{a, b} {
+			if v := binary.LittleEndian.Uint16(p.Value("L", 0)); !strings.Contains(got, fmt.Sprintf(`"value":%d`, v)) {
+				t.Fatalf("round %d: a client has %d, the authority %s", n, v, got)
+			}
+		}
+	}
+}
+
+// TestWriteToRelinked changes what a state is while a write is under way: its link
+// is made anew, but what was written still counts.
+func TestWriteToRelinked(t *testing.T) {
+	w, e, a, b := lamp(t, dnptest.App{})
+	w.hub.Cut("relay1", e.node, true)
+	a.write(a.LinkNamed("L"), 7)
+	w.net.Run(time.Second)
+	w.hub.Cut("relay1", e.node, false)
+	w.mustPublish("s", `{"op":"put","key":"lamp","message":"M","values":[{"name":"level","type":"uint16"}]}`)
+	w.within(3*time.Second, "all see the write through the new link", func() bool { return a.has("M", 0, u16(7)) && b.has("M", 0, u16(7)) })
+}
+
+// TestWriteToRemoved removes the state while a write is under way.
+func TestWriteToRemoved(t *testing.T) {
+	w, e, a, _ := lamp(t, dnptest.App{})
+	w.hub.Cut("relay1", e.node, true)
+	a.write(a.LinkNamed("L"), 7)
+	w.net.Run(time.Second)
+	w.hub.Cut("relay1", e.node, false)
+	w.mustPublish("s", `{"op":"remove","key":"lamp"}`)
+	w.net.Run(2 * time.Second)
+	repeated := e.worker.Counts().WritesRepeated
+	w.net.Run(5 * time.Second)
+	if now := e.worker.Counts().WritesRepeated; now != repeated {
+		t.Errorf("a write to a state that is gone was repeated %d times in 5 s", now-repeated)
+	}
+}
+
+// TestRefusedWrite writes what the holder does not take, and more than the edge
+// keeps.
+func TestRefusedWrite(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.mustPublish("s", `{"op":"put","key":"sign","message":"S","access":"read-write","values":[{"type":"string","value":"hi"},{"type":"string","value":""}]}`)
+	hi := []byte{2, 0, 'h', 'i'}
+	w.within(5*time.Second, "linked", func() bool { return a.has("S", 0, hi) })
+	w.net.Run(time.Second)
+	long := append([]byte{0xD0, 0x07}, strings.Repeat("x", 2000)...) // the limit is 1,024
+	a.do(func(time.Time) { a.Set(a.LinkNamed("S"), 0, long) })
+	w.within(time.Second, "the client gets the true value back", func() bool { return a.has("S", 0, hi) })
+	if w.count("refused") != 1 {
+		t.Errorf("%d events refused, want 1", w.count("refused"))
+	}
+	w.hub.Cut("relay1", e.node, true)
+	for i := range 2 {
+		huge := append([]byte{0x40, 0x9C}, strings.Repeat("y", 40000)...)
+		a.do(func(time.Time) { a.Set(a.LinkNamed("S"), i, huge) })
+		w.net.Run(100 * time.Millisecond)
+	}
+	if n := e.worker.Counts().WritesDropped; n != 1 {
+		t.Errorf("%d values dropped, want the one that is beyond the bound", n)
+	}
+	w.within(time.Second, "what was not taken comes back at once", func() bool { return a.has("S", 1, []byte{0, 0}) })
+	w.hub.Cut("relay1", e.node, false)
+	w.within(2*time.Second, "and the other when the holder refused it", func() bool { return a.has("S", 0, hi) })
+}
+
+// TestLostBus takes the bus away: clients keep what they have, new ones are
+// rejected, and all is well when it is back.
+func TestLostBus(t *testing.T) {
+	w, e, a, b := lamp(t, dnptest.App{})
+	bus := w.hub.Node(e.node)
+	bus.SetConnected(false)
+	a.write(a.LinkNamed("L"), 7)
+	late := w.connect(e, dnptest.Cpp(), dnptest.App{})
+	w.net.Run(2 * time.Second)
+	if late.Phase() != dnptest.Closed || !strings.Contains(late.Reason(), "reject") {
+		t.Errorf("a client that comes without a bus is %v (%s), want rejected", late.Phase(), late.Reason())
+	}
+	w.net.Run(20 * time.Second)
+	if !a.has("L", 0, u16(7)) || !b.has("L", 0, u16(1)) || a.Phase() != dnptest.Connected {
+		t.Error("clients lost what they had")
+	}
+	bus.SetConnected(true)
+	w.within(time.Second, "the write arrives", func() bool { return b.has("L", 0, u16(7)) })
+	w.join(e, dnptest.Cpp(), dnptest.App{})
+}
+
+// TestBusComesLater starts an edge that has no bus.
+func TestBusComesLater(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	w.hub.Node("edge1").SetConnected(false)
+	e := w.startEdge(wire.Denetwork, nil)
+	early := w.connect(e, dnptest.Cpp(), dnptest.App{})
+	w.net.Run(time.Second)
+	if early.Phase() != dnptest.Closed {
+		t.Errorf("a client is %v before the bus was there, want rejected", early.Phase())
+	}
+	w.hub.Node("edge1").SetConnected(true)
+	w.join(e, dnptest.Cpp(), dnptest.App{})
+}
+
+// TestUnanswered closes a session while a game server waits for a number.
+func TestUnanswered(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	a.Silence(true)
+	var answers []string
+	for range 30 { // the window has 10
+		w.game.Request(replication.Msg{Subject: w.subjects.To("s", a.name), Data: []byte("x")}, time.Minute, func(m replication.Msg, err error) {
+			answers = append(answers, string(m.Data))
+		})
+	}
+	w.within(20*time.Second, "everybody is answered", func() bool { return len(answers) == 30 })
+	if last := answers[29]; !strings.Contains(last, "unknown_client") {
+		t.Errorf("the last is answered %s", last)
+	}
+	w.within(time.Second, "the event left", func() bool { return w.count("left") == 1 })
+}
+
+// TestNoKickForAll sends the holder's word to everybody.
+func TestNoKickForAll(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	_ = w.game.Publish(replication.Msg{
+		Subject: w.subjects.ToAll("s"), Data: []byte("x"),
+		Header: map[string]string{replication.HeaderControl: replication.ControlKick},
+	})
+	w.net.Run(time.Second)
+	if a.Phase() != dnptest.Connected {
+		t.Error("a message to everybody kicked everybody")
+	}
+}
+
+// TestForeignReply sends what is no answer to the subjects of answers.
+func TestForeignReply(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	var inbox string
+	w.on("dnp.v1.shard.*.repair", func(m replication.Msg) { inbox = strings.TrimSuffix(m.Reply, ".0.s") })
+	w.startRelay()
+	w.mustPublish("s", lampPut) // the epoch is new, so the replica asks
+	w.within(5*time.Second, "a repair request", func() bool { return inbox != "" })
+	for _, end := range []string{".-1.s", ".1.s", ".99999999999999999999.s", ".x.s", ".0.nowhere", ".0.s"} {
+		_ = w.game.Publish(replication.Msg{Subject: inbox + end, Data: []byte("\x01\x02\x03")})
+	}
+	w.net.Run(time.Second)
+	if a.Phase() != dnptest.Connected {
+		t.Error("the client is gone")
+	}
+}
+
+// TestMoreStatesThanLinks has more states than a client may have links. Those that
+// were left out get their turn when others end.
+func TestMoreStatesThanLinks(t *testing.T) {
+	const states, most = 4110, 4096
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	for first := 0; first < states; first += 411 {
+		var ops []string
+		for i := first; i < first+411; i++ {
+			ops = append(ops, fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"uint8","value":1}]}`, i))
+		}
+		w.mustPublish("s", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+	}
+	a := w.join(e, dnptest.Engine(), dnptest.App{})
+	w.within(time.Minute, "as many links as there may be", func() bool { return len(a.Links()) == most })
+	var ops []string
+	for i := range states - most {
+		ops = append(ops, fmt.Sprintf(`{"op":"remove","key":"k%d"}`, i))
+	}
+	w.mustPublish("s", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+	w.within(5*time.Second, "the states that were left out are linked", func() bool { return a.LinkNamed(fmt.Sprintf("k%d", states-1)) != nil })
+}
+
+// TestDeclined refuses a link. The state is not offered again until it says
+// something else of itself.
+func TestDeclined(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, func(*edge.Config) {})
+	offers := 0
+	a := w.join(e, dnptest.Cpp(), dnptest.App{Offered: func(o dnptest.Offer) dnptest.Answer {
+		if string(o.Message) == "T" || string(o.Message) == "U" {
+			offers++
+		}
+		return dnptest.Reject
+	}})
+	w.mustPublish("s", towerPut)
+	w.within(time.Second, "an event", func() bool { return w.count("rejected") == 1 })
+	w.mustPublish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`)
+	w.mustPublish("s", strings.Replace(towerPut, "gone", "bye", 1))
+	w.net.Run(2 * time.Second)
+	if offers != 1 {
+		t.Errorf("offered %d times, want once", offers)
+	}
+	w.mustPublish("s", strings.Replace(towerPut, `"T"`, `"U"`, 1))
+	w.within(time.Second, "another message is another offer", func() bool { return offers == 2 })
+}
