@@ -32,7 +32,7 @@ type world struct {
 
 func newWorld(seed uint64) *world {
 	w := &world{net: simnet.New(seed)}
-	w.chk = &checker{w: w, owner: map[uint64]*simNode{}, ownerRun: map[uint64]int{}, ill: map[*simNode]time.Duration{}}
+	w.chk = &checker{w: w, owner: map[uint64]*simNode{}, ownerRun: map[uint64]int{}, ill: map[*simNode]time.Duration{}, waiting: map[*simNode]time.Duration{}}
 	w.store = &simStore{net: w.net, chk: w.chk, seq: 1_000_000, states: map[int]version{}}
 	w.calm = seed%3 == 0
 	rnd := w.net.Rand()

@@ -28,6 +28,7 @@ type checker struct {
 	gapLast  time.Duration // when there last was a holder, or an excuse for having none
 	gapWorst time.Duration
 	ill      map[*simNode]time.Duration // when the node last had an excuse
+	waiting  map[*simNode]time.Duration // until when it may wait for an answer that does not come
 	ownedAt  time.Duration              // when the newest record of a holder was written
 	storeIll time.Duration              // when the store last had one
 	release  time.Duration              // when the newest planned hand-over began; 0 if it is done
@@ -46,6 +47,10 @@ func (c *checker) trouble(n *simNode) { c.ill[n] = max(c.ill[n], c.w.net.Elapsed
 // dropped notes that a message of this node to the store was lost, or the answer
 // to it. To the node the store is silent until it gives up waiting.
 func (c *checker) dropped(n *simNode) { c.ill[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
+
+// waits notes that this node asked a store that is silent, and will wait for the
+// answer for a while even if the store comes back.
+func (c *checker) waits(n *simNode) { c.waiting[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
 
 func (c *checker) outageChanged() { c.storeIll = c.w.net.Elapsed() }
 
@@ -163,8 +168,8 @@ func (c *checker) look() {
 			spoken = true
 		}
 		c.lookAt(n)
-		// Who wanted the shard and could have had it all the time.
-		able = able || n.wants && c.since(max(c.ill[n], c.storeIll, n.wantedAt)) >= c.since(c.gapLast)
+		// Who wanted the shard and could have asked for it all the time.
+		able = able || n.wants && c.since(max(c.ill[n], c.waiting[n], c.storeIll, n.wantedAt)) >= c.since(c.gapLast)
 	}
 	if spoken || !able {
 		c.gapLast = now

@@ -34,7 +34,7 @@ type shard struct {
 	batches []*storing // the first is being stored, if chunk is not empty
 	chunk   []cluster.Keyframe
 	token   uint64
-	leaving bool   // gives the shard to the node to when nothing waits to be stored
+	leaving bool // gives the shard to the node to when nothing waits to be stored
 	to      string
 	holder  uint64 // newest epoch of another that was told of
 }
