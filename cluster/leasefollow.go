@@ -34,7 +34,7 @@ func (l *Lease) followOn(now time.Time) {
 
 // changed says that the holder, or another one, gave a sign of life.
 func (l *Lease) changed(now time.Time) {
-	l.follow.quiet, l.follow.confirmed = now, false
+	l.follow.quiet, l.follow.confirmed, l.follow.silent = now, false, false
 	if l.phase == Challenging {
 		l.phase = Following
 	}

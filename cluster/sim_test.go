@@ -27,6 +27,8 @@ type world struct {
 	chk   *checker
 
 	outageAt time.Duration
+	idle     int  // one in so many looks finds something to store
+	greedy   bool // the roster wants everybody to hold the shard, so that somebody always challenges
 	calm     bool // this seed has only outages of the store and planned hand-overs
 }
 
@@ -36,6 +38,8 @@ func newWorld(seed uint64) *world {
 	w.store = &simStore{net: w.net, chk: w.chk, seq: 1_000_000, states: map[int]version{}}
 	w.calm = seed%3 == 0
 	rnd := w.net.Rand()
+	w.idle = []int{3, 500}[rnd.IntN(2)]
+	w.greedy = rnd.IntN(3) == 0
 	for i := range 3 {
 		n := &simNode{w: w, index: i, rate: 0.98 + 0.04*rnd.Float64(), skew: time.Duration(rnd.IntN(1e6)) * time.Second}
 		w.nodes = append(w.nodes, n)
@@ -59,7 +63,7 @@ func (w *world) want(i int) {
 		if !w.calm {
 			delay = time.Duration(w.net.Rand().IntN(800)) * time.Millisecond
 		}
-		want, start := j == i, n.start
+		want, start := j == i || w.greedy, n.start
 		w.net.Schedule(delay, func() {
 			n.run(start, func() {
 				if n.wants != want {
@@ -103,9 +107,13 @@ func (w *world) trouble() {
 		w.handOver()
 	case 3: // pause
 		n.paused = true
+		if rnd.IntN(2) == 0 { // the servers drop its subscriptions as too slow, and it notices late
+			n.stalled, n.deaf = true, true
+		}
 		w.net.Schedule(time.Duration(100+rnd.IntN(15_000))*time.Millisecond, func() {
 			if n.start == start && n.alive {
 				n.paused = false
+				w.net.Schedule(5*time.Second, func() { n.stalled, n.deaf = false, false; n.catchUp() })
 				asleep := n.asleep
 				n.asleep = nil
 				for _, f := range asleep {
@@ -123,14 +131,14 @@ func (w *world) trouble() {
 				n.turn()
 			}
 		})
-	case 5: // cut off from the store and the bus
+	case 5: // cut off from the store, and from the bus or not
 		if !n.cut {
-			n.cut, n.cutAt = true, w.net.Elapsed()
+			n.cut, n.cutAt, n.deaf = true, w.net.Elapsed(), rnd.IntN(2) == 0
 		}
-		w.net.Schedule(time.Duration(500+rnd.IntN(15_000))*time.Millisecond, func() { n.cut = false; n.catchUp() })
-	case 6: // the watch stalls
-		n.stalled = true
-		w.net.Schedule(time.Duration(500+rnd.IntN(10_000))*time.Millisecond, func() { n.stalled = false; n.catchUp() })
+		w.net.Schedule(time.Duration(500+rnd.IntN(15_000))*time.Millisecond, func() { n.cut, n.deaf = false, false; n.catchUp() })
+	case 6: // subscriptions stall: the watch, the bus, or both
+		n.stalled, n.deaf = rnd.IntN(3) > 0, rnd.IntN(3) > 0
+		w.net.Schedule(time.Duration(500+rnd.IntN(10_000))*time.Millisecond, func() { n.stalled, n.deaf = false, false; n.catchUp() })
 	}
 }
 
