@@ -47,7 +47,8 @@ func newWorld(seed uint64) *world {
 	}
 	w.store.watchers = w.nodes
 	if !w.calm {
-		w.store.loss, w.store.late = []float64{0, 0, 0.01, 0.05}[rnd.IntN(4)], 0.01
+		q := rnd.IntN(4)
+		w.store.loss, w.store.late = []float64{0, 0, 0.01, 0.05}[q], []float64{0, 0.01, 0.01, 0.01}[q]
 		w.store.old = []float64{0, 0.02}[rnd.IntN(2)]
 	}
 	w.store.busy = 0.02
