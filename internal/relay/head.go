@@ -36,6 +36,12 @@ func (h *heads) add(sp *space) {
 	h.shards[i].spaces = append(h.shards[i].spaces, sp)
 }
 
+func (h *heads) remove(sp *space) {
+	for _, sh := range h.shards {
+		sh.spaces = slices.DeleteFunc(sh.spaces, func(x *space) bool { return x == sp })
+	}
+}
+
 // advanceHeads sends the heads if it is time and returns when it is next.
 func (l *Lane) advanceHeads(now time.Time) time.Time {
 	if len(l.heads.shards) == 0 {

@@ -25,6 +25,7 @@ const (
 	kindWrite
 	kindJoined
 	kindLeft
+	kindReconnected
 	kindStats
 )
 
@@ -45,6 +46,8 @@ type Lane struct {
 	spaces map[string]*space
 	due    dueHeap
 	heads  heads
+	askDue time.Time // when to look whom to ask about next
+	fullAt time.Time // when there was no room for a space, and none to be made
 	counts Counts
 
 	replies   map[uint64]string // reply subjects of what has not been answered, by token
@@ -103,23 +106,25 @@ func (l *Lane) take(now time.Time, p posted) {
 	l.queued.Add(-int64(len(p.msg.Data)))
 	switch p.kind {
 	case kindPublish:
-		l.publish(now, p.msg)
+		l.publish(now, p)
 	case kindGet:
-		l.get(p.msg)
+		l.get(p)
 	case kindRepair:
-		l.repair(now, p.msg)
+		l.repair(now, p)
 	case kindWrite:
-		l.write(now, p.msg)
+		l.write(now, p)
 	case kindJoined:
 		if sp, ok := l.space(now, p.space); ok {
-			sp.store.Join(p.client, p.session)
+			l.join(now, sp, p.client, p.session)
 			l.touch(sp)
 		}
 	case kindLeft:
 		if sp, ok := l.spaces[p.space]; ok {
-			sp.store.Leave(p.client, p.session)
+			l.leave(sp, p.client, p.session)
 			l.touch(sp)
 		}
+	case kindReconnected:
+		l.askAll(now)
 	case kindStats:
 		p.stats <- l.stats()
 	}
@@ -134,6 +139,9 @@ func (l *Lane) advance(now time.Time) time.Time {
 		l.touch(sp)
 	}
 	next := l.advanceHeads(now)
+	if due := l.advancePresence(now); due.Before(next) {
+		next = due
+	}
 	if len(l.due) > 0 && l.due[0].due.Before(next) {
 		next = l.due[0].due
 	}

@@ -17,9 +17,10 @@ const (
 const busyRetry = time.Second
 
 // publish gives a publisher's message to the store of its space.
-func (l *Lane) publish(now time.Time, m replication.Msg) {
+func (l *Lane) publish(now time.Time, posted posted) {
+	m := posted.msg
 	l.counts.Publishes++
-	p, space, err := l.parsePublish(m)
+	p, space, err := l.parsePublish(m, posted.shard)
 	if err != nil {
 		l.refuse(m.Reply, err)
 		return
@@ -36,13 +37,16 @@ func (l *Lane) publish(now time.Time, m replication.Msg) {
 	l.touch(sp)
 }
 
-func (l *Lane) parsePublish(m replication.Msg) (p replication.Publish, space string, err *replication.Error) {
+func (l *Lane) parsePublish(m replication.Msg, shard int) (p replication.Publish, space string, err *replication.Error) {
 	a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject)
 	if !ok {
 		return p, "", badSubject(m.Subject)
 	}
 	if strings.HasPrefix(a.Space, "_") {
 		return p, "", replication.Errorf(replication.CodeBadRequest, "space %q: names that start with _ are reserved", a.Space)
+	}
+	if !l.belongs(a.Space, shard) {
+		return p, "", wrongShard(a.Space)
 	}
 	if t, ok := m.Header[headerContentType]; ok && !strings.HasPrefix(t, contentJSON) {
 		return p, "", replication.Errorf(replication.CodeBadRequest, "content type %q: want %s", t, contentJSON)
@@ -54,6 +58,11 @@ func (l *Lane) parsePublish(m replication.Msg) (p replication.Publish, space str
 func badSubject(subject string) *replication.Error {
 	return replication.Errorf(replication.CodeBadRequest,
 		"subject %q: a space is [A-Za-z0-9_-]{1,64}, a key up to 8 of those joined by dots", subject)
+}
+
+func wrongShard(space string) *replication.Error {
+	return replication.Errorf(replication.CodeBadRequest,
+		"space %q does not belong to this shard; is the number of shards the same everywhere?", space)
 }
 
 // refuse answers a message that did not reach a store.
@@ -72,9 +81,10 @@ func (l *Lane) answer(reply string, data []byte) {
 }
 
 // write gives what a client wrote to the store of its space.
-func (l *Lane) write(now time.Time, m replication.Msg) {
+func (l *Lane) write(now time.Time, posted posted) {
+	m := posted.msg
 	w, err := replication.ParseWrite(m.Data)
-	if err != nil {
+	if err != nil || !l.belongs(w.Space, posted.shard) {
 		l.counts.Malformed++
 		return
 	}
@@ -90,9 +100,10 @@ func (l *Lane) write(now time.Time, m replication.Msg) {
 
 // repair answers a replica. What the store has not emitted goes first, because
 // the answer says what is true after it.
-func (l *Lane) repair(now time.Time, m replication.Msg) {
+func (l *Lane) repair(now time.Time, posted posted) {
+	m := posted.msg
 	name, ok := replication.RequestSpace(m.Data)
-	if !ok || m.Reply == "" {
+	if !ok || m.Reply == "" || !l.belongs(string(name), posted.shard) {
 		l.counts.Malformed++
 		return
 	}
@@ -111,10 +122,15 @@ func (l *Lane) repair(now time.Time, m replication.Msg) {
 }
 
 // get answers who wants to know a state or a space.
-func (l *Lane) get(m replication.Msg) {
+func (l *Lane) get(posted posted) {
+	m := posted.msg
 	a, ok := l.relay.cfg.Subjects.ParseGet(m.Subject)
 	if !ok {
 		l.refuse(m.Reply, badSubject(m.Subject))
+		return
+	}
+	if validSpace(a.Space) && !l.belongs(a.Space, posted.shard) {
+		l.refuse(m.Reply, wrongShard(a.Space))
 		return
 	}
 	request, err := payload.ParseGet(m.Data)

@@ -85,8 +85,8 @@ func (c *Config) validate() error {
 	if c.Epoch == 0 {
 		errs = append(errs, errors.New("relay: no epoch"))
 	}
-	if c.Tick < 0 {
-		errs = append(errs, errors.New("relay: negative tick"))
+	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Lanes < 0 {
+		errs = append(errs, errors.New("relay: negative tick, shards, spaces or lanes"))
 	}
 	for _, problem := range c.Limits.Validate() {
 		errs = append(errs, errors.New("relay: "+problem))
@@ -172,6 +172,7 @@ func (r *Relay) Start() (err error) {
 		on(s.PublishAll(), func(m replication.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
 		on(s.GetAll(), func(m replication.Msg) { r.deal(kindGet, m, s.ParseGet) })
 	}
+	r.cfg.Bus.OnChange(r.busChanged)
 	on(s.Event("*"), r.presence)
 	on(r.inbox+".*", r.present)
 	return err

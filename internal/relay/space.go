@@ -1,6 +1,10 @@
 package relay
 
 import (
+	"container/heap"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -18,27 +22,76 @@ type space struct {
 	index int       // in the heap of the lane; -1 if nothing is due
 
 	emitted time.Time // when the last batch left
+	used    time.Time // when a message was about it last
+	present presence
+}
+
+// idleAfter is how long a space must have been empty and unused before another may
+// take its place.
+const idleAfter = 10 * time.Minute
+
+// validSpace reports whether publishers and clients may have a space of this name.
+func validSpace(name string) bool {
+	return replication.ValidToken(name) && !strings.HasPrefix(name, "_")
+}
+
+// belongs reports whether a message about a space came to the right shard. A node
+// with another number of shards would otherwise make a second authority.
+func (l *Lane) belongs(space string, shard int) bool {
+	return validSpace(space) && cluster.Shard(space, l.relay.cfg.Shards) == shard
 }
 
 // space returns the space with this name and makes it if there is room.
 func (l *Lane) space(now time.Time, name string) (*space, bool) {
 	if sp, ok := l.spaces[name]; ok {
+		sp.used = now
 		return sp, true
 	}
 	cfg := &l.relay.cfg
-	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) {
+	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) && !l.makeRoom(now) {
 		l.counts.SpacesRefused++
 		return nil, false
 	}
-	sp := &space{name: name, shard: cluster.Shard(name, cfg.Shards), index: -1, emitted: now}
+	sp := &space{name: name, shard: cluster.Shard(name, cfg.Shards), index: -1, emitted: now, used: now}
+	sp.present.named = make(map[string]*named)
 	sp.store = replication.NewStore(replication.StoreConfig{
 		Space: name, Epoch: cfg.Epoch, Tick: cfg.Tick, Limits: cfg.Limits,
 	})
 	l.spaces[name] = sp
 	l.heads.add(sp)
-	l.ask(sp)
+	l.ask(now, sp)
 	return sp, true
 }
+
+// makeRoom forgets the spaces that are empty and have not been used for long: no
+// state, no session, and so no edge that follows it. It looks at all, at most once
+// a second.
+func (l *Lane) makeRoom(now time.Time) bool {
+	if now.Sub(l.fullAt) < time.Second {
+		return false
+	}
+	l.fullAt = now
+	before := len(l.spaces)
+	for _, name := range sortedKeys(l.spaces) {
+		sp := l.spaces[name]
+		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || len(sp.present.named) > 0 {
+			continue
+		}
+		l.emit(now.Add(l.relay.cfg.Tick), sp)
+		if sp.index >= 0 {
+			heap.Remove(&l.due, sp.index)
+		}
+		l.heads.remove(sp)
+		delete(l.spaces, name)
+	}
+	if len(l.spaces) == before {
+		return false
+	}
+	l.fullAt = time.Time{}
+	return true
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // emit sends what the store has to say.
 func (l *Lane) emit(now time.Time, sp *space) {

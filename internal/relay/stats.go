@@ -16,6 +16,7 @@ type Counts struct {
 	Malformed     uint64 // messages of edges
 	Lost          uint64 // messages that the bus did not take
 	SpacesRefused uint64
+	SessionsLost  uint64 // that no edge named any more
 	InboxLost     uint64 // messages that did not fit into an inbox
 }
 
@@ -44,6 +45,9 @@ func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	}
 	return sum, nil
 }
+
+// Stats returns the counters of a lane, for a caller that turns it.
+func (l *Lane) Stats() Stats { return l.stats() }
 
 func (l *Lane) stats() Stats {
 	s := Stats{Counts: l.counts, Spaces: uint64(len(l.spaces))}

@@ -31,7 +31,9 @@ func (p *player) offer(message string, value uint16) *dnptest.Link {
 	return l
 }
 
-func (p *player) key(l *dnptest.Link) string { return "client." + p.name + "." + strconv.Itoa(int(l.ID)) }
+func (p *player) key(l *dnptest.Link) string {
+	return "client." + p.name + "." + strconv.Itoa(int(l.ID))
+}
 
 // write lets a client write the first value of a link.
 func (p *player) write(l *dnptest.Link, value uint16) {

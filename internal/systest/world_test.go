@@ -92,14 +92,21 @@ type simRelay struct {
 // before.
 func (w *world) startRelay() *simRelay {
 	w.Helper()
+	return w.startRelayWith(func(*relay.Config) {})
+}
+
+// startRelayWith does so with something changed.
+func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
+	w.Helper()
 	w.relays++
 	r := &simRelay{bus: w.hub.Node(fmt.Sprintf("relay%d", w.relays))}
-	var err error
-	r.relay, err = relay.New(relay.Config{
+	cfg := relay.Config{
 		Node: fmt.Sprintf("relay%d", w.relays), Bus: r.bus, Subjects: w.subjects, Lanes: 2,
 		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Log: slog.New(slog.DiscardHandler),
-	})
-	if err == nil {
+	}
+	change(&cfg)
+	var err error
+	if r.relay, err = relay.New(cfg); err == nil {
 		err = r.relay.Start()
 	}
 	if err != nil {
