@@ -17,6 +17,7 @@ import (
 const (
 	askInterval      = 10 * time.Second // of spaces with sessions
 	askEmptyInterval = time.Minute      // of spaces without
+	askHinted        = time.Second      // of spaces where there seem to be others
 	missedMax        = 4                // asked so often without being named, a session has left
 )
 
@@ -76,6 +77,14 @@ func (l *Lane) join(now time.Time, sp *space, client, session string) {
 		sp.present.named[session] = &named{client: client}
 	}
 	if due := now.Add(askInterval); due.Before(sp.present.due) {
+		sp.present.due = due
+	}
+}
+
+// hint takes it that an edge speaks of a session. If it is not known, the relay has
+// to ask: a client's states wait for it.
+func (l *Lane) hint(now time.Time, sp *space, session string) {
+	if due := now.Add(askHinted); sp.present.named[session] == nil && due.Before(sp.present.due) {
 		sp.present.due = due
 	}
 }

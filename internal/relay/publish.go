@@ -93,6 +93,9 @@ func (l *Lane) write(now time.Time, posted posted) {
 		l.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: l.relay.cfg.Epoch}))
 		return
 	}
+	if w.Kind == replication.WriteAssert {
+		l.hint(now, sp, w.Session)
+	}
 	w.Token = l.token(m.Reply)
 	sp.store.Write(now, w)
 	l.touch(sp)
