@@ -91,18 +91,20 @@ func TestWrongShard(t *testing.T) {
 		}
 		return n
 	}
-	before := spaces()
+	before, right := spaces(), 0
 	for shard := range 64 {
 		write := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "s", Client: "c", Session: "x"})
 		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: write})
 		bad := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "a.>", Client: "c", Session: "x"})
 		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: bad})
-		right := 0
 		if a := w.ask(w.subjects.ShardPublish(shard, "s", ""), `{"op":"set","key":"tower","values":{"hp":1}}`); strings.Contains(a, "epoch") {
 			right++
 		} else if !strings.Contains(a, "does not belong") {
 			t.Errorf("shard %d answers %s", shard, a)
 		}
+	}
+	if right != 1 {
+		t.Errorf("%d shards took the publish, want one", right)
 	}
 	if n := spaces(); n != before {
 		t.Errorf("%d spaces, want %d", n, before)
