@@ -187,7 +187,8 @@ func (s *stormy) compare(when string) {
 	s.Helper()
 	truth, alive, own := s.truth(), 0, 0
 	for i, p := range s.players {
-		if !s.alive(p) {
+		// A client that is silent never learns that its edge gave it up.
+		if !s.alive(p) || s.ask(s.subjects.To("s", p.name), "there?") == "error: no responders" {
 			continue
 		}
 		alive++
