@@ -29,7 +29,7 @@ type unstoredState struct {
 
 // store queues st to be stored.
 func (s *Store) store(now time.Time, st *stored) {
-	if st.unstored || st.owned != nil {
+	if s.cfg.Volatile || st.unstored || st.owned != nil {
 		return
 	}
 	st.unstored = true

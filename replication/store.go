@@ -20,6 +20,9 @@ type StoreConfig struct {
 	// a state number never means two states.
 	FirstNumber uint64
 
+	// Volatile says that nobody calls TakeDirty, so that nothing is kept for it.
+	Volatile bool
+
 	// Tick is the shortest time between two batches that were not forced by a
 	// repair; 0 emits at once.
 	Tick time.Duration

@@ -23,7 +23,10 @@ type serveCommand struct {
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	bus, err := compose.DialNATS(ctx, &c.NATS, &c.Node, log)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // told to leave before there was anything to leave
+	case err != nil:
 		return err
 	}
 	defer bus.Close()

@@ -93,8 +93,13 @@ func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
 func (d *dev) run(ctx context.Context) error {
 	relayCtx, stopRelay := context.WithCancel(context.Background())
 	relayEnd := make(chan error, 1)
-	go func() { relayEnd <- d.relay.Run(relayCtx) }()
 	group, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		relayEnd <- d.relay.Run(relayCtx)
+		cancel() // nothing works without the relay
+	}()
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {

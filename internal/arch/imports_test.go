@@ -31,6 +31,7 @@ var rules = map[string][]string{
 
 	"cluster":               {},
 	"cluster/memaffinity":   {"cluster"},
+	"cluster/memlease":      {"cluster"},
 	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":     {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
 	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},

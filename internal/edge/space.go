@@ -25,6 +25,7 @@ type space struct {
 	written  map[*dnp.Source]int  // how many of them are of a state
 	emptyAt  time.Time            // when the last session left
 	shortage shortage
+	now      time.Time // of the last turn
 }
 
 // space returns the space with this name, and follows it from now on.
@@ -57,6 +58,7 @@ func (w *Worker) forgetSpaces(now time.Time) {
 
 // advance sends the requests that are due and returns when the next one is.
 func (s *space) advance(now time.Time) time.Time {
+	s.now = now
 	s.noticeEpoch(now)
 	if request, ok := s.replica.Advance(now); ok {
 		s.w.edge.feeds.repair(s, request)
@@ -208,6 +210,9 @@ func (s *space) Described(st *replication.State) {
 // Removed takes all links to a state down.
 func (s *space) Removed(st *replication.State) {
 	src := source(st)
+	if own, ok := s.own[st.Desc.Key]; ok && own.number == st.Number {
+		own.assert(s.now) // the holder took its client for gone
+	}
 	s.forgetWriters(src)
 	for _, session := range s.sessions {
 		delete(session.declined, src)

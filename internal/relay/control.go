@@ -20,6 +20,7 @@ const (
 	commandHandOver
 	commandStats
 	commandDrain
+	commandReconnected
 )
 
 // A command is a message to a lane that must not be lost: about leases and the
@@ -76,6 +77,9 @@ func (l *Lane) obey(now time.Time, c *command) {
 	switch c.kind {
 	case commandStats:
 		c.stats <- l.stats(now)
+		return
+	case commandReconnected:
+		l.askAll(now)
 		return
 	case commandDrain:
 		l.drained = c.drained

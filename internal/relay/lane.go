@@ -46,6 +46,9 @@ type Lane struct {
 	headsDue time.Time
 	counts   Counts
 
+	askDue time.Time // when to look whom to ask about next
+	fullAt time.Time // when there was no room for a space, and none to be made
+
 	quota      quota // of states to be stored
 	durableDue time.Time
 
@@ -131,12 +134,12 @@ func (l *Lane) take(now time.Time, p posted) {
 		l.write(now, h, p.msg)
 	case kindJoined:
 		if sp, ok := l.space(now, h, p.space); ok {
-			sp.store.Join(p.client, p.session)
+			l.join(now, sp, p.client, p.session)
 			l.touch(sp)
 		}
 	case kindLeft:
 		if sp, ok := l.spaces[p.space]; ok {
-			sp.store.Leave(p.client, p.session)
+			l.part(sp, p.client, p.session)
 			l.touch(sp)
 		}
 	}
@@ -151,8 +154,10 @@ func (l *Lane) advance(now time.Time) time.Time {
 		l.touch(sp)
 	}
 	next := l.advanceHeads(now)
-	if at := l.advanceDurable(now); at.Before(next) {
-		next = at
+	for _, at := range [...]time.Time{l.advanceDurable(now), l.advancePresence(now)} {
+		if at.Before(next) {
+			next = at
+		}
 	}
 	if len(l.due) > 0 && l.due[0].due.Before(next) {
 		next = l.due[0].due

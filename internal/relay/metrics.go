@@ -38,6 +38,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		count("writes.refused", "{write}", "Writes of clients that were refused.", func(s *Stats) uint64 { return s.Store.WritesRefused }),
 		count("repairs", "{request}", "Repair requests answered.", func(s *Stats) uint64 { return s.Repairs }),
 		count("busy", "{message}", "Publishes and writes answered busy.", func(s *Stats) uint64 { return s.Store.Busy + s.SpacesRefused }),
+		count("sessions.lost", "{session}", "Sessions that no edge named any more.", func(s *Stats) uint64 { return s.SessionsLost }),
 		count("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit or make sense.",
 			func(s *Stats) uint64 { return s.Lost + s.InboxLost + s.Malformed }),
 	}

@@ -19,7 +19,7 @@ const busyRetry = time.Second
 // publish gives a publisher's message to the store of its space.
 func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 	l.counts.Publishes++
-	p, space, err := l.parsePublish(m)
+	p, space, err := l.parsePublish(m, h.shard)
 	if err != nil {
 		l.refuse(h, m.Reply, err)
 		return
@@ -36,13 +36,16 @@ func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 	l.touch(sp)
 }
 
-func (l *Lane) parsePublish(m replication.Msg) (p replication.Publish, space string, err *replication.Error) {
+func (l *Lane) parsePublish(m replication.Msg, shard int) (p replication.Publish, space string, err *replication.Error) {
 	a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject)
 	if !ok {
 		return p, "", badSubject(m.Subject)
 	}
 	if strings.HasPrefix(a.Space, "_") {
 		return p, "", replication.Errorf(replication.CodeBadRequest, "space %q: names that start with _ are reserved", a.Space)
+	}
+	if !l.belongs(a.Space, shard) {
+		return p, "", wrongShard(a.Space)
 	}
 	if t, ok := m.Header[headerContentType]; ok && !strings.HasPrefix(t, contentJSON) {
 		return p, "", replication.Errorf(replication.CodeBadRequest, "content type %q: want %s", t, contentJSON)
@@ -54,6 +57,11 @@ func (l *Lane) parsePublish(m replication.Msg) (p replication.Publish, space str
 func badSubject(subject string) *replication.Error {
 	return replication.Errorf(replication.CodeBadRequest,
 		"subject %q: a space is [A-Za-z0-9_-]{1,64}, a key up to 8 of those joined by dots", subject)
+}
+
+func wrongShard(space string) *replication.Error {
+	return replication.Errorf(replication.CodeBadRequest,
+		"space %q does not belong to this shard; is the number of shards the same everywhere?", space)
 }
 
 // refuse answers a message that did not reach a store.
@@ -69,7 +77,7 @@ func (l *Lane) answer(reply string, data []byte) {
 // write gives what a client wrote to the store of its space.
 func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
 	w, err := replication.ParseWrite(m.Data)
-	if err != nil {
+	if err != nil || !l.belongs(w.Space, h.shard) {
 		l.counts.Malformed++
 		return
 	}
@@ -77,6 +85,9 @@ func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
 	if !ok {
 		l.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: h.epoch}))
 		return
+	}
+	if w.Kind == replication.WriteAssert {
+		l.hint(now, sp, w.Session)
 	}
 	w.Token = l.token(sp, m.Reply)
 	sp.store.Write(now, w)
@@ -87,7 +98,7 @@ func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
 // the answer says what is true after it.
 func (l *Lane) repair(now time.Time, h *holding, m replication.Msg) {
 	name, ok := replication.RequestSpace(m.Data)
-	if !ok || m.Reply == "" {
+	if !ok || m.Reply == "" || !l.belongs(string(name), h.shard) {
 		l.counts.Malformed++
 		return
 	}
@@ -110,6 +121,10 @@ func (l *Lane) get(h *holding, m replication.Msg) {
 	a, ok := l.relay.cfg.Subjects.ParseGet(m.Subject)
 	if !ok {
 		l.refuse(h, m.Reply, badSubject(m.Subject))
+		return
+	}
+	if validSpace(a.Space) && !l.belongs(a.Space, h.shard) {
+		l.refuse(h, m.Reply, wrongShard(a.Space))
 		return
 	}
 	request, err := payload.ParseGet(m.Data)

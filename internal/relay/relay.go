@@ -105,8 +105,8 @@ func (c *Config) validate() error {
 	if c.DurableRate < 0 {
 		errs = append(errs, errors.New("relay: negative durable rate"))
 	}
-	if c.Tick < 0 {
-		errs = append(errs, errors.New("relay: negative tick"))
+	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Lanes < 0 {
+		errs = append(errs, errors.New("relay: negative tick, shards, spaces or lanes"))
 	}
 	for _, problem := range c.Limits.Validate() {
 		errs = append(errs, errors.New("relay: "+problem))
@@ -190,6 +190,7 @@ func (r *Relay) Start() error {
 		subs.add(s.PublishAll(), func(m replication.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
 		subs.add(s.GetAll(), func(m replication.Msg) { r.deal(kindGet, m, s.ParseGet) })
 	}
+	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
 	subs.add(r.inbox+".*", r.present)
 	if r.cfg.Leases != nil {
@@ -202,7 +203,7 @@ func (r *Relay) Start() error {
 	}
 	for n := range r.cfg.Shards {
 		if r.cfg.Leases == nil {
-			r.lane(n).command(command{kind: commandAcquired, shard: n, epoch: r.cfg.Epoch})
+			r.lane(n).acquire(time.Time{}, n, r.cfg.Epoch) // no loop runs yet, and there is no space whose time could matter
 		}
 	}
 	return nil

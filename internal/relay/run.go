@@ -12,6 +12,7 @@ func (l *Lane) loop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			l.finish(time.Now())
 			return
 		case <-l.control.wake:
 		case m := <-l.inbox:
@@ -21,4 +22,11 @@ func (l *Lane) loop(ctx context.Context) {
 		now := time.Now()
 		timer.Reset(l.Turn(now).Sub(now))
 	}
+}
+
+// finish handles what was posted and emits everything, whatever the tick, so that
+// a publisher that was answered, or still waits, is not let down.
+func (l *Lane) finish(now time.Time) {
+	l.Turn(now)
+	l.advance(now.Add(l.relay.cfg.Tick))
 }

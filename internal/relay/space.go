@@ -2,11 +2,19 @@ package relay
 
 import (
 	"container/heap"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
+
+// idleAfter is how long a space must have been empty and unused before another may
+// take its place.
+const idleAfter = 10 * time.Minute
 
 // forgetAfter is how long after a restart the clients whose groups were restored
 // have to show that they are still there.
@@ -22,14 +30,28 @@ type space struct {
 	index int       // in the heap of the lane; -1 if nothing is due
 
 	emitted  time.Time // when the last batch left
+	used     time.Time // when a message was about it last
 	forgetAt time.Time // when groups of absent clients are forgotten; zero if they were
 
 	replies map[uint64]string // reply subjects of what has not been answered, by token
+	present presence
+}
+
+// validSpace reports whether publishers and clients may have a space of this name.
+func validSpace(name string) bool {
+	return replication.ValidToken(name) && !strings.HasPrefix(name, "_")
+}
+
+// belongs reports whether a message about a space came to the right shard. A node
+// with another number of shards would otherwise make a second authority.
+func (l *Lane) belongs(space string, shard int) bool {
+	return validSpace(space) && cluster.Shard(space, l.relay.cfg.Shards) == shard
 }
 
 // space returns the space with this name and makes it if there is room.
 func (l *Lane) space(now time.Time, h *holding, name string) (*space, bool) {
 	if sp, ok := l.spaces[name]; ok {
+		sp.used = now
 		return sp, sp.h == h
 	}
 	sp, ok := l.makeSpace(now, h, name)
@@ -45,13 +67,15 @@ func (l *Lane) makeSpace(now time.Time, h *holding, name string) (*space, bool) 
 		return sp, true
 	}
 	cfg := &l.relay.cfg
-	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) {
+	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) && !l.makeRoom(now) {
 		l.counts.SpacesRefused++
 		return nil, false
 	}
-	sp := &space{name: name, h: h, index: -1, emitted: now, replies: make(map[uint64]string)}
+	sp := &space{name: name, h: h, index: -1, emitted: now, used: now, replies: make(map[uint64]string)}
+	sp.present.named = make(map[string]*named)
 	sp.store = replication.NewStore(replication.StoreConfig{
 		Space: name, Epoch: h.epoch, FirstNumber: firstNumber(h.epoch), Tick: cfg.Tick, Limits: cfg.Limits,
+		Volatile: cfg.Leases == nil,
 	})
 	sp.store.SetDurable(h.durable)
 	l.spaces[name] = sp
@@ -62,9 +86,36 @@ func (l *Lane) makeSpace(now time.Time, h *holding, name string) (*space, bool) 
 // enter makes a space take part: it asks who is there, and is advanced when due.
 func (l *Lane) enter(now time.Time, sp *space) {
 	sp.forgetAt = now.Add(forgetAfter)
-	l.askWho(sp)
+	l.ask(now, sp)
 	l.touch(sp)
 }
+
+// makeRoom forgets the spaces that are empty and have not been used for long: no
+// state, no session, and so no edge that follows it. It looks at all, at most once
+// a second.
+func (l *Lane) makeRoom(now time.Time) bool {
+	if now.Sub(l.fullAt) < time.Second {
+		return false
+	}
+	l.fullAt = now
+	before := len(l.spaces)
+	for _, name := range sortedKeys(l.spaces) {
+		sp := l.spaces[name]
+		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty() > 0 || len(sp.present.named) > 0 {
+			continue
+		}
+		l.emit(now.Add(l.relay.cfg.Tick), sp)
+		sp.h.spaces = slices.DeleteFunc(sp.h.spaces, func(x *space) bool { return x == sp })
+		l.leave(sp)
+	}
+	if len(l.spaces) == before {
+		return false
+	}
+	l.fullAt = time.Time{}
+	return true
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // leave forgets a space whose holding ended.
 func (l *Lane) leave(sp *space) {
@@ -100,12 +151,14 @@ func (l *Lane) emit(now time.Time, sp *space) {
 	}
 }
 
-// send publishes a message. One without a subject is an answer for which nobody
-// waits.
-func (l *Lane) send(m replication.Msg) {
+// send publishes a message and reports whether the bus took it. One without a
+// subject is an answer for which nobody waits.
+func (l *Lane) send(m replication.Msg) bool {
 	if m.Subject != "" && l.relay.cfg.Bus.Publish(m) != nil {
 		l.counts.Lost++
+		return false
 	}
+	return true
 }
 
 // token remembers who waits for an answer. It is 0 for nobody. The store bounds how

@@ -17,6 +17,7 @@ type Counts struct {
 	Malformed     uint64 // messages of edges
 	Lost          uint64 // messages that the bus did not take
 	SpacesRefused uint64
+	SessionsLost  uint64 // that no edge named any more
 	InboxLost     uint64 // messages that did not fit into an inbox
 	NotHeld       uint64 // messages for shards that this relay does not hold
 	Stored        uint64 // states, by the durable store
@@ -54,6 +55,9 @@ func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	}
 	return sum, nil
 }
+
+// Stats returns the counters of a lane, for a caller that turns it.
+func (l *Lane) Stats(now time.Time) Stats { return l.stats(now) }
 
 func (l *Lane) stats(now time.Time) Stats {
 	s := Stats{Counts: l.counts, Spaces: uint64(len(l.spaces))}

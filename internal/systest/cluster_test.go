@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -50,7 +51,7 @@ func (g *ring) start(r *simRelay) {
 	g.starts++
 	r.dead, r.paused, r.leaves, r.asleep = false, false, false, nil
 	r.leases = g.leases.Node(r.name, fmt.Sprintf("start%d", g.starts), simShards)
-	g.world.run(r, fmt.Sprintf("%s.%d", r.name, g.starts))
+	g.world.run(r, fmt.Sprintf("%s.%d", r.name, g.starts), func(*relay.Config) {})
 }
 
 // tell gives every relay the roster of those that live.

@@ -104,15 +104,21 @@ type simRelay struct {
 // before.
 func (w *world) startRelay() *simRelay {
 	w.Helper()
+	return w.startRelayWith(func(*relay.Config) {})
+}
+
+// startRelayWith does so with something changed.
+func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
+	w.Helper()
 	w.relays++
 	r := &simRelay{name: fmt.Sprintf("relay%d", w.relays)}
-	w.run(r, r.name)
+	w.run(r, r.name, change)
 	return r
 }
 
 // run makes and starts the relay of r. busName is different for each start,
 // because the dead one's connection is closed for ever.
-func (w *world) run(r *simRelay, busName string) {
+func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	w.Helper()
 	r.bus = w.hub.Node(busName)
 	cfg := relay.Config{
@@ -122,9 +128,9 @@ func (w *world) run(r *simRelay, busName string) {
 	if r.leases != nil {
 		cfg.Leases = r.leases
 	}
+	change(&cfg)
 	var err error
-	r.relay, err = relay.New(cfg)
-	if err == nil {
+	if r.relay, err = relay.New(cfg); err == nil {
 		err = r.relay.Start()
 	}
 	if err != nil {

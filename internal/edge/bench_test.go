@@ -1,0 +1,190 @@
+package edge
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/membus"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+// A crowd is a worker with many clients that are linked to many states.
+type crowd struct {
+	testing.TB
+	now     time.Time
+	worker  *Worker
+	store   *replication.Store
+	clients map[netip.AddrPort]*dnptest.Client
+	in      []udp.Datagram
+	buf     []byte
+	deaf    bool // datagrams go nowhere
+	sent    int
+}
+
+const crowdStates = 100
+
+func newCrowd(t testing.TB, clients int) *crowd {
+	c := &crowd{TB: t, now: simnet.Epoch, clients: make(map[netip.AddrPort]*dnptest.Client)}
+	hub, err := membus.New(membus.Config{Schedule: func(time.Duration, func()) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Config{Node: "e", OpenSpace: "s", Bus: hub.Node("e"), Workers: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.worker, err = e.AddWorker(Listener{Probe: dnp.ProbeNone}, c, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.store = replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 1})
+	for i := range clients {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 5000)
+		c.clients[addr] = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Send: func(p []byte) {
+			c.in = append(c.in, udp.Datagram{From: addr, Data: append([]byte(nil), p...)})
+		}})
+		c.clients[addr].Connect(c.now)
+	}
+	c.turn()
+	s := c.worker.spaces["s"]
+	for i := range crowdStates {
+		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"vector3f32","value":[0,0,0]},{"type":"quaternionf32","value":[0,0,0,1]}]}`, i))
+	}
+	// The first batch cannot be applied without keyframes: answer the request.
+	request, ok := s.replica.Advance(c.now.Add(10 * time.Second))
+	if !ok {
+		t.Fatal("the replica asks for nothing")
+	}
+	for _, part := range c.store.Repair(c.now, request) {
+		s.replica.ApplyReply(c.now, part)
+	}
+	c.store.Advance(c.now)
+	for range 400 {
+		c.now = c.now.Add(20 * time.Millisecond)
+		for _, p := range c.clients {
+			p.Advance(c.now)
+		}
+		c.turn()
+	}
+	for _, p := range c.clients {
+		if n := len(p.Links()); n < crowdStates {
+			t.Fatalf("a client has %d links, want %d", n, crowdStates)
+		}
+	}
+	return c
+}
+
+func (c *crowd) turn() {
+	in := c.in
+	c.in = nil
+	if _, err := c.worker.Turn(c.now, in); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// publish gives the store a payload and returns the batch.
+func (c *crowd) publish(body string) []byte {
+	p, err := payload.ParseJSON([]byte(body), "")
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.store.Publish(c.now, p)
+	var batch []byte
+	for _, o := range c.store.Advance(c.now) {
+		if o.Kind == replication.OutputBatch {
+			batch = o.Data
+		}
+	}
+	return batch
+}
+
+func (c *crowd) Datagram(size int) []byte {
+	if cap(c.buf) < size {
+		c.buf = make([]byte, 0, size)
+	}
+	return c.buf[:0]
+}
+
+func (c *crowd) Send(to netip.AddrPort, b []byte) {
+	c.sent += len(b)
+	if !c.deaf {
+		c.clients[to].Receive(c.now, to, b)
+	}
+}
+
+func (c *crowd) Flush() error { return nil }
+
+// batches returns batches that change all states, to be applied in this order.
+func (c *crowd) batches(n int) [][]byte {
+	var all [][]byte
+	for i := range n {
+		var ops []string
+		for k := range crowdStates {
+			ops = append(ops, fmt.Sprintf(`{"op":"set","key":"k%d","values":{"0":[%d,%d,3],"1":[%d,0,0,1]}}`, k, i+1, i+1, i+1))
+		}
+		all = append(all, c.publish(`{"ops":[`+strings.Join(ops, ",")+`]}`))
+	}
+	return all
+}
+
+// BenchmarkFanOut takes a batch of 100 changed states (position and rotation, 28
+// bytes) to 200 clients. One operation is one batch, 20,000 updates.
+func BenchmarkFanOut(b *testing.B) {
+	const clients = 200
+	c := newCrowd(b, clients)
+	c.deaf = true
+	batches := c.batches(b.N)
+	before := c.worker.ep.Stats().UpdatesOut
+	c.sent = 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, batch := range batches {
+		c.now = c.now.Add(50 * time.Millisecond)
+		c.worker.post(len(batch), func(w *Worker, now time.Time) { w.live(now, "s", batch) })
+		if _, err := c.worker.Turn(c.now, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	if n := c.worker.ep.Stats().UpdatesOut - before; n < uint64(b.N)*clients*crowdStates {
+		b.Fatalf("%d updates for %d batches", n, b.N)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*clients*crowdStates), "ns/update")
+	b.ReportMetric(float64(c.sent)/float64(b.N*clients*crowdStates), "B/update")
+}
+
+// TestFanOutAllocates nothing per update.
+func TestFanOutAllocates(t *testing.T) {
+	c := newCrowd(t, 20)
+	c.deaf = true
+	batches := c.batches(40)
+	i := 0
+	n := testing.AllocsPerRun(30, func() {
+		batch := batches[i]
+		i++
+		c.now = c.now.Add(20 * time.Millisecond)
+		c.worker.post(len(batch), func(w *Worker, now time.Time) { w.live(now, "s", batch) })
+		if _, err := c.worker.Turn(c.now, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 10 {
+		t.Errorf("%v allocations for a batch of %d updates", n, 20*crowdStates)
+	}
+	st := c.worker.spaces["s"].replica.ByKey("k0")
+	if got := binary.LittleEndian.Uint32(st.Values.Value(0)); got == 0 {
+		t.Error("no batch was applied")
+	}
+}

@@ -1,0 +1,79 @@
+package relay
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/membus"
+)
+
+// TestConfig wants every problem named at once.
+func TestConfig(t *testing.T) {
+	_, err := New(Config{Tick: -1, Limits: replication.Limits{Values: -1}})
+	if err == nil {
+		t.Fatal("a relay of nothing")
+	}
+	for _, want := range []string{"no node name", "no bus", "neither leases nor an epoch", "negative tick", "values per state"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in %v", want, err)
+		}
+	}
+}
+
+// TestFinish leaves while a publish waits for the tick: it is emitted and answered.
+func TestFinish(t *testing.T) {
+	var calls []func()
+	run := func() {
+		for len(calls) > 0 {
+			f := calls[0]
+			calls = calls[1:]
+			f()
+		}
+	}
+	var subjects replication.Subjects
+	hub, err := membus.New(membus.Config{Schedule: func(d time.Duration, f func()) {
+		if d == 0 { // timeouts of requests never come
+			calls = append(calls, f)
+		}
+	}}, subjects.Mappings(64)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Config{Node: "r", Bus: hub.Node("r"), Epoch: 1, Lanes: 1, Tick: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	game, now := hub.Node("game"), time.Unix(1, 0)
+	batches, answers := 0, 0
+	if _, err := game.Subscribe(subjects.Live("s"), func(replication.Msg) { batches++ }); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(body string) {
+		game.Request(replication.Msg{Subject: subjects.Publish("s", ""), Data: []byte(body)}, time.Minute, func(m replication.Msg, err error) {
+			if err != nil || !strings.HasPrefix(string(m.Data), `{"epoch":1`) {
+				t.Errorf("answer %s, %v", m.Data, err)
+			}
+			answers++
+		})
+		run()
+		r.Lanes()[0].Turn(now)
+		run()
+	}
+	publish(`{"op":"put","key":"k","values":[{"type":"uint8","value":1}]}`)
+	now = now.Add(time.Minute)
+	publish(`{"op":"set","key":"k","values":{"0":2}}`)
+	if batches != 1 || answers != 1 {
+		t.Fatalf("%d batches, %d answers within the first tick, want 1 and 1", batches, answers)
+	}
+	r.Lanes()[0].finish(now)
+	run()
+	if batches != 2 || answers != 2 {
+		t.Errorf("%d batches, %d answers after leaving, want 2 and 2", batches, answers)
+	}
+}

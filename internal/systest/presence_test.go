@@ -1,0 +1,167 @@
+package systest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/relay"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// TestJoinedIsLost loses the event that says that a client is there. The relay
+// finds it by asking.
+func TestJoinedIsLost(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	w.mustPublish("s", towerPut)
+	w.net.Run(time.Second)
+	w.hub.Cut("relay1", e.node, true)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.net.Run(time.Second)
+	w.hub.Cut("relay1", e.node, false)
+	w.within(70*time.Second, "the relay knows the client", func() bool {
+		return !strings.Contains(w.publish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`), "error")
+	})
+}
+
+// TestEdgeDies kills an edge. Its sessions and what their clients made must not
+// stay for ever.
+func TestEdgeDies(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	dying, other := w.startEdge(wire.Denetwork, inSpace), w.startEdge(wire.Denetwork, inSpace)
+	a, b := w.join(dying, dnptest.Cpp(), dnptest.App{}), w.join(other, dnptest.Cpp(), dnptest.App{})
+	a.offer("avatar", 5)
+	w.within(2*time.Second, "the other sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
+	w.net.Detach(dying.addr)
+	w.hub.Node(dying.node).Close()
+	w.within(2*time.Minute, "the state is gone", func() bool { return b.LinkNamed("avatar") == nil })
+	if w.count("left") != 1 || w.events[len(w.events)-1].Reason != "lost" {
+		t.Errorf("events: %+v, want one left with reason lost", w.events)
+	}
+	if a := w.publish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`); !strings.Contains(a, "unknown_client") {
+		t.Errorf("group of a client that is gone: %s", a)
+	}
+}
+
+// TestEdgeIsAway cuts an edge off for so long that the relay takes its clients for
+// gone. They are not, and come back with what they made.
+func TestEdgeIsAway(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	away, other := w.startEdge(wire.Denetwork, inSpace), w.startEdge(wire.Denetwork, inSpace)
+	a, b := w.join(away, dnptest.Cpp(), dnptest.App{}), w.join(other, dnptest.Cpp(), dnptest.App{})
+	l := a.offer("avatar", 5)
+	w.within(2*time.Second, "the other sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
+	w.hub.Cut("relay1", away.node, true)
+	w.within(2*time.Minute, "the state is gone", func() bool { return b.LinkNamed("avatar") == nil })
+	w.hub.Cut("relay1", away.node, false)
+	w.within(70*time.Second, "and there again", func() bool { return b.has("avatar", 0, u16(5)) })
+	a.write(l, 6)
+	w.within(time.Second, "and alive", func() bool { return b.has("avatar", 0, u16(6)) })
+}
+
+// TestForgedEvents publishes events where one may, about a space where one may not.
+func TestForgedEvents(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	for _, subject := range []string{w.subjects.Event("mine"), w.subjects.Event("_x"), "dnp.v1.event.a b"} {
+		_ = w.game.Publish(replication.Msg{Subject: subject, Data: []byte(`{"type":"joined","space":"s","client":"c","session":"x"}`)})
+	}
+	w.net.Run(time.Second)
+	if a := w.publish("s", `{"op":"group","client":"c","join":["red"]}`); !strings.Contains(a, "unknown_client") {
+		t.Errorf("a client joined by an event of another space: %s", a)
+	}
+}
+
+// TestWrongShard sends everything to a shard that the space does not belong to, as
+// a node with another number of shards does. There must be no second authority.
+func TestWrongShard(t *testing.T) {
+	w := newWorld(t, *seed)
+	r := w.startRelay()
+	w.mustPublish("s", towerPut)
+	spaces := func() (n uint64) {
+		for _, l := range r.relay.Lanes() {
+			n += l.Stats(w.net.Now()).Spaces
+		}
+		return n
+	}
+	before, right := spaces(), 0
+	for shard := range simShards {
+		write := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "s", Client: "c", Session: "x"})
+		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: write})
+		bad := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "a.>", Client: "c", Session: "x"})
+		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: bad})
+		if a := w.ask(w.subjects.ShardPublish(shard, "s", ""), `{"op":"set","key":"tower","values":{"hp":1}}`); strings.Contains(a, "epoch") {
+			right++
+		} else if !strings.Contains(a, "does not belong") {
+			t.Errorf("shard %d answers %s", shard, a)
+		}
+	}
+	if right != 1 {
+		t.Errorf("%d shards took the publish, want one", right)
+	}
+	if n := spaces(); n != before {
+		t.Errorf("%d spaces, want %d", n, before)
+	}
+}
+
+// TestRoomForSpaces uses more spaces than a relay has room for, one after the other.
+func TestRoomForSpaces(t *testing.T) {
+	w := newWorld(t, *seed)
+	r := w.startRelayWith(func(c *relay.Config) { c.Spaces, c.Lanes = 10, 1 })
+	put := func(space string) string { return w.publish(space, towerPut) }
+	for i := range 10 {
+		if a := put(fmt.Sprint("m", i)); strings.Contains(a, "error") {
+			t.Fatalf("space %d: %s", i, a)
+		}
+	}
+	if a := put("more"); !strings.Contains(a, `"busy"`) {
+		t.Errorf("the space beyond the bound is answered %s", a)
+	}
+	w.mustPublish("m3", `{"op":"remove","key":"tower"}`)
+	w.net.Run(time.Minute)
+	if a := put("more"); !strings.Contains(a, `"busy"`) {
+		t.Errorf("a space that was just used made room: %s", a)
+	}
+	w.net.Run(15 * time.Minute)
+	if a := put("more"); strings.Contains(a, "error") {
+		t.Errorf("no room was made: %s", a)
+	}
+	if a := w.ask(w.subjects.Get("m4", "tower"), ""); !strings.Contains(a, "93.5") {
+		t.Errorf("a space with states was forgotten: %s", a)
+	}
+	if n := r.relay.Lanes()[0].Stats(w.net.Now()).Spaces; n != 10 {
+		t.Errorf("%d spaces", n)
+	}
+}
+
+// TestManySessions asks who is there when one answer cannot name all.
+func TestManySessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("4,200 clients")
+	}
+	const clients = 4200
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	for range clients {
+		w.connect(e, dnptest.Engine(), dnptest.App{})
+	}
+	w.within(10*time.Second, "all are there", func() bool { return w.count("joined") == clients })
+	named, answers := 0, 0
+	w.on("answers", func(m replication.Msg) {
+		named += strings.Count(string(m.Data), `"client":`)
+		answers++
+	})
+	_ = w.game.Publish(replication.Msg{Subject: w.subjects.Who("s"), Reply: "answers"})
+	w.net.Run(time.Second)
+	if named != clients || answers != 2 {
+		t.Errorf("%d clients in %d answers, want %d in 2", named, answers, clients)
+	}
+}

@@ -1,0 +1,308 @@
+package systest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/relay"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/natsbus"
+)
+
+// patience is how long a step on a real machine may take. It says nothing about
+// speed: it only ends a test that would wait for ever.
+const patience = 30 * time.Second
+
+// A stack is a relay and an edge with real loops, sockets and NATS.
+type stack struct {
+	*testing.T
+	ctx      context.Context
+	nats     *natsembed.Server
+	port     string // of NATS
+	edge     *edge.Edge
+	game     *natsbus.Bus
+	subjects replication.Subjects
+}
+
+// newStack starts everything. When the test ends, everything ends in the order of a
+// drain, and no goroutine may be left.
+func newStack(t *testing.T, listeners ...edge.Listener) *stack {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	s := &stack{T: t, ctx: ctx}
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	t.Cleanup(cancel)
+	s.startNATS("127.0.0.1:0")
+	s.port = strings.TrimPrefix(s.nats.URL(), "nats://")
+	t.Cleanup(func() { s.nats.Shutdown() })
+
+	log := slog.New(slog.DiscardHandler)
+	r, err := relay.New(relay.Config{Node: "r", Bus: s.bus("relay"), Epoch: 1, Tick: time.Millisecond, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run("relay", r.Run)
+	s.edge, err = edge.New(edge.Config{
+		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.game = s.bus("game")
+	s.run("edge", s.edge.Run)
+	return s
+}
+
+func (s *stack) startNATS(listen string) {
+	s.Helper()
+	var err error
+	if s.nats, err = natsembed.Start(natsembed.Config{Listen: listen, Mappings: s.subjects.Mappings(64)}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stack) bus(name string) *natsbus.Bus {
+	s.Helper()
+	b, err := natsbus.Connect(natsbus.Config{URL: s.nats.URL(), Name: name})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(b.Close)
+	return b
+}
+
+// run runs a node until the test ends.
+func (s *stack) run(name string, f func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	s.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			s.Errorf("%s: %v", name, err)
+		}
+	})
+}
+
+// client connects a client to the listener with this index.
+func (s *stack) client(listener int, b dnptest.Behaviour) *dnptest.Peer {
+	s.Helper()
+	p, err := dnptest.RunUDP(s.ctx, dnptest.Config{Behaviour: b, Server: s.edge.Addrs()[listener]}, netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(p.Close)
+	return p
+}
+
+func (s *stack) until(p *dnptest.Peer, why string, ok func(c *dnptest.Client) bool) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := p.Until(ctx, ok); err != nil {
+		s.Fatalf("%s: %v", why, err)
+	}
+}
+
+func (s *stack) sees(p *dnptest.Peer, message string, value []byte) {
+	s.Helper()
+	s.until(p, fmt.Sprintf("sees %s = % x", message, value), func(c *dnptest.Client) bool { return string(c.Value(message, 0)) == string(value) })
+}
+
+// publish publishes until it is applied.
+func (s *stack) publish(body string) {
+	s.Helper()
+	for end := time.Now().Add(patience); ; {
+		answer := make(chan string, 1)
+		s.game.Request(replication.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(m replication.Msg, err error) {
+			answer <- fmt.Sprint(string(m.Data), err)
+		})
+		a := <-answer
+		if strings.HasPrefix(a, `{"epoch"`) && !strings.Contains(a, "error") {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("publish %s: %s", body, a)
+		}
+	}
+}
+
+func local(profile wire.Profile) edge.Listener {
+	return edge.Listener{Addr: netip.MustParseAddrPort("127.0.0.1:0"), Profile: profile}
+}
+
+// TestStackTwoListeners shows one state to clients of both dialects, and takes what
+// one writes to the other.
+func TestStackTwoListeners(t *testing.T) {
+	s := newStack(t, local(wire.Denetwork), local(wire.Spec))
+	cpp, spec := s.client(0, dnptest.Cpp()), s.client(1, dnptest.SpecText())
+	s.publish(lampPut)
+	s.sees(cpp, "L", u16(1))
+	s.sees(spec, "L", u16(1))
+	s.until(cpp, "the link is up", func(c *dnptest.Client) bool { return c.LinkNamed("L").Phase == dnptest.LinkIsUp })
+	if err := cpp.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("L"), 0, u16(7)) }); err != nil {
+		t.Fatal(err)
+	}
+	s.sees(spec, "L", u16(7))
+}
+
+// TestStackDrain ends the edge. Clients are told, and game servers, too.
+func TestStackDrain(t *testing.T) {
+	s := newStack(t, local(wire.Denetwork))
+	log := slog.New(slog.DiscardHandler)
+	bus := s.bus("second")
+	e, err := edge.New(edge.Config{Node: "second", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 2, OpenSpace: "s", Bus: bus, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan string, 10)
+	if _, err := s.game.Subscribe(s.subjects.Event("s"), func(m replication.Msg) {
+		if strings.Contains(string(m.Data), `"left"`) {
+			left <- string(m.Data)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	p, err := dnptest.RunUDP(s.ctx, dnptest.Config{Behaviour: dnptest.Cpp(), Server: e.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s.publish(towerPut)
+	s.sees(p, "T", f32(93.5))
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the edge ended with %v", err)
+	}
+	bus.Close()
+	s.until(p, "the client is told", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Closed })
+	select {
+	case a := <-left:
+		if !strings.Contains(a, `"reason":"drain"`) {
+			t.Errorf("left is %s", a)
+		}
+	case <-time.After(patience):
+		t.Error("nobody was told that the client left")
+	}
+	if _, err := e.Stats(expired()); err == nil {
+		t.Error("an edge that ended has counters")
+	}
+}
+
+func expired() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestStackPortInUse opens what is open.
+func TestStackPortInUse(t *testing.T) {
+	s := newStack(t, local(wire.Denetwork))
+	_, err := edge.New(edge.Config{
+		Node: "x", Listeners: []edge.Listener{{Addr: s.edge.Addrs()[0]}}, OpenSpace: "s", Bus: s.bus("x"), Workers: 1, Log: slog.New(slog.DiscardHandler),
+	})
+	if err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second edge on the same port: %v", err)
+	}
+}
+
+// TestStackCrowd has 200 clients that all send and get messages of both kinds.
+func TestStackCrowd(t *testing.T) {
+	const clients, each = 200, 5
+	s := newStack(t, local(wire.Denetwork))
+	var mu sync.Mutex
+	got, all := make(map[string]int), make(chan struct{})
+	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m replication.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		if m.Header["Dnp-Reliable"] == "true" {
+			if got[string(m.Data)]++; len(got) == clients*each {
+				close(all)
+			}
+		}
+		_ = s.game.Publish(replication.Msg{Subject: strings.Replace(m.Subject, ".from.", ".to.", 1), Data: m.Data, Header: map[string]string{"Dnp-Reliable": m.Header["Dnp-Reliable"]}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.publish(towerPut)
+	peers := make([]*dnptest.Peer, clients)
+	for i := range peers {
+		peers[i] = s.client(0, dnptest.Java())
+	}
+	for i, p := range peers {
+		s.sees(p, "T", f32(93.5))
+		if err := p.Do(func(now time.Time, c *dnptest.Client) {
+			for n := range each {
+				_ = c.Send(now, fmt.Appendf(nil, "reliable %d %d", i, n))
+				_ = c.SendUnreliable(now, fmt.Appendf(nil, "quick %d %d", i, n))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-all:
+	case <-time.After(patience):
+		t.Fatalf("%d of %d reliable messages", len(got), clients*each)
+	}
+	for i, p := range peers {
+		s.until(p, "all echoes in order", func(c *dnptest.Client) bool {
+			n := 0
+			for _, m := range c.Messages {
+				if m.Reliable {
+					if string(m.Data) != fmt.Sprintf("reliable %d %d", i, n) {
+						s.Errorf("client %d: message %d is %q", i, n, m.Data)
+					}
+					n++
+				}
+			}
+			return n == each
+		})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for data, n := range got {
+		if n != 1 {
+			t.Errorf("%q arrived %d times", data, n)
+		}
+	}
+	s.publish(`{"op":"set","key":"tower","values":{"hp":1}}`)
+	for _, p := range peers {
+		s.sees(p, "T", f32(1))
+	}
+}
+
+// TestStackNATSRestarts takes NATS away under the players and brings it back.
+func TestStackNATSRestarts(t *testing.T) {
+	s := newStack(t, local(wire.Denetwork))
+	a, b := s.client(0, dnptest.Cpp()), s.client(0, dnptest.Cpp())
+	s.publish(lampPut)
+	s.sees(a, "L", u16(1))
+	s.sees(b, "L", u16(1))
+	s.until(a, "the link is up", func(c *dnptest.Client) bool { return c.LinkNamed("L").Phase == dnptest.LinkIsUp })
+	s.nats.Shutdown()
+	if err := a.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("L"), 0, u16(7)) }); err != nil {
+		t.Fatal(err)
+	}
+	s.startNATS(s.port)
+	s.sees(b, "L", u16(7)) // written while there was no NATS
+	s.publish(`{"op":"set","key":"lamp","values":{"level":9}}`)
+	s.sees(a, "L", u16(9))
+	s.sees(s.client(0, dnptest.Cpp()), "L", u16(9))
+}

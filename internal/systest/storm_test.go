@@ -1,0 +1,220 @@
+package systest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+)
+
+// TestStorm lets clients write states, offer states of their own and take them back,
+// while game servers write the same, everything gets lost on both sides, the bus goes
+// away, and relays are replaced. When it is quiet again, the authority and every
+// client have the same.
+func TestStorm(t *testing.T) {
+	for round := range uint64(8) {
+		t.Run(fmt.Sprint(round), func(t *testing.T) { storm(t, *seed+round) })
+	}
+}
+
+type stormy struct {
+	*world
+	rng     *rand.Rand
+	relay   *simRelay
+	edges   []*simEdge
+	players []*player
+	own     map[*player][]*dnptest.Link
+	next    uint16
+	wrote   map[string]*player // who wrote a state in the end, by link message
+}
+
+var (
+	badPath  = simnet.Path{Loss: 0.15, Delay: 20 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: 0.05}
+	goodPath = simnet.Path{Delay: 10 * time.Millisecond}
+)
+
+func storm(t *testing.T, seed uint64) {
+	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link)}
+	s.relay = s.startRelay()
+	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, inSpace)}
+	s.putAll()
+	for i := range 6 {
+		b := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}[i%3]
+		s.players = append(s.players, s.join(s.edges[i%2], b, dnptest.App{}))
+	}
+	s.within(5*time.Second, "all are linked", func() bool {
+		for _, p := range s.players {
+			if p.LinkNamed("k3") == nil {
+				return false
+			}
+		}
+		return true
+	})
+	s.hub.Loss, s.hub.Duplicate, s.hub.Jitter = 0.05, 0.05, 40*time.Millisecond
+	s.net.SetDefault(badPath)
+	for range 400 {
+		s.step()
+		s.net.Run(20 * time.Millisecond)
+	}
+	s.calm()
+	s.net.Run(15 * time.Second)
+	s.compare("after the storm")
+	s.writeQuietly()
+	s.net.Run(10 * time.Second)
+	s.compare("after quiet writes")
+}
+
+// writeQuietly lets each state be written by one client.
+func (s *stormy) writeQuietly() {
+	written := make(map[string]*player)
+	s.wrote = written
+	for _, p := range s.players {
+		for _, l := range p.Links() {
+			mayWrite := l.Own || !l.ReadOnly
+			if s.alive(p) && l.State != nil && l.Phase == dnptest.LinkIsUp && mayWrite && written[string(l.Message)] == nil && s.rng.IntN(2) == 0 {
+				written[string(l.Message)] = p
+				s.next++
+				p.write(l, s.next)
+			}
+		}
+	}
+}
+
+// step does something at random.
+func (s *stormy) step() {
+	p := s.players[s.rng.IntN(len(s.players))]
+	s.next++
+	switch r := s.rng.IntN(1000); {
+	case r < 8:
+		s.relay.kill()
+		s.net.Run(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
+		s.relay = s.startRelay()
+		s.putAll()
+	case r < 16:
+		bus := s.hub.Node(s.edges[s.rng.IntN(2)].node)
+		bus.SetConnected(false)
+		s.net.Schedule(time.Duration(s.rng.IntN(2000))*time.Millisecond, func() { bus.SetConnected(true) })
+	case !s.alive(p):
+	case r < 60 && len(s.own[p]) < 3:
+		s.own[p] = append(s.own[p], p.offer("own"+strconv.Itoa(int(s.next)), s.next))
+	case r < 90 && len(s.own[p]) > 0 && s.own[p][0].Phase == dnptest.LinkIsUp:
+		l := s.own[p][0]
+		s.own[p] = s.own[p][1:]
+		l.Phase = dnptest.LinkIsDown
+		for i := range 10 { // nothing acknowledges it
+			s.net.Schedule(time.Duration(i)*50*time.Millisecond, func() {
+				s.net.Send(p.addr, s.edgeOf(p).addr, wire.LinkDown{Link: l.ID}.Append(nil))
+			})
+		}
+	case r < 400:
+		links := p.Links()
+		if l := links[s.rng.IntN(len(links))]; l.State != nil && l.Phase == dnptest.LinkIsUp {
+			p.write(l, s.next)
+		}
+	default:
+		s.fire("s", fmt.Sprintf(`{"op":"set","key":"k%d","values":{"0":%d}}`, s.rng.IntN(4), s.next))
+	}
+}
+
+func (s *stormy) edgeOf(p *player) *simEdge {
+	for i, x := range s.players {
+		if x == p {
+			return s.edges[i%2]
+		}
+	}
+	return nil
+}
+
+func (s *stormy) alive(p *player) bool { return p.Phase() == dnptest.Connected && len(p.Links()) > 0 }
+
+// putAll says what a publisher says to a new relay. It may have to say it again.
+func (s *stormy) putAll() {
+	for i := range 4 {
+		body := fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","values":[{"type":"uint16","value":%d}]}`, i, s.next)
+		s.net.RunUntil(time.Second, func() bool { return s.hub.Node("game").Connected() })
+		for {
+			if a := s.publish("s", body); len(a) > 8 && a[:8] == `{"epoch"` {
+				break
+			}
+		}
+	}
+}
+
+// calm ends the storm. The last word on every state is the game server's, because
+// what a client wrote last may have been lost on its way.
+func (s *stormy) calm() {
+	s.hub.Loss, s.hub.Duplicate, s.hub.Jitter = 0, 0, 0
+	s.net.SetDefault(goodPath)
+	for _, e := range s.edges {
+		s.hub.Node(e.node).SetConnected(true)
+	}
+	s.net.Run(12 * time.Second) // connections that broke end
+	s.putAll()
+	for key := range s.truth() {
+		s.next++
+		s.mustPublish("s", fmt.Sprintf(`{"op":"set","key":%q,"values":{"0":%d}}`, key, s.next))
+	}
+}
+
+// A told is a state as get tells it.
+type told struct {
+	Key, Message string
+	Values       []struct{ Value uint16 }
+}
+
+// truth returns what the authority has, by key.
+func (s *stormy) truth() map[string]told {
+	var listing struct{ States []told }
+	answer := s.ask(s.subjects.Get("s", ""), "")
+	if err := json.Unmarshal([]byte(answer), &listing); err != nil {
+		s.Fatalf("get: %v: %s", err, answer)
+	}
+	all := make(map[string]told)
+	for _, st := range listing.States {
+		all[st.Key] = st
+	}
+	return all
+}
+
+// compare wants every client to have what the authority has, and nothing else.
+func (s *stormy) compare(when string) {
+	s.Helper()
+	truth, alive, own := s.truth(), 0, 0
+	for i, p := range s.players {
+		// A client that is silent never learns that its edge gave it up.
+		if !s.alive(p) || s.ask(s.subjects.To("s", p.name), "there?") == "error: no responders" {
+			continue
+		}
+		alive++
+		up := 0
+		for _, st := range truth {
+			if s.wrote[st.Message] == p {
+				continue // a write and a value sent may have crossed: internal/edge/DESIGN.md, Known
+			}
+			if want := u16(st.Values[0].Value); !p.has(st.Message, 0, want) {
+				s.Errorf("%s: client %d (%s): %s is % x, the authority has % x", when, i, p.Behaviour().Name, st.Key, p.Value(st.Message, 0), want)
+			}
+		}
+		for _, l := range p.Links() {
+			if l.Phase == dnptest.LinkIsUp && string(l.Message) != "h" {
+				up++
+			}
+		}
+		for _, l := range s.own[p] {
+			if _, ok := truth[p.key(l)]; !ok && l.Phase == dnptest.LinkIsUp {
+				s.Errorf("%s: client %d offers %s, of which the authority does not know", when, i, l.Message)
+			}
+			own++
+		}
+	}
+	s.Logf("%s: %d states, %d of clients, %d of %d clients alive", when, len(truth), own, alive, len(s.players))
+	if alive < len(s.players)/2 {
+		s.Errorf("%s: %d clients left, so little was tested", when, alive)
+	}
+}
