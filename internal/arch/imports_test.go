@@ -51,6 +51,7 @@ var rules = map[string][]string{
 	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
+	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
 	"internal/arch":      {},
 }
 
