@@ -12,8 +12,8 @@ type benchCommand struct {
 	Only    string        `env:"-" placeholder:"SERIES" help:"Only this series: sweep, half, model, clients, states, links or overload."`
 	Case    string        `env:"-" placeholder:"STATES,HZ,CLIENTS,EDGES[,LINKS]" help:"Only this case, with every client linked to all states, or to so many."`
 	Model   string        `env:"-" default:"all" help:"What changes with --case: all values, tenth = every tenth, sine = slowly and filtered by precision."`
-	Rounds  int           `env:"-" default:"3" help:"Windows per case, each with its baselines; the table has medians."`
-	Window  time.Duration `env:"-" default:"2s" help:"How long one window takes."`
+	Rounds  int           `env:"-" default:"5" help:"Windows per case, each with its baselines; the table has medians."`
+	Window  time.Duration `env:"-" default:"1.2s" help:"How long one window takes."`
 	Workers int           `env:"-" default:"1" help:"Workers of each edge."`
 	Tick    time.Duration `env:"-" default:"10ms" help:"Tick of the relay."`
 	Flush   time.Duration `env:"-" default:"5ms" help:"Flush interval of the edges."`

@@ -23,6 +23,7 @@ import (
 type Job struct {
 	Port  uint16 // of the swarm
 	Sent  []Sent // what edges sent, to be sent again in the same bursts
+	Data  []byte // what all of them begin with
 	Naive int    // instead: so many datagrams of one update each
 	Bytes int    // of a naive datagram
 	Peers int    // of naive datagrams
@@ -80,6 +81,9 @@ func sendBare(ctx context.Context, j *Job) (Spent, error) {
 
 func bareHeaders(j *Job) []mmsghdr {
 	memory := make([][slotBytes]byte, socketBatch) // as much as a writer of an edge has
+	for i := range memory {
+		copy(memory[i][:], j.Data)
+	}
 	names := make([]unix.RawSockaddrInet4, len(j.Sent))
 	iovecs := make([]unix.Iovec, len(j.Sent))
 	headers := make([]mmsghdr, len(j.Sent))

@@ -188,7 +188,7 @@ func (s *scene) round(ctx context.Context) (r round, err error) {
 		return r, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	spent, err := s.r.job(ctx, &Job{Port: s.swarm.socket.port, Sent: r.window.record})
+	spent, err := s.r.job(ctx, &Job{Port: s.swarm.socket.port, Sent: r.window.record, Data: r.window.sample})
 	if err != nil {
 		return r, err
 	}

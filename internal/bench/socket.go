@@ -14,10 +14,16 @@ import (
 )
 
 const (
-	socketBatch  = 64
-	slotBytes    = 2048     // edges send up to 1,200
-	swarmBuffer  = 64 << 20 // a window of the largest case without a turn of the swarm
-	readTimeout  = 5 * time.Millisecond
+	socketBatch = 64
+	slotBytes   = 2048     // edges send up to 1,200
+	swarmBuffer = 64 << 20 // a window of the largest case without a turn of the swarm
+
+	// lookInterval is how often an idle swarm looks for datagrams. Waiting for them
+	// would be cheaper for it, but not for those who send: waking somebody on
+	// another core costs the sender more than a datagram does, and clients on
+	// other machines do not cost an edge that. Latencies are late by up to that.
+	lookInterval = 200 * time.Microsecond
+
 	controlBytes = 64 // a control message with the address at our end
 )
 
@@ -79,10 +85,6 @@ func (s *swarmSocket) setup() error {
 			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
 		}
 	}
-	timeout := unix.NsecToTimeval(int64(readTimeout))
-	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		return os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
-	}
 	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1); err != nil {
 		return os.NewSyscallError("setsockopt IP_PKTINFO", err)
 	}
@@ -99,8 +101,8 @@ func (s *swarmSocket) setup() error {
 
 func (s *swarmSocket) close() { _ = unix.Close(s.fd) } // there is nobody left to tell
 
-// read waits up to readTimeout for datagrams and returns how many there are, for
-// datagram. It returns 0 after the timeout.
+// read returns how many datagrams have arrived, for datagram. When there are none
+// it waits for lookInterval and returns 0.
 func (s *swarmSocket) read() (n int, err error) {
 	for i := range s.in.headers {
 		h := &s.in.headers[i].hdr
@@ -108,11 +110,15 @@ func (s *swarmSocket) read() (n int, err error) {
 		s.in.iovecs[i].Len = slotBytes
 	}
 	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in.headers[0])),
-		socketBatch, unix.MSG_WAITFORONE, 0, 0)
+		socketBatch, unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0:
 		return int(r), nil
-	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED:
+	case unix.EAGAIN:
+		pause := unix.NsecToTimespec(int64(lookInterval))
+		_ = unix.Nanosleep(&pause, nil) // a signal that ends it early does no harm
+		return 0, nil
+	case unix.EINTR, unix.ECONNREFUSED:
 		return 0, nil
 	}
 	return 0, os.NewSyscallError("recvmmsg", errno)
