@@ -58,6 +58,21 @@ func (c *Case) groups() int {
 // group returns the group that state s belongs to, if there are groups.
 func (c *Case) group(s int) int { return s / c.Links }
 
+// offered returns how many updates a second there are for the clients, if the first
+// active states change in every tick.
+func (c *Case) offered(active int) float64 {
+	n := c.groups()
+	if n == 0 {
+		return float64(active * c.Hz * c.Clients)
+	}
+	links := 0
+	for s := range active {
+		g := c.group(s)
+		links += (c.Clients + n - 1 - g) / n // client i is in group i modulo n
+	}
+	return float64(links * c.Hz)
+}
+
 func (c *Case) active() int {
 	if c.Active > 0 {
 		return c.Active

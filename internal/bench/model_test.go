@@ -71,6 +71,24 @@ func TestPut(t *testing.T) {
 	}
 }
 
+func TestOffered(t *testing.T) {
+	for _, c := range []struct {
+		c      Case
+		active int
+		want   float64
+	}{
+		{Case{States: 100, Hz: 20, Clients: 200}, 100, 400_000},
+		{Case{States: 100, Hz: 20, Clients: 200}, 10, 40_000},
+		{Case{States: 1000, Hz: 10, Clients: 100, Links: 50}, 1000, 50_000},
+		{Case{States: 1000, Hz: 10, Clients: 30, Links: 50}, 1000, 15_000},   // groups 0 to 9 have two clients
+		{Case{States: 10_000, Hz: 10, Clients: 50, Links: 50}, 1000, 10_000}, // only groups 0 to 19 change
+	} {
+		if got := c.c.offered(c.active); got != c.want {
+			t.Errorf("%s with %d active: %v updates/s, want %v", c.c.String(), c.active, got, c.want)
+		}
+	}
+}
+
 func TestTimeline(t *testing.T) {
 	start := time.Unix(1000, 0)
 	line := timeline{start: start, first: 7, period: 50 * time.Millisecond}

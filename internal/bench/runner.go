@@ -224,7 +224,7 @@ func (s *scene) ours(ctx context.Context, r *round, active int) (err error) {
 		return err
 	}
 	r.rss = s.stack.rss()
-	r.offered = float64(active*s.c.Hz) * float64(s.c.Clients*s.c.linksPerClient()) / float64(s.c.States)
+	r.offered = s.c.offered(active)
 	if r.after, err = s.stack.scrape(); err != nil {
 		return err
 	}
