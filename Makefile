@@ -11,13 +11,15 @@ FUZZTIME  ?= 20s
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
+BENCHJSON ?= tmp/bench.json
+PROFILECASE ?= 100,20,200,1
 
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK := bin/tools/staticcheck-$(STATICCHECK_VERSION)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Everything in one process, with demo states (ARGS="--no-demo" and so on)
@@ -40,6 +42,21 @@ bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for 
 	@mkdir -p "$(dir $(BENCHFILE))"
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(ARGS) ./... | tee "$(BENCHFILE)"
 	@echo "Compare two such files with: $(GO) run golang.org/x/perf/cmd/benchstat@latest OLD NEW"
+
+.PHONY: bench-system
+bench-system: build ## Measure processes of a whole deployment, up to 10 minutes (BENCHJSON=tmp/bench.json)
+	@mkdir -p "$(dir $(BENCHJSON))"
+	bin/dnpctl bench --json "$(BENCHJSON)" $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: build ## A few cases of bench-system, in less than a minute
+	@mkdir -p "$(dir $(BENCHJSON))"
+	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
+
+.PHONY: profile
+profile: build ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)
+	bin/dnpctl bench --case "$(PROFILECASE)" --rounds 1 --window 30s --profile tmp/profile $(ARGS)
+	@echo "Look at one with: $(GO) tool pprof -http=: bin/edge tmp/profile/FILE"
 
 .PHONY: vet
 vet: ## go vet

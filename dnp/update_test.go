@@ -124,6 +124,46 @@ func TestRefreshWaitsForQuiet(t *testing.T) {
 	}
 }
 
+// TestRefreshKnowsRhythm changes a state ten times a second, which is slower than the
+// first repeat would come.
+func TestRefreshKnowsRhythm(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8", "uint8")
+	tenTimes := func(values ...int) (refreshes uint64) {
+		before := s.e.stats.Refreshes
+		for n := range 10 {
+			for _, i := range values {
+				set(src, i, fmt.Sprintf("%02x", s.e.stats.UpdatesOut+uint64(n)+1))
+			}
+			s.flush()
+			for range 100 {
+				s.wait(time.Millisecond)
+				s.flush()
+			}
+		}
+		return s.e.stats.Refreshes - before
+	}
+	if n := tenTimes(0); n > 1 { // one before the rhythm is known
+		t.Errorf("%d refreshes of a value that changes in a rhythm", n)
+	}
+	set(src, 1, "ff")
+	s.flush()
+	if n := tenTimes(0); n < 4 {
+		t.Errorf("%d refreshes while a value waits that stands still: the rhythm of the other holds its repeats up", n)
+	}
+	s.wait(2 * time.Second)
+	s.flush()
+	before := s.e.stats.Refreshes
+	tenTimes(0, 1)
+	if n := s.e.stats.Refreshes - before; n > 1 {
+		t.Errorf("%d refreshes while both values change in a rhythm", n)
+	}
+	if s.wait(150 * time.Millisecond); s.e.stats.Refreshes == before {
+		t.Error("no refresh after the rhythm ended")
+	}
+}
+
 func TestRefreshTwiceForLossyPeer(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil

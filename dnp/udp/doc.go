@@ -51,7 +51,7 @@
 // one: 4 allocations and 104 bytes for a datagram out and in, and 1.07 to 1.3
 // times the time (BenchmarkXNet beside BenchmarkSocket, 64 datagrams a batch
 // over loopback: 3.4 to 4.1 µs beside 3.1 µs). On Linux this package therefore calls recvmmsg and
-// sendmmsg itself, on a descriptor that the runtime's poller watches, so that a
+// sendmmsg itself, on a socket that the runtime's poller watches for reading, so that a
 // waiting goroutine costs no thread. Other systems have [OpenPortable], which
 // moves one datagram per system call.
 package udp

@@ -41,11 +41,11 @@ func openSocket(cfg Config, join bool) (*Socket, error) {
 		return nil, err
 	}
 	c := new(counters)
-	m, err := newMmsgConn(os.NewFile(uintptr(fd), "udp"), v4, cfg, c)
+	d, err := newDescriptor(fd)
 	if err != nil {
 		return nil, err
 	}
-	return newSocket(m, c), nil
+	return newSocket(newMmsgConn(d, v4, cfg, c), c), nil
 }
 
 // bound returns a bound socket that does not block.
@@ -116,8 +116,8 @@ func bindAddr(addr netip.AddrPort, v4 bool) unix.Sockaddr {
 }
 
 func (m *mmsgConn) boundAddr() (addr netip.AddrPort) {
-	_ = m.raw.Control(func(fd uintptr) {
-		sa, err := unix.Getsockname(int(fd))
+	_ = m.descriptor.control(func(uintptr) {
+		sa, err := unix.Getsockname(int(m.descriptor.sock))
 		if err != nil {
 			return
 		}
@@ -154,9 +154,9 @@ func setBuffer(fd, force, ask, size int) error {
 // buffers returns what was granted. The kernel doubles what it is asked for, to
 // account for its own overhead, and reports the double.
 func (m *mmsgConn) buffers() (read, write int) {
-	_ = m.raw.Control(func(fd uintptr) {
-		read, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
-		write, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	_ = m.descriptor.control(func(uintptr) {
+		read, _ = unix.GetsockoptInt(int(m.descriptor.sock), unix.SOL_SOCKET, unix.SO_RCVBUF)
+		write, _ = unix.GetsockoptInt(int(m.descriptor.sock), unix.SOL_SOCKET, unix.SO_SNDBUF)
 	})
 	return read / 2, write / 2
 }
@@ -168,8 +168,8 @@ const memInfoDrops = 8
 func (m *mmsgConn) overflows() (drops uint64) {
 	var info [memInfoDrops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
-	_ = m.raw.Control(func(fd uintptr) {
-		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+	_ = m.descriptor.control(func(uintptr) {
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, m.descriptor.sock, unix.SOL_SOCKET, unix.SO_MEMINFO,
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 		if errno == 0 {
 			drops = uint64(info[memInfoDrops])

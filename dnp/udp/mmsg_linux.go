@@ -19,34 +19,29 @@ type mmsghdr struct {
 // cacheLine is the size of a cache line in bytes on the machines that matter.
 const cacheLine = 64
 
-// A mmsgConn receives with recvmmsg and sends with sendmmsg. The descriptor is
-// an os.File, because its RawConn waits in the runtime's poller and, unlike that
+// A mmsgConn receives with recvmmsg and sends with sendmmsg. What waits is an
+// os.File, because its RawConn waits in the runtime's poller and, unlike that
 // of a net.UDPConn, returns a missed deadline without allocating an error.
 type mmsgConn struct {
-	file     *os.File
-	raw      syscall.RawConn
-	v4       bool // an IPv4 socket
-	addr     netip.AddrPort
-	counters *counters
-	in       receiver
-	out      sender
+	descriptor *descriptor
+	v4         bool // an IPv4 socket
+	addr       netip.AddrPort
+	counters   *counters
+	in         receiver
+	out        sender
 }
 
-func newMmsgConn(file *os.File, v4 bool, cfg Config, c *counters) (*mmsgConn, error) {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	m := &mmsgConn{file: file, raw: raw, v4: v4, counters: c}
-	m.in.init(cfg)
-	m.out.init()
+func newMmsgConn(d *descriptor, v4 bool, cfg Config, c *counters) *mmsgConn {
+	m := &mmsgConn{descriptor: d, v4: v4, counters: c}
+	m.in.init(d.sock, cfg)
+	m.out.init(d.sock)
 	m.addr = m.boundAddr()
-	return m, nil
+	return m
 }
 
-func (m *mmsgConn) setReadDeadline(t time.Time) error { return m.file.SetReadDeadline(t) }
+func (m *mmsgConn) setReadDeadline(t time.Time) error { return m.descriptor.file.SetReadDeadline(t) }
 func (m *mmsgConn) localAddr() netip.AddrPort         { return m.addr }
-func (m *mmsgConn) close() error                      { return m.file.Close() }
+func (m *mmsgConn) close() error                      { return m.descriptor.close() }
 
 // A receiver is the memory and the arguments of recvmmsg. They live in one place
 // and the callback is made once, so that a call allocates nothing.
@@ -58,13 +53,15 @@ type receiver struct {
 	iovecs    []unix.Iovec
 	headers   []mmsghdr
 	zones     zones
-	readFn    func(fd uintptr) bool // for RawConn.Read, which waits after false
-	pollFn    func(fd uintptr)      // for RawConn.Control, which does not wait
+	sock      uintptr
+	readFn    func(uintptr) bool // for descriptor.read, which waits after false
+	pollFn    func(uintptr)      // for descriptor.control, which does not wait
 	want, got int
 	errno     syscall.Errno
 }
 
-func (r *receiver) init(cfg Config) {
+func (r *receiver) init(sock uintptr, cfg Config) {
+	r.sock = sock
 	n := cfg.ReadSlots
 	r.max = cfg.DatagramMax
 	r.stride = ((r.max+cacheLine)/cacheLine | 1) * cacheLine // room for max+1 bytes, see the package comment
@@ -81,13 +78,13 @@ func (r *receiver) init(cfg Config) {
 		h.Name = &r.names[i][0]
 		h.Namelen = uint32(len(sockaddr{}))
 	}
-	r.readFn = func(fd uintptr) bool { r.recv(fd); return r.errno != unix.EAGAIN }
-	r.pollFn = r.recv
+	r.readFn = func(uintptr) bool { r.recv(); return r.errno != unix.EAGAIN }
+	r.pollFn = func(uintptr) { r.recv() }
 }
 
-// recv is called by the RawConn with the descriptor.
-func (r *receiver) recv(fd uintptr) {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.headers[0])),
+// recv is called while the socket is held open.
+func (r *receiver) recv() {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, r.sock, uintptr(unsafe.Pointer(&r.headers[0])),
 		uintptr(r.want), unix.MSG_DONTWAIT, 0, 0)
 	r.got, r.errno = int(n), errno
 }
@@ -126,9 +123,9 @@ func (m *mmsgConn) receive(ds []Datagram, blocking bool) (int, error) {
 
 func (m *mmsgConn) callReceive(blocking bool) error {
 	if blocking {
-		return m.raw.Read(m.in.readFn)
+		return m.descriptor.read(m.in.readFn)
 	}
-	return m.raw.Control(m.in.pollFn)
+	return m.descriptor.control(m.in.pollFn)
 }
 
 // take makes Datagrams of what recvmmsg filled.

@@ -18,17 +18,17 @@ type sender struct {
 	first, n int // headers[first:n] are still to be sent
 	sent     int
 	errno    syscall.Errno
-	tryFn    func(fd uintptr)      // for RawConn.Control, which does not wait
-	sendFn   func(fd uintptr) bool // for RawConn.Write, which waits after false
+	sock     uintptr
+	tryFn    func(uintptr) // for descriptor.control
 
 	// sendmmsg is the system call; tests put faults in front of it.
 	sendmmsg func(fd uintptr, headers []mmsghdr) (sent int, errno syscall.Errno)
 }
 
-func (s *sender) init() {
+func (s *sender) init(sock uintptr) {
+	s.sock = sock
 	s.sendmmsg = sendmmsg
-	s.tryFn = func(fd uintptr) { s.sent, s.errno = s.sendmmsg(fd, s.headers[s.first:s.n]) }
-	s.sendFn = func(fd uintptr) bool { s.tryFn(fd); return s.errno != unix.EAGAIN }
+	s.tryFn = func(uintptr) { s.sent, s.errno = s.sendmmsg(s.sock, s.headers[s.first:s.n]) }
 }
 
 func sendmmsg(fd uintptr, headers []mmsghdr) (int, syscall.Errno) {
@@ -47,7 +47,7 @@ func (m *mmsgConn) send(batch []outgoing) error {
 		waited, again    bool // again: this datagram met one error already
 	)
 	for s.first < s.n {
-		if err := m.raw.Control(s.tryFn); err != nil {
+		if err := m.descriptor.control(s.tryFn); err != nil {
 			return err
 		}
 		if s.errno == unix.EAGAIN && !waited {
@@ -80,18 +80,20 @@ func (m *mmsgConn) send(batch []outgoing) error {
 	return nil
 }
 
-// waitToSend waits up to writeWait for room, then tries once more.
+// waitToSend waits up to writeWait for room, then tries once more. Others may take
+// the room first, so it waits again for what is left of the time.
 func (m *mmsgConn) waitToSend() error {
 	m.counters.writeWaits.Add(1)
-	if err := m.file.SetWriteDeadline(time.Now().Add(writeWait)); err != nil {
-		return err
+	end := time.Now().Add(writeWait)
+	for wait := writeWait; wait > 0; wait = time.Until(end) {
+		if err := m.descriptor.awaitRoom(wait); err != nil {
+			return err
+		}
+		if err := m.descriptor.control(m.out.tryFn); err != nil || m.out.errno != unix.EAGAIN {
+			return err
+		}
 	}
-	err := m.raw.Write(m.out.sendFn)
-	if err == os.ErrDeadlineExceeded {
-		m.out.errno = unix.EAGAIN
-		return nil
-	}
-	return err
+	return nil
 }
 
 // fill makes headers of the datagrams that this kind of socket can address.

@@ -206,8 +206,8 @@ func TestSendNoRoom(t *testing.T) {
 // expects that they cost nothing but a count.
 func TestRefused(t *testing.T) {
 	a, b := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
-	_ = a.conn.(*mmsgConn).raw.Control(func(fd uintptr) {
-		if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
+	_ = a.conn.(*mmsgConn).descriptor.control(func(uintptr) {
+		if err := unix.SetsockoptInt(int(a.conn.(*mmsgConn).descriptor.sock), unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -1,0 +1,57 @@
+//go:build linux
+
+package bench
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+var seed = flag.Uint64("seed", 1, "of random numbers")
+
+// TestHistogram compares quantiles with those of a sorted list.
+func TestHistogram(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(*seed, 0))
+	var h histogram
+	var list []time.Duration
+	for range 20_000 {
+		d := time.Duration(rnd.ExpFloat64() * float64(time.Duration(1)<<rnd.IntN(35)))
+		list = append(list, d)
+		h.add(d)
+	}
+	slices.Sort(list)
+	for _, q := range []float64{0, 0.01, 0.5, 0.9, 0.99, 0.999, 1} {
+		want, got := list[int(q*float64(len(list)-1))], h.quantile(q)
+		if got < want || float64(got) > float64(want)*(1+1.0/16)+1 {
+			t.Errorf("-seed=%d: quantile %v is %v, want %v to 1/16 more", *seed, q, got, want)
+		}
+	}
+	if h.max != list[len(list)-1] || h.quantile(1) != h.max {
+		t.Errorf("max %v, quantile 1 %v, want %v", h.max, h.quantile(1), list[len(list)-1])
+	}
+	h.add(-time.Second) // clocks of two cores may differ
+	h.add(1<<63 - 1)    // the largest has a bucket
+}
+
+func TestBuckets(t *testing.T) {
+	for v := uint64(0); v < 1<<16; v++ {
+		i := bucket(v)
+		if v > bucketEnd(i) || i > 0 && v <= bucketEnd(i-1) {
+			t.Fatalf("%d is in bucket %d, which ends at %d after %d", v, i, bucketEnd(i), bucketEnd(max(i-1, 0)))
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	rounds := []round{{bare: 4}, {bare: 1}, {bare: 2}}
+	bare := func(r *round) float64 { return r.bare }
+	if m, s := median(rounds, bare), spread(rounds, bare); m != 2 || s != 1.5 {
+		t.Errorf("median %v and spread %v, want 2 and 1.5", m, s)
+	}
+	if m := median(rounds[:2], bare); m != 2.5 {
+		t.Errorf("median of 4 and 1 is %v, want 2.5", m)
+	}
+}

@@ -1,0 +1,223 @@
+//go:build linux
+
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	socketBatch = 64
+	slotBytes   = 2048     // edges send up to 1,200
+	swarmBuffer = 64 << 20 // a window of the largest case without a turn of the swarm
+
+	// lookInterval is how often an idle swarm looks for datagrams. Waiting for them
+	// would be cheaper for it, but not for those who send: waking somebody on
+	// another core costs the sender more than a datagram does, and clients on
+	// other machines do not cost an edge that. Latencies are late by up to that.
+	lookInterval = 200 * time.Microsecond
+
+	controlBytes = 64 // a control message with the address at our end
+)
+
+// A mmsghdr is the kernel's struct mmsghdr.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32
+}
+
+// A swarmSocket is one UDP socket with many addresses. Bound to the wildcard
+// address it gets what is sent to any address of 127.0.0.0/8, and IP_PKTINFO tells
+// and chooses the address. Package udp has a socket per address, so 10,000 clients
+// would take 10,000 system calls to read what here takes 160.
+type swarmSocket struct {
+	fd   int
+	port uint16
+	in   batch
+	out  batch
+	nOut int
+}
+
+// A batch is the arguments of recvmmsg and sendmmsg.
+type batch struct {
+	memory  [socketBatch][slotBytes]byte
+	names   [socketBatch]unix.RawSockaddrInet4
+	control [socketBatch][controlBytes]byte
+	iovecs  [socketBatch]unix.Iovec
+	headers [socketBatch]mmsghdr
+}
+
+func (b *batch) init() {
+	for i := range b.headers {
+		b.iovecs[i].Base = &b.memory[i][0]
+		h := &b.headers[i].hdr
+		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&b.names[i])), unix.SizeofSockaddrInet4
+		h.Iov, h.Iovlen = &b.iovecs[i], 1
+		h.Control = &b.control[i][0]
+	}
+}
+
+func openSwarm() (*swarmSocket, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	s := &swarmSocket{fd: fd}
+	s.in.init()
+	s.out.init()
+	if err := s.setup(); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *swarmSocket) setup() error {
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, swarmBuffer) != nil {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, swarmBuffer); err != nil {
+			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
+		}
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1); err != nil {
+		return os.NewSyscallError("setsockopt IP_PKTINFO", err)
+	}
+	if err := unix.Bind(s.fd, &unix.SockaddrInet4{}); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	name, err := unix.Getsockname(s.fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	s.port = uint16(name.(*unix.SockaddrInet4).Port)
+	return nil
+}
+
+func (s *swarmSocket) close() { _ = unix.Close(s.fd) } // there is nobody left to tell
+
+// read returns how many datagrams have arrived, for datagram. When there are none
+// it waits for lookInterval and returns 0.
+func (s *swarmSocket) read() (n int, err error) {
+	for i := range s.in.headers {
+		h := &s.in.headers[i].hdr
+		h.Controllen = controlBytes
+		s.in.iovecs[i].Len = slotBytes
+	}
+	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in.headers[0])),
+		socketBatch, unix.MSG_DONTWAIT, 0, 0)
+	switch errno {
+	case 0:
+		return int(r), nil
+	case unix.EAGAIN:
+		pause := unix.NsecToTimespec(int64(lookInterval))
+		_ = unix.Nanosleep(&pause, nil) // a signal that ends it early does no harm
+		return 0, nil
+	case unix.EINTR, unix.ECONNREFUSED:
+		return 0, nil
+	}
+	return 0, os.NewSyscallError("recvmmsg", errno)
+}
+
+// datagram returns number i of what read read: the port that it came from, the
+// address that it was sent to and its bytes, which are valid until the next read.
+func (s *swarmSocket) datagram(i int) (port uint16, to uint32, data []byte) {
+	b := &s.in
+	port = swap16(b.names[i].Port)
+	// A cmsghdr of 16 bytes, then interface number, local address and address, 4 bytes each.
+	to = binary.BigEndian.Uint32(b.control[i][unix.SizeofCmsghdr+8:])
+	return port, to, b.memory[i][:min(b.headers[i].len, slotBytes)]
+}
+
+// room returns a buffer for the next datagram to send.
+func (s *swarmSocket) room() []byte {
+	if s.nOut == socketBatch {
+		s.flush()
+	}
+	return s.out.memory[s.nOut][:0]
+}
+
+// send takes what was built in the last room. It goes from the address from to a
+// port of 127.0.0.1, at the next flush.
+func (s *swarmSocket) send(from uint32, port uint16, data []byte) {
+	b, i := &s.out, s.nOut
+	b.iovecs[i].Len = uint64(len(data))
+	b.names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(port), Addr: [4]byte{127, 0, 0, 1}}
+	setPktinfo(b.control[i][:], from)
+	b.headers[i].hdr.Controllen = pktinfoSpace
+	s.nOut++
+}
+
+// flush sends what waits. What the kernel does not take is lost, as it may be on
+// any network; the peers repeat what matters.
+func (s *swarmSocket) flush() {
+	for first := 0; first < s.nOut; {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.out.headers[first])),
+			uintptr(s.nOut-first), 0, 0, 0)
+		if errno != 0 {
+			n = 1
+		}
+		first += int(n)
+	}
+	s.nOut = 0
+}
+
+// pktinfoSpace is the size of a control message with a struct in_pktinfo.
+const pktinfoSpace = unix.SizeofCmsghdr + 16
+
+func setPktinfo(b []byte, from uint32) {
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	h.Level, h.Type = unix.IPPROTO_IP, unix.IP_PKTINFO
+	h.SetLen(unix.SizeofCmsghdr + unix.SizeofInet4Pktinfo)
+	binary.NativeEndian.PutUint32(b[unix.SizeofCmsghdr:], 0)
+	binary.BigEndian.PutUint32(b[unix.SizeofCmsghdr+4:], from)
+	binary.BigEndian.PutUint32(b[unix.SizeofCmsghdr+8:], 0)
+}
+
+// overflows returns how many datagrams the full read buffer has cost.
+func (s *swarmSocket) overflows() uint32 {
+	const drops = 8 // place of the counter in what SO_MEMINFO returns
+	var info [drops + 1]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0
+	}
+	return info[drops]
+}
+
+func swap16(v uint16) uint16 { return v<<8 | v>>8 } // network order on little-endian machines
+
+// firstAddress is where the addresses of clients begin: 127.1.0.0.
+const firstAddress = 127<<24 | 1<<16
+
+func clientAddress(i int) uint32 { return firstAddress + uint32(i) }
+
+func addrPort(addr uint32, port uint16) netip.AddrPort {
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], addr)
+	return netip.AddrPortFrom(netip.AddrFrom4(a), port)
+}
+
+// freePort returns a port of 127.0.0.1 that nobody uses now.
+func freePort(kind int) (uint16, error) {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockname", err)
+	}
+	return uint16(name.(*unix.SockaddrInet4).Port), nil
+}
