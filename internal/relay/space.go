@@ -101,7 +101,7 @@ func (l *Lane) makeRoom(now time.Time) bool {
 	before := len(l.spaces)
 	for _, name := range sortedKeys(l.spaces) {
 		sp := l.spaces[name]
-		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty() > 0 || len(sp.present.named) > 0 {
+		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty()+sp.h.storing > 0 || len(sp.present.named) > 0 {
 			continue
 		}
 		l.emit(now.Add(l.relay.cfg.Tick), sp)
