@@ -81,7 +81,6 @@ func TestSendWindowModel(t *testing.T) {
 type sendModel struct {
 	t            *testing.T
 	s            *connTest
-	buf          []byte
 	base, queued uint64               // oldest unacknowledged, next message
 	sentTo       uint64               // numbers below were sent
 	first        map[uint64]time.Time // last sending

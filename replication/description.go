@@ -23,11 +23,11 @@ type ValueDef struct {
 }
 
 // Substitute returns the encoded value that stands for null.
-func (v ValueDef) Substitute() []byte {
-	if v.Null != nil {
-		return v.Null
+func (d ValueDef) Substitute() []byte {
+	if d.Null != nil {
+		return d.Null
 	}
-	return v.Type.Zero()
+	return d.Type.Zero()
 }
 
 // A Description is everything about a state but its values. Its slices are

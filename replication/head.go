@@ -61,3 +61,13 @@ func walkHead(p []byte, each func(epoch uint64, space []byte, seq uint64)) error
 	_, err := finish(0, &r)
 	return err
 }
+
+// HeadEpoch returns the epoch of a head message.
+func HeadEpoch(p []byte) (epoch uint64, ok bool) {
+	r := wire.NewReader(p)
+	if r.Uint8() != codecVersion {
+		return 0, false
+	}
+	epoch = readUint64(&r)
+	return epoch, r.Err() == nil
+}

@@ -60,48 +60,48 @@ func explain(err error, label string) *Error {
 }
 
 // check reports what is wrong with an encoded value for value i.
-func (c *schema) check(i int, enc []byte, null bool) *Error {
-	f := c.fields[i]
+func (s *schema) check(i int, enc []byte, null bool) *Error {
+	f := s.fields[i]
 	switch {
 	case null && !f.Nullable:
-		return Errorf(CodeTypeMismatch, "%s: want %v, got null for a value that is not nullable", c.label(i), f.Type)
+		return Errorf(CodeTypeMismatch, "%s: want %v, got null for a value that is not nullable", s.label(i), f.Type)
 	case null:
 		return nil
 	case !wire.CheckValue(f.Type, enc):
-		return Errorf(CodeTypeMismatch, "%s: want %v", c.label(i), f.Type)
-	case c.tooLong(i, enc):
-		return Errorf(CodeTooLarge, "%s: %d bytes, at most %d are allowed", c.label(i), len(enc)-2, c.valueMax)
+		return Errorf(CodeTypeMismatch, "%s: want %v", s.label(i), f.Type)
+	case s.tooLong(i, enc):
+		return Errorf(CodeTooLarge, "%s: %d bytes, at most %d are allowed", s.label(i), len(enc)-2, s.valueMax)
 	}
 	return nil
 }
 
 // tooLong reports whether a string or data value is beyond its limit.
-func (c *schema) tooLong(i int, enc []byte) bool {
-	return c.fields[i].Type.Variable() && len(enc)-2 > c.valueMax
+func (s *schema) tooLong(i int, enc []byte) bool {
+	return s.fields[i].Type.Variable() && len(enc)-2 > s.valueMax
 }
 
 // name returns what value i is called: its name, or its index in digits.
-func (c *schema) name(i int) string {
-	if n := c.defs[i].Name; n != "" {
+func (s *schema) name(i int) string {
+	if n := s.defs[i].Name; n != "" {
 		return n
 	}
 	return strconv.Itoa(i)
 }
 
 // label names value i in an error.
-func (c *schema) label(i int) string { return "value " + strconv.Quote(c.name(i)) }
+func (s *schema) label(i int) string { return "value " + strconv.Quote(s.name(i)) }
 
 // find returns the value that a publisher calls name.
-func (c *schema) find(name string) (int, *Error) {
-	if i, ok := c.index[name]; ok {
+func (s *schema) find(name string) (int, *Error) {
+	if i, ok := s.index[name]; ok {
 		return i, nil
 	}
 	i, err := strconv.ParseUint(name, 10, 16)
 	switch {
 	case err != nil:
 		return 0, Errorf(CodeBadRequest, "no value is named %q", name)
-	case int(i) >= len(c.defs):
-		return 0, Errorf(CodeBadRequest, "no value has index %s, there are %d", name, len(c.defs))
+	case int(i) >= len(s.defs):
+		return 0, Errorf(CodeBadRequest, "no value has index %s, there are %d", name, len(s.defs))
 	}
 	return int(i), nil
 }

@@ -24,20 +24,26 @@ type feeds struct {
 
 	mu     sync.RWMutex
 	spaces map[string]*feed
-	shards map[int]*feed
+	shards map[int]*shardFeed
 	always []func() // unsubscribe what Run needs
 
 	badHeads atomic.Uint64 // head messages that were malformed
 }
 
-// A feed is the workers that follow one space, or spaces of one shard.
+// A feed is the workers that follow one space.
 type feed struct {
-	workers []*Worker // one entry per space followed
-	end     []func()  // unsubscribe
+	workers []*Worker
+	end     []func() // unsubscribe
+}
+
+// A shardFeed is the spaces of one shard that are followed.
+type shardFeed struct {
+	names []string // in the order of their coming
+	end   []func()
 }
 
 func newFeeds(e *Edge) *feeds {
-	return &feeds{edge: e, spaces: make(map[string]*feed), shards: make(map[int]*feed)}
+	return &feeds{edge: e, spaces: make(map[string]*feed), shards: make(map[int]*shardFeed)}
 }
 
 // start subscribes to the answers to repair requests.
@@ -58,10 +64,10 @@ func (f *feeds) stop() {
 		end()
 	}
 	for _, fd := range f.spaces {
-		fd.close()
+		all(fd.end)
 	}
-	for _, fd := range f.shards {
-		fd.close()
+	for _, sh := range f.shards {
+		all(sh.end)
 	}
 }
 
@@ -75,60 +81,65 @@ func (f *feeds) follow(s *space) {
 		fd = &feed{}
 		f.spaces[s.name] = fd
 		name := s.name
-		f.subscribe(fd, subjects.Live(name), func(m replication.Msg) { f.live(name, m) })
-		f.subscribe(fd, subjects.ToAll(name), func(m replication.Msg) { f.toAll(name, m) })
-		f.subscribe(fd, subjects.Who(name), func(m replication.Msg) { f.who(name, m) })
+		f.subscribe(&fd.end, subjects.Live(name), func(m replication.Msg) { f.live(name, m) })
+		f.subscribe(&fd.end, subjects.ToAll(name), func(m replication.Msg) { f.toAll(name, m) })
+		f.subscribe(&fd.end, subjects.Who(name), func(m replication.Msg) { f.who(name, m) })
+		f.followShard(s)
 	}
 	fd.workers = append(fd.workers, s.w)
+}
+
+// followShard makes the heads of a space's shard known to it.
+func (f *feeds) followShard(s *space) {
 	sh, ok := f.shards[s.shard]
 	if !ok {
-		sh = &feed{}
+		sh = &shardFeed{}
 		f.shards[s.shard] = sh
-		f.subscribe(sh, subjects.Head(s.shard), f.head)
+		shard := s.shard
+		f.subscribe(&sh.end, f.edge.cfg.Subjects.Head(shard), func(m replication.Msg) { f.head(shard, m) })
 	}
-	sh.workers = append(sh.workers, s.w)
+	sh.names = append(sh.names, s.name)
 }
 
 // unfollow ends what follow began.
 func (f *feeds) unfollow(s *space) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.spaces[s.name].remove(s.w) {
-		delete(f.spaces, s.name)
+	fd, sh := f.spaces[s.name], f.shards[s.shard]
+	fd.workers = without(fd.workers, s.w)
+	if len(fd.workers) > 0 {
+		return
 	}
-	if f.shards[s.shard].remove(s.w) {
+	all(fd.end)
+	delete(f.spaces, s.name)
+	sh.names = without(sh.names, s.name)
+	if len(sh.names) == 0 {
+		all(sh.end)
 		delete(f.shards, s.shard)
 	}
 }
 
-// subscribe adds a subscription to fd. Only a closed bus refuses one, and then
+// without returns a list that lacks x. The old list stays as it is, because others
+// may be reading it.
+func without[T comparable](list []T, x T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(y T) bool { return y == x })
+}
+
+func all(list []func()) {
+	for _, f := range list {
+		f()
+	}
+}
+
+// subscribe adds a subscription. Only a closed bus refuses one, and then
 // the edge is about to end.
-func (f *feeds) subscribe(fd *feed, subject string, handle func(replication.Msg)) {
+func (f *feeds) subscribe(ends *[]func(), subject string, handle func(replication.Msg)) {
 	end, err := f.edge.cfg.Bus.Subscribe(subject, handle)
 	if err != nil {
 		f.edge.cfg.Log.Error("subscribe", "subject", subject, "error", err)
 		return
 	}
-	fd.end = append(fd.end, end)
-}
-
-// remove takes one entry of w out and reports whether nobody is left; then the
-// subscriptions have ended.
-func (fd *feed) remove(w *Worker) bool {
-	if i := slices.Index(fd.workers, w); i >= 0 {
-		fd.workers = slices.Delete(slices.Clone(fd.workers), i, i+1) // others may be reading the old list
-	}
-	if len(fd.workers) > 0 {
-		return false
-	}
-	fd.close()
-	return true
-}
-
-func (fd *feed) close() {
-	for _, end := range fd.end {
-		end()
-	}
+	*ends = append(*ends, end)
 }
 
 // followers returns the workers that follow a space.
@@ -153,20 +164,30 @@ func (f *feeds) toAll(name string, m replication.Msg) {
 	}
 }
 
-// head tells the workers how far the spaces of a shard are.
-func (f *feeds) head(m replication.Msg) {
-	err := replication.ParseHead(m.Data, func(epoch uint64, space []byte, seq uint64) {
-		name := string(space)
+// head tells the workers how far the spaces of a shard are. One that the head does
+// not name is told the epoch, because a new holder may not know the space.
+func (f *feeds) head(shard int, m replication.Msg) {
+	f.mu.RLock()
+	var names []string
+	if sh, ok := f.shards[shard]; ok {
+		names = sh.names
+	}
+	f.mu.RUnlock()
+	epoch, ok := replication.HeadEpoch(m.Data)
+	seqs := make(map[string]uint64, len(names))
+	err := replication.ParseHead(m.Data, func(_ uint64, space []byte, seq uint64) { seqs[string(space)] = seq })
+	if !ok || err != nil {
+		f.badHeads.Add(1)
+		return
+	}
+	for _, name := range names {
 		for _, w := range f.followers(name) {
 			w.post(0, func(w *Worker, now time.Time) {
 				if s, ok := w.spaces[name]; ok {
-					s.replica.ApplyHead(now, epoch, seq)
+					s.replica.ApplyHead(now, epoch, seqs[name])
 				}
 			})
 		}
-	})
-	if err != nil {
-		f.badHeads.Add(1)
 	}
 }
 

@@ -19,6 +19,11 @@ import (
 // unless a large JetStream folder has to be recovered.
 const readyTimeout = 30 * time.Second
 
+// PayloadMax is the most bytes of one message. It leaves room for the largest
+// reliable message of a client, 1 MiB, and its headers, which the default of NATS
+// does not.
+const PayloadMax = 2 << 20
+
 // A Config says where the server listens and what it keeps.
 type Config struct {
 	// Listen is the TCP address for clients, as "127.0.0.1:4222"; port 0 means any
@@ -68,7 +73,8 @@ func (s *Server) start(cfg Config, folder, host string, port int) error {
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
 		JetStream: true, StoreDir: folder, DisableJetStreamBanner: true,
-		NoSigs: true,
+		MaxPayload: PayloadMax,
+		NoSigs:     true,
 	})
 	if err != nil {
 		return fmt.Errorf("NATS server: %w", err)

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
@@ -13,79 +12,61 @@ const (
 	headRecent   = 60 * time.Second // spaces that changed within it are in every head
 )
 
-// heads tells replicas how far the spaces of a lane are, so that a replica that
-// missed the last batch of a space notices it without another one.
-type heads struct {
-	shards []*shardHead // in the order of their coming
-	due    time.Time
-}
-
-// A shardHead is the spaces of one shard.
-type shardHead struct {
-	shard  int
-	spaces []*space
-	turn   int // the quiet space whose turn is next
-}
-
-func (h *heads) add(sp *space) {
-	i := slices.IndexFunc(h.shards, func(sh *shardHead) bool { return sh.shard == sp.shard })
-	if i < 0 {
-		i = len(h.shards)
-		h.shards = append(h.shards, &shardHead{shard: sp.shard})
-	}
-	h.shards[i].spaces = append(h.shards[i].spaces, sp)
-}
-
-func (h *heads) remove(sp *space) {
-	for _, sh := range h.shards {
-		sh.spaces = slices.DeleteFunc(sh.spaces, func(x *space) bool { return x == sp })
-	}
-}
-
-// advanceHeads sends the heads if it is time and returns when it is next.
+// advanceHeads tells replicas how far the spaces of the lane are, if it is time, so
+// that a replica that missed the last batch of a space notices it without another
+// one. It returns when it is next.
 func (l *Lane) advanceHeads(now time.Time) time.Time {
-	if len(l.heads.shards) == 0 {
+	if len(l.holdings) == 0 {
 		return now.Add(time.Hour)
 	}
-	if now.Before(l.heads.due) {
-		return l.heads.due
+	if now.Before(l.headsDue) {
+		return l.headsDue
 	}
-	l.heads.due = now.Add(headInterval)
-	for _, sh := range l.heads.shards {
-		data := replication.AppendHead(nil, l.relay.cfg.Epoch, sh.list(now))
-		if l.relay.cfg.Bus.Publish(replication.Msg{Subject: l.relay.cfg.Subjects.Head(sh.shard), Data: data}) != nil {
-			l.counts.Lost++
+	l.headsDue = now.Add(headInterval)
+	for _, h := range l.holdings {
+		if h.speaking {
+			l.sendHead(now, h)
 		}
 	}
-	return l.heads.due
+	return l.headsDue
 }
 
-// list returns the spaces that changed lately, and as many of the others as
-// fit, in turn.
-func (sh *shardHead) list(now time.Time) []replication.SpaceHead {
+// sendHead tells how far the spaces of a shard are. A head without a space still
+// says who holds the shard.
+func (l *Lane) sendHead(now time.Time, h *holding) {
+	if l.relay.cfg.Leases == nil && len(h.spaces) == 0 {
+		return // there is no other holder that anybody could have followed
+	}
+	data := replication.AppendHead(nil, h.epoch, h.head(now))
+	l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Head(h.shard), Data: data})
+}
+
+// head returns the spaces that changed lately, and as many of the others as fit,
+// in turn.
+func (h *holding) head(now time.Time) []replication.SpaceHead {
 	var all []replication.SpaceHead
 	room := replication.HeadBytesMax - 16
 	add := func(sp *space) bool {
 		_, seq := sp.store.Position()
-		h := replication.SpaceHead{Space: sp.name, Seq: seq}
-		if room -= h.Size(); room < 0 {
+		head := replication.SpaceHead{Space: sp.name, Seq: seq}
+		if room -= head.Size(); room < 0 {
 			return false
 		}
-		all = append(all, h)
+		all = append(all, head)
 		return true
 	}
 	recent := func(sp *space) bool { return now.Sub(sp.emitted) < headRecent }
-	for _, sp := range sh.spaces {
+	for _, sp := range h.spaces {
 		if recent(sp) && !add(sp) {
 			return all
 		}
 	}
-	for range sh.spaces {
-		sp := sh.spaces[sh.turn%len(sh.spaces)]
+	for range h.spaces {
+		sp := h.spaces[h.turn%len(h.spaces)]
 		if !recent(sp) && !add(sp) {
 			return all
 		}
-		sh.turn = (sh.turn + 1) % len(sh.spaces)
+		h.turn = (h.turn + 1) % len(h.spaces)
 	}
 	return all
 }

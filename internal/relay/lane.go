@@ -25,8 +25,6 @@ const (
 	kindWrite
 	kindJoined
 	kindLeft
-	kindReconnected
-	kindStats
 )
 
 // A posted message waits for its lane.
@@ -35,28 +33,33 @@ type posted struct {
 	shard int
 	msg   replication.Msg
 
-	space, client, session string       // of joined and left
-	stats                  chan<- Stats // of stats
+	space, client, session string // of joined and left
 }
 
 // A Lane owns the stores of some shards. All of it belongs to the goroutine in
-// loop, except inbox, queued, lost and wake.
+// loop, except control, inbox, queued, lost and wake.
 type Lane struct {
-	relay  *Relay
-	spaces map[string]*space
-	due    dueHeap
-	heads  heads
+	relay    *Relay
+	holdings []*holding // in the order of their coming
+	spaces   map[string]*space
+	due      dueHeap
+	headsDue time.Time
+	counts   Counts
+
 	askDue time.Time // when to look whom to ask about next
 	fullAt time.Time // when there was no room for a space, and none to be made
-	counts Counts
 
-	replies   map[uint64]string // reply subjects of what has not been answered, by token
+	quota      quota // of states to be stored
+	durableDue time.Time
+
 	lastToken uint64
+	drained   chan<- struct{} // closed when nothing is held; nil if nobody waits for that
 
-	inbox  chan posted
-	queued atomic.Int64 // bytes in inbox
-	lost   atomic.Uint64
-	wake   func() // called when something was posted; nil while loop watches the inbox
+	control control
+	inbox   chan posted
+	queued  atomic.Int64 // bytes in inbox
+	lost    atomic.Uint64
+	wake    func() // called when something was posted; nil while loop watches the inbox
 }
 
 // OnWake sets what is called, from any goroutine, when the lane should be turned.
@@ -65,16 +68,24 @@ func (l *Lane) OnWake(wake func()) { l.wake = wake }
 // Turn handles what was posted and does what is due, all at the time now. It
 // returns when it must be called again at the latest.
 func (l *Lane) Turn(now time.Time) (next time.Time) {
+	l.commands(now)
 	for range len(l.inbox) {
 		l.take(now, <-l.inbox)
 	}
-	return l.advance(now)
+	next = l.advance(now)
+	if l.drained != nil && len(l.holdings) == 0 {
+		close(l.drained)
+		l.drained = nil
+	}
+	return next
 }
 
 func newLane(r *Relay) *Lane {
 	return &Lane{
-		relay: r, spaces: make(map[string]*space), replies: make(map[uint64]string),
-		inbox: make(chan posted, inboxMessages),
+		relay: r, spaces: make(map[string]*space),
+		quota:   quota{rate: float64(r.cfg.DurableRate) / float64(r.cfg.Lanes)},
+		control: control{wake: make(chan struct{}, 1)},
+		inbox:   make(chan posted, inboxMessages),
 	}
 }
 
@@ -92,41 +103,45 @@ func (l *Lane) postMsg(p posted) {
 	}
 	select {
 	case l.inbox <- p:
-		if l.wake != nil {
-			l.wake()
-		}
+		l.woken()
 	default:
 		l.queued.Add(-size)
 		l.lost.Add(1)
 	}
 }
 
-// take handles one message.
+func (l *Lane) woken() {
+	if l.wake != nil {
+		l.wake()
+	}
+}
+
+// take handles one message. Who holds its shard answers; others are silent.
 func (l *Lane) take(now time.Time, p posted) {
 	l.queued.Add(-int64(len(p.msg.Data)))
+	h := l.speaker(p.shard)
+	if h == nil {
+		return
+	}
 	switch p.kind {
 	case kindPublish:
-		l.publish(now, p)
+		l.publish(now, h, p.msg)
 	case kindGet:
-		l.get(p)
+		l.get(h, p.msg)
 	case kindRepair:
-		l.repair(now, p)
+		l.repair(now, h, p.msg)
 	case kindWrite:
-		l.write(now, p)
+		l.write(now, h, p.msg)
 	case kindJoined:
-		if sp, ok := l.space(now, p.space); ok {
+		if sp, ok := l.space(now, h, p.space); ok {
 			l.join(now, sp, p.client, p.session)
 			l.touch(sp)
 		}
 	case kindLeft:
 		if sp, ok := l.spaces[p.space]; ok {
-			l.leave(sp, p.client, p.session)
+			l.part(sp, p.client, p.session)
 			l.touch(sp)
 		}
-	case kindReconnected:
-		l.askAll(now)
-	case kindStats:
-		p.stats <- l.stats()
 	}
 }
 
@@ -141,6 +156,9 @@ func (l *Lane) advance(now time.Time) time.Time {
 	next := l.advanceHeads(now)
 	if due := l.advancePresence(now); due.Before(next) {
 		next = due
+	}
+	if at := l.advanceDurable(now); at.Before(next) {
+		next = at
 	}
 	if len(l.due) > 0 && l.due[0].due.Before(next) {
 		next = l.due[0].due

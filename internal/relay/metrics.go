@@ -18,6 +18,12 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		})
 	}
 	return []telemetry.Metric{
+		gauge("shards", "{shard}", "Shards that this relay speaks for.", func(s *Stats) uint64 { return s.Held }),
+		gauge("unstored", "{state}", "States that changed and are not in the durable store.", func(s *Stats) uint64 { return s.Unstored }),
+		telemetry.Gauge("dnp.relay.durable.age", "s", "How long the oldest change has been waiting to be stored.", func() float64 {
+			return s.Get().DurableAge.Seconds()
+		}),
+		count("stored", "{state}", "States that were stored.", func(s *Stats) uint64 { return s.Stored }),
 		gauge("spaces", "{space}", "Spaces held.", func(s *Stats) uint64 { return s.Spaces }),
 		gauge("states", "{state}", "States held.", func(s *Stats) uint64 { return s.Store.States }),
 		count("publishes", "{message}", "Messages of publishers.", func(s *Stats) uint64 { return s.Publishes }),

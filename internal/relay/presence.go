@@ -8,7 +8,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // Events are at most once, so what they say about who is there is repeated by
@@ -89,8 +88,8 @@ func (l *Lane) hint(now time.Time, sp *space, session string) {
 	}
 }
 
-// leave takes it that a session is not there any more.
-func (l *Lane) leave(sp *space, client, session string) {
+// part takes it that a session is not there any more.
+func (l *Lane) part(sp *space, client, session string) {
 	sp.store.Leave(client, session)
 	delete(sp.present.named, session)
 }
@@ -109,9 +108,9 @@ func (l *Lane) advancePresence(now time.Time) time.Time {
 		return l.askDue
 	}
 	l.askDue = now.Add(time.Second)
-	for _, sh := range l.heads.shards {
-		for _, sp := range sh.spaces {
-			if !now.Before(sp.present.due) {
+	for _, h := range l.holdings {
+		for _, sp := range h.spaces {
+			if h.speaking && !now.Before(sp.present.due) {
 				l.sweep(now, sp)
 				l.ask(now, sp)
 			}
@@ -143,16 +142,13 @@ func (l *Lane) sweep(now time.Time, sp *space) {
 		if n.missed < missedMax {
 			continue
 		}
-		l.leave(sp, n.client, session)
+		l.part(sp, n.client, session)
 		l.counts.SessionsLost++
-		ev := replication.Event{
-			Type: replication.EventLeft, Space: sp.name, Client: n.client, Session: session, Reason: reasonLost, Time: now,
-		}
-		ev.Epoch, ev.Seq = sp.store.Position()
-		m := replication.Msg{Subject: l.relay.cfg.Subjects.Event(sp.name), Data: payload.AppendEvent(nil, &ev)}
-		if l.relay.cfg.Bus.Publish(m) != nil {
-			l.counts.Lost++
-		}
+		epoch, seq := sp.store.Position()
+		l.publishEvent(&replication.Event{
+			Type: replication.EventLeft, Space: sp.name, Client: n.client, Session: session, Reason: reasonLost,
+			Time: now, Epoch: epoch, Seq: seq,
+		})
 	}
 	l.touch(sp)
 }
@@ -165,7 +161,7 @@ func (r *Relay) busChanged(connected bool) {
 	}
 	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
 	for _, l := range r.lanes {
-		l.postMsg(posted{kind: kindReconnected})
+		l.command(command{kind: commandReconnected})
 	}
 }
 

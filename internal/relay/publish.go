@@ -17,22 +17,21 @@ const (
 const busyRetry = time.Second
 
 // publish gives a publisher's message to the store of its space.
-func (l *Lane) publish(now time.Time, posted posted) {
-	m := posted.msg
+func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 	l.counts.Publishes++
-	p, space, err := l.parsePublish(m, posted.shard)
+	p, space, err := l.parsePublish(m, h.shard)
 	if err != nil {
-		l.refuse(m.Reply, err)
+		l.refuse(h, m.Reply, err)
 		return
 	}
-	sp, ok := l.space(now, space)
+	sp, ok := l.space(now, h, space)
 	if !ok {
-		l.refuse(m.Reply, &replication.Error{
+		l.refuse(h, m.Reply, &replication.Error{
 			Code: replication.CodeBusy, Message: "this relay has no room for another space", RetryAfter: busyRetry,
 		})
 		return
 	}
-	p.Token = l.token(m.Reply)
+	p.Token = l.token(sp, m.Reply)
 	sp.store.Publish(now, p)
 	l.touch(sp)
 }
@@ -66,51 +65,44 @@ func wrongShard(space string) *replication.Error {
 }
 
 // refuse answers a message that did not reach a store.
-func (l *Lane) refuse(reply string, err *replication.Error) {
+func (l *Lane) refuse(h *holding, reply string, err *replication.Error) {
 	l.counts.Refused++
-	l.answer(reply, payload.AppendAnswer(nil, &replication.Answer{Epoch: l.relay.cfg.Epoch, Durable: true, Err: err}))
+	l.answer(reply, payload.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Durable: h.durable, Err: err}))
 }
 
 func (l *Lane) answer(reply string, data []byte) {
-	if reply == "" {
-		return
-	}
-	if l.relay.cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) != nil {
-		l.counts.Lost++
-	}
+	l.send(replication.Msg{Subject: reply, Data: data})
 }
 
 // write gives what a client wrote to the store of its space.
-func (l *Lane) write(now time.Time, posted posted) {
-	m := posted.msg
+func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
 	w, err := replication.ParseWrite(m.Data)
-	if err != nil || !l.belongs(w.Space, posted.shard) {
+	if err != nil || !l.belongs(w.Space, h.shard) {
 		l.counts.Malformed++
 		return
 	}
-	sp, ok := l.space(now, w.Space)
+	sp, ok := l.space(now, h, w.Space)
 	if !ok {
-		l.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: l.relay.cfg.Epoch}))
+		l.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: h.epoch}))
 		return
 	}
 	if w.Kind == replication.WriteAssert {
 		l.hint(now, sp, w.Session)
 	}
-	w.Token = l.token(m.Reply)
+	w.Token = l.token(sp, m.Reply)
 	sp.store.Write(now, w)
 	l.touch(sp)
 }
 
 // repair answers a replica. What the store has not emitted goes first, because
 // the answer says what is true after it.
-func (l *Lane) repair(now time.Time, posted posted) {
-	m := posted.msg
+func (l *Lane) repair(now time.Time, h *holding, m replication.Msg) {
 	name, ok := replication.RequestSpace(m.Data)
-	if !ok || m.Reply == "" || !l.belongs(string(name), posted.shard) {
+	if !ok || m.Reply == "" || !l.belongs(string(name), h.shard) {
 		l.counts.Malformed++
 		return
 	}
-	sp, ok := l.space(now, string(name))
+	sp, ok := l.space(now, h, string(name))
 	if !ok {
 		return // the replica asks again
 	}
@@ -125,25 +117,24 @@ func (l *Lane) repair(now time.Time, posted posted) {
 }
 
 // get answers who wants to know a state or a space.
-func (l *Lane) get(posted posted) {
-	m := posted.msg
+func (l *Lane) get(h *holding, m replication.Msg) {
 	a, ok := l.relay.cfg.Subjects.ParseGet(m.Subject)
 	if !ok {
-		l.refuse(m.Reply, badSubject(m.Subject))
+		l.refuse(h, m.Reply, badSubject(m.Subject))
 		return
 	}
-	if validSpace(a.Space) && !l.belongs(a.Space, posted.shard) {
-		l.refuse(m.Reply, wrongShard(a.Space))
+	if validSpace(a.Space) && !l.belongs(a.Space, h.shard) {
+		l.refuse(h, m.Reply, wrongShard(a.Space))
 		return
 	}
 	request, err := payload.ParseGet(m.Data)
 	if err != nil {
-		l.refuse(m.Reply, err)
+		l.refuse(h, m.Reply, err)
 		return
 	}
-	listing, err := l.list(a, request)
+	listing, err := l.list(h, a, request)
 	if err != nil {
-		l.refuse(m.Reply, err)
+		l.refuse(h, m.Reply, err)
 		return
 	}
 	l.answer(m.Reply, payload.AppendListing(nil, &listing, listBytes))
@@ -156,11 +147,11 @@ const (
 	listBytes = 900 << 10
 )
 
-func (l *Lane) list(a replication.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
+func (l *Lane) list(h *holding, a replication.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
 	sp, ok := l.spaces[a.Space]
 	switch {
 	case !ok && a.Key == "":
-		return replication.Listing{Epoch: l.relay.cfg.Epoch}, nil
+		return replication.Listing{Epoch: h.epoch}, nil
 	case !ok:
 		return replication.Listing{}, replication.Errorf(replication.CodeUnknownState, "no state %q in space %q", a.Key, a.Space)
 	case a.Key != "":

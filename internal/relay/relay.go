@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // Config is what a relay is made of.
@@ -26,9 +28,18 @@ type Config struct {
 	// Shards is the number of shards of the deployment. 0 means 64.
 	Shards int
 
-	// Epoch is the number of this holding. It must be above 0 and above that of
-	// every relay before.
-	Epoch uint64
+	// Leases say which shards this relay holds, and store what must survive it. nil
+	// means that it holds all, in the epoch Epoch, and stores nothing; then it must be
+	// the only one, and Epoch above 0 and above that of every relay before.
+	Leases cluster.Leases
+	Epoch  uint64
+
+	// DrainTimeout is how long handing the shards over may take at the end. 0 means
+	// 10 s.
+	DrainTimeout time.Duration
+
+	// DurableRate is the most states that are stored in a second. 0 means 2,000.
+	DurableRate int
 
 	// Tick is the shortest time between two batches of a space. 0 means at once.
 	Tick time.Duration
@@ -62,6 +73,12 @@ func (c *Config) setDefaults() {
 	if c.Spaces == 0 {
 		c.Spaces = 10_000
 	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = 10 * time.Second
+	}
+	if c.DurableRate == 0 {
+		c.DurableRate = 2000
+	}
 	if c.Lanes == 0 {
 		c.Lanes = runtime.GOMAXPROCS(0)
 	}
@@ -82,8 +99,11 @@ func (c *Config) validate() error {
 	if c.Bus == nil {
 		errs = append(errs, errors.New("relay: no bus"))
 	}
-	if c.Epoch == 0 {
-		errs = append(errs, errors.New("relay: no epoch"))
+	if c.Leases == nil && c.Epoch == 0 {
+		errs = append(errs, errors.New("relay: neither leases nor an epoch"))
+	}
+	if c.DurableRate < 0 {
+		errs = append(errs, errors.New("relay: negative durable rate"))
 	}
 	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Lanes < 0 {
 		errs = append(errs, errors.New("relay: negative tick, shards, spaces or lanes"))
@@ -100,6 +120,9 @@ type Relay struct {
 	lanes []*Lane
 	inbox string   // subject below which this relay takes answers
 	end   []func() // unsubscribe
+
+	roster   atomic.Pointer[cluster.Roster] // the last one
+	draining atomic.Bool
 }
 
 // New returns a relay, or an error that names every problem of cfg.
@@ -125,11 +148,22 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err := r.Start(); err != nil {
 		return err
 	}
-	r.cfg.Log.Info("holding", "node", r.cfg.Node, "shards", r.cfg.Shards, "epoch", r.cfg.Epoch)
-	var running sync.WaitGroup
-	for _, l := range r.lanes {
-		running.Go(func() { l.loop(ctx) })
+	if r.cfg.Leases == nil {
+		r.cfg.Log.Info("holding", "node", r.cfg.Node, "shards", r.cfg.Shards, "epoch", r.cfg.Epoch)
 	}
+	var running sync.WaitGroup
+	lanes, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	for _, l := range r.lanes {
+		running.Go(func() { l.loop(lanes) })
+	}
+	<-ctx.Done()
+	if r.cfg.Leases != nil {
+		timeout, cancel := context.WithTimeout(lanes, r.cfg.DrainTimeout)
+		defer cancel()
+		r.drain(timeout)
+	}
+	stop()
 	running.Wait()
 	return nil
 }
@@ -146,36 +180,82 @@ func (r *Relay) Stop() {
 	r.end = nil
 }
 
-// Start subscribes to the messages of all shards and brings them to their lanes.
-// Run does it by itself.
-func (r *Relay) Start() (err error) {
+// Start subscribes to what every relay hears, and begins to hold shards. Run does it
+// by itself.
+func (r *Relay) Start() error {
 	s := r.cfg.Subjects
-	on := func(subject string, handle func(replication.Msg)) {
-		if err != nil {
-			return
-		}
-		var f func()
-		if f, err = r.cfg.Bus.Subscribe(subject, handle); err != nil {
-			err = fmt.Errorf("relay: subscribe to %s: %w", subject, err)
-			return
-		}
-		r.end = append(r.end, f)
-	}
-	for n := range r.cfg.Shards {
-		l := r.lane(n)
-		on(s.ShardPublishAll(n), func(m replication.Msg) { l.post(kindPublish, n, m) })
-		on(s.ShardGetAll(n), func(m replication.Msg) { l.post(kindGet, n, m) })
-		on(s.Repair(n), func(m replication.Msg) { l.post(kindRepair, n, m) })
-		on(s.Write(n), func(m replication.Msg) { l.post(kindWrite, n, m) })
-	}
+	subs := subscriptions{bus: r.cfg.Bus}
 	if r.cfg.Wildcard {
-		on(s.PublishAll(), func(m replication.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
-		on(s.GetAll(), func(m replication.Msg) { r.deal(kindGet, m, s.ParseGet) })
+		subs.add(s.PublishAll(), func(m replication.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
+		subs.add(s.GetAll(), func(m replication.Msg) { r.deal(kindGet, m, s.ParseGet) })
 	}
 	r.cfg.Bus.OnChange(r.busChanged)
-	on(s.Event("*"), r.presence)
-	on(r.inbox+".*", r.present)
-	return err
+	subs.add(s.Event("*"), r.presence)
+	subs.add(r.inbox+".*", r.present)
+	if r.cfg.Leases != nil {
+		subs.add(s.HeadAll(), r.fence)
+		r.cfg.Leases.OnEvent(r.leaseEvent)
+	}
+	r.end = subs.end
+	if subs.err != nil {
+		return fmt.Errorf("relay: %w", subs.err)
+	}
+	for n := range r.cfg.Shards {
+		if r.cfg.Leases == nil {
+			r.lane(n).command(command{kind: commandAcquired, shard: n, epoch: r.cfg.Epoch})
+		}
+	}
+	return nil
+}
+
+// subscribeShard brings the messages of a shard to its lane.
+func (r *Relay) subscribeShard(l *Lane, n int) (end []func()) {
+	s := r.cfg.Subjects
+	subs := subscriptions{bus: r.cfg.Bus}
+	subs.add(s.ShardPublishAll(n), func(m replication.Msg) { l.post(kindPublish, n, m) })
+	subs.add(s.ShardGetAll(n), func(m replication.Msg) { l.post(kindGet, n, m) })
+	subs.add(s.Repair(n), func(m replication.Msg) { l.post(kindRepair, n, m) })
+	subs.add(s.Write(n), func(m replication.Msg) { l.post(kindWrite, n, m) })
+	if subs.err != nil { // the bus is closed, so this relay is about to end
+		r.cfg.Log.Error("a shard cannot be served", "shard", n, "error", subs.err)
+	}
+	return subs.end
+}
+
+// subscriptions are some of a bus that begin and end together.
+type subscriptions struct {
+	bus replication.Bus
+	end []func()
+	err error
+}
+
+func (s *subscriptions) add(subject string, handle func(replication.Msg)) {
+	if s.err != nil {
+		return
+	}
+	end, err := s.bus.Subscribe(subject, handle)
+	if err != nil {
+		s.err = fmt.Errorf("subscribe to %s: %w", subject, err)
+		return
+	}
+	s.end = append(s.end, end)
+}
+
+// fence tells the leases of an epoch that another relay speaks in, so that a holder
+// whose time is over stops before it hears of it from the store.
+func (r *Relay) fence(m replication.Msg) {
+	shard, ok := r.cfg.Subjects.ParseShard(m.Subject)
+	if !ok {
+		return
+	}
+	if epoch, ok := replication.HeadEpoch(m.Data); ok {
+		r.cfg.Leases.Fence(shard, epoch)
+	}
+}
+
+// eventMsg returns the message that carries an event.
+func (r *Relay) eventMsg(e *replication.Event) replication.Msg {
+	return replication.Msg{Subject: r.cfg.Subjects.Event(e.Space), Data: payload.AppendEvent(nil, e)}
 }
 
 func (r *Relay) lane(shard int) *Lane { return r.lanes[shard%len(r.lanes)] }

@@ -16,7 +16,7 @@ func TestConfig(t *testing.T) {
 	if err == nil {
 		t.Fatal("a relay of nothing")
 	}
-	for _, want := range []string{"no node name", "no bus", "no epoch", "negative tick", "values per state"} {
+	for _, want := range []string{"no node name", "no bus", "neither leases nor an epoch", "negative tick", "values per state"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}
@@ -54,6 +54,7 @@ func TestFinish(t *testing.T) {
 	if _, err := game.Subscribe(subjects.Live("s"), func(replication.Msg) { batches++ }); err != nil {
 		t.Fatal(err)
 	}
+	r.Lanes()[0].Turn(now) // it begins to hold
 	publish := func(body string) {
 		game.Request(replication.Msg{Subject: subjects.Publish("s", ""), Data: []byte(body)}, time.Minute, func(m replication.Msg, err error) {
 			if err != nil || !strings.HasPrefix(string(m.Data), `{"epoch":1`) {

@@ -14,6 +14,7 @@ func (l *Lane) loop(ctx context.Context) {
 		case <-ctx.Done():
 			l.finish(time.Now())
 			return
+		case <-l.control.wake:
 		case m := <-l.inbox:
 			l.take(time.Now(), m)
 		case <-timer.C:

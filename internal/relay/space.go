@@ -12,18 +12,25 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
+// forgetAfter is how long after a restart the clients whose groups were restored
+// have to show that they are still there.
+const forgetAfter = 30 * time.Second
+
 // A space is a store with what a lane keeps beside it.
 type space struct {
 	name  string
-	shard int
+	h     *holding
 	store *replication.Store
 
 	due   time.Time // when the store wants to be advanced
 	index int       // in the heap of the lane; -1 if nothing is due
 
-	emitted time.Time // when the last batch left
-	used    time.Time // when a message was about it last
-	present presence
+	emitted  time.Time // when the last batch left
+	used     time.Time // when a message was about it last
+	present  presence
+	forgetAt time.Time // when groups of absent clients are forgotten; zero if they were
+
+	replies map[uint64]string // reply subjects of what has not been answered, by token
 }
 
 // idleAfter is how long a space must have been empty and unused before another may
@@ -41,28 +48,6 @@ func (l *Lane) belongs(space string, shard int) bool {
 	return validSpace(space) && cluster.Shard(space, l.relay.cfg.Shards) == shard
 }
 
-// space returns the space with this name and makes it if there is room.
-func (l *Lane) space(now time.Time, name string) (*space, bool) {
-	if sp, ok := l.spaces[name]; ok {
-		sp.used = now
-		return sp, true
-	}
-	cfg := &l.relay.cfg
-	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) && !l.makeRoom(now) {
-		l.counts.SpacesRefused++
-		return nil, false
-	}
-	sp := &space{name: name, shard: cluster.Shard(name, cfg.Shards), index: -1, emitted: now, used: now}
-	sp.present.named = make(map[string]*named)
-	sp.store = replication.NewStore(replication.StoreConfig{
-		Space: name, Epoch: cfg.Epoch, Tick: cfg.Tick, Limits: cfg.Limits,
-	})
-	l.spaces[name] = sp
-	l.heads.add(sp)
-	l.ask(now, sp)
-	return sp, true
-}
-
 // makeRoom forgets the spaces that are empty and have not been used for long: no
 // state, no session, and so no edge that follows it. It looks at all, at most once
 // a second.
@@ -74,15 +59,13 @@ func (l *Lane) makeRoom(now time.Time) bool {
 	before := len(l.spaces)
 	for _, name := range sortedKeys(l.spaces) {
 		sp := l.spaces[name]
-		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || len(sp.present.named) > 0 {
+		unstored := l.relay.cfg.Leases != nil && sp.h.dirty()+sp.h.storing > 0 // removals, too
+		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || len(sp.present.named) > 0 || unstored {
 			continue
 		}
 		l.emit(now.Add(l.relay.cfg.Tick), sp)
-		if sp.index >= 0 {
-			heap.Remove(&l.due, sp.index)
-		}
-		l.heads.remove(sp)
-		delete(l.spaces, name)
+		l.leave(sp)
+		sp.h.spaces = slices.DeleteFunc(sp.h.spaces, func(x *space) bool { return x == sp })
 	}
 	if len(l.spaces) == before {
 		return false
@@ -93,9 +76,58 @@ func (l *Lane) makeRoom(now time.Time) bool {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// space returns the space with this name and makes it if there is room.
+func (l *Lane) space(now time.Time, h *holding, name string) (*space, bool) {
+	if sp, ok := l.spaces[name]; ok {
+		sp.used = now
+		return sp, sp.h == h
+	}
+	sp, ok := l.makeSpace(now, h, name)
+	if ok {
+		l.enter(now, sp)
+	}
+	return sp, ok
+}
+
+// makeSpace makes a space that says nothing yet.
+func (l *Lane) makeSpace(now time.Time, h *holding, name string) (*space, bool) {
+	if sp, ok := l.spaces[name]; ok {
+		return sp, true
+	}
+	cfg := &l.relay.cfg
+	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) && !l.makeRoom(now) {
+		l.counts.SpacesRefused++
+		return nil, false
+	}
+	sp := &space{name: name, h: h, index: -1, emitted: now, used: now, replies: make(map[uint64]string)}
+	sp.present.named = make(map[string]*named)
+	sp.store = replication.NewStore(replication.StoreConfig{
+		Space: name, Epoch: h.epoch, FirstNumber: firstNumber(h.epoch), Tick: cfg.Tick, Limits: cfg.Limits,
+	})
+	sp.store.SetDurable(h.durable)
+	l.spaces[name] = sp
+	h.spaces = append(h.spaces, sp)
+	return sp, true
+}
+
+// enter makes a space take part: it asks who is there, and is advanced when due.
+func (l *Lane) enter(now time.Time, sp *space) {
+	sp.forgetAt = now.Add(forgetAfter)
+	l.ask(now, sp)
+	l.touch(sp)
+}
+
+// leave forgets a space whose holding ended.
+func (l *Lane) leave(sp *space) {
+	if sp.index >= 0 {
+		heap.Remove(&l.due, sp.index)
+	}
+	delete(l.spaces, sp.name)
+}
+
 // emit sends what the store has to say.
 func (l *Lane) emit(now time.Time, sp *space) {
-	bus, subjects := l.relay.cfg.Bus, l.relay.cfg.Subjects
+	subjects := l.relay.cfg.Subjects
 	for _, out := range sp.store.Advance(now) {
 		var m replication.Msg
 		switch out.Kind {
@@ -104,40 +136,43 @@ func (l *Lane) emit(now time.Time, sp *space) {
 			l.counts.Batches++
 			m = replication.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:
-			m = replication.Msg{Subject: l.reply(out.Answer.Token), Data: payload.AppendAnswer(nil, &out.Answer)}
+			m = replication.Msg{Subject: sp.reply(out.Answer.Token), Data: payload.AppendAnswer(nil, &out.Answer)}
 		case replication.OutputWrite:
-			m = replication.Msg{Subject: l.reply(out.Write.Token), Data: replication.AppendWriteResult(nil, out.Write)}
+			m = replication.Msg{Subject: sp.reply(out.Write.Token), Data: replication.AppendWriteResult(nil, out.Write)}
 		case replication.OutputEvent:
-			m = replication.Msg{Subject: subjects.Event(sp.name), Data: payload.AppendEvent(nil, out.Event)}
+			m = l.relay.eventMsg(out.Event)
 		case replication.OutputKick:
 			m = replication.Msg{
 				Subject: subjects.To(sp.name, out.Client),
 				Header:  map[string]string{replication.HeaderControl: replication.ControlKick},
 			}
 		}
-		if m.Subject == "" {
-			continue // nobody waits
-		}
-		if bus.Publish(m) != nil {
-			l.counts.Lost++
-		}
+		l.send(m)
 	}
 }
 
-// token remembers who waits for an answer. It is 0 for nobody. Stores bound how
+// send publishes a message. One without a subject is an answer for which nobody
+// waits.
+func (l *Lane) send(m replication.Msg) {
+	if m.Subject != "" && l.relay.cfg.Bus.Publish(m) != nil {
+		l.counts.Lost++
+	}
+}
+
+// token remembers who waits for an answer. It is 0 for nobody. The store bounds how
 // many wait.
-func (l *Lane) token(reply string) uint64 {
+func (l *Lane) token(sp *space, reply string) uint64 {
 	if reply == "" {
 		return 0
 	}
 	l.lastToken++
-	l.replies[l.lastToken] = reply
+	sp.replies[l.lastToken] = reply
 	return l.lastToken
 }
 
 // reply returns who waits for the answer with this token.
-func (l *Lane) reply(token uint64) string {
-	subject := l.replies[token]
-	delete(l.replies, token)
+func (sp *space) reply(token uint64) string {
+	subject := sp.replies[token]
+	delete(sp.replies, token)
 	return subject
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
@@ -18,6 +19,9 @@ type Counts struct {
 	SpacesRefused uint64
 	SessionsLost  uint64 // that no edge named any more
 	InboxLost     uint64 // messages that did not fit into an inbox
+	NotHeld       uint64 // messages for shards that this relay does not hold
+	Stored        uint64 // states, by the durable store
+	RestoreErrors uint64 // stored states that could not be read
 }
 
 // Stats are the counters of a relay, summed over its lanes.
@@ -25,6 +29,10 @@ type Stats struct {
 	Counts
 	Store  replication.StoreStats // summed over the spaces
 	Spaces uint64
+	Held   uint64 // shards
+
+	Unstored   uint64        // states that changed and are not stored
+	DurableAge time.Duration // of the oldest of them
 }
 
 // Stats asks every lane for its counters. It fails when ctx ends before all have
@@ -32,13 +40,15 @@ type Stats struct {
 func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	answers := make(chan Stats, len(r.lanes))
 	for _, l := range r.lanes {
-		l.postMsg(posted{kind: kindStats, stats: answers})
+		l.command(command{kind: commandStats, stats: answers})
 	}
 	var sum Stats
 	for range r.lanes {
 		select {
 		case s := <-answers:
+			age := max(sum.DurableAge, s.DurableAge)
 			telemetry.Sum(&sum, &s)
+			sum.DurableAge = age
 		case <-ctx.Done():
 			return sum, ctx.Err()
 		}
@@ -46,12 +56,19 @@ func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	return sum, nil
 }
 
-// Stats returns the counters of a lane, for a caller that turns it.
-func (l *Lane) Stats() Stats { return l.stats() }
+// Stats returns the counters of a lane at now, for a caller that turns it.
+func (l *Lane) Stats(now time.Time) Stats { return l.stats(now) }
 
-func (l *Lane) stats() Stats {
+func (l *Lane) stats(now time.Time) Stats {
 	s := Stats{Counts: l.counts, Spaces: uint64(len(l.spaces))}
 	s.InboxLost = l.lost.Load()
+	s.DurableAge = l.durableAge(now)
+	for _, h := range l.holdings {
+		if h.speaking {
+			s.Held++
+		}
+		s.Unstored += uint64(h.dirty() + h.storing)
+	}
 	for _, sp := range l.spaces {
 		telemetry.Sum(&s.Store, sp.store.Stats())
 	}

@@ -87,7 +87,7 @@ func TestWrongShard(t *testing.T) {
 	w.mustPublish("s", towerPut)
 	spaces := func() (n uint64) {
 		for _, l := range r.relay.Lanes() {
-			n += l.Stats().Spaces
+			n += l.Stats(w.net.Now()).Spaces
 		}
 		return n
 	}
@@ -136,7 +136,7 @@ func TestRoomForSpaces(t *testing.T) {
 	if a := w.ask(w.subjects.Get("m4", "tower"), ""); !strings.Contains(a, "93.5") {
 		t.Errorf("a space with states was forgotten: %s", a)
 	}
-	if n := r.relay.Lanes()[0].Stats().Spaces; n != 10 {
+	if n := r.relay.Lanes()[0].Stats(w.net.Now()).Spaces; n != 10 {
 		t.Errorf("%d spaces", n)
 	}
 }

@@ -22,11 +22,11 @@ func (s *suite) requestAnswer() {
 // for that to the next.
 func (s *suite) firstAnswer() {
 	_, err := s.b.Subscribe("twice", func(m replication.Msg) {
-		for _, data := range []string{"1", "2"} {
-			if err := s.b.Publish(replication.Msg{Subject: m.Reply, Data: []byte(data)}); err != nil {
-				s.Errorf("answer: %v", err)
-			}
+		if err := s.b.Publish(replication.Msg{Subject: m.Reply, Data: []byte("1")}); err != nil {
+			s.Errorf("answer: %v", err)
 		}
+		// The test may be over by now, and the bus with it.
+		_ = s.b.Publish(replication.Msg{Subject: m.Reply, Data: []byte("2")})
 	})
 	if err != nil {
 		s.Fatal(err)

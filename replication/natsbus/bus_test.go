@@ -84,7 +84,7 @@ func TestSuite(t *testing.T) {
 							flush(t, b)
 						}
 					},
-					MessageMax: 1 << 20,
+					MessageMax: natsembed.PayloadMax,
 				}
 			})
 		})

@@ -1,0 +1,151 @@
+package cluster
+
+import "time"
+
+// follow is what a Lease knows while another holds the shard.
+type follow struct {
+	// quiet is since when nothing has changed, as far as the store could say.
+	quiet time.Time
+
+	// series is when the first of the reads was asked that the store has answered
+	// without a failure between them; zero before it.
+	series time.Time
+
+	// silent says that the last read failed.
+	silent bool
+
+	// polled is when the last read was asked.
+	polled time.Time
+
+	// past is since when every read said less than what was seen before; zero if
+	// the last did not.
+	past time.Time
+
+	// confirmed says that a read which was asked after the wait was over found
+	// no change.
+	confirmed bool
+}
+
+// followOn begins to follow, or begins anew.
+func (l *Lease) followOn(now time.Time) {
+	l.phase = Following
+	l.follow = follow{quiet: now}
+}
+
+// changed says that the holder, or another one, gave a sign of life.
+func (l *Lease) changed(now time.Time) {
+	l.follow.quiet, l.follow.confirmed = now, false
+	if l.phase == Challenging {
+		l.phase = Following
+	}
+}
+
+// free reports whether nobody has to be waited for: the shard never had a
+// holder, or it was given to this relay or to anybody, or it is this very
+// process that the record names, which does not hold it. The last is what an
+// acquiring leaves behind that was written although no answer came. A record
+// may be older than the store's, but then the store refuses to have it replaced.
+func (l *Lease) free() bool {
+	switch {
+	case l.own.Seq == 0:
+		return true
+	case l.own.Released:
+		return l.own.To == "" || l.own.To == l.cfg.Node
+	}
+	return l.own.Node == l.cfg.Node && l.own.ID == l.cfg.ID
+}
+
+func (l *Lease) followStep(now time.Time) {
+	f := &l.follow
+	switch {
+	case !l.want:
+	case l.known && (l.free() || f.confirmed):
+		l.phase = Acquiring
+		l.ask(now, Action{Kind: ActionAcquire, Expect: l.own.Seq, ExpectBeat: l.beat.Seq, Own: Own{Node: l.cfg.Node, ID: l.cfg.ID}})
+	case !l.known || !now.Before(l.pollDue()):
+		if l.known {
+			l.phase = Challenging
+		}
+		f.polled = now
+		l.ask(now, Action{Kind: ActionRead})
+	}
+}
+
+// followDue returns when followStep has something to do.
+func (l *Lease) followDue() (time.Time, bool) {
+	if !l.want {
+		return time.Time{}, false
+	}
+	if !l.known || l.free() || l.follow.confirmed {
+		return l.blocked, true
+	}
+	return l.pollDue(), true
+}
+
+// pollDue returns when the store is to be asked next whether the holder is
+// silent. The polls are one beat apart, so that an outage of the store does not
+// pass unnoticed between them, and one is at the moment when the wait is over.
+func (l *Lease) pollDue() time.Time {
+	first, end := l.follow.quiet.Add(l.cfg.Wait/3), l.follow.quiet.Add(l.cfg.Wait)
+	next := later(first, l.follow.polled.Add(l.cfg.Beat))
+	if l.follow.polled.Before(end) && end.Before(next) {
+		return end
+	}
+	return next
+}
+
+// followRead takes the answer of the store's leader.
+func (l *Lease) followRead(now time.Time, a Answer) {
+	f := &l.follow
+	if a.Verdict != OK {
+		// The holder could not renew either. Its silence counts from when the store
+		// answers again.
+		f.silent, f.series = true, time.Time{}
+		return
+	}
+	if l.known && l.inPast(now, a) {
+		return
+	}
+	if !l.known || f.silent || a.Own.Seq != l.own.Seq || a.Beat.Seq != l.beat.Seq {
+		l.known, l.own, l.beat = true, a.Own, a.Beat
+		l.changed(now)
+	}
+	f.silent = false
+	if f.series.IsZero() {
+		f.series = l.sent
+	}
+	f.confirmed = !l.sent.Before(f.quiet.Add(l.cfg.Wait)) && l.sent.Sub(f.series) >= l.cfg.Wait/2
+}
+
+// inPast reports whether an answer is older than what was seen before: a leader
+// gave it that does not know that it was deposed. If it stays so for longer than
+// any leader can, the store was wiped, and the answer is the truth.
+func (l *Lease) inPast(now time.Time, a Answer) bool {
+	f := &l.follow
+	if a.Own.Seq >= l.own.Seq && a.Beat.Seq >= l.beat.Seq {
+		f.past = time.Time{}
+		return false
+	}
+	if f.past.IsZero() {
+		f.past = now
+	}
+	return now.Sub(f.past) < l.cfg.Silence
+}
+
+// acquireAnswer takes the answer to ActionAcquire. Busy changes nothing, because
+// the next try fails if the holder has renewed meanwhile. Whatever else is not a
+// plain yes is settled by a read: the record may be there although no answer
+// came, which free knows, or it may be another's.
+func (l *Lease) acquireAnswer(now time.Time, a Answer) {
+	l.phase = Following
+	switch {
+	case a.Verdict == OK && l.own.Seq <= a.Seq: // else the watch was faster, and it is lost already
+		l.own = Own{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
+		l.beat = a.Beat
+		l.acquired(now)
+	case a.Verdict == Busy:
+		l.blocked = now.Add(faultPause)
+	default:
+		l.known, l.follow.confirmed = false, false
+	}
+}

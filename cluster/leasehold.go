@@ -1,0 +1,185 @@
+package cluster
+
+import "time"
+
+// hold is what a Lease knows while this relay holds the shard.
+type hold struct {
+	epoch   uint64
+	renewed time.Time // when the newest write that succeeded was asked
+	next    time.Time // when to renew
+	durable bool
+	doubt   bool   // the store must say who holds the shard before anything else is asked
+	write   uint64 // number of the newest write
+	chain   uint64 // sequence of the newest Beat
+
+	waiting bool // the batch token waits to be stored
+	token   uint64
+	since   time.Time // when it began to wait
+	storing uint64    // number of its newest write; 0 if there was none
+
+	release bool
+	to      string
+}
+
+// acquired begins a holding.
+func (l *Lease) acquired(now time.Time) {
+	l.phase = Holding
+	l.hold = hold{epoch: l.own.Seq, renewed: l.sent, next: l.sent.Add(l.cfg.Beat), chain: l.beat.Seq, durable: true}
+	l.say(Action{Kind: ActionAcquired, Epoch: l.own.Seq})
+}
+
+// lose ends a holding.
+func (l *Lease) lose(now time.Time, why Reason) {
+	l.say(Action{Kind: ActionLost, Epoch: l.hold.epoch, Reason: why})
+	l.hold = hold{}
+	l.followOn(now)
+}
+
+// takenReason tells one's own release, whose answer was lost, from another's
+// record.
+func (l *Lease) takenReason() Reason {
+	if l.phase == Releasing && l.own.Released && l.own.ID == l.cfg.ID {
+		return ReasonReleased
+	}
+	return ReasonTaken
+}
+
+// holdDeadlines acts on the silence of the store.
+func (l *Lease) holdDeadlines(now time.Time) {
+	if now.Sub(l.hold.renewed) >= l.cfg.Silence {
+		l.lose(now, ReasonSilence)
+		return
+	}
+	l.setDurable(now.Before(l.durableUntil()))
+}
+
+func (l *Lease) holdDeadline() time.Time {
+	end := l.hold.renewed.Add(l.cfg.Silence)
+	if l.hold.durable {
+		return earlier(end, l.durableUntil())
+	}
+	return end
+}
+
+// durableUntil returns until when what is accepted counts as being stored: for a
+// while after the last sign of the store, and not while the store takes beats
+// but no batches.
+func (l *Lease) durableUntil() time.Time {
+	until := l.hold.renewed.Add(l.cfg.Soft)
+	if l.hold.waiting {
+		return earlier(until, l.hold.since.Add(l.cfg.Soft))
+	}
+	return until
+}
+
+func (l *Lease) setDurable(durable bool) {
+	if l.hold.durable != durable {
+		l.hold.durable = durable
+		l.say(Action{Kind: ActionDurable, Epoch: l.hold.epoch, Durable: durable})
+	}
+}
+
+// holdStep asks the store for the most urgent.
+func (l *Lease) holdStep(now time.Time) {
+	h := &l.hold
+	switch {
+	case h.doubt:
+		l.ask(now, Action{Kind: ActionRead})
+	case l.storeDue(now):
+		h.write++
+		h.storing = h.write
+		l.ask(now, Action{
+			Kind: ActionStore, Token: h.token, Expect: h.epoch, ExpectBeat: h.chain, Beat: Beat{Epoch: h.epoch, Write: h.write},
+		})
+	case h.release && !h.waiting:
+		l.phase = Releasing
+		l.ask(now, Action{
+			Kind: ActionRelease, Expect: h.epoch, Own: Own{Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: h.to},
+		})
+	case !now.Before(h.next):
+		h.write++
+		l.ask(now, Action{Kind: ActionBeat, Expect: h.epoch, Beat: Beat{Epoch: h.epoch, Write: h.write}})
+	}
+}
+
+// storeDue reports whether the batch that waits is next. One that failed lets a
+// beat pass that is due, so that a batch which the store never takes does not
+// cost the shard.
+func (l *Lease) storeDue(now time.Time) bool {
+	h := &l.hold
+	return h.waiting && (h.storing == 0 || now.Before(h.next))
+}
+
+// holdDue returns when holdStep has something to do.
+func (l *Lease) holdDue() time.Time {
+	h := &l.hold
+	if h.doubt || h.waiting || h.release && !h.waiting {
+		return l.blocked
+	}
+	return h.next
+}
+
+func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
+	if asked == ActionRead {
+		l.holdRead(now, a)
+		return
+	}
+	h := &l.hold
+	switch a.Verdict {
+	case OK:
+		l.written(now, asked, a.Seq)
+	case Stale:
+		h.doubt = true
+	case Unknown:
+		// A beat may be repeated without asking, because the fence is in it. What a
+		// batch or a release did has to be known first.
+		h.doubt = asked != ActionBeat
+		h.next = now
+	case Unreachable, Busy:
+		h.next = now
+	}
+}
+
+// written takes note of a write that succeeded.
+func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
+	if asked == ActionRelease {
+		l.own = Own{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.to}
+		l.lose(now, ReasonReleased)
+		return
+	}
+	h := &l.hold
+	h.chain = seq
+	h.renewed, h.next = l.sent, l.sent.Add(l.cfg.Beat)
+	if asked == ActionStore {
+		l.stored()
+	}
+	l.setDurable(now.Before(l.durableUntil()))
+}
+
+func (l *Lease) stored() {
+	h := &l.hold
+	h.waiting, h.storing = false, 0
+	l.say(Action{Kind: ActionStored, Epoch: h.epoch, Token: h.token})
+}
+
+// holdRead takes what the store's leader says in a case of doubt.
+func (l *Lease) holdRead(now time.Time, a Answer) {
+	h := &l.hold
+	switch {
+	case a.Verdict != OK:
+	case a.Own.Seq > h.epoch:
+		l.own, l.beat = a.Own, a.Beat
+		l.lose(now, l.takenReason())
+	case a.Own.Seq < h.epoch:
+		// A leader that does not know that it was deposed, or a store that was
+		// wiped, which the silence will tell.
+		l.blocked = now.Add(faultPause)
+	default:
+		h.doubt = false
+		h.chain = a.Beat.Seq
+		if h.waiting && h.storing != 0 && a.Beat.Epoch == h.epoch && a.Beat.Write == h.storing {
+			l.stored()
+		}
+		h.next = now
+	}
+}

@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Rendezvous hashing, D. Thaler and C. V. Ravishankar, "Using name-based mappings
+// to increase hit rates", 1998: every relay draws a number for every shard from
+// its own name, and the highest should hold it. So all nodes that see the same
+// roster agree without a word, and when one of n relays goes only its own shards
+// move: 1/n of them, spread over the others.
+
+// A holder is a relay that may be given shards.
+type holder struct {
+	name string
+	seed uint64
+}
+
+// FNV-1a with 64 bits.
+const (
+	fnvOffset64 = 14695981039346656037
+	fnvPrime64  = 1099511628211
+)
+
+func newHolder(name string) holder {
+	h := uint64(fnvOffset64)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * fnvPrime64
+	}
+	return holder{name, mix(h)}
+}
+
+// draw returns the number that h draws for a shard. It must never change: nodes
+// of different versions have to agree.
+func (h holder) draw(shard int) uint64 {
+	return mix(h.seed + uint64(shard)*0x9e3779b97f4a7c15)
+}
+
+// mix spreads every bit of x over all bits: the finalizer of SplitMix64, G. Steele
+// and others, "Fast splittable pseudorandom number generators", 2014. FNV alone
+// gives names that differ in the last byte numbers that are close.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Holder returns the name of the relay that should hold a shard. There is none
+// when no relay is ready. Only the lease says who does hold it.
+func (r Roster) Holder(shard int) (name string, ok bool) {
+	var best uint64
+	for _, h := range r.holders { // in the order of names, so the first wins a draw
+		if n := h.draw(shard); !ok || n > best {
+			name, best, ok = h.name, n, true
+		}
+	}
+	return name, ok
+}
+
+// Ranking returns the names of all relays that may hold a shard: the one that
+// should, then the one that should if that one went, and so on.
+func (r Roster) Ranking(shard int) []string {
+	holders := slices.Clone(r.holders)
+	slices.SortFunc(holders, func(a, b holder) int {
+		return cmp.Or(cmp.Compare(b.draw(shard), a.draw(shard)), strings.Compare(a.name, b.name))
+	})
+	names := make([]string, len(holders))
+	for i, h := range holders {
+		names[i] = h.name
+	}
+	return names
+}
+
+// Placement returns the names of the relays that should hold the shards 0 to
+// shards-1; all are empty when no relay is ready.
+func (r Roster) Placement(shards int) []string {
+	names := make([]string, shards)
+	for i := range names {
+		names[i], _ = r.Holder(i)
+	}
+	return names
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// A Roster is who is there, sorted by name. It never changes, so it may be shared
+// between goroutines. The zero Roster is empty.
+//
+// It is a hint: see the package comment.
+type Roster struct {
+	members []Member
+	holders []holder // members that may be given shards
+}
+
+// NewRoster returns the roster of members, whose slice it does not keep. Of two
+// with the same name the later incarnation counts.
+func NewRoster(members []Member) Roster {
+	sorted := slices.Clone(members)
+	slices.SortStableFunc(sorted, func(a, b Member) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(b.Incarnation, a.Incarnation))
+	})
+	r := Roster{members: slices.CompactFunc(sorted, func(a, b Member) bool { return a.Name == b.Name })}
+	for _, m := range r.members {
+		if m.CanHold() {
+			r.holders = append(r.holders, newHolder(m.Name))
+		}
+	}
+	return r
+}
+
+// Len returns how many members there are.
+func (r Roster) Len() int { return len(r.members) }
+
+// All yields the members in the order of their names. Their addresses must not be
+// changed.
+func (r Roster) All() iter.Seq[Member] { return slices.Values(r.members) }
+
+// Member returns the member with a name.
+func (r Roster) Member(name string) (Member, bool) {
+	i, ok := slices.BinarySearchFunc(r.members, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })
+	if !ok {
+		return Member{}, false
+	}
+	return r.members[i], true
+}
+
+// Equal reports whether r and o say the same.
+func (r Roster) Equal(o Roster) bool {
+	return slices.EqualFunc(r.members, o.members, Member.Equal)
+}
+
+// A Difference is what happened between two rosters, each list in the order of
+// names. A member that was restarted is in Left as it was and in Joined as it is,
+// because the process that we knew has gone with all that it held.
+type Difference struct {
+	Joined, Left []Member
+	Changed      []Change
+}
+
+// A Change is a member that tells something else than before.
+type Change struct{ Old, New Member }
+
+// Empty reports whether nothing happened.
+func (d Difference) Empty() bool {
+	return len(d.Joined) == 0 && len(d.Left) == 0 && len(d.Changed) == 0
+}
+
+// Since returns what happened from old to r.
+func (r Roster) Since(old Roster) (d Difference) {
+	for _, was := range old.members {
+		if is, ok := r.Member(was.Name); !ok || is.Incarnation != was.Incarnation {
+			d.Left = append(d.Left, was)
+		}
+	}
+	for _, is := range r.members {
+		was, ok := old.Member(is.Name)
+		switch {
+		case !ok || was.Incarnation != is.Incarnation:
+			d.Joined = append(d.Joined, is)
+		case !is.Equal(was):
+			d.Changed = append(d.Changed, Change{was, is})
+		}
+	}
+	return d
+}

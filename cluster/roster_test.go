@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func relays(n int) (list []Member) {
+	for i := range n {
+		list = append(list, Member{Name: fmt.Sprintf("relay-%d", i), Role: RoleRelay, Phase: PhaseReady, Shards: 64, Incarnation: 1})
+	}
+	return list
+}
+
+func TestRosterIsSortedAndItsOwn(t *testing.T) {
+	list := relays(12)
+	old := list[3]
+	list[3].Incarnation, list[3].Load = 7, 9
+	list = append(list, old)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	r := NewRoster(list)
+	list[0].Name = "changed afterwards"
+	names := []string{}
+	for m := range r.All() {
+		names = append(names, m.Name)
+	}
+	if !slices.IsSorted(names) || r.Len() != 12 {
+		t.Errorf("want 12 members in the order of names, got %q", names)
+	}
+	if m, ok := r.Member("relay-3"); !ok || m.Incarnation != 7 || m.Load != 9 {
+		t.Errorf("of two incarnations the later counts, got %+v, %v", m, ok)
+	}
+	if _, ok := r.Member("changed afterwards"); ok {
+		t.Error("the roster shares the list that it was made from")
+	}
+	if _, ok := (Roster{}).Member("relay-0"); ok || (Roster{}).Len() != 0 {
+		t.Error("the zero roster has members")
+	}
+}
+
+func TestDifference(t *testing.T) {
+	list := relays(4)
+	old := NewRoster(list)
+	now := slices.Clone(list)
+	now[1].Incarnation++         // restarted
+	now[2].Phase = PhaseDraining // changed
+	now[3].Name = "relay-9"      // left, and another joined
+	d := NewRoster(now).Since(old)
+	if len(d.Left) != 2 || d.Left[0].Name != "relay-1" || d.Left[0].Incarnation != 1 || d.Left[1].Name != "relay-3" {
+		t.Errorf("left: got %+v", d.Left)
+	}
+	if len(d.Joined) != 2 || d.Joined[0].Name != "relay-1" || d.Joined[0].Incarnation != 2 || d.Joined[1].Name != "relay-9" {
+		t.Errorf("joined: got %+v", d.Joined)
+	}
+	if len(d.Changed) != 1 || d.Changed[0].Old.Phase != PhaseReady || d.Changed[0].New.Phase != PhaseDraining {
+		t.Errorf("changed: got %+v", d.Changed)
+	}
+	if d := old.Since(NewRoster(list)); !d.Empty() || !old.Equal(NewRoster(list)) {
+		t.Errorf("equal rosters differ: %+v", d)
+	}
+	moved := slices.Clone(list)
+	moved[0].Addresses = []Address{{ServiceHTTP, netip.MustParseAddrPort("127.0.0.1:1")}}
+	if d := NewRoster(moved).Since(old); len(d.Changed) != 1 {
+		t.Errorf("a new address is a change, got %+v", d)
+	}
+}
+
+// The figures must never change, because nodes of different versions have to
+// agree on who should hold a shard.
+func TestPlacementIsTheSameEverywhere(t *testing.T) {
+	r := NewRoster(relays(3))
+	got := ""
+	for _, name := range r.Placement(64) {
+		got += name[len(name)-1:]
+	}
+	if want := "1211110212202120101102012101212000200101022212212221200001200212"; got != want {
+		t.Errorf("64 shards on relay-0 to relay-2:\ngot  %s\nwant %s", got, want)
+	}
+}
+
+// Every relay draws independently, so the share of one of n is binomial: mean
+// 64/n, standard deviation sqrt(64/n*(1-1/n)). The names of StatefulSets, which
+// differ in one digit, must not make it worse.
+func TestShardsSpread(t *testing.T) {
+	const shards = 64
+	for n := 1; n <= 16; n++ {
+		share := map[string]int{}
+		for _, name := range NewRoster(relays(n)).Placement(shards) {
+			share[name]++
+		}
+		mean := shards / float64(n)
+		bound := 3 * math.Sqrt(mean*(1-1/float64(n)))
+		for _, m := range relays(n) {
+			if got := float64(share[m.Name]); math.Abs(got-mean) > bound {
+				t.Errorf("%d relays: %s has %v of %d shards, want %.1f ± %.1f", n, m.Name, got, shards, mean, bound)
+			}
+		}
+	}
+}
+
+// Over many names the draws are uniform: chi-squared of 8 relays with 64,000
+// shards, 7 degrees of freedom, is above 24.3 once in a thousand.
+func TestDrawsAreUniform(t *testing.T) {
+	share := map[string]int{}
+	for _, name := range NewRoster(relays(8)).Placement(64_000) {
+		share[name]++
+	}
+	chi := 0.0
+	for _, n := range share {
+		chi += (float64(n) - 8000) * (float64(n) - 8000) / 8000
+	}
+	if chi > 24.3 {
+		t.Errorf("chi-squared %.1f of %v, want at most 24.3", chi, share)
+	}
+}
+
+func TestOnlyTheShardsOfTheGoneMove(t *testing.T) {
+	const shards = 64
+	for n := 2; n <= 9; n++ {
+		all := relays(n)
+		before := NewRoster(all)
+		for gone := range n {
+			without := slices.Delete(slices.Clone(all), gone, gone+1)
+			draining := slices.Clone(all)
+			draining[gone].Phase = PhaseDraining
+			starting := slices.Clone(all)
+			starting[gone].Phase = PhaseStarting
+			after := NewRoster(without)
+			for shard := range shards {
+				was, is := holderOf(before, shard), holderOf(after, shard)
+				if was != is && was != all[gone].Name {
+					t.Fatalf("%d relays, %s goes: shard %d moved from %s to %s for nothing", n, all[gone].Name, shard, was, is)
+				}
+				if second := before.Ranking(shard)[1]; was != is && is != second {
+					t.Fatalf("shard %d went to %s, the ranking said %s", shard, is, second)
+				}
+				if holderOf(NewRoster(draining), shard) != is || holderOf(NewRoster(starting), shard) != is {
+					t.Fatalf("a relay that drains or starts must count as gone, shard %d", shard)
+				}
+			}
+		}
+	}
+}
+
+func holderOf(r Roster, shard int) string {
+	name, _ := r.Holder(shard)
+	return name
+}
+
+func TestEdgesHoldNothing(t *testing.T) {
+	r := NewRoster([]Member{{Name: "edge", Role: RoleEdge, Phase: PhaseReady, Shards: 64}})
+	if name, ok := r.Holder(5); ok || name != "" || len(r.Ranking(5)) != 0 || r.Placement(1)[0] != "" {
+		t.Error("an edge was given a shard")
+	}
+}

@@ -1,0 +1,203 @@
+package cluster_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// What the simulation holds the lease to. The bounds have room for the skew of
+// the clocks and for the latency of the simulated store.
+const (
+	gapMax      = 4 * time.Second        // without a holder while the store answers
+	handOverMax = 200 * time.Millisecond // of a planned one, when nothing is lost
+	zombieMax   = 2500 * time.Millisecond
+)
+
+// A checker watches everything from outside of the nodes.
+type checker struct {
+	w      *world
+	errors []string
+
+	owner    map[uint64]*simNode // who the store gave an epoch to
+	ownerRun map[uint64]int
+	acquires int
+	batches  int
+	handed   []time.Duration
+	gapLast  time.Duration // when there last was a holder, or an excuse for having none
+	gapWorst time.Duration
+	ill      map[*simNode]time.Duration // when the node last had an excuse
+	ownedAt  time.Duration              // when the newest record of a holder was written
+	storeIll time.Duration              // when the store last had one
+	release  time.Duration              // when the newest planned hand-over began; 0 if it is done
+	releaseT *simNode
+}
+
+func (c *checker) failf(format string, v ...any) {
+	if len(c.errors) < 5 {
+		c.errors = append(c.errors, fmt.Sprintf("at %v: ", c.w.net.Elapsed())+fmt.Sprintf(format, v...))
+	}
+}
+
+// trouble notes that this node is not well.
+func (c *checker) trouble(n *simNode) { c.ill[n] = max(c.ill[n], c.w.net.Elapsed()) }
+
+// dropped notes that a message of this node to the store was lost, or the answer
+// to it. To the node the store is silent until it gives up waiting.
+func (c *checker) dropped(n *simNode) { c.ill[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
+
+func (c *checker) outageChanged() { c.storeIll = c.w.net.Elapsed() }
+
+// since returns how long ago t was; for ever if it never was.
+func (c *checker) since(t time.Duration) time.Duration {
+	if t == 0 {
+		return time.Hour
+	}
+	return c.w.net.Elapsed() - t
+}
+
+// owned judges a new record of who holds the shard.
+func (c *checker) owned(n *simNode, was, is cluster.Own) {
+	if is.Seq <= was.Seq {
+		c.failf("epoch %d after %d", is.Seq, was.Seq)
+	}
+	c.ownedAt = c.w.net.Elapsed()
+	if is.Released {
+		return
+	}
+	c.owner[is.Seq], c.ownerRun[is.Seq] = n, n.start
+	old := c.owner[was.Seq]
+	if old == nil || old == n || c.ownerRun[was.Seq] != old.start {
+		return
+	}
+	if old.epoch == was.Seq && old.alive && !old.paused && !old.cut && c.since(c.ill[old]) > 15*time.Second {
+		c.failf("%s took the shard from %s, which lives, is not cut off and has lost no message", n.name(), old.name())
+	}
+}
+
+// written judges a durable write that the store accepts.
+func (c *checker) written(n *simNode, a cluster.Action, own cluster.Own, _ cluster.Beat) {
+	if a.Beat.Epoch != own.Seq {
+		c.failf("a write of epoch %d by %s is accepted while %d holds", a.Beat.Epoch, n.name(), own.Seq)
+	}
+	if c.owner[a.Beat.Epoch] != n {
+		c.failf("a write of epoch %d by %s, which never held it", a.Beat.Epoch, n.name())
+	}
+}
+
+// stored judges a value that replaces another.
+func (c *checker) stored(k int, was, is version) {
+	if is.before(was) {
+		c.failf("stored state %d goes back from %v to %v", k, was, is)
+	}
+}
+
+// reported judges the word that a batch is stored.
+func (c *checker) reported(n *simNode, a cluster.Action, batch map[int]version) {
+	c.batches++
+	for k, v := range batch {
+		if c.w.store.states[k].before(v) {
+			c.failf("%s is told that state %d is stored as %v, but it is %v", n.name(), k, v, c.w.store.states[k])
+		}
+	}
+	if a.Token != n.token {
+		c.failf("%s is told that batch %d is stored, but gave %d", n.name(), a.Token, n.token)
+	}
+}
+
+func (c *checker) acquired(n *simNode, epoch uint64) {
+	c.acquires++
+	if c.owner[epoch] != n {
+		c.failf("%s believes to hold epoch %d, which the store never gave it", n.name(), epoch)
+	}
+	if c.release == 0 {
+		return
+	}
+	took := c.w.net.Elapsed() - c.release
+	if n == c.releaseT && c.calm(took) {
+		c.handed = append(c.handed, took)
+		if took > handOverMax {
+			c.failf("the hand-over to %s took %v", n.name(), took)
+		}
+	}
+	c.release = 0
+}
+
+// calm reports whether nothing was lost by anybody for the last d, and a bit.
+func (c *checker) calm(d time.Duration) bool {
+	d += 3 * time.Second
+	for _, n := range c.w.nodes {
+		if c.since(c.ill[n]) < d || !n.alive || n.paused || n.cut || n.stalled {
+			return false
+		}
+	}
+	return c.since(c.storeIll) > d && c.w.store.outage == healthy && c.w.store.loss == 0
+}
+
+func (c *checker) lost(n *simNode, a cluster.Action) {
+	if a.Epoch != n.epoch {
+		c.failf("%s loses epoch %d, but held %d", n.name(), a.Epoch, n.epoch)
+	}
+}
+
+// heard judges a node after it was told of an epoch on the bus.
+func (c *checker) heard(n *simNode) {
+	if e := n.lease.Epoch(); e != 0 && e < n.heard {
+		c.failf("%s goes on in epoch %d although it heard %d", n.name(), e, n.heard)
+	}
+}
+
+// look judges the whole, ten times a second.
+func (c *checker) look() {
+	s, now := c.w.store, c.w.net.Elapsed()
+	if s.outage != healthy {
+		c.storeIll = now
+	}
+	spoken, able := false, false
+	for _, n := range c.w.nodes {
+		if !n.alive || n.paused || n.cut || n.stalled {
+			c.trouble(n)
+		}
+		if n.alive && !n.paused && n.epoch != 0 && n.epoch == s.own.Seq {
+			spoken = true
+		}
+		c.lookAt(n)
+		// Who wanted the shard and could have had it all the time.
+		able = able || n.wants && c.since(max(c.ill[n], c.storeIll, n.wantedAt)) >= c.since(c.gapLast)
+	}
+	if spoken || !able {
+		c.gapLast = now
+	}
+	if gap := now - c.gapLast; gap > c.gapWorst {
+		c.gapWorst = gap
+		if gap > gapMax {
+			c.failf("no holder for %v although the store answers", gap)
+			c.gapLast = now
+		}
+	}
+}
+
+// lookAt judges one holder.
+func (c *checker) lookAt(n *simNode) {
+	if !n.alive || n.paused || n.epoch == 0 {
+		return
+	}
+	quiet := c.since(max(c.ill[n], c.storeIll))
+	if n.epoch != c.w.store.own.Seq && min(quiet, c.since(c.ownedAt)) > zombieMax {
+		c.failf("%s goes on in epoch %d while the store, which answers it, has %d", n.name(), n.epoch, c.w.store.own.Seq)
+	}
+	if n.cut || c.w.store.outage == silent || c.w.store.outage == refused {
+		away := now(c) - c.w.silentSince(n)
+		if n.durable && away > 3*time.Second {
+			c.failf("%s calls itself durable after %v of silence", n.name(), away)
+		}
+		if away > 13*time.Second {
+			c.failf("%s goes on after %v of silence", n.name(), away)
+		}
+	} else if !n.durable && quiet > zombieMax {
+		c.failf("%s calls itself not durable although all is well for %v", n.name(), quiet)
+	}
+}
+
+func now(c *checker) time.Duration { return c.w.net.Elapsed() }

@@ -1,0 +1,200 @@
+package cluster_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+)
+
+const simStates = 5
+
+// A simNode is a relay with a lease of the one shard. It stores a batch now and
+// then while it holds the shard, and speaks on the bus.
+type simNode struct {
+	w     *world
+	index int
+	start int // how-manieth of this node
+	lease *cluster.Lease
+	rate  float64       // of its clock
+	skew  time.Duration // of its clock
+
+	wants              bool
+	wantedAt           time.Duration
+	cutAt              time.Duration
+	alive, paused, cut bool
+	stalled            bool     // the watch brings nothing
+	missed             []func() // what the watch and the store brought meanwhile
+	asleep             []func()
+	wake               time.Duration // of the newest scheduled Advance
+	armed              bool
+
+	epoch   uint64 // that it believes to hold
+	durable bool
+	n       uint64 // values made
+	token   uint64
+	batch   map[int]version // waits to be stored
+	values  map[int]version // what it speaks
+	heard   uint64          // highest epoch on the bus
+}
+
+func (n *simNode) name() string { return fmt.Sprintf("relay-%d", n.index) }
+
+// now is this node's monotonic clock.
+func (n *simNode) now() time.Time {
+	return simnet.Epoch.Add(n.skew + time.Duration(float64(n.w.net.Elapsed())*n.rate))
+}
+
+// boot starts the process of the node anew.
+func (n *simNode) boot() {
+	n.start++
+	n.alive, n.paused, n.armed, n.epoch, n.batch, n.heard = true, false, false, 0, nil, 0
+	n.asleep, n.missed = nil, nil
+	n.lease = cluster.NewLease(cluster.LeaseConfig{Node: n.name(), ID: fmt.Sprintf("%s/%d", n.name(), n.start)})
+}
+
+// run lets f happen in the node's process, if it still is the one that asked;
+// later if it is paused.
+func (n *simNode) run(start int, f func()) {
+	switch {
+	case !n.alive || n.start != start:
+	case n.paused:
+		n.asleep = append(n.asleep, func() { n.run(start, f) })
+	default:
+		f()
+		n.turn()
+	}
+}
+
+// turn does what the lease wants and sets the clock for its next deadline.
+func (n *simNode) turn() {
+	for range 100 {
+		for _, a := range n.lease.Advance(n.now()) {
+			n.act(a)
+		}
+		next, ok := n.lease.NextTimeout()
+		if !ok {
+			return
+		}
+		if wait := next.Sub(n.now()); wait > 0 {
+			n.arm(time.Duration(float64(wait)/n.rate) + time.Microsecond)
+			return
+		}
+	}
+	panic("the lease is due again and again")
+}
+
+func (n *simNode) arm(wait time.Duration) {
+	at := n.w.net.Elapsed() + wait
+	if n.armed && n.wake <= at && n.wake > n.w.net.Elapsed() {
+		return
+	}
+	n.armed, n.wake = true, at
+	start := n.start
+	n.w.net.Schedule(wait, func() { n.run(start, func() {}) })
+}
+
+func (n *simNode) act(a cluster.Action) {
+	switch a.Kind {
+	case cluster.ActionAcquired:
+		n.epoch, n.durable, n.batch, n.heard = a.Epoch, true, nil, max(n.heard, a.Epoch)
+		n.values = map[int]version{}
+		for k, v := range n.w.store.states {
+			n.values[k] = v
+		}
+		n.w.chk.acquired(n, a.Epoch)
+	case cluster.ActionLost:
+		n.w.chk.lost(n, a)
+		n.epoch, n.batch = 0, nil
+	case cluster.ActionDurable:
+		n.durable = a.Durable
+	case cluster.ActionStored:
+		n.w.chk.reported(n, a, n.batch)
+		n.batch = nil
+	default:
+		n.ask(a)
+	}
+}
+
+// ask asks the store, and gives up after a second of its own clock.
+func (n *simNode) ask(a cluster.Action) {
+	start, answered := n.start, false
+	answer := func(x cluster.Answer) {
+		n.run(start, func() {
+			if !answered {
+				answered = true
+				n.lease.Answer(n.now(), x)
+			}
+		})
+	}
+	var values map[int]version
+	if a.Kind == cluster.ActionStore {
+		values = n.batch
+	}
+	n.w.store.ask(n, a, values, answer)
+	n.w.net.Schedule(time.Duration(float64(time.Second)/n.rate), func() { answer(cluster.Answer{Verdict: cluster.Unknown}) })
+}
+
+// watch brings a record, unless the watch is stalled or cut; then it comes when
+// that ends.
+func (n *simNode) watch(delay time.Duration, own cluster.Own, beat cluster.Beat) {
+	start := n.start
+	see := func() {
+		n.run(start, func() {
+			if own.Seq != 0 {
+				n.lease.SeenOwn(n.now(), own)
+			}
+			if beat.Seq != 0 {
+				n.lease.SeenBeat(n.now(), beat)
+			}
+		})
+	}
+	if n.stalled || n.cut {
+		n.missed = append(n.missed, see)
+		return
+	}
+	n.w.net.Schedule(delay, see)
+}
+
+func (n *simNode) catchUp() {
+	for _, f := range n.missed {
+		n.w.net.Schedule(0, f)
+	}
+	n.missed = nil
+}
+
+// play is what the relay does with the shard: it changes values, has some
+// stored, and tells all others which epoch it speaks in.
+func (n *simNode) play() {
+	if !n.alive || n.paused || n.epoch == 0 {
+		return
+	}
+	for _, other := range n.w.nodes {
+		if epoch := n.epoch; other != n && !other.cut && !n.cut {
+			start := other.start
+			n.w.net.Schedule(n.w.store.latency(), func() { other.run(start, func() { other.hear(epoch) }) })
+		}
+	}
+	if n.batch != nil || n.w.net.Rand().IntN(3) > 0 {
+		return
+	}
+	n.token++
+	if !n.lease.Store(n.now(), n.token) {
+		return
+	}
+	n.batch = map[int]version{}
+	for range 1 + n.w.net.Rand().IntN(simStates) {
+		n.n++
+		k := n.w.net.Rand().IntN(simStates)
+		n.batch[k] = version{n.epoch, n.n}
+		n.values[k] = n.batch[k]
+	}
+	n.turn()
+}
+
+func (n *simNode) hear(epoch uint64) {
+	n.heard = max(n.heard, epoch)
+	n.lease.Fence(n.now(), epoch)
+	n.w.chk.heard(n)
+}
