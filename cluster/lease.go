@@ -156,8 +156,11 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 		if l.Epoch() != 0 {
 			step, ok = l.holdDue(), true
 		}
+		if step = later(step, l.blocked); ok && step.IsZero() {
+			return step, true
+		}
 		if ok {
-			next = earlier(next, later(step, l.blocked))
+			next = earlier(next, step)
 		}
 	}
 	return next, !next.IsZero()

@@ -34,7 +34,7 @@ func (l *Lease) followOn(now time.Time) {
 
 // changed says that the holder, or another one, gave a sign of life.
 func (l *Lease) changed(now time.Time) {
-	l.follow.quiet, l.follow.confirmed = now, false
+	l.follow.quiet, l.follow.confirmed, l.follow.silent = now, false, false
 	if l.phase == Challenging {
 		l.phase = Following
 	}
@@ -104,6 +104,7 @@ func (l *Lease) followRead(now time.Time, a Answer) {
 		return
 	}
 	if l.known && l.inPast(now, a) {
+		f.polled, l.blocked = time.Time{}, now.Add(faultPause)
 		return
 	}
 	if !l.known || f.silent || a.Own.Seq != l.own.Seq || a.Beat.Seq != l.beat.Seq {
@@ -143,8 +144,9 @@ func (l *Lease) acquireAnswer(now time.Time, a Answer) {
 		l.own = Own{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
 		l.beat = a.Beat
 		l.acquired(now)
+	case a.Verdict == Busy && !l.free():
+		l.blocked = now.Add(faultPause) // somebody who believes to hold the shard writes
 	case a.Verdict == Busy:
-		l.blocked = now.Add(faultPause)
 	default:
 		l.known, l.follow.confirmed = false, false
 	}

@@ -35,10 +35,11 @@ func (l *Lease) lose(now time.Time, why Reason) {
 	l.followOn(now)
 }
 
-// takenReason tells one's own release, whose answer was lost, from another's
-// record.
+// takenReason is why there is another record than this relay's. One that is
+// giving the shard up need not ask whether the record is its own or already that
+// of whom it gave the shard to.
 func (l *Lease) takenReason() Reason {
-	if l.phase == Releasing && l.own.Released && l.own.ID == l.cfg.ID {
+	if l.phase == Releasing {
 		return ReasonReleased
 	}
 	return ReasonTaken

@@ -8,6 +8,10 @@ var (
 	// lost it before the batch was known to be stored.
 	ErrNotHeld = errors.New("the shard is not held")
 
+	// ErrKeyframeSize says that a keyframe is larger than KeyframeBytesMax. Nothing
+	// of its batch is stored.
+	ErrKeyframeSize = errors.New("a keyframe is too large to be stored")
+
 	// ErrQueueFull says that more waits to be stored than is allowed.
 	ErrQueueFull = errors.New("too much waits to be stored")
 )
@@ -85,9 +89,9 @@ type Leases interface {
 	// Store stores a batch of keyframes in the order of calls, and calls done once:
 	// with nil when all is stored, with ErrNotHeld when the holding ended before,
 	// in which case none, some or all may be stored, with ErrQueueFull at once if
-	// more than the adapter's bound waits. It tries for as long as the shard is
-	// held. The adapter owns batch and the bytes until done is called, and does not
-	// change them. done must not block.
+	// more than the adapter's bound waits, or ErrKeyframeSize. It tries for as long as the shard is
+	// held. batch and its bytes belong to the adapter from then on and must not be
+	// changed. done must not block. A holder stores nothing before it has loaded.
 	Store(shard int, epoch uint64, batch []Keyframe, done func(error))
 
 	// Load brings all keyframes of a shard, in no order, as of the beginning of the

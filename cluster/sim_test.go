@@ -27,15 +27,19 @@ type world struct {
 	chk   *checker
 
 	outageAt time.Duration
+	idle     int  // one in so many looks finds something to store
+	greedy   bool // the roster wants everybody to hold the shard, so that somebody always challenges
 	calm     bool // this seed has only outages of the store and planned hand-overs
 }
 
 func newWorld(seed uint64) *world {
 	w := &world{net: simnet.New(seed)}
-	w.chk = &checker{w: w, owner: map[uint64]*simNode{}, ownerRun: map[uint64]int{}, ill: map[*simNode]time.Duration{}}
+	w.chk = &checker{w: w, owner: map[uint64]*simNode{}, ownerRun: map[uint64]int{}, ill: map[*simNode]time.Duration{}, waiting: map[*simNode]time.Duration{}}
 	w.store = &simStore{net: w.net, chk: w.chk, seq: 1_000_000, states: map[int]version{}}
 	w.calm = seed%3 == 0
 	rnd := w.net.Rand()
+	w.idle = []int{3, 500}[rnd.IntN(2)]
+	w.greedy = rnd.IntN(3) == 0
 	for i := range 3 {
 		n := &simNode{w: w, index: i, rate: 0.98 + 0.04*rnd.Float64(), skew: time.Duration(rnd.IntN(1e6)) * time.Second}
 		w.nodes = append(w.nodes, n)
@@ -43,7 +47,8 @@ func newWorld(seed uint64) *world {
 	}
 	w.store.watchers = w.nodes
 	if !w.calm {
-		w.store.loss, w.store.late = []float64{0, 0, 0.01, 0.05}[rnd.IntN(4)], 0.01
+		q := rnd.IntN(4)
+		w.store.loss, w.store.late = []float64{0, 0, 0.01, 0.05}[q], []float64{0, 0.01, 0.01, 0.01}[q]
 		w.store.old = []float64{0, 0.02}[rnd.IntN(2)]
 	}
 	w.store.busy = 0.02
@@ -59,7 +64,7 @@ func (w *world) want(i int) {
 		if !w.calm {
 			delay = time.Duration(w.net.Rand().IntN(800)) * time.Millisecond
 		}
-		want, start := j == i, n.start
+		want, start := j == i || w.greedy, n.start
 		w.net.Schedule(delay, func() {
 			n.run(start, func() {
 				if n.wants != want {
@@ -103,9 +108,13 @@ func (w *world) trouble() {
 		w.handOver()
 	case 3: // pause
 		n.paused = true
+		if rnd.IntN(2) == 0 { // the servers drop its subscriptions as too slow, and it notices late
+			n.stalled, n.deaf = true, true
+		}
 		w.net.Schedule(time.Duration(100+rnd.IntN(15_000))*time.Millisecond, func() {
 			if n.start == start && n.alive {
 				n.paused = false
+				w.net.Schedule(5*time.Second, func() { n.stalled, n.deaf = false, false; n.catchUp() })
 				asleep := n.asleep
 				n.asleep = nil
 				for _, f := range asleep {
@@ -123,14 +132,14 @@ func (w *world) trouble() {
 				n.turn()
 			}
 		})
-	case 5: // cut off from the store and the bus
+	case 5: // cut off from the store, and from the bus or not
 		if !n.cut {
-			n.cut, n.cutAt = true, w.net.Elapsed()
+			n.cut, n.cutAt, n.deaf = true, w.net.Elapsed(), rnd.IntN(2) == 0
 		}
-		w.net.Schedule(time.Duration(500+rnd.IntN(15_000))*time.Millisecond, func() { n.cut = false; n.catchUp() })
-	case 6: // the watch stalls
-		n.stalled = true
-		w.net.Schedule(time.Duration(500+rnd.IntN(10_000))*time.Millisecond, func() { n.stalled = false; n.catchUp() })
+		w.net.Schedule(time.Duration(500+rnd.IntN(15_000))*time.Millisecond, func() { n.cut, n.deaf = false, false; n.catchUp() })
+	case 6: // subscriptions stall: the watch, the bus, or both
+		n.stalled, n.deaf = rnd.IntN(3) > 0, rnd.IntN(3) > 0
+		w.net.Schedule(time.Duration(500+rnd.IntN(10_000))*time.Millisecond, func() { n.stalled, n.deaf = false, false; n.catchUp() })
 	}
 }
 

@@ -28,6 +28,8 @@ type checker struct {
 	gapLast  time.Duration // when there last was a holder, or an excuse for having none
 	gapWorst time.Duration
 	ill      map[*simNode]time.Duration // when the node last had an excuse
+	waiting  map[*simNode]time.Duration // until when it may wait for an answer that does not come
+	stalled  time.Duration              // when a watch last was
 	ownedAt  time.Duration              // when the newest record of a holder was written
 	storeIll time.Duration              // when the store last had one
 	release  time.Duration              // when the newest planned hand-over began; 0 if it is done
@@ -46,6 +48,10 @@ func (c *checker) trouble(n *simNode) { c.ill[n] = max(c.ill[n], c.w.net.Elapsed
 // dropped notes that a message of this node to the store was lost, or the answer
 // to it. To the node the store is silent until it gives up waiting.
 func (c *checker) dropped(n *simNode) { c.ill[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
+
+// waits notes that this node asked a store that is silent, and will wait for the
+// answer for a while even if the store comes back.
+func (c *checker) waits(n *simNode) { c.waiting[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
 
 func (c *checker) outageChanged() { c.storeIll = c.w.net.Elapsed() }
 
@@ -132,12 +138,15 @@ func (c *checker) calm(d time.Duration) bool {
 			return false
 		}
 	}
-	return c.since(c.storeIll) > d && c.w.store.outage == healthy && c.w.store.loss == 0
+	return c.since(max(c.storeIll, c.stalled)) > d && c.w.store.outage == healthy && c.w.store.loss == 0
 }
 
 func (c *checker) lost(n *simNode, a cluster.Action) {
 	if a.Epoch != n.epoch {
 		c.failf("%s loses epoch %d, but held %d", n.name(), a.Epoch, n.epoch)
+	}
+	if away := now(c) - n.okAt; a.Reason == cluster.ReasonSilence && away < 10*time.Second {
+		c.failf("%s gives up after %v of silence", n.name(), away)
 	}
 }
 
@@ -156,15 +165,18 @@ func (c *checker) look() {
 	}
 	spoken, able := false, false
 	for _, n := range c.w.nodes {
-		if !n.alive || n.paused || n.cut || n.stalled {
+		if !n.alive || n.paused || n.cut {
 			c.trouble(n)
+		}
+		if n.stalled {
+			c.stalled, n.stalledAt = now, now
 		}
 		if n.alive && !n.paused && n.epoch != 0 && n.epoch == s.own.Seq {
 			spoken = true
 		}
 		c.lookAt(n)
-		// Who wanted the shard and could have had it all the time.
-		able = able || n.wants && c.since(max(c.ill[n], c.storeIll, n.wantedAt)) >= c.since(c.gapLast)
+		// Who wanted the shard and could have asked for it all the time.
+		able = able || n.wants && c.since(max(c.ill[n], c.waiting[n], c.storeIll, n.wantedAt, n.stalledAt, c.ownedAt)) >= c.since(c.gapLast)
 	}
 	if spoken || !able {
 		c.gapLast = now
@@ -178,9 +190,17 @@ func (c *checker) look() {
 	}
 }
 
-// lookAt judges one holder.
+// lookAt judges one node.
 func (c *checker) lookAt(n *simNode) {
-	if !n.alive || n.paused || n.epoch == 0 {
+	own := c.w.store.own
+	if !n.alive || n.paused {
+		return
+	}
+	if n.epoch == 0 {
+		well := c.since(max(c.ill[n], c.waiting[n], c.storeIll, c.ownedAt, n.wantedAt, c.stalled))
+		if n.wants && c.owner[own.Seq] == n && c.ownerRun[own.Seq] == n.start && well > 1500*time.Millisecond {
+			c.failf("%s does not know that it acquired epoch %d", n.name(), own.Seq)
+		}
 		return
 	}
 	quiet := c.since(max(c.ill[n], c.storeIll))

@@ -24,8 +24,11 @@ type simNode struct {
 	wantedAt           time.Duration
 	cutAt              time.Duration
 	alive, paused, cut bool
-	stalled            bool     // the watch brings nothing
-	missed             []func() // what the watch and the store brought meanwhile
+	stalledAt          time.Duration // when the watch last was stalled
+	stalled            bool          // the watch brings nothing
+	deaf               bool          // the bus brings nothing
+	okAt               time.Duration // when the newest write was sent that was acknowledged
+	missed             []func()      // what the watch and the store brought meanwhile
 	asleep             []func()
 	wake               time.Duration // of the newest scheduled Advance
 	armed              bool
@@ -119,11 +122,14 @@ func (n *simNode) act(a cluster.Action) {
 
 // ask asks the store, and gives up after a second of its own clock.
 func (n *simNode) ask(a cluster.Action) {
-	start, answered := n.start, false
+	start, sent, answered := n.start, n.w.net.Elapsed(), false
 	answer := func(x cluster.Answer) {
 		n.run(start, func() {
 			if !answered {
 				answered = true
+				if x.Verdict == cluster.OK && a.Kind != cluster.ActionRead {
+					n.okAt = sent
+				}
 				n.lease.Answer(n.now(), x)
 			}
 		})
@@ -171,12 +177,12 @@ func (n *simNode) play() {
 		return
 	}
 	for _, other := range n.w.nodes {
-		if epoch := n.epoch; other != n && !other.cut && !n.cut {
+		if epoch := n.epoch; other != n && !other.deaf && !n.deaf {
 			start := other.start
 			n.w.net.Schedule(n.w.store.latency(), func() { other.run(start, func() { other.hear(epoch) }) })
 		}
 	}
-	if n.batch != nil || n.w.net.Rand().IntN(3) > 0 {
+	if n.batch != nil || n.w.net.Rand().IntN(n.w.idle) > 0 {
 		return
 	}
 	n.token++

@@ -82,6 +82,7 @@ func (s *simStore) arrive(n *simNode, a cluster.Action, values map[int]version, 
 	case s.outage == refused:
 		reply(cluster.Answer{Verdict: cluster.Unreachable})
 	case s.outage == silent:
+		s.chk.waits(n)
 		if write && s.chance(0.5) {
 			s.held = append(s.held, func() { s.do(n, a, values) })
 		}

@@ -8,11 +8,6 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// numberGap is how far the numbers of a holder are from the highest that it
-// restored. A predecessor may have given numbers that it had no time to store;
-// it would need a million new states within the age of the oldest change.
-const numberGap = 1 << 20
-
 // numberMax is the highest number that Restore believes; an EntityId has room
 // for 2^56.
 const numberMax = 1 << 55
@@ -95,8 +90,7 @@ func (st *stored) appendDurable(b []byte) []byte {
 }
 
 // Restore brings a state back as it was stored. It must be called before the
-// first Publish, Write or Advance. Every call, also one with nil data for a
-// removed state, makes the store give only numbers of at least number + 2^20.
+// first Publish, Write or Advance. nil data stands for a removed state.
 //
 // Restored states are not emitted: replicas see the higher epoch and ask for
 // what differs. An error leaves the store as it was, but for the numbers.
@@ -104,7 +98,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 	if number > numberMax {
 		return errMessage
 	}
-	s.next = max(s.next, number+numberGap)
+	s.next = max(s.next, number+1)
 	if data == nil {
 		return nil
 	}

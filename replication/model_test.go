@@ -132,7 +132,8 @@ func (w *world) request(i int, r *Replica) {
 // next epoch. Whatever the old one had under way still arrives.
 func (w *world) newHolder(durable map[uint64][]byte) {
 	epoch, _ := w.store.Position()
-	next := NewStore(StoreConfig{Space: "s", Epoch: epoch + 1 + uint64(w.rand.IntN(3)), Tick: 10 * time.Millisecond, Limits: modelLimits})
+	epoch += 1 + uint64(w.rand.IntN(3))
+	next := NewStore(StoreConfig{Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: modelLimits})
 	for _, n := range slices.Sorted(maps.Keys(durable)) {
 		if err := next.Restore(n, durable[n]); err != nil {
 			w.Fatalf("state %d was not restored: %v", n, err)

@@ -15,8 +15,9 @@ type StoreConfig struct {
 	// every earlier holding of the space.
 	Epoch uint64
 
-	// FirstNumber is the first state number to give; 0 means 1. Numbers of
-	// restored states raise it, see Restore.
+	// FirstNumber is the first state number to give; 0 means 1. It must be beyond
+	// all that earlier holders of the space can have given, stored or not, because
+	// a state number never means two states.
 	FirstNumber uint64
 
 	// Tick is the shortest time between two batches that were not forced by a

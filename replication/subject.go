@@ -69,6 +69,54 @@ func (s Subjects) Repair(n int) string { return s.join("shard", strconv.Itoa(n),
 // Write returns the subject of requests that carry what clients wrote.
 func (s Subjects) Write(n int) string { return s.join("shard", strconv.Itoa(n), "write") }
 
+// StoreAll matches everything that is stored of shard n.
+func (s Subjects) StoreAll(n int) string { return s.join("store", strconv.Itoa(n), ">") }
+
+// StoreOwn returns the subject of the record that says who holds shard n.
+func (s Subjects) StoreOwn(n int) string { return s.join("store", strconv.Itoa(n), "own") }
+
+// StoreOwnAll matches every StoreOwn.
+func (s Subjects) StoreOwnAll() string { return s.join("store", "*", "own") }
+
+// StoreBeat returns the subject of the record by which the holder of shard n
+// renews.
+func (s Subjects) StoreBeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
+
+// StoreBeatAll matches every StoreBeat.
+func (s Subjects) StoreBeatAll() string { return s.join("store", "*", "beat") }
+
+// StoreKeyframe returns the subject of the stored keyframe of one state.
+func (s Subjects) StoreKeyframe(n int, space string, number uint64) string {
+	return s.join("store", strconv.Itoa(n), "k", space, strconv.FormatUint(number, 10))
+}
+
+// StoreKeyframeAll matches every StoreKeyframe of shard n.
+func (s Subjects) StoreKeyframeAll(n int) string { return s.join("store", strconv.Itoa(n), "k", ">") }
+
+// ParseStore takes a subject of the store apart: the shard, and own, beat or
+// k.<space>.<number>.
+func (s Subjects) ParseStore(subject string) (n int, rest string, ok bool) {
+	if rest, ok = s.cut(subject, "store."); !ok {
+		return 0, "", false
+	}
+	return cutShard(rest)
+}
+
+// ParseStoreKeyframe returns the space and the state number of a StoreKeyframe
+// subject.
+func (s Subjects) ParseStoreKeyframe(subject string) (space string, number uint64, ok bool) {
+	_, rest, ok := s.ParseStore(subject)
+	if !ok {
+		return "", 0, false
+	}
+	if rest, ok = strings.CutPrefix(rest, "k."); !ok {
+		return "", 0, false
+	}
+	space, text, ok := strings.Cut(rest, ".")
+	number, err := strconv.ParseUint(text, 10, 64)
+	return space, number, ok && err == nil && ValidToken(space)
+}
+
 // Event returns the subject of a space's events.
 func (s Subjects) Event(space string) string { return s.join("event", space) }
 

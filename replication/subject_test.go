@@ -110,3 +110,34 @@ func TestParseSubjects(t *testing.T) {
 		}
 	}
 }
+
+func TestStoreSubjects(t *testing.T) {
+	s := Subjects{}
+	for _, c := range []struct{ got, want string }{
+		{s.StoreAll(7), "dnp.v1.store.7.>"},
+		{s.StoreOwn(7), "dnp.v1.store.7.own"},
+		{s.StoreOwnAll(), "dnp.v1.store.*.own"},
+		{s.StoreBeat(7), "dnp.v1.store.7.beat"},
+		{s.StoreBeatAll(), "dnp.v1.store.*.beat"},
+		{s.StoreKeyframe(7, "demo", 12), "dnp.v1.store.7.k.demo.12"},
+		{s.StoreKeyframeAll(7), "dnp.v1.store.7.k.>"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	if space, number, ok := s.ParseStoreKeyframe("dnp.v1.store.7.k.demo.12"); !ok || space != "demo" || number != 12 {
+		t.Errorf("ParseStoreKeyframe: %q, %d, %v", space, number, ok)
+	}
+	if n, rest, ok := s.ParseStore("dnp.v1.store.7.beat"); !ok || n != 7 || rest != "beat" {
+		t.Errorf("ParseStore: %d, %q, %v", n, rest, ok)
+	}
+	for _, bad := range []string{
+		"dnp.v1.store.7.own", "dnp.v1.store.7.k.demo", "dnp.v1.store.7.k.demo.x", "dnp.v1.store.7.k.a b.1", "dnp.v1.store.x.k.demo.1", "dnp.v2.store.7.k.demo.1",
+		"dnp.v1.store.7.k.demo.1.2",
+	} {
+		if _, _, ok := s.ParseStoreKeyframe(bad); ok {
+			t.Errorf("ParseStoreKeyframe takes %q", bad)
+		}
+	}
+}

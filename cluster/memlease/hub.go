@@ -2,6 +2,7 @@ package memlease
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -37,8 +38,10 @@ type Hub struct {
 	silent bool
 	held   []func() // what happens when the store answers again
 
-	// Stored counts the keyframes that were stored.
-	Stored uint64
+	// Violations are things that must never happen and did.
+	Violations []string
+
+	writers map[uint64]*Node // who wrote in an epoch
 }
 
 // A shard is what the store has of one.
@@ -56,7 +59,7 @@ type key struct {
 // New returns an empty store.
 func New(cfg Config) *Hub {
 	cfg.Latency = cmp.Or(cfg.Latency, 500*time.Microsecond)
-	return &Hub{Config: cfg, seq: firstSeq, shards: make(map[int]*shard), nodes: make(map[string]*Node)}
+	return &Hub{Config: cfg, seq: firstSeq, shards: make(map[int]*shard), nodes: make(map[string]*Node), writers: make(map[uint64]*Node)}
 }
 
 // Cut separates a node from the store, or heals that.
@@ -82,6 +85,11 @@ func (h *Hub) SetSilent(silent bool) {
 	for _, f := range held {
 		f()
 	}
+	for _, n := range h.order { // the watches go on where they were
+		for s := range n.leases {
+			n.see(s)
+		}
+	}
 }
 
 func (h *Hub) shard(n int) *shard {
@@ -102,14 +110,14 @@ func (h *Hub) ask(n *Node, s int, a cluster.Action, batch []cluster.Keyframe, an
 		case n.cut:
 		case h.silent:
 			if h.Rand.IntN(2) == 0 {
-				h.held = append(h.held, func() { h.do(s, a, batch) })
+				h.held = append(h.held, func() { h.do(n, s, a, batch) })
 			}
 		case h.lost():
 			if h.Rand.Float64() < h.Late {
-				h.Schedule(time.Duration(h.Rand.Int64N(int64(8*time.Second))), func() { h.do(s, a, batch) })
+				h.Schedule(time.Duration(h.Rand.Int64N(int64(8*time.Second))), func() { h.do(n, s, a, batch) })
 			}
 		default:
-			x := h.do(s, a, batch)
+			x := h.do(n, s, a, batch)
 			if !h.lost() {
 				h.Schedule(h.Latency, func() {
 					if !n.cut {
@@ -122,7 +130,7 @@ func (h *Hub) ask(n *Node, s int, a cluster.Action, batch []cluster.Keyframe, an
 }
 
 // do is where things happen in one order.
-func (h *Hub) do(n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answer {
+func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answer {
 	s := h.shard(n)
 	if a.Kind == cluster.ActionRead {
 		return cluster.Answer{Verdict: cluster.OK, Own: s.own, Beat: s.beat}
@@ -131,6 +139,7 @@ func (h *Hub) do(n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answ
 		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectBeat != s.beat.Seq {
 		return cluster.Answer{Verdict: cluster.Stale}
 	}
+	h.audit(by, a)
 	switch a.Kind {
 	case cluster.ActionAcquire:
 		s.beat = a.Beat
@@ -143,7 +152,6 @@ func (h *Hub) do(n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answ
 	default:
 		for _, k := range batch {
 			h.next()
-			h.Stored++
 			s.states[key{k.Space, k.Number}] = k
 		}
 		s.beat = a.Beat
@@ -154,6 +162,27 @@ func (h *Hub) do(n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answ
 		h.Schedule(h.Latency, func() { node.see(n) })
 	}
 	return answer
+}
+
+// audit notes who writes in an epoch.
+func (h *Hub) audit(by *Node, a cluster.Action) {
+	if a.Kind != cluster.ActionBeat && a.Kind != cluster.ActionStore {
+		return
+	}
+	epoch := a.Beat.Epoch
+	if other, ok := h.writers[epoch]; ok && other != by {
+		h.Violations = append(h.Violations, fmt.Sprintf("%s and %s both wrote in epoch %d", other.name, by.name, epoch))
+	}
+	h.writers[epoch] = by
+}
+
+// Holder returns the node that holds a shard, as the store has it.
+func (h *Hub) Holder(shard int) string {
+	own := h.shard(shard).own
+	if own.Released {
+		return ""
+	}
+	return own.Node
 }
 
 func (h *Hub) next() uint64 {

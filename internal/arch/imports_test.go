@@ -32,7 +32,7 @@ var rules = map[string][]string{
 	"cluster":               {},
 	"cluster/memaffinity":   {"cluster"},
 	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":     {"cluster", "github.com/nats-io/nats.go"},
+	"cluster/natslease":     {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
 	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
 
 	"session":         {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
@@ -50,6 +50,7 @@ var rules = map[string][]string{
 	"internal/config":    {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/arch":      {},
 }

@@ -129,6 +129,16 @@ func (w *Worker) advance(now time.Time) time.Time {
 	return next
 }
 
+// Position returns how far the replica of a space is; ok if there is one.
+func (w *Worker) Position(name string) (epoch, seq uint64, ok bool) {
+	s, ok := w.spaces[name]
+	if !ok {
+		return 0, 0, false
+	}
+	epoch, seq = s.replica.Position()
+	return epoch, seq, true
+}
+
 // handle takes what the endpoint says that happened.
 func (w *Worker) handle(now time.Time, events []dnp.Event) {
 	for i := range events {

@@ -26,9 +26,9 @@ func (r *Relay) SetRoster(roster cluster.Roster) {
 	}
 }
 
-// drain hands every shard over to the relay that should have it next, and returns
-// when nothing is held or ctx ends.
-func (r *Relay) drain(ctx context.Context) {
+// Drain begins to hand every shard over to the relay that should have it next. Run
+// does it by itself.
+func (r *Relay) Drain() {
 	r.draining.Store(true)
 	roster := r.roster.Load()
 	for shard := range r.cfg.Shards {
@@ -39,6 +39,10 @@ func (r *Relay) drain(ctx context.Context) {
 		}
 		r.lane(shard).command(command{kind: commandHandOver, shard: shard, to: to})
 	}
+}
+
+// drained waits until nothing is held or ctx ends.
+func (r *Relay) drained(ctx context.Context) {
 	for _, l := range r.lanes {
 		drained := make(chan struct{})
 		l.command(command{kind: commandDrain, drained: drained})

@@ -161,7 +161,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.cfg.Leases != nil {
 		timeout, cancel := context.WithTimeout(lanes, r.cfg.DrainTimeout)
 		defer cancel()
-		r.drain(timeout)
+		r.Drain()
+		r.drained(timeout)
 	}
 	stop()
 	running.Wait()

@@ -92,7 +92,7 @@ func TestWrongShard(t *testing.T) {
 		return n
 	}
 	before, right := spaces(), 0
-	for shard := range 64 {
+	for shard := range simShards {
 		write := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "s", Client: "c", Session: "x"})
 		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: write})
 		bad := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "a.>", Client: "c", Session: "x"})

@@ -138,21 +138,31 @@ func (m *mirror) remove(key string) { m.w.fire("s", fmt.Sprintf(`{"op":"remove",
 // be lost; an answer cannot be wrong.
 func (m *mirror) repeat() {
 	for _, key := range m.keys() {
-		for {
+		for try := 0; ; try++ {
 			v := m.values[key]
 			a := m.w.publish("s", fmt.Sprintf(`{"op":"put","key":%q,"values":[{"type":"uint16","value":%d},{"type":"uint16","value":%d}]}`, key, v[0], v[1]))
 			if strings.HasPrefix(a, `{"epoch"`) {
 				break
 			}
+			m.patience(try, a)
 		}
 	}
 	for _, key := range m.dead {
-		for {
+		for try := 0; ; try++ {
 			a := m.w.publish("s", fmt.Sprintf(`{"op":"remove","key":%q}`, key))
 			if strings.HasPrefix(a, `{"epoch"`) || strings.Contains(a, "unknown_state") {
 				break
 			}
+			m.patience(try, a)
 		}
+	}
+}
+
+// patience ends when nobody answers for long although nothing is wrong any more.
+func (m *mirror) patience(try int, answer string) {
+	m.w.Helper()
+	if try > 20 {
+		m.w.Fatalf("a publish was not taken %d times: %s", try, answer)
 	}
 }
 

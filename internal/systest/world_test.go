@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -23,7 +24,10 @@ import (
 	"github.com/dnprelay/dnprelay/replication/membus"
 )
 
-var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
+var (
+	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
+	rounds = flag.Int("rounds", 0, "rounds of the chaos test; 0 = a few")
+)
 
 // A world is a whole deployment in one goroutine.
 type world struct {
@@ -52,7 +56,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	var err error
 	w.hub, err = membus.New(membus.Config{
 		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond,
-	}, w.subjects.Mappings(64)...)
+	}, w.subjects.Mappings(simShards)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +85,20 @@ func (w *world) newID() string {
 	return fmt.Sprintf("ID%024d", w.ids)
 }
 
+// simShards is the number of shards of a world: enough to be on several relays.
+const simShards = 4
+
 // A simRelay is a relay whose lanes the scheduler turns.
 type simRelay struct {
-	relay *relay.Relay
-	bus   *membus.Bus
-	dead  bool
+	change func(*relay.Config) // nil if nothing is
+	name   string
+	relay  *relay.Relay
+	bus    *membus.Bus
+	leases *memlease.Node // nil if it holds everything without leases
+	dead   bool
+	paused bool
+	leaves bool     // it says so to the others
+	asleep []func() // turns that were due while it was paused
 }
 
 // startRelay starts a relay that holds every shard, in a higher epoch than all
@@ -99,14 +112,29 @@ func (w *world) startRelay() *simRelay {
 func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
 	w.Helper()
 	w.relays++
-	r := &simRelay{bus: w.hub.Node(fmt.Sprintf("relay%d", w.relays))}
+	r := &simRelay{name: fmt.Sprintf("relay%d", w.relays), change: change}
+	w.run(r, r.name)
+	return r
+}
+
+// run makes and starts the relay of r. busName is different for each start,
+// because the dead one's connection is closed for ever.
+func (w *world) run(r *simRelay, busName string) {
+	w.Helper()
+	r.bus = w.hub.Node(busName)
 	cfg := relay.Config{
-		Node: fmt.Sprintf("relay%d", w.relays), Bus: r.bus, Subjects: w.subjects, Lanes: 2,
+		Node: r.name, Bus: r.bus, Subjects: w.subjects, Lanes: 2, Shards: simShards,
 		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Log: slog.New(slog.DiscardHandler),
 	}
-	change(&cfg)
+	if r.leases != nil {
+		cfg.Leases = r.leases
+	}
+	if r.change != nil {
+		r.change(&cfg)
+	}
 	var err error
-	if r.relay, err = relay.New(cfg); err == nil {
+	r.relay, err = relay.New(cfg)
+	if err == nil {
 		err = r.relay.Start()
 	}
 	if err != nil {
@@ -115,13 +143,15 @@ func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
 	for _, l := range r.relay.Lanes() {
 		w.turnLane(r, l)
 	}
-	return r
 }
 
 // kill ends a relay as kill -9 does.
 func (r *simRelay) kill() {
 	r.dead = true
 	r.bus.Close()
+	if r.leases != nil {
+		r.leases.Stop()
+	}
 }
 
 // turnLane turns a lane when it is woken and when it is due.
@@ -129,7 +159,11 @@ func (w *world) turnLane(r *simRelay, l *relay.Lane) {
 	generation, woken := 0, false
 	var turn func()
 	turn = func() {
-		if r.dead {
+		switch {
+		case r.dead:
+			return
+		case r.paused:
+			r.asleep = append(r.asleep, turn)
 			return
 		}
 		woken = false
@@ -156,9 +190,12 @@ type simEdge struct {
 	node   string
 	addr   netip.AddrPort
 	worker *edge.Worker
+	bus    *membus.Bus
 	next   time.Time
 	world  *world
 	buf    []byte
+
+	epoch, seq uint64 // of the replica, when it was last looked at
 }
 
 // startEdge starts an edge with one worker.
@@ -166,7 +203,7 @@ func (w *world) startEdge(profile wire.Profile, change func(*edge.Config)) *simE
 	w.Helper()
 	w.hosts++
 	cfg := edge.Config{
-		Node: fmt.Sprintf("edge%d", w.hosts), Workers: 1, Flush: 5 * time.Millisecond, OpenSpace: "s",
+		Node: fmt.Sprintf("edge%d", w.hosts), Workers: 1, Shards: simShards, Flush: 5 * time.Millisecond, OpenSpace: "s",
 		Bus: w.hub.Node(fmt.Sprintf("edge%d", w.hosts)), Subjects: w.subjects,
 		NewID: w.newID, Seed: w.net.Rand().Uint64, Log: slog.New(slog.DiscardHandler),
 	}
@@ -177,7 +214,7 @@ func (w *world) startEdge(profile wire.Profile, change func(*edge.Config)) *simE
 	if err != nil {
 		w.Fatal(err)
 	}
-	s := &simEdge{world: w, node: cfg.Node, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
+	s := &simEdge{world: w, node: cfg.Node, bus: w.hub.Node(cfg.Node), addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
 	probe := dnp.ProbePing
 	if profile == wire.Spec {
 		probe = dnp.ProbeHello

@@ -1,0 +1,99 @@
+package gossip
+
+import (
+	"context"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// Least times between two announcements of what this node tells. A phase is
+// worth more than a load.
+const (
+	phaseInterval   = 250 * time.Millisecond
+	loadInterval    = 2 * time.Second
+	announceTimeout = time.Second
+)
+
+// SetPhase tells the others where this node is in its life.
+func (g *Gossip) SetPhase(p cluster.Phase) {
+	g.edit(func(m *cluster.Member) { m.Phase = p }, true)
+}
+
+// SetLoad tells the others how busy this node feels, 0 to [cluster.LoadMax];
+// more is taken for that. It may be called at any rate.
+func (g *Gossip) SetLoad(load int) {
+	g.edit(func(m *cluster.Member) { m.Load = uint8(max(0, min(load, cluster.LoadMax))) }, false)
+}
+
+// SetAddresses tells the others where this node offers its services. It keeps the
+// slice.
+func (g *Gossip) SetAddresses(list []cluster.Address) error {
+	m := g.cfg.Self
+	m.Addresses = list
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	g.edit(func(m *cluster.Member) { m.Addresses = list }, true)
+	return nil
+}
+
+func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
+	if !g.table.edit(change) {
+		return
+	}
+	wake := g.calm
+	if urgent {
+		wake = g.urgent
+	}
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// announce tells the others what has changed, until ctx ends. What changes in
+// between is told together.
+func (g *Gossip) announce(ctx context.Context) {
+	for {
+		wait := phaseInterval
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.urgent:
+		case <-g.calm:
+			wait = loadInterval
+		}
+		// A broadcast that did not come through in time is repaired by the next
+		// comparison of two nodes.
+		if err := g.list.UpdateNode(announceTimeout); err != nil {
+			g.log.Debug("gossip", "event", err.Error())
+		}
+		g.pause(ctx, wait)
+	}
+}
+
+// pause waits, after something urgent was told at most phaseInterval.
+func (g *Gossip) pause(ctx context.Context, wait time.Duration) {
+	rest := time.NewTimer(wait)
+	defer rest.Stop()
+	soon := time.NewTimer(phaseInterval)
+	defer soon.Stop()
+	var urgent chan struct{} // listened to when something may be told again
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest.C:
+			return
+		case <-soon.C:
+			urgent = g.urgent
+		case <-urgent:
+			select {
+			case g.urgent <- struct{}{}: // leave it to announce
+			default:
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package gossip
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	logInterval = 10 * time.Second // between two lines of one kind above debug
+	logKindsMax = 64
+	logLineMax  = 300 // bytes
+)
+
+// A logger turns memberlist's lines into records of slog. What the network can
+// cause at will is let through once in logInterval, with the number of lines that
+// were not; memberlist's news about single packets are for debugging only.
+//
+// It counts what memberlist tells in no other way. It has a mutex, because
+// memberlist logs from all its goroutines and has no owner for that.
+type logger struct {
+	log    *slog.Logger
+	silent atomic.Bool // errors while shutting down mean nothing
+
+	suspicions, refutations, undecipherable atomic.Uint64
+
+	mu    sync.Mutex
+	kinds map[string]*logKind
+}
+
+type logKind struct {
+	next   time.Time
+	missed int
+}
+
+func newLogger(l *slog.Logger) *logger {
+	return &logger{log: l, kinds: map[string]*logKind{}}
+}
+
+// standard returns what memberlist logs with.
+func (l *logger) standard() *log.Logger { return log.New(l, "", 0) }
+
+// Write takes one line as "[WARN] memberlist: text".
+func (l *logger) Write(p []byte) (int, error) {
+	level, text := parseLine(string(p))
+	l.count(text)
+	if !l.silent.Load() {
+		l.limited(level, text)
+	}
+	return len(p), nil
+}
+
+// parseLine returns the level and the words of a line of memberlist. Only errors
+// are for every day; nodes that come and go are logged from the roster.
+func parseLine(line string) (slog.Level, string) {
+	line = strings.TrimSpace(line)
+	level := slog.LevelDebug
+	if rest, ok := strings.CutPrefix(line, "["); ok {
+		name, text, _ := strings.Cut(rest, "] ")
+		line = text
+		switch name {
+		case "WARN":
+			level = slog.LevelInfo
+		case "ERR", "ERROR":
+			level = slog.LevelWarn
+		}
+	}
+	line = strings.TrimPrefix(line, "memberlist: ")
+	if strings.HasPrefix(line, "Refuting an alive message") {
+		level = slog.LevelDebug // is about an earlier life of this node, and full of bytes
+	}
+	if len(line) > logLineMax {
+		line = strings.ToValidUTF8(line[:logLineMax], "") + "…"
+	}
+	return level, line
+}
+
+func (l *logger) count(text string) {
+	switch {
+	case strings.HasPrefix(text, "Suspect "):
+		l.suspicions.Add(1)
+	case strings.HasPrefix(text, "Refuting a suspect"), strings.HasPrefix(text, "Refuting a dead"):
+		l.refutations.Add(1)
+	case strings.Contains(text, "no installed keys could decrypt"):
+		l.undecipherable.Add(1)
+	}
+}
+
+// limited logs, but above debug at most one line of a kind in logInterval.
+func (l *logger) limited(level slog.Level, text string) {
+	if level <= slog.LevelDebug {
+		l.log.Debug("gossip", "event", text)
+		return
+	}
+	if !l.log.Enabled(context.Background(), level) {
+		return
+	}
+	missed, ok := l.allow(text, time.Now())
+	if !ok {
+		return
+	}
+	args := []any{"event", text}
+	if missed > 0 {
+		args = append(args, "alike", missed)
+	}
+	if strings.Contains(text, "no installed keys could decrypt") {
+		args = append(args, "hint", "a node with another --gossip-key-file, or not one of ours")
+	}
+	l.log.Log(context.Background(), level, "gossip", args...)
+}
+
+// allow reports whether a line may be logged, and how many of its kind were not
+// since the last. Its first three words are its kind.
+func (l *logger) allow(text string, now time.Time) (missed int, ok bool) {
+	words := strings.SplitN(text, " ", 4)
+	kind := strings.Join(words[:min(3, len(words))], " ")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kinds[kind]
+	if k == nil {
+		if len(l.kinds) >= logKindsMax {
+			clear(l.kinds) // costs a few lines more
+		}
+		k = &logKind{}
+		l.kinds[kind] = k
+	}
+	if now.Before(k.next) {
+		k.missed++
+		return 0, false
+	}
+	missed, k.missed, k.next = k.missed, 0, now.Add(logInterval)
+	return missed, true
+}

@@ -1,0 +1,154 @@
+package gossip
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A newcomer with another key is told why it cannot join, and the cluster does
+// not notice it.
+func TestWrongKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		cluster, newcomer []string
+		want              Refusal
+		words             string
+	}{
+		"another key":  {[]string{keyA}, []string{keyB}, WrongKey, "wrong key"},
+		"many keys":    {[]string{keyA}, []string{keyB, keyC}, WrongKey, "wrong key"},
+		"no key here":  {[]string{keyA}, nil, NoKeyHere, "this node has none"},
+		"no key there": {nil, []string{keyA}, NoKeyThere, "without a key"},
+		// The newcomer's old key is still known, but the answer comes under the new one.
+		"old key": {[]string{keyB, keyA}, []string{keyA}, WrongKey, "wrong key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := func(lines []string) func(*Config) {
+				if lines == nil {
+					return func(*Config) {}
+				}
+				return keyed(t, lines...)
+			}
+			list := startAll(t, "relay", 3, with(c.cluster))
+			newcomer := start(t, "newcomer", joining(list...), with(c.newcomer))
+			err := newcomer.wait()
+			var refused *RefusedError
+			if !errors.As(err, &refused) || refused.Refusal != c.want {
+				t.Fatalf("want refusal %d, got %v", c.want, err)
+			}
+			text := err.Error()
+			if !strings.Contains(text, c.words) || strings.Contains(text, "\n") {
+				t.Errorf("want one line with %q, got %q", c.words, text)
+			}
+			t.Log(text)
+			for _, line := range append(c.newcomer, c.cluster...) {
+				for _, n := range append(list, newcomer) {
+					if strings.Contains(n.logs.String()+text, line) {
+						t.Errorf("%s logged a key", n.cfg.Self.Name)
+					}
+				}
+			}
+			for _, n := range list {
+				n.until("the cluster is as it was", sees(3))
+			}
+		})
+	}
+}
+
+// One that starts while the others change the key finds out which they know.
+func TestStartDuringRotation(t *testing.T) {
+	list := startAll(t, "relay", 2, keyed(t, keyA))
+	late := start(t, "late", joining(list...), keyed(t, keyB, keyA))
+	late.until("the second key of the file is tried", sees(3))
+}
+
+// The key of five nodes is changed in the three steps and in one, while all of
+// them tell news all the time. Every node sees a file at another time. A cluster
+// of three that changes nothing runs beside it: what it suspects is due to the
+// machine.
+func TestRotation(t *testing.T) {
+	file := []func(*Config){func(c *Config) {
+		keyed(t, keyA)(c)
+		c.KeyPoll, c.KeyDelay = 5*time.Millisecond, 2*time.Second
+	}}
+	control := startAll(t, "control", 3, file...)
+	list := startAll(t, "relay", 5, file...)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				list[i%5].SetLoad(i % 100)
+				control[i%3].SetLoad(i % 100)
+			}
+		}
+	}()
+	for _, step := range [][]string{{keyA, keyB}, {keyB, keyA}, {keyB}, {keyC}} {
+		want, err := parseKeys([]byte(strings.Join(step, "\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list {
+			writeKeys(t, n.cfg.KeyFile, step...)
+			eventually(t, "the file is read", func() bool { return n.wants(want) })
+		}
+		for _, n := range list {
+			eventually(t, "the keys are those of the file", func() bool { return n.ringIs(want) })
+		}
+	}
+	close(stop)
+	<-stopped
+	for _, n := range list {
+		s := n.Stats()
+		if s.Undecipherable > 0 {
+			t.Errorf("%s got %d messages under a key that it did not know", n.cfg.Self.Name, s.Undecipherable)
+		}
+		if strings.Contains(n.logs.String(), "member is gone") {
+			t.Errorf("%s lost a member:\n%s", n.cfg.Self.Name, n.logs)
+		}
+	}
+	suspicions, background := suspected(list), suspected(control)
+	t.Logf("5 nodes, 4 changes of keys: %d suspicions; 3 nodes beside them: %d", suspicions, background)
+	if suspicions > 0 && background == 0 {
+		t.Errorf("%d false suspicions", suspicions)
+	}
+}
+
+func suspected(list []*node) (sum uint64) {
+	for _, n := range list {
+		sum += n.Stats().Suspicions
+	}
+	return sum
+}
+
+func (n *node) wants(want []key) bool {
+	n.keys.mu.Lock()
+	defer n.keys.mu.Unlock()
+	return slices.EqualFunc(n.keys.rotation.wanted, want, sameKey)
+}
+
+// ringIs reports whether memberlist has exactly these keys and sends with the
+// first.
+func (n *node) ringIs(want []key) bool {
+	got := n.keys.keyring.GetKeys()
+	return len(got) == len(want) && sameKey(got[0], want[0]) &&
+		!slices.ContainsFunc(got, func(k []byte) bool { return !contains(want, k) })
+}
+
+func TestBadKeyFileIsRepaired(t *testing.T) {
+	n := start(t, "relay", keyed(t, keyA), func(c *Config) { c.KeyPoll, c.KeyDelay = 5*time.Millisecond, time.Millisecond })
+	writeKeys(t, n.cfg.KeyFile, "what is this?")
+	eventually(t, "a bad file is reported", func() bool { return strings.Contains(n.logs.String(), "line 1: want a key") })
+	writeKeys(t, n.cfg.KeyFile, keyB)
+	want, _ := parseKeys([]byte(keyB))
+	eventually(t, "a repaired file is taken", func() bool { return n.ringIs(want) })
+	if strings.Contains(n.logs.String(), "what is this") || strings.Count(n.logs.String(), "line 1: want") != 1 {
+		t.Errorf("want one line without anything of the file:\n%s", n.logs)
+	}
+}

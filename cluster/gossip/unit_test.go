@@ -1,0 +1,300 @@
+package gossip
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+func TestParseKeys(t *testing.T) {
+	k16, k24, k32 := bytes.Repeat([]byte{0xfb}, 16), bytes.Repeat([]byte{0xff}, 24), bytes.Repeat([]byte{7}, 32)
+	for name, c := range map[string]struct {
+		text string
+		want [][]byte
+		err  string
+	}{
+		"hex":         {hex.EncodeToString(k16) + "\n" + strings.ToUpper(hex.EncodeToString(k32)), [][]byte{k16, k32}, ""},
+		"base64":      {base64.StdEncoding.EncodeToString(k16) + "\r\n" + base64.RawURLEncoding.EncodeToString(k24), [][]byte{k16, k24}, ""},
+		"32 digits":   {strings.Repeat("0", 32), [][]byte{make([]byte, 16)}, ""},
+		"comments":    {"# one\n\n  " + hex.EncodeToString(k16) + "  \n#two", [][]byte{k16}, ""},
+		"twice":       {hex.EncodeToString(k16) + "\n" + hex.EncodeToString(k32) + "\n" + base64.StdEncoding.EncodeToString(k16), [][]byte{k16, k32}, ""},
+		"empty":       {"\n# nothing\n", nil, "holds no key"},
+		"not a key":   {"#\nhello, world", nil, "line 2: want a key in hex or base64"},
+		"bad length":  {base64.StdEncoding.EncodeToString(make([]byte, 20)), nil, "line 1: has a key of 20 bytes, want 16, 24 or 32"},
+		"hex, short":  {strings.Repeat("ab", 15), nil, "line 1: "},
+		"too many":    {nineKeys(), nil, "holds 9 keys, at most 8"},
+		"a huge file": {strings.Repeat("\n", keyFileMax+1), nil, "more than"},
+	} {
+		got, err := parseKeys([]byte(c.text))
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: got %v, want an error with %q", name, err, c.err)
+			}
+			continue
+		}
+		if err != nil || !slices.EqualFunc(got, c.want, func(a key, b []byte) bool { return bytes.Equal(a, b) }) {
+			t.Errorf("%s: got %x, %v, want %x", name, got, err, c.want)
+		}
+	}
+}
+
+func nineKeys() string {
+	var lines []string
+	for i := range 9 {
+		lines = append(lines, hex.EncodeToString(bytes.Repeat([]byte{byte(i)}, 16)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestKeyFileErrors(t *testing.T) {
+	if _, err := readKeys(filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := readKeys(t.TempDir()); err == nil {
+		t.Error("a folder is no key file")
+	}
+	err := openError("/etc/gossip.key", 65532, &fs.PathError{Op: "open", Path: "/etc/gossip.key", Err: fs.ErrPermission})
+	if !strings.Contains(err.Error(), "/etc/gossip.key: user 65532 has no permission to read it") {
+		t.Errorf("a file without permission: %v", err)
+	}
+}
+
+func FuzzParseKeys(f *testing.F) {
+	f.Add([]byte(keyA + "\n#\n" + keyB))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := parseKeys(text)
+		if err == nil && (len(keys) == 0 || len(keys) > keysMax) {
+			t.Fatalf("%q: %d keys", text, len(keys))
+		}
+		for _, k := range keys {
+			if !keyLength(len(k)) {
+				t.Fatalf("%q: a key of %d bytes", text, len(k))
+			}
+		}
+	})
+}
+
+// A transcript of a rotation in one step, with a delay of 10 s: [A] becomes [B].
+func TestRotationSteps(t *testing.T) {
+	a, b, c := key("a"), key("b"), key("c")
+	start := time.Unix(0, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	r := newRotation([]key{a}, 10*time.Second)
+	ring := func(why string, want ...key) {
+		t.Helper()
+		if !slices.EqualFunc(r.ring, want, sameKey) {
+			t.Errorf("%s: ring is %q, want %q", why, r.ring, want)
+		}
+	}
+	step := func(second int, wantSwitched, wantDropped bool) {
+		t.Helper()
+		if s, d := r.advance(at(second)); s != wantSwitched || d != wantDropped {
+			t.Errorf("at %d s: switched %v, dropped %v", second, s, d)
+		}
+	}
+	if !r.read(at(0), []key{b}) || r.read(at(1), []key{b}) {
+		t.Error("a file is news once")
+	}
+	ring("B is known at once, A is sent with, because others may not know B", a, b)
+	step(9, false, false)
+	step(10, true, false)
+	ring("all know B; some may still send with A", b, a)
+	step(19, false, false)
+	step(20, false, true)
+	ring("nobody sends with A", b)
+	step(100, false, false)
+
+	r.read(at(100), []key{b, c})
+	ring("one more key", b, c)
+	step(110, false, true)
+	r.read(at(110), []key{c, b})
+	r.read(at(115), []key{a, c})
+	ring("a change during a change forgets nothing", b, c, a)
+	step(120, false, false)
+	step(125, true, false)
+	ring("A is in use 10 s after the last change", a, b, c)
+	step(135, false, true)
+	ring("B has gone", a, c)
+}
+
+func TestRotationTriesKeys(t *testing.T) {
+	a, b := key("a"), key("b")
+	now := time.Unix(0, 0)
+	r := newRotation([]key{b, a}, time.Second)
+	if !r.useNext(now) || !sameKey(r.ring[0], a) || r.useNext(now) {
+		t.Errorf("want A to be tried, and then nothing: %q", r.ring)
+	}
+	if s, _ := r.advance(now.Add(time.Second)); !s || !sameKey(r.ring[0], b) {
+		t.Errorf("want the first key to be sent with in the end: %q", r.ring)
+	}
+}
+
+// Every change of a keyring is made while others decrypt with it; the race
+// detector watches.
+func TestInstall(t *testing.T) {
+	k := func(i int) key { return bytes.Repeat([]byte{byte(i)}, 16) }
+	ring, err := memberlist.NewKeyring(nil, k(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, readers := make(chan struct{}), sync.WaitGroup{}
+	readers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, got := range ring.GetKeys() {
+				if len(got) != 16 {
+					t.Error("a key that is none")
+				}
+			}
+		}
+	})
+	for range 300 {
+		for _, want := range [][]int{{0, 1, 2}, {2, 1}, {2, 0, 3}, {3, 1}, {1, 3, 0, 2}, {1, 2}, {5}, {5, 6, 7, 8}, {8, 5}, {0}} {
+			var keys []key
+			for _, i := range want {
+				keys = append(keys, k(i))
+			}
+			if err := install(ring, keys); err != nil {
+				t.Fatal(err)
+			}
+			got := ring.GetKeys()
+			unknown := slices.ContainsFunc(got, func(g []byte) bool { return !contains(keys, g) })
+			if len(got) != len(keys) || !sameKey(got[0], keys[0]) || unknown {
+				t.Errorf("%v became %x", want, got)
+			}
+		}
+	}
+	close(stop)
+	readers.Wait()
+}
+
+func TestSplitTarget(t *testing.T) {
+	for name, want := range map[string]string{
+		"relay": "relay 7946", "relay.ns.svc:1": "relay.ns.svc 1", "10.0.0.1": "10.0.0.1 7946", "10.0.0.1:65535": "10.0.0.1 65535",
+		"::1": "::1 7946", "[::1]": "::1 7946", "[::1]:5": "::1 5",
+		"": "", ":5": "", "relay:": "", "relay:x": "", "relay:0": "", "relay:65536": "", "[::1]:": "", "a:b:c": "", "[relay": "",
+	} {
+		host, port, err := splitTarget(name)
+		got := ""
+		if err == nil {
+			got = host + " " + netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()[len("0.0.0.0:"):]
+		}
+		if got != want {
+			t.Errorf("%q: got %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+func TestAdvertised(t *testing.T) {
+	machine := []netip.Addr{
+		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1"),
+		netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("10.9.9.9"), netip.MustParseAddr("fd00::1"),
+	}
+	for _, c := range []struct {
+		asked, bound string
+		machine      []netip.Addr
+		want         string
+	}{
+		{"", "127.0.0.2:7", machine, "127.0.0.2:7"},
+		{"", "0.0.0.0:7", machine, "10.1.2.3:7"},
+		{"", "0.0.0.0:7", machine[:5], "192.0.2.7:7"},
+		{"", "0.0.0.0:7", machine[:4], "[2001:db8::1]:7"},
+		{"", "0.0.0.0:7", machine[:3], ""},
+		{"", "[::]:7", machine, "[fd00::1]:7"},
+		{"", "[::]:7", machine[4:6], "10.1.2.3:7"},
+		{"192.0.2.1", "0.0.0.0:7", nil, "192.0.2.1:7"},
+		{"192.0.2.1:8", "0.0.0.0:7", nil, "192.0.2.1:8"},
+		{"fd00::2", "0.0.0.0:7", nil, "[fd00::2]:7"},
+		{"[fd00::2]:9", "0.0.0.0:7", nil, "[fd00::2]:9"},
+		{"::", "0.0.0.0:7", machine, ""},
+		{"relay", "0.0.0.0:7", machine, ""},
+	} {
+		got, err := advertised(c.asked, netip.MustParseAddrPort(c.bound), c.machine)
+		text := ""
+		if err == nil {
+			text = got.String()
+		}
+		if text != c.want {
+			t.Errorf("asked %q, bound %s: got %q, %v, want %q", c.asked, c.bound, text, err, c.want)
+		}
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for text, want := range map[string]Refusal{
+		"failed to join 1.2.3.4:5: no installed keys could decrypt the message":                      WrongKey,
+		"x: remote error: no installed keys could decrypt the message":                               WrongKey,
+		"x: encryption is configured but remote state is not encrypted":                              NoKeyThere,
+		"x: remote state is encrypted and encryption is not configured":                              NoKeyHere,
+		"x: remote error: encryption is configured but remote state is not encrypted from=1.2.3.4:5": NoKeyHere,
+		"x: remote error: remote state is encrypted and encryption is not configured":                NoKeyThere,
+		"failed to join 1.2.3.4:5: dial tcp 1.2.3.4:5: connect: connection refused":                  0,
+		"failed to join 1.2.3.4:5: read tcp 1.2.3.4:6->1.2.3.4:5: i/o timeout":                       0,
+	} {
+		if got, ok := refusal(errors.New(text)); got != want || ok != (want != 0) {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestJoinWait(t *testing.T) {
+	for _, c := range []struct {
+		attempt     int
+		established bool
+		random      float64
+		want        time.Duration
+	}{
+		{0, false, 0.5, 250 * time.Millisecond}, {1, false, 0.5, 500 * time.Millisecond}, {5, false, 0.5, 5 * time.Second},
+		{1_000_000, false, 0, 4 * time.Second}, {0, true, 0.5, 10 * time.Second}, {9, true, 1, 12 * time.Second},
+	} {
+		if got := joinWait(c.attempt, c.established, 10*time.Second, c.random); got != c.want {
+			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+}
+
+func TestLogger(t *testing.T) {
+	var out bytes.Buffer
+	l := newLogger(slog.New(slog.NewTextHandler(&out, nil)))
+	log := l.standard()
+	for range 1000 {
+		log.Printf("[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.4:5")
+	}
+	log.Printf("[INFO] memberlist: Suspect relay-1 has failed, no acks received")
+	log.Printf("[WARN] memberlist: Refuting a suspect message (from: relay-1)")
+	log.Printf("[DEBUG] memberlist: Stream connection from=1.2.3.4:5")
+	log.Printf("[ERR] memberlist: Failed to receive: %s", strings.Repeat("é", 1000))
+	if l.undecipherable.Load() != 1000 || l.suspicions.Load() != 1 || l.refutations.Load() != 1 {
+		t.Errorf("counted %d, %d, %d", l.undecipherable.Load(), l.suspicions.Load(), l.refutations.Load())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "hint=") ||
+		!strings.Contains(lines[1], "level=INFO") || len(lines[2]) > 500 {
+		t.Errorf("want three lines, one of each kind:\n%s", out.String())
+	}
+	if missed, ok := l.allow("Decrypt packet failed: x", time.Now().Add(logInterval)); !ok || missed != 999 {
+		t.Errorf("the next line of a kind says how many were left out: %d, %v", missed, ok)
+	}
+	for i := range 10 * logKindsMax {
+		l.allow(strings.Repeat("x", i), time.Now())
+	}
+	if len(l.kinds) > logKindsMax {
+		t.Errorf("%d kinds are remembered", len(l.kinds))
+	}
+}

@@ -1,0 +1,58 @@
+package natslease
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+)
+
+// Each write is of one holder, one after the other, as in the product.
+func BenchmarkStore(b *testing.B) {
+	for _, replicas := range []int{1, 3} {
+		c := natstest.Start(b, replicas)
+		l := open(b, c.Connect(b), Config{Node: "a", Shards: 1, Streams: 1, Replicas: replicas})
+		s := l.shards[0]
+		do := func(b *testing.B, o op) cluster.Answer {
+			a := s.do(b.Context(), o)
+			if a.Verdict != cluster.OK {
+				b.Fatalf("verdict %d", a.Verdict)
+			}
+			return a
+		}
+		read := func(b *testing.B) cluster.Answer { return do(b, op{Action: cluster.Action{Kind: cluster.ActionRead}}) }
+		b.Run(fmt.Sprintf("R%d/read", replicas), func(b *testing.B) {
+			for b.Loop() {
+				read(b)
+			}
+		})
+		b.Run(fmt.Sprintf("R%d/acquire", replicas), func(b *testing.B) {
+			seen := read(b)
+			own, beat := seen.Own.Seq, seen.Beat.Seq
+			for b.Loop() {
+				a := do(b, op{Action: cluster.Action{Kind: cluster.ActionAcquire, Expect: own, ExpectBeat: beat, Own: cluster.Own{Node: "a", ID: "a"}}})
+				own, beat = a.Seq, a.Beat.Seq
+			}
+		})
+		b.Run(fmt.Sprintf("R%d/beat", replicas), func(b *testing.B) {
+			own := read(b).Own.Seq
+			for b.Loop() {
+				do(b, op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: own, Beat: cluster.Beat{Epoch: own, Write: 1}}})
+			}
+		})
+		for _, n := range []int{10, 100, 500} {
+			b.Run(fmt.Sprintf("R%d/batch%d", replicas, n), func(b *testing.B) {
+				seen := read(b)
+				own, beat, batch := seen.Own.Seq, seen.Beat.Seq, keyframes(n, string(make([]byte, 200)))
+				for b.Loop() {
+					beat = do(b, op{
+						Action:    cluster.Action{Kind: cluster.ActionStore, Expect: own, ExpectBeat: beat, Beat: cluster.Beat{Epoch: own, Write: 1}},
+						keyframes: batch,
+					}).Seq
+				}
+				b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "states/s")
+			})
+		}
+	}
+}

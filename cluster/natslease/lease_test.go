@@ -1,0 +1,231 @@
+package natslease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// A relay is Leases with what it said.
+type relay struct {
+	*Leases
+	t      testing.TB
+	events chan cluster.LeaseEvent
+	kill   func()
+}
+
+func open(t testing.TB, nc *nats.Conn, cfg Config) *Leases {
+	t.Helper()
+	cfg.Conn = nc
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		l, err := Open(ctx, cfg)
+		if err == nil {
+			return l
+		}
+		if errors.Is(err, ErrDeployment) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// start runs a relay until the test ends or kill is called, which is its sudden
+// death.
+func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
+	t.Helper()
+	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
+	r.Leases = open(t, c.Connect(t), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas})
+	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	r.kill = func() { cancel(); <-done }
+	t.Cleanup(r.kill)
+	return r
+}
+
+func (r *relay) want(kind cluster.LeaseEventKind, shard int, why string) cluster.LeaseEvent {
+	r.t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case e := <-r.events:
+			if e.Kind == kind && e.Shard == shard {
+				return e
+			}
+		case <-timeout:
+			r.t.Fatalf("%s has no event %d of shard %d: %s", r.cfg.Node, kind, shard, why)
+		}
+	}
+}
+
+func (r *relay) store(shard int, epoch uint64, batch []cluster.Keyframe) error {
+	r.t.Helper()
+	done := make(chan error, 1)
+	r.Store(shard, epoch, batch, func(err error) { done <- err })
+	return r.wait(done)
+}
+
+func (r *relay) load(shard int, epoch uint64) map[string]string {
+	r.t.Helper()
+	all := map[string]string{}
+	done := make(chan error, 1)
+	r.Load(shard, epoch, func(part []cluster.Keyframe) {
+		for _, k := range part {
+			all[fmt.Sprintf("%s/%d", k.Space, k.Number)] = string(k.Data)
+		}
+	}, func(err error) { done <- err })
+	if err := r.wait(done); err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+func (r *relay) wait(done chan error) error {
+	r.t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		r.t.Fatal("never done")
+		return nil
+	}
+}
+
+func keyframes(n int, text string) (all []cluster.Keyframe) {
+	for i := range n {
+		all = append(all, cluster.Keyframe{Space: "demo", Number: uint64(i + 1), Data: []byte(text)})
+	}
+	return all
+}
+
+func forReplicas(t *testing.T, f func(t *testing.T, c *natstest.Cluster, replicas int)) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("R%d", n), func(t *testing.T) { f(t, natstest.Start(t, n), n) })
+	}
+}
+
+func TestHoldStoreHandOverLoad(t *testing.T) {
+	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
+		a, b := start(t, c, "a", replicas), start(t, c, "b", replicas)
+		a.Want(1, true)
+		first := a.want(cluster.ShardAcquired, 1, "nobody ever had it")
+		if got := a.load(1, first.Epoch); len(got) != 0 {
+			t.Errorf("an empty store holds %v", got)
+		}
+		b.want(cluster.ShardSeen, 1, "a holds it")
+
+		big := append(keyframes(2500, "old"), cluster.Keyframe{Space: "big", Number: 9, Data: make([]byte, 700<<10)})
+		for _, batch := range [][]cluster.Keyframe{
+			big,
+			keyframes(2, "new"),
+			{{Space: "demo", Number: 3}, {Space: "demo", Number: 4}},
+		} {
+			if err := a.store(1, first.Epoch, batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stats := a.Stats()
+		if stats.Stored != 2505 || stats.Stale > 0 {
+			t.Errorf("stored with %+v", stats)
+		}
+		if err := a.store(1, first.Epoch-1, keyframes(1, "x")); err != cluster.ErrNotHeld {
+			t.Errorf("storing for another epoch: %v", err)
+		}
+		if err := a.store(1, first.Epoch, []cluster.Keyframe{{Space: "x", Data: make([]byte, 900<<10+1)}}); err != cluster.ErrKeyframeSize {
+			t.Errorf("storing a huge keyframe: %v", err)
+		}
+
+		b.Want(1, true)
+		a.Want(1, false)
+		last := make(chan error, 1)
+		begin := time.Now()
+		a.Store(1, first.Epoch, keyframes(1, "last"), func(err error) { last <- err })
+		a.Release(1, first.Epoch, "b")
+		second := b.want(cluster.ShardAcquired, 1, "a gave it to b")
+		t.Logf("hand-over in %v", time.Since(begin))
+		if err := a.wait(last); err != nil {
+			t.Errorf("what was given before the release: %v", err)
+		}
+		if e := a.want(cluster.ShardLost, 1, "it gave the shard up"); e.Reason != cluster.ReasonReleased || e.Epoch != first.Epoch {
+			t.Errorf("lost with %+v", e)
+		}
+		if second.Epoch <= first.Epoch {
+			t.Errorf("epoch %d after %d", second.Epoch, first.Epoch)
+		}
+		got := b.load(1, second.Epoch)
+		if len(got) != 2501 || got["demo/1"] != "last" || got["demo/2"] != "new" || got["demo/3"] != "" || got["demo/5"] != "old" ||
+			len(got["big/9"]) != 700<<10 {
+			t.Errorf("b loads %d states, 1 to 5 as %q %q %q %q %q", len(got), got["demo/1"], got["demo/2"], got["demo/3"], got["demo/4"], got["demo/5"])
+		}
+		if err := a.store(1, first.Epoch, keyframes(1, "zombie")); err != cluster.ErrNotHeld {
+			t.Errorf("storing after the release: %v", err)
+		}
+	})
+}
+
+func TestTombstoneHasTTL(t *testing.T) {
+	c := natstest.Start(t, 1)
+	a := start(t, c, "a", 1)
+	a.Want(0, true)
+	e := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	if err := a.store(0, e.Epoch, []cluster.Keyframe{{Space: "demo", Number: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := a.streams[0].GetLastMsgForSubject(t.Context(), a.cfg.Subjects.StoreKeyframe(0, "demo", 7))
+	if err != nil || len(m.Data) != 0 || m.Header.Get("Nats-TTL") != "1h" {
+		t.Errorf("the tombstone is %+v, %v", m, err)
+	}
+}
+
+func TestDeploymentThatDiffers(t *testing.T) {
+	c := natstest.Start(t, 1)
+	nc := c.Connect(t)
+	open(t, nc, Config{Node: "a", Shards: 8, Streams: 2})
+	for _, x := range []struct {
+		cfg  Config
+		want []string
+	}{
+		{Config{Shards: 16, Streams: 2}, []string{"DNP_STORE_0", "8 shards", "16"}},
+		{Config{Shards: 8, Streams: 4}, []string{"DNP_STORE_0", "2 store streams", "4"}},
+	} {
+		x.cfg.Conn, x.cfg.Node = nc, "b"
+		_, err := Open(t.Context(), x.cfg)
+		if !errors.Is(err, ErrDeployment) {
+			t.Errorf("%+v: %v", x.cfg, err)
+			continue
+		}
+		for _, w := range x.want {
+			if !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %q, want one line with %q", err, w)
+			}
+		}
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := js.Stream(t.Context(), StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := info.CachedInfo().Config.FirstSeq; time.Since(time.UnixMilli(int64(first))).Abs() > time.Hour {
+		t.Errorf("the first sequence is %d, want the time in milliseconds", first)
+	}
+}

@@ -1,0 +1,158 @@
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// readyTimeout is how long anything may take to get ready. It is large, because
+// tests share the machine.
+const readyTimeout = 60 * time.Second
+
+// A Cluster is some servers in this process. It belongs to one test goroutine.
+type Cluster struct {
+	folder  string
+	routes  string
+	clients []int // ports
+	peers   []int
+	servers []*server.Server // nil if stopped
+}
+
+// Start starts n servers and waits until they have a leader. They end with the
+// test.
+func Start(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := &Cluster{folder: t.TempDir(), servers: make([]*server.Server, n)}
+	ports := freePorts(t, 2*n)
+	c.clients, c.peers = ports[:n], ports[n:]
+	var routes []string
+	for _, p := range c.peers {
+		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
+	}
+	c.routes = strings.Join(routes, ",")
+	t.Cleanup(func() {
+		for i := range c.servers {
+			c.Stop(i)
+		}
+	})
+	for i := range n {
+		c.launch(t, i)
+	}
+	c.wait(t)
+	return c
+}
+
+// Stop stops server i, if it runs, and waits until it has stopped.
+func (c *Cluster) Stop(i int) {
+	if s := c.servers[i]; s != nil {
+		c.servers[i] = nil
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+// Restart starts server i again on its port and with its folder, and waits until
+// it is part of the cluster.
+func (c *Cluster) Restart(t testing.TB, i int) {
+	t.Helper()
+	c.launch(t, i)
+	c.wait(t)
+}
+
+// URL returns the addresses of all servers.
+func (c *Cluster) URL() string {
+	var all []string
+	for _, p := range c.clients {
+		all = append(all, fmt.Sprintf("nats://127.0.0.1:%d", p))
+	}
+	return strings.Join(all, ",")
+}
+
+// Connect returns a connection to any of the servers, that finds another one when
+// its own stops, and keeps nothing for later meanwhile. It ends with the test.
+func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	opts = append([]nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(10*time.Millisecond, 0),
+		nats.ReconnectBufSize(-1),
+	}, opts...)
+	nc, err := nats.Connect(c.URL(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// StreamLeader returns which server leads a stream; -1 for none.
+func (c *Cluster) StreamLeader(stream string) int {
+	for i, s := range c.servers {
+		if s != nil && (len(c.servers) == 1 || s.JetStreamIsStreamLeader("$G", stream)) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (c *Cluster) launch(t testing.TB, i int) {
+	t.Helper()
+	o := &server.Options{
+		ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: c.clients[i],
+		JetStream: true, StoreDir: filepath.Join(c.folder, strconv.Itoa(i)), DisableJetStreamBanner: true, NoSigs: true, NoLog: true,
+	}
+	if len(c.servers) > 1 {
+		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: c.peers[i], PoolSize: -1}
+		o.Routes = server.RoutesFromStr(c.routes)
+	}
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.servers[i] = s
+	s.Start()
+	if !s.ReadyForConnections(readyTimeout) {
+		t.Fatalf("NATS server %d is not ready", i)
+	}
+}
+
+// wait waits until the running servers have a leader and know it.
+func (c *Cluster) wait(t testing.TB) {
+	t.Helper()
+	if len(c.servers) == 1 {
+		return
+	}
+	for end := time.Now().Add(readyTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		leader, current := false, true
+		for _, s := range c.servers {
+			if s != nil {
+				leader = leader || s.JetStreamIsLeader()
+				current = current && s.JetStreamIsCurrent()
+			}
+		}
+		if leader && current {
+			return
+		}
+	}
+	t.Fatal("the NATS cluster has no leader")
+}
+
+func freePorts(t testing.TB, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // all at the end, so that no port comes twice
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

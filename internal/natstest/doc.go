@@ -1,0 +1,12 @@
+// Package natstest starts clusters of NATS servers with JetStream inside of a
+// test, and stops and starts single ones of them.
+//
+//	c := natstest.Start(t, 3)
+//	nc := c.Connect(t)
+//	c.Stop(c.StreamLeader("DNP_STORE_0"))
+//
+// The servers talk over loopback routes, so a stream with three replicas goes
+// through the same Raft as on three machines. Stop is an orderly shutdown of a
+// server, not a kill: a leader steps down first, so elections are shorter than
+// after a crash.
+package natstest

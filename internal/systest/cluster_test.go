@@ -1,0 +1,432 @@
+package systest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memlease"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// detection is how long the gossip takes to notice a death (measured: about a
+// second with its settings).
+const detection = time.Second
+
+// A ring is relays that share the shards by leases.
+type ring struct {
+	*world
+	leases *memlease.Hub
+	relays []*simRelay
+	starts int
+}
+
+// newRing starts n relays and waits until every shard is held.
+func newRing(t *testing.T, seed uint64, n int) *ring {
+	w := newWorld(t, seed)
+	g := &ring{world: w, leases: memlease.New(memlease.Config{
+		Schedule: w.net.Schedule, Now: w.net.Now, Rand: rand.New(rand.NewPCG(seed, 3)),
+	})}
+	for i := range n {
+		r := &simRelay{name: fmt.Sprintf("relay%d", i+1)}
+		g.relays = append(g.relays, r)
+		g.start(r)
+	}
+	g.tell()
+	g.net.Run(2 * time.Second)
+	return g
+}
+
+// start starts a relay, again if it is dead.
+func (g *ring) start(r *simRelay) {
+	g.starts++
+	r.dead, r.paused, r.leaves, r.asleep = false, false, false, nil
+	r.leases = g.leases.Node(r.name, fmt.Sprintf("start%d", g.starts), simShards)
+	g.world.run(r, fmt.Sprintf("%s.%d", r.name, g.starts))
+}
+
+// tell gives every relay the roster of those that live.
+func (g *ring) tell() {
+	var members []cluster.Member
+	for _, r := range g.relays {
+		if !r.dead && !r.paused && !r.leaves {
+			members = append(members, cluster.Member{
+				Name: r.name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: simShards, Incarnation: 1,
+			})
+		}
+	}
+	roster := cluster.NewRoster(members)
+	for _, r := range g.relays {
+		if !r.dead {
+			r.relay.SetRoster(roster)
+		}
+	}
+}
+
+// holder returns the relay that the store says holds a space.
+func (g *ring) holder(space string) *simRelay {
+	name := g.held(space)
+	i := slices.IndexFunc(g.relays, func(r *simRelay) bool { return r.name == name })
+	if i < 0 {
+		g.Fatalf("nobody holds space %s", space)
+	}
+	return g.relays[i]
+}
+
+// held returns the name of the relay that holds a space; empty for none.
+func (g *ring) held(space string) string { return g.leases.Holder(cluster.Shard(space, simShards)) }
+
+// die kills a relay; the others notice after a while.
+func (g *ring) die(r *simRelay) {
+	r.kill()
+	g.net.Schedule(detection, g.tell)
+}
+
+// pause stops a relay's process; wake lets it go on.
+func (g *ring) pause(r *simRelay) {
+	r.paused = true
+	r.leases.Pause(true)
+	g.net.Schedule(detection, g.tell)
+}
+
+func (g *ring) wake(r *simRelay) {
+	if !r.paused || r.dead {
+		return
+	}
+	r.paused = false
+	asleep := r.asleep
+	r.asleep = nil
+	for _, turn := range asleep {
+		turn()
+	}
+	r.leases.Pause(false)
+	g.net.Schedule(detection, g.tell)
+}
+
+// drain makes a relay leave in order: the others hear of it first.
+func (g *ring) drain(r *simRelay) {
+	r.leaves = true
+	g.net.Schedule(200*time.Millisecond, g.tell)
+	process := r.relay
+	g.net.Schedule(500*time.Millisecond, func() {
+		if !r.dead && r.relay == process {
+			process.Drain()
+		}
+	})
+}
+
+// A counter publishes a number that counts up, and notes when it was accepted.
+type counter struct {
+	g        *ring
+	space    string
+	n        uint16
+	accepted uint16
+	at       time.Time     // of the last answer
+	gap      time.Duration // the longest time between two answers
+	stopped  bool
+}
+
+// count starts to publish state c of a space, 50 times a second.
+func (g *ring) count(space string) *counter {
+	c := &counter{g: g, space: space}
+	g.mustPublish(space, `{"op":"put","key":"c","message":"C","values":[{"name":"n","type":"uint16","value":0}]}`)
+	c.at = g.net.Now()
+	g.net.Every(20*time.Millisecond, func() bool {
+		if !c.stopped {
+			c.next()
+		}
+		return !c.stopped
+	})
+	return c
+}
+
+func (c *counter) next() {
+	c.n++
+	n := c.n
+	m := replication.Msg{
+		Subject: c.g.subjects.Publish(c.space, ""),
+		Data:    fmt.Appendf(nil, `{"op":"set","key":"c","values":{"n":%d}}`, n),
+	}
+	c.g.game.Request(m, time.Second, func(answer replication.Msg, err error) {
+		if err != nil || strings.Contains(string(answer.Data), "error") {
+			return
+		}
+		c.gap = max(c.gap, c.g.net.Now().Sub(c.at))
+		c.at = c.g.net.Now()
+		c.accepted = max(c.accepted, n)
+	})
+}
+
+// TestRing shares the spaces between three relays.
+func TestRing(t *testing.T) {
+	g := newRing(t, *seed, 3)
+	e := g.startEdge(wire.Denetwork, nil)
+	p := g.join(e, dnptest.Cpp(), dnptest.App{})
+	g.mustPublish("s", towerPut)
+	g.within(time.Second, "the client is linked", func() bool { return p.has("T", 0, f32(93.5)) })
+	holders := map[string]bool{}
+	for i := range 40 {
+		space := fmt.Sprintf("space%d", i)
+		g.mustPublish(space, towerPut)
+		holders[g.holder(space).name] = true
+	}
+	if len(holders) < 2 {
+		t.Errorf("40 spaces are all held by %v", holders)
+	}
+}
+
+// TestHolderDies kills the holder under a publisher and a client.
+func TestHolderDies(t *testing.T) {
+	var gaps []time.Duration
+	for round := range uint64(20) {
+		gaps = append(gaps, holderDies(t, *seed+round))
+	}
+	slices.Sort(gaps)
+	t.Logf("time without an answer: median %v, max %v of %d", gaps[len(gaps)/2], gaps[len(gaps)-1], len(gaps))
+}
+
+func holderDies(t *testing.T, seed uint64) time.Duration {
+	g := newRing(t, seed, 3)
+	e := g.startEdge(wire.Denetwork, nil)
+	downs := 0
+	p := g.join(e, dnptest.Cpp(), dnptest.App{LinkDown: func(*dnptest.Link) { downs++ }})
+	g.mustPublish("s", towerPut)
+	g.mustPublish("s", `{"op":"put","key":"gone","message":"G","values":[{"type":"uint16","value":1}]}`)
+	c := g.count("s")
+	g.net.Run(time.Second)
+	g.mustPublish("s", `{"op":"remove","key":"gone"}`)
+	g.net.Run(time.Second + time.Duration(g.net.Rand().IntN(1000))*time.Millisecond)
+	downs = 0
+	g.die(g.holder("s"))
+	g.net.Run(6 * time.Second)
+	c.stopped = true
+	g.net.Run(2 * time.Second)
+	if c.gap > 4500*time.Millisecond {
+		t.Errorf("nobody answered for %v, want at most 4 s and the tick", c.gap)
+	}
+	if downs != 0 || !p.has("T", 0, f32(93.5)) {
+		t.Errorf("%d links went down, tower is % x: the new holder did not restore the space", downs, p.Value("T", 0))
+	}
+	if p.LinkNamed("G") != nil {
+		t.Error("a state that was removed came back")
+	}
+	if !p.has("C", 0, u16(c.accepted)) {
+		t.Errorf("the client has % x, the last number that was accepted is %d", p.Value("C", 0), c.accepted)
+	}
+	g.event(0, "reassert", "")
+	return c.gap
+}
+
+// TestHandOver takes the shards from one relay after the other in order.
+func TestHandOver(t *testing.T) {
+	g := newRing(t, *seed, 3)
+	e := g.startEdge(wire.Denetwork, nil)
+	downs := 0
+	p := g.join(e, dnptest.Cpp(), dnptest.App{LinkDown: func(*dnptest.Link) { downs++ }})
+	c := g.count("s")
+	for range 3 {
+		g.net.Run(2 * time.Second)
+		leaver := g.holder("s")
+		c.gap = 0
+		g.drain(leaver)
+		g.within(2*time.Second, "another relay holds the space", func() bool { return g.held("s") != leaver.name && g.held("s") != "" })
+		g.net.Run(time.Second)
+		if c.gap > 200*time.Millisecond {
+			t.Errorf("a planned hand-over cost %v of silence, want at most 200 ms", c.gap)
+		}
+		t.Logf("hand-over: %v without an answer, of which 20 ms is the pace of the publisher", c.gap)
+		leaver.kill()
+		g.start(leaver)
+		g.tell()
+	}
+	c.stopped = true
+	g.net.Run(2 * time.Second)
+	if downs != 0 || !p.has("C", 0, u16(c.n)) {
+		t.Errorf("%d links went down; the client has % x, want %d", downs, p.Value("C", 0), c.n)
+	}
+}
+
+// TestPausedHolder stops the holder's process for longer than its lease.
+func TestPausedHolder(t *testing.T) {
+	g := newRing(t, *seed, 3)
+	e := g.startEdge(wire.Denetwork, nil)
+	p := g.join(e, dnptest.Cpp(), dnptest.App{})
+	c := g.count("s")
+	g.net.Run(2 * time.Second)
+	zombie := g.holder("s")
+	g.pause(zombie)
+	g.within(6*time.Second, "another relay takes over", func() bool { return g.held("s") != zombie.name && g.held("s") != "" })
+	g.net.Run(time.Second)
+	c.stopped = true
+	g.net.Run(2 * time.Second)
+	g.wake(zombie)
+	g.net.Run(5 * time.Second)
+	if !p.has("C", 0, u16(c.accepted)) {
+		t.Errorf("the client has % x after the old holder woke, want %d", p.Value("C", 0), c.accepted)
+	}
+	g.check()
+}
+
+// check wants what must hold at all times to have held.
+func (g *ring) check() {
+	g.Helper()
+	for _, v := range g.leases.Violations {
+		g.Error(v)
+	}
+}
+
+// A witness follows a space as a replica does, and compares what state numbers
+// mean over all epochs.
+type witness struct {
+	t       *testing.T
+	means   map[uint64]string
+	problem string
+}
+
+func (w *witness) Added(s *replication.State) {
+	if key, ok := w.means[s.Number]; ok && key != s.Desc.Key {
+		w.problem = fmt.Sprintf("state number %d was %s and is %s", s.Number, key, s.Desc.Key)
+	}
+	w.means[s.Number] = s.Desc.Key
+}
+
+func (w *witness) Changed(*replication.State, netstate.Mask) {}
+func (w *witness) Described(*replication.State)              {}
+func (w *witness) Removed(*replication.State)                {}
+func (w *witness) Groups(string, []string)                   {}
+
+// watch makes a witness of a space.
+func (g *ring) watch(space string) *witness {
+	w := &witness{t: g.T, means: make(map[uint64]string)}
+	r := replication.NewReplica(space, replication.ReplicaConfig{}, w)
+	g.on("_INBOX.witness", func(m replication.Msg) { r.ApplyReply(g.net.Now(), m.Data) })
+	g.on(g.subjects.Live(space), func(m replication.Msg) { r.Apply(g.net.Now(), m.Data) })
+	g.net.Every(50*time.Millisecond, func() bool {
+		if request, ok := r.Advance(g.net.Now()); ok {
+			_ = g.game.Publish(replication.Msg{Subject: g.subjects.Repair(cluster.Shard(space, simShards)), Reply: "_INBOX.witness", Data: request})
+		}
+		return true
+	})
+	return w
+}
+
+// TestChaos does to a ring what can happen to one, some of it at once, and wants
+// every client to have the truth when it is over.
+func TestChaos(t *testing.T) {
+	for round := range uint64(cmp.Or(*rounds, 8)) {
+		t.Run(fmt.Sprint(round), func(t *testing.T) { chaos(t, *seed+round) })
+	}
+}
+
+func chaos(t *testing.T, seed uint64) {
+	g := newRing(t, seed, 3)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = 0.02, 0.02, 5*time.Millisecond
+	g.leases.Loss, g.leases.Late = 0.02, 0.5
+	edges := []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
+	var players []*player
+	for i := range 4 {
+		players = append(players, g.connect(edges[i%2], dnptest.Cpp(), dnptest.App{}))
+	}
+	w := g.watch("s")
+	m := newMirror(g.world, rng)
+	end := g.net.Now().Add(60 * time.Second)
+	for g.net.Now().Before(end) {
+		m.change()
+		g.net.Run(50 * time.Millisecond)
+		if rng.IntN(60) == 0 {
+			g.fault(rng, edges)
+		}
+		for _, e := range edges {
+			e.monotonic(t)
+		}
+	}
+	g.heal()
+	g.net.Run(15 * time.Second)
+	m.repeat()
+	g.net.Run(2 * time.Second)
+	for i, p := range players {
+		m.check(t, p, i)
+	}
+	g.check()
+	if w.problem != "" {
+		t.Error(w.problem)
+	}
+}
+
+// fault lets one thing go wrong, and mostly right again later.
+func (g *ring) fault(rng *rand.Rand, edges []*simEdge) {
+	r := g.relays[rng.IntN(len(g.relays))]
+	later := func(most time.Duration, f func()) { g.net.Schedule(time.Duration(rng.Int64N(int64(most))), f) }
+	if r.dead || r.paused {
+		return
+	}
+	switch rng.IntN(7) {
+	case 0:
+		g.die(r)
+		later(8*time.Second, func() {
+			if r.dead {
+				g.start(r)
+				g.net.Schedule(detection, g.tell)
+			}
+		})
+	case 1:
+		g.pause(r)
+		later(10*time.Second, func() { g.wake(r) })
+	case 2:
+		g.leases.SetSilent(true)
+		later(9*time.Second, func() { g.leases.SetSilent(false) })
+	case 3:
+		g.leases.Cut(r.name, true)
+		later(15*time.Second, func() { g.leases.Cut(r.name, false) })
+	case 4:
+		r.bus.SetConnected(false)
+		bus := r.bus
+		later(10*time.Second, func() { bus.SetConnected(true) })
+	case 5:
+		e := edges[rng.IntN(len(edges))]
+		e.bus.SetConnected(false)
+		later(10*time.Second, func() { e.bus.SetConnected(true) })
+	case 6:
+		g.drain(r)
+		later(5*time.Second, func() {
+			if !r.dead {
+				r.kill()
+				g.start(r)
+				g.net.Schedule(detection, g.tell)
+			}
+		})
+	}
+}
+
+// heal ends everything that ails the ring.
+func (g *ring) heal() {
+	g.leases.SetSilent(false)
+	g.hub.Loss, g.hub.Duplicate, g.leases.Loss = 0, 0, 0
+	for _, r := range g.relays {
+		g.leases.Cut(r.name, false)
+		g.wake(r)
+		if r.dead {
+			g.start(r)
+		}
+		r.bus.SetConnected(true)
+	}
+	g.tell()
+}
+
+// monotonic wants the position of the edge's replica never to go back.
+func (s *simEdge) monotonic(t *testing.T) {
+	epoch, seq, ok := s.worker.Position("s")
+	if ok && (epoch < s.epoch || epoch == s.epoch && seq < s.seq) {
+		t.Errorf("the replica went from %d:%d back to %d:%d", s.epoch, s.seq, epoch, seq)
+	}
+	s.epoch, s.seq = epoch, seq
+}
