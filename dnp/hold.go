@@ -2,6 +2,7 @@ package dnp
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -9,10 +10,27 @@ import (
 // A hold remembers what the peer wrote to a value, so that it is not sent back:
 // libraries clear a local change when a value arrives, so an echo that crosses
 // the next change on the wire would undo it (dnp/PROTOCOL.md, Values).
+//
+// What the peer wrote may have crossed what it was sent: then it shows the latter,
+// although the former became the truth. Nobody can tell, so a value is sent back
+// after all, a few times, when the peer has been quiet for so long that an echo
+// undoes nothing: after its first write, and after one that may have crossed such an
+// echo. A value whose peer goes on writing is never in its way.
 type hold struct {
-	value []byte
-	open  bool // not released: what the peer wrote is not the truth yet
+	value  []byte
+	open   bool    // not released: what the peer wrote is not the truth yet
+	echoes uint8   // how often it is still to be sent back
+	wrote  instant // when the peer wrote it last
+	echoed instant // when it was sent back last
 }
+
+// An echo waits for echoQuiet after the last write, and a write within it after an
+// echo may have crossed that. It is well above a round trip and below the last
+// default step of Config.Refresh, which is what sends it.
+const (
+	echoQuiet  = time.Second
+	echoCopies = 3
+)
 
 type holdKey uint32 // slot << 16 | index
 
@@ -36,11 +54,15 @@ func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
 		if c.holds == nil {
 			c.holds = make(map[holdKey]*hold)
 		}
-		h = new(hold)
+		h = &hold{echoes: echoCopies, echoed: c.e.clock.now}
 		c.holds[key] = h
 		c.links.l[slot].flags |= linkHeld
 	}
-	h.value, h.open = append(h.value[:0], value...), true
+	now := c.e.clock.now
+	if now.sub(h.echoed) < echoQuiet {
+		h.echoes = echoCopies
+	}
+	h.value, h.open, h.wrote = append(h.value[:0], value...), true, now
 }
 
 // Release says that what the peer wrote has become the truth, for now.
@@ -85,11 +107,23 @@ func (c *Conn) held(slot, index int, value []byte) bool {
 	switch {
 	case h == nil:
 		return false
-	case h.open || bytes.Equal(h.value, value):
+	case h.open:
 		return true
+	case bytes.Equal(h.value, value):
+		return !h.echo(c.e.clock.now)
 	}
 	delete(c.holds, key)
 	return false
+}
+
+// echo reports whether the value is to be sent back, and counts it.
+func (h *hold) echo(now instant) bool {
+	if h.echoes == 0 || now.sub(h.wrote) < echoQuiet {
+		return false
+	}
+	h.echoes--
+	h.echoed = now
+	return true
 }
 
 // dropHolds forgets all holds of a link.

@@ -234,3 +234,34 @@ func TestHoldRefuse(t *testing.T) {
 	s.flush()
 	s.want("acknowledged, but the state has moved on", "09 01 0080 01 0000 0a")
 }
+
+// TestHoldEcho: a write may have crossed what the peer was sent, so it is sent back
+// once the peer has been quiet, but never while it goes on writing.
+func TestHoldEcho(t *testing.T) {
+	cfg := quiet()
+	cfg.ScrubInterval = 5 * time.Second
+	s, src := linked(t, cfg, false, "uint8")
+	write := func(hex string) {
+		s.recv("09 01 0080 01 0000 " + hex)
+		s.c.Hold(0x8000, 0, unhex(hex))
+		set(src, 0, hex)
+		s.c.Release(0x8000, 0)
+		s.flush()
+		s.want("not while it may be in the way of the next write")
+	}
+	write("07")
+	for range 20 {
+		s.wait(500 * time.Millisecond)
+		write("08")
+	}
+	echoes := 0
+	for range 40 {
+		s.wait(time.Second)
+		s.flush()
+		echoes += len(s.sent)
+		s.sent = nil
+	}
+	if echoes != echoCopies {
+		t.Fatalf("sent back %d times, want %d: datagrams get lost, and an echo for ever costs", echoes, echoCopies)
+	}
+}
