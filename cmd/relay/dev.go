@@ -71,7 +71,7 @@ func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
 		return err
 	}
 	node := config.DefaultNode()
-	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, false, relayBus, subjects, log); err != nil {
+	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, relayBus, subjects, log); err != nil {
 		return err
 	}
 	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, log); err != nil {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"log/slog"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 type serveCommand struct {
 	config.NATS      `group:"Cluster"`
 	config.Node      `group:"Cluster"`
+	config.Gossip    `group:"Cluster"`
 	config.Sharding  `group:"Cluster"`
 	config.Relay     `group:"Relay"`
 	config.RelayNATS `group:"Relay"`
@@ -23,27 +21,14 @@ type serveCommand struct {
 
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
-	bus, err := compose.DialNATS(ctx, &c.NATS, &c.Node, log)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil // told to leave before there was anything to leave
-	case err != nil:
-		return err
-	}
-	defer bus.Close()
-	r, err := compose.NewRelay(&c.Relay, c.Shards, c.Name, c.Ingress == "wildcard", bus, compose.Subjects(&c.NATS), log)
+	n, err := compose.NewRelayNode(ctx, compose.RelayFlags{
+		NATS: &c.NATS, Node: &c.Node, Gossip: &c.Gossip, Sharding: &c.Sharding, Relay: &c.Relay, Store: &c.RelayNATS, Admin: &c.Admin,
+	}, log)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // a signal while waiting for NATS is a drain
+		}
 		return err
 	}
-	admin, err := telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "relay", Node: c.Name, Pprof: c.Pprof, Metrics: r.Metrics(),
-		Health: func() telemetry.Health { return compose.RelayHealth(r, bus) },
-	})
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.Run(ctx) })
-	group.Go(func() error { return admin.Run(ctx) })
-	return group.Wait()
+	return n.Run(ctx, c.Node.Name)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// NewRelay returns a relay with what the flags say. It holds every shard, with
-// the time of its start as epoch, so there must be only one.
-func NewRelay(c *config.Relay, shards int, node string, wildcard bool, bus replication.Bus, subjects replication.Subjects, log *slog.Logger) (*relay.Relay, error) {
+// NewRelay returns a relay that is alone: it holds every shard, with the time of its
+// start as epoch, and stores nothing.
+func NewRelay(c *config.Relay, shards int, node string, bus replication.Bus, subjects replication.Subjects, log *slog.Logger) (*relay.Relay, error) {
 	return relay.New(relay.Config{
-		Node: node, Bus: bus, Subjects: subjects, Shards: shards, Tick: c.Tick, Wildcard: wildcard, Log: log,
+		Node: node, Bus: bus, Subjects: subjects, Shards: shards, Tick: c.Tick, Log: log,
 		Epoch: uint64(time.Now().UnixMilli()),
 	})
 }

@@ -106,12 +106,22 @@ func (r *Relay) Problems() (list Problems) {
 
 // RelayNATS are the flags of a relay on a NATS that is not its own.
 type RelayNATS struct {
-	Ingress string `default:"mapped" help:"How publishes reach the relay: mapped = by the subject mappings of the NATS servers, wildcard = for servers without them."`
+	Ingress      string        `default:"mapped" help:"How publishes reach the relay: mapped = by the subject mappings of the NATS servers, wildcard = for servers without them."`
+	Replicas     int           `default:"1" help:"Copies of the streams that leases and states are stored in, when they are made; 3 in a cluster of NATS servers."`
+	StoreStreams int           `default:"4" help:"Number of those streams; the same on every relay, and for ever."`
+	DurableRate  int           `default:"2000" help:"Most states per second that a relay stores."`
+	LeaseSilence time.Duration `default:"12s" help:"How long a relay goes on with its shards while the store does not answer; above the 4 to 9 s of an election in NATS."`
+	DrainTimeout time.Duration `default:"10s" help:"Most time for handing the shards over after the first SIGTERM or SIGINT."`
 }
 
 // Problems lists what is wrong with r.
 func (r *RelayNATS) Problems() (list Problems) {
 	list.oneOf("--ingress", r.Ingress, "mapped", "wildcard")
+	list.number("--replicas", r.Replicas, 1, 5)
+	list.number("--store-streams", r.StoreStreams, 1, 64)
+	list.number("--durable-rate", r.DurableRate, 1, 1_000_000)
+	list.duration("--lease-silence", r.LeaseSilence, 2*time.Second, time.Hour)
+	list.duration("--drain-timeout", r.DrainTimeout, 0, time.Hour)
 	return list
 }
 

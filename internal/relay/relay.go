@@ -121,6 +121,8 @@ type Relay struct {
 	inbox string   // subject below which this relay takes answers
 	end   []func() // unsubscribe
 
+	started  bool
+	done     chan struct{}                  // closed when Run returns
 	roster   atomic.Pointer[cluster.Roster] // the last one
 	draining atomic.Bool
 }
@@ -131,12 +133,15 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID()}
+	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{})}
 	for range cfg.Lanes {
 		r.lanes = append(r.lanes, newLane(r))
 	}
 	return r, nil
 }
+
+// Done is closed when Run has returned.
+func (r *Relay) Done() <-chan struct{} { return r.done }
 
 // Ready reports whether publishers can be answered.
 func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() }
@@ -144,9 +149,12 @@ func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() }
 // Run serves until ctx ends. The error says what failed; it is nil after a
 // shutdown that was asked for.
 func (r *Relay) Run(ctx context.Context) error {
+	defer close(r.done)
 	defer r.Stop()
-	if err := r.Start(); err != nil {
-		return err
+	if !r.started {
+		if err := r.Start(); err != nil {
+			return err
+		}
 	}
 	if r.cfg.Leases == nil {
 		r.cfg.Log.Info("holding", "node", r.cfg.Node, "shards", r.cfg.Shards, "epoch", r.cfg.Epoch)
@@ -182,8 +190,9 @@ func (r *Relay) Stop() {
 }
 
 // Start subscribes to what every relay hears, and begins to hold shards. Run does it
-// by itself.
+// by itself if it was not done.
 func (r *Relay) Start() error {
+	r.started = true
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
 	if r.cfg.Wildcard {
