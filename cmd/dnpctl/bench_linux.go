@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -29,22 +30,26 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return err
 	}
 	var results []bench.Result
+	var failed []error
 	for _, one := range cases {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		r, err := runner.Case(ctx, one)
 		if err != nil {
-			return err
+			failed = append(failed, err) // the others are worth having
+			c.progress("%v", err)
+			continue
 		}
 		results = append(results, r)
 		c.progress("%s: %.2f M updates per edge CPU second", r.Case, r.PerEdgeCPU/1e6)
 	}
 	if overload {
 		more, err := runner.Overload(ctx)
-		if err != nil {
-			return err
-		}
+		failed = append(failed, err)
 		results = append(results, more...)
 	}
-	return c.report(results)
+	return errors.Join(append(failed, c.report(results))...)
 }
 
 func (c *benchCommand) runner() (*bench.Runner, error) {

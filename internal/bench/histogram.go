@@ -24,8 +24,6 @@ func (h *histogram) add(d time.Duration) {
 	h.counts[bucket(uint64(d))]++
 }
 
-func (h *histogram) reset() { *h = histogram{} }
-
 // quantile returns the duration that a share q of all does not pass: the upper end
 // of its bucket.
 func (h *histogram) quantile(q float64) time.Duration {

@@ -58,6 +58,26 @@ func (m *memory) scrape(url string) error {
 	return lines.Err()
 }
 
+// drops returns what the edges dropped, by reason, for the reader of a failure.
+func (s *stack) drops() (text string) {
+	for _, addr := range s.http {
+		answer, err := http.Get("http://" + addr + "/metrics")
+		if err != nil {
+			return text + " " + err.Error()
+		}
+		lines := bufio.NewScanner(answer.Body)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), " ")
+			if strings.Contains(name, "drops_total{") && value != "0" {
+				_, reason, _ := strings.Cut(name, `reason="`)
+				text += " " + strings.TrimSuffix(reason, `"}`) + "=" + value
+			}
+		}
+		_ = answer.Body.Close()
+	}
+	return text
+}
+
 // fetch stores what is at url, for profiles.
 func fetch(url, file string) error {
 	answer, err := http.Get(url)

@@ -135,8 +135,8 @@ func (s *scene) link(ctx context.Context) error {
 			return err
 		}
 		if time.Since(start) > linkTimeout || ctx.Err() != nil {
-			return fmt.Errorf("only %d of %d links came up, %d of %d clients, %d closed", s.swarm.linked.Load(), want,
-				s.swarm.connected.Load(), s.c.Clients, s.swarm.closed.Load())
+			return fmt.Errorf("only %d of %d links came up, %d of %d clients, %d closed; edges dropped:%s; generator lost %d", s.swarm.linked.Load(),
+				want, s.swarm.connected.Load(), s.c.Clients, s.swarm.closed.Load(), s.stack.drops(), s.swarm.socket.overflows())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

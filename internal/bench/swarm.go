@@ -22,7 +22,8 @@ type swarm struct {
 	// at all links at once.
 	mu      sync.Mutex
 	clients []client
-	wanted  int // clients[:wanted] are to be connected
+	wanted  int       // clients[:wanted] are to be connected
+	asked   time.Time // when requests went out last
 	line    timeline
 	window  *window // nil between windows
 
@@ -55,11 +56,12 @@ type clientLink struct {
 	seen uint32
 }
 
-// connectResend is how long a client waits for an answer; connectsPerTurn keeps
-// the requests of thousands of clients from coming all at once.
+// connectResend is how long a client waits for an answer. Requests of thousands of
+// clients do not come all at once: connectsPerTurn each connectPause, 5,000 a second.
 const (
 	connectResend   = time.Second
-	connectsPerTurn = 64
+	connectPause    = 10 * time.Millisecond
+	connectsPerTurn = 50
 )
 
 // A window is what clients count between two moments.
@@ -143,9 +145,10 @@ func (w *swarm) turn(now time.Time, n int) {
 
 // connectSome sends the connection requests that are due.
 func (w *swarm) connectSome(now time.Time) {
-	if int(w.connected.Load()+w.closed.Load()) == w.wanted {
+	if int(w.connected.Load()+w.closed.Load()) == w.wanted || now.Sub(w.asked) < connectPause {
 		return
 	}
+	w.asked = now
 	sent := 0
 	for i := range w.clients[:w.wanted] {
 		c := &w.clients[i]

@@ -20,35 +20,35 @@ func Write(w io.Writer, results []Result) error {
 	return t.Flush()
 }
 
-func (r *Result) write(w io.Writer) {
-	name := r.Case
-	if r.Load > 0 {
-		name = fmt.Sprintf("%g × capacity", r.Load)
+func (res *Result) write(w io.Writer) {
+	name := res.Case
+	if res.Load > 0 {
+		name = fmt.Sprintf("%g × capacity", res.Load)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%.3f\t%.0f%%\t%.2f\t%.0f%%\t%.3f\t%.3f\t%.3f\t%.3f\t", r.Name, name, r.Updates/1e6, 100*ratio(r.Updates, r.Offered),
-		r.PerEdgeCPU/1e6, 100*r.Spread, r.EdgeCores, r.RelayCores, r.NATSCores, r.BenchCores)
-	fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t", r.Latency.P50, r.Latency.P99, r.Latency.Max)
-	if r.Staleness.Max > 0 {
-		fmt.Fprintf(w, "%.0f\t%.0f\t%.0f\t", r.Staleness.P50, r.Staleness.P99, r.Staleness.Max)
+	fmt.Fprintf(w, "%s\t%s\t%.3f\t%.0f%%\t%.2f\t%.0f%%\t%.3f\t%.3f\t%.3f\t%.3f\t", res.Name, name, res.Updates/1e6, 100*ratio(res.Updates, res.Offered),
+		res.PerEdgeCPU/1e6, 100*res.Spread, res.EdgeCores, res.RelayCores, res.NATSCores, res.BenchCores)
+	fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t", res.Latency.P50, res.Latency.P99, res.Latency.Max)
+	if res.Staleness.Max > 0 {
+		fmt.Fprintf(w, "%.0f\t%.0f\t%.0f\t", res.Staleness.P50, res.Staleness.P99, res.Staleness.Max)
 	} else {
 		fmt.Fprint(w, "-\t-\t-\t")
 	}
-	fmt.Fprintf(w, "%.1f\t%.1f\t%.0f\t%.4f\t%.1f\t%.2f\t", r.BytesPerUpdate, r.RSSPerClient/1024, float64(r.RSS)/(1<<20),
-		r.AllocsPerUpdate, r.Collections, r.PauseMax)
-	if r.BareRatio > 0 {
-		fmt.Fprintf(w, "%.2f\t%.0f%%\t%.2f\t%.2f\t\n", r.BareRatio, 100*r.BareSpread, r.RawRatio, r.NaiveRatio)
+	fmt.Fprintf(w, "%.1f\t%.1f\t%.0f\t%.4f\t%.1f\t%.2f\t", res.BytesPerUpdate, res.RSSPerClient/1024, float64(res.RSS)/(1<<20),
+		res.AllocsPerUpdate, res.Collections, res.PauseMax)
+	if res.BareRatio > 0 {
+		fmt.Fprintf(w, "%.2f\t%.0f%%\t%.2f\t%.2f\t\n", res.BareRatio, 100*res.BareSpread, res.RawRatio, res.NaiveRatio)
 	} else {
 		fmt.Fprint(w, "-\t-\t-\t-\t\n")
 	}
 }
 
 // Warnings returns what makes a result doubtful.
-func (r *Result) Warnings() (list []string) {
-	if r.Overflow > 0 {
-		list = append(list, fmt.Sprintf("%s: the generator was too slow for %d datagrams", r.Case, r.Overflow))
+func (res *Result) Warnings() (list []string) {
+	if res.Overflow > 0 {
+		list = append(list, fmt.Sprintf("%s: the generator was too slow for %d datagrams", res.Case, res.Overflow))
 	}
-	if r.Lost > 0 {
-		list = append(list, fmt.Sprintf("%s: edges closed %d clients", r.Case, r.Lost))
+	if res.Lost > 0 {
+		list = append(list, fmt.Sprintf("%s: edges closed %d clients", res.Case, res.Lost))
 	}
 	return list
 }
