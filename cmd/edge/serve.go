@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
@@ -14,6 +16,7 @@ import (
 type serveCommand struct {
 	config.NATS     `group:"Cluster"`
 	config.Node     `group:"Cluster"`
+	config.Gossip   `group:"Cluster"`
 	config.Sharding `group:"Cluster"`
 	config.Edge     `group:"Edge"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
@@ -30,12 +33,22 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer bus.Close()
-	e, err := compose.NewEdge(&c.Edge, c.Shards, c.Name, bus, compose.Subjects(&c.NATS), log)
+	subjects := compose.Subjects(&c.NATS)
+	e, err := compose.NewEdge(&c.Edge, c.Shards, c.Name, bus, subjects, log)
 	if err != nil {
 		return err
 	}
+	metrics := e.Metrics()
+	var members *gossip.Gossip
+	if len(c.GossipJoin) > 0 {
+		if members, err = compose.NewGossip(&c.Gossip, cluster.RoleEdge, c.Name, c.Shards, nil, log); err != nil {
+			return err
+		}
+		defer members.Close()
+		metrics = append(metrics, compose.GossipMetrics(members)...)
+	}
 	admin, err := telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, Metrics: e.Metrics(),
+		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, Metrics: metrics,
 		Health: func() telemetry.Health { return compose.EdgeHealth(e, bus) },
 	})
 	if err != nil {
@@ -44,5 +57,13 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.Run(ctx) })
 	group.Go(func() error { return admin.Run(ctx) })
+	group.Go(func() error {
+		compose.WatchMapping(ctx, bus, subjects, c.Name, c.Shards, log)
+		return nil
+	})
+	if members != nil {
+		members.SetPhase(cluster.PhaseReady)
+		group.Go(func() error { return members.Run(ctx) })
+	}
 	return group.Wait()
 }

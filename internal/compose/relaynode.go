@@ -15,6 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/natsbus"
 )
 
@@ -42,44 +43,50 @@ type RelayNode struct {
 	relay         *relay.Relay
 	gossip        *gossip.Gossip // nil if nobody is to be met
 	admin         *telemetry.Server
+
+	subjects replication.Subjects
+	shards   int
+	log      *slog.Logger
 }
 
 // NewRelayNode connects to NATS and opens what it needs. The error is one line that
 // says what cannot be had.
-func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (n *RelayNode, err error) {
-	n = &RelayNode{}
-	defer func() {
-		if err != nil {
-			n.close()
-		}
-	}()
-	if n.bus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
+func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (*RelayNode, error) {
+	n := &RelayNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, log: log}
+	if err := n.open(ctx, f, log); err != nil {
+		n.close()
 		return nil, err
+	}
+	return n, nil
+}
+
+func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (err error) {
+	if n.bus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
+		return err
 	}
 	// Keyframes are large and must not delay batches, so the store has its own connection.
 	if n.storeBus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
-		return nil, err
+		return err
 	}
-	subjects := Subjects(f.NATS)
 	n.leases, err = openLeases(ctx, natslease.Config{
-		Conn: n.storeBus.Conn(), Subjects: subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
+		Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
 		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence}, Log: log,
 	}, f.Node.StartTimeout, log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.relay, err = relay.New(relay.Config{
-		Node: f.Node.Name, Bus: n.bus, Subjects: subjects, Shards: f.Sharding.Shards, Tick: f.Relay.Tick,
+		Node: f.Node.Name, Bus: n.bus, Subjects: n.subjects, Shards: f.Sharding.Shards, Tick: f.Relay.Tick,
 		Wildcard: f.Store.Ingress == "wildcard", Leases: n.leases, DurableRate: f.Store.DurableRate,
 		DrainTimeout: f.Store.DrainTimeout, Log: log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	metrics := n.relay.Metrics()
 	if len(f.Gossip.GossipJoin) > 0 {
 		if n.gossip, err = NewGossip(f.Gossip, cluster.RoleRelay, f.Node.Name, f.Sharding.Shards, nil, log); err != nil {
-			return nil, err
+			return err
 		}
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
@@ -87,7 +94,7 @@ func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (n *Relay
 		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, Metrics: metrics,
 		Health: func() telemetry.Health { return RelayHealth(n.relay, n.bus) },
 	})
-	return n, err
+	return err
 }
 
 // openLeases opens the store, and tries again while it has no leader. A deployment
@@ -128,6 +135,10 @@ func (n *RelayNode) Run(ctx context.Context, node string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
+	group.Go(func() error {
+		WatchMapping(ctx, n.bus, n.subjects, node, n.shards, n.log)
+		return nil
+	})
 	gossipEnd := n.runGossip(after, group)
 	group.Go(func() error {
 		n.follow(ctx, node)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,12 +14,19 @@ const (
 	contentJSON       = "application/json"
 )
 
+// probePrefix begins the spaces by which nodes find out where publishes end up.
+const probePrefix = "_probe-"
+
 // busyRetry is how long a publisher is told to wait when there is no room.
 const busyRetry = time.Second
 
 // publish gives a publisher's message to the store of its space.
 func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 	l.counts.Publishes++
+	if a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject); ok && strings.HasPrefix(a.Space, probePrefix) {
+		l.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, h.shard, l.relay.cfg.Shards))
+		return
+	}
 	p, space, err := l.parsePublish(m, h.shard)
 	if err != nil {
 		l.refuse(h, m.Reply, err)
