@@ -86,7 +86,7 @@ func (l *Lane) obey(now time.Time, c *command) {
 		return
 	case commandAcquired:
 		if old := l.holding(c.shard); old != nil {
-			l.lose(old)
+			l.lose(now, old)
 		}
 		l.acquire(now, c.shard, c.epoch)
 		return
@@ -97,7 +97,7 @@ func (l *Lane) obey(now time.Time, c *command) {
 	}
 	switch c.kind {
 	case commandLost:
-		l.lose(h)
+		l.lose(now, h)
 	case commandDurable:
 		h.durable = c.durable
 		for _, sp := range h.spaces {

@@ -97,9 +97,33 @@ func (l *Lane) speak(now time.Time, h *holding) {
 		l.announce(now, sp)
 	}
 	l.sendHead(now, h)
-	if l.relay.cfg.Leases != nil {
-		l.relay.cfg.Log.Info("speaking for shard", "shard", h.shard, "epoch", h.epoch, "spaces", len(h.spaces))
+	l.relay.cfg.Log.Debug("speaking for shard", "shard", h.shard, "epoch", h.epoch, "spaces", len(h.spaces))
+	l.heldAt = now
+}
+
+// heldQuiet is how long what a lane holds must stay the same before it is logged,
+// because shards come and go many at a time.
+const heldQuiet = time.Second
+
+// tellHeld logs what the lane holds, once that has come to rest. It returns when to
+// look again.
+func (l *Lane) tellHeld(now time.Time) time.Time {
+	switch {
+	case l.heldAt.IsZero() || l.relay.cfg.Leases == nil:
+		return now.Add(time.Hour)
+	case now.Before(l.heldAt.Add(heldQuiet)):
+		return l.heldAt.Add(heldQuiet)
 	}
+	l.heldAt = time.Time{}
+	var shards []int
+	for _, h := range l.holdings {
+		if h.speaking {
+			shards = append(shards, h.shard)
+		}
+	}
+	slices.Sort(shards)
+	l.relay.cfg.Log.Info("holding", "node", l.relay.cfg.Node, "lane", slices.Index(l.relay.lanes, l), "shards", shards, "spaces", len(l.spaces))
+	return now.Add(time.Hour)
 }
 
 // announce asks publishers to say again what the predecessor may not have stored.
@@ -111,7 +135,8 @@ func (l *Lane) announce(now time.Time, sp *space) {
 }
 
 // lose ends a holding at once. Who waits for an answer asks the next holder.
-func (l *Lane) lose(h *holding) {
+func (l *Lane) lose(now time.Time, h *holding) {
+	l.heldAt = now
 	h.hush()
 	for _, sp := range h.spaces {
 		l.leave(sp)

@@ -52,6 +52,7 @@ type Lane struct {
 	quota      quota // of states to be stored
 	durableDue time.Time
 
+	heldAt    time.Time // when what is held changed; zero once that was logged
 	lastToken uint64
 	drained   chan<- struct{} // closed when nothing is held; nil if nobody waits for that
 
@@ -154,7 +155,7 @@ func (l *Lane) advance(now time.Time) time.Time {
 		l.touch(sp)
 	}
 	next := l.advanceHeads(now)
-	for _, at := range [...]time.Time{l.advanceDurable(now), l.advancePresence(now)} {
+	for _, at := range [...]time.Time{l.advanceDurable(now), l.advancePresence(now), l.tellHeld(now)} {
 		if at.Before(next) {
 			next = at
 		}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/dnprelay/dnprelay/cluster"
 )
@@ -73,7 +74,11 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 		c.kind = commandAcquired
 	case cluster.ShardLost:
 		c.kind = commandLost
-		r.cfg.Log.Info("shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
+		level := slog.LevelWarn
+		if e.Reason == cluster.ReasonReleased {
+			level = slog.LevelDebug // it was handed over, one of many
+		}
+		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
 	case cluster.ShardDurable:
 		c.kind = commandDurable
 		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
