@@ -268,3 +268,26 @@ func TestLinksMax(t *testing.T) {
 		t.Fatalf("one link too many: %v, want ErrLinks", err)
 	}
 }
+
+// TestLinkDownBeyondGap: a peer acknowledges an offer that came early but does not
+// process it before what is missing, so a LinkDown before that is ignored.
+func TestLinkDownBeyondGap(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.Send([]byte("m"), 0)
+	s.pump()
+	src := s.source("uint8")
+	s.c.Link(src, true)
+	s.pump()
+	s.want("number 0 is lost, number 1 arrives", "04 0000 6d", "05 0100 0080 01 0100 4d 0100 01 00")
+	s.recv("06 0100 00")
+	s.c.Unlink(src, false)
+	s.pump()
+	s.want("at once, in case the acknowledgement of number 0 was lost", "08 0080")
+	s.wait(400 * time.Millisecond)
+	s.sent = nil
+	s.recv("06 0000 00")
+	s.pump()
+	s.want("again when the peer has processed the offer", "08 0080")
+	s.wait(60 * time.Millisecond)
+	s.want("with all repeats", "08 0080")
+}

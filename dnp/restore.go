@@ -235,7 +235,7 @@ func (r *snapshotReader) resume(now instant) {
 			c.presumed = append(c.presumed, presumption{uint16(slot), l.id, now.add(presumeAfter)})
 		}
 	}
-	c.send.shift()
+	c.shift(now)
 }
 
 func (r *snapshotReader) message() message {

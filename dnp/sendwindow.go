@@ -27,7 +27,7 @@ type outgoing struct {
 	kind     outgoingKind
 	flags    wire.PartFlags
 	acked    bool
-	takeDown bool   // LinkDown of link follows: the farewell's first sending, the frozen offer's acknowledgement
+	takeDown bool   // LinkDown of link follows: the farewell's first sending, the frozen offer was processed
 	sends    uint16 // how often it was sent
 	slot     uint16 // outLinkState
 	link     wire.LinkID
@@ -137,10 +137,12 @@ func (w *sendWindow) find(n uint64) *outgoing {
 	return nil
 }
 
-// shift forgets the oldest commands as far as they are acknowledged.
-func (w *sendWindow) shift() {
-	done := 0
+// shift forgets the oldest commands as far as they are acknowledged. Only these has
+// the peer processed: one that was acknowledged beyond a gap waits at the peer.
+func (c *Conn) shift(now instant) {
+	w, done := &c.send, 0
 	for done < len(w.flight) && w.flight[done].acked {
+		c.passed(&w.flight[done], now)
 		done++
 	}
 	if done == 0 {
@@ -292,9 +294,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		if o.sends == 1 {
 			c.lost(false)
 		}
-		c.acked(o, now)
+		c.acked(o)
 		c.infer(n, now)
-		c.send.shift()
+		c.shift(now)
 	case now.sub(o.last) < hastyResend:
 		c.e.drop(DropHastyResend)
 	default:
@@ -305,19 +307,24 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 }
 
 // acked does what an acknowledgement means.
-func (c *Conn) acked(o *outgoing, now instant) {
+func (c *Conn) acked(o *outgoing) {
 	o.acked = true
-	switch o.kind {
-	case outPart, outNoop:
+	if o.kind == outPart || o.kind == outNoop {
 		c.speaksLong = true
-	case outLinkState:
-		c.offerAcked(int(o.slot), o.link, now)
-	case outFrozen:
-		if o.takeDown {
-			c.takeDown(o.link)
-		}
 	}
 	o.data = nil
+}
+
+// passed takes note that the peer has processed a command. LinkDown is ignored
+// before that, so the repeats for a link that ended begin here, again if need be.
+func (c *Conn) passed(o *outgoing, now instant) {
+	switch {
+	case o.kind == outLinkState && !c.gone(o.link):
+		c.offerAcked(int(o.slot), o.link, now)
+	case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
+		c.downs.cancel(o.link)
+		c.takeDown(o.link)
+	}
 }
 
 // answered takes an answer to an offer for the acknowledgement of the offer, which
@@ -325,8 +332,9 @@ func (c *Conn) acked(o *outgoing, now instant) {
 func (c *Conn) answered(slot int, now instant) {
 	for i := range c.send.flight {
 		if o := &c.send.flight[i]; o.kind == outLinkState && int(o.slot) == slot && !o.acked {
-			c.acked(o, now)
-			c.send.shift()
+			c.acked(o)
+			o.kind = outMessage // it is not waited for an answer any more
+			c.shift(now)
 			return
 		}
 	}

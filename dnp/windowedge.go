@@ -68,6 +68,6 @@ func (c *Conn) infer(n uint64, now instant) {
 			continue
 		}
 		c.e.stats.Inferred++
-		c.acked(o, now)
+		c.acked(o)
 	}
 }

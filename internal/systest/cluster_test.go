@@ -356,6 +356,7 @@ func chaos(t *testing.T, seed uint64) {
 	g.net.Run(2 * time.Second)
 	for i, p := range players {
 		m.check(t, p, i)
+		m.checkGone(t, p, i)
 	}
 	g.check()
 	if w.problem != "" {
