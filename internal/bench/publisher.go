@@ -63,6 +63,9 @@ func (p *publisher) event(m *nats.Msg) {
 	p.mu.Unlock()
 }
 
+// holdPause is the time between two tries while nobody holds the shard.
+const holdPause = 50 * time.Millisecond
+
 // putAll makes all states.
 func (p *publisher) putAll(ctx context.Context) error {
 	for first := 0; first < p.c.States; first += opsPerMessage {
@@ -117,6 +120,10 @@ func (p *publisher) request(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	m, err := p.nc.RequestWithContext(ctx, p.subjects.Publish(space, ""), data)
+	for errors.Is(err, nats.ErrNoResponders) && ctx.Err() == nil { // the relay does not hold the shard yet
+		time.Sleep(holdPause)
+		m, err = p.nc.RequestWithContext(ctx, p.subjects.Publish(space, ""), data)
+	}
 	if err != nil {
 		return err
 	}
