@@ -8,6 +8,8 @@ SHELL       := bash
 GO        ?= go
 ARGS      ?=
 FUZZTIME  ?= 20s
+SIMTIME   ?= 1800
+ROUNDS    ?= 0
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
@@ -36,6 +38,10 @@ test: ## All tests with the race detector (ARGS="-run Name -v" and so on)
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
+
+.PHONY: sim
+sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or ROUNDS
+	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: bench
 bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat

@@ -322,7 +322,7 @@ func (g *ring) watch(space string) *witness {
 // TestChaos does to a ring what can happen to one, some of it at once, and wants
 // every client to have the truth when it is over.
 func TestChaos(t *testing.T) {
-	for round := range uint64(cmp.Or(*rounds, 8)) {
+	for round := range uint64(cmp.Or(*rounds, 50)) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) { chaos(t, *seed+round) })
 	}
 }

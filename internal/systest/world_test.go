@@ -26,7 +26,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
-	rounds = flag.Int("rounds", 0, "rounds of the chaos test; 0 = a few")
+	rounds = flag.Int("rounds", 0, "rounds of the chaos test; 0 = 50")
 )
 
 // A world is a whole deployment in one goroutine.
