@@ -18,7 +18,8 @@ import (
 var rules = map[string][]string{
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
-	"dnp":          {"dnp/netstate", "dnp/wire"},
+	"dnp/admit":    {},
+	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
