@@ -40,6 +40,8 @@ type Conn struct {
 	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
 	restart    instant // when a request arrived that nothing contradicted; never
 	connect    connecting
+	rate       rateLimit
+	suspicion  suspicion
 
 	send sendWindow
 	recv recvWindow
@@ -205,7 +207,11 @@ func (c *Conn) climb(now instant, out Sender) {
 		c.e.send(c.addr, wire.LinkUp{Link: id}.Append(out.Datagram(3)), out)
 	}
 	for id, ok := c.downs.next(now); ok; id, ok = c.downs.next(now) {
-		for range repeatCopies(c.loss) { // nothing ever answers a LinkDown
+		copies := repeatCopies(c.loss) // nothing ever answers a LinkDown
+		if c.unsure() {
+			copies = 1
+		}
+		for range copies {
 			c.e.send(c.addr, wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
 		}
 	}

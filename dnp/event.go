@@ -40,12 +40,16 @@ const (
 	// EventRecycle: nine tenths of the LinkIds of this connection are used up. The
 	// peer cannot be told to take new ones, so it should be closed at a quiet moment.
 	EventRecycle
+
+	// EventSuspect: so many reliable commands with numbers outside the window arrived
+	// that somebody seems to forge datagrams of the peer. At most once a minute.
+	EventSuspect
 )
 
 var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle",
+	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
 }
 
 // String returns a name of k for people.
@@ -113,6 +117,8 @@ const (
 	CloseDrain                         // the owner goes away
 	CloseKicked                        // a game server does not want the client
 	CloseMoved                         // the session lives on elsewhere; nothing is sent to the peer
+	CloseExpired                       // the peer's permission to be here ended
+	CloseReplaced                      // the same client connected once more
 
 	numCloseReasons = iota
 )
@@ -122,6 +128,7 @@ var closeNames = [...]string{
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large", CloseAbuse: "abuse",
 	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved",
+	CloseExpired: "expired", CloseReplaced: "replaced",
 }
 
 // String returns the name of r as metrics and events show it.

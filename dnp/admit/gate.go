@@ -54,7 +54,7 @@ const (
 	tombstones  = 4096
 )
 
-// A Gate is the memory of strangers. Make it with New.
+// A Gate is the memory of strangers. Make it with New. A nil Gate lets everybody in.
 type Gate struct {
 	base     time.Time
 	ones     table
@@ -96,6 +96,9 @@ func (g *Gate) Counts() [NumVerdicts]uint64 { return g.counts }
 
 // Request judges a connection request.
 func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
+	if g == nil {
+		return Pass
+	}
 	t := g.since(now)
 	v := g.tombs.request(t, from)
 	if v == Pass {
@@ -111,6 +114,9 @@ func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
 // Login judges a datagram that may begin a session although nothing is remembered of
 // a request: a login, or the answer to a stateless probe. It never says Stateless.
 func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
+	if g == nil {
+		return Pass
+	}
 	t := g.since(now)
 	v := g.tombs.other(t, from)
 	if v == Pass {
@@ -123,12 +129,16 @@ func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
 // Closed buries a session: what arrives late begins nothing for lateFor, unless a
 // request comes first.
 func (g *Gate) Closed(now time.Time, addr netip.AddrPort) {
-	g.tombs.bury(g.since(now), addr, lateFor, false)
+	if g != nil {
+		g.tombs.bury(g.since(now), addr, lateFor, false)
+	}
 }
 
 // Ban makes a Gate deaf for an address and port.
 func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
-	g.tombs.bury(g.since(now), addr, d, true)
+	if g != nil {
+		g.tombs.bury(g.since(now), addr, d, true)
+	}
 }
 
 // limit takes a token from every bucket of an address, or none.
