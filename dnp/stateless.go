@@ -33,7 +33,9 @@ func (e *Endpoint) statelessID(addr netip.AddrPort, window uint64) wire.LinkID {
 func window(now instant) uint64 { return uint64(now) / uint64(statelessWindow) }
 
 // crowded reports whether the table has so many peers that a flood is likely.
-func (e *Endpoint) crowded() bool { return e.cfg.Gate != nil && 2*e.unproven.n >= max(e.unproven.max, 1) }
+func (e *Endpoint) crowded() bool {
+	return e.cfg.Gate != nil && 2*e.unproven.n >= max(e.unproven.max, 1)
+}
 
 // answerStateless answers a request without keeping anything.
 func (e *Endpoint) answerStateless(to netip.AddrPort, now instant, out Sender) {
@@ -54,7 +56,7 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
 		return
-	case !e.pass(e.cfg.Gate.Login(e.clock.time(now), from)): // also makes guessing slow
+	case !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)): // also makes guessing slow
 		return
 	}
 	w := window(now)

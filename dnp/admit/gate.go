@@ -39,6 +39,11 @@ type Config struct {
 	// StatefulRate is how many requests are remembered; beyond, Request says
 	// Stateless. 0 is 2,000; negative is no bound.
 	StatefulRate float64
+
+	// LoginRate is how many logins come through from everywhere, because to check a
+	// signature or to ask a service costs more than to forge a login. 0 is 1,000;
+	// negative is no bound.
+	LoginRate float64
 }
 
 const (
@@ -47,6 +52,7 @@ const (
 	siteFactor  = 20
 
 	statefulRate = 2000
+	loginRate    = 1000
 
 	oneBuckets  = 16384 // in a Gate
 	netBuckets  = 4096
@@ -62,6 +68,7 @@ type Gate struct {
 	sites    table
 	all      single
 	stateful single
+	logins   single
 	tombs    graveyard
 	counts   [NumVerdicts]uint64
 }
@@ -74,6 +81,9 @@ func New(cfg Config) (*Gate, error) {
 	if cfg.StatefulRate == 0 {
 		cfg.StatefulRate = statefulRate
 	}
+	if cfg.LoginRate == 0 {
+		cfg.LoginRate = loginRate
+	}
 	seed := maphash.MakeSeed()
 	return &Gate{
 		ones:     newTable(oneBuckets, cfg.AddressRate, seed, 1),
@@ -81,6 +91,7 @@ func New(cfg Config) (*Gate, error) {
 		sites:    newTable(siteBuckets, siteFactor*cfg.AddressRate, seed, 3),
 		all:      newSingle(cfg.Rate),
 		stateful: newSingle(cfg.StatefulRate),
+		logins:   newSingle(cfg.LoginRate),
 		tombs:    graveyard{slots: make([]tomb, tombstones), seed: seed},
 	}, nil
 }
@@ -111,9 +122,20 @@ func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
 	return v
 }
 
-// Login judges a datagram that may begin a session although nothing is remembered of
-// a request: a login, or the answer to a stateless probe. It never says Stateless.
+// Login judges a login, which may begin a session although nothing is remembered of a
+// request. It never says Stateless.
 func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
+	v := g.Answer(now, from)
+	if g != nil && v == Pass && !g.logins.take(g.since(now)) {
+		g.counts[v]--
+		v = LimitedAll
+		g.counts[v]++
+	}
+	return v
+}
+
+// Answer judges the answer to a stateless probe, which may do so, too, and costs less.
+func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
 	if g == nil {
 		return Pass
 	}

@@ -40,8 +40,9 @@ var rules = map[string][]string{
 	"session":         {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
 	"session/natslog": {"session", "github.com/nats-io/nats.go"},
 
+	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"dnp", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/relay": {
