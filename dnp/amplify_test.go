@@ -101,6 +101,18 @@ func TestAmplification(t *testing.T) {
 					}
 				})
 			}
+			for _, known := range [][]string{ // found by earlier runs
+				{"0001000000", "0b0000c2000601004d"}, {"0001000000", "06000000", "ff"}, {"0001000000", "04", "06000000"},
+				{"0001000000", "06000000", "0001000000"}, {"0001000000", "04000061"}, {"0001000000", "04000061", "0b0100c2000601004d"},
+			} {
+				s := newTest(t, c.cfg())
+				s.recv(known...)
+				s.wait(40 * time.Second)
+				in, out := len(strings.Join(known, ""))/2, len(strings.Join(s.sent, ""))/2
+				if out > c.factor*in {
+					t.Fatalf("%d bytes in, %d out:\n%q\n%q", in, out, known, s.sent)
+				}
+			}
 			t.Logf("%d sequences, at most %.2f bytes out per byte in", n, worst)
 		})
 	}

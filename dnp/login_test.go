@@ -2,6 +2,8 @@ package dnp
 
 import (
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,9 +139,20 @@ func TestStatelessOfAnother(t *testing.T) {
 	id := s.sent[1][6:10]
 	s.e.Receive(s.now, servAddr, unhex("02"), &s.recorder)
 	s.note(s.e.Receive(s.now, servAddr, unhex("07"+id), &s.recorder))
+	neighbour := netip.AddrPortFrom(peerAddr.Addr(), peerAddr.Port()+1)
+	s.note(s.e.Receive(s.now, neighbour, unhex("07"+id), &s.recorder))
 	s.events("from elsewhere it proves nothing")
 	s.recv("07" + id)
 	s.events("it is the address that is proven", "connected")
+}
+
+func TestBadRequests(t *testing.T) {
+	s := newTest(t, proofConfig(ProbePing))
+	s.recv("00", "00 0100", "00 0000", "00 0100 0000 00", "00 0200 0000", "00 2100"+strings.Repeat("0000", 33), "00 ffff 0000")
+	s.want("whatever is no request as clients make it is not answered")
+	s.dropped("counted", DropBadRequest, 7)
+	s.recv("00 2000" + strings.Repeat("0100", 31) + "0000")
+	s.want("32 protocols are the most", "01 00 0000", "0a 0000 00")
 }
 
 func rateConfig(t *testing.T) Config {
