@@ -207,11 +207,7 @@ func (c *Conn) climb(now instant, out Sender) {
 		c.e.send(c.addr, wire.LinkUp{Link: id}.Append(out.Datagram(3)), out)
 	}
 	for id, ok := c.downs.next(now); ok; id, ok = c.downs.next(now) {
-		copies := repeatCopies(c.loss) // nothing ever answers a LinkDown
-		if c.unsure() {
-			copies = 1
-		}
-		for range copies {
+		for range repeatCopies(c.loss) { // nothing ever answers a LinkDown
 			c.e.send(c.addr, wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
 		}
 	}

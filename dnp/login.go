@@ -21,9 +21,8 @@ const (
 // Endpoint.
 type LoginFunc func(now time.Time, from netip.AddrPort, message []byte) (LoginVerdict, any)
 
-// loginMax is the largest login in bytes. It has to fit into one command 4, of which
-// libraries make at most 1,357 bytes.
-const loginMax = 4096
+// loginMax is the largest login in bytes: what libraries send as one command 4.
+const loginMax = 1357
 
 // Where peers have to log in, a request is answered and forgotten: the ConnectionAck
 // is shorter than it, so there is nothing to gain from forging one, and nothing to

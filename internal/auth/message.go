@@ -5,8 +5,10 @@ import "encoding/binary"
 // messageMagic begins a login message that is framed.
 const messageMagic = "DNPA\x01"
 
-// TokenMax is the largest token in bytes.
-const TokenMax = 4096
+// TokenMax is the largest token in bytes. With its frame it is a message that every
+// library sends as one command 4; a login in parts would have to be kept before anybody
+// knows whose it is.
+const TokenMax = 1350
 
 // Token returns the token in a login message, which it aliases: what follows
 //
