@@ -127,6 +127,39 @@ func TestStateless(t *testing.T) {
 	}
 }
 
+// TestStatelessLoss loses the answer to a hello, behind its acknowledgement.
+func TestStatelessLoss(t *testing.T) {
+	cfg := proofConfig(ProbePing)
+	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
+	s := newTest(t, cfg)
+	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder) // takes the only token
+	s.sent = nil
+	s.recv("00 0100 0000")
+	first := s.sent[1][6:10]
+	s.sent = nil
+	s.recv("06 0000 00")
+	s.wait(300 * time.Millisecond)
+	s.events("an acknowledgement can be guessed")
+	for _, d := range s.sent {
+		if d[:2] == "05" {
+			t.Fatal("the answer may be on its way")
+		}
+	}
+	s.sent = nil
+	s.wait(300 * time.Millisecond)
+	again := ""
+	for _, d := range s.sent {
+		if d[:2] == "05" {
+			again = d
+		}
+	}
+	if len(again) != 22 || again[2:6] != "0100" || again[6:10] == first {
+		t.Fatalf("sent %v, want a hello with another number and id than %s", s.sent, first)
+	}
+	s.recv("07" + again[6:10])
+	s.events("whose answer is as good", "connected")
+}
+
 // TestStatelessOfAnother: a hello belongs to one address and port.
 func TestStatelessOfAnother(t *testing.T) {
 	cfg := proofConfig(ProbePing)

@@ -44,6 +44,8 @@ func (e *Endpoint) receiveStranger(from netip.AddrPort, p []byte, now instant, o
 		e.receiveLogin(from, body, now, out)
 	case cmd == wire.CommandLinkUp, cmd == wire.CommandLinkDown:
 		e.receiveStateless(from, body, now, out)
+	case cmd == wire.CommandReliableAck:
+		e.receiveStatelessAck(from, body, now)
 	default:
 		e.drop(DropStranger)
 	}
@@ -130,12 +132,22 @@ func (e *Endpoint) proveSome(now instant, out Sender) {
 			e.drop(DropUnproven)
 			continue
 		}
-		e.sendProbe(u, out)
+		if !u.byHello || now.sub(u.created) >= helloPatience {
+			e.sendProbe(u, out)
+		}
 	}
 }
 
+// probe returns how u proves its address.
+func (e *Endpoint) probe(u *unproven) Probe {
+	if u.byHello {
+		return ProbeHello
+	}
+	return e.cfg.Probe
+}
+
 func (e *Endpoint) sendProbe(u *unproven, out Sender) {
-	if e.cfg.Probe == ProbePing {
+	if e.probe(u) == ProbePing {
 		e.sendUnproven(u, wire.ReliableMessageLong{}.Append(out.Datagram(4)), out)
 		return
 	}
@@ -169,7 +181,7 @@ func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sende
 	case proof == dropNothing:
 		peer := *u
 		e.unproven.remove(u)
-		c := e.proven(peer, e.cfg.Probe, now, out)
+		c := e.proven(peer, e.probe(&peer), now, out)
 		if c == nil {
 			return
 		}
@@ -191,7 +203,7 @@ const helloAcked = DropReason(NumDropReasons + 1)
 // proves returns dropNothing if the datagram shows that the peer receives what is
 // sent to its address.
 func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason {
-	hello := e.cfg.Probe == ProbeHello
+	hello := e.probe(u) == ProbeHello
 	switch cmd {
 	case wire.CommandReliableAck:
 		m, err := wire.ParseReliableAck(body)

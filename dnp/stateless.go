@@ -13,8 +13,8 @@ import (
 // Under a flood of requests there is no slot for each. They are then answered with
 // ConnectionAck and one hello, 15 bytes for 5, and nothing is kept: the LinkId of the
 // hello is a keyed hash of the peer's address, so its LinkUp or LinkDown, which has
-// that LinkId, tells all that a slot would. The price is that a hello or an answer that
-// gets lost is not repeated; such a client has to connect again.
+// that LinkId, tells all that a slot would. The price is that a hello that gets lost is
+// not repeated; such a client has to connect again.
 
 // statelessWindow is how long a hello can be answered at least. Twice as long is the
 // most.
@@ -44,6 +44,26 @@ func (e *Endpoint) answerStateless(to netip.AddrPort, now instant, out Sender) {
 	e.send(to, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	m := wire.LinkState{Link: e.statelessID(to, window(now)), ReadOnly: true, Message: helloMessage}
 	e.send(to, m.Append(out.Datagram(11)), out)
+}
+
+// helloPatience is how long a peer that acknowledged a hello may take to answer it.
+const helloPatience = 400 * time.Millisecond
+
+// receiveStatelessAck handles the acknowledgement of a hello of which nothing is kept.
+// The answer comes behind it, or was lost; from then on the peer has a slot, from which
+// the hello is repeated.
+func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instant) {
+	m, err := wire.ParseReliableAck(p)
+	if err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0 || !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)) {
+		e.drop(DropStranger)
+		return
+	}
+	u, evicted := e.unproven.insert(from, now)
+	if evicted {
+		e.drop(DropEvicted)
+	}
+	u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
+	u.hello = e.statelessID(from, window(now))
 }
 
 // receiveStateless handles a LinkUp or LinkDown of a peer of which nothing is kept.

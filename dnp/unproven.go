@@ -42,6 +42,7 @@ type unproven struct {
 	number     uint8 // of the hello
 	step       uint8 // the one that is waited for
 	acked      bool  // number was acknowledged
+	byHello    bool  // the probe is a hello, whatever Config.Probe says
 }
 
 // An unprovenTable holds a bounded number of them, in memory that it has from the

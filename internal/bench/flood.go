@@ -68,7 +68,7 @@ func (r *Runner) Flood(ctx context.Context) (res FloodResult, err error) {
 		f.send(ctx, floodRequests, 0)
 		res.Sent, res.Took = f.sent, time.Since(start)
 	})
-	r.cfg.Progress("%d forged requests in %v", res.Sent, res.Took.Round(time.Millisecond))
+	r.cfg.Progress("%d forged requests in %v; the edge dropped:%s", res.Sent, res.Took.Round(time.Millisecond), s.stack.drops())
 	if err == nil {
 		err = s.playWhile(ctx, func() { res.Rate = s.arrive(ctx, f) })
 	}
