@@ -33,6 +33,15 @@
 // errors that ReadBatch and Flush return are [ErrWoken],
 // os.ErrDeadlineExceeded, net.ErrClosed and failures of the socket itself.
 //
+// # Runs
+//
+// On Linux, datagrams of one size that follow each other to one peer, the last of
+// which may be shorter, leave as one piece that the kernel cuts (UDP_SEGMENT). That is
+// what the values of many states are to one client, and it takes 0.7 of the time of
+// as many datagrams (BenchmarkSegments: two full ones and a rest, out and in over
+// loopback, 2.9 beside 4.15 µs per datagram). Where the kernel or the device cannot,
+// they go out one by one, and [Stats].Uncut counts it.
+//
 // # Large datagrams
 //
 // DNP has datagrams of up to 65,507 bytes, and one cannot know which slot of a

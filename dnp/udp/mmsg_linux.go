@@ -112,7 +112,7 @@ func (m *mmsgConn) receive(ds []Datagram, blocking bool) (int, error) {
 		case r.errno != 0 && fatal(r.errno):
 			return 0, os.NewSyscallError("recvmmsg", r.errno)
 		case r.errno != 0:
-			m.counters.drop(dropReason(r.errno))
+			m.counters.drop(dropReason(r.errno), 1)
 		default:
 			if n := m.take(ds); n > 0 {
 				return n, nil
@@ -137,11 +137,11 @@ func (m *mmsgConn) take(ds []Datagram) (n int) {
 		from, ok := r.zones.decode(&r.names[i])
 		h.hdr.Namelen = uint32(len(sockaddr{})) // the kernel shortens it for IPv4
 		if size > r.max || h.hdr.Flags&unix.MSG_TRUNC != 0 {
-			m.counters.drop(DropTruncated)
+			m.counters.drop(DropTruncated, 1)
 			continue
 		}
 		if !ok {
-			m.counters.drop(DropOther)
+			m.counters.drop(DropOther, 1)
 			continue
 		}
 		start := i * r.stride

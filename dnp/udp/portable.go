@@ -56,7 +56,7 @@ func (p *portableConn) wait(ds []Datagram) (int, error) {
 			ds[0] = Datagram{From: unmapped(from), Data: p.memory[:n:n]}
 			return 1, nil
 		case err == nil:
-			p.counters.drop(DropTruncated)
+			p.counters.drop(DropTruncated, 1)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, os.ErrDeadlineExceeded
 		case errors.Is(err, net.ErrClosed):
@@ -66,7 +66,7 @@ func (p *portableConn) wait(ds []Datagram) (int, error) {
 			if !ok || fatal(errno) {
 				return 0, err
 			}
-			p.counters.drop(dropReason(errno))
+			p.counters.drop(dropReason(errno), 1)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (p *portableConn) send(batch []outgoing) error {
 		case errors.Is(err, net.ErrClosed):
 			return net.ErrClosed
 		default:
-			p.counters.drop(writeDropReason(err))
+			p.counters.drop(writeDropReason(err), 1)
 		}
 	}
 	p.counters.sent(datagrams, bytes)
@@ -121,7 +121,7 @@ func (p *portableConn) write(d *outgoing) error {
 		return nil
 	}
 	if errno, ok := errnoOf(err); ok && pending(errno) {
-		p.counters.drop(dropReason(errno))
+		p.counters.drop(dropReason(errno), 1)
 		_, err = p.conn.WriteToUDPAddrPort(d.data, to)
 	}
 	return err

@@ -153,14 +153,15 @@ func TestSendFaults(t *testing.T) {
 			faults(a, tt.faults...)
 			w := a.Writer()
 			for i := range 5 {
-				w.Send(b.LocalAddr(), append(w.Datagram(1), byte(i)))
+				// each longer than the last, so that each is a run of its own
+				w.Send(b.LocalAddr(), append(w.Datagram(i+1), pattern(i+1)...))
 			}
 			if err := w.Flush(); err != nil {
 				t.Fatalf("Flush: %v", err)
 			}
 			var got []int
 			for _, d := range receive(t, b, len(tt.want)) {
-				got = append(got, int(d.Data[0]))
+				got = append(got, len(d.Data)-1)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("received %v, want %v", got, tt.want)
