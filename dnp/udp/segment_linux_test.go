@@ -59,11 +59,11 @@ func TestSegments(t *testing.T) {
 		a, peers := open(t, addr), []*Socket{open(t, addr), open(t, addr)}
 		r, w := rand.New(rand.NewPCG(*seed, 0)), a.Writer()
 		out, calls := &a.conn.(*mmsgConn).out, 0
-		out.sendmmsg = func(fd uintptr, headers []mmsghdr) (int, syscall.Errno) {
+		out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
 			if calls++; r.IntN(4) == 0 && headers[0].hdr.Controllen > 0 {
 				return -1, unix.EINVAL
 			}
-			return sendmmsg(fd, headers[:1+r.IntN(len(headers))])
+			return sendmmsg(sock, headers[:1+r.IntN(len(headers))])
 		}
 		for round := range 200 {
 			var want [2][][]byte
@@ -116,14 +116,14 @@ func TestUncut(t *testing.T) {
 		t.Run(fmt.Sprint(tt.errno), func(t *testing.T) {
 			a, b, c := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
 			out, calls := &a.conn.(*mmsgConn).out, 0
-			out.sendmmsg = func(fd uintptr, headers []mmsghdr) (int, syscall.Errno) {
+			out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
 				if calls++; calls > 20 {
 					t.Fatal("a run is tried for ever")
 				}
 				if headers[0].hdr.Controllen > 0 {
 					return -1, tt.errno
 				}
-				return sendmmsg(fd, headers[:1])
+				return sendmmsg(sock, headers[:1])
 			}
 			w := a.Writer()
 			for _, p := range []*Socket{b, c} {

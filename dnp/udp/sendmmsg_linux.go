@@ -22,21 +22,18 @@ type sender struct {
 	plain    bool // the kernel cannot cut
 	sent     int
 	errno    syscall.Errno
-	sock     uintptr
-	tryFn    func(uintptr) // for descriptor.control
 
 	// sendmmsg is the system call; tests put faults in front of it.
-	sendmmsg func(fd uintptr, headers []mmsghdr) (sent int, errno syscall.Errno)
+	sendmmsg func(sock int, headers []mmsghdr) (sent int, errno syscall.Errno)
 }
 
-func (s *sender) init(sock uintptr) {
-	s.sock = sock
-	s.sendmmsg = sendmmsg
-	s.tryFn = func(uintptr) { s.sent, s.errno = s.sendmmsg(s.sock, s.headers[s.first:s.n]) }
-}
+func (s *sender) init() { s.sendmmsg = sendmmsg }
 
-func sendmmsg(fd uintptr, headers []mmsghdr) (int, syscall.Errno) {
-	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&headers[0])),
+// try calls the system once.
+func (s *sender) try(sock int) { s.sent, s.errno = s.sendmmsg(sock, s.headers[s.first:s.n]) }
+
+func sendmmsg(sock int, headers []mmsghdr) (int, syscall.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(sock), uintptr(unsafe.Pointer(&headers[0])),
 		uintptr(len(headers)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }
@@ -44,18 +41,17 @@ func sendmmsg(fd uintptr, headers []mmsghdr) (int, syscall.Errno) {
 // send transmits the batch. sendmmsg stops at the first run that the kernel
 // refuses, so it is called again behind that one until all are dealt with.
 func (m *mmsgConn) send(batch []outgoing) error {
+	if err := m.descriptor.hold(); err != nil {
+		return err
+	}
+	defer m.descriptor.release()
 	s := &m.out
 	s.fill(m.v4, batch, 0, m.counters)
 	var waited, again bool // again: this run met one error already
 	for s.first < s.n {
-		if err := m.descriptor.control(s.tryFn); err != nil {
-			return err
-		}
-		if s.errno == unix.EAGAIN && !waited {
+		if s.try(m.descriptor.sock); s.errno == unix.EAGAIN && !waited {
 			waited = true
-			if err := m.waitToSend(); err != nil {
-				return err
-			}
+			m.waitToSend()
 		}
 		r := s.runs[s.first]
 		switch {
@@ -96,18 +92,15 @@ func (s *sender) count(c *counters) {
 
 // waitToSend waits up to writeWait for room, then tries once more. Others may take
 // the room first, so it waits again for what is left of the time.
-func (m *mmsgConn) waitToSend() error {
+func (m *mmsgConn) waitToSend() {
 	m.counters.writeWaits.Add(1)
 	end := time.Now().Add(writeWait)
 	for wait := writeWait; wait > 0; wait = time.Until(end) {
-		if err := m.descriptor.awaitRoom(wait); err != nil {
-			return err
-		}
-		if err := m.descriptor.control(m.out.tryFn); err != nil || m.out.errno != unix.EAGAIN {
-			return err
+		m.descriptor.awaitRoom(wait)
+		if m.out.try(m.descriptor.sock); m.out.errno != unix.EAGAIN {
+			return
 		}
 	}
-	return nil
 }
 
 // fill makes headers of the datagrams that this kind of socket can address. The
