@@ -13,8 +13,8 @@ type scrubber struct {
 }
 
 // scrubGrid is where steps of the round stand in time. On an otherwise idle edge of
-// 1,000 clients every step was a wake-up of its own; now 50 a second serve all.
-const scrubGrid = 20 * time.Millisecond
+// 1,000 clients every step was a wake-up of its own; now 20 a second serve all.
+const scrubGrid = 50 * time.Millisecond
 
 // startScrub begins somewhere in the interval, so that connections made together
 // are not scrubbed together.
