@@ -19,7 +19,7 @@ const (
 	floodStates   = 20
 	floodArrivals = 400 // players that come during the second flood
 	floodRequests = 1_000_000
-	floodRate     = 50_000 // forged requests per second while players come
+	forgedRate    = 50_000 // forged requests per second while players come
 	floodWindow   = 2 * time.Second
 
 	arrivalPause   = 50 * time.Millisecond // 20 a second, within the limit of their network
@@ -128,7 +128,7 @@ func (s *scene) arrive(ctx context.Context, f *forger) float64 {
 	defer cancel()
 	before, start := f.sent, time.Now()
 	done := make(chan struct{})
-	go func() { defer close(done); f.send(ctx, floodRequests<<10, floodRate) }()
+	go func() { defer close(done); f.send(ctx, floodRequests<<10, forgedRate) }()
 	for i := range floodArrivals {
 		s.swarm.connect(floodPlayers + i + 1)
 		time.Sleep(arrivalPause)
