@@ -32,7 +32,7 @@ func (c *Conn) widen(now instant) {
 
 // atEdge reports whether the oldest command waits near the wrap for too long.
 func (c *Conn) atEdge(now instant) bool {
-	return c.nearWrap() && now.sub(c.send.flight[0].first) >= edgePatience
+	return c.nearWrap() && c.send.flight[0].sends > 0 && now.sub(c.send.flight[0].first) >= edgePatience
 }
 
 // nearWrap reports whether the oldest command has one of the last numbers before
