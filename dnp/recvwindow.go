@@ -108,7 +108,9 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	c.hear(now)
 	c.acknowledge(n, out)
 	if c.log != nil && a == arrivalDue {
-		a = arrivalEarly // it is passed on when it is stored
+		if a = arrivalEarly; c.recv.holds(n) { // it is passed on when it is stored
+			a = arrivalRepeat
+		}
 	}
 	switch a {
 	case arrivalRepeat:

@@ -327,6 +327,9 @@ func (e *simEdge) handle(events []dnp.Event) {
 			e.open(c, ev.Conn)
 			continue
 		}
+		if ev.Kind == dnp.EventClosed {
+			e.w.tell("%s, client %d: connection ends, %v", e.name(), c.index, ev.Reason)
+		}
 		if s := e.sessions[c.addr]; s != nil {
 			s.Handle(e.w.net.Now(), ev)
 		}
@@ -349,7 +352,7 @@ func (e *simEdge) turn() {
 			if t, due := s.NextTimeout(); due && (!ok || t.Before(next)) {
 				next, ok = t, true
 			}
-			if s.Phase() == session.Over && e.sessions[addr] == s {
+			if _, more := s.NextTimeout(); !more && s.Phase() == session.Over && e.sessions[addr] == s {
 				delete(e.sessions, addr)
 				delete(e.tokens, s)
 				delete(e.outbox, s)
