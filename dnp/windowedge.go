@@ -18,6 +18,12 @@ const (
 // acknowledgement that the peer will not repeat; see infer.
 func (c *Conn) widen(now instant) {
 	w := &c.send
+	if !c.atEdge(now) {
+		return
+	}
+	if w.flight[0].sends >= edgeSendings { // all acknowledgements that count from here on may have come before
+		c.inferAgain(now)
+	}
 	if !c.atEdge(now) || now.sub(w.grewAt) < edgeGrowth {
 		return
 	}
@@ -28,6 +34,18 @@ func (c *Conn) widen(now instant) {
 	if missing := w.limit - len(w.flight); missing > 0 && !w.waiting() && c.speaksLong {
 		w.noops = missing
 	}
+}
+
+// inferAgain infers from the highest number that was acknowledged.
+func (c *Conn) inferAgain(now instant) {
+	w := &c.send
+	for i := len(w.flight) - 1; i > 0; i-- {
+		if w.flight[i].acked {
+			c.infer(w.base()+uint64(i), now)
+			break
+		}
+	}
+	c.shift(now)
 }
 
 // atEdge reports whether the oldest command waits near the wrap for too long.

@@ -21,7 +21,7 @@ type checker struct {
 	facts  map[string]*facts
 
 	kills, pauses, hands, adoptions, fenced int
-	interrupted, excusedCount               int
+	interrupted, excusedCount, attempts     int
 	gaps, handGaps                          []time.Duration
 }
 
@@ -167,6 +167,10 @@ func (c *checker) closed(p *simClient, reason string) {
 	}
 	p.frozen = true
 	c.w.tell("client %d is interrupted: %s", p.index, reason)
+	if p.owner == nil { // there was no session yet: the attempt is lost, and the client tries again
+		c.attempts++
+		return
+	}
 	if c.w.excused && !c.w.healed {
 		c.excusedCount++
 		return

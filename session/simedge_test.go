@@ -52,6 +52,17 @@ func (w *world) living(but *simEdge) *simEdge {
 	return all[w.net.Rand().IntN(len(all))]
 }
 
+// wouldBeLast reports whether e must not fail, because no other edge would be left.
+func (w *world) wouldBeLast(e *simEdge) bool {
+	well := 0
+	for _, o := range w.edges {
+		if o.alive && !o.paused && o != e {
+			well++
+		}
+	}
+	return well == 0 || !e.alive || e.paused
+}
+
 // A simEdge is an edge: a process that dies, is stopped, and starts again.
 type simEdge struct {
 	w      *world
@@ -139,7 +150,7 @@ func (e *simEdge) after(d time.Duration, f func()) {
 }
 
 func (e *simEdge) kill() {
-	if !e.alive || e.paused {
+	if e.w.wouldBeLast(e) {
 		return
 	}
 	e.w.tell("%s is killed", e.name())
@@ -180,7 +191,7 @@ func (e *simEdge) noticed() {
 }
 
 func (e *simEdge) pause(d time.Duration) {
-	if !e.alive || e.paused {
+	if e.w.wouldBeLast(e) {
 		return
 	}
 	e.w.tell("%s is stopped for %v", e.name(), d)
@@ -237,7 +248,7 @@ func (e *simEdge) direct(c *simClient, p []byte, hops int) {
 	_, known := e.ep.Conn(c.addr)
 	greeting := e.w.net.Elapsed()-e.greets[c.addr] < 5*time.Second && e.greets[c.addr] != 0
 	owner := c.owner
-	if e.w.net.Rand().Float64() < e.w.lies {
+	if owner != nil && e.w.net.Rand().Float64() < e.w.lies {
 		owner = e.w.edges[e.w.net.Rand().IntN(edgesMax)]
 	}
 	switch {
