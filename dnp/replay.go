@@ -22,12 +22,12 @@ func (c *Conn) Replay(now time.Time, ch Changes, resolve func(ref uint64) *Sourc
 		}
 	}
 	c.deliverEarly(t)
+	c.replayAcks(ch, t) // of what earlier changes sent, which made room for these
 	for _, s := range ch.Sent {
 		if !c.replaySent(s, resolve, t) {
 			return ErrSnapshot
 		}
 	}
-	c.replayAcks(ch, t)
 	for _, l := range ch.Links {
 		c.replayLink(l, t)
 	}
@@ -166,4 +166,12 @@ func (c *Conn) Abandon() {
 	if c.state != connClosed {
 		c.drop()
 	}
+}
+
+// DropQueue forgets the messages that have no number yet. It is for a connection that
+// was restored from a snapshot with some, behind which the log goes on.
+func (c *Conn) DropQueue() {
+	w := &c.send
+	w.queue, w.bytes = nil, 0
+	w.part, w.partAt = message{}, 0
 }

@@ -24,6 +24,9 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 		s.uncertain(err.Error())
 		return nil
 	}
+	if c.last.Hand == nil { // later writes numbered some of what waited when it was handed over
+		conn.DropQueue()
+	}
 	for _, ch := range c.changes {
 		if err := conn.Replay(now, ch, resolve); err != nil {
 			conn.Abandon()
