@@ -197,6 +197,7 @@ type tally struct {
 	seeds, kills, pauses, outages, hands, adoptions, fenced       int
 	in, out, appends, reads, bytes, interruptions, excused, stuck int
 	gaps, handGaps                                                []time.Duration
+	plans                                                         [16]struct{ seeds, kills, pauses, hands, clients, ended int }
 }
 
 func (s *tally) add(w *world) {
@@ -216,12 +217,28 @@ func (s *tally) add(w *world) {
 	s.bytes += w.store.Bytes
 	s.interruptions += c.interrupted
 	s.excused += c.excusedCount
-	s.gaps = append(s.gaps, c.gaps...)
-	s.handGaps = append(s.handGaps, c.handGaps...)
+	for i := range plans {
+		if p := &s.plans[i]; plans[i].name == w.name {
+			p.seeds++
+			p.kills += c.kills
+			p.pauses += c.pauses
+			p.hands += c.hands
+			p.clients += len(w.clients)
+			p.ended += c.interrupted + c.excusedCount
+		}
+	}
+	if !w.excused {
+		s.gaps = append(s.gaps, c.gaps...)
+		s.handGaps = append(s.handGaps, c.handGaps...)
+	}
 }
 
 func (s *tally) String() string {
-	return fmt.Sprintf("%d seeds: %d kills of owners, %d pauses, %d hand-overs, %d adoptions, %d fenced; %d messages in, %d out; %d interruptions that have no excuse, %d that have\n"+
+	table := "\n"
+	for i, p := range s.plans[:len(plans)] {
+		table += fmt.Sprintf("%-16s %4d seeds, %4d clients, %4d kills, %4d pauses, %4d hand-overs: %d clients interrupted\n", plans[i].name, p.seeds, p.clients, p.kills, p.pauses, p.hands, p.ended)
+	}
+	return table + fmt.Sprintf("%d seeds: %d kills of owners, %d pauses, %d hand-overs, %d adoptions, %d fenced; %d messages in, %d out; %d interruptions that have no excuse, %d that have\n"+
 		"service gap after a kill (detection %v to %v included): %s; after a hand-over: %s\n%.2f appends, %.3f reads and %.0f bytes of log per message",
 		s.seeds, s.kills, s.pauses, s.hands, s.adoptions, s.fenced, s.in, s.out, s.interruptions, s.excused,
 		detectMin, detectMin+detectJitter, quantiles(s.gaps), quantiles(s.handGaps),

@@ -16,7 +16,7 @@ func (e *simEdge) act(c *simClient, s *session.Session, a session.Action) {
 	}
 	switch a.Kind {
 	case session.ActionAppend:
-		e.writes, e.owners = append(e.writes, a.Write), append(e.owners, s)
+		e.batches.Add(s, a.Write)
 	case session.ActionRead:
 		start := e.start
 		w.store.Read(a.Log, func(answer session.Answer) {
@@ -67,16 +67,14 @@ func (e *simEdge) restore(c *simClient, s *session.Session) {
 	}
 }
 
-// flushWrites sends the writes of all sessions as one.
+// flushWrites sends the writes of all sessions, those of a log shard as one.
 func (e *simEdge) flushWrites() {
-	if len(e.writes) == 0 {
-		return
-	}
-	start, owners := e.start, e.owners
-	e.w.store.Append(e.writes, func(i int, a session.Answer) {
-		e.runAs(start, func() { owners[i].Answer(e.w.net.Now(), a) })
+	start := e.start
+	e.batches.Flush(func(_ int, writes []session.Write, sessions []*session.Session) {
+		e.w.store.Append(writes, func(i int, a session.Answer) {
+			e.runAs(start, func() { sessions[i].Answer(e.w.net.Now(), a) })
+		})
 	})
-	e.writes, e.owners = nil, nil
 }
 
 // deliver gives a message to the game.

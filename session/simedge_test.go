@@ -82,8 +82,7 @@ type simEdge struct {
 	buffers  map[netip.AddrPort][][]byte
 	tokens   map[*session.Session]uint64
 	outbox   map[*session.Session][]session.Message
-	writes   []session.Write
-	owners   []*session.Session // of writes
+	batches  *session.Batches
 	armed    time.Duration
 	buf      []byte
 }
@@ -105,7 +104,7 @@ func (e *simEdge) boot() {
 	e.buffers = map[netip.AddrPort][][]byte{}
 	e.tokens = map[*session.Session]uint64{}
 	e.outbox = map[*session.Session][]session.Message{}
-	e.writes, e.owners = nil, nil
+	e.batches = session.NewBatches(4)
 	for k := range e.sources {
 		layout, err := netstate.NewLayout([]netstate.Value{{Type: 5}})
 		if err != nil {
