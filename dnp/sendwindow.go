@@ -152,6 +152,9 @@ func (c *Conn) shift(now instant) {
 	clear(w.flight[n:])
 	w.flight = w.flight[:n]
 	w.limit = 0
+	if c.atEdge(now) { // the next one is stuck as well; its patience is over already
+		w.limit = len(w.flight)
+	}
 }
 
 // Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
