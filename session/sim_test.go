@@ -158,7 +158,23 @@ func (w *world) trouble() {
 	if w.hands {
 		kinds = append(kinds, e.drain)
 	}
+	if c := w.clients[rnd.IntN(len(w.clients))]; w.lies > 0 && c.start == 0 && c.owner != nil {
+		kinds = append(kinds, func() { w.stray(c) })
+	}
 	kinds[rnd.IntN(len(kinds))]()
+}
+
+// stray brings an old request of a client to an edge that does not have its session,
+// and for a while some of its other datagrams: acknowledgements that prove its address
+// there, because clients acknowledge old numbers.
+func (w *world) stray(c *simClient) {
+	if c.stray = w.living(c.owner); c.stray == c.owner {
+		c.stray = nil
+		return
+	}
+	w.tell("client %d seems to connect to %s", c.index, c.stray.name())
+	c.strayTill = w.net.Elapsed() + 400*time.Millisecond
+	c.stray.greet(c, []byte{0, 1, 0, 0, 0})
 }
 
 // heal ends everything that is wrong, so that all that is due must happen.

@@ -25,16 +25,18 @@ type simClient struct {
 	got       int // messages of the game that came
 	values    map[*dnptest.Link]uint32
 
-	outLen   int             // messages that the game has for the client
-	consumed []string        // messages that the game got, each once
-	cursor   uint64          // number of the newest of them, plus one
-	wanted   [statesMax]bool // states in the client's audience
-	owner    *simEdge        // what the affinity says
-	route    *simEdge        // what the balancer says
-	broken   time.Duration   // when the owner was killed; 0 if it was not
-	adopted  bool            // since then
-	handed   bool            // it was handed over instead
-	frozen   bool            // interrupted
+	outLen    int             // messages that the game has for the client
+	consumed  []string        // messages that the game got, each once
+	cursor    uint64          // number of the newest of them, plus one
+	wanted    [statesMax]bool // states in the client's audience
+	owner     *simEdge        // what the affinity says
+	route     *simEdge        // what the balancer says
+	stray     *simEdge        // an edge that some datagrams of the client get to
+	strayTill time.Duration
+	broken    time.Duration // when the owner was killed; 0 if it was not
+	adopted   bool          // since then
+	handed    bool          // it was handed over instead
+	frozen    bool          // interrupted
 }
 
 func newClient(w *world, i int, b dnptest.Behaviour, start uint64) *simClient {

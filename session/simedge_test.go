@@ -21,6 +21,10 @@ type front struct{ w *world }
 
 func (f front) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	c := f.w.client(from)
+	if c.stray != nil && f.w.net.Elapsed() < c.strayTill && f.w.net.Rand().IntN(2) == 0 {
+		c.stray.greet(c, p)
+		return
+	}
 	if c.route.dead {
 		c.route = f.w.living(nil)
 	}
@@ -222,6 +226,16 @@ func (e *simEdge) resume() {
 	for _, f := range asleep {
 		e.w.net.Schedule(0, f)
 	}
+}
+
+// greet takes a datagram as an edge does that knows nothing of the client's session.
+func (e *simEdge) greet(c *simClient, p []byte) {
+	p = slices.Clone(p)
+	e.after(0, func() {
+		if s := e.sessions[c.addr]; s == nil || s.Phase() == session.Opening {
+			e.handle(e.ep.Receive(e.w.net.Now(), c.addr, p, e))
+		}
+	})
 }
 
 // drain gives every session to another edge.
