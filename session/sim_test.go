@@ -16,7 +16,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from 1 on")
-	seeds = flag.Int("seeds", 48, "how many seeds to simulate")
+	seeds = flag.Int("seeds", 27, "how many seeds to simulate")
 	story = flag.Bool("story", false, "print what happens")
 )
 
