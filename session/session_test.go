@@ -22,7 +22,6 @@ type desk struct {
 	s     *session.Session
 	conn  *dnp.Conn
 	heard []string
-	sent  int // datagrams
 }
 
 // newDesk returns a desk whose session is open.

@@ -210,10 +210,10 @@ func TestSimulation(t *testing.T) {
 
 // A tally sums up seeds.
 type tally struct {
-	seeds, kills, pauses, outages, hands, adoptions, fenced       int
-	in, out, appends, reads, bytes, interruptions, excused, stuck int
-	gaps, handGaps                                                []time.Duration
-	plans                                                         [16]struct{ seeds, kills, pauses, hands, clients, ended int }
+	seeds, kills, pauses, hands, adoptions, fenced         int
+	in, out, appends, reads, bytes, interruptions, excused int
+	gaps, handGaps                                         []time.Duration
+	plans                                                  [16]struct{ seeds, kills, pauses, hands, clients, ended int }
 }
 
 func (s *tally) add(w *world) {

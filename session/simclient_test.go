@@ -23,7 +23,6 @@ type simClient struct {
 	connected bool
 	sent      int // messages of the client
 	got       int // messages of the game that came
-	values    map[*dnptest.Link]uint32
 
 	outLen    int             // messages that the game has for the client
 	consumed  []string        // messages that the game got, each once
