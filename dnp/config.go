@@ -67,6 +67,10 @@ type Config struct {
 	// LinkUps and LinkDowns that answer us are free. 0 is no limit.
 	RateDatagrams, RateBytes int
 
+	// Logged makes the connections of listening peers wait for a log that the owner
+	// writes; see logged.go. The owner must call Changes and Stored.
+	Logged bool
+
 	// SpeaksLong says that every peer is known to understand command 10. Without
 	// it a peer is believed to once it sent or acknowledged one.
 	SpeaksLong bool

@@ -6,40 +6,72 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// A descriptor is a socket, and an eventfd that ends a wait for it.
+// A descriptor is a socket with what one needs to wait for it: a timer of the
+// kernel's, an eventfd that ends a wait, and an epoll of the three, which the
+// runtime's poller watches.
 //
-// The runtime's poller is not asked. It serves programs with many sockets that wait
-// seldom; a worker has one and waits hundreds of times a second, each time with
-// another deadline. Every such deadline wakes the thread that sits in epoll, which
-// then works out when to wake up next, while other threads look for work: twice the
-// CPU time of a wait in ppoll. So a wait holds a thread, of which there are as many as workers.
+// The runtime's poller does not get the socket itself. It would watch it for room to
+// write, too, and a UDP socket has room again whenever a datagram has left: a thread
+// would wake up for every few datagrams sent, to find that nobody waits. Nor does it
+// get deadlines. Those are made for connections that wait seldom and for long; a
+// worker waits hundreds of times a second, each time with another deadline, and each
+// wakes the thread in epoll to work out anew when to wake up. One worker that wakes
+// up 50 times a second costs 135 µs each time that way, 70 µs when a thread of its
+// own waits in ppoll, which the runtime watches over, and 41 µs with the timer.
+//
+// For the same reason no system call here tells the runtime that it may block: none
+// does, and the runtime's monitor sleeps on.
 type descriptor struct {
-	sock, event int
-	users       atomic.Int64 // calls that use the two, and closedMark if they are to be closed
-	fds         [2]unix.PollFd
-	timeout     unix.Timespec
-	count       [8]byte
+	sock, event, timer int
+	users              atomic.Int64 // calls that use these, and closedMark if they are to be closed
+
+	file  *os.File // the epoll
+	raw   syscall.RawConn
+	count [8]byte
 }
 
 const closedMark = -1 << 40
 
 // newDescriptor takes over a socket; it is closed when there is an error.
-func newDescriptor(sock int) (*descriptor, error) {
-	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return nil, errors.Join(os.NewSyscallError("eventfd", err), unix.Close(sock))
+func newDescriptor(sock int) (d *descriptor, err error) {
+	d = &descriptor{sock: sock, event: -1, timer: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.free())
+		}
+	}()
+	if d.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
 	}
-	d := &descriptor{sock: sock, event: event}
-	d.fds = [2]unix.PollFd{{Fd: int32(sock), Events: unix.POLLIN}, {Fd: int32(event), Events: unix.POLLIN}}
-	return d, nil
+	if d.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return nil, os.NewSyscallError("timerfd_create", err)
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err = unix.SetNonblock(epoll, true); err != nil { // os.NewFile only polls what does not block
+		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(epoll))
+	}
+	d.file = os.NewFile(uintptr(epoll), "udp")
+	for _, fd := range []int{d.sock, d.event, d.timer} {
+		watch := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}
+		if err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &watch); err != nil {
+			return nil, os.NewSyscallError("epoll_ctl", err)
+		}
+	}
+	d.raw, err = d.file.SyscallConn()
+	return d, err
 }
 
-// hold keeps the descriptors open until release. It returns net.ErrClosed after close.
+// hold keeps the socket open until release. It returns net.ErrClosed after close.
 func (d *descriptor) hold() error {
 	if d.users.Add(1) < 0 {
 		d.release()
@@ -50,66 +82,68 @@ func (d *descriptor) hold() error {
 
 func (d *descriptor) release() {
 	if d.users.Add(-1) == closedMark && d.users.CompareAndSwap(closedMark, 2*closedMark) {
-		_ = errors.Join(unix.Close(d.sock), unix.Close(d.event)) // nobody is left to tell
+		_ = d.free() // nobody is left to tell
 	}
 }
 
-// close ends waits. The descriptors are closed when nobody uses them, at once but for
-// a thread that wakes up. It is called once.
+// close ends a wait. The socket is closed when nobody uses it, which takes no time.
+// It is called once.
 func (d *descriptor) close() error {
 	if err := d.hold(); err != nil {
 		return err
 	}
+	defer d.release()
 	d.users.Add(closedMark)
-	d.signal()
-	d.release()
-	return nil
+	err := d.file.Close()
+	d.file = nil
+	return err
 }
+
+func (d *descriptor) free() (err error) {
+	for _, fd := range []int{d.sock, d.event, d.timer} {
+		if fd >= 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}
+	if d.file != nil {
+		err = errors.Join(err, d.file.Close())
+	}
+	return err
+}
+
+// wait calls ready until it returns true, and waits in between for something to
+// read, the deadline that setTimer set, or wake. It belongs to one goroutine.
+func (d *descriptor) wait(ready func(uintptr) bool) error { return d.raw.Read(ready) }
 
 // wake ends the wait that is under way, or else the next one.
 func (d *descriptor) wake() {
 	if d.hold() == nil {
-		d.signal()
+		_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(d.event), uintptr(unsafe.Pointer(&one[0])), 8)
 		d.release()
 	}
 }
 
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
-func (d *descriptor) signal() {
-	_, _ = unix.Write(d.event, one) // fails only if nobody has looked 2^64 times
+// woken reports whether wake was called since it was asked last.
+func (d *descriptor) woken() bool {
+	n, _, _ := unix.RawSyscall(unix.SYS_READ, uintptr(d.event), uintptr(unsafe.Pointer(&d.count[0])), 8)
+	return n == 8
 }
 
-// await waits until there is something to read. It returns os.ErrDeadlineExceeded
-// after the deadline, for which the zero time means never, ErrWoken after wake and
-// net.ErrClosed after close. It belongs to one goroutine.
-func (d *descriptor) await(deadline time.Time) error {
-	if err := d.hold(); err != nil {
-		return err
-	}
-	defer d.release()
-	for {
-		var timeout *unix.Timespec
-		if !deadline.IsZero() {
-			d.timeout = unix.NsecToTimespec(max(0, int64(time.Until(deadline))))
-			timeout = &d.timeout
+// setTimer has the next wait end at a time; the zero time means never. It reports
+// false if the time has passed.
+func (d *descriptor) setTimer(at time.Time) bool {
+	var spec unix.ItimerSpec // all zero means never
+	if !at.IsZero() {
+		left := time.Until(at)
+		if left <= 0 {
+			return false
 		}
-		n, err := unix.Ppoll(d.fds[:], timeout, nil)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return os.NewSyscallError("ppoll", err)
-		case n == 0:
-			return os.ErrDeadlineExceeded
-		case d.users.Load() < 0:
-			return net.ErrClosed
-		case d.fds[0].Revents != 0: // datagrams first; what the eventfd says can wait
-			return nil
-		default:
-			_, _ = unix.Read(d.event, d.count[:]) // it is readable
-			return ErrWoken
-		}
+		spec.Value = unix.NsecToTimespec(int64(left))
 	}
+	_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(d.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0) // cannot fail
+	return true
 }
 
 // awaitRoom waits until there is room to write.

@@ -60,7 +60,7 @@
 // one: 4 allocations and 104 bytes for a datagram out and in, and 1.07 to 1.3
 // times the time (BenchmarkXNet beside BenchmarkSocket, 64 datagrams a batch
 // over loopback: 3.4 to 4.1 µs beside 3.1 µs). On Linux this package therefore
-// calls recvmmsg and sendmmsg itself, and waits in ppoll, on a thread of its own:
-// the runtime's poller costs twice as much per wait (see descriptor). Other systems
-// have [OpenPortable], which moves one datagram per system call.
+// calls recvmmsg and sendmmsg itself, and waits with a timer of the kernel's,
+// because deadlines of the runtime's cost three times as much (see descriptor).
+// Other systems have [OpenPortable], which moves one datagram per system call.
 package udp

@@ -32,6 +32,7 @@ type mmsgConn struct {
 func newMmsgConn(d *descriptor, v4 bool, cfg Config, c *counters) *mmsgConn {
 	m := &mmsgConn{descriptor: d, v4: v4, counters: c}
 	m.in.init(cfg)
+	m.in.tryFn = m.tryReceive
 	m.out.init()
 	m.addr = m.boundAddr()
 	return m
@@ -41,8 +42,8 @@ func (m *mmsgConn) wake()                     { m.descriptor.wake() }
 func (m *mmsgConn) localAddr() netip.AddrPort { return m.addr }
 func (m *mmsgConn) close() error              { return m.descriptor.close() }
 
-// A receiver is the memory and the arguments of recvmmsg. They live in one place, so
-// that a call allocates nothing.
+// A receiver is the memory and the arguments of recvmmsg. They live in one place and
+// the callback is made once, so that a call allocates nothing.
 type receiver struct {
 	memory    []byte // slots, stride bytes apart
 	stride    int
@@ -53,6 +54,13 @@ type receiver struct {
 	zones     zones
 	want, got int
 	errno     syscall.Errno
+
+	// of the call of receive that is under way
+	into     []Datagram
+	deadline time.Time
+	n        int
+	err      error
+	tryFn    func(uintptr) bool // tryReceive
 }
 
 func (r *receiver) init(cfg Config) {
@@ -76,18 +84,41 @@ func (r *receiver) init(cfg Config) {
 
 // recv is called while the socket is held open.
 func (r *receiver) recv(sock int) {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(sock), uintptr(unsafe.Pointer(&r.headers[0])),
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(sock), uintptr(unsafe.Pointer(&r.headers[0])),
 		uintptr(r.want), unix.MSG_DONTWAIT, 0, 0)
 	r.got, r.errno = int(n), errno
 }
 
-func (m *mmsgConn) wait(ds []Datagram, deadline time.Time) (n int, err error) {
-	for n == 0 && err == nil && len(ds) > 0 {
-		if err = m.descriptor.await(deadline); err == nil {
-			n, err = m.poll(ds)
-		}
+// receive returns datagrams, waiting for them until the deadline or wake.
+func (m *mmsgConn) receive(ds []Datagram, deadline time.Time) (n int, err error) {
+	r := &m.in
+	r.into, r.deadline, r.n, r.err = ds, deadline, 0, nil
+	if len(ds) == 0 {
+		return 0, nil
 	}
-	return n, err
+	err = m.descriptor.wait(r.tryFn)
+	r.into = nil
+	if err != nil {
+		return 0, err
+	}
+	return r.n, r.err
+}
+
+// tryReceive reports whether receive has an end: datagrams, an error, wake or the
+// deadline, in this order.
+func (m *mmsgConn) tryReceive(uintptr) bool {
+	r := &m.in
+	r.n, r.err = m.poll(r.into)
+	switch {
+	case r.n > 0 || r.err != nil:
+	case m.descriptor.woken():
+		r.err = ErrWoken
+	case !m.descriptor.setTimer(r.deadline):
+		r.err = os.ErrDeadlineExceeded
+	default:
+		return false
+	}
+	return true
 }
 
 // poll turns until there is a datagram, nothing more to read, or an error of
@@ -95,13 +126,6 @@ func (m *mmsgConn) wait(ds []Datagram, deadline time.Time) (n int, err error) {
 func (m *mmsgConn) poll(ds []Datagram) (int, error) {
 	r := &m.in
 	r.want = min(len(ds), len(r.headers))
-	if r.want == 0 {
-		return 0, nil
-	}
-	if err := m.descriptor.hold(); err != nil {
-		return 0, err
-	}
-	defer m.descriptor.release()
 	for {
 		r.recv(m.descriptor.sock)
 		switch {

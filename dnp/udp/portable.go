@@ -43,16 +43,13 @@ func openPortable(cfg Config) (*Socket, error) {
 	return newSocket(p, c), nil
 }
 
-// poll leaves all reading to wait.
-func (p *portableConn) poll([]Datagram) (int, error) { return 0, nil }
-
-// wait waits for datagrams, the deadline or wake.
+// receive waits for datagrams, the deadline or wake.
 //
-// wake first sets woken and then a deadline in the past; wait first sets its own
-// deadline and then looks at woken. Whatever the order of the two, either wait
+// wake first sets woken and then a deadline in the past; receive first sets its own
+// deadline and then looks at woken. Whatever the order of the two, either receive
 // sees the flag or wake's deadline is the last one set. A wake that is overtaken
-// by the wait after the one it meant can cut that short: ErrWoken again.
-func (p *portableConn) wait(ds []Datagram, deadline time.Time) (int, error) {
+// by the receive after the one it meant can cut that short: ErrWoken again.
+func (p *portableConn) receive(ds []Datagram, deadline time.Time) (int, error) {
 	if err := p.setReadDeadline(deadline); err != nil {
 		return 0, err
 	}

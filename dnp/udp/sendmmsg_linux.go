@@ -33,7 +33,7 @@ func (s *sender) init() { s.sendmmsg = sendmmsg }
 func (s *sender) try(sock int) { s.sent, s.errno = s.sendmmsg(sock, s.headers[s.first:s.n]) }
 
 func sendmmsg(sock int, headers []mmsghdr) (int, syscall.Errno) {
-	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(sock), uintptr(unsafe.Pointer(&headers[0])),
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(sock), uintptr(unsafe.Pointer(&headers[0])),
 		uintptr(len(headers)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }

@@ -24,14 +24,12 @@ type Datagram struct {
 // packetConn is the system's side of a Socket: recvmmsg and sendmmsg on Linux,
 // the net package elsewhere.
 type packetConn interface {
-	// poll receives what there is without waiting, 0 if nothing.
-	poll(ds []Datagram) (n int, err error)
+	// receive receives at least one datagram. When it would have to wait, it returns
+	// os.ErrDeadlineExceeded after the deadline, for which the zero time means never,
+	// and ErrWoken after wake.
+	receive(ds []Datagram, deadline time.Time) (n int, err error)
 
-	// wait receives at least one datagram. It returns os.ErrDeadlineExceeded after
-	// the deadline, for which the zero time means never, and ErrWoken after wake.
-	wait(ds []Datagram, deadline time.Time) (n int, err error)
-
-	// wake ends the wait that is under way, or else the next one. Any goroutine.
+	// wake ends the receive that waits, or else the next that would. Any goroutine.
 	wake()
 
 	// send transmits all of batch; it waits at most writeWait for room.
@@ -68,13 +66,9 @@ func (s *Socket) SetReadDeadline(t time.Time) { s.deadline = t }
 // Wake, with os.ErrDeadlineExceeded after the deadline and with net.ErrClosed
 // after Close. Datagrams go first: those that have arrived are returned even if
 // the deadline has passed or the socket was woken, without an error. So the
-// caller looks at the clock and at its inbox after every return. On Linux a
-// ReadBatch that waits holds a thread.
+// caller looks at the clock and at its inbox after every return.
 func (s *Socket) ReadBatch(ds []Datagram) (n int, err error) {
-	n, err = s.conn.poll(ds)
-	if n == 0 && err == nil {
-		n, err = s.conn.wait(ds, s.deadline)
-	}
+	n, err = s.conn.receive(ds, s.deadline)
 	s.woken.Store(false) // what was posted before this line, the caller will find
 	return n, s.closedError(err)
 }
