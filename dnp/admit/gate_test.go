@@ -215,3 +215,15 @@ func BenchmarkRequest(b *testing.B) {
 		g.Request(now, netip.AddrPortFrom(netip.AddrFrom4(ip), 1))
 	}
 }
+
+// TestEviction: who used its bucket up is remembered longer than who came once.
+func TestEviction(t *testing.T) {
+	g := newGate(t, Config{AddressRate: 5})
+	for range 20 {
+		g.request("its share", "192.0.2.1:1", Pass)
+	}
+	for i := range 5 * oneBuckets {
+		g.g.Request(g.now, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1))
+	}
+	g.request("not forgotten for strangers", "192.0.2.1:1", LimitedOne)
+}
