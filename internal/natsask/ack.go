@@ -21,6 +21,7 @@ const (
 
 // An Ack is the answer of JetStream to a publish.
 type Ack struct {
+	Stream    string
 	Seq       uint64
 	Duplicate bool
 	Code      int // of an error; 0 for none
@@ -44,5 +45,5 @@ func ParseAck(data []byte) (a Ack, ok bool) {
 	if ack.Error != nil {
 		return Ack{Code: ack.Error.Code, Text: ack.Error.Text}, ack.Error.Code != 0
 	}
-	return Ack{Seq: ack.Seq, Duplicate: ack.Duplicate}, ack.Stream != ""
+	return Ack{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}, ack.Stream != ""
 }

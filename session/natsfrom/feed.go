@@ -104,6 +104,8 @@ func (f *Feed) answered(number uint64, reply *nats.Msg, err error) {
 		f.p.later(f, "an answer that cannot be read")
 	case ack.Code != 0: // also: another copy of it is under way
 		f.p.later(f, ack.Text)
+	case ack.Stream != StreamName:
+		f.p.later(f, "stream "+ack.Stream+" answers")
 	default:
 		f.p.confirmed(ack)
 		f.next(number)

@@ -22,18 +22,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
-// connect returns a connection through a proxy.
-func connect(t testing.TB, url string) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.IgnoreDiscoveredServers(), nats.Timeout(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
 // open returns a log that runs until the test ends.
 func open(t testing.TB, cfg Config) *Log {
 	t.Helper()
@@ -65,20 +53,20 @@ func TestConformance(t *testing.T) {
 // store returns two logs over c, of which the first has a connection that can be
 // spoiled.
 func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
-	p := newProxy(t, c.URL())
-	cfg := Config{Conn: connect(t, p.url()), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
+	p := natstest.NewProxy(t, c)
+	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
 	a := open(t, cfg)
 	cfg.Conn, cfg.Timeout = c.Connect(t), 0
 	b := open(t, cfg)
 	return &logtest.Store{
 		A: a, B: b,
 		Trouble: func(k int) {
-			p.setDeaf(k%12 == 3) // until the next write
+			p.SetDeaf(k%12 == 3) // until the next write
 			switch {
 			case k%12 == 7:
-				p.cut()
+				p.Cut()
 			case k%12 == 3: // one answer is lost, and the reads after it until somebody listens
-				time.AfterFunc(300*time.Millisecond, func() { p.setDeaf(false) })
+				time.AfterFunc(300*time.Millisecond, func() { p.SetDeaf(false) })
 			case k == 25 && replicas == 1:
 				c.Stop(0)
 				c.Restart(t, 0)
@@ -89,7 +77,7 @@ func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
 				}
 			}
 		},
-		Peace: func() { p.setDeaf(false) },
+		Peace: func() { p.SetDeaf(false) },
 	}
 }
 
@@ -97,9 +85,9 @@ func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
 // in time.
 func TestStuck(t *testing.T) {
 	c := natstest.Start(t, 1)
-	p := newProxy(t, c.URL())
-	l := open(t, Config{Conn: connect(t, p.url()), Shards: 1, Queue: 150, InFlight: 100, Timeout: 200 * time.Millisecond})
-	p.setStuck(true)
+	p := natstest.NewProxy(t, c)
+	l := open(t, Config{Conn: p.Connect(t, c), Shards: 1, Queue: 150, InFlight: 100, Timeout: 200 * time.Millisecond})
+	p.SetStuck(true)
 	const n = 300
 	answers := make(chan session.Answer, n)
 	writes := make([]session.Write, n)
@@ -119,8 +107,8 @@ func TestStuck(t *testing.T) {
 	if counts[session.OK] > 0 || counts[session.Unknown] == 0 || counts[session.Unreachable] < n-150-100 {
 		t.Errorf("answers %v: what was sent is unknown, what was not is unreachable", counts)
 	}
-	p.setStuck(false)
-	p.cut()
+	p.SetStuck(false)
+	p.Cut()
 	for end := time.Now().Add(patience); ; {
 		l.Append([]session.Write{{Log: "after"}}, func(_ int, a session.Answer) { answers <- a })
 		if a := <-answers; a.Verdict == session.OK || a.Verdict == session.Stale {

@@ -1,4 +1,4 @@
-package natslog
+package natstest
 
 import (
 	"io"
@@ -6,10 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
-// A proxy stands between a client and the servers, and spoils their connection.
-type proxy struct {
+// A Proxy stands between a client and the servers, and spoils their connection.
+type Proxy struct {
 	listener net.Listener
 	servers  []string
 
@@ -22,42 +25,53 @@ type proxy struct {
 	running sync.WaitGroup
 }
 
-// newProxy returns a proxy for servers with these URLs, that ends with the test.
-func newProxy(t testing.TB, urls string) *proxy {
+// NewProxy returns a proxy for the servers of a cluster, that ends with the test. Connect
+// to its URL with [Proxy.Connect].
+func NewProxy(t testing.TB, c *Cluster) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, conns: map[net.Conn]bool{}}
+	p := &Proxy{listener: l, conns: map[net.Conn]bool{}}
 	p.changed = sync.NewCond(&p.mu)
-	for _, u := range strings.Split(urls, ",") {
+	for _, u := range strings.Split(c.URL(), ",") {
 		p.servers = append(p.servers, strings.TrimPrefix(u, "nats://"))
 	}
 	p.running.Go(p.accept)
 	t.Cleanup(func() {
 		l.Close()
 		p.set(func() { p.closed, p.stuck = true, false })
-		p.cut()
+		p.Cut()
 		p.running.Wait()
 	})
 	return p
 }
 
-func (p *proxy) url() string { return "nats://" + p.listener.Addr().String() }
+// Connect returns a connection through the proxy, like Cluster.Connect.
+func (p *Proxy) Connect(t testing.TB, c *Cluster) *nats.Conn {
+	t.Helper()
+	return c.Connect(t, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Second), func(o *nats.Options) error {
+		o.Url, o.Servers = "nats://"+p.listener.Addr().String(), nil
+		return nil
+	})
+}
 
-func (p *proxy) set(change func()) {
+func (p *Proxy) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
 	p.changed.Broadcast()
 }
 
-func (p *proxy) setDeaf(deaf bool)   { p.set(func() { p.deaf = deaf }) }
-func (p *proxy) setStuck(stuck bool) { p.set(func() { p.stuck = stuck }) }
+// SetDeaf makes the client hear nothing of what servers say.
+func (p *Proxy) SetDeaf(deaf bool) { p.set(func() { p.deaf = deaf }) }
 
-// cut breaks all connections.
-func (p *proxy) cut() {
+// SetStuck makes the servers take nothing, so that the client's connection fills up.
+func (p *Proxy) SetStuck(stuck bool) { p.set(func() { p.stuck = stuck }) }
+
+// Cut breaks all connections.
+func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
@@ -65,7 +79,7 @@ func (p *proxy) cut() {
 	}
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -77,7 +91,7 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) dial() net.Conn {
+func (p *Proxy) dial() net.Conn {
 	for _, s := range p.servers {
 		if c, err := net.Dial("tcp", s); err == nil {
 			return c
@@ -86,7 +100,7 @@ func (p *proxy) dial() net.Conn {
 	return nil
 }
 
-func (p *proxy) keep(client, server net.Conn) bool {
+func (p *Proxy) keep(client, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -99,7 +113,7 @@ func (p *proxy) keep(client, server net.Conn) bool {
 	return true
 }
 
-func (p *proxy) copy(to, from net.Conn, ofClient bool) {
+func (p *Proxy) copy(to, from net.Conn, ofClient bool) {
 	defer p.forget(to, from)
 	b := make([]byte, 32<<10)
 	for {
@@ -122,7 +136,7 @@ func (p *proxy) copy(to, from net.Conn, ofClient bool) {
 	}
 }
 
-func (p *proxy) forget(conns ...net.Conn) {
+func (p *Proxy) forget(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
