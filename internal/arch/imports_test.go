@@ -31,6 +31,7 @@ var rules = map[string][]string{
 	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
 
 	"cluster":               {},
+	"cluster/affinitytest":  {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":   {"cluster"},
 	"cluster/memlease":      {"cluster"},
 	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
