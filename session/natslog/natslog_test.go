@@ -187,3 +187,20 @@ func TestDeploymentThatDiffers(t *testing.T) {
 		}
 	}
 }
+
+// TestReadSteps: a read takes one request per write from the checkpoint on.
+func TestReadSteps(t *testing.T) {
+	c := natstest.Start(t, 1)
+	l := open(t, Config{Conn: c.Connect(t), Shards: 1})
+	done := make(chan session.Answer, 1)
+	seq := uint64(0)
+	for k := range 10 {
+		w := session.Write{Log: "x", Expect: seq, Rollup: k == 4}
+		l.Append([]session.Write{w}, func(_ int, a session.Answer) { done <- a })
+		seq = (<-done).Seq
+	}
+	l.Read("x", func(a session.Answer) { done <- a })
+	if a := <-done; len(a.Entries) != 6 || l.Stats().Steps != 6 {
+		t.Errorf("%d writes in %d steps, want 6 in 6", len(a.Entries), l.Stats().Steps)
+	}
+}
