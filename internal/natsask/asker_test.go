@@ -92,3 +92,27 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestCut: when the connection breaks, what is under way is given up at once.
+func TestCut(t *testing.T) {
+	c := natstest.Start(t, 1)
+	heard := make(chan bool, 1)
+	other := c.Connect(t)
+	if _, err := other.Subscribe("silent", func(*nats.Msg) { heard <- true }); err != nil || other.Flush() != nil {
+		t.Fatal(err)
+	}
+	wire := natstest.NewProxy(t, c)
+	a := run(t, Config{Conn: wire.Connect(t, c), Timeout: 10 * patience})
+	done := make(chan error, 1)
+	a.Ask(Request{Msg: &nats.Msg{Subject: "silent"}, Done: func(_ *nats.Msg, err error) { done <- err }})
+	<-heard
+	wire.Cut()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrNoAnswer) {
+			t.Errorf("it may have been carried out: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("an answer that cannot come is waited for")
+	}
+}
