@@ -53,7 +53,7 @@ func (s *scene) kill(ctx context.Context) error {
 	if err := s.home.kill(); err != nil {
 		return err
 	}
-	s.change(0)
+	s.change()
 	err := await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
 	s.healed = time.Now()
 	s.after = func(context.Context) error { return s.home.start() }
@@ -129,7 +129,7 @@ func (s *scene) natsDown(ctx context.Context) error {
 		s.sleep(ctx, time.Second)
 		s.checkWithoutNATS(time.Since(s.started))
 	}
-	s.change(0)
+	s.change()
 	for _, n := range s.nats {
 		if err := n.start(); err != nil {
 			return err
@@ -142,6 +142,6 @@ func (s *scene) natsDown(ctx context.Context) error {
 // during waits, and changes some states in the middle.
 func (s *scene) during(ctx context.Context, d time.Duration) {
 	s.sleep(ctx, d/2)
-	s.change(0)
+	s.change()
 	s.sleep(ctx, d/2)
 }

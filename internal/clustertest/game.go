@@ -206,11 +206,12 @@ func (g *game) event(m *nats.Msg) {
 	g.remakes++
 }
 
-// change gives a quiet state another value.
-func (g *game) change(key string, v uint32) {
+// change gives a quiet state another value, which is larger, so that one that goes back
+// is noticed.
+func (g *game) change(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.want[key] = v
+	g.want[key]++
 	g.dirty[key] = true
 }
 

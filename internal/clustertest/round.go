@@ -37,7 +37,7 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	if home == nil {
 		return m, errors.New("nobody holds the shard")
 	}
-	r.change(r.random(0, 2)) // some states change just before, some meanwhile
+	r.change() // some states change just before, some meanwhile
 	strike := time.Now()
 	s := &scene{run: r, home: home, started: strike}
 	if err := s.strike(ctx, f.Name); err != nil {
@@ -149,9 +149,9 @@ func (r *run) forget() {
 }
 
 // change changes some quiet states.
-func (r *run) change(_ time.Duration) {
+func (r *run) change() {
 	for _, key := range quietKeys[:1+r.rng.IntN(len(quietKeys))] {
-		r.game.change(key, r.rng.Uint32N(1<<30)+1)
+		r.game.change(key)
 	}
 }
 
