@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -180,12 +181,16 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 		<-ctx.Done()
 		return
 	}
+	alive := make(chan bool)
+	var wait sync.WaitGroup
+	wait.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.storeBus.Conn().FlushWithContext) })
+	defer wait.Wait()
 	met := time.NewTimer(meetWait)
 	defer met.Stop()
-	for ready := false; ; {
+	for ready, reached := false, true; ; {
 		if !ready && n.gossip.Roster().Len() > 1 {
 			ready = true
-			n.gossip.SetPhase(cluster.PhaseReady)
+			n.gossip.SetPhase(phase(reached))
 		}
 		n.relay.SetRoster(n.gossip.Roster())
 		select {
@@ -197,9 +202,22 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 		case <-n.gossip.Changes():
 		case <-met.C:
 			ready = true
-			n.gossip.SetPhase(cluster.PhaseReady)
+			n.gossip.SetPhase(phase(reached))
+		case reached = <-alive:
+			if ready {
+				n.gossip.SetPhase(phase(reached))
+			}
 		}
 	}
+}
+
+// phase returns what a relay that has met the others is. One that does not reach NATS is
+// not given shards.
+func phase(reached bool) cluster.Phase {
+	if reached {
+		return cluster.PhaseReady
+	}
+	return cluster.PhaseStarting
 }
 
 func (n *RelayNode) close() {
