@@ -120,7 +120,7 @@ func (r *run) judge(m *Round, epochs int) {
 		}
 		count := map[string]int{}
 		for _, b := range back {
-			m.RolledBack = max(m.RolledBack, rolledBack(b))
+			m.RolledBack = max(m.RolledBack, r.rolledBack(b))
 			if count[b.key]++; count[b.key] > epochs {
 				m.Violations = append(m.Violations, fmt.Sprintf("%s: %s went from %d back to %d at %s; in %d new epochs that was time %d",
 					p.name, b.key, b.from, b.to, b.at.Format("15:04:05.000"), epochs, count[b.key]))
@@ -130,15 +130,13 @@ func (r *run) judge(m *Round, epochs int) {
 	m.Epochs = epochs
 }
 
-// rolledBack says how much of what was accepted was lost, by the pace of a counter.
-func rolledBack(b step) time.Duration {
-	switch {
-	case slices.Contains(busyKeys, b.key):
-		return time.Duration(b.from-b.to) * pace
-	case b.key == lampKey:
-		return time.Duration(b.from-b.to) * lampPace
+// rolledBack says how much of what was accepted a step lost: the time between the
+// publishes of the two numbers, but for those that nobody accepted.
+func (r *run) rolledBack(b step) time.Duration {
+	if !slices.Contains(busyKeys, b.key) {
+		return 0
 	}
-	return 0
+	return time.Duration(r.game.acceptedBetween(b.to, b.from)) * pace
 }
 
 // forget forgets what players noted before the round.
@@ -187,4 +185,16 @@ func (g *game) gap(from, to time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.accepted.gap(from, to)
+}
+
+// acceptedBetween returns how many publishes behind first, up to last, were accepted.
+func (g *game) acceptedBetween(first, last uint32) (count int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.newest {
+		if p.n > first && p.n <= last {
+			count++
+		}
+	}
+	return count
 }

@@ -204,6 +204,7 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 			ready = true
 			n.gossip.SetPhase(phase(reached))
 		case reached = <-alive:
+			n.log.Warn("reachability of NATS; without it this relay is given no shards", "reached", reached)
 			if ready {
 				n.gossip.SetPhase(phase(reached))
 			}
