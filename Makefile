@@ -11,6 +11,7 @@ FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
+SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
@@ -58,6 +59,10 @@ cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 5 minut
 cluster-test-build: build
 	$(GO) build -trimpath -o bin/ ./deploy/cluster-test
 	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+
+.PHONY: sim-session
+sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
+	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench
 bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
