@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// failMost is how long a publish may take to fail without NATS.
-const failMost = 100 * time.Millisecond
+// failMost is how long a publish may take to fail without NATS. It takes a moment; the
+// bound leaves room for a machine that is busy, and is far below any timeout.
+const failMost = time.Second
 
 // natsNoticed is how long nodes may take to say that NATS is missing. A connection to
 // a process that died ends at once.
