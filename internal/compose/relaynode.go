@@ -192,7 +192,9 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 			ready = true
 			n.gossip.SetPhase(phase(reached))
 		}
-		n.relay.SetRoster(n.gossip.Roster())
+		if reached { // without NATS nothing can be handed over, and being back must come before what others say
+			n.relay.SetRoster(n.gossip.Roster())
+		}
 		select {
 		case <-ctx.Done():
 			n.gossip.SetPhase(cluster.PhaseDraining)
