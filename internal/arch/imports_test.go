@@ -31,6 +31,9 @@ var rules = map[string][]string{
 	"replication/bustest": {"replication", "cluster"}, // what every bus has to pass
 	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
 
+	"lludp/wire": {"zerocode"},
+	"lludp":      {"lludp/wire"},
+
 	"cluster":               {},
 	"cluster/memaffinity":   {"cluster"},
 	"cluster/memlease":      {"cluster"},

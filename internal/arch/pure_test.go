@@ -14,7 +14,7 @@ import (
 var pure = []string{
 	"dnp", "dnp/wire", "dnp/netstate", "dnp/dnptest",
 	"replication", "replication/view", "replication/payload",
-	"cluster", "session", "internal/simnet",
+	"cluster", "session", "zerocode", "lludp", "lludp/wire", "internal/simnet",
 }
 
 // shells are single files of pure packages that bring them to a real network.
