@@ -148,6 +148,14 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// A buffer that was used before has something in it where the zeros go.
+func TestExpandsOverWhatWasThere(t *testing.T) {
+	used := bytes.Repeat([]byte{0xAA}, 300)
+	if got, err := AppendExpanded(used[:1], []byte{1, 0, 200, 2}, 300); err != nil || !bytes.Equal(got[1:], append(append([]byte{1}, make([]byte, 200)...), 2)) {
+		t.Errorf("got %x, %v", got, err)
+	}
+}
+
 func TestAllocations(t *testing.T) {
 	raw := append(make([]byte, 300), "abc"...)
 	coded, room := Append(nil, raw), make([]byte, 0, 1000)

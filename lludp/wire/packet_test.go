@@ -203,6 +203,9 @@ func TestBounds(t *testing.T) {
 	if _, err := Parse(make([]byte, ReceiveMax+1), &scratch); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a packet above the limit: %v", err)
 	}
+	if len(scratch) != 8192-6 {
+		t.Errorf("%d bytes behind the header; the viewer's buffer has 8,192 with it", len(scratch))
+	}
 	most := Packet{Flags: FlagZeroCoded, Number: 1, Body: make([]byte, len(scratch)-1)}
 	p := most.Append(nil)
 	if m, err := Parse(p, &scratch); err != nil || len(m.Body)+1+HeaderSize != ExpandedMax {
@@ -250,6 +253,12 @@ func TestCodesOnlyWhatShrinks(t *testing.T) {
 		if coded := p[0]&0x80 != 0; coded != c.coded || coded && len(p) >= plain || !coded && len(p) != plain {
 			t.Errorf("%s: %x, want coded %v", c.body, p, c.coded)
 		}
+	}
+}
+
+func TestUnusedFlagsAreNotWritten(t *testing.T) {
+	if p := (Packet{Flags: FlagReliable | 0x0F | FlagAcks, Number: 1}).Append(nil); p[0] != 0x40 {
+		t.Errorf("flags %x", p[0])
 	}
 }
 
