@@ -46,3 +46,90 @@ func TestAnswersAtOnePosition(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeSpaces is answers of several parts through a channel that loses some,
+// with few changes, so that many answers are true at one position, replicas that
+// join late, and holders that take over. A replica that calls itself complete at the store's position is equal
+// to it, at every moment.
+func TestLargeSpaces(t *testing.T) {
+	seeds(t, func(t *testing.T, seed uint64) {
+		w := newWorld(t, seed, 2, ReplicaConfig{})
+		w.newLargeHolder(10)
+		for i := range 40 {
+			w.putLarge(i)
+		}
+		w.loss = 0.4
+		for i := range 40 {
+			switch w.rand.IntN(40) {
+			case 0:
+				w.putLarge(w.rand.IntN(40))
+			case 1:
+				publish(w.store, w.now, Op{Kind: OpRemove, Key: fmt.Sprint("big", w.rand.IntN(40))})
+			}
+			switch i % 20 {
+			case 0:
+				n, o := w.rand.IntN(2), newWatcher(t)
+				w.watchers[n], w.replicas[n] = o, NewReplica("s", ReplicaConfig{}, o)
+			case 15:
+				w.newLargeHolder(uint64(11 + i))
+			}
+			w.step(time.Duration(w.rand.IntN(40)) * time.Millisecond)
+			w.completeIsEqual()
+		}
+		w.loss = 0
+		w.step(3 * time.Second)
+		for i, r := range w.replicas {
+			if !r.Complete() {
+				t.Errorf("replica %d is not complete after 3 s without loss: %+v", i, r.stats)
+			}
+		}
+		w.completeIsEqual()
+		w.noDivergence()
+	})
+}
+
+// newLargeHolder takes over with all states that there are.
+func (w *world) newLargeHolder(epoch uint64) {
+	old := w.store
+	w.store = NewStore(StoreConfig{
+		Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: Limits{ValueBytes: 16_000}, ZeroCode: epoch%2 == 0,
+	})
+	for _, d := range old.TakeDirty(nil, old.Dirty()) {
+		if err := w.store.Restore(d.Number, d.Data); err != nil {
+			w.Fatal(err)
+		}
+	}
+	for _, st := range w.store.all {
+		w.store.store(w.now, st) // so that the next holder gets it too
+	}
+}
+
+func (w *world) putLarge(i int) {
+	content := bytes.Repeat([]byte{byte(w.rand.IntN(256))}, 14_000+w.rand.IntN(2000))
+	op := Op{Kind: OpPut, Key: fmt.Sprint("big", i), Values: []PutValue{
+		{ValueDef: ValueDef{Type: typ("data")}, Value: Encoded{typ("data"), appendLong(nil, content)}},
+	}}
+	if err := publish(w.store, w.now, op); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) completeIsEqual() {
+	w.Helper()
+	epoch, seq := w.store.Position()
+	if w.store.pending() {
+		return
+	}
+	for i, r := range w.replicas {
+		if e, s := r.Position(); !r.Complete() || e != epoch || s != seq {
+			continue
+		}
+		if len(r.states) != len(w.store.byKey) {
+			w.Fatalf("replica %d is complete with %d states, the store has %d", i, len(r.states), len(w.store.byKey))
+		}
+		for key, st := range w.store.byKey {
+			w.equalState(fmt.Sprintf("replica %d, state %q", i, key), r.byKey[key], st)
+		}
+		w.watchers[i].equal(r)
+	}
+}
