@@ -16,18 +16,24 @@ import (
 // Adapters (natsbus, natslog, gossip, natslease, redisaffinity) are imported by
 // commands only. replication and session know nothing of each other.
 var rules = map[string][]string{
+	"zerocode": {},
+
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
-	"dnp":          {"dnp/netstate", "dnp/wire"},
+	"dnp/admit":    {},
+	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire"},
+	"replication/view":    {"dnp/netstate", "dnp/wire", "zerocode"},
 	"replication/payload": {"replication", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/membus":  {"replication", "cluster"},
 	"replication/bustest": {"replication", "cluster"}, // what every bus has to pass
 	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
+
+	"lludp/wire": {"zerocode"},
+	"lludp":      {"lludp/wire"},
 
 	"cluster":               {},
 	"cluster/memaffinity":   {"cluster"},
@@ -40,8 +46,9 @@ var rules = map[string][]string{
 	"session/memlog":  {"session"},
 	"session/natslog": {"session", "github.com/nats-io/nats.go"},
 
+	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"dnp", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/relay": {
