@@ -46,12 +46,12 @@ sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or 
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: cluster-test
-cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 35 minutes; needs root
+cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
 	@mkdir -p tmp
 	bin/cluster-test -json tmp/cluster-test.json -rounds $(CLUSTERROUNDS) $(ARGS)
 
 .PHONY: cluster-test-quick
-cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 5 minutes
+cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 4 minutes
 	@mkdir -p tmp
 	bin/cluster-test -json tmp/cluster-test.json -rounds 3 $(ARGS)
 
