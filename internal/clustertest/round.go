@@ -37,7 +37,8 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	if home == nil {
 		return m, errors.New("nobody holds the shard")
 	}
-	r.change() // some states change just before, some meanwhile
+	r.change() // some states change meanwhile, these just before: accepted, and perhaps not stored
+	r.sleep(ctx, r.random(0, 80*time.Millisecond))
 	strike := time.Now()
 	s := &scene{run: r, home: home, started: strike}
 	if err := s.strike(ctx, f.Name); err != nil {
@@ -53,7 +54,10 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	r.comeHome(ctx, s, &m)
 	m.Violations = append(m.Violations, s.violations...)
 	r.judge(&m, r.game.epochCount()-epochs)
-	return m, r.ledger.remove(ctx)
+	if err := r.ledger.remove(ctx); err != nil {
+		m.Violations = append(m.Violations, err.Error())
+	}
+	return m, ctx.Err()
 }
 
 // settle waits until everything is as if nothing had happened.
