@@ -37,8 +37,12 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	if home == nil {
 		return m, errors.New("nobody holds the shard")
 	}
-	r.change() // some states change meanwhile, these just before: accepted, and perhaps not stored
-	r.sleep(ctx, r.random(0, 80*time.Millisecond))
+	// Some states change just before, so that they are accepted and not stored; others
+	// meanwhile.
+	for _, key := range quietKeys {
+		r.game.change(key)
+		r.sleep(ctx, pace/2)
+	}
 	strike := time.Now()
 	s := &scene{run: r, home: home, started: strike}
 	if err := s.strike(ctx, f.Name); err != nil {
