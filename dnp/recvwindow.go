@@ -121,7 +121,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 // session log will commit the command before it comes here.
 func (c *Conn) acknowledge(n uint64, out Sender) {
 	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
-	c.e.send(c.addr, m.Append(out.Datagram(4)), out)
+	c.emit(m.Append(out.Datagram(4)), out)
 }
 
 // deliverEarly passes on what was held for the number that just came.

@@ -165,6 +165,8 @@ func (e *Edge) endpointConfig(l Listener) dnp.Config {
 		Listen:  true,
 		Probe:   l.Probe,
 		Admit:   e.admit,
+
+		BytesPerSecond: e.cfg.BytesPerSecond,
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 		// The table is shared out, so that an edge has one bound whatever its workers.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),

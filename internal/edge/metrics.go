@@ -29,6 +29,8 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) (in, out uint64) { return s.MessagesIn, s.MessagesOut }),
 		drops(s),
 		socketDrops(s),
+		count("updates.deferred", "{link}", "Links that began to wait for the budget of their client.",
+			func(s *Stats) uint64 { return s.Protocol.Deferred }),
 		count("resends", "{command}", "Reliable commands sent again.", func(s *Stats) uint64 { return s.Protocol.Resends }),
 		count("refreshes", "{state}", "States whose values were sent again because they went quiet.",
 			func(s *Stats) uint64 { return s.Protocol.Refreshes }),
