@@ -167,7 +167,7 @@ func (e *Edge) endpointConfig(l Listener) dnp.Config {
 		Admit:   e.admit,
 
 		BytesPerSecond: e.cfg.BytesPerSecond,
-		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
+		Rand:           rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 		// The table is shared out, so that an edge has one bound whatever its workers.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
 	}

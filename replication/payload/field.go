@@ -36,13 +36,16 @@ const (
 	fieldExcept
 	fieldAfter
 	fieldMax
+	fieldPriority
+	fieldLod
+	fieldRate
 	fieldCount
 )
 
 var fieldNames = [fieldCount]string{
 	"op", "ops", "atomic", "key", "message", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max",
+	"after", "max", "priority", "lod", "rate",
 }
 
 // fields are the members of one object, each at most once and not yet looked at.

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -94,6 +95,11 @@ func appendPut(b []byte, s *replication.Listed) []byte {
 	b = appendAccess(b, d.Access)
 	b = append(b, `,"audience":`...)
 	b = appendAudience(b, d.Audience)
+	if d.Priority > 1 {
+		b = append(b, `,"priority":`...)
+		b = strconv.AppendUint(b, uint64(d.Priority), 10)
+	}
+	b = appendLod(b, d.Details)
 	b = append(b, `,"values":[`...)
 	for i := range d.Values {
 		b = comma(b, i)

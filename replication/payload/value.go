@@ -12,7 +12,7 @@ import (
 
 func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 	op.Kind = replication.OpPut
-	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldValues)
+	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldPriority, fieldLod, fieldValues)
 	if err != nil {
 		return err
 	}
@@ -41,6 +41,14 @@ func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 		if op.Audience, err = parseAudience(f.raw[fieldAudience]); err != nil {
 			return err
 		}
+	}
+	if op.HasPriority = f.has(fieldPriority); op.HasPriority {
+		if op.Priority, err = parsePriority(f.raw[fieldPriority]); err != nil {
+			return err
+		}
+	}
+	if err = lod(op, f); err != nil {
+		return err
 	}
 	return putValues(op, f.raw[fieldValues])
 }
