@@ -19,6 +19,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		gauge("sessions", "{session}", "Sessions of clients.", func(s *Stats) int64 { return s.Sessions }),
 		gauge("spaces", "{space}", "Spaces followed, summed over the workers.", func(s *Stats) int64 { return int64(s.Spaces) }),
 		gauge("states", "{state}", "States in the replicas, summed over the workers.", func(s *Stats) int64 { return int64(s.States) }),
+		gauge("levels", "{level}", "Levels of detail of states, summed over the workers.", func(s *Stats) int64 { return s.Levels }),
 		direction("datagrams", "{datagram}", "Datagrams of clients.", s,
 			func(s *Stats) (in, out uint64) { return s.Protocol.DatagramsIn, s.Protocol.DatagramsOut }),
 		direction("io", "By", "Bytes of datagrams, without headers.", s,
