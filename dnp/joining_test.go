@@ -87,7 +87,10 @@ func (p *party) run(joiners int) (joined time.Duration) {
 }
 
 func newParty(t *testing.T, players int) *party {
-	p := &party{crowd: newCrowd(t, 1000, players, posRot...), players: players, sent: map[netip.AddrPort][]dispatch{}, up: map[netip.AddrPort]int{}}
+	p := &party{crowd: newCrowd(t, 50, players, posRot...), players: players, sent: map[netip.AddrPort][]dispatch{}, up: map[netip.AddrPort]int{}}
+	for range 950 { // that players do not have
+		p.sources = append(p.sources, p.e.NewSource(SourceConfig{State: newState(t, posRot...), Message: []byte("M")}))
+	}
 	p.e.tariff = newTariff(256<<10, 1200)
 	p.e.joins = newJoinLane(4 << 20)
 	p.e.cfg.ScrubInterval, p.e.cfg.Refresh = -1, nil // their times depend on what else there is
