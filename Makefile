@@ -10,6 +10,7 @@ ARGS      ?=
 FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
+SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
@@ -42,6 +43,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 .PHONY: sim
 sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or ROUNDS
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
+
+.PHONY: sim-session
+sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
+	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench
 bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat

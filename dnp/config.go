@@ -54,6 +54,10 @@ type Config struct {
 	// has no connection. False answers "rejected". It must not call the Endpoint.
 	Admit func(from netip.AddrPort) bool
 
+	// Logged makes the connections of listening peers wait for a log that the owner
+	// writes; see logged.go. The owner must call Changes and Stored.
+	Logged bool
+
 	// SpeaksLong says that every peer is known to understand command 10. Without
 	// it a peer is believed to once it sent or acknowledged one.
 	SpeaksLong bool

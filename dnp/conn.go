@@ -62,6 +62,7 @@ type Conn struct {
 
 	pendingBytes int // that those of pending take at most that did not change
 	scrub        scrubber
+	log          *logState // nil if the connection does not wait for a log
 }
 
 // Addr returns the address of the peer.
@@ -88,7 +89,7 @@ func (c *Conn) over() bool { return c.state == connClosed || c.closing }
 // Close ends the connection: the next Advance sends ConnectionClose and reports
 // EventClosed with this reason. With CloseMoved nothing is sent.
 func (c *Conn) Close(reason CloseReason) {
-	if c.over() {
+	if c.over() && !(c.awaitsEnd() && reason == CloseMoved) {
 		return
 	}
 	c.closing, c.reason = true, reason
@@ -177,8 +178,11 @@ func (c *Conn) pump(now instant, out Sender) {
 	switch {
 	case c.state == connClosed:
 		return
+	case c.awaitsEnd():
+		c.unstored(needNow)
 	case c.closing:
 		c.end(c.reason, out)
+	case c.muted():
 	case c.state == connConnecting:
 		c.pumpConnect(now, out)
 	default:
@@ -192,6 +196,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		c.end(reason, out)
 		return
 	}
+	c.goOn(now, out)
 	if !c.resend(now, out) {
 		c.end(CloseTimeout, out)
 		return
@@ -223,9 +228,9 @@ func (c *Conn) settle(now instant) {
 		return
 	}
 	switch {
-	case c.closing:
+	case c.closing && !c.awaitsEnd():
 		c.wake()
-	case c.state == connEstablished:
+	case !c.closing && !c.muted() && c.state == connEstablished:
 		switch c.choose(now) {
 		case takeOther:
 			c.wake()
@@ -233,15 +238,18 @@ func (c *Conn) settle(now instant) {
 			c.join()
 		}
 	}
-	c.e.timers.set(&c.timer, min(c.nextTimeout(), c.offersAt(now)))
+	c.e.timers.set(&c.timer, c.nextTimeout())
 }
 
 func (c *Conn) nextTimeout() instant {
-	if c.state == connConnecting {
+	switch {
+	case c.state == connConnecting:
 		return c.connect.nextTimeout()
+	case c.awaitsEnd(), c.muted():
+		return never
 	}
 	at := min(c.send.nextTimeout(c), c.holeAt(), c.livenessTimeout(),
-		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at, c.flushAt())
+		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at, c.flushAt(), c.offersAt(c.e.clock.now))
 	if len(c.presumed) > 0 {
 		at = min(at, c.presumed[0].at)
 	}
@@ -250,7 +258,11 @@ func (c *Conn) nextTimeout() instant {
 
 // end closes the connection for good and tells the peer, if that is of any use.
 func (c *Conn) end(reason CloseReason, out Sender) {
-	if reason != ClosePeer && reason != CloseMoved {
+	if c.log != nil && !c.closing { // a successor might exist, so the end has to be stored first
+		c.Close(reason)
+		return
+	}
+	if reason != ClosePeer && reason != CloseMoved && reason != CloseRestarted {
 		c.emit(wire.AppendConnectionClose(out.Datagram(1)), out)
 	}
 	c.quietly(reason)

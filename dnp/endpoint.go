@@ -225,6 +225,9 @@ func (e *Endpoint) established(c *Conn, now instant) {
 	c.heard = now
 	c.startScrub(now)
 	e.stats.Connects++
+	if e.cfg.Logged && !c.client {
+		c.log = &logState{}
+	}
 	e.event(Event{Kind: EventConnected, Conn: c})
 	c.settle(now)
 }

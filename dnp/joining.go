@@ -58,7 +58,7 @@ func (e *Endpoint) offerSome(now instant, out Sender) {
 		l.ring[done] = nil
 		done++
 		c.joining = false
-		if c.state == connEstablished && !c.closing {
+		if c.state == connEstablished && !c.closing && !c.muted() {
 			c.fill(now, 1, out)
 			c.settle(now)
 		}
@@ -101,6 +101,26 @@ func (c *Conn) choose(now instant) choice {
 		return takeOther
 	}
 	return takeOffer
+}
+
+// take takes the next command of the window, an offer only if there may be more, and
+// pays for it.
+func (c *Conn) take(now instant, offers *int) (o outgoing, ok bool) {
+	switch c.choose(now) {
+	case takeOther:
+		return c.send.takeOther(c), true
+	case takeOffer:
+		if *offers == 0 {
+			return o, false
+		}
+		*offers--
+		o = c.send.takeOffer(c)
+		size := c.outgoingSize(&o) + c.budget.headers
+		c.e.joins.pay(size, now)
+		c.budget.offerAt = now.add(offerShare * c.e.tariff.cost(size))
+		return o, true
+	}
+	return o, false
 }
 
 // mayOffer reports whether the budget lets an offer go. Where values wait for it,

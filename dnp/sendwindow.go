@@ -154,6 +154,9 @@ func (c *Conn) shift(now instant) {
 	clear(w.flight[n:])
 	w.flight = w.flight[:n]
 	w.limit = 0
+	if c.atEdge(now) { // the next one is stuck as well; its patience is over already
+		w.limit = len(w.flight)
+	}
 }
 
 // Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
@@ -197,34 +200,34 @@ func (c *Conn) enqueue(m message) {
 // fill sends new commands while the window has room, and of offers at most so many.
 // Those have their turn in the lane (settle).
 func (c *Conn) fill(now instant, offers int, out Sender) {
-	w := &c.send
 	for {
-		var o outgoing
-		switch c.choose(now) {
-		case takeNothing:
-			return
-		case takeOther:
-			o = w.takeOther(c)
-		case takeOffer:
-			if offers == 0 {
-				return
-			}
-			offers--
-			o = w.takeOffer(c)
-			size := c.outgoingSize(&o) + c.budget.headers
-			c.e.joins.pay(size, now)
-			c.budget.offerAt = now.add(offerShare * c.e.tariff.cost(size))
+		o, ok := c.take(now, &offers)
+		if !ok {
+			break
 		}
+		w := &c.send
 		n := w.next
 		w.next++
 		w.flight = append(w.flight, o)
-		c.transmit(n, &w.flight[len(w.flight)-1], now, out)
-		if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
-			c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+		if c.log == nil {
+			c.first(n, &w.flight[len(w.flight)-1], now, out)
+		} else if o.kind == outLinkState { // the rest when it is stored
+			c.offerSent(int(o.slot))
 		}
-		if o.takeDown {
-			c.takeDown(o.link)
-		}
+	}
+	if c.log != nil {
+		c.firstStored(now, out)
+	}
+}
+
+// first sends a command for the first time.
+func (c *Conn) first(n uint64, o *outgoing, now instant, out Sender) {
+	c.transmit(n, o, now, out)
+	if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
+		c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+	}
+	if o.takeDown && o.kind != outFrozen {
+		c.startDown(o.link) // its number is stored, and says so
 	}
 }
 
@@ -234,7 +237,7 @@ func (c *Conn) resend(now instant, out Sender) bool {
 	w, cfg := &c.send, &c.e.cfg
 	for i := range w.flight {
 		o := &w.flight[i]
-		if o.acked {
+		if o.acked || o.sends == 0 { // what was never sent waits for the log
 			continue
 		}
 		if now.sub(o.first) >= cfg.ReliableTimeout {
@@ -307,11 +310,15 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	switch {
 	case !ok || o == nil || o.sends == 0:
 		c.e.drop(DropUnknownAck)
+		if ok && n >= c.send.next {
+			c.contradict(n)
+		}
 	case m.Code == wire.AckSuccess:
 		c.hear(now)
 		if o.sends == 1 {
 			c.lost(false)
 		}
+		c.agree()
 		c.acked(o)
 		c.infer(n, now)
 		c.shift(now)
@@ -331,6 +338,7 @@ func (c *Conn) acked(o *outgoing) {
 		c.speaksLong = true
 	}
 	o.data = nil
+	c.unstored(needSoon)
 }
 
 // passed takes note that the peer has processed a command. LinkDown is ignored
@@ -341,7 +349,7 @@ func (c *Conn) passed(o *outgoing, now instant) {
 		c.offerAcked(int(o.slot), o.link, now)
 	case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
 		c.downs.cancel(o.link)
-		c.takeDown(o.link)
+		c.startDown(o.link)
 	}
 }
 
@@ -362,11 +370,11 @@ func (c *Conn) answered(slot int, now instant) {
 func (w *sendWindow) nextTimeout(c *Conn) instant {
 	at := never
 	for i := range w.flight {
-		if o := &w.flight[i]; !o.acked {
+		if o := &w.flight[i]; !o.acked && o.sends > 0 {
 			at = min(at, o.last.add(c.e.cfg.ReliableResend), o.first.add(c.e.cfg.ReliableTimeout))
 		}
 	}
-	if w.limit < sendWindowMax && c.nearWrap() {
+	if w.limit < sendWindowMax && c.nearWrap() && w.flight[0].sends > 0 {
 		at = min(at, max(w.flight[0].first.add(edgePatience), w.grewAt.add(edgeGrowth)))
 	}
 	return at

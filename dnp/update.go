@@ -145,6 +145,10 @@ func (c *Conn) flush(now instant, out Sender) {
 	if c.state != connEstablished {
 		return
 	}
+	if c.muted() {
+		c.await(now)
+		return
+	}
 	most := c.pendingBytes + len(c.pending)*c.e.updateMax
 	most = (most + most/8) * repeatCopies(c.loss) // with the heads of datagrams
 	if len(c.waiting) > 0 || !c.budget.affords(&c.e.tariff, most, now) {

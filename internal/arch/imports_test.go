@@ -37,6 +37,7 @@ var rules = map[string][]string{
 	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
 
 	"session":         {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
+	"session/memlog":  {"session"},
 	"session/natslog": {"session", "github.com/nats-io/nats.go"},
 
 	"internal/edge": {
