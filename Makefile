@@ -64,6 +64,10 @@ bench-quick: build ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
 
+.PHONY: flood
+flood: build ## Forge a million connection requests on loopback while 200 clients play, in a minute
+	bin/dnpctl bench --flood $(ARGS)
+
 .PHONY: profile
 profile: build ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)
 	bin/dnpctl bench --case "$(PROFILECASE)" --rounds 1 --window 30s --profile tmp/profile $(ARGS)

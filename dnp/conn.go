@@ -41,6 +41,8 @@ type Conn struct {
 	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
 	restart    instant // when a request arrived that nothing contradicted; never
 	connect    connecting
+	rate       rateLimit
+	suspicion  suspicion
 
 	send sendWindow
 	recv recvWindow

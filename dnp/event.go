@@ -41,6 +41,10 @@ const (
 	// peer cannot be told to take new ones, so it should be closed at a quiet moment.
 	EventRecycle
 
+	// EventSuspect: so many reliable commands with numbers outside the window arrived
+	// that somebody seems to forge datagrams of the peer. At most once a minute.
+	EventSuspect
+
 	// EventUnstored: a logged connection has something that is to be stored.
 	EventUnstored
 )
@@ -48,7 +52,8 @@ const (
 var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventUnstored: "unstored",
+	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
+	EventUnstored: "unstored",
 }
 
 // String returns a name of k for people.
@@ -117,6 +122,8 @@ const (
 	CloseKicked                        // a game server does not want the client
 	CloseMoved                         // the session lives on elsewhere; nothing is sent to the peer
 	CloseUncertain                     // what the peer says contradicts the log
+	CloseExpired                       // the peer's permission to be here ended
+	CloseReplaced                      // the same client connected once more
 
 	numCloseReasons = iota
 )
@@ -126,6 +133,7 @@ var closeNames = [...]string{
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large", CloseAbuse: "abuse",
 	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved", CloseUncertain: "uncertain",
+	CloseExpired: "expired", CloseReplaced: "replaced",
 }
 
 // String returns the name of r as metrics and events show it.

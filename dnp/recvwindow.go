@@ -101,7 +101,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	}
 	n, a := c.recv.judge(c.e.cfg.Profile, seq)
 	if a == arrivalOutside {
-		c.e.drop(DropOutsideWindow)
+		c.outside(now)
 		c.contradict(uint64(seq))
 		return
 	}

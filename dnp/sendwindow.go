@@ -243,7 +243,7 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		if now.sub(o.first) >= cfg.ReliableTimeout {
 			return false
 		}
-		if now.sub(o.last) >= cfg.ReliableResend {
+		if now >= c.resendAt(o) {
 			c.e.stats.Resends++
 			c.lost(true)
 			c.transmit(w.base()+uint64(i), o, now, out)
@@ -251,6 +251,22 @@ func (c *Conn) resend(now instant, out Sender) bool {
 	}
 	c.widen(now)
 	return true
+}
+
+// unsure reports whether the peer has shown nothing that others could not guess, so
+// that it may be somebody else who bears what we send.
+func (c *Conn) unsure() bool {
+	return c.e.cfg.Probe == ProbePing && c.e.cfg.Login == nil && c.send.base() <= 1
+}
+
+// resendAt returns when a command is to be sent again. Probes of a peer that may not
+// exist become rare.
+func (c *Conn) resendAt(o *outgoing) instant {
+	pause := c.e.cfg.ReliableResend
+	if o.kind == outNoop && c.unsure() {
+		pause = max(pause, o.last.sub(o.first)) // so each is twice as late as the one before
+	}
+	return o.last.add(pause)
 }
 
 // transmit sends a command that is in flight.
@@ -265,6 +281,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 		o.sends++
 	}
 	o.last = now
+	c.rate.asks()
 	c.emit(c.appendOutgoing(out.Datagram(c.outgoingSize(o)), n, o), out)
 }
 
@@ -371,7 +388,7 @@ func (w *sendWindow) nextTimeout(c *Conn) instant {
 	at := never
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			at = min(at, o.last.add(c.e.cfg.ReliableResend), o.first.add(c.e.cfg.ReliableTimeout))
+			at = min(at, c.resendAt(o), o.first.add(c.e.cfg.ReliableTimeout))
 		}
 	}
 	if w.limit < sendWindowMax && c.nearWrap() && w.flight[0].sends > 0 {

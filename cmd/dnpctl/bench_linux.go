@@ -29,6 +29,9 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if c.Flood {
+		return c.flood(ctx, runner)
+	}
 	var results []bench.Result
 	var failed []error
 	for _, one := range cases {
@@ -50,6 +53,18 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		results = append(results, more...)
 	}
 	return errors.Join(append(failed, c.report(results))...)
+}
+
+// flood prints what forged requests do to an edge, and fails if that is too much.
+func (c *benchCommand) flood(ctx context.Context, runner *bench.Runner) error {
+	res, err := runner.Flood(ctx)
+	if err != nil {
+		return err
+	}
+	if !res.Write(os.Stdout) {
+		return errors.New("flood: the bar was missed")
+	}
+	return nil
 }
 
 func (c *benchCommand) runner() (*bench.Runner, error) {

@@ -23,6 +23,8 @@ type Config struct {
 	Pin     bool          // edges on core 0, everything else on core 1
 	Profile string        // folder for profiles of the edge; empty = none
 
+	limits bool // edges have the limits that they have by default
+
 	// Progress is told what happens; nil means nobody is.
 	Progress func(format string, args ...any)
 }

@@ -75,6 +75,7 @@ func (s *space) advance(now time.Time) time.Time {
 	next = earlier(next, s.advanceWriters(now))
 	for _, session := range s.sessions {
 		next = session.advanceOwn(now, next)
+		next = session.advanceGroups(now, next)
 	}
 	return s.advanceLevels(now, s.advanceShortage(now, next))
 }
@@ -90,6 +91,7 @@ func (s *space) noticeEpoch(now time.Time) {
 		for _, own := range session.own {
 			own.assert(now)
 		}
+		session.groupsAgain(now)
 	}
 	s.askAgain(now)
 }
@@ -156,7 +158,7 @@ func (s *space) offer(session *session, st *replication.State) {
 		}
 	}
 	to, _ := s.sourceFor(session, st)
-	err := session.conn.Link(to, !st.Desc.Access.MayWrite(session.client))
+	err := session.conn.Link(to, !session.mayWrite(st))
 	if err == dnp.ErrLinks {
 		s.levels.ended = true
 		session.short = true
@@ -210,7 +212,7 @@ func (s *space) Described(st *replication.State) {
 			continue
 		}
 		included := s.includes(st, session)
-		if !included || described || link.ReadOnly == st.Desc.Access.MayWrite(session.client) {
+		if !included || described || link.ReadOnly == session.mayWrite(st) {
 			s.unlink(session, st, !included)
 			if _, l := s.sourceFor(session, st); l != nil {
 				l.all() // the new link must not begin with older values
