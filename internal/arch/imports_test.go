@@ -16,6 +16,8 @@ import (
 // Adapters (natsbus, natslog, gossip, natslease, redisaffinity) are imported by
 // commands only. replication and session know nothing of each other.
 var rules = map[string][]string{
+	"zerocode": {},
+
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
 	"dnp/admit":    {},
@@ -24,11 +26,14 @@ var rules = map[string][]string{
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire"},
+	"replication/view":    {"dnp/netstate", "dnp/wire", "zerocode"},
 	"replication/payload": {"replication", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/membus":  {"replication", "cluster"},
 	"replication/bustest": {"replication", "cluster"}, // what every bus has to pass
 	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
+
+	"lludp/wire": {"zerocode"},
+	"lludp":      {"lludp/wire"},
 
 	"cluster":               {},
 	"cluster/memaffinity":   {"cluster"},
