@@ -1,7 +1,6 @@
 package dnp
 
 import (
-	"math"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -155,21 +154,16 @@ func (c *Conn) flush(now instant, out Sender) {
 		c.flushShort(now, out)
 		return
 	}
-	c.write(c.pending, math.MaxInt, out)
+	w := updateWriter{c: c, out: out}
+	w.write(c.pending)
+	w.finish()
 	c.pending, c.pendingBytes = c.pending[:0], 0
 }
 
-// write sends what links lack: those in these slots, or, if slots is nil, the most
-// urgent of those that wait, until about allowed bytes are spent.
-func (c *Conn) write(slots []uint16, allowed int, out Sender) {
-	w := updateWriter{c: c, out: out}
-	for i := 0; i < len(slots) || slots == nil && len(c.waiting) > 0 && w.paid+len(w.b) < allowed; i++ {
-		var slot uint16
-		if slots != nil {
-			slot = slots[i]
-		} else {
-			slot = c.mostUrgent()
-		}
+// write writes what the links in these slots lack, if anything.
+func (w *updateWriter) write(slots []uint16) {
+	c := w.c
+	for _, slot := range slots {
 		l := &c.links.l[slot]
 		l.flags &^= linkMarked | linkWaiting | linkChanged
 		if !l.weSend() {
@@ -192,7 +186,6 @@ func (c *Conn) write(slots []uint16, allowed int, out Sender) {
 		l.sent = s.version
 		w.again = w.b != nil && (w.again || again)
 	}
-	w.finish()
 }
 
 // copy writes a link whose count and values are encoded.

@@ -85,7 +85,11 @@ func (c *Conn) flushShort(now instant, out Sender) {
 	t := &c.e.tariff
 	if allowed := c.budget.allowance(t, c.step(), c.e.cfg.DatagramMax, now); allowed > 0 {
 		c.rank(now)
-		c.write(nil, allowed, out)
+		w := updateWriter{c: c, out: out}
+		for len(c.waiting) > 0 && w.paid+len(w.b) < allowed {
+			w.write([]uint16{c.mostUrgent()})
+		}
+		w.finish()
 	}
 	if len(c.waiting) == 0 {
 		c.waiting = nil // it may be as long as the link table
