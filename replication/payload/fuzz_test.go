@@ -21,10 +21,10 @@ func FuzzParseJSON(f *testing.F) {
 	f.Add([]byte(`{"op":"set","key":"k","values":{"a":"\ud83d\ude00\\u","0":[],"b":{"c":[true,null]}}}`))
 	f.Add([]byte(`{"after":"a.b","max":1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		_, _ = ParseGet(body)
-		p, err := ParseJSON(body, "")
+		_, _ = JSON.ParseGet(body)
+		p, err := JSON.Parse(body, "")
 		if err != nil {
-			if p.Ops != nil || !json.Valid(AppendError(nil, err)) {
+			if p.Ops != nil || !json.Valid(JSON.AppendError(nil, err)) {
 				t.Fatalf("refused with %v and %d ops", err, len(p.Ops))
 			}
 			return
@@ -58,7 +58,7 @@ func fuzzOp(t *testing.T, op *replication.Op) {
 	before := *op
 	before.HasMessage, before.Message = true, append([]byte("m"), op.Message...)
 	text := putText(t, &before)
-	p, err := ParseJSON([]byte(text), "")
+	p, err := JSON.Parse([]byte(text), "")
 	if err != nil {
 		t.Fatalf("%s\nwas refused: %v", text, err)
 	}
