@@ -26,7 +26,7 @@ var examples = []string{
 
 func mustParse(t *testing.T, body, key string) replication.Publish {
 	t.Helper()
-	p, err := ParseJSON([]byte(body), key)
+	p, err := JSON.Parse([]byte(body), key)
 	if err != nil {
 		t.Fatalf("%s\nwas refused: %v", body, err)
 	}
@@ -229,7 +229,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"op":"set","key":"k","values":{"a b":1}}`, "bad_request", `value "a b"`},
 		{`{"op":"set","key":"k","message":"m","values":{}}`, "bad_request", `unknown field "message"`},
 	} {
-		p, err := ParseJSON([]byte(c.body), "")
+		p, err := JSON.Parse([]byte(c.body), "")
 		if err == nil {
 			t.Errorf("%s\nwas accepted: %+v", c.body, p)
 			continue
@@ -240,11 +240,12 @@ func TestParseRefuses(t *testing.T) {
 		if p.Ops != nil {
 			t.Errorf("%.200s\nwas refused, but gave ops", c.body)
 		}
+		twin(t, c.body, c.code)
 	}
 }
 
 func TestParseKeyOfSubject(t *testing.T) {
-	_, err := ParseJSON([]byte(`{"op":"remove","key":"b"}`), "a")
+	_, err := JSON.Parse([]byte(`{"op":"remove","key":"b"}`), "a")
 	if err == nil || err.Code != replication.CodeBadRequest || !strings.Contains(err.Message, `"b" is not the key "a"`) {
 		t.Errorf("another key in the body: got %v", err)
 	}
@@ -252,7 +253,7 @@ func TestParseKeyOfSubject(t *testing.T) {
 
 func TestParseNamesTheOp(t *testing.T) {
 	const body = `{"ops":[{"op":"clear"},{"op":"remove"},{"op":"kick","client":"c"}]`
-	_, err := ParseJSON([]byte(body+`}`), "")
+	_, err := JSON.Parse([]byte(body+`}`), "")
 	if err == nil || err.Op != 1 {
 		t.Errorf("atomic: got %v, want an error of op 1", err)
 	}
@@ -272,7 +273,7 @@ func TestParseManyNames(t *testing.T) {
 	}
 	mustParse(t, `{"op":"set","key":"k","values":{`+b.String()+`"w":1}}`, "")
 	for _, twice := range []string{"v", "vxxxxxxxxxxxxx", "v" + strings.Repeat("x", 39)} {
-		_, err := ParseJSON([]byte(`{"op":"set","key":"k","values":{`+b.String()+`"`+twice+`":1}}`), "")
+		_, err := JSON.Parse([]byte(`{"op":"set","key":"k","values":{`+b.String()+`"`+twice+`":1}}`), "")
 		if err == nil {
 			t.Errorf("%q was accepted twice", twice)
 		}
@@ -281,7 +282,7 @@ func TestParseManyNames(t *testing.T) {
 
 func TestParseKeepsNothing(t *testing.T) {
 	body := []byte(tower)
-	p, err := ParseJSON(body, "")
+	p, err := JSON.Parse(body, "")
 	if err != nil {
 		t.Fatal(err)
 	}
