@@ -200,7 +200,7 @@ func (w *Worker) reconnected(now time.Time) {
 // emit publishes an event for game servers. Events are at most once, so an error
 // of the bus is only counted.
 func (w *Worker) emit(ev replication.Event) {
-	m := replication.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.AppendEvent(nil, &ev)}
+	m := replication.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
 	if err := w.edge.cfg.Bus.Publish(m); err != nil {
 		w.counts.EventsLost++
 		return

@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"encoding/binary"
+	"math"
 	"strconv"
 
 	"github.com/dnprelay/dnprelay/replication"
@@ -11,17 +13,15 @@ func lod(op *replication.Op, f *fields) *replication.Error {
 	if op.HasDetails = f.has(fieldLod); !op.HasDetails {
 		return nil
 	}
-	raw := f.raw[fieldLod]
-	if kindOf(raw) != "array" {
-		return wantField("lod", "array", raw)
+	n := f.nodes[fieldLod]
+	if n.kind() != kindArray {
+		return wantField("lod", kindArray, n)
 	}
-	for list := inside(raw); list != ""; {
+	for l := n.list(); l.some(); {
 		if len(op.Details) == replication.DetailsMax {
 			return badRequest(`field "lod": more than %d entries`, replication.DetailsMax)
 		}
-		var one string
-		one, list = element(list)
-		d, err := parseDetail(one)
+		d, err := parseDetail(l.element())
 		if err != nil {
 			return within(`field "lod", entry `+strconv.Itoa(len(op.Details)), err)
 		}
@@ -31,8 +31,8 @@ func lod(op *replication.Op, f *fields) *replication.Error {
 }
 
 // parseDetail parses one level of detail: for whom, and how much.
-func parseDetail(raw string) (d replication.Detail, err *replication.Error) {
-	f, err := parseFields(raw, "the level of detail")
+func parseDetail(n node) (d replication.Detail, err *replication.Error) {
+	f, err := parseFields(n, "the level of detail")
 	if err != nil {
 		return d, err
 	}
@@ -51,60 +51,60 @@ func parseDetail(raw string) (d replication.Detail, err *replication.Error) {
 		return d, badRequest(`want "precision" or "rate"`)
 	}
 	if f.has(fieldPrecision) {
-		if d.Precision, err = between("precision", f.raw[fieldPrecision], 1, replication.DetailPrecisionMax); err != nil {
+		if d.Precision, err = between("precision", f.nodes[fieldPrecision], 1, replication.DetailPrecisionMax); err != nil {
 			return d, err
 		}
 	}
 	if f.has(fieldRate) {
-		d.Rate, err = between("rate", f.raw[fieldRate], replication.DetailRateMin, replication.DetailRateMax)
+		d.Rate, err = between("rate", f.nodes[fieldRate], replication.DetailRateMin, replication.DetailRateMax)
 	}
 	return d, err
 }
 
 // between parses a number with these bounds.
-func between(name, raw string, low, high float64) (float64, *replication.Error) {
-	if kindOf(raw) != "number" {
-		return 0, wantField(name, "number", raw)
+func between(name string, n node, low, high float64) (float64, *replication.Error) {
+	if n.kind() != kindNumber {
+		return 0, wantField(name, kindNumber, n)
 	}
-	x, err := strconv.ParseFloat(raw, 64)
-	if err != nil || x < low || x > high {
-		return 0, badRequest("%s %s: want %v to %v", name, clip(raw), low, high)
+	enc, err := n.appendValue(nil, typeFloat64)
+	if err != nil {
+		return 0, badRequest("%s: %s, want %v to %v", name, err.Message, low, high)
+	}
+	x := math.Float64frombits(binary.LittleEndian.Uint64(enc))
+	if !(x >= low && x <= high) {
+		return 0, badRequest("%s %v: want %v to %v", name, x, low, high)
 	}
 	return x, nil
 }
 
-func parsePriority(raw string) (uint8, *replication.Error) {
-	if kindOf(raw) != "number" {
-		return 0, wantField("priority", "number", raw)
+func parsePriority(n node) (uint8, *replication.Error) {
+	x, err := between("priority", n, 1, replication.PriorityMax)
+	if err == nil && x != math.Trunc(x) {
+		err = badRequest("priority %v: want an integer of 1 to %d", x, replication.PriorityMax)
 	}
-	enc, err := appendInteger(nil, typeUint16, raw)
-	if err != nil || enc[0] < 1 || enc[0] > replication.PriorityMax || enc[1] != 0 {
-		return 0, badRequest("priority %s: want 1 to %d", clip(raw), replication.PriorityMax)
-	}
-	return enc[0], nil
+	return uint8(x), err
 }
 
-func appendLod(b []byte, all []replication.Detail) []byte {
+func (e *emitter) lod(all []replication.Detail) {
 	if len(all) == 0 {
-		return b
+		return
 	}
-	b = append(b, `,"lod":[`...)
+	e.key("lod")
+	e.array()
 	for i := range all {
 		d := &all[i]
-		b = comma(b, i)
-		b = append(b, `{"groups":`...)
-		b = appendTokens(b, d.Groups)
-		b = append(b, `,"clients":`...)
-		b = appendTokens(b, d.Clients)
+		e.object()
+		e.tokens("groups", d.Groups)
+		e.tokens("clients", d.Clients)
 		if d.Precision != 0 {
-			b = append(b, `,"precision":`...)
-			b = appendJSONFloat(b, d.Precision, 64)
+			e.key("precision")
+			e.float(d.Precision)
 		}
 		if d.Rate != 0 {
-			b = append(b, `,"rate":`...)
-			b = appendJSONFloat(b, d.Rate, 64)
+			e.key("rate")
+			e.float(d.Rate)
 		}
-		b = append(b, '}')
+		e.end()
 	}
-	return append(b, ']')
+	e.end()
 }
