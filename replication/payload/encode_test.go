@@ -80,7 +80,7 @@ func TestStringsAreJSON(t *testing.T) {
 // listed makes a state as the store would from a put.
 func listed(t testing.TB, op *replication.Op) replication.Listed {
 	d := &replication.Description{
-		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell,
+		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details,
 	}
 	for _, v := range op.Values {
 		d.Values = append(d.Values, v.ValueDef)
@@ -180,6 +180,15 @@ func randomPut(rnd *rand.Rand) replication.Op {
 	op.Audience.Kind = replication.AudienceKind(rnd.IntN(4))
 	if op.Audience.Kind >= replication.AudienceListed {
 		op.Audience.Groups, op.Audience.Clients = append(names(), "one"), names()
+	}
+	if op.HasPriority = rnd.IntN(2) == 0; op.HasPriority {
+		op.Priority = uint8(2 + rnd.IntN(replication.PriorityMax-1))
+	}
+	for range rnd.IntN(3) {
+		op.HasDetails = true
+		op.Details = append(op.Details, replication.Detail{
+			Groups: names(), Clients: append(names(), "one"), Precision: 1 + 100*rnd.Float64(), Rate: []float64{0, 0.01, 7.5}[rnd.IntN(3)],
+		})
 	}
 	for i := range 1 + rnd.IntN(20) {
 		op.Values = append(op.Values, randomPutValue(rnd, i))

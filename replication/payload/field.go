@@ -37,13 +37,16 @@ const (
 	fieldExcept
 	fieldAfter
 	fieldMax
+	fieldPriority
+	fieldLod
+	fieldRate
 	fieldCount
 )
 
 var fieldNames = [fieldCount]string{
 	"op", "ops", "atomic", "key", "message", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max",
+	"after", "max", "priority", "lod", "rate",
 }
 
 func badRequest(format string, args ...any) *replication.Error {

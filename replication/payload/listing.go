@@ -103,6 +103,11 @@ func (e *emitter) put(s *replication.Listed) {
 	e.access(d.Access)
 	e.key("audience")
 	e.audience(d.Audience)
+	if d.Priority > 1 {
+		e.key("priority")
+		e.uint(uint64(d.Priority))
+	}
+	e.lod(d.Details)
 	e.key("values")
 	e.array()
 	for i := range d.Values {

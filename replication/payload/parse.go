@@ -131,18 +131,21 @@ func (p *parser) remove(op *replication.Op, f *fields) *replication.Error {
 
 func (p *parser) audience(op *replication.Op, f *fields) (err *replication.Error) {
 	op.Kind = replication.OpAudience
-	if err = f.only("audience", fieldOp, fieldKey, fieldAudience); err != nil {
+	if err = f.only("audience", fieldOp, fieldKey, fieldAudience, fieldLod); err != nil {
 		return err
 	}
 	if err = p.key(op, f); err != nil {
 		return err
 	}
-	if !f.has(fieldAudience) {
-		return badRequest(`audience needs "audience"`)
+	if !f.has(fieldAudience) && !f.has(fieldLod) {
+		return badRequest(`audience needs "audience" or "lod"`)
 	}
-	op.HasAudience = true
-	op.Audience, err = parseAudience(f.nodes[fieldAudience])
-	return err
+	if op.HasAudience = f.has(fieldAudience); op.HasAudience {
+		if op.Audience, err = parseAudience(f.nodes[fieldAudience]); err != nil {
+			return err
+		}
+	}
+	return lod(op, f)
 }
 
 func (p *parser) group(op *replication.Op, f *fields) (err *replication.Error) {

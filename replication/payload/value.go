@@ -13,7 +13,7 @@ import (
 
 func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 	op.Kind = replication.OpPut
-	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldValues)
+	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldPriority, fieldLod, fieldValues)
 	if err != nil {
 		return err
 	}
@@ -42,6 +42,14 @@ func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 		if op.Audience, err = parseAudience(f.nodes[fieldAudience]); err != nil {
 			return err
 		}
+	}
+	if op.HasPriority = f.has(fieldPriority); op.HasPriority {
+		if op.Priority, err = parsePriority(f.nodes[fieldPriority]); err != nil {
+			return err
+		}
+	}
+	if err = lod(op, f); err != nil {
+		return err
 	}
 	return putValues(op, f)
 }
