@@ -25,9 +25,11 @@ var rules = map[string][]string{
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
+	"godot/variant": {},
+
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire", "zerocode"},
-	"replication/payload": {"replication", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
+	"replication/payload": {"replication", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/membus":  {"replication", "cluster"},
 	"replication/bustest": {"replication", "cluster"}, // what every bus has to pass
 	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -41,7 +42,10 @@ var (
 func storm(t *testing.T, seed uint64) {
 	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link)}
 	s.relay = s.startRelay()
-	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, inSpace)}
+	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, func(c *edge.Config) {
+		inSpace(c)
+		c.BytesPerSecond = 3000 // so that values wait
+	})}
 	s.putAll()
 	for i := range 6 {
 		b := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}[i%3]
@@ -98,6 +102,8 @@ func (s *stormy) step() {
 		bus := s.hub.Node(s.edges[s.rng.IntN(2)].node)
 		bus.SetConnected(false)
 		s.net.Schedule(time.Duration(s.rng.IntN(2000))*time.Millisecond, func() { bus.SetConnected(true) })
+	case r < 40:
+		s.fire("s", fmt.Sprintf(`{"op":"group","client":%q,%q:["far"]}`, p.name, []string{"join", "leave"}[s.rng.IntN(2)]))
 	case !s.alive(p):
 	case r < 60 && len(s.own[p]) < 3:
 		s.own[p] = append(s.own[p], p.offer("own"+strconv.Itoa(int(s.next)), s.next))
@@ -134,7 +140,7 @@ func (s *stormy) alive(p *player) bool { return p.Phase() == dnptest.Connected &
 // putAll says what a publisher says to a new relay. It may have to say it again.
 func (s *stormy) putAll() {
 	for i := range 4 {
-		body := fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","values":[{"type":"uint16","value":%d}]}`, i, s.next)
+		body := fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","priority":%d,"lod":[{"groups":["far"],"rate":%d}],"values":[{"type":"uint16","value":%d}]}`, i, 1+i*5, 1+i, s.next)
 		s.net.RunUntil(time.Second, func() bool { return s.hub.Node("game").Connected() })
 		for {
 			if a := s.publish("s", body); len(a) > 8 && a[:8] == `{"epoch"` {

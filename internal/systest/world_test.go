@@ -261,6 +261,7 @@ type player struct {
 	*dnptest.Client
 	addr  netip.AddrPort
 	world *world
+	edge  *simEdge
 	name  string // that the edge gave it
 }
 
@@ -288,7 +289,7 @@ func (w *world) joined() (names []string) {
 func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
 	w.Helper()
 	w.hosts++
-	p := &player{world: w, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
+	p := &player{world: w, edge: e, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
 	p.Client = dnptest.NewClient(dnptest.Config{
 		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) },
 	})
