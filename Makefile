@@ -10,6 +10,7 @@ ARGS      ?=
 FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
+CLUSTERROUNDS ?= 30
 SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
@@ -43,6 +44,21 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 .PHONY: sim
 sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or ROUNDS
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
+
+.PHONY: cluster-test
+cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
+	@mkdir -p tmp
+	bin/cluster-test -json tmp/cluster-test.json -rounds $(CLUSTERROUNDS) $(ARGS)
+
+.PHONY: cluster-test-quick
+cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 4 minutes
+	@mkdir -p tmp
+	bin/cluster-test -json tmp/cluster-test.json -rounds 3 $(ARGS)
+
+.PHONY: cluster-test-build
+cluster-test-build: build
+	$(GO) build -trimpath -o bin/ ./deploy/cluster-test
+	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
 
 .PHONY: sim-session
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)

@@ -64,11 +64,14 @@ var rules = map[string][]string{
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
-	"internal/arch":      {},
+	"internal/clustertest": {
+		"dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
+	},
+	"internal/arch": {},
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "internal/compose", "internal/systest"}
+var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {
