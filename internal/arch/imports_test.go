@@ -55,6 +55,7 @@ var rules = map[string][]string{
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
 	"internal/arch":      {},
+	"internal/mutants":   {}, // runs the go command, for tests only
 }
 
 // free are the folders whose packages put everything together.

@@ -1,7 +1,6 @@
 package systest
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/replication"
@@ -27,15 +25,20 @@ type ring struct {
 	*world
 	leases *memlease.Hub
 	relays []*simRelay
+	edges  []*simEdge // those that the audit looks at
 	starts int
+	cuts   map[[2]string]bool // relay's name on the bus, edge
+	healed bool
+	audit  *audit
 }
 
 // newRing starts n relays and waits until every shard is held.
 func newRing(t *testing.T, seed uint64, n int) *ring {
 	w := newWorld(t, seed)
-	g := &ring{world: w, leases: memlease.New(memlease.Config{
+	g := &ring{world: w, cuts: make(map[[2]string]bool), leases: memlease.New(memlease.Config{
 		Schedule: w.net.Schedule, Now: w.net.Now, Rand: rand.New(rand.NewPCG(seed, 3)),
 	})}
+	g.audit = newAudit(g)
 	for i := range n {
 		r := &simRelay{name: fmt.Sprintf("relay%d", i+1)}
 		g.relays = append(g.relays, r)
@@ -84,6 +87,33 @@ func (g *ring) holder(space string) *simRelay {
 
 // held returns the name of the relay that holds a space; empty for none.
 func (g *ring) held(space string) string { return g.leases.Holder(cluster.Shard(space, simShards)) }
+
+// authority returns the store of the relay that holds the audited space, if one does
+// that runs: the durable store says so, and it speaks in that epoch.
+func (g *ring) authority() (*simRelay, *replication.Store) {
+	name := g.held(audited)
+	for _, r := range g.relays {
+		if r.name != name || r.dead || r.paused {
+			continue
+		}
+		if s := r.store(audited); s != nil {
+			if epoch, _ := s.Position(); epoch == g.leases.Epoch(cluster.Shard(audited, simShards)) {
+				return r, s
+			}
+		}
+	}
+	return nil, nil
+}
+
+// store returns the store of a space for which the relay speaks, or nil.
+func (r *simRelay) store(space string) *replication.Store {
+	for _, l := range r.relay.Lanes() {
+		if s := l.Store(space); s != nil {
+			return s
+		}
+	}
+	return nil
+}
 
 // die kills a relay; the others notice after a while.
 func (g *ring) die(r *simRelay) {
@@ -273,162 +303,5 @@ func TestPausedHolder(t *testing.T) {
 	if !p.has("C", 0, u16(c.accepted)) {
 		t.Errorf("the client has % x after the old holder woke, want %d", p.Value("C", 0), c.accepted)
 	}
-	g.check()
-}
-
-// check wants what must hold at all times to have held.
-func (g *ring) check() {
-	g.Helper()
-	for _, v := range g.leases.Violations {
-		g.Error(v)
-	}
-}
-
-// A witness follows a space as a replica does, and compares what state numbers
-// mean over all epochs.
-type witness struct {
-	t       *testing.T
-	means   map[uint64]string
-	problem string
-}
-
-func (w *witness) Added(s *replication.State) {
-	if key, ok := w.means[s.Number]; ok && key != s.Desc.Key {
-		w.problem = fmt.Sprintf("state number %d was %s and is %s", s.Number, key, s.Desc.Key)
-	}
-	w.means[s.Number] = s.Desc.Key
-}
-
-func (w *witness) Changed(*replication.State, netstate.Mask) {}
-func (w *witness) Described(*replication.State)              {}
-func (w *witness) Removed(*replication.State)                {}
-func (w *witness) Groups(string, []string)                   {}
-
-// watch makes a witness of a space.
-func (g *ring) watch(space string) *witness {
-	w := &witness{t: g.T, means: make(map[uint64]string)}
-	r := replication.NewReplica(space, replication.ReplicaConfig{}, w)
-	g.on("_INBOX.witness", func(m replication.Msg) { r.ApplyReply(g.net.Now(), m.Data) })
-	g.on(g.subjects.Live(space), func(m replication.Msg) { r.Apply(g.net.Now(), m.Data) })
-	g.net.Every(50*time.Millisecond, func() bool {
-		if request, ok := r.Advance(g.net.Now()); ok {
-			_ = g.game.Publish(replication.Msg{Subject: g.subjects.Repair(cluster.Shard(space, simShards)), Reply: "_INBOX.witness", Data: request})
-		}
-		return true
-	})
-	return w
-}
-
-// TestChaos does to a ring what can happen to one, some of it at once, and wants
-// every client to have the truth when it is over.
-func TestChaos(t *testing.T) {
-	for round := range uint64(cmp.Or(*rounds, 50)) {
-		t.Run(fmt.Sprint(round), func(t *testing.T) { chaos(t, *seed+round) })
-	}
-}
-
-func chaos(t *testing.T, seed uint64) {
-	g := newRing(t, seed, 3)
-	rng := rand.New(rand.NewPCG(seed, 4))
-	g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = 0.02, 0.02, 5*time.Millisecond
-	g.leases.Loss, g.leases.Late = 0.02, 0.5
-	edges := []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
-	var players []*player
-	for i := range 4 {
-		players = append(players, g.connect(edges[i%2], dnptest.Cpp(), dnptest.App{}))
-	}
-	w := g.watch("s")
-	m := newMirror(g.world, rng)
-	end := g.net.Now().Add(60 * time.Second)
-	for g.net.Now().Before(end) {
-		m.change()
-		g.net.Run(50 * time.Millisecond)
-		if rng.IntN(60) == 0 {
-			g.fault(rng, edges)
-		}
-		for _, e := range edges {
-			e.monotonic(t)
-		}
-	}
-	g.heal()
-	g.net.Run(15 * time.Second)
-	m.repeat()
-	g.net.Run(2 * time.Second)
-	for i, p := range players {
-		m.check(t, p, i)
-		m.checkGone(t, p, i)
-	}
-	g.check()
-	if w.problem != "" {
-		t.Error(w.problem)
-	}
-}
-
-// fault lets one thing go wrong, and mostly right again later.
-func (g *ring) fault(rng *rand.Rand, edges []*simEdge) {
-	r := g.relays[rng.IntN(len(g.relays))]
-	later := func(most time.Duration, f func()) { g.net.Schedule(time.Duration(rng.Int64N(int64(most))), f) }
-	if r.dead || r.paused {
-		return
-	}
-	switch rng.IntN(7) {
-	case 0:
-		g.die(r)
-		later(8*time.Second, func() {
-			if r.dead {
-				g.start(r)
-				g.net.Schedule(detection, g.tell)
-			}
-		})
-	case 1:
-		g.pause(r)
-		later(10*time.Second, func() { g.wake(r) })
-	case 2:
-		g.leases.SetSilent(true)
-		later(9*time.Second, func() { g.leases.SetSilent(false) })
-	case 3:
-		g.leases.Cut(r.name, true)
-		later(15*time.Second, func() { g.leases.Cut(r.name, false) })
-	case 4:
-		r.bus.SetConnected(false)
-		bus := r.bus
-		later(10*time.Second, func() { bus.SetConnected(true) })
-	case 5:
-		e := edges[rng.IntN(len(edges))]
-		e.bus.SetConnected(false)
-		later(10*time.Second, func() { e.bus.SetConnected(true) })
-	case 6:
-		g.drain(r)
-		later(5*time.Second, func() {
-			if !r.dead {
-				r.kill()
-				g.start(r)
-				g.net.Schedule(detection, g.tell)
-			}
-		})
-	}
-}
-
-// heal ends everything that ails the ring.
-func (g *ring) heal() {
-	g.leases.SetSilent(false)
-	g.hub.Loss, g.hub.Duplicate, g.leases.Loss = 0, 0, 0
-	for _, r := range g.relays {
-		g.leases.Cut(r.name, false)
-		g.wake(r)
-		if r.dead {
-			g.start(r)
-		}
-		r.bus.SetConnected(true)
-	}
-	g.tell()
-}
-
-// monotonic wants the position of the edge's replica never to go back.
-func (s *simEdge) monotonic(t *testing.T) {
-	epoch, seq, ok := s.worker.Position("s")
-	if ok && (epoch < s.epoch || epoch == s.epoch && seq < s.seq) {
-		t.Errorf("the replica went from %d:%d back to %d:%d", s.epoch, s.seq, epoch, seq)
-	}
-	s.epoch, s.seq = epoch, seq
+	g.audit.check()
 }

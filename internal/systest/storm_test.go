@@ -18,9 +18,7 @@ import (
 // away, and relays are replaced. When it is quiet again, the authority and every
 // client have the same.
 func TestStorm(t *testing.T) {
-	for round := range uint64(8) {
-		t.Run(fmt.Sprint(round), func(t *testing.T) { storm(t, *seed+round) })
-	}
+	repeated(t, 8, storm)
 }
 
 type stormy struct {

@@ -21,9 +21,7 @@ const settle = 6 * time.Second
 // doubled and overtake each other, and wants every client to end with what was
 // published last.
 func TestTrouble(t *testing.T) {
-	for round := range uint64(6) {
-		t.Run(fmt.Sprint(round), func(t *testing.T) { trouble(t, *seed+round) })
-	}
+	repeated(t, 6, trouble)
 }
 
 func trouble(t *testing.T, seed uint64) {
@@ -84,119 +82,6 @@ func trouble(t *testing.T, seed uint64) {
 // none.
 func (p *player) served() bool {
 	return slices.ContainsFunc(p.Links(), func(l *dnptest.Link) bool { return string(l.Message) != "h" })
-}
-
-// A mirror is a game server that remembers what the truth must be.
-type mirror struct {
-	w      *world
-	rng    *rand.Rand
-	values map[string][2]uint16 // by key
-	dead   []string
-	next   int
-}
-
-func newMirror(w *world, rng *rand.Rand) *mirror {
-	return &mirror{w: w, rng: rng, values: make(map[string][2]uint16)}
-}
-
-func (m *mirror) keys() (keys []string) {
-	for i := range m.next {
-		if k := fmt.Sprintf("k%d", i); m.has(k) {
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}
-
-func (m *mirror) has(key string) bool { _, ok := m.values[key]; return ok }
-
-// change publishes a random change. Publishes can be lost like everything on the
-// bus, so what must stay is published again by repeat.
-func (m *mirror) change() {
-	keys := m.keys()
-	if r := m.rng.IntN(100); len(keys) < 5 || r < 3 && len(keys) < 20 {
-		key := fmt.Sprintf("k%d", m.next)
-		m.next++
-		m.values[key] = [2]uint16{uint16(m.rng.Uint32()), uint16(m.rng.Uint32())}
-		m.put(key)
-		return
-	} else if r < 5 {
-		key := keys[m.rng.IntN(len(keys))]
-		delete(m.values, key)
-		m.dead = append(m.dead, key)
-		m.remove(key)
-		return
-	}
-	key := keys[m.rng.IntN(len(keys))]
-	v := m.values[key]
-	i := m.rng.IntN(2)
-	v[i] = uint16(m.rng.Uint32())
-	m.values[key] = v
-	m.w.fire("s", fmt.Sprintf(`{"op":"set","key":%q,"values":{"%d":%d}}`, key, i, v[i]))
-}
-
-func (m *mirror) put(key string) {
-	v := m.values[key]
-	m.w.fire("s", fmt.Sprintf(`{"op":"put","key":%q,"values":[{"type":"uint16","value":%d},{"type":"uint16","value":%d}]}`, key, v[0], v[1]))
-}
-
-func (m *mirror) remove(key string) { m.w.fire("s", fmt.Sprintf(`{"op":"remove","key":%q}`, key)) }
-
-// repeat makes sure that the relay has the truth. It asks, because a publish can
-// be lost; an answer cannot be wrong.
-func (m *mirror) repeat() {
-	for _, key := range m.keys() {
-		for try := 0; ; try++ {
-			v := m.values[key]
-			a := m.w.publish("s", fmt.Sprintf(`{"op":"put","key":%q,"values":[{"type":"uint16","value":%d},{"type":"uint16","value":%d}]}`, key, v[0], v[1]))
-			if strings.HasPrefix(a, `{"epoch"`) {
-				break
-			}
-			m.patience(try, a)
-		}
-	}
-	for _, key := range m.dead {
-		for try := 0; ; try++ {
-			a := m.w.publish("s", fmt.Sprintf(`{"op":"remove","key":%q}`, key))
-			if strings.HasPrefix(a, `{"epoch"`) || strings.Contains(a, "unknown_state") {
-				break
-			}
-			m.patience(try, a)
-		}
-	}
-}
-
-// patience ends when nobody answers for long although nothing is wrong any more.
-func (m *mirror) patience(try int, answer string) {
-	m.w.Helper()
-	if try > 20 {
-		m.w.Fatalf("a publish was not taken %d times: %s", try, answer)
-	}
-}
-
-// check compares what a client sees with the truth.
-func (m *mirror) check(t *testing.T, p *player, n int) {
-	t.Helper()
-	for key, v := range m.values {
-		for i := range v {
-			if !p.has(key, i, u16(v[i])) {
-				t.Errorf("client %d (%s): %s[%d] is % x, want % x", n, p.Behaviour().Name, key, i, p.Value(key, i), u16(v[i]))
-			}
-		}
-	}
-}
-
-// checkGone wants the client to have no link to a state that was removed.
-func (m *mirror) checkGone(t *testing.T, p *player, n int) {
-	t.Helper()
-	if p.Behaviour().LinkDown == dnptest.DownWhileListening {
-		return // the engine keeps links that are up for ever
-	}
-	for _, key := range m.dead {
-		if p.LinkNamed(key) != nil {
-			t.Errorf("client %d (%s): %s was removed and is linked", n, p.Behaviour().Name, key)
-		}
-	}
 }
 
 // TestNewHolder replaces the relay. The publisher says everything again, as it
