@@ -175,7 +175,7 @@ func (s *Store) stamped(o Output) Output {
 	case OutputAnswer:
 		o.Answer.Epoch, o.Answer.Seq, o.Answer.Durable = s.cfg.Epoch, s.seq, !s.notDurable
 	case OutputWrite:
-		o.Write.Epoch = s.cfg.Epoch
+		o.Write.Epoch, o.Write.Seq = s.cfg.Epoch, s.seq
 	case OutputEvent:
 		o.Event.Epoch, o.Event.Seq = s.cfg.Epoch, s.seq
 	}

@@ -177,7 +177,6 @@ func (s *space) Added(st *replication.State) {
 // Changed marks what changed, for all links at once.
 func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 	source(st).ChangedMask(changed)
-	s.moved(source(st), changed)
 	s.writeBack(st, changed)
 }
 

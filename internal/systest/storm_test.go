@@ -28,6 +28,9 @@ type stormy struct {
 	edges   []*simEdge
 	players []*player
 	own     map[*player][]*dnptest.Link
+	wrote   map[*dnptest.Link]wrote // the last quiet write
+	replies map[string]uint16       // what the game server sets when it hears of a write, by key
+	replied map[string]uint16       // and was told that it is done
 	next    uint16
 }
 
@@ -37,13 +40,14 @@ var (
 )
 
 func storm(t *testing.T, seed uint64) {
-	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link)}
+	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link),
+		wrote: make(map[*dnptest.Link]wrote), replies: make(map[string]uint16), replied: make(map[string]uint16)}
 	s.relay = s.startRelay()
 	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, inSpace)}
 	s.putAll()
 	for i := range 6 {
 		b := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}[i%3]
-		s.players = append(s.players, s.join(s.edges[i%2], b, dnptest.App{}))
+		s.players = append(s.players, s.join(s.edges[i%2], b, dnptest.App{Updated: s.flicker}))
 	}
 	s.within(5*time.Second, "all are linked", func() bool {
 		for _, p := range s.players {
@@ -63,23 +67,11 @@ func storm(t *testing.T, seed uint64) {
 	s.net.Run(15 * time.Second)
 	s.compare("after the storm")
 	s.writeQuietly()
+	s.net.Run(5 * time.Second)
+	s.hub.Loss = 0
 	s.net.Run(10 * time.Second)
 	s.compare("after quiet writes")
-}
-
-// writeQuietly lets each state be written by one client.
-func (s *stormy) writeQuietly() {
-	written := make(map[string]*player)
-	for _, p := range s.players {
-		for _, l := range p.Links() {
-			mayWrite := l.Own || !l.ReadOnly
-			if s.alive(p) && l.State != nil && l.Phase == dnptest.LinkIsUp && mayWrite && written[string(l.Message)] == nil && s.rng.IntN(2) == 0 {
-				written[string(l.Message)] = p
-				s.next++
-				p.write(l, s.next)
-			}
-		}
-	}
+	s.compareWritten()
 }
 
 // step does something at random.
@@ -110,7 +102,7 @@ func (s *stormy) step() {
 		}
 	case r < 400:
 		links := p.Links()
-		if l := links[s.rng.IntN(len(links))]; l.State != nil && l.Phase == dnptest.LinkIsUp {
+		if l := links[s.rng.IntN(len(links))]; l.State != nil && l.Phase == dnptest.LinkIsUp && string(l.Message) != "text" {
 			p.write(l, s.next)
 		}
 	default:
@@ -131,8 +123,11 @@ func (s *stormy) alive(p *player) bool { return p.Phase() == dnptest.Connected &
 
 // putAll says what a publisher says to a new relay. It may have to say it again.
 func (s *stormy) putAll() {
-	for i := range 4 {
-		body := fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","values":[{"type":"uint16","value":%d}]}`, i, s.next)
+	for i := range 5 {
+		body := `{"op":"put","key":"text","access":"read-write","values":[{"type":"string","value":"short"}]}`
+		if i < 4 {
+			body = fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","values":[{"type":"uint16","value":%d}]}`, i, s.next)
+		}
 		s.net.RunUntil(time.Second, func() bool { return s.hub.Node("game").Connected() })
 		for {
 			if a := s.publish("s", body); len(a) > 8 && a[:8] == `{"epoch"` {
@@ -153,6 +148,9 @@ func (s *stormy) calm() {
 	s.net.Run(12 * time.Second) // connections that broke end
 	s.putAll()
 	for key := range s.truth() {
+		if key == "text" {
+			continue
+		}
 		s.next++
 		s.mustPublish("s", fmt.Sprintf(`{"op":"set","key":%q,"values":{"0":%d}}`, key, s.next))
 	}
@@ -161,7 +159,22 @@ func (s *stormy) calm() {
 // A told is a state as get tells it.
 type told struct {
 	Key, Message string
-	Values       []struct{ Value uint16 }
+	Values       []struct{ Value json.RawMessage }
+}
+
+// number returns the first value, 0 for a text.
+func (t told) number() (n uint16) {
+	_ = json.Unmarshal(t.Values[0].Value, &n)
+	return n
+}
+
+// bytes returns the first value as a client has it.
+func (t told) bytes() []byte {
+	var text string
+	if json.Unmarshal(t.Values[0].Value, &text) == nil {
+		return append(u16(uint16(len(text))), text...)
+	}
+	return u16(t.number())
 }
 
 // truth returns what the authority has, by key.
@@ -190,7 +203,7 @@ func (s *stormy) compare(when string) {
 		alive++
 		up := 0
 		for _, st := range truth {
-			if want := u16(st.Values[0].Value); !p.has(st.Message, 0, want) {
+			if want := st.bytes(); !p.has(st.Message, 0, want) {
 				s.Errorf("%s: client %d (%s): %s is % x, the authority has % x", when, i, p.Behaviour().Name, st.Key, p.Value(st.Message, 0), want)
 			}
 		}
@@ -200,6 +213,9 @@ func (s *stormy) compare(when string) {
 			}
 		}
 		for _, l := range s.own[p] {
+			if l.Phase != dnptest.LinkIsUp {
+				s.Errorf("%s: client %d offers %s and never heard that the link is up", when, i, l.Message)
+			}
 			if _, ok := truth[p.key(l)]; !ok && l.Phase == dnptest.LinkIsUp {
 				s.Errorf("%s: client %d offers %s, of which the authority does not know", when, i, l.Message)
 			}

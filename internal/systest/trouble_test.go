@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/replication"
 )
 
 // settle is how long values may take to be equal everywhere after the last
@@ -47,8 +49,14 @@ func trouble(t *testing.T, seed uint64) {
 		}
 		players = append(players, w.connect(e, b, dnptest.App{}))
 	}
-	for range 400 {
+	w.hub.Tap = w.inOrder
+	for turn := range 400 {
 		game.change()
+		if turn%20 == 0 {
+			for _, p := range players {
+				p.say(turn/20 + 1)
+			}
+		}
 		w.net.Run(20 * time.Millisecond)
 	}
 	game.repeat()
@@ -72,9 +80,66 @@ func trouble(t *testing.T, seed uint64) {
 			game.checkGone(t, p, i)
 		}
 	}
+	w.blackout(edges, players, game)
 	t.Logf("%d of %d clients are served at the end", served, len(players))
 	if served < len(players)/2 {
 		t.Errorf("only %d of %d clients are served, so little was tested", served, len(players))
+	}
+}
+
+// say sends the client's message number n.
+func (p *player) say(n int) {
+	if p.Phase() == dnptest.Connected && p.said == n-1 {
+		p.said = n
+		p.do(func(now time.Time) { _ = p.Send(now, []byte(strconv.Itoa(n))) })
+	}
+}
+
+// inOrder wants what a client says to arrive once and in order.
+func (w *world) inOrder(_ string, m replication.Msg) {
+	client, ok := strings.CutPrefix(m.Subject, w.subjects.From("s", ""))
+	if !ok {
+		return
+	}
+	n, _ := strconv.Atoi(string(m.Data))
+	if last := w.heard[client]; last != 0 && n != last+1 || last == 0 && n == 0 {
+		w.Errorf("message %d of %s came behind %d", n, client, last)
+	}
+	w.heard[client] = n
+}
+
+// blackout changes everything while no client can be reached, and does nothing more:
+// every repetition of the values is over when they can, but for the scrub.
+func (w *world) blackout(edges []*simEdge, players []*player, game *mirror) {
+	w.hub.Loss = 0
+	w.net.SetDefault(simnet.Path{Delay: 10 * time.Millisecond})
+	w.net.Run(3 * time.Second)
+	dark := func(on bool) {
+		for _, p := range players {
+			for _, e := range edges {
+				w.net.Partition(p.addr, e.addr, on)
+			}
+		}
+	}
+	var reached []*player
+	for _, p := range players {
+		if p.Phase() == dnptest.Connected && p.served() && p.Behaviour().Profile == wire.Denetwork {
+			reached = append(reached, p)
+		}
+	}
+	dark(true)
+	for _, key := range game.keys() {
+		s := game.states[key]
+		s.number, s.other = game.count(), game.count()
+		w.fire("s", s.put())
+	}
+	w.net.Run(2500 * time.Millisecond)
+	dark(false)
+	w.net.Run(settle)
+	for i, p := range reached {
+		if p.Phase() == dnptest.Connected {
+			game.check(w.T, p, i)
+		}
 	}
 }
 

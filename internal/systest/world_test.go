@@ -47,6 +47,7 @@ type world struct {
 	relays   int
 	ids      int
 	events   []event
+	heard    map[string]int // number of the last message, by client
 	hosts    int
 }
 
@@ -60,7 +61,7 @@ type event struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	t.Logf("repeat with -seed=%d", seed)
-	w := &world{T: t, net: simnet.New(seed)}
+	w := &world{T: t, net: simnet.New(seed), heard: make(map[string]int)}
 	var err error
 	w.hub, err = membus.New(membus.Config{
 		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond,
@@ -316,6 +317,7 @@ type player struct {
 	addr  netip.AddrPort
 	world *world
 	name  string // that the edge gave it
+	said  int    // messages
 
 	edge   *simEdge             // of those that the audit looks at
 	linked map[string]time.Time // when links came up, by message
