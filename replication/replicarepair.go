@@ -17,6 +17,7 @@ type asking struct {
 
 // An answer is the keyframes that came so far for one request.
 type answer struct {
+	id         uint64 // of the request
 	epoch, seq uint64
 	round      uint32 // counts answers; states that an answer mentions carry it
 	parts      map[uint16]bool
@@ -231,12 +232,14 @@ func (r *Replica) replyKeyframes(now time.Time, h view.Header, records []byte) {
 }
 
 // collect notes a part and reports whether it is the first of its number. The
-// first part of a later answer drops what is known of the one before.
+// first part of a later answer drops what is known of the one before. An answer to
+// another request is another one, although it may be true at the same position: its
+// parts are cut differently.
 func (r *Replica) collect(h view.Header) bool {
 	a := &r.answer
 	switch {
-	case a.parts == nil || h.Epoch != a.epoch || h.Seq > a.seq:
-		*a = answer{epoch: h.Epoch, seq: h.Seq, round: a.round + 1, parts: make(map[uint16]bool), last: -1}
+	case a.parts == nil || h.Prev != a.id || h.Epoch != a.epoch || h.Seq > a.seq:
+		*a = answer{id: h.Prev, epoch: h.Epoch, seq: h.Seq, round: a.round + 1, parts: make(map[uint16]bool), last: -1}
 	case h.Seq < a.seq || a.parts[h.Part]:
 		return false
 	}

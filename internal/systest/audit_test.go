@@ -23,6 +23,7 @@ const healMax = time.Second
 // An audit watches a ring for what must hold at every moment, whatever fails:
 //
 //   - one relay speaks in an epoch, and gives no number to two batches
+//   - a relay that is well does not speak for long when another does in a higher epoch
 //   - what is written durably, is written by the holder, in its epoch (memlease)
 //   - a state number means one key for ever, in stores, replicas and on disk
 //   - a state whose end was stored never comes back
@@ -40,6 +41,10 @@ type audit struct {
 	spoken  map[[2]uint64]bool
 	speaker map[uint64]string // by epoch
 	heals   []time.Duration   // that replicas took
+
+	newest   uint64 // epoch that somebody spoke in
+	newestAt time.Time
+
 	players []*player
 
 	comparisons int
@@ -83,6 +88,26 @@ func (a *audit) said(from string, m replication.Msg) {
 		a.problem("%s published %d:%d behind %d", from, h.Epoch, h.Seq, h.Prev)
 	}
 	a.speaker[h.Epoch], a.spoken[at] = from, true
+	a.outlives(from, h.Epoch)
+}
+
+// goesOn is how long a holder may go on speaking that has a successor, and hears it.
+const goesOn = 2 * time.Second
+
+// outlives wants a relay that is well to stop when another speaks in a higher epoch.
+func (a *audit) outlives(from string, epoch uint64) {
+	now := a.g.net.Now()
+	if epoch > a.newest {
+		a.newest, a.newestAt = epoch, now
+	}
+	if epoch == a.newest || now.Sub(a.newestAt) < goesOn {
+		return
+	}
+	for _, r := range a.g.relays {
+		if r.node == from && now.Sub(r.ill) > goesOn {
+			a.problem("%s speaks in epoch %d, %v after another did in epoch %d", from, epoch, now.Sub(a.newestAt), a.newest)
+		}
+	}
 }
 
 // stored hears what the durable store took.
@@ -222,6 +247,11 @@ func telling(s *netstate.State) iter.Seq[int] {
 func (a *audit) lag() {
 	holder, store := a.g.authority()
 	now := a.g.net.Now()
+	for _, r := range a.g.relays {
+		if r.dead || r.paused || r.stuck || !r.bus.Connected() || a.g.hub.Loss > usualLoss {
+			r.ill = now
+		}
+	}
 	for _, e := range a.g.edges {
 		r := e.worker.Replica(audited)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,9 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration) {
 	}
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
 	for turn := range 1200 {
-		m.change()
+		if g.net.Now().After(g.idleUntil) {
+			m.change()
+		}
 		g.net.Run(50 * time.Millisecond)
 		if rng.IntN(40) == 0 {
 			g.fault(rng)
@@ -64,7 +67,7 @@ func (g *ring) fault(rng *rand.Rand) {
 	if r.dead || r.paused {
 		return
 	}
-	switch rng.IntN(12) {
+	switch rng.IntN(14) {
 	case 0:
 		g.die(r)
 		later(8*time.Second, func() { g.restart(r) })
@@ -111,6 +114,22 @@ func (g *ring) fault(rng *rand.Rand) {
 		g.audit.players = g.audit.players[1:]
 		p.do(p.Close)
 		g.play(p.edge)
+	case 12: // its leases stand still, so it believes for long that it is the holder
+		if h, _ := g.authority(); h != nil && len(g.relays) > 1 {
+			g.stick(h, true)
+			later(8*time.Second, func() { g.stick(h, false) })
+		}
+	case 13: // the space is idle while an edge misses the last of it without knowing
+		if h, _ := g.authority(); h != nil {
+			node := h.node
+			g.cut(node, e, true)
+			g.idleUntil = g.net.Now().Add(8 * time.Second)
+			m := rng.IntN(100)
+			g.net.Schedule(time.Duration(m)*time.Millisecond, func() {
+				g.fire("s", `{"op":"put","key":"idle","audience":{"groups":["none"]},"values":[{"type":"uint8","value":`+strconv.Itoa(m)+`}]}`)
+			})
+			g.net.Schedule(5500*time.Millisecond, func() { g.cut(node, e, false) })
+		}
 	case 11: // whoever has it and its successor, one after the other
 		if h, _ := g.authority(); h != nil {
 			g.die(h)
@@ -123,6 +142,22 @@ func (g *ring) fault(rng *rand.Rand) {
 			later(8*time.Second, func() { g.restart(h) })
 		}
 	}
+}
+
+// stick stops a relay's leases, and what it hears of the other relays, but nothing
+// else of it.
+func (g *ring) stick(r *simRelay, stuck bool) {
+	if r.dead || r.paused {
+		return
+	}
+	r.stuck = stuck
+	r.leases.Pause(stuck)
+	for _, other := range g.relays {
+		if other != r {
+			g.hub.Cut(r.node, other.node, stuck)
+		}
+	}
+	g.net.Schedule(detection, g.tell)
 }
 
 // usualLoss is the share of bus messages that always gets lost.
@@ -158,6 +193,7 @@ func (g *ring) heal() {
 	g.hub.Loss, g.hub.Duplicate, g.hub.Jitter, g.leases.Loss = 0, 0, 5*time.Millisecond, 0
 	for _, r := range g.relays {
 		g.leases.Cut(r.name, false)
+		g.stick(r, false)
 		g.wake(r)
 		if r.dead {
 			g.start(r)

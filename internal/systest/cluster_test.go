@@ -29,7 +29,9 @@ type ring struct {
 	starts int
 	cuts   map[[2]string]bool // relay's name on the bus, edge
 	healed bool
-	audit  *audit
+
+	idleUntil time.Time // until when nothing is to be published
+	audit     *audit
 }
 
 // newRing starts n relays and waits until every shard is held.
@@ -52,7 +54,7 @@ func newRing(t *testing.T, seed uint64, n int) *ring {
 // start starts a relay, again if it is dead.
 func (g *ring) start(r *simRelay) {
 	g.starts++
-	r.dead, r.paused, r.leaves, r.asleep = false, false, false, nil
+	r.dead, r.paused, r.leaves, r.stuck, r.asleep = false, false, false, false, nil
 	r.leases = g.leases.Node(r.name, fmt.Sprintf("start%d", g.starts), simShards)
 	g.world.run(r, fmt.Sprintf("%s.%d", r.name, g.starts), func(*relay.Config) {})
 }
@@ -61,7 +63,7 @@ func (g *ring) start(r *simRelay) {
 func (g *ring) tell() {
 	var members []cluster.Member
 	for _, r := range g.relays {
-		if !r.dead && !r.paused && !r.leaves {
+		if !r.dead && !r.paused && !r.leaves && !r.stuck {
 			members = append(members, cluster.Member{
 				Name: r.name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: simShards, Incarnation: 1,
 			})
@@ -93,7 +95,7 @@ func (g *ring) held(space string) string { return g.leases.Holder(cluster.Shard(
 func (g *ring) authority() (*simRelay, *replication.Store) {
 	name := g.held(audited)
 	for _, r := range g.relays {
-		if r.name != name || r.dead || r.paused {
+		if r.name != name || r.dead || r.paused || r.stuck {
 			continue
 		}
 		if s := r.store(audited); s != nil {

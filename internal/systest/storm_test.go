@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type stormy struct {
 	wrote   map[*dnptest.Link]wrote // the last quiet write
 	replies map[string]uint16       // what the game server sets when it hears of a write, by key
 	replied map[string]uint16       // and was told that it is done
+	left    map[string]bool         // names of clients that closed
 	next    uint16
 }
 
@@ -41,7 +43,7 @@ var (
 
 func storm(t *testing.T, seed uint64) {
 	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link),
-		wrote: make(map[*dnptest.Link]wrote), replies: make(map[string]uint16), replied: make(map[string]uint16)}
+		wrote: make(map[*dnptest.Link]wrote), replies: make(map[string]uint16), replied: make(map[string]uint16), left: make(map[string]bool)}
 	s.relay = s.startRelay()
 	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, inSpace)}
 	s.putAll()
@@ -89,6 +91,9 @@ func (s *stormy) step() {
 		bus.SetConnected(false)
 		s.net.Schedule(time.Duration(s.rng.IntN(2000))*time.Millisecond, func() { bus.SetConnected(true) })
 	case !s.alive(p):
+	case r < 18 && len(s.left) == 0 && len(s.own[p]) > 0:
+		s.left[p.name] = true
+		p.do(p.Close)
 	case r < 60 && len(s.own[p]) < 3:
 		s.own[p] = append(s.own[p], p.offer("own"+strconv.Itoa(int(s.next)), s.next))
 	case r < 90 && len(s.own[p]) > 0 && s.own[p][0].Phase == dnptest.LinkIsUp:
@@ -220,6 +225,11 @@ func (s *stormy) compare(when string) {
 				s.Errorf("%s: client %d offers %s, of which the authority does not know", when, i, l.Message)
 			}
 			own++
+		}
+	}
+	for key := range truth {
+		if client, ok := strings.CutPrefix(key, "client."); ok && s.left[strings.Split(client, ".")[0]] {
+			s.Errorf("%s: the authority has %s, whose client left", when, key)
 		}
 	}
 	s.Logf("%s: %d states, %d of clients, %d of %d clients alive", when, len(truth), own, alive, len(s.players))

@@ -106,8 +106,10 @@ type simRelay struct {
 	leases *memlease.Node // nil if it holds everything without leases
 	dead   bool
 	paused bool
-	leaves bool     // it says so to the others
-	asleep []func() // turns that were due while it was paused
+	stuck  bool      // its leases stand still
+	ill    time.Time // when it was dead, paused, stuck or off the bus last
+	leaves bool      // it says so to the others
+	asleep []func()  // turns that were due while it was paused
 }
 
 // startRelay starts a relay that holds every shard, in a higher epoch than all
