@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -219,11 +220,8 @@ func TestRing(t *testing.T) {
 // TestHolderDies kills the holder under a publisher and a client.
 func TestHolderDies(t *testing.T) {
 	var gaps []time.Duration
-	for round := range uint64(20) {
-		gaps = append(gaps, holderDies(t, *seed+round))
-	}
-	slices.Sort(gaps)
-	t.Logf("time without an answer: median %v, max %v of %d", gaps[len(gaps)/2], gaps[len(gaps)-1], len(gaps))
+	repeated(t, 20, func(t *testing.T, seed uint64) { gaps = append(gaps, holderDies(t, seed)) })
+	t.Logf("time without an answer: %s", spread(gaps))
 }
 
 func holderDies(t *testing.T, seed uint64) time.Duration {
@@ -242,8 +240,8 @@ func holderDies(t *testing.T, seed uint64) time.Duration {
 	g.net.Run(6 * time.Second)
 	c.stopped = true
 	g.net.Run(2 * time.Second)
-	if c.gap > 4500*time.Millisecond {
-		t.Errorf("nobody answered for %v, want at most 4 s and the tick", c.gap)
+	if c.gap > 4*time.Second {
+		t.Errorf("nobody answered for %v, want at most 4 s", c.gap)
 	}
 	if downs != 0 || !p.has("T", 0, f32(93.5)) {
 		t.Errorf("%d links went down, tower is % x: the new holder did not restore the space", downs, p.Value("T", 0))
@@ -255,18 +253,35 @@ func holderDies(t *testing.T, seed uint64) time.Duration {
 		t.Errorf("the client has % x, the last number that was accepted is %d", p.Value("C", 0), c.accepted)
 	}
 	g.event(0, "reassert", "")
+	g.audit.check()
 	return c.gap
 }
 
-// TestHandOver takes the shards from one relay after the other in order.
+// TestHandOver takes the shards from one relay after the other in order. That costs
+// little time, and nothing that anybody was told.
 func TestHandOver(t *testing.T) {
-	g := newRing(t, *seed, 3)
-	e := g.startEdge(wire.Denetwork, nil)
-	downs := 0
-	p := g.join(e, dnptest.Cpp(), dnptest.App{LinkDown: func(*dnptest.Link) { downs++ }})
+	var gaps []time.Duration
+	repeated(t, 5, func(t *testing.T, seed uint64) { gaps = append(gaps, handOver(t, seed)...) })
+	t.Logf("time without an answer at a planned hand-over, 20 ms of it the pace of the publisher: %s", spread(gaps))
+}
+
+func handOver(t *testing.T, seed uint64) (gaps []time.Duration) {
+	g := newRing(t, seed, 3)
+	g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil)}
+	downs, newest := 0, uint16(0)
+	p := g.join(g.edges[0], dnptest.Cpp(), dnptest.App{
+		LinkDown: func(*dnptest.Link) { downs++ },
+		Updated: func(l *dnptest.Link, _ int) {
+			if n := binary.LittleEndian.Uint16(l.State.Value(0)); n < newest {
+				t.Errorf("%s went from %d back to %d", l.Message, newest, n)
+			} else if string(l.Message) == "C" {
+				newest = n
+			}
+		},
+	})
 	c := g.count("s")
 	for range 3 {
-		g.net.Run(2 * time.Second)
+		g.net.Run(2*time.Second + time.Duration(g.net.Rand().IntN(100))*time.Millisecond)
 		leaver := g.holder("s")
 		c.gap = 0
 		g.drain(leaver)
@@ -275,7 +290,7 @@ func TestHandOver(t *testing.T) {
 		if c.gap > 200*time.Millisecond {
 			t.Errorf("a planned hand-over cost %v of silence, want at most 200 ms", c.gap)
 		}
-		t.Logf("hand-over: %v without an answer, of which 20 ms is the pace of the publisher", c.gap)
+		gaps = append(gaps, c.gap)
 		leaver.kill()
 		g.start(leaver)
 		g.tell()
@@ -285,6 +300,8 @@ func TestHandOver(t *testing.T) {
 	if downs != 0 || !p.has("C", 0, u16(c.n)) {
 		t.Errorf("%d links went down; the client has % x, want %d", downs, p.Value("C", 0), c.n)
 	}
+	g.audit.check()
+	return gaps
 }
 
 // TestPausedHolder stops the holder's process for longer than its lease.

@@ -26,6 +26,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "replica_ignores_heads", File: "replication/replicarepair.go", Old: "\tr.known = max(r.known, seq)\n", New: ""},
 	{Name: "reply_without_position", File: "replication/replicarepair.go", Old: "older := h.Epoch == r.epoch && h.Seq < r.seq", New: "older := false"},
 	{Name: "reply_to_another_request", File: "replication/replicarepair.go", Old: "h.Prev != r.ask.id || older", New: "older", Run: largeRun},
+	{Name: "answers_mixed", File: "replication/replicarepair.go", Old: "a.parts == nil || h.Prev != a.id ||", New: "a.parts == nil ||", Run: largeRun},
 	{Name: "reply_keeps_what_is_gone", File: "replication/replicarepair.go", Old: "if !st.dead && st.round != r.answer.round {", New: "if false {"},
 	{Name: "asks_once", File: "replication/replicarepair.go", Old: "r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(r.ask.wait)", New: "r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(time.Hour)",
 		Survives: "the next head, at most 250 ms later, makes it ask again"},

@@ -171,7 +171,7 @@ func TestNewHolder(t *testing.T) {
 // TestLateJoin lets a client join a space of 1,000 states that change all the
 // time.
 func TestLateJoin(t *testing.T) {
-	const states = 1000
+	const states, window = 1000, 10 // offers under way at a time
 	w := newWorld(t, *seed)
 	w.startRelay()
 	e := w.startEdge(wire.Denetwork, nil)
@@ -196,7 +196,12 @@ func TestLateJoin(t *testing.T) {
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	start := w.net.Now()
 	w.within(10*time.Second, "all states are linked", func() bool { return len(p.Links()) == states })
-	t.Logf("%d states were linked in %v with a round trip of 20 ms", states, w.net.Now().Sub(start))
+	took, turns := w.net.Now().Sub(start), states/window
+	t.Logf("%d states were linked in %v: %v for each of %d windows, with a round trip of 20 ms and a tick of %v",
+		states, took, took/time.Duration(turns), turns, p.Behaviour().Tick)
+	if most := time.Duration(turns) * (20*time.Millisecond + p.Behaviour().Tick); took > most {
+		t.Errorf("more than %v: the window was idle while links were pending", most)
+	}
 	stop = true
 	w.net.Run(2 * time.Second)
 	for i := range states {
