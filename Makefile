@@ -43,6 +43,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or ROUNDS
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
+.PHONY: mutants
+mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
+	nice $(GO) test ./cluster ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+
 .PHONY: bench
 bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
 	@mkdir -p "$(dir $(BENCHFILE))"

@@ -77,7 +77,7 @@ func build(t *testing.T, m *Mutant) string {
 	t.Helper()
 	folder := t.TempDir()
 	program := filepath.Join(folder, "mutant.test")
-	args := []string{"test", "-c", "-o", program}
+	args := []string{"test", "-c", "-ldflags", "-s -w", "-o", program}
 	if m != nil {
 		args = append(args, "-overlay", m.overlay(t, folder))
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -20,31 +20,33 @@ type Config struct {
 	Rounds func(lines []string) int
 }
 
-// Run wants every fault to be noticed. It compiles each of them once, and first
-// wants every pattern of tests to pass without a fault. At the end it prints a table
+// Run wants every fault to be noticed. It compiles each of them once, and wants the
+// tests of each pattern to pass without a fault first. At the end it prints a table
 // with the number of seeds that each fault needed.
 func Run(t *testing.T, cfg Config, list []Mutant) {
-	clean := build(t, nil)
-	var patterns []string
-	for i := range list {
-		if run := cmp.Or(list[i].Run, cfg.Run); !slices.Contains(patterns, run) {
-			patterns = append(patterns, run)
-			if lines, err := cfg.try(clean, run); err != nil {
-				t.Fatalf("%s fails without a fault:\n%s", run, strings.Join(lines, "\n"))
-			}
-		}
-	}
+	clean := sync.OnceValue(func() string { return build(t, nil) })
+	passed := make(map[string]bool)
 	var table []string
 	for i := range list {
 		m := &list[i]
-		t.Run(m.Name, func(t *testing.T) { table = append(table, cfg.hunt(t, m)) })
+		t.Run(m.Name, func(t *testing.T) {
+			run := cmp.Or(m.Run, cfg.Run)
+			if !passed[run] {
+				if lines, err := cfg.try(clean(), run); err != nil {
+					t.Fatalf("%s fails without a fault:\n%s", run, strings.Join(lines, "\n"))
+				}
+				passed[run] = true
+			}
+			line := cfg.hunt(t, m, run)
+			t.Log(line)
+			table = append(table, line)
+		})
 	}
 	t.Logf("fault, seeds, what was noticed:\n%s", strings.Join(table, "\n"))
 }
 
 // hunt looks for one fault and returns its line of the table.
-func (cfg *Config) hunt(t *testing.T, m *Mutant) string {
-	run := cmp.Or(m.Run, cfg.Run)
+func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
 	lines, err := cfg.try(build(t, m), run)
 	reason, noticed := reason(lines)
 	seeds := 0
@@ -61,7 +63,7 @@ func (cfg *Config) hunt(t *testing.T, m *Mutant) string {
 	case m.Survives != "":
 		t.Errorf("noticed, although %q: %s", m.Survives, reason)
 	}
-	return fmt.Sprintf("%-32s %5d  %s: %s", m.Name, seeds, run, reason)
+	return fmt.Sprintf("%-32s %5d  %s: %s", m.Name, seeds, strings.Trim(run, "^$"), reason)
 }
 
 // try runs the tests until the first fails.
@@ -77,18 +79,19 @@ var told = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 // reason returns what was wrong first, and whether a test said so: a program that
 // did not even begin has noticed nothing.
 func reason(lines []string) (first string, noticed bool) {
-	for i, line := range lines {
-		switch {
-		case strings.HasPrefix(line, "panic: "):
+	for _, line := range lines {
+		if strings.HasPrefix(line, "panic: ") {
 			return line, true
+		}
+	}
+	for _, line := range lines {
+		switch {
 		case strings.Contains(line, "--- FAIL: "):
 			return cmp.Or(first, strings.TrimSpace(line)), true
-		case told.MatchString(line) && !strings.Contains(line, "repeat with"):
-			if first == "" && i > 0 {
-				first = strings.TrimSpace(line)
-			}
-		case strings.Contains(line, "--- PASS: "), strings.HasPrefix(line, "=== RUN"):
+		case strings.Contains(line, "--- PASS: "), strings.HasPrefix(line, "=== RUN"), strings.Contains(line, "repeat with"):
 			first = ""
+		case told.MatchString(line) && first == "":
+			first = strings.TrimSpace(line)
 		}
 	}
 	return "", false
