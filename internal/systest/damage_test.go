@@ -25,8 +25,9 @@ func damage(t *testing.T, seed uint64) {
 	}
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
 	g.audit.damaged = true
+	g.hub.Duplicate, g.hub.Jitter = 0.3, 80*time.Millisecond // a repair is often followed by another one
 	g.hub.Damage = func(to string, msg replication.Msg) replication.Msg {
-		if strings.HasPrefix(to, "edge") && msg.Subject == g.subjects.Live(audited) && rng.IntN(10) == 0 {
+		if strings.HasPrefix(to, "edge") && msg.Subject == g.subjects.Live(audited) && rng.IntN(5) == 0 {
 			msg.Data = bytes.Clone(msg.Data)
 			msg.Data[len(msg.Data)-1] ^= 1 << rng.IntN(8) // the last byte of a value, mostly
 		}
@@ -43,10 +44,11 @@ func damage(t *testing.T, seed uint64) {
 	for _, e := range g.edges {
 		r := e.worker.Replica(audited)
 		found += r.Stats().Divergence
-		if d := differ(store, r); d != "" || !at(r, store) {
+		if d := differ(store, r); d != "" {
 			t.Errorf("%s differs %v after the last change: %s", e.node, healMax, d)
 		}
 	}
+	g.audit.check()
 	if found == 0 {
 		t.Error("no checksum differed, so nothing was tested")
 	}

@@ -13,7 +13,7 @@ import (
 // TestLargeSpace repairs replicas of a space whose answers have several parts, most of
 // which get lost, while the space is idle, so that parts of different answers are of
 // the same position. No state may ever be missing.
-func TestLargeSpace(t *testing.T) { repeated(t, 3, largeSpace) }
+func TestLargeSpace(t *testing.T) { repeated(t, 2, largeSpace) }
 
 func largeSpace(t *testing.T, seed uint64) {
 	const states = 14 // of 50 kB each, so that three or four parts make the space

@@ -31,7 +31,7 @@ const crossing = 60 * time.Millisecond
 // must stay. The others must stay themselves, and whoever wrote them must not see
 // anything else meanwhile. And one client writes what the holder refuses.
 func (s *stormy) writeQuietly() {
-	s.hub.Delay, s.hub.Jitter, s.hub.Duplicate, s.hub.Loss = 60*time.Millisecond, 50*time.Millisecond, 0.05, 0.1
+	s.hub.Delay, s.hub.Jitter, s.hub.Duplicate, s.hub.Loss = 60*time.Millisecond, 50*time.Millisecond, 0.05, 0.3
 	s.on(s.subjects.Event("s"), s.reply)
 	s.refuse()
 	written := make(map[string]bool)
