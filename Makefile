@@ -10,6 +10,7 @@ ARGS      ?=
 FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
+SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
@@ -45,7 +46,11 @@ sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or 
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
-	nice $(GO) test ./cluster ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./cluster ./session ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+
+.PHONY: sim-session
+sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
+	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench
 bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
@@ -62,6 +67,10 @@ bench-system: build ## Measure processes of a whole deployment, up to 10 minutes
 bench-quick: build ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
+
+.PHONY: flood
+flood: build ## Forge a million connection requests on loopback while 200 clients play, in a minute
+	bin/dnpctl bench --flood $(ARGS)
 
 .PHONY: profile
 profile: build ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"flag"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/dnprelay/dnprelay/internal/mutants"
@@ -43,18 +42,6 @@ func TestMutants(t *testing.T) {
 		t.Skip("deliberate faults take -mutants, because each is compiled")
 	}
 	mutants.Run(t, mutants.Config{
-		Run: "^TestSimulation$", Args: []string{"-seeds", strconv.Itoa(mutantSeeds)}, Rounds: failedSeed,
+		Run: "^TestSimulation$", Args: []string{"-seeds", strconv.Itoa(mutantSeeds)}, Rounds: mutants.FirstSeed,
 	}, mutantList)
-}
-
-// failedSeed returns the seed that failed; they count up from 1.
-func failedSeed(lines []string) int {
-	for _, line := range lines {
-		if _, rest, ok := strings.Cut(line, "seed "); ok {
-			number, _, _ := strings.Cut(rest, ":")
-			n, _ := strconv.Atoi(number)
-			return n
-		}
-	}
-	return mutantSeeds
 }

@@ -14,6 +14,15 @@ const never = instant(math.MaxInt64)
 
 func (t instant) add(d time.Duration) instant { return t + instant(d) }
 
+// upTo returns the first multiple of grid that is not before t. Deadlines that need
+// no precision stand on a grid, so that one wake-up serves many.
+func (t instant) upTo(grid time.Duration) instant {
+	if t > never-instant(grid) {
+		return never
+	}
+	return (t + instant(grid) - 1) / instant(grid) * instant(grid)
+}
+
 func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
 
 // A clock turns the times that callers give into instants that never go back.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -25,10 +26,6 @@ const (
 	// ProbeHello sends a small LinkState with a random LinkId at 0, 0.5 and
 	// 1.5 s; a LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
 	ProbeHello
-
-	// ProbeSilent sends nothing but the ConnectionAck. The peer's first reliable
-	// command is the proof, so peers have to speak first.
-	ProbeSilent
 
 	// ProbeNone takes the request itself for the proof.
 	ProbeNone
@@ -50,9 +47,29 @@ type Config struct {
 	// profile spec ProbeHello, because that profile has no command 10.
 	Probe Probe
 
-	// Admit, if set, is asked about each connection request from an address that
-	// has no connection. False answers "rejected". It must not call the Endpoint.
+	// Gate, if set, is asked first about whatever could begin a connection. Its
+	// tables bound what forged requests cost. It belongs to this Endpoint alone.
+	Gate *admit.Gate
+
+	// Admit, if set, is asked whether there is room for a connection: about each
+	// request that came through the Gate, and again when the connection begins.
+	// False answers "rejected". It must not call the Endpoint.
 	Admit func(from netip.AddrPort) bool
+
+	// Login, if set, makes peers speak first: nothing but ConnectionAck is sent to one
+	// whose first reliable message Login has not accepted, and nothing is kept of it.
+	// Probe then only says whether peers understand command 10.
+	Login LoginFunc
+
+	// RateDatagrams and RateBytes are how much a peer that connected to us may send
+	// per second. The buckets hold two seconds. What is beyond is dropped unseen; twice
+	// as much for ten seconds in a row closes the connection. Acknowledgements,
+	// LinkUps and LinkDowns that answer us are free. 0 is no limit.
+	RateDatagrams, RateBytes int
+
+	// Logged makes the connections of listening peers wait for a log that the owner
+	// writes; see logged.go. The owner must call Changes and Stored.
+	Logged bool
 
 	// SpeaksLong says that every peer is known to understand command 10. Without
 	// it a peer is believed to once it sent or acknowledged one.
@@ -190,6 +207,8 @@ func (cfg Config) validate() error {
 	between("HoldsMax", cfg.HoldsMax, 1, 1<<20)
 	between("UnprovenMax", cfg.UnprovenMax, 1, 1<<24)
 	between("ConnsMax", cfg.ConnsMax, 1, 1<<24)
+	between("RateDatagrams", cfg.RateDatagrams, 0, 1_000_000)
+	between("RateBytes", cfg.RateBytes, 0, 1<<30)
 	between("ScrubBytesPerSecond", cfg.ScrubBytesPerSecond, 1, 1<<30)
 	between("len(Refresh)", len(cfg.Refresh), 0, refreshStepsMax)
 	positive("ReliableResend", cfg.ReliableResend)

@@ -40,6 +40,8 @@ type Conn struct {
 	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
 	restart    instant // when a request arrived that nothing contradicted; never
 	connect    connecting
+	rate       rateLimit
+	suspicion  suspicion
 
 	send sendWindow
 	recv recvWindow
@@ -57,6 +59,7 @@ type Conn struct {
 	holds    map[holdKey]*hold
 	pending  []uint16 // slots of links to flush
 	scrub    scrubber
+	log      *logState // nil if the connection does not wait for a log
 }
 
 // Addr returns the address of the peer.
@@ -83,7 +86,7 @@ func (c *Conn) over() bool { return c.state == connClosed || c.closing }
 // Close ends the connection: the next Advance sends ConnectionClose and reports
 // EventClosed with this reason. With CloseMoved nothing is sent.
 func (c *Conn) Close(reason CloseReason) {
-	if c.over() {
+	if c.over() && !(c.awaitsEnd() && reason == CloseMoved) {
 		return
 	}
 	c.closing, c.reason = true, reason
@@ -172,8 +175,11 @@ func (c *Conn) pump(now instant, out Sender) {
 	switch {
 	case c.state == connClosed:
 		return
+	case c.awaitsEnd():
+		c.unstored(needNow)
 	case c.closing:
 		c.end(c.reason, out)
+	case c.muted():
 	case c.state == connConnecting:
 		c.pumpConnect(now, out)
 	default:
@@ -187,6 +193,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		c.end(reason, out)
 		return
 	}
+	c.goOn(now, out)
 	if !c.resend(now, out) {
 		c.end(CloseTimeout, out)
 		return
@@ -216,15 +223,18 @@ func (c *Conn) settle(now instant) {
 	if c.state == connClosed {
 		return
 	}
-	if c.closing || c.state == connEstablished && c.send.room() && c.send.waiting() {
+	if c.closing && !c.awaitsEnd() || !c.closing && !c.muted() && c.state == connEstablished && c.send.room() && c.send.waiting() {
 		c.wake()
 	}
 	c.e.timers.set(&c.timer, c.nextTimeout())
 }
 
 func (c *Conn) nextTimeout() instant {
-	if c.state == connConnecting {
+	switch {
+	case c.state == connConnecting:
 		return c.connect.nextTimeout()
+	case c.awaitsEnd(), c.muted():
+		return never
 	}
 	at := min(c.send.nextTimeout(c), c.holeAt(), c.livenessTimeout(),
 		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at)
@@ -236,7 +246,11 @@ func (c *Conn) nextTimeout() instant {
 
 // end closes the connection for good and tells the peer, if that is of any use.
 func (c *Conn) end(reason CloseReason, out Sender) {
-	if reason != ClosePeer && reason != CloseMoved {
+	if c.log != nil && !c.closing { // a successor might exist, so the end has to be stored first
+		c.Close(reason)
+		return
+	}
+	if reason != ClosePeer && reason != CloseMoved && reason != CloseRestarted {
 		c.e.send(c.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
 	}
 	c.quietly(reason)

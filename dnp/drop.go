@@ -31,6 +31,15 @@ const (
 	DropDownsFull                        // LinkDowns that were sent without repeats
 	DropLaneFull                         // our unreliable messages that did not fit before the next Advance
 	DropOversize                         // our values that no datagram can carry
+	DropBadRequest                       // a connection request whose length is not what it says
+	DropAddressRate                      // requests and logins beyond what one address may
+	DropNetworkRate                      // beyond what one network may
+	DropConnectRate                      // beyond what all together may
+	DropLate                             // a login that arrived after the session it began had ended
+	DropBanned                           // from an address that was banned for flooding
+	DropRate                             // from a connection that sends more than it may
+	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
+	DropLoginRefused                     // a login that was answered with ConnectionClose
 
 	NumDropReasons = int(iota)
 )
@@ -43,6 +52,9 @@ var dropNames = [...]string{
 	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
 	DropDownsFull: "downs_full", DropLaneFull: "lane_full", DropOversize: "oversize",
+	DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
+	DropConnectRate: "connect_rate", DropLate: "late", DropBanned: "banned", DropRate: "session_rate",
+	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
 }
 
 // String returns the name of r as metrics show it.
@@ -65,6 +77,8 @@ type Stats struct {
 	Scrubs                 uint64 // links whose values were made due again by the scrub
 	Inferred               uint64 // commands taken as delivered by the window-edge inference
 	Connects               uint64 // EventConnected
+	Stateless              uint64 // requests answered without keeping anything
+	Alarms                 uint64 // EventSuspect
 	Closes                 [numCloseReasons]uint64
 	Drops                  [NumDropReasons]uint64
 }

@@ -43,6 +43,8 @@ type Endpoint struct {
 	count     int
 	unproven  unprovenTable
 
+	statelessUntil instant // hellos of which nothing was kept can be answered before
+
 	sources     []*Source // by handle; nil is free
 	freeSources []uint32
 
@@ -68,7 +70,7 @@ func New(cfg Config) (*Endpoint, error) {
 	return &Endpoint{
 		cfg:      cfg,
 		byAddr:   make(map[netip.AddrPort]*Conn),
-		unproven: newUnprovenTable(cfg.UnprovenMax, cfg.Probe),
+		unproven: newUnprovenTable(cfg.tableSize(), cfg.Probe),
 	}, nil
 }
 
@@ -87,6 +89,7 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 		e.receiveStranger(from, p, t, out)
 	case c.closing: // the next Advance ends it
 		e.drop(DropUnexpected)
+	case c.limited(p, t):
 	case c.state == connConnecting:
 		c.receiveConnecting(p, t, out)
 		c.settle(t)
@@ -218,6 +221,9 @@ func (e *Endpoint) established(c *Conn, now instant) {
 	c.heard = now
 	c.startScrub(now)
 	e.stats.Connects++
+	if e.cfg.Logged && !c.client {
+		c.log = &logState{}
+	}
 	e.event(Event{Kind: EventConnected, Conn: c})
 	c.settle(now)
 }
@@ -232,6 +238,9 @@ func (e *Endpoint) remove(c *Conn) {
 	c.links, c.free, c.index, c.peer, c.holds = linkTable{}, nil, nil, nil, nil
 	c.presumed, c.ups, c.downs, c.pending = nil, ladder{}, ladder{}, nil
 	e.timers.remove(&c.timer)
+	if !c.client {
+		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)
+	}
 	delete(e.byAddr, c.addr)
 	e.conns[c.handle] = nil
 	e.freeConns = append(e.freeConns, c.handle)

@@ -40,12 +40,20 @@ const (
 	// EventRecycle: nine tenths of the LinkIds of this connection are used up. The
 	// peer cannot be told to take new ones, so it should be closed at a quiet moment.
 	EventRecycle
+
+	// EventSuspect: so many reliable commands with numbers outside the window arrived
+	// that somebody seems to forge datagrams of the peer. At most once a minute.
+	EventSuspect
+
+	// EventUnstored: a logged connection has something that is to be stored.
+	EventUnstored
 )
 
 var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle",
+	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
+	EventUnstored: "unstored",
 }
 
 // String returns a name of k for people.
@@ -113,6 +121,9 @@ const (
 	CloseDrain                         // the owner goes away
 	CloseKicked                        // a game server does not want the client
 	CloseMoved                         // the session lives on elsewhere; nothing is sent to the peer
+	CloseUncertain                     // what the peer says contradicts the log
+	CloseExpired                       // the peer's permission to be here ended
+	CloseReplaced                      // the same client connected once more
 
 	numCloseReasons = iota
 )
@@ -121,7 +132,8 @@ var closeNames = [...]string{
 	CloseLocal: "local", ClosePeer: "peer", CloseTimeout: "timeout", CloseIdle: "idle",
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large", CloseAbuse: "abuse",
-	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved",
+	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved", CloseUncertain: "uncertain",
+	CloseExpired: "expired", CloseReplaced: "replaced",
 }
 
 // String returns the name of r as metrics and events show it.

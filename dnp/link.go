@@ -144,6 +144,8 @@ func (c *Conn) unlink(slot int, farewell []byte) {
 	c.removeLink(slot)
 	switch {
 	case !offered && !inFlight: // the peer never heard of it
+	case inFlight && len(farewell) == 0:
+		c.linkChanged(l.id, LinkTakenDown)
 	case len(farewell) > 0:
 		c.sendFarewell(farewell, l.id, !inFlight)
 	case !inFlight:
@@ -154,6 +156,14 @@ func (c *Conn) unlink(slot int, farewell []byte) {
 
 // takeDown sends LinkDown, now and a few times more.
 func (c *Conn) takeDown(id wire.LinkID) {
+	if c.log != nil {
+		c.linkChanged(id, LinkTakenDown)
+		return
+	}
+	c.startDown(id)
+}
+
+func (c *Conn) startDown(id wire.LinkID) {
 	if c.downs.n >= downsMax {
 		c.e.drop(DropDownsFull)
 		c.downs.dropOldest()

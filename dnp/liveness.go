@@ -110,6 +110,10 @@ func (c *Conn) startAgain(p []byte, now instant, out Sender) {
 	if c.peerClosed != never {
 		reason = ClosePeer
 	}
+	if c.log != nil { // the peer asks again when the end is stored
+		c.Close(reason)
+		return
+	}
 	c.quietly(reason)
 	e.receiveRequest(addr, p, now, out)
 }

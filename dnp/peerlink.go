@@ -121,7 +121,7 @@ func (c *Conn) receiveLinkUp(p []byte, now instant) {
 		c.hear(now)
 		c.e.drop(DropUnknownLink)
 		c.downs.cancel(m.Link)
-		c.takeDown(m.Link)
+		c.startDown(m.Link)
 	case !ok:
 		c.e.drop(DropUnknownLink)
 	case c.links.l[slot].has(linkByPeer), c.links.l[slot].phase == LinkQueued:
@@ -135,6 +135,9 @@ func (c *Conn) receiveLinkUp(p []byte, now instant) {
 // prove notes that the peer certainly has a link that we offered.
 func (c *Conn) prove(slot int, now instant) {
 	l := &c.links.l[slot]
+	if !l.has(linkProven) {
+		c.linkChanged(l.id, LinkCameUp)
+	}
 	l.flags |= linkProven
 	if l.phase != LinkUp {
 		c.bringUp(slot, LinkUp) // first, or answered starts a wait for LinkUp
@@ -156,6 +159,7 @@ func (c *Conn) receiveLinkDown(p []byte, now instant) {
 	}
 	c.hear(now)
 	ours, source := !c.links.l[slot].has(linkByPeer), c.sourceAt(slot)
+	c.linkChanged(m.Link, LinkRefused)
 	c.removeLink(slot)
 	if ours {
 		c.answered(slot, now)

@@ -3,6 +3,7 @@ package dnp
 import (
 	"net/netip"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -29,39 +30,64 @@ func (h helloIDs) used(id wire.LinkID) bool {
 
 // receiveStranger handles a datagram from an address without connection.
 func (e *Endpoint) receiveStranger(from netip.AddrPort, p []byte, now instant, out Sender) {
-	if wire.Command(p[0]) == wire.CommandConnectionRequest {
-		e.receiveRequest(from, p[1:], now, out)
+	cmd, body := wire.Command(p[0]), p[1:]
+	if cmd == wire.CommandConnectionRequest {
+		e.receiveRequest(from, body, now, out)
 		return
 	}
-	u := e.unproven.find(from)
-	if u == nil {
+	switch u := e.unproven.find(from); {
+	case u != nil:
+		u.in += uint16(min(len(p), 1<<12)) // enough to pay for all probes, and cannot overflow below
+		u.in = min(u.in, 1<<13)
+		e.receiveUnproven(u, p, now, out)
+	case e.cfg.Login != nil && cmd == wire.CommandReliableMessage:
+		e.receiveLogin(from, body, now, out)
+	case cmd == wire.CommandLinkUp, cmd == wire.CommandLinkDown:
+		e.receiveStateless(from, body, now, out)
+	case cmd == wire.CommandReliableAck:
+		e.receiveStatelessAck(from, body, now)
+	default:
 		e.drop(DropStranger)
-		return
 	}
-	u.in += uint16(min(len(p), 1<<12)) // enough to pay for all probes, and cannot overflow below
-	u.in = min(u.in, 1<<13)
-	e.receiveUnproven(u, p, now, out)
+}
+
+// protocolsMax is how many protocols a request may name.
+const protocolsMax = 32
+
+// wellFormed reports whether p, what follows the command byte, is a request as clients
+// make it: 5 to 67 bytes in all, as many as it says.
+func wellFormed(p []byte) bool {
+	return len(p) >= 4 && len(p) <= 2+2*protocolsMax && len(p) == 2+2*int(p[0])+2*int(p[1])<<8
 }
 
 // receiveRequest handles a connection request from an address without connection.
-// p is what follows the command byte.
+// p is what follows the command byte. What costs least comes first.
 func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, out Sender) {
-	m, err := wire.ParseConnectionRequest(p)
-	switch {
-	case err != nil:
-		e.drop(DropTruncated)
-	case !e.cfg.Listen:
+	if !e.cfg.Listen {
 		e.drop(DropNotListening)
+		return
+	}
+	m, err := wire.ParseConnectionRequest(p)
+	if err != nil || !wellFormed(p) {
+		e.drop(DropBadRequest)
+		return
+	}
+	verdict := e.cfg.Gate.Request(e.clock.time(now), from)
+	switch u := e.unproven.find(from); {
+	case !e.pass(verdict):
 	case !m.Offers(wire.ProtocolDNP1):
 		e.refuse(from, wire.NoCommonProtocol, out)
-	case e.unproven.find(from) != nil: // the ConnectionAck may have been lost
-		u := e.unproven.find(from)
+	case u != nil: // the ConnectionAck may have been lost
 		u.in = min(u.in+5, 1<<13)
 		e.unproven.restart(u, now) // what was sent before, the peer did not heed
 		e.acceptRequest(u, out)
 		e.proveSome(now, out)
-	case e.count >= e.cfg.ConnsMax, e.cfg.Admit != nil && !e.cfg.Admit(from):
+	case !e.room(from):
 		e.refuse(from, wire.Rejected, out)
+	case e.cfg.Login != nil: // the login will tell who it is
+		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+	case verdict == admit.Stateless, e.crowded():
+		e.answerStateless(from, now, out)
 	case e.cfg.Probe == ProbeNone:
 		c := e.add(from, now)
 		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
@@ -69,6 +95,11 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	default:
 		e.startProof(from, now, out)
 	}
+}
+
+// room reports whether there may be another connection, with this address.
+func (e *Endpoint) room(from netip.AddrPort) bool {
+	return e.count < e.cfg.ConnsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))
 }
 
 func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) {
@@ -101,12 +132,22 @@ func (e *Endpoint) proveSome(now instant, out Sender) {
 			e.drop(DropUnproven)
 			continue
 		}
-		e.sendProbe(u, out)
+		if !u.byHello || now.sub(u.created) >= helloPatience {
+			e.sendProbe(u, out)
+		}
 	}
 }
 
+// probe returns how u proves its address.
+func (e *Endpoint) probe(u *unproven) Probe {
+	if u.byHello {
+		return ProbeHello
+	}
+	return e.cfg.Probe
+}
+
 func (e *Endpoint) sendProbe(u *unproven, out Sender) {
-	if e.cfg.Probe == ProbePing {
+	if e.probe(u) == ProbePing {
 		e.sendUnproven(u, wire.ReliableMessageLong{}.Append(out.Datagram(4)), out)
 		return
 	}
@@ -138,10 +179,10 @@ func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sende
 		e.unproven.remove(u)
 		e.drop(DropUnproven)
 	case proof == dropNothing:
-		addr := u.addr // proven frees u
-		c := e.proven(u, now)
+		peer := *u
+		e.unproven.remove(u)
+		c := e.proven(peer, e.probe(&peer), now, out)
 		if c == nil {
-			e.send(addr, wire.AppendConnectionClose(out.Datagram(1)), out)
 			return
 		}
 		if isReliable(cmd) {
@@ -162,14 +203,14 @@ const helloAcked = DropReason(NumDropReasons + 1)
 // proves returns dropNothing if the datagram shows that the peer receives what is
 // sent to its address.
 func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason {
-	hello := e.cfg.Probe == ProbeHello
+	hello := e.probe(u) == ProbeHello
 	switch cmd {
 	case wire.CommandReliableAck:
 		m, err := wire.ParseReliableAck(body)
 		switch {
 		case err != nil:
 			return DropTruncated
-		case m.Seq != wire.Seq(u.number) || m.Code != wire.AckSuccess || e.cfg.Probe == ProbeSilent:
+		case m.Seq != wire.Seq(u.number) || m.Code != wire.AckSuccess:
 			return DropUnproven
 		case hello:
 			u.acked = true
@@ -205,21 +246,21 @@ func isReliable(cmd wire.Command) bool {
 	return false
 }
 
-// proven makes the connection. It returns nil if there is no room for it.
+// proven makes the connection of a peer that answered the probe. It returns nil, and
+// tells the peer, if there is no room for it.
 //
 // The probe used up reliable numbers. A ping that was not acknowledged stays in
 // the send window as what it is. A hello was delivered if its link was answered,
 // and so was everything before it.
-func (e *Endpoint) proven(u *unproven, now instant) *Conn {
-	peer := *u
-	e.unproven.remove(u)
-	if e.count >= e.cfg.ConnsMax {
+func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *Conn {
+	if !e.room(peer.addr) {
 		e.drop(DropRefused)
+		e.send(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
 		return nil
 	}
 	c := e.add(peer.addr, now)
 	c.talked = true
-	switch e.cfg.Probe {
+	switch probe {
 	case ProbePing:
 		c.send.next = 1
 		c.send.flight = append(c.send.flight, outgoing{kind: outNoop, sends: uint16(peer.step), first: peer.created, last: now})

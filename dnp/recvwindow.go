@@ -21,6 +21,9 @@ type early struct {
 	n   uint64
 	cmd wire.Command
 	buf []byte // without the command byte; belongs to the Endpoint's pool
+
+	store  storeState // of a logged connection; others do not look
+	ackDue bool
 }
 
 // An arrival is what a window makes of a number.
@@ -61,9 +64,9 @@ func (w *recvWindow) holds(n uint64) bool {
 }
 
 // pop removes and returns the command that is due, if it is held.
-func (w *recvWindow) pop() (e early, ok bool) {
+func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 	for i := range w.early {
-		if w.early[i].n == w.next {
+		if w.early[i].n == w.next && (w.early[i].store == stored || !logged) {
 			e = w.early[i]
 			last := len(w.early) - 1
 			w.early[i] = w.early[last]
@@ -78,7 +81,7 @@ func (w *recvWindow) pop() (e early, ok bool) {
 // holeAt returns when a number will have been missing for too long. Python skips
 // numbers for good, and nobody sends them later (dnp/PROTOCOL.md, Numbers).
 func (c *Conn) holeAt() instant {
-	if len(c.recv.early) == 0 {
+	if len(c.recv.early) == 0 || c.log != nil && c.recv.holds(c.recv.next) {
 		return never
 	}
 	patience := c.e.cfg.HoleTimeout
@@ -98,11 +101,17 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	}
 	n, a := c.recv.judge(c.e.cfg.Profile, seq)
 	if a == arrivalOutside {
-		c.e.drop(DropOutsideWindow)
+		c.outside(now)
+		c.contradict(uint64(seq))
 		return
 	}
 	c.hear(now)
 	c.acknowledge(n, out)
+	if c.log != nil && a == arrivalDue {
+		if a = arrivalEarly; c.recv.holds(n) { // it is passed on when it is stored
+			a = arrivalRepeat
+		}
+	}
 	switch a {
 	case arrivalRepeat:
 		c.e.drop(DropRepeat)
@@ -110,16 +119,21 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		if len(c.recv.early) == 0 {
 			c.recv.hole = now
 		}
-		c.recv.early = append(c.recv.early, early{n, cmd, append(c.e.buffer(), p...)})
+		c.recv.early = append(c.recv.early, early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)})
+		c.agree()
+		c.unstored(needNow)
 	case arrivalDue:
 		c.deliver(cmd, p, now)
 		c.deliverEarly(now)
 	}
 }
 
-// acknowledge is the only place where a command of the peer is acknowledged. A
-// session log will commit the command before it comes here.
+// acknowledge is the only place where a command of the peer is acknowledged. One
+// that waits for the log is not, however often it comes.
 func (c *Conn) acknowledge(n uint64, out Sender) {
+	if c.log != nil && (c.log.muted || !c.mayAcknowledge(n)) {
+		return
+	}
 	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
 	c.e.send(c.addr, m.Append(out.Datagram(4)), out)
 }
@@ -127,12 +141,14 @@ func (c *Conn) acknowledge(n uint64, out Sender) {
 // deliverEarly passes on what was held for the number that just came.
 func (c *Conn) deliverEarly(now instant) {
 	for !c.over() {
-		e, ok := c.recv.pop()
+		e, ok := c.recv.pop(c.log != nil)
 		if !ok {
 			break
 		}
 		c.deliver(e.cmd, e.buf, now)
-		c.e.lent = append(c.e.lent, e.buf) // events may alias it
+		if c.e.driven { // else its events wait for a whole turn longer than the pool does
+			c.e.lent = append(c.e.lent, e.buf) // events may alias it
+		}
 	}
 	c.recv.hole = now
 }

@@ -25,11 +25,17 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 		e.unproven.remove(u)
 	}
 	c := e.add(addr, t)
+	if e.cfg.Logged {
+		c.log = &logState{}
+	}
 	r := snapshotReader{b: snapshot, c: c}
 	r.all(resolve, t)
 	if r.bad || len(r.b) > 0 {
 		c.drop()
 		return nil, ErrSnapshot
+	}
+	if c.log != nil {
+		c.log.sent, c.log.sentAsked = c.send.next, c.send.next
 	}
 	c.startScrub(t)
 	c.wake()
@@ -101,9 +107,9 @@ func (r *snapshotReader) recv(now instant) {
 	w, l := &r.c.recv, &r.c.long
 	w.next, w.hole = r.uint(uintMax), now
 	for range r.count() {
-		e := early{n: r.uint(uintMax), cmd: wire.Command(r.uint(0xFF)), buf: r.bytes()}
+		e := early{n: r.uint(uintMax), cmd: wire.Command(r.uint(0xFF)), buf: r.bytes(), store: stored}
 		_, reason := checkReliable(e.cmd, e.buf)
-		if !isReliable(e.cmd) || reason != dropNothing || e.n <= w.next || e.n >= w.next+recvAhead || w.holds(e.n) {
+		if !isReliable(e.cmd) || reason != dropNothing || e.n < w.next || e.n == w.next && r.c.log == nil || e.n >= w.next+recvAhead || w.holds(e.n) {
 			r.fail()
 			return
 		}
@@ -189,6 +195,10 @@ func (r *snapshotReader) send(now instant) {
 			kind: outgoingKind(r.uint(uint64(outFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
 			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.uint(0xFFFF)), link: r.id(), data: r.bytes(),
 			first: now, last: now - instant(c.e.cfg.ReliableResend), // due at once
+		}
+		if o.sends == 0 && c.log == nil { // only a logged connection numbers before it sends
+			r.fail()
+			return
 		}
 		slot, ok := c.slotOf(o.link)
 		switch {

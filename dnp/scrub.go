@@ -12,6 +12,10 @@ type scrubber struct {
 	slot int
 }
 
+// scrubGrid is where steps of the round stand in time. On an otherwise idle edge of
+// 1,000 clients every step was a wake-up of its own; now 20 a second serve all.
+const scrubGrid = 50 * time.Millisecond
+
 // startScrub begins somewhere in the interval, so that connections made together
 // are not scrubbed together.
 func (c *Conn) startScrub(now instant) {
@@ -19,7 +23,7 @@ func (c *Conn) startScrub(now instant) {
 	if interval := c.e.cfg.ScrubInterval; interval > 0 {
 		const golden = 0.6180339887
 		turn := float64(c.handle) * golden
-		c.scrub.at = now.add(interval/2 + time.Duration(float64(interval)*(turn-float64(int(turn)))))
+		c.scrub.at = now.add(interval/2 + time.Duration(float64(interval)*(turn-float64(int(turn))))).upTo(scrubGrid)
 	}
 }
 
@@ -40,7 +44,7 @@ func (c *Conn) scrubSome(now instant) {
 	if c.scrub.slot >= len(c.links.l) {
 		c.scrub.slot = 0
 	}
-	c.scrub.at = now.add(scrubPause(c.e.cfg.ScrubInterval, share, sent, c.e.cfg.ScrubBytesPerSecond))
+	c.scrub.at = now.add(scrubPause(c.e.cfg.ScrubInterval, share, sent, c.e.cfg.ScrubBytesPerSecond)).upTo(scrubGrid)
 }
 
 // scrubPause returns how long to wait after a step: its share of the round, or as

@@ -152,6 +152,9 @@ func (c *Conn) shift(now instant) {
 	clear(w.flight[n:])
 	w.flight = w.flight[:n]
 	w.limit = 0
+	if c.atEdge(now) { // the next one is stuck as well; its patience is over already
+		w.limit = len(w.flight)
+	}
 }
 
 // Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
@@ -200,13 +203,27 @@ func (c *Conn) fill(now instant, out Sender) {
 		n := w.next
 		w.next++
 		w.flight = append(w.flight, o)
-		c.transmit(n, &w.flight[len(w.flight)-1], now, out)
-		if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
-			c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+		if c.log != nil {
+			if o.kind == outLinkState {
+				c.offerSent(int(o.slot))
+			}
+			continue // until it is stored
 		}
-		if o.takeDown {
-			c.takeDown(o.link)
-		}
+		c.first(n, &w.flight[len(w.flight)-1], now, out)
+	}
+	if c.log != nil {
+		c.firstStored(now, out)
+	}
+}
+
+// first sends a command for the first time.
+func (c *Conn) first(n uint64, o *outgoing, now instant, out Sender) {
+	c.transmit(n, o, now, out)
+	if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
+		c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+	}
+	if o.takeDown && o.kind != outFrozen {
+		c.startDown(o.link) // its number is stored, and says so
 	}
 }
 
@@ -216,13 +233,13 @@ func (c *Conn) resend(now instant, out Sender) bool {
 	w, cfg := &c.send, &c.e.cfg
 	for i := range w.flight {
 		o := &w.flight[i]
-		if o.acked {
+		if o.acked || o.sends == 0 { // what was never sent waits for the log
 			continue
 		}
 		if now.sub(o.first) >= cfg.ReliableTimeout {
 			return false
 		}
-		if now.sub(o.last) >= cfg.ReliableResend {
+		if now >= c.resendAt(o) {
 			c.e.stats.Resends++
 			c.lost(true)
 			c.transmit(w.base()+uint64(i), o, now, out)
@@ -230,6 +247,22 @@ func (c *Conn) resend(now instant, out Sender) bool {
 	}
 	c.widen(now)
 	return true
+}
+
+// unsure reports whether the peer has shown nothing that others could not guess, so
+// that it may be somebody else who bears what we send.
+func (c *Conn) unsure() bool {
+	return c.e.cfg.Probe == ProbePing && c.e.cfg.Login == nil && c.send.base() <= 1
+}
+
+// resendAt returns when a command is to be sent again. Probes of a peer that may not
+// exist become rare.
+func (c *Conn) resendAt(o *outgoing) instant {
+	pause := c.e.cfg.ReliableResend
+	if o.kind == outNoop && c.unsure() {
+		pause = max(pause, o.last.sub(o.first)) // so each is twice as late as the one before
+	}
+	return o.last.add(pause)
 }
 
 // transmit sends a command that is in flight.
@@ -244,6 +277,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 		o.sends++
 	}
 	o.last = now
+	c.rate.asks()
 	c.e.send(c.addr, c.appendOutgoing(out.Datagram(c.outgoingSize(o)), n, o), out)
 }
 
@@ -289,11 +323,15 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	switch {
 	case !ok || o == nil || o.sends == 0:
 		c.e.drop(DropUnknownAck)
+		if ok && n >= c.send.next {
+			c.contradict(n)
+		}
 	case m.Code == wire.AckSuccess:
 		c.hear(now)
 		if o.sends == 1 {
 			c.lost(false)
 		}
+		c.agree()
 		c.acked(o)
 		c.infer(n, now)
 		c.shift(now)
@@ -313,6 +351,7 @@ func (c *Conn) acked(o *outgoing) {
 		c.speaksLong = true
 	}
 	o.data = nil
+	c.unstored(needSoon)
 }
 
 // passed takes note that the peer has processed a command. LinkDown is ignored
@@ -323,7 +362,7 @@ func (c *Conn) passed(o *outgoing, now instant) {
 		c.offerAcked(int(o.slot), o.link, now)
 	case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
 		c.downs.cancel(o.link)
-		c.takeDown(o.link)
+		c.startDown(o.link)
 	}
 }
 
@@ -344,11 +383,11 @@ func (c *Conn) answered(slot int, now instant) {
 func (w *sendWindow) nextTimeout(c *Conn) instant {
 	at := never
 	for i := range w.flight {
-		if o := &w.flight[i]; !o.acked {
-			at = min(at, o.last.add(c.e.cfg.ReliableResend), o.first.add(c.e.cfg.ReliableTimeout))
+		if o := &w.flight[i]; !o.acked && o.sends > 0 {
+			at = min(at, c.resendAt(o), o.first.add(c.e.cfg.ReliableTimeout))
 		}
 	}
-	if w.limit < sendWindowMax && c.nearWrap() {
+	if w.limit < sendWindowMax && c.nearWrap() && w.flight[0].sends > 0 {
 		at = min(at, max(w.flight[0].first.add(edgePatience), w.grewAt.add(edgeGrowth)))
 	}
 	return at

@@ -15,6 +15,16 @@ const snapshotVersion = 1
 // again), and offers of the peer that were not answered (Restore takes them down).
 // A snapshot does not survive a change of this package's version byte.
 func (c *Conn) AppendSnapshot(b []byte) []byte {
+	return c.appendSnapshot(b, true)
+}
+
+// AppendCheckpoint appends a snapshot without the messages that have no number yet:
+// in a log those are not promised to anybody.
+func (c *Conn) AppendCheckpoint(b []byte) []byte {
+	return c.appendSnapshot(b, false)
+}
+
+func (c *Conn) appendSnapshot(b []byte, queue bool) []byte {
 	w := snapshotWriter{b: append(b, snapshotVersion, byte(c.e.cfg.Profile))}
 	w.bool(c.client)
 	w.bool(c.speaksLong)
@@ -22,7 +32,7 @@ func (c *Conn) AppendSnapshot(b []byte) []byte {
 	w.bool(c.recycled)
 	w.recv(&c.recv, &c.long)
 	w.links(c)
-	w.send(c)
+	w.send(c, queue)
 	return w.b
 }
 
@@ -98,7 +108,7 @@ func (w *snapshotWriter) ladder(l *ladder) {
 	l.each(func(id wire.LinkID) { w.uint(uint64(id)) })
 }
 
-func (w *snapshotWriter) send(c *Conn) {
+func (w *snapshotWriter) send(c *Conn, queue bool) {
 	s := &c.send
 	w.uint(s.next)
 	w.int(len(s.flight))
@@ -116,12 +126,18 @@ func (w *snapshotWriter) send(c *Conn) {
 		}
 		w.bytes(data)
 	}
-	w.int(len(s.queue))
-	for i := range s.queue {
-		w.message(&s.queue[i])
+	if !queue {
+		w.int(0)
+		w.int(0)
+		w.message(&message{})
+	} else {
+		w.int(len(s.queue))
+		for i := range s.queue {
+			w.message(&s.queue[i])
+		}
+		w.int(s.partAt)
+		w.message(&s.part)
 	}
-	w.int(s.partAt)
-	w.message(&s.part)
 	w.int(len(s.offers))
 	for _, slot := range s.offers {
 		w.uint(uint64(c.links.l[slot].id))

@@ -26,8 +26,6 @@ var probeSteps = [...][]time.Duration{
 		2 * time.Second, unprovenLife},
 	ProbeHello: {0, 500 * time.Millisecond, 1500 * time.Millisecond, 2500 * time.Millisecond,
 		3500 * time.Millisecond, 4500 * time.Millisecond, unprovenLife},
-	ProbeSilent: {unprovenLife},
-	ProbeNone:   {unprovenLife},
 }
 
 // probeStepsMax is the length of the longest of them.
@@ -44,9 +42,11 @@ type unproven struct {
 	number     uint8 // of the hello
 	step       uint8 // the one that is waited for
 	acked      bool  // number was acknowledged
+	byHello    bool  // the probe is a hello, whatever Config.Probe says
 }
 
-// An unprovenTable holds a bounded number of them. Whoever waits for the same step
+// An unprovenTable holds a bounded number of them, in memory that it has from the
+// start. Whoever waits for the same step
 // waits equally long, so each step has a list in order of time and nothing is
 // sorted.
 type unprovenTable struct {
@@ -60,14 +60,25 @@ type unprovenTable struct {
 	lists   [probeStepsMax]struct{ head, tail uint32 }
 }
 
+// tableSize returns how many unproven peers need a place.
+func (cfg *Config) tableSize() int {
+	if !cfg.Listen || cfg.Login != nil || cfg.Probe == ProbeNone {
+		return 0 // nothing is kept of them
+	}
+	return cfg.UnprovenMax
+}
+
 func newUnprovenTable(size int, probe Probe) unprovenTable {
-	return unprovenTable{max: size, steps: probeSteps[probe], seed: maphash.MakeSeed()}
+	t := unprovenTable{max: size, seed: maphash.MakeSeed()}
+	if size > 0 {
+		t.steps = probeSteps[probe]
+		t.slots = make([]unproven, 0, size)
+		t.buckets = make([]uint32, 1<<bits.Len(uint(size-1)))
+	}
+	return t
 }
 
 func (t *unprovenTable) bucket(addr netip.AddrPort) *uint32 {
-	if t.buckets == nil {
-		t.buckets = make([]uint32, 1<<bits.Len(uint(t.max-1)))
-	}
 	var b [18]byte
 	ip := addr.Addr().As16()
 	copy(b[:], ip[:])
@@ -98,7 +109,7 @@ func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, e
 	if i != 0 {
 		t.free = t.slots[i-1].next
 	} else {
-		t.slots = append(t.slots, unproven{})
+		t.slots = t.slots[:len(t.slots)+1]
 		i = uint32(len(t.slots))
 	}
 	t.n++

@@ -119,6 +119,9 @@ type updateWriter struct {
 // flush sends the values that the peer's links lack.
 func (c *Conn) flush(out Sender) {
 	c.flushing = false
+	if c.muted() {
+		return
+	}
 	w := updateWriter{c: c, out: out}
 	for _, slot := range c.pending {
 		if c.state != connEstablished {

@@ -18,6 +18,12 @@ const (
 // acknowledgement that the peer will not repeat; see infer.
 func (c *Conn) widen(now instant) {
 	w := &c.send
+	if !c.atEdge(now) {
+		return
+	}
+	if w.flight[0].sends >= edgeSendings { // all acknowledgements that count from here on may have come before
+		c.inferAgain(now)
+	}
 	if !c.atEdge(now) || now.sub(w.grewAt) < edgeGrowth {
 		return
 	}
@@ -30,9 +36,21 @@ func (c *Conn) widen(now instant) {
 	}
 }
 
+// inferAgain infers from the highest number that was acknowledged.
+func (c *Conn) inferAgain(now instant) {
+	w := &c.send
+	for i := len(w.flight) - 1; i > 0; i-- {
+		if w.flight[i].acked {
+			c.infer(w.base()+uint64(i), now)
+			break
+		}
+	}
+	c.shift(now)
+}
+
 // atEdge reports whether the oldest command waits near the wrap for too long.
 func (c *Conn) atEdge(now instant) bool {
-	return c.nearWrap() && now.sub(c.send.flight[0].first) >= edgePatience
+	return c.nearWrap() && c.send.flight[0].sends > 0 && now.sub(c.send.flight[0].first) >= edgePatience
 }
 
 // nearWrap reports whether the oldest command has one of the last numbers before

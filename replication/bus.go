@@ -77,6 +77,11 @@ type Bus interface {
 	// was under way at that moment.
 	Subscribe(subject string, handle func(Msg)) (unsubscribe func(), err error)
 
+	// SubscribeShared is Subscribe for those who need thousands, with little to
+	// hear each: all of them in a node share one queue and wait for each other, so
+	// that one more costs no goroutine.
+	SubscribeShared(subject string, handle func(Msg)) (unsubscribe func(), err error)
+
 	// Request publishes m with a reply subject of its own and calls handle
 	// exactly once: with the first answer, or with ErrNoResponders, ErrTimeout,
 	// ErrBusClosed or an error of Publish. The call may come before Request

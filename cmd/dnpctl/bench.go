@@ -9,7 +9,8 @@ import (
 
 type benchCommand struct {
 	Quick   bool          `env:"-" help:"Only a few cases, in less than a minute."`
-	Only    string        `env:"-" placeholder:"SERIES" help:"Only this series: sweep, half, model, clients, states, links or overload."`
+	Only    string        `env:"-" placeholder:"SERIES" help:"Only this series: sweep, half, model, clients, states, links, idle, disturbed or overload."`
+	Flood   bool          `env:"-" help:"Only a flood: a million forged connection requests while clients play, and 50,000 a second while more come."`
 	Case    string        `env:"-" placeholder:"STATES,HZ,CLIENTS,EDGES[,LINKS]" help:"Only this case, with every client linked to all states, or to so many."`
 	Model   string        `env:"-" default:"all" help:"What changes with --case: all values, tenth = every tenth, sine = slowly and filtered by precision."`
 	Rounds  int           `env:"-" default:"5" help:"Windows per case, each with its baselines; the table has medians."`

@@ -21,13 +21,16 @@ import (
 
 // Run measures and prints a table.
 func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	cases, overload, err := c.cases()
+	cases, series, err := c.cases()
 	if err != nil {
 		return err
 	}
 	runner, err := c.runner()
 	if err != nil {
 		return err
+	}
+	if c.Flood {
+		return c.flood(ctx, runner)
 	}
 	var results []bench.Result
 	var failed []error
@@ -44,12 +47,24 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		results = append(results, r)
 		c.progress("%s: %.2f M updates per edge CPU second", r.Case, r.PerEdgeCPU/1e6)
 	}
-	if overload {
-		more, err := runner.Overload(ctx)
+	for _, run := range series {
+		more, err := run(runner, ctx)
 		failed = append(failed, err)
 		results = append(results, more...)
 	}
 	return errors.Join(append(failed, c.report(results))...)
+}
+
+// flood prints what forged requests do to an edge, and fails if that is too much.
+func (c *benchCommand) flood(ctx context.Context, runner *bench.Runner) error {
+	res, err := runner.Flood(ctx)
+	if err != nil {
+		return err
+	}
+	if !res.Write(os.Stdout) {
+		return errors.New("flood: the bar was missed")
+	}
+	return nil
 }
 
 func (c *benchCommand) runner() (*bench.Runner, error) {
@@ -80,25 +95,32 @@ func (c *benchCommand) progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// cases returns what the flags choose, and whether the overload series is in it.
-func (c *benchCommand) cases() (list []bench.Case, overload bool, err error) {
+// A series is cases of which one decides about the next.
+type series = func(*bench.Runner, context.Context) ([]bench.Result, error)
+
+// cases returns what the flags choose.
+func (c *benchCommand) cases() (list []bench.Case, more []series, err error) {
 	switch {
 	case c.Case != "":
 		one, err := c.oneCase()
-		return []bench.Case{one}, false, err
+		return []bench.Case{one}, nil, err
 	case c.Quick:
-		return bench.Quick(), false, nil
+		return bench.Quick(), nil, nil
 	}
-	list = append(bench.Sweep(), bench.Growth()...)
-	if c.Only == "" {
-		return list, true, nil
+	list = slices.Concat(bench.Sweep(), bench.Growth(), bench.Idle())
+	switch c.Only {
+	case "":
+		return list, []series{(*bench.Runner).Disturbed, (*bench.Runner).Overload}, nil
+	case "disturbed":
+		return nil, []series{(*bench.Runner).Disturbed}, nil
+	case "overload":
+		return nil, []series{(*bench.Runner).Overload}, nil
 	}
 	list = slices.DeleteFunc(list, func(one bench.Case) bool { return one.Name != c.Only })
-	overload = c.Only == "overload"
-	if len(list) == 0 && !overload {
-		return nil, false, &config.UsageError{Problem: fmt.Sprintf("--only: there is no series %q", c.Only)}
+	if len(list) == 0 {
+		return nil, nil, &config.UsageError{Problem: fmt.Sprintf("--only: there is no series %q", c.Only)}
 	}
-	return list, overload, nil
+	return list, nil, nil
 }
 
 func (c *benchCommand) oneCase() (one bench.Case, err error) {

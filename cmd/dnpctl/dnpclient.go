@@ -14,12 +14,14 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
 // DNPFlags are the flags of commands that act as a game client.
 type DNPFlags struct {
 	Profile string        `default:"denetwork" env:"-" help:"What the listener speaks: denetwork or spec."`
+	Token   string        `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or the file that holds it, as @FILE."`
 	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for the connection, and for what is asked for."`
 }
 
@@ -60,6 +62,7 @@ type dnpClient struct {
 	watch    watcher
 	links    map[wire.LinkID]*link
 	batch    []udp.Datagram
+	token    string
 	made     bool // the connection was established
 	closed   bool
 	reason   dnp.CloseReason
@@ -88,6 +91,10 @@ func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	token, err := f.token()
+	if err != nil {
+		return nil, err
+	}
 	profile, _ := wire.ParseProfile(f.Profile) // Problems has checked it
 	endpoint, err := dnp.New(dnp.Config{
 		Profile:        profile,
@@ -104,11 +111,27 @@ func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &dnpClient{socket: socket, endpoint: endpoint, watch: watch, links: map[wire.LinkID]*link{}, batch: make([]udp.Datagram, 64)}
+	c := &dnpClient{socket: socket, endpoint: endpoint, watch: watch, token: token, links: map[wire.LinkID]*link{}, batch: make([]udp.Datagram, 64)}
 	if c.conn, err = endpoint.Connect(time.Now(), to); err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
 	return c, nil
+}
+
+// token returns the token to log in with, if there is one.
+func (f *DNPFlags) token() (string, error) {
+	token := f.Token
+	if file, ok := strings.CutPrefix(f.Token, "@"); ok {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("token: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	if len(token) > auth.TokenMax {
+		return "", fmt.Errorf("token: has %d bytes, at most %d", len(token), auth.TokenMax)
+	}
+	return token, nil
 }
 
 // resolve returns the address of HOST:PORT; without a port the usual one, 3413.
@@ -202,6 +225,9 @@ func (c *dnpClient) handleOne(e *dnp.Event) {
 	switch e.Kind {
 	case dnp.EventConnected:
 		c.made = true
+		if c.token != "" { // before anything else, or the edge does not listen
+			_ = c.conn.Send(auth.AppendMessage(nil, c.token), 0) // a fresh connection takes it
+		}
 		c.watch.connected(e.Conn.Addr())
 	case dnp.EventClosed:
 		c.closed, c.reason = true, e.Reason

@@ -10,6 +10,7 @@
 //	dnpctl send demo hello                         a message to all clients of a space
 //	dnpctl who demo                                who is there
 //	dnpctl events demo                             what happens, live
+//	dnpctl token keygen; dnpctl token issue demo a keys, and tokens of clients
 //	dnpctl bench --quick                           what updates cost on this machine
 //
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
@@ -29,6 +30,7 @@ type commands struct {
 	Send    sendCommand    `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Who     whoCommand     `cmd:"" help:"List the clients of a space."`
 	Events  eventsCommand  `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
+	Token   tokenCommand   `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, play publishers and clients, print what updates cost."`
 
 	BenchNATS benchNATSCommand `cmd:"" hidden:"" name:"bench-nats"`

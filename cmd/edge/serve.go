@@ -38,6 +38,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if c.Auth == "open" {
+		log.Warn("clients are not asked who they are; that is for trusted networks, elsewhere use --auth token or callout")
+	}
 	metrics := e.Metrics()
 	var members *gossip.Gossip
 	if len(c.GossipJoin) > 0 {

@@ -48,7 +48,7 @@ func openSocket(cfg Config, join bool) (*Socket, error) {
 	return newSocket(newMmsgConn(d, v4, cfg, c), c), nil
 }
 
-// bound returns a bound socket that does not block.
+// bound returns a bound socket. No call of this package waits in it.
 func bound(addr netip.AddrPort, join bool) (fd int, v4 bool, err error) {
 	v4 = addr.Addr().Is4()
 	fd, err = socket(v4)
@@ -71,7 +71,7 @@ func socket(v4 bool) (fd int, err error) {
 	if v4 {
 		family = unix.AF_INET
 	}
-	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	return fd, os.NewSyscallError("socket", err)
 }
 
@@ -115,24 +115,22 @@ func bindAddr(addr netip.AddrPort, v4 bool) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: port, Addr: a.As16(), ZoneId: z.number(a.Zone())}
 }
 
-func (m *mmsgConn) boundAddr() (addr netip.AddrPort) {
-	_ = m.descriptor.control(func(uintptr) {
-		sa, err := unix.Getsockname(int(m.descriptor.sock))
-		if err != nil {
-			return
+func (m *mmsgConn) boundAddr() netip.AddrPort {
+	sa, err := unix.Getsockname(m.descriptor.sock)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		ip := netip.AddrFrom16(sa.Addr)
+		if sa.ZoneId != 0 {
+			ip = ip.WithZone(m.in.zones.name(sa.ZoneId))
 		}
-		switch sa := sa.(type) {
-		case *unix.SockaddrInet4:
-			addr = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-		case *unix.SockaddrInet6:
-			ip := netip.AddrFrom16(sa.Addr)
-			if sa.ZoneId != 0 {
-				ip = ip.WithZone(m.in.zones.name(sa.ZoneId))
-			}
-			addr = netip.AddrPortFrom(ip, uint16(sa.Port))
-		}
-	})
-	return addr
+		return netip.AddrPortFrom(ip, uint16(sa.Port))
+	}
+	return netip.AddrPort{}
 }
 
 // setBuffers asks for buffers past the system's limit first, which needs
@@ -154,10 +152,12 @@ func setBuffer(fd, force, ask, size int) error {
 // buffers returns what was granted. The kernel doubles what it is asked for, to
 // account for its own overhead, and reports the double.
 func (m *mmsgConn) buffers() (read, write int) {
-	_ = m.descriptor.control(func(uintptr) {
-		read, _ = unix.GetsockoptInt(int(m.descriptor.sock), unix.SOL_SOCKET, unix.SO_RCVBUF)
-		write, _ = unix.GetsockoptInt(int(m.descriptor.sock), unix.SOL_SOCKET, unix.SO_SNDBUF)
-	})
+	if m.descriptor.hold() != nil {
+		return 0, 0
+	}
+	defer m.descriptor.release()
+	read, _ = unix.GetsockoptInt(m.descriptor.sock, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	write, _ = unix.GetsockoptInt(m.descriptor.sock, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	return read / 2, write / 2
 }
 
@@ -165,15 +165,17 @@ func (m *mmsgConn) buffers() (read, write int) {
 const memInfoDrops = 8
 
 // overflows asks the kernel how many datagrams the full read buffer cost.
-func (m *mmsgConn) overflows() (drops uint64) {
+func (m *mmsgConn) overflows() uint64 {
+	if m.descriptor.hold() != nil {
+		return 0
+	}
+	defer m.descriptor.release()
 	var info [memInfoDrops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
-	_ = m.descriptor.control(func(uintptr) {
-		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, m.descriptor.sock, unix.SOL_SOCKET, unix.SO_MEMINFO,
-			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
-		if errno == 0 {
-			drops = uint64(info[memInfoDrops])
-		}
-	})
-	return drops
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(m.descriptor.sock), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0
+	}
+	return uint64(info[memInfoDrops])
 }

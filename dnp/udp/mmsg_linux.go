@@ -19,9 +19,7 @@ type mmsghdr struct {
 // cacheLine is the size of a cache line in bytes on the machines that matter.
 const cacheLine = 64
 
-// A mmsgConn receives with recvmmsg and sends with sendmmsg. What waits is an
-// os.File, because its RawConn waits in the runtime's poller and, unlike that
-// of a net.UDPConn, returns a missed deadline without allocating an error.
+// A mmsgConn receives with recvmmsg and sends with sendmmsg. No call of the two waits.
 type mmsgConn struct {
 	descriptor *descriptor
 	v4         bool // an IPv4 socket
@@ -33,18 +31,19 @@ type mmsgConn struct {
 
 func newMmsgConn(d *descriptor, v4 bool, cfg Config, c *counters) *mmsgConn {
 	m := &mmsgConn{descriptor: d, v4: v4, counters: c}
-	m.in.init(d.sock, cfg)
-	m.out.init(d.sock)
+	m.in.init(cfg)
+	m.in.tryFn = m.tryReceive
+	m.out.init()
 	m.addr = m.boundAddr()
 	return m
 }
 
-func (m *mmsgConn) setReadDeadline(t time.Time) error { return m.descriptor.file.SetReadDeadline(t) }
-func (m *mmsgConn) localAddr() netip.AddrPort         { return m.addr }
-func (m *mmsgConn) close() error                      { return m.descriptor.close() }
+func (m *mmsgConn) wake()                     { m.descriptor.wake() }
+func (m *mmsgConn) localAddr() netip.AddrPort { return m.addr }
+func (m *mmsgConn) close() error              { return m.descriptor.close() }
 
-// A receiver is the memory and the arguments of recvmmsg. They live in one place
-// and the callback is made once, so that a call allocates nothing.
+// A receiver is the memory and the arguments of recvmmsg. They live in one place and
+// the callback is made once, so that a call allocates nothing.
 type receiver struct {
 	memory    []byte // slots, stride bytes apart
 	stride    int
@@ -53,15 +52,18 @@ type receiver struct {
 	iovecs    []unix.Iovec
 	headers   []mmsghdr
 	zones     zones
-	sock      uintptr
-	readFn    func(uintptr) bool // for descriptor.read, which waits after false
-	pollFn    func(uintptr)      // for descriptor.control, which does not wait
 	want, got int
 	errno     syscall.Errno
+
+	// of the call of receive that is under way
+	into     []Datagram
+	deadline time.Time
+	n        int
+	err      error
+	tryFn    func(uintptr) bool // tryReceive
 }
 
-func (r *receiver) init(sock uintptr, cfg Config) {
-	r.sock = sock
+func (r *receiver) init(cfg Config) {
 	n := cfg.ReadSlots
 	r.max = cfg.DatagramMax
 	r.stride = ((r.max+cacheLine)/cacheLine | 1) * cacheLine // room for max+1 bytes, see the package comment
@@ -78,33 +80,54 @@ func (r *receiver) init(sock uintptr, cfg Config) {
 		h.Name = &r.names[i][0]
 		h.Namelen = uint32(len(sockaddr{}))
 	}
-	r.readFn = func(uintptr) bool { r.recv(); return r.errno != unix.EAGAIN }
-	r.pollFn = func(uintptr) { r.recv() }
 }
 
 // recv is called while the socket is held open.
-func (r *receiver) recv() {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, r.sock, uintptr(unsafe.Pointer(&r.headers[0])),
+func (r *receiver) recv(sock int) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(sock), uintptr(unsafe.Pointer(&r.headers[0])),
 		uintptr(r.want), unix.MSG_DONTWAIT, 0, 0)
 	r.got, r.errno = int(n), errno
 }
 
-func (m *mmsgConn) poll(ds []Datagram) (int, error) { return m.receive(ds, false) }
-
-func (m *mmsgConn) wait(ds []Datagram) (int, error) { return m.receive(ds, true) }
-
-// receive turns until there is a datagram, nothing more to read, or an error of
-// the socket. Errors of earlier datagrams are counted; each is reported once.
-func (m *mmsgConn) receive(ds []Datagram, blocking bool) (int, error) {
+// receive returns datagrams, waiting for them until the deadline or wake.
+func (m *mmsgConn) receive(ds []Datagram, deadline time.Time) (n int, err error) {
 	r := &m.in
-	r.want = min(len(ds), len(r.headers))
-	if r.want == 0 {
+	r.into, r.deadline, r.n, r.err = ds, deadline, 0, nil
+	if len(ds) == 0 {
 		return 0, nil
 	}
+	err = m.descriptor.wait(r.tryFn)
+	r.into = nil
+	if err != nil {
+		return 0, err
+	}
+	return r.n, r.err
+}
+
+// tryReceive reports whether receive has an end: datagrams, an error, wake or the
+// deadline, in this order.
+func (m *mmsgConn) tryReceive(uintptr) bool {
+	r := &m.in
+	r.n, r.err = m.poll(r.into)
+	switch {
+	case r.n > 0 || r.err != nil:
+	case m.descriptor.woken():
+		r.err = ErrWoken
+	case !m.descriptor.setTimer(r.deadline):
+		r.err = os.ErrDeadlineExceeded
+	default:
+		return false
+	}
+	return true
+}
+
+// poll turns until there is a datagram, nothing more to read, or an error of
+// the socket. Errors of earlier datagrams are counted; each is reported once.
+func (m *mmsgConn) poll(ds []Datagram) (int, error) {
+	r := &m.in
+	r.want = min(len(ds), len(r.headers))
 	for {
-		if err := m.callReceive(blocking); err != nil {
-			return 0, err
-		}
+		r.recv(m.descriptor.sock)
 		switch {
 		case r.errno == unix.EAGAIN:
 			return 0, nil
@@ -112,20 +135,13 @@ func (m *mmsgConn) receive(ds []Datagram, blocking bool) (int, error) {
 		case r.errno != 0 && fatal(r.errno):
 			return 0, os.NewSyscallError("recvmmsg", r.errno)
 		case r.errno != 0:
-			m.counters.drop(dropReason(r.errno))
+			m.counters.drop(dropReason(r.errno), 1)
 		default:
 			if n := m.take(ds); n > 0 {
 				return n, nil
 			}
 		}
 	}
-}
-
-func (m *mmsgConn) callReceive(blocking bool) error {
-	if blocking {
-		return m.descriptor.read(m.in.readFn)
-	}
-	return m.descriptor.control(m.in.pollFn)
 }
 
 // take makes Datagrams of what recvmmsg filled.
@@ -137,11 +153,11 @@ func (m *mmsgConn) take(ds []Datagram) (n int) {
 		from, ok := r.zones.decode(&r.names[i])
 		h.hdr.Namelen = uint32(len(sockaddr{})) // the kernel shortens it for IPv4
 		if size > r.max || h.hdr.Flags&unix.MSG_TRUNC != 0 {
-			m.counters.drop(DropTruncated)
+			m.counters.drop(DropTruncated, 1)
 			continue
 		}
 		if !ok {
-			m.counters.drop(DropOther)
+			m.counters.drop(DropOther, 1)
 			continue
 		}
 		start := i * r.stride

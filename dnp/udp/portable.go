@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -19,6 +20,7 @@ type portableConn struct {
 	v4       bool
 	counters *counters
 	memory   []byte // of one datagram, and one byte that shows what was too long
+	woken    atomic.Bool
 }
 
 func openPortable(cfg Config) (*Socket, error) {
@@ -41,10 +43,35 @@ func openPortable(cfg Config) (*Socket, error) {
 	return newSocket(p, c), nil
 }
 
-// poll leaves all reading to wait.
-func (p *portableConn) poll([]Datagram) (int, error) { return 0, nil }
+// receive waits for datagrams, the deadline or wake.
+//
+// wake first sets woken and then a deadline in the past; receive first sets its own
+// deadline and then looks at woken. Whatever the order of the two, either receive
+// sees the flag or wake's deadline is the last one set. A wake that is overtaken
+// by the receive after the one it meant can cut that short: ErrWoken again.
+func (p *portableConn) receive(ds []Datagram, deadline time.Time) (int, error) {
+	if err := p.setReadDeadline(deadline); err != nil {
+		return 0, err
+	}
+	if p.woken.Swap(false) {
+		return 0, ErrWoken
+	}
+	n, err := p.read(ds)
+	if err == os.ErrDeadlineExceeded && (p.woken.Swap(false) || deadline.IsZero() || time.Now().Before(deadline)) {
+		return 0, ErrWoken
+	}
+	return n, err
+}
 
-func (p *portableConn) wait(ds []Datagram) (int, error) {
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
+func (p *portableConn) wake() {
+	p.woken.Store(true)
+	_ = p.conn.SetReadDeadline(past) // fails only when closed, and then nobody waits
+}
+
+func (p *portableConn) read(ds []Datagram) (int, error) {
 	if len(ds) == 0 {
 		return 0, nil
 	}
@@ -56,7 +83,7 @@ func (p *portableConn) wait(ds []Datagram) (int, error) {
 			ds[0] = Datagram{From: unmapped(from), Data: p.memory[:n:n]}
 			return 1, nil
 		case err == nil:
-			p.counters.drop(DropTruncated)
+			p.counters.drop(DropTruncated, 1)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, os.ErrDeadlineExceeded
 		case errors.Is(err, net.ErrClosed):
@@ -66,15 +93,15 @@ func (p *portableConn) wait(ds []Datagram) (int, error) {
 			if !ok || fatal(errno) {
 				return 0, err
 			}
-			p.counters.drop(dropReason(errno))
+			p.counters.drop(dropReason(errno), 1)
 		}
 	}
 }
 
-// setReadDeadline gives a deadline that has passed a moment more, except that of
-// Wake, so that reading without waiting finds what there is.
+// setReadDeadline gives a deadline that has passed a moment more, so that reading
+// without waiting finds what there is.
 func (p *portableConn) setReadDeadline(t time.Time) error {
-	if soonest := time.Now().Add(pollWait); !t.IsZero() && t != past && t.Before(soonest) {
+	if soonest := time.Now().Add(pollWait); !t.IsZero() && t.Before(soonest) {
 		t = soonest
 	}
 	return p.conn.SetReadDeadline(t)
@@ -100,7 +127,7 @@ func (p *portableConn) send(batch []outgoing) error {
 		case errors.Is(err, net.ErrClosed):
 			return net.ErrClosed
 		default:
-			p.counters.drop(writeDropReason(err))
+			p.counters.drop(writeDropReason(err), 1)
 		}
 	}
 	p.counters.sent(datagrams, bytes)
@@ -121,7 +148,7 @@ func (p *portableConn) write(d *outgoing) error {
 		return nil
 	}
 	if errno, ok := errnoOf(err); ok && pending(errno) {
-		p.counters.drop(dropReason(errno))
+		p.counters.drop(dropReason(errno), 1)
 		_, err = p.conn.WriteToUDPAddrPort(d.data, to)
 	}
 	return err

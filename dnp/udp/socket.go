@@ -24,14 +24,13 @@ type Datagram struct {
 // packetConn is the system's side of a Socket: recvmmsg and sendmmsg on Linux,
 // the net package elsewhere.
 type packetConn interface {
-	// poll receives what there is without waiting, 0 if nothing.
-	poll(ds []Datagram) (n int, err error)
+	// receive receives at least one datagram. When it would have to wait, it returns
+	// os.ErrDeadlineExceeded after the deadline, for which the zero time means never,
+	// and ErrWoken after wake.
+	receive(ds []Datagram, deadline time.Time) (n int, err error)
 
-	// wait receives at least one datagram, or returns os.ErrDeadlineExceeded.
-	wait(ds []Datagram) (n int, err error)
-
-	// setReadDeadline limits wait, also one that is under way. Any goroutine.
-	setReadDeadline(t time.Time) error
+	// wake ends the receive that waits, or else the next that would. Any goroutine.
+	wake()
 
 	// send transmits all of batch; it waits at most writeWait for room.
 	send(batch []outgoing) error
@@ -69,38 +68,10 @@ func (s *Socket) SetReadDeadline(t time.Time) { s.deadline = t }
 // the deadline has passed or the socket was woken, without an error. So the
 // caller looks at the clock and at its inbox after every return.
 func (s *Socket) ReadBatch(ds []Datagram) (n int, err error) {
-	n, err = s.conn.poll(ds)
-	if n == 0 && err == nil {
-		n, err = s.wait(ds)
-	}
+	n, err = s.conn.receive(ds, s.deadline)
 	s.woken.Store(false) // what was posted before this line, the caller will find
 	return n, s.closedError(err)
 }
-
-// wait waits for datagrams, the deadline or Wake.
-//
-// Wake first sets woken and then a deadline in the past; wait first sets its own
-// deadline and then looks at woken. Whatever the order of the two, either wait
-// sees the flag or Wake's deadline is the last one set. A Wake that is overtaken
-// by the ReadBatch after the one it meant can cut that short: ErrWoken again.
-func (s *Socket) wait(ds []Datagram) (int, error) {
-	if err := s.conn.setReadDeadline(s.deadline); err != nil {
-		return 0, err
-	}
-	if s.woken.Load() {
-		return 0, ErrWoken
-	}
-	n, err := s.conn.wait(ds)
-	if err == os.ErrDeadlineExceeded && (s.woken.Load() || !s.expired()) {
-		return 0, ErrWoken
-	}
-	return n, err
-}
-
-func (s *Socket) expired() bool { return !s.deadline.IsZero() && !time.Now().Before(s.deadline) }
-
-// past is a deadline that has passed.
-var past = time.Unix(1, 0)
 
 // Wake makes the ReadBatch that is waiting, or else the next one that would
 // wait, return. It may be called by any goroutine, after it has put what it has
@@ -110,7 +81,7 @@ func (s *Socket) Wake() {
 	if s.woken.Load() || s.woken.Swap(true) {
 		return
 	}
-	_ = s.conn.setReadDeadline(past) // fails only when closed, and then nobody waits
+	s.conn.wake()
 }
 
 // Writer returns the socket's writer. It belongs to one goroutine.

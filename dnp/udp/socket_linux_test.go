@@ -114,14 +114,14 @@ func TestOverflows(t *testing.T) {
 // n datagrams only; entries after the last let everything through.
 func faults(s *Socket, list ...any) {
 	out := &s.conn.(*mmsgConn).out
-	out.sendmmsg = func(fd uintptr, headers []mmsghdr) (int, syscall.Errno) {
+	out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
 		if len(list) == 0 {
-			return sendmmsg(fd, headers)
+			return sendmmsg(sock, headers)
 		}
 		f := list[0]
 		list = list[1:]
 		if n, ok := f.(int); ok {
-			return sendmmsg(fd, headers[:n])
+			return sendmmsg(sock, headers[:n])
 		}
 		return -1, f.(syscall.Errno)
 	}
@@ -153,14 +153,15 @@ func TestSendFaults(t *testing.T) {
 			faults(a, tt.faults...)
 			w := a.Writer()
 			for i := range 5 {
-				w.Send(b.LocalAddr(), append(w.Datagram(1), byte(i)))
+				// each longer than the last, so that each is a run of its own
+				w.Send(b.LocalAddr(), append(w.Datagram(i+1), pattern(i+1)...))
 			}
 			if err := w.Flush(); err != nil {
 				t.Fatalf("Flush: %v", err)
 			}
 			var got []int
 			for _, d := range receive(t, b, len(tt.want)) {
-				got = append(got, int(d.Data[0]))
+				got = append(got, len(d.Data)-1)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("received %v, want %v", got, tt.want)
@@ -183,7 +184,7 @@ func TestSendFaults(t *testing.T) {
 func TestSendNoRoom(t *testing.T) {
 	a := open(t, "127.0.0.1:0")
 	calls := 0
-	a.conn.(*mmsgConn).out.sendmmsg = func(uintptr, []mmsghdr) (int, syscall.Errno) {
+	a.conn.(*mmsgConn).out.sendmmsg = func(int, []mmsghdr) (int, syscall.Errno) {
 		calls++
 		return -1, unix.EAGAIN
 	}
@@ -206,11 +207,9 @@ func TestSendNoRoom(t *testing.T) {
 // expects that they cost nothing but a count.
 func TestRefused(t *testing.T) {
 	a, b := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
-	_ = a.conn.(*mmsgConn).descriptor.control(func(uintptr) {
-		if err := unix.SetsockoptInt(int(a.conn.(*mmsgConn).descriptor.sock), unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
-			t.Fatal(err)
-		}
-	})
+	if err := unix.SetsockoptInt(a.conn.(*mmsgConn).descriptor.sock, unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
+		t.Fatal(err)
+	}
 	gone := open(t, "127.0.0.1:0")
 	closed := gone.LocalAddr()
 	_ = gone.Close()

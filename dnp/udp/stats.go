@@ -34,6 +34,10 @@ type Stats struct {
 	// kernel does not say which datagram it was.
 	Drops [NumDropReasons]uint64
 
+	// Uncut counts how often datagrams that could have left as one piece had to
+	// be sent one by one. If the device cannot do it, only the first counts.
+	Uncut uint64
+
 	// WriteWaits counts how often a flush had to wait for the socket.
 	WriteWaits uint64
 
@@ -47,7 +51,7 @@ type Stats struct {
 type counters struct {
 	datagramsIn, bytesIn, batchesIn    atomic.Uint64
 	datagramsOut, bytesOut, batchesOut atomic.Uint64
-	writeWaits                         atomic.Uint64
+	writeWaits, uncut                  atomic.Uint64
 	drops                              [NumDropReasons]atomic.Uint64
 }
 
@@ -63,13 +67,13 @@ func (c *counters) sent(datagrams, bytes int) {
 	c.bytesOut.Add(uint64(bytes))
 }
 
-func (c *counters) drop(r DropReason) { c.drops[r].Add(1) }
+func (c *counters) drop(r DropReason, n int) { c.drops[r].Add(uint64(n)) }
 
 func (c *counters) stats() Stats {
 	s := Stats{
 		DatagramsIn: c.datagramsIn.Load(), BytesIn: c.bytesIn.Load(), BatchesIn: c.batchesIn.Load(),
 		DatagramsOut: c.datagramsOut.Load(), BytesOut: c.bytesOut.Load(), BatchesOut: c.batchesOut.Load(),
-		WriteWaits: c.writeWaits.Load(),
+		WriteWaits: c.writeWaits.Load(), Uncut: c.uncut.Load(),
 	}
 	for i := range s.Drops {
 		s.Drops[i] = c.drops[i].Load()

@@ -3,6 +3,7 @@ package udp
 import (
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,32 @@ func TestWakeBefore(t *testing.T) {
 		s.SetReadDeadline(time.Now().Add(time.Millisecond))
 		if _, err := s.ReadBatch(make([]Datagram, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("next ReadBatch = %v, want the deadline: two calls of Wake are one", err)
+		}
+	})
+}
+
+// TestWakeWaiting wakes a worker that waits, again and again. It has no deadline and
+// gets no datagrams, so nothing else makes up for a wake-up that is lost.
+func TestWakeWaiting(t *testing.T) {
+	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
+		s := open("127.0.0.1:0", Config{})
+		const rounds = 500
+		woken := make(chan error)
+		go func() {
+			ds := make([]Datagram, 1)
+			for range rounds {
+				_, err := s.ReadBatch(ds)
+				woken <- err
+			}
+		}()
+		watchdog := time.AfterFunc(patience, func() { _ = s.Close() })
+		defer watchdog.Stop()
+		for i := range rounds {
+			runtime.Gosched() // the worker most likely waits by now
+			s.Wake()
+			if err := <-woken; err != ErrWoken {
+				t.Errorf("ReadBatch %d: %v, want ErrWoken", i, err)
+			}
 		}
 	})
 }

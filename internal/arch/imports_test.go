@@ -18,7 +18,8 @@ import (
 var rules = map[string][]string{
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
-	"dnp":          {"dnp/netstate", "dnp/wire"},
+	"dnp/admit":    {},
+	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
@@ -37,10 +38,12 @@ var rules = map[string][]string{
 	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
 
 	"session":         {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
+	"session/memlog":  {"session"},
 	"session/natslog": {"session", "github.com/nats-io/nats.go"},
 
+	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"dnp", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/relay": {

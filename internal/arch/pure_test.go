@@ -12,9 +12,9 @@ import (
 // pure are the packages whose behaviour is a function of their inputs, so that
 // a test of them is a list of inputs and a bug is a seed.
 var pure = []string{
-	"dnp", "dnp/wire", "dnp/netstate", "dnp/dnptest",
+	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/dnptest",
 	"replication", "replication/view", "replication/payload",
-	"cluster", "session", "internal/simnet",
+	"cluster", "session", "internal/auth", "internal/simnet",
 }
 
 // shells are single files of pure packages that bring them to a real network.

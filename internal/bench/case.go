@@ -9,18 +9,19 @@ import (
 
 // A Case is one point of the sweep.
 type Case struct {
-	Name    string  // what it shows
-	States  int     // in the space
-	Hz      int     // ticks of the publisher in a second
-	Clients int     // over all edges
-	Edges   int     // processes
-	Links   int     // per client; 0 means all states. States/Links groups share the states out
-	Active  int     // states that the publisher changes; 0 means all
-	Model   Model   // what changes in a tick
-	Half    bool    // values are half floats instead of floats
-	Rounds  int     // windows; 0 means those of the run
-	Alone   bool    // without the baselines
-	Load    float64 // in units of capacity, of the overload series; 0 elsewhere
+	Name    string        // what it shows
+	States  int           // in the space
+	Hz      int           // ticks of the publisher in a second
+	Clients int           // over all edges
+	Edges   int           // processes
+	Links   int           // per client; 0 means all states. States/Links groups share the states out
+	Active  int           // states that the publisher changes; 0 means all, negative none
+	Model   Model         // what changes in a tick
+	Half    bool          // values are half floats instead of floats
+	Rounds  int           // windows; 0 means those of the run
+	Alone   bool          // without the baselines
+	Window  time.Duration // how long a window takes; 0 means that of the run
+	Load    float64       // in units of capacity, of the overload series; 0 elsewhere
 }
 
 // String names the case by its numbers.
@@ -74,8 +75,8 @@ func (c *Case) offered(active int) float64 {
 }
 
 func (c *Case) active() int {
-	if c.Active > 0 {
-		return c.Active
+	if c.Active != 0 {
+		return max(0, c.Active)
 	}
 	return c.States
 }
@@ -95,6 +96,11 @@ func Sweep() []Case {
 		{Name: "model", States: 100, Hz: 20, Clients: 200, Edges: 1, Model: ModelTenth},
 		{Name: "model", States: 100, Hz: 20, Clients: 200, Edges: 1, Model: ModelSine},
 	}
+}
+
+// Idle returns the case in which nothing changes: what clients cost by being there.
+func Idle() []Case {
+	return []Case{{Name: "idle", States: 10, Hz: 10, Clients: 1000, Edges: 1, Active: -1, Alone: true, Rounds: 3, Window: 5 * time.Second}}
 }
 
 // Quick returns the cases of a run of less than a minute.
@@ -129,7 +135,7 @@ var overloads = []float64{0.5, 1, 2, 4}
 // overloadCase has room for four times the capacity of a core that carries 8 M
 // updates a second.
 func overloadCase() Case {
-	return Case{Name: "overload", States: 2000, Hz: 50, Clients: 400, Edges: 1, Rounds: 1, Alone: true}
+	return Case{Name: "overload", States: 2000, Hz: 50, Clients: 400, Edges: 1, Rounds: 1, Alone: true, Window: 5 * time.Second}
 }
 
 // Validate returns an error that names what no edge or client can have.

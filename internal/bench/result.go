@@ -53,6 +53,10 @@ type Result struct {
 	RawRatio   float64 `json:"updates_per_cpu_to_raw_nats,omitempty"`
 	NaiveRatio float64 `json:"updates_per_cpu_to_naive,omitempty"`
 
+	LatencyRatio  float64 `json:"p99_latency_to_undisturbed,omitempty"` // of neighbouring windows
+	LatencySpread float64 `json:"p99_latency_to_undisturbed_spread,omitempty"`
+	UpdatesRatio  float64 `json:"updates_to_undisturbed,omitempty"`
+
 	Overflow uint64 `json:"generator_overflow"` // datagrams that the generator lost: the round counts for little
 	Lost     uint64 `json:"clients_lost"`
 }

@@ -23,6 +23,8 @@ type Config struct {
 	Pin     bool          // edges on core 0, everything else on core 1
 	Profile string        // folder for profiles of the edge; empty = none
 
+	limits bool // edges have the limits that they have by default
+
 	// Progress is told what happens; nil means nobody is.
 	Progress func(format string, args ...any)
 }
@@ -205,7 +207,7 @@ func (s *scene) round(ctx context.Context) (r round, err error) {
 func (s *scene) ours(ctx context.Context, r *round, active int) (err error) {
 	period := s.c.period()
 	warm := max(2, uint32(warmTime/period))
-	ticks := max(1, uint32(s.r.cfg.Window/period))
+	ticks := max(1, uint32(s.windowTime()/period))
 	line := timeline{start: time.Now().Add(20 * time.Millisecond), first: s.next, period: period}
 	end := s.next + warm + ticks
 	s.next = end
@@ -229,6 +231,13 @@ func (s *scene) ours(ctx context.Context, r *round, active int) (err error) {
 		return err
 	}
 	return s.stack.check()
+}
+
+func (s *scene) windowTime() time.Duration {
+	if s.c.Window > 0 {
+		return s.c.Window
+	}
+	return s.r.cfg.Window
 }
 
 // count has the swarm count between two moments.

@@ -81,11 +81,15 @@ func (r *Runner) startEdge(ctx context.Context, s *stack, i int) error {
 	if err != nil {
 		return err
 	}
-	p, err := r.starter.start(fmt.Sprintf("edge %d", i), filepath.Join(r.cfg.Bin, "edge"), []string{
+	args := []string{
 		"serve", "--nats-url", s.url, "--http", web, "--node", fmt.Sprintf("bench-edge-%d", i), "--pprof",
 		"--listen", fmt.Sprintf("udp://127.0.0.1:%d", port), "--workers", strconv.Itoa(r.cfg.Workers),
-		"--flush", r.cfg.Flush.String(), "--open-space", space, "--log-level", "warn",
-	}, nil, nil)
+		"--flush", r.cfg.Flush.String(), "--open-space", space, "--log-level", "error",
+	}
+	if !r.cfg.limits { // thousands of clients that come at once are what most cases are about
+		args = append(args, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0")
+	}
+	p, err := r.starter.start(fmt.Sprintf("edge %d", i), filepath.Join(r.cfg.Bin, "edge"), args, nil, nil)
 	if err != nil {
 		return err
 	}

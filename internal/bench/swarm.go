@@ -26,6 +26,8 @@ type swarm struct {
 	asked   time.Time // when requests went out last
 	line    timeline
 	window  *window // nil between windows
+	counted int     // clients[:counted] count in windows; 0 means all
+	stalled int     // this one answers nothing; -1 means all answer
 
 	connected, linked atomic.Int64
 	closed            atomic.Int64
@@ -95,7 +97,7 @@ func newSwarm(c *Case, s *script, ports []uint16) (*swarm, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &swarm{socket: socket, script: s, ports: ports, clients: make([]client, c.Clients), stopped: make(chan struct{})}
+	w := &swarm{socket: socket, script: s, ports: ports, clients: make([]client, c.Clients), stalled: -1, stopped: make(chan struct{})}
 	for i := range w.clients {
 		w.clients[i].edge = uint8(i % len(ports))
 	}
@@ -169,9 +171,12 @@ func (w *swarm) send(index int, data []byte) {
 
 // receive handles one datagram of an edge.
 func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
+	if index == w.stalled {
+		return
+	}
 	c := &w.clients[index]
 	command := wire.Command(data[0])
-	if win := w.window; win != nil && command != wire.CommandLinkUpdate {
+	if win := w.windowOf(index); win != nil && command != wire.CommandLinkUpdate {
 		win.others++
 	}
 	switch command {
@@ -181,7 +186,7 @@ func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
 			w.connected.Add(1)
 		}
 	case wire.CommandConnectionClose:
-		w.close(c)
+		w.close(index)
 	case wire.CommandReliableMessage, wire.CommandReliableMessageLong:
 		w.acknowledge(index, data)
 	case wire.CommandReliableLinkState:
@@ -192,15 +197,24 @@ func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
 	}
 }
 
-func (w *swarm) close(c *client) {
+// windowOf returns the window in which a client counts, if there is one.
+func (w *swarm) windowOf(index int) *window {
+	if w.counted > 0 && index >= w.counted {
+		return nil
+	}
+	return w.window
+}
+
+func (w *swarm) close(index int) {
+	c := &w.clients[index]
 	if c.phase != clientConnected {
 		return
 	}
 	c.phase = clientClosed
 	w.connected.Add(-1)
 	w.closed.Add(1)
-	if w.window != nil {
-		w.window.lost++
+	if win := w.windowOf(index); win != nil {
+		win.lost++
 	}
 }
 
@@ -243,7 +257,7 @@ func slotOf(id wire.LinkID) int {
 
 // updates counts what a LinkUpdate brings.
 func (w *swarm) updates(now time.Time, last uint32, index int, data []byte) {
-	c, win := &w.clients[index], w.window
+	c, win := &w.clients[index], w.windowOf(index)
 	if win != nil {
 		win.datagrams++
 		win.bytes += uint64(len(data))
@@ -328,6 +342,9 @@ func (w *swarm) sample() {
 	}
 	now := time.Now()
 	for i := range w.clients {
+		if w.windowOf(i) == nil {
+			continue
+		}
 		for _, l := range w.clients[i].links {
 			if l.up && l.seen >= w.line.first { // others are of states that stand still
 				w.window.staleness.add(now.Sub(w.line.due(l.seen)))

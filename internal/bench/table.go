@@ -17,7 +17,16 @@ func Write(w io.Writer, results []Result) error {
 	for i := range results {
 		results[i].write(t)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range results {
+		if res := &results[i]; res.LatencyRatio > 0 {
+			fmt.Fprintf(w, "%s: beside a client that stalls and one that floods, %d others had %.2f%% of their updates and %.2f times (± %.0f%%) the p99 latency\n",
+				res.Case, quietClients, 100*res.UpdatesRatio, res.LatencyRatio, 100*res.LatencySpread)
+		}
+	}
+	return nil
 }
 
 func (res *Result) write(w io.Writer) {

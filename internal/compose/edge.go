@@ -3,6 +3,7 @@ package compose
 import (
 	"log/slog"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
@@ -13,11 +14,17 @@ var clientStates = map[string]edge.ClientStates{
 	"game": edge.ClientStatesGame, "space": edge.ClientStatesSpace, "off": edge.ClientStatesOff,
 }
 
+var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}
+
 // NewEdge returns an edge with what the flags say. Its ports are open.
 func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, log *slog.Logger) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log,
+		Auth: ways[c.Auth], TokenKeys: c.TokenKeys,
+		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
+		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
+		RateDatagrams: c.SessionDatagramRate, RateBytes: c.SessionByteRate,
 	}
 	for _, l := range c.Listen {
 		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})

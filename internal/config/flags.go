@@ -63,25 +63,6 @@ func (n *Node) Problems() (list Problems) {
 	return list
 }
 
-// Edge are the flags of what an edge does.
-type Edge struct {
-	Listen       []Listener    `default:"udp://:3413" placeholder:"URL" help:"Where to wait for DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
-	Workers      int           `default:"0" help:"Threads of work, each with its own socket per listener; 0 = one per processor."`
-	Flush        time.Duration `default:"5ms" help:"Least time between two sends of changed values to clients; 0 = at once."`
-	OpenSpace    string        `default:"demo" help:"Space that every client joins."`
-	ClientStates string        `default:"game" help:"Who is offered states that clients make: game = nobody until the game server says so, space = everybody else in the space, off = refuse them."`
-}
-
-// Problems lists what is wrong with e.
-func (e *Edge) Problems() (list Problems) {
-	list.listeners("--listen", e.Listen)
-	list.number("--workers", e.Workers, 0, 1024)
-	list.duration("--flush", e.Flush, 0, time.Second)
-	list.token("--open-space", e.OpenSpace)
-	list.oneOf("--client-states", e.ClientStates, "off", "game", "space")
-	return list
-}
-
 // Sharding are the flags that every node of a deployment must have alike.
 type Sharding struct {
 	Shards int `default:"64" help:"Number of slices of the spaces; the same on every node, and for ever."`

@@ -38,6 +38,7 @@ func newParser(p Program) (*parser, error) {
 		kong.DefaultEnvars(envPrefix),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		kong.KindMapper(reflect.Int, noting{s, parseInt}),
+		kong.KindMapper(reflect.Float64, noting{s, parseFloat}),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), noting{s, parseDuration}),
 		kong.TypeMapper(reflect.TypeFor[Listener](), noting{s, parseListener}),
 		kong.TypeMapper(reflect.TypeFor[[]Listener](), noting{s, parseListeners}),
@@ -192,6 +193,15 @@ func parseInt(text string, target reflect.Value) error {
 		return fmt.Errorf("want a whole number, got %q", text)
 	}
 	target.SetInt(n)
+	return nil
+}
+
+func parseFloat(text string, target reflect.Value) error {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("want a number, got %q", text)
+	}
+	target.SetFloat(f)
 	return nil
 }
 

@@ -37,6 +37,12 @@ func (p *Problems) number(flag string, got, low, high int) {
 	}
 }
 
+func (p *Problems) rate(flag string, got float64) {
+	if !(got >= 0 && got <= 1e7) {
+		p.add(flag, "want 0 to 10000000 per second, got %v", got)
+	}
+}
+
 func (p *Problems) duration(flag string, got, low, high time.Duration) {
 	if got < low || got > high {
 		p.add(flag, "want %v to %v, got %v", low, high, got)

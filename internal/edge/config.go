@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -55,9 +56,28 @@ type Config struct {
 	// 0 means 4 MiB.
 	ReadBuffer int
 
+	// Auth says how clients tell who they are.
+	Auth Auth
+
+	// TokenKeys is the file with the public keys whose tokens are good, see
+	// auth.ParseKeys. It is read again when it changes. AuthToken needs it.
+	TokenKeys string
+
 	// OpenSpace is the space that clients join, which are not asked who they
-	// are. It must not be empty.
+	// are. It must not be empty with AuthOpen.
 	OpenSpace string
+
+	// Admission bounds what strangers may cost each worker. Zero rates are off.
+	Admission admit.Config
+
+	// SessionsMax bounds the sessions of this edge, SessionsPerAddress those of one
+	// IPv4 address or IPv6 /64. Workers that begin sessions in the same moment may
+	// exceed them by one each. 0 means 65,536, and no bound.
+	SessionsMax, SessionsPerAddress int
+
+	// RateDatagrams and RateBytes are how much each client may send per second, see
+	// dnp.Config. 0 is no limit.
+	RateDatagrams, RateBytes int
 
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates ClientStates
@@ -96,6 +116,9 @@ func (c *Config) setDefaults() {
 	if c.Shards == 0 {
 		c.Shards = 64
 	}
+	if c.SessionsMax == 0 {
+		c.SessionsMax = 65_536
+	}
 	if c.NewID == nil {
 		c.NewID = crand.Text
 	}
@@ -113,7 +136,13 @@ func (c *Config) validate() error {
 	if c.Node == "" {
 		errs = append(errs, errors.New("edge: no node name"))
 	}
-	if !replication.ValidToken(c.OpenSpace) {
+	if c.Auth > AuthCallout {
+		errs = append(errs, fmt.Errorf("edge: unknown way %d to tell who a client is", c.Auth))
+	}
+	if (c.Auth == AuthToken) != (c.TokenKeys != "") {
+		errs = append(errs, errors.New("edge: a file of token keys and clients with tokens need each other"))
+	}
+	if c.Auth == AuthOpen && !replication.ValidToken(c.OpenSpace) {
 		errs = append(errs, fmt.Errorf("edge: %q is no name of a space", c.OpenSpace))
 	}
 	if strings.HasPrefix(c.OpenSpace, "_") {
@@ -122,8 +151,8 @@ func (c *Config) validate() error {
 	if c.ClientStates > ClientStatesOff {
 		errs = append(errs, fmt.Errorf("edge: unknown rule %d for states of clients", c.ClientStates))
 	}
-	if c.Workers < 0 || c.Shards < 0 || c.Flush < 0 || c.Linger < 0 {
-		errs = append(errs, errors.New("edge: negative workers, shards, flush or linger"))
+	if c.Workers < 0 || c.Shards < 0 || c.Flush < 0 || c.Linger < 0 || c.SessionsMax < 0 || c.SessionsPerAddress < 0 {
+		errs = append(errs, errors.New("edge: negative workers, shards, flush, linger or sessions"))
 	}
 	if c.Bus == nil {
 		errs = append(errs, errors.New("edge: no bus"))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 )
 
@@ -18,6 +19,9 @@ type Edge struct {
 	workers []*Worker
 	sockets []*udp.Socket // of the worker with the same index
 	feeds   *feeds
+	keys    keyring
+	roll    *roll
+	used    usedTokens
 	inbox   string // subject below which this edge takes answers
 
 	ready atomic.Bool // has the bus been there once, and is nobody draining us?
@@ -30,7 +34,13 @@ func New(cfg Config) (*Edge, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID()}
+	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), roll: newRoll(cfg.SessionsMax, cfg.SessionsPerAddress)}
+	if cfg.Auth == AuthToken {
+		e.keys = keyring{file: cfg.TokenKeys, log: cfg.Log}
+		if err := e.keys.load(); err != nil {
+			return nil, err
+		}
+	}
 	e.feeds = newFeeds(e)
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
@@ -78,17 +88,22 @@ func (e *Edge) Ready() bool { return e.ready.Load() }
 
 // admit reports whether a new session can begin. Without the bus nobody would
 // hear of it, and it would see nothing or something old.
-func (e *Edge) admit(netip.AddrPort) bool { return e.ready.Load() && e.cfg.Bus.Connected() }
+func (e *Edge) admit(from netip.AddrPort) bool {
+	return e.ready.Load() && e.cfg.Bus.Connected() && e.roll.room(from.Addr())
+}
 
 // AddWorker adds a worker for clients that speak as l says, for a caller that
 // moves the datagrams itself, as a simulation does. wake is called, from any
 // goroutine, when the worker should be turned.
 func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
-	ep, err := dnp.New(e.endpointConfig(l))
+	w := newWorker(e, out, wake)
+	cfg, err := e.endpointConfig(l, w)
+	if err == nil {
+		w.ep, err = dnp.New(cfg)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("edge: %w", err)
 	}
-	w := newWorker(e, ep, out, wake)
 	e.workers = append(e.workers, w)
 	return w, nil
 }
@@ -121,6 +136,9 @@ func (e *Edge) Run(ctx context.Context) error {
 				cancel()
 			}
 		})
+	}
+	if e.cfg.Auth == AuthToken {
+		running.Go(func() { e.keys.watch(ctx) })
 	}
 	<-ctx.Done()
 	e.ready.Store(false)
@@ -159,16 +177,23 @@ func (e *Edge) closeSockets() {
 }
 
 // endpointConfig returns how the endpoint of a worker for l behaves.
-func (e *Edge) endpointConfig(l Listener) dnp.Config {
+func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
+	gate, err := admit.New(e.admission())
 	return dnp.Config{
 		Profile: l.Profile,
 		Listen:  true,
 		Probe:   l.Probe,
+		Gate:    gate,
 		Admit:   e.admit,
+		Login:   w.loginFunc(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
+
+		RateDatagrams: e.cfg.RateDatagrams,
+		RateBytes:     e.cfg.RateBytes,
+
 		// The table is shared out, so that an edge has one bound whatever its workers.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
-	}
+	}, err
 }
 
 // unprovenMax is the number of unproven peers that an edge remembers.

@@ -225,10 +225,10 @@ func (f *feeds) reply(m replication.Msg) {
 // means that it is not connected.
 func (f *feeds) client(s *session) (end func()) {
 	w := s.space.w
-	end, err := f.edge.cfg.Bus.Subscribe(f.edge.cfg.Subjects.To(s.space.name, s.client), func(m replication.Msg) {
-		w.post(len(m.Data), func(*Worker, time.Time) {
+	end, err := f.edge.cfg.Bus.SubscribeShared(f.edge.cfg.Subjects.To(s.space.name, s.client), func(m replication.Msg) {
+		w.post(len(m.Data), func(_ *Worker, now time.Time) {
 			if s.conn.Data() == s {
-				s.told(m)
+				s.told(now, m)
 			}
 		})
 	})

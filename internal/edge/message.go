@@ -42,13 +42,16 @@ func (s *session) message(ev *dnp.Event) {
 
 // told takes a message of a game server to this client, or the holder's word to
 // end the session.
-func (s *session) told(m replication.Msg) {
-	if m.Header[replication.HeaderControl] == replication.ControlKick {
+func (s *session) told(now time.Time, m replication.Msg) {
+	switch m.Header[replication.HeaderControl] {
+	case replication.ControlKick:
 		s.conn.Close(dnp.CloseKicked)
 		s.answer(m.Reply, messageAnswer{})
-		return
+	case controlReplaced:
+		s.giveWay(now, m)
+	default:
+		s.deliver(m)
 	}
-	s.deliver(m)
 }
 
 // deliver sends a message of a game server to the client.

@@ -3,6 +3,7 @@ package edge
 import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
@@ -28,6 +29,11 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		direction("messages", "{message}", "Messages of applications.", s,
 			func(s *Stats) (in, out uint64) { return s.MessagesIn, s.MessagesOut }),
 		drops(s),
+		logins(s),
+		count("stateless", "{request}", "Connection requests answered without keeping anything, because there were too many.",
+			func(s *Stats) uint64 { return s.Protocol.Stateless }),
+		count("suspects", "{alarm}", "Sessions for which somebody else seemed to send datagrams.",
+			func(s *Stats) uint64 { return s.Protocol.Alarms }),
 		socketDrops(s),
 		count("resends", "{command}", "Reliable commands sent again.", func(s *Stats) uint64 { return s.Protocol.Resends }),
 		count("refreshes", "{state}", "States whose values were sent again because they went quiet.",
@@ -68,6 +74,15 @@ func drops(s *telemetry.Cache[Stats]) telemetry.Metric {
 		"reason", func(observe func(string, uint64)) {
 			for i, n := range s.Get().Protocol.Drops {
 				observe(dnp.DropReason(i).String(), n)
+			}
+		})
+}
+
+func logins(s *telemetry.Cache[Stats]) telemetry.Metric {
+	return telemetry.CounterBy("dnp.edge.logins", "{login}", "Logins of clients, by why they were refused; none = let in.",
+		"reason", func(observe func(string, uint64)) {
+			for i, n := range s.Get().Logins {
+				observe(auth.Reason(i).String(), n)
 			}
 		})
 }

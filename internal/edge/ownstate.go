@@ -44,7 +44,7 @@ func (s *session) ownAt(link wire.LinkID) (*ownState, bool) {
 func (s *session) offered(now time.Time, ev *dnp.Event) {
 	policy := s.edge().cfg.ClientStates
 	own, ok := s.newOwnState(ev)
-	if policy == ClientStatesOff || !ok || s.conn.Accept(ev.Link, own.source) != nil {
+	if policy == ClientStatesOff || s.may.readOnly || !ok || s.conn.Accept(ev.Link, own.source) != nil {
 		s.conn.Reject(ev.Link)
 		s.space.w.counts.OffersRefused++
 		return

@@ -13,6 +13,8 @@ type session struct {
 	conn   *dnp.Conn
 	id     string // unique for ever
 	client string // the client's name
+	began  time.Time
+	may    rights
 
 	own     []*ownState // states that the client offers
 	drops   []*drop     // of states that it took back
@@ -30,13 +32,15 @@ type session struct {
 
 // connected begins the session of a peer that proved its address.
 func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
+	claims := w.identity(conn)
 	s := &session{
-		space: w.space(w.edge.cfg.OpenSpace), conn: conn,
-		id: w.edge.cfg.NewID(), client: "c-" + w.edge.cfg.NewID(),
+		space: w.space(claims.Space), conn: conn, id: w.edge.cfg.NewID(), client: claims.Client, began: now,
 		writers: make(map[*dnp.Source]*writer), replies: make(map[uint64]string),
 	}
 	conn.SetData(s)
+	w.edge.roll.enter(conn.Addr().Addr())
 	s.unsubscribe = w.edge.feeds.client(s)
+	s.give(now, claims)
 	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: w.edge.cfg.Node})
 	s.space.enter(s)
 	w.counts.Sessions++
@@ -45,6 +49,7 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 // closed ends the session.
 func (s *session) closed(now time.Time, reason dnp.CloseReason) {
 	s.conn.SetData(nil)
+	s.edge().roll.leave(s.conn.Addr().Addr())
 	s.unsubscribe()
 	for len(s.own) > 0 {
 		s.own[0].forget() // the holder does the same when it hears that the session left
@@ -78,12 +83,12 @@ func (s *session) unlinked(now time.Time, ev *dnp.Event) {
 
 // updated takes what the client wrote to a link.
 func (s *session) updated(now time.Time, ev *dnp.Event) {
-	if own, ok := ev.Source.Data().(*ownState); ok {
+	if own, ok := ev.Source.Data().(*ownState); ok { // one that may not write has none
 		s.writer(own.source, own).take(now, ev)
 		return
 	}
 	st, ok := stateOf(ev.Source)
-	if ok && st.Desc.Access.MayWrite(s.client) {
+	if ok && s.mayWrite(st) {
 		s.writer(ev.Source, nil).take(now, ev)
 		return
 	}

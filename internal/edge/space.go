@@ -73,6 +73,7 @@ func (s *space) advance(now time.Time) time.Time {
 	next = earlier(next, s.advanceWriters(now))
 	for _, session := range s.sessions {
 		next = session.advanceOwn(now, next)
+		next = session.advanceGroups(now, next)
 	}
 	return s.advanceShortage(now, next)
 }
@@ -88,6 +89,7 @@ func (s *space) noticeEpoch(now time.Time) {
 		for _, own := range session.own {
 			own.assert(now)
 		}
+		session.groupsAgain(now)
 	}
 	s.askAgain(now)
 }
@@ -145,7 +147,7 @@ func (s *space) offer(session *session, st *replication.State) {
 	if _, declined := session.declined[source(st)]; declined {
 		return
 	}
-	err := session.conn.Link(source(st), !st.Desc.Access.MayWrite(session.client))
+	err := session.conn.Link(source(st), !session.mayWrite(st))
 	if err == dnp.ErrLinks {
 		session.short = true
 		s.w.counts.LinksRefused++
@@ -195,7 +197,7 @@ func (s *space) Described(st *replication.State) {
 			continue
 		}
 		included := s.includes(st, session)
-		if !included || described || link.ReadOnly == st.Desc.Access.MayWrite(session.client) {
+		if !included || described || link.ReadOnly == session.mayWrite(st) {
 			session.conn.Unlink(src, !included)
 			s.shortage.ended = true
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
@@ -28,6 +29,9 @@ type Counts struct {
 	OffersRefused   uint64 // states of clients
 	DropsForgotten  uint64 // states that a client took back, of which the holder hears only when it leaves
 	TasksLost       uint64 // bus messages that did not fit into an inbox
+	Callouts        uint64 // requests to the game's service
+
+	Logins [auth.NumReasons]uint64 // by what became of them
 }
 
 // Stats are the counters of an edge, summed over its workers.

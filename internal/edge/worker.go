@@ -42,6 +42,9 @@ type Worker struct {
 	lastOut     time.Time // when Flush was called last
 	counts      Counts
 	writeNumber uint32 // of the write request sent last
+	callouts    callouts
+	suspectAt   time.Time // when a line about forged datagrams may be written again
+	expiry      time.Time // when to look for sessions that are over; zero if there is none
 
 	tasks  chan task
 	queued atomic.Int64 // bytes held by tasks
@@ -49,9 +52,9 @@ type Worker struct {
 	wake   func()
 }
 
-func newWorker(e *Edge, ep *dnp.Endpoint, out Output, wake func()) *Worker {
+func newWorker(e *Edge, out Output, wake func()) *Worker {
 	return &Worker{
-		edge: e, index: len(e.workers), ep: ep, out: out, wake: wake,
+		edge: e, index: len(e.workers), out: out, wake: wake,
 		spaces: make(map[string]*space),
 		tasks:  make(chan task, inboxTasks),
 	}
@@ -111,6 +114,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		next = earlier(next, s.advance(now))
 	}
 	w.forgetSpaces(now)
+	next = w.expire(now, next)
 	w.handle(now, w.ep.Advance(now, w.out))
 	if w.ep.Pending() {
 		if due := w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
@@ -167,6 +171,8 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 			s.sent(ev)
 		case dnp.EventRecycle:
 			s.emit(now, replication.Event{Type: replication.EventRecycle})
+		case dnp.EventSuspect:
+			s.suspected(now)
 		}
 	}
 }

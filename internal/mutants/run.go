@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +66,20 @@ func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
 	}
 	return fmt.Sprintf("%-32s %5d  %s: %s", m.Name, seeds, strings.Trim(run, "^$"), reason)
 }
+
+// FirstSeed is a Config.Rounds for programs that try the seeds from 1 on and say
+// "seed N" in what they report: the first that failed.
+func FirstSeed(lines []string) int {
+	for _, line := range lines {
+		if m := aSeed.FindStringSubmatch(line); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			return n
+		}
+	}
+	return 0
+}
+
+var aSeed = regexp.MustCompile(`\bseed (\d+)\b`)
 
 // try runs the tests until the first fails.
 func (cfg *Config) try(program, run string) (lines []string, err error) {

@@ -217,9 +217,16 @@ func (m *mirror) insist(body, asGood string) {
 	}
 }
 
-// check compares what a client sees with the truth.
+// check wants a client to see the truth.
 func (m *mirror) check(t *testing.T, p *player, n int) {
 	t.Helper()
+	for _, problem := range m.wrong(p, n) {
+		t.Error(problem)
+	}
+}
+
+// wrong says what a client sees that is not the truth.
+func (m *mirror) wrong(p *player, n int) (problems []string) {
 	for _, key := range m.keys() {
 		s := m.states[key]
 		if s.hidden {
@@ -227,10 +234,11 @@ func (m *mirror) check(t *testing.T, p *player, n int) {
 		}
 		for _, i := range []int{0, s.last(), s.last() / 2} {
 			if got := p.Value(s.message(), i); !bytes.Equal(got, s.value(i)) {
-				t.Errorf("client %d (%s): %s[%d] is % x, want % x", n, p.Behaviour().Name, s.message(), i, got, s.value(i))
+				problems = append(problems, fmt.Sprintf("client %d (%s): %s[%d] is % x, want % x", n, p.Behaviour().Name, s.message(), i, got, s.value(i)))
 			}
 		}
 	}
+	return problems
 }
 
 // checkGone wants the client to have no link to a state that was removed, or that

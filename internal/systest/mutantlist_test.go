@@ -10,6 +10,7 @@ const (
 	damageRun  = "^TestDamage$"
 	handRun    = "^TestHandOver$"
 	deathRun   = "^TestHolderDies$"
+	joinRun    = "^TestJoinWhileChanging$"
 	largeRun   = "^TestLargeSpace$"
 )
 
@@ -88,13 +89,13 @@ var mutantList = []mutants.Mutant{
 	// A protocol that trusts the network.
 	{Name: "no_refresh", File: "dnp/refresh.go", Old: "s.repeat()\n\tif r.step++", New: "if r.step++", Run: troubleRun},
 	{Name: "no_scrub", File: "dnp/scrub.go", Old: "\tl.sent = 0\n\ts := c.e.sources[l.source]\n\tif l.has(linkByPeer)", New: "\ts := c.e.sources[l.source]\n\tif l.has(linkByPeer)", Run: troubleRun},
-	{Name: "offer_counts_open_version", File: "dnp/link.go", Old: "l.sent = c.e.sources[l.source].settled()", New: "l.sent = c.e.sources[l.source].version"},
+	{Name: "offer_counts_open_version", File: "dnp/link.go", Old: "l.sent = c.e.sources[l.source].settled()", New: "l.sent = c.e.sources[l.source].version", Run: joinRun},
 	{Name: "encoded_once_for_all", File: "dnp/update.go", Old: "case l.sent == s.version-1 && s.encodedVersion", New: "case s.encodedVersion"},
 	{Name: "link_up_is_enough", File: "dnp/link.go", Old: "if l.sent != c.e.sources[l.source].version {\n\t\tc.mark(slot)", New: "if false {\n\t\tc.mark(slot)"},
 	{Name: "link_down_once", File: "dnp/retry.go", Old: "linkDownSteps = []time.Duration{0, 60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}", New: "linkDownSteps = []time.Duration{0}", Run: troubleRun},
 	{Name: "link_up_once", File: "dnp/retry.go", Old: "linkUpSteps   = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}", New: "linkUpSteps = []time.Duration{0}", Run: stormRun},
 	{Name: "never_presumes", File: "dnp/link.go", Old: "const presumeAfter = 500 * time.Millisecond", New: "const presumeAfter = time.Hour", Run: troubleRun},
-	{Name: "acknowledged_and_dropped", File: "dnp/recvwindow.go", Old: "c.recv.early = append(c.recv.early, early{n, cmd, append(c.e.buffer(), p...)})", New: "c.recv.next = n", Run: troubleRun},
+	{Name: "acknowledged_and_dropped", File: "dnp/recvwindow.go", Old: "c.recv.early = append(c.recv.early, early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)})", New: "c.recv.next = n", Run: troubleRun},
 	{Name: "repeat_delivered", File: "dnp/recvwindow.go", Old: "case arrivalRepeat:\n\t\tc.e.drop(DropRepeat)", New: "case arrivalRepeat:\n\t\tc.deliver(cmd, p, now)", Run: troubleRun},
 	{Name: "early_delivered", File: "dnp/recvwindow.go", Old: "case n < w.next || w.holds(n):\n\t\treturn n, arrivalRepeat", New: "case n < w.next:\n\t\treturn n, arrivalRepeat\n\tcase n > w.next+2:\n\t\treturn n, arrivalDue", Run: troubleRun},
 	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case h.open:\n\t\treturn true", New: "case h.open:\n\t\treturn false", Run: stormRun},

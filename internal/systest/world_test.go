@@ -321,6 +321,8 @@ type player struct {
 	name  string // that the edge gave it
 	said  int    // messages
 
+	gaveUp bool // its edge did, and it does not know
+
 	edge   *simEdge             // of those that the audit looks at
 	linked map[string]time.Time // when links came up, by message
 }

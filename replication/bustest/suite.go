@@ -29,38 +29,58 @@ type Net struct {
 	MessageMax int
 }
 
-// Run runs the suite, each test with a net of its own.
+// Run runs the suite, each test with a net of its own. Those of subscriptions run
+// once more with shared ones.
 func Run(t *testing.T, newNet func(t *testing.T) Net) {
 	for _, c := range []struct {
-		name string
-		run  func(*suite)
+		name      string
+		run       func(*suite)
+		subscribe bool // it is about subscriptions
 	}{
-		{"Wildcards", (*suite).wildcards},
-		{"EverySubscriber", (*suite).everySubscriber},
-		{"OrderPerPublisher", (*suite).order},
-		{"Unsubscribe", (*suite).unsubscribe},
-		{"Headers", (*suite).headers},
-		{"Sizes", (*suite).sizes},
-		{"BadSubjects", (*suite).badSubjects},
-		{"Request", (*suite).requestAnswer},
-		{"RequestFirstAnswer", (*suite).firstAnswer},
-		{"RequestNoResponders", (*suite).noResponders},
-		{"RequestTimeout", (*suite).timeout},
-		{"ReplyNoResponders", (*suite).replyNoResponders},
-		{"Mapping", (*suite).mapping},
-		{"MappingRequest", (*suite).mappingRequest},
+		{"Wildcards", (*suite).wildcards, true},
+		{"EverySubscriber", (*suite).everySubscriber, true},
+		{"OrderPerPublisher", (*suite).order, true},
+		{"Unsubscribe", (*suite).unsubscribe, true},
+		{"Headers", (*suite).headers, true},
+		{"Sizes", (*suite).sizes, true},
+		{"BadSubjects", (*suite).badSubjects, true},
+		{"Many", (*suite).many, true},
+		{"Request", (*suite).requestAnswer, false},
+		{"RequestFirstAnswer", (*suite).firstAnswer, false},
+		{"RequestNoResponders", (*suite).noResponders, false},
+		{"RequestTimeout", (*suite).timeout, false},
+		{"ReplyNoResponders", (*suite).replyNoResponders, false},
+		{"Mapping", (*suite).mapping, true},
+		{"MappingRequest", (*suite).mappingRequest, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := newNet(t)
-			c.run(&suite{T: t, net: n, a: n.Connect(), b: n.Connect()})
-		})
+		for _, shared := range []bool{false, true} {
+			name := c.name
+			if shared {
+				if name += "Shared"; !c.subscribe {
+					continue
+				}
+			}
+			t.Run(name, func(t *testing.T) {
+				n := newNet(t)
+				c.run(&suite{T: t, net: n, a: n.Connect(), b: n.Connect(), shared: shared})
+			})
+		}
 	}
 }
 
 type suite struct {
 	*testing.T
-	net  Net
-	a, b replication.Bus
+	net    Net
+	a, b   replication.Bus
+	shared bool // subscribe by SubscribeShared
+}
+
+// by returns how this test subscribes.
+func (s *suite) by(bus replication.Bus) func(string, func(replication.Msg)) (func(), error) {
+	if s.shared {
+		return bus.SubscribeShared
+	}
+	return bus.Subscribe
 }
 
 // An inbox holds what a handler got.
@@ -74,7 +94,7 @@ type result struct {
 func (s *suite) subscribe(bus replication.Bus, pattern string) (in inbox, unsubscribe func()) {
 	s.Helper()
 	in = make(inbox, 4096)
-	unsubscribe, err := bus.Subscribe(pattern, func(m replication.Msg) { in <- result{msg: m} })
+	unsubscribe, err := s.by(bus)(pattern, func(m replication.Msg) { in <- result{msg: m} })
 	if err != nil {
 		s.Fatalf("subscribe to %s: %v", pattern, err)
 	}
@@ -179,6 +199,39 @@ func (s *suite) unsubscribe() {
 	}
 }
 
+func (s *suite) many() {
+	const n = 300
+	var all []inbox
+	var ends []func()
+	for i := range n {
+		in := make(inbox, 4)
+		end, err := s.by(s.b)(fmt.Sprintf("many.%d", i), func(m replication.Msg) { in <- result{msg: m} })
+		if err != nil {
+			s.Fatal(err)
+		}
+		all, ends = append(all, in), append(ends, end)
+	}
+	s.net.Sync()
+	for i := range n {
+		s.publish(s.a, replication.Msg{Subject: fmt.Sprintf("many.%d", i), Data: []byte(fmt.Sprint(i))})
+	}
+	for i, in := range all {
+		s.wantMsg(in, fmt.Sprintf("many.%d", i), fmt.Sprint(i), "each hears what is for it")
+		ends[i]()
+	}
+	s.net.Sync()
+	last, _ := s.subscribe(s.b, "many.>")
+	for i := range n {
+		s.publish(s.a, replication.Msg{Subject: fmt.Sprintf("many.%d", i)})
+		s.wantMsg(last, fmt.Sprintf("many.%d", i), "", "it is subscribed to")
+	}
+	for i, in := range all {
+		if len(in) > 0 {
+			s.Errorf("many.%d heard something after its end", i)
+		}
+	}
+}
+
 func (s *suite) headers() {
 	in, _ := s.subscribe(s.b, "h")
 	s.publish(s.a, replication.Msg{Subject: "h", Data: []byte("1"), Header: map[string]string{"Dnp-Session": "s", "Dnp-Number": "18446744073709551615"}})
@@ -208,7 +261,7 @@ func (s *suite) sizes() {
 
 func (s *suite) badSubjects() {
 	for _, pattern := range []string{"", "a..b", "a b", "a.>.b", ".a", "a."} {
-		if _, err := s.a.Subscribe(pattern, func(replication.Msg) {}); err == nil {
+		if _, err := s.by(s.a)(pattern, func(replication.Msg) {}); err == nil {
 			s.Errorf("subscribed to %q", pattern)
 		}
 	}

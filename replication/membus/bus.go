@@ -63,6 +63,11 @@ func (b *Bus) Subscribe(subject string, handle func(replication.Msg)) (unsubscri
 	}, nil
 }
 
+// SubscribeShared implements replication.Bus. Nothing has a goroutine here.
+func (b *Bus) SubscribeShared(subject string, handle func(replication.Msg)) (unsubscribe func(), err error) {
+	return b.Subscribe(subject, handle)
+}
+
 // A request waits for its answer.
 type request struct {
 	unsubscribe func()

@@ -29,6 +29,7 @@ type Bus struct {
 	payloadMax atomic.Int64
 	counters   counters
 	requests   requests
+	shared     shared
 
 	// Handlers may be added and called at the same time by different goroutines,
 	// none of which owns them.
@@ -54,6 +55,7 @@ func Connect(cfg Config) (*Bus, error) {
 		subs: map[*subscription]struct{}{},
 	}
 	b.out.init(cfg.OutgoingBytes)
+	b.shared.init()
 	b.connected.Store(true) // before there is a connection that could break and say so
 	opts := append(cfg.options(),
 		nats.ReconnectHandler(b.reconnected),
@@ -71,6 +73,8 @@ func Connect(cfg Config) (*Bus, error) {
 	b.nc = nc
 	b.payloadMax.Store(nc.MaxPayload())
 	go b.send() // until Close
+	b.handlers.Add(1)
+	go b.dispatch() // until Close
 	b.requests.init(nc.NewInbox()+".", cfg.RequestsMax)
 	if _, err := b.Subscribe(b.requests.inbox+"*", b.requests.answered); err != nil {
 		b.Close()
@@ -99,6 +103,7 @@ func (b *Bus) Close() {
 	<-b.sent
 	b.connected.Store(false)
 	b.nc.Close()
+	b.shared.once.Do(func() { close(b.shared.quit) })
 	b.handlers.Wait()
 	b.requests.close()
 }

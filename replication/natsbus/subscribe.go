@@ -16,6 +16,7 @@ import (
 type subscription struct {
 	bus    *Bus
 	handle func(replication.Msg)
+	shared bool // its messages come through bus.shared
 	off    atomic.Bool
 	once   sync.Once
 	sub    *nats.Subscription // the sender's, until then nil
@@ -24,10 +25,18 @@ type subscription struct {
 // Subscribe implements replication.Bus. It fails only if the pattern is not a
 // subject or the bus is closed; whether the server permits it, OnError hears.
 func (b *Bus) Subscribe(subject string, handle func(replication.Msg)) (unsubscribe func(), err error) {
+	return b.subscribe(subject, &subscription{bus: b, handle: handle})
+}
+
+// SubscribeShared implements replication.Bus.
+func (b *Bus) SubscribeShared(subject string, handle func(replication.Msg)) (unsubscribe func(), err error) {
+	return b.subscribe(subject, &subscription{bus: b, handle: handle, shared: true})
+}
+
+func (b *Bus) subscribe(subject string, s *subscription) (unsubscribe func(), err error) {
 	if !validPattern(subject) {
 		return nil, fmt.Errorf("subscribe to %q: %w", subject, nats.ErrBadSubject)
 	}
-	s := &subscription{bus: b, handle: handle}
 	if !b.out.append(op{do: func() { s.start(subject) }}) {
 		return nil, fmt.Errorf("subscribe to %q: %w", subject, replication.ErrBusClosed)
 	}
@@ -46,22 +55,34 @@ func validPattern(subject string) bool {
 
 // start runs on the sender, so that subscribing and publishing keep their order.
 func (s *subscription) start(subject string) {
+	b, begin := s.bus, s.startOwn
+	if s.shared {
+		begin = s.startShared
+	}
+	if err := begin(subject); err != nil {
+		b.counters.errors.Add(1)
+		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", subject, err))
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subs[s] = struct{}{}
+}
+
+// startOwn subscribes with a queue and a goroutine of the library's.
+func (s *subscription) startOwn(subject string) error {
 	b := s.bus
 	b.handlers.Add(1)
 	sub, err := b.nc.Subscribe(subject, s.received)
 	if err != nil {
 		b.handlers.Done()
-		b.counters.errors.Add(1)
-		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", subject, err))
-		return
+		return err
 	}
 	sub.SetClosedHandler(func(string) { b.handlers.Done() })
 	// Limits of a valid subscription with numbers that are not 0 cannot fail.
 	_ = sub.SetPendingLimits(b.cfg.PendingMessages, b.cfg.PendingBytes)
 	s.sub = sub
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.subs[s] = struct{}{}
+	return nil
 }
 
 func (s *subscription) unsubscribe() {
@@ -79,6 +100,9 @@ func (s *subscription) stop() {
 	delete(b.subs, s)
 	b.mu.Unlock()
 	b.counters.missed.Add(s.missed())
+	if s.shared {
+		b.shared.remove(s.sub)
+	}
 	if err := s.sub.Unsubscribe(); err != nil {
 		b.counters.errors.Add(1)
 	}

@@ -1,0 +1,98 @@
+package admit
+
+import "hash/maphash"
+
+// A bucket is what is left for one prefix. 16 bytes.
+type bucket struct {
+	tag    uint32 // of the prefix; 0 is an unused bucket
+	tokens float32
+	at     int64 // when tokens was true
+}
+
+// A table is token buckets by prefix, in sets of ways by a keyed hash. A prefix
+// that finds its set full takes the place of the one that has most tokens: a full
+// bucket says as much as none.
+//
+// Two prefixes in the same set share a bucket if their tags are equal, one pair in
+// 4 billion.
+type table struct {
+	rate    float64
+	buckets []bucket
+	seed    maphash.Seed
+	salt    byte // so that tables do not put prefixes of one length beside each other alike
+}
+
+const ways = 8
+
+func newTable(size int, rate float64, seed maphash.Seed, salt byte) table {
+	t := table{rate: rate, seed: seed, salt: salt}
+	if rate > 0 {
+		t.buckets = make([]bucket, size)
+	}
+	return t
+}
+
+// find returns the bucket of a prefix, filled up to now.
+func (t *table) find(now int64, prefix []byte) *bucket {
+	var key [17]byte
+	key[0] = t.salt
+	n := 1 + copy(key[1:], prefix)
+	h := maphash.Bytes(t.seed, key[:n])
+	tag := uint32(h>>32) | 1
+	set := t.buckets[h%uint64(len(t.buckets)/ways)*ways:][:ways]
+	victim, most := &set[0], float32(-1)
+	for i := range set {
+		b := &set[i]
+		switch {
+		case b.tag == tag:
+			t.fill(b, now)
+			return b
+		case b.tag == 0:
+			*b = bucket{tag: tag, tokens: t.full(), at: now}
+			return b
+		}
+		if t.fill(b, now); b.tokens > most {
+			victim, most = b, b.tokens
+		}
+	}
+	*victim = bucket{tag: tag, tokens: t.full(), at: now}
+	return victim
+}
+
+func (t *table) full() float32 { return float32(max(1, burstFactor*t.rate)) }
+
+func (t *table) fill(b *bucket, now int64) {
+	b.tokens, b.at = filled(b.tokens, t.full(), t.rate, b.at, now), max(b.at, now)
+}
+
+// filled returns the tokens of a bucket at now that had some at since.
+func filled(tokens, full float32, rate float64, since, now int64) float32 {
+	if now <= since {
+		return tokens
+	}
+	return float32(min(float64(full), float64(tokens)+rate*float64(now-since)/1e9))
+}
+
+// A single is a bucket that everybody shares. It holds one second of its rate.
+type single struct {
+	rate   float64
+	tokens float64
+	at     int64
+}
+
+func newSingle(rate float64) single { return single{rate: rate, tokens: max(1, rate)} }
+
+func (s *single) take(now int64) bool {
+	if s.rate <= 0 {
+		return true
+	}
+	if now > s.at {
+		s.tokens = min(max(1, s.rate), s.tokens+s.rate*float64(now-s.at)/1e9)
+		s.at = now
+	}
+	if s.tokens < 1 {
+		return false
+	}
+	s.tokens--
+	return true
+}

@@ -1,0 +1,209 @@
+package admit
+
+import (
+	"errors"
+	"hash/maphash"
+	"net/netip"
+	"time"
+)
+
+// A Verdict is what a Gate says about a datagram.
+type Verdict uint8
+
+const (
+	Pass        Verdict = iota
+	Stateless           // too many to remember: answer what needs no memory
+	LimitedOne          // the bucket of the address (IPv4) or the /64 (IPv6) is empty
+	LimitedNet          // that of the /24 or the /56
+	LimitedSite         // that of the /48; IPv6 only
+	LimitedAll          // that for all
+	Late                // not a request, from an address whose session has just ended
+	Banned              // from an address that was banned
+
+	NumVerdicts = int(iota)
+)
+
+// Config says how much a Gate lets through. Rates are per second; buckets hold
+// burstFactor seconds of them.
+type Config struct {
+	// AddressRate is how many requests and logins come through from one IPv4
+	// address or one IPv6 /64. A /24 and a /56 have netFactor times as many, a /48
+	// siteFactor times. 0 is off.
+	AddressRate float64
+
+	// Rate is how many come through from everywhere. 0 is off. It is a guard for the
+	// processor: under a flood it refuses nearly only forged requests, but also
+	// those of players.
+	Rate float64
+
+	// StatefulRate is how many requests are remembered; beyond, Request says
+	// Stateless. 0 is 2,000; negative is no bound.
+	StatefulRate float64
+
+	// LoginRate is how many logins come through from everywhere, because to check a
+	// signature or to ask a service costs more than to forge a login. 0 is 1,000;
+	// negative is no bound.
+	LoginRate float64
+}
+
+const (
+	burstFactor = 4  // seconds: 20 requests at once where 5 a second are allowed
+	netFactor   = 10 // of AddressRate
+	siteFactor  = 20
+
+	statefulRate = 2000
+	loginRate    = 1000
+
+	oneBuckets  = 16384 // in a Gate
+	netBuckets  = 4096
+	siteBuckets = 4096
+	tombstones  = 4096
+)
+
+// A Gate is the memory of strangers. Make it with New. A nil Gate lets everybody in.
+type Gate struct {
+	base     time.Time
+	ones     table
+	nets     table
+	sites    table
+	all      single
+	stateful single
+	logins   single
+	tombs    graveyard
+	counts   [NumVerdicts]uint64
+}
+
+// New returns a Gate that has all the memory it will ever use.
+func New(cfg Config) (*Gate, error) {
+	if cfg.AddressRate < 0 || cfg.Rate < 0 {
+		return nil, errors.New("admit: a rate is negative")
+	}
+	if cfg.StatefulRate == 0 {
+		cfg.StatefulRate = statefulRate
+	}
+	if cfg.LoginRate == 0 {
+		cfg.LoginRate = loginRate
+	}
+	seed := maphash.MakeSeed()
+	return &Gate{
+		ones:     newTable(oneBuckets, cfg.AddressRate, seed, 1),
+		nets:     newTable(netBuckets, netFactor*cfg.AddressRate, seed, 2),
+		sites:    newTable(siteBuckets, siteFactor*cfg.AddressRate, seed, 3),
+		all:      newSingle(cfg.Rate),
+		stateful: newSingle(cfg.StatefulRate),
+		logins:   newSingle(cfg.LoginRate),
+		tombs:    graveyard{slots: make([]tomb, tombstones), seed: seed},
+	}, nil
+}
+
+// Memory returns how many bytes the tables of a Gate take, always.
+func (g *Gate) Memory() int {
+	const slot = 16 // bytes of a bucket and of a tomb
+	return slot * (len(g.ones.buckets) + len(g.nets.buckets) + len(g.sites.buckets) + len(g.tombs.slots))
+}
+
+// Counts returns how often each verdict was given.
+func (g *Gate) Counts() [NumVerdicts]uint64 { return g.counts }
+
+// Request judges a connection request.
+func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
+	if g == nil {
+		return Pass
+	}
+	t := g.since(now)
+	v := g.tombs.request(t, from)
+	if v == Pass {
+		v = g.limit(t, from.Addr())
+	}
+	if v == Pass && !g.stateful.take(t) {
+		v = Stateless
+	}
+	g.counts[v]++
+	return v
+}
+
+// Login judges a login, which may begin a session although nothing is remembered of a
+// request. It never says Stateless.
+func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
+	v := g.Answer(now, from)
+	if g != nil && v == Pass && !g.logins.take(g.since(now)) {
+		g.counts[v]--
+		v = LimitedAll
+		g.counts[v]++
+	}
+	return v
+}
+
+// Answer judges the answer to a stateless probe, which may do so, too, and costs less.
+func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
+	if g == nil {
+		return Pass
+	}
+	t := g.since(now)
+	v := g.tombs.other(t, from)
+	if v == Pass {
+		v = g.limit(t, from.Addr())
+	}
+	g.counts[v]++
+	return v
+}
+
+// Closed buries a session: what arrives late begins nothing for lateFor, unless a
+// request comes first.
+func (g *Gate) Closed(now time.Time, addr netip.AddrPort) {
+	if g != nil {
+		g.tombs.bury(g.since(now), addr, lateFor, false)
+	}
+}
+
+// Ban makes a Gate deaf for an address and port.
+func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
+	if g != nil {
+		g.tombs.bury(g.since(now), addr, d, true)
+	}
+}
+
+// limit takes a token from every bucket of an address, or none.
+func (g *Gate) limit(t int64, addr netip.Addr) Verdict {
+	if g.ones.rate <= 0 {
+		if !g.all.take(t) {
+			return LimitedAll
+		}
+		return Pass
+	}
+	one, net, site := g.find(t, addr)
+	switch {
+	case one.tokens < 1:
+		return LimitedOne
+	case net.tokens < 1:
+		return LimitedNet
+	case site != nil && site.tokens < 1:
+		return LimitedSite
+	case !g.all.take(t):
+		return LimitedAll
+	}
+	one.tokens--
+	net.tokens--
+	if site != nil {
+		site.tokens--
+	}
+	return Pass
+}
+
+// find returns the buckets of an address, filled up to now. site is nil for IPv4.
+func (g *Gate) find(t int64, addr netip.Addr) (one, net, site *bucket) {
+	ip := addr.As16()
+	if addr.Unmap().Is4() {
+		one = g.ones.find(t, ip[:])
+		return one, g.nets.find(t, ip[:15]), nil
+	}
+	return g.ones.find(t, ip[:8]), g.nets.find(t, ip[:7]), g.sites.find(t, ip[:6])
+}
+
+// since returns the nanoseconds since the Gate was first used.
+func (g *Gate) since(now time.Time) int64 {
+	if g.base.IsZero() {
+		g.base = now
+	}
+	return int64(now.Sub(g.base))
+}

@@ -1,0 +1,90 @@
+package admit
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"net/netip"
+	"time"
+)
+
+// lateFor is how long datagrams of a session that ended may be under way, repeats
+// included: libraries give a reliable command up after 3 s.
+const lateFor = 5 * time.Second
+
+// A tomb marks an address and port. 16 bytes.
+type tomb struct {
+	tag   uint32 // 0 is unused
+	ban   bool
+	until int64
+}
+
+// A graveyard has the addresses whose sessions ended lately and those that were
+// banned. When a set is full, the mark that would end first makes room.
+type graveyard struct {
+	slots []tomb
+	seed  maphash.Seed
+}
+
+const tombWays = 4
+
+func (y *graveyard) set(addr netip.AddrPort) (set []tomb, tag uint32) {
+	var key [19]byte
+	ip := addr.Addr().As16()
+	copy(key[1:], ip[:])
+	binary.LittleEndian.PutUint16(key[17:], addr.Port())
+	h := maphash.Bytes(y.seed, key[:])
+	return y.slots[h%uint64(len(y.slots)/tombWays)*tombWays:][:tombWays], uint32(h>>32) | 1
+}
+
+func (y *graveyard) find(now int64, addr netip.AddrPort) *tomb {
+	set, tag := y.set(addr)
+	for i := range set {
+		if set[i].tag == tag && set[i].until > now {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+// bury marks an address. A ban outlives what is said about lateness.
+func (y *graveyard) bury(now int64, addr netip.AddrPort, d time.Duration, ban bool) {
+	until := now + int64(d)
+	if t := y.find(now, addr); t != nil {
+		t.ban, t.until = t.ban || ban, max(t.until, until)
+		return
+	}
+	set, tag := y.set(addr)
+	oldest := &set[0]
+	for i := range set {
+		if set[i].until < oldest.until {
+			oldest = &set[i]
+		}
+	}
+	*oldest = tomb{tag: tag, ban: ban, until: until}
+}
+
+// request says whether a request passes. It ends the lateness: whoever asks means a
+// new session.
+func (y *graveyard) request(now int64, addr netip.AddrPort) Verdict {
+	switch t := y.find(now, addr); {
+	case t == nil:
+		return Pass
+	case t.ban:
+		return Banned
+	default:
+		*t = tomb{}
+		return Pass
+	}
+}
+
+// other says whether a datagram passes that is no request.
+func (y *graveyard) other(now int64, addr netip.AddrPort) Verdict {
+	switch t := y.find(now, addr); {
+	case t == nil:
+		return Pass
+	case t.ban:
+		return Banned
+	default:
+		return Late
+	}
+}

@@ -1,0 +1,193 @@
+package dnp
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// logged returns a test with a server whose peer is connected and waits for a log.
+func logged(t *testing.T) *connTest {
+	t.Helper()
+	cfg := quiet()
+	cfg.Logged = true
+	return serve(t, cfg)
+}
+
+// store has everything stored that waits, and what then happens.
+func (s *connTest) store() {
+	s.Helper()
+	s.c.Changes(1 << 20)
+	s.c.Stored()
+	s.pump()
+}
+
+func TestLoggedReceive(t *testing.T) {
+	s := logged(t)
+	s.recv("04 0000 61")
+	s.want("it is not acknowledged before it is stored")
+	s.events("nor passed on", "unstored")
+	s.recv("04 0000 61", "04 0200 63")
+	s.want("however often it comes")
+	s.events("the owner was told")
+	ch := s.c.Changes(1 << 20)
+	if len(ch.Received) != 2 || ch.Received[0].Number != 0 || ch.Received[1].Number != 2 {
+		t.Fatalf("changes %+v, want each number once", ch)
+	}
+	s.recv("04 0100 62")
+	s.events("one that comes while the others are being written", "unstored")
+	s.c.Stored()
+	s.pump()
+	s.want("what is stored is acknowledged, early or not", "06 0000 00", "06 0200 00")
+	s.events("what is due is passed on", "message 0 a")
+	s.store()
+	s.want("the next write", "06 0100 00")
+	s.events("closes the gap", "message 1 b", "message 2 c")
+	s.recv("04 0100 62")
+	s.want("what is stored is acknowledged again at once", "06 0100 00")
+}
+
+func TestLoggedSend(t *testing.T) {
+	s := logged(t)
+	if err := s.c.Send([]byte("x"), 7); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.want("nothing is sent before its meaning is stored")
+	s.events("and no number is promised", "unstored")
+	s.wait(2 * time.Second)
+	s.want("time does not change that")
+	if ch := s.c.Changes(1 << 20); len(ch.Sent) != 1 || ch.Sent[0].Number != 0 || string(ch.Sent[0].Data) != "x" {
+		t.Fatalf("changes %+v", ch)
+	}
+	s.c.Stored()
+	s.pump()
+	s.want("then it is", "04 0000 78")
+	s.events("and its number is told", "sent 7 number=0")
+	s.wait(500 * time.Millisecond)
+	s.want("and repeated", "04 0000 78")
+}
+
+func TestLoggedEnd(t *testing.T) {
+	s := logged(t)
+	s.c.Close(CloseKicked)
+	s.wait(time.Minute)
+	s.want("the peer is told nothing before the end is stored")
+	s.events("which the owner has to do", "unstored")
+	if reason, ok := s.c.Ending(); !ok || reason != CloseKicked {
+		t.Fatalf("ending %v %v", reason, ok)
+	}
+	s.c.Ended()
+	s.pump()
+	s.want("then it is over", "02")
+	s.events("for good", "closed kicked")
+}
+
+func TestLoggedFenced(t *testing.T) {
+	s := logged(t)
+	s.c.Close(CloseTimeout)
+	s.pump()
+	s.c.Close(CloseMoved)
+	s.pump()
+	s.want("a session that lives elsewhere is not ended, whatever was wanted before")
+	s.events("the owner is told", "unstored", "closed moved")
+}
+
+func TestLoggedMute(t *testing.T) {
+	s := logged(t)
+	if err := s.c.Send([]byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.store()
+	s.recv("04 0000 61")
+	s.store()
+	s.sent, s.happen = nil, nil
+	s.c.Mute(true)
+	s.recv("04 0000 61")
+	s.wait(time.Minute)
+	s.want("a muted connection sends nothing, not even what is stored")
+	s.events("and does not end")
+	s.c.Mute(false)
+	s.pump()
+	s.want("it ends only when it may speak")
+	s.events("and this one was muted for longer than its peer has patience", "unstored")
+}
+
+func TestLoggedContradiction(t *testing.T) {
+	s := logged(t)
+	for range contradictionsMax - 1 {
+		s.recv("04 6400 61")
+	}
+	s.recv("04 0000 61")
+	s.store()
+	for range contradictionsMax - 1 {
+		s.recv("04 6400 61")
+	}
+	s.happen = nil
+	if _, ok := s.c.Ending(); ok {
+		t.Fatal("a few numbers that cannot be are forgeries or stragglers")
+	}
+	s.recv("06 5000 00")
+	if reason, ok := s.c.Ending(); !ok || reason != CloseUncertain {
+		t.Fatalf("ending %v %v: a peer that goes on about numbers that the log does not have knows more than the log", reason, ok)
+	}
+}
+
+// TestLoggedReplay restores a connection from a checkpoint and what was stored since,
+// and compares it with one that was restored from a later checkpoint.
+func TestLoggedReplay(t *testing.T) {
+	s := logged(t)
+	src := s.source("uint8")
+	first := s.c.AppendCheckpoint(nil)
+	if err := s.c.Link(src, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.c.Send([]byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.recv("04 0000 61", "04 0200 63")
+	one := cloneChanges(s.c.Changes(1 << 20))
+	s.c.Stored()
+	s.pump()
+	s.recv("06 0000 00", "07 0080")
+	two := cloneChanges(s.c.Changes(1 << 20))
+	s.c.Stored()
+	last := s.c.AppendCheckpoint(nil)
+
+	restored := func(snapshot []byte, changes ...Changes) []byte {
+		t.Helper()
+		cfg := quiet()
+		cfg.Logged = true
+		o := newTest(t, cfg)
+		src := o.source("uint8")
+		resolve := func(uint64) *Source { return src }
+		c, err := o.e.Restore(o.now, peerAddr, snapshot, resolve)
+		for _, ch := range changes {
+			if err == nil {
+				err = c.Replay(o.now, ch, resolve)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.AppendCheckpoint(nil)
+	}
+	if a, b := restored(first, one, two), restored(last); !bytes.Equal(a, b) {
+		t.Errorf("replayed\n%x, restored\n%x", a, b)
+	}
+	if a, b := restored(last, one, two), restored(last); !bytes.Equal(a, b) {
+		t.Errorf("what a checkpoint has already changes it to\n%x from\n%x", a, b)
+	}
+}
+
+func cloneChanges(ch Changes) Changes {
+	for i := range ch.Received {
+		ch.Received[i].Body = bytes.Clone(ch.Received[i].Body)
+	}
+	for i := range ch.Sent {
+		ch.Sent[i].Data = bytes.Clone(ch.Sent[i].Data)
+	}
+	ch.Links = append([]LinkChange(nil), ch.Links...)
+	return ch
+}

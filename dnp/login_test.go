@@ -1,0 +1,288 @@
+package dnp
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/admit"
+)
+
+const (
+	letMeIn = "04 0000 6c6574206d6520696e"
+	later   = "04 0000 6c61746572"
+	wrong   = "04 0000 6f70656e"
+)
+
+func TestLogin(t *testing.T) {
+	s := newTest(t, loginConfig())
+	s.recv("00 0100 0000")
+	s.want("the answer is shorter than the request, and all there is", "01 00 0000")
+	s.recv("06 0000 00", "05 0000 0000 00 0100 4d 0100 01 2a", "04 0100 61", "03 61", "07 0080")
+	s.want("nothing else is answered before the login")
+	s.recv(letMeIn)
+	s.events("the login is consumed", "connected")
+	s.want("it is acknowledged, and the peer is asked whether it speaks command 10", "06 0000 00", "0a 0000 00")
+	if s.c.Data() != "let me in" {
+		t.Fatalf("the connection has %v of the login", s.c.Data())
+	}
+	s.recv(letMeIn, "04 0100 61")
+	s.want("a repeat is only acknowledged", "06 0000 00", "06 0100 00")
+	s.events("what follows is passed on", "message 1 a")
+	s.recv("06 0000 00")
+	if !s.c.SpeaksLong() {
+		t.Fatal("who acknowledges command 10 speaks it")
+	}
+}
+
+func TestLoginRefused(t *testing.T) {
+	s := newTest(t, loginConfig())
+	s.recv("00 0100 0000", wrong)
+	s.want("the peer is told", "01 00 0000", "02")
+	s.events("nobody else is")
+	s.dropped("counted", DropLoginRefused, 1)
+}
+
+func TestLoginWaits(t *testing.T) {
+	s := newTest(t, loginConfig())
+	s.recv("00 0100 0000", later, later)
+	s.want("while it is looked into nothing is acknowledged, so the peer keeps it", "01 00 0000")
+	s.dropped("counted", DropLoginWaits, 2)
+	c := s.e.LogIn(s.now, peerAddr, "data", &s.recorder)
+	s.pump()
+	s.events("then it is let in", "connected")
+	s.want("and its login acknowledged", "06 0000 00", "0a 0000 00")
+	if c == nil || c.Data() != "data" || s.e.LogIn(s.now, peerAddr, "data", &s.recorder) != nil {
+		t.Fatal("one connection, with what its owner says of it")
+	}
+	s.e.RefuseLogin(peerAddr, &s.recorder)
+	s.want("a late refusal means nothing to who is in")
+}
+
+// TestLoginLate: the repeat of a login that arrives after the session must not begin it
+// again.
+func TestLoginLate(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = gate(t, admit.Config{})
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000", letMeIn)
+	s.c.Close(CloseKicked)
+	s.pump()
+	s.recv(letMeIn)
+	s.events("it came and went", "connected", "closed kicked")
+	s.dropped("the repeat is late", DropLate, 1)
+	s.recv("00 0100 0000", letMeIn)
+	s.events("after a request it is meant", "connected")
+}
+
+func TestGate(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = gate(t, admit.Config{AddressRate: 1})
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000", "00 0100 0000", wrong, letMeIn, letMeIn)
+	s.events("four at once, of requests and logins", "connected")
+	s.recv("02")
+	s.wait(2 * time.Second)
+	s.events("it left", "closed peer")
+	s.recv("00 0100 0000", "00 0100 0000", "00 0100 0000")
+	s.dropped("the bucket has two again", DropAddressRate, 1)
+}
+
+func TestStateless(t *testing.T) {
+	cfg := proofConfig(ProbePing)
+	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000")
+	s.events("the one that the bucket begins with is remembered")
+	s.recv("06 0000 00")
+	s.recv("02")
+	s.wait(3 * time.Second)
+	s.sent, s.happen = nil, nil
+	for _, answer := range []string{"07", "08"} {
+		s.recv("00 0100 0000")
+		if len(s.sent) != 2 || len(s.sent[1]) != 22 || s.e.unproven.n != 0 {
+			t.Fatalf("sent %v with %d remembered, want an acknowledgement and a hello for nobody", s.sent, s.e.unproven.n)
+		}
+		id := s.sent[1][6:10]
+		s.sent = nil
+		s.recv("06 0000 00", "04 0000 61", "07 3412")
+		s.events("what can be guessed proves nothing")
+		s.wait(statelessWindow)
+		s.recv(answer + id)
+		s.events("the LinkId of the hello does, for a while", "connected")
+		s.recv("02")
+		s.wait(3 * time.Second)
+		s.events("it left", "closed peer")
+		s.sent = nil
+	}
+	s.recv("00 0100 0000")
+	id := s.sent[1][6:10]
+	s.wait(2 * statelessWindow)
+	s.recv("07" + id)
+	s.events("but not for ever")
+	if s.e.stats.Stateless != 3 {
+		t.Fatalf("counted %d", s.e.stats.Stateless)
+	}
+}
+
+// TestStatelessLoss loses the answer to a hello, behind its acknowledgement.
+func TestStatelessLoss(t *testing.T) {
+	cfg := proofConfig(ProbePing)
+	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
+	s := newTest(t, cfg)
+	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder) // takes the only token
+	s.sent = nil
+	s.recv("00 0100 0000")
+	first := s.sent[1][6:10]
+	s.sent = nil
+	s.recv("06 0000 00")
+	s.wait(300 * time.Millisecond)
+	s.events("an acknowledgement can be guessed")
+	for _, d := range s.sent {
+		if d[:2] == "05" {
+			t.Fatal("the answer may be on its way")
+		}
+	}
+	s.sent = nil
+	s.wait(300 * time.Millisecond)
+	again := ""
+	for _, d := range s.sent {
+		if d[:2] == "05" {
+			again = d
+		}
+	}
+	if len(again) != 22 || again[2:6] != "0100" || again[6:10] == first {
+		t.Fatalf("sent %v, want a hello with another number and id than %s", s.sent, first)
+	}
+	s.recv("07" + again[6:10])
+	s.events("whose answer is as good", "connected")
+}
+
+// TestStatelessOfAnother: a hello belongs to one address and port.
+func TestStatelessOfAnother(t *testing.T) {
+	cfg := proofConfig(ProbePing)
+	cfg.Gate = gate(t, admit.Config{StatefulRate: -1})
+	cfg.UnprovenMax = 2
+	s := newTest(t, cfg)
+	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder)
+	s.sent = nil
+	s.recv("00 0100 0000") // the table is half full
+	id := s.sent[1][6:10]
+	s.e.Receive(s.now, servAddr, unhex("02"), &s.recorder)
+	s.note(s.e.Receive(s.now, servAddr, unhex("07"+id), &s.recorder))
+	neighbour := netip.AddrPortFrom(peerAddr.Addr(), peerAddr.Port()+1)
+	s.note(s.e.Receive(s.now, neighbour, unhex("07"+id), &s.recorder))
+	s.events("from elsewhere it proves nothing")
+	s.recv("07" + id)
+	s.events("it is the address that is proven", "connected")
+}
+
+func TestBadRequests(t *testing.T) {
+	s := newTest(t, proofConfig(ProbePing))
+	s.recv("00", "00 0100", "00 0000", "00 0100 0000 00", "00 0200 0000", "00 2100"+strings.Repeat("0000", 33), "00 ffff 0000")
+	s.want("whatever is no request as clients make it is not answered")
+	s.dropped("counted", DropBadRequest, 7)
+	s.recv("00 2000" + strings.Repeat("0100", 31) + "0000")
+	s.want("32 protocols are the most", "01 00 0000", "0a 0000 00")
+}
+
+func rateConfig(t *testing.T) Config {
+	cfg := quiet()
+	cfg.RateDatagrams, cfg.RateBytes = 10, 1000
+	cfg.Gate = gate(t, admit.Config{})
+	return cfg
+}
+
+func TestRate(t *testing.T) {
+	s := serve(t, rateConfig(t))
+	for range 30 {
+		s.recv("03 61")
+	}
+	s.dropped("two seconds of the limit pass at once", DropRate, 10)
+	s.wait(100 * time.Millisecond)
+	s.recv("03 61", "03 61")
+	s.dropped("a tenth of a second is one more", DropRate, 11)
+	s.wait(10 * time.Second)
+	big := "03" + fmt.Sprintf("%0800d", 0)
+	for range 6 {
+		s.recv(big)
+	}
+	s.dropped("bytes count as well: 2000 are four of 401, and a bit", DropRate, 13)
+}
+
+// TestRateAnswers: whoever gets many links has to answer for each.
+func TestRateAnswers(t *testing.T) {
+	cfg := rateConfig(t)
+	s := serve(t, cfg)
+	for range 200 {
+		if err := s.c.Link(s.source("uint8"), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pump()
+	for i := range 200 {
+		s.recv(fmt.Sprintf("06 %02x%02x 00", byte(i), i>>8), fmt.Sprintf("07 %02x80", byte(i)))
+	}
+	s.dropped("answers are free", DropRate, 0)
+	for range 30 {
+		s.recv("06 0000 00")
+	}
+	s.dropped("but only as many as were asked for", DropRate, 10)
+}
+
+func TestFlood(t *testing.T) {
+	s := serve(t, rateConfig(t))
+	for range 130 {
+		s.recv("03 61", "03 61")
+		s.wait(100 * time.Millisecond)
+	}
+	if got := s.happen[len(s.happen)-1]; got != "closed abuse" {
+		t.Fatalf("the last event is %q, want the end of who sends twice what it may for ten seconds", got)
+	}
+	s.sent = nil
+	s.recv("00 0100 0000")
+	s.want("and it is not heard")
+	if s.e.stats.Drops[DropBanned] == 0 {
+		t.Fatal("for a minute, and that is counted")
+	}
+	s.wait(banTime)
+	s.recv("00 0100 0000")
+	s.want("after which it may begin again", "01 00 0000")
+
+	s = serve(t, rateConfig(t))
+	for range 300 {
+		s.recv("03 61")
+		s.wait(60 * time.Millisecond) // 1.6 times the limit, which is no abuse
+	}
+	for _, e := range s.happen {
+		if e == "closed abuse" {
+			t.Fatal("a peer that is only eager is thrown out")
+		}
+	}
+}
+
+func TestSuspect(t *testing.T) {
+	s := serve(t, quiet())
+	rng := newRand(t)
+	hits, first := 0, 0
+	for i := range 20_000 {
+		n := 5000 + rng.IntN(50_000) // an attacker who knows the number does not have to guess
+		s.recv(fmt.Sprintf("04 %02x%02x 61", byte(n), n>>8))
+		if s.wait(5 * time.Millisecond); s.e.stats.Alarms > 0 && first == 0 {
+			first = i + 1
+		}
+	}
+	for _, e := range s.happen {
+		if e != "suspect" {
+			hits++
+		}
+	}
+	if first == 0 || first > 100 || hits > 0 {
+		t.Fatalf("alarm after %d forged commands, %d delivered", first, hits)
+	}
+	if got := s.e.stats.Alarms; got != 2 {
+		t.Fatalf("%d alarms in 100 s, want one a minute", got)
+	}
+}

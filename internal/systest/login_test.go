@@ -1,0 +1,321 @@
+package systest
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+type claims = auth.Claims
+
+var tokenKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", 32)))
+
+// withTokens makes an edge let in who has a token.
+func (w *world) withTokens(c *edge.Config) {
+	w.Helper()
+	text, err := auth.EncodePublic(tokenKey.Public().(ed25519.PublicKey))
+	if err != nil {
+		w.Fatal(err)
+	}
+	c.Auth, c.TokenKeys, c.OpenSpace = edge.AuthToken, filepath.Join(w.TempDir(), "keys"), ""
+	if err := os.WriteFile(c.TokenKeys, text, 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// token returns a login message for space s. It is good for ten minutes, unless change
+// says otherwise.
+func (w *world) token(client string, change func(c *auth.Claims)) []byte {
+	w.Helper()
+	w.ids++
+	c := auth.Claims{Client: client, Space: "s", Write: true, Expires: w.net.Now().Add(10 * time.Minute), ID: fmt.Sprint(w.ids)}
+	if change != nil {
+		change(&c)
+	}
+	token, err := auth.Issue(tokenKey, c, time.Time{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return auth.AppendMessage(nil, token)
+}
+
+// login lets a client connect from an address and say something first.
+func (w *world) login(e *simEdge, from string, b dnptest.Behaviour, message []byte) *player {
+	w.Helper()
+	p := &player{world: w, addr: netip.MustParseAddrPort(from)}
+	p.Client = dnptest.NewClient(dnptest.Config{
+		Behaviour: b, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) },
+		App: dnptest.App{Connected: func() {
+			if err := p.Send(w.net.Now(), message); err != nil {
+				w.Error(err)
+			}
+		}},
+	})
+	w.net.Attach(p.addr, p.Client)
+	p.Connect(w.net.Now())
+	w.net.Wake(p.addr)
+	return p
+}
+
+const (
+	flagPut = `{"op":"put","key":"flag","message":"F","audience":{"groups":["red"]},"values":[{"name":"v","type":"uint16","value":3}]}`
+	doorPut = `{"op":"put","key":"door","message":"D","access":"read-write","values":[{"name":"v","type":"uint16","value":1}]}`
+)
+
+// TestToken lets two clients in that have the same things before them and different
+// rights.
+func TestToken(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", flagPut)
+	w.mustPublish("s", doorPut)
+	var from []string
+	w.on(w.subjects.From("s", "*"), func(m replication.Msg) { from = append(from, string(m.Data)) })
+	red := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), w.token("red", func(c *auth.Claims) { c.Groups = []string{"red"} }))
+	guest := w.login(e, "10.1.0.2:5000", dnptest.Python(), w.token("guest", func(c *auth.Claims) { c.Write = false }))
+	w.within(3*time.Second, "both see the door", func() bool { return red.has("D", 0, u16(1)) && guest.has("D", 0, u16(1)) })
+	w.within(3*time.Second, "the groups of the token are the client's groups", func() bool { return red.has("F", 0, u16(3)) })
+	if guest.LinkNamed("F") != nil {
+		t.Error("a client without the group sees its state")
+	}
+	if !guest.LinkNamed("D").ReadOnly || red.LinkNamed("D").ReadOnly {
+		t.Error("write:false makes every link read-only, and only then")
+	}
+	e.forge(guest.addr, "09 01 0080 01 0000 0900", "09 01 0180 01 0000 0900") // it writes all the same, under either id
+	guest.offer("avatar", 5)
+	red.do(func(time.Time) { red.Set(red.LinkNamed("D"), 0, u16(2)) })
+	w.within(3*time.Second, "who may write does", func() bool { return guest.has("D", 0, u16(2)) })
+	w.net.Run(2 * time.Second)
+	if !guest.has("D", 0, u16(2)) || !red.has("D", 0, u16(2)) || guest.LinkNamed("avatar").Phase == dnptest.LinkIsUp {
+		t.Error("a client that may not write wrote, or made a state")
+	}
+	if len(from) > 0 {
+		t.Errorf("logins are not for game servers: %q", from)
+	}
+	if names := fmt.Sprint(w.joined()); names != "[red guest]" && names != "[guest red]" {
+		t.Errorf("joined: %s", names)
+	}
+}
+
+// forge sends datagrams from an address that is not ours.
+func (s *simEdge) forge(from netip.AddrPort, datagrams ...string) {
+	for _, d := range datagrams {
+		s.world.net.Send(from, s.addr, unhex(d))
+	}
+}
+
+// TestTokenRefused: nobody hears of a client that is not let in.
+func TestTokenRefused(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	good := w.token("alice", nil)
+	for i, c := range []struct {
+		why     string
+		message []byte
+	}{
+		{"no token", []byte("hello")},
+		{"expired", w.token("alice", func(c *auth.Claims) { c.Expires = w.net.Now() })},
+		{"too long", w.token("alice", func(c *auth.Claims) { c.Expires = w.net.Now().Add(25 * time.Hour) })},
+		{"a reserved space", w.token("alice", func(c *auth.Claims) { c.Space = "_s" })},
+		{"changed", append(good[:len(good)-6:len(good)-6], "AAAAAA"...)},
+	} {
+		p := w.login(e, fmt.Sprintf("10.2.0.%d:1", i+1), dnptest.Cpp(), c.message)
+		w.within(3*time.Second, c.why+": told at once", func() bool { return p.Phase() == dnptest.Closed })
+	}
+	w.net.Run(time.Second)
+	if len(w.joined()) > 0 || e.worker.Counts().Sessions != 0 {
+		t.Errorf("joined: %v", w.joined())
+	}
+}
+
+// TestTokenOnce: a token belongs to who used it first, and a client is there once.
+func TestTokenOnce(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e, other := w.startEdge(wire.Denetwork, w.withTokens), w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	token := w.token("alice", nil)
+	first := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), token)
+	w.within(3*time.Second, "alice is in", func() bool { return first.has("D", 0, u16(1)) })
+	thief := w.login(e, "10.1.0.2:5000", dnptest.Cpp(), token)
+	w.within(3*time.Second, "who took the token is not", func() bool { return thief.Phase() == dnptest.Closed })
+	w.net.Run(3 * time.Second)
+	again := w.login(e, "10.1.0.1:5001", dnptest.Cpp(), token)
+	w.within(3*time.Second, "alice comes back with it", func() bool { return again.has("D", 0, u16(1)) })
+	w.within(3*time.Second, "and is there once", func() bool { return first.Phase() == dnptest.Closed })
+	w.net.Run(3 * time.Second)
+	elsewhere := w.login(other, "10.1.0.9:5000", dnptest.Cpp(), w.token("alice", nil))
+	w.within(3*time.Second, "with another token at another edge", func() bool { return elsewhere.has("D", 0, u16(1)) })
+	w.within(3*time.Second, "it is the same", func() bool { return again.Phase() == dnptest.Closed })
+	w.net.Run(5 * time.Second)
+	if elsewhere.Phase() != dnptest.Connected {
+		t.Errorf("the newest session is %v", elsewhere.Phase())
+	}
+	var reasons []string
+	for _, ev := range w.events {
+		if ev.Type == "left" {
+			reasons = append(reasons, ev.Reason)
+		}
+	}
+	if fmt.Sprint(reasons) != "[replaced replaced]" {
+		t.Errorf("left because of %v", reasons)
+	}
+}
+
+// TestTokenTwice lets a client begin at two edges in the same moment. One stays.
+func TestTokenTwice(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e, other := w.startEdge(wire.Denetwork, w.withTokens), w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	w.net.Run(time.Second)
+	a := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), w.token("alice", nil))
+	b := w.login(other, "10.1.0.1:5001", dnptest.Cpp(), w.token("alice", nil))
+	w.net.Run(10 * time.Second)
+	if (a.Phase() == dnptest.Connected) == (b.Phase() == dnptest.Connected) {
+		t.Errorf("the sessions are %v and %v, want one of them", a.Phase(), b.Phase())
+	}
+}
+
+// TestTokenExpires: a session is over when its token is.
+func TestTokenExpires(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	short := w.login(e, "10.1.0.1:1", dnptest.Cpp(), w.token("short", func(c *auth.Claims) { c.Expires = w.net.Now().Add(time.Minute) }))
+	long := w.login(e, "10.1.0.2:1", dnptest.Cpp(), w.token("long", nil))
+	w.net.Run(59 * time.Second)
+	if !short.has("D", 0, u16(1)) || !long.has("D", 0, u16(1)) {
+		t.Fatal("both are in for the time of their tokens")
+	}
+	w.within(2*time.Second, "then it is over", func() bool { return short.Phase() == dnptest.Closed })
+	w.within(10*time.Minute, "for the other later", func() bool { return long.Phase() == dnptest.Closed })
+	if last := w.events[len(w.events)-1]; last.Type != "left" || last.Reason != "expired" {
+		t.Errorf("the last event is %+v", last)
+	}
+}
+
+// TestTokenGroupsSurvive takes the relay away at once after a login.
+func TestTokenGroupsSurvive(t *testing.T) {
+	w := newWorld(t, *seed)
+	r := w.startRelay()
+	e := w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", flagPut)
+	red := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), w.token("red", func(c *auth.Claims) { c.Groups = []string{"red"} }))
+	w.within(3*time.Second, "it is in its group", func() bool { return red.has("F", 0, u16(3)) })
+	r.kill()
+	w.startRelay()
+	w.mustPublish("s", flagPut)
+	w.mustPublish("s", `{"op":"set","key":"flag","values":{"v":4}}`)
+	w.within(15*time.Second, "and in that of the next holder, who knew nothing", func() bool { return red.has("F", 0, u16(4)) })
+}
+
+// A door is the game's own service that says who clients are.
+type door struct {
+	asked []string
+	say   func(message string) string // "" is silence
+}
+
+func (w *world) withDoor(say func(message string) string) *door {
+	d := &door{say: say}
+	w.on(w.subjects.Auth(), func(m replication.Msg) {
+		var q struct {
+			Address, Edge string
+			Message       []byte
+		}
+		if err := json.Unmarshal(m.Data, &q); err != nil || q.Edge == "" {
+			w.Fatalf("asked %s: %v", m.Data, err)
+		}
+		d.asked = append(d.asked, q.Address+" "+string(q.Message))
+		if a := d.say(string(q.Message)); a != "" {
+			_ = w.game.Publish(replication.Msg{Subject: m.Reply, Data: []byte(a)})
+		}
+	})
+	return d
+}
+
+func withCallout(c *edge.Config) { c.Auth, c.OpenSpace = edge.AuthCallout, "" }
+
+func TestCallout(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, withCallout)
+	w.mustPublish("s", flagPut)
+	w.mustPublish("s", doorPut)
+	slow := false
+	d := w.withDoor(func(message string) string {
+		switch {
+		case message == "alice's ticket":
+			return fmt.Sprintf(`{"client":"alice","space":"s","groups":["red"],"exp":%d}`, w.net.Now().Unix()+60)
+		case message == "slow" && !slow:
+			slow = true
+			return ""
+		case message == "slow":
+			return `{"client":"slow","space":"s","write":false}`
+		case message == "odd":
+			return `{"client":"a.b","space":"s"}`
+		}
+		return `{"error":"no ticket"}`
+	})
+	alice := w.login(e, "10.1.0.1:1", dnptest.Cpp(), []byte("alice's ticket"))
+	w.within(3*time.Second, "the service lets alice in", func() bool { return alice.has("D", 0, u16(1)) && alice.has("F", 0, u16(3)) })
+	if len(d.asked) != 1 || d.asked[0] != "10.1.0.1:1 alice's ticket" {
+		t.Errorf("asked %q", d.asked)
+	}
+	bob := w.login(e, "10.1.0.2:1", dnptest.Cpp(), []byte("please"))
+	w.within(3*time.Second, "but not bob", func() bool { return bob.Phase() == dnptest.Closed })
+	bob = w.login(e, "10.1.0.2:2", dnptest.Cpp(), []byte("please"))
+	w.within(3*time.Second, "who tries again", func() bool { return bob.Phase() == dnptest.Closed })
+	if len(d.asked) != 2 {
+		t.Errorf("asked %q: the refusal is remembered for 5 s", d.asked)
+	}
+	odd := w.login(e, "10.1.0.3:1", dnptest.Cpp(), []byte("odd"))
+	w.within(3*time.Second, "a name that cannot be is a refusal", func() bool { return odd.Phase() == dnptest.Closed })
+	patient := w.login(e, "10.1.0.4:1", dnptest.Cpp(), []byte("slow"))
+	w.within(5*time.Second, "a question without answer is asked again", func() bool { return patient.has("D", 0, u16(1)) })
+	if c := e.worker.Counts(); c.Logins[auth.NoService] != 1 || c.Logins[auth.Refused] != 2 || c.Logins[auth.BadClaims] != 1 {
+		t.Errorf("counted %v", c.Logins)
+	}
+	w.within(61*time.Second, "alice's time is over", func() bool { return alice.Phase() == dnptest.Closed })
+}
+
+// TestCalloutFlood has more clients at the door than may wait, and a service that is
+// silent.
+func TestCalloutFlood(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, func(c *edge.Config) {
+		withCallout(c)
+		c.Admission.LoginRate = -1 // it would leave fewer
+	})
+	w.mustPublish("s", doorPut)
+	d := w.withDoor(func(string) string { return "" })
+	for i := range 2000 {
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}), 1)
+		e.forge(from, "0001000000", "04 0000 6162636465")
+	}
+	w.net.Run(500 * time.Millisecond)
+	if len(d.asked) == 0 || len(d.asked) > 256 {
+		t.Errorf("the service was asked %d times, want at most 256 at a time", len(d.asked))
+	}
+	d.say = func(string) string { return `{"client":"late","space":"s"}` }
+	w.net.Run(3 * time.Second)
+	p := w.login(e, "10.1.0.1:1", dnptest.Cpp(), []byte("now"))
+	w.within(5*time.Second, "later there is room again", func() bool { return p.has("D", 0, u16(1)) })
+}

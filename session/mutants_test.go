@@ -1,0 +1,52 @@
+package session_test
+
+import (
+	"flag"
+	"strconv"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+var hunt = flag.Bool("mutants", false, "run the simulation over every deliberate fault (a few minutes)")
+
+// mutantSeeds is within how many seeds a fault must be noticed.
+const mutantSeeds = 450
+
+var mutantList = []mutants.Mutant{
+	{Name: "ack_before_commit", File: "dnp/recvwindow.go", Old: "(c.log.muted || !c.mayAcknowledge(n))", New: "c.log.muted"},
+	{Name: "ack_held_before_commit", File: "dnp/logged.go", Old: "return e.store == stored\n", New: "return e.store == stored || n != c.recv.next\n"},
+	{Name: "deliver_before_commit", File: "dnp/recvwindow.go", Old: "w.early[i].store == stored || !logged", New: "w.early[i].store != unasked || !logged"},
+	{Name: "due_is_held_twice", File: "dnp/recvwindow.go", Old: "a = arrivalEarly; c.recv.holds(n) {", New: "a = arrivalEarly; false {"},
+	{Name: "past_is_not_acknowledged", File: "dnp/recvwindow.go", Old: "case n < w.next || w.holds(n):\n", New: "case n < w.next:\n\t\treturn 0, arrivalOutside\n\tcase w.holds(n):\n"},
+	{Name: "no_write_ahead", File: "dnp/logged.go", Old: "n < min(w.next, c.log.sent)", New: "n < w.next"},
+	{Name: "take_down_before_commit", File: "dnp/link.go", Old: "c.linkChanged(id, LinkTakenDown)\n\t\treturn", New: "c.startDown(id)\n\t\treturn"},
+	{Name: "end_before_commit", File: "dnp/logged.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false"},
+	{Name: "no_window_edge", File: "dnp/windowedge.go", Old: "\t\tc.acked(o)\n", New: ""},
+	{Name: "replay_without_acks", File: "dnp/replay.go", Old: "if n < ch.Acked ||", New: "if false &&"},
+	{Name: "replay_sent_first", File: "dnp/replay.go", Old: "\tc.replayAcks(ch, t) // of what earlier changes sent, which made room for these\n", New: ""},
+	{Name: "no_fence", File: "session/memlog/memlog.go", Old: "if last != w.Expect {", New: "if false && last != w.Expect {"},
+	{Name: "anything_is_absorbed", File: "session/answer.go", Old: "c.last.Owner == s.owner && c.last.Number == s.number:", New: "tail > s.seq:"},
+	{Name: "unknown_counts_as_stored", File: "session/answer.go", Old: "asked == ActionAppend && a.Verdict == OK:", New: "asked == ActionAppend && (a.Verdict == OK || a.Verdict == Unknown):"},
+	{Name: "stale_counts_as_stored", File: "session/answer.go", Old: "asked == ActionAppend && a.Verdict == OK:", New: "asked == ActionAppend && (a.Verdict == OK || a.Verdict == Stale):"},
+	{Name: "another_write_after_unknown", File: "session/answer.go", Old: "\t\tif s.pending == nil {\n", New: "\t\tif s.pending = nil; s.conn != nil {\n"},
+	{Name: "fenced_goes_on", File: "session/answer.go", Old: "s.over(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})", New: "s.seq, s.pending = c.tail, nil"},
+	{Name: "fenced_says_goodbye", File: "session/session.go", Old: "s.conn.Close(dnp.CloseMoved)", New: "s.conn.Close(dnp.CloseLocal)\n\t\ts.conn.Ended()"},
+	{Name: "open_over_the_living", File: "session/answer.go", Old: "s.phase == Opening && c.closed:", New: "s.phase == Opening:"},
+	{Name: "epoch_stays", File: "session/answer.go", Old: "c.tail, c.last.Epoch+1\n\ts.phase", New: "c.tail, c.last.Epoch\n\ts.phase"},
+	{Name: "checkpoint_forgets_undelivered", File: "session/own.go", Old: "Last: s.keep.first, Kept: s.keep.list}", New: "Last: s.keep.next}"},
+	{Name: "delivered_is_guessed", File: "session/adopt.go", Old: "s.keep.restore(c.ckpt, c.delivered)", New: "s.keep.restore(c.ckpt, 1<<62)"},
+	{Name: "feed_starts_anew", File: "session/adopt.go", Old: "conn, c.token, s.cfg", New: "conn, c.ckpt.Token/2, s.cfg"},
+	{Name: "checkpoint_without_changes", File: "session/own.go", Old: "k.Changes = s.conn.Changes(s.cfg.BlockBytes)", New: "k.Changes = s.conn.Changes(1 << 30)\n\tif ckpt {\n\t\tk.Changes.Received = nil\n\t}"},
+}
+
+func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
+
+func TestMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{
+		Run: "^TestSimulation$", Args: []string{"-seeds", strconv.Itoa(mutantSeeds)}, Rounds: mutants.FirstSeed,
+	}, mutantList)
+}
