@@ -247,8 +247,9 @@ func telling(s *netstate.State) iter.Seq[int] {
 func (a *audit) lag() {
 	holder, store := a.g.authority()
 	now := a.g.net.Now()
+	stuck := slices.ContainsFunc(a.g.relays, func(r *simRelay) bool { return r.stuck }) // then relays do not hear each other
 	for _, r := range a.g.relays {
-		if r.dead || r.paused || r.stuck || !r.bus.Connected() || a.g.hub.Loss > usualLoss {
+		if stuck || r.dead || r.paused || !r.bus.Connected() || a.g.hub.Loss > usualLoss {
 			r.ill = now
 		}
 	}

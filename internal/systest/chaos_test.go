@@ -35,6 +35,10 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration) {
 	for turn := range 1200 {
 		if g.net.Now().After(g.idleUntil) {
 			m.change()
+			if rng.IntN(4) == 0 { // within the tick of the relay and the flush of the edges
+				g.net.Schedule(3*time.Millisecond, m.change)
+				g.net.Schedule(6*time.Millisecond, m.change)
+			}
 		}
 		g.net.Run(50 * time.Millisecond)
 		if rng.IntN(40) == 0 {
@@ -79,7 +83,13 @@ func (g *ring) fault(rng *rand.Rand) {
 		later(9*time.Second, func() { g.leases.SetSilent(false) })
 	case 3:
 		g.leases.Cut(r.name, true)
-		later(15*time.Second, func() { g.leases.Cut(r.name, false) })
+		r.apart = rng.IntN(2) == 0 // the gossip does not reach it either, only the bus does
+		g.net.Schedule(detection, g.tell)
+		later(15*time.Second, func() {
+			g.leases.Cut(r.name, false)
+			r.apart = false
+			g.net.Schedule(detection, g.tell)
+		})
 	case 4:
 		r.bus.SetConnected(false)
 		bus := r.bus
@@ -193,6 +203,7 @@ func (g *ring) heal() {
 	g.hub.Loss, g.hub.Duplicate, g.hub.Jitter, g.leases.Loss = 0, 0, 5*time.Millisecond, 0
 	for _, r := range g.relays {
 		g.leases.Cut(r.name, false)
+		r.apart = false
 		g.stick(r, false)
 		g.wake(r)
 		if r.dead {

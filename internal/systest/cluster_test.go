@@ -55,7 +55,7 @@ func newRing(t *testing.T, seed uint64, n int) *ring {
 // start starts a relay, again if it is dead.
 func (g *ring) start(r *simRelay) {
 	g.starts++
-	r.dead, r.paused, r.leaves, r.stuck, r.asleep = false, false, false, false, nil
+	r.dead, r.paused, r.leaves, r.stuck, r.apart, r.asleep = false, false, false, false, false, nil
 	r.leases = g.leases.Node(r.name, fmt.Sprintf("start%d", g.starts), simShards)
 	g.world.run(r, fmt.Sprintf("%s.%d", r.name, g.starts), func(*relay.Config) {})
 }
@@ -64,7 +64,7 @@ func (g *ring) start(r *simRelay) {
 func (g *ring) tell() {
 	var members []cluster.Member
 	for _, r := range g.relays {
-		if !r.dead && !r.paused && !r.leaves && !r.stuck {
+		if !r.dead && !r.paused && !r.leaves && !r.stuck && !r.apart {
 			members = append(members, cluster.Member{
 				Name: r.name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: simShards, Incarnation: 1,
 			})

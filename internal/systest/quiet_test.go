@@ -31,6 +31,10 @@ const crossing = 60 * time.Millisecond
 // must stay. The others must stay themselves, and whoever wrote them must not see
 // anything else meanwhile. And one client writes what the holder refuses.
 func (s *stormy) writeQuietly() {
+	known := make(map[*player]bool)
+	for _, p := range s.players {
+		known[p] = s.known(p)
+	}
 	s.hub.Delay, s.hub.Jitter, s.hub.Duplicate, s.hub.Loss = 60*time.Millisecond, 50*time.Millisecond, 0.05, 0.3
 	s.on(s.subjects.Event("s"), s.reply)
 	s.refuse()
@@ -39,7 +43,7 @@ func (s *stormy) writeQuietly() {
 		for _, l := range p.Links() {
 			key := string(l.Message)
 			mayWrite := (l.Own || !l.ReadOnly) && key != "text"
-			if !s.alive(p) || l.State == nil || l.Phase != dnptest.LinkIsUp || !mayWrite || written[key] || s.rng.IntN(2) == 0 {
+			if !known[p] || l.State == nil || l.Phase != dnptest.LinkIsUp || !mayWrite || written[key] || s.rng.IntN(2) == 0 {
 				continue
 			}
 			written[key] = true

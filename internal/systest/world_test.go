@@ -107,6 +107,7 @@ type simRelay struct {
 	dead   bool
 	paused bool
 	stuck  bool      // its leases stand still
+	apart  bool      // the others think that it is gone
 	ill    time.Time // when it was dead, paused, stuck or off the bus last
 	leaves bool      // it says so to the others
 	asleep []func()  // turns that were due while it was paused
@@ -212,6 +213,7 @@ type simEdge struct {
 
 // A look is what an edge's replica was like at the end of a turn.
 type look struct {
+	replica            *replication.Replica
 	epoch, seq         uint64
 	epochAt, changedAt time.Time
 	backwards          string // how the position went back, if it ever did
@@ -288,6 +290,9 @@ func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
 func (l *look) take(now time.Time, r *replication.Replica) {
 	if r == nil {
 		return
+	}
+	if l.replica != r { // the space was forgotten, or is new
+		*l = look{replica: r, backwards: l.backwards}
 	}
 	epoch, seq := r.Position()
 	if epoch == l.epoch && seq == l.seq {
