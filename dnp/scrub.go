@@ -59,7 +59,7 @@ func scrubPause(interval time.Duration, share float64, sent, bytesPerSecond int)
 // will send.
 func (c *Conn) scrubLink(slot int) int {
 	l := &c.links.l[slot]
-	if !l.weSend() {
+	if !l.weSend() || l.has(linkWaiting) { // what waits is sent anyway; the next round is soon enough
 		return 0
 	}
 	l.sent = 0
@@ -70,7 +70,6 @@ func (c *Conn) scrubLink(slot int) int {
 		}
 	}
 	c.e.stats.Scrubs++
-	c.mark(slot)
-	p := c.e.cfg.Profile
-	return p.UpdateLinkSize() + s.cfg.State.TypedSize() + (p.UpdateValueSize(0)-1)*s.cfg.State.Layout().Len()
+	c.markRepeat(slot)
+	return s.updateSize()
 }

@@ -148,7 +148,7 @@ func (s *Store) cut(now time.Time, n int) {
 	}
 	s.seq++
 	data := make([]byte, 0, view.HeaderMax+n)
-	data = append(h.Append(data), s.records[:n]...)
+	data = view.AppendBatch(data, h, s.records[:n], s.cfg.ZeroCode)
 	s.trace = s.trace[:0]
 	s.records = s.records[:copy(s.records, s.records[n:])]
 	s.ring.add(now, s.seq, data)

@@ -120,6 +120,10 @@ func (s Subjects) ParseStoreKeyframe(subject string) (space string, number uint6
 // Event returns the subject of a space's events.
 func (s Subjects) Event(space string) string { return s.join("event", space) }
 
+// EventIn returns the subject of the events that a space's store makes, in another
+// form than JSON.
+func (s Subjects) EventIn(space, form string) string { return s.join("event", space, form) }
+
 // From returns the subject of the messages that a client sends.
 func (s Subjects) From(space, client string) string { return s.join("from", space, client) }
 

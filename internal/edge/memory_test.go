@@ -10,7 +10,7 @@ import (
 // TestMemory measures what a state costs a worker, besides the links of its clients
 // (those are measured in package dnp).
 func TestMemory(t *testing.T) {
-	const states, most = 2000, 1000
+	const states, most = 2000, 1100
 	c := newCrowd(t, 1)
 	var batches [][]byte
 	for i := range states {
@@ -18,11 +18,11 @@ func TestMemory(t *testing.T) {
 		batches = append(batches, c.publish(fmt.Sprintf(
 			`{"op":"put","key":"m%d","audience":{"groups":["none"]},"values":[{"type":"vector3f32","value":[0,0,0]},{"type":"quaternionf32","value":[0,0,0,1]}]}`, i)))
 	}
-	before := heap()
+	before := heapBytes()
 	for _, b := range batches {
 		c.worker.live(c.now, "s", b)
 	}
-	perState := float64(heap()-before) / states
+	perState := float64(heapBytes()-before) / states
 	if n := c.worker.spaces["s"].replica.Len(); n != crowdStates+states {
 		t.Fatalf("the replica has %d states, want %d", n, crowdStates+states)
 	}
@@ -33,7 +33,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func heap() uint64 {
+func heapBytes() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -269,17 +269,32 @@ func (wr *writer) here(v *written) bool {
 }
 
 func (wr *writer) release(v *written) {
-	if link, ok := wr.session.conn.LinkOf(wr.source); ok {
+	if link, ok := wr.link(v.index); ok {
 		wr.session.conn.Release(link.ID, v.index)
 	}
 }
 
 // refused gives the client the authoritative value.
 func (wr *writer) refused(v *written) bool {
-	if link, ok := wr.session.conn.LinkOf(wr.source); ok {
+	if link, ok := wr.link(v.index); ok {
 		wr.session.conn.Refuse(link.ID, v.index)
 	}
 	return true
+}
+
+// link returns the link by which the client wrote. If it is told less than
+// everything, what it is told of this value is made exact: it must not see its write
+// undone by an older value.
+func (wr *writer) link(index int) (dnp.LinkInfo, bool) {
+	st, ok := stateOf(wr.source)
+	if !ok {
+		return wr.session.conn.LinkOf(wr.source)
+	}
+	link, src, l := wr.session.linkTo(st)
+	if l != nil {
+		l.exact(index)
+	}
+	return link, src != nil
 }
 
 // arrived ends the values that the holder has and the replica by now.

@@ -20,6 +20,7 @@ type mirror struct {
 	w      *world
 	rng    *rand.Rand
 	kinds  []kind // that it makes
+	level  string // priority and levels of detail of its states, as JSON with a comma; may be empty
 	states map[string]*mirrored
 	dead   []string // link messages that nobody must have a link with any more
 	gone   []string // keys that were removed
@@ -45,6 +46,7 @@ type mirrored struct {
 	key     string
 	changes int // of its link message
 	hidden  bool
+	level   string
 	number  uint16
 	null    bool
 	other   uint16 // the second value, or the last of a wide state
@@ -74,7 +76,7 @@ func (m *mirror) change() {
 	keys := m.keys()
 	r := m.rng.IntN(100)
 	if len(keys) < 5 || r < 3 && len(keys) < 20 {
-		s := &mirrored{kind: m.kinds[m.rng.IntN(len(m.kinds))], key: fmt.Sprintf("k%d", m.next), number: m.count(), other: m.count()}
+		s := &mirrored{kind: m.kinds[m.rng.IntN(len(m.kinds))], key: fmt.Sprintf("k%d", m.next), level: m.level, number: m.count(), other: m.count()}
 		m.next++
 		m.states[s.key] = s
 		m.w.fire("s", s.put())
@@ -173,8 +175,8 @@ func (s *mirrored) put() string {
 		}
 		values = append(values, fmt.Sprintf(`{"type":%s,"value":%s}`, typ, s.literal(i)))
 	}
-	return fmt.Sprintf(`{"op":"put","key":%q,"message":%q,"farewell":"bye","audience":%s,"values":[%s]}`,
-		s.key, s.message(), s.audience(), strings.Join(values, ","))
+	return fmt.Sprintf(`{"op":"put","key":%q,"message":%q,"farewell":"bye",%s"audience":%s,"values":[%s]}`,
+		s.key, s.message(), s.level, s.audience(), strings.Join(values, ","))
 }
 
 // value returns value i as a client has it.

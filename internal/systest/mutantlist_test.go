@@ -78,10 +78,10 @@ var mutantList = []mutants.Mutant{
 	{Name: "refused_not_reported", File: "internal/edge/writer.go", Old: "wr.session.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
 	{Name: "newer_write_overtaken", File: "internal/edge/writer.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
 	{Name: "drop_not_told", File: "internal/edge/drop.go", Old: "d.repeat.want(now)\n\ts.drops", New: "s.drops", Run: stormRun},
-	{Name: "change_not_marked", File: "internal/edge/space.go", Old: "source(st).ChangedMask(changed)\n", New: ""},
+	{Name: "change_not_marked", File: "internal/edge/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},
 	{Name: "new_message_not_linked", File: "internal/edge/space.go", Old: "if !included || described || link.ReadOnly", New: "if !included || link.ReadOnly"},
 	{Name: "audience_ignored", File: "internal/edge/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},
-	{Name: "removed_state_linked", File: "internal/edge/space.go", Old: "src.Remove()\n\ts.shortage.ended = true", New: "s.shortage.ended = true"},
+	{Name: "removed_state_linked", File: "internal/edge/space.go", Old: "src.Remove()\n\ts.endLevels", New: "s.endLevels"},
 	{Name: "reconnect_not_noticed", File: "internal/edge/worker.go", Old: "s.replica.Reconnected(now)\n\t\ts.askAgain(now)", New: "s.askAgain(now)",
 		Survives: "the next head, at most 250 ms later, says what was missed"},
 

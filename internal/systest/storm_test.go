@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -46,7 +47,10 @@ func storm(t *testing.T, seed uint64) {
 	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link),
 		wrote: make(map[*dnptest.Link]wrote), replies: make(map[string]uint16), replied: make(map[string]uint16), left: make(map[string]bool), took: make(map[*player]time.Time)}
 	s.relay = s.startRelay()
-	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, inSpace)}
+	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, func(c *edge.Config) {
+		inSpace(c)
+		c.BytesPerSecond = 3000 // so that values wait
+	})}
 	s.putAll()
 	for i := range 6 {
 		b := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}[i%3]
@@ -106,6 +110,8 @@ func (s *stormy) step() {
 		bus := s.hub.Node(s.edges[s.rng.IntN(2)].node)
 		bus.SetConnected(false)
 		s.net.Schedule(time.Duration(s.rng.IntN(2000))*time.Millisecond, func() { bus.SetConnected(true) })
+	case r < 40:
+		s.fire("s", fmt.Sprintf(`{"op":"group","client":%q,%q:["far"]}`, p.name, []string{"join", "leave"}[s.rng.IntN(2)]))
 	case !s.alive(p):
 	case r < 18 && len(s.left) == 0 && len(s.own[p]) > 0:
 		s.left[p.name] = true
@@ -167,7 +173,7 @@ func (s *stormy) putAll() {
 	for i := range 5 {
 		body := `{"op":"put","key":"text","access":"read-write","values":[{"type":"string","value":"short"}]}`
 		if i < 4 {
-			body = fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","values":[{"type":"uint16","value":%d}]}`, i, s.next)
+			body = fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","priority":%d,"lod":[{"groups":["far"],"rate":%d}],"values":[{"type":"uint16","value":%d}]}`, i, 1+i*5, 1+i, s.next)
 		}
 		s.net.RunUntil(time.Second, func() bool { return s.hub.Node("game").Connected() })
 		for {

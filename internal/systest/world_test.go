@@ -323,13 +323,13 @@ type player struct {
 	*dnptest.Client
 	addr  netip.AddrPort
 	world *world
+	edge  *simEdge
 	name  string // that the edge gave it
 	said  int    // messages
 
 	gaveUp bool // its edge did, and it does not know
 
-	edge   *simEdge             // of those that the audit looks at
-	linked map[string]time.Time // when links came up, by message
+	linked map[string]time.Time // when links came up, by message, if an audit looks
 }
 
 // join connects a new client to an edge and waits until game servers know.
@@ -356,7 +356,7 @@ func (w *world) joined() (names []string) {
 func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
 	w.Helper()
 	w.hosts++
-	p := &player{world: w, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
+	p := &player{world: w, edge: e, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
 	p.Client = dnptest.NewClient(dnptest.Config{
 		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) },
 	})
