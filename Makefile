@@ -45,6 +45,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or ROUNDS
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
+.PHONY: mutants
+mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
+	nice $(GO) test -p 1 ./cluster ./session ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+
 .PHONY: cluster-test
 cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
 	@mkdir -p tmp

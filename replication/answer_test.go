@@ -117,7 +117,7 @@ func (w *world) putLarge(i int) {
 func (w *world) completeIsEqual() {
 	w.Helper()
 	epoch, seq := w.store.Position()
-	if w.store.pending() {
+	if w.store.Pending() {
 		return
 	}
 	for i, r := range w.replicas {

@@ -43,7 +43,7 @@ func TestWriteCodec(t *testing.T) {
 			t.Errorf("kind %d: a trailing byte was accepted", c.w.Kind)
 		}
 	}
-	r := WriteResult{Code: WriteBusy, Epoch: 7, State: 9}
+	r := WriteResult{Code: WriteBusy, Epoch: 7, Seq: 8, State: 9}
 	p := AppendWriteResult(nil, r)
 	if got, err := ParseWriteResult(p); err != nil || got != r {
 		t.Errorf("result read as %+v, %v", got, err)

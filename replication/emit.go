@@ -15,7 +15,7 @@ const recordsMax = view.BatchMax - view.HeaderMax
 // waited for them. Removals come first, because a key or a RefId that they free
 // may be used again by what follows.
 func (s *Store) emit(now time.Time) {
-	if s.pending() {
+	if s.Pending() {
 		s.emitted = now
 	}
 	s.records = s.records[:0]

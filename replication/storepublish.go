@@ -23,7 +23,7 @@ func (s *Store) Publish(now time.Time, p Publish) {
 	}
 	if a.Err != nil {
 		s.stats.PublishErrors++
-	} else if len(p.Trace) == view.TraceSize && len(s.trace) == 0 && s.pending() {
+	} else if len(p.Trace) == view.TraceSize && len(s.trace) == 0 && s.Pending() {
 		s.trace = append(s.trace, p.Trace...)
 	}
 	if p.Token == 0 {

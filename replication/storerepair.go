@@ -20,7 +20,7 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 		s.stats.RepairForeign++
 		return nil
 	}
-	if s.pending() {
+	if s.Pending() {
 		s.emit(now)
 	}
 	if q.Kind == RepairRange && q.Epoch == s.cfg.Epoch {

@@ -67,7 +67,8 @@ var rules = map[string][]string{
 	"internal/clustertest": {
 		"dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
 	},
-	"internal/arch": {},
+	"internal/arch":    {},
+	"internal/mutants": {}, // runs the go command, for tests only
 }
 
 // free are the folders whose packages put everything together.

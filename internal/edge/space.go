@@ -193,7 +193,6 @@ func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 	for _, l := range f.levels {
 		l.touch(changed)
 	}
-	s.moved(f.full, changed)
 	s.writeBack(st, changed)
 }
 

@@ -143,14 +143,13 @@ func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 	return due, false
 }
 
-// Position returns how far the replica of a space is; ok if there is one.
-func (w *Worker) Position(name string) (epoch, seq uint64, ok bool) {
-	s, ok := w.spaces[name]
-	if !ok {
-		return 0, 0, false
+// Replica returns the replica of a space, nil if there is none, for a caller that
+// turns the worker.
+func (w *Worker) Replica(name string) *replication.Replica {
+	if s, ok := w.spaces[name]; ok {
+		return s.replica
 	}
-	epoch, seq = s.replica.Position()
-	return epoch, seq, true
+	return nil
 }
 
 // handle takes what the endpoint says that happened.
