@@ -42,8 +42,7 @@ type audit struct {
 	speaker map[uint64]string // by epoch
 	heals   []time.Duration   // that replicas took
 
-	newest   uint64 // epoch that somebody spoke in
-	newestAt time.Time
+	newest uint64 // epoch that somebody spoke in
 
 	players []*player
 
@@ -74,7 +73,13 @@ func (a *audit) problem(format string, args ...any) {
 
 // said hears every message before anything happens to it.
 func (a *audit) said(from string, m replication.Msg) {
-	if m.Subject != a.g.subjects.Live(audited) {
+	switch m.Subject {
+	case a.g.subjects.Head(cluster.Shard(audited, simShards)):
+		epoch, _ := replication.HeadEpoch(m.Data)
+		a.outlives(from, epoch)
+		return
+	case a.g.subjects.Live(audited):
+	default:
 		return
 	}
 	h, _, err := view.Parse(m.Data)
@@ -94,20 +99,25 @@ func (a *audit) said(from string, m replication.Msg) {
 // goesOn is how long a holder may go on speaking that has a successor, and hears it.
 const goesOn = 2 * time.Second
 
+// oftenEnough is how many messages that it could hear cannot all have been lost.
+const oftenEnough = 6
+
 // outlives wants a relay that is well to stop when another speaks in a higher epoch.
 func (a *audit) outlives(from string, epoch uint64) {
 	now := a.g.net.Now()
-	if epoch > a.newest {
-		a.newest, a.newestAt = epoch, now
-	}
-	if epoch == a.newest || now.Sub(a.newestAt) < goesOn {
-		return
-	}
 	for _, r := range a.g.relays {
-		if r.node == from && now.Sub(r.ill) > goesOn {
-			a.problem("%s speaks in epoch %d, %v after another did in epoch %d", from, epoch, now.Sub(a.newestAt), a.newest)
+		switch {
+		case epoch > a.newest:
+			r.told, r.times = now, 1
+		case epoch == a.newest && r.times == 0:
+			r.told, r.times = now, 1
+		case epoch == a.newest:
+			r.times++
+		case r.node == from && r.times >= oftenEnough && now.Sub(r.told) > goesOn:
+			a.problem("%s speaks in epoch %d, %v after another did in epoch %d", from, epoch, now.Sub(r.told), a.newest)
 		}
 	}
+	a.newest = max(a.newest, epoch)
 }
 
 // stored hears what the durable store took.
@@ -250,7 +260,7 @@ func (a *audit) lag() {
 	stuck := slices.ContainsFunc(a.g.relays, func(r *simRelay) bool { return r.stuck }) // then relays do not hear each other
 	for _, r := range a.g.relays {
 		if stuck || r.dead || r.paused || !r.bus.Connected() || a.g.hub.Loss > usualLoss {
-			r.ill = now
+			r.times = 0
 		}
 	}
 	for _, e := range a.g.edges {

@@ -108,7 +108,8 @@ type simRelay struct {
 	paused bool
 	stuck  bool      // its leases stand still
 	apart  bool      // the others think that it is gone
-	ill    time.Time // when it was dead, paused, stuck or off the bus last
+	told   time.Time // since when it could hear that another speaks in a higher epoch
+	times  int       // how often it could; 0 while it is dead, paused, stuck or off the bus
 	leaves bool      // it says so to the others
 	asleep []func()  // turns that were due while it was paused
 }
