@@ -37,6 +37,17 @@ func (l *ladder) start(link wire.LinkID, now instant) {
 	l.n++
 }
 
+// again puts link on the last step, as if it had been there for its time.
+func (l *ladder) again(link wire.LinkID, now instant) {
+	last := len(l.steps) - 1
+	l.cancel(link)
+	if l.rungs == nil {
+		l.rungs = make([][]climber, len(l.steps))
+	}
+	l.rungs[last] = append(l.rungs[last], climber{link, now.add(-l.steps[last])})
+	l.n++
+}
+
 // next returns a link whose step is due, and moves it up.
 func (l *ladder) next(now instant) (link wire.LinkID, ok bool) {
 	for step, rung := range l.rungs {

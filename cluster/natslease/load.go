@@ -16,13 +16,13 @@ const (
 	loadBytes     = 1 << 20
 )
 
-// A load waits for the next message for so long before it begins anew with another
+// A load waits for the first message for so long before it begins anew with another
 // consumer; the more often it did, the longer. Messages of a store that is well come
 // within milliseconds, but now and then the request for them reaches the server before
 // it knows which other one has the consumer, and is lost without a word, while nobody
-// speaks for the shard.
+// speaks for the shard. For later messages it waits for the longest of these times.
 const (
-	loadSilenceFirst = 200 * time.Millisecond
+	loadSilenceFirst = 50 * time.Millisecond
 	loadSilenceLast  = 3 * time.Second
 )
 
@@ -59,6 +59,9 @@ func (d *load) run(ctx context.Context) error {
 			return err
 		}
 		d.shard.l.counts.loadRetries.Add(1)
+		if errors.Is(err, context.DeadlineExceeded) {
+			continue // it has waited
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(watchPause):
@@ -110,6 +113,7 @@ func (d *load) collect(ctx context.Context, it jetstream.MessagesContext, silenc
 		if err != nil {
 			return err
 		}
+		silence = loadSilenceLast
 		meta, err := m.Metadata()
 		if err != nil {
 			return err

@@ -91,7 +91,7 @@ func (l *Leases) saw(m jetstream.Msg) {
 	switch rest {
 	case "own":
 		own := cluster.ParseOwn(meta.Sequence.Stream, m.Data())
-		l.shards[n].put(func(in *inbox) { in.own = own })
+		l.tell(n, own)
 	case "beat":
 		beat := cluster.ParseBeat(meta.Sequence.Stream, m.Data())
 		l.shards[n].put(func(in *inbox) { in.beat = beat })
