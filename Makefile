@@ -69,13 +69,18 @@ sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench
-bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
+bench: ## Both of the next, once each, in less than 10 minutes
+	@$(MAKE) --no-print-directory bench-code COUNT=1
+	@$(MAKE) --no-print-directory bench-system
+
+.PHONY: bench-code
+bench-code: ## Run the benchmarks of packages COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
 	@mkdir -p "$(dir $(BENCHFILE))"
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(ARGS) ./... | tee "$(BENCHFILE)"
 	@echo "Compare two such files with: $(GO) run golang.org/x/perf/cmd/benchstat@latest OLD NEW"
 
 .PHONY: bench-system
-bench-system: build ## Measure processes of a whole deployment, up to 10 minutes (BENCHJSON=tmp/bench.json)
+bench-system: build ## Measure processes of a whole deployment, 7 minutes (BENCHJSON=tmp/bench.json)
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --json "$(BENCHJSON)" $(ARGS)
 
