@@ -10,6 +10,7 @@ ARGS      ?=
 FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
+CLUSTERROUNDS ?= 30
 SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
@@ -44,18 +45,42 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or ROUNDS
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
+.PHONY: mutants
+mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
+	nice $(GO) test -p 1 ./cluster ./session ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+
+.PHONY: cluster-test
+cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
+	@mkdir -p tmp
+	bin/cluster-test -json tmp/cluster-test.json -rounds $(CLUSTERROUNDS) $(ARGS)
+
+.PHONY: cluster-test-quick
+cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 4 minutes
+	@mkdir -p tmp
+	bin/cluster-test -json tmp/cluster-test.json -rounds 3 $(ARGS)
+
+.PHONY: cluster-test-build
+cluster-test-build: build
+	$(GO) build -trimpath -o bin/ ./deploy/cluster-test
+	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+
 .PHONY: sim-session
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench
-bench: ## Run the benchmarks COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
+bench: ## Both of the next, once each, in less than 10 minutes
+	@$(MAKE) --no-print-directory bench-code COUNT=1
+	@$(MAKE) --no-print-directory bench-system
+
+.PHONY: bench-code
+bench-code: ## Run the benchmarks of packages COUNT times (6) into BENCHFILE (tmp/bench.txt) for benchstat
 	@mkdir -p "$(dir $(BENCHFILE))"
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(ARGS) ./... | tee "$(BENCHFILE)"
 	@echo "Compare two such files with: $(GO) run golang.org/x/perf/cmd/benchstat@latest OLD NEW"
 
 .PHONY: bench-system
-bench-system: build ## Measure processes of a whole deployment, up to 10 minutes (BENCHJSON=tmp/bench.json)
+bench-system: build ## Measure processes of a whole deployment, 7 minutes (BENCHJSON=tmp/bench.json)
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --json "$(BENCHJSON)" $(ARGS)
 

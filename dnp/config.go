@@ -108,14 +108,25 @@ type Config struct {
 	// Default 2 s; negative is off. Connections made by Connect do not wait.
 	CloseDelay time.Duration
 
+	// BytesPerSecond is the budget of each connection for what it is sent, headers
+	// of UDP and IP included; a quarter of a second of it is saved for bursts.
+	// When it is used up, LinkUpdates wait, the most urgent least; see DESIGN.md.
+	// Default 262,144; negative is off.
+	BytesPerSecond int
+
+	// OfferBytesPerSecond is the width of the lane that all connections share for
+	// their offers of links, headers included. Default 4 MiB; negative is off.
+	OfferBytesPerSecond int
+
 	// Refresh is after which times without a change the values of a Source that
 	// changed lately are sent again. nil is 60, 180, 500 and 1500 ms; an empty
 	// list is off. At most 16, ascending.
 	Refresh []time.Duration
 
 	// ScrubInterval is the least time in which all values of all links are sent
-	// again. Default 5 s; negative is off. ScrubBytesPerSecond, default 5242 (2 %
-	// of 256 KiB), makes a round take longer where there is much to send.
+	// again. Default 5 s; negative is off. ScrubBytesPerSecond, default 2 % of
+	// BytesPerSecond (5242 if that is off), makes a round take longer where there
+	// is much to send.
 	ScrubInterval       time.Duration
 	ScrubBytesPerSecond int
 
@@ -157,6 +168,11 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.LivenessInterval, 15*time.Second)
 	def(&cfg.CloseDelay, 2*time.Second)
 	def(&cfg.ScrubInterval, 5*time.Second)
+	def(&cfg.BytesPerSecond, 256<<10)
+	def(&cfg.OfferBytesPerSecond, 4<<20)
+	if cfg.BytesPerSecond > 0 {
+		def(&cfg.ScrubBytesPerSecond, max(1, cfg.BytesPerSecond/50))
+	}
 	def(&cfg.ScrubBytesPerSecond, 5242)
 	def(&cfg.LinksMax, 4096)
 	def(&cfg.PeerLinksMax, 64)
@@ -210,6 +226,8 @@ func (cfg Config) validate() error {
 	between("RateDatagrams", cfg.RateDatagrams, 0, 1_000_000)
 	between("RateBytes", cfg.RateBytes, 0, 1<<30)
 	between("ScrubBytesPerSecond", cfg.ScrubBytesPerSecond, 1, 1<<30)
+	between("BytesPerSecond", cfg.BytesPerSecond, -1<<30, 1<<30)
+	between("OfferBytesPerSecond", cfg.OfferBytesPerSecond, -1<<30, 1<<30)
 	between("len(Refresh)", len(cfg.Refresh), 0, refreshStepsMax)
 	positive("ReliableResend", cfg.ReliableResend)
 	positive("ReliableTimeout", cfg.ReliableTimeout)

@@ -32,6 +32,7 @@ type Conn struct {
 	talked     bool        // the peer sent something else than requests
 	recycled   bool        // EventRecycle was reported
 	closing    bool        // Close was called
+	joining    bool        // in the Endpoint's lane for offers
 	reason     CloseReason // of closing
 	loss       float32     // share of our commands that had to be sent again, lately
 	lossWeight uint8       // sendings that loss was made from, the prior included
@@ -58,8 +59,12 @@ type Conn struct {
 	downs    ladder // LinkDowns being repeated
 	holds    map[holdKey]*hold
 	pending  []uint16 // slots of links to flush
-	scrub    scrubber
-	log      *logState // nil if the connection does not wait for a log
+	waiting  []waiter // links that wait for the budget
+	budget   budget
+
+	pendingBytes int // that those of pending take at most that did not change
+	scrub        scrubber
+	log          *logState // nil if the connection does not wait for a log
 }
 
 // Addr returns the address of the peer.
@@ -201,7 +206,8 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	c.probe(now)
 	c.presume(now)
 	c.scrubSome(now)
-	c.fill(now, out)
+	c.flushWaiting(now)
+	c.fill(now, 0, out)
 	c.lane.drain(c, out)
 	c.climb(now, out)
 }
@@ -209,11 +215,11 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 // climb sends the LinkUps and LinkDowns that are due.
 func (c *Conn) climb(now instant, out Sender) {
 	for id, ok := c.ups.next(now); ok; id, ok = c.ups.next(now) {
-		c.e.send(c.addr, wire.LinkUp{Link: id}.Append(out.Datagram(3)), out)
+		c.emit(wire.LinkUp{Link: id}.Append(out.Datagram(3)), out)
 	}
 	for id, ok := c.downs.next(now); ok; id, ok = c.downs.next(now) {
 		for range repeatCopies(c.loss) { // nothing ever answers a LinkDown
-			c.e.send(c.addr, wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
+			c.emit(wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
 		}
 	}
 }
@@ -223,8 +229,16 @@ func (c *Conn) settle(now instant) {
 	if c.state == connClosed {
 		return
 	}
-	if c.closing && !c.awaitsEnd() || !c.closing && !c.muted() && c.state == connEstablished && c.send.room() && c.send.waiting() {
+	switch {
+	case c.closing && !c.awaitsEnd():
 		c.wake()
+	case !c.closing && !c.muted() && c.state == connEstablished:
+		switch c.choose(now) {
+		case takeOther:
+			c.wake()
+		case takeOffer:
+			c.join()
+		}
 	}
 	c.e.timers.set(&c.timer, c.nextTimeout())
 }
@@ -237,7 +251,7 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	at := min(c.send.nextTimeout(c), c.holeAt(), c.livenessTimeout(),
-		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at)
+		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at, c.flushAt(), c.offersAt(c.e.clock.now))
 	if len(c.presumed) > 0 {
 		at = min(at, c.presumed[0].at)
 	}
@@ -251,7 +265,7 @@ func (c *Conn) end(reason CloseReason, out Sender) {
 		return
 	}
 	if reason != ClosePeer && reason != CloseMoved && reason != CloseRestarted {
-		c.e.send(c.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
+		c.emit(wire.AppendConnectionClose(out.Datagram(1)), out)
 	}
 	c.quietly(reason)
 }

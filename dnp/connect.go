@@ -40,7 +40,7 @@ func (c *Conn) pumpConnect(now instant, out Sender) {
 		c.quietly(CloseTimeout)
 	case now >= a.next:
 		a.next = now.add(c.e.cfg.ConnectResend)
-		c.e.send(c.addr, wire.AppendConnectionRequest(out.Datagram(5)), out)
+		c.emit(wire.AppendConnectionRequest(out.Datagram(5)), out)
 	}
 }
 

@@ -44,7 +44,7 @@ func clientAddr(i int) netip.AddrPort {
 
 func newCrowd(tb testing.TB, states, clients int, types ...string) *crowd {
 	tb.Helper()
-	e, err := New(Config{Listen: true, Probe: ProbeNone, Rand: newRand(tb), LinksMax: LinksPossible})
+	e, err := New(Config{Listen: true, Probe: ProbeNone, Rand: newRand(tb), LinksMax: LinksPossible, BytesPerSecond: 1 << 30, OfferBytesPerSecond: -1})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -30,6 +30,7 @@ const (
 	DropHoldsFull                        // client writes beyond HoldsMax; they may be sent back to the writer
 	DropDownsFull                        // LinkDowns that were sent without repeats
 	DropLaneFull                         // our unreliable messages that did not fit before the next Advance
+	DropBudget                           // our unreliable messages to a peer whose budget was overdrawn
 	DropOversize                         // our values that no datagram can carry
 	DropBadRequest                       // a connection request whose length is not what it says
 	DropAddressRate                      // requests and logins beyond what one address may
@@ -51,7 +52,7 @@ var dropNames = [...]string{
 	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
 	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
-	DropDownsFull: "downs_full", DropLaneFull: "lane_full", DropOversize: "oversize",
+	DropDownsFull: "downs_full", DropLaneFull: "lane_full", DropBudget: "budget", DropOversize: "oversize",
 	DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropBanned: "banned", DropRate: "session_rate",
 	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
@@ -72,6 +73,7 @@ type Stats struct {
 	DatagramsOut, BytesOut uint64
 	UpdatesIn              uint64 // links in LinkUpdates received and passed on
 	UpdatesOut             uint64 // links in LinkUpdates sent
+	Deferred               uint64 // links that began to wait for the budget of their connection
 	Resends                uint64 // reliable commands sent again
 	Refreshes              uint64 // Sources whose values were made due again because they went quiet
 	Scrubs                 uint64 // links whose values were made due again by the scrub

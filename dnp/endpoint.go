@@ -53,6 +53,10 @@ type Endpoint struct {
 	dirty    []*Source // that have something to flush
 	flushing []*Conn   // that have links in pending
 
+	joins     joinLane
+	tariff    tariff // of every connection's budget
+	updateMax int    // bytes of the largest change that is being flushed
+
 	driven  bool    // inside Receive or Advance
 	events  []Event // of this Receive or Advance
 	later   []Event // made between two of them
@@ -71,6 +75,8 @@ func New(cfg Config) (*Endpoint, error) {
 		cfg:      cfg,
 		byAddr:   make(map[netip.AddrPort]*Conn),
 		unproven: newUnprovenTable(cfg.tableSize(), cfg.Probe),
+		joins:    newJoinLane(cfg.OfferBytesPerSecond),
+		tariff:   newTariff(cfg.BytesPerSecond, cfg.DatagramMax),
 	}, nil
 }
 
@@ -122,6 +128,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 		}
 	}
 	e.ready = e.ready[:0]
+	e.offerSome(t, out)
 	e.driven = false
 	return e.events
 }
@@ -166,7 +173,7 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	if len(e.ready) > 0 || len(e.later) > 0 {
 		return time.Time{}, true
 	}
-	at := min(e.timers.next(), e.unproven.nextTimeout())
+	at := min(e.timers.next(), e.unproven.nextTimeout(), e.joins.nextTimeout())
 	return e.clock.time(at), at != never
 }
 
@@ -200,7 +207,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		e: e, addr: addr, state: connEstablished, speaksLong: e.cfg.SpeaksLong,
 		heard: now, peerClosed: never, restart: never,
 		ups: ladder{steps: linkUpSteps}, downs: ladder{steps: linkDownSteps},
-		scrub: scrubber{at: never},
+		scrub: scrubber{at: never}, budget: newBudget(&e.tariff, addr, now),
 	}
 	c.timer.conn = c
 	if n := len(e.freeConns); n > 0 {
@@ -236,7 +243,7 @@ func (e *Endpoint) remove(c *Conn) {
 	c.state = connClosed
 	c.send, c.recv, c.long, c.lane = sendWindow{}, recvWindow{}, longReceive{}, lane{}
 	c.links, c.free, c.index, c.peer, c.holds = linkTable{}, nil, nil, nil, nil
-	c.presumed, c.ups, c.downs, c.pending = nil, ladder{}, ladder{}, nil
+	c.presumed, c.ups, c.downs, c.pending, c.waiting = nil, ladder{}, ladder{}, nil, nil
 	e.timers.remove(&c.timer)
 	if !c.client {
 		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)

@@ -34,7 +34,12 @@ func (l *lane) drain(c *Conn, out Sender) {
 	start := 0
 	for _, end := range l.ends {
 		data := l.buf[start:end]
-		c.e.send(c.addr, wire.AppendMessage(out.Datagram(1+len(data)), data), out)
+		if c.budget.spent > c.e.clock.now { // they go before values have to wait longer
+			c.e.drop(DropBudget)
+			start = end
+			continue
+		}
+		c.emit(wire.AppendMessage(out.Datagram(1+len(data)), data), out)
 		start = end
 	}
 	l.ends = l.ends[:0]

@@ -31,6 +31,9 @@ const (
 	linkProven                         // LinkUp or a LinkUpdate was heard: the peer has it
 	linkHeld                           // some values are in holds
 	linkMarked                         // it is in the list of links to flush
+	linkWaiting                        // it waits for the budget
+	linkChanged                        // and lacks a change, not only a repeat
+	linkUnheard                        // the peer offered it and has sent no LinkUpdate: it may not know that it is up
 )
 
 func (l *link) has(f linkFlags) bool { return l.flags&f != 0 }

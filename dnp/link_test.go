@@ -159,6 +159,22 @@ func TestPeerUpdateStopsLinkUps(t *testing.T) {
 	s.want("a peer that updates knows that its link is up (A8)")
 }
 
+func TestLinkUpForEver(t *testing.T) {
+	cfg := quiet()
+	cfg.ScrubInterval = 5 * time.Second
+	s := serve(t, cfg)
+	s.recv("05 0000 0000 00 0100 4d 0100 01 2a")
+	s.c.Accept(0, s.source("uint8"))
+	s.wait(3 * time.Second)
+	s.sent = nil // all five were lost
+	s.wait(16 * time.Second)
+	s.want("the peer may still wait, and would for ever: once in each round of the scrub", "07 0000", "07 0000", "07 0000")
+	s.recv("09 01 0000 01 0000 2b")
+	s.sent = nil
+	s.wait(16 * time.Second)
+	s.want("it knows")
+}
+
 func TestRejectPeerOffer(t *testing.T) {
 	s := serve(t, quiet())
 	s.recv("05 0000 0000 01 0100 4d 0000")

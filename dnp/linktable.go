@@ -88,3 +88,28 @@ func (c *Conn) find(s *Source) (slot int, ok bool) {
 	}
 	return 0, false
 }
+
+// Relink binds the link to from to another Source of the same layout, which stands
+// for the same state: the peer notices nothing but its values, all of which it is
+// sent. What the peer wrote stays held. Errors are ErrNoLink, also for a link that
+// the peer offered, ErrLinked and ErrClosed.
+func (c *Conn) Relink(from, to *Source) error {
+	if c.over() {
+		return ErrClosed
+	}
+	slot, ok := c.find(from)
+	if !ok || c.links.l[slot].has(linkByPeer) || !from.cfg.State.Layout().Equal(to.cfg.State.Layout()) {
+		return ErrNoLink
+	}
+	if _, linked := c.find(to); linked {
+		return ErrLinked
+	}
+	l := c.links.l[slot]
+	from.detach(l.ref)
+	c.attach(slot, l, to)
+	c.links.l[slot].sent = 0
+	if l.weSend() {
+		c.mark(slot)
+	}
+	return nil
+}

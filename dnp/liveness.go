@@ -91,7 +91,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 	case c.client || !m.Offers(wire.ProtocolDNP1):
 		c.e.drop(DropUnexpected)
 	case !c.talked: // the ConnectionAck may have been lost
-		c.e.send(c.addr, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case c.restart == never && c.peerClosed == never:
 		c.e.drop(DropUnexpected)
 		c.restart = now

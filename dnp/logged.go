@@ -162,7 +162,7 @@ func (c *Conn) Mute(on bool) {
 	c.log.muted = on
 	if !on && c.state == connEstablished {
 		c.wake()
-		if len(c.pending) > 0 && !c.flushing {
+		if len(c.pending)+len(c.waiting) > 0 && !c.flushing {
 			c.flushing = true
 			c.e.flushing = append(c.e.flushing, c)
 		}

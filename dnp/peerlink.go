@@ -37,7 +37,7 @@ func (c *Conn) receiveOffer(m wire.LinkState, now instant) {
 
 func (c *Conn) offeredByPeer(m wire.LinkState) {
 	slot := c.newSlot()
-	l := link{source: noSource, id: m.Link, phase: LinkOffered, flags: linkByPeer | linkProven}
+	l := link{source: noSource, id: m.Link, phase: LinkOffered, flags: linkByPeer | linkProven | linkUnheard}
 	if m.ReadOnly {
 		l.flags |= linkReadOnly
 	}
@@ -213,7 +213,8 @@ func (c *Conn) receiveValues(slot int, r *wire.UpdateReader, now instant) bool {
 	}
 	c.hear(now)
 	if l.has(linkByPeer) {
-		c.ups.cancel(l.id) // the peer knows that the link is up
+		l.flags &^= linkUnheard // the peer knows that the link is up
+		c.ups.cancel(l.id)
 	} else {
 		c.prove(slot, now)
 	}

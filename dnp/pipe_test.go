@@ -61,7 +61,7 @@ func newPipe(t *testing.T, rng *rand.Rand, profile wire.Profile) *pipe {
 	p := &pipe{T: t, rng: rng, now: epoch}
 	for i := range p.ends {
 		e, err := New(Config{
-			Profile: profile, Listen: i == 0, Rand: rng,
+			Profile: profile, Listen: i == 0, Rand: rng, BytesPerSecond: []int{0, 24_000}[rng.IntN(2)],
 			ReliableTimeout: time.Hour, HoleTimeout: time.Hour, ConnectTimeout: time.Hour,
 		})
 		if err != nil {

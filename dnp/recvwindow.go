@@ -135,7 +135,7 @@ func (c *Conn) acknowledge(n uint64, out Sender) {
 		return
 	}
 	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
-	c.e.send(c.addr, m.Append(out.Datagram(4)), out)
+	c.emit(m.Append(out.Datagram(4)), out)
 }
 
 // deliverEarly passes on what was held for the number that just came.

@@ -41,6 +41,9 @@ func (s *Source) flushed(now instant) {
 	r, steps := &s.refresh, s.e.cfg.Refresh
 	r.repeated = !r.wanted
 	r.wanted = false
+	if !r.repeated {
+		s.real, s.realAt = s.version, now
+	}
 	if r.repeated || len(steps) == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -35,6 +36,26 @@ func (l *ladder) start(link wire.LinkID, now instant) {
 	}
 	l.rungs[0] = append(l.rungs[0], climber{link, now})
 	l.n++
+}
+
+// again makes the last step of link due once more. A link that is still on its way up
+// is left alone: it would lose the steps that are to come.
+func (l *ladder) again(link wire.LinkID, now instant) {
+	if l.climbing(link) {
+		return
+	}
+	if l.rungs == nil {
+		l.rungs = make([][]climber, len(l.steps))
+	}
+	last := len(l.steps) - 1
+	l.rungs[last] = slices.Insert(l.rungs[last], 0, climber{link, now.add(-l.steps[last])}) // all others there are due later
+	l.n++
+}
+
+func (l *ladder) climbing(link wire.LinkID) bool {
+	return slices.ContainsFunc(l.rungs, func(rung []climber) bool {
+		return slices.ContainsFunc(rung, func(c climber) bool { return c.link == link })
+	})
 }
 
 // next returns a link whose step is due, and moves it up.

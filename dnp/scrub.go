@@ -34,7 +34,7 @@ func (c *Conn) scrubSome(now instant) {
 	}
 	sent, from := 0, c.scrub.slot
 	for c.scrub.slot < len(c.links.l) && sent < c.e.cfg.DatagramMax {
-		sent += c.scrubLink(c.scrub.slot)
+		sent += c.scrubLink(c.scrub.slot, now)
 		c.scrub.slot++
 	}
 	share := float64(1)
@@ -55,11 +55,14 @@ func scrubPause(interval time.Duration, share float64, sent, bytesPerSecond int)
 	return max(byShare, byRate, time.Millisecond)
 }
 
-// scrubLink makes all values of a link due and returns about how many bytes that
-// will send.
-func (c *Conn) scrubLink(slot int) int {
+// scrubLink makes all values of a link due, and LinkUp if the peer may lack that. It
+// returns about how many bytes of values that will send.
+func (c *Conn) scrubLink(slot int, now instant) int {
 	l := &c.links.l[slot]
-	if !l.weSend() {
+	if l.has(linkUnheard) && l.phase == LinkUp { // all LinkUps may have been lost
+		c.ups.again(l.id, now)
+	}
+	if !l.weSend() || l.has(linkWaiting) { // what waits is sent anyway; the next round is soon enough
 		return 0
 	}
 	l.sent = 0
@@ -70,7 +73,6 @@ func (c *Conn) scrubLink(slot int) int {
 		}
 	}
 	c.e.stats.Scrubs++
-	c.mark(slot)
-	p := c.e.cfg.Profile
-	return p.UpdateLinkSize() + s.cfg.State.TypedSize() + (p.UpdateValueSize(0)-1)*s.cfg.State.Layout().Len()
+	c.markRepeat(slot)
+	return s.updateSize()
 }

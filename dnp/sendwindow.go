@@ -72,22 +72,24 @@ func (w *sendWindow) waiting() bool {
 	return w.partAt > 0 || w.noops > 0 || len(w.queue) > 0 || len(w.offers) > 0
 }
 
-// take chooses the next command. Messages and offers take turns, so that neither
-// waits for the other's backlog; the parts of a message stay together.
-func (w *sendWindow) take(c *Conn) outgoing {
+// takeOffer takes the offer whose turn it is.
+func (w *sendWindow) takeOffer(c *Conn) outgoing {
+	w.offered = true
+	slot := w.offers[0]
+	if w.offers = w.offers[1:]; len(w.offers) == 0 {
+		w.offers = nil // it was as long as the link table
+	}
+	return outgoing{kind: outLinkState, slot: slot, link: c.links.l[slot].id}
+}
+
+// takeOther takes the next command that is none.
+func (w *sendWindow) takeOther(c *Conn) outgoing {
 	switch {
 	case w.partAt > 0:
 		return w.takePart(c)
 	case w.noops > 0:
 		w.noops--
 		return outgoing{kind: outNoop}
-	case len(w.offers) > 0 && (len(w.queue) == 0 || !w.offered):
-		w.offered = true
-		slot := w.offers[0]
-		if w.offers = w.offers[1:]; len(w.offers) == 0 {
-			w.offers = nil // it was as long as the link table
-		}
-		return outgoing{kind: outLinkState, slot: slot, link: c.links.l[slot].id}
 	}
 	w.offered = false
 	m := w.queue[0]
@@ -195,21 +197,23 @@ func (c *Conn) enqueue(m message) {
 	c.wake()
 }
 
-// fill sends new commands while the window has room.
-func (c *Conn) fill(now instant, out Sender) {
-	w := &c.send
-	for w.room() && w.waiting() {
-		o := w.take(c)
+// fill sends new commands while the window has room, and of offers at most so many.
+// Those have their turn in the lane (settle).
+func (c *Conn) fill(now instant, offers int, out Sender) {
+	for {
+		o, ok := c.take(now, &offers)
+		if !ok {
+			break
+		}
+		w := &c.send
 		n := w.next
 		w.next++
 		w.flight = append(w.flight, o)
-		if c.log != nil {
-			if o.kind == outLinkState {
-				c.offerSent(int(o.slot))
-			}
-			continue // until it is stored
+		if c.log == nil {
+			c.first(n, &w.flight[len(w.flight)-1], now, out)
+		} else if o.kind == outLinkState { // the rest when it is stored
+			c.offerSent(int(o.slot))
 		}
-		c.first(n, &w.flight[len(w.flight)-1], now, out)
 	}
 	if c.log != nil {
 		c.firstStored(now, out)
@@ -278,7 +282,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	}
 	o.last = now
 	c.rate.asks()
-	c.e.send(c.addr, c.appendOutgoing(out.Datagram(c.outgoingSize(o)), n, o), out)
+	c.emit(c.appendOutgoing(out.Datagram(c.outgoingSize(o)), n, o), out)
 }
 
 func (c *Conn) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {

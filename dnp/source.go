@@ -19,6 +19,10 @@ type SourceConfig struct {
 	// Ref names the state in snapshots.
 	Ref uint64
 
+	// Priority is the weight of the state among those that wait for a peer's
+	// budget, 1 to PriorityMax. 0 stands for 1.
+	Priority uint8
+
 	// Data is the owner's.
 	Data any
 }
@@ -42,6 +46,9 @@ type Source struct {
 	changed []uint32 // per value, the version at which it changed last; at least 1
 	dirty   bool     // some value has this version and was not flushed
 
+	real   uint32  // the version of the last true change that was flushed
+	realAt instant // when that was; the time of its Flush
+
 	encoded        []byte // count and values of the newest version, as they follow a LinkId
 	encodedVersion uint32 // the version that encoded is of; 0 if it has to be worked out per link
 
@@ -54,7 +61,8 @@ type linkRef struct{ conn, slot uint32 }
 // NewSource adds a network state that connections can be linked to. The state
 // and both messages stay the caller's to keep alive, and Message must not be empty.
 func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
-	s := &Source{cfg: cfg, e: e, version: 1, changed: make([]uint32, cfg.State.Layout().Len())}
+	s := &Source{cfg: cfg, e: e, version: 1, realAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
+	s.SetPriority(cfg.Priority)
 	for i := range s.changed {
 		s.changed[i] = 1
 	}
@@ -106,7 +114,7 @@ func (s *Source) renumber() {
 	for i := range s.changed {
 		s.changed[i] = 1
 	}
-	s.version, s.refresh.base = 1, 0
+	s.version, s.refresh.base, s.real = 1, 0, 0
 	for _, r := range s.links {
 		c := s.e.conns[r.conn]
 		l := &c.links.l[r.slot]
@@ -133,6 +141,15 @@ func (s *Source) Message() []byte { return s.cfg.Message }
 // links to end. Both are kept, not copied.
 func (s *Source) SetDescription(message, farewell []byte) {
 	s.cfg.Message, s.cfg.Farewell = message, farewell
+}
+
+// SetPriority replaces SourceConfig.Priority.
+func (s *Source) SetPriority(priority uint8) { s.cfg.Priority = min(max(priority, 1), PriorityMax) }
+
+// updateSize returns how many bytes a link with all values takes at most.
+func (s *Source) updateSize() int {
+	p, state := s.e.cfg.Profile, s.cfg.State
+	return p.UpdateLinkSize() + state.TypedSize() + (p.UpdateValueSize(0)-1)*state.Layout().Len()
 }
 
 // Remove takes down all links, with farewell. The Source must not be used after.

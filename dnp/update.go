@@ -19,8 +19,12 @@ func (e *Endpoint) Pending() bool { return len(e.dirty)+len(e.flushing) > 0 }
 //
 // What changed is encoded once per Source. Then each connection's datagrams are
 // put together in one go, so that they are as full as possible.
+//
+// A peer whose budget does not reach for all of it is sent the most urgent part;
+// NextTimeout tells when it can be sent more.
 func (e *Endpoint) Flush(now time.Time, out Sender) {
 	t := e.clock.advance(now)
+	e.updateMax = 0
 	for i, s := range e.dirty {
 		e.dirty[i] = nil
 		if s.removed {
@@ -28,6 +32,7 @@ func (e *Endpoint) Flush(now time.Time, out Sender) {
 		}
 		s.encode()
 		s.flushed(t)
+		e.updateMax = max(e.updateMax, s.flushSize())
 		for _, r := range s.links {
 			e.conns[r.conn].push(uint16(r.slot))
 		}
@@ -35,7 +40,7 @@ func (e *Endpoint) Flush(now time.Time, out Sender) {
 	e.dirty = e.dirty[:0]
 	for i, c := range e.flushing {
 		e.flushing[i] = nil
-		c.flush(out)
+		c.flush(t, out)
 	}
 	e.flushing = e.flushing[:0]
 }
@@ -49,12 +54,28 @@ func (c *Conn) push(slot uint16) {
 	}
 }
 
-// mark does so for a reason other than a change.
+// mark does so for values that the peer certainly lacks, although they did not
+// change.
 func (c *Conn) mark(slot int) {
+	c.links.l[slot].flags |= linkChanged
+	c.markRepeat(slot)
+}
+
+// markRepeat does so for values that the peer most likely has.
+func (c *Conn) markRepeat(slot int) {
 	if l := &c.links.l[slot]; !l.has(linkMarked) {
 		l.flags |= linkMarked
 		c.push(uint16(slot))
+		c.pendingBytes += c.e.sources[l.source].updateSize()
 	}
+}
+
+// flushSize returns how many bytes a link takes that lacks the newest version only.
+func (s *Source) flushSize() int {
+	if s.encodedVersion == s.version {
+		return 2 + len(s.encoded)
+	}
+	return s.updateSize()
 }
 
 // encode writes the values of the newest version as they follow a LinkId. Those
@@ -114,21 +135,37 @@ type updateWriter struct {
 	values int  // of the open link
 	count  int  // place of the open link's number of values in b; 0 if none is open
 	again  bool // the open datagram repeats values
+	paid   int  // bytes of the budget that went
 }
 
 // flush sends the values that the peer's links lack.
-func (c *Conn) flush(out Sender) {
+func (c *Conn) flush(now instant, out Sender) {
 	c.flushing = false
+	if c.state != connEstablished {
+		return
+	}
 	if c.muted() {
+		c.await(now)
+		return
+	}
+	most := c.pendingBytes + len(c.pending)*c.e.updateMax
+	most = (most + most/8) * repeatCopies(c.loss) // with the heads of datagrams
+	if len(c.waiting) > 0 || !c.budget.affords(&c.e.tariff, most, now) {
+		c.flushShort(now, out)
 		return
 	}
 	w := updateWriter{c: c, out: out}
-	for _, slot := range c.pending {
-		if c.state != connEstablished {
-			break
-		}
+	w.write(c.pending)
+	w.finish()
+	c.pending, c.pendingBytes = c.pending[:0], 0
+}
+
+// write writes what the links in these slots lack, if anything.
+func (w *updateWriter) write(slots []uint16) {
+	c := w.c
+	for _, slot := range slots {
 		l := &c.links.l[slot]
-		l.flags &^= linkMarked
+		l.flags &^= linkMarked | linkWaiting | linkChanged
 		if !l.weSend() {
 			continue
 		}
@@ -149,8 +186,6 @@ func (c *Conn) flush(out Sender) {
 		l.sent = s.version
 		w.again = w.b != nil && (w.again || again)
 	}
-	w.finish()
-	c.pending = c.pending[:0]
 }
 
 // copy writes a link whose count and values are encoded.
@@ -262,16 +297,19 @@ func (w *updateWriter) finish() {
 	if w.b == nil {
 		return
 	}
-	e := w.c.e
+	c, e := w.c, w.c.e
 	e.cfg.Profile.PutUpdateLinks(w.b, w.links)
 	e.stats.UpdatesOut += uint64(w.links)
-	if copies := repeatCopies(w.c.loss); w.again && copies > 1 {
+	c.budget.updated = e.clock.now
+	w.paid += len(w.b) + c.budget.headers
+	if copies := repeatCopies(c.loss); w.again && copies > 1 {
+		w.paid += (copies - 1) * (len(w.b) + c.budget.headers)
 		e.scratch = append(e.scratch[:0], w.b...)
 		for range copies - 1 {
-			e.send(w.c.addr, w.b, w.out)
+			c.emit(w.b, w.out)
 			w.b = append(w.out.Datagram(len(e.scratch)), e.scratch...)
 		}
 	}
-	e.send(w.c.addr, w.b, w.out)
+	c.emit(w.b, w.out)
 	w.b, w.links, w.again = nil, 0, false
 }

@@ -212,7 +212,7 @@ func TestScrubSparesPeersValues(t *testing.T) {
 	s.sent = nil
 	s.wait(6 * time.Second)
 	s.flush()
-	s.want("what others changed since is scrubbed", "09 01 0000 01 0100 01")
+	s.want("what others changed since is scrubbed, and LinkUp, as it never wrote", "07 0000", "09 01 0000 01 0100 01")
 }
 
 func TestHoldRefuse(t *testing.T) {

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"runtime"
 	"testing"
 	"time"
 )
@@ -75,41 +74,4 @@ func BenchmarkRepairEverything(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*1000), "ns/state")
-}
-
-// BenchmarkMemory is no timing: it states the bytes that a state of position
-// and rotation costs in a store and in a replica.
-func BenchmarkMemory(b *testing.B) {
-	const n = 20_000
-	for b.Loop() {
-		before := heapBytes()
-		s := newStoreTest(b, Limits{})
-		for i := range n {
-			s.ok(moving(i, 0))
-			s.now = s.now.Add(10 * time.Millisecond)
-			s.Advance(s.now)
-		}
-		s.now = s.now.Add(time.Minute)
-		s.TakeDirty(nil, n)
-		s.ring = ring{}
-		store := heapBytes()
-		r := NewReplica("s", ReplicaConfig{}, quiet{})
-		q, _ := r.Advance(s.now)
-		for _, p := range s.Repair(s.now, q) {
-			r.ApplyReply(s.now, p)
-		}
-		replica := heapBytes()
-		b.ReportMetric(float64(store-before)/n, "B/state-in-store")
-		b.ReportMetric(float64(replica-store)/n, "B/state-in-replica")
-		runtime.KeepAlive(s)
-		runtime.KeepAlive(r)
-	}
-}
-
-func heapBytes() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

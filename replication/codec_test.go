@@ -43,7 +43,7 @@ func TestWriteCodec(t *testing.T) {
 			t.Errorf("kind %d: a trailing byte was accepted", c.w.Kind)
 		}
 	}
-	r := WriteResult{Code: WriteBusy, Epoch: 7, State: 9}
+	r := WriteResult{Code: WriteBusy, Epoch: 7, Seq: 8, State: 9}
 	p := AppendWriteResult(nil, r)
 	if got, err := ParseWriteResult(p); err != nil || got != r {
 		t.Errorf("result read as %+v, %v", got, err)
@@ -86,11 +86,15 @@ func TestDescribeCodec(t *testing.T) {
 		Key:      "a.b",
 		Access:   Access{Kind: AccessWriters, Writers: []string{"w"}},
 		Audience: Audience{Kind: AudienceListed, Groups: []string{"g"}, Clients: []string{"c"}},
+		Priority: 3,
+		Details:  []Detail{{Groups: []string{"far"}, Precision: 8, Rate: 5}, {Clients: []string{"c"}, Rate: 0.5}},
 		Message:  []byte("m"), Farewell: []byte("f"), ValueMax: 1024,
 		Values: []ValueDef{{Name: "hp", Type: typ("uint8"), Precision: 0.5}, {Type: typ("uint8"), Nullable: true, Null: []byte{9}}},
 	}
 	p := appendDescribe(nil, &d)
-	want := "01 03 612e62 02 0100 01 77 02 0200 00 01 67 01 01 63 0100 6d 0100 66 0004 0200" +
+	want := "02 03 612e62 02 0100 01 77 02 0200 00 01 67 01 01 63" +
+		"03 02 0000000000002040 0000000000001440 0100 00 03 666172 0000000000000000 000000000000e03f 0100 01 01 63" +
+		"0100 6d 0100 66 0004 0200" +
 		"01 000000000000e03f 02 6870 81 0000000000000000 00 0100 09"
 	if hex.EncodeToString(p) != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("describe is %x, want %s", p, want)

@@ -3,6 +3,7 @@ package replication
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -10,7 +11,7 @@ import (
 )
 
 const (
-	describeVersion = 1
+	describeVersion = 2
 	nullableBit     = 0x80 // of a value's type byte
 	memberGroup     = 0    // kinds of an audience's members
 	memberClient    = 1
@@ -18,10 +19,12 @@ const (
 
 // appendDescribe appends the data of a Describe record:
 //
-//	version  uint8 = 1
+//	version  uint8 = 2; another is refused
 //	key      {length uint8, bytes}
 //	access   uint8; of writers: count uint16, count × {length uint8, bytes}
 //	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
+//	priority uint8
+//	details  as appendDetails
 //	message  {length uint16, bytes}
 //	farewell {length uint16, bytes}
 //	values   as appendDefs
@@ -36,6 +39,8 @@ func appendDescribe(b []byte, d *Description) []byte {
 		}
 	}
 	b = appendAudience(b, d.Audience)
+	b = append(b, d.Priority)
+	b = appendDetails(b, d.Details)
 	b = appendLong(b, d.Message)
 	b = appendLong(b, d.Farewell)
 	return appendDefs(b, d.Values, d.ValueMax)
@@ -46,11 +51,15 @@ func appendAudience(b []byte, a Audience) []byte {
 	if !a.Kind.hasMembers() {
 		return b
 	}
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(a.Groups)+len(a.Clients)))
-	for _, g := range a.Groups {
+	return appendMembers(b, a.Groups, a.Clients)
+}
+
+func appendMembers(b []byte, groups, clients []string) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(groups)+len(clients)))
+	for _, g := range groups {
 		b = appendShort(append(b, memberGroup), g)
 	}
-	for _, c := range a.Clients {
+	for _, c := range clients {
 		b = appendShort(append(b, memberClient), c)
 	}
 	return b
@@ -100,6 +109,8 @@ func parseDescribe(p []byte) (*Description, error) {
 		}
 	}
 	d.Audience = readAudience(&r)
+	d.Priority = r.Uint8()
+	d.Details = readDetails(&r)
 	d.Message = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
 	d.Farewell = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
 	d.ValueMax = int(r.Uint16())
@@ -112,18 +123,22 @@ func parseDescribe(p []byte) (*Description, error) {
 
 func readAudience(r *wire.Reader) Audience {
 	a := Audience{Kind: AudienceKind(r.Uint8())}
-	if !a.Kind.hasMembers() {
-		return a
+	if a.Kind.hasMembers() {
+		a.Groups, a.Clients = readMembers(r)
 	}
+	return a
+}
+
+func readMembers(r *wire.Reader) (groups, clients []string) {
 	for range readCount(r, 2) {
 		kind, name := r.Uint8(), readShort(r)
 		if kind == memberGroup {
-			a.Groups = append(a.Groups, name)
+			groups = append(groups, name)
 		} else {
-			a.Clients = append(a.Clients, name)
+			clients = append(clients, name)
 		}
 	}
-	return a
+	return groups, clients
 }
 
 func readDefs(r *wire.Reader) []ValueDef {
@@ -132,9 +147,7 @@ func readDefs(r *wire.Reader) []ValueDef {
 		t := r.Uint8()
 		d := &defs[i]
 		d.Type, d.Nullable = wire.ValueType(t&^nullableBit), t&nullableBit != 0
-		if p := r.Bytes(8); p != nil {
-			d.Precision = math.Float64frombits(binary.LittleEndian.Uint64(p))
-		}
+		d.Precision = readFloat(r)
 		d.Name = readShort(r)
 		if d.Nullable {
 			d.Null = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
@@ -158,6 +171,9 @@ func readCount(r *wire.Reader, size int) int {
 // layout of few enough views, and every substitute is a value of its type.
 func (d *Description) sound() bool {
 	if d.Access.Kind > AccessWriters || d.Audience.Kind > AudienceAllBut || d.ValueMax > valueMaxMax {
+		return false
+	}
+	if d.Priority > PriorityMax || len(d.Details) > DetailsMax || slices.ContainsFunc(d.Details, func(x Detail) bool { return !x.inRange() }) {
 		return false
 	}
 	if len(d.Values) == 0 || len(d.Values) > netstate.ValuesMax {

@@ -40,6 +40,14 @@ type Description struct {
 	Farewell []byte // reliable message before the link goes down; empty for none
 	Values   []ValueDef
 
+	// Priority is the weight of the state where a client's budget does not reach
+	// for all, 1 to PriorityMax. 0 stands for 1.
+	Priority uint8
+
+	// Details are the levels of detail of those clients that are not told
+	// everything. The first that names a client counts.
+	Details []Detail
+
 	// ValueMax is the most bytes of a string or data value, without its length.
 	// It is part of the description because it decides where views end.
 	ValueMax int

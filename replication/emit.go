@@ -15,7 +15,7 @@ const recordsMax = view.BatchMax - view.HeaderMax
 // waited for them. Removals come first, because a key or a RefId that they free
 // may be used again by what follows.
 func (s *Store) emit(now time.Time) {
-	if s.pending() {
+	if s.Pending() {
 		s.emitted = now
 	}
 	s.records = s.records[:0]
@@ -148,7 +148,7 @@ func (s *Store) cut(now time.Time, n int) {
 	}
 	s.seq++
 	data := make([]byte, 0, view.HeaderMax+n)
-	data = append(h.Append(data), s.records[:n]...)
+	data = view.AppendBatch(data, h, s.records[:n], s.cfg.ZeroCode)
 	s.trace = s.trace[:0]
 	s.records = s.records[:copy(s.records, s.records[n:])]
 	s.ring.add(now, s.seq, data)

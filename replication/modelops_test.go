@@ -125,7 +125,7 @@ func (w *world) op() {
 	case n < 15:
 		op, twin = Op{Kind: OpRemove, Key: key}, func() { delete(w.twin.states, key) }
 	case n < 17:
-		op = Op{Kind: OpAudience, Key: key, Audience: Audience{Kind: AudienceListed, Groups: []string{fmt.Sprint("g", w.rand.IntN(5))}}}
+		op = Op{Kind: OpAudience, Key: key, HasAudience: true, Audience: Audience{Kind: AudienceListed, Groups: []string{fmt.Sprint("g", w.rand.IntN(5))}}}
 	case n < 18:
 		op, twin = w.group()
 	case n < 19 && w.rand.IntN(20) == 0:

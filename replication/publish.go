@@ -29,11 +29,15 @@ type Op struct {
 	Message     []byte
 	Farewell    []byte
 	Access      Access
-	Audience    Audience // also of audience, where it is always given
+	Audience    Audience // also of audience, which gives it or Details
+	Priority    uint8    // 1 to PriorityMax
+	Details     []Detail // also of audience
 	HasMessage  bool
 	HasFarewell bool
 	HasAccess   bool
 	HasAudience bool
+	HasPriority bool
+	HasDetails  bool
 	Values      []PutValue
 
 	Sets []SetValue // of set

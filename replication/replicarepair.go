@@ -17,6 +17,7 @@ type asking struct {
 
 // An answer is the keyframes that came so far for one request.
 type answer struct {
+	id         uint64 // of the request
 	epoch, seq uint64
 	round      uint32 // counts answers; states that an answer mentions carry it
 	parts      map[uint16]bool
@@ -25,7 +26,7 @@ type answer struct {
 
 // Apply takes a live batch. The replica may keep it, so it must not change.
 func (r *Replica) Apply(now time.Time, batch []byte) {
-	h, records, err := view.Parse(batch)
+	h, records, err := open(batch)
 	if err != nil || h.Flags&view.FlagReply != 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -36,6 +37,15 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 	r.known = max(r.known, h.Seq)
 	r.take(h, records)
 	r.settle(now)
+}
+
+// open reads a batch. Records that come zero-coded are expanded at once, so that
+// what the buffer holds is counted as it is.
+func open(batch []byte) (h view.Header, records []byte, err error) {
+	if batch, err = view.Plain(batch); err != nil {
+		return h, nil, err
+	}
+	return view.Parse(batch)
 }
 
 // take applies a batch of the current epoch, or holds it.
@@ -164,7 +174,7 @@ func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
 // ApplyReply takes one message of the answer to a repair request. The replica
 // may keep it, so it must not change.
 func (r *Replica) ApplyReply(now time.Time, part []byte) {
-	h, records, err := view.Parse(part)
+	h, records, err := open(part)
 	if err != nil || h.Flags&view.FlagReply == 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -231,12 +241,14 @@ func (r *Replica) replyKeyframes(now time.Time, h view.Header, records []byte) {
 }
 
 // collect notes a part and reports whether it is the first of its number. The
-// first part of a later answer drops what is known of the one before.
+// first part of a later answer drops what is known of the one before. So does that
+// of an answer to another request, at whatever position: it is cut differently,
+// because the request listed what came meanwhile.
 func (r *Replica) collect(h view.Header) bool {
 	a := &r.answer
 	switch {
-	case a.parts == nil || h.Epoch != a.epoch || h.Seq > a.seq:
-		*a = answer{epoch: h.Epoch, seq: h.Seq, round: a.round + 1, parts: make(map[uint16]bool), last: -1}
+	case a.parts == nil || h.Prev != a.id || h.Epoch != a.epoch || h.Seq > a.seq:
+		*a = answer{id: h.Prev, epoch: h.Epoch, seq: h.Seq, round: a.round + 1, parts: make(map[uint16]bool), last: -1}
 	case h.Seq < a.seq || a.parts[h.Part]:
 		return false
 	}

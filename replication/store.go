@@ -27,6 +27,11 @@ type StoreConfig struct {
 	// repair; 0 emits at once.
 	Tick time.Duration
 
+	// ZeroCode makes batches and keyframe answers zero-coded where that shrinks
+	// them. Replicas read both forms. Off, because it saves little of what moves
+	// (DESIGN.md, Zero-coding).
+	ZeroCode bool
+
 	Limits Limits
 }
 
@@ -117,7 +122,7 @@ func NewStore(cfg StoreConfig) *Store {
 // It is valid until the next Advance; the bytes of batches for ever.
 func (s *Store) Advance(now time.Time) []Output {
 	switch {
-	case s.pending():
+	case s.Pending():
 		if !now.Before(s.emitted.Add(s.cfg.Tick)) {
 			s.emit(now)
 		}
@@ -135,7 +140,7 @@ func (s *Store) NextTimeout() (time.Time, bool) {
 	if len(s.out) > 0 {
 		return time.Time{}, true
 	}
-	if s.pending() {
+	if s.Pending() {
 		return s.emitted.Add(s.cfg.Tick), true
 	}
 	return s.checks.next()
@@ -154,12 +159,12 @@ func (s *Store) Stats() *StoreStats {
 	return &s.stats
 }
 
-// pending reports whether there is something to emit.
-func (s *Store) pending() bool { return len(s.changed) > 0 || len(s.removed) > 0 }
+// Pending reports whether something changed that replicas at Position do not have yet.
+func (s *Store) Pending() bool { return len(s.changed) > 0 || len(s.removed) > 0 }
 
 // send puts o behind everything that changed so far.
 func (s *Store) send(o Output) {
-	if s.pending() {
+	if s.Pending() {
 		s.waiting = append(s.waiting, o)
 		return
 	}
@@ -175,7 +180,7 @@ func (s *Store) stamped(o Output) Output {
 	case OutputAnswer:
 		o.Answer.Epoch, o.Answer.Seq, o.Answer.Durable = s.cfg.Epoch, s.seq, !s.notDurable
 	case OutputWrite:
-		o.Write.Epoch = s.cfg.Epoch
+		o.Write.Epoch, o.Write.Seq = s.cfg.Epoch, s.seq
 	case OutputEvent:
 		o.Event.Epoch, o.Event.Seq = s.cfg.Epoch, s.seq
 	}

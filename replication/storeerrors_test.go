@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ func TestStoreErrors(t *testing.T) {
 	value := func(change func(v *PutValue)) Op {
 		return put(func(op *Op) { change(&op.Values[1]) })
 	}
+	detailed := func(all ...Detail) Op {
+		return put(func(op *Op) { op.HasDetails, op.Details = true, all })
+	}
 	for _, c := range []struct {
 		why   string
 		code  Code
@@ -37,6 +41,15 @@ func TestStoreErrors(t *testing.T) {
 		{"groups cannot be set", CodeBadRequest, "_groups", set("_groups.c1", "0", u8(1))},
 		{"set of nothing", CodeUnknownState, "no", set("no", "hp", u8(1))},
 		{"removal of nothing", CodeUnknownState, "no", Op{Kind: OpRemove, Key: "no"}},
+		{"priority 0", CodeBadRequest, "priority 0", put(func(op *Op) { op.HasPriority = true })},
+		{"priority 17", CodeBadRequest, "priority 17", put(func(op *Op) { op.HasPriority, op.Priority = true, 17 })},
+		{"a level of detail for nobody", CodeBadRequest, "groups or clients", detailed(Detail{Rate: 1})},
+		{"a level of detail of everything", CodeBadRequest, "precision or rate", detailed(Detail{Groups: []string{"g"}})},
+		{"a factor below 1", CodeBadRequest, "precision 0.5", detailed(Detail{Groups: []string{"g"}, Precision: 0.5})},
+		{"no factor", CodeBadRequest, "NaN", detailed(Detail{Groups: []string{"g"}, Precision: math.NaN()})},
+		{"a rate too high", CodeBadRequest, "rate 1001", detailed(Detail{Groups: []string{"g"}, Rate: 1001})},
+		{"a group with a bad name", CodeBadRequest, "g g", detailed(Detail{Groups: []string{"g g"}, Rate: 1})},
+		{"too many levels of detail", CodeBadRequest, "9", detailed(make([]Detail, 9)...)},
 		{"audience of nothing", CodeUnknownState, "no", Op{Kind: OpAudience, Key: "no"}},
 		{"kick of nobody", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c9"}},
 		{"groups of nobody", CodeUnknownClient, "c9", Op{Kind: OpGroup, Client: "c9", Join: []string{"g"}}},

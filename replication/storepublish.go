@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication/view"
@@ -22,7 +23,7 @@ func (s *Store) Publish(now time.Time, p Publish) {
 	}
 	if a.Err != nil {
 		s.stats.PublishErrors++
-	} else if len(p.Trace) == view.TraceSize && len(s.trace) == 0 && s.pending() {
+	} else if len(p.Trace) == view.TraceSize && len(s.trace) == 0 && s.Pending() {
 		s.trace = append(s.trace, p.Trace...)
 	}
 	if p.Token == 0 {
@@ -191,8 +192,16 @@ func (s *Store) audience(op *Op) *Error {
 	if err := checkAudience(op.Audience); err != nil {
 		return err
 	}
+	if err := checkDetails(op.Details); err != nil {
+		return err
+	}
 	desc := st.desc
-	desc.Audience = op.Audience
+	if op.HasAudience {
+		desc.Audience = op.Audience
+	}
+	if op.HasDetails {
+		desc.Details = op.Details
+	}
 	return s.redescribe(st, desc, st.schema)
 }
 
@@ -200,6 +209,7 @@ func (s *Store) audience(op *Op) *Error {
 func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 	old := st.desc
 	if c == st.schema && old.Access.equal(desc.Access) && old.Audience.equal(desc.Audience) &&
+		old.Priority == desc.Priority && slices.EqualFunc(old.Details, desc.Details, Detail.equal) &&
 		bytes.Equal(old.Message, desc.Message) && bytes.Equal(old.Farewell, desc.Farewell) {
 		return nil
 	}

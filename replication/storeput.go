@@ -157,6 +157,12 @@ func (op *Op) description(old *stored) Description {
 	if op.HasAudience {
 		d.Audience = op.Audience
 	}
+	if op.HasPriority {
+		d.Priority = op.Priority
+	}
+	if op.HasDetails {
+		d.Details = op.Details
+	}
 	return d
 }
 
@@ -165,6 +171,11 @@ func (d *Description) own(c *schema) {
 	d.Message, d.Farewell = bytes.Clone(d.Message), bytes.Clone(d.Farewell)
 	d.Access.Writers = slices.Clone(d.Access.Writers)
 	d.Audience.Groups, d.Audience.Clients = slices.Clone(d.Audience.Groups), slices.Clone(d.Audience.Clients)
+	d.Details = slices.Clone(d.Details)
+	for i := range d.Details {
+		x := &d.Details[i]
+		x.Groups, x.Clients = slices.Clone(x.Groups), slices.Clone(x.Clients)
+	}
 	d.Values, d.ValueMax = c.defs, c.valueMax
 }
 
@@ -190,8 +201,13 @@ func checkPut(op *Op, messageMax int) *Error {
 		return Errorf(CodeTooLarge, "the message has %d bytes, at most %d are allowed", len(op.Message), messageMax)
 	case len(op.Farewell) > messageMax:
 		return Errorf(CodeTooLarge, "the farewell has %d bytes, at most %d are allowed", len(op.Farewell), messageMax)
+	case op.HasPriority && (op.Priority < 1 || op.Priority > PriorityMax):
+		return Errorf(CodeBadRequest, "priority %d: want 1 to %d", op.Priority, PriorityMax)
 	}
 	if err := checkAccess(op.Access); err != nil {
+		return err
+	}
+	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
 	return checkAudience(op.Audience)

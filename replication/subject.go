@@ -69,6 +69,13 @@ func (s Subjects) Repair(n int) string { return s.join("shard", strconv.Itoa(n),
 // Write returns the subject of requests that carry what clients wrote.
 func (s Subjects) Write(n int) string { return s.join("shard", strconv.Itoa(n), "write") }
 
+// Own returns the subject on which a relay says what the store accepted as the
+// record of who holds shard n.
+func (s Subjects) Own(n int) string { return s.join("shard", strconv.Itoa(n), "own") }
+
+// OwnAll matches every Own.
+func (s Subjects) OwnAll() string { return s.join("shard", "*", "own") }
+
 // StoreAll matches everything that is stored of shard n.
 func (s Subjects) StoreAll(n int) string { return s.join("store", strconv.Itoa(n), ">") }
 
@@ -126,6 +133,10 @@ func (s Subjects) LogAll(n int) string { return s.Log(n, "*") }
 // Event returns the subject of a space's events.
 func (s Subjects) Event(space string) string { return s.join("event", space) }
 
+// EventIn returns the subject of the events that a space's store makes, in another
+// form than JSON.
+func (s Subjects) EventIn(space, form string) string { return s.join("event", space, form) }
+
 // From returns the subject of the messages that a client sends.
 func (s Subjects) From(space, client string) string { return s.join("from", space, client) }
 
@@ -173,7 +184,7 @@ func (s Subjects) ParseGet(subject string) (a Address, ok bool) {
 	return s.parseAddress(subject, "get.")
 }
 
-// ParseShard returns the shard of a Head, Repair or Write subject.
+// ParseShard returns the shard of a Head, Repair, Write or Own subject.
 func (s Subjects) ParseShard(subject string) (n int, ok bool) {
 	rest, ok := s.cut(subject, "shard.")
 	if !ok {

@@ -59,5 +59,6 @@ type WriteResult struct {
 	Token uint64 // does not travel
 	Code  WriteCode
 	Epoch uint64
+	Seq   uint64 // a replica that is there has what was written, or something newer
 	State uint64 // state number; of WriteAssert the one that the state got
 }

@@ -116,10 +116,11 @@ func readValues(r *wire.Reader, indexed bool) []WriteValue {
 
 // AppendWriteResult appends an answer:
 //
-//	version uint8 = 1, code uint8, epoch uint64, state uint64
+//	version uint8 = 1, code uint8, epoch uint64, seq uint64, state uint64
 func AppendWriteResult(b []byte, r WriteResult) []byte {
 	b = append(b, codecVersion, byte(r.Code))
 	b = binary.LittleEndian.AppendUint64(b, r.Epoch)
+	b = binary.LittleEndian.AppendUint64(b, r.Seq)
 	return binary.LittleEndian.AppendUint64(b, r.State)
 }
 
@@ -129,7 +130,7 @@ func ParseWriteResult(p []byte) (WriteResult, error) {
 	if r.Uint8() != codecVersion {
 		return WriteResult{}, errMessage
 	}
-	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: readUint64(&r), State: readUint64(&r)}
+	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: readUint64(&r), Seq: readUint64(&r), State: readUint64(&r)}
 	return finish(m, &r)
 }
 

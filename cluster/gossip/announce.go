@@ -1,8 +1,11 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"time"
+
+	"github.com/hashicorp/memberlist"
 
 	"github.com/dnprelay/dnprelay/cluster"
 )
@@ -64,13 +67,25 @@ func (g *Gossip) announce(ctx context.Context) {
 		case <-g.calm:
 			wait = loadInterval
 		}
-		// A broadcast that did not come through in time is repaired by the next
-		// comparison of two nodes.
-		if err := g.list.UpdateNode(announceTimeout); err != nil {
-			g.log.Debug("gossip", "event", err.Error())
+		for ctx.Err() == nil && !g.tell() {
 		}
 		g.pause(ctx, wait)
 	}
+}
+
+// tell tells the others what this node is. It reports false if that came to nothing:
+// UpdateNode is ignored, for ever, if this node takes back at the same instant what
+// others say about it, as it does when it meets them after a restart, because its number
+// is then too low.
+func (g *Gossip) tell() bool {
+	before := g.list.LocalNode().Meta
+	// A broadcast that did not come through in time is repaired by the next comparison
+	// of two nodes.
+	if err := g.list.UpdateNode(announceTimeout); err != nil {
+		g.log.Debug("gossip", "event", err.Error())
+	}
+	after := g.list.LocalNode().Meta
+	return !bytes.Equal(after, before) || bytes.Equal(after, g.table.NodeMeta(memberlist.MetaMaxSize))
 }
 
 // pause waits, after something urgent was told at most phaseInterval.

@@ -26,6 +26,10 @@ type Config struct {
 	Latency time.Duration // of one way; 0 means 500 µs
 	Loss    float64       // probability that a request or an answer is lost
 	Late    float64       // probability that a write without answer is applied seconds later
+
+	// OnStore is called for each keyframe that is stored, by the holder of epoch.
+	// nil means that nobody looks.
+	OnStore func(epoch uint64, k cluster.Keyframe)
 }
 
 // A Hub is the store and all nodes that use it.
@@ -139,7 +143,7 @@ func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cl
 		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectBeat != s.beat.Seq {
 		return cluster.Answer{Verdict: cluster.Stale}
 	}
-	h.audit(by, a)
+	h.audit(by, s, a)
 	switch a.Kind {
 	case cluster.ActionAcquire:
 		s.beat = a.Beat
@@ -153,6 +157,9 @@ func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cl
 		for _, k := range batch {
 			h.next()
 			s.states[key{k.Space, k.Number}] = k
+			if h.OnStore != nil {
+				h.OnStore(a.Beat.Epoch, k)
+			}
 		}
 		s.beat = a.Beat
 		s.beat.Seq = h.next()
@@ -164,12 +171,15 @@ func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cl
 	return answer
 }
 
-// audit notes who writes in an epoch.
-func (h *Hub) audit(by *Node, a cluster.Action) {
+// audit notes who writes in an epoch, and that it is the epoch of the lease.
+func (h *Hub) audit(by *Node, s *shard, a cluster.Action) {
 	if a.Kind != cluster.ActionBeat && a.Kind != cluster.ActionStore {
 		return
 	}
 	epoch := a.Beat.Epoch
+	if epoch != s.own.Seq || s.own.Released || s.own.Node != by.name || s.own.ID != by.cfg.ID {
+		h.Violations = append(h.Violations, fmt.Sprintf("%s wrote in epoch %d, but %s holds epoch %d", by.name, epoch, s.own.Node, s.own.Seq))
+	}
 	if other, ok := h.writers[epoch]; ok && other != by {
 		h.Violations = append(h.Violations, fmt.Sprintf("%s and %s both wrote in epoch %d", other.name, by.name, epoch))
 	}
@@ -184,6 +194,9 @@ func (h *Hub) Holder(shard int) string {
 	}
 	return own.Node
 }
+
+// Epoch returns the epoch of the holding that Holder tells of.
+func (h *Hub) Epoch(shard int) uint64 { return h.shard(shard).own.Seq }
 
 func (h *Hub) next() uint64 {
 	h.seq++

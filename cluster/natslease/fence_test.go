@@ -175,7 +175,7 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 	defer it.Stop()
 	epoch, owns := uint64(0), 0
 	for {
-		m, err := next(t.Context(), it)
+		m, err := next(t.Context(), it, loadSilenceLast)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,15 +49,26 @@ func open(t testing.TB, nc *nats.Conn, cfg Config) *Leases {
 // death.
 func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
 	t.Helper()
+	r := prepare(t, c, node, replicas)
+	r.run()
+	return r
+}
+
+// prepare makes a relay that does not run yet.
+func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
+	t.Helper()
 	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
 	r.Leases = open(t, c.Connect(t), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas})
 	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
+	return r
+}
+
+func (r *relay) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { r.Run(ctx); close(done) }()
 	r.kill = func() { cancel(); <-done }
-	t.Cleanup(r.kill)
-	return r
+	r.t.Cleanup(r.kill)
 }
 
 func (r *relay) want(kind cluster.LeaseEventKind, shard int, why string) cluster.LeaseEvent {

@@ -20,6 +20,7 @@ type Leases struct {
 	handle  func(cluster.LeaseEvent)
 	loads   chan load
 	counts  counters
+	deaf    bool // for tests: no watch brings anything
 }
 
 var _ cluster.Leases = (*Leases)(nil)
@@ -57,8 +58,13 @@ func (l *Leases) Run(ctx context.Context) {
 		running.Go(func() { s.loop(ctx) })
 		running.Go(func() { s.serve(ctx) })
 	}
-	for g := range l.streams {
-		running.Go(func() { l.watch(ctx, g) })
+	if !l.deaf {
+		for g := range l.streams {
+			running.Go(func() { l.watch(ctx, g) })
+		}
+	}
+	if hints, err := l.cfg.Conn.Subscribe(l.cfg.Subjects.OwnAll(), l.hinted); err == nil { // else the watches have to do
+		defer func() { _ = hints.Unsubscribe() }()
 	}
 	for range loaders {
 		running.Go(func() { l.serveLoads(ctx) })

@@ -16,9 +16,20 @@ const (
 	loadBytes     = 1 << 20
 )
 
-// loadSilence is how long a load waits for the next message before it begins
-// anew with another consumer.
-const loadSilence = 3 * time.Second
+// A load waits for the first message for so long before it begins anew with another
+// consumer; the more often it did, the longer. Messages of a store that is well come
+// within milliseconds, but now and then the request for them reaches the server before
+// it knows which other one has the consumer, and is lost without a word, while nobody
+// speaks for the shard. For later messages it waits for the longest of these times.
+const (
+	loadSilenceFirst = 50 * time.Millisecond
+	loadSilenceLast  = 3 * time.Second
+)
+
+// loadSilence returns how long try n, counted from 0, waits.
+func loadSilence(n int) time.Duration {
+	return min(loadSilenceFirst<<min(n, 8), loadSilenceLast)
+}
 
 // A load is a request for all keyframes of a shard.
 type load struct {
@@ -42,12 +53,15 @@ func (l *Leases) serveLoads(ctx context.Context) {
 
 // run tries until it has everything or the shard is lost.
 func (d *load) run(ctx context.Context) error {
-	for d.held(ctx) {
-		err := d.try(ctx)
+	for n := 0; d.held(ctx); n++ {
+		err := d.try(ctx, loadSilence(n))
 		if err == nil || errors.Is(err, cluster.ErrNotHeld) {
 			return err
 		}
 		d.shard.l.counts.loadRetries.Add(1)
+		if errors.Is(err, context.DeadlineExceeded) {
+			continue // it has waited
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(watchPause):
@@ -68,7 +82,7 @@ func (d *load) held(ctx context.Context) bool {
 // makes sure that no message between is missing.
 //
 // If a keyframe comes twice, because try was called again, it is the same.
-func (d *load) try(ctx context.Context) error {
+func (d *load) try(ctx context.Context, silence time.Duration) error {
 	l := d.shard.l
 	c, err := l.stream(d.shard.n).OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreKeyframeAll(d.shard.n), l.cfg.Subjects.StoreOwn(d.shard.n)},
@@ -82,10 +96,10 @@ func (d *load) try(ctx context.Context) error {
 		return err
 	}
 	defer it.Stop()
-	return d.collect(ctx, it)
+	return d.collect(ctx, it, silence)
 }
 
-func (d *load) collect(ctx context.Context, it jetstream.MessagesContext) error {
+func (d *load) collect(ctx context.Context, it jetstream.MessagesContext, silence time.Duration) error {
 	var part []cluster.Keyframe
 	size := 0
 	hand := func() {
@@ -95,10 +109,11 @@ func (d *load) collect(ctx context.Context, it jetstream.MessagesContext) error 
 		}
 	}
 	for d.held(ctx) {
-		m, err := next(ctx, it)
+		m, err := next(ctx, it, silence)
 		if err != nil {
 			return err
 		}
+		silence = loadSilenceLast
 		meta, err := m.Metadata()
 		if err != nil {
 			return err
@@ -124,8 +139,8 @@ func (d *load) collect(ctx context.Context, it jetstream.MessagesContext) error 
 	return cluster.ErrNotHeld
 }
 
-func next(ctx context.Context, it jetstream.MessagesContext) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadSilence)
+func next(ctx context.Context, it jetstream.MessagesContext, silence time.Duration) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	return it.Next(jetstream.NextContext(ctx))
 }

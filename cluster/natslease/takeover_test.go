@@ -56,3 +56,24 @@ func TestStreamLeaderStops(t *testing.T) {
 	default:
 	}
 }
+
+// A relay whose connection was made anew watches anew: what the server sent meanwhile is
+// lost, and a shard that is handed over to it must not lie idle until it notices.
+func TestWatchAfterReconnect(t *testing.T) {
+	c := natstest.Start(t, 1)
+	a, b := start(t, c, "a", 1), start(t, c, "b", 1)
+	a.Want(0, true)
+	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	b.want(cluster.ShardSeen, 0, "a holds it")
+	b.Want(0, true)
+	if err := b.cfg.Conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); b.Stats().WatchRestarts < uint64(b.cfg.Streams); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the watches did not begin anew")
+		}
+	}
+	a.Release(0, first.Epoch, "b")
+	b.want(cluster.ShardAcquired, 0, "a gave it to b")
+}

@@ -2,8 +2,10 @@ package natslease
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -18,15 +20,42 @@ const (
 
 // watch brings the records of all shards of stream g to their leases, until ctx
 // ends. Each time anew it begins with what is there.
+//
+// It begins anew when the connection was, too: otherwise it would notice only after two
+// heartbeats that the server does not send it anything any more, and a shard that another
+// relay hands over meanwhile would lie idle for so long.
 func (l *Leases) watch(ctx context.Context, g int) {
+	reconnected := l.cfg.Conn.StatusChanged(nats.CONNECTED)
+	defer l.cfg.Conn.RemoveStatusListener(reconnected)
+	var former sync.WaitGroup
+	defer former.Wait()
 	for ctx.Err() == nil {
-		if err := l.follow(ctx, g); err != nil && ctx.Err() == nil {
+		following, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		former.Go(func() { _ = l.follow(following, g); close(ended) }) // its error is that it ended
+		select {
+		case <-ended:
+			l.rest(ctx)
+		case _, ok := <-reconnected:
+			// The library tries for seconds to repair the former watch, whatever its
+			// context says. What it still brings is old, and ignored.
+			if !ok {
+				reconnected = nil // the connection is closed, and Run ends soon
+				l.rest(ctx)
+			}
+		}
+		stop()
+		if ctx.Err() == nil {
 			l.counts.watches.Add(1)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(watchPause):
-		}
+	}
+}
+
+// rest waits for a moment before a watch begins anew that failed.
+func (l *Leases) rest(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(watchPause):
 	}
 }
 
@@ -62,7 +91,7 @@ func (l *Leases) saw(m jetstream.Msg) {
 	switch rest {
 	case "own":
 		own := cluster.ParseOwn(meta.Sequence.Stream, m.Data())
-		l.shards[n].put(func(in *inbox) { in.own = own })
+		l.tell(n, own)
 	case "beat":
 		beat := cluster.ParseBeat(meta.Sequence.Stream, m.Data())
 		l.shards[n].put(func(in *inbox) { in.beat = beat })

@@ -63,6 +63,7 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		a := s.publish(ctx, beat, own)
 		a.Beat = o.Beat
 		a.Beat.Seq = a.Seq - 1 // a batch is stored without others between
+		s.hint(o.Own, a)
 		return a
 	case cluster.ActionBeat:
 		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
@@ -73,7 +74,9 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 	case cluster.ActionRelease:
 		own := message(subjects.StoreOwn(s.n), o.Own.Append(nil))
 		expect(own, "", o.Expect)
-		return s.publish(ctx, own)
+		a := s.publish(ctx, own)
+		s.hint(o.Own, a)
+		return a
 	}
 	panic("natslease: an action that is none of the store's")
 }

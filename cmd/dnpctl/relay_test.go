@@ -62,14 +62,14 @@ func startRelay(t testing.TB) (url string) {
 
 func (r *testRelay) publish(m *nats.Msg) {
 	a, ok := r.subj.ParsePublish(m.Subject)
-	p, problem := payload.ParseJSON(m.Data, a.Key)
+	p, problem := payload.JSON.Parse(m.Data, a.Key)
 	if problem == nil && !ok {
 		problem = replication.Errorf(replication.CodeBadRequest, "subject %s", m.Subject)
 	}
 	r.seq++
 	r.last = m.Data
 	_ = p
-	_ = m.Respond(payload.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: r.seq, Durable: true, Err: problem}))
+	_ = m.Respond(payload.JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: r.seq, Durable: true, Err: problem}))
 }
 
 func (r *testRelay) page(m *nats.Msg) {

@@ -127,7 +127,7 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, problem := payload.ParseJSON(body, "state")
+	p, problem := payload.JSON.Parse(body, "state")
 	if problem != nil {
 		return nil, problem
 	}

@@ -16,6 +16,8 @@ import (
 // Adapters (natsbus, natslog, gossip, natslease, redisaffinity) are imported by
 // commands only. replication and session know nothing of each other.
 var rules = map[string][]string{
+	"zerocode": {},
+
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
 	"dnp/admit":    {},
@@ -23,12 +25,17 @@ var rules = map[string][]string{
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
 
+	"godot/variant": {},
+
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire"},
-	"replication/payload": {"replication", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
+	"replication/view":    {"dnp/netstate", "dnp/wire", "zerocode"},
+	"replication/payload": {"replication", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 	"replication/membus":  {"replication", "cluster"},
 	"replication/bustest": {"replication", "cluster"}, // what every bus has to pass
 	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
+
+	"lludp/wire": {"zerocode"},
+	"lludp":      {"lludp/wire"},
 
 	"cluster":               {},
 	"cluster/affinitytest":  {"cluster"}, // what every affinity has to pass
@@ -61,11 +68,15 @@ var rules = map[string][]string{
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
-	"internal/arch":      {},
+	"internal/clustertest": {
+		"dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
+	},
+	"internal/arch":    {},
+	"internal/mutants": {}, // runs the go command, for tests only
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "internal/compose", "internal/systest"}
+var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {

@@ -39,7 +39,7 @@ func TestScript(t *testing.T) {
 // checkOp parses an op and returns how many values it has.
 func checkOp(t *testing.T, s *script, op []byte, n uint32) int {
 	t.Helper()
-	p, refused := payload.ParseJSON(op, "")
+	p, refused := payload.JSON.Parse(op, "")
 	if refused != nil || len(p.Ops) != 1 || p.Ops[0].Kind != replication.OpSet {
 		t.Fatalf("%s: %v", op, refused)
 	}
@@ -61,7 +61,7 @@ func checkOp(t *testing.T, s *script, op []byte, n uint32) int {
 // TestPut checks that the relay takes what the publisher begins with.
 func TestPut(t *testing.T) {
 	c := Case{States: 100, Links: 10, Model: ModelSine, Half: true}
-	p, err := payload.ParseJSON(newScript(&c).appendPut(nil, 57), "")
+	p, err := payload.JSON.Parse(newScript(&c).appendPut(nil, 57), "")
 	if err != nil || p.Ops[0].Err != nil {
 		t.Fatal(err, p.Ops[0].Err)
 	}
@@ -108,7 +108,7 @@ func TestTimeline(t *testing.T) {
 // encoded returns value v in tick n as it is on the wire.
 func encoded(t *testing.T, s *script, v int, n uint32) []byte {
 	t.Helper()
-	p, refused := payload.ParseJSON(s.appendSet(nil, 0, n), "")
+	p, refused := payload.JSON.Parse(s.appendSet(nil, 0, n), "")
 	if refused != nil {
 		t.Fatal(refused)
 	}

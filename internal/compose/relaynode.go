@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -180,14 +181,20 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 		<-ctx.Done()
 		return
 	}
+	alive := make(chan bool)
+	var wait sync.WaitGroup
+	wait.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.storeBus.Conn().FlushWithContext) })
+	defer wait.Wait()
 	met := time.NewTimer(meetWait)
 	defer met.Stop()
-	for ready := false; ; {
+	for ready, reached := false, true; ; {
 		if !ready && n.gossip.Roster().Len() > 1 {
 			ready = true
-			n.gossip.SetPhase(cluster.PhaseReady)
+			n.gossip.SetPhase(phase(reached))
 		}
-		n.relay.SetRoster(n.gossip.Roster())
+		if reached { // without NATS nothing can be handed over, and being back must come before what others say
+			n.relay.SetRoster(n.gossip.Roster())
+		}
 		select {
 		case <-ctx.Done():
 			n.gossip.SetPhase(cluster.PhaseDraining)
@@ -197,9 +204,23 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 		case <-n.gossip.Changes():
 		case <-met.C:
 			ready = true
-			n.gossip.SetPhase(cluster.PhaseReady)
+			n.gossip.SetPhase(phase(reached))
+		case reached = <-alive:
+			n.log.Warn("reachability of NATS; without it this relay is given no shards", "reached", reached)
+			if ready {
+				n.gossip.SetPhase(phase(reached))
+			}
 		}
 	}
+}
+
+// phase returns what a relay that has met the others is. One that does not reach NATS is
+// not given shards.
+func phase(reached bool) cluster.Phase {
+	if reached {
+		return cluster.PhaseReady
+	}
+	return cluster.PhaseStarting
 }
 
 func (n *RelayNode) close() {

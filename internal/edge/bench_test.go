@@ -96,7 +96,7 @@ func (c *crowd) turn() {
 
 // publish gives the store a payload and returns the batch.
 func (c *crowd) publish(body string) []byte {
-	p, err := payload.ParseJSON([]byte(body), "")
+	p, err := payload.JSON.Parse([]byte(body), "")
 	if err != nil {
 		c.Fatal(err)
 	}

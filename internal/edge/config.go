@@ -52,6 +52,10 @@ type Config struct {
 	// worker. 0 means at once, after each batch.
 	Flush time.Duration
 
+	// BytesPerSecond is what each client is sent at most, headers included; see
+	// dnp.Config. 0 means 256 KiB, less than 0 no limit.
+	BytesPerSecond int
+
 	// ReadBuffer is the size in bytes asked for each socket's receive buffer.
 	// 0 means 4 MiB.
 	ReadBuffer int

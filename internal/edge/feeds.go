@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // feeds bring bus messages to the workers that need them: one subscription per
@@ -152,9 +153,15 @@ func (f *feeds) followers(name string) []*Worker {
 	return nil
 }
 
+// live passes a batch on. One that is zero-coded is expanded here, once for all
+// workers; if that fails it goes on as it is, for the replicas to count.
 func (f *feeds) live(name string, m replication.Msg) {
+	batch := m.Data
+	if plain, err := view.Plain(batch); err == nil {
+		batch = plain
+	}
 	for _, w := range f.followers(name) {
-		w.post(len(m.Data), func(w *Worker, now time.Time) { w.live(now, name, m.Data) })
+		w.post(len(batch), func(w *Worker, now time.Time) { w.live(now, name, batch) })
 	}
 }
 

@@ -176,5 +176,4 @@ func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
 			own.source.Changed(i)
 		}
 	}
-	s.moved(own.source, changed)
 }

@@ -75,8 +75,8 @@ func (s *session) unlinked(now time.Time, ev *dnp.Event) {
 		return
 	}
 	if st, ok := stateOf(ev.Source); ok {
-		s.decline(ev.Source)
-		s.space.shortage.ended = true
+		s.decline(source(st))
+		s.space.shortage.ended, s.space.levels.ended = true, true
 		s.emit(now, replication.Event{Type: replication.EventRejected, Key: st.Desc.Key, Link: uint16(ev.Link)})
 	}
 }
@@ -89,7 +89,7 @@ func (s *session) updated(now time.Time, ev *dnp.Event) {
 	}
 	st, ok := stateOf(ev.Source)
 	if ok && s.mayWrite(st) {
-		s.writer(ev.Source, nil).take(now, ev)
+		s.writer(source(st), nil).take(now, ev)
 		return
 	}
 	s.space.w.counts.WritesForbidden++

@@ -25,6 +25,7 @@ type space struct {
 	written  map[*dnp.Source]int  // how many of them are of a state
 	emptyAt  time.Time            // when the last session left
 	shortage shortage
+	levels   levels
 	now      time.Time // of the last turn
 }
 
@@ -51,6 +52,7 @@ func (w *Worker) forgetSpaces(now time.Time) {
 		delete(w.spaces, s.name)
 		for st := range s.replica.All() {
 			source(st).Remove()
+			s.endLevels(st, func(*level) bool { return true })
 		}
 		return true
 	})
@@ -75,7 +77,7 @@ func (s *space) advance(now time.Time) time.Time {
 		next = session.advanceOwn(now, next)
 		next = session.advanceGroups(now, next)
 	}
-	return s.advanceShortage(now, next)
+	return s.advanceLevels(now, s.advanceShortage(now, next))
 }
 
 // noticeEpoch asserts to a new holder what only this edge knows.
@@ -132,11 +134,12 @@ func (s *space) leave(now time.Time, gone *session) {
 		wr.values = nil
 	}
 	s.writers = slices.DeleteFunc(s.writers, (*writer).idle)
-	s.emptyAt = now
+	s.emptyAt, s.levels.ended = now, true
 }
 
-// offer links a session to a state if it belongs to its audience. The owner of a
-// state has a link to it already, its own.
+// offer links a session to a state if it belongs to its audience, or moves the link
+// that it has to its level of detail. The owner of a state has a link to it already,
+// its own.
 func (s *space) offer(session *session, st *replication.State) {
 	if !s.includes(st, session) {
 		return
@@ -147,8 +150,17 @@ func (s *space) offer(session *session, st *replication.State) {
 	if _, declined := session.declined[source(st)]; declined {
 		return
 	}
-	err := session.conn.Link(source(st), !session.mayWrite(st))
+	if len(st.Data.(*fanout).levels)+len(st.Desc.Details) > 0 {
+		if _, from, _ := session.linkTo(st); from != nil {
+			to, l := s.sourceFor(session, st)
+			s.move(session, from, to, l)
+			return
+		}
+	}
+	to, _ := s.sourceFor(session, st)
+	err := session.conn.Link(to, !session.mayWrite(st))
 	if err == dnp.ErrLinks {
+		s.levels.ended = true
 		session.short = true
 		s.w.counts.LinksRefused++
 	}
@@ -167,9 +179,7 @@ func (s *space) includes(st *replication.State, session *session) bool {
 
 // Added makes a source of a new state and offers it.
 func (s *space) Added(st *replication.State) {
-	st.Data = s.w.ep.NewSource(dnp.SourceConfig{
-		State: st.Values, Message: st.Desc.Message, Farewell: st.Desc.Farewell, Ref: st.Number, Data: st,
-	})
+	st.Data = &fanout{full: s.newSource(st, st.Values)}
 	for _, session := range s.sessions {
 		s.offer(session, st)
 	}
@@ -178,8 +188,11 @@ func (s *space) Added(st *replication.State) {
 
 // Changed marks what changed, for all links at once.
 func (s *space) Changed(st *replication.State, changed netstate.Mask) {
-	source(st).ChangedMask(changed)
-	s.moved(source(st), changed)
+	f := st.Data.(*fanout)
+	f.full.ChangedMask(changed)
+	for _, l := range f.levels {
+		l.touch(changed)
+	}
 	s.writeBack(st, changed)
 }
 
@@ -193,20 +206,32 @@ func (s *space) Described(st *replication.State) {
 		if described {
 			delete(session.declined, src)
 		}
-		link, linked := session.conn.LinkOf(src)
-		if !linked {
+		link, linked, _ := session.linkTo(st)
+		if linked == nil {
 			continue
 		}
 		included := s.includes(st, session)
 		if !included || described || link.ReadOnly == session.mayWrite(st) {
-			session.conn.Unlink(src, !included)
-			s.shortage.ended = true
+			s.unlink(session, st, !included)
+			if _, l := s.sourceFor(session, st); l != nil {
+				l.all() // the new link must not begin with older values
+			}
 		}
 	}
-	src.SetDescription(st.Desc.Message, st.Desc.Farewell)
+	f := st.Data.(*fanout)
+	describe(f.full, st)
+	for _, l := range f.levels {
+		describe(l.source, st)
+	}
 	for _, session := range s.sessions {
 		s.offer(session, st)
 	}
+}
+
+// describe tells a source what is new about its state.
+func describe(src *dnp.Source, st *replication.State) {
+	src.SetDescription(st.Desc.Message, st.Desc.Farewell)
+	src.SetPriority(st.Desc.Priority)
 }
 
 // Removed takes all links to a state down.
@@ -220,6 +245,7 @@ func (s *space) Removed(st *replication.State) {
 		delete(session.declined, src)
 	}
 	src.Remove()
+	s.endLevels(st, func(*level) bool { return true })
 	s.shortage.ended = true
 }
 
@@ -233,12 +259,12 @@ func (s *space) Groups(client string, groups []string) {
 			if st.Desc.Audience.Includes(client, groups) {
 				s.offer(session, st)
 			} else {
-				session.conn.Unlink(source(st), true)
-				s.shortage.ended = true
+				s.unlink(session, st, true)
 			}
 		}
 	}
 }
 
-// source returns what the links to a state are bound to.
-func source(st *replication.State) *dnp.Source { return st.Data.(*dnp.Source) }
+// source returns what the links to a state are bound to of those who are told
+// everything. It names the state where sessions remember something about it.
+func source(st *replication.State) *dnp.Source { return st.Data.(*fanout).full }

@@ -13,6 +13,7 @@ import (
 // Counts are what an edge counts beside its endpoints and sockets.
 type Counts struct {
 	Sessions        int64  // now
+	Levels          int64  // levels of detail of states that some client has, now
 	Events          uint64 // published for game servers
 	EventsLost      uint64 // refused by the bus
 	MessagesIn      uint64 // from clients to game servers

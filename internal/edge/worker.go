@@ -115,14 +115,10 @@ func (w *Worker) advance(now time.Time) time.Time {
 	}
 	w.forgetSpaces(now)
 	next = w.expire(now, next)
+	w.flush(now) // values first: those who play do not wait for those who join
 	w.handle(now, w.ep.Advance(now, w.out))
-	if w.ep.Pending() {
-		if due := w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
-			next = earlier(next, due)
-		} else {
-			w.ep.Flush(now, w.out)
-			w.lastOut = now
-		}
+	if due, ok := w.flush(now); ok {
+		next = earlier(next, due)
 	}
 	if due, ok := w.ep.NextTimeout(); ok {
 		next = earlier(next, due)
@@ -133,14 +129,27 @@ func (w *Worker) advance(now time.Time) time.Time {
 	return next
 }
 
-// Position returns how far the replica of a space is; ok if there is one.
-func (w *Worker) Position(name string) (epoch, seq uint64, ok bool) {
-	s, ok := w.spaces[name]
-	if !ok {
-		return 0, 0, false
+// flush sends changed values, if any, unless that was done so lately that they have
+// to wait. Then it returns until when.
+func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
+	if !w.ep.Pending() {
+		return due, false
 	}
-	epoch, seq = s.replica.Position()
-	return epoch, seq, true
+	if due = w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
+		return due, true
+	}
+	w.ep.Flush(now, w.out)
+	w.lastOut = now
+	return due, false
+}
+
+// Replica returns the replica of a space, nil if there is none, for a caller that
+// turns the worker.
+func (w *Worker) Replica(name string) *replication.Replica {
+	if s, ok := w.spaces[name]; ok {
+		return s.replica
+	}
+	return nil
 }
 
 // handle takes what the endpoint says that happened.
@@ -190,7 +199,7 @@ func (w *Worker) reconnected(now time.Time) {
 // emit publishes an event for game servers. Events are at most once, so an error
 // of the bus is only counted.
 func (w *Worker) emit(ev replication.Event) {
-	m := replication.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.AppendEvent(nil, &ev)}
+	m := replication.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
 	if err := w.edge.cfg.Bus.Publish(m); err != nil {
 		w.counts.EventsLost++
 		return

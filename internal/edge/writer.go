@@ -1,12 +1,10 @@
 package edge
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -18,10 +16,6 @@ const (
 	sessionWrittenMax = 1 << 20
 	writtenOverhead   = 64 // counted for each value besides its bytes
 )
-
-// settleWait is how long after the holder's "ok" a value may take to arrive in the
-// replica: the batch left first, but on a subscription of its own.
-const settleWait = 100 * time.Millisecond
 
 // A writer carries what a client wrote to one state to the holder of the space,
 // until the holder has it. It keeps the newest bytes of each value, so it costs
@@ -44,9 +38,12 @@ type writer struct {
 type written struct {
 	index  int
 	value  []byte
-	number uint32    // of the first request that carried these bytes; 0 if none has
-	moved  bool      // the replica's value changed since
-	okay   time.Time // when the holder said ok; zero until then
+	number uint32 // of the first request that carried these bytes; 0 if none has
+
+	// The position behind which the holder has it, once it said so. Its answer and the
+	// batch come on two subscriptions, so the replica may not be there yet.
+	ok         bool
+	epoch, seq uint64
 }
 
 // writer returns the writer of a state.
@@ -132,7 +129,7 @@ func (wr *writer) count(bytes int) {
 func (s *space) advanceWriters(now time.Time) time.Time {
 	next := now.Add(time.Hour)
 	for _, wr := range s.writers {
-		next = earlier(next, wr.expire(now))
+		wr.arrived()
 		if wr.repeat.ready(now, &next) {
 			wr.send(now)
 			wr.repeat.ready(now, &next)
@@ -156,29 +153,50 @@ func (wr *writer) idle() bool {
 	return true
 }
 
-// send asks the holder to apply all that it has not acknowledged.
+// send asks the holder to apply all that it has not acknowledged. A repetition has the
+// number of the request that it repeats, so that the holder applies it once: others
+// may have written the same value since.
 func (wr *writer) send(now time.Time) {
-	state, ok := wr.stateNumber()
-	w := replication.Write{Kind: replication.WriteValues, State: state, Number: wr.session.space.w.nextWrite()}
+	state, known := wr.stateNumber()
+	if !known {
+		wr.repeat.done() // an assert under way tells the state number
+		return
+	}
+	w := replication.Write{Kind: replication.WriteValues, State: state, Number: wr.number()}
 	layout := wr.source.State().Layout()
 	for i := range wr.values {
 		v := &wr.values[i]
-		if !ok || !v.okay.IsZero() {
+		if v.ok {
 			continue
 		}
 		if v.number == 0 {
-			v.number, v.moved = w.Number, false
+			v.number = w.Number
 		}
 		w.Values = append(w.Values, replication.WriteValue{Index: v.index, Type: layout.Type(v.index), Value: v.value})
 	}
 	if len(w.Values) == 0 {
-		wr.repeat.done() // an assert under way tells the state number
+		wr.repeat.done()
 		return
 	}
 	if wr.repeat.sent(now) {
 		wr.session.space.w.counts.WritesRepeated++
 	}
 	wr.session.request(&w, func(now time.Time, r replication.WriteResult, err error) { wr.answered(now, &w, r, err) })
+}
+
+// number returns the number of the next request: a new one if a value is new, else
+// that of the newest value.
+func (wr *writer) number() (newest uint32) {
+	for i := range wr.values {
+		switch v := &wr.values[i]; {
+		case v.ok:
+		case v.number == 0:
+			return wr.session.space.w.nextWrite()
+		case newest == 0 || int32(v.number-newest) > 0:
+			newest = v.number
+		}
+	}
+	return newest
 }
 
 func (wr *writer) stateNumber() (uint64, bool) {
@@ -196,7 +214,7 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 	case wr.session.writers[wr.source] != wr || tryAgain(r, err):
 		return
 	case r.Code == replication.WriteOK:
-		wr.settle(w.Number, func(v *written) bool { return wr.okay(now, v) })
+		wr.settle(w.Number, func(v *written) bool { return wr.okay(v, r) })
 	case r.Code == replication.WriteNoState && wr.own != nil:
 		wr.own.assert(now) // the holder is another one, or has forgotten it
 		return
@@ -216,7 +234,7 @@ func (wr *writer) settle(number uint32, end func(*written) bool) {
 	for i := 0; i < len(wr.values); {
 		v := &wr.values[i]
 		carried := v.number != 0 && int32(v.number-number) <= 0
-		if carried && v.okay.IsZero() && end(v) {
+		if carried && !v.ok && end(v) {
 			wr.forget(i)
 			continue
 		}
@@ -235,70 +253,58 @@ func (wr *writer) forget(i int) {
 
 // okay ends a value that the holder has, if the replica has it too. Otherwise the
 // client would be sent the value from before.
-func (wr *writer) okay(now time.Time, v *written) bool {
-	if v.moved || bytes.Equal(wr.source.State().Value(v.index), v.value) {
-		wr.release(v)
-		return true
+func (wr *writer) okay(v *written, r replication.WriteResult) bool {
+	v.ok, v.epoch, v.seq = true, r.Epoch, r.Seq
+	if !wr.here(v) {
+		return false
 	}
-	v.okay = now
-	return false
+	wr.release(v)
+	return true
+}
+
+// here reports whether the replica is behind the position at which the holder has v.
+func (wr *writer) here(v *written) bool {
+	epoch, seq := wr.session.space.replica.Position()
+	return epoch > v.epoch || epoch == v.epoch && seq >= v.seq
 }
 
 func (wr *writer) release(v *written) {
-	if link, ok := wr.session.conn.LinkOf(wr.source); ok {
+	if link, ok := wr.link(v.index); ok {
 		wr.session.conn.Release(link.ID, v.index)
 	}
 }
 
 // refused gives the client the authoritative value.
 func (wr *writer) refused(v *written) bool {
-	if link, ok := wr.session.conn.LinkOf(wr.source); ok {
+	if link, ok := wr.link(v.index); ok {
 		wr.session.conn.Refuse(link.ID, v.index)
 	}
 	return true
 }
 
-// moved tells the writers of a state which values of the replica changed. A nil
-// mask means all.
-func (s *space) moved(source *dnp.Source, changed netstate.Mask) {
-	if s.written[source] == 0 {
-		return
+// link returns the link by which the client wrote. If it is told less than
+// everything, what it is told of this value is made exact: it must not see its write
+// undone by an older value.
+func (wr *writer) link(index int) (dnp.LinkInfo, bool) {
+	st, ok := stateOf(wr.source)
+	if !ok {
+		return wr.session.conn.LinkOf(wr.source)
 	}
-	for _, wr := range s.writers {
-		if wr.source != source {
-			continue
-		}
-		for i := 0; i < len(wr.values); i++ {
-			v := &wr.values[i]
-			if changed != nil && !changed.Has(v.index) {
-				continue
-			}
-			if v.moved = true; !v.okay.IsZero() {
-				wr.release(v)
-				wr.forget(i)
-				i--
-			}
-		}
+	link, src, l := wr.session.linkTo(st)
+	if l != nil {
+		l.exact(index)
 	}
+	return link, src != nil
 }
 
-// expire ends the values that the replica should have by now. It has not if the
-// holder found them equal within precision, or others wrote in the same batch.
-func (wr *writer) expire(now time.Time) time.Time {
-	next := now.Add(time.Hour)
+// arrived ends the values that the holder has and the replica by now.
+func (wr *writer) arrived() {
 	for i := 0; i < len(wr.values); {
-		v := &wr.values[i]
-		due := v.okay.Add(settleWait)
-		switch {
-		case v.okay.IsZero():
-		case now.Before(due):
-			next = earlier(next, due)
-		default:
+		if v := &wr.values[i]; v.ok && wr.here(v) {
 			wr.release(v)
 			wr.forget(i)
 			continue
 		}
 		i++
 	}
-	return next
 }

@@ -9,10 +9,28 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
+// Headers of publishes and gets: the form of the body, and that of the answer.
 const (
 	headerContentType = "Content-Type"
-	contentJSON       = "application/json"
+	headerAccept      = "Accept"
 )
+
+// forms returns the form of a message's body and the form in which it is answered:
+// that of Accept, or of the body. It is JSON if nothing is said, or nothing that is
+// known.
+func forms(m replication.Msg) (body, answer payload.Form, err *replication.Error) {
+	if t, ok := m.Header[headerContentType]; ok {
+		body, err = payload.ParseForm(t)
+	}
+	answer = body
+	if t, ok := m.Header[headerAccept]; ok && t != "*/*" {
+		var unknown *replication.Error
+		if answer, unknown = payload.ParseForm(t); err == nil {
+			err = unknown
+		}
+	}
+	return body, answer, err
+}
 
 // probePrefix begins the spaces by which nodes find out where publishes end up.
 const probePrefix = "_probe-"
@@ -27,24 +45,30 @@ func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 		l.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, h.shard, l.relay.cfg.Shards))
 		return
 	}
-	p, space, err := l.parsePublish(m, h.shard)
+	body, form, err := forms(m)
 	if err != nil {
-		l.refuse(h, m.Reply, err)
+		l.refuse(h, m.Reply, form, err)
+		return
+	}
+	p, space, err := l.parsePublish(m, body, h.shard)
+	if err != nil {
+		l.refuse(h, m.Reply, form, err)
 		return
 	}
 	sp, ok := l.space(now, h, space)
 	if !ok {
-		l.refuse(h, m.Reply, &replication.Error{
+		l.refuse(h, m.Reply, form, &replication.Error{
 			Code: replication.CodeBusy, Message: "this relay has no room for another space", RetryAfter: busyRetry,
 		})
 		return
 	}
-	p.Token = l.token(sp, m.Reply)
+	sp.speak(form)
+	p.Token = l.token(sp, m.Reply, form)
 	sp.store.Publish(now, p)
 	l.touch(sp)
 }
 
-func (l *Lane) parsePublish(m replication.Msg, shard int) (p replication.Publish, space string, err *replication.Error) {
+func (l *Lane) parsePublish(m replication.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {
 	a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject)
 	if !ok {
 		return p, "", badSubject(m.Subject)
@@ -55,10 +79,7 @@ func (l *Lane) parsePublish(m replication.Msg, shard int) (p replication.Publish
 	if !l.belongs(a.Space, shard) {
 		return p, "", wrongShard(a.Space)
 	}
-	if t, ok := m.Header[headerContentType]; ok && !strings.HasPrefix(t, contentJSON) {
-		return p, "", replication.Errorf(replication.CodeBadRequest, "content type %q: want %s", t, contentJSON)
-	}
-	p, err = payload.ParseJSON(m.Data, a.Key)
+	p, err = body.Parse(m.Data, a.Key)
 	return p, a.Space, err
 }
 
@@ -73,9 +94,9 @@ func wrongShard(space string) *replication.Error {
 }
 
 // refuse answers a message that did not reach a store.
-func (l *Lane) refuse(h *holding, reply string, err *replication.Error) {
+func (l *Lane) refuse(h *holding, reply string, form payload.Form, err *replication.Error) {
 	l.counts.Refused++
-	l.answer(reply, payload.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Durable: h.durable, Err: err}))
+	l.answer(reply, form.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Durable: h.durable, Err: err}))
 }
 
 func (l *Lane) answer(reply string, data []byte) {
@@ -97,7 +118,7 @@ func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
 	if w.Kind == replication.WriteAssert {
 		l.hint(now, sp, w.Session)
 	}
-	w.Token = l.token(sp, m.Reply)
+	w.Token = l.token(sp, m.Reply, payload.JSON)
 	sp.store.Write(now, w)
 	l.touch(sp)
 }
@@ -126,26 +147,32 @@ func (l *Lane) repair(now time.Time, h *holding, m replication.Msg) {
 
 // get answers who wants to know a state or a space.
 func (l *Lane) get(h *holding, m replication.Msg) {
+	body, form, err := forms(m)
+	if err != nil {
+		l.refuse(h, m.Reply, form, err)
+		return
+	}
+	listing, err := l.listing(h, m, body)
+	if err != nil {
+		l.refuse(h, m.Reply, form, err)
+		return
+	}
+	l.answer(m.Reply, form.AppendListing(nil, &listing, listBytes))
+}
+
+func (l *Lane) listing(h *holding, m replication.Msg, body payload.Form) (none replication.Listing, err *replication.Error) {
 	a, ok := l.relay.cfg.Subjects.ParseGet(m.Subject)
 	if !ok {
-		l.refuse(h, m.Reply, badSubject(m.Subject))
-		return
+		return none, badSubject(m.Subject)
 	}
 	if validSpace(a.Space) && !l.belongs(a.Space, h.shard) {
-		l.refuse(h, m.Reply, wrongShard(a.Space))
-		return
+		return none, wrongShard(a.Space)
 	}
-	request, err := payload.ParseGet(m.Data)
+	request, err := body.ParseGet(m.Data)
 	if err != nil {
-		l.refuse(h, m.Reply, err)
-		return
+		return none, err
 	}
-	listing, err := l.list(h, a, request)
-	if err != nil {
-		l.refuse(h, m.Reply, err)
-		return
-	}
-	l.answer(m.Reply, payload.AppendListing(nil, &listing, listBytes))
+	return l.list(h, a, request)
 }
 
 // One answer to a get has at most so many states and bytes. The message of NATS

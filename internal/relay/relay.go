@@ -265,7 +265,7 @@ func (r *Relay) fence(m replication.Msg) {
 
 // eventMsg returns the message that carries an event.
 func (r *Relay) eventMsg(e *replication.Event) replication.Msg {
-	return replication.Msg{Subject: r.cfg.Subjects.Event(e.Space), Data: payload.AppendEvent(nil, e)}
+	return replication.Msg{Subject: r.cfg.Subjects.Event(e.Space), Data: payload.JSON.AppendEvent(nil, e)}
 }
 
 func (r *Relay) lane(shard int) *Lane { return r.lanes[shard%len(r.lanes)] }

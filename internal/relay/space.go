@@ -33,8 +33,15 @@ type space struct {
 	used     time.Time // when a message was about it last
 	forgetAt time.Time // when groups of absent clients are forgotten; zero if they were
 
-	replies map[uint64]string // reply subjects of what has not been answered, by token
+	replies map[uint64]reply // who waits for an answer, by token
+	forms   []payload.Form   // in which publishers want events beside JSON
 	present presence
+}
+
+// A reply is who waits for an answer, and in which form.
+type reply struct {
+	subject string
+	form    payload.Form
 }
 
 // validSpace reports whether publishers and clients may have a space of this name.
@@ -71,7 +78,7 @@ func (l *Lane) makeSpace(now time.Time, h *holding, name string) (*space, bool) 
 		l.counts.SpacesRefused++
 		return nil, false
 	}
-	sp := &space{name: name, h: h, index: -1, emitted: now, used: now, replies: make(map[uint64]string)}
+	sp := &space{name: name, h: h, index: -1, emitted: now, used: now, replies: make(map[uint64]reply)}
 	sp.present.named = make(map[string]*named)
 	sp.store = replication.NewStore(replication.StoreConfig{
 		Space: name, Epoch: h.epoch, FirstNumber: firstNumber(h.epoch), Tick: cfg.Tick, Limits: cfg.Limits,
@@ -136,10 +143,14 @@ func (l *Lane) emit(now time.Time, sp *space) {
 			l.counts.Batches++
 			m = replication.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:
-			m = replication.Msg{Subject: sp.reply(out.Answer.Token), Data: payload.AppendAnswer(nil, &out.Answer)}
+			r := sp.reply(out.Answer.Token)
+			m = replication.Msg{Subject: r.subject, Data: r.form.AppendAnswer(nil, &out.Answer)}
 		case replication.OutputWrite:
-			m = replication.Msg{Subject: sp.reply(out.Write.Token), Data: replication.AppendWriteResult(nil, out.Write)}
+			m = replication.Msg{Subject: sp.reply(out.Write.Token).subject, Data: replication.AppendWriteResult(nil, out.Write)}
 		case replication.OutputEvent:
+			for _, form := range sp.forms {
+				l.send(replication.Msg{Subject: subjects.EventIn(sp.name, form.String()), Data: form.AppendEvent(nil, out.Event)})
+			}
 			m = l.relay.eventMsg(out.Event)
 		case replication.OutputKick:
 			m = replication.Msg{
@@ -163,18 +174,26 @@ func (l *Lane) send(m replication.Msg) bool {
 
 // token remembers who waits for an answer. It is 0 for nobody. The store bounds how
 // many wait.
-func (l *Lane) token(sp *space, reply string) uint64 {
-	if reply == "" {
+func (l *Lane) token(sp *space, subject string, form payload.Form) uint64 {
+	if subject == "" {
 		return 0
 	}
 	l.lastToken++
-	sp.replies[l.lastToken] = reply
+	sp.replies[l.lastToken] = reply{subject, form}
 	return l.lastToken
 }
 
 // reply returns who waits for the answer with this token.
-func (sp *space) reply(token uint64) string {
-	subject := sp.replies[token]
+func (sp *space) reply(token uint64) reply {
+	r := sp.replies[token]
 	delete(sp.replies, token)
-	return subject
+	return r
+}
+
+// speak makes the events of the store come in the form of a publisher, too. There are
+// as many forms as dialects at most.
+func (sp *space) speak(form payload.Form) {
+	if form != payload.JSON && !slices.Contains(sp.forms, form) {
+		sp.forms = append(sp.forms, form)
+	}
 }

@@ -59,6 +59,15 @@ func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 // Stats returns the counters of a lane, for a caller that turns it.
 func (l *Lane) Stats(now time.Time) Stats { return l.stats(now) }
 
+// Store returns the store of a space for which the lane speaks, or else nil, for a
+// caller that turns it.
+func (l *Lane) Store(space string) *replication.Store {
+	if sp, ok := l.spaces[space]; ok && sp.h.speaking {
+		return sp.store
+	}
+	return nil
+}
+
 func (l *Lane) stats(now time.Time) Stats {
 	s := Stats{Counts: l.counts, Spaces: uint64(len(l.spaces))}
 	s.InboxLost = l.lost.Load()

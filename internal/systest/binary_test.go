@@ -36,6 +36,9 @@ var binaries = sync.OnceValues(func() (string, error) {
 var built string // folder of the binaries, empty if no test wanted them
 
 func TestMain(m *testing.M) {
+	if conf := os.Getenv(natsServerEnv); conf != "" {
+		os.Exit(natsServer(conf))
+	}
 	code := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(built)
@@ -74,7 +77,13 @@ func start(t *testing.T, name string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{T: t, cmd: exec.Command(filepath.Join(dir, name), args...), output: &lockedBuffer{}, ended: make(chan struct{})}
+	return startCommand(t, exec.Command(filepath.Join(dir, name), args...))
+}
+
+// startCommand starts a command that ends with the test at the latest.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{T: t, cmd: cmd, output: &lockedBuffer{}, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -123,6 +132,15 @@ func (p *process) ends(code int, texts ...string) {
 			p.Errorf("no %q in:\n%s", text, p.output)
 		}
 	}
+}
+
+// kill ends the process as a crash does.
+func (p *process) kill() {
+	p.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.Fatal(err)
+	}
+	<-p.ended
 }
 
 func (p *process) term() {

@@ -4,7 +4,8 @@
 // virtual time: the product's own code, turned by a seeded scheduler over a
 // network and a bus that lose, delay, double and reorder. A failure prints its
 // seed, and -seed repeats it. Clients are the models of dnp/dnptest, which share
-// nothing with package dnp.
+// nothing with package dnp. What the simulations have, do and check, and the
+// deliberate faults by which they are checked themselves, is in DESIGN.md.
 //
 // A stack (stack_test.go) is the same with a real NATS server and real sockets.
 package systest

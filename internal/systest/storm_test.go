@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -18,19 +20,22 @@ import (
 // away, and relays are replaced. When it is quiet again, the authority and every
 // client have the same.
 func TestStorm(t *testing.T) {
-	for round := range uint64(8) {
-		t.Run(fmt.Sprint(round), func(t *testing.T) { storm(t, *seed+round) })
-	}
+	repeated(t, 8, storm)
 }
 
 type stormy struct {
 	*world
-	rng     *rand.Rand
-	relay   *simRelay
-	edges   []*simEdge
-	players []*player
-	own     map[*player][]*dnptest.Link
-	next    uint16
+	rng       *rand.Rand
+	relay     *simRelay
+	edges     []*simEdge
+	players   []*player
+	own       map[*player][]*dnptest.Link
+	wrote     map[*dnptest.Link]wrote // the last quiet write
+	offered   map[*dnptest.Link]time.Time
+	dialogues map[string]*dialogue  // by key
+	left      map[string]bool       // names of clients that closed
+	took      map[*player]time.Time // when it took a state back
+	next      uint16
 }
 
 var (
@@ -39,13 +44,17 @@ var (
 )
 
 func storm(t *testing.T, seed uint64) {
-	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link)}
+	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link),
+		wrote: make(map[*dnptest.Link]wrote), dialogues: make(map[string]*dialogue), offered: make(map[*dnptest.Link]time.Time), left: make(map[string]bool), took: make(map[*player]time.Time)}
 	s.relay = s.startRelay()
-	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, inSpace)}
+	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, func(c *edge.Config) {
+		inSpace(c)
+		c.BytesPerSecond = 3000 // so that values wait
+	})}
 	s.putAll()
 	for i := range 6 {
 		b := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}[i%3]
-		s.players = append(s.players, s.join(s.edges[i%2], b, dnptest.App{}))
+		s.players = append(s.players, s.join(s.edges[i%2], b, dnptest.App{Updated: s.flicker, LinkUp: s.inTime}))
 	}
 	s.within(5*time.Second, "all are linked", func() bool {
 		for _, p := range s.players {
@@ -65,21 +74,21 @@ func storm(t *testing.T, seed uint64) {
 	s.net.Run(15 * time.Second)
 	s.compare("after the storm")
 	s.writeQuietly()
+	s.net.Run(5 * time.Second)
+	s.hub.Loss = 0
 	s.net.Run(10 * time.Second)
 	s.compare("after quiet writes")
+	s.compareWritten()
+	s.net.Run(time.Minute)
+	s.compareLeft()
 }
 
-// writeQuietly lets each state be written by one client.
-func (s *stormy) writeQuietly() {
-	written := make(map[string]*player)
-	for _, p := range s.players {
-		for _, l := range p.Links() {
-			mayWrite := l.Own || !l.ReadOnly
-			if s.alive(p) && l.State != nil && l.Phase == dnptest.LinkIsUp && mayWrite && written[string(l.Message)] == nil && s.rng.IntN(2) == 0 {
-				written[string(l.Message)] = p
-				s.next++
-				p.write(l, s.next)
-			}
+// compareLeft wants nothing to be there of clients that left. That they did may have
+// been lost; then it takes four questions.
+func (s *stormy) compareLeft() {
+	for key := range s.truth() {
+		if client, ok := strings.CutPrefix(key, "client."); ok && s.left[strings.Split(client, ".")[0]] {
+			s.Errorf("the authority has %s, whose client left", key)
 		}
 	}
 }
@@ -90,21 +99,32 @@ func (s *stormy) step() {
 	s.next++
 	switch r := s.rng.IntN(1000); {
 	case r < 8:
-		s.relay.kill()
-		s.net.Run(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
-		s.relay = s.startRelay()
-		s.putAll()
+		s.replaceRelay()
+	case r < 12 && s.mayOffer(p): // and the holder dies as soon as it has said that it has it
+		s.offer(p)
+		s.hub.Loss = 0.5
+		s.net.Run(time.Duration(60+s.rng.IntN(100)) * time.Millisecond)
+		s.hub.Loss = 0.05
+		s.replaceRelay()
 	case r < 16:
 		bus := s.hub.Node(s.edges[s.rng.IntN(2)].node)
 		bus.SetConnected(false)
 		s.net.Schedule(time.Duration(s.rng.IntN(2000))*time.Millisecond, func() { bus.SetConnected(true) })
+	case r < 18:
+		if s.alive(p) && len(s.left) == 0 && len(s.own[p]) > 0 {
+			s.left[p.name] = true
+			p.do(p.Close)
+		}
+	case r < 42:
+		s.fire("s", fmt.Sprintf(`{"op":"group","client":%q,%q:["far"]}`, p.name, []string{"join", "leave"}[s.rng.IntN(2)]))
 	case !s.alive(p):
-	case r < 60 && len(s.own[p]) < 3:
-		s.own[p] = append(s.own[p], p.offer("own"+strconv.Itoa(int(s.next)), s.next))
-	case r < 90 && len(s.own[p]) > 0 && s.own[p][0].Phase == dnptest.LinkIsUp:
+	case r < 65 && s.mayOffer(p):
+		s.offer(p)
+	case r < 95 && len(s.own[p]) > 0 && s.own[p][0].Phase == dnptest.LinkIsUp:
 		l := s.own[p][0]
 		s.own[p] = s.own[p][1:]
 		l.Phase = dnptest.LinkIsDown
+		s.took[p] = s.net.Now()
 		for i := range 10 { // nothing acknowledges it
 			s.net.Schedule(time.Duration(i)*50*time.Millisecond, func() {
 				s.net.Send(p.addr, s.edgeOf(p).addr, wire.LinkDown{Link: l.ID}.Append(nil))
@@ -112,12 +132,43 @@ func (s *stormy) step() {
 		}
 	case r < 400:
 		links := p.Links()
-		if l := links[s.rng.IntN(len(links))]; l.State != nil && l.Phase == dnptest.LinkIsUp {
+		if l := links[s.rng.IntN(len(links))]; l.State != nil && l.Phase == dnptest.LinkIsUp && string(l.Message) != "text" {
 			p.write(l, s.next)
 		}
 	default:
 		s.fire("s", fmt.Sprintf(`{"op":"set","key":"k%d","values":{"0":%d}}`, s.rng.IntN(4), s.next))
 	}
+}
+
+// upWithin is how long after it offered a link a client may wait for LinkUp: some
+// repetitions of the offer, and some of LinkUp. The scrub takes longer.
+const upWithin = 4 * time.Second
+
+// offer lets a client offer a state of its own.
+func (s *stormy) offer(p *player) {
+	l := p.offer("own"+strconv.Itoa(int(s.next)), s.next)
+	s.offered[l] = s.net.Now()
+	s.own[p] = append(s.own[p], l)
+}
+
+// inTime wants a client to hear soon of a link that it offered.
+func (s *stormy) inTime(l *dnptest.Link) {
+	if at, ok := s.offered[l]; ok && s.net.Now().Sub(at) > upWithin {
+		s.Errorf("%s was offered, the client heard %v later that the link is up", l.Message, s.net.Now().Sub(at))
+	}
+}
+
+// mayOffer reports whether p may offer a state. LinkIds are used again, and the
+// LinkDowns of this test are late.
+func (s *stormy) mayOffer(p *player) bool {
+	return s.alive(p) && len(s.own[p]) < 3 && s.net.Now().Sub(s.took[p]) > time.Second
+}
+
+func (s *stormy) replaceRelay() {
+	s.relay.kill()
+	s.net.Run(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
+	s.relay = s.startRelay()
+	s.putAll()
 }
 
 func (s *stormy) edgeOf(p *player) *simEdge {
@@ -129,12 +180,21 @@ func (s *stormy) edgeOf(p *player) *simEdge {
 	return nil
 }
 
+// known reports whether the client is there, and its edge thinks so too: a client that
+// is silent never learns that its edge gave it up.
+func (s *stormy) known(p *player) bool {
+	return s.alive(p) && s.ask(s.subjects.To("s", p.name), "there?") != "error: no responders"
+}
+
 func (s *stormy) alive(p *player) bool { return p.Phase() == dnptest.Connected && len(p.Links()) > 0 }
 
 // putAll says what a publisher says to a new relay. It may have to say it again.
 func (s *stormy) putAll() {
-	for i := range 4 {
-		body := fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","values":[{"type":"uint16","value":%d}]}`, i, s.next)
+	for i := range 5 {
+		body := `{"op":"put","key":"text","access":"read-write","values":[{"type":"string","value":"short"}]}`
+		if i < 4 {
+			body = fmt.Sprintf(`{"op":"put","key":"k%d","access":"read-write","priority":%d,"lod":[{"groups":["far"],"rate":%d}],"values":[{"type":"uint16","value":%d}]}`, i, 1+i*5, 1+i, s.next)
+		}
 		s.net.RunUntil(time.Second, func() bool { return s.hub.Node("game").Connected() })
 		for {
 			if a := s.publish("s", body); len(a) > 8 && a[:8] == `{"epoch"` {
@@ -155,6 +215,9 @@ func (s *stormy) calm() {
 	s.net.Run(12 * time.Second) // connections that broke end
 	s.putAll()
 	for key := range s.truth() {
+		if key == "text" {
+			continue
+		}
 		s.next++
 		s.mustPublish("s", fmt.Sprintf(`{"op":"set","key":%q,"values":{"0":%d}}`, key, s.next))
 	}
@@ -163,7 +226,22 @@ func (s *stormy) calm() {
 // A told is a state as get tells it.
 type told struct {
 	Key, Message string
-	Values       []struct{ Value uint16 }
+	Values       []struct{ Value json.RawMessage }
+}
+
+// number returns the first value, 0 for a text.
+func (t told) number() (n uint16) {
+	_ = json.Unmarshal(t.Values[0].Value, &n)
+	return n
+}
+
+// bytes returns the first value as a client has it.
+func (t told) bytes() []byte {
+	var text string
+	if json.Unmarshal(t.Values[0].Value, &text) == nil {
+		return append(u16(uint16(len(text))), text...)
+	}
+	return u16(t.number())
 }
 
 // truth returns what the authority has, by key.
@@ -183,16 +261,18 @@ func (s *stormy) truth() map[string]told {
 // compare wants every client to have what the authority has, and nothing else.
 func (s *stormy) compare(when string) {
 	s.Helper()
-	truth, alive, own := s.truth(), 0, 0
+	truth, alive := s.truth(), 0
 	for i, p := range s.players {
-		// A client that is silent never learns that its edge gave it up.
-		if !s.alive(p) || s.ask(s.subjects.To("s", p.name), "there?") == "error: no responders" {
+		if !s.known(p) {
 			continue
 		}
 		alive++
 		up := 0
 		for _, st := range truth {
-			if want := u16(st.Values[0].Value); !p.has(st.Message, 0, want) {
+			if l := p.LinkNamed(st.Message); l != nil && l.Own && l.Phase != dnptest.LinkIsUp {
+				continue
+			}
+			if want := st.bytes(); !p.has(st.Message, 0, want) {
 				s.Errorf("%s: client %d (%s): %s is % x, the authority has % x", when, i, p.Behaviour().Name, st.Key, p.Value(st.Message, 0), want)
 			}
 		}
@@ -202,13 +282,14 @@ func (s *stormy) compare(when string) {
 			}
 		}
 		for _, l := range s.own[p] {
+			if l.Phase != dnptest.LinkIsUp && !p.Behaviour().DropsTail { // Python can lose what it offers
+				s.Errorf("%s: client %d offers %s and never heard that the link is up", when, i, l.Message)
+			}
 			if _, ok := truth[p.key(l)]; !ok && l.Phase == dnptest.LinkIsUp {
 				s.Errorf("%s: client %d offers %s, of which the authority does not know", when, i, l.Message)
 			}
-			own++
 		}
 	}
-	s.Logf("%s: %d states, %d of clients, %d of %d clients alive", when, len(truth), own, alive, len(s.players))
 	if alive < len(s.players)/2 {
 		s.Errorf("%s: %d clients left, so little was tested", when, alive)
 	}

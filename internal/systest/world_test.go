@@ -2,6 +2,7 @@ package systest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -26,8 +27,15 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
-	rounds = flag.Int("rounds", 0, "rounds of the chaos test; 0 = 50")
+	rounds = flag.Int("rounds", 0, "rounds of the random tests; 0 means what each has by itself")
 )
+
+// repeated runs f with one seed after the other, beginning with the flag.
+func repeated(t *testing.T, usual int, f func(t *testing.T, seed uint64)) {
+	for round := range uint64(cmp.Or(*rounds, usual)) {
+		t.Run(fmt.Sprint(round), func(t *testing.T) { f(t, *seed+round) })
+	}
+}
 
 // A world is a whole deployment in one goroutine.
 type world struct {
@@ -39,6 +47,7 @@ type world struct {
 	relays   int
 	ids      int
 	events   []event
+	heard    map[string]int // number of the last message, by client
 	hosts    int
 }
 
@@ -52,7 +61,7 @@ type event struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	t.Logf("repeat with -seed=%d", seed)
-	w := &world{T: t, net: simnet.New(seed)}
+	w := &world{T: t, net: simnet.New(seed), heard: make(map[string]int)}
 	var err error
 	w.hub, err = membus.New(membus.Config{
 		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond,
@@ -93,11 +102,16 @@ type simRelay struct {
 	name   string
 	relay  *relay.Relay
 	bus    *membus.Bus
+	node   string         // its name on the bus, another one for each start
 	leases *memlease.Node // nil if it holds everything without leases
 	dead   bool
 	paused bool
-	leaves bool     // it says so to the others
-	asleep []func() // turns that were due while it was paused
+	stuck  bool      // its leases stand still
+	apart  bool      // the others think that it is gone
+	told   time.Time // since when it could hear that another speaks in a higher epoch
+	times  int       // how often it could; 0 while it is dead, paused, stuck or off the bus
+	leaves bool      // it says so to the others
+	asleep []func()  // turns that were due while it was paused
 }
 
 // startRelay starts a relay that holds every shard, in a higher epoch than all
@@ -120,7 +134,7 @@ func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
 // because the dead one's connection is closed for ever.
 func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	w.Helper()
-	r.bus = w.hub.Node(busName)
+	r.node, r.bus = busName, w.hub.Node(busName)
 	cfg := relay.Config{
 		Node: r.name, Bus: r.bus, Subjects: w.subjects, Lanes: 2, Shards: simShards,
 		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Log: slog.New(slog.DiscardHandler),
@@ -191,7 +205,19 @@ type simEdge struct {
 	world  *world
 	buf    []byte
 
-	epoch, seq uint64 // of the replica, when it was last looked at
+	paused   bool
+	arrived  []udp.Datagram // while it was paused
+	look     look
+	lagSince time.Time // since when its replica is not at the holder's position; zero if it is
+	excused  bool      // something stood between the two
+}
+
+// A look is what an edge's replica was like at the end of a turn.
+type look struct {
+	replica            *replication.Replica
+	epoch, seq         uint64
+	epochAt, changedAt time.Time
+	backwards          string // how the position went back, if it ever did
 }
 
 // startEdge starts an edge with one worker.
@@ -231,11 +257,26 @@ func (w *world) startEdge(profile wire.Profile, change func(*edge.Config)) *simE
 
 // Receive, Advance and NextTimeout make a simEdge a node of the network.
 func (s *simEdge) Receive(now time.Time, from netip.AddrPort, p []byte) {
+	if s.paused {
+		s.arrived = append(s.arrived, udp.Datagram{From: from, Data: p})
+		return
+	}
 	s.turn(now, []udp.Datagram{{From: from, Data: p}})
 }
 
+// pause stops the edge's process, or lets it go on with all that came meanwhile.
+func (s *simEdge) pause(paused bool) {
+	s.paused = paused
+	arrived := s.arrived
+	s.arrived = nil
+	if !paused {
+		s.turn(s.world.net.Now(), arrived)
+		s.world.net.Wake(s.addr)
+	}
+}
+
 func (s *simEdge) Advance(now time.Time)          { s.turn(now, nil) }
-func (s *simEdge) NextTimeout() (time.Time, bool) { return s.next, true }
+func (s *simEdge) NextTimeout() (time.Time, bool) { return s.next, !s.paused }
 
 func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
 	next, err := s.worker.Turn(now, batch)
@@ -243,6 +284,28 @@ func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
 		s.world.Fatal(err)
 	}
 	s.next = next
+	s.look.take(now, s.worker.Replica("s"))
+}
+
+// take notes the position of a replica, which must never go back.
+func (l *look) take(now time.Time, r *replication.Replica) {
+	if r == nil {
+		return
+	}
+	if l.replica != r { // the space was forgotten, or is new
+		*l = look{replica: r, backwards: l.backwards}
+	}
+	epoch, seq := r.Position()
+	if epoch == l.epoch && seq == l.seq {
+		return
+	}
+	if epoch < l.epoch || epoch == l.epoch && seq < l.seq {
+		l.backwards = fmt.Sprintf("the replica went from %d:%d back to %d:%d", l.epoch, l.seq, epoch, seq)
+	}
+	if epoch != l.epoch {
+		l.epochAt = now
+	}
+	l.epoch, l.seq, l.changedAt = epoch, seq, now
 }
 
 // Datagram, Send and Flush make it the worker's output.
@@ -261,7 +324,13 @@ type player struct {
 	*dnptest.Client
 	addr  netip.AddrPort
 	world *world
+	edge  *simEdge
 	name  string // that the edge gave it
+	said  int    // messages
+
+	gaveUp bool // its edge did, and it does not know
+
+	linked map[string]time.Time // when links came up, by message, if an audit looks
 }
 
 // join connects a new client to an edge and waits until game servers know.
@@ -288,7 +357,7 @@ func (w *world) joined() (names []string) {
 func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
 	w.Helper()
 	w.hosts++
-	p := &player{world: w, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
+	p := &player{world: w, edge: e, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
 	p.Client = dnptest.NewClient(dnptest.Config{
 		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) },
 	})

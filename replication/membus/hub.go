@@ -30,6 +30,14 @@ type Config struct {
 	Duplicate float64       // probability that it happens twice
 
 	MessageMax int // bytes of data; 0 means 1 MiB
+
+	// Tap sees every message that a node publishes, after it was mapped and before
+	// anything can happen to it. nil means that nobody looks.
+	Tap func(from string, m replication.Msg)
+
+	// Damage changes a message on its way to a node, as no network should. It must
+	// leave the bytes of m as they are and return others. nil means none.
+	Damage func(to string, m replication.Msg) replication.Msg
 }
 
 // Stats count what happened to messages on their way to subscriptions.
@@ -95,6 +103,9 @@ func (h *Hub) publish(from *Bus, m replication.Msg) (interest bool) {
 	h.Stats.Published++
 	subject := h.mapped(tokens(m.Subject))
 	m.Subject = join(subject)
+	if h.Tap != nil {
+		h.Tap(from.name, m)
+	}
 	for _, s := range h.subs {
 		if h.isCut(from.name, s.bus.name) || !s.bus.connected || !matches(s.pattern, subject) {
 			continue
@@ -135,6 +146,9 @@ func (h *Hub) send(from *Bus, s *subscription, m replication.Msg) {
 	if h.happens(h.Loss) {
 		h.Stats.Lost++
 		return
+	}
+	if h.Damage != nil {
+		m = h.Damage(s.bus.name, m)
 	}
 	lane := s.lane(from.name)
 	if len(lane.waiting) >= laneMax {

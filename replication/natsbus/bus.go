@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +69,7 @@ func Connect(cfg Config) (*Bus, error) {
 		if refused(err) {
 			err = fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
-		return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(cfg.URL), err)
 	}
 	b.nc = nc
 	b.payloadMax.Store(nc.MaxPayload())
@@ -81,6 +82,24 @@ func Connect(cfg Config) (*Bus, error) {
 		return nil, fmt.Errorf("subscribe to answers: %w", err)
 	}
 	return b, nil
+}
+
+// redacted returns addresses without the passwords and tokens in them.
+func redacted(urls string) string {
+	all := strings.Split(urls, ",")
+	for i, u := range all {
+		scheme, rest, ok := strings.Cut(u, "://")
+		if !ok {
+			scheme, rest = "", u
+		}
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+			rest = "***" + rest[at:]
+		}
+		if all[i] = rest; ok {
+			all[i] = scheme + "://" + rest
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 func refused(err error) bool {

@@ -347,3 +347,17 @@ func TestReconnectDelay(t *testing.T) {
 		}
 	}
 }
+
+// TestRedacted: what goes into logs must not have passwords or tokens in it.
+func TestRedacted(t *testing.T) {
+	for urls, want := range map[string]string{
+		"nats://a:4222":                         "nats://a:4222",
+		"nats://u:p@a:4222,tls://token@b,c:422": "nats://***@a:4222,tls://***@b,c:422",
+		"u:p@ss@a":                              "***@a",
+		"":                                      "",
+	} {
+		if got := redacted(urls); got != want {
+			t.Errorf("%q is shown as %q, want %q", urls, got, want)
+		}
+	}
+}

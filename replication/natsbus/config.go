@@ -16,7 +16,7 @@ const (
 	defaultPendingBytes    = 64 << 20
 	defaultRequestsMax     = 65536
 	defaultTimeout         = 2 * time.Second
-	defaultPingInterval    = 5 * time.Second
+	defaultPingInterval    = time.Second
 )
 
 // Reconnects wait from the first to the last pause, doubling each time round
@@ -40,7 +40,8 @@ type Config struct {
 	// Timeout is how long one attempt to connect may take; 0 means 2 s.
 	Timeout time.Duration
 	// PingInterval is how often a silent server is asked for a sign of life; after
-	// two without answer the connection counts as lost. 0 means 5 s.
+	// two without answer the connection counts as lost, because another server may be
+	// within reach and TCP alone would try for minutes. 0 means 1 s.
 	PingInterval time.Duration
 
 	// OutgoingBytes bounds the outgoing queue; a Publish beyond it is dropped with

@@ -15,7 +15,7 @@ func BenchmarkParseSet(b *testing.B) {
 	b.ReportAllocs()
 	var enc []byte
 	for b.Loop() {
-		p, err := ParseJSON(body, "npc.17")
+		p, err := JSON.Parse(body, "npc.17")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func BenchmarkParseSet100(b *testing.B) {
 	b.ReportAllocs()
 	var enc []byte
 	for b.Loop() {
-		p, err := ParseJSON(body, "")
+		p, err := JSON.Parse(body, "")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -59,18 +59,20 @@ func BenchmarkParsePut(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ParseJSON(body, ""); err != nil {
+		if _, err := JSON.Parse(body, ""); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkAppendPut(b *testing.B) {
-	p, _ := ParseJSON([]byte(tower), "")
+	p, _ := JSON.Parse([]byte(tower), "")
 	l := listed(b, &p.Ops[0])
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		out = appendPut(out[:0], &l)
+		e := newEmitter(JSON, out[:0])
+		e.put(&l)
+		out = e.done()
 	}
 }

@@ -1,10 +1,10 @@
 // Package payload is the rim of the system where values are text: it turns what
-// publishers write into ops, and what the store says into JSON.
+// publishers write into ops, and what the store says into JSON, or into Godot's Variants.
 //
-//	publish, err := payload.ParseJSON(body, keyInSubject)
+//	publish, err := payload.JSON.Parse(body, keyInSubject)
 //	store.Publish(now, publish)
 //	...
-//	reply := payload.AppendAnswer(nil, answer)
+//	reply := payload.JSON.AppendAnswer(nil, answer)
 //
 // Parsing is strict: unknown and repeated fields, wrong types and half
 // characters are errors, because a publisher that misspells "precision" should

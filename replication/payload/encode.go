@@ -2,7 +2,7 @@ package payload
 
 import (
 	"encoding/base64"
-	"strconv"
+	"encoding/binary"
 	"time"
 	"unicode/utf8"
 
@@ -11,126 +11,123 @@ import (
 )
 
 // AppendAnswer appends what a publisher is told.
-func AppendAnswer(b []byte, a *replication.Answer) []byte {
+func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	if a.Err != nil {
-		return AppendError(b, a.Err)
+		return f.AppendError(b, a.Err)
 	}
-	b = appendPosition(b, a.Epoch, a.Seq)
+	e := newEmitter(f, b)
+	e.object()
+	e.position(a.Epoch, a.Seq)
 	if !a.Durable {
-		b = append(b, `,"durable":false`...)
+		e.key("durable")
+		e.boolean(false)
 	}
 	if a.Results != nil {
-		b = append(b, `,"results":[`...)
-		for i, r := range a.Results {
-			b = comma(b, i)
-			b = appendResult(b, r)
+		e.key("results")
+		e.array()
+		for _, r := range a.Results {
+			e.result(r)
 		}
-		b = append(b, ']')
+		e.end()
 	}
-	return append(b, '}')
-}
-
-func appendResult(b []byte, r replication.Result) []byte {
-	if r.Err == nil {
-		return append(b, `{"ok":true}`...)
-	}
-	return AppendError(b, r.Err)
+	e.end()
+	return e.done()
 }
 
 // AppendError appends {"error":…}, the answer to whatever could not be done.
-func AppendError(b []byte, e *replication.Error) []byte {
-	b = append(b, `{"error":{"code":`...)
-	b = appendString(b, string(e.Code))
-	b = append(b, `,"message":`...)
-	b = appendString(b, e.Message)
-	b = append(b, `,"op":`...)
-	b = strconv.AppendInt(b, int64(e.Op), 10)
-	if e.Code == replication.CodeBusy {
-		b = append(b, `,"retry_after_ms":`...)
-		b = strconv.AppendInt(b, e.RetryAfter.Milliseconds(), 10)
-	}
-	return append(b, "}}"...)
+func (f Form) AppendError(b []byte, err *replication.Error) []byte {
+	e := newEmitter(f, b)
+	e.problem(err)
+	return e.done()
 }
 
-// appendPosition begins an object with a position.
-func appendPosition(b []byte, epoch, seq uint64) []byte {
-	b = append(b, `{"epoch":`...)
-	b = strconv.AppendUint(b, epoch, 10)
-	b = append(b, `,"seq":`...)
-	return strconv.AppendUint(b, seq, 10)
+func (e *emitter) position(epoch, seq uint64) {
+	e.uintField("epoch", epoch)
+	e.uintField("seq", seq)
+}
+
+func (e *emitter) result(r replication.Result) {
+	if r.Err != nil {
+		e.problem(r.Err)
+		return
+	}
+	e.object()
+	e.key("ok")
+	e.boolean(true)
+	e.end()
+}
+
+func (e *emitter) problem(err *replication.Error) {
+	e.object()
+	e.key("error")
+	e.object()
+	e.key("code")
+	e.text(string(err.Code))
+	e.key("message")
+	e.text(err.Message)
+	e.uintField("op", uint64(err.Op))
+	if err.Code == replication.CodeBusy {
+		e.uintField("retry_after_ms", uint64(err.RetryAfter.Milliseconds()))
+	}
+	e.end()
+	e.end()
 }
 
 // AppendEvent appends an event. Fields that do not belong to its type are left
 // out.
-func AppendEvent(b []byte, e *replication.Event) []byte {
-	b = append(b, `{"v":1`...)
-	b = appendTextField(b, "type", string(e.Type))
-	b = appendTextField(b, "space", e.Space)
-	b = append(b, `,"ts":`...)
-	b = appendTime(b, e.Time)
-	b = append(b, `,"epoch":`...)
-	b = strconv.AppendUint(b, e.Epoch, 10)
-	b = append(b, `,"seq":`...)
-	b = strconv.AppendUint(b, e.Seq, 10)
-	b = appendTextField(b, "client", e.Client)
-	b = appendTextField(b, "session", e.Session)
-	b = appendTextField(b, "edge", e.Edge)
-	b = appendTextField(b, "reason", e.Reason)
-	b = appendTextField(b, "key", e.Key)
-	switch e.Type {
+func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
+	e := newEmitter(f, b)
+	e.object()
+	e.uintField("v", 1)
+	e.textField("type", string(ev.Type))
+	e.textField("space", ev.Space)
+	e.textField("ts", timeText(ev.Time))
+	e.position(ev.Epoch, ev.Seq)
+	e.textField("client", ev.Client)
+	e.textField("session", ev.Session)
+	e.textField("edge", ev.Edge)
+	e.textField("reason", ev.Reason)
+	e.textField("key", ev.Key)
+	switch ev.Type {
 	case replication.EventLinked, replication.EventRejected:
-		b = append(b, `,"link":`...)
-		b = strconv.AppendUint(b, uint64(e.Link), 10)
+		e.uintField("link", uint64(ev.Link))
 	case replication.EventChanged, replication.EventRefused:
-		b = appendEventValues(b, e.Values)
+		e.eventValues(ev.Values)
 	case replication.EventReassert:
-		b = append(b, `,"shard":`...)
-		b = strconv.AppendInt(b, int64(e.Shard), 10)
-		b = append(b, `,"lost_after":`...)
-		b = appendTime(b, e.LostAfter)
+		e.uintField("shard", uint64(ev.Shard))
+		e.textField("lost_after", timeText(ev.LostAfter))
 	case replication.EventUncertain:
-		b = appendNumbers(b, e.Numbers)
+		e.numbers(ev.Numbers)
 	}
-	b = appendTextField(b, "code", string(e.Code))
-	return append(b, '}')
+	e.textField("code", string(ev.Code))
+	e.end()
+	return e.done()
 }
 
-func appendEventValues(b []byte, values []replication.EventValue) []byte {
-	b = append(b, `,"values":{`...)
-	for i, v := range values {
-		b = comma(b, i)
-		b = appendString(b, v.Name)
-		b = append(b, ':')
-		b = AppendValue(b, v.Type, v.Value)
+func (e *emitter) eventValues(values []replication.EventValue) {
+	e.key("values")
+	e.object()
+	for _, v := range values {
+		e.key(v.Name)
+		e.value(v.Type, v.Value)
 	}
-	return append(b, '}')
+	e.end()
 }
 
-func appendNumbers(b []byte, numbers []uint64) []byte {
-	b = append(b, `,"numbers":[`...)
-	for i, n := range numbers {
-		b = comma(b, i)
-		b = appendQuotedBeyond(b, n > exactMax, strconv.AppendUint, n)
+// numbers writes numbers of messages, which JSON has as strings beyond 2^53.
+func (e *emitter) numbers(numbers []uint64) {
+	e.key("numbers")
+	e.array()
+	for _, n := range numbers {
+		e.value(typeUint64, binary.LittleEndian.AppendUint64(nil, n))
 	}
-	return append(b, ']')
+	e.end()
 }
 
-func appendTextField(b []byte, name, value string) []byte {
-	if value == "" {
-		return b
-	}
-	b = append(b, `,"`...)
-	b = append(b, name...)
-	b = append(b, `":`...)
-	return appendString(b, value)
-}
+const typeUint64 wire.ValueType = 7
 
-// appendTime appends t as in RFC 3339, UTC, with milliseconds.
-func appendTime(b []byte, t time.Time) []byte {
-	b = append(b, '"')
-	b = t.UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
-	return append(b, '"')
-}
+// timeText returns t as in RFC 3339, UTC, with milliseconds.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // AppendValue appends an encoded value of type t, which must be one, as JSON. An
 // infinite or undefined component, which only clients can write, becomes null,

@@ -24,17 +24,17 @@ func wantJSON(t *testing.T, what string, got []byte, want string) {
 }
 
 func TestAnswers(t *testing.T) {
-	wantJSON(t, "applied", AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234, Durable: true}),
+	wantJSON(t, "applied", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234, Durable: true}),
 		`{"epoch":7,"seq":1234}`)
-	wantJSON(t, "the store is silent", AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234}),
+	wantJSON(t, "the store is silent", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234}),
 		`{"epoch":7,"seq":1234,"durable":false}`)
 	mismatch := replication.Errorf(replication.CodeTypeMismatch, `value "hp": want float32, got string`)
-	wantJSON(t, "refused", AppendAnswer(nil, &replication.Answer{Err: mismatch}),
+	wantJSON(t, "refused", JSON.AppendAnswer(nil, &replication.Answer{Err: mismatch}),
 		`{"error":{"code":"type_mismatch","message":"value \"hp\": want float32, got string","op":0}}`)
 	busy := &replication.Error{Code: replication.CodeBusy, Message: "m", Op: 3, RetryAfter: 250 * time.Millisecond}
-	wantJSON(t, "busy", AppendAnswer(nil, &replication.Answer{Err: busy}),
+	wantJSON(t, "busy", JSON.AppendAnswer(nil, &replication.Answer{Err: busy}),
 		`{"error":{"code":"busy","message":"m","op":3,"retry_after_ms":250}}`)
-	wantJSON(t, "not atomic", AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 2, Durable: true, Results: []replication.Result{{}, {Err: mismatch}}}),
+	wantJSON(t, "not atomic", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 2, Durable: true, Results: []replication.Result{{}, {Err: mismatch}}}),
 		`{"epoch":7,"seq":2,"results":[{"ok":true},{"error":{"code":"type_mismatch","message":"value \"hp\": want float32, got string","op":0}}]}`)
 }
 
@@ -62,7 +62,7 @@ func TestEvents(t *testing.T) {
 		{replication.Event{Type: "uncertain", Client: "c", Session: "s", Numbers: []uint64{1, 1 << 60}}, `,"client":"c","session":"s","numbers":[1,"1152921504606846976"]`},
 	} {
 		c.event.Space, c.event.Time, c.event.Epoch, c.event.Seq = "demo", at, 7, 9
-		wantJSON(t, string(c.event.Type), AppendEvent(nil, &c.event), `{"v":1,"type":"`+string(c.event.Type)+`",`+head+c.want+`}`)
+		wantJSON(t, string(c.event.Type), JSON.AppendEvent(nil, &c.event), `{"v":1,"type":"`+string(c.event.Type)+`",`+head+c.want+`}`)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestStringsAreJSON(t *testing.T) {
 // listed makes a state as the store would from a put.
 func listed(t testing.TB, op *replication.Op) replication.Listed {
 	d := &replication.Description{
-		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell,
+		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details,
 	}
 	for _, v := range op.Values {
 		d.Values = append(d.Values, v.ValueDef)
@@ -114,14 +114,14 @@ func TestListing(t *testing.T) {
 		`{"name":"hp","type":"float32","value":93.5,"precision":0.1},` +
 		`{"name":"pos","type":"vector3f32","value":[1,2,3],"precision":0.01},` +
 		`{"name":"owner","type":"string","value":null,"nullable":true,"null":""}]}`
-	wantJSON(t, "one state", AppendListing(nil, l, 1<<20), `{"epoch":7,"seq":8,"states":[`+state+`]}`)
+	wantJSON(t, "one state", JSON.AppendListing(nil, l, 1<<20), `{"epoch":7,"seq":8,"states":[`+state+`]}`)
 	l.After = "tower"
-	wantJSON(t, "more follow", AppendListing(nil, l, 1<<20), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
-	wantJSON(t, "too large, but nothing is gained by leaving it out", AppendListing(nil, l, 1), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
+	wantJSON(t, "more follow", JSON.AppendListing(nil, l, 1<<20), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
+	wantJSON(t, "too large, but nothing is gained by leaving it out", JSON.AppendListing(nil, l, 1), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
 	l.After = ""
 	l.States = append(l.States, l.States[0])
-	wantJSON(t, "two do not fit", AppendListing(nil, l, len(state)*2), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
-	wantJSON(t, "empty", AppendListing(nil, &replication.Listing{Epoch: 1}, 100), `{"epoch":1,"seq":0,"states":[]}`)
+	wantJSON(t, "two do not fit", JSON.AppendListing(nil, l, len(state)*2), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
+	wantJSON(t, "empty", JSON.AppendListing(nil, &replication.Listing{Epoch: 1}, 100), `{"epoch":1,"seq":0,"states":[]}`)
 }
 
 // What get says can be published again, and means the same.
@@ -149,8 +149,14 @@ func TestListingRoundTrip(t *testing.T) {
 }
 
 func putText(t testing.TB, op *replication.Op) string {
+	return string(putIn(t, JSON, op))
+}
+
+func putIn(t testing.TB, f Form, op *replication.Op) []byte {
 	l := listed(t, op)
-	return string(appendPut(nil, &l))
+	e := newEmitter(f, nil)
+	e.put(&l)
+	return e.done()
 }
 
 func randomPut(rnd *rand.Rand) replication.Op {
@@ -174,6 +180,15 @@ func randomPut(rnd *rand.Rand) replication.Op {
 	op.Audience.Kind = replication.AudienceKind(rnd.IntN(4))
 	if op.Audience.Kind >= replication.AudienceListed {
 		op.Audience.Groups, op.Audience.Clients = append(names(), "one"), names()
+	}
+	if op.HasPriority = rnd.IntN(2) == 0; op.HasPriority {
+		op.Priority = uint8(2 + rnd.IntN(replication.PriorityMax-1))
+	}
+	for range rnd.IntN(3) {
+		op.HasDetails = true
+		op.Details = append(op.Details, replication.Detail{
+			Groups: names(), Clients: append(names(), "one"), Precision: 1 + 100*rnd.Float64(), Rate: []float64{0, 0.01, 7.5}[rnd.IntN(3)],
+		})
 	}
 	for i := range 1 + rnd.IntN(20) {
 		op.Values = append(op.Values, randomPutValue(rnd, i))
@@ -211,12 +226,12 @@ func TestParseGet(t *testing.T) {
 	for body, want := range map[string]GetRequest{
 		``: {}, `{}`: {}, ` {"after":"a.b","max":10}`: {After: "a.b", Max: 10}, `{"after":""}`: {},
 	} {
-		if got, err := ParseGet([]byte(body)); err != nil || got != want {
+		if got, err := JSON.ParseGet([]byte(body)); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", body, got, err)
 		}
 	}
 	for _, body := range []string{`x`, `[]`, `{"key":"a"}`, `{"after":7}`, `{"after":"a b"}`, `{"max":"1"}`, `{"max":-1}`, `{"max":1.5}`, `{"max":65536}`} {
-		if got, err := ParseGet([]byte(body)); err == nil {
+		if got, err := JSON.ParseGet([]byte(body)); err == nil {
 			t.Errorf("%s: got %+v, want an error", body, got)
 		}
 	}

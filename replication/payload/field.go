@@ -1,9 +1,10 @@
 package payload
 
 import (
-	"slices"
+	"bytes"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -36,85 +37,43 @@ const (
 	fieldExcept
 	fieldAfter
 	fieldMax
+	fieldPriority
+	fieldLod
+	fieldRate
 	fieldCount
 )
 
 var fieldNames = [fieldCount]string{
 	"op", "ops", "atomic", "key", "message", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max",
-}
-
-// fields are the members of one object, each at most once and not yet looked at.
-type fields struct {
-	raw [fieldCount]string // the text of the value; empty if the field is absent
-}
-
-func (f *fields) has(x field) bool { return f.raw[x] != "" }
-
-// parseFields takes an object apart. what names it in messages.
-func parseFields(raw, what string) (f fields, err *replication.Error) {
-	if kind := kindOf(raw); kind != "object" {
-		return f, badRequest("%s: want object, got %s", what, kind)
-	}
-	for list := inside(raw); list != ""; {
-		var quoted, value string
-		quoted, value, list = member(list)
-		name, ok := unquote(quoted)
-		if !ok {
-			return f, errSurrogate()
-		}
-		i := slices.Index(fieldNames[:], name)
-		if i < 0 {
-			return f, badRequest("%s: unknown field %q", what, clip(name))
-		}
-		if f.has(field(i)) {
-			return f, badRequest("%s: field %q is given twice", what, name)
-		}
-		f.raw[i] = value
-	}
-	return f, nil
-}
-
-// only reports a field that the object with this name does not have.
-func (f *fields) only(what string, allowed ...field) *replication.Error {
-	for i := range fieldCount {
-		if f.has(i) && !slices.Contains(allowed, i) {
-			return badRequest("%s: unknown field %q", what, fieldNames[i])
-		}
-	}
-	return nil
+	"after", "max", "priority", "lod", "rate",
 }
 
 func badRequest(format string, args ...any) *replication.Error {
 	return replication.Errorf(replication.CodeBadRequest, format, args...)
 }
 
-func wantField(name, want, raw string) *replication.Error {
-	return badRequest("field %q: want %s, got %s", name, want, kindOf(raw))
+func wantField(name string, want kind, n node) *replication.Error {
+	return badRequest("field %q: want %s, got %s", name, n.word(want), n.got())
 }
 
-func boolean(name, raw string) (bool, *replication.Error) {
-	if kindOf(raw) != "boolean" {
-		return false, wantField(name, "boolean", raw)
+func boolean(name string, n node) (bool, *replication.Error) {
+	if n.kind() != kindBoolean {
+		return false, wantField(name, kindBoolean, n)
 	}
-	return raw == "true", nil
+	return n.boolean(), nil
 }
 
-func text(name, raw string) (string, *replication.Error) {
-	if kindOf(raw) != "string" {
-		return "", wantField(name, "string", raw)
+func text(name string, n node) (string, *replication.Error) {
+	if n.kind() != kindString {
+		return "", wantField(name, kindString, n)
 	}
-	s, ok := unquote(raw)
-	if !ok {
-		return "", errSurrogate()
-	}
-	return s, nil
+	return n.text()
 }
 
 // token is the name of a client or a group. It does not keep the payload alive.
-func token(name, raw string) (string, *replication.Error) {
-	s, err := text(name, raw)
+func token(name string, n node) (string, *replication.Error) {
+	s, err := text(name, n)
 	if err != nil {
 		return "", err
 	}
@@ -124,14 +83,12 @@ func token(name, raw string) (string, *replication.Error) {
 	return strings.Clone(s), nil
 }
 
-func tokens(name, raw string) (all []string, err *replication.Error) {
-	if kindOf(raw) != "array" {
-		return nil, wantField(name, "array", raw)
+func tokens(name string, n node) (all []string, err *replication.Error) {
+	if n.kind() != kindArray {
+		return nil, wantField(name, kindArray, n)
 	}
-	for list := inside(raw); list != ""; {
-		var one string
-		one, list = element(list)
-		s, err := token(name, one)
+	for l := n.list(); l.some(); {
+		s, err := token(name, l.element())
 		if err != nil {
 			return nil, err
 		}
@@ -140,11 +97,18 @@ func tokens(name, raw string) (all []string, err *replication.Error) {
 	return all, nil
 }
 
-// bytesText is a message: text, text behind "text:", or base64 behind "base64:".
-func bytesText(name, raw string) ([]byte, *replication.Error) {
-	s, err := text(name, raw)
+// message is a message: text, or bytes. JSON has no bytes: its texts are text, text
+// behind "text:", or base64 behind "base64:".
+func message(name string, n node) ([]byte, *replication.Error) {
+	if n.variant.Type() == variant.PackedByteArray {
+		return bytes.Clone(n.variant.Bytes()), nil
+	}
+	s, err := text(name, n)
 	if err != nil {
 		return nil, err
+	}
+	if !n.isJSON() {
+		return []byte(s), nil
 	}
 	encoded, ok := strings.CutPrefix(s, prefixBase64)
 	if !ok {
@@ -163,9 +127,9 @@ const (
 	prefixText   = "text:"
 )
 
-func parseAccess(raw string) (a replication.Access, err *replication.Error) {
-	if kindOf(raw) == "string" {
-		switch s, _ := unquote(raw); s {
+func parseAccess(n node) (a replication.Access, err *replication.Error) {
+	if n.kind() == kindString {
+		switch s, _ := n.text(); s {
 		case "read-only":
 			return a, nil
 		case "read-write":
@@ -174,7 +138,7 @@ func parseAccess(raw string) (a replication.Access, err *replication.Error) {
 			return a, badRequest(`field "access": want "read-only", "read-write" or {"writers":[…]}, got %q`, clip(s))
 		}
 	}
-	f, err := parseFields(raw, `field "access"`)
+	f, err := parseFields(n, `field "access"`)
 	if err != nil {
 		return a, err
 	}
@@ -185,13 +149,13 @@ func parseAccess(raw string) (a replication.Access, err *replication.Error) {
 		return a, badRequest(`field "access": want "writers"`)
 	}
 	a.Kind = replication.AccessWriters
-	a.Writers, err = tokens("writers", f.raw[fieldWriters])
+	a.Writers, err = tokens("writers", f.nodes[fieldWriters])
 	return a, err
 }
 
-func parseAudience(raw string) (a replication.Audience, err *replication.Error) {
+func parseAudience(n node) (a replication.Audience, err *replication.Error) {
 	const what = `field "audience"`
-	f, err := parseFields(raw, what)
+	f, err := parseFields(n, what)
 	if err != nil {
 		return a, err
 	}
@@ -200,7 +164,7 @@ func parseAudience(raw string) (a replication.Audience, err *replication.Error) 
 	}
 	all := false
 	if f.has(fieldAll) {
-		if all, err = boolean("all", f.raw[fieldAll]); err != nil {
+		if all, err = boolean("all", f.nodes[fieldAll]); err != nil {
 			return a, err
 		}
 	}
@@ -211,16 +175,16 @@ func parseAudience(raw string) (a replication.Audience, err *replication.Error) 
 	case !all && f.has(fieldExcept):
 		return a, badRequest(what + `: "except" needs "all":true`)
 	case all && f.has(fieldExcept):
-		return parseExcept(f.raw[fieldExcept])
+		return parseExcept(f.nodes[fieldExcept])
 	case all:
 		return replication.Audience{Kind: replication.AudienceAll}, nil
 	}
 	return parseListed(&f, replication.AudienceListed)
 }
 
-func parseExcept(raw string) (a replication.Audience, err *replication.Error) {
+func parseExcept(n node) (a replication.Audience, err *replication.Error) {
 	const what = `field "except"`
-	f, err := parseFields(raw, what)
+	f, err := parseFields(n, what)
 	if err != nil {
 		return a, err
 	}
@@ -237,12 +201,12 @@ func parseExcept(raw string) (a replication.Audience, err *replication.Error) {
 // parseListed makes an audience of groups and clients. Without any it is nobody.
 func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audience, err *replication.Error) {
 	if f.has(fieldGroups) {
-		if a.Groups, err = tokens("groups", f.raw[fieldGroups]); err != nil {
+		if a.Groups, err = tokens("groups", f.nodes[fieldGroups]); err != nil {
 			return a, err
 		}
 	}
 	if f.has(fieldClients) {
-		if a.Clients, err = tokens("clients", f.raw[fieldClients]); err != nil {
+		if a.Clients, err = tokens("clients", f.nodes[fieldClients]); err != nil {
 			return a, err
 		}
 	}

@@ -15,118 +15,170 @@ type GetRequest struct {
 }
 
 // ParseGet parses the body of a get request, which may be empty.
-func ParseGet(body []byte) (r GetRequest, err *replication.Error) {
+func (f Form) ParseGet(body []byte) (r GetRequest, err *replication.Error) {
 	if len(body) == 0 {
 		return r, nil
 	}
-	if err = check(body); err != nil {
-		return r, err
-	}
-	f, err := parseFields(strings.Trim(string(body), whiteSpace), "the request")
+	n, err := f.root(body)
 	if err != nil {
 		return r, err
 	}
-	if err = f.only("the request", fieldAfter, fieldMax); err != nil {
+	fields, err := parseFields(n, "the request")
+	if err != nil {
 		return r, err
 	}
-	if f.has(fieldAfter) {
-		if r.After, err = text("after", f.raw[fieldAfter]); err != nil {
+	if err = fields.only("the request", fieldAfter, fieldMax); err != nil {
+		return r, err
+	}
+	if fields.has(fieldAfter) {
+		if r.After, err = text("after", fields.nodes[fieldAfter]); err != nil {
 			return r, err
 		}
 		if r.After != "" && !replication.ValidKey(r.After) {
 			return r, badRequest("field \"after\": %q is not a key", clip(r.After))
 		}
 	}
-	if f.has(fieldMax) {
-		r.Max, err = parseMax(f.raw[fieldMax])
+	if fields.has(fieldMax) {
+		r.Max, err = parseMax(fields.nodes[fieldMax])
 	}
 	return r, err
 }
 
-func parseMax(raw string) (int, *replication.Error) {
-	if kindOf(raw) != "number" {
-		return 0, wantField("max", "number", raw)
+func parseMax(n node) (int, *replication.Error) {
+	if n.kind() != kindNumber {
+		return 0, wantField("max", kindNumber, n)
 	}
-	enc, err := appendInteger(nil, typeUint16, raw)
+	enc, err := n.appendValue(nil, typeUint16)
 	if err != nil {
 		return 0, within(`field "max"`, err)
 	}
 	return int(enc[0]) | int(enc[1])<<8, nil
 }
 
-const typeUint16 wire.ValueType = 3
+// Types that the fields of payloads have.
+const (
+	typeUint16  wire.ValueType = 3
+	typeFloat64 wire.ValueType = 10
+)
 
 // AppendListing appends states, each as the put that would make it, at most
 // sizeMax bytes unless a single state is larger. If states are left, "after" is
 // the key to continue after.
-func AppendListing(b []byte, l *replication.Listing, sizeMax int) []byte {
-	start := len(b)
-	b = appendPosition(b, l.Epoch, l.Seq)
-	b = append(b, `,"states":[`...)
+func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byte {
+	const tail = len(`],"after":""}`) + replication.KeyTokensMax*(replication.TokenMax+1) + 16 // what follows the states, in either form
+	e := newEmitter(f, b)
+	start := e.len()
+	e.object()
+	e.position(l.Epoch, l.Seq)
+	e.key("states")
+	e.array()
 	after := l.After
-	const tail = len(`],"after":""}`) + replication.KeyTokensMax*(replication.TokenMax+1)
 	for i := range l.States {
-		before := len(b)
-		b = comma(b, i)
-		b = appendPut(b, &l.States[i])
-		if i > 0 && len(b)-start+tail > sizeMax {
-			b = b[:before]
+		before := e
+		e.put(&l.States[i])
+		if i > 0 && e.len()-start+tail > sizeMax {
+			e = before
 			after = l.States[i-1].Desc.Key
 			break
 		}
 	}
-	b = append(b, ']')
-	b = appendTextField(b, "after", after)
-	return append(b, '}')
+	e.end()
+	e.textField("after", after)
+	e.end()
+	return e.done()
 }
 
-func appendPut(b []byte, s *replication.Listed) []byte {
+func (e *emitter) put(s *replication.Listed) {
 	d := s.Desc
-	b = append(b, `{"op":"put","key":`...)
-	b = appendString(b, d.Key)
-	b = append(b, `,"message":`...)
-	b = appendBytesText(b, d.Message)
+	e.object()
+	e.textField("op", "put")
+	e.textField("key", d.Key)
+	e.key("message")
+	e.message(d.Message)
 	if len(d.Farewell) > 0 {
-		b = append(b, `,"farewell":`...)
-		b = appendBytesText(b, d.Farewell)
+		e.key("farewell")
+		e.message(d.Farewell)
 	}
-	b = append(b, `,"access":`...)
-	b = appendAccess(b, d.Access)
-	b = append(b, `,"audience":`...)
-	b = appendAudience(b, d.Audience)
-	b = append(b, `,"values":[`...)
+	e.key("access")
+	e.access(d.Access)
+	e.key("audience")
+	e.audience(d.Audience)
+	if d.Priority > 1 {
+		e.key("priority")
+		e.uint(uint64(d.Priority))
+	}
+	e.lod(d.Details)
+	e.key("values")
+	e.array()
 	for i := range d.Values {
-		b = comma(b, i)
-		b = appendPutValue(b, s, i)
+		e.putValue(s, i)
 	}
-	return append(b, "]}"...)
+	e.end()
+	e.end()
 }
 
-func appendPutValue(b []byte, s *replication.Listed, i int) []byte {
+func (e *emitter) putValue(s *replication.Listed, i int) {
 	v := &s.Desc.Values[i]
-	b = append(b, '{')
-	if v.Name != "" {
-		b = append(b, `"name":`...)
-		b = appendString(b, v.Name)
-		b = append(b, ',')
-	}
-	b = append(b, `"type":`...)
-	b = appendString(b, v.Type.String())
-	b = append(b, `,"value":`...)
+	e.object()
+	e.textField("name", v.Name)
+	e.textField("type", v.Type.String())
+	e.key("value")
 	if s.IsNull(i) {
-		b = append(b, "null"...)
+		e.null()
 	} else {
-		b = AppendValue(b, v.Type, s.Values.Value(i))
+		e.value(v.Type, s.Values.Value(i))
 	}
 	if v.Precision != 0 {
-		b = append(b, `,"precision":`...)
-		b = appendJSONFloat(b, v.Precision, 64)
+		e.key("precision")
+		e.float(v.Precision)
 	}
 	if v.Nullable {
-		b = append(b, `,"nullable":true,"null":`...)
-		b = AppendValue(b, v.Type, v.Substitute())
+		e.key("nullable")
+		e.boolean(true)
+		e.key("null")
+		e.value(v.Type, v.Substitute())
 	}
-	return append(b, '}')
+	e.end()
+}
+
+func (e *emitter) access(a replication.Access) {
+	switch a.Kind {
+	case replication.AccessReadWrite:
+		e.text("read-write")
+	case replication.AccessWriters:
+		e.object()
+		e.tokens("writers", a.Writers)
+		e.end()
+	default:
+		e.text("read-only")
+	}
+}
+
+func (e *emitter) audience(a replication.Audience) {
+	e.object()
+	switch a.Kind {
+	case replication.AudienceListed:
+		e.tokens("groups", a.Groups)
+		e.tokens("clients", a.Clients)
+	case replication.AudienceAllBut:
+		e.key("all")
+		e.boolean(true)
+		e.key("except")
+		e.audience(replication.Audience{Kind: replication.AudienceListed, Groups: a.Groups, Clients: a.Clients})
+	default:
+		e.key("all")
+		e.boolean(a.Kind == replication.AudienceAll)
+	}
+	e.end()
+}
+
+func (e *emitter) tokens(name string, all []string) {
+	e.key(name)
+	e.array()
+	for _, s := range all {
+		e.text(s)
+	}
+	e.end()
 }
 
 // appendBytesText appends a message as text if it is some.
@@ -139,47 +191,4 @@ func appendBytesText(b, message []byte) []byte {
 		s = prefixText + s
 	}
 	return appendString(b, s)
-}
-
-func appendAccess(b []byte, a replication.Access) []byte {
-	switch a.Kind {
-	case replication.AccessReadWrite:
-		return append(b, `"read-write"`...)
-	case replication.AccessWriters:
-		b = append(b, `{"writers":`...)
-		b = appendTokens(b, a.Writers)
-		return append(b, '}')
-	}
-	return append(b, `"read-only"`...)
-}
-
-func appendAudience(b []byte, a replication.Audience) []byte {
-	switch a.Kind {
-	case replication.AudienceAll:
-		return append(b, `{"all":true}`...)
-	case replication.AudienceListed:
-		return appendListed(b, a)
-	case replication.AudienceAllBut:
-		b = append(b, `{"all":true,"except":`...)
-		b = appendListed(b, a)
-		return append(b, '}')
-	}
-	return append(b, `{"all":false}`...)
-}
-
-func appendListed(b []byte, a replication.Audience) []byte {
-	b = append(b, `{"groups":`...)
-	b = appendTokens(b, a.Groups)
-	b = append(b, `,"clients":`...)
-	b = appendTokens(b, a.Clients)
-	return append(b, '}')
-}
-
-func appendTokens(b []byte, all []string) []byte {
-	b = append(b, '[')
-	for i, s := range all {
-		b = comma(b, i)
-		b = appendString(b, s)
-	}
-	return append(b, ']')
 }

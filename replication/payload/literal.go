@@ -39,23 +39,35 @@ func (l literal) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.E
 }
 
 func (l literal) mismatch(t wire.ValueType) *replication.Error {
-	return replication.Errorf(replication.CodeTypeMismatch, "want %v, got %s", t, kindOf(string(l)))
+	return mismatch(t, words[kindOf(string(l))].json)
+}
+
+func mismatch(t wire.ValueType, got string) *replication.Error {
+	return replication.Errorf(replication.CodeTypeMismatch, "want %v, got %s", t, got)
 }
 
 // appendScalar appends one component: a number, or a decimal string for 64 bits.
 func appendScalar(b []byte, t wire.ValueType, raw string) ([]byte, *replication.Error) {
 	switch kindOf(raw) {
-	case "number":
+	case kindNumber:
 		return appendNumber(b, t, raw)
-	case "string":
-		if text := raw[1 : len(raw)-1]; t.Kind() != wire.KindFloat && t.Width() == 8 {
-			if !isDecimal(text) {
-				return b, replication.Errorf(replication.CodeTypeMismatch, "want %v, got the string %q, which is not a decimal integer", t, clip(text))
-			}
-			return appendNumber(b, t, text)
+	case kindString:
+		if takesDigits(t) {
+			return appendDigits(b, t, raw[1:len(raw)-1])
 		}
 	}
 	return b, literal(raw).mismatch(t)
+}
+
+// takesDigits reports whether a component of t may be a string of decimal digits,
+// because numbers of that size are lost in most languages.
+func takesDigits(t wire.ValueType) bool { return t.Kind() != wire.KindFloat && t.Width() == 8 }
+
+func appendDigits(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
+	if !isDecimal(text) {
+		return b, replication.Errorf(replication.CodeTypeMismatch, "want %v, got the string %q, which is not a decimal integer", t, clip(text))
+	}
+	return appendNumber(b, t, text)
 }
 
 // isDecimal reports whether text is an integer as JSON would write it.
@@ -68,7 +80,7 @@ func isDecimal(text string) bool {
 }
 
 func (l literal) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
-	if kindOf(string(l)) != "array" {
+	if kindOf(string(l)) != kindArray {
 		return b, l.mismatch(t)
 	}
 	n := 0
@@ -80,33 +92,37 @@ func (l literal) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.E
 		}
 		var err *replication.Error
 		if b, err = appendScalar(b, t, raw); err != nil {
-			err.Message = "component " + string('0'+rune(n)) + ": " + err.Message
-			return b, err
+			return b, inComponent(n, err)
 		}
 	}
-	if n != t.Components() {
-		return b, replication.Errorf(replication.CodeTypeMismatch, "want %v with %d components, got %d", t, t.Components(), n)
+	return b, components(t, n)
+}
+
+// components reports a number of components that t does not have.
+func components(t wire.ValueType, n int) *replication.Error {
+	if n == t.Components() {
+		return nil
 	}
-	return b, nil
+	return replication.Errorf(replication.CodeTypeMismatch, "want %v with %d components, got %d", t, t.Components(), n)
+}
+
+func inComponent(i int, err *replication.Error) *replication.Error {
+	return within("component "+string('0'+rune(i)), err)
 }
 
 func (l literal) appendString(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
-	if kindOf(string(l)) != "string" {
+	if kindOf(string(l)) != kindString {
 		return b, l.mismatch(t)
 	}
 	text, ok := unquote(string(l))
 	if !ok {
 		return b, errSurrogate()
 	}
-	if len(text) > math.MaxUint16 {
-		return b, tooLong(t, len(text))
-	}
-	b = appendUint(b, uint64(len(text)), 2)
-	return append(b, text...), nil
+	return appendLong(b, t, text)
 }
 
 func (l literal) appendData(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
-	if kindOf(string(l)) != "string" {
+	if kindOf(string(l)) != kindString {
 		return b, l.mismatch(t)
 	}
 	text, _ := unquote(string(l)) // a half character is no base64 either
@@ -114,15 +130,16 @@ func (l literal) appendData(b []byte, t wire.ValueType) ([]byte, *replication.Er
 	if !ok {
 		return b, replication.Errorf(replication.CodeTypeMismatch, "want %v as base64, got %q", t, clip(text))
 	}
-	if len(p) > math.MaxUint16 {
-		return b, tooLong(t, len(p))
-	}
-	b = appendUint(b, uint64(len(p)), 2)
-	return append(b, p...), nil
+	return appendLong(b, t, p)
 }
 
-func tooLong(t wire.ValueType, n int) *replication.Error {
-	return replication.Errorf(replication.CodeTooLarge, "%d bytes of %v, at most %d are possible", n, t, math.MaxUint16)
+// appendLong appends a value of string or data.
+func appendLong[T string | []byte](b []byte, t wire.ValueType, content T) ([]byte, *replication.Error) {
+	if len(content) > math.MaxUint16 {
+		return b, replication.Errorf(replication.CodeTooLarge, "%d bytes of %v, at most %d are possible", len(content), t, math.MaxUint16)
+	}
+	b = appendUint(b, uint64(len(content)), 2)
+	return append(b, content...), nil
 }
 
 func errSurrogate() *replication.Error {

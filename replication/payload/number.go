@@ -83,7 +83,7 @@ func integerText(text string) (digits string, fraction bool) {
 	return sign + significant + strings.Repeat("0", min(shift, longest)), false
 }
 
-// appendFloat rounds half to even, float16 included.
+// appendFloat appends one component of t from the text of a JSON number.
 func appendFloat(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
 	width := t.Width()
 	f, err := strconv.ParseFloat(text, max(width, 4)*8)
@@ -93,17 +93,27 @@ func appendFloat(b []byte, t wire.ValueType, text string) ([]byte, *replication.
 	if err != nil {
 		return b, outOfRange(t, text)
 	}
-	switch width {
+	b, ok := appendRounded(b, t, f)
+	if !ok {
+		return b, outOfRange(t, text)
+	}
+	return b, nil
+}
+
+// appendRounded appends one component of t, rounded half to even, float16 included.
+// It is not ok if that is not a finite number.
+func appendRounded(b []byte, t wire.ValueType, f float64) (enc []byte, ok bool) {
+	switch width := t.Width(); width {
 	case 2:
 		h := float16.Fromfloat32(roundToOdd(f))
-		if !h.IsFinite() {
-			return b, outOfRange(t, text)
-		}
-		return appendUint(b, uint64(h.Bits()), width), nil
+		return appendUint(b, uint64(h.Bits()), width), h.IsFinite()
 	case 4:
-		return appendUint(b, uint64(math.Float32bits(float32(f))), width), nil
+		f = float64(float32(f))
+		b = appendUint(b, uint64(math.Float32bits(float32(f))), width)
+	default:
+		b = appendUint(b, math.Float64bits(f), width)
 	}
-	return appendUint(b, math.Float64bits(f), width), nil
+	return b, !math.IsInf(f, 0) && !math.IsNaN(f)
 }
 
 // roundToOdd cuts f to 24 bits and sets the last one if anything was lost. A
@@ -135,10 +145,7 @@ func appendUint(b []byte, u uint64, width int) []byte {
 
 // appendComponent appends one encoded component of t as JSON.
 func appendComponent(b []byte, t wire.ValueType, enc []byte) []byte {
-	var u uint64
-	for i, c := range enc {
-		u |= uint64(c) << (8 * i)
-	}
+	u := uintOf(enc)
 	switch t.Kind() {
 	case wire.KindSint:
 		spare := 64 - 8*len(enc)

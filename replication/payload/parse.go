@@ -10,17 +10,18 @@ import (
 // because an op takes more memory than its text.
 const OpsMax = 65536
 
-// ParseJSON parses the body of a publish. subjectKey is the key that the subject
+// Parse parses the body of a publish. subjectKey is the key that the subject
 // named, or empty. The ops may share memory with each other, not with body.
 //
 // If the publish is not atomic, a bad op does not fail the others: it carries its
 // error.
-func ParseJSON(body []byte, subjectKey string) (replication.Publish, *replication.Error) {
+func (f Form) Parse(body []byte, subjectKey string) (replication.Publish, *replication.Error) {
 	p := parser{subjectKey: subjectKey}
-	if err := check(body); err != nil {
+	n, err := f.root(body)
+	if err != nil {
 		return replication.Publish{}, err
 	}
-	if err := p.publish(strings.Trim(string(body), whiteSpace)); err != nil {
+	if err := p.publish(n); err != nil {
 		return replication.Publish{}, err
 	}
 	return p.out, nil
@@ -31,9 +32,9 @@ type parser struct {
 	out        replication.Publish
 }
 
-func (p *parser) publish(raw string) *replication.Error {
+func (p *parser) publish(n node) *replication.Error {
 	p.out.Atomic = true
-	fields, err := parseFields(raw, "the payload")
+	fields, err := parseFields(n, "the payload")
 	if err != nil {
 		return err
 	}
@@ -48,30 +49,29 @@ func (p *parser) publish(raw string) *replication.Error {
 		return err
 	}
 	if fields.has(fieldAtomic) {
-		if p.out.Atomic, err = boolean("atomic", fields.raw[fieldAtomic]); err != nil {
+		if p.out.Atomic, err = boolean("atomic", fields.nodes[fieldAtomic]); err != nil {
 			return err
 		}
 	}
-	return p.ops(fields.raw[fieldOps])
+	return p.ops(fields.nodes[fieldOps])
 }
 
-func (p *parser) ops(raw string) *replication.Error {
-	if kindOf(raw) != "array" {
-		return wantField("ops", "array", raw)
+func (p *parser) ops(n node) *replication.Error {
+	if n.kind() != kindArray {
+		return wantField("ops", kindArray, n)
 	}
-	if raw = inside(raw); raw == "" {
+	l := n.list()
+	if !l.some() {
 		return badRequest(`"ops" is empty`)
 	}
-	for raw != "" {
+	for l.some() {
 		i := len(p.out.Ops)
 		if i >= OpsMax {
 			return replication.Errorf(replication.CodeTooLarge, "more than %d ops", OpsMax)
 		}
-		var one string
-		one, raw = element(raw)
 		p.out.Ops = append(p.out.Ops, replication.Op{})
 		op := &p.out.Ops[i]
-		err := p.oneOf(op, one)
+		err := p.oneOf(op, l.element())
 		if err == nil {
 			continue
 		}
@@ -84,8 +84,8 @@ func (p *parser) ops(raw string) *replication.Error {
 	return nil
 }
 
-func (p *parser) oneOf(op *replication.Op, raw string) *replication.Error {
-	fields, err := parseFields(raw, "an op")
+func (p *parser) oneOf(op *replication.Op, n node) *replication.Error {
+	fields, err := parseFields(n, "an op")
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (p *parser) op(op *replication.Op, f *fields) *replication.Error {
 	if !f.has(fieldOp) {
 		return badRequest(`an op needs "op"`)
 	}
-	name, err := text("op", f.raw[fieldOp])
+	name, err := text("op", f.nodes[fieldOp])
 	if err != nil {
 		return err
 	}
@@ -131,18 +131,21 @@ func (p *parser) remove(op *replication.Op, f *fields) *replication.Error {
 
 func (p *parser) audience(op *replication.Op, f *fields) (err *replication.Error) {
 	op.Kind = replication.OpAudience
-	if err = f.only("audience", fieldOp, fieldKey, fieldAudience); err != nil {
+	if err = f.only("audience", fieldOp, fieldKey, fieldAudience, fieldLod); err != nil {
 		return err
 	}
 	if err = p.key(op, f); err != nil {
 		return err
 	}
-	if !f.has(fieldAudience) {
-		return badRequest(`audience needs "audience"`)
+	if !f.has(fieldAudience) && !f.has(fieldLod) {
+		return badRequest(`audience needs "audience" or "lod"`)
 	}
-	op.HasAudience = true
-	op.Audience, err = parseAudience(f.raw[fieldAudience])
-	return err
+	if op.HasAudience = f.has(fieldAudience); op.HasAudience {
+		if op.Audience, err = parseAudience(f.nodes[fieldAudience]); err != nil {
+			return err
+		}
+	}
+	return lod(op, f)
 }
 
 func (p *parser) group(op *replication.Op, f *fields) (err *replication.Error) {
@@ -154,12 +157,12 @@ func (p *parser) group(op *replication.Op, f *fields) (err *replication.Error) {
 		return err
 	}
 	if f.has(fieldJoin) {
-		if op.Join, err = tokens("join", f.raw[fieldJoin]); err != nil {
+		if op.Join, err = tokens("join", f.nodes[fieldJoin]); err != nil {
 			return err
 		}
 	}
 	if f.has(fieldLeave) {
-		op.Leave, err = tokens("leave", f.raw[fieldLeave])
+		op.Leave, err = tokens("leave", f.nodes[fieldLeave])
 	}
 	return err
 }
@@ -181,7 +184,7 @@ func (p *parser) key(op *replication.Op, f *fields) *replication.Error {
 		}
 		return nil
 	}
-	key, err := text("key", f.raw[fieldKey])
+	key, err := text("key", f.nodes[fieldKey])
 	if err != nil {
 		return err
 	}
@@ -199,6 +202,6 @@ func client(op *replication.Op, f *fields) (err *replication.Error) {
 	if !f.has(fieldClient) {
 		return badRequest(`the op needs "client"`)
 	}
-	op.Client, err = token("client", f.raw[fieldClient])
+	op.Client, err = token("client", f.nodes[fieldClient])
 	return err
 }

@@ -26,7 +26,7 @@ var examples = []string{
 
 func mustParse(t *testing.T, body, key string) replication.Publish {
 	t.Helper()
-	p, err := ParseJSON([]byte(body), key)
+	p, err := JSON.Parse([]byte(body), key)
 	if err != nil {
 		t.Fatalf("%s\nwas refused: %v", body, err)
 	}
@@ -112,6 +112,17 @@ func TestParseVariants(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", field, got, want)
 		}
 	}
+	want := []replication.Detail{{Groups: []string{"far"}, Precision: 8, Rate: 5}, {Clients: []string{"c"}, Rate: 0.01}}
+	const list = `"lod":[{"groups":["far"],"precision":8,"rate":5},{"clients":["c"],"rate":0.01}]`
+	if v := op(list + `,"priority":16`); !reflect.DeepEqual(v.Details, want) || v.Priority != 16 || !v.HasPriority || !v.HasDetails {
+		t.Errorf("lod and priority: got %+v", v)
+	}
+	if v := mustParse(t, `{"op":"audience","key":"k",`+list+`}`, "").Ops[0]; !reflect.DeepEqual(v.Details, want) || v.HasAudience {
+		t.Errorf("lod alone: got %+v", v)
+	}
+	if v := op(`"lod":[]`); !v.HasDetails || len(v.Details) != 0 {
+		t.Error("an empty lod takes the levels away")
+	}
 	if v := op(`"farewell":""`); !v.HasFarewell || len(v.Farewell) != 0 {
 		t.Error("an empty farewell takes the farewell away")
 	}
@@ -129,6 +140,22 @@ func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("x", 65)
 	many := `{"type":"uint8"}` + strings.Repeat(`,{"type":"uint8"}`, 8192)
 	for _, c := range []struct{ body, code, message string }{
+		{put(`"priority":0`), "bad_request", "priority 0"},
+		{put(`"priority":17`), "bad_request", "priority 17"},
+		{put(`"priority":257`), "bad_request", "priority 257"},
+		{put(`"priority":1.5`), "bad_request", "priority 1.5"},
+		{put(`"priority":"1"`), "bad_request", `"priority": want number`},
+		{put(`"lod":{}`), "bad_request", `"lod": want array`},
+		{put(`"lod":[{}]`), "bad_request", "entry 0: want \"groups\""},
+		{put(`"lod":[{"clients":["c"]}]`), "bad_request", "want \"precision\""},
+		{put(`"lod":[{"groups":["g"],"rate":1},{"groups":["g"],"precision":0.5}]`), "bad_request", "entry 1: precision 0.5: want 1"},
+		{put(`"lod":[{"groups":["g"],"rate":1001}]`), "bad_request", "rate 1001"},
+		{put(`"lod":[{"groups":["g"],"rate":1e30}]`), "bad_request", "rate 1"},
+		{put(`"lod":[{"groups":["g"],"rate":"5"}]`), "bad_request", "want number"},
+		{put(`"lod":[{"groups":["g g"],"rate":5}]`), "bad_request", "g g"},
+		{put(`"lod":[{"all":true,"rate":5}]`), "bad_request", "all"},
+		{put(`"lod":[` + strings.Repeat(`{"groups":["g"],"rate":5},`, 8) + `{"groups":["g"],"rate":5}]`), "bad_request", "more than 8"},
+		{`{"op":"audience","key":"k"}`, "bad_request", "lod"},
 		// Structure.
 		{``, "bad_request", "not JSON"},
 		{`{"op":"clear"`, "bad_request", "not JSON"},
@@ -229,7 +256,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"op":"set","key":"k","values":{"a b":1}}`, "bad_request", `value "a b"`},
 		{`{"op":"set","key":"k","message":"m","values":{}}`, "bad_request", `unknown field "message"`},
 	} {
-		p, err := ParseJSON([]byte(c.body), "")
+		p, err := JSON.Parse([]byte(c.body), "")
 		if err == nil {
 			t.Errorf("%s\nwas accepted: %+v", c.body, p)
 			continue
@@ -240,11 +267,12 @@ func TestParseRefuses(t *testing.T) {
 		if p.Ops != nil {
 			t.Errorf("%.200s\nwas refused, but gave ops", c.body)
 		}
+		twin(t, c.body, c.code)
 	}
 }
 
 func TestParseKeyOfSubject(t *testing.T) {
-	_, err := ParseJSON([]byte(`{"op":"remove","key":"b"}`), "a")
+	_, err := JSON.Parse([]byte(`{"op":"remove","key":"b"}`), "a")
 	if err == nil || err.Code != replication.CodeBadRequest || !strings.Contains(err.Message, `"b" is not the key "a"`) {
 		t.Errorf("another key in the body: got %v", err)
 	}
@@ -252,7 +280,7 @@ func TestParseKeyOfSubject(t *testing.T) {
 
 func TestParseNamesTheOp(t *testing.T) {
 	const body = `{"ops":[{"op":"clear"},{"op":"remove"},{"op":"kick","client":"c"}]`
-	_, err := ParseJSON([]byte(body+`}`), "")
+	_, err := JSON.Parse([]byte(body+`}`), "")
 	if err == nil || err.Op != 1 {
 		t.Errorf("atomic: got %v, want an error of op 1", err)
 	}
@@ -272,7 +300,7 @@ func TestParseManyNames(t *testing.T) {
 	}
 	mustParse(t, `{"op":"set","key":"k","values":{`+b.String()+`"w":1}}`, "")
 	for _, twice := range []string{"v", "vxxxxxxxxxxxxx", "v" + strings.Repeat("x", 39)} {
-		_, err := ParseJSON([]byte(`{"op":"set","key":"k","values":{`+b.String()+`"`+twice+`":1}}`), "")
+		_, err := JSON.Parse([]byte(`{"op":"set","key":"k","values":{`+b.String()+`"`+twice+`":1}}`), "")
 		if err == nil {
 			t.Errorf("%q was accepted twice", twice)
 		}
@@ -281,7 +309,7 @@ func TestParseManyNames(t *testing.T) {
 
 func TestParseKeepsNothing(t *testing.T) {
 	body := []byte(tower)
-	p, err := ParseJSON(body, "")
+	p, err := JSON.Parse(body, "")
 	if err != nil {
 		t.Fatal(err)
 	}

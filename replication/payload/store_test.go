@@ -25,16 +25,16 @@ func newPublisher(t *testing.T) *publisher {
 // publish returns the answer.
 func (p *publisher) publish(body string) string {
 	p.Helper()
-	in, err := ParseJSON([]byte(body), "")
+	in, err := JSON.Parse([]byte(body), "")
 	if err != nil {
-		return string(AppendError(nil, err))
+		return string(JSON.AppendError(nil, err))
 	}
 	in.Token = 1
 	p.now = p.now.Add(time.Second)
 	p.store.Publish(p.now, in)
 	for _, out := range p.store.Advance(p.now) {
 		if out.Kind == replication.OutputAnswer {
-			return string(AppendAnswer(nil, &out.Answer))
+			return string(JSON.AppendAnswer(nil, &out.Answer))
 		}
 	}
 	p.Fatalf("%s\ngot no answer", body)
@@ -51,7 +51,7 @@ func (p *publisher) want(body, answer string) {
 // get returns all states without the position.
 func (p *publisher) get() string {
 	l := p.store.List("", 100)
-	_, states, _ := strings.Cut(string(AppendListing(nil, &l, 1<<20)), `"states":`)
+	_, states, _ := strings.Cut(string(JSON.AppendListing(nil, &l, 1<<20)), `"states":`)
 	return states
 }
 

@@ -27,21 +27,21 @@ func check(body []byte) *replication.Error {
 
 const whiteSpace = " \t\r\n"
 
-// kindOf names the kind of a JSON value as messages do.
-func kindOf(raw string) string {
+// kindOf returns the kind of a JSON value.
+func kindOf(raw string) kind {
 	switch raw[0] {
 	case '{':
-		return "object"
+		return kindObject
 	case '[':
-		return "array"
+		return kindArray
 	case '"':
-		return "string"
+		return kindString
 	case 't', 'f':
-		return "boolean"
+		return kindBoolean
 	case 'n':
-		return "null"
+		return kindNull
 	}
-	return "number"
+	return kindNumber
 }
 
 // cut splits the value at the beginning of s from what follows, both without

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 	op.Kind = replication.OpPut
-	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldValues)
+	err = f.only("put", fieldOp, fieldKey, fieldMessage, fieldFarewell, fieldAccess, fieldAudience, fieldPriority, fieldLod, fieldValues)
 	if err != nil {
 		return err
 	}
@@ -20,7 +21,7 @@ func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 		return err
 	}
 	if op.HasMessage = f.has(fieldMessage); op.HasMessage {
-		if op.Message, err = bytesText("message", f.raw[fieldMessage]); err != nil {
+		if op.Message, err = message("message", f.nodes[fieldMessage]); err != nil {
 			return err
 		}
 		if len(op.Message) == 0 {
@@ -28,45 +29,52 @@ func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 		}
 	}
 	if op.HasFarewell = f.has(fieldFarewell); op.HasFarewell {
-		if op.Farewell, err = bytesText("farewell", f.raw[fieldFarewell]); err != nil {
+		if op.Farewell, err = message("farewell", f.nodes[fieldFarewell]); err != nil {
 			return err
 		}
 	}
 	if op.HasAccess = f.has(fieldAccess); op.HasAccess {
-		if op.Access, err = parseAccess(f.raw[fieldAccess]); err != nil {
+		if op.Access, err = parseAccess(f.nodes[fieldAccess]); err != nil {
 			return err
 		}
 	}
 	if op.HasAudience = f.has(fieldAudience); op.HasAudience {
-		if op.Audience, err = parseAudience(f.raw[fieldAudience]); err != nil {
+		if op.Audience, err = parseAudience(f.nodes[fieldAudience]); err != nil {
 			return err
 		}
 	}
-	return putValues(op, f.raw[fieldValues])
+	if op.HasPriority = f.has(fieldPriority); op.HasPriority {
+		if op.Priority, err = parsePriority(f.nodes[fieldPriority]); err != nil {
+			return err
+		}
+	}
+	if err = lod(op, f); err != nil {
+		return err
+	}
+	return putValues(op, f)
 }
 
-func putValues(op *replication.Op, raw string) *replication.Error {
-	if raw == "" {
+func putValues(op *replication.Op, f *fields) *replication.Error {
+	if !f.has(fieldValues) {
 		return badRequest(`put needs "values"`)
 	}
-	if kindOf(raw) != "array" {
-		return wantField("values", "array", raw)
+	n := f.nodes[fieldValues]
+	if n.kind() != kindArray {
+		return wantField("values", kindArray, n)
 	}
-	list := inside(raw)
-	if list == "" {
+	l := n.list()
+	if !l.some() {
 		return badRequest("a state has at least one value")
 	}
-	names := newNameSet(len(list) / 32) // a value is rarely shorter
-	for list != "" {
+	names := newNameSet(l.guess())
+	for l.some() {
 		i := len(op.Values)
 		if i >= netstate.ValuesMax {
 			return tooManyValues()
 		}
-		var one string
-		one, list = element(list)
 		op.Values = append(op.Values, replication.PutValue{})
 		v := &op.Values[i]
-		if err := putValue(v, i, one); err != nil {
+		if err := putValue(v, i, l.element()); err != nil {
 			return err
 		}
 		if v.Name != "" && !names.add(v.Name) {
@@ -80,14 +88,14 @@ func tooManyValues() *replication.Error {
 	return replication.Errorf(replication.CodeTooLarge, "more than %d values", netstate.ValuesMax)
 }
 
-func putValue(v *replication.PutValue, index int, raw string) (err *replication.Error) {
+func putValue(v *replication.PutValue, index int, n node) (err *replication.Error) {
 	what := "value " + strconv.Itoa(index)
-	f, err := parseFields(raw, what)
+	f, err := parseFields(n, what)
 	if err != nil {
 		return err
 	}
 	if f.has(fieldName) {
-		if v.Name, err = text("name", f.raw[fieldName]); err != nil {
+		if v.Name, err = text("name", f.nodes[fieldName]); err != nil {
 			return err
 		}
 		if !replication.ValidName(v.Name) {
@@ -102,14 +110,14 @@ func putValue(v *replication.PutValue, index int, raw string) (err *replication.
 	if v.Type, err = parseType(&f); err != nil {
 		return within(what, err)
 	}
-	if v.Precision, err = parsePrecision(f.raw[fieldPrecision]); err != nil {
+	if v.Precision, err = parsePrecision(&f); err != nil {
 		return within(what, err)
 	}
 	if err = parseNullable(v, &f); err != nil {
 		return within(what, err)
 	}
 	if f.has(fieldValue) {
-		v.Value = literal(f.raw[fieldValue])
+		v.Value = f.nodes[fieldValue].literal()
 	}
 	return nil
 }
@@ -124,7 +132,7 @@ func parseType(f *fields) (wire.ValueType, *replication.Error) {
 	if !f.has(fieldType) {
 		return 0, badRequest(`want "type"`)
 	}
-	name, err := text("type", f.raw[fieldType])
+	name, err := text("type", f.nodes[fieldType])
 	if err != nil {
 		return 0, err
 	}
@@ -135,23 +143,28 @@ func parseType(f *fields) (wire.ValueType, *replication.Error) {
 	return t, nil
 }
 
-func parsePrecision(raw string) (float64, *replication.Error) {
-	if raw == "" {
+func parsePrecision(f *fields) (float64, *replication.Error) {
+	if !f.has(fieldPrecision) {
 		return 0, nil
 	}
-	if kindOf(raw) != "number" {
-		return 0, wantField("precision", "number", raw)
+	n := f.nodes[fieldPrecision]
+	if n.kind() != kindNumber {
+		return 0, wantField("precision", kindNumber, n)
 	}
-	f, err := strconv.ParseFloat(raw, 64)
-	if err != nil || math.Signbit(f) && f != 0 {
-		return 0, replication.Errorf(replication.CodeOutOfRange, "precision %s: want 0 or more", clip(raw))
+	enc, err := n.appendValue(nil, typeFloat64)
+	if err != nil {
+		return 0, within("precision", err)
 	}
-	return math.Abs(f), nil // no negative zero
+	p := math.Float64frombits(binary.LittleEndian.Uint64(enc))
+	if p < 0 {
+		return 0, replication.Errorf(replication.CodeOutOfRange, "precision %v: want 0 or more", p)
+	}
+	return math.Abs(p), nil // no negative zero
 }
 
 func parseNullable(v *replication.PutValue, f *fields) (err *replication.Error) {
 	if f.has(fieldNullable) {
-		if v.Nullable, err = boolean("nullable", f.raw[fieldNullable]); err != nil {
+		if v.Nullable, err = boolean("nullable", f.nodes[fieldNullable]); err != nil {
 			return err
 		}
 	}
@@ -161,9 +174,9 @@ func parseNullable(v *replication.PutValue, f *fields) (err *replication.Error) 
 	if !v.Nullable {
 		return badRequest(`"null" needs "nullable":true`)
 	}
-	substitute := literal(f.raw[fieldNull])
-	if substitute == "null" {
-		return within(`"null"`, substitute.mismatch(v.Type))
+	substitute := f.nodes[fieldNull]
+	if substitute.isNull() {
+		return within(`"null"`, mismatch(v.Type, substitute.got()))
 	}
 	if v.Null, err = substitute.appendValue(nil, v.Type); err != nil {
 		return within(`"null"`, err)
@@ -179,29 +192,27 @@ func (p *parser) set(op *replication.Op, f *fields) *replication.Error {
 	if err := p.key(op, f); err != nil {
 		return err
 	}
-	raw := f.raw[fieldValues]
-	if raw == "" {
+	if !f.has(fieldValues) {
 		return badRequest(`set needs "values"`)
 	}
-	if kindOf(raw) != "object" {
-		return wantField("values", "object", raw)
+	n := f.nodes[fieldValues]
+	if n.kind() != kindObject {
+		return wantField("values", kindObject, n)
 	}
-	return setValues(op, inside(raw))
+	return setValues(op, n.list())
 }
 
-func setValues(op *replication.Op, list string) *replication.Error {
-	guess := strings.Count(list[:min(len(list), 4096)], ":")
+func setValues(op *replication.Op, l list) *replication.Error {
+	guess := min(l.guess(), netstate.ValuesMax)
 	names := newNameSet(guess)
 	op.Sets = make([]replication.SetValue, 0, guess)
-	for list != "" {
+	for l.some() {
 		if len(op.Sets) >= netstate.ValuesMax {
 			return tooManyValues()
 		}
-		var quoted, value string
-		quoted, value, list = member(list)
-		name, ok := unquote(quoted)
-		if !ok {
-			return errSurrogate()
+		name, value, err := l.member()
+		if err != nil {
+			return err
 		}
 		if !replication.ValidName(name) && !validIndex(name) {
 			return badRequest("value %q: want a name or an index", clip(name))
@@ -209,7 +220,7 @@ func setValues(op *replication.Op, list string) *replication.Error {
 		if !names.add(name) {
 			return badRequest("value %q is given twice", name)
 		}
-		op.Sets = append(op.Sets, replication.SetValue{Name: name, Value: literal(value)})
+		op.Sets = append(op.Sets, replication.SetValue{Name: name, Value: value.literal()})
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ func TestTruncatedHeader(t *testing.T) {
 	if err != nil || got.Part != 4 || got.Seq != 2 || len(rest) != 1 {
 		t.Errorf("got %+v, %x, %v", got, rest, err)
 	}
-	p[1] |= 0x10
+	p[1] |= 0x20
 	if _, _, err := Parse(p); err == nil {
 		t.Error("a flag that nobody knows was accepted, although it could move the records")
 	}

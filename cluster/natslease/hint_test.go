@@ -1,0 +1,61 @@
+package natslease
+
+import (
+	"encoding/binary"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+)
+
+// TestHint: a relay whose watches bring nothing hears who holds a shard, and takes
+// one that is handed over to it.
+func TestHint(t *testing.T) {
+	c := natstest.Start(t, 1)
+	a := start(t, c, "a", 1)
+	b := prepare(t, c, "b", 1)
+	b.deaf = true
+	b.run()
+	for end := time.Now().Add(patience); b.cfg.Conn.NumSubscriptions() == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("b does not listen")
+		}
+	}
+	if err := b.cfg.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	a.Want(0, true)
+	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	seen := b.want(cluster.ShardSeen, 0, "a holds it")
+	if seen.Epoch != first.Epoch || seen.Node != "a" {
+		t.Errorf("b heard of %+v, want epoch %d of a", seen, first.Epoch)
+	}
+	b.Want(0, true)
+	a.Release(0, first.Epoch, "b")
+	b.want(cluster.ShardAcquired, 0, "a gave it to b")
+}
+
+// TestBadHints: what is no hint changes nothing.
+func TestBadHints(t *testing.T) {
+	c := natstest.Start(t, 1)
+	a := start(t, c, "a", 1)
+	old := binary.LittleEndian.AppendUint64(nil, 1)
+	for _, m := range []*nats.Msg{
+		{Subject: a.cfg.Subjects.Own(0)},
+		{Subject: a.cfg.Subjects.Own(0), Data: old[:7]},
+		{Subject: a.cfg.Subjects.Own(99), Data: old},
+		{Subject: "shard.x.own", Data: old},
+	} {
+		a.hinted(m)
+	}
+	a.Want(0, true)
+	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	a.hinted(&nats.Msg{Subject: a.cfg.Subjects.Own(0), Data: append(old, `{"node":"b","id":"other"}`...)})
+	if err := a.store(0, first.Epoch, keyframes(1, "x")); err != nil {
+		t.Errorf("after an old hint: %v", err)
+	}
+}

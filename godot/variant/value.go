@@ -1,0 +1,192 @@
+package variant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// A Value is one Variant. It is a view of the encoded bytes, which must not be
+// changed while it is used: making one costs nothing, whatever it holds. The
+// zero Value is Nil.
+type Value struct {
+	d Dialect
+	p []byte // exactly the value
+}
+
+// Decode checks that p is one Variant of dialect d and returns it. p is not
+// copied. An error is always an *Error.
+//
+// The memory that it needs is bounded by the size of p and 1 KiB.
+func Decode(d Dialect, p []byte) (Value, error) {
+	v, err := decode(d, p)
+	if err != nil {
+		err.Fits = fitting(d, p, missing)
+		return Value{}, err
+	}
+	return v, nil
+}
+
+// DecodeDictionary is Decode for a Variant that has to be a Dictionary. Unlike
+// others, it cannot be mistaken for a value of another dialect.
+func DecodeDictionary(d Dialect, p []byte) (Value, error) {
+	v, err := decode(d, p)
+	if err == nil && v.Type() != Dictionary {
+		err = &Error{Dialect: d, Reason: "want Dictionary, got " + v.Type().String()}
+	}
+	if err != nil {
+		err.Fits = fitting(d, p, Dictionary)
+		return Value{}, err
+	}
+	return v, nil
+}
+
+func decode(d Dialect, p []byte) (Value, *Error) {
+	s := scanner{d: d, p: p}
+	if len(p) > SizeMax {
+		s.fail(0, "%d bytes, at most %d are read", len(p), SizeMax)
+		return Value{}, s.err
+	}
+	s.value(0)
+	if s.err == nil && s.left() > 0 {
+		s.fail(0, "%d bytes behind the value, which ends at offset %d", s.left(), s.off)
+	}
+	if s.err != nil {
+		s.err.resolve(d, p)
+		return Value{}, s.err
+	}
+	return Value{d, p}, nil
+}
+
+// fitting returns the dialect other than d in which p is a value, of type want
+// unless that is missing.
+func fitting(d Dialect, p []byte, want Type) Dialect {
+	if len(p) > SizeMax {
+		return 0
+	}
+	for other := Godot4; other >= Godot2; other-- {
+		s := scanner{d: other, p: p, quiet: true}
+		if other == d {
+			continue
+		}
+		if t := s.value(0); s.err == nil && s.left() == 0 && (want == missing || t == want) {
+			return other
+		}
+	}
+	return 0
+}
+
+// Dialect returns what v was decoded as.
+func (v Value) Dialect() Dialect { return v.d }
+
+// Encoded returns the bytes of v as they were decoded.
+func (v Value) Encoded() []byte { return v.p }
+
+func (v Value) header() uint32 {
+	if len(v.p) == 0 {
+		return 0
+	}
+	return word(v.p, 0)
+}
+
+// Type returns what v is.
+func (v Value) Type() Type {
+	if len(v.p) == 0 {
+		return Nil
+	}
+	t, _ := typeOf(v.d, v.header()&idMask)
+	return t
+}
+
+// IsNull reports whether v is Nil or an object that is null.
+func (v Value) IsNull() bool {
+	switch v.Type() {
+	case Nil:
+		return true
+	case Object:
+		return v.d == Godot2 || v.ID() == 0
+	}
+	return false
+}
+
+// Bool reports whether v is true. v must be a bool.
+func (v Value) Bool() bool { return v.Integer(0) != 0 }
+
+// ID returns the number of an object with an id or of a RID of Godot 4.
+func (v Value) ID() uint64 { return binary.LittleEndian.Uint64(v.p[4:]) }
+
+// Len returns the elements of an array, the pairs of a dictionary, or the elements
+// of a packed array, and 0 for every other type.
+func (v Value) Len() int {
+	switch types[v.Type()].shape {
+	case shapePacked, shapeTexts:
+		return int(word(v.p, 4))
+	case shapeArray, shapeDictionary:
+		return int(word(v.p, v.countAt()) & maskShared)
+	}
+	return 0
+}
+
+// Components returns how many numbers v is made of: 3 for a Vector3, 6 for a
+// packed array of two of them, 0 for what is not made of numbers.
+func (v Value) Components() int {
+	row := &types[v.Type()]
+	switch row.shape {
+	case shapeFixed:
+		return row.n
+	case shapePacked:
+		return row.n * v.Len()
+	}
+	return 0
+}
+
+// Integral reports whether the components of v are integers.
+func (v Value) Integral() bool { return types[v.Type()].integral }
+
+// component returns the bytes of component i, which must be one.
+func (v Value) component(i int) []byte {
+	t := v.Type()
+	at, n := 4, width(t, v.header())
+	if types[t].shape == shapePacked {
+		at = 8
+	}
+	return v.p[at+i*n : at+(i+1)*n]
+}
+
+// Integer returns component i of a value whose components are integers.
+func (v Value) Integer(i int) int64 {
+	switch c := v.component(i); len(c) {
+	case 1:
+		return int64(c[0])
+	case 4:
+		return int64(int32(binary.LittleEndian.Uint32(c)))
+	default:
+		return int64(binary.LittleEndian.Uint64(c))
+	}
+}
+
+// Real returns component i of a value whose components are floats.
+func (v Value) Real(i int) float64 {
+	c := v.component(i)
+	if len(c) == 8 {
+		return math.Float64frombits(binary.LittleEndian.Uint64(c))
+	}
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(c)))
+}
+
+// Bytes returns the content of a String, StringName or PackedByteArray. It is
+// part of v. A text ends at its first NUL.
+func (v Value) Bytes() []byte {
+	n := int(word(v.p, 4))
+	if types[v.Type()].shape == shapeText {
+		return upToNUL(v.p[8 : 8+n])
+	}
+	return v.p[8 : 8+n : 8+n]
+}
+
+// Text returns the text of a String, StringName or NodePath.
+func (v Value) Text() string {
+	if v.Type() == NodePath {
+		return string(v.appendPath(nil))
+	}
+	return string(v.Bytes())
+}

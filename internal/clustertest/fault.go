@@ -1,0 +1,147 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Times of faults.
+const (
+	faultLeast   = 100 * time.Millisecond
+	faultMost    = 10 * time.Second
+	takeOverMost = 20 * time.Second
+	natsDown     = 30 * time.Second
+)
+
+// A scene is one fault while it happens.
+type scene struct {
+	*run
+	home       *node // the relay that held the shard
+	started    time.Time
+	healed     time.Time                   // from when on things can be well again
+	after      func(context.Context) error // what remains to be repaired once they are
+	violations []string
+}
+
+// strike lets a fault happen, and returns when it has healed.
+func (s *scene) strike(ctx context.Context, fault string) error {
+	switch fault {
+	case "kill":
+		return s.kill(ctx)
+	case "pause":
+		return s.pause(ctx)
+	case "partition":
+		return s.partition(ctx)
+	case "nats-leader":
+		return s.natsLeader(ctx)
+	case "link":
+		return s.link(ctx)
+	case "nats-down":
+		return s.natsDown(ctx)
+	}
+	return fmt.Errorf("fault %q is not implemented", fault)
+}
+
+// kill crashes the holder. It heals when another relay has the shard.
+func (s *scene) kill(ctx context.Context) error {
+	epochs := s.game.epochCount()
+	if err := s.home.kill(); err != nil {
+		return err
+	}
+	s.change()
+	err := await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
+	s.healed = time.Now()
+	s.after = func(context.Context) error { return s.home.start() }
+	return err
+}
+
+// pause stops the holder's process for a while.
+func (s *scene) pause(ctx context.Context) error {
+	if err := s.home.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	s.during(ctx, s.random(faultLeast, faultMost))
+	err := s.home.signal(syscall.SIGCONT)
+	s.healed = time.Now()
+	return err
+}
+
+// partition cuts the holder off for a while.
+func (s *scene) partition(ctx context.Context) error {
+	if err := s.cut(s.home.host, true); err != nil {
+		return err
+	}
+	s.during(ctx, s.random(faultLeast, faultMost))
+	err := s.cut(s.home.host, false)
+	s.healed = time.Now()
+	return err
+}
+
+// natsLeader crashes the NATS server that leads the stream of the shard, and starts
+// it again. Nothing has to heal for updates to go on.
+func (s *scene) natsLeader(ctx context.Context) error {
+	leader, _ := s.streamLeader(stream())
+	if leader == nil {
+		return errors.New("the stream has no leader")
+	}
+	if err := leader.kill(); err != nil {
+		return err
+	}
+	s.during(ctx, s.random(2*time.Second, 8*time.Second))
+	err := leader.start()
+	s.healed = time.Now()
+	return err
+}
+
+// link resets the edges' connections to NATS, or stalls them for a while.
+func (s *scene) link(ctx context.Context) error {
+	stall := s.rng.IntN(2) == 0
+	for _, p := range s.toNATS {
+		if stall {
+			p.stall(true)
+		} else {
+			p.resetAll()
+		}
+	}
+	if stall {
+		s.during(ctx, s.random(faultLeast, 4*time.Second))
+	}
+	for _, p := range s.toNATS {
+		p.stall(false)
+	}
+	s.healed = time.Now()
+	return nil
+}
+
+// natsDown takes all NATS servers away for a long while.
+func (s *scene) natsDown(ctx context.Context) error {
+	for _, n := range s.nats {
+		if err := n.kill(); err != nil {
+			return err
+		}
+	}
+	for end := time.Now().Add(natsDown); time.Now().Before(end); {
+		s.sleep(ctx, time.Second)
+		s.checkWithoutNATS(time.Since(s.started))
+	}
+	s.change()
+	for _, n := range s.nats {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	s.healed = time.Now()
+	return ctx.Err()
+}
+
+// during waits, and changes some states in the middle.
+func (s *scene) during(ctx context.Context, d time.Duration) {
+	s.sleep(ctx, d/2)
+	s.change()
+	s.sleep(ctx, d/2)
+}

@@ -1,0 +1,105 @@
+package mutants
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A Mutant is a deliberate fault.
+type Mutant struct {
+	Name string
+	File string // with slashes, relative to the root of the module
+	Old  string // what is replaced; it must occur exactly once
+	New  string
+
+	// Run is the pattern of the tests that have to notice. Empty means Config.Run.
+	Run string
+
+	// Survives is why no test can notice, for a fault that only costs time or
+	// memory, or changes nothing. Such a fault must pass the tests, so that the
+	// reason is taken away once it is not true any more.
+	Survives string
+}
+
+// Check wants every fault to be possible: its old text occurs exactly once.
+func Check(t *testing.T, list []Mutant) {
+	t.Helper()
+	names := make(map[string]bool)
+	for i := range list {
+		m := &list[i]
+		if names[m.Name] {
+			t.Errorf("two faults are named %s", m.Name)
+		}
+		names[m.Name] = true
+		m.source(t, root(t))
+	}
+}
+
+// source returns the file with the fault.
+func (m *Mutant) source(t *testing.T, root string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.File)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), m.Old); n != 1 {
+		t.Errorf("%s: the text to replace occurs %d times in %s: %q", m.Name, n, m.File, m.Old)
+	}
+	return strings.Replace(string(text), m.Old, m.New, 1)
+}
+
+// root returns the folder of the module.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("no go.mod above the package")
+		}
+		dir = up
+	}
+}
+
+// build compiles the test program of the package in the current folder, over the
+// fault if there is one, and returns its path.
+func build(t *testing.T, m *Mutant) string {
+	t.Helper()
+	folder := t.TempDir()
+	program := filepath.Join(folder, "mutant.test")
+	args := []string{"test", "-c", "-ldflags", "-s -w", "-o", program}
+	if m != nil {
+		args = append(args, "-overlay", m.overlay(t, folder))
+	}
+	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		t.Fatalf("the fault does not compile: %s", out)
+	}
+	return program
+}
+
+// overlay writes the file with the fault, and the list that puts it in place.
+func (m *Mutant) overlay(t *testing.T, folder string) string {
+	t.Helper()
+	root := root(t)
+	file, list := filepath.Join(folder, "fault.go"), filepath.Join(folder, "overlay.json")
+	data, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, filepath.FromSlash(m.File)): file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{file: m.source(t, root), list: string(data)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}

@@ -1,0 +1,113 @@
+package mutants
+
+import (
+	"cmp"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Config says how the faults are looked for.
+type Config struct {
+	Run  string   // the pattern of the tests that have to notice
+	Args []string // further arguments of the test program
+
+	// Rounds returns how many seeds were tried, from the lines that the program
+	// printed; 0 if that cannot be told.
+	Rounds func(lines []string) int
+}
+
+// Run wants every fault to be noticed. It compiles each of them once, and wants the
+// tests of each pattern to pass without a fault first. At the end it prints a table
+// with the number of seeds that each fault needed.
+func Run(t *testing.T, cfg Config, list []Mutant) {
+	clean := sync.OnceValue(func() string { return build(t, nil) })
+	passed := make(map[string]bool)
+	var table []string
+	for i := range list {
+		m := &list[i]
+		t.Run(m.Name, func(t *testing.T) {
+			run := cmp.Or(m.Run, cfg.Run)
+			if !passed[run] {
+				if lines, err := cfg.try(clean(), run); err != nil {
+					t.Fatalf("%s fails without a fault:\n%s", run, strings.Join(lines, "\n"))
+				}
+				passed[run] = true
+			}
+			line := cfg.hunt(t, m, run)
+			t.Log(line)
+			table = append(table, line)
+		})
+	}
+	t.Logf("fault, seeds, what was noticed:\n%s", strings.Join(table, "\n"))
+}
+
+// hunt looks for one fault and returns its line of the table.
+func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
+	lines, err := cfg.try(build(t, m), run)
+	reason, noticed := reason(lines)
+	seeds := 0
+	if cfg.Rounds != nil {
+		seeds = cfg.Rounds(lines)
+	}
+	switch {
+	case err == nil && m.Survives == "":
+		t.Errorf("not noticed by %s, %d seeds", run, seeds)
+	case err == nil:
+		return fmt.Sprintf("%-32s  survives: %s", m.Name, m.Survives)
+	case !noticed:
+		t.Errorf("%s could not run: %v\n%s", run, err, strings.Join(lines, "\n"))
+	case m.Survives != "":
+		t.Errorf("noticed, although %q: %s", m.Survives, reason)
+	}
+	return fmt.Sprintf("%-32s %5d  %s: %s", m.Name, seeds, strings.Trim(run, "^$"), reason)
+}
+
+// FirstSeed is a Config.Rounds for programs that try the seeds from 1 on and say
+// "seed N" in what they report: the first that failed.
+func FirstSeed(lines []string) int {
+	for _, line := range lines {
+		if m := aSeed.FindStringSubmatch(line); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			return n
+		}
+	}
+	return 0
+}
+
+var aSeed = regexp.MustCompile(`\bseed (\d+)\b`)
+
+// try runs the tests until the first fails.
+func (cfg *Config) try(program, run string) (lines []string, err error) {
+	args := append([]string{"-test.v", "-test.failfast", "-test.timeout", "5m", "-test.run", run}, cfg.Args...)
+	out, err := exec.Command(program, args...).CombinedOutput()
+	return strings.Split(string(out), "\n"), err
+}
+
+// told is a line in which a test says what is wrong.
+var told = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+
+// reason returns what was wrong first, and whether a test said so: a program that
+// did not even begin has noticed nothing.
+func reason(lines []string) (first string, noticed bool) {
+	for _, line := range lines {
+		if strings.HasPrefix(line, "panic: ") {
+			return line, true
+		}
+	}
+	for _, line := range lines {
+		switch {
+		case strings.Contains(line, "--- FAIL: "):
+			return cmp.Or(first, strings.TrimSpace(line)), true
+		case strings.Contains(line, "--- PASS: "), strings.HasPrefix(line, "=== RUN"), strings.Contains(line, "repeat with"):
+			first = ""
+		case told.MatchString(line) && first == "":
+			first = strings.TrimSpace(line)
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,314 @@
+package systest
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/view"
+)
+
+// audited is the space that an audit looks at.
+const audited = "s"
+
+// healMax is how long after the end of whatever kept them apart a replica may take
+// to be as the holder is.
+const healMax = time.Second
+
+// An audit watches a ring for what must hold at every moment, whatever fails:
+//
+//   - one relay speaks in an epoch, and gives no number to two batches
+//   - a relay that is well does not speak for long when another does in a higher epoch
+//   - what is written durably, is written by the holder, in its epoch (memlease)
+//   - a state number means one key for ever, in stores, replicas and on disk
+//   - a state whose end was stored never comes back
+//   - a replica that calls itself complete has exactly what the store has that is at
+//     the same position
+//   - a replica's position never goes back, no checksum differs, no record is bad
+//   - a replica is where the holder is within a second after nothing stands between
+//     the two any more
+//   - a client is never sent an older value after a newer one, and has what its edge
+//     has without any repetition, where nothing gets lost in between
+type audit struct {
+	g       *ring
+	means   map[uint64]string // key by state number
+	ends    map[uint64]uint64 // epoch by number of a state whose end was stored
+	spoken  map[[2]uint64]bool
+	speaker map[uint64]string // by epoch
+	heals   []time.Duration   // that replicas took
+
+	newest uint64 // epoch that somebody spoke in
+
+	players []*player
+
+	comparisons int
+	damaged     bool // the bus damages messages, so checksums may differ
+	problems    []string
+}
+
+func newAudit(g *ring) *audit {
+	a := &audit{
+		g: g, means: make(map[uint64]string), ends: make(map[uint64]uint64),
+		spoken: make(map[[2]uint64]bool), speaker: make(map[uint64]string),
+	}
+	g.hub.Tap, g.leases.OnStore = a.said, a.stored
+	g.net.Every(10*time.Millisecond, func() bool {
+		a.lag()
+		return true
+	})
+	return a
+}
+
+// problem notes what must not be, the first few times.
+func (a *audit) problem(format string, args ...any) {
+	if len(a.problems) < 5 {
+		a.problems = append(a.problems, fmt.Sprintf("at %v: ", a.g.net.Elapsed())+fmt.Sprintf(format, args...))
+	}
+}
+
+// said hears every message before anything happens to it.
+func (a *audit) said(from string, m replication.Msg) {
+	switch m.Subject {
+	case a.g.subjects.Head(cluster.Shard(audited, simShards)):
+		epoch, _ := replication.HeadEpoch(m.Data)
+		a.outlives(from, epoch)
+		return
+	case a.g.subjects.Live(audited):
+	default:
+		return
+	}
+	h, _, err := view.Parse(m.Data)
+	at := [2]uint64{h.Epoch, h.Seq}
+	switch other := a.speaker[h.Epoch]; {
+	case err != nil:
+		a.problem("%s published a batch that is none", from)
+	case other != "" && other != from:
+		a.problem("%s and %s both speak in epoch %d", other, from, h.Epoch)
+	case h.Seq != h.Prev+1 || a.spoken[at]:
+		a.problem("%s published %d:%d behind %d", from, h.Epoch, h.Seq, h.Prev)
+	}
+	a.speaker[h.Epoch], a.spoken[at] = from, true
+	a.outlives(from, h.Epoch)
+}
+
+// goesOn is how long a holder may go on speaking that has a successor, and hears it.
+const goesOn = 2 * time.Second
+
+// oftenEnough is how many messages that it could hear cannot all have been lost.
+const oftenEnough = 6
+
+// outlives wants a relay that is well to stop when another speaks in a higher epoch.
+func (a *audit) outlives(from string, epoch uint64) {
+	now := a.g.net.Now()
+	for _, r := range a.g.relays {
+		switch {
+		case epoch > a.newest:
+			r.told, r.times = now, 1
+		case epoch == a.newest && r.times == 0:
+			r.told, r.times = now, 1
+		case epoch == a.newest:
+			r.times++
+		case r.node == from && r.times >= oftenEnough && now.Sub(r.told) > goesOn:
+			a.problem("%s speaks in epoch %d, %v after another did in epoch %d", from, epoch, now.Sub(r.told), a.newest)
+		}
+	}
+	a.newest = max(a.newest, epoch)
+}
+
+// stored hears what the durable store took.
+func (a *audit) stored(epoch uint64, k cluster.Keyframe) {
+	switch end, ended := a.ends[k.Number]; {
+	case k.Space != audited:
+	case k.Data == nil:
+		a.ends[k.Number] = epoch
+	case ended:
+		a.problem("state %d was stored in epoch %d, its end in epoch %d", k.Number, epoch, end)
+	default:
+		records := view.NewRecords(k.Data)
+		r, _ := records.Next() // version, length of the key, key
+		a.mean(k.Number, string(r.Data[2:2+r.Data[1]]), "the durable store")
+	}
+}
+
+// mean wants a state number to mean one key.
+func (a *audit) mean(number uint64, key, where string) {
+	if old, ok := a.means[number]; ok && old != key {
+		a.problem("state number %d was %s and is %s in %s", number, old, key, where)
+	}
+	a.means[number] = key
+}
+
+// step looks at every store and replica. It is called between steps of the
+// scheduler.
+func (a *audit) step() {
+	var stores []*replication.Store
+	for _, r := range a.g.relays {
+		if s := r.store(audited); !r.dead && s != nil {
+			stores = append(stores, s)
+			a.alive(s, r.name)
+		}
+	}
+	for _, e := range a.g.edges {
+		r := e.worker.Replica(audited)
+		if r == nil {
+			continue
+		}
+		for st := range r.All() {
+			a.mean(st.Number, st.Desc.Key, e.node)
+		}
+		for _, s := range stores {
+			a.agree(e, r, s)
+		}
+	}
+	for _, p := range a.players {
+		p.prompt(a)
+	}
+}
+
+// alive wants no state of a store to be one whose end was stored.
+func (a *audit) alive(s *replication.Store, name string) {
+	list := s.List("", 1<<20)
+	for i := range list.States {
+		st := &list.States[i]
+		a.mean(st.Number, st.Desc.Key, name)
+		if end, ok := a.ends[st.Number]; ok && list.Epoch >= end {
+			a.problem("%s has %s (%d) in epoch %d, its end was stored in epoch %d", name, st.Desc.Key, st.Number, list.Epoch, end)
+		}
+	}
+}
+
+// agree wants a replica at the position of a store to have what the store has.
+func (a *audit) agree(e *simEdge, r *replication.Replica, s *replication.Store) {
+	if !at(r, s) || s.Pending() {
+		return
+	}
+	a.comparisons++
+	if d := differ(s, r); d != "" && !a.damaged {
+		epoch, seq := s.Position()
+		a.problem("%s differs from the store at %d:%d: %s", e.node, epoch, seq, d)
+	}
+}
+
+// at reports whether a replica is where a store is, and lacks nothing.
+func at(r *replication.Replica, s *replication.Store) bool {
+	epoch, seq := s.Position()
+	x, y := r.Position()
+	return r.Complete() && x == epoch && y == seq
+}
+
+// differ says in what a replica differs from a store, if it does.
+func differ(s *replication.Store, r *replication.Replica) string {
+	list, n := s.List("", 1<<20).States, 0
+	for range r.All() {
+		n++
+	}
+	for i := range list {
+		st := &list[i]
+		switch have := r.State(st.Number); {
+		case have == nil:
+			return fmt.Sprintf("it lacks %s (%d)", st.Desc.Key, st.Number)
+		case !sameDescription(st.Desc, have.Desc):
+			return fmt.Sprintf("%s is described as %+v instead of %+v", st.Desc.Key, have.Desc, st.Desc)
+		default:
+			for i := range telling(st.Values) {
+				if !bytes.Equal(st.Values.Value(i), have.Values.Value(i)) || st.IsNull(i) != have.IsNull(i) {
+					return fmt.Sprintf("%s[%d] is % x (null %v) instead of % x (null %v)", st.Desc.Key, i,
+						have.Values.Value(i), have.IsNull(i), st.Values.Value(i), st.IsNull(i))
+				}
+			}
+		}
+	}
+	if n != len(list) {
+		return fmt.Sprintf("it has %d states instead of %d", n, len(list))
+	}
+	return ""
+}
+
+// sameDescription compares what changes while a state lives.
+func sameDescription(a, b *replication.Description) bool {
+	return a.Key == b.Key && bytes.Equal(a.Message, b.Message) && bytes.Equal(a.Farewell, b.Farewell) &&
+		a.Access.Kind == b.Access.Kind && slices.Equal(a.Access.Writers, b.Access.Writers) &&
+		a.Audience.Kind == b.Audience.Kind && slices.Equal(a.Audience.Groups, b.Audience.Groups) &&
+		slices.Equal(a.Audience.Clients, b.Audience.Clients)
+}
+
+// telling yields the values to look at: of a wide state the ends and the middle, as
+// nothing else of it changes, and a look at all would be most of the work.
+func telling(s *netstate.State) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		n := s.Layout().Len()
+		for i := 0; i < n; i++ {
+			if n > 8 && i > 0 && i < n-1 && i != n/2 {
+				continue
+			}
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// lag measures how long replicas are behind the holder with nothing in between.
+func (a *audit) lag() {
+	holder, store := a.g.authority()
+	now := a.g.net.Now()
+	stuck := slices.ContainsFunc(a.g.relays, func(r *simRelay) bool { return r.stuck }) // then relays do not hear each other
+	for _, r := range a.g.relays {
+		if stuck || r.dead || r.paused || !r.bus.Connected() || a.g.hub.Loss > usualLoss {
+			r.times = 0
+		}
+	}
+	for _, e := range a.g.edges {
+		r := e.worker.Replica(audited)
+		switch {
+		case r == nil || store == nil || e.paused || !holder.bus.Connected() || !e.bus.Connected() || a.g.isCut(holder, e) || a.g.hub.Loss > usualLoss:
+			e.lagSince, e.excused = time.Time{}, true
+		case at(r, store):
+			if took := now.Sub(e.lagSince); !e.lagSince.IsZero() && (e.excused || took > 30*time.Millisecond) {
+				a.heals = append(a.heals, took)
+			}
+			e.lagSince, e.excused = time.Time{}, false
+		case e.lagSince.IsZero():
+			e.lagSince = now
+		case now.Sub(e.lagSince) > healMax:
+			a.problem("%s is still not where the holder is %v after nothing stands between them", e.node, now.Sub(e.lagSince))
+			e.lagSince = now
+		}
+	}
+}
+
+// check reports what was found.
+func (a *audit) check() {
+	a.g.Helper()
+	a.step()
+	for _, v := range slices.Concat(a.g.leases.Violations, a.problems) {
+		a.g.Error(v)
+	}
+	for _, e := range a.g.edges {
+		if e.look.backwards != "" {
+			a.g.Errorf("%s: %s", e.node, e.look.backwards)
+		}
+		r := e.worker.Replica(audited)
+		if r == nil || a.damaged {
+			continue
+		}
+		if s := r.Stats(); s.Divergence+s.BadRecords+s.Malformed > 0 {
+			a.g.Errorf("%s: %d checksums differed, %d records and %d messages were bad, although nothing is damaged on the way",
+				e.node, s.Divergence, s.BadRecords, s.Malformed)
+		}
+	}
+}
+
+// spread is median, 99th percentile and maximum of durations.
+func spread(all []time.Duration) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	slices.Sort(all)
+	return fmt.Sprintf("median %v, p99 %v, max %v of %d", all[len(all)/2], all[len(all)*99/100], all[len(all)-1], len(all))
+}

@@ -1,0 +1,294 @@
+package systest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// TestChaos does to a ring what can happen to one, some of it at once, and wants
+// what must hold at every moment to hold (audit), and every client to have the
+// truth when it is over.
+func TestChaos(t *testing.T) {
+	var heals []time.Duration
+	repeated(t, 50, func(t *testing.T, seed uint64) { heals = append(heals, chaos(t, seed)...) })
+	t.Logf("replicas were as the holder after: %s", spread(heals))
+}
+
+func chaos(t *testing.T, seed uint64) (heals []time.Duration) {
+	g := newRing(t, seed, 3)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	g.usual()
+	g.leases.Loss, g.leases.Late = 0.02, 0.5
+	g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
+	for i := range 4 {
+		g.play(g.edges[i%2])
+	}
+	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
+	for turn := range 1200 {
+		if g.net.Now().After(g.idleUntil) {
+			m.change()
+			if rng.IntN(4) == 0 { // within the tick of the relay and the flush of the edges
+				g.net.Schedule(3*time.Millisecond, m.change)
+				g.net.Schedule(6*time.Millisecond, m.change)
+			}
+		}
+		g.net.Run(50 * time.Millisecond)
+		if rng.IntN(40) == 0 {
+			g.fault(rng)
+		}
+		if turn%2 == 0 {
+			g.audit.step()
+		}
+	}
+	g.heal()
+	g.net.Run(15 * time.Second)
+	m.repeat()
+	g.net.Run(2 * time.Second)
+	for i, p := range g.audit.players {
+		m.check(t, p, i)
+		m.checkGone(t, p, i)
+	}
+	g.audit.check()
+	if g.audit.comparisons < 100 {
+		t.Errorf("only %d comparisons of a replica and a store, so little was tested", g.audit.comparisons)
+	}
+	return g.audit.heals
+}
+
+// fault lets one thing go wrong, and mostly right again later.
+func (g *ring) fault(rng *rand.Rand) {
+	r := g.relays[rng.IntN(len(g.relays))]
+	e := g.edges[rng.IntN(len(g.edges))]
+	later := func(most time.Duration, f func()) { g.net.Schedule(time.Duration(rng.Int64N(int64(most))), f) }
+	if r.dead || r.paused {
+		return
+	}
+	switch rng.IntN(14) {
+	case 0:
+		g.die(r)
+		later(8*time.Second, func() { g.restart(r) })
+	case 1:
+		g.pause(r)
+		later(10*time.Second, func() { g.wake(r) })
+	case 2:
+		g.leases.SetSilent(true)
+		later(9*time.Second, func() { g.leases.SetSilent(false) })
+	case 3:
+		g.leases.Cut(r.name, true)
+		r.apart = rng.IntN(2) == 0 // the gossip does not reach it either, only the bus does
+		g.net.Schedule(detection, g.tell)
+		later(15*time.Second, func() {
+			g.leases.Cut(r.name, false)
+			r.apart = false
+			g.net.Schedule(detection, g.tell)
+		})
+	case 4:
+		r.bus.SetConnected(false)
+		bus := r.bus
+		later(10*time.Second, func() { bus.SetConnected(true) })
+	case 5:
+		e.bus.SetConnected(false)
+		later(10*time.Second, func() { e.bus.SetConnected(true) })
+	case 6:
+		g.drain(r)
+		later(5*time.Second, func() {
+			if r.leaves {
+				r.kill()
+				g.restart(r)
+			}
+		})
+	case 7: // both believe that they are connected
+		node := r.node
+		g.cut(node, e, true)
+		later(10*time.Second, func() { g.cut(node, e, false) })
+	case 8:
+		g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = 0.3, 0.1, 100*time.Millisecond
+		later(3*time.Second, g.usual)
+	case 9:
+		e.pause(true)
+		later(2*time.Second, func() {
+			if e.paused {
+				e.pause(false)
+			}
+		})
+	case 10:
+		p := g.audit.players[0]
+		g.audit.players = g.audit.players[1:]
+		p.do(p.Close)
+		g.play(p.edge)
+	case 12: // its leases stand still, so it believes for long that it is the holder
+		if h, _ := g.authority(); h != nil && len(g.relays) > 1 {
+			g.stick(h, true)
+			later(8*time.Second, func() { g.stick(h, false) })
+		}
+	case 13: // the space is idle while an edge misses the last of it without knowing
+		if h, _ := g.authority(); h != nil {
+			node := h.node
+			g.cut(node, e, true)
+			g.idleUntil = g.net.Now().Add(8 * time.Second)
+			m := rng.IntN(100)
+			g.net.Schedule(time.Duration(m)*time.Millisecond, func() {
+				g.fire("s", `{"op":"put","key":"idle","audience":{"groups":["none"]},"values":[{"type":"uint8","value":`+strconv.Itoa(m)+`}]}`)
+			})
+			g.net.Schedule(5500*time.Millisecond, func() { g.cut(node, e, false) })
+		}
+	case 11: // whoever has it and its successor, one after the other
+		if h, _ := g.authority(); h != nil {
+			g.die(h)
+			g.net.Schedule(4*time.Second, func() {
+				if h2, _ := g.authority(); h2 != nil {
+					g.die(h2)
+					g.net.Schedule(4*time.Second, func() { g.restart(h2) })
+				}
+			})
+			later(8*time.Second, func() { g.restart(h) })
+		}
+	}
+}
+
+// stick stops a relay's leases, and what it hears of the other relays, but nothing
+// else of it.
+func (g *ring) stick(r *simRelay, stuck bool) {
+	if r.dead || r.paused {
+		return
+	}
+	r.stuck = stuck
+	r.leases.Pause(stuck)
+	for _, other := range g.relays {
+		if other != r {
+			g.hub.Cut(r.node, other.node, stuck)
+		}
+	}
+	g.net.Schedule(detection, g.tell)
+}
+
+// usualLoss is the share of bus messages that always gets lost.
+const usualLoss = 0.02
+
+// usual makes the bus as bad as it always is.
+func (g *ring) usual() {
+	if !g.healed {
+		g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = usualLoss, 0.02, 5*time.Millisecond
+	}
+}
+
+// restart starts a relay that is dead; the others notice after a while.
+func (g *ring) restart(r *simRelay) {
+	if r.dead {
+		g.start(r)
+		g.net.Schedule(detection, g.tell)
+	}
+}
+
+// cut separates an edge from the relay that has this name on the bus.
+func (g *ring) cut(node string, e *simEdge, cut bool) {
+	g.hub.Cut(node, e.node, cut)
+	g.cuts[[2]string{node, e.node}] = cut
+}
+
+func (g *ring) isCut(r *simRelay, e *simEdge) bool { return g.cuts[[2]string{r.node, e.node}] }
+
+// heal ends everything that ails the ring.
+func (g *ring) heal() {
+	g.healed = true
+	g.leases.SetSilent(false)
+	g.hub.Loss, g.hub.Duplicate, g.hub.Jitter, g.leases.Loss = 0, 0, 5*time.Millisecond, 0
+	for _, r := range g.relays {
+		g.leases.Cut(r.name, false)
+		r.apart = false
+		g.stick(r, false)
+		g.wake(r)
+		if r.dead {
+			g.start(r)
+		}
+		r.bus.SetConnected(true)
+	}
+	for _, e := range g.edges {
+		if e.paused {
+			e.pause(false)
+		}
+		e.bus.SetConnected(true)
+		for _, r := range g.relays {
+			g.cut(r.node, e, false)
+		}
+	}
+	g.tell()
+	players := g.audit.players
+	g.audit.players = nil
+	for _, p := range players {
+		if p.Phase() == dnptest.Connected {
+			g.audit.players = append(g.audit.players, p)
+		} else { // it was turned away while the bus was gone
+			g.play(p.edge)
+		}
+	}
+}
+
+// A seen is the newest value of a state that a client was sent.
+type seen struct {
+	number uint16
+	at     time.Time
+}
+
+// play lets a client connect that notes what it sees.
+func (g *ring) play(e *simEdge) *player {
+	news := make(map[string]seen)
+	linked := make(map[string]time.Time)
+	var p *player
+	p = g.connect(e, dnptest.Cpp(), dnptest.App{
+		Updated: func(l *dnptest.Link, i int) {
+			if v := l.State.Value(i); i == 0 && len(v) == 2 && v[0]|v[1] != 0 {
+				g.audit.saw(p, news, string(l.Message), binary.LittleEndian.Uint16(v))
+			}
+		},
+		LinkUp: func(l *dnptest.Link) { linked[string(l.Message)] = g.net.Now() },
+	})
+	p.edge, p.linked = e, linked
+	g.audit.players = append(g.audit.players, p)
+	return p
+}
+
+// saw wants a client to see no older value after a newer one. A new holder may not
+// have what its predecessor did not store; only then values go back.
+func (a *audit) saw(p *player, news map[string]seen, message string, number uint16) {
+	key, _, _ := strings.Cut(message, "#")
+	last := news[key]
+	if number < last.number && !a.damaged && p.edge.look.epochAt.Before(last.at.Add(-50*time.Millisecond)) {
+		a.problem("a client of %s saw %s go from %d back to %d in one epoch", p.edge.node, key, last.number, number)
+	}
+	news[key] = seen{number, a.g.net.Now()}
+}
+
+// promptly is how long a value may take from the replica to a client's eyes if it is
+// sent but once: flush, and the tick of the client. The first repetition comes later.
+const promptly = 25 * time.Millisecond
+
+// prompt wants a client to have what its edge's replica has, if both had the time.
+func (p *player) prompt(a *audit) {
+	now, r := a.g.net.Now(), p.edge.worker.Replica(audited)
+	if r == nil || p.edge.paused || p.Phase() != dnptest.Connected || now.Sub(p.edge.look.changedAt) < promptly {
+		return
+	}
+	for st := range r.All() {
+		message := string(st.Desc.Message)
+		at, ok := p.linked[message]
+		l := p.LinkNamed(message)
+		if !ok || now.Sub(at) < 2*promptly || l == nil || l.Phase != dnptest.LinkIsUp || l.State == nil {
+			continue
+		}
+		for i := range telling(st.Values) {
+			if !bytes.Equal(l.State.Value(i), st.Values.Value(i)) {
+				a.problem("a client of %s has % x as %s[%d], its edge has % x since %v", p.edge.node,
+					l.State.Value(i), message, i, st.Values.Value(i), now.Sub(p.edge.look.changedAt))
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package systest
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/godot/variant"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// godotContent is the content type of a dialect.
+func godotContent(d variant.Dialect) string {
+	return "application/x-godot-variant; version=" + d.Version()
+}
+
+// ask sends a request with headers and returns the answer.
+func (s *stack) ask(subject string, header map[string]string, body []byte) []byte {
+	s.Helper()
+	type answer struct {
+		data []byte
+		err  error
+	}
+	got := make(chan answer, 1)
+	s.game.Request(replication.Msg{Subject: subject, Header: header, Data: body}, patience, func(m replication.Msg, err error) {
+		got <- answer{m.Data, err}
+	})
+	a := <-got
+	if a.err != nil {
+		s.Fatalf("%s: %v", subject, a.err)
+	}
+	return a.data
+}
+
+// member returns what a Dictionary has for these keys, one inside the other.
+func member(t *testing.T, d variant.Dialect, p []byte, keys ...string) variant.Value {
+	t.Helper()
+	v, err := variant.DecodeDictionary(d, p)
+	if err != nil {
+		t.Fatalf("%q: %v", p, err)
+	}
+next:
+	for _, key := range keys {
+		for c := v.Elements(); c.Next(); {
+			if c.Key().Type() == variant.Nil || c.Key().Text() == key {
+				v = c.Value()
+				continue next
+			}
+		}
+		t.Fatalf("no %q in %x", key, p)
+	}
+	return v
+}
+
+// dictionary writes a Dictionary of text keys, in order.
+func dictionary(w *variant.Writer, members ...any) {
+	m := w.Begin(variant.Dictionary)
+	for i := 0; i < len(members); i += 2 {
+		w.String(members[i].(string))
+		switch x := members[i+1].(type) {
+		case string:
+			w.String(x)
+		case func():
+			x()
+		}
+	}
+	w.End(m, len(members)/2)
+}
+
+// TestGodotPublish publishes Variants of each dialect: a client sees the state, wrong
+// ones are answered in the form in which they were asked, get and the events of what
+// a client writes come as Variants.
+func TestGodotPublish(t *testing.T) {
+	s := newStack(t, local(wire.Denetwork))
+	s.publish(lampPut) // the relay holds the shard
+	p := s.client(0, dnptest.Cpp())
+	for d := variant.Godot2; d <= variant.Godot4; d++ {
+		changed := make(chan []byte, 10)
+		end, err := s.game.Subscribe(s.subjects.EventIn("s", d.String()), func(m replication.Msg) { changed <- m.Data })
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := map[string]string{"Content-Type": godotContent(d)}
+		publish := func(value func(w *variant.Writer)) []byte {
+			w := variant.NewWriter(d, nil)
+			dictionary(&w, "op", "put", "message", "G"+d.Version(), "access", "read-write", "values", func() {
+				m := w.Begin(variant.Array)
+				dictionary(&w, "name", "pos", "type", "vector3f32", "value", func() { value(&w) })
+				w.End(m, 1)
+			})
+			return s.ask(s.subjects.Publish("s", "g"+d.Version()), header, w.Bytes())
+		}
+		answer := publish(func(w *variant.Writer) { w.Floats(variant.Vector3, 1, 2, 3) })
+		if seq := member(t, d, answer, "seq"); seq.Type() != variant.Int {
+			t.Errorf("%v: seq is %v", d, seq.Type())
+		}
+		pos := vec3(1, 2, 3)
+		s.sees(p, "G"+d.Version(), pos)
+
+		answer = publish(func(w *variant.Writer) { w.String("far") })
+		if got := member(t, d, answer, "error", "message").Text(); got != `value "pos": want vector3f32, got String` {
+			t.Errorf("%v: the error is %q", d, got)
+		}
+		answer = s.ask(s.subjects.Get("s", "g"+d.Version()), map[string]string{"Accept": godotContent(d)}, nil)
+		v := member(t, d, answer, "states", "0", "values", "0", "value")
+		if v.Type() != variant.Vector3 || v.Real(2) != 3 {
+			t.Errorf("%v: get says %v", d, v.Type())
+		}
+
+		link := "G" + d.Version()
+		s.until(p, "the link is up", func(c *dnptest.Client) bool { return c.LinkNamed(link).Phase == dnptest.LinkIsUp })
+		if err := p.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed(link), 0, vec3(4, 5, 6)) }); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case event := <-changed:
+			if v := member(t, d, event, "values", "pos"); member(t, d, event, "type").Text() != "changed" || v.Real(1) != 5 {
+				t.Errorf("%v: the event is %q", d, event)
+			}
+		case <-time.After(patience):
+			t.Errorf("%v: no event", d)
+		}
+		end()
+	}
+	for header, want := range map[string]string{
+		"text/plain":                             `{"error":{"code":"bad_request","message":"content type \"text/plain\"`,
+		"application/x-godot-variant; version=4": "\x1b\x00\x00\x00", // JSON is no Variant, says a Variant
+	} {
+		if got := s.ask(s.subjects.Publish("s", ""), map[string]string{"Content-Type": header}, []byte(towerPut)); !strings.HasPrefix(string(got), want) {
+			t.Errorf("%s: got %q", header, got)
+		}
+	}
+}
+
+func vec3(c ...float32) (p []byte) {
+	for _, f := range c {
+		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(f))
+	}
+	return p
+}
+
+// TestGodotExample runs examples/godot with a real engine.
+func TestGodotExample(t *testing.T) {
+	godot, err := exec.LookPath("godot3-server")
+	if err != nil {
+		t.Skip("godot3-server is not installed: apt-get install godot3-server")
+	}
+	script, err := filepath.Abs("../../examples/godot/publish.gd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStack(t, local(wire.Denetwork))
+	s.publish(lampPut) // the relay holds the shard
+	p := s.client(0, dnptest.Cpp())
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, godot, "-s", script)
+	cmd.Dir = t.TempDir() // where the engine logs
+	out := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "NATS="+s.port, "SPACE=s")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.until(p, "the orb is there", func(c *dnptest.Client) bool { return len(c.Value("orb", 0)) == 12 })
+	first := ""
+	if err := p.Do(func(_ time.Time, c *dnptest.Client) { first = string(c.Value("orb", 0)) }); err != nil {
+		t.Fatal(err)
+	}
+	s.until(p, "the orb moves", func(c *dnptest.Client) bool { return string(c.Value("orb", 0)) != first })
+	if err := p.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("orb"), 2, []byte{0}) }); err != nil {
+		t.Fatal(err)
+	}
+	s.until(p, "the script has seen it, and the orb is gone", func(c *dnptest.Client) bool {
+		return c.LinkNamed("orb") == nil || c.LinkNamed("orb").Phase != dnptest.LinkIsUp
+	})
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %v", cmd, err)
+	}
+	for _, want := range []string{"put: {epoch:1, seq:", "an error: {error:{code:out_of_range", `value "hp": 256 does not fit uint8`, "changed orb: {hp:0}", "remove: {epoch:1"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the engine did not say %q:\n%s", want, out)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package systest
+
+import "github.com/dnprelay/dnprelay/internal/mutants"
+
+// The simulations that have to notice.
+const (
+	chaosRun   = "^TestChaos$"
+	stormRun   = "^TestStorm$"
+	troubleRun = "^TestTrouble$"
+	damageRun  = "^TestDamage$"
+	handRun    = "^TestHandOver$"
+	deathRun   = "^TestHolderDies$"
+	joinRun    = "^TestJoinWhileChanging$"
+	largeRun   = "^TestLargeSpace$"
+)
+
+// mutantList is deliberate faults of the whole system, each somewhere else. The
+// leases have a list of their own (cluster/mutants_test.go).
+var mutantList = []mutants.Mutant{
+	// A replica that does not look where a batch belongs, or what it is told.
+	{Name: "replica_ignores_gap", File: "replication/replicarepair.go", Old: "case !r.broken && h.Prev == r.seq:", New: "case !r.broken:"},
+	{Name: "replica_applies_repeats", File: "replication/replicarepair.go", Old: "r.stats.Duplicates++", New: "r.applyBatch(h.Seq, records)"},
+	{Name: "replica_follows_old_epoch", File: "replication/replicarepair.go", Old: "if epoch < r.top {", New: "if false {"},
+	{Name: "replica_trusts_new_epoch", File: "replication/replicarepair.go", Old: "r.top, r.known = epoch, 0\n\tr.broken = true", New: "r.top, r.known = epoch, 0"},
+	{Name: "replica_ignores_checksum", File: "replication/replicaapply.go", Old: "r.stats.Divergence++\n\t\tr.broken = true", New: "r.stats.Divergence++", Run: damageRun},
+	{Name: "replica_ignores_bad_record", File: "replication/replicaapply.go", Old: "r.stats.BadRecords++\n\t\t\tr.broken = true", New: "r.stats.BadRecords++", Run: damageRun},
+	{Name: "replica_ignores_heads", File: "replication/replicarepair.go", Old: "\tr.known = max(r.known, seq)\n", New: ""},
+	{Name: "reply_without_position", File: "replication/replicarepair.go", Old: "older := h.Epoch == r.epoch && h.Seq < r.seq", New: "older := false", Run: damageRun},
+	{Name: "reply_to_another_request", File: "replication/replicarepair.go", Old: "h.Prev != r.ask.id || older", New: "older", Run: largeRun,
+		Survives: "the whole answer to an earlier request of the same need is as true, and parts are counted per request"},
+	{Name: "answers_mixed", File: "replication/replicarepair.go", Old: "a.parts == nil || h.Prev != a.id ||", New: "a.parts == nil ||", Run: largeRun},
+	{Name: "reply_keeps_what_is_gone", File: "replication/replicarepair.go", Old: "if !st.dead && st.round != r.answer.round {", New: "if false {"},
+	{Name: "asks_once", File: "replication/replicarepair.go", Old: "r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(r.ask.wait)", New: "r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(time.Hour)",
+		Survives: "the next head, at most 250 ms later, makes it ask again"},
+	{Name: "buffer_ignores_gap", File: "replication/buffer.go", Old: "|| b.held[0].prev != seq {", New: "{"},
+	{Name: "null_keeps_value", File: "replication/state.go", Old: "value = s.schema.defs[i].Substitute()", New: "value = s.Values.Value(i)"},
+	{Name: "redescribe_changes_nothing", File: "replication/replicaapply.go", Old: "if st.sum != r.asm.sum {", New: "if false {"},
+
+	// A store that says too little, too much, or the wrong thing.
+	{Name: "store_reuses_numbers", File: "replication/storeput.go", Old: "st.number = s.next\n", New: "st.number = max(s.cfg.FirstNumber, 1) + uint64(len(s.all))\n"},
+	{Name: "removal_not_stored", File: "replication/emit.go", Old: "s.checks.remove(st)\n\ts.store(now, st)", New: "s.checks.remove(st)", Run: deathRun},
+	{Name: "removal_not_told", File: "replication/storeput.go", Old: "if st.introduced {\n\t\ts.removed = append(s.removed, st)", New: "if false {\n\t\ts.removed = append(s.removed, st)"},
+	{Name: "change_not_stored", File: "replication/emit.go", Old: "s.checks.touch(now, st)\n\ts.store(now, st)", New: "s.checks.touch(now, st)", Run: deathRun},
+	{Name: "null_bits_dropped", File: "replication/view/keyframe.go", Old: "b[len(b)-1] |= 1 << (n % 8)", New: "b[len(b)-1] |= 0"},
+	{Name: "null_not_marked", File: "replication/storevalues.go", Old: "st.setNull(i, null)\n\tst.dirty.Set(i)", New: "st.setNull(i, null)\n\tif !null {\n\t\tst.dirty.Set(i)\n\t}"},
+	{Name: "describe_crc_ignored", File: "replication/storerepair.go", Old: "have.describe != st.sum || ", New: ""},
+	{Name: "keyframe_crc_ignored", File: "replication/storerepair.go", Old: "have.keyframe != s.sum(st, r)", New: "r.First < 0"},
+	{Name: "redescribe_not_told", File: "replication/emit.go", Old: "case st.redescribe:", New: "case false:"},
+	{Name: "second_view_not_told", File: "replication/emit.go", Old: "if i >= r.End {\n\t\t\tcontinue", New: "if i >= r.End {\n\t\t\tbreak"},
+	{Name: "repair_before_emission", File: "replication/storerepair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},
+	{Name: "range_skips_a_batch", File: "replication/ring.go", Old: "skip := seq - all[0].seq\n", New: "skip := seq - all[0].seq + 1\n"},
+	{Name: "ring_forgets_its_age", File: "replication/ring.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
+	{Name: "late_write_undoes", File: "replication/storewrite.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
+	{Name: "own_state_of_another_session", File: "replication/presence.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
+
+	// A relay that speaks when it must not, or does not when it must.
+	{Name: "speaks_before_loaded", File: "internal/relay/holding.go", Old: "if l.relay.cfg.Leases == nil {\n\t\tl.speak(now, h)\n\t\treturn", New: "l.speak(now, h)\n\tif l.relay.cfg.Leases == nil {\n\t\treturn"},
+	{Name: "constant_first_number", File: "internal/relay/holding.go", Old: "return epoch<<14 + 1", New: "return 1"},
+	{Name: "no_fence", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Fence(shard, epoch)", New: "_, _ = shard, epoch"},
+	{Name: "lost_shard_keeps_states", File: "internal/relay/holding.go", Old: "for _, sp := range h.spaces {\n\t\tl.leave(sp)", New: "for range h.spaces {"},
+	{Name: "lost_shard_goes_on", File: "internal/relay/control.go", Old: "case commandLost:\n\t\tl.lose(now, h)", New: "case commandLost:"},
+	{Name: "hand_over_without_storing", File: "internal/relay/holding.go", Old: "h.hush()\n\tl.store(h, h.dirty())", New: "h.hush()", Run: handRun},
+	{Name: "hand_over_while_speaking", File: "internal/relay/holding.go", Old: "h.hush()\n\tl.store(h, h.dirty())", New: "l.store(h, h.dirty())", Run: handRun},
+	{Name: "hand_over_to_itself", File: "internal/relay/placement.go", Old: "if name != node {", New: "if true {", Run: handRun,
+		Survives: "a relay says that it leaves before it does, so the roster does not rank it any more"},
+	{Name: "no_presence_question", File: "internal/relay/presence.go", Old: "if !l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + \".\" + sp.name}) {", New: "if true {", Run: stormRun},
+	{Name: "no_reassert", File: "internal/relay/holding.go", Old: "l.publishEvent(&replication.Event{\n\t\tType: replication.EventReassert", New: "_ = (&replication.Event{\n\t\tType: replication.EventReassert", Run: deathRun},
+	{Name: "no_heads", File: "internal/relay/head.go", Old: "l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Head(h.shard), Data: data})", New: "_ = data"},
+	{Name: "publish_not_due", File: "internal/relay/publish.go", Old: "sp.store.Publish(now, p)\n\tl.touch(sp)", New: "sp.store.Publish(now, p)"},
+	{Name: "wants_every_shard", File: "internal/relay/placement.go", Old: "r.cfg.Leases.Want(shard, holder == r.cfg.Node)", New: "r.cfg.Leases.Want(shard, true)", Run: handRun,
+		Survives: "whoever takes a free shard that belongs to another hands it over at once"},
+
+	// An edge that does not carry on, or shows what it must not.
+	{Name: "own_states_not_reasserted", File: "internal/edge/space.go", Old: "for _, own := range session.own {\n\t\t\town.assert(now)", New: "for range session.own {", Run: stormRun},
+	{Name: "writer_gives_up", File: "internal/edge/request.go", Old: "r.due = now.Add(r.wait)\n\treturn again", New: "if r.due = now.Add(r.wait); r.wait == writeRepeatMax {\n\t\tr.due = time.Time{}\n\t}\n\treturn again", Run: stormRun},
+	{Name: "write_not_held", File: "internal/edge/writer.go", Old: "conn.Hold(ev.Link, index, value)", New: "_ = conn", Run: stormRun},
+	{Name: "write_released_too_early", File: "internal/edge/writer.go", Old: "if !wr.here(v) {\n\t\treturn false", New: "if false {\n\t\treturn false", Run: stormRun},
+	{Name: "refused_not_reported", File: "internal/edge/writer.go", Old: "wr.session.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
+	{Name: "newer_write_overtaken", File: "internal/edge/writer.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
+	{Name: "drop_not_told", File: "internal/edge/drop.go", Old: "d.repeat.want(now)\n\ts.drops", New: "s.drops", Run: stormRun},
+	{Name: "change_not_marked", File: "internal/edge/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},
+	{Name: "new_message_not_linked", File: "internal/edge/space.go", Old: "if !included || described || link.ReadOnly", New: "if !included || link.ReadOnly"},
+	{Name: "audience_ignored", File: "internal/edge/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},
+	{Name: "removed_state_linked", File: "internal/edge/space.go", Old: "src.Remove()\n\ts.endLevels", New: "s.endLevels"},
+	{Name: "reconnect_not_noticed", File: "internal/edge/worker.go", Old: "s.replica.Reconnected(now)\n\t\ts.askAgain(now)", New: "s.askAgain(now)",
+		Survives: "the next head, at most 250 ms later, says what was missed"},
+
+	// A protocol that trusts the network.
+	{Name: "no_refresh", File: "dnp/refresh.go", Old: "s.repeat()\n\tif r.step++", New: "if r.step++", Run: troubleRun},
+	{Name: "no_scrub", File: "dnp/scrub.go", Old: "\tl.sent = 0\n\ts := c.e.sources[l.source]\n\tif l.has(linkByPeer)", New: "\ts := c.e.sources[l.source]\n\tif l.has(linkByPeer)", Run: troubleRun},
+	{Name: "offer_counts_open_version", File: "dnp/link.go", Old: "l.sent = c.e.sources[l.source].settled()", New: "l.sent = c.e.sources[l.source].version", Run: joinRun},
+	{Name: "encoded_once_for_all", File: "dnp/update.go", Old: "case l.sent == s.version-1 && s.encodedVersion", New: "case s.encodedVersion"},
+	{Name: "link_up_is_enough", File: "dnp/link.go", Old: "if l.sent != c.e.sources[l.source].version {\n\t\tc.mark(slot)", New: "if false {\n\t\tc.mark(slot)"},
+	{Name: "link_down_once", File: "dnp/retry.go", Old: "linkDownSteps = []time.Duration{0, 60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}", New: "linkDownSteps = []time.Duration{0}", Run: troubleRun},
+	{Name: "link_up_once", File: "dnp/retry.go", Old: "linkUpSteps   = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}", New: "linkUpSteps = []time.Duration{0}", Run: stormRun},
+	{Name: "scrub_costs_link_ups", File: "dnp/retry.go", Old: "if l.climbing(link) {\n\t\treturn", New: "if l.climbing(link) {\n\t\tl.cancel(link)", Run: stormRun},
+	{Name: "never_presumes", File: "dnp/link.go", Old: "const presumeAfter = 500 * time.Millisecond", New: "const presumeAfter = time.Hour", Run: troubleRun},
+	{Name: "acknowledged_and_dropped", File: "dnp/recvwindow.go", Old: "c.recv.early = append(c.recv.early, early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)})", New: "c.recv.next = n", Run: troubleRun},
+	{Name: "repeat_delivered", File: "dnp/recvwindow.go", Old: "case arrivalRepeat:\n\t\tc.e.drop(DropRepeat)", New: "case arrivalRepeat:\n\t\tc.deliver(cmd, p, now)", Run: troubleRun},
+	{Name: "early_delivered", File: "dnp/recvwindow.go", Old: "case n < w.next || w.holds(n):\n\t\treturn n, arrivalRepeat", New: "case n < w.next:\n\t\treturn n, arrivalRepeat\n\tcase n > w.next+2:\n\t\treturn n, arrivalDue", Run: troubleRun},
+	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case h.open:\n\t\treturn true", New: "case h.open:\n\t\treturn false", Run: stormRun},
+}

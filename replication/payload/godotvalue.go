@@ -1,0 +1,246 @@
+package payload
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/godot/variant"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// The first table of package variant says which Variants are accepted for which
+// value types; a test compares it with this file.
+
+// godotKind returns what fields take a Variant for.
+func godotKind(t variant.Type) kind {
+	switch t {
+	case variant.Dictionary:
+		return kindObject
+	case variant.Array:
+		return kindArray
+	case variant.String, variant.StringName:
+		return kindString
+	case variant.Int, variant.Float:
+		return kindNumber
+	case variant.Bool:
+		return kindBoolean
+	case variant.Nil:
+		return kindNull
+	}
+	return kindOther
+}
+
+// godotKey returns the name of a member: a string, or the index of a value.
+func godotKey(key variant.Value) (string, *replication.Error) {
+	switch t := key.Type(); t {
+	case variant.String, variant.StringName:
+		return key.Text(), nil
+	case variant.Int:
+		return strconv.FormatInt(key.Integer(0), 10), nil
+	default:
+		return "", badRequest("a key of a Dictionary: want String, got %v", t)
+	}
+}
+
+// A godotLiteral is a Variant that is the value of a state.
+type godotLiteral struct{ v variant.Value }
+
+// AppendValue implements replication.Literal.
+func (l godotLiteral) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error) {
+	if l.v.IsNull() {
+		return b, true, nil
+	}
+	enc, e := l.appendValue(b, t)
+	if e != nil {
+		return b, false, e // not in the line above: a nil *Error is not a nil error
+	}
+	return enc, false, nil
+}
+
+func (l godotLiteral) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	switch {
+	case t.Kind() == wire.KindString:
+		return l.appendText(b, t)
+	case t.Kind() == wire.KindData:
+		return l.appendData(b, t)
+	case t.Components() > 1:
+		return l.appendComponents(b, t)
+	}
+	return l.appendNumber(b, t)
+}
+
+func (l godotLiteral) mismatch(t wire.ValueType) *replication.Error {
+	return mismatch(t, l.v.Type().String())
+}
+
+func (l godotLiteral) appendText(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	switch l.v.Type() {
+	case variant.String, variant.StringName:
+		return appendLong(b, t, l.v.Bytes())
+	case variant.NodePath:
+		return appendLong(b, t, l.v.Text())
+	}
+	return b, l.mismatch(t)
+}
+
+const typeUint8 wire.ValueType = 1
+
+// appendNumber appends one component: a number, or digits for 64 bits.
+func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	switch l.v.Type() {
+	case variant.Bool:
+		if t == typeUint8 {
+			return append(b, boolByte(l.v.Bool())), nil
+		}
+	case variant.Int:
+		return appendInt(b, t, l.v.Integer(0))
+	case variant.Float:
+		return appendReal(b, t, l.v.Real(0))
+	case variant.String:
+		if takesDigits(t) || t.Kind() == wire.KindUint && t.Width() == 4 { // which Godot 2 has no ints for
+			return appendDigits(b, t, l.v.Text())
+		}
+	}
+	return b, l.mismatch(t)
+}
+
+func boolByte(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// appendInt appends one component of t, checked and never wrapped.
+func appendInt(b []byte, t wire.ValueType, i int64) ([]byte, *replication.Error) {
+	bits := t.Width() * 8
+	fits := true
+	switch t.Kind() {
+	case wire.KindFloat:
+		return appendReal(b, t, float64(i))
+	case wire.KindSint:
+		fits = i<<(64-bits)>>(64-bits) == i
+	case wire.KindUint:
+		fits = i >= 0 && (bits == 64 || i>>bits == 0)
+	}
+	if !fits {
+		return b, outOfRange(t, strconv.FormatInt(i, 10))
+	}
+	return appendUint(b, uint64(i), t.Width()), nil
+}
+
+// appendReal appends one component of t. An integer must not lose a fraction.
+func appendReal(b []byte, t wire.ValueType, f float64) ([]byte, *replication.Error) {
+	text := func() string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	if t.Kind() != wire.KindFloat {
+		switch {
+		case math.IsNaN(f) || math.IsInf(f, 0):
+			return b, outOfRange(t, text())
+		case f != math.Trunc(f):
+			return b, replication.Errorf(replication.CodeTypeMismatch, "want %v, got %s, which has a fraction", t, text())
+		case f >= 1<<63 && f < 1<<64 && t.Kind() == wire.KindUint && t.Width() == 8:
+			return appendUint(b, uint64(f), 8), nil
+		case f >= 1<<63 || f < -1<<63:
+			return b, outOfRange(t, text())
+		}
+		return appendInt(b, t, int64(f))
+	}
+	b, ok := appendRounded(b, t, f)
+	if !ok {
+		return b, outOfRange(t, text())
+	}
+	return b, nil
+}
+
+// appendComponents appends a point, vector or quaternion.
+func (l godotLiteral) appendComponents(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	n := 0
+	switch l.v.Type() {
+	case variant.Array:
+		return l.appendArray(b, t)
+	case variant.Vector2, variant.Vector3, variant.Quaternion, variant.Vector4, variant.Color, variant.Plane, variant.Rect2:
+		n = l.v.Components()
+	case variant.Vector2i, variant.Vector3i:
+		if t.Kind() != wire.KindFloat {
+			n = l.v.Components()
+		}
+	}
+	if n != t.Components() {
+		return b, l.mismatch(t)
+	}
+	var err *replication.Error
+	for i := range n {
+		if l.v.Integral() {
+			b, err = appendInt(b, t, l.v.Integer(i))
+		} else {
+			b, err = appendReal(b, t, l.v.Real(i))
+		}
+		if err != nil {
+			return b, inComponent(i, err)
+		}
+	}
+	return b, nil
+}
+
+func (l godotLiteral) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	if err := components(t, l.v.Len()); err != nil {
+		return b, err
+	}
+	i := 0
+	for c := l.v.Elements(); c.Next(); i++ {
+		var err *replication.Error
+		if b, err = (godotLiteral{c.Value()}).appendComponent(b, t); err != nil {
+			return b, inComponent(i, err)
+		}
+	}
+	return b, nil
+}
+
+// appendComponent appends a number in an array, where a bool is none.
+func (l godotLiteral) appendComponent(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	if l.v.Type() == variant.Bool {
+		return b, l.mismatch(t)
+	}
+	return l.appendNumber(b, t)
+}
+
+// appendData appends bytes, or what has no value type as the Variant that it is.
+func (l godotLiteral) appendData(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	switch l.v.Type() {
+	case variant.PackedByteArray:
+		return appendLong(b, t, l.v.Bytes())
+	case variant.Rect2i, variant.Vector4i:
+		return appendLong(b, t, l.v.Append(nil)[4:])
+	case variant.Array, variant.Dictionary:
+		if bad, ok := unsendable(l.v); ok {
+			return b, replication.Errorf(replication.CodeTypeMismatch, "want %v, got %v with %v inside", t, l.v.Type(), bad)
+		}
+	case variant.AABB, variant.Basis, variant.Transform2D, variant.Transform3D, variant.Projection,
+		variant.Image, variant.InputEvent,
+		variant.PackedInt32Array, variant.PackedInt64Array, variant.PackedFloat32Array, variant.PackedFloat64Array,
+		variant.PackedStringArray, variant.PackedVector2Array, variant.PackedVector3Array,
+		variant.PackedColorArray, variant.PackedVector4Array:
+	default:
+		return b, l.mismatch(t)
+	}
+	return appendLong(b, t, l.v.Append(nil))
+}
+
+// unsendable finds what means nothing outside of the process that made it.
+func unsendable(v variant.Value) (variant.Type, bool) {
+	switch t := v.Type(); t {
+	case variant.Object:
+		return t, !v.IsNull()
+	case variant.RID, variant.Callable, variant.Signal:
+		return t, true
+	}
+	for c := v.Elements(); c.Next(); {
+		for _, x := range [...]variant.Value{c.Key(), c.Value()} {
+			if t, bad := unsendable(x); bad {
+				return t, true
+			}
+		}
+	}
+	return 0, false
+}
