@@ -124,6 +124,12 @@ func (s Subjects) ParseStoreKeyframe(subject string) (space string, number uint6
 	return space, number, ok && err == nil && ValidToken(space)
 }
 
+// Log returns the subject of the log of one session, in log shard n.
+func (s Subjects) Log(n int, log string) string { return s.join("log", strconv.Itoa(n), log) }
+
+// LogAll matches every Log of log shard n.
+func (s Subjects) LogAll(n int) string { return s.Log(n, "*") }
+
 // Event returns the subject of a space's events.
 func (s Subjects) Event(space string) string { return s.join("event", space) }
 
@@ -133,6 +139,9 @@ func (s Subjects) EventIn(space, form string) string { return s.join("event", sp
 
 // From returns the subject of the messages that a client sends.
 func (s Subjects) From(space, client string) string { return s.join("from", space, client) }
+
+// FromAll matches every From.
+func (s Subjects) FromAll() string { return s.From("*", "*") }
 
 // To returns the subject of the messages for one client.
 func (s Subjects) To(space, client string) string { return s.join("to", space, client) }

@@ -19,6 +19,7 @@ type Write struct {
 	Expect uint64 // the sequence of the last write of this log; 0 for none
 	Data   []byte
 	Rollup bool // when this is stored, all before it may be deleted
+	Final  bool // the session is over; after some minutes the log may be forgotten
 }
 
 // An Entry is a stored write.

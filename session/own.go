@@ -18,7 +18,7 @@ func (s *Session) write(k *Block, m meaning) {
 	data := k.Append(nil)
 	m.size = len(data)
 	s.means = m
-	s.pending = &Write{Log: s.log, Expect: s.seq, Data: data, Rollup: k.Ckpt != nil || k.Close != nil}
+	s.pending = &Write{Log: s.log, Expect: s.seq, Data: data, Rollup: k.Ckpt != nil || k.Close != nil, Final: k.Close != nil}
 	s.ask(Action{Kind: ActionAppend, Write: *s.pending})
 }
 

@@ -38,15 +38,18 @@ var rules = map[string][]string{
 	"lludp":      {"lludp/wire"},
 
 	"cluster":               {},
+	"cluster/affinitytest":  {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":   {"cluster"},
 	"cluster/memlease":      {"cluster"},
 	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":     {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
 	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
 
-	"session":         {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
-	"session/memlog":  {"session"},
-	"session/natslog": {"session", "github.com/nats-io/nats.go"},
+	"session":          {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
+	"session/memlog":   {"session"},
+	"session/logtest":  {"session"},                                                                  // what every log has to pass
+	"session/natslog":  {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"}, // of replication the subjects
+	"session/natsfrom": {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"},
 
 	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
@@ -61,6 +64,7 @@ var rules = map[string][]string{
 	"internal/config":    {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natsask":   {"github.com/nats-io/nats.go"},
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},

@@ -9,4 +9,6 @@
 // through the same Raft as on three machines. Stop is an orderly shutdown of a
 // server, not a kill: a leader steps down first, so elections are shorter than
 // after a crash.
+//
+// A [Proxy] spoils the connection of one client.
 package natstest

@@ -1,0 +1,220 @@
+package affinitytest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// A Node is one node's affinity. All of a test share a store.
+type Node struct {
+	cluster.Affinity
+	Name     string
+	Kill     func()      // it dies: its claims stay, its lease ends
+	Replaced chan string // names that OnReplaced was told, as "name node epoch"; has room for 100
+}
+
+// Open returns running nodes over an empty store, which end with the test.
+type Open func(t *testing.T, names ...string) []Node
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// Run runs all tests.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, Open)
+	}{
+		{"ClaimFind", claimFind}, {"Epochs", epochs}, {"Try", try}, {"Death", death}, {"Many", many},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, open) })
+	}
+}
+
+// Find asks and waits.
+func (n Node) find(t *testing.T, name string) cluster.Served {
+	t.Helper()
+	return wait(t, func(answer func(cluster.Served, error)) { n.Find(name, answer) })
+}
+
+func (n Node) try(t *testing.T, name string, seen cluster.Served) cluster.Served {
+	t.Helper()
+	return wait(t, func(answer func(cluster.Served, error)) { n.Try(name, seen, answer) })
+}
+
+func wait(t *testing.T, ask func(func(cluster.Served, error))) cluster.Served {
+	t.Helper()
+	type result struct {
+		s   cluster.Served
+		err error
+	}
+	c := make(chan result, 2)
+	ask(func(s cluster.Served, err error) { c <- result{s, err} })
+	select {
+	case r := <-c:
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		return r.s
+	case <-time.After(patience):
+		t.Fatal("no answer")
+		return cluster.Served{}
+	}
+}
+
+// until finds until it is as wanted: claims are written some time after the call.
+func (n Node) until(t *testing.T, name string, want cluster.Served, why string) {
+	t.Helper()
+	var got cluster.Served
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if got = n.find(t, name); got == want {
+			return
+		}
+	}
+	t.Fatalf("%s finds %+v, want %+v: %s", n.Name, got, want, why)
+}
+
+func served(n Node, epoch uint64) cluster.Served {
+	return cluster.Served{Node: n.Name, Epoch: epoch, Alive: true}
+}
+
+func claimFind(t *testing.T, open Open) {
+	all := open(t, "a", "b")
+	a, b := all[0], all[1]
+	if got := b.find(t, "S1"); got != (cluster.Served{}) {
+		t.Errorf("nobody claimed it: %+v", got)
+	}
+	a.Claim("S1", 1)
+	b.until(t, "S1", served(a, 1), "a claims it")
+	a.until(t, "S1", served(a, 1), "a claims it")
+	b.Release("S1", 1)
+	b.Release("S1", 2)
+	a.Release("S1", 3)
+	b.Claim("S2", 1)
+	a.until(t, "S2", served(b, 1), "b claims it")
+	if got := a.find(t, "S1"); got != served(a, 1) {
+		t.Errorf("a release of what is not claimed so changes something: %+v", got)
+	}
+	a.Release("S1", 1)
+	b.until(t, "S1", cluster.Served{}, "a released it")
+}
+
+// epochs: the later claim wins, whoever comes last, and the earlier claimant is told.
+func epochs(t *testing.T, open Open) {
+	all := open(t, "a", "b")
+	a, b := all[0], all[1]
+	a.Claim("S", 1)
+	b.until(t, "S", served(a, 1), "a claims it")
+	b.Claim("S", 2)
+	b.until(t, "S", served(b, 2), "b adopted it")
+	a.Claim("S", 1)
+	select {
+	case got := <-a.Replaced:
+		if got != "S b 2" {
+			t.Errorf("a is told %q", got)
+		}
+	case <-time.After(patience):
+		t.Error("a is never told that b claims the session in a later epoch")
+	}
+	if got := a.find(t, "S"); got != served(b, 2) {
+		t.Errorf("the claim of an earlier epoch counts: %+v", got)
+	}
+	a.Release("S", 1)
+	a.Claim("T", 1)
+	b.until(t, "T", served(a, 1), "what a says first is done first")
+	if got := a.find(t, "S"); got != served(b, 2) {
+		t.Errorf("the release of an earlier epoch counts: %+v", got)
+	}
+	a.Claim("S", 3)
+	b.until(t, "S", served(a, 3), "a took it back")
+	if got := <-b.Replaced; got != "S a 3" { // by a renewal
+		t.Errorf("b is told %q", got)
+	}
+}
+
+// try: one of those who want to take a session over is told to.
+func try(t *testing.T, open Open) {
+	all := open(t, "a", "b", "c")
+	a, b, c := all[0], all[1], all[2]
+	a.Claim("S", 1)
+	b.until(t, "S", served(a, 1), "a claims it")
+	seen := served(a, 1)
+	if got := b.try(t, "S", seen); got.Trying != "b" {
+		t.Errorf("b may try: %+v", got)
+	}
+	if got := c.try(t, "S", seen); got.Trying != "b" || got.Node != "a" {
+		t.Errorf("b tries, and nobody else: %+v", got)
+	}
+	if got := c.find(t, "S"); got.Trying != "b" {
+		t.Errorf("everybody sees who tries: %+v", got)
+	}
+	if got := b.try(t, "S", seen); got.Trying != "b" {
+		t.Errorf("b tries again: %+v", got)
+	}
+	b.Claim("S", 2)
+	c.until(t, "S", served(b, 2), "b adopted it, so it does not try any more")
+	if got := c.try(t, "S", seen); got.Trying != "" || got.Node != "b" || got.Epoch != 2 {
+		t.Errorf("what c saw is old: %+v", got)
+	}
+	if got := c.try(t, "NEW", cluster.Served{}); got.Trying != "c" {
+		t.Errorf("nobody claims it, and c may try: %+v", got)
+	}
+}
+
+func death(t *testing.T, open Open) {
+	all := open(t, "a", "b")
+	a, b := all[0], all[1]
+	a.Claim("S", 4)
+	b.until(t, "S", served(a, 4), "a claims it")
+	a.Kill()
+	b.until(t, "S", cluster.Served{Node: "a", Epoch: 4}, "a is dead and its claim is not")
+	if got := claimed(t, b, "a"); !slices.Equal(got, []string{"S"}) {
+		t.Errorf("a claimed %q", got)
+	}
+}
+
+func many(t *testing.T, open Open) {
+	const n = 1000
+	all := open(t, "a", "b")
+	a, b := all[0], all[1]
+	var want []string
+	for i := range n {
+		name := fmt.Sprintf("S%04d", i)
+		a.Claim(name, 1)
+		want = append(want, name)
+	}
+	a.Claim("LAST", 1)
+	a.Release("LAST", 1)
+	for end := time.Now().Add(patience); ; {
+		got := claimed(t, b, "a")
+		if slices.Equal(got, want) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a claimed %d, want %d", len(got), n)
+		}
+	}
+	if got := claimed(t, a, "b"); len(got) > 0 {
+		t.Errorf("b claimed %q", got)
+	}
+}
+
+func claimed(t *testing.T, n Node, node string) (all []string) {
+	t.Helper()
+	done := make(chan error, 1)
+	n.Claimed(node, func(names []string) { all = append(all, names...) }, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("no answer")
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,200 @@
+package redisaffinity
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// An ask is a question that waits: Find, Try, or Claimed.
+type ask struct {
+	name   string
+	seen   *cluster.Served // of a Try
+	answer func(cluster.Served, error)
+
+	node string // of Claimed
+	each func([]string)
+	done func(error)
+}
+
+func (k *ask) fail(err error) {
+	if k.done != nil {
+		k.done(err)
+		return
+	}
+	k.answer(cluster.Served{}, err)
+}
+
+// Find implements cluster.Affinity.
+func (a *Affinity) Find(name string, answer func(cluster.Served, error)) {
+	a.put(ask{name: name, answer: answer})
+}
+
+// Try implements cluster.Affinity.
+func (a *Affinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
+	a.put(ask{name: name, seen: &seen, answer: answer})
+}
+
+// Claimed implements cluster.Affinity.
+func (a *Affinity) Claimed(node string, each func([]string), done func(error)) {
+	a.put(ask{node: node, each: each, done: done})
+}
+
+func (a *Affinity) put(k ask) {
+	if a.Err() != nil {
+		k.fail(cluster.ErrAffinityAway)
+		return
+	}
+	select {
+	case a.asks <- k:
+	default:
+		a.counts.refused.Add(1)
+		k.fail(cluster.ErrAffinityBusy)
+	}
+}
+
+// answer answers what waits, together, until ctx ends.
+func (a *Affinity) answer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case k := <-a.asks:
+			a.serve(ctx, a.collect(k))
+		}
+	}
+}
+
+// collect takes what waits besides the first; a list of a whole node goes alone.
+func (a *Affinity) collect(first ask) []ask {
+	all := []ask{first}
+	for first.done == nil && len(all) < asksPerTrip {
+		select {
+		case k := <-a.asks:
+			all = append(all, k)
+			if k.done != nil {
+				return all
+			}
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+func (a *Affinity) serve(ctx context.Context, all []ask) {
+	if a.Err() != nil {
+		for i := range all {
+			all[i].fail(cluster.ErrAffinityAway)
+		}
+		return
+	}
+	if last := len(all) - 1; all[last].done != nil {
+		defer func(k ask) { k.done(a.list(ctx, k.node, k.each)) }(all[last])
+		all = all[:last]
+	}
+	if len(all) > 0 {
+		a.look(ctx, all)
+	}
+}
+
+// look asks who serves some sessions, and then whether they are alive.
+func (a *Affinity) look(ctx context.Context, all []ask) {
+	ctx, cancel := context.WithTimeout(ctx, 2*a.cfg.Timeout)
+	defer cancel()
+	calls := make([]call, len(all))
+	for i := range all {
+		calls[i] = a.question(&all[i])
+	}
+	found, errs := make([]cluster.Served, len(all)), make([]error, len(all))
+	for i, cmd := range run(ctx, a.client, calls, nil) {
+		if errs[i] = a.judge(cmd.Err()); errs[i] != nil {
+			continue
+		}
+		errs[i] = cluster.ErrAffinityAnswer
+		if v, ok := cmd.Val().([]any); ok && len(v) == 3 {
+			found[i], errs[i] = parseServed(v[0], v[1], v[2])
+		}
+		if errs[i] != nil {
+			a.counts.odd.Add(1)
+		}
+	}
+	a.addAlive(ctx, found, errs)
+	a.counts.trips.Add(1)
+	a.counts.asks.Add(uint64(len(all)))
+	for i := range all {
+		if errs[i] != nil {
+			found[i] = cluster.Served{}
+		}
+		all[i].answer(found[i], errs[i])
+	}
+}
+
+// question is the same script for Find and Try: Find has seen what nobody can have.
+func (a *Affinity) question(k *ask) call {
+	seen := []any{"-", "-", a.cfg.Node, a.cfg.TryTTL.Milliseconds()}
+	if k.seen != nil {
+		seen[0], seen[1] = "", k.seen.Node
+		if k.seen.Node != "" {
+			seen[0] = strconv.FormatUint(k.seen.Epoch, 10)
+		}
+	}
+	return call{tryScript, []string{a.record(k.name), a.attempt(k.name)}, seen}
+}
+
+// addAlive asks for the leases of all nodes that were found.
+func (a *Affinity) addAlive(ctx context.Context, found []cluster.Served, errs []error) {
+	leases := map[string]*redis.IntCmd{}
+	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range found {
+			if node := found[i].Node; errs[i] == nil && node != "" && leases[node] == nil {
+				leases[node] = p.Exists(ctx, a.lease(node))
+			}
+		}
+		return nil
+	})
+	err = a.judge(err)
+	for i := range found {
+		if l := leases[found[i].Node]; l != nil && errs[i] == nil {
+			found[i].Alive, errs[i] = l.Val() > 0, err
+		}
+	}
+}
+
+// list reads the index of a node.
+func (a *Affinity) list(ctx context.Context, node string, each func([]string)) error {
+	since := strconv.FormatInt(time.Now().Add(-a.cfg.IndexTTL).Unix(), 10)
+	for from := 0; from < buckets; from += bucketsPerTrip {
+		names, err := a.listSome(ctx, node, from, since)
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 {
+			each(names)
+		}
+	}
+	return nil
+}
+
+func (a *Affinity) listSome(ctx context.Context, node string, from int, since string) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	var parts [bucketsPerTrip]*redis.StringSliceCmd
+	_, err = a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range parts {
+			parts[i] = p.ZRangeByScore(ctx, a.index(node, from+i), &redis.ZRangeBy{Min: since, Max: "+inf", Count: ClaimsMax})
+		}
+		return nil
+	})
+	if err = a.judge(err); err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		names = append(names, p.Val()...)
+	}
+	return names, nil
+}

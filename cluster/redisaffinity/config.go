@@ -1,0 +1,111 @@
+package redisaffinity
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Bounds.
+const (
+	// ClaimsMax is how many sessions one node claims; more are not claimed, and counted.
+	ClaimsMax = 131_072
+
+	// asksMax is how many questions wait; more are refused.
+	asksMax = 4096
+
+	// asksPerTrip and writesPerTrip are how much goes to Redis together. From about
+	// 64 on Redis does little else than the work itself.
+	asksPerTrip   = 128
+	writesPerTrip = 256
+
+	// releasesMax is how many releases wait while Redis is away. More are left to
+	// their time to live.
+	releasesMax = 4096
+
+	// buckets is how many parts the index of a node has, so that none is long.
+	buckets = 64
+
+	// bucketsPerTrip is how many of them are read together.
+	bucketsPerTrip = 8
+
+	// askers is how many goroutines ask. One would wait behind the list of a dead node.
+	askers = 2
+)
+
+// A Config says where Redis is. The zero value of each duration stands for its default.
+type Config struct {
+	// URL is redis://[user:password@]host:port[/db], or rediss:// for TLS. It is never
+	// logged, and no error shows it.
+	URL string
+
+	// TLS, if set, replaces what rediss:// implies, as for a private authority.
+	TLS *tls.Config
+
+	// Node is the name of this edge. It must be unique among those that run.
+	Node string
+
+	// Prefix begins all keys; default "dnp".
+	Prefix string
+
+	Timeout  time.Duration // for Redis to answer; default 200 ms
+	Renew    time.Duration // of each claim; default 20 s
+	ClaimTTL time.Duration // default 60 s
+	IndexTTL time.Duration // of the list of what a node claimed; default 120 s
+	Lease    time.Duration // between signs of life; default 300 ms
+	LeaseTTL time.Duration // default 1.5 s
+	TryTTL   time.Duration // how long the one who tries to adopt is alone; default 1 s
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "dnp")
+	c.Timeout = cmp.Or(c.Timeout, 200*time.Millisecond)
+	c.Renew = cmp.Or(c.Renew, 20*time.Second)
+	c.ClaimTTL = cmp.Or(c.ClaimTTL, time.Minute)
+	c.IndexTTL = cmp.Or(c.IndexTTL, 2*time.Minute)
+	c.Lease = cmp.Or(c.Lease, 300*time.Millisecond)
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 1500*time.Millisecond)
+	c.TryTTL = cmp.Or(c.TryTTL, time.Second)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// errURL says nothing about the URL, because that has a password.
+var errURL = errors.New("affinity: the Redis URL is not valid: want redis://[user:password@]host:port[/db], or rediss:// for TLS")
+
+// options returns how to connect: never for longer than the timeout, and without
+// repeating by itself.
+func (c *Config) options() (*redis.Options, error) {
+	if c.Node == "" {
+		return nil, errors.New("affinity: the node has no name")
+	}
+	o, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, errURL
+	}
+	if c.TLS != nil {
+		o.TLSConfig = c.TLS
+	}
+	o.ClientName = "dnp-" + c.Node
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
+	o.DialerRetries, o.MaxRetries = 1, -1
+	o.ContextTimeoutEnabled = true
+	o.PoolSize = askers + 2
+	return o, nil
+}
+
+// quiet keeps the library from writing to standard error by itself; what matters is in
+// the errors that it returns.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

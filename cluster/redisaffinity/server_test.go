@@ -1,0 +1,147 @@
+package redisaffinity
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// A server is a real redis-server.
+type server struct {
+	t    testing.TB
+	port int
+	args []string
+	cmd  *exec.Cmd
+}
+
+// startServer starts redis-server on a free port, or skips the test.
+func startServer(t testing.TB, args ...string) *server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not installed (Debian package redis-server); miniredis stands in for it in other tests")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, port: l.Addr().(*net.TCPAddr).Port, args: args}
+	l.Close()
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *server) start() {
+	s.t.Helper()
+	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir()}, s.args...)
+	s.cmd = exec.Command("redis-server", args...)
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if c, err := net.Dial("tcp", s.addr()); err == nil {
+			c.Close()
+			return
+		}
+	}
+	s.t.Fatal("redis-server does not listen")
+}
+
+func (s *server) stop() {
+	if s.cmd != nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+func (s *server) signal(sig syscall.Signal) { s.cmd.Process.Signal(sig) }
+func (s *server) addr() string              { return "127.0.0.1:" + strconv.Itoa(s.port) }
+func (s *server) url() string               { return "redis://" + s.addr() }
+
+// client returns an ordinary client of the server, that ends with the test.
+func client(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A node is an Affinity that runs until the test ends or kill is called.
+type node struct {
+	*Affinity
+	kill     func()
+	replaced chan string
+}
+
+// start runs a node. Renewals are quick, so that tests do not wait for them.
+func start(t testing.TB, url, name string, change func(*Config)) *node {
+	t.Helper()
+	cfg := Config{URL: url, Node: name, Renew: 50 * time.Millisecond, Lease: 20 * time.Millisecond, LeaseTTL: time.Second, TryTTL: time.Minute,
+		Timeout: 5 * time.Second}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{Affinity: a, replaced: make(chan string, 100)}
+	a.OnReplaced(func(name string, by cluster.Served) { n.replaced <- fmt.Sprintf("%s %s %d", name, by.Node, by.Epoch) })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { a.Run(ctx); close(done) }()
+	n.kill = func() { cancel(); <-done }
+	t.Cleanup(n.kill)
+	return n
+}
+
+// until waits for a condition.
+func until(t testing.TB, why string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(why)
+		}
+	}
+}
+
+// ready waits until Redis answers.
+func (n *node) ready(t testing.TB) *node {
+	t.Helper()
+	until(t, "Redis is there and the node does not see it", func() bool { return n.Err() == nil })
+	return n
+}
+
+// find asks and waits.
+func (n *node) find(t testing.TB, name string) (s cluster.Served, err error) {
+	t.Helper()
+	done := make(chan bool, 1)
+	n.Find(name, func(x cluster.Served, e error) { s, err = x, e; done <- true })
+	select {
+	case <-done:
+		return s, err
+	case <-time.After(patience):
+		t.Fatal("no answer")
+		return s, nil
+	}
+}

@@ -1,0 +1,146 @@
+package natstest
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A Proxy stands between a client and the servers, and spoils their connection.
+type Proxy struct {
+	listener net.Listener
+	servers  []string
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	conns   map[net.Conn]bool
+	deaf    bool // what servers say is thrown away
+	stuck   bool // what the client says is not taken
+	closed  bool
+	running sync.WaitGroup
+}
+
+// NewProxy returns a proxy for the servers of a cluster, that ends with the test. Connect
+// to its URL with [Proxy.Connect].
+func NewProxy(t testing.TB, c *Cluster) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: l, conns: map[net.Conn]bool{}}
+	p.changed = sync.NewCond(&p.mu)
+	for _, u := range strings.Split(c.URL(), ",") {
+		p.servers = append(p.servers, strings.TrimPrefix(u, "nats://"))
+	}
+	p.running.Go(p.accept)
+	t.Cleanup(func() {
+		l.Close()
+		p.set(func() { p.closed, p.stuck = true, false })
+		p.Cut()
+		p.running.Wait()
+	})
+	return p
+}
+
+// Connect returns a connection through the proxy, like Cluster.Connect.
+func (p *Proxy) Connect(t testing.TB, c *Cluster) *nats.Conn {
+	t.Helper()
+	return c.Connect(t, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Second), func(o *nats.Options) error {
+		o.Url, o.Servers = "nats://"+p.listener.Addr().String(), nil
+		return nil
+	})
+}
+
+func (p *Proxy) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	p.changed.Broadcast()
+}
+
+// SetDeaf makes the client hear nothing of what servers say.
+func (p *Proxy) SetDeaf(deaf bool) { p.set(func() { p.deaf = deaf }) }
+
+// SetStuck makes the servers take nothing, so that the client's connection fills up.
+func (p *Proxy) SetStuck(stuck bool) { p.set(func() { p.stuck = stuck }) }
+
+// Cut breaks all connections.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if server := p.dial(); server == nil || !p.keep(client, server) {
+			client.Close()
+		}
+	}
+}
+
+func (p *Proxy) dial() net.Conn {
+	for _, s := range p.servers {
+		if c, err := net.Dial("tcp", s); err == nil {
+			return c
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) keep(client, server net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		server.Close()
+		return false
+	}
+	p.conns[client], p.conns[server] = true, true
+	p.running.Go(func() { p.copy(server, client, true) })
+	p.running.Go(func() { p.copy(client, server, false) })
+	return true
+}
+
+func (p *Proxy) copy(to, from net.Conn, ofClient bool) {
+	defer p.forget(to, from)
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		for ofClient && p.stuck {
+			p.changed.Wait()
+		}
+		drop := !ofClient && p.deaf
+		p.mu.Unlock()
+		if drop {
+			continue
+		}
+		if _, err := to.Write(b[:n]); err != nil && err != io.EOF {
+			return
+		}
+	}
+}
+
+func (p *Proxy) forget(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+		delete(p.conns, c)
+	}
+}

@@ -1,0 +1,152 @@
+package natslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dnprelay/dnprelay/internal/natsask"
+	"github.com/dnprelay/dnprelay/session"
+)
+
+// Log is session.Log over JetStream.
+type Log struct {
+	cfg    Config
+	api    string // prefix of the subjects of JetStream's API
+	writes *natsask.Asker
+	steps  *natsask.Asker // of reads
+	counts counters
+
+	// Reads are begun by workers and ended by the connection, so neither owns them.
+	mu      sync.Mutex
+	waiting []*walk
+	walking int
+}
+
+var _ session.Log = (*Log)(nil)
+
+// Open makes the streams, if they do not exist, and checks that they are those of this
+// deployment; the error wraps ErrDeployment if they are not.
+func Open(ctx context.Context, cfg Config) (*Log, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(cfg.Conn, cfg.JetStream...)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	for g := range cfg.Streams {
+		if err := cfg.open(ctx, js, g); err != nil {
+			return nil, err
+		}
+	}
+	l := &Log{cfg: cfg, api: apiPrefix(js.Options())}
+	ask := natsask.Config{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
+	if l.writes, err = natsask.New(ask); err != nil {
+		return nil, fmt.Errorf("session log: %w", err)
+	}
+	ask.InFlight, ask.Queue = cfg.Reads, cfg.Reads // each has one step under way
+	if l.steps, err = natsask.New(ask); err != nil {
+		return nil, fmt.Errorf("session log: %w", err)
+	}
+	return l, nil
+}
+
+func apiPrefix(o jetstream.JetStreamOptions) string {
+	switch {
+	case o.APIPrefix != "":
+		return o.APIPrefix
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API"
+	}
+	return "$JS.API"
+}
+
+// Shards returns the number of log shards, for session.NewBatches.
+func (l *Log) Shards() int { return l.cfg.Shards }
+
+// Run does the work until ctx ends. What is under way is answered then; what is asked
+// afterwards is not.
+func (l *Log) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { l.writes.Run(ctx) })
+	running.Go(func() { l.steps.Run(ctx) })
+	running.Wait()
+	l.drop()
+}
+
+// Append implements session.Log.
+func (l *Log) Append(writes []session.Write, answer func(i int, a session.Answer)) {
+	requests := make([]natsask.Request, len(writes))
+	for i := range writes {
+		requests[i] = natsask.Request{Msg: l.message(&writes[i]), Done: func(m *nats.Msg, err error) {
+			a := l.verdict(m, err)
+			l.counts.appends[a.Verdict].Add(1)
+			answer(i, a)
+		}}
+	}
+	l.counts.bytes.Add(bytes(writes))
+	l.writes.Ask(requests...)
+}
+
+func bytes(writes []session.Write) (n uint64) {
+	for i := range writes {
+		n += uint64(len(writes[i].Data))
+	}
+	return n
+}
+
+func (l *Log) message(w *session.Write) *nats.Msg {
+	h := nats.Header{natsask.HeaderExpect: {strconv.FormatUint(w.Expect, 10)}}
+	if w.Rollup {
+		h[natsask.HeaderRollup] = rollup
+	}
+	if w.Final {
+		h[natsask.HeaderTTL] = final
+	}
+	return &nats.Msg{Subject: l.cfg.Subjects.Log(session.Shard(w.Log, l.cfg.Shards), w.Log), Header: h, Data: w.Data}
+}
+
+// Values of headers. They are shared by all messages.
+var (
+	rollup = []string{"sub"}
+	final  = []string{finalTTL}
+)
+
+// verdict judges the answer to a write.
+func (l *Log) verdict(m *nats.Msg, err error) session.Answer {
+	if err != nil {
+		if errors.Is(err, nats.ErrMaxPayload) && l.counts.tooLarge.Add(1) == 1 {
+			l.cfg.Log.Error("a write of a session log is larger than NATS takes; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
+		}
+		return session.Answer{Verdict: failure(err)}
+	}
+	switch ack, ok := natsask.ParseAck(m.Data); {
+	case !ok:
+		return session.Answer{Verdict: session.Unknown}
+	case ack.Code == 0:
+		return session.Answer{Verdict: session.OK, Seq: ack.Seq}
+	case ack.Code == natsask.CodeStale:
+		return session.Answer{Verdict: session.Stale}
+	case ack.Code == natsask.CodeBusy:
+		return session.Answer{Verdict: session.Busy}
+	default: // out of space, no leader, too many requests: to be tried again in a while
+		if l.counts.refused.Add(1) == 1 {
+			l.cfg.Log.Warn("the session log refuses writes", "code", ack.Code, "error", ack.Text)
+		}
+		return session.Answer{Verdict: session.Unreachable}
+	}
+}
+
+func failure(err error) session.Verdict {
+	if errors.Is(err, natsask.ErrNotSent) {
+		return session.Unreachable
+	}
+	return session.Unknown
+}
