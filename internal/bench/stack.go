@@ -87,7 +87,7 @@ func (r *Runner) startEdge(ctx context.Context, s *stack, i int) error {
 		"--flush", r.cfg.Flush.String(), "--open-space", space, "--log-level", "error",
 	}
 	if !r.cfg.limits { // thousands of clients that come at once are what most cases are about
-		args = append(args, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0")
+		args = append(args, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
 	p, err := r.starter.start(fmt.Sprintf("edge %d", i), filepath.Join(r.cfg.Bin, "edge"), args, nil, nil)
 	if err != nil {

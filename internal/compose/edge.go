@@ -25,11 +25,20 @@ func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subje
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
 		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
 		RateDatagrams: c.SessionDatagramRate, RateBytes: c.SessionByteRate,
+		BytesPerSecond: orOff(c.SessionSendRate), OfferBytesPerSecond: orOff(c.OfferRate),
 	}
 	for _, l := range c.Listen {
 		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})
 	}
 	return edge.New(cfg)
+}
+
+// orOff returns what stands for "no bound" where 0 means the default.
+func orOff(rate int) int {
+	if rate == 0 {
+		return -1
+	}
+	return rate
 }
 
 // EdgeHealth says how an edge is. It stays ready when NATS goes away, because its

@@ -18,6 +18,8 @@ type Edge struct {
 	ConnectRate         float64 `default:"0" placeholder:"PER-SECOND" help:"Connection requests and logins per second that each worker looks at; beyond, those of players are lost as well; 0 = no bound."`
 	SessionDatagramRate int     `default:"200" help:"Datagrams per second that one client may send, without answers; 0 = no bound."`
 	SessionByteRate     int     `default:"65536" help:"Bytes per second that one client may send; 0 = no bound."`
+	SessionSendRate     int     `default:"262144" help:"Bytes per second that one client is sent, headers included; beyond, the least urgent values wait; 0 = no bound."`
+	OfferRate           int     `default:"4194304" help:"Bytes per second of each worker for states that are new to clients, so that those who join do not disturb those who play; 0 = no bound."`
 }
 
 // Problems lists what is wrong with e.
@@ -41,5 +43,7 @@ func (e *Edge) Problems() (list Problems) {
 	list.rate("--connect-rate", e.ConnectRate)
 	list.number("--session-datagram-rate", e.SessionDatagramRate, 0, 1_000_000)
 	list.number("--session-byte-rate", e.SessionByteRate, 0, 1<<30)
+	list.number("--session-send-rate", e.SessionSendRate, 0, 1<<30)
+	list.number("--offer-rate", e.OfferRate, 0, 1<<30)
 	return list
 }

@@ -56,6 +56,10 @@ type Config struct {
 	// dnp.Config. 0 means 256 KiB, less than 0 no limit.
 	BytesPerSecond int
 
+	// OfferBytesPerSecond is what each worker sends at most for links that are new;
+	// see dnp.Config. 0 means 4 MiB, less than 0 no limit.
+	OfferBytesPerSecond int
+
 	// ReadBuffer is the size in bytes asked for each socket's receive buffer.
 	// 0 means 4 MiB.
 	ReadBuffer int

@@ -191,7 +191,8 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		RateDatagrams: e.cfg.RateDatagrams,
 		RateBytes:     e.cfg.RateBytes,
 
-		BytesPerSecond: e.cfg.BytesPerSecond,
+		BytesPerSecond:      e.cfg.BytesPerSecond,
+		OfferBytesPerSecond: e.cfg.OfferBytesPerSecond,
 
 		// The table is shared out, so that an edge has one bound whatever its workers.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
