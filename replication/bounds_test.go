@@ -282,6 +282,10 @@ func TestRefusedEventsArePaced(t *testing.T) {
 	if n := told("c1", 990); n != 1 {
 		t.Error("nothing was told after a pause")
 	}
+	s.now = s.now.Add(refusedPause)
+	if n := told("c1", 0); n != 1 {
+		t.Error("nothing was told after another pause, in which nothing was left out")
+	}
 	n = 0
 	if untold := s.Stats().RefusedUntold; untold != 990 {
 		t.Errorf("%d events were left out, want 990", untold)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/natsbus"
 )
 
 // NATSFlags are the flags of commands that act as a game server.
@@ -37,6 +38,7 @@ func (f *NATSFlags) connect() (*nats.Conn, error) {
 	if f.NATSCreds != "" {
 		options = append(options, nats.UserCredentials(f.NATSCreds))
 	}
+	options = append(options, natsbus.Security(f.NATSNKey, f.NATSCA, f.NATSCert, f.NATSKey)...)
 	nc, err := nats.Connect(f.NATSURL, options...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
