@@ -98,6 +98,10 @@ profile: build ## CPU and allocation profiles of an edge under load, into tmp/pr
 	bin/dnpctl bench --case "$(PROFILECASE)" --rounds 1 --window 30s --profile tmp/profile $(ARGS)
 	@echo "Look at one with: $(GO) tool pprof -http=: bin/edge tmp/profile/FILE"
 
+.PHONY: reproducible
+reproducible: ## Build twice, from two folders with caches of their own, and want the same bytes
+	@GO="$(GO)" scripts/reproducible
+
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...

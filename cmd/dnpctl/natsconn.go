@@ -42,9 +42,9 @@ func (f *NATSFlags) connect() (*nats.Conn, error) {
 	nc, err := nats.Connect(f.NATSURL, options...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
-		return nil, fmt.Errorf("no NATS server answers at %s; is `relay dev` running? (--nats-url chooses another)", f.NATSURL)
+		return nil, fmt.Errorf("no NATS server answers at %s; is `relay dev` running? (--nats-url chooses another)", natsbus.Redacted(f.NATSURL))
 	case err != nil:
-		return nil, fmt.Errorf("connect to NATS at %s: %w", f.NATSURL, err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", natsbus.Redacted(f.NATSURL), err)
 	}
 	return nc, nil
 }

@@ -51,7 +51,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		metrics = append(metrics, compose.GossipMetrics(members)...)
 	}
 	admin, err := telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, Metrics: metrics,
+		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return compose.EdgeHealth(e, bus) },
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
 		d.demo = &demo{bus: demoBus, subjects: subjects, space: c.OpenSpace}
 	}
 	d.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof,
+		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof, TokenFile: c.HTTPToken,
 		Metrics: append(d.edge.Metrics(), d.relay.Metrics()...),
 		Health:  func() telemetry.Health { return telemetry.Health{Ready: d.edge.Ready() && d.relay.Ready()} },
 	})

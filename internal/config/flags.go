@@ -18,8 +18,9 @@ func (l *Logging) Problems() (list Problems) {
 // Admin are the flags about the HTTP server for health and metrics. A command
 // that embeds it says where the server is by default, as `set:"http=127.0.0.1:8413"`.
 type Admin struct {
-	HTTP  string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Where /livez, /readyz and /metrics are served; empty = nowhere (default ${http})."`
-	Pprof bool   `help:"Serve /debug/pprof there too. It shows the inside of the process, so keep it off public addresses."`
+	HTTP      string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Where /livez, /readyz and /metrics are served; empty = nowhere (default ${http})."`
+	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"File with a token of at least 22 bytes, which requests that change something need as Authorization: Bearer, and those for /debug/pprof; empty = only those from this machine are served."`
+	Pprof     bool   `help:"Serve /debug/pprof there too. It shows the inside of the process, so keep it off public addresses."`
 }
 
 // Problems lists what is wrong with a.
@@ -29,6 +30,7 @@ func (a *Admin) Problems() (list Problems) {
 	} else if a.Pprof {
 		list.add("--pprof", "needs --http")
 	}
+	list.readable("--http-token", a.HTTPToken)
 	return list
 }
 

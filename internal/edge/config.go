@@ -90,6 +90,9 @@ type Config struct {
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates ClientStates
 
+	// LogAddresses is how much of clients' addresses log lines have; truncated if empty.
+	LogAddresses LogAddresses
+
 	// Linger is how long a space is followed after its last client left.
 	// 0 means 30 s.
 	Linger time.Duration
