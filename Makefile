@@ -90,7 +90,7 @@ bench-quick: build ## A few cases of bench-system, in less than a minute
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: flood
-flood: build ## Forge a million connection requests on loopback while 200 clients play, in a minute
+flood: build ## Forge a million connection requests on loopback while 200 clients play, then their ends, in two minutes
 	bin/dnpctl bench --flood $(ARGS)
 
 .PHONY: profile

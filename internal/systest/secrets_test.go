@@ -119,7 +119,7 @@ func TestSecretsInLogs(t *testing.T) {
 	} {
 		p := start(t, args[0], args[1:]...)
 		<-p.ended
-		nodes = append(nodes, p)
+		shown += p.output.String()
 	}
 	for _, p := range nodes {
 		p.term()
