@@ -60,7 +60,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "guests_may_write", File: "internal/edge/rights.go", Old: "return !s.may.readOnly && st.Desc", New: "return st.Desc", Run: rightsRun},
 	{Name: "guests_may_make_states", File: "internal/edge/ownstate.go", Old: "|| s.may.readOnly || !ok", New: "|| !ok", Run: rightsRun},
 	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
-	{Name: "partly_is_ok", File: "internal/edge/writer.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun},
+	{Name: "partly_is_ok", File: "internal/edge/writer.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun,
+		Survives: "a value that is released and is not what the client wrote is sent to it at once, as one that is refused"},
 
 	// A relay that speaks when it must not, or does not when it must.
 	{Name: "speaks_before_loaded", File: "internal/relay/holding.go", Old: "if l.relay.cfg.Leases == nil {\n\t\tl.speak(now, h)\n\t\treturn", New: "l.speak(now, h)\n\tif l.relay.cfg.Leases == nil {\n\t\treturn"},
