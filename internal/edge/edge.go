@@ -24,6 +24,8 @@ type Edge struct {
 	used    usedTokens
 	inbox   string // subject below which this edge takes answers
 
+	directory directory // where sessions are that a log knows
+
 	ready atomic.Bool // has the bus been there once, and is nobody draining us?
 }
 
@@ -58,6 +60,7 @@ func (e *Edge) listen(l Listener) error {
 		return err
 	}
 	e.sockets = append(e.sockets, sockets...)
+	l.Addr = sockets[0].LocalAddr()
 	for _, s := range sockets {
 		if _, err := e.AddWorker(l, s.Writer(), s.Wake); err != nil {
 			return err
@@ -96,7 +99,7 @@ func (e *Edge) admit(from netip.AddrPort) bool {
 // moves the datagrams itself, as a simulation does. wake is called, from any
 // goroutine, when the worker should be turned.
 func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
-	w := newWorker(e, out, wake)
+	w := newWorker(e, l.Addr.Port(), out, wake)
 	cfg, err := e.endpointConfig(l, w)
 	if err == nil {
 		w.ep, err = dnp.New(cfg)

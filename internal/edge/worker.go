@@ -37,6 +37,9 @@ type Worker struct {
 	ep    *dnp.Endpoint
 	out   Output
 
+	listener uint16  // the port that clients talk to
+	keeper   *keeper // nil if no log knows the sessions
+
 	spaces      map[string]*space
 	order       []*space  // the same, in the order of their coming
 	lastOut     time.Time // when Flush was called last
@@ -52,9 +55,9 @@ type Worker struct {
 	wake   func()
 }
 
-func newWorker(e *Edge, out Output, wake func()) *Worker {
+func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
 	return &Worker{
-		edge: e, index: len(e.workers), out: out, wake: wake,
+		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
 		spaces: make(map[string]*space),
 		tasks:  make(chan task, inboxTasks),
 	}
