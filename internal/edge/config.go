@@ -140,6 +140,9 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	if c.Durable != nil {
+		c.Durable.setDefaults()
+	}
 }
 
 // validate reports all problems at once.

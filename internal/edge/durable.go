@@ -2,6 +2,7 @@ package edge
 
 import (
 	"errors"
+	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	sessionlog "github.com/dnprelay/dnprelay/session"
@@ -20,6 +21,11 @@ type Durable struct {
 
 	// Affinity says which edge serves which session. nil means that only the log tells.
 	Affinity cluster.Affinity
+
+	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
+	// DrainLinger for how long it then goes on to forward datagrams. 0 means 55 s, and 3 s
+	// if there is a Forwarder.
+	DrainTimeout, DrainLinger time.Duration
 
 	// Forward carries datagrams to the edges that they are for. nil means that an edge
 	// takes over each session whose datagrams come to it.
@@ -41,6 +47,29 @@ type Feed interface {
 
 	// End forgets what is not delivered: whoever owns the session now delivers it.
 	End()
+}
+
+func (d *Durable) setDefaults() {
+	if d.DrainTimeout == 0 {
+		d.DrainTimeout = 55 * time.Second
+	}
+	if d.DrainLinger == 0 {
+		d.DrainLinger = 3 * time.Second
+	}
+}
+
+// startDurable takes over what an earlier process of this node had, and listens to what
+// the affinity finds out.
+func (e *Edge) startDurable() {
+	if e.cfg.Durable.Affinity == nil {
+		return
+	}
+	e.cfg.Durable.Affinity.OnReplaced(func(name string, by cluster.Served) {
+		for _, w := range e.workers {
+			w.post(0, func(w *Worker, _ time.Time) { w.keeper.replaced(name, by) })
+		}
+	})
+	e.inherit(e.cfg.Node, inheritTries)
 }
 
 func (d *Durable) validate() error {

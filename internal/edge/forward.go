@@ -45,11 +45,59 @@ func (e *Edge) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
 		return
 	}
 	w.post(len(datagram), func(w *Worker, _ time.Time) {
-		w.out.Send(client, append(w.out.Datagram(len(datagram)), datagram...))
+		out := w.out
+		if r, ok := out.(*returning); ok {
+			out = r.Output
+		}
+		out.Send(client, append(out.Datagram(len(datagram)), datagram...))
 	})
 }
 
-// Deliver handles a datagram of a client that came over another edge.
+// Deliver handles a datagram of a client that came over another edge; via is empty if
+// it came to another worker of this one.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
+	if w.keeper != nil && w.keeper.takes(now, client, datagram, via, hops) {
+		return
+	}
 	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
+}
+
+// viasMax bounds the clients of whom it is remembered over which edge they come. The
+// answers to more go directly.
+const viasMax = 131_072
+
+// comesOver notes over which edge the datagrams of a client come; empty for none.
+func (k *keeper) comesOver(client netip.AddrPort, via string) {
+	switch {
+	case via == "":
+		delete(k.vias, client)
+	case len(k.vias) < viasMax:
+		k.vias[client] = via
+	}
+}
+
+// A returning sends what is for clients that come over other edges back over these.
+type returning struct {
+	Output
+	k *keeper
+}
+
+// Send implements dnp.Sender.
+func (r *returning) Send(to netip.AddrPort, b []byte) {
+	if len(r.k.vias) > 0 && r.k.sendOver(to, b) {
+		return
+	}
+	r.Output.Send(to, b)
+}
+
+func (k *keeper) sendOver(to netip.AddrPort, b []byte) bool {
+	via, ok := k.vias[to]
+	if !ok {
+		return false
+	}
+	var epoch uint64
+	if x := k.byAddr[to]; x != nil {
+		epoch = x.core.Epoch()
+	}
+	return k.d.Forward.Return(via, k.w.listener, to, epoch, b)
 }
