@@ -69,9 +69,8 @@ func (r Roster) Holder(shard int) (name string, ok bool) {
 // what it had moves. It is empty without nodes.
 func Choose(key string, names []string) (best string) {
 	var most uint64
-	seed := newHolder(key).seed
 	for _, name := range names {
-		n := mix(newHolder(name).seed + seed*0x9e3779b97f4a7c15)
+		n := Draw(name, key)
 		if best == "" || n > most || n == most && name < best {
 			best, most = name, n
 		}
