@@ -116,7 +116,10 @@ func (n *EdgeNode) Run(ctx context.Context, node string) error {
 	if n.gossip != nil {
 		n.gossip.SetPhase(cluster.PhaseReady)
 		group.Go(func() error { return n.gossip.Run(others) })
-		group.Go(func() error { FollowRoster(others, n.gossip, func(r cluster.Roster) { n.setRoster(others, r) }); return nil })
+		group.Go(func() error {
+			FollowRoster(others, n.gossip, func(r cluster.Roster) { n.setRoster(others, r) })
+			return nil
+		})
 	}
 	if n.forward != nil {
 		group.Go(func() error { return n.forward.Run(others) })
