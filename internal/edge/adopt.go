@@ -101,7 +101,10 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 	}
 	w.counts.SessionsAdopted++
 	x.session = s
-	s.lastToken = max(x.core.Token(), s.conn.QueuedToken())
+	s.lastToken = x.core.Token()
+	if queued := s.conn.QueuedToken(); queued > s.lastToken {
+		s.lastToken, s.replies[queued] = queued, "" // it has no number yet
+	}
 	x.follow()
 	w.begun(s)
 	s.resume(now, x.about.claims())
