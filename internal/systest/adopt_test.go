@@ -276,3 +276,17 @@ func TestRescue(t *testing.T) {
 	t.Logf("20 messages each way, %v after the kill", time.Since(start).Round(time.Millisecond))
 	r.talk(20)
 }
+
+// TestRescueDrain lets the edge of a client leave. It hands the client over although
+// nothing is heard of it.
+func TestRescueDrain(t *testing.T) {
+	r := newRescue(t)
+	r.talk(20)
+	r.edges[0].term()
+	r.edges[0].ends(0, "handing sessions over")
+	r.route(1)
+	r.talk(20)
+	if text := r.edges[0].output.String(); strings.Contains(text, "no edge takes") {
+		t.Errorf("the session was not handed over:\n%s", text)
+	}
+}
