@@ -180,6 +180,13 @@ func (s *space) bringInLine(session *session, st *replication.State) {
 	s.offer(session, st)
 }
 
+// Keeps reports whether the worker owns the session of a client, for a caller that turns
+// it.
+func (w *Worker) Keeps(client netip.AddrPort) bool {
+	x := w.keeper.byAddr[client]
+	return x != nil && x.core.Phase() == sessionlog.Owning
+}
+
 // Adopt takes over a session by the name of its log; via is the edge over which its
 // client's datagrams come, empty if that is not known. It is for a caller that turns the
 // worker; others ask the Edge.
