@@ -101,7 +101,10 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 	}
 	w.counts.SessionsAdopted++
 	x.session = s
-	s.lastToken = max(x.core.Token(), s.conn.QueuedToken())
+	s.lastToken = x.core.Token()
+	if queued := s.conn.QueuedToken(); queued > s.lastToken {
+		s.lastToken, s.replies[queued] = queued, "" // it has no number yet
+	}
 	x.follow()
 	w.begun(s)
 	s.resume(now, x.about.claims())
@@ -175,6 +178,13 @@ func (s *space) bringInLine(session *session, st *replication.State) {
 		s.unlink(session, st, !s.includes(st, session))
 	}
 	s.offer(session, st)
+}
+
+// Keeps reports whether the worker owns the session of a client, for a caller that turns
+// it.
+func (w *Worker) Keeps(client netip.AddrPort) bool {
+	x := w.keeper.byAddr[client]
+	return x != nil && x.core.Phase() == sessionlog.Owning
 }
 
 // Adopt takes over a session by the name of its log; via is the edge over which its

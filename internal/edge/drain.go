@@ -53,18 +53,15 @@ const prepareTime = 100 * time.Millisecond
 // on to forward datagrams for a while.
 func (e *Edge) drain() {
 	d := e.cfg.Durable
-	e.draining.Store(true)
-	e.cfg.Log.Info("handing sessions over", "sessions", e.kept())
-	for _, w := range e.workers {
-		w.post(0, func(w *Worker, now time.Time) { w.keeper.drainNow(now) })
-	}
-	e.wait(d.DrainTimeout-closeTime, func() bool { return e.kept() == 0 || len(e.roster.heirs()) == 0 })
-	if n := e.kept(); n > 0 {
+	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
+	e.BeginDrain()
+	e.wait(d.DrainTimeout-closeTime, func() bool { return e.Kept() == 0 || len(e.roster.heirs()) == 0 })
+	if n := e.Kept(); n > 0 {
 		e.cfg.Log.Warn("no edge takes these sessions, so they end", "sessions", n)
 		for _, w := range e.workers {
 			w.post(0, func(w *Worker, _ time.Time) { w.keeper.closeRest() })
 		}
-		e.wait(closeTime, func() bool { return e.kept() == 0 })
+		e.wait(closeTime, func() bool { return e.Kept() == 0 })
 	}
 	e.ready.Store(false)
 	if d.Forward != nil {
@@ -86,8 +83,17 @@ func (e *Edge) wait(d time.Duration, done func() bool) {
 	}
 }
 
-// kept returns how many sessions the edge has or looks at.
-func (e *Edge) kept() (n int32) {
+// BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
+// done when Kept is 0.
+func (e *Edge) BeginDrain() {
+	e.draining.Store(true)
+	for _, w := range e.workers {
+		w.post(0, func(w *Worker, now time.Time) { w.keeper.drainNow(now) })
+	}
+}
+
+// Kept returns how many sessions that a log knows the edge has or looks at.
+func (e *Edge) Kept() (n int32) {
 	for _, w := range e.workers {
 		n += w.keeper.count.Load()
 	}
