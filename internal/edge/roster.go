@@ -89,14 +89,16 @@ func (e *Edge) Gone(node string) {
 // How often the affinity is asked for the sessions of a dead node when it does not
 // answer, and how long it is waited between.
 const (
-	inheritTries = 10
+	inheritTries = 120 // claims are listed for two minutes
 	inheritPause = time.Second
 )
 
+// inherit takes over what this edge is the heir of, and all that an earlier process of its
+// own had, because the others may not have noticed that one's end.
 func (e *Edge) inherit(node string, tries int) {
 	e.cfg.Durable.Affinity.Claimed(node, func(names []string) {
 		for _, name := range names {
-			if e.roster.heir(name, true) == e.cfg.Node {
+			if node == e.cfg.Node || e.roster.heir(name, true) == e.cfg.Node {
 				e.workers[0].keeper.leave(name, node)
 			}
 		}

@@ -85,7 +85,8 @@ func (k *keeper) inherit(b bequest) {
 			if err == nil && s.Trying != k.w.edge.cfg.Node {
 				return
 			}
-			k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name, netip.AddrPort{}, true) })
+			unsure := err != nil // without the affinity, only the log knows
+			k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name, netip.AddrPort{}, unsure) })
 		})
 	})
 }
