@@ -88,8 +88,7 @@ func (e *Edge) inherit(node string, rounds int) {
 			if err != nil {
 				r = retry{node, rounds, now.Add(inheritRetry)}
 			}
-			once := node == e.cfg.Node && err == nil // nobody claims them any more
-			if q := &w.keeper.silent; r.rounds > 0 && !once && len(q.again) < goneMax {
+			if q := &w.keeper.silent; r.rounds > 0 && len(q.again) < goneMax {
 				q.again = append(q.again, r)
 			}
 		})
