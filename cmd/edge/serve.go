@@ -25,6 +25,12 @@ type serveCommand struct {
 
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
+	tel, err := telemetry.Open("edge", c.Name, log)
+	if err != nil {
+		return err
+	}
+	defer tel.Close()
+	log = tel.Logger(log)
 	bus, err := compose.DialNATS(ctx, &c.NATS, &c.Node, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -34,14 +40,14 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	defer bus.Close()
 	subjects := compose.Subjects(&c.NATS)
-	e, err := compose.NewEdge(&c.Edge, c.Shards, c.Name, bus, subjects, log)
+	e, err := compose.NewEdge(&c.Edge, c.Shards, c.Name, bus, subjects, tel, log)
 	if err != nil {
 		return err
 	}
 	if c.Auth == "open" {
 		log.Warn("clients are not asked who they are; that is for trusted networks, elsewhere use --auth token or callout")
 	}
-	metrics := e.Metrics()
+	metrics := append(e.Metrics(), compose.BusMetrics(bus)...)
 	var members *gossip.Gossip
 	if len(c.GossipJoin) > 0 {
 		if members, err = compose.NewGossip(&c.Gossip, cluster.RoleEdge, c.Name, c.Shards, nil, log); err != nil {
@@ -51,7 +57,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		metrics = append(metrics, compose.GossipMetrics(members)...)
 	}
 	admin, err := telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, Metrics: metrics,
+		Addr: c.HTTP, Telemetry: tel, Pprof: c.Pprof, Metrics: metrics,
 		Health: func() telemetry.Health { return compose.EdgeHealth(e, bus) },
 	})
 	if err != nil {
