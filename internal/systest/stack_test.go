@@ -40,6 +40,12 @@ type stack struct {
 // drain, and no goroutine may be left.
 func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 	t.Helper()
+	return newStackWith(t, func(*relay.Config, *edge.Config) {}, listeners...)
+}
+
+// newStackWith starts everything with what change makes of the configurations.
+func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listeners ...edge.Listener) *stack {
+	t.Helper()
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	s := &stack{T: t, ctx: ctx}
@@ -50,14 +56,17 @@ func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 	t.Cleanup(func() { s.nats.Shutdown() })
 
 	log := slog.New(slog.DiscardHandler)
-	r, err := relay.New(relay.Config{Node: "r", Bus: s.bus("relay"), Epoch: 1, Tick: time.Millisecond, Log: log})
+	relayCfg := relay.Config{Node: "r", Bus: s.bus("relay"), Epoch: 1, Tick: time.Millisecond, Log: log}
+	edgeCfg := edge.Config{
+		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: log,
+	}
+	change(&relayCfg, &edgeCfg)
+	r, err := relay.New(relayCfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.run("relay", r.Run)
-	s.edge, err = edge.New(edge.Config{
-		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: log,
-	})
+	s.edge, err = edge.New(edgeCfg)
 	if err != nil {
 		t.Fatal(err)
 	}

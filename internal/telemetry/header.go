@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"strconv"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -35,9 +34,24 @@ func peek(parent string) (id uint64, sampled, ok bool) {
 	if len(parent) < size {
 		return 0, false, false
 	}
-	id, err := strconv.ParseUint(parent[idAt:idAt+16], 16, 64)
-	flags, flagsErr := strconv.ParseUint(parent[flagsAt:size], 16, 8)
-	return id, flags&uint64(trace.FlagsSampled) != 0, err == nil && flagsErr == nil
+	id, ok = hexNumber(parent[idAt : idAt+16])
+	flags, flagsOK := hexNumber(parent[flagsAt:size])
+	return id, flags&uint64(trace.FlagsSampled) != 0, ok && flagsOK
+}
+
+// hexNumber reads up to 16 lower-case hex digits. strconv would allocate an error.
+func hexNumber(s string) (n uint64, ok bool) {
+	for _, c := range []byte(s) {
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			n = n<<4 | uint64(c-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return n, true
 }
 
 // remote returns the context of the span that sent a message, invalid if the headers

@@ -32,6 +32,7 @@ func open(t *testing.T) *telemetry.Telemetry {
 type node struct {
 	t    *testing.T
 	base string
+	tel  *telemetry.Telemetry
 	stop func() error
 }
 
@@ -45,7 +46,7 @@ func start(t *testing.T, cfg telemetry.Config) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	n := &node{t: t, base: "http://" + s.Addr().String(), stop: func() error { cancel(); return <-done }}
+	n := &node{t: t, base: "http://" + s.Addr().String(), tel: cfg.Telemetry, stop: func() error { cancel(); return <-done }}
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		if err := n.stop(); err != nil {
