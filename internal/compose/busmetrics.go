@@ -36,6 +36,8 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 			}
 			return float64(n)
 		}),
+		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node wants.",
+			func() float64 { return float64(len(buses)) }),
 		direction("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
 		direction("io", "By", "Bytes of the bodies of those messages.",
 			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),

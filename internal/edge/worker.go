@@ -41,7 +41,8 @@ type Worker struct {
 	order       []*space  // the same, in the order of their coming
 	lastOut     time.Time // when Flush was called last
 	counts      Counts
-	writeNumber uint32 // of the write request sent last
+	past        replication.ReplicaStats // of spaces that are not followed any more
+	writeNumber uint32                   // of the write request sent last
 	callouts    callouts
 	suspectAt   time.Time // when a line about forged datagrams may be written again
 	pending     pending   // batches that no flush has sent

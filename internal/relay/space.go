@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -131,6 +132,9 @@ func (l *Lane) leave(sp *space) {
 		heap.Remove(&l.due, sp.index)
 	}
 	delete(l.spaces, sp.name)
+	telemetry.Sum(&l.past, sp.store.Stats())
+	l.past.States, l.past.Views = 0, 0 // those are gone
+	sp.pending.span.End()
 }
 
 // emit sends what the store has to say.

@@ -191,7 +191,9 @@ func TestTraceLinks(t *testing.T) {
 			before := map[string]string{"batch": "apply", "flush": "replicate"}[name]
 			c.Until("what is linked arrives", func() bool {
 				return !slices.ContainsFunc(append(span.Links, span.Parent), func(id string) bool {
-					return !slices.ContainsFunc(c.Spans(), func(x otlptest.Span) bool { return x.ID == id && x.Name == before && (x.Trace == span.Trace) == (id == span.Parent) })
+					return !slices.ContainsFunc(c.Spans(), func(x otlptest.Span) bool {
+						return x.ID == id && x.Name == before && (x.Trace == span.Trace) == (id == span.Parent)
+					})
 				})
 			})
 			if want := fmt.Sprint(1 + len(span.Links)); span.Attributes["messaging.batch.message_count"] != want {
