@@ -19,6 +19,7 @@ BENCHJSON ?= tmp/bench.json
 PROFILECASE ?= 100,20,200,1
 
 STATICCHECK_VERSION := v0.8.2
+PROMTOOL_VERSION := v0.315.0
 STATICCHECK := bin/tools/staticcheck-$(STATICCHECK_VERSION)
 
 .PHONY: help
@@ -67,6 +68,14 @@ cluster-test-build: build
 .PHONY: sim-session
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
+
+.PHONY: alerts-test
+alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (BUILD=1 builds it, 5 minutes)
+	@GO="$(GO)" scripts/alerts-test $(PROMTOOL_VERSION)
+
+.PHONY: dashboards
+dashboards: ## Write the Grafana dashboards of deploy/dashboards
+	$(GO) run ./deploy/dashboards deploy/dashboards
 
 .PHONY: bench
 bench: ## Both of the next, once each, in less than 10 minutes
