@@ -169,6 +169,17 @@ func TestHungCollector(t *testing.T) {
 	}
 }
 
+// TestQueueEmpties sends more spans than may wait, one after the other.
+func TestQueueEmpties(t *testing.T) {
+	c := otlptest.Start(t)
+	tell(t, c, "OTEL_BSP_MAX_QUEUE_SIZE", "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
+	tel := open(t)
+	for i := range 12 {
+		tel.Tracer().Receive("publish", map[string]string{"traceparent": sampled}, message).End()
+		c.Until("the span arrives", func() bool { return len(c.Spans()) == i+1 })
+	}
+}
+
 func TestNoCollector(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // an endpoint is enough to ask for traces
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
