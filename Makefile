@@ -98,6 +98,10 @@ bench-quick: build ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
 
+.PHONY: bench-trace
+bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
+	@GO="$(GO)" scripts/bench-trace
+
 .PHONY: flood
 flood: build ## Forge a million connection requests on loopback while 200 clients play, in a minute
 	bin/dnpctl bench --flood $(ARGS)
