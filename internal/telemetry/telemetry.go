@@ -42,8 +42,9 @@ type Telemetry struct {
 }
 
 // Open reads the environment. service is "edge" or "relay", node which one. Errors of
-// exports go to log, at most one a minute; the error returned is one line about the
-// variable that contradicts itself. No connection is made before there is something to send, and nobody waits for it.
+// exports go to log, at most one a minute, and for the whole process; the error returned
+// is one line about the variable that contradicts itself. No connection is made before
+// there is something to send, and nobody waits for it.
 func Open(service, node string, log *slog.Logger) (*Telemetry, error) {
 	t := &Telemetry{registry: prometheus.NewRegistry()}
 	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -55,9 +56,7 @@ func Open(service, node string, log *slog.Logger) (*Telemetry, error) {
 		t.Close()
 		return nil, fmt.Errorf("OpenTelemetry: %w", err)
 	}
-	if t.traces != nil || t.logs != nil {
-		otel.SetErrorHandler(&complaints{log: log})
-	}
+	otel.SetErrorHandler(&complaints{log: log})
 	return t, nil
 }
 
