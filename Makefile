@@ -19,7 +19,6 @@ BENCHJSON ?= tmp/bench.json
 PROFILECASE ?= 100,20,200,1
 
 STATICCHECK_VERSION := v0.8.2
-PROMTOOL_VERSION := v0.315.0
 STATICCHECK := bin/tools/staticcheck-$(STATICCHECK_VERSION)
 
 .PHONY: help
@@ -71,7 +70,7 @@ sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 
 .PHONY: alerts-test
 alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (BUILD=1 builds it, 5 minutes)
-	@GO="$(GO)" scripts/alerts-test $(PROMTOOL_VERSION)
+	@GO="$(GO)" scripts/alerts-test
 
 .PHONY: dashboards
 dashboards: ## Write the Grafana dashboards of deploy/dashboards

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -383,4 +384,15 @@ func metricsFile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestAlerts fires every alert with promtool, if there is one.
+func TestAlerts(t *testing.T) {
+	out, err := exec.Command("../../scripts/alerts-test").CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case strings.Contains(string(out), "skipped"):
+		t.Skip(string(out))
+	}
 }

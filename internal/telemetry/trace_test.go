@@ -294,3 +294,33 @@ func TestContextOfNothing(t *testing.T) {
 		t.Error("a span that is none has something")
 	}
 }
+
+// BenchmarkDecision is what an update costs that is not traced, and one that is.
+func BenchmarkDecision(b *testing.B) {
+	c := otlptest.Start(b)
+	b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint())
+	tel, err := telemetry.Open("relay", "r", slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tel.Close()
+	var off *telemetry.Tracer
+	header := map[string]string{"traceparent": unsampled}
+	for name, step := range map[string]func(){
+		"off":            func() { off.Receive("publish", nil, message).End() },
+		"no trace":       func() { tel.Tracer().Receive("publish", nil, message).End() },
+		"unsampled":      func() { tel.Tracer().Receive("publish", header, message).End() },
+		"unsampled step": func() { tel.Tracer().Resume("replicate", nil, message).Child("flush").End() },
+		"histogram": func() func() {
+			h := tel.Histogram("dnp.edge.flush.delay", "")
+			return func() { h.Record(time.Millisecond, nil) }
+		}(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				step()
+			}
+		})
+	}
+}
