@@ -4,8 +4,9 @@ import "fmt"
 
 // A dashboard is rows of panels.
 type dashboard struct {
-	name, title, job string // job is a regular expression of the jobs that are offered
-	rows             []row
+	name, title string
+	of          string // series that tell which nodes can be chosen
+	rows        []row
 }
 
 type row struct {
@@ -64,7 +65,7 @@ func (d dashboard) model() object {
 // variables are what the reader chooses on top.
 func (d dashboard) variables() []object {
 	choice := func(name, label string) object {
-		q := fmt.Sprintf(`label_values(up{job=~%q}, %s)`, d.job, label)
+		q := fmt.Sprintf(`label_values(%s, %s)`, d.of, label)
 		return object{
 			"name": name, "type": "query", "datasource": source, "query": object{"query": q, "refId": name}, "definition": q,
 			"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*", "current": object{"text": "All", "value": "$__all"},

@@ -43,7 +43,7 @@ func quantiles(metric string) (list []query) {
 func ratio(a, b query) query { return query{a.expr + " / " + b.expr, a.legend} }
 
 var dashboards = []dashboard{
-	{"overview", "dnprelay / overview", ".*(edge|relay).*", []row{
+	{"overview", "dnprelay / overview", `{__name__=~"dnp_edge_sessions|dnp_relay_shards"}`, []row{
 		{"Players and authority", []panel{
 			{"Sessions", "Players, by edge.", "short", []query{gauge("dnp_edge_sessions")}, false},
 			{"Shards held", "All lines together are the number of shards, or some players see nothing new.", "short", []query{
@@ -74,7 +74,7 @@ var dashboards = []dashboard{
 		}},
 		processes,
 	}},
-	{"edge", "dnprelay / edge", ".*edge.*", []row{
+	{"edge", "dnprelay / edge", "dnp_edge_sessions", []row{
 		{"Players", []panel{
 			{"Sessions", "And how many there may be.", "short", []query{gauge("dnp_edge_sessions"), gauge("dnp_edge_sessions_max").named("most {{instance}}")}, false},
 			{"Logins", "By why they were refused; none = let in.", "cps", []query{busy("dnp_edge_logins_total", "reason")}, false},
@@ -117,7 +117,7 @@ var dashboards = []dashboard{
 		}},
 		processes,
 	}},
-	{"relay", "dnprelay / relay", ".*relay.*", []row{
+	{"relay", "dnprelay / relay", "dnp_relay_shards", []row{
 		{"Publishing", []panel{
 			{"Publishes", "And errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
 			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
