@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,6 +24,7 @@ import (
 type devCommand struct {
 	config.Dev      `group:"Development"`
 	config.Edge     `group:"Edge"`
+	config.Sessions `group:"Edge"`
 	config.Sharding `group:"Relay"`
 	config.Relay    `group:"Relay"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8413"`
@@ -36,6 +38,7 @@ type dev struct {
 	relay *relay.Relay
 	edge  *edge.Edge
 	tel   *telemetry.Telemetry
+	logs  *compose.Durable
 	admin *telemetry.Server
 	demo  *demo
 }
@@ -44,7 +47,7 @@ type dev struct {
 func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 	d := &dev{}
 	defer d.close()
-	if err := d.start(c, log); err != nil {
+	if err := d.start(ctx, c, log); err != nil {
 		return err
 	}
 	d.tell(os.Stdout)
@@ -52,7 +55,7 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 }
 
 // start opens all ports, so that one in use is known before anything runs.
-func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
+func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err error) {
 	var subjects replication.Subjects
 	node := config.DefaultNode()
 	if d.tel, err = telemetry.Open("relay", node, log); err != nil {
@@ -80,7 +83,14 @@ func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
 	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, relayBus, subjects, d.tel, log); err != nil {
 		return err
 	}
-	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.tel, log); err != nil {
+	d.logs, err = compose.OpenDurable(ctx, &c.Sessions, node, func() (*natsbus.Bus, error) {
+		bus := connect("log")
+		return bus, err
+	}, subjects, time.Second, log)
+	if err != nil {
+		return err
+	}
+	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(nil), d.tel, log); err != nil {
 		return err
 	}
 	if c.Demo {
@@ -88,7 +98,7 @@ func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
 	}
 	d.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: c.HTTP, Telemetry: d.tel, Pprof: c.Pprof,
-		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), compose.BusMetrics(d.buses...)),
+		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics(), compose.BusMetrics(d.buses...)),
 		Health:  func() telemetry.Health { return telemetry.Health{Ready: d.edge.Ready() && d.relay.Ready()} },
 	})
 	return err
@@ -106,6 +116,11 @@ func (d *dev) run(ctx context.Context) error {
 		relayEnd <- d.relay.Run(relayCtx)
 		cancel() // nothing works without the relay
 	}()
+	logsEnd := make(chan struct{})
+	go func() {
+		d.logs.Run(relayCtx)
+		close(logsEnd)
+	}()
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {
@@ -113,6 +128,7 @@ func (d *dev) run(ctx context.Context) error {
 	}
 	err := group.Wait()
 	stopRelay()
+	<-logsEnd
 	if relayErr := <-relayEnd; err == nil {
 		err = relayErr
 	}

@@ -46,6 +46,28 @@ func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 // newStackWith starts everything with what change makes of the configurations.
 func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listeners ...edge.Listener) *stack {
 	t.Helper()
+	edgeCfg := edge.Config{
+		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Log: slog.New(slog.DiscardHandler),
+	}
+	s := newEdgelessWith(t, func(r *relay.Config) { change(r, &edgeCfg) })
+	edgeCfg.Bus = s.bus("edge")
+	var err error
+	if s.edge, err = edge.New(edgeCfg); err != nil {
+		t.Fatal(err)
+	}
+	s.run("edge", s.edge.Run)
+	return s
+}
+
+// newEdgeless is newStack without an edge.
+func newEdgeless(t *testing.T) *stack {
+	t.Helper()
+	return newEdgelessWith(t, func(*relay.Config) {})
+}
+
+// newEdgelessWith starts all but an edge with what change makes of the relay's configuration.
+func newEdgelessWith(t *testing.T, change func(*relay.Config)) *stack {
+	t.Helper()
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	s := &stack{T: t, ctx: ctx}
@@ -57,21 +79,13 @@ func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listen
 
 	log := slog.New(slog.DiscardHandler)
 	relayCfg := relay.Config{Node: "r", Bus: s.bus("relay"), Epoch: 1, Tick: time.Millisecond, Log: log}
-	edgeCfg := edge.Config{
-		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: log,
-	}
-	change(&relayCfg, &edgeCfg)
+	change(&relayCfg)
 	r, err := relay.New(relayCfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.run("relay", r.Run)
-	s.edge, err = edge.New(edgeCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.game = s.bus("game")
-	s.run("edge", s.edge.Run)
 	return s
 }
 
