@@ -85,10 +85,6 @@ func checkComposeFiles(t *testing.T, name string, s composeService, c *composeFi
 	}
 }
 
-// laterVariables are of flags that only some versions of the programs have; the others do
-// not look at them.
-var laterVariables = []string{"DNP_REDIS"}
-
 func runComposeNode(t *testing.T, role string, s composeService) {
 	if s.Entrypoint[0] != "/"+role {
 		t.Fatalf("the program is %s", s.Entrypoint[0])
@@ -107,7 +103,7 @@ func runComposeNode(t *testing.T, role string, s composeService) {
 		switch {
 		case !strings.HasPrefix(name, "DNP_"):
 			continue
-		case !strings.Contains(string(help), "$"+name+")") && !slices.Contains(laterVariables, name):
+		case !strings.Contains(string(help), "$"+name):
 			t.Errorf("%s has no variable %s", role, name)
 		}
 		switch name {
