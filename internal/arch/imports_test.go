@@ -68,6 +68,7 @@ var rules = map[string][]string{
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natsroles": {"replication"},
 	"internal/natsask":   {"github.com/nats-io/nats.go"},
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},

@@ -99,7 +99,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Telemetry: n.telemetry, Pprof: f.Admin.Pprof, Metrics: metrics,
+		Addr: f.Admin.HTTP, Telemetry: n.telemetry, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return RelayHealth(n.relay, n.bus) },
 	})
 	return err

@@ -38,6 +38,10 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		count("batch.io", "By", "Bytes of batches emitted.", func(s *Stats) uint64 { return s.Store.BatchBytes }),
 		count("writes", "{write}", "Writes of clients.", func(s *Stats) uint64 { return s.Store.Writes }),
 		count("writes.refused", "{write}", "Writes of clients that were refused.", func(s *Stats) uint64 { return s.Store.WritesRefused }),
+		count("values.out_of_range", "{value}", "Values of clients that were refused, because they are below min or above max.", func(s *Stats) uint64 { return s.Store.ValuesOutOfRange }),
+		count("values.not_finite", "{value}", "Values of clients that were refused, because they are NaN or infinite.", func(s *Stats) uint64 { return s.Store.ValuesNotFinite }),
+		count("values.too_often", "{value}", "Values of clients that were refused, because they were written more often than their rate.", func(s *Stats) uint64 { return s.Store.ValuesTooOften }),
+		count("refused.untold", "{event}", "Events about refused writes that were left out, because the client caused so many.", func(s *Stats) uint64 { return s.Store.RefusedUntold }),
 		count("repairs", "{request}", "Repair requests answered.", func(s *Stats) uint64 { return s.Repairs }),
 		telemetry.CounterBy("dnp.relay.busy", "{message}", "Publishes and writes answered busy, by what was full.", "reason",
 			func(observe func(string, uint64)) {
