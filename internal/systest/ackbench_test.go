@@ -48,7 +48,7 @@ func benchmarkAck(b *testing.B, durability string) {
 	}
 	defer durable.Close()
 	e, err := edge.New(edge.Config{
-		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 1, OpenSpace: "s", Bus: bus, Log: log, Durable: durable.Edge(),
+		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 1, OpenSpace: "s", Bus: bus, Log: log, Durable: durable.Edge(nil),
 	})
 	if err != nil {
 		b.Fatal(err)
