@@ -51,7 +51,8 @@ var rules = map[string][]string{
 	"session/natslog":  {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"}, // of replication the subjects
 	"session/natsfrom": {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"},
 
-	"publisher": {"replication", "replication/payload", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"publisher":          {"replication", "replication/payload", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"examples/publisher": {"publisher"},
 
 	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
