@@ -94,6 +94,11 @@ func (m Member) CanHold() bool {
 	return m.Role == RoleRelay && m.Phase == PhaseReady
 }
 
+// CanServe reports whether m may be given sessions: it is an edge that is ready.
+func (m Member) CanServe() bool {
+	return m.Role == RoleEdge && m.Phase == PhaseReady
+}
+
 // Address returns the first address of m for a service.
 func (m Member) Address(s Service) (netip.AddrPort, bool) {
 	for _, a := range m.Addresses {

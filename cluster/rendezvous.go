@@ -59,6 +59,21 @@ func (r Roster) Holder(shard int) (name string, ok bool) {
 	return name, ok
 }
 
+// Choose returns which of some nodes should have what goes by a key, by the same
+// hashing: the answer does not depend on the order of the names, and when one goes only
+// what it had moves. It is empty without nodes.
+func Choose(key string, names []string) (best string) {
+	var most uint64
+	seed := newHolder(key).seed
+	for _, name := range names {
+		n := mix(newHolder(name).seed + seed*0x9e3779b97f4a7c15)
+		if best == "" || n > most || n == most && name < best {
+			best, most = name, n
+		}
+	}
+	return best
+}
+
 // Ranking returns the names of all relays that may hold a shard: the one that
 // should, then the one that should if that one went, and so on.
 func (r Roster) Ranking(shard int) []string {

@@ -152,6 +152,9 @@ func (s Subjects) ToAll(space string) string { return s.join("toall", space) }
 // Who returns the subject of the question who is in a space.
 func (s Subjects) Who(space string) string { return s.join("who", space) }
 
+// Edge is where other edges ask one to take sessions over.
+func (s Subjects) Edge(node string) string { return s.join("edge", node) }
+
 // Auth returns the subject of requests to the game's authentication service.
 func (s Subjects) Auth() string { return s.join("auth") }
 

@@ -36,6 +36,9 @@ type Config struct {
 	// process.
 	Metrics []Metric
 
+	// Drain, if set, is called for each POST /drain, from any goroutine.
+	Drain func()
+
 	// Pprof serves /debug/pprof.
 	Pprof bool
 }
@@ -136,6 +139,12 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 	mux.HandleFunc("GET /livez", serveLive)
 	mux.HandleFunc("GET /readyz", serveReady(cfg.Health))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	if cfg.Drain != nil {
+		mux.HandleFunc("POST /drain", func(w http.ResponseWriter, _ *http.Request) {
+			cfg.Drain()
+			w.WriteHeader(http.StatusAccepted)
+		})
+	}
 	if cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
