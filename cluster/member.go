@@ -86,6 +86,10 @@ type Member struct {
 	Incarnation uint64 // of the process: Unix milliseconds of its start, so that a restart shows
 	Version     string // of the program
 	Addresses   []Address
+
+	// Sender is the id under which the process seals datagrams for other edges; see
+	// cluster/forward. 0 means that it does not.
+	Sender uint64
 }
 
 // CanHold reports whether m may be given shards: it is a relay that is ready. One

@@ -47,6 +47,11 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// Draw returns the number that a node draws for another name. It must never change.
+func Draw(node, name string) uint64 {
+	return mix(newHolder(node).seed + newHolder(name).seed*0x9e3779b97f4a7c15)
+}
+
 // Holder returns the name of the relay that should hold a shard. There is none
 // when no relay is ready. Only the lease says who does hold it.
 func (r Roster) Holder(shard int) (name string, ok bool) {
@@ -64,9 +69,8 @@ func (r Roster) Holder(shard int) (name string, ok bool) {
 // what it had moves. It is empty without nodes.
 func Choose(key string, names []string) (best string) {
 	var most uint64
-	seed := newHolder(key).seed
 	for _, name := range names {
-		n := mix(newHolder(name).seed + seed*0x9e3779b97f4a7c15)
+		n := Draw(name, key)
 		if best == "" || n > most || n == most && name < best {
 			best, most = name, n
 		}

@@ -15,6 +15,7 @@ type serveCommand struct {
 	config.Sharding `group:"Cluster"`
 	config.Edge     `group:"Edge"`
 	config.Sessions `group:"Edge"`
+	config.Forward  `group:"Cluster"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
 	config.Logging  `group:"Health, metrics and logs"`
 }
@@ -22,7 +23,7 @@ type serveCommand struct {
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	node, err := compose.NewEdgeNode(ctx, compose.EdgeFlags{
-		NATS: &c.NATS, Node: &c.Node, Gossip: &c.Gossip, Sharding: &c.Sharding, Edge: &c.Edge, Sessions: &c.Sessions, Admin: &c.Admin,
+		NATS: &c.NATS, Node: &c.Node, Gossip: &c.Gossip, Sharding: &c.Sharding, Edge: &c.Edge, Sessions: &c.Sessions, Forward: &c.Forward, Admin: &c.Admin,
 	}, log)
 	switch {
 	case err != nil && ctx.Err() != nil:

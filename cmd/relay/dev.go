@@ -85,7 +85,7 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	if err != nil {
 		return err
 	}
-	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(), log); err != nil {
+	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(nil), log); err != nil {
 		return err
 	}
 	if c.Demo {

@@ -37,13 +37,15 @@ var rules = map[string][]string{
 	"lludp/wire": {"zerocode"},
 	"lludp":      {"lludp/wire"},
 
-	"cluster":               {},
-	"cluster/affinitytest":  {"cluster"}, // what every affinity has to pass
-	"cluster/memaffinity":   {"cluster"},
-	"cluster/memlease":      {"cluster"},
-	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":     {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
-	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
+	"cluster":                {},
+	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
+	"cluster/memaffinity":    {"cluster"},
+	"cluster/memlease":       {"cluster"},
+	"cluster/forward":        {"cluster"},
+	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
+	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
+	"cluster/natslease":      {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
+	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
 	"session":          {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
 	"session/memlog":   {"session"},

@@ -84,8 +84,9 @@ func again(ctx context.Context, timeout time.Duration, log *slog.Logger, do func
 	}
 }
 
-// Edge returns what the edge is to use; nil if it keeps no log.
-func (d *Durable) Edge() *edge.Durable {
+// Edge returns what the edge is to use, with forwarding if it is not nil; nil if it keeps
+// no log.
+func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 	if d == nil {
 		return nil
 	}
@@ -95,6 +96,9 @@ func (d *Durable) Edge() *edge.Durable {
 	}
 	if d.affinity != nil {
 		e.Affinity = d.affinity
+	}
+	if forwarding != nil {
+		e.Forward = forwarding
 	}
 	return e
 }

@@ -23,6 +23,7 @@ type EdgeFlags struct {
 	Sharding *config.Sharding
 	Edge     *config.Edge
 	Sessions *config.Sessions
+	Forward  *config.Forward
 	Admin    *config.Admin
 }
 
@@ -32,6 +33,7 @@ type EdgeNode struct {
 	durable *Durable // nil if sessions end with the edge
 	edge    *edge.Edge
 	gossip  *gossip.Gossip // nil if nobody is to be met
+	forward *Forwarding    // nil if sessions end with the edge, or without gossip or its keys
 	admin   *telemetry.Server
 	leave   chan struct{} // holds one when the edge is to drain
 
@@ -59,15 +61,26 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 	if n.durable, err = OpenDurable(ctx, f.Sessions, f.Node.Name, connect, n.subjects, f.Node.StartTimeout, log); err != nil {
 		return err
 	}
-	if n.edge, err = NewEdge(f.Edge, n.shards, f.Node.Name, n.bus, n.subjects, n.durable.Edge(), log); err != nil {
-		return err
-	}
-	metrics := append(n.edge.Metrics(), n.durable.Metrics()...)
 	if len(f.Gossip.GossipJoin) > 0 {
 		if n.gossip, err = NewGossip(f.Gossip, cluster.RoleEdge, f.Node.Name, n.shards, nil, log); err != nil {
 			return err
 		}
+	}
+	if n.durable != nil { // sessions that end with their edge are nowhere else
+		if n.forward, err = NewForwarding(f.Forward, f.Node.Name, n.gossip, log); err != nil {
+			return err
+		}
+	}
+	if n.edge, err = NewEdge(f.Edge, n.shards, f.Node.Name, n.bus, n.subjects, n.durable.Edge(n.forward), log); err != nil {
+		return err
+	}
+	metrics := append(n.edge.Metrics(), n.durable.Metrics()...)
+	if n.gossip != nil {
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
+	}
+	if n.forward != nil {
+		n.forward.Serve(n.edge)
+		metrics = append(metrics, n.forward.Metrics()...)
 	}
 	n.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: f.Admin.HTTP, Service: "edge", Node: f.Node.Name, Pprof: f.Admin.Pprof, Metrics: metrics,
@@ -103,7 +116,13 @@ func (n *EdgeNode) Run(ctx context.Context, node string) error {
 	if n.gossip != nil {
 		n.gossip.SetPhase(cluster.PhaseReady)
 		group.Go(func() error { return n.gossip.Run(others) })
-		group.Go(func() error { n.followGossip(others); return nil })
+		group.Go(func() error {
+			FollowRoster(others, n.gossip, func(r cluster.Roster) { n.setRoster(others, r) })
+			return nil
+		})
+	}
+	if n.forward != nil {
+		group.Go(func() error { return n.forward.Run(others) })
 	}
 	group.Go(func() error {
 		defer stop() // the last one to leave
@@ -124,19 +143,18 @@ func (n *EdgeNode) Run(ctx context.Context, node string) error {
 	return group.Wait()
 }
 
-// followGossip tells the edge who is there, until ctx ends.
-func (n *EdgeNode) followGossip(ctx context.Context) {
-	for {
-		n.edge.SetRoster(n.gossip.Roster())
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.gossip.Changes():
-		}
+// setRoster tells the edge who is there.
+func (n *EdgeNode) setRoster(ctx context.Context, r cluster.Roster) {
+	if n.forward != nil {
+		n.forward.SetRoster(ctx, r)
 	}
+	n.edge.SetRoster(r)
 }
 
 func (n *EdgeNode) close() {
+	if n.forward != nil {
+		n.forward.Close()
+	}
 	if n.gossip != nil {
 		n.gossip.Close()
 	}

@@ -12,7 +12,14 @@ import (
 // The mutex is there because workers write and all of them, and other edges, read.
 type directory struct {
 	mu      sync.RWMutex
-	workers map[place]*Worker // as many as there are sessions
+	workers map[place]located // as many as there are sessions
+}
+
+// A located is the worker that has a session, or is about to take it over: then the epoch
+// is 0.
+type located struct {
+	worker *Worker
+	epoch  uint64
 }
 
 // A place is a client and the port that it talks to: what names a session.
@@ -25,21 +32,32 @@ func (d *directory) enter(p place, w *Worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.workers == nil {
-		d.workers = make(map[place]*Worker)
+		d.workers = make(map[place]located)
 	}
-	d.workers[p] = w
+	d.workers[p] = located{worker: w}
+}
+
+// own notes in which epoch w has the session.
+func (d *directory) own(p place, w *Worker, epoch uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.workers[p].worker == w {
+		d.workers[p] = located{w, epoch}
+	}
 }
 
 // leave forgets that w has the session, unless another worker took it since.
 func (d *directory) leave(p place, w *Worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.workers[p] == w {
+	if d.workers[p].worker == w {
 		delete(d.workers, p)
 	}
 }
 
-func (d *directory) worker(p place) *Worker {
+func (d *directory) worker(p place) *Worker { return d.locate(p).worker }
+
+func (d *directory) locate(p place) located {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.workers[p]

@@ -53,6 +53,21 @@ func (e *Edge) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
 	})
 }
 
+// Serves reports whether this edge has the session of a client, and in which epoch; 0
+// while it is taken over. Any goroutine may ask.
+func (e *Edge) Serves(listener uint16, client netip.AddrPort) (epoch uint64, ok bool) {
+	l := e.directory.locate(place{client, listener})
+	return l.epoch, l.worker != nil
+}
+
+// Overtaken takes the word of another edge that the session of a client is in a later
+// epoch than this edge has it in. The log is asked.
+func (e *Edge) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
+	if w := e.directory.worker(place{client, listener}); w != nil {
+		w.post(0, func(w *Worker, _ time.Time) { w.keeper.overtaken(w.keeper.byAddr[client], epoch) })
+	}
+}
+
 // Deliver handles a datagram of a client that came over another edge; via is empty if
 // it came to another worker of this one.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {

@@ -249,6 +249,7 @@ func (k *keeper) release(x *kept) {
 
 // claim says that it does.
 func (k *keeper) claim(x *kept) {
+	k.w.edge.directory.own(place{x.addr, k.w.listener}, k.w, x.core.Epoch())
 	if k.d.Affinity != nil {
 		k.d.Affinity.Claim(x.name, x.core.Epoch())
 	}
@@ -256,7 +257,12 @@ func (k *keeper) claim(x *kept) {
 
 // replaced takes the word of the affinity that another edge has a session.
 func (k *keeper) replaced(name string, by cluster.Served) {
-	if x := k.byName[name]; x != nil && by.Epoch > x.core.Epoch() {
+	k.overtaken(k.byName[name], by.Epoch)
+}
+
+// overtaken takes the word that a session, which may be nil, is in a later epoch.
+func (k *keeper) overtaken(x *kept, epoch uint64) {
+	if x != nil && epoch > x.core.Epoch() {
 		x.core.Doubt()
 		k.wake(x)
 	}
