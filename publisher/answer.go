@@ -14,6 +14,7 @@ import (
 type answer struct {
 	Epoch, Seq uint64
 	Number     *uint64
+	Duplicate  bool
 	Error      *answerError
 	Results    []struct{ Error *answerError }
 }

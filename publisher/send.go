@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 
@@ -14,8 +15,11 @@ import (
 // ErrNotConnected reports a client that is not in the space.
 var ErrNotConnected = errors.New("publisher: the client is not connected")
 
-// headerReliable is the header of messages to clients.
-const headerReliable = "Dnp-Reliable"
+// Headers of messages to clients.
+const (
+	headerReliable = "Dnp-Reliable"
+	headerToken    = "Dnp-Token"
+)
 
 // Send sends data to a client, reliably and in order, and returns the number that the
 // message got: with sessions in a log it is a promise that survives the edge. It does
@@ -29,16 +33,7 @@ func (s *Space) Send(ctx context.Context, client string, data []byte) (number ui
 	case err != nil:
 		return 0, fmt.Errorf("send to %s: %w", client, err)
 	}
-	var a answer
-	switch err := json.Unmarshal(m.Data, &a); {
-	case err != nil:
-		return 0, fmt.Errorf("send to %s: the answer cannot be read: %w", client, err)
-	case a.Error != nil:
-		return 0, &Error{Op: "send to " + client, Code: a.Error.Code, Message: a.Error.Message}
-	case a.Number == nil:
-		return 0, fmt.Errorf("send to %s: the answer has no number", client)
-	}
-	return *a.Number, nil
+	return s.number("send to "+client, m.Data)
 }
 
 // Tell sends data to a client reliably without waiting for an answer. It is lost if the
@@ -99,4 +94,38 @@ func (s *Space) once(ctx context.Context, what string, op map[string]string) err
 		return &Error{Op: what, Code: a.Error.Code, Message: a.Error.Message}
 	}
 	return nil
+}
+
+// SendOnce sends data to a client reliably, and says it again until it is answered or
+// ctx ends; the client gets it once. The token, from 1 to 2^44-1, must be larger for
+// each message of the session, and the next message must wait for this one. It returns
+// the number of the message, or 0 if an edge had it already and its answer was lost.
+// Edges that keep no sessions know tokens only for as long as they live.
+func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
+	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{headerToken: {strconv.FormatUint(token, 10)}}}
+	for {
+		reply, err := s.request(ctx, m)
+		if err == nil {
+			return s.number("send to "+client, reply.Data)
+		}
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("send to %s: %w", client, err)
+		}
+		wait(ctx, s.p.cfg.Retry) // also without a responder: another edge may be taking the session over
+	}
+}
+
+func (s *Space) number(what string, data []byte) (uint64, error) {
+	var a answer
+	switch err := json.Unmarshal(data, &a); {
+	case err != nil:
+		return 0, fmt.Errorf("%s: the answer cannot be read: %w", what, err)
+	case a.Error != nil:
+		return 0, &Error{Op: what, Code: a.Error.Code, Message: a.Error.Message}
+	case a.Number != nil:
+		return *a.Number, nil
+	case a.Duplicate:
+		return 0, nil
+	}
+	return 0, fmt.Errorf("%s: the answer has no number", what)
 }
