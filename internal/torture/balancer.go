@@ -171,7 +171,7 @@ func (b *balancer) upwards(from netip.AddrPort, p []byte) (*flow, netip.AddrPort
 	defer b.mu.Unlock()
 	f, ok := b.flows[from]
 	if !ok {
-		back, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		back, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
 		if err != nil {
 			return nil, netip.AddrPort{}
 		}

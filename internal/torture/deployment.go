@@ -61,7 +61,7 @@ func ports(n int) (list []int, err error) {
 
 func deploy(ctx context.Context, cfg *Config) (d *deployment, err error) {
 	d = &deployment{cfg: cfg, thread: proc.NewThread(), web: http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
-	free, err := ports(2*cfg.NATS + 3 + 4*edgeCount)
+	free, err := ports(2*cfg.NATS + 4 + 3*edgeCount)
 	if err != nil {
 		return d, err
 	}
@@ -149,8 +149,11 @@ func (d *deployment) makeNodes(take func() string) error {
 	http := take()
 	d.relay = d.node("relay1", filepath.Join(d.cfg.Bin, "relay"), append(common("relay1", http, relayGossip), "--replicas", replicas)...)
 	d.relay.http = http
+	// The port that a client talks to belongs to the name of its session, so edges differ
+	// in their addresses only, as pods do.
+	_, port, _ := net.SplitHostPort(take())
 	for i := range edgeCount {
-		name, http, dnp := fmt.Sprint("edge", i+1), take(), take()
+		name, http, dnp := fmt.Sprint("edge", i+1), take(), fmt.Sprintf("127.0.0.%d:%s", 11+i, port)
 		args := append(common(name, http, take()), "--listen", "udp://"+dnp, "--workers", "1", "--open-space", space,
 			"--sessions-per-address", "0", "--address-rate", "0", "--session-durability", d.cfg.Durability)
 		if d.cfg.Durability == "log" {
