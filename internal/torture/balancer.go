@@ -17,7 +17,7 @@ import (
 // Bounds of what the balancer remembers of a flow.
 const (
 	seqsKept     = 64
-	silenceLeast = 50 * time.Millisecond // shorter ones are not worth a line
+	silenceLeast = 25 * time.Millisecond // shorter ones are not worth a line
 	datagramMax  = 1 << 16
 )
 

@@ -176,16 +176,12 @@ func (c *checker) takeOther(r Record) {
 	case kindGap:
 		c.violation(r.At, "the game server misses messages of %s: %s", r.Who, r.Note)
 	case kindSilence:
-		for _, w := range c.faults {
-			if begin := r.At - r.D; r.At >= w.from && (w.to == 0 || begin <= w.to) {
-				w.worst[r.Who] = max(w.worst[r.Who], r.D)
-			}
+		if w := c.windowOf(r.At-r.D, r.At); w != nil {
+			w.worst[r.Who] = max(w.worst[r.Who], r.D)
 		}
 	case kindExtra:
-		for _, w := range c.faults {
-			if r.At >= w.from && (w.to == 0 || r.At <= w.to) {
-				w.extra[r.Who]++
-			}
+		if w := c.windowOf(r.At, r.At); w != nil {
+			w.extra[r.Who]++
 		}
 	case kindAck:
 		if c.phase >= 0 {
@@ -198,6 +194,19 @@ func (c *checker) takeOther(r Record) {
 			c.cost[r.Note] = append(c.cost[r.Note], float64(r.D)*1000/float64(r.N))
 		}
 	}
+}
+
+// windowOf returns the newest fault that what lasted from begin to end can come from.
+func (c *checker) windowOf(begin, end int64) *window {
+	for i := len(c.faults) - 1; i >= 0; i-- {
+		if w := c.faults[i]; end >= w.from {
+			if w.to == 0 || begin <= w.to {
+				return w
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 func (w *way) send(n uint64) {

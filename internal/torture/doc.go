@@ -9,7 +9,7 @@
 //
 // What everybody did is written to a file, one JSON record on a line: each message as it
 // is said, heard, told and got, each session that is closed, each fault with its begin
-// and end, and each silence of a client longer than 50 ms. Check reads such a file, knows
+// and end, and each silence of a client longer than 25 ms. Check reads such a file, knows
 // nothing of the run, and says what was lost, doubled, out of order or interrupted and
 // how long clients were without a datagram around each fault.
 //

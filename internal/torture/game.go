@@ -15,7 +15,7 @@ import (
 
 const (
 	space       = "match"
-	worldPace   = 50 * time.Millisecond // between changes of what all clients see
+	worldPace   = 20 * time.Millisecond // between changes of what all clients see: no shorter silence can be seen
 	answerMost  = 15 * time.Second      // for which the game server repeats one message
 	gameRestart = 10 * time.Second      // between two restarts of the consumer
 )
