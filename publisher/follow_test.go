@@ -105,11 +105,17 @@ func TestSend(t *testing.T) {
 	if two <= one {
 		t.Errorf("numbers %d, %d", one, two)
 	}
+	for i, want := range []bool{true, false} { // the second time it is known
+		n, err := s.space.SendOnce(s.ctx, name, 1, []byte("once"))
+		if must(err); n > two != want {
+			t.Errorf("time %d: number %d after %d", i, n, two)
+		}
+	}
 	must(s.space.Tell(name, []byte("three")))
 	must(s.space.TellAll([]byte("four")))
 	must(s.space.Cast(name, []byte("five")))
 	must(s.space.CastAll([]byte("six")))
-	s.until(c, "all arrive", func(c *dnptest.Client) bool { return len(c.Messages) == 6 })
+	s.until(c, "all arrive", func(c *dnptest.Client) bool { return len(c.Messages) == 7 })
 	must(c.Do(func(_ time.Time, c *dnptest.Client) {
 		for _, m := range c.Messages {
 			if want := string(m.Data) != "five" && string(m.Data) != "six"; m.Reliable != want {

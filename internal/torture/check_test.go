@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, k := range []kind{kindHeard, kindGot} {
-		for range 200 {
+		for range 50 {
 			list := sound()
 			var at []int
 			for i, r := range list {
@@ -72,16 +72,8 @@ func TestCheck(t *testing.T) {
 			if v := check(t, doubled); !v.Bad() || v.Doubled != 1 || v.Lost != 0 {
 				t.Fatalf("record %d (%s) is there twice: %+v", i, k, v)
 			}
-			if k == kindGot && list[i].N == 20 || next == i {
-				continue
-			}
 			swapped := slices.Clone(list)
 			swapped[i].N, swapped[next].N = swapped[next].N, swapped[i].N
-			// Both were sent before the first arrives: else it would be an invention.
-			said := slices.IndexFunc(swapped, func(r Record) bool {
-				return (r.Kind == kindSaid || r.Kind == kindTold) && r.Who == list[i].Who && r.N == list[next].N
-			})
-			_ = said
 			if v := check(t, swapped); !v.Bad() {
 				t.Fatalf("records %d and %d (%s) are swapped: %+v", i, next, k, v)
 			}
