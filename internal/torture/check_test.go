@@ -100,9 +100,33 @@ func TestCheckInterruption(t *testing.T) {
 	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Lost != 0 || !v.Bad() {
 		t.Errorf("%+v", v)
 	}
+	hole := slices.DeleteFunc(slices.Clone(list), func(r Record) bool { return r.Kind == kindHeard && r.Who == "c1" && r.N == 5 })
+	if v := check(t, hole); v.Lost != 1 {
+		t.Errorf("what others came after is lost, interrupted or not: %+v", v)
+	}
 	list[0].Note = "nats-leader (excused)"
 	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Bad() {
 		t.Errorf("excused: %+v", v)
+	}
+}
+
+// TestCheckUnsure: what the game server had no answer for may arrive or not, but not
+// twice, and only what it is.
+func TestCheckUnsure(t *testing.T) {
+	list := []Record{{Kind: kindPhase, Note: "kill"}, {At: 1, Kind: kindTold, Who: "c", N: 1}, {At: 2, Kind: kindTold, Who: "c", N: 2}, {At: 3, Kind: kindAnswered, Who: "c", N: 2}, {At: 4, Kind: kindGot, Who: "c", N: 2}}
+	if v := check(t, list); v.Bad() {
+		t.Errorf("without an answer, and it did not arrive: %+v", v)
+	}
+	came := slices.Insert(slices.Clone(list), 4, Record{At: 4, Kind: kindGot, Who: "c", N: 1})
+	if v := check(t, came); v.Bad() {
+		t.Errorf("without an answer, and it arrived: %+v", v)
+	}
+	if v := check(t, append(came, Record{At: 9, Kind: kindGot, Who: "c", N: 1})); v.Doubled != 1 {
+		t.Errorf("it arrived twice: %+v", v)
+	}
+	list[3].N = 1
+	if v := check(t, list[:4]); v.Lost != 1 {
+		t.Errorf("with an answer, and it did not arrive: %+v", v)
 	}
 }
 
@@ -115,6 +139,7 @@ func TestCheckGaps(t *testing.T) {
 		{At: ms(1000), Kind: kindFault, N: 1, Who: "edge1"},
 		{At: ms(1100), Kind: kindSilence, Who: "a", D: ms(200)},
 		{At: ms(1700), Kind: kindSilence, Who: "a", D: ms(500)},
+		{At: ms(1790), Kind: kindSilence, Who: "a", D: ms(60)},
 		{At: ms(1800), Kind: kindSilence, Who: "b", D: ms(100)},
 		{At: ms(1801), Kind: kindExtra, Who: "b", N: 7}, {At: ms(1802), Kind: kindExtra, Who: "b", N: 8},
 		{At: ms(2000), Kind: kindHealed, N: 1},
