@@ -80,6 +80,10 @@ func TestMessageLayout(t *testing.T) {
 	if _, ok := parseMessage(TypeOut, b); ok {
 		t.Error("an IPv4 address has two forms")
 	}
+	unhopped := message{epoch: 7, origin: 9, client: client(1), data: []byte("x")}
+	if _, ok := parseMessage(TypeIn, unhopped.append(nil)); ok {
+		t.Error("a client's datagram that nobody forwarded passes")
+	}
 	b[0] |= 0x10
 	if _, ok := parseMessage(TypeOut, b); ok {
 		t.Error("a flag that means nothing passes")

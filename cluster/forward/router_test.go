@@ -117,6 +117,17 @@ func TestHops(t *testing.T) {
 	w.drops("and counted where it would be", "c", DropHops, 1)
 }
 
+// TestThreeHops: a peer that says so is wrong, but it is a peer.
+func TestThreeHops(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	a, b := w.nodes["a"], w.nodes["b"]
+	b.owned[client(1)] = 1
+	a.seal(a.byID[b.id], TypeIn, &message{hops: 3, origin: a.id, client: client(1), data: []byte("x")}, a)
+	w.settle()
+	w.want("three hops", "b")
+	w.drops("three hops", "b", DropHops, 1)
+}
+
 func TestLoop(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.nodes["a"], w.nodes["b"]

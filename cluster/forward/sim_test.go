@@ -40,7 +40,7 @@ type sim struct {
 	restart uint64
 	quiet   bool // trouble is over
 
-	overhops, strays int
+	strays int
 }
 
 type home struct {
@@ -127,7 +127,6 @@ func (e *simEdge) Datagram(size int) []byte         { return make([]byte, 0, siz
 func (e *simEdge) Send(to netip.AddrPort, b []byte) { e.net.Send(e.addr, to, b) }
 func (e *simEdge) Advance(now time.Time)            { e.Router.Advance(now, e) }
 func (e *simEdge) NextTimeout() (time.Time, bool)   { return e.Router.NextTimeout(), true }
-func (e *simEdge) cli(i int) Client                 { return client(i) }
 func number(data []byte) (client int, serial uint64) {
 	return int(data[0]), binary.LittleEndian.Uint64(data[1:])
 }

@@ -69,7 +69,7 @@ func (e *Edge) startDurable() {
 			w.post(0, func(w *Worker, _ time.Time) { w.keeper.replaced(name, by) })
 		}
 	})
-	e.inherit(e.cfg.Node, inheritTries)
+	e.inherit(e.cfg.Node, inheritRounds)
 }
 
 func (d *Durable) validate() error {

@@ -25,6 +25,7 @@ type Edge struct {
 	inbox   string // subject below which this edge takes answers
 
 	directory directory // where sessions are that a log knows
+	names     nameSet   // of their logs
 	roster    rosterView
 	draining  atomic.Bool
 

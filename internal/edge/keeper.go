@@ -208,6 +208,7 @@ func (k *keeper) forget(x *kept) {
 	k.plan(x, time.Time{})
 	if k.byName[x.name] == x {
 		delete(k.byName, x.name)
+		k.w.edge.names.leave(x.name, k.w)
 	}
 	if k.byAddr[x.addr] == x {
 		delete(k.byAddr, x.addr)

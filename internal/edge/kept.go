@@ -66,6 +66,7 @@ func sessionID(id string) (out sessionlog.ID) {
 // enter makes a session known by its name and client.
 func (k *keeper) enter(x *kept) {
 	k.byName[x.name] = x
+	k.w.edge.names.enter(x.name, k.w)
 	if x.addr.IsValid() {
 		k.byAddr[x.addr] = x
 		k.w.edge.directory.enter(place{x.addr, k.w.listener}, k.w)

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"sync"
-	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 )
@@ -83,28 +82,5 @@ func (e *Edge) Gone(node string) {
 		return
 	}
 	e.cfg.Log.Info("an edge is gone; its sessions are taken over", "edge", node)
-	e.inherit(node, inheritTries)
-}
-
-// How often the affinity is asked for the sessions of a dead node when it does not
-// answer, and how long it is waited between.
-const (
-	inheritTries = 10
-	inheritPause = time.Second
-)
-
-func (e *Edge) inherit(node string, tries int) {
-	e.cfg.Durable.Affinity.Claimed(node, func(names []string) {
-		for _, name := range names {
-			if e.roster.heir(name, true) == e.cfg.Node {
-				e.workers[0].keeper.leave(name, node)
-			}
-		}
-	}, func(err error) {
-		if err != nil && tries > 1 {
-			e.workers[0].post(0, func(w *Worker, now time.Time) {
-				w.keeper.silent.again = append(w.keeper.silent.again, retry{node, tries - 1, now.Add(inheritPause)})
-			})
-		}
-	})
+	e.inherit(node, inheritRounds)
 }

@@ -3,6 +3,7 @@ package edge
 import (
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -26,11 +27,72 @@ type silent struct {
 // A bequest is a session by the name of its log, and the dead edge that had it.
 type bequest struct{ name, node string }
 
-// A retry is a dead node whose sessions could not be listed.
+// A nameSet is the logs of the sessions that the workers of an edge have or look at. The
+// mutex is there because the first worker asks about the sessions of all.
+type nameSet struct {
+	mu  sync.Mutex
+	set map[string]*Worker
+}
+
+func (n *nameSet) enter(name string, w *Worker) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.set == nil {
+		n.set = make(map[string]*Worker)
+	}
+	n.set[name] = w
+}
+
+func (n *nameSet) leave(name string, w *Worker) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.set[name] == w {
+		delete(n.set, name)
+	}
+}
+
+func (n *nameSet) has(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.set[name] != nil
+}
+
+// A retry is a dead node whose sessions are to be listed again.
 type retry struct {
-	node  string
-	tries int
-	at    time.Time
+	node   string
+	rounds int
+	at     time.Time
+}
+
+// How often the affinity is asked for the sessions of a dead node: claims are listed for
+// two minutes, and what was taken over in one round is nobody's business in the next. A
+// round that failed, or a session that somebody began to take over in vain, is due again.
+const (
+	inheritRounds = 12
+	inheritPause  = 10 * time.Second
+	inheritRetry  = time.Second // when the affinity does not answer
+)
+
+// inherit takes over what this edge is the heir of, and all that an earlier process of its
+// own had, because the others may not have noticed that one's end.
+func (e *Edge) inherit(node string, rounds int) {
+	e.cfg.Durable.Affinity.Claimed(node, func(names []string) {
+		for _, name := range names {
+			if node == e.cfg.Node || e.roster.heir(name, true) == e.cfg.Node {
+				e.workers[0].keeper.leave(name, node)
+			}
+		}
+	}, func(err error) {
+		e.workers[0].post(0, func(w *Worker, now time.Time) {
+			r := retry{node, rounds - 1, now.Add(inheritPause)}
+			if err != nil {
+				r = retry{node, rounds, now.Add(inheritRetry)}
+			}
+			if q := &w.keeper.silent; r.rounds > 0 && len(q.again) < goneMax {
+				q.again = append(q.again, r)
+			}
+		})
+	})
 }
 
 // leave adds a session that a dead node had, from any goroutine.
@@ -50,7 +112,10 @@ func (k *keeper) advanceSilent(now, next time.Time) time.Time {
 			next = earlier(next, r.at)
 			return false
 		}
-		k.w.edge.inherit(r.node, r.tries)
+		if r.node != k.w.edge.cfg.Node && k.w.edge.roster.alive(r.node) {
+			return true // it is back, and looks after them by itself
+		}
+		k.w.edge.inherit(r.node, r.rounds)
 		return true
 	})
 	if k.drain.on {
@@ -71,9 +136,9 @@ func (k *keeper) advanceSilent(now, next time.Time) time.Time {
 	return next
 }
 
-// inherit takes a session over unless somebody else has it by now.
+// inherit takes a session over unless somebody else has it by now, or another worker.
 func (k *keeper) inherit(b bequest) {
-	if k.byName[b.name] != nil {
+	if k.w.edge.names.has(b.name) {
 		return
 	}
 	aff := k.d.Affinity
@@ -85,7 +150,8 @@ func (k *keeper) inherit(b bequest) {
 			if err == nil && s.Trying != k.w.edge.cfg.Node {
 				return
 			}
-			k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name, netip.AddrPort{}, true) })
+			unsure := err != nil // without the affinity, only the log knows
+			k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name, netip.AddrPort{}, unsure) })
 		})
 	})
 }

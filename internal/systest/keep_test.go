@@ -235,9 +235,12 @@ func TestKeep(t *testing.T) {
 	for s := *keepFirst; s < *keepFirst+uint64(*keepSeeds); s++ {
 		w := newKeepWorld(t, s)
 		for _, e := range w.play() {
-			t.Errorf("-keep-first %d -keep-seeds 1 (%s): %s", s, w.name, e)
+			t.Errorf("seed %d (%s): %s", s, w.name, e)
 		}
-		all = append(all, w)
+		if all = append(all, w); t.Failed() {
+			t.Logf("repeat with -keep-first %d -keep-seeds 1 -keep-story", s)
+			break
+		}
 	}
 	table := "\n"
 	for _, plan := range keepPlans {

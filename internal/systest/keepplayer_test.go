@@ -33,7 +33,6 @@ type keepPlayer struct {
 	own    *dnptest.Link // a state that the client offers
 	broken time.Duration // since when its edge is dead; 0 if it is not
 	frozen bool          // interrupted
-	idle   bool          // it only listens
 }
 
 func newKeepPlayer(w *keepWorld, i int, b dnptest.Behaviour) *keepPlayer {
@@ -101,8 +100,15 @@ func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 
 // begin starts the traffic of both sides.
 func (p *keepPlayer) begin() {
-	if p.index == 1 {
+	switch p.index {
+	case keepPlayers - 1:
+		return // it only watches, so nobody hears of it that it needs another edge
+	case 1:
 		p.offer()
+		p.w.net.Every(300*time.Millisecond, func() bool {
+			p.write(uint16(p.w.net.Rand().IntN(1000)))
+			return !p.w.healed
+		})
 	}
 	p.w.net.Schedule(0, p.talk)
 	p.w.net.Schedule(0, p.listen)
@@ -118,6 +124,14 @@ func (p *keepPlayer) offer() {
 		p.w.Fatal(err)
 	}
 	p.w.net.Wake(p.addr)
+}
+
+// write writes to the state of the client's own.
+func (p *keepPlayer) write(v uint16) {
+	if p.own.Phase == dnptest.LinkIsUp {
+		p.Set(p.own, 0, u16(v))
+		p.w.net.Wake(p.addr)
+	}
 }
 
 func (p *keepPlayer) talk() {
@@ -238,7 +252,22 @@ func (p *keepPlayer) judge() {
 	if owners != 1 {
 		w.failf("player %d has %d owners in the end", p.index, owners)
 	}
-	if p.own != nil && p.own.Phase != dnptest.LinkIsUp {
+	if p.own != nil {
+		p.judgeOwn()
+	}
+}
+
+// judgeOwn wants the holder to have what the client writes to its own state.
+func (p *keepPlayer) judgeOwn() {
+	w := p.w
+	if p.own.Phase != dnptest.LinkIsUp {
 		w.failf("player %d lost its own state", p.index)
+		return
+	}
+	p.write(4711)
+	w.net.Run(2 * time.Second)
+	got := w.ask(w.subjects.Get("s", fmt.Sprintf("client.%s.%d", p.name, p.own.ID)), "{}")
+	if !strings.Contains(got, "4711") {
+		w.failf("player %d wrote 4711 to its own state, the holder has %s", p.index, got)
 	}
 }
