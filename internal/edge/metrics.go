@@ -16,7 +16,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	gauge := func(name, unit, help string, read func(*Stats) int64) telemetry.Metric {
 		return telemetry.Gauge("dnp.edge."+name, unit, help, func() float64 { stats := s.Get(); return float64(read(&stats)) })
 	}
-	return []telemetry.Metric{
+	all := []telemetry.Metric{
 		gauge("sessions", "{session}", "Sessions of clients.", func(s *Stats) int64 { return s.Sessions }),
 		gauge("spaces", "{space}", "Spaces followed, summed over the workers.", func(s *Stats) int64 { return int64(s.Spaces) }),
 		gauge("states", "{state}", "States in the replicas, summed over the workers.", func(s *Stats) int64 { return int64(s.States) }),
@@ -61,6 +61,10 @@ func (e *Edge) Metrics() []telemetry.Metric {
 				return s.EventsLost + s.MessagesLost + s.AnswersLost + s.RepairsLost + s.TasksLost + s.DropsForgotten
 			}),
 	}
+	if e.cfg.Durable != nil {
+		all = append(all, keptMetrics(s)...)
+	}
+	return all
 }
 
 func direction(name, unit, help string, s *telemetry.Cache[Stats], read func(*Stats) (in, out uint64)) telemetry.Metric {

@@ -13,7 +13,7 @@ const keepMutantSeeds = 110
 // keepMutantList is deliberate faults of edges with sessions in a log. Those of the rules
 // themselves are in session/mutants_test.go.
 var keepMutantList = []mutants.Mutant{
-	{Name: "claims_without_the_space", File: "internal/edge/adopt.go", Old: "case sp.replica.Complete():", New: "case true:"},
+	{Name: "claims_without_the_space", File: "internal/edge/adopt.go", Old: "case sp.replica.Complete():", New: "case sp != nil:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/adopt.go", Old: "\t\tsp.bringInLine(s, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/adopt.go", Old: "return s.restoreOwn(wire.LinkID(ref))", New: "return nil"},
