@@ -157,7 +157,12 @@ func TestMessages(t *testing.T) {
 	js, err := jetstream.New(x.nc)
 	must(err)
 	must(js.DeleteStream(t.Context(), natsfrom.StreamName))
-	x.edges[0], err = natsfrom.Open(t.Context(), natsfrom.Config{Conn: x.nc}) // makes it; not run, which nothing here needs
+	again, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	x.edges[0], err = natsfrom.Open(again, natsfrom.Config{Conn: x.nc}) // makes it
+	for err != nil && again.Err() == nil {                              // NATS still removes the files of the old one
+		x.edges[0], err = natsfrom.Open(again, natsfrom.Config{Conn: x.nc})
+	}
 	must(err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
