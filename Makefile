@@ -48,7 +48,7 @@ sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or 
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
-	nice $(GO) test -p 1 ./cluster ./session ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./cluster ./session ./replication ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: cluster-test
 cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
@@ -106,13 +106,17 @@ bench-quick: build ## A few cases of bench-system, in less than a minute
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: flood
-flood: build ## Forge a million connection requests on loopback while 200 clients play, in a minute
+flood: build ## Forge a million connection requests on loopback while 200 clients play, then their ends, in two minutes
 	bin/dnpctl bench --flood $(ARGS)
 
 .PHONY: profile
 profile: build ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)
 	bin/dnpctl bench --case "$(PROFILECASE)" --rounds 1 --window 30s --profile tmp/profile $(ARGS)
 	@echo "Look at one with: $(GO) tool pprof -http=: bin/edge tmp/profile/FILE"
+
+.PHONY: reproducible
+reproducible: ## Build twice, from two folders with caches of their own, and want the same bytes
+	@GO="$(GO)" scripts/reproducible
 
 .PHONY: vet
 vet: ## go vet

@@ -92,7 +92,7 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 		d.demo = &demo{bus: demoBus, subjects: subjects, space: c.OpenSpace}
 	}
 	d.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof,
+		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof, TokenFile: c.HTTPToken,
 		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics()),
 		Health:  func() telemetry.Health { return telemetry.Health{Ready: d.edge.Ready() && d.relay.Ready()} },
 	})

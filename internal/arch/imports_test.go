@@ -69,6 +69,7 @@ var rules = map[string][]string{
 	"internal/config":    {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natsroles": {"replication"},
 	"internal/natsask":   {"github.com/nats-io/nats.go"},
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},

@@ -20,6 +20,7 @@ var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, 
 func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, durable *edge.Durable, log *slog.Logger) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
+		LogAddresses: edge.LogAddresses(c.LogAddresses),
 		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log,
 		Auth: ways[c.Auth], TokenKeys: c.TokenKeys,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,

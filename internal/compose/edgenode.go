@@ -83,7 +83,7 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Service: "edge", Node: f.Node.Name, Pprof: f.Admin.Pprof, Metrics: metrics,
+		Addr: f.Admin.HTTP, Service: "edge", Node: f.Node.Name, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return EdgeHealth(n.edge, n.bus, n.durable) }, Drain: n.Drain,
 	})
 	return err

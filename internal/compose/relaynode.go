@@ -92,7 +92,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, Metrics: metrics,
+		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return RelayHealth(n.relay, n.bus) },
 	})
 	return err

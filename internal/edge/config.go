@@ -90,6 +90,9 @@ type Config struct {
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates ClientStates
 
+	// LogAddresses is how much of clients' addresses log lines have; truncated if empty.
+	LogAddresses LogAddresses
+
 	// Durable keeps sessions in a log, so that other edges can go on with them. nil
 	// means that they end with this edge.
 	Durable *Durable

@@ -161,5 +161,6 @@ func (s *session) suspected(now time.Time) {
 		return // the metric counts them all
 	}
 	w.suspectAt = now.Add(suspectPause)
-	s.edge().cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.client, "session", s.id, "space", s.space.name)
+	s.edge().cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.client, "session", s.id, "space", s.space.name,
+		"address", s.edge().cfg.LogAddresses.text(s.conn.Addr()))
 }

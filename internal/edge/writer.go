@@ -225,6 +225,14 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 		return
 	case r.Code == replication.WriteOK:
 		wr.settle(w.Number, func(v *written) bool { return wr.okay(v, r) })
+	case r.Code == replication.WritePartly:
+		wr.settle(w.Number, func(v *written) bool {
+			if slices.Contains(r.Refused, uint16(v.index)) {
+				return wr.refused(v)
+			}
+			return wr.okay(v, r)
+		})
+		wr.session.space.w.counts.WritesRefused++
 	case r.Code == replication.WriteNoState && wr.own != nil:
 		wr.own.assert(now) // the holder is another one, or has forgotten it
 		return

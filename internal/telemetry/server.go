@@ -41,6 +41,10 @@ type Config struct {
 
 	// Pprof serves /debug/pprof.
 	Pprof bool
+
+	// TokenFile has the token that requests need which change something, and those for
+	// /debug/pprof, see ReadToken. Empty means that they have to come from loopback.
+	TokenFile string
 }
 
 // Bounds on what a visitor can cost. They are arbitrary, and ample for scrapers.
@@ -152,7 +156,7 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return mux
+	return guard(cfg.TokenFile, mux)
 }
 
 // newRegistry returns what /metrics shows. Attributes of the service come from
