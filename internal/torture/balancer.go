@@ -84,13 +84,14 @@ func (b *balancer) name(addr netip.AddrPort, who string) {
 	b.names[addr] = who
 }
 
-// forget ends the flow of a client that is gone.
-func (b *balancer) forget(addr netip.AddrPort) {
+// forget ends the flow of a client that is gone. If it was interrupted, the silence before
+// counts; at the end of a run nobody speaks, and silences mean nothing.
+func (b *balancer) forget(addr netip.AddrPort, interrupted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f := b.flows[addr]; f != nil {
 		_ = f.back.Close() // fails only if it is closed
-		if who := b.names[addr]; who != "" && !f.last.IsZero() {
+		if who := b.names[addr]; interrupted && who != "" && !f.last.IsZero() {
 			b.note.add(Record{Kind: kindSilence, Who: who, D: time.Since(f.last).Microseconds()})
 		}
 		delete(b.flows, addr)

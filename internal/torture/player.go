@@ -46,7 +46,7 @@ func (p *player) play(ctx context.Context) {
 			continue
 		}
 		p.talk(ctx)
-		p.run.balancer.forget(p.peer.Addr())
+		p.run.balancer.forget(p.peer.Addr(), ctx.Err() == nil)
 		p.peer.Close()
 	}
 }
@@ -72,7 +72,7 @@ func (p *player) connect(ctx context.Context, life int) error {
 	defer cancel()
 	err = peer.Until(wait, func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected })
 	if err != nil {
-		p.run.balancer.forget(peer.Addr())
+		p.run.balancer.forget(peer.Addr(), ctx.Err() == nil)
 		peer.Close()
 	}
 	return err
