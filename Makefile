@@ -11,6 +11,7 @@ FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
+TORTURENATS ?= 1
 SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
@@ -62,6 +63,21 @@ cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 4 minut
 .PHONY: cluster-test-build
 cluster-test-build: build
 	$(GO) build -trimpath -o bin/ ./deploy/cluster-test
+	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+
+.PHONY: torture
+torture: torture-build ## Break edges under running sessions: 200 kills, 90 drains and so on, 35 minutes with TORTURENATS (1) NATS servers; needs redis-server
+	@mkdir -p tmp
+	bin/torture -json tmp/torture.json -nats $(TORTURENATS) $(ARGS)
+
+.PHONY: torture-quick
+torture-quick: torture-build ## A twenty-fifth of that, in less than 3 minutes
+	@mkdir -p tmp
+	bin/torture -json tmp/torture.json -scale 0.04 -stop-after 150s $(ARGS)
+
+.PHONY: torture-build
+torture-build: build
+	$(GO) build -trimpath -o bin/ ./deploy/torture
 	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
 
 .PHONY: sim-session
