@@ -124,7 +124,9 @@ readinessProbe:
 {{- end }}
 {{- end }}
 
-{{/* Where pods go: given spread and affinity, or over zones and nodes as far as possible. */}}
+{{/* Where pods go. Unless told otherwise they keep away from zones and nodes that have one of their kind,
+as far as possible. Two constraints for topologySpread would not do that: the scheduler ignores nodes
+that lack the label of either, so without zones nothing would be spread. */}}
 {{- define "dnprelay.placement" -}}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
@@ -140,9 +142,20 @@ topologySpreadConstraints:
         {{- include "dnprelay.selector" $ | nindent 8 }}
   {{- end }}
 {{- end }}
-{{- with .affinity }}
 affinity:
-  {{- toYaml . | nindent 2 }}
+{{- if .affinity }}
+  {{- toYaml .affinity | nindent 2 }}
+{{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      {{- range $i, $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+      - weight: {{ sub 100 (mul 50 $i) }}
+        podAffinityTerm:
+          topologyKey: {{ $key }}
+          labelSelector:
+            matchLabels:
+              {{- include "dnprelay.selector" $ | nindent 14 }}
+      {{- end }}
 {{- end }}
 {{- with .nodeSelector }}
 nodeSelector:
