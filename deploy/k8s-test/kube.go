@@ -149,9 +149,10 @@ func (k *kube) defaults() error {
 	}
 	text, err := k.helm("play", "test", "dnprelay", "--logs", "--timeout", "2m")
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, text)
+		return err
 	}
-	fmt.Print(indent(text[max(0, strings.Index(text, "POD LOGS")):]))
+	_, said, _ := strings.Cut(text, "POD LOGS: ")
+	fmt.Print(indent(said))
 	before, err := k.secret("play", "dnprelay-gossip", "keys")
 	if err != nil {
 		return err

@@ -50,16 +50,25 @@ func lineWith(text, part string) string {
 
 // readyz returns what a node says, and what it misses.
 func readyz(address string) (body string, missing []string) {
+	body, status := get(address, "/readyz")
+	var h struct{ Missing []string }
+	_ = json.Unmarshal([]byte(body), &h) // what is not JSON says nothing
+	return fmt.Sprint(status, " ", strings.TrimSpace(body)), h.Missing
+}
+
+// get asks the HTTP server of a node. Without an answer the status is 0 and the body says why.
+func get(address, path string) (body string, status int) {
 	web := http.Client{Timeout: 2 * time.Second}
-	answer, err := web.Get("http://" + address + "/readyz")
+	answer, err := web.Get("http://" + address + path)
 	if err != nil {
-		return err.Error(), nil
+		return err.Error(), 0
 	}
 	defer answer.Body.Close()
-	b, _ := io.ReadAll(answer.Body) // a part is good enough to be shown
-	var h struct{ Missing []string }
-	_ = json.Unmarshal(b, &h)
-	return fmt.Sprintf("%d %s", answer.StatusCode, strings.TrimSpace(string(b))), h.Missing
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err.Error(), 0
+	}
+	return string(b), answer.StatusCode
 }
 
 func (k *kube) wrongURL() error {
@@ -80,7 +89,7 @@ func (k *kube) wrongSecret() error {
 		return err
 	}
 	defer remove()
-	if _, err := k.ctl("wrong-secret", "create", "secret", "generic", "login", "--from-literal=username=node", "--from-literal=password=wrong"); err != nil {
+	if _, err := k.ctl("wrong-secret", "create", "secret", "generic", "login", "--from-literal=username=edge", "--from-literal=password=wrong"); err != nil {
 		return err
 	}
 	err = k.install("wrong-secret", false, small,

@@ -7,9 +7,16 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+)
+
+// Metrics that say which pod has most to do.
+const (
+	sessionsMetric = "dnp_edge_sessions"
+	spacesMetric   = "dnp_relay_spaces"
 )
 
 // A fleet is all that plays: clients, the game server and the balancer before the edges.
@@ -30,9 +37,9 @@ var scenarios = []scenario{
 	{"nothing", func(k *kube) error { return k.sleep(20 * time.Second) }},
 	{"rolling update of edges", func(k *kube) error { return k.restart("deployment/dnprelay-edge") }},
 	{"rolling update of relays", func(k *kube) error { return k.restart("statefulset/dnprelay-relay") }},
-	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "deployment/dnprelay-edge") }},
-	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "statefulset/dnprelay-relay") }},
-	{"node with an edge cut off for 30 s", (*kube).cutNode},
+	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
+	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
+	{"node of an edge cut off for 30 s", (*kube).cutNode},
 }
 
 // play exposes the edges to clients outside, lets everybody play through all scenarios
@@ -50,6 +57,11 @@ func play(k *kube) ([]row, error) {
 	}
 	if err := k.install("play", true, values...); err != nil {
 		return nil, err
+	}
+	for _, w := range []string{"deployment/dnprelay-edge", "statefulset/dnprelay-relay", "statefulset/dnprelay-nats"} {
+		if err := k.rolledOut(w); err != nil { // helm does not wait for the old pods to go
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
 	var wait sync.WaitGroup
@@ -175,25 +187,59 @@ func (k *kube) rolledOut(workload string) error {
 	return err
 }
 
-// deletePod takes one pod away without asking it, and waits for the next one.
-func (k *kube) deletePod(selector, workload string) error {
+// busiest returns the pod with the largest value of a metric.
+func (k *kube) busiest(selector, port, metric string) (busiest pod, err error) {
 	all, err := k.pods("play", selector)
-	if err != nil || len(all) == 0 {
-		return fmt.Errorf("no pods with %s: %v", selector, err)
+	most := -1.0
+	for _, p := range all {
+		if n := readMetric(p.addr+":"+port, metric); n > most {
+			busiest, most = p, n
+		}
 	}
-	if _, err := k.ctl("play", "delete", "pod", all[0].name, "--grace-period=0", "--force"); err != nil {
+	if err == nil && most < 0 {
+		err = fmt.Errorf("no pod with %s has the metric %s", selector, metric)
+	}
+	return busiest, err
+}
+
+// readMetric returns the sum of a metric of a node, or -1 without it.
+func readMetric(address, metric string) float64 {
+	body, _ := get(address, "/metrics")
+	sum, found := 0.0, false
+	for line := range strings.Lines(body) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name, _, _ = strings.Cut(name, "{"); name != metric {
+			continue
+		}
+		if n, err := strconv.ParseFloat(value[strings.LastIndexByte(value, ' ')+1:], 64); err == nil {
+			sum, found = sum+n, true
+		}
+	}
+	if !found {
+		return -1
+	}
+	return sum
+}
+
+// deletePod takes the busiest pod away without asking it, and waits for the next one.
+func (k *kube) deletePod(selector, port, metric, workload string) error {
+	p, err := k.busiest(selector, port, metric)
+	if err != nil {
+		return err
+	}
+	if _, err := k.ctl("play", "delete", "pod", p.name, "--grace-period=0", "--force"); err != nil {
 		return err
 	}
 	return k.rolledOut(workload)
 }
 
-// cutNode takes a node with an edge off the network for half a minute.
+// cutNode takes the node of the busiest edge off the network for half a minute.
 func (k *kube) cutNode() error {
-	all, err := k.pods("play", edges)
-	if err != nil || len(all) == 0 {
-		return fmt.Errorf("no edges: %v", err)
+	p, err := k.busiest(edges, "8414", sessionsMetric)
+	if err != nil {
+		return err
 	}
-	number := strings.TrimPrefix(all[0].node, "kn")
+	number := strings.TrimPrefix(p.node, "kn")
 	if _, err := k.command("", k.cfg.cluster, "cut", number); err != nil {
 		return err
 	}
@@ -204,6 +250,6 @@ func (k *kube) cutNode() error {
 	if slept != nil {
 		return slept
 	}
-	_, err = k.ctl("default", "wait", "--for=condition=Ready", "node/"+all[0].node, "--timeout=60s")
+	_, err = k.ctl("default", "wait", "--for=condition=Ready", "node/"+p.node, "--timeout=60s")
 	return err
 }

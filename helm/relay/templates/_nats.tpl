@@ -11,7 +11,7 @@ sent to one that has just died: (dict "root" $ "login" "user:password@"). */}}
 {{- join "," $urls }}
 {{- end }}
 
-{{/* Environment of a container that speaks to NATS: (dict "root" $ "role" "node"). */}}
+{{/* Environment of a container that speaks to NATS: (dict "root" $ "role" "edge"). */}}
 {{- define "dnprelay.natsEnv" -}}
 {{- $root := .root }}
 {{- $e := $root.Values.externalNats }}

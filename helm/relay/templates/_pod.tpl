@@ -42,7 +42,7 @@ capabilities: {drop: [ALL]}
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
-{{ include "dnprelay.natsEnv" (dict "root" .root "role" "node") }}
+{{ include "dnprelay.natsEnv" (dict "root" .root "role" .component) }}
 {{- with include "dnprelay.goMemory" .values.resources }}
 - name: GOMEMLIMIT
   value: {{ . }}

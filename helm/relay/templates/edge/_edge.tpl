@@ -10,7 +10,10 @@
 {{- if eq .Values.edge.auth.mode "token" }}
 - --token-keys=/etc/dnprelay/token/{{ .Values.edge.auth.tokenKeysKey }}
 {{- end }}
-{{- include "dnprelay.flags" .Values.edge.config }}
+{{- include "dnprelay.flags" (omit .Values.edge.config "sessionReplicas") }}
+{{- if eq (default "none" .Values.edge.config.sessionDurability) "log" }}
+- --session-replicas={{ .Values.edge.config.sessionReplicas | default (include "dnprelay.streamReplicas" .) | int }}
+{{- end }}
 {{- if .Values.edge.forward.enabled }}
 - --forward-listen=:{{ .Values.edge.forward.port }}
 - --forward-advertise=$(POD_IP)

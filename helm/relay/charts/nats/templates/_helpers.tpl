@@ -21,12 +21,22 @@ labels:
 {{- if $i.digest }}@{{ $i.digest }}{{ else }}:{{ default .Chart.AppVersion $i.tag }}{{ end }}
 {{- end }}
 
-{{/* A file of the configuration with the prefix and the shards of this deployment. */}}
+{{/* Users of the servers; roles.conf says what each may do. */}}
+{{- define "nats.roles" -}}relay edge publisher observer admin{{- end }}
+
+{{/* A file of deploy/nats with the prefix and the shards of this deployment. One server has
+no block about the others, and all of them have roles. */}}
 {{- define "nats.file" -}}
-{{- .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
-  | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards))
-  | replace "include ./cluster.conf" (gt (int .root.Values.replicas) 1 | ternary "include ./cluster.conf" "") }}
+{{- $text := .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
+  | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards)) }}
+{{- if eq .name "nats-server.conf" }}
+{{- if eq (int .root.Values.replicas) 1 }}{{ $text = regexReplaceAll "(?s)\ncluster \\{.*?\n\\}\n" $text "\n" }}{{ end }}
+{{- if not (contains "include ./roles.conf" $text) }}{{ $text = printf "%s\ninclude ./roles.conf\n" $text }}{{ end }}
 {{- end }}
+{{- $text }}
+{{- end }}
+
+{{- define "nats.files" -}}nats-server.conf mappings.conf roles.conf{{- end }}
 
 {{- define "nats.routes" -}}
 {{- $urls := list }}
