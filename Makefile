@@ -117,7 +117,7 @@ chart-files: ## Copy into the chart what it has from deploy: NATS, alerts, dashb
 
 .PHONY: manifests
 manifests: $(HELM) ## Render deploy/manifests from the chart
-	HELM="$(HELM)" deploy/manifests/render
+	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render
 
 .PHONY: chart-test
 chart-test: $(HELM) ## Lint and render the chart, decode every object, try what it has to refuse

@@ -25,6 +25,11 @@ type serveCommand struct {
 
 // Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
+	waiting, err := telemetry.Wait(c.HTTP, func() []string { return []string{"nats"} })
+	if err != nil {
+		return err
+	}
+	defer waiting.Stop()
 	bus, err := compose.DialNATS(ctx, &c.NATS, &c.Node, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -50,9 +55,11 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		defer members.Close()
 		metrics = append(metrics, compose.GossipMetrics(members)...)
 	}
+	waiting.Stop()
+	var mapping compose.Mapping
 	admin, err := telemetry.Listen(telemetry.Config{
 		Addr: c.HTTP, Service: "edge", Node: c.Name, Pprof: c.Pprof, Metrics: metrics,
-		Health: func() telemetry.Health { return compose.EdgeHealth(e, bus) },
+		Health: func() telemetry.Health { return mapping.Note(compose.EdgeHealth(e, bus)) },
 	})
 	if err != nil {
 		return err
@@ -61,7 +68,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	group.Go(func() error { return e.Run(ctx) })
 	group.Go(func() error { return admin.Run(ctx) })
 	group.Go(func() error {
-		compose.WatchMapping(ctx, bus, subjects, c.Name, c.Shards, log)
+		mapping.Watch(ctx, bus, subjects, c.Name, c.Shards, log)
 		return nil
 	})
 	if members != nil {

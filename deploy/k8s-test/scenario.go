@@ -47,7 +47,7 @@ var scenarios = []scenario{
 func play(k *kube) ([]row, error) {
 	values := []string{"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true"}
 	if k.cfg.durability != "none" {
-		values = append(values, "edge.config.sessionDurability="+k.cfg.durability)
+		values = append(values, "edge.config.sessionDurability="+k.cfg.durability+",redis.enabled=true")
 	}
 	if err := k.install("play", false, values...); err != nil {
 		return nil, err

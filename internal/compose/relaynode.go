@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,6 +45,7 @@ type RelayNode struct {
 	relay         *relay.Relay
 	gossip        *gossip.Gossip // nil if nobody is to be met
 	admin         *telemetry.Server
+	mapping       Mapping
 
 	subjects replication.Subjects
 	shards   int
@@ -62,6 +64,17 @@ func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (*RelayNo
 }
 
 func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (err error) {
+	var connected atomic.Bool
+	waiting, err := telemetry.Wait(f.Admin.HTTP, func() []string {
+		if connected.Load() {
+			return []string{"store"}
+		}
+		return []string{"nats"}
+	})
+	if err != nil {
+		return err
+	}
+	defer waiting.Stop()
 	if n.bus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
 		return err
 	}
@@ -69,6 +82,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	if n.storeBus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
 		return err
 	}
+	connected.Store(true)
 	n.leases, err = openLeases(ctx, natslease.Config{
 		Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
 		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence}, Log: log,
@@ -91,9 +105,10 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 		}
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
+	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, Metrics: metrics,
-		Health: func() telemetry.Health { return RelayHealth(n.relay, n.bus) },
+		Health: func() telemetry.Health { return n.mapping.Note(RelayHealth(n.relay, n.bus)) },
 	})
 	return err
 }
@@ -137,7 +152,7 @@ func (n *RelayNode) Run(ctx context.Context, node string) error {
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
 	group.Go(func() error {
-		WatchMapping(ctx, n.bus, n.subjects, node, n.shards, n.log)
+		n.mapping.Watch(ctx, n.bus, n.subjects, node, n.shards, n.log)
 		return nil
 	})
 	gossipEnd := n.runGossip(after, group)

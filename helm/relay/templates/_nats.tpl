@@ -11,13 +11,18 @@ sent to one that has just died: (dict "root" $ "login" "user:password@"). */}}
 {{- join "," $urls }}
 {{- end }}
 
+{{/* Secret with the passwords of the chart's own servers. */}}
+{{- define "dnprelay.natsSecret" -}}
+{{- default (printf "%s-nats-auth" .Release.Name) .Values.nats.existingSecret }}
+{{- end }}
+
 {{/* Environment of a container that speaks to NATS: (dict "root" $ "role" "edge"). */}}
 {{- define "dnprelay.natsEnv" -}}
 {{- $root := .root }}
 {{- $e := $root.Values.externalNats }}
 {{- if $root.Values.nats.enabled }}
 - name: NATS_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ $root.Release.Name }}-nats-auth, key: {{ .role }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "dnprelay.natsSecret" $root }}, key: {{ .role }}}}
 - name: DNP_NATS_URL
   value: {{ include "dnprelay.natsBundled" (dict "root" $root "login" (printf "%s:$(NATS_PASSWORD)@" .role)) | quote }}
 {{- else if and $e.existingSecret (eq $e.login "password") }}

@@ -11,16 +11,20 @@
 - --token-keys=/etc/dnprelay/token/{{ .Values.edge.auth.tokenKeysKey }}
 {{- end }}
 {{- include "dnprelay.flags" (omit .Values.edge.config "sessionReplicas") }}
-{{- if eq (default "none" .Values.edge.config.sessionDurability) "log" }}
+{{- if include "dnprelay.durable" . }}
 - --session-replicas={{ .Values.edge.config.sessionReplicas | default (include "dnprelay.streamReplicas" .) | int }}
 {{- end }}
-{{- if .Values.edge.forward.enabled }}
+{{- if and (include "dnprelay.durable" .) (ne (int .Values.edge.forward.port) 7947) }}
 - --forward-listen=:{{ .Values.edge.forward.port }}
-- --forward-advertise=$(POD_IP)
 {{- end }}
 {{- range .Values.edge.extraArgs }}
 - {{ . | quote }}
 {{- end }}
+{{- end }}
+
+{{/* Whether sessions outlive their edge. */}}
+{{- define "dnprelay.durable" -}}
+{{- if eq (default "none" .Values.edge.config.sessionDurability) "log" }}yes{{ end }}
 {{- end }}
 
 {{/* How long an edge may take to leave: its drain, what it lingers for stray datagrams, and

@@ -45,3 +45,7 @@ no block about the others, and all of them have roles. */}}
 {{- end }}
 {{- printf "[%s]" (join ", " $urls) }}
 {{- end }}
+
+{{- define "nats.secret" -}}
+{{- default (printf "%s-nats-auth" .Release.Name) .Values.existingSecret }}
+{{- end }}
