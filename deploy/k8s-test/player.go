@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -150,24 +151,16 @@ func (p *player) begin() {
 
 // A seen is what one player saw during a measurement.
 type seen struct {
-	closed        []string
-	gap           time.Duration
-	acked         []message
-	missed, twice int // numbers of the game server
+	player int
+	closed []string
+	gap    time.Duration
+	acked  []message   // what it said and an edge acknowledged
+	heard  map[int]int // numbers of the game server, how often
 }
 
-// end returns what the player saw, of the numbers from first to last.
-func (p *player) end(first, last int) seen {
+// end returns what the player saw since begin.
+func (p *player) end() seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := seen{closed: p.closed, gap: max(p.gap, time.Since(p.last)), acked: p.acked}
-	for n := first; n <= last; n++ {
-		switch {
-		case p.heard[n] == 0:
-			s.missed++
-		case p.heard[n] > 1:
-			s.twice++
-		}
-	}
-	return s
+	return seen{p.index, p.closed, max(p.gap, time.Since(p.last)), p.acked, maps.Clone(p.heard)}
 }

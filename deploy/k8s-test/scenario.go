@@ -33,13 +33,15 @@ type scenario struct {
 	do   func(k *kube) error
 }
 
+const nodeCut = "node of an edge cut off for 30 s"
+
 var scenarios = []scenario{
 	{"nothing", func(k *kube) error { return k.sleep(20 * time.Second) }},
 	{"rolling update of edges", func(k *kube) error { return k.restart("deployment/dnprelay-edge") }},
 	{"rolling update of relays", func(k *kube) error { return k.restart("statefulset/dnprelay-relay") }},
 	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
 	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
-	{"node of an edge cut off for 30 s", (*kube).cutNode},
+	{nodeCut, (*kube).cutNode},
 }
 
 // play exposes the edges to clients outside, lets everybody play through all scenarios
@@ -157,7 +159,7 @@ func (f *fleet) measure(s scenario) (r row, err error) {
 		return r, err
 	}
 	for _, p := range f.players {
-		r.add(p.end(first, last), f.game)
+		r.add(p.end(), f.game, first, last)
 	}
 	if unsettled != nil {
 		r.Problem = unsettled.Error()
