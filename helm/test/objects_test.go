@@ -145,12 +145,13 @@ func TestPublic(t *testing.T) {
 		strings.Contains(conf["roles.conf"], `"dnp.v1`) || !strings.Contains(conf["nats-server.conf"], "cluster {") {
 		t.Errorf("NATS has another prefix or number of shards, or no cluster: %v", conf)
 	}
-	for _, o := range all {
-		if o.kind == "ServiceMonitor" || o.kind == "PrometheusRule" {
-			return
+	for _, want := range []string{"ServiceMonitor r1-dnprelay-metrics", "PrometheusRule r1-dnprelay-alerts"} {
+		kind, name, _ := strings.Cut(want, " ")
+		i := slices.IndexFunc(all, func(o object) bool { return o.kind == kind && o.name == name })
+		if i < 0 || all[i].labels["release"] != "prometheus" || all[i].labels["team"] != "games" {
+			t.Errorf("there is no %s, or it lacks labels", want)
 		}
 	}
-	t.Error("there is nothing for the Prometheus operator")
 }
 
 func TestDefaults(t *testing.T) {
@@ -162,6 +163,9 @@ func TestDefaults(t *testing.T) {
 	c := relay.Template.Spec.Containers[0]
 	if !slices.Contains(c.Args, "--replicas=3") || !slices.Contains(envValues(c), "921MiB") {
 		t.Errorf("a relay is started with %q, %q", c.Args, c.Env)
+	}
+	if conf := find[core.ConfigMap](t, all, "r1-nats").Data; !strings.Contains(conf["nats-server.conf"], "include ./roles.conf") || conf["roles.conf"] == "" {
+		t.Error("NATS lets everybody do everything")
 	}
 	gossip := find[core.Service](t, all, "r1-dnprelay-gossip").Spec
 	if gossip.ClusterIP != "None" || !gossip.PublishNotReadyAddresses || len(gossip.Ports) != 2 || gossip.Ports[0].Protocol == gossip.Ports[1].Protocol {

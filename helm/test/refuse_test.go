@@ -30,6 +30,7 @@ func TestRefused(t *testing.T) {
 		"no NATS":                {"nats.enabled=false", []string{"nats.enabled=false needs externalNats.url"}},
 		"a password in values":   {"nats.enabled=false,externalNats.url=nats://a:b@c:4222", []string{"externalNats", "url"}},
 		"two servers":            {"nats.replicas=2", []string{"nats.replicas=2: want 1 or 3"}},
+		"more streams":           {"relay.config.storeStreams=8", []string{"storeStreams=8 is refused"}},
 		"two Redis":              {"redis.enabled=true,externalRedis.url=redis://a:6379", []string{"redis.enabled=true and externalRedis are both given"}},
 		"Redis for nothing":      {"redis.enabled=true", []string{"edge.config.sessionDurability is not log"}},
 		"two ways to nodes":      {"edge.hostNetwork=true,edge.service.type=NodePort,edge.auth.mode=callout", []string{"edge.hostNetwork=true needs"}},

@@ -60,6 +60,7 @@ func mustRender(t *testing.T, args ...string) objects {
 // An object is one that was rendered, decoded into the type of its kind.
 type object struct {
 	kind, name string
+	labels     map[string]string
 	value      any
 }
 
@@ -116,7 +117,7 @@ func parse(t *testing.T, text string) (all objects) {
 		if len(head.Name) > 63 {
 			t.Errorf("the name %s is too long", head.Name)
 		}
-		all = append(all, object{head.Kind, head.Name, value})
+		all = append(all, object{head.Kind, head.Name, head.Labels, value})
 	}
 	return all
 }

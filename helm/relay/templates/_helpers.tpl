@@ -34,13 +34,16 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* metadata of an object: (dict "root" $ "component" "edge" "name" "edge" "annotations" dict), or with
-"as" for a name that does not begin with that of the release. */}}
+{{/* metadata of an object: (dict "root" $ "component" "edge" "name" "edge" "labels" dict "annotations" dict),
+or with "as" for a name that does not begin with that of the release. */}}
 {{- define "dnprelay.metadata" -}}
 name: {{ if .as }}{{ .as }}{{ else }}{{ include "dnprelay.fullname" .root }}-{{ .name }}{{ end }}
 namespace: {{ .root.Release.Namespace }}
 labels:
   {{- include "dnprelay.labels" . | nindent 2 }}
+  {{- range $key, $value := (.labels | default dict) }}
+  {{ $key }}: {{ $value | quote }}
+  {{- end }}
 {{- with merge (deepCopy (default dict .annotations)) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
