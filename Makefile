@@ -52,7 +52,7 @@ sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or 
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
-	nice $(GO) test -p 1 ./cluster ./session ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./cluster ./session ./replication ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: cluster-test
 cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
@@ -95,7 +95,7 @@ bench-quick: build ## A few cases of bench-system, in less than a minute
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: flood
-flood: build ## Forge a million connection requests on loopback while 200 clients play, in a minute
+flood: build ## Forge a million connection requests on loopback while 200 clients play, then their ends, in two minutes
 	bin/dnpctl bench --flood $(ARGS)
 
 .PHONY: profile
@@ -134,6 +134,10 @@ $(HELM):
 	@mkdir -p "$(dir $@)"
 	CGO_ENABLED=0 GOBIN="$(CURDIR)/$(dir $@)" $(GO) install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@mv "$(dir $@)helm" "$@"
+
+.PHONY: reproducible
+reproducible: ## Build twice, from two folders with caches of their own, and want the same bytes
+	@GO="$(GO)" scripts/reproducible
 
 .PHONY: vet
 vet: ## go vet

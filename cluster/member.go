@@ -86,12 +86,21 @@ type Member struct {
 	Incarnation uint64 // of the process: Unix milliseconds of its start, so that a restart shows
 	Version     string // of the program
 	Addresses   []Address
+
+	// Sender is the id under which the process seals datagrams for other edges; see
+	// cluster/forward. 0 means that it does not.
+	Sender uint64
 }
 
 // CanHold reports whether m may be given shards: it is a relay that is ready. One
 // that starts or drains is not.
 func (m Member) CanHold() bool {
 	return m.Role == RoleRelay && m.Phase == PhaseReady
+}
+
+// CanServe reports whether m may be given sessions: it is an edge that is ready.
+func (m Member) CanServe() bool {
+	return m.Role == RoleEdge && m.Phase == PhaseReady
 }
 
 // Address returns the first address of m for a service.

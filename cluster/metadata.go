@@ -9,7 +9,7 @@ import (
 )
 
 // MetadataMax is how many bytes memberlist carries for a node (its MetaMaxSize).
-// The largest Member takes 208.
+// The largest Member takes 216.
 const MetadataMax = 512
 
 const metadataVersion = 1
@@ -57,6 +57,7 @@ func (m Member) Validate() error {
 //	incarnation uint64
 //	program     uint8 length, bytes
 //	addresses   uint8 count, each {service uint8, uint8 length 4 or 16, bytes, port uint16}
+//	sender      uint64; missing if it is 0
 //
 // Later fields of the same version may follow. m has to be valid.
 func (m Member) AppendMetadata(b []byte) []byte {
@@ -71,6 +72,9 @@ func (m Member) AppendMetadata(b []byte) []byte {
 		b = append(b, byte(a.Service), byte(len(ip)))
 		b = append(b, ip...)
 		b = binary.LittleEndian.AppendUint16(b, a.Addr.Port())
+	}
+	if m.Sender != 0 {
+		b = binary.LittleEndian.AppendUint64(b, m.Sender)
 	}
 	return b
 }
@@ -97,6 +101,9 @@ func ParseMetadata(p []byte) (Member, error) {
 	}
 	for range count {
 		m.Addresses = append(m.Addresses, r.address())
+	}
+	if len(r.p) > 0 { // a relay has none
+		m.Sender = r.uint64()
 	}
 	known := (m.Role == RoleRelay || m.Role == RoleEdge) && m.Phase >= PhaseStarting && m.Phase <= PhaseLeaving
 	if r.short || !known || m.Load > LoadMax || m.Shards == 0 {
@@ -156,5 +163,5 @@ func (r *metadataReader) address() Address {
 // Equal reports whether m and o say the same.
 func (m Member) Equal(o Member) bool {
 	return m.Name == o.Name && m.Gossip == o.Gossip && m.Role == o.Role && m.Phase == o.Phase && m.Load == o.Load &&
-		m.Shards == o.Shards && m.Incarnation == o.Incarnation && m.Version == o.Version && slices.Equal(m.Addresses, o.Addresses)
+		m.Shards == o.Shards && m.Incarnation == o.Incarnation && m.Version == o.Version && m.Sender == o.Sender && slices.Equal(m.Addresses, o.Addresses)
 }

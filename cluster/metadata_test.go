@@ -11,7 +11,7 @@ import (
 func fullMember() Member {
 	m := Member{
 		Name: strings.Repeat("n", NameMax), Role: RoleEdge, Phase: PhaseLeaving, Load: LoadMax, Shards: 4096,
-		Incarnation: 1<<64 - 1, Version: strings.Repeat("v", VersionMax),
+		Incarnation: 1<<64 - 1, Version: strings.Repeat("v", VersionMax), Sender: 1<<64 - 1,
 	}
 	for i := range AddressesMax {
 		m.Addresses = append(m.Addresses, Address{Service(i), netip.MustParseAddrPort("[2001:db8::1]:65535")})
@@ -40,6 +40,11 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("the first %d bytes pass", n)
 		}
 	}
+	m.Sender = 0x0807060504030201
+	b = m.AppendMetadata(b[:6])
+	if got := hex.EncodeToString(b[6:]); got != want+"0102030405060708" {
+		t.Errorf("with a sender: got %s", got)
+	}
 	if got, err := ParseMetadata(append(b[6:], 1, 2, 3)); err != nil || !got.Equal(m) {
 		t.Errorf("fields of a later program must be ignored, got %+v, %v", got, err)
 	}
@@ -56,8 +61,8 @@ func TestMetadataBounds(t *testing.T) {
 	if err := m.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(m.AppendMetadata(nil)); n > 208 || n > MetadataMax {
-		t.Errorf("the largest member takes %d bytes, the documentation says 208", n)
+	if n := len(m.AppendMetadata(nil)); n > 216 || n > MetadataMax {
+		t.Errorf("the largest member takes %d bytes, the documentation says 216", n)
 	}
 	for name, spoil := range map[string]func(*Member){
 		"no name": func(m *Member) { m.Name = "" }, "long name": func(m *Member) { m.Name += "n" },

@@ -47,6 +47,11 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// Draw returns the number that a node draws for another name. It must never change.
+func Draw(node, name string) uint64 {
+	return mix(newHolder(node).seed + newHolder(name).seed*0x9e3779b97f4a7c15)
+}
+
 // Holder returns the name of the relay that should hold a shard. There is none
 // when no relay is ready. Only the lease says who does hold it.
 func (r Roster) Holder(shard int) (name string, ok bool) {
@@ -57,6 +62,20 @@ func (r Roster) Holder(shard int) (name string, ok bool) {
 		}
 	}
 	return name, ok
+}
+
+// Choose returns which of some nodes should have what goes by a key, by the same
+// hashing: the answer does not depend on the order of the names, and when one goes only
+// what it had moves. It is empty without nodes.
+func Choose(key string, names []string) (best string) {
+	var most uint64
+	for _, name := range names {
+		n := Draw(name, key)
+		if best == "" || n > most || n == most && name < best {
+			best, most = name, n
+		}
+	}
+	return best
 }
 
 // Ranking returns the names of all relays that may hold a shard: the one that

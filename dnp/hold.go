@@ -2,6 +2,8 @@ package dnp
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -63,6 +65,25 @@ func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
 		h.echoes = echoCopies
 	}
 	h.value, h.open, h.wrote = append(h.value[:0], value...), true, now
+}
+
+// A HeldValue is what the peer wrote to element Index of Link, without Release or Refuse
+// since. Value is the connection's.
+type HeldValue struct {
+	Link  wire.LinkID
+	Index int
+	Value []byte
+}
+
+// Held returns what waits for Release or Refuse, in the order of links and indices. Whoever
+// restored the connection has to go on with it.
+func (c *Conn) Held() (list []HeldValue) {
+	for _, key := range slices.Sorted(maps.Keys(c.holds)) {
+		if h := c.holds[key]; h.open {
+			list = append(list, HeldValue{c.links.l[key>>16].id, int(key & 0xFFFF), h.value})
+		}
+	}
+	return list
 }
 
 // Release says that what the peer wrote has become the truth, for now.

@@ -97,6 +97,10 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	}
 }
 
+// Greets reports whether the peer at addr asked for a connection and has not proven its
+// address yet. Peers of which nothing is kept are not known.
+func (e *Endpoint) Greets(addr netip.AddrPort) bool { return e.unproven.find(addr) != nil }
+
 // room reports whether there may be another connection, with this address.
 func (e *Endpoint) room(from netip.AddrPort) bool {
 	return e.count < e.cfg.ConnsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))

@@ -43,9 +43,21 @@ func TestWriteCodec(t *testing.T) {
 			t.Errorf("kind %d: a trailing byte was accepted", c.w.Kind)
 		}
 	}
+	partly := AppendWriteResult(nil, WriteResult{Code: WritePartly, Epoch: 7, Seq: 8, State: 9, Refused: []uint16{1, 300}})
+	if want := "01 05 0700000000000000 0800000000000000 0900000000000000 0200 0100 2c01"; hex.EncodeToString(partly) != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("a write that was applied in part is answered %x, want %s", partly, want)
+	}
+	for n := range len(partly) {
+		if _, err := ParseWriteResult(partly[:n]); err == nil {
+			t.Errorf("a result of %d of %d bytes was parsed", n, len(partly))
+		}
+	}
+	if got, err := ParseWriteResult(partly); err != nil || fmt.Sprint(got.Refused) != "[1 300]" {
+		t.Errorf("read as %+v, %v", got, err)
+	}
 	r := WriteResult{Code: WriteBusy, Epoch: 7, Seq: 8, State: 9}
 	p := AppendWriteResult(nil, r)
-	if got, err := ParseWriteResult(p); err != nil || got != r {
+	if got, err := ParseWriteResult(p); err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("result read as %+v, %v", got, err)
 	}
 	for n := range len(p) {

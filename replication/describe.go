@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	describeVersion = 2
+	describeVersion = 2    // without bounds
+	describeBounded = 3    // with bounds
 	nullableBit     = 0x80 // of a value's type byte
 	memberGroup     = 0    // kinds of an audience's members
 	memberClient    = 1
 )
 
-// appendDescribe appends the data of a Describe record:
+// appendDescribe appends the data of a Describe record as replicas get it:
 //
-//	version  uint8 = 2; another is refused
+//	version  uint8 = 2, or 3 as in appendStoredDescribe; another is refused
 //	key      {length uint8, bytes}
 //	access   uint8; of writers: count uint16, count × {length uint8, bytes}
 //	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
@@ -44,6 +45,20 @@ func appendDescribe(b []byte, d *Description) []byte {
 	b = appendLong(b, d.Message)
 	b = appendLong(b, d.Farewell)
 	return appendDefs(b, d.Values, d.ValueMax)
+}
+
+// appendStoredDescribe appends the data of a Describe record as it is stored: if there
+// are bounds, version 3 and behind it what appendBounds says. Replicas do not get
+// bounds, because only the authority decides by them: an edge of a version that
+// does not know them follows all the same.
+func appendStoredDescribe(b []byte, d *Description) []byte {
+	start := len(b)
+	b = appendDescribe(b, d)
+	if bounded(d.Values) {
+		b[start] = describeBounded
+		b = appendBounds(b, d.Values)
+	}
+	return b
 }
 
 func appendAudience(b []byte, a Audience) []byte {
@@ -98,7 +113,8 @@ func appendDefs(b []byte, defs []ValueDef, valueMax int) []byte {
 // parseDescribe parses the data of a Describe record. The result owns its bytes.
 func parseDescribe(p []byte) (*Description, error) {
 	r := wire.NewReader(p)
-	if r.Uint8() != describeVersion {
+	version := r.Uint8()
+	if version != describeVersion && version != describeBounded {
 		return nil, errMessage
 	}
 	d := &Description{Key: readShort(&r)}
@@ -115,7 +131,13 @@ func parseDescribe(p []byte) (*Description, error) {
 	d.Farewell = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
 	d.ValueMax = int(r.Uint16())
 	d.Values = readDefs(&r)
-	if _, err := finish(d, &r); err != nil || !d.sound() {
+	if r.Err() != nil || !d.sound() {
+		return nil, errMessage
+	}
+	if version == describeBounded && (readBounds(&r, d.Values) != nil || !bounded(d.Values)) {
+		return nil, errMessage
+	}
+	if _, err := finish(d, &r); err != nil {
 		return nil, errMessage
 	}
 	return d, nil

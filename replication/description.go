@@ -20,6 +20,9 @@ type ValueDef struct {
 	// so its clients get Null instead: an encoded value, nil for the type's zero.
 	Nullable bool
 	Null     []byte
+
+	// Bounds are what clients may write. nil lets them write whatever is finite.
+	Bounds *Bounds
 }
 
 // Substitute returns the encoded value that stands for null.

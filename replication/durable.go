@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"hash/crc32"
 	"slices"
 	"time"
 
@@ -80,7 +81,7 @@ func (s *Store) MarkDirty(since time.Time, number uint64) {
 
 // appendDurable appends the records that Restore takes, addressed by EntityId.
 func (st *stored) appendDurable(b []byte) []byte {
-	b = appendDescribeRecords(b, view.NoRef, view.Entity(st.number, 0), appendDescribe(nil, &st.desc))
+	b = appendDescribeRecords(b, view.NoRef, view.Entity(st.number, 0), appendStoredDescribe(nil, &st.desc))
 	for i, r := range st.schema.ranges {
 		var start int
 		b, start = view.Begin(b, view.NoRef, view.Entity(st.number, i), view.Keyframe)
@@ -108,8 +109,9 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		a.release(&s.schemas)
 		return errMessage
 	}
+	s.scratch = appendDescribe(s.scratch[:0], a.desc)
 	st := &stored{
-		number: number, desc: *a.desc, schema: a.schema, sum: a.sum, introduced: true,
+		number: number, desc: *a.desc, schema: a.schema, sum: crc32.ChecksumIEEE(s.scratch), introduced: true,
 		values: a.values, nulls: a.nulls, dirty: netstate.NewMask(len(a.schema.defs)),
 	}
 	for range st.schema.ranges {

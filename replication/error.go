@@ -17,6 +17,7 @@ const (
 	CodeTooLarge      Code = "too_large"      // beyond a limit
 	CodeBusy          Code = "busy"           // try again after RetryAfter
 	CodeNotAuthorised Code = "not_authorised" // the publisher may not do this
+	CodeTooOften      Code = "too_often"      // a client wrote a value more often than its rate; only in events
 )
 
 // An Error is the answer to a publish that was not applied.

@@ -36,7 +36,8 @@ type Event struct {
 	Key     string
 	Link    uint16
 	Values  []EventValue // of changed and refused
-	Code    Code         // of refused
+	Code    Code         // of refused; Reason is the bound: min, max, finite or rate
+	Missed  uint64       // of refused: events of the client that were left out before this one
 
 	Shard     int       // of reassert
 	LostAfter time.Time // of reassert

@@ -12,6 +12,7 @@ import (
 type presence struct {
 	sessions int
 	owned    []*stored // states that it made; may have dead ones
+	told     told
 }
 
 // Join says that a session of a client is in the space.

@@ -11,7 +11,7 @@ import (
 // equal definitions share one, since a space often has a thousand states of
 // the same kind.
 type schema struct {
-	id       string // the definitions as Describe carries them
+	id       string // the definitions as a stored Describe carries them
 	refs     int
 	defs     []ValueDef
 	valueMax int
@@ -34,7 +34,7 @@ func newSchemas() schemas { return schemas{byID: make(map[string]*schema)} }
 // acquire returns the schema of these definitions, which must be valid. The
 // caller releases it. Nothing of defs is kept.
 func (c *schemas) acquire(defs []ValueDef, valueMax int) *schema {
-	c.scratch = appendDefs(c.scratch[:0], defs, valueMax)
+	c.scratch = appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)
 	s := c.byID[string(c.scratch)]
 	if s == nil {
 		s = newSchema(string(c.scratch), defs, valueMax)
@@ -57,7 +57,7 @@ func newSchema(id string, defs []ValueDef, valueMax int) *schema {
 	for i, d := range defs {
 		s.fields[i] = view.Field{Type: d.Type, Nullable: d.Nullable}
 		s.nullable = s.nullable || d.Nullable
-		defs[i].Null = slices.Clone(d.Null)
+		defs[i].Null, defs[i].Bounds = slices.Clone(d.Null), d.Bounds.clone()
 		if d.Name != "" {
 			s.index[d.Name] = i
 		}

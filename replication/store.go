@@ -57,6 +57,9 @@ type Store struct {
 	sessions map[string]string    // client by session
 	clients  map[string]*presence // by name
 
+	began     time.Time // first write of a client
+	strangers told      // of clients that have no session here
+
 	changed    []*stored // have something to emit, in the order of their first change
 	removed    []*stored // end with the next batch
 	waiting    []Output  // leave behind the next batch

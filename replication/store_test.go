@@ -82,14 +82,18 @@ func describeOutput(o Output) string {
 		}
 		return fmt.Sprintf("answer %d (%d, %d) durable %v", o.Answer.Token, o.Answer.Epoch, o.Answer.Seq, o.Answer.Durable)
 	case OutputWrite:
-		return fmt.Sprintf("write %d code %d state %d epoch %d", o.Write.Token, o.Write.Code, o.Write.State, o.Write.Epoch)
+		s := fmt.Sprintf("write %d code %d state %d epoch %d", o.Write.Token, o.Write.Code, o.Write.State, o.Write.Epoch)
+		if o.Write.Refused != nil {
+			s += fmt.Sprintf(" refused %v", o.Write.Refused)
+		}
+		return s
 	case OutputEvent:
 		e := o.Event
 		s := fmt.Sprintf("event %s %s %s (%d, %d)", e.Type, e.Client, e.Key, e.Epoch, e.Seq)
 		for _, v := range e.Values {
 			s += fmt.Sprintf(" %s=%x", v.Name, v.Value)
 		}
-		return strings.TrimSpace(s + " " + string(e.Code))
+		return strings.TrimSpace(strings.TrimSpace(s+" "+string(e.Code)) + " " + e.Reason)
 	}
 	return "kick " + o.Client
 }

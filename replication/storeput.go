@@ -179,13 +179,14 @@ func (d *Description) own(c *schema) {
 	d.Values, d.ValueMax = c.defs, c.valueMax
 }
 
-// sumDescribe returns the checksum of d, if it is small enough that a whole
+// sumDescribe returns the checksum of d as replicas get it, if it is small enough that a whole
 // state fits into a batch.
 func (s *Store) sumDescribe(d *Description) (uint32, *Error) {
-	s.scratch = appendDescribe(s.scratch[:0], d)
+	s.scratch = appendStoredDescribe(s.scratch[:0], d)
 	if len(s.scratch) > describeMax {
 		return 0, Errorf(CodeTooLarge, "the description of %q is %d bytes, at most %d are allowed", d.Key, len(s.scratch), describeMax)
 	}
+	s.scratch = appendDescribe(s.scratch[:0], d)
 	return crc32.ChecksumIEEE(s.scratch), nil
 }
 
@@ -272,7 +273,11 @@ func (d *ValueDef) check(valueMax int) *Error {
 		return Errorf(CodeTypeMismatch, "unknown type %d", d.Type)
 	case !(d.Precision >= 0) || math.IsInf(d.Precision, 1):
 		return Errorf(CodeOutOfRange, "precision %v", d.Precision)
-	case !d.Nullable:
+	}
+	if err := d.Bounds.Check(d.Type); err != nil {
+		return err
+	}
+	if !d.Nullable {
 		d.Null = nil
 		return nil
 	}

@@ -145,7 +145,7 @@ func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
 		if string(old) == string(enc) {
 			return false
 		}
-		if !st.dirty.Has(i) && within(st.schema.fields[i].Type, st.schema.defs[i].Precision, old, enc) {
+		if st.filtered(i, enc, null) {
 			s.stats.ValuesFiltered++
 			return false
 		}
@@ -157,6 +157,13 @@ func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
 	s.stats.ValuesChanged++
 	s.mark(st)
 	return true
+}
+
+// filtered reports whether enc is so near to what was last emitted of value i that the
+// change is not told.
+func (st *stored) filtered(i int, enc []byte, null bool) bool {
+	return null == st.isNull(i) && !st.dirty.Has(i) &&
+		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.values.Value(i), enc)
 }
 
 func (st *stored) isNull(i int) bool { return len(st.nulls) > 0 && st.nulls.Has(i) }

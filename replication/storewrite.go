@@ -18,6 +18,8 @@ const writersMax = 64
 type writeMark struct {
 	session string
 	number  uint32
+	refused bool         // a value of that write was
+	rates   []ratedValue // one for each value that has a rate, at most
 }
 
 // An ownership is what a Store knows about a state that a client made.
@@ -38,7 +40,7 @@ func (s *Store) Write(now time.Time, w Write) {
 	} else {
 		result.Code = s.write(now, &w, &result)
 	}
-	if result.Code == WriteRefused {
+	if result.Code == WriteRefused || result.Code == WritePartly {
 		s.stats.WritesRefused++
 	}
 	s.send(Output{Kind: OutputWrite, Write: result})
@@ -50,33 +52,42 @@ func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
 	}
 	switch w.Kind {
 	case WriteValues:
-		return s.writeValues(now, w)
+		return s.writeValues(now, w, result)
 	case WriteAssert:
-		return s.assert(w, result)
+		return s.assert(now, w, result)
 	case WriteDrop:
 		return s.drop(w)
 	}
 	return WriteRefused
 }
 
-func (s *Store) writeValues(now time.Time, w *Write) WriteCode {
+func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteCode {
 	st := s.byNumber[w.State]
 	if st == nil {
 		return WriteNoState
 	}
-	if st.overtaken(w.Session, w.Number) {
+	if m := st.mark(w.Session); m != nil && m.overtakes(w.Number) {
 		s.stats.WritesStale++
-		return WriteOK
+		return m.again(w.Number)
 	}
 	if err := s.checkWrite(st, w); err != nil {
-		s.send(s.writeEvent(now, EventRefused, st, w, err.Code))
+		s.tellRefused(now, st.refusedEvent(w, err.Code))
 		return WriteRefused
 	}
-	st.remember(w.Session, w.Number)
-	if s.applyEdit(st, &s.edit) > 0 {
-		s.send(s.writeEvent(now, EventChanged, st, w, ""))
+	m := st.remember(w.Session, w.Number)
+	result.Refused = s.bound(now, st, w, m)
+	m.refused = len(result.Refused) > 0
+	if changed := s.changedEvent(now, st, w); s.applyEdit(st, &s.edit) > 0 {
+		s.send(changed)
 	}
-	return WriteOK
+	switch len(result.Refused) {
+	case 0:
+		return WriteOK
+	case len(w.Values):
+		result.Refused = nil
+		return WriteRefused
+	}
+	return WritePartly
 }
 
 // checkWrite reports why a client may not write what it wrote, and otherwise
@@ -100,9 +111,9 @@ func (s *Store) checkWrite(st *stored, w *Write) *Error {
 	return nil
 }
 
-// writeEvent tells game servers what a client wrote.
-func (s *Store) writeEvent(now time.Time, t EventType, st *stored, w *Write, code Code) Output {
-	e := &Event{Type: t, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.desc.Key, Code: code}
+// refusedEvent is what game servers are told of a write that makes no sense.
+func (st *stored) refusedEvent(w *Write, code Code) *Event {
+	e := &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Code: code}
 	for _, v := range w.Values {
 		name := strconv.Itoa(v.Index)
 		if v.Index >= 0 && v.Index < len(st.schema.defs) {
@@ -110,37 +121,64 @@ func (s *Store) writeEvent(now time.Time, t EventType, st *stored, w *Write, cod
 		}
 		e.Values = append(e.Values, EventValue{Name: name, Type: v.Type, Value: bytes.Clone(v.Value)})
 	}
+	return e
+}
+
+// changedEvent tells game servers what a client wrote: the values of the edit.
+func (s *Store) changedEvent(now time.Time, st *stored, w *Write) Output {
+	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.desc.Key}
+	for _, v := range s.edit.values {
+		e.Values = append(e.Values, st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
+	}
 	return Output{Kind: OutputEvent, Event: e}
 }
 
-// overtaken reports whether a write of this session with this or a later number
-// was applied. Numbers wrap.
-func (st *stored) overtaken(session string, number uint32) bool {
-	for _, m := range st.marks {
-		if m.session == session {
-			return int32(number-m.number) <= 0
-		}
-	}
-	return false
+// eventValue returns value i as an event has it, with bytes of its own.
+func (st *stored) eventValue(i int, enc []byte) EventValue {
+	return EventValue{Name: st.schema.name(i), Type: st.schema.fields[i].Type, Value: bytes.Clone(enc)}
 }
 
-func (st *stored) remember(session string, number uint32) {
+// mark returns what is remembered of the writes of a session, or nil.
+func (st *stored) mark(session string) *writeMark {
 	for i := range st.marks {
 		if st.marks[i].session == session {
-			st.marks[i].number = number
-			return
+			return &st.marks[i]
 		}
 	}
-	if len(st.marks) == writersMax {
-		st.marks = slices.Delete(st.marks, 0, 1)
+	return nil
+}
+
+// overtakes reports whether a write with this or a later number was applied. Numbers
+// wrap.
+func (m *writeMark) overtakes(number uint32) bool { return int32(number-m.number) <= 0 }
+
+// again answers a write that overtakes nothing. If a value of that very write was
+// refused, all are: the edge did not hear which, or is of a version that cannot, and
+// gives its client the authoritative values, which those that were applied are.
+func (m *writeMark) again(number uint32) WriteCode {
+	if m.refused && m.number == number {
+		return WriteRefused
 	}
-	st.marks = append(st.marks, writeMark{session, number})
+	return WriteOK
+}
+
+func (st *stored) remember(session string, number uint32) *writeMark {
+	m := st.mark(session)
+	if m == nil {
+		if len(st.marks) == writersMax {
+			st.marks = slices.Delete(st.marks, 0, 1)
+		}
+		st.marks = append(st.marks, writeMark{session: session})
+		m = &st.marks[len(st.marks)-1]
+	}
+	m.number = number
+	return m
 }
 
 // assert makes the state that a client offered, or confirms it. It waits for
 // the session's Join, because a late repetition of an assert must not bring
 // back a state that ended with its session.
-func (s *Store) assert(w *Write, result *WriteResult) WriteCode {
+func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if s.sessions[w.Session] != w.Client || w.Client == "" {
 		return WriteBusy
 	}
@@ -163,11 +201,31 @@ func (s *Store) assert(w *Write, result *WriteResult) WriteCode {
 			return WriteRefused
 		}
 	}
+	refused := s.dropInfinite(c)
 	if err := s.assertState(key, c, w); err != nil {
 		return WriteRefused
 	}
-	result.State = s.byKey[key].number
+	st := s.byKey[key]
+	if len(refused) > 0 {
+		s.tellRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
+	}
+	result.State = st.number
 	return WriteOK
+}
+
+// dropInfinite takes the values out of the edit that are not finite: they stay what the
+// state has, or zero, and the client gets that.
+func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
+	s.edit.values = slices.DeleteFunc(s.edit.values, func(v edited) bool {
+		t, enc := c.fields[v.index].Type, s.edit.bytes[v.off:v.off+v.n]
+		if (*Bounds)(nil).refuses(t, enc) == refusedNot {
+			return false
+		}
+		s.stats.ValuesNotFinite++
+		refused = append(refused, EventValue{Name: c.name(v.index), Type: t, Value: bytes.Clone(enc)})
+		return true
+	})
+	return refused
 }
 
 func (s *Store) assertState(key string, c *schema, w *Write) *Error {

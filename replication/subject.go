@@ -130,6 +130,12 @@ func (s Subjects) Log(n int, log string) string { return s.join("log", strconv.I
 // LogAll matches every Log of log shard n.
 func (s Subjects) LogAll(n int) string { return s.Log(n, "*") }
 
+// LogAllShards matches every Log.
+func (s Subjects) LogAllShards() string { return s.join("log", "*", "*") }
+
+// All matches every subject of the deployment.
+func (s Subjects) All() string { return s.join(">") }
+
 // Event returns the subject of a space's events.
 func (s Subjects) Event(space string) string { return s.join("event", space) }
 
@@ -151,6 +157,9 @@ func (s Subjects) ToAll(space string) string { return s.join("toall", space) }
 
 // Who returns the subject of the question who is in a space.
 func (s Subjects) Who(space string) string { return s.join("who", space) }
+
+// Edge is where other edges ask one to take sessions over.
+func (s Subjects) Edge(node string) string { return s.join("edge", node) }
 
 // Auth returns the subject of requests to the game's authentication service.
 func (s Subjects) Auth() string { return s.join("auth") }

@@ -52,6 +52,7 @@ const (
 	WriteNoState    WriteCode = 2 // no state has that number
 	WriteBusy       WriteCode = 3 // try again
 	WriteWrongEpoch WriteCode = 4 // try again when the epoch in the answer is reached
+	WritePartly     WriteCode = 5 // as ok, but for the values in Refused
 )
 
 // A WriteResult answers a Write.
@@ -61,4 +62,6 @@ type WriteResult struct {
 	Epoch uint64
 	Seq   uint64 // a replica that is there has what was written, or something newer
 	State uint64 // state number; of WriteAssert the one that the state got
+
+	Refused []uint16 // of WritePartly: indices of the values that will never be applied
 }

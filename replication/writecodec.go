@@ -117,11 +117,20 @@ func readValues(r *wire.Reader, indexed bool) []WriteValue {
 // AppendWriteResult appends an answer:
 //
 //	version uint8 = 1, code uint8, epoch uint64, seq uint64, state uint64
+//	code 5: count uint16, count × index uint16
 func AppendWriteResult(b []byte, r WriteResult) []byte {
 	b = append(b, codecVersion, byte(r.Code))
 	b = binary.LittleEndian.AppendUint64(b, r.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, r.Seq)
-	return binary.LittleEndian.AppendUint64(b, r.State)
+	b = binary.LittleEndian.AppendUint64(b, r.State)
+	if r.Code != WritePartly {
+		return b
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Refused)))
+	for _, i := range r.Refused {
+		b = binary.LittleEndian.AppendUint16(b, i)
+	}
+	return b
 }
 
 // ParseWriteResult parses an answer.
@@ -131,6 +140,12 @@ func ParseWriteResult(p []byte) (WriteResult, error) {
 		return WriteResult{}, errMessage
 	}
 	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: readUint64(&r), Seq: readUint64(&r), State: readUint64(&r)}
+	if m.Code == WritePartly {
+		m.Refused = make([]uint16, readCount(&r, 2))
+		for i := range m.Refused {
+			m.Refused[i] = r.Uint16()
+		}
+	}
 	return finish(m, &r)
 }
 

@@ -14,8 +14,9 @@ const (
 	// ActionOpened says that the session of a new client exists.
 	ActionOpened
 
-	// ActionFound says that there is a session to adopt, of the client Info. Call Claim
-	// when the states that it is linked to are there.
+	// ActionFound says that there is a session to adopt, of the client Info, which Node
+	// owns; nobody if it was handed over. Call Claim when the states that it is linked to
+	// are there.
 	ActionFound
 
 	// ActionAdopted says that this edge owns the session. Call Restore at once.

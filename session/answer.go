@@ -113,7 +113,11 @@ func (s *Session) look(c chain) {
 		s.phase = Claiming
 		return
 	}
-	s.say(Action{Kind: ActionFound, Info: s.info, Epoch: c.last.Epoch, Node: c.owner})
+	owner := c.owner
+	if c.last.Hand != nil {
+		owner = "" // it is whose who takes it
+	}
+	s.say(Action{Kind: ActionFound, Info: s.info, Epoch: c.last.Epoch, Node: owner})
 }
 
 func (s *Session) uncertain(reason string) {

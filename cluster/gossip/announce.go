@@ -41,6 +41,12 @@ func (g *Gossip) SetAddresses(list []cluster.Address) error {
 	return nil
 }
 
+// SetSender tells the others the id under which this process seals datagrams; see
+// cluster/forward.
+func (g *Gossip) SetSender(id uint64) {
+	g.edit(func(m *cluster.Member) { m.Sender = id }, true)
+}
+
 func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
 	if !g.table.edit(change) {
 		return

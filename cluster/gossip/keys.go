@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"sync"
@@ -101,6 +102,21 @@ func (k *keys) tryNext() bool {
 	k.log.Info("gossip tries another key of the file", "key", k.rotation.ring[0].id())
 	k.install()
 	return true
+}
+
+// Keys returns the keys of the cluster, the one to send with first; none without a key
+// file. They change while Run follows the file, so who uses them asks again.
+func (g *Gossip) Keys() [][]byte {
+	if g.keys.file == "" {
+		return nil
+	}
+	g.keys.mu.Lock()
+	defer g.keys.mu.Unlock()
+	list := make([][]byte, 0, len(g.keys.rotation.ring))
+	for _, k := range g.keys.rotation.ring {
+		list = append(list, bytes.Clone(k))
+	}
+	return list
 }
 
 func (k *keys) install() {

@@ -35,6 +35,13 @@ func New(now func() time.Time) *Hub {
 	return &Hub{now: now, claims: map[string]claim{}, tries: map[string]attempt{}, nodes: map[string]*Node{}}
 }
 
+// Claims reports whether a node claims a session.
+func (h *Hub) Claims(name, node string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claims[name].node == node
+}
+
 // Node returns the affinity of a node.
 func (h *Hub) Node(name string) *Node {
 	h.mu.Lock()

@@ -12,6 +12,7 @@
 //	dnpctl check demo 127.0.0.1:3413               whether all of it works
 //	dnpctl events demo                             what happens, live
 //	dnpctl token keygen; dnpctl token issue demo a keys, and tokens of clients
+//	dnpctl drain 127.0.0.1:8414                    have an edge hand its sessions over and end
 //	dnpctl bench --quick                           what updates cost on this machine
 //
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
@@ -33,6 +34,7 @@ type commands struct {
 	Events  eventsCommand  `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
 	Check   checkCommand   `cmd:"" help:"See whether a deployment works: make a state, see it as a client of an edge, remove it."`
 	Token   tokenCommand   `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
+	Drain   drainCommand   `cmd:"" help:"Tell an edge to hand its sessions to the others and to end."`
 	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, play publishers and clients, print what updates cost."`
 
 	BenchNATS benchNATSCommand `cmd:"" hidden:"" name:"bench-nats"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/natsbus"
 )
 
 // NATSFlags are the flags of commands that act as a game server.
@@ -37,12 +38,13 @@ func (f *NATSFlags) connect() (*nats.Conn, error) {
 	if f.NATSCreds != "" {
 		options = append(options, nats.UserCredentials(f.NATSCreds))
 	}
+	options = append(options, natsbus.Security(f.NATSNKey, f.NATSCA, f.NATSCert, f.NATSKey)...)
 	nc, err := nats.Connect(f.NATSURL, options...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
-		return nil, fmt.Errorf("no NATS server answers at %s; is `relay dev` running? (--nats-url chooses another)", f.NATSURL)
+		return nil, fmt.Errorf("no NATS server answers at %s; is `relay dev` running? (--nats-url chooses another)", natsbus.Redacted(f.NATSURL))
 	case err != nil:
-		return nil, fmt.Errorf("connect to NATS at %s: %w", f.NATSURL, err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", natsbus.Redacted(f.NATSURL), err)
 	}
 	return nc, nil
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +24,7 @@ import (
 type devCommand struct {
 	config.Dev      `group:"Development"`
 	config.Edge     `group:"Edge"`
+	config.Sessions `group:"Edge"`
 	config.Sharding `group:"Relay"`
 	config.Relay    `group:"Relay"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8413"`
@@ -34,6 +37,7 @@ type dev struct {
 	buses []*natsbus.Bus
 	relay *relay.Relay
 	edge  *edge.Edge
+	logs  *compose.Durable
 	admin *telemetry.Server
 	demo  *demo
 }
@@ -42,7 +46,7 @@ type dev struct {
 func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 	d := &dev{}
 	defer d.close()
-	if err := d.start(c, log); err != nil {
+	if err := d.start(ctx, c, log); err != nil {
 		return err
 	}
 	d.tell(os.Stdout)
@@ -50,7 +54,7 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 }
 
 // start opens all ports, so that one in use is known before anything runs.
-func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
+func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err error) {
 	var subjects replication.Subjects
 	d.nats, err = natsembed.Start(natsembed.Config{
 		Listen: c.NATSListen, Folder: c.Data, Mappings: subjects.Mappings(c.Shards), Log: log,
@@ -74,15 +78,22 @@ func (d *dev) start(c *devCommand, log *slog.Logger) (err error) {
 	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, relayBus, subjects, log); err != nil {
 		return err
 	}
-	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, log); err != nil {
+	d.logs, err = compose.OpenDurable(ctx, &c.Sessions, node, func() (*natsbus.Bus, error) {
+		bus := connect("log")
+		return bus, err
+	}, subjects, time.Second, log)
+	if err != nil {
+		return err
+	}
+	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(nil), log); err != nil {
 		return err
 	}
 	if c.Demo {
 		d.demo = &demo{bus: demoBus, subjects: subjects, space: c.OpenSpace}
 	}
 	d.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof,
-		Metrics: append(d.edge.Metrics(), d.relay.Metrics()...),
+		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof, TokenFile: c.HTTPToken,
+		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics()),
 		Health:  func() telemetry.Health { return telemetry.Health{Ready: d.edge.Ready() && d.relay.Ready()} },
 	})
 	return err
@@ -100,6 +111,11 @@ func (d *dev) run(ctx context.Context) error {
 		relayEnd <- d.relay.Run(relayCtx)
 		cancel() // nothing works without the relay
 	}()
+	logsEnd := make(chan struct{})
+	go func() {
+		d.logs.Run(relayCtx)
+		close(logsEnd)
+	}()
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {
@@ -107,6 +123,7 @@ func (d *dev) run(ctx context.Context) error {
 	}
 	err := group.Wait()
 	stopRelay()
+	<-logsEnd
 	if relayErr := <-relayEnd; err == nil {
 		err = relayErr
 	}

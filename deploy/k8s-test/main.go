@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&cfg.chart, "chart", "helm/relay", "folder of the chart")
 	flag.StringVar(&cfg.cluster, "cluster", "deploy/k8s/cluster", "program that cuts nodes off")
 	flag.StringVar(&cfg.values, "set", "", "values for every installation, as helm --set takes them")
-	flag.StringVar(&cfg.durability, "session-durability", "none", "none or log")
+	flag.StringVar(&cfg.durability, "session-durability", "log", "log or none")
 	flag.IntVar(&cfg.players, "players", 50, "clients")
 	flag.StringVar(&cfg.only, "only", "", "scenarios, joined by commas")
 	flag.StringVar(&cfg.file, "json", "", "file for all figures")

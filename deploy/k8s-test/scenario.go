@@ -48,9 +48,7 @@ var scenarios = []scenario{
 // and returns a row for each. The error names violations.
 func play(k *kube) ([]row, error) {
 	values := []string{"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true"}
-	if k.cfg.durability != "none" {
-		values = append(values, "edge.config.sessionDurability="+k.cfg.durability+",redis.enabled=true")
-	}
+	values = append(values, fmt.Sprintf("edge.config.sessionDurability=%s,redis.enabled=%t", k.cfg.durability, k.cfg.durability == "log"))
 	if err := k.install("play", false, values...); err != nil {
 		return nil, err
 	}

@@ -98,6 +98,18 @@ func (t ValueType) Kind() Kind { return valueTypes[t].kind }
 // 4 for points, vectors and quaternions. t must be valid.
 func (t ValueType) Components() int { return valueTypes[t].components }
 
+// Component returns the type of one component of a value of t: float32 of a
+// vector3f32, t itself of what has only one. t must be valid.
+func (t ValueType) Component() ValueType {
+	of := &valueTypes[t]
+	for c := range ValueTypes {
+		if v := &valueTypes[c]; v.components == 1 && v.kind == of.kind && v.width == of.width {
+			return ValueType(c)
+		}
+	}
+	panic("dnp/wire: a value type whose components have none")
+}
+
 // Width returns the bytes of one component, or -1 for string and data. t must
 // be valid.
 func (t ValueType) Width() int { return valueTypes[t].width }

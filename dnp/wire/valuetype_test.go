@@ -52,3 +52,14 @@ func TestZeroData(t *testing.T) {
 		t.Errorf("zero data is % x, want 01 00 00", z)
 	}
 }
+
+func TestComponent(t *testing.T) {
+	for whole, want := range map[string]string{
+		"uint8": "uint8", "point2s16": "sint16", "point3u64": "uint64", "vector3f16": "float16", "quaternionf64": "float64", "string": "string", "data": "data",
+	} {
+		v, _ := ParseValueType(whole)
+		if got := v.Component().String(); got != want {
+			t.Errorf("a component of %s is %s, want %s", whole, got, want)
+		}
+	}
+}

@@ -37,13 +37,15 @@ var rules = map[string][]string{
 	"lludp/wire": {"zerocode"},
 	"lludp":      {"lludp/wire"},
 
-	"cluster":               {},
-	"cluster/affinitytest":  {"cluster"}, // what every affinity has to pass
-	"cluster/memaffinity":   {"cluster"},
-	"cluster/memlease":      {"cluster"},
-	"cluster/gossip":        {"cluster", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":     {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
-	"cluster/redisaffinity": {"cluster", "github.com/redis/go-redis/v9"},
+	"cluster":                {},
+	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
+	"cluster/memaffinity":    {"cluster"},
+	"cluster/memlease":       {"cluster"},
+	"cluster/forward":        {"cluster"},
+	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
+	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
+	"cluster/natslease":      {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
+	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
 	"session":          {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
 	"session/memlog":   {"session"},
@@ -64,6 +66,7 @@ var rules = map[string][]string{
 	"internal/config":    {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natsroles": {"replication"},
 	"internal/natsask":   {"github.com/nats-io/nats.go"},
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},

@@ -115,15 +115,15 @@ func Quick() []Case {
 // Growth returns series in which one number grows and the others stay.
 func Growth() (all []Case) {
 	for _, n := range []int{100, 1000, 3000, 10_000} {
-		all = append(all, Case{Name: "clients", States: 10, Hz: 10, Clients: n, Edges: 1, Rounds: 1, Alone: true})
+		all = append(all, Case{Name: "clients", States: 10, Hz: 10, Clients: n, Edges: 1, Rounds: 3, Alone: true})
 	}
 	for _, n := range []int{1, 100, 1000, 10_000, 50_000} {
 		all = append(all, Case{
-			Name: "states", States: n, Hz: 10, Clients: 50, Edges: 1, Links: min(n, 50), Active: min(n, 1000), Rounds: 1, Alone: true,
+			Name: "states", States: n, Hz: 10, Clients: 50, Edges: 1, Links: min(n, 50), Active: min(n, 1000), Rounds: 3, Alone: true,
 		})
 	}
 	for _, n := range []int{1, 10, 100, 1000} {
-		all = append(all, Case{Name: "links", States: 1000, Hz: 10, Clients: 100, Edges: 1, Links: n, Rounds: 1, Alone: true})
+		all = append(all, Case{Name: "links", States: 1000, Hz: 10, Clients: 100, Edges: 1, Links: n, Rounds: 3, Alone: true})
 	}
 	return all
 }

@@ -40,7 +40,8 @@ type FloodResult struct {
 	Interrupted int           // players that were closed, or saw nothing new for silenceMax
 	Rate        float64       // forged requests per second while players came
 	Arrivals    int
-	Arrived     int    // that have all links
+	Arrived     int // that have all links
+	Closes      CloseResult
 	Drops       string // of the edge, by reason
 }
 
@@ -74,6 +75,13 @@ func (r *Runner) Flood(ctx context.Context) (res FloodResult, err error) {
 	}
 	res.Interrupted, res.RSSPeak = w.stop()
 	res.Arrived = s.complete() - floodPlayers
+	r.cfg.Progress("%d of %d players came; now somebody forges their ends for %v", res.Arrived, floodArrivals, closesFor)
+	if err == nil {
+		err = s.playWhile(ctx, func() { s.forgeCloses(ctx, &res.Closes) })
+	}
+	if err == nil {
+		err = s.leave(ctx, &res.Closes)
+	}
 	res.Drops = s.stack.drops()
 	return res, err
 }
@@ -260,6 +268,7 @@ func (r *FloodResult) Write(w io.Writer) (ok bool) {
 	line(growth <= floodRSSMax, "edge memory      %5.1f MiB, at most %5.1f: grew by %.1f MiB (bar 16)", mib(r.RSSBefore), mib(r.RSSPeak), mib(growth))
 	line(r.Interrupted == 0, "interrupted      %d of %d players (bar 0)", r.Interrupted, r.Players)
 	line(share >= floodArrives, "connected        %d of %d = %.2f %% (bar 99 %%)", r.Arrived, r.Arrivals, 100*share)
+	r.Closes.write(line)
 	fmt.Fprintf(w, "the edge dropped:%s\n", r.Drops)
 	return ok
 }

@@ -171,10 +171,10 @@ func (w *swarm) send(index int, data []byte) {
 
 // receive handles one datagram of an edge.
 func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
-	if index == w.stalled {
+	c := &w.clients[index]
+	if index == w.stalled || c.phase == clientClosed {
 		return
 	}
-	c := &w.clients[index]
 	command := wire.Command(data[0])
 	if win := w.windowOf(index); win != nil && command != wire.CommandLinkUpdate {
 		win.others++

@@ -20,6 +20,10 @@ func Write(w io.Writer, results []Result) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	trends := Trends(results)
+	for i := range trends {
+		trends[i].write(w)
+	}
 	for i := range results {
 		if res := &results[i]; res.LatencyRatio > 0 {
 			fmt.Fprintf(w, "%s: beside a client that stalls and one that floods, %d others had %.2f%% of their updates and %.2f times (± %.0f%%) the p99 latency\n",

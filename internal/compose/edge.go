@@ -17,14 +17,16 @@ var clientStates = map[string]edge.ClientStates{
 var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}
 
 // NewEdge returns an edge with what the flags say. Its ports are open.
-func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, log *slog.Logger) (*edge.Edge, error) {
+func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, durable *edge.Durable, log *slog.Logger) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
+		LogAddresses: edge.LogAddresses(c.LogAddresses),
 		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log,
 		Auth: ways[c.Auth], TokenKeys: c.TokenKeys,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
 		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
 		RateDatagrams: c.SessionDatagramRate, RateBytes: c.SessionByteRate,
+		Durable:        durable,
 		BytesPerSecond: orOff(c.SessionSendRate), OfferBytesPerSecond: orOff(c.OfferRate),
 	}
 	for _, l := range c.Listen {
@@ -43,8 +45,10 @@ func orOff(rate int) int {
 
 // EdgeHealth says how an edge is. It stays ready when NATS goes away, because its
 // clients are served from the replicas and a balancer must not move them.
-func EdgeHealth(e *edge.Edge, bus replication.Bus) telemetry.Health {
-	return health(e.Ready(), bus)
+func EdgeHealth(e *edge.Edge, bus replication.Bus, d *Durable) telemetry.Health {
+	h := health(e.Ready(), bus)
+	h.Missing = append(h.Missing, d.missing()...)
+	return h
 }
 
 func health(ready bool, bus replication.Bus) telemetry.Health {

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -22,6 +23,19 @@ func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, add
 		},
 		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
 	})
+}
+
+// FollowRoster calls each with who is there, and again whenever that changed, until ctx
+// ends. Only one goroutine may follow a node of gossip.
+func FollowRoster(ctx context.Context, g *gossip.Gossip, each func(cluster.Roster)) {
+	for {
+		each(g.Roster())
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.Changes():
+		}
+	}
 }
 
 // version returns the version of this program as the others are told it.

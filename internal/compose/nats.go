@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/natsbus"
 )
@@ -12,7 +13,8 @@ import (
 // DialNATS connects a node to NATS, for as long as it may wait at the start.
 func DialNATS(ctx context.Context, c *config.NATS, n *config.Node, log *slog.Logger) (*natsbus.Bus, error) {
 	return natsbus.Dial(ctx, natsbus.Config{
-		URL: c.NATSURL, Credentials: c.NATSCreds, Name: n.Name,
+		URL: c.NATSURL, Credentials: c.NATSCreds, NKey: c.NATSNKey, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey,
+		Name: n.Name, InboxPrefix: natsroles.NodeInbox,
 		OnError: func(err error) { log.Warn("NATS", "error", err) },
 	}, n.StartTimeout, log)
 }

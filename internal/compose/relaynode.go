@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -64,13 +63,7 @@ func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (*RelayNo
 }
 
 func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (err error) {
-	var connected atomic.Bool
-	waiting, err := telemetry.Wait(f.Admin.HTTP, func() []string {
-		if connected.Load() {
-			return []string{"store"}
-		}
-		return []string{"nats"}
-	})
+	waiting, reached, err := showWaiting(f.Admin)
 	if err != nil {
 		return err
 	}
@@ -82,7 +75,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	if n.storeBus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
 		return err
 	}
-	connected.Store(true)
+	reached()
 	n.leases, err = openLeases(ctx, natslease.Config{
 		Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
 		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence}, Log: log,
@@ -107,7 +100,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	}
 	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, Metrics: metrics,
+		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return n.mapping.Note(RelayHealth(n.relay, n.bus)) },
 	})
 	return err

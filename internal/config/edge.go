@@ -13,6 +13,7 @@ type Edge struct {
 	Auth                string  `default:"open" help:"How clients say who they are: open = they are not asked, for trusted networks; token = a signed token as the first reliable message; callout = the game's own service is asked over NATS."`
 	TokenKeys           string  `placeholder:"FILE" help:"Public keys (PEM, Ed25519) whose tokens are good, with --auth token; read again within 2 s of a change. dnpctl token keygen makes them."`
 	Sessions            int     `default:"65536" help:"Most clients of this edge."`
+	LogAddresses        string  `default:"truncated" help:"How much of clients' addresses log lines have: full, truncated = the /24 or /48, off."`
 	SessionsPerAddress  int     `default:"64" help:"Most clients of one IPv4 address or IPv6 /64; 0 = no bound."`
 	AddressRate         float64 `default:"5" placeholder:"PER-SECOND" help:"Connection requests and logins per second of one IPv4 address or IPv6 /64, four times as many at once; a /24 or /56 has 10 times, a /48 20 times as many (default 5); 0 = no bound."`
 	ConnectRate         float64 `default:"0" placeholder:"PER-SECOND" help:"Connection requests and logins per second that each worker looks at; beyond, those of players are lost as well; 0 = no bound."`
@@ -37,6 +38,7 @@ func (e *Edge) Problems() (list Problems) {
 	case e.Auth != "token" && e.TokenKeys != "":
 		list.add("--token-keys", "needs --auth token")
 	}
+	list.oneOf("--log-addresses", e.LogAddresses, "full", "truncated", "off")
 	list.number("--sessions", e.Sessions, 1, 1<<20)
 	list.number("--sessions-per-address", e.SessionsPerAddress, 0, 1<<20)
 	list.rate("--address-rate", e.AddressRate)

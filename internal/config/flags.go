@@ -18,8 +18,9 @@ func (l *Logging) Problems() (list Problems) {
 // Admin are the flags about the HTTP server for health and metrics. A command
 // that embeds it says where the server is by default, as `set:"http=127.0.0.1:8413"`.
 type Admin struct {
-	HTTP  string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Where /livez, /readyz and /metrics are served; empty = nowhere (default ${http})."`
-	Pprof bool   `help:"Serve /debug/pprof there too. It shows the inside of the process, so keep it off public addresses."`
+	HTTP      string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Where /livez, /readyz and /metrics are served; empty = nowhere (default ${http})."`
+	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"File with a token of at least 22 bytes, which requests that change something need as Authorization: Bearer, and those for /debug/pprof; empty = only those from this machine are served."`
+	Pprof     bool   `help:"Serve /debug/pprof there too. It shows the inside of the process, so keep it off public addresses."`
 }
 
 // Problems lists what is wrong with a.
@@ -29,6 +30,7 @@ func (a *Admin) Problems() (list Problems) {
 	} else if a.Pprof {
 		list.add("--pprof", "needs --http")
 	}
+	list.readable("--http-token", a.HTTPToken)
 	return list
 }
 
@@ -36,6 +38,10 @@ func (a *Admin) Problems() (list Problems) {
 type NATS struct {
 	NATSURL       string `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
 	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" help:"NATS credentials file; empty = none."`
+	NATSNKey      string `name:"nats-nkey" env:"DNP_NATS_NKEY" placeholder:"FILE" help:"File with the seed of a NATS NKey; empty = none."`
+	NATSCA        string `name:"nats-ca" env:"DNP_NATS_CA" placeholder:"FILE" help:"PEM file with the authorities that sign for NATS servers, for tls:// URLs; empty = those of the system."`
+	NATSCert      string `name:"nats-cert" env:"DNP_NATS_CERT" placeholder:"FILE" help:"PEM file with the certificate that is shown to NATS servers; empty = none."`
+	NATSKey       string `name:"nats-key" env:"DNP_NATS_KEY" placeholder:"FILE" help:"PEM file with the key of --nats-cert."`
 	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different ones."`
 }
 
@@ -43,6 +49,16 @@ type NATS struct {
 func (n *NATS) Problems() (list Problems) {
 	list.natsURLs("--nats-url", n.NATSURL)
 	list.readable("--nats-creds", n.NATSCreds)
+	list.readable("--nats-nkey", n.NATSNKey)
+	list.readable("--nats-ca", n.NATSCA)
+	list.readable("--nats-cert", n.NATSCert)
+	list.readable("--nats-key", n.NATSKey)
+	if n.NATSCreds != "" && n.NATSNKey != "" {
+		list.add("--nats-nkey", "goes not with --nats-creds")
+	}
+	if (n.NATSCert == "") != (n.NATSKey == "") {
+		list.add("--nats-cert", "needs --nats-key, and the other way round")
+	}
 	list.subject("--subject-prefix", n.SubjectPrefix)
 	return list
 }

@@ -60,10 +60,10 @@ func (p *Problems) hostPort(flag, got string) {
 }
 
 func (p *Problems) natsURLs(flag, got string) {
-	for _, text := range strings.Split(got, ",") {
+	for i, text := range strings.Split(got, ",") {
 		u, err := url.Parse(strings.TrimSpace(text))
 		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
-			p.add(flag, "want nats://HOST:PORT (or tls, ws, wss), got %q", text)
+			p.add(flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // which may have a password
 		}
 	}
 }

@@ -90,6 +90,13 @@ type Config struct {
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates ClientStates
 
+	// LogAddresses is how much of clients' addresses log lines have; truncated if empty.
+	LogAddresses LogAddresses
+
+	// Durable keeps sessions in a log, so that other edges can go on with them. nil
+	// means that they end with this edge.
+	Durable *Durable
+
 	// Linger is how long a space is followed after its last client left.
 	// 0 means 30 s.
 	Linger time.Duration
@@ -136,6 +143,9 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	if c.Durable != nil {
+		c.Durable.setDefaults()
+	}
 }
 
 // validate reports all problems at once.
@@ -164,6 +174,9 @@ func (c *Config) validate() error {
 	}
 	if c.Bus == nil {
 		errs = append(errs, errors.New("edge: no bus"))
+	}
+	if c.Durable != nil {
+		errs = append(errs, c.Durable.validate())
 	}
 	return errors.Join(errs...)
 }

@@ -39,7 +39,7 @@ func (s *session) forgetDrop(link wire.LinkID) {
 
 func (d *drop) send(now time.Time, s *session) {
 	d.repeat.sent(now)
-	w := replication.Write{Kind: replication.WriteDrop, Number: s.space.w.nextWrite(), Link: uint16(d.link)}
+	w := replication.Write{Kind: replication.WriteDrop, Number: s.nextWrite(), Link: uint16(d.link)}
 	s.request(&w, func(_ time.Time, r replication.WriteResult, err error) {
 		if !tryAgain(r, err) {
 			s.drops = slices.DeleteFunc(s.drops, func(x *drop) bool { return x == d })

@@ -24,6 +24,11 @@ type Edge struct {
 	used    usedTokens
 	inbox   string // subject below which this edge takes answers
 
+	directory directory // where sessions are that a log knows
+	names     nameSet   // of their logs
+	roster    rosterView
+	draining  atomic.Bool
+
 	ready atomic.Bool // has the bus been there once, and is nobody draining us?
 }
 
@@ -41,6 +46,7 @@ func New(cfg Config) (*Edge, error) {
 			return nil, err
 		}
 	}
+	e.roster = rosterView{self: cfg.Node, gone: make(map[string]bool)}
 	e.feeds = newFeeds(e)
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
@@ -58,6 +64,7 @@ func (e *Edge) listen(l Listener) error {
 		return err
 	}
 	e.sockets = append(e.sockets, sockets...)
+	l.Addr = sockets[0].LocalAddr()
 	for _, s := range sockets {
 		if _, err := e.AddWorker(l, s.Writer(), s.Wake); err != nil {
 			return err
@@ -89,20 +96,30 @@ func (e *Edge) Ready() bool { return e.ready.Load() }
 // admit reports whether a new session can begin. Without the bus nobody would
 // hear of it, and it would see nothing or something old.
 func (e *Edge) admit(from netip.AddrPort) bool {
-	return e.ready.Load() && e.cfg.Bus.Connected() && e.roll.room(from.Addr())
+	return e.ready.Load() && !e.draining.Load() && e.cfg.Bus.Connected() && e.roll.room(from.Addr())
 }
+
+// admit reports whether a new session can begin here. While the log is silent it would
+// not get further than the answer to its request.
+func (w *Worker) admit(from netip.AddrPort) bool { return w.edge.admit(from) && !w.logAway.Load() }
 
 // AddWorker adds a worker for clients that speak as l says, for a caller that
 // moves the datagrams itself, as a simulation does. wake is called, from any
 // goroutine, when the worker should be turned.
 func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
-	w := newWorker(e, out, wake)
+	w := newWorker(e, l.Addr.Port(), out, wake)
 	cfg, err := e.endpointConfig(l, w)
 	if err == nil {
 		w.ep, err = dnp.New(cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("edge: %w", err)
+	}
+	if d := e.cfg.Durable; d != nil {
+		w.keeper = newKeeper(w, d)
+		if d.Forward != nil {
+			w.out = &returning{w.out, w.keeper}
+		}
 	}
 	e.workers = append(e.workers, w)
 	return w, nil
@@ -114,11 +131,15 @@ func (e *Edge) Start() error {
 	if e.cfg.Bus.Connected() {
 		e.busChanged(true)
 	}
+	if e.cfg.Durable != nil {
+		e.startDurable()
+	}
 	return e.feeds.start()
 }
 
-// Run serves until ctx ends, then closes every session and returns. The error
-// says what failed; it is nil after a shutdown that was asked for.
+// Run serves until ctx ends, then hands every session over, if a log knows them, or
+// closes it, and returns. The error says what failed; it is nil after a shutdown that was
+// asked for.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
 	ctx, cancel := context.WithCancel(ctx)
@@ -127,11 +148,13 @@ func (e *Edge) Run(ctx context.Context) error {
 		return err
 	}
 	defer e.feeds.stop()
+	serving, stop := context.WithCancel(context.Background())
+	defer stop()
 	var running sync.WaitGroup
 	failed := make(chan error, len(e.workers))
 	for i, w := range e.workers {
 		running.Go(func() {
-			if err := loop(ctx, w, e.sockets[i]); err != nil {
+			if err := loop(serving, w, e.sockets[i]); err != nil {
 				failed <- fmt.Errorf("edge: worker %d: %w", i, err)
 				cancel()
 			}
@@ -141,9 +164,13 @@ func (e *Edge) Run(ctx context.Context) error {
 		running.Go(func() { e.keys.watch(ctx) })
 	}
 	<-ctx.Done()
+	if e.cfg.Durable != nil && len(failed) == 0 {
+		e.drain()
+	}
 	e.ready.Store(false)
+	stop()
 	for _, w := range e.workers {
-		w.wake() // so that it notices that ctx ended
+		w.wake() // so that it notices
 	}
 	running.Wait()
 	select {
@@ -179,14 +206,21 @@ func (e *Edge) closeSockets() {
 // endpointConfig returns how the endpoint of a worker for l behaves.
 func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 	gate, err := admit.New(e.admission())
+	longMax := 0
+	if e.cfg.Durable != nil {
+		longMax = longKeptMax
+	}
 	return dnp.Config{
 		Profile: l.Profile,
 		Listen:  true,
 		Probe:   l.Probe,
 		Gate:    gate,
-		Admit:   e.admit,
+		Admit:   w.admit,
 		Login:   w.loginFunc(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
+
+		Logged:  e.cfg.Durable != nil,
+		LongMax: longMax,
 
 		RateDatagrams: e.cfg.RateDatagrams,
 		RateBytes:     e.cfg.RateBytes,

@@ -54,6 +54,13 @@ func (f *feeds) start() error {
 		return fmt.Errorf("edge: subscribe to answers: %w", err)
 	}
 	f.always = append(f.always, end)
+	if f.edge.cfg.Durable == nil {
+		return nil
+	}
+	if end, err = f.edge.cfg.Bus.Subscribe(f.edge.cfg.Subjects.Edge(f.edge.cfg.Node), f.edge.asked); err != nil {
+		return fmt.Errorf("edge: subscribe to other edges: %w", err)
+	}
+	f.always = append(f.always, end)
 	return nil
 }
 

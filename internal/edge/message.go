@@ -17,6 +17,10 @@ const (
 	headerSession  = "Dnp-Session"
 	headerNumber   = "Dnp-Number"
 	headerReliable = "Dnp-Reliable"
+	headerToken    = "Dnp-Token"
+
+	// headerStream with a name that no stream has keeps a message out of every stream.
+	headerStream = "Nats-Expected-Stream"
 )
 
 // repliesMax bounds the messages of a session whose sender waits for a number.
@@ -30,7 +34,10 @@ func (s *session) message(ev *dnp.Event) {
 		Header:  map[string]string{headerSession: s.id, headerReliable: strconv.FormatBool(ev.Reliable)},
 		Data:    bytes.Clone(ev.Data),
 	}
-	if ev.Reliable {
+	switch {
+	case s.kept != nil:
+		m.Header[headerStream] = "none" // those that are kept are the reliable ones
+	case ev.Reliable:
 		m.Header[headerNumber] = strconv.FormatUint(ev.Number, 10)
 	}
 	if err := s.edge().cfg.Bus.Publish(m); err != nil {
@@ -62,8 +69,14 @@ func (s *session) deliver(m replication.Msg) {
 	if unreliable {
 		err = s.conn.SendUnreliable(m.Data)
 	} else {
-		token = s.token(m.Reply)
-		err = s.conn.Send(m.Data, token)
+		var known bool
+		before := s.lastToken
+		if token, known = s.token(&m); known {
+			return
+		}
+		if err = s.conn.Send(m.Data, token); err != nil {
+			s.lastToken = before
+		}
 	}
 	if err != nil {
 		delete(s.replies, token)
@@ -77,18 +90,46 @@ func (s *session) deliver(m replication.Msg) {
 	}
 }
 
-// token remembers who waits for the number of a message. It is 0 for nobody.
-func (s *session) token(reply string) uint64 {
-	if reply == "" {
-		return 0
+// A token of a message to the client has the game's token, if the message has one, above
+// a count that makes it unique among those that wait for their number.
+const (
+	tokenShift = 20
+	tokenMax   = 1<<(64-tokenShift) - 1 // of a game
+)
+
+// token names a message and remembers who waits for its number; 0 is a message that
+// nobody wants to know about. The message is known if its game's token is not above that
+// of a message before: then it is a repetition, whose answer was lost with an edge. It is
+// answered, or will be when the first has its number.
+func (s *session) token(m *replication.Msg) (token uint64, known bool) {
+	game, err := strconv.ParseUint(m.Header[headerToken], 10, 64)
+	named := err == nil && game > 0 && game <= tokenMax
+	switch {
+	case named && game <= s.lastToken>>tokenShift:
+		first := game<<tokenShift + 1
+		if _, waits := s.replies[first]; waits {
+			s.replies[first] = m.Reply
+		} else {
+			s.answer(m.Reply, messageAnswer{Duplicate: true})
+		}
+		return 0, true
+	case named:
+		s.lastToken = game << tokenShift
+	case m.Reply == "":
+		return 0, false
 	}
-	if len(s.replies) >= repliesMax {
-		s.space.w.counts.AnswersLost++
-		return 0
+	token = s.lastToken>>tokenShift<<tokenShift | (s.lastToken+1)&(1<<tokenShift-1)
+	if len(s.replies) < repliesMax || m.Reply == "" {
+		s.lastToken = token
+		s.replies[token] = m.Reply
+		return token, false
 	}
-	s.lastToken++
-	s.replies[s.lastToken] = reply
-	return s.lastToken
+	s.space.w.counts.AnswersLost++
+	if !named {
+		return 0, false
+	}
+	s.lastToken = token
+	return token, false
 }
 
 // sent answers the sender of a message with the number that it got.
@@ -107,8 +148,9 @@ func (s *session) answerWaiting() {
 
 // A messageAnswer is what the sender of a message is told.
 type messageAnswer struct {
-	Number *uint64      `json:"number,omitempty"`
-	Error  *answerError `json:"error,omitempty"`
+	Number    *uint64      `json:"number,omitempty"`
+	Duplicate bool         `json:"duplicate,omitempty"`
+	Error     *answerError `json:"error,omitempty"`
 }
 
 type answerError struct {

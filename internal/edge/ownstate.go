@@ -49,9 +49,7 @@ func (s *session) offered(now time.Time, ev *dnp.Event) {
 		s.space.w.counts.OffersRefused++
 		return
 	}
-	s.own = append(s.own, own)
-	s.space.own[own.key] = own
-	s.forgetDrop(own.link)
+	own.keep()
 	own.assert(now)
 }
 
@@ -78,11 +76,33 @@ func (s *session) newOwnState(ev *dnp.Event) (own *ownState, ok bool) {
 		return nil, false
 	}
 	own = &ownState{
-		session: s, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly,
-		key: "client." + s.client + "." + strconv.Itoa(int(ev.Link)),
+		session: s, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly, key: ownKey(s.client, ev.Link),
 	}
-	own.source = s.space.w.ep.NewSource(dnp.SourceConfig{State: state, Message: own.message, Data: own})
+	own.newSource(state)
 	return own, true
+}
+
+// ownKey is the key of the state that a client offers under a LinkId.
+func ownKey(client string, link wire.LinkID) string {
+	return "client." + client + "." + strconv.Itoa(int(link))
+}
+
+// ownRef marks the Ref of such a state; the rest is its LinkId. Numbers of replicated
+// states are far below.
+const ownRef = 1 << 63
+
+func (own *ownState) newSource(state *netstate.State) {
+	own.source = own.session.space.w.ep.NewSource(dnp.SourceConfig{
+		State: state, Message: own.message, Ref: ownRef | uint64(own.link), Data: own,
+	})
+}
+
+// keep makes the state one of its session's.
+func (own *ownState) keep() {
+	s := own.session
+	s.own = append(s.own, own)
+	s.space.own[own.key] = own
+	s.forgetDrop(own.link)
 }
 
 // assert tells the holder that the state exists, again and again until it knows.
@@ -112,7 +132,7 @@ func (s *session) advanceOwn(now, next time.Time) time.Time {
 func (own *ownState) send(now time.Time) {
 	s := own.session
 	w := replication.Write{
-		Kind: replication.WriteAssert, Number: s.space.w.nextWrite(), Link: uint16(own.link),
+		Kind: replication.WriteAssert, Number: s.nextWrite(), Link: uint16(own.link),
 		ReadOnly: own.readOnly, Audience: replication.AudienceNobody, Message: own.message,
 	}
 	if s.edge().cfg.ClientStates == ClientStatesSpace {

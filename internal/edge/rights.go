@@ -46,16 +46,20 @@ func (s *session) give(now time.Time, c *auth.Claims) {
 	if len(s.may.groups)+len(s.may.leave) > 0 {
 		s.may.repeat.want(now)
 	}
-	w := s.space.w
-	if w.expiry.IsZero() || c.Expires.Before(w.expiry) {
-		w.expiry = c.Expires
-	}
+	s.space.w.expects(c.Expires)
 	_ = s.edge().cfg.Bus.Publish(replication.Msg{ // an older session that does not hear it is replaced by nobody's harm
 		Subject: s.edge().cfg.Subjects.To(s.space.name, s.client),
 		Header: map[string]string{
 			replication.HeaderControl: controlReplaced, headerSession: s.id, headerBegan: strconv.FormatInt(now.UnixMicro(), 10),
 		},
 	})
+}
+
+// expects has the worker look when a session expires; zero is never.
+func (w *Worker) expects(at time.Time) {
+	if !at.IsZero() && (w.expiry.IsZero() || at.Before(w.expiry)) {
+		w.expiry = at
+	}
 }
 
 // giveWay ends this session because the client has a newer one.
@@ -157,5 +161,6 @@ func (s *session) suspected(now time.Time) {
 		return // the metric counts them all
 	}
 	w.suspectAt = now.Add(suspectPause)
-	s.edge().cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.client, "session", s.id, "space", s.space.name)
+	s.edge().cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.client, "session", s.id, "space", s.space.name,
+		"address", s.edge().cfg.LogAddresses.text(s.conn.Addr()))
 }

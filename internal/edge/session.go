@@ -19,7 +19,8 @@ type session struct {
 	own     []*ownState // states that the client offers
 	drops   []*drop     // of states that it took back
 	writers map[*dnp.Source]*writer
-	written int // bytes in writers
+	written int    // bytes in writers
+	writes  uint32 // numbered by this edge, if a log knows the session
 
 	short    bool                     // not offered all states, for want of links
 	declined map[*dnp.Source]struct{} // states that the client does not want
@@ -28,25 +29,40 @@ type session struct {
 	lastToken uint64
 
 	unsubscribe func() // from the messages for this client
+
+	kept *kept // nil if no log knows the session
 }
 
 // connected begins the session of a peer that proved its address.
 func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
-	claims := w.identity(conn)
-	s := &session{
-		space: w.space(claims.Space), conn: conn, id: w.edge.cfg.NewID(), client: claims.Client, began: now,
-		writers: make(map[*dnp.Source]*writer), replies: make(map[uint64]string),
+	if w.keeper != nil {
+		w.keeper.connected(now, conn)
+		return
 	}
-	conn.SetData(s)
-	w.edge.roll.enter(conn.Addr().Addr())
-	s.unsubscribe = w.edge.feeds.client(s)
+	claims := w.identity(conn)
+	s := newSession(w.space(claims.Space), conn, w.edge.cfg.NewID(), claims.Client, now)
+	w.begun(s)
 	s.give(now, claims)
 	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: w.edge.cfg.Node})
 	s.space.enter(s)
+}
+
+func newSession(sp *space, conn *dnp.Conn, id, client string, began time.Time) *session {
+	return &session{
+		space: sp, conn: conn, id: id, client: client, began: began,
+		writers: make(map[*dnp.Source]*writer), replies: make(map[uint64]string),
+	}
+}
+
+// begun makes a session known to the edge and to those who have messages for it.
+func (w *Worker) begun(s *session) {
+	s.conn.SetData(s)
+	w.edge.roll.enter(s.conn.Addr().Addr())
+	s.unsubscribe = w.edge.feeds.client(s)
 	w.counts.Sessions++
 }
 
-// closed ends the session.
+// closed ends the session. One that lives on elsewhere ends without a word.
 func (s *session) closed(now time.Time, reason dnp.CloseReason) {
 	s.conn.SetData(nil)
 	s.edge().roll.leave(s.conn.Addr().Addr())
@@ -55,9 +71,12 @@ func (s *session) closed(now time.Time, reason dnp.CloseReason) {
 		s.own[0].forget() // the holder does the same when it hears that the session left
 	}
 	s.space.leave(now, s)
+	s.space.w.counts.Sessions--
+	if reason == dnp.CloseMoved {
+		return
+	}
 	s.answerWaiting()
 	s.emit(now, replication.Event{Type: replication.EventLeft, Edge: s.edge().cfg.Node, Reason: reason.String()})
-	s.space.w.counts.Sessions--
 }
 
 // linked reports a link that came up.
@@ -106,6 +125,17 @@ func (s *session) emit(now time.Time, ev replication.Event) {
 }
 
 func (s *session) edge() *Edge { return s.space.w.edge }
+
+// nextWrite numbers the write requests about states of this session. The holder takes
+// no write whose number is below one of the same session, so the numbers of an edge
+// that takes a session over begin above those of the edge before.
+func (s *session) nextWrite() uint32 {
+	if s.kept == nil {
+		return s.space.w.nextWrite()
+	}
+	s.writes++
+	return uint32(s.kept.core.Epoch())<<24 + s.writes
+}
 
 // stateOf returns the replicated state behind a source. It reports false for none
 // and for a client's own state.

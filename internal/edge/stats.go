@@ -32,6 +32,19 @@ type Counts struct {
 	TasksLost       uint64 // bus messages that did not fit into an inbox
 	Callouts        uint64 // requests to the game's service
 
+	// Of sessions that a log knows.
+	SessionsOpened    uint64
+	SessionsAdopted   uint64 // taken over
+	SessionsHanded    uint64 // to other edges
+	SessionsLost      uint64 // because another edge took them over
+	SessionsElsewhere uint64 // that began here while another edge had them
+	SessionsUncertain uint64 // ended because their history cannot be established
+	LogWrites         uint64
+	Stalls            uint64 // times that a worker was stopped for so long that its sessions may be elsewhere
+	StraysHeld        uint64 // datagrams that waited because it was not known who serves their client
+	StraysForwarded   uint64 // that went to another edge or worker
+	StraysDropped     uint64
+
 	Logins [auth.NumReasons]uint64 // by what became of them
 }
 

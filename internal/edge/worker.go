@@ -37,6 +37,9 @@ type Worker struct {
 	ep    *dnp.Endpoint
 	out   Output
 
+	listener uint16  // the port that clients talk to
+	keeper   *keeper // nil if no log knows the sessions
+
 	spaces      map[string]*space
 	order       []*space  // the same, in the order of their coming
 	lastOut     time.Time // when Flush was called last
@@ -46,15 +49,17 @@ type Worker struct {
 	suspectAt   time.Time // when a line about forged datagrams may be written again
 	expiry      time.Time // when to look for sessions that are over; zero if there is none
 
+	logAway atomic.Bool // the log does not answer
+
 	tasks  chan task
 	queued atomic.Int64 // bytes held by tasks
 	lost   atomic.Uint64
 	wake   func()
 }
 
-func newWorker(e *Edge, out Output, wake func()) *Worker {
+func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
 	return &Worker{
-		edge: e, index: len(e.workers), out: out, wake: wake,
+		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
 		spaces: make(map[string]*space),
 		tasks:  make(chan task, inboxTasks),
 	}
@@ -64,6 +69,9 @@ func newWorker(e *Edge, out Output, wake func()) *Worker {
 // sent, all at the time now. It returns when it must be called again at the
 // latest, which is never before now, and what failed with the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
+	if w.keeper != nil {
+		w.keeper.begin(now)
+	}
 	w.receive(now, batch)
 	w.runTasks(now)
 	next = w.advance(now)
@@ -92,6 +100,9 @@ func (w *Worker) post(size int, do func(w *Worker, now time.Time)) bool {
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	for _, d := range batch {
+		if w.keeper != nil && w.keeper.takes(now, d.From, d.Data, "", 0) {
+			continue
+		}
 		w.handle(now, w.ep.Receive(now, d.From, d.Data, w.out))
 	}
 }
@@ -115,8 +126,14 @@ func (w *Worker) advance(now time.Time) time.Time {
 	}
 	w.forgetSpaces(now)
 	next = w.expire(now, next)
+	if w.keeper != nil { // what the log answered
+		next = w.keeper.advance(now, next)
+	}
 	w.flush(now) // values first: those who play do not wait for those who join
 	w.handle(now, w.ep.Advance(now, w.out))
+	if w.keeper != nil { // what is to be stored
+		next = w.keeper.advance(now, next)
+	}
 	if due, ok := w.flush(now); ok {
 		next = earlier(next, due)
 	}
@@ -160,6 +177,9 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 			w.connected(now, ev.Conn)
 			continue
 		}
+		if w.keeper != nil {
+			w.keeper.handle(now, ev)
+		}
 		s, ok := ev.Conn.Data().(*session)
 		if !ok {
 			continue // it ended before it began
@@ -168,7 +188,9 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		case dnp.EventClosed:
 			s.closed(now, ev.Reason)
 		case dnp.EventMessage:
-			s.message(ev)
+			if s.kept == nil || !ev.Reliable { // others come when they are stored
+				s.message(ev)
+			}
 		case dnp.EventLinkOffered:
 			s.offered(now, ev)
 		case dnp.EventLinkUp:

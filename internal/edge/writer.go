@@ -99,6 +99,16 @@ func (wr *writer) take(now time.Time, ev *dnp.Event) {
 	}
 }
 
+// again takes what the client wrote while another edge had the session, which the holder
+// may not have.
+func (wr *writer) again(now time.Time, h dnp.HeldValue) {
+	if !wr.put(h.Index, h.Value) {
+		wr.session.conn.Refuse(h.Link, h.Index)
+		return
+	}
+	wr.repeat.want(now)
+}
+
 // put keeps a value. It reports false if there is no room.
 func (wr *writer) put(index int, value []byte) bool {
 	i, found := slices.BinarySearchFunc(wr.values, index, func(v written, index int) int { return v.index - index })
@@ -191,7 +201,7 @@ func (wr *writer) number() (newest uint32) {
 		switch v := &wr.values[i]; {
 		case v.ok:
 		case v.number == 0:
-			return wr.session.space.w.nextWrite()
+			return wr.session.nextWrite()
 		case newest == 0 || int32(v.number-newest) > 0:
 			newest = v.number
 		}
@@ -215,6 +225,14 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 		return
 	case r.Code == replication.WriteOK:
 		wr.settle(w.Number, func(v *written) bool { return wr.okay(v, r) })
+	case r.Code == replication.WritePartly:
+		wr.settle(w.Number, func(v *written) bool {
+			if slices.Contains(r.Refused, uint16(v.index)) {
+				return wr.refused(v)
+			}
+			return wr.okay(v, r)
+		})
+		wr.session.space.w.counts.WritesRefused++
 	case r.Code == replication.WriteNoState && wr.own != nil:
 		wr.own.assert(now) // the holder is another one, or has forgotten it
 		return

@@ -12,6 +12,8 @@ const (
 	deathRun   = "^TestHolderDies$"
 	joinRun    = "^TestJoinWhileChanging$"
 	largeRun   = "^TestLargeSpace$"
+	rightsRun  = "^TestRightsCannotBeWidened$"
+	boundsRun  = "^TestBounds$"
 )
 
 // mutantList is deliberate faults of the whole system, each somewhere else. The
@@ -52,6 +54,14 @@ var mutantList = []mutants.Mutant{
 	{Name: "ring_forgets_its_age", File: "replication/ring.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
 	{Name: "late_write_undoes", File: "replication/storewrite.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
 	{Name: "own_state_of_another_session", File: "replication/presence.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
+
+	// Rights that are not looked at, and bounds of which nobody hears.
+	{Name: "everybody_may_write", File: "replication/description.go", Old: "return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)", New: "return a.Kind <= AccessWriters", Run: rightsRun},
+	{Name: "guests_may_write", File: "internal/edge/rights.go", Old: "return !s.may.readOnly && st.Desc", New: "return st.Desc", Run: rightsRun},
+	{Name: "guests_may_make_states", File: "internal/edge/ownstate.go", Old: "|| s.may.readOnly || !ok", New: "|| !ok", Run: rightsRun},
+	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
+	{Name: "partly_is_ok", File: "internal/edge/writer.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun,
+		Survives: "a value that is released and is not what the client wrote is sent to it at once, as one that is refused"},
 
 	// A relay that speaks when it must not, or does not when it must.
 	{Name: "speaks_before_loaded", File: "internal/relay/holding.go", Old: "if l.relay.cfg.Leases == nil {\n\t\tl.speak(now, h)\n\t\treturn", New: "l.speak(now, h)\n\tif l.relay.cfg.Leases == nil {\n\t\treturn"},

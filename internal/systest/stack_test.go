@@ -40,6 +40,21 @@ type stack struct {
 // drain, and no goroutine may be left.
 func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 	t.Helper()
+	s := newEdgeless(t)
+	var err error
+	s.edge, err = edge.New(edge.Config{
+		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run("edge", s.edge.Run)
+	return s
+}
+
+// newEdgeless is newStack without an edge.
+func newEdgeless(t *testing.T) *stack {
+	t.Helper()
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	s := &stack{T: t, ctx: ctx}
@@ -55,14 +70,7 @@ func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 		t.Fatal(err)
 	}
 	s.run("relay", r.Run)
-	s.edge, err = edge.New(edge.Config{
-		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.game = s.bus("game")
-	s.run("edge", s.edge.Run)
 	return s
 }
 

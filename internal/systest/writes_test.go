@@ -3,6 +3,7 @@ package systest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -290,4 +291,41 @@ func TestDeclined(t *testing.T) {
 	}
 	w.mustPublish("s", strings.Replace(towerPut, `"T"`, `"U"`, 1))
 	w.within(time.Second, "another message is another offer", func() bool { return offers == 2 })
+}
+
+// TestBounds lets an honest and a cheating program write one state: what is beyond the
+// bounds is refused by itself, in the same datagram as what is not, the writer gets the
+// authoritative value again, and game servers learn who tried what.
+func TestBounds(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.mustPublish("s", `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":10,"max":100},`+
+		`{"name":"x","type":"float32","value":1},{"name":"shout","type":"uint16","rate":1}]}`)
+	one, nan := []byte{0, 0, 0x80, 0x3f}, []byte{0, 0, 0xc0, 0x7f}
+	w.within(5*time.Second, "linked", func() bool { return a.has("L", 1, one) && b.has("L", 1, one) })
+	w.net.Run(2 * time.Second)
+	a.do(func(time.Time) {
+		a.Set(a.LinkNamed("L"), 0, u16(101))
+		a.Set(a.LinkNamed("L"), 1, nan)
+		a.Set(a.LinkNamed("L"), 2, u16(7))
+	})
+	w.within(time.Second, "what is within its bounds arrives", func() bool { return b.has("L", 2, u16(7)) })
+	w.within(time.Second, "the writer gets the rest back", func() bool { return a.has("L", 0, u16(10)) && a.has("L", 1, one) && a.has("L", 2, u16(7)) })
+	if !b.has("L", 0, u16(10)) || !b.has("L", 1, one) {
+		t.Error("another client saw what was refused")
+	}
+	for n := range uint16(200) {
+		a.write(a.LinkNamed("L"), 1000+n)
+		w.net.Run(50 * time.Millisecond)
+	}
+	w.within(time.Second, "the writer has the authoritative value", func() bool { return a.has("L", 0, u16(10)) })
+	if n := w.count("refused"); n < 20 || n > 2+10+52 {
+		t.Errorf("%d events of 200 refused writes in 10 s, want 10 and 5 a second", n)
+	}
+	first := w.events[slices.IndexFunc(w.events, func(e event) bool { return e.Type == "refused" })]
+	if first.Client != a.name || first.Key != "lamp" || first.Code != "out_of_range" || first.Reason != "max" {
+		t.Errorf("game servers are told %+v", first)
+	}
 }

@@ -36,8 +36,15 @@ type Config struct {
 	// process.
 	Metrics []Metric
 
+	// Drain, if set, is called for each POST /drain, from any goroutine.
+	Drain func()
+
 	// Pprof serves /debug/pprof.
 	Pprof bool
+
+	// TokenFile has the token that requests need which change something, and those for
+	// /debug/pprof, see ReadToken. Empty means that they have to come from loopback.
+	TokenFile string
 }
 
 // Bounds on what a visitor can cost. They are arbitrary, and ample for scrapers.
@@ -136,6 +143,12 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 	mux.HandleFunc("GET /livez", serveLive)
 	mux.HandleFunc("GET /readyz", serveReady(cfg.Health))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	if cfg.Drain != nil {
+		mux.HandleFunc("POST /drain", func(w http.ResponseWriter, _ *http.Request) {
+			cfg.Drain()
+			w.WriteHeader(http.StatusAccepted)
+		})
+	}
 	if cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -143,7 +156,7 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return mux
+	return guard(cfg.TokenFile, mux)
 }
 
 // newRegistry returns what /metrics shows. Attributes of the service come from

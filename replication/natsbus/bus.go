@@ -69,7 +69,7 @@ func Connect(cfg Config) (*Bus, error) {
 		if refused(err) {
 			err = fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
-		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(cfg.URL), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", Redacted(cfg.URL), err)
 	}
 	b.nc = nc
 	b.payloadMax.Store(nc.MaxPayload())
@@ -84,8 +84,9 @@ func Connect(cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-// redacted returns addresses without the passwords and tokens in them.
-func redacted(urls string) string {
+// Redacted returns addresses, joined by commas, without the users, passwords and tokens
+// in them.
+func Redacted(urls string) string {
 	all := strings.Split(urls, ",")
 	for i, u := range all {
 		scheme, rest, ok := strings.Cut(u, "://")

@@ -377,7 +377,7 @@ func TestRedacted(t *testing.T) {
 		"u:p@ss@a":                              "***@a",
 		"":                                      "",
 	} {
-		if got := redacted(urls); got != want {
+		if got := Redacted(urls); got != want {
 			t.Errorf("%q is shown as %q, want %q", urls, got, want)
 		}
 	}

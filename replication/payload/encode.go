@@ -100,6 +100,9 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 		e.numbers(ev.Numbers)
 	}
 	e.textField("code", string(ev.Code))
+	if ev.Missed > 0 {
+		e.uintField("missed", ev.Missed)
+	}
 	e.end()
 	return e.done()
 }

@@ -57,6 +57,10 @@ func TestEvents(t *testing.T) {
 			replication.Event{Type: "refused", Client: "c", Key: "k", Code: "not_authorised", Values: []replication.EventValue{{Name: "hp", Type: 1, Value: []byte{5}}}},
 			`,"client":"c","key":"k","values":{"hp":5},"code":"not_authorised"`,
 		},
+		{
+			replication.Event{Type: "refused", Client: "c", Key: "k", Code: "out_of_range", Reason: "finite", Missed: 3, Values: []replication.EventValue{{Name: "x", Type: 9, Value: []byte{0, 0, 0xc0, 0x7f}}}},
+			`,"client":"c","reason":"finite","key":"k","values":{"x":null},"code":"out_of_range","missed":3`,
+		},
 		{replication.Event{Type: "reassert", Shard: 0, LostAfter: at}, `,"shard":0,"lost_after":"2026-11-21T03:05:06.007Z"`},
 		{replication.Event{Type: "recycle", Client: "c"}, `,"client":"c"`},
 		{replication.Event{Type: "uncertain", Client: "c", Session: "s", Numbers: []uint64{1, 1 << 60}}, `,"client":"c","session":"s","numbers":[1,"1152921504606846976"]`},

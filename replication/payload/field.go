@@ -40,13 +40,15 @@ const (
 	fieldPriority
 	fieldLod
 	fieldRate
+	fieldMin
+	fieldFinite
 	fieldCount
 )
 
 var fieldNames = [fieldCount]string{
 	"op", "ops", "atomic", "key", "message", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max", "priority", "lod", "rate",
+	"after", "max", "priority", "lod", "rate", "min", "finite",
 }
 
 func badRequest(format string, args ...any) *replication.Error {

@@ -138,6 +138,7 @@ func (e *emitter) putValue(s *replication.Listed, i int) {
 		e.key("null")
 		e.value(v.Type, v.Substitute())
 	}
+	e.bounds(v.Type, v.Bounds)
 	e.end()
 }
 

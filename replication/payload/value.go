@@ -104,7 +104,7 @@ func putValue(v *replication.PutValue, index int, n node) (err *replication.Erro
 		v.Name = strings.Clone(v.Name)
 		what = "value " + strconv.Quote(v.Name)
 	}
-	if err = f.only(what, fieldName, fieldType, fieldValue, fieldPrecision, fieldNullable, fieldNull); err != nil {
+	if err = f.only(what, fieldName, fieldType, fieldValue, fieldPrecision, fieldNullable, fieldNull, fieldMin, fieldMax, fieldFinite, fieldRate); err != nil {
 		return err
 	}
 	if v.Type, err = parseType(&f); err != nil {
@@ -114,6 +114,9 @@ func putValue(v *replication.PutValue, index int, n node) (err *replication.Erro
 		return within(what, err)
 	}
 	if err = parseNullable(v, &f); err != nil {
+		return within(what, err)
+	}
+	if v.Bounds, err = parseBounds(v.Type, &f); err != nil {
 		return within(what, err)
 	}
 	if f.has(fieldValue) {

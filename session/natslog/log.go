@@ -18,6 +18,7 @@ import (
 type Log struct {
 	cfg    Config
 	api    string // prefix of the subjects of JetStream's API
+	secret []byte
 	writes *natsask.Asker
 	steps  *natsask.Asker // of reads
 	counts counters
@@ -41,12 +42,15 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
+	var secret string
 	for g := range cfg.Streams {
-		if err := cfg.open(ctx, js, g); err != nil {
+		stream, err := cfg.open(ctx, js, g)
+		if err != nil {
 			return nil, err
 		}
+		secret += stream.Metadata[metaSecret]
 	}
-	l := &Log{cfg: cfg, api: apiPrefix(js.Options())}
+	l := &Log{cfg: cfg, api: apiPrefix(js.Options()), secret: []byte(secret)}
 	ask := natsask.Config{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
 	if l.writes, err = natsask.New(ask); err != nil {
 		return nil, fmt.Errorf("session log: %w", err)
@@ -70,6 +74,10 @@ func apiPrefix(o jetstream.JetStreamOptions) string {
 
 // Shards returns the number of log shards, for session.NewBatches.
 func (l *Log) Shards() int { return l.cfg.Shards }
+
+// Secret returns what makes the names of logs, see session.Key. It was made with the first
+// stream and is as secret as the logs are.
+func (l *Log) Secret() []byte { return l.secret }
 
 // Run does the work until ctx ends. What is under way is answered then; what is asked
 // afterwards is not.

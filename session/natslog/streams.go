@@ -2,6 +2,7 @@ package natslog
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 const (
 	metaShards  = "dnprelay-log-shards"
 	metaStreams = "dnprelay-log-streams"
+	metaSecret  = "dnprelay-log-secret" // of the first stream: what makes the names of logs
 )
 
 // ErrDeployment says that the streams were made for another deployment than the one
@@ -26,7 +28,7 @@ func StreamName(g int) string { return "DNP_LOG_" + strconv.Itoa(g) }
 
 // open makes the g-th stream if it does not exist, and refuses one that is not what
 // this edge would have made.
-func (c *Config) open(ctx context.Context, js jetstream.JetStream, g int) error {
+func (c *Config) open(ctx context.Context, js jetstream.JetStream, g int) (*jetstream.StreamConfig, error) {
 	name := StreamName(g)
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -36,9 +38,10 @@ func (c *Config) open(ctx context.Context, js jetstream.JetStream, g int) error 
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("log stream %s: %w", name, err)
+		return nil, fmt.Errorf("log stream %s: %w", name, err)
 	}
-	return c.check(s.CachedInfo().Config, g)
+	cfg := s.CachedInfo().Config
+	return &cfg, c.check(cfg, g)
 }
 
 // stream returns the configuration of the g-th stream.
@@ -52,12 +55,16 @@ func (c *Config) stream(g int, now time.Time) jetstream.StreamConfig {
 	for n := g; n < c.Shards; n += c.Streams {
 		subjects = append(subjects, c.Subjects.LogAll(n))
 	}
+	meta := map[string]string{metaShards: strconv.Itoa(c.Shards), metaStreams: strconv.Itoa(c.Streams)}
+	if g == 0 {
+		meta[metaSecret] = rand.Text()
+	}
 	return jetstream.StreamConfig{
 		Name: StreamName(g), Subjects: subjects, Replicas: c.Replicas, Storage: jetstream.FileStorage,
 		Description: "dnprelay: the logs of sessions", MaxAge: c.MaxAge,
 		MaxMsgsPerSubject: -1, AllowRollup: true, AllowMsgTTL: true, AllowDirect: false,
 		FirstSeq: uint64(now.UnixMilli()),
-		Metadata: map[string]string{metaShards: strconv.Itoa(c.Shards), metaStreams: strconv.Itoa(c.Streams)},
+		Metadata: meta,
 	}
 }
 
@@ -68,6 +75,9 @@ func (c *Config) check(got jetstream.StreamConfig, g int) error {
 			return fmt.Errorf("%w: stream %s was made for %q %s, this edge is configured for %s",
 				ErrDeployment, got.Name, got.Metadata[m.key], m.what, want.Metadata[m.key])
 		}
+	}
+	if g == 0 && got.Metadata[metaSecret] == "" {
+		return fmt.Errorf("%w: stream %s has no secret", ErrDeployment, got.Name)
 	}
 	if !slices.Equal(got.Subjects, want.Subjects) {
 		return fmt.Errorf("%w: stream %s has the subjects %v, this edge wants %v", ErrDeployment, got.Name, got.Subjects, want.Subjects)

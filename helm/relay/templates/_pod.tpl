@@ -26,6 +26,12 @@ capabilities: {drop: [ALL]}
 - --http=:{{ .values.adminPort }}
 - --log-level={{ .root.Values.log.level }}
 - --log-format={{ .root.Values.log.format }}
+{{- if .root.Values.log.addresses }}
+- --log-addresses
+{{- end }}
+{{- if .root.Values.adminToken.existingSecret }}
+- --http-token=/etc/dnprelay/admin/token
+{{- end }}
 {{- if ne .root.Values.global.subjectPrefix "dnp.v1" }}
 - --subject-prefix={{ .root.Values.global.subjectPrefix }}
 {{- end }}
@@ -98,6 +104,9 @@ readinessProbe:
 {{- if include "dnprelay.natsCreds" .root }}
 - {name: nats, mountPath: /etc/dnprelay/nats, readOnly: true}
 {{- end }}
+{{- if .root.Values.adminToken.existingSecret }}
+- {name: admin, mountPath: /etc/dnprelay/admin, readOnly: true}
+{{- end }}
 {{- if .root.Values.trustedCA.existingSecret }}
 - {name: ca, mountPath: /etc/dnprelay/ca, readOnly: true}
 {{- end }}
@@ -112,6 +121,10 @@ readinessProbe:
 {{- if include "dnprelay.natsCreds" .root }}
 - name: nats
   secret: {secretName: {{ .root.Values.externalNats.existingSecret }}, items: [{key: nats.creds, path: nats.creds}]}
+{{- end }}
+{{- with .root.Values.adminToken.existingSecret }}
+- name: admin
+  secret: {secretName: {{ . }}, items: [{key: token, path: token}]}
 {{- end }}
 {{- with .root.Values.trustedCA }}
 {{- if .existingSecret }}

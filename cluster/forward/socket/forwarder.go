@@ -1,0 +1,257 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+)
+
+// Bounds of a turn of Run.
+const (
+	readMax  = 64 // datagrams per system call
+	tasksMax = 64
+)
+
+// DefaultPort is where cluster datagrams are taken when nobody says otherwise.
+const DefaultPort = 7947
+
+// Config says what a Forwarder is made of.
+type Config struct {
+	// Router is that of the router. An ID of zero means a random one.
+	Router forward.Config
+
+	// Listen is where datagrams of other edges come. Without an address it is on all of
+	// them, IPv4 and IPv6; port 0 is a free one.
+	Listen netip.AddrPort
+
+	// Handle takes what came, in the order of its coming, from the goroutine of Run. It
+	// must not block, and not keep Data.
+	Handle func(now time.Time, list []forward.Delivery)
+
+	// Changed is told when an edge lives otherwise than before, from the goroutine of
+	// Run. It must not block. nil = nobody.
+	Changed func(forward.Change)
+
+	// Log receives life-cycle events. nil means slog.Default().
+	Log *slog.Logger
+}
+
+// A Forwarder carries datagrams of clients between edges. Its methods may be called
+// from any goroutine.
+type Forwarder struct {
+	cfg    Config
+	socket *udp.Socket
+	router *forward.Router // belongs to Run
+
+	queue queue
+	spare *batch // belongs to Run
+	tasks chan func(now time.Time)
+
+	stats  atomic.Pointer[forward.Stats]
+	living atomic.Pointer[map[string]forward.Liveness] // never changed once it is there
+	on     atomic.Bool
+
+	deliveries []forward.Delivery
+}
+
+// Open opens the socket. The error says in one line which address could not be had.
+func Open(cfg Config) (*Forwarder, error) {
+	if cfg.Handle == nil {
+		return nil, errors.New("forward: nobody handles what comes")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Router.ID == 0 {
+		cfg.Router.ID = NewID()
+	}
+	router, err := forward.New(time.Now(), cfg.Router)
+	if err != nil {
+		return nil, err
+	}
+	s, err := udp.Open(udp.Config{Addr: cfg.Listen})
+	if err != nil {
+		return nil, fmt.Errorf("forward: %w", err)
+	}
+	f := &Forwarder{
+		cfg: cfg, socket: s, router: router,
+		queue: queue{filling: new(batch)}, spare: new(batch), tasks: make(chan func(time.Time), tasksMax),
+	}
+	f.stats.Store(&forward.Stats{})
+	f.living.Store(&map[string]forward.Liveness{})
+	return f, nil
+}
+
+// Addr returns where datagrams of other edges come.
+func (f *Forwarder) Addr() netip.AddrPort { return f.socket.LocalAddr() }
+
+// ID returns the name of this process, which the others have to know.
+func (f *Forwarder) ID() uint64 { return f.cfg.Router.ID }
+
+// On reports whether there are keys. Without, nothing is forwarded.
+func (f *Forwarder) On() bool { return f.on.Load() }
+
+// SetKeys sets the keys, see forward.Router. Run carries it out; it waits for room
+// there, but not after ctx ended.
+func (f *Forwarder) SetKeys(ctx context.Context, secrets [][]byte) error {
+	answer := make(chan error, 1)
+	f.do(ctx, func(time.Time) {
+		err := f.router.SetKeys(secrets)
+		f.on.Store(f.router.On())
+		answer <- err
+	})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// SetPeers sets who is there, as SetKeys does.
+func (f *Forwarder) SetPeers(ctx context.Context, list []forward.Peer) {
+	f.do(ctx, func(now time.Time) { f.router.SetPeers(now, list) })
+}
+
+func (f *Forwarder) do(ctx context.Context, task func(now time.Time)) {
+	select {
+	case f.tasks <- task:
+		f.socket.Wake()
+	case <-ctx.Done():
+	}
+}
+
+// Liveness returns how a node is, as of the last heartbeat of this one.
+func (f *Forwarder) Liveness(node string) forward.Liveness { return (*f.living.Load())[node] }
+
+// Close closes the socket. Run, if it runs, ends with an error.
+func (f *Forwarder) Close() { _ = f.socket.Close() }
+
+// Run carries datagrams until ctx ends. Then it closes the socket.
+func (f *Forwarder) Run(ctx context.Context) error {
+	defer f.socket.Close()
+	defer context.AfterFunc(ctx, f.socket.Wake)()
+	batch := make([]udp.Datagram, readMax)
+	out := f.socket.Writer()
+	for ctx.Err() == nil {
+		f.socket.SetReadDeadline(f.router.NextTimeout())
+		n, err := f.socket.ReadBatch(batch)
+		if err != nil && !errors.Is(err, udp.ErrWoken) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("forward: %w", err)
+		}
+		f.turn(time.Now(), batch[:n], out)
+		if err := out.Flush(); err != nil {
+			return fmt.Errorf("forward: %w", err)
+		}
+	}
+	return nil
+}
+
+// turn does all that there is to do at the time now.
+func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
+	if due := f.router.NextTimeout(); !now.Before(due) {
+		f.tell(f.router.Advance(now, out))
+		stats := f.router.Stats(now)
+		f.stats.Store(&stats)
+	}
+	for range len(f.tasks) {
+		(<-f.tasks)(now)
+	}
+	f.deliveries = f.deliveries[:0]
+	for _, d := range came {
+		f.note(f.router.Receive(now, d.Data, out))
+	}
+	f.hand(now)
+	f.carry(now, out)
+}
+
+// Forward sends a datagram of a client to the edge that serves it; hops is how often it
+// was forwarded before. data is copied. It reports false if the node is not known, or
+// suspected. A datagram more or less is lost without a word, as networks do.
+func (f *Forwarder) Forward(node string, c forward.Client, hops uint8, data []byte) bool {
+	if is := f.Liveness(node); is != forward.Alive && is != forward.Unwatched {
+		return false
+	}
+	f.put(op{node: node, client: c, hops: hops, data: data})
+	return true
+}
+
+// Return sends an answer to a client by the node that the client speaks to, in the epoch
+// of its session. data is copied. It reports false if the node is not there.
+func (f *Forwarder) Return(node string, c forward.Client, epoch uint64, data []byte) bool {
+	if f.Liveness(node) == forward.Gone {
+		return false
+	}
+	f.put(op{back: true, node: node, client: c, epoch: epoch, data: data})
+	return true
+}
+
+func (f *Forwarder) put(o op) {
+	f.queue.put(o)
+	f.socket.Wake()
+}
+
+// carry does what workers want.
+func (f *Forwarder) carry(now time.Time, out *udp.Writer) {
+	b := f.queue.take(f.spare)
+	for i := range b.ops {
+		o := &b.ops[i]
+		if o.back {
+			f.router.Out(now, o.node, o.client, o.epoch, o.data, out)
+			continue
+		}
+		f.router.InTo(now, o.node, o.client, o.hops, o.data, out)
+	}
+	b.reset()
+	f.spare = b
+}
+
+// note keeps what the edge has to know.
+func (f *Forwarder) note(d forward.Delivery) {
+	if d.Kind != forward.Nothing || d.Overtaken {
+		f.deliveries = append(f.deliveries, d)
+	}
+}
+
+// hand gives the edge what came.
+func (f *Forwarder) hand(now time.Time) {
+	if len(f.deliveries) > 0 {
+		f.cfg.Handle(now, f.deliveries)
+		f.deliveries = f.deliveries[:0]
+	}
+}
+
+// tell says who lives otherwise.
+func (f *Forwarder) tell(changes []forward.Change) {
+	if len(changes) == 0 {
+		return
+	}
+	old := *f.living.Load()
+	living := make(map[string]forward.Liveness, len(old)+len(changes))
+	for node, is := range old {
+		living[node] = is
+	}
+	for _, c := range changes {
+		living[c.Node] = c.Is
+		if c.Is == forward.Gone {
+			delete(living, c.Node)
+		}
+		if was := old[c.Node]; c.Is == forward.Suspect || was == forward.Suspect {
+			f.cfg.Log.Info("an edge lives otherwise, by its heartbeats", "edge", c.Node, "was", was, "is", c.Is)
+		}
+	}
+	f.living.Store(&living)
+	if f.cfg.Changed != nil {
+		for _, c := range changes {
+			f.cfg.Changed(c)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package socket
+
+import (
+	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+)
+
+// Stats are the counters of a Forwarder.
+type Stats struct {
+	forward.Stats           // as of the last heartbeat
+	Socket        udp.Stats // of the system
+	Lost          uint64    // datagrams of workers that did not fit
+}
+
+// Stats returns the counters.
+func (f *Forwarder) Stats() Stats {
+	return Stats{Stats: *f.stats.Load(), Socket: f.socket.Stats(), Lost: f.queue.drops()}
+}
+
+// Metrics returns what an edge shows at /metrics about forwarding.
+func (f *Forwarder) Metrics() []telemetry.Metric {
+	gauge := func(name, unit, help string, read func(*forward.Stats) int64) telemetry.Metric {
+		return telemetry.Gauge("dnp.forward."+name, unit, help, func() float64 { return float64(read(f.stats.Load())) })
+	}
+	return []telemetry.Metric{
+		gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) int64 { return s.Peers }),
+		gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) int64 { return s.Suspects }),
+		gauge("routes", "{client}", "Clients of other edges that are remembered.", func(s *forward.Stats) int64 { return s.Routes }),
+		telemetry.CounterBy("dnp.forward.datagrams", "{datagram}", "Datagrams between edges, by what became of them.", "kind",
+			func(observe func(string, uint64)) {
+				s := f.stats.Load()
+				observe("in_sent", s.In)
+				observe("out_sent", s.Out)
+				observe("in_taken", s.Owner)
+				observe("out_taken", s.Client)
+				observe("stray", s.Strays)
+				observe("relayed", s.Relayed)
+				observe("nack_sent", s.NacksOut)
+				observe("nack_taken", s.NacksIn)
+				observe("beat_sent", s.BeatsOut)
+				observe("beat_taken", s.BeatsIn)
+			}),
+		telemetry.CounterBy("dnp.forward.drops", "{datagram}", "Datagrams that were not forwarded or not taken, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				for i, n := range f.stats.Load().Drops {
+					observe(forward.DropReason(i).String(), n)
+				}
+				observe("lost", f.queue.drops())
+			}),
+		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the system did not take or bring, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				s := f.socket.Stats()
+				for i, n := range s.Drops {
+					observe(udp.DropReason(i).String(), n)
+				}
+				observe("overflow", s.Overflows)
+			}),
+		telemetry.Counter("dnp.forward.stalls", "{stall}", "Times that this process stood still for longer than heartbeats allow.",
+			func() uint64 { return f.stats.Load().Stalls }),
+	}
+}

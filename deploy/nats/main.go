@@ -1,0 +1,29 @@
+// Command nats writes the part of a nats-server configuration that says who may do
+// what: for a server of one deployment, or as an account for each of several.
+//
+//	go run ./deploy/nats > deploy/nats/roles.conf
+//	go run ./deploy/nats -account a -prefix a.v1 > a.conf
+package main
+
+import (
+	"flag"
+	"fmt"
+
+	"github.com/dnprelay/dnprelay/internal/natsroles"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+func main() {
+	prefix := flag.String("prefix", replication.DefaultPrefix, "--subject-prefix of the deployment")
+	account := flag.String("account", "", "write an account of this name instead")
+	shards := flag.Int("shards", 64, "--shards of the deployment")
+	streams := flag.Int("store-streams", 4, "--store-streams of the deployment")
+	flag.Parse()
+	subjects := replication.Subjects{Prefix: *prefix}
+	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams})
+	if *account == "" {
+		fmt.Print(natsroles.Render(table))
+		return
+	}
+	fmt.Print(natsroles.RenderAccount(*account, table, subjects.Mappings(*shards)))
+}

@@ -1,0 +1,175 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/cluster/forward/socket"
+	"github.com/dnprelay/dnprelay/cluster/gossip"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/edge"
+)
+
+// keysInterval is how often the keys of gossip are looked at. New ones are known to
+// gossip for two minutes before they are used.
+const keysInterval = time.Second
+
+// A Forwarding carries datagrams of clients between an edge and the others. It is the
+// edge.Forwarder, and tells the edge what comes.
+type Forwarding struct {
+	*socket.Forwarder
+	gossip *gossip.Gossip
+	edge   *edge.Edge // from Serve on
+	log    *slog.Logger
+}
+
+// NewForwarding opens the port for datagrams of other edges, and says in gossip where
+// and who it is. Without members or keys nothing can be forwarded: then it returns nil and
+// says so.
+func NewForwarding(c *config.Forward, node string, members *gossip.Gossip, log *slog.Logger) (*Forwarding, error) {
+	if members == nil || len(members.Keys()) == 0 {
+		log.Info("datagrams of clients that other edges serve are not forwarded to them; that needs --gossip-join and --gossip-key-file")
+		return nil, nil
+	}
+	listen, err := forwardAddress(c.ForwardListen)
+	if err != nil {
+		return nil, err
+	}
+	w := &Forwarding{gossip: members, log: log}
+	w.Forwarder, err = socket.Open(socket.Config{
+		Router: forward.Config{Node: node, Serves: w.serves},
+		Listen: listen, Handle: w.handle, Changed: w.changed, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	at, err := advertisedAt(c.ForwardAdvertise, w.Addr(), members.Addr())
+	if err == nil {
+		err = members.SetAddresses([]cluster.Address{{Service: cluster.ServiceForward, Addr: at}})
+	}
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	members.SetSender(w.ID())
+	log.Info("datagrams between edges", "listen", w.Addr(), "advertise", at)
+	return w, nil
+}
+
+// forwardAddress parses [ADDRESS]:PORT.
+func forwardAddress(text string) (netip.AddrPort, error) {
+	text = strings.Replace(text, "localhost:", "127.0.0.1:", 1)
+	if strings.HasPrefix(text, ":") {
+		text = "[::]" + text
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return a, fmt.Errorf("forward: address %q: %w", text, err)
+	}
+	return a, nil
+}
+
+// advertisedAt returns where the others reach a socket: where the flag says, or else at
+// its own address, or else at that of gossip.
+func advertisedAt(asked string, bound, gossip netip.AddrPort) (netip.AddrPort, error) {
+	if asked == "" {
+		ip := bound.Addr()
+		if ip.IsUnspecified() {
+			ip = gossip.Addr()
+		}
+		return netip.AddrPortFrom(ip, bound.Port()), nil
+	}
+	if both, err := netip.ParseAddrPort(asked); err == nil {
+		return both, nil
+	}
+	ip, err := netip.ParseAddr(strings.Trim(asked, "[]"))
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("forward: address %q: %w", asked, err)
+	}
+	return netip.AddrPortFrom(ip, bound.Port()), nil
+}
+
+// Serve sets the edge, before Run.
+func (w *Forwarding) Serve(e *edge.Edge) { w.edge = e }
+
+// Run carries datagrams until ctx ends.
+func (w *Forwarding) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	followed := make(chan struct{})
+	go func() { w.followKeys(ctx); close(followed) }()
+	err := w.Forwarder.Run(ctx)
+	cancel()
+	<-followed
+	return err
+}
+
+// followKeys keeps the keys equal to those of gossip.
+func (w *Forwarding) followKeys(ctx context.Context) {
+	ticker := time.NewTicker(keysInterval)
+	defer ticker.Stop()
+	for {
+		if err := w.SetKeys(ctx, w.gossip.Keys()); err != nil && ctx.Err() == nil {
+			w.log.Error("datagrams between edges keep the keys they have", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// SetRoster says who is there.
+func (w *Forwarding) SetRoster(ctx context.Context, r cluster.Roster) {
+	var list []forward.Peer
+	for m := range r.All() {
+		if at, ok := m.Address(cluster.ServiceForward); ok && m.Role == cluster.RoleEdge {
+			list = append(list, forward.Peer{Name: m.Name, ID: m.Sender, Addr: at})
+		}
+	}
+	w.SetPeers(ctx, list)
+}
+
+// Forward implements edge.Forwarder.
+func (w *Forwarding) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
+	return w.Forwarder.Forward(node, forward.Client{Addr: client, Listener: listener}, hops, datagram)
+}
+
+// Return implements edge.Forwarder.
+func (w *Forwarding) Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool {
+	return w.Forwarder.Return(node, forward.Client{Addr: client, Listener: listener}, epoch, datagram)
+}
+
+func (w *Forwarding) serves(c forward.Client) (epoch uint64, ok bool) {
+	return w.edge.Serves(c.Listener, c.Addr)
+}
+
+// handle gives the edge what came.
+func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
+	for _, d := range list {
+		if d.Overtaken {
+			w.edge.Overtaken(d.Client.Listener, d.Client.Addr, d.Epoch)
+		}
+		switch d.Kind {
+		case forward.ToOwner, forward.Stray:
+			w.edge.Deliver(d.Via, d.Hops, d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
+		case forward.ToClient:
+			w.edge.Emit(d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
+		}
+	}
+}
+
+// changed has the sessions of an edge whose heartbeats are missing taken over. If it
+// lives all the same, that costs each of them a hand-over.
+func (w *Forwarding) changed(c forward.Change) {
+	if c.Is == forward.Suspect {
+		w.edge.Gone(c.Node)
+	}
+}

@@ -1,0 +1,240 @@
+package edge
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/replication"
+	sessionlog "github.com/dnprelay/dnprelay/session"
+)
+
+// handOversPerSecond is how many sessions an edge that drains hands over per second, so
+// that none of them waits long for the log.
+const handOversPerSecond = 2000
+
+// Times of a hand-over.
+const (
+	adoptAnswer = 500 * time.Millisecond // for the edge that is to go on to say that it does
+	drainRound  = 250 * time.Millisecond // between two looks for sessions that could not be handed over
+)
+
+// A drain is the leaving of a worker.
+type drain struct {
+	on      bool
+	closing bool // what is left is closed
+	queue   []string
+	next    time.Time // when the next session may go
+	look    time.Time // when to look for what is left
+}
+
+// An edgeRequest is what edges ask each other, on the subject of the one that is asked.
+type edgeRequest struct {
+	// Prepare are spaces whose states are to be there before sessions come.
+	Prepare []string `json:"prepare,omitempty"`
+
+	// Adopt is a session that was handed over, by the name of its log, and the port that
+	// its client talks to. Via is the edge that hands it over, to which the client's
+	// datagrams go on to come.
+	Adopt    string `json:"adopt,omitempty"`
+	Listener uint16 `json:"listener,omitempty"`
+	Client   string `json:"client,omitempty"`
+	Via      string `json:"via,omitempty"`
+}
+
+// prepareTime is how long the edges that will get sessions have to follow their spaces
+// before the first comes.
+const prepareTime = 100 * time.Millisecond
+
+// drain hands every session of the edge over, closes those that nobody takes, and goes
+// on to forward datagrams for a while.
+func (e *Edge) drain() {
+	d := e.cfg.Durable
+	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
+	e.BeginDrain()
+	e.wait(d.DrainTimeout-closeTime, func() bool { return e.Kept() == 0 || len(e.roster.heirs()) == 0 })
+	if n := e.Kept(); n > 0 {
+		e.cfg.Log.Warn("no edge takes these sessions, so they end", "sessions", n)
+		for _, w := range e.workers {
+			w.post(0, func(w *Worker, _ time.Time) { w.keeper.closeRest() })
+		}
+		e.wait(closeTime, func() bool { return e.Kept() == 0 })
+	}
+	e.ready.Store(false)
+	if d.Forward != nil {
+		e.wait(d.DrainLinger, func() bool { return false })
+	}
+}
+
+// closeTime is how long the log has to take the ends of sessions that nobody took.
+const closeTime = 2 * time.Second
+
+// wait waits until done, which is asked a hundred times a second, but not for longer
+// than d.
+func (e *Edge) wait(d time.Duration, done func() bool) {
+	end := time.Now().Add(d)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() && time.Now().Before(end) {
+		<-tick.C
+	}
+}
+
+// BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
+// done when Kept is 0.
+func (e *Edge) BeginDrain() {
+	e.draining.Store(true)
+	for _, w := range e.workers {
+		w.post(0, func(w *Worker, now time.Time) { w.keeper.drainNow(now) })
+	}
+}
+
+// Kept returns how many sessions that a log knows the edge has or looks at.
+func (e *Edge) Kept() (n int32) {
+	for _, w := range e.workers {
+		n += w.keeper.count.Load()
+	}
+	return n
+}
+
+// drainNow hands every session of a worker over.
+func (k *keeper) drainNow(now time.Time) {
+	k.drain.on, k.drain.look = true, now.Add(prepareTime)
+	spaces := slices.Sorted(maps.Keys(k.w.spaces))
+	for _, node := range k.w.edge.roster.heirs() {
+		k.ask(node, edgeRequest{Prepare: spaces}, func(time.Time, error) {})
+	}
+}
+
+// closeRest ends what could not be handed over.
+func (k *keeper) closeRest() {
+	k.drain.closing = true
+	for c := range k.w.ep.All {
+		c.Close(dnp.CloseDrain)
+	}
+}
+
+// advanceDrain hands over as many sessions as may be and returns when there is more to
+// do.
+func (k *keeper) advanceDrain(now, next time.Time) time.Time {
+	d := &k.drain
+	if !d.on || d.closing {
+		return next
+	}
+	if len(d.queue) == 0 && !d.look.After(now) {
+		d.queue, d.look = slices.Sorted(maps.Keys(k.byName)), now.Add(drainRound)
+	}
+	for len(d.queue) > 0 && !d.next.After(now) {
+		if now.Sub(d.next) > beat {
+			d.next = now
+		}
+		d.next = d.next.Add(time.Second / handOversPerSecond * time.Duration(len(k.w.edge.workers)))
+		k.handOver(d.queue[0])
+		d.queue = d.queue[1:]
+	}
+	if len(d.queue) > 0 {
+		next = earlier(next, d.next)
+	}
+	return earlier(next, d.look)
+}
+
+// handOver gives a session to the edge that should have it, if there is one.
+func (k *keeper) handOver(name string) {
+	x := k.byName[name]
+	if x == nil || x.core.Phase() != sessionlog.Owning {
+		return // it is over, or looked at again
+	}
+	if heir := k.w.edge.roster.heir(name, false); heir != "" {
+		x.core.HandOver(heir)
+		k.wake(x)
+	}
+}
+
+// handed tells the next owner that a session is its own, if it takes it.
+func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
+	if to := x.moveTo; to != nil {
+		name := x.name
+		to.post(len(name), func(w *Worker, _ time.Time) { w.Adopt(name, "") })
+		return
+	}
+	k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
+	r := edgeRequest{Adopt: x.name, Listener: k.w.listener, Client: x.addr.String()}
+	if k.d.Forward != nil {
+		r.Via = k.w.edge.cfg.Node
+	}
+	k.ask(a.Node, r, func(_ time.Time, err error) {
+		if err != nil && !k.drain.closing { // it goes on here until the next try
+			delete(k.strays.routes, x.addr)
+			k.adopt(x.name, x.addr, false)
+		}
+	})
+}
+
+// ask asks another edge, and tells the worker whether it does what it is asked.
+func (k *keeper) ask(node string, r edgeRequest, done func(now time.Time, err error)) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic("edge: a request that JSON cannot express: " + err.Error())
+	}
+	cfg := &k.w.edge.cfg
+	cfg.Bus.Request(replication.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, adoptAnswer, func(_ replication.Msg, err error) {
+		k.w.post(0, func(_ *Worker, now time.Time) { done(now, err) })
+	})
+}
+
+// asked takes a request of another edge.
+func (e *Edge) asked(m replication.Msg) {
+	var r edgeRequest
+	if json.Unmarshal(m.Data, &r) != nil || e.draining.Load() {
+		return
+	}
+	for _, name := range r.Prepare {
+		if replication.ValidToken(name) {
+			e.prepare(name)
+		}
+	}
+	if r.Adopt != "" {
+		client, _ := netip.ParseAddrPort(r.Client) // the log says who it is
+		w := e.workerFor(r.Listener, client)
+		if w == nil {
+			return // without an answer the session goes elsewhere
+		}
+		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.Adopt(r.Adopt, r.Via) })
+	}
+	if m.Reply != "" {
+		_ = e.cfg.Bus.Publish(replication.Msg{Subject: m.Reply, Data: []byte("{}")})
+	}
+}
+
+// prepare has every worker follow a space.
+func (e *Edge) prepare(name string) {
+	for _, w := range e.workers {
+		w.post(len(name), func(w *Worker, now time.Time) {
+			if sp := w.space(name); len(sp.sessions) == 0 {
+				sp.emptyAt = now
+			}
+		})
+	}
+}
+
+// greetElsewhere lets another edge greet a client, because this one leaves. It reports
+// false if there is none.
+func (k *keeper) greetElsewhere(from netip.AddrPort, h held) bool {
+	heir := k.w.edge.roster.heir(k.name(from), false)
+	return heir != "" && k.forward(heir, from, h)
+}
+
+// heirs returns all other edges that work.
+func (v *rosterView) heirs() (names []string) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for m := range v.roster.All() {
+		if m.CanServe() && m.Name != v.self {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,145 @@
+package edge
+
+import (
+	"crypto/sha256"
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+	sessionlog "github.com/dnprelay/dnprelay/session"
+)
+
+// A kept is a session that a log knows, from the moment that its client proved its
+// address, or that this edge wants to take it over.
+type kept struct {
+	k       *keeper
+	name    string // of the log
+	addr    netip.AddrPort
+	core    *sessionlog.Session
+	about   about
+	session *session // nil until the log says that it is this edge's
+	feed    Feed
+
+	awake bool
+	due   time.Time
+	place int // in the heap, plus one; 0 if it is not there
+
+	via     string    // edge over which the client's datagrams come; empty if they come directly
+	unsure  bool      // to be left to the edge that owns it, if that lives
+	until   time.Time // when the states of the space have to be there, while it waits for them
+	strays  int       // datagrams that came to another worker of this edge
+	dropped bool      // it was only looked at
+	moveTo  *Worker   // that gets the session when it is handed over
+
+	told   bool   // mailbox: a letter with number is on its way
+	number uint64 // mailbox: of the newest message that is delivered
+}
+
+// answer takes an answer of the log, from any goroutine.
+func (x *kept) answer(a sessionlog.Answer) {
+	if x == nil {
+		return // the session was over before its last write left
+	}
+	x.k.mail.put(x, a)
+	x.k.w.wake()
+}
+
+// connected begins the session of a client that proved its address. The client is
+// served when the log has it.
+func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
+	x := &kept{k: k, addr: conn.Addr(), name: k.name(conn.Addr())}
+	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
+	conn.SetData(nil)
+	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
+	k.enter(x)
+	k.wake(x)
+}
+
+func sessionID(id string) (out sessionlog.ID) {
+	sum := sha256.Sum256([]byte(id))
+	copy(out[:], sum[:])
+	return out
+}
+
+// enter makes a session known by its name and client.
+func (k *keeper) enter(x *kept) {
+	k.byName[x.name] = x
+	k.w.edge.names.enter(x.name, k.w)
+	if x.addr.IsValid() {
+		k.byAddr[x.addr] = x
+		k.w.edge.directory.enter(place{x.addr, k.w.listener}, k.w)
+	}
+}
+
+// opened serves a client whose session the log has.
+func (k *keeper) opened(now time.Time, x *kept) {
+	k.w.counts.SessionsOpened++
+	x.begin(now, x.core.Conn())
+	x.session.give(now, x.about.claims())
+	x.session.emit(now, replication.Event{Type: replication.EventJoined, Edge: k.w.edge.cfg.Node})
+	x.session.space.enter(x.session)
+}
+
+// begin makes the session of a connection.
+func (x *kept) begin(now time.Time, conn *dnp.Conn) {
+	k := x.k
+	s := newSession(k.w.space(x.about.Space), conn, x.about.ID, x.about.Client, time.UnixMicro(x.about.Began))
+	x.session, s.kept = s, x
+	x.follow()
+	k.w.begun(s)
+	k.claim(x)
+}
+
+// follow begins the way of the client's messages.
+func (x *kept) follow() {
+	x.feed = x.k.d.From.Begin(x.about.Space, x.about.Client, x.about.ID, func(number uint64) {
+		x.k.mail.delivered(x, number)
+		x.k.w.wake()
+	})
+}
+
+// ends takes it that a session is not this edge's, or not any more.
+func (k *keeper) ends(now time.Time, x *kept, a sessionlog.Action) {
+	switch a.Kind {
+	case sessionlog.ActionElsewhere:
+		k.w.counts.SessionsElsewhere++
+		k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
+	case sessionlog.ActionGone:
+		k.gone(now, x)
+	case sessionlog.ActionLost:
+		k.w.counts.SessionsLost++
+		k.release(x)
+		k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
+	case sessionlog.ActionHanded:
+		k.w.counts.SessionsHanded++
+		k.release(x)
+		k.handed(now, x, a)
+	case sessionlog.ActionEnded:
+		k.release(x)
+	case sessionlog.ActionUncertain:
+		k.uncertain(now, x, a)
+	}
+}
+
+// uncertain ends a session whose history cannot be established.
+func (k *keeper) uncertain(now time.Time, x *kept, a sessionlog.Action) {
+	k.w.counts.SessionsUncertain++
+	k.release(x)
+	k.w.edge.cfg.Log.Warn("the history of a session cannot be established, so it ends", "reason", a.Reason,
+		"client", x.about.Client, "session", x.about.ID, "received", a.Received, "sent", a.Sent)
+	if x.about.ID == "" {
+		return // nobody can be named
+	}
+	ev := replication.Event{
+		Type: replication.EventUncertain, Space: x.about.Space, Client: x.about.Client, Session: x.about.ID, Time: now,
+		Edge: k.w.edge.cfg.Node, Reason: a.Reason, Numbers: []uint64{a.Received, a.Sent},
+	}
+	k.w.emit(ev)
+	if x.session == nil { // it was to be taken over
+		k.w.out.Send(x.addr, wire.AppendConnectionClose(k.w.out.Datagram(1)))
+		ev.Type, ev.Reason, ev.Numbers = replication.EventLeft, dnp.CloseUncertain.String(), nil
+		k.w.emit(ev)
+	}
+}

@@ -1,0 +1,164 @@
+package natsroles
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// NodeInbox begins the subjects on which relays and edges are answered. Other roles
+// cannot listen there.
+const NodeInbox = "_INBOX.dnp"
+
+// inboxes are where everybody else is answered.
+const inboxes = "_INBOX.>"
+
+// A Role is what one kind of program may do. Subjects are patterns of NATS, and those
+// that a server maps are the mapped ones, because that is where it checks.
+type Role struct {
+	Name      string
+	Publish   []string
+	Subscribe []string
+
+	// Unheard are subjects that stay closed although Subscribe has them.
+	Unheard []string
+
+	// Responses lets the role answer each message that it was sent, once, wherever
+	// the answer is wanted, within ResponseTime.
+	Responses bool
+}
+
+// ResponseTime is how long a role with Responses may take, as NATS writes it.
+const ResponseTime = "10s"
+
+// A Config is what the table depends on. The zero value is the defaults of relays and
+// edges.
+type Config struct {
+	Subjects     replication.Subjects
+	StoreStreams int // of relays, --store-streams; 4
+	LogStreams   int // of edges, with sessions that outlive them; 16
+}
+
+// Table returns the roles.
+func Table(c Config) []Role {
+	if c.StoreStreams == 0 {
+		c.StoreStreams = 4
+	}
+	if c.LogStreams == 0 {
+		c.LogStreams = 16
+	}
+	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
+}
+
+// relay holds spaces: it takes publishes, questions and writes, and speaks for the store.
+func (c *Config) relay() Role {
+	s := c.Subjects
+	r := Role{
+		Name: "relay",
+		Publish: append([]string{
+			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // what it says
+			s.To("*", "*"), s.Who("*"), // kicks, and who is there
+			shard(s, "publish", "*"), // probes the mapping
+			s.StoreOwnAll(), s.StoreBeatAll(), keyframes(s),
+			inboxes,
+		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
+		Subscribe: []string{
+			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(),
+			s.PublishAll(), s.GetAll(), // without mappings
+			s.Event("*"), // who joined and left, of edges
+			NodeInbox + ".>",
+		},
+	}
+	return r
+}
+
+// edge serves clients: it follows spaces, and carries what clients write and say.
+func (c *Config) edge() Role {
+	s := c.Subjects
+	r := Role{
+		Name: "edge",
+		Publish: []string{
+			shard(s, "repair"), shard(s, "write"), shard(s, "publish", "*"), // the groups of a login; probes
+			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // a client that connects again ends its older session
+			s.LogAllShards(),
+			inboxes,
+		},
+		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), NodeInbox + ".>"},
+	}
+	for n := range c.LogStreams {
+		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), "STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...)
+	}
+	r.Publish = append(r.Publish, api(fromStream, "STREAM.INFO", "STREAM.CREATE")...)
+	return r
+}
+
+// fromStream keeps the reliable messages of clients.
+const fromStream = "DNP_FROM"
+
+// publisher is a game server: it publishes states, and talks with clients.
+func (c *Config) publisher() Role {
+	s := c.Subjects
+	return Role{
+		Name: "publisher",
+		Publish: append([]string{
+			shard(s, "publish", ">"), shard(s, "get", ">"), s.PublishAll(), s.GetAll(), // with mappings, and without
+			s.To("*", "*"), s.ToAll("*"), s.Who("*"),
+			"$JS.ACK." + fromStream + ".>",
+		}, consumers(fromStream)...),
+		Subscribe: []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
+		Unheard:   []string{NodeInbox + ".>"},
+		Responses: true, // to auth
+	}
+}
+
+// observer looks at states and events, and changes nothing.
+func (c *Config) observer() Role {
+	s := c.Subjects
+	return Role{
+		Name:      "observer",
+		Publish:   []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
+		Subscribe: []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
+		Unheard:   []string{NodeInbox + ".>"},
+	}
+}
+
+// admin may do everything in the account that belongs to the deployment.
+func (c *Config) admin() Role {
+	all := c.Subjects.All()
+	return Role{Name: "admin", Publish: []string{all, "$JS.API.>", "$JS.ACK.>", inboxes}, Subscribe: []string{all, inboxes}}
+}
+
+// shard is a subject behind every shard.
+func shard(s replication.Subjects, tokens ...string) string {
+	return strings.TrimSuffix(s.HeadAll(), "head") + strings.Join(tokens, ".")
+}
+
+// keyframes is what is stored of states.
+func keyframes(s replication.Subjects) string {
+	return strings.TrimSuffix(s.StoreOwnAll(), "own") + "k.*.*"
+}
+
+// api is what may be asked of one stream.
+func api(stream string, verbs ...string) (all []string) {
+	for _, v := range verbs {
+		all = append(all, "$JS.API."+v+"."+stream)
+	}
+	return all
+}
+
+// consumers is what reading one stream in order takes.
+func consumers(stream string) []string {
+	return append(api(stream, "STREAM.INFO"), "$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.INFO."+stream+".*",
+		"$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*")
+}
+
+// stores is what relays ask of the streams of leases and states: verbs, and to read.
+func (c *Config) stores(verbs ...string) (all []string) {
+	for n := range c.StoreStreams {
+		name := fmt.Sprint("DNP_STORE_", n)
+		all = append(all, api(name, verbs...)...)
+		all = append(all, consumers(name)[1:]...)
+	}
+	return all
+}

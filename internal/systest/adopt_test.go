@@ -1,0 +1,292 @@
+package systest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/session/natsfrom"
+)
+
+// startRedis starts redis-server, or skips the test, and returns its URL.
+func startRedis(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is not installed (Debian package redis-server)")
+	}
+	addr := freePorts(t, 1)[0]
+	_, port, _ := net.SplitHostPort(addr)
+	p := startCommand(t, exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()))
+	p.says("Ready to accept connections")
+	return "redis://" + addr
+}
+
+// A swivel is a balancer for one client: it sends what the client sends to one edge, and
+// what edges send to the client.
+type swivel struct {
+	front, back *net.UDPConn
+	client      atomic.Pointer[netip.AddrPort]
+	edge        atomic.Pointer[netip.AddrPort]
+}
+
+func newSwivel(t *testing.T) *swivel {
+	t.Helper()
+	s := &swivel{}
+	var err error
+	if s.front, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err == nil {
+		s.back, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{}, 2)
+	go func() { s.carry(s.front, &s.client, s.back, &s.edge); ended <- struct{}{} }()
+	go func() { s.carry(s.back, nil, s.front, &s.client); ended <- struct{}{} }()
+	t.Cleanup(func() {
+		s.front.Close()
+		s.back.Close()
+		<-ended
+		<-ended
+	})
+	return s
+}
+
+// carry brings what comes from one side to the other, until the sockets are closed.
+func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], out *net.UDPConn, to *atomic.Pointer[netip.AddrPort]) {
+	b := make([]byte, 65536)
+	for {
+		n, from, err := in.ReadFromUDPAddrPort(b)
+		if err != nil {
+			if strings.Contains(err.Error(), "closed") {
+				return
+			}
+			continue // nobody listens at the other end any more
+		}
+		if source != nil {
+			source.Store(&from)
+		}
+		if a := to.Load(); a != nil {
+			_, _ = out.WriteToUDPAddrPort(b[:n], *a) // it is lost
+		}
+	}
+}
+
+func (s *swivel) addr() netip.AddrPort { return s.front.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// A rescue is two edges with sessions in a log, and a game server and a client that tell
+// each other numbers.
+type rescue struct {
+	*testing.T
+	edges    []*process
+	addrs    []netip.AddrPort
+	swivel   *swivel
+	player   *dnptest.Peer
+	nc       *nats.Conn
+	subjects replication.Subjects
+	client   string
+	ended    atomic.Bool
+
+	said   int // by the client
+	toSay  int // by the game
+	heard  chan int
+	cursor uint64
+	next   int
+}
+
+func newRescue(t *testing.T, more ...string) *rescue {
+	r := &rescue{T: t, heard: make(chan int, 1000)}
+	redis := startRedis(t)
+	server, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: r.subjects.Mappings(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("holding")
+	port := netip.MustParseAddrPort(freePorts(t, 1)[0]).Port()
+	gossip := freePorts(t, 2)
+	for i := range 2 {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), port)
+		r.addrs = append(r.addrs, addr)
+		args := append([]string{"serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0", "--listen", "udp://" + addr.String(), "--open-space", "s",
+			"--node", fmt.Sprint("e", i+1), "--workers", "2", "--session-durability", "log", "--redis", redis,
+			"--gossip-bind", gossip[i], "--gossip-join", strings.Join(gossip, ",")}, more...)
+		r.edges = append(r.edges, start(t, "edge", args...))
+	}
+	for _, e := range r.edges {
+		e.says("bus reached")
+	}
+	if r.nc, err = nats.Connect(server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.nc.Close)
+	r.swivel = newSwivel(t)
+	r.route(0)
+	r.listen()
+	r.connect()
+	return r
+}
+
+// route has the balancer send to an edge.
+func (r *rescue) route(edge int) { r.swivel.edge.Store(&r.addrs[edge]) }
+
+// connect brings the client, which must stay connected until the test ends.
+func (r *rescue) connect() {
+	r.Helper()
+	joined := make(chan string, 1)
+	sub, err := r.nc.Subscribe(r.subjects.Event("s"), func(m *nats.Msg) {
+		var ev struct{ Type, Client, Reason string }
+		if json.Unmarshal(m.Data, &ev) == nil && ev.Type == "joined" {
+			joined <- ev.Client
+		} else if ev.Type == "left" {
+			r.Errorf("the client left: %s", m.Data)
+		}
+	})
+	if err == nil {
+		err = r.nc.Flush()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = sub.Unsubscribe() })
+	r.player, err = dnptest.RunUDP(r.Context(), dnptest.Config{Behaviour: dnptest.Cpp(), Server: r.swivel.addr(), App: dnptest.App{
+		Closed: func(reason string) {
+			if !r.ended.Load() {
+				r.Errorf("the client was disconnected: %s", reason)
+			}
+		},
+	}}, netip.AddrPort{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { r.ended.Store(true); r.player.Close() })
+	select {
+	case r.client = <-joined:
+	case <-time.After(patience):
+		r.Fatalf("the client does not join:\n%s", r.edges[0].output)
+	}
+}
+
+// listen consumes DNP_FROM as a game server does.
+func (r *rescue) listen() {
+	r.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.Fatal(err)
+	}
+	c, err := js.OrderedConsumer(r.Context(), natsfrom.StreamName, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	consume, err := c.Consume(func(m jetstream.Msg) {
+		number, err := strconv.ParseUint(m.Headers().Get("Dnp-Number"), 10, 64)
+		n, bad := strconv.Atoi(strings.TrimPrefix(string(m.Data()), "c"))
+		if err != nil || bad != nil {
+			r.Errorf("%q has the number %q", m.Data(), m.Headers().Get("Dnp-Number"))
+			return
+		}
+		if number < r.cursor {
+			return // said again by an edge that did not know
+		}
+		if n != r.next {
+			r.Errorf("the game gets message %d, want %d", n, r.next)
+		}
+		r.cursor, r.next = number+1, n+1
+		r.heard <- n
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(consume.Stop)
+}
+
+// talk has both sides say n messages, and waits until they have arrived, once and in
+// order.
+func (r *rescue) talk(n int) {
+	r.Helper()
+	for range n {
+		if err := r.player.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, fmt.Appendf(nil, "c%d", r.said)) }); err != nil {
+			r.Fatal(err)
+		}
+		r.said++
+		r.tell()
+	}
+	for want := r.said - n; want < r.said; want++ {
+		select {
+		case <-r.heard:
+		case <-time.After(patience):
+			r.Fatalf("the game does not get message %d", want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	if err := r.player.Until(ctx, func(c *dnptest.Client) bool { return len(c.Messages) >= r.toSay }); err != nil {
+		r.Fatalf("the client gets %v", err)
+	}
+	_ = r.player.Do(func(_ time.Time, c *dnptest.Client) {
+		for i, m := range c.Messages {
+			if string(m.Data) != fmt.Sprintf("g%d", i) {
+				r.Errorf("message %d of the game is %q", i, m.Data)
+			}
+		}
+	})
+}
+
+// tell says a message to the client until an edge has it.
+func (r *rescue) tell() {
+	r.Helper()
+	for end := time.Now().Add(patience); ; {
+		m := nats.NewMsg(r.subjects.To("s", r.client))
+		m.Data = fmt.Appendf(nil, "g%d", r.toSay)
+		m.Header.Set("Dnp-Token", strconv.Itoa(r.toSay+1))
+		answer, err := r.nc.RequestMsg(m, 300*time.Millisecond)
+		if err == nil && !strings.Contains(string(answer.Data), "error") {
+			r.toSay++
+			return
+		}
+		if time.Now().After(end) {
+			r.Fatalf("nobody takes a message for the client: %v %v", answer, err)
+		}
+		time.Sleep(5 * time.Millisecond) // nobody has the client for a moment
+	}
+}
+
+// TestRescue kills the edge of a client, whose datagrams another one gets then.
+func TestRescue(t *testing.T) {
+	r := newRescue(t)
+	r.talk(20)
+	r.edges[0].kill()
+	r.route(1)
+	start := time.Now()
+	r.talk(20)
+	t.Logf("20 messages each way, %v after the kill", time.Since(start).Round(time.Millisecond))
+	r.talk(20)
+}
+
+// TestRescueDrain lets the edge of a client leave. It hands the client over although
+// nothing is heard of it.
+func TestRescueDrain(t *testing.T) {
+	r := newRescue(t)
+	r.talk(20)
+	r.edges[0].term()
+	r.edges[0].ends(0, "handing sessions over")
+	r.route(1)
+	r.talk(20)
+	if text := r.edges[0].output.String(); strings.Contains(text, "no edge takes") {
+		t.Errorf("the session was not handed over:\n%s", text)
+	}
+}

@@ -1,0 +1,394 @@
+package systest
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/replication/membus"
+	"github.com/dnprelay/dnprelay/session"
+)
+
+// keepFront is the balancer: it sends the datagrams of a client to one edge until that
+// edge counts as dead.
+type keepFront struct{ w *keepWorld }
+
+func (f keepFront) Advance(time.Time)              {}
+func (f keepFront) NextTimeout() (time.Time, bool) { return time.Time{}, false }
+func (f keepFront) Receive(_ time.Time, from netip.AddrPort, p []byte) {
+	w := f.w
+	pl := w.player(from)
+	if pl.route == nil || pl.route.dead {
+		pl.route = w.living()
+	}
+	to := pl.route
+	if w.playing && w.net.Rand().Float64() < w.spray {
+		to = w.living()
+	}
+	to.receive(from, p)
+}
+
+// living returns an edge that does not count as dead.
+func (w *keepWorld) living() *keepEdge {
+	var all []*keepEdge
+	for _, e := range w.edges {
+		if !e.dead {
+			all = append(all, e)
+		}
+	}
+	if len(all) == 0 {
+		all = w.edges
+	}
+	return all[w.net.Rand().IntN(len(all))]
+}
+
+// A keepEdge is an edge: a process that dies, is stopped, and starts again.
+type keepEdge struct {
+	w        *keepWorld
+	name     string
+	start    int  // how-manieth process of all
+	alive    bool // the process exists
+	paused   bool
+	draining bool
+	dead     bool // what the others believe
+
+	edge     *edge.Edge
+	workers  []*keepWorker
+	bus      *membus.Bus
+	affinity *keepAffinity
+}
+
+func (e *keepEdge) well() bool { return e.alive && !e.paused && !e.draining }
+
+// A keepWorker is one worker of an edge and the output of it.
+type keepWorker struct {
+	e       *keepEdge
+	start   int
+	worker  *edge.Worker
+	arrived []udp.Datagram
+	planned int // generation of the turn that is planned
+	woken   bool
+	buf     []byte
+}
+
+// boot starts a process with two workers.
+func (e *keepEdge) boot() {
+	w := e.w
+	w.starts++
+	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
+	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
+	e.affinity = &keepAffinity{e: e, start: e.start, Node: w.claims.Node(e.name)}
+	durable := &edge.Durable{
+		Log: w.store, Shards: 4, Secret: []byte("secret"), From: keepFrom{e, e.start}, Affinity: e.affinity, Forward: keepForward{e},
+	}
+	if w.alone {
+		durable.Forward = nil
+	}
+	var err error
+	e.edge, err = edge.New(edge.Config{
+		Node: e.name, Workers: 2, Shards: simShards, Flush: 5 * time.Millisecond, OpenSpace: "s", Bus: e.bus, Subjects: w.subjects,
+		NewID: w.newID, Seed: w.net.Rand().Uint64, Log: slog.New(slog.DiscardHandler), Durable: durable,
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	e.workers = nil
+	for range 2 {
+		k := &keepWorker{e: e, start: e.start}
+		if k.worker, err = e.edge.AddWorker(edge.Listener{Addr: keepVIP}, k, k.wake); err != nil {
+			w.Fatal(err)
+		}
+		e.workers = append(e.workers, k)
+	}
+	if err := e.edge.Start(); err != nil {
+		w.Fatal(err)
+	}
+	for _, k := range e.workers {
+		k.wake()
+	}
+	w.net.Schedule(100*time.Millisecond, w.tellRoster)
+}
+
+// receive takes a datagram of a client, as the kernel does: always at the same worker.
+func (e *keepEdge) receive(from netip.AddrPort, p []byte) {
+	if e.alive {
+		k := e.workers[from.Port()%2]
+		k.arrived = append(k.arrived, udp.Datagram{From: from, Data: p})
+		k.wake()
+	}
+}
+
+func (k *keepWorker) wake() {
+	if !k.woken {
+		k.woken = true
+		k.e.w.net.Schedule(0, func() { k.woken = false; k.turn() })
+	}
+}
+
+func (k *keepWorker) turn() {
+	e := k.e
+	if !e.alive || e.paused || e.start != k.start {
+		return
+	}
+	batch := k.arrived
+	k.arrived = nil
+	next, err := k.worker.Turn(e.w.net.Now(), batch)
+	if err != nil {
+		e.w.Fatal(err)
+	}
+	k.planned++
+	mine := k.planned
+	e.w.net.Schedule(next.Sub(e.w.net.Now()), func() {
+		if mine == k.planned {
+			k.turn()
+		}
+	})
+}
+
+// Datagram, Send and Flush make it the worker's output.
+func (k *keepWorker) Datagram(size int) []byte {
+	if cap(k.buf) < size {
+		k.buf = make([]byte, 0, size)
+	}
+	return k.buf[:0]
+}
+
+func (k *keepWorker) Send(to netip.AddrPort, b []byte) { k.e.w.net.Send(keepVIP, to, b) }
+func (k *keepWorker) Flush() error                     { return nil }
+
+func (e *keepEdge) kill() {
+	if !e.w.spare(e) {
+		return
+	}
+	e.w.tell("%s is killed", e.name)
+	e.w.killed++
+	e.w.broken(e)
+	e.ends()
+	e.w.net.Schedule(time.Duration(1000+e.w.net.Rand().IntN(2000))*time.Millisecond, e.boot)
+}
+
+// ends is the end of the process.
+func (e *keepEdge) ends() {
+	e.alive = false
+	e.bus.Close()
+	e.noticed()
+}
+
+// noticed lets the others find out that this edge is silent, after a while.
+func (e *keepEdge) noticed() {
+	start := e.start
+	e.w.net.Schedule(keepSilence+time.Duration(e.w.net.Rand().Int64N(int64(keepJitter))), func() {
+		if e.start != start || e.alive && !e.paused {
+			return
+		}
+		e.dead = true
+		e.affinity.Leave()
+		e.w.tellRoster()
+	})
+}
+
+func (e *keepEdge) pause(d time.Duration) {
+	if !e.w.spare(e) {
+		return
+	}
+	e.w.tell("%s is stopped for %v", e.name, d)
+	e.w.paused++
+	e.paused = true
+	e.noticed()
+	start := e.start
+	e.w.net.Schedule(d, func() {
+		if e.start == start {
+			e.resume()
+		}
+	})
+}
+
+func (e *keepEdge) resume() {
+	if !e.alive || !e.paused {
+		return
+	}
+	e.w.tell("%s goes on", e.name)
+	e.paused, e.dead = false, false
+	e.affinity.Return()
+	for _, k := range e.workers {
+		k.wake()
+	}
+	e.w.net.Schedule(200*time.Millisecond, e.w.tellRoster)
+}
+
+// drain lets the edge leave in order, and come again.
+func (e *keepEdge) drain() {
+	w := e.w
+	if !w.spare(e) {
+		return
+	}
+	w.tell("%s leaves", e.name)
+	w.drained++
+	e.draining = true
+	w.net.Schedule(50*time.Millisecond, w.tellRoster)
+	e.edge.BeginDrain()
+	start, since := e.start, w.net.Elapsed()
+	w.net.Every(100*time.Millisecond, func() bool {
+		if e.start != start || !e.alive {
+			return false
+		}
+		waited := w.net.Elapsed() - since
+		if e.edge.Kept() > 0 && waited < 30*time.Second {
+			return true
+		}
+		if e.edge.Kept() > 0 {
+			w.failf("%s cannot hand %d sessions over", e.name, e.edge.Kept())
+		}
+		if !e.dead && waited < 3*time.Second { // the balancer goes on to send here for a while
+			return true
+		}
+		w.tell("%s has left", e.name)
+		e.ends()
+		w.net.Schedule(time.Second, e.boot)
+		return false
+	})
+}
+
+// A keepForward carries datagrams between edges. It knows at once who is silent.
+type keepForward struct{ e *keepEdge }
+
+func (f keepForward) peer(node string) *keepEdge {
+	for _, o := range f.e.w.edges {
+		if o.name == node && !o.dead {
+			return o
+		}
+	}
+	return nil
+}
+
+func (f keepForward) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
+	o := f.peer(node)
+	if o == nil {
+		return false
+	}
+	p, start, via := append([]byte(nil), datagram...), o.start, f.e.name
+	f.e.w.net.Schedule(200*time.Microsecond, func() {
+		if o.start == start && o.alive {
+			o.edge.Deliver(via, hops+1, listener, client, p)
+		}
+	})
+	return true
+}
+
+func (f keepForward) Return(node string, listener uint16, client netip.AddrPort, _ uint64, datagram []byte) bool {
+	o := f.peer(node)
+	if o == nil {
+		return false
+	}
+	p, start := append([]byte(nil), datagram...), o.start
+	f.e.w.net.Schedule(200*time.Microsecond, func() {
+		if o.start == start && o.alive {
+			o.edge.Emit(listener, client, p)
+		}
+	})
+	return true
+}
+
+// A keepAffinity is the affinity of one process, which lies.
+type keepAffinity struct {
+	*memaffinity.Node
+	e     *keepEdge
+	start int
+	tell  func(string, cluster.Served)
+}
+
+func (a *keepAffinity) OnReplaced(handle func(string, cluster.Served)) {
+	a.tell = handle
+	a.Node.OnReplaced(handle)
+}
+
+// Return is for a process that goes on after it seemed dead.
+func (a *keepAffinity) Return() {
+	a.Node = a.e.w.claims.Node(a.e.name)
+	a.Node.OnReplaced(a.tell)
+}
+
+func (a *keepAffinity) later(f func()) { a.e.w.net.Schedule(300*time.Microsecond, f) }
+
+func (a *keepAffinity) Find(name string, answer func(cluster.Served, error)) {
+	w := a.e.w
+	switch {
+	case w.net.Rand().Float64() < w.away:
+		a.later(func() { answer(cluster.Served{}, cluster.ErrAffinityAway) })
+	case w.net.Rand().Float64() < w.lies:
+		o := w.edges[w.net.Rand().IntN(len(w.edges))]
+		a.later(func() {
+			answer(cluster.Served{Node: o.name, Epoch: 1 + uint64(w.net.Rand().IntN(5)), Alive: w.net.Rand().IntN(2) == 0}, nil)
+		})
+	default:
+		a.later(func() { a.Node.Find(name, answer) })
+	}
+}
+
+func (a *keepAffinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
+	a.later(func() { a.Node.Try(name, seen, answer) })
+}
+
+func (a *keepAffinity) Claimed(node string, each func([]string), done func(error)) {
+	if a.e.w.net.Rand().Float64() < a.e.w.away {
+		a.later(func() { done(cluster.ErrAffinityAway) })
+		return
+	}
+	a.later(func() { a.Node.Claimed(node, each, done) })
+}
+
+// A keepFrom brings messages to the game, as natsfrom does.
+type keepFrom struct {
+	e     *keepEdge
+	start int
+}
+
+func (f keepFrom) Begin(_, client, _ string, delivered func(uint64)) edge.Feed {
+	return &keepFeed{f: f, client: client, delivered: delivered}
+}
+
+type keepFeed struct {
+	f         keepFrom
+	client    string
+	delivered func(uint64)
+	waiting   []session.Message
+	ended     bool
+}
+
+func (d *keepFeed) Deliver(m session.Message) {
+	d.waiting = append(d.waiting, m)
+	if len(d.waiting) == 1 {
+		d.publish()
+	}
+}
+
+func (d *keepFeed) End() { d.ended, d.waiting = true, nil }
+
+// publish publishes the first message that waits, again if that is lost.
+func (d *keepFeed) publish() {
+	e, w := d.f.e, d.f.e.w
+	if d.ended || len(d.waiting) == 0 || !e.alive || e.start != d.f.start {
+		return
+	}
+	m := d.waiting[0]
+	if w.net.Rand().IntN(20) == 0 && !w.healed {
+		w.net.Schedule(100*time.Millisecond, d.publish)
+		return
+	}
+	w.net.Schedule(time.Millisecond, func() {
+		w.consume(d.client, m)
+		w.net.Schedule(time.Millisecond, func() {
+			if len(d.waiting) == 0 || d.waiting[0].Number != m.Number {
+				return
+			}
+			d.waiting = d.waiting[1:]
+			d.delivered(m.Number)
+			d.publish()
+		})
+	})
+}

@@ -1,0 +1,53 @@
+package systest
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+// keepMutantSeeds is within how many seeds of TestKeep a fault must be noticed.
+const keepMutantSeeds = 110
+
+// keepMutantList is deliberate faults of edges with sessions in a log. Those of the rules
+// themselves are in session/mutants_test.go.
+var keepMutantList = []mutants.Mutant{
+	{Name: "claims_without_the_space", File: "internal/edge/adopt.go", Old: "case sp.replica.Complete():", New: "case true:"},
+	{Name: "adopted_sees_nothing_new", File: "internal/edge/adopt.go", Old: "\t\tsp.bringInLine(s, st)\n", New: "\t\t_ = st\n",
+		Survives: "all states of the simulation are there before the clients are"},
+	{Name: "own_states_are_not_found", File: "internal/edge/adopt.go", Old: "return s.restoreOwn(wire.LinkID(ref))", New: "return nil"},
+	{Name: "write_numbers_begin_again", File: "internal/edge/session.go", Old: "uint32(s.kept.core.Epoch())<<24 + s.writes", New: "s.writes"},
+	{Name: "moved_sessions_leave", File: "internal/edge/session.go", Old: "if reason == dnp.CloseMoved {\n\t\treturn\n\t}", New: ""},
+	{Name: "reliable_messages_before_commit", File: "internal/edge/worker.go", Old: "if s.kept == nil || !ev.Reliable {", New: "if true {",
+		Survives: "the game reads the stream, and the simulation's has no subscribers beside it"},
+	{Name: "tokens_are_forgotten", File: "internal/edge/adopt.go", Old: "s.lastToken = x.core.Token()\n", New: ""},
+	{Name: "queued_counts_as_promised", File: "internal/edge/adopt.go", Old: "s.lastToken, s.replies[queued] = queued, \"\"", New: "s.lastToken = queued"},
+	{Name: "queued_is_forgotten", File: "internal/edge/adopt.go", Old: "queued > s.lastToken {", New: "false {"},
+	{Name: "pending_counts_as_promised", File: "internal/edge/message.go", Old: "if _, waits := s.replies[first]; waits {", New: "if _, waits := s.replies[first]; waits && false {"},
+	{Name: "repetitions_are_sent", File: "internal/edge/message.go", Old: "case named && game <= s.lastToken>>tokenShift:", New: "case named && game < s.lastToken>>tokenShift:"},
+	{Name: "silent_are_left_alone", File: "internal/edge/silent.go", Old: "k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name", New: "_ = unsure; k.w.post(0, func(*Worker, time.Time) { return; k.adopt(b.name"},
+	{Name: "handed_to_nobody", File: "internal/edge/drain.go", Old: "if r.Adopt != \"\" {", New: "if false {"},
+	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)",
+		Survives: "an edge that was asked takes the session, unless it dies in that very moment"},
+	{Name: "strays_are_dropped", File: "internal/edge/stray.go", Old: "\tif first {\n\t\tk.lookUp", New: "\tif false {\n\t\tk.lookUp"},
+	{Name: "nobody_forwards", File: "internal/edge/stray.go", Old: "if k.d.Forward == nil {", New: "if true {",
+		Survives: "sessions go to where the datagrams come, as without a forwarder"},
+	{Name: "deliveries_are_not_told", File: "internal/edge/keeper.go", Old: "l.to.core.Delivered(now, k.mail.number(l.to))", New: "k.mail.number(l.to)"},
+	{Name: "feed_goes_on_elsewhere", File: "internal/edge/keeper.go", Old: "\t\tx.feed.End()\n", New: "",
+		Survives: "consumers know repetitions by their numbers"},
+	{Name: "no_doubt_after_a_stop", File: "internal/edge/keeper.go", Old: "now.Sub(k.turned) > stallMax {", New: "false {",
+		Survives: "the log refuses what a woken edge writes; only old values reach the client, and newer ones behind them"},
+	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name) {", New: "if false {"},
+	{Name: "held_datagrams_are_forgotten", File: "internal/edge/adopt.go", Old: "\tk.letIn(now, x.addr)\n", New: "",
+		Survives: "clients say it again after half a second"},
+}
+
+func TestKeepMutantsApply(t *testing.T) { mutants.Check(t, keepMutantList) }
+
+func TestKeepMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{Run: "^TestKeep$", Args: []string{"-keep-seeds", strconv.Itoa(keepMutantSeeds)}, Rounds: mutants.FirstSeed}, keepMutantList)
+}

@@ -1,0 +1,273 @@
+package systest
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/session"
+)
+
+// A keepPlayer is a client with an application that counts its messages, and the game
+// that the client talks to.
+type keepPlayer struct {
+	*dnptest.Client
+	w     *keepWorld
+	index int
+	addr  netip.AddrPort
+	name  string
+	route *keepEdge // where the balancer sends its datagrams
+
+	said     int    // messages of the client
+	consumed int    // of these, what the game has
+	cursor   uint64 // number of the newest of them, plus one
+	told     int    // messages of the game that an edge promised to send
+	telling  bool   // one waits for that promise
+	got      int    // messages of the game that came
+
+	own    *dnptest.Link // a state that the client offers
+	broken time.Duration // since when its edge is dead; 0 if it is not
+	frozen bool          // interrupted
+}
+
+func newKeepPlayer(w *keepWorld, i int, b dnptest.Behaviour) *keepPlayer {
+	p := &keepPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
+	p.Client = dnptest.NewClient(dnptest.Config{
+		Behaviour: b, Server: keepVIP, Send: func(d []byte) { w.net.Send(p.addr, keepVIP, d) },
+		App: dnptest.App{
+			Closed:  p.closed,
+			Message: p.message,
+			LinkDown: func(l *dnptest.Link) {
+				if !p.frozen && !w.excused {
+					w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
+				}
+			},
+		},
+	})
+	known := len(w.joined())
+	w.net.Attach(p.addr, p)
+	p.Connect(w.net.Now())
+	w.net.Wake(p.addr)
+	w.players = append(w.players, p) // the balancer looks for it
+	w.within(6*time.Second, "the player joins", func() bool { return len(w.joined()) > known })
+	w.players = w.players[:i]
+	p.name = w.joined()[known]
+	return p
+}
+
+func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
+	for _, p := range w.players {
+		if p.addr == addr {
+			return p
+		}
+	}
+	panic("a stranger")
+}
+
+// owner returns the edge that claims the player's session, if it is there.
+func (p *keepPlayer) owner() *keepEdge {
+	name := session.Key([]byte("secret"), p.addr, keepVIP.Port())
+	for _, e := range p.w.edges {
+		if e.alive && p.w.claims.Claims(name, e.name) {
+			return e
+		}
+	}
+	return nil
+}
+
+// broken notes whose service ends with an edge.
+func (w *keepWorld) broken(e *keepEdge) {
+	for _, p := range w.players {
+		if p.owner() == e && !p.frozen {
+			p.broken = w.net.Elapsed()
+		}
+	}
+}
+
+// Receive implements simnet.Node.
+func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
+	if o := p.owner(); p.broken != 0 && o != nil && o.alive {
+		p.w.gaps = append(p.w.gaps, p.w.net.Elapsed()-p.broken)
+		p.broken = 0
+	}
+	p.Client.Receive(now, from, b)
+}
+
+// begin starts the traffic of both sides.
+func (p *keepPlayer) begin() {
+	switch p.index {
+	case keepPlayers - 1:
+		return // it only watches, so nobody hears of it that it needs another edge
+	case 1:
+		p.offer()
+		p.w.net.Every(300*time.Millisecond, func() bool {
+			p.write(uint16(p.w.net.Rand().IntN(1000)))
+			return !p.w.healed
+		})
+	}
+	p.w.net.Schedule(0, p.talk)
+	p.w.net.Schedule(0, p.listen)
+}
+
+// offer makes a state of the client's own.
+func (p *keepPlayer) offer() {
+	layout, err := netstate.NewLayout([]netstate.Value{{Type: 6}})
+	if err == nil {
+		p.own, err = p.Offer(p.w.net.Now(), netstate.NewState(layout), []byte("own"), false)
+	}
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	p.w.net.Wake(p.addr)
+}
+
+// write writes to the state of the client's own.
+func (p *keepPlayer) write(v uint16) {
+	if p.own.Phase == dnptest.LinkIsUp {
+		p.Set(p.own, 0, u16(v))
+		p.w.net.Wake(p.addr)
+	}
+}
+
+func (p *keepPlayer) talk() {
+	w := p.w
+	if w.healed {
+		return
+	}
+	if p.Phase() == dnptest.Connected && p.Queued() < 30 {
+		text := fmt.Sprintf("c%d", p.said)
+		if p.Behaviour().LongMessage == dnptest.LongWorks && w.net.Rand().IntN(50) == 0 {
+			text += strings.Repeat(".", 3000)
+		}
+		if p.Send(w.net.Now(), []byte(text)) == nil {
+			p.said++
+			w.net.Wake(p.addr)
+		}
+	}
+	w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.talk)
+}
+
+// consume takes a message of a client to the game, which may come again.
+func (w *keepWorld) consume(client string, m session.Message) {
+	for _, p := range w.players {
+		if p.name != client || m.Number < p.cursor {
+			continue
+		}
+		want := fmt.Sprintf("c%d", p.consumed)
+		if text, _, _ := strings.Cut(string(m.Data), "."); text != want || m.Previous != p.cursor {
+			w.failf("the game gets %q as %d after %d of player %d, want %q after %d", text, m.Number, m.Previous, p.index, want, p.cursor)
+		}
+		p.cursor = m.Number + 1
+		p.consumed++
+	}
+}
+
+// listen has the game say messages, one after the other, each until it is answered.
+func (p *keepPlayer) listen() {
+	w := p.w
+	if !p.telling && !w.healed {
+		p.telling = true
+		p.tellNext()
+	}
+	if !w.healed {
+		w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.listen)
+	}
+}
+
+func (p *keepPlayer) payload(i int) []byte {
+	text := fmt.Sprintf("g%d", i)
+	if p.Behaviour().LongMessage == dnptest.LongWorks && i%40 == 17 {
+		text += strings.Repeat("-", 2500)
+	}
+	return []byte(text)
+}
+
+func (p *keepPlayer) tellNext() {
+	w := p.w
+	if p.frozen {
+		return
+	}
+	m := replication.Msg{
+		Subject: w.subjects.To("s", p.name), Data: p.payload(p.told), Header: map[string]string{"Dnp-Token": strconv.Itoa(p.told + 1)},
+	}
+	w.game.Request(m, 300*time.Millisecond, func(answer replication.Msg, err error) {
+		if err == nil && !strings.Contains(string(answer.Data), "error") {
+			p.told++
+			p.telling = false
+			return
+		}
+		w.net.Schedule(20*time.Millisecond, p.tellNext)
+	})
+}
+
+func (p *keepPlayer) message(m dnptest.Message) {
+	if !m.Reliable {
+		return
+	}
+	if want := p.payload(p.got); string(m.Data) != string(want) {
+		p.w.failf("player %d gets %.20q, want %.20q", p.index, m.Data, want)
+	}
+	p.got++
+}
+
+func (p *keepPlayer) closed(reason string) {
+	if p.frozen {
+		return
+	}
+	p.frozen = true
+	if p.w.excused {
+		p.w.excusedFor++
+		p.w.tell("player %d is interrupted: %s", p.index, reason)
+		return
+	}
+	p.w.interrupted++
+	p.w.failf("player %d is interrupted: %s", p.index, reason)
+}
+
+// judge judges what the client has in the end.
+func (p *keepPlayer) judge() {
+	w := p.w
+	if p.consumed != p.said || p.Queued() > 0 {
+		w.failf("player %d said %d messages, the game got %d; %d wait", p.index, p.said, p.consumed, p.Queued())
+	}
+	if p.got != p.told {
+		w.failf("the game said %d messages, player %d got %d", p.told, p.index, p.got)
+	}
+	if want := u16(w.value); string(p.Value("T", 0)) != string(want) {
+		w.failf("player %d sees % x, want % x", p.index, p.Value("T", 0), want)
+	}
+	owners := 0
+	for _, e := range w.edges {
+		for _, k := range e.workers {
+			if k.worker.Keeps(p.addr) {
+				owners++
+			}
+		}
+	}
+	if owners != 1 {
+		w.failf("player %d has %d owners in the end", p.index, owners)
+	}
+	if p.own != nil {
+		p.judgeOwn()
+	}
+}
+
+// judgeOwn wants the holder to have what the client writes to its own state.
+func (p *keepPlayer) judgeOwn() {
+	w := p.w
+	if p.own.Phase != dnptest.LinkIsUp {
+		w.failf("player %d lost its own state", p.index)
+		return
+	}
+	p.write(4711)
+	w.net.Run(2 * time.Second)
+	got := w.ask(w.subjects.Get("s", fmt.Sprintf("client.%s.%d", p.name, p.own.ID)), "{}")
+	if !strings.Contains(got, "4711") {
+		w.failf("player %d wrote 4711 to its own state, the holder has %s", p.index, got)
+	}
+}

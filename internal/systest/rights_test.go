@@ -1,0 +1,210 @@
+package systest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// A listener is a client whose datagrams are looked at before it gets them.
+type listener struct {
+	*dnptest.Client
+	heard func(p []byte)
+}
+
+func (l listener) Receive(now time.Time, from netip.AddrPort, p []byte) {
+	l.heard(p)
+	l.Client.Receive(now, from, p)
+}
+
+// hostile makes a datagram that somebody with a session may think of: any command with
+// any numbers, most often near to those that are used, and bodies that were cut,
+// changed or filled up. It does not end the session, which every client may.
+func hostile(r *rand.Rand) []byte {
+	link := []int{0, 1, 7, 0x1000, 0x7FFF, 0x8000, 0x8001, 0x8002, 0x8003, 0x8004, 0xFFFE, 0xFFFF}[r.IntN(12)]
+	number := []int{0, 1, 2, 3, 5, 9, r.IntN(40), r.IntN(65536)}[r.IntN(8)]
+	p := func(format string, args ...any) []byte {
+		b, ok := fromHex(strings.ReplaceAll(fmt.Sprintf(format, args...), " ", ""))
+		if !ok {
+			panic("a template is no hex: " + format)
+		}
+		return b
+	}
+	le := func(x int) string { return fmt.Sprintf("%02x%02x", x&255, x>>8&255) }
+	value := func() string { return le(r.IntN(65536)) }
+	var b []byte
+	switch r.IntN(14) {
+	case 0, 1, 2, 3:
+		b = p("09 01 %s 01 %s %s", le(link), le(r.IntN(3)), value()) // an update
+	case 4:
+		b = p("09 02 %s 01 0000 %s %s 02 0000 %s 0100 %s", le(link), value(), le(0x8000+r.IntN(6)), value(), value())
+	case 5:
+		b = p("07 %s", le(link)) // LinkUp
+	case 6:
+		b = p("08 %s", le(link)) // LinkDown
+	case 7:
+		b = p("05 %s %s %02x 0100 41 0100 03 %s", le(number), le(link), r.IntN(4), value()) // offers a link
+	case 8:
+		b = p("04 %s 61 62 63", le(number)) // a message
+	case 9:
+		b = p("06 %s %02x", le(number), r.IntN(3)) // acknowledges
+	case 10:
+		b = p("0a %s %02x", le(number), r.IntN(16))
+	case 11:
+		b = p("0b %s %s %02x 0100 41", le(number), value(), r.IntN(256))
+	case 12:
+		b = p("03 78 79 7a")
+	case 13:
+		b = []byte{byte(3 + r.IntN(253))}
+	}
+	switch r.IntN(6) {
+	case 0:
+		b = b[:1+r.IntN(len(b))]
+	case 1:
+		if i := r.IntN(len(b)); i > 0 {
+			b[i] = byte(r.Uint32())
+		}
+	case 2:
+		for range r.IntN(30) {
+			b = append(b, byte(r.Uint32()))
+		}
+	}
+	return b
+}
+
+func fromHex(s string) (b []byte, ok bool) {
+	b = make([]byte, 0, len(s)/2)
+	for i := 0; i+1 < len(s); i += 2 {
+		var x byte
+		if _, err := fmt.Sscanf(s[i:i+2], "%02x", &x); err != nil {
+			return nil, false
+		}
+		b = append(b, x)
+	}
+	return b, len(s)%2 == 0
+}
+
+// TestRightsCannotBeWidened lets three clients with different rights send thousands of
+// hostile datagrams each, between honest operations, to a real edge worker, and wants
+// that nothing happens for which the rights are not enough: whatever a client sends,
+// states that it may not write stay as game servers put them, what it must not see it
+// is not sent, and what is said in its name is its own.
+func TestRightsCannotBeWidened(t *testing.T) {
+	const secret, others = 0x5EC7, 0x1234
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", fmt.Sprintf(`{"ops":[{"op":"put","key":"fixed","message":"fixed","values":[{"type":"uint16","value":7},{"type":"uint16","value":8}]},`+
+		`{"op":"put","key":"bobs","message":"bobs","access":{"writers":["bob"]},"values":[{"type":"uint16","value":9},{"type":"uint16","value":10}]},`+
+		`{"op":"put","key":"hidden","message":"hidden-message","audience":{"groups":["red"]},"access":"read-write","values":[{"type":"uint16","value":%d},{"type":"uint16","value":%d}]},`+
+		`{"op":"put","key":"free","message":"free","access":"read-write","values":[{"type":"uint16","value":1,"max":1000},{"type":"uint16","value":2}]}]}`, secret, secret))
+	w.mustPublish("elsewhere", `{"op":"put","key":"free","message":"other-space","access":"read-write","values":[{"type":"uint16","value":4660}]}`)
+	before := map[string]string{}
+	for _, key := range []string{"fixed", "bobs", "hidden"} {
+		before[key] = values(w.ask(w.subjects.Get("s", key), ""))
+	}
+	elsewhere := values(w.ask(w.subjects.Get("elsewhere", "free"), ""))
+
+	names := map[string]bool{"eve": true, "mallory": true, "guest": true}
+	w.hub.Tap = func(from string, m replication.Msg) {
+		rest, mine := strings.CutPrefix(m.Subject, "dnp.v1.from.")
+		if mine && (!strings.HasPrefix(rest, "s.") || !names[strings.TrimPrefix(rest, "s.")]) {
+			t.Errorf("a message came as %s", m.Subject)
+		}
+		if from == e.node && (strings.HasPrefix(m.Subject, "dnp.v1.publish.") && !strings.Contains(m.Subject, "_probe") || strings.HasPrefix(m.Subject, "dnp.v1.live.")) {
+			t.Errorf("the edge said %s", m.Subject)
+		}
+	}
+	canary := binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, secret), secret)
+	heard := func(p []byte) {
+		if strings.Contains(string(p), "hidden-message") || strings.Contains(string(p), "other-space") ||
+			len(p) > 1 && wire.Command(p[0]) == wire.CommandReliableLinkState && strings.Contains(string(p), string(canary)) {
+			t.Errorf("a client was sent what it must not see: %x", p)
+		}
+	}
+	bob := w.login(e, "10.1.0.9:5000", dnptest.Cpp(), w.token("bob", nil))
+	w.within(5*time.Second, "bob is there", func() bool { return bob.has("bobs", 0, u16(9)) })
+	r, sent := rand.New(rand.NewPCG(*seed, 11)), 0
+	for round := range 25 { // a hostile datagram may cost its sender the session, so there are some
+		attackers := []*player{
+			w.login(e, fmt.Sprintf("10.1.0.1:%d", 5000+round), dnptest.Cpp(), w.token("eve", nil)),
+			w.login(e, fmt.Sprintf("10.1.0.2:%d", 5000+round), dnptest.Java(), w.token("mallory", func(c *claims) { c.Groups = []string{"blue"} })),
+			w.login(e, fmt.Sprintf("10.1.0.3:%d", 5000+round), dnptest.Python(), w.token("guest", func(c *claims) { c.Write = false })),
+		}
+		for _, p := range attackers {
+			w.net.Detach(p.addr)
+			w.net.Attach(p.addr, listener{p.Client, heard})
+			w.net.Wake(p.addr)
+		}
+		for _, p := range attackers {
+			w.within(8*time.Second, "a client sees what everybody sees", func() bool { return p.LinkNamed("free") != nil && p.LinkNamed("bobs") != nil })
+		}
+		for range 100 {
+			for _, p := range attackers {
+				if p.Phase() == dnptest.Connected {
+					e.forge(p.addr, fmt.Sprintf("%x", hostile(r)))
+					sent++
+				}
+			}
+			if p := attackers[r.IntN(3)]; r.IntN(8) == 0 {
+				if l := p.LinkNamed([]string{"fixed", "bobs", "free"}[r.IntN(3)]); l != nil {
+					p.do(func(time.Time) { p.Set(l, r.IntN(2), u16(uint16(r.IntN(2000)))) })
+				}
+			}
+			w.net.Run(time.Duration(5+r.IntN(10)) * time.Millisecond)
+		}
+		w.net.Run(300 * time.Millisecond)
+	}
+	t.Logf("%d hostile datagrams from clients with a session", sent)
+	if sent < 3000 {
+		t.Errorf("only %d hostile datagrams were tried", sent)
+	}
+	w.net.Run(5 * time.Second)
+	for key, want := range before {
+		if got := values(w.ask(w.subjects.Get("s", key), "")); got != want {
+			t.Errorf("%s is %s, was %s", key, got, want)
+		}
+	}
+	if got := values(w.ask(w.subjects.Get("elsewhere", "free"), "")); got != elsewhere {
+		t.Errorf("a state of another space is %s, was %s", got, elsewhere)
+	}
+	changed := 0
+	for _, ev := range w.events {
+		switch own := "client." + ev.Client + "."; {
+		case ev.Type == "changed" && ev.Client == "guest":
+			t.Errorf("a client that may not write wrote %+v", ev)
+		case ev.Type == "changed" && ev.Key != "free" && !strings.HasPrefix(ev.Key, own):
+			t.Errorf("a client wrote %+v", ev)
+		case ev.Type == "linked" && (ev.Key == "hidden" || strings.HasPrefix(ev.Key, "client.")):
+			t.Errorf("a client was linked to %+v", ev)
+		case ev.Type == "left" && ev.Client == "bob":
+			t.Errorf("another client lost its session: %+v", ev)
+		case ev.Type == "changed":
+			changed++
+		}
+	}
+	if strings.Contains(w.ask(w.subjects.Get("s", ""), ""), `"client.guest.`) {
+		t.Error("a client that may not write made a state")
+	}
+	if changed == 0 {
+		t.Error("nobody wrote anything, so nothing was tried")
+	}
+	bob.do(func(time.Time) { bob.Set(bob.LinkNamed("bobs"), 0, u16(others)) })
+	w.within(2*time.Second, "who may write does", func() bool {
+		return strings.Contains(w.ask(w.subjects.Get("s", "bobs"), ""), fmt.Sprint(others))
+	})
+}
+
+// values is what a listing says of states, without the position.
+func values(listing string) string {
+	_, states, _ := strings.Cut(listing, `"states":`)
+	return states
+}

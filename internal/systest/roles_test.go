@@ -1,0 +1,286 @@
+package systest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dnprelay/dnprelay/internal/natsroles"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+const natsFolder = "../../deploy/nats"
+
+// roleServer is a NATS server with a configuration, whose passwords are the names of
+// the users.
+func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
+	t.Helper()
+	for _, account := range append(accounts, "") {
+		for _, r := range natsroles.Table(natsroles.Config{}) {
+			name := strings.TrimPrefix(account+"_"+r.Name, "_")
+			t.Setenv("NATS_"+strings.ToUpper(name)+"_PASSWORD", "secret-of-"+name)
+		}
+	}
+	opts, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, t.TempDir()
+	opts.Cluster, opts.Routes = server.ClusterOpts{}, nil
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server is not ready")
+	}
+	return s
+}
+
+// secureServer is one with the configuration that other people are given.
+func secureServer(t *testing.T) *server.Server {
+	t.Helper()
+	for _, v := range natsEnv("n1", "127.0.0.1:-1", "127.0.0.1:-1", nil, t.TempDir()) {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "NATS_") {
+			t.Setenv(name, value)
+		}
+	}
+	return roleServer(t, filepath.Join(natsFolder, "secure.conf"))
+}
+
+// as returns the URL of a user.
+func as(s *server.Server, user string) string {
+	return "nats://" + user + ":secret-of-" + user + "@" + strings.TrimPrefix(s.ClientURL(), "nats://")
+}
+
+func connectAs(t *testing.T, s *server.Server, user string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(as(s, user), append(options, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	if err != nil {
+		t.Fatalf("user %s: %v", user, err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// allowed reports whether the server let do through: it says no before it answers a ping.
+func allowed(t *testing.T, nc *nats.Conn, do func() error) bool {
+	t.Helper()
+	before := nc.LastError()
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	after := nc.LastError()
+	if after != before && !strings.Contains(strings.ToLower(after.Error()), "permissions violation") {
+		t.Fatal(after)
+	}
+	return after == before
+}
+
+// rights tries a subject: p if it may be published, s if it may be subscribed.
+func rights(t *testing.T, nc *nats.Conn, subject string) (got string) {
+	t.Helper()
+	if allowed(t, nc, func() error { return nc.Publish(subject, nil) }) {
+		got += "p"
+	}
+	var sub *nats.Subscription
+	if allowed(t, nc, func() (err error) { sub, err = nc.SubscribeSync(subject); return err }) {
+		got += "s"
+	}
+	_ = sub.Unsubscribe()
+	return got
+}
+
+// TestRoles tries every role on every subject of the table in deploy/nats/README.md, on
+// a real server with the configuration beside it, and wants exactly what is written.
+func TestRoles(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(natsFolder, "roles.conf"))
+	if err != nil || string(text) != natsroles.Render(natsroles.Table(natsroles.Config{})) {
+		t.Errorf("deploy/nats/roles.conf is not what go run ./deploy/nats writes (%v)", err)
+	}
+	readme, err := os.ReadFile(filepath.Join(natsFolder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := secureServer(t)
+	roles := natsroles.Table(natsroles.Config{})
+	conns := make([]*nats.Conn, len(roles))
+	for i, r := range roles {
+		conns[i] = connectAs(t, s, r.Name)
+	}
+	rows := 0
+	for line := range strings.SplitSeq(string(readme), "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		if !strings.HasPrefix(line, "| `") || len(cells) != 1+len(roles) {
+			continue
+		}
+		rows++
+		subject := strings.Trim(cells[0], " `")
+		for i, r := range roles {
+			if got, want := rights(t, conns[i], subject), strings.TrimSpace(cells[1+i]); got != want {
+				t.Errorf("%s on %s: the server allows %q, README.md says %q", r.Name, subject, got, want)
+			}
+		}
+	}
+	if rows < 40 {
+		t.Errorf("README.md has %d subjects", rows)
+	}
+}
+
+// TestInboxesOfNodes lets a game server listen to all inboxes that it may, and wants
+// that it does not hear what nodes are answered.
+func TestInboxesOfNodes(t *testing.T) {
+	s := secureServer(t)
+	relay, publisher, edge := connectAs(t, s, "relay"), connectAs(t, s, "publisher"), connectAs(t, s, "edge", nats.CustomInboxPrefix(natsroles.NodeInbox))
+	all, err := publisher.SubscribeSync("_INBOX.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := edge.SubscribeSync(natsroles.NodeInbox + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, nc := range []*nats.Conn{publisher, edge} {
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = relay.Publish(natsroles.NodeInbox+".x", []byte("for nodes"))
+	_ = relay.Publish("_INBOX.x", []byte("for others"))
+	if m, err := own.NextMsg(patience); err != nil || string(m.Data) != "for nodes" {
+		t.Errorf("an edge got %v, %v", m, err)
+	}
+	if m, err := all.NextMsg(patience); err != nil || string(m.Data) != "for others" {
+		t.Errorf("a game server heard %v, %v, want only what is for others", m, err)
+	}
+}
+
+// TestNodesWithRoles runs a relay and an edge, each as the user of its role, and wants
+// that nothing that they do is refused, and that roles are enough for what they are for.
+func TestNodesWithRoles(t *testing.T) {
+	s := secureServer(t)
+	r := start(t, "relay", "serve", "--nats-url", as(s, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
+	e := start(t, "edge", "serve", "--nats-url", as(s, "edge"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--open-space", "s", "--node", "e1")
+	e.says("bus reached")
+	game := connectAs(t, s, "publisher")
+	var subjects replication.Subjects
+	body := []byte(`{"op":"put","key":"k","values":[{"type":"uint8","value":7}]}`)
+	eventually(t, "a publish is accepted", func() bool {
+		m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
+		return err == nil && strings.Contains(string(m.Data), `"seq"`)
+	})
+	looker := connectAs(t, s, "observer")
+	m, err := looker.Request(subjects.Get("s", "k"), nil, patience)
+	if err != nil || !strings.Contains(string(m.Data), `"value":7`) {
+		t.Errorf("an observer got %v, %v", m, err)
+	}
+	js, err := jetstream.New(connectAs(t, s, "admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the state is stored", func() bool {
+		n := 0
+		for g := range 4 {
+			if st, err := js.Stream(t.Context(), fmt.Sprint("DNP_STORE_", g)); err == nil {
+				if info, err := st.Info(t.Context(), jetstream.WithSubjectFilter(">")); err == nil {
+					for subject := range info.State.Subjects {
+						if strings.Contains(subject, ".k.s.") {
+							n++
+						}
+					}
+				}
+			}
+		}
+		return n == 1
+	})
+	for _, p := range []*process{r, e} {
+		p.term()
+		p.ends(0)
+		if strings.Contains(strings.ToLower(p.output.String()), "violation") {
+			t.Errorf("a role lacks something:\n%s", p.output)
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// TestTenants has two deployments on one server, each with an account and a prefix of
+// its own. What one says the other never hears, whatever it listens to, and their
+// streams of the same name are two.
+func TestTenants(t *testing.T) {
+	var conf strings.Builder
+	conf.WriteString("jetstream: {}\naccounts: {\n")
+	prefix := map[string]string{"a": "a.v1", "b": "b.v1"}
+	for _, account := range []string{"a", "b"} {
+		subjects := replication.Subjects{Prefix: prefix[account]}
+		conf.WriteString(natsroles.RenderAccount(account, natsroles.Table(natsroles.Config{Subjects: subjects}), subjects.Mappings(64)))
+	}
+	file := filepath.Join(t.TempDir(), "tenants.conf")
+	if err := os.WriteFile(file, []byte(conf.String()+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := roleServer(t, file, "a", "b")
+	heard := map[string]*nats.Subscription{}
+	for account := range prefix {
+		start(t, "relay", "serve", "--nats-url", as(s, account+"_relay"), "--subject-prefix", prefix[account], "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r-"+account)
+		admin := connectAs(t, s, account+"_admin")
+		sub, err := admin.SubscribeSync(prefix[account] + ".>")
+		if err != nil || admin.Flush() != nil {
+			t.Fatal(err)
+		}
+		heard[account] = sub
+		if got := rights(t, admin, prefix[map[string]string{"a": "b", "b": "a"}[account]]+".live.s"); got != "" {
+			t.Errorf("the admin of %s may %q in the subjects of the other", account, got)
+		}
+	}
+	for account := range prefix {
+		game, subjects := connectAs(t, s, account+"_publisher"), replication.Subjects{Prefix: prefix[account]}
+		body := []byte(`{"op":"put","key":"` + account + `","values":[{"type":"string","value":"canary-` + account + `"}]}`)
+		eventually(t, "a publish is accepted", func() bool {
+			m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
+			return err == nil && strings.Contains(string(m.Data), `"seq"`)
+		})
+		m, err := game.Request(subjects.Get("s", ""), nil, patience)
+		if err != nil || strings.Count(string(m.Data), `"op":"put"`) != 1 || !strings.Contains(string(m.Data), "canary-"+account) {
+			t.Errorf("tenant %s has %v, %v, want its own state and no other", account, m, err)
+		}
+	}
+	for account, sub := range heard {
+		other := map[string]string{"a": "b", "b": "a"}[account]
+		own := 0
+		for {
+			m, err := sub.NextMsg(100 * time.Millisecond)
+			if err != nil {
+				break
+			}
+			if strings.Contains(string(m.Data), "canary-"+account) {
+				own++
+			}
+			if strings.Contains(string(m.Data), "canary-"+other) || strings.HasPrefix(m.Subject, prefix[other]) {
+				t.Errorf("tenant %s heard %s: %s", account, m.Subject, m.Data)
+			}
+		}
+		if own == 0 {
+			t.Errorf("the admin of %s did not even hear its own", account)
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package systest
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/cluster/gossip"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/compose"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/session/memlog"
+)
+
+// A pair is two edges with sessions in a log, which find each other by gossip and
+// forward to each other, with real sockets. They have one port at two addresses, as
+// behind a balancer.
+type pair struct {
+	*stack
+	game     *gameInbox
+	log      *sharedLog
+	edges    [2]*edge.Edge
+	forwards [2]*compose.Forwarding
+	addrs    [2]netip.AddrPort
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{stack: newEdgeless(t), game: &gameInbox{bySession: map[string]*inbox{}}, log: newSharedLog()}
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(hex.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hub := memaffinity.New(time.Now)
+	var join []string
+	port := uint16(0)
+	for i, name := range [2]string{"e1", "e2"} {
+		g, err := compose.NewGossip(&config.Gossip{GossipBind: "127.0.0.1:0", GossipJoin: join, GossipKeyFile: keys},
+			cluster.RoleEdge, name, 64, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		join = append(join, g.Addr().String())
+		p.start(i, name, port, g, hub)
+		port = p.addrs[0].Port()
+	}
+	p.meet()
+	return p
+}
+
+// start starts an edge with what it needs. What depends on it ends before it.
+func (p *pair) start(i int, name string, port uint16, g *gossip.Gossip, hub *memaffinity.Hub) {
+	p.Helper()
+	log := slog.New(slog.DiscardHandler)
+	fw, err := compose.NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, name, g, log)
+	if err != nil {
+		p.Fatal(err)
+	}
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), port)
+	e, err := edge.New(edge.Config{
+		Node: name, Listeners: []edge.Listener{{Addr: at}}, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: p.bus(name), Log: log,
+		Durable: &edge.Durable{
+			Log: p.log, Shards: 4, Secret: []byte("secret"), From: p.game, Affinity: hub.Node(name), Forward: fw,
+			DrainTimeout: time.Second, DrainLinger: time.Millisecond,
+		},
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	fw.Serve(e)
+	p.edges[i], p.forwards[i], p.addrs[i] = e, fw, e.Addrs()[0]
+	p.run("gossip of "+name, g.Run)
+	p.run("forwarding of "+name, fw.Run)
+	p.run("roster of "+name, func(ctx context.Context) error {
+		compose.FollowRoster(ctx, g, func(r cluster.Roster) {
+			fw.SetRoster(ctx, r)
+			e.SetRoster(r)
+		})
+		return nil
+	})
+	p.run(name, e.Run)
+	g.SetPhase(cluster.PhaseReady)
+}
+
+// meet waits until each edge hears the other.
+func (p *pair) meet() {
+	p.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if p.forwards[0].Liveness("e2") == forward.Alive && p.forwards[1].Liveness("e1") == forward.Alive && p.edges[0].Ready() && p.edges[1].Ready() {
+			return
+		}
+		if time.Now().After(end) {
+			p.Fatalf("the edges do not hear each other: %v, %v", p.forwards[0].Liveness("e2"), p.forwards[1].Liveness("e1"))
+		}
+	}
+}
+
+// A balancer brings the datagrams of one client to edges, and takes answers only from
+// addresses that the client has sent to, as a NAT does.
+type balancer struct {
+	front, back *net.UDPConn
+
+	mu     sync.Mutex
+	pick   func() netip.AddrPort
+	client netip.AddrPort
+	known  map[netip.AddrPort]bool
+	denied int
+}
+
+// balance connects a client over a balancer.
+func (p *pair) balance(pick func() netip.AddrPort) (*balancer, *dnptest.Peer) {
+	p.Helper()
+	b := &balancer{pick: pick, known: map[netip.AddrPort]bool{}}
+	open := func() *net.UDPConn {
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			p.Fatal(err)
+		}
+		return c
+	}
+	b.front, b.back = open(), open()
+	var wait sync.WaitGroup
+	wait.Go(func() { pump(b.front, b.toEdge) })
+	wait.Go(func() { pump(b.back, b.toClient) })
+	p.Cleanup(wait.Wait)
+	p.Cleanup(func() { b.front.Close(); b.back.Close() })
+	peer, err := dnptest.RunUDP(p.ctx, dnptest.Config{Behaviour: dnptest.Cpp(), Server: b.front.LocalAddr().(*net.UDPAddr).AddrPort()}, netip.AddrPort{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(peer.Close)
+	return b, peer
+}
+
+func pump(c *net.UDPConn, each func(from netip.AddrPort, p []byte)) {
+	buf := make([]byte, 65536)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return
+		}
+		each(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), buf[:n])
+	}
+}
+
+func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to := b.pick()
+	b.client, b.known[to] = from, true
+	_, _ = b.back.WriteToUDPAddrPort(p, to) // what is not sent is lost
+}
+
+func (b *balancer) toClient(from netip.AddrPort, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.known[from] {
+		b.denied++
+		return
+	}
+	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
+}
+
+// route sends all to one edge from here on, and answers of others are not let in.
+func (b *balancer) route(to netip.AddrPort) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pick = func() netip.AddrPort { return to }
+	b.known = map[netip.AddrPort]bool{to: true}
+}
+
+// A sharedLog is a memlog for several goroutines in real time. The mutex is that of a
+// test: the log is for one goroutine.
+type sharedLog struct {
+	mu  sync.Mutex
+	log *memlog.Store
+}
+
+func newSharedLog() *sharedLog {
+	s := &sharedLog{}
+	s.log = memlog.New(memlog.Config{Rand: rand.New(rand.NewPCG(1, 2)), Schedule: func(d time.Duration, f func()) {
+		time.AfterFunc(d, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			f()
+		})
+	}})
+	return s
+}
+
+func (s *sharedLog) Append(writes []session.Write, answer func(i int, a session.Answer)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log.Append(writes, answer)
+}
+
+func (s *sharedLog) Read(log string, answer func(session.Answer)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log.Read(log, answer)
+}
+
+// A gameInbox is the game servers' side: it keeps each message once, as a game server
+// does by the number.
+type gameInbox struct {
+	mu        sync.Mutex
+	bySession map[string]*inbox
+	doubled   int
+}
+
+type inbox struct {
+	client string
+	next   uint64 // number that was not seen yet
+	texts  []string
+}
+
+type feed struct {
+	g         *gameInbox
+	box       *inbox
+	delivered func(uint64)
+}
+
+func (g *gameInbox) Begin(_, client, id string, delivered func(uint64)) edge.Feed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bySession[id] == nil {
+		g.bySession[id] = &inbox{client: client}
+	}
+	return &feed{g, g.bySession[id], delivered}
+}
+
+func (f *feed) Deliver(m session.Message) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	if m.Number < f.box.next {
+		f.g.doubled++ // an adoption delivers again what may not have come
+	} else {
+		f.box.next = m.Number + 1
+		f.box.texts = append(f.box.texts, string(m.Data))
+	}
+	go f.delivered(m.Number) // never before Deliver returns
+}
+
+func (f *feed) End() {}
+
+// await waits for the sessions, by client, until each has n messages.
+func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
+	p.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		list = nil
+		enough := 0
+		g.mu.Lock()
+		for _, b := range g.bySession {
+			list = append(list, inbox{client: b.client, texts: append([]string(nil), b.texts...)})
+			if len(b.texts) >= n {
+				enough++
+			}
+		}
+		g.mu.Unlock()
+		if enough >= sessions {
+			return list
+		}
+		if time.Now().After(end) {
+			p.Fatalf("%d sessions, of which %d have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
+		}
+	}
+}
+
+func (p *pair) say(peer *dnptest.Peer, text string) {
+	p.Helper()
+	if err := peer.Do(func(now time.Time, c *dnptest.Client) {
+		if err := c.Send(now, []byte(text)); err != nil {
+			p.Errorf("send: %v, the client is %v: %s", err, c.Phase(), c.Reason())
+		}
+	}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *pair) tell(client, text string) {
+	p.Helper()
+	if err := p.stack.game.Publish(replication.Msg{Subject: p.subjects.To("s", client), Data: []byte(text)}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// inOrder checks that texts are "<prefix> 0", "<prefix> 1" and so on.
+func (p *pair) inOrder(why string, texts []string, n int) {
+	p.Helper()
+	if len(texts) != n {
+		p.Fatalf("%s: %d messages, want %d: %q", why, len(texts), n, texts)
+	}
+	for i, text := range texts {
+		if want := fmt.Sprint("m ", i); text != want {
+			p.Fatalf("%s: message %d is %q, want %q", why, i, text, want)
+		}
+	}
+}
+
+// TestSpray: each datagram of each client goes to an edge at random. No client notices.
+func TestSpray(t *testing.T) {
+	const clients, messages = 8, 60
+	p := newPair(t)
+	p.publish(lampPut)
+	var peers []*dnptest.Peer
+	for range clients {
+		_, peer := p.balance(func() netip.AddrPort { return p.addrs[rand.IntN(2)] })
+		peers = append(peers, peer)
+	}
+	for i := range messages {
+		for _, peer := range peers {
+			p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && c.Queued() < 5 })
+			p.say(peer, fmt.Sprint("m ", i))
+		}
+	}
+	boxes := p.game.await(p, clients, messages)
+	if len(boxes) != clients {
+		t.Errorf("%d sessions of %d clients", len(boxes), clients)
+	}
+	for i := range messages {
+		for _, b := range boxes {
+			p.tell(b.client, fmt.Sprint("m ", i))
+		}
+	}
+	for _, b := range boxes {
+		p.inOrder("the game has what "+b.client+" said", b.texts, messages)
+	}
+	for _, peer := range peers {
+		p.until(peer, "all messages come", func(c *dnptest.Client) bool { return len(c.Messages) >= messages })
+		_ = peer.Do(func(_ time.Time, c *dnptest.Client) {
+			var texts []string
+			for _, m := range c.Messages {
+				texts = append(texts, string(m.Data))
+			}
+			p.inOrder("a client has what the game said", texts, messages)
+			if c.Phase() != dnptest.Connected {
+				t.Errorf("a client is %v: %s", c.Phase(), c.Reason())
+			}
+		})
+		p.sees(peer, "L", u16(1))
+	}
+	p.tellStats()
+}
+
+// tellStats logs what was forwarded, and fails if nothing was.
+func (p *pair) tellStats() {
+	p.Helper()
+	for i, f := range p.forwards {
+		for end := time.Now().Add(patience); f.Stats().In == 0 && f.Stats().Owner == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				p.Fatalf("edge %d forwarded nothing", i+1)
+			}
+		}
+		s := f.Stats()
+		p.Logf("edge %d: %d forwarded, %d taken, %d answers back, %d answers taken, %d strays, drops %v", i+1, s.In, s.Owner, s.Out, s.Client, s.Strays, s.Drops)
+	}
+}
+
+// TestReroute: a balancer moves a client to the other edge and lets no answer of the
+// first in. The first goes on to serve it, by the address that the client knows.
+func TestReroute(t *testing.T) {
+	p := newPair(t)
+	b, peer := p.balance(func() netip.AddrPort { return p.addrs[0] })
+	p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected })
+	p.say(peer, "m 0")
+	client := p.game.await(p, 1, 1)[0].client
+	b.route(p.addrs[1])
+	p.say(peer, "m 1")
+	p.inOrder("the game hears of one session", p.game.await(p, 1, 2)[0].texts, 2)
+	p.tell(client, "m 0")
+	p.until(peer, "the answer is let in", func(c *dnptest.Client) bool { return len(c.Messages) == 1 && c.Queued() == 0 })
+	b.route(p.addrs[0])
+	p.say(peer, "m 2")
+	p.tell(client, "m 1")
+	p.until(peer, "and back", func(c *dnptest.Client) bool { return len(c.Messages) == 2 && c.Queued() == 0 })
+	p.tellStats()
+}

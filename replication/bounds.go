@@ -1,0 +1,227 @@
+package replication
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// Writes a second that Bounds can ask for.
+const (
+	WriteRateMin = 0.01
+	WriteRateMax = 1_000
+)
+
+// Bounds are what clients may write into a value. Game servers know what they do, and
+// are not bound: a value may be outside of its bounds until a client writes it.
+//
+// Numbers are finite unless Bounds say otherwise, also where there are none.
+type Bounds struct {
+	Min, Max []byte  // of every component, encoded as one component; nil for none
+	Infinite bool    // NaN and infinities may be written, too
+	Rate     float64 // writes a second by one session, and at least one at once; 0 for no bound
+}
+
+// A Refusal is why a value that a client wrote was refused.
+type Refusal uint8
+
+const (
+	refusedNot    Refusal = iota
+	RefusedMin            // a component is below the least
+	RefusedMax            // a component is above the most
+	RefusedFinite         // a component is NaN or infinite
+	RefusedRate           // written too often
+	refusals
+)
+
+var refusalNames = [refusals]string{"", "min", "max", "finite", "rate"}
+
+// String returns the name of the bound, as payloads write it.
+func (r Refusal) String() string { return refusalNames[r] }
+
+// Code returns what the event says.
+func (r Refusal) Code() Code {
+	if r == RefusedRate {
+		return CodeTooOften
+	}
+	return CodeOutOfRange
+}
+
+// refuses reports which bound an encoded value of type t is beyond; b may be nil. The
+// rate is not looked at.
+func (b *Bounds) refuses(t wire.ValueType, enc []byte) Refusal {
+	kind, width := t.Kind(), t.Width()
+	if kind == wire.KindString || kind == wire.KindData {
+		return refusedNot
+	}
+	for ; len(enc) > 0; enc = enc[width:] {
+		c := enc[:width]
+		switch {
+		case kind == wire.KindFloat && (b == nil || !b.Infinite) && !finite(width, c):
+			return RefusedFinite
+		case b == nil:
+		case b.Min != nil && !atLeast(kind, c, b.Min):
+			return RefusedMin
+		case b.Max != nil && !atLeast(kind, b.Max, c):
+			return RefusedMax
+		}
+	}
+	return refusedNot
+}
+
+func finite(width int, c []byte) bool {
+	x := component(width, c)
+	return !math.IsNaN(x) && !math.IsInf(x, 0)
+}
+
+// atLeast reports whether component a is b or more. NaN is not.
+func atLeast(kind wire.Kind, a, b []byte) bool {
+	switch kind {
+	case wire.KindFloat:
+		return component(len(a), a) >= component(len(b), b)
+	case wire.KindSint:
+		return signed(a) >= signed(b)
+	}
+	return unsigned(a) >= unsigned(b)
+}
+
+func unsigned(c []byte) (u uint64) {
+	for i, x := range c {
+		u |= uint64(x) << (8 * i)
+	}
+	return u
+}
+
+func signed(c []byte) int64 {
+	shift := 64 - 8*len(c)
+	return int64(unsigned(c)<<shift) >> shift
+}
+
+// Check reports what is wrong with the bounds of a value of type t, which must be valid.
+func (b *Bounds) Check(t wire.ValueType) *Error {
+	if b == nil {
+		return nil
+	}
+	kind := t.Kind()
+	if number := kind != wire.KindString && kind != wire.KindData; !number && (b.Min != nil || b.Max != nil) {
+		return Errorf(CodeTypeMismatch, "min and max are for numbers, not for %v", t)
+	}
+	for _, c := range [][]byte{b.Min, b.Max} {
+		if c != nil && (len(c) != t.Width() || kind == wire.KindFloat && !finite(len(c), c)) {
+			return Errorf(CodeTypeMismatch, "min and max are one component of %v", t)
+		}
+	}
+	switch {
+	case b.Infinite && kind != wire.KindFloat:
+		return Errorf(CodeTypeMismatch, "finite is for floating point numbers, not for %v", t)
+	case b.Min != nil && b.Max != nil && !atLeast(kind, b.Max, b.Min):
+		return Errorf(CodeOutOfRange, "min is above max")
+	case b.Rate != 0 && !(b.Rate >= WriteRateMin && b.Rate <= WriteRateMax):
+		return Errorf(CodeOutOfRange, "rate %v: want %v to %v writes a second", b.Rate, WriteRateMin, WriteRateMax)
+	}
+	return nil
+}
+
+// clone returns b without what it was made from, nil if it bounds nothing.
+func (b *Bounds) clone() *Bounds {
+	if b.none() {
+		return nil
+	}
+	c := *b
+	c.Min, c.Max = bytes.Clone(b.Min), bytes.Clone(b.Max)
+	return &c
+}
+
+func (b *Bounds) none() bool {
+	return b == nil || b.Min == nil && b.Max == nil && !b.Infinite && b.Rate == 0
+}
+
+// Flags of bounds in a description.
+const (
+	boundsMin = 1 << iota
+	boundsMax
+	boundsInfinite
+	boundsRate
+	boundsFlags = 1<<iota - 1
+)
+
+func (b *Bounds) flags() (f byte) {
+	set := func(given bool, flag byte) {
+		if given {
+			f |= flag
+		}
+	}
+	set(b.Min != nil, boundsMin)
+	set(b.Max != nil, boundsMax)
+	set(b.Infinite, boundsInfinite)
+	set(b.Rate != 0, boundsRate)
+	return f
+}
+
+// appendBounds appends the bounds of those values that have some:
+//
+//	count   uint16
+//	entries count × {index uint16, ascending; flags uint8 (1 min, 2 max, 4 infinite, 8 rate), not 0;
+//	        min, max one component each, rate float64, each if its flag is set}
+func appendBounds(b []byte, defs []ValueDef) []byte {
+	start, n := len(b), 0
+	b = append(b, 0, 0)
+	for i := range defs {
+		x := defs[i].Bounds
+		if x.none() {
+			continue
+		}
+		n++
+		b = binary.LittleEndian.AppendUint16(b, uint16(i))
+		b = append(b, x.flags())
+		b = append(append(b, x.Min...), x.Max...)
+		if x.Rate != 0 {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x.Rate))
+		}
+	}
+	binary.LittleEndian.PutUint16(b[start:], uint16(n))
+	return b
+}
+
+// readBounds reads bounds into defs, whose types must be valid. Entries that
+// appendBounds would not write fail the reader.
+func readBounds(r *wire.Reader, defs []ValueDef) error {
+	next := 0
+	for range readCount(r, 4) {
+		i, flags := int(r.Uint16()), r.Uint8()
+		if r.Err() != nil || i < next || i >= len(defs) || flags == 0 || flags > boundsFlags {
+			return errMessage
+		}
+		d := &defs[i]
+		next, d.Bounds = i+1, &Bounds{Infinite: flags&boundsInfinite != 0}
+		if flags&(boundsMin|boundsMax) != 0 && d.Type.Variable() {
+			return errMessage
+		}
+		if flags&boundsMin != 0 {
+			d.Bounds.Min = bytes.Clone(r.Bytes(d.Type.Width()))
+		}
+		if flags&boundsMax != 0 {
+			d.Bounds.Max = bytes.Clone(r.Bytes(d.Type.Width()))
+		}
+		if flags&boundsRate != 0 {
+			d.Bounds.Rate = cmp.Or(readFloat(r), -1)
+		}
+		if r.Err() != nil || d.Bounds.Check(d.Type) != nil {
+			return errMessage
+		}
+	}
+	return nil
+}
+
+// bounded reports whether any value has bounds.
+func bounded(defs []ValueDef) bool {
+	for i := range defs {
+		if !defs[i].Bounds.none() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,45 @@
+package replication
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+var hunt = flag.Bool("mutants", false, "run the tests of bounds over every deliberate fault of theirs")
+
+// mutantList is deliberate faults of what clients may write. Those of the rest of the
+// package are in internal/systest, which has them noticed by whole systems.
+var mutantList = []mutants.Mutant{
+	{Name: "min_is_exclusive", File: "replication/bounds.go", Old: "case b.Min != nil && !atLeast(kind, c, b.Min):", New: "case b.Min != nil && atLeast(kind, b.Min, c):"},
+	{Name: "max_is_exclusive", File: "replication/bounds.go", Old: "case b.Max != nil && !atLeast(kind, b.Max, c):", New: "case b.Max != nil && atLeast(kind, c, b.Max):"},
+	{Name: "first_component_only", File: "replication/bounds.go", Old: "for ; len(enc) > 0; enc = enc[width:] {", New: "for ; len(enc) > 0; enc = nil {"},
+	{Name: "signed_as_unsigned", File: "replication/bounds.go", Old: "return signed(a) >= signed(b)", New: "return unsigned(a) >= unsigned(b)"},
+	{Name: "infinity_is_finite", File: "replication/bounds.go", Old: "return !math.IsNaN(x) && !math.IsInf(x, 0)", New: "return !math.IsNaN(x)"},
+	{Name: "finite_only_with_bounds", File: "replication/bounds.go", Old: "(b == nil || !b.Infinite)", New: "(b != nil && !b.Infinite)"},
+	{Name: "infinite_lets_everything_through", File: "replication/bounds.go", Old: "case b == nil:\n\t\tcase b.Min", New: "case b == nil || b.Infinite:\n\t\tcase b.Min"},
+	{Name: "bounds_not_stored", File: "replication/durable.go", Old: "appendStoredDescribe(nil, &st.desc)", New: "appendDescribe(nil, &st.desc)"},
+	{Name: "bounds_told_to_replicas", File: "replication/describe.go", Old: "return appendDefs(b, d.Values, d.ValueMax)\n}", New: "return appendBounds(appendDefs(b, d.Values, d.ValueMax), d.Values)\n}"},
+	{Name: "schemas_without_bounds", File: "replication/schema.go", Old: "appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)", New: "appendDefs(c.scratch[:0], defs, valueMax)"},
+	{Name: "one_bad_value_takes_all", File: "replication/writebounds.go", Old: "\ts.edit.values = kept\n", New: "\tif s.edit.values = kept; len(refused) > 0 {\n\t\ts.edit.values = nil\n\t}\n"},
+	{Name: "refused_is_applied", File: "replication/writebounds.go", Old: "\ts.edit.values = kept\n", New: ""},
+	{Name: "repetition_is_charged", File: "replication/writebounds.go", Old: "string(st.values.Value(v.index)) == string(enc) {", New: "false {"},
+	{Name: "refused_is_charged", File: "replication/writebounds.go", Old: "if p.full-now > step*time.Duration(atOnce-1) {\n\t\treturn false", New: "if p.full-now > step*time.Duration(atOnce-1) {\n\t\tp.full += step\n\t\treturn false"},
+	{Name: "one_too_many_at_once", File: "replication/writebounds.go", Old: "step*time.Duration(atOnce-1)", New: "step*time.Duration(atOnce)"},
+	{Name: "idle_saves_up", File: "replication/writebounds.go", Old: "p.full = max(p.full, now) + step", New: "p.full += step"},
+	{Name: "rate_shared_by_values", File: "replication/writebounds.go", Old: "return v.index == i })", New: "return true })"},
+	{Name: "events_without_end", File: "replication/writebounds.go", Old: "if !t.pace.take(", New: "if t.pace.take(s.age(now), refusedPause, refusedAtOnce); false && !t.pace.take("},
+	{Name: "missed_never_forgotten", File: "replication/writebounds.go", Old: "\tt.missed = 0\n", New: "", Run: "Paced"},
+	{Name: "again_says_ok", File: "replication/storewrite.go", Old: "if m.refused && m.number == number {", New: "if false {"},
+	{Name: "infinite_states_made", File: "replication/storewrite.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
+}
+
+func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
+
+func TestMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{Run: "Bounds|Refused|Infinite|Pace|TestStoreWrites", Args: []string{"-seed", "1"}}, mutantList)
+}
