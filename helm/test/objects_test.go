@@ -223,12 +223,12 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy: gossip is for the nodes among themselves, over both protocols, and an
+// TestNetworkPolicy: gossip and forwarding are for the nodes among themselves, and an
 // edge may speak first to a player whose session it took over.
 func TestNetworkPolicy(t *testing.T) {
 	p := find[networking.NetworkPolicy](t, mustRender(t), "r1-dnprelay-edge").Spec
 	gossip := p.Ingress[0]
-	if len(gossip.From) != 1 || gossip.From[0].PodSelector == nil || gossip.From[0].PodSelector.MatchLabels["dnprelay.io/gossip"] != "member" || len(gossip.Ports) != 2 {
+	if len(gossip.From) != 1 || gossip.From[0].PodSelector == nil || gossip.From[0].PodSelector.MatchLabels["dnprelay.io/gossip"] != "member" || len(gossip.Ports) != 3 {
 		t.Errorf("gossip is let in from %+v", gossip)
 	}
 	if players := p.Ingress[1]; len(players.From) != 0 || *players.Ports[0].Protocol != core.ProtocolUDP || players.Ports[0].Port.IntValue() != 3413 {

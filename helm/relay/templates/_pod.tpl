@@ -26,7 +26,7 @@ capabilities: {drop: [ALL]}
 - --http=:{{ .values.adminPort }}
 - --log-level={{ .root.Values.log.level }}
 - --log-format={{ .root.Values.log.format }}
-{{- if .root.Values.log.addresses }}
+{{- if and (eq .component "edge") .root.Values.log.addresses }}
 - --log-addresses
 {{- end }}
 {{- if .root.Values.adminToken.existingSecret }}
