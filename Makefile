@@ -73,6 +73,14 @@ cluster-test-build: build
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
+.PHONY: alerts-test
+alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (BUILD=1 builds it, 5 minutes)
+	@GO="$(GO)" scripts/alerts-test
+
+.PHONY: dashboards
+dashboards: ## Write the Grafana dashboards of deploy/dashboards
+	$(GO) run ./deploy/dashboards deploy/dashboards
+
 .PHONY: bench
 bench: ## Both of the next, once each, in less than 10 minutes
 	@$(MAKE) --no-print-directory bench-code COUNT=1
@@ -93,6 +101,10 @@ bench-system: build ## Measure processes of a whole deployment, 7 minutes (BENCH
 bench-quick: build ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
+
+.PHONY: bench-trace
+bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
+	@GO="$(GO)" scripts/bench-trace
 
 .PHONY: flood
 flood: build ## Forge a million connection requests on loopback while 200 clients play, then their ends, in two minutes

@@ -33,6 +33,7 @@ func (s *Store) emit(now time.Time) {
 	s.removed, s.changed = s.removed[:0], s.changed[:0]
 	s.emitChecksums(now)
 	s.cut(now, len(s.records))
+	s.trace = s.trace[:0]
 	for _, o := range s.waiting {
 		s.out = append(s.out, s.stamped(o))
 	}
@@ -149,7 +150,6 @@ func (s *Store) cut(now time.Time, n int) {
 	s.seq++
 	data := make([]byte, 0, view.HeaderMax+n)
 	data = view.AppendBatch(data, h, s.records[:n], s.cfg.ZeroCode)
-	s.trace = s.trace[:0]
 	s.records = s.records[:copy(s.records, s.records[n:])]
 	s.ring.add(now, s.seq, data)
 	s.out = append(s.out, Output{Kind: OutputBatch, Data: data})

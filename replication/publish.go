@@ -67,7 +67,6 @@ type Publish struct {
 	Ops    []Op
 	Atomic bool   // all ops or none; otherwise each for itself, with Results
 	Token  uint64 // names the waiting publisher in the Answer; 0 if nobody waits
-	Trace  []byte // a trace block of view.TraceSize bytes if the publish is sampled
 }
 
 // An Answer is what a publisher is told, after the batch with its changes left.

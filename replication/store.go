@@ -66,7 +66,7 @@ type Store struct {
 	out        []Output
 	spare      []Output // the out before, reused
 	emitted    time.Time
-	trace      []byte // of the next batch; empty if it is not sampled
+	trace      []byte // of the next batches; empty if nothing in them is sampled
 	notDurable bool
 
 	journal  journal
@@ -164,6 +164,14 @@ func (s *Store) Stats() *StoreStats {
 
 // Pending reports whether something changed that replicas at Position do not have yet.
 func (s *Store) Pending() bool { return len(s.changed) > 0 || len(s.removed) > 0 }
+
+// Trace puts a trace block of view.TraceSize bytes, which is copied, into the batches
+// that carry what is pending. It has no effect if nothing is, or if they have one.
+func (s *Store) Trace(block []byte) {
+	if len(block) == view.TraceSize && len(s.trace) == 0 && s.Pending() {
+		s.trace = append(s.trace, block...)
+	}
+}
 
 // send puts o behind everything that changed so far.
 func (s *Store) send(o Output) {

@@ -323,7 +323,10 @@ func TestStoreSplitsBatches(t *testing.T) {
 func TestStoreTrace(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	trace := bytes.Repeat([]byte{7}, view.TraceSize)
-	s.Publish(s.now, Publish{Ops: []Op{tower("a")}, Trace: trace})
+	s.Trace(trace)
+	s.Publish(s.now, Publish{Ops: []Op{tower("a")}})
+	s.Trace(trace)
+	s.Trace(bytes.Repeat([]byte{8}, view.TraceSize))
 	out := s.Advance(s.now)
 	h, _, _ := view.Parse(out[0].Data)
 	if !bytes.Equal(h.Trace, trace) {
@@ -333,6 +336,35 @@ func TestStoreTrace(t *testing.T) {
 	h, rest, err := view.Parse(part)
 	if err != nil || h.Flags != view.FlagReply|view.FlagLast || len(rest) == 0 {
 		t.Fatalf("repeated as %+v, %v", h, err)
+	}
+	s.Publish(s.now, Publish{Ops: []Op{tower("b")}})
+	if h, _, _ := view.Parse(s.Advance(s.now.Add(time.Second))[0].Data); h.Flags != 0 {
+		t.Fatalf("the next batch has the trace, too: %+v", h)
+	}
+}
+
+// An emission that takes several batches has its trace in all of them, because
+// nobody knows which of them has the sampled update.
+func TestStoreTraceOfManyBatches(t *testing.T) {
+	s := newStoreTest(t, Limits{ValueBytes: 16_000})
+	for i := range 20 {
+		s.Publish(s.now, Publish{Ops: []Op{{Kind: OpPut, Key: fmt.Sprintf("k%d", i), Values: []PutValue{
+			{ValueDef: ValueDef{Type: wire.TypeString}, Value: str(strings.Repeat("x", 16_000))},
+		}}}})
+	}
+	s.Trace(bytes.Repeat([]byte{7}, view.TraceSize))
+	batches := 0
+	for _, o := range s.Advance(s.now) {
+		if o.Kind != OutputBatch {
+			continue
+		}
+		batches++
+		if view.Trace(o.Data) == nil {
+			t.Errorf("batch %d has no trace", batches)
+		}
+	}
+	if batches < 2 {
+		t.Fatalf("%d batches prove nothing", batches)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"time"
-
-	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // Publish applies a publisher's message. The answer comes out of Advance.
@@ -23,8 +21,6 @@ func (s *Store) Publish(now time.Time, p Publish) {
 	}
 	if a.Err != nil {
 		s.stats.PublishErrors++
-	} else if len(p.Trace) == view.TraceSize && len(s.trace) == 0 && s.Pending() {
-		s.trace = append(s.trace, p.Trace...)
 	}
 	if p.Token == 0 {
 		return

@@ -37,6 +37,7 @@ type dev struct {
 	buses []*natsbus.Bus
 	relay *relay.Relay
 	edge  *edge.Edge
+	tel   *telemetry.Telemetry
 	logs  *compose.Durable
 	admin *telemetry.Server
 	demo  *demo
@@ -56,6 +57,11 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 // start opens all ports, so that one in use is known before anything runs.
 func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err error) {
 	var subjects replication.Subjects
+	node := config.DefaultNode()
+	if d.tel, err = telemetry.Open("relay", node, log); err != nil {
+		return err
+	}
+	log = d.tel.Logger(log)
 	d.nats, err = natsembed.Start(natsembed.Config{
 		Listen: c.NATSListen, Folder: c.Data, Mappings: subjects.Mappings(c.Shards), Log: log,
 	})
@@ -74,8 +80,7 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	if err != nil {
 		return err
 	}
-	node := config.DefaultNode()
-	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, relayBus, subjects, log); err != nil {
+	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, relayBus, subjects, d.tel, log); err != nil {
 		return err
 	}
 	d.logs, err = compose.OpenDurable(ctx, &c.Sessions, node, func() (*natsbus.Bus, error) {
@@ -85,15 +90,15 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	if err != nil {
 		return err
 	}
-	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(nil), log); err != nil {
+	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(nil), d.tel, log); err != nil {
 		return err
 	}
 	if c.Demo {
 		d.demo = &demo{bus: demoBus, subjects: subjects, space: c.OpenSpace}
 	}
 	d.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Service: "relay", Node: node, Pprof: c.Pprof, TokenFile: c.HTTPToken,
-		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics()),
+		Addr: c.HTTP, Telemetry: d.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken,
+		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics(), compose.BusMetrics(d.buses...)),
 		Health:  func() telemetry.Health { return telemetry.Health{Ready: d.edge.Ready() && d.relay.Ready()} },
 	})
 	return err
@@ -137,6 +142,7 @@ func (d *dev) close() {
 	if d.nats != nil {
 		d.nats.Shutdown()
 	}
+	d.tel.Close()
 }
 
 // tell says where everything is and what to type next.

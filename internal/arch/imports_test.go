@@ -63,8 +63,10 @@ var rules = map[string][]string{
 		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
 	},
 
-	"internal/config":    {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
-	"internal/telemetry": {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/config":             {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
+	"internal/telemetry":          {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
+
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"replication"},
 	"internal/natsask":   {"github.com/nats-io/nats.go"},

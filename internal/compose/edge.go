@@ -17,11 +17,11 @@ var clientStates = map[string]edge.ClientStates{
 var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}
 
 // NewEdge returns an edge with what the flags say. Its ports are open.
-func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, durable *edge.Durable, log *slog.Logger) (*edge.Edge, error) {
+func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, durable *edge.Durable, tel *telemetry.Telemetry, log *slog.Logger) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
-		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log,
+		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log, Telemetry: tel,
 		Auth: ways[c.Auth], TokenKeys: c.TokenKeys,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
 		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},

@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,6 +35,7 @@ type EdgeNode struct {
 	edge    *edge.Edge
 	gossip  *gossip.Gossip // nil if nobody is to be met
 	forward *Forwarding    // nil if sessions end with the edge, or without gossip or its keys
+	tel     *telemetry.Telemetry
 	admin   *telemetry.Server
 	mapping Mapping
 	leave   chan struct{} // holds one when the edge is to drain
@@ -46,7 +48,12 @@ type EdgeNode struct {
 // NewEdgeNode connects to NATS and opens what it needs. The error is one line that says
 // what cannot be had.
 func NewEdgeNode(ctx context.Context, f EdgeFlags, log *slog.Logger) (*EdgeNode, error) {
-	n := &EdgeNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, log: log, leave: make(chan struct{}, 1)}
+	tel, err := telemetry.Open("edge", f.Node.Name, log)
+	if err != nil {
+		return nil, err
+	}
+	log = tel.Logger(log)
+	n := &EdgeNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, tel: tel, log: log, leave: make(chan struct{}, 1)}
 	if err := n.open(ctx, f, log); err != nil {
 		n.close()
 		return nil, err
@@ -60,7 +67,14 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 		return err
 	}
 	defer waiting.Stop()
-	connect := func() (*natsbus.Bus, error) { return DialNATS(ctx, f.NATS, f.Node, log) }
+	var buses []*natsbus.Bus
+	connect := func() (*natsbus.Bus, error) {
+		bus, err := DialNATS(ctx, f.NATS, f.Node, log)
+		if err == nil {
+			buses = append(buses, bus)
+		}
+		return bus, err
+	}
 	if n.bus, err = connect(); err != nil {
 		return err
 	}
@@ -78,10 +92,10 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 			return err
 		}
 	}
-	if n.edge, err = NewEdge(f.Edge, n.shards, f.Node.Name, n.bus, n.subjects, n.durable.Edge(n.forward), log); err != nil {
+	if n.edge, err = NewEdge(f.Edge, n.shards, f.Node.Name, n.bus, n.subjects, n.durable.Edge(n.forward), n.tel, log); err != nil {
 		return err
 	}
-	metrics := append(n.edge.Metrics(), n.durable.Metrics()...)
+	metrics := slices.Concat(n.edge.Metrics(), n.durable.Metrics(), BusMetrics(buses...))
 	if n.gossip != nil {
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
@@ -91,7 +105,7 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 	}
 	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Service: "edge", Node: f.Node.Name, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
+		Addr: f.Admin.HTTP, Telemetry: n.tel, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return n.mapping.Note(EdgeHealth(n.edge, n.bus, n.durable)) }, Drain: n.Drain,
 	})
 	return err
@@ -170,4 +184,5 @@ func (n *EdgeNode) close() {
 	if n.bus != nil {
 		n.bus.Close()
 	}
+	n.tel.Close()
 }

@@ -12,10 +12,10 @@ import (
 
 // NewRelay returns a relay that is alone: it holds every shard, with the time of its
 // start as epoch, and stores nothing.
-func NewRelay(c *config.Relay, shards int, node string, bus replication.Bus, subjects replication.Subjects, log *slog.Logger) (*relay.Relay, error) {
+func NewRelay(c *config.Relay, shards int, node string, bus replication.Bus, subjects replication.Subjects, tel *telemetry.Telemetry, log *slog.Logger) (*relay.Relay, error) {
 	return relay.New(relay.Config{
 		Node: node, Bus: bus, Subjects: subjects, Shards: shards, Tick: c.Tick, Log: log,
-		Epoch: uint64(time.Now().UnixMilli()),
+		Epoch: uint64(time.Now().UnixMilli()), Telemetry: tel,
 	})
 }
 

@@ -43,6 +43,7 @@ type RelayNode struct {
 	leases        *natslease.Leases
 	relay         *relay.Relay
 	gossip        *gossip.Gossip // nil if nobody is to be met
+	telemetry     *telemetry.Telemetry
 	admin         *telemetry.Server
 	mapping       Mapping
 
@@ -54,7 +55,12 @@ type RelayNode struct {
 // NewRelayNode connects to NATS and opens what it needs. The error is one line that
 // says what cannot be had.
 func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (*RelayNode, error) {
-	n := &RelayNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, log: log}
+	tel, err := telemetry.Open("relay", f.Node.Name, log)
+	if err != nil {
+		return nil, err
+	}
+	log = tel.Logger(log)
+	n := &RelayNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, telemetry: tel, log: log}
 	if err := n.open(ctx, f, log); err != nil {
 		n.close()
 		return nil, err
@@ -86,12 +92,13 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	n.relay, err = relay.New(relay.Config{
 		Node: f.Node.Name, Bus: n.bus, Subjects: n.subjects, Shards: f.Sharding.Shards, Tick: f.Relay.Tick,
 		Wildcard: f.Store.Ingress == "wildcard", Leases: n.leases, DurableRate: f.Store.DurableRate,
-		DrainTimeout: f.Store.DrainTimeout, Log: log,
+		DrainTimeout: f.Store.DrainTimeout, Log: log, Telemetry: n.telemetry,
 	})
 	if err != nil {
 		return err
 	}
-	metrics := n.relay.Metrics()
+	metrics := append(n.relay.Metrics(), BusMetrics(n.bus, n.storeBus)...)
+	metrics = append(metrics, LeaseMetrics(n.leases)...)
 	if len(f.Gossip.GossipJoin) > 0 {
 		if n.gossip, err = NewGossip(f.Gossip, cluster.RoleRelay, f.Node.Name, f.Sharding.Shards, nil, log); err != nil {
 			return err
@@ -100,7 +107,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	}
 	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Service: "relay", Node: f.Node.Name, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
+		Addr: f.Admin.HTTP, Telemetry: n.telemetry, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return n.mapping.Note(RelayHealth(n.relay, n.bus)) },
 	})
 	return err
@@ -240,4 +247,5 @@ func (n *RelayNode) close() {
 			b.Close()
 		}
 	}
+	n.telemetry.Close()
 }

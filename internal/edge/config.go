@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -116,6 +117,10 @@ type Config struct {
 
 	// Log receives life-cycle events. nil means slog.Default().
 	Log *slog.Logger
+
+	// Telemetry takes traces and distributions of times. nil means none, which is for
+	// simulations, because it reads the clock.
+	Telemetry *telemetry.Telemetry
 }
 
 func (c *Config) setDefaults() {

@@ -23,6 +23,7 @@ type Edge struct {
 	roll    *roll
 	used    usedTokens
 	inbox   string // subject below which this edge takes answers
+	signals signals
 
 	directory directory // where sessions are that a log knows
 	names     nameSet   // of their logs
@@ -39,7 +40,7 @@ func New(cfg Config) (*Edge, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), roll: newRoll(cfg.SessionsMax, cfg.SessionsPerAddress)}
+	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), roll: newRoll(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(&cfg)}
 	if cfg.Auth == AuthToken {
 		e.keys = keyring{file: cfg.TokenKeys, log: cfg.Log}
 		if err := e.keys.load(); err != nil {

@@ -197,7 +197,12 @@ func (w *Worker) deliverAll(name string, m replication.Msg) {
 
 // live applies a batch of the holder.
 func (w *Worker) live(now time.Time, name string, batch []byte) {
-	if s, ok := w.spaces[name]; ok {
-		s.replica.Apply(now, batch)
+	s, ok := w.spaces[name]
+	if !ok {
+		return
 	}
+	span := w.edge.signals.replicate(name, batch)
+	s.replica.Apply(now, batch)
+	span.End()
+	w.pending.applied(now, span)
 }

@@ -1,9 +1,8 @@
 package edge
 
 import (
-	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/udp"
-	"github.com/dnprelay/dnprelay/internal/auth"
+	"slices"
+
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
@@ -16,8 +15,10 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	gauge := func(name, unit, help string, read func(*Stats) int64) telemetry.Metric {
 		return telemetry.Gauge("dnp.edge."+name, unit, help, func() float64 { stats := s.Get(); return float64(read(&stats)) })
 	}
-	return []telemetry.Metric{
+	return slices.Concat([]telemetry.Metric{
 		gauge("sessions", "{session}", "Sessions of clients.", func(s *Stats) int64 { return s.Sessions }),
+		telemetry.Gauge("dnp.edge.sessions.max", "{session}", "Sessions that this edge may have.",
+			func() float64 { return float64(e.cfg.SessionsMax) }),
 		gauge("spaces", "{space}", "Spaces followed, summed over the workers.", func(s *Stats) int64 { return int64(s.Spaces) }),
 		gauge("states", "{state}", "States in the replicas, summed over the workers.", func(s *Stats) int64 { return int64(s.States) }),
 		gauge("levels", "{level}", "Levels of detail of states, summed over the workers.", func(s *Stats) int64 { return s.Levels }),
@@ -29,22 +30,36 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) (in, out uint64) { return s.Protocol.UpdatesIn, s.Protocol.UpdatesOut }),
 		direction("messages", "{message}", "Messages of applications.", s,
 			func(s *Stats) (in, out uint64) { return s.MessagesIn, s.MessagesOut }),
-		drops(s),
-		logins(s),
 		count("stateless", "{request}", "Connection requests answered without keeping anything, because there were too many.",
 			func(s *Stats) uint64 { return s.Protocol.Stateless }),
 		count("suspects", "{alarm}", "Sessions for which somebody else seemed to send datagrams.",
 			func(s *Stats) uint64 { return s.Protocol.Alarms }),
-		socketDrops(s),
+		count("socket.waits", "{flush}", "Flushes that had to wait for the socket.", func(s *Stats) uint64 { return s.Socket.WriteWaits }),
+		count("socket.uncut", "{flush}", "Times that datagrams which could have left as one piece were sent one by one.",
+			func(s *Stats) uint64 { return s.Socket.Uncut }),
+		direction("socket.batches", "{batch}", "System calls that moved datagrams.", s,
+			func(s *Stats) (in, out uint64) { return s.Socket.BatchesIn, s.Socket.BatchesOut }),
 		count("updates.deferred", "{link}", "Links that began to wait for the budget of their client.",
 			func(s *Stats) uint64 { return s.Protocol.Deferred }),
+		count("connects", "{session}", "Sessions that began.", func(s *Stats) uint64 { return s.Protocol.Connects }),
+		count("callouts", "{request}", "Requests to the game's service about who a client is.", func(s *Stats) uint64 { return s.Callouts }),
+		count("events", "{message}", "Events published for game servers.", func(s *Stats) uint64 { return s.Events }),
+		gauge("inbox.io", "By", "Messages of the bus that wait for a worker.", func(s *Stats) int64 { return s.InboxBytes }),
+		gauge("inbox.tasks", "{task}", "The same, and what the edge asks of its workers.", func(s *Stats) int64 { return s.InboxTasks }),
+		count("scrubs", "{link}", "Links whose values were sent again in the round over all links.",
+			func(s *Stats) uint64 { return s.Protocol.Scrubs }),
+		count("inferred", "{command}", "Reliable commands taken as delivered because the peer went on behind them.",
+			func(s *Stats) uint64 { return s.Protocol.Inferred }),
 		count("resends", "{command}", "Reliable commands sent again.", func(s *Stats) uint64 { return s.Protocol.Resends }),
 		count("refreshes", "{state}", "States whose values were sent again because they went quiet.",
 			func(s *Stats) uint64 { return s.Protocol.Refreshes }),
-		count("gaps", "{gap}", "Batches that came without their predecessor.", func(s *Stats) uint64 { return s.Gaps }),
-		count("keyframe.requests", "{request}", "Requests for whole states.", func(s *Stats) uint64 { return s.Keyframes }),
+		count("batches", "{batch}", "Batches applied, summed over the workers.", func(s *Stats) uint64 { return s.Replicas.Batches }),
+		count("range.requests", "{request}", "Requests for batches that were missed.", func(s *Stats) uint64 { return s.Replicas.RangeRequests }),
+		count("epochs", "{epoch}", "Times that a space got another holder.", func(s *Stats) uint64 { return s.Replicas.Epochs }),
+		count("gaps", "{gap}", "Batches that came without their predecessor.", func(s *Stats) uint64 { return s.Replicas.Gaps }),
+		count("keyframe.requests", "{request}", "Requests for whole states.", func(s *Stats) uint64 { return s.Replicas.KeyframeRequests }),
 		count("divergence", "{state}", "States that differed from the holder's at an equal position.",
-			func(s *Stats) uint64 { return s.Divergence }),
+			func(s *Stats) uint64 { return s.Replicas.Divergence }),
 		count("writes.repeated", "{write}", "Client writes that the holder did not acknowledge in time.",
 			func(s *Stats) uint64 { return s.WritesRepeated }),
 		count("writes.refused", "{write}", "Client writes that were not allowed, by the edge or the holder.",
@@ -56,11 +71,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		count("offers.refused", "{state}", "States of clients that were refused.", func(s *Stats) uint64 { return s.OffersRefused }),
 		count("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.",
 			func(s *Stats) uint64 { return s.MessagesRefused }),
-		count("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit.",
-			func(s *Stats) uint64 {
-				return s.EventsLost + s.MessagesLost + s.AnswersLost + s.RepairsLost + s.TasksLost + s.DropsForgotten
-			}),
-	}
+	}, drops(s))
 }
 
 func direction(name, unit, help string, s *telemetry.Cache[Stats], read func(*Stats) (in, out uint64)) telemetry.Metric {
@@ -70,33 +81,4 @@ func direction(name, unit, help string, s *telemetry.Cache[Stats], read func(*St
 		observe("in", in)
 		observe("out", out)
 	})
-}
-
-func drops(s *telemetry.Cache[Stats]) telemetry.Metric {
-	return telemetry.CounterBy("dnp.edge.drops", "{datagram}", "Input that was ignored, and what bounds cost, by reason.",
-		"reason", func(observe func(string, uint64)) {
-			for i, n := range s.Get().Protocol.Drops {
-				observe(dnp.DropReason(i).String(), n)
-			}
-		})
-}
-
-func logins(s *telemetry.Cache[Stats]) telemetry.Metric {
-	return telemetry.CounterBy("dnp.edge.logins", "{login}", "Logins of clients, by why they were refused; none = let in.",
-		"reason", func(observe func(string, uint64)) {
-			for i, n := range s.Get().Logins {
-				observe(auth.Reason(i).String(), n)
-			}
-		})
-}
-
-func socketDrops(s *telemetry.Cache[Stats]) telemetry.Metric {
-	return telemetry.CounterBy("dnp.edge.socket.drops", "{datagram}", "Datagrams that the system did not take or bring, by reason.",
-		"reason", func(observe func(string, uint64)) {
-			st := s.Get().Socket
-			for i, n := range st.Drops {
-				observe(udp.DropReason(i).String(), n)
-			}
-			observe("overflow", st.Overflows)
-		})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -49,6 +50,7 @@ func (w *Worker) forgetSpaces(now time.Time) {
 			return false
 		}
 		w.edge.feeds.unfollow(s)
+		telemetry.Sum(&w.past, s.replica.Stats())
 		delete(w.spaces, s.name)
 		for st := range s.replica.All() {
 			source(st).Remove()

@@ -8,6 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
 )
 
 // Counts are what an edge counts beside its endpoints and sockets.
@@ -53,11 +54,12 @@ type Stats struct {
 	Counts
 	Protocol   dnp.Stats
 	Socket     udp.Stats
-	Spaces     int // followed, per worker
-	States     int // in the replicas of all workers
-	Divergence uint64
-	Gaps       uint64
-	Keyframes  uint64 // requests for keyframes
+	Replicas   replication.ReplicaStats
+	Spaces     int    // followed, per worker
+	States     int    // in the replicas of all workers
+	InboxBytes int64  // of the bus, waiting
+	InboxTasks int64  // the same, in tasks
+	BadHeads   uint64 // heads that were malformed
 }
 
 // Stats asks every worker for its counters. It fails when ctx ends before all
@@ -76,6 +78,7 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 			return sum, ctx.Err()
 		}
 	}
+	sum.BadHeads = e.feeds.badHeads.Load()
 	for _, s := range e.sockets {
 		stats := s.Stats()
 		telemetry.Sum(&sum.Socket, &stats)
@@ -87,14 +90,12 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 func (w *Worker) Counts() Counts { return w.counts }
 
 func (w *Worker) stats() Stats {
-	s := Stats{Counts: w.counts, Protocol: *w.ep.Stats(), Spaces: len(w.order)}
+	s := Stats{Counts: w.counts, Protocol: *w.ep.Stats(), Replicas: w.past, Spaces: len(w.order)}
 	s.TasksLost = w.lost.Load()
+	s.InboxBytes, s.InboxTasks = w.queued.Load(), int64(len(w.tasks))
 	for _, sp := range w.order {
-		r := sp.replica.Stats()
+		telemetry.Sum(&s.Replicas, sp.replica.Stats())
 		s.States += sp.replica.Len()
-		s.Divergence += r.Divergence
-		s.Gaps += r.Gaps
-		s.Keyframes += r.KeyframeRequests
 	}
 	return s
 }

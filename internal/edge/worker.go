@@ -44,9 +44,12 @@ type Worker struct {
 	order       []*space  // the same, in the order of their coming
 	lastOut     time.Time // when Flush was called last
 	counts      Counts
-	writeNumber uint32 // of the write request sent last
+	past        replication.ReplicaStats // of spaces that are not followed any more
+	writeNumber uint32                   // of the write request sent last
 	callouts    callouts
 	suspectAt   time.Time // when a line about forged datagrams may be written again
+	pending     pending   // batches that no flush has sent
+	flushed     flushed
 	expiry      time.Time // when to look for sessions that are over; zero if there is none
 
 	logAway atomic.Bool // the log does not answer
@@ -75,7 +78,9 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 	w.receive(now, batch)
 	w.runTasks(now)
 	next = w.advance(now)
-	return next, w.out.Flush()
+	err = w.out.Flush()
+	w.endFlush()
+	return next, err
 }
 
 // post asks the worker to do something, from any goroutine. It never blocks:
@@ -150,11 +155,13 @@ func (w *Worker) advance(now time.Time) time.Time {
 // to wait. Then it returns until when.
 func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 	if !w.ep.Pending() {
+		w.pending.forget() // nobody is linked to what changed
 		return due, false
 	}
 	if due = w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
 		return due, true
 	}
+	w.beginFlush()
 	w.ep.Flush(now, w.out)
 	w.lastOut = now
 	return due, false

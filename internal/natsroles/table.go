@@ -81,10 +81,10 @@ func (c *Config) edge() Role {
 		Publish: []string{
 			shard(s, "repair"), shard(s, "write"), shard(s, "publish", "*"), // the groups of a login; probes
 			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // a client that connects again ends its older session
-			s.LogAllShards(),
+			s.LogAllShards(), s.Edge("*"), // sessions that move to another edge
 			inboxes,
 		},
-		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), NodeInbox + ".>"},
+		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), NodeInbox + ".>"},
 	}
 	for n := range c.LogStreams {
 		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), "STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...)

@@ -45,6 +45,7 @@ type Lane struct {
 	due      dueHeap
 	headsDue time.Time
 	counts   Counts
+	past     replication.StoreStats // of spaces that this lane has no more
 
 	askDue time.Time // when to look whom to ask about next
 	fullAt time.Time // when there was no room for a space, and none to be made

@@ -19,6 +19,8 @@ func (r *Relay) Metrics() []telemetry.Metric {
 	}
 	return []telemetry.Metric{
 		gauge("shards", "{shard}", "Shards that this relay speaks for.", func(s *Stats) uint64 { return s.Held }),
+		telemetry.Gauge("dnp.relay.shards.all", "{shard}", "Shards of the deployment, as this relay was told.",
+			func() float64 { return float64(r.cfg.Shards) }),
 		gauge("unstored", "{state}", "States that changed and are not in the durable store.", func(s *Stats) uint64 { return s.Unstored }),
 		telemetry.Gauge("dnp.relay.durable.age", "s", "How long the oldest change has been waiting to be stored.", func() float64 {
 			return s.Get().DurableAge.Seconds()
@@ -41,9 +43,25 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		count("values.too_often", "{value}", "Values of clients that were refused, because they were written more often than their rate.", func(s *Stats) uint64 { return s.Store.ValuesTooOften }),
 		count("refused.untold", "{event}", "Events about refused writes that were left out, because the client caused so many.", func(s *Stats) uint64 { return s.Store.RefusedUntold }),
 		count("repairs", "{request}", "Repair requests answered.", func(s *Stats) uint64 { return s.Repairs }),
-		count("busy", "{message}", "Publishes and writes answered busy.", func(s *Stats) uint64 { return s.Store.Busy + s.SpacesRefused }),
+		telemetry.CounterBy("dnp.relay.busy", "{message}", "Publishes and writes answered busy, by what was full.", "reason",
+			func(observe func(string, uint64)) {
+				stats := s.Get()
+				observe("answers", stats.Store.Busy)
+				observe("spaces", stats.SpacesRefused)
+			}),
+		gauge("inbox.io", "By", "Messages of the bus that wait for a lane.", func(s *Stats) uint64 { return s.InboxBytes }),
+		gauge("inbox.messages", "{message}", "Their number.", func(s *Stats) uint64 { return s.InboxMessages }),
+		count("checksums", "{view}", "Checksums emitted, with which replicas compare what they have.", func(s *Stats) uint64 { return s.Store.Checksums }),
+		count("restore.errors", "{state}", "Stored states that could not be read.", func(s *Stats) uint64 { return s.RestoreErrors }),
+		count("sessions.refused", "{session}", "Sessions beyond what a space may have.", func(s *Stats) uint64 { return s.Store.SessionsRefused }),
 		count("sessions.lost", "{session}", "Sessions that no edge named any more.", func(s *Stats) uint64 { return s.SessionsLost }),
-		count("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit or make sense.",
-			func(s *Stats) uint64 { return s.Lost + s.InboxLost + s.Malformed }),
+		telemetry.CounterBy("dnp.relay.bus.lost", "{message}", "Messages for the bus that it did not take, and from it that were dropped, by reason.",
+			"reason", func(observe func(string, uint64)) {
+				stats := s.Get()
+				observe("outgoing", stats.Lost)
+				observe("inbox", stats.InboxLost)
+				observe("malformed", stats.Malformed+stats.Store.RepairMalformed)
+				observe("not_held", stats.NotHeld)
+			}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -45,27 +46,44 @@ func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 		l.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, h.shard, l.relay.cfg.Shards))
 		return
 	}
-	body, form, err := forms(m)
+	span := l.relay.signals.received(m)
+	form, err := l.applyPublish(now, h, m, span)
 	if err != nil {
 		l.refuse(h, m.Reply, form, err)
-		return
+		l.tellRefused(span, m.Subject, err)
+	}
+	span.End()
+}
+
+// applyPublish returns the form of the answer, and why the message did not reach a
+// store. span is nil unless the message is sampled.
+func (l *Lane) applyPublish(now time.Time, h *holding, m replication.Msg, span *telemetry.Span) (payload.Form, *replication.Error) {
+	body, form, err := forms(m)
+	if err != nil {
+		return form, err
 	}
 	p, space, err := l.parsePublish(m, body, h.shard)
 	if err != nil {
-		l.refuse(h, m.Reply, form, err)
-		return
+		return form, err
 	}
 	sp, ok := l.space(now, h, space)
 	if !ok {
-		l.refuse(h, m.Reply, form, &replication.Error{
+		return form, &replication.Error{
 			Code: replication.CodeBusy, Message: "this relay has no room for another space", RetryAfter: busyRetry,
-		})
-		return
+		}
 	}
 	sp.speak(form)
 	p.Token = l.token(sp, m.Reply, form)
+	apply := span.Child("apply")
+	failed := sp.store.Stats().PublishErrors
 	sp.store.Publish(now, p)
+	if sp.store.Stats().PublishErrors > failed {
+		apply.Fail("refused", "an op was refused; the answer to the publish says why")
+	}
+	sp.applied(now, &l.relay.signals, apply)
+	apply.End()
 	l.touch(sp)
+	return form, nil
 }
 
 func (l *Lane) parsePublish(m replication.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {

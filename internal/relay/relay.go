@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -64,6 +65,10 @@ type Config struct {
 
 	// Log receives life-cycle events. nil means slog.Default().
 	Log *slog.Logger
+
+	// Telemetry takes traces and distributions of times. nil means none, which is for
+	// simulations, because it reads the clock.
+	Telemetry *telemetry.Telemetry
 }
 
 func (c *Config) setDefaults() {
@@ -121,6 +126,7 @@ type Relay struct {
 	inbox string   // subject below which this relay takes answers
 	end   []func() // unsubscribe
 
+	signals  signals
 	started  bool
 	done     chan struct{}                  // closed when Run returns
 	roster   atomic.Pointer[cluster.Roster] // the last one
@@ -133,7 +139,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{})}
+	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(&cfg)}
 	for range cfg.Lanes {
 		r.lanes = append(r.lanes, newLane(r))
 	}

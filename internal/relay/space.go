@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -36,6 +37,7 @@ type space struct {
 	replies map[uint64]reply // who waits for an answer, by token
 	forms   []payload.Form   // in which publishers want events beside JSON
 	present presence
+	pending pending // what telemetry waits for
 }
 
 // A reply is who waits for an answer, and in which form.
@@ -130,17 +132,22 @@ func (l *Lane) leave(sp *space) {
 		heap.Remove(&l.due, sp.index)
 	}
 	delete(l.spaces, sp.name)
+	telemetry.Sum(&l.past, sp.store.Stats())
+	l.past.States, l.past.Views = 0, 0 // those are gone
+	sp.pending.span.End()
 }
 
 // emit sends what the store has to say.
 func (l *Lane) emit(now time.Time, sp *space) {
 	subjects := l.relay.cfg.Subjects
+	batches, bytes := 0, 0
 	for _, out := range sp.store.Advance(now) {
 		var m replication.Msg
 		switch out.Kind {
 		case replication.OutputBatch:
 			sp.emitted = now
 			l.counts.Batches++
+			batches, bytes = batches+1, bytes+len(out.Data)
 			m = replication.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:
 			r := sp.reply(out.Answer.Token)
@@ -160,6 +167,7 @@ func (l *Lane) emit(now time.Time, sp *space) {
 		}
 		l.send(m)
 	}
+	sp.left(&l.relay.signals, batches, bytes)
 }
 
 // send publishes a message and reports whether the bus took it. One without a

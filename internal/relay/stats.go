@@ -31,6 +31,8 @@ type Stats struct {
 	Spaces uint64
 	Held   uint64 // shards
 
+	InboxBytes, InboxMessages uint64 // waiting
+
 	Unstored   uint64        // states that changed and are not stored
 	DurableAge time.Duration // of the oldest of them
 }
@@ -69,8 +71,9 @@ func (l *Lane) Store(space string) *replication.Store {
 }
 
 func (l *Lane) stats(now time.Time) Stats {
-	s := Stats{Counts: l.counts, Spaces: uint64(len(l.spaces))}
+	s := Stats{Counts: l.counts, Store: l.past, Spaces: uint64(len(l.spaces))}
 	s.InboxLost = l.lost.Load()
+	s.InboxBytes, s.InboxMessages = uint64(max(0, l.queued.Load())), uint64(len(l.inbox))
 	s.DurableAge = l.durableAge(now)
 	for _, h := range l.holdings {
 		if h.speaking {

@@ -76,7 +76,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "no_presence_question", File: "internal/relay/presence.go", Old: "if !l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + \".\" + sp.name}) {", New: "if true {", Run: stormRun},
 	{Name: "no_reassert", File: "internal/relay/holding.go", Old: "l.publishEvent(&replication.Event{\n\t\tType: replication.EventReassert", New: "_ = (&replication.Event{\n\t\tType: replication.EventReassert", Run: deathRun},
 	{Name: "no_heads", File: "internal/relay/head.go", Old: "l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Head(h.shard), Data: data})", New: "_ = data"},
-	{Name: "publish_not_due", File: "internal/relay/publish.go", Old: "sp.store.Publish(now, p)\n\tl.touch(sp)", New: "sp.store.Publish(now, p)"},
+	{Name: "publish_not_due", File: "internal/relay/publish.go", Old: "apply.End()\n\tl.touch(sp)", New: "apply.End()"},
 	{Name: "wants_every_shard", File: "internal/relay/placement.go", Old: "r.cfg.Leases.Want(shard, holder == r.cfg.Node)", New: "r.cfg.Leases.Want(shard, true)", Run: handRun,
 		Survives: "whoever takes a free shard that belongs to another hands it over at once"},
 

@@ -40,12 +40,19 @@ type stack struct {
 // drain, and no goroutine may be left.
 func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 	t.Helper()
-	s := newEdgeless(t)
+	return newStackWith(t, func(*relay.Config, *edge.Config) {}, listeners...)
+}
+
+// newStackWith starts everything with what change makes of the configurations.
+func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listeners ...edge.Listener) *stack {
+	t.Helper()
+	edgeCfg := edge.Config{
+		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Log: slog.New(slog.DiscardHandler),
+	}
+	s := newEdgelessWith(t, func(r *relay.Config) { change(r, &edgeCfg) })
+	edgeCfg.Bus = s.bus("edge")
 	var err error
-	s.edge, err = edge.New(edge.Config{
-		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: s.bus("edge"), Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
+	if s.edge, err = edge.New(edgeCfg); err != nil {
 		t.Fatal(err)
 	}
 	s.run("edge", s.edge.Run)
@@ -54,6 +61,12 @@ func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 
 // newEdgeless is newStack without an edge.
 func newEdgeless(t *testing.T) *stack {
+	t.Helper()
+	return newEdgelessWith(t, func(*relay.Config) {})
+}
+
+// newEdgelessWith starts all but an edge with what change makes of the relay's configuration.
+func newEdgelessWith(t *testing.T, change func(*relay.Config)) *stack {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
@@ -65,7 +78,9 @@ func newEdgeless(t *testing.T) *stack {
 	t.Cleanup(func() { s.nats.Shutdown() })
 
 	log := slog.New(slog.DiscardHandler)
-	r, err := relay.New(relay.Config{Node: "r", Bus: s.bus("relay"), Epoch: 1, Tick: time.Millisecond, Log: log})
+	relayCfg := relay.Config{Node: "r", Bus: s.bus("relay"), Epoch: 1, Tick: time.Millisecond, Log: log}
+	change(&relayCfg)
+	r, err := relay.New(relayCfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/otel/attribute"
-	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/resource"
 )
 
 // A Config says what to show and where.
@@ -25,15 +20,15 @@ type Config struct {
 	// nothing is shown: Run then only waits.
 	Addr string
 
-	// Service and Node name what is shown: "edge" or "relay", and which one.
-	Service, Node string
+	// Telemetry is whose metrics are shown. It must be there and belongs to the caller.
+	Telemetry *Telemetry
 
 	// Health is asked at each request of /readyz, from any goroutine. nil means
 	// always ready.
 	Health func() Health
 
 	// Metrics are shown at /metrics, with those of the Go runtime and of the
-	// process.
+	// process, and sent to a collector if the environment says so.
 	Metrics []Metric
 
 	// Drain, if set, is called for each POST /drain, from any goroutine.
@@ -59,20 +54,19 @@ const (
 type Server struct {
 	listener net.Listener // nil if nothing is shown
 	http     *http.Server
-	provider *sdkmetric.MeterProvider
 }
 
 // Listen opens the port of cfg. The error is one line for the operator.
 func Listen(cfg Config) (*Server, error) {
+	t := cfg.Telemetry
+	if err := registerAll(t.meter(), append(t.metrics(), cfg.Metrics...)); err != nil {
+		return nil, err
+	}
 	if cfg.Addr == "" {
 		return &Server{}, nil
 	}
 	if cfg.Health == nil {
 		cfg.Health = func() Health { return Health{Ready: true} }
-	}
-	registry, provider, err := newRegistry(cfg)
-	if err != nil {
-		return nil, err
 	}
 	listener, err := net.Listen("tcp", cfg.Addr)
 	if err != nil {
@@ -80,9 +74,8 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		listener: listener,
-		provider: provider,
 		http: &http.Server{
-			Handler:           routes(cfg, registry),
+			Handler:           routes(cfg, t.registry),
 			ReadHeaderTimeout: headerTimeout,
 			ReadTimeout:       requestTimeout,
 			WriteTimeout:      requestTimeout,
@@ -119,7 +112,7 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		err = s.shutdown()
+		s.shutdown()
 		<-served
 	}
 	if err != nil {
@@ -129,13 +122,12 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // shutdown lets requests end for a moment and then ends them.
-func (s *Server) shutdown() error {
+func (s *Server) shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // the requests that would not end
 	}
-	return s.provider.Shutdown(ctx)
 }
 
 func routes(cfg Config, registry *prometheus.Registry) http.Handler {
@@ -157,26 +149,4 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return guard(cfg.TokenFile, mux)
-}
-
-// newRegistry returns what /metrics shows. Attributes of the service come from
-// cfg; OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME win over it.
-func newRegistry(cfg Config) (*prometheus.Registry, *sdkmetric.MeterProvider, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
-	if err != nil {
-		return nil, nil, fmt.Errorf("metrics: %w", err)
-	}
-	res, err := resource.New(context.Background(),
-		resource.WithAttributes(attribute.String("service.name", cfg.Service), attribute.String("service.instance.id", cfg.Node)),
-		resource.WithFromEnv())
-	if err != nil {
-		return nil, nil, fmt.Errorf("metrics: resource attributes: %w", err)
-	}
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(res))
-	if err := registerAll(provider.Meter("github.com/dnprelay/dnprelay"), cfg.Metrics); err != nil {
-		return nil, nil, err
-	}
-	return registry, provider, nil
 }

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -16,16 +17,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// open returns the telemetry of a node, with the environment as it is.
+func open(t *testing.T) *telemetry.Telemetry {
+	t.Helper()
+	tel, err := telemetry.Open("edge", "edge-7", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tel.Close)
+	return tel
+}
+
 // A node is a server that is being looked at.
 type node struct {
 	t    *testing.T
 	base string
+	tel  *telemetry.Telemetry
 	stop func() error
 }
 
 func start(t *testing.T, cfg telemetry.Config) *node {
 	t.Helper()
-	cfg.Addr, cfg.Service, cfg.Node = "127.0.0.1:0", "edge", "edge-7"
+	cfg.Addr, cfg.Telemetry = "127.0.0.1:0", open(t)
 	s, err := telemetry.Listen(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +46,7 @@ func start(t *testing.T, cfg telemetry.Config) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	n := &node{t: t, base: "http://" + s.Addr().String(), stop: func() error { cancel(); return <-done }}
+	n := &node{t: t, base: "http://" + s.Addr().String(), tel: cfg.Telemetry, stop: func() error { cancel(); return <-done }}
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		if err := n.stop(); err != nil {
@@ -112,7 +125,7 @@ func TestMetrics(t *testing.T) {
 
 func TestMetricTwice(t *testing.T) {
 	m := telemetry.Counter("dnp.edge.datagrams", "{datagram}", "", func() uint64 { return 0 })
-	_, err := telemetry.Listen(telemetry.Config{Addr: "127.0.0.1:0", Metrics: []telemetry.Metric{m, m}})
+	_, err := telemetry.Listen(telemetry.Config{Addr: "127.0.0.1:0", Telemetry: open(t), Metrics: []telemetry.Metric{m, m}})
 	if err == nil || !strings.Contains(err.Error(), "dnp.edge.datagrams is there twice") {
 		t.Errorf("got %v, want the metric that is there twice", err)
 	}
@@ -129,7 +142,7 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	_, err = telemetry.Listen(telemetry.Config{Addr: taken.Addr().String()})
+	_, err = telemetry.Listen(telemetry.Config{Addr: taken.Addr().String(), Telemetry: open(t)})
 	want := "health and metrics: " + taken.Addr().String() + " is in use by another program; --http chooses another address"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -137,7 +150,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestNowhere(t *testing.T) {
-	s, err := telemetry.Listen(telemetry.Config{})
+	s, err := telemetry.Listen(telemetry.Config{Telemetry: open(t)})
 	if err != nil || s.Addr() != nil {
 		t.Fatalf("an empty address opens nothing, got %v, %v", s.Addr(), err)
 	}

@@ -60,6 +60,16 @@ func (h Header) Append(b []byte) []byte {
 	return b
 }
 
+// Trace returns the trace block of a batch, nil if it has none. It aliases p, which
+// need not be well-formed.
+func Trace(p []byte) []byte {
+	const at = 2 + 3*8
+	if len(p) < at+TraceSize || Flags(p[1])&FlagTrace == 0 {
+		return nil
+	}
+	return p[at : at+TraceSize : at+TraceSize]
+}
+
 // Parse reads a batch: its header, and the records behind it, which are still
 // coded if FlagZeroCoded is set ([Plain] expands them). Flags that it does not
 // know are malformed, because they could move the records.

@@ -1,0 +1,93 @@
+package main
+
+import "fmt"
+
+// A dashboard is rows of panels.
+type dashboard struct {
+	name, title string
+	of          string // series that tell which nodes can be chosen
+	rows        []row
+}
+
+type row struct {
+	title  string
+	panels []panel
+}
+
+// A panel is one picture with up to a few queries.
+type panel struct {
+	title, help string
+	unit        string // as Grafana names it
+	queries     []query
+	exemplars   bool // show traces as points
+}
+
+// A query is PromQL and how its lines are named.
+type query struct{ expr, legend string }
+
+// object is what Grafana reads.
+type object = map[string]any
+
+// Panels are placed on a grid of 24 columns, three in a row.
+const (
+	panelWidth  = 8
+	panelHeight = 8
+)
+
+// source is the Prometheus that the reader chooses.
+var source = object{"type": "prometheus", "uid": "${datasource}"}
+
+func (d dashboard) model() object {
+	var panels []object
+	id, y := 0, 0
+	for _, r := range d.rows {
+		id++
+		panels = append(panels, object{
+			"id": id, "type": "row", "title": r.title, "collapsed": false, "panels": []object{},
+			"gridPos": object{"h": 1, "w": 24, "x": 0, "y": y},
+		})
+		y++
+		for i, p := range r.panels {
+			id++
+			panels = append(panels, p.model(id, i%3*panelWidth, y+i/3*panelHeight))
+		}
+		y += (len(r.panels) + 2) / 3 * panelHeight
+	}
+	return object{
+		"uid": "dnprelay-" + d.name, "title": d.title, "tags": []string{"dnprelay"}, "schemaVersion": 39, "editable": true,
+		"refresh": "10s", "time": object{"from": "now-30m", "to": "now"}, "timezone": "browser", "graphTooltip": 1,
+		"templating": object{"list": d.variables()},
+		"links":      []object{{"type": "dashboards", "tags": []string{"dnprelay"}, "title": "dnprelay", "asDropdown": true}},
+		"panels":     panels,
+	}
+}
+
+// variables are what the reader chooses on top.
+func (d dashboard) variables() []object {
+	choice := func(name, label string) object {
+		q := fmt.Sprintf(`label_values(%s, %s)`, d.of, label)
+		return object{
+			"name": name, "type": "query", "datasource": source, "query": object{"query": q, "refId": name}, "definition": q,
+			"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*", "current": object{"text": "All", "value": "$__all"},
+		}
+	}
+	return []object{
+		{"name": "datasource", "type": "datasource", "query": "prometheus"},
+		choice("job", "job"), choice("instance", "instance"),
+	}
+}
+
+func (p panel) model(id, x, y int) object {
+	var targets []object
+	for i, q := range p.queries {
+		targets = append(targets, object{
+			"refId": string(rune('A' + i)), "datasource": source, "expr": q.expr, "legendFormat": q.legend, "exemplar": p.exemplars,
+		})
+	}
+	return object{
+		"id": id, "type": "timeseries", "title": p.title, "description": p.help, "datasource": source, "targets": targets,
+		"gridPos":     object{"h": panelHeight, "w": panelWidth, "x": x, "y": y},
+		"fieldConfig": object{"defaults": object{"unit": p.unit, "min": 0, "custom": object{"fillOpacity": 10, "showPoints": "never"}}, "overrides": []object{}},
+		"options":     object{"legend": object{"displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "multi", "sort": "desc"}},
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import "fmt"
+
+// selector chooses the nodes that the reader chose.
+const selector = `job=~"$job",instance=~"$instance"`
+
+// gauge returns the sum of a metric by instance.
+func gauge(metric string) query {
+	return query{fmt.Sprintf(`sum by (instance) (%s{%s})`, metric, selector), "{{instance}}"}
+}
+
+// rate returns the increase of a counter per second, by instance.
+func rate(metric string) query { return rateBy(metric, "instance", "") }
+
+// rateBy returns it by a label, of those that match.
+func rateBy(metric, label, match string) query {
+	s := selector
+	if match != "" {
+		s += "," + match
+	}
+	return query{fmt.Sprintf(`sum by (%s) (rate(%s{%s}[$__rate_interval]))`, label, metric, s), "{{" + label + "}}"}
+}
+
+// busy is rateBy without the reasons that do not occur.
+func busy(metric, label string) query {
+	q := rateBy(metric, label, "")
+	q.expr += " > 0"
+	return q
+}
+
+// named names the line of a query.
+func (q query) named(legend string) query { return query{q.expr, legend} }
+
+// quantiles returns what half, 99 of 100 and 999 of 1,000 stay below.
+func quantiles(metric string) (list []query) {
+	for _, q := range []string{"0.5", "0.99", "0.999"} {
+		list = append(list, query{fmt.Sprintf(`histogram_quantile(%s, sum by (le) (rate(%s_bucket{%s}[$__rate_interval])))`, q, metric, selector), q})
+	}
+	return list
+}
+
+func ratio(a, b query) query { return query{a.expr + " / " + b.expr, a.legend} }
+
+var dashboards = []dashboard{
+	{"overview", "dnprelay / overview", `{__name__=~"dnp_edge_sessions|dnp_relay_shards"}`, []row{
+		{"Players and authority", []panel{
+			{"Sessions", "Players, by edge.", "short", []query{gauge("dnp_edge_sessions")}, false},
+			{"Shards held", "All lines together are the number of shards, or some players see nothing new.", "short", []query{
+				gauge("dnp_relay_shards"), {"max(dnp_relay_shards_all{" + selector + "})", "all"},
+			}, false},
+			{"Members", "Nodes as each node sees them.", "short", []query{gauge("dnp_cluster_members")}, false},
+		}},
+		{"From the game server to the player", []panel{
+			{"Publishes", "Messages of game servers.", "cps", []query{rate("dnp_relay_publishes_total")}, false},
+			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
+			{"Flush delay", "From taking a batch to its datagrams leaving. Points are traces.", "s", quantiles("dnp_edge_flush_delay_seconds"), true},
+			{"Updates", "Links in LinkUpdates to players.", "cps", []query{rateBy("dnp_edge_updates_total", "instance", `direction="out"`)}, false},
+			{"Bytes to players", "Without headers of IP and UDP.", "Bps", []query{rateBy("dnp_edge_io_bytes_total", "instance", `direction="out"`)}, false},
+			{"Age of what is not stored", "What a crash of a relay would lose.", "s", []query{gauge("dnp_relay_durable_age_seconds")}, false},
+		}},
+		{"What goes wrong", []panel{
+			{"Gaps and repairs", "Batches that edges missed, and what they asked for.", "cps", []query{
+				rate("dnp_edge_gaps_total").named("gaps {{instance}}"), rate("dnp_edge_range_requests_total").named("ranges {{instance}}"),
+				rate("dnp_edge_keyframe_requests_total").named("keyframes {{instance}}"),
+			}, false},
+			{"Drops of the bus", "Messages, by reason.", "cps", []query{
+				busy("dnp_nats_drops_total", "reason").named("nats {{reason}}"), busy("dnp_edge_bus_lost_total", "reason").named("edge {{reason}}"),
+				busy("dnp_relay_bus_lost_total", "reason").named("relay {{reason}}"),
+			}, false},
+			{"Connections to NATS", "Wanted and there.", "short", []query{
+				gauge("dnp_nats_connected").named("there {{instance}}"), gauge("dnp_nats_connections").named("wanted {{instance}}"),
+			}, false},
+		}},
+		processes,
+	}},
+	{"edge", "dnprelay / edge", "dnp_edge_sessions", []row{
+		{"Players", []panel{
+			{"Sessions", "And how many there may be.", "short", []query{gauge("dnp_edge_sessions"), gauge("dnp_edge_sessions_max").named("most {{instance}}")}, false},
+			{"Logins", "By why they were refused; none = let in.", "cps", []query{busy("dnp_edge_logins_total", "reason")}, false},
+			{"Sessions that ended", "By reason.", "cps", []query{busy("dnp_edge_closes_total", "reason")}, false},
+			{"Bytes per player", "To each, without headers of IP and UDP.", "Bps", []query{
+				ratio(rateBy("dnp_edge_io_bytes_total", "instance", `direction="out"`), gauge("dnp_edge_sessions")),
+			}, false},
+			{"Updates that wait", "Part of the updates that began to wait for the budget of their client.", "percentunit", []query{
+				ratio(rate("dnp_edge_updates_deferred_total"), rateBy("dnp_edge_updates_total", "instance", `direction="out"`)),
+			}, false},
+			{"Flush delay", "From taking a batch to its datagrams leaving. Points are traces.", "s", quantiles("dnp_edge_flush_delay_seconds"), true},
+		}},
+		{"Datagrams", []panel{
+			{"Datagrams", "In and out.", "pps", []query{rateBy("dnp_edge_datagrams_total", "direction", "")}, false},
+			{"Datagrams per system call", "In and out.", "short", []query{
+				ratio(rateBy("dnp_edge_datagrams_total", "direction", ""), rateBy("dnp_edge_socket_batches_total", "direction", "")),
+			}, false},
+			{"Dropped input", "By reason.", "cps", []query{busy("dnp_edge_drops_total", "reason")}, false},
+			{"Drops of the system", "By reason; overflow = not read in time.", "cps", []query{busy("dnp_edge_socket_drops_total", "reason")}, false},
+			{"Sent again", "Reliable commands, quiet states, and the round over all links.", "cps", []query{
+				rate("dnp_edge_resends_total").named("commands {{instance}}"), rate("dnp_edge_refreshes_total").named("states {{instance}}"),
+				rate("dnp_edge_scrubs_total").named("links {{instance}}"),
+			}, false},
+			{"Waits and pieces", "Flushes that waited for the socket, and datagrams that could not leave as one piece.", "cps", []query{
+				rate("dnp_edge_socket_waits_total").named("waits {{instance}}"), rate("dnp_edge_socket_uncut_total").named("pieces {{instance}}"),
+			}, false},
+		}},
+		{"Replicas", []panel{
+			{"Batches", "Applied, summed over workers.", "cps", []query{rate("dnp_edge_batches_total")}, false},
+			{"Not applied", "Messages of holders, by reason.", "cps", []query{busy("dnp_edge_replica_drops_total", "reason")}, false},
+			{"Differences", "States that differed from the holder's. Should be none.", "cps", []query{rate("dnp_edge_divergence_total")}, false},
+			{"States and spaces", "Summed over workers.", "short", []query{
+				gauge("dnp_edge_states").named("states {{instance}}"), gauge("dnp_edge_spaces").named("spaces {{instance}}"),
+			}, false},
+			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_edge_inbox_io_bytes")}, false},
+			{"Writes of clients", "Repeated, refused, dropped.", "cps", []query{
+				rate("dnp_edge_writes_repeated_total").named("repeated {{instance}}"), rate("dnp_edge_writes_refused_total").named("refused {{instance}}"),
+				rate("dnp_edge_writes_dropped_total").named("dropped {{instance}}"),
+			}, false},
+		}},
+		processes,
+	}},
+	{"relay", "dnprelay / relay", "dnp_relay_shards", []row{
+		{"Publishing", []panel{
+			{"Publishes", "And errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
+			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
+			{"Waiting in inboxes", "Bytes of bus messages that wait for a lane; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
+			{"Values", "Changed, and filtered by their precision.", "cps", []query{
+				rate("dnp_relay_values_total"), rate("dnp_relay_values_filtered_total").named("filtered {{instance}}"),
+			}, false},
+			{"Bytes per batch", "", "bytes", []query{ratio(rate("dnp_relay_batch_io_bytes_total"), rate("dnp_relay_batches_total"))}, false},
+			{"Busy and lost", "By reason.", "cps", []query{busy("dnp_relay_busy_total", "reason").named("busy {{reason}}"), busy("dnp_relay_bus_lost_total", "reason").named("lost {{reason}}")}, false},
+		}},
+		{"Authority and durable store", []panel{
+			{"Shards held", "", "short", []query{gauge("dnp_relay_shards")}, false},
+			{"Holdings that ended", "By reason; released = given away.", "cps", []query{busy("dnp_relay_holdings_ended_total", "reason")}, false},
+			{"Answers of the store", "By outcome.", "cps", []query{busy("dnp_relay_store_answers_total", "outcome")}, false},
+			{"Stored", "States a second.", "cps", []query{rate("dnp_relay_stored_total")}, false},
+			{"Not stored", "States that wait.", "short", []query{gauge("dnp_relay_unstored")}, false},
+			{"Age of what is not stored", "What a crash would lose.", "s", []query{gauge("dnp_relay_durable_age_seconds")}, false},
+		}},
+		{"Edges and clients", []panel{
+			{"Repairs", "Requests of edges answered.", "cps", []query{rate("dnp_relay_repairs_total")}, false},
+			{"Writes of clients", "And refused ones.", "cps", []query{rate("dnp_relay_writes_total"), rate("dnp_relay_writes_refused_total").named("refused {{instance}}")}, false},
+			{"States and spaces", "", "short", []query{gauge("dnp_relay_states").named("states {{instance}}"), gauge("dnp_relay_spaces").named("spaces {{instance}}")}, false},
+		}},
+		processes,
+	}},
+}
+
+// processes are what every process has.
+var processes = row{"Process", []panel{
+	{"CPU", "Cores used.", "short", []query{rate("process_cpu_seconds_total")}, false},
+	{"Memory", "Resident.", "bytes", []query{gauge("process_resident_memory_bytes")}, false},
+	{"Goroutines", "", "short", []query{gauge("go_goroutines")}, false},
+}}

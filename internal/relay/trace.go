@@ -1,0 +1,90 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/view"
+)
+
+// What the store carries in a batch is what package telemetry makes.
+var _ [view.TraceSize]byte = [telemetry.BlockSize]byte{}
+
+// signals are what a relay tells telemetry besides its counters; all may be nil.
+type signals struct {
+	tracer       *telemetry.Tracer
+	subjects     replication.Subjects
+	publishDelay *telemetry.Histogram
+	publish      string // template of the subject of publishes
+	live         string // and of batches
+}
+
+func newSignals(cfg *Config) signals {
+	return signals{
+		tracer: cfg.Telemetry.Tracer(), subjects: cfg.Subjects,
+		publishDelay: cfg.Telemetry.Histogram("dnp.relay.publish.delay",
+			"From taking a publish to its batch leaving, once per batch, of the first publish in it."),
+		publish: cfg.Subjects.Publish("{space}", ""),
+		live:    cfg.Subjects.Live("{space}"),
+	}
+}
+
+// received begins the span of a publish that is sampled, or else returns nil.
+func (s *signals) received(m replication.Msg) *telemetry.Span {
+	if s.tracer == nil {
+		return nil
+	}
+	return s.tracer.Receive("publish", m.Header, telemetry.Message{Subject: m.Subject, Template: s.publish, Size: len(m.Data)})
+}
+
+// tellRefused says in the trace of a publish, and in a line for those who look for it, that no
+// store took it. Of other publishes there is no line, because a publisher could make many.
+func (l *Lane) tellRefused(span *telemetry.Span, subject string, err *replication.Error) {
+	if span == nil {
+		return
+	}
+	span.Fail(string(err.Code), err.Message)
+	l.relay.cfg.Log.InfoContext(span.Context(), "a sampled publish was refused", "subject", subject, "code", err.Code, "error", err.Message)
+}
+
+// A pending is what telemetry has to know of the changes of a space that have not left.
+type pending struct {
+	since time.Time       // when the first publish among them was taken; zero if there is none
+	span  *telemetry.Span // of the batch, nil if none of them is sampled
+}
+
+// applied notes that a publish was given to the store. apply is its span, or nil.
+func (sp *space) applied(now time.Time, s *signals, apply *telemetry.Span) {
+	if !sp.store.Pending() {
+		return
+	}
+	if sp.pending.since.IsZero() {
+		sp.pending.since = now
+	}
+	switch {
+	case apply == nil:
+	case sp.pending.span != nil:
+		sp.pending.span.Join(apply)
+	default:
+		sp.pending.span = apply.Send("batch", telemetry.Message{Subject: s.subjects.Live(sp.name), Template: s.live})
+		sp.store.Trace(sp.pending.span.Block())
+	}
+}
+
+// left notes that all changes left, in so many batches and bytes.
+func (sp *space) left(s *signals, batches, bytes int) {
+	p := sp.pending
+	if p.since.IsZero() || sp.store.Pending() {
+		return
+	}
+	if s.publishDelay != nil {
+		s.publishDelay.Record(time.Since(p.since), p.span)
+	}
+	if p.span != nil {
+		p.span.Set("dnp.batches", batches)
+		p.span.Set("messaging.message.body.size", bytes)
+		p.span.End()
+	}
+	sp.pending = pending{}
+}

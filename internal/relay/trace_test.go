@@ -1,0 +1,106 @@
+package relay
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/telemetry/otlptest"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// BenchmarkPublish takes publishes and emits a batch for every ten, without telemetry, with it
+// but no traces, at 1 % and with all that the limit lets through.
+func BenchmarkPublish(b *testing.B) {
+	for name, ratio := range map[string]string{"none": "", "off": "", "unsampled": "0", "1%": "0.01", "all": "1"} {
+		b.Run(name, func(b *testing.B) {
+			var tel *telemetry.Telemetry
+			if ratio != "" {
+				b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otlptest.Start(b).Endpoint())
+				b.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+				b.Setenv("OTEL_TRACES_SAMPLER_ARG", ratio)
+			}
+			if name != "none" {
+				var err error
+				if tel, err = telemetry.Open("relay", "r", slog.New(slog.DiscardHandler)); err != nil {
+					b.Fatal(err)
+				}
+				defer tel.Close()
+			}
+			l, shard := benchLane(b, tel)
+			put := replication.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)}
+			l.post(kindPublish, shard, put)
+			now := time.Now()
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				l.post(kindPublish, shard, replication.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
+				if i%10 == 9 {
+					now = now.Add(time.Second)
+					l.Turn(now)
+				}
+			}
+		})
+	}
+}
+
+// nowhere is a bus that takes everything and brings nothing.
+type nowhere struct{}
+
+func (nowhere) Publish(replication.Msg) error                                        { return nil }
+func (nowhere) Subscribe(string, func(replication.Msg)) (func(), error)              { return func() {}, nil }
+func (nowhere) SubscribeShared(string, func(replication.Msg)) (func(), error)        { return func() {}, nil }
+func (nowhere) Request(replication.Msg, time.Duration, func(replication.Msg, error)) {}
+func (nowhere) Connected() bool                                                      { return true }
+func (nowhere) OnChange(func(bool))                                                  {}
+
+// benchLane returns a lane that holds everything, and the shard of the space s.
+func benchLane(tb testing.TB, tel *telemetry.Telemetry) (*Lane, int) {
+	tb.Helper()
+	r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Lanes: 1, Tick: time.Millisecond, Log: slog.New(slog.DiscardHandler), Telemetry: tel})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return r.Lanes()[0], cluster.Shard("s", r.cfg.Shards)
+}
+
+// TestUnsampledPublishAllocates counts what a publish that is not sampled allocates more
+// than one of a relay without telemetry.
+func TestUnsampledPublishAllocates(t *testing.T) {
+	c := otlptest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint())
+	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+	tel, err := telemetry.Open("relay", "r", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tel.Close()
+	cost := func(tel *telemetry.Telemetry, header map[string]string) float64 {
+		l, shard := benchLane(t, tel)
+		l.post(kindPublish, shard, replication.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
+		now := time.Now()
+		l.Turn(now)
+		bodies := [][]byte{[]byte(`{"op":"set","key":"k","values":{"n":1}}`), []byte(`{"op":"set","key":"k","values":{"n":2}}`)}
+		n := 0
+		return testing.AllocsPerRun(500, func() {
+			n++
+			now = now.Add(time.Second)
+			l.post(kindPublish, shard, replication.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
+			l.Turn(now)
+		})
+	}
+	unsampled := map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}
+	for _, header := range []map[string]string{nil, unsampled} {
+		if without, with := cost(nil, header), cost(tel, header); with != without {
+			t.Errorf("with headers %v: %v allocations, %v without telemetry", header, with, without)
+		}
+	}
+	if len(c.Spans()) > 0 {
+		t.Errorf("spans: %+v", c.Spans())
+	}
+}

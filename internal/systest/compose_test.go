@@ -1,0 +1,151 @@
+package systest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A composeService is what the test looks at of a service of deploy/compose.yaml.
+type composeService struct {
+	Image       string
+	Entrypoint  []string
+	Environment map[string]string
+	Ports       []string
+	Volumes     []string
+	Secrets     []string
+	DependsOn   []string `yaml:"depends_on"`
+}
+
+type composeFile struct {
+	Services map[string]composeService
+	Secrets  map[string]struct{ File string }
+	Volumes  map[string]any
+}
+
+func readYAML(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(deploy + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// TestCompose starts relays and edges with the arguments and the environment of
+// deploy/compose.yaml. They must want nothing but NATS.
+func TestCompose(t *testing.T) {
+	var c composeFile
+	readYAML(t, "compose.yaml", &c)
+	for _, name := range []string{"nats-1", "nats-2", "nats-3", "redis", "relay-1", "relay-2", "edge-1", "edge-2", "prometheus", "grafana", "collector"} {
+		if c.Services[name].Image == "" {
+			t.Errorf("no service %s", name)
+		}
+	}
+	for name, s := range c.Services {
+		checkComposeFiles(t, name, s, &c)
+		role, _, _ := strings.Cut(name, "-")
+		switch role {
+		case "relay", "edge":
+			t.Run(name, func(t *testing.T) { runComposeNode(t, role, s) })
+		}
+	}
+}
+
+// checkComposeFiles wants every file, volume, secret and service that a service names.
+func checkComposeFiles(t *testing.T, name string, s composeService, c *composeFile) {
+	for _, v := range s.Volumes {
+		from, _, _ := strings.Cut(v, ":")
+		_, declared := c.Volumes[from]
+		if _, err := os.Stat(deploy + from); err != nil && !declared {
+			t.Errorf("%s mounts %s, which is neither a file nor a volume", name, from)
+		}
+	}
+	for _, secret := range s.Secrets {
+		if _, err := os.Stat(deploy + c.Secrets[secret].File); err != nil {
+			t.Errorf("%s has the secret %s: %v", name, secret, err)
+		}
+	}
+	for _, other := range s.DependsOn {
+		if _, ok := c.Services[other]; !ok {
+			t.Errorf("%s depends on %s", name, other)
+		}
+	}
+	for _, p := range s.Ports {
+		if !strings.HasPrefix(p, "127.0.0.1:") {
+			t.Errorf("%s opens %s to everybody", name, p)
+		}
+	}
+}
+
+func runComposeNode(t *testing.T, role string, s composeService) {
+	if s.Entrypoint[0] != "/"+role {
+		t.Fatalf("the program is %s", s.Entrypoint[0])
+	}
+	dir, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, role)
+	help, err := exec.Command(program, "serve", "--help").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, append(slices.Clone(s.Entrypoint[1:]), "--start-timeout", "10ms")...)
+	for name, value := range s.Environment {
+		switch {
+		case !strings.HasPrefix(name, "DNP_"):
+			continue
+		case !strings.Contains(string(help), "$"+name):
+			t.Errorf("%s has no variable %s", role, name)
+		}
+		switch name {
+		case "DNP_NATS_URL":
+			value = "nats://127.0.0.1:1"
+		case "DNP_GOSSIP_KEY_FILE":
+			value = deploy + "compose/gossip.key"
+		}
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	startCommand(t, cmd).ends(1, "gave up")
+}
+
+// TestComposePrometheus wants Prometheus to look at every node, where it shows its metrics.
+func TestComposePrometheus(t *testing.T) {
+	var c composeFile
+	readYAML(t, "compose.yaml", &c)
+	var p struct {
+		ScrapeConfigs []struct {
+			JobName       string                       `yaml:"job_name"`
+			StaticConfigs []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	readYAML(t, "compose/prometheus.yaml", &p)
+	var want, got []string
+	for name, s := range c.Services {
+		if http, ok := s.Environment["DNP_HTTP"]; ok {
+			want = append(want, name+strings.TrimPrefix(http, "0.0.0.0"))
+		}
+	}
+	for _, job := range p.ScrapeConfigs {
+		for _, static := range job.StaticConfigs {
+			got = append(got, static.Targets...)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) || len(want) != 4 {
+		t.Errorf("Prometheus looks at %v, want %v", got, want)
+	}
+	for _, file := range []string{"compose/grafana.yaml", "compose/dashboards.yaml", "compose/collector.yaml"} {
+		var any map[string]any
+		readYAML(t, file, &any)
+	}
+}

@@ -1,0 +1,236 @@
+// Package otlptest is a collector for tests: it takes spans, metrics and log records over
+// OTLP/HTTP, as bytes on a real connection, and keeps them for the test to look at. It can hang, as
+// a collector does that is overloaded.
+package otlptest
+
+import (
+	"encoding/hex"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	logs "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	metrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	traces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// patience ends a test that would wait for ever. It says nothing about speed.
+const patience = 30 * time.Second
+
+// A Span is one that arrived. Ids are in hex; Parent is empty for the first of a trace.
+type Span struct {
+	Service, Name       string
+	Kind                string
+	Trace, ID, Parent   string
+	Links               []string // span ids
+	Attributes          map[string]string
+	Failed              bool
+	Begin, End          uint64 // Unix nanoseconds
+	ResourceInstance    string
+	ResourceEnvironment string // deployment.environment.name
+}
+
+// A Log is a log record that arrived.
+type Log struct{ Body, Trace string }
+
+// A Collector takes what nodes send.
+type Collector struct {
+	t      testing.TB
+	server *httptest.Server
+	hung   chan struct{} // closed when requests are answered
+
+	mu      sync.Mutex // handlers write, the test reads
+	changed chan struct{}
+	spans   []Span
+	metrics map[string]string // unit by name
+	logs    []Log
+	asked   int
+}
+
+// Start starts a collector that ends with the test.
+func Start(t testing.TB) *Collector {
+	t.Helper()
+	c := &Collector{t: t, hung: make(chan struct{}), changed: make(chan struct{}, 1), metrics: map[string]string{}}
+	close(c.hung)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/traces", c.takeTraces)
+	mux.HandleFunc("POST /v1/metrics", c.takeMetrics)
+	mux.HandleFunc("POST /v1/logs", c.takeLogs)
+	c.server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		c.Disconnect()
+		c.server.Close()
+	})
+	return c
+}
+
+// Endpoint is what OTEL_EXPORTER_OTLP_ENDPOINT has to be.
+func (c *Collector) Endpoint() string { return c.server.URL }
+
+// Disconnect closes the connections that nodes left open.
+func (c *Collector) Disconnect() { c.server.CloseClientConnections() }
+
+// Hang makes the collector answer nothing until resume is called.
+func (c *Collector) Hang() (resume func()) {
+	c.hung = make(chan struct{})
+	return func() { close(c.hung) }
+}
+
+// read returns what was sent, once the collector does not hang.
+func (c *Collector) read(r *http.Request, m proto.Message) bool {
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = proto.Unmarshal(body, m)
+	}
+	if err != nil {
+		c.t.Errorf("%s: %v", r.URL, err)
+		return false
+	}
+	c.mu.Lock()
+	c.asked++
+	c.mu.Unlock()
+	c.signal()
+	select {
+	case <-c.hung:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func (c *Collector) signal() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Collector) takeTraces(_ http.ResponseWriter, r *http.Request) {
+	var m traces.ExportTraceServiceRequest
+	if !c.read(r, &m) {
+		return
+	}
+	c.mu.Lock()
+	for _, rs := range m.ResourceSpans {
+		resource := attributes(rs.Resource.Attributes)
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				c.spans = append(c.spans, newSpan(s, resource))
+			}
+		}
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+func newSpan(s *trace.Span, resource map[string]string) Span {
+	out := Span{
+		Service: resource["service.name"], ResourceInstance: resource["service.instance.id"],
+		ResourceEnvironment: resource["deployment.environment.name"],
+		Name:                s.Name, Kind: s.Kind.String(),
+		Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
+		Attributes: attributes(s.Attributes), Failed: s.Status.GetCode() == trace.Status_STATUS_CODE_ERROR,
+		Begin: s.StartTimeUnixNano, End: s.EndTimeUnixNano,
+	}
+	for _, l := range s.Links {
+		out.Links = append(out.Links, hex.EncodeToString(l.SpanId))
+	}
+	return out
+}
+
+func attributes(list []*common.KeyValue) map[string]string {
+	all := map[string]string{}
+	for _, a := range list {
+		switch v := a.Value.Value.(type) {
+		case *common.AnyValue_IntValue:
+			all[a.Key] = strconv.FormatInt(v.IntValue, 10)
+		default:
+			all[a.Key] = a.Value.GetStringValue()
+		}
+	}
+	return all
+}
+
+func (c *Collector) takeMetrics(_ http.ResponseWriter, r *http.Request) {
+	var m metrics.ExportMetricsServiceRequest
+	if !c.read(r, &m) {
+		return
+	}
+	c.mu.Lock()
+	for _, rm := range m.ResourceMetrics {
+		for _, sm := range rm.ScopeMetrics {
+			for _, one := range sm.Metrics {
+				c.metrics[one.Name] = one.Unit
+			}
+		}
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *Collector) takeLogs(_ http.ResponseWriter, r *http.Request) {
+	var m logs.ExportLogsServiceRequest
+	if !c.read(r, &m) {
+		return
+	}
+	c.mu.Lock()
+	for _, rl := range m.ResourceLogs {
+		for _, sl := range rl.ScopeLogs {
+			for _, one := range sl.LogRecords {
+				c.logs = append(c.logs, Log{Body: one.Body.GetStringValue(), Trace: hex.EncodeToString(one.TraceId)})
+			}
+		}
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+// Spans returns what arrived.
+func (c *Collector) Spans() []Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Span(nil), c.spans...)
+}
+
+// Metrics returns the units of the metrics that arrived, by name.
+func (c *Collector) Metrics() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.metrics)
+}
+
+// Logs returns what arrived.
+func (c *Collector) Logs() []Log {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Log(nil), c.logs...)
+}
+
+// Requests returns how many requests came, answered or not.
+func (c *Collector) Requests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// Until waits until something that arrived makes ok true, or fails the test.
+func (c *Collector) Until(why string, ok func() bool) {
+	c.t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for !ok() {
+		select {
+		case <-c.changed:
+		case <-timeout.C:
+			c.t.Fatalf("%s; the collector has %+v", why, c.Spans())
+		}
+	}
+}
