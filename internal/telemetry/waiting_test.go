@@ -37,11 +37,11 @@ func TestWaiting(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	w.Stop()
 	w.Stop() // once more does nothing
-	s, err := Listen(Config{Addr: addr})
+	again, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatalf("the port is still taken: %v", err)
 	}
-	s.listener.Close()
+	again.Close()
 	if w, err := Wait("", nil); err != nil {
 		t.Error(err)
 	} else {
