@@ -1,8 +1,6 @@
 package edge
 
 import (
-	"slices"
-
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
@@ -15,7 +13,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	gauge := func(name, unit, help string, read func(*Stats) int64) telemetry.Metric {
 		return telemetry.Gauge("dnp.edge."+name, unit, help, func() float64 { stats := s.Get(); return float64(read(&stats)) })
 	}
-	return slices.Concat([]telemetry.Metric{
+	all := []telemetry.Metric{
 		gauge("sessions", "{session}", "Sessions of clients.", func(s *Stats) int64 { return s.Sessions }),
 		telemetry.Gauge("dnp.edge.sessions.max", "{session}", "Sessions that this edge may have.",
 			func() float64 { return float64(e.cfg.SessionsMax) }),
@@ -71,7 +69,11 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		count("offers.refused", "{state}", "States of clients that were refused.", func(s *Stats) uint64 { return s.OffersRefused }),
 		count("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.",
 			func(s *Stats) uint64 { return s.MessagesRefused }),
-	}, drops(s))
+	}
+	if e.cfg.Durable != nil {
+		all = append(all, keptMetrics(s)...)
+	}
+	return append(all, drops(s)...)
 }
 
 func direction(name, unit, help string, s *telemetry.Cache[Stats], read func(*Stats) (in, out uint64)) telemetry.Metric {

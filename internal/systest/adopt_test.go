@@ -163,7 +163,9 @@ func (r *rescue) connect() {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = sub.Unsubscribe() })
-	r.player, err = dnptest.RunUDP(r.Context(), dnptest.Config{Behaviour: dnptest.Cpp(), Server: r.swivel.addr(), App: dnptest.App{
+	patient := dnptest.Cpp()
+	patient.GiveUp = patience // the machine may be slow; TestKeep has clients with their own 3 s
+	r.player, err = dnptest.RunUDP(r.Context(), dnptest.Config{Behaviour: patient, Server: r.swivel.addr(), App: dnptest.App{
 		Closed: func(reason string) {
 			if !r.ended.Load() {
 				r.Errorf("the client was disconnected: %s", reason)
