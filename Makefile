@@ -90,7 +90,7 @@ sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
-alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (BUILD=1 builds it, 5 minutes)
+alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
 	@GO="$(GO)" scripts/alerts-test
 
 .PHONY: dashboards
