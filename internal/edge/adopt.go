@@ -102,9 +102,7 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 	w.counts.SessionsAdopted++
 	x.session = s
 	s.lastToken = x.core.Token()
-	if queued := s.conn.QueuedToken(); queued > s.lastToken {
-		s.lastToken, s.replies[queued] = queued, "" // it has no number yet
-	}
+	s.expectQueued()
 	x.follow()
 	w.begun(s)
 	s.resume(now, x.about.claims())
