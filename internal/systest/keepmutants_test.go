@@ -39,7 +39,7 @@ var keepMutantList = []mutants.Mutant{
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_doubt_after_a_stop", File: "internal/edge/keeper.go", Old: "now.Sub(k.turned) > stallMax {", New: "false {",
 		Survives: "the log refuses what a woken edge writes; only old values reach the client, and newer ones behind them"},
-	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name) {", New: "if false {"},
+	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name, k.w.edge.workers) {", New: "if false {"},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/adopt.go", Old: "\tk.letIn(now, x.addr)\n", New: "",
 		Survives: "clients say it again after half a second"},
 }
