@@ -268,6 +268,11 @@ func (r *rescue) tell() {
 }
 
 // TestRescue kills the edge of a client, whose datagrams another one gets then.
+//
+// It shows that real processes, NATS and Redis play together, and nothing is lost, doubled or
+// out of order. That a client's own limit of 3 s is met it does not show, because a busy
+// machine can take that long to run five processes: its client waits for 30 s. TestKeep,
+// where time is virtual, has clients with their own 3 s, and fails when one gives up.
 func TestRescue(t *testing.T) {
 	r := newRescue(t)
 	r.talk(20)
