@@ -26,7 +26,8 @@ type config struct {
 	values               string // for helm, as --set takes them: where images are
 	durability           string // of sessions
 	players              int
-	only                 string // names of scenarios, joined by commas; empty = all
+	only                 string // names of steps, joined by commas; empty = all
+	scenarios            int    // how many of what players go through, from the first; 0 = all
 	file                 string // for the figures as JSON
 	keep                 bool   // do not uninstall at the end
 	settle               time.Duration
@@ -40,7 +41,8 @@ func main() {
 	flag.StringVar(&cfg.values, "set", "", "values for every installation, as helm --set takes them")
 	flag.StringVar(&cfg.durability, "session-durability", "log", "log or none")
 	flag.IntVar(&cfg.players, "players", 50, "clients")
-	flag.StringVar(&cfg.only, "only", "", "scenarios, joined by commas")
+	flag.StringVar(&cfg.only, "only", "", "steps, joined by commas")
+	flag.IntVar(&cfg.scenarios, "scenarios", 0, "how many rows of the table of players, from the first; 0 = all")
 	flag.StringVar(&cfg.file, "json", "", "file for all figures")
 	flag.BoolVar(&cfg.keep, "keep", false, "leave everything installed at the end")
 	flag.DurationVar(&cfg.settle, "settle", 2*time.Minute, "most time until all clients play again")

@@ -73,7 +73,11 @@ func play(k *kube) ([]row, error) {
 	}
 	var rows []row
 	var bad []string
-	for _, s := range scenarios {
+	todo := scenarios
+	if n := k.cfg.scenarios; n > 0 {
+		todo = todo[:min(n, len(todo))]
+	}
+	for _, s := range todo {
 		r, err := f.measure(s)
 		if err != nil {
 			return rows, err
