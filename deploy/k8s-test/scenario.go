@@ -75,11 +75,10 @@ func play(k *kube) ([]row, error) {
 	}
 	var rows []row
 	var bad []string
-	todo := scenarios
-	if n := k.cfg.scenarios; n > 0 {
-		todo = todo[:min(n, len(todo))]
-	}
-	for _, s := range todo {
+	for i, s := range scenarios {
+		if !listed(k.cfg.rows, strconv.Itoa(i+1)) {
+			continue
+		}
 		r, err := f.measure(s)
 		if err != nil {
 			return rows, err
