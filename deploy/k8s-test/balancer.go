@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -28,7 +29,25 @@ type balancer struct {
 	port    string   // of the health check
 	fails   []int    // in a row, by node
 	group   string   // what the kernel was told
-	web     http.Client
+
+	mu    sync.Mutex
+	moves []move // since the last look
+	web   http.Client
+}
+
+// A move is when the balancer spread flows anew, and over which nodes.
+type move struct {
+	at    time.Time
+	nodes string
+}
+
+// moved returns what the balancer did since it was asked last.
+func (b *balancer) moved() []move {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moves := b.moves
+	b.moves = nil
+	return moves
 }
 
 // newBalancer prepares the way to a service's address. Nothing is routed yet.
@@ -93,6 +112,9 @@ func (b *balancer) check(ctx context.Context) error {
 	}
 	first := b.group == ""
 	b.group = group
+	b.mu.Lock()
+	b.moves = append(b.moves, move{time.Now(), group})
+	b.mu.Unlock()
 	if first {
 		return ip("route", "replace", b.address+"/32", "nhid", groupID)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // What the game server does, in the space that clients join without login.
@@ -60,15 +62,39 @@ func newGame(k *kube) (*game, error) {
 	if err != nil {
 		return nil, fmt.Errorf("game server: %w", err)
 	}
-	_, err = g.nc.Subscribe("dnp.v1.from."+space+".*", g.hear)
+	if k.cfg.durability == "log" {
+		err = g.follow()
+	} else {
+		_, err = g.nc.Subscribe(fromAll, func(m *natsgo.Msg) { g.hear(m.Subject, m.Data, m.Header) })
+	}
 	if err == nil {
 		_, err = g.nc.Subscribe(g.inbox+".*.*", g.promise)
 	}
 	return g, err
 }
 
-func (g *game) hear(m *natsgo.Msg) {
-	player, n, ok := strings.Cut(string(m.Data), " ")
+// fromAll is what clients say.
+const fromAll = "dnp.v1.from." + space + ".*"
+
+// follow reads what clients say reliably from the stream that keeps it: a subscription
+// would miss what comes while NATS loses a server.
+func (g *game) follow() error {
+	js, err := jetstream.New(g.nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	consumer, err := js.OrderedConsumer(ctx, "DNP_FROM", jetstream.OrderedConsumerConfig{FilterSubjects: []string{fromAll}, DeliverPolicy: jetstream.DeliverNewPolicy})
+	if err != nil {
+		return fmt.Errorf("stream of what clients say: %w", err)
+	}
+	_, err = consumer.Consume(func(m jetstream.Msg) { g.hear(m.Subject(), m.Data(), m.Headers()) }, jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(5*time.Second))
+	return err
+}
+
+func (g *game) hear(subject string, data []byte, header natsgo.Header) {
+	player, n, ok := strings.Cut(string(data), " ")
 	p, err1 := strconv.Atoi(player)
 	i, err2 := strconv.Atoi(n)
 	if !ok || err1 != nil || err2 != nil {
@@ -76,9 +102,9 @@ func (g *game) hear(m *natsgo.Msg) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.clients[p] = m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	g.clients[p] = subject[strings.LastIndexByte(subject, '.')+1:]
 	// With a session log a message may be published twice, and is told apart by its number.
-	id := m.Header.Get("Dnp-Session") + " " + m.Header.Get("Dnp-Number")
+	id := header.Get("Dnp-Session") + " " + header.Get("Dnp-Number")
 	if !g.sessions[id] {
 		g.heard[message{p, i}]++
 	}

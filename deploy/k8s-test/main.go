@@ -26,7 +26,8 @@ type config struct {
 	values               string // for helm, as --set takes them: where images are
 	durability           string // of sessions
 	players              int
-	only                 string // names of scenarios, joined by commas; empty = all
+	only                 string // names of steps, joined by commas; empty = all
+	rows                 string // numbers of what players go through, joined by commas; empty = all
 	file                 string // for the figures as JSON
 	keep                 bool   // do not uninstall at the end
 	settle               time.Duration
@@ -40,7 +41,8 @@ func main() {
 	flag.StringVar(&cfg.values, "set", "", "values for every installation, as helm --set takes them")
 	flag.StringVar(&cfg.durability, "session-durability", "log", "log or none")
 	flag.IntVar(&cfg.players, "players", 50, "clients")
-	flag.StringVar(&cfg.only, "only", "", "scenarios, joined by commas")
+	flag.StringVar(&cfg.only, "only", "", "steps, joined by commas")
+	flag.StringVar(&cfg.rows, "rows", "", "rows of the table of players, from 1 on, joined by commas")
 	flag.StringVar(&cfg.file, "json", "", "file for all figures")
 	flag.BoolVar(&cfg.keep, "keep", false, "leave everything installed at the end")
 	flag.DurationVar(&cfg.settle, "settle", 2*time.Minute, "most time until all clients play again")
@@ -59,7 +61,7 @@ func run(ctx context.Context, cfg config) error {
 	k := &kube{ctx: ctx, cfg: cfg}
 	var failed []error
 	wanted := func(name string) bool {
-		return cfg.only == "" || strings.Contains(","+cfg.only+",", ","+name+",")
+		return listed(cfg.only, name)
 	}
 	step := func(name string, f func() error) {
 		if !wanted(name) || ctx.Err() != nil {
@@ -89,6 +91,11 @@ func run(ctx context.Context, cfg config) error {
 		failed = append(failed, err, os.WriteFile(cfg.file, append(b, '\n'), 0o644))
 	}
 	return errors.Join(failed...)
+}
+
+// listed reports whether a list, joined by commas, is empty or has a name.
+func listed(list, name string) bool {
+	return list == "" || strings.Contains(","+list+",", ","+name+",")
 }
 
 func verdict(err error) string {

@@ -162,5 +162,5 @@ type seen struct {
 func (p *player) end() seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return seen{p.index, p.closed, max(p.gap, time.Since(p.last)), p.acked, maps.Clone(p.heard)}
+	return seen{p.index, slices.Clone(p.closed), max(p.gap, time.Since(p.last)), slices.Clone(p.acked), maps.Clone(p.heard)}
 }

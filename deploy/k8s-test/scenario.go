@@ -21,9 +21,11 @@ const (
 
 // A fleet is all that plays: clients, the game server and the balancer before the edges.
 type fleet struct {
-	k       *kube
-	players []*player
-	game    *game
+	k        *kube
+	players  []*player
+	game     *game
+	balancer *balancer
+	late     lateness
 }
 
 // A scenario does something to a deployment that is played on, and returns when it is
@@ -73,7 +75,10 @@ func play(k *kube) ([]row, error) {
 	}
 	var rows []row
 	var bad []string
-	for _, s := range scenarios {
+	for i, s := range scenarios {
+		if !listed(k.cfg.rows, strconv.Itoa(i+1)) {
+			continue
+		}
 		r, err := f.measure(s)
 		if err != nil {
 			return rows, err
@@ -104,7 +109,8 @@ func newFleet(ctx context.Context, k *kube, wait *sync.WaitGroup) (*fleet, error
 		return nil, err
 	}
 	wait.Go(func() { b.run(ctx) })
-	f := &fleet{k: k}
+	f := &fleet{k: k, balancer: b}
+	wait.Go(func() { f.late.run(ctx) })
 	if f.game, err = newGame(k); err != nil {
 		return nil, err
 	}
@@ -146,6 +152,8 @@ func (f *fleet) measure(s scenario) (r row, err error) {
 	for _, p := range f.players {
 		p.begin()
 	}
+	f.balancer.moved()
+	f.late.take()
 	start := time.Now()
 	if err := s.do(f.k); err != nil {
 		return r, fmt.Errorf("%s: %w", s.name, err)
@@ -156,13 +164,25 @@ func (f *fleet) measure(s scenario) (r row, err error) {
 	if err := f.k.sleep(3 * time.Second); err != nil { // for what is on its way
 		return r, err
 	}
+	_ = f.k.await(20*time.Second, "the game server heard everything", f.heard) // what it did not is counted
+	r.Late = f.late.take()
 	for _, p := range f.players {
 		r.add(p.end(), f.game, first, last)
+	}
+	for _, m := range f.balancer.moved() {
+		r.Moves = append(r.Moves, fmt.Sprintf("%.1f s: %s", m.at.Sub(start).Seconds(), m.nodes))
 	}
 	if unsettled != nil {
 		r.Problem = unsettled.Error()
 	}
 	return r, nil
+}
+
+// heard reports whether the game server has everything that an edge acknowledged.
+func (f *fleet) heard() bool {
+	return !slices.ContainsFunc(f.players, func(p *player) bool {
+		return slices.ContainsFunc(p.end().acked, func(m message) bool { return f.game.times(m) == 0 })
+	})
 }
 
 func (k *kube) sleep(d time.Duration) error {
