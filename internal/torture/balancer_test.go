@@ -74,7 +74,7 @@ func TestBalancer(t *testing.T) {
 		t.Fatalf("got %q from %v", text, from)
 	}
 	b.avoid(1, false)
-	b.reroute(0)
+	b.reroute(0, true)
 	write(t, client, b.addr(), "two")
 	if text, again := read(t, edges[1]); text != "two" || again != flow {
 		t.Fatalf("got %q from %v, want the flow's address %v", text, again, flow)
