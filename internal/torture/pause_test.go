@@ -19,8 +19,8 @@ func TestPauses(t *testing.T) {
 		{At: ms(1140), Kind: kindSilence, Who: "b", D: ms(30)},
 		{At: ms(1900), Kind: kindSilence, Who: "b", D: ms(400)}, // later
 		{At: ms(2000), Kind: kindMoved, Who: "a"},
-		{At: ms(2500), Kind: kindSilence, Who: "a", D: ms(600)},
-		{At: ms(3000), Kind: kindHealed, N: 1},
+		{At: ms(3000), Kind: kindSilence, Who: "a", D: ms(600)},
+		{At: ms(3001), Kind: kindHealed, N: 1},
 	})
 	p := v.Phases[0]
 	if p.Handed.Count != 2 || p.Handed.P50 != 40*time.Millisecond || p.Handed.list[0] != silenceLeast {
