@@ -47,7 +47,7 @@ func (w *keepWorld) drainWatched(watches []*pauseWatch, e *keepEdge) (pauses []t
 	w.net.Run(200 * time.Millisecond)
 	for _, p := range watches {
 		if p.route == e {
-			p.route = w.edges[(slices.Index(w.edges, e)+1)%len(w.edges)]
+			p.next = w.edges[(slices.Index(w.edges, e)+2)%len(w.edges)] // not the one that is drained next
 		}
 	}
 	w.net.Run(2 * time.Second)
@@ -65,12 +65,16 @@ func TestDrainPause(t *testing.T) {
 	for i := range 3 {
 		w := newKeepWorld(t, uint64(3+i*len(keepPlans))) // the plan is that of drains, which this test does itself
 		w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond})
+		w.strict = true
 		var watches []*pauseWatch
 		for _, p := range w.players {
 			x := &pauseWatch{keepPlayer: p}
 			watches = append(watches, x)
 			w.net.Attach(p.addr, x)
 			p.begin()
+			if p.index == keepPlayers-1 { // who never speaks keeps the balancer where it is
+				p.talk()
+			}
 		}
 		w.net.Every(10*time.Millisecond, func() bool {
 			w.value++
