@@ -40,7 +40,8 @@ type Phase struct {
 	GapP50, GapP99, GapMost time.Duration // of clients, around each fault
 	Extra                   int           // most repeats that one client got around one fault
 	AckP50, AckP99          time.Duration
-	Handed, Others          pauses // around the hand-over of a session: of its client, and of another
+	Handed, Others          pauses // around the hand-over of a session: of its client, and the median of those who keep theirs
+	Above                   pauses // the former less the latter
 	Moved                   pauses // around the move of a flow
 	gaps, acks              []time.Duration
 }

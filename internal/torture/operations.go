@@ -19,7 +19,6 @@ var counters = map[string]string{
 	`dnp_nats_messages_total{direction="out"}`:   "NATS messages of edges",
 	`dnp_session_log_appends_total{answer="ok"}`: "writes to session logs",
 	`dnp_session_from_stored_total`:              "messages to game servers",
-	`dnp_session_affinity_trips_total`:           "trips to Redis",
 }
 
 // count waits for a while in which nothing happens, and notes what edges did meanwhile.

@@ -35,15 +35,14 @@ type pauses struct {
 	list           []time.Duration
 }
 
-func (p *pauses) add(d time.Duration) { p.list = append(p.list, max(d, silenceLeast)) }
-
 func (p *pauses) finish() {
 	p.Count = len(p.list)
 	p.P50, p.P99, p.Most = quantile(p.list, 0.5), quantile(p.list, 0.99), quantile(p.list, 1)
 }
 
 // judgePauses finds the pauses of clients whose sessions or flows moved, and those of
-// clients that nothing happened to, at the same moments.
+// clients that nothing happened to, at the same moments: the median of them, which is what
+// the machine does to everybody.
 func (c *checker) judgePauses() {
 	hit := map[int]map[string]bool{} // by fault
 	for _, m := range c.moments {
@@ -53,16 +52,24 @@ func (c *checker) judgePauses() {
 		hit[m.fault][m.who] = true
 	}
 	names := sortedNames(c.silences)
-	for i, m := range c.moments {
+	for _, m := range c.moments {
 		p, after := &c.v.Phases[m.phase], pauseAfter
 		into := &p.Handed
 		if m.moved {
 			into, after = &p.Moved, moveAfter
 		}
-		into.add(c.longest(m.who, m.at, after))
-		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return hit[m.fault][n] })
+		own := c.longest(m.who, m.at, after)
+		into.list = append(into.list, own)
+		var others []time.Duration
+		for _, n := range names {
+			if !hit[m.fault][n] {
+				others = append(others, c.longest(n, m.at, pauseAfter))
+			}
+		}
 		if !m.moved && len(others) > 0 {
-			p.Others.add(c.longest(others[i%len(others)], m.at, pauseAfter))
+			median := quantile(others, 0.5)
+			p.Others.list = append(p.Others.list, median)
+			p.Above.list = append(p.Above.list, own-median)
 		}
 	}
 	for i := range c.v.Phases {
@@ -70,13 +77,15 @@ func (c *checker) judgePauses() {
 		p.Handed.finish()
 		p.Moved.finish()
 		p.Others.finish()
+		p.Above.finish()
 	}
 }
 
-// longest returns the longest silence of a client around a moment.
+// longest returns the longest silence of a client around a moment, at least silenceLeast.
 func (c *checker) longest(who string, at int64, after time.Duration) (d time.Duration) {
 	from, to := at-pauseBefore.Microseconds(), at+after.Microseconds()
 	list := c.silences[who]
+	d = silenceLeast
 	i, _ := slices.BinarySearchFunc(list, from, func(s silence, t int64) int { return int(s.to - t) })
 	for ; i < len(list) && list[i].from <= to; i++ {
 		d = max(d, time.Duration(list[i].to-list[i].from)*time.Microsecond)

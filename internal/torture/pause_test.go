@@ -29,6 +29,9 @@ func TestPauses(t *testing.T) {
 	if p.Others.Count != 2 || p.Others.Most != 30*time.Millisecond {
 		t.Errorf("others: %+v", p.Others)
 	}
+	if p.Above.Count != 2 || p.Above.Most != 10*time.Millisecond || p.Above.P50 != 10*time.Millisecond {
+		t.Errorf("above: %+v", p.Above)
+	}
 	if p.Moved.Count != 1 || p.Moved.Most != 600*time.Millisecond {
 		t.Errorf("moved: %+v", p.Moved)
 	}

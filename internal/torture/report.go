@@ -45,7 +45,7 @@ func (v *Verdict) writePauses(w io.Writer) error {
 		for _, of := range []struct {
 			what string
 			*pauses
-		}{{"its session is handed over", &p.Handed}, {"nothing, at the same moment", &p.Others}, {"its flow moves", &p.Moved}} {
+		}{{"its session is handed over", &p.Handed}, {"nothing, at the same moment (median)", &p.Others}, {"the former, less the latter", &p.Above}, {"its flow moves", &p.Moved}} {
 			if of.Count == 0 {
 				continue
 			}
