@@ -53,7 +53,7 @@ sim: ## Simulate the whole system with new seeds for SIMTIME seconds (1800), or 
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
-	nice $(GO) test -p 1 ./cluster ./session ./replication ./internal/systest -run '^TestMutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./cluster ./session ./replication ./internal/systest -run '^Test(Keep)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: cluster-test
 cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
@@ -90,7 +90,7 @@ sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
-alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (BUILD=1 builds it, 5 minutes)
+alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
 	@GO="$(GO)" scripts/alerts-test
 
 .PHONY: dashboards

@@ -352,11 +352,16 @@ func (c *Conn) firstStored(now instant, out Sender) {
 	}
 }
 
-// QueuedToken returns the highest token of a message that has no number yet.
-func (c *Conn) QueuedToken() uint64 {
-	highest := c.send.part.token
-	for i := range c.send.queue {
-		highest = max(highest, c.send.queue[i].token)
+// QueuedTokens yields the tokens of the messages that have no number yet, in the order of
+// sending; 0 for those without one.
+func (c *Conn) QueuedTokens(yield func(token uint64) bool) {
+	w := &c.send
+	if w.partAt > 0 && !yield(w.part.token) {
+		return
 	}
-	return highest
+	for i := range w.queue {
+		if !yield(w.queue[i].token) {
+			return
+		}
+	}
 }

@@ -59,7 +59,10 @@ func (e *simEdge) restore(c *simClient, s *session.Session) {
 	}
 	c.owner, c.adopted = e, true
 	w.chk.adoptions++
-	e.tokens[s] = max(s.Token(), conn.QueuedToken())
+	e.tokens[s] = s.Token()
+	for token := range conn.QueuedTokens {
+		e.tokens[s] = max(e.tokens[s], token)
+	}
 	buffered := e.buffers[c.addr]
 	delete(e.buffers, c.addr)
 	for _, p := range buffered {

@@ -182,7 +182,7 @@ func (w *world) want(why, name string, want ...string) {
 }
 
 func describe(d Delivery) string {
-	s := [...]string{"nothing", "owner", "client", "stray"}[d.Kind]
+	s := [...]string{"nothing", "owner", "client", "stray", "misled"}[d.Kind]
 	if len(d.Data) > 0 {
 		s += " " + string(d.Data)
 	}

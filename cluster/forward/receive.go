@@ -11,6 +11,7 @@ const (
 	ToOwner              // Data is a datagram of a client that this edge serves
 	ToClient             // Data is to be sent to the client, from the socket of its listener
 	Stray                // Data is a datagram of a client that nobody is known to serve: find out, or adopt
+	Misled               // Via, which got a datagram of the client from this edge, does not serve it: find out again
 )
 
 // A Delivery is what came from another edge.
@@ -19,7 +20,8 @@ type Delivery struct {
 	Client Client
 
 	// Via is the node by which answers to the client have to leave (ToOwner, Stray),
-	// until a datagram of the client comes to a socket of this edge.
+	// until a datagram of the client comes to a socket of this edge; or the node that is
+	// not to be sent datagrams of the client (Misled).
 	Via string
 
 	// Epoch is the highest of the session that the sender knows, or this edge (Stray); 0
@@ -68,7 +70,7 @@ func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
 	case TypeOut:
 		r.receiveOut(at, from, &m, own, &d, out)
 	case TypeNack:
-		r.receiveNack(at, from, &m, owned)
+		r.receiveNack(at, from, &m, owned, &d)
 	}
 	return d
 }
@@ -165,14 +167,18 @@ func (r *Router) refuse(to *peer, m *message, out Sender) {
 }
 
 // receiveNack takes the word that a datagram was not right.
-func (r *Router) receiveNack(now time.Duration, from *peer, m *message, owned bool) {
+func (r *Router) receiveNack(now time.Duration, from *peer, m *message, owned bool, d *Delivery) {
 	r.stats.NacksIn++
 	if owned {
 		return // Delivery.Overtaken says what there is to say
 	}
 	e := r.table.touch(m.client.key())
 	e.observe(now, m.epoch)
-	if !m.refusesOut && e.node == from.ID {
+	if m.refusesOut {
+		return
+	}
+	d.Kind, d.Via = Misled, from.Name
+	if e.node == from.ID {
 		e.node = 0
 	}
 }

@@ -137,7 +137,7 @@ func TestLoop(t *testing.T) {
 	}
 	w.settle()
 	w.want("two edges that believe each other have the client: the second looks for itself", "b", "stray x via a epoch 2")
-	w.want("the first one is not sent its own datagram", "a")
+	w.want("the first one is not sent its own datagram, but told that it is wrong", "a", "misled via b epoch 2")
 	if v := a.In(w.now, client(1), 0, []byte("y"), a); v != Unknown {
 		t.Errorf("and forgets its mistake: verdict %d", v)
 	}

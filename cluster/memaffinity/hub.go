@@ -1,6 +1,7 @@
 package memaffinity
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -140,6 +141,7 @@ func (n *Node) Claimed(node string, each func([]string), done func(error)) {
 		}
 	}
 	n.h.mu.Unlock()
+	slices.Sort(names) // a failing seed has to be repeatable
 	if len(names) > 0 {
 		each(names)
 	}

@@ -162,6 +162,8 @@ func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
 			w.edge.Deliver(d.Via, d.Hops, d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
 		case forward.ToClient:
 			w.edge.Emit(d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
+		case forward.Misled:
+			w.edge.Misled(d.Client.Listener, d.Client.Addr, d.Via)
 		}
 	}
 }

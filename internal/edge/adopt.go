@@ -102,9 +102,7 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 	w.counts.SessionsAdopted++
 	x.session = s
 	s.lastToken = x.core.Token()
-	if queued := s.conn.QueuedToken(); queued > s.lastToken {
-		s.lastToken, s.replies[queued] = queued, "" // it has no number yet
-	}
+	s.expectQueued()
 	x.follow()
 	w.begun(s)
 	s.resume(now, x.about.claims())
@@ -113,6 +111,7 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 		k.comesOver(x.addr, x.via)
 	}
 	k.letIn(now, x.addr)
+	x.answerAsker()
 }
 
 // resolve finds what a link of a session that is taken over is bound to.
@@ -187,14 +186,28 @@ func (w *Worker) Keeps(client netip.AddrPort) bool {
 	return x != nil && x.core.Phase() == sessionlog.Owning
 }
 
-// Adopt takes over a session by the name of its log; via is the edge over which its
-// client's datagrams come, empty if that is not known. It is for a caller that turns the
-// worker; others ask the Edge.
-func (w *Worker) Adopt(name, via string) {
-	if w.keeper == nil {
+// adopt takes over a session by the name of its log. via is the edge over which its
+// client's datagrams come, and asker the subject of who waits to hear that it has a new
+// owner; both may be empty.
+func (w *Worker) adopt(name, via, asker string) {
+	k := w.keeper
+	if k == nil {
 		return
 	}
-	if x := w.keeper.adopt(name, netip.AddrPort{}, false); via != "" && x.session == nil {
+	x := k.adopt(name, netip.AddrPort{}, false)
+	x.asker = asker
+	switch {
+	case x.core.Phase() == sessionlog.Owning: // it was not told of its end yet
+		x.again = true
+		x.core.Doubt()
+		k.wake(x)
+	case via != "":
 		x.via = via
 	}
+}
+
+// answerAsker tells the edge that gave a session to this one that it may forget it.
+func (x *kept) answerAsker() {
+	x.k.w.edge.reply(x.asker, answerDone)
+	x.asker = ""
 }

@@ -34,14 +34,16 @@ func (d *directory) enter(p place, w *Worker) {
 	if d.workers == nil {
 		d.workers = make(map[place]located)
 	}
-	d.workers[p] = located{worker: w}
+	if d.workers[p].epoch == 0 { // another worker may have what this one only wants
+		d.workers[p] = located{worker: w}
+	}
 }
 
-// own notes in which epoch w has the session.
+// own notes in which epoch w has the session, unless another worker has it in a later one.
 func (d *directory) own(p place, w *Worker, epoch uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.workers[p].worker == w {
+	if l := d.workers[p]; l.worker == w || epoch > l.epoch {
 		d.workers[p] = located{w, epoch}
 	}
 }

@@ -1,7 +1,9 @@
 package edge
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -18,7 +20,7 @@ const handOversPerSecond = 2000
 
 // Times of a hand-over.
 const (
-	adoptAnswer = 500 * time.Millisecond // for the edge that is to go on to say that it does
+	adoptAnswer = 2 * time.Second        // for the edge that is to go on to say that it does
 	drainRound  = 250 * time.Millisecond // between two looks for sessions that could not be handed over
 )
 
@@ -26,6 +28,7 @@ const (
 type drain struct {
 	on      bool
 	closing bool // what is left is closed
+	asked   int  // sessions that were handed over, and nobody has said to take yet
 	queue   []string
 	next    time.Time // when the next session may go
 	look    time.Time // when to look for what is left
@@ -92,7 +95,8 @@ func (e *Edge) BeginDrain() {
 	}
 }
 
-// Kept returns how many sessions that a log knows the edge has or looks at.
+// Kept returns how many sessions that a log knows the edge has, looks at, or handed to an
+// edge that did not say yet that it takes them: it may be leaving, too.
 func (e *Edge) Kept() (n int32) {
 	for _, w := range e.workers {
 		n += w.keeper.count.Load()
@@ -157,7 +161,7 @@ func (k *keeper) handOver(name string) {
 func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if to := x.moveTo; to != nil {
 		name := x.name
-		to.post(len(name), func(w *Worker, _ time.Time) { w.Adopt(name, "") })
+		to.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, "", "") })
 		return
 	}
 	k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
@@ -165,10 +169,12 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if k.d.Forward != nil {
 		r.Via = k.cameOver(x, a.Node)
 	}
+	k.drain.asked++
 	k.ask(a.Node, r, func(_ time.Time, err error) {
+		k.drain.asked--
 		if err != nil && !k.drain.closing { // it goes on here until the next try
 			delete(k.strays.routes, x.addr)
-			k.adopt(x.name, x.addr, false)
+			k.adopt(x.name, netip.AddrPort{}, true)
 		}
 	})
 }
@@ -193,15 +199,37 @@ func (k *keeper) ask(node string, r edgeRequest, done func(now time.Time, err er
 		panic("edge: a request that JSON cannot express: " + err.Error())
 	}
 	cfg := &k.w.edge.cfg
-	cfg.Bus.Request(replication.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, adoptAnswer, func(_ replication.Msg, err error) {
+	cfg.Bus.Request(replication.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, adoptAnswer, func(m replication.Msg, err error) {
+		if err == nil && bytes.Equal(m.Data, answerRefused) {
+			err = errRefused
+		}
 		k.w.post(0, func(_ *Worker, now time.Time) { done(now, err) })
 	})
+}
+
+// Answers of edges. A session is consented to when the log says that the other edge has
+// it: before, that edge may die, and nobody would look after a client that says nothing.
+var (
+	answerDone    = []byte(`{}`)
+	answerRefused = []byte(`{"refused":true}`)
+	errRefused    = errors.New("edge: the other edge refuses")
+)
+
+// reply answers another edge, if it waits.
+func (e *Edge) reply(to string, answer []byte) {
+	if to != "" {
+		_ = e.cfg.Bus.Publish(replication.Msg{Subject: to, Data: answer}) // it asks the next one
+	}
 }
 
 // asked takes a request of another edge.
 func (e *Edge) asked(m replication.Msg) {
 	var r edgeRequest
-	if json.Unmarshal(m.Data, &r) != nil || e.draining.Load() {
+	if json.Unmarshal(m.Data, &r) != nil {
+		return
+	}
+	if e.draining.Load() {
+		e.reply(m.Reply, answerRefused)
 		return
 	}
 	for _, name := range r.Prepare {
@@ -213,13 +241,13 @@ func (e *Edge) asked(m replication.Msg) {
 		client, _ := netip.ParseAddrPort(r.Client) // the log says who it is
 		w := e.workerFor(r.Listener, client)
 		if w == nil {
-			return // without an answer the session goes elsewhere
+			e.reply(m.Reply, answerRefused)
+			return
 		}
-		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.Adopt(r.Adopt, r.Via) })
+		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.adopt(r.Adopt, r.Via, m.Reply) })
+		return
 	}
-	if m.Reply != "" {
-		_ = e.cfg.Bus.Publish(replication.Msg{Subject: m.Reply, Data: []byte("{}")})
-	}
+	e.reply(m.Reply, answerDone)
 }
 
 // prepare has every worker follow a space.

@@ -68,6 +68,17 @@ func (e *Edge) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
 	}
 }
 
+// Misled takes the word of another edge, node, that it does not serve a client whose
+// datagrams this one forwards to it. The next one asks who does. Which worker's socket they
+// come to only the kernel knows, so all are told.
+func (e *Edge) Misled(listener uint16, client netip.AddrPort, node string) {
+	for _, w := range e.workers {
+		if w.listener == listener && w.keeper != nil {
+			w.post(0, func(w *Worker, _ time.Time) { w.keeper.strays.misled(client, node) })
+		}
+	}
+}
+
 // Deliver handles a datagram of a client that came over another edge; via is empty if
 // it came to another worker of this one.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {

@@ -154,7 +154,7 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 	if len(k.byName) > 0 {
 		next = earlier(next, now.Add(beat))
 	}
-	k.count.Store(int32(len(k.byName)))
+	k.count.Store(int32(len(k.byName) + k.drain.asked))
 	return next
 }
 
@@ -180,6 +180,9 @@ func (k *keeper) turn(now time.Time, x *kept) {
 	switch {
 	case !more && x.core.Phase() == sessionlog.Over:
 		k.forget(x)
+		if x.again {
+			k.adopt(x.name, netip.AddrPort{}, true).asker = x.asker
+		}
 	case !more:
 		k.plan(x, time.Time{})
 	case !at.After(now):

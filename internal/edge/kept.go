@@ -31,6 +31,8 @@ type kept struct {
 	until   time.Time // when the states of the space have to be there, while it waits for them
 	strays  int       // datagrams that came to another worker of this edge
 	dropped bool      // it was only looked at
+	again   bool      // another edge gave it to this one, which still took it for its own
+	asker   string    // subject of the edge that gave it to this one and waits to hear of it
 	moveTo  *Worker   // that gets the session when it is handed over
 
 	told   bool   // mailbox: a letter with number is on its way

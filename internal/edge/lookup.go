@@ -104,6 +104,7 @@ func (k *keeper) adopt(name string, client netip.AddrPort, unsure bool) *kept {
 // gone takes it that there is no session to take over: the datagrams that wait may be
 // those of a client that logs in.
 func (k *keeper) gone(now time.Time, x *kept) {
+	x.answerAsker()
 	if x.addr.IsValid() {
 		k.strays.learn(x.addr, "", now.Add(nobodyTime))
 		k.letIn(now, x.addr)

@@ -132,6 +132,17 @@ func (s *session) token(m *replication.Msg) (token uint64, known bool) {
 	return token, false
 }
 
+// expectQueued notes the messages that came with a session and have no number yet, so
+// that one of them that is said again is neither sent twice nor promised already.
+func (s *session) expectQueued() {
+	for token := range s.conn.QueuedTokens {
+		if token > 0 {
+			s.replies[token] = ""
+			s.lastToken = max(s.lastToken, token)
+		}
+	}
+}
+
 // sent answers the sender of a message with the number that it got.
 func (s *session) sent(ev *dnp.Event) {
 	s.answer(s.replies[ev.Token], messageAnswer{Number: &ev.Number})

@@ -31,30 +31,39 @@ type bequest struct{ name, node string }
 // mutex is there because the first worker asks about the sessions of all.
 type nameSet struct {
 	mu  sync.Mutex
-	set map[string]*Worker
+	set map[nameAt]struct{}
+}
+
+// A nameAt is a log and a worker that looks at it. There may be two of one log, when one
+// worker takes over what another does not know yet to have lost.
+type nameAt struct {
+	name string
+	at   *Worker
 }
 
 func (n *nameSet) enter(name string, w *Worker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.set == nil {
-		n.set = make(map[string]*Worker)
+		n.set = make(map[nameAt]struct{})
 	}
-	n.set[name] = w
+	n.set[nameAt{name, w}] = struct{}{}
 }
 
 func (n *nameSet) leave(name string, w *Worker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.set[name] == w {
-		delete(n.set, name)
-	}
+	delete(n.set, nameAt{name, w})
 }
 
-func (n *nameSet) has(name string) bool {
+// has reports whether one of the workers has a session, or looks at it.
+func (n *nameSet) has(name string, workers []*Worker) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.set[name] != nil
+	return slices.ContainsFunc(workers, func(w *Worker) bool {
+		_, ok := n.set[nameAt{name, w}]
+		return ok
+	})
 }
 
 // A retry is a dead node whose sessions are to be listed again.
@@ -138,7 +147,7 @@ func (k *keeper) advanceSilent(now, next time.Time) time.Time {
 
 // inherit takes a session over unless somebody else has it by now, or another worker.
 func (k *keeper) inherit(b bequest) {
-	if k.w.edge.names.has(b.name) {
+	if k.w.edge.names.has(b.name, k.w.edge.workers) {
 		return
 	}
 	aff := k.d.Affinity
@@ -161,6 +170,6 @@ func (e *Edge) adoptAt(listener uint16, name string) {
 	var b [4]byte
 	copy(b[:], name) // as good as random
 	if w := e.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); w != nil {
-		w.post(len(name), func(w *Worker, _ time.Time) { w.Adopt(name, "") })
+		w.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, "", "") })
 	}
 }

@@ -110,6 +110,13 @@ func (s *strays) elsewhere(now time.Time, from netip.AddrPort, node, self string
 	}
 }
 
+// misled forgets that a node serves a client.
+func (s *strays) misled(from netip.AddrPort, node string) {
+	if s.routes[from].node == node {
+		delete(s.routes, from)
+	}
+}
+
 // route returns who serves a client; an empty node is nobody.
 func (s *strays) route(now time.Time, from netip.AddrPort) (node string, known bool) {
 	r, ok := s.routes[from]

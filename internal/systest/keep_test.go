@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	keepSeeds = flag.Int("keep-seeds", 11, "seeds of TestKeep, one kind of trouble after the other")
+	keepSeeds = flag.Int("keep-seeds", len(keepPlans), "seeds of TestKeep, one kind of trouble after the other")
 	keepFirst = flag.Uint64("keep-first", 1, "the first of them")
 	keepStory = flag.Bool("keep-story", false, "print what happens")
 )
@@ -42,6 +42,7 @@ const (
 type keepPlan struct {
 	name                           string
 	kills, pauses, outages, drains bool
+	pursuits                       bool    // drains, after which who got the sessions is killed
 	lost, late, busy, old          float64 // of the log
 	lies, away                     float64 // of the affinity: wrong answers, none
 	spray                          float64 // probability that the balancer sends anywhere
@@ -55,13 +56,14 @@ var keepPlans = []keepPlan{
 	{name: "pause", pauses: true, loss: 0.02},
 	{name: "unsure log", kills: true, lost: 0.02, late: 0.01, busy: 0.05, old: 0.05, loss: 0.01},
 	{name: "drain", drains: true, loss: 0.02},
+	{name: "drain, then kill", pursuits: true, loss: 0.02},
 	{name: "drain under a sprayer", drains: true, spray: 0.3, loss: 0.01},
 	{name: "sprayed", kills: true, spray: 1, loss: 0.01},
 	{name: "lies", kills: true, drains: true, lies: 0.1, loss: 0.01},
 	{name: "no affinity", kills: true, away: 1, loss: 0.01},
 	{name: "no forwarder", kills: true, alone: true, loss: 0.01},
 	{name: "outage", outages: true, lost: 0.02, late: 0.05, loss: 0.02, excused: true},
-	{name: "everything", kills: true, pauses: true, outages: true, drains: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, lies: 0.05,
+	{name: "everything", kills: true, pauses: true, outages: true, drains: true, pursuits: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, lies: 0.05,
 		away: 0.05, spray: 0.1, loss: 0.05, excused: true},
 }
 
@@ -84,14 +86,16 @@ type keepWorld struct {
 
 	errors                                           []string
 	killed, paused, drained, interrupted, excusedFor int
-	sent, got                                        int
+	sent, got, queued                                int
 	gaps                                             []time.Duration
+	silences                                         map[string][]time.Duration // when the log did not answer about a session
 }
 
 func newKeepWorld(t *testing.T, seed uint64) *keepWorld {
-	w := &keepWorld{world: newWorld(t, seed), keepPlan: keepPlans[seed%uint64(len(keepPlans))]}
+	w := &keepWorld{world: newWorld(t, seed), keepPlan: keepPlans[seed%uint64(len(keepPlans))], silences: map[string][]time.Duration{}}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old})
+	w.store.Unanswered = func(log string) { w.silences[log] = append(w.silences[log], w.net.Elapsed()) }
 	w.claims = memaffinity.New(w.net.Now)
 	w.startRelay()
 	loss := w.loss * rnd.Float64()
@@ -169,6 +173,9 @@ func (w *keepWorld) trouble() {
 	if w.drains {
 		kinds = append(kinds, e.drain)
 	}
+	if w.pursuits {
+		kinds = append(kinds, func() { w.pursue(w.players[rnd.IntN(keepPlayers-1)]) })
+	}
 	if w.outages {
 		kinds = append(kinds, func() {
 			w.tell("the log falls silent")
@@ -177,6 +184,22 @@ func (w *keepWorld) trouble() {
 		})
 	}
 	kinds[rnd.IntN(len(kinds))]()
+}
+
+// pursue drains the edge of a client that is told a lot just then, and kills the edge
+// that goes on, maybe before it has said all that the first one left to it.
+func (w *keepWorld) pursue(p *keepPlayer) {
+	first := p.owner()
+	if first == nil || !w.spare(first) {
+		return
+	}
+	w.net.Schedule(time.Duration(w.net.Rand().IntN(120))*time.Millisecond, p.burst)
+	first.drain()
+	w.net.Schedule(time.Duration(100+w.net.Rand().IntN(400))*time.Millisecond, func() {
+		if next := p.owner(); next != nil && next != first {
+			next.kill()
+		}
+	})
 }
 
 // heal ends everything that is wrong, so that all that is due must happen.
@@ -222,6 +245,7 @@ func (w *keepWorld) final() {
 	for _, p := range w.players {
 		w.sent += p.said
 		w.got += p.got
+		w.queued += p.heard
 		if !p.frozen {
 			p.judge()
 		}
@@ -245,12 +269,12 @@ func TestKeep(t *testing.T) {
 	}
 	table := "\n"
 	for _, plan := range keepPlans {
-		var n, killed, paused, drained, interrupted, excused, sent, got int
+		var n, killed, paused, drained, interrupted, excused, sent, got, queued int
 		var gaps []time.Duration
 		for _, w := range all {
 			if w.name == plan.name {
 				n, killed, paused, drained, interrupted = n+1, killed+w.killed, paused+w.paused, drained+w.drained, interrupted+w.interrupted
-				excused, sent, got = excused+w.excusedFor, sent+w.sent, got+w.got
+				excused, sent, got, queued = excused+w.excusedFor, sent+w.sent, got+w.got, queued+w.queued
 				gaps = append(gaps, w.gaps...)
 			}
 		}
@@ -259,8 +283,8 @@ func TestKeep(t *testing.T) {
 		if len(gaps) > 0 {
 			p50, worst = gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond)
 		}
-		table += fmt.Sprintf("%-22s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d that are excused; %5d messages in, %5d out; gap p50 %v, worst %v\n",
-			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, p50, worst)
+		table += fmt.Sprintf("%-22s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d that are excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
+			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, p50, worst)
 	}
 	t.Log(table)
 }

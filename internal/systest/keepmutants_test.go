@@ -8,7 +8,7 @@ import (
 )
 
 // keepMutantSeeds is within how many seeds of TestKeep a fault must be noticed.
-const keepMutantSeeds = 110
+const keepMutantSeeds = 120
 
 // keepMutantList is deliberate faults of edges with sessions in a log. Those of the rules
 // themselves are in session/mutants_test.go.
@@ -22,6 +22,9 @@ var keepMutantList = []mutants.Mutant{
 	{Name: "reliable_messages_before_commit", File: "internal/edge/worker.go", Old: "if s.kept == nil || !ev.Reliable {", New: "if true {",
 		Survives: "the game reads the stream, and the simulation's has no subscribers beside it"},
 	{Name: "tokens_are_forgotten", File: "internal/edge/adopt.go", Old: "s.lastToken = x.core.Token()\n", New: ""},
+	{Name: "queued_counts_as_promised", File: "internal/edge/message.go", Old: "\t\t\ts.replies[token] = \"\"\n", New: ""},
+	{Name: "only_the_newest_of_the_queue_waits", File: "internal/edge/message.go", Old: "\t\t\ts.replies[token] = \"\"\n", New: "\t\t\tclear(s.replies)\n\t\t\ts.replies[token] = \"\"\n"},
+	{Name: "queued_is_forgotten", File: "internal/edge/message.go", Old: "\t\t\ts.lastToken = max(s.lastToken, token)\n", New: ""},
 	{Name: "pending_counts_as_promised", File: "internal/edge/message.go", Old: "if _, waits := s.replies[first]; waits {", New: "if _, waits := s.replies[first]; waits && false {"},
 	{Name: "repetitions_are_sent", File: "internal/edge/message.go", Old: "case named && game <= s.lastToken>>tokenShift:", New: "case named && game < s.lastToken>>tokenShift:"},
 	{Name: "silent_are_left_alone", File: "internal/edge/silent.go", Old: "k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name", New: "_ = unsure; k.w.post(0, func(*Worker, time.Time) { return; k.adopt(b.name"},
@@ -36,7 +39,7 @@ var keepMutantList = []mutants.Mutant{
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_doubt_after_a_stop", File: "internal/edge/keeper.go", Old: "now.Sub(k.turned) > stallMax {", New: "false {",
 		Survives: "the log refuses what a woken edge writes; only old values reach the client, and newer ones behind them"},
-	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name) {", New: "if false {"},
+	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name, k.w.edge.workers) {", New: "if false {"},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/adopt.go", Old: "\tk.letIn(now, x.addr)\n", New: "",
 		Survives: "clients say it again after half a second"},
 }

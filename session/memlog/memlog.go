@@ -22,6 +22,9 @@ type Config struct {
 	Busy float64 // probability that a write is refused as Busy
 	Old  float64 // probability that a read is answered with what was there a write ago
 
+	// Unanswered, if set, is told of each request that gets no answer because of Lost or Late.
+	Unanswered func(log string)
+
 	// Applied, if set, is told of each write that is stored.
 	Applied func(log string, e session.Entry)
 }
@@ -104,7 +107,7 @@ func (s *Store) Read(log string, answer func(session.Answer)) {
 				entries = r.before
 			}
 		}
-		s.reply(once, session.Answer{Verdict: session.OK, Entries: entries})
+		s.reply(log, once, session.Answer{Verdict: session.OK, Entries: entries})
 	})
 }
 
@@ -129,17 +132,26 @@ func (s *Store) append(w session.Write, answer func(session.Answer)) {
 			s.held = append(s.held, late)
 		}
 	case s.chance(s.Busy):
-		s.reply(answer, session.Answer{Verdict: session.Busy})
+		s.reply(w.Log, answer, session.Answer{Verdict: session.Busy})
 	case s.chance(s.Late):
+		s.unanswered(w.Log)
 		s.Schedule(time.Duration(s.Rand.IntN(6000))*time.Millisecond, late)
 	default:
-		s.reply(answer, s.apply(w))
+		s.reply(w.Log, answer, s.apply(w))
 	}
 }
 
-func (s *Store) reply(answer func(session.Answer), a session.Answer) {
-	if !s.chance(s.Lost) {
-		s.Schedule(s.latency(), func() { answer(a) })
+func (s *Store) reply(log string, answer func(session.Answer), a session.Answer) {
+	if s.chance(s.Lost) {
+		s.unanswered(log)
+		return
+	}
+	s.Schedule(s.latency(), func() { answer(a) })
+}
+
+func (s *Store) unanswered(log string) {
+	if s.Unanswered != nil {
+		s.Unanswered(log)
 	}
 }
 
