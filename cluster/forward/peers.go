@@ -66,9 +66,10 @@ func (r *Router) meet(now time.Duration, l Peer) *peer {
 	return p
 }
 
-// depart keeps a process that is not in the roster any more, for a while.
+// depart keeps a process that is not in the roster any more, for a while. If it was
+// watched it still is: gossip may notice a death before heartbeats do.
 func (r *Router) depart(p *peer) {
-	p.watch, p.beat = false, false
+	p.beat = false
 	r.departed = append(r.departed, p)
 	if len(r.departed) > departedMax {
 		oldest := r.departed[0]

@@ -195,6 +195,20 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
+// TestGossipIsFirst: the roster drops a dead edge before heartbeats show that it is dead.
+func TestGossipIsFirst(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	a := w.nodes["a"]
+	w.pass(time.Second)
+	a.SetPeers(w.now, nil)
+	for stopped := w.now; w.now.Sub(stopped) < SuspectAfter+BeatInterval; w.now = w.now.Add(10 * time.Millisecond) {
+		a.Advance(w.now, a)
+	}
+	if v := a.InTo(w.now, "b", client(1), 0, []byte("x"), a); v != Dead {
+		t.Errorf("a datagram for an edge that is silent: verdict %d", v)
+	}
+}
+
 func TestStallSuspectsNobody(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a := w.nodes["a"]

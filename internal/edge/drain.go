@@ -40,8 +40,8 @@ type edgeRequest struct {
 	Prepare []string `json:"prepare,omitempty"`
 
 	// Adopt is a session that was handed over, by the name of its log, and the port that
-	// its client talks to. Via is the edge that hands it over, to which the client's
-	// datagrams go on to come.
+	// its client talks to. Via is the edge to which the client's datagrams come; empty if
+	// that is the one that is asked, or not known.
 	Adopt    string `json:"adopt,omitempty"`
 	Listener uint16 `json:"listener,omitempty"`
 	Client   string `json:"client,omitempty"`
@@ -167,7 +167,7 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
 	r := edgeRequest{Adopt: x.name, Listener: k.w.listener, Client: x.addr.String()}
 	if k.d.Forward != nil {
-		r.Via = k.w.edge.cfg.Node
+		r.Via = k.cameOver(x, a.Node)
 	}
 	k.drain.asked++
 	k.ask(a.Node, r, func(_ time.Time, err error) {
@@ -177,6 +177,19 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 			k.adopt(x.name, netip.AddrPort{}, true)
 		}
 	})
+}
+
+// cameOver returns over which edge the datagrams of a client come to the next owner of
+// its session: that over which they came here, or else this one. A balancer may let
+// answers of no other edge through.
+func (k *keeper) cameOver(x *kept, heir string) (via string) {
+	switch via = k.vias[x.addr]; via {
+	case "":
+		return k.w.edge.cfg.Node
+	case heir:
+		return "" // they come to it
+	}
+	return via
 }
 
 // ask asks another edge, and tells the worker whether it does what it is asked.

@@ -80,6 +80,7 @@ type keepWorld struct {
 	players []*keepPlayer
 	starts  int
 	playing bool // all clients have joined
+	strict  bool // the balancer lets only answers of the edge through that it sends a client to
 	healed  bool
 	value   uint16
 

@@ -23,6 +23,9 @@ func (f keepFront) NextTimeout() (time.Time, bool) { return time.Time{}, false }
 func (f keepFront) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	w := f.w
 	pl := w.player(from)
+	if pl.next != nil {
+		pl.route, pl.next = pl.next, nil
+	}
 	if pl.route == nil || pl.route.dead {
 		pl.route = w.living()
 	}
@@ -61,6 +64,7 @@ type keepEdge struct {
 	workers  []*keepWorker
 	bus      *membus.Bus
 	affinity *keepAffinity
+	firsts   map[netip.AddrPort]string // to which edge the forwarded datagrams of a client came first
 }
 
 func (e *keepEdge) well() bool { return e.alive && !e.paused && !e.draining }
@@ -97,7 +101,7 @@ func (e *keepEdge) boot() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	e.workers = nil
+	e.workers, e.firsts = nil, make(map[netip.AddrPort]string)
 	for range 2 {
 		k := &keepWorker{e: e, start: e.start}
 		if k.worker, err = e.edge.AddWorker(edge.Listener{Addr: keepVIP}, k, k.wake); err != nil {
@@ -158,8 +162,13 @@ func (k *keepWorker) Datagram(size int) []byte {
 	return k.buf[:0]
 }
 
-func (k *keepWorker) Send(to netip.AddrPort, b []byte) { k.e.w.net.Send(keepVIP, to, b) }
-func (k *keepWorker) Flush() error                     { return nil }
+func (k *keepWorker) Send(to netip.AddrPort, b []byte) {
+	if w := k.e.w; !w.strict || w.player(to).route == k.e {
+		w.net.Send(keepVIP, to, b)
+	}
+}
+
+func (k *keepWorker) Flush() error { return nil }
 
 func (e *keepEdge) kill() {
 	if !e.w.spare(e) {
@@ -272,8 +281,12 @@ func (f keepForward) Forward(node string, listener uint16, client netip.AddrPort
 		return false
 	}
 	p, start, via := append([]byte(nil), datagram...), o.start, f.e.name
+	if first := f.e.firsts[client]; hops > 0 && first != "" {
+		via = first
+	}
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {
+			o.firsts[client] = via
 			o.edge.Deliver(via, hops+1, listener, client, p)
 		}
 	})

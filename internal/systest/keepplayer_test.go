@@ -22,6 +22,7 @@ type keepPlayer struct {
 	addr  netip.AddrPort
 	name  string
 	route *keepEdge // where the balancer sends its datagrams
+	next  *keepEdge // where it sends them from the next one on; nil for no change
 
 	said     int    // messages of the client
 	consumed int    // of these, what the game has

@@ -16,9 +16,8 @@ import (
 
 // Bounds of what the balancer remembers of a flow.
 const (
-	seqsKept     = 64
-	silenceLeast = 25 * time.Millisecond // shorter ones are not worth a line
-	datagramMax  = 1 << 16
+	seqsKept    = 64
+	datagramMax = 1 << 16
 )
 
 // A balancer is one UDP address for all edges. Every client has a flow with a socket
@@ -44,6 +43,7 @@ type flow struct {
 	client netip.AddrPort
 	back   *net.UDPConn
 	edge   int
+	next   int                  // edge plus one that the next datagram of the client goes to; 0 if that is edge
 	last   time.Time            // of the last datagram to the client
 	sent   map[uint16]time.Time // reliable messages of the client that are not acknowledged
 	seqs   []uint16             // of the last reliable commands to the client
@@ -106,16 +106,44 @@ func (b *balancer) avoid(edge int, on bool) {
 	b.up[edge] = !on
 }
 
-// reroute moves all flows of an edge to others.
-func (b *balancer) reroute(edge int) {
+// reroute moves all flows of an edge to others: at once, so that the edge's answers end
+// as well, or with the next datagram of the client.
+func (b *balancer) reroute(edge int, atOnce bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.up[edge] = false
 	for _, f := range b.flows {
-		if f.edge == edge {
-			f.edge = b.any()
+		if f.edge != edge {
+			continue
+		}
+		f.next = b.any() + 1
+		if atOnce {
+			b.move(f)
 		}
 	}
+}
+
+// move takes a flow to the edge that is its next.
+func (b *balancer) move(f *flow) {
+	if f.next == 0 {
+		return
+	}
+	f.edge, f.next = f.next-1, 0
+	if who := b.names[f.client]; who != "" {
+		b.note.add(Record{Kind: kindMoved, Who: who})
+	}
+}
+
+// nameAt returns who has the flow that edges see at a port; empty for nobody.
+func (b *balancer) nameAt(port uint16) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.flows {
+		if f.back.LocalAddr().(*net.UDPAddr).AddrPort().Port() == port {
+			return b.names[f.client]
+		}
+	}
+	return ""
 }
 
 // setSpray lets each datagram go to any edge.
@@ -185,6 +213,7 @@ func (b *balancer) upwards(from netip.AddrPort, p []byte) (*flow, netip.AddrPort
 			f.sent[seq] = time.Now()
 		}
 	}
+	b.move(f)
 	if b.spray {
 		return f, b.edges[b.any()]
 	}

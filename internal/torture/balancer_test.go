@@ -74,7 +74,7 @@ func TestBalancer(t *testing.T) {
 		t.Fatalf("got %q from %v", text, from)
 	}
 	b.avoid(1, false)
-	b.reroute(0)
+	b.reroute(0, true)
 	write(t, client, b.addr(), "two")
 	if text, again := read(t, edges[1]); text != "two" || again != flow {
 		t.Fatalf("got %q from %v, want the flow's address %v", text, again, flow)
@@ -84,9 +84,24 @@ func TestBalancer(t *testing.T) {
 	if text, _ := read(t, client); text != "in time" {
 		t.Fatalf("got %q", text)
 	}
-	b.setSpray(true)
 	b.avoid(0, false)
-	write(t, edges[0], flow, "of any edge")
+	b.reroute(1, false)
+	write(t, edges[1], flow, "until the client speaks")
+	if text, _ := read(t, client); text != "until the client speaks" {
+		t.Fatalf("got %q", text)
+	}
+	write(t, client, b.addr(), "three")
+	if text, again := read(t, edges[0]); text != "three" || again != flow {
+		t.Fatalf("got %q from %v, want the flow's address %v", text, again, flow)
+	}
+	write(t, edges[1], flow, "too late")
+	write(t, edges[0], flow, "in time")
+	if text, _ := read(t, client); text != "in time" {
+		t.Fatalf("got %q", text)
+	}
+	b.setSpray(true)
+	b.avoid(1, false)
+	write(t, edges[1], flow, "of any edge")
 	if text, _ := read(t, client); text != "of any edge" {
 		t.Fatalf("got %q", text)
 	}

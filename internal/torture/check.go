@@ -28,6 +28,7 @@ type Verdict struct {
 	AckP50     time.Duration
 	AckP99     time.Duration
 	Costs      []Cost
+	Operations []Operation
 }
 
 // A Phase is faults of one kind.
@@ -39,6 +40,9 @@ type Phase struct {
 	GapP50, GapP99, GapMost time.Duration // of clients, around each fault
 	Extra                   int           // most repeats that one client got around one fault
 	AckP50, AckP99          time.Duration
+	Handed, Others          pauses // around the hand-over of a session: of its client, and the median of those who keep theirs
+	Above                   pauses // the former less the latter
+	Moved                   pauses // around the move of a flow
 	gaps, acks              []time.Duration
 }
 
@@ -47,6 +51,12 @@ type Cost struct {
 	What     string
 	PerDown  time.Duration // CPU per datagram to a client, in ns
 	Measured int           // windows
+}
+
+// An Operation is what edges do with NATS and Redis while nothing happens.
+type Operation struct {
+	What                  string
+	PerSecond, PerMessage float64 // of all edges; by reliable messages, both ways
 }
 
 // Bad reports whether something happened that must not.
@@ -88,11 +98,16 @@ type checker struct {
 	faults  []*window
 	cost    map[string][]float64
 	acks    []time.Duration
+
+	silences map[string][]silence
+	moments  []moment
+	ops      map[string]*opSum
+	spoken   []int64 // moments of reliable messages, both ways
 }
 
 // Check reads a history.
 func Check(r io.Reader) (Verdict, error) {
-	c := &checker{parties: map[string]*party{}, cost: map[string][]float64{}, phase: -1}
+	c := &checker{parties: map[string]*party{}, cost: map[string][]float64{}, silences: map[string][]silence{}, ops: map[string]*opSum{}, phase: -1}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -144,9 +159,11 @@ func (c *checker) take(r Record) {
 		}
 	case kindSaid:
 		c.v.Said++
+		c.spoken = append(c.spoken, r.At)
 		c.party(r.Who).up.send(r.N)
 	case kindTold:
 		c.v.Told++
+		c.spoken = append(c.spoken, r.At)
 		p := c.party(r.Who)
 		p.down.send(r.N)
 		p.down.unsure[r.N] = true
@@ -175,7 +192,14 @@ func (c *checker) takeOther(r Record) {
 		c.party(r.Who).ended = true
 	case kindGap:
 		c.violation(r.At, "the game server misses messages of %s: %s", r.Who, r.Note)
+	case kindHanded, kindMoved:
+		if len(c.faults) > 0 {
+			c.moments = append(c.moments, moment{c.phase, len(c.faults), r.Who, r.At, r.Kind == kindMoved})
+		}
+	case kindOps:
+		c.operation(r)
 	case kindSilence:
+		c.silences[r.Who] = append(c.silences[r.Who], silence{r.At - r.D, r.At})
 		if w := c.windowOf(r.At-r.D, r.At); w != nil {
 			w.worst[r.Who] = max(w.worst[r.Who], r.D)
 		}
@@ -245,6 +269,8 @@ func (c *checker) finish() {
 			ph.Extra = max(ph.Extra, n)
 		}
 	}
+	c.judgePauses()
+	c.finishOperations()
 	for i := range c.v.Phases {
 		p := &c.v.Phases[i]
 		p.GapP50, p.GapP99, p.GapMost = quantile(p.gaps, 0.5), quantile(p.gaps, 0.99), quantile(p.gaps, 1)

@@ -171,7 +171,10 @@ func (d *deployment) nodes() []*node {
 	if d.redis != nil {
 		list = append(list, d.redis)
 	}
-	return append(append(list, d.relay), d.edges...)
+	if d.relay != nil { // nil if making it failed
+		list = append(list, d.relay)
+	}
+	return append(list, d.edges...)
 }
 
 // isReady reports what /readyz says.

@@ -28,13 +28,13 @@ func (r *run) fault(ctx context.Context, phase string, n int) error {
 	r.sleep(ctx, r.random(500*time.Millisecond, 1500*time.Millisecond))
 	switch phase {
 	case "calm":
-		return r.during(phase, "", func() error { r.sleep(ctx, 3*time.Second); return nil })
+		return r.during(phase, "", func() error { return r.count(ctx) })
 	case "kill":
 		return r.kill(ctx, phase)
 	case "stop":
 		return r.stop(ctx)
-	case "drain":
-		return r.drain(ctx, n%edgeCount)
+	case "drain", "drain-flush":
+		return r.drain(ctx, phase, n%edgeCount)
 	case "spray":
 		return r.sprayed(ctx, n%2 == 1)
 	case "redis-kill", "redis-flush", "redis-lies", "redis-stop":
@@ -64,7 +64,7 @@ func (r *run) kill(ctx context.Context, how string) error {
 			return err
 		}
 		r.sleep(ctx, r.cfg.Reroute)
-		r.balancer.reroute(i)
+		r.balancer.reroute(i, true)
 		r.sleep(ctx, 1500*time.Millisecond)
 		return nil
 	})
@@ -98,7 +98,7 @@ func (r *run) stop(ctx context.Context) error {
 		}
 		r.sleep(ctx, min(d, stopNotice))
 		if d > stopNotice {
-			r.balancer.reroute(i)
+			r.balancer.reroute(i, true)
 			r.sleep(ctx, d-stopNotice)
 		}
 		return e.Signal(syscall.SIGCONT)
@@ -109,9 +109,9 @@ func (r *run) stop(ctx context.Context) error {
 }
 
 // drain tells an edge to leave. Its flows move when it is not ready any more.
-func (r *run) drain(ctx context.Context, i int) error {
+func (r *run) drain(ctx context.Context, how string, i int) error {
 	e := r.edges[i]
-	err := r.during("drain", e.Name, func() error {
+	err := r.during(how, e.Name, func() error {
 		r.balancer.avoid(i, true)
 		if err := e.Signal(syscall.SIGTERM); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (r *run) drain(ctx context.Context, i int) error {
 			return err
 		}
 		r.sleep(ctx, r.cfg.Reroute)
-		r.balancer.reroute(i)
+		r.balancer.reroute(i, how == "drain-flush")
 		return proc.Await(ctx, drainMost, e.Name+" has ended", func() bool { return e.Ended() != nil })
 	})
 	if err != nil {

@@ -28,6 +28,9 @@ const (
 	kindExtra    kind = "extra"    // client Who was sent a reliable command that it had been sent before
 	kindGame     kind = "game"     // the consumer stopped and started again with its stored cursor
 	kindGap      kind = "gap"      // the game server is missing messages of Who; Note: which
+	kindHanded   kind = "handed"   // the session of client Who was given away
+	kindMoved    kind = "moved"    // the balancer took the flow of client Who to another edge
+	kindOps      kind = "ops"      // N: operations while nothing happened; Note: of what; D: for how many µs
 	kindCost     kind = "cost"     // N: datagrams to clients, D: µs of CPU of all edges; Note: direct or sprayed
 )
 

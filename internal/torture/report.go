@@ -22,6 +22,12 @@ func (v *Verdict) Write(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := v.writePauses(w); err != nil {
+		return err
+	}
+	for _, o := range v.Operations {
+		fmt.Fprintf(w, "calm: %.0f %s per second, %.2f per reliable message\n", o.PerSecond, o.What, o.PerMessage)
+	}
 	for _, c := range v.Costs {
 		fmt.Fprintf(w, "%s: %.1f µs of edges' CPU per datagram to a client (median of %d)\n", c.What, float64(c.PerDown)/1e3, c.Measured)
 	}
@@ -29,6 +35,28 @@ func (v *Verdict) Write(w io.Writer) error {
 		fmt.Fprintln(w, "VIOLATION", line)
 	}
 	return nil
+}
+
+// writePauses prints the table of sessions and flows that moved, if any did.
+func (v *Verdict) writePauses(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	some := false
+	for _, p := range v.Phases {
+		for _, of := range []struct {
+			what string
+			*pauses
+		}{{"its session is handed over", &p.Handed}, {"nothing, at the same moment (median)", &p.Others}, {"the former, less the latter", &p.Above}, {"its flow moves", &p.Moved}} {
+			if of.Count == 0 {
+				continue
+			}
+			if !some {
+				fmt.Fprintln(t, "phase\twhat happens to a client\ttimes\tpause p50\tp99\tmost\t")
+				some = true
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t\n", p.Name, of.what, of.Count, ms(of.P50), ms(of.P99), ms(of.Most))
+		}
+	}
+	return t.Flush()
 }
 
 // bound is what the share of faults with an interruption is below with 95 % certainty, if

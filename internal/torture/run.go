@@ -93,6 +93,11 @@ func (r *run) play(ctx context.Context, phases []PhaseKind) (err error) {
 	if err := r.game.open(ctx); err != nil {
 		return err
 	}
+	watch, err := r.watchLogs()
+	if err != nil {
+		return err
+	}
+	defer watch.Unsubscribe() // fails only when the connection is closed
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
