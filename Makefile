@@ -11,12 +11,18 @@ FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
+TORTURENATS ?= 1
 SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
 BENCHJSON ?= tmp/bench.json
 PROFILECASE ?= 100,20,200,1
+
+IMAGE     ?= ghcr.io/dnprelay/dnprelay:dev
+
+HELM_VERSION := v3.22.0
+HELM := bin/tools/helm-$(HELM_VERSION)
 
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK := bin/tools/staticcheck-$(STATICCHECK_VERSION)
@@ -35,7 +41,7 @@ build: ## Build relay, edge and dnpctl into bin/
 
 .PHONY: test
 test: ## All tests with the race detector (ARGS="-run Name -v" and so on)
-	$(GO) test -race -timeout 10m $(ARGS) ./...
+	$(GO) test -race -timeout 20m $(ARGS) ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
@@ -64,12 +70,27 @@ cluster-test-build: build
 	$(GO) build -trimpath -o bin/ ./deploy/cluster-test
 	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
 
+.PHONY: torture
+torture: torture-build ## Break edges under running sessions: 200 kills, 90 drains and so on, 35 minutes with TORTURENATS (1) NATS servers; needs redis-server
+	@mkdir -p tmp
+	bin/torture -json tmp/torture.json -nats $(TORTURENATS) $(ARGS)
+
+.PHONY: torture-quick
+torture-quick: torture-build ## A twenty-fifth of that, in less than 3 minutes
+	@mkdir -p tmp
+	bin/torture -json tmp/torture.json -scale 0.04 -stop-after 150s $(ARGS)
+
+.PHONY: torture-build
+torture-build: build
+	$(GO) build -trimpath -o bin/ ./deploy/torture
+	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+
 .PHONY: sim-session
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
-alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (BUILD=1 builds it, 5 minutes)
+alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
 	@GO="$(GO)" scripts/alerts-test
 
 .PHONY: dashboards
@@ -109,6 +130,38 @@ flood: build ## Forge a million connection requests on loopback while 200 client
 profile: build ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)
 	bin/dnpctl bench --case "$(PROFILECASE)" --rounds 1 --window 30s --profile tmp/profile $(ARGS)
 	@echo "Look at one with: $(GO) tool pprof -http=: bin/edge tmp/profile/FILE"
+
+.PHONY: image
+image: ## The container image into tmp/image/dnprelay.tar, without a daemon (IMAGE=name:tag)
+	GO="$(GO)" deploy/image/pack tmp/image "$(IMAGE)"
+
+.PHONY: image-test
+image-test: ## Build the image here and from a copy of the source elsewhere, and compare
+	GO="$(GO)" deploy/image/same
+
+.PHONY: chart-files
+chart-files: ## Copy into the chart what it has from deploy: NATS, alerts, dashboards
+	helm/files
+
+.PHONY: manifests
+manifests: $(HELM) ## Render deploy/manifests from the chart
+	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render
+
+.PHONY: chart-test
+chart-test: $(HELM) ## Lint and render the chart, decode every object, try what it has to refuse
+	HELM="$(CURDIR)/$(HELM)" GO="$(GO)" helm/test/run
+
+.PHONY: k8s-test
+k8s-test: $(HELM) build ## A real Kubernetes cluster on this machine: install, play, break, 15 minutes; needs root
+	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
+	GO="$(GO)" deploy/image/pack tmp/image --test
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./deploy/k8s-test
+	deploy/k8s-test/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
+
+$(HELM):
+	@mkdir -p "$(dir $@)"
+	CGO_ENABLED=0 GOBIN="$(CURDIR)/$(dir $@)" $(GO) install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	@mv "$(dir $@)helm" "$@"
 
 .PHONY: reproducible
 reproducible: ## Build twice, from two folders with caches of their own, and want the same bytes

@@ -51,7 +51,7 @@ func (r *Router) liveness(now time.Duration, p *peer) Liveness {
 		return Gone
 	case silent < SuspectAfter:
 		return Alive
-	case p.watch:
+	case p.watch, p.told == Suspect: // also when the roster has dropped it since: it is dead, not unlisted
 		return Suspect
 	case !p.listed:
 		return Alive // until it is gone

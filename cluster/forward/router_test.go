@@ -183,6 +183,10 @@ func TestSuspect(t *testing.T) {
 	if v := a.InTo(w.now, "b", client(1), 0, []byte("x"), a); v != Dead {
 		t.Errorf("a datagram for an edge that is suspected: verdict %d", v)
 	}
+	a.SetPeers(w.now, nil)
+	if v := a.InTo(w.now, "b", client(1), 0, []byte("x"), a); v != Dead {
+		t.Errorf("the roster drops the dead, which makes none of them alive: verdict %d", v)
+	}
 	a.take()
 	b.Advance(w.now, b)
 	w.settle()

@@ -9,6 +9,7 @@
 //	dnpctl set 127.0.0.1:3413 tower 0=50           write a value as a client
 //	dnpctl send demo hello                         a message to all clients of a space
 //	dnpctl who demo                                who is there
+//	dnpctl check demo 127.0.0.1:3413               whether all of it works
 //	dnpctl events demo                             what happens, live
 //	dnpctl token keygen; dnpctl token issue demo a keys, and tokens of clients
 //	dnpctl drain 127.0.0.1:8414                    have an edge hand its sessions over and end
@@ -31,6 +32,7 @@ type commands struct {
 	Send    sendCommand    `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Who     whoCommand     `cmd:"" help:"List the clients of a space."`
 	Events  eventsCommand  `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
+	Check   checkCommand   `cmd:"" help:"See whether a deployment works: make a state, see it as a client of an edge, remove it."`
 	Token   tokenCommand   `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain   drainCommand   `cmd:"" help:"Tell an edge to hand its sessions to the others and to end."`
 	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, play publishers and clients, print what updates cost."`

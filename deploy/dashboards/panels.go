@@ -71,6 +71,13 @@ var dashboards = []dashboard{
 			{"Connections to NATS", "Wanted and there.", "short", []query{
 				gauge("dnp_nats_connected").named("there {{instance}}"), gauge("dnp_nats_connections").named("wanted {{instance}}"),
 			}, false},
+			moved,
+			{"Messages of players not stored", "Those that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
+			{"Trouble of the session log", "Answers other than ok, and Redis not answering.", "cps", []query{
+				rateBy("dnp_session_log_appends_total", "answer", `answer!="ok"`).named("write {{answer}}"),
+				rateBy("dnp_session_log_reads_total", "answer", `answer!="ok"`).named("read {{answer}}"),
+				rate("dnp_session_affinity_failures_total").named("redis {{instance}}"),
+			}, false},
 		}},
 		processes,
 	}},
@@ -115,6 +122,35 @@ var dashboards = []dashboard{
 				rate("dnp_edge_writes_dropped_total").named("dropped {{instance}}"),
 			}, false},
 		}},
+		{"Sessions in a log", []panel{
+			{"Sessions in the log", "That this edge has or looks at; 1 at draining = it hands them over.", "short", []query{
+				gauge("dnp_session_kept"), gauge("dnp_session_draining").named("draining {{instance}}"),
+			}, false},
+			moved,
+			{"Session log", "Writes and reads, by answer.", "cps", []query{
+				busy("dnp_session_log_appends_total", "answer").named("write {{answer}}"), busy("dnp_session_log_reads_total", "answer").named("read {{answer}}"),
+			}, false},
+			{"Redis", "Ways there and back, and commands without an answer.", "cps", []query{
+				rate("dnp_session_affinity_trips_total"), rate("dnp_session_affinity_failures_total").named("failures {{instance}}"),
+			}, false},
+			{"Messages of players", "Confirmed by DNP_FROM, and attempts that were not.", "cps", []query{
+				rate("dnp_session_from_stored_total"), rate("dnp_session_from_failures_total").named("failures {{instance}}"),
+			}, false},
+			{"Messages of players not stored", "Those that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
+		}},
+		{"Forwarding", []panel{
+			{"Datagrams between edges", "By what became of them.", "pps", []query{busy("dnp_forward_datagrams_total", "kind")}, false},
+			{"Not forwarded or not taken", "By reason; and drops of the system.", "pps", []query{
+				busy("dnp_forward_drops_total", "reason"), busy("dnp_forward_socket_drops_total", "reason").named("system {{reason}}"),
+			}, false},
+			{"Other edges", "Known, and those whose heartbeats are missing.", "short", []query{
+				gauge("dnp_forward_peers").named("known {{instance}}"), gauge("dnp_forward_suspects").named("missing {{instance}}"),
+			}, false},
+			{"Datagrams of players from elsewhere", "Those that the worker does not serve, by what became of them.", "pps", []query{busy("dnp_session_strays_total", "fate")}, false},
+			{"Stalls", "Times that a worker or the forwarder stood still.", "cps", []query{
+				rate("dnp_session_stalls_total").named("worker {{instance}}"), rate("dnp_forward_stalls_total").named("forwarder {{instance}}"),
+			}, false},
+		}},
 		processes,
 	}},
 	{"relay", "dnprelay / relay", "dnp_relay_shards", []row{
@@ -144,6 +180,12 @@ var dashboards = []dashboard{
 		processes,
 	}},
 }
+
+// moved is how sessions in a log change their edge.
+var moved = panel{"Sessions that moved", "Handed over, taken over, lost to others without being asked, and ended as uncertain. Only with sessions in a log.", "cps", []query{
+	rate("dnp_session_handed_total").named("handed over {{instance}}"), rate("dnp_session_adopted_total").named("taken over {{instance}}"),
+	rate("dnp_session_lost_total").named("lost {{instance}}"), rate("dnp_session_uncertain_total").named("uncertain {{instance}}"),
+}, false}
 
 // processes are what every process has.
 var processes = row{"Process", []panel{

@@ -53,6 +53,9 @@ var rules = map[string][]string{
 	"session/natslog":  {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"}, // of replication the subjects
 	"session/natsfrom": {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"},
 
+	"publisher":          {"replication", "replication/payload", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"examples/publisher": {"publisher"},
+
 	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
 		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
@@ -73,8 +76,10 @@ var rules = map[string][]string{
 	"internal/natstest":  {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
+	"internal/proc":      {}, // runs programs under test
+	"internal/torture":   {"publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
 	"internal/clustertest": {
-		"dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
+		"internal/proc", "dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
 	},
 	"internal/arch":    {},
 	"internal/mutants": {}, // runs the go command, for tests only

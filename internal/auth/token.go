@@ -90,6 +90,9 @@ func (k *Keys) Verify(now time.Time, token []byte) (Claims, Reason) {
 	if len(token) > TokenMax || bytes.Count(token, []byte(".")) != 2 {
 		return Claims{}, BadToken
 	}
+	if bytes.ContainsAny(token, "\r\n") { // the base64 of the standard library skips them, strict or not
+		return Claims{}, BadToken
+	}
 	var c tokenClaims
 	_, err := parser.ParseWithClaims(string(token), &c, func(t *jwt.Token) (any, error) {
 		set := jwt.VerificationKeySet{}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/proc"
 )
 
 // Sizes of the cluster.
@@ -50,6 +52,12 @@ type deployment struct {
 	gossipKey, gossipJoined string
 }
 
+// A node is a program on a host.
+type node struct {
+	*host
+	proc.Node
+}
+
 // deploy starts everything and waits until every node is ready.
 func deploy(ctx context.Context, cfg *Config) (d *deployment, err error) {
 	d = &deployment{cfg: cfg, dir: cfg.Dir}
@@ -68,7 +76,7 @@ func deploy(ctx context.Context, cfg *Config) (d *deployment, err error) {
 		return d, err
 	}
 	for _, n := range d.nodes() {
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return d, err
 		}
 	}
@@ -85,7 +93,12 @@ func (d *deployment) makeHosts() (err error) {
 	group := func(prefix string, count, first int) (list []*node) {
 		for i := range count {
 			name := fmt.Sprint(prefix, i+1)
-			list = append(list, &node{host: host(name, first+i), log: logFile(d.dir, name)})
+			h := host(name, first+i)
+			n := &node{host: h, Node: proc.Node{Name: name, Log: proc.LogFile(d.dir, name)}}
+			if h != nil {
+				n.On = h.do
+			}
+			list = append(list, n)
 		}
 		return list
 	}
@@ -132,19 +145,19 @@ func (d *deployment) makeNodes() error {
 	}
 	d.gossipJoined = strings.Join(join, ",")
 	for _, n := range d.nats {
-		n.file, n.args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", d.cfg.NATSConf}
-		n.env = []string{
+		n.File, n.Args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", d.cfg.NATSConf}
+		n.Env = []string{
 			"NATS_NAME=" + n.name, "NATS_LISTEN=" + n.at(natsPort), "NATS_ROUTE=" + n.at(routePort),
 			"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + filepath.Join(d.dir, n.name),
 		}
 	}
 	for _, n := range d.relays {
-		n.file = filepath.Join(d.cfg.Bin, "relay")
-		n.args = append(d.common(n, urls), "--replicas", fmt.Sprint(servers), "--store-streams", fmt.Sprint(storeStreams))
+		n.File = filepath.Join(d.cfg.Bin, "relay")
+		n.Args = append(d.common(n, urls), "--replicas", fmt.Sprint(servers), "--store-streams", fmt.Sprint(storeStreams))
 	}
 	for _, n := range d.edges {
-		n.file = filepath.Join(d.cfg.Bin, "edge")
-		n.args = append(d.common(n, proxied), "--listen", "udp://"+n.at(dnpPort), "--workers", "2", "--open-space", space)
+		n.File = filepath.Join(d.cfg.Bin, "edge")
+		n.Args = append(d.common(n, proxied), "--listen", "udp://"+n.at(dnpPort), "--workers", "2", "--open-space", space)
 	}
 	return nil
 }
@@ -165,8 +178,8 @@ func (d *deployment) nodes() []*node {
 // ready waits until all relays and edges are.
 func (d *deployment) ready(ctx context.Context) error {
 	for _, n := range append(append([]*node{}, d.relays...), d.edges...) {
-		err := await(ctx, startTimeout, n.name+" is ready", func() bool { return n.ended() != nil || ask(d.web, n.host).ready })
-		if err = errors.Join(n.ended(), err); err != nil {
+		err := proc.Await(ctx, startTimeout, n.name+" is ready", func() bool { return n.Ended() != nil || ask(d.web, n.host).ready })
+		if err = errors.Join(n.Ended(), err); err != nil {
 			return err
 		}
 	}
@@ -176,7 +189,7 @@ func (d *deployment) ready(ctx context.Context) error {
 // check returns an error if a process has ended that was not told to.
 func (d *deployment) check() (err error) {
 	for _, n := range d.nodes() {
-		err = errors.Join(err, n.ended())
+		err = errors.Join(err, n.Ended())
 	}
 	return err
 }
@@ -201,7 +214,7 @@ func (d *deployment) close() {
 	for _, list := range [][]*node{d.edges, d.relays, d.nats} {
 		done := make(chan struct{}, len(list))
 		for _, n := range list {
-			go func() { n.stop(); done <- struct{}{} }()
+			go func() { n.Stop(); done <- struct{}{} }()
 		}
 		for range list {
 			<-done

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/proc"
 )
 
 // Times of faults.
@@ -50,23 +52,23 @@ func (s *scene) strike(ctx context.Context, fault string) error {
 // kill crashes the holder. It heals when another relay has the shard.
 func (s *scene) kill(ctx context.Context) error {
 	epochs := s.game.epochCount()
-	if err := s.home.kill(); err != nil {
+	if err := s.home.Kill(); err != nil {
 		return err
 	}
 	s.change()
-	err := await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
+	err := proc.Await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
 	s.healed = time.Now()
-	s.after = func(context.Context) error { return s.home.start() }
+	s.after = func(context.Context) error { return s.home.Start() }
 	return err
 }
 
 // pause stops the holder's process for a while.
 func (s *scene) pause(ctx context.Context) error {
-	if err := s.home.signal(syscall.SIGSTOP); err != nil {
+	if err := s.home.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	s.during(ctx, s.random(faultLeast, faultMost))
-	err := s.home.signal(syscall.SIGCONT)
+	err := s.home.Signal(syscall.SIGCONT)
 	s.healed = time.Now()
 	return err
 }
@@ -89,11 +91,11 @@ func (s *scene) natsLeader(ctx context.Context) error {
 	if leader == nil {
 		return errors.New("the stream has no leader")
 	}
-	if err := leader.kill(); err != nil {
+	if err := leader.Kill(); err != nil {
 		return err
 	}
 	s.during(ctx, s.random(2*time.Second, 8*time.Second))
-	err := leader.start()
+	err := leader.Start()
 	s.healed = time.Now()
 	return err
 }
@@ -121,7 +123,7 @@ func (s *scene) link(ctx context.Context) error {
 // natsDown takes all NATS servers away for a long while.
 func (s *scene) natsDown(ctx context.Context) error {
 	for _, n := range s.nats {
-		if err := n.kill(); err != nil {
+		if err := n.Kill(); err != nil {
 			return err
 		}
 	}
@@ -131,7 +133,7 @@ func (s *scene) natsDown(ctx context.Context) error {
 	}
 	s.change()
 	for _, n := range s.nats {
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -242,7 +243,7 @@ func (g *game) epochCount() int {
 // once publishes one op until it is accepted.
 func (g *game) once(ctx context.Context, op string) error {
 	var last string
-	err := await(ctx, 20*time.Second, "publish "+op, func() bool {
+	err := proc.Await(ctx, 20*time.Second, "publish "+op, func() bool {
 		m, err := g.nc.Request(g.subjects.Publish(space, ""), []byte(op), 300*time.Millisecond)
 		if err != nil {
 			last = err.Error()

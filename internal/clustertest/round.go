@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/proc"
 )
 
 // How long a round waits for the whole cluster to be whole again, and for the shard to
@@ -66,7 +68,7 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 
 // settle waits until everything is as if nothing had happened.
 func (r *run) settle(ctx context.Context) error {
-	err := await(ctx, wholeMost, "all nodes are ready", func() bool {
+	err := proc.Await(ctx, wholeMost, "all nodes are ready", func() bool {
 		for _, n := range append(slices.Clone(r.relays), r.edges...) {
 			if !ask(r.web, n.host).ready {
 				return false
@@ -75,7 +77,7 @@ func (r *run) settle(ctx context.Context) error {
 		return true
 	})
 	if err == nil {
-		err = await(ctx, wholeMost, "the store has all copies", r.storeWhole)
+		err = proc.Await(ctx, wholeMost, "the store has all copies", r.storeWhole)
 	}
 	if err == nil {
 		_, err = r.equalSince(ctx, true)
@@ -107,7 +109,7 @@ func (r *run) recover(ctx context.Context, s *scene, m *Round) {
 // what that costs.
 func (r *run) comeHome(ctx context.Context, s *scene, m *Round) {
 	start := time.Now()
-	err := await(ctx, returnMost, "the shard comes home", func() bool { return r.holder() == s.home })
+	err := proc.Await(ctx, returnMost, "the shard comes home", func() bool { return r.holder() == s.home })
 	if err != nil {
 		m.Violations = append(m.Violations, err.Error())
 	}

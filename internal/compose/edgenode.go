@@ -37,6 +37,7 @@ type EdgeNode struct {
 	forward *Forwarding    // nil if sessions end with the edge, or without gossip or its keys
 	tel     *telemetry.Telemetry
 	admin   *telemetry.Server
+	mapping Mapping
 	leave   chan struct{} // holds one when the edge is to drain
 
 	subjects replication.Subjects
@@ -61,6 +62,11 @@ func NewEdgeNode(ctx context.Context, f EdgeFlags, log *slog.Logger) (*EdgeNode,
 }
 
 func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err error) {
+	waiting, reached, err := showWaiting(f.Admin)
+	if err != nil {
+		return err
+	}
+	defer waiting.Stop()
 	var buses []*natsbus.Bus
 	connect := func() (*natsbus.Bus, error) {
 		bus, err := DialNATS(ctx, f.NATS, f.Node, log)
@@ -72,6 +78,7 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 	if n.bus, err = connect(); err != nil {
 		return err
 	}
+	reached()
 	if n.durable, err = OpenDurable(ctx, f.Sessions, f.Node.Name, connect, n.subjects, f.Node.StartTimeout, log); err != nil {
 		return err
 	}
@@ -96,9 +103,10 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 		n.forward.Serve(n.edge)
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
+	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: f.Admin.HTTP, Telemetry: n.tel, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
-		Health: func() telemetry.Health { return EdgeHealth(n.edge, n.bus, n.durable) }, Drain: n.Drain,
+		Health: func() telemetry.Health { return n.mapping.Note(EdgeHealth(n.edge, n.bus, n.durable)) }, Drain: n.Drain,
 	})
 	return err
 }
@@ -124,7 +132,7 @@ func (n *EdgeNode) Run(ctx context.Context, node string) error {
 	group, others := errgroup.WithContext(after)
 	group.Go(func() error { return n.admin.Run(others) })
 	group.Go(func() error {
-		WatchMapping(others, n.bus, n.subjects, node, n.shards, n.log)
+		n.mapping.Watch(others, n.bus, n.subjects, node, n.shards, n.log)
 		return nil
 	})
 	if n.gossip != nil {

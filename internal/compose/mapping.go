@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -18,10 +20,24 @@ const (
 	mappingPause    = time.Second
 )
 
-// WatchMapping finds out, at the start and after each reconnect, whether the NATS
-// server that the node is connected to brings publishes to relays, and to the right
-// ones, and says so in one line if not. It returns when ctx ends.
-func WatchMapping(ctx context.Context, bus replication.Bus, subjects replication.Subjects, node string, shards int, log *slog.Logger) {
+// mappingAgain is how often a node looks again while publishes go wrong.
+const mappingAgain = 5 * time.Second
+
+// A Mapping knows whether publishes reach relays. The zero value believes that they do.
+type Mapping struct{ wrong atomic.Bool }
+
+// Note adds to what a node says of itself that publishes go wrong.
+func (m *Mapping) Note(h telemetry.Health) telemetry.Health {
+	if m.wrong.Load() {
+		h.Missing = append(h.Missing, "mapping")
+	}
+	return h
+}
+
+// Watch finds out, at the start and after each reconnect, whether the NATS server that
+// the node is connected to brings publishes to relays, and to the right ones, and says so
+// in one line if not, and in another when they are right again. It returns when ctx ends.
+func (m *Mapping) Watch(ctx context.Context, bus replication.Bus, subjects replication.Subjects, node string, shards int, log *slog.Logger) {
 	changed := make(chan struct{}, 1)
 	bus.OnChange(func(connected bool) {
 		if !connected {
@@ -32,14 +48,27 @@ func WatchMapping(ctx context.Context, bus replication.Bus, subjects replication
 		default:
 		}
 	})
-	for {
-		if problem := mappingProblem(ctx, bus, subjects, node, shards); problem != "" && ctx.Err() == nil {
-			log.Error("publishes go wrong: "+problem, "subject", subjects.Publish("*", ""))
+	for said := ""; ; {
+		problem := mappingProblem(ctx, bus, subjects, node, shards)
+		m.wrong.Store(problem != "")
+		var again <-chan time.Time
+		switch {
+		case ctx.Err() != nil:
+			return
+		case problem != "":
+			again = time.After(mappingAgain)
+			if problem != said {
+				log.Error("publishes go wrong: "+problem, "subject", subjects.Publish("*", ""))
+			}
+		case said != "":
+			log.Info("publishes are right again")
 		}
+		said = problem
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-again:
 		}
 	}
 }

@@ -45,6 +45,7 @@ type RelayNode struct {
 	gossip        *gossip.Gossip // nil if nobody is to be met
 	telemetry     *telemetry.Telemetry
 	admin         *telemetry.Server
+	mapping       Mapping
 
 	subjects replication.Subjects
 	shards   int
@@ -68,6 +69,11 @@ func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (*RelayNo
 }
 
 func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (err error) {
+	waiting, reached, err := showWaiting(f.Admin)
+	if err != nil {
+		return err
+	}
+	defer waiting.Stop()
 	if n.bus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
 		return err
 	}
@@ -75,6 +81,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	if n.storeBus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
 		return err
 	}
+	reached()
 	n.leases, err = openLeases(ctx, natslease.Config{
 		Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
 		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence}, Log: log,
@@ -98,9 +105,10 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 		}
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
+	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: f.Admin.HTTP, Telemetry: n.telemetry, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
-		Health: func() telemetry.Health { return RelayHealth(n.relay, n.bus) },
+		Health: func() telemetry.Health { return n.mapping.Note(RelayHealth(n.relay, n.bus)) },
 	})
 	return err
 }
@@ -144,7 +152,7 @@ func (n *RelayNode) Run(ctx context.Context, node string) error {
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
 	group.Go(func() error {
-		WatchMapping(ctx, n.bus, n.subjects, node, n.shards, n.log)
+		n.mapping.Watch(ctx, n.bus, n.subjects, node, n.shards, n.log)
 		return nil
 	})
 	gossipEnd := n.runGossip(after, group)

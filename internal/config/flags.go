@@ -66,7 +66,7 @@ func (n *NATS) Problems() (list Problems) {
 // Node are the flags of every node of a cluster.
 type Node struct {
 	Name         string        `name:"node" env:"DNP_NODE" placeholder:"NAME" help:"Name of this node in logs, events and metrics (default: POD_NAME, then the name of the host)."`
-	StartTimeout time.Duration `default:"30s" help:"How long to wait for NATS at the start; 0 = for ever."`
+	StartTimeout time.Duration `default:"30s" help:"How long to wait for NATS at the start; 0 = for ever, also while it refuses the credentials."`
 }
 
 // Problems lists what is wrong with n. It fills in the name of the node.

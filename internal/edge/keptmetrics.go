@@ -3,11 +3,19 @@ package edge
 import "github.com/dnprelay/dnprelay/internal/telemetry"
 
 // keptMetrics returns what is shown of sessions that a log knows.
-func keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
+func (e *Edge) keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 	count := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
 		return telemetry.Counter("dnp.session."+name, unit, help, func() uint64 { stats := s.Get(); return read(&stats) })
 	}
 	return []telemetry.Metric{
+		telemetry.Gauge("dnp.session.kept", "{session}", "Sessions in the log that this edge has or looks at.",
+			func() float64 { return float64(e.Kept()) }),
+		telemetry.Gauge("dnp.session.draining", "", "1 from when the edge begins to hand its sessions over, else 0.", func() float64 {
+			if e.draining.Load() {
+				return 1
+			}
+			return 0
+		}),
 		count("opened", "{session}", "Sessions that began here.", func(s *Stats) uint64 { return s.SessionsOpened }),
 		count("adopted", "{session}", "Sessions that were taken over from other edges.", func(s *Stats) uint64 { return s.SessionsAdopted }),
 		count("handed", "{session}", "Sessions that were handed over to other edges.", func(s *Stats) uint64 { return s.SessionsHanded }),

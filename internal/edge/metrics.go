@@ -71,7 +71,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.MessagesRefused }),
 	}
 	if e.cfg.Durable != nil {
-		all = append(all, keptMetrics(s)...)
+		all = append(all, e.keptMetrics(s)...)
 	}
 	return append(all, drops(s)...)
 }

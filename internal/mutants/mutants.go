@@ -19,6 +19,10 @@ type Mutant struct {
 	// Run is the pattern of the tests that have to notice. Empty means Config.Run.
 	Run string
 
+	// Args are arguments of the test program that replace those of Config, for a
+	// fault that needs more seeds than others.
+	Args []string
+
 	// Survives is why no test can notice, for a fault that only costs time or
 	// memory, or changes nothing. Such a fault must pass the tests, so that the
 	// reason is taken away once it is not true any more.

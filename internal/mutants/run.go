@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ func Run(t *testing.T, cfg Config, list []Mutant) {
 		t.Run(m.Name, func(t *testing.T) {
 			run := cmp.Or(m.Run, cfg.Run)
 			if !passed[run] {
-				if lines, err := cfg.try(clean(), run); err != nil {
+				if lines, err := cfg.try(clean(), run, nil); err != nil {
 					t.Fatalf("%s fails without a fault:\n%s", run, strings.Join(lines, "\n"))
 				}
 				passed[run] = true
@@ -48,7 +49,7 @@ func Run(t *testing.T, cfg Config, list []Mutant) {
 
 // hunt looks for one fault and returns its line of the table.
 func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
-	lines, err := cfg.try(build(t, m), run)
+	lines, err := cfg.try(build(t, m), run, m.Args)
 	reason, noticed := reason(lines)
 	seeds := 0
 	if cfg.Rounds != nil {
@@ -82,8 +83,8 @@ func FirstSeed(lines []string) int {
 var aSeed = regexp.MustCompile(`\bseed (\d+)\b`)
 
 // try runs the tests until the first fails.
-func (cfg *Config) try(program, run string) (lines []string, err error) {
-	args := append([]string{"-test.v", "-test.failfast", "-test.timeout", "5m", "-test.run", run}, cfg.Args...)
+func (cfg *Config) try(program, run string, more []string) (lines []string, err error) {
+	args := slices.Concat([]string{"-test.v", "-test.failfast", "-test.timeout", "5m", "-test.run", run}, cfg.Args, more)
 	out, err := exec.Command(program, args...).CombinedOutput()
 	return strings.Split(string(out), "\n"), err
 }

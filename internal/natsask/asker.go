@@ -48,7 +48,7 @@ type Asker struct {
 // New returns an Asker that does nothing before Run.
 func New(cfg Config) (*Asker, error) {
 	a := &Asker{
-		cfg: cfg.withDefaults(), prefix: nats.NewInbox() + ".", flying: make(map[uint64]*Request),
+		cfg: cfg.withDefaults(), prefix: cfg.Conn.NewInbox() + ".", flying: make(map[uint64]*Request),
 		work: make(chan struct{}, 1), refuse: make(chan struct{}, 1),
 	}
 	var err error

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -36,12 +38,13 @@ func startRedis(t *testing.T) string {
 	return "redis://" + addr
 }
 
-// A swivel is a balancer for one client: it sends what the client sends to one edge, and
-// what edges send to the client.
+// A swivel is a balancer for one client: it sends what the client sends to one edge, or
+// by turns to two, and what edges send to the client.
 type swivel struct {
 	front, back *net.UDPConn
 	client      atomic.Pointer[netip.AddrPort]
 	edge        atomic.Pointer[netip.AddrPort]
+	second      atomic.Pointer[netip.AddrPort] // gets every second datagram of the client
 }
 
 func newSwivel(t *testing.T) *swivel {
@@ -69,6 +72,7 @@ func newSwivel(t *testing.T) *swivel {
 // carry brings what comes from one side to the other, until the sockets are closed.
 func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], out *net.UDPConn, to *atomic.Pointer[netip.AddrPort]) {
 	b := make([]byte, 65536)
+	turn := 0
 	for {
 		n, from, err := in.ReadFromUDPAddrPort(b)
 		if err != nil {
@@ -77,10 +81,15 @@ func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], 
 			}
 			continue // nobody listens at the other end any more
 		}
+		a := to.Load()
 		if source != nil {
 			source.Store(&from)
+			if other := s.second.Load(); other != nil && turn%2 == 1 {
+				a = other
+			}
+			turn++
 		}
-		if a := to.Load(); a != nil {
+		if a != nil {
 			_, _ = out.WriteToUDPAddrPort(b[:n], *a) // it is lost
 		}
 	}
@@ -296,4 +305,20 @@ func TestRescueDrain(t *testing.T) {
 	if text := r.edges[0].output.String(); strings.Contains(text, "no edge takes") {
 		t.Errorf("the session was not handed over:\n%s", text)
 	}
+}
+
+// TestRescueSpray sends the datagrams of a client by turns to the edge that has its session
+// and to one that forwards them. Nobody takes the session over.
+func TestRescueSpray(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(strings.Repeat("0f", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRescue(t, "--gossip-key-file", keys, "--forward-listen", "127.0.0.1:0")
+	for _, e := range r.edges {
+		e.says("datagrams between edges")
+	}
+	r.talk(10)
+	r.swivel.second.Store(&r.addrs[1])
+	r.talk(40)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // TestWrongCredentials starts nodes that the NATS server does not want. Each says so in
-// one line and ends, at once and not after the time for which it waits for a server.
+// one line and ends, at once and not after the time for which it waits for a server. (With
+// --start-timeout 0, which is for pods, it waits and says in /readyz what is missing.)
 func TestWrongCredentials(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "dnprelay", Password: "right", NoSigs: true, NoLog: true})
 	if err != nil {
@@ -28,8 +29,8 @@ func TestWrongCredentials(t *testing.T) {
 	defer member.Close()
 	for _, url := range []string{"nats://dnprelay:wrong@" + addr, "nats://" + addr} {
 		for _, p := range []*process{
-			start(t, "relay", "serve", "--nats-url", url, "--http", "", "--start-timeout", "0"),
-			start(t, "edge", "serve", "--nats-url", url, "--http", "", "--listen", "udp://127.0.0.1:0", "--start-timeout", "0"),
+			start(t, "relay", "serve", "--nats-url", url, "--http", "", "--start-timeout", "1h"),
+			start(t, "edge", "serve", "--nats-url", url, "--http", "", "--listen", "udp://127.0.0.1:0", "--start-timeout", "1h"),
 		} {
 			p.ends(1, "bad NATS credentials", addr)
 			if n := strings.Count(p.output.String(), "\n"); n != 1 {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/replication"
@@ -86,7 +88,8 @@ func scrape(t *testing.T, process, url string, all map[string]*metric) {
 }
 
 // nodeMetrics returns what a relay and an edge of a cluster and relay dev show, all with traces and
-// with a space, a state and a client of unusual names.
+// with a space, a state and a client of unusual names. The edge keeps sessions in a log and could
+// forward to others, so that it shows all that an edge can.
 func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
 	var subjects replication.Subjects
@@ -96,9 +99,16 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 	}
 	t.Cleanup(nats.Shutdown)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that metrics about traces are there
+	key := filepath.Join(t.TempDir(), "gossip.key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("a1", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ports := freePorts(t, 7)
-	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", ports[0], "--gossip-bind", ports[3], "--gossip-join", ports[4])
-	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", ports[1], "--listen", "udp://"+ports[5], "--gossip-bind", ports[4], "--gossip-join", ports[3], "--open-space", "zanzibar")
+	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", ports[0],
+		"--gossip-bind", ports[3], "--gossip-join", ports[4], "--gossip-key-file", key)
+	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", ports[1], "--listen", "udp://"+ports[5], "--open-space", "zanzibar",
+		"--gossip-bind", ports[4], "--gossip-join", ports[3], "--gossip-key-file", key,
+		"--session-durability", "log", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0")
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
 	r.says("holding")
 	e.says("bus reached")
@@ -178,7 +188,7 @@ func TestMetrics(t *testing.T) {
 
 // labelNames are all labels that a metric of ours may have. Each has a fixed, small number of
 // values; names of spaces, states and clients are not among them, since there is no bound on those.
-var labelNames = []string{"direction", "reason", "outcome", "phase", "le"}
+var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "le"}
 
 func checkLabels(t *testing.T, all map[string]*metric) {
 	for name, m := range all {

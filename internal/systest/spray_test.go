@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -36,31 +37,45 @@ type pair struct {
 	log      *sharedLog
 	edges    [2]*edge.Edge
 	forwards [2]*compose.Forwarding
+	gossips  [2]*gossip.Gossip
 	addrs    [2]netip.AddrPort
+	keys     string            // file with the keys of gossip
+	client   dnptest.Behaviour // of the clients
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T) *pair { return newPairWith(t, 0) }
+
+// newPairWith has other keys of gossip in use after keyDelay; 0 is as in production.
+func newPairWith(t *testing.T, keyDelay time.Duration) *pair {
 	t.Helper()
-	p := &pair{stack: newEdgeless(t), game: &gameInbox{bySession: map[string]*inbox{}}, log: newSharedLog()}
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(hex.EncodeToString(make([]byte, 32))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p := &pair{client: dnptest.Cpp(), keys: filepath.Join(t.TempDir(), "keys"), stack: newEdgeless(t), game: &gameInbox{bySession: map[string]*inbox{}}, log: newSharedLog()}
+	p.writeKey(0)
 	hub := memaffinity.New(time.Now)
 	var join []string
 	port := uint16(0)
 	for i, name := range [2]string{"e1", "e2"} {
-		g, err := compose.NewGossip(&config.Gossip{GossipBind: "127.0.0.1:0", GossipJoin: join, GossipKeyFile: keys},
-			cluster.RoleEdge, name, 64, nil, slog.New(slog.DiscardHandler))
+		g, err := gossip.Open(gossip.Config{
+			Self: cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: cluster.PhaseStarting, Shards: 64, Incarnation: uint64(time.Now().UnixMilli())},
+			Bind: "127.0.0.1:0", Join: join, KeyFile: p.keys, KeyPoll: keyDelay / 20, KeyDelay: keyDelay, Log: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.gossips[i] = g
 		join = append(join, g.Addr().String())
 		p.start(i, name, port, g, hub)
 		port = p.addrs[0].Port()
 	}
 	p.meet()
 	return p
+}
+
+// writeKey replaces the keys of gossip by one, of 32 equal bytes.
+func (p *pair) writeKey(b byte) {
+	p.Helper()
+	if err := os.WriteFile(p.keys, []byte(hex.EncodeToString(bytes.Repeat([]byte{b}, 32))), 0o600); err != nil {
+		p.Fatal(err)
+	}
 }
 
 // start starts an edge with what it needs. What depends on it ends before it.
@@ -139,7 +154,7 @@ func (p *pair) balance(pick func() netip.AddrPort) (*balancer, *dnptest.Peer) {
 	wait.Go(func() { pump(b.back, b.toClient) })
 	p.Cleanup(wait.Wait)
 	p.Cleanup(func() { b.front.Close(); b.back.Close() })
-	peer, err := dnptest.RunUDP(p.ctx, dnptest.Config{Behaviour: dnptest.Cpp(), Server: b.front.LocalAddr().(*net.UDPAddr).AddrPort()}, netip.AddrPort{})
+	peer, err := dnptest.RunUDP(p.ctx, dnptest.Config{Behaviour: p.client, Server: b.front.LocalAddr().(*net.UDPAddr).AddrPort()}, netip.AddrPort{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -389,4 +404,56 @@ func TestReroute(t *testing.T) {
 	p.tell(client, "m 1")
 	p.until(peer, "and back", func(c *dnptest.Client) bool { return len(c.Messages) == 2 && c.Queued() == 0 })
 	p.tellStats()
+}
+
+// TestKeysChange: the key of gossip is replaced while two edges forward a client's
+// datagrams to each other. Nothing gets lost that the client does not repeat, and when the
+// old key is forgotten they forward on.
+func TestKeysChange(t *testing.T) {
+	const delay = 2 * time.Second // forwarding follows gossip within one
+	p := newPairWith(t, delay)
+	p.client.GiveUp = patience // keys that are known too late, on a slow machine, cost repetitions
+	_, peer := p.balance(func() netip.AddrPort { return p.addrs[rand.IntN(2)] })
+	said := 0
+	say := func() {
+		p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && c.Queued() < 5 })
+		p.say(peer, fmt.Sprint("m ", said))
+		said++
+	}
+	for range 10 {
+		say()
+	}
+	p.writeKey(1)
+	tick := time.NewTicker(50 * time.Millisecond) // a client that says more is taken for one that floods
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !p.onlyKey(1); <-tick.C {
+		if say(); time.Now().After(end) {
+			t.Fatal("the edges do not change the key")
+		}
+	}
+	before := p.taken()
+	for said < 40 || p.taken() < before+5 {
+		say()
+		<-tick.C
+	}
+	p.inOrder("the game has what the client said", p.game.await(p, 1, said)[0].texts, said)
+	p.tellStats()
+}
+
+// onlyKey reports whether both edges know this key and no other.
+func (p *pair) onlyKey(b byte) bool {
+	for _, g := range p.gossips {
+		if keys := g.Keys(); len(keys) != 1 || keys[0][0] != b {
+			return false
+		}
+	}
+	return true
+}
+
+// taken returns how many datagrams of clients the edges took from each other.
+func (p *pair) taken() (n uint64) {
+	for _, f := range p.forwards {
+		n += f.Stats().Owner
+	}
+	return n
 }

@@ -1,8 +1,10 @@
 package natsbus
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -337,7 +339,26 @@ func TestConnectErrors(t *testing.T) {
 	if _, err := Connect(Config{URL: srv.ClientURL()}); !errors.Is(err, ErrCredentials) {
 		t.Errorf("wrong credentials: %v", err)
 	}
+	log := slog.New(slog.DiscardHandler)
+	if _, err := Dial(t.Context(), Config{URL: srv.ClientURL()}, time.Minute, log); !errors.Is(err, ErrCredentials) {
+		t.Errorf("wrong credentials, with a minute to wait: %v", err)
+	}
+	// Who waits for ever waits for other credentials, too.
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan string, 1)
+	log = slog.New(slog.NewTextHandler(writer(func(line string) { said <- line; cancel() }), nil))
+	if _, err := Dial(ctx, Config{URL: srv.ClientURL()}, 0, log); !errors.Is(err, context.Canceled) {
+		t.Errorf("wrong credentials, for ever: %v", err)
+	}
+	if line := <-said; !strings.Contains(line, ErrCredentials.Error()) {
+		t.Errorf("the log says %q", line)
+	}
 }
+
+// A writer takes lines of a log.
+type writer func(line string)
+
+func (w writer) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
 
 func TestReconnectDelay(t *testing.T) {
 	for n, least := range map[int]time.Duration{0: 50, 1: 50, 2: 100, 3: 200, 5: 800, 6: 1000, 1 << 30: 1000} {

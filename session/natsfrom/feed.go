@@ -14,6 +14,7 @@ import (
 const (
 	headerSession  = "Dnp-Session"
 	headerNumber   = "Dnp-Number"
+	headerPrevious = "Dnp-Previous" // number of the message before, plus one: what a consumer's cursor was
 	headerReliable = "Dnp-Reliable"
 )
 
@@ -86,7 +87,8 @@ func (f *Feed) publish() {
 	number := strconv.FormatUint(m.Number, 10)
 	f.p.asker.Ask(natsask.Request{
 		Msg: &nats.Msg{Subject: f.subject, Data: m.Data, Header: nats.Header{
-			headerSession: {f.session}, headerNumber: {number}, headerReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
+			headerSession: {f.session}, headerNumber: {number}, headerPrevious: {strconv.FormatUint(m.Previous, 10)},
+			headerReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
 		}},
 		Done: func(reply *nats.Msg, err error) { f.answered(m.Number, reply, err) },
 	})

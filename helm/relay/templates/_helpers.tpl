@@ -1,0 +1,102 @@
+{{/* Names. */}}
+{{- define "dnprelay.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "dnprelay.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains (include "dnprelay.name" .) .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "dnprelay.name" .) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Labels that never change while a release lives: (dict "root" $ "component" "edge"). */}}
+{{- define "dnprelay.selector" -}}
+app.kubernetes.io/name: {{ include "dnprelay.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* All labels: (dict "root" $ "component" "edge"). */}}
+{{- define "dnprelay.labels" -}}
+{{ include "dnprelay.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dnprelay
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* metadata of an object: (dict "root" $ "component" "edge" "name" "edge" "labels" dict "annotations" dict),
+or with "as" for a name that does not begin with that of the release. */}}
+{{- define "dnprelay.metadata" -}}
+name: {{ if .as }}{{ .as }}{{ else }}{{ include "dnprelay.fullname" .root }}-{{ .name }}{{ end }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "dnprelay.labels" . | nindent 2 }}
+  {{- range $key, $value := (.labels | default dict) }}
+  {{ $key }}: {{ $value | quote }}
+  {{- end }}
+{{- with merge (deepCopy (default dict .annotations)) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "dnprelay.image" -}}
+{{- $i := .Values.image }}
+{{- with default $i.registry .Values.global.imageRegistry }}{{ . }}/{{ end }}{{ $i.repository }}
+{{- if $i.digest }}@{{ $i.digest }}{{ else }}:{{ default .Chart.AppVersion $i.tag }}{{ end }}
+{{- end }}
+
+{{- define "dnprelay.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ default (include "dnprelay.fullname" .) .Values.serviceAccount.name }}
+{{- else }}{{ default "default" .Values.serviceAccount.name }}{{ end }}
+{{- end }}
+
+{{/* Secret with the keys of the gossip. */}}
+{{- define "dnprelay.gossipSecret" -}}
+{{- default (printf "%s-gossip" (include "dnprelay.fullname" .)) .Values.gossip.existingSecret }}
+{{- end }}
+
+{{/* A value of a flag as the programs read it. Numbers come as floats from YAML. */}}
+{{- define "dnprelay.value" -}}
+{{- if kindIs "slice" . }}{{ join "," . }}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}
+{{- else }}{{ . }}{{ end }}
+{{- end }}
+
+{{/* Arguments from a map of flags; a null is the program's own default. */}}
+{{- define "dnprelay.flags" -}}
+{{- range $name, $value := . }}
+{{- if not (kindIs "invalid" $value) }}
+- {{ printf "--%s=%s" (kebabcase $name) (include "dnprelay.value" $value) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Seconds of a duration such as 90s, 2m or 1m30s. */}}
+{{- define "dnprelay.seconds" -}}
+{{- $minutes := regexFind "[0-9]+m" . | trimSuffix "m" | default "0" | int }}
+{{- $seconds := regexFind "[0-9]+s" . | trimSuffix "s" | default "0" | int }}
+{{- add (mul 60 $minutes) $seconds }}
+{{- end }}
+
+{{/* 90 % of a memory limit, for the Go runtime; nothing for units it does not know. */}}
+{{- define "dnprelay.goMemory" -}}
+{{- $limit := toString (default "" (dig "limits" "memory" "" .)) }}
+{{- if regexMatch "^[0-9]+Mi$" $limit }}{{ div (mul 9 (trimSuffix "Mi" $limit | int)) 10 }}MiB
+{{- else if regexMatch "^[0-9]+Gi$" $limit }}{{ div (mul 9216 (trimSuffix "Gi" $limit | int)) 10 }}MiB{{ end }}
+{{- end }}
+
+{{/* Whether players come from outside of the cluster. */}}
+{{- define "dnprelay.public" -}}
+{{- if or .Values.edge.hostNetwork .Values.edge.service.externalIPs (has .Values.edge.service.type (list "LoadBalancer" "NodePort")) }}yes{{ end }}
+{{- end }}

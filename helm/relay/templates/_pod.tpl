@@ -1,0 +1,199 @@
+{{/* What the pods of edges and relays have alike. Each takes
+(dict "root" $ "component" "edge" "values" .Values.edge). */}}
+
+{{/* Restricted Pod Security. */}}
+{{- define "dnprelay.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "dnprelay.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Arguments that all nodes have. */}}
+{{- define "dnprelay.commonArgs" -}}
+- serve
+- --gossip-bind=:{{ .root.Values.gossip.port }}
+- --gossip-advertise=$(POD_IP)
+- --gossip-join={{ include "dnprelay.fullname" .root }}-gossip.{{ .root.Release.Namespace }}.svc:{{ .root.Values.gossip.port }}
+- --gossip-key-file=/etc/dnprelay/gossip/keys
+- --http=:{{ .values.adminPort }}
+- --log-level={{ .root.Values.log.level }}
+- --log-format={{ .root.Values.log.format }}
+{{- if and (eq .component "edge") .root.Values.log.addresses }}
+- --log-addresses
+{{- end }}
+{{- if .root.Values.adminToken.existingSecret }}
+- --http-token=/etc/dnprelay/admin/token
+{{- end }}
+{{- if ne .root.Values.global.subjectPrefix "dnp.v1" }}
+- --subject-prefix={{ .root.Values.global.subjectPrefix }}
+{{- end }}
+{{- if ne (int .root.Values.global.shards) 64 }}
+- --shards={{ int .root.Values.global.shards }}
+{{- end }}
+{{- if .root.Values.startTimeout }}
+- --start-timeout={{ .root.Values.startTimeout }}
+{{- end }}
+{{- end }}
+
+{{- define "dnprelay.env" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+{{ include "dnprelay.natsEnv" (dict "root" .root "role" .component) }}
+{{- with include "dnprelay.goMemory" .values.resources }}
+- name: GOMEMLIMIT
+  value: {{ . }}
+{{- end }}
+{{- if .root.Values.trustedCA.existingSecret }}
+- name: SSL_CERT_FILE
+  value: /etc/dnprelay/ca/{{ .root.Values.trustedCA.key }}
+{{- end }}
+{{- with .root.Values.otel }}
+{{- if .endpoint }}
+- name: POD_UID
+  valueFrom: {fieldRef: {fieldPath: metadata.uid}}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+- name: OTEL_SERVICE_NAME
+  value: {{ $.component }}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: k8s.pod.name=$(POD_NAME),k8s.pod.uid=$(POD_UID),k8s.namespace.name={{ $.root.Release.Namespace }},k8s.node.name=$(NODE_NAME)
+  {{- range $key, $value := .resourceAttributes }},{{ $key }}={{ $value }}{{ end }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .endpoint | quote }}
+- name: OTEL_EXPORTER_OTLP_PROTOCOL
+  value: {{ .protocol }}
+- name: OTEL_TRACES_SAMPLER
+  value: {{ .sampler }}
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ .samplerArg | quote }}
+{{- end }}
+{{- end }}
+{{- with .values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Liveness asks for the process alone, never for NATS; what a node misses is no reason to
+start it again, and its log and /readyz say what it is. */}}
+{{- define "dnprelay.probes" -}}
+{{- with .values.probes }}
+startupProbe:
+  httpGet: {path: /livez, port: http}
+  {{- toYaml .startup | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /livez, port: http}
+  {{- toYaml .liveness | nindent 2 }}
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  {{- toYaml .readiness | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "dnprelay.mounts" -}}
+- {name: gossip, mountPath: /etc/dnprelay/gossip, readOnly: true}
+{{- if include "dnprelay.natsCreds" .root }}
+- {name: nats, mountPath: /etc/dnprelay/nats, readOnly: true}
+{{- end }}
+{{- if .root.Values.adminToken.existingSecret }}
+- {name: admin, mountPath: /etc/dnprelay/admin, readOnly: true}
+{{- end }}
+{{- if .root.Values.trustedCA.existingSecret }}
+- {name: ca, mountPath: /etc/dnprelay/ca, readOnly: true}
+{{- end }}
+{{- with .values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "dnprelay.volumes" -}}
+- name: gossip
+  secret: {secretName: {{ include "dnprelay.gossipSecret" .root }}, items: [{key: keys, path: keys}]}
+{{- if include "dnprelay.natsCreds" .root }}
+- name: nats
+  secret: {secretName: {{ .root.Values.externalNats.existingSecret }}, items: [{key: nats.creds, path: nats.creds}]}
+{{- end }}
+{{- with .root.Values.adminToken.existingSecret }}
+- name: admin
+  secret: {secretName: {{ . }}, items: [{key: token, path: token}]}
+{{- end }}
+{{- with .root.Values.trustedCA }}
+{{- if .existingSecret }}
+- name: ca
+  secret: {secretName: {{ .existingSecret }}}
+{{- end }}
+{{- end }}
+{{- with .values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods go. Unless told otherwise they keep away from zones and nodes that have one of their kind,
+as far as possible. Two constraints for topologySpread would not do that: the scheduler ignores nodes
+that lack the label of either, so without zones nothing would be spread. */}}
+{{- define "dnprelay.placement" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values }}
+{{- if .topologySpread }}
+topologySpreadConstraints:
+  {{- range .topologySpread }}
+  - {{- toYaml . | nindent 4 }}
+    labelSelector:
+      matchLabels:
+        {{- include "dnprelay.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+affinity:
+{{- if .affinity }}
+  {{- toYaml .affinity | nindent 2 }}
+{{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      {{- range $i, $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+      - weight: {{ sub 100 (mul 50 $i) }}
+        podAffinityTerm:
+          topologyKey: {{ $key }}
+          labelSelector:
+            matchLabels:
+              {{- include "dnprelay.selector" $ | nindent 14 }}
+      {{- end }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* metadata of a pod. */}}
+{{- define "dnprelay.podMetadata" -}}
+labels:
+  {{- include "dnprelay.labels" . | nindent 2 }}
+  dnprelay.io/gossip: member
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

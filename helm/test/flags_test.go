@@ -1,0 +1,145 @@
+package test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// known returns the flags and the environment variables of a program.
+func known(t *testing.T, args ...string) (flags, env map[string]bool) {
+	t.Helper()
+	bin := os.Getenv("BIN")
+	if bin == "" {
+		t.Skip("BIN does not say where relay, edge and dnpctl are; make chart-test does")
+	}
+	out, err := exec.Command(filepath.Join(bin, args[0]), append(args[1:], "--help")...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, env = map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\s+(?:-\w, )?--(?:\[no-\])?([a-z0-9-]+)`).FindAllStringSubmatch(string(out), -1) {
+		flags[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`\$(DNP_[A-Z_]+)`).FindAllStringSubmatch(string(out), -1) {
+		env[m[1]] = true
+	}
+	return flags, env
+}
+
+// TestFlags: the programs know every flag and variable that is rendered.
+func TestFlags(t *testing.T) {
+	for container, program := range map[string][]string{"edge": {"edge", "serve"}, "relay": {"relay", "serve"}, "session": {"dnpctl", "check"}} {
+		flags, env := known(t, program...)
+		eachValues(t, func(t *testing.T, _ string, all objects) {
+			for _, p := range all.pods() {
+				for _, c := range p.spec.Containers {
+					if c.Name != container {
+						continue
+					}
+					for _, arg := range c.Args {
+						name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+						if strings.HasPrefix(arg, "--") && !flags[name] && !slices.Contains(coming, name) {
+							t.Errorf("%s does not know %s", program, arg)
+						}
+					}
+					for _, e := range c.Env {
+						if strings.HasPrefix(e.Name, "DNP_") && !env[e.Name] && !slices.Contains(coming, e.Name) {
+							t.Errorf("%s does not know the variable %s", program, e.Name)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestEveryFlag: every flag of the nodes can be set by a value of its own, or is the
+// chart's to say.
+func TestEveryFlag(t *testing.T) {
+	chartSays := map[string][]string{
+		"edge": {
+			"help", "nats-url", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
+			"shards", "listen", "auth", "token-keys", "http", "log-level", "log-format", "log-addresses", "http-token", "redis", "forward-listen", "forward-advertise",
+			"pprof",                                         // by extraArgs, for it shows the inside of the process
+			"nats-ca", "nats-cert", "nats-key", "nats-nkey", // by extraArgs and extraVolumes; authorities by trustedCA
+		},
+		"relay": {
+			"help", "nats-url", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
+			"shards", "http", "log-level", "log-format", "log-addresses", "http-token", "pprof", "nats-ca", "nats-cert", "nats-key", "nats-nkey",
+		},
+	}
+	for component, says := range chartSays {
+		flags, _ := known(t, component, "serve")
+		values := configValues(t, component)
+		for flag := range flags {
+			if !slices.Contains(says, flag) && !slices.Contains(values, flag) {
+				t.Errorf("--%s of %s cannot be set: add it to %s.config in values.yaml and values.schema.json", flag, component, component)
+			}
+		}
+		for _, v := range values {
+			if !flags[v] && !slices.Contains(coming, v) {
+				t.Errorf("%s.config has a value for --%s, which %s does not know", component, v, component)
+			}
+			if flags[v] && component == "edge" && slices.Contains(coming, v) {
+				t.Errorf("edge knows --%s by now, so it is not to come", v)
+			}
+		}
+	}
+}
+
+// coming are flags of edges that values exist for before the programs have them.
+var coming = []string{}
+
+// configValues returns the flags that the schema has values for.
+func configValues(t *testing.T, component string) (flags []string) {
+	t.Helper()
+	text, err := os.ReadFile(chart + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type schema struct {
+		Properties map[string]struct {
+			Properties map[string]struct{ Properties map[string]any }
+		}
+	}
+	var s schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	for name := range s.Properties[component].Properties["config"].Properties {
+		var flag strings.Builder
+		for _, r := range name {
+			if unicode.IsUpper(r) {
+				flag.WriteByte('-')
+			}
+			flag.WriteRune(unicode.ToLower(r))
+		}
+		flags = append(flags, flag.String())
+	}
+	return flags
+}
+
+// TestDrainDefaults: the grace period is computed from the programs' own defaults.
+func TestDrainDefaults(t *testing.T) {
+	for component, want := range map[string]map[string]string{
+		"edge": {"drain-timeout": "55s", "drain-linger": "3s"}, "relay": {"drain-timeout": "10s"},
+	} {
+		flags, _ := known(t, component, "serve")
+		out, err := exec.Command(filepath.Join(os.Getenv("BIN"), component), "serve", "--help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for flag, value := range want {
+			if flags[flag] && !strings.Contains(string(out), "--"+flag+"="+value) {
+				t.Errorf("--%s of %s is not %s, as the chart believes", flag, component, value)
+			}
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// TestSelectors: every service and budget finds the pods that it is for, and no service
+// sends players or gossip to anybody else.
+func TestSelectors(t *testing.T) {
+	eachValues(t, func(t *testing.T, _ string, all objects) {
+		for _, o := range all {
+			var selector map[string]string
+			switch v := o.value.(type) {
+			case *core.Service:
+				selector = v.Spec.Selector
+			case *policy.PodDisruptionBudget:
+				selector = v.Spec.Selector.MatchLabels
+			case *networking.NetworkPolicy:
+				selector = v.Spec.PodSelector.MatchLabels
+			default:
+				continue
+			}
+			if len(selector) == 0 {
+				t.Errorf("%s %s selects everything", o.kind, o.name)
+			}
+			found := 0
+			for _, p := range all.pods() {
+				if labels.SelectorFromSet(selector).Matches(labels.Set(p.meta.Labels)) {
+					found++
+					if o.kind == "Service" {
+						checkPorts(t, o.value.(*core.Service), p)
+					}
+				}
+			}
+			if found == 0 {
+				t.Errorf("%s %s selects no pod: %v", o.kind, o.name, selector)
+			}
+		}
+	})
+}
+
+// checkPorts: a service's ports are ports of the pod, with their protocol.
+func checkPorts(t *testing.T, s *core.Service, p podOf) {
+	t.Helper()
+	for _, want := range s.Spec.Ports {
+		if !slices.ContainsFunc(p.spec.Containers[0].Ports, func(have core.ContainerPort) bool {
+			return have.Name == want.TargetPort.String() && have.Protocol == want.Protocol
+		}) {
+			t.Errorf("service %s: pod of %s has no port %s (%s)", s.Name, p.name, want.TargetPort.String(), want.Protocol)
+		}
+	}
+}
+
+// TestMounts: everything that is mounted is there, and every file that is named is mounted.
+func TestMounts(t *testing.T) {
+	eachValues(t, func(t *testing.T, _ string, all objects) {
+		for _, p := range all.pods() {
+			for _, c := range p.spec.Containers {
+				for _, m := range c.VolumeMounts {
+					claimed := m.Name == "data" // of a claim
+					if !claimed && !slices.ContainsFunc(p.spec.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
+						t.Errorf("%s of %s mounts %s, which is not there", c.Name, p.name, m.Name)
+					}
+				}
+				for _, arg := range append(c.Args, envValues(c)...) {
+					_, file, _ := strings.Cut(arg, "/etc/dnprelay/")
+					if folder, _, ok := strings.Cut(file, "/"); ok && !slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == "/etc/dnprelay/"+folder }) {
+						t.Errorf("%s of %s reads %s, where nothing is mounted", c.Name, p.name, arg)
+					}
+				}
+			}
+		}
+	})
+}
+
+func envValues(c core.Container) (values []string) {
+	for _, e := range c.Env {
+		values = append(values, e.Value)
+	}
+	return values
+}
+
+// TestEnvironment: a variable that is made of others comes after them.
+func TestEnvironment(t *testing.T) {
+	eachValues(t, func(t *testing.T, _ string, all objects) {
+		for _, p := range all.pods() {
+			for _, c := range p.spec.Containers {
+				seen := map[string]bool{}
+				for _, e := range c.Env {
+					for _, part := range strings.Split(e.Value, "$(")[1:] {
+						if name, _, _ := strings.Cut(part, ")"); !seen[name] {
+							t.Errorf("%s of %s: %s uses %s, which is not before it", c.Name, p.name, e.Name, name)
+						}
+					}
+					seen[e.Name] = true
+				}
+				for _, arg := range c.Args {
+					for _, part := range strings.Split(arg, "$(")[1:] {
+						if name, _, _ := strings.Cut(part, ")"); !seen[name] {
+							t.Errorf("%s of %s: %s uses %s, which is not there", c.Name, p.name, arg, name)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestPublic(t *testing.T) {
+	all := mustRender(t, "-f", chart+"/ci/public-values.yaml")
+	s := find[core.Service](t, all, "r1-dnprelay-edge").Spec
+	if s.Type != core.ServiceTypeLoadBalancer || s.ExternalTrafficPolicy != core.ServiceExternalTrafficPolicyLocal || len(s.Ports) != 2 ||
+		s.Ports[0].Protocol != core.ProtocolUDP || s.Ports[1].Port != 13414 || s.Ports[1].NodePort != 31414 || s.HealthCheckNodePort != 31000 {
+		t.Errorf("the service of players is %+v", s)
+	}
+	edge := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec
+	if edge.Replicas != nil || edge.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("an edge that is scaled says how many it wants, or goes before the next one is there: %+v", edge)
+	}
+	args := edge.Template.Spec.Containers[0].Args
+	for _, want := range []string{
+		"--listen=udp://:3413", "--listen=udp://:3414?profile=spec&probe=hello", "--auth=token", "--subject-prefix=games.one", "--shards=128",
+		"--address-rate=2.5", "--offer-rate=4194304", "--flush=10ms", "--connect-rate=0",
+	} {
+		if !slices.Contains(args, want) {
+			t.Errorf("%s is not among %q", want, args)
+		}
+	}
+	h := find[autoscaling.HorizontalPodAutoscaler](t, all, "r1-dnprelay-edge").Spec
+	if h.MaxReplicas != 30 || len(h.Metrics) != 2 || h.Metrics[0].Pods.Metric.Name != "dnp_edge_sessions" {
+		t.Errorf("scaling is %+v", h)
+	}
+	conf := find[core.ConfigMap](t, all, "r1-nats").Data
+	if !strings.Contains(conf["mappings.conf"], `"games.one.publish.*":   "games.one.shard.{{partition(128,1)}}.publish.{{wildcard(1)}}"`) ||
+		strings.Contains(conf["roles.conf"], `"dnp.v1`) || !strings.Contains(conf["nats-server.conf"], "cluster {") {
+		t.Errorf("NATS has another prefix or number of shards, or no cluster: %v", conf)
+	}
+	for _, want := range []string{"ServiceMonitor r1-dnprelay-metrics", "PrometheusRule r1-dnprelay-alerts"} {
+		kind, name, _ := strings.Cut(want, " ")
+		i := slices.IndexFunc(all, func(o object) bool { return o.kind == kind && o.name == name })
+		if i < 0 || all[i].labels["release"] != "prometheus" || all[i].labels["team"] != "games" {
+			t.Errorf("there is no %s, or it lacks labels", want)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	all := mustRender(t)
+	edge, relay := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec, find[apps.StatefulSet](t, all, "r1-dnprelay-relay").Spec
+	if *edge.Template.Spec.TerminationGracePeriodSeconds != 65 || *relay.Template.Spec.TerminationGracePeriodSeconds != 20 {
+		t.Errorf("grace periods are %d and %d s", *edge.Template.Spec.TerminationGracePeriodSeconds, *relay.Template.Spec.TerminationGracePeriodSeconds)
+	}
+	c := relay.Template.Spec.Containers[0]
+	if !slices.Contains(c.Args, "--replicas=3") || !slices.Contains(envValues(c), "921MiB") {
+		t.Errorf("a relay is started with %q, %q", c.Args, c.Env)
+	}
+	if conf := find[core.ConfigMap](t, all, "r1-nats").Data; !strings.Contains(conf["nats-server.conf"], "include ./roles.conf") || conf["roles.conf"] == "" {
+		t.Error("NATS lets everybody do everything")
+	}
+	gossip := find[core.Service](t, all, "r1-dnprelay-gossip").Spec
+	if gossip.ClusterIP != "None" || !gossip.PublishNotReadyAddresses || len(gossip.Ports) != 2 || gossip.Ports[0].Protocol == gossip.Ports[1].Protocol {
+		t.Errorf("gossip is %+v", gossip)
+	}
+	if key := find[core.Secret](t, all, "r1-dnprelay-gossip").Data["keys"]; len(key) != 44 {
+		t.Errorf("the key of the gossip has %d characters of base64, want 44 for 32 bytes", len(key))
+	}
+	for _, want := range []string{"NetworkPolicy r1-dnprelay-edge", "NetworkPolicy r1-dnprelay-relay", "PodDisruptionBudget r1-dnprelay-edge", "PodDisruptionBudget r1-nats", "Pod r1-dnprelay-test"} {
+		if kind, name, _ := strings.Cut(want, " "); !all.has(kind, name) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+}
+
+func TestExternal(t *testing.T) {
+	all := mustRender(t, "-f", chart+"/ci/external-values.yaml")
+	for _, o := range all {
+		if strings.Contains(o.name, "-nats") || strings.Contains(o.name, "-redis") || o.kind == "Secret" {
+			t.Errorf("%s %s is there", o.kind, o.name)
+		}
+	}
+	all = mustRender(t, "-f", chart+"/ci/external-password-values.yaml")
+	env := find[apps.StatefulSet](t, all, "r1-dnprelay-relay").Spec.Template.Spec.Containers[0].Env
+	if !slices.ContainsFunc(env, func(e core.EnvVar) bool {
+		return e.Name == "DNP_NATS_URL" && e.Value == "nats://$(NATS_USER):$(NATS_PASSWORD)@nats.example.com:4222"
+	}) {
+		t.Errorf("the relay's environment is %v", env)
+	}
+}
+
+// TestDurable: sessions that outlive their edge have copies, a port among the edges, and a
+// grace period for a longer drain.
+func TestDurable(t *testing.T) {
+	edge := find[apps.Deployment](t, mustRender(t, "-f", chart+"/ci/external-values.yaml"), "r1-dnprelay-edge").Spec.Template.Spec
+	c := edge.Containers[0]
+	for _, want := range []string{"--session-durability=log", "--session-replicas=3", "--forward-listen=:7948", "--drain-timeout=1m30s"} {
+		if !slices.Contains(c.Args, want) {
+			t.Errorf("%s is not among %q", want, c.Args)
+		}
+	}
+	if *edge.TerminationGracePeriodSeconds != 90+5+7 {
+		t.Errorf("the grace period is %d s", *edge.TerminationGracePeriodSeconds)
+	}
+	if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool { return p.ContainerPort == 7948 && p.Protocol == core.ProtocolUDP }) {
+		t.Errorf("the ports are %+v", c.Ports)
+	}
+}
+
+// TestHostNetwork: two edges on one node would want one port.
+func TestHostNetwork(t *testing.T) {
+	d := find[apps.Deployment](t, mustRender(t, "-f", chart+"/ci/hostnetwork-values.yaml"), "r1-dnprelay-edge").Spec
+	if d.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 || d.Template.Spec.DNSPolicy != core.DNSClusterFirstWithHostNet {
+		t.Errorf("with the node's network an edge is %+v", d)
+	}
+}
+
+// TestNetworkPolicy: gossip and forwarding are for the nodes among themselves, and an
+// edge may speak first to a player whose session it took over.
+func TestNetworkPolicy(t *testing.T) {
+	p := find[networking.NetworkPolicy](t, mustRender(t), "r1-dnprelay-edge").Spec
+	gossip := p.Ingress[0]
+	if len(gossip.From) != 1 || gossip.From[0].PodSelector == nil || gossip.From[0].PodSelector.MatchLabels["dnprelay.io/gossip"] != "member" || len(gossip.Ports) != 3 {
+		t.Errorf("gossip is let in from %+v", gossip)
+	}
+	if players := p.Ingress[1]; len(players.From) != 0 || *players.Ports[0].Protocol != core.ProtocolUDP || players.Ports[0].Port.IntValue() != 3413 {
+		t.Errorf("players are let in by %+v", players)
+	}
+	if !slices.ContainsFunc(p.Egress, func(r networking.NetworkPolicyEgressRule) bool {
+		return len(r.To) == 2 && r.To[0].IPBlock != nil && r.To[0].IPBlock.CIDR == "0.0.0.0/0"
+	}) {
+		t.Errorf("an edge may speak to %+v", p.Egress)
+	}
+}
+
+// TestValuesDocumented: README.md names every value of the first two levels.
+func TestValuesDocumented(t *testing.T) {
+	text, err := os.ReadFile(chart + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(values)) {
+		if name, _, ok := strings.Cut(line, ":"); ok && name != "" && name[0] != ' ' && name[0] != '#' && !strings.Contains(string(text), "`"+name) {
+			t.Errorf("README.md does not have %s", name)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sound is a history without a fault: three clients, messages both ways.
+func sound() (all []Record) {
+	add := func(k kind, who string, n uint64) {
+		all = append(all, Record{At: int64(len(all)+1) * 1000, Kind: k, Who: who, N: n})
+	}
+	all = append(all, Record{Kind: kindPhase, Note: "kill"})
+	for n := uint64(1); n <= 20; n++ {
+		if n == 10 {
+			add(kindFault, "edge1", 1)
+		}
+		for i := range 3 {
+			who := fmt.Sprint("c", i)
+			add(kindSaid, who, n)
+			add(kindTold, who, n)
+			add(kindAnswered, who, n)
+			add(kindGot, who, n)
+			add(kindHeard, who, n)
+		}
+	}
+	add(kindHealed, "", 1)
+	return all
+}
+
+func check(t *testing.T, list []Record) Verdict {
+	t.Helper()
+	var b strings.Builder
+	for _, r := range list {
+		line, _ := json.Marshal(r)
+		b.Write(append(line, '\n'))
+	}
+	v, err := Check(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestCheck puts single mistakes into a sound history; each must be noticed.
+func TestCheck(t *testing.T) {
+	if v := check(t, sound()); v.Bad() || v.Said != 60 || v.Told != 60 {
+		t.Fatalf("a sound history: %+v", v)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, k := range []kind{kindHeard, kindGot} {
+		for range 50 {
+			list := sound()
+			var at []int
+			for i, r := range list {
+				if r.Kind == k {
+					at = append(at, i)
+				}
+			}
+			i := at[rng.IntN(len(at)-3)]
+			next := i + 1 + slices.IndexFunc(list[i+1:], func(r Record) bool { return r.Kind == k && r.Who == list[i].Who })
+			lost := slices.Delete(slices.Clone(list), i, i+1)
+			if v := check(t, lost); !v.Bad() || v.Lost != 1 || v.Doubled+v.Disorder != 0 {
+				t.Fatalf("record %d (%s) is missing: %+v", i, k, v)
+			}
+			doubled := slices.Insert(slices.Clone(list), i+1+rng.IntN(len(list)-i-1), list[i])
+			if v := check(t, doubled); !v.Bad() || v.Doubled != 1 || v.Lost != 0 {
+				t.Fatalf("record %d (%s) is there twice: %+v", i, k, v)
+			}
+			swapped := slices.Clone(list)
+			swapped[i].N, swapped[next].N = swapped[next].N, swapped[i].N
+			if v := check(t, swapped); !v.Bad() {
+				t.Fatalf("records %d and %d (%s) are swapped: %+v", i, next, k, v)
+			}
+		}
+	}
+}
+
+// TestCheckDisorder: both were under way, and the later one came first.
+func TestCheckDisorder(t *testing.T) {
+	v := check(t, []Record{
+		{Kind: kindPhase, Note: "kill"},
+		{At: 1, Kind: kindSaid, Who: "c", N: 1}, {At: 2, Kind: kindSaid, Who: "c", N: 2},
+		{At: 3, Kind: kindHeard, Who: "c", N: 2}, {At: 4, Kind: kindHeard, Who: "c", N: 1},
+	})
+	if v.Disorder != 1 || v.Lost+v.Doubled != 0 || !v.Bad() {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestCheckInterruption: a client that is closed is an interruption, what it had under
+// way is not lost, what others heard after it is.
+func TestCheckInterruption(t *testing.T) {
+	list := append(sound(), Record{At: 1e6, Kind: kindSaid, Who: "c1", N: 21}, Record{At: 1e6, Kind: kindClosed, Who: "c1", Note: "timeout"})
+	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Lost != 0 || !v.Bad() {
+		t.Errorf("%+v", v)
+	}
+	hole := slices.DeleteFunc(slices.Clone(list), func(r Record) bool { return r.Kind == kindHeard && r.Who == "c1" && r.N == 5 })
+	if v := check(t, hole); v.Lost != 1 {
+		t.Errorf("what others came after is lost, interrupted or not: %+v", v)
+	}
+	list[0].Note = "nats-leader (excused)"
+	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Bad() {
+		t.Errorf("excused: %+v", v)
+	}
+}
+
+// TestCheckUnsure: what the game server had no answer for may arrive or not, but not
+// twice, and only what it is.
+func TestCheckUnsure(t *testing.T) {
+	list := []Record{{Kind: kindPhase, Note: "kill"}, {At: 1, Kind: kindTold, Who: "c", N: 1}, {At: 2, Kind: kindTold, Who: "c", N: 2}, {At: 3, Kind: kindAnswered, Who: "c", N: 2}, {At: 4, Kind: kindGot, Who: "c", N: 2}}
+	if v := check(t, list); v.Bad() {
+		t.Errorf("without an answer, and it did not arrive: %+v", v)
+	}
+	came := slices.Insert(slices.Clone(list), 4, Record{At: 4, Kind: kindGot, Who: "c", N: 1})
+	if v := check(t, came); v.Bad() {
+		t.Errorf("without an answer, and it arrived: %+v", v)
+	}
+	if v := check(t, append(came, Record{At: 9, Kind: kindGot, Who: "c", N: 1})); v.Doubled != 1 {
+		t.Errorf("it arrived twice: %+v", v)
+	}
+	list[3].N = 1
+	if v := check(t, list[:4]); v.Lost != 1 {
+		t.Errorf("with an answer, and it did not arrive: %+v", v)
+	}
+}
+
+// TestCheckGaps: the longest silence of each client around a fault counts once.
+func TestCheckGaps(t *testing.T) {
+	ms := func(n int64) int64 { return n * 1000 }
+	v := check(t, []Record{
+		{Kind: kindPhase, Note: "kill"},
+		{At: ms(900), Kind: kindSilence, Who: "a", D: ms(800)}, // before
+		{At: ms(1000), Kind: kindFault, N: 1, Who: "edge1"},
+		{At: ms(1100), Kind: kindSilence, Who: "a", D: ms(200)},
+		{At: ms(1700), Kind: kindSilence, Who: "a", D: ms(500)},
+		{At: ms(1790), Kind: kindSilence, Who: "a", D: ms(60)},
+		{At: ms(1800), Kind: kindSilence, Who: "b", D: ms(100)},
+		{At: ms(1801), Kind: kindExtra, Who: "b", N: 7}, {At: ms(1802), Kind: kindExtra, Who: "b", N: 8},
+		{At: ms(2000), Kind: kindHealed, N: 1},
+		{At: ms(9000), Kind: kindSilence, Who: "b", D: ms(900)}, // long after
+	})
+	p := v.Phases[0]
+	if p.GapMost != 500*time.Millisecond || len(p.gaps) != 2 || p.Extra != 2 {
+		t.Errorf("%+v", p)
+	}
+}

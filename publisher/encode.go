@@ -1,0 +1,222 @@
+package publisher
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+// An op is an Op as the payload has it.
+type op struct {
+	source Op
+	parsed replication.Op
+	put    *putJSON                   // of Put; its values are owned by the copy later
+	values map[string]json.RawMessage // of Set
+	who    json.RawMessage            // of Audience
+}
+
+// A putJSON is a put as JSON.
+type putJSON struct {
+	Op       string          `json:"op"`
+	Key      string          `json:"key"`
+	Message  *string         `json:"message,omitempty"`
+	Farewell *string         `json:"farewell,omitempty"`
+	Access   any             `json:"access"`
+	Audience json.RawMessage `json:"audience"`
+	Priority int             `json:"priority,omitempty"`
+	Details  []detailJSON    `json:"lod,omitempty"`
+	Values   []valueJSON     `json:"values"`
+}
+
+type valueJSON struct {
+	Name      string          `json:"name,omitempty"`
+	Type      string          `json:"type"`
+	Value     json.RawMessage `json:"value,omitempty"`
+	Precision float64         `json:"precision,omitempty"`
+	Nullable  bool            `json:"nullable,omitempty"`
+	Null      json.RawMessage `json:"null,omitempty"`
+}
+
+type detailJSON struct {
+	Groups    []string `json:"groups,omitempty"`
+	Clients   []string `json:"clients,omitempty"`
+	Precision float64  `json:"precision,omitempty"`
+	Rate      float64  `json:"rate,omitempty"`
+}
+
+type setJSON struct {
+	Op     string                     `json:"op"`
+	Key    string                     `json:"key"`
+	Values map[string]json.RawMessage `json:"values"`
+}
+
+type removeJSON struct {
+	Op  string `json:"op"`
+	Key string `json:"key"`
+}
+
+type audienceJSON struct {
+	Op       string          `json:"op"`
+	Key      string          `json:"key"`
+	Audience json.RawMessage `json:"audience"`
+}
+
+type groupJSON struct {
+	Op     string   `json:"op"`
+	Client string   `json:"client"`
+	Join   []string `json:"join,omitempty"`
+	Leave  []string `json:"leave,omitempty"`
+}
+
+// An opError is what is wrong with an op before anybody else saw it.
+func opError(o Op, code replication.Code, format string, args ...any) *Error {
+	return &Error{Op: o.name(), Code: string(code), Message: fmt.Sprintf(format, args...)}
+}
+
+// parse lets the payload's own parser look at what it will be sent.
+func parse(o Op, form any) (op, error) {
+	body, err := json.Marshal(form)
+	if err != nil {
+		return op{}, opError(o, replication.CodeBadRequest, "%v", err)
+	}
+	p, problem := payload.JSON.Parse(body, "")
+	if problem != nil {
+		return op{}, &Error{Op: o.name(), Code: string(problem.Code), Message: problem.Message}
+	}
+	return op{source: o, parsed: p.Ops[0]}, nil
+}
+
+func (o Put) encode() (op, error) {
+	form := &putJSON{
+		Op: "put", Key: o.Key, Message: text(o.Message), Farewell: text(o.Farewell),
+		Access: o.Access.json(), Audience: o.Audience.json(), Priority: o.Priority, Values: make([]valueJSON, len(o.Values)),
+	}
+	for _, d := range o.Details {
+		form.Details = append(form.Details, detailJSON(d))
+	}
+	for i, v := range o.Values {
+		value, err := encodeValue(v.Value)
+		null := json.RawMessage(nil)
+		if err == nil && v.Null != nil {
+			null, err = encodeValue(v.Null)
+		}
+		if err != nil {
+			return op{}, opError(o, replication.CodeTypeMismatch, "value %s: %v", valueName(v.Name, i), err)
+		}
+		form.Values[i] = valueJSON{v.Name, v.Type, value, v.Precision, v.Nullable, null}
+	}
+	e, err := parse(o, form)
+	if err != nil {
+		return e, err
+	}
+	e.put = form
+	for i := range e.parsed.Values {
+		v := &e.parsed.Values[i]
+		if err := checkValue(o, valueName(v.Name, i), v.ValueDef, v.Value); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+func (o Set) encode() (op, error) {
+	form := setJSON{Op: "set", Key: o.Key, Values: make(map[string]json.RawMessage, len(o.Values))}
+	for name, v := range o.Values {
+		text, err := encodeValue(v)
+		if err != nil {
+			return op{}, opError(o, replication.CodeTypeMismatch, "value %q: %v", name, err)
+		}
+		form.Values[name] = text
+	}
+	e, err := parse(o, form)
+	e.values = form.Values
+	return e, err
+}
+
+func (o Remove) encode() (op, error) { return parse(o, removeJSON{"remove", o.Key}) }
+
+func (o Audience) encode() (op, error) {
+	e, err := parse(o, audienceJSON{"audience", o.Key, o.Who.json()})
+	e.who = o.Who.json()
+	return e, err
+}
+
+func (o Group) encode() (op, error) { return parse(o, groupJSON{"group", o.Client, o.Join, o.Leave}) }
+
+// encodeValue writes a Go value as JSON: base64 for []byte, exact numbers.
+func encodeValue(v any) (json.RawMessage, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("a %T cannot be a value: %w", v, err)
+	}
+	return b, nil
+}
+
+// checkValue checks a value against its type, as the relay does.
+func checkValue(o Op, name string, def replication.ValueDef, value replication.Literal) error {
+	if value == nil {
+		return nil
+	}
+	_, null, err := value.AppendValue(nil, def.Type)
+	if problem, ok := err.(*replication.Error); ok {
+		return opError(o, problem.Code, "value %s: %s", name, problem.Message)
+	}
+	if null && !def.Nullable {
+		return opError(o, replication.CodeTypeMismatch, "value %s: null, and it is not nullable", name)
+	}
+	return nil
+}
+
+// valueName names a value in errors.
+func valueName(name string, index int) string {
+	if name == "" {
+		return fmt.Sprint(index)
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+// text writes a message: nil if there is none.
+func text(s string) *string {
+	switch {
+	case s == "":
+		return nil
+	case !utf8.ValidString(s):
+		s = "base64:" + base64.StdEncoding.EncodeToString([]byte(s))
+	case strings.HasPrefix(s, "base64:"), strings.HasPrefix(s, "text:"):
+		s = "text:" + s
+	}
+	return &s
+}
+
+func (a Access) json() any {
+	switch {
+	case a.All:
+		return "read-write"
+	case len(a.Writers) > 0:
+		return map[string][]string{"writers": a.Writers}
+	}
+	return "read-only"
+}
+
+func (w Who) json() json.RawMessage {
+	form := map[string]any{"all": !w.Nobody}
+	if len(w.Groups)+len(w.Clients) > 0 {
+		form = map[string]any{}
+		if len(w.Groups) > 0 {
+			form["groups"] = w.Groups
+		}
+		if len(w.Clients) > 0 {
+			form["clients"] = w.Clients
+		}
+	}
+	b, err := json.Marshal(form)
+	if err != nil {
+		panic("publisher: an audience that JSON cannot express: " + err.Error())
+	}
+	return b
+}

@@ -1,0 +1,176 @@
+package publisher_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/session/natsfrom"
+)
+
+// A tower, as clients see it: they are offered a link to it, and are told what changes.
+func ExampleSpace_Publish() {
+	w := newWorld() // NATS, a relay and an edge in this process, as relay dev
+	defer w.close()
+	w.hold(1)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+
+	position, err := space.Publish(ctx, publisher.Put{Key: "tower", Values: []publisher.Value{
+		{Name: "hp", Type: "float32", Value: 93.5, Precision: 0.1},
+		{Name: "pos", Type: "vector3f32", Value: [3]float32{1, 2, 3}},
+	}})
+	fmt.Println(position, err)
+	_, err = space.Publish(ctx, publisher.Set{Key: "tower", Values: publisher.Values{"hp": "low"}})
+	fmt.Println(err)
+	_, err = space.Publish(ctx,
+		publisher.Set{Key: "tower", Values: publisher.Values{"hp": 12}},
+		publisher.Put{Key: "fire", Values: []publisher.Value{{Name: "heat", Type: "uint8", Value: 255}}})
+	fmt.Println(err)
+	// Output:
+	// {1 1} <nil>
+	// set tower: type_mismatch: value "hp": want float32, got string
+	// <nil>
+}
+
+// Post does not wait, which is what a game loop wants; Flush waits for all of it.
+func ExampleSpace_Post() {
+	w := newWorld()
+	defer w.close()
+	w.hold(1)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+
+	must(space.Post(publisher.Put{Key: "ball", Values: []publisher.Value{{Name: "x", Type: "float64", Value: 0}}}))
+	for x := range 100 {
+		must(space.Post(publisher.Set{Key: "ball", Values: publisher.Values{"x": x}}))
+	}
+	fmt.Println(space.Flush(ctx))
+
+	client, err := dnptest.RunUDP(ctx, dnptest.Config{Behaviour: dnptest.Cpp(), Server: w.edge.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
+	must(err)
+	defer client.Close()
+	must(client.Until(ctx, func(c *dnptest.Client) bool { return len(c.Value("ball", 0)) == 8 }))
+	must(client.Do(func(_ time.Time, c *dnptest.Client) { fmt.Printf("% x\n", c.Value("ball", 0)) }))
+	// Output:
+	// <nil>
+	// 00 00 00 00 00 c0 58 40
+}
+
+// Clients come and go, and write what they may.
+func ExampleSpace_Follow() {
+	w := newWorld()
+	defer w.close()
+	w.hold(1)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	_, err = space.Publish(ctx, publisher.Put{Key: "lamp", Access: publisher.Access{All: true}, Values: []publisher.Value{{Name: "on", Type: "uint8", Value: 0}}})
+	must(err)
+
+	client, err := dnptest.RunUDP(ctx, dnptest.Config{Behaviour: dnptest.Cpp(), Server: w.edge.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
+	must(err)
+	defer client.Close()
+	must(client.Until(ctx, func(c *dnptest.Client) bool {
+		l := c.LinkNamed("lamp")
+		return l != nil && l.Phase == dnptest.LinkIsUp
+	}))
+	_ = space.Follow(ctx, func(ev publisher.Event) {
+		switch ev.Type {
+		case "joined":
+			fmt.Println("somebody is there")
+			must(client.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("lamp"), 0, []byte{1}) }))
+		case "changed":
+			fmt.Printf("%s: on=%s\n", ev.Key, ev.Values["on"])
+			must(client.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }))
+		case "left":
+			fmt.Println("it left:", ev.Reason)
+			cancel()
+		}
+	})
+	// Output:
+	// somebody is there
+	// lamp: on=1
+	// it left: peer
+}
+
+// A game server stores the cursor with what messages changed. It stops after the second
+// message, starts again, and goes on with the third.
+func ExampleSpace_Messages() {
+	w := newWorld()
+	defer w.close()
+	say(w.nats.URL(), "hello", "is anybody there?", "I say") // as an edge with --session-durability log
+
+	var stored []byte
+	for range 2 {
+		p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+		must(err)
+		space, err := p.Space("demo")
+		must(err)
+		var game struct {
+			Cursor publisher.Cursor
+			Heard  []string
+		}
+		if stored != nil {
+			must(json.Unmarshal(stored, &game))
+		}
+		for m, err := range space.Messages(context.Background(), &game.Cursor) {
+			must(err)
+			game.Heard = append(game.Heard, string(m.Data))
+			stored, err = json.Marshal(game)
+			must(err)
+			if n := len(game.Heard); n == 2 || n == 3 {
+				break
+			}
+		}
+		p.Close()
+		fmt.Printf("%q\n", game.Heard)
+	}
+	// Output:
+	// ["hello" "is anybody there?"]
+	// ["hello" "is anybody there?" "I say"]
+}
+
+// say stores messages of a client.
+func say(url string, texts ...string) {
+	nc, err := nats.Connect(url)
+	must(err)
+	defer nc.Close()
+	from, err := natsfrom.Open(context.Background(), natsfrom.Config{Conn: nc})
+	must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { from.Run(ctx); close(ended) }()
+	stored := make(chan uint64)
+	feed := from.Begin(natsfrom.Source{Space: "demo", Client: "alice", Session: "s1"}, func(n uint64) { stored <- n })
+	for i, text := range texts {
+		feed.Deliver(session.Message{Number: uint64(i), Previous: uint64(i), Data: []byte(text)})
+		<-stored
+	}
+	stop()
+	<-ended
+}

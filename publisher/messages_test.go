@@ -1,0 +1,201 @@
+package publisher_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/session/natsfrom"
+)
+
+// An inbox is a stream of clients' messages, with two edges that fill it.
+type inbox struct {
+	*testing.T
+	srv   *natsembed.Server
+	nc    *nats.Conn
+	edges [2]*natsfrom.Publisher
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	x := &inbox{T: t, srv: srv}
+	x.nc, err = nats.Connect(srv.URL())
+	must(err)
+	t.Cleanup(x.nc.Close)
+	for i := range x.edges {
+		p, err := natsfrom.Open(t.Context(), natsfrom.Config{Conn: x.nc})
+		must(err)
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { p.Run(ctx); close(done) }()
+		t.Cleanup(func() { stop(); <-done })
+		x.edges[i] = p
+	}
+	return x
+}
+
+// number returns the number of message k of a session: there are gaps.
+func number(k int) uint64 { return uint64(k) * 3 }
+
+// send stores messages from to to of a session.
+func (x *inbox) send(edge int, session_ string, from, to int) {
+	x.Helper()
+	stored := make(chan uint64, to-from)
+	f := x.edges[edge].Begin(natsfrom.Source{Space: "demo", Client: "c-" + session_, Session: session_}, func(n uint64) { stored <- n })
+	for k := from; k < to; k++ {
+		m := session.Message{Number: number(k), Data: fmt.Append(nil, k)}
+		if k > 0 {
+			m.Previous = number(k-1) + 1
+		}
+		f.Deliver(m)
+	}
+	for range to - from {
+		<-stored
+	}
+	f.End()
+}
+
+// A gameServer is a state that messages change, stored with the cursor.
+type gameServer struct {
+	Cursor publisher.Cursor
+	Seen   map[string][]int
+}
+
+// consume takes n messages, as a game server that starts with what is stored, and
+// returns what is stored when it stops.
+func (x *inbox) consume(stored []byte, n int) []byte {
+	x.Helper()
+	g := gameServer{Seen: map[string][]int{}}
+	if stored != nil {
+		must(json.Unmarshal(stored, &g))
+	}
+	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	ctx, cancel := context.WithTimeout(x.Context(), patience)
+	defer cancel()
+	for m, err := range space.Messages(ctx, &g.Cursor) {
+		if err != nil {
+			x.Fatalf("after %v: %v", g.Seen, err)
+		}
+		var k int
+		must(json.Unmarshal(m.Data, &k))
+		if m.Client != "c-"+m.Session || m.Number != number(k) || g.Cursor.Next(m.Session) != m.Number+1 || !m.Reliable || m.Time.IsZero() {
+			x.Fatalf("%+v, and the cursor is at %d", m, g.Cursor.Next(m.Session))
+		}
+		g.Seen[m.Session] = append(g.Seen[m.Session], k)
+		if stored, err = json.Marshal(g); err != nil {
+			x.Fatal(err)
+		}
+		if n--; n == 0 {
+			break
+		}
+	}
+	return stored
+}
+
+// has wants the game server to have had messages 0 to n-1 of a session, each once.
+func (x *inbox) has(stored []byte, session string, n int) {
+	x.Helper()
+	var g gameServer
+	must(json.Unmarshal(stored, &g))
+	got := g.Seen[session]
+	for k := range max(n, len(got)) {
+		if k >= len(got) || k >= n || got[k] != k {
+			x.Fatalf("session %s: got %v, want 0 to %d, each once and in order", session, got, n-1)
+		}
+	}
+}
+
+// TestMessages: a game server that stops after any message, edges that publish again
+// what their predecessors did, and a stream that is made anew lose and double nothing.
+func TestMessages(t *testing.T) {
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed=%d", s)
+	rng := rand.New(rand.NewPCG(s, 3))
+	x := newInbox(t)
+	var stored []byte
+	sent := map[string]int{}
+	for range 30 {
+		total := 0
+		for range 1 + rng.IntN(4) {
+			name, n := fmt.Sprint("s", rng.IntN(3)), 1+rng.IntN(5)
+			again := min(rng.IntN(3), sent[name]) // which the stream knows
+			x.send(rng.IntN(2), name, sent[name]-again, sent[name]+n)
+			sent[name] += n
+			total += n
+		}
+		for total > 0 {
+			n := 1 + rng.IntN(total)
+			stored = x.consume(stored, n)
+			total -= n
+		}
+	}
+	for name, n := range sent {
+		x.has(stored, name, n)
+	}
+	js, err := jetstream.New(x.nc)
+	must(err)
+	must(js.DeleteStream(t.Context(), natsfrom.StreamName))
+	again, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	x.edges[0], err = natsfrom.Open(again, natsfrom.Config{Conn: x.nc}) // makes it
+	for err != nil && again.Err() == nil {                              // NATS still removes the files of the old one
+		x.edges[0], err = natsfrom.Open(again, natsfrom.Config{Conn: x.nc})
+	}
+	must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { x.edges[0].Run(ctx); close(done) }()
+	defer func() { stop(); <-done }()
+	from := max(0, sent["s0"]-2) // the id of what is repeated is not known any more
+	x.send(0, "s0", from, sent["s0"]+4)
+	x.has(x.consume(stored, 4), "s0", sent["s0"]+4)
+}
+
+// TestGap: what the stream has not kept is reported, beside the next message.
+func TestGap(t *testing.T) {
+	x := newInbox(t)
+	x.send(0, "s", 0, 3)
+	stored := x.consume(nil, 2)
+	x.send(0, "s", 3, 6)
+	js, err := jetstream.New(x.nc)
+	must(err)
+	stream, err := js.Stream(t.Context(), natsfrom.StreamName)
+	must(err)
+	must(stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
+	var g gameServer
+	must(json.Unmarshal(stored, &g))
+	p, err := publisher.Connect(publisher.Config{Conn: x.nc})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	for m, err := range space.Messages(t.Context(), &g.Cursor) {
+		var gap *publisher.GapError
+		if m == nil || m.Number != number(5) || !errors.As(err, &gap) || gap.From != number(1)+1 || gap.To != number(4)+1 || gap.Client != "c-s" {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		break
+	}
+}

@@ -1,0 +1,211 @@
+package publisher_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+var seed = flag.Uint64("seed", 0, "of random tests; 0 = a new one")
+
+// A badHolder is a relay with the product's store that loses requests and answers, is
+// busy, and forgets everything now and then: what a successor is whose predecessor had
+// stored nothing. A share of what it forgot was never answered.
+type badHolder struct {
+	nc       *nats.Conn
+	subjects replication.Subjects
+
+	mu    sync.Mutex // NATS calls, and the test looks
+	rng   *rand.Rand
+	store *replication.Store
+	epoch uint64
+	kind  bool // no more faults
+}
+
+func newBadHolder(t *testing.T, url string, rng *rand.Rand) *badHolder {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	h := &badHolder{nc: nc, rng: rng}
+	h.forget()
+	for _, subject := range []string{h.subjects.PublishAll(), h.subjects.GetAll()} {
+		if _, err := nc.Subscribe(subject, h.handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(nc.Flush())
+	return h
+}
+
+func (h *badHolder) forget() {
+	h.epoch++
+	h.store = replication.NewStore(replication.StoreConfig{Space: "demo", Epoch: h.epoch})
+}
+
+func (h *badHolder) handle(m *nats.Msg) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fate := h.rng.IntN(100)
+	if h.kind {
+		fate = 99
+	}
+	switch {
+	case fate < 10: // the request is lost
+		return
+	case fate < 14:
+		h.forget()
+		if h.rng.IntN(2) == 0 {
+			event := fmt.Sprintf(`{"v":1,"type":"reassert","space":"demo","epoch":%d}`, h.epoch)
+			must(h.nc.Publish(h.subjects.Event("demo"), []byte(event)))
+		}
+		return
+	case fate < 18:
+		must(m.Respond(payload.JSON.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Err: &replication.Error{Code: replication.CodeBusy, RetryAfter: time.Millisecond}})))
+		return
+	}
+	answer := h.apply(m)
+	if fate >= 28 { // or the answer is lost
+		must(m.Respond(answer))
+	}
+}
+
+func (h *badHolder) apply(m *nats.Msg) []byte {
+	epoch, seq := h.store.Position()
+	if strings.Contains(m.Subject, ".get.") {
+		return fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"states":[]}`, epoch, seq)
+	}
+	p, problem := payload.JSON.Parse(m.Data, "")
+	if problem != nil {
+		panic(problem)
+	}
+	p.Token = 1
+	now := time.Now()
+	h.store.Publish(now, p)
+	for range 100 {
+		for _, o := range h.store.Advance(now) {
+			if o.Kind == replication.OutputAnswer {
+				return payload.JSON.AppendAnswer(nil, &o.Answer)
+			}
+		}
+		now = now.Add(time.Second)
+	}
+	panic("the store never answers")
+}
+
+// states returns what the store holds.
+func (h *badHolder) states() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kind = true
+	l := h.store.List("", 1000)
+	var form struct {
+		States []struct {
+			Key    string
+			Values []struct {
+				Name  string
+				Value json.RawMessage
+			}
+		}
+	}
+	must(json.Unmarshal(payload.JSON.AppendListing(nil, &l, 1<<20), &form))
+	all := map[string]string{}
+	for _, st := range form.States {
+		for _, v := range st.Values {
+			all[st.Key] += string(v.Value) + " "
+		}
+	}
+	return all
+}
+
+// TestModel: whatever gets lost, in the end the relay holds what was said last.
+func TestModel(t *testing.T) {
+	for range 3 {
+		s := *seed
+		if s == 0 {
+			s = rand.Uint64()
+		}
+		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) { model(t, s) })
+	}
+}
+
+func model(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	h := newBadHolder(t, srv.URL(), rand.New(rand.NewPCG(seed, 2)))
+	p, err := publisher.Connect(publisher.Config{
+		URL: srv.URL(), Timeout: 20 * time.Millisecond, Retry: time.Millisecond, Window: 1 + rng.IntN(8),
+		Refused: func(_ string, err error) { t.Errorf("refused: %v", err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	space, err := p.Space("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := map[string][]int{} // the values of each state
+	for range 300 {
+		key := fmt.Sprint("k", rng.IntN(6))
+		must(space.Post(randomOps(rng, key, twin)...))
+		if rng.IntN(8) == 0 {
+			must(space.Flush(t.Context()))
+		}
+	}
+	must(space.Flush(t.Context()))
+	want := map[string]string{}
+	for key, values := range twin {
+		for _, v := range values {
+			want[key] += fmt.Sprint(v, " ")
+		}
+	}
+	var got map[string]string
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if got = h.states(); maps.Equal(got, want) {
+			return
+		}
+		must(space.Post()) // lets time pass
+	}
+	t.Fatalf("the relay holds %v, want %v", got, want)
+}
+
+// randomOps says something about a key, and tells the twin.
+func randomOps(rng *rand.Rand, key string, twin map[string][]int) []publisher.Op {
+	switch values := twin[key]; {
+	case values == nil || rng.IntN(20) == 0: // also another layout
+		put := publisher.Put{Key: key}
+		values = nil
+		for range 1 + rng.IntN(3) {
+			values = append(values, rng.IntN(1000))
+			put.Values = append(put.Values, publisher.Value{Type: "uint16", Value: values[len(values)-1]})
+		}
+		twin[key] = values
+		return []publisher.Op{put}
+	case rng.IntN(20) == 0:
+		delete(twin, key)
+		return []publisher.Op{publisher.Remove{Key: key}}
+	default:
+		i := rng.IntN(len(values))
+		values[i] = rng.IntN(1000)
+		return []publisher.Op{set(key, fmt.Sprint(i), values[i])}
+	}
+}
