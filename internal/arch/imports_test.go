@@ -77,7 +77,7 @@ var rules = map[string][]string{
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
 	"internal/proc":      {}, // runs programs under test
-	"internal/torture":   {"publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
+	"internal/torture":   {"session", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
 	"internal/clustertest": {
 		"internal/proc", "dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
 	},
