@@ -41,7 +41,7 @@ build: ## Build relay, edge and dnpctl into bin/
 
 .PHONY: test
 test: ## All tests with the race detector (ARGS="-run Name -v" and so on)
-	$(GO) test -race -timeout 20m $(ARGS) ./...
+	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
