@@ -106,9 +106,9 @@ func Idle() []Case {
 // Quick returns the cases of a run of less than a minute.
 func Quick() []Case {
 	return []Case{
-		{Name: "sweep", States: 50, Hz: 20, Clients: 100, Edges: 1},
-		{Name: "sweep", States: 100, Hz: 20, Clients: 200, Edges: 1},
-		{Name: "half", States: 100, Hz: 20, Clients: 200, Edges: 1, Half: true},
+		{Name: "sweep", States: 50, Hz: 20, Clients: 100, Edges: 1, Rounds: 4},
+		{Name: "sweep", States: 100, Hz: 20, Clients: 200, Edges: 1, Rounds: 4},
+		{Name: "half", States: 100, Hz: 20, Clients: 200, Edges: 1, Half: true, Rounds: 4},
 	}
 }
 
