@@ -171,7 +171,7 @@ func (c *Conn) startDown(id wire.LinkID) {
 		c.e.drop(DropDownsFull)
 		c.downs.dropOldest()
 	}
-	c.downs.start(id, c.e.clock.now)
+	c.downs.start(climber{link: id, start: c.e.clock.now})
 	c.wake()
 }
 
@@ -235,5 +235,6 @@ func (c *Conn) bringUp(slot int, phase LinkPhase) {
 	}
 	if l.sent != c.e.sources[l.source].version {
 		c.mark(slot)
+		c.startCatchUp(slot)
 	}
 }
