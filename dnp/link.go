@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -164,6 +165,15 @@ func (c *Conn) takeDown(id wire.LinkID) {
 		return
 	}
 	c.startDown(id)
+}
+
+// takeDownAgain sends LinkDown to a peer that cannot have understood an earlier one. If
+// the end is not stored yet, Stored sends the first.
+func (c *Conn) takeDownAgain(id wire.LinkID) {
+	if c.log == nil || !slices.Contains(c.log.links, LinkChange{id, LinkTakenDown}) {
+		c.downs.cancel(id)
+		c.startDown(id)
+	}
 }
 
 func (c *Conn) startDown(id wire.LinkID) {

@@ -120,8 +120,7 @@ func (c *Conn) receiveLinkUp(p []byte, now instant) {
 	case !ok && c.gone(m.Link): // it missed our LinkDown
 		c.hear(now)
 		c.e.drop(DropUnknownLink)
-		c.downs.cancel(m.Link)
-		c.startDown(m.Link)
+		c.takeDownAgain(m.Link)
 	case !ok:
 		c.e.drop(DropUnknownLink)
 	case c.links.l[slot].has(linkByPeer), c.links.l[slot].phase == LinkQueued:
