@@ -79,7 +79,7 @@ func newWorld(seed uint64) *world {
 	w.chk = newChecker(w)
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{
-		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old,
+		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed,
 		Applied: func(log string, e session.Entry) { w.chk.applied(log, e) },
 	})
 	loss := w.loss * rnd.Float64()

@@ -189,7 +189,7 @@ func (c *checker) closed(p *simClient, reason string) {
 		c.attempts++
 		return
 	}
-	if c.w.excused && c.w.net.Elapsed() < playTime+4*time.Second { // the client's own 3 s began before
+	if c.w.excused && c.w.net.Elapsed() < playTime+4*time.Second || c.w.store.Starved(p.log) { // the client's own 3 s began before
 		c.excusedCount++
 		return
 	}
