@@ -56,11 +56,12 @@ type keepStop struct {
 	others map[netip.AddrPort]bool // clients that another edge took over meanwhile
 }
 
-// stops notes whom an edge serves that is stopped.
+// stops notes whose sessions an edge has that is stopped. It need not know yet that the log
+// says so.
 func (e *keepEdge) stops() {
 	e.stopped.at, e.stopped.had = e.w.net.Elapsed(), nil
 	for _, p := range e.w.players {
-		if slices.ContainsFunc(e.workers, func(k *keepWorker) bool { return k.worker.Keeps(p.addr) }) {
+		if e.w.fence.of(p.log()).node == e.name {
 			e.stopped.had = append(e.stopped.had, p)
 		}
 	}
@@ -169,7 +170,7 @@ func (f *fence) claims(a *keepAffinity, name string, epoch uint64) {
 
 // sends judges a datagram of an edge's own to a client.
 func (f *fence) sends(e *keepEdge, to netip.AddrPort, b []byte) {
-	if e.stopped.others[to] {
+	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log says that all is well
 		p := f.w.player(to)
 		f.w.failf("%s went on and sends % x to player %d, whom %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
 	}
