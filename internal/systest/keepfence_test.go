@@ -30,11 +30,11 @@ type fencedLog struct {
 // fenceCounts are what woken edges tried. All of it but the last was refused, or the test
 // fails.
 type fenceCounts struct {
-	woken    int // sessions that an edge found to be another's when it went on
-	writes   int // that it asked the log for
-	claims   int
-	repeats  int // messages that the game had
-	firsts   int // messages that it had not; the log had them before the edge was replaced
+	woken   int // sessions that an edge found to be another's when it went on
+	writes  int // that it asked the log for
+	claims  int
+	repeats int // messages that the game had
+	firsts  int // messages that it had not; the log had them before the edge was replaced
 }
 
 func (c fenceCounts) String() string {
