@@ -57,6 +57,7 @@ type Conn struct {
 	presumed []presumption
 	ups      ladder // LinkUps being repeated
 	downs    ladder // LinkDowns being repeated
+	catchUps ladder // values being repeated to links that were behind
 	holds    map[holdKey]*hold
 	pending  []uint16 // slots of links to flush
 	waiting  []waiter // links that wait for the budget
@@ -212,15 +213,18 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	c.climb(now, out)
 }
 
-// climb sends the LinkUps and LinkDowns that are due.
+// climb sends the LinkUps and LinkDowns that are due, and makes repeats of values due.
 func (c *Conn) climb(now instant, out Sender) {
-	for id, ok := c.ups.next(now); ok; id, ok = c.ups.next(now) {
-		c.emit(wire.LinkUp{Link: id}.Append(out.Datagram(3)), out)
+	for m, ok := c.ups.next(now); ok; m, ok = c.ups.next(now) {
+		c.emit(wire.LinkUp{Link: m.link}.Append(out.Datagram(3)), out)
 	}
-	for id, ok := c.downs.next(now); ok; id, ok = c.downs.next(now) {
+	for m, ok := c.downs.next(now); ok; m, ok = c.downs.next(now) {
 		for range repeatCopies(c.loss) { // nothing ever answers a LinkDown
-			c.emit(wire.LinkDown{Link: id}.Append(out.Datagram(3)), out)
+			c.emit(wire.LinkDown{Link: m.link}.Append(out.Datagram(3)), out)
 		}
+	}
+	for m, ok := c.catchUps.next(now); ok; m, ok = c.catchUps.next(now) {
+		c.catchUp(m, now)
 	}
 }
 
@@ -251,7 +255,7 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	at := min(c.send.nextTimeout(c), c.holeAt(), c.livenessTimeout(),
-		c.ups.nextTimeout(), c.downs.nextTimeout(), c.scrub.at, c.flushAt(), c.offersAt(c.e.clock.now))
+		c.ups.nextTimeout(), c.downs.nextTimeout(), c.catchUps.nextTimeout(), c.scrub.at, c.flushAt(), c.offersAt(c.e.clock.now))
 	if len(c.presumed) > 0 {
 		at = min(at, c.presumed[0].at)
 	}

@@ -29,6 +29,7 @@ const (
 	DropTooLarge                         // a message beyond LongMax; the connection was closed
 	DropHoldsFull                        // client writes beyond HoldsMax; they may be sent back to the writer
 	DropDownsFull                        // LinkDowns that were sent without repeats
+	DropCatchUpsFull                     // repeats of values to a link that was behind, left to the scrub
 	DropLaneFull                         // our unreliable messages that did not fit before the next Advance
 	DropBudget                           // our unreliable messages to a peer whose budget was overdrawn
 	DropOversize                         // our values that no datagram can carry
@@ -52,8 +53,8 @@ var dropNames = [...]string{
 	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
 	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
-	DropDownsFull: "downs_full", DropLaneFull: "lane_full", DropBudget: "budget", DropOversize: "oversize",
-	DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
+	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
+	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropBanned: "banned", DropRate: "session_rate",
 	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
 }
@@ -76,7 +77,7 @@ type Stats struct {
 	Deferred               uint64 // links that began to wait for the budget of their connection
 	Resends                uint64 // reliable commands sent again
 	Refreshes              uint64 // Sources whose values were made due again because they went quiet
-	Scrubs                 uint64 // links whose values were made due again by the scrub
+	Scrubs                 uint64 // links whose values were made due again by the scrub or a catch-up
 	Inferred               uint64 // commands taken as delivered by the window-edge inference
 	Connects               uint64 // EventConnected
 	Stateless              uint64 // requests answered without keeping anything

@@ -206,7 +206,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		loss: lossPrior, lossWeight: lossPriorWeight,
 		e: e, addr: addr, state: connEstablished, speaksLong: e.cfg.SpeaksLong,
 		heard: now, peerClosed: never, restart: never,
-		ups: ladder{steps: linkUpSteps}, downs: ladder{steps: linkDownSteps},
+		ups: ladder{steps: linkUpSteps}, downs: ladder{steps: linkDownSteps}, catchUps: ladder{steps: e.cfg.Refresh},
 		scrub: scrubber{at: never}, budget: newBudget(&e.tariff, addr, now),
 	}
 	c.timer.conn = c
@@ -243,7 +243,7 @@ func (e *Endpoint) remove(c *Conn) {
 	c.state = connClosed
 	c.send, c.recv, c.long, c.lane = sendWindow{}, recvWindow{}, longReceive{}, lane{}
 	c.links, c.free, c.index, c.peer, c.holds = linkTable{}, nil, nil, nil, nil
-	c.presumed, c.ups, c.downs, c.pending, c.waiting = nil, ladder{}, ladder{}, nil, nil
+	c.presumed, c.ups, c.downs, c.catchUps, c.pending, c.waiting = nil, ladder{}, ladder{}, ladder{}, nil, nil
 	e.timers.remove(&c.timer)
 	if !c.client {
 		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)

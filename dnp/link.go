@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -166,12 +167,21 @@ func (c *Conn) takeDown(id wire.LinkID) {
 	c.startDown(id)
 }
 
+// takeDownAgain sends LinkDown to a peer that cannot have understood an earlier one. If
+// the end is not stored yet, Stored sends the first.
+func (c *Conn) takeDownAgain(id wire.LinkID) {
+	if c.log == nil || !slices.Contains(c.log.links, LinkChange{id, LinkTakenDown}) {
+		c.downs.cancel(id)
+		c.startDown(id)
+	}
+}
+
 func (c *Conn) startDown(id wire.LinkID) {
 	if c.downs.n >= downsMax {
 		c.e.drop(DropDownsFull)
 		c.downs.dropOldest()
 	}
-	c.downs.start(id, c.e.clock.now)
+	c.downs.start(climber{link: id, start: c.e.clock.now})
 	c.wake()
 }
 
@@ -235,5 +245,6 @@ func (c *Conn) bringUp(slot int, phase LinkPhase) {
 	}
 	if l.sent != c.e.sources[l.source].version {
 		c.mark(slot)
+		c.startCatchUp(slot)
 	}
 }

@@ -110,6 +110,7 @@ func (c *Conn) Relink(from, to *Source) error {
 	c.links.l[slot].sent = 0
 	if l.weSend() {
 		c.mark(slot)
+		c.startCatchUp(slot)
 	}
 	return nil
 }

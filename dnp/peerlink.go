@@ -70,7 +70,7 @@ func (c *Conn) repeatLinkUp(slot int, now instant) {
 	c.e.drop(DropLinkTaken)
 	if l := &c.links.l[slot]; l.phase == LinkUp {
 		c.ups.cancel(l.id)
-		c.ups.start(l.id, now)
+		c.ups.start(climber{link: l.id, start: now})
 		c.wake()
 	}
 }
@@ -93,7 +93,7 @@ func (c *Conn) Accept(id wire.LinkID, s *Source) error {
 	l.phase, l.sent = LinkUp, s.version
 	c.attach(int(p.slot), l, s)
 	c.peer[id] = peerLink{slot: p.slot, base: s.version}
-	c.ups.start(id, c.e.clock.now)
+	c.ups.start(climber{link: id, start: c.e.clock.now})
 	c.wake()
 	return nil
 }
@@ -120,8 +120,7 @@ func (c *Conn) receiveLinkUp(p []byte, now instant) {
 	case !ok && c.gone(m.Link): // it missed our LinkDown
 		c.hear(now)
 		c.e.drop(DropUnknownLink)
-		c.downs.cancel(m.Link)
-		c.startDown(m.Link)
+		c.takeDownAgain(m.Link)
 	case !ok:
 		c.e.drop(DropUnknownLink)
 	case c.links.l[slot].has(linkByPeer), c.links.l[slot].phase == LinkQueued:

@@ -156,7 +156,7 @@ func (r *snapshotReader) link(resolve func(uint64) *Source, now instant) {
 	}
 	if s == nil || s.removed {
 		if l.phase != LinkQueued {
-			c.downs.start(l.id, now)
+			c.downs.start(climber{link: l.id, start: now})
 		}
 		return
 	}
@@ -183,7 +183,7 @@ func (r *snapshotReader) link(resolve func(uint64) *Source, now instant) {
 
 func (r *snapshotReader) ladder(l *ladder, now instant) {
 	for range r.count() {
-		l.start(r.id(), now)
+		l.start(climber{link: r.id(), start: now})
 	}
 }
 

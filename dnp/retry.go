@@ -25,16 +25,20 @@ type ladder struct {
 }
 
 type climber struct {
-	link  wire.LinkID
-	start instant
+	link    wire.LinkID
+	version uint32 // of the link's Source at the start, if that matters
+	start   instant
 }
 
-// start puts link at the foot of the ladder.
-func (l *ladder) start(link wire.LinkID, now instant) {
+// start puts c at the foot of the ladder, if that has any steps.
+func (l *ladder) start(c climber) {
+	if len(l.steps) == 0 {
+		return
+	}
 	if l.rungs == nil {
 		l.rungs = make([][]climber, len(l.steps))
 	}
-	l.rungs[0] = append(l.rungs[0], climber{link, now})
+	l.rungs[0] = append(l.rungs[0], c)
 	l.n++
 }
 
@@ -48,7 +52,7 @@ func (l *ladder) again(link wire.LinkID, now instant) {
 		l.rungs = make([][]climber, len(l.steps))
 	}
 	last := len(l.steps) - 1
-	l.rungs[last] = slices.Insert(l.rungs[last], 0, climber{link, now.add(-l.steps[last])}) // all others there are due later
+	l.rungs[last] = slices.Insert(l.rungs[last], 0, climber{link: link, start: now.add(-l.steps[last])}) // all others there are due later
 	l.n++
 }
 
@@ -58,8 +62,8 @@ func (l *ladder) climbing(link wire.LinkID) bool {
 	})
 }
 
-// next returns a link whose step is due, and moves it up.
-func (l *ladder) next(now instant) (link wire.LinkID, ok bool) {
+// next returns one whose step is due, and moves it up.
+func (l *ladder) next(now instant) (due climber, ok bool) {
 	for step, rung := range l.rungs {
 		if len(rung) == 0 || rung[0].start.add(l.steps[step]) > now {
 			continue
@@ -72,9 +76,9 @@ func (l *ladder) next(now instant) (link wire.LinkID, ok bool) {
 			l.n--
 		}
 		l.trim()
-		return first.link, true
+		return first, true
 	}
-	return 0, false
+	return climber{}, false
 }
 
 // trim gives the memory back when nothing is left.

@@ -17,18 +17,18 @@ func TestLadderAgain(t *testing.T) {
 	until := func(end time.Duration) {
 		for l.nextTimeout() <= instant(end) {
 			now := l.nextTimeout()
-			link, ok := l.next(now)
+			m, ok := l.next(now)
 			if !ok {
 				t.Fatalf("nothing is due at %v, when it should be", time.Duration(now))
 			}
-			sent = append(sent, fmt.Sprintf("%d@%v", link, time.Duration(now)))
+			sent = append(sent, fmt.Sprintf("%d@%v", m.link, time.Duration(now)))
 		}
 	}
-	l.start(wire.LinkID(1), 0)
+	l.start(climber{link: 1})
 	until(20 * time.Millisecond)
 	l.again(wire.LinkID(1), instant(24*time.Millisecond)) // it is on its way up
 	until(3 * time.Second)
-	l.start(wire.LinkID(2), instant(3*time.Second))
+	l.start(climber{link: 2, start: instant(3 * time.Second)})
 	until(4100 * time.Millisecond)                          // only the last step of 2 is left
 	l.again(wire.LinkID(1), instant(4200*time.Millisecond)) // which must not hold 1 up
 	until(time.Minute)

@@ -365,8 +365,7 @@ func (c *Conn) passed(o *outgoing, now instant) {
 	case o.kind == outLinkState && !c.gone(o.link):
 		c.offerAcked(int(o.slot), o.link, now)
 	case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
-		c.downs.cancel(o.link)
-		c.startDown(o.link)
+		c.takeDownAgain(o.link)
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from 1 on")
-	seeds = flag.Int("seeds", 27, "how many seeds to simulate")
+	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from -first on")
+	first = flag.Uint64("first", 1, "the first seed to simulate")
+	seeds = flag.Int("seeds", 200, "how many seeds to simulate")
 	story = flag.Bool("story", false, "print what happens")
 )
 
@@ -78,7 +79,7 @@ func newWorld(seed uint64) *world {
 	w.chk = newChecker(w)
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{
-		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old,
+		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed,
 		Applied: func(log string, e session.Entry) { w.chk.applied(log, e) },
 	})
 	loss := w.loss * rnd.Float64()
@@ -190,7 +191,7 @@ func (w *world) heal() {
 }
 
 func TestSimulation(t *testing.T) {
-	first, count := uint64(1), uint64(*seeds)
+	first, count := *first, uint64(*seeds)
 	if *seed != 0 {
 		first, count = *seed, 1
 	}

@@ -30,6 +30,7 @@ type facts struct {
 	rx           map[uint64][]byte
 	tx           map[uint64]dnp.SentCommand
 	rxMax, txMax uint64
+	down         map[wire.LinkID]bool // links that ended
 	epoch, owner uint64
 	closed       bool
 	block        session.Block
@@ -46,10 +47,14 @@ func (c *checker) failf(format string, v ...any) {
 func (c *checker) of(log string) *facts {
 	f := c.facts[log]
 	if f == nil {
-		f = &facts{rx: map[uint64][]byte{}, tx: map[uint64]dnp.SentCommand{}}
+		f = newFacts()
 		c.facts[log] = f
 	}
 	return f
+}
+
+func newFacts() *facts {
+	return &facts{rx: map[uint64][]byte{}, tx: map[uint64]dnp.SentCommand{}, down: map[wire.LinkID]bool{}}
 }
 
 // applied judges a write that the log took.
@@ -62,6 +67,12 @@ func (c *checker) applied(log string, e session.Entry) {
 	f := c.of(log)
 	if k.Epoch < f.epoch || k.Epoch == f.epoch && k.Owner != f.owner {
 		c.failf("a write of epoch %d by %x is accepted after one of epoch %d by %x", k.Epoch, k.Owner, f.epoch, f.owner)
+	}
+	if k.Open && f.epoch > 0 {
+		if !f.closed {
+			c.failf("a session begins over one that lives")
+		}
+		*f = *newFacts() // numbers begin again
 	}
 	f.epoch, f.owner, f.block = k.Epoch, k.Owner, k
 	if k.Close != nil {
@@ -82,6 +93,9 @@ func (c *checker) applied(log string, e session.Entry) {
 		s.Data = bytes.Clone(s.Data)
 		f.tx[s.Number] = s
 		f.txMax = max(f.txMax, s.Number)
+	}
+	for _, l := range k.Changes.Links {
+		f.down[l.Link] = f.down[l.Link] || l.What == dnp.LinkTakenDown || l.What == dnp.LinkRefused
 	}
 }
 
@@ -114,6 +128,10 @@ func (c *checker) sends(p *simClient, b []byte) {
 			c.failf("client %d is sent %d, which is not stored", p.index, n)
 		case !means(s, cmd, b[3:]):
 			c.failf("client %d is sent %d as %x, but the log has %+v", p.index, n, b, s)
+		}
+	case wire.CommandLinkDown:
+		if id := wire.LinkID(seq); !f.down[id] {
+			c.failf("client %d is told that link %x ended, which is not stored", p.index, id)
 		}
 	case wire.CommandConnectionClose:
 		if !f.closed {
@@ -171,7 +189,7 @@ func (c *checker) closed(p *simClient, reason string) {
 		c.attempts++
 		return
 	}
-	if c.w.excused && c.w.net.Elapsed() < playTime+4*time.Second { // the client's own 3 s began before
+	if c.w.excused && c.w.net.Elapsed() < playTime+4*time.Second || c.w.store.Starved(p.log) { // the client's own 3 s began before
 		c.excusedCount++
 		return
 	}

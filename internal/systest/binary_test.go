@@ -26,7 +26,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	built = dir
-	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/relay", "../../cmd/edge").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/relay", "../../cmd/edge", "../../cmd/dnpctl").CombinedOutput()
 	if err != nil {
 		err = errors.New(string(out))
 	}
@@ -161,6 +161,18 @@ func TestDevStartsAndDrains(t *testing.T) {
 		p.term()
 		p.ends(0)
 	}
+}
+
+// TestDevPassesItsCheck lets the check that helm test runs find all well.
+func TestDevPassesItsCheck(t *testing.T) {
+	ports := freePorts(t, 2)
+	d := start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "", "--open-space", "lobby")
+	d.says("dnpctl watch")
+	check := func(space string, timeout time.Duration) *process {
+		return start(t, "dnpctl", "check", space, ports[0], "--nats-url", "nats://"+ports[1], "--timeout", timeout.String())
+	}
+	check("lobby", patience).ends(0, "a relay accepted a state in space lobby", "the client was given the state", "the client saw it change", "all is well")
+	check("another", 2*time.Second).ends(1, "not within 2s: ")
 }
 
 func TestDevPortInUse(t *testing.T) {

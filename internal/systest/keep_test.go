@@ -90,14 +90,12 @@ type keepWorld struct {
 	killed, paused, drained, interrupted, excusedFor int
 	sent, got, queued                                int
 	gaps                                             []time.Duration
-	silences                                         map[string][]time.Duration // when the log did not answer about a session
 }
 
 func newKeepWorld(t *testing.T, seed uint64) *keepWorld {
-	w := &keepWorld{world: newWorld(t, seed), keepPlan: keepPlans[seed%uint64(len(keepPlans))], silences: map[string][]time.Duration{}}
+	w := &keepWorld{world: newWorld(t, seed), keepPlan: keepPlans[seed%uint64(len(keepPlans))]}
 	rnd := w.net.Rand()
-	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old})
-	w.store.Unanswered = func(log string) { w.silences[log] = append(w.silences[log], w.net.Elapsed()) }
+	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
 	w.fence = newFence(w)
 	w.store.Applied = w.fence.applied
 	w.claims = memaffinity.New(w.net.Now)

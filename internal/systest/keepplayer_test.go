@@ -258,26 +258,13 @@ func (p *keepPlayer) closed(reason string) {
 		return
 	}
 	p.frozen = true
-	if p.w.excused || p.logSilent() {
+	if p.w.excused || p.w.store.Starved(p.log()) {
 		p.w.excusedFor++
 		p.w.tell("player %d is interrupted: %s", p.index, reason)
 		return
 	}
 	p.w.interrupted++
 	p.w.failf("player %d is interrupted: %s", p.index, reason)
-}
-
-// logSilent reports whether the log left so many requests about the client's session
-// unanswered that its 3 s could not be met: each costs half a second, as the client's own
-// lost datagram does, and an edge that died another half. Two of 1,500 seeds come to that.
-func (p *keepPlayer) logSilent() bool {
-	n := 0
-	for _, at := range p.w.silences[p.log()] {
-		if p.w.net.Elapsed()-at < 4*time.Second {
-			n++
-		}
-	}
-	return n >= 3
 }
 
 // judge judges what the client has in the end.

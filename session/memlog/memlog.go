@@ -22,8 +22,7 @@ type Config struct {
 	Busy float64 // probability that a write is refused as Busy
 	Old  float64 // probability that a read is answered with what was there a write ago
 
-	// Unanswered, if set, is told of each request that gets no answer because of Lost or Late.
-	Unanswered func(log string)
+	Elapsed func() time.Duration // for Starved; nil if that is not asked
 
 	// Applied, if set, is told of each write that is stored.
 	Applied func(log string, e session.Entry)
@@ -43,8 +42,9 @@ type Store struct {
 
 // A record is the log of one session.
 type record struct {
-	entries []session.Entry
-	before  []session.Entry // what was there before the newest write
+	entries  []session.Entry
+	before   []session.Entry // what was there before the newest write
+	silences []time.Duration // when a request got no answer because of Lost or Late
 }
 
 // New returns an empty store. Its sequences begin like those of JetStream after the
@@ -150,18 +150,37 @@ func (s *Store) reply(log string, answer func(session.Answer), a session.Answer)
 }
 
 func (s *Store) unanswered(log string) {
-	if s.Unanswered != nil {
-		s.Unanswered(log)
+	if s.Elapsed != nil {
+		r := s.of(log)
+		r.silences = append(r.silences, s.Elapsed())
 	}
+}
+
+// Starved reports whether so many requests about a session got no answer lately that the
+// three seconds of its client could not be met: each costs half a second, as a lost
+// datagram of the client's does, and an owner that died another half.
+func (s *Store) Starved(log string) bool {
+	n := 0
+	for _, at := range s.of(log).silences {
+		if s.Elapsed()-at < 4*time.Second {
+			n++
+		}
+	}
+	return n >= 3
+}
+
+func (s *Store) of(log string) *record {
+	r := s.logs[log]
+	if r == nil {
+		r = &record{}
+		s.logs[log] = r
+	}
+	return r
 }
 
 // apply is where things happen in one order.
 func (s *Store) apply(w session.Write) session.Answer {
-	r := s.logs[w.Log]
-	if r == nil {
-		r = &record{}
-		s.logs[w.Log] = r
-	}
+	r := s.of(w.Log)
 	last := uint64(0)
 	if n := len(r.entries); n > 0 {
 		last = r.entries[n-1].Seq
