@@ -133,9 +133,12 @@ func (f *fence) back(log string) {
 	}
 }
 
-// tries counts a write that an edge asks for.
+// tries counts a write that a woken edge asks for.
 func (f *fence) tries(e *keepEdge, w session.Write) {
-	if k, err := session.ParseBlock(w.Data); err == nil && !e.paused && k.Epoch < f.of(w.Log).epoch {
+	if e.paused || len(e.stopped.others) == 0 {
+		return
+	}
+	if k, err := session.ParseBlock(w.Data); err == nil && k.Epoch < f.of(w.Log).epoch {
 		f.seen.writes++
 	}
 }
