@@ -34,6 +34,7 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 			return nil
 		}
 	}
+	conn.Mute(s.doubt)
 	s.phase = Owning
 	s.conn, s.token, s.writes, s.bytes = conn, c.token, s.cfg.CkptWrites, c.bytes // a checkpoint is due
 	for _, m := range s.keep.restore(c.ckpt, c.delivered) {

@@ -12,7 +12,8 @@ func (s *Session) Answer(now time.Time, a Answer) {
 	if asked == 0 {
 		panic("session: an answer that nobody waits for")
 	}
-	s.asked = 0
+	before := s.before
+	s.asked, s.before = 0, false
 	if s.phase == Over {
 		return
 	}
@@ -27,6 +28,7 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.doubt = true
 	case a.Verdict != OK:
 		s.blocked = now.Add(faultPause)
+	case before: // it is read again
 	default:
 		s.read(now, a.Entries)
 	}

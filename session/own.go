@@ -134,7 +134,9 @@ func (s *Session) stored(now time.Time, seq uint64) {
 		return
 	}
 	s.conn.Stored()
-	s.conn.Mute(false)
+	if !s.doubt { // it may have been stored before this process was stopped
+		s.conn.Mute(false)
+	}
 	if s.bytes > s.cfg.LogBytesMax {
 		s.conn.Close(dnp.CloseTooLarge)
 	}

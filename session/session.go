@@ -45,6 +45,7 @@ type Session struct {
 	asked   ActionKind // what the log was asked and has not answered; 0 for nothing
 	blocked time.Time  // it is not asked before
 	doubt   bool       // the log has to be read before anything else
+	before  bool       // the read that was asked is from before the doubt
 	short   time.Time  // since when the log is shorter than it was
 	tries   int
 	pending *Write // not known to be stored
@@ -129,10 +130,16 @@ func (s *Session) HandOver(to string) {
 }
 
 // Doubt says that this process was stopped for so long that another edge may have
-// taken its sessions. Nothing is sent to the client before the log says otherwise.
+// taken its sessions. Nothing is sent to the client before the log says otherwise, and
+// answers to what was asked before do not.
 func (s *Session) Doubt() {
-	if s.phase == Owning {
-		s.doubt = true
+	switch s.phase {
+	case Opening, Claiming, Owning:
+	default:
+		return // it is not this edge's
+	}
+	s.doubt, s.before = true, s.asked == ActionRead
+	if s.conn != nil {
 		s.conn.Mute(true)
 	}
 }

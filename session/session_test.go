@@ -22,6 +22,8 @@ type desk struct {
 	s     *session.Session
 	conn  *dnp.Conn
 	heard []string
+	out   recorder
+	held  []func() // answers of the log, which wait if it is not nil
 }
 
 // newDesk returns a desk whose session is open.
@@ -49,16 +51,19 @@ func (d *desk) run(t time.Duration) {
 	end := d.net.Elapsed() + t
 	d.net.Every(5*time.Millisecond, func() bool {
 		now := d.net.Now()
-		for _, ev := range d.ep.Advance(now, sink{}) {
+		for _, ev := range d.ep.Advance(now, &d.out) {
 			d.s.Handle(now, &ev)
 		}
 		for _, a := range d.s.Advance(now) {
 			s := d.s
 			switch a.Kind {
 			case session.ActionAppend:
-				d.store.Append([]session.Write{a.Write}, func(_ int, x session.Answer) { s.Answer(d.net.Now(), x) })
+				d.store.Append([]session.Write{a.Write}, func(_ int, x session.Answer) { d.answer(s, x) })
 			case session.ActionRead:
-				d.store.Read(a.Log, func(x session.Answer) { s.Answer(d.net.Now(), x) })
+				d.store.Read(a.Log, func(x session.Answer) { d.answer(s, x) })
+			case session.ActionAdopted:
+				d.heard = append(d.heard, fmt.Sprint(a.Kind))
+				d.conn = s.Restore(now, d.ep, func(uint64) *dnp.Source { return nil })
 			default:
 				d.heard = append(d.heard, fmt.Sprint(a.Kind))
 			}
@@ -66,6 +71,15 @@ func (d *desk) run(t time.Duration) {
 		return d.net.Elapsed() < end
 	})
 	d.net.Run(t)
+}
+
+// answer gives a session an answer of the log, unless answers wait.
+func (d *desk) answer(s *session.Session, a session.Answer) {
+	if d.held != nil {
+		d.held = append(d.held, func() { s.Answer(d.net.Now(), a) })
+		return
+	}
+	s.Answer(d.net.Now(), a)
 }
 
 // want says what must have happened since the last want, and why.
@@ -76,6 +90,14 @@ func (d *desk) want(why string, kinds ...string) {
 	}
 	d.heard = nil
 }
+
+// A recorder counts what is sent.
+type recorder struct {
+	sink
+	sent int
+}
+
+func (r *recorder) Send(netip.AddrPort, []byte) { r.sent++ }
 
 // A sink is a network that loses everything.
 type sink struct{}

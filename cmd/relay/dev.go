@@ -99,7 +99,11 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	d.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: c.HTTP, Telemetry: d.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken,
 		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics(), compose.BusMetrics(d.buses...)),
-		Health:  func() telemetry.Health { return telemetry.Health{Ready: d.edge.Ready() && d.relay.Ready()} },
+		Health: func() telemetry.Health {
+			h := compose.EdgeHealth(d.edge, edgeBus, d.logs)
+			h.Ready = h.Ready && d.relay.Ready()
+			return h
+		},
 	})
 	return err
 }

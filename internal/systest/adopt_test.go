@@ -27,82 +27,31 @@ import (
 // startRedis starts redis-server, or skips the test, and returns its URL.
 func startRedis(t *testing.T) string {
 	t.Helper()
+	addr := freePorts(t, 1)[0]
+	startRedisAt(t, addr)
+	return "redis://" + addr
+}
+
+func startRedisAt(t *testing.T, addr string) *process {
+	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Skip("redis-server is not installed (Debian package redis-server)")
 	}
-	addr := freePorts(t, 1)[0]
 	_, port, _ := net.SplitHostPort(addr)
 	p := startCommand(t, exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()))
 	p.says("Ready to accept connections")
-	return "redis://" + addr
+	return p
 }
-
-// A swivel is a balancer for one client: it sends what the client sends to one edge, or
-// by turns to two, and what edges send to the client.
-type swivel struct {
-	front, back *net.UDPConn
-	client      atomic.Pointer[netip.AddrPort]
-	edge        atomic.Pointer[netip.AddrPort]
-	second      atomic.Pointer[netip.AddrPort] // gets every second datagram of the client
-}
-
-func newSwivel(t *testing.T) *swivel {
-	t.Helper()
-	s := &swivel{}
-	var err error
-	if s.front, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err == nil {
-		s.back, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{}, 2)
-	go func() { s.carry(s.front, &s.client, s.back, &s.edge); ended <- struct{}{} }()
-	go func() { s.carry(s.back, nil, s.front, &s.client); ended <- struct{}{} }()
-	t.Cleanup(func() {
-		s.front.Close()
-		s.back.Close()
-		<-ended
-		<-ended
-	})
-	return s
-}
-
-// carry brings what comes from one side to the other, until the sockets are closed.
-func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], out *net.UDPConn, to *atomic.Pointer[netip.AddrPort]) {
-	b := make([]byte, 65536)
-	turn := 0
-	for {
-		n, from, err := in.ReadFromUDPAddrPort(b)
-		if err != nil {
-			if strings.Contains(err.Error(), "closed") {
-				return
-			}
-			continue // nobody listens at the other end any more
-		}
-		a := to.Load()
-		if source != nil {
-			source.Store(&from)
-			if other := s.second.Load(); other != nil && turn%2 == 1 {
-				a = other
-			}
-			turn++
-		}
-		if a != nil {
-			_, _ = out.WriteToUDPAddrPort(b[:n], *a) // it is lost
-		}
-	}
-}
-
-func (s *swivel) addr() netip.AddrPort { return s.front.LocalAddr().(*net.UDPAddr).AddrPort() }
 
 // A rescue is two edges with sessions in a log, and a game server and a client that tell
 // each other numbers.
 type rescue struct {
 	*testing.T
+	redis    string // URL
 	edges    []*process
 	addrs    []netip.AddrPort
+	webs     []string // where edges show how they are
 	swivel   *swivel
 	player   *dnptest.Peer
 	nc       *nats.Conn
@@ -117,9 +66,11 @@ type rescue struct {
 	next   int
 }
 
-func newRescue(t *testing.T, more ...string) *rescue {
-	r := &rescue{T: t, heard: make(chan int, 1000)}
-	redis := startRedis(t)
+func newRescue(t *testing.T, more ...string) *rescue { return newRescueAt(t, startRedis(t), more...) }
+
+// newRescueAt has edges look for Redis at a URL.
+func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
+	r := &rescue{T: t, redis: redis, heard: make(chan int, 1000), webs: freePorts(t, 2)}
 	server, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: r.subjects.Mappings(64)})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +82,7 @@ func newRescue(t *testing.T, more ...string) *rescue {
 	for i := range 2 {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), port)
 		r.addrs = append(r.addrs, addr)
-		args := append([]string{"serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0", "--listen", "udp://" + addr.String(), "--open-space", "s",
+		args := append([]string{"serve", "--nats-url", server.URL(), "--http", r.webs[i], "--listen", "udp://" + addr.String(), "--open-space", "s",
 			"--node", fmt.Sprint("e", i+1), "--workers", "2", "--session-durability", "log", "--redis", redis,
 			"--gossip-bind", gossip[i], "--gossip-join", strings.Join(gossip, ",")}, more...)
 		r.edges = append(r.edges, start(t, "edge", args...))
@@ -230,19 +181,10 @@ func (r *rescue) listen() {
 func (r *rescue) talk(n int) {
 	r.Helper()
 	for range n {
-		if err := r.player.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, fmt.Appendf(nil, "c%d", r.said)) }); err != nil {
-			r.Fatal(err)
-		}
-		r.said++
+		r.say()
 		r.tell()
 	}
-	for want := r.said - n; want < r.said; want++ {
-		select {
-		case <-r.heard:
-		case <-time.After(patience):
-			r.Fatalf("the game does not get message %d", want)
-		}
-	}
+	r.hear(n)
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if err := r.player.Until(ctx, func(c *dnptest.Client) bool { return len(c.Messages) >= r.toSay }); err != nil {
@@ -255,6 +197,27 @@ func (r *rescue) talk(n int) {
 			}
 		}
 	})
+}
+
+// say has the client say the next message.
+func (r *rescue) say() {
+	r.Helper()
+	if err := r.player.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, fmt.Appendf(nil, "c%d", r.said)) }); err != nil {
+		r.Fatal(err)
+	}
+	r.said++
+}
+
+// hear waits until the game has the newest n messages of the client.
+func (r *rescue) hear(n int) {
+	r.Helper()
+	for want := r.said - n; want < r.said; want++ {
+		select {
+		case <-r.heard:
+		case <-time.After(patience):
+			r.Fatalf("the game does not get message %d", want)
+		}
+	}
 }
 
 // tell says a message to the client until an edge has it.
@@ -315,10 +278,15 @@ func TestRescueSpray(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRescue(t, "--gossip-key-file", keys, "--forward-listen", "127.0.0.1:0")
-	for _, e := range r.edges {
-		e.says("datagrams between edges")
-	}
+	eventually(t, "the edges hear each other", func() bool {
+		return r.metric(0, `dnp_forward_peers`) == 1 && r.metric(1, `dnp_forward_peers`) == 1
+	})
 	r.talk(10)
 	r.swivel.second.Store(&r.addrs[1])
 	r.talk(40)
+	eventually(t, "every second datagram, of 40 messages and their acknowledgements, was forwarded", func() bool {
+		return r.metric(1, `dnp_session_strays_total{fate="forwarded"}`) >= 20
+	})
+	r.shows(0, `dnp_session_lost_total`, 0)
+	r.shows(1, `dnp_session_adopted_total`, 0)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/natsbus"
@@ -175,40 +173,6 @@ func TestDevPassesItsCheck(t *testing.T) {
 	}
 	check("lobby", patience).ends(0, "a relay accepted a state in space lobby", "the client was given the state", "the client saw it change", "all is well")
 	check("another", 2*time.Second).ends(1, "not within 2s: ")
-}
-
-// TestDevKeepsSessions: everything in one process, with sessions in a log, in which a second
-// start finds what the first one left.
-func TestDevKeepsSessions(t *testing.T) {
-	addr := freePorts(t, 1)[0]
-	data := t.TempDir()
-	patient := dnptest.Cpp()
-	patient.GiveUp = patience
-	for range 2 {
-		p := start(t, "relay", "dev", "--data", data, "--session-durability", "log", "--listen", "udp://"+addr, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-		p.says("dnpctl watch")
-		player, err := dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: patient, Server: netip.MustParseAddrPort(addr)}, netip.AddrPort{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err = player.Until(ctx, func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && len(c.Links()) > 0 })
-		cancel()
-		if err == nil {
-			err = player.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, []byte("hello")) })
-		}
-		if err != nil {
-			t.Fatalf("the client sees no state: %v\n%s", err, p.output.String())
-		}
-		ctx, cancel = context.WithTimeout(t.Context(), patience)
-		if err := player.Until(ctx, func(c *dnptest.Client) bool { return c.Queued() == 0 }); err != nil {
-			t.Errorf("what the client says is not stored: %v", err)
-		}
-		cancel()
-		player.Close()
-		p.term()
-		p.ends(0)
-	}
 }
 
 func TestDevPortInUse(t *testing.T) {

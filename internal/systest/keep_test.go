@@ -83,12 +83,14 @@ type keepWorld struct {
 	keepPlan
 	store   *memlog.Store
 	claims  *memaffinity.Hub
+	fence   *fence
 	edges   []*keepEdge
 	players []*keepPlayer
 	starts  int
 	playing bool // all clients have joined
 	strict  bool // the balancer lets only answers of the edge through that it sends a client to
 	healed  bool
+	unheard *keepEdge // whose messages do not get to the game
 	value   uint16
 
 	errors                                           []string
@@ -101,6 +103,8 @@ func newKeepWorld(t *testing.T, seed uint64) *keepWorld {
 	w := &keepWorld{world: newWorld(t, seed), keepPlan: keepPlans[seed%uint64(len(keepPlans))]}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
+	w.fence = newFence(w)
+	w.store.Applied = w.fence.applied
 	w.claims = memaffinity.New(w.net.Now)
 	w.startRelay()
 	loss := w.loss * rnd.Float64()
@@ -282,6 +286,10 @@ func TestKeep(t *testing.T) {
 			break
 		}
 	}
+	var fenced fenceCounts
+	for _, w := range all {
+		fenced.add(w.fence.seen)
+	}
 	table := "\n"
 	for _, plan := range keepPlans {
 		var n, killed, paused, drained, interrupted, excused, sent, got, queued int
@@ -301,5 +309,5 @@ func TestKeep(t *testing.T) {
 		table += fmt.Sprintf("%-22s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d that are excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
 			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, p50, worst)
 	}
-	t.Log(table)
+	t.Log(table + fenced.String())
 }

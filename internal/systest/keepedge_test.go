@@ -3,7 +3,9 @@ package systest
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -11,7 +13,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/replication/membus"
-	"github.com/dnprelay/dnprelay/session"
 )
 
 // keepFront is the balancer: it sends the datagrams of a client to one edge until that
@@ -59,12 +60,14 @@ type keepEdge struct {
 	paused   bool
 	draining bool
 	dead     bool // what the others believe
+	stopped  keepStop
 
 	edge     *edge.Edge
 	workers  []*keepWorker
 	bus      *membus.Bus
 	affinity *keepAffinity
-	firsts   map[netip.AddrPort]string // to which edge the forwarded datagrams of a client came first
+	firsts   map[netip.AddrPort]string   // to which edge the forwarded datagrams of a client came first
+	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here
 }
 
 func (e *keepEdge) well() bool { return e.alive && !e.paused && !e.draining }
@@ -85,10 +88,11 @@ func (e *keepEdge) boot() {
 	w := e.w
 	w.starts++
 	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
+	e.stopped, e.passing = keepStop{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
-	e.affinity = &keepAffinity{e: e, start: e.start, Node: w.claims.Node(e.name)}
+	e.affinity = &keepAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
 	durable := &edge.Durable{
-		Log: w.store, Shards: 4, Secret: []byte("secret"), From: keepFrom{e, e.start}, Affinity: e.affinity, Forward: keepForward{e},
+		Log: keepLog{e, w.store}, Shards: 4, Secret: []byte("secret"), From: keepFrom{e, e.start}, Affinity: e.affinity, Forward: keepForward{e},
 	}
 	if w.alone {
 		durable.Forward = nil
@@ -163,7 +167,11 @@ func (k *keepWorker) Datagram(size int) []byte {
 }
 
 func (k *keepWorker) Send(to netip.AddrPort, b []byte) {
-	if w := k.e.w; !w.strict || w.player(to).route == k.e {
+	w := k.e.w
+	if !k.e.passes(to, b) {
+		w.fence.sends(k.e, to, b)
+	}
+	if !w.strict || w.player(to).route == k.e {
 		w.net.Send(keepVIP, to, b)
 	}
 }
@@ -208,6 +216,7 @@ func (e *keepEdge) pause(d time.Duration) {
 	e.w.tell("%s is stopped for %v", e.name, d)
 	e.w.paused++
 	e.paused = true
+	e.stops()
 	e.noticed()
 	start := e.start
 	e.w.net.Schedule(d, func() {
@@ -223,6 +232,7 @@ func (e *keepEdge) resume() {
 	}
 	e.w.tell("%s goes on", e.name)
 	e.paused, e.dead = false, false
+	e.wakes()
 	e.affinity.Return()
 	for _, k := range e.workers {
 		k.wake()
@@ -301,6 +311,7 @@ func (f keepForward) Return(node string, listener uint16, client netip.AddrPort,
 	p, start := append([]byte(nil), datagram...), o.start
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {
+			o.passing[client] = append(o.passing[client], string(p))
 			o.edge.Emit(listener, client, p)
 		}
 	})
@@ -310,9 +321,22 @@ func (f keepForward) Return(node string, listener uint16, client netip.AddrPort,
 // A keepAffinity is the affinity of one process, which lies.
 type keepAffinity struct {
 	*memaffinity.Node
-	e     *keepEdge
-	start int
-	tell  func(string, cluster.Served)
+	e      *keepEdge
+	start  int
+	tell   func(string, cluster.Served)
+	claims map[string]uint64 // of this process, with their epochs
+}
+
+// Claim implements cluster.Affinity.
+func (a *keepAffinity) Claim(name string, epoch uint64) {
+	a.claims[name] = epoch
+	a.e.w.fence.claims(a, name, epoch)
+}
+
+// Release implements cluster.Affinity.
+func (a *keepAffinity) Release(name string, epoch uint64) {
+	delete(a.claims, name)
+	a.Node.Release(name, epoch)
 }
 
 func (a *keepAffinity) OnReplaced(handle func(string, cluster.Served)) {
@@ -320,10 +344,18 @@ func (a *keepAffinity) OnReplaced(handle func(string, cluster.Served)) {
 	a.Node.OnReplaced(handle)
 }
 
-// Return is for a process that goes on after it seemed dead.
+// Return is for a process that goes on after it seemed dead. All its claims are due to be
+// renewed.
 func (a *keepAffinity) Return() {
 	a.Node = a.e.w.claims.Node(a.e.name)
 	a.Node.OnReplaced(a.tell)
+	for _, name := range slices.Sorted(maps.Keys(a.claims)) {
+		a.later(func() {
+			if epoch, ok := a.claims[name]; ok && a.e.alive && a.e.start == a.start {
+				a.e.w.fence.claims(a, name, epoch)
+			}
+		})
+	}
 }
 
 func (a *keepAffinity) later(f func()) { a.e.w.net.Schedule(300*time.Microsecond, f) }
@@ -353,55 +385,4 @@ func (a *keepAffinity) Claimed(node string, each func([]string), done func(error
 		return
 	}
 	a.later(func() { a.Node.Claimed(node, each, done) })
-}
-
-// A keepFrom brings messages to the game, as natsfrom does.
-type keepFrom struct {
-	e     *keepEdge
-	start int
-}
-
-func (f keepFrom) Begin(_, client, _ string, delivered func(uint64)) edge.Feed {
-	return &keepFeed{f: f, client: client, delivered: delivered}
-}
-
-type keepFeed struct {
-	f         keepFrom
-	client    string
-	delivered func(uint64)
-	waiting   []session.Message
-	ended     bool
-}
-
-func (d *keepFeed) Deliver(m session.Message) {
-	d.waiting = append(d.waiting, m)
-	if len(d.waiting) == 1 {
-		d.publish()
-	}
-}
-
-func (d *keepFeed) End() { d.ended, d.waiting = true, nil }
-
-// publish publishes the first message that waits, again if that is lost.
-func (d *keepFeed) publish() {
-	e, w := d.f.e, d.f.e.w
-	if d.ended || len(d.waiting) == 0 || !e.alive || e.start != d.f.start {
-		return
-	}
-	m := d.waiting[0]
-	if w.net.Rand().IntN(20) == 0 && !w.healed {
-		w.net.Schedule(100*time.Millisecond, d.publish)
-		return
-	}
-	w.net.Schedule(time.Millisecond, func() {
-		w.consume(d.client, m)
-		w.net.Schedule(time.Millisecond, func() {
-			if len(d.waiting) == 0 || d.waiting[0].Number != m.Number {
-				return
-			}
-			d.waiting = d.waiting[1:]
-			d.delivered(m.Number)
-			d.publish()
-		})
-	})
 }

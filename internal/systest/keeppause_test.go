@@ -54,7 +54,8 @@ func (w *keepWorld) drainWatched(watches []*pauseWatch, e *keepEdge) (pauses []t
 	for _, p := range moves {
 		pauses = append(pauses, p.longest)
 	}
-	w.net.Run(4 * time.Second) // it comes again
+	w.within(4*time.Second, "it comes again", e.well)
+	w.net.Run(200 * time.Millisecond) // all know that
 	return pauses
 }
 

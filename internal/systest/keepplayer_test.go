@@ -73,11 +73,13 @@ func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
 	panic("a stranger")
 }
 
+// log returns the name of the log of the client's session.
+func (p *keepPlayer) log() string { return session.Key([]byte("secret"), p.addr, keepVIP.Port()) }
+
 // owner returns the edge that claims the player's session, if it is there.
 func (p *keepPlayer) owner() *keepEdge {
-	name := session.Key([]byte("secret"), p.addr, keepVIP.Port())
 	for _, e := range p.w.edges {
-		if e.alive && p.w.claims.Claims(name, e.name) {
+		if e.alive && p.w.claims.Claims(p.log(), e.name) {
 			return e
 		}
 	}
@@ -156,11 +158,14 @@ func (p *keepPlayer) talk() {
 	w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.talk)
 }
 
-// consume takes a message of a client to the game, which may come again.
-func (w *keepWorld) consume(client string, m session.Message) {
+// consume takes a message of a client to the game, which may come again, from an edge.
+func (w *keepWorld) consume(e *keepEdge, client string, m session.Message) {
 	for _, p := range w.players {
-		if p.name != client || m.Number < p.cursor {
+		if p.name != client {
 			continue
+		}
+		if w.fence.consumes(e, p, m); m.Number < p.cursor {
+			return
 		}
 		want := fmt.Sprintf("c%d", p.consumed)
 		if text, _, _ := strings.Cut(string(m.Data), "."); text != want || m.Previous != p.cursor {
@@ -309,11 +314,6 @@ func (p *keepPlayer) judgeEnd() {
 	if err != nil || k.Close == nil {
 		p.w.failf("the session of player %d does not end: %v %+v", p.index, err, k)
 	}
-}
-
-// log returns the name of the client's session.
-func (p *keepPlayer) log() string {
-	return session.Key([]byte("secret"), p.addr, keepVIP.Port())
 }
 
 // judgeOwn wants the holder to have what the client writes to its own state.

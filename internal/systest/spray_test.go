@@ -1,16 +1,12 @@
 package systest
 
 import (
-	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -35,62 +31,66 @@ type pair struct {
 	*stack
 	game     *gameInbox
 	log      *sharedLog
-	edges    [2]*edge.Edge
-	forwards [2]*compose.Forwarding
-	gossips  [2]*gossip.Gossip
-	addrs    [2]netip.AddrPort
-	keys     string            // file with the keys of gossip
+	hub      *memaffinity.Hub
+	edges    []*edge.Edge
+	forwards []*compose.Forwarding
+	gossips  []*gossip.Gossip
+	addrs    []netip.AddrPort
+	keyDelay time.Duration     // after which other keys of gossip are in use; 0 is as in production
 	client   dnptest.Behaviour // of the clients
 }
 
-func newPair(t *testing.T) *pair { return newPairWith(t, 0) }
+func newPair(t *testing.T) *pair { return newPairWith(t, keyFile(t, 0), 0) }
 
-// newPairWith has other keys of gossip in use after keyDelay; 0 is as in production.
-func newPairWith(t *testing.T, keyDelay time.Duration) *pair {
+// newPairWith has the keys of gossip from a file, others of which are in use after keyDelay;
+// 0 is as in production.
+func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	t.Helper()
-	p := &pair{client: dnptest.Cpp(), keys: filepath.Join(t.TempDir(), "keys"), stack: newEdgeless(t), game: &gameInbox{bySession: map[string]*inbox{}}, log: newSharedLog()}
-	p.writeKey(0)
-	hub := memaffinity.New(time.Now)
-	var join []string
-	port := uint16(0)
-	for i, name := range [2]string{"e1", "e2"} {
-		g, err := gossip.Open(gossip.Config{
-			Self: cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: cluster.PhaseStarting, Shards: 64, Incarnation: uint64(time.Now().UnixMilli())},
-			Bind: "127.0.0.1:0", Join: join, KeyFile: p.keys, KeyPoll: keyDelay / 20, KeyDelay: keyDelay, Log: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.gossips[i] = g
-		join = append(join, g.Addr().String())
-		p.start(i, name, port, g, hub)
-		port = p.addrs[0].Port()
+	p := &pair{
+		client: dnptest.Cpp(), keyDelay: keyDelay, stack: newEdgeless(t), game: &gameInbox{bySession: map[string]*inbox{}}, log: newSharedLog(),
+		hub: memaffinity.New(time.Now),
 	}
+	p.add("e1", keys)
+	p.add("e2", keys)
 	p.meet()
 	return p
 }
 
-// writeKey replaces the keys of gossip by one, of 32 equal bytes.
-func (p *pair) writeKey(b byte) {
+// add starts another edge, with the keys of gossip from a file.
+func (p *pair) add(name, keys string) {
 	p.Helper()
-	if err := os.WriteFile(p.keys, []byte(hex.EncodeToString(bytes.Repeat([]byte{b}, 32))), 0o600); err != nil {
+	var join []string
+	for _, g := range p.gossips {
+		join = append(join, g.Addr().String())
+	}
+	g, err := gossip.Open(gossip.Config{
+		Self: cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: cluster.PhaseStarting, Shards: 64, Incarnation: uint64(time.Now().UnixMilli())},
+		Bind: "127.0.0.1:0", Join: join, KeyFile: keys, KeyPoll: p.keyDelay / 20, KeyDelay: p.keyDelay, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
 		p.Fatal(err)
 	}
+	p.gossips = append(p.gossips, g)
+	p.start(name, g)
 }
 
 // start starts an edge with what it needs. What depends on it ends before it.
-func (p *pair) start(i int, name string, port uint16, g *gossip.Gossip, hub *memaffinity.Hub) {
+func (p *pair) start(name string, g *gossip.Gossip) {
 	p.Helper()
+	port := uint16(0) // that of the first edge, for all
+	if len(p.addrs) > 0 {
+		port = p.addrs[0].Port()
+	}
 	log := slog.New(slog.DiscardHandler)
 	fw, err := compose.NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, name, g, log)
 	if err != nil {
 		p.Fatal(err)
 	}
-	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), port)
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(len(p.addrs) + 1)}), port)
 	e, err := edge.New(edge.Config{
 		Node: name, Listeners: []edge.Listener{{Addr: at}}, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: p.bus(name), Log: log,
 		Durable: &edge.Durable{
-			Log: p.log, Shards: 4, Secret: []byte("secret"), From: p.game, Affinity: hub.Node(name), Forward: fw,
+			Log: p.log, Shards: 4, Secret: []byte("secret"), From: p.game, Affinity: p.hub.Node(name), Forward: fw,
 			DrainTimeout: time.Second, DrainLinger: time.Millisecond,
 		},
 	})
@@ -98,7 +98,7 @@ func (p *pair) start(i int, name string, port uint16, g *gossip.Gossip, hub *mem
 		p.Fatal(err)
 	}
 	fw.Serve(e)
-	p.edges[i], p.forwards[i], p.addrs[i] = e, fw, e.Addrs()[0]
+	p.edges, p.forwards, p.addrs = append(p.edges, e), append(p.forwards, fw), append(p.addrs, e.Addrs()[0])
 	p.run("gossip of "+name, g.Run)
 	p.run("forwarding of "+name, fw.Run)
 	p.run("roster of "+name, func(ctx context.Context) error {
@@ -112,15 +112,18 @@ func (p *pair) start(i int, name string, port uint16, g *gossip.Gossip, hub *mem
 	g.SetPhase(cluster.PhaseReady)
 }
 
-// meet waits until each edge hears the other.
+// meet waits until all edges can forward to each other.
 func (p *pair) meet() {
 	p.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if p.forwards[0].Liveness("e2") == forward.Alive && p.forwards[1].Liveness("e1") == forward.Alive && p.edges[0].Ready() && p.edges[1].Ready() {
-			return
-		}
-		if time.Now().After(end) {
-			p.Fatalf("the edges do not hear each other: %v, %v", p.forwards[0].Liveness("e2"), p.forwards[1].Liveness("e1"))
+	for i, f := range p.forwards {
+		eventually(p.T, fmt.Sprintf("edge %d is ready", i+1), p.edges[i].Ready)
+		for j := range p.forwards {
+			if name := fmt.Sprint("e", j+1); i != j {
+				eventually(p.T, fmt.Sprintf("edge %d knows %s", i+1, name), func() bool {
+					is := f.Liveness(name)
+					return is == forward.Alive || is == forward.Unwatched
+				})
+			}
 		}
 	}
 }
@@ -191,6 +194,18 @@ func (b *balancer) toClient(from netip.AddrPort, p []byte) {
 	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
 }
 
+// anyOf picks one of these edges for each datagram.
+func anyOf(to []netip.AddrPort) func() netip.AddrPort {
+	return func() netip.AddrPort { return to[rand.IntN(len(to))] }
+}
+
+// spread sends each datagram to one of these edges from here on.
+func (b *balancer) spread(to []netip.AddrPort) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pick = anyOf(to)
+}
+
 // route sends all to one edge from here on, and answers of others are not let in.
 func (b *balancer) route(to netip.AddrPort) {
 	b.mu.Lock()
@@ -228,72 +243,6 @@ func (s *sharedLog) Read(log string, answer func(session.Answer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log.Read(log, answer)
-}
-
-// A gameInbox is the game servers' side: it keeps each message once, as a game server
-// does by the number.
-type gameInbox struct {
-	mu        sync.Mutex
-	bySession map[string]*inbox
-	doubled   int
-}
-
-type inbox struct {
-	client string
-	next   uint64 // number that was not seen yet
-	texts  []string
-}
-
-type feed struct {
-	g         *gameInbox
-	box       *inbox
-	delivered func(uint64)
-}
-
-func (g *gameInbox) Begin(_, client, id string, delivered func(uint64)) edge.Feed {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.bySession[id] == nil {
-		g.bySession[id] = &inbox{client: client}
-	}
-	return &feed{g, g.bySession[id], delivered}
-}
-
-func (f *feed) Deliver(m session.Message) {
-	f.g.mu.Lock()
-	defer f.g.mu.Unlock()
-	if m.Number < f.box.next {
-		f.g.doubled++ // an adoption delivers again what may not have come
-	} else {
-		f.box.next = m.Number + 1
-		f.box.texts = append(f.box.texts, string(m.Data))
-	}
-	go f.delivered(m.Number) // never before Deliver returns
-}
-
-func (f *feed) End() {}
-
-// await waits for the sessions, by client, until each has n messages.
-func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
-	p.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		list = nil
-		enough := 0
-		g.mu.Lock()
-		for _, b := range g.bySession {
-			list = append(list, inbox{client: b.client, texts: append([]string(nil), b.texts...)})
-			if len(b.texts) >= n {
-				enough++
-			}
-		}
-		g.mu.Unlock()
-		if enough >= sessions {
-			return list
-		}
-		if time.Now().After(end) {
-			p.Fatalf("%d sessions, of which %d have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
-		}
-	}
 }
 
 func (p *pair) say(peer *dnptest.Peer, text string) {
@@ -334,7 +283,7 @@ func TestSpray(t *testing.T) {
 	p.publish(lampPut)
 	var peers []*dnptest.Peer
 	for range clients {
-		_, peer := p.balance(func() netip.AddrPort { return p.addrs[rand.IntN(2)] })
+		_, peer := p.balance(anyOf(p.addrs))
 		peers = append(peers, peer)
 	}
 	for i := range messages {
@@ -404,56 +353,4 @@ func TestReroute(t *testing.T) {
 	p.tell(client, "m 1")
 	p.until(peer, "and back", func(c *dnptest.Client) bool { return len(c.Messages) == 2 && c.Queued() == 0 })
 	p.tellStats()
-}
-
-// TestKeysChange: the key of gossip is replaced while two edges forward a client's
-// datagrams to each other. Nothing gets lost that the client does not repeat, and when the
-// old key is forgotten they forward on.
-func TestKeysChange(t *testing.T) {
-	const delay = 2 * time.Second // forwarding follows gossip within one
-	p := newPairWith(t, delay)
-	p.client.GiveUp = patience // keys that are known too late, on a slow machine, cost repetitions
-	_, peer := p.balance(func() netip.AddrPort { return p.addrs[rand.IntN(2)] })
-	said := 0
-	say := func() {
-		p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && c.Queued() < 5 })
-		p.say(peer, fmt.Sprint("m ", said))
-		said++
-	}
-	for range 10 {
-		say()
-	}
-	p.writeKey(1)
-	tick := time.NewTicker(50 * time.Millisecond) // a client that says more is taken for one that floods
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !p.onlyKey(1); <-tick.C {
-		if say(); time.Now().After(end) {
-			t.Fatal("the edges do not change the key")
-		}
-	}
-	before := p.taken()
-	for said < 40 || p.taken() < before+5 {
-		say()
-		<-tick.C
-	}
-	p.inOrder("the game has what the client said", p.game.await(p, 1, said)[0].texts, said)
-	p.tellStats()
-}
-
-// onlyKey reports whether both edges know this key and no other.
-func (p *pair) onlyKey(b byte) bool {
-	for _, g := range p.gossips {
-		if keys := g.Keys(); len(keys) != 1 || keys[0][0] != b {
-			return false
-		}
-	}
-	return true
-}
-
-// taken returns how many datagrams of clients the edges took from each other.
-func (p *pair) taken() (n uint64) {
-	for _, f := range p.forwards {
-		n += f.Stats().Owner
-	}
-	return n
 }
