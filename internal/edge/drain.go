@@ -157,7 +157,9 @@ func (k *keeper) handOver(name string) {
 	}
 }
 
-// handed tells the next owner that a session is its own, if it takes it.
+// handed tells the next owner that a session is its own, if it takes it. Until it says so
+// this edge's claim stays: should the next owner die before it has one, that is how
+// others find a client that says nothing.
 func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if to := x.moveTo; to != nil {
 		name := x.name
@@ -172,7 +174,10 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	k.drain.asked++
 	k.ask(a.Node, r, func(_ time.Time, err error) {
 		k.drain.asked--
-		if err != nil && !k.drain.closing { // it goes on here until the next try
+		switch {
+		case err == nil:
+			k.release(x)
+		case !k.drain.closing: // it goes on here until the next try
 			delete(k.strays.routes, x.addr)
 			k.adopt(x.name, netip.AddrPort{}, true)
 		}

@@ -116,7 +116,7 @@ func (k *keeper) ends(now time.Time, x *kept, a sessionlog.Action) {
 		k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
 	case sessionlog.ActionHanded:
 		k.w.counts.SessionsHanded++
-		k.release(x)
+		x.feed.End()
 		k.handed(now, x, a)
 	case sessionlog.ActionEnded:
 		k.release(x)

@@ -27,6 +27,13 @@ const (
 	keepPlay = 20 * time.Second
 	keepHeal = 12 * time.Second
 
+	// keepProbe is how long an edge may take itself for the owner of a client that says
+	// nothing, if it was told of its end and read an old log then: until its next probe,
+	// which has to be written.
+	keepProbe = 20 * time.Second
+
+	keepFarewell = 30 * time.Second // a ConnectionClose counts after 2 s, unless the session moves meanwhile, or an older datagram comes behind
+
 	keepEdges   = 3
 	keepPlayers = 3
 )
@@ -247,6 +254,16 @@ func (w *keepWorld) final() {
 		if !p.frozen {
 			p.judge()
 		}
+	}
+	stayed := slices.DeleteFunc(slices.Clone(w.players), func(p *keepPlayer) bool { return p.frozen })
+	for _, p := range stayed {
+		p.frozen = true
+		p.Close(w.net.Now())
+		w.net.Wake(p.addr)
+	}
+	w.net.Run(keepFarewell)
+	for _, p := range stayed {
+		p.judgeEnd()
 	}
 }
 

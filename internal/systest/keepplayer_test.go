@@ -253,7 +253,7 @@ func (p *keepPlayer) closed(reason string) {
 		return
 	}
 	p.frozen = true
-	if p.w.excused || p.w.store.Starved(session.Key([]byte("secret"), p.addr, keepVIP.Port())) {
+	if p.w.excused || p.w.store.Starved(p.log()) {
 		p.w.excusedFor++
 		p.w.tell("player %d is interrupted: %s", p.index, reason)
 		return
@@ -274,20 +274,46 @@ func (p *keepPlayer) judge() {
 	if want := u16(w.value); string(p.Value("T", 0)) != string(want) {
 		w.failf("player %d sees % x, want % x", p.index, p.Value("T", 0), want)
 	}
-	owners := 0
-	for _, e := range w.edges {
-		for _, k := range e.workers {
-			if k.worker.Keeps(p.addr) {
-				owners++
-			}
-		}
+	if p.owners() != 1 {
+		w.net.Run(keepProbe)
 	}
-	if owners != 1 {
-		w.failf("player %d has %d owners in the end", p.index, owners)
+	if n := p.owners(); n != 1 {
+		w.failf("player %d has %d owners in the end", p.index, n)
 	}
 	if p.own != nil {
 		p.judgeOwn()
 	}
+}
+
+// owners returns how many edges take the session for theirs.
+func (p *keepPlayer) owners() (n int) {
+	for _, e := range p.w.edges {
+		for _, k := range e.workers {
+			if k.worker.Keeps(p.addr) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// judgeEnd wants the end of the session in the log, which is not written before all that
+// the client said was delivered.
+func (p *keepPlayer) judgeEnd() {
+	entries := p.w.store.Entries(p.log())
+	if len(entries) == 0 {
+		p.w.failf("player %d has no log", p.index)
+		return
+	}
+	k, err := session.ParseBlock(entries[len(entries)-1].Data)
+	if err != nil || k.Close == nil {
+		p.w.failf("the session of player %d does not end: %v %+v", p.index, err, k)
+	}
+}
+
+// log returns the name of the client's session.
+func (p *keepPlayer) log() string {
+	return session.Key([]byte("secret"), p.addr, keepVIP.Port())
 }
 
 // judgeOwn wants the holder to have what the client writes to its own state.
