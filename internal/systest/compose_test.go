@@ -39,18 +39,33 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
+// readCompose reads deploy/compose.yaml, and what deploy/compose.watch.yaml adds to it.
+func readCompose(t *testing.T) *composeFile {
+	t.Helper()
+	var c, watch composeFile
+	readYAML(t, "compose.yaml", &c)
+	readYAML(t, "compose.watch.yaml", &watch)
+	for name, s := range watch.Services {
+		if _, twice := c.Services[name]; twice {
+			t.Errorf("%s is in both files", name)
+		}
+		c.Services[name] = s
+	}
+	return &c
+}
+
 // TestCompose starts relays and edges with the arguments and the environment of
 // deploy/compose.yaml. They must want nothing but NATS.
 func TestCompose(t *testing.T) {
-	var c composeFile
-	readYAML(t, "compose.yaml", &c)
+	c := readCompose(t)
 	for _, name := range []string{"nats-1", "nats-2", "nats-3", "redis", "relay-1", "relay-2", "edge-1", "edge-2", "prometheus", "grafana", "collector"} {
 		if c.Services[name].Image == "" {
 			t.Errorf("no service %s", name)
 		}
 	}
 	for name, s := range c.Services {
-		checkComposeFiles(t, name, s, &c)
+		checkComposeFiles(t, name, s, c)
+		checkRegistry(t, s.Image)
 		role, _, _ := strings.Cut(name, "-")
 		switch role {
 		case "relay", "edge":
@@ -82,6 +97,53 @@ func checkComposeFiles(t *testing.T, name string, s composeService, c *composeFi
 		if !strings.HasPrefix(p, "127.0.0.1:") {
 			t.Errorf("%s opens %s to everybody", name, p)
 		}
+	}
+}
+
+// checkRegistry wants an image with its registry. Docker would look on its own, but
+// podman refuses a short name unless it is told where to search.
+func checkRegistry(t *testing.T, image string) {
+	t.Helper()
+	_, name, variable := strings.Cut(image, ":-") // ${NAME:-image}
+	if !variable {
+		name = image
+	}
+	registry, _, ok := strings.Cut(name, "/")
+	if !ok || !strings.Contains(registry, ".") {
+		t.Errorf("the image %s names no registry", image)
+	}
+}
+
+// TestDockerfile wants base images with their registry, and the target for programs
+// built outside to be started as the one that builds them.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile(deploy + "Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var started [][]string // per stage from scratch: who starts what, on which port
+	scratch := false
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "FROM":
+			if scratch = words[1] == "scratch"; scratch {
+				started = append(started, nil)
+			} else {
+				checkRegistry(t, words[1])
+			}
+		case "USER", "ENV", "EXPOSE", "ENTRYPOINT":
+			if scratch {
+				last := len(started) - 1
+				started[last] = append(started[last], strings.Join(words, " "))
+			}
+		}
+	}
+	if len(started) != 2 || !slices.Equal(started[0], started[1]) || !slices.Contains(started[0], "USER 65532:65532") {
+		t.Errorf("the images are started as %q", started)
 	}
 }
 
@@ -119,8 +181,7 @@ func runComposeNode(t *testing.T, role string, s composeService) {
 
 // TestComposePrometheus wants Prometheus to look at every node, where it shows its metrics.
 func TestComposePrometheus(t *testing.T) {
-	var c composeFile
-	readYAML(t, "compose.yaml", &c)
+	c := readCompose(t)
 	var p struct {
 		ScrapeConfigs []struct {
 			JobName       string                       `yaml:"job_name"`
