@@ -71,12 +71,12 @@ cluster-test-build: build
 	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
 
 .PHONY: torture
-torture: torture-build ## Break edges under running sessions: 200 kills, 90 drains and so on, 35 minutes with TORTURENATS (1) NATS servers; needs redis-server
+torture: torture-build ## Break edges under running sessions: 200 kills, 90 drains and so on, 25 minutes with TORTURENATS (1) NATS servers; needs redis-server
 	@mkdir -p tmp
 	bin/torture -json tmp/torture.json -nats $(TORTURENATS) $(ARGS)
 
 .PHONY: torture-quick
-torture-quick: torture-build ## A twenty-fifth of that, in less than 3 minutes
+torture-quick: torture-build ## A twenty-fifth of that, in 80 seconds
 	@mkdir -p tmp
 	bin/torture -json tmp/torture.json -scale 0.04 -stop-after 150s $(ARGS)
 
