@@ -51,6 +51,9 @@ var scenarios = []scenario{
 func play(k *kube) ([]row, error) {
 	values := []string{"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true"}
 	values = append(values, fmt.Sprintf("edge.config.sessionDurability=%s,redis.enabled=%t", k.cfg.durability, k.cfg.durability == "log"))
+	if _, err := k.namespace("play"); err != nil { // without the step before this one there is none
+		return nil, err
+	}
 	if err := k.install("play", false, values...); err != nil {
 		return nil, err
 	}
