@@ -57,7 +57,7 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration) {
 		m.checkGone(t, p, i)
 	}
 	g.audit.check()
-	if g.audit.comparisons < 100 {
+	if g.audit.comparisons < 10 { // hundreds are usual; of 2,000 seeds one had 35
 		t.Errorf("only %d comparisons of a replica and a store, so little was tested", g.audit.comparisons)
 	}
 	return g.audit.heals
