@@ -66,8 +66,9 @@ var rules = map[string][]string{
 		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
 	},
 
-	"internal/config":             {"dnp", "dnp/wire", "github.com/alecthomas/kong"},
-	"internal/telemetry":          {"go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/version":            {},
+	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
+	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
 	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},

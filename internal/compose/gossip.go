@@ -3,13 +3,13 @@ package compose
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // NewGossip opens the gossip port of a node with what the flags say. The node is
@@ -19,7 +19,7 @@ func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, add
 	return gossip.Open(gossip.Config{
 		Self: cluster.Member{
 			Name: node, Role: role, Phase: cluster.PhaseStarting, Shards: uint16(shards),
-			Incarnation: uint64(time.Now().UnixMilli()), Version: version(), Addresses: addresses,
+			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Addresses: addresses,
 		},
 		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
 	})
@@ -36,16 +36,6 @@ func FollowRoster(ctx context.Context, g *gossip.Gossip, each func(cluster.Roste
 		case <-g.Changes():
 		}
 	}
-}
-
-// version returns the version of this program as the others are told it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	v := info.Main.Version
-	return v[:min(len(v), cluster.VersionMax)]
 }
 
 // GossipMetrics returns what a node shows at /metrics about the others.

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // envPrefix starts the name of every environment variable of ours.
 const envPrefix = "DNP"
 
-// errHelp says that help was asked for and printed.
+// errHelp says that help or the version was asked for and printed.
 var errHelp = errors.New("help printed")
 
 // A parser turns arguments and environment into the struct of one command. Kong
@@ -36,6 +38,10 @@ func newParser(p Program) (*parser, error) {
 		kong.Writers(p.Stdout, p.Stderr),
 		kong.Exit(func(int) { s.helped = true }),
 		kong.DefaultEnvars(envPrefix),
+		kong.Vars{"version": p.Name + " " + version.Long()},
+		kong.Embed(&struct {
+			Version kong.VersionFlag `env:"-" help:"Print what this program is, and end."`
+		}{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		kong.KindMapper(reflect.Int, noting{s, parseInt}),
 		kong.KindMapper(reflect.Float64, noting{s, parseFloat}),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // program is a command line of one command, and what came of it.
@@ -138,6 +139,16 @@ func TestHelp(t *testing.T) {
 	for _, want := range []string{"--flush=5ms", "$DNP_FLUSH", "$DNP_NATS_URL", "(default udp://:3413)", "$DNP_HTTP", "127.0.0.1:8413"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("help does not mention %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Setenv("DNP_VERSION", "no flag's variable")
+	for _, args := range [][]string{{"--version"}, {"serve", "--version"}, {"serve", "--tick=never", "--version"}} {
+		p, code := run(t, nil, args...)
+		if code != config.ExitOK || p.Serve.ran || p.stdout.String() != "prog "+version.Long()+"\n" || p.stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d, ran %v, %q, %q", args, code, p.Serve.ran, p.stdout.String(), p.stderr.String())
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -13,6 +12,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // disabled reports whether the environment wants no OpenTelemetry at all.
@@ -77,9 +78,7 @@ func newResource(service, node string) (*resource.Resource, error) {
 		attribute.String("service.name", service),
 		attribute.String("service.namespace", "dnprelay"),
 		attribute.String("service.instance.id", node),
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		attributes = append(attributes, attribute.String("service.version", info.Main.Version))
+		attribute.String("service.version", version.Short()),
 	}
 	res, err := resource.New(context.Background(), resource.WithAttributes(attributes...), resource.WithFromEnv())
 	if err != nil {

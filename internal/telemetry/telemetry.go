@@ -18,6 +18,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // scope is the name of this program's instruments among those of libraries.
@@ -57,6 +59,7 @@ func Open(service, node string, log *slog.Logger) (*Telemetry, error) {
 		return nil, fmt.Errorf("OpenTelemetry: %w", err)
 	}
 	otel.SetErrorHandler(&complaints{log: log})
+	log.Info("starting", "service", service, "node", node, "version", version.Long())
 	return t, nil
 }
 

@@ -192,7 +192,7 @@ func TestNoCollector(t *testing.T) {
 		tel.Tracer().Receive("publish", map[string]string{"traceparent": sampled}, message).End()
 	}
 	tel.Close()
-	if strings.Count(lines.String(), "\n") != 1 || !strings.Contains(lines.String(), "players are not affected") {
+	if strings.Count(lines.String(), "level=WARN") != 1 || !strings.Contains(lines.String(), "players are not affected") {
 		t.Errorf("the log has not one line about it:\n%s", &lines)
 	}
 }
