@@ -22,6 +22,9 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.blocked = now.Add(busyPause)
 	case a.Verdict == Unreachable:
 		s.blocked = now.Add(faultPause)
+	case asked == ActionAppend && a.Verdict == OK && s.doubt && s.means.end != "":
+		// It is read whose the session is by now, because the end would be told to whoever
+		// is at the client's address.
 	case asked == ActionAppend && a.Verdict == OK:
 		s.stored(now, a.Seq)
 	case asked == ActionAppend: // Stale may be the trace of this very write
