@@ -188,7 +188,7 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 // its session: that over which they came here, or else this one. A balancer may let
 // answers of no other edge through.
 func (k *keeper) cameOver(x *kept, heir string) (via string) {
-	switch via = k.vias[x.addr]; via {
+	switch via = x.via; via {
 	case "":
 		return k.w.edge.cfg.Node
 	case heir:

@@ -38,7 +38,9 @@ func (nothing) Datagram(size int) []byte                  { return make([]byte, 
 func (nothing) Send(netip.AddrPort, []byte)               {}
 func (nothing) Flush() error                              { return nil }
 
-func newLeaver(t *testing.T) *leaver {
+func newLeaver(t *testing.T) *leaver { return newLeaverOf(t, nothing{}, nil) }
+
+func newLeaverOf(t *testing.T, out Output, forward Forwarder) *leaver {
 	l := &leaver{T: t, net: simnet.New(1)}
 	hub, err := membus.New(membus.Config{Schedule: l.net.Schedule})
 	if err != nil {
@@ -48,10 +50,10 @@ func newLeaver(t *testing.T) *leaver {
 	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
 	l.edge, err = New(Config{
 		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
-		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}},
+		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}, Forward: forward},
 	})
 	if err == nil {
-		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, nothing{}, func() {})
+		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, out, func() {})
 	}
 	if err == nil {
 		err = l.edge.Start()

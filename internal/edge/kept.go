@@ -55,6 +55,7 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
+	k.setVia(x, k.via(x.addr))
 	k.enter(x)
 	k.wake(x)
 }
