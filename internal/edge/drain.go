@@ -66,7 +66,7 @@ func (e *Edge) drain() {
 		}
 		e.wait(closeTime, func() bool { return e.Kept() == 0 })
 	}
-	e.ready.Store(false)
+	e.leaving.Store(true)
 	if d.Forward != nil {
 		e.wait(d.DrainLinger, func() bool { return false })
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -176,4 +178,44 @@ func TestHeirs(t *testing.T) {
 	if !l.edge.roster.dead("e2") || l.edge.roster.alive("e2") || l.edge.roster.dead("e9") {
 		t.Error("e2 was there and is not any more; nobody heard of e9")
 	}
+}
+
+// TestReadyNoMore: whoever asks an edge that has handed everything over is told not to send
+// clients, although the bus comes back while it forwards what still comes.
+func TestReadyNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, err := membus.New(membus.Config{Schedule: simnet.New(1).Schedule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus := hub.Node("e1")
+		log := memlog.New(memlog.Config{Schedule: simnet.New(1).Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
+		e, err := New(Config{
+			Node: "e1", OpenSpace: "s", Bus: bus, Workers: 1, Log: slog.New(slog.DiscardHandler),
+			Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}, Forward: &ways{}, DrainLinger: 3 * time.Second},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		synctest.Wait()
+		if !e.Ready() {
+			t.Error("it is not ready, although the bus is there")
+		}
+		cancel()
+		time.Sleep(time.Second) // of the bubble: it forwards
+		if e.Ready() {
+			t.Error("it is ready, although it is about to end")
+		}
+		bus.SetConnected(false)
+		bus.SetConnected(true)
+		if e.Ready() {
+			t.Error("it is ready again, because the bus came back")
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
