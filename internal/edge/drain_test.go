@@ -66,6 +66,15 @@ func newLeaverOf(t *testing.T, out Output, forward Forwarder) *leaver {
 	return l
 }
 
+// roster tells the edge who is there.
+func (l *leaver) roster(phases map[string]cluster.Phase) {
+	var list []cluster.Member
+	for name, phase := range phases {
+		list = append(list, cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase})
+	}
+	l.edge.SetRoster(cluster.NewRoster(list))
+}
+
 // pass lets time go by.
 func (l *leaver) pass(d time.Duration) {
 	l.Helper()
@@ -84,7 +93,7 @@ func (l *leaver) ask(r edgeRequest) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.other.Request(replication.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, time.Second, func(m replication.Msg, err error) {
+	l.other.Request(replication.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, adoptAnswer, func(m replication.Msg, err error) {
 		if err != nil {
 			m.Data = []byte(err.Error())
 		}
@@ -100,14 +109,19 @@ func (l *leaver) want(why string, answers ...string) {
 	l.answers = nil
 }
 
-// TestAsked: an edge answers at once whether it prepares, answers for a session when the log
-// says who has it, and refuses when it leaves.
+// TestAsked: an edge says that it is prepared when it has the states, answers for a session
+// when the log says who has it, and refuses when it leaves.
 func TestAsked(t *testing.T) {
 	l := newLeaver(t)
 	l.pass(10 * time.Millisecond)
-	l.ask(edgeRequest{Prepare: []string{"arena", "not a token"}})
+	l.ask(edgeRequest{Prepare: []string{"not a token"}})
 	l.pass(100 * time.Millisecond)
-	l.want("it prepares", string(answerDone))
+	l.want("there is nothing to prepare", string(answerDone))
+	l.ask(edgeRequest{Prepare: []string{"arena", "not a token"}})
+	l.pass(prepareMost - 10*time.Millisecond)
+	l.want("nobody has told it the states of the space")
+	l.pass(20 * time.Millisecond)
+	l.want("it does not get them", string(answerRefused))
 	if l.worker.spaces["arena"] == nil || l.worker.spaces["not a token"] != nil {
 		t.Errorf("spaces that are followed: %v", l.worker.spaces)
 	}
@@ -151,13 +165,7 @@ func TestAskRefused(t *testing.T) {
 // TestHeirs: sessions go to edges that work, each to the same one whoever asks.
 func TestHeirs(t *testing.T) {
 	l := newLeaver(t)
-	roster := func(phases map[string]cluster.Phase) {
-		var list []cluster.Member
-		for name, phase := range phases {
-			list = append(list, cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase})
-		}
-		l.edge.SetRoster(cluster.NewRoster(list))
-	}
+	roster := l.roster
 	want := func(why string, names ...string) {
 		t.Helper()
 		if got := l.edge.roster.heirs(); !slices.Equal(got, names) {

@@ -50,6 +50,7 @@ type keeper struct {
 	guests    guests
 	over      int     // sessions whose clients come over other edges
 	waiting   []*kept // that were found and need their space
+	preparing []preparation
 	reads     readBudget
 	silent    silent
 	drain     drain
@@ -139,6 +140,7 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 	next = k.advanceSilent(now, next)
 	next = k.advanceDrain(now, next)
 	next = k.advanceWaiting(now, next)
+	next = k.advancePreparing(now, next)
 	for len(k.due) > 0 && !k.due[0].due.After(now) {
 		k.wake(heap.Pop(&k.due).(*kept))
 	}
