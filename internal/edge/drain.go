@@ -58,7 +58,11 @@ func (e *Edge) drain() {
 	d := e.cfg.Durable
 	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
 	e.BeginDrain()
-	e.wait(d.DrainTimeout-closeTime, func() bool { return e.Kept() == 0 || len(e.roster.heirs()) == 0 })
+	var s solitude
+	e.wait(d.DrainTimeout-closeTime, func() bool {
+		gossips, company := e.roster.company()
+		return e.Kept() == 0 || s.hopeless(time.Now(), gossips, company)
+	})
 	if n := e.Kept(); n > 0 {
 		e.cfg.Log.Warn("no edge takes these sessions, so they end", "sessions", n)
 		for _, w := range e.workers {
