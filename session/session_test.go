@@ -145,3 +145,32 @@ func TestOpenTwice(t *testing.T) {
 		t.Errorf("epoch %d, want 2: the first owner is fenced", d.s.Epoch())
 	}
 }
+
+// TestTwoAttempts is two workers of an edge that take the same session over. The write of
+// one is not the other's.
+func TestTwoAttempts(t *testing.T) {
+	d := newDesk(t)
+	d.want("the session is open", "opened")
+	var heirs []*desk
+	for i := range 2 {
+		h := newDesk(t)
+		h.heard, h.store, h.net = nil, d.store, d.net
+		h.conn.Abandon()
+		h.s = session.Adopt(session.Config{Node: "b", Rand: rand.New(rand.NewPCG(uint64(i), 9))}, "log")
+		h.run(50 * time.Millisecond)
+		h.want("there is a session", "found")
+		h.s.Claim()
+		heirs = append(heirs, h)
+	}
+	first, second := heirs[0], heirs[1]
+	first.held = make([]func(), 0, 1)
+	first.run(50 * time.Millisecond)
+	second.run(50 * time.Millisecond)
+	second.want("it adopts what the first one has", "adopted")
+	first.release()
+	first.run(50 * time.Millisecond)
+	first.want("it was its own until then", "adopted", "lost")
+	if a, b := first.s.Epoch(), second.s.Epoch(); a != 2 || b != 3 {
+		t.Errorf("the epochs are %d and %d, want 2 and 3", a, b)
+	}
+}

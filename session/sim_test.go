@@ -43,7 +43,7 @@ var vip = netip.MustParseAddrPort("198.51.100.1:3413")
 type plan struct {
 	name                          string
 	kills, pauses, outages, hands bool
-	lost, late, busy, old         float64 // of the log
+	lost, late, busy, old, torn   float64 // of the log
 	lies                          float64 // probability that the affinity is wrong
 	loss                          float64 // of the network, most
 	excused                       bool    // clients may be interrupted: their own timer of 3 s cannot be met
@@ -54,12 +54,12 @@ var plans = []plan{
 	{name: "kill", kills: true, loss: 0.02},
 	{name: "pause", pauses: true, loss: 0.02},
 	{name: "pause unnoticed", pauses: true, loss: 0.02, deaf: true},
-	{name: "unsure log", kills: true, lost: 0.02, late: 0.01, busy: 0.05, old: 0.05, loss: 0.01},
+	{name: "unsure log", kills: true, lost: 0.02, late: 0.01, busy: 0.05, old: 0.05, torn: 0.1, loss: 0.01},
 	{name: "hand over", hands: true, loss: 0.02},
 	{name: "lies", kills: true, hands: true, lies: 0.1, loss: 0.01},
 	{name: "loss", kills: true, loss: 0.3, excused: true},
 	{name: "outage", outages: true, lost: 0.02, late: 0.05, loss: 0.02, excused: true},
-	{name: "everything", kills: true, pauses: true, outages: true, hands: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, lies: 0.05, loss: 0.05, excused: true},
+	{name: "everything", kills: true, pauses: true, outages: true, hands: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, torn: 0.05, lies: 0.05, loss: 0.05, excused: true},
 }
 
 // A world is edges behind a balancer, their log, clients and a game.
@@ -79,7 +79,7 @@ func newWorld(seed uint64) *world {
 	w.chk = newChecker(w)
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{
-		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed,
+		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Torn: w.torn, Elapsed: w.net.Elapsed,
 		Applied: func(log string, e session.Entry) { w.chk.applied(log, e) },
 	})
 	loss := w.loss * rnd.Float64()
@@ -182,7 +182,7 @@ func (w *world) stray(c *simClient) {
 func (w *world) heal() {
 	w.healed = true
 	w.store.SetSilent(false)
-	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old = 0, 0, 0, 0
+	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old, w.store.Torn = 0, 0, 0, 0, 0
 	w.lies = 0
 	for _, e := range w.edges {
 		e.resume()

@@ -32,7 +32,7 @@ func (e *simEdge) act(c *simClient, s *session.Session, a session.Action) {
 	case session.ActionDeliver:
 		e.deliver(c, s, a.Message)
 	case session.ActionLost:
-		w.chk.fenced++
+		w.chk.lost(c, s, a)
 	case session.ActionUncertain:
 		w.chk.failf("client %d: uncertain, %s; %d, %d", c.index, a.Reason, a.Received, a.Sent)
 	case session.ActionHanded:

@@ -68,6 +68,9 @@ func (c *checker) applied(log string, e session.Entry) {
 	if k.Epoch < f.epoch || k.Epoch == f.epoch && k.Owner != f.owner {
 		c.failf("a write of epoch %d by %x is accepted after one of epoch %d by %x", k.Epoch, k.Owner, f.epoch, f.owner)
 	}
+	if k.Adopt != nil && !k.Open && f.block.Hand == nil && k.Owner == f.owner {
+		c.failf("a session is adopted by the owner that has it, in epoch %d", k.Epoch)
+	}
 	if k.Open && f.epoch > 0 {
 		if !f.closed {
 			c.failf("a session begins over one that lives")
@@ -104,6 +107,14 @@ func same(a, b dnp.SentCommand) bool {
 		return a.Kind >= dnp.SentLink && b.Kind >= dnp.SentLink && a.Link == b.Link
 	}
 	return a.Kind == b.Kind && a.Flags == b.Flags && bytes.Equal(a.Data, b.Data)
+}
+
+// lost judges what an edge says that lost a session.
+func (c *checker) lost(p *simClient, s *session.Session, a session.Action) {
+	c.fenced++
+	if a.Epoch <= s.Epoch() {
+		c.failf("client %d is lost to nobody: its owner of epoch %d reads epoch %d", p.index, s.Epoch(), a.Epoch)
+	}
 }
 
 // sends judges a datagram that an edge sends to a client.

@@ -3,6 +3,7 @@ package memlog
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/session"
@@ -21,6 +22,7 @@ type Config struct {
 	Late float64 // probability that a write is answered by nobody and applied up to 6 s later
 	Busy float64 // probability that a write is refused as Busy
 	Old  float64 // probability that a read is answered with what was there a write ago
+	Torn float64 // probability that a read misses a write, as in the middle of a deletion
 
 	Elapsed func() time.Duration // for Starved; nil if that is not asked
 
@@ -105,6 +107,10 @@ func (s *Store) Read(log string, answer func(session.Answer)) {
 			entries = r.entries
 			if s.chance(s.Old) {
 				entries = r.before
+			}
+			if len(entries) > 1 && s.chance(s.Torn) {
+				i := s.Rand.IntN(len(entries) - 1)
+				entries = slices.Delete(slices.Clone(entries), i, i+1)
 			}
 		}
 		s.reply(log, once, session.Answer{Verdict: session.OK, Entries: entries})
