@@ -11,11 +11,13 @@
 // A [Session] is one session at one edge: a state machine without clock, goroutine or
 // network. Its owner tells it what happened and carries out what it wants:
 //
-//	s := session.Open(cfg, now, conn, info)   // a client proved its address, or
-//	s := session.Adopt(cfg, now, key)         // somebody else's session is wanted
+//	s := session.Open(cfg, log, conn, info)   // a client proved its address, or
+//	s := session.Adopt(cfg, log)              // somebody else's session is wanted
 //	s.Handle(now, &event)                     // an event of the connection
 //	for _, a := range s.Advance(now) { ... }  // write, read, deliver, ...
 //	s.Answer(now, answer)                     // what the log said
+//
+// where log is the name of the session's log; see [Key].
 //
 // The connection is a [dnp.Conn] of an Endpoint with Config.Logged, which holds back
 // what must wait for the log. [Batches] puts the writes of many sessions together, and
