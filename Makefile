@@ -48,7 +48,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
 
 .PHONY: sim
-sim: ## Simulate the whole system for SIMTIME seconds (1800) or ROUNDS, with new seeds or from SEED on
+sim: ## Simulate the whole system for SIMTIME seconds (1800), or ROUNDS in that time, with new seeds or from SEED on
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: mutants
