@@ -22,12 +22,8 @@ const (
 	headerPrevious = "Dnp-Previous"
 )
 
-// How many messages may wait for the game server, and the pause after which the stream
-// is looked for again.
-const (
-	pullMax     = 500
-	streamPause = time.Second
-)
+// streamPause is the pause after which the stream is looked for again.
+const streamPause = time.Second
 
 // A Message is what a client sent. The caller owns Data.
 type Message struct {
@@ -90,17 +86,16 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 // consume reads the stream from the cursor on until something fails. It returns false
 // if the caller wants no more.
 func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message, error) bool) bool {
-	list, err := s.open(ctx, cursor)
+	r, err := s.open(ctx, cursor)
 	if err != nil {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) && ctx.Err() == nil {
 			s.p.cfg.Log.Warn("messages of clients cannot be read; trying again", "space", s.name, "error", err)
 		}
 		return true
 	}
-	defer list.Stop()
-	defer context.AfterFunc(ctx, list.Stop)()
+	defer r.close()
 	for {
-		m, err := list.Next()
+		m, err := r.next()
 		if err != nil || ctx.Err() != nil {
 			return true
 		}
@@ -119,31 +114,6 @@ func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message
 			return false
 		}
 	}
-}
-
-// open opens the stream behind the cursor. A stream that was made anew since is read
-// from its start: what is new is decided by numbers.
-func (s *Space) open(ctx context.Context, cursor *Cursor) (jetstream.MessagesContext, error) {
-	js, err := jetstream.New(s.p.nc)
-	if err != nil {
-		return nil, err
-	}
-	stream, err := js.Stream(ctx, streamFrom)
-	if err != nil {
-		return nil, err
-	}
-	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{s.p.subjects.From(s.name, "*")}, DeliverPolicy: jetstream.DeliverAllPolicy}
-	if made := stream.CachedInfo().Created.UnixNano(); cursor.made != made {
-		cursor.made, cursor.stream = made, 0
-	}
-	if cursor.stream != 0 {
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.stream+1
-	}
-	consumer, err := stream.OrderedConsumer(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return consumer.Messages(jetstream.PullMaxMessages(pullMax))
 }
 
 // message reads a message of the stream. What has no session or number was not

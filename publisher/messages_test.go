@@ -1,13 +1,16 @@
 package publisher_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,20 +24,28 @@ import (
 // An inbox is a stream of clients' messages, with two edges that fill it.
 type inbox struct {
 	*testing.T
-	srv   *natsembed.Server
-	nc    *nats.Conn
-	edges [2]*natsfrom.Publisher
+	folder string
+	srv    *natsembed.Server
+	nc     *nats.Conn
+	edges  [2]*natsfrom.Publisher
+}
+
+// serve starts the server.
+func (x *inbox) serve(listen string) {
+	x.Helper()
+	var err error
+	if x.srv, err = natsembed.Start(natsembed.Config{Listen: listen, Folder: x.folder}); err != nil {
+		x.Fatal(err)
+	}
 }
 
 func newInbox(t *testing.T) *inbox {
 	t.Helper()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.Shutdown)
-	x := &inbox{T: t, srv: srv}
-	x.nc, err = nats.Connect(srv.URL())
+	x := &inbox{T: t, folder: t.TempDir()}
+	x.serve("127.0.0.1:0")
+	t.Cleanup(func() { x.srv.Shutdown() })
+	var err error
+	x.nc, err = nats.Connect(x.srv.URL(), nats.ReconnectWait(10*time.Millisecond))
 	must(err)
 	t.Cleanup(x.nc.Close)
 	for i := range x.edges {
@@ -154,23 +165,96 @@ func TestMessages(t *testing.T) {
 	for name, n := range sent {
 		x.has(stored, name, n)
 	}
-	js, err := jetstream.New(x.nc)
-	must(err)
-	must(js.DeleteStream(t.Context(), natsfrom.StreamName))
-	again, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	x.edges[0], err = natsfrom.Open(again, natsfrom.Config{Conn: x.nc}) // makes it
-	for err != nil && again.Err() == nil {                              // NATS still removes the files of the old one
-		x.edges[0], err = natsfrom.Open(again, natsfrom.Config{Conn: x.nc})
-	}
-	must(err)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { x.edges[0].Run(ctx); close(done) }()
-	defer func() { stop(); <-done }()
+	x.remake()
 	from := max(0, sent["s0"]-2) // the id of what is repeated is not known any more
 	x.send(0, "s0", from, sent["s0"]+4)
 	x.has(x.consume(stored, 4), "s0", sent["s0"]+4)
+}
+
+// remake deletes the stream and makes it again: it counts from 1.
+func (x *inbox) remake() {
+	x.Helper()
+	ctx, cancel := context.WithTimeout(x.Context(), patience)
+	defer cancel()
+	js, err := jetstream.New(x.nc)
+	must(err)
+	stream, err := js.Stream(ctx, natsfrom.StreamName)
+	must(err)
+	must(js.DeleteStream(ctx, natsfrom.StreamName))
+	_, err = js.CreateStream(ctx, stream.CachedInfo().Config)
+	for err != nil && ctx.Err() == nil { // NATS still removes the files of the old one
+		_, err = js.CreateStream(ctx, stream.CachedInfo().Config)
+	}
+	must(err)
+}
+
+// TestStreamMadeAnew: a stream that is made anew while a game server reads it costs
+// nothing, and takes no restart, however little the new one has.
+func TestStreamMadeAnew(t *testing.T) {
+	x := newInbox(t)
+	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	x.send(0, "s", 0, 20)
+	var cursor publisher.Cursor
+	n := 0
+	for m, err := range space.Messages(ctx, &cursor) {
+		if err != nil || m.Session != "s" || m.Number != number(n) {
+			t.Fatalf("after message %d of 28: %+v, %v; the stream was made anew before 20 and 24", n-1, m, err)
+		}
+		switch n++; n {
+		case 20, 24:
+			x.remake()
+			x.send(0, "s", n, n+4)
+		case 28:
+			return
+		}
+	}
+}
+
+// TestServerRestarts: a server that is started again does not know who read there.
+func TestServerRestarts(t *testing.T) {
+	x := newInbox(t)
+	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	x.send(0, "s", 0, 3)
+	var cursor publisher.Cursor
+	n := 0
+	for m, err := range space.Messages(ctx, &cursor) {
+		if err != nil || m.Number != number(n) {
+			t.Fatalf("after message %d of 5: %+v, %v; the server was started again before 3", n-1, m, err)
+		}
+		switch n++; n {
+		case 3:
+			x.srv.Shutdown()
+			x.serve(strings.TrimPrefix(x.srv.URL(), "nats://"))
+			x.send(0, "s", 3, 5)
+		case 5:
+			return
+		}
+	}
+}
+
+// TestStreamShortened: a stream that lost its newest messages is read from its start.
+func TestStreamShortened(t *testing.T) {
+	x := newInbox(t)
+	x.send(0, "s", 0, 3)
+	stored := x.consume(nil, 3)
+	far := bytes.Replace(stored, []byte(`"stream":3`), []byte(`"stream":1000`), 1)
+	if bytes.Equal(far, stored) {
+		t.Fatalf("no sequence 3 in %s", stored)
+	}
+	x.send(0, "s", 3, 5)
+	x.has(x.consume(far, 2), "s", 5)
 }
 
 // TestGap: what the stream has not kept is reported, beside the next message.

@@ -24,7 +24,7 @@ type Affinity struct {
 	// Claims come from workers and go to Redis from another goroutine.
 	mu       sync.Mutex
 	claims   map[string]*claim
-	dirty    []string  // names of claims to be written
+	dirty    []string  // names of claims to be written, and of some that were released since
 	renewals []renewal // in the order of their time
 	releases []release
 	away     error // why Redis does not answer; nil if it does
@@ -140,8 +140,28 @@ func (a *Affinity) touchLocked(name string, c *claim) {
 	if !c.dirty {
 		c.dirty = true
 		a.dirty = append(a.dirty, name)
+		if len(a.dirty) > max(2*len(a.claims), writesPerTrip) {
+			a.compactLocked()
+		}
 	}
 	signal(a.work)
+}
+
+// compactLocked leaves each claim that is to be written once in the list. Nothing else
+// shortens it while Redis is away, and sessions come and go.
+func (a *Affinity) compactLocked() {
+	left := a.dirty[:0]
+	for _, name := range a.dirty {
+		if c := a.claims[name]; c != nil && c.dirty {
+			c.dirty = false
+			left = append(left, name)
+		}
+	}
+	for _, name := range left {
+		a.claims[name].dirty = true
+	}
+	clear(a.dirty[len(left):])
+	a.dirty = left
 }
 
 // touchAll lets all claims be written, because Redis may have none of them.

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 // profile, in $EDGE and $SPEC, and a NATS server with a relay in $DNP_NATS_URL.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:  "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"leaving": startLeaving},
 		Setup: func(env *testscript.Env) error {
 			tb := env.T().(testing.TB)
 			env.Setenv("EDGE", startEdge(tb, wire.Denetwork).String())

@@ -111,12 +111,16 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 	return err
 }
 
-// Drain has Run end as if its context had ended.
-func (n *EdgeNode) Drain() {
+// Drain has Run end as if its context had ended, and says what becomes of sessions.
+func (n *EdgeNode) Drain() telemetry.Drain {
 	select {
 	case n.leave <- struct{}{}:
 	default: // it is about to
 	}
+	if n.durable == nil {
+		return telemetry.Drain{Sessions: telemetry.SessionsClosed}
+	}
+	return telemetry.Drain{Sessions: telemetry.SessionsHandedOver}
 }
 
 // Run serves until ctx ends or Drain is called, hands every session over and leaves.

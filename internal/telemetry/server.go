@@ -31,8 +31,8 @@ type Config struct {
 	// process, and sent to a collector if the environment says so.
 	Metrics []Metric
 
-	// Drain, if set, is called for each POST /drain, from any goroutine.
-	Drain func()
+	// Drain, if set, is called for each POST /drain, from any goroutine, and begins it.
+	Drain func() Drain
 
 	// Pprof serves /debug/pprof.
 	Pprof bool
@@ -136,10 +136,7 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 	mux.HandleFunc("GET /readyz", serveReady(cfg.Health))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	if cfg.Drain != nil {
-		mux.HandleFunc("POST /drain", func(w http.ResponseWriter, _ *http.Request) {
-			cfg.Drain()
-			w.WriteHeader(http.StatusAccepted)
-		})
+		mux.HandleFunc("POST /drain", serveDrain(cfg.Drain))
 	}
 	if cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

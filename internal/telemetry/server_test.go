@@ -123,6 +123,20 @@ func TestMetrics(t *testing.T) {
 	n.want("numbers are read when asked for", "/metrics", 200, "dnp_edge_datagrams_total 8\n")
 }
 
+// TestDrain: who asks a node to leave hears what becomes of its sessions.
+func TestDrain(t *testing.T) {
+	n := start(t, telemetry.Config{Drain: func() telemetry.Drain { return telemetry.Drain{Sessions: telemetry.SessionsClosed} }})
+	r, err := http.Post(n.base+"/drain", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if want := "{\"sessions\":\"closed\"}\n"; err != nil || r.StatusCode != http.StatusAccepted || string(body) != want {
+		t.Errorf("POST /drain answers %s, %q, %v; want 202, %q", r.Status, body, err, want)
+	}
+}
+
 func TestMetricTwice(t *testing.T) {
 	m := telemetry.Counter("dnp.edge.datagrams", "{datagram}", "", func() uint64 { return 0 })
 	_, err := telemetry.Listen(telemetry.Config{Addr: "127.0.0.1:0", Telemetry: open(t), Metrics: []telemetry.Metric{m, m}})

@@ -34,7 +34,7 @@ type Verdict struct {
 // A Phase is faults of one kind.
 type Phase struct {
 	Name                    string
-	Faults                  int
+	Faults                  int // without windows that are there to compare with
 	Interruptions           int
 	Excused                 bool          // its interruptions are figures, not violations
 	GapP50, GapP99, GapMost time.Duration // of clients, around each fault
@@ -150,7 +150,9 @@ func (c *checker) take(r Record) {
 		c.phase = len(c.v.Phases) - 1
 	case kindFault:
 		c.faults = append(c.faults, &window{phase: c.phase, number: int(r.N), from: r.At, worst: map[string]int64{}, extra: map[string]int{}})
-		c.v.Phases[c.phase].Faults++
+		if r.Note != noteCalm && r.Note != noteDirect {
+			c.v.Phases[c.phase].Faults++
+		}
 	case kindHealed:
 		for _, w := range c.faults {
 			if w.number == int(r.N) {

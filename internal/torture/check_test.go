@@ -150,3 +150,20 @@ func TestCheckGaps(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestBound: what says how rare interruptions are counts faults only, and not the windows
+// that they are compared with.
+func TestBound(t *testing.T) {
+	list := []Record{{Kind: kindPhase, Note: "spray"}}
+	for n := range uint64(12) {
+		what := []string{noteDirect, "sprayed"}[n%2]
+		list = append(list, Record{Kind: kindFault, N: n + 1, Note: what}, Record{Kind: kindHealed, N: n + 1})
+	}
+	list = append(list, Record{Kind: kindPhase, Note: "calm"}, Record{Kind: kindFault, N: 13, Note: noteCalm}, Record{Kind: kindHealed, N: 13})
+	v := check(t, list)
+	for i, want := range []string{"39.3 %", "-"} {
+		if got := bound(v.Phases[i]); got != want {
+			t.Errorf("%s: %d faults, below %s; want %s", v.Phases[i].Name, v.Phases[i].Faults, got, want)
+		}
+	}
+}

@@ -28,7 +28,7 @@ func (r *run) fault(ctx context.Context, phase string, n int) error {
 	r.sleep(ctx, r.random(500*time.Millisecond, 1500*time.Millisecond))
 	switch phase {
 	case "calm":
-		return r.during(phase, "", func() error { return r.count(ctx) })
+		return r.during(noteCalm, "", func() error { return r.count(ctx) })
 	case "kill":
 		return r.kill(ctx, phase)
 	case "stop":
@@ -132,7 +132,7 @@ func (r *run) drain(ctx context.Context, how string, i int) error {
 
 // sprayed measures a while with or without spraying.
 func (r *run) sprayed(ctx context.Context, on bool) error {
-	what := "direct"
+	what := noteDirect
 	if on {
 		what = "sprayed"
 	}

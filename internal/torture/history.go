@@ -34,6 +34,12 @@ const (
 	kindCost     kind = "cost"     // N: datagrams to clients, D: µs of CPU of all edges; Note: direct or sprayed
 )
 
+// Notes of windows that are kept like faults, and in which nothing is done to anybody.
+const (
+	noteCalm   = "calm"
+	noteDirect = "direct"
+)
+
 // A Record is one line of a history.
 type Record struct {
 	At   int64  `json:"at"` // µs since the start

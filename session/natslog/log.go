@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,6 +23,7 @@ type Log struct {
 	writes *natsask.Asker
 	steps  *natsask.Asker // of reads
 	counts counters
+	outage outage
 
 	// Reads are begun by workers and ended by the connection, so neither owns them.
 	mu      sync.Mutex
@@ -94,7 +96,7 @@ func (l *Log) Append(writes []session.Write, answer func(i int, a session.Answer
 	requests := make([]natsask.Request, len(writes))
 	for i := range writes {
 		requests[i] = natsask.Request{Msg: l.message(&writes[i]), Done: func(m *nats.Msg, err error) {
-			a := l.verdict(m, err)
+			a := l.verdict(time.Now(), m, err)
 			l.counts.appends[a.Verdict].Add(1)
 			answer(i, a)
 		}}
@@ -128,7 +130,7 @@ var (
 )
 
 // verdict judges the answer to a write.
-func (l *Log) verdict(m *nats.Msg, err error) session.Answer {
+func (l *Log) verdict(now time.Time, m *nats.Msg, err error) session.Answer {
 	if err != nil {
 		if errors.Is(err, nats.ErrMaxPayload) && l.counts.tooLarge.Add(1) == 1 {
 			l.cfg.Log.Error("a write of a session log is larger than NATS takes; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
@@ -139,14 +141,19 @@ func (l *Log) verdict(m *nats.Msg, err error) session.Answer {
 	case !ok:
 		return session.Answer{Verdict: session.Unknown}
 	case ack.Code == 0:
+		if l.outage.taken(now) {
+			l.cfg.Log.Info("the session log takes writes again")
+		}
 		return session.Answer{Verdict: session.OK, Seq: ack.Seq}
 	case ack.Code == natsask.CodeStale:
 		return session.Answer{Verdict: session.Stale}
 	case ack.Code == natsask.CodeBusy:
 		return session.Answer{Verdict: session.Busy}
 	default: // out of space, no leader, too many requests: to be tried again in a while
-		if l.counts.refused.Add(1) == 1 {
-			l.cfg.Log.Warn("the session log refuses writes", "code", ack.Code, "error", ack.Text)
+		l.counts.refused.Add(1)
+		if l.outage.refused(now) {
+			l.cfg.Log.Warn("the session log refuses writes; clients that say something reliable end, and new ones are rejected. "+
+				"Make room for JetStream, raise its limits, or bring its servers back", "code", ack.Code, "error", ack.Text)
 		}
 		return session.Answer{Verdict: session.Unreachable}
 	}
