@@ -31,7 +31,7 @@ var keepMutantList = []mutants.Mutant{
 	{Name: "silent_are_left_alone", File: "internal/edge/silent.go", Old: "k.w.post(0, func(*Worker, time.Time) { k.adopt(b.name", New: "_ = unsure; k.w.post(0, func(*Worker, time.Time) { return; k.adopt(b.name"},
 	{Name: "handed_to_nobody", File: "internal/edge/drain.go", Old: "if r.Adopt != \"\" {", New: "if false {"},
 	{Name: "handed_is_released", File: "internal/edge/kept.go", Old: "x.feed.End()\n\t\tk.handed", New: "k.release(x)\n\t\tk.handed",
-		Args: []string{"-keep-first", "1795274068019", "-keep-seeds", "1"}}, // about one seed in 1,000 of everything at once
+		Run: "^TestHandedToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)",
 		Survives: "an edge that was asked takes the session, unless it dies in that very moment"},
 	{Name: "strays_are_dropped", File: "internal/edge/stray.go", Old: "\tif first {\n\t\tk.lookUp", New: "\tif first && false {\n\t\tk.lookUp"},
