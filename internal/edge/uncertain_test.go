@@ -2,7 +2,6 @@ package edge
 
 import (
 	"encoding/json"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -36,9 +35,7 @@ func TestUncertainAtTheHeir(t *testing.T) {
 	log.Append([]sessionlog.Write{{Log: name, Expect: entries[len(entries)-1].Seq, Data: []byte("junk")}}, func(int, sessionlog.Answer) {})
 	first.net.Run(50 * time.Millisecond)
 
-	ways := &ways{direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}}
-	heir := newLeaverOf(t, ways, nil)
-	heir.worker.keeper.d.Log = log
+	heir, ways := first.heirOf()
 	var told []string
 	_, err := heir.other.Subscribe(heir.edge.cfg.Subjects.Event("s"), func(m replication.Msg) {
 		var ev replication.Event
@@ -54,10 +51,7 @@ func TestUncertainAtTheHeir(t *testing.T) {
 		t.Fatal(err)
 	}
 	heir.worker.adopt(name, "", "")
-	for range 10 {
-		heir.pass(10 * time.Millisecond)
-		first.net.Run(10 * time.Millisecond)
-	}
+	heir.passWith(first, 100*time.Millisecond)
 	if len(told) != 2 {
 		t.Errorf("%d events are told, want uncertain and left: %s", len(told), told)
 	}

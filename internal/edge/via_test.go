@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
@@ -76,20 +77,62 @@ func TestForgedGuests(t *testing.T) {
 		}
 	}
 	addr := strayClient(1 << 20)
-	c := l.join(w, addr)
+	l.join(w, addr)
 	k := l.worker.keeper
 	if l.worker.counts.GuestsDisplaced == 0 || len(k.guests.byAddr) > guestsMax {
 		t.Errorf("%d guests were displaced, %d are known", l.worker.counts.GuestsDisplaced, len(k.guests.byAddr))
 	}
+	l.pass(guestTime + time.Second) // only its session says by now how it comes
 	w.over[addr] = 0
-	c.Close(l.net.Now())
-	l.pass(20 * time.Second)
-	if w.direct[addr] > 0 {
-		t.Error("the end leaves directly")
+	k.byAddr[addr].core.Conn().Close(dnp.CloseKicked)
+	l.pass(time.Second)
+	if w.direct[addr] > 0 || w.over[addr] == 0 {
+		t.Errorf("the end: %d datagrams leave directly, %d over the edge that the client comes over", w.direct[addr], w.over[addr])
 	}
+	l.pass(20 * time.Second)
 	if n := len(k.guests.byAddr) + len(k.guests.order) + k.over + len(k.byAddr); n > 0 {
 		t.Errorf("%d traces are left of clients that are gone", n)
 	}
+}
+
+// heirOf returns another edge with the same log, to which all clients come directly.
+func (l *leaver) heirOf() (*leaver, *ways) {
+	w := &ways{direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, to: func(netip.AddrPort, []byte) {}}
+	heir := newLeaverOf(l.T, w, w)
+	heir.worker.keeper.d.Log = l.worker.keeper.d.Log
+	return heir, w
+}
+
+// passWith lets time go by for the log of another edge, too.
+func (l *leaver) passWith(other *leaver, d time.Duration) {
+	l.Helper()
+	for range d / (10 * time.Millisecond) {
+		l.pass(10 * time.Millisecond)
+		other.net.Run(10 * time.Millisecond)
+	}
+}
+
+// TestViaOfTheAdopted: over which edge a client comes is known of a session that is taken over
+// because of its datagram, long after that waited, and of one that is taken over by name.
+func TestViaOfTheAdopted(t *testing.T) {
+	first, w := newTravelled(t)
+	addr := strayClient(1)
+	first.join(w, addr)
+	want := func(why string, heir *leaver) {
+		t.Helper()
+		heir.passWith(first, 2*strayTime)
+		k := heir.worker.keeper
+		if k.byAddr[addr] == nil || k.via(addr) != "e2" {
+			t.Errorf("%s: it comes over %q, want e2; the session is looked at: %v", why, k.via(addr), k.byAddr[addr] != nil)
+		}
+	}
+	heir, _ := first.heirOf()
+	heir.worker.Deliver(heir.net.Now(), "e2", 1, addr, []byte{3, 0, 0, 0})
+	want("because of a datagram", heir)
+	heir, _ = first.heirOf()
+	heir.worker.keeper.comesOver(heir.net.Now(), addr, "e2")
+	heir.worker.adopt(heir.worker.keeper.name(addr), "", "")
+	want("by name", heir)
 }
 
 // TestGuests: it is remembered for a while over which edge a client came last.
