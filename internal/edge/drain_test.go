@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -189,41 +188,22 @@ func TestHeirs(t *testing.T) {
 }
 
 // TestReadyNoMore: whoever asks an edge that has handed everything over is told not to send
-// clients, although the bus comes back while it forwards what still comes.
+// clients, although the bus comes back before the process ends.
 func TestReadyNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hub, err := membus.New(membus.Config{Schedule: simnet.New(1).Schedule})
-		if err != nil {
-			t.Fatal(err)
-		}
-		bus := hub.Node("e1")
-		log := memlog.New(memlog.Config{Schedule: simnet.New(1).Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
-		e, err := New(Config{
-			Node: "e1", OpenSpace: "s", Bus: bus, Workers: 1, Log: slog.New(slog.DiscardHandler),
-			Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}, Forward: &ways{}, DrainLinger: 3 * time.Second},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(ctx) }()
-		synctest.Wait()
-		if !e.Ready() {
+		l := newLeaver(t)
+		if !l.edge.Ready() {
 			t.Error("it is not ready, although the bus is there")
 		}
-		cancel()
-		time.Sleep(time.Second) // of the bubble: it forwards
-		if e.Ready() {
+		l.edge.drain()
+		if l.edge.Ready() {
 			t.Error("it is ready, although it is about to end")
 		}
+		bus := l.edge.cfg.Bus.(*membus.Bus)
 		bus.SetConnected(false)
 		bus.SetConnected(true)
-		if e.Ready() {
+		if l.edge.Ready() {
 			t.Error("it is ready again, because the bus came back")
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }
