@@ -68,7 +68,7 @@ type Action struct {
 	Kind    ActionKind
 	Log     string // ActionRead
 	Write   Write  // ActionAppend
-	Info    Info   // ActionFound
+	Info    Info   // ActionFound; ActionUncertain, if it is known
 	Message Message
 	Node    string
 	Epoch   uint64

@@ -21,7 +21,7 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 	s.found = chain{}
 	conn, err := ep.Restore(now, s.info.Addr, c.ckpt.Snapshot, resolve)
 	if err != nil {
-		s.uncertain(err.Error())
+		s.uncertain(err.Error(), c)
 		return nil
 	}
 	if c.last.Hand == nil { // later writes numbered some of what waited when it was handed over
@@ -30,7 +30,7 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 	for _, ch := range c.changes {
 		if err := conn.Replay(now, ch, resolve); err != nil {
 			conn.Abandon()
-			s.uncertain("the log does not continue")
+			s.uncertain("the log does not continue", c)
 			return nil
 		}
 	}

@@ -22,6 +22,9 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.blocked = now.Add(busyPause)
 	case a.Verdict == Unreachable:
 		s.blocked = now.Add(faultPause)
+	case asked == ActionAppend && a.Verdict == OK && s.doubt && s.means.end != "":
+		// It is read whose the session is by now, because the end would be told to whoever
+		// is at the client's address.
 	case asked == ActionAppend && a.Verdict == OK:
 		s.stored(now, a.Seq)
 	case asked == ActionAppend: // Stale may be the trace of this very write
@@ -44,7 +47,7 @@ func (s *Session) read(now time.Time, entries []Entry) {
 	s.doubt = false
 	switch {
 	case err != nil:
-		s.uncertain("the log is damaged")
+		s.uncertain("the log is damaged", c)
 	case s.phase == Looking:
 		s.look(c)
 	case s.phase == Owning || s.pending != nil:
@@ -82,7 +85,7 @@ func (s *Session) shorter(now time.Time) {
 		s.short = now
 	}
 	if now.Sub(s.short) >= wipedAfter {
-		s.uncertain("the log lost writes")
+		s.uncertain("the log lost writes", chain{})
 	}
 }
 
@@ -122,8 +125,13 @@ func (s *Session) look(c chain) {
 	s.say(Action{Kind: ActionFound, Info: s.info, Epoch: c.last.Epoch, Node: owner})
 }
 
-func (s *Session) uncertain(reason string) {
-	var received, sent uint64
+// uncertain ends a session whose history cannot be established, and names the numbers that
+// are known: those of the connection, or of what c has of the log.
+func (s *Session) uncertain(reason string, c chain) {
+	if s.conn == nil && c.ckpt != nil {
+		s.info = c.ckpt.Info
+	}
+	received, sent := c.numbers()
 	if s.conn != nil {
 		received, sent = s.conn.Next()
 		s.conn.Close(dnp.CloseUncertain)
@@ -131,5 +139,5 @@ func (s *Session) uncertain(reason string) {
 		s.conn.Ended() // there is no log that could say so first
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
-	s.say(Action{Kind: ActionUncertain, Reason: reason, Received: received, Sent: sent, Epoch: s.epoch})
+	s.say(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 }

@@ -49,6 +49,14 @@ func readChain(entries []Entry) (chain, error) {
 	return c, nil
 }
 
+// numbers returns the next number that is expected of the client, and the next one of ours.
+func (c *chain) numbers() (received, sent uint64) {
+	if c.ckpt == nil {
+		return 0, 0
+	}
+	return dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
+}
+
 // add takes the next write.
 func (c *chain) add(k Block, size int) {
 	c.last, c.closed = k, k.Close != nil

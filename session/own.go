@@ -146,7 +146,7 @@ func (s *Session) stored(now time.Time, seq uint64) {
 func (s *Session) ended(reason string) {
 	if reason == dnp.CloseUncertain.String() {
 		received, sent := s.conn.Next()
-		s.say(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Received: received, Sent: sent, Epoch: s.epoch})
+		s.say(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 	}
 	s.conn.Mute(false)
 	s.conn.Ended()

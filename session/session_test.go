@@ -22,6 +22,7 @@ type desk struct {
 	s     *session.Session
 	conn  *dnp.Conn
 	heard []string
+	last  session.Action // that was heard
 	out   recorder
 	held  []func() // answers of the log, which wait if it is not nil
 }
@@ -65,7 +66,7 @@ func (d *desk) run(t time.Duration) {
 				d.heard = append(d.heard, fmt.Sprint(a.Kind))
 				d.conn = s.Restore(now, d.ep, func(uint64) *dnp.Source { return nil })
 			default:
-				d.heard = append(d.heard, fmt.Sprint(a.Kind))
+				d.heard, d.last = append(d.heard, fmt.Sprint(a.Kind)), a
 			}
 		}
 		return d.net.Elapsed() < end

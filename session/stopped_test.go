@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/session"
 )
 
@@ -17,8 +18,14 @@ func (d *desk) stop(taken bool) {
 	}
 	if taken {
 		entries := d.store.Entries("log")
-		last, other := entries[len(entries)-1].Seq, "other"
+		newest := entries[len(entries)-1]
+		last, other := newest.Seq, "other"
 		block := session.Block{Epoch: d.s.Epoch() + 1, Owner: 1, Number: 1, Previous: last, Adopt: &other}
+		if k, err := session.ParseBlock(newest.Data); err != nil {
+			d.Fatal(err)
+		} else if k.Close != nil { // the client came back from the same port
+			block.Open, block.Ckpt = true, &session.Checkpoint{Info: d.s.Info(), Node: other}
+		}
 		d.store.Append([]session.Write{{Log: "log", Expect: last, Data: block.Append(nil)}}, func(_ int, a session.Answer) {
 			if a.Verdict != session.OK {
 				d.Errorf("the other edge's adoption: %v", a.Verdict)
@@ -66,6 +73,30 @@ func TestStoppedOwner(t *testing.T) {
 				d.resumed(taken)
 			})
 		}
+	}
+}
+
+// TestStoppedEnd is an edge that was stopped while the end of its session was on its way to
+// the log. By now the client may be back, and at another edge.
+func TestStoppedEnd(t *testing.T) {
+	for _, taken := range []bool{true, false} {
+		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
+			d := newDesk(t)
+			d.want("the session is open", "opened")
+			d.conn.Close(dnp.CloseKicked)
+			d.held = make([]func(), 0, 1)
+			d.run(50 * time.Millisecond)
+			d.stop(taken)
+			d.run(time.Second)
+			if taken {
+				d.resumed(taken)
+				return
+			}
+			d.want("the log says that the end is the last word", "ended")
+			if d.out.sent == 0 {
+				d.Error("the client is not told of the end")
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/natsbus"
@@ -35,10 +36,7 @@ func (f *NATSFlags) subjects() replication.Subjects {
 // connect connects to NATS. The caller closes the connection.
 func (f *NATSFlags) connect() (*nats.Conn, error) {
 	options := []nats.Option{nats.Name("dnpctl"), nats.Timeout(f.Timeout), nats.MaxReconnects(-1)}
-	if f.NATSCreds != "" {
-		options = append(options, nats.UserCredentials(f.NATSCreds))
-	}
-	options = append(options, natsbus.Security(f.NATSNKey, f.NATSCA, f.NATSCert, f.NATSKey)...)
+	options = append(options, compose.Security(&f.NATS).Options()...)
 	nc, err := nats.Connect(f.NATSURL, options...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):

@@ -16,7 +16,7 @@ import (
 const small = "edge.replicas=1,relay.replicas=1,nats.replicas=1,tests.enabled=false,edge.config.sessionDurability=none,redis.enabled=false"
 
 // says waits until every edge and relay says what it misses: in a line of its log that
-// holds text, and in the JSON of /readyz.
+// holds text, and in the JSON of /readyz. It wants them to go on, not to end for it.
 func (k *kube) says(namespace, text, missing string) error {
 	for _, c := range []struct{ selector, port string }{{edges, "8414"}, {relays, "8413"}} {
 		var line, ready string
@@ -34,6 +34,13 @@ func (k *kube) says(namespace, text, missing string) error {
 		fmt.Printf("   %s\n     log: %s\n     /readyz: %s\n", strings.TrimPrefix(c.selector, "app.kubernetes.io/component="), line, ready)
 		if err != nil {
 			return err
+		}
+		restarts, err := k.ctl(namespace, "get", "pods", "-l", c.selector, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+		if err != nil {
+			return err
+		}
+		if strings.Trim(restarts, "0 ") != "" {
+			return fmt.Errorf("%s are started again and again instead: %s times", c.selector, restarts)
 		}
 	}
 	return nil
@@ -80,7 +87,7 @@ func (k *kube) wrongURL() error {
 	if err := k.install("wrong-url", false, small, "nats.enabled=false,externalNats.url=nats://nowhere.example:4222"); err != nil {
 		return err
 	}
-	return k.says("wrong-url", "NATS", "nats")
+	return k.says("wrong-url", "NATS is not there", "nats")
 }
 
 func (k *kube) wrongSecret() error {

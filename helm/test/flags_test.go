@@ -65,13 +65,13 @@ func TestFlags(t *testing.T) {
 func TestEveryFlag(t *testing.T) {
 	chartSays := map[string][]string{
 		"edge": {
-			"help", "nats-url", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
+			"help", "version", "nats-url", "nats-user", "nats-password", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
 			"shards", "listen", "auth", "token-keys", "http", "log-level", "log-format", "log-addresses", "http-token", "redis", "forward-listen", "forward-advertise",
 			"pprof",                                         // by extraArgs, for it shows the inside of the process
 			"nats-ca", "nats-cert", "nats-key", "nats-nkey", // by extraArgs and extraVolumes; authorities by trustedCA
 		},
 		"relay": {
-			"help", "nats-url", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
+			"help", "version", "nats-url", "nats-user", "nats-password", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
 			"shards", "http", "log-level", "log-format", "log-addresses", "http-token", "pprof", "nats-ca", "nats-cert", "nats-key", "nats-nkey",
 		},
 	}

@@ -189,11 +189,16 @@ func TestExternal(t *testing.T) {
 		}
 	}
 	all = mustRender(t, "-f", chart+"/ci/external-password-values.yaml")
-	env := find[apps.StatefulSet](t, all, "r1-dnprelay-relay").Spec.Template.Spec.Containers[0].Env
-	if !slices.ContainsFunc(env, func(e core.EnvVar) bool {
-		return e.Name == "DNP_NATS_URL" && e.Value == "nats://$(NATS_USER):$(NATS_PASSWORD)@nats.example.com:4222"
-	}) {
-		t.Errorf("the relay's environment is %v", env)
+	for name, want := range map[string]string{"r1-dnprelay-relay": "nats-user", "r1-dnprelay-edge": "nats-user", "r1-dnprelay-test": "nats-game"} {
+		env := all.container(t, name).Env
+		if got := variable(env, "DNP_NATS_URL").Value; got != "nats://nats.example.com:4222" {
+			t.Errorf("%s: the URL is %q", name, got)
+		}
+		for variableName, key := range map[string]string{"DNP_NATS_USER": "username", "DNP_NATS_PASSWORD": "password"} {
+			if r := variable(env, variableName).ValueFrom; r == nil || r.SecretKeyRef.Name != want || r.SecretKeyRef.Key != key {
+				t.Errorf("%s: %s comes from %+v, want %s of %s", name, variableName, r, key, want)
+			}
+		}
 	}
 }
 
@@ -215,9 +220,80 @@ func TestDurable(t *testing.T) {
 	}
 }
 
-// TestHostNetwork: two edges on one node would want one port.
+// TestNKey: each role has an NKey of its own, and policies let out to the ports of the URLs.
+func TestNKey(t *testing.T) {
+	all := mustRender(t, "-f", chart+"/ci/external-nkey-values.yaml")
+	for name, secret := range map[string]string{"r1-dnprelay-relay": "nkey-relay", "r1-dnprelay-edge": "nkey-edge", "r1-dnprelay-test": "nkey-game"} {
+		p := all.pod(t, name)
+		c := p.spec.Containers[0]
+		if got := variable(c.Env, "DNP_NATS_NKEY").Value; got != "/etc/dnprelay/nats/nats.nkey" {
+			t.Errorf("%s: the NKey is in %q", name, got)
+		}
+		if variable(c.Env, "DNP_NATS_CERT").Value == "" || variable(c.Env, "SSL_CERT_FILE").Value == "" {
+			t.Errorf("%s: no certificates in %+v", name, c.Env)
+		}
+		if !slices.ContainsFunc(p.spec.Volumes, func(v core.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret }) {
+			t.Errorf("%s has not the Secret %s: %+v", name, secret, p.spec.Volumes)
+		}
+		if len(p.spec.ImagePullSecrets) != 1 || !strings.HasPrefix(c.Image, "registry.example.com/") {
+			t.Errorf("%s: image %s with %+v", name, c.Image, p.spec.ImagePullSecrets)
+		}
+	}
+	var ports []int
+	for _, rule := range find[networking.NetworkPolicy](t, all, "r1-dnprelay-edge").Spec.Egress {
+		for _, p := range rule.Ports {
+			if *p.Protocol == core.ProtocolTCP {
+				ports = append(ports, p.Port.IntValue())
+			}
+		}
+	}
+	if want := []int{53, 7946, 4333, 4222, 6380, 80, 443}; !slices.Equal(ports, want) {
+		t.Errorf("an edge may open TCP connections to ports %v, want %v", ports, want)
+	}
+	env := all.container(t, "r1-dnprelay-edge").Env
+	if got := variable(env, "OTEL_RESOURCE_ATTRIBUTES").Value; !strings.HasSuffix(got, ",team=a%20%23%20b%2C%20c") {
+		t.Errorf("attributes are %q", got)
+	}
+	if variable(env, "OTEL_METRICS_EXPORTER").Value != "otlp" || variable(env, "OTEL_LOGS_EXPORTER").Value != "otlp" {
+		t.Errorf("metrics and logs are not sent: %+v", env)
+	}
+}
+
+// TestLongName: Helm lets names have 53 characters, objects have 63, and a StatefulSet
+// needs eleven of them for a hash.
+func TestLongName(t *testing.T) {
+	text, err := helm(t, "template", strings.Repeat("r", 53), chart, "--namespace", "games", "--kube-version", "1.33.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range parse(t, text) {
+		if o.kind == "StatefulSet" && len(o.name) > 52 {
+			t.Errorf("the StatefulSet %s has a name of %d characters", o.name, len(o.name))
+		}
+	}
+}
+
+// TestExternalIPs: without a policy the API would say Cluster.
+func TestExternalIPs(t *testing.T) {
+	s := find[core.Service](t, mustRender(t, "--set", "edge.service.externalIPs[0]=192.0.2.1,edge.auth.mode=callout"), "r1-dnprelay-edge").Spec
+	if s.ExternalTrafficPolicy != core.ServiceExternalTrafficPolicyLocal {
+		t.Errorf("the policy is %q", s.ExternalTrafficPolicy)
+	}
+}
+
+// TestHostNetwork: two edges on one node would want one port, and they have the addresses of
+// nodes.
 func TestHostNetwork(t *testing.T) {
-	d := find[apps.Deployment](t, mustRender(t, "-f", chart+"/ci/hostnetwork-values.yaml"), "r1-dnprelay-edge").Spec
+	all := mustRender(t, "-f", chart+"/ci/hostnetwork-values.yaml")
+	for _, name := range []string{"r1-nats", "r1-redis", "r1-dnprelay-relay"} {
+		in := find[networking.NetworkPolicy](t, all, name).Spec.Ingress
+		if !slices.ContainsFunc(in, func(r networking.NetworkPolicyIngressRule) bool {
+			return slices.ContainsFunc(r.From, func(p networking.NetworkPolicyPeer) bool { return p.IPBlock != nil && p.IPBlock.CIDR == "10.0.0.0/16" })
+		}) {
+			t.Errorf("%s does not let edges in: %+v", name, in)
+		}
+	}
+	d := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec
 	if d.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 || d.Template.Spec.DNSPolicy != core.DNSClusterFirstWithHostNet {
 		t.Errorf("with the node's network an edge is %+v", d)
 	}

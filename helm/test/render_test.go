@@ -165,6 +165,34 @@ func (all objects) pods() (pods []podOf) {
 	return pods
 }
 
+// pod returns the pod of a workload.
+func (all objects) pod(t *testing.T, name string) podOf {
+	t.Helper()
+	for _, p := range all.pods() {
+		if p.name == name {
+			return p
+		}
+	}
+	t.Fatalf("there is no pod of %s", name)
+	return podOf{}
+}
+
+// container returns the container of a workload.
+func (all objects) container(t *testing.T, name string) core.Container {
+	t.Helper()
+	return all.pod(t, name).spec.Containers[0]
+}
+
+// variable returns a variable of an environment.
+func variable(env []core.EnvVar, name string) (v core.EnvVar) {
+	for _, e := range env {
+		if e.Name == name {
+			v = e
+		}
+	}
+	return v
+}
+
 // eachValues runs f with the objects of every file in ci.
 func eachValues(t *testing.T, f func(t *testing.T, name string, all objects)) {
 	files, err := filepath.Glob(chart + "/ci/*-values.yaml")

@@ -15,7 +15,7 @@ func TestRestricted(t *testing.T) {
 		}
 		for _, p := range pods {
 			s := p.spec.SecurityContext
-			if s == nil || !yes(s.RunAsNonRoot) || s.RunAsUser == nil || *s.RunAsUser == 0 || s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+			if s == nil || !yes(s.RunAsNonRoot) || (s.RunAsUser == nil) != (name == "external-nkey") || s.RunAsUser != nil && *s.RunAsUser == 0 || s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 				t.Errorf("pod of %s: security is %+v", p.name, s)
 			}
 			if p.spec.AutomountServiceAccountToken == nil || *p.spec.AutomountServiceAccountToken {
@@ -47,7 +47,7 @@ func checkContainer(t *testing.T, pod string, c core.Container) {
 		t.Errorf("container %s of %s: has no limit for memory or asks for no CPU", c.Name, pod)
 	}
 	for _, e := range c.Env {
-		if e.Value != "" && (e.Name == "NATS_PASSWORD" || e.Name == "REDIS_PASSWORD" || e.Name == "TOKEN") {
+		if e.Value != "" && (e.Name == "DNP_NATS_PASSWORD" || e.Name == "REDIS_PASSWORD" || e.Name == "TOKEN") {
 			t.Errorf("container %s of %s: %s is in the manifest", c.Name, pod, e.Name)
 		}
 	}

@@ -37,6 +37,8 @@ func (a *Admin) Problems() (list Problems) {
 // NATS are the flags about the connection to NATS.
 type NATS struct {
 	NATSURL       string `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
+	NATSUser      string `name:"nats-user" env:"DNP_NATS_USER" placeholder:"NAME" help:"User at NATS servers whose URL has none."`
+	NATSPassword  string `name:"nats-password" env:"DNP_NATS_PASSWORD" placeholder:"PASSWORD" help:"Password of --nats-user; better by its variable, because others can see arguments."`
 	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" help:"NATS credentials file; empty = none."`
 	NATSNKey      string `name:"nats-nkey" env:"DNP_NATS_NKEY" placeholder:"FILE" help:"File with the seed of a NATS NKey; empty = none."`
 	NATSCA        string `name:"nats-ca" env:"DNP_NATS_CA" placeholder:"FILE" help:"PEM file with the authorities that sign for NATS servers, for tls:// URLs; empty = those of the system."`
@@ -55,6 +57,12 @@ func (n *NATS) Problems() (list Problems) {
 	list.readable("--nats-key", n.NATSKey)
 	if n.NATSCreds != "" && n.NATSNKey != "" {
 		list.add("--nats-nkey", "goes not with --nats-creds")
+	}
+	if n.NATSUser != "" && n.NATSCreds+n.NATSNKey != "" {
+		list.add("--nats-user", "goes not with --nats-creds or --nats-nkey")
+	}
+	if n.NATSUser == "" && n.NATSPassword != "" {
+		list.add("--nats-password", "needs --nats-user")
 	}
 	if (n.NATSCert == "") != (n.NATSKey == "") {
 		list.add("--nats-cert", "needs --nats-key, and the other way round")

@@ -39,6 +39,9 @@ func (k *keeper) found(now time.Time, x *kept, a sessionlog.Action) {
 		k.drop(x)
 		return
 	}
+	if x.via == "" {
+		k.setVia(x, k.guests.via(x.addr))
+	}
 	k.enter(x)
 	x.about, x.until = about, now.Add(spacePatience)
 	sp := k.w.space(about.Space)
@@ -107,9 +110,6 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 	w.begun(s)
 	s.resume(now, x.about.claims())
 	k.claim(x)
-	if x.via != "" {
-		k.comesOver(x.addr, x.via)
-	}
 	k.letIn(now, x.addr)
 	x.answerAsker()
 }
@@ -202,7 +202,7 @@ func (w *Worker) adopt(name, via, asker string) {
 		x.core.Doubt()
 		k.wake(x)
 	case via != "":
-		x.via = via
+		k.setVia(x, via)
 	}
 }
 

@@ -31,12 +31,16 @@ type drain struct {
 	asked   int  // sessions that were handed over, and nobody has said to take yet
 	queue   []string
 	next    time.Time // when the next session may go
+	begin   time.Time // when the first may
 	look    time.Time // when to look for what is left
+	heirs   map[string]*heir
+	spaces  []string // for which they are asked to prepare
 }
 
 // An edgeRequest is what edges ask each other, on the subject of the one that is asked.
 type edgeRequest struct {
-	// Prepare are spaces whose states are to be there before sessions come.
+	// Prepare are spaces whose states are to be there before sessions come. The answer
+	// comes when they are.
 	Prepare []string `json:"prepare,omitempty"`
 
 	// Adopt is a session that was handed over, by the name of its log, and the port that
@@ -48,17 +52,17 @@ type edgeRequest struct {
 	Via      string `json:"via,omitempty"`
 }
 
-// prepareTime is how long the edges that will get sessions have to follow their spaces
-// before the first comes.
-const prepareTime = 100 * time.Millisecond
-
 // drain hands every session of the edge over, closes those that nobody takes, and goes
 // on to forward datagrams for a while.
 func (e *Edge) drain() {
 	d := e.cfg.Durable
 	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
 	e.BeginDrain()
-	e.wait(d.DrainTimeout-closeTime, func() bool { return e.Kept() == 0 || len(e.roster.heirs()) == 0 })
+	var s solitude
+	e.wait(d.DrainTimeout-closeTime, func() bool {
+		gossips, company := e.roster.company()
+		return e.Kept() == 0 || s.hopeless(time.Now(), gossips, company)
+	})
 	if n := e.Kept(); n > 0 {
 		e.cfg.Log.Warn("no edge takes these sessions, so they end", "sessions", n)
 		for _, w := range e.workers {
@@ -66,7 +70,7 @@ func (e *Edge) drain() {
 		}
 		e.wait(closeTime, func() bool { return e.Kept() == 0 })
 	}
-	e.ready.Store(false)
+	e.leaving.Store(true)
 	if d.Forward != nil {
 		e.wait(d.DrainLinger, func() bool { return false })
 	}
@@ -106,11 +110,10 @@ func (e *Edge) Kept() (n int32) {
 
 // drainNow hands every session of a worker over.
 func (k *keeper) drainNow(now time.Time) {
-	k.drain.on, k.drain.look = true, now.Add(prepareTime)
-	spaces := slices.Sorted(maps.Keys(k.w.spaces))
-	for _, node := range k.w.edge.roster.heirs() {
-		k.ask(node, edgeRequest{Prepare: spaces}, func(time.Time, error) {})
-	}
+	d := &k.drain
+	d.on, d.begin, d.heirs = true, now.Add(prepareTime), make(map[string]*heir)
+	d.look = d.begin
+	k.prepareHeirs(now)
 }
 
 // closeRest ends what could not be handed over.
@@ -129,6 +132,7 @@ func (k *keeper) advanceDrain(now, next time.Time) time.Time {
 		return next
 	}
 	if len(d.queue) == 0 && !d.look.After(now) {
+		k.prepareHeirs(now)
 		d.queue, d.look = slices.Sorted(maps.Keys(k.byName)), now.Add(drainRound)
 	}
 	for len(d.queue) > 0 && !d.next.After(now) {
@@ -136,7 +140,13 @@ func (k *keeper) advanceDrain(now, next time.Time) time.Time {
 			d.next = now
 		}
 		d.next = d.next.Add(time.Second / handOversPerSecond * time.Duration(len(k.w.edge.workers)))
-		k.handOver(d.queue[0])
+		name := d.queue[0]
+		heir := k.heir(now, name)
+		if heir == "" { // nobody is prepared; the next round may find somebody
+			d.queue = nil
+			break
+		}
+		k.handOver(name, heir)
 		d.queue = d.queue[1:]
 	}
 	if len(d.queue) > 0 {
@@ -145,16 +155,14 @@ func (k *keeper) advanceDrain(now, next time.Time) time.Time {
 	return earlier(next, d.look)
 }
 
-// handOver gives a session to the edge that should have it, if there is one.
-func (k *keeper) handOver(name string) {
+// handOver gives a session to another edge.
+func (k *keeper) handOver(name, heir string) {
 	x := k.byName[name]
 	if x == nil || x.core.Phase() != sessionlog.Owning {
 		return // it is over, or looked at again
 	}
-	if heir := k.w.edge.roster.heir(name, false); heir != "" {
-		x.core.HandOver(heir)
-		k.wake(x)
-	}
+	x.core.HandOver(heir)
+	k.wake(x)
 }
 
 // handed tells the next owner that a session is its own, if it takes it. Until it says so
@@ -172,8 +180,11 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 		r.Via = k.cameOver(x, a.Node)
 	}
 	k.drain.asked++
-	k.ask(a.Node, r, func(_ time.Time, err error) {
+	k.ask(a.Node, r, func(now time.Time, err error) {
 		k.drain.asked--
+		if h := k.drain.heirs[a.Node]; h != nil && err != nil {
+			h.fail(now)
+		}
 		switch {
 		case err == nil:
 			k.release(x)
@@ -188,7 +199,7 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 // its session: that over which they came here, or else this one. A balancer may let
 // answers of no other edge through.
 func (k *keeper) cameOver(x *kept, heir string) (via string) {
-	switch via = k.vias[x.addr]; via {
+	switch via = x.via; via {
 	case "":
 		return k.w.edge.cfg.Node
 	case heir:
@@ -237,11 +248,6 @@ func (e *Edge) asked(m replication.Msg) {
 		e.reply(m.Reply, answerRefused)
 		return
 	}
-	for _, name := range r.Prepare {
-		if replication.ValidToken(name) {
-			e.prepare(name)
-		}
-	}
 	if r.Adopt != "" {
 		client, _ := netip.ParseAddrPort(r.Client) // the log says who it is
 		w := e.workerFor(r.Listener, client)
@@ -252,18 +258,7 @@ func (e *Edge) asked(m replication.Msg) {
 		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.adopt(r.Adopt, r.Via, m.Reply) })
 		return
 	}
-	e.reply(m.Reply, answerDone)
-}
-
-// prepare has every worker follow a space.
-func (e *Edge) prepare(name string) {
-	for _, w := range e.workers {
-		w.post(len(name), func(w *Worker, now time.Time) {
-			if sp := w.space(name); len(sp.sessions) == 0 {
-				sp.emptyAt = now
-			}
-		})
-	}
+	e.prepare(r.Prepare, m.Reply)
 }
 
 // greetElsewhere lets another edge greet a client, because this one leaves. It reports

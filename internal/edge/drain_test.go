@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -38,7 +40,9 @@ func (nothing) Datagram(size int) []byte                  { return make([]byte, 
 func (nothing) Send(netip.AddrPort, []byte)               {}
 func (nothing) Flush() error                              { return nil }
 
-func newLeaver(t *testing.T) *leaver {
+func newLeaver(t *testing.T) *leaver { return newLeaverOf(t, nothing{}, nil) }
+
+func newLeaverOf(t *testing.T, out Output, forward Forwarder) *leaver {
 	l := &leaver{T: t, net: simnet.New(1)}
 	hub, err := membus.New(membus.Config{Schedule: l.net.Schedule})
 	if err != nil {
@@ -48,10 +52,10 @@ func newLeaver(t *testing.T) *leaver {
 	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
 	l.edge, err = New(Config{
 		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
-		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}},
+		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}, Forward: forward},
 	})
 	if err == nil {
-		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, nothing{}, func() {})
+		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, out, func() {})
 	}
 	if err == nil {
 		err = l.edge.Start()
@@ -60,6 +64,15 @@ func newLeaver(t *testing.T) *leaver {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// roster tells the edge who is there.
+func (l *leaver) roster(phases map[string]cluster.Phase) {
+	var list []cluster.Member
+	for name, phase := range phases {
+		list = append(list, cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase})
+	}
+	l.edge.SetRoster(cluster.NewRoster(list))
 }
 
 // pass lets time go by.
@@ -80,7 +93,7 @@ func (l *leaver) ask(r edgeRequest) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.other.Request(replication.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, time.Second, func(m replication.Msg, err error) {
+	l.other.Request(replication.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, adoptAnswer, func(m replication.Msg, err error) {
 		if err != nil {
 			m.Data = []byte(err.Error())
 		}
@@ -96,14 +109,19 @@ func (l *leaver) want(why string, answers ...string) {
 	l.answers = nil
 }
 
-// TestAsked: an edge answers at once whether it prepares, answers for a session when the log
-// says who has it, and refuses when it leaves.
+// TestAsked: an edge says that it is prepared when it has the states, answers for a session
+// when the log says who has it, and refuses when it leaves.
 func TestAsked(t *testing.T) {
 	l := newLeaver(t)
 	l.pass(10 * time.Millisecond)
-	l.ask(edgeRequest{Prepare: []string{"arena", "not a token"}})
+	l.ask(edgeRequest{Prepare: []string{"not a token"}})
 	l.pass(100 * time.Millisecond)
-	l.want("it prepares", string(answerDone))
+	l.want("there is nothing to prepare", string(answerDone))
+	l.ask(edgeRequest{Prepare: []string{"arena", "not a token"}})
+	l.pass(prepareMost - 10*time.Millisecond)
+	l.want("nobody has told it the states of the space")
+	l.pass(20 * time.Millisecond)
+	l.want("it does not get them", string(answerRefused))
 	if l.worker.spaces["arena"] == nil || l.worker.spaces["not a token"] != nil {
 		t.Errorf("spaces that are followed: %v", l.worker.spaces)
 	}
@@ -147,13 +165,7 @@ func TestAskRefused(t *testing.T) {
 // TestHeirs: sessions go to edges that work, each to the same one whoever asks.
 func TestHeirs(t *testing.T) {
 	l := newLeaver(t)
-	roster := func(phases map[string]cluster.Phase) {
-		var list []cluster.Member
-		for name, phase := range phases {
-			list = append(list, cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase})
-		}
-		l.edge.SetRoster(cluster.NewRoster(list))
-	}
+	roster := l.roster
 	want := func(why string, names ...string) {
 		t.Helper()
 		if got := l.edge.roster.heirs(); !slices.Equal(got, names) {
@@ -174,4 +186,44 @@ func TestHeirs(t *testing.T) {
 	if !l.edge.roster.dead("e2") || l.edge.roster.alive("e2") || l.edge.roster.dead("e9") {
 		t.Error("e2 was there and is not any more; nobody heard of e9")
 	}
+}
+
+// TestReadyNoMore: whoever asks an edge that has handed everything over is told not to send
+// clients, although the bus comes back while it forwards what still comes.
+func TestReadyNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, err := membus.New(membus.Config{Schedule: simnet.New(1).Schedule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus := hub.Node("e1")
+		log := memlog.New(memlog.Config{Schedule: simnet.New(1).Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
+		e, err := New(Config{
+			Node: "e1", OpenSpace: "s", Bus: bus, Workers: 1, Log: slog.New(slog.DiscardHandler),
+			Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}, Forward: &ways{}, DrainLinger: 3 * time.Second},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		synctest.Wait()
+		if !e.Ready() {
+			t.Error("it is not ready, although the bus is there")
+		}
+		cancel()
+		time.Sleep(time.Second) // of the bubble: it forwards
+		if e.Ready() {
+			t.Error("it is ready, although it is about to end")
+		}
+		bus.SetConnected(false)
+		bus.SetConnected(true)
+		if e.Ready() {
+			t.Error("it is ready again, because the bus came back")
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

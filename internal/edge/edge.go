@@ -28,9 +28,10 @@ type Edge struct {
 	directory directory // where sessions are that a log knows
 	names     nameSet   // of their logs
 	roster    rosterView
-	draining  atomic.Bool
+	draining  atomic.Bool // it hands its sessions over, and new ones begin elsewhere
 
-	ready atomic.Bool // has the bus been there once, and is nobody draining us?
+	reached atomic.Bool // the bus was there once
+	leaving atomic.Bool // the process is about to end
 }
 
 // New opens the sockets. The error names every problem of cfg, or says in one
@@ -92,12 +93,12 @@ func (e *Edge) Addrs() []netip.AddrPort {
 
 // Ready reports whether clients belong here: this edge has reached the bus at
 // least once, and is not going away.
-func (e *Edge) Ready() bool { return e.ready.Load() }
+func (e *Edge) Ready() bool { return e.reached.Load() && !e.leaving.Load() }
 
 // admit reports whether a new session can begin. Without the bus nobody would
 // hear of it, and it would see nothing or something old.
 func (e *Edge) admit(from netip.AddrPort) bool {
-	return e.ready.Load() && !e.draining.Load() && e.cfg.Bus.Connected() && e.roll.room(from.Addr())
+	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.roll.room(from.Addr())
 }
 
 // admit reports whether a new session can begin here. While the log is silent it would
@@ -168,7 +169,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	if e.cfg.Durable != nil && len(failed) == 0 {
 		e.drain()
 	}
-	e.ready.Store(false)
+	e.leaving.Store(true)
 	stop()
 	for _, w := range e.workers {
 		w.wake() // so that it notices
@@ -188,7 +189,7 @@ func (e *Edge) busChanged(connected bool) {
 		e.cfg.Log.Warn("bus lost; clients are served from the replicas")
 		return
 	}
-	if e.ready.CompareAndSwap(false, true) {
+	if e.reached.CompareAndSwap(false, true) {
 		e.cfg.Log.Info("bus reached", "node", e.cfg.Node)
 		return
 	}

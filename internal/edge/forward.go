@@ -85,21 +85,15 @@ func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.Add
 	if w.keeper != nil && w.keeper.takes(now, client, datagram, via, hops) {
 		return
 	}
-	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
+	w.take(now, client, datagram, via)
 }
 
-// viasMax bounds the clients of whom it is remembered over which edge they come. The
-// answers to more go directly.
-const viasMax = 131_072
-
-// comesOver notes over which edge the datagrams of a client come; empty for none.
-func (k *keeper) comesOver(client netip.AddrPort, via string) {
-	switch {
-	case via == "":
-		delete(k.vias, client)
-	case len(k.vias) < viasMax:
-		k.vias[client] = via
+// take gives a datagram to the endpoint.
+func (w *Worker) take(now time.Time, client netip.AddrPort, datagram []byte, via string) {
+	if w.keeper != nil {
+		w.keeper.comesOver(now, client, via)
 	}
+	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
 }
 
 // A returning sends what is for clients that come over other edges back over these.
@@ -110,15 +104,15 @@ type returning struct {
 
 // Send implements dnp.Sender.
 func (r *returning) Send(to netip.AddrPort, b []byte) {
-	if len(r.k.vias) > 0 && r.k.sendOver(to, b) {
+	if !r.k.direct() && r.k.sendOver(to, b) {
 		return
 	}
 	r.Output.Send(to, b)
 }
 
 func (k *keeper) sendOver(to netip.AddrPort, b []byte) bool {
-	via, ok := k.vias[to]
-	if !ok {
+	via := k.via(to)
+	if via == "" {
 		return false
 	}
 	var epoch uint64

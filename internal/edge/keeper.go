@@ -47,8 +47,10 @@ type keeper struct {
 	turned  time.Time // when the worker turned last
 
 	strays    strays
-	vias      map[netip.AddrPort]string // edges over which datagrams of clients come
-	waiting   []*kept                   // that were found and need their space
+	guests    guests
+	over      int     // sessions whose clients come over other edges
+	waiting   []*kept // that were found and need their space
+	preparing []preparation
 	reads     readBudget
 	silent    silent
 	drain     drain
@@ -64,8 +66,8 @@ func newKeeper(w *Worker, d *Durable) *keeper {
 			Node: w.edge.cfg.Node, Rand: rand.New(rand.NewPCG(seed(), seed())),
 			KeptBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
 		},
-		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept), vias: make(map[netip.AddrPort]string),
-		strays: newStrays(),
+		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept),
+		strays: newStrays(), guests: newGuests(),
 	}
 }
 
@@ -134,9 +136,11 @@ func (k *keeper) handle(now time.Time, ev *dnp.Event) {
 // advance does what is due and returns when there is more to do.
 func (k *keeper) advance(now, next time.Time) time.Time {
 	next = k.strays.advance(now, next)
+	k.guests.advance(now)
 	next = k.advanceSilent(now, next)
 	next = k.advanceDrain(now, next)
 	next = k.advanceWaiting(now, next)
+	next = k.advancePreparing(now, next)
 	for len(k.due) > 0 && !k.due[0].due.After(now) {
 		k.wake(heap.Pop(&k.due).(*kept))
 	}
@@ -213,11 +217,13 @@ func (k *keeper) forget(x *kept) {
 		delete(k.byName, x.name)
 		k.w.edge.names.leave(x.name, k.w)
 	}
+	via := x.via
+	k.setVia(x, "")
 	if k.byAddr[x.addr] == x {
 		delete(k.byAddr, x.addr)
+		k.comesOver(k.turned, x.addr, via) // its end is yet to be told
 		k.w.edge.directory.leave(place{x.addr, k.w.listener}, k.w)
 	}
-	delete(k.vias, x.addr)
 }
 
 // act carries out what a session wants.

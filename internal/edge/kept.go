@@ -55,6 +55,7 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
+	k.setVia(x, k.via(x.addr))
 	k.enter(x)
 	k.wake(x)
 }
@@ -129,6 +130,10 @@ func (k *keeper) ends(now time.Time, x *kept, a sessionlog.Action) {
 func (k *keeper) uncertain(now time.Time, x *kept, a sessionlog.Action) {
 	k.w.counts.SessionsUncertain++
 	k.release(x)
+	if x.about.ID == "" && !x.unsure { // it was not found yet, and nobody else has it
+		x.about, _ = parseAbout(a.Info.About)
+		x.addr = a.Info.Addr
+	}
 	k.w.edge.cfg.Log.Warn("the history of a session cannot be established, so it ends", "reason", a.Reason,
 		"client", x.about.Client, "session", x.about.ID, "received", a.Received, "sent", a.Sent)
 	if x.about.ID == "" {
@@ -140,7 +145,9 @@ func (k *keeper) uncertain(now time.Time, x *kept, a sessionlog.Action) {
 	}
 	k.w.emit(ev)
 	if x.session == nil { // it was to be taken over
-		k.w.out.Send(x.addr, wire.AppendConnectionClose(k.w.out.Datagram(1)))
+		if x.about.Listener == k.w.listener {
+			k.w.out.Send(x.addr, wire.AppendConnectionClose(k.w.out.Datagram(1)))
+		}
 		ev.Type, ev.Reason, ev.Numbers = replication.EventLeft, dnp.CloseUncertain.String(), nil
 		k.w.emit(ev)
 	}

@@ -33,6 +33,7 @@ func (e *Edge) keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 				observe("held", stats.StraysHeld)
 				observe("forwarded", stats.StraysForwarded)
 				observe("dropped", stats.StraysDropped)
+				observe("displaced", stats.GuestsDisplaced) // what is for their client may leave by an address that it does not know
 			}),
 	}
 }

@@ -96,6 +96,7 @@ func (k *keeper) adopt(name string, client netip.AddrPort, unsure bool) *kept {
 		return x
 	}
 	x := &kept{k: k, name: name, addr: client, unsure: unsure, core: sessionlog.Adopt(k.cfg, name)}
+	k.setVia(x, k.strays.via(client))
 	k.enter(x)
 	k.wake(x)
 	return x

@@ -45,6 +45,7 @@ type Counts struct {
 	StraysHeld        uint64 // datagrams that waited because it was not known who serves their client
 	StraysForwarded   uint64 // that went to another edge or worker
 	StraysDropped     uint64
+	GuestsDisplaced   uint64 // clients without a session of whom it was forgotten over which edge they come
 
 	Logins [auth.NumReasons]uint64 // by what became of them
 }

@@ -68,6 +68,14 @@ func (s *strays) hold(now time.Time, from netip.AddrPort, h held) (first, ok boo
 	return first, true
 }
 
+// via returns over which edge the newest datagram of a client came that waits.
+func (s *strays) via(from netip.AddrPort) string {
+	if x := s.byAddr[from]; x != nil {
+		return x.list[len(x.list)-1].via
+	}
+	return ""
+}
+
 // take returns the datagrams of a client, which do not wait any more.
 func (s *strays) take(from netip.AddrPort) []held {
 	x := s.byAddr[from]
@@ -129,9 +137,6 @@ func (s *strays) route(now time.Time, from netip.AddrPort) (node string, known b
 
 // takes decides about a datagram. It reports false for one that is the endpoint's.
 func (k *keeper) takes(now time.Time, from netip.AddrPort, p []byte, via string, hops uint8) bool {
-	if via != "" || len(k.vias) > 0 {
-		k.comesOver(from, via)
-	}
 	if _, ok := k.w.ep.Conn(from); ok || len(p) == 0 {
 		return false
 	}
@@ -139,6 +144,7 @@ func (k *keeper) takes(now time.Time, from netip.AddrPort, p []byte, via string,
 	h := held{p, via, hops}
 	switch {
 	case k.byAddr[from] != nil: // it is being taken over
+		k.comesOver(now, from, via)
 		_, ok := k.strays.hold(now, from, h)
 		k.countHeld(ok)
 		return true
@@ -239,6 +245,6 @@ func (k *keeper) passedOver(from netip.AddrPort, by *Worker) {
 // release gives what waits to the endpoint.
 func (k *keeper) letIn(now time.Time, from netip.AddrPort) {
 	for _, h := range k.strays.take(from) {
-		k.w.handle(now, k.w.ep.Receive(now, from, h.data, k.w.out))
+		k.w.take(now, from, h.data, h.via)
 	}
 }

@@ -108,7 +108,7 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 		if w.keeper != nil && w.keeper.takes(now, d.From, d.Data, "", 0) {
 			continue
 		}
-		w.handle(now, w.ep.Receive(now, d.From, d.Data, w.out))
+		w.take(now, d.From, d.Data, "")
 	}
 }
 

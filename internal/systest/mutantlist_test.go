@@ -103,7 +103,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "link_up_is_enough", File: "dnp/link.go", Old: "if l.sent != c.e.sources[l.source].version {\n\t\tc.mark(slot)", New: "if false {\n\t\tc.mark(slot)"},
 	{Name: "link_down_once", File: "dnp/retry.go", Old: "linkDownSteps = []time.Duration{0, 60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}", New: "linkDownSteps = []time.Duration{0}", Run: troubleRun},
 	{Name: "link_up_once", File: "dnp/retry.go", Old: "linkUpSteps   = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}", New: "linkUpSteps = []time.Duration{0}", Run: stormRun},
-	{Name: "scrub_costs_link_ups", File: "dnp/retry.go", Old: "if l.climbing(link) {\n\t\treturn", New: "if l.climbing(link) {\n\t\tl.cancel(link)", Run: stormRun, Args: []string{"-rounds", "400"}},
+	{Name: "scrub_costs_link_ups", File: "dnp/retry.go", Old: "if l.climbing(link) {\n\t\treturn", New: "if l.climbing(link) {\n\t\tl.cancel(link)", Run: stormRun, Args: []string{"-rounds", "800"}},
 	{Name: "never_presumes", File: "dnp/link.go", Old: "const presumeAfter = 500 * time.Millisecond", New: "const presumeAfter = time.Hour", Run: troubleRun},
 	{Name: "acknowledged_and_dropped", File: "dnp/recvwindow.go", Old: "c.recv.early = append(c.recv.early, early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)})", New: "c.recv.next = n", Run: troubleRun},
 	{Name: "repeat_delivered", File: "dnp/recvwindow.go", Old: "case arrivalRepeat:\n\t\tc.e.drop(DropRepeat)", New: "case arrivalRepeat:\n\t\tc.deliver(cmd, p, now)", Run: troubleRun},

@@ -323,10 +323,11 @@ func TestConnectErrors(t *testing.T) {
 	if _, err := Connect(Config{URL: "nats://127.0.0.1:1"}); err == nil || errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("nobody there: %v", err)
 	}
-	if _, err := Connect(Config{Credentials: "/does/not/exist"}); !errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "/does/not/exist") {
+	if _, err := Connect(Config{Security: Security{Credentials: "/does/not/exist"}}); !errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "/does/not/exist") {
 		t.Errorf("credentials that cannot be read: %v", err)
 	}
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "u", Password: "p", NoSigs: true})
+	const password = "p/%2f#,@:$?" // which a URL could not have as it is
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "u", Password: password, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +339,11 @@ func TestConnectErrors(t *testing.T) {
 	}
 	if _, err := Connect(Config{URL: srv.ClientURL()}); !errors.Is(err, ErrCredentials) {
 		t.Errorf("wrong credentials: %v", err)
+	}
+	if bus, err := Connect(Config{URL: srv.ClientURL(), Security: Security{User: "u", Password: password}}); err != nil {
+		t.Errorf("user and password: %v", err)
+	} else {
+		bus.Close()
 	}
 	log := slog.New(slog.DiscardHandler)
 	if _, err := Dial(t.Context(), Config{URL: srv.ClientURL()}, time.Minute, log); !errors.Is(err, ErrCredentials) {

@@ -34,14 +34,7 @@ type Config struct {
 	InProcess nats.InProcessConnProvider
 	// Name is shown by the server's monitoring.
 	Name string
-	// Credentials is the path of a credentials file; none if empty.
-	Credentials string
-	// NKey is the path of a file with the seed of an NKey; none if empty.
-	NKey string
-	// CA is the path of a PEM file with the authorities that may have signed the server's
-	// certificate; those of the system if empty. Cert and Key are the paths of a
-	// certificate to show to the server, and of its key.
-	CA, Cert, Key string
+	Security
 	// InboxPrefix begins the subjects on which answers come; _INBOX if empty.
 	InboxPrefix string
 
@@ -97,13 +90,10 @@ func (c Config) options() []nats.Option {
 		nats.ReconnectBufSize(-1), // nothing is kept for later, see the package comment
 		nats.NoCallbacksAfterClientClose(),
 	}
-	if c.Credentials != "" {
-		all = append(all, nats.UserCredentials(c.Credentials))
-	}
 	if c.InboxPrefix != "" {
 		all = append(all, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
-	all = append(all, Security(c.NKey, c.CA, c.Cert, c.Key)...)
+	all = append(all, c.Security.Options()...)
 	if c.InProcess != nil {
 		all = append(all, nats.InProcessServer(c.InProcess))
 	}
@@ -115,25 +105,4 @@ func reconnectDelay(n int) time.Duration {
 	d := reconnectFirst << min(max(n-1, 0), 8)
 	d = min(d, reconnectLast)
 	return d + rand.N(d)
-}
-
-// Security returns the options for an NKey and TLS by the paths of their files, as
-// Config has them. Files are read when a connection begins, and at each new one.
-func Security(nkey, ca, cert, key string) (all []nats.Option) {
-	if nkey != "" {
-		all = append(all, func(o *nats.Options) error {
-			option, err := nats.NkeyOptionFromSeed(nkey)
-			if err != nil {
-				return err
-			}
-			return option(o)
-		})
-	}
-	if ca != "" {
-		all = append(all, nats.RootCAs(ca))
-	}
-	if cert != "" {
-		all = append(all, nats.ClientCert(cert, key))
-	}
-	return all
 }

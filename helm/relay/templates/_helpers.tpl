@@ -13,6 +13,12 @@
 {{- end }}
 {{- end }}
 
+{{/* The name of the release, short enough for what is put behind it: a StatefulSet's name has to leave
+room for a hash in 63 characters. The charts of NATS and Redis use it, too. */}}
+{{- define "dnprelay.release" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
 {{/* Labels that never change while a release lives: (dict "root" $ "component" "edge"). */}}
 {{- define "dnprelay.selector" -}}
 app.kubernetes.io/name: {{ include "dnprelay.name" .root }}
@@ -94,6 +100,24 @@ annotations:
 {{- $limit := toString (default "" (dig "limits" "memory" "" .)) }}
 {{- if regexMatch "^[0-9]+Mi$" $limit }}{{ div (mul 9 (trimSuffix "Mi" $limit | int)) 10 }}MiB
 {{- else if regexMatch "^[0-9]+Gi$" $limit }}{{ div (mul 9216 (trimSuffix "Gi" $limit | int)) 10 }}MiB{{ end }}
+{{- end }}
+
+{{/* Ports of addresses, as JSON: (dict "urls" "nats://a:4222,nats://b" "given" list "default" (list 4222)). What is
+given wins; an address without a port has the default. */}}
+{{- define "dnprelay.ports" -}}
+{{- $ports := .given }}
+{{- if not $ports }}
+{{- range compact (splitList "," (default "" .urls)) }}
+{{- $port := regexFind ":[0-9]+$" (urlParse (trim .)).host | trimPrefix ":" }}
+{{- $ports = concat $ports (ternary (list (int $port)) $.default (ne $port "")) }}
+{{- end }}
+{{- end }}
+{{- toJson (uniq (default .default $ports)) }}
+{{- end }}
+
+{{/* Whether helm test has something to test. */}}
+{{- define "dnprelay.tested" -}}
+{{- if and .Values.tests.enabled (ne .Values.edge.service.type "None") (or (eq .Values.edge.auth.mode "open") .Values.tests.tokenSecret) }}yes{{ end }}
 {{- end }}
 
 {{/* Whether players come from outside of the cluster. */}}

@@ -4,9 +4,11 @@
 {{/* Restricted Pod Security. */}}
 {{- define "dnprelay.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- with .Values.global.runAsUser }}
+runAsUser: {{ int . }}
+runAsGroup: {{ int . }}
+fsGroup: {{ int . }}
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
@@ -43,6 +45,14 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
+{{/* Whom TLS connections trust. */}}
+{{- define "dnprelay.caEnv" -}}
+{{- if .Values.trustedCA.existingSecret }}
+- name: SSL_CERT_FILE
+  value: /etc/dnprelay/ca/{{ .Values.trustedCA.key }}
+{{- end }}
+{{- end }}
+
 {{- define "dnprelay.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -53,10 +63,7 @@ capabilities: {drop: [ALL]}
 - name: GOMEMLIMIT
   value: {{ . }}
 {{- end }}
-{{- if .root.Values.trustedCA.existingSecret }}
-- name: SSL_CERT_FILE
-  value: /etc/dnprelay/ca/{{ .root.Values.trustedCA.key }}
-{{- end }}
+{{- include "dnprelay.caEnv" .root }}
 {{- with .root.Values.otel }}
 {{- if .endpoint }}
 - name: POD_UID
@@ -66,12 +73,21 @@ capabilities: {drop: [ALL]}
 - name: OTEL_SERVICE_NAME
   value: {{ $.component }}
 - name: OTEL_RESOURCE_ATTRIBUTES
-  value: k8s.pod.name=$(POD_NAME),k8s.pod.uid=$(POD_UID),k8s.namespace.name={{ $.root.Release.Namespace }},k8s.node.name=$(NODE_NAME)
-  {{- range $key, $value := .resourceAttributes }},{{ $key }}={{ $value }}{{ end }}
+  {{- $attributes := printf "k8s.pod.name=$(POD_NAME),k8s.pod.uid=$(POD_UID),k8s.namespace.name=%s,k8s.node.name=$(NODE_NAME)" $.root.Release.Namespace }}
+  {{- range $key, $value := .resourceAttributes }}
+  {{- $attributes = printf "%s,%s=%s" $attributes $key ($value | urlquery | replace "+" "%20") }}
+  {{- end }}
+  value: {{ $attributes | quote }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ .endpoint | quote }}
 - name: OTEL_EXPORTER_OTLP_PROTOCOL
   value: {{ .protocol }}
+{{- if .metrics }}
+- {name: OTEL_METRICS_EXPORTER, value: otlp}
+{{- end }}
+{{- if .logs }}
+- {name: OTEL_LOGS_EXPORTER, value: otlp}
+{{- end }}
 - name: OTEL_TRACES_SAMPLER
   value: {{ .sampler }}
 - name: OTEL_TRACES_SAMPLER_ARG
@@ -101,14 +117,9 @@ readinessProbe:
 
 {{- define "dnprelay.mounts" -}}
 - {name: gossip, mountPath: /etc/dnprelay/gossip, readOnly: true}
-{{- if include "dnprelay.natsCreds" .root }}
-- {name: nats, mountPath: /etc/dnprelay/nats, readOnly: true}
-{{- end }}
+{{- include "dnprelay.natsMounts" (dict "root" .root "role" .component) }}
 {{- if .root.Values.adminToken.existingSecret }}
 - {name: admin, mountPath: /etc/dnprelay/admin, readOnly: true}
-{{- end }}
-{{- if .root.Values.trustedCA.existingSecret }}
-- {name: ca, mountPath: /etc/dnprelay/ca, readOnly: true}
 {{- end }}
 {{- with .values.extraVolumeMounts }}
 {{ toYaml . }}
@@ -118,19 +129,10 @@ readinessProbe:
 {{- define "dnprelay.volumes" -}}
 - name: gossip
   secret: {secretName: {{ include "dnprelay.gossipSecret" .root }}, items: [{key: keys, path: keys}]}
-{{- if include "dnprelay.natsCreds" .root }}
-- name: nats
-  secret: {secretName: {{ .root.Values.externalNats.existingSecret }}, items: [{key: nats.creds, path: nats.creds}]}
-{{- end }}
+{{- include "dnprelay.natsVolumes" (dict "root" .root "role" .component) }}
 {{- with .root.Values.adminToken.existingSecret }}
 - name: admin
   secret: {secretName: {{ . }}, items: [{key: token, path: token}]}
-{{- end }}
-{{- with .root.Values.trustedCA }}
-{{- if .existingSecret }}
-- name: ca
-  secret: {secretName: {{ .existingSecret }}}
-{{- end }}
 {{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
@@ -141,7 +143,7 @@ readinessProbe:
 as far as possible. Two constraints for topologySpread would not do that: the scheduler ignores nodes
 that lack the label of either, so without zones nothing would be spread. */}}
 {{- define "dnprelay.placement" -}}
-{{- with .root.Values.imagePullSecrets }}
+{{- with concat .root.Values.imagePullSecrets .root.Values.global.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}

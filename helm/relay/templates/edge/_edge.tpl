@@ -42,10 +42,11 @@ a margin for the rest. 55s and 3s are the defaults of --drain-timeout and --drai
 {{/* Where Redis is, if sessions have an index there. */}}
 {{- define "dnprelay.redisEnv" -}}
 {{- if .Values.redis.enabled }}
+{{- $name := printf "%s-redis" (include "dnprelay.release" .) }}
 - name: REDIS_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ .Release.Name }}-redis, key: password}}
+  valueFrom: {secretKeyRef: {name: {{ default $name .Values.redis.existingSecret }}, key: password}}
 - name: DNP_REDIS
-  value: redis://:$(REDIS_PASSWORD)@{{ .Release.Name }}-redis.{{ .Release.Namespace }}.svc:6379
+  value: redis://:$(REDIS_PASSWORD)@{{ $name }}.{{ .Release.Namespace }}.svc:6379
 {{- else if .Values.externalRedis.existingSecret }}
 - name: DNP_REDIS
   valueFrom: {secretKeyRef: {name: {{ .Values.externalRedis.existingSecret }}, key: {{ .Values.externalRedis.key }}}}

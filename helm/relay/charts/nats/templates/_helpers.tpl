@@ -5,7 +5,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* (dict "root" $ "name" "-headless"). */}}
 {{- define "nats.metadata" -}}
-name: {{ .root.Release.Name }}-nats{{ .name }}
+name: {{ include "dnprelay.release" .root }}-nats{{ .name }}
 namespace: {{ .root.Release.Namespace }}
 labels:
   {{- include "nats.selector" .root | nindent 2 }}
@@ -39,13 +39,14 @@ no block about the others, and all of them have roles. */}}
 {{- define "nats.files" -}}nats-server.conf mappings.conf roles.conf{{- end }}
 
 {{- define "nats.routes" -}}
+{{- $name := include "dnprelay.release" . }}
 {{- $urls := list }}
 {{- range $i := until (int .Values.replicas) }}
-{{- $urls = append $urls (printf "nats://%s-nats-%d.%s-nats-headless.%s.svc:6222" $.Release.Name $i $.Release.Name $.Release.Namespace) }}
+{{- $urls = append $urls (printf "nats://%s-nats-%d.%s-nats-headless.%s.svc:6222" $name $i $name $.Release.Namespace) }}
 {{- end }}
 {{- printf "[%s]" (join ", " $urls) }}
 {{- end }}
 
 {{- define "nats.secret" -}}
-{{- default (printf "%s-nats-auth" .Release.Name) .Values.existingSecret }}
+{{- default (printf "%s-nats-auth" (include "dnprelay.release" .)) .Values.existingSecret }}
 {{- end }}

@@ -1,0 +1,135 @@
+package edge
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+)
+
+// ways is the two ways out of a worker: directly, and over other edges.
+type ways struct {
+	nothing
+	direct, over map[netip.AddrPort]int
+	to           func(client netip.AddrPort, b []byte)
+}
+
+func (w *ways) Send(to netip.AddrPort, b []byte) { w.direct[to]++ }
+
+// Forward and Return make it a Forwarder.
+func (w *ways) Forward(string, uint16, netip.AddrPort, uint8, []byte) bool { return false }
+
+func (w *ways) Return(_ string, _ uint16, to netip.AddrPort, _ uint64, b []byte) bool {
+	w.over[to]++
+	w.to(to, b)
+	return true
+}
+
+// newTravelled returns an edge whose clients come over another one.
+func newTravelled(t *testing.T) (*leaver, *ways) {
+	w := &ways{direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, to: func(netip.AddrPort, []byte) {}}
+	return newLeaverOf(t, w, w), w
+}
+
+// forged is a request of a client that never proves its address.
+func (l *leaver) forged(i int) {
+	l.worker.Deliver(l.net.Now(), "e2", 1, strayClient(i), []byte{0, 1, 0, 0, 0})
+}
+
+// join has a client connect over another edge, and wants everything that is for it to go
+// back over that one.
+func (l *leaver) join(w *ways, addr netip.AddrPort) *dnptest.Client {
+	l.Helper()
+	c := dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: netip.MustParseAddrPort("127.0.0.1:3413"), Send: func(p []byte) {
+		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "e2", 1, addr, p) })
+	}})
+	w.to = func(to netip.AddrPort, b []byte) {
+		if to == addr {
+			b = append([]byte(nil), b...)
+			l.net.Schedule(0, func() { c.Receive(l.net.Now(), netip.MustParseAddrPort("127.0.0.1:3413"), b) })
+		}
+	}
+	c.Connect(l.net.Now())
+	for end := l.net.Elapsed() + 2*time.Second; l.net.Elapsed() < end; {
+		c.Advance(l.net.Now())
+		l.pass(10 * time.Millisecond)
+	}
+	if c.Phase() != dnptest.Connected || l.worker.counts.SessionsOpened != 1 {
+		l.Errorf("the client is %v, %d sessions were opened", c.Phase(), l.worker.counts.SessionsOpened)
+	}
+	if w.direct[addr] > 0 || w.over[addr] == 0 {
+		l.Errorf("%d datagrams leave directly, %d over the edge that the client comes over", w.direct[addr], w.over[addr])
+	}
+	return c
+}
+
+// TestForgedGuests: requests that nobody stands behind do not take the way back from
+// clients that are there, however many come over another edge.
+func TestForgedGuests(t *testing.T) {
+	l, w := newTravelled(t)
+	for i := range 140_000 {
+		l.forged(i)
+		if i%1000 == 0 {
+			l.pass(time.Millisecond)
+		}
+	}
+	addr := strayClient(1 << 20)
+	c := l.join(w, addr)
+	k := l.worker.keeper
+	if l.worker.counts.GuestsDisplaced == 0 || len(k.guests.byAddr) > guestsMax {
+		t.Errorf("%d guests were displaced, %d are known", l.worker.counts.GuestsDisplaced, len(k.guests.byAddr))
+	}
+	w.over[addr] = 0
+	c.Close(l.net.Now())
+	l.pass(20 * time.Second)
+	if w.direct[addr] > 0 {
+		t.Error("the end leaves directly")
+	}
+	if n := len(k.guests.byAddr) + len(k.guests.order) + k.over + len(k.byAddr); n > 0 {
+		t.Errorf("%d traces are left of clients that are gone", n)
+	}
+}
+
+// TestGuests: it is remembered for a while over which edge a client came last.
+func TestGuests(t *testing.T) {
+	g, now := newGuests(), simnet.Epoch
+	a, b := strayClient(1), strayClient(2)
+	want := func(why string, addr netip.AddrPort, via string) {
+		t.Helper()
+		if got := g.via(addr); got != via {
+			t.Errorf("%s: it comes over %q, want %q", why, got, via)
+		}
+	}
+	g.note(now, a, "")
+	want("it comes directly", a, "")
+	if len(g.order) > 0 {
+		t.Error("nothing is to be remembered of that")
+	}
+	g.note(now, a, "e2")
+	g.note(now.Add(time.Second), b, "e3")
+	g.note(now.Add(2*time.Second), a, "e4")
+	g.advance(now.Add(guestTime))
+	want("it was heard of since", a, "e4")
+	want("its time has not come", b, "e3")
+	g.advance(now.Add(guestTime + time.Second))
+	want("silent for too long", b, "")
+	want("not silent for so long", a, "e4")
+	g.note(now.Add(guestTime+time.Second), a, "")
+	want("it comes directly by now", a, "")
+	g.advance(now.Add(2*guestTime + time.Second))
+	if len(g.order)+len(g.byAddr) > 0 {
+		t.Errorf("%d in order, %d are known, and all were silent", len(g.order), len(g.byAddr))
+	}
+	for i := range guestsMax {
+		if g.note(now, strayClient(10+i), "e2") {
+			t.Fatalf("guest %d has no room", i)
+		}
+	}
+	if !g.note(now, a, "e2") || len(g.byAddr) != guestsMax {
+		t.Errorf("one more has to displace another; %d are known", len(g.byAddr))
+	}
+	want("the oldest is forgotten", strayClient(10), "")
+	want("the newest is known", a, "e2")
+}
