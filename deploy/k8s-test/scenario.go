@@ -35,7 +35,10 @@ type scenario struct {
 	do   func(k *kube) error
 }
 
-const nodeCut = "node of an edge cut off for 30 s"
+const (
+	nodeCut  = "node of an edge cut off for 30 s"
+	natsRoll = "rolling update of NATS"
+)
 
 var scenarios = []scenario{
 	{"nothing", func(k *kube) error { return k.sleep(20 * time.Second) }},
@@ -43,6 +46,9 @@ var scenarios = []scenario{
 	{"rolling update of relays", func(k *kube) error { return k.restart("statefulset/dnprelay-relay") }},
 	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
 	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
+	{"helm upgrade of edges and relays", (*kube).upgrade},
+	{"helm rollback", (*kube).rollback},
+	{natsRoll, func(k *kube) error { return k.restart("statefulset/dnprelay-nats") }},
 	{nodeCut, (*kube).cutNode},
 }
 
@@ -218,6 +224,29 @@ func (k *kube) restart(workload string) error {
 		return err
 	}
 	return k.rolledOut(workload)
+}
+
+// upgrade changes a value that all edges and relays have.
+func (k *kube) upgrade() error {
+	if err := k.install("play", true, append(playValues(k.cfg.durability), "log.level=debug")...); err != nil {
+		return err
+	}
+	return k.nodesRolledOut()
+}
+
+// rollback takes the upgrade back.
+func (k *kube) rollback() error {
+	if _, err := k.helm("play", "rollback", "dnprelay", "--wait", "--timeout", "4m"); err != nil {
+		return err
+	}
+	return k.nodesRolledOut()
+}
+
+func (k *kube) nodesRolledOut() error {
+	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
+		return err
+	}
+	return k.rolledOut("statefulset/dnprelay-relay")
 }
 
 func (k *kube) rolledOut(workload string) error {
