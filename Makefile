@@ -152,7 +152,7 @@ chart-test: $(HELM) ## Lint and render the chart, decode every object, try what 
 	HELM="$(CURDIR)/$(HELM)" GO="$(GO)" helm/test/run
 
 .PHONY: k8s-test
-k8s-test: $(HELM) build ## A real Kubernetes cluster on this machine: install, play, break, 4 to 8 minutes; needs root
+k8s-test: $(HELM) build ## A real Kubernetes cluster on this machine: install, play, break, 5 to 9 minutes; needs root
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./deploy/k8s-test

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,23 @@ type game struct {
 // A message is what a client says, or is told: number n of or for a player.
 type message struct{ player, n int }
 
-// newGame connects to NATS at the addresses of its pods.
+// A podDialer dials pods by their names, as the DNS of the cluster would have them: the next
+// pod of a name has another address.
+type podDialer struct{ k *kube }
+
+func (d podDialer) Dial(network, address string) (net.Conn, error) {
+	name, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ip, err := d.k.ctl("play", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
+	if err != nil {
+		return nil, err
+	}
+	return net.DialTimeout(network, net.JoinHostPort(ip, port), time.Second)
+}
+
+// newGame connects to NATS at the names of its pods.
 func newGame(k *kube) (*game, error) {
 	password, err := k.secret("play", "dnprelay-nats-auth", "publisher")
 	if err != nil {
@@ -54,11 +71,11 @@ func newGame(k *kube) (*game, error) {
 	}
 	var urls []string
 	for _, s := range servers {
-		urls = append(urls, "nats://"+s.addr+":4222")
+		urls = append(urls, "nats://"+s.name+":4222")
 	}
 	g := &game{inbox: natsgo.NewInbox(), heard: map[message]int{}, sessions: map[string]bool{}, clients: map[int]string{}, promised: map[message]bool{}}
 	g.nc, err = natsgo.Connect(strings.Join(urls, ","), natsgo.UserInfo("publisher", password), natsgo.MaxReconnects(-1),
-		natsgo.ReconnectWait(100*time.Millisecond), natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(2))
+		natsgo.SetCustomDialer(podDialer{k}), natsgo.SkipHostLookup(), natsgo.IgnoreDiscoveredServers(), natsgo.ReconnectWait(100*time.Millisecond), natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(2))
 	if err != nil {
 		return nil, fmt.Errorf("game server: %w", err)
 	}

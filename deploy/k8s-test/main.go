@@ -24,6 +24,7 @@ import (
 type config struct {
 	helm, chart, cluster string
 	values               string // for helm, as --set takes them: where images are
+	adapter              string // file with values for the chart of prometheus-adapter
 	durability           string // of sessions
 	players              int
 	only                 string // names of steps, joined by commas; empty = all
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&cfg.chart, "chart", "helm/relay", "folder of the chart")
 	flag.StringVar(&cfg.cluster, "cluster", "deploy/k8s/cluster", "program that cuts nodes off")
 	flag.StringVar(&cfg.values, "set", "", "values for every installation, as helm --set takes them")
+	flag.StringVar(&cfg.adapter, "adapter", "deploy/prometheus-adapter.yaml", "values of prometheus-adapter, whose rules are used")
 	flag.StringVar(&cfg.durability, "session-durability", "log", "log or none")
 	flag.IntVar(&cfg.players, "players", 50, "clients")
 	flag.StringVar(&cfg.only, "only", "", "steps, joined by commas")
@@ -82,6 +84,12 @@ func run(ctx context.Context, cfg config) error {
 		rows, err = play(k)
 		return err
 	})
+	step("scaling", func() error {
+		scaled, err := scaling(k)
+		rows = append(rows, scaled...)
+		return err
+	})
+	step("recipe", k.recipe)
 	step("wrong-nats-url", k.wrongURL)
 	step("wrong-secret", k.wrongSecret)
 	step("missing-mapping", k.missingMapping)

@@ -21,6 +21,7 @@ type player struct {
 	index  int
 	local  netip.Addr
 	server netip.AddrPort
+	left   chan struct{} // closed when the player has had enough
 
 	mu        sync.Mutex // of what the client's goroutine and measurements touch
 	connected bool
@@ -33,7 +34,10 @@ type player struct {
 	closed    []string      // reasons, since begin
 }
 
-// run plays until ctx ends.
+// leave ends the player, who says so to the edge.
+func (p *player) leave() { close(p.left) }
+
+// run plays until ctx ends or the player leaves.
 func (p *player) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := p.session(ctx); err != nil {
@@ -41,6 +45,8 @@ func (p *player) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+		case <-p.left:
+			return
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -66,6 +72,9 @@ func (p *player) session(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			return nil
+		case <-p.left:
+			_ = peer.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }) // a client that has ended has left
 			return nil
 		case <-tick.C:
 			if peer.Do(p.talk) != nil {

@@ -35,7 +35,10 @@ type scenario struct {
 	do   func(k *kube) error
 }
 
-const nodeCut = "node of an edge cut off for 30 s"
+const (
+	nodeCut  = "node of an edge cut off for 30 s"
+	natsRoll = "rolling update of NATS"
+)
 
 var scenarios = []scenario{
 	{"nothing", func(k *kube) error { return k.sleep(20 * time.Second) }},
@@ -43,36 +46,23 @@ var scenarios = []scenario{
 	{"rolling update of relays", func(k *kube) error { return k.restart("statefulset/dnprelay-relay") }},
 	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
 	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
+	{"helm upgrade of edges and relays", (*kube).upgrade},
+	{"helm rollback", (*kube).rollback},
+	{natsRoll, func(k *kube) error { return k.restart("statefulset/dnprelay-nats") }},
 	{nodeCut, (*kube).cutNode},
 }
 
 // play exposes the edges to clients outside, lets everybody play through all scenarios
 // and returns a row for each. The error names violations.
 func play(k *kube) ([]row, error) {
-	values := []string{"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true"}
-	values = append(values, fmt.Sprintf("edge.config.sessionDurability=%s,redis.enabled=%t", k.cfg.durability, k.cfg.durability == "log"))
-	if _, err := k.namespace("play"); err != nil { // without the step before this one there is none
+	if err := k.expose(playValues(k.cfg.durability)...); err != nil {
 		return nil, err
-	}
-	if err := k.install("play", false, values...); err != nil {
-		return nil, err
-	}
-	if _, err := k.command("", k.cfg.cluster, "lb"); err != nil {
-		return nil, err
-	}
-	if err := k.install("play", true, values...); err != nil {
-		return nil, err
-	}
-	for _, w := range []string{"deployment/dnprelay-edge", "statefulset/dnprelay-relay", "statefulset/dnprelay-nats"} {
-		if err := k.rolledOut(w); err != nil { // helm does not wait for the old pods to go
-			return nil, err
-		}
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
-	f, err := newFleet(ctx, k, &wait)
+	f, err := newFleet(ctx, k, k.cfg.players, &wait)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +86,39 @@ func play(k *kube) ([]row, error) {
 	return rows, nil
 }
 
-// newFleet starts everybody and waits until all clients play.
-func newFleet(ctx context.Context, k *kube, wait *sync.WaitGroup) (*fleet, error) {
+// playValues are the values of a deployment that is played on.
+func playValues(durability string) []string {
+	return []string{
+		"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true",
+		fmt.Sprintf("edge.config.sessionDurability=%s,redis.enabled=%t", durability, durability == "log"),
+	}
+}
+
+// expose installs in namespace play, gives the service of the edges an address, and waits
+// until everything is ready.
+func (k *kube) expose(values ...string) error {
+	if _, err := k.namespace("play"); err != nil { // without the step before this one there is none
+		return err
+	}
+	if err := k.install("play", false, values...); err != nil {
+		return err
+	}
+	if _, err := k.command("", k.cfg.cluster, "lb"); err != nil {
+		return err
+	}
+	if err := k.install("play", true, values...); err != nil {
+		return err
+	}
+	for _, w := range []string{"deployment/dnprelay-edge", "statefulset/dnprelay-relay", "statefulset/dnprelay-nats"} {
+		if err := k.rolledOut(w); err != nil { // helm does not wait for the old pods to go
+			return err
+		}
+	}
+	return nil
+}
+
+// newFleet starts a number of clients and everybody else, and waits until all clients play.
+func newFleet(ctx context.Context, k *kube, players int, wait *sync.WaitGroup) (*fleet, error) {
 	text, err := k.ctl("play", "get", "service", "dnprelay-edge", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip} {.spec.healthCheckNodePort}")
 	if err != nil {
 		return nil, err
@@ -122,8 +143,8 @@ func newFleet(ctx context.Context, k *kube, wait *sync.WaitGroup) (*fleet, error
 	if err != nil {
 		return nil, fmt.Errorf("the service has the address %q", address)
 	}
-	for i := range k.cfg.players {
-		p := &player{index: i, local: netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), server: netip.AddrPortFrom(server, 3413), heard: map[int]int{}}
+	for i := range players {
+		p := &player{index: i, local: netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), server: netip.AddrPortFrom(server, 3413), heard: map[int]int{}, left: make(chan struct{})}
 		if err := ip("addr", "replace", p.local.String()+"/32", "dev", "lo"); err != nil {
 			return nil, err
 		}
@@ -203,6 +224,29 @@ func (k *kube) restart(workload string) error {
 		return err
 	}
 	return k.rolledOut(workload)
+}
+
+// upgrade changes a value that all edges and relays have.
+func (k *kube) upgrade() error {
+	if err := k.install("play", true, append(playValues(k.cfg.durability), "log.level=debug")...); err != nil {
+		return err
+	}
+	return k.nodesRolledOut()
+}
+
+// rollback takes the upgrade back.
+func (k *kube) rollback() error {
+	if _, err := k.helm("play", "rollback", "dnprelay", "--wait", "--timeout", "4m"); err != nil {
+		return err
+	}
+	return k.nodesRolledOut()
+}
+
+func (k *kube) nodesRolledOut() error {
+	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
+		return err
+	}
+	return k.rolledOut("statefulset/dnprelay-relay")
 }
 
 func (k *kube) rolledOut(workload string) error {

@@ -33,8 +33,8 @@ func TestWrongCredentials(t *testing.T) {
 			start(t, "edge", "serve", "--nats-url", url, "--http", "", "--listen", "udp://127.0.0.1:0", "--start-timeout", "1h"),
 		} {
 			p.ends(1, "bad NATS credentials", addr)
-			if n := strings.Count(p.output.String(), "\n"); n != 1 {
-				t.Errorf("%d lines, want one:\n%s", n, p.output)
+			if n := strings.Count(p.output.String(), "\n"); n != 2 || !strings.Contains(p.output.String(), "msg=starting") {
+				t.Errorf("%d lines, want one, and before it that the node starts:\n%s", n, p.output)
 			}
 			if strings.Contains(p.output.String(), "wrong@") || strings.Contains(p.output.String(), ":wrong") {
 				t.Errorf("the password is in the output:\n%s", p.output)
