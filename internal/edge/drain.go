@@ -261,11 +261,16 @@ func (e *Edge) asked(m replication.Msg) {
 	e.prepare(r.Prepare, m.Reply)
 }
 
-// greetElsewhere lets another edge greet a client, because this one leaves. It reports
-// false if there is none.
-func (k *keeper) greetElsewhere(from netip.AddrPort, h held) bool {
+// greetElsewhere lets another edge greet a client, because this one leaves. What the client
+// says next goes there, too: a balancer may send it here all the time, and no log has it
+// before it has proved its address. It reports false if there is none.
+func (k *keeper) greetElsewhere(now time.Time, from netip.AddrPort, h held) bool {
 	heir := k.w.edge.roster.heir(k.name(from), false)
-	return heir != "" && k.forward(heir, from, h)
+	if heir == "" || !k.forward(heir, from, h) {
+		return false
+	}
+	k.strays.elsewhere(now, from, heir, k.w.edge.cfg.Node)
+	return true
 }
 
 // heirs returns all other edges that work.

@@ -151,7 +151,7 @@ func (k *keeper) takes(now time.Time, from netip.AddrPort, p []byte, via string,
 	case k.w.ep.Greets(from):
 		return false
 	case request && k.drain.on:
-		return k.greetElsewhere(from, h)
+		return k.greetElsewhere(now, from, h)
 	}
 	if node, known := k.strays.route(now, from); known {
 		if node == "" {

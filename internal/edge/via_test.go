@@ -2,9 +2,11 @@ package edge
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/simnet"
@@ -14,13 +16,17 @@ import (
 type ways struct {
 	nothing
 	direct, over map[netip.AddrPort]int
+	forwarded    []string // to which edges
 	to           func(client netip.AddrPort, b []byte)
 }
 
 func (w *ways) Send(to netip.AddrPort, b []byte) { w.direct[to]++ }
 
 // Forward and Return make it a Forwarder.
-func (w *ways) Forward(string, uint16, netip.AddrPort, uint8, []byte) bool { return false }
+func (w *ways) Forward(node string, _ uint16, _ netip.AddrPort, _ uint8, _ []byte) bool {
+	w.forwarded = append(w.forwarded, node)
+	return true
+}
 
 func (w *ways) Return(_ string, _ uint16, to netip.AddrPort, _ uint64, b []byte) bool {
 	w.over[to]++
@@ -92,6 +98,21 @@ func TestForgedGuests(t *testing.T) {
 	l.pass(20 * time.Second)
 	if n := len(k.guests.byAddr) + len(k.guests.order) + k.over + len(k.byAddr); n > 0 {
 		t.Errorf("%d traces are left of clients that are gone", n)
+	}
+}
+
+// TestGreetedElsewhere: a client that begins while the edge drains, and whose balancer sends
+// everything here, gets all of it to the edge that greets it.
+func TestGreetedElsewhere(t *testing.T) {
+	l, w := newTravelled(t)
+	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+	l.worker.keeper.drainNow(l.net.Now())
+	for _, p := range [][]byte{{0, 1, 0, 0, 0}, {4, 0, 0}, {3, 0, 0, 0}} {
+		l.worker.Deliver(l.net.Now(), "", 0, strayClient(1), p)
+	}
+	l.pass(strayTime)
+	if !slices.Equal(w.forwarded, []string{"e2", "e2", "e2"}) || w.direct[strayClient(1)] > 0 {
+		t.Errorf("forwarded to %q, want all of it to e2; answered directly %d times", w.forwarded, w.direct[strayClient(1)])
 	}
 }
 
