@@ -16,7 +16,7 @@ import (
 // nobody reads from.
 const (
 	pullMax         = 500
-	readerHeartbeat = 5 * time.Second
+	readerHeartbeat = time.Second
 	readerIdle      = 5 * time.Minute
 )
 
