@@ -11,15 +11,18 @@ import (
 
 // A Store is the store under test.
 type Store struct {
-	// A and B are logs of two edges over the store.
+	// A and B are logs of two edges over the store. They wait for answers for longer than
+	// this machine may ever need.
 	A, B session.Log
+	// Hasty is that of an edge which does not, for Survive.
+	Hasty session.Log
 
 	// Step lets the next thing happen in a simulated store, and reports false if
 	// nothing is left. It is nil if time passes by itself.
 	Step func() bool
 
-	// Trouble, if set, makes the store behave badly for write k of Survive, and Peace
-	// ends that.
+	// Trouble, if set, makes the store behave badly to Hasty for write k of Survive, and
+	// Peace ends that.
 	Trouble func(k int)
 	Peace   func()
 }

@@ -39,7 +39,7 @@ func survive(t *testing.T, s *Store) {
 func (s *Store) insist(t *testing.T, w session.Write, counts map[session.Verdict]int) uint64 {
 	t.Helper()
 	for {
-		a := s.append(t, s.A, w)[0]
+		a := s.append(t, s.Hasty, w)[0]
 		counts[a.Verdict]++
 		switch a.Verdict {
 		case session.OK:
@@ -47,7 +47,7 @@ func (s *Store) insist(t *testing.T, w session.Write, counts map[session.Verdict
 		case session.Busy, session.Unreachable:
 			continue
 		}
-		r := s.read(t, s.A, w.Log)
+		r := s.read(t, s.Hasty, w.Log)
 		if r.Verdict != session.OK || len(r.Entries) == 0 {
 			continue
 		}

@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 		w := &world{}
 		s := memlog.New(memlog.Config{Schedule: w.schedule, Rand: rand.New(rand.NewPCG(*seed, 0))})
 		return &logtest.Store{
-			A: s, B: s, Step: w.step,
+			A: s, B: s, Hasty: s, Step: w.step,
 			Trouble: func(k int) {
 				s.Lost, s.Late, s.Busy, s.Old = 0.2, 0.1, 0.2, 0.2
 				s.SetSilent(k%10 == 5)

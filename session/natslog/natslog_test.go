@@ -50,16 +50,19 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// store returns two logs over c, of which the first has a connection that can be
+// store returns three logs over c, of which the hasty one has a connection that can be
 // spoiled.
 func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
 	p := natstest.NewProxy(t, c)
 	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
+	hasty := open(t, cfg)
+	cfg.Timeout = patience / 2
+	cfg.Conn = c.Connect(t)
 	a := open(t, cfg)
-	cfg.Conn, cfg.Timeout = c.Connect(t), 0
+	cfg.Conn = c.Connect(t)
 	b := open(t, cfg)
 	return &logtest.Store{
-		A: a, B: b,
+		A: a, B: b, Hasty: hasty,
 		Trouble: func(k int) {
 			p.SetDeaf(k%12 == 3) // until the next write
 			switch {
