@@ -275,11 +275,19 @@ func (a *audit) lag() {
 			e.lagSince, e.excused = time.Time{}, false
 		case e.lagSince.IsZero():
 			e.lagSince = now
-		case now.Sub(e.lagSince) > healMax:
+		case now.Sub(e.lagSince) > a.healMost():
 			a.problem("%s is still not where the holder is %v after nothing stands between them", e.node, now.Sub(e.lagSince))
 			e.lagSince = now
 		}
 	}
+}
+
+// healMost is healMax, and twice as long while the bus goes on to damage what heals.
+func (a *audit) healMost() time.Duration {
+	if a.damaged {
+		return 2 * healMax
+	}
+	return healMax
 }
 
 // check reports what was found.
