@@ -36,11 +36,12 @@ func New(now func() time.Time) *Hub {
 	return &Hub{now: now, claims: map[string]claim{}, tries: map[string]attempt{}, nodes: map[string]*Node{}}
 }
 
-// Claims reports whether a node claims a session.
-func (h *Hub) Claims(name, node string) bool {
+// Claim returns which node claims a session, and in which epoch.
+func (h *Hub) Claim(name string) (node string, epoch uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.claims[name].node == node
+	c := h.claims[name]
+	return c.node, c.epoch
 }
 
 // Node returns the affinity of a node.

@@ -159,14 +159,18 @@ func (f *fence) consumes(e *keepEdge, p *keepPlayer, m session.Message) {
 
 // claims lets an edge claim a session, and judges what becomes of the claim.
 func (f *fence) claims(a *keepAffinity, name string, epoch uint64) {
-	l, hub := f.of(name), f.w.claims
-	late := epoch < l.epoch && l.node != a.e.name && hub.Claims(name, l.node)
+	l := f.of(name)
+	claimed := func() bool { // and not an earlier epoch only
+		node, epoch := f.w.claims.Claim(name)
+		return node == l.node && epoch == l.epoch
+	}
+	late := epoch < l.epoch && l.node != a.e.name && claimed()
 	a.Node.Claim(name, epoch)
 	if !late {
 		return
 	}
 	f.seen.claims++
-	if !hub.Claims(name, l.node) {
+	if !claimed() {
 		f.w.failf("%s claims a session in epoch %d that %s has in epoch %d", a.e.name, epoch, l.node, l.epoch)
 	}
 }

@@ -79,7 +79,7 @@ func (p *keepPlayer) log() string { return session.Key([]byte("secret"), p.addr,
 // owner returns the edge that claims the player's session, if it is there.
 func (p *keepPlayer) owner() *keepEdge {
 	for _, e := range p.w.edges {
-		if e.alive && p.w.claims.Claims(p.log(), e.name) {
+		if node, _ := p.w.claims.Claim(p.log()); e.alive && node == e.name {
 			return e
 		}
 	}
