@@ -27,8 +27,8 @@ const (
 // A drain is the leaving of a worker.
 type drain struct {
 	on      bool
-	closing bool // what is left is closed
-	asked   int  // sessions that were handed over, and nobody has said to take yet
+	closing bool            // what is left is closed
+	asked   map[string]bool // sessions that were handed over, and nobody has said to take yet
 	queue   []string
 	next    time.Time // when the next session may go
 	begin   time.Time // when the first may
@@ -179,15 +179,16 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if k.d.Forward != nil {
 		r.Via = k.cameOver(x, a.Node)
 	}
-	k.drain.asked++
+	k.drain.asked[x.name] = true
 	k.ask(a.Node, r, func(now time.Time, err error) {
-		k.drain.asked--
+		delete(k.drain.asked, x.name)
 		if h := k.drain.heirs[a.Node]; h != nil && err != nil {
 			h.fail(now)
 		}
 		switch {
 		case err == nil:
 			k.release(x)
+			k.forwardHeld(now, x.addr, a.Node)
 		case !k.drain.closing: // it goes on here until the next try
 			delete(k.strays.routes, x.addr)
 			k.adopt(x.name, netip.AddrPort{}, true)

@@ -67,7 +67,7 @@ func newKeeper(w *Worker, d *Durable) *keeper {
 			KeptBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
 		},
 		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept),
-		strays: newStrays(), guests: newGuests(),
+		strays: newStrays(), guests: newGuests(), drain: drain{asked: make(map[string]bool)},
 	}
 }
 
@@ -158,7 +158,7 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 	if len(k.byName) > 0 {
 		next = earlier(next, now.Add(beat))
 	}
-	k.count.Store(int32(len(k.byName) + k.drain.asked))
+	k.count.Store(int32(len(k.byName) + len(k.drain.asked)))
 	return next
 }
 

@@ -26,13 +26,18 @@ func (b *readBudget) take(now time.Time, most int) bool {
 	return b.spent <= most
 }
 
-// lookUp finds out who serves a client whose datagrams wait.
+// lookUp finds out who serves a client whose datagrams wait. There is nothing to find out
+// about a session that is being taken over by its name, or that was just given away: the
+// affinity knows its last owner only, who would take it back from the next one.
 func (k *keeper) lookUp(now time.Time, from netip.AddrPort, request bool) {
+	name := k.name(from)
+	if k.byName[name] != nil || k.drain.asked[name] {
+		return
+	}
 	if k.d.Affinity == nil {
 		k.unclaimed(now, from, request)
 		return
 	}
-	name := k.name(from)
 	k.d.Affinity.Find(name, func(s cluster.Served, err error) {
 		k.w.post(0, func(_ *Worker, now time.Time) { k.served(now, from, request, s, err) })
 	})

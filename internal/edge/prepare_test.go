@@ -3,10 +3,12 @@ package edge
 import (
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -115,5 +117,44 @@ func TestDrainWaits(t *testing.T) {
 	l.pass(heirPause + drainRound)
 	if k.heir(l.net.Now(), "any") == "" {
 		t.Error("it says again that it is prepared, and is to be given none")
+	}
+}
+
+// TestGivenAway: what a client says while its session has no owner waits for the next one.
+// The last owner, which the affinity still knows, does not take it back.
+func TestGivenAway(t *testing.T) {
+	l, w := newTravelled(t)
+	addr := strayClient(1)
+	c := l.join(w, addr)
+	k := l.worker.keeper
+	name := k.name(addr)
+	k.d.Affinity = memaffinity.New(l.net.Now).Node("e1")
+	k.claim(k.byAddr[addr])
+	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+	next := ""
+	if _, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m replication.Msg) {
+		if strings.Contains(string(m.Data), "adopt") {
+			next = m.Reply
+			return
+		}
+		_ = l.other.Publish(replication.Msg{Subject: m.Reply, Data: answerDone})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	k.drainNow(l.net.Now())
+	for end := l.net.Elapsed() + time.Second; next == "" && l.net.Elapsed() < end; {
+		l.pass(time.Millisecond)
+	}
+	w.forwarded = nil
+	k.strays.misled(addr, "e2") // e2 sent the datagram back, for it is not the owner yet
+	_ = c.Send(l.net.Now(), []byte("in between"))
+	l.pass(20 * time.Millisecond)
+	if k.byName[name] != nil || len(w.forwarded) > 0 {
+		t.Errorf("it is taken back: %v; forwarded to %q before anybody has it", k.byName[name] != nil, w.forwarded)
+	}
+	_ = l.other.Publish(replication.Msg{Subject: next, Data: answerDone})
+	l.pass(20 * time.Millisecond)
+	if len(w.forwarded) == 0 || w.forwarded[0] != "e2" || len(k.drain.asked) > 0 {
+		t.Errorf("what waited was forwarded to %q, and %d are still waited for", w.forwarded, len(k.drain.asked))
 	}
 }
