@@ -188,17 +188,23 @@ func (x *inbox) remake() {
 	must(err)
 }
 
+// join returns the space as a game server has it, and how long it may take.
+func (x *inbox) join(t *testing.T) (*publisher.Space, context.Context) {
+	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
+	must(err)
+	t.Cleanup(p.Close)
+	space, err := p.Space("demo")
+	must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return space, ctx
+}
+
 // TestStreamMadeAnew: a stream that is made anew while a game server reads it costs
 // nothing, and takes no restart, however little the new one has.
 func TestStreamMadeAnew(t *testing.T) {
 	x := newInbox(t)
-	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
-	must(err)
-	defer p.Close()
-	space, err := p.Space("demo")
-	must(err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	space, ctx := x.join(t)
 	x.send(0, "s", 0, 20)
 	var cursor publisher.Cursor
 	n := 0
@@ -219,13 +225,7 @@ func TestStreamMadeAnew(t *testing.T) {
 // TestServerRestarts: a server that is started again does not know who read there.
 func TestServerRestarts(t *testing.T) {
 	x := newInbox(t)
-	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
-	must(err)
-	defer p.Close()
-	space, err := p.Space("demo")
-	must(err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	space, ctx := x.join(t)
 	x.send(0, "s", 0, 3)
 	var cursor publisher.Cursor
 	n := 0
