@@ -199,7 +199,7 @@ func (w *Worker) adopt(name string, from way, asker string) {
 		k.wake(x)
 		return
 	}
-	if from.unheard.IsZero() {
+	if !from.unheard {
 		k.setWay(x, from)
 	}
 }

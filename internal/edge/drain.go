@@ -177,7 +177,7 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	}
 	r := edgeRequest{Adopt: x.name, Listener: k.w.listener, Client: x.addr.String()}
 	from := x.way
-	r.Unheard = !from.unheard.IsZero()
+	r.Unheard = from.unheard
 	if k.d.Forward != nil && !r.Unheard {
 		r.Via = k.cameOver(x, a.Node)
 	}
@@ -261,13 +261,7 @@ func (e *Edge) asked(m replication.Msg) {
 			e.reply(m.Reply, answerRefused)
 			return
 		}
-		w.post(len(m.Data), func(w *Worker, now time.Time) {
-			from := way{via: r.Via}
-			if r.Unheard {
-				from.unheard = now
-			}
-			w.adopt(r.Adopt, from, m.Reply)
-		})
+		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.adopt(r.Adopt, way{r.Via, r.Unheard}, m.Reply) })
 		return
 	}
 	e.prepare(r.Prepare, m.Reply)

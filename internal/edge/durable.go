@@ -32,8 +32,8 @@ type Durable struct {
 	Forward Forwarder
 
 	// AnswerOnly says that a balancer tracks connections, so that an edge that takes a
-	// session over must not send to the client before something came from it. Without it
-	// the client has some seconds to say something, and is sent to directly then.
+	// session over must not send to the client before something came from it. It needs
+	// a Forwarder.
 	AnswerOnly bool
 }
 

@@ -122,7 +122,7 @@ func (k *keeper) sendOver(to netip.AddrPort, b []byte) bool {
 		if k.d.Forward.Return(x.via, k.w.listener, to, x.core.Epoch(), b) {
 			return true
 		}
-		k.setWay(x, k.unheard())
+		k.setWay(x, way{unheard: true})
 	}
 	if k.mute(x) {
 		k.w.counts.Unheard++

@@ -101,7 +101,7 @@ func (k *keeper) adopt(name string, client netip.AddrPort, unsure bool) *kept {
 		return x
 	}
 	x := &kept{k: k, name: name, addr: client, unsure: unsure, core: sessionlog.Adopt(k.cfg, name)}
-	k.setWay(x, k.unheard())
+	k.setWay(x, way{unheard: true})
 	if client.IsValid() {
 		k.heard(x)
 	}

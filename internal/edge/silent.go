@@ -130,6 +130,6 @@ func (e *Edge) adoptAt(listener uint16, name string) {
 	var b [4]byte
 	copy(b[:], name) // as good as random
 	if w := e.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); w != nil {
-		w.post(len(name), func(w *Worker, now time.Time) { w.adopt(name, way{unheard: now}, "") })
+		w.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, way{unheard: true}, "") })
 	}
 }

@@ -15,13 +15,6 @@ const (
 	guestTime = 5 * time.Second // a client that waits for something repeats itself sooner
 )
 
-// unheardTime is how long a client has to say something, while it is not known how it
-// comes, before it is sent to directly. Clients repeat what is reliable sooner. Where a
-// balancer tracks connections, the first datagram must come from the client: one that an
-// edge sends before leaves an entry for the pair of addresses, and when the client's
-// datagrams come to that node, the entry is taken, and they get another source port.
-const unheardTime = 3 * time.Second
-
 // guests are clients without a session that come over other edges.
 type guests struct {
 	byAddr map[netip.AddrPort]*guest
@@ -109,12 +102,9 @@ func (k *keeper) via(client netip.AddrPort) string {
 
 // A way is how the datagrams of a client come: directly, if it is zero.
 type way struct {
-	via     string    // edge that they come over
-	unheard time.Time // since when it is not known how they come; zero if it is
+	via     string // edge that they come over
+	unheard bool   // it is not known how they come, because none came yet
 }
-
-// unheard is the way of a client of whom nothing came yet.
-func (k *keeper) unheard() way { return way{unheard: k.turned} }
 
 // setWay says how the client of a session comes.
 func (k *keeper) setWay(x *kept, to way) {
@@ -136,8 +126,8 @@ func (k *keeper) heard(x *kept) {
 	}
 }
 
-// mute reports whether nothing may be sent to a client yet, because it is not known how it
-// comes.
-func (k *keeper) mute(x *kept) bool {
-	return !x.unheard.IsZero() && (k.d.AnswerOnly || k.turned.Sub(x.unheard) < unheardTime)
-}
+// mute reports whether nothing may be sent to a client yet. Where a balancer tracks
+// connections, the first datagram must be the client's: one that an edge sends before
+// leaves an entry for the pair of addresses, and when the client's datagrams come to that
+// node, the entry is taken, and they get another source port.
+func (k *keeper) mute(x *kept) bool { return x.unheard && k.d.AnswerOnly }

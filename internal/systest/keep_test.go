@@ -55,6 +55,7 @@ type keepPlan struct {
 	spray                          float64 // probability that the balancer sends anywhere
 	loss                           float64 // of the network, most
 	alone                          bool    // no forwarder
+	tracked                        bool    // the balancer tracks connections
 	excused                        bool    // clients may be interrupted, because their 3 s cannot be met
 }
 
@@ -81,17 +82,18 @@ var keepVIP = netip.MustParseAddrPort("198.51.100.1:3413")
 type keepWorld struct {
 	*world
 	keepPlan
-	store   *memlog.Store
-	claims  *memaffinity.Hub
-	fence   *fence
-	edges   []*keepEdge
-	players []*keepPlayer
-	starts  int
-	playing bool // all clients have joined
-	strict  bool // the balancer lets only answers of the edge through that it sends a client to
-	healed  bool
-	unheard *keepEdge // whose messages do not get to the game
-	value   uint16
+	store    *memlog.Store
+	claims   *memaffinity.Hub
+	fence    *fence
+	edges    []*keepEdge
+	players  []*keepPlayer
+	starts   int
+	playing  bool // all clients have joined
+	strict   bool // the balancer lets only answers of the edge through that it sends a client to
+	healed   bool
+	healedAt time.Duration
+	unheard  *keepEdge // whose messages do not get to the game
+	value    uint16
 
 	errors                                           []string
 	killed, paused, drained, interrupted, excusedFor int
@@ -100,7 +102,11 @@ type keepWorld struct {
 }
 
 func newKeepWorld(t *testing.T, seed uint64) *keepWorld {
-	w := &keepWorld{world: newWorld(t, seed), keepPlan: keepPlans[seed%uint64(len(keepPlans))]}
+	return newKeepWorldOf(t, seed, keepPlans[seed%uint64(len(keepPlans))])
+}
+
+func newKeepWorldOf(t *testing.T, seed uint64, plan keepPlan) *keepWorld {
+	w := &keepWorld{world: newWorld(t, seed), keepPlan: plan, strict: plan.tracked}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
 	w.fence = newFence(w)
@@ -110,7 +116,7 @@ func newKeepWorld(t *testing.T, seed uint64) *keepWorld {
 	loss := w.loss * rnd.Float64()
 	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 60 * time.Millisecond})
 	for i := range keepEdges {
-		e := &keepEdge{w: w, name: fmt.Sprint("edge", i)}
+		e := &keepEdge{w: w, name: fmt.Sprint("edge", i), heard: make(map[netip.AddrPort]bool)}
 		w.edges = append(w.edges, e)
 		e.boot()
 	}
@@ -213,7 +219,7 @@ func (w *keepWorld) pursue(p *keepPlayer) {
 
 // heal ends everything that is wrong, so that all that is due must happen.
 func (w *keepWorld) heal() {
-	w.healed = true
+	w.healed, w.healedAt = true, w.net.Elapsed()
 	w.store.SetSilent(false)
 	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old = 0, 0, 0, 0
 	w.lies, w.away = 0, 0

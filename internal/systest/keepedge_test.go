@@ -34,6 +34,9 @@ func (f keepFront) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	if w.playing && w.net.Rand().Float64() < w.spray {
 		to = w.living()
 	}
+	if w.tracked {
+		to.heard[from] = true
+	}
 	to.receive(from, p)
 }
 
@@ -66,6 +69,7 @@ type keepEdge struct {
 	workers  []*keepWorker
 	bus      *membus.Bus
 	affinity *keepAffinity
+	heard    map[netip.AddrPort]bool     // clients that the balancer ever sent to this address, if it tracks connections
 	firsts   map[netip.AddrPort]string   // to which edge the forwarded datagrams of a client came first
 	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here
 }
@@ -97,6 +101,7 @@ func (e *keepEdge) boot() {
 	if w.alone {
 		durable.Forward = nil
 	}
+	durable.AnswerOnly = w.tracked
 	var err error
 	e.edge, err = edge.New(edge.Config{
 		Node: e.name, Workers: 2, Shards: simShards, Flush: 5 * time.Millisecond, OpenSpace: "s", Bus: e.bus, Subjects: w.subjects,
@@ -171,6 +176,7 @@ func (k *keepWorker) Send(to netip.AddrPort, b []byte) {
 	if !k.e.passes(to, b) {
 		w.fence.sends(k.e, to, b)
 	}
+	k.tracks(to, b)
 	if !w.strict || w.player(to).route == k.e {
 		w.net.Send(keepVIP, to, b)
 	}
@@ -251,6 +257,9 @@ func (e *keepEdge) drain() {
 	e.draining = true
 	w.net.Schedule(50*time.Millisecond, w.tellRoster)
 	e.edge.BeginDrain()
+	if w.tracked {
+		w.net.Schedule(time.Duration(w.net.Rand().IntN(5000))*time.Millisecond, e.rerouted)
+	}
 	start, since := e.start, w.net.Elapsed()
 	w.net.Every(100*time.Millisecond, func() bool {
 		if e.start != start || !e.alive {
@@ -293,6 +302,9 @@ func (f keepForward) Forward(node string, listener uint16, client netip.AddrPort
 	p, start, via := append([]byte(nil), datagram...), o.start, f.e.name
 	if first := f.e.firsts[client]; hops > 0 && first != "" {
 		via = first
+	}
+	if via == o.name {
+		via = "" // it went around
 	}
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {

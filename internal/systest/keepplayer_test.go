@@ -108,6 +108,9 @@ func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 func (p *keepPlayer) begin() {
 	switch p.index {
 	case keepPlayers - 1:
+		if p.w.tracked {
+			break // an edge that it was not heard by may not send to it
+		}
 		return // it only watches, so nobody hears of it that it needs another edge
 	case 1:
 		p.offer()
@@ -142,7 +145,7 @@ func (p *keepPlayer) write(v uint16) {
 
 func (p *keepPlayer) talk() {
 	w := p.w
-	if w.healed {
+	if w.healed && (!w.tracked || w.net.Elapsed() > w.healedAt+keepLeave) {
 		return
 	}
 	if p.Phase() == dnptest.Connected && p.Queued() < 30 {
