@@ -20,8 +20,8 @@ type Delivery struct {
 	Client Client
 
 	// Via is the node by which answers to the client have to leave (ToOwner, Stray),
-	// until a datagram of the client comes to a socket of this edge; or the node that is
-	// not to be sent datagrams of the client (Misled).
+	// until a datagram of the client comes to a socket of this edge; empty if this one did,
+	// and went around. Or the node that is not to be sent datagrams of the client (Misled).
 	Via string
 
 	// Epoch is the highest of the session that the sender knows, or this edge (Stray); 0
@@ -89,10 +89,7 @@ func (r *Router) receiveIn(now time.Duration, from *peer, m *message, owned bool
 		r.stats.Drops[DropHops]++
 		return
 	}
-	d.Via, d.Hops = from.Name, m.hops
-	if origin := r.byID[m.origin]; origin != nil {
-		d.Via = origin.Name
-	}
+	d.Via, d.Hops = r.via(from, m.origin), m.hops
 	if owned {
 		d.Kind = ToOwner
 		r.stats.Owner++
@@ -109,6 +106,19 @@ func (r *Router) receiveIn(now time.Duration, from *peer, m *message, owned bool
 	e.origin = m.origin
 	d.Kind, d.Epoch, d.Suspect = Stray, m.epoch, r.suspected(now, e)
 	r.stats.Strays++
+}
+
+// via returns the node by which answers to a client leave whose datagram from sent on. It is
+// empty if the datagram came to a socket of this edge, and went around: what leaves by
+// another socket a balancer may not let through, or take for another client later.
+func (r *Router) via(from *peer, origin uint64) string {
+	if origin == r.cfg.ID {
+		return ""
+	}
+	if p := r.byID[origin]; p != nil {
+		return p.Name
+	}
+	return from.Name
 }
 
 // suspected returns the node that serves a client, if it is known and suspected.

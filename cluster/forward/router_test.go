@@ -159,6 +159,20 @@ func TestStrayGoesOn(t *testing.T) {
 	w.drops("is a hop too many", "b", DropHops, 1)
 }
 
+// TestRoundTrip: what goes around and comes back to the edge that it came to first is what came
+// to that edge directly. An answer that left by the other one would leave by an address that
+// the client never heard of.
+func TestRoundTrip(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	a, b := w.nodes["a"], w.nodes["b"]
+	a.InTo(w.now, "b", client(1), 0, []byte("x"), a)
+	w.settle()
+	w.want("nobody is known", "b", "stray x via a")
+	b.InTo(w.now, "a", client(1), 1, []byte("x"), b)
+	w.settle()
+	w.want("its own", "a", "misled via b", "stray x")
+}
+
 func TestSuspect(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.nodes["a"], w.nodes["b"]

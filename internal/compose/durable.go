@@ -93,6 +93,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 	e := &edge.Durable{
 		Log: d.log, Shards: d.log.Shards(), Secret: d.log.Secret(), From: fromNATS{d.from},
 		DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
+		AnswerOnly: d.flags.AnswerOnly,
 	}
 	if d.affinity != nil {
 		e.Affinity = d.affinity

@@ -12,6 +12,7 @@ type Sessions struct {
 	Redis             string        `env:"DNP_REDIS" placeholder:"URL" help:"Redis that says which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. Empty = the log alone says so, and silent clients of a dead edge are not looked after."`
 	DrainTimeout      time.Duration `default:"55s" help:"Most time for handing sessions over after the first SIGTERM or SIGINT."`
 	DrainLinger       time.Duration `default:"3s" help:"For how long datagrams are forwarded when all sessions are handed over."`
+	AnswerOnly        bool          `help:"Send to the client of a session that came here only when something came from the client: for balancers that track connections, as those of Kubernetes do. Otherwise it has 3 s to say something."`
 }
 
 // Problems lists what is wrong with s.

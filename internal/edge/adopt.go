@@ -39,9 +39,7 @@ func (k *keeper) found(now time.Time, x *kept, a sessionlog.Action) {
 		k.drop(x)
 		return
 	}
-	if x.via == "" {
-		k.setVia(x, k.guests.via(x.addr))
-	}
+	k.heard(x)
 	k.enter(x)
 	x.about, x.until = about, now.Add(spacePatience)
 	sp := k.w.space(about.Space)
@@ -186,23 +184,23 @@ func (w *Worker) Keeps(client netip.AddrPort) bool {
 	return x != nil && x.core.Phase() == sessionlog.Owning
 }
 
-// adopt takes over a session by the name of its log. via is the edge over which its
-// client's datagrams come, and asker the subject of who waits to hear that it has a new
-// owner; both may be empty.
-func (w *Worker) adopt(name, via, asker string) {
+// adopt takes over a session by the name of its log. from is how its client's datagrams come,
+// and asker the subject of who waits to hear that it has a new owner; it may be empty.
+func (w *Worker) adopt(name string, from way, asker string) {
 	k := w.keeper
 	if k == nil {
 		return
 	}
 	x := k.adopt(name, netip.AddrPort{}, false)
 	x.asker = asker
-	switch {
-	case x.core.Phase() == sessionlog.Owning: // it was not told of its end yet
-		x.again = true
+	if x.core.Phase() == sessionlog.Owning { // it was not told of its end yet
+		x.again = &from
 		x.core.Doubt()
 		k.wake(x)
-	case via != "":
-		k.setVia(x, via)
+		return
+	}
+	if from.unheard.IsZero() {
+		k.setWay(x, from)
 	}
 }
 

@@ -27,8 +27,8 @@ const (
 // A drain is the leaving of a worker.
 type drain struct {
 	on      bool
-	closing bool            // what is left is closed
-	asked   map[string]bool // sessions that were handed over, and nobody has said to take yet
+	closing bool // what is left is closed
+	given   int  // sessions that were handed over, and nobody has said to take yet
 	queue   []string
 	next    time.Time // when the next session may go
 	begin   time.Time // when the first may
@@ -45,11 +45,12 @@ type edgeRequest struct {
 
 	// Adopt is a session that was handed over, by the name of its log, and the port that
 	// its client talks to. Via is the edge to which the client's datagrams come; empty if
-	// that is the one that is asked, or not known.
+	// that is the one that is asked, or Unheard says that it is not known.
 	Adopt    string `json:"adopt,omitempty"`
 	Listener uint16 `json:"listener,omitempty"`
 	Client   string `json:"client,omitempty"`
 	Via      string `json:"via,omitempty"`
+	Unheard  bool   `json:"unheard,omitempty"`
 }
 
 // drain hands every session of the edge over, closes those that nobody takes, and goes
@@ -171,27 +172,31 @@ func (k *keeper) handOver(name, heir string) {
 func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if to := x.moveTo; to != nil {
 		name := x.name
-		to.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, "", "") })
+		to.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, way{}, "") })
 		return
 	}
-	k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
 	r := edgeRequest{Adopt: x.name, Listener: k.w.listener, Client: x.addr.String()}
-	if k.d.Forward != nil {
+	from := x.way
+	r.Unheard = !from.unheard.IsZero()
+	if k.d.Forward != nil && !r.Unheard {
 		r.Via = k.cameOver(x, a.Node)
 	}
-	k.drain.asked[x.name] = true
+	given := nameAt{x.name, k.w, true}
+	k.drain.given++
+	k.w.edge.names.enter(given)
 	k.ask(a.Node, r, func(now time.Time, err error) {
-		delete(k.drain.asked, x.name)
+		k.drain.given--
+		k.w.edge.names.leave(given)
 		if h := k.drain.heirs[a.Node]; h != nil && err != nil {
 			h.fail(now)
 		}
 		switch {
 		case err == nil:
 			k.release(x)
+			k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
 			k.forwardHeld(now, x.addr, a.Node)
 		case !k.drain.closing: // it goes on here until the next try
-			delete(k.strays.routes, x.addr)
-			k.adopt(x.name, netip.AddrPort{}, true)
+			k.setWay(k.adopt(x.name, netip.AddrPort{}, true), from)
 		}
 	})
 }
@@ -256,7 +261,13 @@ func (e *Edge) asked(m replication.Msg) {
 			e.reply(m.Reply, answerRefused)
 			return
 		}
-		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.adopt(r.Adopt, r.Via, m.Reply) })
+		w.post(len(m.Data), func(w *Worker, now time.Time) {
+			from := way{via: r.Via}
+			if r.Unheard {
+				from.unheard = now
+			}
+			w.adopt(r.Adopt, from, m.Reply)
+		})
 		return
 	}
 	e.prepare(r.Prepare, m.Reply)

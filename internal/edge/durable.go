@@ -30,6 +30,11 @@ type Durable struct {
 	// Forward carries datagrams to the edges that they are for. nil means that an edge
 	// takes over each session whose datagrams come to it.
 	Forward Forwarder
+
+	// AnswerOnly says that a balancer tracks connections, so that an edge that takes a
+	// session over must not send to the client before something came from it. Without it
+	// the client has some seconds to say something, and is sent to directly then.
+	AnswerOnly bool
 }
 
 // From is the port to what keeps the reliable messages of clients for game servers.

@@ -110,14 +110,23 @@ func (r *returning) Send(to netip.AddrPort, b []byte) {
 	r.Output.Send(to, b)
 }
 
+// sendOver sends a datagram over the edge that its client comes over, or drops it if it is not
+// known how the client comes. It reports false if the client comes directly.
 func (k *keeper) sendOver(to netip.AddrPort, b []byte) bool {
-	via := k.via(to)
-	if via == "" {
-		return false
+	x := k.byAddr[to]
+	if x == nil {
+		via := k.guests.via(to)
+		return via != "" && k.d.Forward.Return(via, k.w.listener, to, 0, b)
 	}
-	var epoch uint64
-	if x := k.byAddr[to]; x != nil {
-		epoch = x.core.Epoch()
+	if x.via != "" {
+		if k.d.Forward.Return(x.via, k.w.listener, to, x.core.Epoch(), b) {
+			return true
+		}
+		k.setWay(x, k.unheard())
 	}
-	return k.d.Forward.Return(via, k.w.listener, to, epoch, b)
+	if k.mute(x) {
+		k.w.counts.Unheard++
+		return true
+	}
+	return false
 }

@@ -68,7 +68,7 @@ func newKeeper(w *Worker, d *Durable) *keeper {
 			KeptBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
 		},
 		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept),
-		strays: newStrays(), guests: newGuests(), drain: drain{asked: make(map[string]bool)},
+		strays: newStrays(), guests: newGuests(),
 		lost: lostClaims{byName: make(map[string]*lostClaim)},
 	}
 }
@@ -161,7 +161,7 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 	if len(k.byName) > 0 {
 		next = earlier(next, now.Add(beat))
 	}
-	k.count.Store(int32(len(k.byName) + len(k.drain.asked)))
+	k.count.Store(int32(len(k.byName) + k.drain.given))
 	return next
 }
 
@@ -187,8 +187,10 @@ func (k *keeper) turn(now time.Time, x *kept) {
 	switch {
 	case !more && x.core.Phase() == sessionlog.Over:
 		k.forget(x)
-		if x.again {
-			k.adopt(x.name, netip.AddrPort{}, true).asker = x.asker
+		if x.again != nil {
+			next := k.adopt(x.name, netip.AddrPort{}, true)
+			next.asker = x.asker
+			k.setWay(next, *x.again)
 		}
 	case !more:
 		k.plan(x, time.Time{})
@@ -218,10 +220,10 @@ func (k *keeper) forget(x *kept) {
 	k.plan(x, time.Time{})
 	if k.byName[x.name] == x {
 		delete(k.byName, x.name)
-		k.w.edge.names.leave(x.name, k.w)
+		k.w.edge.names.leave(nameAt{name: x.name, at: k.w})
 	}
 	via := x.via
-	k.setVia(x, "")
+	k.setWay(x, way{})
 	if k.byAddr[x.addr] == x {
 		delete(k.byAddr, x.addr)
 		k.comesOver(k.turned, x.addr, via) // its end is yet to be told

@@ -26,12 +26,12 @@ type kept struct {
 	due   time.Time
 	place int // in the heap, plus one; 0 if it is not there
 
-	via     string    // edge over which the client's datagrams come; empty if they come directly
+	way               // of the client's datagrams
 	unsure  bool      // to be left to the edge that owns it, if that lives
 	until   time.Time // when the states of the space have to be there, while it waits for them
 	strays  int       // datagrams that came to another worker of this edge
 	dropped bool      // it was only looked at
-	again   bool      // another edge gave it to this one, which still took it for its own
+	again   *way      // another edge gave it to this one, which still took it for its own
 	asker   string    // subject of the edge that gave it to this one and waits to hear of it
 	moveTo  *Worker   // that gets the session when it is handed over
 
@@ -55,7 +55,7 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
-	k.setVia(x, k.via(x.addr))
+	k.setWay(x, way{via: k.guests.via(x.addr)})
 	k.enter(x)
 	k.wake(x)
 }
@@ -69,7 +69,7 @@ func sessionID(id string) (out sessionlog.ID) {
 // enter makes a session known by its name and client.
 func (k *keeper) enter(x *kept) {
 	k.byName[x.name] = x
-	k.w.edge.names.enter(x.name, k.w)
+	k.w.edge.names.enter(nameAt{name: x.name, at: k.w})
 	if x.addr.IsValid() {
 		k.byAddr[x.addr] = x
 		k.w.edge.directory.enter(place{x.addr, k.w.listener}, k.w)

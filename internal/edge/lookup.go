@@ -27,11 +27,11 @@ func (b *readBudget) take(now time.Time, most int) bool {
 }
 
 // lookUp finds out who serves a client whose datagrams wait. There is nothing to find out
-// about a session that is being taken over by its name, or that was just given away: the
-// affinity knows its last owner only, who would take it back from the next one.
+// about a session that a worker of this edge takes over by its name, or has just given away:
+// the affinity knows its last owner only, who would take it back from the next one.
 func (k *keeper) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	name := k.name(from)
-	if k.byName[name] != nil || k.drain.asked[name] {
+	if k.w.edge.names.has(name, k.w.edge.workers) {
 		return
 	}
 	if k.d.Affinity == nil {
@@ -101,7 +101,10 @@ func (k *keeper) adopt(name string, client netip.AddrPort, unsure bool) *kept {
 		return x
 	}
 	x := &kept{k: k, name: name, addr: client, unsure: unsure, core: sessionlog.Adopt(k.cfg, name)}
-	k.setVia(x, k.strays.via(client))
+	k.setWay(x, k.unheard())
+	if client.IsValid() {
+		k.heard(x)
+	}
 	k.enter(x)
 	k.wake(x)
 	return x

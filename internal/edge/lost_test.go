@@ -129,10 +129,10 @@ func TestLostToOthers(t *testing.T) {
 	l.pass(200 * time.Millisecond)
 	l.wantLook("e2 tries", false, true)
 	names := &l.edge.names
-	names.enter(l.name, l.worker)
+	names.enter(nameAt{name: l.name, at: l.worker})
 	l.pass(lostPatience)
 	l.wantLook("another worker tries", false, true)
-	names.leave(l.name, l.worker)
+	names.leave(nameAt{name: l.name, at: l.worker})
 	l.pass(lostPatience)
 	l.wantLook("nobody has it", true, true)
 	if l.tries != 2 {

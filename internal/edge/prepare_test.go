@@ -146,15 +146,25 @@ func TestGivenAway(t *testing.T) {
 		l.pass(time.Millisecond)
 	}
 	w.forwarded = nil
-	k.strays.misled(addr, "e2") // e2 sent the datagram back, for it is not the owner yet
 	_ = c.Send(l.net.Now(), []byte("in between"))
-	l.pass(20 * time.Millisecond)
-	if k.byName[name] != nil || len(w.forwarded) > 0 {
-		t.Errorf("it is taken back: %v; forwarded to %q before anybody has it", k.byName[name] != nil, w.forwarded)
+	neighbour, err := l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, w, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbour.Deliver(l.net.Now(), "", 0, addr, []byte{3, 0, 0, 0})
+	for range 20 {
+		l.pass(time.Millisecond)
+		if _, err := neighbour.Turn(l.net.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.edge.Kept() != 1 || k.byName[name] != nil || neighbour.keeper.byName[name] != nil || len(w.forwarded) > 0 {
+		t.Errorf("it is taken back: %v, by another worker: %v; forwarded to %q before anybody has it",
+			k.byName[name] != nil, neighbour.keeper.byName[name] != nil, w.forwarded)
 	}
 	_ = l.other.Publish(replication.Msg{Subject: next, Data: answerDone})
 	l.pass(20 * time.Millisecond)
-	if len(w.forwarded) == 0 || w.forwarded[0] != "e2" || len(k.drain.asked) > 0 {
-		t.Errorf("what waited was forwarded to %q, and %d are still waited for", w.forwarded, len(k.drain.asked))
+	if len(w.forwarded) == 0 || w.forwarded[0] != "e2" || k.drain.given > 0 {
+		t.Errorf("what waited was forwarded to %q, and %d are still waited for", w.forwarded, k.drain.given)
 	}
 }

@@ -3,7 +3,6 @@ package edge
 import (
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -26,45 +25,6 @@ type silent struct {
 
 // A bequest is a session by the name of its log, and the dead edge that had it.
 type bequest struct{ name, node string }
-
-// A nameSet is the logs of the sessions that the workers of an edge have or look at. The
-// mutex is there because the first worker asks about the sessions of all.
-type nameSet struct {
-	mu  sync.Mutex
-	set map[nameAt]struct{}
-}
-
-// A nameAt is a log and a worker that looks at it. There may be two of one log, when one
-// worker takes over what another does not know yet to have lost.
-type nameAt struct {
-	name string
-	at   *Worker
-}
-
-func (n *nameSet) enter(name string, w *Worker) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.set == nil {
-		n.set = make(map[nameAt]struct{})
-	}
-	n.set[nameAt{name, w}] = struct{}{}
-}
-
-func (n *nameSet) leave(name string, w *Worker) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.set, nameAt{name, w})
-}
-
-// has reports whether one of the workers has a session, or looks at it.
-func (n *nameSet) has(name string, workers []*Worker) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.ContainsFunc(workers, func(w *Worker) bool {
-		_, ok := n.set[nameAt{name, w}]
-		return ok
-	})
-}
 
 // A retry is a dead node whose sessions are to be listed again.
 type retry struct {
@@ -170,6 +130,6 @@ func (e *Edge) adoptAt(listener uint16, name string) {
 	var b [4]byte
 	copy(b[:], name) // as good as random
 	if w := e.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); w != nil {
-		w.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, "", "") })
+		w.post(len(name), func(w *Worker, now time.Time) { w.adopt(name, way{unheard: now}, "") })
 	}
 }

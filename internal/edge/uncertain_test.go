@@ -50,7 +50,7 @@ func TestUncertainAtTheHeir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heir.worker.adopt(name, "", "")
+	heir.worker.adopt(name, way{}, "")
 	heir.passWith(first, 100*time.Millisecond)
 	if len(told) != 2 {
 		t.Errorf("%d events are told, want uncertain and left: %s", len(told), told)

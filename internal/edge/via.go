@@ -15,6 +15,13 @@ const (
 	guestTime = 5 * time.Second // a client that waits for something repeats itself sooner
 )
 
+// unheardTime is how long a client has to say something, while it is not known how it
+// comes, before it is sent to directly. Clients repeat what is reliable sooner. Where a
+// balancer tracks connections, the first datagram must come from the client: one that an
+// edge sends before leaves an entry for the pair of addresses, and when the client's
+// datagrams come to that node, the entry is taken, and they get another source port.
+const unheardTime = 3 * time.Second
+
 // guests are clients without a session that come over other edges.
 type guests struct {
 	byAddr map[netip.AddrPort]*guest
@@ -83,13 +90,13 @@ func (k *keeper) comesOver(now time.Time, client netip.AddrPort, via string) {
 		return
 	}
 	if x := k.byAddr[client]; x != nil {
-		k.setVia(x, via)
+		k.setWay(x, way{via: via})
 	} else if k.guests.note(now, client, via) {
 		k.w.counts.GuestsDisplaced++
 	}
 }
 
-// direct reports whether all clients come directly.
+// direct reports whether all clients are known to come directly.
 func (k *keeper) direct() bool { return k.over == 0 && len(k.guests.byAddr) == 0 }
 
 // via returns over which edge a client comes; empty if it comes directly.
@@ -100,12 +107,37 @@ func (k *keeper) via(client netip.AddrPort) string {
 	return k.guests.via(client)
 }
 
-// setVia says over which edge the client of a session comes.
-func (k *keeper) setVia(x *kept, via string) {
-	if x.via != "" {
+// A way is how the datagrams of a client come: directly, if it is zero.
+type way struct {
+	via     string    // edge that they come over
+	unheard time.Time // since when it is not known how they come; zero if it is
+}
+
+// unheard is the way of a client of whom nothing came yet.
+func (k *keeper) unheard() way { return way{unheard: k.turned} }
+
+// setWay says how the client of a session comes.
+func (k *keeper) setWay(x *kept, to way) {
+	if x.way != (way{}) {
 		k.over--
 	}
-	if x.via = via; via != "" {
+	if x.way = to; to != (way{}) {
 		k.over++
 	}
+}
+
+// heard sets the way of the client of a session that is being taken over to what is known
+// of datagrams that came.
+func (k *keeper) heard(x *kept) {
+	if k.strays.byAddr[x.addr] != nil {
+		k.setWay(x, way{via: k.strays.via(x.addr)})
+	} else if g := k.guests.byAddr[x.addr]; g != nil && x.via == "" {
+		k.setWay(x, way{via: g.via})
+	}
+}
+
+// mute reports whether nothing may be sent to a client yet, because it is not known how it
+// comes.
+func (k *keeper) mute(x *kept) bool {
+	return !x.unheard.IsZero() && (k.d.AnswerOnly || k.turned.Sub(x.unheard) < unheardTime)
 }

@@ -18,6 +18,7 @@ type ways struct {
 	direct, over map[netip.AddrPort]int
 	forwarded    []string // to which edges
 	to           func(client netip.AddrPort, b []byte)
+	gone         bool // the edge that clients come over
 }
 
 func (w *ways) Send(to netip.AddrPort, b []byte) { w.direct[to]++ }
@@ -29,6 +30,9 @@ func (w *ways) Forward(node string, _ uint16, _ netip.AddrPort, _ uint8, _ []byt
 }
 
 func (w *ways) Return(_ string, _ uint16, to netip.AddrPort, _ uint64, b []byte) bool {
+	if w.gone {
+		return false
+	}
 	w.over[to]++
 	w.to(to, b)
 	return true
@@ -152,8 +156,59 @@ func TestViaOfTheAdopted(t *testing.T) {
 	want("because of a datagram", heir)
 	heir, _ = first.heirOf()
 	heir.worker.keeper.comesOver(heir.net.Now(), addr, "e2")
-	heir.worker.adopt(heir.worker.keeper.name(addr), "", "")
+	heir.worker.adopt(heir.worker.keeper.name(addr), way{unheard: heir.net.Now()}, "")
 	want("by name", heir)
+	heir, _ = first.heirOf()
+	heir.worker.adopt(heir.worker.keeper.name(addr), way{via: "e2"}, "")
+	want("by the word of who had it", heir)
+}
+
+// TestUnheard: nothing is sent to the client of a session that was taken over in silence
+// before it is heard, or for a while if nobody minds; and nothing by another way than that
+// over which it came.
+func TestUnheard(t *testing.T) {
+	first, w := newTravelled(t)
+	addr := strayClient(1)
+	first.join(w, addr)
+	for _, answerOnly := range []bool{false, true} {
+		heir, w := first.heirOf()
+		k := heir.worker.keeper
+		k.d.AnswerOnly = answerOnly
+		sends := func(why string, direct, over int) {
+			t.Helper()
+			w.direct[addr], w.over[addr] = 0, 0
+			heir.worker.out.Send(addr, []byte{0})
+			if w.direct[addr] != direct || w.over[addr] != over {
+				t.Errorf("%s (answers only: %v): %d datagrams leave directly, %d over another edge; want %d and %d", why, answerOnly, w.direct[addr], w.over[addr], direct, over)
+			}
+		}
+		later := 1
+		if answerOnly {
+			later = 0
+		}
+		heir.pass(beat)
+		heir.worker.adopt(k.name(addr), way{unheard: heir.net.Now()}, "")
+		heir.passWith(first, time.Second)
+		if k.byAddr[addr] == nil {
+			t.Fatal("the session is not being taken over")
+		}
+		sends("nothing came", 0, 0)
+		heir.pass(unheardTime)
+		sends("nothing came for long", later, 0)
+		heir.worker.Deliver(heir.net.Now(), "", 0, addr, []byte{3, 0, 0, 0})
+		sends("it comes directly", 1, 0)
+		heir.worker.Deliver(heir.net.Now(), "e2", 1, addr, []byte{3, 0, 0, 0})
+		sends("it comes over another edge", 0, 1)
+		w.gone = true
+		sends("that edge is gone", 0, 0)
+		heir.pass(unheardTime)
+		sends("that edge is gone for long", later, 0)
+		heir.worker.Deliver(heir.net.Now(), "", 0, addr, []byte{3, 0, 0, 0})
+		sends("it comes directly again", 1, 0)
+		if k.over != 0 || heir.worker.counts.Unheard == 0 {
+			t.Errorf("%d clients do not come directly, %d datagrams were dropped", k.over, heir.worker.counts.Unheard)
+		}
+	}
 }
 
 // TestGuests: it is remembered for a while over which edge a client came last.
