@@ -53,6 +53,7 @@ type keeper struct {
 	preparing []preparation
 	reads     readBudget
 	silent    silent
+	lost      lostClaims
 	drain     drain
 	count     atomic.Int32
 	logSilent time.Time // since when the log answers nothing; zero if it answers
@@ -68,6 +69,7 @@ func newKeeper(w *Worker, d *Durable) *keeper {
 		},
 		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept),
 		strays: newStrays(), guests: newGuests(),
+		lost: lostClaims{byName: make(map[string]*lostClaim)},
 	}
 }
 
@@ -138,6 +140,7 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 	next = k.strays.advance(now, next)
 	k.guests.advance(now)
 	next = k.advanceSilent(now, next)
+	next = k.advanceLost(now, next)
 	next = k.advanceDrain(now, next)
 	next = k.advanceWaiting(now, next)
 	next = k.advancePreparing(now, next)

@@ -113,7 +113,7 @@ func (k *keeper) ends(now time.Time, x *kept, a sessionlog.Action) {
 		k.gone(now, x)
 	case sessionlog.ActionLost:
 		k.w.counts.SessionsLost++
-		k.release(x)
+		k.lose(now, x)
 		k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
 	case sessionlog.ActionHanded:
 		k.w.counts.SessionsHanded++
@@ -130,6 +130,7 @@ func (k *keeper) ends(now time.Time, x *kept, a sessionlog.Action) {
 func (k *keeper) uncertain(now time.Time, x *kept, a sessionlog.Action) {
 	k.w.counts.SessionsUncertain++
 	k.release(x)
+	k.settle(k.lost.byName[x.name])
 	if x.about.ID == "" && !x.unsure { // it was not found yet, and nobody else has it
 		x.about, _ = parseAbout(a.Info.About)
 		x.addr = a.Info.Addr

@@ -114,6 +114,7 @@ func (k *keeper) adopt(name string, client netip.AddrPort, unsure bool) *kept {
 // those of a client that logs in.
 func (k *keeper) gone(now time.Time, x *kept) {
 	x.answerAsker()
+	k.settle(k.lost.byName[x.name])
 	if x.addr.IsValid() {
 		k.strays.learn(x.addr, "", now.Add(nobodyTime))
 		k.letIn(now, x.addr)

@@ -347,7 +347,9 @@ func (a *keepAffinity) Claim(name string, epoch uint64) {
 
 // Release implements cluster.Affinity.
 func (a *keepAffinity) Release(name string, epoch uint64) {
-	delete(a.claims, name)
+	if a.claims[name] == epoch {
+		delete(a.claims, name)
+	}
 	a.Node.Release(name, epoch)
 }
 

@@ -1,0 +1,207 @@
+package edge
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/session/memlog"
+)
+
+// A loser is an edge e1 that claims the session of a client, while the log says that e2 took
+// it over.
+type loser struct {
+	*leaver
+	addr  netip.AddrPort
+	name  string
+	hub   *memaffinity.Hub
+	other *memaffinity.Node
+	away  bool // the affinity answers nothing
+	finds int
+	tries int
+	cluster.Affinity
+}
+
+// Find makes it the affinity of the edge.
+func (l *loser) Find(name string, answer func(cluster.Served, error)) {
+	if l.finds++; l.away {
+		answer(cluster.Served{}, cluster.ErrAffinityAway)
+		return
+	}
+	l.Affinity.Find(name, answer)
+}
+
+// Try counts.
+func (l *loser) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
+	l.tries++
+	l.Affinity.Try(name, seen, answer)
+}
+
+func newLoser(t *testing.T) *loser {
+	first, w := newTravelled(t)
+	l := &loser{leaver: first, addr: strayClient(1), hub: memaffinity.New(first.net.Now)}
+	l.Affinity, l.other = l.hub.Node("e1"), l.hub.Node("e2")
+	k := l.worker.keeper
+	k.d.Affinity = l
+	l.join(w, l.addr)
+	l.name = k.name(l.addr)
+	l.wantClaim("it serves the client", "e1", 1)
+	l.adoptedByOther()
+	k.overtaken(k.byName[l.name], 2)
+	l.pass(100 * time.Millisecond)
+	if l.worker.counts.SessionsLost != 1 || k.byName[l.name] != nil {
+		t.Fatalf("%d sessions are lost, want 1", l.worker.counts.SessionsLost)
+	}
+	l.finds = 0
+	return l
+}
+
+// adoptedByOther lets e2 write ADOPT, and nothing else.
+func (l *loser) adoptedByOther() {
+	log := l.worker.keeper.d.Log
+	core := sessionlog.Adopt(sessionlog.Config{Node: "e2", Rand: rand.New(rand.NewPCG(3, 4))}, l.name)
+	answer := func(a sessionlog.Answer) { core.Answer(l.net.Now(), a) }
+	for range 100 {
+		for _, a := range core.Advance(l.net.Now()) {
+			switch a.Kind {
+			case sessionlog.ActionRead:
+				log.Read(a.Log, answer)
+			case sessionlog.ActionFound:
+				core.Claim()
+			case sessionlog.ActionAppend:
+				log.Append([]sessionlog.Write{a.Write}, func(_ int, a sessionlog.Answer) { answer(a) })
+			}
+		}
+		l.pass(time.Millisecond)
+	}
+	if core.Phase() != sessionlog.Adopted {
+		l.Fatalf("e2 is %v, want adopted", core.Phase())
+	}
+}
+
+func (l *loser) wantClaim(why, node string, epoch uint64) {
+	l.Helper()
+	if n, e := l.hub.Claim(l.name); n != node || e != epoch {
+		l.Errorf("%s: the claim is that of %q in epoch %d, want %q, %d", why, n, e, node, epoch)
+	}
+}
+
+// wantLook wants the edge to take the session over, or not to look at it.
+func (l *loser) wantLook(why string, taken, lookedAfter bool) {
+	l.Helper()
+	k := l.worker.keeper
+	x := k.byName[l.name]
+	if got := x != nil && x.core.Phase() == sessionlog.Ready; got != taken || (len(k.lost.byName) > 0) != lookedAfter {
+		l.Errorf("%s: it takes the session over: %v, want %v; %d claims are looked after", why, got, taken, len(k.lost.byName))
+	}
+}
+
+// TestLostUnclaimed: an edge that lost a session to another keeps its claim, and takes the
+// session back when the other one does not claim it: it may have died behind its ADOPT, and
+// nobody else would look after a client that says nothing.
+func TestLostUnclaimed(t *testing.T) {
+	l := newLoser(t)
+	l.wantClaim("the other edge has no claim yet", "e1", 1)
+	l.wantLook("the other edge has time to claim it", false, true)
+	l.away = true
+	l.pass(lostPatience)
+	l.wantLook("it is not known who claims it", false, true)
+	if l.finds != 1 || l.tries != 0 {
+		t.Errorf("it asked %d times within %v and tried %d times, want 1 and 0", l.finds, lostPatience, l.tries)
+	}
+	l.away = false
+	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
+	l.pass(lostPatience)
+	l.wantLook("nobody claims it; e2 lives, because it started again", true, true)
+	l.wantClaim("it has not got it yet", "e1", 1)
+}
+
+// TestLostToOthers: an edge leaves a session that it lost to another edge that is about to
+// take it over, and to another worker of its own, until nothing comes of that.
+func TestLostToOthers(t *testing.T) {
+	l := newLoser(t)
+	l.pass(lostPatience - 200*time.Millisecond)
+	l.other.Try(l.name, cluster.Served{Node: "e1", Epoch: 1}, func(cluster.Served, error) {})
+	l.pass(200 * time.Millisecond)
+	l.wantLook("e2 tries", false, true)
+	names := &l.edge.names
+	names.enter(nameAt{name: l.name, at: l.worker})
+	l.pass(lostPatience)
+	l.wantLook("another worker tries", false, true)
+	names.leave(nameAt{name: l.name, at: l.worker})
+	l.pass(lostPatience)
+	l.wantLook("nobody has it", true, true)
+	if l.tries != 2 {
+		t.Errorf("it tried %d times, want 2", l.tries)
+	}
+}
+
+// TestLostClaimed: what the other edge claims is its own.
+func TestLostClaimed(t *testing.T) {
+	l := newLoser(t)
+	l.other.Claim(l.name, 2)
+	l.pass(lostPatience)
+	l.wantLook("e2 claims it", false, false)
+	l.wantClaim("e2 claims it", "e2", 2)
+	l.pass(2 * lostPatience)
+	if l.finds != 1 || len(l.worker.keeper.lost.order) > 0 {
+		t.Errorf("it asked %d times, want 1", l.finds)
+	}
+}
+
+// TestLostEnded: no claim is left on a session that ended at the other edge before that one
+// claimed it, or whose log is damaged by then, which is told once.
+func TestLostEnded(t *testing.T) {
+	for uncertain := range 2 {
+		l := newLoser(t)
+		log := l.worker.keeper.d.Log.(*memlog.Store)
+		entries := log.Entries(l.name)
+		last, reason := entries[len(entries)-1].Seq, "peer"
+		end := sessionlog.Block{Epoch: 2, Owner: 1, Number: 2, Previous: last, Close: &reason}
+		data := [][]byte{end.Append(nil), []byte("junk")}[uncertain]
+		log.Append([]sessionlog.Write{{Log: l.name, Expect: last, Data: data}}, func(int, sessionlog.Answer) {})
+		l.pass(3 * lostPatience)
+		l.wantLook("there is nothing to take over", false, false)
+		l.wantClaim("the session is over", "", 0)
+		if n := l.worker.counts.SessionsUncertain; n != uint64(uncertain) {
+			t.Errorf("%d sessions are uncertain, want %d", n, uncertain)
+		}
+	}
+}
+
+// TestLostWhileLeaving: an edge that leaves takes nothing back. Its claim stays, so that
+// others find the session when it is gone.
+func TestLostWhileLeaving(t *testing.T) {
+	l := newLoser(t)
+	l.worker.keeper.drainNow(l.net.Now())
+	l.pass(2 * lostPatience)
+	l.wantLook("it leaves", false, true)
+	l.wantClaim("it leaves", "e1", 1)
+}
+
+// TestLostPace: so many sessions may be lost at once as an edge has, and not all are looked at
+// in one turn.
+func TestLostPace(t *testing.T) {
+	l := newLoser(t)
+	l.other.Claim(l.name, 2)
+	l.pass(lostPatience)
+	l.finds, l.away = 0, true
+	k := l.worker.keeper
+	for i := range lostMax + 1 {
+		x := &kept{k: k, name: strayClient(i).String(), feed: nothing{}}
+		x.core = sessionlog.Adopt(k.cfg, x.name)
+		k.lose(l.net.Now(), x)
+	}
+	if n := len(k.lost.order); n != lostMax {
+		t.Errorf("%d claims are looked after, want %d at most", n, lostMax)
+	}
+	l.net.Run(lostPatience)
+	l.pass(50 * time.Millisecond)
+	if l.finds == 0 || l.finds > 2*adoptionsPerSecond {
+		t.Errorf("it asked %d times within 50 ms, want %d, or twice that at the turn of a second", l.finds, adoptionsPerSecond)
+	}
+}

@@ -1,0 +1,45 @@
+package systest
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// ownerByLog returns the edge that the log of a client's session names, dead or alive.
+func (p *keepPlayer) ownerByLog() *keepEdge {
+	node := p.w.fence.of(p.log()).node
+	return p.w.edges[slices.IndexFunc(p.w.edges, func(e *keepEdge) bool { return e.name == node })]
+}
+
+// TestLostToTheDead: the edge of a client that says nothing is stopped, and the one that takes
+// the session over dies when the log has its ADOPT and nobody has its claim. The first edge
+// goes on, so nobody looks after what it claims, and learns that the session is another's. It
+// takes it back, although the other has started again by then, which knows nothing.
+func TestLostToTheDead(t *testing.T) {
+	for seed := range uint64(4) {
+		w := newKeepWorld(t, seed)
+		p := w.players[keepPlayers-1] // it only watches
+		w.net.Run(2 * time.Second)
+		first := p.owner()
+		if first == nil {
+			t.Fatal("the client has no session")
+		}
+		first.pause(time.Second)
+		w.within(time.Second, "another edge writes ADOPT", func() bool { return p.ownerByLog() != first })
+		next := p.ownerByLog()
+		if p.owner() != first {
+			t.Fatalf("%s claims the session already", next.name)
+		}
+		next.ends()
+		w.net.Schedule(time.Second, next.boot)
+		w.within(4*time.Second, "the session has an owner again", func() bool {
+			o := p.ownerByLog()
+			return o.alive && o.keeps(p) && p.owner() == o
+		})
+		w.net.Run(3 * time.Second)
+		if n := p.owners(); n != 1 {
+			t.Errorf("seed %d: the session has %d owners", seed, n)
+		}
+	}
+}
