@@ -254,9 +254,7 @@ func (k *keeper) act(now time.Time, x *kept, a sessionlog.Action) {
 
 // release says that this edge does not serve a session any more.
 func (k *keeper) release(x *kept) {
-	if x.feed != nil {
-		x.feed.End()
-	}
+	x.endFeed()
 	if k.d.Affinity != nil {
 		k.d.Affinity.Release(x.name, x.core.Epoch())
 	}

@@ -103,6 +103,13 @@ func (x *kept) follow() {
 	})
 }
 
+// endFeed ends it, if the session ever had one.
+func (x *kept) endFeed() {
+	if x.feed != nil {
+		x.feed.End()
+	}
+}
+
 // ends takes it that a session is not this edge's, or not any more.
 func (k *keeper) ends(now time.Time, x *kept, a sessionlog.Action) {
 	switch a.Kind {

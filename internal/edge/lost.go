@@ -34,7 +34,7 @@ type lostClaim struct {
 
 // lose keeps the claim on a session that another edge took over.
 func (k *keeper) lose(now time.Time, x *kept) {
-	x.feed.End()
+	x.endFeed()
 	switch q := &k.lost; {
 	case k.d.Affinity == nil:
 	case len(q.order) >= lostMax:
