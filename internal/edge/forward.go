@@ -124,9 +124,8 @@ func (k *keeper) sendOver(to netip.AddrPort, b []byte) bool {
 		}
 		k.setWay(x, way{unheard: true})
 	}
-	if k.mute(x) {
+	if x.unheard {
 		k.w.counts.Unheard++
-		return true
 	}
-	return false
+	return x.unheard
 }

@@ -101,13 +101,19 @@ func (k *keeper) via(client netip.AddrPort) string {
 }
 
 // A way is how the datagrams of a client come: directly, if it is zero.
+//
+// Where a balancer tracks connections (AnswerOnly), the first datagram must be the client's:
+// one that an edge sends before leaves an entry for the pair of addresses, and when the
+// client's datagrams come to that node, the entry is taken, and they get another source port.
+// So nothing is sent to a client that is unheard. Elsewhere it is sent to directly, and none is.
 type way struct {
 	via     string // edge that they come over
-	unheard bool   // it is not known how they come, because none came yet
+	unheard bool   // none came yet, or not since the edge between is gone
 }
 
 // setWay says how the client of a session comes.
 func (k *keeper) setWay(x *kept, to way) {
+	to.unheard = to.unheard && k.d.AnswerOnly
 	if x.way != (way{}) {
 		k.over--
 	}
@@ -125,9 +131,3 @@ func (k *keeper) heard(x *kept) {
 		k.setWay(x, way{via: g.via})
 	}
 }
-
-// mute reports whether nothing may be sent to a client yet. Where a balancer tracks
-// connections, the first datagram must be the client's: one that an edge sends before
-// leaves an entry for the pair of addresses, and when the client's datagrams come to that
-// node, the entry is taken, and they get another source port.
-func (k *keeper) mute(x *kept) bool { return x.unheard && k.d.AnswerOnly }
