@@ -87,6 +87,7 @@ type logState struct {
 	odd             int     // datagrams that contradict what is known, without any that agrees between
 	oddNumber       uint64  // of the last of them
 	muted           bool
+	again           []uint64 // numbers of the last write that was replayed, which the peer may not know to be stored
 }
 
 // A logNeed is how urgent it is to write.
@@ -335,6 +336,12 @@ func (c *Conn) goOn(now instant, out Sender) {
 			e.ackDue = false
 			c.acknowledge(e.n, out)
 		}
+	}
+	if !c.log.muted {
+		for _, n := range c.log.again {
+			c.acknowledge(n, out)
+		}
+		c.log.again = nil
 	}
 	c.deliverEarly(now)
 }

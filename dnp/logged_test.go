@@ -181,6 +181,43 @@ func TestLoggedReplay(t *testing.T) {
 	}
 }
 
+// TestLoggedReplayAcknowledges: what the last write has is acknowledged, and nothing older,
+// whether or not the checkpoint has it.
+func TestLoggedReplayAcknowledges(t *testing.T) {
+	s := logged(t)
+	first := s.c.AppendCheckpoint(nil)
+	s.recv("04 0000 61")
+	one := cloneChanges(s.c.Changes(1 << 20))
+	s.c.Stored()
+	s.recv("04 0100 62", "04 0300 64")
+	two := cloneChanges(s.c.Changes(1 << 20))
+	s.c.Stored()
+	s.pump()
+	last := s.c.AppendCheckpoint(nil)
+	for _, snapshot := range [][]byte{first, last} {
+		cfg := quiet()
+		cfg.Logged = true
+		o := newTest(t, cfg)
+		c, err := o.e.Restore(o.now, peerAddr, snapshot, nil)
+		for _, ch := range []Changes{one, two} {
+			if err == nil {
+				err = c.Replay(o.now, ch, nil)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Mute(true)
+		o.pump()
+		o.want("while it is not known whose the session is")
+		c.Mute(false)
+		o.pump()
+		o.want("then what the last write has", "06 0300 00", "06 0100 00")
+		o.pump()
+		o.want("once")
+	}
+}
+
 func cloneChanges(ch Changes) Changes {
 	for i := range ch.Received {
 		ch.Received[i].Body = bytes.Clone(ch.Received[i].Body)

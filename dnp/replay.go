@@ -10,16 +10,20 @@ import (
 // restored. They have to come in the order of the log, before the first Advance. What
 // the checkpoint has already is left out. The error is ErrSnapshot if they do not
 // follow; the connection is of no use then. Messages of the peer are reported again
-// as events, with the numbers that they had.
+// as events, with the numbers that they had. What the last of the changes received is
+// acknowledged again: who wrote it may not have come to it, and an owner that hands a
+// session over never does.
 func (c *Conn) Replay(now time.Time, ch Changes, resolve func(ref uint64) *Source) error {
 	if c.log == nil || c.over() {
 		return ErrClosed
 	}
 	t := c.e.clock.advance(now)
+	c.log.again = c.log.again[:0]
 	for _, r := range ch.Received {
 		if !c.replayReceived(r) {
 			return ErrSnapshot
 		}
+		c.log.again = append(c.log.again, r.Number)
 	}
 	c.deliverEarly(t)
 	c.replayAcks(ch, t) // of what earlier changes sent, which made room for these

@@ -100,6 +100,9 @@ func newSession(cfg Config, log string, phase Phase) *Session {
 // Phase returns where the session is.
 func (s *Session) Phase() Phase { return s.phase }
 
+// Doubts reports whether the log has to say first whose the session is.
+func (s *Session) Doubts() bool { return s.doubt }
+
 // Info returns who the session is; nothing before it is found.
 func (s *Session) Info() Info { return s.info }
 

@@ -204,6 +204,18 @@ func (w *Worker) adopt(name string, from way, asker string) {
 	}
 }
 
+// takeAgain takes over a session that another edge gave to this one while it still took it for
+// its own.
+func (k *keeper) takeAgain(x *kept) {
+	if x.again == nil {
+		return
+	}
+	next := k.adopt(x.name, netip.AddrPort{}, true)
+	next.asker = x.asker
+	k.setWay(next, *x.again)
+	x.again = nil
+}
+
 // answerAsker tells the edge that gave a session to this one that it may forget it.
 func (x *kept) answerAsker() {
 	x.k.w.edge.reply(x.asker, answerDone)

@@ -167,8 +167,8 @@ func (k *keeper) handOver(name, heir string) {
 }
 
 // handed tells the next owner that a session is its own, if it takes it. Until it says so
-// this edge's claim stays: should the next owner die before it has one, that is how
-// others find a client that says nothing.
+// this edge's claim stays until that of the next owner replaces it: should it die before it
+// has one, that is how others find a client that says nothing.
 func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if to := x.moveTo; to != nil {
 		name := x.name
@@ -192,9 +192,7 @@ func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 		}
 		switch {
 		case err == nil:
-			k.release(x)
-			k.strays.elsewhere(now, x.addr, a.Node, k.w.edge.cfg.Node)
-			k.forwardHeld(now, x.addr, a.Node)
+			k.w.edge.moved(k.w.listener, x.addr, a.Node)
 		case !k.drain.closing: // it goes on here until the next try
 			k.setWay(k.adopt(x.name, netip.AddrPort{}, true), from)
 		}

@@ -79,6 +79,19 @@ func (e *Edge) Misled(listener uint16, client netip.AddrPort, node string) {
 	}
 }
 
+// moved has all workers send what came from a client, and comes, to the edge that has its
+// session now.
+func (e *Edge) moved(listener uint16, client netip.AddrPort, node string) {
+	for _, w := range e.workers {
+		if w.listener == listener {
+			w.post(0, func(w *Worker, now time.Time) {
+				w.keeper.strays.elsewhere(now, client, node, e.cfg.Node)
+				w.keeper.forwardHeld(now, client, node)
+			})
+		}
+	}
+}
+
 // Deliver handles a datagram of a client that came over another edge; via is empty if
 // it came to another worker of this one.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
@@ -110,22 +123,22 @@ func (r *returning) Send(to netip.AddrPort, b []byte) {
 	r.Output.Send(to, b)
 }
 
-// sendOver sends a datagram over the edge that its client comes over, or drops it if it is not
-// known how the client comes. It reports false if the client comes directly.
+// sendOver sends a datagram over the edge that its client comes over. It reports false if it
+// has to be sent directly. Where it may not be, because the client is unheard or the edge
+// between cannot be reached, it is dropped.
 func (k *keeper) sendOver(to netip.AddrPort, b []byte) bool {
-	x := k.byAddr[to]
-	if x == nil {
-		via := k.guests.via(to)
-		return via != "" && k.d.Forward.Return(via, k.w.listener, to, 0, b)
+	from, epoch := way{via: k.guests.via(to)}, uint64(0)
+	if x := k.byAddr[to]; x != nil {
+		from, epoch = x.way, x.core.Epoch()
 	}
-	if x.via != "" {
-		if k.d.Forward.Return(x.via, k.w.listener, to, x.core.Epoch(), b) {
-			return true
-		}
-		k.setWay(x, way{unheard: true})
+	switch {
+	case from == way{}:
+		return false
+	case from.via != "" && k.d.Forward.Return(from.via, k.w.listener, to, epoch, b):
+		return true
 	}
-	if x.unheard {
+	if k.d.AnswerOnly { // it will come another way, if it comes
 		k.w.counts.Unheard++
 	}
-	return x.unheard
+	return k.d.AnswerOnly
 }

@@ -183,15 +183,15 @@ func (k *keeper) turn(now time.Time, x *kept) {
 	for _, a := range x.core.Advance(now) {
 		k.act(now, x, a)
 	}
+	if x.again != nil && x.core.Phase() == sessionlog.Owning && !x.core.Doubts() {
+		x.answerAsker() // it is this edge's, so whoever asked is late
+		x.again = nil
+	}
 	at, more := x.core.NextTimeout()
 	switch {
 	case !more && x.core.Phase() == sessionlog.Over:
 		k.forget(x)
-		if x.again != nil {
-			next := k.adopt(x.name, netip.AddrPort{}, true)
-			next.asker = x.asker
-			k.setWay(next, *x.again)
-		}
+		k.takeAgain(x)
 	case !more:
 		k.plan(x, time.Time{})
 	case !at.After(now):

@@ -26,14 +26,15 @@ type kept struct {
 	due   time.Time
 	place int // in the heap, plus one; 0 if it is not there
 
-	way               // of the client's datagrams
-	unsure  bool      // to be left to the edge that owns it, if that lives
-	until   time.Time // when the states of the space have to be there, while it waits for them
-	strays  int       // datagrams that came to another worker of this edge
-	dropped bool      // it was only looked at
-	again   *way      // another edge gave it to this one, which still took it for its own
-	asker   string    // subject of the edge that gave it to this one and waits to hear of it
-	moveTo  *Worker   // that gets the session when it is handed over
+	way                   // of the client's datagrams
+	unsure  bool          // to be left to the edge that owns it, if that lives
+	until   time.Time     // when the states of the space have to be there, while it waits for them
+	waited  time.Duration // how long it was lost before it was taken back
+	strays  int           // datagrams that came to another worker of this edge
+	dropped bool          // it was only looked at
+	again   *way          // another edge gave it to this one, which still took it for its own
+	asker   string        // subject of the edge that gave it to this one and waits to hear of it
+	moveTo  *Worker       // that gets the session when it is handed over
 
 	told   bool   // mailbox: a letter with number is on its way
 	number uint64 // mailbox: of the newest message that is delivered

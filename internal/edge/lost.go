@@ -9,12 +9,17 @@ import (
 
 // lostPatience is how long the edge that took a session over from this one has to claim it,
 // and how long is waited between two looks. A claim follows ADOPT within milliseconds, if
-// the log answers. Whoever looks too early moves the session once more, which is harmless.
-const lostPatience = 2 * time.Second
+// the log answers. Whoever looks too early moves the session once more, which is harmless. It
+// waits for twice as long each time that it loses the session again, because an edge that
+// cannot write claims would lose and take it for ever.
+const (
+	lostPatience    = 2 * time.Second
+	lostPatienceMax = 2 * time.Minute
+)
 
 // lostMax bounds the claims that are looked after. One more is released, so that its session
 // has to wait for a datagram of its client if its new owner is dead.
-const lostMax = 131_072
+const lostMax = 16_384
 
 // lostClaims are this edge's claims on sessions that, as the log says, other edges took over.
 // Each stays until there is a later one. The other edge may die between its ADOPT and its
@@ -29,6 +34,7 @@ type lostClaims struct {
 type lostClaim struct {
 	name  string
 	epoch uint64
+	wait  time.Duration
 	at    time.Time // when to look whether there is a later one
 }
 
@@ -40,7 +46,8 @@ func (k *keeper) lose(now time.Time, x *kept) {
 	case len(q.order) >= lostMax:
 		k.d.Affinity.Release(x.name, x.core.Epoch())
 	default:
-		c := &lostClaim{x.name, x.core.Epoch(), now.Add(lostPatience)}
+		wait := max(lostPatience, min(2*x.waited, lostPatienceMax))
+		c := &lostClaim{x.name, x.core.Epoch(), wait, now.Add(wait)}
 		q.byName[x.name] = c
 		q.order = append(q.order, c)
 	}
@@ -59,7 +66,7 @@ func (k *keeper) advanceLost(now, next time.Time) time.Time {
 			if !q.looks.take(now, adoptionsPerSecond) {
 				return earlier(next, now.Add(beat))
 			}
-			c.at = now.Add(lostPatience)
+			c.at = now.Add(c.wait)
 			q.order = append(q.order, c)
 			k.lookAfter(c)
 		}
@@ -96,7 +103,7 @@ func (k *keeper) lookAfter(c *lostClaim) {
 // takeBack takes over a session that nobody has claimed since this edge lost it.
 func (k *keeper) takeBack(c *lostClaim) {
 	if k.lost.byName[c.name] == c {
-		k.adopt(c.name, netip.AddrPort{}, false)
+		k.adopt(c.name, netip.AddrPort{}, false).waited = c.wait
 	}
 }
 

@@ -205,3 +205,19 @@ func TestLostPace(t *testing.T) {
 		t.Errorf("it asked %d times within 50 ms, want %d, or twice that at the turn of a second", l.finds, adoptionsPerSecond)
 	}
 }
+
+// TestLostAgain: who took a session back and lost it again waits for longer.
+func TestLostAgain(t *testing.T) {
+	l := newLoser(t)
+	k := l.worker.keeper
+	l.pass(lostPatience + 100*time.Millisecond)
+	if x := k.byName[l.name]; x == nil || x.waited != lostPatience {
+		t.Fatalf("the session is taken back as %+v", x)
+	}
+	for _, tt := range []struct{ waited, want time.Duration }{{0, lostPatience}, {lostPatience, 2 * lostPatience}, {lostPatienceMax, lostPatienceMax}} {
+		k.lose(l.net.Now(), &kept{k: k, name: "x", core: k.byName[l.name].core, waited: tt.waited})
+		if got := k.lost.byName["x"].wait; got != tt.want {
+			t.Errorf("taken back after %v it waits for %v, want %v", tt.waited, got, tt.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package edge
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,8 +164,31 @@ func TestGivenAway(t *testing.T) {
 			k.byName[name] != nil, neighbour.keeper.byName[name] != nil, w.forwarded)
 	}
 	_ = l.other.Publish(replication.Msg{Subject: next, Data: answerDone})
-	l.pass(20 * time.Millisecond)
-	if len(w.forwarded) == 0 || w.forwarded[0] != "e2" || k.drain.given > 0 {
-		t.Errorf("what waited was forwarded to %q, and %d are still waited for", w.forwarded, k.drain.given)
+	for range 20 {
+		l.pass(time.Millisecond)
+		if _, err := neighbour.Turn(l.net.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(w.forwarded, []string{"e2", "e2"}) || k.drain.given > 0 {
+		t.Errorf("what waited at both workers was forwarded to %q, and %d are still waited for", w.forwarded, k.drain.given)
+	}
+}
+
+// TestGivenToTheOwner: an edge that is given what it has, as the log says, answers that it has
+// it, once, and goes on.
+func TestGivenToTheOwner(t *testing.T) {
+	l, w := newTravelled(t)
+	addr := strayClient(1)
+	l.join(w, addr)
+	var answers []string
+	if _, err := l.other.Subscribe("asker", func(m replication.Msg) { answers = append(answers, string(m.Data)) }); err != nil {
+		t.Fatal(err)
+	}
+	l.worker.adopt(l.worker.keeper.name(addr), way{via: "e2"}, "asker")
+	l.pass(time.Second)
+	x := l.worker.keeper.byAddr[addr]
+	if !slices.Equal(answers, []string{string(answerDone)}) || !l.worker.Keeps(addr) || x.again != nil || x.asker != "" {
+		t.Errorf("it answers %q and has the session: %v; %+v is left of that", answers, l.worker.Keeps(addr), x.again)
 	}
 }

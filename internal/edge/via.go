@@ -108,7 +108,7 @@ func (k *keeper) via(client netip.AddrPort) string {
 // So nothing is sent to a client that is unheard. Elsewhere it is sent to directly, and none is.
 type way struct {
 	via     string // edge that they come over
-	unheard bool   // none came yet, or not since the edge between is gone
+	unheard bool   // none came yet
 }
 
 // setWay says how the client of a session comes.
