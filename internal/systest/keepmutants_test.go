@@ -47,7 +47,8 @@ var keepMutantList = []mutants.Mutant{
 	{Name: "feed_goes_on_elsewhere", File: "internal/edge/kept.go", Old: "if x.feed != nil {", New: "if false {",
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_doubt_after_a_stop", File: "internal/edge/keeper.go", Old: "now.Sub(k.turned) > stallMax {", New: "false {"},
-	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name, k.w.edge.workers) {", New: "if false {"},
+	{Name: "adopted_twice_here", File: "internal/edge/silent.go", Old: "if k.w.edge.names.has(b.name, k.w.edge.workers) {", New: "if false {",
+		Args: []string{"-keep-seeds", "400"}},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/adopt.go", Old: "\tk.letIn(now, x.addr)\n", New: "",
 		Survives: "clients say it again after half a second"},
 }
