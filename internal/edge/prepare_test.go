@@ -17,6 +17,7 @@ import (
 type other struct {
 	prepares, adopts bool
 	asked, given     int // to prepare; sessions
+	last             edgeRequest
 }
 
 // others puts edges on the bus.
@@ -31,6 +32,7 @@ func (l *leaver) others(nodes map[string]*other) {
 			ok := o.prepares
 			if r.Adopt != "" {
 				o.given++
+				o.last = r
 				ok = o.adopts
 			} else {
 				o.asked++

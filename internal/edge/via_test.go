@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/replication"
 )
 
 // ways is the two ways out of a worker: directly, and over other edges.
@@ -202,6 +204,32 @@ func TestUnheard(t *testing.T) {
 		if k.over != 0 || (heir.worker.counts.Unheard > 0) != answerOnly {
 			t.Errorf("%d clients do not come directly, %d datagrams were dropped", k.over, heir.worker.counts.Unheard)
 		}
+	}
+}
+
+// TestUnheardIsHanded: who gets a session is told that its client is unheard.
+func TestUnheardIsHanded(t *testing.T) {
+	l, first, second := newDrained(t)
+	k := l.worker.keeper
+	k.d.AnswerOnly = true
+	x := k.byAddr[strayClient(1)]
+	k.setWay(x, way{unheard: true})
+	l.edge.BeginDrain()
+	l.pass(time.Second)
+	r := first.last
+	if first.given+second.given != 1 || !r.Unheard || r.Via != "" {
+		t.Fatalf("%d edges get it, the first as %+v", first.given+second.given, r)
+	}
+	heir, _ := l.heirOf()
+	heir.worker.keeper.d.AnswerOnly = true
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heir.edge.asked(replication.Msg{Data: data})
+	heir.pass(10 * time.Millisecond)
+	if y := heir.worker.keeper.byName[x.name]; y == nil || !y.unheard {
+		t.Errorf("the next owner takes it as %+v", y)
 	}
 }
 
