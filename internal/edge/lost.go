@@ -7,11 +7,11 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// lostPatience is how long the edge that took a session over from this one has to claim it,
-// and how long is waited between two looks. A claim follows ADOPT within milliseconds, if
-// the log answers. Whoever looks too early moves the session once more, which is harmless. It
-// waits for twice as long each time that it loses the session again, because an edge that
-// cannot write claims would lose and take it for ever.
+// lostPatience is how long is waited between two looks, and how long the edge that took a
+// session over from this one has to claim it. A claim follows ADOPT within milliseconds, if
+// the log answers. Whoever takes a session back too early moves it once more, which is
+// harmless; that the other edge has twice as long the next time ends what would go on for
+// ever with one that cannot write claims.
 const (
 	lostPatience    = 2 * time.Second
 	lostPatienceMax = 2 * time.Minute
@@ -34,8 +34,9 @@ type lostClaims struct {
 type lostClaim struct {
 	name  string
 	epoch uint64
-	wait  time.Duration
 	at    time.Time // when to look whether there is a later one
+	wait  time.Duration
+	until time.Time // wait is over, and the session may be taken back
 }
 
 // lose keeps the claim on a session that another edge took over.
@@ -47,7 +48,7 @@ func (k *keeper) lose(now time.Time, x *kept) {
 		k.d.Affinity.Release(x.name, x.core.Epoch())
 	default:
 		wait := max(lostPatience, min(2*x.waited, lostPatienceMax))
-		c := &lostClaim{x.name, x.core.Epoch(), wait, now.Add(wait)}
+		c := &lostClaim{x.name, x.core.Epoch(), now.Add(lostPatience), wait, now.Add(wait)}
 		q.byName[x.name] = c
 		q.order = append(q.order, c)
 	}
@@ -66,9 +67,9 @@ func (k *keeper) advanceLost(now, next time.Time) time.Time {
 			if !q.looks.take(now, adoptionsPerSecond) {
 				return earlier(next, now.Add(beat))
 			}
-			c.at = now.Add(c.wait)
+			c.at = now.Add(lostPatience)
 			q.order = append(q.order, c)
-			k.lookAfter(c)
+			k.lookAfter(c, !now.Before(c.until))
 		}
 		q.order[0] = nil
 		q.order = q.order[1:]
@@ -79,17 +80,19 @@ func (k *keeper) advanceLost(now, next time.Time) time.Time {
 	return next
 }
 
-// lookAfter takes the session of a claim back unless there is a later one. Whether the owner
+// lookAfter takes the session of a claim back, if it may, unless there is a later one. Whether the owner
 // that the log names is alive does not matter: an edge that died and started again is, and
 // does not know that it was the owner. Answers that get lost are asked for again.
-func (k *keeper) lookAfter(c *lostClaim) {
+func (k *keeper) lookAfter(c *lostClaim, may bool) {
 	e, aff := k.w.edge, k.d.Affinity
 	aff.Find(c.name, func(seen cluster.Served, err error) {
 		switch {
-		case err != nil || seen.Epoch <= c.epoch && e.names.has(c.name, e.workers):
+		case err != nil:
 			return
 		case seen.Epoch > c.epoch:
 			k.w.post(0, func(*Worker, time.Time) { k.settle(c) })
+			return
+		case !may || e.names.has(c.name, e.workers):
 			return
 		}
 		aff.Try(c.name, seen, func(s cluster.Served, err error) {

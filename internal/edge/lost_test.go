@@ -206,18 +206,27 @@ func TestLostPace(t *testing.T) {
 	}
 }
 
-// TestLostAgain: who took a session back and lost it again waits for longer.
+// TestLostAgain: who took a session back and lost it again waits for twice as long.
 func TestLostAgain(t *testing.T) {
 	l := newLoser(t)
 	k := l.worker.keeper
 	l.pass(lostPatience + 100*time.Millisecond)
-	if x := k.byName[l.name]; x == nil || x.waited != lostPatience {
+	x := k.byName[l.name]
+	if x == nil || x.waited != lostPatience {
 		t.Fatalf("the session is taken back as %+v", x)
 	}
-	for _, tt := range []struct{ waited, want time.Duration }{{0, lostPatience}, {lostPatience, 2 * lostPatience}, {lostPatienceMax, lostPatienceMax}} {
-		k.lose(l.net.Now(), &kept{k: k, name: "x", core: k.byName[l.name].core, waited: tt.waited})
-		if got := k.lost.byName["x"].wait; got != tt.want {
-			t.Errorf("taken back after %v it waits for %v, want %v", tt.waited, got, tt.want)
-		}
+	k.drop(x)
+	k.lose(l.net.Now(), x)
+	l.pass(2*lostPatience - 100*time.Millisecond)
+	if k.byName[l.name] != nil {
+		t.Error("it is taken back before twice the time is over")
+	}
+	l.pass(lostPatience)
+	if y := k.byName[l.name]; y == nil || y.waited != 2*lostPatience {
+		t.Errorf("then it is taken back as %+v", y)
+	}
+	x.waited = lostPatienceMax
+	if k.lose(l.net.Now(), x); k.lost.byName[l.name].wait != lostPatienceMax {
+		t.Errorf("in the end it waits for %v", k.lost.byName[l.name].wait)
 	}
 }
