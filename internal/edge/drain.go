@@ -166,9 +166,9 @@ func (k *keeper) handOver(name, heir string) {
 	k.wake(x)
 }
 
-// handed tells the next owner that a session is its own, if it takes it. Until it says so
-// this edge's claim stays until that of the next owner replaces it: should it die before it
-// has one, that is how others find a client that says nothing.
+// handed tells the next owner that a session is its own, if it takes it. This edge's claim
+// stays until that of the next owner replaces it: should the next owner die before it has
+// one, that is how others find a client that says nothing.
 func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if to := x.moveTo; to != nil {
 		name := x.name

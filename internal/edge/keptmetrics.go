@@ -27,7 +27,7 @@ func (e *Edge) keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 		count("writes", "{write}", "Writes that were asked of the session log.", func(s *Stats) uint64 { return s.LogWrites }),
 		count("stalls", "{stall}", "Times that a worker stood still for so long that its sessions may have been taken over.",
 			func(s *Stats) uint64 { return s.Stalls }),
-		count("unheard", "{datagram}", "Datagrams for clients of sessions that were taken over, dropped because nothing came from the client yet.",
+		count("unheard", "{datagram}", "Datagrams dropped with --answer-only, because nothing came from their client yet, or the edge that it came over cannot be reached.",
 			func(s *Stats) uint64 { return s.Unheard }),
 		telemetry.CounterBy("dnp.session.strays", "{datagram}", "Datagrams of clients that the worker does not serve, by what became of them.", "fate",
 			func(observe func(string, uint64)) {

@@ -46,7 +46,7 @@ type Counts struct {
 	StraysForwarded   uint64 // that went to another edge or worker
 	StraysDropped     uint64
 	GuestsDisplaced   uint64 // clients without a session of whom it was forgotten over which edge they come
-	Unheard           uint64 // datagrams for clients of whom it was not known how they come, which were dropped
+	Unheard           uint64 // datagrams that were dropped because their client could not be reached the way that it comes
 
 	Logins [auth.NumReasons]uint64 // by what became of them
 }

@@ -92,14 +92,6 @@ func (k *keeper) comesOver(now time.Time, client netip.AddrPort, via string) {
 // direct reports whether all clients are known to come directly.
 func (k *keeper) direct() bool { return k.over == 0 && len(k.guests.byAddr) == 0 }
 
-// via returns over which edge a client comes; empty if it comes directly.
-func (k *keeper) via(client netip.AddrPort) string {
-	if x := k.byAddr[client]; x != nil {
-		return x.via
-	}
-	return k.guests.via(client)
-}
-
 // A way is how the datagrams of a client come: directly, if it is zero.
 //
 // Where a balancer tracks connections (AnswerOnly), the first datagram must be the client's:

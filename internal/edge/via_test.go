@@ -149,8 +149,8 @@ func TestViaOfTheAdopted(t *testing.T) {
 		t.Helper()
 		heir.passWith(first, 2*strayTime)
 		k := heir.worker.keeper
-		if k.byAddr[addr] == nil || k.via(addr) != "e2" {
-			t.Errorf("%s: it comes over %q, want e2; the session is looked at: %v", why, k.via(addr), k.byAddr[addr] != nil)
+		if x := k.byAddr[addr]; x == nil || x.via != "e2" {
+			t.Errorf("%s: want it looked at, and its client to come over e2: %+v", why, x)
 		}
 	}
 	heir, _ := first.heirOf()

@@ -28,18 +28,24 @@ func (e *keepEdge) keeps(p *keepPlayer) bool {
 	return slices.ContainsFunc(e.workers, func(k *keepWorker) bool { return k.worker.Keeps(p.addr) })
 }
 
+// silentClient plays until a client that says nothing is served, and returns it and its edge.
+func silentClient(t *testing.T, seed uint64) (w *keepWorld, p *keepPlayer, first *keepEdge) {
+	t.Helper()
+	w = newKeepWorld(t, seed)
+	p = w.players[keepPlayers-1] // it only watches
+	w.net.Run(2 * time.Second)
+	if first = p.owner(); first == nil {
+		t.Fatal("the client has no session")
+	}
+	return w, p, first
+}
+
 // TestHandedToTheDead: an edge hands the session of a client over that says nothing, and both
 // it and the next owner die before that one has the session. Others find it all the same,
-// because the first one's claim stays until it hears that the session is taken.
+// because the first one's claim stays until that of the next owner replaces it.
 func TestHandedToTheDead(t *testing.T) {
 	for seed := range uint64(4) {
-		w := newKeepWorld(t, seed)
-		p := w.players[keepPlayers-1] // it only watches
-		w.net.Run(2 * time.Second)
-		first := p.owner()
-		if first == nil {
-			t.Fatal("the client has no session")
-		}
+		w, p, first := silentClient(t, seed)
 		first.drain()
 		w.within(time.Second, "the session is handed over", func() bool { return p.heir() != nil && !first.keeps(p) })
 		heir := p.heir()

@@ -18,13 +18,7 @@ func (p *keepPlayer) ownerByLog() *keepEdge {
 // takes it back, although the other has started again by then, which knows nothing.
 func TestLostToTheDead(t *testing.T) {
 	for seed := range uint64(4) {
-		w := newKeepWorld(t, seed)
-		p := w.players[keepPlayers-1] // it only watches
-		w.net.Run(2 * time.Second)
-		first := p.owner()
-		if first == nil {
-			t.Fatal("the client has no session")
-		}
+		w, p, first := silentClient(t, seed)
 		first.pause(time.Second)
 		w.within(time.Second, "another edge writes ADOPT", func() bool { return p.ownerByLog() != first })
 		next := p.ownerByLog()
