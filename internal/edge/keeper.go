@@ -137,7 +137,7 @@ func (k *keeper) handle(now time.Time, ev *dnp.Event) {
 
 // advance does what is due and returns when there is more to do.
 func (k *keeper) advance(now, next time.Time) time.Time {
-	next = k.strays.advance(now, next)
+	next = k.askAgain(now, k.strays.advance(now, next))
 	k.guests.advance(now)
 	next = k.advanceSilent(now, next)
 	next = k.advanceLost(now, next)

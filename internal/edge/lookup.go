@@ -78,11 +78,23 @@ func (k *keeper) try(from netip.AddrPort, seen cluster.Served) {
 			case k.strays.byAddr[from] == nil:
 			case err != nil || s.Trying == k.w.edge.cfg.Node:
 				k.adopt(name, from, false)
-			case s.Node != seen.Node && s.Alive: // somebody was faster
-				k.forwardHeld(now, from, s.Node)
+			case s.Node != seen.Node && s.Alive && k.forwardHeld(now, from, s.Node): // somebody was faster
+			default: // somebody is at it
+				k.strays.askLater(now, from)
 			}
 		})
 	})
+}
+
+// askAgain looks those up whom somebody else was taking over.
+func (k *keeper) askAgain(now, next time.Time) time.Time {
+	for {
+		from, at := k.strays.due(now, next)
+		if !from.IsValid() {
+			return at
+		}
+		k.lookUp(now, from, false)
+	}
 }
 
 // unclaimed handles a client that nobody says to serve. A request is that of a new

@@ -15,6 +15,7 @@ const (
 	straysPerClient = 8
 	straysMax       = 4096 // clients
 	strayTime       = 250 * time.Millisecond
+	askAgainTime    = 50 * time.Millisecond
 	routesMax       = 65_536 // clients of whom it is remembered who serves them
 	routeTime       = 2 * time.Second
 	nobodyTime      = time.Second
@@ -24,6 +25,7 @@ const (
 type strays struct {
 	byAddr map[netip.AddrPort]*stray
 	order  []*stray // in the order of their time
+	asked  []*stray // of whom is asked again, the first first
 	routes map[netip.AddrPort]route
 }
 
@@ -31,6 +33,7 @@ type strays struct {
 type stray struct {
 	addr  netip.AddrPort
 	until time.Time
+	again time.Time // when to ask again who serves the client; zero for never
 	list  []held
 }
 
@@ -101,6 +104,32 @@ func (s *strays) advance(now, next time.Time) time.Time {
 		return earlier(next, s.order[0].until)
 	}
 	return next
+}
+
+// askLater has it asked again who serves a client whose datagrams wait.
+func (s *strays) askLater(now time.Time, from netip.AddrPort) {
+	if x := s.byAddr[from]; x.again.IsZero() {
+		x.again = now.Add(askAgainTime)
+		s.asked = append(s.asked, x)
+	}
+}
+
+// due returns a client of whom it is time to ask again, if there is one, and otherwise when
+// there is more to do.
+func (s *strays) due(now, next time.Time) (netip.AddrPort, time.Time) {
+	for len(s.asked) > 0 {
+		x := s.asked[0]
+		if x.again.After(now) {
+			return netip.AddrPort{}, earlier(next, x.again)
+		}
+		s.asked[0] = nil
+		s.asked = s.asked[1:]
+		x.again = time.Time{}
+		if s.byAddr[x.addr] == x {
+			return x.addr, now
+		}
+	}
+	return netip.AddrPort{}, next
 }
 
 // learn remembers who serves a client.

@@ -71,6 +71,34 @@ func TestStraysWait(t *testing.T) {
 	}
 }
 
+// TestStraysAsked: it is asked again about a client whose datagrams wait still, once at a
+// time.
+func TestStraysAsked(t *testing.T) {
+	s, now := newStrays(), simnet.Epoch
+	a, b, late := strayClient(1), strayClient(2), simnet.Epoch.Add(time.Hour)
+	want := func(why string, at time.Duration, from netip.AddrPort, next time.Time) {
+		t.Helper()
+		if got, when := s.due(now.Add(at), late); got != from || !when.Equal(next) {
+			t.Errorf("%s: %v, next %v, want %v, %v", why, got, when, from, next)
+		}
+	}
+	for _, from := range []netip.AddrPort{a, b} {
+		s.hold(now, from, held{data: []byte("x")})
+		s.askLater(now, from)
+	}
+	s.askLater(now.Add(askAgainTime/2), a)
+	want("not yet", 0, netip.AddrPort{}, now.Add(askAgainTime))
+	s.take(b)
+	s.hold(now, b, held{data: []byte("another time")})
+	want("the first", askAgainTime, a, now.Add(askAgainTime))
+	want("the second waits for another reason now, and the first was asked about", askAgainTime, netip.AddrPort{}, late)
+	s.askLater(now.Add(askAgainTime), a)
+	want("the first again", 2*askAgainTime, a, now.Add(2*askAgainTime))
+	if len(s.asked) > 0 {
+		t.Errorf("%d are left", len(s.asked))
+	}
+}
+
 // TestStraysRoutes: it is remembered for a while who serves a client, unless the one says
 // that it does not.
 func TestStraysRoutes(t *testing.T) {
