@@ -67,7 +67,7 @@ func (e *Edge) drain() {
 	if n := e.Kept(); n > 0 {
 		e.cfg.Log.Warn("no edge takes these sessions, so they end", "sessions", n)
 		for _, w := range e.workers {
-			w.post(0, func(w *Worker, _ time.Time) { w.keeper.closeRest() })
+			w.keeper.must(func(time.Time) { w.keeper.closeRest() })
 		}
 		e.wait(closeTime, func() bool { return e.Kept() == 0 })
 	}
@@ -96,7 +96,7 @@ func (e *Edge) wait(d time.Duration, done func() bool) {
 func (e *Edge) BeginDrain() {
 	e.draining.Store(true)
 	for _, w := range e.workers {
-		w.post(0, func(w *Worker, now time.Time) { w.keeper.drainNow(now) })
+		w.keeper.must(w.keeper.drainNow)
 	}
 }
 
@@ -172,7 +172,7 @@ func (k *keeper) handOver(name, heir string) {
 func (k *keeper) handed(now time.Time, x *kept, a sessionlog.Action) {
 	if to := x.moveTo; to != nil {
 		name := x.name
-		to.post(len(name), func(w *Worker, _ time.Time) { w.adopt(name, way{}, "") })
+		to.keeper.must(func(time.Time) { to.adopt(name, way{}, "") })
 		return
 	}
 	r := edgeRequest{Adopt: x.name, Listener: k.w.listener, Client: x.addr.String()}
@@ -223,7 +223,7 @@ func (k *keeper) ask(node string, r edgeRequest, done func(now time.Time, err er
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
 		}
-		k.w.post(0, func(_ *Worker, now time.Time) { done(now, err) })
+		k.must(func(now time.Time) { done(now, err) })
 	})
 }
 

@@ -161,6 +161,32 @@ func TestAskRefused(t *testing.T) {
 	}
 }
 
+// TestDrainUnderLoad: an edge whose workers have no room for tasks still begins to drain, and
+// learns who takes its sessions.
+func TestDrainUnderLoad(t *testing.T) {
+	l, w := newTravelled(t)
+	l.join(w, strayClient(1))
+	fill := func() { // until the next turn, which takes what there is
+		for l.worker.post(0, func(*Worker, time.Time) {}) {
+		}
+	}
+	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m replication.Msg) {
+		fill()
+		_ = l.other.Publish(replication.Msg{Subject: m.Reply, Data: answerDone})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+	fill()
+	l.edge.BeginDrain()
+	l.pass(time.Second)
+	if n := l.edge.Kept(); n > 0 || l.worker.counts.SessionsHanded != 1 {
+		t.Errorf("%d sessions are kept, %d were handed over, want 0 and 1", n, l.worker.counts.SessionsHanded)
+	}
+}
+
 // TestHeirs: sessions go to edges that work, each to the same one whoever asks.
 func TestHeirs(t *testing.T) {
 	l := newLeaver(t)

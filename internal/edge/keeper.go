@@ -85,6 +85,10 @@ func (k *keeper) begin(now time.Time) {
 	}
 	k.turned = now
 	for _, l := range k.mail.empty() {
+		if l.do != nil {
+			l.do(now)
+			continue
+		}
 		if l.answer.Verdict == 0 {
 			l.to.core.Delivered(now, k.mail.number(l.to))
 		} else {
@@ -93,6 +97,13 @@ func (k *keeper) begin(now time.Time) {
 		}
 		k.wake(l.to)
 	}
+}
+
+// must has something done that must not get lost, unlike tasks. It may be called from any
+// goroutine.
+func (k *keeper) must(do func(now time.Time)) {
+	k.mail.must(do)
+	k.w.wake()
 }
 
 // doubt makes every session read its log before it says anything, because this process

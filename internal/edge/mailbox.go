@@ -2,14 +2,16 @@ package edge
 
 import (
 	"sync"
+	"time"
 
 	sessionlog "github.com/dnprelay/dnprelay/session"
 )
 
 // A mailbox takes to a worker what must not get lost, unlike tasks: answers of the log,
-// without which a session stands still for ever, and what game servers have. It holds
-// two letters per session at most, because a session asks one question at a time and
-// what is delivered replaces what was delivered before.
+// without which a session stands still for ever, what game servers have, and what a drain
+// needs to come to its end. It holds three letters per session at most, because a session
+// asks one question of the log at a time, and one of an edge, and what is delivered replaces
+// what was delivered before; and a few of the whole edge.
 //
 // The mutex is there because letters come from the goroutines of adapters.
 type mailbox struct {
@@ -17,16 +19,25 @@ type mailbox struct {
 	list, spare []letter
 }
 
-// A letter is an answer, or the number of the last message that was delivered.
+// A letter is an answer, the number of the last message that was delivered, or something
+// to do.
 type letter struct {
 	to     *kept
-	answer sessionlog.Answer // Verdict is 0 if this is no answer
+	answer sessionlog.Answer   // Verdict is 0 if this is no answer
+	do     func(now time.Time) // nil if there is nothing to do
 }
 
 // put adds an answer.
 func (m *mailbox) put(to *kept, a sessionlog.Answer) {
 	m.mu.Lock()
-	m.list = append(m.list, letter{to, a})
+	m.list = append(m.list, letter{to: to, answer: a})
+	m.mu.Unlock()
+}
+
+// must adds something to do.
+func (m *mailbox) must(do func(now time.Time)) {
+	m.mu.Lock()
+	m.list = append(m.list, letter{do: do})
 	m.mu.Unlock()
 }
 
