@@ -177,10 +177,12 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 }
 
 // append asks the log for the writes of a turn.
-func (k *keeper) append(_ int, writes []sessionlog.Write, _ []*sessionlog.Session) {
+func (k *keeper) append(_ int, writes []sessionlog.Write, cores []*sessionlog.Session) {
 	owners := make([]*kept, len(writes))
 	for i := range writes {
-		owners[i] = k.byName[writes[i].Log]
+		if x := k.byName[writes[i].Log]; x != nil && x.core == cores[i] {
+			owners[i] = x // else it was over before its last write left
+		}
 	}
 	k.w.counts.LogWrites += uint64(len(writes))
 	k.d.Log.Append(writes, func(i int, a sessionlog.Answer) { owners[i].answer(a) })

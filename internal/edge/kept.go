@@ -43,7 +43,7 @@ type kept struct {
 // answer takes an answer of the log, from any goroutine.
 func (x *kept) answer(a sessionlog.Answer) {
 	if x == nil {
-		return // the session was over before its last write left
+		return
 	}
 	x.k.mail.put(x, a)
 	x.k.w.wake()
