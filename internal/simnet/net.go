@@ -39,6 +39,9 @@ type Stats struct {
 
 // A Net is a network and its clock.
 type Net struct {
+	// Lost is told of each datagram that gets lost, if it is not nil.
+	Lost func(from, to netip.AddrPort, p []byte)
+
 	rng   *rand.Rand
 	now   time.Duration
 	order uint64
@@ -161,6 +164,9 @@ func (n *Net) Send(from, to netip.AddrPort, p []byte) {
 	if s.lost(n.rng) {
 		n.stats.Lost++
 		n.note('x', from, to, p)
+		if n.Lost != nil {
+			n.Lost(from, to, p)
+		}
 		return
 	}
 	copies := s.copies(n.rng)

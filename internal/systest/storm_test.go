@@ -1,9 +1,11 @@
 package systest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +33,7 @@ type stormy struct {
 	players   []*player
 	own       map[*player][]*dnptest.Link
 	wrote     map[*dnptest.Link]wrote // the last quiet write
-	offered   map[*dnptest.Link]time.Time
+	offered   map[*dnptest.Link]*offer
 	dialogues map[string]*dialogue  // by key
 	left      map[string]bool       // names of clients that closed
 	outages   []span                // when there was no relay, or an edge did not reach the bus
@@ -46,7 +48,7 @@ var (
 
 func storm(t *testing.T, seed uint64) {
 	s := &stormy{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 3)), own: make(map[*player][]*dnptest.Link),
-		wrote: make(map[*dnptest.Link]wrote), dialogues: make(map[string]*dialogue), offered: make(map[*dnptest.Link]time.Time), left: make(map[string]bool), took: make(map[*player]time.Time)}
+		wrote: make(map[*dnptest.Link]wrote), dialogues: make(map[string]*dialogue), offered: make(map[*dnptest.Link]*offer), left: make(map[string]bool), took: make(map[*player]time.Time)}
 	s.relay = s.startRelay()
 	s.edges = []*simEdge{s.startEdge(wire.Denetwork, inSpace), s.startEdge(wire.Denetwork, func(c *edge.Config) {
 		inSpace(c)
@@ -67,6 +69,7 @@ func storm(t *testing.T, seed uint64) {
 	})
 	s.hub.Loss, s.hub.Duplicate, s.hub.Jitter = 0.05, 0.05, 40*time.Millisecond
 	s.net.SetDefault(badPath)
+	s.net.Lost = s.lost
 	for range 400 {
 		s.step()
 		s.net.Run(20 * time.Millisecond)
@@ -144,22 +147,54 @@ func (s *stormy) step() {
 }
 
 // upWithin is how long after it offered a link a client may wait for LinkUp: some
-// repetitions of the offer, and some of LinkUp. The scrub takes longer.
-const upWithin = 4 * time.Second
+// repetitions of the offer, and some of LinkUp. If the network loses all of the
+// latter, the scrub says it, within scrubWithin.
+const (
+	upWithin    = 4 * time.Second
+	upsAtLeast  = 5
+	scrubWithin = 10 * time.Second
+)
+
+// An offer is a link that a client offered.
+type offer struct {
+	at  time.Time
+	ups int // LinkUps that the network lost
+}
 
 // offer lets a client offer a state of its own.
 func (s *stormy) offer(p *player) {
 	l := p.offer("own"+strconv.Itoa(int(s.next)), s.next)
-	s.offered[l] = s.net.Now()
+	s.offered[l] = &offer{at: s.net.Now()}
 	s.own[p] = append(s.own[p], l)
 }
 
 // inTime wants a client to hear soon of a link that it offered, if there was somebody to
 // take it most of the time.
 func (s *stormy) inTime(l *dnptest.Link) {
-	at, ok := s.offered[l]
-	if late := s.net.Now().Sub(at); ok && late > upWithin && s.outage(at) < late/8 {
-		s.Errorf("%s was offered, the client heard %v later that the link is up", l.Message, late)
+	o := s.offered[l]
+	if o == nil {
+		return
+	}
+	within := upWithin
+	if o.ups >= upsAtLeast {
+		within = scrubWithin
+	}
+	if late := s.net.Now().Sub(o.at); late > within && s.outage(o.at) < late/8 {
+		s.Errorf("%s was offered, the client heard %v later that the link is up; %d LinkUps were lost", l.Message, late, o.ups)
+	}
+}
+
+// lost counts LinkUps that clients wait for.
+func (s *stormy) lost(_, to netip.AddrPort, b []byte) {
+	if len(b) != 3 || wire.Command(b[0]) != wire.CommandLinkUp {
+		return
+	}
+	for _, p := range s.players {
+		for _, l := range s.own[p] {
+			if p.addr == to && l.ID == wire.LinkID(binary.LittleEndian.Uint16(b[1:])) {
+				s.offered[l].ups++
+			}
+		}
 	}
 }
 
