@@ -46,8 +46,6 @@ func (s *Session) read(now time.Time, entries []Entry) {
 	}
 	s.doubt = false
 	switch {
-	case err != nil && s.phase == Opening && s.tries < adoptionsMax:
-		s.replace(c)
 	case err != nil:
 		s.uncertain("the log is damaged", c)
 	case s.phase == Looking:
@@ -66,7 +64,7 @@ func (s *Session) compare(now time.Time, c chain) {
 	}
 	switch {
 	case tail < s.seq:
-		s.shorter(now, tail)
+		s.shorter(now)
 	case s.pending != nil && c.last.Owner == s.owner && c.last.Number == s.number:
 		s.stored(now, tail) // its answer was lost
 	case tail > s.seq:
@@ -80,14 +78,14 @@ func (s *Session) compare(now time.Time, c chain) {
 
 // shorter judges a log that ends before what is known to be stored. An answer can be
 // old; one that stays so means that writes were lost.
-func (s *Session) shorter(now time.Time, tail uint64) {
+func (s *Session) shorter(now time.Time) {
 	s.doubt = true
 	s.blocked = now.Add(faultPause)
 	if s.short.IsZero() {
 		s.short = now
 	}
 	if now.Sub(s.short) >= wipedAfter {
-		s.uncertain("the log lost writes", chain{tail: tail})
+		s.uncertain("the log lost writes", chain{})
 	}
 }
 
@@ -105,14 +103,6 @@ func (s *Session) foreign(c chain) {
 		s.pending, s.phase = nil, Looking
 		s.look(c)
 	}
-}
-
-// replace opens the session over a log that nobody can go on with: its client has proved
-// that it wants a new one. No epoch of before is above the sequence of the last write,
-// because each took a write.
-func (s *Session) replace(c chain) {
-	s.tries++
-	s.pending, s.seq, s.epoch = nil, c.tail, c.tail+1
 }
 
 // look judges what there is to adopt.
@@ -136,14 +126,8 @@ func (s *Session) look(c chain) {
 }
 
 // uncertain ends a session whose history cannot be established, and names the numbers that
-// are known: those of the connection, or of what c has of the log. The owner closes the log,
-// once, so that the client may begin a new session.
+// are known: those of the connection, or of what c has of the log.
 func (s *Session) uncertain(reason string, c chain) {
-	tail := c.tail
-	if s.phase == Adopted {
-		tail = s.seq
-	}
-	owned := tail > 0 && (s.phase == Owning || s.phase == Adopted)
 	if s.conn == nil && c.ckpt != nil {
 		s.info = c.ckpt.Info
 	}
@@ -156,10 +140,4 @@ func (s *Session) uncertain(reason string, c chain) {
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
 	s.say(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
-	if owned {
-		s.seq = tail
-		k := s.block()
-		k.Close = &reason
-		s.write(&k, meaning{})
-	}
 }

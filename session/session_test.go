@@ -121,11 +121,6 @@ func TestLostLog(t *testing.T) {
 	if d.conn.Established() {
 		t.Error("the connection goes on")
 	}
-	next := newDesk(t)
-	next.heard, next.store, next.net = nil, d.store, d.net
-	next.s = session.Open(next.config("b"), "log", next.conn, session.Info{ID: session.ID{2}, Addr: vip})
-	next.run(time.Second)
-	next.want("the client begins again", "opened")
 }
 
 // TestOpenTwice is a client that starts again at an address whose session lives, and

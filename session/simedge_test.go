@@ -86,7 +86,7 @@ type simEdge struct {
 	buffers  map[netip.AddrPort][][]byte
 	tokens   map[*session.Session]uint64
 	outbox   map[*session.Session][]session.Message
-	batches  *session.Batches
+	batches  *session.Batches[*session.Session]
 	armed    time.Duration
 	buf      []byte
 }
@@ -108,7 +108,7 @@ func (e *simEdge) boot() {
 	e.buffers = map[netip.AddrPort][][]byte{}
 	e.tokens = map[*session.Session]uint64{}
 	e.outbox = map[*session.Session][]session.Message{}
-	e.batches = session.NewBatches(4)
+	e.batches = session.NewBatches[*session.Session](4)
 	for k := range e.sources {
 		layout, err := netstate.NewLayout([]netstate.Value{{Type: 5}})
 		if err != nil {

@@ -259,7 +259,9 @@ func (e *Edge) asked(m replication.Msg) {
 			e.reply(m.Reply, answerRefused)
 			return
 		}
-		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.adopt(r.Adopt, way{r.Via, r.Unheard}, m.Reply) })
+		if !w.post(len(m.Data), func(w *Worker, _ time.Time) { w.adopt(r.Adopt, way{r.Via, r.Unheard}, m.Reply) }) {
+			e.reply(m.Reply, answerRefused)
+		}
 		return
 	}
 	e.prepare(r.Prepare, m.Reply)

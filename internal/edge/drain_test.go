@@ -187,6 +187,43 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 }
 
+// TestMust: what must be done wakes the worker, and is done however many tasks there are.
+func TestMust(t *testing.T) {
+	l := newLeaver(t)
+	woken, done := 0, 0
+	w, err := l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3414")}, nothing{}, func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w.post(0, func(*Worker, time.Time) {}) {
+	}
+	woken = 0
+	w.keeper.must(func(time.Time) {
+		done++
+		w.keeper.must(func(time.Time) { done++ })
+	})
+	for range 2 {
+		if _, err := w.Turn(l.net.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if woken != 2 || done != 2 {
+		t.Errorf("woken %d times, done %d, want 2 and 2", woken, done)
+	}
+}
+
+// TestAskedUnderLoad: an edge that has no room for the order to take a session says so at
+// once, so that the session has an owner again.
+func TestAskedUnderLoad(t *testing.T) {
+	l := newLeaver(t)
+	l.pass(10 * time.Millisecond)
+	for l.worker.post(0, func(*Worker, time.Time) {}) {
+	}
+	l.ask(edgeRequest{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.net.Run(20 * time.Millisecond)
+	l.want("it has no room", string(answerRefused))
+}
+
 // TestHeirs: sessions go to edges that work, each to the same one whoever asks.
 func TestHeirs(t *testing.T) {
 	l := newLeaver(t)

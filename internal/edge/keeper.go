@@ -42,7 +42,7 @@ type keeper struct {
 
 	awake   []*kept // that have to be advanced
 	due     dueHeap
-	batches *sessionlog.Batches
+	batches *sessionlog.Batches[*kept]
 	mail    mailbox
 	turned  time.Time // when the worker turned last
 
@@ -62,7 +62,7 @@ type keeper struct {
 func newKeeper(w *Worker, d *Durable) *keeper {
 	seed := w.edge.cfg.Seed
 	return &keeper{
-		w: w, d: d, batches: sessionlog.NewBatches(d.Shards),
+		w: w, d: d, batches: sessionlog.NewBatches[*kept](d.Shards),
 		cfg: sessionlog.Config{
 			Node: w.edge.cfg.Node, Rand: rand.New(rand.NewPCG(seed(), seed())),
 			KeptBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
@@ -177,13 +177,7 @@ func (k *keeper) advance(now, next time.Time) time.Time {
 }
 
 // append asks the log for the writes of a turn.
-func (k *keeper) append(_ int, writes []sessionlog.Write, cores []*sessionlog.Session) {
-	owners := make([]*kept, len(writes))
-	for i := range writes {
-		if x := k.byName[writes[i].Log]; x != nil && x.core == cores[i] {
-			owners[i] = x // else it was over before its last write left
-		}
-	}
+func (k *keeper) append(_ int, writes []sessionlog.Write, owners []*kept) {
 	k.w.counts.LogWrites += uint64(len(writes))
 	k.d.Log.Append(writes, func(i int, a sessionlog.Answer) { owners[i].answer(a) })
 }
@@ -248,7 +242,7 @@ func (k *keeper) forget(x *kept) {
 func (k *keeper) act(now time.Time, x *kept, a sessionlog.Action) {
 	switch a.Kind {
 	case sessionlog.ActionAppend:
-		k.batches.Add(x.core, a.Write)
+		k.batches.Add(x, a.Write)
 	case sessionlog.ActionRead:
 		k.d.Log.Read(a.Log, func(answer sessionlog.Answer) { x.answer(answer) })
 	case sessionlog.ActionOpened:

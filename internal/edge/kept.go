@@ -42,9 +42,6 @@ type kept struct {
 
 // answer takes an answer of the log, from any goroutine.
 func (x *kept) answer(a sessionlog.Answer) {
-	if x == nil {
-		return
-	}
 	x.k.mail.put(x, a)
 	x.k.w.wake()
 }
@@ -56,6 +53,9 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
+	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Looking && old.core.Phase() <= sessionlog.Adopted {
+		k.drop(old) // the client logged in meanwhile; what the log says of it counts for both
+	}
 	k.setWay(x, way{via: k.guests.via(x.addr)})
 	k.enter(x)
 	k.wake(x)

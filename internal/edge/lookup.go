@@ -32,6 +32,9 @@ func (b *readBudget) take(now time.Time, most int) bool {
 func (k *keeper) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	name := k.name(from)
 	if k.w.edge.names.has(name, k.w.edge.workers) {
+		if !k.passHeld(from) {
+			k.strays.askLater(now, from)
+		}
 		return
 	}
 	if k.d.Affinity == nil {

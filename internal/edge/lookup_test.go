@@ -1,12 +1,16 @@
 package edge
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	sessionlog "github.com/dnprelay/dnprelay/session"
 )
 
 // TestAskedAgain: an edge to which datagrams of a client come while another edge takes the
@@ -52,5 +56,68 @@ func TestAskedInVain(t *testing.T) {
 	l.pass(time.Second)
 	if want := int(strayTime / askAgainTime); l.finds != want || l.tries != want {
 		t.Errorf("it asked %d times and tried %d times, want %d", l.finds, l.tries, want)
+	}
+}
+
+// TestAskedAnotherWorker: datagrams that come to a worker while another worker of the edge
+// takes the session over by its name go to that one.
+func TestAskedAnotherWorker(t *testing.T) {
+	first, w := newTravelled(t)
+	addr := strayClient(1)
+	first.join(w, addr)
+	heir, _ := first.heirOf()
+	other, err := heir.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, nothing{}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.adopt(heir.worker.keeper.name(addr), way{}, "")
+	heir.worker.Deliver(heir.net.Now(), "", 0, addr, []byte{3, 0, 0, 0})
+	for range 10 {
+		if _, err := other.Turn(heir.net.Now(), []udp.Datagram(nil)); err != nil {
+			t.Fatal(err)
+		}
+		heir.passWith(first, 10*time.Millisecond)
+	}
+	if got := heir.worker.counts.StraysForwarded; got != 1 || len(heir.worker.keeper.strays.byAddr) > 0 {
+		t.Errorf("%d datagrams are passed on, %d clients wait, want 1 and 0", got, len(heir.worker.keeper.strays.byAddr))
+	}
+}
+
+// TestLoginMeanwhile: when a client's callout answers while this edge takes its old session
+// over, nothing is left of either attempt, so that its next datagram is looked up.
+func TestLoginMeanwhile(t *testing.T) {
+	for _, claiming := range []bool{false, true} {
+		first, w := newTravelled(t)
+		addr := strayClient(1)
+		first.join(w, addr)
+		heir, _ := first.heirOf()
+		k := heir.worker.keeper
+		name := k.name(addr)
+		heir.worker.adopt(name, way{}, "")
+		heir.passWith(first, 200*time.Millisecond)
+		x := k.byName[name]
+		if x.core.Phase() != sessionlog.Ready {
+			t.Fatalf("the session is %v, want ready: nobody told the edge the states of its space", x.core.Phase())
+		}
+		if claiming {
+			x.core.Claim()
+			k.wake(x)
+			heir.pass(time.Millisecond) // the log is asked, and does not answer
+		}
+		heir.worker.ep.LogIn(heir.net.Now(), addr, &auth.Claims{Client: "c", Space: "s", Write: true}, heir.worker.out)
+		heir.worker.handle(heir.net.Now(), heir.worker.ep.Advance(heir.net.Now(), heir.worker.out))
+		if k.byName[name] == x || k.byName[name].core.Phase() != sessionlog.Opening {
+			t.Fatal("the login did not begin a session")
+		}
+		heir.passWith(first, time.Second)
+		if heir.worker.counts.SessionsElsewhere != 1 || len(k.byName) > 0 || k.byAddr[addr] != nil {
+			t.Errorf("claiming %v: %d sessions are elsewhere, %v are left, want 1 and none", claiming, heir.worker.counts.SessionsElsewhere, k.byName)
+		}
+		if !x.dropped || len(k.waiting) > 0 {
+			t.Errorf("claiming %v: it goes on to take the old session over, which nobody could find", claiming)
+		}
+		if k.w.edge.names.has(name, heir.edge.workers) {
+			t.Errorf("claiming %v: nobody would look the client up", claiming)
+		}
 	}
 }

@@ -3,7 +3,7 @@
 //
 //	log, err := natslog.Open(ctx, natslog.Config{Conn: nc, Replicas: 3})
 //	go log.Run(ctx)
-//	batches := session.NewBatches(log.Shards())
+//	batches := session.NewBatches[*session.Session](log.Shards())
 //	batches.Flush(func(_ int, writes []session.Write, sessions []*session.Session) {
 //		log.Append(writes, func(i int, a session.Answer) { post(sessions[i], a) })
 //	})
