@@ -15,7 +15,7 @@ import (
 const (
 	phaseInterval   = 250 * time.Millisecond
 	loadInterval    = 2 * time.Second
-	announceTimeout = time.Second
+	announceTimeout = 100 * time.Millisecond // until it is looked whether the announcement counts, see tell
 )
 
 // SetPhase tells the others where this node is in its life.
@@ -82,7 +82,8 @@ func (g *Gossip) announce(ctx context.Context) {
 // tell tells the others what this node is. It reports false if that came to nothing:
 // UpdateNode is ignored, for ever, if this node takes back at the same instant what
 // others say about it, as it does when it meets them after a restart, because its number
-// is then too low.
+// is then too low. It returns at the end of the timeout then. An edge whose address for
+// datagrams of others is not told is taken for dead by them, and takes them for dead.
 func (g *Gossip) tell() bool {
 	before := g.list.LocalNode().Meta
 	// A broadcast that did not come through in time is repaired by the next comparison
