@@ -54,7 +54,7 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
 	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Looking && old.core.Phase() <= sessionlog.Adopted {
-		k.drop(old) // the client logged in meanwhile; what the log says of it counts for both
+		k.drop(old) // the client logged in meanwhile; if the log goes against that, its next datagram is looked up
 	}
 	k.setWay(x, way{via: k.guests.via(x.addr)})
 	k.enter(x)
