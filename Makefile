@@ -53,7 +53,7 @@ sim: ## Simulate the whole system for SIMTIME seconds (1800), or ROUNDS in that 
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
-	nice $(GO) test -p 1 ./cluster ./session ./replication ./internal/systest -run '^Test(Keep)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./cluster ./sessionlog ./replication ./internal/systest -run '^Test(Keep)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: cluster-test
 cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
@@ -87,7 +87,7 @@ torture-build: build
 
 .PHONY: sim-session
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
-	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./session -seeds $(SEEDS) $(ARGS)
+	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./sessionlog -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
 alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)

@@ -7,7 +7,7 @@ import (
 )
 
 // That it also agrees with a NATS server is tested where there is one, in
-// replication/natsbus.
+// bus/natsbus.
 func TestShard(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {

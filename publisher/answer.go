@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/nats-io/nats.go"
 )
 
 // An answer is what a relay says to a publish or get, or an edge to a message.

@@ -7,12 +7,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/publisher"
-	"github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/natsfrom"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
+	"github.com/nats-io/nats.go"
 )
 
 // A tower, as clients see it: they are offered a link to it, and are told what changes.
@@ -168,7 +167,7 @@ func say(url string, texts ...string) {
 	stored := make(chan uint64)
 	feed := from.Begin(natsfrom.Source{Space: "demo", Client: "alice", Session: "s1"}, func(n uint64) { stored <- n })
 	for i, text := range texts {
-		feed.Deliver(session.Message{Number: uint64(i), Previous: uint64(i), Data: []byte(text)})
+		feed.Deliver(sessionlog.Message{Number: uint64(i), Previous: uint64(i), Data: []byte(text)})
 		<-stored
 	}
 	stop()

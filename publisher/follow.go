@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/nats-io/nats.go"
 )
 
 // Bounds of events that wait for Follow's function. What comes beyond is dropped, and

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/publisher"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // TestFollow: who was there before, who comes, and who leaves, each once.
@@ -46,7 +46,7 @@ func TestFollow(t *testing.T) {
 		`{"type":"joined","client":"` + two.Client + `","session":"` + two.Session + `","edge":"e"}`,
 		`{"type":"left","client":"` + two.Client + `","session":"another"}`, `{"type":"reassert","epoch":1}`,
 	} {
-		must(s.bus().Publish(replication.Msg{Subject: "dnp.v1.event.demo", Data: []byte(text)}))
+		must(s.bus().Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: []byte(text)}))
 	}
 	next("reassert", "events that say what is known are not passed on, others are")
 	must(first.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }))

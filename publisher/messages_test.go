@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/publisher"
-	"github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/natsfrom"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // An inbox is a stream of clients' messages, with two edges that fill it.
@@ -69,7 +68,7 @@ func (x *inbox) send(edge int, session_ string, from, to int) {
 	stored := make(chan uint64, to-from)
 	f := x.edges[edge].Begin(natsfrom.Source{Space: "demo", Client: "c-" + session_, Session: session_}, func(n uint64) { stored <- n })
 	for k := from; k < to; k++ {
-		m := session.Message{Number: number(k), Data: fmt.Append(nil, k)}
+		m := sessionlog.Message{Number: number(k), Data: fmt.Append(nil, k)}
 		if k > 0 {
 			m.Previous = number(k-1) + 1
 		}

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 var seed = flag.Uint64("seed", 0, "of random tests; 0 = a new one")
@@ -26,7 +26,7 @@ var seed = flag.Uint64("seed", 0, "of random tests; 0 = a new one")
 // stored nothing. A share of what it forgot was never answered.
 type badHolder struct {
 	nc       *nats.Conn
-	subjects replication.Subjects
+	subjects subject.Names
 
 	mu    sync.Mutex // NATS calls, and the test looks
 	rng   *rand.Rand

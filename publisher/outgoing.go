@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/nats-io/nats.go"
 )
 
 // Bounds of a publish: the relay takes 10,000 ops, and NATS 1 MiB by default. One op may

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
-
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // ErrClosed reports a Publisher that was closed.
@@ -24,7 +23,7 @@ type Publisher struct {
 	cfg      Config
 	nc       *nats.Conn
 	own      bool // nc is closed by Close
-	subjects replication.Subjects
+	subjects subject.Names
 
 	ctx     context.Context // of all spaces
 	stop    context.CancelFunc
@@ -41,7 +40,7 @@ func Connect(cfg Config) (*Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Publisher{cfg: cfg, nc: cfg.Conn, subjects: replication.Subjects{Prefix: cfg.Prefix}, spaces: map[string]*Space{}}
+	p := &Publisher{cfg: cfg, nc: cfg.Conn, subjects: subject.Names{Prefix: cfg.Prefix}, spaces: map[string]*Space{}}
 	if p.nc == nil {
 		// What NATS would keep for later while it is away is said again by the spaces.
 		options := []nats.Option{nats.Name("game server"), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1)}
@@ -70,7 +69,7 @@ func (p *Publisher) Close() {
 // Space returns the space with this name, the same for each call. One goroutine works
 // for it until Close.
 func (p *Publisher) Space(name string) (*Space, error) {
-	if !replication.ValidToken(name) || name[0] == '_' {
+	if !subject.ValidToken(name) || name[0] == '_' {
 		return nil, fmt.Errorf("space %q: want 1 to 64 letters, digits, _ or -, without _ in front", name)
 	}
 	p.mu.Lock()

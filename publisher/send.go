@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/nats-io/nats.go"
 )
 
 // ErrNotConnected reports a client that is not in the space.

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/nats-io/nats.go"
 )
 
 // TestStaleAnswer: a relay that does not know that it was replaced accepts a change.

@@ -10,16 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
-
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/publisher"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,7 +39,7 @@ type world struct {
 func newWorld() *world {
 	w := &world{discard: slog.New(slog.DiscardHandler)}
 	var err error
-	w.nats, err = natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: replication.Subjects{}.Mappings(64)})
+	w.nats, err = natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subject.Names{}.Mappings(64)})
 	must(err)
 	w.ends = append(w.ends, w.nats.Shutdown)
 	w.edge, err = edge.New(edge.Config{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 var codecWrites = []struct {
@@ -124,7 +125,7 @@ func TestNames(t *testing.T) {
 		"1": {true, true, false}, "a-b": {true, true, false}, "_x1": {true, true, true}, "a..b": {}, "a.": {}, ".a": {}, "é": {}, "a b": {},
 		"a.b.c.d.e.f.g.h": {false, true, false}, "a.b.c.d.e.f.g.h.i": {},
 	} {
-		if got := [3]bool{ValidToken(s), ValidKey(s), ValidName(s)}; got != want {
+		if got := [3]bool{subject.ValidToken(s), subject.ValidKey(s), ValidName(s)}; got != want {
 			t.Errorf("%q: token, key, name %v, want %v", s, got, want)
 		}
 	}

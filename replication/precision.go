@@ -4,9 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/x448/float16"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/x448/float16"
 )
 
 // within reports whether every component of the encoded value b is at most

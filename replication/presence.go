@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A presence is a client that has a session in the space.
@@ -17,7 +18,7 @@ type presence struct {
 
 // Join says that a session of a client is in the space.
 func (s *Store) Join(client, session string) {
-	if !ValidToken(client) || session == "" || s.sessions[session] == client {
+	if !subject.ValidToken(client) || session == "" || s.sessions[session] == client {
 		return
 	}
 	if s.sessions[session] != "" {
@@ -85,7 +86,7 @@ func (p *presence) forget() {
 }
 
 func (s *Store) knowsClient(client string) *Error {
-	if !ValidToken(client) {
+	if !subject.ValidToken(client) {
 		return Errorf(CodeBadRequest, "%q is not the name of a client", client)
 	}
 	if s.clients[client] == nil {

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/x448/float16"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/zerocode"
+	"github.com/dnprelay/dnprelay/lludp/zerocode"
+	"github.com/x448/float16"
 )
 
 // A scene publishes states that look like those of games.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"time"
+
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Publish applies a publisher's message. The answer comes out of Advance.
@@ -114,7 +116,7 @@ func (s *Store) apply(op *Op) *Error {
 
 // lookup returns the state that an op is about.
 func (s *Store) lookup(key string) (*stored, *Error) {
-	if !ValidKey(key) || firstToken(key) == groupsToken {
+	if !subject.ValidKey(key) || firstToken(key) == groupsToken {
 		return nil, Errorf(CodeBadRequest, "%q is not a key", key)
 	}
 	st := s.byKey[key]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication/view"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // put makes a state, or brings an existing one to this form. With an unchanged
@@ -192,7 +193,7 @@ func (s *Store) sumDescribe(d *Description) (uint32, *Error) {
 
 func checkPut(op *Op, messageMax int) *Error {
 	switch first := firstToken(op.Key); {
-	case !ValidKey(op.Key):
+	case !subject.ValidKey(op.Key):
 		return Errorf(CodeBadRequest, "%q is not a key", op.Key)
 	case first == groupsToken || first == clientToken:
 		return Errorf(CodeBadRequest, "keys that start with %q are not for publishers", first)
@@ -236,7 +237,7 @@ func checkTokens(what string, names []string) *Error {
 		return Errorf(CodeTooLarge, "%d names of a %s, at most %d are allowed", len(names), what, namesMax)
 	}
 	for _, n := range names {
-		if !ValidToken(n) {
+		if !subject.ValidToken(n) {
 			return Errorf(CodeBadRequest, "%q is not the name of a %s", n, what)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/replication/view"
-	"github.com/dnprelay/dnprelay/zerocode"
+	"github.com/dnprelay/dnprelay/lludp/zerocode"
 )
 
 func coded(t testing.TB, batch []byte) bool {

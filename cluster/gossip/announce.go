@@ -5,9 +5,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/hashicorp/memberlist"
 )
 
 // Least times between two announcements of what this node tells. A phase is

@@ -8,9 +8,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/hashicorp/memberlist"
 )
 
 // DefaultPort is where gossip is spoken when nobody says otherwise, TCP and UDP.

@@ -7,9 +7,8 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/hashicorp/memberlist"
 )
 
 // A Gossip is this node among the others. Its methods may be called from any

@@ -14,9 +14,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/hashicorp/memberlist"
 )
 
 func TestJoinAndLeave(t *testing.T) {

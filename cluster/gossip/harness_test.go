@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/hashicorp/memberlist"
 	"go.uber.org/goleak"
-
-	"github.com/dnprelay/dnprelay/cluster"
 )
 
 // patience is when a test gives up. It is no measure of anything.

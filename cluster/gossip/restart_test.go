@@ -4,9 +4,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/hashicorp/memberlist"
 )
 
 // An inattentive delegate gives what the node was in the beginning, as often as lost

@@ -6,9 +6,8 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/hashicorp/memberlist"
 )
 
 // membersMax bounds the members that a node takes notice of. More are ignored and

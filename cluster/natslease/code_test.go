@@ -4,10 +4,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/nats-io/nats.go"
 )
 
 // The codes that this package tells apart, from the server itself.

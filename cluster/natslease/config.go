@@ -6,11 +6,10 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // Bounds.
@@ -35,7 +34,7 @@ type Config struct {
 	Conn *nats.Conn
 
 	// Subjects are those of the deployment.
-	Subjects replication.Subjects
+	Subjects subject.Names
 
 	// Node is the name of this relay. It must be unique among those that run.
 	Node string

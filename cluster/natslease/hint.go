@@ -3,9 +3,8 @@ package natslease
 import (
 	"encoding/binary"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/nats-io/nats.go"
 )
 
 // What the store accepted as the record of a holder is told to all relays at once,

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/nats-io/nats.go"
 )
 
 // TestHint: a relay whose watches bring nothing hears who holds a shard, and takes

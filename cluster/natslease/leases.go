@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then

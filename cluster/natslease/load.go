@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Parts in which keyframes are handed over.

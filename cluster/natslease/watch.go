@@ -5,10 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/dnprelay/dnprelay/cluster"
 )
 
 // Intervals of the watch. Both are arbitrary: a watch that stalls costs nothing

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/dnprelay/dnprelay/cluster"
 )
 
 // Headers and error codes of JetStream that the client library has no names for,

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/redis/go-redis/v9"
 )
 
 // Affinity is cluster.Affinity over Redis. Make it with Open, then Run once.

@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/redis/go-redis/v9"
 )
 
 // An ask is a question that waits: Find, Try, or Claimed.

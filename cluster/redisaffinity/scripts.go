@@ -4,9 +4,8 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/redis/go-redis/v9"
 )
 
 // claimScript writes or renews a claim, unless there is one of a later epoch, and ends

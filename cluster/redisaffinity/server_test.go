@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
-
-	"github.com/dnprelay/dnprelay/cluster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

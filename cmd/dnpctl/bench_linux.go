@@ -16,7 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Run measures and prints a table.
@@ -163,7 +163,7 @@ func (c *benchCommand) report(results []bench.Result) error {
 
 // Run serves until ctx ends.
 func (c *benchNATSCommand) Run(ctx context.Context, log *slog.Logger) error {
-	s, err := natsembed.Start(natsembed.Config{Listen: c.Listen, Mappings: replication.Subjects{}.Mappings(64), Log: log})
+	s, err := natsembed.Start(natsembed.Config{Listen: c.Listen, Mappings: subject.Names{}.Mappings(64), Log: log})
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {

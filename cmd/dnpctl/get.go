@@ -8,7 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 type getCommand struct {
@@ -22,7 +22,7 @@ type getCommand struct {
 func (c *getCommand) Problems() (list config.Problems) {
 	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	checkSpace(note, c.Space)
-	if c.Key != "" && !replication.ValidKey(c.Key) {
+	if c.Key != "" && !subject.ValidKey(c.Key) {
 		note("KEY: want up to 8 names joined by dots, got %q", c.Key)
 	}
 	return list

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 // NATSFlags are the flags of commands that act as a game server.
@@ -29,8 +28,8 @@ func (f *NATSFlags) Problems() (list config.Problems) {
 	return list
 }
 
-func (f *NATSFlags) subjects() replication.Subjects {
-	return replication.Subjects{Prefix: f.SubjectPrefix}
+func (f *NATSFlags) subjects() subject.Names {
+	return subject.Names{Prefix: f.SubjectPrefix}
 }
 
 // connect connects to NATS. The caller closes the connection.

@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 type publishCommand struct {
@@ -34,7 +34,7 @@ type publishCommand struct {
 func (c *publishCommand) Problems() (list config.Problems) {
 	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	checkSpace(note, c.Space)
-	if c.Key != "" && !replication.ValidKey(c.Key) {
+	if c.Key != "" && !subject.ValidKey(c.Key) {
 		note("KEY: want up to 8 names joined by dots, got %q", c.Key)
 	}
 	switch {
@@ -54,7 +54,7 @@ func (c *publishCommand) Problems() (list config.Problems) {
 }
 
 func checkSpace(note func(string, ...any), space string) {
-	if !replication.ValidToken(space) {
+	if !subject.ValidToken(space) {
 		note("SPACE: want 1 to 64 letters, digits, _ or -, got %q", space)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A putOp is the JSON of a publish that makes a state, a setOp of one that
@@ -72,9 +72,9 @@ func parseAudience(words []string) (*audience, error) {
 		case w == "all":
 			who.All = true
 		case w == "nobody":
-		case kind == "group" && replication.ValidToken(name):
+		case kind == "group" && subject.ValidToken(name):
 			who.Groups = append(who.Groups, name)
-		case kind == "client" && replication.ValidToken(name):
+		case kind == "client" && subject.ValidToken(name):
 			who.Clients = append(who.Clients, name)
 		default:
 			return nil, fmt.Errorf("--audience: want all, nobody, group=NAME or client=NAME, got %q", w)

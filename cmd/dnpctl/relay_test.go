@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 // A testRelay is as much of a cluster as dnpctl can see over NATS. It holds the
@@ -21,7 +21,7 @@ import (
 // them. An event of demo goes out all the time.
 type testRelay struct {
 	nc   *nats.Conn
-	subj replication.Subjects
+	subj subject.Names
 	seq  uint64
 	last []byte
 }

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 type sendCommand struct {
@@ -33,7 +32,7 @@ func (c *sendCommand) Problems() (list config.Problems) {
 		return (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
 	}
 	space, client, one := strings.Cut(c.Target, "/")
-	if !replication.ValidToken(space) || one && !replication.ValidToken(client) {
+	if !subject.ValidToken(space) || one && !subject.ValidToken(client) {
 		list = append(list, fmt.Sprintf("TARGET: want SPACE, SPACE/CLIENT or HOST:PORT, got %q", c.Target))
 	}
 	if c.Message == "" {

@@ -8,9 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/nats-io/nats.go"
 )
 
 type whoCommand struct {

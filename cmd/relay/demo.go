@@ -7,7 +7,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // demoInterval is how often the demo publishes: the rate of a typical game
@@ -32,8 +33,8 @@ const demoPut = `{"ops":[
 // A demo is a small game server: it publishes as any program with a NATS client
 // would, in JSON.
 type demo struct {
-	bus      replication.Bus
-	subjects replication.Subjects
+	bus      bus.Bus
+	subjects subject.Names
 	space    string
 }
 
@@ -60,8 +61,8 @@ func (d *demo) run(ctx context.Context) error {
 // publish sends one payload and reports whether it was applied.
 func (d *demo) publish(body string) bool {
 	answered := make(chan bool, 1)
-	m := replication.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}
-	d.bus.Request(m, time.Second, func(answer replication.Msg, err error) {
+	m := bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}
+	d.bus.Request(m, time.Second, func(answer bus.Msg, err error) {
 		var a struct{ Error *json.RawMessage }
 		answered <- err == nil && json.Unmarshal(answer.Data, &a) == nil && a.Error == nil
 	})

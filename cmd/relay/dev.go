@@ -9,16 +9,15 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
+	"golang.org/x/sync/errgroup"
 )
 
 type devCommand struct {
@@ -56,7 +55,7 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 
 // start opens all ports, so that one in use is known before anything runs.
 func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err error) {
-	var subjects replication.Subjects
+	var subjects subject.Names
 	node := config.DefaultNode()
 	if d.tel, err = telemetry.Open("relay", node, log); err != nil {
 		return err

@@ -10,16 +10,16 @@ import (
 	"fmt"
 
 	"github.com/dnprelay/dnprelay/internal/natsroles"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 func main() {
-	prefix := flag.String("prefix", replication.DefaultPrefix, "--subject-prefix of the deployment")
+	prefix := flag.String("prefix", subject.DefaultPrefix, "--subject-prefix of the deployment")
 	account := flag.String("account", "", "write an account of this name instead")
 	shards := flag.Int("shards", 64, "--shards of the deployment")
 	streams := flag.Int("store-streams", 4, "--store-streams of the deployment")
 	flag.Parse()
-	subjects := replication.Subjects{Prefix: *prefix}
+	subjects := subject.Names{Prefix: *prefix}
 	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams})
 	if *account == "" {
 		fmt.Print(natsroles.Render(table))

@@ -3,7 +3,6 @@ package dnptest
 import (
 	"bytes"
 	"errors"
-
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"

@@ -16,8 +16,6 @@ import (
 // Adapters (natsbus, natslog, gossip, natslease, redisaffinity) are imported by
 // commands only. replication and session know nothing of each other.
 var rules = map[string][]string{
-	"zerocode": {},
-
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
 	"dnp/admit":    {},
@@ -27,15 +25,19 @@ var rules = map[string][]string{
 
 	"godot/variant": {},
 
-	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire", "zerocode"},
-	"replication/payload": {"replication", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
-	"replication/membus":  {"replication", "cluster"},
-	"replication/bustest": {"replication", "cluster"}, // what every bus has to pass
-	"replication/natsbus": {"replication", "github.com/nats-io/nats.go"},
+	"bus":         {},
+	"bus/membus":  {"bus", "cluster", "subject"},
+	"bus/bustest": {"bus", "cluster", "subject"}, // what every bus has to pass
+	"bus/natsbus": {"bus", "subject", "github.com/nats-io/nats.go"},
+	"subject":     {},
 
-	"lludp/wire": {"zerocode"},
-	"lludp":      {"lludp/wire"},
+	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
+	"replication/view":    {"dnp/netstate", "dnp/wire", "lludp/zerocode"},
+	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
+
+	"lludp/zerocode": {},
+	"lludp/wire":     {"lludp/zerocode"},
+	"lludp":          {"lludp/wire"},
 
 	"cluster":                {},
 	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
@@ -44,26 +46,26 @@ var rules = map[string][]string{
 	"cluster/forward":        {"cluster"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":      {"cluster", "replication", "github.com/nats-io/nats.go"}, // of replication the subjects
+	"cluster/natslease":      {"cluster", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
-	"session":          {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
-	"session/memlog":   {"session"},
-	"session/logtest":  {"session"},                                                                  // what every log has to pass
-	"session/natslog":  {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"}, // of replication the subjects
-	"session/natsfrom": {"session", "replication", "internal/natsask", "github.com/nats-io/nats.go"},
+	"sessionlog":          {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
+	"sessionlog/memlog":   {"sessionlog"},
+	"sessionlog/logtest":  {"sessionlog"}, // what every log has to pass
+	"sessionlog/natslog":  {"sessionlog", "subject", "internal/natsask", "github.com/nats-io/nats.go"},
+	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/natsask", "github.com/nats-io/nats.go"},
 
-	"publisher":          {"replication", "replication/payload", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
-	"internal/auth": {"replication", "github.com/golang-jwt/jwt/v5"},
+	"internal/auth": {"subject", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
 		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
+		"bus", "subject", "cluster", "sessionlog", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/relay": {
 		"dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"cluster", "session", "internal/telemetry", "golang.org/x/sync",
+		"bus", "subject", "cluster", "sessionlog", "internal/telemetry", "golang.org/x/sync",
 	},
 
 	"internal/version":            {},
@@ -71,16 +73,16 @@ var rules = map[string][]string{
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
-	"internal/natsembed": {"replication", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
-	"internal/natsroles": {"replication"},
+	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natsroles": {"subject"},
 	"internal/natsask":   {"github.com/nats-io/nats.go"},
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
-	"internal/bench":     {"dnp/wire", "replication", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
+	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
 	"internal/proc":      {}, // runs programs under test
-	"internal/torture":   {"session", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
+	"internal/torture":   {"sessionlog", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
 	"internal/clustertest": {
-		"internal/proc", "dnp/dnptest", "replication", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
+		"internal/proc", "dnp/dnptest", "subject", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
 	},
 	"internal/arch":    {},
 	"internal/mutants": {}, // runs the go command, for tests only
@@ -128,7 +130,7 @@ func TestImportsNotice(t *testing.T) {
 	for _, c := range []struct{ file, src string }{
 		{"dnp/wire/x.go", `import _ "` + module + `dnp"`},
 		{"replication/x.go", `import _ "` + module + `session"`},
-		{"internal/edge/x.go", `import _ "` + module + `replication/natsbus"`},
+		{"internal/edge/x.go", `import _ "` + module + `bus/natsbus"`},
 		{"dnp/udp/x.go", `import _ "golang.org/x/network"`},
 		{"dnp/dnptest/x.go", `import _ "` + module + `dnp"`},
 		{"dnp/util/x.go", ``},

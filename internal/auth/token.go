@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/golang-jwt/jwt/v5"
-
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // Bounds of what a token may say.
@@ -133,11 +132,11 @@ func (c *Claims) Check(now time.Time) Reason {
 		return Expired
 	case c.Expires.After(now.Add(LifeMax)):
 		return TooLong
-	case !replication.ValidToken(c.Client), !replication.ValidToken(c.Space), strings.HasPrefix(c.Space, "_"), len(c.Groups) > GroupsMax:
+	case !subject.ValidToken(c.Client), !subject.ValidToken(c.Space), strings.HasPrefix(c.Space, "_"), len(c.Groups) > GroupsMax:
 		return BadClaims
 	}
 	for _, g := range c.Groups {
-		if !replication.ValidToken(g) {
+		if !subject.ValidToken(g) {
 			return BadClaims
 		}
 	}

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 // Forged ends of connections: how long one a second comes for every player, and how many
@@ -65,7 +64,7 @@ func (s *scene) leave(ctx context.Context, res *CloseResult) error {
 		return err
 	}
 	defer nc.Close()
-	left, err := nc.SubscribeSync(replication.Subjects{}.Event("*"))
+	left, err := nc.SubscribeSync(subject.Names{}.Event("*"))
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/x448/float16"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/x448/float16"
 )
 
 // A Model says what changes in a tick.

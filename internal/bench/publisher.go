@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
-
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 const (
@@ -29,7 +28,7 @@ type publisher struct {
 	c        *Case
 	script   *script
 	nc       *nats.Conn
-	subjects replication.Subjects
+	subjects subject.Names
 
 	mu      sync.Mutex // names come from the goroutine of the subscription
 	joined  []string   // clients, in the order of their coming

@@ -12,10 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 // pace is the time between two publishes of the game server.
@@ -34,7 +33,7 @@ const lampKey = "lamp"
 // is accepted, and says everything again when it is asked to, by a reassert.
 type game struct {
 	nc       *nats.Conn
-	subjects replication.Subjects
+	subjects subject.Names
 	inbox    string
 
 	mu       sync.Mutex // of what answers, events and faults change

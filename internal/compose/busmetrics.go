@@ -3,7 +3,7 @@ package compose
 import (
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 )
 
 // BusMetrics returns what a node shows at /metrics about its connections to NATS.

@@ -12,10 +12,10 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
-	"github.com/dnprelay/dnprelay/session/natsfrom"
-	"github.com/dnprelay/dnprelay/session/natslog"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
+	"github.com/dnprelay/dnprelay/sessionlog/natslog"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A Durable is what an edge needs to keep sessions in a log. A nil Durable is that of an
@@ -32,7 +32,7 @@ type Durable struct {
 // connection to NATS, which is closed by Close. timeout is how long JetStream may be
 // away; 0 is for ever.
 func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error),
-	subjects replication.Subjects, timeout time.Duration, log *slog.Logger) (d *Durable, err error) {
+	subjects subject.Names, timeout time.Duration, log *slog.Logger) (d *Durable, err error) {
 	if c.SessionDurability != "log" {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 	return d, err
 }
 
-func (d *Durable) openStreams(ctx context.Context, subjects replication.Subjects, log *slog.Logger) (err error) {
+func (d *Durable) openStreams(ctx context.Context, subjects subject.Names, log *slog.Logger) (err error) {
 	if d.log, err = natslog.Open(ctx, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: d.flags.SessionReplicas, Log: log}); err == nil {
 		d.from, err = natsfrom.Open(ctx, natsfrom.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: d.flags.SessionReplicas, Log: log})
 	}

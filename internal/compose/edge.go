@@ -3,11 +3,12 @@ package compose
 import (
 	"log/slog"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 var clientStates = map[string]edge.ClientStates{
@@ -17,7 +18,7 @@ var clientStates = map[string]edge.ClientStates{
 var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}
 
 // NewEdge returns an edge with what the flags say. Its ports are open.
-func NewEdge(c *config.Edge, shards int, node string, bus replication.Bus, subjects replication.Subjects, durable *edge.Durable, tel *telemetry.Telemetry, log *slog.Logger) (*edge.Edge, error) {
+func NewEdge(c *config.Edge, shards int, node string, bus bus.Bus, subjects subject.Names, durable *edge.Durable, tel *telemetry.Telemetry, log *slog.Logger) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
@@ -45,13 +46,13 @@ func orOff(rate int) int {
 
 // EdgeHealth says how an edge is. It stays ready when NATS goes away, because its
 // clients are served from the replicas and a balancer must not move them.
-func EdgeHealth(e *edge.Edge, bus replication.Bus, d *Durable) telemetry.Health {
+func EdgeHealth(e *edge.Edge, bus bus.Bus, d *Durable) telemetry.Health {
 	h := health(e.Ready(), bus)
 	h.Missing = append(h.Missing, d.missing()...)
 	return h
 }
 
-func health(ready bool, bus replication.Bus) telemetry.Health {
+func health(ready bool, bus bus.Bus) telemetry.Health {
 	h := telemetry.Health{Ready: ready}
 	if !bus.Connected() {
 		h.Missing = append(h.Missing, "nats")

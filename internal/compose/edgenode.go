@@ -5,15 +5,14 @@ import (
 	"log/slog"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
+	"golang.org/x/sync/errgroup"
 )
 
 // EdgeFlags are the flags of an edge of a cluster.
@@ -40,7 +39,7 @@ type EdgeNode struct {
 	mapping Mapping
 	leave   chan struct{} // holds one when the edge is to drain
 
-	subjects replication.Subjects
+	subjects subject.Names
 	shards   int
 	log      *slog.Logger
 }

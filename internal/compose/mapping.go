@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // How long a node waits for somebody to answer publishes before it says so, and how
@@ -37,9 +38,9 @@ func (m *Mapping) Note(h telemetry.Health) telemetry.Health {
 // Watch finds out, at the start and after each reconnect, whether the NATS server that
 // the node is connected to brings publishes to relays, and to the right ones, and says so
 // in one line if not, and in another when they are right again. It returns when ctx ends.
-func (m *Mapping) Watch(ctx context.Context, bus replication.Bus, subjects replication.Subjects, node string, shards int, log *slog.Logger) {
+func (m *Mapping) Watch(ctx context.Context, b bus.Bus, subjects subject.Names, node string, shards int, log *slog.Logger) {
 	changed := make(chan struct{}, 1)
-	bus.OnChange(func(connected bool) {
+	b.OnChange(func(connected bool) {
 		if !connected {
 			return
 		}
@@ -49,7 +50,7 @@ func (m *Mapping) Watch(ctx context.Context, bus replication.Bus, subjects repli
 		}
 	})
 	for said := ""; ; {
-		problem := mappingProblem(ctx, bus, subjects, node, shards)
+		problem := mappingProblem(ctx, b, subjects, node, shards)
 		m.wrong.Store(problem != "")
 		var again <-chan time.Time
 		switch {
@@ -75,13 +76,13 @@ func (m *Mapping) Watch(ctx context.Context, bus replication.Bus, subjects repli
 
 // mappingProblem asks until somebody answers or patience ends, and returns what is
 // wrong.
-func mappingProblem(ctx context.Context, bus replication.Bus, subjects replication.Subjects, node string, shards int) string {
+func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node string, shards int) string {
 	for end := time.Now().Add(mappingPatience); ; {
-		answer, err := ask(ctx, bus, subjects.Probe(node))
+		answer, err := ask(ctx, b, subjects.Probe(node))
 		if err == nil {
 			return probeProblem(answer, node, shards)
 		}
-		if ctx.Err() != nil || errors.Is(err, replication.ErrDisconnected) || errors.Is(err, replication.ErrBusClosed) {
+		if ctx.Err() != nil || errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrClosed) {
 			return "" // it will be looked at again after the reconnect
 		}
 		if time.Now().After(end) {
@@ -104,19 +105,19 @@ func probeProblem(answer []byte, node string, shards int) string {
 	switch {
 	case a.Shards != shards:
 		return "the relays count another number of shards than --shards of this node"
-	case a.Shard != cluster.Shard(replication.ProbeSpace(node), shards):
+	case a.Shard != cluster.Shard(subject.ProbeSpace(node), shards):
 		return "the subject mappings of this NATS server count another number of shards than --shards"
 	}
 	return ""
 }
 
-func ask(ctx context.Context, bus replication.Bus, subject string) ([]byte, error) {
+func ask(ctx context.Context, b bus.Bus, subject string) ([]byte, error) {
 	type result struct {
 		data []byte
 		err  error
 	}
 	got := make(chan result, 1)
-	bus.Request(replication.Msg{Subject: subject}, mappingPause, func(m replication.Msg, err error) { got <- result{m.Data, err} })
+	b.Request(bus.Msg{Subject: subject}, mappingPause, func(m bus.Msg, err error) { got <- result{m.Data, err} })
 	select {
 	case r := <-got:
 		return r.data, r.err

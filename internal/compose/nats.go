@@ -6,8 +6,8 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/natsroles"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // DialNATS connects a node to NATS, for as long as it may wait at the start.
@@ -26,6 +26,6 @@ func Security(c *config.NATS) natsbus.Security {
 }
 
 // Subjects returns the subjects of the deployment.
-func Subjects(c *config.NATS) replication.Subjects {
-	return replication.Subjects{Prefix: c.SubjectPrefix}
+func Subjects(c *config.NATS) subject.Names {
+	return subject.Names{Prefix: c.SubjectPrefix}
 }

@@ -8,16 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
+	"golang.org/x/sync/errgroup"
 )
 
 // Times of a node among others.
@@ -47,7 +46,7 @@ type RelayNode struct {
 	admin         *telemetry.Server
 	mapping       Mapping
 
-	subjects replication.Subjects
+	subjects subject.Names
 	shards   int
 	log      *slog.Logger
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-
 	"github.com/dnprelay/dnprelay/internal/version"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/auth"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // An about is what the log tells a successor of a session besides its connection. It is

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // TestAbout: what a client may is the same at the edge that takes its session over.

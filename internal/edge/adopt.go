@@ -10,7 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // spacePatience is how long a session that was found waits for the states of its space.

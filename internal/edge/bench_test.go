@@ -14,7 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/membus"
+	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 

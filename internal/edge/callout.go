@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // Bounds of asking the game's service who a client is. While it is asked, the client's
@@ -86,8 +86,8 @@ func (w *Worker) callOut(from netip.AddrPort, login uint64, message []byte) {
 		panic("edge: a question that JSON cannot express: " + err.Error())
 	}
 	w.counts.Callouts++
-	m := replication.Msg{Subject: w.edge.cfg.Subjects.Auth(), Data: data}
-	w.edge.cfg.Bus.Request(m, calloutTimeout, func(answer replication.Msg, err error) {
+	m := bus.Msg{Subject: w.edge.cfg.Subjects.Auth(), Data: data}
+	w.edge.cfg.Bus.Request(m, calloutTimeout, func(answer bus.Msg, err error) {
 		w.post(len(answer.Data), func(w *Worker, now time.Time) { w.calledOut(now, from, login, answer.Data, err) })
 	})
 }

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // ClientStates says what becomes of states that clients offer.
@@ -103,8 +104,8 @@ type Config struct {
 	Linger time.Duration
 
 	// Bus carries everything but the clients' datagrams.
-	Bus      replication.Bus
-	Subjects replication.Subjects
+	Bus      bus.Bus
+	Subjects subject.Names
 
 	// Shards is the number of shards of the deployment. 0 means 64.
 	Shards int
@@ -165,7 +166,7 @@ func (c *Config) validate() error {
 	if (c.Auth == AuthToken) != (c.TokenKeys != "") {
 		errs = append(errs, errors.New("edge: a file of token keys and clients with tokens need each other"))
 	}
-	if c.Auth == AuthOpen && !replication.ValidToken(c.OpenSpace) {
+	if c.Auth == AuthOpen && !subject.ValidToken(c.OpenSpace) {
 		errs = append(errs, fmt.Errorf("edge: %q is no name of a space", c.OpenSpace))
 	}
 	if strings.HasPrefix(c.OpenSpace, "_") {

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/replication"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // handOversPerSecond is how many sessions an edge that drains hands over per second, so
@@ -219,7 +219,7 @@ func (k *keeper) ask(node string, r edgeRequest, done func(now time.Time, err er
 		panic("edge: a request that JSON cannot express: " + err.Error())
 	}
 	cfg := &k.w.edge.cfg
-	cfg.Bus.Request(replication.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, adoptAnswer, func(m replication.Msg, err error) {
+	cfg.Bus.Request(bus.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, adoptAnswer, func(m bus.Msg, err error) {
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
 		}
@@ -238,12 +238,12 @@ var (
 // reply answers another edge, if it waits.
 func (e *Edge) reply(to string, answer []byte) {
 	if to != "" {
-		_ = e.cfg.Bus.Publish(replication.Msg{Subject: to, Data: answer}) // it asks the next one
+		_ = e.cfg.Bus.Publish(bus.Msg{Subject: to, Data: answer}) // it asks the next one
 	}
 }
 
 // asked takes a request of another edge.
-func (e *Edge) asked(m replication.Msg) {
+func (e *Edge) asked(m bus.Msg) {
 	var r edgeRequest
 	if json.Unmarshal(m.Data, &r) != nil {
 		return

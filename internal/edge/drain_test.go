@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/membus"
-	sessionlog "github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/memlog"
+	"github.com/dnprelay/dnprelay/bus/membus"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
 // A leaver is an edge that is asked to take sessions over, and the network around it.
@@ -92,7 +92,7 @@ func (l *leaver) ask(r edgeRequest) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.other.Request(replication.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, adoptAnswer, func(m replication.Msg, err error) {
+	l.other.Request(bus.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, adoptAnswer, func(m bus.Msg, err error) {
 		if err != nil {
 			m.Data = []byte(err.Error())
 		}
@@ -145,8 +145,8 @@ func TestAskRefused(t *testing.T) {
 	l := newLeaver(t)
 	var got []error
 	note := func(_ time.Time, err error) { got = append(got, err) }
-	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m replication.Msg) {
-		_ = l.other.Publish(replication.Msg{Subject: m.Reply, Data: answerRefused})
+	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
+		_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerRefused})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,9 +170,9 @@ func TestDrainUnderLoad(t *testing.T) {
 		for l.worker.post(0, func(*Worker, time.Time) {}) {
 		}
 	}
-	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m replication.Msg) {
+	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
 		fill()
-		_ = l.other.Publish(replication.Msg{Subject: m.Reply, Data: answerDone})
+		_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerDone})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A Durable is what sessions need to outlive their edge; see session/DESIGN.md.
+// A Durable is what sessions need to outlive their edge; see sessionlog/DESIGN.md.
 type Durable struct {
 	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
 	// of the logs. All edges of a deployment must have the same.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/view"
 )
@@ -89,9 +90,9 @@ func (f *feeds) follow(s *space) {
 		fd = &feed{}
 		f.spaces[s.name] = fd
 		name := s.name
-		f.subscribe(&fd.end, subjects.Live(name), func(m replication.Msg) { f.live(name, m) })
-		f.subscribe(&fd.end, subjects.ToAll(name), func(m replication.Msg) { f.toAll(name, m) })
-		f.subscribe(&fd.end, subjects.Who(name), func(m replication.Msg) { f.who(name, m) })
+		f.subscribe(&fd.end, subjects.Live(name), func(m bus.Msg) { f.live(name, m) })
+		f.subscribe(&fd.end, subjects.ToAll(name), func(m bus.Msg) { f.toAll(name, m) })
+		f.subscribe(&fd.end, subjects.Who(name), func(m bus.Msg) { f.who(name, m) })
 		f.followShard(s)
 	}
 	fd.workers = append(fd.workers, s.w)
@@ -104,7 +105,7 @@ func (f *feeds) followShard(s *space) {
 		sh = &shardFeed{}
 		f.shards[s.shard] = sh
 		shard := s.shard
-		f.subscribe(&sh.end, f.edge.cfg.Subjects.Head(shard), func(m replication.Msg) { f.head(shard, m) })
+		f.subscribe(&sh.end, f.edge.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
 	}
 	sh.names = append(sh.names, s.name)
 }
@@ -141,7 +142,7 @@ func all(list []func()) {
 
 // subscribe adds a subscription. Only a closed bus refuses one, and then
 // the edge is about to end.
-func (f *feeds) subscribe(ends *[]func(), subject string, handle func(replication.Msg)) {
+func (f *feeds) subscribe(ends *[]func(), subject string, handle func(bus.Msg)) {
 	end, err := f.edge.cfg.Bus.Subscribe(subject, handle)
 	if err != nil {
 		f.edge.cfg.Log.Error("subscribe", "subject", subject, "error", err)
@@ -162,7 +163,7 @@ func (f *feeds) followers(name string) []*Worker {
 
 // live passes a batch on. One that is zero-coded is expanded here, once for all
 // workers; if that fails it goes on as it is, for the replicas to count.
-func (f *feeds) live(name string, m replication.Msg) {
+func (f *feeds) live(name string, m bus.Msg) {
 	batch := m.Data
 	if plain, err := view.Plain(batch); err == nil {
 		batch = plain
@@ -172,7 +173,7 @@ func (f *feeds) live(name string, m replication.Msg) {
 	}
 }
 
-func (f *feeds) toAll(name string, m replication.Msg) {
+func (f *feeds) toAll(name string, m bus.Msg) {
 	for _, w := range f.followers(name) {
 		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.deliverAll(name, m) })
 	}
@@ -180,7 +181,7 @@ func (f *feeds) toAll(name string, m replication.Msg) {
 
 // head tells the workers how far the spaces of a shard are. One that the head does
 // not name is told the epoch, because a new holder may not know the space.
-func (f *feeds) head(shard int, m replication.Msg) {
+func (f *feeds) head(shard int, m bus.Msg) {
 	f.mu.RLock()
 	var names []string
 	if sh, ok := f.shards[shard]; ok {
@@ -207,7 +208,7 @@ func (f *feeds) head(shard int, m replication.Msg) {
 
 // repair sends a replica's request. Answers come to this worker and space.
 func (f *feeds) repair(s *space, request []byte) {
-	m := replication.Msg{
+	m := bus.Msg{
 		Subject: f.edge.cfg.Subjects.Repair(s.shard),
 		Reply:   fmt.Sprintf("%s.%d.%s", f.edge.inbox, s.w.index, s.name),
 		Data:    request,
@@ -218,8 +219,8 @@ func (f *feeds) repair(s *space, request []byte) {
 }
 
 // reply takes an answer to a repair request.
-func (f *feeds) reply(m replication.Msg) {
-	if m.Header[replication.HeaderStatus] == replication.StatusNoResponders {
+func (f *feeds) reply(m bus.Msg) {
+	if m.Header[bus.HeaderStatus] == bus.StatusNoResponders {
 		return
 	}
 	rest := strings.TrimPrefix(m.Subject, f.edge.inbox+".")
@@ -239,7 +240,7 @@ func (f *feeds) reply(m replication.Msg) {
 // means that it is not connected.
 func (f *feeds) client(s *session) (end func()) {
 	w := s.space.w
-	end, err := f.edge.cfg.Bus.SubscribeShared(f.edge.cfg.Subjects.To(s.space.name, s.client), func(m replication.Msg) {
+	end, err := f.edge.cfg.Bus.SubscribeShared(f.edge.cfg.Subjects.To(s.space.name, s.client), func(m bus.Msg) {
 		w.post(len(m.Data), func(_ *Worker, now time.Time) {
 			if s.conn.Data() == s {
 				s.told(now, m)

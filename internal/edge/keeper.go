@@ -11,7 +11,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // Bounds of a session in a log. A checkpoint has what is not delivered, the long

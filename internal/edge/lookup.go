@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // readsPerSecond is how many logs an edge reads per second for clients of whom the

@@ -8,8 +8,8 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
-	sessionlog "github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/memlog"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
 // A loser is an edge e1 that claims the session of a client, while the log says that e2 took

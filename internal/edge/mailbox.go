@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	sessionlog "github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A mailbox takes to a worker what must not get lost, unlike tasks: answers of the log,

@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Headers of messages from and to clients.
@@ -29,7 +31,7 @@ const repliesMax = 1024
 
 // message passes a message of the client on to the game servers.
 func (s *session) message(ev *dnp.Event) {
-	m := replication.Msg{
+	m := bus.Msg{
 		Subject: s.edge().cfg.Subjects.From(s.space.name, s.client),
 		Header:  map[string]string{headerSession: s.id, headerReliable: strconv.FormatBool(ev.Reliable)},
 		Data:    bytes.Clone(ev.Data),
@@ -49,9 +51,9 @@ func (s *session) message(ev *dnp.Event) {
 
 // told takes a message of a game server to this client, or the holder's word to
 // end the session.
-func (s *session) told(now time.Time, m replication.Msg) {
-	switch m.Header[replication.HeaderControl] {
-	case replication.ControlKick:
+func (s *session) told(now time.Time, m bus.Msg) {
+	switch m.Header[subject.HeaderControl] {
+	case subject.ControlKick:
 		s.conn.Close(dnp.CloseKicked)
 		s.answer(m.Reply, messageAnswer{})
 	case controlReplaced:
@@ -62,7 +64,7 @@ func (s *session) told(now time.Time, m replication.Msg) {
 }
 
 // deliver sends a message of a game server to the client.
-func (s *session) deliver(m replication.Msg) {
+func (s *session) deliver(m bus.Msg) {
 	var token uint64
 	var err error
 	unreliable := m.Header[headerReliable] == "false"
@@ -101,7 +103,7 @@ const (
 // nobody wants to know about. The message is known if its game's token is not above that
 // of a message before: then it is a repetition, whose answer was lost with an edge. It is
 // answered, or will be when the first has its number.
-func (s *session) token(m *replication.Msg) (token uint64, known bool) {
+func (s *session) token(m *bus.Msg) (token uint64, known bool) {
 	game, err := strconv.ParseUint(m.Header[headerToken], 10, 64)
 	named := err == nil && game > 0 && game <= tokenMax
 	switch {
@@ -189,13 +191,13 @@ func (s *session) answer(reply string, a messageAnswer) {
 	if err != nil {
 		panic("edge: an answer that JSON cannot express: " + err.Error())
 	}
-	if s.edge().cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) != nil {
+	if s.edge().cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) != nil {
 		s.space.w.counts.AnswersLost++
 	}
 }
 
 // deliverAll sends a message to every client of a space.
-func (w *Worker) deliverAll(name string, m replication.Msg) {
+func (w *Worker) deliverAll(name string, m bus.Msg) {
 	s, ok := w.spaces[name]
 	if !ok {
 		return

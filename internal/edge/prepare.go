@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A session is handed over only to an edge that has the states of its space: until such an
@@ -114,7 +114,7 @@ func (a *asker) hear(ok bool) {
 
 // prepare has every worker follow spaces, and answers when all have their states.
 func (e *Edge) prepare(names []string, reply string) {
-	names = slices.DeleteFunc(names, func(name string) bool { return !replication.ValidToken(name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !subject.ValidToken(name) })
 	a := &asker{edge: e, reply: reply}
 	a.left.Store(int32(len(e.workers)))
 	for _, w := range e.workers {

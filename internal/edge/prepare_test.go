@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // An other is what an edge answers that sessions are handed to.
@@ -24,7 +24,7 @@ type other struct {
 func (l *leaver) others(nodes map[string]*other) {
 	l.Helper()
 	for node, o := range nodes {
-		_, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge(node), func(m replication.Msg) {
+		_, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge(node), func(m bus.Msg) {
 			var r edgeRequest
 			if err := json.Unmarshal(m.Data, &r); err != nil {
 				l.Error(err)
@@ -41,7 +41,7 @@ func (l *leaver) others(nodes map[string]*other) {
 			if ok {
 				answer = answerDone
 			}
-			_ = l.other.Publish(replication.Msg{Subject: m.Reply, Data: answer})
+			_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answer})
 		})
 		if err != nil {
 			l.Fatal(err)
@@ -135,12 +135,12 @@ func TestGivenAway(t *testing.T) {
 	k.claim(k.byAddr[addr])
 	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
 	next := ""
-	if _, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m replication.Msg) {
+	if _, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
 		if strings.Contains(string(m.Data), "adopt") {
 			next = m.Reply
 			return
 		}
-		_ = l.other.Publish(replication.Msg{Subject: m.Reply, Data: answerDone})
+		_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerDone})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestGivenAway(t *testing.T) {
 		t.Errorf("it is taken back: %v, by another worker: %v; forwarded to %q before anybody has it",
 			k.byName[name] != nil, neighbour.keeper.byName[name] != nil, w.forwarded)
 	}
-	_ = l.other.Publish(replication.Msg{Subject: next, Data: answerDone})
+	_ = l.other.Publish(bus.Msg{Subject: next, Data: answerDone})
 	for range 20 {
 		l.pass(time.Millisecond)
 		if _, err := neighbour.Turn(l.net.Now(), nil); err != nil {
@@ -184,7 +184,7 @@ func TestGivenToTheOwner(t *testing.T) {
 	addr := strayClient(1)
 	l.join(w, addr)
 	var answers []string
-	if _, err := l.other.Subscribe("asker", func(m replication.Msg) { answers = append(answers, string(m.Data)) }); err != nil {
+	if _, err := l.other.Subscribe("asker", func(m bus.Msg) { answers = append(answers, string(m.Data)) }); err != nil {
 		t.Fatal(err)
 	}
 	l.worker.adopt(l.worker.keeper.name(addr), way{via: "e2"}, "asker")

@@ -3,6 +3,7 @@ package edge
 import (
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -56,9 +57,9 @@ func (r *repeater) ready(now time.Time, next *time.Time) bool {
 // the worker's inbox is full.
 func (s *session) request(w *replication.Write, done func(now time.Time, r replication.WriteResult, err error)) {
 	w.Session, w.Client, w.Space, w.Epoch = s.id, s.client, s.space.name, s.space.epoch
-	to, bus := s.space.w, s.edge().cfg.Bus
-	m := replication.Msg{Subject: s.edge().cfg.Subjects.Write(s.space.shard), Data: replication.AppendWrite(nil, w)}
-	bus.Request(m, writeAnswer, func(answer replication.Msg, err error) {
+	to := s.space.w
+	m := bus.Msg{Subject: s.edge().cfg.Subjects.Write(s.space.shard), Data: replication.AppendWrite(nil, w)}
+	s.edge().cfg.Bus.Request(m, writeAnswer, func(answer bus.Msg, err error) {
 		var r replication.WriteResult
 		if err == nil {
 			r, err = replication.ParseWriteResult(answer.Data)

@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // rights are what a session may, as its token or the game's service said.
@@ -47,10 +49,10 @@ func (s *session) give(now time.Time, c *auth.Claims) {
 		s.may.repeat.want(now)
 	}
 	s.space.w.expects(c.Expires)
-	_ = s.edge().cfg.Bus.Publish(replication.Msg{ // an older session that does not hear it is replaced by nobody's harm
+	_ = s.edge().cfg.Bus.Publish(bus.Msg{ // an older session that does not hear it is replaced by nobody's harm
 		Subject: s.edge().cfg.Subjects.To(s.space.name, s.client),
 		Header: map[string]string{
-			replication.HeaderControl: controlReplaced, headerSession: s.id, headerBegan: strconv.FormatInt(now.UnixMicro(), 10),
+			subject.HeaderControl: controlReplaced, headerSession: s.id, headerBegan: strconv.FormatInt(now.UnixMicro(), 10),
 		},
 	})
 }
@@ -63,7 +65,7 @@ func (w *Worker) expects(at time.Time) {
 }
 
 // giveWay ends this session because the client has a newer one.
-func (s *session) giveWay(now time.Time, m replication.Msg) {
+func (s *session) giveWay(now time.Time, m bus.Msg) {
 	other := m.Header[headerSession]
 	if other == s.id || !s.may.known {
 		return
@@ -125,8 +127,8 @@ func (s *session) advanceGroups(now, next time.Time) time.Time {
 		panic("edge: groups that JSON cannot express: " + err.Error())
 	}
 	w := s.space.w
-	m := replication.Msg{Subject: s.edge().cfg.Subjects.ShardPublish(s.space.shard, s.space.name, ""), Data: data}
-	s.edge().cfg.Bus.Request(m, writeAnswer, func(answer replication.Msg, err error) {
+	m := bus.Msg{Subject: s.edge().cfg.Subjects.ShardPublish(s.space.shard, s.space.name, ""), Data: data}
+	s.edge().cfg.Bus.Request(m, writeAnswer, func(answer bus.Msg, err error) {
 		w.post(len(answer.Data), func(*Worker, time.Time) { s.grouped(answer.Data, err) })
 	})
 	return next

@@ -4,15 +4,15 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/view"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // signals are what an edge tells telemetry besides its counters; all may be nil.
 type signals struct {
 	tracer     *telemetry.Tracer
 	flushDelay *telemetry.Histogram
-	subjects   replication.Subjects
+	subjects   subject.Names
 	live       string // template of the subject of batches
 }
 

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
-	sessionlog "github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/memlog"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
 // TestUncertainAtTheHeir: an edge that is to take over a session whose log is damaged says
@@ -37,7 +38,7 @@ func TestUncertainAtTheHeir(t *testing.T) {
 
 	heir, ways := first.heirOf()
 	var told []string
-	_, err := heir.other.Subscribe(heir.edge.cfg.Subjects.Event("s"), func(m replication.Msg) {
+	_, err := heir.other.Subscribe(heir.edge.cfg.Subjects.Event("s"), func(m bus.Msg) {
 		var ev replication.Event
 		if err := json.Unmarshal(m.Data, &ev); err != nil {
 			t.Error(err)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // ways is the two ways out of a worker: directly, and over other edges.
@@ -226,7 +226,7 @@ func TestUnheardIsHanded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heir.edge.asked(replication.Msg{Data: data})
+	heir.edge.asked(bus.Msg{Data: data})
 	heir.pass(10 * time.Millisecond)
 	if y := heir.worker.keeper.byName[x.name]; y == nil || !y.unheard {
 		t.Errorf("the next owner takes it as %+v", y)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/bus"
 )
 
 // A Presence is one session in the answer to the question who is in a space.
@@ -26,7 +26,7 @@ const presencesMax = 4096
 
 // who answers who is in a space. The question goes from worker to worker, and
 // the last one answers for the edge.
-func (f *feeds) who(name string, m replication.Msg) {
+func (f *feeds) who(name string, m bus.Msg) {
 	if m.Reply == "" {
 		return
 	}
@@ -53,7 +53,7 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 		if err != nil {
 			panic("edge: an answer that JSON cannot express: " + err.Error())
 		}
-		_ = f.edge.cfg.Bus.Publish(replication.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		_ = f.edge.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
 		if len(all) == 0 {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/replication"
@@ -228,7 +229,7 @@ func (w *Worker) reconnected(now time.Time) {
 // emit publishes an event for game servers. Events are at most once, so an error
 // of the bus is only counted.
 func (w *Worker) emit(ev replication.Event) {
-	m := replication.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
+	m := bus.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
 	if err := w.edge.cfg.Bus.Publish(m); err != nil {
 		w.counts.EventsLost++
 		return

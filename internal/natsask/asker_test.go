@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
-
-	"github.com/dnprelay/dnprelay/internal/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

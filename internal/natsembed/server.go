@@ -10,9 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
-
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // readyTimeout is how long the server may take to start. It takes milliseconds
@@ -33,7 +32,7 @@ type Config struct {
 	// If it is empty, a temporary one is used, and removed by Shutdown.
 	Folder string
 	// Mappings are applied to what clients publish.
-	Mappings []replication.Mapping
+	Mappings []subject.Mapping
 	// Log gets the server's warnings and errors; nil means nobody does.
 	Log *slog.Logger
 }

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
-
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,7 +90,7 @@ func TestTemporaryFolderIsRemoved(t *testing.T) {
 }
 
 func TestWithoutListener(t *testing.T) {
-	s := start(t, Config{Mappings: replication.Subjects{}.Mappings(64)})
+	s := start(t, Config{Mappings: subject.Names{}.Mappings(64)})
 	nc := connect(t, "", nats.InProcessServer(s))
 	sub, err := nc.SubscribeSync("dnp.v1.shard.*.publish.>")
 	if err != nil {
@@ -128,7 +127,7 @@ func TestErrorsAreOneClearLine(t *testing.T) {
 		{Config{Folder: filepath.Join(file, "sub")}, []string{"data folder", file}},
 		{Config{Folder: file}, []string{"data folder", file}},
 		{Config{Folder: "/proc/nothing"}, []string{"data folder", "/proc/nothing"}},
-		{Config{Mappings: []replication.Mapping{{From: "a.*", To: "b.{{nothing(1)}}"}}}, []string{"a.*", "nothing"}},
+		{Config{Mappings: []subject.Mapping{{From: "a.*", To: "b.{{nothing(1)}}"}}}, []string{"a.*", "nothing"}},
 	} {
 		s, err := Start(c.cfg)
 		if err == nil {

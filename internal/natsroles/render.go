@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 const header = `# Who may do what, by role. Written by: go run ./deploy/nats
@@ -27,7 +27,7 @@ func Render(table []Role) string {
 
 // RenderAccount returns one tenant, as an entry of the block accounts of nats-server:
 // users named <account>_<role>, streams of its own, and the mappings of its prefix.
-func RenderAccount(account string, table []Role, mappings []replication.Mapping) string {
+func RenderAccount(account string, table []Role, mappings []subject.Mapping) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: {\n  jetstream: enabled\n  mappings: {\n", account)
 	for _, m := range mappings {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // NodeInbox begins the subjects on which relays and edges are answered. Other roles
@@ -35,7 +35,7 @@ const ResponseTime = "10s"
 // A Config is what the table depends on. The zero value is the defaults of relays and
 // edges.
 type Config struct {
-	Subjects     replication.Subjects
+	Subjects     subject.Names
 	StoreStreams int // of relays, --store-streams; 4
 	LogStreams   int // of edges, with sessions that outlive them; 16
 }
@@ -130,12 +130,12 @@ func (c *Config) admin() Role {
 }
 
 // shard is a subject behind every shard.
-func shard(s replication.Subjects, tokens ...string) string {
+func shard(s subject.Names, tokens ...string) string {
 	return strings.TrimSuffix(s.HeadAll(), "head") + strings.Join(tokens, ".")
 }
 
 // keyframes is what is stored of states.
-func keyframes(s replication.Subjects) string {
+func keyframes(s subject.Names) string {
 	return strings.TrimSuffix(s.StoreOwnAll(), "own") + "k.*.*"
 }
 

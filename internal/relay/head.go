@@ -3,6 +3,7 @@ package relay
 import (
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -38,7 +39,7 @@ func (l *Lane) sendHead(now time.Time, h *holding) {
 		return // there is no other holder that anybody could have followed
 	}
 	data := replication.AppendHead(nil, h.epoch, h.head(now))
-	l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Head(h.shard), Data: data})
+	l.send(bus.Msg{Subject: l.relay.cfg.Subjects.Head(h.shard), Data: data})
 }
 
 // head returns the spaces that changed lately, and as many of the others as fit,

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -31,7 +32,7 @@ const (
 type posted struct {
 	kind  kind
 	shard int
-	msg   replication.Msg
+	msg   bus.Msg
 
 	space, client, session string // of joined and left
 }
@@ -92,7 +93,7 @@ func newLane(r *Relay) *Lane {
 }
 
 // post gives the lane a message, from any goroutine. It never blocks.
-func (l *Lane) post(k kind, shard int, m replication.Msg) {
+func (l *Lane) post(k kind, shard int, m bus.Msg) {
 	l.postMsg(posted{kind: k, shard: shard, msg: m})
 }
 

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Events are at most once, so what they say about who is there is repeated by
@@ -37,7 +39,7 @@ type named struct {
 
 // presence hears from the edges which clients come and go, because groups belong
 // to clients that are in the space.
-func (r *Relay) presence(m replication.Msg) {
+func (r *Relay) presence(m bus.Msg) {
 	if !bytes.Contains(m.Data, []byte(`"joined"`)) && !bytes.Contains(m.Data, []byte(`"left"`)) {
 		return // most events say what clients wrote, and parsing those costs
 	}
@@ -58,7 +60,7 @@ func (r *Relay) presence(m replication.Msg) {
 }
 
 func (r *Relay) tell(k kind, space, client, session string) {
-	if !validSpace(space) || !replication.ValidToken(client) || !replication.ValidToken(session) {
+	if !validSpace(space) || !subject.ValidToken(client) || !subject.ValidToken(session) {
 		return
 	}
 	shard := cluster.Shard(space, r.cfg.Shards)
@@ -125,7 +127,7 @@ func (l *Lane) ask(now time.Time, sp *space) {
 	if len(sp.present.named) > 0 {
 		sp.present.due = now.Add(askInterval)
 	}
-	if !l.send(replication.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + "." + sp.name}) {
+	if !l.send(bus.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + "." + sp.name}) {
 		return // it is the relay that cannot be heard
 	}
 	for _, n := range sp.present.named {
@@ -179,11 +181,11 @@ func (l *Lane) askAll(now time.Time) {
 }
 
 // present takes an edge's answer to ask.
-func (r *Relay) present(m replication.Msg) {
+func (r *Relay) present(m bus.Msg) {
 	var a struct {
 		Clients []struct{ Client, Session string }
 	}
-	if m.Header[replication.HeaderStatus] != "" || json.Unmarshal(m.Data, &a) != nil {
+	if m.Header[bus.HeaderStatus] != "" || json.Unmarshal(m.Data, &a) != nil {
 		return
 	}
 	space := strings.TrimPrefix(m.Subject, r.inbox+".")

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Headers of publishes and gets: the form of the body, and that of the answer.
@@ -19,7 +21,7 @@ const (
 // forms returns the form of a message's body and the form in which it is answered:
 // that of Accept, or of the body. It is JSON if nothing is said, or nothing that is
 // known.
-func forms(m replication.Msg) (body, answer payload.Form, err *replication.Error) {
+func forms(m bus.Msg) (body, answer payload.Form, err *replication.Error) {
 	if t, ok := m.Header[headerContentType]; ok {
 		body, err = payload.ParseForm(t)
 	}
@@ -40,7 +42,7 @@ const probePrefix = "_probe-"
 const busyRetry = time.Second
 
 // publish gives a publisher's message to the store of its space.
-func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
+func (l *Lane) publish(now time.Time, h *holding, m bus.Msg) {
 	l.counts.Publishes++
 	if a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject); ok && strings.HasPrefix(a.Space, probePrefix) {
 		l.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, h.shard, l.relay.cfg.Shards))
@@ -57,7 +59,7 @@ func (l *Lane) publish(now time.Time, h *holding, m replication.Msg) {
 
 // applyPublish returns the form of the answer, and why the message did not reach a
 // store. span is nil unless the message is sampled.
-func (l *Lane) applyPublish(now time.Time, h *holding, m replication.Msg, span *telemetry.Span) (payload.Form, *replication.Error) {
+func (l *Lane) applyPublish(now time.Time, h *holding, m bus.Msg, span *telemetry.Span) (payload.Form, *replication.Error) {
 	body, form, err := forms(m)
 	if err != nil {
 		return form, err
@@ -86,7 +88,7 @@ func (l *Lane) applyPublish(now time.Time, h *holding, m replication.Msg, span *
 	return form, nil
 }
 
-func (l *Lane) parsePublish(m replication.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {
+func (l *Lane) parsePublish(m bus.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {
 	a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject)
 	if !ok {
 		return p, "", badSubject(m.Subject)
@@ -118,11 +120,11 @@ func (l *Lane) refuse(h *holding, reply string, form payload.Form, err *replicat
 }
 
 func (l *Lane) answer(reply string, data []byte) {
-	l.send(replication.Msg{Subject: reply, Data: data})
+	l.send(bus.Msg{Subject: reply, Data: data})
 }
 
 // write gives what a client wrote to the store of its space.
-func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
+func (l *Lane) write(now time.Time, h *holding, m bus.Msg) {
 	w, err := replication.ParseWrite(m.Data)
 	if err != nil || !l.belongs(w.Space, h.shard) {
 		l.counts.Malformed++
@@ -143,7 +145,7 @@ func (l *Lane) write(now time.Time, h *holding, m replication.Msg) {
 
 // repair answers a replica. What the store has not emitted goes first, because
 // the answer says what is true after it.
-func (l *Lane) repair(now time.Time, h *holding, m replication.Msg) {
+func (l *Lane) repair(now time.Time, h *holding, m bus.Msg) {
 	name, ok := replication.RequestSpace(m.Data)
 	if !ok || m.Reply == "" || !l.belongs(string(name), h.shard) {
 		l.counts.Malformed++
@@ -164,7 +166,7 @@ func (l *Lane) repair(now time.Time, h *holding, m replication.Msg) {
 }
 
 // get answers who wants to know a state or a space.
-func (l *Lane) get(h *holding, m replication.Msg) {
+func (l *Lane) get(h *holding, m bus.Msg) {
 	body, form, err := forms(m)
 	if err != nil {
 		l.refuse(h, m.Reply, form, err)
@@ -178,7 +180,7 @@ func (l *Lane) get(h *holding, m replication.Msg) {
 	l.answer(m.Reply, form.AppendListing(nil, &listing, listBytes))
 }
 
-func (l *Lane) listing(h *holding, m replication.Msg, body payload.Form) (none replication.Listing, err *replication.Error) {
+func (l *Lane) listing(h *holding, m bus.Msg, body payload.Form) (none replication.Listing, err *replication.Error) {
 	a, ok := l.relay.cfg.Subjects.ParseGet(m.Subject)
 	if !ok {
 		return none, badSubject(m.Subject)
@@ -200,7 +202,7 @@ const (
 	listBytes = 900 << 10
 )
 
-func (l *Lane) list(h *holding, a replication.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
+func (l *Lane) list(h *holding, a subject.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
 	sp, ok := l.spaces[a.Space]
 	switch {
 	case !ok && a.Key == "":

@@ -11,10 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Config is what a relay is made of.
@@ -23,8 +25,8 @@ type Config struct {
 	Node string
 
 	// Bus carries everything.
-	Bus      replication.Bus
-	Subjects replication.Subjects
+	Bus      bus.Bus
+	Subjects subject.Names
 
 	// Shards is the number of shards of the deployment. 0 means 64.
 	Shards int
@@ -202,8 +204,8 @@ func (r *Relay) Start() error {
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
 	if r.cfg.Wildcard {
-		subs.add(s.PublishAll(), func(m replication.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
-		subs.add(s.GetAll(), func(m replication.Msg) { r.deal(kindGet, m, s.ParseGet) })
+		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
+		subs.add(s.GetAll(), func(m bus.Msg) { r.deal(kindGet, m, s.ParseGet) })
 	}
 	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
@@ -228,10 +230,10 @@ func (r *Relay) Start() error {
 func (r *Relay) subscribeShard(l *Lane, n int) (end []func()) {
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
-	subs.add(s.ShardPublishAll(n), func(m replication.Msg) { l.post(kindPublish, n, m) })
-	subs.add(s.ShardGetAll(n), func(m replication.Msg) { l.post(kindGet, n, m) })
-	subs.add(s.Repair(n), func(m replication.Msg) { l.post(kindRepair, n, m) })
-	subs.add(s.Write(n), func(m replication.Msg) { l.post(kindWrite, n, m) })
+	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { l.post(kindPublish, n, m) })
+	subs.add(s.ShardGetAll(n), func(m bus.Msg) { l.post(kindGet, n, m) })
+	subs.add(s.Repair(n), func(m bus.Msg) { l.post(kindRepair, n, m) })
+	subs.add(s.Write(n), func(m bus.Msg) { l.post(kindWrite, n, m) })
 	if subs.err != nil { // the bus is closed, so this relay is about to end
 		r.cfg.Log.Error("a shard cannot be served", "shard", n, "error", subs.err)
 	}
@@ -240,12 +242,12 @@ func (r *Relay) subscribeShard(l *Lane, n int) (end []func()) {
 
 // subscriptions are some of a bus that begin and end together.
 type subscriptions struct {
-	bus replication.Bus
+	bus bus.Bus
 	end []func()
 	err error
 }
 
-func (s *subscriptions) add(subject string, handle func(replication.Msg)) {
+func (s *subscriptions) add(subject string, handle func(bus.Msg)) {
 	if s.err != nil {
 		return
 	}
@@ -259,7 +261,7 @@ func (s *subscriptions) add(subject string, handle func(replication.Msg)) {
 
 // fence tells the leases of an epoch that another relay speaks in, so that a holder
 // whose time is over stops before it hears of it from the store.
-func (r *Relay) fence(m replication.Msg) {
+func (r *Relay) fence(m bus.Msg) {
 	shard, ok := r.cfg.Subjects.ParseShard(m.Subject)
 	if !ok {
 		return
@@ -270,14 +272,14 @@ func (r *Relay) fence(m replication.Msg) {
 }
 
 // eventMsg returns the message that carries an event.
-func (r *Relay) eventMsg(e *replication.Event) replication.Msg {
-	return replication.Msg{Subject: r.cfg.Subjects.Event(e.Space), Data: payload.JSON.AppendEvent(nil, e)}
+func (r *Relay) eventMsg(e *replication.Event) bus.Msg {
+	return bus.Msg{Subject: r.cfg.Subjects.Event(e.Space), Data: payload.JSON.AppendEvent(nil, e)}
 }
 
 func (r *Relay) lane(shard int) *Lane { return r.lanes[shard%len(r.lanes)] }
 
 // deal gives a message that was not mapped to the lane of its shard.
-func (r *Relay) deal(k kind, m replication.Msg, parse func(string) (replication.Address, bool)) {
+func (r *Relay) deal(k kind, m bus.Msg, parse func(string) (subject.Address, bool)) {
 	shard := 0 // an address that is no address is answered by any lane
 	if a, ok := parse(m.Subject); ok {
 		shard = cluster.Shard(a.Space, r.cfg.Shards)

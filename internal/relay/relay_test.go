@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/membus"
+	"github.com/dnprelay/dnprelay/bus/membus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // TestConfig wants every problem named at once.
@@ -33,7 +35,7 @@ func TestFinish(t *testing.T) {
 			f()
 		}
 	}
-	var subjects replication.Subjects
+	var subjects subject.Names
 	hub, err := membus.New(membus.Config{Schedule: func(d time.Duration, f func()) {
 		if d == 0 { // timeouts of requests never come
 			calls = append(calls, f)
@@ -51,11 +53,11 @@ func TestFinish(t *testing.T) {
 	}
 	game, now := hub.Node("game"), time.Unix(1, 0)
 	batches, answers := 0, 0
-	if _, err := game.Subscribe(subjects.Live("s"), func(replication.Msg) { batches++ }); err != nil {
+	if _, err := game.Subscribe(subjects.Live("s"), func(bus.Msg) { batches++ }); err != nil {
 		t.Fatal(err)
 	}
 	publish := func(body string) {
-		game.Request(replication.Msg{Subject: subjects.Publish("s", ""), Data: []byte(body)}, time.Minute, func(m replication.Msg, err error) {
+		game.Request(bus.Msg{Subject: subjects.Publish("s", ""), Data: []byte(body)}, time.Minute, func(m bus.Msg, err error) {
 			if err != nil || !strings.HasPrefix(string(m.Data), `{"epoch":1`) {
 				t.Errorf("answer %s, %v", m.Data, err)
 			}

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // idleAfter is how long a space must have been empty and unused before another may
@@ -48,7 +50,7 @@ type reply struct {
 
 // validSpace reports whether publishers and clients may have a space of this name.
 func validSpace(name string) bool {
-	return replication.ValidToken(name) && !strings.HasPrefix(name, "_")
+	return subject.ValidToken(name) && !strings.HasPrefix(name, "_")
 }
 
 // belongs reports whether a message about a space came to the right shard. A node
@@ -142,27 +144,27 @@ func (l *Lane) emit(now time.Time, sp *space) {
 	subjects := l.relay.cfg.Subjects
 	batches, bytes := 0, 0
 	for _, out := range sp.store.Advance(now) {
-		var m replication.Msg
+		var m bus.Msg
 		switch out.Kind {
 		case replication.OutputBatch:
 			sp.emitted = now
 			l.counts.Batches++
 			batches, bytes = batches+1, bytes+len(out.Data)
-			m = replication.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
+			m = bus.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:
 			r := sp.reply(out.Answer.Token)
-			m = replication.Msg{Subject: r.subject, Data: r.form.AppendAnswer(nil, &out.Answer)}
+			m = bus.Msg{Subject: r.subject, Data: r.form.AppendAnswer(nil, &out.Answer)}
 		case replication.OutputWrite:
-			m = replication.Msg{Subject: sp.reply(out.Write.Token).subject, Data: replication.AppendWriteResult(nil, out.Write)}
+			m = bus.Msg{Subject: sp.reply(out.Write.Token).subject, Data: replication.AppendWriteResult(nil, out.Write)}
 		case replication.OutputEvent:
 			for _, form := range sp.forms {
-				l.send(replication.Msg{Subject: subjects.EventIn(sp.name, form.String()), Data: form.AppendEvent(nil, out.Event)})
+				l.send(bus.Msg{Subject: subjects.EventIn(sp.name, form.String()), Data: form.AppendEvent(nil, out.Event)})
 			}
 			m = l.relay.eventMsg(out.Event)
 		case replication.OutputKick:
-			m = replication.Msg{
+			m = bus.Msg{
 				Subject: subjects.To(sp.name, out.Client),
-				Header:  map[string]string{replication.HeaderControl: replication.ControlKick},
+				Header:  map[string]string{subject.HeaderControl: subject.ControlKick},
 			}
 		}
 		l.send(m)
@@ -172,7 +174,7 @@ func (l *Lane) emit(now time.Time, sp *space) {
 
 // send publishes a message and reports whether the bus took it. One without a
 // subject is an answer for which nobody waits.
-func (l *Lane) send(m replication.Msg) bool {
+func (l *Lane) send(m bus.Msg) bool {
 	if m.Subject != "" && l.relay.cfg.Bus.Publish(m) != nil {
 		l.counts.Lost++
 		return false

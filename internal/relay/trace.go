@@ -3,9 +3,11 @@ package relay
 import (
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/view"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // What the store carries in a batch is what package telemetry makes.
@@ -14,7 +16,7 @@ var _ [view.TraceSize]byte = [telemetry.BlockSize]byte{}
 // signals are what a relay tells telemetry besides its counters; all may be nil.
 type signals struct {
 	tracer       *telemetry.Tracer
-	subjects     replication.Subjects
+	subjects     subject.Names
 	publishDelay *telemetry.Histogram
 	publish      string // template of the subject of publishes
 	live         string // and of batches
@@ -31,7 +33,7 @@ func newSignals(cfg *Config) signals {
 }
 
 // received begins the span of a publish that is sampled, or else returns nil.
-func (s *signals) received(m replication.Msg) *telemetry.Span {
+func (s *signals) received(m bus.Msg) *telemetry.Span {
 	if s.tracer == nil {
 		return nil
 	}

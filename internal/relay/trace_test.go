@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/telemetry/otlptest"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // BenchmarkPublish takes publishes and emits a batch for every ten, without telemetry, with it
@@ -32,12 +32,12 @@ func BenchmarkPublish(b *testing.B) {
 				defer tel.Close()
 			}
 			l, shard := benchLane(b, tel)
-			put := replication.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)}
+			put := bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)}
 			l.post(kindPublish, shard, put)
 			now := time.Now()
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				l.post(kindPublish, shard, replication.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
+				l.post(kindPublish, shard, bus.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
 				if i%10 == 9 {
 					now = now.Add(time.Second)
 					l.Turn(now)
@@ -50,12 +50,12 @@ func BenchmarkPublish(b *testing.B) {
 // nowhere is a bus that takes everything and brings nothing.
 type nowhere struct{}
 
-func (nowhere) Publish(replication.Msg) error                                        { return nil }
-func (nowhere) Subscribe(string, func(replication.Msg)) (func(), error)              { return func() {}, nil }
-func (nowhere) SubscribeShared(string, func(replication.Msg)) (func(), error)        { return func() {}, nil }
-func (nowhere) Request(replication.Msg, time.Duration, func(replication.Msg, error)) {}
-func (nowhere) Connected() bool                                                      { return true }
-func (nowhere) OnChange(func(bool))                                                  {}
+func (nowhere) Publish(bus.Msg) error                                 { return nil }
+func (nowhere) Subscribe(string, func(bus.Msg)) (func(), error)       { return func() {}, nil }
+func (nowhere) SubscribeShared(string, func(bus.Msg)) (func(), error) { return func() {}, nil }
+func (nowhere) Request(bus.Msg, time.Duration, func(bus.Msg, error))  {}
+func (nowhere) Connected() bool                                       { return true }
+func (nowhere) OnChange(func(bool))                                   {}
 
 // benchLane returns a lane that holds everything, and the shard of the space s.
 func benchLane(tb testing.TB, tel *telemetry.Telemetry) (*Lane, int) {
@@ -85,7 +85,7 @@ func TestUnsampledPublishAllocates(t *testing.T) {
 	defer tel.Close()
 	cost := func(tel *telemetry.Telemetry, header map[string]string) float64 {
 		l, shard := benchLane(t, tel)
-		l.post(kindPublish, shard, replication.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
+		l.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
 		now := time.Now()
 		l.Turn(now)
 		bodies := [][]byte{[]byte(`{"op":"set","key":"k","values":{"n":1}}`), []byte(`{"op":"set","key":"k","values":{"n":2}}`)}
@@ -94,7 +94,7 @@ func TestUnsampledPublishAllocates(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		for n := range publishes {
 			now = now.Add(time.Second)
-			l.post(kindPublish, shard, replication.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
+			l.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
 			l.Turn(now)
 		}
 		runtime.ReadMemStats(&after)

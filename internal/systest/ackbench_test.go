@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/compose"
@@ -15,8 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // BenchmarkAck measures how long a client waits for the acknowledgement of a reliable
@@ -30,7 +30,7 @@ func BenchmarkAck(b *testing.B) {
 
 func benchmarkAck(b *testing.B, durability string) {
 	log := slog.New(slog.DiscardHandler)
-	var subjects replication.Subjects
+	var subjects subject.Names
 	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
 	if err != nil {
 		b.Fatal(err)

@@ -15,13 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/session/natsfrom"
+	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // startRedis starts redis-server, or skips the test, and returns its URL.
@@ -55,7 +54,7 @@ type rescue struct {
 	swivel   *swivel
 	player   *dnptest.Peer
 	nc       *nats.Conn
-	subjects replication.Subjects
+	subjects subject.Names
 	client   string
 	ended    atomic.Bool
 

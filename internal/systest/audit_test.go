@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication"
@@ -72,7 +73,7 @@ func (a *audit) problem(format string, args ...any) {
 }
 
 // said hears every message before anything happens to it.
-func (a *audit) said(from string, m replication.Msg) {
+func (a *audit) said(from string, m bus.Msg) {
 	switch m.Subject {
 	case a.g.subjects.Head(cluster.Shard(audited, simShards)):
 		epoch, _ := replication.HeadEpoch(m.Data)

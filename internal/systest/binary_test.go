@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // binaries builds the commands once and returns the folder.
@@ -227,7 +228,7 @@ func TestServeWithoutNATS(t *testing.T) {
 
 // TestServe runs a relay and an edge of a cluster.
 func TestServe(t *testing.T) {
-	var subjects replication.Subjects
+	var subjects subject.Names
 	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
 	if err != nil {
 		t.Fatal(err)
@@ -237,16 +238,16 @@ func TestServe(t *testing.T) {
 	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0")
 	r.says("holding")
 	e.says("bus reached")
-	bus, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
+	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bus.Close()
+	defer b.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for answered := false; !answered; {
 		answer := make(chan string, 1)
-		bus.Request(replication.Msg{Subject: subjects.Publish("demo", ""), Data: []byte(towerPut)}, time.Second, func(m replication.Msg, _ error) { answer <- string(m.Data) })
+		b.Request(bus.Msg{Subject: subjects.Publish("demo", ""), Data: []byte(towerPut)}, time.Second, func(m bus.Msg, _ error) { answer <- string(m.Data) })
 		select {
 		case a := <-answer:
 			answered = strings.HasPrefix(a, `{"epoch"`)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
@@ -185,11 +186,11 @@ func (g *ring) count(space string) *counter {
 func (c *counter) next() {
 	c.n++
 	n := c.n
-	m := replication.Msg{
+	m := bus.Msg{
 		Subject: c.g.subjects.Publish(c.space, ""),
 		Data:    fmt.Appendf(nil, `{"op":"set","key":"c","values":{"n":%d}}`, n),
 	}
-	c.g.game.Request(m, time.Second, func(answer replication.Msg, err error) {
+	c.g.game.Request(m, time.Second, func(answer bus.Msg, err error) {
 		if err != nil || strings.Contains(string(answer.Data), "error") {
 			return
 		}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // TestDamage changes batches on their way to edges, as no network should, and as a
@@ -26,7 +26,7 @@ func damage(t *testing.T, seed uint64) {
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
 	g.audit.damaged = true
 	g.hub.Duplicate, g.hub.Jitter = 0.3, 80*time.Millisecond // a repair is often followed by another one
-	g.hub.Damage = func(to string, msg replication.Msg) replication.Msg {
+	g.hub.Damage = func(to string, msg bus.Msg) bus.Msg {
 		if strings.HasPrefix(to, "edge") && msg.Subject == g.subjects.Live(audited) && rng.IntN(5) == 0 {
 			msg.Data = bytes.Clone(msg.Data)
 			msg.Data[len(msg.Data)-1] ^= 1 << rng.IntN(8) // the last byte of a value, mostly

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/nats-io/nats.go"
 )
 
 var devNATS = regexp.MustCompile(`game servers  (\S+)`)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A gameInbox is the game servers' side: it keeps each message once, as a game server
@@ -37,7 +37,7 @@ func (g *gameInbox) Begin(_, client, id string, delivered func(uint64)) edge.Fee
 	return &feed{g, g.bySession[id], delivered}
 }
 
-func (f *feed) Deliver(m session.Message) {
+func (f *feed) Deliver(m sessionlog.Message) {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
 	if m.Number < f.box.next {

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // godotContent is the content type of a dialect.
@@ -30,7 +30,7 @@ func (s *stack) ask(subject string, header map[string]string, body []byte) []byt
 		err  error
 	}
 	got := make(chan answer, 1)
-	s.game.Request(replication.Msg{Subject: subject, Header: header, Data: body}, patience, func(m replication.Msg, err error) {
+	s.game.Request(bus.Msg{Subject: subject, Header: header, Data: body}, patience, func(m bus.Msg, err error) {
 		got <- answer{m.Data, err}
 	})
 	a := <-got
@@ -84,7 +84,7 @@ func TestGodotPublish(t *testing.T) {
 	p := s.client(0, dnptest.Cpp())
 	for d := variant.Godot2; d <= variant.Godot4; d++ {
 		changed := make(chan []byte, 10)
-		end, err := s.game.Subscribe(s.subjects.EventIn("s", d.String()), func(m replication.Msg) { changed <- m.Data })
+		end, err := s.game.Subscribe(s.subjects.EventIn("s", d.String()), func(m bus.Msg) { changed <- m.Data })
 		if err != nil {
 			t.Fatal(err)
 		}

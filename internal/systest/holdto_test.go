@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // TestLossOfMessages loses every fifth message of the bus for 30 s while 1,000 values
@@ -92,9 +92,9 @@ func busAway(t *testing.T, seed uint64) time.Duration {
 	a.write(own, 6)
 	start := g.net.Now()
 	var refused error
-	g.game.Request(replication.Msg{Subject: g.subjects.Publish("s", "")}, time.Second, func(_ replication.Msg, err error) { refused = err })
+	g.game.Request(bus.Msg{Subject: g.subjects.Publish("s", "")}, time.Second, func(_ bus.Msg, err error) { refused = err })
 	g.net.Run(0)
-	if !errors.Is(refused, replication.ErrDisconnected) || !g.net.Now().Equal(start) {
+	if !errors.Is(refused, bus.ErrDisconnected) || !g.net.Now().Equal(start) {
 		t.Errorf("a publisher was told %v after %v, want at once that there is no bus", refused, g.net.Now().Sub(start))
 	}
 	g.net.Run(20 * time.Second)

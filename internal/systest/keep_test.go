@@ -13,7 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	"github.com/dnprelay/dnprelay/session/memlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
 var (

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/replication/membus"
 )
 
 // keepFront is the balancer: it sends the datagrams of a client to one edge until that

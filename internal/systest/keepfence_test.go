@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // keepStall is for how long an edge has to be stopped to be sure to notice that itself.
@@ -102,8 +102,8 @@ func (f *fence) of(log string) *fencedLog {
 }
 
 // applied judges a write that the log took.
-func (f *fence) applied(log string, e session.Entry) {
-	k, err := session.ParseBlock(e.Data)
+func (f *fence) applied(log string, e sessionlog.Entry) {
+	k, err := sessionlog.ParseBlock(e.Data)
 	if err != nil {
 		f.w.failf("the log takes a write that cannot be read")
 		return
@@ -134,17 +134,17 @@ func (f *fence) back(log string) {
 }
 
 // tries counts a write that a woken edge asks for.
-func (f *fence) tries(e *keepEdge, w session.Write) {
+func (f *fence) tries(e *keepEdge, w sessionlog.Write) {
 	if e.paused || len(e.stopped.others) == 0 {
 		return
 	}
-	if k, err := session.ParseBlock(w.Data); err == nil && k.Epoch < f.of(w.Log).epoch {
+	if k, err := sessionlog.ParseBlock(w.Data); err == nil && k.Epoch < f.of(w.Log).epoch {
 		f.seen.writes++
 	}
 }
 
 // consumes judges a message of a client that comes to the game from an edge: it is stored.
-func (f *fence) consumes(e *keepEdge, p *keepPlayer, m session.Message) {
+func (f *fence) consumes(e *keepEdge, p *keepPlayer, m sessionlog.Message) {
 	if !f.of(p.log()).stored[m.Number] {
 		f.w.failf("%s publishes message %d of player %d, which is not in the log", e.name, m.Number, p.index)
 	}
@@ -186,11 +186,11 @@ func (f *fence) sends(e *keepEdge, to netip.AddrPort, b []byte) {
 // A keepLog is the log as an edge sees it.
 type keepLog struct {
 	e *keepEdge
-	session.Log
+	sessionlog.Log
 }
 
-// Append implements session.Log.
-func (l keepLog) Append(writes []session.Write, answer func(i int, a session.Answer)) {
+// Append implements sessionlog.Log.
+func (l keepLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
 	for _, w := range writes {
 		l.e.w.fence.tries(l.e, w)
 	}

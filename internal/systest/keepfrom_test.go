@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A keepFrom brings messages to the game, as natsfrom does.
@@ -21,11 +21,11 @@ type keepFeed struct {
 	f         keepFrom
 	client    string
 	delivered func(uint64)
-	waiting   []session.Message
+	waiting   []sessionlog.Message
 	ended     bool
 }
 
-func (d *keepFeed) Deliver(m session.Message) {
+func (d *keepFeed) Deliver(m sessionlog.Message) {
 	d.waiting = append(d.waiting, m)
 	if len(d.waiting) == 1 {
 		d.publish()

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // heir returns the edge that the session of a client was handed over to; nil if nobody has
 // gone on since, and nobody was asked to.
 func (p *keepPlayer) heir() *keepEdge {
 	entries := p.w.store.Entries(p.log())
-	k, err := session.ParseBlock(entries[len(entries)-1].Data)
+	k, err := sessionlog.ParseBlock(entries[len(entries)-1].Data)
 	if err != nil {
 		p.w.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/session"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A keepPlayer is a client with an application that counts its messages, and the game
@@ -74,7 +74,7 @@ func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
 }
 
 // log returns the name of the log of the client's session.
-func (p *keepPlayer) log() string { return session.Key([]byte("secret"), p.addr, keepVIP.Port()) }
+func (p *keepPlayer) log() string { return sessionlog.Key([]byte("secret"), p.addr, keepVIP.Port()) }
 
 // owner returns the edge that claims the player's session, if it is there.
 func (p *keepPlayer) owner() *keepEdge {
@@ -162,7 +162,7 @@ func (p *keepPlayer) talk() {
 }
 
 // consume takes a message of a client to the game, which may come again, from an edge.
-func (w *keepWorld) consume(e *keepEdge, client string, m session.Message) {
+func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
 	for _, p := range w.players {
 		if p.name != client {
 			continue
@@ -188,7 +188,7 @@ func (p *keepPlayer) burst() {
 	}
 	for range 20 + p.w.net.Rand().IntN(80) {
 		p.bursts++
-		m := replication.Msg{Subject: p.w.subjects.To("s", p.name), Data: fmt.Appendf(nil, "b%d", p.bursts)}
+		m := bus.Msg{Subject: p.w.subjects.To("s", p.name), Data: fmt.Appendf(nil, "b%d", p.bursts)}
 		if err := p.w.game.Publish(m); err != nil {
 			p.w.Fatal(err)
 		}
@@ -223,11 +223,11 @@ func (p *keepPlayer) tellNext() {
 	if p.frozen {
 		return
 	}
-	m := replication.Msg{
+	m := bus.Msg{
 		Subject: w.subjects.To("s", p.name), Data: p.payload(p.told), Header: map[string]string{"Dnp-Token": strconv.Itoa(p.told + 1)},
 	}
 	patience := time.Duration(50+w.net.Rand().IntN(250)) * time.Millisecond // often less than a message waits
-	w.game.Request(m, patience, func(answer replication.Msg, err error) {
+	w.game.Request(m, patience, func(answer bus.Msg, err error) {
 		if err == nil && !strings.Contains(string(answer.Data), "error") {
 			p.told++
 			p.telling = false
@@ -313,7 +313,7 @@ func (p *keepPlayer) judgeEnd() {
 		p.w.failf("player %d has no log", p.index)
 		return
 	}
-	k, err := session.ParseBlock(entries[len(entries)-1].Data)
+	k, err := sessionlog.ParseBlock(entries[len(entries)-1].Data)
 	if err != nil || k.Close == nil {
 		p.w.failf("the session of player %d does not end: %v %+v", p.index, err, k)
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/bus"
 )
 
 // TestPrepared: an edge that is asked to follow a space says so when each of its workers has
@@ -14,8 +14,8 @@ func TestPrepared(t *testing.T) {
 	w.mustPublish("yard", `{"op":"put","key":"tower","message":"T","values":[{"name":"n","type":"uint16","value":0}]}`)
 	e := w.edges[0]
 	answer := ""
-	ask := replication.Msg{Subject: w.subjects.Edge(e.name), Data: []byte(`{"prepare":["yard"]}`)}
-	w.hub.Node("other").Request(ask, 2*time.Second, func(m replication.Msg, err error) {
+	ask := bus.Msg{Subject: w.subjects.Edge(e.name), Data: []byte(`{"prepare":["yard"]}`)}
+	w.hub.Node("other").Request(ask, 2*time.Second, func(m bus.Msg, err error) {
 		if answer = string(m.Data); err != nil {
 			answer = err.Error()
 		}

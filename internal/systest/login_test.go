@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 type claims = auth.Claims
@@ -83,7 +83,7 @@ func TestToken(t *testing.T) {
 	w.mustPublish("s", flagPut)
 	w.mustPublish("s", doorPut)
 	var from []string
-	w.on(w.subjects.From("s", "*"), func(m replication.Msg) { from = append(from, string(m.Data)) })
+	w.on(w.subjects.From("s", "*"), func(m bus.Msg) { from = append(from, string(m.Data)) })
 	red := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), w.token("red", func(c *auth.Claims) { c.Groups = []string{"red"} }))
 	guest := w.login(e, "10.1.0.2:5000", dnptest.Python(), w.token("guest", func(c *auth.Claims) { c.Write = false }))
 	w.within(3*time.Second, "both see the door", func() bool { return red.has("D", 0, u16(1)) && guest.has("D", 0, u16(1)) })
@@ -234,7 +234,7 @@ type door struct {
 
 func (w *world) withDoor(say func(message string) string) *door {
 	d := &door{say: say}
-	w.on(w.subjects.Auth(), func(m replication.Msg) {
+	w.on(w.subjects.Auth(), func(m bus.Msg) {
 		var q struct {
 			Address, Edge string
 			Message       []byte
@@ -244,7 +244,7 @@ func (w *world) withDoor(say func(message string) string) *door {
 		}
 		d.asked = append(d.asked, q.Address+" "+string(q.Message))
 		if a := d.say(string(q.Message)); a != "" {
-			_ = w.game.Publish(replication.Msg{Subject: m.Reply, Data: []byte(a)})
+			_ = w.game.Publish(bus.Msg{Subject: m.Reply, Data: []byte(a)})
 		}
 	})
 	return d

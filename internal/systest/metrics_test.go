@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 var updateMetrics = flag.Bool("update-metrics", false, "write deploy/METRICS.md")
@@ -92,7 +92,7 @@ func scrape(t *testing.T, process, url string, all map[string]*metric) {
 // forward to others, so that it shows all that an edge can.
 func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
-	var subjects replication.Subjects
+	var subjects subject.Names
 	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Folder: t.TempDir(), Mappings: subjects.Mappings(64)})
 	if err != nil {
 		t.Fatal(err)
@@ -133,15 +133,15 @@ func play(t *testing.T, url, web, edge string) {
 	t.Cleanup(p.Close)
 	publish := func(int) {}
 	if url != "" {
-		bus, err := natsbus.Connect(natsbus.Config{URL: url})
+		b, err := natsbus.Connect(natsbus.Config{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(bus.Close)
+		t.Cleanup(b.Close)
 		publish = func(n int) {
 			body := fmt.Appendf(nil, `{"op":"put","key":"zanzibar","message":"T","values":[{"name":"n","type":"uint32","value":%d}]}`, n)
 			done := make(chan error, 1)
-			bus.Request(replication.Msg{Subject: replication.Subjects{}.Publish("zanzibar", ""), Data: body}, time.Second, func(_ replication.Msg, err error) { done <- err })
+			b.Request(bus.Msg{Subject: subject.Names{}.Publish("zanzibar", ""), Data: body}, time.Second, func(_ bus.Msg, err error) { done <- err })
 			<-done // whatever it is, the next one follows
 		}
 	}

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-
-	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // natsConf is the configuration that other people's servers are given.
@@ -121,7 +120,7 @@ func TestNATSConfiguration(t *testing.T) {
 	if _, err := nc.Subscribe("dnp.v1.shard.>", func(m *nats.Msg) { got <- m.Subject }); err != nil {
 		t.Fatal(err)
 	}
-	var subjects replication.Subjects
+	var subjects subject.Names
 	for i := range 200 {
 		space := fmt.Sprintf("Space_%d-%x", i, i*i)
 		shard := cluster.Shard(space, 64)

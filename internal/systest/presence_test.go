@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/relay"
@@ -71,7 +72,7 @@ func TestForgedEvents(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
 	for _, subject := range []string{w.subjects.Event("mine"), w.subjects.Event("_x"), "dnp.v1.event.a b"} {
-		_ = w.game.Publish(replication.Msg{Subject: subject, Data: []byte(`{"type":"joined","space":"s","client":"c","session":"x"}`)})
+		_ = w.game.Publish(bus.Msg{Subject: subject, Data: []byte(`{"type":"joined","space":"s","client":"c","session":"x"}`)})
 	}
 	w.net.Run(time.Second)
 	if a := w.publish("s", `{"op":"group","client":"c","join":["red"]}`); !strings.Contains(a, "unknown_client") {
@@ -94,9 +95,9 @@ func TestWrongShard(t *testing.T) {
 	before, right := spaces(), 0
 	for shard := range simShards {
 		write := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "s", Client: "c", Session: "x"})
-		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: write})
+		_ = w.game.Publish(bus.Msg{Subject: w.subjects.Write(shard), Data: write})
 		bad := replication.AppendWrite(nil, &replication.Write{Kind: replication.WriteDrop, Space: "a.>", Client: "c", Session: "x"})
-		_ = w.game.Publish(replication.Msg{Subject: w.subjects.Write(shard), Data: bad})
+		_ = w.game.Publish(bus.Msg{Subject: w.subjects.Write(shard), Data: bad})
 		if a := w.ask(w.subjects.ShardPublish(shard, "s", ""), `{"op":"set","key":"tower","values":{"hp":1}}`); strings.Contains(a, "epoch") {
 			right++
 		} else if !strings.Contains(a, "does not belong") {
@@ -155,11 +156,11 @@ func TestManySessions(t *testing.T) {
 	}
 	w.within(10*time.Second, "all are there", func() bool { return w.count("joined") == clients })
 	named, answers := 0, 0
-	w.on("answers", func(m replication.Msg) {
+	w.on("answers", func(m bus.Msg) {
 		named += strings.Count(string(m.Data), `"client":`)
 		answers++
 	})
-	_ = w.game.Publish(replication.Msg{Subject: w.subjects.Who("s"), Reply: "answers"})
+	_ = w.game.Publish(bus.Msg{Subject: w.subjects.Who("s"), Reply: "answers"})
 	w.net.Run(time.Second)
 	if named != clients || answers != 2 {
 		t.Errorf("%d clients in %d answers, want %d in 2", named, answers, clients)

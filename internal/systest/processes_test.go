@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A farm is three NATS servers, three relays and two edges, all processes, and a
@@ -31,7 +30,7 @@ type farm struct {
 	join     string
 	nc       *nats.Conn
 	js       jetstream.JetStream
-	subjects replication.Subjects
+	subjects subject.Names
 	players  []*dnptest.Peer
 }
 

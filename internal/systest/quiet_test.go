@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // After the storm it is quiet, but for a bus that is so slow that every write is
@@ -83,7 +83,7 @@ func (d *dialogue) write(s *stormy) {
 }
 
 // reply lets the game server answer what a client wrote.
-func (s *stormy) reply(m replication.Msg) {
+func (s *stormy) reply(m bus.Msg) {
 	var e event
 	if json.Unmarshal(m.Data, &e) != nil || e.Type != "changed" || s.dialogues[e.Key] == nil {
 		return
@@ -100,7 +100,7 @@ func (s *stormy) reply(m replication.Msg) {
 // done. Then no repetition of the write that was answered may undo it.
 func (s *stormy) insist(d *dialogue) {
 	body := fmt.Sprintf(`{"op":"set","key":%q,"values":{"0":%d}}`, d.key, d.answer)
-	s.game.Request(replication.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(_ replication.Msg, err error) {
+	s.game.Request(bus.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(_ bus.Msg, err error) {
 		if err != nil {
 			s.insist(d)
 			return

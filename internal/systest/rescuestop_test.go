@@ -7,14 +7,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
-	"github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/natsfrom"
-	"github.com/dnprelay/dnprelay/session/natslog"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
+	"github.com/dnprelay/dnprelay/sessionlog/natslog"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // signal sends a signal to a process, as SIGSTOP.
@@ -86,10 +85,10 @@ func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
 	go func() { l.Run(ctx); ended <- struct{}{} }()
 	go func() { a.Run(ctx); ended <- struct{}{} }()
 	defer func() { stop(); <-ended; <-ended }()
-	name := session.Key(l.Secret(), r.swivel.behind(), r.addrs[0].Port())
+	name := sessionlog.Key(l.Secret(), r.swivel.behind(), r.addrs[0].Port())
 	eventually(r.T, "the log is read", func() bool {
-		answer := make(chan session.Answer, 1)
-		l.Read(name, func(a session.Answer) { answer <- a })
+		answer := make(chan sessionlog.Answer, 1)
+		l.Read(name, func(a sessionlog.Answer) { answer <- a })
 		log, err = owner(<-answer)
 		return err == nil
 	})
@@ -102,12 +101,12 @@ func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
 }
 
 // owner returns who wrote the newest entry of a log.
-func owner(a session.Answer) (s cluster.Served, err error) {
-	if a.Verdict != session.OK || len(a.Entries) == 0 {
+func owner(a sessionlog.Answer) (s cluster.Served, err error) {
+	if a.Verdict != sessionlog.OK || len(a.Entries) == 0 {
 		return s, fmt.Errorf("%v, %d entries", a.Verdict, len(a.Entries))
 	}
 	for _, e := range a.Entries {
-		k, err := session.ParseBlock(e.Data)
+		k, err := sessionlog.ParseBlock(e.Data)
 		if err != nil {
 			return s, err
 		}

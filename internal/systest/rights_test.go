@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // A listener is a client whose datagrams are looked at before it gets them.
@@ -114,7 +114,7 @@ func TestRightsCannotBeWidened(t *testing.T) {
 	elsewhere := values(w.ask(w.subjects.Get("elsewhere", "free"), ""))
 
 	names := map[string]bool{"eve": true, "mallory": true, "guest": true}
-	w.hub.Tap = func(from string, m replication.Msg) {
+	w.hub.Tap = func(from string, m bus.Msg) {
 		rest, mine := strings.CutPrefix(m.Subject, "dnp.v1.from.")
 		if mine && (!strings.HasPrefix(rest, "s.") || !names[strings.TrimPrefix(rest, "s.")]) {
 			t.Errorf("a message came as %s", m.Subject)

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/natsroles"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/dnprelay/dnprelay/internal/natsroles"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 const natsFolder = "../../deploy/nats"
@@ -175,7 +174,7 @@ func TestNodesWithRoles(t *testing.T) {
 	e := start(t, "edge", "serve", "--nats-url", as(s, "edge"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--open-space", "s", "--node", "e1")
 	e.says("bus reached")
 	game := connectAs(t, s, "publisher")
-	var subjects replication.Subjects
+	var subjects subject.Names
 	body := []byte(`{"op":"put","key":"k","values":[{"type":"uint8","value":7}]}`)
 	eventually(t, "a publish is accepted", func() bool {
 		m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
@@ -231,7 +230,7 @@ func TestTenants(t *testing.T) {
 	conf.WriteString("jetstream: {}\naccounts: {\n")
 	prefix := map[string]string{"a": "a.v1", "b": "b.v1"}
 	for _, account := range []string{"a", "b"} {
-		subjects := replication.Subjects{Prefix: prefix[account]}
+		subjects := subject.Names{Prefix: prefix[account]}
 		conf.WriteString(natsroles.RenderAccount(account, natsroles.Table(natsroles.Config{Subjects: subjects}), subjects.Mappings(64)))
 	}
 	file := filepath.Join(t.TempDir(), "tenants.conf")
@@ -253,7 +252,7 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	for account := range prefix {
-		game, subjects := connectAs(t, s, account+"_publisher"), replication.Subjects{Prefix: prefix[account]}
+		game, subjects := connectAs(t, s, account+"_publisher"), subject.Names{Prefix: prefix[account]}
 		body := []byte(`{"op":"put","key":"` + account + `","values":[{"type":"string","value":"canary-` + account + `"}]}`)
 		eventually(t, "a publish is accepted", func() bool {
 			m, err := game.Request(subjects.Publish("s", ""), body, time.Second)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/auth"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // TestSecretsInLogs plants secrets everywhere that a node reads from: passwords of URLs,
@@ -63,7 +63,7 @@ func TestSecretsInLogs(t *testing.T) {
 	}
 	nodes[1].says("bus reached")
 
-	game, subjects := connectAs(t, s, "publisher"), replication.Subjects{}
+	game, subjects := connectAs(t, s, "publisher"), subject.Names{}
 	body := []byte(`{"op":"put","key":"canary-key","message":"L","access":"read-write","values":[{"name":"v","type":"string","value":"canary-value"},{"name":"n","type":"float32","value":0}]}`)
 	eventually(t, "a publish is accepted", func() bool {
 		m, err := game.Request(subjects.Publish("s", ""), body, time.Second)

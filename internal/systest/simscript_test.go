@@ -26,7 +26,7 @@ func TestSimScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"scripts/sim": string(script), "go": fakeGo, "internal/systest/x": "", "session/x": ""} {
+	for name, text := range map[string]string{"scripts/sim": string(script), "go": fakeGo, "internal/systest/x": "", "sessionlog/x": ""} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
@@ -19,9 +20,8 @@ import (
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/session"
-	"github.com/dnprelay/dnprelay/session/memlog"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
 // A pair is two edges with sessions in a log, which find each other by gossip and
@@ -233,13 +233,13 @@ func newSharedLog() *sharedLog {
 	return s
 }
 
-func (s *sharedLog) Append(writes []session.Write, answer func(i int, a session.Answer)) {
+func (s *sharedLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log.Append(writes, answer)
 }
 
-func (s *sharedLog) Read(log string, answer func(session.Answer)) {
+func (s *sharedLog) Read(log string, answer func(sessionlog.Answer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log.Read(log, answer)
@@ -258,7 +258,7 @@ func (p *pair) say(peer *dnptest.Peer, text string) {
 
 func (p *pair) tell(client, text string) {
 	p.Helper()
-	if err := p.stack.game.Publish(replication.Msg{Subject: p.subjects.To("s", client), Data: []byte(text)}); err != nil {
+	if err := p.stack.game.Publish(bus.Msg{Subject: p.subjects.To("s", client), Data: []byte(text)}); err != nil {
 		p.Fatal(err)
 	}
 }

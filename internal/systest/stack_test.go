@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
-	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/natsbus"
+	"github.com/dnprelay/dnprelay/subject"
+	"go.uber.org/goleak"
 )
 
 // patience is how long a step on a real machine may take. It says nothing about
@@ -33,7 +33,7 @@ type stack struct {
 	port     string // of NATS
 	edge     *edge.Edge
 	game     *natsbus.Bus
-	subjects replication.Subjects
+	subjects subject.Names
 }
 
 // newStack starts everything. When the test ends, everything ends in the order of a
@@ -150,7 +150,7 @@ func (s *stack) publish(body string) {
 	s.Helper()
 	for end := time.Now().Add(patience); ; {
 		answer := make(chan string, 1)
-		s.game.Request(replication.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(m replication.Msg, err error) {
+		s.game.Request(bus.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(m bus.Msg, err error) {
 			answer <- fmt.Sprint(string(m.Data), err)
 		})
 		a := <-answer
@@ -186,13 +186,13 @@ func TestStackTwoListeners(t *testing.T) {
 func TestStackDrain(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	log := slog.New(slog.DiscardHandler)
-	bus := s.bus("second")
-	e, err := edge.New(edge.Config{Node: "second", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 2, OpenSpace: "s", Bus: bus, Log: log})
+	b := s.bus("second")
+	e, err := edge.New(edge.Config{Node: "second", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 2, OpenSpace: "s", Bus: b, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	left := make(chan string, 10)
-	if _, err := s.game.Subscribe(s.subjects.Event("s"), func(m replication.Msg) {
+	if _, err := s.game.Subscribe(s.subjects.Event("s"), func(m bus.Msg) {
 		if strings.Contains(string(m.Data), `"left"`) {
 			left <- string(m.Data)
 		}
@@ -213,7 +213,7 @@ func TestStackDrain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the edge ended with %v", err)
 	}
-	bus.Close()
+	b.Close()
 	s.until(p, "the client is told", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Closed })
 	select {
 	case a := <-left:
@@ -251,7 +251,7 @@ func TestStackCrowd(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	var mu sync.Mutex
 	got, all := make(map[string]int), make(chan struct{})
-	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m replication.Msg) {
+	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) {
 		mu.Lock()
 		defer mu.Unlock()
 		if m.Header["Dnp-Reliable"] == "true" {
@@ -259,7 +259,7 @@ func TestStackCrowd(t *testing.T) {
 				close(all)
 			}
 		}
-		_ = s.game.Publish(replication.Msg{Subject: strings.Replace(m.Subject, ".from.", ".to.", 1), Data: m.Data, Header: map[string]string{"Dnp-Reliable": m.Header["Dnp-Reliable"]}})
+		_ = s.game.Publish(bus.Msg{Subject: strings.Replace(m.Subject, ".from.", ".to.", 1), Data: m.Data, Header: map[string]string{"Dnp-Reliable": m.Header["Dnp-Reliable"]}})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 func f32(v float32) []byte { return binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)) }
@@ -126,8 +126,8 @@ func TestMessages(t *testing.T) {
 	e := w.startEdge(wire.Denetwork, nil)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	client := p.name
-	var got []replication.Msg
-	w.on(w.subjects.From("s", "*"), func(m replication.Msg) { got = append(got, m) })
+	var got []bus.Msg
+	w.on(w.subjects.From("s", "*"), func(m bus.Msg) { got = append(got, m) })
 	long := strings.Repeat("long", 5000)
 	p.do(func(now time.Time) {
 		_ = p.Send(now, []byte("one"))
@@ -153,7 +153,7 @@ func TestMessages(t *testing.T) {
 		t.Errorf("answer to a message is %s", a)
 	}
 	w.ask(w.subjects.To("s", client), long)
-	_ = w.game.Publish(replication.Msg{Subject: w.subjects.ToAll("s"), Header: map[string]string{"Dnp-Reliable": "false"}, Data: []byte("all")})
+	_ = w.game.Publish(bus.Msg{Subject: w.subjects.ToAll("s"), Header: map[string]string{"Dnp-Reliable": "false"}, Data: []byte("all")})
 	w.within(3*time.Second, "the client has three messages", func() bool { return len(p.Messages) == 3 })
 	if string(p.Messages[0].Data) != "hello" {
 		t.Errorf("first message is %q", p.Messages[0].Data)

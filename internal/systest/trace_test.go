@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/telemetry/otlptest"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
@@ -56,7 +56,7 @@ func traceparent(n int, sampled bool) string {
 // set publishes a value as a game server with tracing does, and waits for no answer.
 func (s *stack) set(hp int, parent string) {
 	s.Helper()
-	m := replication.Msg{Subject: s.subjects.Publish("s", "tower"), Data: fmt.Appendf(nil, `{"op":"set","values":{"hp":%d}}`, hp)}
+	m := bus.Msg{Subject: s.subjects.Publish("s", "tower"), Data: fmt.Appendf(nil, `{"op":"set","values":{"hp":%d}}`, hp)}
 	if parent != "" {
 		m.Header = map[string]string{"traceparent": parent}
 	}
@@ -83,7 +83,7 @@ func TestTrace(t *testing.T) {
 	c := otlptest.Start(t)
 	s, p := newTracedStack(t, c, time.Millisecond, time.Millisecond)
 	var traced, batches atomic.Int64
-	if _, err := s.game.Subscribe(s.subjects.Live("s"), func(m replication.Msg) {
+	if _, err := s.game.Subscribe(s.subjects.Live("s"), func(m bus.Msg) {
 		if batches.Add(1); view.Trace(m.Data) != nil {
 			traced.Add(1)
 		}
@@ -149,7 +149,7 @@ func TestTraceRefused(t *testing.T) {
 	c := otlptest.Start(t)
 	s, _ := newTracedStack(t, c, time.Millisecond, time.Millisecond)
 	for i, body := range []string{`{"op":"set","values":{"hp":"x"}}`, `{"op":`} {
-		m := replication.Msg{Subject: s.subjects.Publish("s", "tower"), Data: []byte(body), Header: map[string]string{"traceparent": traceparent(7+i, true)}}
+		m := bus.Msg{Subject: s.subjects.Publish("s", "tower"), Data: []byte(body), Header: map[string]string{"traceparent": traceparent(7+i, true)}}
 		if err := s.game.Publish(m); err != nil {
 			t.Fatal(err)
 		}

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	"github.com/dnprelay/dnprelay/replication"
 )
 
 // settle is how long values may take to be equal everywhere after the last
@@ -137,7 +137,7 @@ func (p *player) say(n int) {
 }
 
 // inOrder wants what a client says to arrive once and in order.
-func (w *world) inOrder(_ string, m replication.Msg) {
+func (w *world) inOrder(_ string, m bus.Msg) {
 	client, ok := strings.CutPrefix(m.Subject, w.subjects.From("s", "")+".")
 	if !ok {
 		return

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
@@ -22,7 +24,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/membus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 var (
@@ -43,7 +45,7 @@ type world struct {
 	net      *simnet.Net
 	hub      *membus.Hub
 	game     *membus.Bus // a game server's connection
-	subjects replication.Subjects
+	subjects subject.Names
 	relays   int
 	ids      int
 	events   []event
@@ -70,7 +72,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t.Fatal(err)
 	}
 	w.game = w.hub.Node("game")
-	w.on(w.subjects.Event("*"), func(m replication.Msg) {
+	w.on(w.subjects.Event("*"), func(m bus.Msg) {
 		var e event
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatalf("event %s: %v", m.Data, err)
@@ -81,7 +83,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 }
 
 // on subscribes the game server.
-func (w *world) on(subject string, f func(replication.Msg)) {
+func (w *world) on(subject string, f func(bus.Msg)) {
 	w.Helper()
 	if _, err := w.game.Subscribe(subject, f); err != nil {
 		w.Fatal(err)
@@ -383,7 +385,7 @@ func (w *world) publish(space, body string) string {
 // ask makes a request and returns the answer, or the error as "error: …".
 func (w *world) ask(subject, body string) (answer string) {
 	w.Helper()
-	w.game.Request(replication.Msg{Subject: subject, Data: []byte(body)}, time.Second, func(m replication.Msg, err error) {
+	w.game.Request(bus.Msg{Subject: subject, Data: []byte(body)}, time.Second, func(m bus.Msg, err error) {
 		answer = string(m.Data)
 		if err != nil {
 			answer = "error: " + err.Error()
@@ -404,7 +406,7 @@ func (w *world) mustPublish(space, body string) {
 // fire publishes without waiting for an answer.
 func (w *world) fire(space, body string) {
 	w.Helper()
-	if err := w.game.Publish(replication.Msg{Subject: w.subjects.Publish(space, ""), Data: []byte(body)}); err != nil {
+	if err := w.game.Publish(bus.Msg{Subject: w.subjects.Publish(space, ""), Data: []byte(body)}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
-	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 const lampPut = `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]}`
@@ -197,7 +198,7 @@ func TestUnanswered(t *testing.T) {
 	a.Silence(true)
 	var answers []string
 	for range 30 { // the window has 10
-		w.game.Request(replication.Msg{Subject: w.subjects.To("s", a.name), Data: []byte("x")}, time.Minute, func(m replication.Msg, err error) {
+		w.game.Request(bus.Msg{Subject: w.subjects.To("s", a.name), Data: []byte("x")}, time.Minute, func(m bus.Msg, err error) {
 			answers = append(answers, string(m.Data))
 		})
 	}
@@ -214,9 +215,9 @@ func TestNoKickForAll(t *testing.T) {
 	w.startRelay()
 	e := w.startEdge(wire.Denetwork, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
-	_ = w.game.Publish(replication.Msg{
+	_ = w.game.Publish(bus.Msg{
 		Subject: w.subjects.ToAll("s"), Data: []byte("x"),
-		Header: map[string]string{replication.HeaderControl: replication.ControlKick},
+		Header: map[string]string{subject.HeaderControl: subject.ControlKick},
 	})
 	w.net.Run(time.Second)
 	if a.Phase() != dnptest.Connected {
@@ -231,12 +232,12 @@ func TestForeignReply(t *testing.T) {
 	e := w.startEdge(wire.Denetwork, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	var inbox string
-	w.on("dnp.v1.shard.*.repair", func(m replication.Msg) { inbox = strings.TrimSuffix(m.Reply, ".0.s") })
+	w.on("dnp.v1.shard.*.repair", func(m bus.Msg) { inbox = strings.TrimSuffix(m.Reply, ".0.s") })
 	w.startRelay()
 	w.mustPublish("s", lampPut) // the epoch is new, so the replica asks
 	w.within(5*time.Second, "a repair request", func() bool { return inbox != "" })
 	for _, end := range []string{".-1.s", ".1.s", ".99999999999999999999.s", ".x.s", ".0.nowhere", ".0.s"} {
-		_ = w.game.Publish(replication.Msg{Subject: inbox + end, Data: []byte("\x01\x02\x03")})
+		_ = w.game.Publish(bus.Msg{Subject: inbox + end, Data: []byte("\x01\x02\x03")})
 	}
 	w.net.Run(time.Second)
 	if a.Phase() != dnptest.Connected {

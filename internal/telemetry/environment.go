@@ -6,14 +6,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/internal/version"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
-	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // disabled reports whether the environment wants no OpenTelemetry at all.

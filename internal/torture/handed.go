@@ -3,15 +3,14 @@
 package torture
 
 import (
+	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
-
-	"github.com/dnprelay/dnprelay/session"
 )
 
 // watchLogs notes each session that its owner gives away, as the log has it.
 func (r *run) watchLogs() (*nats.Subscription, error) {
 	return r.nc.Subscribe("dnp.v1.log.>", func(m *nats.Msg) {
-		k, err := session.ParseBlock(m.Data)
+		k, err := sessionlog.ParseBlock(m.Data)
 		if err != nil || k.Hand == nil || k.Ckpt == nil {
 			return
 		}

@@ -14,9 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/nats-io/nats.go"
 )
 
 // settleMost is how long what is under way at the end may take.

@@ -3,7 +3,7 @@ package wire
 import (
 	"encoding/binary"
 
-	"github.com/dnprelay/dnprelay/zerocode"
+	"github.com/dnprelay/dnprelay/lludp/zerocode"
 )
 
 // A Scratch is where Parse expands a zero-coded packet. One serves all circuits of

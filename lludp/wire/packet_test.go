@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dnprelay/dnprelay/zerocode"
+	"github.com/dnprelay/dnprelay/lludp/zerocode"
 )
 
 func unhex(t testing.TB, s string) []byte {

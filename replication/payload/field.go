@@ -6,6 +6,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A field is one that some object of a payload can have.
@@ -79,8 +80,8 @@ func token(name string, n node) (string, *replication.Error) {
 	if err != nil {
 		return "", err
 	}
-	if !replication.ValidToken(s) {
-		return "", badRequest("field %q: %q is not a name of [A-Za-z0-9_-]{1,%d}", name, clip(s), replication.TokenMax)
+	if !subject.ValidToken(s) {
+		return "", badRequest("field %q: %q is not a name of [A-Za-z0-9_-]{1,%d}", name, clip(s), subject.TokenMax)
 	}
 	return strings.Clone(s), nil
 }

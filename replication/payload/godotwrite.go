@@ -6,10 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/x448/float16"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
+	"github.com/x448/float16"
 )
 
 // The second table of package variant says what each value type is delivered as; a

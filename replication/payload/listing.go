@@ -6,6 +6,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A GetRequest asks for the states of a space.
@@ -34,7 +35,7 @@ func (f Form) ParseGet(body []byte) (r GetRequest, err *replication.Error) {
 		if r.After, err = text("after", fields.nodes[fieldAfter]); err != nil {
 			return r, err
 		}
-		if r.After != "" && !replication.ValidKey(r.After) {
+		if r.After != "" && !subject.ValidKey(r.After) {
 			return r, badRequest("field \"after\": %q is not a key", clip(r.After))
 		}
 	}
@@ -65,7 +66,7 @@ const (
 // sizeMax bytes unless a single state is larger. If states are left, "after" is
 // the key to continue after.
 func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byte {
-	const tail = len(`],"after":""}`) + replication.KeyTokensMax*(replication.TokenMax+1) + 16 // what follows the states, in either form
+	const tail = len(`],"after":""}`) + subject.KeyTokensMax*(subject.TokenMax+1) + 16 // what follows the states, in either form
 	e := newEmitter(f, b)
 	start := e.len()
 	e.object()

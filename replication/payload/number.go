@@ -6,10 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/x448/float16"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/x448/float16"
 )
 
 // exactMax is how far a float64 counts in steps of one. Integers beyond it are

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // OpsMax bounds the ops of one payload before the limits of the store are asked,
@@ -188,8 +189,8 @@ func (p *parser) key(op *replication.Op, f *fields) *replication.Error {
 	if err != nil {
 		return err
 	}
-	if !replication.ValidKey(key) {
-		return badRequest("key %q: want 1 to %d names of [A-Za-z0-9_-]{1,%d} joined by dots", clip(key), replication.KeyTokensMax, replication.TokenMax)
+	if !subject.ValidKey(key) {
+		return badRequest("key %q: want 1 to %d names of [A-Za-z0-9_-]{1,%d} joined by dots", clip(key), subject.KeyTokensMax, subject.TokenMax)
 	}
 	if op.Key != "" && op.Key != key {
 		return badRequest("key %q is not the key %q of the subject", clip(key), op.Key)

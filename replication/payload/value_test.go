@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/x448/float16"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/x448/float16"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of the random tests; 0 takes one from the clock")

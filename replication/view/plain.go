@@ -1,6 +1,6 @@
 package view
 
-import "github.com/dnprelay/dnprelay/zerocode"
+import "github.com/dnprelay/dnprelay/lludp/zerocode"
 
 // AppendBatch appends a batch of these records to b. If zeroCode is set, the
 // records are zero-coded when that makes them shorter, and the header says so.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dnprelay/dnprelay/zerocode"
+	"github.com/dnprelay/dnprelay/lludp/zerocode"
 )
 
 // zeros are n update records with 32 bytes of zeros each.

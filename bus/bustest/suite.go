@@ -1,0 +1,292 @@
+package bustest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+)
+
+// Shards is the number of shards that the bus under test has to map to, with
+// replication.Subjects{}.Mappings.
+const Shards = 64
+
+// patience is how long a test waits for what must come. It is long, because only
+// a failure takes it.
+const patience = 10 * time.Second
+
+// A Net makes the buses of one test.
+type Net struct {
+	// Connect returns the bus of one more node.
+	Connect func() bus.Bus
+	// Sync returns when everything that was subscribed is known everywhere. A
+	// simulated bus also delivers everything.
+	Sync func()
+	// MessageMax is the most data of one message.
+	MessageMax int
+}
+
+// Run runs the suite, each test with a net of its own. Those of subscriptions run
+// once more with shared ones.
+func Run(t *testing.T, newNet func(t *testing.T) Net) {
+	for _, c := range []struct {
+		name      string
+		run       func(*suite)
+		subscribe bool // it is about subscriptions
+	}{
+		{"Wildcards", (*suite).wildcards, true},
+		{"EverySubscriber", (*suite).everySubscriber, true},
+		{"OrderPerPublisher", (*suite).order, true},
+		{"Unsubscribe", (*suite).unsubscribe, true},
+		{"Headers", (*suite).headers, true},
+		{"Sizes", (*suite).sizes, true},
+		{"BadSubjects", (*suite).badSubjects, true},
+		{"Many", (*suite).many, true},
+		{"Request", (*suite).requestAnswer, false},
+		{"RequestFirstAnswer", (*suite).firstAnswer, false},
+		{"RequestNoResponders", (*suite).noResponders, false},
+		{"RequestTimeout", (*suite).timeout, false},
+		{"ReplyNoResponders", (*suite).replyNoResponders, false},
+		{"Mapping", (*suite).mapping, true},
+		{"MappingRequest", (*suite).mappingRequest, false},
+	} {
+		for _, shared := range []bool{false, true} {
+			name := c.name
+			if shared {
+				if name += "Shared"; !c.subscribe {
+					continue
+				}
+			}
+			t.Run(name, func(t *testing.T) {
+				n := newNet(t)
+				c.run(&suite{T: t, net: n, a: n.Connect(), b: n.Connect(), shared: shared})
+			})
+		}
+	}
+}
+
+type suite struct {
+	*testing.T
+	net    Net
+	a, b   bus.Bus
+	shared bool // subscribe by SubscribeShared
+}
+
+// by returns how this test subscribes.
+func (s *suite) by(b bus.Bus) func(string, func(bus.Msg)) (func(), error) {
+	if s.shared {
+		return b.SubscribeShared
+	}
+	return b.Subscribe
+}
+
+// An inbox holds what a handler got.
+type inbox chan result
+
+type result struct {
+	msg bus.Msg
+	err error
+}
+
+func (s *suite) subscribe(b bus.Bus, pattern string) (in inbox, unsubscribe func()) {
+	s.Helper()
+	in = make(inbox, 4096)
+	unsubscribe, err := s.by(b)(pattern, func(m bus.Msg) { in <- result{msg: m} })
+	if err != nil {
+		s.Fatalf("subscribe to %s: %v", pattern, err)
+	}
+	s.net.Sync()
+	return in, unsubscribe
+}
+
+func (s *suite) publish(b bus.Bus, m bus.Msg) {
+	s.Helper()
+	if err := b.Publish(m); err != nil {
+		s.Fatalf("publish to %s: %v", m.Subject, err)
+	}
+}
+
+func (s *suite) request(subject string, timeout time.Duration) inbox {
+	in := make(inbox, 16)
+	s.a.Request(bus.Msg{Subject: subject, Data: []byte("?")}, timeout, func(m bus.Msg, err error) {
+		in <- result{msg: m, err: err}
+	})
+	return in
+}
+
+func (s *suite) next(in inbox, why string) result {
+	s.Helper()
+	s.net.Sync()
+	select {
+	case r := <-in:
+		return r
+	case <-time.After(patience):
+		s.Fatalf("nothing came: %s", why)
+		return result{}
+	}
+}
+
+func (s *suite) wantMsg(in inbox, subject, data, why string) bus.Msg {
+	s.Helper()
+	r := s.next(in, why)
+	if r.err != nil || r.msg.Subject != subject || string(r.msg.Data) != data {
+		s.Fatalf("got %s %.40q, %v; want %s %q: %s", r.msg.Subject, r.msg.Data, r.err, subject, data, why)
+	}
+	return r.msg
+}
+
+func (s *suite) wildcards() {
+	for _, c := range []struct {
+		pattern  string
+		yes, not []string
+	}{
+		{"w.a", []string{"w.a"}, []string{"w.b", "w.a.b", "w"}},
+		{"w.*", []string{"w.a", "w.b"}, []string{"w", "w.a.b"}},
+		{"w.*.c", []string{"w.a.c"}, []string{"w.a", "w.a.b", "w.a.c.d"}},
+		{"w.>", []string{"w.a", "w.a.b.c"}, []string{"w", "v.a"}},
+		{"w.*.>", []string{"w.a.b", "w.a.b.c"}, []string{"w.a"}},
+	} {
+		in, unsubscribe := s.subscribe(s.b, c.pattern)
+		for _, subject := range append(c.not, c.yes...) {
+			s.publish(s.a, bus.Msg{Subject: subject, Data: []byte(subject)})
+		}
+		for _, subject := range c.yes {
+			s.wantMsg(in, subject, subject, "it matches "+c.pattern+", and what does not match must not come before it")
+		}
+		unsubscribe()
+	}
+}
+
+func (s *suite) everySubscriber() {
+	var all []inbox
+	for _, bus := range []bus.Bus{s.a, s.b, s.b} {
+		in, _ := s.subscribe(bus, "each")
+		all = append(all, in)
+	}
+	s.publish(s.a, bus.Msg{Subject: "each", Data: []byte("x")})
+	for _, in := range all {
+		s.wantMsg(in, "each", "x", "every subscription gets it, the publisher's own too")
+	}
+}
+
+func (s *suite) order() {
+	const n = 1000
+	in, _ := s.subscribe(s.b, "order.>")
+	for i := range n {
+		s.publish(s.a, bus.Msg{Subject: fmt.Sprintf("order.%d", i%3), Data: []byte(fmt.Sprint(i))})
+	}
+	for i := range n {
+		s.wantMsg(in, fmt.Sprintf("order.%d", i%3), fmt.Sprint(i), "messages of one publisher keep their order")
+	}
+}
+
+func (s *suite) unsubscribe() {
+	gone, unsubscribe := s.subscribe(s.b, "u")
+	stays, _ := s.subscribe(s.b, "u")
+	s.publish(s.a, bus.Msg{Subject: "u", Data: []byte("1")})
+	s.wantMsg(gone, "u", "1", "still subscribed")
+	s.wantMsg(stays, "u", "1", "still subscribed")
+	unsubscribe()
+	unsubscribe() // twice is once
+	s.net.Sync()
+	s.publish(s.a, bus.Msg{Subject: "u", Data: []byte("2")})
+	s.wantMsg(stays, "u", "2", "the other subscription goes on")
+	if len(gone) > 0 {
+		s.Errorf("a message came after unsubscribe")
+	}
+}
+
+func (s *suite) many() {
+	const n = 300
+	var all []inbox
+	var ends []func()
+	for i := range n {
+		in := make(inbox, 4)
+		end, err := s.by(s.b)(fmt.Sprintf("many.%d", i), func(m bus.Msg) { in <- result{msg: m} })
+		if err != nil {
+			s.Fatal(err)
+		}
+		all, ends = append(all, in), append(ends, end)
+	}
+	s.net.Sync()
+	for i := range n {
+		s.publish(s.a, bus.Msg{Subject: fmt.Sprintf("many.%d", i), Data: []byte(fmt.Sprint(i))})
+	}
+	for i, in := range all {
+		s.wantMsg(in, fmt.Sprintf("many.%d", i), fmt.Sprint(i), "each hears what is for it")
+		ends[i]()
+	}
+	s.net.Sync()
+	last, _ := s.subscribe(s.b, "many.>")
+	for i := range n {
+		s.publish(s.a, bus.Msg{Subject: fmt.Sprintf("many.%d", i)})
+		s.wantMsg(last, fmt.Sprintf("many.%d", i), "", "it is subscribed to")
+	}
+	for i, in := range all {
+		if len(in) > 0 {
+			s.Errorf("many.%d heard something after its end", i)
+		}
+	}
+}
+
+func (s *suite) headers() {
+	in, _ := s.subscribe(s.b, "h")
+	s.publish(s.a, bus.Msg{Subject: "h", Data: []byte("1"), Header: map[string]string{"Dnp-Session": "s", "Dnp-Number": "18446744073709551615"}})
+	s.publish(s.a, bus.Msg{Subject: "h", Data: []byte("2")})
+	m := s.wantMsg(in, "h", "1", "with header")
+	if len(m.Header) != 2 || m.Header["Dnp-Session"] != "s" || m.Header["Dnp-Number"] != "18446744073709551615" {
+		s.Errorf("header %v", m.Header)
+	}
+	if m := s.wantMsg(in, "h", "2", "without"); m.Header != nil {
+		s.Errorf("header %v out of nothing", m.Header)
+	}
+}
+
+func (s *suite) sizes() {
+	in, _ := s.subscribe(s.b, "size")
+	large := bytes.Repeat([]byte("x"), s.net.MessageMax+1)
+	if err := s.a.Publish(bus.Msg{Subject: "size", Data: large}); !errors.Is(err, bus.ErrMessageSize) {
+		s.Errorf("%d bytes: got %v, want ErrMessageSize", len(large), err)
+	}
+	s.publish(s.a, bus.Msg{Subject: "size", Data: large[1:]})
+	s.publish(s.a, bus.Msg{Subject: "size"})
+	if r := s.next(in, "the largest message"); !bytes.Equal(r.msg.Data, large[1:]) {
+		s.Errorf("the largest message came with %d bytes", len(r.msg.Data))
+	}
+	s.wantMsg(in, "size", "", "a message may be empty")
+}
+
+func (s *suite) badSubjects() {
+	for _, pattern := range []string{"", "a..b", "a b", "a.>.b", ".a", "a."} {
+		if _, err := s.by(s.a)(pattern, func(bus.Msg) {}); err == nil {
+			s.Errorf("subscribed to %q", pattern)
+		}
+	}
+}
+
+func (s *suite) answer(b bus.Bus, subject, data string) {
+	_, err := b.Subscribe(subject, func(m bus.Msg) {
+		if err := b.Publish(bus.Msg{Subject: m.Reply, Data: []byte(data + string(m.Data))}); err != nil {
+			s.Errorf("answer: %v", err)
+		}
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.net.Sync()
+}
+
+func (s *suite) wantAnswer(in inbox, data string) {
+	s.Helper()
+	r := s.next(in, "the answer")
+	if r.err != nil || string(r.msg.Data) != data {
+		s.Fatalf("got %q, %v; want %q", r.msg.Data, r.err, data)
+	}
+	s.net.Sync()
+	if len(in) > 0 {
+		s.Error("the handler was called twice")
+	}
+}

@@ -1,0 +1,203 @@
+package membus
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// Bounds, as a NATS server has them by default.
+const (
+	defaultMessageMax = 1 << 20
+	laneMax           = 65536 // messages on the way from one publisher to one subscription
+)
+
+// A Config says how the hub behaves. Its fields may be changed while it runs.
+type Config struct {
+	// Schedule calls f after delay of simulated time, never before it returns.
+	// Functions with the same time are called in the order of their scheduling.
+	Schedule func(delay time.Duration, f func())
+
+	// Rand decides about jitter, loss and duplicates; required if one is set.
+	Rand *rand.Rand
+
+	Delay     time.Duration // of each delivery
+	Jitter    time.Duration // up to this much more
+	Loss      float64       // probability that a delivery is lost
+	Duplicate float64       // probability that it happens twice
+
+	MessageMax int // bytes of data; 0 means 1 MiB
+
+	// Tap sees every message that a node publishes, after it was mapped and before
+	// anything can happen to it. nil means that nobody looks.
+	Tap func(from string, m bus.Msg)
+
+	// Damage changes a message on its way to a node, as no network should. It must
+	// leave the bytes of m as they are and return others. nil means none.
+	Damage func(to string, m bus.Msg) bus.Msg
+}
+
+// Stats count what happened to messages on their way to subscriptions.
+type Stats struct {
+	Published, Delivered, Lost, Duplicated uint64
+	Overflow                               uint64 // lost because a lane was full
+}
+
+// A Hub is what all nodes are connected to.
+type Hub struct {
+	Config
+	Stats Stats
+
+	mappings []mapping
+	nodes    map[string]*Bus
+	subs     []*subscription // in the order of subscribing, so that runs repeat
+	cuts     map[[2]string]bool
+}
+
+// New returns a hub that maps what nodes publish.
+func New(cfg Config, mappings ...subject.Mapping) (*Hub, error) {
+	cfg.MessageMax = cmp.Or(cfg.MessageMax, defaultMessageMax)
+	h := &Hub{Config: cfg, nodes: map[string]*Bus{}, cuts: map[[2]string]bool{}}
+	for _, m := range mappings {
+		parsed, err := parseMapping(m)
+		if err != nil {
+			return nil, err
+		}
+		h.mappings = append(h.mappings, parsed)
+	}
+	return h, nil
+}
+
+// Node returns the bus of the node with this name, always the same one.
+func (h *Hub) Node(name string) *Bus {
+	b := h.nodes[name]
+	if b == nil {
+		b = &Bus{hub: h, name: name, connected: true}
+		h.nodes[name] = b
+	}
+	return b
+}
+
+// Cut stops or resumes all messages between two nodes, in both directions. Both
+// believe that they are connected.
+func (h *Hub) Cut(a, b string, cut bool) {
+	if a > b {
+		a, b = b, a
+	}
+	h.cuts[[2]string{a, b}] = cut
+}
+
+func (h *Hub) isCut(a, b string) bool {
+	if a > b {
+		a, b = b, a
+	}
+	return h.cuts[[2]string{a, b}]
+}
+
+// publish brings m to the lanes of all subscriptions and reports whether there
+// is one.
+func (h *Hub) publish(from *Bus, m bus.Msg) (interest bool) {
+	h.Stats.Published++
+	subject := h.mapped(tokens(m.Subject))
+	m.Subject = join(subject)
+	if h.Tap != nil {
+		h.Tap(from.name, m)
+	}
+	for _, s := range h.subs {
+		if h.isCut(from.name, s.bus.name) || !s.bus.connected || !matches(s.pattern, subject) {
+			continue
+		}
+		interest = true
+		h.send(from, s, m)
+		if h.happens(h.Duplicate) {
+			h.Stats.Duplicated++
+			h.send(from, s, m)
+		}
+	}
+	return interest
+}
+
+func (h *Hub) mapped(subject []string) []string {
+	for _, m := range h.mappings {
+		if matches(m.from, subject) {
+			return m.apply(subject)
+		}
+	}
+	return subject
+}
+
+func (h *Hub) happens(probability float64) bool {
+	return probability > 0 && h.Rand.Float64() < probability
+}
+
+func (h *Hub) delay() time.Duration {
+	if h.Jitter <= 0 {
+		return h.Delay
+	}
+	return h.Delay + time.Duration(h.Rand.Int64N(int64(h.Jitter)))
+}
+
+// send puts m on the lane. Whichever of the lane's functions is called first
+// delivers its first message, so that jitter cannot change their order.
+func (h *Hub) send(from *Bus, s *subscription, m bus.Msg) {
+	if h.happens(h.Loss) {
+		h.Stats.Lost++
+		return
+	}
+	if h.Damage != nil {
+		m = h.Damage(s.bus.name, m)
+	}
+	lane := s.lane(from.name)
+	if len(lane.waiting) >= laneMax {
+		h.Stats.Overflow++
+		return
+	}
+	lane.waiting = append(lane.waiting, m)
+	h.Schedule(h.delay(), func() { h.arrive(from, s, lane) })
+}
+
+func (h *Hub) arrive(from *Bus, s *subscription, l *lane) {
+	m := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	if s.off || l.dropped {
+		return
+	}
+	if !s.bus.connected || h.isCut(from.name, s.bus.name) {
+		h.Stats.Lost++
+		return
+	}
+	h.Stats.Delivered++
+	s.handle(m)
+}
+
+func (h *Hub) remove(s *subscription) {
+	h.subs = slices.DeleteFunc(h.subs, func(other *subscription) bool { return other == s })
+}
+
+// A subscription is one handler of one node.
+type subscription struct {
+	bus     *Bus
+	pattern []string
+	handle  func(bus.Msg)
+	off     bool
+	lanes   map[string]*lane // by publisher
+}
+
+// A lane is what is on the way from one publisher.
+type lane struct {
+	waiting []bus.Msg
+	dropped bool // what waits was lost with the connection
+}
+
+func (s *subscription) lane(from string) *lane {
+	l := s.lanes[from]
+	if l == nil {
+		l = &lane{}
+		s.lanes[from] = l
+	}
+	return l
+}

@@ -1,0 +1,200 @@
+package membus
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/bustest"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// A clock is the smallest scheduler: functions by time, then by order.
+type clock struct {
+	now   time.Duration
+	n     int
+	tasks tasks
+}
+
+type task struct {
+	at time.Duration
+	n  int
+	f  func()
+}
+
+type tasks []task
+
+func (t tasks) Len() int { return len(t) }
+func (t tasks) Less(i, j int) bool {
+	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].n < t[j].n
+}
+func (t tasks) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+func (t *tasks) Push(x any)   { *t = append(*t, x.(task)) }
+func (t *tasks) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return last
+}
+
+func (c *clock) after(delay time.Duration, f func()) {
+	c.n++
+	heap.Push(&c.tasks, task{at: c.now + delay, n: c.n, f: f})
+}
+
+func (c *clock) run() {
+	for len(c.tasks) > 0 {
+		t := heap.Pop(&c.tasks).(task)
+		c.now = t.at
+		t.f()
+	}
+}
+
+func newHub(t *testing.T, seed uint64) (*Hub, *clock) {
+	c := &clock{}
+	h, err := New(Config{
+		Schedule: c.after, Rand: rand.New(rand.NewPCG(seed, 0)),
+		Delay: time.Millisecond, Jitter: 5 * time.Millisecond,
+	}, subject.Names{}.Mappings(bustest.Shards)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, c
+}
+
+func TestSuite(t *testing.T) {
+	bustest.Run(t, func(t *testing.T) bustest.Net {
+		h, c := newHub(t, 1)
+		n := 0
+		return bustest.Net{
+			Connect: func() bus.Bus {
+				n++
+				return h.Node(fmt.Sprint(n))
+			},
+			Sync:       c.run,
+			MessageMax: defaultMessageMax,
+		}
+	})
+}
+
+func collect(t *testing.T, b *Bus, pattern string) *[]string {
+	var got []string
+	_, err := b.Subscribe(pattern, func(m bus.Msg) { got = append(got, string(m.Data)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &got
+}
+
+func send(t *testing.T, b *Bus, subject, data string) {
+	t.Helper()
+	if err := b.Publish(bus.Msg{Subject: subject, Data: []byte(data)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLossAndDuplicates(t *testing.T) {
+	run := func() ([]string, Stats) {
+		h, c := newHub(t, 7)
+		h.Loss, h.Duplicate = 0.3, 0.1
+		got := collect(t, h.Node("b"), "x")
+		for i := range 10_000 {
+			send(t, h.Node("a"), "x", fmt.Sprintf("%05d", i))
+		}
+		c.run()
+		return *got, h.Stats
+	}
+	got, stats := run()
+	for i := 1; i < len(got); i++ {
+		if got[i] < got[i-1] {
+			t.Fatalf("%s came after %s: jitter must not reorder", got[i], got[i-1])
+		}
+	}
+	if stats.Lost < 3000 || stats.Lost > 3600 || stats.Duplicated < 900 || stats.Duplicated > 1100 || stats.Delivered != uint64(len(got)) {
+		t.Errorf("%d delivered, stats %+v; want about 30 %% lost and 10 %% doubled", len(got), stats)
+	}
+	if again, _ := run(); !reflect.DeepEqual(got, again) {
+		t.Error("the same seed gave another run")
+	}
+}
+
+func TestCut(t *testing.T) {
+	h, c := newHub(t, 1)
+	got := collect(t, h.Node("b"), "x")
+	other := collect(t, h.Node("c"), "x")
+	send(t, h.Node("a"), "x", "on the way when the cut comes")
+	h.Cut("b", "a", true)
+	send(t, h.Node("a"), "x", "during the cut")
+	c.run()
+	if len(*got) != 0 || len(*other) != 2 || !h.Node("b").Connected() {
+		t.Errorf("b got %q, c got %q; want only b cut off, without knowing it", *got, *other)
+	}
+	var err error
+	h.Node("a").Request(bus.Msg{Subject: "only-b"}, time.Second, func(_ bus.Msg, e error) { err = e })
+	collect(t, h.Node("b"), "only-b")
+	c.run()
+	if !errors.Is(err, bus.ErrNoResponders) {
+		t.Errorf("request across the cut: %v", err)
+	}
+	h.Cut("a", "b", false)
+	send(t, h.Node("a"), "x", "after")
+	c.run()
+	if !reflect.DeepEqual(*got, []string{"after"}) {
+		t.Errorf("after the cut b got %q", *got)
+	}
+}
+
+func TestDisconnect(t *testing.T) {
+	h, c := newHub(t, 1)
+	a, b := h.Node("a"), h.Node("b")
+	got := collect(t, b, "x")
+	var changes []bool
+	b.OnChange(func(connected bool) { changes = append(changes, connected) })
+	send(t, a, "x", "on the way")
+	b.SetConnected(false)
+	b.SetConnected(false)
+	if err := b.Publish(bus.Msg{Subject: "x"}); !errors.Is(err, bus.ErrDisconnected) {
+		t.Errorf("publish without a connection: %v", err)
+	}
+	send(t, a, "x", "meanwhile")
+	b.SetConnected(true)
+	send(t, a, "x", "after")
+	c.run()
+	if !reflect.DeepEqual(*got, []string{"after"}) || !reflect.DeepEqual(changes, []bool{false, true}) || h.Stats.Lost != 1 {
+		t.Errorf("got %q, changes %v, stats %+v", *got, changes, h.Stats)
+	}
+}
+
+func TestClose(t *testing.T) {
+	h, c := newHub(t, 1)
+	a, b := h.Node("a"), h.Node("b")
+	got := collect(t, a, "x")
+	var errs []error
+	for range 3 {
+		a.Request(bus.Msg{Subject: "x"}, time.Hour, func(_ bus.Msg, err error) { errs = append(errs, err) })
+	}
+	send(t, b, "x", "on the way")
+	a.Close()
+	c.run()
+	if len(errs) != 3 || !errors.Is(errs[0], bus.ErrClosed) || len(*got) != 0 {
+		t.Errorf("requests ended with %v, and %q came", errs, *got)
+	}
+	if err := a.Publish(bus.Msg{Subject: "x"}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("publish: %v", err)
+	}
+	if len(h.subs) != 0 || h.Node("a") == a {
+		t.Error("a closed node must leave nothing behind")
+	}
+}
+
+func TestBadMappings(t *testing.T) {
+	for _, to := range []string{"x.{{random(4)}}", "x.{{wildcard(2)}}", "x.{{partition(0,1)}}", "x.{{partition(1)}}", "x.{{wildcard(a)}}"} {
+		if _, err := New(Config{}, subject.Mapping{From: "x.*", To: to}); err == nil {
+			t.Errorf("%s was accepted", to)
+		}
+	}
+}

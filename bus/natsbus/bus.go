@@ -1,0 +1,218 @@
+package natsbus
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/nats-io/nats.go"
+)
+
+// ErrCredentials says that the credentials cannot be read or that the server
+// refused them, so that trying again is of no use.
+var ErrCredentials = errors.New("bad NATS credentials")
+
+// A Bus is one connection to NATS.
+type Bus struct {
+	cfg  Config
+	nc   *nats.Conn
+	out  outbox
+	sent chan struct{} // closed when the sender has ended
+	gone chan struct{} // closed when the connection has ended for good
+
+	connected  atomic.Bool
+	payloadMax atomic.Int64
+	counters   counters
+	requests   requests
+	shared     shared
+
+	// Handlers may be added and called at the same time by different goroutines,
+	// none of which owns them.
+	mu       sync.Mutex
+	onChange []func(bool)
+	subs     map[*subscription]struct{}
+	handlers sync.WaitGroup // one for each subscription that the library may still call
+}
+
+// Connect makes one attempt to connect. It wraps ErrCredentials if these cannot
+// be read or the server does not want them.
+func Connect(cfg Config) (*Bus, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Credentials != "" {
+		if _, err := os.ReadFile(cfg.Credentials); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+		}
+	}
+	b := &Bus{
+		cfg:  cfg,
+		sent: make(chan struct{}),
+		gone: make(chan struct{}),
+		subs: map[*subscription]struct{}{},
+	}
+	b.out.init(cfg.OutgoingBytes)
+	b.shared.init()
+	b.connected.Store(true) // before there is a connection that could break and say so
+	opts := append(cfg.options(),
+		nats.ReconnectHandler(b.reconnected),
+		nats.DisconnectErrHandler(b.disconnected),
+		nats.ErrorHandler(b.asyncError),
+		nats.ClosedHandler(func(*nats.Conn) { close(b.gone) }),
+	)
+	nc, err := nats.Connect(cfg.URL, opts...)
+	if err != nil {
+		if refused(err) {
+			err = fmt.Errorf("%w: %w", ErrCredentials, err)
+		}
+		return nil, fmt.Errorf("connect to NATS at %s: %w", Redacted(cfg.URL), err)
+	}
+	b.nc = nc
+	b.payloadMax.Store(nc.MaxPayload())
+	go b.send() // until Close
+	b.handlers.Add(1)
+	go b.dispatch() // until Close
+	b.requests.init(nc.NewInbox()+".", cfg.RequestsMax)
+	if _, err := b.Subscribe(b.requests.inbox+"*", b.requests.answered); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("subscribe to answers: %w", err)
+	}
+	return b, nil
+}
+
+// Redacted returns addresses, joined by commas, without the users, passwords and tokens
+// in them.
+func Redacted(urls string) string {
+	all := strings.Split(urls, ",")
+	for i, u := range all {
+		scheme, rest, ok := strings.Cut(u, "://")
+		if !ok {
+			scheme, rest = "", u
+		}
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+			rest = "***" + rest[at:]
+		}
+		if all[i] = rest; ok {
+			all[i] = scheme + "://" + rest
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+func refused(err error) bool {
+	for _, target := range [...]error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrNkeysNotSupported, nats.ErrNoUserCB,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close sends what was published, ends the connection, and waits until no
+// handler runs. It must not be called by a handler. Requests that wait end with
+// ErrBusClosed.
+func (b *Bus) Close() {
+	b.out.close()
+	<-b.sent
+	b.connected.Store(false)
+	b.nc.Close()
+	b.shared.once.Do(func() { close(b.shared.quit) })
+	b.handlers.Wait()
+	b.requests.close()
+}
+
+// Gone is closed when the connection ended for good although nobody called
+// Close, which happens only if the server calls us broken. Err says why.
+func (b *Bus) Gone() <-chan struct{} { return b.gone }
+
+// Err returns the last error of the connection.
+func (b *Bus) Err() error { return b.nc.LastError() }
+
+// Conn returns the connection, for adapters over JetStream.
+func (b *Bus) Conn() *nats.Conn { return b.nc }
+
+// Publish implements replication.Bus.
+func (b *Bus) Publish(m bus.Msg) error { return b.enqueue(op{msg: m}) }
+
+func (b *Bus) enqueue(o op) error {
+	err := b.check(&o.msg)
+	if err == nil {
+		err = b.out.push(o)
+	}
+	if err != nil {
+		b.counters.dropped(err)
+	}
+	return err
+}
+
+func (b *Bus) check(m *bus.Msg) error {
+	if int64(len(m.Data)) > b.payloadMax.Load() {
+		return bus.ErrMessageSize
+	}
+	if !b.connected.Load() {
+		return bus.ErrDisconnected
+	}
+	return nil
+}
+
+// Connected implements replication.Bus.
+func (b *Bus) Connected() bool { return b.connected.Load() }
+
+// OnChange implements replication.Bus.
+func (b *Bus) OnChange(f func(connected bool)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.onChange = append(b.onChange, f)
+}
+
+// Flush waits until the server has seen all that was published and subscribed
+// before. What is published meanwhile waits in the queue.
+func (b *Bus) Flush(timeout time.Duration) error {
+	done := make(chan error, 1)
+	b.out.append(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})
+	select {
+	case err := <-done:
+		return err
+	case <-b.sent:
+		return bus.ErrClosed
+	}
+}
+
+func (b *Bus) reconnected(nc *nats.Conn) {
+	b.payloadMax.Store(nc.MaxPayload())
+	b.counters.reconnects.Add(1)
+	b.changed(true)
+}
+
+func (b *Bus) disconnected(*nats.Conn, error) { b.changed(false) }
+
+// changed runs on the library's goroutine for callbacks, one call after the other.
+func (b *Bus) changed(connected bool) {
+	if b.connected.Swap(connected) == connected {
+		return
+	}
+	b.mu.Lock()
+	handlers := b.onChange[:len(b.onChange):len(b.onChange)]
+	b.mu.Unlock()
+	for _, f := range handlers {
+		f(connected)
+	}
+}
+
+func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrSlowConsumer) {
+		b.counters.slow.Add(1)
+	} else {
+		b.counters.errors.Add(1)
+	}
+	if sub != nil {
+		err = fmt.Errorf("subscription %s: %w", sub.Subject, err)
+	}
+	b.cfg.OnError(err)
+}

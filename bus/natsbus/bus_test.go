@@ -1,0 +1,390 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/bus/bustest"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+)
+
+const patience = 10 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func startServer(t *testing.T, listen string) *natsembed.Server {
+	t.Helper()
+	s, err := natsembed.Start(natsembed.Config{Listen: listen, Mappings: subject.Names{}.Mappings(bustest.Shards)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+func connect(t *testing.T, cfg Config) *Bus {
+	t.Helper()
+	b, err := Connect(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func flush(t *testing.T, b *Bus) {
+	t.Helper()
+	if err := b.Flush(patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive[T any](t *testing.T, c <-chan T, why string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("nothing came: %s", why)
+		panic("unreachable")
+	}
+}
+
+func TestSuite(t *testing.T) {
+	for _, inProcess := range []bool{false, true} {
+		t.Run(fmt.Sprintf("inProcess=%v", inProcess), func(t *testing.T) {
+			bustest.Run(t, func(t *testing.T) bustest.Net {
+				s := startServer(t, map[bool]string{false: "127.0.0.1:0"}[inProcess])
+				var all []*Bus
+				return bustest.Net{
+					Connect: func() bus.Bus {
+						cfg := Config{}
+						if inProcess {
+							cfg.InProcess = s
+						} else {
+							cfg.URL = s.URL()
+						}
+						b := connect(t, cfg)
+						all = append(all, b)
+						return b
+					},
+					Sync: func() {
+						for _, b := range all {
+							flush(t, b)
+						}
+					},
+					MessageMax: natsembed.PayloadMax,
+				}
+			})
+		})
+	}
+}
+
+// The hash of this module and that of the server must never differ.
+func TestShardIsThatOfTheServer(t *testing.T) {
+	b := connect(t, Config{InProcess: startServer(t, "")})
+	var subjects subject.Names
+	got := make(chan subject.Address, 4096)
+	_, err := b.Subscribe("dnp.v1.shard.>", func(m bus.Msg) {
+		a, ok := subjects.ParsePublish(m.Subject)
+		if !ok {
+			t.Errorf("subject %s", m.Subject)
+		}
+		got <- a
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const letters = "ABCXYZabcxyz0189_-"
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 3000 {
+		name := make([]byte, 1+rnd.IntN(64))
+		for j := range name {
+			name[j] = letters[rnd.IntN(len(letters))]
+		}
+		key := []string{"", "k", "a.b.c.d.e.f.g.h"}[i%3]
+		if err := b.Publish(bus.Msg{Subject: subjects.Publish(string(name), key)}); err != nil {
+			t.Fatal(err)
+		}
+		want := subject.Address{Shard: cluster.Shard(string(name), bustest.Shards), Space: string(name), Key: key}
+		if a := receive(t, got, "the mapped publish"); a != want {
+			t.Fatalf("the server made %+v, want %+v", a, want)
+		}
+	}
+}
+
+func TestReconnect(t *testing.T) {
+	s, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := strings.TrimPrefix(s.URL(), "nats://")
+	b := connect(t, Config{URL: s.URL()})
+	changes := make(chan bool, 16)
+	b.OnChange(func(connected bool) { changes <- connected })
+	got := make(chan string, 16)
+	if _, err := b.Subscribe("x", func(m bus.Msg) { got <- string(m.Data) }); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b)
+
+	s.Shutdown()
+	if receive(t, changes, "the connection broke") || b.Connected() {
+		t.Fatal("still connected without a server")
+	}
+	if err := b.Publish(bus.Msg{Subject: "x", Data: []byte("lost")}); !errors.Is(err, bus.ErrDisconnected) {
+		t.Errorf("publish without a server: %v", err)
+	}
+	asked := make(chan error, 1)
+	b.Request(bus.Msg{Subject: "x"}, time.Hour, func(_ bus.Msg, err error) { asked <- err })
+	if err := receive(t, asked, "a request without a server fails at once"); !errors.Is(err, bus.ErrDisconnected) {
+		t.Errorf("request without a server: %v", err)
+	}
+	late := make(chan string, 16)
+	if _, err := b.Subscribe("late", func(m bus.Msg) { late <- string(m.Data) }); err != nil {
+		t.Errorf("subscribe without a server: %v", err)
+	}
+
+	startServer(t, listen)
+	if !receive(t, changes, "the connection came back") || !b.Connected() {
+		t.Fatal("not connected to the new server")
+	}
+	flush(t, b)
+	for _, subject := range []string{"x", "late"} {
+		if err := b.Publish(bus.Msg{Subject: subject, Data: []byte("after")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := receive(t, got, "subscriptions survive"); m != "after" {
+		t.Errorf("got %q, but what was dropped must not come later", m)
+	}
+	if m := receive(t, late, "a subscription made without a server counts as well"); m != "after" {
+		t.Errorf("got %q", m)
+	}
+	if st := b.Stats(); st.Reconnects != 1 || st.DroppedDisconnected != 2 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+func TestSlowHandlerIsCounted(t *testing.T) {
+	srv := startServer(t, "")
+	told := make(chan error, 16)
+	slow := connect(t, Config{InProcess: srv, PendingMessages: 10, OnError: func(err error) { told <- err }})
+	fast := connect(t, Config{InProcess: srv})
+	block, entered := make(chan struct{}), make(chan struct{}, 1000)
+	stop, err := slow.Subscribe("x", func(bus.Msg) {
+		entered <- struct{}{}
+		<-block
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush(t, slow)
+	for range 100 {
+		if err := fast.Publish(bus.Msg{Subject: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, fast)
+	flush(t, slow) // the server sent all of them before it answered this
+	if err := receive(t, told, "the first drop"); !errors.Is(err, nats.ErrSlowConsumer) || !strings.Contains(err.Error(), "x") {
+		t.Errorf("told %v", err)
+	}
+	receive(t, entered, "the handler runs")
+	if st := slow.Stats(); st.SlowConsumers != 1 || st.Missed < 80 || st.Missed > 95 {
+		t.Errorf("stats %+v, want about 89 missed of 100", st)
+	}
+	missed := slow.Stats().Missed
+	close(block)
+	stop()
+	flush(t, slow)
+	if st := slow.Stats(); st.Missed != missed {
+		t.Errorf("after unsubscribe %d are missed, were %d", st.Missed, missed)
+	}
+}
+
+func TestOutgoingQueueIsBounded(t *testing.T) {
+	b := connect(t, Config{InProcess: startServer(t, ""), OutgoingBytes: 2000})
+	hold, holding := make(chan struct{}), make(chan struct{})
+	b.out.append(op{do: func() { close(holding); <-hold }}) // a server that does not read
+	receive(t, holding, "the sender waits")
+	sent := 0
+	for ; ; sent++ {
+		err := b.Publish(bus.Msg{Subject: "x", Data: make([]byte, 400)})
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, bus.ErrBusy) {
+			t.Errorf("got %v, want ErrBusBusy", err)
+		}
+		break
+	}
+	if sent != 3 {
+		t.Errorf("%d messages of 400 B went into 2,000 B", sent)
+	}
+	close(hold)
+	flush(t, b)
+	if err := b.Publish(bus.Msg{Subject: "x", Data: make([]byte, 4000)}); err != nil {
+		t.Errorf("an empty queue takes any message: %v", err)
+	}
+	if st := b.Stats(); st.DroppedBusy != 1 || st.Published != 3 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	b := connect(t, Config{InProcess: startServer(t, ""), RequestsMax: 2})
+	if _, err := b.Subscribe("silent", func(bus.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 8)
+	for range 3 {
+		b.Request(bus.Msg{Subject: "silent"}, time.Hour, func(_ bus.Msg, err error) { ended <- err })
+	}
+	if err := receive(t, ended, "the third"); !errors.Is(err, bus.ErrBusy) {
+		t.Errorf("the third ended with %v", err)
+	}
+	b.Close()
+	for range 2 {
+		if err := receive(t, ended, "Close ends those that wait"); !errors.Is(err, bus.ErrClosed) {
+			t.Errorf("ended with %v", err)
+		}
+	}
+	b.Request(bus.Msg{Subject: "silent"}, time.Hour, func(_ bus.Msg, err error) { ended <- err })
+	if err := receive(t, ended, "after Close"); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := startServer(t, "")
+	a, err := Connect(Config{InProcess: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := connect(t, Config{InProcess: s})
+	got := make(chan string, 1)
+	if _, err := b.Subscribe("bye", func(m bus.Msg) { got <- string(m.Data) }); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b)
+	running, entered := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	if _, err := a.Subscribe("x", func(bus.Msg) { close(entered); <-running; ended.Store(true) }); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := a.Subscribe("y", func(bus.Msg) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"x", "bye"} {
+		if err := a.Publish(bus.Msg{Subject: subject, Data: []byte("last words")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(t, entered, "the handler runs")
+	down := a.nc.StatusChanged(nats.CLOSED)
+	closed := make(chan bool, 1)
+	go func() { a.Close(); closed <- ended.Load() }()
+	if m := receive(t, got, "what was published before Close goes out"); m != "last words" {
+		t.Errorf("got %q", m)
+	}
+	receive(t, down, "the end of the connection")
+	close(running)
+	if !receive(t, closed, "Close") {
+		t.Error("Close returned while a handler ran")
+	}
+	stop()
+	if err := a.Publish(bus.Msg{Subject: "x"}); err == nil {
+		t.Error("published after Close")
+	}
+	if _, err := a.Subscribe("x", func(bus.Msg) {}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("subscribe after Close: %v", err)
+	}
+	if err := a.Flush(patience); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("flush after Close: %v", err)
+	}
+}
+
+func TestConnectErrors(t *testing.T) {
+	if _, err := Connect(Config{URL: "nats://127.0.0.1:1"}); err == nil || errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("nobody there: %v", err)
+	}
+	if _, err := Connect(Config{Security: Security{Credentials: "/does/not/exist"}}); !errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "/does/not/exist") {
+		t.Errorf("credentials that cannot be read: %v", err)
+	}
+	const password = "p/%2f#,@:$?" // which a URL could not have as it is
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "u", Password: password, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.WaitForShutdown()
+	defer srv.Shutdown()
+	if !srv.ReadyForConnections(patience) {
+		t.Fatal("no server")
+	}
+	if _, err := Connect(Config{URL: srv.ClientURL()}); !errors.Is(err, ErrCredentials) {
+		t.Errorf("wrong credentials: %v", err)
+	}
+	if bus, err := Connect(Config{URL: srv.ClientURL(), Security: Security{User: "u", Password: password}}); err != nil {
+		t.Errorf("user and password: %v", err)
+	} else {
+		bus.Close()
+	}
+	log := slog.New(slog.DiscardHandler)
+	if _, err := Dial(t.Context(), Config{URL: srv.ClientURL()}, time.Minute, log); !errors.Is(err, ErrCredentials) {
+		t.Errorf("wrong credentials, with a minute to wait: %v", err)
+	}
+	// Who waits for ever waits for other credentials, too.
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan string, 1)
+	log = slog.New(slog.NewTextHandler(writer(func(line string) { said <- line; cancel() }), nil))
+	if _, err := Dial(ctx, Config{URL: srv.ClientURL()}, 0, log); !errors.Is(err, context.Canceled) {
+		t.Errorf("wrong credentials, for ever: %v", err)
+	}
+	if line := <-said; !strings.Contains(line, ErrCredentials.Error()) {
+		t.Errorf("the log says %q", line)
+	}
+}
+
+// A writer takes lines of a log.
+type writer func(line string)
+
+func (w writer) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
+
+func TestReconnectDelay(t *testing.T) {
+	for n, least := range map[int]time.Duration{0: 50, 1: 50, 2: 100, 3: 200, 5: 800, 6: 1000, 1 << 30: 1000} {
+		least *= time.Millisecond
+		if d := reconnectDelay(n); d < least || d >= 2*least {
+			t.Errorf("pause %d is %v, want %v to twice that", n, d, least)
+		}
+	}
+}
+
+// TestRedacted: what goes into logs must not have passwords or tokens in it.
+func TestRedacted(t *testing.T) {
+	for urls, want := range map[string]string{
+		"nats://a:4222":                         "nats://a:4222",
+		"nats://u:p@a:4222,tls://token@b,c:422": "nats://***@a:4222,tls://***@b,c:422",
+		"u:p@ss@a":                              "***@a",
+		"":                                      "",
+	} {
+		if got := Redacted(urls); got != want {
+			t.Errorf("%q is shown as %q, want %q", urls, got, want)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package natsbus
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/nats-io/nats.go"
+)
+
+// opOverhead is counted for each operation in the queue besides its bytes.
+const opOverhead = 128
+
+// An op waits to be done by the sender: a message, or something else.
+type op struct {
+	msg   bus.Msg
+	token uint64 // of the request that the message is; 0 if it is none
+	do    func() // instead of msg
+}
+
+func (o *op) size() int { return opOverhead + len(o.msg.Subject) + len(o.msg.Data) }
+
+// An outbox is what waits to be sent. Any goroutine fills it and the sender
+// empties it, hence the mutex; a channel could be bounded in messages only, not
+// in bytes.
+type outbox struct {
+	mu       sync.Mutex
+	ops      []op
+	bytes    int
+	bytesMax int
+	closed   bool
+	wake     chan struct{} // one slot, never blocks
+}
+
+func (x *outbox) init(bytesMax int) {
+	x.bytesMax = bytesMax
+	x.wake = make(chan struct{}, 1)
+}
+
+// push appends a message, or fails if the queue is full or closed. A message is
+// always taken by an empty queue.
+func (x *outbox) push(o op) error {
+	n := o.size()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+		return bus.ErrClosed
+	case x.bytes > 0 && x.bytes+n > x.bytesMax:
+		return bus.ErrBusy
+	}
+	x.add(o, n)
+	return nil
+}
+
+// append appends an operation that must not be lost. Their number is bounded by
+// the subscriptions that callers have.
+func (x *outbox) append(o op) (ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.add(o, o.size())
+	return true
+}
+
+func (x *outbox) add(o op, size int) {
+	x.ops = append(x.ops, o)
+	x.bytes += size
+	x.signal()
+}
+
+func (x *outbox) signal() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns everything that waits, and leaves spare for what comes.
+func (x *outbox) take(spare []op) (ops []op, closed bool) {
+	clear(spare)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ops, x.ops, x.bytes = x.ops, spare[:0], 0
+	return ops, x.closed
+}
+
+func (x *outbox) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	x.signal()
+}
+
+// send runs until the outbox is closed and empty.
+func (b *Bus) send() {
+	defer close(b.sent)
+	var ops []op
+	for range b.out.wake {
+		var closed bool
+		ops, closed = b.out.take(ops)
+		for i := range ops {
+			b.sendOne(&ops[i])
+		}
+		if closed {
+			return // nothing is added to a closed outbox
+		}
+	}
+}
+
+func (b *Bus) sendOne(o *op) {
+	if o.do != nil {
+		o.do()
+		return
+	}
+	m := nats.Msg{Subject: o.msg.Subject, Reply: o.msg.Reply, Data: o.msg.Data}
+	if len(o.msg.Header) > 0 {
+		m.Header = make(nats.Header, len(o.msg.Header))
+		for k, v := range o.msg.Header {
+			m.Header[k] = []string{v}
+		}
+	}
+	err := translate(b.nc.PublishMsg(&m))
+	if err == nil {
+		b.counters.published.Add(1)
+		b.counters.publishedBytes.Add(uint64(len(m.Data)))
+		return
+	}
+	b.counters.dropped(err)
+	if o.token != 0 {
+		b.requests.finish(o.token, bus.Msg{}, err)
+	}
+}
+
+func translate(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):
+		return bus.ErrDisconnected
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return bus.ErrClosed
+	case errors.Is(err, nats.ErrMaxPayload):
+		return bus.ErrMessageSize
+	}
+	return err
+}

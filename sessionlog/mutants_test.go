@@ -1,0 +1,67 @@
+package sessionlog_test
+
+import (
+	"flag"
+	"strconv"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+var hunt = flag.Bool("mutants", false, "run the simulation over every deliberate fault (a few minutes)")
+
+// mutantSeeds is within how many seeds a fault must be noticed.
+const mutantSeeds = 450
+
+var mutantList = []mutants.Mutant{
+	{Name: "ack_before_commit", File: "dnp/recvwindow.go", Old: "(c.log.muted || !c.mayAcknowledge(n))", New: "c.log.muted"},
+	{Name: "ack_held_before_commit", File: "dnp/logged.go", Old: "return e.store == stored\n", New: "return e.store == stored || n != c.recv.next\n"},
+	{Name: "deliver_before_commit", File: "dnp/recvwindow.go", Old: "w.early[i].store == stored || !logged", New: "w.early[i].store != unasked || !logged"},
+	{Name: "due_is_held_twice", File: "dnp/recvwindow.go", Old: "a = arrivalEarly; c.recv.holds(n) {", New: "a = arrivalEarly; false {"},
+	{Name: "past_is_not_acknowledged", File: "dnp/recvwindow.go", Old: "case n < w.next || w.holds(n):\n", New: "case n < w.next:\n\t\treturn 0, arrivalOutside\n\tcase w.holds(n):\n"},
+	{Name: "no_write_ahead", File: "dnp/logged.go", Old: "n < min(w.next, c.log.sent)", New: "n < w.next"},
+	{Name: "take_down_before_commit", File: "dnp/link.go", Old: "c.linkChanged(id, LinkTakenDown)\n\t\treturn", New: "c.startDown(id)\n\t\treturn"},
+	{Name: "end_before_commit", File: "dnp/logged.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false"},
+	{Name: "no_window_edge", File: "dnp/windowedge.go", Old: "\t\tc.acked(o)\n", New: ""},
+	{Name: "replay_without_acks", File: "dnp/replay.go", Old: "if n < ch.Acked ||", New: "if false &&"},
+	{Name: "replay_sent_first", File: "dnp/replay.go", Old: "\tc.replayAcks(ch, t) // of what earlier changes sent, which made room for these\n", New: ""},
+	{Name: "no_fence", File: "sessionlog/memlog/memlog.go", Old: "if last != w.Expect {", New: "if false && last != w.Expect {"},
+	{Name: "no_absorb", File: "sessionlog/answer.go", Old: "case s.pending != nil && c.last.Owner == s.owner && c.last.Number == s.number:", New: "case false:"},
+	{Name: "stale_is_lost", File: "sessionlog/answer.go", Old: "case asked == ActionAppend: // Stale", New: "case asked == ActionAppend && a.Verdict == Stale && s.phase == Owning:\n\t\ts.over(Action{Kind: ActionLost, Epoch: s.epoch})\n\tcase asked == ActionAppend: // Stale"},
+	{Name: "owner_is_the_node", File: "sessionlog/session.go", Old: "owner: cfg.Rand.Uint64()", New: "owner: uint64(cfg.Node[len(cfg.Node)-1])", Run: "^TestTwoAttempts$"},
+	{Name: "torn_log_is_read", File: "sessionlog/chain.go", Old: "c.ckpt != nil && k.Previous != entries[i-1].Seq", New: "false"},
+	{Name: "gone_offer_is_a_hole", File: "dnp/replay.go", Old: "o.kind = outNoop\n\t\t\tc.startDown(s.Link)", New: "c.startDown(s.Link)\n\t\t\treturn true", Run: "^TestOfferOfGoneState$"},
+	{Name: "previous_is_the_number", File: "sessionlog/kept.go", Old: "Previous: k.next,", New: "Previous: ev.Number,"},
+	{Name: "an_end_is_told_unread", File: "sessionlog/answer.go", Old: "&& s.doubt && s.means.end != \"\":", New: "&& false:", Run: "^TestStoppedEnd$"},
+	{Name: "doubt_speaks", File: "sessionlog/session.go", Old: "s.conn.Mute(true)", New: "s.conn.Mute(false)", Run: "^TestStopped"},
+	{Name: "old_answer_ends_the_doubt", File: "sessionlog/answer.go", Old: "case before: //", New: "case before && false: //", Run: "^TestStopped"},
+	{Name: "stored_ends_the_doubt", File: "sessionlog/own.go", Old: "if !s.doubt { // it may", New: "if true { // it may", Run: "^TestStopped"},
+	{Name: "adopted_ends_the_doubt", File: "sessionlog/adopt.go", Old: "conn.Mute(s.doubt)", New: "conn.Mute(false)", Run: "^TestStopped"},
+	{Name: "queue_of_an_old_hand", File: "sessionlog/adopt.go", Old: "if c.last.Hand == nil {", New: "if false {",
+		Survives: "a checkpoint follows an adoption at once, unless an offer of the client waits, which the simulated clients do not make"},
+	{Name: "checkpoint_before_events", File: "sessionlog/own.go", Old: "return s.conn.Reported() && (", New: "return (",
+		Survives: "the simulated edge hands events over before it lets the session go on, as the documentation asks"},
+	{Name: "anything_is_absorbed", File: "sessionlog/answer.go", Old: "c.last.Owner == s.owner && c.last.Number == s.number:", New: "tail > s.seq:"},
+	{Name: "unknown_counts_as_stored", File: "sessionlog/answer.go", Old: "asked == ActionAppend && a.Verdict == OK:", New: "asked == ActionAppend && (a.Verdict == OK || a.Verdict == Unknown):"},
+	{Name: "stale_counts_as_stored", File: "sessionlog/answer.go", Old: "asked == ActionAppend && a.Verdict == OK:", New: "asked == ActionAppend && (a.Verdict == OK || a.Verdict == Stale):"},
+	{Name: "another_write_after_unknown", File: "sessionlog/answer.go", Old: "\t\tif s.pending == nil {\n", New: "\t\tif s.pending = nil; s.conn != nil {\n"},
+	{Name: "fenced_goes_on", File: "sessionlog/answer.go", Old: "s.over(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})", New: "s.seq, s.pending = c.tail, nil"},
+	{Name: "fenced_says_goodbye", File: "sessionlog/session.go", Old: "s.conn.Close(dnp.CloseMoved)", New: "s.conn.Close(dnp.CloseLocal)\n\t\ts.conn.Ended()"},
+	{Name: "open_over_the_living", File: "sessionlog/answer.go", Old: "s.phase == Opening && c.closed:", New: "s.phase == Opening:"},
+	{Name: "epoch_stays", File: "sessionlog/answer.go", Old: "c.tail, c.last.Epoch+1\n\ts.phase", New: "c.tail, c.last.Epoch\n\ts.phase"},
+	{Name: "checkpoint_forgets_undelivered", File: "sessionlog/own.go", Old: "Last: s.keep.first, Kept: s.keep.list}", New: "Last: s.keep.next}"},
+	{Name: "delivered_is_guessed", File: "sessionlog/adopt.go", Old: "s.keep.restore(c.ckpt, c.delivered)", New: "s.keep.restore(c.ckpt, 1<<62)"},
+	{Name: "feed_starts_anew", File: "sessionlog/adopt.go", Old: "conn, c.token, s.cfg", New: "conn, c.ckpt.Token/2, s.cfg"},
+	{Name: "checkpoint_without_changes", File: "sessionlog/own.go", Old: "k.Changes = s.conn.Changes(s.cfg.BlockBytes)", New: "k.Changes = s.conn.Changes(1 << 30)\n\tif ckpt {\n\t\tk.Changes.Received = nil\n\t}"},
+}
+
+func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
+
+func TestMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{
+		Run: "^TestSimulation$", Args: []string{"-seeds", strconv.Itoa(mutantSeeds)}, Rounds: mutants.FirstSeed,
+	}, mutantList)
+}

@@ -1,0 +1,98 @@
+package natsfrom
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// StreamName is the name of the stream.
+const StreamName = "DNP_FROM"
+
+// A Config says where the stream is. The zero value of each number stands for its
+// default.
+type Config struct {
+	// Conn is the connection to NATS. It must keep nothing for later while it is broken
+	// (nats.ReconnectBufSize(-1)). The caller closes it after Run has ended.
+	Conn *nats.Conn
+
+	// Subjects are those of the deployment.
+	Subjects subject.Names
+
+	// Replicas is the number of copies of a stream that does not exist yet; default 1.
+	Replicas int
+
+	// MaxAge is how long game servers may be away; default 10 min. Dedupe is for how
+	// long the stream knows what it has, default 2 min, at most MaxAge: it costs the
+	// server about 200 bytes of memory per message. An edge that publishes again what is
+	// older was stopped for so long, and consumers drop it by its number.
+	MaxAge, Dedupe time.Duration
+
+	InFlight int           // sessions that wait for a confirmation; default 4,096. More wait here
+	Timeout  time.Duration // for a confirmation; default 1 s
+	Pause    time.Duration // before a message that failed is published again; default 100 ms
+
+	// JetStream options, as a domain.
+	JetStream []jetstream.JetStreamOpt
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.MaxAge = cmp.Or(c.MaxAge, 10*time.Minute)
+	c.Dedupe = min(cmp.Or(c.Dedupe, 2*time.Minute), c.MaxAge)
+	c.InFlight = cmp.Or(c.InFlight, 4096)
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
+	c.Pause = cmp.Or(c.Pause, 100*time.Millisecond)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Conn == nil:
+		return errors.New("messages of clients: no connection to NATS")
+	case c.Replicas < 1, c.MaxAge < time.Second, c.Dedupe < 100*time.Millisecond, c.InFlight < 1, c.Timeout < 0, c.Pause < time.Millisecond:
+		return errors.New("messages of clients: replicas, ages, bounds and times must be positive")
+	}
+	return nil
+}
+
+// open makes the stream if it does not exist. One that exists may have other limits:
+// they are the operator's.
+func (c *Config) open(ctx context.Context) error {
+	js, err := jetstream.New(c.Conn, c.JetStream...)
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	subjects := []string{c.Subjects.FromAll()}
+	s, err := js.Stream(ctx, StreamName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: StreamName, Subjects: subjects, Replicas: c.Replicas, Storage: jetstream.FileStorage,
+			Description: "dnprelay: reliable messages of clients", MaxAge: c.MaxAge, Duplicates: c.Dedupe,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another edge was faster
+			s, err = js.Stream(ctx, StreamName)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", StreamName, err)
+	}
+	if got := s.CachedInfo().Config.Subjects; !slices.Equal(got, subjects) {
+		return fmt.Errorf("stream %s has the subjects %v, want %v", StreamName, got, subjects)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package natslog
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/natsask"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// blockBytes is about what a session writes for one message.
+const blockBytes = 100
+
+func benchStore(b *testing.B, replicas int) (*natstest.Cluster, *Log) {
+	c := natstest.Start(b, replicas)
+	return c, open(b, Config{Conn: c.Connect(b), Replicas: replicas, InFlight: 16384, Timeout: 10 * time.Second})
+}
+
+// BenchmarkAppend has so many sessions with one write under way each, as the product.
+// A checkpoint comes every 32 writes.
+func BenchmarkAppend(b *testing.B) {
+	for _, replicas := range []int{1, 3} {
+		_, l := benchStore(b, replicas)
+		for _, n := range []int{1, 16, 256} {
+			b.Run(fmt.Sprintf("R%d/sessions%d", replicas, n), func(b *testing.B) { appendLoop(b, l, n) })
+		}
+	}
+}
+
+type done struct {
+	session int
+	answer  sessionlog.Answer
+}
+
+func appendLoop(b *testing.B, l *Log, n int) {
+	seqs, counts, since := make([]uint64, n), make([]int, n), make([]time.Time, n)
+	answers := make(chan done, n)
+	name := strconv.FormatInt(time.Now().UnixNano(), 36)
+	data := make([]byte, blockBytes)
+	ask := func(i int) {
+		since[i] = time.Now()
+		w := sessionlog.Write{Log: fmt.Sprintf("%s-%d", name, i), Expect: seqs[i], Data: data, Rollup: counts[i]%32 == 0}
+		counts[i]++
+		l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { answers <- done{i, a} })
+	}
+	for i := range n {
+		ask(i)
+	}
+	var times []time.Duration
+	b.ResetTimer()
+	for range b.N {
+		d := <-answers
+		if d.answer.Verdict != sessionlog.OK {
+			b.Fatalf("answered %v", d.answer.Verdict)
+		}
+		times = append(times, time.Since(since[d.session]))
+		seqs[d.session] = d.answer.Seq
+		ask(d.session)
+	}
+	b.StopTimer()
+	for range n {
+		<-answers
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
+}
+
+// BenchmarkTogether compares the two ways to store writes of many sessions of one log
+// shard: single publishes in one flush, and an atomic batch, of which one stale write
+// would fail all.
+func BenchmarkTogether(b *testing.B) {
+	for _, replicas := range []int{1, 3} {
+		c, l := benchStore(b, replicas)
+		for _, n := range []int{8, 64, 256} {
+			b.Run(fmt.Sprintf("R%d/publishes%d", replicas, n), func(b *testing.B) { together(b, l, n) })
+			b.Run(fmt.Sprintf("R%d/atomic%d", replicas, n), func(b *testing.B) { atomically(b, c, n, replicas) })
+		}
+	}
+}
+
+// sameShard returns names of logs of log shard 0.
+func sameShard(n int) (all []string) {
+	name := strconv.FormatInt(time.Now().UnixNano(), 36)
+	for i := 0; len(all) < n; i++ {
+		if log := fmt.Sprintf("%s-%d", name, i); sessionlog.Shard(log, 64) == 0 {
+			all = append(all, log)
+		}
+	}
+	return all
+}
+
+func together(b *testing.B, l *Log, n int) {
+	writes := make([]sessionlog.Write, n)
+	for i, log := range sameShard(n) {
+		writes[i] = sessionlog.Write{Log: log, Data: make([]byte, blockBytes)}
+	}
+	type reply struct {
+		i int
+		a sessionlog.Answer
+	}
+	answers := make(chan reply, n)
+	for k := 0; b.Loop(); k++ {
+		l.Append(writes, func(i int, a sessionlog.Answer) { answers <- reply{i, a} })
+		for range n {
+			r := <-answers
+			if r.a.Verdict != sessionlog.OK {
+				b.Fatalf("answered %v", r.a.Verdict)
+			}
+			writes[r.i].Expect, writes[r.i].Rollup = r.a.Seq, k%32 == 31
+		}
+	}
+	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "writes/s")
+}
+
+func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
+	nc := c.Connect(b)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	subject := "bench" + strconv.Itoa(n)
+	if _, err := js.CreateOrUpdateStream(b.Context(), jetstream.StreamConfig{
+		Name: subject, Subjects: []string{subject + ".*"}, Replicas: replicas, AllowAtomicPublish: true, AllowRollup: true,
+	}); err != nil {
+		b.Fatal(err)
+	}
+	first := uint64(0)
+	for k := 0; b.Loop(); k++ {
+		var last *nats.Msg
+		for i := range n {
+			expect := uint64(0)
+			if first > 0 {
+				expect = first + uint64(i)
+			}
+			last = &nats.Msg{Subject: fmt.Sprintf("%s.%d", subject, i), Data: make([]byte, blockBytes), Header: nats.Header{
+				natsask.HeaderExpect: {strconv.FormatUint(expect, 10)},
+				"Nats-Batch-Id":      {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
+			}}
+			if k%32 == 31 {
+				last.Header.Set(natsask.HeaderRollup, "sub")
+			}
+			if i < n-1 && nc.PublishMsg(last) != nil {
+				b.Fatal("not sent")
+			}
+		}
+		last.Header.Set("Nats-Batch-Commit", "1")
+		m, err := nc.RequestMsg(last, 10*time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ack, ok := natsask.ParseAck(m.Data)
+		if !ok || ack.Code != 0 {
+			b.Fatalf("%s", m.Data)
+		}
+		first = ack.Seq - uint64(n) + 1
+	}
+	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "writes/s")
+}
+
+// BenchmarkRead reads logs with so many writes since the checkpoint.
+func BenchmarkRead(b *testing.B) {
+	for _, replicas := range []int{1, 3} {
+		_, l := benchStore(b, replicas)
+		for _, n := range []int{1, 16, 33} {
+			b.Run(fmt.Sprintf("R%d/writes%d", replicas, n), func(b *testing.B) {
+				log, seq := strconv.FormatInt(time.Now().UnixNano(), 36), uint64(0)
+				answers := make(chan sessionlog.Answer, 1)
+				for k := range n {
+					w := sessionlog.Write{Log: log, Expect: seq, Data: make([]byte, blockBytes), Rollup: k == 0}
+					l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { answers <- a })
+					seq = (<-answers).Seq
+				}
+				for b.Loop() {
+					l.Read(log, func(a sessionlog.Answer) { answers <- a })
+					if a := <-answers; len(a.Entries) != n {
+						b.Fatalf("%v with %d entries", a.Verdict, len(a.Entries))
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package natslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/logtest"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// open returns a log that runs until the test ends.
+func open(t testing.TB, cfg Config) *Log {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	l, err := Open(ctx, cfg)
+	for err != nil && !errors.Is(err, ErrDeployment) && ctx.Err() == nil { // a cluster needs a while for its first stream
+		l, err = Open(ctx, cfg)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { l.Run(ctx); close(done) }()
+	t.Cleanup(func() { stop(); <-done })
+	return l
+}
+
+func TestConformance(t *testing.T) {
+	for _, replicas := range []int{1, 3} {
+		t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
+			c := natstest.Start(t, replicas)
+			logtest.Run(t, func(t *testing.T) *logtest.Store { return store(t, c, replicas) })
+		})
+	}
+}
+
+// store returns three logs over c, of which the hasty one has a connection that can be
+// spoiled.
+func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
+	p := natstest.NewProxy(t, c)
+	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
+	hasty := open(t, cfg)
+	cfg.Timeout = patience / 2
+	cfg.Conn = c.Connect(t)
+	a := open(t, cfg)
+	cfg.Conn = c.Connect(t)
+	b := open(t, cfg)
+	return &logtest.Store{
+		A: a, B: b, Hasty: hasty,
+		Trouble: func(k int) {
+			p.SetDeaf(k%12 == 3) // until the next write
+			switch {
+			case k%12 == 7:
+				p.Cut()
+			case k%12 == 3: // one answer is lost, and the reads after it until somebody listens
+				time.AfterFunc(300*time.Millisecond, func() { p.SetDeaf(false) })
+			case k == 25 && replicas == 1:
+				c.Stop(0)
+				c.Restart(t, 0)
+			case k == 25:
+				if leader := c.StreamLeader(StreamName(sessionlog.Shard("SURVIVE", 4) % 2)); leader >= 0 {
+					c.Stop(leader)
+					t.Cleanup(func() { c.Restart(t, leader) })
+				}
+			}
+		},
+		Peace: func() { p.SetDeaf(false) },
+	}
+}
+
+// TestStuck: a peer that takes nothing does not block who appends, and all is answered
+// in time.
+func TestStuck(t *testing.T) {
+	c := natstest.Start(t, 1)
+	p := natstest.NewProxy(t, c)
+	l := open(t, Config{Conn: p.Connect(t, c), Shards: 1, Queue: 150, InFlight: 100, Timeout: 200 * time.Millisecond})
+	p.SetStuck(true)
+	const n = 300
+	answers := make(chan sessionlog.Answer, n)
+	writes := make([]sessionlog.Write, n)
+	for i := range writes {
+		writes[i] = sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}
+	}
+	l.Append(writes, func(_ int, a sessionlog.Answer) { answers <- a })
+	counts := map[sessionlog.Verdict]int{}
+	for range n {
+		select {
+		case a := <-answers:
+			counts[a.Verdict]++
+		case <-time.After(patience):
+			t.Fatalf("%d writes are not answered, the others %v", n-len(counts), counts)
+		}
+	}
+	if counts[sessionlog.OK] > 0 || counts[sessionlog.Unknown] == 0 || counts[sessionlog.Unreachable] < n-150-100 {
+		t.Errorf("answers %v: what was sent is unknown, what was not is unreachable", counts)
+	}
+	p.SetStuck(false)
+	p.Cut()
+	for end := time.Now().Add(patience); ; {
+		l.Append([]sessionlog.Write{{Log: "after"}}, func(_ int, a sessionlog.Answer) { answers <- a })
+		if a := <-answers; a.Verdict == sessionlog.OK || a.Verdict == sessionlog.Stale {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not recover")
+		}
+	}
+}
+
+// TestNobody: without a server everything is unreachable, at once.
+func TestNobody(t *testing.T) {
+	c := natstest.Start(t, 1)
+	nc := c.Connect(t)
+	l := open(t, Config{Conn: nc, Shards: 1})
+	gone := nc.StatusChanged(nats.RECONNECTING)
+	c.Stop(0)
+	<-gone
+	answers := make(chan sessionlog.Answer, 1)
+	for what, ask := range map[string]func(){
+		"write": func() {
+			l.Append([]sessionlog.Write{{Log: "x"}}, func(_ int, a sessionlog.Answer) { answers <- a })
+		},
+		"read": func() { l.Read("x", func(a sessionlog.Answer) { answers <- a }) },
+	} {
+		ask()
+		a := <-answers
+		for end := time.Now().Add(patience); a.Verdict == sessionlog.Unknown && time.Now().Before(end); a = <-answers {
+			ask() // the log had not noticed yet, so it cannot say that nothing was sent
+		}
+		if a.Verdict != sessionlog.Unreachable {
+			t.Errorf("a %s is answered %v", what, a.Verdict)
+		}
+	}
+}
+
+// TestEndIsForgotten: the end of a session does not stay for ever.
+func TestEndIsForgotten(t *testing.T) {
+	c := natstest.Start(t, 1)
+	nc := c.Connect(t)
+	l := open(t, Config{Conn: nc, Shards: 1})
+	done := make(chan sessionlog.Answer, 1)
+	l.Append([]sessionlog.Write{{Log: "x", Rollup: true, Final: true}}, func(_ int, a sessionlog.Answer) { done <- a })
+	<-done
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetLastMsgForSubject(t.Context(), l.cfg.Subjects.Log(0, "x"))
+	if err != nil || m.Header.Get("Nats-TTL") != "10m" {
+		t.Errorf("the end is %+v, %v", m, err)
+	}
+	if first := s.CachedInfo().Config.FirstSeq; time.Since(time.UnixMilli(int64(first))).Abs() > time.Hour {
+		t.Errorf("the first sequence is %d, want the time in milliseconds", first)
+	}
+}
+
+func TestDeploymentThatDiffers(t *testing.T) {
+	c := natstest.Start(t, 1)
+	nc := c.Connect(t)
+	open(t, Config{Conn: nc, Shards: 8, Streams: 2})
+	for _, x := range []struct {
+		cfg  Config
+		want []string
+	}{
+		{Config{Shards: 16, Streams: 2}, []string{"DNP_LOG_0", `"8" log shards`, "16"}},
+		{Config{Shards: 8, Streams: 4}, []string{"DNP_LOG_0", `"2" log streams`, "4"}},
+	} {
+		x.cfg.Conn = nc
+		_, err := Open(t.Context(), x.cfg)
+		if !errors.Is(err, ErrDeployment) {
+			t.Errorf("%+v: %v", x.cfg, err)
+			continue
+		}
+		for _, w := range x.want {
+			if !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %q, want one line with %q", err, w)
+			}
+		}
+	}
+}
+
+// TestReadSteps: a read takes one request per write from the checkpoint on.
+func TestReadSteps(t *testing.T) {
+	c := natstest.Start(t, 1)
+	l := open(t, Config{Conn: c.Connect(t), Shards: 1})
+	done := make(chan sessionlog.Answer, 1)
+	seq := uint64(0)
+	for k := range 10 {
+		w := sessionlog.Write{Log: "x", Expect: seq, Rollup: k == 4}
+		l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { done <- a })
+		seq = (<-done).Seq
+	}
+	l.Read("x", func(a sessionlog.Answer) { done <- a })
+	if a := <-done; len(a.Entries) != 6 || l.Stats().Steps != 6 {
+		t.Errorf("%d writes in %d steps, want 6 in 6", len(a.Entries), l.Stats().Steps)
+	}
+}

@@ -1,0 +1,86 @@
+package natslog
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestOutage: each outage is told once, and its end, also if a store that is nearly full
+// takes a write now and then.
+func TestOutage(t *testing.T) {
+	var text strings.Builder
+	l := &Log{cfg: Config{Log: slog.New(slog.NewTextHandler(&text, nil))}}
+	const stored, stale = `{"stream":"S","seq":5}`, `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"}}`
+	full := func(why string) string {
+		return `{"error":{"code":503,"err_code":10077,"description":"` + why + `"}}`
+	}
+	start := time.Unix(1e9, 0)
+	for _, step := range []struct {
+		why    string
+		at     time.Duration
+		answer string
+		want   string // of the log
+	}{
+		{"nothing is wrong", 0, stored, ""},
+		{"a refusal is told, with its reason", time.Second, full("maximum bytes exceeded"), "maximum bytes exceeded"},
+		{"and not again", 2 * time.Second, full("other"), ""},
+		{"one write that is taken is not the end", 3 * time.Second, stored, ""},
+		{"so this is the same outage", 4 * time.Second, full("other"), ""},
+		{"the refusal was less than 10 s ago", 14*time.Second - 1, stored, ""},
+		{"a fence is no sign of room", 14 * time.Second, stale, ""},
+		{"the outage is over", 14 * time.Second, stored, "takes writes again"},
+		{"which is told once", 15 * time.Second, stored, ""},
+		{"the next outage is told, too", time.Hour, full("no space left on device"), "no space left on device"},
+		{"and its end", 2 * time.Hour, stored, "takes writes again"},
+	} {
+		text.Reset()
+		l.verdict(start.Add(step.at), &nats.Msg{Data: []byte(step.answer)}, nil)
+		if got := text.String(); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("at %v: it logs %q, want %q: %s", step.at, got, step.want, step.why)
+		}
+	}
+}
+
+// TestFull: a store that has no room is unreachable, which is to be tried again; not busy.
+func TestFull(t *testing.T) {
+	c := natstest.Start(t, 1)
+	nc := c.Connect(t)
+	l := open(t, Config{Conn: nc, Shards: 1, Log: slog.New(slog.DiscardHandler)})
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), StreamName(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := func(bytes int64) {
+		cfg := stream.CachedInfo().Config
+		cfg.MaxBytes, cfg.Discard = bytes, jetstream.DiscardNew
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan sessionlog.Answer, 1)
+	want := func(v sessionlog.Verdict, why string) {
+		t.Helper()
+		l.Append([]sessionlog.Write{{Log: "x", Data: make([]byte, 1000), Rollup: true}}, func(_ int, a sessionlog.Answer) { done <- a })
+		if a := <-done; a.Verdict != v {
+			t.Fatalf("a write is %v, want %v: %s", a.Verdict, v, why)
+		}
+	}
+	limit(500)
+	want(sessionlog.Unreachable, "there is no room")
+	if s := l.Stats(); s.Appends.Unreachable != 1 || s.Appends.Busy != 0 || s.Refused != 1 {
+		t.Errorf("%+v, want one that is unreachable, and refused", s)
+	}
+	limit(-1)
+	want(sessionlog.OK, "there is room")
+}

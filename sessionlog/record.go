@@ -1,0 +1,253 @@
+package sessionlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// recordVersion is the first byte of a write. Another version is refused.
+const recordVersion = 1
+
+// ErrDamaged says that a write of a log cannot be read.
+var ErrDamaged = errors.New("session: damaged log")
+
+// A RecordKind is what a record of a write is.
+type RecordKind uint8
+
+// The kinds. The values are part of logs.
+const (
+	RecordOpen  RecordKind = iota + 1 // the session begins
+	RecordRX                          // commands of the client
+	RecordTX                          // what numbers of ours mean
+	RecordTXAck                       // which of them the client has
+	RecordLink                        // what became of links
+	RecordCkpt                        // all that precedes, in one
+	RecordAdopt                       // another edge goes on
+	RecordHand                        // the owner gave the session away
+	RecordClose                       // the session ended
+)
+
+// An ID names a session for ever.
+type ID [16]byte
+
+// An Info says who a session is. It does not change.
+type Info struct {
+	ID    ID
+	Addr  netip.AddrPort // of the client
+	About []byte         // the edge's: space, client name and so on; at most AboutMax bytes
+}
+
+// AboutMax bounds Info.About.
+const AboutMax = 4096
+
+// A Message is a reliable message of the client that is not known to have reached the
+// game servers.
+type Message struct {
+	Number   uint64
+	Previous uint64 // number of the message before, plus one; 0 for the first
+	Data     []byte
+}
+
+// A Checkpoint is all that a successor needs.
+type Checkpoint struct {
+	Info     Info
+	Node     string // of the owner
+	Snapshot []byte // see dnp.Conn.AppendCheckpoint
+	Token    uint64 // the highest of a message that has a number
+	Last     uint64 // number of the message before the first of Kept, plus one
+	Kept     []Message
+}
+
+// A Block is what one write of a session has: a head that places it in the chain, and
+// records.
+//
+//	version uint8 = 1
+//	epoch, owner, number, previous, delivered uvarint
+//	records: kind uint8, length uvarint, body
+type Block struct {
+	Epoch     uint64 // of the owner: grows with each adoption
+	Owner     uint64 // random, of one Session
+	Number    uint64 // of this write, counted by the owner
+	Previous  uint64 // sequence of the write before it
+	Delivered uint64 // messages with lower numbers have reached the game servers
+
+	Open    bool
+	Changes dnp.Changes // RX, TX, TXACK and LINK
+	Acks    bool        // Changes has an acknowledgement state
+	Ckpt    *Checkpoint
+	Adopt   *string // name of the edge
+	Hand    *string // name of the edge that is to go on
+	Close   *string // reason
+}
+
+// Append appends the encoded block.
+func (k *Block) Append(b []byte) []byte {
+	b = append(b, recordVersion)
+	for _, v := range [...]uint64{k.Epoch, k.Owner, k.Number, k.Previous, k.Delivered} {
+		b = binary.AppendUvarint(b, v)
+	}
+	if k.Open {
+		b = appendRecord(b, RecordOpen, nil)
+	}
+	if k.Adopt != nil {
+		b = appendRecord(b, RecordAdopt, []byte(*k.Adopt))
+	}
+	if k.Ckpt != nil {
+		b = appendRecord(b, RecordCkpt, k.Ckpt.append(nil))
+	}
+	b = appendChanges(b, &k.Changes, k.Acks)
+	if k.Hand != nil {
+		b = appendRecord(b, RecordHand, []byte(*k.Hand))
+	}
+	if k.Close != nil {
+		b = appendRecord(b, RecordClose, []byte(*k.Close))
+	}
+	return b
+}
+
+func appendRecord(b []byte, kind RecordKind, body []byte) []byte {
+	return appendBytes(append(b, byte(kind)), body)
+}
+
+func appendBytes(b, p []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
+}
+
+func appendChanges(b []byte, ch *dnp.Changes, acks bool) []byte {
+	if len(ch.Received) > 0 {
+		var p []byte
+		for _, r := range ch.Received {
+			p = append(binary.AppendUvarint(p, r.Number), byte(r.Command))
+			p = appendBytes(p, r.Body)
+		}
+		b = appendRecord(b, RecordRX, p)
+	}
+	if len(ch.Sent) > 0 {
+		var p []byte
+		for i := range ch.Sent {
+			p = appendSent(p, &ch.Sent[i])
+		}
+		b = appendRecord(b, RecordTX, p)
+	}
+	if acks {
+		p := binary.AppendUvarint(nil, ch.Acked)
+		b = appendRecord(b, RecordTXAck, binary.AppendUvarint(p, uint64(ch.AckedAhead)))
+	}
+	if len(ch.Links) > 0 {
+		var p []byte
+		for _, l := range ch.Links {
+			p = append(binary.LittleEndian.AppendUint16(p, uint16(l.Link)), byte(l.What))
+		}
+		b = appendRecord(b, RecordLink, p)
+	}
+	return b
+}
+
+// Bits of a sent command.
+const (
+	sentTakeDown = 1 << iota
+	sentReadOnly
+	sentHasRef
+)
+
+func appendSent(b []byte, s *dnp.SentCommand) []byte {
+	var flags byte
+	for i, on := range [...]bool{s.TakeDown, s.ReadOnly, s.HasRef} {
+		if on {
+			flags |= 1 << i
+		}
+	}
+	b = append(binary.AppendUvarint(b, s.Number), byte(s.Kind), byte(s.Flags), flags)
+	b = binary.AppendUvarint(b, uint64(s.Link))
+	b = binary.AppendUvarint(b, s.Ref)
+	b = binary.AppendUvarint(b, s.Token)
+	return appendBytes(b, s.Data)
+}
+
+func (c *Checkpoint) append(b []byte) []byte {
+	b = append(b, c.Info.ID[:]...)
+	addr, _ := c.Info.Addr.MarshalBinary() // it has no error
+	b = appendBytes(b, addr)
+	b = appendBytes(b, c.Info.About)
+	b = appendBytes(b, []byte(c.Node))
+	b = appendBytes(b, c.Snapshot)
+	b = binary.AppendUvarint(b, c.Token)
+	b = binary.AppendUvarint(b, c.Last)
+	for _, m := range c.Kept {
+		b = appendBytes(binary.AppendUvarint(b, m.Number), m.Data)
+	}
+	return b
+}
+
+// ParseBlock parses a write. Its slices alias p.
+func ParseBlock(p []byte) (Block, error) {
+	r := reader{b: p}
+	if r.byte() != recordVersion {
+		return Block{}, ErrDamaged
+	}
+	k := Block{Epoch: r.uint(), Owner: r.uint(), Number: r.uint(), Previous: r.uint(), Delivered: r.uint()}
+	last := RecordKind(0)
+	for len(r.b) > 0 && !r.bad {
+		kind, body := RecordKind(r.byte()), reader{b: r.bytes()}
+		if order(kind) <= order(last) { // each at most once, in one order
+			return Block{}, ErrDamaged
+		}
+		last = kind
+		if k.record(kind, &body); body.bad || len(body.b) > 0 {
+			return Block{}, ErrDamaged
+		}
+	}
+	if r.bad {
+		return Block{}, ErrDamaged
+	}
+	return k, nil
+}
+
+// places are the places of the records in a block, by kind.
+var places = [...]int{
+	RecordOpen: 1, RecordAdopt: 2, RecordCkpt: 3, RecordRX: 4, RecordTX: 5, RecordTXAck: 6, RecordLink: 7, RecordHand: 8, RecordClose: 9,
+}
+
+// order returns the place of a record in a block, 0 for an unknown one.
+func order(kind RecordKind) int {
+	if int(kind) >= len(places) {
+		return 0
+	}
+	return places[kind]
+}
+
+func (k *Block) record(kind RecordKind, r *reader) {
+	switch kind {
+	case RecordOpen:
+		k.Open = true
+	case RecordAdopt:
+		k.Adopt = r.name()
+	case RecordHand:
+		k.Hand = r.name()
+	case RecordClose:
+		k.Close = r.name()
+	case RecordRX:
+		for r.more() {
+			k.Changes.Received = append(k.Changes.Received, dnp.ReceivedCommand{Number: r.uint(), Command: wire.Command(r.byte()), Body: r.bytes()})
+		}
+	case RecordTX:
+		for r.more() {
+			k.Changes.Sent = append(k.Changes.Sent, r.sent())
+		}
+	case RecordTXAck:
+		k.Acks = true
+		k.Changes.Acked, k.Changes.AckedAhead = r.uint(), uint32(r.limit(1<<32-1))
+	case RecordLink:
+		for r.more() {
+			k.Changes.Links = append(k.Changes.Links, dnp.LinkChange{Link: wire.LinkID(r.byte()) | wire.LinkID(r.byte())<<8, What: dnp.LinkFate(r.byte())})
+		}
+	case RecordCkpt:
+		k.Ckpt = r.checkpoint()
+	default:
+		r.bad = true
+	}
+}

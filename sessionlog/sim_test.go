@@ -1,0 +1,271 @@
+package sessionlog_test
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from -first on")
+	first = flag.Uint64("first", 1, "the first seed to simulate")
+	seeds = flag.Int("seeds", 200, "how many seeds to simulate")
+	story = flag.Bool("story", false, "print what happens")
+)
+
+// A seed simulates busy clients for playTime, with faults, and then healTime without.
+const (
+	playTime = 30 * time.Second
+	healTime = 20 * time.Second
+)
+
+const (
+	edgesMax  = 3
+	statesMax = 4
+
+	// How long it takes until a silent edge counts as dead, by heartbeats each 100 ms:
+	// 400 ms and up to a beat more. The balancer takes as long to send elsewhere.
+	detectMin    = 400 * time.Millisecond
+	detectJitter = 100 * time.Millisecond
+)
+
+var vip = netip.MustParseAddrPort("198.51.100.1:3413")
+
+// A plan is what may go wrong in a seed.
+type plan struct {
+	name                          string
+	kills, pauses, outages, hands bool
+	lost, late, busy, old, torn   float64 // of the log
+	lies                          float64 // probability that the affinity is wrong
+	loss                          float64 // of the network, most
+	excused                       bool    // clients may be interrupted: their own timer of 3 s cannot be met
+	deaf                          bool    // woken edges do not notice that they were stopped
+}
+
+var plans = []plan{
+	{name: "kill", kills: true, loss: 0.02},
+	{name: "pause", pauses: true, loss: 0.02},
+	{name: "pause unnoticed", pauses: true, loss: 0.02, deaf: true},
+	{name: "unsure log", kills: true, lost: 0.02, late: 0.01, busy: 0.05, old: 0.05, torn: 0.1, loss: 0.01},
+	{name: "hand over", hands: true, loss: 0.02},
+	{name: "lies", kills: true, hands: true, lies: 0.1, loss: 0.01},
+	{name: "loss", kills: true, loss: 0.3, excused: true},
+	{name: "outage", outages: true, lost: 0.02, late: 0.05, loss: 0.02, excused: true},
+	{name: "everything", kills: true, pauses: true, outages: true, hands: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, torn: 0.05, lies: 0.05, loss: 0.05, excused: true},
+}
+
+// A world is edges behind a balancer, their log, clients and a game.
+type world struct {
+	plan
+	net     *simnet.Net
+	store   *memlog.Store
+	edges   []*simEdge
+	clients []*simClient
+	chk     *checker
+	values  [statesMax]uint32
+	healed  bool
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{net: simnet.New(seed), plan: plans[seed%uint64(len(plans))]}
+	w.chk = newChecker(w)
+	rnd := w.net.Rand()
+	w.store = memlog.New(memlog.Config{
+		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Torn: w.torn, Elapsed: w.net.Elapsed,
+		Applied: func(log string, e sessionlog.Entry) { w.chk.applied(log, e) },
+	})
+	loss := w.loss * rnd.Float64()
+	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 40 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 80 * time.Millisecond})
+	w.net.Attach(vip, front{w})
+	for i := range edgesMax {
+		e := &simEdge{w: w, index: i}
+		w.edges = append(w.edges, e)
+		e.boot()
+	}
+	behaviours := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Engine()}
+	for i := range 2 {
+		start := uint64(0)
+		if rnd.IntN(3) == 0 {
+			start = 65535 - uint64(rnd.IntN(400)) // the numbers wrap during the play
+		}
+		w.clients = append(w.clients, newClient(w, i, behaviours[(seed+uint64(i))%3], start))
+	}
+	return w
+}
+
+func (w *world) tell(format string, v ...any) {
+	if *story {
+		fmt.Printf("%v ", w.net.Elapsed())
+		fmt.Printf(format+"\n", v...)
+	}
+}
+
+// run simulates the whole seed and returns what went wrong.
+func (w *world) run() []string {
+	for _, c := range w.clients {
+		c.begin()
+	}
+	w.net.Every(100*time.Millisecond, func() bool {
+		w.values[w.net.Rand().IntN(statesMax)]++
+		for _, e := range w.edges {
+			e.run(func() { e.update() })
+		}
+		return w.net.Elapsed() < playTime+healTime/2
+	})
+	var next func()
+	next = func() {
+		if w.net.Elapsed() < playTime {
+			w.trouble()
+			w.net.Schedule(time.Duration(2000+w.net.Rand().IntN(3000))*time.Millisecond, next)
+		}
+	}
+	w.net.Schedule(2*time.Second, next)
+	w.net.Run(playTime)
+	w.heal()
+	w.net.Run(healTime)
+	w.chk.final()
+	return w.chk.errors
+}
+
+// trouble lets one thing go wrong.
+func (w *world) trouble() {
+	rnd := w.net.Rand()
+	var kinds []func()
+	e := w.edges[rnd.IntN(edgesMax)]
+	if c := w.clients[rnd.IntN(len(w.clients))]; c.owner != nil && rnd.IntN(4) > 0 {
+		e = c.owner
+	}
+	if w.kills {
+		kinds = append(kinds, e.kill)
+	}
+	if w.pauses {
+		kinds = append(kinds, func() { e.pause(time.Duration(100+rnd.IntN(9900)) * time.Millisecond) })
+	}
+	if w.outages {
+		kinds = append(kinds, func() {
+			w.tell("the log falls silent")
+			w.store.SetSilent(true)
+			w.net.Schedule(time.Duration(4000+rnd.IntN(5000))*time.Millisecond, func() { w.store.SetSilent(false); w.tell("the log answers") })
+		})
+	}
+	if w.hands {
+		kinds = append(kinds, e.drain)
+	}
+	if c := w.clients[rnd.IntN(len(w.clients))]; w.lies > 0 && c.start == 0 && c.owner != nil {
+		kinds = append(kinds, func() { w.stray(c) })
+	}
+	kinds[rnd.IntN(len(kinds))]()
+}
+
+// stray brings an old request of a client to an edge that does not have its session,
+// and for a while some of its other datagrams: acknowledgements that prove its address
+// there, because clients acknowledge old numbers.
+func (w *world) stray(c *simClient) {
+	if c.stray = w.living(c.owner); c.stray == c.owner {
+		c.stray = nil
+		return
+	}
+	w.tell("client %d seems to connect to %s", c.index, c.stray.name())
+	c.strayTill = w.net.Elapsed() + 400*time.Millisecond
+	c.stray.greet(c, []byte{0, 1, 0, 0, 0})
+}
+
+// heal ends everything that is wrong, so that all that is due must happen.
+func (w *world) heal() {
+	w.healed = true
+	w.store.SetSilent(false)
+	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old, w.store.Torn = 0, 0, 0, 0, 0
+	w.lies = 0
+	for _, e := range w.edges {
+		e.resume()
+	}
+	w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
+}
+
+func TestSimulation(t *testing.T) {
+	first, count := *first, uint64(*seeds)
+	if *seed != 0 {
+		first, count = *seed, 1
+	}
+	var sum tally
+	for s := first; s < first+count; s++ {
+		w := newWorld(s)
+		for _, e := range w.run() {
+			t.Errorf("seed %d (%s): %s", s, w.name, e)
+		}
+		sum.add(w)
+		if t.Failed() && s > first+40 {
+			break
+		}
+	}
+	t.Log(sum.String())
+}
+
+// A tally sums up seeds.
+type tally struct {
+	seeds, kills, pauses, hands, adoptions, fenced         int
+	in, out, appends, reads, bytes, interruptions, excused int
+	gaps, handGaps                                         []time.Duration
+	plans                                                  [16]struct{ seeds, kills, pauses, hands, clients, ended int }
+}
+
+func (s *tally) add(w *world) {
+	c := w.chk
+	s.seeds++
+	s.kills += c.kills
+	s.pauses += c.pauses
+	s.hands += c.hands
+	s.adoptions += c.adoptions
+	s.fenced += c.fenced
+	for _, p := range w.clients {
+		s.in += len(p.consumed)
+		s.out += p.got
+	}
+	s.appends += w.store.Appends
+	s.reads += w.store.Reads
+	s.bytes += w.store.Bytes
+	s.interruptions += c.interrupted
+	s.excused += c.excusedCount
+	for i := range plans {
+		if p := &s.plans[i]; plans[i].name == w.name {
+			p.seeds++
+			p.kills += c.kills
+			p.pauses += c.pauses
+			p.hands += c.hands
+			p.clients += len(w.clients)
+			p.ended += c.interrupted + c.excusedCount
+		}
+	}
+	if !w.excused {
+		s.gaps = append(s.gaps, c.gaps...)
+		s.handGaps = append(s.handGaps, c.handGaps...)
+	}
+}
+
+func (s *tally) String() string {
+	table := "\n"
+	for i, p := range s.plans[:len(plans)] {
+		table += fmt.Sprintf("%-16s %4d seeds, %4d clients, %4d kills, %4d pauses, %4d hand-overs: %d clients interrupted\n", plans[i].name, p.seeds, p.clients, p.kills, p.pauses, p.hands, p.ended)
+	}
+	return table + fmt.Sprintf("%d seeds: %d kills of owners, %d pauses, %d hand-overs, %d adoptions, %d fenced; %d messages in, %d out; %d interruptions that have no excuse, %d that have\n"+
+		"service gap after a kill (detection %v to %v included): %s; after a hand-over: %s\n%.2f appends, %.3f reads and %.0f bytes of log per message",
+		s.seeds, s.kills, s.pauses, s.hands, s.adoptions, s.fenced, s.in, s.out, s.interruptions, s.excused,
+		detectMin, detectMin+detectJitter, quantiles(s.gaps), quantiles(s.handGaps),
+		float64(s.appends)/float64(s.in+s.out+1), float64(s.reads)/float64(s.in+s.out+1), float64(s.bytes)/float64(s.in+s.out+1))
+}
+
+func quantiles(d []time.Duration) string {
+	if len(d) == 0 {
+		return "none"
+	}
+	slices.Sort(d)
+	return fmt.Sprintf("p50 %v p99 %v worst %v of %d", d[len(d)/2].Round(time.Millisecond), d[len(d)*99/100].Round(time.Millisecond), d[len(d)-1].Round(time.Millisecond), len(d))
+}

@@ -1,0 +1,299 @@
+package subject
+
+import (
+	"strconv"
+	"strings"
+)
+
+// DefaultPrefix is the prefix of all subjects unless the operator sets another.
+const DefaultPrefix = "dnp.v1"
+
+// Subjects names the subjects of one deployment. The zero value uses
+// DefaultPrefix.
+type Names struct {
+	Prefix string // tokens joined by dots, without wildcards
+}
+
+// A Mapping tells a NATS server to deliver messages for the pattern From at To.
+type Mapping struct{ From, To string }
+
+// An Address is what the subject of a publish or get request says.
+type Address struct {
+	Shard int // -1 before mapping
+	Space string
+	Key   string // empty if the subject ends with the space
+}
+
+// Publish returns the subject that publishers use; the key may be empty.
+func (s Names) Publish(space, key string) string { return s.join("publish", space, key) }
+
+// PublishAll matches every Publish.
+func (s Names) PublishAll() string { return s.join("publish", ">") }
+
+// ShardPublish returns what Publish becomes after mapping to shard n.
+func (s Names) ShardPublish(n int, space, key string) string {
+	return s.join("shard", strconv.Itoa(n), "publish", space, key)
+}
+
+// ShardPublishAll matches every ShardPublish of shard n.
+func (s Names) ShardPublishAll(n int) string { return s.ShardPublish(n, ">", "") }
+
+// Get returns the subject of a request for a state, or for a space if key is
+// empty.
+func (s Names) Get(space, key string) string { return s.join("get", space, key) }
+
+// GetAll matches every Get.
+func (s Names) GetAll() string { return s.join("get", ">") }
+
+// ShardGet returns what Get becomes after mapping to shard n.
+func (s Names) ShardGet(n int, space, key string) string {
+	return s.join("shard", strconv.Itoa(n), "get", space, key)
+}
+
+// ShardGetAll matches every ShardGet of shard n.
+func (s Names) ShardGetAll(n int) string { return s.ShardGet(n, ">", "") }
+
+// Live returns the subject of a space's batches.
+func (s Names) Live(space string) string { return s.join("live", space) }
+
+// Head returns the subject on which the holder of shard n says how far its
+// spaces are.
+func (s Names) Head(n int) string { return s.join("shard", strconv.Itoa(n), "head") }
+
+// HeadAll matches every Head.
+func (s Names) HeadAll() string { return s.join("shard", "*", "head") }
+
+// Repair returns the subject of requests for what a replica lacks.
+func (s Names) Repair(n int) string { return s.join("shard", strconv.Itoa(n), "repair") }
+
+// Write returns the subject of requests that carry what clients wrote.
+func (s Names) Write(n int) string { return s.join("shard", strconv.Itoa(n), "write") }
+
+// Own returns the subject on which a relay says what the store accepted as the
+// record of who holds shard n.
+func (s Names) Own(n int) string { return s.join("shard", strconv.Itoa(n), "own") }
+
+// OwnAll matches every Own.
+func (s Names) OwnAll() string { return s.join("shard", "*", "own") }
+
+// StoreAll matches everything that is stored of shard n.
+func (s Names) StoreAll(n int) string { return s.join("store", strconv.Itoa(n), ">") }
+
+// StoreOwn returns the subject of the record that says who holds shard n.
+func (s Names) StoreOwn(n int) string { return s.join("store", strconv.Itoa(n), "own") }
+
+// StoreOwnAll matches every StoreOwn.
+func (s Names) StoreOwnAll() string { return s.join("store", "*", "own") }
+
+// StoreBeat returns the subject of the record by which the holder of shard n
+// renews.
+func (s Names) StoreBeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
+
+// StoreBeatAll matches every StoreBeat.
+func (s Names) StoreBeatAll() string { return s.join("store", "*", "beat") }
+
+// StoreKeyframe returns the subject of the stored keyframe of one state.
+func (s Names) StoreKeyframe(n int, space string, number uint64) string {
+	return s.join("store", strconv.Itoa(n), "k", space, strconv.FormatUint(number, 10))
+}
+
+// StoreKeyframeAll matches every StoreKeyframe of shard n.
+func (s Names) StoreKeyframeAll(n int) string { return s.join("store", strconv.Itoa(n), "k", ">") }
+
+// ParseStore takes a subject of the store apart: the shard, and own, beat or
+// k.<space>.<number>.
+func (s Names) ParseStore(subject string) (n int, rest string, ok bool) {
+	if rest, ok = s.cut(subject, "store."); !ok {
+		return 0, "", false
+	}
+	return cutShard(rest)
+}
+
+// ParseStoreKeyframe returns the space and the state number of a StoreKeyframe
+// subject.
+func (s Names) ParseStoreKeyframe(subject string) (space string, number uint64, ok bool) {
+	_, rest, ok := s.ParseStore(subject)
+	if !ok {
+		return "", 0, false
+	}
+	if rest, ok = strings.CutPrefix(rest, "k."); !ok {
+		return "", 0, false
+	}
+	space, text, ok := strings.Cut(rest, ".")
+	number, err := strconv.ParseUint(text, 10, 64)
+	return space, number, ok && err == nil && ValidToken(space)
+}
+
+// Log returns the subject of the log of one session, in log shard n.
+func (s Names) Log(n int, log string) string { return s.join("log", strconv.Itoa(n), log) }
+
+// LogAll matches every Log of log shard n.
+func (s Names) LogAll(n int) string { return s.Log(n, "*") }
+
+// LogAllShards matches every Log.
+func (s Names) LogAllShards() string { return s.join("log", "*", "*") }
+
+// All matches every subject of the deployment.
+func (s Names) All() string { return s.join(">") }
+
+// Event returns the subject of a space's events.
+func (s Names) Event(space string) string { return s.join("event", space) }
+
+// EventIn returns the subject of the events that a space's store makes, in another
+// form than JSON.
+func (s Names) EventIn(space, form string) string { return s.join("event", space, form) }
+
+// From returns the subject of the messages that a client sends.
+func (s Names) From(space, client string) string { return s.join("from", space, client) }
+
+// FromAll matches every From.
+func (s Names) FromAll() string { return s.From("*", "*") }
+
+// To returns the subject of the messages for one client.
+func (s Names) To(space, client string) string { return s.join("to", space, client) }
+
+// ToAll returns the subject of the messages for all clients of a space.
+func (s Names) ToAll(space string) string { return s.join("toall", space) }
+
+// Who returns the subject of the question who is in a space.
+func (s Names) Who(space string) string { return s.join("who", space) }
+
+// Edge is where other edges ask one to take sessions over.
+func (s Names) Edge(node string) string { return s.join("edge", node) }
+
+// Auth returns the subject of requests to the game's authentication service.
+func (s Names) Auth() string { return s.join("auth") }
+
+// Probe returns the subject by which a node finds out whether, and how, its
+// server maps publishes. It is a Publish to a reserved space named after the
+// node.
+func (s Names) Probe(node string) string { return s.Publish(ProbeSpace(node), "") }
+
+// ProbeSpace returns the reserved space of Probe: the node's name with every
+// character that a space cannot have replaced by _, and cut to fit.
+func ProbeSpace(node string) string {
+	b := []byte("_probe-" + node)
+	b = b[:min(len(b), TokenMax)]
+	for i, c := range b {
+		if !tokenByte(c) {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// ParsePublish takes a subject that ShardPublish or Publish made apart. It is
+// not ok if the space or the key break the rules for names.
+func (s Names) ParsePublish(subject string) (a Address, ok bool) {
+	return s.parseAddress(subject, "publish.")
+}
+
+// ParseGet takes a subject that ShardGet or Get made apart.
+func (s Names) ParseGet(subject string) (a Address, ok bool) {
+	return s.parseAddress(subject, "get.")
+}
+
+// ParseShard returns the shard of a Head, Repair, Write or Own subject.
+func (s Names) ParseShard(subject string) (n int, ok bool) {
+	rest, ok := s.cut(subject, "shard.")
+	if !ok {
+		return 0, false
+	}
+	n, _, ok = cutShard(rest)
+	return n, ok
+}
+
+// ParseLive returns the space of a Live subject.
+func (s Names) ParseLive(subject string) (space string, ok bool) {
+	space, ok = s.cut(subject, "live.")
+	return space, ok && ValidToken(space)
+}
+
+// ParseFrom returns the space and client of a From subject.
+func (s Names) ParseFrom(subject string) (space, client string, ok bool) {
+	return s.parseClient(subject, "from.")
+}
+
+// ParseTo returns the space and client of a To subject.
+func (s Names) ParseTo(subject string) (space, client string, ok bool) {
+	return s.parseClient(subject, "to.")
+}
+
+// Mappings returns what every NATS server and leaf node needs, so that a
+// publisher's friendly subject reaches the holder of the space's shard. Each
+// subject has two, with and without a key, because > matches at least one token.
+func (s Names) Mappings(shards int) []Mapping {
+	var all []Mapping
+	for _, verb := range [...]string{"publish", "get"} {
+		to := s.join("shard", "{{partition("+strconv.Itoa(shards)+",1)}}", verb, "{{wildcard(1)}}")
+		from := s.join(verb, "*")
+		all = append(all, Mapping{From: from, To: to}, Mapping{From: from + ".>", To: to + ".>"})
+	}
+	return all
+}
+
+// join joins tokens behind the prefix; an empty last token is left out.
+func (s Names) join(tokens ...string) string {
+	if tokens[len(tokens)-1] == "" {
+		tokens = tokens[:len(tokens)-1]
+	}
+	return s.prefix() + strings.Join(tokens, ".")
+}
+
+func (s Names) prefix() string {
+	if s.Prefix == "" {
+		return DefaultPrefix + "."
+	}
+	return s.Prefix + "."
+}
+
+func (s Names) cut(subject, verb string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(subject, s.prefix())
+	if !ok {
+		return "", false
+	}
+	return strings.CutPrefix(rest, verb)
+}
+
+func (s Names) parseAddress(subject, verb string) (a Address, ok bool) {
+	a.Shard = -1
+	rest, sharded := s.cut(subject, "shard.")
+	if sharded {
+		if a.Shard, rest, ok = cutShard(rest); !ok {
+			return Address{}, false
+		}
+		rest, ok = strings.CutPrefix(rest, verb)
+	} else {
+		rest, ok = s.cut(subject, verb)
+	}
+	if !ok {
+		return Address{}, false
+	}
+	space, key, keyed := strings.Cut(rest, ".")
+	if !ValidToken(space) || keyed && !ValidKey(key) {
+		return Address{}, false
+	}
+	a.Space, a.Key = space, key
+	return a, true
+}
+
+func (s Names) parseClient(subject, verb string) (space, client string, ok bool) {
+	rest, ok := s.cut(subject, verb)
+	if !ok {
+		return "", "", false
+	}
+	space, client, ok = strings.Cut(rest, ".")
+	if !ok || !ValidToken(space) || !ValidToken(client) {
+		return "", "", false
+	}
+	return space, client, true
+}
+
+func cutShard(s string) (n int, rest string, ok bool) {
+	number, rest, ok := strings.Cut(s, ".")
+	if !ok {
+		return 0, "", false
+	}
+	u, err := strconv.ParseUint(number, 10, 16)
+	return int(u), rest, err == nil
+}

@@ -1,0 +1,42 @@
+package subject
+
+import "strings"
+
+// Bounds of names. They come from the subjects that carry them.
+const (
+	TokenMax     = 64 // characters of a space, client, session, group or key token
+	KeyTokensMax = 8  // tokens of a key
+)
+
+// ValidToken reports whether s matches [A-Za-z0-9_-]{1,64}: a space, a client,
+// a group, or one token of a key.
+func ValidToken(s string) bool {
+	if s == "" || len(s) > TokenMax {
+		return false
+	}
+	for i := range len(s) {
+		if !tokenByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidKey reports whether s is 1 to 8 tokens joined by dots.
+func ValidKey(s string) bool {
+	for n := 1; n <= KeyTokensMax; n++ {
+		token, rest, more := strings.Cut(s, ".")
+		if !ValidToken(token) {
+			return false
+		}
+		if !more {
+			return true
+		}
+		s = rest
+	}
+	return false
+}
+
+func tokenByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}
