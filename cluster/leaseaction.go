@@ -17,7 +17,7 @@ const (
 	ActionAcquire
 
 	// ActionBeat writes Beat if the last Own has the sequence Expect.
-	ActionBeat
+	ActionRenew
 
 	// ActionStore writes, all or nothing, the keyframes of the batch Token and
 	// Beat, if the last Own has the sequence Expect and the last Beat has the
@@ -45,9 +45,9 @@ const (
 type Action struct {
 	Kind ActionKind
 
-	Expect, ExpectBeat uint64
-	Own                Own
-	Beat               Beat
+	ExpectHolder, ExpectHeartbeat uint64
+	Holder                Holder
+	Heartbeat               Heartbeat
 	Token              uint64
 
 	Epoch   uint64
@@ -103,6 +103,6 @@ const (
 type Answer struct {
 	Verdict Verdict
 	Seq     uint64 // of the Own or Beat that was written; of the Own, if both were
-	Own     Own    // of ActionRead
-	Beat    Beat   // of ActionRead, and with its Seq of ActionAcquire
+	Holder     Holder    // of ActionRead
+	Heartbeat    Heartbeat   // of ActionRead, and with its Seq of ActionAcquire
 }

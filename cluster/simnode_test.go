@@ -144,15 +144,15 @@ func (n *simNode) ask(a cluster.Action) {
 
 // watch brings a record, unless the watch is stalled or cut; then it comes when
 // that ends.
-func (n *simNode) watch(delay time.Duration, own cluster.Own, beat cluster.Beat) {
+func (n *simNode) watch(delay time.Duration, own cluster.Holder, beat cluster.Heartbeat) {
 	start := n.start
 	see := func() {
 		n.run(start, func() {
 			if own.Seq != 0 {
-				n.lease.SeenOwn(n.now(), own)
+				n.lease.SeenHolder(n.now(), own)
 			}
 			if beat.Seq != 0 {
-				n.lease.SeenBeat(n.now(), beat)
+				n.lease.SeenHeartbeat(n.now(), beat)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func (d *desk) stop(taken bool) {
 		d.net.Run(30 * time.Millisecond)
 	}
 	d.out.sent = 0
-	d.s.Doubt()
+	d.s.Revalidate()
 	d.release()
 	d.held = make([]func(), 0, 1)
 	d.run(50 * time.Millisecond)
@@ -64,7 +64,7 @@ func TestStoppedOwner(t *testing.T) {
 				_ = d.conn.Send([]byte("x"), 0)
 				if reads {
 					d.run(50 * time.Millisecond)
-					d.s.Doubt()
+					d.s.Revalidate()
 				}
 				d.held = make([]func(), 0, 1)
 				d.run(50 * time.Millisecond)

@@ -135,10 +135,10 @@ func (n *Node) see(shard int) {
 	}
 	s := n.hub.shard(shard)
 	if s.own.Seq != 0 {
-		n.leases[shard].SeenOwn(n.hub.Now(), s.own)
+		n.leases[shard].SeenHolder(n.hub.Now(), s.own)
 	}
 	if s.beat.Seq != 0 {
-		n.leases[shard].SeenBeat(n.hub.Now(), s.beat)
+		n.leases[shard].SeenHeartbeat(n.hub.Now(), s.beat)
 	}
 	n.turn(shard)
 }

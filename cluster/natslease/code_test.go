@@ -20,35 +20,35 @@ func TestErrorCodes(t *testing.T) {
 				t.Errorf("%s: verdict %d, want %d", what, got, want)
 			}
 		}
-		own := cluster.Own{Node: "a", ID: "1"}
+		own := cluster.Holder{Node: "a", ID: "1"}
 		acquire := func(expect, beat uint64) cluster.Answer {
-			return s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionAcquire, Expect: expect, ExpectBeat: beat, Own: own}})
+			return s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionAcquire, ExpectHolder: expect, ExpectHeartbeat: beat, Holder: own}})
 		}
 		read := func() cluster.Answer { return s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}}) }
 
 		seen := read()
 		check("reading what is not there", seen.Verdict, cluster.OK)
 		check("acquiring over what is not there", acquire(5, 0).Verdict, cluster.Stale)
-		first := acquire(seen.Own.Seq, seen.Beat.Seq)
+		first := acquire(seen.Holder.Seq, seen.Heartbeat.Seq)
 		check("acquiring", first.Verdict, cluster.OK)
 		seen = read()
-		if seen.Own.Seq != first.Seq || seen.Beat.Seq != first.Beat.Seq || seen.Own.Node != "a" {
+		if seen.Holder.Seq != first.Seq || seen.Heartbeat.Seq != first.Heartbeat.Seq || seen.Holder.Node != "a" {
 			t.Errorf("read %+v after %+v", seen, first)
 		}
 		check("acquiring again as if nobody had", acquire(0, 0).Verdict, cluster.Stale)
-		check("acquiring although the holder has renewed", acquire(first.Seq, first.Beat.Seq-1).Verdict, cluster.Stale)
+		check("acquiring although the holder has renewed", acquire(first.Seq, first.Heartbeat.Seq-1).Verdict, cluster.Stale)
 
 		store := func(expect, beat uint64) cluster.Answer {
 			return s.try(t.Context(), op{
-				Action:    cluster.Action{Kind: cluster.ActionStore, Expect: expect, ExpectBeat: beat, Beat: cluster.Beat{Epoch: expect, Write: 1}},
+				Action:    cluster.Action{Kind: cluster.ActionStore, ExpectHolder: expect, ExpectHeartbeat: beat, Heartbeat: cluster.Heartbeat{Epoch: expect, Write: 1}},
 				keyframes: keyframes(3, "x"),
 			})
 		}
-		check("storing with a stale fence", store(first.Seq-1, first.Beat.Seq).Verdict, cluster.Stale)
-		check("storing behind another write", store(first.Seq, first.Beat.Seq-1).Verdict, cluster.Stale)
-		stored := store(first.Seq, first.Beat.Seq)
+		check("storing with a stale fence", store(first.Seq-1, first.Heartbeat.Seq).Verdict, cluster.Stale)
+		check("storing behind another write", store(first.Seq, first.Heartbeat.Seq-1).Verdict, cluster.Stale)
+		stored := store(first.Seq, first.Heartbeat.Seq)
 		check("storing", stored.Verdict, cluster.OK)
-		if seen = read(); seen.Beat.Seq != stored.Seq || seen.Beat.Write != 1 || seen.Beat.Epoch != first.Seq {
+		if seen = read(); seen.Heartbeat.Seq != stored.Seq || seen.Heartbeat.Write != 1 || seen.Heartbeat.Epoch != first.Seq {
 			t.Errorf("read %+v after %+v", seen, stored)
 		}
 		check("a part of a batch", parse(t, l, headerBatchID, "x", headerBatchSeq, "2", headerBatchCommit, "1"), cluster.Unreachable)
@@ -82,7 +82,7 @@ func checkBusy(t *testing.T, s *shard, epoch uint64) {
 	var running sync.WaitGroup
 	for range 50 {
 		running.Go(func() {
-			a := s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: epoch, Beat: cluster.Beat{Epoch: epoch}}})
+			a := s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRenew, ExpectHolder: epoch, Heartbeat: cluster.Heartbeat{Epoch: epoch}}})
 			mu.Lock()
 			defer mu.Unlock()
 			seen[a.Verdict]++
@@ -101,7 +101,7 @@ func TestNobodyThere(t *testing.T) {
 	c.Stop(0)
 	for l.cfg.Conn.Status() == nats.CONNECTED {
 	}
-	a := l.shards[0].try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionBeat}})
+	a := l.shards[0].try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRenew}})
 	if a.Verdict != cluster.Unreachable {
 		t.Errorf("without a connection: verdict %d, want Unreachable", a.Verdict)
 	}

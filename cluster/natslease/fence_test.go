@@ -36,11 +36,11 @@ type zombie struct {
 
 func (z *zombie) run(ctx context.Context) {
 	for n := uint64(1); ctx.Err() == nil; n++ {
-		beat := cluster.Beat{Epoch: z.epoch, Write: n}
-		o := op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: z.epoch, Beat: beat}}
+		beat := cluster.Heartbeat{Epoch: z.epoch, Write: n}
+		o := op{Action: cluster.Action{Kind: cluster.ActionRenew, ExpectHolder: z.epoch, Heartbeat: beat}}
 		if n%2 == 0 {
 			seen := z.s.try(ctx, op{Action: cluster.Action{Kind: cluster.ActionRead}})
-			o.Kind, o.ExpectBeat, o.keyframes = cluster.ActionStore, seen.Beat.Seq, keyframes(3, string(beat.Append(nil)))
+			o.Kind, o.ExpectHeartbeat, o.keyframes = cluster.ActionStore, seen.Heartbeat.Seq, keyframes(3, string(beat.Append(nil)))
 		}
 		switch z.s.try(ctx, o).Verdict {
 		case cluster.OK:
@@ -63,7 +63,7 @@ func takeOver(t *testing.T, s *shard) (epoch uint64) {
 			continue
 		}
 		a := s.try(t.Context(), op{Action: cluster.Action{
-			Kind: cluster.ActionAcquire, Expect: seen.Own.Seq, ExpectBeat: seen.Beat.Seq, Own: cluster.Own{Node: "x", ID: s.l.cfg.Lease.ID},
+			Kind: cluster.ActionAcquire, ExpectHolder: seen.Holder.Seq, ExpectHeartbeat: seen.Heartbeat.Seq, Holder: cluster.Holder{Node: "x", ID: s.l.cfg.Lease.ID},
 		}})
 		if a.Verdict == cluster.OK {
 			return a.Seq
@@ -184,7 +184,7 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 		}
 		n++
 		seq := meta.Sequence.Stream
-		switch beat := cluster.ParseBeat(seq, m.Data()); {
+		switch beat := cluster.ParseHeartbeat(seq, m.Data()); {
 		case m.Subject() == l.cfg.Subjects.StoreOwn(0):
 			epoch, owns = seq, owns+1
 		case beat.Epoch == 0: // of the next holder, whose record is the next message

@@ -55,26 +55,26 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		return s.read(ctx)
 	case cluster.ActionAcquire:
 		// Own comes last, so that its sequence is in the answer.
-		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
-		expect(beat, "", o.ExpectBeat)
-		own := message(subjects.StoreOwn(s.n), o.Own.Append(nil))
-		expect(own, "", o.Expect)
+		beat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+		expect(beat, "", o.ExpectHeartbeat)
+		own := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
+		expect(own, "", o.ExpectHolder)
 		a := s.publish(ctx, beat, own)
-		a.Beat = o.Beat
-		a.Beat.Seq = a.Seq - 1 // a batch is stored without others between
-		s.hint(o.Own, a)
+		a.Heartbeat = o.Heartbeat
+		a.Heartbeat.Seq = a.Seq - 1 // a batch is stored without others between
+		s.hint(o.Holder, a)
 		return a
-	case cluster.ActionBeat:
-		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
-		expect(beat, subjects.StoreOwn(s.n), o.Expect)
+	case cluster.ActionRenew:
+		beat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+		expect(beat, subjects.StoreOwn(s.n), o.ExpectHolder)
 		return s.publish(ctx, beat)
 	case cluster.ActionStore:
 		return s.publish(ctx, s.batch(o)...)
 	case cluster.ActionRelease:
-		own := message(subjects.StoreOwn(s.n), o.Own.Append(nil))
-		expect(own, "", o.Expect)
+		own := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
+		expect(own, "", o.ExpectHolder)
 		a := s.publish(ctx, own)
-		s.hint(o.Own, a)
+		s.hint(o.Holder, a)
 		return a
 	}
 	panic("natslease: an action that is none of the store's")
@@ -93,9 +93,9 @@ func (s *shard) batch(o op) []*nats.Msg {
 		}
 		all = append(all, m)
 	}
-	expect(all[0], subjects.StoreOwn(s.n), o.Expect)
-	beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
-	expect(beat, "", o.ExpectBeat)
+	expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
+	beat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+	expect(beat, "", o.ExpectHeartbeat)
 	return append(all, beat)
 }
 
@@ -185,10 +185,10 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	}
 	a := cluster.Answer{Verdict: cluster.OK}
 	if own != nil {
-		a.Own = cluster.ParseOwn(own.Sequence, own.Data)
+		a.Holder = cluster.ParseHolder(own.Sequence, own.Data)
 	}
 	if beat != nil {
-		a.Beat = cluster.ParseBeat(beat.Sequence, beat.Data)
+		a.Heartbeat = cluster.ParseHeartbeat(beat.Sequence, beat.Data)
 	}
 	return a
 }

@@ -65,7 +65,7 @@ func newKeeper(w *Worker, d *Durable) *keeper {
 		w: w, d: d, batches: sessionlog.NewBatches[*kept](d.Shards),
 		cfg: sessionlog.Config{
 			Node: w.edge.cfg.Node, Rand: rand.New(rand.NewPCG(seed(), seed())),
-			KeptBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
+			UndeliveredBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
 		},
 		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept),
 		strays: newStrays(), guests: newGuests(),
@@ -111,7 +111,7 @@ func (k *keeper) must(do func(now time.Time)) {
 func (k *keeper) doubt() {
 	k.w.counts.Stalls++
 	for _, name := range slices.Sorted(maps.Keys(k.byName)) {
-		k.byName[name].core.Doubt()
+		k.byName[name].core.Revalidate()
 		k.wake(k.byName[name])
 	}
 }
@@ -190,7 +190,7 @@ func (k *keeper) turn(now time.Time, x *kept) {
 	for _, a := range x.core.Advance(now) {
 		k.act(now, x, a)
 	}
-	if x.again != nil && x.core.Phase() == sessionlog.Owning && !x.core.Doubts() {
+	if x.again != nil && x.core.Phase() == sessionlog.Owning && !x.core.Revalidating() {
 		x.answerAsker() // it is this edge's, so whoever asked is late
 		x.again = nil
 	}
@@ -283,7 +283,7 @@ func (k *keeper) replaced(name string, by cluster.Served) {
 // overtaken takes the word that a session, which may be nil, is in a later epoch.
 func (k *keeper) overtaken(x *kept, epoch uint64) {
 	if x != nil && epoch > x.core.Epoch() {
-		x.core.Doubt()
+		x.core.Revalidate()
 		k.wake(x)
 	}
 }

@@ -22,7 +22,7 @@ type Role struct {
 	Subscribe []string
 
 	// Unheard are subjects that stay closed although Subscribe has them.
-	Unheard []string
+	SubscribeDeny []string
 
 	// Responses lets the role answer each message that it was sent, once, wherever
 	// the answer is wanted, within ResponseTime.
@@ -107,7 +107,7 @@ func (c *Config) publisher() Role {
 			"$JS.ACK." + fromStream + ".>",
 		}, consumers(fromStream)...),
 		Subscribe: []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
-		Unheard:   []string{NodeInbox + ".>"},
+		SubscribeDeny:   []string{NodeInbox + ".>"},
 		Responses: true, // to auth
 	}
 }
@@ -119,7 +119,7 @@ func (c *Config) observer() Role {
 		Name:      "observer",
 		Publish:   []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
 		Subscribe: []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
-		Unheard:   []string{NodeInbox + ".>"},
+		SubscribeDeny:   []string{NodeInbox + ".>"},
 	}
 }
 
