@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // A LeasePhase is where a Lease is.
 type LeasePhase uint8
@@ -30,9 +34,9 @@ type Lease struct {
 	out   []Action
 	spare []Action
 
-	holder   Holder // the newest that was seen
-	heartbeat  Heartbeat
-	known bool // whether own and beat are what the store has, not just zero
+	holder    Holder // the newest that was seen
+	heartbeat Heartbeat
+	known     bool // whether own and beat are what the store has, not just zero
 
 	follow follow
 	hold   hold
@@ -174,9 +178,9 @@ func (l *Lease) Answer(now time.Time, a Answer) {
 	}
 	l.asked = 0
 	switch a.Verdict {
-	case Busy:
+	case fence.Busy:
 		l.retryAt = now.Add(busyPause)
-	case Unreachable, Unknown:
+	case fence.Unreachable, fence.Unknown:
 		l.retryAt = now.Add(faultPause)
 	}
 	switch {

@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // follow is what a Lease knows while another holds the shard.
 type follow struct {
@@ -97,7 +101,7 @@ func (l *Lease) pollDue() time.Time {
 // followRead takes the answer of the store's leader.
 func (l *Lease) followRead(now time.Time, a Answer) {
 	f := &l.follow
-	if a.Verdict != OK {
+	if a.Verdict != fence.OK {
 		// The holder could not renew either. Its silence counts from when the store
 		// answers again.
 		f.silent, f.series = true, time.Time{}
@@ -140,13 +144,13 @@ func (l *Lease) inPast(now time.Time, a Answer) bool {
 func (l *Lease) acquireAnswer(now time.Time, a Answer) {
 	l.phase = Following
 	switch {
-	case a.Verdict == OK && l.holder.Seq <= a.Seq: // else the watch was faster, and it is lost already
+	case a.Verdict == fence.OK && l.holder.Seq <= a.Seq: // else the watch was faster, and it is lost already
 		l.holder = Holder{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
 		l.heartbeat = a.Heartbeat
 		l.acquired(now)
-	case a.Verdict == Busy && !l.free():
+	case a.Verdict == fence.Busy && !l.free():
 		l.retryAt = now.Add(faultPause) // somebody who believes to hold the shard writes
-	case a.Verdict == Busy:
+	case a.Verdict == fence.Busy:
 	default:
 		l.known, l.follow.confirmed = false, false
 	}

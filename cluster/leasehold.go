@@ -1,16 +1,20 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // hold is what a Lease knows while this relay holds the shard.
 type hold struct {
-	epoch   uint64
-	renewed time.Time // when the newest write that succeeded was asked
-	next    time.Time // when to renew
-	durable bool
-	revalidate   bool   // the store must say who holds the shard before anything else is asked
-	write   uint64 // number of the newest write
-	chain   uint64 // sequence of the newest Beat
+	epoch      uint64
+	renewed    time.Time // when the newest write that succeeded was asked
+	next       time.Time // when to renew
+	durable    bool
+	revalidate bool   // the store must say who holds the shard before anything else is asked
+	write      uint64 // number of the newest write
+	chain      uint64 // sequence of the newest Beat
 
 	waiting bool // the batch token waits to be stored
 	token   uint64
@@ -127,16 +131,16 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 	}
 	h := &l.hold
 	switch a.Verdict {
-	case OK:
+	case fence.OK:
 		l.written(now, asked, a.Seq)
-	case Stale:
+	case fence.Stale:
 		h.revalidate = true
-	case Unknown:
+	case fence.Unknown:
 		// A beat may be repeated without asking, because the fence is in it. What a
 		// batch or a release did has to be known first.
 		h.revalidate = asked != ActionRenew
 		h.next = now
-	case Unreachable, Busy:
+	case fence.Unreachable, fence.Busy:
 		h.next = now
 	}
 }
@@ -167,7 +171,7 @@ func (l *Lease) stored() {
 func (l *Lease) holdRead(now time.Time, a Answer) {
 	h := &l.hold
 	switch {
-	case a.Verdict != OK:
+	case a.Verdict != fence.OK:
 	case a.Holder.Seq > h.epoch:
 		l.holder, l.heartbeat = a.Holder, a.Heartbeat
 		l.lose(now, l.takenReason())

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // Answer says what became of the action that the log was asked.
@@ -18,18 +19,18 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		return
 	}
 	switch {
-	case a.Verdict == Busy:
+	case a.Verdict == fence.Busy:
 		s.retryAt = now.Add(busyPause)
-	case a.Verdict == Unreachable:
+	case a.Verdict == fence.Unreachable:
 		s.retryAt = now.Add(faultPause)
-	case asked == ActionAppend && a.Verdict == OK && s.revalidate && s.means.end != "":
+	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.means.end != "":
 		// It is read whose the session is by now, because the end would be told to whoever
 		// is at the client's address.
-	case asked == ActionAppend && a.Verdict == OK:
+	case asked == ActionAppend && a.Verdict == fence.OK:
 		s.stored(now, a.Seq)
 	case asked == ActionAppend: // Stale may be the trace of this very write
 		s.revalidate = true
-	case a.Verdict != OK:
+	case a.Verdict != fence.OK:
 		s.retryAt = now.Add(faultPause)
 	case before: // it is read again
 	default:

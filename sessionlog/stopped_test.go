@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -27,7 +28,7 @@ func (d *desk) stop(taken bool) {
 			block.Open, block.Ckpt = true, &sessionlog.Checkpoint{Info: d.s.Info(), Node: other}
 		}
 		d.store.Append([]sessionlog.Write{{Log: "log", Expect: last, Data: block.Append(nil)}}, func(_ int, a sessionlog.Answer) {
-			if a.Verdict != sessionlog.OK {
+			if a.Verdict != fence.OK {
 				d.Errorf("the other edge's adoption: %v", a.Verdict)
 			}
 		})

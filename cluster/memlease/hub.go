@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // firstSeq is where sequences begin: like those of JetStream at a time in
@@ -137,11 +138,11 @@ func (h *Hub) ask(n *Node, s int, a cluster.Action, batch []cluster.Keyframe, an
 func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answer {
 	s := h.shard(n)
 	if a.Kind == cluster.ActionRead {
-		return cluster.Answer{Verdict: cluster.OK, Holder: s.own, Heartbeat: s.beat}
+		return cluster.Answer{Verdict: fence.OK, Holder: s.own, Heartbeat: s.beat}
 	}
 	if a.ExpectHolder != s.own.Seq ||
 		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectHeartbeat != s.beat.Seq {
-		return cluster.Answer{Verdict: cluster.Stale}
+		return cluster.Answer{Verdict: fence.Stale}
 	}
 	h.audit(by, s, a)
 	switch a.Kind {
@@ -164,7 +165,7 @@ func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cl
 		s.beat = a.Heartbeat
 		s.beat.Seq = h.next()
 	}
-	answer := cluster.Answer{Verdict: cluster.OK, Seq: h.seq, Holder: s.own, Heartbeat: s.beat}
+	answer := cluster.Answer{Verdict: fence.OK, Seq: h.seq, Holder: s.own, Heartbeat: s.beat}
 	for _, node := range h.order {
 		h.Schedule(h.Latency, func() { node.see(n) })
 	}

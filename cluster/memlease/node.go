@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // queueMax is how many batches of a shard may wait.
@@ -215,7 +216,7 @@ func (n *Node) ask(shard int, l *lease, a cluster.Action) {
 		list = l.queue[0].list
 	}
 	n.hub.ask(n, shard, a, list, answer)
-	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: cluster.Unknown}) })
+	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
 }
 
 // later gives an answer to a node that was paused, once it is not.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 )
 
@@ -16,7 +17,7 @@ func BenchmarkStore(b *testing.B) {
 		s := l.shards[0]
 		do := func(b *testing.B, o op) cluster.Answer {
 			a := s.do(b.Context(), o)
-			if a.Verdict != cluster.OK {
+			if a.Verdict != fence.OK {
 				b.Fatalf("verdict %d", a.Verdict)
 			}
 			return a

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
 )
@@ -14,7 +15,7 @@ func TestErrorCodes(t *testing.T) {
 	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
 		l := open(t, c.Connect(t), Config{Node: "a", Shards: 1, Streams: 1, Replicas: replicas})
 		s := l.shards[0]
-		check := func(what string, got, want cluster.Verdict) {
+		check := func(what string, got, want fence.Verdict) {
 			t.Helper()
 			if got != want {
 				t.Errorf("%s: verdict %d, want %d", what, got, want)
@@ -27,16 +28,16 @@ func TestErrorCodes(t *testing.T) {
 		read := func() cluster.Answer { return s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}}) }
 
 		seen := read()
-		check("reading what is not there", seen.Verdict, cluster.OK)
-		check("acquiring over what is not there", acquire(5, 0).Verdict, cluster.Stale)
+		check("reading what is not there", seen.Verdict, fence.OK)
+		check("acquiring over what is not there", acquire(5, 0).Verdict, fence.Stale)
 		first := acquire(seen.Holder.Seq, seen.Heartbeat.Seq)
-		check("acquiring", first.Verdict, cluster.OK)
+		check("acquiring", first.Verdict, fence.OK)
 		seen = read()
 		if seen.Holder.Seq != first.Seq || seen.Heartbeat.Seq != first.Heartbeat.Seq || seen.Holder.Node != "a" {
 			t.Errorf("read %+v after %+v", seen, first)
 		}
-		check("acquiring again as if nobody had", acquire(0, 0).Verdict, cluster.Stale)
-		check("acquiring although the holder has renewed", acquire(first.Seq, first.Heartbeat.Seq-1).Verdict, cluster.Stale)
+		check("acquiring again as if nobody had", acquire(0, 0).Verdict, fence.Stale)
+		check("acquiring although the holder has renewed", acquire(first.Seq, first.Heartbeat.Seq-1).Verdict, fence.Stale)
 
 		store := func(expect, beat uint64) cluster.Answer {
 			return s.try(t.Context(), op{
@@ -44,14 +45,14 @@ func TestErrorCodes(t *testing.T) {
 				keyframes: keyframes(3, "x"),
 			})
 		}
-		check("storing with a stale fence", store(first.Seq-1, first.Heartbeat.Seq).Verdict, cluster.Stale)
-		check("storing behind another write", store(first.Seq, first.Heartbeat.Seq-1).Verdict, cluster.Stale)
+		check("storing with a stale fence", store(first.Seq-1, first.Heartbeat.Seq).Verdict, fence.Stale)
+		check("storing behind another write", store(first.Seq, first.Heartbeat.Seq-1).Verdict, fence.Stale)
 		stored := store(first.Seq, first.Heartbeat.Seq)
-		check("storing", stored.Verdict, cluster.OK)
+		check("storing", stored.Verdict, fence.OK)
 		if seen = read(); seen.Heartbeat.Seq != stored.Seq || seen.Heartbeat.Write != 1 || seen.Heartbeat.Epoch != first.Seq {
 			t.Errorf("read %+v after %+v", seen, stored)
 		}
-		check("a part of a batch", parse(t, l, headerBatchID, "x", headerBatchSeq, "2", headerBatchCommit, "1"), cluster.Unreachable)
+		check("a part of a batch", parse(t, l, headerBatchID, "x", headerBatchSeq, "2", headerBatchCommit, "1"), fence.Unreachable)
 		if replicas > 1 {
 			checkBusy(t, s, first.Seq)
 		}
@@ -59,7 +60,7 @@ func TestErrorCodes(t *testing.T) {
 }
 
 // parse publishes an odd message and returns what its answer means.
-func parse(t *testing.T, l *Leases, headers ...string) cluster.Verdict {
+func parse(t *testing.T, l *Leases, headers ...string) fence.Verdict {
 	t.Helper()
 	m := message(l.cfg.Subjects.StoreBeat(0), nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -78,7 +79,7 @@ func parse(t *testing.T, l *Leases, headers ...string) cluster.Verdict {
 func checkBusy(t *testing.T, s *shard, epoch uint64) {
 	t.Helper()
 	var mu sync.Mutex
-	seen := map[cluster.Verdict]int{}
+	seen := map[fence.Verdict]int{}
 	var running sync.WaitGroup
 	for range 50 {
 		running.Go(func() {
@@ -89,8 +90,8 @@ func checkBusy(t *testing.T, s *shard, epoch uint64) {
 		})
 	}
 	running.Wait()
-	t.Logf("50 beats at once: %d ok, %d busy", seen[cluster.OK], seen[cluster.Busy])
-	if seen[cluster.OK] == 0 || seen[cluster.Busy] == 0 || seen[cluster.OK]+seen[cluster.Busy] != 50 {
+	t.Logf("50 beats at once: %d ok, %d busy", seen[fence.OK], seen[fence.Busy])
+	if seen[fence.OK] == 0 || seen[fence.Busy] == 0 || seen[fence.OK]+seen[fence.Busy] != 50 {
 		t.Errorf("50 beats at once: %v, want some OK, the others Busy", seen)
 	}
 }
@@ -102,7 +103,7 @@ func TestNobodyThere(t *testing.T) {
 	for l.cfg.Conn.Status() == nats.CONNECTED {
 	}
 	a := l.shards[0].try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRenew}})
-	if a.Verdict != cluster.Unreachable {
+	if a.Verdict != fence.Unreachable {
 		t.Errorf("without a connection: verdict %d, want Unreachable", a.Verdict)
 	}
 }

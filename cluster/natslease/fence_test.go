@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,11 +44,11 @@ func (z *zombie) run(ctx context.Context) {
 			o.Kind, o.ExpectHeartbeat, o.keyframes = cluster.ActionStore, seen.Heartbeat.Seq, keyframes(3, string(beat.Append(nil)))
 		}
 		switch z.s.try(ctx, o).Verdict {
-		case cluster.OK:
+		case fence.OK:
 			z.stored.Add(1)
-		case cluster.Stale:
+		case fence.Stale:
 			z.fenced.Add(1)
-		case cluster.Unknown, cluster.Unreachable:
+		case fence.Unknown, fence.Unreachable:
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -58,14 +59,14 @@ func takeOver(t *testing.T, s *shard) (epoch uint64) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		seen := s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}})
-		if seen.Verdict != cluster.OK {
+		if seen.Verdict != fence.OK {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		a := s.try(t.Context(), op{Action: cluster.Action{
 			Kind: cluster.ActionAcquire, ExpectHolder: seen.Holder.Seq, ExpectHeartbeat: seen.Heartbeat.Seq, Holder: cluster.Holder{Node: "x", ID: s.l.cfg.Lease.ID},
 		}})
-		if a.Verdict == cluster.OK {
+		if a.Verdict == fence.OK {
 			return a.Seq
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
 )
 
@@ -14,7 +15,7 @@ import (
 
 // hint tells the others what the store accepted as own record of a shard.
 func (s *shard) hint(own cluster.Holder, a cluster.Answer) {
-	if a.Verdict != cluster.OK {
+	if a.Verdict != fence.OK {
 		return
 	}
 	data := own.Append(binary.LittleEndian.AppendUint64(nil, a.Seq))

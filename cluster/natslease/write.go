@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -124,7 +125,7 @@ func (s *shard) publish(ctx context.Context, all ...*nats.Msg) cluster.Answer {
 		last.Header.Set(headerBatchCommit, "1")
 		for _, m := range all[:len(all)-1] {
 			if s.l.cfg.Conn.PublishMsg(m) != nil {
-				return cluster.Answer{Verdict: cluster.Unreachable} // without the last none counts
+				return cluster.Answer{Verdict: fence.Unreachable} // without the last none counts
 			}
 		}
 	}
@@ -145,31 +146,31 @@ func parseAck(data []byte) cluster.Answer {
 	}
 	switch err := json.Unmarshal(data, &ack); {
 	case err != nil:
-		return cluster.Answer{Verdict: cluster.Unknown}
+		return cluster.Answer{Verdict: fence.Unknown}
 	case ack.Error == nil:
-		return cluster.Answer{Verdict: cluster.OK, Seq: ack.Seq}
+		return cluster.Answer{Verdict: fence.OK, Seq: ack.Seq}
 	}
 	switch ack.Error.Code {
 	case codeStale:
-		return cluster.Answer{Verdict: cluster.Stale}
+		return cluster.Answer{Verdict: fence.Stale}
 	case codeBusy:
-		return cluster.Answer{Verdict: cluster.Busy}
+		return cluster.Answer{Verdict: fence.Busy}
 	case codeBatchIncomplete, codeBatches, codeBatchesOld:
-		return cluster.Answer{Verdict: cluster.Unreachable}
+		return cluster.Answer{Verdict: fence.Unreachable}
 	}
-	return cluster.Answer{Verdict: cluster.Unknown} // to be on the safe side
+	return cluster.Answer{Verdict: fence.Unknown} // to be on the safe side
 }
 
 // failure tells what certainly was not written from what may have been.
-func failure(err error) cluster.Verdict {
+func failure(err error) fence.Verdict {
 	for _, e := range [...]error{
 		nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrMaxPayload,
 	} {
 		if errors.Is(err, e) {
-			return cluster.Unreachable
+			return fence.Unreachable
 		}
 	}
-	return cluster.Unknown
+	return fence.Unknown
 }
 
 // read asks the leader of the stream, because any other may answer with what was
@@ -183,7 +184,7 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}
-	a := cluster.Answer{Verdict: cluster.OK}
+	a := cluster.Answer{Verdict: fence.OK}
 	if own != nil {
 		a.Holder = cluster.ParseHolder(own.Sequence, own.Data)
 	}

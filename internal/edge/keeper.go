@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -117,9 +118,9 @@ func (k *keeper) doubt() {
 }
 
 // heardOfLog notes whether the log answers.
-func (k *keeper) heardOfLog(now time.Time, v sessionlog.Verdict) {
+func (k *keeper) heardOfLog(now time.Time, v fence.Verdict) {
 	switch {
-	case v != sessionlog.Unknown && v != sessionlog.Unreachable:
+	case v != fence.Unknown && v != fence.Unreachable:
 		k.logSilent = time.Time{}
 	case k.logSilent.IsZero():
 		k.logSilent = now
