@@ -149,7 +149,7 @@ func (s *Store) cut(now time.Time, n int) {
 	}
 	s.seq++
 	data := make([]byte, 0, view.HeaderMax+n)
-	data = view.AppendBatch(data, h, s.records[:n], s.cfg.ZeroCode)
+	data = append(h.Append(data), s.records[:n]...)
 	s.records = s.records[:copy(s.records, s.records[n:])]
 	s.ring.add(now, s.seq, data)
 	s.out = append(s.out, Output{Kind: OutputBatch, Data: data})

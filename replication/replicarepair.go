@@ -26,7 +26,7 @@ type answer struct {
 
 // Apply takes a live batch. The replica may keep it, so it must not change.
 func (r *Replica) Apply(now time.Time, batch []byte) {
-	h, records, err := open(batch)
+	h, records, err := view.Parse(batch)
 	if err != nil || h.Flags&view.FlagReply != 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -37,15 +37,6 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 	r.known = max(r.known, h.Seq)
 	r.take(h, records)
 	r.settle(now)
-}
-
-// open reads a batch. Records that come zero-coded are expanded at once, so that
-// what the buffer holds is counted as it is.
-func open(batch []byte) (h view.Header, records []byte, err error) {
-	if batch, err = view.Plain(batch); err != nil {
-		return h, nil, err
-	}
-	return view.Parse(batch)
 }
 
 // take applies a batch of the current epoch, or holds it.
@@ -174,7 +165,7 @@ func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
 // ApplyReply takes one message of the answer to a repair request. The replica
 // may keep it, so it must not change.
 func (r *Replica) ApplyReply(now time.Time, part []byte) {
-	h, records, err := open(part)
+	h, records, err := view.Parse(part)
 	if err != nil || h.Flags&view.FlagReply == 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return

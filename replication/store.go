@@ -27,11 +27,6 @@ type StoreConfig struct {
 	// repair; 0 emits at once.
 	Tick time.Duration
 
-	// ZeroCode makes batches and keyframe answers zero-coded where that shrinks
-	// them. Replicas read both forms. Off, because it saves little of what moves
-	// (DESIGN.md, Zero-coding).
-	ZeroCode bool
-
 	Limits Limits
 }
 

@@ -49,7 +49,7 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 		if err != nil {
 			panic("replication: a batch in the ring is malformed")
 		}
-		h.Flags, h.Part = view.FlagReply|h.Flags&view.FlagZeroCoded, uint16(i)
+		h.Flags, h.Part = view.FlagReply, uint16(i)
 		last := i == len(batches)-1 || b.seq >= q.To
 		if last {
 			h.Flags |= view.FlagLast
@@ -67,7 +67,7 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 // as it is, else only its RefIds and checksums. The order is that of the state
 // numbers, so equal requests at one position get equal answers.
 func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
-	p := partition{zeroCode: s.cfg.ZeroCode, header: view.Header{
+	p := partition{header: view.Header{
 		Flags: view.FlagReply | view.FlagKeyframes,
 		Epoch: s.cfg.Epoch, Seq: s.seq, Prev: id,
 	}}
@@ -104,10 +104,9 @@ func (s *Store) equal(st *stored, has map[view.EntityID]sums) bool {
 
 // A partition cuts an answer into parts.
 type partition struct {
-	header   view.Header
-	zeroCode bool
-	records  []byte
-	parts    [][]byte
+	header  view.Header
+	records []byte
+	parts   [][]byte
 }
 
 // cut makes a part of the first n bytes.
@@ -116,6 +115,6 @@ func (p *partition) cut(n int, last view.Flags) {
 	h.Flags |= last
 	h.Part = uint16(len(p.parts))
 	part := make([]byte, 0, view.HeaderMax+n)
-	p.parts = append(p.parts, view.AppendBatch(part, h, p.records[:n], p.zeroCode))
+	p.parts = append(p.parts, append(h.Append(part), p.records[:n]...))
 	p.records = p.records[:copy(p.records, p.records[n:])]
 }
