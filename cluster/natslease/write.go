@@ -55,7 +55,7 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		return s.read(ctx)
 	case cluster.ActionAcquire:
 		// Own comes last, so that its sequence is in the answer.
-		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
+		beat := message(subjects.StoreHeartbeat(s.n), o.Beat.Append(nil))
 		expect(beat, "", o.ExpectBeat)
 		own := message(subjects.StoreOwn(s.n), o.Own.Append(nil))
 		expect(own, "", o.Expect)
@@ -65,7 +65,7 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		s.hint(o.Own, a)
 		return a
 	case cluster.ActionBeat:
-		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
+		beat := message(subjects.StoreHeartbeat(s.n), o.Beat.Append(nil))
 		expect(beat, subjects.StoreOwn(s.n), o.Expect)
 		return s.publish(ctx, beat)
 	case cluster.ActionStore:
@@ -94,7 +94,7 @@ func (s *shard) batch(o op) []*nats.Msg {
 		all = append(all, m)
 	}
 	expect(all[0], subjects.StoreOwn(s.n), o.Expect)
-	beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
+	beat := message(subjects.StoreHeartbeat(s.n), o.Beat.Append(nil))
 	expect(beat, "", o.ExpectBeat)
 	return append(all, beat)
 }
@@ -179,7 +179,7 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}
-	beat, err := s.last(ctx, s.l.cfg.Subjects.StoreBeat(s.n))
+	beat, err := s.last(ctx, s.l.cfg.Subjects.StoreHeartbeat(s.n))
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}
