@@ -297,3 +297,10 @@ func cutShard(s string) (n int, rest string, ok bool) {
 	u, err := strconv.ParseUint(number, 10, 16)
 	return int(u), rest, err == nil
 }
+
+// HeaderControl marks a message to a client's subject that is not for the client
+// but a word of the holder to its edge.
+const (
+	HeaderControl = "Dnp-Control"
+	ControlKick   = "kick" // end the client's sessions
+)

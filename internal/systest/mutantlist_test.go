@@ -43,7 +43,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "removal_not_stored", File: "replication/emit.go", Old: "s.checks.remove(st)\n\ts.store(now, st)", New: "s.checks.remove(st)", Run: deathRun},
 	{Name: "removal_not_told", File: "replication/put.go", Old: "if st.introduced {\n\t\ts.removed = append(s.removed, st)", New: "if false {\n\t\ts.removed = append(s.removed, st)"},
 	{Name: "change_not_stored", File: "replication/emit.go", Old: "s.checks.touch(now, st)\n\ts.store(now, st)", New: "s.checks.touch(now, st)", Run: deathRun},
-	{Name: "null_bits_dropped", File: "replication/view/keyframe.go", Old: "b[len(b)-1] |= 1 << (n % 8)", New: "b[len(b)-1] |= 0"},
+	{Name: "null_bits_dropped", File: "replication/view/values.go", Old: "b[len(b)-1] |= 1 << (n % 8)", New: "b[len(b)-1] |= 0"},
 	{Name: "null_not_marked", File: "replication/edit.go", Old: "st.setNull(i, null)\n\tst.dirty.Set(i)", New: "st.setNull(i, null)\n\tif !null {\n\t\tst.dirty.Set(i)\n\t}"},
 	{Name: "describe_crc_ignored", File: "replication/repair.go", Old: "have.describe != st.sum || ", New: ""},
 	{Name: "keyframe_crc_ignored", File: "replication/repair.go", Old: "have.keyframe != s.sum(st, r)", New: "r.First < 0"},
