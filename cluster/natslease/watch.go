@@ -60,7 +60,7 @@ func (l *Leases) rest(ctx context.Context) {
 
 func (l *Leases) follow(ctx context.Context, g int) error {
 	c, err := l.streams[g].OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreBeatAll()},
+		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
 		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		return s.read(ctx)
 	case cluster.ActionAcquire:
 		// Own comes last, so that its sequence is in the answer.
-		beat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+		beat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 		expect(beat, "", o.ExpectHeartbeat)
 		own := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
 		expect(own, "", o.ExpectHolder)
@@ -66,7 +66,7 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		s.hint(o.Holder, a)
 		return a
 	case cluster.ActionRenew:
-		beat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+		beat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 		expect(beat, subjects.StoreOwn(s.n), o.ExpectHolder)
 		return s.publish(ctx, beat)
 	case cluster.ActionStore:
@@ -95,7 +95,7 @@ func (s *shard) batch(o op) []*nats.Msg {
 		all = append(all, m)
 	}
 	expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
-	beat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+	beat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 	expect(beat, "", o.ExpectHeartbeat)
 	return append(all, beat)
 }
@@ -180,7 +180,7 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}
-	beat, err := s.last(ctx, s.l.cfg.Subjects.StoreBeat(s.n))
+	beat, err := s.last(ctx, s.l.cfg.Subjects.StoreHeartbeat(s.n))
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}

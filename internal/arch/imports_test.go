@@ -32,7 +32,7 @@ var rules = map[string][]string{
 	"subject":     {},
 
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire", "lludp/zerocode"},
+	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
 	"lludp/zerocode": {},
