@@ -86,6 +86,8 @@ var rules = map[string][]string{
 	},
 	"internal/arch":    {},
 	"internal/mutants": {}, // runs the go command, for tests only
+
+	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
