@@ -87,6 +87,8 @@ var rules = map[string][]string{
 	},
 	"internal/arch":    {},
 	"internal/mutants": {}, // runs the go command, for tests only
+
+	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
