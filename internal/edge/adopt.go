@@ -64,7 +64,7 @@ func (k *keeper) drop(x *kept) {
 func (k *keeper) advanceWaiting(now, next time.Time) time.Time {
 	k.waiting = slices.DeleteFunc(k.waiting, func(x *kept) bool {
 		switch replica := k.w.spaces.Follow(now, x.about.Space); {
-		case x.dropped || x.core.Phase() != sessionlog.Ready:
+		case x.dropped || x.core.Phase() != sessionlog.Found:
 			return true
 		case replica.Complete():
 			x.core.Claim()
@@ -117,7 +117,7 @@ func (w *Worker) adopt(name string, from way, asker string) {
 	x.asker = asker
 	if x.core.Phase() == sessionlog.Owning { // it was not told of its end yet
 		x.again = &from
-		x.core.Doubt()
+		x.core.Revalidate()
 		k.wake(x)
 		return
 	}
