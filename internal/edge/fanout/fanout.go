@@ -98,7 +98,15 @@ type Counts struct {
 type base struct {
 	Config
 	counts      Counts
-	writeNumber uint32 // of the latest write request of a session that is not durable
+	writeNumber uint32    // of the latest write request of a session that is not durable
+	expiry      time.Time // when to look for sessions that expire; zero for never
+}
+
+// expects has the worker look for sessions that expire at a time; zero is never.
+func (b *base) expects(at time.Time) {
+	if !at.IsZero() && (b.expiry.IsZero() || at.Before(b.expiry)) {
+		b.expiry = at
+	}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -11,19 +11,6 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A SessionConfig is what a session is made of.
-type SessionConfig struct {
-	Space  string
-	ID     string // unique for ever
-	Client string
-	Began  time.Time
-
-	// Epoch is that of a durable session, 0 for a session that ends with its edge. The
-	// reliable messages of a client with a durable session reach the game servers by
-	// another way, when they are stored.
-	Epoch uint64
-}
-
 // A Session is the presence of one client in a space. It ends with its connection.
 type Session struct {
 	peer
@@ -36,19 +23,6 @@ type Session struct {
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
 	declined    map[*dnp.Source]struct{} // states that the client does not want
 	unsubscribe func()                   // from the messages for this client
-}
-
-// NewSession makes a session and follows its space. The session begins with Begin, or
-// with Resolve and Resume.
-func (s *Spaces) NewSession(c SessionConfig) *Session {
-	sp := s.follow(c.Space)
-	session := &Session{space: sp, peer: peer{holder: &sp.holder, id: c.ID, client: c.Client, durable: c.Epoch}}
-	p := &session.peer
-	session.rights = rights{peer: p, began: c.Began}
-	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
-	session.own = ownStates{peer: p, writes: &session.writes, byKey: sp.own}
-	session.messages = messages{peer: p, replies: make(map[uint64]string)}
-	return session
 }
 
 // ID returns the name of the session, which is unique for ever.
@@ -72,7 +46,7 @@ func (s *Session) Begin(now time.Time, conn *dnp.Conn, c *auth.Claims) {
 func (s *Session) start(conn *dnp.Conn, c *auth.Claims) {
 	s.conn = conn
 	s.rights.set(c)
-	s.space.expects(c.Expires)
+	s.expects(c.Expires)
 	conn.SetData(s)
 	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.name, s.client), func(now time.Time, m bus.Msg) {
 		if conn.Data() == s {

@@ -18,7 +18,6 @@ const reofferInterval = time.Second
 // are linked to, and the sessions. It is the replica's observer.
 type space struct {
 	holder
-	spaces   *Spaces
 	sessions []*Session
 	own      map[string]*ownState // by key; states that sessions of this worker offer
 	levels   levels
@@ -77,13 +76,6 @@ func (s *space) noticeEpoch(now time.Time) {
 func (s *space) repeatAll(now time.Time) {
 	for _, session := range s.sessions {
 		session.repeatAll(now)
-	}
-}
-
-// expects has a session looked at when it expires; zero is never.
-func (s *space) expects(at time.Time) {
-	if !at.IsZero() && (s.spaces.expiry.IsZero() || at.Before(s.spaces.expiry)) {
-		s.spaces.expiry = at
 	}
 }
 

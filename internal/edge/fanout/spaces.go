@@ -15,8 +15,7 @@ import (
 type Spaces struct {
 	base
 	byName map[string]*space
-	order  []*space  // in the order in which they were followed first
-	expiry time.Time // when to look for sessions that expire; zero for never
+	order  []*space // in the order in which they were followed first
 }
 
 // New returns Spaces that follow no space.
@@ -31,7 +30,7 @@ func (s *Spaces) follow(name string) *space {
 	}
 	sp := &space{
 		holder: holder{base: &s.base, name: name, shard: cluster.Shard(name, s.Shards)},
-		spaces: s, own: make(map[string]*ownState), levels: newLevels(&s.base),
+		own:    make(map[string]*ownState), levels: newLevels(&s.base),
 	}
 	sp.replica = replication.NewReplica(name, replication.ReplicaConfig{}, sp)
 	s.byName[name] = sp
@@ -48,6 +47,32 @@ func (s *Spaces) Follow(now time.Time, name string) *replication.Replica {
 		sp.emptyAt = now
 	}
 	return sp.replica
+}
+
+// A SessionConfig is what a session is made of.
+type SessionConfig struct {
+	Space  string
+	ID     string // unique for ever
+	Client string
+	Began  time.Time
+
+	// Epoch is that of a durable session, 0 for a session that ends with its edge. The
+	// reliable messages of a client with a durable session reach the game servers by
+	// another way, when they are stored.
+	Epoch uint64
+}
+
+// NewSession makes a session and follows its space. The session begins with Begin, or
+// with Resolve and Resume.
+func (s *Spaces) NewSession(c SessionConfig) *Session {
+	sp := s.follow(c.Space)
+	session := &Session{space: sp, peer: peer{holder: &sp.holder, id: c.ID, client: c.Client, durable: c.Epoch}}
+	p := &session.peer
+	session.rights = rights{peer: p, began: c.Began}
+	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
+	session.own = ownStates{peer: p, writes: &session.writes, byKey: sp.own}
+	session.messages = messages{peer: p, replies: make(map[uint64]string)}
+	return session
 }
 
 // Replica returns the replica of a space, nil if the space is not followed.
@@ -109,7 +134,7 @@ func (s *Spaces) expire(now, next time.Time) time.Time {
 			case !now.Before(at):
 				session.conn.Close(dnp.CloseExpired)
 			default:
-				sp.expects(at)
+				s.expects(at)
 			}
 		}
 	}
