@@ -82,8 +82,7 @@ func (w *Worker) Counts() Counts {
 
 func (w *Worker) stats() Stats {
 	s := Stats{Counts: w.Counts(), Protocol: *w.ep.Stats(), Replicas: w.past}
-	s.TasksLost = w.lost.Load()
-	s.InboxBytes, s.InboxTasks = w.queued.Load(), int64(len(w.tasks))
+	s.TasksLost, s.InboxBytes, s.InboxTasks = w.tasks.Lost(), w.tasks.Bytes(), int64(w.tasks.Len())
 	for r := range w.spaces.Replicas {
 		telemetry.Sum(&s.Replicas, r.Stats())
 		s.Spaces++

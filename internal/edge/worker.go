@@ -8,6 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -19,10 +20,7 @@ const (
 )
 
 // A task is what another goroutine wants a worker to do.
-type task struct {
-	do   func(w *Worker, now time.Time)
-	size int64 // bytes of the message that it holds
-}
+type task func(w *Worker, now time.Time)
 
 // An Output is where a worker's datagrams go.
 type Output interface {
@@ -31,7 +29,7 @@ type Output interface {
 }
 
 // A Worker owns the connections of one socket and the replicas that they need.
-// All of it belongs to the goroutine in loop, except tasks, queued and wake.
+// All of it belongs to the goroutine in loop, except tasks and wake.
 type Worker struct {
 	edge  *Edge
 	index int
@@ -52,16 +50,14 @@ type Worker struct {
 
 	logAway atomic.Bool // the log does not answer
 
-	tasks  chan task
-	queued atomic.Int64 // bytes held by tasks
-	lost   atomic.Uint64
-	wake   func()
+	tasks *turn.Inbox[task]
+	wake  func()
 }
 
 func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
 	return &Worker{
 		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
-		tasks: make(chan task, inboxTasks),
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake),
 	}
 }
 
@@ -73,31 +69,16 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 		w.keeper.begin(now)
 	}
 	w.receive(now, batch)
-	w.runTasks(now)
+	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
 	w.endFlush()
 	return next, err
 }
 
-// post asks the worker to do something, from any goroutine. It never blocks:
-// when the inbox is full the task is lost, and counted.
-func (w *Worker) post(size int, do func(w *Worker, now time.Time)) bool {
-	if w.queued.Add(int64(size)) > inboxBytes {
-		w.queued.Add(-int64(size))
-		w.lost.Add(1)
-		return false
-	}
-	select {
-	case w.tasks <- task{do, int64(size)}:
-		w.wake()
-		return true
-	default:
-		w.queued.Add(-int64(size))
-		w.lost.Add(1)
-		return false
-	}
-}
+// post asks the worker to do something, from any goroutine. It never blocks: when the
+// inbox is full the task, which holds size bytes, is lost and counted.
+func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
@@ -106,16 +87,6 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 			continue
 		}
 		w.take(now, d.From, d.Data, "")
-	}
-}
-
-// runTasks does what was posted. It takes no more than were there when it began,
-// so that the socket gets its turn.
-func (w *Worker) runTasks(now time.Time) {
-	for range len(w.tasks) {
-		t := <-w.tasks
-		t.do(w, now)
-		w.queued.Add(-t.size)
 	}
 }
 
