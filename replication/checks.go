@@ -113,9 +113,9 @@ func (s *Store) emitChecksums(now time.Time) {
 		if !ok {
 			return
 		}
-		begin := len(s.records)
-		s.records = s.appendChecksums(s.records, st)
-		s.place(now, begin)
+		begin := len(s.batch.records)
+		s.batch.records = s.appendChecksums(s.batch.records, st)
+		s.batch.place(now, begin, &s.stats)
 	}
 }
 

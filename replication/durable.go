@@ -21,20 +21,23 @@ type Durable struct {
 
 // A durableQueue is the states that changed since they were stored, oldest
 // change first. States that clients made are not stored.
-type durableQueue struct{ entries []unstoredState }
+type durableQueue struct {
+	off     bool // nothing is stored
+	entries []unstoredState
+}
 
 type unstoredState struct {
 	st    *stored
 	since time.Time
 }
 
-// store queues st to be stored.
-func (s *Store) store(now time.Time, st *stored) {
-	if s.cfg.Volatile || st.unstored || st.owned != nil {
+// add queues st, whose change is as old as now.
+func (q *durableQueue) add(now time.Time, st *stored) {
+	if q.off || st.unstored || st.owned != nil {
 		return
 	}
 	st.unstored = true
-	s.unstored.entries = append(s.unstored.entries, unstoredState{st, now})
+	q.entries = append(q.entries, unstoredState{st, now})
 }
 
 // DirtySince returns since when the oldest change waits to be stored.
@@ -68,7 +71,7 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 // MarkDirty says that a state taken by TakeDirty was not stored, although its
 // change is as old as since.
 func (s *Store) MarkDirty(since time.Time, number uint64) {
-	st := s.byNumber[number]
+	st := s.states.byNumber[number]
 	if st == nil {
 		st = &stored{number: number, dead: true}
 	}
@@ -104,8 +107,8 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		return nil
 	}
 	a := assembly{number: number}
-	if err := a.durable(&s.schemas, data); err != nil || s.byNumber[number] != nil || s.byKey[a.desc.Key] != nil ||
-		s.refs.live+len(a.schema.ranges) > viewsMaxMax {
+	if err := a.durable(&s.schemas, data); err != nil || s.states.byNumber[number] != nil || s.states.byKey[a.desc.Key] != nil ||
+		s.states.views+len(a.schema.ranges) > viewsMaxMax {
 		a.release(&s.schemas)
 		return errMessage
 	}
@@ -115,11 +118,9 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		values: a.values, nulls: a.nulls, dirty: netstate.NewMask(len(a.schema.defs)),
 	}
 	for range st.schema.ranges {
-		st.refs = append(st.refs, s.refs.take())
+		st.refs = append(st.refs, s.refs.allocate())
 	}
-	at, _ := slices.BinarySearchFunc(s.all, number, func(st *stored, n uint64) int { return compare(st.number, n) })
-	s.all = slices.Insert(s.all, at, st)
-	s.attach(st)
+	s.states.insert(st)
 	return nil
 }
 

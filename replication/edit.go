@@ -155,7 +155,7 @@ func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
 	st.setNull(i, null)
 	st.dirty.Set(i)
 	s.stats.ValuesChanged++
-	s.mark(st)
+	s.batch.mark(st)
 	return true
 }
 

@@ -29,8 +29,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "one_too_many_at_once", File: "replication/storewrite.go", Old: "step*time.Duration(atOnce-1)", New: "step*time.Duration(atOnce)"},
 	{Name: "idle_saves_up", File: "replication/storewrite.go", Old: "p.full = max(p.full, now) + step", New: "p.full += step"},
 	{Name: "rate_shared_by_values", File: "replication/storewrite.go", Old: "return v.index == i })", New: "return true })"},
-	{Name: "events_without_end", File: "replication/storewrite.go", Old: "if !t.pace.take(", New: "if t.pace.take(s.age(now), refusedPause, refusedAtOnce); false && !t.pace.take("},
-	{Name: "missed_never_forgotten", File: "replication/storewrite.go", Old: "\tt.missed = 0\n", New: "", Run: "Paced"},
+	{Name: "events_without_end", File: "replication/storewrite.go", Old: "if !r.pace.allow(", New: "if r.pace.allow(s.clock.age(now), refusedPause, refusedAtOnce); false && !r.pace.allow("},
+	{Name: "missed_never_forgotten", File: "replication/storewrite.go", Old: "\tr.missed = 0\n", New: "", Run: "Paced"},
 	{Name: "again_says_ok", File: "replication/storewrite.go", Old: "if m.refused && m.number == number {", New: "if false {"},
 	{Name: "infinite_states_made", File: "replication/storewrite.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }

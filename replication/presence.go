@@ -13,7 +13,7 @@ import (
 type presence struct {
 	sessions int
 	owned    []*stored // states that it made; may have dead ones
-	told     told
+	refused  refusedEvents
 }
 
 // Join says that a session of a client is in the space.
@@ -53,7 +53,7 @@ func (s *Store) Leave(client, session string) {
 		return
 	}
 	delete(s.clients, client)
-	if st := s.byKey[groupsKey(client)]; st != nil {
+	if st := s.states.byKey[groupsKey(client)]; st != nil {
 		s.detach(st)
 	}
 }
@@ -73,7 +73,7 @@ func (s *Store) Sessions() iter.Seq2[string, string] {
 // restored the space calls it once it has heard of all sessions, because clients
 // may have left while nobody had authority.
 func (s *Store) ForgetAbsent() {
-	for _, st := range s.all {
+	for _, st := range s.states.all {
 		if client, ok := groupsClient(st.desc.Key); ok && !st.dead && s.clients[client] == nil {
 			s.detach(st)
 		}
@@ -121,7 +121,7 @@ func (s *Store) group(op *Op) *Error {
 
 // Groups returns the groups of a client.
 func (s *Store) Groups(client string) []string {
-	st := s.byKey[groupsKey(client)]
+	st := s.states.byKey[groupsKey(client)]
 	if st == nil {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (s *Store) Groups(client string) []string {
 }
 
 func (s *Store) setGroups(client string, groups []string) *Error {
-	st := s.byKey[groupsKey(client)]
+	st := s.states.byKey[groupsKey(client)]
 	if len(groups) == 0 {
 		if st != nil {
 			s.detach(st)

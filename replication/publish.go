@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"time"
-
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 // An OpKind is what one op of a publish does.
@@ -109,10 +107,10 @@ func (s *Store) Publish(now time.Time, p Publish) {
 		return
 	}
 	if a.Err != nil {
-		s.out = append(s.out, s.stamped(Output{Kind: OutputAnswer, Answer: a}))
+		s.batch.sendNow(Output{Kind: OutputAnswer, Answer: a})
 		return
 	}
-	s.send(Output{Kind: OutputAnswer, Answer: a})
+	s.batch.send(Output{Kind: OutputAnswer, Answer: a})
 }
 
 // admit reports why a publish is not even looked at.
@@ -124,7 +122,7 @@ func (s *Store) admit(p *Publish) *Error {
 		return Errorf(CodeTooLarge, "%d ops, at most %d are allowed", len(p.Ops), s.limits.Ops)
 	case s.full():
 		s.stats.Busy++
-		err := Errorf(CodeBusy, "%d answers wait for the next batch", len(s.waiting))
+		err := Errorf(CodeBusy, "%d answers wait for the next batch", len(s.batch.waiting))
 		err.RetryAfter = max(s.cfg.Tick, 10*time.Millisecond)
 		return err
 	}
@@ -166,7 +164,7 @@ func (s *Store) applyEach(ops []Op) []Result {
 func (s *Store) kick(ops []Op, results []Result) {
 	for i := range ops {
 		if ops[i].Kind == OpKick && (results == nil || results[i].Err == nil) {
-			s.send(Output{Kind: OutputKick, Client: ops[i].Client})
+			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
 		}
 	}
 }
@@ -195,20 +193,8 @@ func (s *Store) apply(op *Op) *Error {
 	return Errorf(CodeBadRequest, "unknown op")
 }
 
-// lookup returns the state that an op is about.
-func (s *Store) lookup(key string) (*stored, *Error) {
-	if !subject.ValidKey(key) || firstToken(key) == groupsToken {
-		return nil, Errorf(CodeBadRequest, "%q is not a key", key)
-	}
-	st := s.byKey[key]
-	if st == nil {
-		return nil, Errorf(CodeUnknownState, "no state has the key %q", key)
-	}
-	return st, nil
-}
-
 func (s *Store) set(op *Op) *Error {
-	st, err := s.lookup(op.Key)
+	st, err := s.states.lookup(op.Key)
 	if err != nil {
 		return err
 	}
@@ -246,7 +232,7 @@ func (s *Store) remove(op *Op) *Error {
 	if firstToken(op.Key) == clientToken {
 		return Errorf(CodeBadRequest, "%q belongs to a client and ends with its link", op.Key)
 	}
-	st, err := s.lookup(op.Key)
+	st, err := s.states.lookup(op.Key)
 	if err != nil {
 		return err
 	}
@@ -256,7 +242,7 @@ func (s *Store) remove(op *Op) *Error {
 
 // clear removes what publishers made, in the order in which it was made.
 func (s *Store) clear() {
-	for _, st := range s.all {
+	for _, st := range s.states.all {
 		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
 			s.detach(st)
 		}
@@ -264,7 +250,7 @@ func (s *Store) clear() {
 }
 
 func (s *Store) audience(op *Op) *Error {
-	st, err := s.lookup(op.Key)
+	st, err := s.states.lookup(op.Key)
 	if err != nil {
 		return err
 	}
@@ -306,7 +292,7 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 		s.setSchema(st, c)
 		s.schemas.release(c)
 	})
-	s.mark(st)
+	s.batch.mark(st)
 	return nil
 }
 

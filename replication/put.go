@@ -35,7 +35,7 @@ func (s *Store) put(op *Op) *Error {
 			}
 		}
 	}
-	old := s.byKey[op.Key]
+	old := s.states.byKey[op.Key]
 	desc := op.description(old)
 	if old != nil && old.schema.sameLayout(c) {
 		return s.update(old, desc, c)
@@ -58,7 +58,7 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 // replace makes a state from the description and the edit; old, if there is
 // one, ends.
 func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
-	views := s.refs.live + len(c.ranges)
+	views := s.states.views + len(c.ranges)
 	if old != nil {
 		views -= len(old.schema.ranges)
 	}
@@ -87,56 +87,22 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	st.number = s.next
 	s.next++
 	c.refs++
-	s.all = append(s.all, st)
-	s.attach(st)
-	s.journal.note(func() { s.unattach(st) })
-	s.mark(st)
+	s.states.all = append(s.states.all, st)
+	s.states.attach(st)
+	s.journal.note(func() { s.states.detach(st) })
+	s.batch.mark(st)
 	return nil
-}
-
-// attach makes st part of the space.
-func (s *Store) attach(st *stored) {
-	st.dead = false
-	s.byKey[st.desc.Key] = st
-	s.byNumber[st.number] = st
-	s.refs.live += len(st.schema.ranges)
-	s.keys = nil
-}
-
-// unattach takes st out of the space. It stays in the list of all until swept.
-func (s *Store) unattach(st *stored) {
-	st.dead = true
-	s.dead++
-	delete(s.byKey, st.desc.Key)
-	delete(s.byNumber, st.number)
-	s.refs.live -= len(st.schema.ranges)
-	s.keys = nil
 }
 
 // detach removes st, and tells the replicas if they know it.
 func (s *Store) detach(st *stored) {
-	s.unattach(st)
+	s.states.detach(st)
 	if st.introduced {
-		s.removed = append(s.removed, st)
+		s.batch.removed = append(s.batch.removed, st)
 	}
 	s.journal.note(func() {
-		s.dead--
-		s.attach(st)
-		s.removed = slices.DeleteFunc(s.removed, func(r *stored) bool { return r == st })
-	})
-}
-
-// sweep drops dead states when they are half of all.
-func (s *Store) sweep() {
-	if s.dead*2 <= len(s.all) {
-		return
-	}
-	s.dead = 0
-	s.all = slices.DeleteFunc(s.all, func(st *stored) bool {
-		if st.dead {
-			s.schemas.release(st.schema)
-		}
-		return st.dead
+		s.states.reattach(st)
+		s.batch.removed = slices.DeleteFunc(s.batch.removed, func(r *stored) bool { return r == st })
 	})
 }
 

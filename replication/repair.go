@@ -123,14 +123,14 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 	case err != nil || q.Space != s.cfg.Space:
 		s.stats.RepairMalformed++
 		return nil
-	case q.Epoch > s.cfg.Epoch:
+	case q.Epoch > s.batch.epoch:
 		s.stats.RepairForeign++
 		return nil
 	}
 	if s.Pending() {
 		s.emit(now)
 	}
-	if q.Kind == RepairRange && q.Epoch == s.cfg.Epoch {
+	if q.Kind == RepairRange && q.Epoch == s.batch.epoch {
 		if parts, ok := s.repairRange(&q); ok {
 			s.stats.Ranges++
 			return parts
@@ -143,11 +143,11 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 // repairRange repeats batches, each as one part behind a header that says so.
 // An answer without batches says that there is nothing to repair.
 func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
-	if q.From > s.seq {
-		h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.cfg.Epoch, Seq: s.seq, Prev: s.seq}
+	if q.From > s.batch.seq {
+		h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: s.batch.seq}
 		return [][]byte{h.Append(nil)}, true
 	}
-	batches, ok := s.ring.from(q.From)
+	batches, ok := s.batch.ring.from(q.From)
 	if !ok {
 		return nil, false
 	}
@@ -176,10 +176,10 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 	p := partition{header: view.Header{
 		Flags: view.FlagReply | view.FlagKeyframes,
-		Epoch: s.cfg.Epoch, Seq: s.seq, Prev: id,
+		Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: id,
 	}}
 	has := q.has()
-	for _, st := range s.all {
+	for _, st := range s.states.all {
 		if st.dead {
 			continue
 		}

@@ -43,11 +43,11 @@ func (s *Store) Write(now time.Time, w Write) {
 	if result.Code == WriteRefused || result.Code == WritePartly {
 		s.stats.WritesRefused++
 	}
-	s.send(Output{Kind: OutputWrite, Write: result})
+	s.batch.send(Output{Kind: OutputWrite, Write: result})
 }
 
 func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
-	if w.Epoch != 0 && w.Epoch != s.cfg.Epoch {
+	if w.Epoch != 0 && w.Epoch != s.batch.epoch {
 		return WriteWrongEpoch
 	}
 	switch w.Kind {
@@ -62,7 +62,7 @@ func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
 }
 
 func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteCode {
-	st := s.byNumber[w.State]
+	st := s.states.byNumber[w.State]
 	if st == nil {
 		return WriteNoState
 	}
@@ -78,7 +78,7 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 	result.Refused = s.bound(now, st, w, m)
 	m.refused = len(result.Refused) > 0
 	if changed := s.changedEvent(now, st, w); s.applyEdit(st, &s.edit) > 0 {
-		s.send(changed)
+		s.batch.send(changed)
 	}
 	switch len(result.Refused) {
 	case 0:
@@ -205,7 +205,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if err := s.assertState(key, c, w); err != nil {
 		return WriteRefused
 	}
-	st := s.byKey[key]
+	st := s.states.byKey[key]
 	if len(refused) > 0 {
 		s.tellRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
 	}
@@ -229,7 +229,7 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 }
 
 func (s *Store) assertState(key string, c *schema, w *Write) *Error {
-	st := s.byKey[key]
+	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.desc.Message, w.Message) {
 		st.owned = owned
@@ -254,13 +254,13 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	if err := s.replace(st, desc, c, owned); err != nil {
 		return err
 	}
-	p.owned = append(p.owned, s.byKey[key])
+	p.owned = append(p.owned, s.states.byKey[key])
 	return nil
 }
 
 // drop ends a state that a client made.
 func (s *Store) drop(w *Write) WriteCode {
-	st := s.byKey[clientKey(w.Client, w.Link)]
+	st := s.states.byKey[clientKey(w.Client, w.Link)]
 	if st != nil && st.owned != nil && st.owned.session == w.Session {
 		s.detach(st)
 	}
@@ -286,8 +286,8 @@ type pace struct {
 	full time.Duration // when it is as if nothing had ever happened
 }
 
-// take reports whether it may happen at now, and if so counts it.
-func (p *pace) take(now, step time.Duration, atOnce int) bool {
+// allow reports whether it may happen at now, and if so counts it.
+func (p *pace) allow(now, step time.Duration, atOnce int) bool {
 	if p.full-now > step*time.Duration(atOnce-1) {
 		return false
 	}
@@ -314,15 +314,19 @@ func (m *writeMark) rated(now time.Duration, i int, rate float64) bool {
 		m.rates = append(m.rates, ratedValue{index: i})
 	}
 	step, atOnce := paceOf(rate)
-	return m.rates[at].pace.take(now, step, atOnce)
+	return m.rates[at].pace.allow(now, step, atOnce)
 }
 
-// age is the time since the first write, which no change of the clock moves.
-func (s *Store) age(now time.Time) time.Duration {
-	if s.began.IsZero() {
-		s.began = now
+// A writeClock counts from the first write of a client, so that a change of the wall clock
+// does not move it.
+type writeClock struct{ began time.Time }
+
+// age returns the time since the first call.
+func (c *writeClock) age(now time.Time) time.Duration {
+	if c.began.IsZero() {
+		c.began = now
 	}
-	return now.Sub(s.began)
+	return now.Sub(c.began)
 }
 
 // bound takes those values out of the edit that the client may not write, and tells
@@ -361,7 +365,7 @@ func (s *Store) refusal(now time.Time, st *stored, v edited, m *writeMark) Refus
 	if r := d.Bounds.refuses(d.Type, enc); r != refusedNot {
 		return r
 	}
-	if d.Bounds == nil || d.Bounds.Rate == 0 || st.filtered(v.index, enc, false) || m.rated(s.age(now), v.index, d.Bounds.Rate) {
+	if d.Bounds == nil || d.Bounds.Rate == 0 || st.filtered(v.index, enc, false) || m.rated(s.clock.age(now), v.index, d.Bounds.Rate) {
 		return refusedNot
 	}
 	return RefusedRate
@@ -369,22 +373,22 @@ func (s *Store) refusal(now time.Time, st *stored, v edited, m *writeMark) Refus
 
 // tellRefused tells game servers of a refused write, not more often than they can bear.
 func (s *Store) tellRefused(now time.Time, e *Event) {
-	t := &s.strangers
+	r := &s.absent
 	if p := s.clients[e.Client]; p != nil {
-		t = &p.told
+		r = &p.refused
 	}
-	if !t.pace.take(s.age(now), refusedPause, refusedAtOnce) {
-		t.missed++
+	if !r.pace.allow(s.clock.age(now), refusedPause, refusedAtOnce) {
+		r.missed++
 		s.stats.RefusedUntold++
 		return
 	}
-	e.Type, e.Space, e.Time, e.Missed = EventRefused, s.cfg.Space, now, t.missed
-	t.missed = 0
-	s.send(Output{Kind: OutputEvent, Event: e})
+	e.Type, e.Space, e.Time, e.Missed = EventRefused, s.cfg.Space, now, r.missed
+	r.missed = 0
+	s.batch.send(Output{Kind: OutputEvent, Event: e})
 }
 
-// told is what game servers were told of the refused writes of a client.
-type told struct {
+// refusedEvents paces the refused events of a client.
+type refusedEvents struct {
 	pace   pace
-	missed uint64 // events since the last one
+	missed uint64 // events left out since the last one
 }
