@@ -12,8 +12,8 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// put makes a state, or brings an existing one to this form. With an unchanged
-// layout the state stays what it is to clients; with another it is replaced.
+// put creates a state, or brings an existing one to this form. If the layout stays the same,
+// clients keep their links to the state; otherwise a new state replaces it.
 func (s *Store) put(op *Op) *Error {
 	if err := checkPut(op, s.limits.Message); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Store) put(op *Op) *Error {
 	return s.replace(old, desc, c, nil)
 }
 
-// update brings a state of the same layout to the description and the edit.
+// update applies the description and the edit to a state of the same layout.
 func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 	if !st.fits(&s.edit, desc.Message) {
 		return tooLargeForLink(desc.Key)
@@ -55,8 +55,7 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 	return nil
 }
 
-// replace makes a state from the description and the edit; old, if there is
-// one, ends.
+// replace makes a state from the description and the edit, and removes old unless it is nil.
 func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
 	views := s.states.views + len(c.ranges)
 	if old != nil {
@@ -94,7 +93,7 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	return nil
 }
 
-// detach removes st, and tells the replicas if they know it.
+// detach removes st, and tells the replicas that know it.
 func (s *Store) detach(st *stored) {
 	s.states.detach(st)
 	if st.introduced {
@@ -106,7 +105,7 @@ func (s *Store) detach(st *stored) {
 	})
 }
 
-// description returns what a put makes of old, which may be nil.
+// description returns the description after a put. old is nil for a new state.
 func (op *Op) description(old *stored) Description {
 	d := Description{Key: op.Key, Message: []byte(op.Key), Audience: Audience{Kind: AudienceAll}}
 	if old != nil {
@@ -133,7 +132,7 @@ func (op *Op) description(old *stored) Description {
 	return d
 }
 
-// own makes d independent of what it was made from.
+// own copies everything in d that its source could change.
 func (d *Description) own(c *schema) {
 	d.Message, d.Farewell = bytes.Clone(d.Message), bytes.Clone(d.Farewell)
 	d.Access.Writers = slices.Clone(d.Access.Writers)
@@ -146,8 +145,8 @@ func (d *Description) own(c *schema) {
 	d.Values, d.ValueMax = c.defs, c.valueMax
 }
 
-// sumDescribe returns the checksum of d as replicas get it, if it is small enough that a whole
-// state fits into a batch.
+// sumDescribe returns the checksum of the Describe for replicas. It refuses a description that
+// is too large for a whole state to fit into a batch.
 func (s *Store) sumDescribe(d *Description) (uint32, *Error) {
 	s.scratch = appendStoredDescribe(s.scratch[:0], d)
 	if len(s.scratch) > describeMax {
@@ -210,7 +209,7 @@ func checkTokens(what string, names []string) *Error {
 	return nil
 }
 
-// defs returns the definitions of values, if they are valid.
+// defs returns the definitions of values if they are valid.
 func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
 	switch {
 	case len(values) == 0:

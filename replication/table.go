@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -24,7 +25,7 @@ func newStateTable() stateTable {
 
 // insert adds a restored state at its place in the order of numbers.
 func (t *stateTable) insert(st *stored) {
-	at, _ := slices.BinarySearchFunc(t.all, st.number, func(st *stored, n uint64) int { return compare(st.number, n) })
+	at, _ := slices.BinarySearchFunc(t.all, st.number, func(st *stored, n uint64) int { return cmp.Compare(st.number, n) })
 	t.all = slices.Insert(t.all, at, st)
 	t.attach(st)
 }
