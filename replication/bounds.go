@@ -61,7 +61,7 @@ func (b *Bounds) refuses(t wire.ValueType, enc []byte) Refusal {
 	for ; len(enc) > 0; enc = enc[width:] {
 		c := enc[:width]
 		switch {
-		case kind == wire.KindFloat && (b == nil || !b.Infinite) && !finite(width, c):
+		case kind == wire.KindFloat && (b == nil || !b.Infinite) && !finite(c):
 			return RefusedFinite
 		case b == nil:
 		case b.Min != nil && !atLeast(kind, c, b.Min):
@@ -73,8 +73,8 @@ func (b *Bounds) refuses(t wire.ValueType, enc []byte) Refusal {
 	return refusedNot
 }
 
-func finite(width int, c []byte) bool {
-	x := component(width, c)
+func finite(c []byte) bool {
+	x := Float(c)
 	return !math.IsNaN(x) && !math.IsInf(x, 0)
 }
 
@@ -82,23 +82,11 @@ func finite(width int, c []byte) bool {
 func atLeast(kind wire.Kind, a, b []byte) bool {
 	switch kind {
 	case wire.KindFloat:
-		return component(len(a), a) >= component(len(b), b)
+		return Float(a) >= Float(b)
 	case wire.KindSint:
-		return signed(a) >= signed(b)
+		return Int(a) >= Int(b)
 	}
-	return unsigned(a) >= unsigned(b)
-}
-
-func unsigned(c []byte) (u uint64) {
-	for i, x := range c {
-		u |= uint64(x) << (8 * i)
-	}
-	return u
-}
-
-func signed(c []byte) int64 {
-	shift := 64 - 8*len(c)
-	return int64(unsigned(c)<<shift) >> shift
+	return Uint(a) >= Uint(b)
 }
 
 // Check reports what is wrong with the bounds of a value of type t. The type must be valid.
@@ -111,7 +99,7 @@ func (b *Bounds) Check(t wire.ValueType) *Error {
 		return Errorf(CodeTypeMismatch, "min and max are for numbers, not for %v", t)
 	}
 	for _, c := range [][]byte{b.Min, b.Max} {
-		if c != nil && (len(c) != t.Width() || kind == wire.KindFloat && !finite(len(c), c)) {
+		if c != nil && (len(c) != t.Width() || kind == wire.KindFloat && !finite(c)) {
 			return Errorf(CodeTypeMismatch, "min and max are one component of %v", t)
 		}
 	}
@@ -236,19 +224,34 @@ func within(t wire.ValueType, precision float64, a, b []byte) bool {
 	}
 	width := t.Width()
 	for i := 0; i < len(a); i += width {
-		if d := math.Abs(component(width, a[i:]) - component(width, b[i:])); !(d <= precision) {
+		if d := math.Abs(Float(a[i:i+width]) - Float(b[i:i+width])); !(d <= precision) {
 			return false
 		}
 	}
 	return true
 }
 
-func component(width int, p []byte) float64 {
-	switch width {
+// Float returns an encoded component of a floating point type.
+func Float(c []byte) float64 {
+	switch len(c) {
 	case 2:
-		return float64(float16.Frombits(binary.LittleEndian.Uint16(p)).Float32())
+		return float64(float16.Frombits(binary.LittleEndian.Uint16(c)).Float32())
 	case 4:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(c)))
 	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(p))
+	return math.Float64frombits(binary.LittleEndian.Uint64(c))
+}
+
+// Uint returns an encoded component of an unsigned integer type.
+func Uint(c []byte) (u uint64) {
+	for i, x := range c {
+		u |= uint64(x) << (8 * i)
+	}
+	return u
+}
+
+// Int returns an encoded component of a signed integer type.
+func Int(c []byte) int64 {
+	shift := 64 - 8*len(c)
+	return int64(Uint(c)<<shift) >> shift
 }

@@ -15,7 +15,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "min_is_exclusive", File: "replication/bounds.go", Old: "case b.Min != nil && !atLeast(kind, c, b.Min):", New: "case b.Min != nil && atLeast(kind, b.Min, c):"},
 	{Name: "max_is_exclusive", File: "replication/bounds.go", Old: "case b.Max != nil && !atLeast(kind, b.Max, c):", New: "case b.Max != nil && atLeast(kind, c, b.Max):"},
 	{Name: "first_component_only", File: "replication/bounds.go", Old: "for ; len(enc) > 0; enc = enc[width:] {", New: "for ; len(enc) > 0; enc = nil {"},
-	{Name: "signed_as_unsigned", File: "replication/bounds.go", Old: "return signed(a) >= signed(b)", New: "return unsigned(a) >= unsigned(b)"},
+	{Name: "signed_as_unsigned", File: "replication/bounds.go", Old: "return Int(a) >= Int(b)", New: "return Uint(a) >= Uint(b)"},
 	{Name: "infinity_is_finite", File: "replication/bounds.go", Old: "return !math.IsNaN(x) && !math.IsInf(x, 0)", New: "return !math.IsNaN(x)"},
 	{Name: "finite_only_with_bounds", File: "replication/bounds.go", Old: "(b == nil || !b.Infinite)", New: "(b != nil && !b.Infinite)"},
 	{Name: "infinite_lets_everything_through", File: "replication/bounds.go", Old: "case b == nil:\n\t\tcase b.Min", New: "case b == nil || b.Infinite:\n\t\tcase b.Min"},
