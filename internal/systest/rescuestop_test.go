@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
+	verdict "github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
 	"github.com/dnprelay/dnprelay/sessionlog/natslog"
@@ -102,7 +103,7 @@ func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
 
 // owner returns who wrote the newest entry of a log.
 func owner(a sessionlog.Answer) (s cluster.Served, err error) {
-	if a.Verdict != sessionlog.OK || len(a.Entries) == 0 {
+	if a.Verdict != verdict.OK || len(a.Entries) == 0 {
 		return s, fmt.Errorf("%v, %d entries", a.Verdict, len(a.Entries))
 	}
 	for _, e := range a.Entries {
