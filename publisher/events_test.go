@@ -11,7 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/publisher"
 )
 
-// TestFollow: who was there before, who comes, and who leaves, each once.
+// TestFollow requires one event for each client that is there, joins or leaves.
 func TestFollow(t *testing.T) {
 	s := newScene(t, publisher.Config{})
 	s.hold(1)
@@ -36,9 +36,9 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	go func() { followed <- s.space.Follow(ctx, func(ev publisher.Event) { events <- ev }) }()
-	one := next("joined", "it was there before")
+	one := next("joined", "the client joined before Follow")
 	second := s.client()
-	two := next("joined", "it comes")
+	two := next("joined", "the client joins")
 	if one.Client == two.Client || one.Session == two.Session || one.Edge != "e" || two.Edge != "e" {
 		t.Fatalf("%+v, then %+v", one, two)
 	}
@@ -48,26 +48,26 @@ func TestFollow(t *testing.T) {
 	} {
 		must(s.bus().Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: []byte(text)}))
 	}
-	next("reassert", "events that say what is known are not passed on, others are")
+	next("reassert", "Follow drops events that report what is known, and passes others on")
 	must(first.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }))
-	if ev := next("left", "it says goodbye"); ev.Session != one.Session || ev.Reason != "peer" {
+	if ev := next("left", "the client closes its connection"); ev.Session != one.Session || ev.Reason != "peer" {
 		t.Fatalf("%+v", ev)
 	}
 	s.publish("a group of one", publisher.Group{Client: two.Client, Join: []string{"red"}},
 		publisher.Put{Key: "secret", Audience: publisher.Who{Groups: []string{"red"}}, Values: []publisher.Value{{Type: "uint8", Value: 5}}})
-	s.until(second, "a member is offered it", func(c *dnptest.Client) bool { return len(c.Value("secret", 0)) == 1 })
+	s.until(second, "the relay offers the state to a member of the group", func(c *dnptest.Client) bool { return len(c.Value("secret", 0)) == 1 })
 	if err := s.space.Kick(s.ctx, two.Client); err != nil {
 		t.Fatal(err)
 	}
-	if ev := next("left", "it is kicked"); ev.Session != two.Session || ev.Reason != "kicked" {
+	if ev := next("left", "the client is kicked"); ev.Session != two.Session || ev.Reason != "kicked" {
 		t.Fatalf("%+v", ev)
 	}
-	for { // until the relay has heard of it, too
+	for { // until the relay has heard of the end, too
 		var problem *publisher.Error
 		if err := s.space.Kick(s.ctx, two.Client); errors.As(err, &problem) && problem.Code == "unknown_client" {
 			break
 		} else if s.ctx.Err() != nil {
-			t.Fatalf("somebody who is gone is kicked: %v", err)
+			t.Fatalf("kick of a client that left: %v, want unknown_client", err)
 		}
 	}
 	cancel()
@@ -76,13 +76,13 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestSend brings messages to clients, and theirs to the game server.
+// TestSend sends messages to a client, and receives the client's.
 func TestSend(t *testing.T) {
 	s := newScene(t, publisher.Config{})
 	s.hold(1)
 	c := s.client()
 	var who []publisher.Client
-	for len(who) == 0 && s.ctx.Err() == nil { // the edge waits for a proof of the address
+	for len(who) == 0 && s.ctx.Err() == nil { // the edge waits for a proof of the client's address
 		var err error
 		if who, err = s.space.Who(s.ctx); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestSend(t *testing.T) {
 	if two <= one {
 		t.Errorf("numbers %d, %d", one, two)
 	}
-	for i, want := range []bool{true, false} { // the second time it is known
+	for i, want := range []bool{true, false} { // the edge knows the token the second time
 		n, err := s.space.SendOnce(s.ctx, name, 1, []byte("once"))
 		if must(err); n > two != want {
 			t.Errorf("time %d: number %d after %d", i, n, two)
@@ -115,7 +115,7 @@ func TestSend(t *testing.T) {
 	must(s.space.TellAll([]byte("four")))
 	must(s.space.Cast(name, []byte("five")))
 	must(s.space.CastAll([]byte("six")))
-	s.until(c, "all arrive", func(c *dnptest.Client) bool { return len(c.Messages) == 7 })
+	s.until(c, "all messages arrive", func(c *dnptest.Client) bool { return len(c.Messages) == 7 })
 	must(c.Do(func(_ time.Time, c *dnptest.Client) {
 		for _, m := range c.Messages {
 			if want := string(m.Data) != "five" && string(m.Data) != "six"; m.Reliable != want {
@@ -130,7 +130,7 @@ func TestSend(t *testing.T) {
 	if _, err := s.space.Send(s.ctx, name, make([]byte, 1<<20+1)); err == nil || errors.As(err, &problem) && problem.Code != "too_large" {
 		t.Errorf("got %v", err)
 	}
-	said := func() *publisher.Message { // until the subscription is there
+	said := func() *publisher.Message { // until the subscription is in force
 		for {
 			must(c.Do(func(now time.Time, c *dnptest.Client) { must(c.Send(now, []byte("hello"))) }))
 			select {
@@ -138,7 +138,7 @@ func TestSend(t *testing.T) {
 				return m
 			case <-time.After(100 * time.Millisecond):
 			case <-s.ctx.Done():
-				t.Fatal("nothing is heard")
+				t.Fatal("no message of the client arrives")
 			}
 		}
 	}()
