@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -36,18 +37,18 @@ type zombie struct {
 
 func (z *zombie) run(ctx context.Context) {
 	for n := uint64(1); ctx.Err() == nil; n++ {
-		beat := cluster.Beat{Epoch: z.epoch, Write: n}
-		o := op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: z.epoch, Beat: beat}}
+		beat := cluster.Heartbeat{Epoch: z.epoch, Write: n}
+		o := op{Action: cluster.Action{Kind: cluster.ActionRenew, ExpectHolder: z.epoch, Heartbeat: beat}}
 		if n%2 == 0 {
 			seen := z.s.try(ctx, op{Action: cluster.Action{Kind: cluster.ActionRead}})
-			o.Kind, o.ExpectBeat, o.keyframes = cluster.ActionStore, seen.Beat.Seq, keyframes(3, string(beat.Append(nil)))
+			o.Kind, o.ExpectHeartbeat, o.keyframes = cluster.ActionStore, seen.Heartbeat.Seq, keyframes(3, string(beat.Append(nil)))
 		}
 		switch z.s.try(ctx, o).Verdict {
-		case cluster.OK:
+		case fence.OK:
 			z.stored.Add(1)
-		case cluster.Stale:
+		case fence.Stale:
 			z.fenced.Add(1)
-		case cluster.Unknown, cluster.Unreachable:
+		case fence.Unknown, fence.Unreachable:
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -58,14 +59,14 @@ func takeOver(t *testing.T, s *shard) (epoch uint64) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		seen := s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}})
-		if seen.Verdict != cluster.OK {
+		if seen.Verdict != fence.OK {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		a := s.try(t.Context(), op{Action: cluster.Action{
-			Kind: cluster.ActionAcquire, Expect: seen.Own.Seq, ExpectBeat: seen.Beat.Seq, Own: cluster.Own{Node: "x", ID: s.l.cfg.Lease.ID},
+			Kind: cluster.ActionAcquire, ExpectHolder: seen.Holder.Seq, ExpectHeartbeat: seen.Heartbeat.Seq, Holder: cluster.Holder{Node: "x", ID: s.l.cfg.Lease.ID},
 		}})
-		if a.Verdict == cluster.OK {
+		if a.Verdict == fence.OK {
 			return a.Seq
 		}
 	}
@@ -184,7 +185,7 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 		}
 		n++
 		seq := meta.Sequence.Stream
-		switch beat := cluster.ParseBeat(seq, m.Data()); {
+		switch beat := cluster.ParseHeartbeat(seq, m.Data()); {
 		case m.Subject() == l.cfg.Subjects.StoreOwn(0):
 			epoch, owns = seq, owns+1
 		case beat.Epoch == 0: // of the next holder, whose record is the next message

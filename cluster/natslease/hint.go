@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
 )
 
@@ -13,8 +14,8 @@ import (
 // shard that is handed over lay idle for as long.
 
 // hint tells the others what the store accepted as own record of a shard.
-func (s *shard) hint(own cluster.Own, a cluster.Answer) {
-	if a.Verdict != cluster.OK {
+func (s *shard) hint(own cluster.Holder, a cluster.Answer) {
+	if a.Verdict != fence.OK {
 		return
 	}
 	data := own.Append(binary.LittleEndian.AppendUint64(nil, a.Seq))
@@ -27,15 +28,15 @@ func (l *Leases) hinted(m *nats.Msg) {
 	if !ok || n >= len(l.shards) || len(m.Data) < 8 {
 		return
 	}
-	own := cluster.ParseOwn(binary.LittleEndian.Uint64(m.Data), m.Data[8:])
-	l.tell(n, own)
+	own := cluster.ParseHolder(binary.LittleEndian.Uint64(m.Data), m.Data[8:])
+	l.putHolder(n, own)
 }
 
 // tell brings the newest own record to a lease.
-func (l *Leases) tell(n int, own cluster.Own) {
+func (l *Leases) putHolder(n int, own cluster.Holder) {
 	l.shards[n].put(func(in *inbox) {
-		if own.Seq > in.own.Seq {
-			in.own = own
+		if own.Seq > in.holder.Seq {
+			in.holder = own
 		}
 	})
 }

@@ -116,7 +116,7 @@ func (l *Leases) Store(shard int, epoch uint64, batch []cluster.Keyframe, done f
 		done(cluster.ErrQueueFull)
 		return
 	}
-	b := &storing{epoch: epoch, rest: batch, size: size, done: done}
+	b := &pendingBatch{epoch: epoch, rest: batch, size: size, done: done}
 	if !s.put(func(in *inbox) { in.batches = append(in.batches, b) }) {
 		done(cluster.ErrNotHeld)
 	}

@@ -31,12 +31,12 @@ type shard struct {
 	ended bool
 
 	lease   *cluster.Lease
-	batches []*storing // the first is being stored, if chunk is not empty
+	batches []*pendingBatch // the first is being stored, if chunk is not empty
 	chunk   []cluster.Keyframe
 	token   uint64
 	leaving bool // gives the shard to the node to when nothing waits to be stored
 	to      string
-	holder  uint64 // newest epoch of another that was told of
+	otherEpoch  uint64 // newest epoch of another that was told of
 }
 
 // An inbox is what a shard was told and has not looked at.
@@ -45,14 +45,14 @@ type inbox struct {
 	release      uint64 // epoch
 	to           string
 	fence        uint64
-	own          cluster.Own
-	beat         cluster.Beat
+	holder          cluster.Holder
+	heartbeat         cluster.Heartbeat
 	answer       *cluster.Answer
-	batches      []*storing
+	batches      []*pendingBatch
 }
 
 // A storing is a batch on its way into the store.
-type storing struct {
+type pendingBatch struct {
 	epoch uint64
 	rest  []cluster.Keyframe // not stored yet
 	size  int
@@ -112,7 +112,7 @@ func (s *shard) turn(now time.Time) (next time.Time, ok bool) {
 	in := s.in
 	s.in = inbox{}
 	s.mu.Unlock()
-	s.take(now, &in)
+	s.apply(now, &in)
 	for _, a := range s.lease.Advance(now) {
 		s.act(a)
 	}
@@ -120,13 +120,13 @@ func (s *shard) turn(now time.Time) (next time.Time, ok bool) {
 	return s.lease.NextTimeout()
 }
 
-func (s *shard) take(now time.Time, in *inbox) {
-	if in.own.Seq != 0 {
-		s.lease.SeenOwn(now, in.own)
-		s.tellHolder(in.own)
+func (s *shard) apply(now time.Time, in *inbox) {
+	if in.holder.Seq != 0 {
+		s.lease.SeenHolder(now, in.holder)
+		s.reportHolder(in.holder)
 	}
-	if in.beat.Seq != 0 {
-		s.lease.SeenBeat(now, in.beat)
+	if in.heartbeat.Seq != 0 {
+		s.lease.SeenHeartbeat(now, in.heartbeat)
 	}
 	if in.answer != nil {
 		s.lease.Answer(now, *in.answer)
@@ -145,9 +145,9 @@ func (s *shard) take(now time.Time, in *inbox) {
 }
 
 // tellHolder says who else holds the shard.
-func (s *shard) tellHolder(o cluster.Own) {
-	if !o.Released && o.ID != s.l.cfg.Lease.ID && o.Seq > s.holder {
-		s.holder = o.Seq
+func (s *shard) reportHolder(o cluster.Holder) {
+	if !o.Released && o.ID != s.l.cfg.Lease.ID && o.Seq > s.otherEpoch {
+		s.otherEpoch = o.Seq
 		s.l.handle(cluster.LeaseEvent{Kind: cluster.ShardSeen, Shard: s.n, Epoch: o.Seq, Node: o.Node})
 	}
 }

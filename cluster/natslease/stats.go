@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // Stats are counters since Open.
@@ -16,7 +17,7 @@ type Stats struct {
 
 // counters are bumped by many goroutines.
 type counters struct {
-	answers              [cluster.Unreachable + 1]atomic.Uint64
+	answers              [fence.Unreachable + 1]atomic.Uint64
 	lost                 [cluster.ReasonSilence + 1]atomic.Uint64
 	stored, batches      atomic.Uint64
 	watches, loadRetries atomic.Uint64
@@ -26,8 +27,8 @@ type counters struct {
 func (l *Leases) Stats() Stats {
 	c := &l.counts
 	return Stats{
-		OK: c.answers[cluster.OK].Load(), Stale: c.answers[cluster.Stale].Load(), Busy: c.answers[cluster.Busy].Load(),
-		Unknown: c.answers[cluster.Unknown].Load(), Unreachable: c.answers[cluster.Unreachable].Load(),
+		OK: c.answers[fence.OK].Load(), Stale: c.answers[fence.Stale].Load(), Busy: c.answers[fence.Busy].Load(),
+		Unknown: c.answers[fence.Unknown].Load(), Unreachable: c.answers[fence.Unreachable].Load(),
 		Stored:   c.stored.Load(),
 		Released: c.lost[cluster.ReasonReleased].Load(), Taken: c.lost[cluster.ReasonTaken].Load(),
 		Fenced: c.lost[cluster.ReasonEpoch].Load(), Silenced: c.lost[cluster.ReasonSilence].Load(),

@@ -60,7 +60,7 @@ func (l *Leases) rest(ctx context.Context) {
 
 func (l *Leases) follow(ctx context.Context, g int) error {
 	c, err := l.streams[g].OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreBeatAll()},
+		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
 		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {
@@ -76,12 +76,12 @@ func (l *Leases) follow(ctx context.Context, g int) error {
 		if err != nil {
 			return err
 		}
-		l.saw(m)
+		l.watched(m)
 	}
 }
 
 // saw takes a record that the watch brought.
-func (l *Leases) saw(m jetstream.Msg) {
+func (l *Leases) watched(m jetstream.Msg) {
 	n, rest, ok := l.cfg.Subjects.ParseStore(m.Subject())
 	meta, err := m.Metadata()
 	if !ok || err != nil || n >= len(l.shards) {
@@ -89,10 +89,10 @@ func (l *Leases) saw(m jetstream.Msg) {
 	}
 	switch rest {
 	case "own":
-		own := cluster.ParseOwn(meta.Sequence.Stream, m.Data())
-		l.tell(n, own)
+		own := cluster.ParseHolder(meta.Sequence.Stream, m.Data())
+		l.putHolder(n, own)
 	case "beat":
-		beat := cluster.ParseBeat(meta.Sequence.Stream, m.Data())
-		l.shards[n].put(func(in *inbox) { in.beat = beat })
+		beat := cluster.ParseHeartbeat(meta.Sequence.Stream, m.Data())
+		l.shards[n].put(func(in *inbox) { in.heartbeat = beat })
 	}
 }

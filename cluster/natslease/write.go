@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -55,26 +56,26 @@ func (s *shard) do(ctx context.Context, o op) cluster.Answer {
 		return s.read(ctx)
 	case cluster.ActionAcquire:
 		// Own comes last, so that its sequence is in the answer.
-		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
-		expect(beat, "", o.ExpectBeat)
-		own := message(subjects.StoreOwn(s.n), o.Own.Append(nil))
-		expect(own, "", o.Expect)
+		beat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+		expect(beat, "", o.ExpectHeartbeat)
+		own := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
+		expect(own, "", o.ExpectHolder)
 		a := s.publish(ctx, beat, own)
-		a.Beat = o.Beat
-		a.Beat.Seq = a.Seq - 1 // a batch is stored without others between
-		s.hint(o.Own, a)
+		a.Heartbeat = o.Heartbeat
+		a.Heartbeat.Seq = a.Seq - 1 // a batch is stored without others between
+		s.hint(o.Holder, a)
 		return a
-	case cluster.ActionBeat:
-		beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
-		expect(beat, subjects.StoreOwn(s.n), o.Expect)
+	case cluster.ActionRenew:
+		beat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+		expect(beat, subjects.StoreOwn(s.n), o.ExpectHolder)
 		return s.publish(ctx, beat)
 	case cluster.ActionStore:
 		return s.publish(ctx, s.batch(o)...)
 	case cluster.ActionRelease:
-		own := message(subjects.StoreOwn(s.n), o.Own.Append(nil))
-		expect(own, "", o.Expect)
+		own := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
+		expect(own, "", o.ExpectHolder)
 		a := s.publish(ctx, own)
-		s.hint(o.Own, a)
+		s.hint(o.Holder, a)
 		return a
 	}
 	panic("natslease: an action that is none of the store's")
@@ -93,9 +94,9 @@ func (s *shard) batch(o op) []*nats.Msg {
 		}
 		all = append(all, m)
 	}
-	expect(all[0], subjects.StoreOwn(s.n), o.Expect)
-	beat := message(subjects.StoreBeat(s.n), o.Beat.Append(nil))
-	expect(beat, "", o.ExpectBeat)
+	expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
+	beat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+	expect(beat, "", o.ExpectHeartbeat)
 	return append(all, beat)
 }
 
@@ -124,7 +125,7 @@ func (s *shard) publish(ctx context.Context, all ...*nats.Msg) cluster.Answer {
 		last.Header.Set(headerBatchCommit, "1")
 		for _, m := range all[:len(all)-1] {
 			if s.l.cfg.Conn.PublishMsg(m) != nil {
-				return cluster.Answer{Verdict: cluster.Unreachable} // without the last none counts
+				return cluster.Answer{Verdict: fence.Unreachable} // without the last none counts
 			}
 		}
 	}
@@ -145,31 +146,31 @@ func parseAck(data []byte) cluster.Answer {
 	}
 	switch err := json.Unmarshal(data, &ack); {
 	case err != nil:
-		return cluster.Answer{Verdict: cluster.Unknown}
+		return cluster.Answer{Verdict: fence.Unknown}
 	case ack.Error == nil:
-		return cluster.Answer{Verdict: cluster.OK, Seq: ack.Seq}
+		return cluster.Answer{Verdict: fence.OK, Seq: ack.Seq}
 	}
 	switch ack.Error.Code {
 	case codeStale:
-		return cluster.Answer{Verdict: cluster.Stale}
+		return cluster.Answer{Verdict: fence.Stale}
 	case codeBusy:
-		return cluster.Answer{Verdict: cluster.Busy}
+		return cluster.Answer{Verdict: fence.Busy}
 	case codeBatchIncomplete, codeBatches, codeBatchesOld:
-		return cluster.Answer{Verdict: cluster.Unreachable}
+		return cluster.Answer{Verdict: fence.Unreachable}
 	}
-	return cluster.Answer{Verdict: cluster.Unknown} // to be on the safe side
+	return cluster.Answer{Verdict: fence.Unknown} // to be on the safe side
 }
 
 // failure tells what certainly was not written from what may have been.
-func failure(err error) cluster.Verdict {
+func failure(err error) fence.Verdict {
 	for _, e := range [...]error{
 		nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrMaxPayload,
 	} {
 		if errors.Is(err, e) {
-			return cluster.Unreachable
+			return fence.Unreachable
 		}
 	}
-	return cluster.Unknown
+	return fence.Unknown
 }
 
 // read asks the leader of the stream, because any other may answer with what was
@@ -179,16 +180,16 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}
-	beat, err := s.last(ctx, s.l.cfg.Subjects.StoreBeat(s.n))
+	beat, err := s.last(ctx, s.l.cfg.Subjects.StoreHeartbeat(s.n))
 	if err != nil {
 		return cluster.Answer{Verdict: failure(err)}
 	}
-	a := cluster.Answer{Verdict: cluster.OK}
+	a := cluster.Answer{Verdict: fence.OK}
 	if own != nil {
-		a.Own = cluster.ParseOwn(own.Sequence, own.Data)
+		a.Holder = cluster.ParseHolder(own.Sequence, own.Data)
 	}
 	if beat != nil {
-		a.Beat = cluster.ParseBeat(beat.Sequence, beat.Data)
+		a.Heartbeat = cluster.ParseHeartbeat(beat.Sequence, beat.Data)
 	}
 	return a
 }

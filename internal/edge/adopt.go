@@ -72,7 +72,7 @@ func (k *keeper) drop(x *kept) {
 func (k *keeper) advanceWaiting(now, next time.Time) time.Time {
 	k.waiting = slices.DeleteFunc(k.waiting, func(x *kept) bool {
 		switch sp := k.w.space(x.about.Space); {
-		case x.dropped || x.core.Phase() != sessionlog.Ready:
+		case x.dropped || x.core.Phase() != sessionlog.Found:
 			return true
 		case sp.replica.Complete():
 			x.core.Claim()
@@ -195,7 +195,7 @@ func (w *Worker) adopt(name string, from way, asker string) {
 	x.asker = asker
 	if x.core.Phase() == sessionlog.Owning { // it was not told of its end yet
 		x.again = &from
-		x.core.Doubt()
+		x.core.Revalidate()
 		k.wake(x)
 		return
 	}

@@ -53,7 +53,7 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
-	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Looking && old.core.Phase() <= sessionlog.Adopted {
+	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Reading && old.core.Phase() <= sessionlog.Adopted {
 		k.drop(old) // the client logged in meanwhile; if the log goes against that, its next datagram is looked up
 	}
 	k.setWay(x, way{via: k.guests.via(x.addr)})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natsask"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -56,7 +57,7 @@ func appendLoop(b *testing.B, l *Log, n int) {
 	b.ResetTimer()
 	for range b.N {
 		d := <-answers
-		if d.answer.Verdict != sessionlog.OK {
+		if d.answer.Verdict != fence.OK {
 			b.Fatalf("answered %v", d.answer.Verdict)
 		}
 		times = append(times, time.Since(since[d.session]))
@@ -111,7 +112,7 @@ func together(b *testing.B, l *Log, n int) {
 		l.Append(writes, func(i int, a sessionlog.Answer) { answers <- reply{i, a} })
 		for range n {
 			r := <-answers
-			if r.a.Verdict != sessionlog.OK {
+			if r.a.Verdict != fence.OK {
 				b.Fatalf("answered %v", r.a.Verdict)
 			}
 			writes[r.i].Expect, writes[r.i].Rollup = r.a.Seq, k%32 == 31

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natsask"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
@@ -138,29 +139,29 @@ func (l *Log) verdict(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 	}
 	switch ack, ok := natsask.ParseAck(m.Data); {
 	case !ok:
-		return sessionlog.Answer{Verdict: sessionlog.Unknown}
+		return sessionlog.Answer{Verdict: fence.Unknown}
 	case ack.Code == 0:
 		if l.outage.taken(now) {
 			l.cfg.Log.Info("the session log takes writes again")
 		}
-		return sessionlog.Answer{Verdict: sessionlog.OK, Seq: ack.Seq}
+		return sessionlog.Answer{Verdict: fence.OK, Seq: ack.Seq}
 	case ack.Code == natsask.CodeStale:
-		return sessionlog.Answer{Verdict: sessionlog.Stale}
+		return sessionlog.Answer{Verdict: fence.Stale}
 	case ack.Code == natsask.CodeBusy:
-		return sessionlog.Answer{Verdict: sessionlog.Busy}
+		return sessionlog.Answer{Verdict: fence.Busy}
 	default: // out of space, no leader, too many requests: to be tried again in a while
 		l.counts.refused.Add(1)
 		if l.outage.refused(now) {
 			l.cfg.Log.Warn("the session log refuses writes; clients that say something reliable end, and new ones are rejected. "+
 				"Make room for JetStream, raise its limits, or bring its servers back", "code", ack.Code, "error", ack.Text)
 		}
-		return sessionlog.Answer{Verdict: sessionlog.Unreachable}
+		return sessionlog.Answer{Verdict: fence.Unreachable}
 	}
 }
 
-func failure(err error) sessionlog.Verdict {
+func failure(err error) fence.Verdict {
 	if errors.Is(err, natsask.ErrNotSent) {
-		return sessionlog.Unreachable
+		return fence.Unreachable
 	}
-	return sessionlog.Unknown
+	return fence.Unknown
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/logtest"
@@ -96,7 +97,7 @@ func TestStuck(t *testing.T) {
 		writes[i] = sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}
 	}
 	l.Append(writes, func(_ int, a sessionlog.Answer) { answers <- a })
-	counts := map[sessionlog.Verdict]int{}
+	counts := map[fence.Verdict]int{}
 	for range n {
 		select {
 		case a := <-answers:
@@ -105,14 +106,14 @@ func TestStuck(t *testing.T) {
 			t.Fatalf("%d writes are not answered, the others %v", n-len(counts), counts)
 		}
 	}
-	if counts[sessionlog.OK] > 0 || counts[sessionlog.Unknown] == 0 || counts[sessionlog.Unreachable] < n-150-100 {
+	if counts[fence.OK] > 0 || counts[fence.Unknown] == 0 || counts[fence.Unreachable] < n-150-100 {
 		t.Errorf("answers %v: what was sent is unknown, what was not is unreachable", counts)
 	}
 	p.SetStuck(false)
 	p.Cut()
 	for end := time.Now().Add(patience); ; {
 		l.Append([]sessionlog.Write{{Log: "after"}}, func(_ int, a sessionlog.Answer) { answers <- a })
-		if a := <-answers; a.Verdict == sessionlog.OK || a.Verdict == sessionlog.Stale {
+		if a := <-answers; a.Verdict == fence.OK || a.Verdict == fence.Stale {
 			break
 		}
 		if time.Now().After(end) {
@@ -138,10 +139,10 @@ func TestNobody(t *testing.T) {
 	} {
 		ask()
 		a := <-answers
-		for end := time.Now().Add(patience); a.Verdict == sessionlog.Unknown && time.Now().Before(end); a = <-answers {
+		for end := time.Now().Add(patience); a.Verdict == fence.Unknown && time.Now().Before(end); a = <-answers {
 			ask() // the log had not noticed yet, so it cannot say that nothing was sent
 		}
-		if a.Verdict != sessionlog.Unreachable {
+		if a.Verdict != fence.Unreachable {
 			t.Errorf("a %s is answered %v", what, a.Verdict)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
@@ -69,7 +70,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 	done := make(chan sessionlog.Answer, 1)
-	want := func(v sessionlog.Verdict, why string) {
+	want := func(v fence.Verdict, why string) {
 		t.Helper()
 		l.Append([]sessionlog.Write{{Log: "x", Data: make([]byte, 1000), Rollup: true}}, func(_ int, a sessionlog.Answer) { done <- a })
 		if a := <-done; a.Verdict != v {
@@ -77,10 +78,10 @@ func TestFull(t *testing.T) {
 		}
 	}
 	limit(500)
-	want(sessionlog.Unreachable, "there is no room")
+	want(fence.Unreachable, "there is no room")
 	if s := l.Stats(); s.Appends.Unreachable != 1 || s.Appends.Busy != 0 || s.Refused != 1 {
 		t.Errorf("%+v, want one that is unreachable, and refused", s)
 	}
 	limit(-1)
-	want(sessionlog.OK, "there is room")
+	want(fence.OK, "there is room")
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natsask"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
@@ -71,11 +72,11 @@ func (w *walk) stepped(m *nats.Msg, err error) {
 	case err != nil:
 		w.end(failure(err))
 	case json.Unmarshal(m.Data, &s) != nil:
-		w.end(sessionlog.Unknown)
+		w.end(fence.Unknown)
 	case s.Error != nil && s.Error.Code == natsask.CodeNotFound:
-		w.end(sessionlog.OK) // there is none, or it is torn
+		w.end(fence.OK) // there is none, or it is torn
 	case s.Error != nil || s.Message == nil:
-		w.end(sessionlog.Unreachable)
+		w.end(fence.Unreachable)
 	default:
 		h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is none of ours
 		w.entries = append(w.entries, sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data})
@@ -89,20 +90,20 @@ func (w *walk) stepped(m *nats.Msg, err error) {
 func (w *walk) onwards(before uint64, more bool) {
 	switch {
 	case !more:
-		w.end(sessionlog.OK)
+		w.end(fence.OK)
 	case len(w.entries) >= readEntriesMax || w.bytes >= readBytesMax || time.Since(w.since) > readTime:
-		w.end(sessionlog.Unknown)
+		w.end(fence.Unknown)
 	default:
 		w.step(`{"seq":` + strconv.FormatUint(before, 10) + `}`)
 	}
 }
 
 // end answers, and lets the next one begin.
-func (w *walk) end(v sessionlog.Verdict) {
+func (w *walk) end(v fence.Verdict) {
 	l := w.l
 	l.counts.reads[v].Add(1)
 	a := sessionlog.Answer{Verdict: v}
-	if v == sessionlog.OK {
+	if v == fence.OK {
 		slices.Reverse(w.entries)
 		a.Entries = w.entries
 	}
@@ -128,7 +129,7 @@ func (l *Log) drop() {
 	l.waiting = nil
 	l.mu.Unlock()
 	for _, w := range waiting {
-		l.counts.reads[sessionlog.Unreachable].Add(1)
-		w.answer(sessionlog.Answer{Verdict: sessionlog.Unreachable})
+		l.counts.reads[fence.Unreachable].Add(1)
+		w.answer(sessionlog.Answer{Verdict: fence.Unreachable})
 	}
 }

@@ -3,7 +3,7 @@ package natslog
 import (
 	"sync/atomic"
 
-	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // Verdicts counts answers.
@@ -19,12 +19,12 @@ type Stats struct {
 	Late           uint64 // answers to what was given up
 }
 
-type verdicts [sessionlog.Unreachable + 1]atomic.Uint64
+type verdicts [fence.Unreachable + 1]atomic.Uint64
 
 func (v *verdicts) load() Verdicts {
 	return Verdicts{
-		OK: v[sessionlog.OK].Load(), Stale: v[sessionlog.Stale].Load(), Busy: v[sessionlog.Busy].Load(),
-		Unknown: v[sessionlog.Unknown].Load(), Unreachable: v[sessionlog.Unreachable].Load(),
+		OK: v[fence.OK].Load(), Stale: v[fence.Stale].Load(), Busy: v[fence.Busy].Load(),
+		Unknown: v[fence.Unknown].Load(), Unreachable: v[fence.Unreachable].Load(),
 	}
 }
 

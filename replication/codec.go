@@ -2,9 +2,18 @@ package replication
 
 import (
 	"encoding/binary"
+	"errors"
+	"math"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
+
+// codecVersion is the first byte of every message of this package.
+const codecVersion = 1
+
+// errMessage reports a message that is not what it should be. It is a plain
+// value, because input from the network must not cost an allocation.
+var errMessage = errors.New("replication: malformed message")
 
 // HeadBytesMax is the most that a head message should have. A holder with more
 // spaces than fit tells the quiet ones in rotation.
@@ -70,4 +79,57 @@ func HeadEpoch(p []byte) (epoch uint64, ok bool) {
 	}
 	epoch = readUint64(&r)
 	return epoch, r.Err() == nil
+}
+
+// finish returns m if everything was read and nothing is left.
+func finish[T any](m T, r *wire.Reader) (T, error) {
+	if r.Err() != nil || len(r.Rest()) > 0 {
+		var none T
+		return none, errMessage
+	}
+	return m, nil
+}
+
+func appendShort(b []byte, s string) []byte {
+	return append(append(b, byte(len(s))), s...)
+}
+
+func appendLong(b, s []byte) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
+	return append(b, s...)
+}
+
+func readShort(r *wire.Reader) string { return string(r.Bytes(int(r.Uint8()))) }
+
+func readUint64(r *wire.Reader) uint64 {
+	if p := r.Bytes(8); p != nil {
+		return binary.LittleEndian.Uint64(p)
+	}
+	return 0
+}
+
+func readUint32(r *wire.Reader) uint32 {
+	if p := r.Bytes(4); p != nil {
+		return binary.LittleEndian.Uint32(p)
+	}
+	return 0
+}
+
+func readFloat(r *wire.Reader) float64 {
+	p := r.Bytes(8)
+	if p == nil {
+		return 0
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(p))
+}
+
+// readCount reads a count of things that take at least size bytes each. A count
+// that the message cannot hold fails the reader, so that it costs no memory.
+func readCount(r *wire.Reader, size int) int {
+	n := int(r.Uint16())
+	if n*size > len(r.Rest()) {
+		r.Bytes(len(r.Rest()) + 1)
+		return 0
+	}
+	return n
 }

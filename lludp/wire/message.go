@@ -1,6 +1,8 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+)
 
 // AppendedMax is the most acknowledgements that are appended to a packet. The
 // count is a byte; the reference viewer stops at 250.
@@ -73,4 +75,77 @@ func AppendAckList(b []byte, acks []Seq) []byte {
 		b = binary.LittleEndian.AppendUint32(b, uint32(s))
 	}
 	return b
+}
+
+// A StartPing is the body of StartPingCheck, which wants a CompletePingCheck with
+// the same id at once:
+//
+//	id     uint8
+//	oldest uint32   sequence number of the oldest packet that waits for its
+//	                acknowledgement, else of the newest packet
+type StartPing struct {
+	ID     uint8
+	Oldest Seq
+}
+
+// Append appends the body to b.
+func (m StartPing) Append(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(append(b, m.ID), uint32(m.Oldest))
+}
+
+// ParseStartPing reads the body. Bytes behind it are ignored.
+func ParseStartPing(p []byte) (StartPing, error) {
+	if len(p) < 5 {
+		return StartPing{}, ErrTruncated
+	}
+	return StartPing{p[0], Seq(binary.LittleEndian.Uint32(p[1:]))}, nil
+}
+
+// A CompletePing is the body of CompletePingCheck:
+//
+//	id uint8
+type CompletePing struct{ ID uint8 }
+
+// Append appends the body to b.
+func (m CompletePing) Append(b []byte) []byte { return append(b, m.ID) }
+
+// ParseCompletePing reads the body. Bytes behind it are ignored.
+func ParseCompletePing(p []byte) (CompletePing, error) {
+	if len(p) < 1 {
+		return CompletePing{}, ErrTruncated
+	}
+	return CompletePing{p[0]}, nil
+}
+
+// A UUID is the 16 raw bytes of one.
+type UUID [16]byte
+
+// An Opening is the body of UseCircuitCode, the only message that a server takes
+// from an address that it does not know:
+//
+//	code    uint32
+//	session UUID
+//	agent   UUID
+//
+// All three were handed out at login.
+type Opening struct {
+	Code           uint32
+	Session, Agent UUID
+}
+
+// Append appends the body to b.
+func (m Opening) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, m.Code)
+	return append(append(b, m.Session[:]...), m.Agent[:]...)
+}
+
+// ParseOpening reads the body. Bytes behind it are ignored.
+func ParseOpening(p []byte) (m Opening, err error) {
+	if len(p) < 36 {
+		return m, ErrTruncated
+	}
+	m.Code = binary.LittleEndian.Uint32(p)
+	copy(m.Session[:], p[4:])
+	copy(m.Agent[:], p[20:])
+	return m, nil
 }
