@@ -274,7 +274,7 @@ func TestGodotParseRefuses(t *testing.T) {
 				t.Errorf("%v as %v: %v", f, other, err)
 			}
 		}
-		if _, err := f.Parse([]byte(tower), ""); err == nil || !strings.Contains(err.Message, "no Variant") {
+		if _, err := f.Parse([]byte(tower), ""); err == nil || !strings.Contains(err.Message, "is not a Variant") {
 			t.Errorf("JSON as %v: %v", f, err)
 		}
 	}
