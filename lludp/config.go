@@ -19,7 +19,7 @@ const (
 // Config says how to make a Circuit. The zero value is usable.
 type Config struct {
 	// DatagramMax is the most bytes of a sent datagram; 1,200, at most wire.ReceiveMax. A
-	// received datagram may have wire.ReceiveMax.
+	// received datagram may have wire.ReceiveMax bytes.
 	DatagramMax int
 
 	// Window bounds the reliable packets in flight, counted from the oldest without an

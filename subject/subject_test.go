@@ -141,3 +141,19 @@ func TestStoreSubjects(t *testing.T) {
 		}
 	}
 }
+
+func TestValid(t *testing.T) {
+	for _, c := range []struct {
+		subject        string
+		plain, pattern bool
+	}{
+		{"a", true, true}, {"a.b-c.D_1", true, true}, {"a.é", true, true}, {"a.b>", true, true},
+		{"*", false, true}, {"a.*.c", false, true}, {"a.>", false, true}, {">", false, true},
+		{"", false, false}, {".a", false, false}, {"a.", false, false}, {"a..b", false, false},
+		{"a b", false, false}, {"a.\tb", false, false}, {"a\n", false, false}, {"a.>.b", false, false},
+	} {
+		if Valid(c.subject, false) != c.plain || Valid(c.subject, true) != c.pattern {
+			t.Errorf("%q: got %v, %v; want %v as a subject and %v as a pattern", c.subject, Valid(c.subject, false), Valid(c.subject, true), c.plain, c.pattern)
+		}
+	}
+}
