@@ -55,7 +55,7 @@ func number(t wire.ValueType, c []byte) *big.Rat {
 	return new(big.Rat).SetFloat64(f) // nil for NaN and infinities
 }
 
-// why returns the bound that a write is beyond.
+// why returns the bound that a write breaks.
 func (m *boundsTwin) why(now time.Time, session string, i int, enc string) string {
 	d := &m.defs[i]
 	if m.values[i] == enc {
@@ -86,7 +86,8 @@ func (m *boundsTwin) why(now time.Time, session string, i int, enc string) strin
 	return ""
 }
 
-// full pours every accepted write into a bucket that leaks at the rate.
+// full pours every accepted write into a bucket that leaks at the rate, and reports whether it
+// overflows.
 func (m *boundsTwin) full(now time.Time, key string, rate float64) bool {
 	level, last := time.Duration(0), time.Time{}
 	each := time.Duration(float64(time.Second) / rate)

@@ -56,8 +56,7 @@ func (m *twin) equal(t *world, s *Store) {
 	}
 }
 
-// A kind is a shape of states. The third has two views by count, the last by
-// size.
+// modelKinds are shapes of states. The third has two views by count, the last by size.
 var modelKinds = [][]ValueDef{
 	{{Name: "hp", Type: typ("float32")}, {Name: "pos", Type: typ("vector3f32")}},
 	{{Name: "n", Type: typ("sint32"), Nullable: true}, {Name: "text", Type: wire.TypeString, Nullable: true, Null: []byte{1, 0, '-'}}, {Type: typ("uint8")}},

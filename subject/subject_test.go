@@ -90,13 +90,13 @@ func TestParseSubjects(t *testing.T) {
 		t.Errorf("head: %d, %v", n, ok)
 	}
 	if _, ok := s.ParseShard("dnp.v1.shard.x.head"); ok {
-		t.Error("a shard that is no number")
+		t.Error("ParseShard accepted a shard that is not a number")
 	}
 	if space, ok := s.ParseLive("dnp.v1.live.demo"); !ok || space != "demo" {
 		t.Errorf("live: %q, %v", space, ok)
 	}
 	if _, ok := s.ParseLive("dnp.v1.live.a.b"); ok {
-		t.Error("a space with a dot")
+		t.Error("ParseLive accepted a space with a dot")
 	}
 	if space, client, ok := s.ParseFrom(s.From("demo", "c1")); !ok || space != "demo" || client != "c1" {
 		t.Errorf("from: %q %q %v", space, client, ok)
@@ -106,7 +106,7 @@ func TestParseSubjects(t *testing.T) {
 	}
 	for _, subject := range []string{"dnp.v1.to.demo", "dnp.v1.to.demo.a.b", "dnp.v1.toall.demo.c", "dnp.v1.to..c"} {
 		if _, _, ok := s.ParseTo(subject); ok {
-			t.Errorf("%q is not for a client", subject)
+			t.Errorf("%q was parsed, but is not the subject of a client", subject)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestStoreSubjects(t *testing.T) {
 		"dnp.v1.store.7.k.demo.1.2",
 	} {
 		if _, _, ok := s.ParseStoreKeyframe(bad); ok {
-			t.Errorf("ParseStoreKeyframe takes %q", bad)
+			t.Errorf("ParseStoreKeyframe accepted %q", bad)
 		}
 	}
 }
