@@ -211,7 +211,7 @@ func (w *Writer) shaped(t Type, n int, integral bool) bool {
 	case row.integral == integral && row.shape == shapePacked && n%row.n == 0:
 		return true
 	}
-	return w.fail("%d components are no %v", n, t)
+	return w.fail("%d components are not a %v", n, t)
 }
 
 func (w *Writer) begin(s *sink, t Type, components int, flags uint32) {
