@@ -70,7 +70,7 @@ var rules = map[string][]string{
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
-	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
