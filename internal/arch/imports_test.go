@@ -58,15 +58,21 @@ var rules = map[string][]string{
 	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
-	"internal/auth": {"subject", "github.com/golang-jwt/jwt/v5"},
+	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/fanout", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
+	},
+	"internal/edge/fanout": {
+		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
 	"internal/relay": {
-		"dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
 	},
+
+	"internal/turn":      {}, // for shells
+	"internal/turn/heap": {}, // pure
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},

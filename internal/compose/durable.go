@@ -48,7 +48,7 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 			return nil, err
 		}
 	}
-	err = openStore(ctx, timeout, log, natslog.ErrDeployment, func(ctx context.Context) (err error) {
+	err = openStore(ctx, timeout, log, func(ctx context.Context) (err error) {
 		if d.log, err = natslog.Open(ctx, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: c.SessionReplicas, Log: log}); err == nil {
 			d.from, err = natsfrom.Open(ctx, natsfrom.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: c.SessionReplicas, Log: log})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
@@ -191,8 +192,8 @@ func (n *EdgeNode) close() {
 	n.tel.Close()
 }
 
-var clientStates = map[string]edge.ClientStates{
-	"game": edge.ClientStatesGame, "space": edge.ClientStatesSpace, "off": edge.ClientStatesOff,
+var clientStates = map[string]fanout.ClientStates{
+	"game": fanout.ClientStatesGame, "space": fanout.ClientStatesSpace, "off": fanout.ClientStatesOff,
 }
 
 var auths = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
@@ -36,16 +37,16 @@ func Subjects(c *config.NATS) subject.Names {
 }
 
 // openStore calls open until it succeeds, while JetStream is not available. timeout is how
-// long it may take; 0 is without limit. An error that wraps deployment ends the attempts:
-// the streams contradict this node, and waiting does not help.
-func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, deployment error, open func(context.Context) error) error {
+// long it may take; 0 is without limit. ErrDeployment ends the attempts: the streams
+// contradict this node, and waiting does not help.
+func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, open func(context.Context) error) error {
 	start := time.Now()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := open(attempt)
 		cancel()
 		switch {
-		case err == nil || errors.Is(err, deployment) || ctx.Err() != nil:
+		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
 			return err
 		case timeout > 0 && time.Since(start) >= timeout:
 			return fmt.Errorf("gave up after %v: %w", timeout, err)

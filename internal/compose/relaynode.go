@@ -80,7 +80,7 @@ func (n *RelayNode) open(ctx context.Context) error {
 		return err
 	}
 	reached()
-	err = openStore(ctx, f.StartTimeout, n.log, natslease.ErrDeployment, func(ctx context.Context) (err error) {
+	err = openStore(ctx, f.StartTimeout, n.log, func(ctx context.Context) (err error) {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
 			Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Name, Shards: f.Shards, Streams: f.StoreStreams,
 			Replicas: f.Replicas, Lease: cluster.LeaseConfig{Silence: f.LeaseSilence}, Log: n.log,
