@@ -39,10 +39,10 @@ var mutantList = []mutants.Mutant{
 	{Name: "redescribe_changes_nothing", File: "replication/replicaapply.go", Old: "if st.sum != r.asm.sum {", New: "if false {"},
 
 	// A store that says too little, too much, or the wrong thing.
-	{Name: "store_reuses_numbers", File: "replication/put.go", Old: "st.number = s.next\n", New: "st.number = max(s.cfg.FirstNumber, 1) + uint64(len(s.all))\n"},
-	{Name: "removal_not_stored", File: "replication/emit.go", Old: "s.checks.remove(st)\n\ts.store(now, st)", New: "s.checks.remove(st)", Run: deathRun},
-	{Name: "removal_not_told", File: "replication/put.go", Old: "if st.introduced {\n\t\ts.removed = append(s.removed, st)", New: "if false {\n\t\ts.removed = append(s.removed, st)"},
-	{Name: "change_not_stored", File: "replication/emit.go", Old: "s.checks.touch(now, st)\n\ts.store(now, st)", New: "s.checks.touch(now, st)", Run: deathRun},
+	{Name: "store_reuses_numbers", File: "replication/put.go", Old: "st.number = s.next\n", New: "st.number = max(s.cfg.FirstNumber, 1) + uint64(len(s.states.all))\n"},
+	{Name: "removal_not_stored", File: "replication/emit.go", Old: "s.checks.remove(st)\n\ts.unstored.add(now, st)", New: "s.checks.remove(st)", Run: deathRun},
+	{Name: "removal_not_told", File: "replication/put.go", Old: "if st.introduced {\n\t\ts.batch.removed = append(s.batch.removed, st)", New: "if false {\n\t\ts.batch.removed = append(s.batch.removed, st)"},
+	{Name: "change_not_stored", File: "replication/emit.go", Old: "s.checks.touch(now, st)\n\ts.unstored.add(now, st)", New: "s.checks.touch(now, st)", Run: deathRun},
 	{Name: "null_bits_dropped", File: "replication/view/values.go", Old: "b[len(b)-1] |= 1 << (n % 8)", New: "b[len(b)-1] |= 0"},
 	{Name: "null_not_marked", File: "replication/edit.go", Old: "st.setNull(i, null)\n\tst.dirty.Set(i)", New: "st.setNull(i, null)\n\tif !null {\n\t\tst.dirty.Set(i)\n\t}"},
 	{Name: "describe_crc_ignored", File: "replication/repair.go", Old: "have.describe != st.sum || ", New: ""},
@@ -50,17 +50,17 @@ var mutantList = []mutants.Mutant{
 	{Name: "redescribe_not_told", File: "replication/emit.go", Old: "case st.redescribe:", New: "case false:"},
 	{Name: "second_view_not_told", File: "replication/emit.go", Old: "if i >= r.End {\n\t\t\tcontinue", New: "if i >= r.End {\n\t\t\tbreak"},
 	{Name: "repair_before_emission", File: "replication/repair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},
-	{Name: "range_skips_a_batch", File: "replication/emit.go", Old: "skip := seq - all[0].seq\n", New: "skip := seq - all[0].seq + 1\n"},
-	{Name: "ring_forgets_its_age", File: "replication/emit.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
+	{Name: "range_skips_a_batch", File: "replication/batch.go", Old: "skip := seq - all[0].seq\n", New: "skip := seq - all[0].seq + 1\n"},
+	{Name: "ring_forgets_its_age", File: "replication/batch.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
 	{Name: "late_write_undoes", File: "replication/storewrite.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
 	{Name: "own_state_of_another_session", File: "replication/presence.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
 
 	// Rights that are not looked at, and bounds of which nobody hears.
 	{Name: "everybody_may_write", File: "replication/description.go", Old: "return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)", New: "return a.Kind <= AccessWriters", Run: rightsRun},
-	{Name: "guests_may_write", File: "internal/edge/rights.go", Old: "return !s.may.readOnly && st.Desc", New: "return st.Desc", Run: rightsRun},
-	{Name: "guests_may_make_states", File: "internal/edge/ownstate.go", Old: "|| s.may.readOnly || !ok", New: "|| !ok", Run: rightsRun},
+	{Name: "guests_may_write", File: "internal/edge/fanout/rights.go", Old: "return !r.readOnly && st.Desc", New: "return st.Desc", Run: rightsRun},
+	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| readOnly || !ok", New: "|| !ok", Run: rightsRun},
 	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
-	{Name: "partly_is_ok", File: "internal/edge/writer.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun,
+	{Name: "partly_is_ok", File: "internal/edge/fanout/writes.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun,
 		Survives: "a value that is released and is not what the client wrote is sent to it at once, as one that is refused"},
 
 	// A relay that speaks when it must not, or does not when it must.
@@ -81,18 +81,18 @@ var mutantList = []mutants.Mutant{
 		Survives: "whoever takes a free shard that belongs to another hands it over at once"},
 
 	// An edge that does not carry on, or shows what it must not.
-	{Name: "own_states_not_reasserted", File: "internal/edge/space.go", Old: "for _, own := range session.own {\n\t\t\town.assert(now)", New: "for range session.own {", Run: stormRun},
-	{Name: "writer_gives_up", File: "internal/edge/request.go", Old: "r.due = now.Add(r.wait)\n\treturn again", New: "if r.due = now.Add(r.wait); r.wait == writeRepeatMax {\n\t\tr.due = time.Time{}\n\t}\n\treturn again", Run: stormRun},
-	{Name: "write_not_held", File: "internal/edge/writer.go", Old: "conn.Hold(ev.Link, index, value)", New: "_ = conn", Run: stormRun},
-	{Name: "write_released_too_early", File: "internal/edge/writer.go", Old: "if !wr.here(v) {\n\t\treturn false", New: "if false {\n\t\treturn false", Run: stormRun},
-	{Name: "refused_not_reported", File: "internal/edge/writer.go", Old: "wr.session.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
-	{Name: "newer_write_overtaken", File: "internal/edge/writer.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
-	{Name: "drop_not_told", File: "internal/edge/drop.go", Old: "d.repeat.want(now)\n\ts.drops", New: "s.drops", Run: stormRun},
-	{Name: "change_not_marked", File: "internal/edge/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},
-	{Name: "new_message_not_linked", File: "internal/edge/space.go", Old: "if !included || described || link.ReadOnly", New: "if !included || link.ReadOnly"},
-	{Name: "audience_ignored", File: "internal/edge/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},
-	{Name: "removed_state_linked", File: "internal/edge/space.go", Old: "src.Remove()\n\ts.endLevels", New: "s.endLevels"},
-	{Name: "reconnect_not_noticed", File: "internal/edge/worker.go", Old: "s.replica.Reconnected(now)\n\t\ts.askAgain(now)", New: "s.askAgain(now)",
+	{Name: "own_states_not_reasserted", File: "internal/edge/fanout/ownstates.go", Old: "for _, own := range o.list {\n\t\town.assertNow(now)", New: "for range o.list {", Run: stormRun},
+	{Name: "writer_gives_up", File: "internal/edge/fanout/request.go", Old: "r.due = now.Add(r.wait)\n\treturn again", New: "if r.due = now.Add(r.wait); r.wait == repeatMax {\n\t\tr.due = time.Time{}\n\t}\n\treturn again", Run: stormRun},
+	{Name: "write_not_held", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Hold(ev.Link, index, value)", New: "", Run: stormRun},
+	{Name: "write_released_too_early", File: "internal/edge/fanout/writes.go", Old: "if !wr.arrived(v) {\n\t\treturn false", New: "if false {\n\t\treturn false", Run: stormRun},
+	{Name: "refused_not_reported", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
+	{Name: "newer_write_overtaken", File: "internal/edge/fanout/writes.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
+	{Name: "drop_not_told", File: "internal/edge/fanout/ownstates.go", Old: "d.repeat.want(now)\n\to.drops", New: "o.drops", Run: stormRun},
+	{Name: "change_not_marked", File: "internal/edge/fanout/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},
+	{Name: "new_message_not_linked", File: "internal/edge/fanout/space.go", Old: "if !included || described || link.ReadOnly", New: "if !included || link.ReadOnly"},
+	{Name: "audience_ignored", File: "internal/edge/fanout/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},
+	{Name: "removed_state_linked", File: "internal/edge/fanout/levels.go", Old: "source(st).Remove()\n\tv.end", New: "v.end"},
+	{Name: "reconnect_not_noticed", File: "internal/edge/fanout/spaces.go", Old: "sp.replica.Reconnected(now)\n\t\tsp.repeatAll(now)", New: "sp.repeatAll(now)",
 		Survives: "the next head, at most 250 ms later, says what was missed"},
 
 	// A protocol that trusts the network.
