@@ -157,7 +157,7 @@ var dashboards = []dashboard{
 		{"Publishing", []panel{
 			{"Publishes", "And errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
 			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
-			{"Waiting in inboxes", "Bytes of bus messages that wait for a lane; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
+			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
 			{"Values", "Changed, and filtered by their precision.", "cps", []query{
 				rate("dnp_relay_values_total"), rate("dnp_relay_values_filtered_total").named("filtered {{instance}}"),
 			}, false},
