@@ -155,10 +155,10 @@ func (w *world) equal(why string) {
 		if e, s := r.Position(); e != epoch || s != seq || !r.Complete() {
 			w.Fatalf("%s: replica %d is at (%d, %d), complete %v, the store at (%d, %d)", why, i, e, s, r.Complete(), epoch, seq)
 		}
-		if len(r.states) != len(w.store.byKey) {
-			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states), len(w.store.byKey))
+		if len(r.states) != len(w.store.states.byKey) {
+			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states), len(w.store.states.byKey))
 		}
-		for key, st := range w.store.byKey {
+		for key, st := range w.store.states.byKey {
 			w.equalState(fmt.Sprintf("%s: replica %d, state %q", why, i, key), r.byKey[key], st)
 		}
 		w.watchers[i].equal(r)

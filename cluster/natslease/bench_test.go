@@ -9,14 +9,14 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natstest"
 )
 
-// Each write is of one holder, one after the other, as in the product.
+// BenchmarkStore has one holder write one op after the other, as the product does.
 func BenchmarkStore(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		c := natstest.Start(b, replicas)
 		l := open(b, c.Connect(b), Config{Node: "a", Shards: 1, Streams: 1, Replicas: replicas})
 		s := l.shards[0]
 		do := func(b *testing.B, o op) cluster.Answer {
-			a := s.do(b.Context(), o)
+			a := s.ask(b.Context(), o)
 			if a.Verdict != fence.OK {
 				b.Fatalf("verdict %d", a.Verdict)
 			}

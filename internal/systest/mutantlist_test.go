@@ -39,10 +39,10 @@ var mutantList = []mutants.Mutant{
 	{Name: "redescribe_changes_nothing", File: "replication/replicaapply.go", Old: "if st.sum != r.asm.sum {", New: "if false {"},
 
 	// A store that says too little, too much, or the wrong thing.
-	{Name: "store_reuses_numbers", File: "replication/put.go", Old: "st.number = s.next\n", New: "st.number = max(s.cfg.FirstNumber, 1) + uint64(len(s.all))\n"},
-	{Name: "removal_not_stored", File: "replication/emit.go", Old: "s.checks.remove(st)\n\ts.store(now, st)", New: "s.checks.remove(st)", Run: deathRun},
-	{Name: "removal_not_told", File: "replication/put.go", Old: "if st.introduced {\n\t\ts.removed = append(s.removed, st)", New: "if false {\n\t\ts.removed = append(s.removed, st)"},
-	{Name: "change_not_stored", File: "replication/emit.go", Old: "s.checks.touch(now, st)\n\ts.store(now, st)", New: "s.checks.touch(now, st)", Run: deathRun},
+	{Name: "store_reuses_numbers", File: "replication/put.go", Old: "st.number = s.next\n", New: "st.number = max(s.cfg.FirstNumber, 1) + uint64(len(s.states.all))\n"},
+	{Name: "removal_not_stored", File: "replication/emit.go", Old: "s.checks.remove(st)\n\ts.unstored.add(now, st)", New: "s.checks.remove(st)", Run: deathRun},
+	{Name: "removal_not_told", File: "replication/put.go", Old: "if st.introduced {\n\t\ts.batch.removed = append(s.batch.removed, st)", New: "if false {\n\t\ts.batch.removed = append(s.batch.removed, st)"},
+	{Name: "change_not_stored", File: "replication/emit.go", Old: "s.checks.touch(now, st)\n\ts.unstored.add(now, st)", New: "s.checks.touch(now, st)", Run: deathRun},
 	{Name: "null_bits_dropped", File: "replication/view/values.go", Old: "b[len(b)-1] |= 1 << (n % 8)", New: "b[len(b)-1] |= 0"},
 	{Name: "null_not_marked", File: "replication/edit.go", Old: "st.setNull(i, null)\n\tst.dirty.Set(i)", New: "st.setNull(i, null)\n\tif !null {\n\t\tst.dirty.Set(i)\n\t}"},
 	{Name: "describe_crc_ignored", File: "replication/repair.go", Old: "have.describe != st.sum || ", New: ""},
@@ -50,8 +50,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "redescribe_not_told", File: "replication/emit.go", Old: "case st.redescribe:", New: "case false:"},
 	{Name: "second_view_not_told", File: "replication/emit.go", Old: "if i >= r.End {\n\t\t\tcontinue", New: "if i >= r.End {\n\t\t\tbreak"},
 	{Name: "repair_before_emission", File: "replication/repair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},
-	{Name: "range_skips_a_batch", File: "replication/emit.go", Old: "skip := seq - all[0].seq\n", New: "skip := seq - all[0].seq + 1\n"},
-	{Name: "ring_forgets_its_age", File: "replication/emit.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
+	{Name: "range_skips_a_batch", File: "replication/batch.go", Old: "skip := seq - all[0].seq\n", New: "skip := seq - all[0].seq + 1\n"},
+	{Name: "ring_forgets_its_age", File: "replication/batch.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
 	{Name: "late_write_undoes", File: "replication/storewrite.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
 	{Name: "own_state_of_another_session", File: "replication/presence.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
 
