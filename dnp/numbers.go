@@ -34,3 +34,9 @@ func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 	}
 	return c.Next()
 }
+
+// KnownSnapshot reports whether a snapshot has the format that [Endpoint.Restore] reads. One of
+// another format is of another release, and not damaged.
+func KnownSnapshot(snapshot []byte) bool {
+	return len(snapshot) > 0 && snapshot[0] == snapshotVersion
+}

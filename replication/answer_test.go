@@ -92,7 +92,7 @@ func TestLargeSpaces(t *testing.T) {
 func (w *world) newLargeHolder(epoch uint64) {
 	old := w.store
 	w.store = NewStore(StoreConfig{
-		Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: Limits{ValueBytes: 16_000}, ZeroCode: epoch%2 == 0,
+		Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: Limits{ValueBytes: 16_000},
 	})
 	for _, d := range old.TakeDirty(nil, old.Dirty()) {
 		if err := w.store.Restore(d.Number, d.Data); err != nil {

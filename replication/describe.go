@@ -178,17 +178,6 @@ func readDefs(r *wire.Reader) []ValueDef {
 	return defs
 }
 
-// readCount reads a count of things that take at least size bytes each. A count
-// that the message cannot hold fails the reader, so that it costs no memory.
-func readCount(r *wire.Reader, size int) int {
-	n := int(r.Uint16())
-	if n*size > len(r.Rest()) {
-		r.Bytes(len(r.Rest()) + 1)
-		return 0
-	}
-	return n
-}
-
 // sound reports whether code may rely on d: the kinds exist, the values make a
 // layout of few enough views, and every substitute is a value of its type.
 func (d *Description) sound() bool {

@@ -149,10 +149,83 @@ func (s *Store) cut(now time.Time, n int) {
 	}
 	s.seq++
 	data := make([]byte, 0, view.HeaderMax+n)
-	data = view.AppendBatch(data, h, s.records[:n], s.cfg.ZeroCode)
+	data = append(h.Append(data), s.records[:n]...)
 	s.records = s.records[:copy(s.records, s.records[n:])]
 	s.ring.add(now, s.seq, data)
 	s.out = append(s.out, Output{Kind: OutputBatch, Data: data})
 	s.stats.Batches++
 	s.stats.BatchBytes += uint64(len(data))
 }
+
+// How much of the past a holder keeps for replicas that missed some of it.
+const (
+	ringAge   = 4 * time.Second
+	ringBytes = 4 << 20
+)
+
+// A ring holds the newest batches, one behind the other.
+type ring struct {
+	batches []kept
+	first   int // index of the oldest in batches
+	bytes   int
+}
+
+type kept struct {
+	at   time.Time
+	seq  uint64
+	data []byte
+}
+
+// add keeps a batch and drops those that are too old or too much. The newest
+// always stays.
+func (r *ring) add(now time.Time, seq uint64, data []byte) {
+	r.batches = append(r.batches, kept{now, seq, data})
+	r.bytes += len(data)
+	last := len(r.batches) - 1
+	for r.first < last && (r.bytes > ringBytes || now.Sub(r.batches[r.first].at) > ringAge) {
+		r.bytes -= len(r.batches[r.first].data)
+		r.batches[r.first] = kept{}
+		r.first++
+	}
+	if r.first > 64 && r.first > len(r.batches)/2 {
+		n := copy(r.batches, r.batches[r.first:])
+		clear(r.batches[n:])
+		r.batches, r.first = r.batches[:n], 0
+	}
+}
+
+// from returns the batches from seq on, if the ring goes back so far.
+func (r *ring) from(seq uint64) ([]kept, bool) {
+	all := r.batches[r.first:]
+	if len(all) == 0 || seq < all[0].seq {
+		return nil, false
+	}
+	skip := seq - all[0].seq
+	if skip > uint64(len(all)) {
+		skip = uint64(len(all))
+	}
+	return all[skip:], true
+}
+
+// A refAllocator gives each view its RefId. It never gives one twice unless it
+// was freed.
+type refAllocator struct {
+	live int // views of states that exist, introduced or not
+	last view.RefID
+	free []view.RefID
+}
+
+// take returns a RefId. The limit of views keeps it from running out.
+func (a *refAllocator) take() view.RefID {
+	if n := len(a.free); n > 0 {
+		ref := a.free[n-1]
+		a.free = a.free[:n-1]
+		return ref
+	}
+	if a.last++; a.last == view.NoRef {
+		panic("replication: more views than RefIds, although their number is limited")
+	}
+	return a.last
+}
+
+func (a *refAllocator) give(refs []view.RefID) { a.free = append(a.free, refs...) }

@@ -29,8 +29,6 @@ func FuzzReplica(f *testing.F) {
 	}
 	for _, p := range s.Repair(s.now, (&RepairRequest{Kind: RepairKeyframes, Space: "s"}).append(nil)) {
 		f.Add(p, true)
-		h, records, _ := view.Parse(p)
-		f.Add(view.AppendBatch(nil, h, records, true), true)
 	}
 	f.Fuzz(func(t *testing.T, p []byte, whole bool) {
 		r := joined(t)

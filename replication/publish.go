@@ -1,5 +1,13 @@
 package replication
 
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/subject"
+)
+
 // An OpKind is what one op of a publish does.
 type OpKind uint8
 
@@ -80,3 +88,231 @@ type Answer struct {
 
 // A Result is what became of one op. Err is nil if it was applied.
 type Result struct{ Err *Error }
+
+// Publish applies a publisher's message. The answer comes out of Advance.
+// Nothing of p is kept.
+func (s *Store) Publish(now time.Time, p Publish) {
+	s.stats.Publishes++
+	a := Answer{Token: p.Token}
+	switch err := s.admit(&p); {
+	case err != nil:
+		a.Err = err
+	case p.Atomic:
+		a.Err = s.applyAll(p.Ops)
+	default:
+		a.Results = s.applyEach(p.Ops)
+	}
+	if a.Err != nil {
+		s.stats.PublishErrors++
+	}
+	if p.Token == 0 {
+		return
+	}
+	if a.Err != nil {
+		s.out = append(s.out, s.stamped(Output{Kind: OutputAnswer, Answer: a}))
+		return
+	}
+	s.send(Output{Kind: OutputAnswer, Answer: a})
+}
+
+// admit reports why a publish is not even looked at.
+func (s *Store) admit(p *Publish) *Error {
+	switch {
+	case len(p.Ops) == 0:
+		return Errorf(CodeBadRequest, "no op")
+	case len(p.Ops) > s.limits.Ops:
+		return Errorf(CodeTooLarge, "%d ops, at most %d are allowed", len(p.Ops), s.limits.Ops)
+	case s.full():
+		s.stats.Busy++
+		err := Errorf(CodeBusy, "%d answers wait for the next batch", len(s.waiting))
+		err.RetryAfter = max(s.cfg.Tick, 10*time.Millisecond)
+		return err
+	}
+	return nil
+}
+
+// applyAll applies all ops or none. A single op needs no journal, since every
+// op checks everything before it changes anything.
+func (s *Store) applyAll(ops []Op) *Error {
+	if len(ops) > 1 {
+		s.journal.begin()
+	}
+	for i := range ops {
+		if err := s.apply(&ops[i]); err != nil {
+			s.journal.rollback()
+			err.Op = i
+			return err
+		}
+	}
+	s.journal.commit()
+	s.kick(ops, nil)
+	return nil
+}
+
+func (s *Store) applyEach(ops []Op) []Result {
+	results := make([]Result, len(ops))
+	for i := range ops {
+		if err := s.apply(&ops[i]); err != nil {
+			s.stats.PublishErrors++
+			err.Op = i
+			results[i].Err = err
+		}
+	}
+	s.kick(ops, results)
+	return results
+}
+
+// kick sends the kicks among ops that were applied.
+func (s *Store) kick(ops []Op, results []Result) {
+	for i := range ops {
+		if ops[i].Kind == OpKick && (results == nil || results[i].Err == nil) {
+			s.send(Output{Kind: OutputKick, Client: ops[i].Client})
+		}
+	}
+}
+
+func (s *Store) apply(op *Op) *Error {
+	if op.Err != nil {
+		return op.Err
+	}
+	switch op.Kind {
+	case OpPut:
+		return s.put(op)
+	case OpSet:
+		return s.set(op)
+	case OpRemove:
+		return s.remove(op)
+	case OpAudience:
+		return s.audience(op)
+	case OpGroup:
+		return s.group(op)
+	case OpKick:
+		return s.knowsClient(op.Client)
+	case OpClear:
+		s.clear()
+		return nil
+	}
+	return Errorf(CodeBadRequest, "unknown op")
+}
+
+// lookup returns the state that an op is about.
+func (s *Store) lookup(key string) (*stored, *Error) {
+	if !subject.ValidKey(key) || firstToken(key) == groupsToken {
+		return nil, Errorf(CodeBadRequest, "%q is not a key", key)
+	}
+	st := s.byKey[key]
+	if st == nil {
+		return nil, Errorf(CodeUnknownState, "no state has the key %q", key)
+	}
+	return st, nil
+}
+
+func (s *Store) set(op *Op) *Error {
+	st, err := s.lookup(op.Key)
+	if err != nil {
+		return err
+	}
+	if st.owned != nil && st.owned.readOnly {
+		return Errorf(CodeNotAuthorised, "the client that made %q does not let game servers write it", op.Key)
+	}
+	if len(op.Sets) == 0 {
+		return Errorf(CodeBadRequest, "no value")
+	}
+	s.edit.reset(len(st.schema.defs))
+	for _, v := range op.Sets {
+		i, err := st.schema.find(v.Name)
+		if err != nil {
+			return err
+		}
+		if v.Value == nil {
+			return Errorf(CodeBadRequest, "%s has no content", st.schema.label(i))
+		}
+		if err := s.edit.add(st.schema, i, v.Value); err != nil {
+			return err
+		}
+	}
+	if !st.fits(&s.edit, st.desc.Message) {
+		return tooLargeForLink(op.Key)
+	}
+	s.applyEdit(st, &s.edit)
+	return nil
+}
+
+func tooLargeForLink(key string) *Error {
+	return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", key, linkStateMax)
+}
+
+func (s *Store) remove(op *Op) *Error {
+	if firstToken(op.Key) == clientToken {
+		return Errorf(CodeBadRequest, "%q belongs to a client and ends with its link", op.Key)
+	}
+	st, err := s.lookup(op.Key)
+	if err != nil {
+		return err
+	}
+	s.detach(st)
+	return nil
+}
+
+// clear removes what publishers made, in the order in which it was made.
+func (s *Store) clear() {
+	for _, st := range s.all {
+		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
+			s.detach(st)
+		}
+	}
+}
+
+func (s *Store) audience(op *Op) *Error {
+	st, err := s.lookup(op.Key)
+	if err != nil {
+		return err
+	}
+	if err := checkAudience(op.Audience); err != nil {
+		return err
+	}
+	if err := checkDetails(op.Details); err != nil {
+		return err
+	}
+	desc := st.desc
+	if op.HasAudience {
+		desc.Audience = op.Audience
+	}
+	if op.HasDetails {
+		desc.Details = op.Details
+	}
+	return s.redescribe(st, desc, st.schema)
+}
+
+// redescribe gives st another description and a schema of the same layout.
+func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
+	old := st.desc
+	if c == st.schema && old.Access.equal(desc.Access) && old.Audience.equal(desc.Audience) &&
+		old.Priority == desc.Priority && slices.EqualFunc(old.Details, desc.Details, Detail.equal) &&
+		bytes.Equal(old.Message, desc.Message) && bytes.Equal(old.Farewell, desc.Farewell) {
+		return nil
+	}
+	desc.own(c)
+	sum, err := s.sumDescribe(&desc)
+	if err != nil {
+		return err
+	}
+	oldSum, wasMarked := st.sum, st.redescribe
+	st.desc, st.sum, st.redescribe = desc, sum, true
+	s.setSchema(st, c)
+	s.journal.note(func() {
+		st.desc, st.sum, st.redescribe = old, oldSum, wasMarked
+		c := s.schemas.acquire(old.Values, old.ValueMax)
+		s.setSchema(st, c)
+		s.schemas.release(c)
+	})
+	s.mark(st)
+	return nil
+}
+
+// setSchema makes st hold c, which somebody holds already.
+func (s *Store) setSchema(st *stored, c *schema) {
+	c.refs++
+	s.schemas.release(st.schema)
+	st.schema = c
+}

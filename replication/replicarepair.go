@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication/view"
@@ -26,7 +27,7 @@ type answer struct {
 
 // Apply takes a live batch. The replica may keep it, so it must not change.
 func (r *Replica) Apply(now time.Time, batch []byte) {
-	h, records, err := open(batch)
+	h, records, err := view.Parse(batch)
 	if err != nil || h.Flags&view.FlagReply != 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -37,15 +38,6 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 	r.known = max(r.known, h.Seq)
 	r.take(h, records)
 	r.settle(now)
-}
-
-// open reads a batch. Records that come zero-coded are expanded at once, so that
-// what the buffer holds is counted as it is.
-func open(batch []byte) (h view.Header, records []byte, err error) {
-	if batch, err = view.Plain(batch); err != nil {
-		return h, nil, err
-	}
-	return view.Parse(batch)
 }
 
 // take applies a batch of the current epoch, or holds it.
@@ -174,7 +166,7 @@ func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
 // ApplyReply takes one message of the answer to a repair request. The replica
 // may keep it, so it must not change.
 func (r *Replica) ApplyReply(now time.Time, part []byte) {
-	h, records, err := open(part)
+	h, records, err := view.Parse(part)
 	if err != nil || h.Flags&view.FlagReply == 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -272,4 +264,60 @@ func (r *Replica) finish(h view.Header) {
 	r.broken, r.open = false, false
 	r.ask.sent = false
 	r.drain()
+}
+
+// A buffer holds batches that cannot be applied yet, by seq.
+type buffer struct {
+	batches, bytes int // bounds
+	held           []heldBatch
+	size           int // bytes of held
+}
+
+type heldBatch struct {
+	seq, prev uint64
+	records   []byte
+}
+
+// add holds a batch. When the buffer is full the batch is dropped: what is held
+// already can be applied sooner, and the rest is asked for as a range.
+func (b *buffer) add(h view.Header, records []byte) (held, full bool) {
+	at, found := slices.BinarySearchFunc(b.held, h.Seq, func(e heldBatch, seq uint64) int {
+		if e.seq == seq {
+			return 0
+		}
+		return compare(e.seq, seq)
+	})
+	if found {
+		return false, false
+	}
+	if len(b.held) >= b.batches || b.size+len(records) > b.bytes {
+		return false, true
+	}
+	b.held = slices.Insert(b.held, at, heldBatch{h.Seq, h.Prev, records})
+	b.size += len(records)
+	return true, false
+}
+
+// next removes and returns the batch that follows seq, after those that do not
+// come later than seq.
+func (b *buffer) next(seq uint64) (heldBatch, bool) {
+	for len(b.held) > 0 && b.held[0].seq <= seq {
+		b.pop()
+	}
+	if len(b.held) == 0 || b.held[0].prev != seq {
+		return heldBatch{}, false
+	}
+	return b.pop(), true
+}
+
+func (b *buffer) pop() heldBatch {
+	e := b.held[0]
+	b.size -= len(e.records)
+	b.held = slices.Delete(b.held, 0, 1)
+	return e
+}
+
+func (b *buffer) reset() {
+	clear(b.held)
+	b.held, b.size = b.held[:0], 0
 }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -26,11 +27,6 @@ type StoreConfig struct {
 	// Tick is the shortest time between two batches that were not forced by a
 	// repair; 0 emits at once.
 	Tick time.Duration
-
-	// ZeroCode makes batches and keyframe answers zero-coded where that shrinks
-	// them. Replicas read both forms. Off, because it saves little of what moves
-	// (DESIGN.md, Zero-coding).
-	ZeroCode bool
 
 	Limits Limits
 }
@@ -203,5 +199,102 @@ func (s *Store) mark(st *stored) {
 	if !st.queued {
 		st.queued = true
 		s.changed = append(s.changed, st)
+	}
+}
+
+// Listing is part of a space as its authority sees it.
+type Listing struct {
+	Epoch, Seq uint64
+	States     []Listed
+	After      string // key to continue after; empty if this is all
+}
+
+// A Listed state is valid until the next call of any method of the Store.
+type Listed struct {
+	Number uint64
+	Desc   *Description
+	Values *netstate.State // a null value holds its substitute
+	Nulls  netstate.Mask   // of length 0 if no value is nullable
+}
+
+// IsNull reports whether value i is null.
+func (l *Listed) IsNull(i int) bool { return len(l.Nulls) > 0 && l.Nulls.Has(i) }
+
+// Get returns one state.
+func (s *Store) Get(key string) (Listing, *Error) {
+	st, err := s.lookup(key)
+	if err != nil {
+		return Listing{}, err
+	}
+	return Listing{Epoch: s.cfg.Epoch, Seq: s.seq, States: []Listed{st.listed()}}, nil
+}
+
+// List returns at most that many states, at least one, in the order of their keys,
+// beginning after the key after.
+func (s *Store) List(after string, most int) Listing {
+	keys := s.sortedKeys()
+	i, found := slices.BinarySearch(keys, after)
+	if found {
+		i++
+	}
+	n := min(len(keys)-i, max(most, 1))
+	l := Listing{Epoch: s.cfg.Epoch, Seq: s.seq, States: make([]Listed, n)}
+	for j, key := range keys[i : i+n] {
+		l.States[j] = s.byKey[key].listed()
+	}
+	if i+n < len(keys) {
+		l.After = keys[i+n-1]
+	}
+	return l
+}
+
+func (st *stored) listed() Listed {
+	return Listed{Number: st.number, Desc: &st.desc, Values: st.values, Nulls: st.nulls}
+}
+
+// sortedKeys returns the keys that anybody may see, sorted.
+func (s *Store) sortedKeys() []string {
+	if s.keys == nil {
+		s.keys = make([]string, 0, len(s.byKey))
+		for key := range s.byKey {
+			if firstToken(key) != groupsToken {
+				s.keys = append(s.keys, key)
+			}
+		}
+		slices.Sort(s.keys)
+	}
+	return s.keys
+}
+
+// StoreStats are the counters of a Store.
+type StoreStats struct {
+	Publishes, PublishErrors uint64 // messages; ops that failed
+	Writes, WritesRefused    uint64
+	WritesStale              uint64 // repeated or overtaken writes, answered ok
+	ValuesOutOfRange         uint64 // that clients wrote and that were refused: below min or above max
+	ValuesNotFinite          uint64 // NaN or infinite
+	ValuesTooOften           uint64 // above their rate
+	RefusedUntold            uint64 // refused events that were left out, see refusedPause
+	ValuesChanged            uint64 // marked for emission
+	ValuesFiltered           uint64 // within precision of what was emitted
+	Batches, BatchBytes      uint64
+	Checksums                uint64 // records
+	Ranges, Keyframes        uint64 // repair answers by kind
+	RepairMalformed          uint64
+	RepairForeign            uint64 // requests for a later epoch
+	Busy                     uint64 // publishes and writes answered busy
+	SessionsRefused          uint64 // joins beyond the limit
+	States, Views            uint64 // current
+}
+
+// refused counts a value that a client wrote and that was refused.
+func (s *StoreStats) refused(r Refusal) {
+	switch r {
+	case RefusedMin, RefusedMax:
+		s.ValuesOutOfRange++
+	case RefusedFinite:
+		s.ValuesNotFinite++
+	case RefusedRate:
+		s.ValuesTooOften++
 	}
 }

@@ -85,12 +85,12 @@ func (s Names) StoreOwn(n int) string { return s.join("store", strconv.Itoa(n), 
 // StoreOwnAll matches every StoreOwn.
 func (s Names) StoreOwnAll() string { return s.join("store", "*", "own") }
 
-// StoreBeat returns the subject of the record by which the holder of shard n
+// StoreHeartbeat returns the subject of the record by which the holder of shard n
 // renews.
-func (s Names) StoreBeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
+func (s Names) StoreHeartbeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
 
-// StoreBeatAll matches every StoreBeat.
-func (s Names) StoreBeatAll() string { return s.join("store", "*", "beat") }
+// StoreHeartbeatAll matches every StoreHeartbeat.
+func (s Names) StoreHeartbeatAll() string { return s.join("store", "*", "beat") }
 
 // StoreKeyframe returns the subject of the stored keyframe of one state.
 func (s Names) StoreKeyframe(n int, space string, number uint64) string {
@@ -297,3 +297,10 @@ func cutShard(s string) (n int, rest string, ok bool) {
 	u, err := strconv.ParseUint(number, 10, 16)
 	return int(u), rest, err == nil
 }
+
+// HeaderControl marks a message to a client's subject that is not for the client
+// but a word of the holder to its edge.
+const (
+	HeaderControl = "Dnp-Control"
+	ControlKick   = "kick" // end the client's sessions
+)

@@ -38,7 +38,7 @@ func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
 		return s.read(ctx)
 	case cluster.ActionAcquire:
 		// The holder comes last, so that its sequence is in the answer.
-		heartbeat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+		heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 		jetstream.Expect(heartbeat, "", o.ExpectHeartbeat)
 		holder := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
 		jetstream.Expect(holder, "", o.ExpectHolder)
@@ -48,7 +48,7 @@ func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
 		s.hint(o.Holder, a)
 		return a
 	case cluster.ActionRenew:
-		heartbeat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+		heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 		jetstream.Expect(heartbeat, subjects.StoreOwn(s.n), o.ExpectHolder)
 		return s.publish(ctx, heartbeat)
 	case cluster.ActionStore:
@@ -77,7 +77,7 @@ func (s *shard) batch(o op) []*nats.Msg {
 		all = append(all, m)
 	}
 	jetstream.Expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
-	heartbeat := message(subjects.StoreBeat(s.n), o.Heartbeat.Append(nil))
+	heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 	jetstream.Expect(heartbeat, "", o.ExpectHeartbeat)
 	return append(all, heartbeat)
 }
@@ -112,7 +112,7 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: jetstream.Failed(err)}
 	}
-	heartbeat, err := s.last(ctx, s.l.cfg.Subjects.StoreBeat(s.n))
+	heartbeat, err := s.last(ctx, s.l.cfg.Subjects.StoreHeartbeat(s.n))
 	if err != nil {
 		return cluster.Answer{Verdict: jetstream.Failed(err)}
 	}

@@ -61,7 +61,7 @@ func pauseWatch(ctx context.Context) {
 
 func (l *Leases) follow(ctx context.Context, g int) error {
 	c, err := l.streams[g].OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreBeatAll()},
+		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
 		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {

@@ -32,14 +32,14 @@ var rules = map[string][]string{
 	"subject":     {},
 
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire", "lludp/zerocode"},
+	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
 	"lludp/zerocode": {},
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"internal/fence"},
+	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/memlease":       {"cluster", "internal/fence"},
@@ -49,7 +49,7 @@ var rules = map[string][]string{
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":          {"dnp", "dnp/wire", "internal/fence"},
+	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
 	"sessionlog/logtest":  {"sessionlog", "internal/fence"}, // what every log has to pass
 	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
@@ -77,6 +77,7 @@ var rules = map[string][]string{
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
@@ -87,6 +88,8 @@ var rules = map[string][]string{
 	},
 	"internal/arch":    {},
 	"internal/mutants": {}, // runs the go command, for tests only
+
+	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.

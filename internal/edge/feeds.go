@@ -11,7 +11,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // feeds bring bus messages to the workers that need them: one subscription per
@@ -161,15 +160,10 @@ func (f *feeds) followers(name string) []*Worker {
 	return nil
 }
 
-// live passes a batch on. One that is zero-coded is expanded here, once for all
-// workers; if that fails it goes on as it is, for the replicas to count.
+// live passes a batch on to the workers that follow the space.
 func (f *feeds) live(name string, m bus.Msg) {
-	batch := m.Data
-	if plain, err := view.Plain(batch); err == nil {
-		batch = plain
-	}
 	for _, w := range f.followers(name) {
-		w.post(len(batch), func(w *Worker, now time.Time) { w.live(now, name, batch) })
+		w.post(len(m.Data), func(w *Worker, now time.Time) { w.live(now, name, m.Data) })
 	}
 }
 

@@ -60,7 +60,7 @@ func (c *Config) relay() Role {
 			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // what it says
 			s.To("*", "*"), s.Who("*"), // kicks, and who is there
 			shard(s, "publish", "*"), // probes the mapping
-			s.StoreOwnAll(), s.StoreBeatAll(), keyframes(s),
+			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{

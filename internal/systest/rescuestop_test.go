@@ -46,7 +46,7 @@ func TestRescueStop(t *testing.T) {
 	before := r.swivel.fromEdge(r.addrs[0])
 	r.edges[0].signal(syscall.SIGCONT)
 	r.shows(0, `dnp_session_lost_total`, 1)
-	r.shows(0, `dnp_session_kept`, 0)
+	r.shows(0, `dnp_session_durable`, 0)
 	r.talk(20)
 
 	if r.metric(0, `dnp_session_adopted_total`) > 0 {

@@ -3,8 +3,10 @@ package payload
 import (
 	"bytes"
 	"mime"
+	"slices"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -61,4 +63,187 @@ func (f Form) root(body []byte) (node, *replication.Error) {
 		return node{}, badRequest("the payload is no Variant: %v", err)
 	}
 	return node{variant: v}, nil
+}
+
+// A node is one value of a payload that has been checked as a whole, in either
+// form. What the fields of a payload mean does not depend on the form: it is said
+// once, in terms of nodes. (A struct of both and not an interface, because making
+// one is free.)
+type node struct {
+	json    string // the text of the value; empty for a Variant
+	variant variant.Value
+}
+
+// A kind is what a node is, as far as fields care.
+type kind uint8
+
+const (
+	kindOther kind = iota // a Variant that no field is
+	kindObject
+	kindArray
+	kindString
+	kindNumber
+	kindBoolean
+	kindNull
+)
+
+// words are how each form calls a kind.
+var words = [...]struct{ json, godot string }{
+	kindObject: {"object", "Dictionary"}, kindArray: {"array", "Array"}, kindString: {"string", "String"},
+	kindNumber: {"number", "number"}, kindBoolean: {"boolean", "bool"}, kindNull: {"null", "Nil"},
+}
+
+func (n node) isJSON() bool { return n.json != "" }
+
+func (n node) kind() kind {
+	if n.isJSON() {
+		return kindOf(n.json)
+	}
+	return godotKind(n.variant.Type())
+}
+
+// word returns what the form of n calls a kind.
+func (n node) word(k kind) string {
+	if n.isJSON() {
+		return words[k].json
+	}
+	return words[k].godot
+}
+
+// got returns what n is, for messages.
+func (n node) got() string {
+	if n.isJSON() {
+		return words[n.kind()].json
+	}
+	return n.variant.Type().String()
+}
+
+func (n node) isNull() bool { return n.kind() == kindNull }
+
+// boolean returns the content of a boolean.
+func (n node) boolean() bool {
+	if n.isJSON() {
+		return n.json == "true"
+	}
+	return n.variant.Bool()
+}
+
+// text returns the content of a string.
+func (n node) text() (string, *replication.Error) {
+	if !n.isJSON() {
+		return n.variant.Text(), nil
+	}
+	s, ok := unquote(n.json)
+	if !ok {
+		return "", errSurrogate()
+	}
+	return s, nil
+}
+
+// literal returns n as the value of a state.
+func (n node) literal() replication.Literal {
+	if n.isJSON() {
+		return literal(n.json)
+	}
+	return godotLiteral{n.variant}
+}
+
+// appendValue appends n, which is not null, encoded as t.
+func (n node) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	if n.isJSON() {
+		return literal(n.json).appendValue(b, t)
+	}
+	return godotLiteral{n.variant}.appendValue(b, t)
+}
+
+// A list is the elements of an array or the members of an object.
+type list struct {
+	json   string // those that are left
+	cursor variant.Cursor
+}
+
+// list returns what is in an object or an array.
+func (n node) list() list {
+	if n.isJSON() {
+		return list{json: inside(n.json)}
+	}
+	return list{cursor: n.variant.Elements()}
+}
+
+// some reports whether anything is left.
+func (l *list) some() bool { return l.json != "" || l.cursor.Len() > 0 }
+
+// guess returns about how many elements are left.
+func (l *list) guess() int {
+	if l.json != "" {
+		const colonsMax = 4096 // bytes in which to count
+		head := l.json[:min(len(l.json), colonsMax)]
+		return max(strings.Count(head, ":"), strings.Count(head, "{"))
+	}
+	return l.cursor.Len()
+}
+
+// element takes the next element of an array.
+func (l *list) element() (n node) {
+	if l.json != "" {
+		n.json, l.json = element(l.json)
+		return n
+	}
+	l.cursor.Next()
+	return node{variant: l.cursor.Value()}
+}
+
+// member takes the next member of an object. A Dictionary may have the index of a
+// value as an int.
+func (l *list) member() (name string, n node, err *replication.Error) {
+	if l.json != "" {
+		var quoted string
+		quoted, n.json, l.json = member(l.json)
+		name, err = node{json: quoted}.text()
+		return name, n, err
+	}
+	l.cursor.Next()
+	name, err = godotKey(l.cursor.Key())
+	return name, node{variant: l.cursor.Value()}, err
+}
+
+// fields are the members of one object, each at most once and not yet looked at.
+type fields struct {
+	given uint32 // by field
+	nodes [fieldCount]node
+}
+
+func (f *fields) has(x field) bool { return f.given&(1<<x) != 0 }
+
+// parseFields takes an object apart. what names it in messages.
+func parseFields(n node, what string) (f fields, err *replication.Error) {
+	if n.kind() != kindObject {
+		return f, badRequest("%s: want %s, got %s", what, n.word(kindObject), n.got())
+	}
+	for l := n.list(); l.some(); {
+		name, value, err := l.member()
+		if err != nil {
+			return f, err
+		}
+		i := slices.Index(fieldNames[:], name)
+		if i < 0 {
+			return f, badRequest("%s: unknown field %q", what, clip(name))
+		}
+		if f.has(field(i)) {
+			return f, badRequest("%s: field %q is given twice", what, name)
+		}
+		f.given |= 1 << i
+		f.nodes[i] = value
+	}
+	return f, nil
+}
+
+// only reports a field that the object with this name does not have.
+func (f *fields) only(what string, allowed ...field) *replication.Error {
+	for i := range fieldCount {
+		if f.has(i) && !slices.Contains(allowed, i) {
+			return badRequest("%s: unknown field %q", what, fieldNames[i])
+		}
+	}
+	return nil
 }

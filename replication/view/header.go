@@ -18,11 +18,9 @@ const (
 	FlagReply     Flags = 2 // a part of the answer to a repair request; its number follows
 	FlagLast      Flags = 4 // no part with a higher number follows
 	FlagKeyframes Flags = 8 // the parts are keyframes, true at (epoch, seq), not batches
-
-	FlagZeroCoded Flags = 16 // the records, all that follows the header, are zero-coded
 )
 
-const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes | FlagZeroCoded
+const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes
 
 // A Header starts every batch:
 //
@@ -70,9 +68,8 @@ func Trace(p []byte) []byte {
 	return p[at : at+TraceSize : at+TraceSize]
 }
 
-// Parse reads a batch: its header, and the records behind it, which are still
-// coded if FlagZeroCoded is set ([Plain] expands them). Flags that it does not
-// know are malformed, because they could move the records.
+// Parse reads a batch: its header, and the records behind it. A batch with an unknown
+// flag is malformed, because the flag could move the records.
 func Parse(p []byte) (h Header, records []byte, err error) {
 	if len(p) < 26 || len(p) > BatchMax || p[0] != version {
 		return h, nil, ErrMalformed
