@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
@@ -84,7 +85,7 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 	reached()
 	n.leases, err = openLeases(ctx, natslease.Config{
 		Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
-		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence}, Log: log,
+		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence, Format: n.format}, Log: log,
 	}, f.Node.StartTimeout, log)
 	if err != nil {
 		return err
@@ -111,6 +112,15 @@ func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (e
 		Health: func() telemetry.Health { return n.mapping.Note(RelayHealth(n.relay, n.bus)) },
 	})
 	return err
+}
+
+// format returns the lowest format that all members read. Gossip is opened before the relay asks
+// for a lease.
+func (n *RelayNode) format() uint8 {
+	if n.gossip == nil {
+		return format.Oldest
+	}
+	return n.gossip.Roster().Format()
 }
 
 // openLeases opens the store, and tries again while it has no leader. A deployment
