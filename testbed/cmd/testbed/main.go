@@ -32,7 +32,7 @@ import (
 
 // commands are the scenarios by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest,
+	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest,
 }
 
 // errUsage reports bad arguments that were explained already.
