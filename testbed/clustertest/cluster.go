@@ -103,7 +103,7 @@ func (r *run) holder() *rig.Node {
 	var a struct {
 		Message struct{ Data []byte }
 	}
-	var own cluster.Own
+	var own cluster.Holder
 	if json.Unmarshal(m.Data, &a) != nil || json.Unmarshal(a.Message.Data, &own) != nil || own.Released {
 		return nil
 	}
