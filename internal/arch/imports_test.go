@@ -87,19 +87,15 @@ var rules = map[string][]string{
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
-	"internal/proc":      {}, // runs programs under test
-	"internal/torture":   {"sessionlog", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
-	"internal/clustertest": {
-		"internal/proc", "dnp/dnptest", "subject", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
-	},
-	"internal/arch":    {},
-	"internal/mutants": {}, // runs the go command, for tests only
+	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/arch":      {},
+	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest"}
+var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest", "testbed/"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {
