@@ -1,9 +1,52 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+)
+
+// A LinkID names a link within its connection.
+type LinkID uint16
+
+// A LinkUp tells the peer that the state it asked to link is linked:
+//
+//	command uint8 = 7
+//	link    uint16
+type LinkUp struct{ Link LinkID }
+
+// Append appends the datagram to b.
+func (m LinkUp) Append(b []byte) []byte {
+	b = append(b, byte(CommandLinkUp))
+	return binary.LittleEndian.AppendUint16(b, uint16(m.Link))
+}
+
+// ParseLinkUp parses a LinkUp after its command byte.
+func ParseLinkUp(p []byte) (LinkUp, error) {
+	r := NewReader(p)
+	m := LinkUp{Link: LinkID(r.Uint16())}
+	return m, r.Err()
+}
+
+// A LinkDown refuses a link or takes it down:
+//
+//	command uint8 = 8
+//	link    uint16
+type LinkDown struct{ Link LinkID }
+
+// Append appends the datagram to b.
+func (m LinkDown) Append(b []byte) []byte {
+	b = append(b, byte(CommandLinkDown))
+	return binary.LittleEndian.AppendUint16(b, uint16(m.Link))
+}
+
+// ParseLinkDown parses a LinkDown after its command byte.
+func ParseLinkDown(p []byte) (LinkDown, error) {
+	r := NewReader(p)
+	m := LinkDown{Link: LinkID(r.Uint16())}
+	return m, r.Err()
+}
 
 // LinkReadOnly is the only value of the flags that makes a link read-only: all
-// implementations compare the byte with 1, so 3 means read-write.
+// implementations compare the byte with 1, so 3 is read-write.
 const LinkReadOnly = 1
 
 // A LinkState offers a link to a state, with the state's values:
@@ -47,8 +90,8 @@ func (m LinkState) Append(b []byte) []byte {
 	return append(b, m.Values.p...)
 }
 
-// ParseLinkState parses a LinkState after its command byte. All values have
-// been checked when it returns without an error.
+// ParseLinkState parses a LinkState after its command byte. Without an error, all
+// values are valid.
 func ParseLinkState(p []byte) (LinkState, error) {
 	r := NewReader(p)
 	m := LinkState{Seq: Seq(r.Uint16()), Link: LinkID(r.Uint16()), ReadOnly: r.Uint8() == LinkReadOnly}
@@ -83,7 +126,7 @@ const (
 //	message uint8 × length   a part of the message
 //	values  *                a part of count and values as in LinkState
 //
-// Nobody sends it, and only the engine receives it as it was meant.
+// No implementation sends it, and only the engine receives it as intended.
 type LinkStateLong struct {
 	Seq     Seq
 	Link    LinkID

@@ -1,6 +1,8 @@
 package wire
 
-import "errors"
+import (
+	"errors"
+)
 
 // ErrValueType reports a value type byte outside the table.
 var ErrValueType = errors.New("dnp/wire: unknown value type")
@@ -14,7 +16,7 @@ const (
 	TypeData   ValueType = 12
 )
 
-// A Kind is what one component of a value is.
+// A Kind is the kind of one component of a value.
 type Kind uint8
 
 const (
@@ -31,9 +33,9 @@ const (
 	sizeVariable = -1 // a uint16 length, then the bytes
 )
 
-// valueTypes is the whole of what the relay knows about values: it stores and
-// forwards them encoded, so a name, a shape and a size are enough. The document
-// gives points of three 32- or 64-bit integers 3 bytes; they have 12 and 24.
+// valueTypes is all that the relay knows about values: it stores and forwards them
+// encoded, so a name, a shape and a size are enough. The document gives points of three
+// 32- or 64-bit integers 3 bytes; they have 12 and 24.
 var valueTypes = [...]struct {
 	name       string
 	kind       Kind
@@ -62,7 +64,7 @@ var valueTypes = [...]struct {
 // ValueTypes is the number of value types; codes 0 to ValueTypes-1 are valid.
 const ValueTypes = len(valueTypes)
 
-// ParseValueType returns the value type with this name, as "vector3f32".
+// ParseValueType returns the value type with this name, such as "vector3f32".
 func ParseValueType(name string) (t ValueType, ok bool) {
 	for i := range valueTypes {
 		if valueTypes[i].name == name {
@@ -98,8 +100,8 @@ func (t ValueType) Kind() Kind { return valueTypes[t].kind }
 // 4 for points, vectors and quaternions. t must be valid.
 func (t ValueType) Components() int { return valueTypes[t].components }
 
-// Component returns the type of one component of a value of t: float32 of a
-// vector3f32, t itself of what has only one. t must be valid.
+// Component returns the type of one component of a value of t: float32 for vector3f32,
+// t itself for a type with one component. t must be valid.
 func (t ValueType) Component() ValueType {
 	of := &valueTypes[t]
 	for c := range ValueTypes {
@@ -107,7 +109,7 @@ func (t ValueType) Component() ValueType {
 			return ValueType(c)
 		}
 	}
-	panic("dnp/wire: a value type whose components have none")
+	panic("dnp/wire: no value type for the components of a value type")
 }
 
 // Width returns the bytes of one component, or -1 for string and data. t must
@@ -124,8 +126,8 @@ func (t ValueType) String() string {
 
 var zeros [32]byte
 
-// emptyData is a data value of one zero byte. An empty one would do for the
-// libraries, but the engine's reader throws on it.
+// emptyData is a data value of one zero byte. The libraries would accept an empty one,
+// but the engine's reader throws on it.
 var emptyData = []byte{1, 0, 0}
 
 // Zero returns the encoding that stands for "no value": zero bytes, an empty
@@ -147,4 +149,49 @@ func CheckValue(t ValueType, p []byte) bool {
 	r := NewReader(p)
 	r.Value(t)
 	return r.Err() == nil && len(r.Rest()) == 0
+}
+
+// Values is a list of valid typed values:
+//
+//	{type uint8, data} × n
+//
+// It aliases the datagram.
+type Values struct {
+	n int
+	p []byte
+}
+
+// ParseValues parses a uint16 count and that many typed values.
+func ParseValues(p []byte) (Values, error) {
+	r := NewReader(p)
+	v := readValues(&r)
+	return v, r.Err()
+}
+
+// Len returns how many values there are.
+func (v Values) Len() int { return v.n }
+
+// Size returns the bytes that the values and their types take.
+func (v Values) Size() int { return len(v.p) }
+
+// Next splits the first value from the rest. It must not be called on an empty
+// list.
+func (v Values) Next() (t ValueType, value []byte, rest Values) {
+	t = ValueType(v.p[0])
+	r := NewReader(v.p[1:])
+	value = r.Value(t)
+	return t, value, Values{n: v.n - 1, p: r.Rest()}
+}
+
+func readValues(r *Reader) Values {
+	v := Values{n: int(r.Uint16())}
+	start := r.Rest()
+	for range v.n {
+		r.Value(ValueType(r.Uint8()))
+		if r.Err() != nil { // a count beyond the datagram must not cost 65,535 turns
+			return Values{}
+		}
+	}
+	v.p = start[:len(start)-len(r.Rest())]
+	return v
 }
