@@ -11,8 +11,8 @@ const header = `# Who may do what, by role. Written by: go run ./deploy/nats
 # Change internal/natsroles instead, and write it again; README.md has the table.
 `
 
-// Render returns the users of one deployment, one for each role, as a block
-// authorization of nats-server. Passwords come from the environment.
+// Render returns the users of one deployment, one for each role, as an authorization block of nats-server.
+// Passwords come from the environment.
 func Render(table []Role) string {
 	var b strings.Builder
 	b.WriteString(header + "#\n")
@@ -25,8 +25,8 @@ func Render(table []Role) string {
 	return b.String()
 }
 
-// RenderAccount returns one tenant, as an entry of the block accounts of nats-server:
-// users named <account>_<role>, streams of its own, and the mappings of its prefix.
+// RenderAccount returns one tenant as an entry of the accounts block of nats-server: users named
+// <account>_<role>, streams of its own, and the mappings of its prefix.
 func RenderAccount(account string, table []Role, mappings []subject.Mapping) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: {\n  jetstream: enabled\n  mappings: {\n", account)
@@ -59,7 +59,7 @@ func users(b *strings.Builder, account string, table []Role, indent string) {
 	}
 }
 
-// password is the environment variable with the password of a role.
+// password returns the environment variable with the password of a role.
 func password(account string, r Role) string {
 	name := "NATS_" + strings.ToUpper(r.Name) + "_PASSWORD"
 	if account != "" {

@@ -7,33 +7,32 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// NodeInbox begins the subjects on which relays and edges are answered. Other roles
-// cannot listen there.
+// NodeInbox is the prefix of the subjects on which relays and edges get answers. Other roles cannot
+// subscribe to them.
 const NodeInbox = "_INBOX.dnp"
 
-// inboxes are where everybody else is answered.
+// inboxes are the subjects on which all other roles get answers.
 const inboxes = "_INBOX.>"
 
-// A Role is what one kind of program may do. Subjects are patterns of NATS, and those
-// that a server maps are the mapped ones, because that is where it checks.
+// A Role has the permissions of one kind of program. Subjects are patterns of NATS. Those that a server maps
+// are the mapped ones, because the server checks permissions after the mapping.
 type Role struct {
 	Name      string
 	Publish   []string
 	Subscribe []string
 
-	// Unheard are subjects that stay closed although Subscribe has them.
+	// SubscribeDeny are subjects that stay closed although Subscribe matches them.
 	SubscribeDeny []string
 
-	// Responses lets the role answer each message that it was sent, once, wherever
-	// the answer is wanted, within ResponseTime.
+	// Responses lets the role answer each message that it receives once, on the reply subject,
+	// within ResponseTime.
 	Responses bool
 }
 
-// ResponseTime is how long a role with Responses may take, as NATS writes it.
+// ResponseTime is how long a role with Responses may take to answer, in the notation of NATS.
 const ResponseTime = "10s"
 
-// A Config is what the table depends on. The zero value is the defaults of relays and
-// edges.
+// A Config is the input of the table. The zero value stands for the defaults of relays and edges.
 type Config struct {
 	Subjects     subject.Names
 	StoreStreams int // of relays, --store-streams; 4
@@ -51,14 +50,14 @@ func Table(c Config) []Role {
 	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
 }
 
-// relay holds spaces: it takes publishes, questions and writes, and speaks for the store.
+// relay holds spaces: it takes publishes, questions and writes, and uses the store.
 func (c *Config) relay() Role {
 	s := c.Subjects
 	r := Role{
 		Name: "relay",
 		Publish: append([]string{
-			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // what it says
-			s.To("*", "*"), s.Who("*"), // kicks, and who is there
+			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // announcements
+			s.To("*", "*"), s.Who("*"), // kicks, and presence
 			shard(s, "publish", "*"), // probes the mapping
 			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
@@ -66,14 +65,14 @@ func (c *Config) relay() Role {
 		Subscribe: []string{
 			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
-			s.Event("*"), // who joined and left, of edges
+			s.Event("*"), // joins and leaves, from edges
 			NodeInbox + ".>",
 		},
 	}
 	return r
 }
 
-// edge serves clients: it follows spaces, and carries what clients write and say.
+// edge serves clients: it follows spaces, and passes on the writes and messages of clients.
 func (c *Config) edge() Role {
 	s := c.Subjects
 	r := Role{
@@ -93,10 +92,10 @@ func (c *Config) edge() Role {
 	return r
 }
 
-// fromStream keeps the reliable messages of clients.
+// fromStream is the stream of the reliable messages of clients.
 const fromStream = "DNP_FROM"
 
-// publisher is a game server: it publishes states, and talks with clients.
+// publisher is a game server: it publishes states, and exchanges messages with clients.
 func (c *Config) publisher() Role {
 	s := c.Subjects
 	return Role{
@@ -106,40 +105,40 @@ func (c *Config) publisher() Role {
 			s.To("*", "*"), s.ToAll("*"), s.Who("*"),
 			"$JS.ACK." + fromStream + ".>",
 		}, consumers(fromStream)...),
-		Subscribe: []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
-		SubscribeDeny:   []string{NodeInbox + ".>"},
-		Responses: true, // to auth
+		Subscribe:     []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
+		SubscribeDeny: []string{NodeInbox + ".>"},
+		Responses:     true, // to auth
 	}
 }
 
-// observer looks at states and events, and changes nothing.
+// observer reads states and events, and changes nothing.
 func (c *Config) observer() Role {
 	s := c.Subjects
 	return Role{
-		Name:      "observer",
-		Publish:   []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
-		Subscribe: []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
-		SubscribeDeny:   []string{NodeInbox + ".>"},
+		Name:          "observer",
+		Publish:       []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
+		Subscribe:     []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
+		SubscribeDeny: []string{NodeInbox + ".>"},
 	}
 }
 
-// admin may do everything in the account that belongs to the deployment.
+// admin may do everything that concerns the deployment in its account.
 func (c *Config) admin() Role {
 	all := c.Subjects.All()
 	return Role{Name: "admin", Publish: []string{all, "$JS.API.>", "$JS.ACK.>", inboxes}, Subscribe: []string{all, inboxes}}
 }
 
-// shard is a subject behind every shard.
+// shard returns a subject below every shard.
 func shard(s subject.Names, tokens ...string) string {
 	return strings.TrimSuffix(s.HeadAll(), "head") + strings.Join(tokens, ".")
 }
 
-// keyframes is what is stored of states.
+// keyframes returns the subjects of stored states.
 func keyframes(s subject.Names) string {
 	return strings.TrimSuffix(s.StoreOwnAll(), "own") + "k.*.*"
 }
 
-// api is what may be asked of one stream.
+// api returns the API subjects of one stream for some verbs.
 func api(stream string, verbs ...string) (all []string) {
 	for _, v := range verbs {
 		all = append(all, "$JS.API."+v+"."+stream)
@@ -147,13 +146,14 @@ func api(stream string, verbs ...string) (all []string) {
 	return all
 }
 
-// consumers is what reading one stream in order takes.
+// consumers returns the API subjects that reading one stream in order needs.
 func consumers(stream string) []string {
 	return append(api(stream, "STREAM.INFO"), "$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.INFO."+stream+".*",
 		"$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*")
 }
 
-// stores is what relays ask of the streams of leases and states: verbs, and to read.
+// stores returns the API subjects that relays need for the streams of leases and states: those of some
+// verbs, and those for reading.
 func (c *Config) stores(verbs ...string) (all []string) {
 	for n := range c.StoreStreams {
 		name := fmt.Sprint("DNP_STORE_", n)
