@@ -11,15 +11,15 @@ import (
 // codecVersion is the first byte of every message of this package.
 const codecVersion = 1
 
-// errMessage reports a message that is not what it should be. It is a plain
-// value, because input from the network must not cost an allocation.
+// errMessage reports a malformed message. It is a static value, because input from the network
+// must not cost an allocation.
 var errMessage = errors.New("replication: malformed message")
 
-// HeadBytesMax is the most that a head message should have. A holder with more
-// spaces than fit tells the quiet ones in rotation.
+// HeadBytesMax is the most that a head message should have. A holder with more spaces reports
+// the quiet ones in rotation.
 const HeadBytesMax = 64 << 10
 
-// A SpaceHead says how far one space is.
+// A SpaceHead is the last sequence number of one space.
 type SpaceHead struct {
 	Space string
 	Seq   uint64
@@ -28,8 +28,8 @@ type SpaceHead struct {
 // Size returns the bytes that h takes in a head message.
 func (h SpaceHead) Size() int { return 1 + len(h.Space) + 8 }
 
-// AppendHead appends a head message, the holder's word on how far its spaces
-// are. At most 65,535 spaces fit.
+// AppendHead appends a head message, in which the holder reports the last sequence numbers of
+// its spaces. At most 65,535 spaces fit.
 //
 //	version uint8 = 1, epoch uint64, count uint16
 //	count × {space {length uint8, bytes}, seq uint64}
@@ -44,9 +44,8 @@ func AppendHead(b []byte, epoch uint64, spaces []SpaceHead) []byte {
 	return b
 }
 
-// ParseHead calls each for every space of a head message. It checks the whole
-// message first, so each is not called for one that is malformed. The bytes of
-// space alias p.
+// ParseHead calls each for every space of a head message. It checks the whole message first and
+// calls each for no space of a malformed one. The bytes of space alias p.
 func ParseHead(p []byte, each func(epoch uint64, space []byte, seq uint64)) error {
 	if err := walkHead(p, func(uint64, []byte, uint64) {}); err != nil {
 		return err
@@ -81,7 +80,7 @@ func HeadEpoch(p []byte) (epoch uint64, ok bool) {
 	return epoch, r.Err() == nil
 }
 
-// finish returns m if everything was read and nothing is left.
+// finish returns m if the reader reached the end without an error.
 func finish[T any](m T, r *wire.Reader) (T, error) {
 	if r.Err() != nil || len(r.Rest()) > 0 {
 		var none T
@@ -123,8 +122,8 @@ func readFloat(r *wire.Reader) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(p))
 }
 
-// readCount reads a count of things that take at least size bytes each. A count
-// that the message cannot hold fails the reader, so that it costs no memory.
+// readCount reads a count of elements that take at least size bytes each. A count that the
+// message cannot hold fails the reader, so that it costs no memory.
 func readCount(r *wire.Reader, size int) int {
 	n := int(r.Uint16())
 	if n*size > len(r.Rest()) {

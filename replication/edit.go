@@ -7,13 +7,13 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// An edit is the values that one op or write wants to change, encoded and
-// checked, before any of them is changed. It makes every op all or nothing.
+// An edit is the set of values that one op or write changes, encoded and checked before any
+// value changes. It makes every op all or nothing.
 type edit struct {
 	values []edited
 	bytes  []byte
 	given  netstate.Mask
-	varied bool // a value that carries its length is among them
+	varied bool // it contains a string or data value
 }
 
 type edited struct {
@@ -30,7 +30,7 @@ func (e *edit) reset(values int) {
 	e.given.Reset()
 }
 
-// add takes a literal for value i.
+// add adds a literal for value i.
 func (e *edit) add(c *schema, i int, l Literal) *Error {
 	if e.given.Has(i) {
 		return Errorf(CodeBadRequest, "%s is given twice", c.label(i))
@@ -50,7 +50,7 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	return nil
 }
 
-// explain returns the Error in err, with what it is about.
+// explain returns the Error in err with a label that names its subject.
 func explain(err error, label string) *Error {
 	e, ok := err.(*Error)
 	if !ok {
@@ -75,12 +75,12 @@ func (s *schema) check(i int, enc []byte, null bool) *Error {
 	return nil
 }
 
-// tooLong reports whether a string or data value is beyond its limit.
+// tooLong reports whether a string or data value exceeds its limit.
 func (s *schema) tooLong(i int, enc []byte) bool {
 	return s.fields[i].Type.Variable() && len(enc)-2 > s.valueMax
 }
 
-// name returns what value i is called: its name, or its index in digits.
+// name returns the name of value i, or its index in digits.
 func (s *schema) name(i int) string {
 	if n := s.defs[i].Name; n != "" {
 		return n
@@ -88,10 +88,10 @@ func (s *schema) name(i int) string {
 	return strconv.Itoa(i)
 }
 
-// label names value i in an error.
+// label describes value i in an error.
 func (s *schema) label(i int) string { return "value " + strconv.Quote(s.name(i)) }
 
-// find returns the value that a publisher calls name.
+// find returns the index of the value that a publisher addresses as name.
 func (s *schema) find(name string) (int, *Error) {
 	if i, ok := s.index[name]; ok {
 		return i, nil
@@ -106,8 +106,8 @@ func (s *schema) find(name string) (int, *Error) {
 	return int(i), nil
 }
 
-// fits reports whether the LinkState of st, with message, stays within what a
-// client can be sent once e is applied.
+// fits reports whether the LinkState of st with this message stays within linkStateMax once e
+// is applied.
 func (st *stored) fits(e *edit, message []byte) bool {
 	if !e.varied && len(message) <= len(st.desc.Message) {
 		return true
@@ -123,7 +123,7 @@ func (st *stored) fits(e *edit, message []byte) bool {
 	return size <= linkStateMax
 }
 
-// applyEdit changes the values of st and marks what is to be emitted.
+// applyEdit changes the values of st and marks them for emission. It returns how many changed.
 func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
 	for _, v := range e.values {
 		if s.applyValue(st, v.index, e.bytes[v.off:v.off+v.n], v.null) {
@@ -133,9 +133,9 @@ func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
 	return changed
 }
 
-// applyValue changes one value. A change within the precision of what was last
-// emitted is dropped. While a value waits for emission the newest counts,
-// because what was emitted is not kept.
+// applyValue changes one value. It ignores a change within the precision of the emitted value.
+// While a value waits for emission every change is applied, because the Store does not keep the
+// emitted value.
 func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
 	if null {
 		enc = st.schema.defs[i].Substitute()
@@ -155,12 +155,12 @@ func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
 	st.setNull(i, null)
 	st.dirty.Set(i)
 	s.stats.ValuesChanged++
-	s.mark(st)
+	s.batch.mark(st)
 	return true
 }
 
-// filtered reports whether enc is so near to what was last emitted of value i that the
-// change is not told.
+// filtered reports whether enc is within the precision of the emitted value i, so that the
+// change is not emitted.
 func (st *stored) filtered(i int, enc []byte, null bool) bool {
 	return null == st.isNull(i) && !st.dirty.Has(i) &&
 		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.values.Value(i), enc)
@@ -178,12 +178,11 @@ func (st *stored) setNull(i int, null bool) {
 	}
 }
 
-// A Literal is a value as a payload wrote it. It becomes wire bytes only when
-// the type of the value that it is meant for is known.
+// A Literal is a value in the form of a payload. It becomes wire bytes when the type of its
+// target is known.
 type Literal interface {
-	// AppendValue appends the literal, encoded as t, to b. If the literal is
-	// null it returns b as it was and true. An error is always an *Error and
-	// leaves what was appended undefined.
+	// AppendValue appends the literal to b, encoded as t. For null it returns b unchanged and
+	// true. An error is always an *Error; what was appended is then undefined.
 	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error)
 }
 
@@ -193,7 +192,7 @@ type Null struct{}
 // AppendValue reports null.
 func (Null) AppendValue(b []byte, _ wire.ValueType) ([]byte, bool, error) { return b, true, nil }
 
-// Encoded is a literal that already is wire bytes.
+// Encoded is a literal that consists of wire bytes.
 type Encoded struct {
 	Type  wire.ValueType
 	Value []byte

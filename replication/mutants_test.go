@@ -7,15 +7,15 @@ import (
 	"github.com/dnprelay/dnprelay/internal/mutants"
 )
 
-var hunt = flag.Bool("mutants", false, "run the tests of bounds over every deliberate fault of theirs")
+var hunt = flag.Bool("mutants", false, "run the tests of bounds against every deliberate fault")
 
-// mutantList is deliberate faults of what clients may write. Those of the rest of the
-// package are in internal/systest, which has them noticed by whole systems.
+// mutantList contains the deliberate faults in the bounds of clients' writes. internal/systest
+// has those of the rest of the package, which tests of whole systems must notice.
 var mutantList = []mutants.Mutant{
 	{Name: "min_is_exclusive", File: "replication/bounds.go", Old: "case b.Min != nil && !atLeast(kind, c, b.Min):", New: "case b.Min != nil && atLeast(kind, b.Min, c):"},
 	{Name: "max_is_exclusive", File: "replication/bounds.go", Old: "case b.Max != nil && !atLeast(kind, b.Max, c):", New: "case b.Max != nil && atLeast(kind, c, b.Max):"},
 	{Name: "first_component_only", File: "replication/bounds.go", Old: "for ; len(enc) > 0; enc = enc[width:] {", New: "for ; len(enc) > 0; enc = nil {"},
-	{Name: "signed_as_unsigned", File: "replication/bounds.go", Old: "return signed(a) >= signed(b)", New: "return unsigned(a) >= unsigned(b)"},
+	{Name: "signed_as_unsigned", File: "replication/bounds.go", Old: "return Int(a) >= Int(b)", New: "return Uint(a) >= Uint(b)"},
 	{Name: "infinity_is_finite", File: "replication/bounds.go", Old: "return !math.IsNaN(x) && !math.IsInf(x, 0)", New: "return !math.IsNaN(x)"},
 	{Name: "finite_only_with_bounds", File: "replication/bounds.go", Old: "(b == nil || !b.Infinite)", New: "(b != nil && !b.Infinite)"},
 	{Name: "infinite_lets_everything_through", File: "replication/bounds.go", Old: "case b == nil:\n\t\tcase b.Min", New: "case b == nil || b.Infinite:\n\t\tcase b.Min"},
@@ -29,8 +29,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "one_too_many_at_once", File: "replication/storewrite.go", Old: "step*time.Duration(atOnce-1)", New: "step*time.Duration(atOnce)"},
 	{Name: "idle_saves_up", File: "replication/storewrite.go", Old: "p.full = max(p.full, now) + step", New: "p.full += step"},
 	{Name: "rate_shared_by_values", File: "replication/storewrite.go", Old: "return v.index == i })", New: "return true })"},
-	{Name: "events_without_end", File: "replication/storewrite.go", Old: "if !t.pace.take(", New: "if t.pace.take(s.age(now), refusedPause, refusedAtOnce); false && !t.pace.take("},
-	{Name: "missed_never_forgotten", File: "replication/storewrite.go", Old: "\tt.missed = 0\n", New: "", Run: "Paced"},
+	{Name: "events_without_end", File: "replication/storewrite.go", Old: "if !r.pace.allow(", New: "if r.pace.allow(s.clock.age(now), refusedPause, refusedAtOnce); false && !r.pace.allow("},
+	{Name: "missed_never_forgotten", File: "replication/storewrite.go", Old: "\tr.missed = 0\n", New: "", Run: "Paced"},
 	{Name: "again_says_ok", File: "replication/storewrite.go", Old: "if m.refused && m.number == number {", New: "if false {"},
 	{Name: "infinite_states_made", File: "replication/storewrite.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }
@@ -39,7 +39,7 @@ func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
 
 func TestMutants(t *testing.T) {
 	if !*hunt {
-		t.Skip("deliberate faults take -mutants, because each is compiled")
+		t.Skip("needs -mutants, because every fault is compiled")
 	}
 	mutants.Run(t, mutants.Config{Run: "Bounds|Refused|Infinite|Pace|TestStoreWrites", Args: []string{"-seed", "1"}}, mutantList)
 }

@@ -4,19 +4,17 @@ import (
 	"bytes"
 	"slices"
 	"time"
-
-	"github.com/dnprelay/dnprelay/subject"
 )
 
-// An OpKind is what one op of a publish does.
+// An OpKind says what one op of a publish does.
 type OpKind uint8
 
 const (
-	OpPut      OpKind = iota + 1 // make a state, or bring it to this form
+	OpPut      OpKind = iota + 1 // create a state, or bring it to this form
 	OpSet                        // change some values
 	OpRemove                     // remove a state
-	OpAudience                   // change who is offered it
-	OpGroup                      // let a client join and leave groups
+	OpAudience                   // change the audience or the levels of detail
+	OpGroup                      // add a client to groups and remove it from groups
 	OpKick                       // end a client's sessions
 	OpClear                      // remove all states that publishers made
 )
@@ -25,19 +23,19 @@ const (
 type Op struct {
 	Kind OpKind
 
-	// Err is what the payload found wrong with the op. Such an op fails with it,
-	// its other fields mean nothing. Only a publish that is not atomic has some.
+	// Err is the error that the parser of the payload found. Such an op fails with it and its
+	// other fields mean nothing. It is set only in a publish that is not atomic.
 	Err *Error
 
 	Key string // put, set, remove, audience
 
-	// Of put. What is not given keeps its value if the state exists; a state
-	// that does not exist gets its key as message, no farewell, read-only
-	// access, and everybody as audience.
+	// Of put. For an existing state, a field that is not given keeps its value. A new
+	// state gets its key as message, no farewell, read-only access, and all clients as
+	// audience.
 	Message     []byte
 	Farewell    []byte
 	Access      Access
-	Audience    Audience // also of audience, which gives it or Details
+	Audience    Audience // also of audience, which has it or Details
 	Priority    uint8    // 1 to PriorityMax
 	Details     []Detail // also of audience
 	HasMessage  bool
@@ -55,42 +53,42 @@ type Op struct {
 	Leave  []string
 }
 
-// A PutValue is a value's definition and its content.
+// A PutValue is the definition of a value and its content.
 type PutValue struct {
 	ValueDef
 
-	// Value is the content. nil keeps what the state has if its layout stays,
+	// Value is the content. nil keeps the current content if the layout stays the same,
 	// and is null or zero otherwise.
 	Value Literal
 }
 
 // A SetValue changes one value.
 type SetValue struct {
-	Name  string // a name; digits are an index
+	Name  string // a name, or an index in digits
 	Value Literal
 }
 
 // A Publish is one message of a publisher.
 type Publish struct {
 	Ops    []Op
-	Atomic bool   // all ops or none; otherwise each for itself, with Results
-	Token  uint64 // names the waiting publisher in the Answer; 0 if nobody waits
+	Atomic bool   // all ops or none; otherwise every op by itself, with Results
+	Token  uint64 // identifies the publisher in the Answer; 0 for no Answer
 }
 
-// An Answer is what a publisher is told, after the batch with its changes left.
+// An Answer is the reply to a publisher, sent after the batch with its changes.
 type Answer struct {
 	Token      uint64
-	Epoch, Seq uint64   // the position that holds the changes
-	Durable    bool     // false while the durable store is silent
+	Epoch, Seq uint64   // the position that includes the changes
+	Durable    bool     // false while the durable store does not respond
 	Err        *Error   // of an atomic publish
 	Results    []Result // one per op if the publish was not atomic
 }
 
-// A Result is what became of one op. Err is nil if it was applied.
+// A Result is the outcome of one op. Err is nil if the op was applied.
 type Result struct{ Err *Error }
 
-// Publish applies a publisher's message. The answer comes out of Advance.
-// Nothing of p is kept.
+// Publish applies a message of a publisher. Advance returns the answer. The Store keeps nothing
+// of p.
 func (s *Store) Publish(now time.Time, p Publish) {
 	s.stats.Publishes++
 	a := Answer{Token: p.Token}
@@ -109,13 +107,13 @@ func (s *Store) Publish(now time.Time, p Publish) {
 		return
 	}
 	if a.Err != nil {
-		s.out = append(s.out, s.stamped(Output{Kind: OutputAnswer, Answer: a}))
+		s.batch.sendNow(Output{Kind: OutputAnswer, Answer: a})
 		return
 	}
-	s.send(Output{Kind: OutputAnswer, Answer: a})
+	s.batch.send(Output{Kind: OutputAnswer, Answer: a})
 }
 
-// admit reports why a publish is not even looked at.
+// admit reports why the Store refuses a publish without looking at its ops.
 func (s *Store) admit(p *Publish) *Error {
 	switch {
 	case len(p.Ops) == 0:
@@ -124,15 +122,15 @@ func (s *Store) admit(p *Publish) *Error {
 		return Errorf(CodeTooLarge, "%d ops, at most %d are allowed", len(p.Ops), s.limits.Ops)
 	case s.full():
 		s.stats.Busy++
-		err := Errorf(CodeBusy, "%d answers wait for the next batch", len(s.waiting))
+		err := Errorf(CodeBusy, "%d answers wait for the next batch", len(s.batch.waiting))
 		err.RetryAfter = max(s.cfg.Tick, 10*time.Millisecond)
 		return err
 	}
 	return nil
 }
 
-// applyAll applies all ops or none. A single op needs no journal, since every
-// op checks everything before it changes anything.
+// applyAll applies all ops or none. A single op needs no journal, because every op checks
+// everything before it changes anything.
 func (s *Store) applyAll(ops []Op) *Error {
 	if len(ops) > 1 {
 		s.journal.begin()
@@ -162,11 +160,11 @@ func (s *Store) applyEach(ops []Op) []Result {
 	return results
 }
 
-// kick sends the kicks among ops that were applied.
+// kick sends the kicks among the ops that were applied.
 func (s *Store) kick(ops []Op, results []Result) {
 	for i := range ops {
 		if ops[i].Kind == OpKick && (results == nil || results[i].Err == nil) {
-			s.send(Output{Kind: OutputKick, Client: ops[i].Client})
+			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
 		}
 	}
 }
@@ -195,20 +193,8 @@ func (s *Store) apply(op *Op) *Error {
 	return Errorf(CodeBadRequest, "unknown op")
 }
 
-// lookup returns the state that an op is about.
-func (s *Store) lookup(key string) (*stored, *Error) {
-	if !subject.ValidKey(key) || firstToken(key) == groupsToken {
-		return nil, Errorf(CodeBadRequest, "%q is not a key", key)
-	}
-	st := s.byKey[key]
-	if st == nil {
-		return nil, Errorf(CodeUnknownState, "no state has the key %q", key)
-	}
-	return st, nil
-}
-
 func (s *Store) set(op *Op) *Error {
-	st, err := s.lookup(op.Key)
+	st, err := s.states.lookup(op.Key)
 	if err != nil {
 		return err
 	}
@@ -246,7 +232,7 @@ func (s *Store) remove(op *Op) *Error {
 	if firstToken(op.Key) == clientToken {
 		return Errorf(CodeBadRequest, "%q belongs to a client and ends with its link", op.Key)
 	}
-	st, err := s.lookup(op.Key)
+	st, err := s.states.lookup(op.Key)
 	if err != nil {
 		return err
 	}
@@ -254,9 +240,9 @@ func (s *Store) remove(op *Op) *Error {
 	return nil
 }
 
-// clear removes what publishers made, in the order in which it was made.
+// clear removes the states that publishers made, in the order of their numbers.
 func (s *Store) clear() {
-	for _, st := range s.all {
+	for _, st := range s.states.all {
 		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
 			s.detach(st)
 		}
@@ -264,7 +250,7 @@ func (s *Store) clear() {
 }
 
 func (s *Store) audience(op *Op) *Error {
-	st, err := s.lookup(op.Key)
+	st, err := s.states.lookup(op.Key)
 	if err != nil {
 		return err
 	}
@@ -306,11 +292,11 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 		s.setSchema(st, c)
 		s.schemas.release(c)
 	})
-	s.mark(st)
+	s.batch.mark(st)
 	return nil
 }
 
-// setSchema makes st hold c, which somebody holds already.
+// setSchema makes st hold c, which the caller holds too.
 func (s *Store) setSchema(st *stored, c *schema) {
 	c.refs++
 	s.schemas.release(st.schema)

@@ -12,8 +12,8 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// put makes a state, or brings an existing one to this form. With an unchanged
-// layout the state stays what it is to clients; with another it is replaced.
+// put creates a state, or brings an existing one to this form. If the layout stays the same,
+// clients keep their links to the state; otherwise a new state replaces it.
 func (s *Store) put(op *Op) *Error {
 	if err := checkPut(op, s.limits.Message); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Store) put(op *Op) *Error {
 			}
 		}
 	}
-	old := s.byKey[op.Key]
+	old := s.states.byKey[op.Key]
 	desc := op.description(old)
 	if old != nil && old.schema.sameLayout(c) {
 		return s.update(old, desc, c)
@@ -43,7 +43,7 @@ func (s *Store) put(op *Op) *Error {
 	return s.replace(old, desc, c, nil)
 }
 
-// update brings a state of the same layout to the description and the edit.
+// update applies the description and the edit to a state of the same layout.
 func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 	if !st.fits(&s.edit, desc.Message) {
 		return tooLargeForLink(desc.Key)
@@ -55,10 +55,9 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 	return nil
 }
 
-// replace makes a state from the description and the edit; old, if there is
-// one, ends.
+// replace makes a state from the description and the edit, and removes old unless it is nil.
 func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
-	views := s.refs.live + len(c.ranges)
+	views := s.states.views + len(c.ranges)
 	if old != nil {
 		views -= len(old.schema.ranges)
 	}
@@ -87,60 +86,26 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	st.number = s.next
 	s.next++
 	c.refs++
-	s.all = append(s.all, st)
-	s.attach(st)
-	s.journal.note(func() { s.unattach(st) })
-	s.mark(st)
+	s.states.all = append(s.states.all, st)
+	s.states.attach(st)
+	s.journal.note(func() { s.states.detach(st) })
+	s.batch.mark(st)
 	return nil
 }
 
-// attach makes st part of the space.
-func (s *Store) attach(st *stored) {
-	st.dead = false
-	s.byKey[st.desc.Key] = st
-	s.byNumber[st.number] = st
-	s.refs.live += len(st.schema.ranges)
-	s.keys = nil
-}
-
-// unattach takes st out of the space. It stays in the list of all until swept.
-func (s *Store) unattach(st *stored) {
-	st.dead = true
-	s.dead++
-	delete(s.byKey, st.desc.Key)
-	delete(s.byNumber, st.number)
-	s.refs.live -= len(st.schema.ranges)
-	s.keys = nil
-}
-
-// detach removes st, and tells the replicas if they know it.
+// detach removes st, and tells the replicas that know it.
 func (s *Store) detach(st *stored) {
-	s.unattach(st)
+	s.states.detach(st)
 	if st.introduced {
-		s.removed = append(s.removed, st)
+		s.batch.removed = append(s.batch.removed, st)
 	}
 	s.journal.note(func() {
-		s.dead--
-		s.attach(st)
-		s.removed = slices.DeleteFunc(s.removed, func(r *stored) bool { return r == st })
+		s.states.reattach(st)
+		s.batch.removed = slices.DeleteFunc(s.batch.removed, func(r *stored) bool { return r == st })
 	})
 }
 
-// sweep drops dead states when they are half of all.
-func (s *Store) sweep() {
-	if s.dead*2 <= len(s.all) {
-		return
-	}
-	s.dead = 0
-	s.all = slices.DeleteFunc(s.all, func(st *stored) bool {
-		if st.dead {
-			s.schemas.release(st.schema)
-		}
-		return st.dead
-	})
-}
-
-// description returns what a put makes of old, which may be nil.
+// description returns the description after a put. old is nil for a new state.
 func (op *Op) description(old *stored) Description {
 	d := Description{Key: op.Key, Message: []byte(op.Key), Audience: Audience{Kind: AudienceAll}}
 	if old != nil {
@@ -167,7 +132,7 @@ func (op *Op) description(old *stored) Description {
 	return d
 }
 
-// own makes d independent of what it was made from.
+// own copies everything in d that its source could change.
 func (d *Description) own(c *schema) {
 	d.Message, d.Farewell = bytes.Clone(d.Message), bytes.Clone(d.Farewell)
 	d.Access.Writers = slices.Clone(d.Access.Writers)
@@ -180,8 +145,8 @@ func (d *Description) own(c *schema) {
 	d.Values, d.ValueMax = c.defs, c.valueMax
 }
 
-// sumDescribe returns the checksum of d as replicas get it, if it is small enough that a whole
-// state fits into a batch.
+// sumDescribe returns the checksum of the Describe for replicas. It refuses a description that
+// is too large for a whole state to fit into a batch.
 func (s *Store) sumDescribe(d *Description) (uint32, *Error) {
 	s.scratch = appendStoredDescribe(s.scratch[:0], d)
 	if len(s.scratch) > describeMax {
@@ -244,7 +209,7 @@ func checkTokens(what string, names []string) *Error {
 	return nil
 }
 
-// defs returns the definitions of values, if they are valid.
+// defs returns the definitions of values if they are valid.
 func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
 	switch {
 	case len(values) == 0:

@@ -10,15 +10,15 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// A RepairKind is how a replica wants to be brought up to date.
+// A RepairKind says what a replica asks for.
 type RepairKind uint8
 
 const (
 	RepairRange     RepairKind = 1 // the batches that it missed
-	RepairKeyframes RepairKind = 2 // whatever differs from what it has
+	RepairKeyframes RepairKind = 2 // every state that differs from the replica's
 )
 
-// rangeOpen as the end of a range means: whatever there is.
+// rangeOpen is the end of a range without an end.
 const rangeOpen = math.MaxUint64
 
 // A RepairRequest asks the holder for repair.
@@ -28,11 +28,11 @@ type RepairRequest struct {
 	Epoch, Seq uint64 // highest epoch that the replica knows; its position
 	From, To   uint64 // of RepairRange
 
-	sums []byte // of RepairKeyframes: the encoded list of what the replica has
+	sums []byte // of RepairKeyframes: the encoded list of the replica's views
 }
 
-// RequestSpace returns the space that a repair request is for, so that the
-// holder can find its Store. It aliases p.
+// RequestSpace returns the space of a repair request, by which the holder finds its Store. It
+// aliases p.
 func RequestSpace(p []byte) (space []byte, ok bool) {
 	r := wire.NewReader(p)
 	r.Uint16()
@@ -46,8 +46,9 @@ func RequestSpace(p []byte) (space []byte, ok bool) {
 //	kind 1: from uint64, to uint64
 //	kind 2: count uint16, count × {entity uint64, crc uint32, describe crc uint32}
 //
-// The list of kind 2 is all that the replica has. The answer mentions every
-// state, so an empty list gets everything, and what is not mentioned is gone.
+// The list of kind 2 is everything that the replica has. The answer mentions every state of the
+// space: an empty list gets all states in whole, and the replica drops a state that the answer
+// does not mention.
 func (q *RepairRequest) append(b []byte) []byte {
 	b = append(b, codecVersion, byte(q.Kind))
 	b = appendShort(b, q.Space)
@@ -83,11 +84,11 @@ func ParseRepairRequest(p []byte) (RepairRequest, error) {
 // sumBytes is the size of one entry of a keyframe request.
 const sumBytes = 8 + 4 + 4
 
-// sumsMax is how many views a keyframe request lists at most, to stay below
-// half a megabyte. A replica that has more asks for everything.
+// sumsMax is the most views in a keyframe request, which keeps it below half a megabyte. A
+// replica with more views asks for everything.
 const sumsMax = 32_000
 
-// sums are the checksums of one view and of its state's description.
+// sums are the checksums of one view and of the description of its state.
 type sums struct{ keyframe, describe uint32 }
 
 func appendSums(b []byte, e view.EntityID, s sums) []byte {
@@ -108,29 +109,29 @@ func (q *RepairRequest) has() map[view.EntityID]sums {
 	return m
 }
 
-// requestID names a request in the keyframes that answer it. Without it, parts
-// of answers to two requests at one position could be taken for one answer, and
-// states that only the other part mentions for removed.
+// requestID identifies a request in the keyframes that answer it. Without it, a replica could
+// take parts of answers to two requests at one position for one answer, and remove states that
+// only the other part mentions.
 func requestID(request []byte) uint64 { return uint64(crc32.ChecksumIEEE(request)) }
 
-// Repair answers a repair request with 1 to n messages, to be sent in order. A
-// nil answer means that the request is malformed or meant for a later holder.
-// It emits what is pending first, so that the answer is exactly true at its
-// position; call Advance afterwards, and send that first or last as you like.
+// Repair answers a repair request with one or more messages, to be sent in order. It returns
+// nil if the request is malformed or meant for a later holder. It emits pending changes first,
+// so that the answer is true at its position; the caller calls Advance afterwards, and may send
+// those outputs before or behind the answer.
 func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 	q, err := ParseRepairRequest(request)
 	switch {
 	case err != nil || q.Space != s.cfg.Space:
 		s.stats.RepairMalformed++
 		return nil
-	case q.Epoch > s.cfg.Epoch:
+	case q.Epoch > s.batch.epoch:
 		s.stats.RepairForeign++
 		return nil
 	}
 	if s.Pending() {
 		s.emit(now)
 	}
-	if q.Kind == RepairRange && q.Epoch == s.cfg.Epoch {
+	if q.Kind == RepairRange && q.Epoch == s.batch.epoch {
 		if parts, ok := s.repairRange(&q); ok {
 			s.stats.Ranges++
 			return parts
@@ -140,14 +141,14 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 	return s.repairKeyframes(&q, requestID(request))
 }
 
-// repairRange repeats batches, each as one part behind a header that says so.
-// An answer without batches says that there is nothing to repair.
+// repairRange repeats batches, each as one part of the answer. An answer without batches says
+// that nothing is missing.
 func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
-	if q.From > s.seq {
-		h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.cfg.Epoch, Seq: s.seq, Prev: s.seq}
+	if q.From > s.batch.seq {
+		h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: s.batch.seq}
 		return [][]byte{h.Append(nil)}, true
 	}
-	batches, ok := s.ring.from(q.From)
+	batches, ok := s.batch.ring.from(q.From)
 	if !ok {
 		return nil, false
 	}
@@ -170,16 +171,16 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 	return parts, true
 }
 
-// repairKeyframes tells every state: in whole if the request does not list it
-// as it is, else only its RefIds and checksums. The order is that of the state
-// numbers, so equal requests at one position get equal answers.
+// repairKeyframes answers with every state: in whole if the request does not list it with equal
+// checksums, otherwise only its RefIds and checksums. The order is that of the state numbers,
+// so that equal requests at one position get equal answers.
 func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 	p := partition{header: view.Header{
 		Flags: view.FlagReply | view.FlagKeyframes,
-		Epoch: s.cfg.Epoch, Seq: s.seq, Prev: id,
+		Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: id,
 	}}
 	has := q.has()
-	for _, st := range s.all {
+	for _, st := range s.states.all {
 		if st.dead {
 			continue
 		}
@@ -198,7 +199,7 @@ func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 	return p.parts
 }
 
-// equal reports whether a replica that has these views has st as it is.
+// equal reports whether a replica with these views has st in its current form.
 func (s *Store) equal(st *stored, has map[view.EntityID]sums) bool {
 	for i, r := range st.schema.ranges {
 		have, ok := has[view.Entity(st.number, i)]

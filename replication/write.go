@@ -6,13 +6,13 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A WriteKind is what an edge asks for in the name of a client.
+// A WriteKind says what an edge asks for on behalf of a client.
 type WriteKind uint8
 
 const (
 	WriteValues WriteKind = 1 // the client changed values of a state
-	WriteAssert WriteKind = 2 // the client offers a state of its own, or still does in a new epoch
-	WriteDrop   WriteKind = 3 // the client took its state back
+	WriteAssert WriteKind = 2 // the client offers a state of its own, or still offers it in a new epoch
+	WriteDrop   WriteKind = 3 // the client withdrew its state
 )
 
 // A Write is one request of an edge to the holder.
@@ -24,20 +24,20 @@ type Write struct {
 	State   uint64 // state number, of WriteValues
 	Epoch   uint64 // that the edge follows
 
-	// Number counts up per session and state, with every change of what is
-	// written. A write whose number is not above the last one of its session was
-	// applied already or overtaken: it is answered ok and ignored.
+	// Number increases per session and state with every new content. The holder ignores a write
+	// whose number is not above the last one of its session, because that write was applied or
+	// overtaken, and answers ok.
 	Number uint32
 
-	Values []WriteValue // WriteValues: by index. WriteAssert: all, in order
+	Values []WriteValue // WriteValues: by index. WriteAssert: all values in order
 
 	// Of WriteAssert and WriteDrop.
 	Link     uint16       // the client's LinkId
 	ReadOnly bool         // game servers may not write the state either
-	Audience AudienceKind // AudienceNobody, or AudienceAllBut: everybody but the client
+	Audience AudienceKind // AudienceNobody, or AudienceAllBut for all clients except this one
 	Message  []byte
 
-	Token uint64 // names the request in its WriteResult; does not travel
+	Token uint64 // identifies the request in its WriteResult; not sent
 }
 
 // A WriteValue is one encoded value.
@@ -47,25 +47,25 @@ type WriteValue struct {
 	Value []byte
 }
 
-// A WriteCode is the holder's verdict on a Write.
+// A WriteCode is the holder's answer to a Write.
 type WriteCode uint8
 
 const (
-	WriteOK         WriteCode = 0 // in the batch that just left, or was there before
+	WriteOK         WriteCode = 0 // applied in the batch that just left, or before
 	WriteRefused    WriteCode = 1 // will never be applied
 	WriteNoState    WriteCode = 2 // no state has that number
-	WriteBusy       WriteCode = 3 // try again
-	WriteWrongEpoch WriteCode = 4 // try again when the epoch in the answer is reached
-	WritePartly     WriteCode = 5 // as ok, but for the values in Refused
+	WriteBusy       WriteCode = 3 // repeat later
+	WriteWrongEpoch WriteCode = 4 // repeat after reaching the epoch in the answer
+	WritePartly     WriteCode = 5 // ok except for the values in Refused
 )
 
 // A WriteResult answers a Write.
 type WriteResult struct {
-	Token uint64 // does not travel
+	Token uint64 // not sent
 	Code  WriteCode
 	Epoch uint64
-	Seq   uint64 // a replica that is there has what was written, or something newer
-	State uint64 // state number; of WriteAssert the one that the state got
+	Seq   uint64 // a replica at this position has the written value or a newer one
+	State uint64 // state number; of WriteAssert the number of the new state
 
 	Refused []uint16 // of WritePartly: indices of the values that will never be applied
 }
@@ -149,8 +149,8 @@ func ParseWrite(p []byte) (Write, error) {
 	return finish(w, &r)
 }
 
-// readValues reads a counted list of typed values. The count is checked against
-// the bytes that are left, so a lie costs no memory.
+// readValues reads a counted list of typed values. It compares the count with the bytes that
+// are left, so that a wrong count costs no memory.
 func readValues(r *wire.Reader, indexed bool) []WriteValue {
 	n := int(r.Uint16())
 	if n > len(r.Rest()) {

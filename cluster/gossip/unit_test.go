@@ -113,7 +113,7 @@ func TestRotationSteps(t *testing.T) {
 	ring("all know B; some may still send with A", b, a)
 	step(19, false, false)
 	step(20, false, true)
-	ring("nobody sends with A", b)
+	ring("no node sends with A", b)
 	step(100, false, false)
 
 	r.read(at(100), []key{b, c})

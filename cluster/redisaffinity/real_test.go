@@ -58,13 +58,13 @@ func TestAbsent(t *testing.T) {
 	if err := <-done; err != cluster.ErrAffinityAway {
 		t.Errorf("the error without Redis is %v", err)
 	}
-	until(t, "nobody says that Redis is not there", func() bool { return strings.Contains(j.String(), "served without affinity") })
+	until(t, "the log does not say that Redis is away", func() bool { return strings.Contains(j.String(), "served without affinity") })
 	for range 3 {
 		s.start()
 		a.ready(t)
 		until(t, "the claim is not written when Redis is back", func() bool { got, _ := a.find(t, "S"); return got.Node == "a" })
 		s.stop()
-		until(t, "Redis is gone and nobody notices", func() bool { return a.Err() != nil })
+		until(t, "the node does not notice that Redis is gone", func() bool { return a.Err() != nil })
 	}
 }
 

@@ -58,19 +58,25 @@ var rules = map[string][]string{
 	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
-	"internal/auth": {"subject", "github.com/golang-jwt/jwt/v5"},
+	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/fanout", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
 	},
+	"internal/edge/fanout": {
+		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
+	},
 	"internal/relay": {
-		"dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
 	},
 
+	"internal/turn":      {}, // for shells
+	"internal/turn/heap": {}, // pure
+
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
-	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
@@ -81,19 +87,15 @@ var rules = map[string][]string{
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
-	"internal/proc":      {}, // runs programs under test
-	"internal/torture":   {"sessionlog", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
-	"internal/clustertest": {
-		"internal/proc", "dnp/dnptest", "subject", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
-	},
-	"internal/arch":    {},
-	"internal/mutants": {}, // runs the go command, for tests only
+	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/arch":      {},
+	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest"}
+var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest", "testbed/"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {

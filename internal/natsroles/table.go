@@ -7,36 +7,37 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// NodeInbox is the prefix of the subjects on which relays and edges get answers. Other roles cannot
-// subscribe to them.
+// NodeInbox begins the subjects on which relays and edges receive answers. Other roles
+// cannot subscribe to them.
 const NodeInbox = "_INBOX.dnp"
 
-// inboxes are the subjects on which all other roles get answers.
+// inboxes are the subjects on which all other programs receive answers.
 const inboxes = "_INBOX.>"
 
-// A Role has the permissions of one kind of program. Subjects are patterns of NATS. Those that a server maps
-// are the mapped ones, because the server checks permissions after the mapping.
+// A Role says what one kind of program may do. Subjects are patterns of NATS. For subjects
+// that a server maps, the role has the mapped ones, because the server checks those.
 type Role struct {
 	Name      string
 	Publish   []string
 	Subscribe []string
 
-	// SubscribeDeny are subjects that stay closed although Subscribe matches them.
+	// SubscribeDeny are subjects that stay closed although Subscribe has them.
 	SubscribeDeny []string
 
-	// Responses lets the role answer each message that it receives once, on the reply subject,
-	// within ResponseTime.
+	// Responses lets the role answer each message that it received, once, on the subject
+	// that the message names, within ResponseTime.
 	Responses bool
 }
 
-// ResponseTime is how long a role with Responses may take to answer, in the notation of NATS.
+// ResponseTime is how long a role with Responses may take to answer, in the form of NATS.
 const ResponseTime = "10s"
 
-// A Config is the input of the table. The zero value stands for the defaults of relays and edges.
+// A Config has the settings that the table depends on. The zero value stands for the
+// defaults of relays and edges.
 type Config struct {
 	Subjects     subject.Names
-	StoreStreams int // of relays, --store-streams; 4
-	LogStreams   int // of edges, with sessions that outlive them; 16
+	StoreStreams int // --store-streams of relays; default 4
+	LogStreams   int // of edges with a session log; default 16
 }
 
 // Table returns the roles.
@@ -50,37 +51,37 @@ func Table(c Config) []Role {
 	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
 }
 
-// relay holds spaces: it takes publishes, questions and writes, and uses the store.
+// relay holds spaces: it receives publishes, queries and writes, and writes to the store.
 func (c *Config) relay() Role {
 	s := c.Subjects
 	r := Role{
 		Name: "relay",
 		Publish: append([]string{
-			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // announcements
-			s.To("*", "*"), s.Who("*"), // kicks, and presence
-			shard(s, "publish", "*"), // probes the mapping
+			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
+			s.To("*", "*"), s.Who("*"), // kicks, and queries for clients
+			shard(s, "publish", "*"), // probes of the mapping
 			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{
 			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
-			s.Event("*"), // joins and leaves, from edges
+			s.Event("*"), // joined and left, from edges
 			NodeInbox + ".>",
 		},
 	}
 	return r
 }
 
-// edge serves clients: it follows spaces, and passes on the writes and messages of clients.
+// edge serves clients: it follows spaces, and passes on writes and messages of clients.
 func (c *Config) edge() Role {
 	s := c.Subjects
 	r := Role{
 		Name: "edge",
 		Publish: []string{
 			shard(s, "repair"), shard(s, "write"), shard(s, "publish", "*"), // the groups of a login; probes
-			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // a client that connects again ends its older session
-			s.LogAllShards(), s.Edge("*"), // sessions that move to another edge
+			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // To: a client that connects again ends its older session
+			s.LogAllShards(), s.Edge("*"), // takeovers of sessions
 			inboxes,
 		},
 		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), NodeInbox + ".>"},
@@ -92,7 +93,7 @@ func (c *Config) edge() Role {
 	return r
 }
 
-// fromStream is the stream of the reliable messages of clients.
+// fromStream stores the reliable messages of clients.
 const fromStream = "DNP_FROM"
 
 // publisher is a game server: it publishes states, and exchanges messages with clients.
@@ -111,7 +112,7 @@ func (c *Config) publisher() Role {
 	}
 }
 
-// observer reads states and events, and changes nothing.
+// observer looks at states and events, and changes nothing.
 func (c *Config) observer() Role {
 	s := c.Subjects
 	return Role{
@@ -122,23 +123,23 @@ func (c *Config) observer() Role {
 	}
 }
 
-// admin may do everything that concerns the deployment in its account.
+// admin may do everything in the deployment.
 func (c *Config) admin() Role {
 	all := c.Subjects.All()
 	return Role{Name: "admin", Publish: []string{all, "$JS.API.>", "$JS.ACK.>", inboxes}, Subscribe: []string{all, inboxes}}
 }
 
-// shard returns a subject below every shard.
+// shard returns the pattern of a subject of every shard.
 func shard(s subject.Names, tokens ...string) string {
 	return strings.TrimSuffix(s.HeadAll(), "head") + strings.Join(tokens, ".")
 }
 
-// keyframes returns the subjects of stored states.
+// keyframes returns the pattern of the subjects of stored states.
 func keyframes(s subject.Names) string {
 	return strings.TrimSuffix(s.StoreOwnAll(), "own") + "k.*.*"
 }
 
-// api returns the API subjects of one stream for some verbs.
+// api returns the subjects of requests about one stream.
 func api(stream string, verbs ...string) (all []string) {
 	for _, v := range verbs {
 		all = append(all, "$JS.API."+v+"."+stream)
@@ -146,14 +147,14 @@ func api(stream string, verbs ...string) (all []string) {
 	return all
 }
 
-// consumers returns the API subjects that reading one stream in order needs.
+// consumers returns the subjects of requests that reading one stream in order takes.
 func consumers(stream string) []string {
 	return append(api(stream, "STREAM.INFO"), "$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.INFO."+stream+".*",
 		"$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*")
 }
 
-// stores returns the API subjects that relays need for the streams of leases and states: those of some
-// verbs, and those for reading.
+// stores returns the subjects of requests about the streams of leases and states: verbs, and
+// those for reading.
 func (c *Config) stores(verbs ...string) (all []string) {
 	for n := range c.StoreStreams {
 		name := fmt.Sprint("DNP_STORE_", n)

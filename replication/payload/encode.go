@@ -12,7 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// AppendAnswer appends what a publisher is told.
+// AppendAnswer appends the answer to a publish.
 func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	if a.Err != nil {
 		return f.AppendError(b, a.Err)
@@ -36,7 +36,7 @@ func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	return e.done()
 }
 
-// AppendError appends {"error":…}, the answer to whatever could not be done.
+// AppendError appends {"error":…}, the answer to a request that failed.
 func (f Form) AppendError(b []byte, err *replication.Error) []byte {
 	e := newEmitter(f, b)
 	e.problem(err)
@@ -75,8 +75,7 @@ func (e *emitter) problem(err *replication.Error) {
 	e.end()
 }
 
-// AppendEvent appends an event. Fields that do not belong to its type are left
-// out.
+// AppendEvent appends an event without the fields that do not belong to its type.
 func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	e := newEmitter(f, b)
 	e.object()
@@ -119,7 +118,7 @@ func (e *emitter) eventValues(values []replication.EventValue) {
 	e.end()
 }
 
-// numbers writes numbers of messages, which JSON has as strings beyond 2^53.
+// numbers writes the numbers of messages. In JSON a number beyond 2^53 is a string.
 func (e *emitter) numbers(numbers []uint64) {
 	e.key("numbers")
 	e.array()
@@ -129,14 +128,12 @@ func (e *emitter) numbers(numbers []uint64) {
 	e.end()
 }
 
-const typeUint64 wire.ValueType = 7
-
 // timeText returns t as in RFC 3339, UTC, with milliseconds.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// AppendValue appends an encoded value of type t, which must be one, as JSON. An
-// infinite or undefined component, which only clients can write, becomes null,
-// and a byte of a string that is not UTF-8 the replacement character.
+// AppendValue appends a valid encoded value of type t as JSON. A component that is infinite or
+// not a number, which only clients can write, becomes null; a byte of a string that is not
+// UTF-8 becomes the replacement character.
 func AppendValue(b []byte, t wire.ValueType, enc []byte) []byte {
 	switch t.Kind() {
 	case wire.KindString:
@@ -187,64 +184,11 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// A GetRequest asks for the states of a space.
-type GetRequest struct {
-	After string // continue after this key; empty for the beginning
-	Max   int    // states at most; 0 for as many as fit
-}
-
-// ParseGet parses the body of a get request, which may be empty.
-func (f Form) ParseGet(body []byte) (r GetRequest, err *replication.Error) {
-	if len(body) == 0 {
-		return r, nil
-	}
-	n, err := f.root(body)
-	if err != nil {
-		return r, err
-	}
-	fields, err := parseFields(n, "the request")
-	if err != nil {
-		return r, err
-	}
-	if err = fields.only("the request", fieldAfter, fieldMax); err != nil {
-		return r, err
-	}
-	if fields.has(fieldAfter) {
-		if r.After, err = text("after", fields.nodes[fieldAfter]); err != nil {
-			return r, err
-		}
-		if r.After != "" && !subject.ValidKey(r.After) {
-			return r, badRequest("field \"after\": %q is not a key", clip(r.After))
-		}
-	}
-	if fields.has(fieldMax) {
-		r.Max, err = parseMax(fields.nodes[fieldMax])
-	}
-	return r, err
-}
-
-func parseMax(n node) (int, *replication.Error) {
-	if n.kind() != kindNumber {
-		return 0, wantField("max", kindNumber, n)
-	}
-	enc, err := n.appendValue(nil, typeUint16)
-	if err != nil {
-		return 0, within(`field "max"`, err)
-	}
-	return int(enc[0]) | int(enc[1])<<8, nil
-}
-
-// Types that the fields of payloads have.
-const (
-	typeUint16  wire.ValueType = 3
-	typeFloat64 wire.ValueType = 10
-)
-
-// AppendListing appends states, each as the put that would make it, at most
-// sizeMax bytes unless a single state is larger. If states are left, "after" is
-// the key to continue after.
+// AppendListing appends states, each as the put that would make it, in at most sizeMax bytes
+// unless the first state alone is larger. If states are left, "after" is the key to continue
+// after.
 func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byte {
-	const tail = len(`],"after":""}`) + subject.KeyTokensMax*(subject.TokenMax+1) + 16 // what follows the states, in either form
+	const tail = len(`],"after":""}`) + subject.KeyTokensMax*(subject.TokenMax+1) + 16 // bytes behind the states, in each form
 	e := newEmitter(f, b)
 	start := e.len()
 	e.object()
@@ -361,7 +305,7 @@ func (e *emitter) tokens(name string, all []string) {
 	e.end()
 }
 
-// appendBytesText appends a message as text if it is some.
+// appendBytesText appends a message: as text if it is UTF-8, otherwise as base64.
 func appendBytesText(b, message []byte) []byte {
 	if !utf8.Valid(message) {
 		return appendBase64(b, prefixBase64, message)

@@ -11,13 +11,13 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// A Form is how a payload is written. The zero value is JSON.
+// A Form is the encoding of a payload. The zero value is JSON.
 type Form struct{ dialect variant.Dialect }
 
-// JSON is the form of payloads that say nothing else.
+// JSON is the form of payloads without a content type.
 var JSON Form
 
-// Godot returns the form of Variants of a dialect.
+// Godot returns the form of Godot's Variants of a dialect.
 func Godot(d variant.Dialect) Form { return Form{d} }
 
 // Content types.
@@ -50,7 +50,7 @@ func (f Form) String() string {
 	return f.dialect.String()
 }
 
-// root returns the value that body is, a copy of it, checked as a whole.
+// root checks body as a whole and returns a copy of it as a value.
 func (f Form) root(body []byte) (node, *replication.Error) {
 	if f == JSON {
 		if err := check(body); err != nil {
@@ -60,25 +60,32 @@ func (f Form) root(body []byte) (node, *replication.Error) {
 	}
 	v, err := variant.DecodeDictionary(f.dialect, bytes.Clone(body))
 	if err != nil {
-		return node{}, badRequest("the payload is no Variant: %v", err)
+		return node{}, badRequest("the payload is not a Variant: %v", err)
 	}
 	return node{variant: v}, nil
 }
 
-// A node is one value of a payload that has been checked as a whole, in either
-// form. What the fields of a payload mean does not depend on the form: it is said
-// once, in terms of nodes. (A struct of both and not an interface, because making
-// one is free.)
+// A node is one value of a checked payload, in either form. The meaning of a field does not
+// depend on the form, so the parser is written once, for nodes. (A node is a struct of both
+// forms and not an interface, because making one is free.)
 type node struct {
 	json    string // the text of the value; empty for a Variant
 	variant variant.Value
 }
 
-// A kind is what a node is, as far as fields care.
+// Types that the fields of payloads have.
+const (
+	typeUint8   wire.ValueType = 1
+	typeUint16  wire.ValueType = 3
+	typeUint64  wire.ValueType = 7
+	typeFloat64 wire.ValueType = 10
+)
+
+// A kind is the kind of a node, as far as fields distinguish it.
 type kind uint8
 
 const (
-	kindOther kind = iota // a Variant that no field is
+	kindOther kind = iota // a Variant that no field accepts
 	kindObject
 	kindArray
 	kindString
@@ -87,7 +94,7 @@ const (
 	kindNull
 )
 
-// words are how each form calls a kind.
+// words are the names of the kinds in each form.
 var words = [...]struct{ json, godot string }{
 	kindObject: {"object", "Dictionary"}, kindArray: {"array", "Array"}, kindString: {"string", "String"},
 	kindNumber: {"number", "number"}, kindBoolean: {"boolean", "bool"}, kindNull: {"null", "Nil"},
@@ -102,7 +109,7 @@ func (n node) kind() kind {
 	return godotKind(n.variant.Type())
 }
 
-// word returns what the form of n calls a kind.
+// word returns the name of a kind in the form of n.
 func (n node) word(k kind) string {
 	if n.isJSON() {
 		return words[k].json
@@ -110,7 +117,7 @@ func (n node) word(k kind) string {
 	return words[k].godot
 }
 
-// got returns what n is, for messages.
+// got returns the name of the kind of n, for error messages.
 func (n node) got() string {
 	if n.isJSON() {
 		return words[n.kind()].json
@@ -156,13 +163,13 @@ func (n node) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Erro
 	return godotLiteral{n.variant}.appendValue(b, t)
 }
 
-// A list is the elements of an array or the members of an object.
+// A list iterates over the elements of an array or the members of an object.
 type list struct {
-	json   string // those that are left
+	json   string // what is left
 	cursor variant.Cursor
 }
 
-// list returns what is in an object or an array.
+// list returns an iterator over an object or an array.
 func (n node) list() list {
 	if n.isJSON() {
 		return list{json: inside(n.json)}
@@ -173,7 +180,7 @@ func (n node) list() list {
 // some reports whether anything is left.
 func (l *list) some() bool { return l.json != "" || l.cursor.Len() > 0 }
 
-// guess returns about how many elements are left.
+// guess estimates how many elements are left.
 func (l *list) guess() int {
 	if l.json != "" {
 		const colonsMax = 4096 // bytes in which to count
@@ -183,7 +190,7 @@ func (l *list) guess() int {
 	return l.cursor.Len()
 }
 
-// element takes the next element of an array.
+// element removes and returns the next element of an array.
 func (l *list) element() (n node) {
 	if l.json != "" {
 		n.json, l.json = element(l.json)
@@ -193,8 +200,8 @@ func (l *list) element() (n node) {
 	return node{variant: l.cursor.Value()}
 }
 
-// member takes the next member of an object. A Dictionary may have the index of a
-// value as an int.
+// member removes and returns the next member of an object. The key of a Dictionary may be an
+// int, the index of a value.
 func (l *list) member() (name string, n node, err *replication.Error) {
 	if l.json != "" {
 		var quoted string
@@ -207,7 +214,7 @@ func (l *list) member() (name string, n node, err *replication.Error) {
 	return name, node{variant: l.cursor.Value()}, err
 }
 
-// fields are the members of one object, each at most once and not yet looked at.
+// fields are the members of one object, each at most once and not parsed.
 type fields struct {
 	given uint32 // by field
 	nodes [fieldCount]node
@@ -215,7 +222,7 @@ type fields struct {
 
 func (f *fields) has(x field) bool { return f.given&(1<<x) != 0 }
 
-// parseFields takes an object apart. what names it in messages.
+// parseFields splits an object into its fields. what names the object in error messages.
 func parseFields(n node, what string) (f fields, err *replication.Error) {
 	if n.kind() != kindObject {
 		return f, badRequest("%s: want %s, got %s", what, n.word(kindObject), n.got())
@@ -238,7 +245,15 @@ func parseFields(n node, what string) (f fields, err *replication.Error) {
 	return f, nil
 }
 
-// only reports a field that the object with this name does not have.
+// parseOnly is parseFields for an object that has only the allowed fields.
+func parseOnly(n node, what string, allowed ...field) (f fields, err *replication.Error) {
+	if f, err = parseFields(n, what); err == nil {
+		err = f.only(what, allowed...)
+	}
+	return f, err
+}
+
+// only refuses a field that this object cannot have.
 func (f *fields) only(what string, allowed ...field) *replication.Error {
 	for i := range fieldCount {
 		if f.has(i) && !slices.Contains(allowed, i) {

@@ -1,7 +1,6 @@
 package payload
 
 import (
-	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -9,13 +8,12 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/x448/float16"
 )
 
-// The first table of package variant says which Variants are accepted for which
-// value types; a test compares it with this file.
+// The first table in the documentation of package variant says which Variants are accepted for
+// which value types; a test compares it with this file.
 
-// godotKind returns what fields take a Variant for.
+// godotKind returns the kind as which fields accept a Variant.
 func godotKind(t variant.Type) kind {
 	switch t {
 	case variant.Dictionary:
@@ -87,8 +85,6 @@ func (l godotLiteral) appendText(b []byte, t wire.ValueType) ([]byte, *replicati
 	return b, l.mismatch(t)
 }
 
-const typeUint8 wire.ValueType = 1
-
 // appendNumber appends one component: a number, or digits for 64 bits.
 func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	switch l.v.Type() {
@@ -101,7 +97,7 @@ func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replica
 	case variant.Float:
 		return appendReal(b, t, l.v.Real(0))
 	case variant.String:
-		if takesDigits(t) || t.Kind() == wire.KindUint && t.Width() == 4 { // which Godot 2 has no ints for
+		if takesDigits(t) || t.Kind() == wire.KindUint && t.Width() == 4 { // Godot 2 has no int for a uint32
 			return appendDigits(b, t, l.v.Text())
 		}
 	}
@@ -115,7 +111,7 @@ func boolByte(b bool) byte {
 	return 0
 }
 
-// appendInt appends one component of t, checked and never wrapped.
+// appendInt appends one component of t. It refuses an integer that t cannot hold.
 func appendInt(b []byte, t wire.ValueType, i int64) ([]byte, *replication.Error) {
 	bits := t.Width() * 8
 	fits := true
@@ -133,7 +129,7 @@ func appendInt(b []byte, t wire.ValueType, i int64) ([]byte, *replication.Error)
 	return appendUint(b, uint64(i), t.Width()), nil
 }
 
-// appendReal appends one component of t. An integer must not lose a fraction.
+// appendReal appends one component of t. It refuses a fraction for an integer type.
 func appendReal(b []byte, t wire.ValueType, f float64) ([]byte, *replication.Error) {
 	text := func() string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	if t.Kind() != wire.KindFloat {
@@ -200,7 +196,7 @@ func (l godotLiteral) appendArray(b []byte, t wire.ValueType) ([]byte, *replicat
 	return b, nil
 }
 
-// appendComponent appends a number in an array, where a bool is none.
+// appendComponent appends a number in an array, where a bool is not a number.
 func (l godotLiteral) appendComponent(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	if l.v.Type() == variant.Bool {
 		return b, l.mismatch(t)
@@ -208,7 +204,7 @@ func (l godotLiteral) appendComponent(b []byte, t wire.ValueType) ([]byte, *repl
 	return l.appendNumber(b, t)
 }
 
-// appendData appends bytes, or what has no value type as the Variant that it is.
+// appendData appends bytes, or a Variant without a value type in its encoded form.
 func (l godotLiteral) appendData(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	switch l.v.Type() {
 	case variant.PackedByteArray:
@@ -230,7 +226,7 @@ func (l godotLiteral) appendData(b []byte, t wire.ValueType) ([]byte, *replicati
 	return appendLong(b, t, l.v.Append(nil))
 }
 
-// unsendable finds what means nothing outside of the process that made it.
+// unsendable finds a value that means nothing outside of the process that made it.
 func unsendable(v variant.Value) (variant.Type, bool) {
 	switch t := v.Type(); t {
 	case variant.Object:
@@ -248,10 +244,10 @@ func unsendable(v variant.Value) (variant.Type, bool) {
 	return 0, false
 }
 
-// The second table of package variant says what each value type is delivered as; a
-// test compares it with this file.
+// The second table in the documentation of package variant says as which Variant each value type
+// is delivered; a test compares it with this file.
 
-// writeValue writes an encoded value of type t, which must be one.
+// writeValue writes a valid encoded value of type t.
 func writeValue(w *variant.Writer, t wire.ValueType, enc []byte) {
 	switch {
 	case t.Kind() == wire.KindString:
@@ -265,15 +261,15 @@ func writeValue(w *variant.Writer, t wire.ValueType, enc []byte) {
 	}
 }
 
-// godotText returns s without what a String cannot hold: it is UTF-8, ends at a
-// NUL, and loses a byte order mark.
+// godotText returns s in a form that a String can hold: UTF-8 without NUL and without a leading
+// byte order mark.
 func godotText(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	s = strings.ReplaceAll(s, "\x00", "\ufffd")
 	return strings.TrimLeft(s, "\ufeff")
 }
 
-// An integer is a component: of 64 bits, signed or not.
+// An integer is a component of at most 64 bits, signed or unsigned.
 type integer struct {
 	i        int64
 	unsigned bool
@@ -295,7 +291,7 @@ func (n integer) write(w *variant.Writer) {
 
 func writeUint(w *variant.Writer, u uint64) { integer{int64(u), true}.write(w) }
 
-// writeFloat writes f, or its digits where Godot 2 has no such number.
+// writeFloat writes f, or its digits where Godot 2 cannot hold the number.
 func writeFloat(w *variant.Writer, f float64) {
 	if w.Dialect() == variant.Godot2 && !fitsFloat32(f) {
 		w.String(strconv.FormatFloat(f, 'g', -1, 64))
@@ -306,17 +302,16 @@ func writeFloat(w *variant.Writer, f float64) {
 
 func fitsFloat32(f float64) bool { return math.IsInf(f, 0) || !math.IsInf(float64(float32(f)), 0) }
 
-// componentsMax is how many a value has at most.
+// componentsMax is the most components of a value.
 const componentsMax = 4
 
 func writeIntegers(w *variant.Writer, t wire.ValueType, enc []byte) {
 	var all [componentsMax]integer
 	n, width := t.Components(), t.Width()
 	for i := range n {
-		u := uintOf(enc[i*width : (i+1)*width])
-		spare := 64 - 8*width
-		if all[i] = (integer{int64(u), true}); t.Kind() == wire.KindSint {
-			all[i] = integer{int64(u<<spare) >> spare, false}
+		c := enc[i*width : (i+1)*width]
+		if all[i] = (integer{int64(replication.Uint(c)), true}); t.Kind() == wire.KindSint {
+			all[i] = integer{replication.Int(c), false}
 		}
 	}
 	switch {
@@ -352,7 +347,7 @@ func within32(all []integer) bool {
 	return true
 }
 
-// exact32 reports whether a float of 32 bits counts that far in steps of one.
+// exact32 reports whether 32 bit floats hold all of these integers exactly.
 func exact32(all []integer) bool {
 	const most = 1 << 24
 	for _, n := range all {
@@ -368,7 +363,7 @@ func writeReals(w *variant.Writer, t wire.ValueType, enc []byte) {
 	n, width := t.Components(), t.Width()
 	fit := true
 	for i := range n {
-		all[i] = realOf(enc[i*width : (i+1)*width])
+		all[i] = replication.Float(enc[i*width : (i+1)*width])
 		fit = fit && fitsFloat32(all[i])
 	}
 	switch {
@@ -383,22 +378,4 @@ func writeReals(w *variant.Writer, t wire.ValueType, enc []byte) {
 		}
 		w.End(m, n)
 	}
-}
-
-// uintOf returns the bits of a component.
-func uintOf(enc []byte) (u uint64) {
-	for i, c := range enc {
-		u |= uint64(c) << (8 * i)
-	}
-	return u
-}
-
-func realOf(enc []byte) float64 {
-	switch len(enc) {
-	case 2:
-		return float64(float16.Frombits(binary.LittleEndian.Uint16(enc)).Float32())
-	case 4:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(enc)))
-	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(enc))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// The functions of this file take JSON apart that check has found to be JSON, so
-// none of them can fail, and all they return are substrings.
+// The functions of this file split text that check accepted as JSON. They cannot fail, and they
+// return substrings.
 
 // check reports what is wrong with a body as JSON.
 func check(body []byte) *replication.Error {
@@ -21,7 +21,7 @@ func check(body []byte) *replication.Error {
 		return nil
 	}
 	var raw json.RawMessage
-	err := json.Unmarshal(body, &raw) // says what is wrong
+	err := json.Unmarshal(body, &raw) // for its error
 	return replication.Errorf(replication.CodeBadRequest, "the payload is not JSON: %v", err)
 }
 
@@ -44,8 +44,8 @@ func kindOf(raw string) kind {
 	return kindNumber
 }
 
-// cut splits the value at the beginning of s from what follows, both without
-// white space around.
+// cut splits the value at the beginning of s from the rest, both without surrounding white
+// space.
 func cut(s string) (value, rest string) {
 	n := 0
 	switch s[0] {
@@ -88,16 +88,16 @@ func nestedEnd(s string) int {
 	}
 }
 
-// inside returns what an object or array holds, without white space before it.
+// inside returns the content of an object or array, without leading white space.
 func inside(raw string) string { return strings.TrimLeft(raw[1:len(raw)-1], whiteSpace) }
 
-// element splits the first element from the list that inside returned.
+// element splits the first element from the result of inside.
 func element(list string) (value, rest string) {
 	value, rest = cut(list)
 	return value, next(rest)
 }
 
-// member splits the first member, its key still quoted.
+// member splits the first member; its key is still quoted.
 func member(list string) (key, value, rest string) {
 	key, rest = cut(list)
 	value, rest = cut(strings.TrimLeft(rest[1:], whiteSpace)) // behind the colon
@@ -112,8 +112,8 @@ func next(rest string) string {
 	return strings.TrimLeft(rest[1:], whiteSpace)
 }
 
-// unquote returns the text of a JSON string. It is not ok if an escape stands
-// for half a character.
+// unquote returns the text of a JSON string. It is not ok if an escape stands for half of a
+// surrogate pair.
 func unquote(raw string) (text string, ok bool) {
 	text = raw[1 : len(raw)-1]
 	if strings.IndexByte(text, '\\') < 0 {
@@ -132,7 +132,7 @@ func unescape(raw string) (text string, ok bool) {
 
 // hasLoneSurrogate finds the escapes that encoding/json replaces silently.
 func hasLoneSurrogate(text string) bool {
-	high := false // the escape before was the first half of a pair
+	high := false // the previous escape was the first half of a pair
 	for i := 0; i < len(text); i++ {
 		low := false
 		if text[i] == '\\' {
@@ -163,9 +163,9 @@ func hasLoneSurrogate(text string) bool {
 	return high
 }
 
-// clip shortens text from outside for use in a message.
+// clip shortens text from outside for an error message.
 func clip(text string) string {
-	const most = 48 // arbitrary; a message is for reading
+	const most = 48 // arbitrary
 	if len(text) <= most {
 		return text
 	}

@@ -12,9 +12,8 @@ import (
 	"github.com/x448/float16"
 )
 
-// A literal is the text of one JSON value, already known to be JSON. Its
-// messages say what was wanted and what was there; the store puts the name of
-// the value in front.
+// A literal is the text of one JSON value, which has been checked. Its errors say what was
+// expected and what was found; the store adds the name of the value.
 type literal string
 
 // AppendValue implements replication.Literal.
@@ -24,7 +23,7 @@ func (l literal) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool,
 	}
 	enc, e := l.appendValue(b, t)
 	if e != nil {
-		return b, false, e // not in the line above: a nil *Error is not a nil error
+		return b, false, e // separate from the success path: a nil *Error is not a nil error
 	}
 	return enc, false, nil
 }
@@ -62,8 +61,8 @@ func appendScalar(b []byte, t wire.ValueType, raw string) ([]byte, *replication.
 	return b, literal(raw).mismatch(t)
 }
 
-// takesDigits reports whether a component of t may be a string of decimal digits,
-// because numbers of that size are lost in most languages.
+// takesDigits reports whether a component of t may be a string of decimal digits, because most
+// languages lose precision in numbers of that size.
 func takesDigits(t wire.ValueType) bool { return t.Kind() != wire.KindFloat && t.Width() == 8 }
 
 func appendDigits(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
@@ -73,7 +72,7 @@ func appendDigits(b []byte, t wire.ValueType, text string) ([]byte, *replication
 	return appendNumber(b, t, text)
 }
 
-// isDecimal reports whether text is an integer as JSON would write it.
+// isDecimal reports whether text is an integer in the syntax of JSON.
 func isDecimal(text string) bool {
 	text = strings.TrimPrefix(text, "-")
 	if text == "" || text[0] == '0' && len(text) > 1 {
@@ -91,7 +90,7 @@ func (l literal) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.E
 		var raw string
 		raw, list = element(list)
 		if n >= t.Components() {
-			continue // only count, for the message
+			continue // counted for the error message
 		}
 		var err *replication.Error
 		if b, err = appendScalar(b, t, raw); err != nil {
@@ -101,7 +100,7 @@ func (l literal) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.E
 	return b, components(t, n)
 }
 
-// components reports a number of components that t does not have.
+// components refuses a number of components that t does not have.
 func components(t wire.ValueType, n int) *replication.Error {
 	if n == t.Components() {
 		return nil
@@ -136,7 +135,7 @@ func (l literal) appendData(b []byte, t wire.ValueType) ([]byte, *replication.Er
 	return appendLong(b, t, p)
 }
 
-// appendLong appends a value of string or data.
+// appendLong appends a value of type string or data.
 func appendLong[T string | []byte](b []byte, t wire.ValueType, content T) ([]byte, *replication.Error) {
 	if len(content) > math.MaxUint16 {
 		return b, replication.Errorf(replication.CodeTooLarge, "%d bytes of %v, at most %d are possible", len(content), t, math.MaxUint16)
@@ -146,11 +145,11 @@ func appendLong[T string | []byte](b []byte, t wire.ValueType, content T) ([]byt
 }
 
 func errSurrogate() *replication.Error {
-	return replication.Errorf(replication.CodeBadRequest, "a \\u escape stands for half a character")
+	return replication.Errorf(replication.CodeBadRequest, "a \\u escape is half a surrogate pair")
 }
 
-// decodeBase64 wants the standard alphabet with padding and nothing else. The
-// library would skip line ends.
+// decodeBase64 accepts the standard alphabet with padding and nothing else. The library would
+// skip line ends.
 func decodeBase64(text string) (p []byte, ok bool) {
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, false
@@ -159,8 +158,8 @@ func decodeBase64(text string) (p []byte, ok bool) {
 	return p, err == nil
 }
 
-// exactMax is how far a float64 counts in steps of one. Integers beyond it are
-// written as strings, because most JSON libraries read numbers as float64.
+// exactMax bounds the integers that a float64 holds exactly. Larger ones are written as
+// strings, because most JSON libraries read numbers as float64.
 const exactMax = 1 << 53
 
 // appendNumber appends one component of t from the text of a JSON number.
@@ -197,9 +196,8 @@ func outOfRange(t wire.ValueType, text string) *replication.Error {
 	return replication.Errorf(replication.CodeOutOfRange, "%s does not fit %v", clip(text), t)
 }
 
-// integerText turns a JSON number into plain digits, so that 5.0 and 2e3 are the
-// integers that they are. Digits beyond every integer type stay what they are:
-// out of range.
+// integerText converts a JSON number to plain digits, so that 5.0 and 2e3 are accepted as
+// integers. A number beyond every integer type stays beyond it.
 func integerText(text string) (digits string, fraction bool) {
 	mantissa, exponent, scaled := strings.Cut(strings.ToLower(text), "e")
 	whole, part, pointed := strings.Cut(mantissa, ".")
@@ -216,9 +214,9 @@ func integerText(text string) (digits string, fraction bool) {
 	}
 	shift, err := 0, error(nil)
 	if scaled {
-		const most = 1 << 20 // more digits than a message has bytes
+		const most = 1 << 20 // more digits than a payload has bytes
 		if shift, err = strconv.Atoi(exponent); err != nil || shift > most || shift < -most {
-			return text, strings.HasPrefix(exponent, "-") // further than any integer type, or than any digit
+			return text, strings.HasPrefix(exponent, "-") // beyond every integer type, or a fraction
 		}
 	}
 	significant := strings.TrimRight(digits, "0")
@@ -247,8 +245,8 @@ func appendFloat(b []byte, t wire.ValueType, text string) ([]byte, *replication.
 	return b, nil
 }
 
-// appendRounded appends one component of t, rounded half to even, float16 included.
-// It is not ok if that is not a finite number.
+// appendRounded appends one component of t, rounded half to even. It is not ok if the result is
+// not finite.
 func appendRounded(b []byte, t wire.ValueType, f float64) (enc []byte, ok bool) {
 	switch width := t.Width(); width {
 	case 2:
@@ -263,9 +261,9 @@ func appendRounded(b []byte, t wire.ValueType, f float64) (enc []byte, ok bool) 
 	return b, !math.IsInf(f, 0) && !math.IsNaN(f)
 }
 
-// roundToOdd cuts f to 24 bits and sets the last one if anything was lost. A
-// number on its way to 11 bits must not be rounded twice: one that is just above
-// the middle of two half floats would become the middle, and then the even one.
+// roundToOdd cuts f to 24 bits and sets the last bit if anything was lost. It prevents double
+// rounding on the way to the 11 bits of a half float: a number just above the middle of two
+// half floats would become the middle, and then the even one.
 func roundToOdd(f float64) float32 {
 	g := float32(f)
 	if float64(g) == f || math.IsInf(float64(g), 0) {
@@ -292,22 +290,21 @@ func appendUint(b []byte, u uint64, width int) []byte {
 
 // appendComponent appends one encoded component of t as JSON.
 func appendComponent(b []byte, t wire.ValueType, enc []byte) []byte {
-	u := uintOf(enc)
 	switch t.Kind() {
 	case wire.KindSint:
-		spare := 64 - 8*len(enc)
-		i := int64(u<<spare) >> spare
+		i := replication.Int(enc)
 		return appendQuotedBeyond(b, i > exactMax || i < -exactMax, strconv.AppendInt, i)
 	case wire.KindUint:
+		u := replication.Uint(enc)
 		return appendQuotedBeyond(b, u > exactMax, strconv.AppendUint, u)
 	}
 	switch len(enc) {
 	case 2:
-		return appendHalf(b, float16.Frombits(uint16(u)))
+		return appendHalf(b, float16.Frombits(binary.LittleEndian.Uint16(enc)))
 	case 4:
-		return appendJSONFloat(b, float64(math.Float32frombits(uint32(u))), 32)
+		return appendJSONFloat(b, replication.Float(enc), 32)
 	}
-	return appendJSONFloat(b, math.Float64frombits(u), 64)
+	return appendJSONFloat(b, replication.Float(enc), 64)
 }
 
 func appendQuotedBeyond[T int64 | uint64](b []byte, quoted bool, add func([]byte, T, int) []byte, v T) []byte {
@@ -319,8 +316,8 @@ func appendQuotedBeyond[T int64 | uint64](b []byte, quoted bool, add func([]byte
 	return append(b, '"')
 }
 
-// appendHalf appends h if it is an integer, else the shortest decimal that
-// becomes h again.
+// appendHalf appends h exactly if it is an integer, otherwise as the shortest decimal that is
+// read as h again.
 func appendHalf(b []byte, h float16.Float16) []byte {
 	f := float64(h.Float32())
 	if !h.IsFinite() || f == math.Trunc(f) {
@@ -337,8 +334,8 @@ func appendHalf(b []byte, h float16.Float16) []byte {
 	}
 }
 
-// appendJSONFloat appends the shortest decimal that becomes f again, or null
-// for what JSON cannot say. Publishers cannot set such a value, but clients can.
+// appendJSONFloat appends the shortest decimal that is read as f again. It appends null for a
+// number that JSON cannot express; publishers cannot set one, but clients can.
 func appendJSONFloat(b []byte, f float64, bits int) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(b, "null"...)

@@ -5,10 +5,10 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// AppendKeyframe appends all values of one view of a state: first one bit per
-// nullable value, lowest bit first, 1 for null, unused bits 0; then every value
-// that is not null, in order. nulls may have length 0 if nothing is nullable.
-// Its CRC-32 (IEEE) is the view's checksum.
+// AppendKeyframe appends all values of one view: first one bit per nullable value, lowest bit
+// first, 1 for null, unused bits 0; then every value that is not null, in order. nulls may have
+// length 0 if no value is nullable. The CRC-32 (IEEE) of the keyframe is the checksum of the
+// view.
 func AppendKeyframe(b []byte, s *netstate.State, nulls netstate.Mask, fields []Field, r Range) []byte {
 	b = appendNullBits(b, nulls, fields, r)
 	for i := r.First; i < r.End; i++ {
@@ -36,7 +36,7 @@ func appendNullBits(b []byte, nulls netstate.Mask, fields []Field, r Range) []by
 	return b
 }
 
-// A KeyframeReader reads the values of a keyframe.
+// A KeyframeReader iterates over the values of a keyframe.
 type KeyframeReader struct {
 	bits   []byte // null bits
 	r      wire.Reader
@@ -63,8 +63,8 @@ func ReadKeyframe(p []byte, fields []Field, r Range) KeyframeReader {
 	return k
 }
 
-// Next returns the next value in order; null ones have no bytes. It reports
-// false at the end and at the first error.
+// Next returns the next value in order; a null value has no bytes. It reports false at the end
+// and at the first error.
 func (k *KeyframeReader) Next() (index int, value []byte, null, ok bool) {
 	if k.err != nil {
 		return 0, nil, false, false
@@ -93,8 +93,8 @@ func (k *KeyframeReader) Next() (index int, value []byte, null, ok bool) {
 	return index, value, false, true
 }
 
-// Err returns ErrMalformed if the bytes were not exactly a keyframe, once Next
-// has reported false.
+// Err returns ErrMalformed if the bytes are not exactly a keyframe. It is valid once Next has
+// reported false.
 func (k *KeyframeReader) Err() error { return k.err }
 
 // CheckKeyframe reports whether p is a keyframe of view r.
@@ -107,13 +107,12 @@ func CheckKeyframe(p []byte, fields []Field, r Range) bool {
 	}
 }
 
-// nullBit marks an index in an update whose value is null. The document says
-// that the negative index unsets a value, which could not unset value 0; the
-// original wire has index|0x80.
+// nullBit marks an index in an update whose value is null. The published document negates the
+// index, which could not express value 0; the original protocol sends index|0x80.
 const nullBit = 0x80
 
-// AppendUpdateValue appends one changed value to the data of an update. index
-// counts within the view.
+// AppendUpdateValue appends one changed value to the data of an update. index counts within the
+// view.
 func AppendUpdateValue(b []byte, index int, value []byte) []byte {
 	return append(append(b, byte(index)), value...)
 }
@@ -121,7 +120,7 @@ func AppendUpdateValue(b []byte, index int, value []byte) []byte {
 // AppendUpdateNull appends the marker that a nullable value is null.
 func AppendUpdateNull(b []byte, index int) []byte { return append(b, byte(index)|nullBit) }
 
-// An UpdateReader reads the values of an update.
+// An UpdateReader iterates over the values of an update.
 type UpdateReader struct {
 	r      wire.Reader
 	fields []Field
@@ -157,8 +156,8 @@ func (u *UpdateReader) Next() (index int, value []byte, null, ok bool) {
 	return index, value, null, true
 }
 
-// Err returns ErrMalformed if the bytes were not an update, once Next has
-// reported false.
+// Err returns ErrMalformed if the bytes are not an update. It is valid once Next has reported
+// false.
 func (u *UpdateReader) Err() error { return u.err }
 
 // CheckUpdate reports whether p is an update of view r.
