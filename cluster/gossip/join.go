@@ -244,9 +244,9 @@ const (
 func (e *RefusedError) Error() string {
 	switch e.Refusal {
 	case NoKeyThere:
-		return fmt.Sprintf("gossip: %v has no key, this node has one: every node of a cluster needs the same --gossip-key-file, or none", e.Addr)
+		return fmt.Sprintf("gossip: %v speaks without a key, this node has one: every node of a cluster needs the same --gossip-key-file, or none", e.Addr)
 	case NoKeyHere:
-		return fmt.Sprintf("gossip: %v has a key, this node has none: set --gossip-key-file to the one of the cluster", e.Addr)
+		return fmt.Sprintf("gossip: %v speaks with a key, this node has none: set --gossip-key-file to the one of the cluster", e.Addr)
 	}
 	return fmt.Sprintf("gossip: wrong key: %v does not know the gossip key of this node, or the reverse: --gossip-key-file must hold a key of the cluster", e.Addr)
 }
