@@ -10,23 +10,23 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// A leaving edge has a session less each time that its metrics are read after POST
-// /drain. When it has none it is gone; or another process is there, if it is to be
-// restarted; or it keeps all and stays, if it is stuck.
-type leaving struct {
+// A drainingEdge loses a session each time that its metrics are read after POST /drain.
+// Without sessions it ends, or another process starts in its place if end is "restarted". If
+// end is "stuck", it keeps its sessions and does not end.
+type drainingEdge struct {
 	answer, end string
 
 	mu       sync.Mutex // requests come from several goroutines
 	listener net.Listener
-	asked    bool
+	drained  bool
 	sessions int
 	started  int
 }
 
-// startLeaving is the command `leaving NAME ANSWER SESSIONS [restarted|stuck]` of
-// scripts: it puts the address of such an edge into $NAME.
-func startLeaving(ts *testscript.TestScript, _ bool, args []string) {
-	l := &leaving{answer: args[1], started: 1}
+// startDraining is the command `draining NAME ANSWER SESSIONS [restarted|stuck]` of scripts: it
+// sets $NAME to the address of such an edge.
+func startDraining(ts *testscript.TestScript, _ bool, args []string) {
+	l := &drainingEdge{answer: args[1], started: 1}
 	var err error
 	l.sessions, err = strconv.Atoi(args[2])
 	ts.Check(err)
@@ -41,17 +41,17 @@ func startLeaving(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], l.listener.Addr().String())
 }
 
-func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *drainingEdge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Method == http.MethodPost {
-		l.asked = true
+		l.drained = true
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprintf(w, `{"sessions":%q}`, l.answer)
 		return
 	}
 	switch {
-	case !l.asked || l.end == "stuck":
+	case !l.drained || l.end == "stuck":
 	case l.sessions >= 0:
 		defer func() { l.sessions-- }()
 	case l.end == "restarted":

@@ -8,7 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
-// Passwords are part of URLs, and errors end up in tickets.
+// TestPasswordIsNotPrinted: URLs contain passwords, and errors end up in tickets.
 func TestPasswordIsNotPrinted(t *testing.T) {
 	for _, url := range []string{"nats://u:canary@127.0.0.1:1", "nats://canary@127.0.0.1:1", "nats://a:canary@127.0.0.1:1,nats://b:canary@127.0.0.1:1"} {
 		f := NATSFlags{NATS: config.NATS{NATSURL: url}, Timeout: time.Second}

@@ -3,17 +3,22 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
-// A typedValue is a value of a put as the JSON payload has it.
+// A typedValue is a value of a put in the JSON payload.
 type typedValue struct {
 	Name      string          `json:"name,omitempty"`
 	Type      string          `json:"type"`
@@ -33,7 +38,7 @@ func parseTyped(args []string, problems config.Problems) ([]typedValue, config.P
 	for _, arg := range args {
 		v, err := parseTypedValue(arg)
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("%s: %v", arg, err))
+			problems.Add(arg, "%v", err)
 		}
 		list = append(list, v)
 	}
@@ -45,7 +50,7 @@ func parseTypedValue(arg string) (v typedValue, err error) {
 	left, text, given := strings.Cut(arg, "=")
 	name, rest, typed := strings.Cut(left, ":")
 	if !given || !typed {
-		return v, fmt.Errorf("want NAME:TYPE=VALUE, as hp:float32=93.5")
+		return v, errors.New("want NAME:TYPE=VALUE, as hp:float32=93.5")
 	}
 	if name != "" && !replication.ValidName(name) {
 		return v, fmt.Errorf("name %q must start with a letter or _ and have letters, digits and _", name)
@@ -60,7 +65,7 @@ func parseTypedValue(arg string) (v typedValue, err error) {
 	}
 	t, ok := wire.ParseValueType(v.Type)
 	if !ok {
-		return v, fmt.Errorf("there is no type %q; types are sint8 to uint64, float16 to float64, string, data, point2s8 to point3u64, vector2f16 to vector3f64, quaternionf16 to quaternionf64", v.Type)
+		return v, fmt.Errorf("unknown type %q; types are sint8 to uint64, float16 to float64, string, data, point2s8 to point3u64, vector2f16 to vector3f64, quaternionf16 to quaternionf64", v.Type)
 	}
 	if text == "null" && v.Nullable {
 		v.Value = json.RawMessage("null")
@@ -119,7 +124,7 @@ func number(text string, wide bool) (string, bool) {
 	if json.Valid([]byte(text)) {
 		return text, true
 	}
-	f, _ := strconv.ParseFloat(text, 64) // a form that JSON does not have, as .5
+	f, _ := strconv.ParseFloat(text, 64) // JSON lacks the form, as .5
 	b, err := json.Marshal(f)
 	return string(b), err == nil
 }
@@ -131,9 +136,9 @@ func parseUntyped(args []string, problems config.Problems) (map[string]json.RawM
 		name, text, given := strings.Cut(arg, "=")
 		switch _, twice := values[name]; {
 		case !given || name == "":
-			problems = append(problems, fmt.Sprintf("%s: want NAME=VALUE, or NAME:TYPE=VALUE to make a state", arg))
+			problems.Add(arg, "want NAME=VALUE, or NAME:TYPE=VALUE to make a state")
 		case twice:
-			problems = append(problems, fmt.Sprintf("%s: %s is there twice", arg, name))
+			problems.Add(arg, "%s is given twice", name)
 		default:
 			values[name] = guess(text)
 		}
@@ -141,8 +146,8 @@ func parseUntyped(args []string, problems config.Problems) (map[string]json.RawM
 	return values, problems
 }
 
-// guess returns text as JSON: what is JSON already, numbers with commas as an
-// array, and everything else as text.
+// guess returns text as JSON: JSON as it is, numbers with commas as an array, and
+// everything else as text.
 func guess(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
@@ -150,6 +155,35 @@ func guess(text string) json.RawMessage {
 	if array := "[" + text + "]"; strings.Contains(text, ",") && json.Valid([]byte(array)) {
 		return json.RawMessage(array)
 	}
-	b, _ := json.Marshal(text) // a string always can be
+	b, _ := json.Marshal(text) // never fails for a string
 	return b
+}
+
+// messageText returns a message in the form of the JSON payload: text as it is, other bytes
+// in base64 behind a prefix.
+func messageText(b []byte) string {
+	text := string(b)
+	switch {
+	case !utf8.Valid(b):
+		return "base64:" + base64.StdEncoding.EncodeToString(b)
+	case strings.HasPrefix(text, "base64:"), strings.HasPrefix(text, "text:"):
+		return "text:" + text
+	}
+	return text
+}
+
+// harmless returns text for a terminal. Text from the network must not control the
+// terminal.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, text)
+}
+
+// valueText returns value i in readable form.
+func valueText(s *netstate.State, i int) string {
+	return harmless(string(payload.AppendValue(nil, s.Layout().Type(i), s.Value(i))))
 }

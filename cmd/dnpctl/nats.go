@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,7 +24,7 @@ type NATSFlags struct {
 func (f *NATSFlags) Problems() (list config.Problems) {
 	list = f.NATS.Problems()
 	if f.Timeout <= 0 {
-		list = append(list, fmt.Sprintf("--timeout: want more than 0, got %v", f.Timeout))
+		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
 	}
 	return list
 }
@@ -72,4 +73,51 @@ func (f *NATSFlags) requestHolder(ctx context.Context, space, subject string, da
 		return nil, fmt.Errorf("no answer about space %s within %v", space, f.Timeout)
 	}
 	return answer, err
+}
+
+// An answer is the answer of a relay to a publish or a get, or of an edge to a message.
+type answer struct {
+	Epoch   uint64       `json:"epoch"`
+	Seq     uint64       `json:"seq"`
+	Durable *bool        `json:"durable"`
+	Error   *answerError `json:"error"`
+	Results []struct {
+		Error *answerError `json:"error"`
+	} `json:"results"`
+}
+
+type answerError struct {
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	Op         *int   `json:"op"`
+	RetryAfter int    `json:"retry_after_ms"`
+}
+
+func (e *answerError) Error() string {
+	text := e.Code + ": " + e.Message
+	if e.Op != nil && *e.Op > 0 {
+		text += fmt.Sprintf(" (op %d)", *e.Op)
+	}
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(" (try again in %d ms)", e.RetryAfter)
+	}
+	return text
+}
+
+// parseAnswer returns the answer. The error has all errors in it.
+func parseAnswer(data []byte) (a answer, err error) {
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("the answer cannot be read: %w: %.200q", err, data)
+	}
+	if a.Error != nil {
+		return a, a.Error
+	}
+	var errs []error
+	for i, r := range a.Results {
+		if r.Error != nil {
+			r.Error.Op = &i
+			errs = append(errs, r.Error)
+		}
+	}
+	return a, errors.Join(errs...)
 }
