@@ -382,8 +382,9 @@ type reused struct{ b []byte }
 func (r *reused) Datagram(int) []byte { return r.b[:0] }
 func (r *reused) Send([]byte)         {}
 
-// TestWindowKeepsToMemory loses all acknowledgements of one packet and none of the later ones. However many packets
-// are sent meanwhile, the peer still remembers the number when the packet is repeated.
+// TestWindowKeepsToMemory loses all acknowledgements of one packet and none of the later ones.
+// However many packets are sent meanwhile, the peer still remembers the number when the packet
+// is repeated.
 func TestWindowKeepsToMemory(t *testing.T) {
 	a, b := newCircuitTest(t, Config{Window: windowMax, Retries: -1}), newCircuitTest(t, Config{})
 	passed := map[byte]int{}

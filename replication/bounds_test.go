@@ -119,8 +119,8 @@ func boundedPut() Op {
 	}
 }
 
-// A description without bounds is stored in version 2, a description with bounds in version 3. Replicas get
-// version 2 in both cases.
+// A description without bounds is stored in version 2, a description with bounds in version 3.
+// Replicas get version 2 in both cases.
 func TestBoundsCodec(t *testing.T) {
 	d := Description{Key: "k", ValueMax: 16, Values: []ValueDef{{Type: typ("uint8")}, {Type: typ("vector2f32")}, {Type: wire.TypeData}}}
 	old := appendDescribe(nil, &d)
@@ -166,8 +166,8 @@ func TestBoundsCodec(t *testing.T) {
 	}
 }
 
-// Bounds are stored and therefore outlive their holder; a put changes them without a new link; and states with
-// equal bounds share a schema.
+// Bounds are stored and therefore outlive their holder; a put changes them without a new link;
+// and states with equal bounds share a schema.
 func TestBoundsAreStored(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(boundedPut())

@@ -4,8 +4,8 @@
 //	b.Subscribe(subjects.Live("demo"), handle)
 //	address, ok := subjects.ParsePublish(m.Subject)
 //
-// It also defines which names of spaces, clients, groups and keys a subject can carry: [ValidToken] and
-// [ValidKey].
+// It also defines which names of spaces, clients, groups and keys a subject can carry:
+// [ValidToken] and [ValidKey].
 package subject
 
 import (
@@ -301,8 +301,8 @@ func cutShard(s string) (n int, rest string, ok bool) {
 	return int(u), rest, err == nil
 }
 
-// HeaderControl marks a message on the subject of a client that the holder sends to the client's edge and not to the
-// client.
+// HeaderControl marks a message on the subject of a client that the holder sends to the
+// client's edge and not to the client.
 const (
 	HeaderControl = "Dnp-Control"
 	ControlKick   = "kick" // end the client's sessions

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestEngine lets a real Godot 3 read the output of Writers, and reads the output of the engine. The bytes must be equal,
-// except for the padding in node paths, where the engine leaves memory. It needs the Debian package
-// godot3-server.
+// TestEngine lets a real Godot 3 read the output of Writers, and reads the output of the
+// engine. The bytes must be equal, except for the padding in node paths, where the engine
+// leaves memory. It needs the Debian package godot3-server.
 func TestEngine(t *testing.T) {
 	godot, err := exec.LookPath("godot3-server")
 	if err != nil {
