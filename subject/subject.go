@@ -301,9 +301,20 @@ func cutShard(s string) (n int, rest string, ok bool) {
 	return int(u), rest, err == nil
 }
 
-// HeaderControl marks a message on the subject of a client that the holder sends to the
-// client's edge and not to the client.
+// Headers of messages between clients and game servers.
 const (
-	HeaderControl = "Dnp-Control"
-	ControlKick   = "kick" // end the client's sessions
+	HeaderSession  = "Dnp-Session"  // the session of the client
+	HeaderNumber   = "Dnp-Number"   // of a reliable message of a client, in its session
+	HeaderPrevious = "Dnp-Previous" // number of the previous message plus one: the cursor of a consumer before this message
+	HeaderReliable = "Dnp-Reliable" // "true" or "false"
+	HeaderToken    = "Dnp-Token"    // by which a game server names a message to a client
+)
+
+// HeaderControl marks a message on the subject of a client that is a command to the
+// client's edge and not for the client.
+const (
+	HeaderControl   = "Dnp-Control"
+	ControlKick     = "kick"      // from the holder: end the client's sessions
+	ControlReplaced = "replaced"  // from an edge: end the sessions that began before HeaderBegan
+	HeaderBegan     = "Dnp-Began" // when the session HeaderSession began, in Unix microseconds
 )

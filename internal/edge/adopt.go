@@ -5,11 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
-	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/auth"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -42,10 +37,7 @@ func (k *keeper) found(now time.Time, x *kept, a sessionlog.Action) {
 	k.heard(x)
 	k.enter(x)
 	x.about, x.until = about, now.Add(spacePatience)
-	sp := k.w.space(about.Space)
-	if len(sp.sessions) == 0 {
-		sp.emptyAt = now // it is needed soon
-	}
+	k.w.spaces.Follow(now, about.Space)
 	k.waiting = append(k.waiting, x)
 }
 
@@ -71,10 +63,10 @@ func (k *keeper) drop(x *kept) {
 // advanceWaiting claims the sessions whose spaces are there.
 func (k *keeper) advanceWaiting(now, next time.Time) time.Time {
 	k.waiting = slices.DeleteFunc(k.waiting, func(x *kept) bool {
-		switch sp := k.w.space(x.about.Space); {
-		case x.dropped || x.core.Phase() != sessionlog.Ready:
+		switch replica := k.w.spaces.Follow(now, x.about.Space); {
+		case x.dropped || x.core.Phase() != sessionlog.Found:
 			return true
-		case sp.replica.Complete():
+		case replica.Complete():
 			x.core.Claim()
 			k.wake(x)
 			return true
@@ -91,90 +83,20 @@ func (k *keeper) advanceWaiting(now, next time.Time) time.Time {
 // adopted goes on with a session that is this edge's from here on.
 func (k *keeper) adopted(now time.Time, x *kept) {
 	w := k.w
-	s := newSession(w.space(x.about.Space), nil, x.about.ID, x.about.Client, time.UnixMicro(x.about.Began))
-	s.kept = x
-	s.conn = x.core.Restore(now, w.ep, s.resolve)
-	if s.conn == nil {
-		for len(s.own) > 0 {
-			s.own[0].forget()
-		}
+	s := x.newSession()
+	conn := x.core.Restore(now, w.ep, s.Resolve)
+	if conn == nil {
+		s.Discard()
 		return // the next action says why
 	}
 	w.counts.SessionsAdopted++
 	x.session = s
-	s.lastToken = x.core.Token()
-	s.expectQueued()
 	x.follow()
-	w.begun(s)
-	s.resume(now, x.about.claims())
+	w.edge.roll.enter(x.addr.Addr())
+	s.Resume(now, conn, x.core.Token(), x.about.claims())
 	k.claim(x)
 	k.letIn(now, x.addr)
 	x.answerAsker()
-}
-
-// resolve finds what a link of a session that is taken over is bound to.
-func (s *session) resolve(ref uint64) *dnp.Source {
-	if ref&ownRef != 0 {
-		return s.restoreOwn(wire.LinkID(ref))
-	}
-	if st := s.space.replica.State(ref); st != nil {
-		return source(st)
-	}
-	return nil
-}
-
-// restoreOwn makes a state that the client offers anew, from what the holder has of it.
-func (s *session) restoreOwn(link wire.LinkID) *dnp.Source {
-	if own, ok := s.ownAt(link); ok {
-		return own.source
-	}
-	st := s.space.replica.ByKey(ownKey(s.client, link))
-	if st == nil {
-		return nil // the holder never heard of it
-	}
-	layout := st.Values.Layout()
-	state := netstate.NewState(layout)
-	for i := range layout.Len() {
-		state.Set(i, st.Values.Value(i))
-	}
-	own := &ownState{session: s, link: link, key: st.Desc.Key, message: slices.Clone(st.Desc.Message)}
-	own.newSource(state)
-	own.keep()
-	return own.source
-}
-
-// resume brings a session up to date that was taken over: its rights, the states that it
-// should see, and what the client wrote that nobody acknowledged.
-func (s *session) resume(now time.Time, c *auth.Claims) {
-	s.may = rights{known: !c.Expires.IsZero(), readOnly: !c.Write, expires: c.Expires, groups: c.Groups}
-	s.space.w.expects(c.Expires)
-	s.groupsAgain(now)
-	for _, own := range s.own {
-		if link, ok := s.conn.LinkOf(own.source); ok {
-			own.readOnly = link.ReadOnly
-		}
-		own.assert(now)
-	}
-	sp := s.space
-	sp.sessions = append(sp.sessions, s)
-	for st := range sp.replica.All() {
-		sp.bringInLine(s, st)
-	}
-	for _, h := range s.conn.Held() {
-		if src, ok := s.conn.SourceOf(h.Link); ok {
-			own, _ := src.Data().(*ownState)
-			s.writer(src, own).again(now, h)
-		}
-	}
-}
-
-// bringInLine makes the link of a session to a state what it should be.
-func (s *space) bringInLine(session *session, st *replication.State) {
-	link, linked, _ := session.linkTo(st)
-	if linked != nil && (!s.includes(st, session) || link.ReadOnly == session.mayWrite(st)) {
-		s.unlink(session, st, !s.includes(st, session))
-	}
-	s.offer(session, st)
 }
 
 // Keeps reports whether the worker owns the session of a client, for a caller that turns
@@ -195,7 +117,7 @@ func (w *Worker) adopt(name string, from way, asker string) {
 	x.asker = asker
 	if x.core.Phase() == sessionlog.Owning { // it was not told of its end yet
 		x.again = &from
-		x.core.Doubt()
+		x.core.Revalidate()
 		k.wake(x)
 		return
 	}

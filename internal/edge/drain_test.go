@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
@@ -121,8 +121,8 @@ func TestAsked(t *testing.T) {
 	l.want("nobody has told it the states of the space")
 	l.pass(20 * time.Millisecond)
 	l.want("it does not get them", string(answerRefused))
-	if l.worker.spaces["arena"] == nil || l.worker.spaces["not a token"] != nil {
-		t.Errorf("spaces that are followed: %v", l.worker.spaces)
+	if l.worker.Replica("arena") == nil || l.worker.Replica("not a token") != nil {
+		t.Errorf("spaces that are followed: %v", l.worker.spaces.Names())
 	}
 
 	l.ask(edgeRequest{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})

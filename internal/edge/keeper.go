@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -65,7 +66,7 @@ func newKeeper(w *Worker, d *Durable) *keeper {
 		w: w, d: d, batches: sessionlog.NewBatches[*kept](d.Shards),
 		cfg: sessionlog.Config{
 			Node: w.edge.cfg.Node, Rand: rand.New(rand.NewPCG(seed(), seed())),
-			KeptBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
+			UndeliveredBytesMax: keptBytesMax, BlockBytes: blockBytesMax,
 		},
 		byAddr: make(map[netip.AddrPort]*kept), byName: make(map[string]*kept),
 		strays: newStrays(), guests: newGuests(),
@@ -111,15 +112,15 @@ func (k *keeper) must(do func(now time.Time)) {
 func (k *keeper) doubt() {
 	k.w.counts.Stalls++
 	for _, name := range slices.Sorted(maps.Keys(k.byName)) {
-		k.byName[name].core.Doubt()
+		k.byName[name].core.Revalidate()
 		k.wake(k.byName[name])
 	}
 }
 
 // heardOfLog notes whether the log answers.
-func (k *keeper) heardOfLog(now time.Time, v sessionlog.Verdict) {
+func (k *keeper) heardOfLog(now time.Time, v fence.Verdict) {
 	switch {
-	case v != sessionlog.Unknown && v != sessionlog.Unreachable:
+	case v != fence.Unknown && v != fence.Unreachable:
 		k.logSilent = time.Time{}
 	case k.logSilent.IsZero():
 		k.logSilent = now
@@ -190,7 +191,7 @@ func (k *keeper) turn(now time.Time, x *kept) {
 	for _, a := range x.core.Advance(now) {
 		k.act(now, x, a)
 	}
-	if x.again != nil && x.core.Phase() == sessionlog.Owning && !x.core.Doubts() {
+	if x.again != nil && x.core.Phase() == sessionlog.Owning && !x.core.Revalidating() {
 		x.answerAsker() // it is this edge's, so whoever asked is late
 		x.again = nil
 	}
@@ -283,7 +284,7 @@ func (k *keeper) replaced(name string, by cluster.Served) {
 // overtaken takes the word that a session, which may be nil, is in a later epoch.
 func (k *keeper) overtaken(x *kept, epoch uint64) {
 	if x != nil && epoch > x.core.Epoch() {
-		x.core.Doubt()
+		x.core.Revalidate()
 		k.wake(x)
 	}
 }

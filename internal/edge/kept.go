@@ -7,6 +7,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -19,7 +20,7 @@ type kept struct {
 	addr    netip.AddrPort
 	core    *sessionlog.Session
 	about   about
-	session *session // nil until the log says that it is this edge's
+	session *fanout.Session // nil until the log says that it is this edge's
 	feed    Feed
 
 	awake bool
@@ -53,7 +54,7 @@ func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
-	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Looking && old.core.Phase() <= sessionlog.Adopted {
+	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Reading && old.core.Phase() <= sessionlog.Adopted {
 		k.drop(old) // the client logged in meanwhile; if the log goes against that, its next datagram is looked up
 	}
 	k.setWay(x, way{via: k.guests.via(x.addr)})
@@ -80,20 +81,18 @@ func (k *keeper) enter(x *kept) {
 // opened serves a client whose session the log has.
 func (k *keeper) opened(now time.Time, x *kept) {
 	k.w.counts.SessionsOpened++
-	x.begin(now, x.core.Conn())
-	x.session.give(now, x.about.claims())
-	x.session.emit(now, replication.Event{Type: replication.EventJoined, Edge: k.w.edge.cfg.Node})
-	x.session.space.enter(x.session)
+	x.session = x.newSession()
+	x.follow()
+	k.w.edge.roll.enter(x.addr.Addr())
+	k.claim(x)
+	x.session.Begin(now, x.core.Conn(), x.about.claims())
 }
 
-// begin makes the session of a connection.
-func (x *kept) begin(now time.Time, conn *dnp.Conn) {
-	k := x.k
-	s := newSession(k.w.space(x.about.Space), conn, x.about.ID, x.about.Client, time.UnixMicro(x.about.Began))
-	x.session, s.kept = s, x
-	x.follow()
-	k.w.begun(s)
-	k.claim(x)
+// newSession makes the session that serves the client.
+func (x *kept) newSession() *fanout.Session {
+	return x.k.w.spaces.NewSession(fanout.SessionConfig{
+		Space: x.about.Space, ID: x.about.ID, Client: x.about.Client, Began: time.UnixMicro(x.about.Began), Epoch: x.core.Epoch(),
+	})
 }
 
 // follow begins the way of the client's messages.
@@ -152,12 +151,12 @@ func (k *keeper) uncertain(now time.Time, x *kept, a sessionlog.Action) {
 		Type: replication.EventUncertain, Space: x.about.Space, Client: x.about.Client, Session: x.about.ID, Time: now,
 		Edge: k.w.edge.cfg.Node, Reason: a.Reason, Numbers: []uint64{a.Received, a.Sent},
 	}
-	k.w.emit(ev)
+	k.w.spaces.Emit(ev)
 	if x.session == nil { // it was to be taken over
 		if x.about.Listener == k.w.listener {
 			k.w.out.Send(x.addr, wire.AppendConnectionClose(k.w.out.Datagram(1)))
 		}
 		ev.Type, ev.Reason, ev.Numbers = replication.EventLeft, dnp.CloseUncertain.String(), nil
-		k.w.emit(ev)
+		k.w.spaces.Emit(ev)
 	}
 }

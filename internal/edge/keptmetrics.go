@@ -8,7 +8,7 @@ func (e *Edge) keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 		return telemetry.Counter("dnp.session."+name, unit, help, func() uint64 { stats := s.Get(); return read(&stats) })
 	}
 	return []telemetry.Metric{
-		telemetry.Gauge("dnp.session.kept", "{session}", "Sessions in the log that this edge has or looks at.",
+		telemetry.Gauge("dnp.session.durable", "{session}", "Durable sessions that this edge serves or considers.",
 			func() float64 { return float64(e.Kept()) }),
 		telemetry.Gauge("dnp.session.draining", "", "1 from when the edge begins to hand its sessions over, else 0.", func() float64 {
 			if e.draining.Load() {
@@ -27,15 +27,16 @@ func (e *Edge) keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 		count("writes", "{write}", "Writes that were asked of the session log.", func(s *Stats) uint64 { return s.LogWrites }),
 		count("stalls", "{stall}", "Times that a worker stood still for so long that its sessions may have been taken over.",
 			func(s *Stats) uint64 { return s.Stalls }),
-		count("unheard", "{datagram}", "Datagrams dropped with --answer-only, because nothing came from their client yet, or the edge that it came over cannot be reached.",
+		count("return_paths.unknown", "{datagram}", "Datagrams dropped with --answer-only, because their client has sent none yet, or because the edge on its return path is not reachable.",
 			func(s *Stats) uint64 { return s.Unheard }),
-		telemetry.CounterBy("dnp.session.strays", "{datagram}", "Datagrams of clients that the worker does not serve, by what became of them.", "fate",
+		telemetry.CounterBy("dnp.session.orphans", "{datagram}", "Orphan datagrams (from clients that the worker does not serve), by outcome.", "fate",
 			func(observe func(string, uint64)) {
 				stats := s.Get()
 				observe("held", stats.StraysHeld)
 				observe("forwarded", stats.StraysForwarded)
 				observe("dropped", stats.StraysDropped)
-				observe("displaced", stats.GuestsDisplaced) // what is for their client may leave by an address that it does not know
 			}),
+		count("return_paths.displaced", "{client}", "Clients without a session whose return path was forgotten because the table was full.",
+			func(s *Stats) uint64 { return s.GuestsDisplaced }),
 	}
 }

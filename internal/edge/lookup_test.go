@@ -96,7 +96,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		heir.worker.adopt(name, way{}, "")
 		heir.passWith(first, 200*time.Millisecond)
 		x := k.byName[name]
-		if x.core.Phase() != sessionlog.Ready {
+		if x.core.Phase() != sessionlog.Found {
 			t.Fatalf("the session is %v, want ready: nobody told the edge the states of its space", x.core.Phase())
 		}
 		if claiming {

@@ -95,7 +95,7 @@ func (l *loser) wantLook(why string, taken, lookedAfter bool) {
 	l.Helper()
 	k := l.worker.keeper
 	x := k.byName[l.name]
-	if got := x != nil && x.core.Phase() == sessionlog.Ready; got != taken || (len(k.lost.byName) > 0) != lookedAfter {
+	if got := x != nil && x.core.Phase() == sessionlog.Found; got != taken || (len(k.lost.byName) > 0) != lookedAfter {
 		l.Errorf("%s: it takes the session over: %v, want %v; %d claims are looked after", why, got, taken, len(k.lost.byName))
 	}
 }

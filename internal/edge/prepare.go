@@ -32,7 +32,7 @@ type heir struct {
 // said lately that they do.
 func (k *keeper) prepareHeirs(now time.Time) {
 	d := &k.drain
-	spaces := slices.Sorted(maps.Keys(k.w.spaces))
+	spaces := k.w.spaces.Names()
 	if slices.ContainsFunc(spaces, func(name string) bool { return !slices.Contains(d.spaces, name) }) {
 		d.heirs = make(map[string]*heir) // what they said was about others
 	}
@@ -131,9 +131,7 @@ func (w *Worker) prepare(now time.Time, names []string, a *asker) {
 		return
 	}
 	for _, name := range names {
-		if sp := w.space(name); len(sp.sessions) == 0 {
-			sp.emptyAt = now
-		}
+		w.spaces.Follow(now, name)
 	}
 	k.preparing = append(k.preparing, preparation{names, now.Add(prepareMost), a})
 }
@@ -142,7 +140,7 @@ func (w *Worker) prepare(now time.Time, names []string, a *asker) {
 // when there is more to do.
 func (k *keeper) advancePreparing(now, next time.Time) time.Time {
 	k.preparing = slices.DeleteFunc(k.preparing, func(p preparation) bool {
-		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !k.w.space(name).replica.Complete() })
+		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !k.w.spaces.Follow(now, name).Complete() })
 		if missing && now.Before(p.until) {
 			next = earlier(next, p.until)
 			return false
