@@ -114,7 +114,7 @@ func (s *Store) emitChecksums(now time.Time) {
 		}
 		begin := len(s.batch.records)
 		s.batch.records = s.appendChecksums(s.batch.records, st)
-		s.batch.place(now, begin, &s.stats)
+		s.batch.splitIfFull(now, begin, &s.stats)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestEngine(t *testing.T) {
 		}
 		v, err := Decode(Godot3, unhex(t, line))
 		if clean := hex.EncodeToString(v.Append(nil)); err != nil || clean != sent[n] || len(line) != len(clean) {
-			t.Errorf("we wrote\n%s, the engine\n%s, %v", sent[n], line, err)
+			t.Errorf("the Writer wrote\n%s, the engine\n%s, %v", sent[n], line, err)
 		}
 		n++
 	}
