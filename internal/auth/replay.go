@@ -39,7 +39,7 @@ type use struct {
 // else had come with it before.
 func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 	r.expire(now)
-	id, network := useID(c), home(from)
+	id, network := useID(c), Network(from)
 	if u, ok := r.used[id]; ok {
 		if u.from != network {
 			return Replayed
@@ -79,8 +79,9 @@ func useID(c *Claims) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// home returns the network that one client has for itself.
-func home(a netip.Addr) netip.Prefix {
+// Network returns the network that one client has for itself: an IPv4 address, or a /64 of
+// IPv6.
+func Network(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {

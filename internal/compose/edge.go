@@ -8,6 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -16,7 +17,7 @@ var clientStates = map[string]fanout.ClientStates{
 	"game": fanout.ClientStatesGame, "space": fanout.ClientStatesSpace, "off": fanout.ClientStatesOff,
 }
 
-var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}
+var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // NewEdge returns an edge with what the flags say. Its ports are open.
 func NewEdge(c *config.Edge, shards int, node string, bus bus.Bus, subjects subject.Names, durable *edge.Durable, tel *telemetry.Telemetry, log *slog.Logger) (*edge.Edge, error) {
@@ -24,7 +25,7 @@ func NewEdge(c *config.Edge, shards int, node string, bus bus.Bus, subjects subj
 		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
 		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log, Telemetry: tel,
-		Auth: ways[c.Auth], TokenKeys: c.TokenKeys,
+		Auth: auths[c.Auth], TokenKeys: c.TokenKeys,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
 		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
 		RateDatagrams: c.SessionDatagramRate, RateBytes: c.SessionByteRate,

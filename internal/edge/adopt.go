@@ -92,7 +92,7 @@ func (k *keeper) adopted(now time.Time, x *kept) {
 	w.counts.SessionsAdopted++
 	x.session = s
 	x.follow()
-	w.edge.roll.enter(x.addr.Addr())
+	w.edge.sessions.enter(x.addr.Addr())
 	s.Resume(now, conn, x.core.Token(), x.about.claims())
 	k.claim(x)
 	k.letIn(now, x.addr)

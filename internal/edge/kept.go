@@ -51,7 +51,7 @@ func (x *kept) answer(a sessionlog.Answer) {
 // served when the log has it.
 func (k *keeper) connected(now time.Time, conn *dnp.Conn) {
 	x := &kept{k: k, addr: conn.Addr(), name: k.name(conn.Addr())}
-	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.identity(conn))
+	x.about = newAbout(k.w.edge.cfg.NewID(), k.w.listener, now, k.w.judge.Identity(conn))
 	conn.SetData(nil)
 	x.core = sessionlog.Open(k.cfg, x.name, conn, sessionlog.Info{ID: sessionID(x.about.ID), Addr: x.addr, About: x.about.append()})
 	if old := k.byName[x.name]; old != nil && old.core.Phase() >= sessionlog.Reading && old.core.Phase() <= sessionlog.Adopted {
@@ -83,7 +83,7 @@ func (k *keeper) opened(now time.Time, x *kept) {
 	k.w.counts.SessionsOpened++
 	x.session = x.newSession()
 	x.follow()
-	k.w.edge.roll.enter(x.addr.Addr())
+	k.w.edge.sessions.enter(x.addr.Addr())
 	k.claim(x)
 	x.session.Begin(now, x.core.Conn(), x.about.claims())
 }

@@ -1,4 +1,4 @@
-package edge
+package login
 
 import (
 	"encoding/json"
@@ -11,9 +11,9 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 )
 
-// Bounds of asking the game's service who a client is. While it is asked, the client's
-// message is not acknowledged, so the client keeps it and what follows; the edge has an
-// entry of calloutsMax, and nothing of a session.
+// Bounds of asking the game's service who a client is. Until it answers, the client's
+// message is not acknowledged, so the client keeps it and what follows; the edge has one
+// of calloutsMax entries, and nothing of a session.
 const (
 	calloutsMax    = 256         // that wait for an answer, per worker; more logins have to wait
 	calloutTimeout = time.Second // for the service to answer
@@ -21,8 +21,8 @@ const (
 	refusalsMax    = 4096 // that are remembered, per worker
 )
 
-// callouts are the logins of a worker that the game's service is asked about, and
-// those that it refused lately.
+// Callouts are the logins of a worker that the game's service is asked about, and those
+// that it refused lately.
 type callouts struct {
 	pending  map[netip.AddrPort]callout
 	refusals []refusal // by hash; a newer one takes the place of an older one
@@ -32,7 +32,7 @@ type callouts struct {
 // A callout is one question.
 type callout struct {
 	login uint64    // hash of the message and where it comes from
-	until time.Time // then it is forgotten, because its answer got lost
+	until time.Time // when it is forgotten, because its answer got lost
 }
 
 type refusal struct {
@@ -40,7 +40,7 @@ type refusal struct {
 	until time.Time
 }
 
-// A calloutRequest is the question, an answer its answer.
+// A calloutRequest is the question, a calloutAnswer the answer.
 type calloutRequest struct {
 	Address string `json:"address"`
 	Message []byte `json:"message"` // base64
@@ -56,61 +56,65 @@ type calloutAnswer struct {
 	Error  string   `json:"error"`
 }
 
+func newCallouts() callouts {
+	return callouts{pending: make(map[netip.AddrPort]callout), seed: maphash.MakeSeed()}
+}
+
 // loginCallout judges a login by what the game's service says.
-func (w *Worker) loginCallout(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
-	c := &w.callouts
-	if c.pending == nil {
-		*c = callouts{pending: make(map[netip.AddrPort]callout), refusals: make([]refusal, refusalsMax), seed: maphash.MakeSeed()}
+func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
+	c := &j.callouts
+	if c.refusals == nil {
+		c.refusals = make([]refusal, refusalsMax)
 	}
 	login := c.hash(from.Addr(), message)
 	if r := c.refusals[login%refusalsMax]; r.login == login && now.Before(r.until) {
-		w.counts.Logins[auth.Refused]++
+		j.Logins[auth.Refused]++
 		return dnp.LoginRefuse, nil
 	}
 	if p, ok := c.pending[from]; ok && now.Before(p.until) {
 		return dnp.LoginWait, nil
 	}
 	if len(c.pending) >= calloutsMax && !c.purge(now) {
-		w.counts.Logins[auth.Busy]++
+		j.Logins[auth.Busy]++
 		return dnp.LoginWait, nil // the client repeats it
 	}
 	c.pending[from] = callout{login: login, until: now.Add(2 * calloutTimeout)}
-	w.callOut(from, login, message)
+	j.callOut(from, login, message)
 	return dnp.LoginWait, nil
 }
 
 // callOut asks the service.
-func (w *Worker) callOut(from netip.AddrPort, login uint64, message []byte) {
-	data, err := json.Marshal(calloutRequest{Address: from.String(), Message: message, Edge: w.edge.cfg.Node})
+func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
+	data, err := json.Marshal(calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
 	if err != nil {
-		panic("edge: a question that JSON cannot express: " + err.Error())
+		panic("login: a question that JSON cannot express: " + err.Error())
 	}
-	w.counts.Callouts++
-	m := bus.Msg{Subject: w.edge.cfg.Subjects.Auth(), Data: data}
-	w.edge.cfg.Bus.Request(m, calloutTimeout, func(answer bus.Msg, err error) {
-		w.post(len(answer.Data), func(w *Worker, now time.Time) { w.calledOut(now, from, login, answer.Data, err) })
+	j.Callouts++
+	m := bus.Msg{Subject: j.cfg.Subjects.Auth(), Data: data}
+	j.cfg.Bus.Request(m, calloutTimeout, func(answer bus.Msg, err error) {
+		j.host.Post(len(answer.Data), func(now time.Time) { j.calledOut(now, from, login, answer.Data, err) })
 	})
 }
 
-// calledOut takes the service's answer.
-func (w *Worker) calledOut(now time.Time, from netip.AddrPort, login uint64, data []byte, err error) {
-	c := &w.callouts
+// calledOut handles the service's answer.
+func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data []byte, err error) {
+	c := &j.callouts
 	if p, ok := c.pending[from]; !ok || p.login != login {
 		return // forgotten
 	}
 	delete(c.pending, from)
 	if err != nil {
-		w.counts.Logins[auth.NoService]++
+		j.Logins[auth.NoService]++
 		return // the client repeats its login, and the service is asked again
 	}
 	claims, reason := parseAnswer(now, data)
-	w.counts.Logins[reason]++
+	j.Logins[reason]++
 	if reason != auth.None {
 		c.refusals[login%refusalsMax] = refusal{login, now.Add(refusalTime)}
-		w.ep.RefuseLogin(from, w.out)
+		j.host.LoggedIn(now, from, nil)
 		return
 	}
-	w.ep.LogIn(now, from, &claims, w.out)
+	j.host.LoggedIn(now, from, &claims)
 }
 
 func parseAnswer(now time.Time, data []byte) (auth.Claims, auth.Reason) {

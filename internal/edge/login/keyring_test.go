@@ -1,4 +1,4 @@
-package edge
+package login
 
 import (
 	"crypto/ed25519"
@@ -11,7 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 )
 
-// TestKeyring changes the file under an edge that is running.
+// TestKeyring changes the file while an edge runs.
 func TestKeyring(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	var log strings.Builder
@@ -48,14 +48,14 @@ func TestKeyring(t *testing.T) {
 	write(key("a") + key("b"))
 	want("a key was added", 2, 1)
 	write("half of a")
-	want("a file that is being written changes nothing, and that is said once", 2, 2)
+	want("a file that is being written changes nothing, and that is logged once", 2, 2)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	want("nor does one that is gone", 2, 3)
+	want("a file that does not exist changes nothing", 2, 3)
 	write(key("b"))
-	want("the old key is taken away", 1, 4)
+	want("the old key is removed", 1, 4)
 	if strings.Contains(log.String(), "half") {
-		t.Errorf("the log has what was in the file:\n%s", log.String())
+		t.Errorf("the log shows the content of the file:\n%s", log.String())
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package login
 
 import (
 	"bytes"
@@ -13,19 +13,19 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 )
 
-// keysInterval is how often the file of token keys is looked at. A file that a secret
-// store replaces has no event that could be relied on.
+// keysInterval is how often the file of token keys is read. The system does not reliably
+// report that a secret store replaced a file.
 const keysInterval = 2 * time.Second
 
-// A keyring is the token keys that are good, as the file has them. A file that cannot
-// be read or parsed changes nothing: the keys from before stay good.
+// A keyring has the token keys that are valid, as the file says. A file that cannot be
+// read or parsed changes nothing: the keys from before stay valid.
 type keyring struct {
 	file string
 	log  *slog.Logger
 
 	keys atomic.Pointer[auth.Keys] // read by workers, written by the goroutine in watch
-	text []byte                    // that was looked at last
-	bad  string                    // what was wrong with it, to say it once
+	text []byte                    // that was read last
+	bad  string                    // the latest error, to log it once
 }
 
 // load reads the file for the first time.
@@ -43,7 +43,7 @@ func (k *keyring) load() error {
 	return nil
 }
 
-// watch looks at the file again and again until ctx ends.
+// watch checks the file again and again until ctx ends.
 func (k *keyring) watch(ctx context.Context) {
 	tick := time.NewTicker(keysInterval)
 	defer tick.Stop()
@@ -57,8 +57,8 @@ func (k *keyring) watch(ctx context.Context) {
 	}
 }
 
-// check takes the file's keys if it has changed. Sessions that began with a key that
-// is gone go on until their tokens expire.
+// check replaces the keys if the file has changed. Sessions that began with a key that the
+// file no longer has go on until their tokens expire.
 func (k *keyring) check() {
 	text, err := readKeyFile(k.file)
 	if err == nil && bytes.Equal(text, k.text) {
@@ -75,7 +75,7 @@ func (k *keyring) check() {
 		k.log.Info("token keys changed", "file", k.file, "keys", keys.Len())
 	case err.Error() != k.bad:
 		k.bad = err.Error()
-		k.log.Warn("token keys stay as they were", "file", k.file, "error", err)
+		k.log.Warn("keeping the token keys from before: the file is not usable", "file", k.file, "error", err)
 	}
 }
 
