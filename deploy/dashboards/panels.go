@@ -155,15 +155,9 @@ var dashboards = []dashboard{
 	}},
 	{"relay", "dnprelay / relay", "dnp_relay_shards", []row{
 		{"Publishing", []panel{
-<<<<<<< HEAD
-			{"Publishes", "And errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
-			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
-			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
-=======
 			{"Publishes", "Messages of game servers, and errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
 			{"Publish delay", "From the arrival of a publish until its batch has left. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
 			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker. A worker drops messages beyond 64 MiB.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
->>>>>>> main
 			{"Values", "Changed, and filtered by their precision.", "cps", []query{
 				rate("dnp_relay_values_total"), rate("dnp_relay_values_filtered_total").named("filtered {{instance}}"),
 			}, false},

@@ -41,11 +41,7 @@ type use struct {
 // from another network before.
 func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 	r.expire(now)
-<<<<<<< HEAD
-	id, network := useID(c), Network(from)
-=======
-	id, network := useID(c), homeNetwork(from)
->>>>>>> main
+	id, network := useID(c), HomeNetwork(from)
 	if u, ok := r.used[id]; ok {
 		if u.from != network {
 			return Replayed
@@ -90,14 +86,8 @@ func useID(c *Claims) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-<<<<<<< HEAD
-// Network returns the network that one client has for itself: an IPv4 address, or a /64 of
-// IPv6.
-func Network(a netip.Addr) netip.Prefix {
-=======
-// homeNetwork returns the network that belongs to one client: an IPv4 address or IPv6 /64.
-func homeNetwork(a netip.Addr) netip.Prefix {
->>>>>>> main
+// HomeNetwork returns the network that belongs to one client: an IPv4 address or IPv6 /64.
+func HomeNetwork(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {

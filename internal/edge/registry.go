@@ -28,7 +28,7 @@ func newRegistry(sessionsMax, perNetworkMax int) *registry {
 func (r *registry) room(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || r.byNetwork[auth.Network(a)] < r.perNetworkMax)
+	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
 }
 
 // enter adds a session of this address.
@@ -36,7 +36,7 @@ func (r *registry) enter(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions++
-	r.byNetwork[auth.Network(a)]++
+	r.byNetwork[auth.HomeNetwork(a)]++
 }
 
 // leave removes a session of this address.
@@ -44,7 +44,7 @@ func (r *registry) leave(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions--
-	if n := auth.Network(a); r.byNetwork[n] > 1 {
+	if n := auth.HomeNetwork(a); r.byNetwork[n] > 1 {
 		r.byNetwork[n]--
 	} else {
 		delete(r.byNetwork, n)
