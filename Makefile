@@ -12,6 +12,7 @@ SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
 TORTURENATS ?= 1
+UPGRADEROUNDS ?= 1
 SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
@@ -42,6 +43,7 @@ build: ## Build relay, edge and dnpctl into bin/
 .PHONY: test
 test: ## All tests with the race detector (ARGS="-run Name -v" and so on)
 	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./...
+	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
@@ -55,35 +57,31 @@ sim: ## Simulate the whole system for SIMTIME seconds (1800), or ROUNDS in that 
 mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
 	nice $(GO) test -p 1 ./cluster ./sessionlog ./replication ./internal/systest -run '^Test(Keep)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
-.PHONY: cluster-test
-cluster-test: cluster-test-build ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
+.PHONY: testbed
+testbed: build
+	$(GO) build -trimpath -o bin/ github.com/nats-io/nats-server/v2
+	cd testbed && $(GO) build -trimpath -o ../bin/ ./cmd/testbed
 	@mkdir -p tmp
-	bin/cluster-test -json tmp/cluster-test.json -rounds $(CLUSTERROUNDS) $(ARGS)
+
+.PHONY: cluster-test
+cluster-test: testbed ## Break a cluster in network namespaces, CLUSTERROUNDS (30) of each fault, 25 minutes; needs root
+	bin/testbed cluster-test -json tmp/cluster-test.json -rounds $(CLUSTERROUNDS) $(ARGS)
 
 .PHONY: cluster-test-quick
-cluster-test-quick: cluster-test-build ## Three rounds of each fault, in 4 minutes
-	@mkdir -p tmp
-	bin/cluster-test -json tmp/cluster-test.json -rounds 3 $(ARGS)
-
-.PHONY: cluster-test-build
-cluster-test-build: build
-	$(GO) build -trimpath -o bin/ ./deploy/cluster-test
-	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+cluster-test-quick: testbed ## Three rounds of each fault, in 4 minutes
+	bin/testbed cluster-test -json tmp/cluster-test.json -rounds 3 $(ARGS)
 
 .PHONY: torture
-torture: torture-build ## Break edges under running sessions: 200 kills, 90 drains and so on, 25 minutes with TORTURENATS (1) NATS servers; needs redis-server
-	@mkdir -p tmp
-	bin/torture -json tmp/torture.json -nats $(TORTURENATS) $(ARGS)
+torture: testbed ## Break edges under running sessions: 200 kills, 90 drains and so on, 25 minutes with TORTURENATS (1) NATS servers; needs redis-server
+	bin/testbed torture -json tmp/torture.json -nats $(TORTURENATS) $(ARGS)
 
 .PHONY: torture-quick
-torture-quick: torture-build ## A twenty-fifth of that, in 80 seconds
-	@mkdir -p tmp
-	bin/torture -json tmp/torture.json -scale 0.04 -stop-after 150s $(ARGS)
+torture-quick: testbed ## A twenty-fifth of that, in 80 seconds
+	bin/testbed torture -json tmp/torture.json -scale 0.04 -stop-after 150s $(ARGS)
 
-.PHONY: torture-build
-torture-build: build
-	$(GO) build -trimpath -o bin/ ./deploy/torture
-	$(GO) build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+.PHONY: upgrade-test
+upgrade-test: testbed ## Upgrade from the last release and roll back under load, UPGRADEROUNDS (1) times, 2 minutes; needs redis-server and git history
+	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
 
 .PHONY: sim-session
 sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
@@ -155,7 +153,7 @@ chart-test: $(HELM) ## Lint and render the chart, decode every object, try what 
 k8s-test: $(HELM) build ## A real Kubernetes cluster on this machine: install, play, break, 5 to 9 minutes; needs root
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./deploy/k8s-test
+	cd testbed && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/ ./cmd/testbed
 	deploy/k8s-test/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
 
 $(HELM):
@@ -170,12 +168,14 @@ reproducible: ## Build twice, from two folders with caches of their own, and wan
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...
+	cd testbed && $(GO) vet ./...
 
 .PHONY: lint
 lint: $(STATICCHECK) ## gofmt and staticcheck (rules in staticcheck.conf)
 	@echo "gofmt -s -l ."
 	@files="$$(gofmt -s -l .)"; if [ -n "$$files" ]; then echo "not formatted (gofmt -s -w repairs it):"; echo "$$files"; exit 1; fi
 	$(STATICCHECK) ./...
+	cd testbed && ../$(STATICCHECK) ./...
 
 $(STATICCHECK):
 	@mkdir -p "$(dir $@)"

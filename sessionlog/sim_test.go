@@ -48,6 +48,7 @@ type plan struct {
 	loss                          float64 // of the network, most
 	excused                       bool    // clients may be interrupted: their own timer of 3 s cannot be met
 	deaf                          bool    // woken edges do not notice that they were stopped
+	newer                         bool    // the last edge is of the next release and writes a format that the others do not read
 }
 
 var plans = []plan{
@@ -74,13 +75,15 @@ type world struct {
 	healed  bool
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{net: simnet.New(seed), plan: plans[seed%uint64(len(plans))]}
+func newWorld(seed uint64) *world { return newWorldOf(seed, plans[seed%uint64(len(plans))]) }
+
+func newWorldOf(seed uint64, p plan) *world {
+	w := &world{net: simnet.New(seed), plan: p}
 	w.chk = newChecker(w)
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{
 		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Torn: w.torn, Elapsed: w.net.Elapsed,
-		Applied: func(log string, e sessionlog.Entry) { w.chk.applied(log, e) },
+		Applied: func(log string, e sessionlog.Entry) { w.chk.applied(log, inFormat(1, []sessionlog.Entry{e})[0]) },
 	})
 	loss := w.loss * rnd.Float64()
 	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 40 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 80 * time.Millisecond})
@@ -161,6 +164,9 @@ func (w *world) trouble() {
 	}
 	if c := w.clients[rnd.IntN(len(w.clients))]; w.lies > 0 && c.start == 0 && c.owner != nil {
 		kinds = append(kinds, func() { w.stray(c) })
+	}
+	if w.newer && e.newer() {
+		return // the others could not serve its clients
 	}
 	kinds[rnd.IntN(len(kinds))]()
 }

@@ -16,10 +16,11 @@ func (e *simEdge) act(c *simClient, s *sessionlog.Session, a sessionlog.Action) 
 	}
 	switch a.Kind {
 	case sessionlog.ActionAppend:
-		e.batches.Add(s, a.Write)
+		e.batches.Add(s, e.written(a.Write))
 	case sessionlog.ActionRead:
 		start := e.start
 		w.store.Read(a.Log, func(answer sessionlog.Answer) {
+			answer.Entries = e.readable(answer.Entries)
 			e.runAs(start, func() { s.Answer(w.net.Now(), answer) })
 		})
 	case sessionlog.ActionOpened:
@@ -34,7 +35,7 @@ func (e *simEdge) act(c *simClient, s *sessionlog.Session, a sessionlog.Action) 
 	case sessionlog.ActionLost:
 		w.chk.lost(c, s, a)
 	case sessionlog.ActionUncertain:
-		w.chk.failf("client %d: uncertain, %s; %d, %d", c.index, a.Reason, a.Received, a.Sent)
+		w.chk.failf("the session of client %d ends as uncertain: %s; numbers %d and %d", c.index, a.Reason, a.Received, a.Sent)
 	case sessionlog.ActionHanded:
 		w.chk.hands++
 		for _, o := range w.edges {

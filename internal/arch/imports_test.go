@@ -39,7 +39,7 @@ var rules = map[string][]string{
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"internal/fence"},
+	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/memlease":       {"cluster", "internal/fence"},
@@ -49,7 +49,7 @@ var rules = map[string][]string{
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":          {"dnp", "dnp/wire", "internal/fence"},
+	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
 	"sessionlog/logtest":  {"sessionlog", "internal/fence"}, // what every log has to pass
 	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
@@ -84,22 +84,19 @@ var rules = map[string][]string{
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
-	"internal/proc":      {}, // runs programs under test
-	"internal/torture":   {"sessionlog", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
-	"internal/clustertest": {
-		"internal/proc", "dnp/dnptest", "subject", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
-	},
-	"internal/arch":    {},
-	"internal/mutants": {}, // runs the go command, for tests only
+	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/arch":      {},
+	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest"}
+var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest", "testbed/"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {

@@ -8,7 +8,6 @@
 //	testbed upgrade-test [flags]    run the last release beside the tree, upgrade and roll back
 //	testbed k8s-test [flags]        play on a Kubernetes cluster of deploy/k8s; deploy/k8s-test/run starts it
 //	testbed bench [flags]           measure growth, overload, disturbance and floods
-//	testbed image [flags] FILES     pack programs into a container image
 //	testbed otlpsink ADDRESS:PORT   receive traces and drop them
 //
 // Exit codes: 0 no violation, 1 a violation or a failure with one line that says why,
@@ -32,7 +31,7 @@ import (
 
 // commands are the scenarios by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest,
+	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "otlpsink": otlpSink,
 }
 
 // errUsage reports bad arguments that were explained already.
@@ -40,7 +39,7 @@ var errUsage = errors.New("bad arguments")
 
 func main() {
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: testbed cluster-test|torture|upgrade-test|k8s-test|bench|image|otlpsink [flags]; -help of each lists its flags")
+		fmt.Fprintln(os.Stderr, "usage: testbed cluster-test|torture|upgrade-test|k8s-test|bench|otlpsink [flags]; -help of each lists its flags")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

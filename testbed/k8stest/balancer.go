@@ -1,58 +1,43 @@
 //go:build linux
 
-package main
+package k8stest
 
 import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
-// How a balancer looks at nodes: every checkEvery, and it takes two failures in a row.
+// Health checks of a balancer.
 const (
 	checkEvery   = time.Second
 	checkTimeout = 500 * time.Millisecond
+	failsMax     = 2     // in a row: then flows leave the node
 	groupID      = "100" // of the next hops
 )
 
-// A balancer does what those of clouds do for a UDP service with externalTrafficPolicy
-// Local: it asks each node whether it has an edge, spreads flows over those that have,
-// and keeps a flow where it is until its node has no edge. The kernel's resilient groups
-// of next hops do the spreading and the keeping.
+// A balancer works like those of clouds for a UDP service with externalTrafficPolicy Local:
+// it asks each node whether it has an edge, spreads flows over the nodes that have, and
+// keeps a flow where it is until its node has no edge. The resilient groups of next hops
+// of the kernel spread and keep flows.
 type balancer struct {
 	address string
 	nodes   []string // addresses
 	port    string   // of the health check
 	fails   []int    // in a row, by node
-	group   string   // what the kernel was told
-
-	mu    sync.Mutex
-	moves []move // since the last look
-	web   http.Client
+	group   string   // of next hops in the kernel
+	log     *history.Log
+	web     http.Client
 }
 
-// A move is when the balancer spread flows anew, and over which nodes.
-type move struct {
-	at    time.Time
-	nodes string
-}
-
-// moved returns what the balancer did since it was asked last.
-func (b *balancer) moved() []move {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	moves := b.moves
-	b.moves = nil
-	return moves
-}
-
-// newBalancer prepares the way to a service's address. Nothing is routed yet.
-func newBalancer(address, port string, nodes []string) (*balancer, error) {
-	b := &balancer{address: address, nodes: nodes, port: port, fails: make([]int, len(nodes))}
+// newBalancer prepares the route to the address of a service. Nothing is routed yet.
+func newBalancer(address, port string, nodes []string, log *history.Log) (*balancer, error) {
+	b := &balancer{address: address, nodes: nodes, port: port, fails: make([]int, len(nodes)), log: log}
 	b.web = http.Client{Timeout: checkTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	if err := ip("addr", "replace", "10.198.255.254/32", "dev", "lo"); err != nil {
 		return nil, err
@@ -95,13 +80,13 @@ func (b *balancer) check(ctx context.Context) error {
 		} else {
 			b.fails[i]++
 		}
-		if b.fails[i] < 2 {
+		if b.fails[i] < failsMax {
 			good = append(good, fmt.Sprint(i+1))
 		}
 	}
 	group := strings.Join(good, "/")
 	if group == b.group || group == "" {
-		return nil // with nowhere to go, flows stay
+		return nil // without a healthy node, flows stay
 	}
 	args := []string{"nexthop", "replace", "id", groupID, "group", group, "type", "resilient"}
 	if b.group == "" {
@@ -112,9 +97,7 @@ func (b *balancer) check(ctx context.Context) error {
 	}
 	first := b.group == ""
 	b.group = group
-	b.mu.Lock()
-	b.moves = append(b.moves, move{time.Now(), group})
-	b.mu.Unlock()
+	b.log.Add(history.Record{Kind: history.Route, Note: group})
 	if first {
 		return ip("route", "replace", b.address+"/32", "nhid", groupID)
 	}
@@ -135,9 +118,4 @@ func (b *balancer) healthy(ctx context.Context, node string) bool {
 }
 
 // ip runs the program of iproute2.
-func ip(args ...string) error {
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
+func ip(args ...string) error { return rig.Command("ip", args...) }

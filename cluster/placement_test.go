@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// That it also agrees with a NATS server is tested where there is one, in
-// bus/natsbus.
+// TestShard compares Shard with the standard library. bus/natsbus compares it with a NATS server.
 func TestShard(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {

@@ -1,4 +1,4 @@
-package main
+package image
 
 import (
 	"archive/tar"
@@ -45,8 +45,8 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	pack := func(out string, files ...string) []byte {
-		img := image{name: "localhost/x:1", entrypoint: []string{"/relay"}, user: "65532:65532", arch: "amd64"}
-		if _, err := write(filepath.Join(dir, out), img, files); err != nil {
+		img := Config{Name: "localhost/x:1", Entrypoint: []string{"/relay"}, User: "65532:65532", Arch: "amd64"}
+		if _, err := Write(filepath.Join(dir, out), img, files); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(dir, out))
@@ -73,7 +73,7 @@ func TestArchive(t *testing.T) {
 		Config string
 		Layers []string
 	}
-	var index struct{ Manifests []descriptor }
+	var index struct{ Manifests []struct{ Digest string } }
 	if err := errors.Join(json.Unmarshal(files["manifest.json"], &docker), json.Unmarshal(files["index.json"], &index)); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +97,9 @@ func TestArchive(t *testing.T) {
 }
 
 func TestArchiveErrors(t *testing.T) {
-	img := image{name: "x:1"}
+	img := Config{Name: "x:1"}
 	for _, files := range [][]string{{"relay"}, {"relay=x"}, {"/relay=/nonexistent"}} {
-		if _, err := write(filepath.Join(t.TempDir(), "x.tar"), img, files); err == nil {
+		if _, err := Write(filepath.Join(t.TempDir(), "x.tar"), img, files); err == nil {
 			t.Errorf("%q is packed", files)
 		}
 	}

@@ -4,30 +4,38 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/format"
 )
 
-// block begins a write.
-func (s *Session) block() Block {
+// newBlock begins a write.
+func (s *Session) newBlock() Block {
 	s.number++
-	return Block{Epoch: s.epoch, Owner: s.owner, Number: s.number, Previous: s.seq, Delivered: s.undelivered.upTo}
+	return Block{
+		Format: format.ToWrite(s.cfg.Format), Epoch: s.epoch, Owner: s.owner, Number: s.number, Previous: s.seq, Delivered: s.undelivered.upTo,
+	}
 }
 
-// write asks the log to append a block. It is the same bytes however often it is
-// asked, because one of the earlier attempts may be applied late.
-func (s *Session) write(k *Block, m meaning) {
-	data := k.Append(nil)
-	m.size = len(data)
-	s.means = m
-	s.pending = &Write{Log: s.log, Expect: s.seq, Data: data, Rollup: k.Ckpt != nil || k.Close != nil, Final: k.Close != nil}
-	s.ask(Action{Kind: ActionAppend, Write: *s.pending})
+// write asks the log to append a block. A repetition has the same bytes, because an earlier
+// attempt may be applied late.
+func (s *Session) write(k *Block, p pendingWrite) {
+	p.Write = Write{Log: s.log, Expect: s.seq, Data: k.Append(nil), Rollup: k.Ckpt != nil || k.Close != nil, Final: k.Close != nil}
+	s.pending = &p
+	s.ask(Action{Kind: ActionAppend, Write: p.Write})
 }
 
 func (s *Session) writeOpen(now time.Time) {
-	k := s.block()
+	k := s.newBlock()
 	k.Open = true
 	k.Adopt = &s.cfg.Node
 	s.fill(now, &k, true)
-	s.write(&k, meaning{open: true, ckpt: true})
+	s.write(&k, pendingWrite{open: true, ckpt: true})
+}
+
+func (s *Session) writeAdopt() {
+	k := s.newBlock()
+	k.Adopt = &s.cfg.Node
+	k.Delivered = s.toAdopt.delivered
+	s.write(&k, pendingWrite{adopt: true})
 }
 
 // writeChanges writes what is to be written, if anything is.
@@ -38,28 +46,28 @@ func (s *Session) writeChanges(now time.Time) {
 	if !ok || due.After(now) {
 		return
 	}
-	k := s.block()
-	m := meaning{ckpt: s.ckptDue(now) || s.handingOver}
+	k := s.newBlock()
+	p := pendingWrite{ckpt: s.ckptDue(now) || s.handingOver}
 	switch {
 	case ending:
-		m.ckpt, m.end = false, reason.String()
-		k.Close = &m.end
+		p.ckpt, p.closed = false, reason.String()
+		k.Close = &p.closed
 		s.fill(now, &k, false)
 	case s.handingOver:
-		m.hand = true
+		p.hand = true
 		k.Hand = &s.successor
 		s.fill(now, &k, true)
 	default:
-		s.fill(now, &k, m.ckpt)
+		s.fill(now, &k, p.ckpt)
 	}
-	s.write(&k, m)
+	s.write(&k, p)
 }
 
-// take puts what happened to the connection into a block.
+// fill puts the changes of the connection into a block, and a checkpoint if ckpt is true.
 func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
-	s.need = need{}
+	s.writeNow, s.writeBy = false, time.Time{}
 	if ckpt {
-		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.first, Undelivered: s.undelivered.list}
+		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.previous, Undelivered: s.undelivered.list}
 		if k.Hand != nil {
 			c.Snapshot = s.conn.AppendSnapshot(nil)
 		} else {
@@ -74,18 +82,20 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 		s.token = max(s.token, k.Changes.Sent[i].Token)
 	}
 	if s.conn.Urgent() {
-		s.need.now = true // not all fitted
+		s.writeNow = true // BlockBytes left some changes out
 	}
 }
 
-// ckptDue reports whether the next write should be a checkpoint. An offer of the
-// client that nobody answered would be forgotten by it.
+// ckptDue reports whether the next write should be a checkpoint.
 func (s *Session) ckptDue(now time.Time) bool {
 	long := s.writes >= s.cfg.CkptWrites || s.bytes >= s.cfg.CkptBytes
 	old := s.writes > 1 && now.Sub(s.ckptAt) >= s.cfg.CkptInterval
 	return (long || old) && s.ckptPossible()
 }
 
+// ckptPossible reports whether a checkpoint would lose nothing: it would forget events that
+// were not handled, and an offer of the client without an answer. A log that is about to become
+// too large does not wait for the latter.
 func (s *Session) ckptPossible() bool {
 	return s.conn.Reported() && (!s.conn.Unanswered() || s.bytes >= s.cfg.LogBytesMax/2)
 }
@@ -97,11 +107,11 @@ func (s *Session) writeDue() (time.Time, bool) {
 	case ending:
 		return time.Time{}, len(s.undelivered.list) == 0
 	case len(s.undelivered.list) >= s.cfg.UndeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
-		return time.Time{}, false // until some are delivered; the client is not acknowledged more
-	case s.handingOver, s.need.now:
+		return time.Time{}, false // until some are delivered; no further command is acknowledged
+	case s.handingOver, s.writeNow:
 		return time.Time{}, true
 	}
-	at, ok := s.need.soon, !s.need.soon.IsZero()
+	at, ok := s.writeBy, !s.writeBy.IsZero()
 	if old := s.ckptAt.Add(s.cfg.CkptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
 		at, ok = old, true
 	}
@@ -110,31 +120,31 @@ func (s *Session) writeDue() (time.Time, bool) {
 
 // stored takes note that the pending write is in the log.
 func (s *Session) stored(now time.Time, seq uint64) {
-	m := s.means
-	s.seq, s.pending, s.means, s.adoptionTries = seq, nil, meaning{}, 0
+	p := s.pending
+	s.seq, s.pending, s.adoptionTries = seq, nil, 0
 	s.writes++
-	s.bytes += m.size
-	if m.ckpt {
+	s.bytes += len(p.Data)
+	if p.ckpt {
 		s.writes, s.bytes = 1, 0
 	}
 	switch {
-	case m.adopt:
+	case p.adopt:
 		s.phase = Adopted
 		s.ckptAt = now
 		s.emit(Action{Kind: ActionAdopted, Epoch: s.epoch, Info: s.info})
 		return
-	case m.open:
+	case p.open:
 		s.phase = Owning
 		s.emit(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
-	case m.hand:
-		s.over(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
+	case p.hand:
+		s.end(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
 		return
-	case m.end != "":
-		s.ended(m.end)
+	case p.closed != "":
+		s.closed(p.closed)
 		return
 	}
 	s.conn.Stored()
-	if !s.revalidate { // it may have been stored before this process was stopped
+	if !s.revalidate { // the write may have been stored before this process was stopped
 		s.conn.Mute(false)
 	}
 	if s.bytes > s.cfg.LogBytesMax {
@@ -142,8 +152,8 @@ func (s *Session) stored(now time.Time, seq uint64) {
 	}
 }
 
-// ended lets the connection end, which the log knows.
-func (s *Session) ended(reason string) {
+// closed lets the connection end after the log has recorded the end.
+func (s *Session) closed(reason string) {
 	if reason == dnp.CloseUncertain.String() {
 		received, sent := s.conn.Next()
 		s.emit(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})

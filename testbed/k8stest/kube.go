@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package k8stest
 
 import (
 	"bytes"
@@ -11,15 +11,18 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
-// commandTimeout is for one call of kubectl or helm.
+// commandTimeout bounds one call of kubectl or helm.
 const commandTimeout = 5 * time.Minute
 
 // A kube calls kubectl and helm.
 type kube struct {
-	ctx context.Context
-	cfg config
+	ctx context.Context // of the run
+	cfg Config
+	web rig.Web
 }
 
 // command runs a program and returns what it prints.
@@ -43,16 +46,16 @@ func (k *kube) ctl(namespace string, args ...string) (string, error) {
 
 // helm runs helm in a namespace.
 func (k *kube) helm(namespace string, args ...string) (string, error) {
-	return k.command("", k.cfg.helm, append([]string{"-n", namespace}, args...)...)
+	return k.command("", k.cfg.Helm, append([]string{"-n", namespace}, args...)...)
 }
 
 // install installs or upgrades release dnprelay with values, as --set takes them.
 func (k *kube) install(namespace string, wait bool, values ...string) error {
-	args := []string{"upgrade", "--install", "dnprelay", k.cfg.chart, "--timeout", "4m"}
+	args := []string{"upgrade", "--install", "dnprelay", k.cfg.Chart, "--timeout", "4m"}
 	if wait {
 		args = append(args, "--wait")
 	}
-	for _, v := range append([]string{k.cfg.values}, values...) {
+	for _, v := range append([]string{k.cfg.Values}, values...) {
 		if v != "" {
 			args = append(args, "--set", v)
 		}
@@ -61,14 +64,15 @@ func (k *kube) install(namespace string, wait bool, values ...string) error {
 	return err
 }
 
-// namespace makes a namespace that admits restricted pods only, and returns what removes it.
+// namespace makes a namespace that admits restricted pods only, and returns a function that
+// removes it.
 func (k *kube) namespace(name string) (remove func(), err error) {
 	if _, err = k.ctl("default", "create", "namespace", name); err != nil && !strings.Contains(err.Error(), "already exists") {
 		return nil, err
 	}
 	_, err = k.ctl("default", "label", "--overwrite", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 	return func() {
-		if !k.cfg.keep {
+		if !k.cfg.Keep {
 			_, _ = k.ctl("default", "delete", "namespace", name, "--wait=false") // the cluster goes down anyway
 		}
 	}, err
@@ -84,7 +88,7 @@ func (k *kube) secret(namespace, name, key string) (string, error) {
 	return string(value), err
 }
 
-// A pod is what is known of one.
+// A pod is a pod of a deployment.
 type pod struct{ name, addr, node string }
 
 // pods returns the pods of a component that have an address.
@@ -121,12 +125,12 @@ func (k *kube) await(most time.Duration, what string, good func() bool) error {
 
 // dryRun lets the API server check every object of every file of values of the chart.
 func (k *kube) dryRun() error {
-	files, err := filepath.Glob(filepath.Join(k.cfg.chart, "ci", "*-values.yaml"))
+	files, err := filepath.Glob(filepath.Join(k.cfg.Chart, "ci", "*-values.yaml"))
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no values in %s/ci: %v", k.cfg.chart, err)
+		return fmt.Errorf("no values in %s/ci: %v", k.cfg.Chart, err)
 	}
 	for _, file := range files {
-		text, err := k.helm("default", "template", "dry", k.cfg.chart, "-f", file, "--kube-version", "1.33.0",
+		text, err := k.helm("default", "template", "dry", k.cfg.Chart, "-f", file, "--kube-version", "1.33.0",
 			"--set", "metrics.serviceMonitor.enabled=false,metrics.prometheusRule.enabled=false") // this cluster does not know these
 		if err != nil {
 			return err
@@ -138,8 +142,8 @@ func (k *kube) dryRun() error {
 	return nil
 }
 
-// defaults installs without values, and sees that helm test passes and that an upgrade
-// keeps what was generated.
+// defaults installs without values, and checks that helm test passes and that an upgrade
+// keeps the generated keys.
 func (k *kube) defaults() error {
 	if _, err := k.namespace("play"); err != nil {
 		return err
