@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 

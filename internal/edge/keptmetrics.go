@@ -28,14 +28,14 @@ func (e *Edge) keptMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 		count("stalls", "{stall}", "Times that a worker stood still for so long that its sessions may have been taken over.",
 			func(s *Stats) uint64 { return s.Stalls }),
 		count("unheard", "{datagram}", "Datagrams dropped with --answer-only, because nothing came from their client yet, or the edge that it came over cannot be reached.",
-			func(s *Stats) uint64 { return s.Unheard }),
+			func(s *Stats) uint64 { return s.PathsUnknown }),
 		telemetry.CounterBy("dnp.session.strays", "{datagram}", "Datagrams of clients that the worker does not serve, by what became of them.", "fate",
 			func(observe func(string, uint64)) {
 				stats := s.Get()
-				observe("held", stats.StraysHeld)
-				observe("forwarded", stats.StraysForwarded)
-				observe("dropped", stats.StraysDropped)
-				observe("displaced", stats.GuestsDisplaced) // what is for their client may leave by an address that it does not know
+				observe("held", stats.OrphansHeld)
+				observe("forwarded", stats.OrphansForwarded)
+				observe("dropped", stats.OrphansDropped)
+				observe("displaced", stats.PathsDisplaced) // what is for their client may leave by an address that it does not know
 			}),
 	}
 }

@@ -37,8 +37,8 @@ func (s *session) message(ev *dnp.Event) {
 		Data:    bytes.Clone(ev.Data),
 	}
 	switch {
-	case s.kept != nil:
-		m.Header[headerStream] = "none" // those that are kept are the reliable ones
+	case s.durable != nil:
+		m.Header[headerStream] = "none" // streams hold only reliable messages
 	case ev.Reliable:
 		m.Header[headerNumber] = strconv.FormatUint(ev.Number, 10)
 	}

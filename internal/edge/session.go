@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -30,13 +31,15 @@ type session struct {
 
 	unsubscribe func() // from the messages for this client
 
-	kept *kept // nil if no log knows the session
+	durable *takeover.Session // nil if the session ends with this edge
 }
 
 // connected begins the session of a peer that proved its address.
 func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
-	if w.keeper != nil {
-		w.keeper.connected(now, conn)
+	if w.takeover != nil {
+		claims := w.identity(conn)
+		conn.SetData(nil)
+		w.takeover.Connected(now, conn, w.edge.cfg.NewID(), claims)
 		return
 	}
 	claims := w.identity(conn)
@@ -130,11 +133,11 @@ func (s *session) edge() *Edge { return s.space.w.edge }
 // no write whose number is below one of the same session, so the numbers of an edge
 // that takes a session over begin above those of the edge before.
 func (s *session) nextWrite() uint32 {
-	if s.kept == nil {
+	if s.durable == nil {
 		return s.space.w.nextWrite()
 	}
 	s.writes++
-	return uint32(s.kept.core.Epoch())<<24 + s.writes
+	return uint32(s.durable.Epoch())<<24 + s.writes
 }
 
 // stateOf returns the replicated state behind a source. It reports false for none

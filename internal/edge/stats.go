@@ -7,6 +7,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -33,20 +34,7 @@ type Counts struct {
 	TasksLost       uint64 // bus messages that did not fit into an inbox
 	Callouts        uint64 // requests to the game's service
 
-	// Of sessions that a log knows.
-	SessionsOpened    uint64
-	SessionsAdopted   uint64 // taken over
-	SessionsHanded    uint64 // to other edges
-	SessionsLost      uint64 // because another edge took them over
-	SessionsElsewhere uint64 // that began here while another edge had them
-	SessionsUncertain uint64 // ended because their history cannot be established
-	LogWrites         uint64
-	Stalls            uint64 // times that a worker was stopped for so long that its sessions may be elsewhere
-	StraysHeld        uint64 // datagrams that waited because it was not known who serves their client
-	StraysForwarded   uint64 // that went to another edge or worker
-	StraysDropped     uint64
-	GuestsDisplaced   uint64 // clients without a session of whom it was forgotten over which edge they come
-	Unheard           uint64 // datagrams that were dropped because their client could not be reached the way that it comes
+	takeover.Counts // of durable sessions
 
 	Logins [auth.NumReasons]uint64 // by what became of them
 }
@@ -89,10 +77,16 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 }
 
 // Counts returns what the worker counted, for a caller that turns it.
-func (w *Worker) Counts() Counts { return w.counts }
+func (w *Worker) Counts() Counts {
+	c := w.counts
+	if w.takeover != nil {
+		c.Counts = w.takeover.Counts()
+	}
+	return c
+}
 
 func (w *Worker) stats() Stats {
-	s := Stats{Counts: w.counts, Protocol: *w.ep.Stats(), Replicas: w.past, Spaces: len(w.order)}
+	s := Stats{Counts: w.Counts(), Protocol: *w.ep.Stats(), Replicas: w.past, Spaces: len(w.order)}
 	s.TasksLost = w.lost.Load()
 	s.InboxBytes, s.InboxTasks = w.queued.Load(), int64(len(w.tasks))
 	for _, sp := range w.order {

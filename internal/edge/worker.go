@@ -7,6 +7,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -38,8 +39,10 @@ type Worker struct {
 	ep    *dnp.Endpoint
 	out   Output
 
-	listener uint16  // the port that clients talk to
-	keeper   *keeper // nil if no log knows the sessions
+	listener uint16             // the port that clients talk to
+	takeover *takeover.Takeover // nil if the sessions are not durable
+	mail     mailbox
+	durable  atomic.Int32 // sessions of takeover
 
 	spaces      map[string]*space
 	order       []*space  // the same, in the order of their coming
@@ -52,8 +55,6 @@ type Worker struct {
 	pending     pending   // batches that no flush has sent
 	flushed     flushed
 	expiry      time.Time // when to look for sessions that are over; zero if there is none
-
-	logAway atomic.Bool // the log does not answer
 
 	tasks  chan task
 	queued atomic.Int64 // bytes held by tasks
@@ -73,8 +74,9 @@ func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
 // sent, all at the time now. It returns when it must be called again at the
 // latest, which is never before now, and what failed with the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
-	if w.keeper != nil {
-		w.keeper.begin(now)
+	if w.takeover != nil {
+		w.takeover.Begin(now)
+		w.openMail(now)
 	}
 	w.receive(now, batch)
 	w.runTasks(now)
@@ -106,10 +108,7 @@ func (w *Worker) post(size int, do func(w *Worker, now time.Time)) bool {
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	for _, d := range batch {
-		if w.keeper != nil && w.keeper.takes(now, d.From, d.Data, "", 0) {
-			continue
-		}
-		w.take(now, d.From, d.Data, "")
+		w.Deliver(now, "", 0, d.From, d.Data)
 	}
 }
 
@@ -132,14 +131,10 @@ func (w *Worker) advance(now time.Time) time.Time {
 	}
 	w.forgetSpaces(now)
 	next = w.expire(now, next)
-	if w.keeper != nil { // what the log answered
-		next = w.keeper.advance(now, next)
-	}
-	w.flush(now) // values first: those who play do not wait for those who join
+	next = w.advanceDurable(now, next) // what the log answered
+	w.flush(now)                       // values first: those who play do not wait for those who join
 	w.handle(now, w.ep.Advance(now, w.out))
-	if w.keeper != nil { // what is to be stored
-		next = w.keeper.advance(now, next)
-	}
+	next = w.advanceDurable(now, next) // what is to be stored
 	if due, ok := w.flush(now); ok {
 		next = earlier(next, due)
 	}
@@ -148,6 +143,15 @@ func (w *Worker) advance(now time.Time) time.Time {
 	}
 	if next.Before(now) {
 		return now // a socket takes the zero time for "never"
+	}
+	return next
+}
+
+// advanceDurable advances the durable sessions.
+func (w *Worker) advanceDurable(now, next time.Time) time.Time {
+	if w.takeover != nil {
+		next = w.takeover.Advance(now, next)
+		w.durable.Store(int32(w.takeover.Count()))
 	}
 	return next
 }
@@ -185,8 +189,8 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 			w.connected(now, ev.Conn)
 			continue
 		}
-		if w.keeper != nil {
-			w.keeper.handle(now, ev)
+		if w.takeover != nil {
+			w.takeover.Handle(now, ev)
 		}
 		s, ok := ev.Conn.Data().(*session)
 		if !ok {
@@ -196,7 +200,7 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		case dnp.EventClosed:
 			s.closed(now, ev.Reason)
 		case dnp.EventMessage:
-			if s.kept == nil || !ev.Reliable { // others come when they are stored
+			if s.durable == nil || !ev.Reliable { // others come when they are stored
 				s.message(ev)
 			}
 		case dnp.EventLinkOffered:
