@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // A LeasePhase is where a Lease is.
 type LeasePhase uint8
@@ -30,16 +34,16 @@ type Lease struct {
 	out   []Action
 	spare []Action
 
-	own   Own // the newest that was seen
-	beat  Beat
-	known bool // whether own and beat are what the store has, not just zero
+	holder    Holder // the newest that was seen
+	heartbeat Heartbeat
+	known     bool // whether own and beat are what the store has, not just zero
 
 	follow follow
 	hold   hold
 
 	asked   ActionKind // what the store was asked and has not answered; 0 for nothing
 	sent    time.Time  // when
-	blocked time.Time  // the store is not asked before
+	retryAt time.Time  // the store is not asked before
 }
 
 // NewLease returns the lease of a shard of which nothing is known.
@@ -62,7 +66,7 @@ func (l *Lease) Epoch() uint64 {
 }
 
 // Holder returns the newest record of who holds the shard.
-func (l *Lease) Holder() Own { return l.own }
+func (l *Lease) Holder() Holder { return l.holder }
 
 // Want says whether the roster wants this relay to hold the shard. It starts and
 // ends challenges, but no holding.
@@ -103,11 +107,11 @@ func (l *Lease) Fence(now time.Time, epoch uint64) {
 }
 
 // SeenOwn takes a record that the watch brought, which may be late or old.
-func (l *Lease) SeenOwn(now time.Time, o Own) {
-	if o.Seq <= l.own.Seq {
+func (l *Lease) SeenHolder(now time.Time, o Holder) {
+	if o.Seq <= l.holder.Seq {
 		return
 	}
-	l.own, l.known = o, true
+	l.holder, l.known = o, true
 	l.changed(now)
 	if l.Epoch() != 0 && o.Seq > l.hold.epoch {
 		l.lose(now, l.takenReason())
@@ -115,11 +119,11 @@ func (l *Lease) SeenOwn(now time.Time, o Own) {
 }
 
 // SeenBeat takes a record that the watch brought, which may be late or old.
-func (l *Lease) SeenBeat(now time.Time, b Beat) {
-	if b.Seq <= l.beat.Seq {
+func (l *Lease) SeenHeartbeat(now time.Time, b Heartbeat) {
+	if b.Seq <= l.heartbeat.Seq {
 		return
 	}
-	l.beat = b
+	l.heartbeat = b
 	l.changed(now)
 }
 
@@ -129,7 +133,7 @@ func (l *Lease) Advance(now time.Time) []Action {
 	if l.Epoch() != 0 {
 		l.holdDeadlines(now)
 	}
-	if l.asked == 0 && !now.Before(l.blocked) {
+	if l.asked == 0 && !now.Before(l.retryAt) {
 		switch l.phase {
 		case Holding, Releasing:
 			l.holdStep(now)
@@ -156,7 +160,7 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 		if l.Epoch() != 0 {
 			step, ok = l.holdDue(), true
 		}
-		if step = later(step, l.blocked); ok && step.IsZero() {
+		if step = later(step, l.retryAt); ok && step.IsZero() {
 			return step, true
 		}
 		if ok {
@@ -174,10 +178,10 @@ func (l *Lease) Answer(now time.Time, a Answer) {
 	}
 	l.asked = 0
 	switch a.Verdict {
-	case Busy:
-		l.blocked = now.Add(busyPause)
-	case Unreachable, Unknown:
-		l.blocked = now.Add(faultPause)
+	case fence.Busy:
+		l.retryAt = now.Add(busyPause)
+	case fence.Unreachable, fence.Unknown:
+		l.retryAt = now.Add(faultPause)
 	}
 	switch {
 	case l.Epoch() != 0:
@@ -194,10 +198,10 @@ func (l *Lease) Answer(now time.Time, a Answer) {
 // ask asks the store.
 func (l *Lease) ask(now time.Time, a Action) {
 	l.asked, l.sent = a.Kind, now
-	l.say(a)
+	l.emit(a)
 }
 
-func (l *Lease) say(a Action) { l.out = append(l.out, a) }
+func (l *Lease) emit(a Action) { l.out = append(l.out, a) }
 
 // earlier returns the earlier of two times, of which a zero one does not count.
 func earlier(a, b time.Time) time.Time {

@@ -1,6 +1,10 @@
 package cluster
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // An ActionKind is what a Lease wants from the store, or says to its relay.
 type ActionKind uint8
@@ -17,7 +21,7 @@ const (
 	ActionAcquire
 
 	// ActionBeat writes Beat if the last Own has the sequence Expect.
-	ActionBeat
+	ActionRenew
 
 	// ActionStore writes, all or nothing, the keyframes of the batch Token and
 	// Beat, if the last Own has the sequence Expect and the last Beat has the
@@ -45,10 +49,10 @@ const (
 type Action struct {
 	Kind ActionKind
 
-	Expect, ExpectBeat uint64
-	Own                Own
-	Beat               Beat
-	Token              uint64
+	ExpectHolder, ExpectHeartbeat uint64
+	Holder                        Holder
+	Heartbeat                     Heartbeat
+	Token                         uint64
 
 	Epoch   uint64
 	Reason  Reason
@@ -75,34 +79,10 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
-// A Verdict is how the store answered.
-type Verdict uint8
-
-// The verdicts.
-const (
-	// OK says that it is done.
-	OK Verdict = iota + 1
-
-	// Stale says that a sequence was not the expected one. After an Unknown this
-	// may be the trace of one's own write.
-	Stale
-
-	// Busy says that another write that expects something of the same subject is
-	// under way: nothing was written.
-	Busy
-
-	// Unknown says that no answer came. It may be written, or be written later.
-	Unknown
-
-	// Unreachable says that the store refused or could not be asked, and that
-	// nothing was written.
-	Unreachable
-)
-
 // An Answer is what became of an action.
 type Answer struct {
-	Verdict Verdict
-	Seq     uint64 // of the Own or Beat that was written; of the Own, if both were
-	Own     Own    // of ActionRead
-	Beat    Beat   // of ActionRead, and with its Seq of ActionAcquire
+	Verdict   fence.Verdict
+	Seq       uint64    // of the Own or Beat that was written; of the Own, if both were
+	Holder    Holder    // of ActionRead
+	Heartbeat Heartbeat // of ActionRead, and with its Seq of ActionAcquire
 }

@@ -16,7 +16,7 @@ type LeaseConfig struct {
 	ID string
 
 	// Beat is how often a holder renews. 0 means 500 ms.
-	Beat time.Duration
+	Renew time.Duration
 
 	// Wait is how long a challenger must see no change, while the store answers,
 	// before it takes a shard. 0 means 3 s. It must be at least twice the sum
@@ -26,7 +26,7 @@ type LeaseConfig struct {
 
 	// Soft is the silence of the store after which a holder's answers say that
 	// they are not durable. 0 means 1.5 s.
-	Soft time.Duration
+	DurableSilence time.Duration
 
 	// Silence is the silence of the store after which a holder stops. 0 means
 	// 12 s, which is above the 4 to 9 s of an election in JetStream.
@@ -47,9 +47,9 @@ const (
 
 // WithDefaults returns c with defaults for what is zero.
 func (c LeaseConfig) WithDefaults() LeaseConfig {
-	c.Beat = cmp.Or(c.Beat, 500*time.Millisecond)
+	c.Renew = cmp.Or(c.Renew, 500*time.Millisecond)
 	c.Wait = cmp.Or(c.Wait, 3*time.Second)
-	c.Soft = cmp.Or(c.Soft, 1500*time.Millisecond)
+	c.DurableSilence = cmp.Or(c.DurableSilence, 1500*time.Millisecond)
 	c.Silence = cmp.Or(c.Silence, 12*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	return c
@@ -63,14 +63,14 @@ func (c LeaseConfig) Validate() (problems []string) {
 	if c.ID == "" {
 		problems = append(problems, "lease: no id of this start")
 	}
-	if c.Beat < 0 || c.Wait < 0 || c.Soft < 0 || c.Silence < 0 || c.Timeout < 0 {
+	if c.Renew < 0 || c.Wait < 0 || c.DurableSilence < 0 || c.Silence < 0 || c.Timeout < 0 {
 		return append(problems, "lease: negative duration")
 	}
 	c = c.WithDefaults()
-	if c.Wait < 2*(c.Beat+c.Timeout) {
+	if c.Wait < 2*(c.Renew+c.Timeout) {
 		problems = append(problems, "lease: a challenger must wait for at least two beats and two timeouts of a write")
 	}
-	if c.Silence < c.Soft {
+	if c.Silence < c.DurableSilence {
 		problems = append(problems, "lease: the hard silence is shorter than the soft one")
 	}
 	return problems

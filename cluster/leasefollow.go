@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // follow is what a Lease knows while another holds the shard.
 type follow struct {
@@ -47,12 +51,12 @@ func (l *Lease) changed(now time.Time) {
 // may be older than the store's, but then the store refuses to have it replaced.
 func (l *Lease) free() bool {
 	switch {
-	case l.own.Seq == 0:
+	case l.holder.Seq == 0:
 		return true
-	case l.own.Released:
-		return l.own.To == "" || l.own.To == l.cfg.Node
+	case l.holder.Released:
+		return l.holder.To == "" || l.holder.To == l.cfg.Node
 	}
-	return l.own.Node == l.cfg.Node && l.own.ID == l.cfg.ID
+	return l.holder.Node == l.cfg.Node && l.holder.ID == l.cfg.ID
 }
 
 func (l *Lease) followStep(now time.Time) {
@@ -61,7 +65,7 @@ func (l *Lease) followStep(now time.Time) {
 	case !l.want:
 	case l.known && (l.free() || f.confirmed):
 		l.phase = Acquiring
-		l.ask(now, Action{Kind: ActionAcquire, Expect: l.own.Seq, ExpectBeat: l.beat.Seq, Own: Own{Node: l.cfg.Node, ID: l.cfg.ID}})
+		l.ask(now, Action{Kind: ActionAcquire, ExpectHolder: l.holder.Seq, ExpectHeartbeat: l.heartbeat.Seq, Holder: Holder{Node: l.cfg.Node, ID: l.cfg.ID}})
 	case !l.known || !now.Before(l.pollDue()):
 		if l.known {
 			l.phase = Challenging
@@ -77,7 +81,7 @@ func (l *Lease) followDue() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	if !l.known || l.free() || l.follow.confirmed {
-		return l.blocked, true
+		return l.retryAt, true
 	}
 	return l.pollDue(), true
 }
@@ -87,7 +91,7 @@ func (l *Lease) followDue() (time.Time, bool) {
 // pass unnoticed between them, and one is at the moment when the wait is over.
 func (l *Lease) pollDue() time.Time {
 	first, end := l.follow.quiet.Add(l.cfg.Wait/3), l.follow.quiet.Add(l.cfg.Wait)
-	next := later(first, l.follow.polled.Add(l.cfg.Beat))
+	next := later(first, l.follow.polled.Add(l.cfg.Renew))
 	if l.follow.polled.Before(end) && end.Before(next) {
 		return end
 	}
@@ -97,18 +101,18 @@ func (l *Lease) pollDue() time.Time {
 // followRead takes the answer of the store's leader.
 func (l *Lease) followRead(now time.Time, a Answer) {
 	f := &l.follow
-	if a.Verdict != OK {
+	if a.Verdict != fence.OK {
 		// The holder could not renew either. Its silence counts from when the store
 		// answers again.
 		f.silent, f.series = true, time.Time{}
 		return
 	}
 	if l.known && l.inPast(now, a) {
-		f.polled, l.blocked = time.Time{}, now.Add(faultPause)
+		f.polled, l.retryAt = time.Time{}, now.Add(faultPause)
 		return
 	}
-	if !l.known || f.silent || a.Own.Seq != l.own.Seq || a.Beat.Seq != l.beat.Seq {
-		l.known, l.own, l.beat = true, a.Own, a.Beat
+	if !l.known || f.silent || a.Holder.Seq != l.holder.Seq || a.Heartbeat.Seq != l.heartbeat.Seq {
+		l.known, l.holder, l.heartbeat = true, a.Holder, a.Heartbeat
 		l.changed(now)
 	}
 	f.silent = false
@@ -123,7 +127,7 @@ func (l *Lease) followRead(now time.Time, a Answer) {
 // any leader can, the store was wiped, and the answer is the truth.
 func (l *Lease) inPast(now time.Time, a Answer) bool {
 	f := &l.follow
-	if a.Own.Seq >= l.own.Seq && a.Beat.Seq >= l.beat.Seq {
+	if a.Holder.Seq >= l.holder.Seq && a.Heartbeat.Seq >= l.heartbeat.Seq {
 		f.past = time.Time{}
 		return false
 	}
@@ -140,13 +144,13 @@ func (l *Lease) inPast(now time.Time, a Answer) bool {
 func (l *Lease) acquireAnswer(now time.Time, a Answer) {
 	l.phase = Following
 	switch {
-	case a.Verdict == OK && l.own.Seq <= a.Seq: // else the watch was faster, and it is lost already
-		l.own = Own{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
-		l.beat = a.Beat
+	case a.Verdict == fence.OK && l.holder.Seq <= a.Seq: // else the watch was faster, and it is lost already
+		l.holder = Holder{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
+		l.heartbeat = a.Heartbeat
 		l.acquired(now)
-	case a.Verdict == Busy && !l.free():
-		l.blocked = now.Add(faultPause) // somebody who believes to hold the shard writes
-	case a.Verdict == Busy:
+	case a.Verdict == fence.Busy && !l.free():
+		l.retryAt = now.Add(faultPause) // somebody who believes to hold the shard writes
+	case a.Verdict == fence.Busy:
 	default:
 		l.known, l.follow.confirmed = false, false
 	}

@@ -1,16 +1,20 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
 
 // hold is what a Lease knows while this relay holds the shard.
 type hold struct {
-	epoch   uint64
-	renewed time.Time // when the newest write that succeeded was asked
-	next    time.Time // when to renew
-	durable bool
-	doubt   bool   // the store must say who holds the shard before anything else is asked
-	write   uint64 // number of the newest write
-	chain   uint64 // sequence of the newest Beat
+	epoch      uint64
+	renewed    time.Time // when the newest write that succeeded was asked
+	next       time.Time // when to renew
+	durable    bool
+	revalidate bool   // the store must say who holds the shard before anything else is asked
+	write      uint64 // number of the newest write
+	chain      uint64 // sequence of the newest Beat
 
 	waiting bool // the batch token waits to be stored
 	token   uint64
@@ -24,13 +28,13 @@ type hold struct {
 // acquired begins a holding.
 func (l *Lease) acquired(now time.Time) {
 	l.phase = Holding
-	l.hold = hold{epoch: l.own.Seq, renewed: l.sent, next: l.sent.Add(l.cfg.Beat), chain: l.beat.Seq, durable: true}
-	l.say(Action{Kind: ActionAcquired, Epoch: l.own.Seq})
+	l.hold = hold{epoch: l.holder.Seq, renewed: l.sent, next: l.sent.Add(l.cfg.Renew), chain: l.heartbeat.Seq, durable: true}
+	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq})
 }
 
 // lose ends a holding.
 func (l *Lease) lose(now time.Time, why Reason) {
-	l.say(Action{Kind: ActionLost, Epoch: l.hold.epoch, Reason: why})
+	l.emit(Action{Kind: ActionLost, Epoch: l.hold.epoch, Reason: why})
 	l.hold = hold{}
 	l.followOn(now)
 }
@@ -66,9 +70,9 @@ func (l *Lease) holdDeadline() time.Time {
 // while after the last sign of the store, and not while the store takes beats
 // but no batches.
 func (l *Lease) durableUntil() time.Time {
-	until := l.hold.renewed.Add(l.cfg.Soft)
+	until := l.hold.renewed.Add(l.cfg.DurableSilence)
 	if l.hold.waiting {
-		return earlier(until, l.hold.since.Add(l.cfg.Soft))
+		return earlier(until, l.hold.since.Add(l.cfg.DurableSilence))
 	}
 	return until
 }
@@ -76,7 +80,7 @@ func (l *Lease) durableUntil() time.Time {
 func (l *Lease) setDurable(durable bool) {
 	if l.hold.durable != durable {
 		l.hold.durable = durable
-		l.say(Action{Kind: ActionDurable, Epoch: l.hold.epoch, Durable: durable})
+		l.emit(Action{Kind: ActionDurable, Epoch: l.hold.epoch, Durable: durable})
 	}
 }
 
@@ -84,22 +88,22 @@ func (l *Lease) setDurable(durable bool) {
 func (l *Lease) holdStep(now time.Time) {
 	h := &l.hold
 	switch {
-	case h.doubt:
+	case h.revalidate:
 		l.ask(now, Action{Kind: ActionRead})
 	case l.storeDue(now):
 		h.write++
 		h.storing = h.write
 		l.ask(now, Action{
-			Kind: ActionStore, Token: h.token, Expect: h.epoch, ExpectBeat: h.chain, Beat: Beat{Epoch: h.epoch, Write: h.write},
+			Kind: ActionStore, Token: h.token, ExpectHolder: h.epoch, ExpectHeartbeat: h.chain, Heartbeat: Heartbeat{Epoch: h.epoch, Write: h.write},
 		})
 	case h.release && !h.waiting:
 		l.phase = Releasing
 		l.ask(now, Action{
-			Kind: ActionRelease, Expect: h.epoch, Own: Own{Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: h.to},
+			Kind: ActionRelease, ExpectHolder: h.epoch, Holder: Holder{Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: h.to},
 		})
 	case !now.Before(h.next):
 		h.write++
-		l.ask(now, Action{Kind: ActionBeat, Expect: h.epoch, Beat: Beat{Epoch: h.epoch, Write: h.write}})
+		l.ask(now, Action{Kind: ActionRenew, ExpectHolder: h.epoch, Heartbeat: Heartbeat{Epoch: h.epoch, Write: h.write}})
 	}
 }
 
@@ -114,8 +118,8 @@ func (l *Lease) storeDue(now time.Time) bool {
 // holdDue returns when holdStep has something to do.
 func (l *Lease) holdDue() time.Time {
 	h := &l.hold
-	if h.doubt || h.waiting || h.release && !h.waiting {
-		return l.blocked
+	if h.revalidate || h.waiting || h.release && !h.waiting {
+		return l.retryAt
 	}
 	return h.next
 }
@@ -127,16 +131,16 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 	}
 	h := &l.hold
 	switch a.Verdict {
-	case OK:
+	case fence.OK:
 		l.written(now, asked, a.Seq)
-	case Stale:
-		h.doubt = true
-	case Unknown:
+	case fence.Stale:
+		h.revalidate = true
+	case fence.Unknown:
 		// A beat may be repeated without asking, because the fence is in it. What a
 		// batch or a release did has to be known first.
-		h.doubt = asked != ActionBeat
+		h.revalidate = asked != ActionRenew
 		h.next = now
-	case Unreachable, Busy:
+	case fence.Unreachable, fence.Busy:
 		h.next = now
 	}
 }
@@ -144,13 +148,13 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 // written takes note of a write that succeeded.
 func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
 	if asked == ActionRelease {
-		l.own = Own{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.to}
+		l.holder = Holder{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.to}
 		l.lose(now, ReasonReleased)
 		return
 	}
 	h := &l.hold
 	h.chain = seq
-	h.renewed, h.next = l.sent, l.sent.Add(l.cfg.Beat)
+	h.renewed, h.next = l.sent, l.sent.Add(l.cfg.Renew)
 	if asked == ActionStore {
 		l.stored()
 	}
@@ -160,25 +164,25 @@ func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
 func (l *Lease) stored() {
 	h := &l.hold
 	h.waiting, h.storing = false, 0
-	l.say(Action{Kind: ActionStored, Epoch: h.epoch, Token: h.token})
+	l.emit(Action{Kind: ActionStored, Epoch: h.epoch, Token: h.token})
 }
 
 // holdRead takes what the store's leader says in a case of doubt.
 func (l *Lease) holdRead(now time.Time, a Answer) {
 	h := &l.hold
 	switch {
-	case a.Verdict != OK:
-	case a.Own.Seq > h.epoch:
-		l.own, l.beat = a.Own, a.Beat
+	case a.Verdict != fence.OK:
+	case a.Holder.Seq > h.epoch:
+		l.holder, l.heartbeat = a.Holder, a.Heartbeat
 		l.lose(now, l.takenReason())
-	case a.Own.Seq < h.epoch:
+	case a.Holder.Seq < h.epoch:
 		// A leader that does not know that it was deposed, or a store that was
 		// wiped, which the silence will tell.
-		l.blocked = now.Add(faultPause)
+		l.retryAt = now.Add(faultPause)
 	default:
-		h.doubt = false
-		h.chain = a.Beat.Seq
-		if h.waiting && h.storing != 0 && a.Beat.Epoch == h.epoch && a.Beat.Write == h.storing {
+		h.revalidate = false
+		h.chain = a.Heartbeat.Seq
+		if h.waiting && h.storing != 0 && a.Heartbeat.Epoch == h.epoch && a.Heartbeat.Write == h.storing {
 			l.stored()
 		}
 		h.next = now

@@ -4,7 +4,7 @@ import "encoding/json"
 
 // An Own is the record that says who holds a shard. The zero Own says that
 // nobody ever did.
-type Own struct {
+type Holder struct {
 	// Seq is where the store keeps it, and the epoch of the holding that it
 	// began. It is not part of the record.
 	Seq uint64 `json:"-"`
@@ -21,7 +21,7 @@ type Own struct {
 
 // A Beat is the record with which a holder renews. Every durable write of a
 // holder writes it too.
-type Beat struct {
+type Heartbeat struct {
 	Seq uint64 `json:"-"` // where the store keeps it; 0 if there is none
 
 	Epoch uint64 `json:"epoch"`
@@ -29,17 +29,17 @@ type Beat struct {
 }
 
 // Append appends the record as it is stored.
-func (o Own) Append(b []byte) []byte { return appendJSON(b, o) }
+func (o Holder) Append(b []byte) []byte { return appendJSON(b, o) }
 
 // Append appends the record as it is stored.
-func (b Beat) Append(p []byte) []byte { return appendJSON(p, b) }
+func (b Heartbeat) Append(p []byte) []byte { return appendJSON(p, b) }
 
 // ParseOwn takes a stored record apart. One that is no record is that of an
 // unknown holder, so that it is left alone until it is silent.
-func ParseOwn(seq uint64, p []byte) Own {
-	var o Own
+func ParseHolder(seq uint64, p []byte) Holder {
+	var o Holder
 	if json.Unmarshal(p, &o) != nil {
-		o = Own{}
+		o = Holder{}
 	}
 	o.Seq = seq
 	return o
@@ -47,10 +47,10 @@ func ParseOwn(seq uint64, p []byte) Own {
 
 // ParseBeat takes a stored record apart. One that is no record is still a sign
 // of life.
-func ParseBeat(seq uint64, p []byte) Beat {
-	var b Beat
+func ParseHeartbeat(seq uint64, p []byte) Heartbeat {
+	var b Heartbeat
 	if json.Unmarshal(p, &b) != nil {
-		b = Beat{}
+		b = Heartbeat{}
 	}
 	b.Seq = seq
 	return b

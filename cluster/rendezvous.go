@@ -13,7 +13,7 @@ import (
 // move: 1/n of them, spread over the others.
 
 // A holder is a relay that may be given shards.
-type holder struct {
+type candidate struct {
 	name string
 	seed uint64
 }
@@ -24,17 +24,17 @@ const (
 	fnvPrime64  = 1099511628211
 )
 
-func newHolder(name string) holder {
+func newCandidate(name string) candidate {
 	h := uint64(fnvOffset64)
 	for i := range len(name) {
 		h = (h ^ uint64(name[i])) * fnvPrime64
 	}
-	return holder{name, mix(h)}
+	return candidate{name, mix(h)}
 }
 
 // draw returns the number that h draws for a shard. It must never change: nodes
 // of different versions have to agree.
-func (h holder) draw(shard int) uint64 {
+func (h candidate) draw(shard int) uint64 {
 	return mix(h.seed + uint64(shard)*0x9e3779b97f4a7c15)
 }
 
@@ -49,14 +49,14 @@ func mix(x uint64) uint64 {
 
 // Draw returns the number that a node draws for another name. It must never change.
 func Draw(node, name string) uint64 {
-	return mix(newHolder(node).seed + newHolder(name).seed*0x9e3779b97f4a7c15)
+	return mix(newCandidate(node).seed + newCandidate(name).seed*0x9e3779b97f4a7c15)
 }
 
 // Holder returns the name of the relay that should hold a shard. There is none
 // when no relay is ready. Only the lease says who does hold it.
 func (r Roster) Holder(shard int) (name string, ok bool) {
 	var best uint64
-	for _, h := range r.holders { // in the order of names, so the first wins a draw
+	for _, h := range r.candidates { // in the order of names, so the first wins a draw
 		if n := h.draw(shard); !ok || n > best {
 			name, best, ok = h.name, n, true
 		}
@@ -81,8 +81,8 @@ func Choose(key string, names []string) (best string) {
 // Ranking returns the names of all relays that may hold a shard: the one that
 // should, then the one that should if that one went, and so on.
 func (r Roster) Ranking(shard int) []string {
-	holders := slices.Clone(r.holders)
-	slices.SortFunc(holders, func(a, b holder) int {
+	holders := slices.Clone(r.candidates)
+	slices.SortFunc(holders, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.draw(shard), a.draw(shard)), strings.Compare(a.name, b.name))
 	})
 	names := make([]string, len(holders))

@@ -13,7 +13,7 @@ import (
 // It is a hint: see the package comment.
 type Roster struct {
 	members []Member
-	holders []holder // members that may be given shards
+	candidates []candidate // members that may be given shards
 }
 
 // NewRoster returns the roster of members, whose slice it does not keep. Of two
@@ -26,7 +26,7 @@ func NewRoster(members []Member) Roster {
 	r := Roster{members: slices.CompactFunc(sorted, func(a, b Member) bool { return a.Name == b.Name })}
 	for _, m := range r.members {
 		if m.CanHold() {
-			r.holders = append(r.holders, newHolder(m.Name))
+			r.candidates = append(r.candidates, newCandidate(m.Name))
 		}
 	}
 	return r

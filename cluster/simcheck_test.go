@@ -64,7 +64,7 @@ func (c *checker) since(t time.Duration) time.Duration {
 }
 
 // owned judges a new record of who holds the shard.
-func (c *checker) owned(n *simNode, was, is cluster.Own) {
+func (c *checker) owned(n *simNode, was, is cluster.Holder) {
 	if is.Seq <= was.Seq {
 		c.failf("epoch %d after %d", is.Seq, was.Seq)
 	}
@@ -83,12 +83,12 @@ func (c *checker) owned(n *simNode, was, is cluster.Own) {
 }
 
 // written judges a durable write that the store accepts.
-func (c *checker) written(n *simNode, a cluster.Action, own cluster.Own, _ cluster.Beat) {
-	if a.Beat.Epoch != own.Seq {
-		c.failf("a write of epoch %d by %s is accepted while %d holds", a.Beat.Epoch, n.name(), own.Seq)
+func (c *checker) written(n *simNode, a cluster.Action, own cluster.Holder, _ cluster.Heartbeat) {
+	if a.Heartbeat.Epoch != own.Seq {
+		c.failf("a write of epoch %d by %s is accepted while %d holds", a.Heartbeat.Epoch, n.name(), own.Seq)
 	}
-	if c.owner[a.Beat.Epoch] != n {
-		c.failf("a write of epoch %d by %s, which never held it", a.Beat.Epoch, n.name())
+	if c.owner[a.Heartbeat.Epoch] != n {
+		c.failf("a write of epoch %d by %s, which never held it", a.Heartbeat.Epoch, n.name())
 	}
 }
 

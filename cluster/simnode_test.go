@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -127,7 +128,7 @@ func (n *simNode) ask(a cluster.Action) {
 		n.run(start, func() {
 			if !answered {
 				answered = true
-				if x.Verdict == cluster.OK && a.Kind != cluster.ActionRead {
+				if x.Verdict == fence.OK && a.Kind != cluster.ActionRead {
 					n.okAt = sent
 				}
 				n.lease.Answer(n.now(), x)
@@ -139,20 +140,20 @@ func (n *simNode) ask(a cluster.Action) {
 		values = n.batch
 	}
 	n.w.store.ask(n, a, values, answer)
-	n.w.net.Schedule(time.Duration(float64(time.Second)/n.rate), func() { answer(cluster.Answer{Verdict: cluster.Unknown}) })
+	n.w.net.Schedule(time.Duration(float64(time.Second)/n.rate), func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
 }
 
 // watch brings a record, unless the watch is stalled or cut; then it comes when
 // that ends.
-func (n *simNode) watch(delay time.Duration, own cluster.Own, beat cluster.Beat) {
+func (n *simNode) watch(delay time.Duration, own cluster.Holder, beat cluster.Heartbeat) {
 	start := n.start
 	see := func() {
 		n.run(start, func() {
 			if own.Seq != 0 {
-				n.lease.SeenOwn(n.now(), own)
+				n.lease.SeenHolder(n.now(), own)
 			}
 			if beat.Seq != 0 {
-				n.lease.SeenBeat(n.now(), beat)
+				n.lease.SeenHeartbeat(n.now(), beat)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -25,12 +26,12 @@ type simStore struct {
 	chk *checker
 
 	seq    uint64
-	own    cluster.Own
-	beat   cluster.Beat
+	own    cluster.Holder
+	beat   cluster.Heartbeat
 	states map[int]version // stored values
 	past   [2]struct {     // what a leader that was deposed would answer
-		own  cluster.Own
-		beat cluster.Beat
+		own  cluster.Holder
+		beat cluster.Heartbeat
 	}
 
 	outage  outage
@@ -80,25 +81,25 @@ func (s *simStore) arrive(n *simNode, a cluster.Action, values map[int]version, 
 	do := func() { reply(s.do(n, a, values)) }
 	switch {
 	case s.outage == refused:
-		reply(cluster.Answer{Verdict: cluster.Unreachable})
+		reply(cluster.Answer{Verdict: fence.Unreachable})
 	case s.outage == silent:
 		s.chk.waits(n)
 		if write && s.chance(0.5) {
 			s.held = append(s.held, func() { s.do(n, a, values) })
 		}
 	case write && s.pending:
-		reply(cluster.Answer{Verdict: cluster.Busy})
+		reply(cluster.Answer{Verdict: fence.Busy})
 	case s.outage == quorum && write:
 		s.pending = true
 		s.held = append(s.held, func() { s.pending = false; do() })
 	case write && s.chance(s.busy):
-		reply(cluster.Answer{Verdict: cluster.Busy})
+		reply(cluster.Answer{Verdict: fence.Busy})
 	case write && s.chance(s.late):
 		s.chk.dropped(n)
 		s.net.Schedule(time.Duration(s.net.Rand().IntN(8000))*time.Millisecond, func() { s.chk.outageChanged(); s.do(n, a, values) })
 	case !write && s.chance(s.old):
 		p := s.past[0]
-		reply(cluster.Answer{Verdict: cluster.OK, Own: p.own, Beat: p.beat})
+		reply(cluster.Answer{Verdict: fence.OK, Holder: p.own, Heartbeat: p.beat})
 	default:
 		do()
 	}
@@ -107,16 +108,16 @@ func (s *simStore) arrive(n *simNode, a cluster.Action, values map[int]version, 
 // do is where things happen in one order.
 func (s *simStore) do(n *simNode, a cluster.Action, values map[int]version) cluster.Answer {
 	if a.Kind == cluster.ActionRead {
-		return cluster.Answer{Verdict: cluster.OK, Own: s.own, Beat: s.beat}
+		return cluster.Answer{Verdict: fence.OK, Holder: s.own, Heartbeat: s.beat}
 	}
 	// An Expect of 0 stands for a message that was sent without the header.
 	fresh := a.Kind == cluster.ActionAcquire && s.own.Seq == 0
-	if a.Expect != s.own.Seq && !(a.Expect == 0 && !fresh && a.Kind != cluster.ActionAcquire) {
-		return cluster.Answer{Verdict: cluster.Stale}
+	if a.ExpectHolder != s.own.Seq && !(a.ExpectHolder == 0 && !fresh && a.Kind != cluster.ActionAcquire) {
+		return cluster.Answer{Verdict: fence.Stale}
 	}
-	if a.Kind == cluster.ActionStore && a.ExpectBeat != s.beat.Seq && a.ExpectBeat != 0 ||
-		a.Kind == cluster.ActionAcquire && a.ExpectBeat != s.beat.Seq {
-		return cluster.Answer{Verdict: cluster.Stale}
+	if a.Kind == cluster.ActionStore && a.ExpectHeartbeat != s.beat.Seq && a.ExpectHeartbeat != 0 ||
+		a.Kind == cluster.ActionAcquire && a.ExpectHeartbeat != s.beat.Seq {
+		return cluster.Answer{Verdict: fence.Stale}
 	}
 	s.past[0] = s.past[1]
 	s.past[1].own, s.past[1].beat = s.own, s.beat
@@ -124,12 +125,12 @@ func (s *simStore) do(n *simNode, a cluster.Action, values map[int]version) clus
 	case cluster.ActionAcquire, cluster.ActionRelease:
 		if a.Kind == cluster.ActionAcquire {
 			s.seq++
-			s.beat = a.Beat
+			s.beat = a.Heartbeat
 			s.beat.Seq = s.seq
 		}
 		s.seq++
 		was := s.own
-		s.own = a.Own
+		s.own = a.Holder
 		s.own.Seq = s.seq
 		s.chk.owned(n, was, s.own)
 	default:
@@ -140,14 +141,14 @@ func (s *simStore) do(n *simNode, a cluster.Action, values map[int]version) clus
 			s.states[k] = v
 		}
 		s.seq++
-		s.beat = a.Beat
+		s.beat = a.Heartbeat
 		s.beat.Seq = s.seq
 	}
 	own, beat := s.own, s.beat
 	for _, w := range s.watchers {
 		w.watch(s.latency(), own, beat)
 	}
-	return cluster.Answer{Verdict: cluster.OK, Seq: s.seq, Beat: s.beat}
+	return cluster.Answer{Verdict: fence.OK, Seq: s.seq, Heartbeat: s.beat}
 }
 
 // setOutage begins or ends an outage.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestCursorBound: a cursor forgets those who were silent the longest, and is what it
-// was after it was stored.
+// TestCursorBound requires that a full cursor forgets the sessions that were silent the
+// longest, and that storing changes nothing.
 func TestCursorBound(t *testing.T) {
 	var c Cursor
 	at := time.Unix(1_000_000, 0)
@@ -19,7 +19,7 @@ func TestCursorBound(t *testing.T) {
 		t.Fatalf("%d sessions", n)
 	}
 	if c.Next("0") != 0 || c.Next(fmt.Sprint(cursorMax)) != 5 {
-		t.Error("the oldest is to be forgotten, not the newest")
+		t.Error("the cursor forgot a new session or remembers the oldest")
 	}
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -31,14 +31,14 @@ func TestCursorBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := d.Clone()
-	if d.take(&Message{Session: fmt.Sprint(cursorMax), Number: 4, Time: at}) != verdictHave {
-		t.Error("a message that it has is new again")
+	if d.take(&Message{Session: fmt.Sprint(cursorMax), Number: 4, Time: at}) != verdictDuplicate {
+		t.Error("a message that the cursor has counts as new")
 	}
 	if e.take(&Message{Session: fmt.Sprint(cursorMax), Number: 9, Previous: 5, chained: true, Time: at}) != verdictNew {
-		t.Error("the next one is not")
+		t.Error("the next message does not count as new")
 	}
 	if e.take(&Message{Session: fmt.Sprint(cursorMax), Number: 12, Previous: 11, chained: true, Time: at}) != verdictGap {
-		t.Error("a gap is not seen")
+		t.Error("the cursor does not report a gap")
 	}
 	if d.Next(fmt.Sprint(cursorMax)) != 5 {
 		t.Error("a clone changes its original")

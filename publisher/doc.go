@@ -1,5 +1,5 @@
-// Package publisher is what a game server in Go imports: it publishes network states,
-// hears what clients do, and takes their reliable messages, each exactly once.
+// Package publisher is the library of game servers in Go: it publishes network states,
+// reports what clients do, and receives their reliable messages, each exactly once.
 //
 //	p, err := publisher.Connect(publisher.Config{URL: "nats://127.0.0.1:4222"})
 //	defer p.Close()
@@ -11,27 +11,29 @@
 //	}})
 //	err = space.Post(publisher.Set{Key: "tower", Values: publisher.Values{"hp": 92}})
 //
-// # Say how things are
+// # Publishing
 //
-// Put, Set, Remove, Audience and Group say how something should be, and a Space remembers
-// it: that is its copy. What no relay has accepted is said again, from the copy, so with
-// the newest values and never with old ones; and a relay that takes the space over is
-// told everything. So a game server states each change once, and may forget it. Publish
-// waits until the change is accepted, Post does not, and Flush waits for all of it.
+// Put, Set, Remove, Audience and Group describe how something should be. A Space keeps a
+// copy of what they describe. It repeats what no relay has accepted, always with the
+// newest values of the copy, and it tells a relay that takes the space over everything.
+// A game server therefore states each change once and may forget it. Publish waits until
+// the relay has accepted the change, Post does not wait, and Flush waits for all changes.
 //
-// Values are checked against their types at once. An error names the op and the value.
+// The Space checks values against their types before it sends them. An error names the op
+// and the value.
 //
-// # Hear
+// # Receiving
 //
-// Follow tells who is there, who comes and leaves, and what clients write. Send, SendAll
-// and their unreliable sisters bring messages to clients. Messages brings theirs, from
-// where a Cursor says: a game server stores the Cursor with its own state and loses and
-// doubles nothing when it restarts. For that the edges must keep sessions in a log
-// (--session-durability log); without, Listen has the messages as they come.
+// Follow reports which clients are in the space, which join and leave, and what they
+// write. Send, SendOnce, Tell and Cast bring messages to clients. Messages yields the
+// reliable messages of clients, beginning where a Cursor says: a game server that stores
+// the Cursor with its own state loses and repeats nothing when it restarts. Messages needs
+// edges that keep sessions in a log (--session-durability log). Listen works without a log
+// and delivers each message at most once.
 //
-// # What it does not do
+// # Limits
 //
-// It does not restore the copy after a restart of the game server, which knows its own
-// state better. It does not resolve conflicts: if two game servers publish one key, the
-// last one wins, and after a change of relays that may be either.
+// The package does not restore the copy when the game server restarts, because the game
+// server knows its own state better. It does not resolve conflicts: if two game servers
+// publish one key, the last one wins, and after a change of relays that may be either.
 package publisher

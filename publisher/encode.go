@@ -11,16 +11,16 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
-// An op is an Op as the payload has it.
+// An op is the encoded form of an Op.
 type op struct {
 	source Op
 	parsed replication.Op
-	put    *putJSON                   // of Put; its values are owned by the copy later
+	put    *putJSON                   // of Put; apply gives it to the copy
 	values map[string]json.RawMessage // of Set
 	who    json.RawMessage            // of Audience
 }
 
-// A putJSON is a put as JSON.
+// A putJSON is the JSON form of Put.
 type putJSON struct {
 	Op       string          `json:"op"`
 	Key      string          `json:"key"`
@@ -73,12 +73,12 @@ type groupJSON struct {
 	Leave  []string `json:"leave,omitempty"`
 }
 
-// An opError is what is wrong with an op before anybody else saw it.
+// opError returns the error about an op that was not sent.
 func opError(o Op, code replication.Code, format string, args ...any) *Error {
 	return &Error{Op: o.name(), Code: string(code), Message: fmt.Sprintf(format, args...)}
 }
 
-// parse lets the payload's own parser look at what it will be sent.
+// parse checks the JSON form of an op with the relay's parser.
 func parse(o Op, form any) (op, error) {
 	body, err := json.Marshal(form)
 	if err != nil {
@@ -148,16 +148,16 @@ func (o Audience) encode() (op, error) {
 
 func (o Group) encode() (op, error) { return parse(o, groupJSON{"group", o.Client, o.Join, o.Leave}) }
 
-// encodeValue writes a Go value as JSON: base64 for []byte, exact numbers.
+// encodeValue writes a Go value as JSON: base64 for []byte, numbers without loss.
 func encodeValue(v any) (json.RawMessage, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("a %T cannot be a value: %w", v, err)
+		return nil, fmt.Errorf("%T is not a value: %w", v, err)
 	}
 	return b, nil
 }
 
-// checkValue checks a value against its type, as the relay does.
+// checkValue checks a value against its type, with the code that the relay uses.
 func checkValue(o Op, name string, def replication.ValueDef, value replication.Literal) error {
 	if value == nil {
 		return nil
@@ -172,7 +172,7 @@ func checkValue(o Op, name string, def replication.ValueDef, value replication.L
 	return nil
 }
 
-// valueName names a value in errors.
+// valueName returns how errors name a value.
 func valueName(name string, index int) string {
 	if name == "" {
 		return fmt.Sprint(index)
@@ -180,7 +180,7 @@ func valueName(name string, index int) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// text writes a message: nil if there is none.
+// text returns the JSON form of a message; nil if the message is empty.
 func text(s string) *string {
 	switch {
 	case s == "":

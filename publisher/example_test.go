@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A tower, as clients see it: they are offered a link to it, and are told what changes.
+// Clients are offered a link to a tower and receive what changes.
 func ExampleSpace_Publish() {
-	w := newWorld() // NATS, a relay and an edge in this process, as relay dev
+	w := newWorld() // NATS, a relay and an edge in this process, like relay dev
 	defer w.close()
 	w.hold(1)
 
@@ -45,7 +45,7 @@ func ExampleSpace_Publish() {
 	// <nil>
 }
 
-// Post does not wait, which is what a game loop wants; Flush waits for all of it.
+// Post does not wait, as a game loop needs; Flush waits for all changes.
 func ExampleSpace_Post() {
 	w := newWorld()
 	defer w.close()
@@ -75,7 +75,7 @@ func ExampleSpace_Post() {
 	// 00 00 00 00 00 c0 58 40
 }
 
-// Clients come and go, and write what they may.
+// Clients join and leave, and write the values that they may write.
 func ExampleSpace_Follow() {
 	w := newWorld()
 	defer w.close()
@@ -117,12 +117,12 @@ func ExampleSpace_Follow() {
 	// it left: peer
 }
 
-// A game server stores the cursor with what messages changed. It stops after the second
-// message, starts again, and goes on with the third.
+// A game server stores the cursor with the state that messages change. It stops after the
+// second message, restarts, and continues with the third.
 func ExampleSpace_Messages() {
 	w := newWorld()
 	defer w.close()
-	say(w.nats.URL(), "hello", "is anybody there?", "I say") // as an edge with --session-durability log
+	say(w.nats.URL(), "hello", "is anybody there?", "I say") // like an edge with --session-durability log
 
 	var stored []byte
 	for range 2 {
@@ -154,7 +154,7 @@ func ExampleSpace_Messages() {
 	// ["hello" "is anybody there?" "I say"]
 }
 
-// say stores messages of a client.
+// say stores messages of a client in the stream.
 func say(url string, texts ...string) {
 	nc, err := nats.Connect(url)
 	must(err)

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// streamFrom is the stream in which edges keep reliable messages of clients.
+// streamFrom is the stream in which edges store reliable messages of clients.
 const streamFrom = "DNP_FROM"
 
 // Headers of messages of clients.
@@ -22,7 +23,7 @@ const (
 	headerPrevious = "Dnp-Previous"
 )
 
-// streamPause is the pause after which the stream is looked for again.
+// streamPause is the pause before Messages opens the stream again.
 const streamPause = time.Second
 
 // A Message is what a client sent. The caller owns Data.
@@ -32,17 +33,17 @@ type Message struct {
 	Number          uint64 // of reliable ones: counts the client's reliable commands, with gaps
 	Previous        uint64 // number of the message before, plus one; 0 for the first of the session
 	Data            []byte
-	Time            time.Time // when the stream got it
+	Time            time.Time // when the stream stored it
 
 	chained bool   // Previous is known
 	stream  uint64 // sequence in the stream
 }
 
-// A GapError reports messages that are not in the stream any more, because the game
-// server was away for longer than it keeps them.
+// A GapError reports messages that the stream has deleted, because the game server was
+// away for longer than the stream stores them.
 type GapError struct {
 	Client, Session string
-	From, To        uint64 // numbers From to To-1 have messages that are lost
+	From, To        uint64 // the messages with numbers From to To-1 are lost
 }
 
 func (e *GapError) Error() string {
@@ -50,8 +51,8 @@ func (e *GapError) Error() string {
 }
 
 // Messages yields the reliable messages of the space's clients that the cursor does not
-// have, each session's in order, each once, and notes each in the cursor before it
-// yields it. So
+// have, each once, in order within each session. It notes each message in the cursor
+// before it yields the message. So
 //
 //	for m, err := range space.Messages(ctx, &state.Cursor) {
 //		if err != nil { … }
@@ -59,11 +60,11 @@ func (e *GapError) Error() string {
 //		state.save() // with the cursor, in one step
 //	}
 //
-// loses and doubles nothing, whatever stops and starts again. It needs edges that keep
-// sessions in a log; until one of them has made the stream, nothing comes.
+// loses and repeats nothing, whatever stops and restarts. Messages needs edges that keep
+// sessions in a log; it yields nothing until one of them has made the stream.
 //
-// An error beside a message is a *GapError about what should have come before. One
-// without a message is the end: that of ctx, or ErrClosed. NATS may come and go.
+// An error beside a message is a *GapError about the messages before it. An error without
+// a message is the end: that of ctx, or ErrClosed. NATS may be away for any time.
 func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -73,7 +74,7 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 			if !s.consume(ctx, cursor, yield) {
 				return
 			}
-			wait(ctx, streamPause)
+			sleep(ctx, streamPause)
 		}
 		if s.p.ctx.Err() != nil {
 			yield(nil, ErrClosed)
@@ -86,10 +87,10 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 // consume reads the stream from the cursor on until something fails. It returns false
 // if the caller wants no more.
 func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message, error) bool) bool {
-	r, err := s.open(ctx, cursor)
+	r, err := s.openReader(ctx, cursor)
 	if err != nil {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) && ctx.Err() == nil {
-			s.p.cfg.Log.Warn("messages of clients cannot be read; trying again", "space", s.name, "error", err)
+			s.p.cfg.Log.Warn("cannot read messages of clients; trying again", "space", s.name, "error", err)
 		}
 		return true
 	}
@@ -116,8 +117,8 @@ func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message
 	}
 }
 
-// message reads a message of the stream. What has no session or number was not
-// published by an edge.
+// message reads a message of the stream. It refuses one without session or number, which
+// no edge published.
 func (s *Space) message(m jetstream.Msg) (*Message, bool) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -145,18 +146,15 @@ func (s *Space) parseMessage(subject string, h nats.Header, data []byte) (*Messa
 	return got, ok && err == nil && got.Session != ""
 }
 
-// Listen calls f with the messages of the space's clients, unreliable ones too, as they
-// come and at most once, until ctx ends. A slow f loses some. Reliable ones of sessions
-// in a log come to Messages, too.
+// Listen calls f with the messages of the space's clients as they arrive, unreliable ones
+// too, each at most once, until ctx ends. A slow f loses some. Messages yields the
+// reliable ones of sessions in a log, too.
 func (s *Space) Listen(ctx context.Context, f func(*Message)) error {
-	sub, err := s.p.nc.SubscribeSync(s.p.subjects.From(s.name, "*"))
+	sub, err := s.subscribe(s.p.subjects.From(s.name, "*"))
 	if err != nil {
 		return fmt.Errorf("listen to clients of space %s: %w", s.name, err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
-	if err := sub.SetPendingLimits(followMessages, followBytes); err != nil {
-		return fmt.Errorf("listen to clients of space %s: %w", s.name, err)
-	}
+	defer unsubscribe(sub)
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		switch {
@@ -173,8 +171,109 @@ func (s *Space) Listen(ctx context.Context, f func(*Message)) error {
 	}
 }
 
-// wait waits, but not beyond the end of ctx.
-func wait(ctx context.Context, d time.Duration) {
+// A reader waits for readerHeartbeat twice without a sign of the server before it ends,
+// and servers delete a consumer that has not been read from for readerIdle. Up to pullMax
+// messages wait for the game server.
+const (
+	pullMax         = 500
+	readerHeartbeat = time.Second
+	readerIdle      = 5 * time.Minute
+)
+
+// A reader reads one stream in order, and ends when anything goes wrong. jetstream's
+// ordered consumer does not serve: it recovers by itself and continues behind the last
+// sequence, which in a stream that was deleted and made again is beyond every message.
+type reader struct {
+	list     jetstream.MessagesContext
+	received uint64 // messages
+	cancel   context.CancelFunc
+	watching sync.WaitGroup
+}
+
+var (
+	errRemade = errors.New("the stream was made again while it was opened")
+	errMissed = errors.New("a message was lost on its way")
+)
+
+// openReader opens the stream behind the cursor. If the stream was made again since, or is
+// shorter than the cursor, the reader starts at its beginning: the numbers of messages
+// decide which are new.
+func (s *Space) openReader(ctx context.Context, cursor *Cursor) (*reader, error) {
+	js, err := jetstream.New(s.p.nc)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.Stream(ctx, streamFrom)
+	if err != nil {
+		return nil, err
+	}
+	had := stream.CachedInfo()
+	if made := had.Created.UnixNano(); cursor.made != made || cursor.stream > had.State.LastSeq {
+		cursor.made, cursor.stream = made, 0
+	}
+	cfg := jetstream.ConsumerConfig{
+		FilterSubject: s.p.subjects.From(s.name, "*"), DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerIdle,
+	}
+	if cursor.stream != 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.stream+1
+	}
+	consumer, err := stream.CreateConsumer(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// A consumer ends with its stream, so the stream that the server names after the
+	// consumer exists is the one that the consumer reads.
+	if has, err := stream.Info(ctx); err != nil {
+		return nil, err
+	} else if !has.Created.Equal(had.Created) {
+		return nil, errRemade
+	}
+	list, err := consumer.Messages(jetstream.PullMaxMessages(pullMax), jetstream.PullHeartbeat(readerHeartbeat))
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{list: list}
+	ctx, r.cancel = context.WithCancel(ctx)
+	r.watching.Go(func() { r.watch(ctx, s.p.nc) })
+	return r, nil
+}
+
+// watch ends the reader with ctx, or when the connection is made again: a server that
+// restarted does not know the consumer.
+func (r *reader) watch(ctx context.Context, nc *nats.Conn) {
+	connected := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(connected)
+	select {
+	case <-ctx.Done():
+	case <-connected:
+	}
+	r.list.Stop()
+}
+
+// next waits for a message.
+func (r *reader) next() (jetstream.Msg, error) {
+	m, err := r.list.Next()
+	if err != nil {
+		return nil, err
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("message of stream %s: %w", streamFrom, err)
+	}
+	if r.received++; meta.Sequence.Consumer != r.received {
+		return nil, errMissed
+	}
+	return m, nil
+}
+
+func (r *reader) close() {
+	r.cancel()
+	r.watching.Wait()
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

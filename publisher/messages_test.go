@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An inbox is a stream of clients' messages, with two edges that fill it.
+// An inbox is a stream of clients' messages, and two edges that fill it.
 type inbox struct {
 	*testing.T
 	folder string
@@ -59,10 +59,10 @@ func newInbox(t *testing.T) *inbox {
 	return x
 }
 
-// number returns the number of message k of a session: there are gaps.
+// number returns the number of message k of a session; numbers have gaps.
 func number(k int) uint64 { return uint64(k) * 3 }
 
-// send stores messages from to to of a session.
+// send stores the messages from, …, to-1 of a session.
 func (x *inbox) send(edge int, session_ string, from, to int) {
 	x.Helper()
 	stored := make(chan uint64, to-from)
@@ -80,14 +80,14 @@ func (x *inbox) send(edge int, session_ string, from, to int) {
 	f.End()
 }
 
-// A gameServer is a state that messages change, stored with the cursor.
+// A gameServer is the state of a game, stored with the cursor.
 type gameServer struct {
 	Cursor publisher.Cursor
 	Seen   map[string][]int
 }
 
-// consume takes n messages, as a game server that starts with what is stored, and
-// returns what is stored when it stops.
+// consume starts a game server with what it stored, lets it take n messages, and returns
+// what it stored when it stops.
 func (x *inbox) consume(stored []byte, n int) []byte {
 	x.Helper()
 	g := gameServer{Seen: map[string][]int{}}
@@ -121,7 +121,7 @@ func (x *inbox) consume(stored []byte, n int) []byte {
 	return stored
 }
 
-// has wants the game server to have had messages 0 to n-1 of a session, each once.
+// has requires that the game server had messages 0 to n-1 of a session, each once.
 func (x *inbox) has(stored []byte, session string, n int) {
 	x.Helper()
 	var g gameServer
@@ -134,8 +134,8 @@ func (x *inbox) has(stored []byte, session string, n int) {
 	}
 }
 
-// TestMessages: a game server that stops after any message, edges that publish again
-// what their predecessors did, and a stream that is made anew lose and double nothing.
+// TestMessages requires that nothing is lost or repeated when a game server stops after
+// any message, edges publish what their predecessors published, and the stream is made again.
 func TestMessages(t *testing.T) {
 	s := *seed
 	if s == 0 {
@@ -150,7 +150,7 @@ func TestMessages(t *testing.T) {
 		total := 0
 		for range 1 + rng.IntN(4) {
 			name, n := fmt.Sprint("s", rng.IntN(3)), 1+rng.IntN(5)
-			again := min(rng.IntN(3), sent[name]) // which the stream knows
+			again := min(rng.IntN(3), sent[name]) // messages that the stream has
 			x.send(rng.IntN(2), name, sent[name]-again, sent[name]+n)
 			sent[name] += n
 			total += n
@@ -165,12 +165,12 @@ func TestMessages(t *testing.T) {
 		x.has(stored, name, n)
 	}
 	x.remake()
-	from := max(0, sent["s0"]-2) // the id of what is repeated is not known any more
+	from := max(0, sent["s0"]-2) // the new stream does not know the ids of what is repeated
 	x.send(0, "s0", from, sent["s0"]+4)
 	x.has(x.consume(stored, 4), "s0", sent["s0"]+4)
 }
 
-// remake deletes the stream and makes it again: it counts from 1.
+// remake deletes the stream and makes it again, so that it counts from 1.
 func (x *inbox) remake() {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.Context(), patience)
@@ -181,13 +181,13 @@ func (x *inbox) remake() {
 	must(err)
 	must(js.DeleteStream(ctx, natsfrom.StreamName))
 	_, err = js.CreateStream(ctx, stream.CachedInfo().Config)
-	for err != nil && ctx.Err() == nil { // NATS still removes the files of the old one
+	for err != nil && ctx.Err() == nil { // NATS is still removing the files of the old one
 		_, err = js.CreateStream(ctx, stream.CachedInfo().Config)
 	}
 	must(err)
 }
 
-// join returns the space as a game server has it, and how long it may take.
+// join returns the space of a new game server, and a context that bounds the test.
 func (x *inbox) join(t *testing.T) (*publisher.Space, context.Context) {
 	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
 	must(err)
@@ -199,9 +199,9 @@ func (x *inbox) join(t *testing.T) (*publisher.Space, context.Context) {
 	return space, ctx
 }
 
-// TestStreamMadeAnew: a stream that is made anew while a game server reads it costs
-// nothing, and takes no restart, however little the new one has.
-func TestStreamMadeAnew(t *testing.T) {
+// TestStreamMadeAgain requires that a game server that reads a stream while it is made
+// again loses nothing and needs no restart, however little the new stream has.
+func TestStreamMadeAgain(t *testing.T) {
 	x := newInbox(t)
 	space, ctx := x.join(t)
 	x.send(0, "s", 0, 20)
@@ -209,7 +209,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	n := 0
 	for m, err := range space.Messages(ctx, &cursor) {
 		if err != nil || m.Session != "s" || m.Number != number(n) {
-			t.Fatalf("after message %d of 28: %+v, %v; the stream was made anew before 20 and 24", n-1, m, err)
+			t.Fatalf("after message %d of 28: %+v, %v; the stream was made again before 20 and 24", n-1, m, err)
 		}
 		switch n++; n {
 		case 20, 24:
@@ -221,7 +221,8 @@ func TestStreamMadeAnew(t *testing.T) {
 	}
 }
 
-// TestServerRestarts: a server that is started again does not know who read there.
+// TestServerRestarts requires that a reader goes on when a server restarts, although the
+// server forgets its consumer.
 func TestServerRestarts(t *testing.T) {
 	x := newInbox(t)
 	space, ctx := x.join(t)
@@ -230,7 +231,7 @@ func TestServerRestarts(t *testing.T) {
 	n := 0
 	for m, err := range space.Messages(ctx, &cursor) {
 		if err != nil || m.Number != number(n) {
-			t.Fatalf("after message %d of 5: %+v, %v; the server was started again before 3", n-1, m, err)
+			t.Fatalf("after message %d of 5: %+v, %v; the server restarted before 3", n-1, m, err)
 		}
 		switch n++; n {
 		case 3:
@@ -243,7 +244,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestStreamShortened: a stream that lost its newest messages is read from its start.
+// TestStreamShortened requires that a stream that lost its newest messages is read from
+// its start.
 func TestStreamShortened(t *testing.T) {
 	x := newInbox(t)
 	x.send(0, "s", 0, 3)
@@ -256,7 +258,7 @@ func TestStreamShortened(t *testing.T) {
 	x.has(x.consume(far, 2), "s", 5)
 }
 
-// TestGap: what the stream has not kept is reported, beside the next message.
+// TestGap requires that messages that the stream deleted are reported beside the next one.
 func TestGap(t *testing.T) {
 	x := newInbox(t)
 	x.send(0, "s", 0, 3)

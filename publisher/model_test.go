@@ -19,20 +19,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-var seed = flag.Uint64("seed", 0, "of random tests; 0 = a new one")
+var seed = flag.Uint64("seed", 0, "seed of random tests; 0 = a new one")
 
 // A badHolder is a relay with the product's store that loses requests and answers, is
-// busy, and forgets everything now and then: what a successor is whose predecessor had
-// stored nothing. A share of what it forgot was never answered.
+// busy, and forgets everything now and then, like a successor whose predecessor stored
+// nothing. It never answered some of what it forgets.
 type badHolder struct {
 	nc       *nats.Conn
 	subjects subject.Names
 
-	mu    sync.Mutex // NATS calls, and the test looks
-	rng   *rand.Rand
-	store *replication.Store
-	epoch uint64
-	kind  bool // no more faults
+	mu        sync.Mutex // NATS and the test call from their goroutines
+	rng       *rand.Rand
+	store     *replication.Store
+	epoch     uint64
+	faultless bool
 }
 
 func newBadHolder(t *testing.T, url string, rng *rand.Rand) *badHolder {
@@ -61,7 +61,7 @@ func (h *badHolder) handle(m *nats.Msg) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fate := h.rng.IntN(100)
-	if h.kind {
+	if h.faultless {
 		fate = 99
 	}
 	switch {
@@ -111,7 +111,7 @@ func (h *badHolder) apply(m *nats.Msg) []byte {
 func (h *badHolder) states() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.kind = true
+	h.faultless = true
 	l := h.store.List("", 1000)
 	var form struct {
 		States []struct {
@@ -132,7 +132,7 @@ func (h *badHolder) states() map[string]string {
 	return all
 }
 
-// TestModel: whatever gets lost, in the end the relay holds what was said last.
+// TestModel requires that the relay holds what was published last, whatever is lost.
 func TestModel(t *testing.T) {
 	for range 3 {
 		s := *seed
@@ -183,12 +183,12 @@ func model(t *testing.T, seed uint64) {
 		if got = h.states(); maps.Equal(got, want) {
 			return
 		}
-		must(space.Post()) // lets time pass
+		must(space.Post()) // lets the goroutine of the space run
 	}
 	t.Fatalf("the relay holds %v, want %v", got, want)
 }
 
-// randomOps says something about a key, and tells the twin.
+// randomOps returns ops about a key, and applies them to the twin.
 func randomOps(rng *rand.Rand, key string, twin map[string][]int) []publisher.Op {
 	switch values := twin[key]; {
 	case values == nil || rng.IntN(20) == 0: // also another layout

@@ -1,9 +1,11 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -11,10 +13,85 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrClosed reports a Publisher that was closed.
+// ErrClosed reports that the Publisher was closed.
 var ErrClosed = errors.New("publisher: closed")
 
-// reconnectWait is the pause between two tries to reach a NATS server.
+// A Config says how to reach NATS, and bounds what a Publisher remembers. The zero value
+// of each field stands for its default.
+type Config struct {
+	// URL is one NATS server or several, separated by commas; default
+	// nats://127.0.0.1:4222. Options configure the connection: credentials, TLS and so on.
+	URL     string
+	Options []nats.Option
+
+	// Conn replaces URL and Options if it is not nil. The caller closes it, after Close.
+	Conn *nats.Conn
+
+	// Prefix begins all subjects; default dnp.v1.
+	Prefix string
+
+	// Timeout is how long a Space waits for an answer before it repeats a publish;
+	// default 2 s.
+	Timeout time.Duration
+
+	// Retry is the pause before a Space repeats what failed; default 50 ms. It doubles up
+	// to 1 s until an attempt succeeds.
+	Retry time.Duration
+
+	// Probe is how long a Space may hear nothing from its relay before it asks for the
+	// epoch, in case the event about a new one was lost; default 5 s.
+	Probe time.Duration
+
+	// Window is how many publishes of a space may wait for their answers; default 64.
+	// While the window is full, the Space collects changes, and the next publish carries
+	// the newest values.
+	Window int
+
+	// StatesMax bounds how many states a Space remembers, and likewise for how many
+	// clients it remembers groups; default 65,536. The Space refuses more: too_large.
+	StatesMax int
+
+	// Refused is called when the relay refuses a change for which no call waits. It must
+	// not block. The default writes a line to Log.
+	Refused func(space string, err error)
+
+	// Log receives what an operator should know; default slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.URL = cmp.Or(c.URL, nats.DefaultURL)
+	c.Timeout = cmp.Or(c.Timeout, 2*time.Second)
+	c.Retry = cmp.Or(c.Retry, 50*time.Millisecond)
+	c.Probe = cmp.Or(c.Probe, 5*time.Second)
+	c.Window = cmp.Or(c.Window, 64)
+	c.StatesMax = cmp.Or(c.StatesMax, 65_536)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Refused == nil {
+		log := c.Log
+		c.Refused = func(space string, err error) { log.Warn("relay refused a change", "space", space, "error", err) }
+	}
+	return c
+}
+
+// validate reports every field that is negative.
+func (c Config) validate() error {
+	var problems []error
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{
+		{"Timeout", int64(c.Timeout)}, {"Retry", int64(c.Retry)}, {"Probe", int64(c.Probe)},
+		{"Window", int64(c.Window)}, {"StatesMax", int64(c.StatesMax)},
+	} {
+		if field.value < 0 {
+			problems = append(problems, fmt.Errorf("publisher: %s: %d is negative", field.name, field.value))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// reconnectWait is the pause between two attempts to reach a NATS server.
 const reconnectWait = 250 * time.Millisecond
 
 // A Publisher is a game server's connection. Its methods may be called from any
@@ -22,19 +99,19 @@ const reconnectWait = 250 * time.Millisecond
 type Publisher struct {
 	cfg      Config
 	nc       *nats.Conn
-	own      bool // nc is closed by Close
+	own      bool // Close closes nc
 	subjects subject.Names
 
 	ctx     context.Context // of all spaces
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex // spaces are asked for from any goroutine
+	mu     sync.Mutex // Space is called from any goroutine
 	spaces map[string]*Space
 }
 
-// Connect connects to NATS, for ever: when a server stops, another one is looked for.
-// The error names the servers if none can be reached.
+// Connect connects to NATS. The connection outlives servers: when one stops, it looks for
+// another until Close. The error names the servers if none of them can be reached at first.
 func Connect(cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -42,7 +119,7 @@ func Connect(cfg Config) (*Publisher, error) {
 	}
 	p := &Publisher{cfg: cfg, nc: cfg.Conn, subjects: subject.Names{Prefix: cfg.Prefix}, spaces: map[string]*Space{}}
 	if p.nc == nil {
-		// What NATS would keep for later while it is away is said again by the spaces.
+		// Without a buffer for reconnects: the spaces repeat what NATS would buffer.
 		options := []nats.Option{nats.Name("game server"), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1)}
 		nc, err := nats.Connect(cfg.URL, append(options, cfg.Options...)...)
 		if err != nil {
@@ -54,8 +131,8 @@ func Connect(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Close ends all spaces at once. What no relay has accepted is not said any more: call
-// Space.Flush before. States stay as they are.
+// Close ends all spaces at once. It drops what no relay has accepted: call Space.Flush
+// before. The states stay in the relays.
 func (p *Publisher) Close() {
 	p.mu.Lock()
 	p.stop()
@@ -66,7 +143,7 @@ func (p *Publisher) Close() {
 	}
 }
 
-// Space returns the space with this name, the same for each call. One goroutine works
+// Space returns the space with this name, the same one for each call. One goroutine works
 // for it until Close.
 func (p *Publisher) Space(name string) (*Space, error) {
 	if !subject.ValidToken(name) || name[0] == '_' {

@@ -20,10 +20,10 @@ const (
 	headerToken    = "Dnp-Token"
 )
 
-// Send sends data to a client, reliably and in order, and returns the number that the
-// message got: with sessions in a log it is a promise that survives the edge. It does
-// not try again, because an answer that is lost does not say that the message was: after
-// any error but ErrNotConnected and an *Error the client may get it or not.
+// Send sends data to a client, reliably and in order, and returns the number of the
+// message. With sessions in a log the number is a promise that survives the edge. Send
+// tries once, because an answer that is lost does not show that the message is lost:
+// after any error but ErrNotConnected and an *Error the client may receive it or not.
 func (s *Space) Send(ctx context.Context, client string, data []byte) (number uint64, err error) {
 	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data})
 	switch {
@@ -32,11 +32,30 @@ func (s *Space) Send(ctx context.Context, client string, data []byte) (number ui
 	case err != nil:
 		return 0, fmt.Errorf("send to %s: %w", client, err)
 	}
-	return s.number("send to "+client, m.Data)
+	return messageNumber(client, m.Data)
 }
 
-// Tell sends data to a client reliably without waiting for an answer. It is lost if the
-// client is not connected.
+// SendOnce sends data to a client reliably, and repeats it until an edge answers or ctx
+// ends; the client receives it once. The token, from 1 to 2^44-1, must be larger for each
+// message of the session, and the next message must wait for this one. SendOnce returns
+// the number of the message, or 0 if an edge had the message already and its answer was
+// lost. Edges without a session log forget tokens when they end.
+func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
+	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{headerToken: {strconv.FormatUint(token, 10)}}}
+	for {
+		reply, err := s.request(ctx, m)
+		if err == nil {
+			return messageNumber(client, reply.Data)
+		}
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("send to %s: %w", client, err)
+		}
+		sleep(ctx, s.p.cfg.Retry) // also without a responder: another edge may be taking the session over
+	}
+}
+
+// Tell sends data to a client reliably without waiting for an answer. The message is lost
+// if the client is not connected.
 func (s *Space) Tell(client string, data []byte) error {
 	return s.p.nc.Publish(s.p.subjects.To(s.name, client), data)
 }
@@ -56,28 +75,22 @@ func (s *Space) cast(subject string, data []byte) error {
 	return s.p.nc.PublishMsg(&nats.Msg{Subject: subject, Data: data, Header: nats.Header{headerReliable: {"false"}}})
 }
 
-func (s *Space) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.p.cfg.Timeout)
-	defer cancel()
-	return s.p.nc.RequestMsgWithContext(ctx, m)
-}
-
-// Kick ends the sessions of a client. It is tried once: to try again could end a session
-// that began meanwhile.
+// Kick ends the sessions of a client. It tries once: a repetition could end a session that
+// began in between.
 func (s *Space) Kick(ctx context.Context, client string) error {
-	return s.once(ctx, "kick "+client, map[string]string{"op": "kick", "client": client})
+	return s.publishOnce(ctx, "kick "+client, map[string]string{"op": "kick", "client": client})
 }
 
-// Clear removes all states that game servers made, those of others too. It is tried
-// once: to try again could remove what was put meanwhile.
+// Clear removes all states that game servers made, including those of others. It tries
+// once: a repetition could remove states that were put in between.
 func (s *Space) Clear(ctx context.Context) error {
 	if err := s.do(ctx, s.clear); err != nil {
 		return err
 	}
-	return s.once(ctx, "clear", map[string]string{"op": "clear"})
+	return s.publishOnce(ctx, "clear", map[string]string{"op": "clear"})
 }
 
-func (s *Space) once(ctx context.Context, what string, op map[string]string) error {
+func (s *Space) publishOnce(ctx context.Context, source string, op map[string]string) error {
 	body, err := json.Marshal(op)
 	if err != nil {
 		panic("publisher: text that JSON cannot express: " + err.Error())
@@ -86,45 +99,35 @@ func (s *Space) once(ctx context.Context, what string, op map[string]string) err
 	var a answer
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", source, err)
 	case json.Unmarshal(m.Data, &a) != nil:
-		return &Error{Op: what, Code: string(replication.CodeBadRequest), Message: "the answer cannot be read"}
+		return &Error{Op: source, Code: string(replication.CodeBadRequest), Message: "the answer cannot be read"}
 	case a.Error != nil:
-		return &Error{Op: what, Code: a.Error.Code, Message: a.Error.Message}
+		return &Error{Op: source, Code: a.Error.Code, Message: a.Error.Message}
 	}
 	return nil
 }
 
-// SendOnce sends data to a client reliably, and says it again until it is answered or
-// ctx ends; the client gets it once. The token, from 1 to 2^44-1, must be larger for
-// each message of the session, and the next message must wait for this one. It returns
-// the number of the message, or 0 if an edge had it already and its answer was lost.
-// Edges that keep no sessions know tokens only for as long as they live.
-func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
-	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{headerToken: {strconv.FormatUint(token, 10)}}}
-	for {
-		reply, err := s.request(ctx, m)
-		if err == nil {
-			return s.number("send to "+client, reply.Data)
-		}
-		if ctx.Err() != nil {
-			return 0, fmt.Errorf("send to %s: %w", client, err)
-		}
-		wait(ctx, s.p.cfg.Retry) // also without a responder: another edge may be taking the session over
-	}
+// request sends m and waits up to Config.Timeout for the reply.
+func (s *Space) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.p.cfg.Timeout)
+	defer cancel()
+	return s.p.nc.RequestMsgWithContext(ctx, m)
 }
 
-func (s *Space) number(what string, data []byte) (uint64, error) {
+// messageNumber reads the answer of an edge to a message.
+func messageNumber(client string, data []byte) (uint64, error) {
+	op := "send to " + client
 	var a answer
 	switch err := json.Unmarshal(data, &a); {
 	case err != nil:
-		return 0, fmt.Errorf("%s: the answer cannot be read: %w", what, err)
+		return 0, fmt.Errorf("%s: the answer cannot be read: %w", op, err)
 	case a.Error != nil:
-		return 0, &Error{Op: what, Code: a.Error.Code, Message: a.Error.Message}
+		return 0, &Error{Op: op, Code: a.Error.Code, Message: a.Error.Message}
 	case a.Number != nil:
 		return *a.Number, nil
 	case a.Duplicate:
 		return 0, nil
 	}
-	return 0, fmt.Errorf("%s: the answer has no number", what)
+	return 0, fmt.Errorf("%s: the answer has no number", op)
 }

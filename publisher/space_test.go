@@ -3,13 +3,16 @@ package publisher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/nats-io/nats.go"
 )
 
 func tower(hp any) publisher.Put {
@@ -49,7 +52,7 @@ func TestPublish(t *testing.T) {
 	}
 	s.holds("the newest values", map[string]string{"tower": "hp=49 owner=null "})
 	s.publish("remove", publisher.Remove{Key: "tower"})
-	s.holds("it is removed", map[string]string{})
+	s.holds("the state is removed", map[string]string{})
 	s.publish("a key can come back", tower(1))
 	if err := s.space.Clear(s.ctx); err != nil {
 		t.Fatal(err)
@@ -60,8 +63,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestErrors: what is wrong is said at once, with the op and the value; nothing of the
-// call is done.
+// TestErrors requires an error that names the op and the value, and that a call with one
+// changes nothing.
 func TestErrors(t *testing.T) {
 	s := newScene(t, publisher.Config{StatesMax: 3})
 	s.hold(1)
@@ -97,12 +100,12 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	s.holds("errors change nothing", map[string]string{"tower": "hp=93 owner=null "})
-	s.publish("what was refused is forgotten, so there is room", lamp(1), publisher.Put{Key: "x", Values: []publisher.Value{{Type: "string", Value: ""}}})
+	s.publish("the space forgets what was refused, so there is room", lamp(1), publisher.Put{Key: "x", Values: []publisher.Value{{Type: "string", Value: ""}}})
 }
 
-// TestNobodyHolds: what is said while no relay is there is accepted once one is, with
-// the newest values only.
-func TestNobodyHolds(t *testing.T) {
+// TestNoRelay requires that a relay that starts late accepts what was published before,
+// with the newest values only.
+func TestNoRelay(t *testing.T) {
 	s := newScene(t, publisher.Config{Retry: time.Millisecond})
 	short, cancel := context.WithTimeout(s.ctx, 20*time.Millisecond)
 	defer cancel()
@@ -123,8 +126,8 @@ func TestNobodyHolds(t *testing.T) {
 	s.holds("the newest", map[string]string{"tower": "hp=199 owner=null "})
 }
 
-// TestReassert: a relay that takes over knows nothing, and is told all but what clients
-// changed and it knows better.
+// TestReassert requires that a relay that takes over without a store receives the whole
+// copy.
 func TestReassert(t *testing.T) {
 	s := newScene(t, publisher.Config{Retry: time.Millisecond, Probe: 10 * time.Millisecond})
 	s.hold(1)
@@ -148,15 +151,15 @@ func TestReassert(t *testing.T) {
 		t.Fatalf("%+v", ev)
 	}
 	s.holds("the client's value", map[string]string{"tower": "hp=93 owner=null ", "lamp": "on=7 hue=1 "})
-	s.publish("an op behind the event, so that the copy has it", set("tower", "hp", 94))
+	s.publish("an op behind the event, so that the copy has the event", set("tower", "hp", 94))
 	s.hold(2)
-	s.holds("all is said again", map[string]string{"tower": "hp=94 owner=null ", "lamp": "on=7 hue=1 "})
-	s.publish("our word is newer than the client's", set("lamp", "on", 8))
+	s.holds("the space repeats everything", map[string]string{"tower": "hp=94 owner=null ", "lamp": "on=7 hue=1 "})
+	s.publish("our value is newer than the client's", set("lamp", "on", 8))
 	s.hold(3)
-	s.holds("so it is said", map[string]string{"tower": "hp=94 owner=null ", "lamp": "on=8 hue=1 "})
+	s.holds("the space repeats our value", map[string]string{"tower": "hp=94 owner=null ", "lamp": "on=8 hue=1 "})
 }
 
-// TestClosed: nothing hangs when the publisher is closed.
+// TestClosed requires that every call ends when the publisher is closed.
 func TestClosed(t *testing.T) {
 	s := newScene(t, publisher.Config{})
 	if err := s.space.Post(tower(1)); err != nil {
@@ -181,5 +184,35 @@ func TestClosed(t *testing.T) {
 	}
 	if err := s.space.Post(tower(1)); !errors.Is(err, publisher.ErrClosed) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestStaleAnswer requires that a change is repeated until the newest relay accepts it,
+// although one that does not know of its successor accepted it before.
+func TestStaleAnswer(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	must(err)
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect(srv.URL())
+	must(err)
+	defer nc.Close()
+	epochs := []int{5, 4, 4, 5}
+	asked := 0 // of the subscription's goroutine, and of the test once all is answered
+	_, err = nc.Subscribe("dnp.v1.publish.demo", func(m *nats.Msg) {
+		must(m.Respond(fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"results":[{"ok":true}]}`, epochs[asked], 10+asked)))
+		asked++
+	})
+	must(err)
+	must(nc.Flush())
+	p, err := publisher.Connect(publisher.Config{URL: srv.URL(), Retry: time.Millisecond})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	for i, want := range []publisher.Position{{Epoch: 5, Seq: 10}, {Epoch: 5, Seq: 13}} {
+		pos, err := space.Publish(t.Context(), tower(i))
+		if err != nil || pos != want {
+			t.Fatalf("%v, %v, want %v: the answer of an older epoch does not count", pos, err, want)
+		}
 	}
 }

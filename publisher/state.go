@@ -2,31 +2,32 @@ package publisher
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// How long, and how many, removals are remembered: a relay that dies may have accepted
-// one and not stored it, and its successor would bring the state back.
+// A Space remembers a removal for removedAge, and removedMax of them: a relay that dies
+// may have accepted one without storing it, and its successor restores the state.
 const (
 	removedAge = time.Minute
 	removedMax = 4096
 )
 
-// A state is what the Space has said about one key. Owned by the Space's goroutine.
+// A state is the copy of one state. The Space's goroutine owns it.
 type state struct {
-	put    *putJSON // with the newest values; nil if somebody else put the state
+	put    *putJSON // with the newest values; nil if another program put the state
 	defs   []replication.ValueDef
 	names  map[string]int
-	theirs []bool // a client wrote the value after this Space did
+	theirs []bool // a client wrote the value last
 
-	values map[string]json.RawMessage // of somebody else's state, until they are accepted
+	values map[string]json.RawMessage // of another program's state, until the relay accepts them
 	who    json.RawMessage            // likewise
 
-	accepted  bool      // a relay has had it
-	removedAt time.Time // zero: it is there
+	accepted  bool      // a relay has had the state
+	removedAt time.Time // zero: the state exists
 }
 
 func newState(e op) *state {
@@ -40,7 +41,7 @@ func newState(e op) *state {
 	return st
 }
 
-// index returns which value a name or an index in digits means.
+// index returns the index of the value that a name, or an index in digits, means.
 func (st *state) index(name string) (i int, ok bool) {
 	if i, ok = st.names[name]; ok {
 		return i, true
@@ -66,29 +67,29 @@ func (st *state) check(e op) error {
 	return nil
 }
 
-// set takes the values of a Set, and returns which they are.
+// set applies the values of a Set and returns which ones they are.
 func (st *state) set(values map[string]json.RawMessage) map[string]bool {
-	said := make(map[string]bool, len(values))
+	sets := make(map[string]bool, len(values))
 	for name, v := range values {
 		if st.put == nil {
-			st.values[name], said[name] = v, true
+			st.values[name], sets[name] = v, true
 			continue
 		}
 		i, _ := st.index(name)
 		st.put.Values[i].Value, st.theirs[i] = v, false
-		said[indexName(i)] = true
+		sets[strconv.Itoa(i)] = true
 	}
-	return said
+	return sets
 }
 
-// encodePut writes the put that makes the state. Unless it is fresh, values that
-// clients wrote are left out, which keeps what the relay has.
+// encodePut returns the put that makes the state. Unless the relay lacks the state, the
+// put leaves out values that clients wrote, so that the relay keeps its own.
 func (st *state) encodePut(fresh bool) any {
 	if fresh || !st.writable() {
 		return st.put
 	}
 	put := *st.put
-	put.Values = append([]valueJSON(nil), put.Values...)
+	put.Values = slices.Clone(put.Values)
 	for i := range put.Values {
 		if st.theirs[i] {
 			put.Values[i].Value = nil
@@ -97,10 +98,10 @@ func (st *state) encodePut(fresh bool) any {
 	return &put
 }
 
-// encodeSet writes a set of these values as they are in the copy; nil if none is left.
-func (st *state) encodeSet(key string, said map[string]bool) any {
-	form := setJSON{Op: "set", Key: key, Values: make(map[string]json.RawMessage, len(said))}
-	for name := range said {
+// encodeSet returns a set of these values as the copy has them; nil if none is left.
+func (st *state) encodeSet(key string, sets map[string]bool) any {
+	form := setJSON{Op: "set", Key: key, Values: make(map[string]json.RawMessage, len(sets))}
+	for name := range sets {
 		if st.put == nil {
 			form.Values[name] = st.values[name]
 			continue
@@ -117,13 +118,210 @@ func (st *state) encodeSet(key string, said map[string]bool) any {
 
 // ours returns the values that no client wrote last.
 func (st *state) ours() map[string]bool {
-	said := map[string]bool{}
+	sets := map[string]bool{}
 	for i, theirs := range st.theirs {
 		if !theirs {
-			said[indexName(i)] = true
+			sets[strconv.Itoa(i)] = true
 		}
 	}
-	return said
+	return sets
 }
 
-func indexName(i int) string { return strconv.Itoa(i) }
+// check checks ops against the copy, each as if the ops before it were applied.
+func (s *Space) check(list []op) error {
+	put := map[string]*state{} // by an op before
+	fresh := 0
+	for _, e := range list {
+		switch o := e.source.(type) {
+		case Put:
+			put[o.Key] = newState(e)
+			if s.states[o.Key] == nil {
+				fresh++
+			}
+		case Set:
+			st := put[o.Key]
+			if st == nil {
+				st = s.states[o.Key]
+			}
+			switch {
+			case st == nil: // another program's
+				fresh++
+			case !st.removedAt.IsZero():
+				return opError(o, replication.CodeUnknownState, "the state was removed")
+			case st.put != nil:
+				if err := st.check(e); err != nil {
+					return err
+				}
+			}
+		case Audience:
+			if s.states[o.Key] == nil {
+				fresh++
+			}
+		case Group:
+			if s.groups[o.Client] == nil && len(s.groups) >= s.p.cfg.StatesMax {
+				return opError(o, replication.CodeTooLarge, "more than %d clients", s.p.cfg.StatesMax)
+			}
+		}
+	}
+	if fresh > 0 && len(s.states)+fresh > s.p.cfg.StatesMax {
+		return opError(list[0].source, replication.CodeTooLarge, "more than %d states", s.p.cfg.StatesMax)
+	}
+	return nil
+}
+
+// apply applies an op to the copy and makes it pending.
+func (s *Space) apply(now time.Time, e op, w *waiter) {
+	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, source: e.source.name()}
+	switch o := e.source.(type) {
+	case Put:
+		st := newState(e)
+		if old := s.states[o.Key]; old != nil {
+			st.accepted = old.accepted
+		}
+		s.states[o.Key], p.put = st, true
+	case Set:
+		p.sets = s.state(o.Key).set(e.values)
+	case Remove:
+		st := s.state(o.Key)
+		*st = state{put: st.put, values: st.values, accepted: true, removedAt: now}
+		s.removed = append(s.removed, o.Key)
+		s.forgetRemoved(now)
+	case Audience:
+		st := s.state(o.Key)
+		if st.put != nil {
+			st.put.Audience, p.put = e.who, true
+		} else {
+			st.who, p.topic.kind = e.who, topicAudience
+		}
+	case Group:
+		p.topic = topic{topicGroups, o.Client}
+		s.group(o)
+	}
+	p.addWaiter(w)
+	s.out.push(p)
+}
+
+// state returns the copy of a state; it makes an empty one if another program put the state.
+func (s *Space) state(key string) *state {
+	st, ok := s.states[key]
+	if !ok {
+		st = &state{values: map[string]json.RawMessage{}}
+		s.states[key] = st
+	}
+	return st
+}
+
+func (s *Space) group(o Group) {
+	groups := s.groups[o.Client]
+	if groups == nil {
+		groups = map[string]bool{}
+		s.groups[o.Client] = groups
+	}
+	for _, g := range o.Join {
+		groups[g] = true
+	}
+	for _, g := range o.Leave {
+		groups[g] = false
+	}
+}
+
+// forgetRemoved forgets removals that every relay has stored by this time, and the oldest
+// ones beyond removedMax.
+func (s *Space) forgetRemoved(now time.Time) {
+	for len(s.removed) > 0 {
+		key := s.removed[0]
+		st := s.states[key]
+		if st != nil && !st.removedAt.IsZero() {
+			if now.Sub(st.removedAt) < removedAge && len(s.removed) <= removedMax {
+				return
+			}
+			delete(s.states, key)
+		}
+		s.removed = s.removed[1:]
+	}
+}
+
+// clear forgets all states. What is pending about them is not sent.
+func (s *Space) clear(time.Time) error {
+	clear(s.states)
+	s.removed = nil
+	return nil
+}
+
+// written applies the values that a client wrote, except those about which a newer op of
+// this Space is pending.
+func (s *Space) written(ev Event) {
+	st := s.states[ev.Key]
+	if st == nil || st.put == nil || !st.removedAt.IsZero() {
+		return
+	}
+	p := s.out.ops[topic{topicState, ev.Key}]
+	for name, v := range ev.Values {
+		i, ok := st.index(name)
+		if !ok || p != nil && (p.put || p.sets[strconv.Itoa(i)]) {
+			continue
+		}
+		st.put.Values[i].Value, st.theirs[i] = v, true
+	}
+}
+
+// reassert makes the whole copy pending, for a relay that took the space over. It leaves
+// out values that clients wrote: unless the relay lacks the state, its values are newer
+// than those of the events.
+func (s *Space) reassert() {
+	for key, st := range s.states {
+		switch {
+		case st.put == nil:
+		case !st.removedAt.IsZero():
+			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "remove " + key})
+		case st.writable():
+			s.out.push(&pendingOp{topic: topic{topicAudience, key}, source: "audience " + key})
+			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "set " + key, sets: st.ours()})
+		default:
+			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "put " + key, put: true})
+		}
+	}
+	for client := range s.groups {
+		s.out.push(&pendingOp{topic: topic{topicGroups, client}, source: "group " + client})
+	}
+}
+
+// encodePending returns the JSON form of a pending op with the newest values; nil if the
+// op has nothing to say.
+func (s *Space) encodePending(p *pendingOp) any {
+	name := p.topic.name
+	if p.topic.kind == topicGroups {
+		return encodeGroups(name, s.groups[name])
+	}
+	st := s.states[name]
+	switch {
+	case st == nil:
+		return nil
+	case p.topic.kind == topicAudience && st.put != nil && st.removedAt.IsZero():
+		return audienceJSON{"audience", name, st.put.Audience}
+	case p.topic.kind == topicAudience && st.who != nil:
+		return audienceJSON{"audience", name, st.who}
+	case p.topic.kind == topicAudience:
+		return nil
+	case !st.removedAt.IsZero():
+		return removeJSON{"remove", name}
+	case p.put && st.put != nil:
+		return st.encodePut(p.fresh)
+	}
+	return st.encodeSet(name, p.sets)
+}
+
+func encodeGroups(client string, groups map[string]bool) any {
+	if len(groups) == 0 {
+		return nil
+	}
+	form := groupJSON{Op: "group", Client: client}
+	for g, in := range groups {
+		if in {
+			form.Join = append(form.Join, g)
+		} else {
+			form.Leave = append(form.Leave, g)
+		}
+	}
+	return form
+}

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/publisher"
-	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
@@ -23,10 +23,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long anything may take. It says nothing about speed.
+// patience bounds every wait. It says nothing about speed.
 const patience = 30 * time.Second
 
-// A world is what `relay dev` runs, in this process: NATS, a relay and an edge.
+// A world runs NATS, a relay and an edge in this process, like `relay dev`.
 type world struct {
 	nats    *natsembed.Server
 	edge    *edge.Edge
@@ -64,7 +64,7 @@ func (w *world) bus() *natsbus.Bus {
 	return b
 }
 
-// run runs a node and returns what ends it.
+// run runs a node and returns the function that ends it.
 func (w *world) run(f func(context.Context) error) func() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -72,7 +72,7 @@ func (w *world) run(f func(context.Context) error) func() {
 	return func() { stop(); running.Wait() }
 }
 
-// hold starts a relay that knows nothing; the one before ends.
+// hold ends the relay, if there is one, and starts another without stored states.
 func (w *world) hold(epoch uint64) {
 	w.unhold()
 	r, err := relay.New(relay.Config{Node: "r", Bus: w.bus(), Epoch: epoch, Tick: time.Millisecond, Log: w.discard})
@@ -94,7 +94,7 @@ func (w *world) close() {
 	}
 }
 
-// A scene is a world of a test.
+// A scene is the world of a test.
 type scene struct {
 	*testing.T
 	*world
@@ -102,7 +102,7 @@ type scene struct {
 	p     *publisher.Publisher
 	space *publisher.Space
 
-	mu      sync.Mutex // the publisher tells from its goroutine
+	mu      sync.Mutex // the publisher calls Refused from its goroutine
 	refused []error
 }
 
@@ -130,7 +130,7 @@ func newScene(t *testing.T, cfg publisher.Config) *scene {
 	return s
 }
 
-// publish wants ops to be accepted.
+// publish requires that the relay accepts ops.
 func (s *scene) publish(why string, ops ...publisher.Op) {
 	s.Helper()
 	if _, err := s.space.Publish(s.ctx, ops...); err != nil {
@@ -138,7 +138,7 @@ func (s *scene) publish(why string, ops ...publisher.Op) {
 	}
 }
 
-// holds wants the relay to hold just these states, each with these values.
+// holds requires that the relay holds exactly these states with these values.
 func (s *scene) holds(why string, want map[string]string) {
 	s.Helper()
 	nc, err := nats.Connect(s.nats.URL())

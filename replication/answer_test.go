@@ -92,15 +92,15 @@ func TestLargeSpaces(t *testing.T) {
 func (w *world) newLargeHolder(epoch uint64) {
 	old := w.store
 	w.store = NewStore(StoreConfig{
-		Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: Limits{ValueBytes: 16_000}, ZeroCode: epoch%2 == 0,
+		Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: Limits{ValueBytes: 16_000},
 	})
 	for _, d := range old.TakeDirty(nil, old.Dirty()) {
 		if err := w.store.Restore(d.Number, d.Data); err != nil {
 			w.Fatal(err)
 		}
 	}
-	for _, st := range w.store.all {
-		w.store.store(w.now, st) // so that the next holder gets it too
+	for _, st := range w.store.states.all {
+		w.store.unstored.add(w.now, st) // so that the next holder gets it too
 	}
 }
 
@@ -124,10 +124,10 @@ func (w *world) completeIsEqual() {
 		if e, s := r.Position(); !r.Complete() || e != epoch || s != seq {
 			continue
 		}
-		if len(r.states) != len(w.store.byKey) {
-			w.Fatalf("replica %d is complete with %d states, the store has %d", i, len(r.states), len(w.store.byKey))
+		if len(r.states) != len(w.store.states.byKey) {
+			w.Fatalf("replica %d is complete with %d states, the store has %d", i, len(r.states), len(w.store.states.byKey))
 		}
-		for key, st := range w.store.byKey {
+		for key, st := range w.store.states.byKey {
 			w.equalState(fmt.Sprintf("replica %d, state %q", i, key), r.byKey[key], st)
 		}
 		w.watchers[i].equal(r)

@@ -48,9 +48,9 @@ func BenchmarkEmit(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.now = s.now.Add(10 * time.Millisecond)
-		for _, st := range s.all {
+		for _, st := range s.states.all {
 			st.dirty.Fill(2)
-			s.mark(st)
+			s.batch.mark(st)
 		}
 		s.Advance(s.now)
 	}

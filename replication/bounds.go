@@ -7,42 +7,43 @@ import (
 	"math"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/x448/float16"
 )
 
-// Writes a second that Bounds can ask for.
+// Bounds of Bounds.Rate.
 const (
 	WriteRateMin = 0.01
 	WriteRateMax = 1_000
 )
 
-// Bounds are what clients may write into a value. Game servers know what they do, and
-// are not bound: a value may be outside of its bounds until a client writes it.
+// Bounds limit what clients may write into a value. They do not limit game servers: a value may
+// be outside of its bounds until a client writes it.
 //
-// Numbers are finite unless Bounds say otherwise, also where there are none.
+// Numbers must be finite unless Infinite is set, also in a value without Bounds.
 type Bounds struct {
 	Min, Max []byte  // of every component, encoded as one component; nil for none
-	Infinite bool    // NaN and infinities may be written, too
-	Rate     float64 // writes a second by one session, and at least one at once; 0 for no bound
+	Infinite bool    // clients may write NaN and infinities
+	Rate     float64 // writes a second by one session, of which at least one may come at once; 0 for no limit
 }
 
-// A Refusal is why a value that a client wrote was refused.
+// A Refusal is the bound that a value of a client broke.
 type Refusal uint8
 
 const (
-	refusedNot    Refusal = iota
-	RefusedMin            // a component is below the least
-	RefusedMax            // a component is above the most
-	RefusedFinite         // a component is NaN or infinite
-	RefusedRate           // written too often
+	refusedNot    Refusal = iota // the value is allowed
+	RefusedMin                   // a component is below Min
+	RefusedMax                   // a component is above Max
+	RefusedFinite                // a component is NaN or infinite
+	RefusedRate                  // the session writes the value too often
 	refusals
 )
 
 var refusalNames = [refusals]string{"", "min", "max", "finite", "rate"}
 
-// String returns the name of the bound, as payloads write it.
+// String returns the name of the bound in payloads.
 func (r Refusal) String() string { return refusalNames[r] }
 
-// Code returns what the event says.
+// Code returns the code of the refused event.
 func (r Refusal) Code() Code {
 	if r == RefusedRate {
 		return CodeTooOften
@@ -50,8 +51,8 @@ func (r Refusal) Code() Code {
 	return CodeOutOfRange
 }
 
-// refuses reports which bound an encoded value of type t is beyond; b may be nil. The
-// rate is not looked at.
+// refuses reports which bound an encoded value of type t breaks, except for the rate. b may be
+// nil.
 func (b *Bounds) refuses(t wire.ValueType, enc []byte) Refusal {
 	kind, width := t.Kind(), t.Width()
 	if kind == wire.KindString || kind == wire.KindData {
@@ -60,7 +61,7 @@ func (b *Bounds) refuses(t wire.ValueType, enc []byte) Refusal {
 	for ; len(enc) > 0; enc = enc[width:] {
 		c := enc[:width]
 		switch {
-		case kind == wire.KindFloat && (b == nil || !b.Infinite) && !finite(width, c):
+		case kind == wire.KindFloat && (b == nil || !b.Infinite) && !finite(c):
 			return RefusedFinite
 		case b == nil:
 		case b.Min != nil && !atLeast(kind, c, b.Min):
@@ -72,35 +73,23 @@ func (b *Bounds) refuses(t wire.ValueType, enc []byte) Refusal {
 	return refusedNot
 }
 
-func finite(width int, c []byte) bool {
-	x := component(width, c)
+func finite(c []byte) bool {
+	x := Float(c)
 	return !math.IsNaN(x) && !math.IsInf(x, 0)
 }
 
-// atLeast reports whether component a is b or more. NaN is not.
+// atLeast reports whether component a is b or more. A NaN is not.
 func atLeast(kind wire.Kind, a, b []byte) bool {
 	switch kind {
 	case wire.KindFloat:
-		return component(len(a), a) >= component(len(b), b)
+		return Float(a) >= Float(b)
 	case wire.KindSint:
-		return signed(a) >= signed(b)
+		return Int(a) >= Int(b)
 	}
-	return unsigned(a) >= unsigned(b)
+	return Uint(a) >= Uint(b)
 }
 
-func unsigned(c []byte) (u uint64) {
-	for i, x := range c {
-		u |= uint64(x) << (8 * i)
-	}
-	return u
-}
-
-func signed(c []byte) int64 {
-	shift := 64 - 8*len(c)
-	return int64(unsigned(c)<<shift) >> shift
-}
-
-// Check reports what is wrong with the bounds of a value of type t, which must be valid.
+// Check reports what is wrong with the bounds of a value of type t. The type must be valid.
 func (b *Bounds) Check(t wire.ValueType) *Error {
 	if b == nil {
 		return nil
@@ -110,7 +99,7 @@ func (b *Bounds) Check(t wire.ValueType) *Error {
 		return Errorf(CodeTypeMismatch, "min and max are for numbers, not for %v", t)
 	}
 	for _, c := range [][]byte{b.Min, b.Max} {
-		if c != nil && (len(c) != t.Width() || kind == wire.KindFloat && !finite(len(c), c)) {
+		if c != nil && (len(c) != t.Width() || kind == wire.KindFloat && !finite(c)) {
 			return Errorf(CodeTypeMismatch, "min and max are one component of %v", t)
 		}
 	}
@@ -125,7 +114,7 @@ func (b *Bounds) Check(t wire.ValueType) *Error {
 	return nil
 }
 
-// clone returns b without what it was made from, nil if it bounds nothing.
+// clone returns a copy that shares no bytes with b, or nil if b limits nothing.
 func (b *Bounds) clone() *Bounds {
 	if b.none() {
 		return nil
@@ -161,7 +150,7 @@ func (b *Bounds) flags() (f byte) {
 	return f
 }
 
-// appendBounds appends the bounds of those values that have some:
+// appendBounds appends the bounds of the values that have some:
 //
 //	count   uint16
 //	entries count × {index uint16, ascending; flags uint8 (1 min, 2 max, 4 infinite, 8 rate), not 0;
@@ -186,8 +175,8 @@ func appendBounds(b []byte, defs []ValueDef) []byte {
 	return b
 }
 
-// readBounds reads bounds into defs, whose types must be valid. Entries that
-// appendBounds would not write fail the reader.
+// readBounds reads bounds into defs, whose types must be valid. It refuses entries that
+// appendBounds would not write.
 func readBounds(r *wire.Reader, defs []ValueDef) error {
 	next := 0
 	for range readCount(r, 4) {
@@ -224,4 +213,45 @@ func bounded(defs []ValueDef) bool {
 		}
 	}
 	return false
+}
+
+// within reports whether every component of the encoded value b is at most precision away from
+// that of a. Only floating point types have a precision. A NaN is never within, so that it is
+// always emitted.
+func within(t wire.ValueType, precision float64, a, b []byte) bool {
+	if t.Kind() != wire.KindFloat || !(precision > 0) {
+		return false
+	}
+	width := t.Width()
+	for i := 0; i < len(a); i += width {
+		if d := math.Abs(Float(a[i:i+width]) - Float(b[i:i+width])); !(d <= precision) {
+			return false
+		}
+	}
+	return true
+}
+
+// Float returns an encoded component of a floating point type.
+func Float(c []byte) float64 {
+	switch len(c) {
+	case 2:
+		return float64(float16.Frombits(binary.LittleEndian.Uint16(c)).Float32())
+	case 4:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(c)))
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(c))
+}
+
+// Uint returns an encoded component of an unsigned integer type.
+func Uint(c []byte) (u uint64) {
+	for i, x := range c {
+		u |= uint64(x) << (8 * i)
+	}
+	return u
+}
+
+// Int returns an encoded component of a signed integer type.
+func Int(c []byte) int64 {
+	shift := 64 - 8*len(c)
+	return int64(Uint(c)<<shift) >> shift
 }

@@ -172,14 +172,14 @@ func TestBoundsAreStored(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(boundedPut())
 	s.Advance(s.now)
-	number := s.byKey["a"].number
+	number := s.states.byKey["a"].number
 	next := NewStore(StoreConfig{Space: "s", Epoch: 8})
 	for _, d := range s.TakeDirty(nil, 9) {
 		if err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, want := next.byKey["a"], s.byKey["a"]
+	got, want := next.states.byKey["a"], s.states.byKey["a"]
 	if !reflect.DeepEqual(got.desc, want.desc) || got.sum != want.sum {
 		t.Fatalf("restored %+v sum %08x, want %+v sum %08x", got.desc, got.sum, want.desc, want.sum)
 	}
@@ -187,13 +187,13 @@ func TestBoundsAreStored(t *testing.T) {
 	op.Values[0].Bounds = nil
 	s.ok(op)
 	s.Advance(s.now.Add(20 * time.Millisecond))
-	if st := s.byKey["a"]; st.number != number || st.schema.defs[0].Bounds != nil {
+	if st := s.states.byKey["a"]; st.number != number || st.schema.defs[0].Bounds != nil {
 		t.Fatalf("other bounds made state %d of %d, with %+v", st.number, number, st.schema.defs[0].Bounds)
 	}
 	if s.Dirty() != 1 {
 		t.Fatal("other bounds are not to be stored")
 	}
-	if err := publish(s.Store, s.now, boundedPut(), Op{Kind: OpRemove, Key: "not.there"}); err == nil || s.byKey["a"].schema.defs[0].Bounds != nil {
+	if err := publish(s.Store, s.now, boundedPut(), Op{Kind: OpRemove, Key: "not.there"}); err == nil || s.states.byKey["a"].schema.defs[0].Bounds != nil {
 		t.Fatal("bounds of a publish that failed were kept")
 	}
 	if n := len(s.schemas.byID); n != 1 {

@@ -8,23 +8,22 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// checkDelays are how long after the last update of a state its checksums are
-// told. A state that stays quiet after that cannot come to differ: every later
-// batch is either applied by a replica or missed, which it notices.
+// checkDelays are the times after the last update of a state at which the Store emits its
+// checksums. A quiet state cannot come to differ after the last of them: a replica applies
+// every later batch or notices that it missed the batch.
 var checkDelays = [...]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second, 30 * time.Second}
 
-// checkLatest is how long a state that never goes quiet stays unchecked, so
-// that one that moves all the time is proven too. The number is the upper decile
-// that the original protocol shows.
+// checkLatest is the longest time without checksums for a state that never goes quiet, so that
+// it is checked too. The value is the upper decile that the original protocol shows.
 const checkLatest = 5 * time.Second
 
-// A check is when a state's checksums are told next.
+// A check is the time of the next checksums of a state.
 type check struct {
 	due     time.Time
 	updated time.Time // last update
-	since   time.Time // first update since the last checksum
-	stage   int       // of checkDelays
-	pos     int       // in the heap, plus one; 0 if it is not there
+	since   time.Time // first update after the last checksums
+	stage   int       // index into checkDelays
+	pos     int       // in the heap, plus one; 0 outside of it
 }
 
 // A checkHeap orders states by their next check.
@@ -39,8 +38,8 @@ func (h checkHeap) next() (time.Time, bool) {
 	return h[0].check.due, true
 }
 
-// touch says that st was updated. A state that is updated all the time costs
-// one comparison here: its place in the heap is corrected when it comes up.
+// touch notes an update of st. For a state that is updated all the time this costs one
+// comparison: pop corrects its place in the heap when it comes up.
 func (h *checkHeap) touch(now time.Time, st *stored) {
 	c := &st.check
 	c.updated = now
@@ -61,8 +60,7 @@ func (h *checkHeap) remove(st *stored) {
 	}
 }
 
-// pop returns the next state whose checksums are due, and moves it to its next
-// check.
+// pop returns the next state whose checksums are due, and plans its next check.
 func (h *checkHeap) pop(now time.Time) (*stored, bool) {
 	for h.due(now) {
 		st := (*h)[0]
@@ -83,12 +81,12 @@ func (h *checkHeap) pop(now time.Time) (*stored, bool) {
 func (h *checkHeap) advance(now time.Time, st *stored) {
 	c := &st.check
 	if c.stage == 0 && now.Before(c.updated.Add(checkDelays[0])) {
-		c.since, c.due = now, c.updated.Add(checkDelays[0]) // it never goes quiet
+		c.since, c.due = now, c.updated.Add(checkDelays[0]) // the state does not go quiet
 		heap.Fix(h, 0)
 		return
 	}
 	for c.stage++; c.stage < len(checkDelays) && !now.Before(c.updated.Add(checkDelays[c.stage])); c.stage++ {
-		// The owner was late, and one checksum tells as much as two.
+		// The owner was late; one checksum proves as much as two.
 	}
 	if c.stage == len(checkDelays) {
 		heap.Pop(h)
@@ -105,17 +103,17 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// emitChecksums appends the checksums that are due. They follow every change of
-// the batch, so they are true at its position.
+// emitChecksums appends the checksums that are due. They follow every change of the batch and
+// are therefore true at its position.
 func (s *Store) emitChecksums(now time.Time) {
 	for {
 		st, ok := s.checks.pop(now)
 		if !ok {
 			return
 		}
-		begin := len(s.records)
-		s.records = s.appendChecksums(s.records, st)
-		s.place(now, begin)
+		begin := len(s.batch.records)
+		s.batch.records = s.appendChecksums(s.batch.records, st)
+		s.batch.place(now, begin, &s.stats)
 	}
 }
 
@@ -133,7 +131,7 @@ func (s *Store) sum(st *stored, r view.Range) uint32 {
 	return crc32.ChecksumIEEE(s.scratch)
 }
 
-// Len, Less, Swap, Push and Pop are for container/heap.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (h checkHeap) Len() int           { return len(h) }
 func (h checkHeap) Less(i, j int) bool { return h[i].check.due.Before(h[j].check.due) }
 func (h checkHeap) Swap(i, j int) {

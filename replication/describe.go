@@ -14,13 +14,13 @@ const (
 	describeVersion = 2    // without bounds
 	describeBounded = 3    // with bounds
 	nullableBit     = 0x80 // of a value's type byte
-	memberGroup     = 0    // kinds of an audience's members
+	memberGroup     = 0    // kinds of members of an audience
 	memberClient    = 1
 )
 
-// appendDescribe appends the data of a Describe record as replicas get it:
+// appendDescribe appends the data of a Describe record for replicas:
 //
-//	version  uint8 = 2, or 3 as in appendStoredDescribe; another is refused
+//	version  uint8 = 2 (3 as in appendStoredDescribe); a reader refuses any other
 //	key      {length uint8, bytes}
 //	access   uint8; of writers: count uint16, count × {length uint8, bytes}
 //	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
@@ -47,10 +47,10 @@ func appendDescribe(b []byte, d *Description) []byte {
 	return appendDefs(b, d.Values, d.ValueMax)
 }
 
-// appendStoredDescribe appends the data of a Describe record as it is stored: if there
-// are bounds, version 3 and behind it what appendBounds says. Replicas do not get
-// bounds, because only the authority decides by them: an edge of a version that
-// does not know them follows all the same.
+// appendStoredDescribe appends the data of a Describe record for the durable store. With
+// bounds, that is version 3 and ends with the output of appendBounds. Replicas do not get
+// bounds, because only the authority applies them; an edge whose release does not know bounds
+// can therefore follow.
 func appendStoredDescribe(b []byte, d *Description) []byte {
 	start := len(b)
 	b = appendDescribe(b, d)
@@ -89,8 +89,8 @@ func (k AudienceKind) hasMembers() bool { return k == AudienceListed || k == Aud
 //	values    count × {type uint8 | 0x80 if nullable, precision float64, name {length uint8, bytes},
 //	          substitute {length uint16, bytes} if nullable}
 //
-// The value max is there because it decides where views end: both sides, and
-// whoever restores the state after a change of configuration, must cut alike.
+// The value max is included because it decides where views end: the holder, its replicas, and a
+// holder that restores the state under another configuration must all cut alike.
 func appendDefs(b []byte, defs []ValueDef, valueMax int) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(valueMax))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(defs)))
@@ -110,7 +110,7 @@ func appendDefs(b []byte, defs []ValueDef, valueMax int) []byte {
 	return b
 }
 
-// parseDescribe parses the data of a Describe record. The result owns its bytes.
+// parseDescribe parses the data of a Describe record. The result shares no bytes with p.
 func parseDescribe(p []byte) (*Description, error) {
 	r := wire.NewReader(p)
 	version := r.Uint8()
@@ -178,19 +178,8 @@ func readDefs(r *wire.Reader) []ValueDef {
 	return defs
 }
 
-// readCount reads a count of things that take at least size bytes each. A count
-// that the message cannot hold fails the reader, so that it costs no memory.
-func readCount(r *wire.Reader, size int) int {
-	n := int(r.Uint16())
-	if n*size > len(r.Rest()) {
-		r.Bytes(len(r.Rest()) + 1)
-		return 0
-	}
-	return n
-}
-
-// sound reports whether code may rely on d: the kinds exist, the values make a
-// layout of few enough views, and every substitute is a value of its type.
+// sound reports whether code may rely on d: the kinds exist, the values make a layout of at
+// most view.PerState views, and every substitute is a value of its type.
 func (d *Description) sound() bool {
 	if d.Access.Kind > AccessWriters || d.Audience.Kind > AudienceAllBut || d.ValueMax > valueMaxMax {
 		return false
@@ -211,14 +200,14 @@ func (d *Description) sound() bool {
 	return len(view.Split(fields, d.ValueMax)) <= view.PerState
 }
 
-// substitutes reports whether the substitute of v is a value of v.
+// substitutes reports whether the substitute of v is a valid value of v.
 func (d *Description) substitutes(v ValueDef) bool {
 	p := v.Substitute()
 	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > d.ValueMax)
 }
 
-// appendDescribeRecords appends a Describe for the view ref, in as many records
-// as its size takes: a VLQ cannot say more than 32,767.
+// appendDescribeRecords appends a Describe for the view ref. A Describe larger than the VLQ of
+// a record can say (32,767 bytes) is split into DescribePart records and a Describe.
 func appendDescribeRecords(b []byte, ref view.RefID, e view.EntityID, data []byte) []byte {
 	const most = 32_000
 	for len(data) > most {

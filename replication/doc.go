@@ -1,25 +1,25 @@
 // Package replication keeps the network states of a space equal in many places.
 //
-// A space has one authority, a [Store]. Publishers and clients change it, and
-// it emits batches of view records (package view). Everybody else holds a
-// [Replica], which applies the batches in order, notices what it missed, asks
-// the holder for repair, and tells an [Observer] what changed. Late join, lost
-// messages, reconnect and a new holder are all the same path.
+// A space has one authority, a [Store]. Publishers and clients change the Store, and the Store
+// emits batches of view records (package view). Every other node holds a [Replica], which
+// applies the batches in order, notices gaps, asks the holder for repair, and tells an
+// [Observer] what changed. Late join, lost messages, reconnect and a new holder all use the
+// same repair.
 //
 //	publish, write ──► Store ──► batches ──► Replica ──► Observer
 //	                     ▲                      │
 //	                     └────── repair ────────┘
 //
-// Both are data structures: time is an argument, bytes go in, bytes and events
-// come out. Nothing here starts a goroutine, sleeps, logs, or knows what NATS
-// is. The owner calls NextTimeout to learn when it must call Advance.
+// Both are data structures: time is an argument, bytes go in, bytes and events come out. The
+// package starts no goroutine, does not sleep or log, and does not know NATS. The owner asks
+// NextTimeout when it must call Advance.
 //
-// Order is a position: the epoch says who held authority, the sequence number
-// the how-manieth batch of that epoch. Per value the last writer in that order
-// wins. What a state is made of travels in its Describe record, its values in
-// keyframes and updates, and checksums prove that a copy is equal.
+// A position orders all changes: the epoch identifies the holder, the sequence number counts
+// the batches of that epoch. For each value the last writer in this order wins. A Describe
+// record says what a state consists of, keyframes and updates carry its values, and checksums
+// prove that a copy is equal.
 //
-// How the bytes look and why each odd rule exists is in DESIGN.md beside this
-// file. What payloads look like to a publisher is the business of package
-// payload; here values are wire bytes or a [Literal] that can become some.
+// DESIGN.md beside this file describes the bytes and the reason for each odd rule. Package
+// payload converts what publishers send; here a value is wire bytes or a [Literal] that can
+// become wire bytes.
 package replication

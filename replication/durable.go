@@ -9,35 +9,37 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// numberMax is the highest number that Restore believes; an EntityId has room
-// for 2^56.
+// numberMax is the highest number that Restore accepts; an EntityId has room for 2^56.
 const numberMax = 1 << 55
 
-// A Durable is one state as it is to be stored.
+// A Durable is one state in the form of the durable store.
 type Durable struct {
 	Number uint64
-	Data   []byte // Describe and all keyframes; nil if the state was removed
+	Data   []byte // Describe and all keyframes; nil for a removed state
 }
 
-// A durableQueue is the states that changed since they were stored, oldest
-// change first. States that clients made are not stored.
-type durableQueue struct{ entries []unstoredState }
+// A durableQueue lists the states that changed since they were stored, oldest change first.
+// States of clients are not stored.
+type durableQueue struct {
+	off     bool // nothing is stored
+	entries []unstoredState
+}
 
 type unstoredState struct {
 	st    *stored
 	since time.Time
 }
 
-// store queues st to be stored.
-func (s *Store) store(now time.Time, st *stored) {
-	if s.cfg.Volatile || st.unstored || st.owned != nil {
+// add queues st, whose change is as old as now.
+func (q *durableQueue) add(now time.Time, st *stored) {
+	if q.off || st.unstored || st.owned != nil {
 		return
 	}
 	st.unstored = true
-	s.unstored.entries = append(s.unstored.entries, unstoredState{st, now})
+	q.entries = append(q.entries, unstoredState{st, now})
 }
 
-// DirtySince returns since when the oldest change waits to be stored.
+// DirtySince returns the time of the oldest change that is not stored.
 func (s *Store) DirtySince() (time.Time, bool) {
 	if len(s.unstored.entries) == 0 {
 		return time.Time{}, false
@@ -45,12 +47,11 @@ func (s *Store) DirtySince() (time.Time, bool) {
 	return s.unstored.entries[0].since, true
 }
 
-// Dirty returns how many states wait to be stored.
+// Dirty returns the number of states that wait to be stored.
 func (s *Store) Dirty() int { return len(s.unstored.entries) }
 
-// TakeDirty appends up to n states that changed since they were last taken,
-// oldest change first, to b. The caller owns their bytes, and calls MarkDirty
-// for those that it could not store.
+// TakeDirty removes up to n states from the queue, oldest change first, and appends them to b.
+// The caller owns their bytes, and calls MarkDirty for those that it could not store.
 func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 	n = min(n, len(s.unstored.entries))
 	for _, e := range s.unstored.entries[:n] {
@@ -65,10 +66,10 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 	return b
 }
 
-// MarkDirty says that a state taken by TakeDirty was not stored, although its
-// change is as old as since.
+// MarkDirty puts a state from TakeDirty back at the front of the queue because it was not
+// stored. since is the time of its change.
 func (s *Store) MarkDirty(since time.Time, number uint64) {
-	st := s.byNumber[number]
+	st := s.states.byNumber[number]
 	if st == nil {
 		st = &stored{number: number, dead: true}
 	}
@@ -79,7 +80,7 @@ func (s *Store) MarkDirty(since time.Time, number uint64) {
 	s.unstored.entries = slices.Insert(s.unstored.entries, 0, unstoredState{st, since})
 }
 
-// appendDurable appends the records that Restore takes, addressed by EntityId.
+// appendDurable appends the records that Restore reads, addressed by EntityId.
 func (st *stored) appendDurable(b []byte) []byte {
 	b = appendDescribeRecords(b, view.NoRef, view.Entity(st.number, 0), appendStoredDescribe(nil, &st.desc))
 	for i, r := range st.schema.ranges {
@@ -90,11 +91,11 @@ func (st *stored) appendDurable(b []byte) []byte {
 	return b
 }
 
-// Restore brings a state back as it was stored. It must be called before the
-// first Publish, Write or Advance. nil data stands for a removed state.
+// Restore adds a state from the durable store; nil data stands for a removed state. The caller
+// must restore before the first Publish, Write or Advance.
 //
-// Restored states are not emitted: replicas see the higher epoch and ask for
-// what differs. An error leaves the store as it was, but for the numbers.
+// The Store does not emit restored states: replicas see the higher epoch and ask for what
+// differs. After an error the store is unchanged, except that it does not assign the number.
 func (s *Store) Restore(number uint64, data []byte) error {
 	if number > numberMax {
 		return errMessage
@@ -104,8 +105,8 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		return nil
 	}
 	a := assembly{number: number}
-	if err := a.durable(&s.schemas, data); err != nil || s.byNumber[number] != nil || s.byKey[a.desc.Key] != nil ||
-		s.refs.live+len(a.schema.ranges) > viewsMaxMax {
+	if err := a.durable(&s.schemas, data); err != nil || s.states.byNumber[number] != nil || s.states.byKey[a.desc.Key] != nil ||
+		s.states.views+len(a.schema.ranges) > viewsMaxMax {
 		a.release(&s.schemas)
 		return errMessage
 	}
@@ -115,22 +116,13 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		values: a.values, nulls: a.nulls, dirty: netstate.NewMask(len(a.schema.defs)),
 	}
 	for range st.schema.ranges {
-		st.refs = append(st.refs, s.refs.take())
+		st.refs = append(st.refs, s.refs.allocate())
 	}
-	at, _ := slices.BinarySearchFunc(s.all, number, func(st *stored, n uint64) int { return compare(st.number, n) })
-	s.all = slices.Insert(s.all, at, st)
-	s.attach(st)
+	s.states.insert(st)
 	return nil
 }
 
-func compare(a, b uint64) int {
-	if a < b {
-		return -1
-	}
-	return 1
-}
-
-// durable takes the records of a stored state.
+// durable reads all records of a stored state.
 func (a *assembly) durable(c *schemas, data []byte) error {
 	records := view.NewRecords(data)
 	for {
@@ -151,7 +143,7 @@ func (a *assembly) durable(c *schemas, data []byte) error {
 	return nil
 }
 
-// record takes one record of view n.
+// record reads one record of view n.
 func (a *assembly) record(c *schemas, n int, m view.Record) error {
 	switch m.Message {
 	case view.DescribePart:
@@ -162,4 +154,85 @@ func (a *assembly) record(c *schemas, n int, m view.Record) error {
 		return a.keyframe(n, m.Data)
 	}
 	return errMessage
+}
+
+// An assembly builds one state from its records: DescribeParts and Describe, then the keyframe
+// of every view in order. The state becomes visible when it is whole.
+type assembly struct {
+	number uint64
+	parts  []byte // of the Describe
+	desc   *Description
+	sum    uint32 // CRC-32 of the Describe
+	schema *schema
+	values *netstate.State
+	nulls  netstate.Mask
+	next   int // view whose keyframe comes next
+}
+
+// part reads a DescribePart.
+func (a *assembly) part(data []byte) error {
+	if len(a.parts)+len(data) > describeMax {
+		return errMessage
+	}
+	a.parts = append(a.parts, data...)
+	return nil
+}
+
+// describe reads the Describe and acquires its schema until release.
+func (a *assembly) describe(c *schemas, data []byte) error {
+	if len(a.parts) > 0 {
+		data = append(a.parts, data...)
+		a.parts = nil
+	}
+	desc, err := parseDescribe(data)
+	if err != nil {
+		return err
+	}
+	a.release(c)
+	a.sum = crc32.ChecksumIEEE(data)
+	a.schema = c.acquire(desc.Values, desc.ValueMax)
+	desc.Values = a.schema.defs
+	a.desc, a.next = desc, 0
+	a.values, a.nulls = a.schema.values()
+	return nil
+}
+
+// keyframe reads the keyframe of view n.
+func (a *assembly) keyframe(n int, data []byte) error {
+	if a.schema == nil || n != a.next || a.whole() {
+		return errMessage
+	}
+	r := a.schema.ranges[n]
+	if !view.CheckKeyframe(data, a.schema.fields, r) {
+		return errMessage
+	}
+	k := view.ReadKeyframe(data, a.schema.fields, r)
+	for {
+		i, value, null, ok := k.Next()
+		if !ok {
+			break
+		}
+		if !null && a.schema.tooLong(i, value) {
+			return errMessage
+		}
+		if !null {
+			a.values.Set(i, value)
+			if len(a.nulls) > 0 {
+				a.nulls.Clear(i)
+			}
+		}
+	}
+	a.next++
+	return nil
+}
+
+// whole reports whether the state is complete.
+func (a *assembly) whole() bool { return a.schema != nil && a.next == len(a.schema.ranges) }
+
+// release releases the schema.
+func (a *assembly) release(c *schemas) {
+	if a.schema != nil {
+		c.release(a.schema)
+		a.schema = nil
+	}
 }

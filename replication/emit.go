@@ -7,39 +7,34 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// recordsMax is the most bytes of records in a batch. It leaves room for the
-// largest header, because a repair sends the same records behind a longer one.
+// recordsMax is the most bytes of records in a batch. It leaves room for the largest
+// header, because a repair sends the same records behind a longer one.
 const recordsMax = view.BatchMax - view.HeaderMax
 
-// emit turns everything that is marked into batches, then lets those go that
-// waited for them. Removals come first, because a key or a RefId that they free
-// may be used again by what follows.
+// emit turns all marks into batches and then releases the outputs that wait for them.
+// Removals come first, because later records may use the keys and RefIds that they free.
 func (s *Store) emit(now time.Time) {
-	if s.Pending() {
-		s.emitted = now
+	b := &s.batch
+	if b.pending() {
+		b.emitted = now
 	}
-	s.records = s.records[:0]
-	for _, st := range s.removed {
+	b.records = b.records[:0]
+	for _, st := range b.removed {
 		s.emitRemove(now, st)
 	}
-	for _, st := range s.changed {
+	for _, st := range b.changed {
 		st.queued = false
 		if !st.dead {
 			s.emitState(now, st)
 		}
 	}
-	clear(s.removed)
-	clear(s.changed)
-	s.removed, s.changed = s.removed[:0], s.changed[:0]
+	clear(b.removed)
+	clear(b.changed)
+	b.removed, b.changed = b.removed[:0], b.changed[:0]
 	s.emitChecksums(now)
-	s.cut(now, len(s.records))
-	s.trace = s.trace[:0]
-	for _, o := range s.waiting {
-		s.out = append(s.out, s.stamped(o))
-	}
-	clear(s.waiting)
-	s.waiting = s.waiting[:0]
-	s.sweep()
+	b.cut(now, len(b.records), &s.stats)
+	b.release()
+	s.states.sweep(&s.schemas)
 }
 
 func (s *Store) emitRemove(now time.Time, st *stored) {
@@ -47,42 +42,43 @@ func (s *Store) emitRemove(now time.Time, st *stored) {
 		return
 	}
 	st.introduced = false
-	begin := len(s.records)
-	s.records = view.Record{Ref: st.refs[0], Message: view.Remove}.Append(s.records)
-	s.place(now, begin)
-	s.refs.give(st.refs)
+	begin := len(s.batch.records)
+	s.batch.records = view.Record{Ref: st.refs[0], Message: view.Remove}.Append(s.batch.records)
+	s.batch.place(now, begin, &s.stats)
+	s.refs.free(st.refs)
 	st.refs = nil
 	s.checks.remove(st)
-	s.store(now, st)
+	s.unstored.add(now, st)
 }
 
 func (s *Store) emitState(now time.Time, st *stored) {
-	begin := len(s.records)
+	b := &s.batch
+	begin := len(b.records)
 	switch {
 	case !st.introduced:
 		for range st.schema.ranges {
-			st.refs = append(st.refs, s.refs.take())
+			st.refs = append(st.refs, s.refs.allocate())
 		}
-		s.records = s.appendWhole(s.records, st)
+		b.records = s.appendWhole(b.records, st)
 	case st.redescribe:
 		s.scratch = appendDescribe(s.scratch[:0], &st.desc)
-		s.records = appendDescribeRecords(s.records, st.refs[0], 0, s.scratch)
-		s.records = st.appendUpdates(s.records)
+		b.records = appendDescribeRecords(b.records, st.refs[0], 0, s.scratch)
+		b.records = st.appendUpdates(b.records)
 	default:
-		s.records = st.appendUpdates(s.records)
+		b.records = st.appendUpdates(b.records)
 	}
 	st.introduced, st.redescribe = true, false
 	st.dirty.Reset()
-	if len(s.records) == begin {
-		return // what was marked was taken back
+	if len(b.records) == begin {
+		return // a rollback took the marked change back
 	}
-	s.place(now, begin)
+	b.place(now, begin, &s.stats)
 	s.checks.touch(now, st)
-	s.store(now, st)
+	s.unstored.add(now, st)
 }
 
-// appendWhole appends what introduces a state: RefIds, Describe, keyframes.
-// Together they always fit into one batch, so nobody ever holds half a state.
+// appendWhole appends the records that introduce a state: RefIds, Describe, keyframes.
+// Together they fit into one batch, so that a replica never holds half a state.
 func (s *Store) appendWhole(b []byte, st *stored) []byte {
 	b = st.appendAssigns(b)
 	s.scratch = appendDescribe(s.scratch[:0], &st.desc)
@@ -129,30 +125,23 @@ func (st *stored) appendUpdates(b []byte) []byte {
 // nextMarked returns the smallest index in m above i.
 func nextMarked(m netstate.Mask, i int) (int, bool) { return m.Next(i + 1) }
 
-// place cuts the batch in front of what was appended since begin if that does
-// not fit any more.
-func (s *Store) place(now time.Time, begin int) {
-	if len(s.records) > recordsMax {
-		s.cut(now, begin)
-	}
+// A refAllocator assigns RefIds to views. A RefId in use is never assigned again.
+type refAllocator struct {
+	last   view.RefID
+	unused []view.RefID // freed
 }
 
-// cut sends the first n bytes of records as one batch. What is sent is a copy
-// of its own, because the bus, the ring and many replicas share it.
-func (s *Store) cut(now time.Time, n int) {
-	if n == 0 {
-		return
+// allocate returns a RefId. The limit of views keeps the allocator from running out.
+func (a *refAllocator) allocate() view.RefID {
+	if n := len(a.unused); n > 0 {
+		ref := a.unused[n-1]
+		a.unused = a.unused[:n-1]
+		return ref
 	}
-	h := view.Header{Epoch: s.cfg.Epoch, Seq: s.seq + 1, Prev: s.seq}
-	if len(s.trace) > 0 {
-		h.Flags, h.Trace = view.FlagTrace, s.trace
+	if a.last++; a.last == view.NoRef {
+		panic("replication: more views than RefIds, although their number is limited")
 	}
-	s.seq++
-	data := make([]byte, 0, view.HeaderMax+n)
-	data = view.AppendBatch(data, h, s.records[:n], s.cfg.ZeroCode)
-	s.records = s.records[:copy(s.records, s.records[n:])]
-	s.ring.add(now, s.seq, data)
-	s.out = append(s.out, Output{Kind: OutputBatch, Data: data})
-	s.stats.Batches++
-	s.stats.BatchBytes += uint64(len(data))
+	return a.last
 }
+
+func (a *refAllocator) free(refs []view.RefID) { a.unused = append(a.unused, refs...) }

@@ -48,12 +48,12 @@ func TestReplicaDoesNotMixAnswers(t *testing.T) {
 	r.ApplyReply(r.now, first[1])
 	r.at("half of the first answer", 0, 0, false)
 	r.ApplyReply(r.now, second[0])
-	r.at("the second answer is whole", 7, r.store.seq, true)
+	r.at("the second answer is whole", 7, r.store.batch.seq, true)
 	if r.ByKey("k5") != nil || r.Len() != 6 {
 		t.Fatalf("%d states, want 6: what only the first answer mentioned is gone", r.Len())
 	}
 	r.ApplyReply(r.now, first[0])
-	r.at("the rest of the first is late", 7, r.store.seq, true)
+	r.at("the rest of the first is late", 7, r.store.batch.seq, true)
 }
 
 func TestStoreIsNoHolderOfALaterEpoch(t *testing.T) {
@@ -85,8 +85,8 @@ func TestSchemasAreBounded(t *testing.T) {
 	if n := len(r.schemas.byID); n != 2 {
 		t.Fatalf("the replica holds %d schemas for 2 states", n)
 	}
-	if n := len(r.store.schemas.byID); n > 8 || len(r.store.all) > 8 {
-		t.Fatalf("the store holds %d schemas and %d states for 2", n, len(r.store.all))
+	if n := len(r.store.schemas.byID); n > 8 || len(r.store.states.all) > 8 {
+		t.Fatalf("the store holds %d schemas and %d states for 2", n, len(r.store.states.all))
 	}
 }
 
@@ -110,7 +110,7 @@ func TestReplicaAll(t *testing.T) {
 		last = st.Number
 		n++
 	}
-	if n != r.Len() || n != len(r.store.byKey) {
-		t.Fatalf("%d states, the store has %d", n, len(r.store.byKey))
+	if n != r.Len() || n != len(r.store.states.byKey) {
+		t.Fatalf("%d states, the store has %d", n, len(r.store.states.byKey))
 	}
 }

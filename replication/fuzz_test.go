@@ -23,14 +23,12 @@ func FuzzReplica(f *testing.F) {
 				f.Add(o.Data, true)
 			}
 		}
-		s.ok(set("a", "hp", u8(byte(s.seq)), "owner", Null{}))
-		s.ok(tower(fmt.Sprint("b", s.seq)))
+		s.ok(set("a", "hp", u8(byte(s.batch.seq)), "owner", Null{}))
+		s.ok(tower(fmt.Sprint("b", s.batch.seq)))
 		s.now = s.now.Add(time.Second)
 	}
 	for _, p := range s.Repair(s.now, (&RepairRequest{Kind: RepairKeyframes, Space: "s"}).append(nil)) {
 		f.Add(p, true)
-		h, records, _ := view.Parse(p)
-		f.Add(view.AppendBatch(nil, h, records, true), true)
 	}
 	f.Fuzz(func(t *testing.T, p []byte, whole bool) {
 		r := joined(t)
@@ -45,16 +43,16 @@ func FuzzReplica(f *testing.F) {
 			return // the message is of a holder that this store cannot speak for
 		}
 		// One more batch makes the position true again, if the message made it up.
-		for r.store.seq < min(r.known, 4) {
-			r.publish(set("a", "hp", u8(byte(r.store.seq+10))))
+		for r.store.batch.seq < min(r.known, 4) {
+			r.publish(set("a", "hp", u8(byte(r.store.batch.seq+10))))
 		}
-		if r.known > r.store.seq {
+		if r.known > r.store.batch.seq {
 			return
 		}
 		r.now = r.now.Add(time.Second)
 		r.broken = true
 		r.repair()
-		st := r.store.byKey["a"]
+		st := r.store.states.byKey["a"]
 		if got := r.byKey["a"]; got == nil || got.sum != st.sum || len(r.states) != 1 || string(got.Values.Value(0)) != string(st.values.Value(0)) {
 			t.Fatalf("not healed: %+v", got)
 		}

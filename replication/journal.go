@@ -1,34 +1,33 @@
 package replication
 
-// A journal remembers how to take back what a publish did so far, so that a
-// publish of several ops is applied as a whole or not at all. Values are the
-// common case and cost no closure.
+// A journal records how to undo a publish, so that a publish of several ops is applied as a
+// whole or not at all. A value, the common case, needs no closure.
 type journal struct {
 	active bool
 	steps  []undo
-	bytes  []byte // values before
+	bytes  []byte // previous values
 }
 
-// An undo takes one step back.
+// An undo reverts one step.
 type undo struct {
-	other     func() // anything but a value
+	other     func() // reverts a step that is not a value
 	st        *stored
 	index     int
-	off, n    int // of the value before, in bytes
+	off, n    int // of the previous value in journal.bytes
 	wasNull   bool
 	wasMarked bool
 }
 
 func (j *journal) begin() { j.active = true }
 
-// note remembers how to take back something that is not a value.
+// note records how to revert a step that is not a value.
 func (j *journal) note(f func()) {
 	if j.active {
 		j.steps = append(j.steps, undo{other: f})
 	}
 }
 
-// value remembers value i of st as it is.
+// value records value i of st before it changes.
 func (j *journal) value(st *stored, i int) {
 	if !j.active {
 		return
@@ -42,13 +41,13 @@ func (j *journal) value(st *stored, i int) {
 	j.bytes = append(j.bytes, v...)
 }
 
-// commit forgets how to go back.
+// commit discards the steps.
 func (j *journal) commit() {
 	clear(j.steps)
 	j.active, j.steps, j.bytes = false, j.steps[:0], j.bytes[:0]
 }
 
-// rollback takes everything back, the last step first.
+// rollback reverts all steps, the last one first.
 func (j *journal) rollback() {
 	for i := len(j.steps) - 1; i >= 0; i-- {
 		j.undo(&j.steps[i])

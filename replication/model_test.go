@@ -54,7 +54,7 @@ func (q *deliveries) Pop() any {
 
 func newWorld(t testing.TB, seed uint64, replicas int, cfg ReplicaConfig) *world {
 	w := &world{TB: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), twin: newTwin()}
-	w.store = NewStore(StoreConfig{Space: "s", Epoch: 10, Tick: 10 * time.Millisecond, Limits: modelLimits, ZeroCode: seed%2 == 0})
+	w.store = NewStore(StoreConfig{Space: "s", Epoch: 10, Tick: 10 * time.Millisecond, Limits: modelLimits})
 	for range replicas {
 		o := newWatcher(t)
 		w.watchers = append(w.watchers, o)
@@ -133,7 +133,7 @@ func (w *world) request(i int, r *Replica) {
 func (w *world) newHolder(durable map[uint64][]byte) {
 	epoch, _ := w.store.Position()
 	epoch += 1 + uint64(w.rand.IntN(3))
-	next := NewStore(StoreConfig{Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: modelLimits, ZeroCode: epoch%2 == 0})
+	next := NewStore(StoreConfig{Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: modelLimits})
 	for _, n := range slices.Sorted(maps.Keys(durable)) {
 		if err := next.Restore(n, durable[n]); err != nil {
 			w.Fatalf("state %d was not restored: %v", n, err)
@@ -155,10 +155,10 @@ func (w *world) equal(why string) {
 		if e, s := r.Position(); e != epoch || s != seq || !r.Complete() {
 			w.Fatalf("%s: replica %d is at (%d, %d), complete %v, the store at (%d, %d)", why, i, e, s, r.Complete(), epoch, seq)
 		}
-		if len(r.states) != len(w.store.byKey) {
-			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states), len(w.store.byKey))
+		if len(r.states) != len(w.store.states.byKey) {
+			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states), len(w.store.states.byKey))
 		}
-		for key, st := range w.store.byKey {
+		for key, st := range w.store.states.byKey {
 			w.equalState(fmt.Sprintf("%s: replica %d, state %q", why, i, key), r.byKey[key], st)
 		}
 		w.watchers[i].equal(r)

@@ -33,7 +33,7 @@ func newTwin() twin { return twin{map[string][]string{}, map[string]string{}} }
 func (m *twin) equal(t *world, s *Store) {
 	t.Helper()
 	n := 0
-	for key, st := range s.byKey {
+	for key, st := range s.states.byKey {
 		if client, ok := groupsClient(key); ok {
 			if got := strings.Join(s.Groups(client), ","); got != m.groups[client] {
 				t.Fatalf("groups of %q are %q, want %q", client, got, m.groups[client])
@@ -157,9 +157,9 @@ func (w *world) publish(ops ...Op) {
 // own answer, which may come later.
 func publish(s *Store, now time.Time, ops ...Op) *Error {
 	s.Publish(now, Publish{Ops: ops, Atomic: true, Token: 77})
-	for i := len(s.out) - 1; i >= 0; i-- {
-		if a := s.out[i].Answer; s.out[i].Kind == OutputAnswer && a.Token == 77 && a.Err != nil {
-			s.out[i].Answer.Token = 0
+	for i := len(s.batch.ready) - 1; i >= 0; i-- {
+		if a := s.batch.ready[i].Answer; s.batch.ready[i].Kind == OutputAnswer && a.Token == 77 && a.Err != nil {
+			s.batch.ready[i].Answer.Token = 0
 			return a.Err
 		}
 	}
@@ -189,7 +189,7 @@ func (w *world) put(key string) (Op, func()) {
 }
 
 func (w *world) set(key string) (Op, func()) {
-	st := w.store.byKey[key]
+	st := w.store.states.byKey[key]
 	if st == nil {
 		return Op{Kind: OpSet, Key: key}, func() {}
 	}
@@ -316,7 +316,7 @@ func TestNewEpochInTheMiddle(t *testing.T) {
 // stored is the business of TestRestore.
 func (w *world) relearn() {
 	w.twin = newTwin()
-	for key, st := range w.store.byKey {
+	for key, st := range w.store.states.byKey {
 		if client, ok := groupsClient(key); ok {
 			w.twin.groups[client] = strings.Join(w.store.Groups(client), ",")
 			continue

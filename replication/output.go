@@ -1,22 +1,104 @@
 package replication
 
+import (
+	"fmt"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
 // An OutputKind says which field of an Output is set.
 type OutputKind uint8
 
 const (
-	OutputBatch  OutputKind = iota + 1 // Data: to everybody who follows the space
-	OutputAnswer                       // Answer: to a publisher
-	OutputWrite                        // Write: to the edge that asked
-	OutputEvent                        // Event: to game servers
-	OutputKick                         // Client: to the edges
+	OutputBatch  OutputKind = iota + 1 // Data: for all replicas of the space
+	OutputAnswer                       // Answer: for a publisher
+	OutputWrite                        // Write: for the edge that sent the Write
+	OutputEvent                        // Event: for game servers
+	OutputKick                         // Client: for all edges
 )
 
-// An Output is one thing that a Store wants sent.
+// An Output is one message that a Store sends.
 type Output struct {
 	Kind   OutputKind
-	Data   []byte // immutable for ever, may be shared
+	Data   []byte // never changed, may be shared
 	Answer Answer
 	Write  WriteResult
 	Event  *Event
 	Client string
+}
+
+// An EventType is the name of an event on the wire.
+type EventType string
+
+const (
+	EventJoined    EventType = "joined"
+	EventLeft      EventType = "left"
+	EventLinked    EventType = "linked"
+	EventRejected  EventType = "rejected"
+	EventChanged   EventType = "changed" // written by a client
+	EventRefused   EventType = "refused" // a write of a client that was not applied
+	EventReassert  EventType = "reassert"
+	EventRecycle   EventType = "recycle"
+	EventUncertain EventType = "uncertain"
+)
+
+// An Event informs game servers. The Store makes changed and refused events, the nodes make the
+// others. Fields that do not belong to the type are zero.
+type Event struct {
+	Type       EventType
+	Space      string
+	Time       time.Time
+	Epoch, Seq uint64
+
+	Client  string
+	Session string
+	Edge    string
+	Reason  string
+	Key     string
+	Link    uint16
+	Values  []EventValue // of changed and refused
+	Code    Code         // of refused; Reason is the bound: min, max, finite or rate
+	Missed  uint64       // of refused: earlier events of the client that were left out
+
+	Shard     int       // of reassert
+	LostAfter time.Time // of reassert
+	Numbers   []uint64  // of uncertain
+}
+
+// An EventValue is one value that a client wrote. The event owns its bytes.
+type EventValue struct {
+	Name  string // the index in digits for a value without a name
+	Type  wire.ValueType
+	Value []byte
+}
+
+// A Code tells the program of a publisher what was wrong.
+type Code string
+
+const (
+	CodeBadRequest    Code = "bad_request"    // a bad name, key, index or structure
+	CodeTypeMismatch  Code = "type_mismatch"  // the value does not have the value's type
+	CodeOutOfRange    Code = "out_of_range"   // the number does not fit the type
+	CodeUnknownState  Code = "unknown_state"  // no state has this key
+	CodeUnknownClient Code = "unknown_client" // no such client is in the space
+	CodeTooLarge      Code = "too_large"      // beyond a limit
+	CodeBusy          Code = "busy"           // try again after RetryAfter
+	CodeNotAuthorised Code = "not_authorised" // the publisher may not do this
+	CodeTooOften      Code = "too_often"      // the client exceeds the rate of a value; only in events
+)
+
+// An Error is the answer to a publish that was not applied.
+type Error struct {
+	Code       Code
+	Message    string        // for people: the fault and what was expected
+	Op         int           // index of the failing op
+	RetryAfter time.Duration // of CodeBusy
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("op %d: %s: %s", e.Op, e.Code, e.Message) }
+
+// Errorf returns an Error with a formatted message.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

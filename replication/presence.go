@@ -9,14 +9,14 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A presence is a client that has a session in the space.
+// A presence is a client with a session in the space.
 type presence struct {
 	sessions int
-	owned    []*stored // states that it made; may have dead ones
-	told     told
+	owned    []*stored // states of the client; may contain dead ones
+	refused  refusedEvents
 }
 
-// Join says that a session of a client is in the space.
+// Join notes that a session of the client is in the space.
 func (s *Store) Join(client, session string) {
 	if !subject.ValidToken(client) || session == "" || s.sessions[session] == client {
 		return
@@ -35,8 +35,8 @@ func (s *Store) Join(client, session string) {
 	s.clients[client].sessions++
 }
 
-// Leave says that it is not. With a client's last session its groups are
-// forgotten; with each session the states that it made.
+// Leave notes that a session left the space. The Store removes the states that the session
+// made, and with the last session of a client its groups.
 func (s *Store) Leave(client, session string) {
 	if s.sessions[session] != client || client == "" {
 		return
@@ -53,12 +53,12 @@ func (s *Store) Leave(client, session string) {
 		return
 	}
 	delete(s.clients, client)
-	if st := s.byKey[groupsKey(client)]; st != nil {
+	if st := s.states.byKey[groupsKey(client)]; st != nil {
 		s.detach(st)
 	}
 }
 
-// Sessions yields every session: client, session.
+// Sessions yields client and session of every session.
 func (s *Store) Sessions() iter.Seq2[string, string] {
 	return func(yield func(client, session string) bool) {
 		for _, session := range slices.Sorted(maps.Keys(s.sessions)) {
@@ -69,18 +69,18 @@ func (s *Store) Sessions() iter.Seq2[string, string] {
 	}
 }
 
-// ForgetAbsent removes the groups of clients that have no session. A holder that
-// restored the space calls it once it has heard of all sessions, because clients
-// may have left while nobody had authority.
+// ForgetAbsent removes the groups of clients without a session. A holder that restored the
+// space calls it once all edges have reported their sessions, because clients may have left
+// while the shard had no holder.
 func (s *Store) ForgetAbsent() {
-	for _, st := range s.all {
+	for _, st := range s.states.all {
 		if client, ok := groupsClient(st.desc.Key); ok && !st.dead && s.clients[client] == nil {
 			s.detach(st)
 		}
 	}
 }
 
-// forget drops states that ended.
+// forget drops dead states from the list.
 func (p *presence) forget() {
 	p.owned = slices.DeleteFunc(p.owned, func(st *stored) bool { return st.dead })
 }
@@ -95,8 +95,8 @@ func (s *Store) knowsClient(client string) *Error {
 	return nil
 }
 
-// group changes the groups of a client. They are kept in a state of their own,
-// so that keyframes, checksums and repair carry them to every edge.
+// group changes the groups of a client. A state of their own holds them, so that keyframes,
+// checksums and repair carry them to every edge.
 func (s *Store) group(op *Op) *Error {
 	if err := s.knowsClient(op.Client); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *Store) group(op *Op) *Error {
 
 // Groups returns the groups of a client.
 func (s *Store) Groups(client string) []string {
-	st := s.byKey[groupsKey(client)]
+	st := s.states.byKey[groupsKey(client)]
 	if st == nil {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (s *Store) Groups(client string) []string {
 }
 
 func (s *Store) setGroups(client string, groups []string) *Error {
-	st := s.byKey[groupsKey(client)]
+	st := s.states.byKey[groupsKey(client)]
 	if len(groups) == 0 {
 		if st != nil {
 			s.detach(st)
@@ -149,8 +149,8 @@ func (s *Store) setGroups(client string, groups []string) *Error {
 	return s.replace(st, Description{Key: groupsKey(client)}, c, nil)
 }
 
-// appendGroups appends the data value that holds a client's groups: its length
-// as uint16, then
+// appendGroups appends the data value that holds the groups of a client: its length as uint16,
+// then
 //
 //	count uint8, count × {length uint8, bytes}
 func appendGroups(b []byte, groups []string) []byte {
@@ -161,7 +161,7 @@ func appendGroups(b []byte, groups []string) []byte {
 	return appendLong(b, data)
 }
 
-// parseGroups returns the groups in a value, none if it is malformed.
+// parseGroups returns the groups in a value, or none if the value is malformed.
 func parseGroups(value []byte) []string {
 	r := wire.NewReader(value)
 	r.Uint16()

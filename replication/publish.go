@@ -1,14 +1,20 @@
 package replication
 
-// An OpKind is what one op of a publish does.
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// An OpKind says what one op of a publish does.
 type OpKind uint8
 
 const (
-	OpPut      OpKind = iota + 1 // make a state, or bring it to this form
+	OpPut      OpKind = iota + 1 // create a state, or bring it to this form
 	OpSet                        // change some values
 	OpRemove                     // remove a state
-	OpAudience                   // change who is offered it
-	OpGroup                      // let a client join and leave groups
+	OpAudience                   // change the audience or the levels of detail
+	OpGroup                      // add a client to groups and remove it from groups
 	OpKick                       // end a client's sessions
 	OpClear                      // remove all states that publishers made
 )
@@ -17,19 +23,19 @@ const (
 type Op struct {
 	Kind OpKind
 
-	// Err is what the payload found wrong with the op. Such an op fails with it,
-	// its other fields mean nothing. Only a publish that is not atomic has some.
+	// Err is the error that the parser of the payload found. Such an op fails with it and its
+	// other fields mean nothing. It is set only in a publish that is not atomic.
 	Err *Error
 
 	Key string // put, set, remove, audience
 
-	// Of put. What is not given keeps its value if the state exists; a state
-	// that does not exist gets its key as message, no farewell, read-only
-	// access, and everybody as audience.
+	// Of put. For an existing state, a field that is not given keeps its value. A new
+	// state gets its key as message, no farewell, read-only access, and all clients as
+	// audience.
 	Message     []byte
 	Farewell    []byte
 	Access      Access
-	Audience    Audience // also of audience, which gives it or Details
+	Audience    Audience // also of audience, which has it or Details
 	Priority    uint8    // 1 to PriorityMax
 	Details     []Detail // also of audience
 	HasMessage  bool
@@ -47,36 +53,252 @@ type Op struct {
 	Leave  []string
 }
 
-// A PutValue is a value's definition and its content.
+// A PutValue is the definition of a value and its content.
 type PutValue struct {
 	ValueDef
 
-	// Value is the content. nil keeps what the state has if its layout stays,
+	// Value is the content. nil keeps the current content if the layout stays the same,
 	// and is null or zero otherwise.
 	Value Literal
 }
 
 // A SetValue changes one value.
 type SetValue struct {
-	Name  string // a name; digits are an index
+	Name  string // a name, or an index in digits
 	Value Literal
 }
 
 // A Publish is one message of a publisher.
 type Publish struct {
 	Ops    []Op
-	Atomic bool   // all ops or none; otherwise each for itself, with Results
-	Token  uint64 // names the waiting publisher in the Answer; 0 if nobody waits
+	Atomic bool   // all ops or none; otherwise every op by itself, with Results
+	Token  uint64 // identifies the publisher in the Answer; 0 for no Answer
 }
 
-// An Answer is what a publisher is told, after the batch with its changes left.
+// An Answer is the reply to a publisher, sent after the batch with its changes.
 type Answer struct {
 	Token      uint64
-	Epoch, Seq uint64   // the position that holds the changes
-	Durable    bool     // false while the durable store is silent
+	Epoch, Seq uint64   // the position that includes the changes
+	Durable    bool     // false while the durable store does not respond
 	Err        *Error   // of an atomic publish
 	Results    []Result // one per op if the publish was not atomic
 }
 
-// A Result is what became of one op. Err is nil if it was applied.
+// A Result is the outcome of one op. Err is nil if the op was applied.
 type Result struct{ Err *Error }
+
+// Publish applies a message of a publisher. Advance returns the answer. The Store keeps nothing
+// of p.
+func (s *Store) Publish(now time.Time, p Publish) {
+	s.stats.Publishes++
+	a := Answer{Token: p.Token}
+	switch err := s.admit(&p); {
+	case err != nil:
+		a.Err = err
+	case p.Atomic:
+		a.Err = s.applyAll(p.Ops)
+	default:
+		a.Results = s.applyEach(p.Ops)
+	}
+	if a.Err != nil {
+		s.stats.PublishErrors++
+	}
+	if p.Token == 0 {
+		return
+	}
+	if a.Err != nil {
+		s.batch.sendNow(Output{Kind: OutputAnswer, Answer: a})
+		return
+	}
+	s.batch.send(Output{Kind: OutputAnswer, Answer: a})
+}
+
+// admit reports why the Store refuses a publish without looking at its ops.
+func (s *Store) admit(p *Publish) *Error {
+	switch {
+	case len(p.Ops) == 0:
+		return Errorf(CodeBadRequest, "no op")
+	case len(p.Ops) > s.limits.Ops:
+		return Errorf(CodeTooLarge, "%d ops, at most %d are allowed", len(p.Ops), s.limits.Ops)
+	case s.full():
+		s.stats.Busy++
+		err := Errorf(CodeBusy, "%d answers wait for the next batch", len(s.batch.waiting))
+		err.RetryAfter = max(s.cfg.Tick, 10*time.Millisecond)
+		return err
+	}
+	return nil
+}
+
+// applyAll applies all ops or none. A single op needs no journal, because every op checks
+// everything before it changes anything.
+func (s *Store) applyAll(ops []Op) *Error {
+	if len(ops) > 1 {
+		s.journal.begin()
+	}
+	for i := range ops {
+		if err := s.apply(&ops[i]); err != nil {
+			s.journal.rollback()
+			err.Op = i
+			return err
+		}
+	}
+	s.journal.commit()
+	s.kick(ops, nil)
+	return nil
+}
+
+func (s *Store) applyEach(ops []Op) []Result {
+	results := make([]Result, len(ops))
+	for i := range ops {
+		if err := s.apply(&ops[i]); err != nil {
+			s.stats.PublishErrors++
+			err.Op = i
+			results[i].Err = err
+		}
+	}
+	s.kick(ops, results)
+	return results
+}
+
+// kick sends the kicks among the ops that were applied.
+func (s *Store) kick(ops []Op, results []Result) {
+	for i := range ops {
+		if ops[i].Kind == OpKick && (results == nil || results[i].Err == nil) {
+			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
+		}
+	}
+}
+
+func (s *Store) apply(op *Op) *Error {
+	if op.Err != nil {
+		return op.Err
+	}
+	switch op.Kind {
+	case OpPut:
+		return s.put(op)
+	case OpSet:
+		return s.set(op)
+	case OpRemove:
+		return s.remove(op)
+	case OpAudience:
+		return s.audience(op)
+	case OpGroup:
+		return s.group(op)
+	case OpKick:
+		return s.knowsClient(op.Client)
+	case OpClear:
+		s.clear()
+		return nil
+	}
+	return Errorf(CodeBadRequest, "unknown op")
+}
+
+func (s *Store) set(op *Op) *Error {
+	st, err := s.states.lookup(op.Key)
+	if err != nil {
+		return err
+	}
+	if st.owned != nil && st.owned.readOnly {
+		return Errorf(CodeNotAuthorised, "the client that made %q does not let game servers write it", op.Key)
+	}
+	if len(op.Sets) == 0 {
+		return Errorf(CodeBadRequest, "no value")
+	}
+	s.edit.reset(len(st.schema.defs))
+	for _, v := range op.Sets {
+		i, err := st.schema.find(v.Name)
+		if err != nil {
+			return err
+		}
+		if v.Value == nil {
+			return Errorf(CodeBadRequest, "%s has no content", st.schema.label(i))
+		}
+		if err := s.edit.add(st.schema, i, v.Value); err != nil {
+			return err
+		}
+	}
+	if !st.fits(&s.edit, st.desc.Message) {
+		return tooLargeForLink(op.Key)
+	}
+	s.applyEdit(st, &s.edit)
+	return nil
+}
+
+func tooLargeForLink(key string) *Error {
+	return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", key, linkStateMax)
+}
+
+func (s *Store) remove(op *Op) *Error {
+	if firstToken(op.Key) == clientToken {
+		return Errorf(CodeBadRequest, "%q belongs to a client and ends with its link", op.Key)
+	}
+	st, err := s.states.lookup(op.Key)
+	if err != nil {
+		return err
+	}
+	s.detach(st)
+	return nil
+}
+
+// clear removes the states that publishers made, in the order of their numbers.
+func (s *Store) clear() {
+	for _, st := range s.states.all {
+		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
+			s.detach(st)
+		}
+	}
+}
+
+func (s *Store) audience(op *Op) *Error {
+	st, err := s.states.lookup(op.Key)
+	if err != nil {
+		return err
+	}
+	if err := checkAudience(op.Audience); err != nil {
+		return err
+	}
+	if err := checkDetails(op.Details); err != nil {
+		return err
+	}
+	desc := st.desc
+	if op.HasAudience {
+		desc.Audience = op.Audience
+	}
+	if op.HasDetails {
+		desc.Details = op.Details
+	}
+	return s.redescribe(st, desc, st.schema)
+}
+
+// redescribe gives st another description and a schema of the same layout.
+func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
+	old := st.desc
+	if c == st.schema && old.Access.equal(desc.Access) && old.Audience.equal(desc.Audience) &&
+		old.Priority == desc.Priority && slices.EqualFunc(old.Details, desc.Details, Detail.equal) &&
+		bytes.Equal(old.Message, desc.Message) && bytes.Equal(old.Farewell, desc.Farewell) {
+		return nil
+	}
+	desc.own(c)
+	sum, err := s.sumDescribe(&desc)
+	if err != nil {
+		return err
+	}
+	oldSum, wasMarked := st.sum, st.redescribe
+	st.desc, st.sum, st.redescribe = desc, sum, true
+	s.setSchema(st, c)
+	s.journal.note(func() {
+		st.desc, st.sum, st.redescribe = old, oldSum, wasMarked
+		c := s.schemas.acquire(old.Values, old.ValueMax)
+		s.setSchema(st, c)
+		s.schemas.release(c)
+	})
+	s.batch.mark(st)
+	return nil
+}
+
+// setSchema makes st hold c, which the caller holds too.
+func (s *Store) setSchema(st *stored, c *schema) {
+	c.refs++
+	s.schemas.release(st.schema)
+	st.schema = c
+}

@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"cmp"
+	"hash/crc32"
 	"iter"
 	"slices"
 	"time"
@@ -9,8 +11,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// An Observer is told what changes in a Replica, after it changed. States are
-// whole whenever it is called. It must not call the Replica.
+// An Observer is told what changes in a Replica, after the change. Every state that it sees is
+// whole. It must not call the Replica.
 type Observer interface {
 	Added(s *State)
 	Changed(s *State, changed netstate.Mask) // the mask is valid during the call
@@ -19,35 +21,27 @@ type Observer interface {
 	Groups(client string, groups []string) // all groups of the client; none when it left
 }
 
-// ReplicaConfig is what a Replica is made with. The zero value is usable.
+// A ReplicaConfig says how to make a Replica. The zero value is usable.
 type ReplicaConfig struct {
 	BufferBatches int           // live batches held during repair; 256
-	BufferBytes   int           // and their bytes; 4 MiB
-	AskAfter      time.Duration // time without an answer after which a request is repeated, doubled each time; 100 ms
-	AskAfterMax   time.Duration // 2 s
+	BufferBytes   int           // bytes of those batches; 4 MiB
+	AskAfter      time.Duration // wait for an answer before a request is repeated, doubled each time; 100 ms
+	AskAfterMax   time.Duration // longest wait; 2 s
 }
 
 func (c ReplicaConfig) withDefaults() ReplicaConfig {
-	if c.BufferBatches == 0 {
-		c.BufferBatches = 256
-	}
-	if c.BufferBytes == 0 {
-		c.BufferBytes = 4 << 20
-	}
-	if c.AskAfter == 0 {
-		c.AskAfter = 100 * time.Millisecond
-	}
-	if c.AskAfterMax == 0 {
-		c.AskAfterMax = 2 * time.Second
-	}
+	c.BufferBatches = cmp.Or(c.BufferBatches, 256)
+	c.BufferBytes = cmp.Or(c.BufferBytes, 4<<20)
+	c.AskAfter = cmp.Or(c.AskAfter, 100*time.Millisecond)
+	c.AskAfterMax = cmp.Or(c.AskAfterMax, 2*time.Second)
 	return c
 }
 
-// A Replica is a copy of a space. It is owned by one goroutine.
+// A Replica is a copy of a space. One goroutine owns it.
 //
-// It holds exactly what its position says, except while it needs keyframes:
-// then it holds live batches back and only takes keyframes, state by state,
-// until an answer is complete.
+// The copy is exactly the state of the space at the position of the Replica, except while the
+// Replica needs keyframes: then it buffers live batches and applies only keyframes, state by
+// state, until an answer is complete.
 type Replica struct {
 	space string
 	cfg   ReplicaConfig
@@ -55,13 +49,13 @@ type Replica struct {
 
 	epoch, seq uint64 // position
 	top        uint64 // highest epoch seen
-	known      uint64 // highest seq of that epoch heard of
+	known      uint64 // highest sequence number reported for that epoch
 	broken     bool   // needs keyframes
-	open       bool   // may have missed something without a trace
+	open       bool   // may have missed batches without noticing
 
 	states  map[uint64]*State
 	byKey   map[string]*State
-	order   []*State // by number; has dead ones until swept
+	order   []*State // by number; dead states stay until remove sweeps them
 	dead    int      // in order
 	refs    []viewRef
 	schemas schemas
@@ -76,15 +70,15 @@ type Replica struct {
 	stats   ReplicaStats
 }
 
-// A viewRef is what a RefId stands for. The state is looked up when first used,
-// because a RefId is assigned before its state exists.
+// A viewRef is the meaning of a RefId. The state is looked up when it is first used, because a
+// RefId is assigned before its state exists.
 type viewRef struct {
 	number uint64 // 0 if the RefId is not assigned
 	view   int
 	st     *State
 }
 
-// NewReplica returns a replica that knows nothing and wants everything.
+// NewReplica returns an empty replica, which asks for everything.
 func NewReplica(space string, cfg ReplicaConfig, obs Observer) *Replica {
 	r := &Replica{
 		space:   space,
@@ -102,8 +96,8 @@ func NewReplica(space string, cfg ReplicaConfig, obs Observer) *Replica {
 // Position returns the last batch that the replica holds.
 func (r *Replica) Position() (epoch, seq uint64) { return r.epoch, r.seq }
 
-// Complete reports whether the replica holds every state at its position and
-// knows of nothing that it missed.
+// Complete reports whether the replica holds every state at its position and knows of no batch
+// that it missed.
 func (r *Replica) Complete() bool { return r.epoch > 0 && !r.wants() }
 
 // State returns the state with this number, or nil.
@@ -130,7 +124,7 @@ func (r *Replica) All() iter.Seq[*State] {
 	}
 }
 
-// Len returns the number of states, those that hold groups included.
+// Len returns the number of states, including those that hold groups.
 func (r *Replica) Len() int { return len(r.states) }
 
 // Groups returns the groups of a client.
@@ -142,7 +136,7 @@ func (r *Replica) Groups(client string) []string {
 	return parseGroups(st.Values.Value(0))
 }
 
-// Stats returns the counters, which go on counting.
+// Stats returns the counters, which the Replica keeps updating.
 func (r *Replica) Stats() *ReplicaStats { return &r.stats }
 
 // ReplicaStats are the counters of a Replica.
@@ -150,20 +144,20 @@ type ReplicaStats struct {
 	Batches, Updates, Values uint64 // applied; Values also counts equal ones
 	Malformed                uint64 // messages that are not batches
 	OldEpoch                 uint64 // batches, replies and heads of a former holder
-	Duplicates               uint64 // batches that the replica had
-	Gaps                     uint64 // batches that came without their predecessor
+	Duplicates               uint64 // batches that the replica had already
+	Gaps                     uint64 // batches that arrived without their predecessor
 	BufferFull               uint64 // batches dropped because the buffer was full
 	BadRecords               uint64 // records that were malformed or had an unknown RefId
 	Checksums                uint64 // compared
 	Divergence               uint64 // views whose checksum differed at an equal position
 	RangeRequests            uint64
 	KeyframeRequests         uint64
-	UnwantedReplies          uint64 // late, repeated, or never asked for
+	UnwantedReplies          uint64 // late, repeated, or answers to no request
 	Keyframed                uint64 // states that a repair brought or changed
 	Epochs                   uint64 // changes of the holder
 }
 
-// insert makes st part of the copy. A state with its number or key ends.
+// insert makes st part of the copy, and removes a state with its number or key.
 func (r *Replica) insert(st *State) {
 	if old := r.states[st.Number]; old != nil {
 		r.remove(old)
@@ -175,7 +169,7 @@ func (r *Replica) insert(st *State) {
 	r.byKey[st.Desc.Key] = st
 	at := len(r.order)
 	if at > 0 && r.order[at-1].Number >= st.Number {
-		at, _ = slices.BinarySearchFunc(r.order, st.Number, func(s *State, n uint64) int { return compare(s.Number, n) })
+		at, _ = slices.BinarySearchFunc(r.order, st.Number, func(s *State, n uint64) int { return cmp.Compare(s.Number, n) })
 	}
 	r.order = slices.Insert(r.order, at, st)
 	if st.hidden {
@@ -185,7 +179,7 @@ func (r *Replica) insert(st *State) {
 	r.obs.Added(st)
 }
 
-// remove ends st.
+// remove removes st from the copy.
 func (r *Replica) remove(st *State) {
 	st.dead = true
 	delete(r.states, st.Number)
@@ -203,7 +197,7 @@ func (r *Replica) remove(st *State) {
 	r.obs.Groups(client, nil)
 }
 
-// changed tells the observer about values of st.
+// changed tells the observer that values of st changed.
 func (r *Replica) changed(st *State, mask netstate.Mask) {
 	if st.hidden {
 		r.tellGroups(st)
@@ -217,7 +211,7 @@ func (r *Replica) tellGroups(st *State) {
 	r.obs.Groups(client, parseGroups(st.Values.Value(0)))
 }
 
-// sums appends checksums of all views, or nothing if that would be too much.
+// sums appends the checksums of all views. It returns nil if there are more than sumsMax.
 func (r *Replica) sums() []byte {
 	var b []byte
 	for _, st := range r.order {
@@ -234,4 +228,46 @@ func (r *Replica) sums() []byte {
 		}
 	}
 	return b
+}
+
+// A State is a replica's copy of one state. Others may change only Data.
+type State struct {
+	Number uint64
+	Desc   *Description
+	Values *netstate.State // a null value holds its substitute
+	Nulls  netstate.Mask   // of length 0 if no value is nullable
+	Data   any             // belongs to the observer
+
+	schema *schema
+	sum    uint32 // CRC-32 of the Describe
+	round  uint32 // of the last repair that mentioned it
+	hidden bool   // the groups of a client
+	dead   bool   // removed
+}
+
+// IsNull reports whether value i is null.
+func (s *State) IsNull(i int) bool { return len(s.Nulls) > 0 && s.Nulls.Has(i) }
+
+// set changes one value and reports whether it was different. It allocates only if a string or
+// data value is longer than every earlier one.
+func (s *State) set(i int, value []byte, null bool) bool {
+	if null {
+		value = s.schema.defs[i].Substitute()
+	}
+	changed := s.Values.Set(i, value)
+	if len(s.Nulls) == 0 || null == s.Nulls.Has(i) {
+		return changed
+	}
+	if null {
+		s.Nulls.Set(i)
+	} else {
+		s.Nulls.Clear(i)
+	}
+	return true
+}
+
+// crc returns the checksum of one view. It encodes the view into b.
+func (s *State) crc(b []byte, r view.Range) (uint32, []byte) {
+	b = view.AppendKeyframe(b[:0], s.Values, s.Nulls, s.schema.fields, r)
+	return crc32.ChecksumIEEE(b), b
 }

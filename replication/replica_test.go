@@ -214,7 +214,7 @@ func TestReplicaRangeIsGone(t *testing.T) {
 	r.Apply(r.now, r.publish(tower("b"))[0])
 	r.repair()
 	r.said("the holder sends keyframes instead", "changed a 0=02", "added b")
-	r.at("healed", 7, r.store.seq, true)
+	r.at("healed", 7, r.store.batch.seq, true)
 }
 
 func TestReplicaDivergence(t *testing.T) {
@@ -288,7 +288,7 @@ func TestReplicaIgnoresAnswersToOtherRequests(t *testing.T) {
 	r.publish(tower("a"), tower("b"))
 	first := r.store.Repair(r.store.now, r.asks("late join", RepairKeyframes))
 	r.now = r.now.Add(time.Second)
-	r.ApplyHead(r.now, 7, r.store.seq) // the next request tells another epoch
+	r.ApplyHead(r.now, 7, r.store.batch.seq) // the next request tells another epoch
 	second := r.store.Repair(r.store.now, r.asks("again", RepairKeyframes))
 	r.ApplyReply(r.now, first[0])
 	r.said("late")
@@ -317,7 +317,7 @@ func TestReplicaParts(t *testing.T) {
 		r.publish(Op{Kind: OpPut, Key: fmt.Sprint("k", i), Values: largeStrings(3)})
 	}
 	r.store.now = r.store.now.Add(ringAge + 1)
-	r.ApplyHead(r.now, 7, r.store.seq)
+	r.ApplyHead(r.now, 7, r.store.batch.seq)
 	r.publish(tower("last"))
 	parts := r.store.Repair(r.store.now, r.asks("far behind", RepairRange))
 	if len(parts) != 2 {
@@ -338,7 +338,7 @@ func TestReplicaParts(t *testing.T) {
 		want = append(want, fmt.Sprint("added k", i))
 	}
 	r.said("the rest", append(want, "removed early")...)
-	r.at("complete", 7, r.store.seq, true)
+	r.at("complete", 7, r.store.batch.seq, true)
 }
 
 func TestReplicaBufferIsBounded(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// records applies the records of a batch or of a part, in order. A record that
-// cannot be applied is dropped, and the replica needs keyframes: it cannot know
-// what the record would have said.
+// records applies the records of a batch or of a part of an answer, in order. If a record
+// cannot be applied, the replica drops it and needs keyframes, because it does not know what
+// the record would have changed.
 func (r *Replica) records(p []byte) {
 	records := view.NewRecords(p)
 	for {
@@ -55,7 +55,7 @@ func (r *Replica) record(m *view.Record) bool {
 	return false
 }
 
-// assign binds a RefId. In a repair it also says that the state exists.
+// assign binds a RefId to a view. In a repair the assignment also proves that the state exists.
 func (r *Replica) assign(ref view.RefID, e view.EntityID) {
 	if n := int(ref) + 1; n > len(r.refs) {
 		grown := make([]viewRef, min(max(n, 2*len(r.refs)), int(view.NoRef)))
@@ -69,7 +69,7 @@ func (r *Replica) assign(ref view.RefID, e view.EntityID) {
 	}
 }
 
-// ref returns what a RefId stands for, or nil.
+// ref returns the meaning of a RefId, or nil if it is not assigned.
 func (r *Replica) ref(ref view.RefID) *viewRef {
 	if int(ref) >= len(r.refs) || r.refs[ref].number == 0 {
 		return nil
@@ -81,7 +81,7 @@ func (r *Replica) ref(ref view.RefID) *viewRef {
 	return v
 }
 
-// known returns the state and values of a view that exists.
+// known returns the state and the range of values of a view that exists.
 func (v *viewRef) known() (*State, view.Range, bool) {
 	if v.st == nil || v.view >= len(v.st.schema.ranges) {
 		return nil, view.Range{}, false
@@ -89,8 +89,8 @@ func (v *viewRef) known() (*State, view.Range, bool) {
 	return v.st, v.st.schema.ranges[v.view], true
 }
 
-// update applies changed values. It checks all of them first, because half an
-// update would be a value nobody ever had.
+// update applies changed values. It checks all of them first, because half an update would be a
+// value that the state never had.
 func (r *Replica) update(v *viewRef, data []byte) bool {
 	st, rg, ok := v.known()
 	if !ok || !view.CheckUpdate(data, st.schema.fields, rg) {
@@ -116,7 +116,7 @@ func (r *Replica) update(v *viewRef, data []byte) bool {
 	return true
 }
 
-// emptyMask returns a mask for the values of st, which the next call reuses.
+// emptyMask returns a mask for the values of st. The next call reuses it.
 func (r *Replica) emptyMask(st *State) netstate.Mask {
 	words := (len(st.schema.defs) + 63) / 64
 	if words > len(r.mask) {
@@ -127,8 +127,8 @@ func (r *Replica) emptyMask(st *State) netstate.Mask {
 	return m
 }
 
-// checksum compares a view. Batches are applied in order, so the position of
-// the sum is the replica's own.
+// checksum compares a view. The replica applies batches in order, so that the position of the
+// checksum is its own.
 func (r *Replica) checksum(v *viewRef, m *view.Record) bool {
 	want, err := m.CRC()
 	st, rg, ok := v.known()
@@ -155,8 +155,8 @@ func (r *Replica) removeRecord(v *viewRef) bool {
 	return true
 }
 
-// describe takes what a state is. If the state exists in this layout, that is
-// all; otherwise it is put together from the keyframes that follow.
+// describe reads the description of a state. If the state exists with this layout, only its
+// description changes; otherwise the assembly builds it from the keyframes that follow.
 func (r *Replica) describe(v *viewRef, m *view.Record) bool {
 	if v.view != 0 {
 		return false
@@ -198,8 +198,8 @@ func (r *Replica) dropAssembly() {
 	r.asm = assembly{}
 }
 
-// keyframe takes all values of a view: of a state that exists, or of the one
-// that is being put together.
+// keyframe applies all values of a view, either to a state that exists or to the one in the
+// assembly.
 func (r *Replica) keyframe(v *viewRef, data []byte) bool {
 	if r.asm.number != v.number {
 		return r.keyframeOf(v, data)
@@ -247,7 +247,7 @@ func (r *Replica) install() {
 		Number: a.number, Desc: a.desc, Values: a.values, Nulls: a.nulls,
 		schema: a.schema, sum: a.sum, round: r.answer.round, hidden: hidden,
 	}
-	r.asm = assembly{} // its schema is held by st
+	r.asm = assembly{} // st holds its schema
 	r.stats.Keyframed++
 	r.insert(st)
 }

@@ -1,32 +1,35 @@
 package replication
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// asking is what a replica remembers of its requests.
+// asking is the schedule of a replica's requests.
 type asking struct {
-	sent bool      // a request is out, and was not answered in full
-	at   time.Time // when the next one is due
-	last time.Time // when one was sent last
+	sent bool      // a request was sent and its answer is not complete
+	at   time.Time // time of the next request
+	last time.Time // time of the last request
 	wait time.Duration
 	id   uint64 // of the last request
 }
 
-// An answer is the keyframes that came so far for one request.
+// An answer collects the keyframes for one request.
 type answer struct {
 	id         uint64 // of the request
 	epoch, seq uint64
-	round      uint32 // counts answers; states that an answer mentions carry it
+	round      uint32 // counts answers; every state that an answer mentions carries the number
 	parts      map[uint16]bool
 	last       int // number of the last part; -1 while unknown
 }
 
-// Apply takes a live batch. The replica may keep it, so it must not change.
+// Apply applies or buffers a live batch. The replica may keep the batch, so the caller must not
+// change it.
 func (r *Replica) Apply(now time.Time, batch []byte) {
-	h, records, err := open(batch)
+	h, records, err := view.Parse(batch)
 	if err != nil || h.Flags&view.FlagReply != 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -37,15 +40,6 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 	r.known = max(r.known, h.Seq)
 	r.take(h, records)
 	r.settle(now)
-}
-
-// open reads a batch. Records that come zero-coded are expanded at once, so that
-// what the buffer holds is counted as it is.
-func open(batch []byte) (h view.Header, records []byte, err error) {
-	if batch, err = view.Plain(batch); err != nil {
-		return h, nil, err
-	}
-	return view.Parse(batch)
 }
 
 // take applies a batch of the current epoch, or holds it.
@@ -72,7 +66,7 @@ func (r *Replica) applyBatch(seq uint64, records []byte) {
 	r.seq = seq
 }
 
-// drain applies what the buffer holds next.
+// drain applies the buffered batches that follow the position.
 func (r *Replica) drain() {
 	for !r.broken && len(r.buffer.held) > 0 {
 		b, ok := r.buffer.next(r.seq)
@@ -83,8 +77,8 @@ func (r *Replica) drain() {
 	}
 }
 
-// follow reports whether what comes with this epoch is to be listened to. A
-// higher epoch is a new holder, and all that it has may be different.
+// follow reports whether the replica listens to a message of this epoch. A higher epoch means a
+// new holder, whose states may all be different.
 func (r *Replica) follow(now time.Time, epoch uint64) bool {
 	if epoch < r.top {
 		r.stats.OldEpoch++
@@ -104,31 +98,31 @@ func (r *Replica) follow(now time.Time, epoch uint64) bool {
 	return true
 }
 
-// ApplyHead takes the holder's word on how far the space is.
+// ApplyHead applies the holder's report of the last sequence number of the space.
 func (r *Replica) ApplyHead(now time.Time, epoch, seq uint64) {
 	if epoch == 0 || !r.follow(now, epoch) {
 		return
 	}
 	r.known = max(r.known, seq)
 	if r.ask.sent && !now.Before(r.ask.last.Add(r.cfg.AskAfter)) {
-		r.ask.sent, r.ask.wait = false, 0 // the holder can be heard, so it is worth asking at once
+		r.ask.sent, r.ask.wait = false, 0 // the head proves that the holder is reachable: ask at once
 	}
 	r.settle(now)
 }
 
-// Reconnected says that messages may have been lost without a trace.
+// Reconnected notes that messages may have been lost without a trace.
 func (r *Replica) Reconnected(now time.Time) {
 	r.open = true
-	r.ask.sent = false // the request or its answer may be among them
+	r.ask.sent = false // the request or its answer may be lost too
 	r.settle(now)
 }
 
-// wants reports whether the replica has something to ask for.
+// wants reports whether the replica needs to ask for something.
 func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
 
-// settle plans the next request. A need that just arose is asked for at once,
-// but keyframes not faster than the first repetition would be: a state that
-// differs again and again must not become a storm.
+// settle plans the next request. The replica asks for a new need at once, except that it does
+// not ask for keyframes sooner than AskAfter behind the last request: a state that differs
+// again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
 	if !r.wants() {
 		r.ask.sent, r.ask.wait = false, 0
@@ -144,8 +138,7 @@ func (r *Replica) settle(now time.Time) {
 	r.ask.at = at
 }
 
-// Advance returns a request to send to the holder, if one is due. The caller
-// owns it.
+// Advance returns a request for the holder, if one is due. The caller owns its bytes.
 func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 	if !r.wants() || now.Before(r.ask.at) {
 		return nil, false
@@ -168,13 +161,13 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 	return request, true
 }
 
-// NextTimeout returns when Advance must be called; the zero time means at once.
+// NextTimeout returns when the owner must call Advance; the zero time means at once.
 func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
 
-// ApplyReply takes one message of the answer to a repair request. The replica
-// may keep it, so it must not change.
+// ApplyReply applies one part of the answer to a repair request. The replica may keep the part,
+// so the caller must not change it.
 func (r *Replica) ApplyReply(now time.Time, part []byte) {
-	h, records, err := open(part)
+	h, records, err := view.Parse(part)
 	if err != nil || h.Flags&view.FlagReply == 0 || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
@@ -191,8 +184,8 @@ func (r *Replica) ApplyReply(now time.Time, part []byte) {
 	r.settle(now)
 }
 
-// replyRange takes a batch that was missed. An answer without records only says
-// how far the space is.
+// replyRange applies a missed batch. A part without records only reports the last sequence
+// number.
 func (r *Replica) replyRange(now time.Time, h view.Header, records []byte) {
 	if r.broken || h.Epoch != r.epoch {
 		r.stats.UnwantedReplies++
@@ -210,16 +203,15 @@ func (r *Replica) replyRange(now time.Time, h view.Header, records []byte) {
 	}
 }
 
-// progress says that an answer is arriving, so that it is not asked for again
-// as long as parts keep coming.
+// progress postpones the repetition of the request while parts of its answer arrive.
 func (r *Replica) progress(now time.Time) {
 	r.ask.sent, r.ask.wait = true, r.cfg.AskAfter
 	r.ask.at = now.Add(r.ask.wait)
 }
 
-// replyKeyframes takes one part of the answer to the last request. Every part
-// has whole states, so it is applied at once, and a part that gets lost only
-// costs its own states: the next request lists the others as equal.
+// replyKeyframes applies one part of the answer to the last request. Every part has whole
+// states and is applied at once. A lost part costs only its own states: the next request lists
+// the others as equal.
 func (r *Replica) replyKeyframes(now time.Time, h view.Header, records []byte) {
 	older := h.Epoch == r.epoch && h.Seq < r.seq
 	if h.Prev != r.ask.id || older || !r.wants() || !r.collect(h) {
@@ -240,10 +232,10 @@ func (r *Replica) replyKeyframes(now time.Time, h view.Header, records []byte) {
 	}
 }
 
-// collect notes a part and reports whether it is the first of its number. The
-// first part of a later answer drops what is known of the one before. So does that
-// of an answer to another request, at whatever position: it is cut differently,
-// because the request listed what came meanwhile.
+// collect notes a part and reports whether it is the first with its number. The first part of a
+// later answer replaces the collected one. So does the first part of an answer to another
+// request, at any position: that answer is cut differently, because its request listed other
+// states as equal.
 func (r *Replica) collect(h view.Header) bool {
 	a := &r.answer
 	switch {
@@ -259,8 +251,8 @@ func (r *Replica) collect(h view.Header) bool {
 	return true
 }
 
-// finish ends a repair: what the answer did not mention is gone, and the
-// replica is at its position.
+// finish ends a repair: it removes the states that the answer did not mention and moves the
+// replica to the position of the answer.
 func (r *Replica) finish(h view.Header) {
 	for _, st := range r.order {
 		if !st.dead && st.round != r.answer.round {
@@ -272,4 +264,56 @@ func (r *Replica) finish(h view.Header) {
 	r.broken, r.open = false, false
 	r.ask.sent = false
 	r.drain()
+}
+
+// A buffer holds batches that cannot be applied yet, by sequence number.
+type buffer struct {
+	batches, bytes int // bounds
+	held           []heldBatch
+	size           int // bytes of held
+}
+
+type heldBatch struct {
+	seq, prev uint64
+	records   []byte
+}
+
+// add buffers a batch. A full buffer drops it: the batches in the buffer can be applied sooner,
+// and the replica asks for the rest as a range.
+func (b *buffer) add(h view.Header, records []byte) (held, full bool) {
+	at, found := slices.BinarySearchFunc(b.held, h.Seq, func(e heldBatch, seq uint64) int {
+		return cmp.Compare(e.seq, seq)
+	})
+	if found {
+		return false, false
+	}
+	if len(b.held) >= b.batches || b.size+len(records) > b.bytes {
+		return false, true
+	}
+	b.held = slices.Insert(b.held, at, heldBatch{h.Seq, h.Prev, records})
+	b.size += len(records)
+	return true, false
+}
+
+// next removes and returns the batch that follows seq. It drops the batches up to seq.
+func (b *buffer) next(seq uint64) (heldBatch, bool) {
+	for len(b.held) > 0 && b.held[0].seq <= seq {
+		b.pop()
+	}
+	if len(b.held) == 0 || b.held[0].prev != seq {
+		return heldBatch{}, false
+	}
+	return b.pop(), true
+}
+
+func (b *buffer) pop() heldBatch {
+	e := b.held[0]
+	b.size -= len(e.records)
+	b.held = slices.Delete(b.held, 0, 1)
+	return e
+}
+
+func (b *buffer) reset() {
+	clear(b.held)
+	b.held, b.size = b.held[:0], 0
 }

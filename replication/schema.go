@@ -7,11 +7,10 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// A schema is what follows from the value definitions of a state. States with
-// equal definitions share one, since a space often has a thousand states of
-// the same kind.
+// A schema is derived from the value definitions of a state. States with equal definitions
+// share one, because a space often has a thousand states of the same kind.
 type schema struct {
-	id       string // the definitions as a stored Describe carries them
+	id       string // the definitions in the form of a stored Describe
 	refs     int
 	defs     []ValueDef
 	valueMax int
@@ -22,8 +21,8 @@ type schema struct {
 	nullable bool           // any value is
 }
 
-// schemas hands out schemas and forgets those that nobody holds, so that it is
-// bounded by the number of states.
+// schemas shares schemas and forgets those without a holder. The number of states therefore
+// bounds it.
 type schemas struct {
 	byID    map[string]*schema
 	scratch []byte
@@ -31,8 +30,8 @@ type schemas struct {
 
 func newSchemas() schemas { return schemas{byID: make(map[string]*schema)} }
 
-// acquire returns the schema of these definitions, which must be valid. The
-// caller releases it. Nothing of defs is kept.
+// acquire returns the schema of these definitions, which must be valid. The caller releases it.
+// The schema keeps nothing of defs.
 func (c *schemas) acquire(defs []ValueDef, valueMax int) *schema {
 	c.scratch = appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)
 	s := c.byID[string(c.scratch)]
@@ -71,8 +70,8 @@ func newSchema(id string, defs []ValueDef, valueMax int) *schema {
 	return s
 }
 
-// values returns a state of this schema in which every nullable value is null
-// and every other is zero.
+// values returns a state of this schema in which every nullable value is null and every other
+// value is zero.
 func (s *schema) values() (*netstate.State, netstate.Mask) {
 	v := netstate.NewState(s.layout)
 	if !s.nullable {
@@ -88,8 +87,8 @@ func (s *schema) values() (*netstate.State, netstate.Mask) {
 	return v, nulls
 }
 
-// sameLayout reports whether a state can go from one schema to the other
-// without being replaced. Names do not matter to clients, all else does.
+// sameLayout reports whether a state can change from one schema to the other without being
+// replaced. Clients do not see names; everything else has to be equal.
 func (s *schema) sameLayout(t *schema) bool {
 	if s == t {
 		return true

@@ -7,76 +7,56 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// StoreConfig is what a Store is made with.
+// A StoreConfig says how to make a Store.
 type StoreConfig struct {
 	Space string
 
-	// Epoch is the number of this holding; it must be above 0 and above that of
-	// every earlier holding of the space.
+	// Epoch numbers the ownership of the space; it is above 0 and above the epoch of
+	// every earlier owner.
 	Epoch uint64
 
-	// FirstNumber is the first state number to give; 0 means 1. It must be beyond
-	// all that earlier holders of the space can have given, stored or not, because
-	// a state number never means two states.
+	// FirstNumber is the first state number that the Store assigns; 0 means 1. It is above
+	// all numbers that earlier owners of the space can have assigned, stored or not,
+	// because a state number never means two states.
 	FirstNumber uint64
 
-	// Volatile says that nobody calls TakeDirty, so that nothing is kept for it.
+	// Volatile disables the queue behind TakeDirty, for an owner that stores nothing.
 	Volatile bool
 
-	// Tick is the shortest time between two batches that were not forced by a
-	// repair; 0 emits at once.
+	// Tick is the shortest time between two batches, unless a repair forces one; 0 emits
+	// at once.
 	Tick time.Duration
-
-	// ZeroCode makes batches and keyframe answers zero-coded where that shrinks
-	// them. Replicas read both forms. Off, because it saves little of what moves
-	// (DESIGN.md, Zero-coding).
-	ZeroCode bool
 
 	Limits Limits
 }
 
-// A Store is the authority of one space. It is owned by one goroutine.
+// A Store is the authority of one space. One goroutine owns it.
 //
-// Changes are applied to the values at once and marked; emission turns marks
-// into records. So a value that changes a hundred times within a tick is
-// emitted once, and nothing is queued but the answers that wait for the batch.
+// The Store applies a change to the values at once and marks it; emission turns marks into
+// records. A value that changes a hundred times within a tick is therefore emitted once, and
+// only the answers that wait for the batch are queued.
 type Store struct {
 	cfg    StoreConfig
 	limits Limits
-	seq    uint64 // of the last batch
 	next   uint64 // state number
 
-	byKey    map[string]*stored
-	byNumber map[uint64]*stored
-	all      []*stored // by number; has dead ones until swept
-	dead     int       // in all
-	keys     []string  // sorted; nil if it must be made
-	schemas  schemas
-	refs     refAllocator
+	states  stateTable
+	schemas schemas
+	refs    refAllocator
+	batch   batcher
+	checks  checkHeap
+
+	unstored durableQueue
 
 	sessions map[string]string    // client by session
 	clients  map[string]*presence // by name
+	clock    writeClock
+	absent   refusedEvents // of clients without a session in the space
 
-	began     time.Time // first write of a client
-	strangers told      // of clients that have no session here
-
-	changed    []*stored // have something to emit, in the order of their first change
-	removed    []*stored // end with the next batch
-	waiting    []Output  // leave behind the next batch
-	out        []Output
-	spare      []Output // the out before, reused
-	emitted    time.Time
-	trace      []byte // of the next batches; empty if nothing in them is sampled
-	notDurable bool
-
-	journal  journal
-	edit     edit
-	records  []byte // of the batch being built
-	scratch  []byte
-	ring     ring
-	checks   checkHeap
-	unstored durableQueue
-	stats    StoreStats
+	journal journal
+	edit    edit
+	scratch []byte
+	stats   StoreStats
 }
 
 // A stored is one state of a Store.
@@ -86,13 +66,13 @@ type stored struct {
 	schema *schema
 	values *netstate.State
 	nulls  netstate.Mask // nil if no value is nullable
-	dirty  netstate.Mask // to be emitted
+	dirty  netstate.Mask // values to emit
 	refs   []view.RefID  // by view, once introduced
 	sum    uint32        // CRC-32 of the Describe
 
-	introduced bool // replicas know it
-	redescribe bool // its description changed since
-	queued     bool // in Store.changed
+	introduced bool // replicas know the state
+	redescribe bool // the description changed since the last batch
+	queued     bool // in batcher.changed
 	dead       bool // removed
 	unstored   bool // in Store.unstored
 
@@ -113,95 +93,96 @@ func NewStore(cfg StoreConfig) *Store {
 		cfg:      cfg,
 		limits:   cfg.Limits.withDefaults(),
 		next:     max(cfg.FirstNumber, 1),
-		byKey:    make(map[string]*stored),
-		byNumber: make(map[uint64]*stored),
+		states:   newStateTable(),
 		schemas:  newSchemas(),
+		batch:    batcher{epoch: cfg.Epoch, durable: true},
+		unstored: durableQueue{off: cfg.Volatile},
 		sessions: make(map[string]string),
 		clients:  make(map[string]*presence),
 	}
 }
 
-// Advance returns what is to be sent, in the order in which it must be sent.
-// It is valid until the next Advance; the bytes of batches for ever.
+// Advance returns the outputs that are due, in the order in which the caller must send them.
+// The slice is valid until the next Advance; the bytes of batches are never changed.
 func (s *Store) Advance(now time.Time) []Output {
 	switch {
 	case s.Pending():
-		if !now.Before(s.emitted.Add(s.cfg.Tick)) {
+		if !now.Before(s.batch.emitted.Add(s.cfg.Tick)) {
 			s.emit(now)
 		}
 	case s.checks.due(now):
 		s.emit(now)
 	}
-	out := s.out
-	clear(s.spare)
-	s.out, s.spare = s.spare[:0], out
-	return out
+	return s.batch.take()
 }
 
-// NextTimeout returns when Advance must be called; the zero time means at once.
+// NextTimeout returns when the owner must call Advance; the zero time means at once.
 func (s *Store) NextTimeout() (time.Time, bool) {
-	if len(s.out) > 0 {
+	if len(s.batch.ready) > 0 {
 		return time.Time{}, true
 	}
 	if s.Pending() {
-		return s.emitted.Add(s.cfg.Tick), true
+		return s.batch.emitted.Add(s.cfg.Tick), true
 	}
 	return s.checks.next()
 }
 
-// Position returns the epoch and the number of the last batch.
-func (s *Store) Position() (epoch, seq uint64) { return s.cfg.Epoch, s.seq }
+// Position returns the epoch and the sequence number of the last batch.
+func (s *Store) Position() (epoch, seq uint64) { return s.batch.epoch, s.batch.seq }
+
+// Pending reports whether something changed since the batch at Position.
+func (s *Store) Pending() bool { return s.batch.pending() }
 
 // SetDurable sets what answers say about the durable store; true at first.
-func (s *Store) SetDurable(durable bool) { s.notDurable = !durable }
+func (s *Store) SetDurable(durable bool) { s.batch.durable = durable }
 
-// Stats returns the counters, which go on counting.
+// Trace copies a trace block of view.TraceSize bytes into the batches that carry the pending
+// changes. It has no effect if nothing is pending or the batches have a trace block already.
+func (s *Store) Trace(block []byte) {
+	if len(block) == view.TraceSize && len(s.batch.trace) == 0 && s.Pending() {
+		s.batch.trace = append(s.batch.trace, block...)
+	}
+}
+
+// full reports whether the number of outputs that wait for a batch has reached its limit.
+func (s *Store) full() bool { return len(s.batch.waiting) >= s.limits.Waiting }
+
+// StoreStats are the counters of a Store.
+type StoreStats struct {
+	Publishes, PublishErrors uint64 // messages; ops that failed
+	Writes, WritesRefused    uint64
+	WritesStale              uint64 // repeated or overtaken writes, answered ok
+	ValuesOutOfRange         uint64 // refused values of clients: below min or above max
+	ValuesNotFinite          uint64 // refused values of clients: NaN or infinite
+	ValuesTooOften           uint64 // refused values of clients: above their rate
+	RefusedUntold            uint64 // refused events that were left out, see refusedPause
+	ValuesChanged            uint64 // marked for emission
+	ValuesFiltered           uint64 // within precision of the emitted value
+	Batches, BatchBytes      uint64
+	Checksums                uint64 // records
+	Ranges, Keyframes        uint64 // repair answers by kind
+	RepairMalformed          uint64
+	RepairForeign            uint64 // requests for a later epoch
+	Busy                     uint64 // publishes and writes answered busy
+	SessionsRefused          uint64 // joins beyond the limit
+	States, Views            uint64 // current
+}
+
+// Stats returns the counters, which the Store keeps updating.
 func (s *Store) Stats() *StoreStats {
-	s.stats.States = uint64(len(s.byKey))
-	s.stats.Views = uint64(s.refs.live)
+	s.stats.States = uint64(len(s.states.byKey))
+	s.stats.Views = uint64(s.states.views)
 	return &s.stats
 }
 
-// Pending reports whether something changed that replicas at Position do not have yet.
-func (s *Store) Pending() bool { return len(s.changed) > 0 || len(s.removed) > 0 }
-
-// Trace puts a trace block of view.TraceSize bytes, which is copied, into the batches
-// that carry what is pending. It has no effect if nothing is, or if they have one.
-func (s *Store) Trace(block []byte) {
-	if len(block) == view.TraceSize && len(s.trace) == 0 && s.Pending() {
-		s.trace = append(s.trace, block...)
-	}
-}
-
-// send puts o behind everything that changed so far.
-func (s *Store) send(o Output) {
-	if s.Pending() {
-		s.waiting = append(s.waiting, o)
-		return
-	}
-	s.out = append(s.out, s.stamped(o))
-}
-
-// full reports whether as many wait for a batch as may.
-func (s *Store) full() bool { return len(s.waiting) >= s.limits.Waiting }
-
-// stamped returns o with the current position.
-func (s *Store) stamped(o Output) Output {
-	switch o.Kind {
-	case OutputAnswer:
-		o.Answer.Epoch, o.Answer.Seq, o.Answer.Durable = s.cfg.Epoch, s.seq, !s.notDurable
-	case OutputWrite:
-		o.Write.Epoch, o.Write.Seq = s.cfg.Epoch, s.seq
-	case OutputEvent:
-		o.Event.Epoch, o.Event.Seq = s.cfg.Epoch, s.seq
-	}
-	return o
-}
-
-// mark queues st for emission.
-func (s *Store) mark(st *stored) {
-	if !st.queued {
-		st.queued = true
-		s.changed = append(s.changed, st)
+// refused counts a value of a client that the Store refused.
+func (s *StoreStats) refused(r Refusal) {
+	switch r {
+	case RefusedMin, RefusedMax:
+		s.ValuesOutOfRange++
+	case RefusedFinite:
+		s.ValuesNotFinite++
+	case RefusedRate:
+		s.ValuesTooOften++
 	}
 }

@@ -9,28 +9,27 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// writersMax is how many sessions a state remembers the last write number of.
-// When there are more, the oldest is forgotten, and an overtaken write of that
-// session would be applied.
+// writersMax is the number of sessions whose last write number a state remembers. Beyond it the
+// oldest is forgotten, and a late repetition of a write of that session would be applied again.
 const writersMax = 64
 
 // A writeMark is the highest write number of one session.
 type writeMark struct {
 	session string
 	number  uint32
-	refused bool         // a value of that write was
-	rates   []ratedValue // one for each value that has a rate, at most
+	refused bool         // a value of that write was refused
+	rates   []ratedValue // at most one for each value with a rate
 }
 
-// An ownership is what a Store knows about a state that a client made.
+// An ownership says who made a state. Only states of clients have one.
 type ownership struct {
 	client, session string
 	readOnly        bool // game servers may not write it either
 }
 
-// Write applies the request of an edge. The result comes out of Advance, behind
-// the batch that holds the change: an edge that heard it earlier would send its
-// client the value from before. Nothing of w is kept.
+// Write applies the request of an edge. Advance returns the result behind the batch with the
+// change: an edge that got the result earlier would send its client the previous value. The
+// Store keeps nothing of w.
 func (s *Store) Write(now time.Time, w Write) {
 	s.stats.Writes++
 	result := WriteResult{Token: w.Token, State: w.State}
@@ -43,11 +42,11 @@ func (s *Store) Write(now time.Time, w Write) {
 	if result.Code == WriteRefused || result.Code == WritePartly {
 		s.stats.WritesRefused++
 	}
-	s.send(Output{Kind: OutputWrite, Write: result})
+	s.batch.send(Output{Kind: OutputWrite, Write: result})
 }
 
 func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
-	if w.Epoch != 0 && w.Epoch != s.cfg.Epoch {
+	if w.Epoch != 0 && w.Epoch != s.batch.epoch {
 		return WriteWrongEpoch
 	}
 	switch w.Kind {
@@ -62,7 +61,7 @@ func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
 }
 
 func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteCode {
-	st := s.byNumber[w.State]
+	st := s.states.byNumber[w.State]
 	if st == nil {
 		return WriteNoState
 	}
@@ -78,7 +77,7 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 	result.Refused = s.bound(now, st, w, m)
 	m.refused = len(result.Refused) > 0
 	if changed := s.changedEvent(now, st, w); s.applyEdit(st, &s.edit) > 0 {
-		s.send(changed)
+		s.batch.send(changed)
 	}
 	switch len(result.Refused) {
 	case 0:
@@ -90,8 +89,8 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 	return WritePartly
 }
 
-// checkWrite reports why a client may not write what it wrote, and otherwise
-// leaves the edit ready to be applied.
+// checkWrite reports why the client may not write these values. Without an error the edit is
+// ready to be applied.
 func (s *Store) checkWrite(st *stored, w *Write) *Error {
 	if !st.desc.Access.MayWrite(w.Client) {
 		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.desc.Key)
@@ -111,7 +110,7 @@ func (s *Store) checkWrite(st *stored, w *Write) *Error {
 	return nil
 }
 
-// refusedEvent is what game servers are told of a write that makes no sense.
+// refusedEvent returns the event for a write that is refused as a whole.
 func (st *stored) refusedEvent(w *Write, code Code) *Event {
 	e := &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Code: code}
 	for _, v := range w.Values {
@@ -124,7 +123,7 @@ func (st *stored) refusedEvent(w *Write, code Code) *Event {
 	return e
 }
 
-// changedEvent tells game servers what a client wrote: the values of the edit.
+// changedEvent returns the event with the values of the edit, which a client wrote.
 func (s *Store) changedEvent(now time.Time, st *stored, w *Write) Output {
 	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.desc.Key}
 	for _, v := range s.edit.values {
@@ -133,12 +132,12 @@ func (s *Store) changedEvent(now time.Time, st *stored, w *Write) Output {
 	return Output{Kind: OutputEvent, Event: e}
 }
 
-// eventValue returns value i as an event has it, with bytes of its own.
+// eventValue returns value i for an event, with bytes of its own.
 func (st *stored) eventValue(i int, enc []byte) EventValue {
 	return EventValue{Name: st.schema.name(i), Type: st.schema.fields[i].Type, Value: bytes.Clone(enc)}
 }
 
-// mark returns what is remembered of the writes of a session, or nil.
+// mark returns the write mark of a session, or nil.
 func (st *stored) mark(session string) *writeMark {
 	for i := range st.marks {
 		if st.marks[i].session == session {
@@ -148,13 +147,13 @@ func (st *stored) mark(session string) *writeMark {
 	return nil
 }
 
-// overtakes reports whether a write with this or a later number was applied. Numbers
-// wrap.
+// overtakes reports whether a write with this or a later number was applied. Numbers wrap.
 func (m *writeMark) overtakes(number uint32) bool { return int32(number-m.number) <= 0 }
 
-// again answers a write that overtakes nothing. If a value of that very write was
-// refused, all are: the edge did not hear which, or is of a version that cannot, and
-// gives its client the authoritative values, which those that were applied are.
+// again answers a write that was applied or overtaken. If a value of that very write was
+// refused, the answer is that all were: the edge did not learn which, or its release does not
+// know partial results. It then gives its client the authoritative values, which include those
+// that were applied.
 func (m *writeMark) again(number uint32) WriteCode {
 	if m.refused && m.number == number {
 		return WriteRefused
@@ -175,9 +174,9 @@ func (st *stored) remember(session string, number uint32) *writeMark {
 	return m
 }
 
-// assert makes the state that a client offered, or confirms it. It waits for
-// the session's Join, because a late repetition of an assert must not bring
-// back a state that ended with its session.
+// assert makes the state that a client offered, or confirms it. It waits for the Join of the
+// session, because a late repetition of an assert must not bring back a state that ended with
+// its session.
 func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if s.sessions[w.Session] != w.Client || w.Client == "" {
 		return WriteBusy
@@ -205,7 +204,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if err := s.assertState(key, c, w); err != nil {
 		return WriteRefused
 	}
-	st := s.byKey[key]
+	st := s.states.byKey[key]
 	if len(refused) > 0 {
 		s.tellRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
 	}
@@ -213,8 +212,8 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	return WriteOK
 }
 
-// dropInfinite takes the values out of the edit that are not finite: they stay what the
-// state has, or zero, and the client gets that.
+// dropInfinite removes the values that are not finite from the edit. The state keeps its values
+// there, or zero, and the client gets those.
 func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 	s.edit.values = slices.DeleteFunc(s.edit.values, func(v edited) bool {
 		t, enc := c.fields[v.index].Type, s.edit.bytes[v.off:v.off+v.n]
@@ -229,7 +228,7 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 }
 
 func (s *Store) assertState(key string, c *schema, w *Write) *Error {
-	st := s.byKey[key]
+	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.desc.Message, w.Message) {
 		st.owned = owned
@@ -254,13 +253,13 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	if err := s.replace(st, desc, c, owned); err != nil {
 		return err
 	}
-	p.owned = append(p.owned, s.byKey[key])
+	p.owned = append(p.owned, s.states.byKey[key])
 	return nil
 }
 
-// drop ends a state that a client made.
+// drop removes a state that a client made.
 func (s *Store) drop(w *Write) WriteCode {
-	st := s.byKey[clientKey(w.Client, w.Link)]
+	st := s.states.byKey[clientKey(w.Client, w.Link)]
 	if st != nil && st.owned != nil && st.owned.session == w.Session {
 		s.detach(st)
 	}
@@ -270,4 +269,125 @@ func (s *Store) drop(w *Write) WriteCode {
 // clientKey is the key of the state that a client made with this LinkId.
 func clientKey(client string, link uint16) string {
 	return clientToken + "." + client + "." + strconv.Itoa(int(link))
+}
+
+// A client causes at most refusedAtOnce refused events at once, and then one each
+// refusedPause. The Store counts the events beyond that, and the next event has their number.
+// A client that floods its edge with writes must not flood the game servers.
+const (
+	refusedAtOnce = 10
+	refusedPause  = 200 * time.Millisecond
+)
+
+// A pace allows an action once each step, and several times at once after a rest. The zero
+// value is at rest.
+type pace struct {
+	full time.Duration // time from which on the pace is at rest
+}
+
+// allow reports whether the action is allowed at now, and if so counts it.
+func (p *pace) allow(now, step time.Duration, atOnce int) bool {
+	if p.full-now > step*time.Duration(atOnce-1) {
+		return false
+	}
+	p.full = max(p.full, now) + step
+	return true
+}
+
+// paceOf returns the pace of a rate: as many at once as a second allows, and at least one.
+func paceOf(rate float64) (step time.Duration, atOnce int) {
+	return time.Duration(float64(time.Second) / rate), max(1, int(rate))
+}
+
+// A ratedValue paces the writes of one session to a value with a rate.
+type ratedValue struct {
+	index int
+	pace  pace
+}
+
+// rated reports whether the session may write value i now, and if so counts the write.
+func (m *writeMark) rated(now time.Duration, i int, rate float64) bool {
+	at := slices.IndexFunc(m.rates, func(v ratedValue) bool { return v.index == i })
+	if at < 0 {
+		at = len(m.rates)
+		m.rates = append(m.rates, ratedValue{index: i})
+	}
+	step, atOnce := paceOf(rate)
+	return m.rates[at].pace.allow(now, step, atOnce)
+}
+
+// A writeClock counts from the first write of a client, so that a change of the wall clock
+// does not move it.
+type writeClock struct{ began time.Time }
+
+// age returns the time since the first call.
+func (c *writeClock) age(now time.Time) time.Duration {
+	if c.began.IsZero() {
+		c.began = now
+	}
+	return now.Sub(c.began)
+}
+
+// bound removes the values from the edit that the client may not write, and tells game servers.
+// A value that the state already has is not a write: repeated requests contain values that were
+// applied, and the value of a game server is never refused.
+func (s *Store) bound(now time.Time, st *stored, w *Write, m *writeMark) (refused []uint16) {
+	var why [refusals][]EventValue
+	kept := s.edit.values[:0]
+	for _, v := range s.edit.values {
+		r := s.refusal(now, st, v, m)
+		if r == refusedNot {
+			kept = append(kept, v)
+			continue
+		}
+		s.stats.refused(r)
+		refused = append(refused, uint16(v.index))
+		why[r] = append(why[r], st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
+	}
+	s.edit.values = kept
+	for r, values := range why {
+		if len(values) > 0 {
+			r := Refusal(r)
+			s.tellRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
+		}
+	}
+	return refused
+}
+
+// refusal reports why one edited value may not be written. Only a write that would change the
+// value counts for its rate.
+func (s *Store) refusal(now time.Time, st *stored, v edited, m *writeMark) Refusal {
+	d, enc := &st.schema.defs[v.index], s.edit.bytes[v.off:v.off+v.n]
+	if !st.isNull(v.index) && string(st.values.Value(v.index)) == string(enc) {
+		return refusedNot
+	}
+	if r := d.Bounds.refuses(d.Type, enc); r != refusedNot {
+		return r
+	}
+	if d.Bounds == nil || d.Bounds.Rate == 0 || st.filtered(v.index, enc, false) || m.rated(s.clock.age(now), v.index, d.Bounds.Rate) {
+		return refusedNot
+	}
+	return RefusedRate
+}
+
+// tellRefused tells game servers of a refused write, within the pace of the client.
+func (s *Store) tellRefused(now time.Time, e *Event) {
+	r := &s.absent
+	if p := s.clients[e.Client]; p != nil {
+		r = &p.refused
+	}
+	if !r.pace.allow(s.clock.age(now), refusedPause, refusedAtOnce) {
+		r.missed++
+		s.stats.RefusedUntold++
+		return
+	}
+	e.Type, e.Space, e.Time, e.Missed = EventRefused, s.cfg.Space, now, r.missed
+	r.missed = 0
+	s.batch.send(Output{Kind: OutputEvent, Event: e})
+}
+
+// refusedEvents paces the refused events of a client.
+type refusedEvents struct {
+	pace   pace
+	missed uint64 // events left out since the last one
 }

@@ -9,7 +9,7 @@ import (
 func (s *Session) writeAdopt() {
 	k := s.block()
 	k.Adopt = &s.cfg.Node
-	k.Delivered = s.found.delivered
+	k.Delivered = s.toAdopt.delivered
 	s.write(&k, meaning{adopt: true})
 }
 
@@ -17,8 +17,8 @@ func (s *Session) writeAdopt() {
 // Source with a SourceConfig.Ref. It returns nil if the log does not tell enough; the
 // next action says so. ActionDeliver for what may not have been delivered follows.
 func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
-	c := s.found
-	s.found = chain{}
+	c := s.toAdopt
+	s.toAdopt = chain{}
 	conn, err := ep.Restore(now, s.info.Addr, c.ckpt.Snapshot, resolve)
 	if err != nil {
 		s.uncertain(err.Error(), c)
@@ -34,12 +34,12 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 			return nil
 		}
 	}
-	conn.Mute(s.doubt)
+	conn.Mute(s.revalidate)
 	s.phase = Owning
 	s.conn, s.token, s.writes, s.bytes = conn, c.token, s.cfg.CkptWrites, c.bytes // a checkpoint is due
-	for _, m := range s.keep.restore(c.ckpt, c.delivered) {
-		s.say(Action{Kind: ActionDeliver, Message: m})
+	for _, m := range s.undelivered.restore(c.ckpt, c.delivered) {
+		s.emit(Action{Kind: ActionDeliver, Message: m})
 	}
-	s.need.soon = now.Add(s.cfg.Soon)
+	s.need.soon = now.Add(s.cfg.WriteDelay)
 	return conn
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // Answer says what became of the action that the log was asked.
@@ -12,25 +13,25 @@ func (s *Session) Answer(now time.Time, a Answer) {
 	if asked == 0 {
 		panic("session: an answer that nobody waits for")
 	}
-	before := s.before
-	s.asked, s.before = 0, false
+	before := s.outdatedRead
+	s.asked, s.outdatedRead = 0, false
 	if s.phase == Over {
 		return
 	}
 	switch {
-	case a.Verdict == Busy:
-		s.blocked = now.Add(busyPause)
-	case a.Verdict == Unreachable:
-		s.blocked = now.Add(faultPause)
-	case asked == ActionAppend && a.Verdict == OK && s.doubt && s.means.end != "":
+	case a.Verdict == fence.Busy:
+		s.retryAt = now.Add(busyPause)
+	case a.Verdict == fence.Unreachable:
+		s.retryAt = now.Add(faultPause)
+	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.means.end != "":
 		// It is read whose the session is by now, because the end would be told to whoever
 		// is at the client's address.
-	case asked == ActionAppend && a.Verdict == OK:
+	case asked == ActionAppend && a.Verdict == fence.OK:
 		s.stored(now, a.Seq)
 	case asked == ActionAppend: // Stale may be the trace of this very write
-		s.doubt = true
-	case a.Verdict != OK:
-		s.blocked = now.Add(faultPause)
+		s.revalidate = true
+	case a.Verdict != fence.OK:
+		s.retryAt = now.Add(faultPause)
 	case before: // it is read again
 	default:
 		s.read(now, a.Entries)
@@ -41,26 +42,26 @@ func (s *Session) Answer(now time.Time, a Answer) {
 func (s *Session) read(now time.Time, entries []Entry) {
 	c, err := readChain(entries)
 	if err == errTorn {
-		s.blocked = now.Add(tornPause)
+		s.retryAt = now.Add(tornPause)
 		return
 	}
-	s.doubt = false
+	s.revalidate = false
 	switch {
 	case err != nil:
 		s.uncertain("the log is damaged", c)
-	case s.phase == Looking:
-		s.look(c)
+	case s.phase == Reading:
+		s.judgeAdoption(c)
 	case s.phase == Owning || s.pending != nil:
-		s.compare(now, c)
+		s.reconcile(now, c)
 	}
 }
 
 // compare finds out what became of the pending write, and whether the session still
 // is this edge's.
-func (s *Session) compare(now time.Time, c chain) {
+func (s *Session) reconcile(now time.Time, c chain) {
 	tail := c.tail
 	if tail >= s.seq {
-		s.short = time.Time{}
+		s.shortSince = time.Time{}
 	}
 	switch {
 	case tail < s.seq:
@@ -79,41 +80,41 @@ func (s *Session) compare(now time.Time, c chain) {
 // shorter judges a log that ends before what is known to be stored. An answer can be
 // old; one that stays so means that writes were lost.
 func (s *Session) shorter(now time.Time) {
-	s.doubt = true
-	s.blocked = now.Add(faultPause)
-	if s.short.IsZero() {
-		s.short = now
+	s.revalidate = true
+	s.retryAt = now.Add(faultPause)
+	if s.shortSince.IsZero() {
+		s.shortSince = now
 	}
-	if now.Sub(s.short) >= wipedAfter {
+	if now.Sub(s.shortSince) >= wipedAfter {
 		s.uncertain("the log lost writes", chain{})
 	}
 }
 
 // foreign judges a log in which somebody else wrote last.
 func (s *Session) foreign(c chain) {
-	s.tries++
+	s.adoptionTries++
 	switch {
 	case s.phase == Owning:
 		s.over(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})
 	case s.phase == Opening && c.closed:
 		s.pending, s.seq, s.epoch = nil, c.tail, c.last.Epoch+1
-	case s.phase == Opening || s.tries > adoptionsMax:
+	case s.phase == Opening || s.adoptionTries > adoptionsMax:
 		s.over(Action{Kind: ActionElsewhere, Epoch: c.last.Epoch, Node: c.owner})
 	default:
-		s.pending, s.phase = nil, Looking
-		s.look(c)
+		s.pending, s.phase = nil, Reading
+		s.judgeAdoption(c)
 	}
 }
 
 // look judges what there is to adopt.
-func (s *Session) look(c chain) {
+func (s *Session) judgeAdoption(c chain) {
 	if c.empty || c.closed {
 		s.over(Action{Kind: ActionGone})
 		return
 	}
 	first := s.info.ID == ID{}
-	s.found, s.info, s.seq, s.epoch = c, c.ckpt.Info, c.tail, c.last.Epoch+1
-	s.phase = Ready
+	s.toAdopt, s.info, s.seq, s.epoch = c, c.ckpt.Info, c.tail, c.last.Epoch+1
+	s.phase = Found
 	if !first { // the states are there already
 		s.phase = Claiming
 		return
@@ -122,7 +123,7 @@ func (s *Session) look(c chain) {
 	if c.last.Hand != nil {
 		owner = "" // it is whose who takes it
 	}
-	s.say(Action{Kind: ActionFound, Info: s.info, Epoch: c.last.Epoch, Node: owner})
+	s.emit(Action{Kind: ActionFound, Info: s.info, Epoch: c.last.Epoch, Node: owner})
 }
 
 // uncertain ends a session whose history cannot be established, and names the numbers that
@@ -139,5 +140,5 @@ func (s *Session) uncertain(reason string, c chain) {
 		s.conn.Ended() // there is no log that could say so first
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
-	s.say(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
+	s.emit(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 }

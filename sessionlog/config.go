@@ -21,11 +21,11 @@ type Config struct {
 	CkptWrites   int           // writes after which a checkpoint is due; default 32
 	CkptBytes    int           // their bytes; default 64 KiB
 	CkptInterval time.Duration // age at which one is due if there were writes; default 5 s
-	Soon         time.Duration // how long what nobody waits for may wait; default 1 s
+	WriteDelay         time.Duration // how long what nobody waits for may wait; default 1 s
 	BlockBytes   int           // of commands in one write, one command at least; default 256 KiB
 	LogBytesMax  int           // of a log without its checkpoint; more ends the session; default 4 MiB
-	KeptMax      int           // messages that are not delivered; more are not accepted from the client; default 1024
-	KeptBytesMax int           // their bytes; default 1 MiB
+	UndeliveredMax      int           // messages that are not delivered; more are not accepted from the client; default 1024
+	UndeliveredBytesMax int           // their bytes; default 1 MiB
 }
 
 // Pauses before the log is asked again.
@@ -47,11 +47,11 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.CkptWrites, 32)
 	def(&cfg.CkptBytes, 64<<10)
 	def(&cfg.CkptInterval, 5*time.Second)
-	def(&cfg.Soon, time.Second)
+	def(&cfg.WriteDelay, time.Second)
 	def(&cfg.BlockBytes, 256<<10)
 	def(&cfg.LogBytesMax, 4<<20)
-	def(&cfg.KeptMax, 1024)
-	def(&cfg.KeptBytesMax, 1<<20)
+	def(&cfg.UndeliveredMax, 1024)
+	def(&cfg.UndeliveredBytesMax, 1<<20)
 	return cfg
 }
 
@@ -73,8 +73,8 @@ func (cfg Config) Validate() (problems []string) {
 	}
 	for name, v := range map[string]int{
 		"checkpoint writes": cfg.CkptWrites, "checkpoint bytes": cfg.CkptBytes, "block bytes": cfg.BlockBytes,
-		"log bytes": cfg.LogBytesMax, "kept messages": cfg.KeptMax, "kept bytes": cfg.KeptBytesMax,
-		"checkpoint interval": int(cfg.CkptInterval), "soon": int(cfg.Soon),
+		"log bytes": cfg.LogBytesMax, "kept messages": cfg.UndeliveredMax, "kept bytes": cfg.UndeliveredBytesMax,
+		"checkpoint interval": int(cfg.CkptInterval), "soon": int(cfg.WriteDelay),
 	} {
 		if v < 0 {
 			problems = append(problems, name+" is negative")

@@ -9,7 +9,7 @@ import (
 // kept are the messages of the client that are not known to have reached the game
 // servers. They are in every checkpoint, because the records that have them too are
 // deleted then.
-type kept struct {
+type undelivered struct {
 	list  []Message
 	bytes int
 	next  uint64 // number of the newest message that was taken, plus one
@@ -18,7 +18,7 @@ type kept struct {
 }
 
 // take keeps a message. It reports false for one that is delivered or was taken.
-func (k *kept) take(ev *dnp.Event) (Message, bool) {
+func (k *undelivered) add(ev *dnp.Event) (Message, bool) {
 	if !ev.Reliable || ev.Number < k.next {
 		return Message{}, false
 	}
@@ -34,7 +34,7 @@ func (k *kept) take(ev *dnp.Event) (Message, bool) {
 }
 
 // delivered forgets the messages up to number. It reports whether there were any.
-func (k *kept) delivered(number uint64) bool {
+func (k *undelivered) remove(number uint64) bool {
 	n := 0
 	for n < len(k.list) && k.list[n].Number <= number {
 		k.first = k.list[n].Number + 1
@@ -48,9 +48,9 @@ func (k *kept) delivered(number uint64) bool {
 
 // restore takes over what the owner before kept, and returns what is to be delivered
 // again.
-func (k *kept) restore(c *Checkpoint, upTo uint64) []Message {
-	*k = kept{next: c.Last, first: c.Last, upTo: upTo}
-	for _, m := range c.Kept {
+func (k *undelivered) restore(c *Checkpoint, upTo uint64) []Message {
+	*k = undelivered{next: c.Previous, first: c.Previous, upTo: upTo}
+	for _, m := range c.Undelivered {
 		k.next = m.Number + 1
 		if m.Number < upTo {
 			k.first = k.next

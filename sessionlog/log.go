@@ -1,5 +1,7 @@
 package sessionlog
 
+import "github.com/dnprelay/dnprelay/internal/fence"
+
 // A Log stores the logs of sessions. Calls do not block; answers come later, each
 // exactly once, and never before the call returns. After about half a second without
 // an answer of the store the verdict is Unknown: a client waits for three.
@@ -28,36 +30,9 @@ type Entry struct {
 	Data []byte
 }
 
-// A Verdict is how the log answered.
-type Verdict uint8
-
-// The verdicts.
-const (
-	// OK says that it is done.
-	OK Verdict = iota + 1
-
-	// Stale says that Expect was not the last sequence. After an Unknown this may be
-	// the trace of one's own write. JetStream: 10071.
-	Stale
-
-	// Busy says that another write of the same log is under way: nothing was written.
-	// JetStream: 10164.
-	Busy
-
-	// Unknown says that no answer came. It may be written, or be written later.
-	Unknown
-
-	// Unreachable says that nothing was written or read.
-	Unreachable
-)
-
-func (v Verdict) String() string {
-	return [...]string{"none", "ok", "stale", "busy", "unknown", "unreachable"}[v]
-}
-
 // An Answer is what became of a Write or a read.
 type Answer struct {
-	Verdict Verdict
+	Verdict fence.Verdict
 	Seq     uint64  // of the write
 	Entries []Entry // of a read
 }

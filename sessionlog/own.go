@@ -9,7 +9,7 @@ import (
 // block begins a write.
 func (s *Session) block() Block {
 	s.number++
-	return Block{Epoch: s.epoch, Owner: s.owner, Number: s.number, Previous: s.seq, Delivered: s.keep.upTo}
+	return Block{Epoch: s.epoch, Owner: s.owner, Number: s.number, Previous: s.seq, Delivered: s.undelivered.upTo}
 }
 
 // write asks the log to append a block. It is the same bytes however often it is
@@ -26,40 +26,40 @@ func (s *Session) writeOpen(now time.Time) {
 	k := s.block()
 	k.Open = true
 	k.Adopt = &s.cfg.Node
-	s.take(now, &k, true)
+	s.fill(now, &k, true)
 	s.write(&k, meaning{open: true, ckpt: true})
 }
 
 // writeChanges writes what is to be written, if anything is.
 func (s *Session) writeChanges(now time.Time) {
 	reason, ending := s.conn.Ending()
-	ending = ending && len(s.keep.list) == 0
+	ending = ending && len(s.undelivered.list) == 0
 	due, ok := s.writeDue()
 	if !ok || due.After(now) {
 		return
 	}
 	k := s.block()
-	m := meaning{ckpt: s.ckptDue(now) || s.handed}
+	m := meaning{ckpt: s.ckptDue(now) || s.handingOver}
 	switch {
 	case ending:
 		m.ckpt, m.end = false, reason.String()
 		k.Close = &m.end
-		s.take(now, &k, false)
-	case s.handed:
+		s.fill(now, &k, false)
+	case s.handingOver:
 		m.hand = true
-		k.Hand = &s.handTo
-		s.take(now, &k, true)
+		k.Hand = &s.successor
+		s.fill(now, &k, true)
 	default:
-		s.take(now, &k, m.ckpt)
+		s.fill(now, &k, m.ckpt)
 	}
 	s.write(&k, m)
 }
 
 // take puts what happened to the connection into a block.
-func (s *Session) take(now time.Time, k *Block, ckpt bool) {
+func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 	s.need = need{}
 	if ckpt {
-		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Last: s.keep.first, Kept: s.keep.list}
+		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.first, Undelivered: s.undelivered.list}
 		if k.Hand != nil {
 			c.Snapshot = s.conn.AppendSnapshot(nil)
 		} else {
@@ -95,10 +95,10 @@ func (s *Session) writeDue() (time.Time, bool) {
 	_, ending := s.conn.Ending()
 	switch {
 	case ending:
-		return time.Time{}, len(s.keep.list) == 0
-	case len(s.keep.list) >= s.cfg.KeptMax, s.keep.bytes >= s.cfg.KeptBytesMax:
+		return time.Time{}, len(s.undelivered.list) == 0
+	case len(s.undelivered.list) >= s.cfg.UndeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
 		return time.Time{}, false // until some are delivered; the client is not acknowledged more
-	case s.handed, s.need.now:
+	case s.handingOver, s.need.now:
 		return time.Time{}, true
 	}
 	at, ok := s.need.soon, !s.need.soon.IsZero()
@@ -111,7 +111,7 @@ func (s *Session) writeDue() (time.Time, bool) {
 // stored takes note that the pending write is in the log.
 func (s *Session) stored(now time.Time, seq uint64) {
 	m := s.means
-	s.seq, s.pending, s.means, s.tries = seq, nil, meaning{}, 0
+	s.seq, s.pending, s.means, s.adoptionTries = seq, nil, meaning{}, 0
 	s.writes++
 	s.bytes += m.size
 	if m.ckpt {
@@ -121,20 +121,20 @@ func (s *Session) stored(now time.Time, seq uint64) {
 	case m.adopt:
 		s.phase = Adopted
 		s.ckptAt = now
-		s.say(Action{Kind: ActionAdopted, Epoch: s.epoch, Info: s.info})
+		s.emit(Action{Kind: ActionAdopted, Epoch: s.epoch, Info: s.info})
 		return
 	case m.open:
 		s.phase = Owning
-		s.say(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
+		s.emit(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
 	case m.hand:
-		s.over(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.handTo})
+		s.over(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
 		return
 	case m.end != "":
 		s.ended(m.end)
 		return
 	}
 	s.conn.Stored()
-	if !s.doubt { // it may have been stored before this process was stopped
+	if !s.revalidate { // it may have been stored before this process was stopped
 		s.conn.Mute(false)
 	}
 	if s.bytes > s.cfg.LogBytesMax {
@@ -146,10 +146,10 @@ func (s *Session) stored(now time.Time, seq uint64) {
 func (s *Session) ended(reason string) {
 	if reason == dnp.CloseUncertain.String() {
 		received, sent := s.conn.Next()
-		s.say(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
+		s.emit(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 	}
 	s.conn.Mute(false)
 	s.conn.Ended()
 	s.phase, s.conn = Over, nil
-	s.say(Action{Kind: ActionEnded, Reason: reason, Epoch: s.epoch})
+	s.emit(Action{Kind: ActionEnded, Reason: reason, Epoch: s.epoch})
 }

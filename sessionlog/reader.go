@@ -85,15 +85,15 @@ func (r *reader) checkpoint() *Checkpoint {
 	if len(c.Info.About) > AboutMax {
 		r.fail()
 	}
-	c.Snapshot, c.Token, c.Last = r.bytes(), r.uint(), r.uint()
-	previous := c.Last
+	c.Snapshot, c.Token, c.Previous = r.bytes(), r.uint(), r.uint()
+	previous := c.Previous
 	for r.more() {
 		m := Message{Number: r.uint(), Previous: previous, Data: r.bytes()}
 		if m.Number < previous {
 			r.fail()
 		}
 		previous = m.Number + 1
-		c.Kept = append(c.Kept, m)
+		c.Undelivered = append(c.Undelivered, m)
 	}
 	return c
 }

@@ -58,8 +58,8 @@ type Checkpoint struct {
 	Node     string // of the owner
 	Snapshot []byte // see dnp.Conn.AppendCheckpoint
 	Token    uint64 // the highest of a message that has a number
-	Last     uint64 // number of the message before the first of Kept, plus one
-	Kept     []Message
+	Previous     uint64 // number of the message before the first of Kept, plus one
+	Undelivered     []Message
 }
 
 // A Block is what one write of a session has: a head that places it in the chain, and
@@ -176,8 +176,8 @@ func (c *Checkpoint) append(b []byte) []byte {
 	b = appendBytes(b, []byte(c.Node))
 	b = appendBytes(b, c.Snapshot)
 	b = binary.AppendUvarint(b, c.Token)
-	b = binary.AppendUvarint(b, c.Last)
-	for _, m := range c.Kept {
+	b = binary.AppendUvarint(b, c.Previous)
+	for _, m := range c.Undelivered {
 		b = appendBytes(binary.AppendUvarint(b, m.Number), m.Data)
 	}
 	return b

@@ -52,8 +52,8 @@ var blocks = []struct {
 		Ckpt: &Checkpoint{
 			Info:     Info{ID: ID{1}, Addr: netip.MustParseAddrPort("192.0.2.1:40000"), About: []byte("p")},
 			Node:     "a",
-			Snapshot: []byte{1}, Token: 4, Last: 3,
-			Kept: []Message{{Number: 5, Previous: 3, Data: []byte("m")}},
+			Snapshot: []byte{1}, Token: 4, Previous: 3,
+			Undelivered: []Message{{Number: 5, Previous: 3, Data: []byte("m")}},
 		},
 	}, "01 01 01 01 00 00  01 00  06 22 01000000000000000000000000000000 06c0000201409c 0170 0161 0101 04 03 05 016d  08 01 62"},
 }

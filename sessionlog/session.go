@@ -12,8 +12,8 @@ type Phase uint8
 // The phases.
 const (
 	Opening  Phase = iota + 1 // OPEN is being written
-	Looking                   // the log is being read, to adopt
-	Ready                     // found; waits for Claim
+	Reading                   // the log is being read, to adopt
+	Found                     // found; waits for Claim
 	Claiming                  // ADOPT is being written
 	Adopted                   // waits for Restore
 	Owning
@@ -36,29 +36,29 @@ type Session struct {
 
 	info  Info
 	conn  *dnp.Conn
-	found chain // while adopting
+	toAdopt chain // while adopting
 
 	epoch, owner uint64
 	number       uint64 // of the newest write
 	seq          uint64 // of the newest stored write; 0 if the log is empty
 
 	asked   ActionKind // what the log was asked and has not answered; 0 for nothing
-	blocked time.Time  // it is not asked before
-	doubt   bool       // the log has to be read before anything else
-	before  bool       // the read that was asked is from before the doubt
-	short   time.Time  // since when the log is shorter than it was
-	tries   int
+	retryAt time.Time  // it is not asked before
+	revalidate   bool       // the log has to be read before anything else
+	outdatedRead  bool       // the read that was asked is from before the doubt
+	shortSince   time.Time  // since when the log is shorter than it was
+	adoptionTries   int
 	pending *Write // not known to be stored
 	means   meaning
 
-	keep   kept
+	undelivered   undelivered
 	token  uint64
 	need   need
 	writes int // since the checkpoint
 	bytes  int
 	ckptAt time.Time // of the newest
-	handTo string
-	handed bool
+	successor string
+	handingOver bool
 }
 
 // A meaning is what the pending write is, besides changes.
@@ -85,8 +85,8 @@ func Open(cfg Config, log string, conn *dnp.Conn, info Info) *Session {
 
 // Adopt begins to take a session over. Nothing is written before Claim.
 func Adopt(cfg Config, log string) *Session {
-	s := newSession(cfg, log, Looking)
-	s.doubt = true
+	s := newSession(cfg, log, Reading)
+	s.revalidate = true
 	return s
 }
 
@@ -101,7 +101,7 @@ func newSession(cfg Config, log string, phase Phase) *Session {
 func (s *Session) Phase() Phase { return s.phase }
 
 // Doubts reports whether the log has to say first whose the session is.
-func (s *Session) Doubts() bool { return s.doubt }
+func (s *Session) Revalidating() bool { return s.revalidate }
 
 // Info returns who the session is; nothing before it is found.
 func (s *Session) Info() Info { return s.info }
@@ -118,7 +118,7 @@ func (s *Session) Token() uint64 { return s.token }
 
 // Claim takes the session that was found.
 func (s *Session) Claim() {
-	if s.phase == Ready {
+	if s.phase == Found {
 		s.phase = Claiming
 		s.need.now = true
 	}
@@ -127,21 +127,21 @@ func (s *Session) Claim() {
 // HandOver gives the session to the node to, or to anybody if it is empty, with all
 // that waits to be sent.
 func (s *Session) HandOver(to string) {
-	if s.phase == Owning && !s.handed {
-		s.handed, s.handTo = true, to
+	if s.phase == Owning && !s.handingOver {
+		s.handingOver, s.successor = true, to
 	}
 }
 
 // Doubt says that this process was stopped for so long that another edge may have
 // taken its sessions. Nothing is sent to the client before the log says otherwise, and
 // answers to what was asked before do not.
-func (s *Session) Doubt() {
+func (s *Session) Revalidate() {
 	switch s.phase {
 	case Opening, Claiming, Owning:
 	default:
 		return // it is not this edge's
 	}
-	s.doubt, s.before = true, s.asked == ActionRead
+	s.revalidate, s.outdatedRead = true, s.asked == ActionRead
 	if s.conn != nil {
 		s.conn.Mute(true)
 	}
@@ -156,8 +156,8 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventUnstored:
 		s.unstored(now)
 	case dnp.EventMessage:
-		if m, ok := s.keep.take(ev); ok {
-			s.say(Action{Kind: ActionDeliver, Message: m})
+		if m, ok := s.undelivered.add(ev); ok {
+			s.emit(Action{Kind: ActionDeliver, Message: m})
 		}
 	case dnp.EventSent:
 		s.token = max(s.token, ev.Token)
@@ -171,21 +171,21 @@ func (s *Session) unstored(now time.Time) {
 	if s.conn.Urgent() {
 		s.need.now = true
 	} else if s.need.soon.IsZero() {
-		s.need.soon = now.Add(s.cfg.Soon)
+		s.need.soon = now.Add(s.cfg.WriteDelay)
 	}
 }
 
 // Delivered says that the message with this number and all before it have reached the
 // game servers.
 func (s *Session) Delivered(now time.Time, number uint64) {
-	if s.keep.delivered(number) && s.need.soon.IsZero() {
-		s.need.soon = now.Add(s.cfg.Soon)
+	if s.undelivered.remove(number) && s.need.soon.IsZero() {
+		s.need.soon = now.Add(s.cfg.WriteDelay)
 	}
 }
 
 // Advance returns what is to be done, in order. It is valid until the next Advance.
 func (s *Session) Advance(now time.Time) []Action {
-	if s.asked == 0 && !now.Before(s.blocked) && s.phase != Over {
+	if s.asked == 0 && !now.Before(s.retryAt) && s.phase != Over {
 		s.step(now)
 	}
 	out := s.out
@@ -196,7 +196,7 @@ func (s *Session) Advance(now time.Time) []Action {
 // step asks the log what is to be asked next.
 func (s *Session) step(now time.Time) {
 	switch {
-	case s.doubt:
+	case s.revalidate:
 		s.ask(Action{Kind: ActionRead, Log: s.log})
 	case s.pending != nil:
 		s.ask(Action{Kind: ActionAppend, Write: *s.pending})
@@ -216,24 +216,24 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 		return time.Time{}, true
 	case s.asked != 0, s.phase == Over:
 		return time.Time{}, false
-	case s.doubt, s.pending != nil, s.phase == Opening, s.phase == Claiming:
-		return s.blocked, true
+	case s.revalidate, s.pending != nil, s.phase == Opening, s.phase == Claiming:
+		return s.retryAt, true
 	case s.phase != Owning:
 		return time.Time{}, false
 	}
 	at, ok := s.writeDue()
-	if ok && at.Before(s.blocked) {
-		at = s.blocked
+	if ok && at.Before(s.retryAt) {
+		at = s.retryAt
 	}
 	return at, ok
 }
 
 func (s *Session) ask(a Action) {
 	s.asked = a.Kind
-	s.say(a)
+	s.emit(a)
 }
 
-func (s *Session) say(a Action) { s.out = append(s.out, a) }
+func (s *Session) emit(a Action) { s.out = append(s.out, a) }
 
 // over ends the Session without a word to the client.
 func (s *Session) over(a Action) {
@@ -241,5 +241,5 @@ func (s *Session) over(a Action) {
 		s.conn.Close(dnp.CloseMoved)
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
-	s.say(a)
+	s.emit(a)
 }

@@ -219,7 +219,7 @@ func (e *simEdge) resume() {
 	e.asleep = nil
 	if e.w.net.Elapsed()-e.since > 300*time.Millisecond && !e.w.deaf {
 		for _, s := range e.sessions {
-			s.Doubt()
+			s.Revalidate()
 		}
 	}
 	e.w.net.Schedule(0, func() { e.run(func() {}) })

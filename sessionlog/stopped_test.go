@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -27,14 +28,14 @@ func (d *desk) stop(taken bool) {
 			block.Open, block.Ckpt = true, &sessionlog.Checkpoint{Info: d.s.Info(), Node: other}
 		}
 		d.store.Append([]sessionlog.Write{{Log: "log", Expect: last, Data: block.Append(nil)}}, func(_ int, a sessionlog.Answer) {
-			if a.Verdict != sessionlog.OK {
+			if a.Verdict != fence.OK {
 				d.Errorf("the other edge's adoption: %v", a.Verdict)
 			}
 		})
 		d.net.Run(30 * time.Millisecond)
 	}
 	d.out.sent = 0
-	d.s.Doubt()
+	d.s.Revalidate()
 	d.release()
 	d.held = make([]func(), 0, 1)
 	d.run(50 * time.Millisecond)
@@ -64,7 +65,7 @@ func TestStoppedOwner(t *testing.T) {
 				_ = d.conn.Send([]byte("x"), 0)
 				if reads {
 					d.run(50 * time.Millisecond)
-					d.s.Doubt()
+					d.s.Revalidate()
 				}
 				d.held = make([]func(), 0, 1)
 				d.run(50 * time.Millisecond)

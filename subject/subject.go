@@ -85,12 +85,12 @@ func (s Names) StoreOwn(n int) string { return s.join("store", strconv.Itoa(n), 
 // StoreOwnAll matches every StoreOwn.
 func (s Names) StoreOwnAll() string { return s.join("store", "*", "own") }
 
-// StoreBeat returns the subject of the record by which the holder of shard n
+// StoreHeartbeat returns the subject of the record by which the holder of shard n
 // renews.
-func (s Names) StoreBeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
+func (s Names) StoreHeartbeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
 
-// StoreBeatAll matches every StoreBeat.
-func (s Names) StoreBeatAll() string { return s.join("store", "*", "beat") }
+// StoreHeartbeatAll matches every StoreHeartbeat.
+func (s Names) StoreHeartbeatAll() string { return s.join("store", "*", "beat") }
 
 // StoreKeyframe returns the subject of the stored keyframe of one state.
 func (s Names) StoreKeyframe(n int, space string, number uint64) string {
@@ -297,3 +297,21 @@ func cutShard(s string) (n int, rest string, ok bool) {
 	u, err := strconv.ParseUint(number, 10, 16)
 	return int(u), rest, err == nil
 }
+
+// Headers of messages between clients and game servers.
+const (
+	HeaderSession  = "Dnp-Session"  // the session of the client
+	HeaderNumber   = "Dnp-Number"   // of a reliable message of a client, in its session
+	HeaderPrevious = "Dnp-Previous" // number of the message before, plus one: what a consumer's cursor was
+	HeaderReliable = "Dnp-Reliable" // "true" or "false"
+	HeaderToken    = "Dnp-Token"    // by which a game server names a message to a client
+)
+
+// HeaderControl marks a message on a client's subject that is not for the client but a
+// command to the edge that serves it.
+const (
+	HeaderControl   = "Dnp-Control"
+	ControlKick     = "kick"      // of the holder: end the client's sessions
+	ControlReplaced = "replaced"  // of an edge: end the sessions that began before HeaderBegan
+	HeaderBegan     = "Dnp-Began" // when the session HeaderSession began, in Unix microseconds
+)

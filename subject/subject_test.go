@@ -117,8 +117,8 @@ func TestStoreSubjects(t *testing.T) {
 		{s.StoreAll(7), "dnp.v1.store.7.>"},
 		{s.StoreOwn(7), "dnp.v1.store.7.own"},
 		{s.StoreOwnAll(), "dnp.v1.store.*.own"},
-		{s.StoreBeat(7), "dnp.v1.store.7.beat"},
-		{s.StoreBeatAll(), "dnp.v1.store.*.beat"},
+		{s.StoreHeartbeat(7), "dnp.v1.store.7.beat"},
+		{s.StoreHeartbeatAll(), "dnp.v1.store.*.beat"},
 		{s.StoreKeyframe(7, "demo", 12), "dnp.v1.store.7.k.demo.12"},
 		{s.StoreKeyframeAll(7), "dnp.v1.store.7.k.>"},
 	} {

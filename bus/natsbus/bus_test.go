@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/bustest"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/bus/bustest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"

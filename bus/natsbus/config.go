@@ -2,6 +2,10 @@ package natsbus
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -105,4 +109,84 @@ func reconnectDelay(n int) time.Duration {
 	d := reconnectFirst << min(max(n-1, 0), 8)
 	d = min(d, reconnectLast)
 	return d + rand.N(d)
+}
+
+// Security is how a connection logs in, and whom it trusts. Everything may be empty.
+type Security struct {
+	// User and Password are for servers whose URL has none, so that neither has to be
+	// written as a URL wants it.
+	User, Password string
+	// Credentials is the path of a credentials file.
+	Credentials string
+	// NKey is the path of a file with the seed of an NKey.
+	NKey string
+	// CA is the path of a PEM file with the authorities that may have signed the server's
+	// certificate; those of the system if empty. Cert and Key are the paths of a
+	// certificate to show to the server, and of its key.
+	CA, Cert, Key string
+}
+
+// Options returns the options of the client library. Files are read when a connection
+// begins, and at each new one.
+func (s Security) Options() (all []nats.Option) {
+	if s.User != "" {
+		all = append(all, nats.UserInfo(s.User, s.Password))
+	}
+	if s.Credentials != "" {
+		all = append(all, nats.UserCredentials(s.Credentials))
+	}
+	if s.NKey != "" {
+		all = append(all, func(o *nats.Options) error {
+			option, err := nats.NkeyOptionFromSeed(s.NKey)
+			if err != nil {
+				return err
+			}
+			return option(o)
+		})
+	}
+	if s.CA != "" {
+		all = append(all, nats.RootCAs(s.CA))
+	}
+	if s.Cert != "" {
+		all = append(all, nats.ClientCert(s.Cert, s.Key))
+	}
+	return all
+}
+
+// How often Dial tries, and says that it still tries.
+const (
+	dialPause    = 500 * time.Millisecond
+	dialPauseBad = 5 * time.Second // after credentials that the server refused, which it may log
+	dialReport   = time.Minute
+)
+
+// Dial connects, and tries again until timeout has passed; 0 means for ever. It
+// logs one line when it has to wait, and one a minute. Refused credentials end it
+// at once, unless it is to wait for ever: then somebody may change what the server
+// takes, and ending would only have it started again.
+func Dial(ctx context.Context, cfg Config, timeout time.Duration, log *slog.Logger) (*Bus, error) {
+	start, reported := time.Now(), time.Time{}
+	for {
+		bus, err := Connect(cfg)
+		bad := errors.Is(err, ErrCredentials)
+		if err == nil || bad && timeout > 0 {
+			return bus, err
+		}
+		if timeout > 0 && time.Since(start) >= timeout {
+			return nil, fmt.Errorf("gave up after %v: %w", timeout, err)
+		}
+		if time.Since(reported) >= dialReport {
+			log.Warn("NATS is not there, trying again", "error", err)
+			reported = time.Now()
+		}
+		pause := dialPause
+		if bad {
+			pause = dialPauseBad
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }

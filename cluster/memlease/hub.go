@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // firstSeq is where sequences begin: like those of JetStream at a time in
@@ -50,8 +51,8 @@ type Hub struct {
 
 // A shard is what the store has of one.
 type shard struct {
-	own    cluster.Own
-	beat   cluster.Beat
+	own    cluster.Holder
+	beat   cluster.Heartbeat
 	states map[key]cluster.Keyframe
 }
 
@@ -137,34 +138,34 @@ func (h *Hub) ask(n *Node, s int, a cluster.Action, batch []cluster.Keyframe, an
 func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answer {
 	s := h.shard(n)
 	if a.Kind == cluster.ActionRead {
-		return cluster.Answer{Verdict: cluster.OK, Own: s.own, Beat: s.beat}
+		return cluster.Answer{Verdict: fence.OK, Holder: s.own, Heartbeat: s.beat}
 	}
-	if a.Expect != s.own.Seq ||
-		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectBeat != s.beat.Seq {
-		return cluster.Answer{Verdict: cluster.Stale}
+	if a.ExpectHolder != s.own.Seq ||
+		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectHeartbeat != s.beat.Seq {
+		return cluster.Answer{Verdict: fence.Stale}
 	}
 	h.audit(by, s, a)
 	switch a.Kind {
 	case cluster.ActionAcquire:
-		s.beat = a.Beat
+		s.beat = a.Heartbeat
 		s.beat.Seq = h.next()
-		s.own = a.Own
+		s.own = a.Holder
 		s.own.Seq = h.next()
 	case cluster.ActionRelease:
-		s.own = a.Own
+		s.own = a.Holder
 		s.own.Seq = h.next()
 	default:
 		for _, k := range batch {
 			h.next()
 			s.states[key{k.Space, k.Number}] = k
 			if h.OnStore != nil {
-				h.OnStore(a.Beat.Epoch, k)
+				h.OnStore(a.Heartbeat.Epoch, k)
 			}
 		}
-		s.beat = a.Beat
+		s.beat = a.Heartbeat
 		s.beat.Seq = h.next()
 	}
-	answer := cluster.Answer{Verdict: cluster.OK, Seq: h.seq, Own: s.own, Beat: s.beat}
+	answer := cluster.Answer{Verdict: fence.OK, Seq: h.seq, Holder: s.own, Heartbeat: s.beat}
 	for _, node := range h.order {
 		h.Schedule(h.Latency, func() { node.see(n) })
 	}
@@ -173,10 +174,10 @@ func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cl
 
 // audit notes who writes in an epoch, and that it is the epoch of the lease.
 func (h *Hub) audit(by *Node, s *shard, a cluster.Action) {
-	if a.Kind != cluster.ActionBeat && a.Kind != cluster.ActionStore {
+	if a.Kind != cluster.ActionRenew && a.Kind != cluster.ActionStore {
 		return
 	}
-	epoch := a.Beat.Epoch
+	epoch := a.Heartbeat.Epoch
 	if epoch != s.own.Seq || s.own.Released || s.own.Node != by.name || s.own.ID != by.cfg.ID {
 		h.Violations = append(h.Violations, fmt.Sprintf("%s wrote in epoch %d, but %s holds epoch %d", by.name, epoch, s.own.Node, s.own.Seq))
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
 // queueMax is how many batches of a shard may wait.
@@ -135,10 +136,10 @@ func (n *Node) see(shard int) {
 	}
 	s := n.hub.shard(shard)
 	if s.own.Seq != 0 {
-		n.leases[shard].SeenOwn(n.hub.Now(), s.own)
+		n.leases[shard].SeenHolder(n.hub.Now(), s.own)
 	}
 	if s.beat.Seq != 0 {
-		n.leases[shard].SeenBeat(n.hub.Now(), s.beat)
+		n.leases[shard].SeenHeartbeat(n.hub.Now(), s.beat)
 	}
 	n.turn(shard)
 }
@@ -215,7 +216,7 @@ func (n *Node) ask(shard int, l *lease, a cluster.Action) {
 		list = l.queue[0].list
 	}
 	n.hub.ask(n, shard, a, list, answer)
-	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: cluster.Unknown}) })
+	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
 }
 
 // later gives an answer to a node that was paused, once it is not.

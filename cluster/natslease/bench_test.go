@@ -5,18 +5,19 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 )
 
-// Each write is of one holder, one after the other, as in the product.
+// BenchmarkStore has one holder write one op after the other, as the product does.
 func BenchmarkStore(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		c := natstest.Start(b, replicas)
 		l := open(b, c.Connect(b), Config{Node: "a", Shards: 1, Streams: 1, Replicas: replicas})
 		s := l.shards[0]
 		do := func(b *testing.B, o op) cluster.Answer {
-			a := s.do(b.Context(), o)
-			if a.Verdict != cluster.OK {
+			a := s.ask(b.Context(), o)
+			if a.Verdict != fence.OK {
 				b.Fatalf("verdict %d", a.Verdict)
 			}
 			return a
@@ -29,25 +30,25 @@ func BenchmarkStore(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("R%d/acquire", replicas), func(b *testing.B) {
 			seen := read(b)
-			own, beat := seen.Own.Seq, seen.Beat.Seq
+			own, beat := seen.Holder.Seq, seen.Heartbeat.Seq
 			for b.Loop() {
-				a := do(b, op{Action: cluster.Action{Kind: cluster.ActionAcquire, Expect: own, ExpectBeat: beat, Own: cluster.Own{Node: "a", ID: "a"}}})
-				own, beat = a.Seq, a.Beat.Seq
+				a := do(b, op{Action: cluster.Action{Kind: cluster.ActionAcquire, ExpectHolder: own, ExpectHeartbeat: beat, Holder: cluster.Holder{Node: "a", ID: "a"}}})
+				own, beat = a.Seq, a.Heartbeat.Seq
 			}
 		})
 		b.Run(fmt.Sprintf("R%d/beat", replicas), func(b *testing.B) {
-			own := read(b).Own.Seq
+			own := read(b).Holder.Seq
 			for b.Loop() {
-				do(b, op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: own, Beat: cluster.Beat{Epoch: own, Write: 1}}})
+				do(b, op{Action: cluster.Action{Kind: cluster.ActionRenew, ExpectHolder: own, Heartbeat: cluster.Heartbeat{Epoch: own, Write: 1}}})
 			}
 		})
 		for _, n := range []int{10, 100, 500} {
 			b.Run(fmt.Sprintf("R%d/batch%d", replicas, n), func(b *testing.B) {
 				seen := read(b)
-				own, beat, batch := seen.Own.Seq, seen.Beat.Seq, keyframes(n, string(make([]byte, 200)))
+				own, beat, batch := seen.Holder.Seq, seen.Heartbeat.Seq, keyframes(n, string(make([]byte, 200)))
 				for b.Loop() {
 					beat = do(b, op{
-						Action:    cluster.Action{Kind: cluster.ActionStore, Expect: own, ExpectBeat: beat, Beat: cluster.Beat{Epoch: own, Write: 1}},
+						Action:    cluster.Action{Kind: cluster.ActionStore, ExpectHolder: own, ExpectHeartbeat: beat, Heartbeat: cluster.Heartbeat{Epoch: own, Write: 1}},
 						keyframes: batch,
 					}).Seq
 				}

@@ -5,63 +5,67 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
 )
 
-// The codes that this package tells apart, from the server itself.
+// TestErrorCodes gets the error codes that the verdicts depend on from the server itself.
 func TestErrorCodes(t *testing.T) {
 	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
 		l := open(t, c.Connect(t), Config{Node: "a", Shards: 1, Streams: 1, Replicas: replicas})
 		s := l.shards[0]
-		check := func(what string, got, want cluster.Verdict) {
+		check := func(what string, got, want fence.Verdict) {
 			t.Helper()
 			if got != want {
 				t.Errorf("%s: verdict %d, want %d", what, got, want)
 			}
 		}
-		own := cluster.Own{Node: "a", ID: "1"}
+		own := cluster.Holder{Node: "a", ID: "1"}
 		acquire := func(expect, beat uint64) cluster.Answer {
-			return s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionAcquire, Expect: expect, ExpectBeat: beat, Own: own}})
+			return s.askOnce(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionAcquire, ExpectHolder: expect, ExpectHeartbeat: beat, Holder: own}})
 		}
-		read := func() cluster.Answer { return s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}}) }
+		read := func() cluster.Answer {
+			return s.askOnce(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}})
+		}
 
 		seen := read()
-		check("reading what is not there", seen.Verdict, cluster.OK)
-		check("acquiring over what is not there", acquire(5, 0).Verdict, cluster.Stale)
-		first := acquire(seen.Own.Seq, seen.Beat.Seq)
-		check("acquiring", first.Verdict, cluster.OK)
+		check("reading what is not there", seen.Verdict, fence.OK)
+		check("acquiring over what is not there", acquire(5, 0).Verdict, fence.Stale)
+		first := acquire(seen.Holder.Seq, seen.Heartbeat.Seq)
+		check("acquiring", first.Verdict, fence.OK)
 		seen = read()
-		if seen.Own.Seq != first.Seq || seen.Beat.Seq != first.Beat.Seq || seen.Own.Node != "a" {
+		if seen.Holder.Seq != first.Seq || seen.Heartbeat.Seq != first.Heartbeat.Seq || seen.Holder.Node != "a" {
 			t.Errorf("read %+v after %+v", seen, first)
 		}
-		check("acquiring again as if nobody had", acquire(0, 0).Verdict, cluster.Stale)
-		check("acquiring although the holder has renewed", acquire(first.Seq, first.Beat.Seq-1).Verdict, cluster.Stale)
+		check("acquiring again as if there were no holder", acquire(0, 0).Verdict, fence.Stale)
+		check("acquiring although the holder has renewed", acquire(first.Seq, first.Heartbeat.Seq-1).Verdict, fence.Stale)
 
 		store := func(expect, beat uint64) cluster.Answer {
-			return s.try(t.Context(), op{
-				Action:    cluster.Action{Kind: cluster.ActionStore, Expect: expect, ExpectBeat: beat, Beat: cluster.Beat{Epoch: expect, Write: 1}},
+			return s.askOnce(t.Context(), op{
+				Action:    cluster.Action{Kind: cluster.ActionStore, ExpectHolder: expect, ExpectHeartbeat: beat, Heartbeat: cluster.Heartbeat{Epoch: expect, Write: 1}},
 				keyframes: keyframes(3, "x"),
 			})
 		}
-		check("storing with a stale fence", store(first.Seq-1, first.Beat.Seq).Verdict, cluster.Stale)
-		check("storing behind another write", store(first.Seq, first.Beat.Seq-1).Verdict, cluster.Stale)
-		stored := store(first.Seq, first.Beat.Seq)
-		check("storing", stored.Verdict, cluster.OK)
-		if seen = read(); seen.Beat.Seq != stored.Seq || seen.Beat.Write != 1 || seen.Beat.Epoch != first.Seq {
+		check("storing with a stale fence", store(first.Seq-1, first.Heartbeat.Seq).Verdict, fence.Stale)
+		check("storing behind another write", store(first.Seq, first.Heartbeat.Seq-1).Verdict, fence.Stale)
+		stored := store(first.Seq, first.Heartbeat.Seq)
+		check("storing", stored.Verdict, fence.OK)
+		if seen = read(); seen.Heartbeat.Seq != stored.Seq || seen.Heartbeat.Write != 1 || seen.Heartbeat.Epoch != first.Seq {
 			t.Errorf("read %+v after %+v", seen, stored)
 		}
-		check("a part of a batch", parse(t, l, headerBatchID, "x", headerBatchSeq, "2", headerBatchCommit, "1"), cluster.Unreachable)
+		check("a part of a batch", judgeOdd(t, l, jetstream.HeaderBatchID, "x", jetstream.HeaderBatchSeq, "2", jetstream.HeaderBatchCommit, "1"), fence.Unreachable)
 		if replicas > 1 {
 			checkBusy(t, s, first.Seq)
 		}
 	})
 }
 
-// parse publishes an odd message and returns what its answer means.
-func parse(t *testing.T, l *Leases, headers ...string) cluster.Verdict {
+// judgeOdd publishes a message with odd headers and returns the verdict on its answer.
+func judgeOdd(t *testing.T, l *Leases, headers ...string) fence.Verdict {
 	t.Helper()
-	m := message(l.cfg.Subjects.StoreBeat(0), nil)
+	m := message(l.cfg.Subjects.StoreHeartbeat(0), nil)
 	for i := 0; i < len(headers); i += 2 {
 		m.Header.Set(headers[i], headers[i+1])
 	}
@@ -70,28 +74,28 @@ func parse(t *testing.T, l *Leases, headers ...string) cluster.Verdict {
 		t.Fatal(err)
 	}
 	t.Logf("%v is answered %s", headers, r.Data)
-	return parseAck(r.Data).Verdict
+	return judge(r.Data).Verdict
 }
 
-// checkBusy writes many beats at once: of those that meet another under way, the
-// store says that they are to be tried again and not that the fence is stale.
+// checkBusy writes many heartbeats at once. To those that meet another one under way the store
+// must answer that they are to be repeated, and not that the fence is stale.
 func checkBusy(t *testing.T, s *shard, epoch uint64) {
 	t.Helper()
 	var mu sync.Mutex
-	seen := map[cluster.Verdict]int{}
+	seen := map[fence.Verdict]int{}
 	var running sync.WaitGroup
 	for range 50 {
 		running.Go(func() {
-			a := s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: epoch, Beat: cluster.Beat{Epoch: epoch}}})
+			a := s.askOnce(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRenew, ExpectHolder: epoch, Heartbeat: cluster.Heartbeat{Epoch: epoch}}})
 			mu.Lock()
 			defer mu.Unlock()
 			seen[a.Verdict]++
 		})
 	}
 	running.Wait()
-	t.Logf("50 beats at once: %d ok, %d busy", seen[cluster.OK], seen[cluster.Busy])
-	if seen[cluster.OK] == 0 || seen[cluster.Busy] == 0 || seen[cluster.OK]+seen[cluster.Busy] != 50 {
-		t.Errorf("50 beats at once: %v, want some OK, the others Busy", seen)
+	t.Logf("50 heartbeats at once: %d ok, %d busy", seen[fence.OK], seen[fence.Busy])
+	if seen[fence.OK] == 0 || seen[fence.Busy] == 0 || seen[fence.OK]+seen[fence.Busy] != 50 {
+		t.Errorf("50 heartbeats at once: %v, want some OK, the others Busy", seen)
 	}
 }
 
@@ -101,8 +105,8 @@ func TestNobodyThere(t *testing.T) {
 	c.Stop(0)
 	for l.cfg.Conn.Status() == nats.CONNECTED {
 	}
-	a := l.shards[0].try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionBeat}})
-	if a.Verdict != cluster.Unreachable {
+	a := l.shards[0].askOnce(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRenew}})
+	if a.Verdict != fence.Unreachable {
 		t.Errorf("without a connection: verdict %d, want Unreachable", a.Verdict)
 	}
 }

@@ -10,23 +10,24 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 var takeovers = flag.Int("takeovers", 20, "takeovers of TestFence")
 
-// An answer within a second or none, as in the product.
-func (s *shard) try(ctx context.Context, o op) cluster.Answer {
+// askOnce asks as serveStore does: it has an answer within a second or none.
+func (s *shard) askOnce(ctx context.Context, o op) cluster.Answer {
 	ctx, cancel := context.WithTimeout(ctx, s.l.cfg.Lease.Timeout)
 	defer cancel()
-	return s.do(ctx, o)
+	return s.ask(ctx, o)
 }
 
-// A zombie is a holder that is never told that it is not. It writes on in its
-// epoch as fast as it can, and asks before each batch what the last beat is, so
-// that only the fence is between it and the store.
+// A zombie is a former holder that is never told. It goes on writing in its epoch as fast as it
+// can, and reads the last heartbeat before each batch, so that only the fence keeps it out of
+// the store.
 type zombie struct {
 	s      *shard
 	epoch  uint64
@@ -36,46 +37,46 @@ type zombie struct {
 
 func (z *zombie) run(ctx context.Context) {
 	for n := uint64(1); ctx.Err() == nil; n++ {
-		beat := cluster.Beat{Epoch: z.epoch, Write: n}
-		o := op{Action: cluster.Action{Kind: cluster.ActionBeat, Expect: z.epoch, Beat: beat}}
+		beat := cluster.Heartbeat{Epoch: z.epoch, Write: n}
+		o := op{Action: cluster.Action{Kind: cluster.ActionRenew, ExpectHolder: z.epoch, Heartbeat: beat}}
 		if n%2 == 0 {
-			seen := z.s.try(ctx, op{Action: cluster.Action{Kind: cluster.ActionRead}})
-			o.Kind, o.ExpectBeat, o.keyframes = cluster.ActionStore, seen.Beat.Seq, keyframes(3, string(beat.Append(nil)))
+			seen := z.s.askOnce(ctx, op{Action: cluster.Action{Kind: cluster.ActionRead}})
+			o.Kind, o.ExpectHeartbeat, o.keyframes = cluster.ActionStore, seen.Heartbeat.Seq, keyframes(3, string(beat.Append(nil)))
 		}
-		switch z.s.try(ctx, o).Verdict {
-		case cluster.OK:
+		switch z.s.askOnce(ctx, o).Verdict {
+		case fence.OK:
 			z.stored.Add(1)
-		case cluster.Stale:
+		case fence.Stale:
 			z.fenced.Add(1)
-		case cluster.Unknown, cluster.Unreachable:
+		case fence.Unknown, fence.Unreachable:
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }
 
-// takeOver makes a new holder, as soon as the store lets it.
+// takeOver makes a new holder as soon as the store accepts it.
 func takeOver(t *testing.T, s *shard) (epoch uint64) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		seen := s.try(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}})
-		if seen.Verdict != cluster.OK {
+		seen := s.askOnce(t.Context(), op{Action: cluster.Action{Kind: cluster.ActionRead}})
+		if seen.Verdict != fence.OK {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		a := s.try(t.Context(), op{Action: cluster.Action{
-			Kind: cluster.ActionAcquire, Expect: seen.Own.Seq, ExpectBeat: seen.Beat.Seq, Own: cluster.Own{Node: "x", ID: s.l.cfg.Lease.ID},
+		a := s.askOnce(t.Context(), op{Action: cluster.Action{
+			Kind: cluster.ActionAcquire, ExpectHolder: seen.Holder.Seq, ExpectHeartbeat: seen.Heartbeat.Seq, Holder: cluster.Holder{Node: "x", ID: s.l.cfg.Lease.ID},
 		}})
-		if a.Verdict == cluster.OK {
+		if a.Verdict == fence.OK {
 			return a.Seq
 		}
 	}
-	t.Fatal("nobody could take the shard over")
+	t.Fatal("the store accepts no new holder")
 	return 0
 }
 
-// TestFence is T-FENCE: holders that are never told go on, the leader of the
-// stream is stopped and started again meanwhile, and every message that the store
-// accepted must be of the epoch that held when it was accepted.
+// TestFence lets former holders go on that are never told, and stops and restarts the leader of
+// the stream meanwhile. Every message that the store accepts must be of the epoch that was in
+// force when it was accepted.
 func TestFence(t *testing.T) {
 	c := natstest.Start(t, 3)
 	control := open(t, c.Connect(t), Config{Node: "control", Shards: 1, Streams: 1, Replicas: 3})
@@ -122,13 +123,13 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// another returns the shard as a further relay sees it. It is not opened, because
-// a stream with a history is none of the product's.
+// another returns the shard as a further relay sees it. It does not use Open, which refuses a
+// stream that keeps its history.
 func another(t *testing.T, c *natstest.Cluster, control *Leases) *shard {
 	t.Helper()
 	l := &Leases{cfg: control.cfg}
 	l.cfg.Conn, l.cfg.Lease.ID = c.Connect(t), nats.NewInbox()
-	js, err := jetstream.New(l.cfg.Conn)
+	js, err := natsjs.New(l.cfg.Conn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +143,16 @@ func another(t *testing.T, c *natstest.Cluster, control *Leases) *shard {
 	return newShard(l, 0)
 }
 
-// keepHistory makes the stream keep all messages, so that they can be judged.
+// keepHistory makes the stream keep all messages for audit.
 func keepHistory(t *testing.T, l *Leases) {
 	t.Helper()
+	js, err := natsjs.New(l.cfg.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := l.streams[0].CachedInfo().Config
 	cfg.MaxMsgsPerSubject = -1
-	if _, err := l.js.UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -163,7 +168,7 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 			t.Fatal(err)
 		}
 	}
-	consumer, err := l.streams[0].OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	consumer, err := l.streams[0].OrderedConsumer(t.Context(), natsjs.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +177,7 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 		t.Fatal(err)
 	}
 	defer it.Stop()
-	epoch, owns := uint64(0), 0
+	epoch, holders := uint64(0), 0
 	for {
 		m, err := next(t.Context(), it, loadSilenceLast)
 		if err != nil {
@@ -184,19 +189,19 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 		}
 		n++
 		seq := meta.Sequence.Stream
-		switch beat := cluster.ParseBeat(seq, m.Data()); {
+		switch beat := cluster.ParseHeartbeat(seq, m.Data()); {
 		case m.Subject() == l.cfg.Subjects.StoreOwn(0):
-			epoch, owns = seq, owns+1
-		case beat.Epoch == 0: // of the next holder, whose record is the next message
+			epoch, holders = seq, holders+1
+		case beat.Epoch == 0: // the next holder wrote it; its own record is the next message
 		case beat.Epoch != epoch:
-			t.Errorf("message %d on %s is of epoch %d and was accepted in %d", seq, m.Subject(), beat.Epoch, epoch)
+			t.Errorf("message %d on %s is of epoch %d and was accepted in epoch %d", seq, m.Subject(), beat.Epoch, epoch)
 		}
 		if seq == last {
 			break
 		}
 	}
-	if owns < takeovers {
-		t.Errorf("%d takeovers in the stream, want at least %d", owns, takeovers)
+	if holders < takeovers {
+		t.Errorf("%d takeovers in the stream, want at least %d", holders, takeovers)
 	}
 	return n
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestHint: a relay whose watches bring nothing hears who holds a shard, and takes
-// one that is handed over to it.
+// TestHint checks that a relay whose watches bring nothing hears by hints who holds a shard,
+// and takes a shard that is handed over to it.
 func TestHint(t *testing.T) {
 	c := natstest.Start(t, 1)
 	a := start(t, c, "a", 1)
 	b := prepare(t, c, "b", 1)
-	b.deaf = true
+	b.unwatched = true
 	b.run()
 	for end := time.Now().Add(patience); b.cfg.Conn.NumSubscriptions() == 0; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatal("b does not listen")
+			t.Fatal("b does not subscribe to hints")
 		}
 	}
 	if err := b.cfg.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	a.Want(0, true)
-	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	seen := b.want(cluster.ShardSeen, 0, "a holds it")
 	if seen.Epoch != first.Epoch || seen.Node != "a" {
 		t.Errorf("b heard of %+v, want epoch %d of a", seen, first.Epoch)
@@ -38,7 +38,7 @@ func TestHint(t *testing.T) {
 	b.want(cluster.ShardAcquired, 0, "a gave it to b")
 }
 
-// TestBadHints: what is no hint changes nothing.
+// TestBadHints checks that messages which are no valid hint change nothing.
 func TestBadHints(t *testing.T) {
 	c := natstest.Start(t, 1)
 	a := start(t, c, "a", 1)
@@ -52,9 +52,9 @@ func TestBadHints(t *testing.T) {
 		a.hinted(m)
 	}
 	a.Want(0, true)
-	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	a.hinted(&nats.Msg{Subject: a.cfg.Subjects.Own(0), Data: append(old, `{"node":"b","id":"other"}`...)})
 	if err := a.store(0, first.Epoch, keyframes(1, "x")); err != nil {
-		t.Errorf("after an old hint: %v", err)
+		t.Errorf("storing after an old hint: %v", err)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
-// A relay is Leases with what it said.
+// A relay is Leases with the events that they reported.
 type relay struct {
 	*Leases
 	t      testing.TB
@@ -37,14 +38,13 @@ func open(t testing.TB, nc *nats.Conn, cfg Config) *Leases {
 		if err == nil {
 			return l
 		}
-		if errors.Is(err, ErrDeployment) || ctx.Err() != nil {
+		if errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// start runs a relay until the test ends or kill is called, which is its sudden
-// death.
+// start runs a relay until the test ends or kill is called, which is a sudden death.
 func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
 	t.Helper()
 	r := prepare(t, c, node, replicas)
@@ -112,7 +112,7 @@ func (r *relay) wait(done chan error) error {
 	case err := <-done:
 		return err
 	case <-time.After(patience):
-		r.t.Fatal("never done")
+		r.t.Fatal("done is never called")
 		return nil
 	}
 }
@@ -134,7 +134,7 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
 		a, b := start(t, c, "a", replicas), start(t, c, "b", replicas)
 		a.Want(1, true)
-		first := a.want(cluster.ShardAcquired, 1, "nobody ever had it")
+		first := a.want(cluster.ShardAcquired, 1, "the shard never had a holder")
 		if got := a.load(1, first.Epoch); len(got) != 0 {
 			t.Errorf("an empty store holds %v", got)
 		}
@@ -152,7 +152,7 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 		}
 		stats := a.Stats()
 		if stats.Stored != 2505 || stats.Stale > 0 {
-			t.Errorf("stored with %+v", stats)
+			t.Errorf("counters %+v, want 2505 stored keyframes and no stale write", stats)
 		}
 		if err := a.store(1, first.Epoch-1, keyframes(1, "x")); err != cluster.ErrNotHeld {
 			t.Errorf("storing for another epoch: %v", err)
@@ -170,10 +170,10 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 		second := b.want(cluster.ShardAcquired, 1, "a gave it to b")
 		t.Logf("hand-over in %v", time.Since(begin))
 		if err := a.wait(last); err != nil {
-			t.Errorf("what was given before the release: %v", err)
+			t.Errorf("storing a batch that was given before the release: %v", err)
 		}
 		if e := a.want(cluster.ShardLost, 1, "it gave the shard up"); e.Reason != cluster.ReasonReleased || e.Epoch != first.Epoch {
-			t.Errorf("lost with %+v", e)
+			t.Errorf("the shard is lost with %+v, want epoch %d and reason released", e, first.Epoch)
 		}
 		if second.Epoch <= first.Epoch {
 			t.Errorf("epoch %d after %d", second.Epoch, first.Epoch)
@@ -193,7 +193,7 @@ func TestTombstoneHasTTL(t *testing.T) {
 	c := natstest.Start(t, 1)
 	a := start(t, c, "a", 1)
 	a.Want(0, true)
-	e := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	e := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	if err := a.store(0, e.Epoch, []cluster.Keyframe{{Space: "demo", Number: 7}}); err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +216,8 @@ func TestDeploymentThatDiffers(t *testing.T) {
 	} {
 		x.cfg.Conn, x.cfg.Node = nc, "b"
 		_, err := Open(t.Context(), x.cfg)
-		if !errors.Is(err, ErrDeployment) {
-			t.Errorf("%+v: %v", x.cfg, err)
+		if !errors.Is(err, jetstream.ErrDeployment) {
+			t.Errorf("opening with %+v: %v, want %v", x.cfg, err, jetstream.ErrDeployment)
 			continue
 		}
 		for _, w := range x.want {
@@ -226,7 +226,7 @@ func TestDeploymentThatDiffers(t *testing.T) {
 			}
 		}
 	}
-	js, err := jetstream.New(nc)
+	js, err := natsjs.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,38 +4,38 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then
-// Run once.
+// Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then Run once.
 type Leases struct {
-	cfg     Config
-	streams []jetstream.Stream
-	js      jetstream.JetStream
-	shards  []*shard
-	handle  func(cluster.LeaseEvent)
-	loads   chan load
-	counts  counters
-	deaf    bool // for tests: no watch brings anything
+	cfg       Config
+	streams   []natsjs.Stream
+	shards    []*shard
+	handle    func(cluster.LeaseEvent)
+	loads     chan load
+	counts    counters
+	unwatched bool // for tests: no watch brings anything
 }
 
 var _ cluster.Leases = (*Leases)(nil)
 
-// Open makes the streams, if they do not exist, and checks that they are those of
-// this deployment; the error wraps ErrDeployment if they are not.
+// Open makes the streams that do not exist, and checks that all are streams of this
+// deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(cfg.Conn, cfg.JetStream...)
+	js, err := natsjs.New(cfg.Conn, cfg.JetStream...)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	l := &Leases{cfg: cfg, js: js, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
+	l := &Leases{cfg: cfg, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
 	for g := range cfg.Streams {
 		s, err := cfg.open(ctx, js, g)
 		if err != nil {
@@ -49,20 +49,19 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	return l, nil
 }
 
-// Run does the work until ctx ends. It gives nothing up: a relay that leaves
-// calls Release before.
+// Run works until ctx ends. It releases no shard: a relay that leaves calls Release before.
 func (l *Leases) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range l.shards {
 		running.Go(func() { s.loop(ctx) })
-		running.Go(func() { s.serve(ctx) })
+		running.Go(func() { s.serveStore(ctx) })
 	}
-	if !l.deaf {
+	if !l.unwatched {
 		for g := range l.streams {
 			running.Go(func() { l.watch(ctx, g) })
 		}
 	}
-	if hints, err := l.cfg.Conn.Subscribe(l.cfg.Subjects.OwnAll(), l.hinted); err == nil { // else the watches have to do
+	if hints, err := l.cfg.Conn.Subscribe(l.cfg.Subjects.OwnAll(), l.hinted); err == nil { // otherwise the watches must do
 		defer func() { _ = hints.Unsubscribe() }()
 	}
 	for range loaders {
@@ -92,7 +91,7 @@ func (l *Leases) Want(shard int, want bool) {
 
 // Release implements cluster.Leases.
 func (l *Leases) Release(shard int, epoch uint64, to string) {
-	l.shards[shard].put(func(in *inbox) { in.release, in.to = epoch, to })
+	l.shards[shard].put(func(in *inbox) { in.release, in.successor = epoch, to })
 }
 
 // Fence implements cluster.Leases.
@@ -116,7 +115,7 @@ func (l *Leases) Store(shard int, epoch uint64, batch []cluster.Keyframe, done f
 		done(cluster.ErrQueueFull)
 		return
 	}
-	b := &storing{epoch: epoch, rest: batch, size: size, done: done}
+	b := &pendingBatch{epoch: epoch, rest: batch, size: size, done: done}
 	if !s.put(func(in *inbox) { in.batches = append(in.batches, b) }) {
 		done(cluster.ErrNotHeld)
 	}
@@ -128,5 +127,36 @@ func (l *Leases) Load(shard int, epoch uint64, each func([]cluster.Keyframe), do
 	case l.loads <- load{shard: l.shards[shard], epoch: epoch, each: each, done: done}:
 	default:
 		done(cluster.ErrQueueFull)
+	}
+}
+
+func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.Streams] }
+
+// Stats are counters since Open.
+type Stats struct {
+	OK, Stale, Busy, Unknown, Unreachable uint64 // answers of the store
+	Stored                                uint64 // keyframes
+	Released, Taken, Fenced, Silenced     uint64 // shards that this relay lost, by reason
+	WatchRestarts, LoadRetries            uint64
+}
+
+// counters are bumped by many goroutines.
+type counters struct {
+	answers              [fence.Unreachable + 1]atomic.Uint64
+	lost                 [cluster.ReasonSilence + 1]atomic.Uint64
+	stored, batches      atomic.Uint64
+	watches, loadRetries atomic.Uint64
+}
+
+// Stats returns the counters.
+func (l *Leases) Stats() Stats {
+	c := &l.counts
+	return Stats{
+		OK: c.answers[fence.OK].Load(), Stale: c.answers[fence.Stale].Load(), Busy: c.answers[fence.Busy].Load(),
+		Unknown: c.answers[fence.Unknown].Load(), Unreachable: c.answers[fence.Unreachable].Load(),
+		Stored:   c.stored.Load(),
+		Released: c.lost[cluster.ReasonReleased].Load(), Taken: c.lost[cluster.ReasonTaken].Load(),
+		Fenced: c.lost[cluster.ReasonEpoch].Load(), Silenced: c.lost[cluster.ReasonSilence].Load(),
+		WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load(),
 	}
 }

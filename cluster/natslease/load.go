@@ -6,26 +6,26 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Parts in which keyframes are handed over.
+// Bounds of the parts in which a load hands keyframes over.
 const (
 	loadKeyframes = 512
 	loadBytes     = 1 << 20
 )
 
-// A load waits for the first message for so long before it begins anew with another
-// consumer; the more often it did, the longer. Messages of a store that is well come
-// within milliseconds, but now and then the request for them reaches the server before
-// it knows which other one has the consumer, and is lost without a word, while nobody
-// speaks for the shard. For later messages it waits for the longest of these times.
+// A load waits for the first message for a while before it begins anew with another consumer,
+// and the more often it did, the longer. A healthy store sends messages within milliseconds,
+// but sometimes the request for them reaches a server before that server knows which other one
+// has the consumer, and is lost without a trace while the shard is not served. For later
+// messages the load waits for the longest of these times.
 const (
 	loadSilenceFirst = 50 * time.Millisecond
 	loadSilenceLast  = 3 * time.Second
 )
 
-// loadSilence returns how long try n, counted from 0, waits.
+// loadSilence returns how long attempt n, counted from 0, waits.
 func loadSilence(n int) time.Duration {
 	return min(loadSilenceFirst<<min(n, 8), loadSilenceLast)
 }
@@ -38,7 +38,7 @@ type load struct {
 	done  func(error)
 }
 
-// serveLoads loads one shard after the other.
+// serveLoads serves one load after the other.
 func (l *Leases) serveLoads(ctx context.Context) {
 	for {
 		select {
@@ -73,19 +73,18 @@ func (d *load) held(ctx context.Context) bool {
 	return ctx.Err() == nil && d.shard.held.Load() == d.epoch
 }
 
-// try reads the keyframes and the record of who holds the shard, in the order of
-// the stream, with one consumer. It has all of them when that record comes,
-// because its sequence is the epoch: what earlier holders stored is before it,
-// and they can store nothing behind it. This holds also if a replica that lags
-// serves the consumer, which a count of what is pending would not. The library
-// makes sure that no message between is missing.
+// try reads the keyframes and the holder's record with one consumer, in the order of the
+// stream. When the record of this epoch arrives, try has all keyframes: the sequence of the
+// record is the epoch, what earlier holders stored precedes it, and they can store nothing
+// behind it. This holds even if a replica that lags serves the consumer; a count of pending
+// messages would not. The library makes sure that no message between is missing.
 //
-// If a keyframe comes twice, because try was called again, it is the same.
+// A keyframe may come twice, if try is repeated; it is the same then.
 func (d *load) try(ctx context.Context, silence time.Duration) error {
 	l := d.shard.l
-	c, err := l.stream(d.shard.n).OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+	c, err := l.stream(d.shard.n).OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreKeyframeAll(d.shard.n), l.cfg.Subjects.StoreOwn(d.shard.n)},
-		DeliverPolicy:  jetstream.DeliverAllPolicy,
+		DeliverPolicy:  natsjs.DeliverAllPolicy,
 	})
 	if err != nil {
 		return err
@@ -98,10 +97,10 @@ func (d *load) try(ctx context.Context, silence time.Duration) error {
 	return d.collect(ctx, it, silence)
 }
 
-func (d *load) collect(ctx context.Context, it jetstream.MessagesContext, silence time.Duration) error {
+func (d *load) collect(ctx context.Context, it natsjs.MessagesContext, silence time.Duration) error {
 	var part []cluster.Keyframe
 	size := 0
-	hand := func() {
+	flush := func() {
 		if len(part) > 0 {
 			d.each(part)
 			part, size = nil, 0
@@ -126,10 +125,10 @@ func (d *load) collect(ctx context.Context, it jetstream.MessagesContext, silenc
 			}
 			part, size = append(part, k), size+len(k.Data)
 			if len(part) >= loadKeyframes || size >= loadBytes {
-				hand()
+				flush()
 			}
 		case meta.Sequence.Stream == d.epoch:
-			hand()
+			flush()
 			return nil
 		case meta.Sequence.Stream > d.epoch:
 			return cluster.ErrNotHeld
@@ -138,8 +137,8 @@ func (d *load) collect(ctx context.Context, it jetstream.MessagesContext, silenc
 	return cluster.ErrNotHeld
 }
 
-func next(ctx context.Context, it jetstream.MessagesContext, silence time.Duration) (jetstream.Msg, error) {
+func next(ctx context.Context, it natsjs.MessagesContext, silence time.Duration) (natsjs.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	return it.Next(jetstream.NextContext(ctx))
+	return it.Next(natsjs.NextContext(ctx))
 }

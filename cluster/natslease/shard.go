@@ -9,57 +9,57 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// keyframeOverhead is what a keyframe counts beside its data: subject, headers
-// and bookkeeping, generously.
+// keyframeOverhead is what a keyframe counts beside its data: subject, headers and
+// bookkeeping, generously.
 const keyframeOverhead = 256
 
-// A shard is one shard as this relay sees it. Its lease and what is below it
-// belong to the goroutine in loop.
+// A shard is one shard as this relay sees it. Its lease and the fields below belong to the
+// goroutine in loop.
 type shard struct {
 	l *Leases
 	n int
 
-	wake   chan struct{} // holds one when in has something
-	ops    chan op       // what the goroutine in serve is to do; holds one at most, as the lease has it
+	wake   chan struct{} // one slot: in has something
+	ops    chan op       // for the goroutine in serveStore; holds one at most, as the lease has it
 	queued atomic.Int64  // bytes in batches
-	held   atomic.Uint64 // epoch; 0 if the shard is not held
+	held   atomic.Uint64 // epoch; 0 if this relay does not hold the shard
 
-	// Everybody puts into the inbox and loop empties it. What can be coalesced is,
-	// so it does not grow; a channel could not do that.
+	// Every goroutine may put something into the inbox, and loop empties it. It does not
+	// grow, because newer values replace older ones; a channel could not do that.
 	mu    sync.Mutex
 	in    inbox
 	ended bool
 
-	lease   *cluster.Lease
-	batches []*storing // the first is being stored, if chunk is not empty
-	chunk   []cluster.Keyframe
-	token   uint64
-	leaving bool // gives the shard to the node to when nothing waits to be stored
-	to      string
-	holder  uint64 // newest epoch of another that was told of
+	lease      *cluster.Lease
+	batches    []*pendingBatch // the first is being stored, if chunk is not empty
+	chunk      []cluster.Keyframe
+	token      uint64
+	leaving    bool   // the shard goes to successor when no batch waits
+	successor  string // empty for any
+	otherEpoch uint64 // the newest epoch of another holder that was reported
 }
 
-// An inbox is what a shard was told and has not looked at.
+// An inbox is what a shard was told since its last turn.
 type inbox struct {
 	want, wanted bool
 	release      uint64 // epoch
-	to           string
+	successor    string
 	fence        uint64
-	own          cluster.Own
-	beat         cluster.Beat
+	holder       cluster.Holder
+	heartbeat    cluster.Heartbeat
 	answer       *cluster.Answer
-	batches      []*storing
+	batches      []*pendingBatch
 }
 
-// A storing is a batch on its way into the store.
-type storing struct {
+// A pendingBatch is on its way into the store.
+type pendingBatch struct {
 	epoch uint64
 	rest  []cluster.Keyframe // not stored yet
 	size  int
 	done  func(error)
 }
 
-// An op is an action with what it stores.
+// An op is an action with the keyframes that it stores.
 type op struct {
 	cluster.Action
 	keyframes []cluster.Keyframe
@@ -106,13 +106,13 @@ func (s *shard) loop(ctx context.Context) {
 	}
 }
 
-// turn takes what was put into the inbox, and does what the lease wants.
+// turn empties the inbox and carries out what the lease wants.
 func (s *shard) turn(now time.Time) (next time.Time, ok bool) {
 	s.mu.Lock()
 	in := s.in
 	s.in = inbox{}
 	s.mu.Unlock()
-	s.take(now, &in)
+	s.apply(now, &in)
 	for _, a := range s.lease.Advance(now) {
 		s.act(a)
 	}
@@ -120,13 +120,13 @@ func (s *shard) turn(now time.Time) (next time.Time, ok bool) {
 	return s.lease.NextTimeout()
 }
 
-func (s *shard) take(now time.Time, in *inbox) {
-	if in.own.Seq != 0 {
-		s.lease.SeenOwn(now, in.own)
-		s.tellHolder(in.own)
+func (s *shard) apply(now time.Time, in *inbox) {
+	if in.holder.Seq != 0 {
+		s.lease.SeenHolder(now, in.holder)
+		s.reportHolder(in.holder)
 	}
-	if in.beat.Seq != 0 {
-		s.lease.SeenBeat(now, in.beat)
+	if in.heartbeat.Seq != 0 {
+		s.lease.SeenHeartbeat(now, in.heartbeat)
 	}
 	if in.answer != nil {
 		s.lease.Answer(now, *in.answer)
@@ -139,16 +139,16 @@ func (s *shard) take(now time.Time, in *inbox) {
 	}
 	s.batches = append(s.batches, in.batches...)
 	if in.release != 0 && in.release == s.lease.Epoch() {
-		s.leaving, s.to = true, in.to
+		s.leaving, s.successor = true, in.successor
 	}
 	s.storeNext(now)
 }
 
-// tellHolder says who else holds the shard.
-func (s *shard) tellHolder(o cluster.Own) {
-	if !o.Released && o.ID != s.l.cfg.Lease.ID && o.Seq > s.holder {
-		s.holder = o.Seq
-		s.l.handle(cluster.LeaseEvent{Kind: cluster.ShardSeen, Shard: s.n, Epoch: o.Seq, Node: o.Node})
+// reportHolder reports another relay that holds the shard.
+func (s *shard) reportHolder(h cluster.Holder) {
+	if !h.Released && h.ID != s.l.cfg.Lease.ID && h.Seq > s.otherEpoch {
+		s.otherEpoch = h.Seq
+		s.l.handle(cluster.LeaseEvent{Kind: cluster.ShardSeen, Shard: s.n, Epoch: h.Seq, Node: h.Node})
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *shard) act(a cluster.Action) {
 		event.Kind = cluster.ShardDurable
 		s.l.handle(event)
 	case cluster.ActionStored:
-		s.stored()
+		s.chunkStored()
 	case cluster.ActionStore:
 		s.ops <- op{Action: a, keyframes: s.chunk}
 	default:
@@ -177,7 +177,65 @@ func (s *shard) act(a cluster.Action) {
 	}
 }
 
-// end is called when no goroutine runs any more.
+// storeNext gives the lease the next chunk to store, if it has none, and refuses the batches
+// of epochs that are over. A release follows the last batch.
+func (s *shard) storeNext(now time.Time) {
+	epoch := s.lease.Epoch()
+	for len(s.batches) > 0 && s.batches[0].epoch != epoch {
+		s.chunk = nil
+		s.finishBatch(cluster.ErrNotHeld)
+	}
+	if len(s.batches) == 0 && s.leaving {
+		s.lease.Release(s.successor)
+	}
+	if len(s.batches) == 0 || s.chunk != nil {
+		return
+	}
+	b := s.batches[0]
+	if len(b.rest) == 0 {
+		s.finishBatch(nil)
+		s.storeNext(now)
+		return
+	}
+	if !s.lease.Store(now, s.token+1) {
+		return
+	}
+	s.token++
+	n := chunkLen(b.rest)
+	s.chunk, b.rest = b.rest[:n:n], b.rest[n:]
+}
+
+// chunkStored takes note that the chunk is stored.
+func (s *shard) chunkStored() {
+	s.l.counts.stored.Add(uint64(len(s.chunk)))
+	s.chunk = nil
+	if len(s.batches[0].rest) == 0 {
+		s.finishBatch(nil)
+	}
+}
+
+// finishBatch reports what became of the first batch.
+func (s *shard) finishBatch(err error) {
+	b := s.batches[0]
+	s.batches[0] = nil
+	s.batches = s.batches[1:]
+	s.queued.Add(-int64(b.size))
+	b.done(err)
+}
+
+// chunkLen returns how many of the keyframes fit into one atomic batch, at least one.
+func chunkLen(all []cluster.Keyframe) int {
+	size := 0
+	for i, k := range all {
+		size += len(k.Data) + keyframeOverhead
+		if i == cluster.BatchKeyframesMax || i > 0 && size > chunkBytesMax {
+			return i
+		}
+	}
+	return len(all)
+}
+
+// end is called after all goroutines of the shard have ended.
 func (s *shard) end() {
 	s.mu.Lock()
 	s.ended = true

@@ -8,12 +8,12 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natstest"
 )
 
-// A relay dies without a word, and another takes the shard over.
+// TestHolderDies kills a relay, whose shard another one takes over.
 func TestHolderDies(t *testing.T) {
 	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
 		a, b := start(t, c, "a", replicas), start(t, c, "b", replicas)
 		a.Want(0, true)
-		first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+		first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 		if err := a.store(0, first.Epoch, keyframes(10, "x")); err != nil {
 			t.Fatal(err)
 		}
@@ -31,13 +31,13 @@ func TestHolderDies(t *testing.T) {
 	})
 }
 
-// The leader of the stream goes, and the holder stays the same although another
-// relay wants the shard.
+// TestStreamLeaderStops stops the leader of the stream: the holder stays the same although
+// another relay wants the shard.
 func TestStreamLeaderStops(t *testing.T) {
 	c := natstest.Start(t, 3)
 	a, b := start(t, c, "a", 3), start(t, c, "b", 3)
 	a.Want(0, true)
-	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	b.want(cluster.ShardSeen, 0, "a holds it")
 	b.Want(0, true)
 	for range 2 {
@@ -52,18 +52,19 @@ func TestStreamLeaderStops(t *testing.T) {
 	}
 	select {
 	case e := <-b.events:
-		t.Errorf("b has %+v although a lives", e)
+		t.Errorf("b reports %+v although a lives", e)
 	default:
 	}
 }
 
-// A relay whose connection was made anew watches anew: what the server sent meanwhile is
-// lost, and a shard that is handed over to it must not lie idle until it notices.
+// TestWatchAfterReconnect checks that a relay begins its watches anew with its connection:
+// messages of the server are lost meanwhile, and a shard that is handed over to the relay must
+// not lie idle until the library notices.
 func TestWatchAfterReconnect(t *testing.T) {
 	c := natstest.Start(t, 1)
 	a, b := start(t, c, "a", 1), start(t, c, "b", 1)
 	a.Want(0, true)
-	first := a.want(cluster.ShardAcquired, 0, "nobody ever had it")
+	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	b.want(cluster.ShardSeen, 0, "a holds it")
 	b.Want(0, true)
 	if err := b.cfg.Conn.ForceReconnect(); err != nil {

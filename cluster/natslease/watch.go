@@ -2,27 +2,29 @@ package natslease
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Intervals of the watch. Both are arbitrary: a watch that stalls costs nothing
-// but leader reads.
+// Intervals of the watch. Both are arbitrary: a watch that stalls costs only reads from the
+// leader.
 const (
 	watchHeartbeat = time.Second
 	watchPause     = 250 * time.Millisecond
 )
 
-// watch brings the records of all shards of stream g to their leases, until ctx
-// ends. Each time anew it begins with what is there.
+// watch brings the records of all shards of stream g to their leases, until ctx ends. Each
+// attempt begins with the last record of each.
 //
-// It begins anew when the connection was, too: otherwise it would notice only after two
-// heartbeats that the server does not send it anything any more, and a shard that another
-// relay hands over meanwhile would lie idle for so long.
+// The watch begins anew with each connection: otherwise it would notice only after two
+// heartbeats that the server does not send anything, and a shard that another relay hands over
+// meanwhile would lie idle for as long.
 func (l *Leases) watch(ctx context.Context, g int) {
 	reconnected := l.cfg.Conn.StatusChanged(nats.CONNECTED)
 	defer l.cfg.Conn.RemoveStatusListener(reconnected)
@@ -31,16 +33,16 @@ func (l *Leases) watch(ctx context.Context, g int) {
 	for ctx.Err() == nil {
 		following, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
-		former.Go(func() { _ = l.follow(following, g); close(ended) }) // its error is that it ended
+		former.Go(func() { _ = l.follow(following, g); close(ended) }) // the error only says that it ended
 		select {
 		case <-ended:
-			l.rest(ctx)
+			pauseWatch(ctx)
 		case _, ok := <-reconnected:
-			// The library tries for seconds to repair the former watch, whatever its
-			// context says. What it still brings is old, and ignored.
+			// The library tries for seconds to repair the former watch, whatever its context
+			// says. Records that it still brings are old, and the leases ignore them.
 			if !ok {
 				reconnected = nil // the connection is closed, and Run ends soon
-				l.rest(ctx)
+				pauseWatch(ctx)
 			}
 		}
 		stop()
@@ -50,8 +52,7 @@ func (l *Leases) watch(ctx context.Context, g int) {
 	}
 }
 
-// rest waits for a moment before a watch begins anew that failed.
-func (l *Leases) rest(ctx context.Context) {
+func pauseWatch(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(watchPause):
@@ -59,29 +60,29 @@ func (l *Leases) rest(ctx context.Context) {
 }
 
 func (l *Leases) follow(ctx context.Context, g int) error {
-	c, err := l.streams[g].OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreBeatAll()},
-		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+	c, err := l.streams[g].OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
+		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
+		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {
 		return err
 	}
-	it, err := c.Messages(jetstream.PullHeartbeat(watchHeartbeat), jetstream.PullExpiry(30*time.Second))
+	it, err := c.Messages(natsjs.PullHeartbeat(watchHeartbeat), natsjs.PullExpiry(30*time.Second))
 	if err != nil {
 		return err
 	}
 	defer it.Stop()
 	for {
-		m, err := it.Next(jetstream.NextContext(ctx))
+		m, err := it.Next(natsjs.NextContext(ctx))
 		if err != nil {
 			return err
 		}
-		l.saw(m)
+		l.watched(m)
 	}
 }
 
-// saw takes a record that the watch brought.
-func (l *Leases) saw(m jetstream.Msg) {
+// watched takes a record that the watch brought.
+func (l *Leases) watched(m natsjs.Msg) {
 	n, rest, ok := l.cfg.Subjects.ParseStore(m.Subject())
 	meta, err := m.Metadata()
 	if !ok || err != nil || n >= len(l.shards) {
@@ -89,10 +90,43 @@ func (l *Leases) saw(m jetstream.Msg) {
 	}
 	switch rest {
 	case "own":
-		own := cluster.ParseOwn(meta.Sequence.Stream, m.Data())
-		l.tell(n, own)
+		l.putHolder(n, cluster.ParseHolder(meta.Sequence.Stream, m.Data()))
 	case "beat":
-		beat := cluster.ParseBeat(meta.Sequence.Stream, m.Data())
-		l.shards[n].put(func(in *inbox) { in.beat = beat })
+		heartbeat := cluster.ParseHeartbeat(meta.Sequence.Stream, m.Data())
+		l.shards[n].put(func(in *inbox) { in.heartbeat = heartbeat })
 	}
+}
+
+// A hint tells all relays at once which holder the store accepted, as a message that may be
+// lost. The watch brings the same record, but it asks the server for the next message, and a
+// lost request costs it a second or two, in which a shard that is handed over would lie idle.
+//
+//	sequence uint64, little endian
+//	record   as stored
+
+// hint sends the hint about the holder that an answer is about.
+func (s *shard) hint(h cluster.Holder, a cluster.Answer) {
+	if a.Verdict != fence.OK {
+		return
+	}
+	data := h.Append(binary.LittleEndian.AppendUint64(nil, a.Seq))
+	_ = s.l.cfg.Conn.Publish(s.l.cfg.Subjects.Own(s.n), data) // the watch brings a hint that is lost
+}
+
+// hinted takes the hint of another relay.
+func (l *Leases) hinted(m *nats.Msg) {
+	n, ok := l.cfg.Subjects.ParseShard(m.Subject)
+	if !ok || n >= len(l.shards) || len(m.Data) < 8 {
+		return
+	}
+	l.putHolder(n, cluster.ParseHolder(binary.LittleEndian.Uint64(m.Data), m.Data[8:]))
+}
+
+// putHolder brings the newest record of a holder to a lease.
+func (l *Leases) putHolder(n int, h cluster.Holder) {
+	l.shards[n].put(func(in *inbox) {
+		if h.Seq > in.holder.Seq {
+			in.holder = h
+		}
+	})
 }

@@ -124,7 +124,7 @@ var dashboards = []dashboard{
 		}},
 		{"Sessions in a log", []panel{
 			{"Sessions in the log", "That this edge has or looks at; 1 at draining = it hands them over.", "short", []query{
-				gauge("dnp_session_kept"), gauge("dnp_session_draining").named("draining {{instance}}"),
+				gauge("dnp_session_durable"), gauge("dnp_session_draining").named("draining {{instance}}"),
 			}, false},
 			moved,
 			{"Session log", "Writes and reads, by answer.", "cps", []query{
@@ -146,7 +146,7 @@ var dashboards = []dashboard{
 			{"Other edges", "Known, and those whose heartbeats are missing.", "short", []query{
 				gauge("dnp_forward_peers").named("known {{instance}}"), gauge("dnp_forward_suspects").named("missing {{instance}}"),
 			}, false},
-			{"Datagrams of players from elsewhere", "Those that the worker does not serve, by what became of them.", "pps", []query{busy("dnp_session_strays_total", "fate")}, false},
+			{"Datagrams of players from elsewhere", "Those that the worker does not serve, by what became of them.", "pps", []query{busy("dnp_session_orphans_total", "fate")}, false},
 			{"Stalls", "Times that a worker or the forwarder stood still.", "cps", []query{
 				rate("dnp_session_stalls_total").named("worker {{instance}}"), rate("dnp_forward_stalls_total").named("forwarder {{instance}}"),
 			}, false},
@@ -157,7 +157,7 @@ var dashboards = []dashboard{
 		{"Publishing", []panel{
 			{"Publishes", "And errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
 			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
-			{"Waiting in inboxes", "Bytes of bus messages that wait for a lane; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
+			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
 			{"Values", "Changed, and filtered by their precision.", "cps", []query{
 				rate("dnp_relay_values_total"), rate("dnp_relay_values_filtered_total").named("filtered {{instance}}"),
 			}, false},
@@ -166,7 +166,7 @@ var dashboards = []dashboard{
 		}},
 		{"Authority and durable store", []panel{
 			{"Shards held", "", "short", []query{gauge("dnp_relay_shards")}, false},
-			{"Holdings that ended", "By reason; released = given away.", "cps", []query{busy("dnp_relay_holdings_ended_total", "reason")}, false},
+			{"Shard ownerships that ended", "By reason; released = given away.", "cps", []query{busy("dnp_relay_ownerships_ended_total", "reason")}, false},
 			{"Answers of the store", "By outcome.", "cps", []query{busy("dnp_relay_store_answers_total", "outcome")}, false},
 			{"Stored", "States a second.", "cps", []query{rate("dnp_relay_stored_total")}, false},
 			{"Not stored", "States that wait.", "short", []query{gauge("dnp_relay_unstored")}, false},

@@ -32,41 +32,50 @@ var rules = map[string][]string{
 	"subject":     {},
 
 	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
-	"replication/view":    {"dnp/netstate", "dnp/wire", "lludp/zerocode"},
+	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
 	"lludp/zerocode": {},
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {},
+	"cluster":                {"internal/fence"},
 	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":    {"cluster"},
-	"cluster/memlease":       {"cluster"},
+	"cluster/memlease":       {"cluster", "internal/fence"},
 	"cluster/forward":        {"cluster"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":      {"cluster", "subject", "github.com/nats-io/nats.go"},
+	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":          {"dnp", "dnp/netstate", "dnp/wire", "cluster"},
-	"sessionlog/memlog":   {"sessionlog"},
-	"sessionlog/logtest":  {"sessionlog"}, // what every log has to pass
-	"sessionlog/natslog":  {"sessionlog", "subject", "internal/natsask", "github.com/nats-io/nats.go"},
-	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/natsask", "github.com/nats-io/nats.go"},
+	"sessionlog":          {"dnp", "dnp/wire", "internal/fence"},
+	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
+	"sessionlog/logtest":  {"sessionlog", "internal/fence"}, // what every log has to pass
+	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
+	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/jetstream", "github.com/nats-io/nats.go"},
 
 	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
 	"internal/auth": {"subject", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"bus", "subject", "cluster", "sessionlog", "internal/telemetry", "golang.org/x/sync",
+		"internal/edge/fanout", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
+	},
+	"internal/edge/takeover": {
+		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "sessionlog", "internal/fence", "internal/turn/heap",
+	},
+	"internal/edge/fanout": {
+		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
 	"internal/relay": {
-		"dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"bus", "subject", "cluster", "sessionlog", "internal/telemetry", "golang.org/x/sync",
+		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
 	},
+
+	"internal/turn":      {}, // for shells
+	"internal/turn/heap": {}, // pure
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
@@ -75,7 +84,8 @@ var rules = map[string][]string{
 
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"subject"},
-	"internal/natsask":   {"github.com/nats-io/nats.go"},
+	"internal/jetstream": {"internal/fence", "github.com/nats-io/nats.go"},
+	"internal/fence":     {}, // the verdicts on fenced writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
@@ -86,6 +96,8 @@ var rules = map[string][]string{
 	},
 	"internal/arch":    {},
 	"internal/mutants": {}, // runs the go command, for tests only
+
+	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.

@@ -70,7 +70,7 @@ func LeaseMetrics(l *natslease.Leases) []telemetry.Metric {
 				observe("unknown", s.Unknown)
 				observe("unreachable", s.Unreachable)
 			}),
-		telemetry.CounterBy("dnp.relay.holdings.ended", "{holding}", "Holdings of shards that ended, by reason.", "reason",
+		telemetry.CounterBy("dnp.relay.ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
 			func(observe func(string, uint64)) {
 				s := l.Stats()
 				observe("released", s.Released)

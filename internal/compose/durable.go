@@ -8,11 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
 	"github.com/dnprelay/dnprelay/sessionlog/natslog"
 	"github.com/dnprelay/dnprelay/subject"
@@ -70,7 +71,7 @@ func again(ctx context.Context, timeout time.Duration, log *slog.Logger, do func
 		err := do(attempt)
 		cancel()
 		switch {
-		case err == nil || errors.Is(err, natslog.ErrDeployment) || ctx.Err() != nil:
+		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
 			return err
 		case timeout > 0 && time.Since(start) >= timeout:
 			return fmt.Errorf("gave up after %v: %w", timeout, err)

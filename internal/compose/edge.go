@@ -7,12 +7,13 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-var clientStates = map[string]edge.ClientStates{
-	"game": edge.ClientStatesGame, "space": edge.ClientStatesSpace, "off": edge.ClientStatesOff,
+var clientStates = map[string]fanout.ClientStates{
+	"game": fanout.ClientStatesGame, "space": fanout.ClientStatesSpace, "off": fanout.ClientStatesOff,
 }
 
 var ways = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}

@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
@@ -121,7 +122,7 @@ func openLeases(ctx context.Context, cfg natslease.Config, timeout time.Duration
 		leases, err := natslease.Open(attempt, cfg)
 		cancel()
 		switch {
-		case err == nil || errors.Is(err, natslease.ErrDeployment) || ctx.Err() != nil:
+		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
 			return leases, err
 		case timeout > 0 && time.Since(start) >= timeout:
 			return nil, fmt.Errorf("gave up after %v: %w", timeout, err)

@@ -1,5 +1,5 @@
-// Package config is what every command of this module does the same way: flags
-// and environment variables, problems with them, logs, signals and exit codes.
+// Package config gives every command of this module the same flags, environment
+// variables, problem reports, logs, signals and exit codes.
 //
 // A command is a struct with kong tags that embeds the flag structs it needs
 // ([Logging], [Admin], [NATS], [Node], [Edge], [Relay]) and has a Run method:
@@ -15,11 +15,12 @@
 //		os.Exit(config.Program{Name: "edge", Commands: &commands{}}.Main(os.Args[1:]))
 //	}
 //
-// Every flag --some-name can also be given as DNP_SOME_NAME; a flag wins. All
-// problems of a configuration are found before anything starts, and listed at
-// once. The context of Run ends at the first SIGINT or SIGTERM, which means
-// "drain"; a second one ends the process at once. Exit codes: 0 drained or done,
-// 1 failed with one line that says why, 2 bad configuration.
+// Every flag --some-name can also be given as DNP_SOME_NAME; a flag wins. The program
+// finds all problems of a configuration before it starts anything, and lists them at
+// once: a struct of flags has a Problems method that returns one line for each. The
+// context of Run ends at the first SIGINT or SIGTERM, which asks the command to drain; a
+// second one ends the process at once. Exit codes: 0 drained or done, 1 failed with one
+// line that says why, 2 bad configuration.
 //
-// It does not know what the settings do.
+// The package does not know what the settings do.
 package config

@@ -12,11 +12,11 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A Listener is where an edge waits for DNP clients, and how it speaks to them.
-// As text it is a URL:
+// A Listener is an address on which an edge accepts DNP clients, and how it talks to them.
+// Its text form is a URL:
 //
 //	udp://:3413                                  every address of the machine, IPv4 and IPv6
-//	udp://127.0.0.1:3413?profile=denetwork       what the denetwork libraries speak; the default
+//	udp://127.0.0.1:3413?profile=denetwork       the protocol of the denetwork libraries; the default
 //	udp://[::1]:3414?profile=spec                the published document as written
 //	udp://:3413?probe=ping|hello|none            how a client proves its address
 //
@@ -72,7 +72,7 @@ func (l *Listener) parseQuery(raw string) error {
 	}
 	for key, values := range query {
 		if key != "profile" && key != "probe" {
-			return fmt.Errorf("unknown option %q, there are profile and probe", key)
+			return fmt.Errorf("unknown option %q, want profile or probe", key)
 		}
 		if len(values) != 1 {
 			return fmt.Errorf("option %s is given %d times", key, len(values))
@@ -81,7 +81,7 @@ func (l *Listener) parseQuery(raw string) error {
 	if query.Has("profile") {
 		var ok bool
 		if l.Profile, ok = wire.ParseProfile(query.Get("profile")); !ok {
-			return fmt.Errorf("unknown profile %q, there are denetwork and spec", query.Get("profile"))
+			return fmt.Errorf("unknown profile %q, want denetwork or spec", query.Get("profile"))
 		}
 	}
 	return l.parseProbe(query)
@@ -94,7 +94,7 @@ func (l *Listener) parseProbe(query url.Values) error {
 	}
 	var ok bool
 	if l.Probe, ok = parseProbe(query.Get("probe")); !ok {
-		return fmt.Errorf("unknown probe %q, there are ping, hello and none", query.Get("probe"))
+		return fmt.Errorf("unknown probe %q, want ping, hello or none", query.Get("probe"))
 	}
 	if l.Probe == dnp.ProbePing && !l.Profile.Long() {
 		return errors.New("profile spec does not know the command that probe ping sends, use hello or none")
@@ -102,7 +102,7 @@ func (l *Listener) parseProbe(query url.Values) error {
 	return nil
 }
 
-// UnmarshalText is ParseListener for flags.
+// UnmarshalText parses the text of a listener, for flags.
 func (l *Listener) UnmarshalText(text []byte) (err error) {
 	*l, err = ParseListener(string(text))
 	return err
@@ -129,4 +129,24 @@ func (l Listener) String() string {
 		text += "?" + strings.Join(options, "&")
 	}
 	return text
+}
+
+// probeNames are the probes that an operator can choose. The fourth belongs to
+// authentication by token, where the client has to send first.
+var probeNames = map[dnp.Probe]string{dnp.ProbePing: "ping", dnp.ProbeHello: "hello", dnp.ProbeNone: "none"}
+
+func parseProbe(name string) (p dnp.Probe, ok bool) {
+	for p, n := range probeNames {
+		if n == name {
+			return p, true
+		}
+	}
+	return 0, false
+}
+
+func defaultProbe(profile wire.Profile) dnp.Probe {
+	if profile.Long() {
+		return dnp.ProbePing
+	}
+	return dnp.ProbeHello
 }

@@ -14,7 +14,7 @@ func TestListener(t *testing.T) {
 		addr    string
 		profile wire.Profile
 		probe   dnp.Probe
-		again   string // what String says
+		again   string // of String
 	}{
 		{"udp://:3413", "[::]:3413", wire.Denetwork, dnp.ProbePing, "udp://:3413"},
 		{"udp://[::]:3413", "[::]:3413", wire.Denetwork, dnp.ProbePing, "udp://:3413"},
@@ -34,7 +34,7 @@ func TestListener(t *testing.T) {
 			t.Errorf("%s: prints as %s, want %s", c.text, l, c.again)
 		}
 		if again, err := ParseListener(l.String()); err != nil || again != l {
-			t.Errorf("%s: %v does not come back from its own text: %v, %v", c.text, l, again, err)
+			t.Errorf("%s: %v becomes %v when its text is parsed, %v", c.text, l, again, err)
 		}
 	}
 }

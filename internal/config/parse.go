@@ -14,14 +14,14 @@ import (
 	"github.com/dnprelay/dnprelay/internal/version"
 )
 
-// envPrefix starts the name of every environment variable of ours.
+// envPrefix begins the name of every environment variable of a flag.
 const envPrefix = "DNP"
 
-// errHelp says that help or the version was asked for and printed.
+// errHelp reports that the program printed its help or version, as the arguments asked.
 var errHelp = errors.New("help printed")
 
-// A parser turns arguments and environment into the struct of one command. Kong
-// stops at the first bad value; this one notes it, goes on and so finds them all.
+// A parser turns arguments and environment into the struct of one command. Kong stops at
+// the first bad value; the parser notes each one and goes on.
 type parser struct {
 	kong     *kong.Kong
 	args     []string
@@ -39,7 +39,7 @@ func newParser(p Program) (*parser, error) {
 		kong.DefaultEnvars(envPrefix),
 		kong.Vars{"version": p.Name + " " + version.Long()},
 		kong.Embed(&struct {
-			Version kong.VersionFlag `env:"-" help:"Print what this program is, and end."`
+			Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 		}{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		kong.KindMapper(reflect.Int, noting{s, parseInt}),
@@ -56,7 +56,7 @@ func newParser(p Program) (*parser, error) {
 	return s, nil
 }
 
-// parse returns the selected command, or every problem that was found.
+// parse returns the selected command, or every problem.
 func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 	s.args = args
 	args = s.noteUnknown(args)
@@ -75,13 +75,13 @@ func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 	return ctx, s.problems, nil
 }
 
-// noted reports whether flag could not even be parsed, so that more words about
-// its value would only confuse.
+// noted reports whether the value of flag cannot be parsed, so that a second problem about
+// it would only confuse.
 func (s *parser) noted(flag string) bool {
 	return slices.ContainsFunc(s.problems, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
 }
 
-// helpCommand returns what to type for help about the command that was meant.
+// helpCommand returns the command line that prints help about the command in args.
 func (s *parser) helpCommand(program string) string {
 	for _, node := range s.kong.Model.Children {
 		if len(s.args) > 0 && node.Name == s.args[0] {
@@ -91,8 +91,8 @@ func (s *parser) helpCommand(program string) string {
 	return program + " --help"
 }
 
-// noteUnknown notes flags that no command has and returns args without them and
-// their values. Kong would stop at the first.
+// noteUnknown notes flags that no command has, and returns args without them and their
+// values. Kong stops at the first.
 func (s *parser) noteUnknown(args []string) []string {
 	known := map[string]bool{"help": true}
 	for _, node := range append([]*kong.Node{s.kong.Model.Node}, s.kong.Model.Leaves(false)...) {
@@ -113,15 +113,15 @@ func (s *parser) noteUnknown(args []string) []string {
 		}
 	}
 	if len(unknown) < 2 {
-		return args // Kong says it best, with a suggestion.
+		return args // kong reports a single one with a suggestion
 	}
 	return s.dropUnknown(args, unknown)
 }
 
-func (s *parser) dropUnknown(args, unknown []string) (kept []string) {
+func (s *parser) dropUnknown(args, unknown []string) (known []string) {
 	for i := 0; i < len(args); i++ {
 		if len(unknown) == 0 || args[i] != unknown[0] {
-			kept = append(kept, args[i])
+			known = append(known, args[i])
 			continue
 		}
 		name, _, inline := strings.Cut(unknown[0], "=")
@@ -131,34 +131,33 @@ func (s *parser) dropUnknown(args, unknown []string) (kept []string) {
 			i++ // its value
 		}
 	}
-	return kept
+	return known
 }
 
-// settingProblems asks the selected command, and every struct that it embeds,
-// what is wrong with it.
+// settingProblems returns the Problems of the selected command and of every struct that it
+// embeds.
 func settingProblems(ctx *kong.Context) (list Problems) {
 	node := ctx.Selected()
 	if node == nil {
 		return nil
 	}
-	ask := func(v reflect.Value) {
+	collect := func(v reflect.Value) {
 		if c, ok := v.Addr().Interface().(interface{ Problems() Problems }); ok {
 			for _, line := range c.Problems() {
-				flag, text, _ := strings.Cut(line, ": ")
-				list.add(flag, "%s", text)
+				list.addLine(line)
 			}
 		}
 	}
 	for i := range node.Target.NumField() {
 		if node.Target.Type().Field(i).Anonymous {
-			ask(node.Target.Field(i))
+			collect(node.Target.Field(i))
 		}
 	}
-	ask(node.Target)
+	collect(node.Target)
 	return list
 }
 
-// noting is a kong mapper that notes what cannot be parsed.
+// noting is a kong mapper that notes values that cannot be parsed.
 type noting struct {
 	parser *parser
 	parse  func(text string, target reflect.Value) error
@@ -176,8 +175,8 @@ func (n noting) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// origin says that a value came from the environment, because nobody looks for
-// it there.
+// origin returns a note if a value comes from an environment variable, which is easily
+// overlooked.
 func (s *parser) origin(v *kong.Value) string {
 	for _, arg := range s.args {
 		if name, _, _ := strings.Cut(arg, "="); name == "--"+v.Name {
@@ -213,7 +212,7 @@ func parseFloat(text string, target reflect.Value) error {
 func parseDuration(text string, target reflect.Value) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("want a time with its unit, as 5ms, 2s or 1m30s, got %q", text)
+		return fmt.Errorf("want a duration with its unit, as 5ms, 2s or 1m30s, got %q", text)
 	}
 	target.SetInt(int64(d))
 	return nil

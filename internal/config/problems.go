@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -12,13 +13,16 @@ import (
 	"time"
 )
 
-// Problems are what is wrong with a configuration, one sentence each, so that
-// all of it can be repaired at once.
+// Problems are what is wrong with a configuration, one line each, so that an operator can
+// repair all of it at once.
 type Problems []string
 
-// add notes that flag is wrong, unless exactly that was noted before.
+// add adds a problem of a flag, unless the list has it already.
 func (p *Problems) add(flag, format string, args ...any) {
-	line := flag + ": " + fmt.Sprintf(format, args...)
+	p.addLine(flag + ": " + fmt.Sprintf(format, args...))
+}
+
+func (p *Problems) addLine(line string) {
 	if !slices.Contains(*p, line) {
 		*p = append(*p, line)
 	}
@@ -38,7 +42,7 @@ func (p *Problems) number(flag string, got, low, high int) {
 }
 
 func (p *Problems) rate(flag string, got float64) {
-	if !(got >= 0 && got <= 1e7) {
+	if !(got >= 0 && got <= 1e7) { // NaN is a problem, too
 		p.add(flag, "want 0 to 10000000 per second, got %v", got)
 	}
 }
@@ -63,7 +67,7 @@ func (p *Problems) natsURLs(flag, got string) {
 	for i, text := range strings.Split(got, ",") {
 		u, err := url.Parse(strings.TrimSpace(text))
 		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
-			p.add(flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // which may have a password
+			p.add(flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // without the text, which may have a password
 		}
 	}
 }
@@ -105,7 +109,20 @@ func (p *Problems) node(flag, got string) {
 	}
 }
 
-// listeners finds listeners that are in each other's way.
+// DefaultNode returns the name of a node that was given none: POD_NAME, in which the chart
+// passes the name of the pod, or else the host name.
+func DefaultNode() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "node"
+	}
+	return name
+}
+
+// listeners finds listeners with the same address.
 func (p *Problems) listeners(flag string, list []Listener) {
 	if len(list) == 0 {
 		p.add(flag, "want at least one")
@@ -119,15 +136,68 @@ func (p *Problems) listeners(flag string, list []Listener) {
 	}
 }
 
-// DefaultNode returns the name of this node when nobody gave it one. Kubernetes gives a pod its name in
-// POD_NAME when the chart asks for it.
-func DefaultNode() string {
-	if name := os.Getenv("POD_NAME"); name != "" {
-		return name
+// onLoopback reports whether only this machine reaches an address. A malformed address
+// counts as one, because it is another problem.
+func onLoopback(bind string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	if err != nil || host == "localhost" {
+		return true
 	}
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "node"
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+func (p *Problems) bind(flag, got string) {
+	host, port, err := net.SplitHostPort(got)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	return name
+	if err == nil && host != "" && host != "localhost" {
+		_, err = netip.ParseAddr(host)
+	}
+	if err != nil {
+		p.add(flag, "want [ADDRESS]:PORT with an IP address of this machine, got %q", got)
+	}
+}
+
+func (p *Problems) advertise(flag, got string) {
+	if got == "" {
+		return
+	}
+	addr, err := netip.ParseAddr(strings.Trim(got, "[]"))
+	if err != nil {
+		var both netip.AddrPort
+		both, err = netip.ParseAddrPort(got)
+		addr = both.Addr()
+	}
+	if err != nil || addr.IsUnspecified() || addr.Zone() != "" {
+		p.add(flag, "want ADDRESS or ADDRESS:PORT with an IP address that other nodes reach, got %q", got)
+	}
+}
+
+// joinMax is how many nodes --gossip-join may name; these name the others.
+const joinMax = 64
+
+func (p *Problems) join(flag string, names []string) {
+	if len(names) > joinMax {
+		p.add(flag, "want at most %d, got %d", joinMax, len(names))
+	}
+	for _, name := range names {
+		if !joinable(name) {
+			p.add(flag, "want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT, got %q", name)
+		}
+	}
+}
+
+// joinable reports whether cluster/gossip can join a name.
+func joinable(name string) bool {
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return true
+	}
+	if !strings.Contains(name, ":") {
+		return name != ""
+	}
+	host, port, err := net.SplitHostPort(name)
+	n, numberErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && numberErr == nil && host != "" && n > 0
 }

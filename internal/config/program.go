@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 )
@@ -16,10 +18,10 @@ import (
 const (
 	ExitOK     = 0 // drained, or done
 	ExitFailed = 1 // one line says why
-	ExitUsage  = 2 // bad configuration; every problem is listed
+	ExitUsage  = 2 // bad configuration; the program lists every problem
 )
 
-// A Program is one binary: its name, what it is, and its commands.
+// A Program is one binary.
 type Program struct {
 	Name     string
 	Help     string    // one paragraph for --help
@@ -28,21 +30,19 @@ type Program struct {
 	Stderr   io.Writer // nil = os.Stderr
 }
 
-// A Runner is a command that can be run. It returns when the context has ended
-// and everything it started has been left in order, or with the reason why it
-// could not go on.
+// A Runner is a command. Run returns when the context has ended and everything that the
+// command started has ended in order, or with the reason why it cannot go on.
 type Runner interface {
 	Run(ctx context.Context, log *slog.Logger) error
 }
 
-// A UsageError is a problem with arguments that only Run could find. The exit
-// code is 2.
+// A UsageError is a problem with arguments that Run found. The exit code is 2.
 type UsageError struct{ Problem string }
 
 func (e *UsageError) Error() string { return e.Problem }
 
-// Main parses args, runs the selected command until it is done or a signal
-// says to drain, and returns the exit code.
+// Main parses args, runs the selected command until it is done or has drained after a
+// signal, and returns the exit code.
 func (p Program) Main(args []string) int {
 	if p.Stdout == nil {
 		p.Stdout = os.Stdout
@@ -67,7 +67,7 @@ func (p Program) Main(args []string) int {
 func (p Program) configure(args []string) (Runner, int) {
 	parser, err := newParser(p)
 	if err != nil {
-		panic(err) // the flag structs of this program contradict themselves
+		panic(err) // the flag structs of this program contradict each other
 	}
 	ctx, problems, err := parser.parse(args)
 	switch {
@@ -116,4 +116,31 @@ func (p Program) report(err error) int {
 	line := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 	fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, line)
 	return ExitFailed
+}
+
+// drainOnSignal returns a context that ends at the first SIGINT or SIGTERM. A second one
+// ends the process at once, for operators whose drain takes too long.
+func drainOnSignal(log *slog.Logger, name string, stderr io.Writer) (context.Context, func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		first, ok := <-signals
+		if ok {
+			log.Info("draining; a second signal ends the process at once", "signal", first.String())
+			cancel()
+			if second, ok := <-signals; ok {
+				fmt.Fprintf(stderr, "%s: ended at once by a second signal (%s)\n", name, second)
+				os.Exit(ExitFailed)
+			}
+		}
+		close(done)
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+		cancel()
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/version"
 )
 
-// program is a command line of one command, and what came of it.
+// program is a program with one command, and its output.
 type program struct {
 	t        *testing.T
 	Serve    *serve
@@ -101,8 +101,8 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	}
 	p.wantErr("all problems are listed", "prog: 13 problems:\n",
 		`  --listen: "udp://x:1": want an IP address of this machine, got "x"`,
-		`  --flush: want a time with its unit, as 5ms, 2s or 1m30s, got "abc" (from DNP_FLUSH)`,
-		`  --shards: want 1 to 4096, got 0`, `  --tick: want a time`, `  --workers: want a whole number, got "many"`,
+		`  --flush: want a duration with its unit, as 5ms, 2s or 1m30s, got "abc" (from DNP_FLUSH)`,
+		`  --shards: want 1 to 4096, got 0`, `  --tick: want a duration`, `  --workers: want a whole number, got "many"`,
 		`  --log-level: want debug, info, warn or error, got "loud"`, `  --nats-url: want nats://`,
 		`  --nats-creds: open /nonexistent`, `  --subject-prefix: want`, `  --node: want`,
 		`  --open-space: want`, `  --client-states: want off, game or space, got "all"`,
@@ -116,7 +116,7 @@ func TestProblemsOfFlags(t *testing.T) {
 			"prog: 3 problems:\n  --one: unknown flag\n  --two: unknown flag\n  --shards: want a whole number"},
 		{"no command", "", `prog: expected "serve"`},
 		{"unknown command", "server", `prog: unexpected argument server, did you mean "serve"?`},
-		{"argument too many", "serve now", "prog: unexpected argument now"},
+		{"unexpected argument", "serve now", "prog: unexpected argument now"},
 		{"flag without value", "serve --flush", "prog: --flush: needs a value"},
 		{"flag without value before another", "serve --flush --pprof", "prog: --flush: needs a value"},
 		{"same listener twice", "serve --listen=udp://:1,udp://:1?profile=spec", "udp://:1 and udp://:1?profile=spec are the same address"},
@@ -144,7 +144,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	t.Setenv("DNP_VERSION", "no flag's variable")
+	t.Setenv("DNP_VERSION", "not the variable of a flag")
 	for _, args := range [][]string{{"--version"}, {"serve", "--version"}, {"serve", "--tick=never", "--version"}} {
 		p, code := run(t, nil, args...)
 		if code != config.ExitOK || p.Serve.ran || p.stdout.String() != "prog "+version.Long()+"\n" || p.stderr.Len() > 0 {
@@ -162,7 +162,7 @@ func TestExitCodes(t *testing.T) {
 	if code != config.ExitUsage {
 		t.Errorf("exit code %d, want 2 for a problem with arguments", code)
 	}
-	p.wantErr("the problem is said", "prog: value hp: want a number\n")
+	p.wantErr("the problem is printed", "prog: value hp: want a number\n")
 }
 
 func TestLogLevel(t *testing.T) {
@@ -172,5 +172,39 @@ func TestLogLevel(t *testing.T) {
 	log.Warn("large")
 	if got := out.String(); strings.Contains(got, "small") || !strings.Contains(got, "large") {
 		t.Errorf("level warn wrote %q", got)
+	}
+}
+func TestEdgeFlags(t *testing.T) {
+	p, code := run(t, nil, "serve")
+	s := p.Serve
+	if code != config.ExitOK || s.Auth != "open" || s.Sessions != 65536 || s.SessionsPerAddress != 64 || s.AddressRate != 5 ||
+		s.ConnectRate != 0 || s.SessionDatagramRate != 200 || s.SessionByteRate != 65536 ||
+		s.SessionSendRate != 256<<10 || s.OfferRate != 4<<20 {
+		t.Errorf("exit code %d, defaults are %+v", code, s)
+	}
+	t.Setenv("DNP_ADDRESS_RATE", "fast")
+	p, code = run(t, nil, strings.Fields("serve --auth=jwt --token-keys=/nonexistent --sessions=0 --sessions-per-address=-1 "+
+		"--connect-rate=-1 --session-datagram-rate=x --session-byte-rate=-2 --session-send-rate=-3 --offer-rate=-4")...)
+	if code != config.ExitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	p.wantErr("all problems are listed", "prog: 10 problems:\n", `  --auth: want open, token or callout, got "jwt"`,
+		"  --token-keys: open /nonexistent", "  --sessions: want 1 to", "  --sessions-per-address: want 0 to",
+		`  --address-rate: want a number, got "fast" (from DNP_ADDRESS_RATE)`, "  --connect-rate: want 0 to 10000000 per second, got -1",
+		`  --session-datagram-rate: want a whole number`, "  --session-byte-rate: want 0 to",
+		"  --session-send-rate: want 0 to 1073741824, got -3", "  --offer-rate: want 0 to 1073741824, got -4")
+}
+
+func TestTokenKeysAndAuth(t *testing.T) {
+	for args, want := range map[string]string{
+		"serve --auth=token":               "prog: --auth: token needs --token-keys",
+		"serve --token-keys=flags_test.go": "prog: --token-keys: needs --auth token",
+		"serve --address-rate=NaN":         "prog: --address-rate: want 0 to",
+		"serve --auth=callout --shards=64": "",
+	} {
+		p, code := run(t, nil, strings.Fields(args)...)
+		if (code == config.ExitUsage) != (want != "") || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%s: exit code %d, %s", args, code, p.stderr.String())
+		}
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
-// patient is a command that is told to leave and says what it does. With Slow it
-// does not leave.
+// patient is a program whose command reports that it drains. With Slow it never ends.
 type patient struct {
 	Wait waitCommand `cmd:""`
 }
@@ -30,14 +29,14 @@ type waitCommand struct {
 func (c *waitCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	fmt.Println("ready")
 	<-ctx.Done()
-	fmt.Println("leaving")
+	fmt.Println("draining")
 	if c.Slow {
 		select {}
 	}
 	return nil
 }
 
-// TestMain is also the process that TestSignals sends signals to.
+// TestMain also runs the process to which TestSignals sends signals.
 func TestMain(m *testing.M) {
 	if os.Getenv("CONFIG_TEST_PATIENT") != "" {
 		os.Exit(config.Program{Name: "patient", Commands: &patient{}}.Main(os.Args[1:]))
@@ -54,7 +53,7 @@ func TestSignals(t *testing.T) {
 		stderr  string
 	}{
 		{"the first SIGTERM drains", []string{"wait"}, []os.Signal{syscall.SIGTERM}, config.ExitOK, "a second signal ends the process at once"},
-		{"so does SIGINT", []string{"wait"}, []os.Signal{os.Interrupt}, config.ExitOK, "signal=interrupt"},
+		{"the first SIGINT drains", []string{"wait"}, []os.Signal{os.Interrupt}, config.ExitOK, "signal=interrupt"},
 		{"the second ends the process", []string{"wait", "--slow"}, []os.Signal{os.Interrupt, syscall.SIGTERM}, config.ExitFailed,
 			"patient: ended at once by a second signal (terminated)\n"},
 	} {
@@ -67,8 +66,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// send runs the patient, sends a signal after each line that it prints, and
-// returns how it ended.
+// send runs the patient, sends a signal after each line that it prints, and returns its
+// exit code.
 func send(t *testing.T, args []string, signals []os.Signal) (code int, stderr string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)

@@ -58,17 +58,17 @@ func newCrowd(t testing.TB, clients int) *crowd {
 		c.clients[addr].Connect(c.now)
 	}
 	c.turn()
-	s := c.worker.spaces["s"]
+	replica := c.worker.Replica("s")
 	for i := range crowdStates {
 		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"vector3f32","value":[0,0,0]},{"type":"quaternionf32","value":[0,0,0,1]}]}`, i))
 	}
 	// The first batch cannot be applied without keyframes: answer the request.
-	request, ok := s.replica.Advance(c.now.Add(10 * time.Second))
+	request, ok := replica.Advance(c.now.Add(10 * time.Second))
 	if !ok {
 		t.Fatal("the replica asks for nothing")
 	}
 	for _, part := range c.store.Repair(c.now, request) {
-		s.replica.ApplyReply(c.now, part)
+		replica.ApplyReply(c.now, part)
 	}
 	c.store.Advance(c.now)
 	for range 400 {
@@ -183,7 +183,7 @@ func TestFanOutAllocates(t *testing.T) {
 	if n > 10 {
 		t.Errorf("%v allocations for a batch of %d updates", n, 20*crowdStates)
 	}
-	st := c.worker.spaces["s"].replica.ByKey("k0")
+	st := c.worker.Replica("s").ByKey("k0")
 	if got := binary.LittleEndian.Uint32(st.Values.Value(0)); got == 0 {
 		t.Error("no batch was applied")
 	}

@@ -15,21 +15,9 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
-)
-
-// ClientStates says what becomes of states that clients offer.
-type ClientStates uint8
-
-const (
-	// ClientStatesGame accepts them; nobody is offered a link to them until a
-	// game server sets their audience.
-	ClientStatesGame ClientStates = iota
-	// ClientStatesSpace accepts them and offers them to everybody but their owner.
-	ClientStatesSpace
-	// ClientStatesOff refuses them with LinkDown.
-	ClientStatesOff
 )
 
 // A Listener is one address that clients connect to.
@@ -90,7 +78,7 @@ type Config struct {
 	RateDatagrams, RateBytes int
 
 	// ClientStates says what becomes of states that clients offer.
-	ClientStates ClientStates
+	ClientStates fanout.ClientStates
 
 	// LogAddresses is how much of clients' addresses log lines have; truncated if empty.
 	LogAddresses LogAddresses
@@ -172,7 +160,7 @@ func (c *Config) validate() error {
 	if strings.HasPrefix(c.OpenSpace, "_") {
 		errs = append(errs, fmt.Errorf("edge: space %q: names that start with _ are reserved", c.OpenSpace))
 	}
-	if c.ClientStates > ClientStatesOff {
+	if c.ClientStates > fanout.ClientStatesOff {
 		errs = append(errs, fmt.Errorf("edge: unknown rule %d for states of clients", c.ClientStates))
 	}
 	if c.Workers < 0 || c.Shards < 0 || c.Flush < 0 || c.Linger < 0 || c.SessionsMax < 0 || c.SessionsPerAddress < 0 {

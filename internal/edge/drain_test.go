@@ -149,8 +149,8 @@ func TestAsked(t *testing.T) {
 	l.want("nobody has told it the states of the space")
 	l.pass(20 * time.Millisecond)
 	l.want("it does not get them", string(answerRefused))
-	if l.worker.spaces["arena"] == nil || l.worker.spaces["not a token"] != nil {
-		t.Errorf("spaces that are followed: %v", l.worker.spaces)
+	if l.worker.Replica("arena") == nil || l.worker.Replica("not a token") != nil {
+		t.Errorf("spaces that are followed: %v", l.worker.spaces.Names())
 	}
 
 	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
@@ -199,7 +199,7 @@ func TestAskRefused(t *testing.T) {
 			t.Errorf("refuses %v: %d sessions wait for a successor, want 1", refuses, l.edge.Kept())
 		}
 		l.pass(takeover.ConsentTime)
-		if got := l.worker.Counts().SessionsHanded; got != 1 || l.worker.takeover.Count() != 1 {
+		if got := l.worker.Counts().Durable.SessionsHanded; got != 1 || l.worker.takeover.Count() != 1 {
 			t.Errorf("refuses %v: %d hand-overs, %d sessions are looked at, want 1 and 1", refuses, got, l.worker.takeover.Count())
 		}
 	}
@@ -226,8 +226,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	fill()
 	l.edge.BeginDrain()
 	l.pass(time.Second)
-	if n := l.edge.Kept(); n > 0 || l.worker.Counts().SessionsHanded != 1 {
-		t.Errorf("%d sessions are kept, %d were handed over, want 0 and 1", n, l.worker.Counts().SessionsHanded)
+	if n := l.edge.Kept(); n > 0 || l.worker.Counts().Durable.SessionsHanded != 1 {
+		t.Errorf("%d sessions are kept, %d were handed over, want 0 and 1", n, l.worker.Counts().Durable.SessionsHanded)
 	}
 }
 

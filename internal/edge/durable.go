@@ -75,7 +75,7 @@ func (d *Durable) validate() error {
 func (w *Worker) makeDurable(d *Durable) {
 	seed := w.edge.cfg.Seed
 	w.takeover = takeover.New(takeover.Config{
-		Host: &host{w, d}, Node: w.edge.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
+		Host: &takeoverHost{w, d}, Node: w.edge.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
 		Rand: rand.New(rand.NewPCG(seed(), seed())), Secret: d.Secret, Shards: d.Shards,
 		Affinity: d.Affinity != nil, Forwards: d.Forward != nil, AnswerOnly: d.AnswerOnly,
 	})

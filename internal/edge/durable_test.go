@@ -84,7 +84,7 @@ func TestDrainComeback(t *testing.T) {
 		if given["e2"] != 0 || given["e3"] != 1 {
 			t.Errorf("sessions were given to %v, want one to e3, which is prepared", given)
 		}
-		if n := l.worker.Counts().SessionsHanded; n != 1 {
+		if n := l.worker.Counts().Durable.SessionsHanded; n != 1 {
 			t.Errorf("%d sessions were handed over", n)
 		}
 	})

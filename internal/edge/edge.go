@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 )
 
@@ -119,6 +121,10 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("edge: %w", err)
 	}
+	w.spaces = fanout.New(fanout.Config{
+		Host: host{w}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
+		Inbox: fmt.Sprintf("%s.%d", e.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
+	})
 	if d := e.cfg.Durable; d != nil {
 		w.makeDurable(d)
 	}
@@ -194,7 +200,7 @@ func (e *Edge) busChanged(connected bool) {
 	}
 	e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
 	for _, w := range e.workers {
-		w.post(0, (*Worker).reconnected)
+		w.post(0, func(w *Worker, now time.Time) { w.spaces.Reconnected(now) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,8 +11,9 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // feeds bring bus messages to the workers that need them: one subscription per
@@ -81,50 +83,48 @@ func (f *feeds) stop() {
 }
 
 // follow makes a worker get all that concerns a space.
-func (f *feeds) follow(s *space) {
+func (f *feeds) follow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	subjects := f.edge.cfg.Subjects
-	fd, ok := f.spaces[s.name]
+	fd, ok := f.spaces[name]
 	if !ok {
 		fd = &feed{}
-		f.spaces[s.name] = fd
-		name := s.name
+		f.spaces[name] = fd
 		f.subscribe(&fd.end, subjects.Live(name), func(m bus.Msg) { f.live(name, m) })
 		f.subscribe(&fd.end, subjects.ToAll(name), func(m bus.Msg) { f.toAll(name, m) })
 		f.subscribe(&fd.end, subjects.Who(name), func(m bus.Msg) { f.who(name, m) })
-		f.followShard(s)
+		f.followShard(name, shard)
 	}
-	fd.workers = append(fd.workers, s.w)
+	fd.workers = append(fd.workers, w)
 }
 
 // followShard makes the heads of a space's shard known to it.
-func (f *feeds) followShard(s *space) {
-	sh, ok := f.shards[s.shard]
+func (f *feeds) followShard(name string, shard int) {
+	sh, ok := f.shards[shard]
 	if !ok {
 		sh = &shardFeed{}
-		f.shards[s.shard] = sh
-		shard := s.shard
+		f.shards[shard] = sh
 		f.subscribe(&sh.end, f.edge.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
 	}
-	sh.names = append(sh.names, s.name)
+	sh.names = append(sh.names, name)
 }
 
 // unfollow ends what follow began.
-func (f *feeds) unfollow(s *space) {
+func (f *feeds) unfollow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fd, sh := f.spaces[s.name], f.shards[s.shard]
-	fd.workers = without(fd.workers, s.w)
+	fd, sh := f.spaces[name], f.shards[shard]
+	fd.workers = without(fd.workers, w)
 	if len(fd.workers) > 0 {
 		return
 	}
 	all(fd.end)
-	delete(f.spaces, s.name)
-	sh.names = without(sh.names, s.name)
+	delete(f.spaces, name)
+	sh.names = without(sh.names, name)
 	if len(sh.names) == 0 {
 		all(sh.end)
-		delete(f.shards, s.shard)
+		delete(f.shards, shard)
 	}
 }
 
@@ -161,21 +161,16 @@ func (f *feeds) followers(name string) []*Worker {
 	return nil
 }
 
-// live passes a batch on. One that is zero-coded is expanded here, once for all
-// workers; if that fails it goes on as it is, for the replicas to count.
+// live passes a batch on to the workers that follow the space.
 func (f *feeds) live(name string, m bus.Msg) {
-	batch := m.Data
-	if plain, err := view.Plain(batch); err == nil {
-		batch = plain
-	}
 	for _, w := range f.followers(name) {
-		w.post(len(batch), func(w *Worker, now time.Time) { w.live(now, name, batch) })
+		w.post(len(m.Data), func(w *Worker, now time.Time) { w.live(now, name, m.Data) })
 	}
 }
 
 func (f *feeds) toAll(name string, m bus.Msg) {
 	for _, w := range f.followers(name) {
-		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.deliverAll(name, m) })
+		w.post(len(m.Data), func(w *Worker, _ time.Time) { w.spaces.SendToAll(name, m) })
 	}
 }
 
@@ -198,23 +193,11 @@ func (f *feeds) head(shard int, m bus.Msg) {
 	for _, name := range names {
 		for _, w := range f.followers(name) {
 			w.post(0, func(w *Worker, now time.Time) {
-				if s, ok := w.spaces[name]; ok {
-					s.replica.ApplyHead(now, epoch, seqs[name])
+				if r := w.spaces.Replica(name); r != nil {
+					r.ApplyHead(now, epoch, seqs[name])
 				}
 			})
 		}
-	}
-}
-
-// repair sends a replica's request. Answers come to this worker and space.
-func (f *feeds) repair(s *space, request []byte) {
-	m := bus.Msg{
-		Subject: f.edge.cfg.Subjects.Repair(s.shard),
-		Reply:   fmt.Sprintf("%s.%d.%s", f.edge.inbox, s.w.index, s.name),
-		Data:    request,
-	}
-	if f.edge.cfg.Bus.Publish(m) != nil {
-		s.w.counts.RepairsLost++ // the replica asks again
 	}
 }
 
@@ -230,25 +213,89 @@ func (f *feeds) reply(m bus.Msg) {
 		return // not a subject that repair made
 	}
 	f.edge.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
-		if s, ok := w.spaces[name]; ok {
-			s.replica.ApplyReply(now, m.Data)
+		if r := w.spaces.Replica(name); r != nil {
+			r.ApplyReply(now, m.Data)
 		}
 	})
 }
 
-// client subscribes to the messages for one client. "No responders" therefore
-// means that it is not connected.
-func (f *feeds) client(s *session) (end func()) {
-	w := s.space.w
-	end, err := f.edge.cfg.Bus.SubscribeShared(f.edge.cfg.Subjects.To(s.space.name, s.client), func(m bus.Msg) {
-		w.post(len(m.Data), func(_ *Worker, now time.Time) {
-			if s.conn.Data() == s {
-				s.told(now, m)
-			}
-		})
+// A whoAnswer is one edge's answer.
+type whoAnswer struct {
+	Edge    string            `json:"edge"`
+	Space   string            `json:"space"`
+	Clients []fanout.Presence `json:"clients"`
+}
+
+// presencesMax is how many sessions one answer names. An edge with more sends
+// several, because a message of NATS has at most 1 MiB.
+const presencesMax = 4096
+
+// who answers who is in a space. The question goes from worker to worker, and
+// the last one answers for the edge.
+func (f *feeds) who(name string, m bus.Msg) {
+	if m.Reply == "" {
+		return
+	}
+	f.ask(f.followers(name), m.Reply, whoAnswer{Edge: f.edge.cfg.Node, Space: name, Clients: []fanout.Presence{}})
+}
+
+func (f *feeds) ask(workers []*Worker, reply string, a whoAnswer) {
+	if len(workers) == 0 {
+		f.answer(reply, a)
+		return
+	}
+	workers[0].post(0, func(w *Worker, _ time.Time) {
+		a.Clients = append(a.Clients, w.spaces.Presences(a.Space)...)
+		f.ask(workers[1:], reply, a)
+	})
+}
+
+func (f *feeds) answer(reply string, a whoAnswer) {
+	all := a.Clients
+	for {
+		n := min(len(all), presencesMax)
+		a.Clients, all = all[:n], all[n:]
+		data, err := json.Marshal(a)
+		if err != nil {
+			panic("edge: an answer that JSON cannot express: " + err.Error())
+		}
+		_ = f.edge.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		if len(all) == 0 {
+			return
+		}
+	}
+}
+
+// A host is a worker as its spaces see it.
+type host struct{ w *Worker }
+
+// Publish implements fanout.Host.
+func (h host) Publish(m bus.Msg) error { return h.w.edge.cfg.Bus.Publish(m) }
+
+// Request implements fanout.Host.
+func (h host) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
+	h.w.edge.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
+		h.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
+	})
+}
+
+// Subscribe implements fanout.Host. "No responders" means that the client is not connected,
+// because each session has a subscription of its own.
+func (h host) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
+	end, err := h.w.edge.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
+		h.w.post(len(m.Data), func(_ *Worker, now time.Time) { handle(now, m) })
 	})
 	if err != nil {
-		return func() {}
+		return func() {} // only a closed bus refuses, and then the edge is about to end
 	}
 	return end
+}
+
+// Follow implements fanout.Host.
+func (h host) Follow(space string, shard int) { h.w.edge.feeds.follow(h.w, space, shard) }
+
+// Unfollow implements fanout.Host.
+func (h host) Unfollow(space string, shard int) {
+	h.w.edge.feeds.unfollow(h.w, space, shard)
+	telemetry.Sum(&h.w.past, h.w.spaces.Replica(space).Stats())
 }

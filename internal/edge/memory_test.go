@@ -23,7 +23,7 @@ func TestMemory(t *testing.T) {
 		c.worker.live(c.now, "s", b)
 	}
 	perState := float64(heapBytes()-before) / states
-	if n := c.worker.spaces["s"].replica.Len(); n != crowdStates+states {
+	if n := c.worker.Replica("s").Len(); n != crowdStates+states {
 		t.Fatalf("the replica has %d states, want %d", n, crowdStates+states)
 	}
 	runtime.KeepAlive(batches)

@@ -1,15 +1,16 @@
 package edge
 
 import (
+	"net/netip"
 	"sync/atomic"
 	"time"
 
-	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // Bounds of a worker's inbox. What does not fit is dropped and counted; a lost
@@ -20,10 +21,7 @@ const (
 )
 
 // A task is what another goroutine wants a worker to do.
-type task struct {
-	do   func(w *Worker, now time.Time)
-	size int64 // bytes of the message that it holds
-}
+type task func(w *Worker, now time.Time)
 
 // An Output is where a worker's datagrams go.
 type Output interface {
@@ -32,7 +30,7 @@ type Output interface {
 }
 
 // A Worker owns the connections of one socket and the replicas that they need.
-// All of it belongs to the goroutine in loop, except tasks, queued and wake.
+// All of it belongs to the goroutine in loop, except tasks and wake.
 type Worker struct {
 	edge  *Edge
 	index int
@@ -41,32 +39,26 @@ type Worker struct {
 
 	listener uint16             // the port that clients talk to
 	takeover *takeover.Takeover // nil if the sessions are not durable
-	mail     mailbox
+	mail     *turn.Queue[letter]
 	durable  atomic.Int32 // sessions of takeover
 
-	spaces      map[string]*space
-	order       []*space  // the same, in the order of their coming
-	lastOut     time.Time // when Flush was called last
-	counts      Counts
-	past        replication.ReplicaStats // of spaces that are not followed any more
-	writeNumber uint32                   // of the write request sent last
-	callouts    callouts
-	suspectAt   time.Time // when a line about forged datagrams may be written again
-	pending     pending   // batches that no flush has sent
-	flushed     flushed
-	expiry      time.Time // when to look for sessions that are over; zero if there is none
+	spaces    *fanout.Spaces
+	lastOut   time.Time // when Flush was called last
+	counts    Counts
+	past      replication.ReplicaStats // of spaces that are no longer followed
+	callouts  callouts
+	suspectAt time.Time // when a line about forged datagrams may be written again
+	pending   pending   // batches that no flush has sent
+	flushed   flushed
 
-	tasks  chan task
-	queued atomic.Int64 // bytes held by tasks
-	lost   atomic.Uint64
-	wake   func()
+	tasks *turn.Inbox[task]
+	wake  func()
 }
 
 func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
 	return &Worker{
 		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
-		spaces: make(map[string]*space),
-		tasks:  make(chan task, inboxTasks),
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake),
 	}
 }
 
@@ -79,31 +71,16 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 		w.openMail(now)
 	}
 	w.receive(now, batch)
-	w.runTasks(now)
+	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
 	w.endFlush()
 	return next, err
 }
 
-// post asks the worker to do something, from any goroutine. It never blocks:
-// when the inbox is full the task is lost, and counted.
-func (w *Worker) post(size int, do func(w *Worker, now time.Time)) bool {
-	if w.queued.Add(int64(size)) > inboxBytes {
-		w.queued.Add(-int64(size))
-		w.lost.Add(1)
-		return false
-	}
-	select {
-	case w.tasks <- task{do, int64(size)}:
-		w.wake()
-		return true
-	default:
-		w.queued.Add(-int64(size))
-		w.lost.Add(1)
-		return false
-	}
-}
+// post asks the worker to do something, from any goroutine. It never blocks: when the
+// inbox is full the task, which holds size bytes, is lost and counted.
+func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
@@ -112,25 +89,10 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	}
 }
 
-// runTasks does what was posted. It takes no more than were there when it began,
-// so that the socket gets its turn.
-func (w *Worker) runTasks(now time.Time) {
-	for range len(w.tasks) {
-		t := <-w.tasks
-		t.do(w, now)
-		w.queued.Add(-t.size)
-	}
-}
-
 // advance does what is due and sends what is to be sent. It returns when it must
 // be called again.
 func (w *Worker) advance(now time.Time) time.Time {
-	next := now.Add(time.Hour)
-	for _, s := range w.order {
-		next = earlier(next, s.advance(now))
-	}
-	w.forgetSpaces(now)
-	next = w.expire(now, next)
+	next := w.spaces.Advance(now)
 	next = w.advanceDurable(now, next) // what the log answered
 	w.flush(now)                       // values first: those who play do not wait for those who join
 	w.handle(now, w.ep.Advance(now, w.out))
@@ -174,12 +136,7 @@ func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 
 // Replica returns the replica of a space, nil if there is none, for a caller that
 // turns the worker.
-func (w *Worker) Replica(name string) *replication.Replica {
-	if s, ok := w.spaces[name]; ok {
-		return s.replica
-	}
-	return nil
-}
+func (w *Worker) Replica(name string) *replication.Replica { return w.spaces.Replica(name) }
 
 // handle takes what the endpoint says that happened.
 func (w *Worker) handle(now time.Time, events []dnp.Event) {
@@ -192,53 +149,57 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		if w.takeover != nil {
 			w.takeover.Handle(now, ev)
 		}
-		s, ok := ev.Conn.Data().(*session)
+		s, ok := ev.Conn.Data().(*fanout.Session)
 		if !ok {
 			continue // it ended before it began
 		}
 		switch ev.Kind {
 		case dnp.EventClosed:
-			s.closed(now, ev.Reason)
-		case dnp.EventMessage:
-			if s.durable == nil || !ev.Reliable { // others come when they are stored
-				s.message(ev)
-			}
-		case dnp.EventLinkOffered:
-			s.offered(now, ev)
-		case dnp.EventLinkUp:
-			s.linked(now, ev)
-		case dnp.EventLinkDown:
-			s.unlinked(now, ev)
-		case dnp.EventUpdate:
-			s.updated(now, ev)
-		case dnp.EventSent:
-			s.sent(ev)
-		case dnp.EventRecycle:
-			s.emit(now, replication.Event{Type: replication.EventRecycle})
+			w.edge.roll.leave(ev.Conn.Addr().Addr())
 		case dnp.EventSuspect:
-			s.suspected(now)
+			w.suspected(now, s, ev.Conn.Addr())
 		}
+		s.Handle(now, ev)
 	}
 }
 
-// reconnected makes every replica ask whether it missed something, and asks again
-// for what was not answered.
-func (w *Worker) reconnected(now time.Time) {
-	for _, s := range w.order {
-		s.replica.Reconnected(now)
-		s.askAgain(now)
-	}
-}
-
-// emit publishes an event for game servers. Events are at most once, so an error
-// of the bus is only counted.
-func (w *Worker) emit(ev replication.Event) {
-	m := bus.Msg{Subject: w.edge.cfg.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
-	if err := w.edge.cfg.Bus.Publish(m); err != nil {
-		w.counts.EventsLost++
+// connected begins the session of a peer that proved its address.
+func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
+	claims := w.identity(conn)
+	if w.takeover != nil {
+		conn.SetData(nil)
+		w.takeover.Connected(now, conn, w.edge.cfg.NewID(), claims)
 		return
 	}
-	w.counts.Events++
+	w.edge.roll.enter(conn.Addr().Addr())
+	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.edge.cfg.NewID(), Client: claims.Client, Began: now})
+	s.Begin(now, conn, claims)
+}
+
+// suspectPause is the least time between two lines of a worker about forged datagrams.
+const suspectPause = time.Minute
+
+// suspected logs that somebody else seems to send for the client. The metric counts every
+// time.
+func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort) {
+	if now.Before(w.suspectAt) {
+		return
+	}
+	w.suspectAt = now.Add(suspectPause)
+	w.edge.cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
+		"address", w.edge.cfg.LogAddresses.text(addr))
+}
+
+// live applies a batch of the holder.
+func (w *Worker) live(now time.Time, space string, batch []byte) {
+	replica := w.spaces.Replica(space)
+	if replica == nil {
+		return
+	}
+	span := w.edge.signals.replicate(space, batch)
+	replica.Apply(now, batch)
+	span.End()
+	w.pending.applied(now, span)
 }
 
 // close ends every session.

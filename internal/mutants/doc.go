@@ -2,7 +2,7 @@
 // deliberate fault of one line and wants it to fail.
 //
 //	var list = []mutants.Mutant{
-//		{Name: "replica_ignores_gap", File: "replication/replicaapply.go", Old: "h.Prev == r.seq", New: "true", Run: "Chaos"},
+//		{Name: "replica_ignores_gap", File: "replication/replicarepair.go", Old: "h.Prev == r.seq", New: "true", Run: "Chaos"},
 //	}
 //
 //	func TestMutantsApply(t *testing.T) { mutants.Check(t, list) }

@@ -48,8 +48,8 @@ func users(b *strings.Builder, account string, table []Role, indent string) {
 		fmt.Fprintf(b, "%s{\n%s  user: %s, password: $%s\n%s  permissions: {\n", indent, indent, name, password(account, r), indent)
 		fmt.Fprintf(b, "%s    publish: { allow: %s }\n", indent, list(r.Publish, indent+"    "))
 		closed := ""
-		if len(r.Unheard) > 0 {
-			closed = ", deny: " + list(r.Unheard, indent+"    ")
+		if len(r.SubscribeDeny) > 0 {
+			closed = ", deny: " + list(r.SubscribeDeny, indent+"    ")
 		}
 		fmt.Fprintf(b, "%s    subscribe: { allow: %s%s }\n", indent, list(r.Subscribe, indent+"    "), closed)
 		if r.Responses {

@@ -22,7 +22,7 @@ type Role struct {
 	Subscribe []string
 
 	// Unheard are subjects that stay closed although Subscribe has them.
-	Unheard []string
+	SubscribeDeny []string
 
 	// Responses lets the role answer each message that it was sent, once, wherever
 	// the answer is wanted, within ResponseTime.
@@ -60,7 +60,7 @@ func (c *Config) relay() Role {
 			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // what it says
 			s.To("*", "*"), s.Who("*"), // kicks, and who is there
 			shard(s, "publish", "*"), // probes the mapping
-			s.StoreOwnAll(), s.StoreBeatAll(), keyframes(s),
+			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{
@@ -107,7 +107,7 @@ func (c *Config) publisher() Role {
 			"$JS.ACK." + fromStream + ".>",
 		}, consumers(fromStream)...),
 		Subscribe: []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
-		Unheard:   []string{NodeInbox + ".>"},
+		SubscribeDeny:   []string{NodeInbox + ".>"},
 		Responses: true, // to auth
 	}
 }
@@ -119,7 +119,7 @@ func (c *Config) observer() Role {
 		Name:      "observer",
 		Publish:   []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
 		Subscribe: []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
-		Unheard:   []string{NodeInbox + ".>"},
+		SubscribeDeny:   []string{NodeInbox + ".>"},
 	}
 }
 

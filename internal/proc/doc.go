@@ -1,3 +1,6 @@
-// Package proc runs the programs of a deployment under test: it starts them, breaks
-// them, and starts them again. All of them end when this process does.
+// Package proc runs child processes for measurements and for tests of a whole
+// deployment: it starts programs, signals them, kills them, starts them again and reads
+// their CPU time and memory. Children end when this process ends, however it ends.
+//
+// It needs Linux.
 package proc

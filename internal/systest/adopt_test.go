@@ -75,7 +75,7 @@ func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("holding")
+	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("serving shards")
 	port := netip.MustParseAddrPort(freePorts(t, 1)[0]).Port()
 	gossip := freePorts(t, 2)
 	for i := range 2 {
@@ -286,7 +286,7 @@ func TestRescueSpray(t *testing.T) {
 	r.swivel.second.Store(&r.addrs[1])
 	eventually(t, "every second datagram, of 40 messages and their acknowledgements, was forwarded", func() bool {
 		r.talk(40)
-		const forwarded = `dnp_session_strays_total{fate="forwarded"}`
+		const forwarded = `dnp_session_orphans_total{fate="forwarded"}`
 		return r.metric(0, forwarded)+r.metric(1, forwarded) >= 20
 	})
 }

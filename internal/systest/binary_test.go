@@ -236,7 +236,7 @@ func TestServe(t *testing.T) {
 	defer nats.Shutdown()
 	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0")
 	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0")
-	r.says("holding")
+	r.says("serving shards")
 	e.says("bus reached")
 	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
 	if err != nil {

@@ -110,7 +110,7 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 		"--gossip-bind", ports[4], "--gossip-join", ports[3], "--gossip-key-file", key,
 		"--session-durability", "log", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0")
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
-	r.says("holding")
+	r.says("serving shards")
 	e.says("bus reached")
 	d.says("dnpctl watch")
 	play(t, nats.URL(), ports[1], ports[5])

@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 )
 
 const uint16Type wire.ValueType = 3
@@ -40,7 +41,7 @@ func (p *player) write(l *dnptest.Link, value uint16) {
 	p.do(func(time.Time) { p.Set(l, 0, u16(value)) })
 }
 
-func inSpace(c *edge.Config) { c.ClientStates = edge.ClientStatesSpace }
+func inSpace(c *edge.Config) { c.ClientStates = fanout.ClientStatesSpace }
 
 // TestOwnStateNeedsTheBus offers a state while the holder cannot be heard. The edge
 // must go on asserting it.

@@ -144,7 +144,7 @@ func (f *farm) holder() (name string, p *process) {
 		if err != nil {
 			continue
 		}
-		if own := cluster.ParseOwn(m.Sequence, m.Data); !own.Released && f.relays[own.Node] != nil {
+		if own := cluster.ParseHolder(m.Sequence, m.Data); !own.Released && f.relays[own.Node] != nil {
 			return own.Node, f.relays[own.Node]
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
+	verdict "github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
 	"github.com/dnprelay/dnprelay/sessionlog/natslog"
@@ -45,7 +46,7 @@ func TestRescueStop(t *testing.T) {
 	before := r.swivel.fromEdge(r.addrs[0])
 	r.edges[0].signal(syscall.SIGCONT)
 	r.shows(0, `dnp_session_lost_total`, 1)
-	r.shows(0, `dnp_session_kept`, 0)
+	r.shows(0, `dnp_session_durable`, 0)
 	r.talk(20)
 
 	if r.metric(0, `dnp_session_adopted_total`) > 0 {
@@ -102,7 +103,7 @@ func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
 
 // owner returns who wrote the newest entry of a log.
 func owner(a sessionlog.Answer) (s cluster.Served, err error) {
-	if a.Verdict != sessionlog.OK || len(a.Entries) == 0 {
+	if a.Verdict != verdict.OK || len(a.Entries) == 0 {
 		return s, fmt.Errorf("%v, %d entries", a.Verdict, len(a.Entries))
 	}
 	for _, e := range a.Entries {

@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 )
 
 func f32(v float32) []byte { return binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)) }
@@ -225,7 +226,7 @@ func TestClientStates(t *testing.T) {
 		}
 		return l
 	}
-	start := func(t *testing.T, policy edge.ClientStates) (*world, *player, *player) {
+	start := func(t *testing.T, policy fanout.ClientStates) (*world, *player, *player) {
 		w := newWorld(t, *seed)
 		w.startRelay()
 		e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.ClientStates = policy })
@@ -234,7 +235,7 @@ func TestClientStates(t *testing.T) {
 	}
 
 	t.Run("off", func(t *testing.T) {
-		w, a, _ := start(t, edge.ClientStatesOff)
+		w, a, _ := start(t, fanout.ClientStatesOff)
 		l := offer(w, a)
 		w.net.Run(3 * time.Second)
 		if l.Phase == dnptest.LinkIsUp {
@@ -242,7 +243,7 @@ func TestClientStates(t *testing.T) {
 		}
 	})
 	t.Run("space", func(t *testing.T) {
-		w, a, b := start(t, edge.ClientStatesSpace)
+		w, a, b := start(t, fanout.ClientStatesSpace)
 		l := offer(w, a)
 		w.within(2*time.Second, "the other client sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
 		a.do(func(time.Time) { a.Set(l, 0, u16(6)) })
@@ -255,7 +256,7 @@ func TestClientStates(t *testing.T) {
 		w.within(5*time.Second, "the state goes with its owner", func() bool { return b.LinkNamed("avatar") == nil })
 	})
 	t.Run("game", func(t *testing.T) {
-		w, a, b := start(t, edge.ClientStatesGame)
+		w, a, b := start(t, fanout.ClientStatesGame)
 		l := offer(w, a)
 		w.net.Run(time.Second)
 		if b.LinkNamed("avatar") != nil {

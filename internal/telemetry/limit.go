@@ -12,7 +12,7 @@ import (
 const tracesPerSecond = 50
 
 // A limit is a bucket of traces. The mutex is taken for sampled updates only, by the
-// lanes of a relay, none of which could own it.
+// workers of a relay, none of which could own it.
 type limit struct {
 	refused atomic.Uint64
 

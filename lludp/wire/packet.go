@@ -2,9 +2,68 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/dnprelay/dnprelay/lludp/zerocode"
 )
+
+// Sizes in bytes.
+const (
+	HeaderSize  = 6    // flags, sequence, length of the extra bytes
+	PacketMin   = 7    // a header and the shortest message number
+	PacketMax   = 1200 // the most that is sent; the reference viewer packs to it
+	ReceiveMax  = 2048 // the most that is read; nobody sends more than 1,500
+	ExpandedMax = 8192 // the most that a packet may be once expanded, with its header
+)
+
+// Static errors, because hostile input must not cost an allocation.
+var (
+	ErrTruncated = errors.New("lludp/wire: packet ends inside a field")
+	ErrTooLarge  = errors.New("lludp/wire: packet of more than 2048 bytes")
+	ErrAcks      = errors.New("lludp/wire: more appended acknowledgements than the packet has room for")
+	ErrExpansion = errors.New("lludp/wire: zero-coded packet expands beyond 8192 bytes")
+	ErrNumber    = errors.New("lludp/wire: message number 0 of its frequency")
+)
+
+// Flags are the first byte of a packet. The four lowest bits are not used: they
+// are ignored when read and 0 when written.
+type Flags uint8
+
+const (
+	FlagZeroCoded Flags = 0x80 // number and body are zero-coded
+	FlagReliable  Flags = 0x40 // wants an acknowledgement
+	FlagResent    Flags = 0x20 // was sent before under this sequence number
+	FlagAcks      Flags = 0x10 // acknowledgements follow the body
+)
+
+const flagsKnown = FlagZeroCoded | FlagReliable | FlagResent | FlagAcks
+
+// SetFlags replaces the flags of a packet that is ready to go.
+func SetFlags(packet []byte, f Flags) { packet[0] = byte(f) }
+
+// A Seq is the sequence number of a packet. Each direction of a circuit counts all
+// of its packets, reliable or not.
+//
+// The reference viewer and libomv count modulo 2^24, OpenSim on to 2^32. So any
+// number is read, and Next counts modulo 2^24.
+type Seq uint32
+
+// SeqModulus is where the numbers of packets begin again with 0.
+const SeqModulus = 1 << 24
+
+// Next returns the number after s. The first packet of a circuit has Seq(0).Next().
+func (s Seq) Next() Seq { return (s + 1) % SeqModulus }
+
+// Since returns how many packets after t s was sent, if both were numbered modulo
+// 2^24 and the newer one is less than a round ahead.
+func (s Seq) Since(t Seq) uint32 { return uint32(s-t) % SeqModulus }
+
+// appendHeader appends a header without extra bytes, which nobody sends.
+func appendHeader(b []byte, f Flags, s Seq) []byte {
+	b = append(b, byte(f&flagsKnown))
+	b = binary.BigEndian.AppendUint32(b, uint32(s))
+	return append(b, 0)
+}
 
 // A Scratch is where Parse expands a zero-coded packet. One serves all circuits of
 // an owner, because what Parse returns is used up before the next packet.

@@ -9,7 +9,4 @@
 // A lone zero grows to two bytes, so a sender codes only what shrinks:
 // [AppendShorter] gives up as soon as it does not. Expansion is measured before
 // a byte is written ([Expanded]), because 1,200 bytes can stand for 300,000.
-//
-// Packets of LLUDP (lludp/wire) and batches of records (replication/view) use
-// the code; it knows neither.
 package zerocode

@@ -8,15 +8,15 @@ import (
 	"github.com/dnprelay/dnprelay/godot/variant"
 )
 
-// emitDepthMax is how deep what we write is nested: a listing, its states, an
-// audience, what is excepted, the groups; and a value that is an array.
+// emitDepthMax is the deepest nesting of the output: a listing, its states, an audience, its
+// exceptions, their groups; and a value that is an array.
 const emitDepthMax = 8
 
-// An emitter writes objects and arrays in a form, so that what an answer says is
-// written down once. A copy of it is a place to go back to.
+// An emitter writes objects and arrays in either form, so that every answer is defined once. To
+// go back to a place, keep a copy of the emitter.
 type emitter struct {
 	form  Form
-	b     []byte // of JSON
+	b     []byte // JSON
 	w     variant.Writer
 	depth int
 	open  [emitDepthMax]struct {
@@ -34,7 +34,7 @@ func newEmitter(f Form, b []byte) emitter {
 	return e
 }
 
-// done returns what was written. Whatever an emitter writes fits its dialect.
+// done returns the output. An emitter writes only what its dialect can hold.
 func (e *emitter) done() []byte {
 	if e.form == JSON {
 		return e.b
@@ -72,7 +72,7 @@ func (e *emitter) begin(keyed bool) {
 	}
 }
 
-// end ends what was begun last.
+// end ends the innermost object or array.
 func (e *emitter) end() {
 	f := &e.open[e.depth]
 	e.depth--
@@ -86,7 +86,7 @@ func (e *emitter) end() {
 	}
 }
 
-// key begins a member; its value follows.
+// key writes the name of a member; its value follows.
 func (e *emitter) key(name string) {
 	e.count()
 	if e.form != JSON {
@@ -148,7 +148,7 @@ func (e *emitter) float(f float64) {
 	e.b = appendJSONFloat(e.b, f, 64)
 }
 
-// message writes a message: as text if it is some.
+// message writes a message, as text if possible.
 func (e *emitter) message(p []byte) {
 	e.element()
 	switch {
@@ -180,7 +180,7 @@ func (e *emitter) null() {
 	e.b = append(e.b, "null"...)
 }
 
-// textField writes a member that is left out if it is empty.
+// textField writes a member, unless it is empty.
 func (e *emitter) textField(name, value string) {
 	if value != "" {
 		e.key(name)

@@ -3,14 +3,16 @@ package payload
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
-// AppendAnswer appends what a publisher is told.
+// AppendAnswer appends the answer to a publish.
 func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	if a.Err != nil {
 		return f.AppendError(b, a.Err)
@@ -34,7 +36,7 @@ func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	return e.done()
 }
 
-// AppendError appends {"error":…}, the answer to whatever could not be done.
+// AppendError appends {"error":…}, the answer to a request that failed.
 func (f Form) AppendError(b []byte, err *replication.Error) []byte {
 	e := newEmitter(f, b)
 	e.problem(err)
@@ -73,8 +75,7 @@ func (e *emitter) problem(err *replication.Error) {
 	e.end()
 }
 
-// AppendEvent appends an event. Fields that do not belong to its type are left
-// out.
+// AppendEvent appends an event without the fields that do not belong to its type.
 func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	e := newEmitter(f, b)
 	e.object()
@@ -117,7 +118,7 @@ func (e *emitter) eventValues(values []replication.EventValue) {
 	e.end()
 }
 
-// numbers writes numbers of messages, which JSON has as strings beyond 2^53.
+// numbers writes the numbers of messages. In JSON a number beyond 2^53 is a string.
 func (e *emitter) numbers(numbers []uint64) {
 	e.key("numbers")
 	e.array()
@@ -127,14 +128,12 @@ func (e *emitter) numbers(numbers []uint64) {
 	e.end()
 }
 
-const typeUint64 wire.ValueType = 7
-
 // timeText returns t as in RFC 3339, UTC, with milliseconds.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// AppendValue appends an encoded value of type t, which must be one, as JSON. An
-// infinite or undefined component, which only clients can write, becomes null,
-// and a byte of a string that is not UTF-8 the replacement character.
+// AppendValue appends a valid encoded value of type t as JSON. A component that is infinite or
+// not a number, which only clients can write, becomes null; a byte of a string that is not
+// UTF-8 becomes the replacement character.
 func AppendValue(b []byte, t wire.ValueType, enc []byte) []byte {
 	switch t.Kind() {
 	case wire.KindString:
@@ -183,4 +182,183 @@ func appendString(b []byte, s string) []byte {
 		}
 	}
 	return append(b, '"')
+}
+
+// AppendListing appends states, each as the put that would make it, in at most sizeMax bytes
+// unless the first state alone is larger. If states are left, "after" is the key to continue
+// after.
+func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byte {
+	const tail = len(`],"after":""}`) + subject.KeyTokensMax*(subject.TokenMax+1) + 16 // bytes behind the states, in each form
+	e := newEmitter(f, b)
+	start := e.len()
+	e.object()
+	e.position(l.Epoch, l.Seq)
+	e.key("states")
+	e.array()
+	after := l.After
+	for i := range l.States {
+		before := e
+		e.put(&l.States[i])
+		if i > 0 && e.len()-start+tail > sizeMax {
+			e = before
+			after = l.States[i-1].Desc.Key
+			break
+		}
+	}
+	e.end()
+	e.textField("after", after)
+	e.end()
+	return e.done()
+}
+
+func (e *emitter) put(s *replication.Listed) {
+	d := s.Desc
+	e.object()
+	e.textField("op", "put")
+	e.textField("key", d.Key)
+	e.key("message")
+	e.message(d.Message)
+	if len(d.Farewell) > 0 {
+		e.key("farewell")
+		e.message(d.Farewell)
+	}
+	e.key("access")
+	e.access(d.Access)
+	e.key("audience")
+	e.audience(d.Audience)
+	if d.Priority > 1 {
+		e.key("priority")
+		e.uint(uint64(d.Priority))
+	}
+	e.lod(d.Details)
+	e.key("values")
+	e.array()
+	for i := range d.Values {
+		e.putValue(s, i)
+	}
+	e.end()
+	e.end()
+}
+
+func (e *emitter) putValue(s *replication.Listed, i int) {
+	v := &s.Desc.Values[i]
+	e.object()
+	e.textField("name", v.Name)
+	e.textField("type", v.Type.String())
+	e.key("value")
+	if s.IsNull(i) {
+		e.null()
+	} else {
+		e.value(v.Type, s.Values.Value(i))
+	}
+	if v.Precision != 0 {
+		e.key("precision")
+		e.float(v.Precision)
+	}
+	if v.Nullable {
+		e.key("nullable")
+		e.boolean(true)
+		e.key("null")
+		e.value(v.Type, v.Substitute())
+	}
+	e.bounds(v.Type, v.Bounds)
+	e.end()
+}
+
+func (e *emitter) access(a replication.Access) {
+	switch a.Kind {
+	case replication.AccessReadWrite:
+		e.text("read-write")
+	case replication.AccessWriters:
+		e.object()
+		e.tokens("writers", a.Writers)
+		e.end()
+	default:
+		e.text("read-only")
+	}
+}
+
+func (e *emitter) audience(a replication.Audience) {
+	e.object()
+	switch a.Kind {
+	case replication.AudienceListed:
+		e.tokens("groups", a.Groups)
+		e.tokens("clients", a.Clients)
+	case replication.AudienceAllBut:
+		e.key("all")
+		e.boolean(true)
+		e.key("except")
+		e.audience(replication.Audience{Kind: replication.AudienceListed, Groups: a.Groups, Clients: a.Clients})
+	default:
+		e.key("all")
+		e.boolean(a.Kind == replication.AudienceAll)
+	}
+	e.end()
+}
+
+func (e *emitter) tokens(name string, all []string) {
+	e.key(name)
+	e.array()
+	for _, s := range all {
+		e.text(s)
+	}
+	e.end()
+}
+
+// appendBytesText appends a message: as text if it is UTF-8, otherwise as base64.
+func appendBytesText(b, message []byte) []byte {
+	if !utf8.Valid(message) {
+		return appendBase64(b, prefixBase64, message)
+	}
+	s := string(message)
+	if strings.HasPrefix(s, prefixBase64) || strings.HasPrefix(s, prefixText) {
+		s = prefixText + s
+	}
+	return appendString(b, s)
+}
+
+func (e *emitter) lod(all []replication.Detail) {
+	if len(all) == 0 {
+		return
+	}
+	e.key("lod")
+	e.array()
+	for i := range all {
+		d := &all[i]
+		e.object()
+		e.tokens("groups", d.Groups)
+		e.tokens("clients", d.Clients)
+		if d.Precision != 0 {
+			e.key("precision")
+			e.float(d.Precision)
+		}
+		if d.Rate != 0 {
+			e.key("rate")
+			e.float(d.Rate)
+		}
+		e.end()
+	}
+	e.end()
+}
+
+func (e *emitter) bounds(t wire.ValueType, b *replication.Bounds) {
+	if b == nil {
+		return
+	}
+	if b.Min != nil {
+		e.key("min")
+		e.value(t.Component(), b.Min)
+	}
+	if b.Max != nil {
+		e.key("max")
+		e.value(t.Component(), b.Max)
+	}
+	if b.Infinite {
+		e.key("finite")
+		e.boolean(false)
+	}
+	if b.Rate != 0 {
+		e.key("rate")
+		e.float(b.Rate)
+	}
 }

@@ -2,6 +2,9 @@ package payload
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/dnprelay/dnprelay/godot/variant"
@@ -9,7 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A field is one that some object of a payload can have.
+// A field is a name that an object of a payload can contain.
 type field uint8
 
 const (
@@ -60,6 +63,14 @@ func wantField(name string, want kind, n node) *replication.Error {
 	return badRequest("field %q: want %s, got %s", name, n.word(want), n.got())
 }
 
+// optional parses field x into v if the object has it, and reports whether it has.
+func optional[T any](f *fields, x field, v *T, parse func(name string, n node) (T, *replication.Error)) (given bool, err *replication.Error) {
+	if given = f.has(x); given {
+		*v, err = parse(fieldNames[x], f.nodes[x])
+	}
+	return given, err
+}
+
 func boolean(name string, n node) (bool, *replication.Error) {
 	if n.kind() != kindBoolean {
 		return false, wantField(name, kindBoolean, n)
@@ -74,7 +85,7 @@ func text(name string, n node) (string, *replication.Error) {
 	return n.text()
 }
 
-// token is the name of a client or a group. It does not keep the payload alive.
+// token parses the name of a client or a group. The result shares no memory with the payload.
 func token(name string, n node) (string, *replication.Error) {
 	s, err := text(name, n)
 	if err != nil {
@@ -100,7 +111,7 @@ func tokens(name string, n node) (all []string, err *replication.Error) {
 	return all, nil
 }
 
-// message is a message: text, or bytes. JSON has no bytes: its texts are text, text
+// message parses a message: text or bytes. JSON has no bytes, so a JSON string is text, text
 // behind "text:", or base64 behind "base64:".
 func message(name string, n node) ([]byte, *replication.Error) {
 	if n.variant.Type() == variant.PackedByteArray {
@@ -130,7 +141,7 @@ const (
 	prefixText   = "text:"
 )
 
-func parseAccess(n node) (a replication.Access, err *replication.Error) {
+func parseAccess(_ string, n node) (a replication.Access, err *replication.Error) {
 	if n.kind() == kindString {
 		switch s, _ := n.text(); s {
 		case "read-only":
@@ -141,11 +152,8 @@ func parseAccess(n node) (a replication.Access, err *replication.Error) {
 			return a, badRequest(`field "access": want "read-only", "read-write" or {"writers":[…]}, got %q`, clip(s))
 		}
 	}
-	f, err := parseFields(n, `field "access"`)
+	f, err := parseOnly(n, `field "access"`, fieldWriters)
 	if err != nil {
-		return a, err
-	}
-	if err = f.only(`field "access"`, fieldWriters); err != nil {
 		return a, err
 	}
 	if !f.has(fieldWriters) {
@@ -156,20 +164,15 @@ func parseAccess(n node) (a replication.Access, err *replication.Error) {
 	return a, err
 }
 
-func parseAudience(n node) (a replication.Audience, err *replication.Error) {
+func parseAudience(_ string, n node) (a replication.Audience, err *replication.Error) {
 	const what = `field "audience"`
-	f, err := parseFields(n, what)
+	f, err := parseOnly(n, what, fieldAll, fieldGroups, fieldClients, fieldExcept)
 	if err != nil {
 		return a, err
 	}
-	if err = f.only(what, fieldAll, fieldGroups, fieldClients, fieldExcept); err != nil {
-		return a, err
-	}
 	all := false
-	if f.has(fieldAll) {
-		if all, err = boolean("all", f.nodes[fieldAll]); err != nil {
-			return a, err
-		}
+	if _, err = optional(&f, fieldAll, &all, boolean); err != nil {
+		return a, err
 	}
 	listed := f.has(fieldGroups) || f.has(fieldClients)
 	switch {
@@ -187,34 +190,101 @@ func parseAudience(n node) (a replication.Audience, err *replication.Error) {
 
 func parseExcept(n node) (a replication.Audience, err *replication.Error) {
 	const what = `field "except"`
-	f, err := parseFields(n, what)
+	f, err := parseOnly(n, what, fieldGroups, fieldClients)
 	if err != nil {
-		return a, err
-	}
-	if err = f.only(what, fieldGroups, fieldClients); err != nil {
 		return a, err
 	}
 	a, err = parseListed(&f, replication.AudienceAllBut)
 	if err == nil && a.Kind == replication.AudienceNobody {
-		a.Kind = replication.AudienceAll // all but nobody
+		a.Kind = replication.AudienceAll // nothing is excepted
 	}
 	return a, err
 }
 
-// parseListed makes an audience of groups and clients. Without any it is nobody.
+// parseListed makes an audience of groups and clients. Without any it is AudienceNobody.
 func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audience, err *replication.Error) {
-	if f.has(fieldGroups) {
-		if a.Groups, err = tokens("groups", f.nodes[fieldGroups]); err != nil {
-			return a, err
-		}
+	if _, err = optional(f, fieldGroups, &a.Groups, tokens); err != nil {
+		return a, err
 	}
-	if f.has(fieldClients) {
-		if a.Clients, err = tokens("clients", f.nodes[fieldClients]); err != nil {
-			return a, err
-		}
+	if _, err = optional(f, fieldClients, &a.Clients, tokens); err != nil {
+		return a, err
 	}
 	if len(a.Groups)+len(a.Clients) > 0 {
 		a.Kind = kind
 	}
 	return a, nil
+}
+
+// lod parses the levels of detail of an op, if it has the field.
+func lod(op *replication.Op, f *fields) *replication.Error {
+	if op.HasDetails = f.has(fieldLod); !op.HasDetails {
+		return nil
+	}
+	n := f.nodes[fieldLod]
+	if n.kind() != kindArray {
+		return wantField("lod", kindArray, n)
+	}
+	for l := n.list(); l.some(); {
+		if len(op.Details) == replication.DetailsMax {
+			return badRequest(`field "lod": more than %d entries`, replication.DetailsMax)
+		}
+		d, err := parseDetail(l.element())
+		if err != nil {
+			return within(`field "lod", entry `+strconv.Itoa(len(op.Details)), err)
+		}
+		op.Details = append(op.Details, d)
+	}
+	return nil
+}
+
+// parseDetail parses one level of detail: the clients and groups, and the reduction.
+func parseDetail(n node) (d replication.Detail, err *replication.Error) {
+	f, err := parseOnly(n, "the level of detail", fieldGroups, fieldClients, fieldPrecision, fieldRate)
+	if err != nil {
+		return d, err
+	}
+	listed, err := parseListed(&f, replication.AudienceListed)
+	if err != nil {
+		return d, err
+	}
+	d.Groups, d.Clients = listed.Groups, listed.Clients
+	switch {
+	case len(d.Groups)+len(d.Clients) == 0:
+		return d, badRequest(`want "groups" or "clients"`)
+	case !f.has(fieldPrecision) && !f.has(fieldRate):
+		return d, badRequest(`want "precision" or "rate"`)
+	}
+	if f.has(fieldPrecision) {
+		if d.Precision, err = between("precision", f.nodes[fieldPrecision], 1, replication.DetailPrecisionMax); err != nil {
+			return d, err
+		}
+	}
+	if f.has(fieldRate) {
+		d.Rate, err = between("rate", f.nodes[fieldRate], replication.DetailRateMin, replication.DetailRateMax)
+	}
+	return d, err
+}
+
+// between parses a number from low to high.
+func between(name string, n node, low, high float64) (float64, *replication.Error) {
+	if n.kind() != kindNumber {
+		return 0, wantField(name, kindNumber, n)
+	}
+	enc, err := n.appendValue(nil, typeFloat64)
+	if err != nil {
+		return 0, badRequest("%s: %s, want %v to %v", name, err.Message, low, high)
+	}
+	x := math.Float64frombits(binary.LittleEndian.Uint64(enc))
+	if !(x >= low && x <= high) {
+		return 0, badRequest("%s %v: want %v to %v", name, x, low, high)
+	}
+	return x, nil
+}
+
+func parsePriority(name string, n node) (uint8, *replication.Error) {
+	x, err := between(name, n, 1, replication.PriorityMax)
+	if err == nil && x != math.Trunc(x) {
+		err = badRequest("priority %v: want an integer of 1 to %d", x, replication.PriorityMax)
+	}
+	return uint8(x), err
 }

@@ -3,19 +3,21 @@ package payload
 import (
 	"bytes"
 	"mime"
+	"slices"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// A Form is how a payload is written. The zero value is JSON.
+// A Form is the encoding of a payload. The zero value is JSON.
 type Form struct{ dialect variant.Dialect }
 
-// JSON is the form of payloads that say nothing else.
+// JSON is the form of payloads without a content type.
 var JSON Form
 
-// Godot returns the form of Variants of a dialect.
+// Godot returns the form of Godot's Variants of a dialect.
 func Godot(d variant.Dialect) Form { return Form{d} }
 
 // Content types.
@@ -48,7 +50,7 @@ func (f Form) String() string {
 	return f.dialect.String()
 }
 
-// root returns the value that body is, a copy of it, checked as a whole.
+// root checks body as a whole and returns a copy of it as a value.
 func (f Form) root(body []byte) (node, *replication.Error) {
 	if f == JSON {
 		if err := check(body); err != nil {
@@ -58,7 +60,205 @@ func (f Form) root(body []byte) (node, *replication.Error) {
 	}
 	v, err := variant.DecodeDictionary(f.dialect, bytes.Clone(body))
 	if err != nil {
-		return node{}, badRequest("the payload is no Variant: %v", err)
+		return node{}, badRequest("the payload is not a Variant: %v", err)
 	}
 	return node{variant: v}, nil
+}
+
+// A node is one value of a checked payload, in either form. The meaning of a field does not
+// depend on the form, so the parser is written once, for nodes. (A node is a struct of both
+// forms and not an interface, because making one is free.)
+type node struct {
+	json    string // the text of the value; empty for a Variant
+	variant variant.Value
+}
+
+// Types that the fields of payloads have.
+const (
+	typeUint8   wire.ValueType = 1
+	typeUint16  wire.ValueType = 3
+	typeUint64  wire.ValueType = 7
+	typeFloat64 wire.ValueType = 10
+)
+
+// A kind is the kind of a node, as far as fields distinguish it.
+type kind uint8
+
+const (
+	kindOther kind = iota // a Variant that no field accepts
+	kindObject
+	kindArray
+	kindString
+	kindNumber
+	kindBoolean
+	kindNull
+)
+
+// words are the names of the kinds in each form.
+var words = [...]struct{ json, godot string }{
+	kindObject: {"object", "Dictionary"}, kindArray: {"array", "Array"}, kindString: {"string", "String"},
+	kindNumber: {"number", "number"}, kindBoolean: {"boolean", "bool"}, kindNull: {"null", "Nil"},
+}
+
+func (n node) isJSON() bool { return n.json != "" }
+
+func (n node) kind() kind {
+	if n.isJSON() {
+		return kindOf(n.json)
+	}
+	return godotKind(n.variant.Type())
+}
+
+// word returns the name of a kind in the form of n.
+func (n node) word(k kind) string {
+	if n.isJSON() {
+		return words[k].json
+	}
+	return words[k].godot
+}
+
+// got returns the name of the kind of n, for error messages.
+func (n node) got() string {
+	if n.isJSON() {
+		return words[n.kind()].json
+	}
+	return n.variant.Type().String()
+}
+
+func (n node) isNull() bool { return n.kind() == kindNull }
+
+// boolean returns the content of a boolean.
+func (n node) boolean() bool {
+	if n.isJSON() {
+		return n.json == "true"
+	}
+	return n.variant.Bool()
+}
+
+// text returns the content of a string.
+func (n node) text() (string, *replication.Error) {
+	if !n.isJSON() {
+		return n.variant.Text(), nil
+	}
+	s, ok := unquote(n.json)
+	if !ok {
+		return "", errSurrogate()
+	}
+	return s, nil
+}
+
+// literal returns n as the value of a state.
+func (n node) literal() replication.Literal {
+	if n.isJSON() {
+		return literal(n.json)
+	}
+	return godotLiteral{n.variant}
+}
+
+// appendValue appends n, which is not null, encoded as t.
+func (n node) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
+	if n.isJSON() {
+		return literal(n.json).appendValue(b, t)
+	}
+	return godotLiteral{n.variant}.appendValue(b, t)
+}
+
+// A list iterates over the elements of an array or the members of an object.
+type list struct {
+	json   string // what is left
+	cursor variant.Cursor
+}
+
+// list returns an iterator over an object or an array.
+func (n node) list() list {
+	if n.isJSON() {
+		return list{json: inside(n.json)}
+	}
+	return list{cursor: n.variant.Elements()}
+}
+
+// some reports whether anything is left.
+func (l *list) some() bool { return l.json != "" || l.cursor.Len() > 0 }
+
+// guess estimates how many elements are left.
+func (l *list) guess() int {
+	if l.json != "" {
+		const colonsMax = 4096 // bytes in which to count
+		head := l.json[:min(len(l.json), colonsMax)]
+		return max(strings.Count(head, ":"), strings.Count(head, "{"))
+	}
+	return l.cursor.Len()
+}
+
+// element removes and returns the next element of an array.
+func (l *list) element() (n node) {
+	if l.json != "" {
+		n.json, l.json = element(l.json)
+		return n
+	}
+	l.cursor.Next()
+	return node{variant: l.cursor.Value()}
+}
+
+// member removes and returns the next member of an object. The key of a Dictionary may be an
+// int, the index of a value.
+func (l *list) member() (name string, n node, err *replication.Error) {
+	if l.json != "" {
+		var quoted string
+		quoted, n.json, l.json = member(l.json)
+		name, err = node{json: quoted}.text()
+		return name, n, err
+	}
+	l.cursor.Next()
+	name, err = godotKey(l.cursor.Key())
+	return name, node{variant: l.cursor.Value()}, err
+}
+
+// fields are the members of one object, each at most once and not parsed.
+type fields struct {
+	given uint32 // by field
+	nodes [fieldCount]node
+}
+
+func (f *fields) has(x field) bool { return f.given&(1<<x) != 0 }
+
+// parseFields splits an object into its fields. what names the object in error messages.
+func parseFields(n node, what string) (f fields, err *replication.Error) {
+	if n.kind() != kindObject {
+		return f, badRequest("%s: want %s, got %s", what, n.word(kindObject), n.got())
+	}
+	for l := n.list(); l.some(); {
+		name, value, err := l.member()
+		if err != nil {
+			return f, err
+		}
+		i := slices.Index(fieldNames[:], name)
+		if i < 0 {
+			return f, badRequest("%s: unknown field %q", what, clip(name))
+		}
+		if f.has(field(i)) {
+			return f, badRequest("%s: field %q is given twice", what, name)
+		}
+		f.given |= 1 << i
+		f.nodes[i] = value
+	}
+	return f, nil
+}
+
+// parseOnly is parseFields for an object that has only the allowed fields.
+func parseOnly(n node, what string, allowed ...field) (f fields, err *replication.Error) {
+	if f, err = parseFields(n, what); err == nil {
+		err = f.only(what, allowed...)
+	}
+	return f, err
+}
+
+// only refuses a field that this object cannot have.
+func (f *fields) only(what string, allowed ...field) *replication.Error {
+	for i := range fieldCount {
+		if f.has(i) && !slices.Contains(allowed, i) {
+			return badRequest("%s: unknown field %q", what, fieldNames[i])
+		}
+	}
+	return nil
 }

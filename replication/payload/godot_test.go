@@ -242,7 +242,7 @@ func TestGodotParseRefuses(t *testing.T) {
 		write   func(w *variant.Writer)
 		message string
 	}{
-		{"no dictionary", func(w *variant.Writer) { w.Int(1) }, "the payload is no Variant: godot3: offset 0: want Dictionary, got int"},
+		{"no dictionary", func(w *variant.Writer) { w.Int(1) }, "the payload is not a Variant: godot3: offset 0: want Dictionary, got int"},
 		{"words of Godot", func(w *variant.Writer) { pair(w, "ops", func() { w.Int(1) }) }, `field "ops": want Array, got int`},
 		{"words of Godot", func(w *variant.Writer) { pair(w, "op", func() { w.Floats(variant.Vector2, 1, 2) }) }, `field "op": want String, got Vector2`},
 		{"negative index", func(w *variant.Writer) {

@@ -3,16 +3,17 @@ package payload
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// The first table of package variant says which Variants are accepted for which
-// value types; a test compares it with this file.
+// The first table in the documentation of package variant says which Variants are accepted for
+// which value types; a test compares it with this file.
 
-// godotKind returns what fields take a Variant for.
+// godotKind returns the kind as which fields accept a Variant.
 func godotKind(t variant.Type) kind {
 	switch t {
 	case variant.Dictionary:
@@ -84,8 +85,6 @@ func (l godotLiteral) appendText(b []byte, t wire.ValueType) ([]byte, *replicati
 	return b, l.mismatch(t)
 }
 
-const typeUint8 wire.ValueType = 1
-
 // appendNumber appends one component: a number, or digits for 64 bits.
 func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	switch l.v.Type() {
@@ -98,7 +97,7 @@ func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replica
 	case variant.Float:
 		return appendReal(b, t, l.v.Real(0))
 	case variant.String:
-		if takesDigits(t) || t.Kind() == wire.KindUint && t.Width() == 4 { // which Godot 2 has no ints for
+		if takesDigits(t) || t.Kind() == wire.KindUint && t.Width() == 4 { // Godot 2 has no int for a uint32
 			return appendDigits(b, t, l.v.Text())
 		}
 	}
@@ -112,7 +111,7 @@ func boolByte(b bool) byte {
 	return 0
 }
 
-// appendInt appends one component of t, checked and never wrapped.
+// appendInt appends one component of t. It refuses an integer that t cannot hold.
 func appendInt(b []byte, t wire.ValueType, i int64) ([]byte, *replication.Error) {
 	bits := t.Width() * 8
 	fits := true
@@ -130,7 +129,7 @@ func appendInt(b []byte, t wire.ValueType, i int64) ([]byte, *replication.Error)
 	return appendUint(b, uint64(i), t.Width()), nil
 }
 
-// appendReal appends one component of t. An integer must not lose a fraction.
+// appendReal appends one component of t. It refuses a fraction for an integer type.
 func appendReal(b []byte, t wire.ValueType, f float64) ([]byte, *replication.Error) {
 	text := func() string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	if t.Kind() != wire.KindFloat {
@@ -197,7 +196,7 @@ func (l godotLiteral) appendArray(b []byte, t wire.ValueType) ([]byte, *replicat
 	return b, nil
 }
 
-// appendComponent appends a number in an array, where a bool is none.
+// appendComponent appends a number in an array, where a bool is not a number.
 func (l godotLiteral) appendComponent(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	if l.v.Type() == variant.Bool {
 		return b, l.mismatch(t)
@@ -205,7 +204,7 @@ func (l godotLiteral) appendComponent(b []byte, t wire.ValueType) ([]byte, *repl
 	return l.appendNumber(b, t)
 }
 
-// appendData appends bytes, or what has no value type as the Variant that it is.
+// appendData appends bytes, or a Variant without a value type in its encoded form.
 func (l godotLiteral) appendData(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	switch l.v.Type() {
 	case variant.PackedByteArray:
@@ -227,7 +226,7 @@ func (l godotLiteral) appendData(b []byte, t wire.ValueType) ([]byte, *replicati
 	return appendLong(b, t, l.v.Append(nil))
 }
 
-// unsendable finds what means nothing outside of the process that made it.
+// unsendable finds a value that means nothing outside of the process that made it.
 func unsendable(v variant.Value) (variant.Type, bool) {
 	switch t := v.Type(); t {
 	case variant.Object:
@@ -243,4 +242,140 @@ func unsendable(v variant.Value) (variant.Type, bool) {
 		}
 	}
 	return 0, false
+}
+
+// The second table in the documentation of package variant says as which Variant each value type
+// is delivered; a test compares it with this file.
+
+// writeValue writes a valid encoded value of type t.
+func writeValue(w *variant.Writer, t wire.ValueType, enc []byte) {
+	switch {
+	case t.Kind() == wire.KindString:
+		w.String(godotText(string(enc[2:])))
+	case t.Kind() == wire.KindData:
+		w.Data(enc[2:])
+	case t.Kind() == wire.KindFloat:
+		writeReals(w, t, enc)
+	default:
+		writeIntegers(w, t, enc)
+	}
+}
+
+// godotText returns s in a form that a String can hold: UTF-8 without NUL and without a leading
+// byte order mark.
+func godotText(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	s = strings.ReplaceAll(s, "\x00", "\ufffd")
+	return strings.TrimLeft(s, "\ufeff")
+}
+
+// An integer is a component of at most 64 bits, signed or unsigned.
+type integer struct {
+	i        int64
+	unsigned bool
+}
+
+func (n integer) fits64() bool { return !n.unsigned || n.i >= 0 }
+
+// write writes n as an int, or as digits if the dialect has no such int.
+func (n integer) write(w *variant.Writer) {
+	switch {
+	case !n.fits64():
+		w.String(strconv.FormatUint(uint64(n.i), 10))
+	case !w.FitsInt(n.i):
+		w.String(strconv.FormatInt(n.i, 10))
+	default:
+		w.Int(n.i)
+	}
+}
+
+func writeUint(w *variant.Writer, u uint64) { integer{int64(u), true}.write(w) }
+
+// writeFloat writes f, or its digits where Godot 2 cannot hold the number.
+func writeFloat(w *variant.Writer, f float64) {
+	if w.Dialect() == variant.Godot2 && !fitsFloat32(f) {
+		w.String(strconv.FormatFloat(f, 'g', -1, 64))
+		return
+	}
+	w.Float(f)
+}
+
+func fitsFloat32(f float64) bool { return math.IsInf(f, 0) || !math.IsInf(float64(float32(f)), 0) }
+
+// componentsMax is the most components of a value.
+const componentsMax = 4
+
+func writeIntegers(w *variant.Writer, t wire.ValueType, enc []byte) {
+	var all [componentsMax]integer
+	n, width := t.Components(), t.Width()
+	for i := range n {
+		c := enc[i*width : (i+1)*width]
+		if all[i] = (integer{int64(replication.Uint(c)), true}); t.Kind() == wire.KindSint {
+			all[i] = integer{replication.Int(c), false}
+		}
+	}
+	switch {
+	case n == 1:
+		all[0].write(w)
+	case w.Dialect() == variant.Godot4 && within32(all[:n]):
+		var c [componentsMax]int64
+		for i := range n {
+			c[i] = all[i].i
+		}
+		w.Ints([...]variant.Type{2: variant.Vector2i, 3: variant.Vector3i}[n], c[:n]...)
+	case w.Dialect() != variant.Godot4 && exact32(all[:n]):
+		var c [componentsMax]float64
+		for i := range n {
+			c[i] = float64(all[i].i)
+		}
+		w.Floats([...]variant.Type{2: variant.Vector2, 3: variant.Vector3}[n], c[:n]...)
+	default:
+		m := w.Begin(variant.Array)
+		for _, one := range all[:n] {
+			one.write(w)
+		}
+		w.End(m, n)
+	}
+}
+
+func within32(all []integer) bool {
+	for _, n := range all {
+		if !n.fits64() || int64(int32(n.i)) != n.i {
+			return false
+		}
+	}
+	return true
+}
+
+// exact32 reports whether 32 bit floats hold all of these integers exactly.
+func exact32(all []integer) bool {
+	const most = 1 << 24
+	for _, n := range all {
+		if !n.fits64() || n.i > most || n.i < -most {
+			return false
+		}
+	}
+	return true
+}
+
+func writeReals(w *variant.Writer, t wire.ValueType, enc []byte) {
+	var all [componentsMax]float64
+	n, width := t.Components(), t.Width()
+	fit := true
+	for i := range n {
+		all[i] = replication.Float(enc[i*width : (i+1)*width])
+		fit = fit && fitsFloat32(all[i])
+	}
+	switch {
+	case n == 1:
+		writeFloat(w, all[0])
+	case fit || w.Dialect() == variant.Godot4:
+		w.Floats([...]variant.Type{2: variant.Vector2, 3: variant.Vector3, 4: variant.Quaternion}[n], all[:n]...)
+	default:
+		m := w.Begin(variant.Array)
+		for _, f := range all[:n] {
+			writeFloat(w, f)
+		}
+		w.End(m, n)
+	}
 }

@@ -7,15 +7,14 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// OpsMax bounds the ops of one payload before the limits of the store are asked,
-// because an op takes more memory than its text.
+// OpsMax bounds the ops of one payload before the store checks its own limit, because an op
+// takes more memory than its text.
 const OpsMax = 65536
 
-// Parse parses the body of a publish. subjectKey is the key that the subject
-// named, or empty. The ops may share memory with each other, not with body.
+// Parse parses the body of a publish. subjectKey is the key in the subject, or empty. The ops
+// may share memory with each other but not with body.
 //
-// If the publish is not atomic, a bad op does not fail the others: it carries its
-// error.
+// In a publish that is not atomic, a bad op carries its error and the other ops stay valid.
 func (f Form) Parse(body []byte, subjectKey string) (replication.Publish, *replication.Error) {
 	p := parser{subjectKey: subjectKey}
 	n, err := f.root(body)
@@ -49,10 +48,8 @@ func (p *parser) publish(n node) *replication.Error {
 	if err := fields.only("a list of ops", fieldOps, fieldAtomic); err != nil {
 		return err
 	}
-	if fields.has(fieldAtomic) {
-		if p.out.Atomic, err = boolean("atomic", fields.nodes[fieldAtomic]); err != nil {
-			return err
-		}
+	if _, err := optional(&fields, fieldAtomic, &p.out.Atomic, boolean); err != nil {
+		return err
 	}
 	return p.ops(fields.nodes[fieldOps])
 }
@@ -141,10 +138,8 @@ func (p *parser) audience(op *replication.Op, f *fields) (err *replication.Error
 	if !f.has(fieldAudience) && !f.has(fieldLod) {
 		return badRequest(`audience needs "audience" or "lod"`)
 	}
-	if op.HasAudience = f.has(fieldAudience); op.HasAudience {
-		if op.Audience, err = parseAudience(f.nodes[fieldAudience]); err != nil {
-			return err
-		}
+	if op.HasAudience, err = optional(f, fieldAudience, &op.Audience, parseAudience); err != nil {
+		return err
 	}
 	return lod(op, f)
 }
@@ -157,14 +152,10 @@ func (p *parser) group(op *replication.Op, f *fields) (err *replication.Error) {
 	if err = client(op, f); err != nil {
 		return err
 	}
-	if f.has(fieldJoin) {
-		if op.Join, err = tokens("join", f.nodes[fieldJoin]); err != nil {
-			return err
-		}
+	if _, err = optional(f, fieldJoin, &op.Join, tokens); err != nil {
+		return err
 	}
-	if f.has(fieldLeave) {
-		op.Leave, err = tokens("leave", f.nodes[fieldLeave])
-	}
+	_, err = optional(f, fieldLeave, &op.Leave, tokens)
 	return err
 }
 
@@ -176,7 +167,7 @@ func (p *parser) kick(op *replication.Op, f *fields) *replication.Error {
 	return client(op, f)
 }
 
-// key takes the key from the op or the subject. Both must be the same.
+// key takes the key from the op or the subject. If both have one, they must be equal.
 func (p *parser) key(op *replication.Op, f *fields) *replication.Error {
 	op.Key = p.subjectKey
 	if !f.has(fieldKey) {
@@ -205,4 +196,44 @@ func client(op *replication.Op, f *fields) (err *replication.Error) {
 	}
 	op.Client, err = token("client", f.nodes[fieldClient])
 	return err
+}
+
+// A GetRequest asks for the states of a space.
+type GetRequest struct {
+	After string // continue behind this key; empty for the beginning
+	Max   int    // most states; 0 for as many as fit
+}
+
+// ParseGet parses the body of a get request, which may be empty.
+func (f Form) ParseGet(body []byte) (r GetRequest, err *replication.Error) {
+	if len(body) == 0 {
+		return r, nil
+	}
+	n, err := f.root(body)
+	if err != nil {
+		return r, err
+	}
+	fields, err := parseOnly(n, "the request", fieldAfter, fieldMax)
+	if err != nil {
+		return r, err
+	}
+	if _, err = optional(&fields, fieldAfter, &r.After, text); err != nil {
+		return r, err
+	}
+	if r.After != "" && !subject.ValidKey(r.After) {
+		return r, badRequest("field \"after\": %q is not a key", clip(r.After))
+	}
+	_, err = optional(&fields, fieldMax, &r.Max, parseMax)
+	return r, err
+}
+
+func parseMax(name string, n node) (int, *replication.Error) {
+	if n.kind() != kindNumber {
+		return 0, wantField(name, kindNumber, n)
+	}
+	enc, err := n.appendValue(nil, typeUint16)
+	if err != nil {
+		return 0, within(`field "max"`, err)
+	}
+	return int(enc[0]) | int(enc[1])<<8, nil
 }

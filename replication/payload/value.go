@@ -20,33 +20,23 @@ func (p *parser) put(op *replication.Op, f *fields) (err *replication.Error) {
 	if err = p.key(op, f); err != nil {
 		return err
 	}
-	if op.HasMessage = f.has(fieldMessage); op.HasMessage {
-		if op.Message, err = message("message", f.nodes[fieldMessage]); err != nil {
-			return err
-		}
-		if len(op.Message) == 0 {
-			return badRequest("a link message has at least one byte")
-		}
+	if op.HasMessage, err = optional(f, fieldMessage, &op.Message, message); err != nil {
+		return err
 	}
-	if op.HasFarewell = f.has(fieldFarewell); op.HasFarewell {
-		if op.Farewell, err = message("farewell", f.nodes[fieldFarewell]); err != nil {
-			return err
-		}
+	if op.HasMessage && len(op.Message) == 0 {
+		return badRequest("a link message has at least one byte")
 	}
-	if op.HasAccess = f.has(fieldAccess); op.HasAccess {
-		if op.Access, err = parseAccess(f.nodes[fieldAccess]); err != nil {
-			return err
-		}
+	if op.HasFarewell, err = optional(f, fieldFarewell, &op.Farewell, message); err != nil {
+		return err
 	}
-	if op.HasAudience = f.has(fieldAudience); op.HasAudience {
-		if op.Audience, err = parseAudience(f.nodes[fieldAudience]); err != nil {
-			return err
-		}
+	if op.HasAccess, err = optional(f, fieldAccess, &op.Access, parseAccess); err != nil {
+		return err
 	}
-	if op.HasPriority = f.has(fieldPriority); op.HasPriority {
-		if op.Priority, err = parsePriority(f.nodes[fieldPriority]); err != nil {
-			return err
-		}
+	if op.HasAudience, err = optional(f, fieldAudience, &op.Audience, parseAudience); err != nil {
+		return err
+	}
+	if op.HasPriority, err = optional(f, fieldPriority, &op.Priority, parsePriority); err != nil {
+		return err
 	}
 	if err = lod(op, f); err != nil {
 		return err
@@ -94,10 +84,11 @@ func putValue(v *replication.PutValue, index int, n node) (err *replication.Erro
 	if err != nil {
 		return err
 	}
-	if f.has(fieldName) {
-		if v.Name, err = text("name", f.nodes[fieldName]); err != nil {
-			return err
-		}
+	named, err := optional(&f, fieldName, &v.Name, text)
+	if err != nil {
+		return err
+	}
+	if named {
 		if !replication.ValidName(v.Name) {
 			return badRequest("%s: name %q: want [A-Za-z_][A-Za-z0-9_]{0,%d}", what, clip(v.Name), replication.NameMax-1)
 		}
@@ -125,7 +116,7 @@ func putValue(v *replication.PutValue, index int, n node) (err *replication.Erro
 	return nil
 }
 
-// within puts the name of the value in front of a message.
+// within adds the name of the value to an error message.
 func within(what string, err *replication.Error) *replication.Error {
 	err.Message = what + ": " + err.Message
 	return err
@@ -162,14 +153,12 @@ func parsePrecision(f *fields) (float64, *replication.Error) {
 	if p < 0 {
 		return 0, replication.Errorf(replication.CodeOutOfRange, "precision %v: want 0 or more", p)
 	}
-	return math.Abs(p), nil // no negative zero
+	return math.Abs(p), nil // without the sign of a negative zero
 }
 
 func parseNullable(v *replication.PutValue, f *fields) (err *replication.Error) {
-	if f.has(fieldNullable) {
-		if v.Nullable, err = boolean("nullable", f.nodes[fieldNullable]); err != nil {
-			return err
-		}
+	if _, err = optional(f, fieldNullable, &v.Nullable, boolean); err != nil {
+		return err
 	}
 	if !f.has(fieldNull) {
 		return nil
@@ -228,25 +217,26 @@ func setValues(op *replication.Op, l list) *replication.Error {
 	return nil
 }
 
-// validIndex reports whether name is an index as strconv writes it.
+// validIndex reports whether name is an index in the form of strconv.Itoa.
 func validIndex(name string) bool {
 	return len(name) <= len(strconv.Itoa(netstate.ValuesMax)) && name[:min(1, len(name))] != "-" && isDecimal(name)
 }
 
-// A nameSet finds names that are given twice. A few are compared with each
-// other, which costs no memory.
+// A nameSet detects duplicate names. It compares a few names with each other, which costs no
+// memory.
 type nameSet struct {
 	few  []string
 	many map[string]struct{}
 }
 
+// nameSetFew is about the number from which on a map is faster.
 const nameSetFew = 12 // where a map becomes faster, roughly
 
 func newNameSet(guess int) nameSet {
 	return nameSet{few: make([]string, 0, min(guess+1, nameSetFew))}
 }
 
-// add reports whether name is not yet in the set.
+// add reports whether name was not in the set.
 func (s *nameSet) add(name string) bool {
 	if s.many == nil {
 		for _, other := range s.few {
@@ -265,4 +255,47 @@ func (s *nameSet) add(name string) bool {
 	before := len(s.many)
 	s.many[name] = struct{}{}
 	return len(s.many) > before
+}
+
+// parseBounds parses what clients may write into a value of type t. It returns nil if no bound
+// is given.
+func parseBounds(t wire.ValueType, f *fields) (*replication.Bounds, *replication.Error) {
+	if !f.has(fieldMin) && !f.has(fieldMax) && !f.has(fieldFinite) && !f.has(fieldRate) {
+		return nil, nil
+	}
+	b := new(replication.Bounds)
+	var err *replication.Error
+	if b.Min, err = component(t, "min", fieldMin, f); err != nil {
+		return nil, err
+	}
+	if b.Max, err = component(t, "max", fieldMax, f); err != nil {
+		return nil, err
+	}
+	finite := true
+	if _, err = optional(f, fieldFinite, &finite, boolean); err != nil {
+		return nil, err
+	}
+	b.Infinite = !finite
+	if f.has(fieldRate) {
+		if b.Rate, err = between("rate", f.nodes[fieldRate], replication.WriteRateMin, replication.WriteRateMax); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.Check(t)
+}
+
+// component parses a number as one component of t, with the rounding of a value. It returns nil
+// if the field is not given.
+func component(t wire.ValueType, name string, at field, f *fields) ([]byte, *replication.Error) {
+	if !f.has(at) {
+		return nil, nil
+	}
+	if t.Variable() {
+		return nil, replication.Errorf(replication.CodeTypeMismatch, "%q is for numbers, not for %v", name, t)
+	}
+	enc, err := f.nodes[at].appendValue(nil, t.Component())
+	if err != nil {
+		return nil, within(name, err)
+	}
+	return enc, nil
 }

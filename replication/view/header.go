@@ -10,21 +10,19 @@ const TraceSize = 1 + 16 + 8 + 1
 
 const version = 1
 
-// Flags say what a batch is.
+// Flags describe a batch.
 type Flags uint8
 
 const (
 	FlagTrace     Flags = 1 // a trace block follows the positions
-	FlagReply     Flags = 2 // a part of the answer to a repair request; its number follows
+	FlagReply     Flags = 2 // a part of the answer to a repair request; the part number follows
 	FlagLast      Flags = 4 // no part with a higher number follows
 	FlagKeyframes Flags = 8 // the parts are keyframes, true at (epoch, seq), not batches
-
-	FlagZeroCoded Flags = 16 // the records, all that follows the header, are zero-coded
 )
 
-const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes | FlagZeroCoded
+const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes
 
-// A Header starts every batch:
+// A Header begins every batch:
 //
 //	version uint8 = 1
 //	flags   uint8
@@ -60,7 +58,7 @@ func (h Header) Append(b []byte) []byte {
 	return b
 }
 
-// Trace returns the trace block of a batch, nil if it has none. It aliases p, which
+// Trace returns the trace block of a batch, or nil if it has none. The result aliases p, which
 // need not be well-formed.
 func Trace(p []byte) []byte {
 	const at = 2 + 3*8
@@ -70,9 +68,8 @@ func Trace(p []byte) []byte {
 	return p[at : at+TraceSize : at+TraceSize]
 }
 
-// Parse reads a batch: its header, and the records behind it, which are still
-// coded if FlagZeroCoded is set ([Plain] expands them). Flags that it does not
-// know are malformed, because they could move the records.
+// Parse reads a batch: its header, and the records behind it. A batch with an unknown
+// flag is malformed, because the flag could move the records.
 func Parse(p []byte) (h Header, records []byte, err error) {
 	if len(p) < 26 || len(p) > BatchMax || p[0] != version {
 		return h, nil, ErrMalformed

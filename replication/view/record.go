@@ -1,19 +1,22 @@
 package view
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"errors"
+)
 
-// A MessageID says what a record does. 1 to 9 are those of the views protocol;
-// ids from 16 on are a view's own commands there, so ours begin at 16.
+// A MessageID says what a record does. 1 to 9 are those of the views protocol. There, ids from
+// 16 on are a view's own commands, so the additional messages begin at 16.
 type MessageID uint8
 
 const (
 	Update       MessageID = 1  // changed values
 	Checksum     MessageID = 2  // uint32 CRC-32 of the keyframe
 	Keyframe     MessageID = 3  // all values
-	Remove       MessageID = 6  // of view 0: the whole state ends
+	Remove       MessageID = 6  // of view 0: the state ends
 	RefIDAssign  MessageID = 9  // uint16, addressed by EntityID
-	Describe     MessageID = 16 // what the state is, on view 0
-	DescribePart MessageID = 17 // bytes that go in front of the next Describe
+	Describe     MessageID = 16 // description of the state, on view 0
+	DescribePart MessageID = 17 // bytes in front of the next Describe
 )
 
 // A Record is one message to one view.
@@ -45,15 +48,15 @@ func appendRecordHead(b []byte, ref RefID, e EntityID, m MessageID) []byte {
 	return append(b, byte(m))
 }
 
-// Begin appends the head of a record whose data the caller appends next, and
-// returns where it began. [End] completes it.
+// Begin appends the head of a record and returns where the record begins. The caller appends
+// the data and then calls [End].
 func Begin(b []byte, ref RefID, e EntityID, m MessageID) (_ []byte, start int) {
 	start = len(b)
 	return appendRecordHead(append(b, 0), ref, e, m), start
 }
 
-// End writes the size of the record that began at start. A record of 128 bytes
-// or more moves by one byte, so that its size is minimal.
+// End writes the size of the record that begins at start. A record of 128 bytes or more moves
+// by one byte, so that its size is minimal.
 func End(b []byte, start int) []byte {
 	n := len(b) - start - 1
 	if n < 0x80 {
@@ -98,17 +101,17 @@ func (r Record) CRC() (uint32, error) {
 	return binary.LittleEndian.Uint32(r.Data), nil
 }
 
-// Records reads the records of a batch.
+// Records iterates over the records of a batch.
 type Records struct {
 	p   []byte
 	err error
 }
 
-// NewRecords returns the records in p, the rest of a batch after its header.
+// NewRecords returns the records in p, which is a batch without its header.
 func NewRecords(p []byte) Records { return Records{p: p} }
 
-// Next returns the next record. It reports false at the end and at the first
-// malformed record; Err tells which. The data aliases the batch.
+// Next returns the next record. It reports false at the end and at the first malformed record;
+// Err tells which. The data aliases the batch.
 func (r *Records) Next() (m Record, ok bool) {
 	if len(r.p) == 0 || r.err != nil {
 		return m, false
@@ -122,7 +125,7 @@ func (r *Records) Next() (m Record, ok bool) {
 	return m, true
 }
 
-// Err returns ErrMalformed if the records did not end where the batch ends.
+// Err returns ErrMalformed if the records do not end where the batch ends.
 func (r *Records) Err() error { return r.err }
 
 func (r *Record) parse(p []byte) bool {
@@ -140,4 +143,35 @@ func (r *Record) parse(p []byte) bool {
 	}
 	r.Message, r.Data = MessageID(p[0]), p[1:]
 	return true
+}
+
+// ErrMalformed reports malformed bytes. It is a static value, because hostile input must not
+// cost an allocation.
+var ErrMalformed = errors.New("replication/view: malformed")
+
+// SizeMax is the largest size of a record, which is the largest VLQ.
+const SizeMax = 0x7FFF
+
+// AppendSize appends n, at most SizeMax, as a VLQ: one byte below 0x80, otherwise the high 7
+// bits with the top bit set, then the low 8 bits.
+func AppendSize(b []byte, n int) []byte {
+	if n < 0x80 {
+		return append(b, byte(n))
+	}
+	if n > SizeMax {
+		panic("replication/view: record larger than a VLQ can say")
+	}
+	return append(b, byte(n>>8)|0x80, byte(n))
+}
+
+// cutSize reads a VLQ. The original protocol writes small numbers in two bytes (8023 for 35),
+// so they are accepted.
+func cutSize(p []byte) (n int, rest []byte, ok bool) {
+	switch {
+	case len(p) >= 1 && p[0] < 0x80:
+		return int(p[0]), p[1:], true
+	case len(p) >= 2:
+		return int(p[0]&0x7F)<<8 | int(p[1]), p[2:], true
+	}
+	return 0, nil, false
 }

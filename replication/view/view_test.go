@@ -224,9 +224,12 @@ func TestTruncatedHeader(t *testing.T) {
 	if err != nil || got.Part != 4 || got.Seq != 2 || len(rest) != 1 {
 		t.Errorf("got %+v, %x, %v", got, rest, err)
 	}
-	p[1] |= 0x20
-	if _, _, err := Parse(p); err == nil {
-		t.Error("a flag that nobody knows was accepted, although it could move the records")
+	for unknown := byte(0x10); unknown != 0; unknown <<= 1 {
+		q := append([]byte(nil), p...)
+		q[1] |= unknown
+		if _, _, err := Parse(q); err == nil {
+			t.Errorf("Parse accepted the unknown flag %#x, which could move the records", unknown)
+		}
 	}
 	if _, _, err := Parse(make([]byte, BatchMax+1)); err == nil {
 		t.Error("a batch above the limit was accepted")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -29,7 +30,7 @@ func chain(t *testing.T, s *Store) {
 	one := s.must(t, s.A, write("CHAIN", 0, "one"), "the log is empty")
 	two := s.must(t, s.B, write("CHAIN", one, "two"), "it follows, whoever writes it")
 	for _, expect := range []uint64{0, one, one - 1, two + 1, two + 1000} {
-		if a := s.append(t, s.A, write("CHAIN", expect, "zombie"))[0]; a.Verdict != sessionlog.Stale {
+		if a := s.append(t, s.A, write("CHAIN", expect, "zombie"))[0]; a.Verdict != fence.Stale {
 			t.Errorf("a write behind %d is answered %v, want stale: the last is %d", expect, a.Verdict, two)
 		}
 	}
@@ -41,7 +42,7 @@ func chain(t *testing.T, s *Store) {
 		}
 	}
 	s.want(t, s.A, "OTHER", "another log has nothing to do with it")
-	if a := s.append(t, s.A, write("OTHER", three, "x"))[0]; a.Verdict != sessionlog.Stale {
+	if a := s.append(t, s.A, write("OTHER", three, "x"))[0]; a.Verdict != fence.Stale {
 		t.Errorf("a write to an empty log that expects a sequence of another is answered %v", a.Verdict)
 	}
 }
@@ -55,7 +56,7 @@ func rollup(t *testing.T, s *Store) {
 	other := s.must(t, s.A, write("NEIGHBOUR", 0, "stays"), "the log is empty")
 	w := write("ROLL", seq-1, "zombie")
 	w.Rollup = true
-	if a := s.append(t, s.B, w)[0]; a.Verdict != sessionlog.Stale {
+	if a := s.append(t, s.B, w)[0]; a.Verdict != fence.Stale {
 		t.Errorf("a checkpoint of a zombie is answered %v", a.Verdict)
 	}
 	var all []string
@@ -92,7 +93,7 @@ func together(t *testing.T, s *Store) {
 	answers := s.append(t, s.A, first...)
 	second := make([]sessionlog.Write, n)
 	for i := range second {
-		if answers[i].Verdict != sessionlog.OK {
+		if answers[i].Verdict != fence.OK {
 			t.Fatalf("write %d to an empty log is answered %v", i, answers[i].Verdict)
 		}
 		second[i] = write(first[i].Log, answers[i].Seq, fmt.Sprintf("second %d", i))
@@ -101,9 +102,9 @@ func together(t *testing.T, s *Store) {
 		}
 	}
 	for i, a := range s.append(t, s.B, second...) {
-		want := sessionlog.OK
+		want := fence.OK
 		if i%3 == 0 {
-			want = sessionlog.Stale
+			want = fence.Stale
 		}
 		if a.Verdict != want {
 			t.Errorf("write %d of many is answered %v, want %v whatever its neighbours are", i, a.Verdict, want)
@@ -128,11 +129,11 @@ func race(t *testing.T, s *Store) {
 		first, second := s.begin(s.A, a), s.begin(s.B, b)
 		x, y := s.wait(t, first)[0], s.wait(t, second)[0]
 		switch {
-		case x.Verdict == sessionlog.OK && lost(y):
+		case x.Verdict == fence.OK && lost(y):
 			seq, all = x.Seq, append(all, string(a.Data))
-		case y.Verdict == sessionlog.OK && lost(x):
+		case y.Verdict == fence.OK && lost(x):
 			seq, all = y.Seq, append(all, string(b.Data))
-		case lost(x) && lost(y) && (x.Verdict == sessionlog.Busy || y.Verdict == sessionlog.Busy):
+		case lost(x) && lost(y) && (x.Verdict == fence.Busy || y.Verdict == fence.Busy):
 			// It was not done with the round before.
 		default:
 			t.Fatalf("round %d: two that race are answered %v and %v, want one ok and one stale or busy", k, x.Verdict, y.Verdict)
@@ -144,4 +145,4 @@ func race(t *testing.T, s *Store) {
 	s.want(t, s.A, "RACE", "those that were told so", all...)
 }
 
-func lost(a sessionlog.Answer) bool { return a.Verdict == sessionlog.Stale || a.Verdict == sessionlog.Busy }
+func lost(a sessionlog.Answer) bool { return a.Verdict == fence.Stale || a.Verdict == fence.Busy }

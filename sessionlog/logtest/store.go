@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -115,9 +116,9 @@ func (s *Store) must(t testing.TB, l sessionlog.Log, w sessionlog.Write, why str
 	t.Helper()
 	for {
 		switch a := s.append(t, l, w)[0]; a.Verdict {
-		case sessionlog.OK:
+		case fence.OK:
 			return a.Seq
-		case sessionlog.Busy:
+		case fence.Busy:
 		default:
 			t.Fatalf("a write is answered %v, want ok: %s", a.Verdict, why)
 		}
@@ -128,7 +129,7 @@ func (s *Store) must(t testing.TB, l sessionlog.Log, w sessionlog.Write, why str
 func (s *Store) want(t testing.TB, l sessionlog.Log, log string, why string, data ...string) []sessionlog.Entry {
 	t.Helper()
 	a := s.read(t, l, log)
-	if a.Verdict != sessionlog.OK {
+	if a.Verdict != fence.OK {
 		t.Fatalf("reading is answered %v: %s", a.Verdict, why)
 	}
 	var got []string

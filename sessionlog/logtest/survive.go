@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -18,7 +19,7 @@ func survive(t *testing.T, s *Store) {
 	}
 	seq := uint64(0)
 	var all []string
-	counts := map[sessionlog.Verdict]int{}
+	counts := map[fence.Verdict]int{}
 	for k := range survivors {
 		s.Trouble(k)
 		w := write("SURVIVE", seq, fmt.Sprintf("write %d", k))
@@ -29,26 +30,26 @@ func survive(t *testing.T, s *Store) {
 		all = append(all, string(w.Data))
 	}
 	s.Peace()
-	for s.read(t, s.B, "SURVIVE").Verdict != sessionlog.OK {
+	for s.read(t, s.B, "SURVIVE").Verdict != fence.OK {
 	}
 	s.want(t, s.B, "SURVIVE", "each once, in order", all...)
 	t.Logf("%d writes, answers to attempts: %v", survivors, counts)
 }
 
 // insist writes until it is certain that w is stored, as sessionlog.Session does.
-func (s *Store) insist(t *testing.T, w sessionlog.Write, counts map[sessionlog.Verdict]int) uint64 {
+func (s *Store) insist(t *testing.T, w sessionlog.Write, counts map[fence.Verdict]int) uint64 {
 	t.Helper()
 	for {
 		a := s.append(t, s.Hasty, w)[0]
 		counts[a.Verdict]++
 		switch a.Verdict {
-		case sessionlog.OK:
+		case fence.OK:
 			return a.Seq
-		case sessionlog.Busy, sessionlog.Unreachable:
+		case fence.Busy, fence.Unreachable:
 			continue
 		}
 		r := s.read(t, s.Hasty, w.Log)
-		if r.Verdict != sessionlog.OK || len(r.Entries) == 0 {
+		if r.Verdict != fence.OK || len(r.Entries) == 0 {
 			continue
 		}
 		last := r.Entries[len(r.Entries)-1]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -46,7 +47,7 @@ type Store struct {
 type record struct {
 	entries  []sessionlog.Entry
 	before   []sessionlog.Entry // what was there before the newest write
-	silences []time.Duration // when a request got no answer because of Lost or Late
+	silences []time.Duration    // when a request got no answer because of Lost or Late
 }
 
 // New returns an empty store. Its sequences begin like those of JetStream after the
@@ -113,7 +114,7 @@ func (s *Store) Read(log string, answer func(sessionlog.Answer)) {
 				entries = slices.Delete(slices.Clone(entries), i, i+1)
 			}
 		}
-		s.reply(log, once, sessionlog.Answer{Verdict: sessionlog.OK, Entries: entries})
+		s.reply(log, once, sessionlog.Answer{Verdict: fence.OK, Entries: entries})
 	})
 }
 
@@ -126,7 +127,7 @@ func (s *Store) once(answer func(sessionlog.Answer)) func(sessionlog.Answer) {
 			answer(a)
 		}
 	}
-	s.Schedule(s.Timeout, func() { f(sessionlog.Answer{Verdict: sessionlog.Unknown}) })
+	s.Schedule(s.Timeout, func() { f(sessionlog.Answer{Verdict: fence.Unknown}) })
 	return f
 }
 
@@ -138,7 +139,7 @@ func (s *Store) append(w sessionlog.Write, answer func(sessionlog.Answer)) {
 			s.held = append(s.held, late)
 		}
 	case s.chance(s.Busy):
-		s.reply(w.Log, answer, sessionlog.Answer{Verdict: sessionlog.Busy})
+		s.reply(w.Log, answer, sessionlog.Answer{Verdict: fence.Busy})
 	case s.chance(s.Late):
 		s.unanswered(w.Log)
 		s.Schedule(time.Duration(s.Rand.IntN(6000))*time.Millisecond, late)
@@ -193,7 +194,7 @@ func (s *Store) apply(w sessionlog.Write) sessionlog.Answer {
 	}
 	if last != w.Expect {
 		s.Refused++
-		return sessionlog.Answer{Verdict: sessionlog.Stale}
+		return sessionlog.Answer{Verdict: fence.Stale}
 	}
 	s.seq++
 	s.Appends++
@@ -208,7 +209,7 @@ func (s *Store) apply(w sessionlog.Write) sessionlog.Answer {
 	if s.Applied != nil {
 		s.Applied(w.Log, e)
 	}
-	return sessionlog.Answer{Verdict: sessionlog.OK, Seq: e.Seq}
+	return sessionlog.Answer{Verdict: fence.OK, Seq: e.Seq}
 }
 
 func (s *Store) latency() time.Duration {

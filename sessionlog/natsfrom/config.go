@@ -9,39 +9,39 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // StreamName is the name of the stream.
 const StreamName = "DNP_FROM"
 
-// A Config says where the stream is. The zero value of each number stands for its
-// default.
+// A Config says where the stream is. The zero value of each number stands for its default.
 type Config struct {
 	// Conn is the connection to NATS. It must keep nothing for later while it is broken
 	// (nats.ReconnectBufSize(-1)). The caller closes it after Run has ended.
 	Conn *nats.Conn
 
-	// Subjects are those of the deployment.
+	// Subjects are the subjects of the deployment.
 	Subjects subject.Names
 
-	// Replicas is the number of copies of a stream that does not exist yet; default 1.
+	// Replicas is the number of copies of a stream that Open makes; default 1.
 	Replicas int
 
-	// MaxAge is how long game servers may be away; default 10 min. Dedupe is for how
-	// long the stream knows what it has, default 2 min, at most MaxAge: it costs the
-	// server about 200 bytes of memory per message. An edge that publishes again what is
-	// older was stopped for so long, and consumers drop it by its number.
+	// MaxAge is how long game servers may be away; default 10 min. Dedupe is how long the
+	// stream remembers the ids of messages, default 2 min, at most MaxAge: it costs the
+	// server about 200 bytes of memory per message. An edge that publishes an older message
+	// again was stopped for so long; consumers drop that message by its number.
 	MaxAge, Dedupe time.Duration
 
-	InFlight int           // sessions that wait for a confirmation; default 4,096. More wait here
+	InFlight int           // sessions that wait for a confirmation; default 4,096. Further ones wait in a queue
 	Timeout  time.Duration // for a confirmation; default 1 s
-	Pause    time.Duration // before a message that failed is published again; default 100 ms
+	Pause    time.Duration // before a failed message is published again; default 100 ms
 
-	// JetStream options, as a domain.
-	JetStream []jetstream.JetStreamOpt
+	// JetStream are options such as a domain.
+	JetStream []natsjs.JetStreamOpt
 
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
@@ -54,9 +54,7 @@ func (c Config) withDefaults() Config {
 	c.InFlight = cmp.Or(c.InFlight, 4096)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.Pause = cmp.Or(c.Pause, 100*time.Millisecond)
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 
@@ -70,29 +68,23 @@ func (c Config) validate() error {
 	return nil
 }
 
-// open makes the stream if it does not exist. One that exists may have other limits:
-// they are the operator's.
+// open makes the stream if it does not exist. A stream that exists may have other limits,
+// which are the operator's decision.
 func (c *Config) open(ctx context.Context) error {
-	js, err := jetstream.New(c.Conn, c.JetStream...)
+	js, err := natsjs.New(c.Conn, c.JetStream...)
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
-	subjects := []string{c.Subjects.FromAll()}
-	s, err := js.Stream(ctx, StreamName)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: StreamName, Subjects: subjects, Replicas: c.Replicas, Storage: jetstream.FileStorage,
-			Description: "dnprelay: reliable messages of clients", MaxAge: c.MaxAge, Duplicates: c.Dedupe,
-		})
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another edge was faster
-			s, err = js.Stream(ctx, StreamName)
-		}
+	want := natsjs.StreamConfig{
+		Name: StreamName, Subjects: []string{c.Subjects.FromAll()}, Replicas: c.Replicas, Storage: natsjs.FileStorage,
+		Description: "dnprelay: reliable messages of clients", MaxAge: c.MaxAge, Duplicates: c.Dedupe,
 	}
+	s, err := jetstream.OpenStream(ctx, js, want)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", StreamName, err)
+		return err
 	}
-	if got := s.CachedInfo().Config.Subjects; !slices.Equal(got, subjects) {
-		return fmt.Errorf("stream %s has the subjects %v, want %v", StreamName, got, subjects)
+	if got := s.CachedInfo().Config.Subjects; !slices.Equal(got, want.Subjects) {
+		return fmt.Errorf("stream %s has the subjects %v, want %v", StreamName, got, want.Subjects)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func open(t testing.TB, cfg Config) *Publisher {
 	return p
 }
 
-// A feed under test notes what it is told.
+// A feed under test records the numbers that are reported to it.
 type feed struct {
 	*Feed
 	t         testing.TB
@@ -49,8 +49,8 @@ func begin(t testing.TB, p *Publisher, client, id string) *feed {
 	return f
 }
 
-// numbers are the numbers of the client's messages: its links and parts have some too,
-// so they have gaps.
+// number is the number of the client's k-th message. Numbers have gaps, because links and parts
+// have numbers, too.
 func number(k int) uint64 { return uint64(k)*3 + 1 }
 
 func (f *feed) send(from, to int) {
@@ -67,7 +67,7 @@ func (f *feed) wait(from, to int, why string) {
 		select {
 		case n := <-f.delivered:
 			if n != number(k) {
-				f.t.Fatalf("%d is reported, want %d: %s", n, number(k), why)
+				f.t.Fatalf("message %d is reported, want %d: %s", n, number(k), why)
 			}
 		case <-timeout:
 			f.t.Fatalf("message %d is never reported: %s", k, why)
@@ -100,7 +100,7 @@ func stored(t testing.TB, nc *nats.Conn) map[string][]uint64 {
 		n, err := strconv.ParseUint(m.Header.Get("Dnp-Number"), 10, 64)
 		if err != nil || m.Header.Get("Dnp-Reliable") != "true" || m.Header.Get("Dnp-Session") == "" ||
 			m.Header.Get("Nats-Msg-Id") != m.Header.Get("Dnp-Session")+":"+m.Header.Get("Dnp-Number") {
-			t.Errorf("headers %v", m.Header)
+			t.Errorf("a message has the headers %v", m.Header)
 		}
 		if want := fmt.Sprintf("message %d", (n-1)/3); string(m.Data) != want {
 			t.Errorf("number %d has %q, want %q", n, m.Data, want)
@@ -110,7 +110,7 @@ func stored(t testing.TB, nc *nats.Conn) map[string][]uint64 {
 	return all
 }
 
-// want checks that a client's messages are there, each once, in order.
+// want checks that the stream has n messages of a client, each once, in order.
 func want(t testing.TB, all map[string][]uint64, client string, n int) {
 	t.Helper()
 	got := all["dnp.v1.from.demo."+client]
@@ -147,9 +147,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTakeover: the edge that stored messages hears no confirmation, another one takes
-// the session over and publishes from the last message that was reported, and the first
-// one, which nobody told, goes on as well.
+// TestTakeover lets the edge that stored messages hear no confirmation. Another edge takes the
+// session over and publishes from the last reported message on, and the first edge, which is
+// not told, goes on as well.
 func TestTakeover(t *testing.T) {
 	c := natstest.Start(t, 1)
 	nc := c.Connect(t)
@@ -177,11 +177,11 @@ func TestTakeover(t *testing.T) {
 	old.wait(3, 8, "the old owner finds everything there")
 	want(t, stored(t, nc), "c", 12)
 	if a.Stats().Duplicates < 5 || b.Stats().Duplicates != 1 {
-		t.Errorf("old %+v, new %+v: what was there already is told apart", a.Stats(), b.Stats())
+		t.Errorf("old %+v, new %+v: messages that the stream had already must count as duplicates", a.Stats(), b.Stats())
 	}
 }
 
-// TestFaults: servers stop and connections break while messages flow.
+// TestFaults stops servers and breaks connections while messages flow.
 func TestFaults(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
 		t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestFaults(t *testing.T) {
 					}
 				}
 				for _, f := range feeds {
-					f.wait(r*each, (r+1)*each, "it is tried again for as long as it takes")
+					f.wait(r*each, (r+1)*each, "the feed repeats until the stream confirms")
 				}
 			}
 			all := stored(t, c.Connect(t))
@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestEnd: a feed that ended says nothing any more, and others go on.
+// TestEnd checks that a feed reports nothing after its end, and that others go on.
 func TestEnd(t *testing.T) {
 	c := natstest.Start(t, 1)
 	wire := natstest.NewProxy(t, c)
@@ -235,17 +235,17 @@ func TestEnd(t *testing.T) {
 	gone.send(5, 6)
 	wire.SetDeaf(false)
 	wire.Cut()
-	stays.wait(0, 5, "it has nothing to do with the other")
+	stays.wait(0, 5, "the end of another feed does not concern it")
 	if n := len(gone.delivered); n > 0 {
-		t.Errorf("%d reports after the end", n)
+		t.Errorf("%d messages are reported after the end of the feed", n)
 	}
 	if s := p.Stats(); s.Waiting != 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// TestUnstored: an unreliable message of the same client reaches subscribers and not the
-// stream.
+// TestUnstored checks that an unreliable message of the same client reaches subscribers and not
+// the stream.
 func TestUnstored(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
 		c := natstest.Start(t, replicas)

@@ -3,25 +3,41 @@ package natsfrom
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/natsask"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/nats-io/nats.go"
 )
+
+// Headers of a message.
+const (
+	headerSession  = "Dnp-Session"
+	headerNumber   = "Dnp-Number"
+	headerPrevious = "Dnp-Previous" // number of the message before, plus one: what a consumer's cursor was
+	headerReliable = "Dnp-Reliable"
+)
+
+// Unstored returns headers that keep a message out of the stream. They are for unreliable
+// messages of clients, which have the same subjects: the stream refuses a message that is
+// meant for another stream, and subscribers get it all the same.
+func Unstored() nats.Header { return nats.Header{jetstream.HeaderExpectStream: {"none"}} }
 
 // A Publisher publishes the messages of all sessions of an edge.
 type Publisher struct {
-	cfg    Config
-	asker  *natsask.Asker
-	counts counters
+	cfg       Config
+	requester *jetstream.Requester
+	counts    counters
 
-	// Workers begin feeds and the connection answers, so neither owns what waits.
+	// Workers begin feeds and the connection answers, so neither owns the list.
 	mu     sync.Mutex
 	failed []failedFeed // in the order of their time
 }
 
-// A failedFeed is to be tried again.
+// A failedFeed publishes its first message again at a time.
 type failedFeed struct {
 	feed *Feed
 	at   time.Time
@@ -30,7 +46,7 @@ type failedFeed struct {
 // Stats are counters since Open.
 type Stats struct {
 	Stored     uint64 // messages that the stream confirmed
-	Duplicates uint64 // of these, what it had already
+	Duplicates uint64 // of these, messages that the stream had already
 	Failures   uint64 // attempts that were not confirmed
 	Waiting    int64  // messages that are not confirmed yet
 }
@@ -38,10 +54,10 @@ type Stats struct {
 type counters struct {
 	stored, duplicates, failures atomic.Uint64
 	waiting                      atomic.Int64
-	troubled                     atomic.Bool
+	failing                      atomic.Bool // the log says so
 }
 
-// Open makes the stream, if it does not exist.
+// Open makes the stream if it does not exist.
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -50,33 +66,33 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	if err := cfg.open(ctx); err != nil {
 		return nil, err
 	}
-	asker, err := natsask.New(natsask.Config{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout})
+	requester, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout})
 	if err != nil {
 		return nil, fmt.Errorf("messages of clients: %w", err)
 	}
-	return &Publisher{cfg: cfg, asker: asker}, nil
+	return &Publisher{cfg: cfg, requester: requester}, nil
 }
 
-// Run does the work until ctx ends.
+// Run works until ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
-	var asking sync.WaitGroup
-	asking.Go(func() { p.asker.Run(ctx) })
+	var requesting sync.WaitGroup
+	requesting.Go(func() { p.requester.Run(ctx) })
 	tick := time.NewTicker(max(p.cfg.Pause/4, time.Millisecond))
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case now := <-tick.C:
-			for _, f := range p.due(now) {
+			for _, f := range p.takeDue(now) {
 				f.feed.publish()
 			}
 		}
 	}
-	asking.Wait()
+	requesting.Wait()
 }
 
-// due takes the feeds that are to be tried again.
-func (p *Publisher) due(now time.Time) (due []failedFeed) {
+// takeDue removes the feeds whose time has come, and returns them.
+func (p *Publisher) takeDue(now time.Time) (due []failedFeed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
@@ -88,11 +104,11 @@ func (p *Publisher) due(now time.Time) (due []failedFeed) {
 	return due
 }
 
-// later lets a feed be tried again.
-func (p *Publisher) later(f *Feed, why string) {
+// retryLater lets a feed publish its first message again after a pause.
+func (p *Publisher) retryLater(f *Feed, reason string) {
 	p.counts.failures.Add(1)
-	if !p.counts.troubled.Swap(true) {
-		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", why)
+	if !p.counts.failing.Swap(true) {
+		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", reason)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,12 +116,12 @@ func (p *Publisher) later(f *Feed, why string) {
 }
 
 // confirmed counts a message that is stored.
-func (p *Publisher) confirmed(a natsask.Ack) {
+func (p *Publisher) confirmed(a jetstream.Ack) {
 	p.counts.stored.Add(1)
 	if a.Duplicate {
 		p.counts.duplicates.Add(1)
 	}
-	if p.counts.troubled.Load() && p.counts.troubled.Swap(false) {
+	if p.counts.failing.Load() && p.counts.failing.Swap(false) {
 		p.cfg.Log.Info("messages of clients reach the stream again", "stream", StreamName)
 	}
 }
@@ -114,4 +130,112 @@ func (p *Publisher) confirmed(a natsask.Ack) {
 func (p *Publisher) Stats() Stats {
 	c := &p.counts
 	return Stats{Stored: c.stored.Load(), Duplicates: c.duplicates.Load(), Failures: c.failures.Load(), Waiting: c.waiting.Load()}
+}
+
+// A Source is the sender of messages.
+type Source struct {
+	Space, Client string
+	Session       string // names the session for ever
+}
+
+// A Feed publishes the messages of one session. Its methods may be called from any goroutine
+// and do not block.
+type Feed struct {
+	p         *Publisher
+	subject   string
+	session   string
+	delivered func(number uint64)
+
+	// Deliver is called by a worker, confirmations come from the connection.
+	mu      sync.Mutex
+	waiting []sessionlog.Message // the first is under way; the session bounds them (Config.UndeliveredMax)
+	ended   bool
+}
+
+// Begin returns the feed of a session. A goroutine of the Publisher calls delivered when the
+// message with this number and all before it are stored; delivered must not block.
+func (p *Publisher) Begin(src Source, delivered func(number uint64)) *Feed {
+	return &Feed{p: p, subject: p.cfg.Subjects.From(src.Space, src.Client), session: src.Session, delivered: delivered}
+}
+
+// Deliver publishes a message behind those before. Its data must not be changed.
+func (f *Feed) Deliver(m sessionlog.Message) {
+	f.mu.Lock()
+	if f.ended {
+		f.mu.Unlock()
+		return
+	}
+	f.waiting = append(f.waiting, m)
+	first := len(f.waiting) == 1
+	f.mu.Unlock()
+	f.p.counts.waiting.Add(1)
+	if first {
+		f.publish()
+	}
+}
+
+// End forgets the messages that are not confirmed: the next owner of the session publishes
+// them. delivered may be called once more.
+func (f *Feed) End() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.p.counts.waiting.Add(-int64(len(f.waiting)))
+	f.waiting, f.ended = nil, true
+}
+
+// publish publishes the first message that waits.
+func (f *Feed) publish() {
+	f.mu.Lock()
+	if len(f.waiting) == 0 {
+		f.mu.Unlock()
+		return
+	}
+	m := f.waiting[0]
+	f.mu.Unlock()
+	number := strconv.FormatUint(m.Number, 10)
+	f.p.requester.Send(jetstream.Request{
+		Msg: &nats.Msg{Subject: f.subject, Data: m.Data, Header: nats.Header{
+			headerSession: {f.session}, headerNumber: {number}, headerPrevious: {strconv.FormatUint(m.Previous, 10)},
+			headerReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
+		}},
+		Done: func(reply *nats.Msg, err error) { f.answered(m.Number, reply, err) },
+	})
+}
+
+// answered takes the stream's answer to a message.
+func (f *Feed) answered(number uint64, reply *nats.Msg, err error) {
+	if err != nil {
+		f.p.retryLater(f, err.Error())
+		return
+	}
+	ack, ok := jetstream.ParseAck(reply.Data)
+	switch {
+	case !ok:
+		f.p.retryLater(f, "an answer that cannot be read")
+	case ack.Code != 0: // possibly because another copy of the message is under way
+		f.p.retryLater(f, ack.Text)
+	case ack.Stream != StreamName:
+		f.p.retryLater(f, "stream "+ack.Stream+" answers")
+	default:
+		f.p.confirmed(ack)
+		f.publishNext(number)
+	}
+}
+
+// publishNext goes on behind a message that is stored, unless the feed has ended.
+func (f *Feed) publishNext(number uint64) {
+	f.mu.Lock()
+	if len(f.waiting) == 0 || f.waiting[0].Number != number {
+		f.mu.Unlock()
+		return
+	}
+	f.waiting[0] = sessionlog.Message{}
+	f.waiting = f.waiting[1:]
+	more := len(f.waiting) > 0
+	f.mu.Unlock()
+	f.p.counts.waiting.Add(-1)
+	f.delivered(number)
+	if more {
+		f.publish()
+	}
 }

@@ -7,14 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/natsask"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// blockBytes is about what a session writes for one message.
+// blockBytes is about the size of the write for one message.
 const blockBytes = 100
 
 func benchStore(b *testing.B, replicas int) (*natstest.Cluster, *Log) {
@@ -22,8 +23,8 @@ func benchStore(b *testing.B, replicas int) (*natstest.Cluster, *Log) {
 	return c, open(b, Config{Conn: c.Connect(b), Replicas: replicas, InFlight: 16384, Timeout: 10 * time.Second})
 }
 
-// BenchmarkAppend has so many sessions with one write under way each, as the product.
-// A checkpoint comes every 32 writes.
+// BenchmarkAppend has one write under way for each of some sessions, as the product has, and a
+// checkpoint every 32 writes.
 func BenchmarkAppend(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		_, l := benchStore(b, replicas)
@@ -56,7 +57,7 @@ func appendLoop(b *testing.B, l *Log, n int) {
 	b.ResetTimer()
 	for range b.N {
 		d := <-answers
-		if d.answer.Verdict != sessionlog.OK {
+		if d.answer.Verdict != fence.OK {
 			b.Fatalf("answered %v", d.answer.Verdict)
 		}
 		times = append(times, time.Since(since[d.session]))
@@ -73,9 +74,8 @@ func appendLoop(b *testing.B, l *Log, n int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
 }
 
-// BenchmarkTogether compares the two ways to store writes of many sessions of one log
-// shard: single publishes in one flush, and an atomic batch, of which one stale write
-// would fail all.
+// BenchmarkTogether compares two ways to store writes of many sessions of one log shard:
+// single publishes in one flush, and an atomic batch, which one stale write fails as a whole.
 func BenchmarkTogether(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		c, l := benchStore(b, replicas)
@@ -86,7 +86,7 @@ func BenchmarkTogether(b *testing.B) {
 	}
 }
 
-// sameShard returns names of logs of log shard 0.
+// sameShard returns n names of logs in log shard 0.
 func sameShard(n int) (all []string) {
 	name := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := 0; len(all) < n; i++ {
@@ -111,7 +111,7 @@ func together(b *testing.B, l *Log, n int) {
 		l.Append(writes, func(i int, a sessionlog.Answer) { answers <- reply{i, a} })
 		for range n {
 			r := <-answers
-			if r.a.Verdict != sessionlog.OK {
+			if r.a.Verdict != fence.OK {
 				b.Fatalf("answered %v", r.a.Verdict)
 			}
 			writes[r.i].Expect, writes[r.i].Rollup = r.a.Seq, k%32 == 31
@@ -122,12 +122,12 @@ func together(b *testing.B, l *Log, n int) {
 
 func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
 	nc := c.Connect(b)
-	js, err := jetstream.New(nc)
+	js, err := natsjs.New(nc)
 	if err != nil {
 		b.Fatal(err)
 	}
 	subject := "bench" + strconv.Itoa(n)
-	if _, err := js.CreateOrUpdateStream(b.Context(), jetstream.StreamConfig{
+	if _, err := js.CreateOrUpdateStream(b.Context(), natsjs.StreamConfig{
 		Name: subject, Subjects: []string{subject + ".*"}, Replicas: replicas, AllowAtomicPublish: true, AllowRollup: true,
 	}); err != nil {
 		b.Fatal(err)
@@ -141,11 +141,11 @@ func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
 				expect = first + uint64(i)
 			}
 			last = &nats.Msg{Subject: fmt.Sprintf("%s.%d", subject, i), Data: make([]byte, blockBytes), Header: nats.Header{
-				natsask.HeaderExpect: {strconv.FormatUint(expect, 10)},
-				"Nats-Batch-Id":      {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
+				jetstream.HeaderExpect: {strconv.FormatUint(expect, 10)},
+				"Nats-Batch-Id":        {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
 			}}
 			if k%32 == 31 {
-				last.Header.Set(natsask.HeaderRollup, "sub")
+				last.Header.Set(jetstream.HeaderRollup, "sub")
 			}
 			if i < n-1 && nc.PublishMsg(last) != nil {
 				b.Fatal("not sent")
@@ -156,7 +156,7 @@ func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		ack, ok := natsask.ParseAck(m.Data)
+		ack, ok := jetstream.ParseAck(m.Data)
 		if !ok || ack.Code != 0 {
 			b.Fatalf("%s", m.Data)
 		}
@@ -165,7 +165,7 @@ func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "writes/s")
 }
 
-// BenchmarkRead reads logs with so many writes since the checkpoint.
+// BenchmarkRead reads logs with some writes since the checkpoint.
 func BenchmarkRead(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		_, l := benchStore(b, replicas)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/natsask"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Log is sessionlog.Log over JetStream.
@@ -19,27 +21,27 @@ type Log struct {
 	cfg    Config
 	api    string // prefix of the subjects of JetStream's API
 	secret []byte
-	writes *natsask.Asker
-	steps  *natsask.Asker // of reads
+	writes *jetstream.Requester
+	steps  *jetstream.Requester // of reads
 	counts counters
 	outage outage
 
-	// Reads are begun by workers and ended by the connection, so neither owns them.
+	// Workers begin reads and the connection ends them, so neither owns them.
 	mu      sync.Mutex
-	waiting []*walk
-	walking int
+	waiting []*read
+	reading int
 }
 
 var _ sessionlog.Log = (*Log)(nil)
 
-// Open makes the streams, if they do not exist, and checks that they are those of this
-// deployment; the error wraps ErrDeployment if they are not.
+// Open makes the streams that do not exist, and checks that all are streams of this
+// deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(cfg.Conn, cfg.JetStream...)
+	js, err := natsjs.New(cfg.Conn, cfg.JetStream...)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
@@ -51,116 +53,148 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		}
 		secret += stream.Metadata[metaSecret]
 	}
-	l := &Log{cfg: cfg, api: apiPrefix(js.Options()), secret: []byte(secret)}
-	ask := natsask.Config{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
-	if l.writes, err = natsask.New(ask); err != nil {
+	l := &Log{cfg: cfg, api: jetstream.APIPrefix(js.Options()), secret: []byte(secret)}
+	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
+	if l.writes, err = jetstream.NewRequester(bounds); err != nil {
 		return nil, fmt.Errorf("session log: %w", err)
 	}
-	ask.InFlight, ask.Queue = cfg.Reads, cfg.Reads // each has one step under way
-	if l.steps, err = natsask.New(ask); err != nil {
+	bounds.InFlight, bounds.Queue = cfg.Reads, cfg.Reads // each read has one step under way
+	if l.steps, err = jetstream.NewRequester(bounds); err != nil {
 		return nil, fmt.Errorf("session log: %w", err)
 	}
 	return l, nil
 }
 
-func apiPrefix(o jetstream.JetStreamOptions) string {
-	switch {
-	case o.APIPrefix != "":
-		return o.APIPrefix
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API"
-	}
-	return "$JS.API"
-}
-
 // Shards returns the number of log shards, for sessionlog.NewBatches.
 func (l *Log) Shards() int { return l.cfg.Shards }
 
-// Secret returns what makes the names of logs, see sessionlog.Key. It was made with the first
-// stream and is as secret as the logs are.
+// Secret returns the key of the hash that names logs, see sessionlog.Key. It was made with the
+// first stream and is as secret as the logs are.
 func (l *Log) Secret() []byte { return l.secret }
 
-// Run does the work until ctx ends. What is under way is answered then; what is asked
-// afterwards is not.
+// Run works until ctx ends. It then answers what is under way; later calls are not answered.
 func (l *Log) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { l.writes.Run(ctx) })
 	running.Go(func() { l.steps.Run(ctx) })
 	running.Wait()
-	l.drop()
+	l.failReads()
 }
 
 // Append implements sessionlog.Log.
 func (l *Log) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
-	requests := make([]natsask.Request, len(writes))
+	requests := make([]jetstream.Request, len(writes))
 	for i := range writes {
-		requests[i] = natsask.Request{Msg: l.message(&writes[i]), Done: func(m *nats.Msg, err error) {
-			a := l.verdict(time.Now(), m, err)
+		l.counts.bytes.Add(uint64(len(writes[i].Data)))
+		requests[i] = jetstream.Request{Msg: l.message(&writes[i]), Done: func(m *nats.Msg, err error) {
+			a := l.judge(time.Now(), m, err)
 			l.counts.appends[a.Verdict].Add(1)
 			answer(i, a)
 		}}
 	}
-	l.counts.bytes.Add(bytes(writes))
-	l.writes.Ask(requests...)
+	l.writes.Send(requests...)
 }
 
-func bytes(writes []sessionlog.Write) (n uint64) {
-	for i := range writes {
-		n += uint64(len(writes[i].Data))
-	}
-	return n
-}
+// Values of headers, which all messages share.
+var (
+	rollup = []string{"sub"}
+	closed = []string{closedTTL}
+)
 
 func (l *Log) message(w *sessionlog.Write) *nats.Msg {
-	h := nats.Header{natsask.HeaderExpect: {strconv.FormatUint(w.Expect, 10)}}
+	h := nats.Header{jetstream.HeaderExpect: {strconv.FormatUint(w.Expect, 10)}}
 	if w.Rollup {
-		h[natsask.HeaderRollup] = rollup
+		h[jetstream.HeaderRollup] = rollup
 	}
 	if w.Final {
-		h[natsask.HeaderTTL] = final
+		h[jetstream.HeaderTTL] = closed
 	}
 	return &nats.Msg{Subject: l.cfg.Subjects.Log(sessionlog.Shard(w.Log, l.cfg.Shards), w.Log), Header: h, Data: w.Data}
 }
 
-// Values of headers. They are shared by all messages.
-var (
-	rollup = []string{"sub"}
-	final  = []string{finalTTL}
-)
-
-// verdict judges the answer to a write.
-func (l *Log) verdict(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
+// judge judges the answer to a write. An error code of which the verdict knows nothing means
+// that the store has no space, no leader or too many requests, so the write is to be repeated
+// after a pause.
+func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 	if err != nil {
 		if errors.Is(err, nats.ErrMaxPayload) && l.counts.tooLarge.Add(1) == 1 {
-			l.cfg.Log.Error("a write of a session log is larger than NATS takes; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
+			l.cfg.Log.Error("a write of a session log is larger than the max_payload of NATS; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
 		}
-		return sessionlog.Answer{Verdict: failure(err)}
+		return sessionlog.Answer{Verdict: jetstream.Failed(err)}
 	}
-	switch ack, ok := natsask.ParseAck(m.Data); {
-	case !ok:
-		return sessionlog.Answer{Verdict: sessionlog.Unknown}
-	case ack.Code == 0:
-		if l.outage.taken(now) {
-			l.cfg.Log.Info("the session log takes writes again")
-		}
-		return sessionlog.Answer{Verdict: sessionlog.OK, Seq: ack.Seq}
-	case ack.Code == natsask.CodeStale:
-		return sessionlog.Answer{Verdict: sessionlog.Stale}
-	case ack.Code == natsask.CodeBusy:
-		return sessionlog.Answer{Verdict: sessionlog.Busy}
-	default: // out of space, no leader, too many requests: to be tried again in a while
+	ack, ok := jetstream.ParseAck(m.Data)
+	if !ok {
+		return sessionlog.Answer{Verdict: fence.Unknown}
+	}
+	v := ack.Verdict(fence.Unreachable)
+	switch {
+	case v == fence.OK && l.outage.taken(now):
+		l.cfg.Log.Info("the session log takes writes again")
+	case v == fence.Unreachable:
 		l.counts.refused.Add(1)
 		if l.outage.refused(now) {
-			l.cfg.Log.Warn("the session log refuses writes; clients that say something reliable end, and new ones are rejected. "+
+			l.cfg.Log.Warn("the session log refuses writes; clients with a reliable command under way end, and new ones are rejected. "+
 				"Make room for JetStream, raise its limits, or bring its servers back", "code", ack.Code, "error", ack.Text)
 		}
-		return sessionlog.Answer{Verdict: sessionlog.Unreachable}
+	}
+	return sessionlog.Answer{Verdict: v, Seq: ack.Seq}
+}
+
+// outageEnd is how long the store must refuse nothing until an outage is over: a store that is
+// nearly full takes some writes and refuses others. It is arbitrary.
+const outageEnd = 10 * time.Second
+
+// An outage is a time in which the store refuses writes. Of all goroutines, one is told of its
+// beginning and one of its end.
+type outage struct {
+	on      atomic.Bool
+	refusal atomic.Int64 // when the newest was, in Unix nanoseconds
+}
+
+// refused notes a refusal, and reports whether an outage begins with it.
+func (o *outage) refused(now time.Time) bool {
+	o.refusal.Store(now.UnixNano())
+	return !o.on.Swap(true)
+}
+
+// taken notes a write that was stored, and reports whether an outage is over.
+func (o *outage) taken(now time.Time) bool {
+	return o.on.Load() && now.UnixNano()-o.refusal.Load() >= int64(outageEnd) && o.on.CompareAndSwap(true, false)
+}
+
+// Verdicts counts answers.
+type Verdicts struct{ OK, Stale, Busy, Unknown, Unreachable uint64 }
+
+// Stats are counters since Open.
+type Stats struct {
+	Appends, Reads Verdicts
+	Bytes          uint64 // of writes
+	Steps          uint64 // requests for reads
+	Refused        uint64 // writes that the store refused for want of space, leader or time
+	TooLarge       uint64 // writes that are larger than a message may be
+	Late           uint64 // answers to requests that were given up
+}
+
+type verdicts [fence.Unreachable + 1]atomic.Uint64
+
+func (v *verdicts) load() Verdicts {
+	return Verdicts{
+		OK: v[fence.OK].Load(), Stale: v[fence.Stale].Load(), Busy: v[fence.Busy].Load(),
+		Unknown: v[fence.Unknown].Load(), Unreachable: v[fence.Unreachable].Load(),
 	}
 }
 
-func failure(err error) sessionlog.Verdict {
-	if errors.Is(err, natsask.ErrNotSent) {
-		return sessionlog.Unreachable
+// counters are bumped by several goroutines.
+type counters struct {
+	appends, reads                  verdicts
+	bytes, steps, refused, tooLarge atomic.Uint64
+}
+
+// Stats returns the counters.
+func (l *Log) Stats() Stats {
+	c := &l.counts
+	return Stats{
+		Appends: c.appends.load(), Reads: c.reads.load(), Bytes: c.bytes.Load(), Steps: c.steps.Load(),
+		Refused: c.refused.Load(), TooLarge: c.tooLarge.Load(), Late: l.writes.Late() + l.steps.Late(),
 	}
-	return sessionlog.Unknown
 }

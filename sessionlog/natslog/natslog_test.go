@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/logtest"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
@@ -26,7 +28,7 @@ func open(t testing.TB, cfg Config) *Log {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l, err := Open(ctx, cfg)
-	for err != nil && !errors.Is(err, ErrDeployment) && ctx.Err() == nil { // a cluster needs a while for its first stream
+	for err != nil && !errors.Is(err, jetstream.ErrDeployment) && ctx.Err() == nil { // a cluster needs a while for its first stream
 		l, err = Open(ctx, cfg)
 	}
 	if err != nil {
@@ -48,8 +50,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// store returns three logs over c, of which the hasty one has a connection that can be
-// spoiled.
+// store returns three logs over c. The connection of the hasty one can be disturbed.
 func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
 	p := natstest.NewProxy(t, c)
 	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
@@ -82,8 +83,8 @@ func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
 	}
 }
 
-// TestStuck: a peer that takes nothing does not block who appends, and all is answered
-// in time.
+// TestStuck checks that a peer which reads nothing does not block callers of Append, and that
+// every write is answered in time.
 func TestStuck(t *testing.T) {
 	c := natstest.Start(t, 1)
 	p := natstest.NewProxy(t, c)
@@ -96,32 +97,32 @@ func TestStuck(t *testing.T) {
 		writes[i] = sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}
 	}
 	l.Append(writes, func(_ int, a sessionlog.Answer) { answers <- a })
-	counts := map[sessionlog.Verdict]int{}
+	counts := map[fence.Verdict]int{}
 	for range n {
 		select {
 		case a := <-answers:
 			counts[a.Verdict]++
 		case <-time.After(patience):
-			t.Fatalf("%d writes are not answered, the others %v", n-len(counts), counts)
+			t.Fatalf("some of %d writes are not answered, the others %v", n, counts)
 		}
 	}
-	if counts[sessionlog.OK] > 0 || counts[sessionlog.Unknown] == 0 || counts[sessionlog.Unreachable] < n-150-100 {
-		t.Errorf("answers %v: what was sent is unknown, what was not is unreachable", counts)
+	if counts[fence.OK] > 0 || counts[fence.Unknown] == 0 || counts[fence.Unreachable] < n-150-100 {
+		t.Errorf("answers %v, want unknown for writes that were sent and unreachable for the others", counts)
 	}
 	p.SetStuck(false)
 	p.Cut()
 	for end := time.Now().Add(patience); ; {
 		l.Append([]sessionlog.Write{{Log: "after"}}, func(_ int, a sessionlog.Answer) { answers <- a })
-		if a := <-answers; a.Verdict == sessionlog.OK || a.Verdict == sessionlog.Stale {
+		if a := <-answers; a.Verdict == fence.OK || a.Verdict == fence.Stale {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("it does not recover")
+			t.Fatal("the log does not recover after the connection was cut")
 		}
 	}
 }
 
-// TestNobody: without a server everything is unreachable, at once.
+// TestNobody checks that without a server every request is unreachable at once.
 func TestNobody(t *testing.T) {
 	c := natstest.Start(t, 1)
 	nc := c.Connect(t)
@@ -138,16 +139,16 @@ func TestNobody(t *testing.T) {
 	} {
 		ask()
 		a := <-answers
-		for end := time.Now().Add(patience); a.Verdict == sessionlog.Unknown && time.Now().Before(end); a = <-answers {
-			ask() // the log had not noticed yet, so it cannot say that nothing was sent
+		for end := time.Now().Add(patience); a.Verdict == fence.Unknown && time.Now().Before(end); a = <-answers {
+			ask() // the log had not noticed yet that the connection is gone
 		}
-		if a.Verdict != sessionlog.Unreachable {
-			t.Errorf("a %s is answered %v", what, a.Verdict)
+		if a.Verdict != fence.Unreachable {
+			t.Errorf("a %s without a server is answered %v, want unreachable", what, a.Verdict)
 		}
 	}
 }
 
-// TestEndIsForgotten: the end of a session does not stay for ever.
+// TestEndIsForgotten checks that the end of a session has a time to live.
 func TestEndIsForgotten(t *testing.T) {
 	c := natstest.Start(t, 1)
 	nc := c.Connect(t)
@@ -155,7 +156,7 @@ func TestEndIsForgotten(t *testing.T) {
 	done := make(chan sessionlog.Answer, 1)
 	l.Append([]sessionlog.Write{{Log: "x", Rollup: true, Final: true}}, func(_ int, a sessionlog.Answer) { done <- a })
 	<-done
-	js, err := jetstream.New(nc)
+	js, err := natsjs.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestEndIsForgotten(t *testing.T) {
 	}
 	m, err := s.GetLastMsgForSubject(t.Context(), l.cfg.Subjects.Log(0, "x"))
 	if err != nil || m.Header.Get("Nats-TTL") != "10m" {
-		t.Errorf("the end is %+v, %v", m, err)
+		t.Errorf("the end of the session is %+v, %v; want a TTL of 10m", m, err)
 	}
 	if first := s.CachedInfo().Config.FirstSeq; time.Since(time.UnixMilli(int64(first))).Abs() > time.Hour {
 		t.Errorf("the first sequence is %d, want the time in milliseconds", first)
@@ -180,13 +181,13 @@ func TestDeploymentThatDiffers(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		{Config{Shards: 16, Streams: 2}, []string{"DNP_LOG_0", `"8" log shards`, "16"}},
-		{Config{Shards: 8, Streams: 4}, []string{"DNP_LOG_0", `"2" log streams`, "4"}},
+		{Config{Shards: 16, Streams: 2}, []string{"DNP_LOG_0", "8 log shards", "16"}},
+		{Config{Shards: 8, Streams: 4}, []string{"DNP_LOG_0", "2 log streams", "4"}},
 	} {
 		x.cfg.Conn = nc
 		_, err := Open(t.Context(), x.cfg)
-		if !errors.Is(err, ErrDeployment) {
-			t.Errorf("%+v: %v", x.cfg, err)
+		if !errors.Is(err, jetstream.ErrDeployment) {
+			t.Errorf("opening with %+v: %v, want %v", x.cfg, err, jetstream.ErrDeployment)
 			continue
 		}
 		for _, w := range x.want {
@@ -197,7 +198,7 @@ func TestDeploymentThatDiffers(t *testing.T) {
 	}
 }
 
-// TestReadSteps: a read takes one request per write from the checkpoint on.
+// TestReadSteps checks that a read takes one request per write from the checkpoint on.
 func TestReadSteps(t *testing.T) {
 	c := natstest.Start(t, 1)
 	l := open(t, Config{Conn: c.Connect(t), Shards: 1})
@@ -210,6 +211,6 @@ func TestReadSteps(t *testing.T) {
 	}
 	l.Read("x", func(a sessionlog.Answer) { done <- a })
 	if a := <-done; len(a.Entries) != 6 || l.Stats().Steps != 6 {
-		t.Errorf("%d writes in %d steps, want 6 in 6", len(a.Entries), l.Stats().Steps)
+		t.Errorf("the read has %d writes in %d steps, want 6 in 6", len(a.Entries), l.Stats().Steps)
 	}
 }

@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// TestOutage: each outage is told once, and its end, also if a store that is nearly full
-// takes a write now and then.
+// TestOutage checks that the log reports the beginning and the end of each outage once, also
+// when a store that is nearly full takes a write now and then.
 func TestOutage(t *testing.T) {
 	var text strings.Builder
 	l := &Log{cfg: Config{Log: slog.New(slog.NewTextHandler(&text, nil))}}
@@ -29,31 +30,32 @@ func TestOutage(t *testing.T) {
 		want   string // of the log
 	}{
 		{"nothing is wrong", 0, stored, ""},
-		{"a refusal is told, with its reason", time.Second, full("maximum bytes exceeded"), "maximum bytes exceeded"},
-		{"and not again", 2 * time.Second, full("other"), ""},
-		{"one write that is taken is not the end", 3 * time.Second, stored, ""},
-		{"so this is the same outage", 4 * time.Second, full("other"), ""},
+		{"the first refusal is logged with its reason", time.Second, full("maximum bytes exceeded"), "maximum bytes exceeded"},
+		{"the second refusal is not logged", 2 * time.Second, full("other"), ""},
+		{"one stored write does not end the outage", 3 * time.Second, stored, ""},
+		{"this refusal belongs to the same outage", 4 * time.Second, full("other"), ""},
 		{"the refusal was less than 10 s ago", 14*time.Second - 1, stored, ""},
-		{"a fence is no sign of room", 14 * time.Second, stale, ""},
+		{"a stale write shows no room in the store", 14 * time.Second, stale, ""},
 		{"the outage is over", 14 * time.Second, stored, "takes writes again"},
-		{"which is told once", 15 * time.Second, stored, ""},
-		{"the next outage is told, too", time.Hour, full("no space left on device"), "no space left on device"},
-		{"and its end", 2 * time.Hour, stored, "takes writes again"},
+		{"the end is logged once", 15 * time.Second, stored, ""},
+		{"the next outage is logged, too", time.Hour, full("no space left on device"), "no space left on device"},
+		{"the end of the next outage is logged", 2 * time.Hour, stored, "takes writes again"},
 	} {
 		text.Reset()
-		l.verdict(start.Add(step.at), &nats.Msg{Data: []byte(step.answer)}, nil)
+		l.judge(start.Add(step.at), &nats.Msg{Data: []byte(step.answer)}, nil)
 		if got := text.String(); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
-			t.Errorf("at %v: it logs %q, want %q: %s", step.at, got, step.want, step.why)
+			t.Errorf("at %v the log says %q, want %q: %s", step.at, got, step.want, step.why)
 		}
 	}
 }
 
-// TestFull: a store that has no room is unreachable, which is to be tried again; not busy.
+// TestFull checks that a store without room is unreachable, which asks for a repetition, and
+// not busy.
 func TestFull(t *testing.T) {
 	c := natstest.Start(t, 1)
 	nc := c.Connect(t)
 	l := open(t, Config{Conn: nc, Shards: 1, Log: slog.New(slog.DiscardHandler)})
-	js, err := jetstream.New(nc)
+	js, err := natsjs.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,24 +65,24 @@ func TestFull(t *testing.T) {
 	}
 	limit := func(bytes int64) {
 		cfg := stream.CachedInfo().Config
-		cfg.MaxBytes, cfg.Discard = bytes, jetstream.DiscardNew
+		cfg.MaxBytes, cfg.Discard = bytes, natsjs.DiscardNew
 		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
 	done := make(chan sessionlog.Answer, 1)
-	want := func(v sessionlog.Verdict, why string) {
+	want := func(v fence.Verdict, why string) {
 		t.Helper()
 		l.Append([]sessionlog.Write{{Log: "x", Data: make([]byte, 1000), Rollup: true}}, func(_ int, a sessionlog.Answer) { done <- a })
 		if a := <-done; a.Verdict != v {
-			t.Fatalf("a write is %v, want %v: %s", a.Verdict, v, why)
+			t.Fatalf("a write is answered %v, want %v: %s", a.Verdict, v, why)
 		}
 	}
 	limit(500)
-	want(sessionlog.Unreachable, "there is no room")
+	want(fence.Unreachable, "there is no room")
 	if s := l.Stats(); s.Appends.Unreachable != 1 || s.Appends.Busy != 0 || s.Refused != 1 {
-		t.Errorf("%+v, want one that is unreachable, and refused", s)
+		t.Errorf("counters %+v, want one write that is unreachable and refused", s)
 	}
 	limit(-1)
-	want(sessionlog.OK, "there is room")
+	want(fence.OK, "there is room")
 }

@@ -7,17 +7,18 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/natsask"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
 )
 
-// A walk reads one log, from its last write backwards: each says in its header which
-// one it followed. So what was read is one chain whatever is written meanwhile, and the
-// server finds each write by its sequence. A write that is gone in the middle of a walk
-// was deleted by a newer checkpoint; what was read is torn then, and the session sees
-// that it does not begin with one.
-type walk struct {
+// A read reads one log backwards from its last write: the header of each write names the one
+// that it followed. So the result is one chain whatever is written meanwhile, and the server
+// finds each write by its sequence. If a write is gone in the middle of a read, a newer
+// checkpoint deleted it; the result is torn then, and the session sees that it does not begin
+// with a checkpoint.
+type read struct {
 	l       *Log
 	get     string // subject of the leader of the stream
 	subject string
@@ -30,30 +31,30 @@ type walk struct {
 // Read implements sessionlog.Log.
 func (l *Log) Read(log string, answer func(sessionlog.Answer)) {
 	n := sessionlog.Shard(log, l.cfg.Shards)
-	w := &walk{
+	r := &read{
 		l: l, get: l.api + ".STREAM.MSG.GET." + StreamName(n%l.cfg.Streams), subject: l.cfg.Subjects.Log(n, log),
 		since: time.Now(), answer: answer,
 	}
 	l.mu.Lock()
-	if l.walking >= l.cfg.Reads {
-		l.waiting = append(l.waiting, w) // one per session at most
+	if l.reading >= l.cfg.Reads {
+		l.waiting = append(l.waiting, r) // at most one for each session
 		l.mu.Unlock()
 		return
 	}
-	l.walking++
+	l.reading++
 	l.mu.Unlock()
-	w.begin()
+	r.begin()
 }
 
-func (w *walk) begin() { w.step(fmt.Sprintf(`{"last_by_subj":%q}`, w.subject)) }
+func (r *read) begin() { r.step(fmt.Sprintf(`{"last_by_subj":%q}`, r.subject)) }
 
-func (w *walk) step(request string) {
-	w.l.counts.steps.Add(1)
-	w.l.steps.Ask(natsask.Request{Msg: &nats.Msg{Subject: w.get, Data: []byte(request)}, Done: w.stepped})
+func (r *read) step(request string) {
+	r.l.counts.steps.Add(1)
+	r.l.steps.Send(jetstream.Request{Msg: &nats.Msg{Subject: r.get, Data: []byte(request)}, Done: r.stepped})
 }
 
-// A stored is what the leader answers.
-type stored struct {
+// A storedMessage is the leader's answer.
+type storedMessage struct {
 	Message *struct {
 		Seq    uint64 `json:"seq"`
 		Header []byte `json:"hdrs"`
@@ -64,52 +65,52 @@ type stored struct {
 	} `json:"error"`
 }
 
-// stepped takes a write, or what came instead.
-func (w *walk) stepped(m *nats.Msg, err error) {
-	var s stored
+// stepped takes the answer to a step.
+func (r *read) stepped(m *nats.Msg, err error) {
+	var s storedMessage
 	switch {
 	case err != nil:
-		w.end(failure(err))
+		r.end(jetstream.Failed(err))
 	case json.Unmarshal(m.Data, &s) != nil:
-		w.end(sessionlog.Unknown)
-	case s.Error != nil && s.Error.Code == natsask.CodeNotFound:
-		w.end(sessionlog.OK) // there is none, or it is torn
+		r.end(fence.Unknown)
+	case s.Error != nil && s.Error.Code == jetstream.CodeNotFound:
+		r.end(fence.OK) // the log is empty or torn
 	case s.Error != nil || s.Message == nil:
-		w.end(sessionlog.Unreachable)
+		r.end(fence.Unreachable)
 	default:
-		h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is none of ours
-		w.entries = append(w.entries, sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data})
-		w.bytes += len(s.Message.Data)
-		before, err := strconv.ParseUint(h.Get(natsask.HeaderExpect), 10, 64)
-		w.onwards(before, err == nil && before > 0 && h.Get(natsask.HeaderRollup) == "")
+		h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is not a session's
+		r.entries = append(r.entries, sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data})
+		r.bytes += len(s.Message.Data)
+		before, err := strconv.ParseUint(h.Get(jetstream.HeaderExpect), 10, 64)
+		r.next(before, err == nil && before > 0 && h.Get(jetstream.HeaderRollup) == "")
 	}
 }
 
-// onwards asks for the write before, if there is more.
-func (w *walk) onwards(before uint64, more bool) {
+// next asks for the write before, if there is one.
+func (r *read) next(before uint64, more bool) {
 	switch {
 	case !more:
-		w.end(sessionlog.OK)
-	case len(w.entries) >= readEntriesMax || w.bytes >= readBytesMax || time.Since(w.since) > readTime:
-		w.end(sessionlog.Unknown)
+		r.end(fence.OK)
+	case len(r.entries) >= readEntriesMax || r.bytes >= readBytesMax || time.Since(r.since) > readTimeout:
+		r.end(fence.Unknown)
 	default:
-		w.step(`{"seq":` + strconv.FormatUint(before, 10) + `}`)
+		r.step(`{"seq":` + strconv.FormatUint(before, 10) + `}`)
 	}
 }
 
-// end answers, and lets the next one begin.
-func (w *walk) end(v sessionlog.Verdict) {
-	l := w.l
+// end answers, and begins the next read that waits.
+func (r *read) end(v fence.Verdict) {
+	l := r.l
 	l.counts.reads[v].Add(1)
 	a := sessionlog.Answer{Verdict: v}
-	if v == sessionlog.OK {
-		slices.Reverse(w.entries)
-		a.Entries = w.entries
+	if v == fence.OK {
+		slices.Reverse(r.entries)
+		a.Entries = r.entries
 	}
-	w.answer(a)
+	r.answer(a)
 	l.mu.Lock()
 	if len(l.waiting) == 0 {
-		l.walking--
+		l.reading--
 		l.mu.Unlock()
 		return
 	}
@@ -121,14 +122,14 @@ func (w *walk) end(v sessionlog.Verdict) {
 	next.begin()
 }
 
-// drop answers the reads that wait when nothing runs any more.
-func (l *Log) drop() {
+// failReads answers the reads that wait after Run has ended.
+func (l *Log) failReads() {
 	l.mu.Lock()
 	waiting := l.waiting
 	l.waiting = nil
 	l.mu.Unlock()
-	for _, w := range waiting {
-		l.counts.reads[sessionlog.Unreachable].Add(1)
-		w.answer(sessionlog.Answer{Verdict: sessionlog.Unreachable})
+	for _, r := range waiting {
+		l.counts.reads[fence.Unreachable].Add(1)
+		r.answer(sessionlog.Answer{Verdict: fence.Unreachable})
 	}
 }

@@ -268,7 +268,7 @@ func (t *Takeover) advanceAwaiting(now, next time.Time) time.Time {
 		switch {
 		case s.phase != AwaitingSpace:
 			return true
-		case t.host.Complete(s.about.Space):
+		case t.host.Follow(now, s.about.Space):
 			s.phase = Claiming
 			s.log.Claim()
 			t.wake(s)
@@ -298,7 +298,7 @@ func (t *Takeover) adopted(now time.Time, s *Session) {
 
 // serve notes that this edge owns a session.
 func (t *Takeover) serve(s *Session) {
-	if s.phase = Serving; s.log.Doubts() {
+	if s.phase = Serving; s.log.Revalidating() {
 		s.phase = Revalidating
 	}
 	t.claim(s)

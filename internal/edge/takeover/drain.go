@@ -169,7 +169,7 @@ func (t *Takeover) Prepare(now time.Time, spaces []string, done func(ok bool)) {
 // when there is more to do.
 func (t *Takeover) advancePreparing(now, next time.Time) time.Time {
 	t.preparing = slices.DeleteFunc(t.preparing, func(p preparation) bool {
-		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !t.host.Complete(name) })
+		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !t.host.Follow(now, name) })
 		if missing && now.Before(p.until) {
 			next = earlier(next, p.until)
 			return false

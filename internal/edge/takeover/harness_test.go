@@ -310,11 +310,14 @@ func (w *testWorker) List(node string, rounds int) {
 	}, func(err error) { w.post(func(now time.Time) { w.t.Listed(now, node, rounds, err) }) })
 }
 
-func (w *testWorker) Follow(_ time.Time, space string) { w.spaces[space] = true }
-func (w *testWorker) Complete(string) bool             { return w.complete }
-func (w *testWorker) Spaces() []string                 { return []string{"s"} }
-func (w *testWorker) Emit(ev replication.Event)        { w.events = append(w.events, ev) }
-func (w *testWorker) Warn(string, ...any)              { w.warnings++ }
+func (w *testWorker) Follow(_ time.Time, space string) bool {
+	w.spaces[space] = true
+	return w.complete
+}
+
+func (w *testWorker) Spaces() []string          { return []string{"s"} }
+func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }
+func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
 
 func (w *testWorker) Begin(time.Time, *Session) Feed { return noFeed{} }
 

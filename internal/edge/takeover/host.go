@@ -95,11 +95,9 @@ type Stores interface {
 
 // Fanout is the spaces of the worker and the sessions in them.
 type Fanout interface {
-	// Follow follows a space, and goes on to for a while if it has no session.
-	Follow(now time.Time, space string)
-
-	// Complete reports whether the replica of a space is complete. It follows the space.
-	Complete(space string) bool
+	// Follow follows a space, for a while if it has no session. It reports whether the
+	// replica is complete.
+	Follow(now time.Time, space string) (complete bool)
 
 	// Spaces returns the names of the spaces that the worker follows, in order.
 	Spaces() []string

@@ -139,7 +139,7 @@ type preparation struct {
 func New(cfg Config) *Takeover {
 	t := &Takeover{
 		cfg: cfg, host: cfg.Host,
-		log:    sessionlog.Config{Node: cfg.Node, Rand: cfg.Rand, KeptBytesMax: undeliveredMax, BlockBytes: blockBytesMax},
+		log:    sessionlog.Config{Node: cfg.Node, Rand: cfg.Rand, UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax},
 		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
 		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.place }),
 		batches: sessionlog.NewBatches[*Session](cfg.Shards),
@@ -271,7 +271,7 @@ func (t *Takeover) plan(s *Session, at time.Time) {
 // revalidate makes a session read its log before it says anything, because another edge
 // may own it.
 func (t *Takeover) revalidate(s *Session) {
-	s.log.Doubt()
+	s.log.Revalidate()
 	if s.phase == Serving {
 		s.phase = Revalidating
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -54,7 +55,7 @@ func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
 // Answer takes an answer of the log.
 func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
 	switch {
-	case a.Verdict != sessionlog.Unknown && a.Verdict != sessionlog.Unreachable:
+	case a.Verdict != fence.Unknown && a.Verdict != fence.Unreachable:
 		t.silent = time.Time{}
 	case t.silent.IsZero():
 		t.silent = now
@@ -191,7 +192,7 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 	if s.phase == Over {
 		return
 	}
-	if s.log.Phase() == sessionlog.Owning && !s.log.Doubts() {
+	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
 		t.revalidated(s)
 	}
 	at, more := s.log.NextTimeout()

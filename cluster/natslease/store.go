@@ -1,0 +1,136 @@
+package natslease
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// tombstoneTTL is how long the store remembers that a state was removed.
+const tombstoneTTL = "1h"
+
+// serveStore asks the store what the lease wants, one op at a time.
+func (s *shard) serveStore(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o := <-s.ops:
+			opCtx, cancel := context.WithTimeout(ctx, s.l.cfg.Lease.Timeout)
+			a := s.ask(opCtx, o)
+			cancel()
+			s.l.counts.answers[a.Verdict].Add(1)
+			s.put(func(in *inbox) { in.answer = &a })
+		}
+	}
+}
+
+func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
+	subjects := &s.l.cfg.Subjects
+	switch o.Kind {
+	case cluster.ActionRead:
+		return s.read(ctx)
+	case cluster.ActionAcquire:
+		// The holder comes last, so that its sequence is in the answer.
+		heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+		jetstream.Expect(heartbeat, "", o.ExpectHeartbeat)
+		holder := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
+		jetstream.Expect(holder, "", o.ExpectHolder)
+		a := s.publish(ctx, heartbeat, holder)
+		a.Heartbeat = o.Heartbeat
+		a.Heartbeat.Seq = a.Seq - 1 // no other message is stored within a batch
+		s.hint(o.Holder, a)
+		return a
+	case cluster.ActionRenew:
+		heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+		jetstream.Expect(heartbeat, subjects.StoreOwn(s.n), o.ExpectHolder)
+		return s.publish(ctx, heartbeat)
+	case cluster.ActionStore:
+		return s.publish(ctx, s.batch(o)...)
+	case cluster.ActionRelease:
+		holder := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
+		jetstream.Expect(holder, "", o.ExpectHolder)
+		a := s.publish(ctx, holder)
+		s.hint(o.Holder, a)
+		return a
+	}
+	panic("natslease: the store is asked for action " + strconv.Itoa(int(o.Kind)))
+}
+
+// batch returns the messages of ActionStore: the keyframes, of which the first has the fence,
+// and the heartbeat, whose condition refuses an older batch of the same holder that arrives
+// late.
+func (s *shard) batch(o op) []*nats.Msg {
+	subjects := &s.l.cfg.Subjects
+	var all []*nats.Msg
+	for _, k := range o.keyframes {
+		m := message(subjects.StoreKeyframe(s.n, k.Space, k.Number), k.Data)
+		if len(k.Data) == 0 {
+			m.Header.Set(jetstream.HeaderTTL, tombstoneTTL)
+		}
+		all = append(all, m)
+	}
+	jetstream.Expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
+	heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+	jetstream.Expect(heartbeat, "", o.ExpectHeartbeat)
+	return append(all, heartbeat)
+}
+
+func message(subject string, data []byte) *nats.Msg {
+	return &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data}
+}
+
+// publish writes the messages, all or none, and judges the answer. An error code of which the
+// verdict knows nothing counts as Unknown, to be on the safe side.
+func (s *shard) publish(ctx context.Context, all ...*nats.Msg) cluster.Answer {
+	id := s.l.cfg.Lease.ID + "-" + strconv.FormatUint(s.l.counts.batches.Add(1), 36)
+	r, err := jetstream.PublishBatch(ctx, s.l.cfg.Conn, id, all...)
+	if err != nil {
+		return cluster.Answer{Verdict: jetstream.Failed(err)}
+	}
+	return judge(r.Data)
+}
+
+func judge(data []byte) cluster.Answer {
+	ack, ok := jetstream.ParseAck(data)
+	if !ok {
+		return cluster.Answer{Verdict: fence.Unknown}
+	}
+	return cluster.Answer{Verdict: ack.Verdict(fence.Unknown), Seq: ack.Seq}
+}
+
+// read asks the leader of the stream, because any other server may answer with an old state.
+// Direct get is off, so the library cannot do otherwise.
+func (s *shard) read(ctx context.Context) cluster.Answer {
+	holder, err := s.last(ctx, s.l.cfg.Subjects.StoreOwn(s.n))
+	if err != nil {
+		return cluster.Answer{Verdict: jetstream.Failed(err)}
+	}
+	heartbeat, err := s.last(ctx, s.l.cfg.Subjects.StoreHeartbeat(s.n))
+	if err != nil {
+		return cluster.Answer{Verdict: jetstream.Failed(err)}
+	}
+	a := cluster.Answer{Verdict: fence.OK}
+	if holder != nil {
+		a.Holder = cluster.ParseHolder(holder.Sequence, holder.Data)
+	}
+	if heartbeat != nil {
+		a.Heartbeat = cluster.ParseHeartbeat(heartbeat.Sequence, heartbeat.Data)
+	}
+	return a
+}
+
+// last returns the last message of a subject; nil if there is none.
+func (s *shard) last(ctx context.Context, subject string) (*natsjs.RawStreamMsg, error) {
+	m, err := s.l.stream(s.n).GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return m, err
+}

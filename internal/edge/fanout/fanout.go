@@ -1,0 +1,117 @@
+// Package fanout serves the clients of one worker of an edge. It keeps a replica of
+// every space that has clients, links each client to the states that the client may
+// see, brings what clients write to the holder of the space until the holder
+// acknowledges it, and carries messages between clients and game servers.
+//
+// To drive it: New, then Begin a Session for each connection, or Resume the session of
+// another edge; give the events of its connection to Session.Handle; apply batches,
+// heads and answers to the Replica of their space; and call Advance once per turn.
+// Everything runs on the turns of the worker: the package starts no goroutine, reads no
+// clock, and sends messages through its Host.
+//
+// It does not decide who a client is: claims come from outside. It does not store
+// sessions either: of a durable session it knows only the epoch.
+package fanout
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// A Host is what the package needs of the worker that drives it. Its methods do not
+// block. It calls back only on a turn of the worker, and never from inside a method.
+type Host interface {
+	// Publish sends a message, which belongs to the host from then on. An error means
+	// that the message is lost.
+	Publish(m bus.Msg) error
+
+	// Request sends a message and calls done with the answer, or with an error if none
+	// comes within wait. done is not called when the worker's inbox is full.
+	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
+
+	// Subscribe calls handle for the messages on one subject until end is called.
+	// Messages that do not fit into the worker's inbox are lost.
+	Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func())
+
+	// Follow brings the batches, heads and messages of a space to Spaces. Unfollow ends
+	// that; Spaces.Replica still returns the replica of the space.
+	Follow(space string, shard int)
+	Unfollow(space string, shard int)
+}
+
+// ClientStates says what becomes of the states that clients offer.
+type ClientStates uint8
+
+const (
+	// ClientStatesGame accepts them. No client is offered a link to them until a game
+	// server sets their audience.
+	ClientStatesGame ClientStates = iota
+	// ClientStatesSpace accepts them and offers them to every client but their owner.
+	ClientStatesSpace
+	// ClientStatesOff refuses them with LinkDown.
+	ClientStatesOff
+)
+
+// Config is what Spaces are made of. All fields but ClientStates must be set.
+type Config struct {
+	Host     Host
+	Endpoint *dnp.Endpoint // of the worker
+	Node     string        // name of the edge in events
+	Subjects subject.Names
+	Shards   int // of the deployment
+
+	// Inbox is the subject below which the worker takes answers to repair requests. The
+	// last token of the subject of an answer is the space.
+	Inbox string
+
+	// Linger is how long a space is followed after its last client left.
+	Linger time.Duration
+
+	ClientStates ClientStates
+}
+
+// Counts are the counters of the package.
+type Counts struct {
+	Sessions        int64  // at present
+	Levels          int64  // levels of detail of states that some client has at present
+	Events          uint64 // published for game servers
+	EventsLost      uint64 // refused by the bus
+	MessagesIn      uint64 // from clients to game servers
+	MessagesOut     uint64 // to clients
+	MessagesLost    uint64 // refused by the bus
+	MessagesRefused uint64 // to clients: empty, too large, or too many
+	AnswersLost     uint64
+	RepairsLost     uint64
+	WritesForbidden uint64 // by clients that may not write the state
+	WritesRefused   uint64 // by the holder
+	WritesRepeated  uint64 // not answered in time, or answered "try again"
+	WritesDropped   uint64 // values beyond the bounds of what a client may have unacknowledged
+	LinksRefused    uint64 // not offered because the client has as many as it may
+	OffersRefused   uint64 // states of clients
+	DropsForgotten  uint64 // states that a client took back, of which the holder hears only when the client leaves
+}
+
+// A base is what all parts of the package share.
+type base struct {
+	Config
+	counts      Counts
+	writeNumber uint32    // of the latest write request of a session that is not durable
+	expiry      time.Time // when to look for sessions that expire; zero for never
+}
+
+// expects has the worker look for sessions that expire at a time; zero is never.
+func (b *base) expects(at time.Time) {
+	if !at.IsZero() && (b.expiry.IsZero() || at.Before(b.expiry)) {
+		b.expiry = at
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

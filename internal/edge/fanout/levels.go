@@ -1,0 +1,298 @@
+package fanout
+
+import (
+	"math"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// quietAfter is how long a state has to be quiet before the clients that see it in less
+// detail get its exact values, so that all clients end up with the same.
+const quietAfter = time.Second
+
+// sweepInterval is the least time between two searches for levels of detail that have no
+// links.
+const sweepInterval = time.Second
+
+// The sources of a state are what links to it can be bound to. They are the replicated
+// state's Data.
+type sources struct {
+	full   *dnp.Source
+	levels []*level // that some session of this worker has or had lately
+}
+
+func sourcesOf(st *replication.State) *sources { return st.Data.(*sources) }
+
+// source returns the source with everything. Sessions that remember something about a
+// state remember it under this source.
+func source(st *replication.State) *dnp.Source { return sourcesOf(st).full }
+
+// stateOf returns the replicated state behind a source. It reports false for nil and for
+// the source of a client's own state.
+func stateOf(src *dnp.Source) (*replication.State, bool) {
+	if src == nil {
+		return nil, false
+	}
+	st, ok := src.Data().(*replication.State)
+	return st, ok
+}
+
+// linkTo returns the link of a connection to a state, the source that it is bound to, and
+// the level if that is not the source with everything. The source is nil if there is no
+// link.
+func linkTo(conn *dnp.Conn, st *replication.State) (link dnp.LinkInfo, src *dnp.Source, l *level) {
+	s := sourcesOf(st)
+	if link, ok := conn.LinkOf(s.full); ok {
+		return link, s.full, nil
+	}
+	for _, l := range s.levels {
+		if link, ok := conn.LinkOf(l.source); ok {
+			return link, l.source, l
+		}
+	}
+	return link, nil, nil
+}
+
+// all yields every source of the state.
+func (s *sources) all(yield func(*dnp.Source) bool) {
+	if !yield(s.full) {
+		return
+	}
+	for _, l := range s.levels {
+		if !yield(l.source) {
+			return
+		}
+	}
+}
+
+// A level is a state as clients see it that get less detail. It has values and a source
+// of its own, so that all that the worker's clients of this level share is made once, as
+// it is for the state itself.
+//
+// A value is brought up to date when the state's is further away from it than its
+// precision times the factor allows, or when the state has been quiet, and in both cases
+// at most once in each period. Periods of different levels begin at different times, so
+// that not all levels are sent together.
+type level struct {
+	st     *replication.State
+	factor float64       // on the precision
+	period time.Duration // 0: no limit
+	phase  time.Duration // of the periods
+
+	source *dnp.Source
+	values *netstate.State
+	lacks  netstate.Mask // values that may differ from the state's
+
+	used    int64     // period in which it was brought up to date last
+	changed time.Time // when the state changed last
+	touched bool      // in levels.touched
+	due     time.Time // when something is to be done
+	place   int       // in levels.due
+}
+
+// touch notes that values of the state changed.
+func (l *level) touch(changed netstate.Mask, table *levels) {
+	l.lacks.Or(changed)
+	if !l.touched {
+		l.touched = true
+		table.touched = append(table.touched, l)
+	}
+}
+
+// copyValue brings one value up to date at once.
+func (l *level) copyValue(index int) {
+	l.lacks.Clear(index)
+	if l.values.Set(index, l.st.Values.Value(index)) {
+		l.source.Changed(index)
+	}
+}
+
+// copyAll brings all values up to date at once.
+func (l *level) copyAll() { l.copyIf(func(int) bool { return true }) }
+
+// copyIf brings the values up to date for which want holds, and reports whether there
+// were any.
+func (l *level) copyIf(want func(i int) bool) (any bool) {
+	for i, ok := l.lacks.Next(0); ok; i, ok = l.lacks.Next(i + 1) {
+		if string(l.values.Value(i)) == string(l.st.Values.Value(i)) {
+			l.lacks.Clear(i)
+		} else if want(i) {
+			l.copyValue(i)
+			any = true
+		}
+	}
+	return any
+}
+
+// far reports whether value i is further from the state's than the level allows.
+func (l *level) far(i int) bool {
+	layout := l.st.Values.Layout()
+	return !replication.Within(layout.Type(i), layout.Value(i).Precision*l.factor, l.values.Value(i), l.st.Values.Value(i))
+}
+
+// advance does what can be done and works out when there is more to do.
+func (l *level) advance(now time.Time) {
+	if quiet := l.changed.Add(quietAfter); l.free(now) {
+		if l.copyIf(func(i int) bool { return !now.Before(quiet) || l.far(i) }) {
+			l.used = l.periodOf(now)
+		}
+	}
+	l.due = l.next(now)
+}
+
+// next returns when there is something to do; the zero time for never.
+func (l *level) next(now time.Time) time.Time {
+	if l.lacks.Empty() {
+		return time.Time{}
+	}
+	at := l.changed.Add(quietAfter)
+	for i, ok := l.lacks.Next(0); ok; i, ok = l.lacks.Next(i + 1) {
+		if l.far(i) {
+			at = now
+			break
+		}
+	}
+	if l.free(now) {
+		return at
+	}
+	begin := time.Unix(0, (l.used+1)*int64(l.period)-int64(l.phase))
+	if begin.Before(at) {
+		return at
+	}
+	return begin
+}
+
+// free reports whether the level was not brought up to date in this period.
+func (l *level) free(now time.Time) bool { return l.period == 0 || l.periodOf(now) != l.used }
+
+// periodOf returns the number of the period that now is in.
+func (l *level) periodOf(now time.Time) int64 {
+	if l.period == 0 {
+		return 0
+	}
+	return (now.UnixNano() + int64(l.phase)) / int64(l.period)
+}
+
+// levels are the levels of detail of a space. A level without links ends at the next
+// change of its state, or with the sweep.
+type levels struct {
+	*base
+	made    int      // ever; spreads their periods
+	touched []*level // whose states changed
+	due     *heap.Heap[*level]
+	unlinks bool // links ended since the last sweep, so a level may have lost its last one
+	sweepAt time.Time
+}
+
+func newLevels(b *base) levels {
+	return levels{base: b, due: heap.New(
+		func(a, b *level) bool { return a.due.Before(b.due) },
+		func(l *level) *int { return &l.place },
+	)}
+}
+
+// newSource makes a source that links to a state can be bound to. All sources of a state
+// have its number as Ref: the links of a connection that is restored begin with
+// everything, and are moved to their level like those of a client whose groups changed.
+func (v *levels) newSource(st *replication.State, values *netstate.State) *dnp.Source {
+	return v.Endpoint.NewSource(dnp.SourceConfig{
+		State: values, Message: st.Desc.Message, Farewell: st.Desc.Farewell, Ref: st.Number, Data: st, Priority: st.Desc.Priority,
+	})
+}
+
+// level returns the level of a state for d, and makes it if there is none.
+func (v *levels) level(st *replication.State, d replication.Detail) *level {
+	s := sourcesOf(st)
+	factor, period := max(d.Precision, 1), time.Duration(0)
+	if d.Rate > 0 {
+		period = time.Duration(float64(time.Second) / d.Rate)
+	}
+	for _, l := range s.levels {
+		if l.factor == factor && l.period == period {
+			return l
+		}
+	}
+	l := &level{
+		st: st, factor: factor, period: period, used: math.MinInt64,
+		values: netstate.NewState(st.Values.Layout()), lacks: netstate.NewMask(st.Values.Layout().Len()),
+	}
+	const golden = 0.6180339887
+	_, turn := math.Modf(float64(v.made) * golden)
+	l.phase = time.Duration(turn * float64(period))
+	for i := range st.Values.Layout().Len() {
+		l.values.Set(i, st.Values.Value(i))
+	}
+	l.source = v.newSource(st, l.values)
+	s.levels = append(s.levels, l)
+	v.made++
+	v.counts.Levels++
+	return l
+}
+
+// advance brings levels up to date that are due, and returns when the next one is.
+func (v *levels) advance(now, next time.Time, replica *replication.Replica) time.Time {
+	for i, l := range v.touched {
+		v.touched[i] = nil
+		l.touched = false
+		l.changed = now
+		v.advanceLevel(now, l)
+	}
+	v.touched = v.touched[:0]
+	for l, ok := v.due.First(); ok && !l.due.After(now); l, ok = v.due.First() {
+		v.advanceLevel(now, l)
+	}
+	v.unlinks = v.unlinks && v.counts.Levels > 0
+	if v.unlinks && !now.Before(v.sweepAt) {
+		v.unlinks, v.sweepAt = false, now.Add(sweepInterval)
+		for st := range replica.All() {
+			v.end(st, func(l *level) bool { return l.source.Links() == 0 })
+		}
+	}
+	if v.unlinks {
+		next = earlier(next, v.sweepAt)
+	}
+	if l, ok := v.due.First(); ok {
+		next = earlier(next, l.due)
+	}
+	return next
+}
+
+func (v *levels) advanceLevel(now time.Time, l *level) {
+	if l.source.Links() == 0 {
+		v.end(l.st, func(x *level) bool { return x == l })
+		return
+	}
+	l.advance(now)
+	if l.due.IsZero() {
+		v.due.Remove(l)
+		return
+	}
+	v.due.Set(l)
+}
+
+// end ends the levels of a state for which over holds.
+func (v *levels) end(st *replication.State, over func(*level) bool) {
+	s := sourcesOf(st)
+	rest := s.levels[:0]
+	for _, l := range s.levels {
+		if !over(l) {
+			rest = append(rest, l)
+			continue
+		}
+		v.due.Remove(l)
+		l.source.Remove()
+		v.counts.Levels--
+	}
+	clear(s.levels[len(rest):])
+	s.levels = rest
+}
+
+// remove ends all sources of a state.
+func (v *levels) remove(st *replication.State) {
+	source(st).Remove()
+	v.end(st, func(*level) bool { return true })
+}

@@ -1,0 +1,258 @@
+package fanout
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// ownBytesMax bounds the link message and values of a state that a client offers. The
+// holder refuses more, and a request must fit into a bus message. How many such states a
+// client has is bounded by dnp.Config.PeerLinksMax.
+const ownBytesMax = 60_000
+
+// dropsMax bounds the drops of a session that the holder has not acknowledged. When there
+// are more, the oldest is forgotten and counted; the holder ends its state when the
+// session leaves.
+const dropsMax = 256
+
+// ownRef marks the Ref of a client's own state; the rest is its LinkId. Numbers of
+// replicated states are far below.
+const ownRef = 1 << 63
+
+// OwnStates are the states that the client of a session offers.
+type ownStates struct {
+	*peer
+	writes *writes
+	byKey  map[string]*ownState // of all sessions of the space
+	list   []*ownState
+	drops  []*drop
+}
+
+// A drop tells the holder that a client took a state of its own back.
+type drop struct {
+	link   wire.LinkID
+	repeat repeater
+}
+
+// at returns the state that the client offers under this LinkId.
+func (o *ownStates) at(link wire.LinkID) (*ownState, bool) {
+	i := slices.IndexFunc(o.list, func(own *ownState) bool { return own.link == link })
+	if i < 0 {
+		return nil, false
+	}
+	return o.list[i], true
+}
+
+// offered answers a link that the client offers.
+func (o *ownStates) offered(now time.Time, ev *dnp.Event, readOnly bool) {
+	own, ok := o.parse(ev)
+	if o.ClientStates == ClientStatesOff || readOnly || !ok || o.conn.Accept(ev.Link, own.source) != nil {
+		o.conn.Reject(ev.Link)
+		o.counts.OffersRefused++
+		return
+	}
+	o.add(own)
+	own.assertNow(now)
+}
+
+// parse copies what the client offers. It is not ok for a state without values or without
+// a message, which no application can use, and for one that is too large.
+func (o *ownStates) parse(ev *dnp.Event) (own *ownState, ok bool) {
+	if ev.Values.Len() == 0 || len(ev.Data) == 0 {
+		return nil, false
+	}
+	var values []netstate.Value
+	for rest := ev.Values; rest.Len() > 0; {
+		var t wire.ValueType
+		t, _, rest = rest.Next()
+		values = append(values, netstate.Value{Type: t})
+	}
+	layout, err := netstate.NewLayout(values)
+	if err != nil {
+		return nil, false
+	}
+	state := netstate.NewState(layout)
+	state.SetAll(ev.Values)
+	if len(ev.Data)+state.TypedSize() > ownBytesMax {
+		return nil, false
+	}
+	own = &ownState{owner: o.peer, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly, key: ownKey(o.client, ev.Link)}
+	o.newSource(own, state)
+	return own, true
+}
+
+// restore makes a state of the client anew, when its session is taken over, from what the
+// holder has of it. It returns nil if the holder never heard of it.
+func (o *ownStates) restore(link wire.LinkID) *dnp.Source {
+	if own, ok := o.at(link); ok {
+		return own.source
+	}
+	st := o.replica.ByKey(ownKey(o.client, link))
+	if st == nil {
+		return nil
+	}
+	layout := st.Values.Layout()
+	state := netstate.NewState(layout)
+	for i := range layout.Len() {
+		state.Set(i, st.Values.Value(i))
+	}
+	own := &ownState{owner: o.peer, link: link, key: st.Desc.Key, message: slices.Clone(st.Desc.Message)}
+	o.newSource(own, state)
+	o.add(own)
+	return own.source
+}
+
+// ownKey is the key of the state that a client offers under a LinkId.
+func ownKey(client string, link wire.LinkID) string {
+	return "client." + client + "." + strconv.Itoa(int(link))
+}
+
+func (o *ownStates) newSource(own *ownState, state *netstate.State) {
+	own.source = o.Endpoint.NewSource(dnp.SourceConfig{
+		State: state, Message: own.message, Ref: ownRef | uint64(own.link), Data: own,
+	})
+}
+
+// add makes the state one of the client's. It ends the drop of an earlier state under the
+// same LinkId, whose place this state takes.
+func (o *ownStates) add(own *ownState) {
+	o.list = append(o.list, own)
+	o.byKey[own.key] = own
+	o.drops = slices.DeleteFunc(o.drops, func(d *drop) bool { return d.link == own.link })
+}
+
+// remove ends what this edge knows of the state.
+func (o *ownStates) remove(own *ownState) {
+	o.writes.discard(own.source)
+	o.list = slices.DeleteFunc(o.list, func(x *ownState) bool { return x == own })
+	delete(o.byKey, own.key)
+	own.source.Remove()
+}
+
+// removeAll ends what this edge knows of all states. The holder does the same when it
+// hears that the client left.
+func (o *ownStates) removeAll() {
+	for len(o.list) > 0 {
+		o.remove(o.list[0])
+	}
+}
+
+// assertAll tells a new holder which states there are.
+func (o *ownStates) assertAll(now time.Time) {
+	for _, own := range o.list {
+		own.assertNow(now)
+	}
+}
+
+// repeatAll makes every request due that the holder has not answered.
+func (o *ownStates) repeatAll(now time.Time) {
+	for _, own := range o.list {
+		if own.assert.wanted() {
+			own.assert.want(now)
+		}
+	}
+	for _, d := range o.drops {
+		d.repeat.want(now)
+	}
+}
+
+// advance makes the requests that are due and returns when the next one is.
+func (o *ownStates) advance(now, next time.Time) time.Time {
+	for _, own := range o.list {
+		if own.assert.ready(now, &next) {
+			o.sendAssert(now, own)
+			own.assert.ready(now, &next)
+		}
+	}
+	for _, d := range o.drops {
+		if d.repeat.ready(now, &next) {
+			o.sendDrop(now, d)
+			d.repeat.ready(now, &next)
+		}
+	}
+	return next
+}
+
+func (o *ownStates) sendAssert(now time.Time, own *ownState) {
+	w := replication.Write{
+		Kind: replication.WriteAssert, Number: o.nextWrite(), Link: uint16(own.link),
+		ReadOnly: own.readOnly, Audience: replication.AudienceNobody, Message: own.message,
+	}
+	if o.ClientStates == ClientStatesSpace {
+		w.Audience = replication.AudienceAllBut
+	}
+	for i, t := range own.source.State().Layout().Types() {
+		w.Values = append(w.Values, replication.WriteValue{Index: i, Type: t, Value: o.value(own, i)})
+	}
+	own.assert.sent(now)
+	o.request(&w, func(now time.Time, r replication.WriteResult, err error) { o.asserted(now, own, &w, r, err) })
+}
+
+// value returns what the client wrote last to element i, or else its value.
+func (o *ownStates) value(own *ownState, i int) []byte {
+	if wr, ok := o.writes.bySource[own.source]; ok {
+		if v, ok := wr.newest(i); ok {
+			return v
+		}
+	}
+	return own.source.State().Value(i)
+}
+
+// asserted handles the holder's answer. An answer of an earlier epoch means nothing.
+func (o *ownStates) asserted(now time.Time, own *ownState, w *replication.Write, r replication.WriteResult, err error) {
+	switch current, ok := o.at(own.link); {
+	case !ok || current != own || w.Epoch != o.epoch || mustRepeat(r, err):
+	case r.Code == replication.WriteOK:
+		own.number = r.State
+		own.assert.stop()
+		if wr, ok := o.writes.bySource[own.source]; ok {
+			wr.repeat.want(now)
+		}
+	default:
+		o.conn.Unlink(own.source, false)
+		o.remove(own)
+		o.counts.OffersRefused++
+	}
+}
+
+// drop ends a state that the client took back, here and at the holder.
+func (o *ownStates) drop(now time.Time, own *ownState) {
+	o.remove(own)
+	if len(o.drops) >= dropsMax {
+		o.drops = slices.Delete(o.drops, 0, 1)
+		o.counts.DropsForgotten++
+	}
+	d := &drop{link: own.link}
+	d.repeat.want(now)
+	o.drops = append(o.drops, d)
+}
+
+func (o *ownStates) sendDrop(now time.Time, d *drop) {
+	d.repeat.sent(now)
+	w := replication.Write{Kind: replication.WriteDrop, Number: o.nextWrite(), Link: uint16(d.link)}
+	o.request(&w, func(_ time.Time, r replication.WriteResult, err error) {
+		if !mustRepeat(r, err) {
+			o.drops = slices.DeleteFunc(o.drops, func(x *drop) bool { return x == d })
+		}
+	})
+}
+
+// writeBack gives the owner of a state what game servers wrote to it, and learns that
+// what the owner wrote has come around. A nil mask means all values.
+func (own *ownState) writeBack(st *replication.State, changed netstate.Mask) {
+	if !own.source.State().Layout().Equal(st.Values.Layout()) {
+		return
+	}
+	for i := range st.Values.Layout().Len() {
+		if (changed == nil || changed.Has(i)) && own.source.State().Set(i, st.Values.Value(i)) {
+			own.source.Changed(i)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package fanout
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// replaceTime is how long two sessions of one client may begin without having heard of
+// each other. Then the later one stays; otherwise the session that announces itself stays.
+const replaceTime = 2 * time.Second
+
+// Rights are what a session may, as its token or the game's service said.
+type rights struct {
+	*peer
+	began    time.Time
+	known    bool      // a token or the game's service said who the client is
+	readOnly bool      // the client may not write states, nor make any
+	expires  time.Time // when the session ends; zero for never
+	join     []string  // groups that the session begins with
+	leave    []string  // groups left over from an earlier session
+	groups   repeater  // of telling the holder
+}
+
+// set sets the rights to what the client's claims say.
+func (r *rights) set(c *auth.Claims) {
+	r.known, r.readOnly, r.expires, r.join = !c.Expires.IsZero(), !c.Write, c.Expires, c.Groups
+}
+
+// announce tells the holder the groups of a client whose session begins, and ends the
+// older sessions of the client, wherever they are: a client is in a space once.
+func (r *rights) announce(now time.Time) {
+	if !r.known {
+		return
+	}
+	for _, g := range r.replica.Groups(r.client) {
+		if !slices.Contains(r.join, g) {
+			r.leave = append(r.leave, g)
+		}
+	}
+	if len(r.join)+len(r.leave) > 0 {
+		r.groups.want(now)
+	}
+	_ = r.Host.Publish(bus.Msg{ // an older session that does not hear it goes on beside this one
+		Subject: r.Subjects.To(r.name, r.client),
+		Header: map[string]string{
+			subject.HeaderControl: subject.ControlReplaced, subject.HeaderSession: r.id,
+			subject.HeaderBegan: strconv.FormatInt(now.UnixMicro(), 10),
+		},
+	})
+}
+
+// replaced reports whether the session that announces itself with m replaces this one.
+func (r *rights) replaced(now time.Time, m bus.Msg) bool {
+	other := m.Header[subject.HeaderSession]
+	if other == r.id || !r.known {
+		return false
+	}
+	began, err := strconv.ParseInt(m.Header[subject.HeaderBegan], 10, 64)
+	mine := r.began.UnixMicro()
+	later := mine > began || mine == began && r.id > other
+	return err != nil || now.Sub(r.began) >= replaceTime || !later
+}
+
+// mayWrite reports whether the client may write a state.
+func (r *rights) mayWrite(st *replication.State) bool {
+	return !r.readOnly && st.Desc.Access.MayWrite(r.client)
+}
+
+// repeatGroups tells the groups to a new holder, which may not have what the one before
+// was told. What game servers changed since stays if the replica shows that the client
+// has any group.
+func (r *rights) repeatGroups(now time.Time) {
+	if len(r.join) > 0 && len(r.replica.Groups(r.client)) == 0 {
+		r.groups.want(now)
+	}
+}
+
+// advance tells the holder the groups of the client, again and again until it knows: it
+// refuses them before it has heard that the client is there.
+func (r *rights) advance(now, next time.Time) time.Time {
+	if !r.groups.ready(now, &next) {
+		return next
+	}
+	r.groups.sent(now)
+	r.groups.ready(now, &next)
+	data, err := json.Marshal(struct {
+		Op     string   `json:"op"`
+		Client string   `json:"client"`
+		Join   []string `json:"join,omitempty"`
+		Leave  []string `json:"leave,omitempty"`
+	}{"group", r.client, r.join, r.leave})
+	if err != nil {
+		panic("fanout: groups that JSON cannot express: " + err.Error())
+	}
+	m := bus.Msg{Subject: r.Subjects.ShardPublish(r.shard, r.name, ""), Data: data}
+	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(answer, err) })
+	return next
+}
+
+// grouped handles the holder's answer.
+func (r *rights) grouped(answer []byte, err error) {
+	var a struct {
+		Error *struct{ Code replication.Code }
+	}
+	if err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil {
+		r.groups.stop()
+		r.leave = nil
+	}
+}

@@ -1,0 +1,299 @@
+package fanout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// reofferInterval is the least time between two attempts to offer states to clients that
+// had as many links as they may have. Each attempt costs a search per state.
+const reofferInterval = time.Second
+
+// A space is what one worker knows of a space: a replica, the sources that its sessions
+// are linked to, and the sessions. It is the replica's observer.
+type space struct {
+	holder
+	sessions []*Session
+	own      map[string]*ownState // by key; states that sessions of this worker offer
+	levels   levels
+	emptyAt  time.Time // when the last session left, or the space was needed last
+	now      time.Time // of the latest advance
+
+	// Which states clients lack for want of links is not stored: when links have ended,
+	// all states are offered to those clients again.
+	reoffer   bool // a link ended since the last attempt
+	reofferAt time.Time
+}
+
+// advance sends the requests that are due and returns when the next one is.
+func (s *space) advance(now time.Time) time.Time {
+	s.now = now
+	s.noticeEpoch(now)
+	if request, ok := s.replica.Advance(now); ok {
+		s.repair(request)
+	}
+	next := s.emptyAt.Add(s.Linger)
+	if len(s.sessions) > 0 {
+		next = now.Add(time.Hour)
+	}
+	if due, ok := s.replica.NextTimeout(); ok {
+		next = earlier(next, due)
+	}
+	for _, session := range s.sessions {
+		next = session.advance(now, next)
+	}
+	next = s.advanceReoffer(now, next)
+	return s.levels.advance(now, next, s.replica)
+}
+
+// repair publishes a request of the replica.
+func (s *space) repair(request []byte) {
+	m := bus.Msg{Subject: s.Subjects.Repair(s.shard), Reply: s.Inbox + "." + s.name, Data: request}
+	if s.Host.Publish(m) != nil {
+		s.counts.RepairsLost++ // the replica asks again
+	}
+}
+
+// noticeEpoch tells a new holder what only this edge knows.
+func (s *space) noticeEpoch(now time.Time) {
+	epoch, _ := s.replica.Position()
+	if epoch == s.epoch {
+		return
+	}
+	s.epoch = epoch
+	for _, session := range s.sessions {
+		session.noticeEpoch(now)
+	}
+	s.repeatAll(now)
+}
+
+// repeatAll makes every request due that the holder has not answered.
+func (s *space) repeatAll(now time.Time) {
+	for _, session := range s.sessions {
+		session.repeatAll(now)
+	}
+}
+
+// enter adds a session and offers it what it may see.
+func (s *space) enter(session *Session) {
+	s.sessions = append(s.sessions, session)
+	s.offerAll(session)
+}
+
+// reenter adds a session whose links another edge made.
+func (s *space) reenter(session *Session) {
+	s.sessions = append(s.sessions, session)
+	for st := range s.replica.All() {
+		s.bringInLine(session, st)
+	}
+}
+
+// bringInLine makes the link of a session to a state what it should be.
+func (s *space) bringInLine(session *Session, st *replication.State) {
+	link, linked, _ := linkTo(session.conn, st)
+	if linked != nil && (!s.includes(st, session) || link.ReadOnly == session.rights.mayWrite(st)) {
+		s.unlink(session, st, !s.includes(st, session))
+	}
+	s.offer(session, st)
+}
+
+// leave removes a session.
+func (s *space) leave(now time.Time, session *Session) {
+	s.sessions = slices.DeleteFunc(s.sessions, func(x *Session) bool { return x == session })
+	s.emptyAt, s.levels.unlinks = now, true
+}
+
+func (s *space) offerAll(session *Session) {
+	for st := range s.replica.All() {
+		s.offer(session, st)
+	}
+}
+
+// offer links a session to a state if it belongs to its audience, or moves the link that it
+// has to its level of detail. The owner of a state has a link to it already, its own.
+func (s *space) offer(session *Session, st *replication.State) {
+	if !s.includes(st, session) {
+		return
+	}
+	if own, ok := s.own[st.Desc.Key]; ok && own.owner == &session.peer {
+		return
+	}
+	if _, declined := session.declined[source(st)]; declined {
+		return
+	}
+	if len(sourcesOf(st).levels)+len(st.Desc.Details) > 0 {
+		if _, from, _ := linkTo(session.conn, st); from != nil {
+			to, l := s.sourceFor(session, st)
+			s.move(session, from, to, l)
+			return
+		}
+	}
+	to, _ := s.sourceFor(session, st)
+	if session.conn.Link(to, !session.rights.mayWrite(st)) == dnp.ErrLinks {
+		s.levels.unlinks = true
+		session.lacksLinks = true
+		s.counts.LinksRefused++
+	}
+}
+
+// includes reports whether a session belongs to the audience of a state. Groups are
+// looked up only where they matter, because every state asks for each client that joins.
+func (s *space) includes(st *replication.State, session *Session) bool {
+	a := &st.Desc.Audience
+	if len(a.Groups) == 0 {
+		return a.Includes(session.client, nil)
+	}
+	return a.Includes(session.client, s.replica.Groups(session.client))
+}
+
+// sourceFor returns what the link of a session to a state is to be bound to, and the level
+// if that is not the source with everything.
+func (s *space) sourceFor(session *Session, st *replication.State) (*dnp.Source, *level) {
+	if len(st.Desc.Details) == 0 {
+		return source(st), nil
+	}
+	d, ok := st.Desc.Detail(session.client, s.replica.Groups(session.client))
+	if !ok {
+		return source(st), nil
+	}
+	l := s.levels.level(st, d)
+	return l.source, l
+}
+
+// move binds the link of a session to another source of the state. The level is brought up
+// to date before, because a client must not see older values than it has.
+func (s *space) move(session *Session, from, to *dnp.Source, l *level) {
+	if from == to {
+		return
+	}
+	if l != nil {
+		l.copyAll()
+	}
+	if session.conn.Relink(from, to) == nil {
+		s.levels.unlinks = true
+	}
+}
+
+// unlink ends the link of a session to a state, if there is one.
+func (s *space) unlink(session *Session, st *replication.State, farewell bool) {
+	if _, src, _ := linkTo(session.conn, st); src != nil {
+		session.conn.Unlink(src, farewell)
+		s.linkEnded()
+	}
+}
+
+// linkEnded notes that a client has room for another link, and that a level may have lost
+// its last one.
+func (s *space) linkEnded() { s.reoffer, s.levels.unlinks = true, true }
+
+// advanceReoffer offers everything again to clients that lack links, if that may help, and
+// returns when it has to be done.
+func (s *space) advanceReoffer(now, next time.Time) time.Time {
+	if !s.reoffer {
+		return next
+	}
+	if now.Before(s.reofferAt) {
+		return earlier(next, s.reofferAt)
+	}
+	s.reoffer, s.reofferAt = false, now.Add(reofferInterval)
+	for _, session := range s.sessions {
+		if session.lacksLinks {
+			session.lacksLinks = false
+			s.offerAll(session)
+		}
+	}
+	return next
+}
+
+// Added makes a source of a new state and offers it.
+func (s *space) Added(st *replication.State) {
+	st.Data = &sources{full: s.levels.newSource(st, st.Values)}
+	for _, session := range s.sessions {
+		s.offer(session, st)
+	}
+	s.writeBack(st, nil)
+}
+
+// Changed marks what changed, for all links at once.
+func (s *space) Changed(st *replication.State, changed netstate.Mask) {
+	f := sourcesOf(st)
+	f.full.ChangedMask(changed)
+	for _, l := range f.levels {
+		l.touch(changed, &s.levels)
+	}
+	s.writeBack(st, changed)
+}
+
+// writeBack gives the owner of a state the values that the holder has. A nil mask means
+// all values.
+func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
+	if own, ok := s.own[st.Desc.Key]; ok {
+		own.writeBack(st, changed)
+	}
+}
+
+// Described brings the links in line with who may see and write the state. A link whose
+// message or write right changed is made anew, because DNP tells a client those things
+// only once.
+func (s *space) Described(st *replication.State) {
+	src := source(st)
+	described := !slices.Equal(src.Message(), st.Desc.Message)
+	for _, session := range s.sessions {
+		if described {
+			delete(session.declined, src)
+		}
+		link, linked, _ := linkTo(session.conn, st)
+		if linked == nil {
+			continue
+		}
+		included := s.includes(st, session)
+		if !included || described || link.ReadOnly == session.rights.mayWrite(st) {
+			s.unlink(session, st, !included)
+			if _, l := s.sourceFor(session, st); l != nil {
+				l.copyAll() // the new link must not begin with older values
+			}
+		}
+	}
+	for src := range sourcesOf(st).all {
+		src.SetDescription(st.Desc.Message, st.Desc.Farewell)
+		src.SetPriority(st.Desc.Priority)
+	}
+	for _, session := range s.sessions {
+		s.offer(session, st)
+	}
+}
+
+// Removed ends all links to a state.
+func (s *space) Removed(st *replication.State) {
+	src := source(st)
+	if own, ok := s.own[st.Desc.Key]; ok && own.number == st.Number {
+		own.assertNow(s.now) // the holder believed that the client had left
+	}
+	for _, session := range s.sessions {
+		session.writes.discard(src)
+		delete(session.declined, src)
+	}
+	s.levels.remove(st)
+	s.reoffer = true
+}
+
+// Groups brings the links of a client in line with its groups.
+func (s *space) Groups(client string, groups []string) {
+	for _, session := range s.sessions {
+		if session.client != client {
+			continue
+		}
+		for st := range s.replica.All() {
+			if st.Desc.Audience.Includes(client, groups) {
+				s.offer(session, st)
+			} else {
+				s.unlink(session, st, true)
+			}
+		}
+	}
+}

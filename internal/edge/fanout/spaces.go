@@ -1,0 +1,200 @@
+package fanout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// Spaces are the spaces that one worker follows, and the sessions of its clients in them.
+// Their methods may be called on the turns of the worker only.
+type Spaces struct {
+	base
+	byName map[string]*space
+	order  []*space // in the order in which they were followed first
+}
+
+// New returns Spaces that follow no space.
+func New(c Config) *Spaces {
+	return &Spaces{base: base{Config: c}, byName: make(map[string]*space)}
+}
+
+// follow returns the space with this name, and follows it if it is not followed yet.
+func (s *Spaces) follow(name string) *space {
+	if sp, ok := s.byName[name]; ok {
+		return sp
+	}
+	sp := &space{
+		holder: holder{base: &s.base, name: name, shard: cluster.Shard(name, s.Shards)},
+		own:    make(map[string]*ownState), levels: newLevels(&s.base),
+	}
+	sp.replica = replication.NewReplica(name, replication.ReplicaConfig{}, sp)
+	s.byName[name] = sp
+	s.order = append(s.order, sp)
+	s.Host.Follow(name, sp.shard)
+	return sp
+}
+
+// Follow follows a space that clients will need, for Linger from now on at least, and
+// returns its replica.
+func (s *Spaces) Follow(now time.Time, name string) *replication.Replica {
+	sp := s.follow(name)
+	if len(sp.sessions) == 0 {
+		sp.emptyAt = now
+	}
+	return sp.replica
+}
+
+// A SessionConfig is what a session is made of.
+type SessionConfig struct {
+	Space  string
+	ID     string // unique for ever
+	Client string
+	Began  time.Time
+
+	// Epoch is that of a durable session, 0 for a session that ends with its edge. The
+	// reliable messages of a client with a durable session reach the game servers by
+	// another way, when they are stored.
+	Epoch uint64
+}
+
+// NewSession makes a session and follows its space. The session begins with Begin, or
+// with Resolve and Resume.
+func (s *Spaces) NewSession(c SessionConfig) *Session {
+	sp := s.follow(c.Space)
+	session := &Session{space: sp, peer: peer{holder: &sp.holder, id: c.ID, client: c.Client, durable: c.Epoch}}
+	p := &session.peer
+	session.rights = rights{peer: p, began: c.Began}
+	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
+	session.own = ownStates{peer: p, writes: &session.writes, byKey: sp.own}
+	session.messages = messages{peer: p, replies: make(map[uint64]string)}
+	return session
+}
+
+// Replica returns the replica of a space, nil if the space is not followed.
+func (s *Spaces) Replica(name string) *replication.Replica {
+	if sp, ok := s.byName[name]; ok {
+		return sp.replica
+	}
+	return nil
+}
+
+// Names returns the names of the spaces that are followed, in order.
+func (s *Spaces) Names() []string {
+	names := make([]string, len(s.order))
+	for i, sp := range s.order {
+		names[i] = sp.name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Advance does what is due and returns when it must be called again.
+func (s *Spaces) Advance(now time.Time) time.Time {
+	next := now.Add(time.Hour)
+	for _, sp := range s.order {
+		next = earlier(next, sp.advance(now))
+	}
+	s.forget(now)
+	return s.expire(now, next)
+}
+
+// forget ends the spaces that have had no session for some time.
+func (s *Spaces) forget(now time.Time) {
+	s.order = slices.DeleteFunc(s.order, func(sp *space) bool {
+		if len(sp.sessions) > 0 || now.Before(sp.emptyAt.Add(s.Linger)) {
+			return false
+		}
+		s.Host.Unfollow(sp.name, sp.shard)
+		delete(s.byName, sp.name)
+		for st := range sp.replica.All() {
+			sp.levels.remove(st)
+		}
+		return true
+	})
+}
+
+// expire ends the sessions whose time is over and returns when the next one ends.
+func (s *Spaces) expire(now, next time.Time) time.Time {
+	if s.expiry.IsZero() {
+		return next
+	}
+	if now.Before(s.expiry) {
+		return earlier(next, s.expiry)
+	}
+	s.expiry = time.Time{}
+	for _, sp := range s.order {
+		for _, session := range sp.sessions {
+			switch at := session.rights.expires; {
+			case at.IsZero():
+			case !now.Before(at):
+				session.conn.Close(dnp.CloseExpired)
+			default:
+				s.expects(at)
+			}
+		}
+	}
+	if s.expiry.IsZero() {
+		return next
+	}
+	return earlier(next, s.expiry)
+}
+
+// Reconnected tells that the bus was away: every replica asks whether it missed
+// something, and requests without an answer are made again.
+func (s *Spaces) Reconnected(now time.Time) {
+	for _, sp := range s.order {
+		sp.replica.Reconnected(now)
+		sp.repeatAll(now)
+	}
+}
+
+// SendToAll sends a message of a game server to every client of a space.
+func (s *Spaces) SendToAll(name string, m bus.Msg) {
+	sp, ok := s.byName[name]
+	if !ok {
+		return
+	}
+	m.Reply = "" // a message to all clients has no number
+	for _, session := range sp.sessions {
+		session.messages.send(m)
+	}
+}
+
+// A Presence is one session in the answer to the question who is in a space.
+type Presence struct {
+	Client  string `json:"client"`
+	Session string `json:"session"`
+}
+
+// Presences returns the sessions in a space.
+func (s *Spaces) Presences(name string) []Presence {
+	sp, ok := s.byName[name]
+	if !ok {
+		return nil
+	}
+	all := make([]Presence, len(sp.sessions))
+	for i, session := range sp.sessions {
+		all[i] = Presence{Client: session.client, Session: session.id}
+	}
+	return all
+}
+
+// Emit publishes an event for game servers.
+func (s *Spaces) Emit(ev replication.Event) { s.publish(ev) }
+
+// Counts returns what was counted so far.
+func (s *Spaces) Counts() *Counts { return &s.counts }
+
+// Replicas yields the replica of each space that is followed.
+func (s *Spaces) Replicas(yield func(*replication.Replica) bool) {
+	for _, sp := range s.order {
+		if !yield(sp.replica) {
+			return
+		}
+	}
+}

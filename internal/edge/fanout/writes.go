@@ -1,0 +1,371 @@
+package fanout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// Bounds of what clients wrote and the holder has not acknowledged, in bytes. The edge
+// refuses a value that does not fit and counts it: the client gets the authoritative
+// value back. A state has no more than 60,000 bytes of values.
+const (
+	writerBytesMax  = 64 << 10 // of one writer; a request must fit into a bus message
+	sessionBytesMax = 1 << 20
+	writtenOverhead = 64 // counted for each value besides its bytes
+)
+
+// Writes are what the client of a session wrote and the holder has not acknowledged.
+type writes struct {
+	*peer
+	list     []*writer // in the order in which they began
+	bySource map[*dnp.Source]*writer
+	bytes    int // of the writers
+}
+
+// A writer carries what a client wrote to one state to the holder of the space, until
+// the holder has it. It keeps the newest bytes of each value, so it costs one value each,
+// never a queue. It belongs to the state and not to the link, because a link may be made
+// anew while a request is under way.
+//
+// Until a value is acknowledged the client is not sent that value: it would see its own
+// write undone and made again (dnp.Conn.Hold).
+type writer struct {
+	*writes
+	source *dnp.Source
+	own    *ownState // nil unless the client itself offered the state
+
+	values []written // ascending by index
+	size   int       // of values, in bytes
+	repeat repeater
+}
+
+// A written is one value that is not settled.
+type written struct {
+	index  int
+	value  []byte
+	number uint32 // of the first request that carried these bytes; 0 if none has
+
+	// The position behind which the holder has the value, once it said so. Its answer and
+	// the batch come on two subscriptions, so the replica may not be there yet.
+	acknowledged bool
+	epoch, seq   uint64
+}
+
+// An ownState is a state that a client offers. To the rest of the world it is the state
+// client.<client>.<linkid>; its own link is bound to a source of its own, because the
+// client has the truth before the holder does.
+type ownState struct {
+	owner    *peer
+	link     wire.LinkID
+	key      string
+	source   *dnp.Source
+	message  []byte
+	readOnly bool     // only the client itself may write
+	number   uint64   // state number in this epoch; 0 until the holder gave one
+	assert   repeater // of telling the holder that the state exists
+}
+
+// assertNow tells the holder that the state exists, again and again until it knows.
+func (own *ownState) assertNow(now time.Time) {
+	own.number = 0
+	own.assert.want(now)
+}
+
+// writer returns the writer of a state, and makes it if there is none.
+func (w *writes) writer(source *dnp.Source, own *ownState) *writer {
+	wr, ok := w.bySource[source]
+	if !ok {
+		wr = &writer{writes: w, source: source, own: own}
+		w.bySource[source] = wr
+		w.list = append(w.list, wr)
+	}
+	return wr
+}
+
+// discard forgets what was written to a state that has ended.
+func (w *writes) discard(source *dnp.Source) {
+	if wr, ok := w.bySource[source]; ok {
+		w.remove(wr)
+		w.list = slices.DeleteFunc(w.list, func(x *writer) bool { return x == wr })
+	}
+}
+
+// discardAll forgets everything.
+func (w *writes) discardAll() {
+	for _, wr := range w.list {
+		w.remove(wr)
+	}
+	w.list = nil
+}
+
+// remove removes a writer, but not from the list.
+func (w *writes) remove(wr *writer) {
+	wr.grow(-wr.size)
+	wr.values = nil
+	delete(w.bySource, wr.source)
+}
+
+// repeatAll makes every request due that the holder has not answered.
+func (w *writes) repeatAll(now time.Time) {
+	for _, wr := range w.list {
+		if wr.repeat.wanted() {
+			wr.repeat.want(now)
+		}
+	}
+}
+
+// advance sends what is due and returns when there is more to do.
+func (w *writes) advance(now, next time.Time) time.Time {
+	if len(w.list) == 0 {
+		return next
+	}
+	for _, wr := range w.list {
+		wr.releaseArrived()
+		if wr.repeat.ready(now, &next) {
+			wr.send(now)
+			wr.repeat.ready(now, &next)
+		}
+	}
+	w.list = slices.DeleteFunc(w.list, func(wr *writer) bool {
+		settled := len(wr.values) == 0
+		if settled {
+			w.remove(wr)
+		}
+		return settled
+	})
+	return next
+}
+
+// update stores the values that a client wrote, and has them sent.
+func (wr *writer) update(now time.Time, ev *dnp.Event) {
+	for {
+		index, value, ok := ev.Update.Next()
+		if !ok {
+			break
+		}
+		if !wr.store(index, value) {
+			wr.conn.Refuse(ev.Link, index)
+			wr.counts.WritesDropped++
+			continue
+		}
+		wr.conn.Hold(ev.Link, index, value)
+	}
+	if !wr.repeat.wanted() {
+		wr.repeat.want(now)
+	}
+}
+
+// restore stores what the client wrote while another edge had the session, because the
+// holder may not have it.
+func (wr *writer) restore(now time.Time, h dnp.HeldValue) {
+	if !wr.store(h.Index, h.Value) {
+		wr.conn.Refuse(h.Link, h.Index)
+		return
+	}
+	wr.repeat.want(now)
+}
+
+// store keeps a value, which it copies. It reports false if there is no room.
+func (wr *writer) store(index int, value []byte) bool {
+	i, found := slices.BinarySearchFunc(wr.values, index, func(v written, index int) int { return v.index - index })
+	grow := len(value)
+	if found {
+		grow -= len(wr.values[i].value)
+	} else {
+		grow += writtenOverhead
+	}
+	if wr.size+grow > writerBytesMax || wr.bytes+grow > sessionBytesMax {
+		return false
+	}
+	if !found {
+		wr.values = slices.Insert(wr.values, i, written{index: index})
+	}
+	v := &wr.values[i]
+	*v = written{index: index, value: append(v.value[:0], value...)}
+	wr.grow(grow)
+	return true
+}
+
+// newest returns the bytes of a value that are not settled.
+func (wr *writer) newest(index int) ([]byte, bool) {
+	for _, v := range wr.values {
+		if v.index == index {
+			return v.value, true
+		}
+	}
+	return nil, false
+}
+
+func (wr *writer) grow(bytes int) {
+	wr.size += bytes
+	wr.bytes += bytes
+}
+
+// send asks the holder to apply all that it has not acknowledged. A repetition has the
+// number of the request that it repeats, so that the holder applies it once: others may
+// have written the same value since.
+func (wr *writer) send(now time.Time) {
+	state, known := wr.stateNumber()
+	if !known {
+		wr.repeat.stop() // the answer to the assert tells the state number
+		return
+	}
+	w := replication.Write{Kind: replication.WriteValues, State: state, Number: wr.number()}
+	layout := wr.source.State().Layout()
+	for i := range wr.values {
+		v := &wr.values[i]
+		if v.acknowledged {
+			continue
+		}
+		if v.number == 0 {
+			v.number = w.Number
+		}
+		w.Values = append(w.Values, replication.WriteValue{Index: v.index, Type: layout.Type(v.index), Value: v.value})
+	}
+	if len(w.Values) == 0 {
+		wr.repeat.stop()
+		return
+	}
+	if wr.repeat.sent(now) {
+		wr.counts.WritesRepeated++
+	}
+	wr.request(&w, func(now time.Time, r replication.WriteResult, err error) { wr.answered(now, &w, r, err) })
+}
+
+// number returns the number of the next request: a new one if it carries a new value,
+// else that of the newest value.
+func (wr *writer) number() (newest uint32) {
+	for i := range wr.values {
+		switch v := &wr.values[i]; {
+		case v.acknowledged:
+		case v.number == 0:
+			return wr.nextWrite()
+		case newest == 0 || int32(v.number-newest) > 0:
+			newest = v.number
+		}
+	}
+	return newest
+}
+
+func (wr *writer) stateNumber() (uint64, bool) {
+	if wr.own != nil {
+		return wr.own.number, wr.own.number != 0
+	}
+	st := wr.source.Data().(*replication.State)
+	return st.Number, true
+}
+
+// answered handles the holder's verdict on a request. An answer that settles nothing
+// needs nothing done: the repetition is planned.
+func (wr *writer) answered(now time.Time, w *replication.Write, r replication.WriteResult, err error) {
+	switch {
+	case wr.bySource[wr.source] != wr || mustRepeat(r, err):
+		return
+	case r.Code == replication.WriteOK:
+		wr.settle(w.Number, func(v *written) bool { return wr.acknowledge(v, r) })
+	case r.Code == replication.WritePartly:
+		wr.settle(w.Number, func(v *written) bool {
+			if slices.Contains(r.Refused, uint16(v.index)) {
+				return wr.refuse(v)
+			}
+			return wr.acknowledge(v, r)
+		})
+		wr.counts.WritesRefused++
+	case r.Code == replication.WriteNoState && wr.own != nil:
+		wr.own.assertNow(now) // another relay became the holder, or the holder forgot the state
+		return
+	default:
+		wr.settle(w.Number, wr.refuse)
+		wr.counts.WritesRefused++
+	}
+	if slices.ContainsFunc(wr.values, func(v written) bool { return v.number == 0 }) {
+		wr.repeat.want(now) // written while the request was under way
+	}
+}
+
+// settle calls end for each value that request number carried, and forgets those for
+// which it returns true.
+func (wr *writer) settle(number uint32, end func(*written) bool) {
+	open := false
+	for i := 0; i < len(wr.values); {
+		v := &wr.values[i]
+		carried := v.number != 0 && int32(v.number-number) <= 0
+		if carried && !v.acknowledged && end(v) {
+			wr.forget(i)
+			continue
+		}
+		open = open || !carried
+		i++
+	}
+	if !open {
+		wr.repeat.stop()
+	}
+}
+
+func (wr *writer) forget(i int) {
+	wr.grow(-len(wr.values[i].value) - writtenOverhead)
+	wr.values = slices.Delete(wr.values, i, i+1)
+}
+
+// acknowledge ends a value that the holder has if the replica has it, too. Otherwise the
+// client would be sent the value from before.
+func (wr *writer) acknowledge(v *written, r replication.WriteResult) bool {
+	v.acknowledged, v.epoch, v.seq = true, r.Epoch, r.Seq
+	if !wr.arrived(v) {
+		return false
+	}
+	wr.release(v)
+	return true
+}
+
+// arrived reports whether the replica is behind the position at which the holder has v.
+func (wr *writer) arrived(v *written) bool {
+	epoch, seq := wr.replica.Position()
+	return epoch > v.epoch || epoch == v.epoch && seq >= v.seq
+}
+
+// releaseArrived ends the values that both the holder and the replica have.
+func (wr *writer) releaseArrived() {
+	for i := 0; i < len(wr.values); {
+		if v := &wr.values[i]; v.acknowledged && wr.arrived(v) {
+			wr.release(v)
+			wr.forget(i)
+			continue
+		}
+		i++
+	}
+}
+
+// release has the client be sent the value again.
+func (wr *writer) release(v *written) {
+	if link, ok := wr.link(v.index); ok {
+		wr.conn.Release(link.ID, v.index)
+	}
+}
+
+// refuse gives the client the authoritative value.
+func (wr *writer) refuse(v *written) bool {
+	if link, ok := wr.link(v.index); ok {
+		wr.conn.Refuse(link.ID, v.index)
+	}
+	return true
+}
+
+// link returns the link through which the client wrote. If the client sees the state in
+// less detail, the value of its level is made exact: the client must not see its write
+// undone by an older value.
+func (wr *writer) link(index int) (dnp.LinkInfo, bool) {
+	st, ok := stateOf(wr.source)
+	if !ok {
+		return wr.conn.LinkOf(wr.source)
+	}
+	link, src, l := linkTo(wr.conn, st)
+	if l != nil {
+		l.copyValue(index)
+	}
+	return link, src != nil
+}

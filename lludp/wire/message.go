@@ -1,0 +1,151 @@
+package wire
+
+import (
+	"encoding/binary"
+)
+
+// AppendedMax is the most acknowledgements that are appended to a packet. The
+// count is a byte; the reference viewer stops at 250.
+const AppendedMax = 250
+
+// Acks are the acknowledgements at the end of a packet. They are a set:
+// implementations write them in different orders.
+type Acks struct{ p []byte }
+
+// Len returns the number of acknowledgements.
+func (a Acks) Len() int { return len(a.p) / 4 }
+
+// At returns the i-th one as it stands on the wire.
+func (a Acks) At(i int) Seq { return Seq(binary.BigEndian.Uint32(a.p[4*i:])) }
+
+// cutAcks takes the acknowledgements off the end of p. A packet must be left.
+func cutAcks(p []byte) (a Acks, rest []byte, err error) {
+	last := len(p) - 1
+	begin := last - 4*int(p[last])
+	if begin < PacketMin {
+		return a, nil, ErrAcks
+	}
+	return Acks{p[begin:last:last]}, p[:begin:begin], nil
+}
+
+// AppendAcks adds as many of the acknowledgements to a packet without any as keep
+// it within max bytes, and returns how many those were. The packet is one that
+// begins at b[0].
+func AppendAcks(b []byte, acks []Seq, max int) (_ []byte, n int) {
+	n = min((max-len(b)-1)/4, len(acks), AppendedMax)
+	if n <= 0 {
+		return b, 0
+	}
+	b[0] |= byte(FlagAcks)
+	for _, s := range acks[:n] {
+		b = binary.BigEndian.AppendUint32(b, uint32(s))
+	}
+	return append(b, byte(n)), n
+}
+
+// AckListMax is the most acknowledgements of a PacketAck message.
+const AckListMax = 255
+
+// An AckList is the body of PacketAck, acknowledgements that found no packet to
+// travel with:
+//
+//	count uint8
+//	ids   count × uint32, little endian, unlike those appended to packets
+type AckList struct{ p []byte }
+
+// ParseAckList reads the body of PacketAck. Bytes behind it are ignored.
+func ParseAckList(p []byte) (AckList, error) {
+	if len(p) < 1 || len(p)-1 < 4*int(p[0]) {
+		return AckList{}, ErrTruncated
+	}
+	return AckList{p[1 : 1+4*int(p[0])]}, nil
+}
+
+// Len returns the number of acknowledgements.
+func (a AckList) Len() int { return len(a.p) / 4 }
+
+// At returns the i-th one.
+func (a AckList) At(i int) Seq { return Seq(binary.LittleEndian.Uint32(a.p[4*i:])) }
+
+// AppendAckList appends the body of PacketAck; at most AckListMax are written.
+func AppendAckList(b []byte, acks []Seq) []byte {
+	acks = acks[:min(len(acks), AckListMax)]
+	b = append(b, byte(len(acks)))
+	for _, s := range acks {
+		b = binary.LittleEndian.AppendUint32(b, uint32(s))
+	}
+	return b
+}
+
+// A StartPing is the body of StartPingCheck, which wants a CompletePingCheck with
+// the same id at once:
+//
+//	id     uint8
+//	oldest uint32   sequence number of the oldest packet that waits for its
+//	                acknowledgement, else of the newest packet
+type StartPing struct {
+	ID     uint8
+	Oldest Seq
+}
+
+// Append appends the body to b.
+func (m StartPing) Append(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(append(b, m.ID), uint32(m.Oldest))
+}
+
+// ParseStartPing reads the body. Bytes behind it are ignored.
+func ParseStartPing(p []byte) (StartPing, error) {
+	if len(p) < 5 {
+		return StartPing{}, ErrTruncated
+	}
+	return StartPing{p[0], Seq(binary.LittleEndian.Uint32(p[1:]))}, nil
+}
+
+// A CompletePing is the body of CompletePingCheck:
+//
+//	id uint8
+type CompletePing struct{ ID uint8 }
+
+// Append appends the body to b.
+func (m CompletePing) Append(b []byte) []byte { return append(b, m.ID) }
+
+// ParseCompletePing reads the body. Bytes behind it are ignored.
+func ParseCompletePing(p []byte) (CompletePing, error) {
+	if len(p) < 1 {
+		return CompletePing{}, ErrTruncated
+	}
+	return CompletePing{p[0]}, nil
+}
+
+// A UUID is the 16 raw bytes of one.
+type UUID [16]byte
+
+// An Opening is the body of UseCircuitCode, the only message that a server takes
+// from an address that it does not know:
+//
+//	code    uint32
+//	session UUID
+//	agent   UUID
+//
+// All three were handed out at login.
+type Opening struct {
+	Code           uint32
+	Session, Agent UUID
+}
+
+// Append appends the body to b.
+func (m Opening) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, m.Code)
+	return append(append(b, m.Session[:]...), m.Agent[:]...)
+}
+
+// ParseOpening reads the body. Bytes behind it are ignored.
+func ParseOpening(p []byte) (m Opening, err error) {
+	if len(p) < 36 {
+		return m, ErrTruncated
+	}
+	m.Code = binary.LittleEndian.Uint32(p)
+	copy(m.Session[:], p[4:])
+	copy(m.Agent[:], p[20:])
+	return m, nil
+}

@@ -1,0 +1,122 @@
+package zerocode
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+)
+
+// runMax is the longest run that two bytes can say.
+const runMax = 255
+
+// Append appends p in coded form to b: every run of zeros as 00 k, longer ones
+// in pieces of 255. The form with several 00 is never written, because half of
+// the implementations read it as something else (lludp/DESIGN.md, Zero-coding).
+func Append(b, p []byte) []byte {
+	for {
+		i := bytes.IndexByte(p, 0)
+		if i < 0 {
+			return append(b, p...)
+		}
+		k := run(p[i:])
+		b = append(append(b, p[:i]...), 0, byte(k))
+		p = p[i+k:]
+	}
+}
+
+// AppendShorter appends p in coded form if that is shorter than p. Otherwise it
+// returns b as it was and false.
+func AppendShorter(b, p []byte) ([]byte, bool) {
+	start, left := len(b), len(p)-1 // what the coded form may take from here on
+	for {
+		i := bytes.IndexByte(p, 0)
+		if i < 0 {
+			if left -= len(p); left < 0 {
+				return b[:start], false
+			}
+			return append(b, p...), true
+		}
+		if left -= i + 2; left < 0 {
+			return b[:start], false
+		}
+		k := run(p[i:])
+		b = append(append(b, p[:i]...), 0, byte(k))
+		p = p[i+k:]
+	}
+}
+
+// run returns how many zeros p begins with, at most 255.
+func run(p []byte) (n int) {
+	if len(p) > runMax {
+		p = p[:runMax]
+	}
+	for len(p)-n >= 8 {
+		w := binary.LittleEndian.Uint64(p[n:])
+		if w != 0 {
+			return n + bits.TrailingZeros64(w)/8
+		}
+		n += 8
+	}
+	for n < len(p) && p[n] == 0 {
+		n++
+	}
+	return n
+}
+
+// ErrTooLong reports coded bytes that expand beyond the limit. It is a plain
+// value, because hostile input must not cost an allocation.
+var ErrTooLong = errors.New("zerocode: zero-coded bytes expand beyond the limit")
+
+// Expanded returns how many bytes p expands to, or ErrTooLong if those are more
+// than limit. It writes nothing, and stops at the byte that goes too far.
+func Expanded(p []byte, limit int) (n int, err error) {
+	for len(p) > 0 {
+		literal, zeros, rest := cut(p)
+		if n += literal + zeros; n > limit {
+			return 0, ErrTooLong
+		}
+		p = rest
+	}
+	return n, nil
+}
+
+// AppendExpanded appends what p stands for to b, or returns b as it was and
+// ErrTooLong if that is more than limit bytes. b grows at most once, to what is
+// needed; it must not overlap p.
+func AppendExpanded(b, p []byte, limit int) ([]byte, error) {
+	n, err := Expanded(p, limit)
+	if err != nil {
+		return b, err
+	}
+	if cap(b)-len(b) < n {
+		b = append(make([]byte, 0, len(b)+n), b...)
+	}
+	for len(p) > 0 {
+		literal, zeros, rest := cut(p)
+		b = append(b, p[:literal]...)
+		at := len(b)
+		b = b[:at+zeros]
+		clear(b[at:])
+		p = rest
+	}
+	return b, nil
+}
+
+// cut takes the next literal bytes and the run behind them from p, which is not
+// empty. A run is at most 256 × len(p) long, so its sum does not overflow.
+func cut(p []byte) (literal, zeros int, rest []byte) {
+	literal = bytes.IndexByte(p, 0)
+	if literal < 0 {
+		return len(p), 0, nil
+	}
+	rest = p[literal+1:]
+	for len(rest) > 0 && rest[0] == 0 {
+		zeros += 256
+		rest = rest[1:]
+	}
+	if len(rest) == 0 {
+		return literal, zeros + 1, nil
+	}
+	return literal, zeros + int(rest[0]), rest[1:]
+}

@@ -1,0 +1,148 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/publisher"
+)
+
+// TestFollow requires one event for each client that is there, joins or leaves.
+func TestFollow(t *testing.T) {
+	s := newScene(t, publisher.Config{})
+	s.hold(1)
+	first := s.client()
+	events := make(chan publisher.Event, 100)
+	ctx, cancel := context.WithCancel(s.ctx)
+	followed := make(chan error)
+	next := func(kind, why string) publisher.Event {
+		t.Helper()
+		for {
+			select {
+			case ev := <-events:
+				if ev.Type == kind {
+					return ev
+				}
+				if ev.Type == "joined" || ev.Type == "left" {
+					t.Fatalf("%+v, want %s: %s", ev, kind, why)
+				}
+			case <-s.ctx.Done():
+				t.Fatalf("no %s: %s", kind, why)
+			}
+		}
+	}
+	go func() { followed <- s.space.Follow(ctx, func(ev publisher.Event) { events <- ev }) }()
+	one := next("joined", "the client joined before Follow")
+	second := s.client()
+	two := next("joined", "the client joins")
+	if one.Client == two.Client || one.Session == two.Session || one.Edge != "e" || two.Edge != "e" {
+		t.Fatalf("%+v, then %+v", one, two)
+	}
+	for _, text := range []string{
+		`{"type":"joined","client":"` + two.Client + `","session":"` + two.Session + `","edge":"e"}`,
+		`{"type":"left","client":"` + two.Client + `","session":"another"}`, `{"type":"reassert","epoch":1}`,
+	} {
+		must(s.bus().Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: []byte(text)}))
+	}
+	next("reassert", "Follow drops events that report what is known, and passes others on")
+	must(first.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }))
+	if ev := next("left", "the client closes its connection"); ev.Session != one.Session || ev.Reason != "peer" {
+		t.Fatalf("%+v", ev)
+	}
+	s.publish("a group of one", publisher.Group{Client: two.Client, Join: []string{"red"}},
+		publisher.Put{Key: "secret", Audience: publisher.Who{Groups: []string{"red"}}, Values: []publisher.Value{{Type: "uint8", Value: 5}}})
+	s.until(second, "the relay offers the state to a member of the group", func(c *dnptest.Client) bool { return len(c.Value("secret", 0)) == 1 })
+	if err := s.space.Kick(s.ctx, two.Client); err != nil {
+		t.Fatal(err)
+	}
+	if ev := next("left", "the client is kicked"); ev.Session != two.Session || ev.Reason != "kicked" {
+		t.Fatalf("%+v", ev)
+	}
+	for { // until the relay has heard of the end, too
+		var problem *publisher.Error
+		if err := s.space.Kick(s.ctx, two.Client); errors.As(err, &problem) && problem.Code == "unknown_client" {
+			break
+		} else if s.ctx.Err() != nil {
+			t.Fatalf("kick of a client that left: %v, want unknown_client", err)
+		}
+	}
+	cancel()
+	if err := <-followed; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSend sends messages to a client, and receives the client's.
+func TestSend(t *testing.T) {
+	s := newScene(t, publisher.Config{})
+	s.hold(1)
+	c := s.client()
+	var who []publisher.Client
+	for len(who) == 0 && s.ctx.Err() == nil { // the edge waits for a proof of the client's address
+		var err error
+		if who, err = s.space.Who(s.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(who) != 1 || who[0].Edge != "e" {
+		t.Fatalf("%v", who)
+	}
+	name := who[0].Client
+	heard := make(chan *publisher.Message, 10)
+	ctx, cancel := context.WithCancel(s.ctx)
+	listened := make(chan error)
+	go func() { listened <- s.space.Listen(ctx, func(m *publisher.Message) { heard <- m }) }()
+	defer func() { cancel(); <-listened }()
+
+	one, err := s.space.Send(s.ctx, name, []byte("one"))
+	must(err)
+	two, err := s.space.Send(s.ctx, name, []byte("two"))
+	must(err)
+	if two <= one {
+		t.Errorf("numbers %d, %d", one, two)
+	}
+	for i, want := range []bool{true, false} { // the edge knows the token the second time
+		n, err := s.space.SendOnce(s.ctx, name, 1, []byte("once"))
+		if must(err); n > two != want {
+			t.Errorf("time %d: number %d after %d", i, n, two)
+		}
+	}
+	must(s.space.Tell(name, []byte("three")))
+	must(s.space.TellAll([]byte("four")))
+	must(s.space.Cast(name, []byte("five")))
+	must(s.space.CastAll([]byte("six")))
+	s.until(c, "all messages arrive", func(c *dnptest.Client) bool { return len(c.Messages) == 7 })
+	must(c.Do(func(_ time.Time, c *dnptest.Client) {
+		for _, m := range c.Messages {
+			if want := string(m.Data) != "five" && string(m.Data) != "six"; m.Reliable != want {
+				t.Errorf("%q: reliable %v", m.Data, m.Reliable)
+			}
+		}
+	}))
+	if _, err := s.space.Send(s.ctx, "nobody", []byte("x")); !errors.Is(err, publisher.ErrNotConnected) {
+		t.Errorf("got %v", err)
+	}
+	var problem *publisher.Error
+	if _, err := s.space.Send(s.ctx, name, make([]byte, 1<<20+1)); err == nil || errors.As(err, &problem) && problem.Code != "too_large" {
+		t.Errorf("got %v", err)
+	}
+	said := func() *publisher.Message { // until the subscription is in force
+		for {
+			must(c.Do(func(now time.Time, c *dnptest.Client) { must(c.Send(now, []byte("hello"))) }))
+			select {
+			case m := <-heard:
+				return m
+			case <-time.After(100 * time.Millisecond):
+			case <-s.ctx.Done():
+				t.Fatal("no message of the client arrives")
+			}
+		}
+	}()
+	if said.Client != name || !said.Reliable || said.Session == "" || string(said.Data) != "hello" {
+		t.Errorf("%+v", said)
+	}
+}

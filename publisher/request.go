@@ -1,0 +1,344 @@
+package publisher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/nats-io/nats.go"
+)
+
+// Bounds of a publish: the relay accepts 10,000 ops, and NATS 1 MiB by default. The last
+// op may exceed bytesMax.
+const (
+	opsMax   = 500
+	bytesMax = 256 << 10
+)
+
+// backoffMax is the longest pause between attempts. It is a compromise: an election of
+// NATS takes 4 to 9 s, and the takeover from a dead relay 3 s.
+const backoffMax = time.Second
+
+// A request waits for its answer. The relay applies each op of a publish separately, so
+// that a bad one does not hold up the others.
+type request struct {
+	ops      []*pendingOp // in the order of the payload
+	deadline time.Time
+	probe    bool // asks for the position; no ops
+}
+
+// flush sends pending ops as far as the window and the pause allow.
+func (s *Space) flush(now time.Time) {
+	for !s.out.empty() && len(s.sent) < s.p.cfg.Window && !now.Before(s.pausedUntil) {
+		r := &request{deadline: now.Add(s.p.cfg.Timeout)}
+		if body := s.compose(r); body != nil {
+			s.send(now, r, s.p.subjects.Publish(s.name, ""), body)
+		}
+	}
+}
+
+// compose moves ops from the outbox into r and returns the payload; nil if no op has
+// anything to say.
+func (s *Space) compose(r *request) []byte {
+	b := []byte(`{"atomic":false,"ops":[`)
+	for !s.out.empty() && len(r.ops) < opsMax && len(b) < bytesMax {
+		p := s.out.pop()
+		form := s.encodePending(p)
+		if form == nil {
+			p.settle(Position{}, nil)
+			continue
+		}
+		text, err := json.Marshal(form)
+		if err != nil {
+			panic("publisher: an op that was checked cannot be written: " + err.Error())
+		}
+		if len(r.ops) > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, text...)
+		r.ops = append(r.ops, p)
+	}
+	if len(r.ops) == 0 {
+		return nil
+	}
+	return append(b, `]}`...)
+}
+
+func (s *Space) send(now time.Time, r *request, subject string, body []byte) {
+	s.last++
+	err := s.p.nc.PublishRequest(subject, s.inbox+"."+strconv.FormatUint(s.last, 10), body)
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		s.refuseAll(r, replication.CodeTooLarge, fmt.Sprintf("%d bytes exceed what NATS accepts (max_payload)", len(body)))
+	case err != nil:
+		s.fail(now, r)
+	default:
+		s.sent[s.last] = r
+	}
+}
+
+// requestID returns the last token of the subject of an answer.
+func (s *Space) requestID(subject string) (uint64, bool) {
+	if len(subject) <= len(s.inbox)+1 {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(subject[len(s.inbox)+1:], 10, 64)
+	return id, err == nil
+}
+
+// probe asks for the relay's position if the relay was silent for too long.
+func (s *Space) probe(now time.Time) {
+	if len(s.states) == 0 || now.Sub(s.heard) < s.p.cfg.Probe || len(s.sent) > 0 {
+		return
+	}
+	s.heard = now
+	s.forgetRemoved(now)
+	s.send(now, &request{deadline: now.Add(s.p.cfg.Timeout), probe: true}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
+}
+
+// expire gives up answers that are overdue.
+func (s *Space) expire(now time.Time) {
+	for id, r := range s.sent {
+		if !now.Before(r.deadline) {
+			delete(s.sent, id)
+			s.fail(now, r)
+		}
+	}
+}
+
+// fail puts the ops of a request back. Whether the relay applied them is unknown; to send
+// what the copy says is right in both cases.
+func (s *Space) fail(now time.Time, r *request) {
+	s.out.pushFront(r.ops)
+	if !now.Before(s.pausedUntil) {
+		s.pausedUntil = now.Add(s.backoff)
+		s.backoff = min(2*s.backoff, backoffMax)
+	}
+}
+
+// An answer is the reply of a relay to a publish or get, or of an edge to a message.
+type answer struct {
+	Epoch, Seq uint64
+	Number     *uint64
+	Duplicate  bool
+	Error      *answerError
+	Results    []struct{ Error *answerError }
+}
+
+type answerError struct {
+	Code, Message string
+	RetryAfter    int64 `json:"retry_after_ms"`
+}
+
+// pause returns how long the error asks to wait, at least shortest.
+func (e *answerError) pause(shortest time.Duration) time.Duration {
+	return max(shortest, time.Duration(e.RetryAfter)*time.Millisecond)
+}
+
+// noResponders reports the reply that NATS gives when a subject has no subscriber.
+func noResponders(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }
+
+// answered handles the answer to a request. It ignores one that comes after expire put
+// the ops back.
+func (s *Space) answered(now time.Time, reply *nats.Msg) {
+	id, ok := s.requestID(reply.Subject)
+	r := s.sent[id]
+	if !ok || r == nil {
+		return
+	}
+	delete(s.sent, id)
+	var a answer
+	if noResponders(reply) || json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
+		s.fail(now, r) // an older epoch is of a relay that does not know of its successor
+		return
+	}
+	s.heard = now
+	s.follow(a.Epoch)
+	switch {
+	case a.Error != nil && a.Error.Code == string(replication.CodeBusy):
+		s.fail(now, r)
+		s.pausedUntil = now.Add(a.Error.pause(s.p.cfg.Retry))
+	case a.Error != nil:
+		s.refuseAll(r, replication.Code(a.Error.Code), a.Error.Message)
+	case !r.probe && len(a.Results) != len(r.ops):
+		s.fail(now, r)
+	default:
+		s.backoff, s.pausedUntil = s.p.cfg.Retry, time.Time{}
+		s.results(now, r, a)
+	}
+}
+
+// results settles each op of a request, or recovers from its refusal.
+func (s *Space) results(now time.Time, r *request, a answer) {
+	var again []*pendingOp
+	for i, p := range r.ops {
+		err := a.Results[i].Error
+		if err == nil {
+			s.accept(p, Position{a.Epoch, a.Seq})
+			continue
+		}
+		p.tries++
+		switch s.recoverFrom(p, replication.Code(err.Code)) {
+		case recoveryNone:
+			s.refuse(p, replication.Code(err.Code), err.Message)
+		case recoveryDone:
+			s.accept(p, Position{a.Epoch, a.Seq})
+		case recoveryAgain:
+			again = append(again, p)
+		case recoveryPause:
+			again = append(again, p)
+			s.pausedUntil = now.Add(err.pause(s.p.cfg.Retry))
+		case recoveryDelay:
+			s.delayed = append(s.delayed, delayedOp{now.Add(s.p.cfg.Retry), p})
+		}
+	}
+	s.out.pushFront(again)
+}
+
+// A recovery is how a Space handles the refusal of an op.
+type recovery uint8
+
+const (
+	recoveryNone  recovery = iota
+	recoveryDone           // the relay has what the op asks for
+	recoveryAgain          // send the op again at once, in its new form
+	recoveryPause          // send all ops again after a pause
+	recoveryDelay          // send this op again after a pause
+)
+
+// recoverFrom chooses the recovery from a refusal, and changes the op's form if that helps.
+func (s *Space) recoverFrom(p *pendingOp, code replication.Code) recovery {
+	st := s.states[p.topic.name]
+	ours := p.topic.kind != topicGroups && st != nil && st.put != nil
+	switch {
+	case code == replication.CodeBusy:
+		return recoveryPause
+	case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero():
+		return recoveryDone
+	case p.tries > triesMax:
+		return recoveryNone
+	case ours && !p.put && contradictsCopy(code): // the relay lost the state, or has an older form of it
+		p.topic.kind, p.put, p.fresh = topicState, true, true
+		return recoveryAgain
+	case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client
+		return recoveryDelay
+	}
+	return recoveryNone
+}
+
+// contradictsCopy reports whether the refusal of values that were checked shows that the
+// relay's state differs from the copy, or is missing.
+func contradictsCopy(code replication.Code) bool {
+	switch code {
+	case replication.CodeUnknownState, replication.CodeBadRequest, replication.CodeTypeMismatch, replication.CodeOutOfRange:
+		return true
+	}
+	return false
+}
+
+// A delayedOp is sent again at a time.
+type delayedOp struct {
+	at time.Time
+	op *pendingOp
+}
+
+// pushDelayed moves the ops that are due to the outbox.
+func (s *Space) pushDelayed(now time.Time) {
+	for len(s.delayed) > 0 && !s.delayed[0].at.After(now) {
+		s.out.push(s.delayed[0].op)
+		s.delayed = s.delayed[1:]
+	}
+}
+
+// accept ends an op that the relay accepted, and forgets what the copy needs no longer.
+func (s *Space) accept(p *pendingOp, pos Position) {
+	p.settle(pos, nil)
+	name := p.topic.name
+	if p.topic.kind == topicGroups {
+		s.forgetLeft(name)
+	} else if st := s.states[name]; st != nil {
+		st.accepted = st.accepted || p.put
+		s.forgetForeign(name)
+	}
+}
+
+func (s *Space) refuseAll(r *request, code replication.Code, text string) {
+	for _, p := range r.ops {
+		s.refuse(p, code, text)
+	}
+}
+
+// refuse ends an op that the relay does not accept.
+func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
+	err := &Error{Op: p.source, Code: string(code), Message: text}
+	if len(p.waiters) == 0 {
+		s.p.cfg.Refused(s.name, err)
+	}
+	p.settle(Position{}, err)
+	name := p.topic.name
+	st := s.states[name]
+	switch {
+	case p.topic.kind == topicGroups:
+		if code == replication.CodeUnknownClient {
+			delete(s.groups, name)
+		}
+	case st != nil && st.put != nil && p.put && !st.accepted: // no relay ever had the state
+		delete(s.states, name)
+	default:
+		s.forgetForeign(name)
+	}
+}
+
+// forgetForeign forgets the state of another program unless an op about it is pending.
+func (s *Space) forgetForeign(name string) {
+	st := s.states[name]
+	if st != nil && st.put == nil && !s.pending(topic{topicState, name}) && !s.pending(topic{topicAudience, name}) {
+		delete(s.states, name)
+	}
+}
+
+// forgetLeft forgets the groups that a client left unless an op about them is pending.
+func (s *Space) forgetLeft(client string) {
+	if s.pending(topic{topicGroups, client}) {
+		return
+	}
+	groups := s.groups[client]
+	for g, in := range groups {
+		if !in {
+			delete(groups, g)
+		}
+	}
+	if len(groups) == 0 {
+		delete(s.groups, client)
+	}
+}
+
+// pending reports whether something about a topic is not settled yet.
+func (s *Space) pending(t topic) bool {
+	if s.out.ops[t] != nil {
+		return true
+	}
+	for _, r := range s.sent {
+		for _, p := range r.ops {
+			if p.topic == t {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// follow notes the epoch of an answer or event. A higher one is of another relay, which
+// may lack what the relay before it had not stored.
+func (s *Space) follow(epoch uint64) {
+	if epoch <= s.epoch {
+		return
+	}
+	if s.epoch != 0 {
+		s.reassert()
+	}
+	s.epoch = epoch
+}

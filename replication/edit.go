@@ -1,0 +1,210 @@
+package replication
+
+import (
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// An edit is the set of values that one op or write changes, encoded and checked before any
+// value changes. It makes every op all or nothing.
+type edit struct {
+	values []edited
+	bytes  []byte
+	given  netstate.Mask
+	varied bool // it contains a string or data value
+}
+
+type edited struct {
+	index  int
+	off, n int // in bytes
+	null   bool
+}
+
+func (e *edit) reset(values int) {
+	e.values, e.bytes, e.varied = e.values[:0], e.bytes[:0], false
+	if words := (values + 63) / 64; words > len(e.given) {
+		e.given = netstate.NewMask(values)
+	}
+	e.given.Reset()
+}
+
+// add adds a literal for value i.
+func (e *edit) add(c *schema, i int, l Literal) *Error {
+	if e.given.Has(i) {
+		return Errorf(CodeBadRequest, "%s is given twice", c.label(i))
+	}
+	e.given.Set(i)
+	off := len(e.bytes)
+	b, null, err := l.AppendValue(e.bytes, c.fields[i].Type)
+	if err != nil {
+		return explain(err, c.label(i))
+	}
+	e.bytes = b
+	if err := c.check(i, b[off:], null); err != nil {
+		return err
+	}
+	e.varied = e.varied || c.fields[i].Type.Variable()
+	e.values = append(e.values, edited{i, off, len(b) - off, null})
+	return nil
+}
+
+// explain returns the Error in err with a label that names its subject.
+func explain(err error, label string) *Error {
+	e, ok := err.(*Error)
+	if !ok {
+		return Errorf(CodeTypeMismatch, "%s: %v", label, err)
+	}
+	return &Error{Code: e.Code, Message: label + ": " + e.Message}
+}
+
+// check reports what is wrong with an encoded value for value i.
+func (s *schema) check(i int, enc []byte, null bool) *Error {
+	f := s.fields[i]
+	switch {
+	case null && !f.Nullable:
+		return Errorf(CodeTypeMismatch, "%s: want %v, got null for a value that is not nullable", s.label(i), f.Type)
+	case null:
+		return nil
+	case !wire.CheckValue(f.Type, enc):
+		return Errorf(CodeTypeMismatch, "%s: want %v", s.label(i), f.Type)
+	case s.tooLong(i, enc):
+		return Errorf(CodeTooLarge, "%s: %d bytes, at most %d are allowed", s.label(i), len(enc)-2, s.valueMax)
+	}
+	return nil
+}
+
+// tooLong reports whether a string or data value exceeds its limit.
+func (s *schema) tooLong(i int, enc []byte) bool {
+	return s.fields[i].Type.Variable() && len(enc)-2 > s.valueMax
+}
+
+// name returns the name of value i, or its index in digits.
+func (s *schema) name(i int) string {
+	if n := s.defs[i].Name; n != "" {
+		return n
+	}
+	return strconv.Itoa(i)
+}
+
+// label describes value i in an error.
+func (s *schema) label(i int) string { return "value " + strconv.Quote(s.name(i)) }
+
+// find returns the index of the value that a publisher addresses as name.
+func (s *schema) find(name string) (int, *Error) {
+	if i, ok := s.index[name]; ok {
+		return i, nil
+	}
+	i, err := strconv.ParseUint(name, 10, 16)
+	switch {
+	case err != nil:
+		return 0, Errorf(CodeBadRequest, "no value is named %q", name)
+	case int(i) >= len(s.defs):
+		return 0, Errorf(CodeBadRequest, "no value has index %s, there are %d", name, len(s.defs))
+	}
+	return int(i), nil
+}
+
+// fits reports whether the LinkState of st with this message stays within linkStateMax once e
+// is applied.
+func (st *stored) fits(e *edit, message []byte) bool {
+	if !e.varied && len(message) <= len(st.desc.Message) {
+		return true
+	}
+	size := linkStateBytes + len(message) + st.values.TypedSize()
+	for _, v := range e.values {
+		n := v.n
+		if v.null {
+			n = len(st.schema.defs[v.index].Substitute())
+		}
+		size += n - len(st.values.Value(v.index))
+	}
+	return size <= linkStateMax
+}
+
+// applyEdit changes the values of st and marks them for emission. It returns how many changed.
+func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
+	for _, v := range e.values {
+		if s.applyValue(st, v.index, e.bytes[v.off:v.off+v.n], v.null) {
+			changed++
+		}
+	}
+	return changed
+}
+
+// applyValue changes one value. It ignores a change within the precision of the emitted value.
+// While a value waits for emission every change is applied, because the Store does not keep the
+// emitted value.
+func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
+	if null {
+		enc = st.schema.defs[i].Substitute()
+	}
+	if null == st.isNull(i) {
+		old := st.values.Value(i)
+		if string(old) == string(enc) {
+			return false
+		}
+		if st.filtered(i, enc, null) {
+			s.stats.ValuesFiltered++
+			return false
+		}
+	}
+	s.journal.value(st, i)
+	st.values.Set(i, enc)
+	st.setNull(i, null)
+	st.dirty.Set(i)
+	s.stats.ValuesChanged++
+	s.batch.mark(st)
+	return true
+}
+
+// filtered reports whether enc is within the precision of the emitted value i, so that the
+// change is not emitted.
+func (st *stored) filtered(i int, enc []byte, null bool) bool {
+	return null == st.isNull(i) && !st.dirty.Has(i) &&
+		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.values.Value(i), enc)
+}
+
+func (st *stored) isNull(i int) bool { return len(st.nulls) > 0 && st.nulls.Has(i) }
+
+func (st *stored) setNull(i int, null bool) {
+	switch {
+	case len(st.nulls) == 0:
+	case null:
+		st.nulls.Set(i)
+	default:
+		st.nulls.Clear(i)
+	}
+}
+
+// A Literal is a value in the form of a payload. It becomes wire bytes when the type of its
+// target is known.
+type Literal interface {
+	// AppendValue appends the literal to b, encoded as t. For null it returns b unchanged and
+	// true. An error is always an *Error; what was appended is then undefined.
+	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error)
+}
+
+// Null is the literal for an absent value.
+type Null struct{}
+
+// AppendValue reports null.
+func (Null) AppendValue(b []byte, _ wire.ValueType) ([]byte, bool, error) { return b, true, nil }
+
+// Encoded is a literal that consists of wire bytes.
+type Encoded struct {
+	Type  wire.ValueType
+	Value []byte
+}
+
+// AppendValue appends the bytes if they are a value of type t.
+func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, error) {
+	if e.Type != t {
+		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
+	}
+	if !wire.CheckValue(t, e.Value) {
+		return b, false, Errorf(CodeTypeMismatch, "%d bytes are not a value of type %v", len(e.Value), t)
+	}
+	return append(b, e.Value...), false, nil
+}

@@ -1,0 +1,124 @@
+// Skips makes the output of `go test -json` readable: it prints a line for each
+// package, the output of each test that fails, and at the end the tests that were
+// skipped with their reasons. It also writes this list to the file that its
+// argument names. The exit code is 1 after a failure.
+//
+//	make test ARGS=-json | go run ./scripts/skips tmp/skipped.txt
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// An event is what `go doc test2json` says of a line of `go test -json`.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+}
+
+func main() {
+	out := bufio.NewWriter(os.Stdout)
+	r := newReport(out)
+	err := r.read(os.Stdin)
+	skipped := r.summary()
+	fmt.Fprint(out, skipped)
+	if err == nil && len(os.Args) > 1 {
+		err = os.WriteFile(os.Args[1], []byte(skipped), 0o644)
+	}
+	out.Flush()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "skips:", err)
+	}
+	if err != nil || r.failed {
+		os.Exit(1)
+	}
+}
+
+// A report collects what a run of tests did.
+type report struct {
+	out     *bufio.Writer
+	output  map[string][]string // by package and test, until the test ends
+	skipped []string
+	failed  bool
+}
+
+func newReport(out *bufio.Writer) *report {
+	return &report{out: out, output: map[string][]string{}}
+}
+
+// read takes events until the end of the input. Lines that are no event pass
+// unchanged: make prints the commands that it runs.
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action == "" {
+			fmt.Fprintln(r.out, lines.Text())
+		} else {
+			r.event(e)
+		}
+		r.out.Flush()
+	}
+	return lines.Err()
+}
+
+func (r *report) event(e event) {
+	name := e.Package + " " + e.Test
+	switch {
+	case e.Action == "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case e.Action == "build-fail":
+		r.failed = true
+	case e.Action == "output":
+		r.line(name, e)
+	case e.Action == "skip" && e.Test != "":
+		r.skipped = append(r.skipped, name+": "+reason(r.output[name]))
+		delete(r.output, name)
+	case e.Action == "fail":
+		r.failed = true
+		fmt.Fprint(r.out, strings.Join(r.output[name], ""))
+		delete(r.output, name)
+	case e.Action == "pass":
+		delete(r.output, name)
+	}
+}
+
+// line prints the result of a package and keeps other output until it is known
+// whether anybody wants to read it.
+func (r *report) line(name string, e event) {
+	if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "FAIL\t") || strings.HasPrefix(e.Output, "? ")) {
+		fmt.Fprint(r.out, e.Output)
+		return
+	}
+	r.output[name] = append(r.output[name], e.Output)
+}
+
+// reason is what a skipped test printed, on one line.
+func reason(output []string) string {
+	var words []string
+	for _, l := range output {
+		l = strings.TrimSpace(l)
+		if l != "" && !strings.HasPrefix(l, "=== ") && !strings.HasPrefix(l, "--- ") {
+			words = append(words, l)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// summary lists the skipped tests.
+func (r *report) summary() string {
+	if len(r.skipped) == 0 {
+		return "no test was skipped\n"
+	}
+	slices.Sort(r.skipped)
+	return fmt.Sprintf("%d tests were skipped:\n  %s\n", len(r.skipped), strings.Join(r.skipped, "\n  "))
+}

@@ -1,0 +1,173 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/natslease"
+	"github.com/dnprelay/dnprelay/testbed/play"
+	"github.com/dnprelay/dnprelay/testbed/rig"
+)
+
+// Sizes of the cluster.
+const (
+	servers = 3 // of NATS
+	relays  = 3
+	edges   = 2
+
+	space        = "match"
+	shards       = 64
+	storeStreams = 4
+)
+
+// shard is the one to which the space belongs.
+var shard = cluster.Shard(space, shards)
+
+// A testCluster is a deployment in namespaces with proxies before its edges and before
+// its NATS servers.
+type testCluster struct {
+	*rig.Deployment
+	game, players, proxies *rig.Host
+	toNATS                 []*rig.TCPProxy  // from the edges, one for each server
+	toEdge                 []*play.Balancer // from the clients behind a bad path
+}
+
+// deploy starts everything and waits until every node is ready.
+func deploy(ctx context.Context, cfg *Config) (*testCluster, error) {
+	network, err := rig.NewNamespaces()
+	if err != nil {
+		return nil, err
+	}
+	c := &testCluster{}
+	c.Deployment, err = rig.Deploy(ctx, rig.Config{
+		Bin: cfg.Bin, NATSConf: cfg.NATSConf, Dir: cfg.Dir, Network: network, NATS: servers, Relays: relays, Edges: edges,
+		NodeFlags:  []string{"--shards", fmt.Sprint(shards)},
+		RelayFlags: []string{"--store-streams", fmt.Sprint(storeStreams)},
+		EdgeFlags:  []string{"--workers", "2", "--open-space", space},
+		Prepare:    func(d *rig.Deployment) error { return c.prepare(d, cfg) },
+	})
+	return c, err
+}
+
+// prepare makes the other hosts and the proxies.
+func (c *testCluster) prepare(d *rig.Deployment, cfg *Config) (err error) {
+	for name, h := range map[string]**rig.Host{"game": &c.game, "players": &c.players, "proxies": &c.proxies} {
+		if *h, err = d.Add(name); err != nil {
+			return err
+		}
+	}
+	d.Web, d.EdgeURLs = rig.NewWeb(c.game), nil
+	for i, n := range d.NATS {
+		at := c.proxies.At(uint16(rig.NATSPort + i))
+		p, err := rig.NewTCPProxy(c.proxies, at, n.Host.At(rig.NATSPort), 0)
+		if err != nil {
+			return err
+		}
+		c.toNATS, d.EdgeURLs = append(c.toNATS, p), append(d.EdgeURLs, "nats://"+at)
+	}
+	for i, e := range d.Edges {
+		p, err := play.NewBalancer(play.BalancerConfig{
+			Listen: c.proxies.AddrPort(uint16(rig.DNPPort + i)), Edges: addrs(e), In: c.proxies.In, Path: cfg.Impaired, Seed: cfg.Seed + uint64(i),
+		})
+		if err != nil {
+			return err
+		}
+		c.toEdge = append(c.toEdge, p)
+	}
+	return nil
+}
+
+func (c *testCluster) close() {
+	c.Close()
+	for _, p := range c.toEdge {
+		p.Close()
+	}
+	for _, p := range c.toNATS {
+		p.Close()
+	}
+}
+
+// holder returns the relay that holds the shard of the space by the record in the store;
+// nil if no relay does or the store does not answer.
+func (r *run) holder() *rig.Node {
+	request := fmt.Sprintf(`{"last_by_subj":%q}`, r.game.subjects.StoreOwn(shard))
+	m, err := r.game.nc.Request("$JS.API.STREAM.MSG.GET."+stream(), []byte(request), time.Second)
+	if err != nil {
+		return nil
+	}
+	var a struct {
+		Message struct{ Data []byte }
+	}
+	var own cluster.Holder
+	if json.Unmarshal(m.Data, &a) != nil || json.Unmarshal(a.Message.Data, &own) != nil || own.Released {
+		return nil
+	}
+	return rig.Named(r.Relays, own.Node)
+}
+
+// stream returns the name of the stream that stores the shard.
+func stream() string { return natslease.StreamName(shard % storeStreams) }
+
+// streamLeader returns the NATS server that leads a stream, nil if there is none, and
+// whether all copies are up to date.
+func (r *run) streamLeader(name string) (leader *rig.Node, current bool) {
+	info, err := rig.StreamCluster(r.game.nc, name)
+	if err != nil {
+		return nil, false
+	}
+	current = len(info.Replicas) == servers-1
+	for _, c := range info.Replicas {
+		current = current && c.Current && !c.Offline
+	}
+	return rig.Named(r.NATS, info.Leader), current
+}
+
+// storeWhole reports whether all streams of the store have all copies.
+func (r *run) storeWhole() bool {
+	for g := range storeStreams {
+		if leader, current := r.streamLeader(natslease.StreamName(g)); leader == nil || !current {
+			return false
+		}
+	}
+	return true
+}
+
+// failMost bounds the time that a publish may take to fail without NATS. It leaves room
+// for a busy machine and is far below any timeout.
+const failMost = time.Second
+
+// natsNoticed is how long nodes may take to report that NATS is missing. A connection to
+// a dead process ends at once.
+const natsNoticed = 3 * time.Second
+
+// checkWithoutNATS checks nodes and publishers while NATS is away: edges serve and report
+// what is missing, relays are not ready, publishers get errors at once.
+func (s *scene) checkWithoutNATS(since time.Duration) {
+	if since < natsNoticed {
+		return
+	}
+	note := func(format string, args ...any) {
+		s.violations = append(s.violations, fmt.Sprintf("%.0f s without NATS: ", since.Seconds())+fmt.Sprintf(format, args...))
+	}
+	check := func(n *rig.Node, ready bool) {
+		if h := s.Web.Health(n.Host.At(rig.HTTPPort)); !h.Live || h.Ready != ready || !h.Lacks("nats") {
+			note("%s is live: %v, ready: %v, missing: %q", n.Name, h.Live, h.Ready, h.Missing)
+		}
+	}
+	for _, n := range s.Edges {
+		check(n, true)
+	}
+	for _, n := range s.Relays {
+		check(n, false)
+	}
+	s.game.mu.Lock()
+	defer s.game.mu.Unlock()
+	if s.game.failed == 0 || s.game.slowest > failMost {
+		note("%d publishes failed at once, the slowest after %v", s.game.failed, s.game.slowest)
+	}
+}

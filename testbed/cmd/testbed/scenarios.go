@@ -1,0 +1,111 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/clustertest"
+	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/torture"
+	"github.com/dnprelay/dnprelay/testbed/upgrade"
+)
+
+func clusterTest(ctx context.Context, args []string) error {
+	var cfg clustertest.Config
+	var faults string
+	c := newFlags("cluster-test")
+	c.IntVar(&cfg.Rounds, "rounds", 30, "rounds of each fault; faults that take long have a tenth")
+	c.StringVar(&faults, "faults", "", "faults to cause, joined by commas (default: all)")
+	c.DurationVar(&cfg.StopAfter, "stop-after", 0, "begin no round later than this; 0 = no limit")
+	c.Float64Var(&cfg.Impaired.Loss, "loss", 0.02, "loss of datagrams of clients behind a bad path, 0 to 1")
+	c.Float64Var(&cfg.Impaired.Duplicate, "duplicate", 0.01, "share of them that arrives twice")
+	c.DurationVar(&cfg.Impaired.Delay, "delay", 10*time.Millisecond, "delay of them")
+	c.DurationVar(&cfg.Impaired.Jitter, "jitter", 10*time.Millisecond, "most that is added to the delay; datagrams may overtake each other")
+	var about []string
+	for _, f := range clustertest.Faults() {
+		about = append(about, fmt.Sprintf("%-12s %s", f.Name, f.About))
+	}
+	c.usage("cluster-test [flags]; needs root. Faults:", about)
+	if err := c.parse(args); err != nil {
+		return err
+	}
+	cfg.Bin, cfg.NATSConf, cfg.Dir, cfg.Seed, cfg.Faults, cfg.Progress = c.bin, c.natsConf, c.dir, c.seed, list(faults), progress
+	report, err := clustertest.Run(ctx, cfg)
+	if len(report.Rounds) > 0 {
+		err = errors.Join(err, report.Write(os.Stdout))
+	}
+	err = errors.Join(err, writeJSON(c.json, report))
+	if n := report.Violations(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d violations", n))
+	}
+	return c.finish(err)
+}
+
+func runTorture(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == "check" {
+		v, err := history.CheckFile(args[1])
+		return tell(v, err, "")
+	}
+	var cfg torture.Config
+	var phases string
+	c := newFlags("torture")
+	c.redisFlag()
+	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
+	c.IntVar(&cfg.Clients, "clients", 50, "clients")
+	c.StringVar(&cfg.Durability, "durability", "log", "session durability of the edges: log, or none, whose losses the check must notice")
+	c.StringVar(&phases, "phases", "", "phases, joined by commas (default: all)")
+	c.Float64Var(&cfg.Scale, "scale", 1, "factor on the number of faults")
+	c.DurationVar(&cfg.Reroute, "reroute", 200*time.Millisecond, "from the death of an edge until its flows move")
+	c.DurationVar(&cfg.StopAfter, "stop-after", 0, "begin no fault later than this; 0 = no limit")
+	var about []string
+	for _, p := range torture.Phases() {
+		about = append(about, fmt.Sprintf("%-12s %s (%d)", p.Name, p.About, p.Count))
+	}
+	c.usage("torture [flags], or testbed torture check FILE. Phases:", about)
+	if err := c.parse(args); err != nil {
+		return err
+	}
+	cfg.Bin, cfg.NATSConf, cfg.Redis, cfg.Dir, cfg.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
+	cfg.Seed, cfg.Phases, cfg.Progress = c.seed, list(phases), progress
+	v, err := torture.Run(ctx, cfg)
+	return tell(v, err, c.json) // the history stays: `testbed torture check` reads it again
+}
+
+func upgradeTest(ctx context.Context, args []string) error {
+	var cfg upgrade.Config
+	c := newFlags("upgrade-test")
+	c.redisFlag()
+	c.StringVar(&cfg.Old, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
+	c.StringVar(&cfg.Release, "release", "testbed/last-release", "file that names the commit of the last release")
+	c.StringVar(&cfg.Source, "source", ".", "the repository, with its history")
+	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
+	c.IntVar(&cfg.Clients, "clients", 50, "clients")
+	c.IntVar(&cfg.Rounds, "rounds", 1, "upgrades, each with its rollback; one takes about a minute")
+	if err := c.parse(args); err != nil {
+		return err
+	}
+	cfg.Bin, cfg.NATSConf, cfg.Redis, cfg.Dir, cfg.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
+	cfg.Seed, cfg.Progress = c.seed, progress
+	v, err := upgrade.Run(ctx, cfg)
+	return tell(v, err, c.json)
+}
+
+// tell prints a verdict and returns an error for violations.
+func tell(v history.Verdict, err error, file string) error {
+	if v.Run != "" {
+		err = errors.Join(err, v.Write(os.Stdout))
+	}
+	if err == nil {
+		err = writeJSON(file, v)
+	}
+	if v.Bad() {
+		err = errors.Join(err, errors.New("there are violations"))
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sound is a history without a fault: three clients, messages both ways.
+func sound() (all []Record) {
+	add := func(k Kind, who string, n uint64) {
+		all = append(all, Record{At: int64(len(all)+1) * 1000, Kind: k, Who: who, N: n})
+	}
+	all = append(all, Record{Kind: PhaseIs, Note: "kill"})
+	for n := uint64(1); n <= 20; n++ {
+		if n == 10 {
+			add(Fault, "edge1", 1)
+		}
+		for i := range 3 {
+			who := fmt.Sprint("c", i)
+			add(Said, who, n)
+			add(Told, who, n)
+			add(Answered, who, n)
+			add(Got, who, n)
+			add(Heard, who, n)
+		}
+	}
+	add(Healed, "", 1)
+	return all
+}
+
+func check(t *testing.T, list []Record) Verdict {
+	t.Helper()
+	var b strings.Builder
+	for _, r := range list {
+		line, _ := json.Marshal(r)
+		b.Write(append(line, '\n'))
+	}
+	v, err := Check(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestCheck puts single mistakes into a sound history; each must be noticed.
+func TestCheck(t *testing.T) {
+	if v := check(t, sound()); v.Bad() || v.Said != 60 || v.Told != 60 {
+		t.Fatalf("a sound history: %+v", v)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, k := range []Kind{Heard, Got} {
+		for range 50 {
+			list := sound()
+			var at []int
+			for i, r := range list {
+				if r.Kind == k {
+					at = append(at, i)
+				}
+			}
+			i := at[rng.IntN(len(at)-3)]
+			next := i + 1 + slices.IndexFunc(list[i+1:], func(r Record) bool { return r.Kind == k && r.Who == list[i].Who })
+			lost := slices.Delete(slices.Clone(list), i, i+1)
+			if v := check(t, lost); !v.Bad() || v.Lost != 1 || v.Doubled+v.Disorder != 0 {
+				t.Fatalf("record %d (%s) is missing: %+v", i, k, v)
+			}
+			doubled := slices.Insert(slices.Clone(list), i+1+rng.IntN(len(list)-i-1), list[i])
+			if v := check(t, doubled); !v.Bad() || v.Doubled != 1 || v.Lost != 0 {
+				t.Fatalf("record %d (%s) is there twice: %+v", i, k, v)
+			}
+			swapped := slices.Clone(list)
+			swapped[i].N, swapped[next].N = swapped[next].N, swapped[i].N
+			if v := check(t, swapped); !v.Bad() {
+				t.Fatalf("records %d and %d (%s) are swapped: %+v", i, next, k, v)
+			}
+		}
+	}
+}
+
+// TestCheckDisorder: both were under way, and the later one came first.
+func TestCheckDisorder(t *testing.T) {
+	v := check(t, []Record{
+		{Kind: PhaseIs, Note: "kill"},
+		{At: 1, Kind: Said, Who: "c", N: 1}, {At: 2, Kind: Said, Who: "c", N: 2},
+		{At: 3, Kind: Heard, Who: "c", N: 2}, {At: 4, Kind: Heard, Who: "c", N: 1},
+	})
+	if v.Disorder != 1 || v.Lost+v.Doubled != 0 || !v.Bad() {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestCheckInterruption: a client that is closed is an interruption, what it had under
+// way is not lost, what others heard after it is.
+func TestCheckInterruption(t *testing.T) {
+	list := append(sound(), Record{At: 1e6, Kind: Said, Who: "c1", N: 21}, Record{At: 1e6, Kind: Closed, Who: "c1", Note: "timeout"})
+	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Lost != 0 || !v.Bad() {
+		t.Errorf("%+v", v)
+	}
+	hole := slices.DeleteFunc(slices.Clone(list), func(r Record) bool { return r.Kind == Heard && r.Who == "c1" && r.N == 5 })
+	if v := check(t, hole); v.Lost != 1 {
+		t.Errorf("what others came after is lost, interrupted or not: %+v", v)
+	}
+	list[0].Note = "nats-leader (excused)"
+	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Bad() {
+		t.Errorf("excused: %+v", v)
+	}
+}
+
+// TestCheckUnsure: what the game server had no answer for may arrive or not, but not
+// twice, and only what it is.
+func TestCheckUnsure(t *testing.T) {
+	list := []Record{{Kind: PhaseIs, Note: "kill"}, {At: 1, Kind: Told, Who: "c", N: 1}, {At: 2, Kind: Told, Who: "c", N: 2}, {At: 3, Kind: Answered, Who: "c", N: 2}, {At: 4, Kind: Got, Who: "c", N: 2}}
+	if v := check(t, list); v.Bad() {
+		t.Errorf("without an answer, and it did not arrive: %+v", v)
+	}
+	came := slices.Insert(slices.Clone(list), 4, Record{At: 4, Kind: Got, Who: "c", N: 1})
+	if v := check(t, came); v.Bad() {
+		t.Errorf("without an answer, and it arrived: %+v", v)
+	}
+	if v := check(t, append(came, Record{At: 9, Kind: Got, Who: "c", N: 1})); v.Doubled != 1 {
+		t.Errorf("it arrived twice: %+v", v)
+	}
+	list[3].N = 1
+	if v := check(t, list[:4]); v.Lost != 1 {
+		t.Errorf("with an answer, and it did not arrive: %+v", v)
+	}
+}
+
+// TestCheckGaps: the longest silence of each client around a fault counts once.
+func TestCheckGaps(t *testing.T) {
+	ms := func(n int64) int64 { return n * 1000 }
+	v := check(t, []Record{
+		{Kind: PhaseIs, Note: "kill"},
+		{At: ms(900), Kind: Silence, Who: "a", D: ms(800)}, // before
+		{At: ms(1000), Kind: Fault, N: 1, Who: "edge1"},
+		{At: ms(1100), Kind: Silence, Who: "a", D: ms(200)},
+		{At: ms(1700), Kind: Silence, Who: "a", D: ms(500)},
+		{At: ms(1790), Kind: Silence, Who: "a", D: ms(60)},
+		{At: ms(1800), Kind: Silence, Who: "b", D: ms(100)},
+		{At: ms(1801), Kind: Extra, Who: "b", N: 7}, {At: ms(1802), Kind: Extra, Who: "b", N: 8},
+		{At: ms(2000), Kind: Healed, N: 1},
+		{At: ms(9000), Kind: Silence, Who: "b", D: ms(900)}, // long after
+	})
+	p := v.Phases[0]
+	if p.GapMost != 500*time.Millisecond || len(p.gaps) != 2 || p.Extra != 2 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestBound: what says how rare interruptions are counts faults only, and not the windows
+// that they are compared with.
+func TestBound(t *testing.T) {
+	list := []Record{{Kind: PhaseIs, Note: "spray"}}
+	for n := range uint64(12) {
+		what := []string{Direct, "sprayed"}[n%2]
+		list = append(list, Record{Kind: Fault, N: n + 1, Note: what}, Record{Kind: Healed, N: n + 1})
+	}
+	list = append(list, Record{Kind: PhaseIs, Note: "calm"}, Record{Kind: Fault, N: 13, Note: Calm}, Record{Kind: Healed, N: 13})
+	v := check(t, list)
+	for i, want := range []string{"39.3 %", "-"} {
+		if got := bound(v.Phases[i]); got != want {
+			t.Errorf("%s: %d faults, below %s; want %s", v.Phases[i].Name, v.Phases[i].Faults, got, want)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+//go:build linux
+
+package play
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/nats-io/nats.go"
+)
+
+// BusyPrefix begins the keys of states that change at the pace of the game server.
+const BusyPrefix = "busy"
+
+const (
+	answerMost  = 15 * time.Second // for which the game server repeats one message
+	gameRestart = 10 * time.Second // between two restarts of the consumer
+)
+
+// A GameConfig says how a game server plays.
+type GameConfig struct {
+	URL       string // of NATS
+	Options   []nats.Option
+	Space     string
+	WorldPace time.Duration // between changes of the state that all clients see
+	Pace      time.Duration // between messages to one client
+	Log       bool          // sessions are in a log: messages come with a cursor, which survives restarts
+	Quiet     *atomic.Bool  // while it is true the game sends no messages
+	Note      func(history.Record)
+}
+
+// A Game is a game server. It counts in a state, sends each client that has spoken a
+// number reliably, and records the messages that arrive from clients.
+type Game struct {
+	cfg   GameConfig
+	p     *publisher.Publisher
+	space *publisher.Space
+
+	mu     sync.Mutex        // the consumer and the tellers use what follows
+	heard  map[string]uint64 // newest message, by party
+	stop   map[string]func() // ends the teller of a client, by DNP name
+	stored []byte            // the cursor, as a game server stores it
+	party  map[string]string // by DNP name
+	busy   map[string]bool   // parties whose teller waits for an answer
+	all    sync.WaitGroup
+}
+
+// NewGame connects a game server and makes the state that all clients see.
+func NewGame(ctx context.Context, cfg GameConfig) (*Game, error) {
+	p, err := publisher.Connect(publisher.Config{URL: cfg.URL, Options: cfg.Options})
+	if err != nil {
+		return nil, err
+	}
+	g := &Game{cfg: cfg, p: p, heard: map[string]uint64{}, stop: map[string]func(){}, party: map[string]string{}, busy: map[string]bool{}}
+	if g.space, err = p.Space(cfg.Space); err == nil {
+		_, err = g.space.Publish(ctx, publisher.Put{Key: BusyPrefix, Values: []publisher.Value{{Name: "n", Type: "uint32", Value: 0}}})
+	}
+	if err != nil {
+		p.Close()
+	}
+	return g, err
+}
+
+// Run plays until ctx ends.
+func (g *Game) Run(ctx context.Context) {
+	g.all.Go(func() { g.moveWorld(ctx) })
+	g.all.Go(func() {
+		_ = g.space.Follow(ctx, func(ev publisher.Event) { // ends with ctx
+			if ev.Type == "left" {
+				g.clientLeft(ev.Client)
+			}
+		})
+	})
+	if g.cfg.Log {
+		g.consume(ctx)
+	} else {
+		_ = g.space.Listen(ctx, func(m *publisher.Message) { g.hear(ctx, m) }) // ends with ctx
+	}
+	g.all.Wait()
+	g.p.Close()
+}
+
+// moveWorld changes the state that all clients see.
+func (g *Game) moveWorld(ctx context.Context) {
+	tick := time.NewTicker(g.cfg.WorldPace)
+	defer tick.Stop()
+	for n := uint32(1); ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = g.space.Post(publisher.Set{Key: BusyPrefix, Values: publisher.Values{"n": n}}) // fails only when closed
+		}
+	}
+}
+
+// consume receives messages of clients. It restarts with the stored cursor each
+// gameRestart.
+func (g *Game) consume(ctx context.Context) {
+	for ctx.Err() == nil {
+		var cursor publisher.Cursor
+		if g.stored != nil {
+			if err := json.Unmarshal(g.stored, &cursor); err != nil {
+				panic("play: a stored cursor: " + err.Error())
+			}
+		}
+		life, cancel := context.WithTimeout(ctx, gameRestart)
+		for m, err := range g.space.Messages(life, &cursor) {
+			var gap *publisher.GapError
+			if errors.As(err, &gap) {
+				party, _, _ := parse(m.Data)
+				g.cfg.Note(history.Record{Kind: history.Gap, Who: party, Note: gap.Error()})
+			}
+			if m == nil {
+				break
+			}
+			g.hear(ctx, m)
+			g.stored, _ = json.Marshal(cursor) // a cursor has only numbers and names
+		}
+		cancel()
+		g.cfg.Note(history.Record{Kind: history.Restart})
+	}
+}
+
+func (g *Game) hear(ctx context.Context, m *publisher.Message) {
+	party, n, ok := parse(m.Data)
+	if !ok || !m.Reliable {
+		return
+	}
+	g.cfg.Note(history.Record{Kind: history.Heard, Who: party, N: n})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heard[party] = n
+	if g.party[m.Client] == "" {
+		g.party[m.Client] = party
+		life, cancel := context.WithCancel(ctx)
+		g.stop[m.Client] = cancel
+		g.all.Go(func() { g.tell(life, m.Client, party) })
+	}
+}
+
+func (g *Game) clientLeft(client string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if stop := g.stop[client]; stop != nil {
+		stop()
+		delete(g.stop, client)
+	}
+}
+
+// tell sends messages to a client until it leaves.
+func (g *Game) tell(ctx context.Context, client, party string) {
+	for n := uint64(1); ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(g.cfg.Pace):
+		}
+		if g.cfg.Quiet.Load() {
+			n--
+			continue
+		}
+		g.setBusy(party, true)
+		g.cfg.Note(history.Record{Kind: history.Told, Who: party, N: n})
+		patience, cancel := context.WithTimeout(ctx, answerMost)
+		_, err := g.space.SendOnce(patience, client, n, strconv.AppendUint(nil, n, 10))
+		cancel()
+		g.setBusy(party, false)
+		if err == nil {
+			g.cfg.Note(history.Record{Kind: history.Answered, Who: party, N: n})
+		}
+	}
+}
+
+func (g *Game) setBusy(party string, on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if on {
+		g.busy[party] = true
+	} else {
+		delete(g.busy, party)
+	}
+}
+
+// Settled reports whether no message to a client waits for its answer.
+func (g *Game) Settled() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.busy) == 0
+}
+
+// HeardParties returns how many parties have spoken.
+func (g *Game) HeardParties() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.heard)
+}

@@ -1,0 +1,312 @@
+//go:build linux
+
+package play
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/history"
+)
+
+const (
+	queuedMost     = 5                // messages of a client that may wait for an acknowledgement
+	connectTimeout = 10 * time.Second // for one attempt
+	connectPause   = 100 * time.Millisecond
+	checkPrefix    = "check." // of the states that `dnpctl check` makes for a moment
+)
+
+// Behaviours returns the deployed clients. The Python library is not among them: it skips
+// numbers of its own messages (dnptest.Behaviour.DropsTail).
+func Behaviours() []dnptest.Behaviour {
+	return []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Engine()}
+}
+
+// A Player is one place in the game. If its connection ends, it connects again 0.1 s
+// later as another party: NAME.0, NAME.1 and so on. Set the exported fields before Run.
+type Player struct {
+	Name      string // without dots
+	Behaviour dnptest.Behaviour
+	Server    netip.AddrPort
+	Local     netip.AddrPort           // port 0 means any
+	In        func(func() error) error // opens the socket, in a namespace for example; nil means here
+
+	Pace  time.Duration // mean time between its messages; 0 = it sends none
+	Rand  *rand.Rand    // of the times between messages; nil if Pace is 0
+	Quiet *atomic.Bool  // while it is true the player sends nothing; may be nil
+	Note  func(history.Record)
+
+	// Flow is called with the address of each socket and the party that uses it, Ended with
+	// the same address at its end. Both may be nil.
+	Flow     func(addr netip.AddrPort, party string)
+	Ended    func(addr netip.AddrPort, interrupted bool)
+	LinkDown func(key string) // may be nil
+
+	mu        sync.Mutex // the client's goroutine writes, measurements read
+	peer      *dnptest.Peer
+	party     string
+	connected bool
+	leaving   bool
+	said      uint64   // messages of this party
+	unacked   []uint64 // of them, in order
+	view      map[string]uint32
+	updates   Track
+	back      []StepBack
+	ended     chan struct{} // closed with the connection
+	wake      chan struct{} // one slot: ends the wait between messages
+}
+
+// A StepBack is a value that became smaller.
+type StepBack struct {
+	Key      string
+	From, To uint32
+	At       time.Time
+}
+
+// Run plays until ctx ends or the player leaves.
+func (p *Player) Run(ctx context.Context) {
+	for life := 0; ctx.Err() == nil; life++ {
+		if peer := p.connect(ctx, life); peer != nil {
+			p.talk(ctx, peer)
+			p.end(ctx, peer)
+		}
+		if p.left() {
+			return
+		}
+		proc.Sleep(ctx, connectPause)
+	}
+}
+
+// connect returns a connected client, or nil.
+func (p *Player) connect(ctx context.Context, life int) *dnptest.Peer {
+	party, connected, ended := fmt.Sprintf("%s.%d", p.Name, life), make(chan struct{}), make(chan struct{})
+	p.mu.Lock()
+	p.party, p.said, p.unacked, p.view, p.ended = party, 0, nil, map[string]uint32{}, ended
+	if p.wake == nil {
+		p.wake = make(chan struct{}, 1)
+	}
+	p.mu.Unlock()
+	isConnected, hasEnded := sync.OnceFunc(func() { close(connected) }), sync.OnceFunc(func() { close(ended) })
+	app := dnptest.App{
+		Connected: func() { p.setConnected(); isConnected() },
+		Closed:    func(reason string) { p.lost(ctx, party, reason); hasEnded() },
+		Updated:   p.updated,
+		LinkDown:  p.down,
+		Message: func(m dnptest.Message) { // a number, in digits
+			if n, err := strconv.ParseUint(string(m.Data), 10, 64); err == nil && m.Reliable {
+				p.Note(history.Record{Kind: history.Got, Who: party, N: n})
+			}
+		},
+	}
+	in := p.In
+	if in == nil {
+		in = func(f func() error) error { return f() }
+	}
+	var peer *dnptest.Peer
+	err := in(func() (err error) {
+		peer, err = dnptest.RunUDP(ctx, dnptest.Config{Behaviour: p.Behaviour, Server: p.Server, App: app}, p.Local)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	p.mu.Lock()
+	p.peer = peer
+	p.mu.Unlock()
+	if p.Flow != nil {
+		p.Flow(peer.Addr(), party)
+	}
+	select {
+	case <-connected:
+		return peer
+	case <-ended:
+	case <-ctx.Done():
+	case <-time.After(connectTimeout):
+	}
+	p.end(ctx, peer)
+	return nil
+}
+
+func (p *Player) end(ctx context.Context, peer *dnptest.Peer) {
+	if p.Ended != nil {
+		p.Ended(peer.Addr(), ctx.Err() == nil && !p.left())
+	}
+	peer.Close()
+}
+
+// talk sends messages at the pace of the player until its connection ends.
+func (p *Player) talk(ctx context.Context, peer *dnptest.Peer) {
+	for {
+		var pause <-chan time.Time // never, for a player that sends nothing
+		if p.Pace > 0 {
+			pause = time.After(p.Pace/2 + time.Duration(p.Rand.Int64N(int64(p.Pace))))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.ended:
+			return
+		case <-p.wake: // the player leaves
+			_ = peer.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }) // a client that has ended has left
+			return
+		case <-pause:
+		}
+		if peer.Do(p.say) != nil {
+			return
+		}
+	}
+}
+
+// say records which messages were acknowledged, and sends the next one unless several
+// wait.
+func (p *Player) say(now time.Time, c *dnptest.Client) {
+	if c.Phase() != dnptest.Connected {
+		return
+	}
+	for done := len(p.unacked) - c.Queued(); done > 0; done-- {
+		p.Note(history.Record{Kind: history.Acked, Who: p.party, N: p.unacked[0]})
+		p.unacked = p.unacked[1:]
+	}
+	if c.Queued() >= queuedMost || p.Quiet != nil && p.Quiet.Load() {
+		return
+	}
+	p.said++
+	p.unacked = append(p.unacked, p.said)
+	p.Note(history.Record{Kind: history.Said, Who: p.party, N: p.said})
+	_ = c.Send(now, fmt.Appendf(nil, "%s/%d", p.party, p.said)) // the client is connected and the message is short
+}
+
+// parse splits a message of a player.
+func parse(data []byte) (party string, n uint64, ok bool) {
+	party, text, ok := strings.Cut(string(data), "/")
+	n, err := strconv.ParseUint(text, 10, 64)
+	return party, n, ok && err == nil
+}
+
+func (p *Player) setConnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.connected = true
+}
+
+// lost records the end of a connection. The end of an attempt is not one: the
+// interruption began with the end of the last connection.
+func (p *Player) lost(ctx context.Context, party, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.connected && !p.leaving && ctx.Err() == nil {
+		p.Note(history.Record{Kind: history.Closed, Who: party, Note: reason})
+	}
+	p.connected = false
+}
+
+// Leave ends the player, which tells its edge so.
+func (p *Player) Leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaving = true
+	p.Note(history.Record{Kind: history.Left, Who: p.party})
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Player) left() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leaving
+}
+
+// updated sees the value of a state, which is a number.
+func (p *Player) updated(l *dnptest.Link, _ int) {
+	value := l.State.Value(0)
+	if strings.HasPrefix(string(l.Message), checkPrefix) {
+		return
+	}
+	if len(value) != 4 {
+		p.Note(history.Record{Kind: history.Problem, Who: p.Name, Note: fmt.Sprintf("%s: a value of %d bytes in %s", p.Name, len(value), l.Message)})
+		return
+	}
+	v, key, now := binary.LittleEndian.Uint32(value), string(l.Message), time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.view[key]
+	if v < old {
+		p.back = append(p.back, StepBack{key, old, v, now})
+	}
+	p.view[key] = v
+	if v > old && strings.HasPrefix(key, BusyPrefix) {
+		p.updates.Add(now)
+	}
+}
+
+func (p *Player) down(l *dnptest.Link) {
+	key := string(l.Message)
+	if p.LinkDown != nil {
+		p.LinkDown(key)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.view, key)
+}
+
+// Value returns the value of a state that the player sees; 0 for none.
+func (p *Player) Value(key string) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.view[key]
+}
+
+// Gap returns the longest time without an update of the states that change at the pace of
+// the game server.
+func (p *Player) Gap(from, to time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.updates.Gap(from, to)
+}
+
+// Playing reports whether the player is connected and saw an update in the last second.
+func (p *Player) Playing(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.updates.First(now.Add(-time.Second))
+	return p.connected && ok
+}
+
+// StepsBack returns the values that became smaller since the last call.
+func (p *Player) StepsBack() []StepBack {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	back := p.back
+	p.back = nil
+	return slices.Clone(back)
+}
+
+// Do calls f with the client of the player.
+func (p *Player) Do(f func(now time.Time, c *dnptest.Client)) error {
+	p.mu.Lock()
+	peer := p.peer
+	p.mu.Unlock()
+	if peer == nil {
+		return errors.New("the player has no connection")
+	}
+	return peer.Do(f)
+}
+
+// Settled reports whether all messages of the player are acknowledged.
+func (p *Player) Settled() (ok bool) {
+	return p.Do(func(_ time.Time, c *dnptest.Client) { ok = c.Queued() == 0 }) != nil || ok
+}

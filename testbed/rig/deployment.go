@@ -1,0 +1,267 @@
+//go:build linux
+
+package rig
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/proc"
+)
+
+// Ports of the hosts. All edges listen for clients on one port at different addresses, as
+// pods do: the port that a client talks to belongs to the name of its session.
+const (
+	NATSPort    = 4222
+	routePort   = 6222
+	redisPort   = 6379
+	gossipPort  = 7946
+	HTTPPort    = 8413
+	forwardPort = 3414
+	DNPPort     = 3413
+)
+
+// StartTimeout bounds the start of a deployment.
+const StartTimeout = 60 * time.Second
+
+// A Config says what to deploy.
+type Config struct {
+	Bin      string   // folder with relay, edge and nats-server
+	Programs string   // folder with relay and edge, if it is another one
+	NATSConf string   // configuration of a clustered NATS server; one server alone takes only its mappings
+	Redis    string   // the program redis-server; empty = none
+	Dir      string   // for logs and streams; it must exist
+	Network  *Network // nil means loopback; Deployment.Close closes it
+
+	NATS, Relays, Edges int      // how many of each
+	NodeFlags           []string // of relays and edges
+	RelayFlags          []string
+	EdgeFlags           []string // with Redis, edges also get --redis and --forward-listen
+
+	// Prepare is called when all hosts have addresses and no process has its arguments. It
+	// may add hosts and set EdgeURLs.
+	Prepare func(*Deployment) error
+}
+
+// A Node is a program on a host.
+type Node struct {
+	proc.Process
+	Host *Host
+}
+
+// A Deployment is all processes and the network between them.
+type Deployment struct {
+	*Network
+	NATS, Relays, Edges []*Node
+	Redis               *Node    // nil without
+	NATSURLs            []string // of the servers themselves
+	EdgeURLs            []string // at which edges connect to NATS; the same unless Prepare changes them
+	Web                 Web
+
+	cfg *Config
+}
+
+// Deploy starts everything and waits until every relay and edge is ready. Close ends what
+// it started, also after an error.
+func Deploy(ctx context.Context, cfg Config) (d *Deployment, err error) {
+	d = &Deployment{cfg: &cfg, Network: cfg.Network}
+	if d.Network == nil {
+		d.Network = NewLoopback()
+	}
+	if err := d.makeNodes(); err != nil {
+		return d, err
+	}
+	for _, n := range d.Nodes() {
+		if err := n.Start(); err != nil {
+			return d, err
+		}
+	}
+	for _, n := range append(append([]*Node{}, d.Relays...), d.Edges...) {
+		if err := d.AwaitReady(ctx, n); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+func (d *Deployment) makeNodes() (err error) {
+	group := func(prefix string, count int) (list []*Node) {
+		for i := range count {
+			n, e := d.node(fmt.Sprint(prefix, i+1))
+			list, err = append(list, n), errors.Join(err, e)
+		}
+		return list
+	}
+	d.NATS, d.Relays, d.Edges = group("nats", d.cfg.NATS), group("relay", d.cfg.Relays), group("edge", d.cfg.Edges)
+	if d.cfg.Redis != "" {
+		d.Redis = group("redis", 1)[0]
+	}
+	if err != nil {
+		return err
+	}
+	d.Web = NewWeb(nil)
+	for _, n := range d.NATS {
+		d.NATSURLs = append(d.NATSURLs, "nats://"+n.Host.At(NATSPort))
+	}
+	d.EdgeURLs = d.NATSURLs
+	if d.cfg.Prepare != nil {
+		if err := d.cfg.Prepare(d); err != nil {
+			return err
+		}
+	}
+	if d.Redis != nil {
+		d.Redis.File = d.cfg.Redis
+		d.Redis.Args = []string{"--bind", d.Redis.Host.Addr.String(), "--port", strconv.Itoa(redisPort), "--save", "", "--dir", d.cfg.Dir}
+	}
+	if err := d.setNATS(); err != nil {
+		return err
+	}
+	return d.setRelaysAndEdges()
+}
+
+// node makes a host and a process without a program. It is not nil even with an error.
+func (d *Deployment) node(name string) (*Node, error) {
+	n := &Node{Process: proc.Process{Name: name, Log: filepath.Join(d.cfg.Dir, name+".log")}}
+	var err error
+	if n.Host, err = d.Add(name); err == nil && n.Host.ns != nil {
+		n.On = n.Host.ns.thread.Do
+	}
+	return n, err
+}
+
+func (d *Deployment) setNATS() (err error) {
+	conf := d.cfg.NATSConf
+	if len(d.NATS) == 1 {
+		if conf, err = d.singleNATS(); err != nil {
+			return err
+		}
+	}
+	var routes []string
+	for _, n := range d.NATS {
+		routes = append(routes, "nats://"+n.Host.At(routePort))
+	}
+	for _, n := range d.NATS {
+		n.File, n.Args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", conf}
+		n.Env = []string{
+			"NATS_NAME=" + n.Name, "NATS_LISTEN=" + n.Host.At(NATSPort), "NATS_ROUTE=" + n.Host.At(routePort),
+			"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + filepath.Join(d.cfg.Dir, n.Name),
+		}
+	}
+	return nil
+}
+
+// singleNATS writes the configuration of a server without a cluster.
+func (d *Deployment) singleNATS() (file string, err error) {
+	mappings, err := os.ReadFile(filepath.Join(filepath.Dir(d.cfg.NATSConf), "mappings.conf"))
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(d.cfg.Dir, "nats.conf")
+	const head = "server_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\n"
+	return file, os.WriteFile(file, append([]byte(head), mappings...), 0o644)
+}
+
+func (d *Deployment) setRelaysAndEdges() error {
+	key := make([]byte, 32)
+	rand.Read(key)
+	keyFile := filepath.Join(d.cfg.Dir, "gossip.key")
+	if err := os.WriteFile(keyFile, []byte(hex.EncodeToString(key)+"\n"), 0o600); err != nil {
+		return err
+	}
+	var join []string
+	for _, r := range d.Relays {
+		join = append(join, r.Host.At(gossipPort))
+	}
+	set := func(n *Node, program string, urls []string, flags ...string) {
+		n.File = filepath.Join(cmp.Or(d.cfg.Programs, d.cfg.Bin), program)
+		n.Args = append([]string{
+			"serve", "--node", n.Name, "--nats-url", strings.Join(urls, ","), "--http", n.Host.At(HTTPPort),
+			"--gossip-bind", n.Host.At(gossipPort), "--gossip-join", strings.Join(join, ","), "--gossip-key-file", keyFile,
+		}, append(flags, d.cfg.NodeFlags...)...)
+	}
+	for _, n := range d.Relays {
+		set(n, "relay", d.NATSURLs, append([]string{"--replicas", strconv.Itoa(len(d.NATS))}, d.cfg.RelayFlags...)...)
+	}
+	for _, n := range d.Edges {
+		flags := append([]string{"--listen", "udp://" + n.Host.At(DNPPort)}, d.cfg.EdgeFlags...)
+		if d.Redis != nil {
+			flags = append(flags, "--redis", "redis://"+d.RedisAddr(), "--forward-listen", n.Host.At(forwardPort))
+		}
+		set(n, "edge", d.EdgeURLs, flags...)
+	}
+	return nil
+}
+
+// RedisAddr returns where Redis listens.
+func (d *Deployment) RedisAddr() string { return d.Redis.Host.At(redisPort) }
+
+// Nodes returns all nodes in the order of their start.
+func (d *Deployment) Nodes() []*Node {
+	list := append([]*Node{}, d.NATS...)
+	if d.Redis != nil {
+		list = append(list, d.Redis)
+	}
+	return append(append(list, d.Relays...), d.Edges...)
+}
+
+// Named returns the node of a list with this name, or nil.
+func Named(list []*Node, name string) *Node {
+	for _, n := range list {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// IsReady reports whether /readyz of a node says so.
+func (d *Deployment) IsReady(n *Node) bool {
+	_, status := d.Web.Get(n.Host.At(HTTPPort), "/readyz")
+	return status == 200
+}
+
+// AwaitReady waits until a node is ready; the error says that it is not, or that it ended.
+func (d *Deployment) AwaitReady(ctx context.Context, n *Node) error {
+	return n.Await(ctx, StartTimeout, "is ready", func() bool { return d.IsReady(n) })
+}
+
+// Check returns an error for each process that has ended and was not told to.
+func (d *Deployment) Check() (err error) {
+	for _, n := range d.Nodes() {
+		err = errors.Join(err, n.Ended())
+	}
+	return err
+}
+
+// Kill ends all processes as crashes do.
+func (d *Deployment) Kill() {
+	for _, n := range d.Nodes() {
+		_ = n.Kill() // fails only if it has ended
+	}
+}
+
+// Close joins hosts that are cut off, ends all processes, edges first, and then the
+// network.
+func (d *Deployment) Close() {
+	d.joinAll()
+	for _, list := range [][]*Node{d.Edges, d.Relays, {d.Redis}, d.NATS} {
+		var all sync.WaitGroup
+		for _, n := range list {
+			if n != nil {
+				all.Go(n.Stop)
+			}
+		}
+		all.Wait()
+	}
+	d.Network.Close()
+}

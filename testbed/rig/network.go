@@ -1,0 +1,233 @@
+//go:build linux
+
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/proc"
+	"golang.org/x/sys/unix"
+)
+
+// dialTimeout bounds a connection to another host. Hosts share a machine, so only those
+// that do not answer take this long.
+const dialTimeout = 2 * time.Second
+
+// namespaceSubnet has all hosts in namespaces. Nothing outside of them sees it.
+var namespaceSubnet = netip.MustParsePrefix("10.213.0.0/24")
+
+// firstHost is the last byte of the first host's address.
+const firstHost = 11
+
+// A Network gives hosts their addresses. With namespaces, each host is a network
+// namespace with one port on a bridge, which is in a namespace of its own.
+type Network struct {
+	subnet netip.Prefix
+	hosts  []*Host
+	hub    *namespace // nil on loopback
+	nft    bool       // nftables cuts hosts off, not the state of bridge ports
+}
+
+// A Host is an address at which processes run and sockets are opened.
+type Host struct {
+	Name string // also of its port on the bridge
+	Addr netip.Addr
+	ns   *namespace // nil on loopback
+}
+
+// NewLoopback returns a network of addresses of 127.0.0.0/8. The subnet depends on the id
+// of this process, so several networks can exist at a time.
+func NewLoopback() *Network {
+	pid := os.Getpid()
+	return &Network{subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(100 + pid>>8&127), byte(pid), 0}), 24)}
+}
+
+// cutRules drop all frames from and to the ports in a set, which is empty at first.
+const cutRules = `table bridge cut {
+	set ports { type ifname; }
+	chain forward { type filter hook forward priority 0; iifname @ports drop; oifname @ports drop; }
+}`
+
+// NewNamespaces makes the bridge. It needs root.
+func NewNamespaces() (*Network, error) {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return nil, errors.New("the program ip is missing (Debian package iproute2)")
+	}
+	w := &Network{subnet: namespaceSubnet}
+	if _, err := exec.LookPath("nft"); err == nil {
+		w.nft = true
+	} else if _, err := exec.LookPath("bridge"); err != nil {
+		return nil, errors.New("cannot cut hosts off: both nft (Debian package nftables) and bridge (iproute2) are missing")
+	}
+	var err error
+	if w.hub, err = newNamespace(); err != nil {
+		return nil, err
+	}
+	err = w.hub.command("ip", "link", "add", "br0", "type", "bridge")
+	if err == nil {
+		err = w.hub.command("ip", "link", "set", "br0", "up")
+	}
+	if err == nil && w.nft {
+		err = w.hub.command("nft", cutRules)
+	}
+	return w, err
+}
+
+// Add makes a host.
+func (w *Network) Add(name string) (*Host, error) {
+	b := w.subnet.Addr().As4()
+	b[3] = byte(firstHost + len(w.hosts))
+	h := &Host{Name: name, Addr: netip.AddrFrom4(b)}
+	w.hosts = append(w.hosts, h)
+	if w.hub == nil {
+		return h, nil
+	}
+	var err error
+	if h.ns, err = newNamespace(); err != nil {
+		return nil, err
+	}
+	for _, c := range []struct {
+		where *namespace
+		args  []string
+	}{
+		{w.hub, []string{"link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", h.ns.file}},
+		{w.hub, []string{"link", "set", name, "master", "br0", "up"}},
+		{h.ns, []string{"addr", "add", fmt.Sprintf("%s/%d", h.Addr, w.subnet.Bits()), "dev", "eth0"}},
+		{h.ns, []string{"link", "set", "eth0", "up"}},
+		{h.ns, []string{"link", "set", "lo", "up"}},
+	} {
+		if err := c.where.command("ip", c.args...); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// Cut separates a host in a namespace from all others, or joins it again. No process is
+// told: frames disappear on the bridge.
+func (w *Network) Cut(h *Host, off bool) error {
+	if !w.nft {
+		const disabled, forwarding = "0", "3" // states of a port, see bridge(8)
+		state := forwarding
+		if off {
+			state = disabled
+		}
+		return w.hub.command("bridge", "link", "set", "dev", h.Name, "state", state)
+	}
+	verb := "delete"
+	if off {
+		verb = "add"
+	}
+	return w.hub.command("nft", fmt.Sprintf("%s element bridge cut ports { %q }", verb, h.Name))
+}
+
+// CutMeans names what cuts hosts off.
+func (w *Network) CutMeans() string {
+	if w.nft {
+		return "nft on the bridge"
+	}
+	return "the state of bridge ports (nft is not installed)"
+}
+
+// joinAll joins all hosts again that are cut off.
+func (w *Network) joinAll() {
+	for _, h := range w.hosts {
+		if h.ns != nil {
+			_ = w.Cut(h, false) // fails for a host that is not cut off
+		}
+	}
+}
+
+// Close gives the namespaces up.
+func (w *Network) Close() {
+	if w.hub == nil {
+		return
+	}
+	for _, h := range w.hosts {
+		if h.ns != nil {
+			h.ns.thread.Close()
+		}
+	}
+	w.hub.thread.Close()
+}
+
+// At returns a port of the host as ADDRESS:PORT.
+func (h *Host) At(port uint16) string { return h.AddrPort(port).String() }
+
+// AddrPort returns a port of the host.
+func (h *Host) AddrPort(port uint16) netip.AddrPort { return netip.AddrPortFrom(h.Addr, port) }
+
+// In calls f on a thread in the namespace of the host. Sockets that f opens stay in that
+// namespace.
+func (h *Host) In(f func() error) error {
+	if h.ns == nil {
+		return f()
+	}
+	return h.ns.in(f)
+}
+
+// Dial opens a connection from the host. It makes a Host a dialer of nats.go.
+func (h *Host) Dial(network, addr string) (c net.Conn, err error) {
+	err = h.In(func() (err error) {
+		c, err = net.DialTimeout(network, addr, dialTimeout)
+		return err
+	})
+	return c, err
+}
+
+// A namespace is a network namespace without a name. A thread of this process lives in
+// it; the namespace ends with the last thread, process or socket in it.
+type namespace struct {
+	file   string // of the namespace, for others to join it
+	thread *proc.Thread
+}
+
+func newNamespace() (n *namespace, err error) {
+	n = &namespace{}
+	n.thread, err = proc.NewThreadIn(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace (this needs root): %w", err)
+		}
+		n.file = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+		return nil
+	})
+	return n, err
+}
+
+// in calls f on a thread of its own in the namespace, so that f may block.
+func (n *namespace) in(f func() error) error {
+	t, err := proc.NewThreadIn(func() error {
+		file, err := os.Open(n.file)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		return unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
+	})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.Do(f)
+}
+
+// command runs a short command in the namespace.
+func (n *namespace) command(name string, args ...string) error {
+	return n.thread.Do(func() error { return Command(name, args...) })
+}
+
+// Command runs a short command; the error quotes what it printed.
+func Command(name string, args ...string) error {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
