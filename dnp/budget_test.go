@@ -12,41 +12,41 @@ import (
 )
 
 func TestBudget(t *testing.T) {
-	tariff := newTariff(1000, 1200) // a millisecond per byte; the burst is four datagrams
-	b := newBudget(&tariff, peerAddr, 0)
+	rate := newRate(1000, 1200) // a millisecond per byte; the burst is four datagrams
+	b := newBudget(&rate, peerAddr, 0)
 	check := func(why string, ok bool) {
 		t.Helper()
 		if !ok {
 			t.Errorf("%s: %+v", why, b)
 		}
 	}
-	check("a burst is saved at first", b.affords(&tariff, 4*1248, 0) && !b.affords(&tariff, 4*1248+1, 0))
-	b.pay(&tariff, 4*1248-28, 0)
-	check("headers are paid", !b.affords(&tariff, 1, 0) && b.affords(&tariff, 0, 0))
-	at := b.allowedAt(&tariff, 1200, 1200)
+	check("a burst is saved at first", b.affords(&rate, 4*1248, 0) && !b.affords(&rate, 4*1248+1, 0))
+	b.pay(&rate, 4*1248-28, 0)
+	check("headers are paid", !b.affords(&rate, 1, 0) && b.affords(&rate, 0, 0))
+	at := b.allowedAt(&rate, 1200, 1200)
 	check("the next datagram waits until it is earned", at == instant(1200*time.Millisecond))
-	check("not before", b.allowance(&tariff, 1200, 1200, at-1) == 0)
-	check("but then", b.allowance(&tariff, 1200, 1200, at) == 1200)
+	check("not before", b.allowance(&rate, 1200, 1200, at-1) == 0)
+	check("but then", b.allowance(&rate, 1200, 1200, at) == 1200)
 	for range 100 {
-		b.pay(&tariff, 60000, at)
+		b.pay(&rate, 60000, at)
 	}
-	check("no more than a burst is owed", b.spent == at.add(tariff.burst))
+	check("no more than a burst is owed", b.spent == at.add(rate.burst))
 	b.updated = at
-	at = b.allowedAt(&tariff, 1200, 1200)
-	check("then the debt is paid", at == b.spent.add(tariff.cost(1200)))
+	at = b.allowedAt(&rate, 1200, 1200)
+	check("then the debt is paid", at == b.spent.add(rate.cost(1200)))
 	for range 100 {
 		at = at.add(100 * time.Millisecond)
-		b.pay(&tariff, 1000, at)
+		b.pay(&rate, 1000, at)
 	}
-	check("values get an eighth though what cannot wait takes all", b.allowance(&tariff, 1200, 1200, at) == 1200)
-	off := newTariff(-1, 1200)
+	check("values get an eighth though what cannot wait takes all", b.allowance(&rate, 1200, 1200, at) == 1200)
+	off := newRate(-1, 1200)
 	b = newBudget(&off, peerAddr, 5)
 	b.pay(&off, 1<<20, 5)
 	check("off", b.affords(&off, 1<<30, 5) && b.allowance(&off, 1200, 1200, 5) == math.MaxInt)
-	if six := newBudget(&tariff, netip.MustParseAddrPort("[2001:db8::1]:1"), 0); six.headers != 48 {
+	if six := newBudget(&rate, netip.MustParseAddrPort("[2001:db8::1]:1"), 0); six.headers != 48 {
 		t.Errorf("IPv6 has headers of 48 bytes, not %d", six.headers)
 	}
-	if mapped := newBudget(&tariff, netip.MustParseAddrPort("[::ffff:192.0.2.1]:1"), 0); mapped.headers != 28 {
+	if mapped := newBudget(&rate, netip.MustParseAddrPort("[::ffff:192.0.2.1]:1"), 0); mapped.headers != 28 {
 		t.Errorf("mapped IPv4 has headers of 28 bytes, not %d", mapped.headers)
 	}
 }
@@ -116,7 +116,7 @@ func TestShortRepeatsYield(t *testing.T) {
 	set(src[0], 0, "01")
 	s.flush()
 	s.want("the change", "09 01 0080 01 0000 01")
-	s.c.loss, s.c.budget.spent = 0, s.e.clock.now.add(10*time.Millisecond)
+	s.c.loss.share, s.c.budget.spent = 0, s.e.clock.now.add(10*time.Millisecond)
 	s.wait(10 * time.Millisecond)
 	s.flush()
 	s.want("its repeat waits")
@@ -310,7 +310,7 @@ func TestNothingStarves(t *testing.T) {
 		for k*bound <= int(float64(n)*(1+2*float64(r)*math.Log(1+float64(bound)))) {
 			bound++
 		}
-		c := &Conn{waiting: make([]waiter, n)}
+		c := &linkTable{waiting: make([]waiter, n)}
 		born := make([]int, n)
 		sent := 0
 		for ; ; sent++ {
@@ -362,8 +362,8 @@ func TestStalledPeer(t *testing.T) {
 	if allocs := testing.AllocsPerRun(1000, turn); allocs != 0 {
 		t.Errorf("a flush beside a stalled peer makes %v allocations, want 0", allocs)
 	}
-	if len(stalled.waiting) != 100 || len(stalled.pending) != 0 {
-		t.Errorf("%d links wait and %d are pending, want 100 and 0", len(stalled.waiting), len(stalled.pending))
+	if len(stalled.links.waiting) != 100 || len(stalled.links.pending) != 0 {
+		t.Errorf("%d links wait and %d are pending, want 100 and 0", len(stalled.links.waiting), len(stalled.links.pending))
 	}
 	if got := c.e.stats.UpdatesOut - before; got != 100*1001 {
 		t.Errorf("the other peer got %d updates, want %d", got, 100*1001)
@@ -374,7 +374,7 @@ func TestStalledPeer(t *testing.T) {
 // 1,000 states at 20 Hz, of which 256 KiB go.
 func BenchmarkFlushShort(b *testing.B) {
 	c := newCrowd(b, 1000, 20, posRot...)
-	c.e.tariff = newTariff(256<<10, 1200)
+	c.e.rate = newRate(256<<10, 1200)
 	c.out = counter{}
 	before := c.e.stats.UpdatesOut
 	b.ReportAllocs()

@@ -59,7 +59,7 @@ func TestLateLinkUpIsRepeated(t *testing.T) {
 	s.flush()
 	s.sent = nil
 	s.recv("07 0080")
-	s.c.loss = 0 // or each repeat goes twice
+	s.c.loss.share = 0 // or each repeat goes twice
 	s.flush()
 	s.want("what changed behind the offer", "09 01 0080 01 0000 05")
 	for _, why := range []string{"once more", "and again"} {
@@ -100,8 +100,8 @@ func TestCatchUpsAreBounded(t *testing.T) {
 		}
 		a, b = b, a
 	}
-	if s.c.catchUps.n != catchUpsMax {
-		t.Errorf("%d, want %d", s.c.catchUps.n, catchUpsMax)
+	if s.c.links.catchUps.n != catchUpsMax {
+		t.Errorf("%d, want %d", s.c.links.catchUps.n, catchUpsMax)
 	}
 	s.dropped("the rest", DropCatchUpsFull, 10)
 }

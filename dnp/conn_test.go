@@ -196,7 +196,7 @@ func TestPeerCloses(t *testing.T) {
 
 func TestPeerClosesProbed(t *testing.T) {
 	s := serve(t, quiet())
-	s.c.speaksLong = true
+	s.c.send.peerLong = true
 	s.recv("02")
 	s.want("a peer that can answer is asked", "0a 0000 00")
 	s.recv("06 0000 00")
@@ -213,7 +213,7 @@ func TestRequestAgain(t *testing.T) {
 
 func TestRestartedClient(t *testing.T) {
 	s := serve(t, quiet())
-	s.c.speaksLong = true
+	s.c.send.peerLong = true
 	s.recv("00 0100 0000")
 	s.want("a request on a live session may be late or forged: ask (A8)", "0a 0000 00")
 	s.recv("06 0000 00")

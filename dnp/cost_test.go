@@ -218,8 +218,8 @@ func BenchmarkFlushBehind(b *testing.B) {
 		n++
 		c.move(n)
 		for conn := range c.e.All {
-			for i := range conn.links.l {
-				conn.links.l[i].sent--
+			for i := range conn.links.slots {
+				conn.links.slots[i].sent--
 			}
 		}
 		c.now = c.now.Add(50 * time.Millisecond)

@@ -86,8 +86,8 @@ func serve(t *testing.T, cfg Config) *connTest {
 	s.recv("00 0100 0000")
 	s.want("the request is accepted", "01 00 0000")
 	s.events("without a probe the request is believed", "connected")
-	s.c.hear(s.e.clock.now)
-	s.c.loss, s.c.lossWeight = 0, lossMemory // known as a good path
+	s.c.life.hear(s.e.clock.now)
+	s.c.loss = lossEstimate{weight: lossMemory} // known as a good path
 	return s
 }
 

@@ -91,11 +91,11 @@ func newParty(t *testing.T, players int) *party {
 	for range 950 { // that players do not have
 		p.sources = append(p.sources, p.e.NewSource(SourceConfig{State: newState(t, posRot...), Message: []byte("M")}))
 	}
-	p.e.tariff = newTariff(256<<10, 1200)
-	p.e.joins = newJoinLane(4 << 20)
+	p.e.rate = newRate(256<<10, 1200)
+	p.e.offers = newOfferQueue(4 << 20)
 	p.e.cfg.ScrubInterval, p.e.cfg.Refresh = -1, nil // their times depend on what else there is
 	for c := range p.e.All {
-		c.scrub.at, c.budget = never, newBudget(&p.e.tariff, c.addr, p.e.clock.now)
+		c.links.scrub.at, c.budget = never, newBudget(&p.e.rate, c.addr, p.e.clock.now)
 	}
 	p.now = p.now.Add(10 * time.Second)
 	return p
@@ -129,8 +129,8 @@ func TestJoinersDoNotDisturb(t *testing.T) {
 	if joined > 3*time.Second {
 		t.Errorf("the last link was up after %v, want 3 s: 4 MiB/s for all together, and ten offers per 20 ms for each", joined)
 	}
-	if crowded.most > joinBurst+1000 {
-		t.Errorf("%d bytes of offers in one turn, want at most %d and one offer", crowded.most, joinBurst)
+	if crowded.most > offerBurst+1000 {
+		t.Errorf("%d bytes of offers in one turn, want at most %d and one offer", crowded.most, offerBurst)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestJoinersTakeTurns(t *testing.T) {
 		t.Errorf("one that joins alone took %v for 1,000 links, want 100 round trips of 21 ms", joined)
 	}
 	p = newParty(t, 1)
-	p.e.joins = newJoinLane(64 << 10)
+	p.e.offers = newOfferQueue(64 << 10)
 	p.begun = p.now
 	var conns []*Conn
 	for i := range 5 {
@@ -178,7 +178,7 @@ func (p *party) run1() {
 // TestMessagesPassTheLane: who has something to say does not wait for those who join.
 func TestMessagesPassTheLane(t *testing.T) {
 	s := serve(t, quiet())
-	s.e.joins.spent = never
+	s.e.offers.spent = never
 	for range 3 {
 		s.c.Link(s.source("uint8"), true)
 	}
@@ -188,7 +188,7 @@ func TestMessagesPassTheLane(t *testing.T) {
 	s.pump()
 	s.want("half the window is left to offers",
 		"04 0000 6d", "04 0100 6d", "04 0200 6d", "04 0300 6d", "04 0400 6d")
-	s.e.joins.spent = instant(-s.e.joins.tariff.burst)
+	s.e.offers.spent = instant(-s.e.offers.rate.burst)
 	s.note(s.e.Advance(s.now, &s.recorder))
 	s.pump()
 	s.want("then they take turns again", "05 0500 0080 01 0100 4d 0100 01 00", "04 0600 6d",

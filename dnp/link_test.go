@@ -248,10 +248,10 @@ func TestSpecProfile(t *testing.T) {
 
 func TestLinkIDs(t *testing.T) {
 	for _, client := range []bool{false, true} {
-		c := &Conn{client: client}
+		c := &linkIDs{connector: client}
 		seen := make(map[wire.LinkID]bool)
 		for i := range c.ordinals() {
-			id := c.linkID(i)
+			id := c.id(i)
 			back, ok := c.ordinal(id)
 			if seen[id] || !ok || back != i || id == 0xFFFF || !client && id < 0x1000 {
 				t.Fatalf("client=%v: ordinal %d is id %04x, back %d %v", client, i, id, back, ok)

@@ -142,7 +142,7 @@ func TestTruncations(t *testing.T) {
 		for n := range p {
 			t.Run(fmt.Sprintf("%x of %s", p[:n], d), func(t *testing.T) {
 				s, _ := linked(t, quiet(), false, "uint8")
-				before, heard := s.e.stats, s.c.heard
+				before, heard := s.e.stats, s.c.life.heard
 				s.now = s.now.Add(time.Second)
 				s.recv(fmt.Sprintf("%x", p[:n]))
 				s.want("no answer")
@@ -151,8 +151,8 @@ func TestTruncations(t *testing.T) {
 				for i := range s.e.stats.Drops {
 					counts += s.e.stats.Drops[i] - before.Drops[i]
 				}
-				if counts != 1 || s.c.heard != heard {
-					t.Fatalf("%d counters moved, heard %v", counts, s.c.heard != heard)
+				if counts != 1 || s.c.life.heard != heard {
+					t.Fatalf("%d counters moved, heard %v", counts, s.c.life.heard != heard)
 				}
 			})
 		}

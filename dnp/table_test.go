@@ -110,7 +110,7 @@ func TestSourceLinks(t *testing.T) {
 		}
 		for _, src := range c.sources {
 			for i, r := range src.links {
-				if l := c.e.conns[r.conn].links.l[r.slot]; l.source != src.handle || int(l.ref) != i {
+				if l := c.e.conns[r.conn].links.slots[r.slot]; l.source != src.handle || int(l.ref) != i {
 					t.Fatalf("place %d of a source: link of source %d, place %d", i, l.source, l.ref)
 				}
 			}

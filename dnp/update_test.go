@@ -168,14 +168,14 @@ func TestRefreshTwiceForLossyPeer(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil
 	s, src := linked(t, cfg, true, "uint8")
-	s.c.loss = 0.3
+	s.c.loss.share = 0.3
 	set(src, 0, "01")
 	s.flush()
 	s.want("a change goes once", "09 01 0080 01 0000 01")
 	s.wait(60 * time.Millisecond)
 	s.flush()
 	s.want("its repeat twice", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
-	s.c.loss = 0.5
+	s.c.loss.share = 0.5
 	s.wait(120 * time.Millisecond)
 	s.flush()
 	s.want("and three times where every second command is lost", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")

@@ -7,10 +7,10 @@ import (
 	"github.com/dnprelay/dnprelay/internal/mutants"
 )
 
-var hunt = flag.Bool("mutants", false, "run the tests of bounds over every deliberate fault of theirs")
+var hunt = flag.Bool("mutants", false, "run the tests of bounds against every deliberate fault")
 
-// mutantList is deliberate faults of what clients may write. Those of the rest of the
-// package are in internal/systest, which has them noticed by whole systems.
+// mutantList contains the deliberate faults in the bounds of clients' writes. internal/systest
+// has those of the rest of the package, which tests of whole systems must notice.
 var mutantList = []mutants.Mutant{
 	{Name: "min_is_exclusive", File: "replication/bounds.go", Old: "case b.Min != nil && !atLeast(kind, c, b.Min):", New: "case b.Min != nil && atLeast(kind, b.Min, c):"},
 	{Name: "max_is_exclusive", File: "replication/bounds.go", Old: "case b.Max != nil && !atLeast(kind, b.Max, c):", New: "case b.Max != nil && atLeast(kind, c, b.Max):"},
@@ -39,7 +39,7 @@ func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
 
 func TestMutants(t *testing.T) {
 	if !*hunt {
-		t.Skip("deliberate faults take -mutants, because each is compiled")
+		t.Skip("needs -mutants, because every fault is compiled")
 	}
 	mutants.Run(t, mutants.Config{Run: "Bounds|Refused|Infinite|Pace|TestStoreWrites", Args: []string{"-seed", "1"}}, mutantList)
 }

@@ -87,7 +87,7 @@ func (k *kube) wrongURL() error {
 	if err := k.install("wrong-url", false, small, "nats.enabled=false,externalNats.url=nats://nowhere.example:4222"); err != nil {
 		return err
 	}
-	return k.says("wrong-url", "NATS is not there", "nats")
+	return k.says("wrong-url", "cannot connect to NATS", "nats")
 }
 
 func (k *kube) wrongSecret() error {

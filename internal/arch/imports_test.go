@@ -58,7 +58,7 @@ var rules = map[string][]string{
 	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
-	"internal/auth": {"subject", "github.com/golang-jwt/jwt/v5"},
+	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
 		"internal/edge/fanout", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
@@ -79,7 +79,7 @@ var rules = map[string][]string{
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
-	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},

@@ -109,7 +109,7 @@ func (n *Node) Problems() (list Problems) {
 type Gossip struct {
 	GossipBind      string   `default:"127.0.0.1:7946" placeholder:"[ADDRESS]:PORT" help:"Address for gossip with the other nodes, TCP and UDP (default 127.0.0.1:7946); without an address = all, IPv4 and IPv6; port 0 = any free port."`
 	GossipAdvertise string   `placeholder:"ADDRESS[:PORT]" help:"Address at which the other nodes reach this one (default: that of --gossip-bind, or else a private address of the machine)."`
-	GossipJoin      []string `placeholder:"HOST[:PORT],..." help:"Other nodes, by name or address (default port 7946). A name may have several addresses, and may not resolve at the start. Empty = wait for other nodes to join this one."`
+	GossipJoin      []string `placeholder:"HOST[:PORT],..." help:"Other nodes, by name or address (default port 7946). A name may have several addresses, and may not resolve at the start. Empty = run without gossip."`
 	GossipKeyFile   string   `placeholder:"FILE" help:"Keys of the cluster: one per line, 16, 24 or 32 bytes in hex or base64; the first encrypts. The node reads the file again when it changes. Empty = no encryption, on loopback only."`
 }
 
@@ -259,7 +259,7 @@ func (s *Sessions) Problems() (list Problems) {
 
 // Forward are the flags about datagrams of clients that other edges serve.
 type Forward struct {
-	ForwardListen    string `default:":7947" placeholder:"[ADDRESS]:PORT" help:"UDP address on which other edges forward datagrams of this edge's clients; without an address = all, IPv4 and IPv6; port 0 = any free port. Edges forward only with --session-durability log, --gossip-join and --gossip-key-file."`
+	ForwardListen    string `default:":7947" placeholder:"[ADDRESS]:PORT" help:"UDP address that receives datagrams of clients from other edges; without an address = all, IPv4 and IPv6; port 0 = any free port. Edges forward only with --session-durability log, --gossip-join and --gossip-key-file."`
 	ForwardAdvertise string `placeholder:"ADDRESS[:PORT]" help:"Address at which the other edges reach --forward-listen (default: its own, or else that of gossip)."`
 }
 

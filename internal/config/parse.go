@@ -141,16 +141,17 @@ func settingProblems(ctx *kong.Context) (list Problems) {
 	if node == nil {
 		return nil
 	}
-	collect := func(v reflect.Value) {
+	var collect func(v reflect.Value)
+	collect = func(v reflect.Value) {
+		for i := range v.NumField() {
+			if v.Type().Field(i).Anonymous {
+				collect(v.Field(i))
+			}
+		}
 		if c, ok := v.Addr().Interface().(interface{ Problems() Problems }); ok {
 			for _, line := range c.Problems() {
 				list.addLine(line)
 			}
-		}
-	}
-	for i := range node.Target.NumField() {
-		if node.Target.Type().Field(i).Anonymous {
-			collect(node.Target.Field(i))
 		}
 	}
 	collect(node.Target)

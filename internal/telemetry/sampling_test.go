@@ -11,7 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TestSampler compares the decisions about messages with a trace with those of the SDK's samplers.
+// TestSampler compares the decisions about messages with a trace to those of the SDK's
+// samplers.
 func TestSampler(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
@@ -106,9 +107,9 @@ func TestBlock(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimit(now)
+	l := newLimit()
 	took := func() (n int) {
-		for l.take(now) {
+		for l.allow(now) {
 			n++
 		}
 		return n
@@ -123,6 +124,6 @@ func TestLimit(t *testing.T) {
 		t.Error("an hour gives no more than a second")
 	}
 	if l.refused.Load() != 3 {
-		t.Errorf("%d are counted", l.refused.Load())
+		t.Errorf("%d refusals are counted, want 3", l.refused.Load())
 	}
 }
