@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 )
 
 // An Edge is one edge node. Make it with New, then call Run once.
@@ -27,9 +28,8 @@ type Edge struct {
 	inbox    string // subject below which this edge receives answers
 	signals  signals
 
-	directory directory // where sessions are that a log knows
-	names     nameSet   // of their logs
-	roster    rosterView
+	locations sharedLocations // of durable sessions
+	view      atomic.Pointer[takeover.View]
 	draining  atomic.Bool // it hands its sessions over, and new ones begin elsewhere
 
 	reached atomic.Bool // the bus was there once
@@ -52,7 +52,7 @@ func New(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.roster = rosterView{self: cfg.Node, gone: make(map[string]bool)}
+	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds = newFeeds(e)
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
@@ -107,7 +107,9 @@ func (e *Edge) admit(from netip.AddrPort) bool {
 
 // admit reports whether a new session can begin here. While the log is silent it would
 // not get further than the answer to its request.
-func (w *Worker) admit(from netip.AddrPort) bool { return w.edge.admit(from) && !w.logAway.Load() }
+func (w *Worker) admit(from netip.AddrPort) bool {
+	return w.edge.admit(from) && (w.takeover == nil || !w.takeover.LogAway())
+}
 
 // AddWorker adds a worker for clients that speak as l says, for a caller that
 // moves the datagrams itself, as a simulation does. wake is called, from any
@@ -126,10 +128,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 		Inbox: fmt.Sprintf("%s.%d", e.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
 	})
 	if d := e.cfg.Durable; d != nil {
-		w.keeper = newKeeper(w, d)
-		if d.Forward != nil {
-			w.out = &returning{w.out, w.keeper}
-		}
+		w.makeDurable(d)
 	}
 	e.workers = append(e.workers, w)
 	return w, nil
@@ -216,7 +215,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 	gate, err := admit.New(e.cfg.Auth.Admission(e.cfg.Admission))
 	longMax := 0
 	if e.cfg.Durable != nil {
-		longMax = longKeptMax
+		longMax = takeover.LongMessageMax
 	}
 	return dnp.Config{
 		Profile: l.Profile,

@@ -9,6 +9,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -17,22 +18,8 @@ import (
 type Counts struct {
 	fanout.Counts
 	login.Stats
-	TasksLost uint64 // messages that did not fit into an inbox
-
-	// Of sessions that a log knows.
-	SessionsOpened    uint64
-	SessionsAdopted   uint64 // taken over
-	SessionsHanded    uint64 // to other edges
-	SessionsLost      uint64 // because another edge took them over
-	SessionsElsewhere uint64 // that began here while another edge had them
-	SessionsUncertain uint64 // ended because their history cannot be established
-	LogWrites         uint64
-	Stalls            uint64 // times that a worker was stopped for so long that its sessions may be elsewhere
-	StraysHeld        uint64 // datagrams that waited because it was not known who serves their client
-	StraysForwarded   uint64 // that went to another edge or worker
-	StraysDropped     uint64
-	GuestsDisplaced   uint64 // clients without a session of whom it was forgotten over which edge they come
-	Unheard           uint64 // datagrams that were dropped because their client could not be reached the way that it comes
+	TasksLost uint64          // messages that did not fit into an inbox
+	Durable   takeover.Counts // of durable sessions
 }
 
 // Stats are the counters of an edge, summed over its workers.
@@ -74,15 +61,16 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 
 // Counts returns what the worker counted, for a caller that turns it.
 func (w *Worker) Counts() Counts {
-	c := w.counts
-	telemetry.Sum(&c.Counts, w.spaces.Counts())
-	c.Stats = w.judge.Stats
+	c := Counts{Counts: *w.spaces.Counts(), Stats: w.judge.Stats, TasksLost: w.tasks.Lost()}
+	if w.takeover != nil {
+		c.Durable = w.takeover.Counts()
+	}
 	return c
 }
 
 func (w *Worker) stats() Stats {
 	s := Stats{Counts: w.Counts(), Protocol: *w.ep.Stats(), Replicas: w.past}
-	s.TasksLost, s.InboxBytes, s.InboxTasks = w.tasks.Lost(), w.tasks.Bytes(), int64(w.tasks.Len())
+	s.InboxBytes, s.InboxTasks = w.tasks.Bytes(), int64(w.tasks.Len())
 	for r := range w.spaces.Replicas {
 		telemetry.Sum(&s.Replicas, r.Stats())
 		s.Spaces++

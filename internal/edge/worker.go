@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -41,18 +42,17 @@ type Worker struct {
 	ep    *dnp.Endpoint
 	out   Output
 
-	listener uint16  // the port that clients talk to
-	keeper   *keeper // nil if no log knows the sessions
+	listener uint16             // the port that clients talk to
+	takeover *takeover.Takeover // nil if the sessions are not durable
+	mail     *turn.Queue[letter]
+	durable  atomic.Int32 // sessions of takeover
 
 	spaces    *fanout.Spaces
-	lastOut   time.Time // when Flush was called last
-	counts    Counts
+	lastOut   time.Time                // when Flush was called last
 	past      replication.ReplicaStats // of spaces that are no longer followed
 	judge     *login.Judge
 	suspectAt time.Time // when a line about forged datagrams may be written again
 	flushes   flushTrace
-
-	logAway atomic.Bool // the log does not answer
 
 	tasks *turn.Inbox[task]
 	wake  func()
@@ -61,8 +61,7 @@ type Worker struct {
 func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
 	w := &Worker{
 		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), flushes: flushTrace{signals: &e.signals},
-	}
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake), flushes: flushTrace{signals: &e.signals}}
 	w.judge = e.logins.Judge(loginHost{w})
 	return w
 }
@@ -92,8 +91,9 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 // sent, all at the time now. It returns when it must be called again at the
 // latest, which is never before now, and what failed with the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
-	if w.keeper != nil {
-		w.keeper.begin(now)
+	if w.takeover != nil {
+		w.takeover.Begin(now)
+		w.openMail(now)
 	}
 	w.receive(now, batch)
 	w.tasks.Take(func(do task) { do(w, now) })
@@ -110,10 +110,7 @@ func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	for _, d := range batch {
-		if w.keeper != nil && w.keeper.takes(now, d.From, d.Data, "", 0) {
-			continue
-		}
-		w.take(now, d.From, d.Data, "")
+		w.Deliver(now, "", 0, d.From, d.Data)
 	}
 }
 
@@ -121,14 +118,10 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 // be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
-	if w.keeper != nil { // what the log answered
-		next = w.keeper.advance(now, next)
-	}
-	w.flush(now) // values first: those who play do not wait for those who join
+	next = w.advanceDurable(now, next) // what the log answered
+	w.flush(now)                       // values first: those who play do not wait for those who join
 	w.handle(now, w.ep.Advance(now, w.out))
-	if w.keeper != nil { // what is to be stored
-		next = w.keeper.advance(now, next)
-	}
+	next = w.advanceDurable(now, next) // what is to be stored
 	if due, ok := w.flush(now); ok {
 		next = earlier(next, due)
 	}
@@ -137,6 +130,15 @@ func (w *Worker) advance(now time.Time) time.Time {
 	}
 	if next.Before(now) {
 		return now // a socket takes the zero time for "never"
+	}
+	return next
+}
+
+// advanceDurable advances the durable sessions.
+func (w *Worker) advanceDurable(now, next time.Time) time.Time {
+	if w.takeover != nil {
+		next = w.takeover.Advance(now, next)
+		w.durable.Store(int32(w.takeover.Count()))
 	}
 	return next
 }
@@ -169,8 +171,8 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 			w.connected(now, ev.Conn)
 			continue
 		}
-		if w.keeper != nil {
-			w.keeper.handle(now, ev)
+		if w.takeover != nil {
+			w.takeover.Handle(now, ev)
 		}
 		s, ok := ev.Conn.Data().(*fanout.Session)
 		if !ok {
@@ -188,11 +190,12 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 
 // connected begins the session of a peer that proved its address.
 func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
-	if w.keeper != nil {
-		w.keeper.connected(now, conn)
+	claims := w.judge.Identity(conn)
+	if w.takeover != nil {
+		conn.SetData(nil)
+		w.takeover.Connected(now, conn, w.edge.cfg.NewID(), claims)
 		return
 	}
-	claims := w.judge.Identity(conn)
 	w.edge.sessions.enter(conn.Addr().Addr())
 	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.edge.cfg.NewID(), Client: claims.Client, Began: now})
 	s.Begin(now, conn, claims)

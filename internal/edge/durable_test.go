@@ -1,34 +1,16 @@
 package edge
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// TestSolitude: an edge that leaves waits for others that begin, for a while for others that
-// may come back, and not at all where nobody can come.
-func TestSolitude(t *testing.T) {
-	var s solitude
-	want := func(why string, at time.Duration, gossips, company, hopeless bool) {
-		t.Helper()
-		if got := s.hopeless(simnet.Epoch.Add(at), gossips, company); got != hopeless {
-			t.Errorf("%s: hopeless is %v", why, got)
-		}
-	}
-	want("there is another edge", 0, true, true, false)
-	want("it is gone", time.Second, true, false, false)
-	want("for almost too long", time.Second+alonePatience-time.Millisecond, true, false, false)
-	want("it is back", time.Second+alonePatience, true, true, false)
-	want("it is gone again", time.Minute, true, false, false)
-	want("not for long", time.Minute+alonePatience-time.Millisecond, true, false, false)
-	want("for too long", time.Minute+alonePatience, true, false, true)
-	s = solitude{}
-	want("nobody says who is there", 0, false, false, true)
-}
+const hopePatience = 5 * time.Second // of takeover.Hope
 
 // TestDrainAlone: how long an edge with a session that nobody takes goes on.
 func TestDrainAlone(t *testing.T) {
@@ -43,8 +25,8 @@ func TestDrainAlone(t *testing.T) {
 		after  time.Duration
 	}{
 		{"nobody says who is there", nil, closeTime},
-		{"it is the only one", ready, alonePatience + closeTime},
-		{"the other one leaves, too", with(cluster.PhaseDraining), alonePatience + closeTime},
+		{"it is the only one", ready, hopePatience + closeTime},
+		{"the other one leaves, too", with(cluster.PhaseDraining), hopePatience + closeTime},
 		{"another one begins", with(cluster.PhaseStarting), timeout},
 		{"another one works, but takes nothing", with(cluster.PhaseReady), timeout},
 	} {
@@ -54,7 +36,7 @@ func TestDrainAlone(t *testing.T) {
 			if c.roster != nil {
 				l.roster(c.roster)
 			}
-			l.worker.keeper.count.Store(1)
+			l.worker.durable.Store(1)
 			start := time.Now()
 			l.edge.drain()
 			if took := time.Since(start); took < c.after || took > c.after+time.Second {
@@ -68,9 +50,24 @@ func TestDrainAlone(t *testing.T) {
 // gets its sessions.
 func TestDrainComeback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, second := newDrained(t)
+		l := newLeaver(t)
+		l.join()
+		given := map[string]int{}
+		for _, node := range []string{"e2", "e3"} {
+			_, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge(node), func(m bus.Msg) {
+				answer := answerDone
+				if strings.Contains(string(m.Data), "adopt") {
+					given[node]++
+				} else if node == "e2" {
+					answer = answerRefused
+				}
+				_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answer})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		l.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady})
-		first.prepares = false
 		ended := make(chan struct{})
 		go func() { l.edge.drain(); close(ended) }()
 		for i := range 1000 {
@@ -84,8 +81,10 @@ func TestDrainComeback(t *testing.T) {
 			l.pass(10 * time.Millisecond)
 		}
 		<-ended
-		l.drained("the one that is prepared gets it", first, second, 0, 1)
-		if n := l.worker.counts.SessionsHanded; n != 1 {
+		if given["e2"] != 0 || given["e3"] != 1 {
+			t.Errorf("sessions were given to %v, want one to e3, which is prepared", given)
+		}
+		if n := l.worker.Counts().Durable.SessionsHanded; n != 1 {
 			t.Errorf("%d sessions were handed over", n)
 		}
 	})

@@ -1,4 +1,4 @@
-package edge
+package takeover
 
 import (
 	"reflect"
@@ -20,9 +20,9 @@ func TestAbout(t *testing.T) {
 	} {
 		a := newAbout("id", 3413, simnet.Epoch, &c)
 		b, ok := parseAbout(a.append())
-		got := b.claims()
+		got := b.Claims()
 		if !ok || b.ID != "id" || b.Listener != 3413 || b.Began != simnet.Epoch.UnixMicro() {
-			t.Errorf("%s: %+v, %v", why, b, ok)
+			t.Errorf("%s: got %+v, %v", why, b, ok)
 		}
 		if !got.Expires.Equal(c.Expires) {
 			t.Errorf("%s: expires at %v, want %v", why, got.Expires, c.Expires)
