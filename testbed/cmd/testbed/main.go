@@ -31,7 +31,7 @@ import (
 
 // commands are the scenarios by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "otlpsink": otlpSink,
+	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "bench": runBench, "otlpsink": otlpSink,
 }
 
 // errUsage reports bad arguments that were explained already.
