@@ -110,7 +110,6 @@ func (r *run) holder() *rig.Node {
 	return rig.Named(r.Relays, own.Node)
 }
 
-// stream returns the name of the stream that stores the shard.
 func stream() string { return natslease.StreamName(shard % storeStreams) }
 
 // streamLeader returns the NATS server that leads a stream, nil if there is none, and

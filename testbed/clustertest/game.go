@@ -59,7 +59,6 @@ type publish struct {
 	says map[string]uint32 // values of quiet states
 }
 
-// newGame connects the game server to NATS from its namespace.
 func newGame(c *testCluster) (*game, error) {
 	nc, err := nats.Connect(strings.Join(c.NATSURLs, ","), nats.Name("game"), nats.SetCustomDialer(c.game), nats.MaxReconnects(-1),
 		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 0), nats.ReconnectBufSize(-1))
@@ -116,7 +115,6 @@ func (g *game) publish() {
 	}
 }
 
-// body returns the message.
 func (p publish) body() []byte {
 	b := []byte(`{"ops":[`)
 	for _, key := range busyKeys {
@@ -217,7 +215,6 @@ func (g *game) wanted(before time.Time) (quiet map[string]uint32, busy uint32) {
 	return quiet, busy
 }
 
-// epochCount returns how many epochs there were.
 func (g *game) epochCount() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -243,7 +240,6 @@ func (g *game) once(ctx context.Context, op string) error {
 	return nil
 }
 
-// firstAccepted returns when the first publish was accepted after a moment.
 func (g *game) firstAccepted(from time.Time) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

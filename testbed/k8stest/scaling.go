@@ -63,15 +63,15 @@ func scaling(k *kube) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
+	defer f.Stop() // the check of the file finds missing records
 	if err := k.awaitAutoscaler(time.Minute, start, "a third edge", func(a autoscaler) bool { return a.replicas == 3 }); err != nil {
 		return nil, err
 	}
 	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
 		return nil, err
 	}
-	leaving := f.players[playersStay:]
-	f.players = f.players[:playersStay]
+	leaving := f.Players[playersStay:]
+	f.Players = f.Players[:playersStay]
 	if err := f.settle(); err != nil {
 		return nil, err
 	}
@@ -246,7 +246,6 @@ func adapterRules(file string) (string, error) {
 	return string(config), err
 }
 
-// configMap makes or replaces a ConfigMap with one file.
 func (k *kube) configMap(namespace, name, key, text string) error {
 	object, err := k.ctl(namespace, "create", "configmap", name, "--from-literal="+key+"="+text, "--dry-run=client", "-o", "yaml")
 	if err != nil {

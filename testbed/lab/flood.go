@@ -99,7 +99,6 @@ func Flood(ctx context.Context, cfg bench.Config) (res FloodResult, err error) {
 	return res, err
 }
 
-// linkPlayers connects the players and waits until they have all links.
 func (s floodRun) linkPlayers(ctx context.Context) error {
 	s.Swarm.Connect(floodPlayers)
 	err := proc.Await(ctx, bench.LinkTimeout, "all players have their links", func() bool { return s.complete() >= floodPlayers })
@@ -147,7 +146,6 @@ func (s floodRun) arrive(ctx context.Context, f *forger) float64 {
 	return float64(f.sent-before) / rate.Seconds()
 }
 
-// complete returns how many clients have a link to every state.
 func (s floodRun) complete() (n int) {
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i := range clients {

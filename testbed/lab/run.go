@@ -17,7 +17,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/bench"
 )
 
-// progress prints a line for the person who waits.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
@@ -88,7 +87,6 @@ func Profile(dir string) func(s *bench.Scene, d time.Duration) error {
 	}
 }
 
-// fetch stores the content of a URL.
 func fetch(url, file string) error {
 	answer, err := http.Get(url)
 	if err != nil {

@@ -4,15 +4,11 @@ package play
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,8 +26,6 @@ const Space = "match"
 const (
 	worldPace  = 20 * time.Millisecond  // between changes of the world, so no shorter silence can be seen
 	playerPace = 500 * time.Millisecond // mean time between messages of each client, each way
-	settleMost = 30 * time.Second       // for messages under way at the end
-	settleRest = 3 * time.Second        // for arrivals behind the last acknowledgement
 	crashRest  = 1500 * time.Millisecond
 	drainMost  = 90 * time.Second
 )
@@ -53,16 +47,10 @@ type MatchConfig struct {
 type Match struct {
 	*rig.Deployment
 	*Balancer
-	Log *history.Log
-	NC  *nats.Conn // for questions to NATS
+	*Crowd
+	NC *nats.Conn // for questions to NATS
 
-	cfg         MatchConfig
-	game        *Game
-	players     []*Player
-	quiet       atomic.Bool
-	interrupted atomic.Int64
-	cancel      context.CancelFunc
-	running     sync.WaitGroup
+	cfg MatchConfig
 }
 
 // Open deploys everything, starts a history, and waits until the game server has heard all
@@ -76,11 +64,10 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	}
 	cfg.Progress("seed %d; logs are in %s, the history in %s", cfg.Seed, cfg.Dir, cfg.File)
 	m = &Match{cfg: cfg}
-	ctx, m.cancel = context.WithCancel(ctx)
 	if m.Deployment, err = rig.Deploy(ctx, cfg.Config); err != nil {
 		return m, err
 	}
-	if m.Log, err = history.Create(cfg.File); err != nil {
+	if ctx, m.Crowd, err = NewCrowd(ctx, cfg.File); err != nil {
 		return m, err
 	}
 	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients, %d relays, %d edges, %d NATS servers, durability %s, flows move after %v",
@@ -94,45 +81,30 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if _, err := m.NC.Subscribe("dnp.v1.log.>", m.watchLog); err != nil {
 		return m, err
 	}
-	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players", func() bool { return m.game.HeardParties() >= cfg.Clients })
+	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players", func() bool { return m.HeardParties() >= cfg.Clients })
 }
 
 func (m *Match) url() string { return strings.Join(m.NATSURLs, ",") }
 
-// play starts the balancer, the game server and the players.
 func (m *Match) play(ctx context.Context) (err error) {
-	note := func(r history.Record) {
-		if r.Kind == history.Closed {
-			m.interrupted.Add(1)
-		}
-		m.Log.Add(r)
-	}
 	var edges []netip.AddrPort
 	for _, e := range m.Edges {
 		edges = append(edges, e.Host.AddrPort(rig.DNPPort))
 	}
 	local := netip.MustParseAddrPort("127.0.0.1:0")
-	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: edges, Seed: m.cfg.Seed, Note: note}); err != nil {
+	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: edges, Seed: m.cfg.Seed, Note: m.Note}); err != nil {
 		return err
 	}
-	m.game, err = NewGame(ctx, GameConfig{
-		URL: m.url(), Space: Space, WorldPace: worldPace, Pace: playerPace, Log: m.cfg.Durability == "log", Quiet: &m.quiet, Note: note,
-	})
-	if err != nil {
-		return err
-	}
-	m.running.Go(func() { m.game.Run(ctx) })
+	err = m.StartGame(ctx, GameConfig{URL: m.url(), Space: Space, WorldPace: worldPace, Pace: playerPace, Log: m.cfg.Durability == "log"})
 	kinds := Behaviours()
-	for i := range m.cfg.Clients {
+	for i := 0; i < m.cfg.Clients && err == nil; i++ {
 		b := kinds[i%len(kinds)]
-		p := &Player{
+		m.Join(ctx, &Player{
 			Name: fmt.Sprint(b.Name, i), Behaviour: b, Server: m.Addr(), Local: local, Pace: playerPace,
-			Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(100+i))), Quiet: &m.quiet, Note: note, Flow: m.Name, Ended: m.Forget,
-		}
-		m.players = append(m.players, p)
-		m.running.Go(func() { p.Run(ctx) })
+			Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(100+i))), Flow: m.Name, Ended: m.Forget,
+		})
 	}
-	return nil
+	return err
 }
 
 // watchLog records each session that its owner hands over, as the log has it.
@@ -146,36 +118,11 @@ func (m *Match) watchLog(msg *nats.Msg) {
 	}
 }
 
-// Interrupted returns how many connections of players ended.
-func (m *Match) Interrupted() int { return int(m.interrupted.Load()) }
-
-// Finish stops all messages, waits until those under way are acknowledged and have
-// arrived, ends the game and checks the history. The check counts missing messages as
-// lost. failed is the error of the match until then.
-func (m *Match) Finish(ctx context.Context, failed error) (history.Verdict, error) {
-	if failed == nil {
-		m.quiet.Store(true)
-		_ = proc.Await(ctx, settleMost, "all messages are acknowledged", func() bool {
-			return m.game.Settled() && !slices.ContainsFunc(m.players, func(p *Player) bool { return !p.Settled() })
-		})
-		proc.Sleep(ctx, settleRest)
-	}
-	m.stop()
-	if err := errors.Join(failed, m.Log.Close()); err != nil {
-		return history.Verdict{}, err
-	}
-	return history.CheckFile(m.cfg.File)
-}
-
-// stop ends the players and the game. It may be called again.
-func (m *Match) stop() {
-	m.cancel()
-	m.running.Wait()
-}
-
 // Close ends everything.
 func (m *Match) Close() {
-	m.stop()
+	if m.Crowd != nil {
+		_ = m.Stop() // the check of the file finds missing records
+	}
 	if m.Balancer != nil {
 		m.Balancer.Close()
 	}

@@ -90,7 +90,6 @@ func (p *TCPProxy) carry(from, to *net.TCPConn) {
 	}
 }
 
-// wait returns when there is no stall.
 func (p *TCPProxy) wait() {
 	p.mu.Lock()
 	stalled := p.stalled

@@ -39,11 +39,10 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	}
 	for _, ph := range phases {
 		if err = r.phase(ctx, ph); err != nil {
-			err = fmt.Errorf("%s: %w", ph.Name, err)
-			break
+			return v, fmt.Errorf("%s: %w", ph.Name, err)
 		}
 	}
-	return r.Finish(ctx, err)
+	return r.Finish(ctx)
 }
 
 func (r *run) phase(ctx context.Context, ph PhaseKind) error {
@@ -106,7 +105,6 @@ func (r *run) operations(ctx context.Context) map[string]uint64 {
 	return sum
 }
 
-// cpu returns the CPU time of all edges.
 func (r *run) cpu() (sum time.Duration) {
 	for _, e := range r.Edges {
 		sum += proc.CPU(e.PID())

@@ -70,11 +70,10 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	}
 	for n := range cfg.Rounds {
 		if err = r.round(ctx, n); err != nil {
-			err = fmt.Errorf("round %d: %w", n+1, err)
-			break
+			return v, fmt.Errorf("round %d: %w", n+1, err)
 		}
 	}
-	return r.Finish(ctx, err)
+	return r.Finish(ctx)
 }
 
 // build builds the last release, once for each commit, and returns the folder of its
