@@ -107,9 +107,9 @@ bench-code: ## Run the benchmarks of packages COUNT times (6) into BENCHFILE (tm
 	@echo "Compare two such files with: $(GO) run golang.org/x/perf/cmd/benchstat@latest OLD NEW"
 
 .PHONY: bench-system
-bench-system: build ## Measure processes of a whole deployment, 7 minutes (BENCHJSON=tmp/bench.json)
+bench-system: testbed ## Measure processes of a whole deployment, 7 minutes (BENCHJSON=tmp/bench.json)
 	@mkdir -p "$(dir $(BENCHJSON))"
-	bin/dnpctl bench --json "$(BENCHJSON)" $(ARGS)
+	bin/testbed bench -json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: bench-quick
 bench-quick: build ## A few cases of bench-system, in less than a minute
@@ -121,12 +121,12 @@ bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 m
 	@GO="$(GO)" scripts/bench-trace
 
 .PHONY: flood
-flood: build ## Forge a million connection requests on loopback while 200 clients play, then their ends, in two minutes
-	bin/dnpctl bench --flood $(ARGS)
+flood: testbed ## Forge a million connection requests on loopback while 200 clients play, then closes, in two minutes
+	bin/testbed bench -flood $(ARGS)
 
 .PHONY: profile
-profile: build ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)
-	bin/dnpctl bench --case "$(PROFILECASE)" --rounds 1 --window 30s --profile tmp/profile $(ARGS)
+profile: testbed ## CPU and allocation profiles of an edge under load, into tmp/profile (PROFILECASE=100,20,200,1)
+	bin/testbed bench -case "$(PROFILECASE)" -rounds 1 -window 30s -profile tmp/profile $(ARGS)
 	@echo "Look at one with: $(GO) tool pprof -http=: bin/edge tmp/profile/FILE"
 
 .PHONY: image

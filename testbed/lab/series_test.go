@@ -1,11 +1,15 @@
 //go:build linux
 
-package bench
+package lab
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/bench"
+)
 
 func TestTrends(t *testing.T) {
-	results := []Result{
+	results := []bench.Result{
 		{Name: "sweep", Clients: 7, EdgeCores: 1},
 		{Name: "clients", Clients: 100, EdgeCores: 0.001, RSSPerClient: 20},
 		{Name: "clients", Clients: 200, EdgeCores: 0.003, RSSPerClient: 15},
