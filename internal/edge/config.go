@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -208,4 +211,82 @@ func (a LogAddresses) text(from netip.AddrPort) string {
 		return "-"
 	}
 	return p.String()
+}
+
+// A Durable is what sessions need to outlive their edge; see sessionlog/DESIGN.md.
+type Durable struct {
+	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
+	// of the logs. All edges of a deployment must have the same.
+	Log    sessionlog.Log
+	Shards int
+	Secret []byte
+
+	// From brings reliable messages of clients to the game servers.
+	From From
+
+	// Affinity says which edge serves which session. nil means that only the log tells.
+	Affinity cluster.Affinity
+
+	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
+	// DrainLinger for how long it then goes on to forward datagrams. 0 means 55 s, and 3 s
+	// if there is a Forwarder.
+	DrainTimeout, DrainLinger time.Duration
+
+	// Forward carries datagrams to the edges that they are for. nil means that an edge
+	// takes over each session whose datagrams come to it.
+	Forward Forwarder
+
+	// AnswerOnly says that a balancer tracks connections, so that an edge that takes a
+	// session over must not send to the client before something came from it. It needs
+	// a Forwarder.
+	AnswerOnly bool
+}
+
+// From is the port to the store of reliable messages of clients for game servers.
+type From interface {
+	// Begin returns the feed of a session. delivered is called, from any goroutine, when
+	// the message with this number and all before it cannot get lost any more; it does
+	// not block.
+	Begin(space, client, session string, delivered func(number uint64)) Feed
+}
+
+// A Feed is the messages of one session.
+type Feed = takeover.Feed
+
+func (d *Durable) setDefaults() {
+	if d.DrainTimeout == 0 {
+		d.DrainTimeout = 55 * time.Second
+	}
+	if d.DrainLinger == 0 {
+		d.DrainLinger = 3 * time.Second
+	}
+}
+
+func (d *Durable) validate() error {
+	var errs []error
+	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
+		errs = append(errs, errors.New("edge: durable sessions need a log, its shards and a secret"))
+	}
+	if d.From == nil {
+		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))
+	}
+	return errors.Join(errs...)
+}
+
+// A Forwarder carries datagrams between edges. Its methods are called by all workers at
+// the same time and must not block. Datagrams belong to the caller again when the call
+// returns.
+type Forwarder interface {
+	// Forward sends a datagram of a client, which came to the port listener, to the edge
+	// that serves the client. hops is how many edges it went over before, this one not
+	// counted. It reports false for a node that is not known, or is silent for so long
+	// that it counts as dead: then the caller takes the session over.
+	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
+
+	// Return sends a datagram to a client through the edge to which the client's
+	// datagrams come, so that it leaves by the address that the client knows. epoch is
+	// that of the session: the edge at the other end sends nothing for an owner that was
+	// replaced. It reports false if that edge cannot be reached; the caller then sends
+	// the datagram by itself.
+	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
 }

@@ -24,12 +24,13 @@ import (
 // first client or loses its last, and the bus asks it for every message, from
 // its own goroutines, so no worker can own it.
 type feeds struct {
-	edge *Edge
+	node  *node
+	inbox string // subject below which the edge receives answers
 
 	mu     sync.RWMutex
 	spaces map[string]*feed
 	shards map[int]*shardFeed
-	always []func() // unsubscribe what Run needs
+	end    []func() // unsubscribe what every edge needs
 
 	badHeads atomic.Uint64 // head messages that were malformed
 }
@@ -46,34 +47,27 @@ type shardFeed struct {
 	end   []func()
 }
 
-func newFeeds(e *Edge) *feeds {
-	return &feeds{edge: e, spaces: make(map[string]*feed), shards: make(map[int]*shardFeed)}
+func newFeeds(n *node, inbox string) *feeds {
+	return &feeds{node: n, inbox: inbox, spaces: make(map[string]*feed), shards: make(map[int]*shardFeed)}
 }
 
-// start subscribes to the answers to repair requests.
-func (f *feeds) start() error {
-	end, err := f.edge.cfg.Bus.Subscribe(f.edge.inbox+".*.*", f.reply)
-	if err != nil {
-		return fmt.Errorf("edge: subscribe to answers: %w", err)
+// always subscribes to what the edge needs until stop.
+func (f *feeds) always(subject string, handle func(bus.Msg)) error {
+	end, err := f.node.cfg.Bus.Subscribe(subject, handle)
+	if err == nil {
+		f.end = append(f.end, end)
 	}
-	f.always = append(f.always, end)
-	if f.edge.cfg.Durable == nil {
-		return nil
-	}
-	if end, err = f.edge.cfg.Bus.Subscribe(f.edge.cfg.Subjects.Edge(f.edge.cfg.Node), f.edge.asked); err != nil {
-		return fmt.Errorf("edge: subscribe to other edges: %w", err)
-	}
-	f.always = append(f.always, end)
-	return nil
+	return err
 }
+
+// inboxOf returns the subject below which a worker receives answers to repair requests.
+func (f *feeds) inboxOf(w *Worker) string { return fmt.Sprintf("%s.%d", f.inbox, w.index) }
 
 // stop ends all subscriptions.
 func (f *feeds) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, end := range f.always {
-		end()
-	}
+	all(f.end)
 	for _, fd := range f.spaces {
 		all(fd.end)
 	}
@@ -86,7 +80,7 @@ func (f *feeds) stop() {
 func (f *feeds) follow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	subjects := f.edge.cfg.Subjects
+	subjects := f.node.cfg.Subjects
 	fd, ok := f.spaces[name]
 	if !ok {
 		fd = &feed{}
@@ -105,7 +99,7 @@ func (f *feeds) followShard(name string, shard int) {
 	if !ok {
 		sh = &shardFeed{}
 		f.shards[shard] = sh
-		f.subscribe(&sh.end, f.edge.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
+		f.subscribe(&sh.end, f.node.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
 	}
 	sh.names = append(sh.names, name)
 }
@@ -143,9 +137,9 @@ func all(list []func()) {
 // subscribe adds a subscription. Only a closed bus refuses one, and then
 // the edge is about to end.
 func (f *feeds) subscribe(ends *[]func(), subject string, handle func(bus.Msg)) {
-	end, err := f.edge.cfg.Bus.Subscribe(subject, handle)
+	end, err := f.node.cfg.Bus.Subscribe(subject, handle)
 	if err != nil {
-		f.edge.cfg.Log.Error("subscribe", "subject", subject, "error", err)
+		f.node.cfg.Log.Error("subscribe", "subject", subject, "error", err)
 		return
 	}
 	*ends = append(*ends, end)
@@ -206,13 +200,13 @@ func (f *feeds) reply(m bus.Msg) {
 	if m.Header[bus.HeaderStatus] == bus.StatusNoResponders {
 		return
 	}
-	rest := strings.TrimPrefix(m.Subject, f.edge.inbox+".")
+	rest := strings.TrimPrefix(m.Subject, f.inbox+".")
 	number, name, _ := strings.Cut(rest, ".")
 	index, err := strconv.Atoi(number)
-	if err != nil || index < 0 || index >= len(f.edge.workers) {
+	if err != nil || index < 0 || index >= len(f.node.workers) {
 		return // not a subject that repair made
 	}
-	f.edge.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
+	f.node.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
 		if r := w.spaces.Replica(name); r != nil {
 			r.ApplyReply(now, m.Data)
 		}
@@ -236,7 +230,7 @@ func (f *feeds) who(name string, m bus.Msg) {
 	if m.Reply == "" {
 		return
 	}
-	f.ask(f.followers(name), m.Reply, whoAnswer{Edge: f.edge.cfg.Node, Space: name, Clients: []fanout.Presence{}})
+	f.ask(f.followers(name), m.Reply, whoAnswer{Edge: f.node.cfg.Node, Space: name, Clients: []fanout.Presence{}})
 }
 
 func (f *feeds) ask(workers []*Worker, reply string, a whoAnswer) {
@@ -259,7 +253,7 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 		if err != nil {
 			panic("edge: an answer that JSON cannot express: " + err.Error())
 		}
-		_ = f.edge.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
 		if len(all) == 0 {
 			return
 		}
@@ -267,14 +261,17 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 }
 
 // A fanoutHost is a worker as its spaces see it.
-type fanoutHost struct{ w *Worker }
+type fanoutHost struct {
+	w     *Worker
+	feeds *feeds
+}
 
 // Publish implements fanout.Host.
-func (h fanoutHost) Publish(m bus.Msg) error { return h.w.edge.cfg.Bus.Publish(m) }
+func (h fanoutHost) Publish(m bus.Msg) error { return h.w.node.cfg.Bus.Publish(m) }
 
 // Request implements fanout.Host.
 func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
-	h.w.edge.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
+	h.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
 		h.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
 	})
 }
@@ -282,7 +279,7 @@ func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Ti
 // Subscribe implements fanout.Host. "No responders" means that the client is not connected,
 // because each session has a subscription of its own.
 func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
-	end, err := h.w.edge.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
+	end, err := h.w.node.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
 		h.w.post(len(m.Data), func(_ *Worker, now time.Time) { handle(now, m) })
 	})
 	if err != nil {
@@ -292,10 +289,10 @@ func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.M
 }
 
 // Follow implements fanout.Host.
-func (h fanoutHost) Follow(space string, shard int) { h.w.edge.feeds.follow(h.w, space, shard) }
+func (h fanoutHost) Follow(space string, shard int) { h.feeds.follow(h.w, space, shard) }
 
 // Unfollow implements fanout.Host.
 func (h fanoutHost) Unfollow(space string, shard int) {
-	h.w.edge.feeds.unfollow(h.w, space, shard)
+	h.feeds.unfollow(h.w, space, shard)
 	telemetry.Sum(&h.w.past, h.w.spaces.Replica(space).Stats())
 }
