@@ -391,3 +391,9 @@ func (t *linkTable) resumeWaits(now instant) {
 	}
 	t.commandsProcessed(now)
 }
+
+// KnownSnapshot reports whether a snapshot has the format that [Endpoint.Restore] reads. One of
+// another format is of another release, and not damaged.
+func KnownSnapshot(snapshot []byte) bool {
+	return len(snapshot) > 0 && snapshot[0] == snapshotVersion
+}

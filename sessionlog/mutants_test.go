@@ -10,7 +10,7 @@ import (
 
 var hunt = flag.Bool("mutants", false, "run the simulation over every deliberate fault (a few minutes)")
 
-// mutantSeeds is within how many seeds a fault must be noticed.
+// mutantSeeds is the number of seeds within which a fault must be noticed.
 const mutantSeeds = 450
 
 var mutantList = []mutants.Mutant{
@@ -27,32 +27,35 @@ var mutantList = []mutants.Mutant{
 	{Name: "replay_sent_first", File: "dnp/journal.go", Old: "\tc.links.replayAcks(ch, t) // of what earlier changes sent, which made room for these\n", New: ""},
 	{Name: "no_fence", File: "sessionlog/memlog/memlog.go", Old: "if last != w.Expect {", New: "if false && last != w.Expect {"},
 	{Name: "no_absorb", File: "sessionlog/answer.go", Old: "case s.pending != nil && c.last.Owner == s.owner && c.last.Number == s.number:", New: "case false:"},
-	{Name: "stale_is_lost", File: "sessionlog/answer.go", Old: "case asked == ActionAppend: // Stale", New: "case asked == ActionAppend && a.Verdict == Stale && s.phase == Owning:\n\t\ts.over(Action{Kind: ActionLost, Epoch: s.epoch})\n\tcase asked == ActionAppend: // Stale"},
+	{Name: "stale_is_lost", File: "sessionlog/answer.go", Old: "case asked == ActionAppend: // Stale", New: "case asked == ActionAppend && a.Verdict == fence.Stale && s.phase == Owning:\n\t\ts.end(Action{Kind: ActionLost, Epoch: s.epoch})\n\tcase asked == ActionAppend: // Stale"},
 	{Name: "owner_is_the_node", File: "sessionlog/session.go", Old: "owner: cfg.Rand.Uint64()", New: "owner: uint64(cfg.Node[len(cfg.Node)-1])", Run: "^TestTwoAttempts$"},
 	{Name: "torn_log_is_read", File: "sessionlog/chain.go", Old: "c.ckpt != nil && k.Previous != entries[i-1].Seq", New: "false"},
 	{Name: "gone_offer_is_a_hole", File: "dnp/journal.go", Old: "o.kind = outNoop\n\t\t\tt.startDown(s.Link)", New: "t.startDown(s.Link)\n\t\t\treturn true", Run: "^TestOfferOfGoneState$"},
-	{Name: "previous_is_the_number", File: "sessionlog/kept.go", Old: "Previous: k.next,", New: "Previous: ev.Number,"},
-	{Name: "an_end_is_told_unread", File: "sessionlog/answer.go", Old: "&& s.doubt && s.means.end != \"\":", New: "&& false:", Run: "^TestStoppedEnd$"},
-	{Name: "doubt_speaks", File: "sessionlog/session.go", Old: "s.conn.Mute(true)", New: "s.conn.Mute(false)", Run: "^TestStopped"},
-	{Name: "old_answer_ends_the_doubt", File: "sessionlog/answer.go", Old: "case before: //", New: "case before && false: //", Run: "^TestStopped"},
-	{Name: "stored_ends_the_doubt", File: "sessionlog/own.go", Old: "if !s.doubt { // it may", New: "if true { // it may", Run: "^TestStopped"},
-	{Name: "adopted_ends_the_doubt", File: "sessionlog/adopt.go", Old: "conn.Mute(s.doubt)", New: "conn.Mute(false)", Run: "^TestStopped"},
-	{Name: "queue_of_an_old_hand", File: "sessionlog/adopt.go", Old: "if c.last.Hand == nil {", New: "if false {",
-		Survives: "a checkpoint follows an adoption at once, unless an offer of the client waits, which the simulated clients do not make"},
-	{Name: "checkpoint_before_events", File: "sessionlog/own.go", Old: "return s.conn.Reported() && (", New: "return (",
-		Survives: "the simulated edge hands events over before it lets the session go on, as the documentation asks"},
+	{Name: "previous_is_the_number", File: "sessionlog/undelivered.go", Old: "Previous: u.next,", New: "Previous: ev.Number,"},
+	{Name: "an_end_is_told_unread", File: "sessionlog/answer.go", Old: "&& s.revalidate && s.pending.closed != \"\":", New: "&& false:", Run: "^TestStoppedEnd$"},
+	{Name: "revalidation_speaks", File: "sessionlog/session.go", Old: "s.conn.Mute(true)", New: "s.conn.Mute(false)", Run: "^TestStopped"},
+	{Name: "old_answer_ends_revalidation", File: "sessionlog/answer.go", Old: "case outdated: //", New: "case outdated && false: //", Run: "^TestStopped"},
+	{Name: "stored_ends_revalidation", File: "sessionlog/write.go", Old: "if !s.revalidate { // the write may", New: "if true { // the write may", Run: "^TestStopped"},
+	{Name: "adopted_ends_revalidation", File: "sessionlog/answer.go", Old: "conn.Mute(s.revalidate)", New: "conn.Mute(false)", Run: "^TestStopped"},
+	{Name: "queue_of_an_old_hand", File: "sessionlog/answer.go", Old: "if c.last.Hand == nil {", New: "if false {",
+		Survives: "a checkpoint follows an adoption at once, unless an offer of the client waits, and the simulated clients make no offers"},
+	{Name: "checkpoint_before_events", File: "sessionlog/write.go", Old: "return s.conn.Reported() && (", New: "return (",
+		Survives: "the simulated edge hands events over before it advances the session, as the documentation asks"},
 	{Name: "anything_is_absorbed", File: "sessionlog/answer.go", Old: "c.last.Owner == s.owner && c.last.Number == s.number:", New: "tail > s.seq:"},
-	{Name: "unknown_counts_as_stored", File: "sessionlog/answer.go", Old: "asked == ActionAppend && a.Verdict == OK:", New: "asked == ActionAppend && (a.Verdict == OK || a.Verdict == Unknown):"},
-	{Name: "stale_counts_as_stored", File: "sessionlog/answer.go", Old: "asked == ActionAppend && a.Verdict == OK:", New: "asked == ActionAppend && (a.Verdict == OK || a.Verdict == Stale):"},
+	{Name: "unknown_counts_as_stored", File: "sessionlog/answer.go", Old: "asked == ActionAppend && a.Verdict == fence.OK:", New: "asked == ActionAppend && (a.Verdict == fence.OK || a.Verdict == fence.Unknown):"},
+	{Name: "stale_counts_as_stored", File: "sessionlog/answer.go", Old: "asked == ActionAppend && a.Verdict == fence.OK:", New: "asked == ActionAppend && (a.Verdict == fence.OK || a.Verdict == fence.Stale):"},
 	{Name: "another_write_after_unknown", File: "sessionlog/answer.go", Old: "\t\tif s.pending == nil {\n", New: "\t\tif s.pending = nil; s.conn != nil {\n"},
-	{Name: "fenced_goes_on", File: "sessionlog/answer.go", Old: "s.over(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})", New: "s.seq, s.pending = c.tail, nil"},
+	{Name: "fenced_goes_on", File: "sessionlog/answer.go", Old: "s.end(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})", New: "s.seq, s.pending = c.tail, nil"},
 	{Name: "fenced_says_goodbye", File: "sessionlog/session.go", Old: "s.conn.Close(dnp.CloseMoved)", New: "s.conn.Close(dnp.CloseLocal)\n\t\ts.conn.Ended()"},
 	{Name: "open_over_the_living", File: "sessionlog/answer.go", Old: "s.phase == Opening && c.closed:", New: "s.phase == Opening:"},
 	{Name: "epoch_stays", File: "sessionlog/answer.go", Old: "c.tail, c.last.Epoch+1\n\ts.phase", New: "c.tail, c.last.Epoch\n\ts.phase"},
-	{Name: "checkpoint_forgets_undelivered", File: "sessionlog/own.go", Old: "Last: s.keep.first, Kept: s.keep.list}", New: "Last: s.keep.next}"},
-	{Name: "delivered_is_guessed", File: "sessionlog/adopt.go", Old: "s.keep.restore(c.ckpt, c.delivered)", New: "s.keep.restore(c.ckpt, 1<<62)"},
-	{Name: "feed_starts_anew", File: "sessionlog/adopt.go", Old: "conn, c.token, s.cfg", New: "conn, c.ckpt.Token/2, s.cfg"},
-	{Name: "checkpoint_without_changes", File: "sessionlog/own.go", Old: "k.Changes = s.conn.Changes(s.cfg.BlockBytes)", New: "k.Changes = s.conn.Changes(1 << 30)\n\tif ckpt {\n\t\tk.Changes.Received = nil\n\t}"},
+	{Name: "checkpoint_forgets_undelivered", File: "sessionlog/write.go", Old: "Previous: s.undelivered.previous, Undelivered: s.undelivered.list}", New: "Previous: s.undelivered.next}"},
+	{Name: "delivered_is_guessed", File: "sessionlog/answer.go", Old: "s.undelivered.restore(c.ckpt, c.delivered)", New: "s.undelivered.restore(c.ckpt, 1<<62)"},
+	{Name: "feed_starts_anew", File: "sessionlog/answer.go", Old: "conn, c.token, s.cfg", New: "conn, c.ckpt.Token/2, s.cfg"},
+	{Name: "other_format_before_a_checkpoint", File: "sessionlog/chain.go", Old: "if err == ErrFormat {", New: "if false {", Run: "^TestOtherFormat$"},
+	{Name: "other_format_is_not_lost", File: "sessionlog/answer.go", Old: "s.phase == Owning && c.tail <= s.seq {", New: "s.phase == Owning {", Run: "^TestOtherFormat$"},
+	{Name: "other_format_is_damage", File: "sessionlog/record.go", Old: "if format.Other(f) {", New: "if false {", Run: "^TestOtherRelease$"},
+	{Name: "checkpoint_without_changes", File: "sessionlog/write.go", Old: "k.Changes = s.conn.Changes(s.cfg.BlockBytes)", New: "k.Changes = s.conn.Changes(1 << 30)\n\tif ckpt {\n\t\tk.Changes.Received = nil\n\t}"},
 }
 
 func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }

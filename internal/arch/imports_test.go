@@ -31,7 +31,7 @@ var rules = map[string][]string{
 	"bus/natsbus": {"bus", "subject", "github.com/nats-io/nats.go"},
 	"subject":     {},
 
-	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
+	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
@@ -39,7 +39,7 @@ var rules = map[string][]string{
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"internal/fence"},
+	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/memlease":       {"cluster", "internal/fence"},
@@ -49,7 +49,7 @@ var rules = map[string][]string{
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":          {"dnp", "dnp/wire", "internal/fence"},
+	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
 	"sessionlog/logtest":  {"sessionlog", "internal/fence"}, // what every log has to pass
 	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
@@ -60,7 +60,7 @@ var rules = map[string][]string{
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/edge/fanout", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/edge/takeover": {
@@ -69,6 +69,7 @@ var rules = map[string][]string{
 	"internal/edge/fanout": {
 		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
+	"internal/edge/login": {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
@@ -86,22 +87,19 @@ var rules = map[string][]string{
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
-	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
-	"internal/proc":      {}, // runs programs under test
-	"internal/torture":   {"sessionlog", "publisher", "dnp/dnptest", "dnp/wire", "internal/proc", "github.com/nats-io/nats.go"},
-	"internal/clustertest": {
-		"internal/proc", "dnp/dnptest", "subject", "cluster", "cluster/natslease", "github.com/nats-io/nats.go", "golang.org/x/sys",
-	},
-	"internal/arch":    {},
-	"internal/mutants": {}, // runs the go command, for tests only
+	"internal/bench":     {"internal/proc", "dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
+	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/arch":      {},
+	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/skips": {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
-var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest"}
+var free = []string{"cmd/", "deploy/", "internal/compose", "internal/systest", "testbed/"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {

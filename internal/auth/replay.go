@@ -41,7 +41,7 @@ type use struct {
 // from another network before.
 func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 	r.expire(now)
-	id, network := useID(c), homeNetwork(from)
+	id, network := useID(c), HomeNetwork(from)
 	if u, ok := r.used[id]; ok {
 		if u.from != network {
 			return Replayed
@@ -86,8 +86,8 @@ func useID(c *Claims) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// homeNetwork returns the network that belongs to one client: an IPv4 address or IPv6 /64.
-func homeNetwork(a netip.Addr) netip.Prefix {
+// HomeNetwork returns the network that belongs to one client: an IPv4 address or IPv6 /64.
+func HomeNetwork(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {

@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
@@ -196,7 +197,7 @@ var clientStates = map[string]fanout.ClientStates{
 	"game": fanout.ClientStatesGame, "space": fanout.ClientStatesSpace, "off": fanout.ClientStatesOff,
 }
 
-var auths = map[string]edge.Auth{"open": edge.AuthOpen, "token": edge.AuthToken, "callout": edge.AuthCallout}
+var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // NewEdge returns an edge that the flags configure. Its ports are open.
 func NewEdge(c *config.Edge, shards int, node string, bus bus.Bus, subjects subject.Names, durable *edge.Durable, tel *telemetry.Telemetry, log *slog.Logger) (*edge.Edge, error) {

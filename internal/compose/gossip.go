@@ -8,6 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/version"
 )
@@ -20,6 +21,7 @@ func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, add
 		Self: cluster.Member{
 			Name: node, Role: role, Phase: cluster.PhaseStarting, Shards: uint16(shards),
 			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Addresses: addresses,
+			Format: format.Newest,
 		},
 		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
@@ -83,7 +84,7 @@ func (n *RelayNode) open(ctx context.Context) error {
 	err = openStore(ctx, f.StartTimeout, n.log, func(ctx context.Context) (err error) {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
 			Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Name, Shards: f.Shards, Streams: f.StoreStreams,
-			Replicas: f.Replicas, Lease: cluster.LeaseConfig{Silence: f.LeaseSilence}, Log: n.log,
+			Replicas: f.Replicas, Lease: cluster.LeaseConfig{Silence: f.LeaseSilence, Format: n.format}, Log: n.log,
 		})
 		return err
 	})
@@ -112,6 +113,15 @@ func (n *RelayNode) open(ctx context.Context) error {
 		Health: func() telemetry.Health { return n.mapping.Note(health(n.relay.Ready(), n.bus)) }, // without NATS nothing reaches the relay
 	})
 	return err
+}
+
+// format returns the lowest format that all members read. Gossip is opened before the relay asks
+// for a lease.
+func (n *RelayNode) format() uint8 {
+	if n.gossip == nil {
+		return format.Oldest
+	}
+	return n.gossip.Roster().Format()
 }
 
 // Run serves until ctx ends, and then hands every shard over.

@@ -146,7 +146,7 @@ func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }
 func (h *takeoverHost) Begin(now time.Time, s *takeover.Session) takeover.Feed {
 	client := h.session(s)
 	feed := h.feed(s)
-	h.w.edge.roll.enter(s.Conn().Addr().Addr())
+	h.w.edge.sessions.enter(s.Conn().Addr().Addr())
 	client.Begin(now, s.Conn(), s.About().Claims())
 	return feed
 }
@@ -159,7 +159,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 		return nil
 	}
 	feed := h.feed(s)
-	h.w.edge.roll.enter(conn.Addr().Addr())
+	h.w.edge.sessions.enter(conn.Addr().Addr())
 	client.Resume(now, conn, s.Token(), s.About().Claims())
 	return feed
 }

@@ -1,13 +1,18 @@
 package edge
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
@@ -43,23 +48,43 @@ type Worker struct {
 	durable  atomic.Int32 // sessions of takeover
 
 	spaces    *fanout.Spaces
-	lastOut   time.Time // when Flush was called last
-	counts    Counts
+	lastOut   time.Time                // when Flush was called last
 	past      replication.ReplicaStats // of spaces that are no longer followed
-	callouts  callouts
+	judge     *login.Judge
 	suspectAt time.Time // when a line about forged datagrams may be written again
-	pending   pending   // batches that no flush has sent
-	flushed   flushed
+	flushes   flushTrace
 
 	tasks *turn.Inbox[task]
 	wake  func()
 }
 
 func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
-	return &Worker{
+	w := &Worker{
 		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake),
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake), flushes: flushTrace{signals: &e.signals}}
+	w.judge = e.logins.Judge(loginHost{w})
+	return w
+}
+
+// batchMax is how many datagrams a worker reads with one system call.
+const batchMax = 64
+
+// loop turns a worker until ctx ends. It reads the clock once per turn.
+func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
+	batch := make([]udp.Datagram, batchMax)
+	next := time.Now()
+	for ctx.Err() == nil {
+		socket.SetReadDeadline(next)
+		n, err := socket.ReadBatch(batch)
+		if err != nil && !errors.Is(err, udp.ErrWoken) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if next, err = w.Turn(time.Now(), batch[:n]); err != nil {
+			return err
+		}
 	}
+	w.close(time.Now())
+	return w.out.Flush()
 }
 
 // Turn handles datagrams and tasks, does what is due and sends what is to be
@@ -74,7 +99,7 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
-	w.endFlush()
+	w.flushes.end(w.ep.Stats())
 	return next, err
 }
 
@@ -122,13 +147,13 @@ func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 // to wait. Then it returns until when.
 func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 	if !w.ep.Pending() {
-		w.pending.forget() // nobody is linked to what changed
+		w.flushes.forget() // no client is linked to what changed
 		return due, false
 	}
 	if due = w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
 		return due, true
 	}
-	w.beginFlush()
+	w.flushes.begin(w.ep.Stats())
 	w.ep.Flush(now, w.out)
 	w.lastOut = now
 	return due, false
@@ -155,7 +180,7 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		}
 		switch ev.Kind {
 		case dnp.EventClosed:
-			w.edge.roll.leave(ev.Conn.Addr().Addr())
+			w.edge.sessions.leave(ev.Conn.Addr().Addr())
 		case dnp.EventSuspect:
 			w.suspected(now, s, ev.Conn.Addr())
 		}
@@ -165,15 +190,32 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 
 // connected begins the session of a peer that proved its address.
 func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
-	claims := w.identity(conn)
+	claims := w.judge.Identity(conn)
 	if w.takeover != nil {
 		conn.SetData(nil)
 		w.takeover.Connected(now, conn, w.edge.cfg.NewID(), claims)
 		return
 	}
-	w.edge.roll.enter(conn.Addr().Addr())
+	w.edge.sessions.enter(conn.Addr().Addr())
 	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.edge.cfg.NewID(), Client: claims.Client, Began: now})
 	s.Begin(now, conn, claims)
+}
+
+// A loginHost is a worker as its Judge sees it.
+type loginHost struct{ w *Worker }
+
+// Post implements login.Host.
+func (h loginHost) Post(size int, do func(now time.Time)) {
+	h.w.post(size, func(_ *Worker, now time.Time) { do(now) })
+}
+
+// LoggedIn implements login.Host.
+func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Claims) {
+	if claims == nil {
+		h.w.ep.RefuseLogin(from, h.w.out)
+		return
+	}
+	h.w.ep.LogIn(now, from, claims, h.w.out)
 }
 
 // suspectPause is the least time between two lines of a worker about forged datagrams.
@@ -199,7 +241,7 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	span := w.edge.signals.replicate(space, batch)
 	replica.Apply(now, batch)
 	span.End()
-	w.pending.applied(now, span)
+	w.flushes.applied(now, span)
 }
 
 // close ends every session.

@@ -8,7 +8,6 @@
 //	testbed upgrade-test [flags]    run the last release beside the tree, upgrade and roll back
 //	testbed k8s-test [flags]        play on a Kubernetes cluster of deploy/k8s; deploy/k8s-test/run starts it
 //	testbed bench [flags]           measure growth, overload, disturbance and floods
-//	testbed image [flags] FILES     pack programs into a container image
 //	testbed otlpsink ADDRESS:PORT   receive traces and drop them
 //
 // Exit codes: 0 no violation, 1 a violation or a failure with one line that says why,
@@ -32,7 +31,7 @@ import (
 
 // commands are the scenarios by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest,
+	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "bench": runBench, "otlpsink": otlpSink,
 }
 
 // errUsage reports bad arguments that were explained already.
@@ -40,7 +39,7 @@ var errUsage = errors.New("bad arguments")
 
 func main() {
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: testbed cluster-test|torture|upgrade-test|k8s-test|bench|image|otlpsink [flags]; -help of each lists its flags")
+		fmt.Fprintln(os.Stderr, "usage: testbed cluster-test|torture|upgrade-test|k8s-test|bench|otlpsink [flags]; -help of each lists its flags")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -64,7 +63,6 @@ type common struct {
 	temporary                       bool // dir is to be removed after success
 }
 
-// newFlags declares the common flags of a command.
 func newFlags(name string) *common {
 	c := &common{FlagSet: flag.NewFlagSet(name, flag.ExitOnError)}
 	c.StringVar(&c.bin, "bin", "bin", "folder with relay, edge and nats-server")
@@ -129,7 +127,6 @@ func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// writeJSON writes figures to a file, if there is one.
 func writeJSON(file string, figures any) error {
 	if file == "" {
 		return nil
@@ -141,7 +138,6 @@ func writeJSON(file string, figures any) error {
 	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
-// list splits a flag at its commas.
 func list(text string) []string {
 	if text == "" {
 		return nil

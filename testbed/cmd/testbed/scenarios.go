@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/dnprelay/dnprelay/testbed/clustertest"
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/k8stest"
+	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/torture"
 	"github.com/dnprelay/dnprelay/testbed/upgrade"
 )
@@ -71,8 +74,8 @@ func runTorture(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	cfg.Bin, cfg.NATSConf, cfg.Redis, cfg.Dir, cfg.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
-	cfg.Seed, cfg.Phases, cfg.Progress = c.seed, list(phases), progress
+	cfg.Phases = list(phases)
+	c.match(&cfg.MatchConfig)
 	v, err := torture.Run(ctx, cfg)
 	return tell(v, err, c.json) // the history stays: `testbed torture check` reads it again
 }
@@ -81,7 +84,7 @@ func upgradeTest(ctx context.Context, args []string) error {
 	var cfg upgrade.Config
 	c := newFlags("upgrade-test")
 	c.redisFlag()
-	c.StringVar(&cfg.Old, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
+	c.StringVar(&cfg.Programs, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
 	c.StringVar(&cfg.Release, "release", "testbed/last-release", "file that names the commit of the last release")
 	c.StringVar(&cfg.Source, "source", ".", "the repository, with its history")
 	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
@@ -90,10 +93,15 @@ func upgradeTest(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	cfg.Bin, cfg.NATSConf, cfg.Redis, cfg.Dir, cfg.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
-	cfg.Seed, cfg.Progress = c.seed, progress
+	c.match(&cfg.MatchConfig)
 	v, err := upgrade.Run(ctx, cfg)
 	return tell(v, err, c.json)
+}
+
+// match sets the fields of a match that common flags have.
+func (c *common) match(m *play.MatchConfig) {
+	m.Bin, m.NATSConf, m.Redis, m.Dir, m.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
+	m.Seed, m.Progress = c.seed, progress
 }
 
 // tell prints a verdict and returns an error for violations.
@@ -106,6 +114,41 @@ func tell(v history.Verdict, err error, file string) error {
 	}
 	if v.Bad() {
 		err = errors.Join(err, errors.New("there are violations"))
+	}
+	return err
+}
+
+func k8sTest(ctx context.Context, args []string) (err error) {
+	var cfg k8stest.Config
+	var file string
+	f := flag.NewFlagSet("k8s-test", flag.ExitOnError)
+	f.StringVar(&cfg.Helm, "helm", "bin/tools/helm", "program")
+	f.StringVar(&cfg.Chart, "chart", "helm/relay", "folder of the chart")
+	f.StringVar(&cfg.Cluster, "cluster", "deploy/k8s/cluster", "program that cuts nodes off")
+	f.StringVar(&cfg.Values, "set", "", "values for every installation, as helm --set takes them")
+	f.StringVar(&cfg.Adapter, "adapter", "deploy/prometheus-adapter.yaml", "values of prometheus-adapter, whose rules are used")
+	f.StringVar(&cfg.Durability, "session-durability", "log", "log or none")
+	f.IntVar(&cfg.Players, "players", 50, "clients")
+	f.StringVar(&cfg.Only, "only", "", "steps, joined by commas")
+	f.StringVar(&cfg.Rows, "rows", "", "rows of the table of players, from 1 on, joined by commas")
+	f.StringVar(&cfg.Dir, "dir", "", "folder for histories (default: a temporary one)")
+	f.StringVar(&file, "json", "", "file for all figures")
+	f.BoolVar(&cfg.Keep, "keep", false, "leave everything installed at the end")
+	f.DurationVar(&cfg.Settle, "settle", 2*time.Minute, "most time until all clients play again")
+	if f.Parse(args) != nil {
+		return errUsage
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.MkdirTemp("", "k8s-test-"); err != nil {
+			return err
+		}
+	} else if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return err
+	}
+	rows, err := k8stest.Run(ctx, cfg)
+	k8stest.PrintTable(os.Stdout, rows)
+	if rows != nil {
+		err = errors.Join(err, writeJSON(file, rows))
 	}
 	return err
 }

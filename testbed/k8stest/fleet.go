@@ -1,0 +1,388 @@
+//go:build linux
+
+package k8stest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/play"
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// Metrics that tell the busiest pod.
+const (
+	sessionsMetric = "dnp_edge_sessions"
+	spacesMetric   = "dnp_relay_spaces"
+)
+
+// The pace of the game.
+const (
+	worldPace   = 100 * time.Millisecond // of the state that all clients see
+	messagePace = 250 * time.Millisecond // of messages, both ways
+)
+
+// A fleet is clients, a game server and the balancer before the edges.
+type fleet struct {
+	*play.Crowd
+	k    *kube
+	late lateness
+}
+
+// A scenario disturbs a deployment under load and returns when it is done; clients may
+// still be disconnected then.
+type scenario struct {
+	name string
+	do   func(k *kube) error
+}
+
+const (
+	nodeCut  = "node of an edge cut off for 30 s"
+	natsRoll = "rolling update of NATS"
+)
+
+var scenarios = []scenario{
+	{"nothing", func(k *kube) error { return k.sleep(20 * time.Second) }},
+	{"rolling update of edges", func(k *kube) error { return k.restart("deployment/dnprelay-edge") }},
+	{"rolling update of relays", func(k *kube) error { return k.restart("statefulset/dnprelay-relay") }},
+	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
+	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
+	{"helm upgrade of edges and relays", (*kube).upgrade},
+	{"helm rollback", (*kube).rollback},
+	{natsRoll, func(k *kube) error { return k.restart("statefulset/dnprelay-nats") }},
+	{nodeCut, (*kube).cutNode},
+}
+
+// playScenarios exposes the edges to clients outside, runs all scenarios while everybody
+// plays and returns a row for each.
+func playScenarios(k *kube) ([]Row, error) {
+	if err := k.expose(playValues(k.cfg.Durability)...); err != nil {
+		return nil, err
+	}
+	f, err := newFleet(k, "players", k.cfg.Players)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Stop() // the check of the file finds missing records
+	for i, s := range scenarios {
+		if !listed(k.cfg.Rows, strconv.Itoa(i+1)) {
+			continue
+		}
+		if err := f.measure(s); err != nil {
+			rows, bad := f.finish()
+			return rows, errors.Join(err, bad)
+		}
+	}
+	return f.finish()
+}
+
+// playValues are the values of a deployment with players.
+func playValues(durability string) []string {
+	return []string{
+		"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true",
+		fmt.Sprintf("edge.config.sessionDurability=%s,redis.enabled=%t", durability, durability == "log"),
+	}
+}
+
+// expose installs in namespace play, gives the service of the edges an address, and waits
+// until everything is ready.
+func (k *kube) expose(values ...string) error {
+	if _, err := k.namespace("play"); err != nil { // it does not exist if the step defaults was not run
+		return err
+	}
+	if err := k.install("play", false, values...); err != nil {
+		return err
+	}
+	if _, err := k.command("", k.cfg.Cluster, "lb"); err != nil {
+		return err
+	}
+	if err := k.install("play", true, values...); err != nil {
+		return err
+	}
+	for _, w := range []string{"deployment/dnprelay-edge", "statefulset/dnprelay-relay", "statefulset/dnprelay-nats"} {
+		if err := k.rolledOut(w); err != nil { // helm does not wait for the old pods to go
+			return err
+		}
+	}
+	return nil
+}
+
+// newFleet starts players, the game server and the balancer, and waits until all players
+// play. name is that of the history.
+func newFleet(k *kube, name string, players int) (*fleet, error) {
+	text, err := k.ctl("play", "get", "service", "dnprelay-edge", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip} {.spec.healthCheckNodePort}")
+	if err != nil {
+		return nil, err
+	}
+	address, port, _ := strings.Cut(text, " ")
+	server, err := netip.ParseAddr(address)
+	if err != nil {
+		return nil, fmt.Errorf("the service has the address %q", address)
+	}
+	nodes, err := k.ctl("default", "get", "nodes", "-o", `jsonpath={range .items[*]}{.status.addresses[?(@.type=="InternalIP")].address} {end}`)
+	if err != nil {
+		return nil, err
+	}
+	ctx, crowd, err := play.NewCrowd(k.ctx, filepath.Join(k.cfg.Dir, name+".jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{Crowd: crowd, k: k}
+	b, err := newBalancer(address, port, strings.Fields(nodes), f.Log)
+	if err == nil {
+		err = f.start(ctx, b, netip.AddrPortFrom(server, 3413), players)
+	}
+	if err != nil {
+		_ = f.Stop() // the first error says more
+		return nil, err
+	}
+	return f, nil
+}
+
+// start starts everybody, and waits until all players play.
+func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, players int) error {
+	f.Go(func() { b.run(ctx) })
+	f.Go(func() { f.late.run(ctx) })
+	if err := f.startGame(ctx); err != nil {
+		return err
+	}
+	for i := range players {
+		p := &play.Player{
+			Name: fmt.Sprint("player", i), Behaviour: dnptest.Cpp(), Server: server, Pace: messagePace,
+			Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), 0),
+			Rand:  rand.New(rand.NewPCG(1, uint64(i))),
+		}
+		if err := ip("addr", "replace", p.Local.Addr().String()+"/32", "dev", "lo"); err != nil {
+			return err
+		}
+		f.Join(ctx, p)
+	}
+	return f.settle()
+}
+
+// A podDialer dials pods by their names, as the DNS of the cluster resolves them: the next
+// pod of a name has another address.
+type podDialer struct{ k *kube }
+
+func (d podDialer) Dial(network, address string) (net.Conn, error) {
+	name, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ip, err := d.k.ctl("play", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
+	if err != nil {
+		return nil, err
+	}
+	return net.DialTimeout(network, net.JoinHostPort(ip, port), time.Second)
+}
+
+// startGame connects the game server to NATS at the names of its pods.
+func (f *fleet) startGame(ctx context.Context) error {
+	password, err := f.k.secret("play", "dnprelay-nats-auth", "publisher")
+	if err != nil {
+		return err
+	}
+	servers, err := f.k.pods("play", nats)
+	if err != nil {
+		return err
+	}
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, "nats://"+s.name+":4222")
+	}
+	err = f.StartGame(ctx, play.GameConfig{
+		URL: strings.Join(urls, ","), Space: "demo", WorldPace: worldPace, Pace: messagePace, Log: f.k.cfg.Durability == "log",
+		Options: []natsgo.Option{
+			natsgo.UserInfo("publisher", password), natsgo.SetCustomDialer(podDialer{f.k}), natsgo.SkipHostLookup(), natsgo.IgnoreDiscoveredServers(),
+			natsgo.ReconnectWait(100 * time.Millisecond), natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(2),
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("game server: %w", err)
+	}
+	return nil
+}
+
+// settle waits until all players have played for three seconds.
+func (f *fleet) settle() error {
+	var since time.Time
+	return f.k.await(f.k.cfg.Settle, "all clients play", func() bool {
+		now := time.Now()
+		if slices.ContainsFunc(f.Players, func(p *play.Player) bool { return !p.Playing(now) }) {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() {
+			since = now
+		}
+		return now.Sub(since) > 3*time.Second
+	})
+}
+
+// measure runs one scenario as a phase of the history.
+func (f *fleet) measure(s scenario) error {
+	f.Log.Phase(s.name, false)
+	f.late.take()
+	start := time.Now()
+	if err := f.Log.During(s.name, "", func() error { return s.do(f.k) }); err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	took := time.Since(start)
+	if err := f.settle(); err != nil {
+		f.Log.Add(history.Record{Kind: history.Problem, Note: err.Error()})
+	}
+	if err := f.k.sleep(3 * time.Second); err != nil { // for messages under way
+		return err
+	}
+	f.Log.Add(history.Record{Kind: history.Late, D: f.late.take().Microseconds()})
+	for _, p := range f.Players {
+		f.Log.Add(history.Record{Kind: history.Stale, Who: p.Name, D: p.Gap(start, time.Now()).Microseconds()})
+	}
+	fmt.Printf("   %s: %.2f s\n", s.name, took.Seconds())
+	return nil
+}
+
+// finish ends the messages, waits for those under way, and returns the rows of all
+// scenarios. The error names violations.
+func (f *fleet) finish() ([]Row, error) {
+	v, err := f.Finish(f.k.ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	var bad []string
+	for i := range v.Phases {
+		r := newRow(&v.Phases[i], len(f.Players))
+		fmt.Println("  ", r)
+		rows, bad = append(rows, r), append(bad, r.violations(f.k.cfg.Durability)...)
+	}
+	if len(bad) > 0 {
+		return rows, errors.New(strings.Join(bad, "; "))
+	}
+	return rows, nil
+}
+
+// latePace is the time between two looks at the clock of a lateness.
+const latePace = 20 * time.Millisecond
+
+// A lateness measures for how long the machine delays this program. Servers and edges are
+// delayed as long, so it tells a busy machine from a fault of theirs.
+type lateness struct{ longest atomic.Int64 }
+
+// run measures until ctx ends.
+func (l *lateness) run(ctx context.Context) {
+	tick := time.NewTicker(latePace)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			now := time.Now()
+			l.longest.Store(max(l.longest.Load(), int64(now.Sub(last)-latePace)))
+			last = now
+		}
+	}
+}
+
+// take returns the longest delay since the last call.
+func (l *lateness) take() time.Duration { return time.Duration(l.longest.Swap(0)) }
+
+func (k *kube) sleep(d time.Duration) error {
+	proc.Sleep(k.ctx, d)
+	return k.ctx.Err()
+}
+
+func (k *kube) restart(workload string) error {
+	if _, err := k.ctl("play", "rollout", "restart", workload); err != nil {
+		return err
+	}
+	return k.rolledOut(workload)
+}
+
+func (k *kube) upgrade() error {
+	if err := k.install("play", true, append(playValues(k.cfg.Durability), "log.level=debug")...); err != nil {
+		return err
+	}
+	return k.nodesRolledOut()
+}
+
+func (k *kube) rollback() error {
+	if _, err := k.helm("play", "rollback", "dnprelay", "--wait", "--timeout", "4m"); err != nil {
+		return err
+	}
+	return k.nodesRolledOut()
+}
+
+func (k *kube) nodesRolledOut() error {
+	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
+		return err
+	}
+	return k.rolledOut("statefulset/dnprelay-relay")
+}
+
+func (k *kube) rolledOut(workload string) error {
+	_, err := k.ctl("play", "rollout", "status", workload, "--timeout", "4m")
+	return err
+}
+
+// busiest returns the pod with the largest value of a metric.
+func (k *kube) busiest(selector, port, metric string) (busiest pod, err error) {
+	all, err := k.pods("play", selector)
+	most := -1.0
+	for _, p := range all {
+		if n, ok := k.web.Metric(p.addr+":"+port, metric); ok && n > most {
+			busiest, most = p, n
+		}
+	}
+	if err == nil && most < 0 {
+		err = fmt.Errorf("no pod with %s has the metric %s", selector, metric)
+	}
+	return busiest, err
+}
+
+// deletePod deletes the busiest pod by force, and waits for the next one.
+func (k *kube) deletePod(selector, port, metric, workload string) error {
+	p, err := k.busiest(selector, port, metric)
+	if err != nil {
+		return err
+	}
+	if _, err := k.ctl("play", "delete", "pod", p.name, "--grace-period=0", "--force"); err != nil {
+		return err
+	}
+	return k.rolledOut(workload)
+}
+
+// cutNode takes the node of the busiest edge off the network for half a minute.
+func (k *kube) cutNode() error {
+	p, err := k.busiest(edges, "8414", sessionsMetric)
+	if err != nil {
+		return err
+	}
+	number := strings.TrimPrefix(p.node, "kn")
+	if _, err := k.command("", k.cfg.Cluster, "cut", number); err != nil {
+		return err
+	}
+	slept := k.sleep(30 * time.Second)
+	if _, err := k.command("", k.cfg.Cluster, "heal", number); err != nil {
+		return err
+	}
+	if slept != nil {
+		return slept
+	}
+	_, err = k.ctl("default", "wait", "--for=condition=Ready", "node/"+p.node, "--timeout=60s")
+	return err
+}
