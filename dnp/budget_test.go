@@ -38,7 +38,7 @@ func TestBudget(t *testing.T) {
 		at = at.add(100 * time.Millisecond)
 		b.pay(&rate, 1000, at)
 	}
-	check("values get an eighth though what cannot wait takes all", b.allowance(&rate, 1200, 1200, at) == 1200)
+	check("values get an eighth although commands that cannot wait take all", b.allowance(&rate, 1200, 1200, at) == 1200)
 	off := newRate(-1, 1200)
 	b = newBudget(&off, peerAddr, 5)
 	b.pay(&off, 1<<20, 5)
@@ -51,8 +51,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// short returns a test whose connection has spent its budget of 12,000 bytes a
-// second, so that a datagram goes each 100 ms, with the links of these sources up.
+// short returns a test whose connection has spent its budget of 12,000 bytes a second,
+// so that it sends a datagram every 100 ms, with the links of these sources up.
 func short(t *testing.T, cfg Config, sources int, types ...string) (*connTest, []*Source) {
 	t.Helper()
 	cfg.BytesPerSecond, cfg.OfferBytesPerSecond, cfg.ReliableTimeout = 12000, -1, time.Hour
@@ -139,7 +139,7 @@ func TestShortScrub(t *testing.T) {
 	s.c.budget.updated = s.e.clock.now.add(10 * time.Second)
 	s.wait(5 * time.Second)
 	s.flush()
-	s.want("what waits is not scrubbed, or its urgency would be forgotten")
+	s.want("a link that waits is not scrubbed, or its urgency would be lost")
 	s.wait(10 * time.Second)
 	s.flush()
 	s.want("only what changed", "09 01 0080 01 0000 01")
@@ -155,7 +155,7 @@ func TestShortUnlink(t *testing.T) {
 	s.wait(200 * time.Millisecond)
 	s.sent = nil
 	s.flush()
-	s.want("who waited and is gone is forgotten", "09 01 0180 01 0000 02")
+	s.want("a link that waited and was taken down is not sent", "09 01 0180 01 0000 02")
 	set(src[1], 0, "03")
 	s.flush()
 	s.c.Close(CloseLocal)
@@ -177,8 +177,8 @@ func TestShortDropsUnreliable(t *testing.T) {
 	s.dropped("but unreliable ones go before values have to wait longer", DropBudget, 1)
 }
 
-// TestShortOffers: a peer that is always short gets its links all the same, with a
-// quarter of its income, and the window is not idle.
+// TestShortOffers: a peer whose values always wait gets its links all the same, with a
+// quarter of its income, and the window is never idle.
 func TestShortOffers(t *testing.T) {
 	s, src := short(t, quiet(), 1, "uint32")
 	for range 40 {
@@ -206,7 +206,7 @@ func TestShortOffers(t *testing.T) {
 	}
 }
 
-// An ideal is a dumb model of a connection that is short.
+// An ideal is a simple model of a connection whose values wait for the budget.
 type ideal struct {
 	sources []*Source
 	waits   map[wire.LinkID]time.Time // since when
@@ -235,9 +235,9 @@ func (m *ideal) urgency(id wire.LinkID, now time.Time) float32 {
 	return float32(m.sources[id-0x8000].cfg.Priority) * (float32(m.changes[id]) + float32(age))
 }
 
-// TestShortModel changes states at random while the budget is too small, and wants
-// exactly what the model sends: the most urgent, in order, within the budget, and in
-// the end everything.
+// TestShortModel changes states at random while the budget is too small. The connection
+// must send exactly what the model sends: the most urgent links, in order, within the
+// budget, and in the end everything.
 func TestShortModel(t *testing.T) {
 	rng := newRand(t)
 	for range 6 {
@@ -251,7 +251,7 @@ func TestShortModel(t *testing.T) {
 		start, bytes := s.now, 0
 		for step := 0; step < 300 || len(m.waits) > 0; step++ {
 			if step > 10000 {
-				t.Fatalf("%d links wait for ever", len(m.waits))
+				t.Fatalf("%d links wait too long", len(m.waits))
 			}
 			for i := range src {
 				if step < 300 && rng.IntN(3) == 0 {
@@ -277,7 +277,7 @@ func TestShortModel(t *testing.T) {
 			s.sent = nil
 			for i, id := range sent {
 				if len(sent) == len(want) {
-					break // there was enough for all
+					break // the budget sufficed for all
 				}
 				if a, b := m.urgency(id, s.now), m.urgency(want[i], s.now); math.Abs(float64(a-b)) > 1e-3*float64(b) {
 					t.Fatalf("step %d: %04x of urgency %v went as number %d, want %04x of %v", step, id, a, i, want[i], b)
@@ -300,8 +300,8 @@ func TestShortModel(t *testing.T) {
 	}
 }
 
-// TestNothingStarves checks the bound that urgency states: a state that changed once,
-// with the lowest priority, has its turn although all others change all the time.
+// TestNothingStarves checks the bound in the comment of urgency: a state that changed
+// once, with the lowest priority, has its turn although all others change all the time.
 func TestNothingStarves(t *testing.T) {
 	rng := newRand(t)
 	for range 200 {
@@ -342,8 +342,8 @@ func TestNothingStarves(t *testing.T) {
 	}
 }
 
-// TestStalledPeer: a peer whose budget lets hardly anything through costs no queue,
-// and no memory, however much changes.
+// TestStalledPeer: a peer with hardly any budget costs no queue and no memory, however
+// much changes.
 func TestStalledPeer(t *testing.T) {
 	c := newCrowd(t, 100, 2, posRot...)
 	stalled, _ := c.e.Conn(clientAddr(0))
@@ -370,8 +370,8 @@ func TestStalledPeer(t *testing.T) {
 	}
 }
 
-// BenchmarkFlushShort is a second of peers that can be sent a tenth of what changes:
-// 1,000 states at 20 Hz, of which 256 KiB go.
+// BenchmarkFlushShort is a second of peers whose budget suffices for a tenth of the
+// changes: 1,000 states at 20 Hz, of which 256 KiB are sent.
 func BenchmarkFlushShort(b *testing.B) {
 	c := newCrowd(b, 1000, 20, posRot...)
 	c.e.rate = newRate(256<<10, 1200)

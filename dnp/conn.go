@@ -18,7 +18,7 @@ const (
 // A Conn is a connection with one peer. Its methods only queue; the next Advance
 // sends. After EventClosed they do nothing or return ErrClosed.
 //
-// A Conn joins parts that own their state and do not know each other's: the path to
+// A Conn joins parts that own their state and never hold a Conn: the path to
 // the peer, the two windows of reliable commands, the table of links, and, if its
 // Endpoint has Config.Logged, the journal.
 type Conn struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestTimerHeapModel compares the heap with a list that is searched.
+// TestTimerHeapModel compares the heap with a linear search.
 func TestTimerHeapModel(t *testing.T) {
 	rng := newRand(t)
 	var h timerHeap
@@ -38,7 +38,8 @@ func TestTimerHeapModel(t *testing.T) {
 	}
 }
 
-// TestUnprovenTableModel removes peers from the middle of everything.
+// TestUnprovenTableModel inserts, removes and expires peers at random and compares the
+// table with a map.
 func TestUnprovenTableModel(t *testing.T) {
 	rng := newRand(t)
 	table := newUnprovenTable(40, ProbePing)

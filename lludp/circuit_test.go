@@ -78,7 +78,7 @@ func TestPings(t *testing.T) {
 	c := newCircuitTest(t, Config{})
 	c.receives("a ping is answered at once", "00 00000001 00 01 07 00000000", "#1 02 07")
 	c.receives("the answer carries acknowledgements", "40 00000002 00 01 08 00000000", "#2 02 08 +2")
-	c.waits("our own", 5*time.Second, "#3 01 0102000000")
+	c.waits("the circuit's own ping", 5*time.Second, "#3 01 0102000000")
 	c.now = c.now.Add(300 * time.Millisecond)
 	c.receives("its answer", "00 00000003 00 02 01")
 	if got := c.Ping(); got != 300*time.Millisecond {
@@ -382,8 +382,9 @@ type reused struct{ b []byte }
 func (r *reused) Datagram(int) []byte { return r.b[:0] }
 func (r *reused) Send([]byte)         {}
 
-// TestWindowKeepsToMemory loses all acknowledgements of one packet and none of the later ones. However many packets
-// are sent meanwhile, the peer still remembers the number when the packet is repeated.
+// TestWindowKeepsToMemory loses all acknowledgements of one packet and none of the later ones.
+// However many packets are sent meanwhile, the peer still remembers the number when the packet
+// is repeated.
 func TestWindowKeepsToMemory(t *testing.T) {
 	a, b := newCircuitTest(t, Config{Window: windowMax, Retries: -1}), newCircuitTest(t, Config{})
 	passed := map[byte]int{}

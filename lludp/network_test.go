@@ -173,8 +173,9 @@ func (n *network) talk(messages int) {
 	}
 }
 
-// TestLossyNetwork has 30 % loss, repetition and reordering in both directions, across the wrap of the numbers. With
-// unlimited retries every reliable message arrives exactly once and is acknowledged, and then nothing is repeated.
+// TestLossyNetwork has 30 % loss, repetition and reordering in both directions, across the wrap
+// of the numbers. With unlimited retries every reliable message arrives exactly once and is
+// acknowledged, and then nothing is repeated.
 func TestLossyNetwork(t *testing.T) {
 	r := random(t)
 	for round := range 10 {
@@ -229,8 +230,8 @@ func (n *network) check(what string, e *end, lostMax int) {
 	}
 }
 
-// TestLossyNetworkByDefault has the three retries of the reference viewer, so some messages are given up. The owner is
-// told of those, and every acknowledged message has arrived.
+// TestLossyNetworkByDefault has the three retries of the reference viewer, so some messages are
+// given up. The owner is told of those, and every acknowledged message has arrived.
 func TestLossyNetworkByDefault(t *testing.T) {
 	n := newNetwork(t, random(t), Config{})
 	n.loss, n.dup = 0.3, 0.2

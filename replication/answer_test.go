@@ -47,9 +47,10 @@ func TestAnswersAtOnePosition(t *testing.T) {
 	}
 }
 
-// TestLargeSpaces sends answers of several parts through a lossy channel, with few changes, so that many answers
-// are true at one position, with replicas that join late and with new holders. A replica that reports itself
-// complete at the position of the store must equal the store at every moment.
+// TestLargeSpaces sends answers of several parts through a lossy channel, with few changes, so
+// that many answers are true at one position, with replicas that join late and with new
+// holders. A replica that reports itself complete at the position of the store must equal the
+// store at every moment.
 func TestLargeSpaces(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, 2, ReplicaConfig{})

@@ -119,8 +119,8 @@ func boundedPut() Op {
 	}
 }
 
-// A description without bounds is stored in version 2, a description with bounds in version 3. Replicas get
-// version 2 in both cases.
+// A description without bounds is stored in version 2, a description with bounds in version 3.
+// Replicas get version 2 in both cases.
 func TestBoundsCodec(t *testing.T) {
 	d := Description{Key: "k", ValueMax: 16, Values: []ValueDef{{Type: typ("uint8")}, {Type: typ("vector2f32")}, {Type: wire.TypeData}}}
 	old := appendDescribe(nil, &d)
@@ -166,8 +166,8 @@ func TestBoundsCodec(t *testing.T) {
 	}
 }
 
-// Bounds are stored and therefore outlive their holder; a put changes them without a new link; and states with
-// equal bounds share a schema.
+// Bounds are stored and therefore outlive their holder; a put changes them without a new link;
+// and states with equal bounds share a schema.
 func TestBoundsAreStored(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(boundedPut())
@@ -254,7 +254,7 @@ func TestRefusedEventsArePaced(t *testing.T) {
 	s.Join("c2", "s2")
 	s.Advance(s.now)
 	number := uint32(0)
-	told := func(client string, missed uint64) (events int) {
+	refused := func(client string, missed uint64) (events int) {
 		number++
 		s.Write(s.now, Write{Kind: WriteValues, Session: client, Client: client, State: 1, Epoch: 7, Number: number,
 			Values: []WriteValue{{0, typ("uint8"), []byte{99}}}})
@@ -270,20 +270,20 @@ func TestRefusedEventsArePaced(t *testing.T) {
 	}
 	n := 0
 	for range 1000 {
-		n += told("c1", 0)
+		n += refused("c1", 0)
 	}
 	if n != refusedAtOnce {
 		t.Errorf("1,000 bad writes at once were %d events, want %d", n, refusedAtOnce)
 	}
-	if n := told("c2", 0); n != 1 {
+	if n := refused("c2", 0); n != 1 {
 		t.Error("the events of one client suppress those of another")
 	}
 	s.now = s.now.Add(refusedPause)
-	if n := told("c1", 990); n != 1 {
+	if n := refused("c1", 990); n != 1 {
 		t.Error("no event after a pause")
 	}
 	s.now = s.now.Add(refusedPause)
-	if n := told("c1", 0); n != 1 {
+	if n := refused("c1", 0); n != 1 {
 		t.Error("no event after another pause, in which no event was left out")
 	}
 	n = 0
@@ -291,7 +291,7 @@ func TestRefusedEventsArePaced(t *testing.T) {
 		t.Errorf("%d events were left out, want 990", untold)
 	}
 	for range 20 {
-		n += told("stranger", 0) + told("stranger2", 0)
+		n += refused("stranger", 0) + refused("stranger2", 0)
 	}
 	if n != refusedAtOnce {
 		t.Errorf("clients without a session caused %d events, want %d in all", n, refusedAtOnce)

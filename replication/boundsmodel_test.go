@@ -168,8 +168,9 @@ func floatBytes(width int, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(nil, math.Float64bits(f))
 }
 
-// TestBoundsTwin lets three sessions write values of all types, with random bounds, and compares every write with
-// the twin: the refused values and the reasons, the state afterwards, and the answer to the edge.
+// TestBoundsTwin lets three sessions write values of all types, with random bounds, and
+// compares every write with the twin: the refused values and the reasons, the state afterwards,
+// and the answer to the edge.
 func TestBoundsTwin(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 7))

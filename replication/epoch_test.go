@@ -7,8 +7,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// RefIds belong to an epoch. A RefId that the new holder did not assign means nothing, although the former
-// holder used it for a state that still exists.
+// RefIds belong to an epoch. A RefId that the new holder did not assign means nothing, although
+// the former holder used it for a state that still exists.
 func TestReplicaForgetsRefIds(t *testing.T) {
 	r := joined(t)
 	r.Apply(r.now, r.publish(tower("b", u8(1)))[0])
@@ -29,8 +29,8 @@ func TestReplicaForgetsRefIds(t *testing.T) {
 	}
 }
 
-// The store answers a request that arrives twice at two positions. Parts of one answer do not complete the
-// other.
+// The store answers a request that arrives twice at two positions. Parts of one answer do not
+// complete the other.
 func TestReplicaDoesNotMixAnswers(t *testing.T) {
 	r := newReplicaTest(t)
 	r.store.limits.ValueBytes = 16_000

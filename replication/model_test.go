@@ -145,7 +145,8 @@ func (w *world) newHolder(durable map[uint64][]byte) {
 	}
 }
 
-// equal fails unless every replica and every observer equals the store and the twin, by bytes and by checksum.
+// equal fails unless every replica and every observer equals the store and the twin, by bytes
+// and by checksum.
 func (w *world) equal(why string) {
 	w.Helper()
 	w.twin.equal(w, w.store)

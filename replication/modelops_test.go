@@ -164,7 +164,8 @@ func publish(s *Store, now time.Time, ops ...Op) *Error {
 	return nil
 }
 
-// fail publishes op and others in an atomic message that must fail, and compares the space with its state before.
+// fail publishes op and others in an atomic message that must fail, and compares the space with
+// its state before.
 func (w *world) fail(op Op) {
 	other, _ := w.put(w.key())
 	clear := Op{Kind: OpClear}
@@ -233,7 +234,8 @@ func seeds(t *testing.T, run func(t *testing.T, seed uint64)) {
 	}
 }
 
-// Replicas follow despite loss, repetition, reordering, late joins and lost requests, and are equal at the end.
+// Replicas follow despite loss, repetition, reordering, late joins and lost requests, and are
+// equal at the end.
 func TestReplicasConverge(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, 3, ReplicaConfig{})
@@ -274,8 +276,8 @@ func (w *world) noDivergence() {
 	}
 }
 
-// A new holder takes over in the middle. States that it does not know end everywhere, and replicas ignore the old
-// holder.
+// A new holder takes over in the middle. States that it does not know end everywhere, and
+// replicas ignore the old holder.
 func TestNewEpochInTheMiddle(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, 3, ReplicaConfig{})
@@ -308,7 +310,8 @@ func TestNewEpochInTheMiddle(t *testing.T) {
 	})
 }
 
-// relearn sets the twin to the restored store. TestRestore compares the restored with the stored states.
+// relearn sets the twin to the restored store. TestRestore compares the restored with the
+// stored states.
 func (w *world) relearn() {
 	w.twin = newTwin()
 	for key, st := range w.store.states.byKey {

@@ -281,8 +281,8 @@ func TestReplicaNewEpoch(t *testing.T) {
 	r.at("follows the new holder", 9, 1, true)
 }
 
-// An answer to an earlier request at the same position mentions other states. If its parts counted, the replica
-// would remove states that exist.
+// An answer to an earlier request at the same position mentions other states. If its parts
+// counted, the replica would remove states that exist.
 func TestReplicaIgnoresAnswersToOtherRequests(t *testing.T) {
 	r := newReplicaTest(t)
 	r.publish(tower("a"), tower("b"))
@@ -303,8 +303,8 @@ func TestReplicaIgnoresAnswersToOtherRequests(t *testing.T) {
 	}
 }
 
-// Parts may arrive in any order, and more than once. A state that no part mentions ends, but not before the last
-// part has arrived.
+// Parts may arrive in any order, and more than once. A state that no part mentions ends, but
+// not before the last part has arrived.
 func TestReplicaParts(t *testing.T) {
 	r := newReplicaTest(t)
 	r.store.limits.ValueBytes = 16_000

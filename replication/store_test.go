@@ -343,8 +343,8 @@ func TestStoreTrace(t *testing.T) {
 	}
 }
 
-// An emission of several batches has its trace in all of them, because the store does not know which of them
-// contains the sampled update.
+// An emission of several batches has its trace in all of them, because the store does not know
+// which of them contains the sampled update.
 func TestStoreTraceOfManyBatches(t *testing.T) {
 	s := newStoreTest(t, Limits{ValueBytes: 16_000})
 	for i := range 20 {
@@ -368,8 +368,8 @@ func TestStoreTraceOfManyBatches(t *testing.T) {
 	}
 }
 
-// Restored states equal the stored ones and keep their numbers. New states never get a number that the former
-// holder may have assigned.
+// Restored states equal the stored ones and keep their numbers. New states never get a number
+// that the former holder may have assigned.
 func TestRestore(t *testing.T) {
 	s := newStoreTest(t, Limits{ValueBytes: 2000})
 	s.ok(tower("a", u8(1), Null{}, str("x")))

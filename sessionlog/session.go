@@ -29,7 +29,7 @@ const (
 
 	// ActionDeliver hands over a message of the client, in order, possibly again after an
 	// adoption: consumers recognize it by Message.Number and see from Message.Previous that
-	// none is missing. Call Delivered when it cannot get lost any more.
+	// none is missing. Call Delivered as soon as it cannot be lost.
 	ActionDeliver
 
 	// ActionElsewhere says that another edge owns the session: Node in Epoch. Node is empty

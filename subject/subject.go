@@ -4,8 +4,8 @@
 //	b.Subscribe(subjects.Live("demo"), handle)
 //	address, ok := subjects.ParsePublish(m.Subject)
 //
-// It also defines which names of spaces, clients, groups and keys a subject can carry: [ValidToken] and
-// [ValidKey].
+// It also defines which names of spaces, clients, groups and keys a subject can carry:
+// [ValidToken] and [ValidKey].
 package subject
 
 import (
@@ -305,7 +305,7 @@ func cutShard(s string) (n int, rest string, ok bool) {
 const (
 	HeaderSession  = "Dnp-Session"  // the session of the client
 	HeaderNumber   = "Dnp-Number"   // of a reliable message of a client, in its session
-	HeaderPrevious = "Dnp-Previous" // number of the message before, plus one: what a consumer's cursor was
+	HeaderPrevious = "Dnp-Previous" // number of the previous message plus one: the cursor of a consumer before this message
 	HeaderReliable = "Dnp-Reliable" // "true" or "false"
 	HeaderToken    = "Dnp-Token"    // by which a game server names a message to a client
 )
@@ -314,7 +314,7 @@ const (
 // client's edge and not for the client.
 const (
 	HeaderControl   = "Dnp-Control"
-	ControlKick     = "kick"      // of the holder: end the client's sessions
-	ControlReplaced = "replaced"  // of an edge: end the sessions that began before HeaderBegan
+	ControlKick     = "kick"      // from the holder: end the client's sessions
+	ControlReplaced = "replaced"  // from an edge: end the sessions that began before HeaderBegan
 	HeaderBegan     = "Dnp-Began" // when the session HeaderSession began, in Unix microseconds
 )

@@ -181,8 +181,8 @@ func TestReconnect(t *testing.T) {
 
 func TestSlowHandlerIsCounted(t *testing.T) {
 	srv := startServer(t, "")
-	told := make(chan error, 16)
-	slow := connect(t, Config{InProcess: srv, PendingMessages: 10, OnError: func(err error) { told <- err }})
+	reported := make(chan error, 16)
+	slow := connect(t, Config{InProcess: srv, PendingMessages: 10, OnError: func(err error) { reported <- err }})
 	fast := connect(t, Config{InProcess: srv})
 	block, entered := make(chan struct{}), make(chan struct{}, 1000)
 	stop, err := slow.Subscribe("x", func(bus.Msg) {
@@ -200,8 +200,8 @@ func TestSlowHandlerIsCounted(t *testing.T) {
 	}
 	flush(t, fast)
 	flush(t, slow) // the server sends all messages before it answers this
-	if err := receive(t, told, "the first drop"); !errors.Is(err, nats.ErrSlowConsumer) || !strings.Contains(err.Error(), "x") {
-		t.Errorf("told %v", err)
+	if err := receive(t, reported, "the first drop"); !errors.Is(err, nats.ErrSlowConsumer) || !strings.Contains(err.Error(), "x") {
+		t.Errorf("reported %v", err)
 	}
 	receive(t, entered, "the handler runs")
 	if st := slow.Stats(); st.SlowConsumers != 1 || st.Missed < 80 || st.Missed > 95 {

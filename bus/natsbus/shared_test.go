@@ -8,7 +8,8 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 )
 
-// TestSharedCostsNoGoroutine: an edge has a subscription for each client, so none may cost a goroutine.
+// TestSharedCostsNoGoroutine: an edge has a subscription for each client, so none may cost a
+// goroutine.
 func TestSharedCostsNoGoroutine(t *testing.T) {
 	const n = 500
 	b := connect(t, Config{InProcess: startServer(t, "")})

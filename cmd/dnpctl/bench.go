@@ -9,8 +9,7 @@ import (
 
 type benchCommand struct {
 	Quick   bool          `env:"-" help:"Only a few cases, in less than a minute."`
-	Only    string        `env:"-" placeholder:"SERIES" help:"Only this series: sweep, half, model, clients, states, links, idle, disturbed or overload."`
-	Flood   bool          `env:"-" help:"Only a flood: a million forged connection requests while clients play, and 50,000 a second while more come."`
+	Only    string        `env:"-" placeholder:"SERIES" help:"Only this series: sweep, half or model."`
 	Case    string        `env:"-" placeholder:"STATES,HZ,CLIENTS,EDGES[,LINKS]" help:"Only this case, with every client linked to all states, or to so many."`
 	Model   string        `env:"-" default:"all" help:"What changes with --case: all values, tenth = every tenth, sine = slowly and filtered by precision."`
 	Rounds  int           `env:"-" default:"5" help:"Windows per case, each with its baselines; the table has medians."`
@@ -21,10 +20,9 @@ type benchCommand struct {
 	Pin     bool          `env:"-" help:"Edges on core 0, everything else on core 1."`
 	Bin     string        `env:"-" placeholder:"DIR" help:"Folder of the programs relay and edge; empty = that of dnpctl."`
 	JSON    string        `name:"json" env:"-" placeholder:"FILE" help:"Write all figures to this file, too."`
-	Profile string        `env:"-" placeholder:"DIR" help:"Write CPU and allocation profiles of the first edge into this folder. Costs some of the figures."`
 }
 
-// Problems lists what is wrong with c.
+// Problems lists the invalid flags of c.
 func (c *benchCommand) Problems() (list config.Problems) {
 	if c.Rounds < 1 || c.Rounds > 99 {
 		list = append(list, fmt.Sprintf("--rounds: want 1 to 99, got %d", c.Rounds))

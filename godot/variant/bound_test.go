@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// allocated returns the bytes that f allocates, garbage included. Other goroutines can only add to them, so the
-// smallest of several runs counts.
+// allocated returns the bytes that f allocates, garbage included. Other goroutines can only add
+// to them, so the smallest of several runs counts.
 func allocated(f func()) uint64 {
 	least := ^uint64(0)
 	for range 3 {
@@ -24,8 +24,8 @@ func allocated(f func()) uint64 {
 // bound returns the bytes that decoding n bytes may allocate.
 func bound(n int) uint64 { return 2*uint64(n) + 1024 }
 
-// TestAllocation decodes input that could make a decoder allocate: large counts, large values of many small parts,
-// thousands of keys, deep errors with long paths.
+// TestAllocation decodes input that could make a decoder allocate: large counts, large values
+// of many small parts, thousands of keys, deep errors with long paths.
 func TestAllocation(t *testing.T) {
 	const size = 256 << 10
 	for d := Godot2; d <= Godot4; d++ {

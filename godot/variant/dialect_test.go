@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWrongDialect puts a value of every type of every dialect into a Dictionary, as in a payload, and reads it as each
-// other dialect. The error must name both dialects.
+// TestWrongDialect puts a value of every type of every dialect into a Dictionary, as in a
+// payload, and reads it as each other dialect. The error must name both dialects.
 func TestWrongDialect(t *testing.T) {
 	rnd := newRand(t)
 	for d := Godot2; d <= Godot4; d++ {
@@ -43,7 +43,8 @@ func TestWrongDialect(t *testing.T) {
 	}
 }
 
-// TestAmbiguous shows why only dictionaries prove a dialect: a colour of Godot 3 has the bytes of a plane of Godot 4.
+// TestAmbiguous shows why only dictionaries prove a dialect: a colour of Godot 3 has the bytes
+// of a plane of Godot 4.
 func TestAmbiguous(t *testing.T) {
 	p := unhex(t, "0e000000 0000003f 0000803e 0000803f 0000403f")
 	for d, want := range map[Dialect]Type{Godot2: Color, Godot3: Color, Godot4: Plane} {

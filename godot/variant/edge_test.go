@@ -22,7 +22,8 @@ var rewritten = map[string]struct{ reason, hex string }{
 	"object_as_id_5": {"the engine writes the number of the object that it made to hold the number", "110001000500000000000000"},
 }
 
-// TestEdges compares the verdict on malformed input with the engine's, except for the rules in stricter.
+// TestEdges compares the verdict on malformed input with the engine's, except for the rules in
+// stricter.
 func TestEdges(t *testing.T) {
 	cases := vectors(t, "godot3_edge.jsonl")
 	for _, c := range cases {
@@ -50,8 +51,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestRefuses has input without an engine's verdict: the other dialects, and bombs. Each error names the place and the
-// reason.
+// TestRefuses has input without an engine's verdict: the other dialects, and bombs. Each error
+// names the place and the reason.
 func TestRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestEngine lets a real Godot 3 read the output of Writers, and reads the output of the engine. The bytes must be equal,
-// except for the padding in node paths, where the engine leaves memory. It needs the Debian package
-// godot3-server.
+// TestEngine lets a real Godot 3 read the output of Writers, and reads the output of the
+// engine. The bytes must be equal, except for the padding in node paths, where the engine
+// leaves memory. It needs the Debian package godot3-server.
 func TestEngine(t *testing.T) {
 	godot, err := exec.LookPath("godot3-server")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestEngine(t *testing.T) {
 		}
 		v, err := Decode(Godot3, unhex(t, line))
 		if clean := hex.EncodeToString(v.Append(nil)); err != nil || clean != sent[n] || len(line) != len(clean) {
-			t.Errorf("we wrote\n%s, the engine\n%s, %v", sent[n], line, err)
+			t.Errorf("the Writer wrote\n%s, the engine\n%s, %v", sent[n], line, err)
 		}
 		n++
 	}

@@ -11,8 +11,9 @@ func FuzzGodot2(f *testing.F) { fuzz(f, Godot2) }
 func FuzzGodot3(f *testing.F) { fuzz(f, Godot3) }
 func FuzzGodot4(f *testing.F) { fuzz(f, Godot4) }
 
-// fuzz decodes any bytes without a panic or an allocation beyond the bound. An error names the place. An accepted
-// value can be walked, is written in at most twice its size, and is stable when it is read and written again.
+// fuzz decodes any bytes without a panic or an allocation beyond the bound. An error names the
+// place. An accepted value can be walked, is written in at most twice its size, and is stable
+// when it is read and written again.
 func fuzz(f *testing.F, d Dialect) {
 	for _, c := range vectors(f, "godot3.jsonl") {
 		f.Add(unhex(f, c.Hex))

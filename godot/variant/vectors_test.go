@@ -84,8 +84,8 @@ func truncations(t *testing.T, name string, d Dialect, p []byte) {
 	}
 }
 
-// TestGodot2 reads the same vectors with the headers of the document. The layout behind the header is the same; 64
-// bit numbers do not exist.
+// TestGodot2 reads the same vectors with the headers of the document. The layout behind the
+// header is the same; 64 bit numbers do not exist.
 func TestGodot2(t *testing.T) {
 	seen := map[Type]bool{}
 	for _, c := range vectors(t, "godot3.jsonl") {
@@ -169,8 +169,8 @@ func relabel(v Value) (p []byte, ok bool) {
 	return p, true
 }
 
-// TestGodot4 has the values in the tests of Godot 4 (tests/core/io/test_marshalls.h) and of gdtype-python, and one of
-// each other type by the same rules.
+// TestGodot4 has the values in the tests of Godot 4 (tests/core/io/test_marshalls.h) and of
+// gdtype-python, and one of each other type by the same rules.
 func TestGodot4(t *testing.T) {
 	const x64 = "02000100 efcdab8967452301"
 	seen := map[Type]bool{}

@@ -35,7 +35,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestWriterRefuses wants an error for a value that does not fit, never another number, and no output behind it.
+// TestWriterRefuses wants an error for a value that does not fit, never another number, and no
+// output behind it.
 func TestWriterRefuses(t *testing.T) {
 	other, err := Decode(Godot3, []byte{1, 0, 0, 0, 1, 0, 0, 0})
 	if err != nil {

@@ -31,7 +31,7 @@ var rules = map[string][]string{
 	"bus/natsbus": {"bus", "subject", "github.com/nats-io/nats.go"},
 	"subject":     {},
 
-	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
+	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
@@ -90,7 +90,7 @@ var rules = map[string][]string{
 	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
-	"internal/bench":     {"dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
+	"internal/bench":     {"internal/proc", "dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
 	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":      {},
 	"internal/mutants":   {}, // runs the go command, for tests only

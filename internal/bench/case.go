@@ -4,14 +4,16 @@ package bench
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // A Case is one point of the sweep.
 type Case struct {
-	Name    string        // what it shows
-	States  int           // in the space
-	Hz      int           // ticks of the publisher in a second
+	Name    string        // of its series
+	States  int           // of the space
+	Hz      int           // ticks of the publisher per second
 	Clients int           // over all edges
 	Edges   int           // processes
 	Links   int           // per client; 0 means all states. States/Links groups share the states out
@@ -19,9 +21,9 @@ type Case struct {
 	Model   Model         // what changes in a tick
 	Half    bool          // values are half floats instead of floats
 	Rounds  int           // windows; 0 means those of the run
-	Alone   bool          // without the baselines
+	Alone   bool          // no baselines
 	Window  time.Duration // how long a window takes; 0 means that of the run
-	Load    float64       // in units of capacity, of the overload series; 0 elsewhere
+	Load    float64       // in units of capacity; 0 except in the overload series
 }
 
 // String names the case by its numbers.
@@ -59,8 +61,8 @@ func (c *Case) groups() int {
 // group returns the group that state s belongs to, if there are groups.
 func (c *Case) group(s int) int { return s / c.Links }
 
-// offered returns how many updates a second there are for the clients, if the first
-// active states change in every tick.
+// offered returns the updates per second for all clients, if the first active states
+// change in every tick.
 func (c *Case) offered(active int) float64 {
 	n := c.groups()
 	if n == 0 {
@@ -83,7 +85,7 @@ func (c *Case) active() int {
 
 func (c *Case) period() time.Duration { return time.Second / time.Duration(c.Hz) }
 
-// Sweep returns the cases that users compare.
+// Sweep returns the cases that show what a deployment carries.
 func Sweep() []Case {
 	return []Case{
 		{Name: "sweep", States: 50, Hz: 20, Clients: 100, Edges: 1},
@@ -98,11 +100,6 @@ func Sweep() []Case {
 	}
 }
 
-// Idle returns the case in which nothing changes: what clients cost by being there.
-func Idle() []Case {
-	return []Case{{Name: "idle", States: 10, Hz: 10, Clients: 1000, Edges: 1, Active: -1, Alone: true, Rounds: 3, Window: 5 * time.Second}}
-}
-
 // Quick returns the cases of a run of less than a minute.
 func Quick() []Case {
 	return []Case{
@@ -112,33 +109,27 @@ func Quick() []Case {
 	}
 }
 
-// Growth returns series in which one number grows and the others stay.
-func Growth() (all []Case) {
-	for _, n := range []int{100, 1000, 3000, 10_000} {
-		all = append(all, Case{Name: "clients", States: 10, Hz: 10, Clients: n, Edges: 1, Rounds: 3, Alone: true})
+// ParseCase reads STATES,HZ,CLIENTS,EDGES[,LINKS] and the name of a model.
+func ParseCase(text, model string) (c Case, err error) {
+	c.Name = "case"
+	fields := []*int{&c.States, &c.Hz, &c.Clients, &c.Edges, &c.Links}
+	parts := strings.Split(text, ",")
+	wrong := len(parts) < 4 || len(parts) > len(fields)
+	for i := 0; i < len(parts) && !wrong; i++ {
+		*fields[i], err = strconv.Atoi(strings.TrimSpace(parts[i]))
+		wrong = err != nil || *fields[i] < 1
 	}
-	for _, n := range []int{1, 100, 1000, 10_000, 50_000} {
-		all = append(all, Case{
-			Name: "states", States: n, Hz: 10, Clients: 50, Edges: 1, Links: min(n, 50), Active: min(n, 1000), Rounds: 3, Alone: true,
-		})
+	if wrong {
+		return c, fmt.Errorf("--case: want STATES,HZ,CLIENTS,EDGES[,LINKS], got %q", text)
 	}
-	for _, n := range []int{1, 10, 100, 1000} {
-		all = append(all, Case{Name: "links", States: 1000, Hz: 10, Clients: 100, Edges: 1, Links: n, Rounds: 3, Alone: true})
+	var ok bool
+	if c.Model, ok = ParseModel(model); !ok {
+		return c, fmt.Errorf("--model: want all, tenth or sine, got %q", model)
 	}
-	return all
+	return c, nil
 }
 
-// overloads are the loads of the overload series, in units of capacity. The first
-// window is beyond all capacity and finds it.
-var overloads = []float64{0.5, 1, 2, 4}
-
-// overloadCase has room for four times the capacity of a core that carries 8 M
-// updates a second.
-func overloadCase() Case {
-	return Case{Name: "overload", States: 2000, Hz: 50, Clients: 400, Edges: 1, Rounds: 1, Alone: true, Window: 5 * time.Second}
-}
-
-// Validate returns an error that names what no edge or client can have.
+// Validate returns an error for numbers that are beyond the bounds.
 func (c *Case) Validate() error {
 	switch {
 	case c.linksPerClient() > linksMax || c.Links > c.States:
@@ -151,8 +142,8 @@ func (c *Case) Validate() error {
 	return nil
 }
 
-// Bounds of a case: an edge gives a session 4,096 links; the others keep a machine
-// from being buried under processes.
+// Bounds of a case: an edge gives a session at most 4,096 links; the others protect the
+// machine.
 const (
 	linksMax   = 4096
 	clientsMax = 50_000

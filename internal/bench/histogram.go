@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets that are at most 1/16 wide, relative to
+// A Histogram counts durations in buckets that are at most 1/16 wide, relative to
 // their durations.
-type histogram struct {
+type Histogram struct {
 	n      uint64
 	max    time.Duration
 	counts [60 * 16]uint64
 }
 
-func (h *histogram) add(d time.Duration) {
+func (h *Histogram) add(d time.Duration) {
 	if d < 0 {
 		d = 0
 	}
@@ -24,9 +24,9 @@ func (h *histogram) add(d time.Duration) {
 	h.counts[bucket(uint64(d))]++
 }
 
-// quantile returns the duration that a share q of all does not pass: the upper end
-// of its bucket.
-func (h *histogram) quantile(q float64) time.Duration {
+// Quantile returns the duration that the share q of all does not exceed, rounded up to the
+// end of its bucket.
+func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.n == 0 {
 		return 0
 	}

@@ -15,7 +15,7 @@ var seed = flag.Uint64("seed", 1, "of random numbers")
 // TestHistogram compares quantiles with those of a sorted list.
 func TestHistogram(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(*seed, 0))
-	var h histogram
+	var h Histogram
 	var list []time.Duration
 	for range 20_000 {
 		d := time.Duration(rnd.ExpFloat64() * float64(time.Duration(1)<<rnd.IntN(35)))
@@ -24,13 +24,13 @@ func TestHistogram(t *testing.T) {
 	}
 	slices.Sort(list)
 	for _, q := range []float64{0, 0.01, 0.5, 0.9, 0.99, 0.999, 1} {
-		want, got := list[int(q*float64(len(list)-1))], h.quantile(q)
+		want, got := list[int(q*float64(len(list)-1))], h.Quantile(q)
 		if got < want || float64(got) > float64(want)*(1+1.0/16)+1 {
 			t.Errorf("-seed=%d: quantile %v is %v, want %v to 1/16 more", *seed, q, got, want)
 		}
 	}
-	if h.max != list[len(list)-1] || h.quantile(1) != h.max {
-		t.Errorf("max %v, quantile 1 %v, want %v", h.max, h.quantile(1), list[len(list)-1])
+	if h.max != list[len(list)-1] || h.Quantile(1) != h.max {
+		t.Errorf("max %v, quantile 1 %v, want %v", h.max, h.Quantile(1), list[len(list)-1])
 	}
 	h.add(-time.Second) // clocks of two cores may differ
 	h.add(1<<63 - 1)    // the largest has a bucket
@@ -46,12 +46,12 @@ func TestBuckets(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
-	rounds := []round{{bare: 4}, {bare: 1}, {bare: 2}}
-	bare := func(r *round) float64 { return r.bare }
-	if m, s := median(rounds, bare), spread(rounds, bare); m != 2 || s != 1.5 {
+	rounds := []Round{{bare: 4}, {bare: 1}, {bare: 2}}
+	bare := func(r *Round) float64 { return r.bare }
+	if m, s := Median(values(rounds, bare)), Spread(values(rounds, bare)); m != 2 || s != 1.5 {
 		t.Errorf("median %v and spread %v, want 2 and 1.5", m, s)
 	}
-	if m := median(rounds[:2], bare); m != 2.5 {
+	if m := Median(values(rounds[:2], bare)); m != 2.5 {
 		t.Errorf("median of 4 and 1 is %v, want 2.5", m)
 	}
 }

@@ -19,40 +19,39 @@ const (
 	// below the payload of NATS, 1 MiB.
 	opsPerMessage = 500
 
-	space         = "bench"
+	Space         = "bench"
 	answerTimeout = 10 * time.Second
 )
 
-// A publisher plays the game server.
-type publisher struct {
+// A Publisher is the game server of a case.
+type Publisher struct {
 	c        *Case
 	script   *script
-	nc       *nats.Conn
-	subjects subject.Names
+	NC       *nats.Conn
+	Subjects subject.Names
 
-	mu      sync.Mutex // names come from the goroutine of the subscription
-	joined  []string   // clients, in the order of their coming
+	mu      sync.Mutex // the goroutine of the subscription adds names
+	joined  []string   // clients, in the order of their arrival
 	grouped int        // joined[:grouped] are in their groups
-
 }
 
-func newPublisher(c *Case, s *script, url string) (*publisher, error) {
+func newPublisher(c *Case, s *script, url string) (*Publisher, error) {
 	nc, err := nats.Connect(url, nats.Name("bench"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	p := &publisher{c: c, script: s, nc: nc}
-	if _, err := nc.Subscribe(p.subjects.Event(space), p.event); err != nil {
+	p := &Publisher{c: c, script: s, NC: nc}
+	if _, err := nc.Subscribe(p.Subjects.Event(Space), p.event); err != nil {
 		nc.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *publisher) close() { p.nc.Close() }
+func (p *Publisher) close() { p.NC.Close() }
 
-// event notes who joins.
-func (p *publisher) event(m *nats.Msg) {
+// event records clients that join.
+func (p *Publisher) event(m *nats.Msg) {
 	var e struct{ Type, Client string }
 	if json.Unmarshal(m.Data, &e) != nil || e.Type != "joined" {
 		return
@@ -62,11 +61,11 @@ func (p *publisher) event(m *nats.Msg) {
 	p.mu.Unlock()
 }
 
-// holdPause is the time between two tries while nobody holds the shard.
+// holdPause is the time between two attempts while no relay holds the shard.
 const holdPause = 50 * time.Millisecond
 
 // putAll makes all states.
-func (p *publisher) putAll(ctx context.Context) error {
+func (p *Publisher) putAll(ctx context.Context) error {
 	for first := 0; first < p.c.States; first += opsPerMessage {
 		b := []byte(`{"ops":[`)
 		for i := first; i < min(first+opsPerMessage, p.c.States); i++ {
@@ -84,7 +83,7 @@ func (p *publisher) putAll(ctx context.Context) error {
 
 // groupJoined puts clients that joined into their groups, and returns how many
 // are in theirs.
-func (p *publisher) groupJoined(ctx context.Context) (int, error) {
+func (p *Publisher) groupJoined(ctx context.Context) (int, error) {
 	p.mu.Lock()
 	todo := p.joined[p.grouped:]
 	p.mu.Unlock()
@@ -102,7 +101,7 @@ func (p *publisher) groupJoined(ctx context.Context) (int, error) {
 	var refused *refusal
 	switch err := p.request(ctx, append(b, ']', '}')); {
 	case errors.As(err, &refused) && refused.code == "unknown_client":
-		return p.grouped, nil // the relay has not heard of it; the caller comes again
+		return p.grouped, nil // the relay does not know the client yet; the caller calls again
 	case err != nil:
 		return p.grouped, fmt.Errorf("group the clients: %w", err)
 	}
@@ -115,13 +114,13 @@ type refusal struct{ code, message string }
 
 func (r *refusal) Error() string { return r.code + ": " + r.message }
 
-func (p *publisher) request(ctx context.Context, data []byte) error {
+func (p *Publisher) request(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	m, err := p.nc.RequestWithContext(ctx, p.subjects.Publish(space, ""), data)
+	m, err := p.NC.RequestWithContext(ctx, p.Subjects.Publish(Space, ""), data)
 	for errors.Is(err, nats.ErrNoResponders) && ctx.Err() == nil { // the relay does not hold the shard yet
 		time.Sleep(holdPause)
-		m, err = p.nc.RequestWithContext(ctx, p.subjects.Publish(space, ""), data)
+		m, err = p.NC.RequestWithContext(ctx, p.Subjects.Publish(Space, ""), data)
 	}
 	if err != nil {
 		return err
@@ -139,8 +138,8 @@ func (p *publisher) request(ctx context.Context, data []byte) error {
 }
 
 // publish sends the ticks of a timeline from its first up to, not including, end.
-// A tick whose time has passed goes out at once; none is left out.
-func (p *publisher) publish(ctx context.Context, line timeline, end uint32, active int) error {
+// A late tick is sent at once; no tick is left out.
+func (p *Publisher) publish(ctx context.Context, line timeline, end uint32, active int) error {
 	return everyTick(ctx, line, end, func(n uint32) error {
 		for first := 0; first < active; first += opsPerMessage {
 			if err := p.set(n, first, min(first+opsPerMessage, active)); err != nil {
@@ -151,8 +150,8 @@ func (p *publisher) publish(ctx context.Context, line timeline, end uint32, acti
 	})
 }
 
-// set publishes what states first to end-1 are in tick n.
-func (p *publisher) set(n uint32, first, end int) error {
+// set publishes the values of states first to end-1 in tick n.
+func (p *Publisher) set(n uint32, first, end int) error {
 	b := []byte(`{"ops":[`)
 	empty := len(b)
 	for i := first; i < end; i++ {
@@ -168,7 +167,7 @@ func (p *publisher) set(n uint32, first, end int) error {
 	if len(b) == empty {
 		return nil
 	}
-	return p.nc.Publish(p.subjects.Publish(space, ""), append(b, ']', '}'))
+	return p.NC.Publish(p.Subjects.Publish(Space, ""), append(b, ']', '}'))
 }
 
 // everyTick calls f for each tick when it is due.

@@ -3,7 +3,10 @@
 package bench
 
 import (
+	"fmt"
+	"io"
 	"slices"
+	"text/tabwriter"
 	"time"
 )
 
@@ -70,25 +73,26 @@ type Quantiles struct {
 
 const headerBytes = 28 // of UDP and IPv4
 
-func (s *scene) result(all []round) Result {
-	c := s.c
+// Result returns the figures of some windows.
+func (s *Scene) Result(all []Round) Result {
+	c := s.Case
 	res := Result{
 		Case: c.String(), Name: c.Name, States: c.States, Hz: c.Hz, Clients: c.Clients, Edges: c.Edges,
 		Links: c.linksPerClient(), Model: c.Model.String(), Half: c.Half, Load: c.Load, Rounds: len(all),
 		RSSPerClient: float64(s.full-s.empty) / float64(c.Clients), JoinSeconds: s.joining.Seconds(),
 	}
-	of := func(f func(*round) float64) float64 { return median(all, f) }
-	perSecond := func(f func(*round) float64) float64 {
-		return of(func(r *round) float64 { return f(r) / r.wall.Seconds() })
+	of := func(f func(*Round) float64) float64 { return Median(values(all, f)) }
+	perSecond := func(f func(*Round) float64) float64 {
+		return of(func(r *Round) float64 { return f(r) / r.Wall.Seconds() })
 	}
-	res.Offered = of(func(r *round) float64 { return r.offered })
+	res.Offered = of(func(r *Round) float64 { return r.offered })
 	res.Updates = perSecond(updates)
-	res.Repeats = perSecond(func(r *round) float64 { return float64(r.window.repeats) })
+	res.Repeats = perSecond(func(r *Round) float64 { return float64(r.Window.repeats) })
 	cores := [4]*float64{&res.EdgeCores, &res.RelayCores, &res.NATSCores, &res.BenchCores}
 	for i := range cores {
-		*cores[i] = perSecond(func(r *round) float64 { return r.usage[i].Seconds() })
+		*cores[i] = perSecond(func(r *Round) float64 { return r.usage[i].Seconds() })
 	}
-	res.PerEdgeCPU, res.Spread = of(perEdge), spread(all, perEdge)
+	res.PerEdgeCPU, res.Spread = of(perEdge), Spread(values(all, perEdge))
 	res.traffic(of)
 	res.memory(of, perSecond, all)
 	res.baselines(of, all)
@@ -96,81 +100,128 @@ func (s *scene) result(all []round) Result {
 	return res
 }
 
-func updates(r *round) float64 { return float64(r.window.updates) }
-func perEdge(r *round) float64 { return ratio(updates(r), r.usage[0].Seconds()) }
+func updates(r *Round) float64 { return float64(r.Window.Updates) }
+func perEdge(r *Round) float64 { return Ratio(updates(r), r.usage[0].Seconds()) }
 
-func (res *Result) traffic(of func(func(*round) float64) float64) {
-	wire := func(r *round) float64 { return float64(r.window.bytes + headerBytes*r.window.datagrams) }
-	links := func(r *round) float64 { return float64(r.window.updates + r.window.repeats) }
-	res.BytesPerUpdate = of(func(r *round) float64 { return ratio(wire(r), updates(r)) })
-	res.BytesPerLink = of(func(r *round) float64 { return ratio(wire(r), links(r)) })
-	res.UpdatesPerDatagram = of(func(r *round) float64 { return ratio(links(r), float64(r.window.datagrams)) })
+func (res *Result) traffic(of func(func(*Round) float64) float64) {
+	wire := func(r *Round) float64 { return float64(r.Window.bytes + headerBytes*r.Window.datagrams) }
+	links := func(r *Round) float64 { return float64(r.Window.Updates + r.Window.repeats) }
+	res.BytesPerUpdate = of(func(r *Round) float64 { return Ratio(wire(r), updates(r)) })
+	res.BytesPerLink = of(func(r *Round) float64 { return Ratio(wire(r), links(r)) })
+	res.UpdatesPerDatagram = of(func(r *Round) float64 { return Ratio(links(r), float64(r.Window.datagrams)) })
 }
 
-func (res *Result) memory(of, perSecond func(func(*round) float64) float64, all []round) {
-	res.AllocsPerUpdate = of(func(r *round) float64 { return ratio(r.after.allocations-r.before.allocations, updates(r)) })
-	res.BytesAllocated = of(func(r *round) float64 { return ratio(r.after.bytes-r.before.bytes, updates(r)) })
-	res.Collections = perSecond(func(r *round) float64 { return r.after.collections - r.before.collections })
+func (res *Result) memory(of, perSecond func(func(*Round) float64) float64, all []Round) {
+	res.AllocsPerUpdate = of(func(r *Round) float64 { return Ratio(r.after.allocations-r.before.allocations, updates(r)) })
+	res.BytesAllocated = of(func(r *Round) float64 { return Ratio(r.after.bytes-r.before.bytes, updates(r)) })
+	res.Collections = perSecond(func(r *Round) float64 { return r.after.collections - r.before.collections })
 	for i := range all {
 		res.RSS = max(res.RSS, all[i].rss)
 		res.PauseMax = max(res.PauseMax, ms(all[i].after.pauseMax))
 		res.Overflow += uint64(all[i].overflow)
-		res.Lost += all[i].window.lost
+		res.Lost += all[i].Window.lost
 	}
 }
 
-func (res *Result) baselines(of func(func(*round) float64) float64, all []round) {
-	bare := func(r *round) float64 { return ratio(float64(r.usage[0]), r.bare) }
-	res.BareRatio, res.BareSpread = of(bare), spread(all, bare)
-	ours := func(r *round) float64 { return ratio(float64(r.usage[0]), updates(r)) }
-	res.RawRatio = of(func(r *round) float64 { return ratio(r.raw, ours(r)) })
-	res.NaiveRatio = of(func(r *round) float64 { return ratio(r.naive, ours(r)) })
+func (res *Result) baselines(of func(func(*Round) float64) float64, all []Round) {
+	bare := func(r *Round) float64 { return Ratio(float64(r.usage[0]), r.bare) }
+	res.BareRatio, res.BareSpread = of(bare), Spread(values(all, bare))
+	ours := func(r *Round) float64 { return Ratio(float64(r.usage[0]), updates(r)) }
+	res.RawRatio = of(func(r *Round) float64 { return Ratio(r.raw, ours(r)) })
+	res.NaiveRatio = of(func(r *Round) float64 { return Ratio(r.naive, ours(r)) })
 }
 
-func (res *Result) times(all []round) {
-	order := make([]*round, len(all))
+func (res *Result) times(all []Round) {
+	order := make([]*Round, len(all))
 	for i := range all {
 		order[i] = &all[i]
 	}
-	slices.SortFunc(order, func(a, b *round) int {
-		return int(a.window.latency.quantile(0.99) - b.window.latency.quantile(0.99))
+	slices.SortFunc(order, func(a, b *Round) int {
+		return int(a.Window.Latency.Quantile(0.99) - b.Window.Latency.Quantile(0.99))
 	})
 	middle := order[len(order)/2]
-	res.Latency = quantiles(&middle.window.latency)
+	res.Latency = quantiles(&middle.Window.Latency)
 	if res.Model == ModelAll.String() {
-		res.Staleness = quantiles(&middle.window.staleness)
+		res.Staleness = quantiles(&middle.Window.staleness)
 	}
 }
 
-func quantiles(h *histogram) Quantiles {
-	return Quantiles{P50: ms(h.quantile(0.5)), P99: ms(h.quantile(0.99)), Max: ms(h.max)}
+func quantiles(h *Histogram) Quantiles {
+	return Quantiles{P50: ms(h.Quantile(0.5)), P99: ms(h.Quantile(0.99)), Max: ms(h.max)}
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func ratio(a, b float64) float64 {
+// Ratio returns a/b, and 0 if b is 0.
+func Ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
 	}
 	return a / b
 }
 
-func values(all []round, f func(*round) float64) []float64 {
+func values(all []Round, f func(*Round) float64) []float64 {
 	list := make([]float64, len(all))
 	for i := range all {
 		list[i] = f(&all[i])
 	}
-	slices.Sort(list)
 	return list
 }
 
-func median(all []round, f func(*round) float64) float64 {
-	list := values(all, f)
+// Median sorts values and returns the one in the middle.
+func Median(list []float64) float64 {
+	slices.Sort(list)
 	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
-// spread returns the distance from the least to the most, in units of the median.
-func spread(all []round, f func(*round) float64) float64 {
-	list := values(all, f)
-	return ratio(list[len(list)-1]-list[0], median(all, f))
+// Spread sorts values and returns the distance from the least to the most, in units of the
+// median.
+func Spread(list []float64) float64 {
+	m := Median(list)
+	return Ratio(list[len(list)-1]-list[0], m)
+}
+
+// Write prints results as a table for people.
+func Write(w io.Writer, results []Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "series\tstates×Hz×clients\tM upd/s\tdelivered\tM upd/edge-CPU-s\t±\tcores: edge\trelay\tNATS\tbench\t"+
+		"latency ms p50\tp99\tmax\tstale ms p50\tp99\tmax\tB/upd\tKiB/client\tRSS MiB\tallocs/upd\tGC/s\tpause ms\t"+
+		"CPU/bare\t±\tvs NATS\tvs naive\t\n")
+	for i := range results {
+		results[i].write(t)
+	}
+	return t.Flush()
+}
+
+func (res *Result) write(w io.Writer) {
+	name := res.Case
+	if res.Load > 0 {
+		name = fmt.Sprintf("%g × capacity", res.Load)
+	}
+	fmt.Fprintf(w, "%s\t%s\t%.3f\t%.0f%%\t%.2f\t%.0f%%\t%.3f\t%.3f\t%.3f\t%.3f\t", res.Name, name, res.Updates/1e6, 100*Ratio(res.Updates, res.Offered),
+		res.PerEdgeCPU/1e6, 100*res.Spread, res.EdgeCores, res.RelayCores, res.NATSCores, res.BenchCores)
+	fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t", res.Latency.P50, res.Latency.P99, res.Latency.Max)
+	if res.Staleness.Max > 0 {
+		fmt.Fprintf(w, "%.0f\t%.0f\t%.0f\t", res.Staleness.P50, res.Staleness.P99, res.Staleness.Max)
+	} else {
+		fmt.Fprint(w, "-\t-\t-\t")
+	}
+	fmt.Fprintf(w, "%.1f\t%.1f\t%.0f\t%.4f\t%.1f\t%.2f\t", res.BytesPerUpdate, res.RSSPerClient/1024, float64(res.RSS)/(1<<20),
+		res.AllocsPerUpdate, res.Collections, res.PauseMax)
+	if res.BareRatio > 0 {
+		fmt.Fprintf(w, "%.2f\t%.0f%%\t%.2f\t%.2f\t\n", res.BareRatio, 100*res.BareSpread, res.RawRatio, res.NaiveRatio)
+	} else {
+		fmt.Fprint(w, "-\t-\t-\t-\t\n")
+	}
+}
+
+// Warnings returns what makes a result doubtful.
+func (res *Result) Warnings() (list []string) {
+	if res.Overflow > 0 {
+		list = append(list, fmt.Sprintf("%s: the generator was too slow for %d datagrams", res.Case, res.Overflow))
+	}
+	if res.Lost > 0 {
+		list = append(list, fmt.Sprintf("%s: edges closed %d clients", res.Case, res.Lost))
+	}
+	return list
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -21,141 +19,153 @@ type Config struct {
 	Window  time.Duration // how long one measurement takes
 	Rounds  int           // measurements of a case, each with its baselines
 	Pin     bool          // edges on core 0, everything else on core 1
-	Profile string        // folder for profiles of the edge; empty = none
+	Limits  bool          // edges keep their default limits on addresses and sessions
 
-	limits bool // edges have the limits that they have by default
+	// Watch is called with each window and its duration while the window is measured. nil
+	// means nothing.
+	Watch func(s *Scene, d time.Duration) error
 
-	// Progress is told what happens; nil means nobody is.
+	// Progress gets one line for each step. nil means nothing.
 	Progress func(format string, args ...any)
 }
 
 // A Runner runs cases, one at a time.
-type Runner struct {
-	cfg     Config
-	starter starter
-}
+type Runner struct{ cfg Config }
 
 // New returns a Runner.
 func New(cfg Config) *Runner {
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, ...any) {}
 	}
+	if cfg.Watch == nil {
+		cfg.Watch = func(*Scene, time.Duration) error { return nil }
+	}
 	return &Runner{cfg: cfg}
 }
 
 // Times that hold for every case. They are arbitrary but for what they follow.
 const (
-	linkTimeout = 90 * time.Second
-	settleTime  = 2500 * time.Millisecond // edges repeat what went quiet for 1.5 s
+	LinkTimeout = 90 * time.Second
+	SettleTime  = 2500 * time.Millisecond // edges repeat what went quiet for 1.5 s
 	warmTime    = 300 * time.Millisecond
 	naiveCount  = 50_000
 	naiveBytes  = 37 // a LinkUpdate with one link of 28 bytes in two values
 )
 
-// A scene is a case with everything that it needs running.
-type scene struct {
-	r         *Runner
-	c         *Case
-	stack     *stack
-	script    *script
-	publisher *publisher
-	swarm     *swarm
-	raw       *rawClients
-	next      uint32 // tick
-	empty     int64  // memory of the edges before clients came, in bytes
-	full      int64  // and with all links
-	joining   time.Duration
+// A Scene is a case and its processes, publisher and clients.
+type Scene struct {
+	Case      *Case
+	Stack     *Stack
+	Publisher *Publisher
+	Swarm     *Swarm
+
+	r       *Runner
+	script  *script
+	raw     *rawClients
+	next    uint32 // tick
+	empty   int64  // memory of the edges before clients came, in bytes
+	full    int64  // and with all links
+	joining time.Duration
 }
 
 // Case runs one case.
 func (r *Runner) Case(ctx context.Context, c Case) (Result, error) {
-	s, err := r.open(ctx, &c)
+	s, err := r.Open(ctx, &c)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", c.String(), err)
 	}
-	defer s.close()
-	res, err := s.measure(ctx)
+	defer s.Close()
+	res, err := s.rounds(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", c.String(), err)
 	}
 	return res, nil
 }
 
-// open starts everything and links all clients.
-func (r *Runner) open(ctx context.Context, c *Case) (s *scene, err error) {
-	s = &scene{r: r, c: c, script: newScript(c), next: 1}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.stack, err = r.startStack(ctx, c.Edges); err != nil {
-		return s, err
+// Open starts everything and links all clients.
+func (r *Runner) Open(ctx context.Context, c *Case) (*Scene, error) {
+	s, err := r.Start(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	if s.publisher, err = newPublisher(c, s.script, s.stack.url); err != nil {
-		return s, err
+	s.empty = s.Stack.RSS()
+	if err = s.link(ctx); err == nil && !c.Alone {
+		s.raw, err = dialRaw(c, s.Stack.URL)
 	}
-	if err = s.publisher.putAll(ctx); err != nil {
-		return s, err
+	if err != nil {
+		s.Close()
+		return nil, err
 	}
-	if s.swarm, err = newSwarm(c, s.script, s.stack.ports); err != nil {
-		return s, err
-	}
-	go s.swarm.run()
-	s.empty = s.stack.rss()
-	if err = s.link(ctx); err != nil || c.Alone {
-		return s, err
-	}
-	s.raw, err = dialRaw(c, s.stack.url)
-	return s, err
+	return s, nil
 }
 
-func (s *scene) close() {
+// Start starts everything; clients connect when the swarm is told to.
+func (r *Runner) Start(ctx context.Context, c *Case) (s *Scene, err error) {
+	s = &Scene{Case: c, r: r, script: newScript(c), next: 1}
+	if s.Stack, err = r.startStack(ctx, c.Edges); err == nil {
+		s.Publisher, err = newPublisher(c, s.script, s.Stack.URL)
+	}
+	if err == nil {
+		err = s.Publisher.putAll(ctx)
+	}
+	if err == nil {
+		s.Swarm, err = newSwarm(c, s.script, s.Stack.Ports)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	go s.Swarm.run()
+	return s, nil
+}
+
+// Close ends the Scene.
+func (s *Scene) Close() {
 	if s.raw != nil {
 		s.raw.close()
 	}
-	if s.swarm != nil {
-		s.swarm.stop()
+	if s.Swarm != nil {
+		s.Swarm.stop()
 	}
-	if s.publisher != nil {
-		s.publisher.close()
+	if s.Publisher != nil {
+		s.Publisher.close()
 	}
-	if s.stack != nil {
-		s.stack.stop()
+	if s.Stack != nil {
+		s.Stack.stop()
 	}
 }
 
 // link connects all clients and waits until they have all their links.
-func (s *scene) link(ctx context.Context) error {
-	start, want := time.Now(), int64(s.c.Clients*s.c.linksPerClient())
-	s.swarm.connect(s.c.Clients)
-	for s.swarm.linked.Load() < want {
-		if _, err := s.publisher.groupJoined(ctx); err != nil {
+func (s *Scene) link(ctx context.Context) error {
+	start, want := time.Now(), int64(s.Case.Clients*s.Case.linksPerClient())
+	s.Swarm.Connect(s.Case.Clients)
+	for s.Swarm.linked.Load() < want {
+		if _, err := s.Publisher.groupJoined(ctx); err != nil {
 			return err
 		}
-		if err := s.stack.check(); err != nil {
+		if err := s.Stack.check(); err != nil {
 			return err
 		}
-		if time.Since(start) > linkTimeout || ctx.Err() != nil {
-			return fmt.Errorf("only %d of %d links came up, %d of %d clients, %d closed; edges dropped:%s; generator lost %d", s.swarm.linked.Load(),
-				want, s.swarm.connected.Load(), s.c.Clients, s.swarm.closed.Load(), s.stack.drops(), s.swarm.socket.overflows())
+		if time.Since(start) > LinkTimeout || ctx.Err() != nil {
+			return fmt.Errorf("only %d of %d links came up, %d of %d clients, %d closed; edges dropped:%s; generator lost %d", s.Swarm.linked.Load(),
+				want, s.Swarm.connected.Load(), s.Case.Clients, s.Swarm.closed.Load(), s.Stack.Drops(), s.Swarm.socket.overflows())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	s.joining = time.Since(start)
-	s.r.cfg.Progress("%s: %d links of %d clients up after %v", s.c, want, s.c.Clients, s.joining.Round(time.Millisecond))
-	time.Sleep(settleTime)
-	s.full = s.stack.rss()
+	s.r.cfg.Progress("%s: %d links of %d clients up after %v", s.Case, want, s.Case.Clients, s.joining.Round(time.Millisecond))
+	time.Sleep(SettleTime)
+	s.full = s.Stack.RSS()
 	return nil
 }
 
-// measure runs the rounds of a case.
-func (s *scene) measure(ctx context.Context) (Result, error) {
+// rounds measures all rounds of a case.
+func (s *Scene) rounds(ctx context.Context) (Result, error) {
 	rounds := s.r.cfg.Rounds
-	if s.c.Rounds > 0 {
-		rounds = s.c.Rounds
+	if s.Case.Rounds > 0 {
+		rounds = s.Case.Rounds
 	}
-	var all []round
+	var all []Round
 	for range rounds {
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
@@ -166,13 +176,13 @@ func (s *scene) measure(ctx context.Context) (Result, error) {
 		}
 		all = append(all, one)
 	}
-	return s.result(all), nil
+	return s.Result(all), nil
 }
 
-// A round is one window of ours and of each baseline.
-type round struct {
-	window   window
-	wall     time.Duration
+// A Round is one window of ours and of each baseline.
+type Round struct {
+	Window   Window
+	Wall     time.Duration
 	usage    usage
 	before   memory // of the edges
 	after    memory
@@ -185,94 +195,75 @@ type round struct {
 	naive float64 // CPU ns per update
 }
 
-func (s *scene) round(ctx context.Context) (r round, err error) {
-	if err := s.ours(ctx, &r, s.c.active()); err != nil || s.c.Alone {
+func (s *Scene) round(ctx context.Context) (r Round, err error) {
+	if err := s.Measure(ctx, &r, s.Case.active()); err != nil || s.Case.Alone {
 		return r, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	spent, err := s.r.job(ctx, &Job{Port: s.swarm.socket.port, Sent: r.window.record, Data: r.window.sample})
+	spent, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Sent: r.Window.record, Data: r.Window.sample})
 	if err != nil {
 		return r, err
 	}
-	r.bare = float64(spent.CPU) * float64(r.window.datagrams) / float64(max(1, spent.Datagrams))
-	if spent, err = s.r.job(ctx, &Job{Port: s.swarm.socket.port, Naive: naiveCount, Bytes: naiveBytes, Peers: s.c.Clients}); err != nil {
+	r.bare = float64(spent.CPU) * float64(r.Window.datagrams) / float64(max(1, spent.Datagrams))
+	if spent, err = s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Naive: naiveCount, Bytes: naiveBytes, Peers: s.Case.Clients}); err != nil {
 		return r, err
 	}
 	r.naive = float64(spent.CPU) / float64(spent.Datagrams)
-	r.raw, err = s.raw.window(ctx, s.publisher, s.stack, s.r.cfg.Window/2)
+	r.raw, err = s.raw.window(ctx, s.Publisher, s.Stack, s.r.cfg.Window/2)
 	return r, err
 }
 
-// ours measures one window in which the publisher changes some states.
-func (s *scene) ours(ctx context.Context, r *round, active int) (err error) {
-	period := s.c.period()
+// Measure measures one window in which the publisher changes the first active states.
+func (s *Scene) Measure(ctx context.Context, r *Round, active int) (err error) {
+	period := s.Case.period()
 	warm := max(2, uint32(warmTime/period))
 	ticks := max(1, uint32(s.windowTime()/period))
 	line := timeline{start: time.Now().Add(20 * time.Millisecond), first: s.next, period: period}
 	end := s.next + warm + ticks
 	s.next = end
-	s.swarm.begin(line)
-	if r.before, err = s.stack.scrape(); err != nil {
+	s.Swarm.begin(line)
+	if r.before, err = s.Stack.scrape(); err != nil {
 		return err
 	}
 	published := make(chan error, 1)
-	go func() { published <- s.publisher.publish(ctx, line, end, active) }()
-	profiled := s.profile(ctx, line.due(end).Sub(line.start))
+	go func() { published <- s.Publisher.publish(ctx, line, end, active) }()
+	watched := make(chan error, 1)
+	go func() { watched <- s.r.cfg.Watch(s, line.due(end).Sub(line.start)) }()
 	s.count(r, line.due(line.first+warm).Add(-period/2), line.due(end).Add(-period/2))
 	if err := <-published; err != nil {
 		return err
 	}
-	if err := <-profiled; err != nil {
+	if err := <-watched; err != nil {
 		return err
 	}
-	r.rss = s.stack.rss()
-	r.offered = s.c.offered(active)
-	if r.after, err = s.stack.scrape(); err != nil {
+	r.rss = s.Stack.RSS()
+	r.offered = s.Case.offered(active)
+	if r.after, err = s.Stack.scrape(); err != nil {
 		return err
 	}
-	return s.stack.check()
+	return s.Stack.check()
 }
 
-func (s *scene) windowTime() time.Duration {
-	if s.c.Window > 0 {
-		return s.c.Window
+func (s *Scene) windowTime() time.Duration {
+	if s.Case.Window > 0 {
+		return s.Case.Window
 	}
 	return s.r.cfg.Window
 }
 
 // count has the swarm count between two moments.
-func (s *scene) count(r *round, from, to time.Time) {
-	r.window.record = make([]Sent, 0, 1<<17)
+func (s *Scene) count(r *Round, from, to time.Time) {
+	r.Window.record = make([]Sent, 0, 1<<17)
 	time.Sleep(time.Until(from))
-	overflow, before := s.swarm.socket.overflows(), s.stack.usage()
-	s.swarm.openWindow(&r.window)
+	overflow, before := s.Swarm.socket.overflows(), s.Stack.usage()
+	s.Swarm.openWindow(&r.Window)
 	for now := time.Now(); now.Before(to); now = time.Now() {
 		pause := 20*time.Millisecond + rand.N(40*time.Millisecond)
 		time.Sleep(min(pause, to.Sub(now)))
-		s.swarm.sample()
+		s.Swarm.sample()
 	}
-	r.usage = s.stack.usage().sub(before)
-	s.swarm.closeWindow()
-	r.wall = time.Since(r.window.start)
-	r.overflow = s.swarm.socket.overflows() - overflow
-}
-
-// profile takes a CPU profile of the first edge during d, if that is wanted, and
-// tells what its allocations were.
-func (s *scene) profile(_ context.Context, d time.Duration) <-chan error {
-	done := make(chan error, 1)
-	if s.r.cfg.Profile == "" {
-		done <- nil
-		return done
-	}
-	name := strings.NewReplacer("×", "x", "/", "-").Replace(s.c.String())
-	base := "http://" + s.stack.http[0] + "/debug/pprof/"
-	go func() {
-		err := fetch(fmt.Sprintf("%sprofile?seconds=%d", base, max(1, int(d.Seconds()))), filepath.Join(s.r.cfg.Profile, name+".cpu.pprof"))
-		if err == nil {
-			err = fetch(base+"allocs", filepath.Join(s.r.cfg.Profile, name+".allocs.pprof"))
-		}
-		done <- err
-	}()
-	return done
+	r.usage = s.Stack.usage().sub(before)
+	s.Swarm.closeWindow()
+	r.Wall = time.Since(r.Window.start)
+	r.overflow = s.Swarm.socket.overflows() - overflow
 }

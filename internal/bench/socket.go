@@ -18,10 +18,10 @@ const (
 	slotBytes   = 2048     // edges send up to 1,200
 	swarmBuffer = 64 << 20 // a window of the largest case without a turn of the swarm
 
-	// lookInterval is how often an idle swarm looks for datagrams. Waiting for them
-	// would be cheaper for it, but not for those who send: waking somebody on
-	// another core costs the sender more than a datagram does, and clients on
-	// other machines do not cost an edge that. Latencies are late by up to that.
+	// lookInterval is the time between two looks of an idle swarm. A swarm that waited in
+	// the kernel would be cheaper, but a sender pays more for waking a thread on another
+	// core than for a datagram, and clients on other machines do not cost an edge that.
+	// Latencies are late by up to lookInterval.
 	lookInterval = 200 * time.Microsecond
 
 	controlBytes = 64 // a control message with the address at our end
@@ -33,11 +33,11 @@ type mmsghdr struct {
 	len uint32
 }
 
-// A swarmSocket is one UDP socket with many addresses. Bound to the wildcard
+// A Socket is one UDP socket with many addresses. Bound to the wildcard
 // address it gets what is sent to any address of 127.0.0.0/8, and IP_PKTINFO tells
 // and chooses the address. Package udp has a socket per address, so 10,000 clients
 // would take 10,000 system calls to read what here takes 160.
-type swarmSocket struct {
+type Socket struct {
 	fd   int
 	port uint16
 	in   batch
@@ -64,12 +64,13 @@ func (b *batch) init() {
 	}
 }
 
-func openSwarm() (*swarmSocket, error) {
+// OpenSocket opens a socket at a free port.
+func OpenSocket() (*Socket, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	s := &swarmSocket{fd: fd}
+	s := &Socket{fd: fd}
 	s.in.init()
 	s.out.init()
 	if err := s.setup(); err != nil {
@@ -79,7 +80,7 @@ func openSwarm() (*swarmSocket, error) {
 	return s, nil
 }
 
-func (s *swarmSocket) setup() error {
+func (s *Socket) setup() error {
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, swarmBuffer) != nil {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, swarmBuffer); err != nil {
 			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
@@ -99,11 +100,12 @@ func (s *swarmSocket) setup() error {
 	return nil
 }
 
-func (s *swarmSocket) close() { _ = unix.Close(s.fd) } // there is nobody left to tell
+// Close closes the socket.
+func (s *Socket) Close() { _ = unix.Close(s.fd) } // an error would change nothing
 
 // read returns how many datagrams have arrived, for datagram. When there are none
 // it waits for lookInterval and returns 0.
-func (s *swarmSocket) read() (n int, err error) {
+func (s *Socket) read() (n int, err error) {
 	for i := range s.in.headers {
 		h := &s.in.headers[i].hdr
 		h.Controllen = controlBytes
@@ -126,7 +128,7 @@ func (s *swarmSocket) read() (n int, err error) {
 
 // datagram returns number i of what read read: the port that it came from, the
 // address that it was sent to and its bytes, which are valid until the next read.
-func (s *swarmSocket) datagram(i int) (port uint16, to uint32, data []byte) {
+func (s *Socket) datagram(i int) (port uint16, to uint32, data []byte) {
 	b := &s.in
 	port = swap16(b.names[i].Port)
 	// A cmsghdr of 16 bytes, then interface number, local address and address, 4 bytes each.
@@ -134,17 +136,17 @@ func (s *swarmSocket) datagram(i int) (port uint16, to uint32, data []byte) {
 	return port, to, b.memory[i][:min(b.headers[i].len, slotBytes)]
 }
 
-// room returns a buffer for the next datagram to send.
-func (s *swarmSocket) room() []byte {
+// Room returns a buffer for the next datagram to send.
+func (s *Socket) Room() []byte {
 	if s.nOut == socketBatch {
-		s.flush()
+		s.Flush()
 	}
 	return s.out.memory[s.nOut][:0]
 }
 
-// send takes what was built in the last room. It goes from the address from to a
-// port of 127.0.0.1, at the next flush.
-func (s *swarmSocket) send(from uint32, port uint16, data []byte) {
+// Send queues the datagram that was built in the last Room. It leaves from the address
+// from to a port of 127.0.0.1, at the next Flush.
+func (s *Socket) Send(from uint32, port uint16, data []byte) {
 	b, i := &s.out, s.nOut
 	b.iovecs[i].Len = uint64(len(data))
 	b.names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(port), Addr: [4]byte{127, 0, 0, 1}}
@@ -153,9 +155,9 @@ func (s *swarmSocket) send(from uint32, port uint16, data []byte) {
 	s.nOut++
 }
 
-// flush sends what waits. What the kernel does not take is lost, as it may be on
-// any network; the peers repeat what matters.
-func (s *swarmSocket) flush() {
+// Flush sends the queue. A datagram that the kernel refuses is lost, as on any network;
+// the peers repeat what matters.
+func (s *Socket) Flush() {
 	for first := 0; first < s.nOut; {
 		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.out.headers[first])),
 			uintptr(s.nOut-first), 0, 0, 0)
@@ -180,7 +182,7 @@ func setPktinfo(b []byte, from uint32) {
 }
 
 // overflows returns how many datagrams the full read buffer has cost.
-func (s *swarmSocket) overflows() uint32 {
+func (s *Socket) overflows() uint32 {
 	const drops = 8 // place of the counter in what SO_MEMINFO returns
 	var info [drops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
@@ -197,7 +199,8 @@ func swap16(v uint16) uint16 { return v<<8 | v>>8 } // network order on little-e
 // firstAddress is where the addresses of clients begin: 127.1.0.0.
 const firstAddress = 127<<24 | 1<<16
 
-func clientAddress(i int) uint32 { return firstAddress + uint32(i) }
+// ClientAddress returns the address of client i.
+func ClientAddress(i int) uint32 { return firstAddress + uint32(i) }
 
 func addrPort(addr uint32, port uint16) netip.AddrPort {
 	var a [4]byte

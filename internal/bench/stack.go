@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,68 +12,68 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout is how long the processes of a stack may take to be ready.
+// startTimeout bounds the start of each process of a stack.
 const startTimeout = 20 * time.Second
 
-// A stack is the processes of one deployment.
-type stack struct {
-	nats, relay *process
-	edges       []*process
-	url         string   // of NATS
-	ports       []uint16 // of the edges, UDP
-	http        []string // of the edges, for metrics and profiles
+// A Stack is the processes of one deployment.
+type Stack struct {
+	URL   string   // of NATS
+	Ports []uint16 // of the edges, UDP
+	HTTP  []string // of the edges, for metrics and profiles
+
+	nats, relay *proc.Process
+	edges       []*proc.Process
 }
 
-// startStack starts NATS, a relay and edges, and returns when all are ready.
-func (r *Runner) startStack(ctx context.Context, edges int) (s *stack, err error) {
-	s = &stack{}
-	defer func() {
-		if err != nil {
-			s.stop()
-		}
-	}()
+// startStack starts NATS, a relay and edges, and returns when all are ready. The stack is
+// not nil even with an error.
+func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
+	s := &Stack{}
 	listen, err := freeTCP()
 	if err != nil {
 		return s, err
 	}
-	s.url = "nats://" + listen
-	if s.nats, err = r.starter.start("NATS", r.cfg.Self, []string{"bench-nats", listen}, nil, nil); err != nil {
-		return s, err
+	s.URL = "nats://" + listen
+	s.nats, err = start(ctx, "NATS", r.cfg.Self, func() bool { return answersTCP(listen) }, "bench-nats", listen)
+	if err == nil {
+		err = r.startRelay(ctx, s)
 	}
-	if err := s.nats.await(ctx, func() bool { return answersTCP(listen) }); err != nil {
-		return s, err
+	for i := 0; i < edges && err == nil; i++ {
+		err = r.startEdge(ctx, s, i)
 	}
-	if err := r.startRelay(ctx, s); err != nil {
-		return s, err
+	if err == nil {
+		err = r.pinStack(s)
 	}
-	for i := range edges {
-		if err := r.startEdge(ctx, s, i); err != nil {
-			return s, err
-		}
-	}
-	return s, r.pinStack(s)
+	return s, err
 }
 
-func (r *Runner) startRelay(ctx context.Context, s *stack) error {
+// start starts a process and waits until it is ready.
+func start(ctx context.Context, name, file string, ready func() bool, args ...string) (*proc.Process, error) {
+	p := &proc.Process{Name: name, File: file, Args: args}
+	if err := p.Start(); err != nil {
+		return nil, err
+	}
+	return p, p.Await(ctx, startTimeout, "is ready", ready)
+}
+
+func (r *Runner) startRelay(ctx context.Context, s *Stack) error {
 	web, err := freeTCP()
 	if err != nil {
 		return err
 	}
-	s.relay, err = r.starter.start("relay", filepath.Join(r.cfg.Bin, "relay"), []string{
-		"serve", "--nats-url", s.url, "--http", web, "--node", "bench-relay", "--tick", r.cfg.Tick.String(), "--log-level", "warn",
-	}, nil, nil)
-	if err != nil {
-		return err
-	}
-	return s.relay.await(ctx, func() bool { return ready(web) })
+	s.relay, err = start(ctx, "relay", filepath.Join(r.cfg.Bin, "relay"), func() bool { return ready(web) },
+		"serve", "--nats-url", s.URL, "--http", web, "--node", "bench-relay", "--tick", r.cfg.Tick.String(), "--log-level", "warn")
+	return err
 }
 
-func (r *Runner) startEdge(ctx context.Context, s *stack, i int) error {
+func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
 	web, err := freeTCP()
 	if err != nil {
 		return err
@@ -82,59 +83,58 @@ func (r *Runner) startEdge(ctx context.Context, s *stack, i int) error {
 		return err
 	}
 	args := []string{
-		"serve", "--nats-url", s.url, "--http", web, "--node", fmt.Sprintf("bench-edge-%d", i), "--pprof",
+		"serve", "--nats-url", s.URL, "--http", web, "--node", fmt.Sprintf("bench-edge-%d", i), "--pprof",
 		"--listen", fmt.Sprintf("udp://127.0.0.1:%d", port), "--workers", strconv.Itoa(r.cfg.Workers),
-		"--flush", r.cfg.Flush.String(), "--open-space", space, "--log-level", "error",
+		"--flush", r.cfg.Flush.String(), "--open-space", Space, "--log-level", "error",
 	}
-	if !r.cfg.limits { // thousands of clients that come at once are what most cases are about
+	if !r.cfg.Limits { // thousands of clients connect at once
 		args = append(args, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
-	p, err := r.starter.start(fmt.Sprintf("edge %d", i), filepath.Join(r.cfg.Bin, "edge"), args, nil, nil)
-	if err != nil {
-		return err
+	p, err := start(ctx, fmt.Sprintf("edge %d", i), filepath.Join(r.cfg.Bin, "edge"), func() bool { return ready(web) }, args...)
+	if p != nil {
+		s.edges, s.Ports, s.HTTP = append(s.edges, p), append(s.Ports, port), append(s.HTTP, web)
 	}
-	s.edges, s.ports, s.http = append(s.edges, p), append(s.ports, port), append(s.http, web)
-	return p.await(ctx, func() bool { return ready(web) })
+	return err
 }
 
-// pinStack gives the edges core 0 and leaves the others to everything else.
-func (r *Runner) pinStack(s *stack) error {
+// pinStack binds the edges to core 0 and everything else to core 1.
+func (r *Runner) pinStack(s *Stack) error {
 	if !r.cfg.Pin {
 		return nil
 	}
-	errs := []error{pin(os.Getpid(), 1), pin(s.nats.pid(), 1), pin(s.relay.pid(), 1)}
+	errs := []error{proc.Pin(os.Getpid(), 1), proc.Pin(s.nats.PID(), 1), proc.Pin(s.relay.PID(), 1)}
 	for _, e := range s.edges {
-		errs = append(errs, pin(e.pid(), 0))
+		errs = append(errs, proc.Pin(e.PID(), 0))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *stack) stop() {
-	for _, p := range append(append([]*process{}, s.edges...), s.relay, s.nats) {
+func (s *Stack) stop() {
+	for _, p := range append(append([]*proc.Process{}, s.edges...), s.relay, s.nats) {
 		if p != nil {
-			p.stop()
+			p.Stop()
 		}
 	}
 }
 
-// check returns an error if some process is gone.
-func (s *stack) check() error {
-	errs := []error{s.nats.ended(), s.relay.ended()}
+// check returns an error for each process that has ended.
+func (s *Stack) check() error {
+	errs := []error{s.nats.Ended(), s.relay.Ended()}
 	for _, e := range s.edges {
-		errs = append(errs, e.ended())
+		errs = append(errs, e.Ended())
 	}
 	return errors.Join(errs...)
 }
 
-// usage is what the processes of a stack have used, in this order: edges, relay,
-// NATS, generator.
+// usage is the CPU time of the processes of a stack, in this order: edges, relay, NATS,
+// generator.
 type usage [4]time.Duration
 
-func (s *stack) usage() (u usage) {
+func (s *Stack) usage() (u usage) {
 	for _, e := range s.edges {
-		u[0] += cpu(e.pid())
+		u[0] += proc.CPU(e.PID())
 	}
-	u[1], u[2], u[3] = cpu(s.relay.pid()), cpu(s.nats.pid()), cpu(os.Getpid())
+	u[1], u[2], u[3] = proc.CPU(s.relay.PID()), proc.CPU(s.nats.PID()), proc.CPU(os.Getpid())
 	return u
 }
 
@@ -145,29 +145,12 @@ func (u usage) sub(v usage) usage {
 	return u
 }
 
-func (s *stack) rss() (sum int64) {
+// RSS returns the resident memory of the edges in bytes.
+func (s *Stack) RSS() (sum int64) {
 	for _, e := range s.edges {
-		sum += rss(e.pid())
+		sum += proc.RSS(e.PID())
 	}
 	return sum
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// await waits until a process is as wanted.
-func (p *process) await(ctx context.Context, good func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for !good() {
-		select {
-		case <-p.done:
-			return p.ended()
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w: %s", p.name, ctx.Err(), p.stderr.String())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
 }
 
 func freeTCP() (string, error) {
@@ -180,7 +163,7 @@ func answersTCP(addr string) bool {
 	if err != nil {
 		return false
 	}
-	_ = c.Close() // it was only a question
+	_ = c.Close() // the answer is enough
 	return true
 }
 
@@ -191,4 +174,69 @@ func ready(addr string) bool {
 	}
 	_ = answer.Body.Close()
 	return answer.StatusCode == http.StatusOK
+}
+
+// A memory is the metrics of an edge about its own memory.
+type memory struct {
+	allocations float64 // since the start
+	bytes       float64
+	collections float64
+	pauseMax    time.Duration // of the last few collections
+}
+
+// scrape sums the metrics of all edges.
+func (s *Stack) scrape() (m memory, err error) {
+	for _, addr := range s.HTTP {
+		if err := m.scrape("http://" + addr + "/metrics"); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+func (m *memory) scrape(url string) error {
+	answer, err := http.Get(url)
+	if err != nil {
+		return fmt.Errorf("metrics of an edge: %w", err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "go_memstats_mallocs_total":
+			m.allocations += v
+		case "go_memstats_alloc_bytes_total":
+			m.bytes += v
+		case "go_gc_duration_seconds_count":
+			m.collections += v
+		case `go_gc_duration_seconds{quantile="1"}`:
+			m.pauseMax = max(m.pauseMax, time.Duration(v*float64(time.Second)))
+		}
+	}
+	return lines.Err()
+}
+
+// Drops returns the drop counters of the edges, by reason, for reports of failures.
+func (s *Stack) Drops() (text string) {
+	for _, addr := range s.HTTP {
+		answer, err := http.Get("http://" + addr + "/metrics")
+		if err != nil {
+			return text + " " + err.Error()
+		}
+		lines := bufio.NewScanner(answer.Body)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), " ")
+			if strings.Contains(name, "drops_total{") && value != "0" {
+				_, reason, _ := strings.Cut(name, `reason="`)
+				text += " " + strings.TrimSuffix(reason, `"}`) + "=" + value
+			}
+		}
+		_ = answer.Body.Close()
+	}
+	return text
 }

@@ -11,23 +11,25 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A swarm is all clients of a case, on one socket and in one goroutine.
-type swarm struct {
-	socket *swarmSocket
+// A Swarm is all clients of a case, on one socket and in one goroutine.
+type Swarm struct {
+	socket *Socket
 	script *script
 	ports  []uint16 // of the edges
 
-	// mu guards what is below. The goroutine of the swarm holds it for one batch at
-	// a time; whoever directs the run holds it to begin and end a window and to look
-	// at all links at once.
+	// Set in Do.
+	Counted int // clients[:Counted] count in windows; 0 means all
+	Stalled int // this client answers nothing; -1 means that all answer
+
+	// mu guards Counted, Stalled and the fields below. The goroutine of the swarm holds it
+	// for one batch at a time; the goroutine that directs the run holds it to begin and end
+	// a window and to look at all links at once.
 	mu      sync.Mutex
-	clients []client
-	wanted  int       // clients[:wanted] are to be connected
+	clients []Client
+	wanted  int       // clients[:wanted] should be connected
 	asked   time.Time // when requests went out last
 	line    timeline
-	window  *window // nil between windows
-	counted int     // clients[:counted] count in windows; 0 means all
-	stalled int     // this one answers nothing; -1 means all answer
+	window  *Window // nil between windows
 
 	connected, linked atomic.Int64
 	closed            atomic.Int64
@@ -36,46 +38,46 @@ type swarm struct {
 	err               error // why run ended
 }
 
-// A client is one DNP peer. What a real one keeps, values and messages, it
-// forgets at once.
-type client struct {
+// A Client is one DNP peer. It drops values and messages, which a real one keeps.
+type Client struct {
 	edge      uint8 // index in ports
-	phase     uint8
+	Phase     uint8
 	requested time.Time
-	links     []clientLink // by slot, see slotOf
+	Links     []ClientLink // by slot, see slotOf
 }
 
+// Phases of a client.
 const (
-	clientIdle uint8 = iota
-	clientConnecting
-	clientConnected
-	clientClosed
+	ClientIdle uint8 = iota
+	Connecting
+	Connected
+	Closed
 )
 
-// A clientLink is a link of a client and the newest tick that it has seen.
-type clientLink struct {
-	up   bool
-	seen uint32
+// A ClientLink is a link of a client and the newest tick that it has seen.
+type ClientLink struct {
+	Up   bool
+	Seen uint32
 }
 
-// connectResend is how long a client waits for an answer. Requests of thousands of
-// clients do not come all at once: connectsPerTurn each connectPause, 5,000 a second.
+// connectResend is how long a client waits for an answer. The swarm spreads requests:
+// connectsPerTurn each connectPause, 5,000 a second.
 const (
 	connectResend   = time.Second
 	connectPause    = 10 * time.Millisecond
 	connectsPerTurn = 50
 )
 
-// A window is what clients count between two moments.
-type window struct {
-	updates   uint64 // that brought a newer tick
+// A Window is what clients count between two moments.
+type Window struct {
+	Updates   uint64 // that brought a newer tick
 	repeats   uint64 // that did not
 	datagrams uint64 // with updates
 	bytes     uint64 // of those, without headers
 	others    uint64 // other datagrams
 	lost      uint64 // clients that the edge closed
-	latency   histogram
-	staleness histogram
+	Latency   Histogram
+	staleness Histogram
 	record    []Sent // of the first datagrams with updates
 	sample    []byte // the largest datagram
 	start     time.Time
@@ -92,12 +94,12 @@ type Sent struct {
 // seconds.
 const recordMax = 1 << 20
 
-func newSwarm(c *Case, s *script, ports []uint16) (*swarm, error) {
-	socket, err := openSwarm()
+func newSwarm(c *Case, s *script, ports []uint16) (*Swarm, error) {
+	socket, err := OpenSocket()
 	if err != nil {
 		return nil, err
 	}
-	w := &swarm{socket: socket, script: s, ports: ports, clients: make([]client, c.Clients), stalled: -1, stopped: make(chan struct{})}
+	w := &Swarm{socket: socket, script: s, ports: ports, clients: make([]Client, c.Clients), Stalled: -1, stopped: make(chan struct{})}
 	for i := range w.clients {
 		w.clients[i].edge = uint8(i % len(ports))
 	}
@@ -105,7 +107,7 @@ func newSwarm(c *Case, s *script, ports []uint16) (*swarm, error) {
 }
 
 // run is the goroutine of the swarm. It ends after stop, or when the socket fails.
-func (w *swarm) run() {
+func (w *Swarm) run() {
 	defer close(w.stopped)
 	for !w.stopping.Load() {
 		n, err := w.socket.read()
@@ -118,16 +120,16 @@ func (w *swarm) run() {
 	w.sayGoodbye()
 }
 
-func (w *swarm) stop() {
+func (w *Swarm) stop() {
 	w.stopping.Store(true)
 	<-w.stopped
-	w.socket.close()
+	w.socket.Close()
 }
 
-func (w *swarm) turn(now time.Time, n int) {
+func (w *Swarm) turn(now time.Time, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.connectSome(now)
+	w.connectDue(now)
 	last := w.line.last(now)
 	for i := range n {
 		port, to, data := w.socket.datagram(i)
@@ -137,16 +139,16 @@ func (w *swarm) turn(now time.Time, n int) {
 		case port == w.ports[w.clients[index].edge]:
 			w.receive(now, last, index, data)
 		case w.window == nil && wire.Command(data[0]) == wire.CommandLinkUpdate:
-			// A baseline's, outside of windows. Reading it costs what reading an edge's
-			// costs, which slows a sender on the other half of the same core as much.
+			// A datagram of a baseline, outside of windows. It is read like one of an edge,
+			// because reading slows a sender on the other hyperthread of the core.
 			w.updates(now, last, index, data)
 		}
 	}
-	w.socket.flush()
+	w.socket.Flush()
 }
 
 // connectSome sends the connection requests that are due.
-func (w *swarm) connectSome(now time.Time) {
+func (w *Swarm) connectDue(now time.Time) {
 	if int(w.connected.Load()+w.closed.Load()) == w.wanted || now.Sub(w.asked) < connectPause {
 		return
 	}
@@ -154,25 +156,25 @@ func (w *swarm) connectSome(now time.Time) {
 	sent := 0
 	for i := range w.clients[:w.wanted] {
 		c := &w.clients[i]
-		if c.phase > clientConnecting || c.phase == clientConnecting && now.Sub(c.requested) < connectResend {
+		if c.Phase > Connecting || c.Phase == Connecting && now.Sub(c.requested) < connectResend {
 			continue
 		}
-		c.phase, c.requested = clientConnecting, now
-		w.send(i, wire.AppendConnectionRequest(w.socket.room()))
+		c.Phase, c.requested = Connecting, now
+		w.send(i, wire.AppendConnectionRequest(w.socket.Room()))
 		if sent++; sent == connectsPerTurn {
 			return
 		}
 	}
 }
 
-func (w *swarm) send(index int, data []byte) {
-	w.socket.send(clientAddress(index), w.ports[w.clients[index].edge], data)
+func (w *Swarm) send(index int, data []byte) {
+	w.socket.Send(ClientAddress(index), w.ports[w.clients[index].edge], data)
 }
 
 // receive handles one datagram of an edge.
-func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
+func (w *Swarm) receive(now time.Time, last uint32, index int, data []byte) {
 	c := &w.clients[index]
-	if index == w.stalled || c.phase == clientClosed {
+	if index == w.Stalled || c.Phase == Closed {
 		return
 	}
 	command := wire.Command(data[0])
@@ -181,8 +183,8 @@ func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
 	}
 	switch command {
 	case wire.CommandConnectionAck:
-		if c.phase == clientConnecting {
-			c.phase = clientConnected
+		if c.Phase == Connecting {
+			c.Phase = Connected
 			w.connected.Add(1)
 		}
 	case wire.CommandConnectionClose:
@@ -198,19 +200,19 @@ func (w *swarm) receive(now time.Time, last uint32, index int, data []byte) {
 }
 
 // windowOf returns the window in which a client counts, if there is one.
-func (w *swarm) windowOf(index int) *window {
-	if w.counted > 0 && index >= w.counted {
+func (w *Swarm) windowOf(index int) *Window {
+	if w.Counted > 0 && index >= w.Counted {
 		return nil
 	}
 	return w.window
 }
 
-func (w *swarm) close(index int) {
+func (w *Swarm) close(index int) {
 	c := &w.clients[index]
-	if c.phase != clientConnected {
+	if c.Phase != Connected {
 		return
 	}
-	c.phase = clientClosed
+	c.Phase = Closed
 	w.connected.Add(-1)
 	w.closed.Add(1)
 	if win := w.windowOf(index); win != nil {
@@ -218,32 +220,32 @@ func (w *swarm) close(index int) {
 	}
 }
 
-// acknowledge answers a reliable command. Order and repetition do not matter here:
-// nothing that comes reliably has an effect when it comes again.
-func (w *swarm) acknowledge(index int, data []byte) {
+// acknowledge answers a reliable command. Order and repetition do not matter: no reliable
+// command has an effect when it arrives again.
+func (w *Swarm) acknowledge(index int, data []byte) {
 	if len(data) < 3 {
 		return
 	}
 	seq := wire.Seq(uint16(data[1]) | uint16(data[2])<<8)
-	w.send(index, wire.ReliableAck{Seq: seq, Code: wire.AckSuccess}.Append(w.socket.room()))
+	w.send(index, wire.ReliableAck{Seq: seq, Code: wire.AckSuccess}.Append(w.socket.Room()))
 }
 
 // link accepts a link.
-func (w *swarm) link(index int, data []byte) {
+func (w *Swarm) link(index int, data []byte) {
 	m, err := wire.ParseLinkState(data[1:])
 	if err != nil {
 		return
 	}
 	c := &w.clients[index]
 	slot := slotOf(m.Link)
-	for slot >= len(c.links) {
-		c.links = append(c.links, clientLink{})
+	for slot >= len(c.Links) {
+		c.Links = append(c.Links, ClientLink{})
 	}
-	if !c.links[slot].up {
-		c.links[slot].up = true
+	if !c.Links[slot].Up {
+		c.Links[slot].Up = true
 		w.linked.Add(1)
 	}
-	w.send(index, wire.LinkUp{Link: m.Link}.Append(w.socket.room()))
+	w.send(index, wire.LinkUp{Link: m.Link}.Append(w.socket.Room()))
 }
 
 // slotOf numbers LinkIds in the order in which a server gives them: 0x8000 up to
@@ -255,8 +257,8 @@ func slotOf(id wire.LinkID) int {
 	return 0x7FFF + 0x7FFF - int(id)
 }
 
-// updates counts what a LinkUpdate brings.
-func (w *swarm) updates(now time.Time, last uint32, index int, data []byte) {
+// updates counts the updates of a LinkUpdate.
+func (w *Swarm) updates(now time.Time, last uint32, index int, data []byte) {
 	c, win := &w.clients[index], w.windowOf(index)
 	if win != nil {
 		win.datagrams++
@@ -272,19 +274,19 @@ func (w *swarm) updates(now time.Time, last uint32, index int, data []byte) {
 	for id, ok := r.NextLink(); ok; id, ok = r.NextLink() {
 		newest := w.newest(&r, last)
 		slot := slotOf(id)
-		if slot >= len(c.links) || !c.links[slot].up {
+		if slot >= len(c.Links) || !c.Links[slot].Up {
 			continue
 		}
-		l := &c.links[slot]
-		fresh := newest > l.seen
+		l := &c.Links[slot]
+		fresh := newest > l.Seen
 		if fresh {
-			l.seen = newest
+			l.Seen = newest
 		}
 		switch {
 		case win == nil:
 		case fresh:
-			win.updates++
-			win.latency.add(now.Sub(w.line.due(newest)))
+			win.Updates++
+			win.Latency.add(now.Sub(w.line.due(newest)))
 		default:
 			win.repeats++
 		}
@@ -292,7 +294,7 @@ func (w *swarm) updates(now time.Time, last uint32, index int, data []byte) {
 }
 
 // newest reads the values of a link and returns the newest tick among them.
-func (w *swarm) newest(r *wire.UpdateReader, last uint32) (newest uint32) {
+func (w *Swarm) newest(r *wire.UpdateReader, last uint32) (newest uint32) {
 	for {
 		i, value, ok := r.NextValue(w.script.types)
 		if !ok {
@@ -304,37 +306,62 @@ func (w *swarm) newest(r *wire.UpdateReader, last uint32) (newest uint32) {
 	}
 }
 
-// connect lets the first n clients connect.
-func (w *swarm) connect(n int) {
+// Connect lets the first n clients connect.
+func (w *Swarm) Connect(n int) {
 	w.mu.Lock()
 	w.wanted = n
 	w.mu.Unlock()
 }
 
-// begin sets the times of the ticks to come.
-func (w *swarm) begin(line timeline) {
+// Do calls f with all clients while the goroutine of the swarm waits, and sends what f
+// gave to Send.
+func (w *Swarm) Do(f func(clients []Client)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w.clients)
+	w.socket.Flush()
+}
+
+// Send sends a datagram as a client, with the address of the client. It is called in Do.
+func (w *Swarm) Send(index int, data []byte) { w.send(index, append(w.socket.Room(), data...)) }
+
+// Sender returns a socket with a queue of its own that sends from the port of the swarm.
+func (w *Swarm) Sender() *Socket {
+	s := &Socket{fd: w.socket.fd, port: w.socket.port}
+	s.out.init()
+	return s
+}
+
+// Stale reports whether a link that is up shows a tick older than an age. It is called in
+// Do, and is false between windows, when no state changes.
+func (w *Swarm) Stale(l ClientLink, age time.Duration) bool {
+	return w.window != nil && l.Up && l.Seen >= w.line.first && time.Since(w.line.due(l.Seen)) > age
+}
+
+// begin sets the times of the next ticks.
+func (w *Swarm) begin(line timeline) {
 	w.mu.Lock()
 	w.line = line
 	w.mu.Unlock()
 }
 
 // openWindow starts counting; closeWindow ends it.
-func (w *swarm) openWindow(win *window) {
+func (w *Swarm) openWindow(win *Window) {
 	w.mu.Lock()
 	win.start = time.Now()
 	w.window = win
 	w.mu.Unlock()
 }
 
-func (w *swarm) closeWindow() {
+func (w *Swarm) closeWindow() {
 	w.mu.Lock()
 	w.window = nil
 	w.mu.Unlock()
 }
 
-// sample notes how old what every link shows is. It is only meaningful when every
-// tick changes every state.
-func (w *swarm) sample() {
+// sample records the age of the value that every link shows. It is only meaningful when
+// every tick changes every state.
+func (w *Swarm) sample() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.window == nil {
@@ -345,21 +372,21 @@ func (w *swarm) sample() {
 		if w.windowOf(i) == nil {
 			continue
 		}
-		for _, l := range w.clients[i].links {
-			if l.up && l.seen >= w.line.first { // others are of states that stand still
-				w.window.staleness.add(now.Sub(w.line.due(l.seen)))
+		for _, l := range w.clients[i].Links {
+			if l.Up && l.Seen >= w.line.first { // the state of another link does not change
+				w.window.staleness.add(now.Sub(w.line.due(l.Seen)))
 			}
 		}
 	}
 }
 
-func (w *swarm) sayGoodbye() {
+func (w *Swarm) sayGoodbye() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.clients {
-		if w.clients[i].phase == clientConnected {
-			w.send(i, append(w.socket.room(), byte(wire.CommandConnectionClose)))
+		if w.clients[i].Phase == Connected {
+			w.send(i, append(w.socket.Room(), byte(wire.CommandConnectionClose)))
 		}
 	}
-	w.socket.flush()
+	w.socket.Flush()
 }

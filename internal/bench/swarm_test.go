@@ -25,25 +25,25 @@ func TestSwarm(t *testing.T) {
 	}
 	go w.run()
 	defer w.stop()
-	w.connect(clients)
+	w.Connect(clients)
 	s.until("all links are up", func() bool { return w.linked.Load() == 2*clients && s.up == 2*clients })
 
 	line := timeline{start: time.Now(), first: 1, period: time.Nanosecond} // every tick is due
 	w.begin(line)
-	win := &window{}
+	win := &Window{}
 	w.openWindow(win)
 	for n := uint32(1); n <= ticks; n++ {
 		s.set(n)
 		s.until("updates arrived", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return win.updates == uint64(n)*2*clients
+			return win.Updates == uint64(n)*2*clients
 		})
 	}
 	w.sample()
 	w.closeWindow()
-	if win.datagrams < clients*ticks || len(win.record) != int(win.datagrams) || win.bytes == 0 || win.latency.n != win.updates {
-		t.Errorf("%d datagrams of %d bytes, %d recorded, %d latencies", win.datagrams, win.bytes, len(win.record), win.latency.n)
+	if win.datagrams < clients*ticks || len(win.record) != int(win.datagrams) || win.bytes == 0 || win.Latency.n != win.Updates {
+		t.Errorf("%d datagrams of %d bytes, %d recorded, %d latencies", win.datagrams, win.bytes, len(win.record), win.Latency.n)
 	}
 	if win.staleness.n != 2*clients || w.socket.overflows() != 0 {
 		t.Errorf("%d links sampled, want %d; %d datagrams lost", win.staleness.n, 2*clients, w.socket.overflows())

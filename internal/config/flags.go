@@ -46,7 +46,7 @@ func (a *Admin) Problems() (list Problems) {
 	if a.HTTP != "" {
 		list.hostPort("--http", a.HTTP)
 	} else if a.Pprof {
-		list.add("--pprof", "needs --http")
+		list.Add("--pprof", "needs --http")
 	}
 	list.readable("--http-token", a.HTTPToken)
 	return list
@@ -74,16 +74,16 @@ func (n *NATS) Problems() (list Problems) {
 	list.readable("--nats-cert", n.NATSCert)
 	list.readable("--nats-key", n.NATSKey)
 	if n.NATSCreds != "" && n.NATSNKey != "" {
-		list.add("--nats-nkey", "conflicts with --nats-creds")
+		list.Add("--nats-nkey", "conflicts with --nats-creds")
 	}
 	if n.NATSUser != "" && n.NATSCreds+n.NATSNKey != "" {
-		list.add("--nats-user", "conflicts with --nats-creds and --nats-nkey")
+		list.Add("--nats-user", "conflicts with --nats-creds and --nats-nkey")
 	}
 	if n.NATSUser == "" && n.NATSPassword != "" {
-		list.add("--nats-password", "needs --nats-user")
+		list.Add("--nats-password", "needs --nats-user")
 	}
 	if (n.NATSCert == "") != (n.NATSKey == "") {
-		list.add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
+		list.Add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
 	}
 	list.subject("--subject-prefix", n.SubjectPrefix)
 	return list
@@ -120,7 +120,7 @@ func (g *Gossip) Problems() (list Problems) {
 	list.join("--gossip-join", g.GossipJoin)
 	list.readable("--gossip-key-file", g.GossipKeyFile)
 	if g.GossipKeyFile == "" && !onLoopback(g.GossipBind) {
-		list.add("--gossip-key-file", "needed unless --gossip-bind is on loopback; without it, whoever reaches the port can join")
+		list.Add("--gossip-key-file", "needed unless --gossip-bind is on loopback; without it, whoever reaches the port can join")
 	}
 	return list
 }
@@ -213,9 +213,9 @@ func (e *Edge) Problems() (list Problems) {
 	list.readable("--token-keys", e.TokenKeys)
 	switch {
 	case e.Auth == "token" && e.TokenKeys == "":
-		list.add("--auth", "token needs --token-keys")
+		list.Add("--auth", "token needs --token-keys")
 	case e.Auth != "token" && e.TokenKeys != "":
-		list.add("--token-keys", "needs --auth token")
+		list.Add("--token-keys", "needs --auth token")
 	}
 	list.oneOf("--log-addresses", e.LogAddresses, "full", "truncated", "off")
 	list.number("--sessions", e.Sessions, 1, 1<<20)
@@ -249,10 +249,10 @@ func (s *Sessions) Problems() (list Problems) {
 		return list
 	}
 	if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" {
-		list.add("--redis", "want redis://[user:password@]host:port[/db], or rediss:// for TLS") // without the text, which may have a password
+		list.Add("--redis", "want redis://[user:password@]host:port[/db], or rediss:// for TLS") // without the text, which may have a password
 	}
 	if s.SessionDurability != "log" {
-		list.add("--redis", "needs --session-durability log")
+		list.Add("--redis", "needs --session-durability log")
 	}
 	return list
 }

@@ -125,7 +125,7 @@ func (s *parser) dropUnknown(args, unknown []string) (known []string) {
 			continue
 		}
 		name, _, inline := strings.Cut(unknown[0], "=")
-		s.problems.add(name, "unknown flag")
+		s.problems.Add(name, "unknown flag")
 		unknown = unknown[1:]
 		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 			i++ // its value
@@ -167,11 +167,11 @@ type noting struct {
 func (n noting) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	flag := "--" + ctx.Value.Name
 	if !ctx.Scan.Peek().IsValue() {
-		n.parser.problems.add(flag, "needs a value")
+		n.parser.problems.Add(flag, "needs a value")
 		return nil
 	}
 	if err := n.parse(fmt.Sprint(ctx.Scan.Pop().Value), target); err != nil {
-		n.parser.problems.add(flag, "%v%s", err, n.parser.origin(ctx.Value))
+		n.parser.problems.Add(flag, "%v%s", err, n.parser.origin(ctx.Value))
 	}
 	return nil
 }

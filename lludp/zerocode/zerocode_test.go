@@ -70,8 +70,9 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestOddForms has the forms on which implementations disagree, read as the reference viewer and Hippolyzer read them.
-// libomv, OpenSim and node-metaverse read 00 00 as an empty run and misread the rest; no implementation writes it.
+// TestOddForms has the forms on which implementations disagree, read as the reference viewer
+// and Hippolyzer read them. libomv, OpenSim and node-metaverse read 00 00 as an empty run and
+// misread the rest; no implementation writes it.
 func TestOddForms(t *testing.T) {
 	for _, c := range []struct {
 		why, coded string

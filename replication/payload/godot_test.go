@@ -120,8 +120,8 @@ func toJSON(t testing.TB, f Form, p []byte) string {
 	return b.String()
 }
 
-// TestGodotMeansTheSame parses each example and each refused payload in every form, and wants the same ops or the
-// same code.
+// TestGodotMeansTheSame parses each example and each refused payload in every form, and wants
+// the same ops or the same code.
 func TestGodotMeansTheSame(t *testing.T) {
 	bodies := append([]string{`{"ops":[` + strings.Join(examples, ",") + `],"atomic":false}`}, examples...)
 	for _, body := range bodies {

@@ -142,8 +142,8 @@ func matches(globs []string, name string) bool {
 	})
 }
 
-// TestGodotTable tries every Variant for every value type and compares the accepted ones with the table of package
-// variant.
+// TestGodotTable tries every Variant for every value type and compares the accepted ones with
+// the table of package variant.
 func TestGodotTable(t *testing.T) {
 	accepted, _ := tables(t)
 	type pair struct {
@@ -195,8 +195,8 @@ func TestGodotTable(t *testing.T) {
 	}
 }
 
-// TestGodotDelivery writes every value type with small and extreme components in every dialect. The Variants must be
-// those of the table, and each of them must occur.
+// TestGodotDelivery writes every value type with small and extreme components in every dialect.
+// The Variants must be those of the table, and each of them must occur.
 func TestGodotDelivery(t *testing.T) {
 	_, delivered := tables(t)
 	for vt := range wire.ValueType(wire.ValueTypes) {

@@ -64,7 +64,7 @@ func (c *testCluster) prepare(d *rig.Deployment, cfg *Config) (err error) {
 	d.Web, d.EdgeURLs = rig.NewWeb(c.game), nil
 	for i, n := range d.NATS {
 		at := c.proxies.At(uint16(rig.NATSPort + i))
-		p, err := rig.NewTCPProxy(c.proxies, at, n.Host.At(rig.NATSPort), 0)
+		p, err := rig.NewTCPProxy(c.proxies, at, n.Host.At(rig.NATSPort))
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,6 @@ func (r *run) holder() *rig.Node {
 	return rig.Named(r.Relays, own.Node)
 }
 
-// stream returns the name of the stream that stores the shard.
 func stream() string { return natslease.StreamName(shard % storeStreams) }
 
 // streamLeader returns the NATS server that leads a stream, nil if there is none, and

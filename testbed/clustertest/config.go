@@ -44,7 +44,6 @@ func Faults() []Fault {
 	}
 }
 
-// roundsOf returns how many rounds a fault has.
 func (c *Config) roundsOf(f Fault) int {
 	if f.Few {
 		return max(1, c.Rounds/10)
@@ -52,7 +51,6 @@ func (c *Config) roundsOf(f Fault) int {
 	return c.Rounds
 }
 
-// chosen returns the faults to run.
 func (c *Config) chosen() ([]Fault, error) {
 	all := Faults()
 	if len(c.Faults) == 0 {

@@ -74,7 +74,6 @@ func (s *scene) pause(ctx context.Context) error {
 	return err
 }
 
-// partition cuts the holder off for a while.
 func (s *scene) partition(ctx context.Context) error {
 	if err := s.Cut(s.home.Host, true); err != nil {
 		return err
@@ -101,7 +100,6 @@ func (s *scene) natsLeader(ctx context.Context) error {
 	return err
 }
 
-// link resets the edges' connections to NATS, or stalls them for a while.
 func (s *scene) link(ctx context.Context) error {
 	stall := s.rng.IntN(2) == 0
 	for _, p := range s.toNATS {

@@ -21,7 +21,6 @@ const (
 	returnMost = 15 * time.Second
 )
 
-// round lets one fault happen.
 func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	m.Fault = f.Name
 	if err := r.settle(ctx); err != nil {
@@ -120,7 +119,6 @@ func (r *run) comeHome(ctx context.Context, s *scene, m *Round) {
 	}
 }
 
-// judge looks for violations.
 func (r *run) judge(m *Round, epochs int) {
 	for _, p := range r.players {
 		back := p.StepsBack()
@@ -149,7 +147,6 @@ func (r *run) rolledBack(b play.StepBack) time.Duration {
 	return time.Duration(r.game.acceptedBetween(b.To, b.From)) * pace
 }
 
-// forget drops the notes of players from before the round.
 func (r *run) forget() {
 	for _, p := range r.players {
 		p.StepsBack()
@@ -157,7 +154,6 @@ func (r *run) forget() {
 	}
 }
 
-// change changes some quiet states.
 func (r *run) change() {
 	for _, key := range quietKeys[:1+r.rng.IntN(len(quietKeys))] {
 		r.game.change(key)

@@ -155,7 +155,6 @@ func (p *player) problem(format string, args ...any) {
 	p.problems = append(p.problems, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// takeProblems returns the problems since the last call.
 func (p *player) takeProblems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -66,7 +66,6 @@ type ledger struct {
 	live bool       // accepted, and not to be removed
 }
 
-// put makes another state.
 func (l *ledger) put(ctx context.Context) error {
 	l.mu.Lock()
 	n := l.n + 1
@@ -80,7 +79,6 @@ func (l *ledger) put(ctx context.Context) error {
 	return nil
 }
 
-// remove removes the state.
 func (l *ledger) remove(ctx context.Context) error {
 	l.mu.Lock()
 	l.live = false

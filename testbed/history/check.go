@@ -200,7 +200,6 @@ func (c *checker) current() *Phase {
 	return &c.v.Phases[c.phase]
 }
 
-// read handles a record of messages.
 func (c *checker) read(r Record) {
 	switch r.Kind {
 	case Said:
@@ -228,7 +227,6 @@ func (c *checker) read(r Record) {
 	}
 }
 
-// readEvent handles a record of the run and of its clients.
 func (c *checker) readEvent(r Record) {
 	switch r.Kind {
 	case Run:
@@ -263,7 +261,6 @@ func (c *checker) readEvent(r Record) {
 	}
 }
 
-// readMeasure handles a record of a figure.
 func (c *checker) readMeasure(r Record) {
 	p := c.current()
 	switch r.Kind {
@@ -298,7 +295,6 @@ func (c *checker) readMeasure(r Record) {
 	}
 }
 
-// closed counts an interruption.
 func (c *checker) closed(r Record) {
 	p := c.current()
 	c.party(r.Who).ended = true

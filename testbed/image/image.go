@@ -11,8 +11,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -23,7 +23,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -44,15 +43,7 @@ func Write(out string, cfg Config, files []string) (digest string, err error) {
 	if err != nil {
 		return "", err
 	}
-	img, err := cfg.image(layer)
-	if err != nil {
-		return "", err
-	}
-	hash, err := img.Digest()
-	if err != nil {
-		return "", err
-	}
-	archive, err := cfg.archive(img)
+	archive, digest, err := cfg.archive(layer)
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +54,7 @@ func Write(out string, cfg Config, files []string) (digest string, err error) {
 	if err := os.WriteFile(out+".new", archive, 0o644); err != nil {
 		return "", err
 	}
-	return hash.String(), os.Rename(out+".new", out)
+	return digest, os.Rename(out+".new", out)
 }
 
 // layer returns the one layer: an empty /tmp, and files by name, each folder before its
@@ -127,64 +118,50 @@ func put(w *tar.Writer, name string, data []byte, mode int64) error {
 	return err
 }
 
-func (cfg Config) image(layer []byte) (v1.Image, error) {
+// archive returns the image as an OCI layout with the manifest that docker load reads.
+func (cfg Config) archive(layer []byte) (archive []byte, digest string, err error) {
 	epoch := v1.Time{Time: time.Unix(0, 0).UTC()}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
+	img, err = mutate.ConfigFile(img, &v1.ConfigFile{
 		Architecture: cfg.Arch, OS: "linux", Created: epoch,
 		Config: v1.Config{Entrypoint: cfg.Entrypoint, User: cfg.User, WorkingDir: "/", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}},
 	})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return mutate.Append(img, mutate.Addendum{
+	img, err = mutate.Append(img, mutate.Addendum{
 		Layer: static.NewLayer(layer, types.OCIUncompressedLayer), History: v1.History{Created: epoch, CreatedBy: "testbed/cmd/image"},
 	})
-}
-
-// archive returns the image as an OCI layout with the manifest that docker load reads.
-func (cfg Config) archive(img v1.Image) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	oci, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	_, tag, _ := strings.Cut(cfg.Name, ":")
-	err = oci.AppendImage(img, layout.WithPlatform(v1.Platform{Architecture: cfg.Arch, OS: "linux"}),
-		layout.WithAnnotations(map[string]string{"io.containerd.image.name": cfg.Name, "org.opencontainers.image.ref.name": tag}))
-	if err != nil {
-		return nil, err
-	}
-	m, err := img.Manifest()
-	if err != nil {
-		return nil, err
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
+		Platform:    &v1.Platform{Architecture: cfg.Arch, OS: "linux"},
+		Annotations: map[string]string{"io.containerd.image.name": cfg.Name, "org.opencontainers.image.ref.name": tag},
+	}})
+	m, err1 := img.Manifest()
+	manifest, err2 := img.RawManifest()
+	config, err3 := img.RawConfigFile()
+	hash, err4 := img.Digest()
+	indexJSON, err5 := index.RawManifest()
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, "", err
 	}
 	blob := func(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
-	docker, err := json.Marshal([]map[string]any{{"Config": blob(m.Config.Digest), "RepoTags": []string{cfg.Name}, "Layers": []string{blob(m.Layers[0].Digest)}}})
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "manifest.json"), docker, 0o644); err != nil {
-		return nil, err
-	}
+	layerBlob, configBlob := blob(m.Layers[0].Digest), blob(m.Config.Digest)
+	docker, err := json.Marshal([]map[string]any{{"Config": configBlob, "RepoTags": []string{cfg.Name}, "Layers": []string{layerBlob}}})
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		return put(w, name, data, 0o644)
-	})
-	if err == nil {
-		err = w.Close()
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{layerBlob, layer}, {configBlob, config}, {blob(hash), manifest},
+		{"index.json", indexJSON}, {"manifest.json", docker}, {"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+	} {
+		err = errors.Join(err, put(w, f.name, f.data, 0o644))
 	}
-	return b.Bytes(), err
+	err = errors.Join(err, w.Close())
+	return b.Bytes(), hash.String(), err
 }

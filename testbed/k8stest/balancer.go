@@ -50,7 +50,6 @@ func newBalancer(address, port string, nodes []string, log *history.Log) (*balan
 	return b, nil
 }
 
-// run checks and routes until ctx ends.
 func (b *balancer) run(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -117,5 +116,4 @@ func (b *balancer) healthy(ctx context.Context, node string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// ip runs the program of iproute2.
 func ip(args ...string) error { return rig.Command("ip", args...) }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,20 +33,13 @@ const (
 const (
 	worldPace   = 100 * time.Millisecond // of the state that all clients see
 	messagePace = 250 * time.Millisecond // of messages, both ways
-	settleMost  = 20 * time.Second       // for messages under way at the end
 )
 
 // A fleet is clients, a game server and the balancer before the edges.
 type fleet struct {
-	k       *kube
-	file    string
-	log     *history.Log
-	players []*play.Player
-	game    *play.Game
-	quiet   atomic.Bool
-	late    lateness
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	*play.Crowd
+	k    *kube
+	late lateness
 }
 
 // A scenario disturbs a deployment under load and returns when it is done; clients may
@@ -84,7 +76,7 @@ func playScenarios(k *kube) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
+	defer f.Stop() // the check of the file finds missing records
 	for i, s := range scenarios {
 		if !listed(k.cfg.Rows, strconv.Itoa(i+1)) {
 			continue
@@ -144,18 +136,17 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{k: k, file: filepath.Join(k.cfg.Dir, name+".jsonl")}
-	if f.log, err = history.Create(f.file); err != nil {
+	ctx, crowd, err := play.NewCrowd(k.ctx, filepath.Join(k.cfg.Dir, name+".jsonl"))
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(k.ctx)
-	f.cancel = cancel
-	b, err := newBalancer(address, port, strings.Fields(nodes), f.log)
+	f := &fleet{Crowd: crowd, k: k}
+	b, err := newBalancer(address, port, strings.Fields(nodes), f.Log)
 	if err == nil {
 		err = f.start(ctx, b, netip.AddrPortFrom(server, 3413), players)
 	}
 	if err != nil {
-		f.close()
+		_ = f.Stop() // the first error says more
 		return nil, err
 	}
 	return f, nil
@@ -163,8 +154,8 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 
 // start starts everybody, and waits until all players play.
 func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, players int) error {
-	f.running.Go(func() { b.run(ctx) })
-	f.running.Go(func() { f.late.run(ctx) })
+	f.Go(func() { b.run(ctx) })
+	f.Go(func() { f.late.run(ctx) })
 	if err := f.startGame(ctx); err != nil {
 		return err
 	}
@@ -172,13 +163,12 @@ func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, p
 		p := &play.Player{
 			Name: fmt.Sprint("player", i), Behaviour: dnptest.Cpp(), Server: server, Pace: messagePace,
 			Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), 0),
-			Rand:  rand.New(rand.NewPCG(1, uint64(i))), Quiet: &f.quiet, Note: f.log.Add,
+			Rand:  rand.New(rand.NewPCG(1, uint64(i))),
 		}
 		if err := ip("addr", "replace", p.Local.Addr().String()+"/32", "dev", "lo"); err != nil {
 			return err
 		}
-		f.players = append(f.players, p)
-		f.running.Go(func() { p.Run(ctx) })
+		f.Join(ctx, p)
 	}
 	return f.settle()
 }
@@ -213,8 +203,8 @@ func (f *fleet) startGame(ctx context.Context) error {
 	for _, s := range servers {
 		urls = append(urls, "nats://"+s.name+":4222")
 	}
-	game, err := play.NewGame(ctx, play.GameConfig{
-		URL: strings.Join(urls, ","), Space: "demo", WorldPace: worldPace, Pace: messagePace, Log: f.k.cfg.Durability == "log", Quiet: &f.quiet, Note: f.log.Add,
+	err = f.StartGame(ctx, play.GameConfig{
+		URL: strings.Join(urls, ","), Space: "demo", WorldPace: worldPace, Pace: messagePace, Log: f.k.cfg.Durability == "log",
 		Options: []natsgo.Option{
 			natsgo.UserInfo("publisher", password), natsgo.SetCustomDialer(podDialer{f.k}), natsgo.SkipHostLookup(), natsgo.IgnoreDiscoveredServers(),
 			natsgo.ReconnectWait(100 * time.Millisecond), natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(2),
@@ -223,8 +213,6 @@ func (f *fleet) startGame(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("game server: %w", err)
 	}
-	f.running.Go(func() { game.Run(ctx) })
-	f.game = game
 	return nil
 }
 
@@ -233,7 +221,7 @@ func (f *fleet) settle() error {
 	var since time.Time
 	return f.k.await(f.k.cfg.Settle, "all clients play", func() bool {
 		now := time.Now()
-		if slices.ContainsFunc(f.players, func(p *play.Player) bool { return !p.Playing(now) }) {
+		if slices.ContainsFunc(f.Players, func(p *play.Player) bool { return !p.Playing(now) }) {
 			since = time.Time{}
 			return false
 		}
@@ -246,22 +234,22 @@ func (f *fleet) settle() error {
 
 // measure runs one scenario as a phase of the history.
 func (f *fleet) measure(s scenario) error {
-	f.log.Phase(s.name, false)
+	f.Log.Phase(s.name, false)
 	f.late.take()
 	start := time.Now()
-	if err := f.log.During(s.name, "", func() error { return s.do(f.k) }); err != nil {
+	if err := f.Log.During(s.name, "", func() error { return s.do(f.k) }); err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	took := time.Since(start)
 	if err := f.settle(); err != nil {
-		f.log.Add(history.Record{Kind: history.Problem, Note: err.Error()})
+		f.Log.Add(history.Record{Kind: history.Problem, Note: err.Error()})
 	}
 	if err := f.k.sleep(3 * time.Second); err != nil { // for messages under way
 		return err
 	}
-	f.log.Add(history.Record{Kind: history.Late, D: f.late.take().Microseconds()})
-	for _, p := range f.players {
-		f.log.Add(history.Record{Kind: history.Stale, Who: p.Name, D: p.Gap(start, time.Now()).Microseconds()})
+	f.Log.Add(history.Record{Kind: history.Late, D: f.late.take().Microseconds()})
+	for _, p := range f.Players {
+		f.Log.Add(history.Record{Kind: history.Stale, Who: p.Name, D: p.Gap(start, time.Now()).Microseconds()})
 	}
 	fmt.Printf("   %s: %.2f s\n", s.name, took.Seconds())
 	return nil
@@ -270,20 +258,14 @@ func (f *fleet) measure(s scenario) error {
 // finish ends the messages, waits for those under way, and returns the rows of all
 // scenarios. The error names violations.
 func (f *fleet) finish() ([]Row, error) {
-	f.quiet.Store(true)
-	_ = f.k.await(settleMost, "all messages are acknowledged", func() bool { // the check counts the rest as lost
-		return f.game.Settled() && !slices.ContainsFunc(f.players, func(p *play.Player) bool { return !p.Settled() })
-	})
-	_ = f.k.sleep(3 * time.Second) // an end of the run shows in the rows
-	f.close()
-	v, err := history.CheckFile(f.file)
+	v, err := f.Finish(f.k.ctx)
 	if err != nil {
 		return nil, err
 	}
 	var rows []Row
 	var bad []string
 	for i := range v.Phases {
-		r := newRow(&v.Phases[i], len(f.players))
+		r := newRow(&v.Phases[i], len(f.Players))
 		fmt.Println("  ", r)
 		rows, bad = append(rows, r), append(bad, r.violations(f.k.cfg.Durability)...)
 	}
@@ -291,13 +273,6 @@ func (f *fleet) finish() ([]Row, error) {
 		return rows, errors.New(strings.Join(bad, "; "))
 	}
 	return rows, nil
-}
-
-// close ends all that plays. It may be called again.
-func (f *fleet) close() {
-	f.cancel()
-	f.running.Wait()
-	_ = f.log.Close() // the check of the file finds what is missing
 }
 
 // latePace is the time between two looks at the clock of a lateness.
@@ -331,7 +306,6 @@ func (k *kube) sleep(d time.Duration) error {
 	return k.ctx.Err()
 }
 
-// restart replaces the pods of a workload one after the other.
 func (k *kube) restart(workload string) error {
 	if _, err := k.ctl("play", "rollout", "restart", workload); err != nil {
 		return err
@@ -339,7 +313,6 @@ func (k *kube) restart(workload string) error {
 	return k.rolledOut(workload)
 }
 
-// upgrade changes a value that all edges and relays have.
 func (k *kube) upgrade() error {
 	if err := k.install("play", true, append(playValues(k.cfg.Durability), "log.level=debug")...); err != nil {
 		return err
@@ -347,7 +320,6 @@ func (k *kube) upgrade() error {
 	return k.nodesRolledOut()
 }
 
-// rollback reverts the upgrade.
 func (k *kube) rollback() error {
 	if _, err := k.helm("play", "rollback", "dnprelay", "--wait", "--timeout", "4m"); err != nil {
 		return err

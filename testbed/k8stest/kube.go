@@ -39,12 +39,10 @@ func (k *kube) command(stdin, name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// ctl runs kubectl in a namespace.
 func (k *kube) ctl(namespace string, args ...string) (string, error) {
 	return k.command("", "kubectl", append([]string{"-n", namespace}, args...)...)
 }
 
-// helm runs helm in a namespace.
 func (k *kube) helm(namespace string, args ...string) (string, error) {
 	return k.command("", k.cfg.Helm, append([]string{"-n", namespace}, args...)...)
 }
@@ -78,7 +76,6 @@ func (k *kube) namespace(name string) (remove func(), err error) {
 	}, err
 }
 
-// secret returns a value of a Secret.
 func (k *kube) secret(namespace, name, key string) (string, error) {
 	text, err := k.ctl(namespace, "get", "secret", name, "-o", "jsonpath={.data."+key+"}")
 	if err != nil {
@@ -109,7 +106,6 @@ const (
 	nats   = "app.kubernetes.io/name=nats"
 )
 
-// await calls good until it reports true.
 func (k *kube) await(most time.Duration, what string, good func() bool) error {
 	ctx, cancel := context.WithTimeout(k.ctx, most)
 	defer cancel()

@@ -3,12 +3,13 @@
 package k8stest
 
 import (
+	"cmp"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,22 +56,22 @@ func scaling(k *kube) ([]Row, error) {
 	if err := k.autoscale(values); err != nil {
 		return nil, err
 	}
-	if err := k.awaitAutoscaler(time.Minute, start, "dnp_edge_sessions of the edges reaches the autoscaler", func(a autoscaler) bool { return a.current() != "" }); err != nil {
+	if err := k.awaitAutoscaler(time.Minute, start, "dnp_edge_sessions of the edges reaches the autoscaler", func(a autoscaler) bool { return a.value != "" }); err != nil {
 		return nil, err
 	}
 	f, err := newFleet(k, "scaling", playersStay+playersGo)
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
-	if err := k.awaitAutoscaler(time.Minute, start, "a third edge", func(a autoscaler) bool { return a.Status.CurrentReplicas == 3 }); err != nil {
+	defer f.Stop() // the check of the file finds missing records
+	if err := k.awaitAutoscaler(time.Minute, start, "a third edge", func(a autoscaler) bool { return a.replicas == 3 }); err != nil {
 		return nil, err
 	}
 	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
 		return nil, err
 	}
-	leaving := f.players[playersStay:]
-	f.players = f.players[:playersStay]
+	leaving := f.Players[playersStay:]
+	f.Players = f.Players[:playersStay]
 	if err := f.settle(); err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (k *kube) scaleDown(start time.Time, leaving []*play.Player) error {
 		return err
 	}
 	fmt.Printf("   %5.1f s  %d players left; %s has %.0f of %d sessions\n", time.Since(start).Seconds(), playersGo, victim.name, sessions, playersStay)
-	if err := k.awaitAutoscaler(90*time.Second, start, "two edges", func(a autoscaler) bool { return a.Status.CurrentReplicas == 2 }); err != nil {
+	if err := k.awaitAutoscaler(90*time.Second, start, "two edges", func(a autoscaler) bool { return a.replicas == 2 }); err != nil {
 		return err
 	}
 	if _, err := k.ctl("play", "wait", "--for=delete", "pod/"+victim.name, "--timeout=80s"); err != nil {
@@ -151,79 +152,43 @@ func (k *kube) sessions() (all float64, busiest pod, most float64) {
 	return all, busiest, most
 }
 
-// An autoscaler is a HorizontalPodAutoscaler with one metric of pods.
+// An autoscaler is the state of a HorizontalPodAutoscaler with one metric of pods.
 type autoscaler struct {
-	Spec struct {
-		Metrics []podsMetric
-	}
-	Status struct {
-		CurrentReplicas, DesiredReplicas int
-		CurrentMetrics                   []podsMetric
-		Conditions                       []struct{ Type, Status, Message string }
-	}
+	value             string // of the metric; empty without one
+	replicas, desired int
+	condition         string // whether it can scale, and why not
 }
 
-// A podsMetric is a target, or the current value.
-type podsMetric struct {
-	Pods struct {
-		Metric          struct{ Name string }
-		Target, Current struct{ AverageValue string }
-	}
-}
-
-// current returns the value of the metric, or "" when it has none.
-func (a autoscaler) current() string {
-	if len(a.Status.CurrentMetrics) == 0 {
-		return ""
-	}
-	return a.Status.CurrentMetrics[0].Pods.Current.AverageValue
-}
-
-// String returns the columns of kubectl get hpa, and how many pods are wanted.
+// String returns the state as a line.
 func (a autoscaler) String() string {
-	target := "?"
-	if len(a.Spec.Metrics) > 0 {
-		target = a.Spec.Metrics[0].Pods.Metric.Name + " %s/" + a.Spec.Metrics[0].Pods.Target.AverageValue
-	}
-	value := a.current()
-	if value == "" {
-		value = "<unknown>"
-	}
-	return fmt.Sprintf("%s, %d edges, wants %d", fmt.Sprintf(target, value), a.Status.CurrentReplicas, a.Status.DesiredReplicas)
+	return fmt.Sprintf("%s %s/%d, %d edges, wants %d", sessionsMetric, cmp.Or(a.value, "<unknown>"), sessionsPerEdge, a.replicas, a.desired)
 }
 
-// inactive returns why the autoscaler cannot scale, or "".
-func (a autoscaler) inactive() string {
-	for _, c := range a.Status.Conditions {
-		if c.Status == "False" && (c.Type == "ScalingActive" || c.Type == "AbleToScale") {
-			return c.Message
-		}
-	}
-	return ""
-}
+// autoscalerFields are the fields of an autoscaler, separated by bars.
+const autoscalerFields = `{.status.currentMetrics[0].pods.current.averageValue}|{.status.currentReplicas}|{.status.desiredReplicas}|` +
+	`{.status.conditions[?(@.type=="ScalingActive")].message}`
 
 // awaitAutoscaler waits until good, and prints each change of the autoscaler of the edges,
 // with the time since start.
 func (k *kube) awaitAutoscaler(most time.Duration, start time.Time, what string, good func(autoscaler) bool) error {
 	var last autoscaler
-	said := ""
 	err := k.await(most, what, func() bool {
-		text, err := k.ctl("play", "get", "hpa", "dnprelay-edge", "-o", "json")
-		var a autoscaler
-		if err != nil || json.Unmarshal([]byte(text), &a) != nil {
+		text, err := k.ctl("play", "get", "hpa", "dnprelay-edge", "-o", "jsonpath="+autoscalerFields)
+		f := strings.SplitN(text, "|", 4)
+		if err != nil || len(f) < 4 {
 			return false
 		}
-		if last = a; a.String() != said {
-			said = a.String()
-			fmt.Printf("   %5.1f s  %s\n", time.Since(start).Seconds(), said)
+		a := autoscaler{value: f[0], condition: f[3]}
+		a.replicas, _ = strconv.Atoi(f[1]) // an empty field is 0
+		a.desired, _ = strconv.Atoi(f[2])
+		if a.String() != last.String() {
+			fmt.Printf("   %5.1f s  %s\n", time.Since(start).Seconds(), a)
 		}
+		last = a
 		return good(a)
 	})
-	if why := last.inactive(); err != nil && why != "" {
-		return fmt.Errorf("%w; the autoscaler says: %s", err, why)
-	}
 	if err != nil {
-		return fmt.Errorf("%w; the autoscaler says: %s", err, last)
+		return fmt.Errorf("%w; the autoscaler says: %s; %s", err, last, last.condition)
 	}
 	return nil
 }
@@ -281,7 +246,6 @@ func adapterRules(file string) (string, error) {
 	return string(config), err
 }
 
-// configMap makes or replaces a ConfigMap with one file.
 func (k *kube) configMap(namespace, name, key, text string) error {
 	object, err := k.ctl(namespace, "create", "configmap", name, "--from-literal="+key+"="+text, "--dry-run=client", "-o", "yaml")
 	if err != nil {

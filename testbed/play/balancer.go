@@ -204,7 +204,6 @@ func (b *Balancer) SetSpray(on bool) {
 // Down returns how many datagrams were forwarded to clients.
 func (b *Balancer) Down() uint64 { return b.down.Load() }
 
-// any returns an edge that is up.
 func (b *Balancer) any() int {
 	for {
 		if i := b.rng.IntN(len(b.cfg.Edges)); b.up[i] {

@@ -188,7 +188,6 @@ func (p *Player) say(now time.Time, c *dnptest.Client) {
 	_ = c.Send(now, fmt.Appendf(nil, "%s/%d", p.party, p.said)) // the client is connected and the message is short
 }
 
-// parse splits a message of a player.
 func parse(data []byte) (party string, n uint64, ok bool) {
 	party, text, ok := strings.Cut(string(data), "/")
 	n, err := strconv.ParseUint(text, 10, 64)

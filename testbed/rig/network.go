@@ -218,7 +218,6 @@ func (n *namespace) in(f func() error) error {
 	return t.Do(f)
 }
 
-// command runs a short command in the namespace.
 func (n *namespace) command(name string, args ...string) error {
 	return n.thread.Do(func() error { return Command(name, args...) })
 }

@@ -5,35 +5,26 @@ package rig
 import (
 	"net"
 	"sync"
-	"time"
 )
 
-// chunkMax bounds what is forwarded at a time, in bytes, and queueMax the chunks that are
-// under way in one direction. Beyond, the sender waits, as for a full window.
-const (
-	chunkMax = 64 << 10
-	queueMax = 256
-)
+// chunkMax bounds the data that is forwarded at a time, in bytes.
+const chunkMax = 64 << 10
 
-// A TCPProxy forwards connections to one server. It can delay what it carries, stall, and
-// reset the connections.
+// A TCPProxy forwards connections to one server. It can stall and reset them.
 type TCPProxy struct {
 	listener net.Listener
 	dial     func() (net.Conn, error)
-	delay    time.Duration
 	done     sync.WaitGroup
 
-	mu      sync.Mutex // of what faults change while connections read it
-	pairs   map[*tcpPair]struct{}
-	stalled chan struct{} // closed when a stall ends; nil without one
+	mu      sync.Mutex // faults change what follows while connections read it
+	conns   map[*net.TCPConn]bool
+	stalled chan struct{} // closed at the end of a stall; nil without one
 	closed  bool
 }
 
-type tcpPair struct{ client, server *net.TCPConn }
-
 // NewTCPProxy opens a proxy at local, with all sockets on a host.
-func NewTCPProxy(h *Host, local, server string, delay time.Duration) (p *TCPProxy, err error) {
-	p = &TCPProxy{delay: delay, pairs: map[*tcpPair]struct{}{}}
+func NewTCPProxy(h *Host, local, server string) (p *TCPProxy, err error) {
+	p = &TCPProxy{conns: map[*net.TCPConn]bool{}}
 	p.dial = func() (net.Conn, error) { return h.Dial("tcp", server) }
 	err = h.In(func() (err error) {
 		p.listener, err = net.Listen("tcp", local)
@@ -42,77 +33,63 @@ func NewTCPProxy(h *Host, local, server string, delay time.Duration) (p *TCPProx
 	if err != nil {
 		return nil, err
 	}
-	p.done.Go(p.accept)
+	p.done.Go(func() {
+		for {
+			c, err := p.listener.Accept()
+			if err != nil {
+				return
+			}
+			p.done.Go(func() { p.serve(c.(*net.TCPConn)) })
+		}
+	})
 	return p, nil
 }
 
-func (p *TCPProxy) accept() {
-	for {
-		c, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.done.Go(func() { p.serve(c.(*net.TCPConn)) })
-	}
-}
-
+// serve forwards both directions of a connection until its end.
 func (p *TCPProxy) serve(client *net.TCPConn) {
 	c, err := p.dial()
 	if err != nil {
 		reset(client)
 		return
 	}
-	pair := &tcpPair{client: client, server: c.(*net.TCPConn)}
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		pair.reset()
-		return
-	}
-	p.pairs[pair] = struct{}{}
-	p.mu.Unlock()
+	server := c.(*net.TCPConn)
+	p.keep(client, server)
 	var both sync.WaitGroup
-	both.Go(func() { p.carry(pair.client, pair.server) })
-	both.Go(func() { p.carry(pair.server, pair.client) })
+	both.Go(func() { p.carry(client, server) })
+	both.Go(func() { p.carry(server, client) })
 	both.Wait()
 	p.mu.Lock()
-	delete(p.pairs, pair)
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+}
+
+// keep remembers connections for ResetAll; those of a closed proxy are reset.
+func (p *TCPProxy) keep(conns ...*net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		p.conns[c] = true
+		if p.closed {
+			reset(c)
+		}
+	}
 }
 
 // carry forwards one direction until either side ends, and ends both then.
 func (p *TCPProxy) carry(from, to *net.TCPConn) {
-	type chunk struct {
-		due time.Time
-		b   []byte
-	}
-	queue := make(chan chunk, queueMax)
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		for c := range queue {
-			time.Sleep(time.Until(c.due))
-			p.wait()
-			if _, err := to.Write(c.b); err != nil {
-				_ = from.Close() // ends the reader; the rest of the queue fails the same way
-			}
-		}
-		_ = to.Close()
-	})
+	defer to.Close()
+	defer from.Close()
+	b := make([]byte, chunkMax)
 	for {
-		b := make([]byte, chunkMax)
 		n, err := from.Read(b)
-		if n > 0 {
-			queue <- chunk{time.Now().Add(p.delay), b[:n]}
-		}
-		if err != nil {
-			break
+		p.wait()
+		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
+			return
 		}
 	}
-	close(queue)
-	writer.Wait()
 }
 
-// wait returns when there is no stall.
 func (p *TCPProxy) wait() {
 	p.mu.Lock()
 	stalled := p.stalled
@@ -139,8 +116,8 @@ func (p *TCPProxy) Stall(on bool) {
 func (p *TCPProxy) ResetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for pair := range p.pairs {
-		pair.reset()
+	for c := range p.conns {
+		reset(c)
 	}
 }
 
@@ -153,11 +130,6 @@ func (p *TCPProxy) Close() {
 	p.Stall(false)
 	p.ResetAll()
 	p.done.Wait()
-}
-
-func (p *tcpPair) reset() {
-	reset(p.client)
-	reset(p.server)
 }
 
 // reset closes a connection with a reset. Both calls fail only on a closed one.

@@ -42,7 +42,7 @@ func echoTCP(t *testing.T) string {
 
 // TestTCPProxy carries data both ways, holds it back, and resets.
 func TestTCPProxy(t *testing.T) {
-	p, err := NewTCPProxy(&Host{}, "127.0.0.1:0", echoTCP(t), time.Millisecond)
+	p, err := NewTCPProxy(&Host{}, "127.0.0.1:0", echoTCP(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,25 +7,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/play"
 )
 
 // A Config describes a run.
 type Config struct {
-	Bin      string // folder with relay, edge and nats-server
-	NATSConf string // configuration of a NATS server, deploy/nats/nats-server.conf
-	Redis    string // the program redis-server
-	Dir      string // for logs and streams; it must exist
-	File     string // the history
+	play.MatchConfig // but for the numbers of relays and edges
 
-	Seed       uint64
-	NATS       int    // servers, 1 or 3
-	Clients    int    // default 50
-	Durability string // of sessions: log, or none, whose losses the check must notice
-	Phases     []string
-	Scale      float64       // factor on the number of faults
-	Reroute    time.Duration // from the death of an edge until its flows move
-	StopAfter  time.Duration // no fault begins later; 0 = never
-	Progress   func(format string, args ...any)
+	Phases    []string      // names; empty means all
+	Scale     float64       // factor on the number of faults
+	StopAfter time.Duration // no fault begins later; 0 = no limit
 }
 
 // A PhaseKind is faults of one kind.
@@ -64,14 +56,12 @@ func (c *Config) chosen() (list []PhaseKind, err error) {
 			list = append(list, p)
 		}
 	}
-	for _, name := range c.Phases {
-		if !slices.ContainsFunc(list, func(p PhaseKind) bool { return p.Name == name }) {
-			var all []string
-			for _, p := range Phases() {
-				all = append(all, p.Name)
-			}
-			return nil, fmt.Errorf("there is no phase %q; there are %s", name, strings.Join(all, ", "))
+	if len(list) < len(c.Phases) {
+		var all []string
+		for _, p := range Phases() {
+			all = append(all, p.Name)
 		}
+		return nil, fmt.Errorf("phases %s: there are only %s", strings.Join(c.Phases, ", "), strings.Join(all, ", "))
 	}
 	return list, nil
 }

@@ -20,7 +20,6 @@ const (
 	stopLeast  = 100 * time.Millisecond
 	stopMost   = 10 * time.Second
 	stopNotice = 500 * time.Millisecond // after which the balancer moves the flows of a stopped edge
-	drainMost  = 90 * time.Second
 	sprayTime  = 5 * time.Second
 	redisDown  = 3 * time.Second
 )
@@ -30,13 +29,18 @@ func (r *run) fault(ctx context.Context, phase string, n int) error {
 	proc.Sleep(ctx, r.random(500*time.Millisecond, 1500*time.Millisecond))
 	switch phase {
 	case "calm":
-		return r.log.During(history.Calm, "", func() error { return r.count(ctx) })
+		return r.Log.During(history.Calm, "", func() error { return r.count(ctx) })
 	case "kill":
-		return r.kill(ctx, phase)
+		return r.Crash(ctx, phase, r.Busiest())
 	case "stop":
 		return r.stop(ctx)
 	case "drain", "drain-flush":
-		return r.drain(ctx, phase, n%edgeCount)
+		edge := n % edgeCount
+		err := r.Log.During(phase, r.Edges[edge].Name, func() error { return r.Drain(ctx, edge, phase == "drain-flush") })
+		if err != nil {
+			return err
+		}
+		return r.Restart(ctx, edge)
 	case "spray":
 		return r.sprayed(ctx, n%2 == 1)
 	case "redis-kill", "redis-flush", "redis-lies", "redis-stop":
@@ -47,44 +51,13 @@ func (r *run) fault(ctx context.Context, phase string, n int) error {
 	return fmt.Errorf("phase %q is not implemented", phase)
 }
 
-// kill crashes the edge with most clients; the balancer notices after cfg.Reroute.
-func (r *run) kill(ctx context.Context, how string) error {
-	i := r.Busiest()
-	e := r.Edges[i]
-	err := r.log.During(how, e.Name, func() error {
-		if err := e.Kill(); err != nil {
-			return err
-		}
-		proc.Sleep(ctx, r.cfg.Reroute)
-		r.Reroute(i, true)
-		proc.Sleep(ctx, 1500*time.Millisecond)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return r.again(ctx, i)
-}
-
-// again starts an edge that has ended.
-func (r *run) again(ctx context.Context, i int) error {
-	if err := r.Edges[i].Start(); err != nil {
-		return err
-	}
-	if err := r.AwaitReady(ctx, r.Edges[i]); err != nil {
-		return err
-	}
-	r.Avoid(i, false)
-	return nil
-}
-
 // stop pauses the edge with most clients. The logarithm of the duration is uniform.
 func (r *run) stop(ctx context.Context) error {
 	i := r.Busiest()
 	e := r.Edges[i]
 	spread := math.Log(float64(stopMost) / float64(stopLeast))
 	d := time.Duration(float64(stopLeast) * math.Exp(r.rng.Float64()*spread))
-	err := r.log.During("stop "+d.Round(time.Millisecond).String(), e.Name, func() error {
+	err := r.Log.During("stop "+d.Round(time.Millisecond).String(), e.Name, func() error {
 		if err := e.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
@@ -100,28 +73,6 @@ func (r *run) stop(ctx context.Context) error {
 	return err
 }
 
-// drain tells an edge to leave. Its flows move when it is no longer ready.
-func (r *run) drain(ctx context.Context, how string, i int) error {
-	e := r.Edges[i]
-	err := r.log.During(how, e.Name, func() error {
-		r.Avoid(i, true)
-		if err := e.Signal(syscall.SIGTERM); err != nil {
-			return err
-		}
-		err := proc.Await(ctx, drainMost, e.Name+" has handed its sessions over", func() bool { return e.Ended() != nil || !r.IsReady(e) })
-		if err != nil {
-			return err
-		}
-		proc.Sleep(ctx, r.cfg.Reroute)
-		r.Reroute(i, how == "drain-flush")
-		return proc.Await(ctx, drainMost, e.Name+" has ended", func() bool { return e.Ended() != nil })
-	})
-	if err != nil {
-		return err
-	}
-	return r.again(ctx, i)
-}
-
 // sprayed measures the CPU of edges with or without spraying.
 func (r *run) sprayed(ctx context.Context, on bool) error {
 	what := history.Direct
@@ -130,11 +81,11 @@ func (r *run) sprayed(ctx context.Context, on bool) error {
 	}
 	r.SetSpray(on)
 	defer r.SetSpray(false)
-	return r.log.During(what, "", func() error {
+	return r.Log.During(what, "", func() error {
 		proc.Sleep(ctx, time.Second)
 		cpu, down := r.cpu(), r.Down()
 		proc.Sleep(ctx, sprayTime)
-		r.log.Add(history.Record{Kind: history.CPU, Note: what, N: r.Down() - down, D: (r.cpu() - cpu).Microseconds()})
+		r.Log.Add(history.Record{Kind: history.CPU, Note: what, N: r.Down() - down, D: (r.cpu() - cpu).Microseconds()})
 		return nil
 	})
 }
@@ -158,7 +109,7 @@ func (r *run) redisFault(ctx context.Context, phase string) (err error) {
 		return err
 	}
 	proc.Sleep(ctx, 300*time.Millisecond)
-	err = r.kill(ctx, phase)
+	err = r.Crash(ctx, phase, r.Busiest())
 	switch phase {
 	case "redis-kill":
 		proc.Sleep(ctx, redisDown)
@@ -176,7 +127,7 @@ func (r *run) natsLeader(ctx context.Context) error {
 	if leader == nil {
 		return errors.New("the session logs have no leader")
 	}
-	return r.log.During("nats-leader", leader.Name, func() error {
+	return r.Log.During("nats-leader", leader.Name, func() error {
 		if err := leader.Kill(); err != nil {
 			return err
 		}
@@ -196,7 +147,7 @@ const logShards = 16
 func (r *run) logLeader() (best *rig.Node) {
 	count := map[string]int{}
 	for i := range logShards {
-		stream, err := rig.StreamCluster(r.nc, fmt.Sprint("DNP_LOG_", i))
+		stream, err := rig.StreamCluster(r.NC, fmt.Sprint("DNP_LOG_", i))
 		if err != nil {
 			continue
 		}

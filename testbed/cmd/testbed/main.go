@@ -31,7 +31,7 @@ import (
 
 // commands are the scenarios by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "otlpsink": otlpSink,
+	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "bench": runBench, "otlpsink": otlpSink,
 }
 
 // errUsage reports bad arguments that were explained already.
@@ -63,7 +63,6 @@ type common struct {
 	temporary                       bool // dir is to be removed after success
 }
 
-// newFlags declares the common flags of a command.
 func newFlags(name string) *common {
 	c := &common{FlagSet: flag.NewFlagSet(name, flag.ExitOnError)}
 	c.StringVar(&c.bin, "bin", "bin", "folder with relay, edge and nats-server")
@@ -128,7 +127,6 @@ func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// writeJSON writes figures to a file, if there is one.
 func writeJSON(file string, figures any) error {
 	if file == "" {
 		return nil
@@ -140,7 +138,6 @@ func writeJSON(file string, figures any) error {
 	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
-// list splits a flag at its commas.
 func list(text string) []string {
 	if text == "" {
 		return nil

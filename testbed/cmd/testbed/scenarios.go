@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/testbed/clustertest"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/k8stest"
+	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/torture"
 	"github.com/dnprelay/dnprelay/testbed/upgrade"
 )
@@ -73,8 +74,8 @@ func runTorture(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	cfg.Bin, cfg.NATSConf, cfg.Redis, cfg.Dir, cfg.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
-	cfg.Seed, cfg.Phases, cfg.Progress = c.seed, list(phases), progress
+	cfg.Phases = list(phases)
+	c.match(&cfg.MatchConfig)
 	v, err := torture.Run(ctx, cfg)
 	return tell(v, err, c.json) // the history stays: `testbed torture check` reads it again
 }
@@ -83,7 +84,7 @@ func upgradeTest(ctx context.Context, args []string) error {
 	var cfg upgrade.Config
 	c := newFlags("upgrade-test")
 	c.redisFlag()
-	c.StringVar(&cfg.Old, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
+	c.StringVar(&cfg.Programs, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
 	c.StringVar(&cfg.Release, "release", "testbed/last-release", "file that names the commit of the last release")
 	c.StringVar(&cfg.Source, "source", ".", "the repository, with its history")
 	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
@@ -92,10 +93,15 @@ func upgradeTest(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	cfg.Bin, cfg.NATSConf, cfg.Redis, cfg.Dir, cfg.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
-	cfg.Seed, cfg.Progress = c.seed, progress
+	c.match(&cfg.MatchConfig)
 	v, err := upgrade.Run(ctx, cfg)
 	return tell(v, err, c.json)
+}
+
+// match sets the fields of a match that common flags have.
+func (c *common) match(m *play.MatchConfig) {
+	m.Bin, m.NATSConf, m.Redis, m.Dir, m.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
+	m.Seed, m.Progress = c.seed, progress
 }
 
 // tell prints a verdict and returns an error for violations.
