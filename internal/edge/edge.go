@@ -42,8 +42,8 @@ type Edge struct {
 	leaving atomic.Bool // the process is about to end
 }
 
-// New opens the sockets. The error names every problem of cfg, or says in one
-// line which address could not be had.
+// New opens the sockets. The error names every problem of cfg, or the address that cannot be
+// opened.
 func New(cfg Config) (*Edge, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
@@ -89,7 +89,7 @@ func (e *Edge) listen(l Listener) error {
 	e.cfg.Log.Info("listening", "addr", sockets[0].LocalAddr(), "profile", l.Profile,
 		"workers", len(sockets), "read_buffer", read)
 	if read > 0 && read < e.cfg.ReadBuffer {
-		e.cfg.Log.Warn("the kernel grants a smaller receive buffer than asked for; raise net.core.rmem_max",
+		e.cfg.Log.Warn("the kernel grants a smaller receive buffer than requested; raise net.core.rmem_max",
 			"asked", e.cfg.ReadBuffer, "granted", read)
 	}
 	return nil
@@ -104,8 +104,8 @@ func (e *Edge) Addrs() []netip.AddrPort {
 	return all
 }
 
-// Ready reports whether clients belong here: this edge has reached the bus at
-// least once, and is not going away.
+// Ready reports whether a balancer should send clients here: this edge has reached the bus
+// at least once, and is not about to end.
 func (e *Edge) Ready() bool { return e.reached.Load() && !e.leaving.Load() }
 
 // admit reports whether a new session can begin at a worker. Without the bus no game server
@@ -116,9 +116,9 @@ func (e *Edge) admit(w *Worker, from netip.AddrPort) bool {
 		(w.takeover == nil || !w.takeover.LogAway())
 }
 
-// AddWorker adds a worker for clients that speak as l says, for a caller that
-// moves the datagrams itself, as a simulation does. wake is called, from any
-// goroutine, when the worker should be turned.
+// AddWorker adds a worker for the clients of a listener, for a caller that moves the
+// datagrams itself, as a simulation does. wake is called, from any goroutine, when the
+// worker should be turned.
 func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 	w := newWorker(&e.node, l.Addr.Port(), out, wake)
 	cfg, err := e.endpointConfig(l, w)
@@ -160,9 +160,8 @@ func (e *Edge) Start() error {
 	return nil
 }
 
-// Run serves until ctx ends, then hands every session over, if a log knows them, or
-// closes it, and returns. The error says what failed; it is nil after a shutdown that was
-// asked for.
+// Run serves until ctx ends. Then it hands durable sessions over, closes all others, and
+// returns. The error says what failed; it is nil after a shutdown through ctx.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
 	ctx, cancel := context.WithCancel(ctx)
@@ -191,7 +190,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	e.leaving.Store(true)
 	stop()
 	for _, w := range e.workers {
-		w.wake() // so that it notices
+		w.wake() // to notice that serving has ended
 	}
 	running.Wait()
 	select {
@@ -202,10 +201,10 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 }
 
-// busChanged asks every replica to make sure that it missed nothing.
+// busChanged has every replica ask whether it missed something while the bus was away.
 func (e *Edge) busChanged(connected bool) {
 	if !connected {
-		e.cfg.Log.Warn("bus lost; clients are served from the replicas")
+		e.cfg.Log.Warn("bus lost; serving clients from the replicas")
 		return
 	}
 	if e.reached.CompareAndSwap(false, true) {
@@ -220,11 +219,11 @@ func (e *Edge) busChanged(connected bool) {
 
 func (e *Edge) closeSockets() {
 	for _, s := range e.sockets {
-		_ = s.Close() // there is nobody left to tell
+		_ = s.Close() // the edge ends, whatever the error
 	}
 }
 
-// endpointConfig returns how the endpoint of a worker for l behaves.
+// endpointConfig returns the configuration of a worker's endpoint.
 func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 	gate, err := admit.New(e.cfg.Auth.Admission(e.cfg.Admission))
 	longMax := 0
@@ -249,7 +248,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		BytesPerSecond:      e.cfg.BytesPerSecond,
 		OfferBytesPerSecond: e.cfg.OfferBytesPerSecond,
 
-		// The table is shared out, so that an edge has one bound whatever its workers.
+		// The workers divide the table, so that the bound of an edge does not depend on them.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
 	}, err
 }

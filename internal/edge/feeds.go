@@ -16,13 +16,13 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// feeds bring bus messages to the workers that need them: one subscription per
-// space and edge, whatever the number of workers and clients. The bytes of a
-// batch are shared by the workers and never changed.
+// Feeds bring bus messages to the workers that need them: an edge has one subscription per
+// space, whatever the number of workers and clients. The workers share the bytes of a batch,
+// which are never changed.
 //
-// The mutex guards who follows what. Workers change it when a space gets its
-// first client or loses its last, and the bus asks it for every message, from
-// its own goroutines, so no worker can own it.
+// The mutex guards which worker follows which space. Workers change that when a space gets
+// its first client or loses its last one, and the goroutines of the bus read it for every
+// message, so no worker can own it.
 type feeds struct {
 	node  *node
 	inbox string // subject below which the edge receives answers
@@ -43,7 +43,7 @@ type feed struct {
 
 // A shardFeed is the spaces of one shard that are followed.
 type shardFeed struct {
-	names []string // in the order of their coming
+	names []string // in the order in which they were followed
 	end   []func()
 }
 
@@ -76,7 +76,7 @@ func (f *feeds) stop() {
 	}
 }
 
-// follow makes a worker get all that concerns a space.
+// follow brings all messages about a space to a worker.
 func (f *feeds) follow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func (f *feeds) follow(w *Worker, name string, shard int) {
 	fd.workers = append(fd.workers, w)
 }
 
-// followShard makes the heads of a space's shard known to it.
+// followShard brings the heads of a space's shard to the space.
 func (f *feeds) followShard(name string, shard int) {
 	sh, ok := f.shards[shard]
 	if !ok {
@@ -122,8 +122,8 @@ func (f *feeds) unfollow(w *Worker, name string, shard int) {
 	}
 }
 
-// without returns a list that lacks x. The old list stays as it is, because others
-// may be reading it.
+// without returns a copy of a list that lacks x. The old list does not change, because other
+// goroutines may be reading it.
 func without[T comparable](list []T, x T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(y T) bool { return y == x })
 }
@@ -134,12 +134,12 @@ func all(list []func()) {
 	}
 }
 
-// subscribe adds a subscription. Only a closed bus refuses one, and then
-// the edge is about to end.
+// subscribe adds a subscription. Only a closed bus refuses it, and then the edge is about to
+// end.
 func (f *feeds) subscribe(ends *[]func(), subject string, handle func(bus.Msg)) {
 	end, err := f.node.cfg.Bus.Subscribe(subject, handle)
 	if err != nil {
-		f.node.cfg.Log.Error("subscribe", "subject", subject, "error", err)
+		f.node.cfg.Log.Error("missing messages: the bus refuses a subscription", "subject", subject, "error", err)
 		return
 	}
 	*ends = append(*ends, end)
@@ -168,8 +168,8 @@ func (f *feeds) toAll(name string, m bus.Msg) {
 	}
 }
 
-// head tells the workers how far the spaces of a shard are. One that the head does
-// not name is told the epoch, because a new holder may not know the space.
+// head tells the workers how far the spaces of a shard are. A space that the head does not
+// name still hears the epoch, because a new holder may not know the space.
 func (f *feeds) head(shard int, m bus.Msg) {
 	f.mu.RLock()
 	var names []string
@@ -195,7 +195,7 @@ func (f *feeds) head(shard int, m bus.Msg) {
 	}
 }
 
-// reply takes an answer to a repair request.
+// reply passes the answer to a repair request on to the worker that asked.
 func (f *feeds) reply(m bus.Msg) {
 	if m.Header[bus.HeaderStatus] == bus.StatusNoResponders {
 		return
@@ -204,7 +204,7 @@ func (f *feeds) reply(m bus.Msg) {
 	number, name, _ := strings.Cut(rest, ".")
 	index, err := strconv.Atoi(number)
 	if err != nil || index < 0 || index >= len(f.node.workers) {
-		return // not a subject that repair made
+		return // no worker has this subject
 	}
 	f.node.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
 		if r := w.spaces.Replica(name); r != nil {
@@ -213,18 +213,18 @@ func (f *feeds) reply(m bus.Msg) {
 	})
 }
 
-// A whoAnswer is one edge's answer.
+// A whoAnswer is the answer of one edge to the question which clients are in a space.
 type whoAnswer struct {
 	Edge    string            `json:"edge"`
 	Space   string            `json:"space"`
 	Clients []fanout.Presence `json:"clients"`
 }
 
-// presencesMax is how many sessions one answer names. An edge with more sends
-// several, because a message of NATS has at most 1 MiB.
+// presencesMax is how many sessions one answer names. An edge with more sends several
+// answers, because a message of NATS has at most 1 MiB.
 const presencesMax = 4096
 
-// who answers who is in a space. The question goes from worker to worker, and
+// who answers which clients are in a space. The question passes from worker to worker, and
 // the last one answers for the edge.
 func (f *feeds) who(name string, m bus.Msg) {
 	if m.Reply == "" {
@@ -253,7 +253,7 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 		if err != nil {
 			panic("edge: an answer that JSON cannot express: " + err.Error())
 		}
-		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // the relay asks again
 		if len(all) == 0 {
 			return
 		}

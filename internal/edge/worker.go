@@ -22,8 +22,8 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// Bounds of a worker's inbox. What does not fit is dropped and counted; a lost
-// batch is a gap, which the replica repairs, and a lost answer is asked for again.
+// Bounds of a worker's inbox. A task that does not fit is dropped and counted: a lost batch
+// is a gap that the replica repairs, and the request for a lost answer is made again.
 const (
 	inboxTasks = 8192
 	inboxBytes = 64 << 20
@@ -91,8 +91,8 @@ func (n *node) workerOf(listener uint16, number uint32) *Worker {
 	return all[number%uint32(len(all))]
 }
 
-// A Worker owns the connections of one socket and the replicas that they need.
-// All of it belongs to the goroutine in loop, except tasks and wake.
+// A Worker owns the connections of one socket and the replicas that they need. All of it
+// belongs to the goroutine in loop, except tasks, mail, durable and wake.
 type Worker struct {
 	node  *node
 	index int
@@ -108,7 +108,7 @@ type Worker struct {
 	lastOut   time.Time                // when Flush was called last
 	past      replication.ReplicaStats // of spaces that are no longer followed
 	judge     *login.Judge
-	suspectAt time.Time // when a line about forged datagrams may be written again
+	suspectAt time.Time // when forged datagrams may be logged again
 	flushes   flushTrace
 
 	tasks *turn.Inbox[task]
@@ -118,7 +118,9 @@ type Worker struct {
 func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
 	w := &Worker{
 		node: n, index: len(n.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake), flushes: flushTrace{signals: &n.signals}}
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake),
+		flushes: flushTrace{signals: &n.signals},
+	}
 	w.judge = n.logins.Judge(loginHost{w})
 	return w
 }
@@ -144,9 +146,9 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 	return w.out.Flush()
 }
 
-// Turn handles datagrams and tasks, does what is due and sends what is to be
-// sent, all at the time now. It returns when it must be called again at the
-// latest, which is never before now, and what failed with the output.
+// Turn handles datagrams, letters and tasks, does what is due, and sends, all at the time
+// now. It returns when it must be called again at the latest, which is never before now, and
+// the error of the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
@@ -229,14 +231,13 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	}
 }
 
-// advance does what is due and sends what is to be sent. It returns when it must
-// be called again.
+// advance does what is due and sends. It returns when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
-	next = w.advanceDurable(now, next) // what the log answered
-	w.flush(now)                       // values first: those who play do not wait for those who join
+	next = w.advanceDurable(now, next) // answers of the log
+	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
-	next = w.advanceDurable(now, next) // what is to be stored
+	next = w.advanceDurable(now, next) // writes to the log
 	if due, ok := w.flush(now); ok {
 		next = earlier(next, due)
 	}
@@ -244,7 +245,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		next = earlier(next, due)
 	}
 	if next.Before(now) {
-		return now // a socket takes the zero time for "never"
+		return now // a socket treats the zero time as "never"
 	}
 	return next
 }
@@ -258,8 +259,8 @@ func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 	return next
 }
 
-// flush sends changed values, if any, unless that was done so lately that they have
-// to wait. Then it returns until when.
+// flush sends changed values, if there are any. If the last flush was too recent, the values
+// have to wait, and flush returns until when.
 func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 	if !w.ep.Pending() {
 		w.flushes.forget() // no client is linked to what changed
@@ -278,7 +279,7 @@ func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 // turns the worker.
 func (w *Worker) Replica(name string) *replication.Replica { return w.spaces.Replica(name) }
 
-// handle takes what the endpoint says that happened.
+// handle handles the events of the endpoint.
 func (w *Worker) handle(now time.Time, events []dnp.Event) {
 	for i := range events {
 		ev := &events[i]
@@ -291,7 +292,7 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		}
 		s, ok := ev.Conn.Data().(*fanout.Session)
 		if !ok {
-			continue // it ended before it began
+			continue // the connection ended before its session began
 		}
 		switch ev.Kind {
 		case dnp.EventClosed:
@@ -333,17 +334,17 @@ func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Cla
 	h.w.ep.LogIn(now, from, claims, h.w.out)
 }
 
-// suspectPause is the least time between two lines of a worker about forged datagrams.
+// suspectPause is the least time between two log lines of a worker about forged datagrams.
 const suspectPause = time.Minute
 
-// suspected logs that somebody else seems to send for the client. The metric counts every
-// time.
+// suspected logs that another host seems to forge datagrams of a client. The metric counts
+// every alarm.
 func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort) {
 	if now.Before(w.suspectAt) {
 		return
 	}
 	w.suspectAt = now.Add(suspectPause)
-	w.node.cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
+	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
 		"address", w.node.cfg.LogAddresses.text(addr))
 }
 
