@@ -284,18 +284,12 @@ type lateness struct{ longest atomic.Int64 }
 
 // run measures until ctx ends.
 func (l *lateness) run(ctx context.Context) {
-	tick := time.NewTicker(latePace)
-	defer tick.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			now := time.Now()
-			l.longest.Store(max(l.longest.Load(), int64(now.Sub(last)-latePace)))
-			last = now
-		}
-	}
+	last := time.Now()
+	proc.Every(ctx, latePace, func() {
+		now := time.Now()
+		l.longest.Store(max(l.longest.Load(), int64(now.Sub(last)-latePace)))
+		last = now
+	})
 }
 
 // take returns the longest delay since the last call.

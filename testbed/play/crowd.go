@@ -5,7 +5,9 @@ package play
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,4 +96,23 @@ func (c *Crowd) Stop() error {
 	c.cancel()
 	c.running.Wait()
 	return c.Log.Close()
+}
+
+// Choose returns the items with the wanted names, in that order, or all if none is wanted.
+func Choose[T any](all []T, name func(T) string, wanted []string) (list []T, err error) {
+	if len(wanted) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, item := range all {
+		names = append(names, name(item))
+	}
+	for _, w := range wanted {
+		i := slices.Index(names, w)
+		if i < 0 {
+			return nil, fmt.Errorf("there is no %q; there are %s", w, strings.Join(names, ", "))
+		}
+		list = append(list, all[i])
+	}
+	return list, nil
 }
