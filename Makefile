@@ -1,4 +1,4 @@
-# The targets that people and .ci/run use. Needs Go, make and bash; the race
+# The targets that people and .ci/run use. They need Go, make and bash; the race
 # detector of `make test` needs a C compiler too.
 
 SHELL       := bash
@@ -33,7 +33,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## Everything in one process, with demo states (ARGS="--no-demo" and so on)
+run: build ## Run everything in one process, with demo states (ARGS="--no-demo" and so on)
 	@exec bin/relay dev $(ARGS)
 
 .PHONY: build
@@ -41,7 +41,7 @@ build: ## Build relay, edge and dnpctl into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## All tests with the race detector (ARGS="-run Name -v" and so on)
+test: ## Run all tests with the race detector (ARGS="-run Name -v" and so on)
 	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./...
 	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
 
@@ -50,11 +50,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
 
 .PHONY: sim
-sim: ## Simulate the whole system for SIMTIME seconds (1800), or ROUNDS in that time, with new seeds or from SEED on
+sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds in that time, with new seeds or those from SEED on
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: mutants
-mutants: ## Put deliberate faults into the source, one at a time, and see that the simulations notice each
+mutants: ## Put deliberate faults into the source, one at a time, and expect the simulations to notice each
 	nice $(GO) test -p 1 ./cluster ./sessionlog ./replication ./internal/systest -run '^Test(Keep)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: testbed
@@ -84,7 +84,7 @@ upgrade-test: testbed ## Upgrade from the last release and roll back under load,
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
 
 .PHONY: sim-session
-sim-session: ## Simulate sessions whose edges die, SEEDS of them (2000)
+sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die
 	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./sessionlog -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
@@ -96,7 +96,7 @@ dashboards: ## Write the Grafana dashboards of deploy/dashboards
 	$(GO) run ./deploy/dashboards deploy/dashboards
 
 .PHONY: bench
-bench: ## Both of the next, once each, in less than 10 minutes
+bench: ## Run bench-code and bench-system once each, in less than 10 minutes
 	@$(MAKE) --no-print-directory bench-code COUNT=1
 	@$(MAKE) --no-print-directory bench-system
 
@@ -130,15 +130,15 @@ profile: testbed ## CPU and allocation profiles of an edge under load, into tmp/
 	@echo "Look at one with: $(GO) tool pprof -http=: bin/edge tmp/profile/FILE"
 
 .PHONY: image
-image: ## The container image into tmp/image/dnprelay.tar, without a daemon (IMAGE=name:tag)
+image: ## Build the container image into tmp/image/dnprelay.tar, without a daemon (IMAGE=name:tag)
 	GO="$(GO)" deploy/image/pack tmp/image "$(IMAGE)"
 
 .PHONY: image-test
-image-test: ## Build the image here and from a copy of the source elsewhere, and compare
+image-test: ## Build the image twice, the second time from a copy of the source in another folder, and compare
 	GO="$(GO)" deploy/image/same
 
 .PHONY: chart-files
-chart-files: ## Copy into the chart what it has from deploy: NATS, alerts, dashboards
+chart-files: ## Copy the files that the chart shares with deploy into the chart: NATS, alerts, dashboards
 	helm/files
 
 .PHONY: manifests
@@ -146,11 +146,11 @@ manifests: $(HELM) ## Render deploy/manifests from the chart
 	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render
 
 .PHONY: chart-test
-chart-test: $(HELM) ## Lint and render the chart, decode every object, try what it has to refuse
+chart-test: $(HELM) ## Lint and render the chart, decode every object, try values that it has to refuse
 	HELM="$(CURDIR)/$(HELM)" GO="$(GO)" helm/test/run
 
 .PHONY: k8s-test
-k8s-test: $(HELM) build ## A real Kubernetes cluster on this machine: install, play, break, 5 to 9 minutes; needs root
+k8s-test: $(HELM) build ## Install, play and break things on a real Kubernetes cluster on this machine, 5 to 9 minutes; needs root
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
 	cd testbed && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/ ./cmd/testbed
@@ -162,7 +162,7 @@ $(HELM):
 	@mv "$(dir $@)helm" "$@"
 
 .PHONY: reproducible
-reproducible: ## Build twice, from two folders with caches of their own, and want the same bytes
+reproducible: ## Build twice, from two folders with caches of their own, and compare the bytes
 	@GO="$(GO)" scripts/reproducible
 
 .PHONY: vet

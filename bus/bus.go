@@ -1,3 +1,12 @@
+// Package bus is the interface through which the nodes of a cluster exchange messages. Package
+// natsbus implements it over NATS, package membus in memory for simulations, and package
+// bustest is the test suite for both.
+//
+//	unsubscribe, err := b.Subscribe("dnp.v1.live.demo", func(m bus.Msg) { … })
+//	err = b.Publish(bus.Msg{Subject: "dnp.v1.live.demo", Data: batch})
+//	b.Request(bus.Msg{Subject: "dnp.v1.get.demo"}, time.Second, func(answer bus.Msg, err error) { … })
+//
+// A Bus delivers at most once and stores nothing. The subjects are those of package subject.
 package bus
 
 import (
@@ -5,29 +14,27 @@ import (
 	"time"
 )
 
-// Errors of Bus that callers tell apart.
+// Errors of a Bus on which callers branch.
 var (
-	// ErrNoResponders says that nobody was subscribed to a request's subject.
+	// ErrNoResponders says that the subject of a request has no subscription.
 	ErrNoResponders = errors.New("no responders")
-	// ErrTimeout says that no answer came in time. The request may have been
-	// received and obeyed all the same.
+	// ErrTimeout says that no answer arrived in time. The request may have been received and
+	// carried out all the same.
 	ErrTimeout = errors.New("no answer in time")
-	// ErrDisconnected says that the message was dropped because there is no
-	// connection to the bus.
+	// ErrDisconnected says that the message was dropped because the bus is not connected.
 	ErrDisconnected = errors.New("not connected to the bus")
-	// ErrBusClosed says that the bus was closed by its owner.
+	// ErrClosed says that the owner closed the bus.
 	ErrClosed = errors.New("the bus is closed")
-	// ErrBusBusy says that the message was dropped because the outgoing queue
-	// is full.
+	// ErrBusy says that the message was dropped because the outgoing queue is full.
 	ErrBusy = errors.New("the outgoing queue of the bus is full")
 	// ErrMessageSize says that the message is larger than the bus carries.
 	ErrMessageSize = errors.New("the message is larger than the bus carries")
 )
 
-// Headers that the bus itself gives a meaning. They are those of NATS.
+// Headers with a meaning for the bus itself, as in NATS.
 const (
-	// HeaderStatus with the value StatusNoResponders marks the empty message
-	// that arrives at a reply subject when nobody listens to the request's.
+	// HeaderStatus with the value StatusNoResponders marks the empty message that arrives at
+	// the reply subject if the subject of the request has no subscription.
 	HeaderStatus       = "Status"
 	StatusNoResponders = "503"
 )
@@ -35,56 +42,53 @@ const (
 // A Msg is one message on the bus.
 type Msg struct {
 	Subject string
-	Reply   string            // where answers go; empty if none is wanted
-	Header  map[string]string // nil if there is none; it costs far more than the same bytes in Data
+	Reply   string            // subject for answers; empty if none is wanted
+	Header  map[string]string // nil if there is none; a header costs far more than the same bytes in Data
 	Data    []byte
 }
 
-// NoResponders reports whether m is the bus's word that nobody is subscribed to
-// the subject of a message that wanted an answer.
+// NoResponders reports whether m is the bus's notice that the subject of a request has no
+// subscription.
 func (m *Msg) NoResponders() bool {
 	return len(m.Data) == 0 && m.Header[HeaderStatus] == StatusNoResponders
 }
 
-// A Bus carries messages between the nodes of a cluster. It is what the shells
-// drive; the packages that hold the rules never see it.
+// A Bus carries messages between the nodes of a cluster. Only shells use it; the packages with
+// the rules do not know it.
 //
-// A message arrives at most once. Messages of one publisher arrive at one
-// subscription in the order in which they were published. Whoever cannot bear
-// a loss numbers its messages and asks for what is missing.
+// A message arrives at most once. Messages of one publisher arrive at one subscription in the
+// order of publishing. A receiver that cannot tolerate loss needs numbered messages, and asks
+// for those that are missing.
 //
 // All methods may be called from any goroutine. No method blocks on the network.
 type Bus interface {
-	// Publish sends m to all that are subscribed to its subject, this node
-	// included. Data and Header belong to the bus from then on and must not be
-	// changed. An error means that the message was dropped, and was counted; no
-	// error does not mean that anybody has it.
+	// Publish sends m to all subscriptions of its subject, including those of this node. The
+	// bus then owns Data and Header, and the caller must not change them. An error means that
+	// the message was dropped and counted; without an error it may still be lost.
 	Publish(m Msg) error
 
-	// Subscribe calls handle for each message whose subject matches, which may
-	// hold the wildcards of NATS: * for one token, a last > for one or more. The
-	// calls for one subscription come one after the other. handle must not block,
-	// because others wait in a bounded queue, whose overflow is dropped and
-	// counted. It shares the message with others and must not change it, but may
-	// keep it. After unsubscribe returns no new call begins, except for one that
-	// was under way at that moment.
+	// Subscribe calls handle for each message whose subject matches. The subject may contain
+	// the wildcards of NATS: * for one token, a last > for one or more. The calls for one
+	// subscription are sequential. handle must not block, because later messages wait in a
+	// bounded queue; the bus drops and counts what exceeds it. Subscriptions share the message:
+	// handle may keep it but must not change it. After unsubscribe returns no call begins,
+	// except one that was already under way.
 	Subscribe(subject string, handle func(Msg)) (unsubscribe func(), err error)
 
-	// SubscribeShared is Subscribe for those who need thousands, with little to
-	// hear each: all of them in a node share one queue and wait for each other, so
-	// that one more costs no goroutine.
+	// SubscribeShared is Subscribe for thousands of subscriptions with few messages each. All
+	// of a node share one queue and wait for each other, so that a subscription costs no
+	// goroutine.
 	SubscribeShared(subject string, handle func(Msg)) (unsubscribe func(), err error)
 
-	// Request publishes m with a reply subject of its own and calls handle
-	// exactly once: with the first answer, or with ErrNoResponders, ErrTimeout,
-	// ErrBusClosed or an error of Publish. The call may come before Request
-	// returns, and from any goroutine.
+	// Request publishes m with a reply subject of its own and calls handle exactly once: with
+	// the first answer, or with ErrNoResponders, ErrTimeout, ErrClosed or an error of Publish.
+	// The call may come before Request returns, and from any goroutine.
 	Request(m Msg, timeout time.Duration, handle func(Msg, error))
 
-	// Connected reports whether messages reach the bus.
+	// Connected reports whether the bus is connected.
 	Connected() bool
 
-	// OnChange calls f each time Connected changes. What was sent by others in
-	// between is lost, so f is the moment to ask for it. f must not block.
+	// OnChange calls f each time Connected changes. Messages that others sent in between are
+	// lost, so f is the moment to ask for them. f must not block.
 	OnChange(f func(connected bool))
 }

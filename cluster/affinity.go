@@ -7,17 +7,16 @@ var (
 	// ErrAffinityAway says that the store of claims does not answer, or not in time.
 	ErrAffinityAway = errors.New("the affinity store does not answer")
 
-	// ErrAffinityBusy says that more waits to be asked than is allowed.
+	// ErrAffinityBusy says that more questions wait than is allowed.
 	ErrAffinityBusy = errors.New("too much waits for the affinity store")
 
-	// ErrAffinityAnswer says that the store has something that nobody of this
-	// deployment wrote.
+	// ErrAffinityAnswer says that the store has a value that no node of this deployment writes.
 	ErrAffinityAnswer = errors.New("the affinity store has something else")
 )
 
-// Served says who serves a session.
+// Served says which node serves a session.
 type Served struct {
-	Node  string // empty if nobody claims it
+	Node  string // empty if the session is not claimed
 	Epoch uint64 // of the session, as its log counts
 	Alive bool   // Node has said recently that it is alive
 
@@ -25,40 +24,40 @@ type Served struct {
 	Trying string
 }
 
-// Affinity is an edge's port to the claims: which edge serves which session. A session
-// goes by the name of its log.
+// Affinity is an edge's port to the claims: which edge serves which session. A session is named
+// by its log.
 //
-// All of it is a hint, which decides who tries and where a datagram is sent first. The
-// log of a session alone decides who serves it, so a store that is empty, late or wrong
-// costs a detour. Methods may be called from any goroutine and never block. What is
-// asked is answered once and in bounded time, also if there is no store: within about
-// half a second. Answers and callbacks come from goroutines of the adapter, possibly
-// before the method returns, and must not block.
+// All claims are hints, which decide which edge tries to take a session over and where a datagram
+// is sent first. The log of a session alone decides who serves it, so a store that is empty, late
+// or wrong costs a detour. Methods may be called from any goroutine and never block. Each question
+// is answered once and in bounded time, also if there is no store: within about half a second.
+// Answers and callbacks come from goroutines of the adapter, possibly before the method returns,
+// and must not block.
 type Affinity interface {
-	// Claim says that this node serves the session, from now until Release. It is
-	// written again and again, so that a store that forgot everything has it soon. A
-	// later epoch replaces the claim.
+	// Claim says that this node serves the session, from now until Release. The adapter writes
+	// the claim again and again, so that a store that forgot everything has it soon. A later
+	// epoch replaces the claim.
 	Claim(name string, epoch uint64)
 
-	// Release says that this node does not serve the session any more. A claim in a
-	// later epoch, or of another node, is left alone.
+	// Release says that this node stopped serving the session. A claim in a later epoch, or of
+	// another node, is left alone.
 	Release(name string, epoch uint64)
 
-	// OnReplaced sets who is told that the store has a later claim of another node for
-	// a session that this node claims. The claim is not renewed then. It is called
-	// once, before anything else.
+	// OnReplaced sets the function that is told when the store has a later claim of another
+	// node for a session that this node claims. The claim is not renewed then. OnReplaced is
+	// called once, before anything else.
 	OnReplaced(handle func(name string, by Served))
 
-	// Find asks who serves a session.
+	// Find asks which node serves a session.
 	Find(name string, answer func(Served, error))
 
-	// Try asks to be the one to take over a session that seen served. If the answer has
-	// this node in Trying, it is for the next second; no other is told so then. If
-	// somebody claimed the session since, the answer has that.
+	// Try asks for permission to take over a session that seen served. If the answer has this
+	// node in Trying, the permission is exclusive for the next second. If the session was
+	// claimed since, the answer has that claim.
 	Try(name string, seen Served, answer func(Served, error))
 
-	// Claimed lists the sessions that node claimed within about the last two minutes,
-	// some at a time and in no order; others may have taken them over since.
+	// Claimed lists the sessions that node claimed within about the last two minutes, in parts
+	// and in no order; other nodes may have taken them over since.
 	Claimed(node string, each func(names []string), done func(error))
 
 	// Err returns why the store is not there; nil if it is.

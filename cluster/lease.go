@@ -1,32 +1,190 @@
 package cluster
 
 import (
+	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
-// A LeasePhase is where a Lease is.
+// A LeaseConfig is what a Lease is made with. All durations are measured on this node's
+// monotonic clock, and never compared with another node's.
+type LeaseConfig struct {
+	// Node is the name of this relay; others hand shards over to it.
+	Node string
+
+	// ID is different for every start of every process, so that a relay can tell its own
+	// records from those of its predecessor.
+	ID string
+
+	// Format returns the lowest format that all members of the cluster read; see package
+	// format. nil stands for the oldest.
+	Format func() uint8
+
+	// Renew is how often a holder renews. 0 means 500 ms.
+	Renew time.Duration
+
+	// Wait is how long a challenger must see no change, while the store answers, before it
+	// takes a shard. 0 means 3 s. It must be at least twice the sum of Renew and Timeout, or
+	// one lost answer costs a living holder its shard.
+	Wait time.Duration
+
+	// DurableSilence is the silence of the store after which a holder's answers say that
+	// they are not durable. 0 means 1.5 s.
+	DurableSilence time.Duration
+
+	// Silence is the silence of the store after which a holder stops serving. 0 means 12 s,
+	// which is above the 4 to 9 s of an election in JetStream.
+	Silence time.Duration
+
+	// Timeout is the time after which the caller that carries out an action reports that its
+	// outcome is unknown. 0 means 1 s.
+	Timeout time.Duration
+}
+
+// Pauses between two attempts. The first is for a store that says that another write to the
+// same subject is under way, which takes about as long; the second is for a store that cannot
+// be reached, and is arbitrary.
+const (
+	busyPause  = time.Millisecond
+	faultPause = 100 * time.Millisecond
+)
+
+// WithDefaults returns c with defaults for fields that are zero.
+func (c LeaseConfig) WithDefaults() LeaseConfig {
+	c.Renew = cmp.Or(c.Renew, 500*time.Millisecond)
+	c.Wait = cmp.Or(c.Wait, 3*time.Second)
+	c.DurableSilence = cmp.Or(c.DurableSilence, 1500*time.Millisecond)
+	c.Silence = cmp.Or(c.Silence, 12*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
+	return c
+}
+
+// Validate returns everything that is wrong with c, which may have zeros.
+func (c LeaseConfig) Validate() (problems []string) {
+	if c.Node == "" {
+		problems = append(problems, "lease: no node name")
+	}
+	if c.ID == "" {
+		problems = append(problems, "lease: no id of this start")
+	}
+	if c.Renew < 0 || c.Wait < 0 || c.DurableSilence < 0 || c.Silence < 0 || c.Timeout < 0 {
+		return append(problems, "lease: negative duration")
+	}
+	c = c.WithDefaults()
+	if c.Wait < 2*(c.Renew+c.Timeout) {
+		problems = append(problems, "lease: a challenger must wait for at least two renewals and two timeouts of a write")
+	}
+	if c.Silence < c.DurableSilence {
+		problems = append(problems, "lease: the silence that ends a lease is shorter than the one that ends durability")
+	}
+	return problems
+}
+
+// An ActionKind is the kind of an Action.
+type ActionKind uint8
+
+// The first five ask something of the store. One of them is under way at a time, and each must
+// be answered by one call of Answer.
+const (
+	// ActionRead asks the store's leader for Holder and Heartbeat. The two need not be of one
+	// instant, but Holder must be read first.
+	ActionRead ActionKind = iota + 1
+
+	// ActionAcquire writes Heartbeat and Holder, both or none, if the last Holder has the
+	// sequence ExpectHolder and the last Heartbeat has the sequence ExpectHeartbeat.
+	ActionAcquire
+
+	// ActionRenew writes Heartbeat if the last Holder has the sequence ExpectHolder.
+	ActionRenew
+
+	// ActionStore writes, all or nothing, the keyframes of the batch Token and Heartbeat, if
+	// the last Holder has the sequence ExpectHolder and the last Heartbeat has the sequence
+	// ExpectHeartbeat.
+	ActionStore
+
+	// ActionRelease writes Holder if the last Holder has the sequence ExpectHolder.
+	ActionRelease
+
+	// ActionAcquired says that this relay holds the shard in Epoch.
+	ActionAcquired
+
+	// ActionLost says that this relay does not hold the shard any longer that it held in
+	// Epoch, for Reason. Batches that were not reported stored are not; one that was under way
+	// may be.
+	ActionLost
+
+	// ActionDurable says whether the changes that this relay accepts are stored.
+	ActionDurable
+
+	// ActionStored says that the batch Token is stored.
+	ActionStored
+)
+
+// An Action is what a Lease wants from the store, or reports to its relay.
+type Action struct {
+	Kind ActionKind
+
+	ExpectHolder, ExpectHeartbeat uint64
+	Holder                        Holder
+	Heartbeat                     Heartbeat
+	Token                         uint64
+
+	Epoch   uint64
+	Reason  Reason
+	Durable bool
+}
+
+// A Reason is why a relay lost a shard.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonReleased Reason = iota + 1 // this relay released it
+	ReasonTaken                      // the store says that another relay holds it
+	ReasonEpoch                      // a higher epoch was seen on the bus
+	ReasonSilence                    // the store was silent for too long
+)
+
+var reasons = [...]string{ReasonReleased: "released", ReasonTaken: "taken", ReasonEpoch: "higher epoch", ReasonSilence: "store silent"}
+
+func (r Reason) String() string {
+	if int(r) < len(reasons) && reasons[r] != "" {
+		return reasons[r]
+	}
+	return "reason " + strconv.Itoa(int(r))
+}
+
+// An Answer is the store's answer to an action.
+type Answer struct {
+	Verdict   fence.Verdict
+	Seq       uint64    // of the Holder or Heartbeat that was written; of the Holder, if both were
+	Holder    Holder    // of ActionRead
+	Heartbeat Heartbeat // of ActionRead, and with its Seq of ActionAcquire
+}
+
+// A LeasePhase is the phase of a Lease.
 type LeasePhase uint8
 
 // The phases.
 const (
-	Following   LeasePhase = iota // another holds the shard, or nobody does
+	Following   LeasePhase = iota // another relay holds the shard, or none does
 	Challenging                   // the holder is silent and its silence is being confirmed
 	Acquiring                     // the record that would make this relay the holder is under way
 	Holding
-	Releasing // this relay gave the shard up, and says so to the store
+	Releasing // the record that releases the shard is under way
 )
 
 func (p LeasePhase) String() string {
 	return [...]string{"following", "challenging", "acquiring", "holding", "releasing"}[p]
 }
 
-// A Lease is this relay's part in the question who holds one shard. DESIGN.md
-// says why it does what it does.
+// A Lease is this relay's view of the lease of one shard. DESIGN.md says why it does what it
+// does.
 //
-// Its owner calls the methods for what it hears, then Advance, carries out the
-// actions in order, and calls Advance again at NextTimeout at the latest.
+// Its caller calls the methods for what it hears, then Advance, carries out the actions in
+// order, and calls Advance again at NextTimeout at the latest.
 type Lease struct {
 	cfg   LeaseConfig
 	phase LeasePhase
@@ -36,13 +194,13 @@ type Lease struct {
 
 	holder    Holder // the newest that was seen
 	heartbeat Heartbeat
-	known     bool // whether own and beat are what the store has, not just zero
+	known     bool // holder and heartbeat are from the store, and not just zero
 
 	follow follow
 	hold   hold
 
-	asked   ActionKind // what the store was asked and has not answered; 0 for nothing
-	sent    time.Time  // when
+	asked   ActionKind // the action that the store has not answered; 0 for none
+	sent    time.Time  // when the store was asked
 	retryAt time.Time  // the store is not asked before
 }
 
@@ -54,10 +212,10 @@ func NewLease(cfg LeaseConfig) *Lease {
 	return &Lease{cfg: cfg.WithDefaults()}
 }
 
-// Phase returns where the lease is.
+// Phase returns the phase of the lease.
 func (l *Lease) Phase() LeasePhase { return l.phase }
 
-// Epoch returns the epoch that this relay holds the shard in; 0 if it does not.
+// Epoch returns the epoch in which this relay holds the shard; 0 if it does not.
 func (l *Lease) Epoch() uint64 {
 	if l.phase != Holding && l.phase != Releasing {
 		return 0
@@ -65,11 +223,11 @@ func (l *Lease) Epoch() uint64 {
 	return l.hold.epoch
 }
 
-// Holder returns the newest record of who holds the shard.
+// Holder returns the newest record that says who holds the shard.
 func (l *Lease) Holder() Holder { return l.holder }
 
-// Want says whether the roster wants this relay to hold the shard. It starts and
-// ends challenges, but no holding.
+// Want says whether the roster wants this relay to hold the shard. It starts and ends
+// challenges, but does not end a lease that this relay holds.
 func (l *Lease) Want(now time.Time, want bool) {
 	l.want = want
 	if !want && l.phase == Challenging {
@@ -77,19 +235,18 @@ func (l *Lease) Want(now time.Time, want bool) {
 	}
 }
 
-// Release ends a holding in favour of the node to, or of anybody if it is empty.
-// A batch that waits is stored first.
-func (l *Lease) Release(to string) {
+// Release gives the shard to the node successor, or to any relay if that is empty. A batch that
+// waits is stored first.
+func (l *Lease) Release(successor string) {
 	if l.phase == Holding {
-		l.hold.release, l.hold.to = true, to
+		l.hold.releasing, l.hold.successor = true, successor
 	}
 }
 
-// Store asks to store the batch token. One batch may wait at a time. It is
-// reported stored, or the holding lost. It reports false if the shard is not
-// held or is being released.
+// Store asks to store the batch token. One batch may wait at a time. Either ActionStored or
+// ActionLost follows. Store reports false if the shard is not held or is being released.
 func (l *Lease) Store(now time.Time, token uint64) bool {
-	if l.phase != Holding || l.hold.release {
+	if l.phase != Holding || l.hold.releasing {
 		return false
 	}
 	if l.hold.waiting {
@@ -106,19 +263,19 @@ func (l *Lease) Fence(now time.Time, epoch uint64) {
 	}
 }
 
-// SeenOwn takes a record that the watch brought, which may be late or old.
-func (l *Lease) SeenHolder(now time.Time, o Holder) {
-	if o.Seq <= l.holder.Seq {
+// SeenHolder takes a record that the watch brought, which may be late or old.
+func (l *Lease) SeenHolder(now time.Time, h Holder) {
+	if h.Seq <= l.holder.Seq {
 		return
 	}
-	l.holder, l.known = o, true
+	l.holder, l.known = h, true
 	l.changed(now)
-	if l.Epoch() != 0 && o.Seq > l.hold.epoch {
+	if l.Epoch() != 0 && h.Seq > l.hold.epoch {
 		l.lose(now, l.takenReason())
 	}
 }
 
-// SeenBeat takes a record that the watch brought, which may be late or old.
+// SeenHeartbeat takes a record that the watch brought, which may be late or old.
 func (l *Lease) SeenHeartbeat(now time.Time, b Heartbeat) {
 	if b.Seq <= l.heartbeat.Seq {
 		return
@@ -127,8 +284,7 @@ func (l *Lease) SeenHeartbeat(now time.Time, b Heartbeat) {
 	l.changed(now)
 }
 
-// Advance returns what is to be done, in order. It is valid until the next
-// Advance.
+// Advance returns what is to be done, in order. The slice is valid until the next Advance.
 func (l *Lease) Advance(now time.Time) []Action {
 	if l.Epoch() != 0 {
 		l.holdDeadlines(now)
@@ -170,11 +326,11 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Answer says what became of the action that the store was asked.
+// Answer takes the store's answer to an action.
 func (l *Lease) Answer(now time.Time, a Answer) {
 	asked := l.asked
 	if asked == 0 {
-		panic("cluster: an answer that nobody waits for")
+		panic("cluster: the store answers, but was not asked")
 	}
 	l.asked = 0
 	switch a.Verdict {
@@ -191,8 +347,8 @@ func (l *Lease) Answer(now time.Time, a Answer) {
 	case asked == ActionAcquire:
 		l.acquireAnswer(now, a)
 	}
-	// What was asked by a holding that ended meanwhile tells nothing that a read
-	// would not tell better.
+	// The answer to a request of a lease that was lost meanwhile says nothing that a read
+	// would not say better.
 }
 
 // ask asks the store.
@@ -203,7 +359,7 @@ func (l *Lease) ask(now time.Time, a Action) {
 
 func (l *Lease) emit(a Action) { l.out = append(l.out, a) }
 
-// earlier returns the earlier of two times, of which a zero one does not count.
+// earlier returns the earlier of two times, ignoring a zero one.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

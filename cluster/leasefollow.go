@@ -6,13 +6,13 @@ import (
 	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
-// follow is what a Lease knows while another holds the shard.
+// follow is what a Lease knows while another relay holds the shard.
 type follow struct {
-	// quiet is since when nothing has changed, as far as the store could say.
+	// quiet is since when nothing has changed, as far as the store could tell.
 	quiet time.Time
 
-	// series is when the first of the reads was asked that the store has answered
-	// without a failure between them; zero before it.
+	// series is when the first of the last reads was asked that the store has answered
+	// without a failure between them; zero if there is none.
 	series time.Time
 
 	// silent says that the last read failed.
@@ -21,12 +21,11 @@ type follow struct {
 	// polled is when the last read was asked.
 	polled time.Time
 
-	// past is since when every read said less than what was seen before; zero if
-	// the last did not.
+	// past is since when every read shows an older state than was seen before; zero if the
+	// last read did not.
 	past time.Time
 
-	// confirmed says that a read which was asked after the wait was over found
-	// no change.
+	// confirmed says that a read which was asked after the wait was over found no change.
 	confirmed bool
 }
 
@@ -36,7 +35,7 @@ func (l *Lease) followOn(now time.Time) {
 	l.follow = follow{quiet: now}
 }
 
-// changed says that the holder, or another one, gave a sign of life.
+// changed says that a holder gave a sign of life.
 func (l *Lease) changed(now time.Time) {
 	l.follow.quiet, l.follow.confirmed, l.follow.silent = now, false, false
 	if l.phase == Challenging {
@@ -44,11 +43,10 @@ func (l *Lease) changed(now time.Time) {
 	}
 }
 
-// free reports whether nobody has to be waited for: the shard never had a
-// holder, or it was given to this relay or to anybody, or it is this very
-// process that the record names, which does not hold it. The last is what an
-// acquiring leaves behind that was written although no answer came. A record
-// may be older than the store's, but then the store refuses to have it replaced.
+// free reports whether this relay need not wait for a holder: the shard never had one, or it was
+// released to this relay or to any, or the record names this very process, which does not hold
+// the shard. An attempt to acquire leaves the last behind if it was written although no answer
+// came. The record may be older than the store's, but then the store refuses to replace it.
 func (l *Lease) free() bool {
 	switch {
 	case l.holder.Seq == 0:
@@ -65,7 +63,10 @@ func (l *Lease) followStep(now time.Time) {
 	case !l.want:
 	case l.known && (l.free() || f.confirmed):
 		l.phase = Acquiring
-		l.ask(now, Action{Kind: ActionAcquire, ExpectHolder: l.holder.Seq, ExpectHeartbeat: l.heartbeat.Seq, Holder: Holder{Node: l.cfg.Node, ID: l.cfg.ID}})
+		l.ask(now, Action{
+			Kind: ActionAcquire, ExpectHolder: l.holder.Seq, ExpectHeartbeat: l.heartbeat.Seq,
+			Holder: Holder{Format: l.recordFormat(), Node: l.cfg.Node, ID: l.cfg.ID}, Heartbeat: Heartbeat{Format: l.recordFormat()},
+		})
 	case !l.known || !now.Before(l.pollDue()):
 		if l.known {
 			l.phase = Challenging
@@ -86,9 +87,9 @@ func (l *Lease) followDue() (time.Time, bool) {
 	return l.pollDue(), true
 }
 
-// pollDue returns when the store is to be asked next whether the holder is
-// silent. The polls are one beat apart, so that an outage of the store does not
-// pass unnoticed between them, and one is at the moment when the wait is over.
+// pollDue returns when to ask the store next whether the holder is silent. The polls are one
+// renewal apart, so that an outage of the store does not pass unnoticed between them, and one
+// poll is at the end of the wait.
 func (l *Lease) pollDue() time.Time {
 	first, end := l.follow.quiet.Add(l.cfg.Wait/3), l.follow.quiet.Add(l.cfg.Wait)
 	next := later(first, l.follow.polled.Add(l.cfg.Renew))
@@ -98,12 +99,12 @@ func (l *Lease) pollDue() time.Time {
 	return next
 }
 
-// followRead takes the answer of the store's leader.
+// followRead takes the answer of the store's leader to a read.
 func (l *Lease) followRead(now time.Time, a Answer) {
 	f := &l.follow
 	if a.Verdict != fence.OK {
-		// The holder could not renew either. Its silence counts from when the store
-		// answers again.
+		// The holder could not renew either. Its silence counts from when the store answers
+		// again.
 		f.silent, f.series = true, time.Time{}
 		return
 	}
@@ -122,9 +123,10 @@ func (l *Lease) followRead(now time.Time, a Answer) {
 	f.confirmed = !l.sent.Before(f.quiet.Add(l.cfg.Wait)) && l.sent.Sub(f.series) >= l.cfg.Wait/2
 }
 
-// inPast reports whether an answer is older than what was seen before: a leader
-// gave it that does not know that it was deposed. If it stays so for longer than
-// any leader can, the store was wiped, and the answer is the truth.
+// inPast reports whether an answer is older than what was seen before, so that it comes from a
+// leader which does not know that it was deposed. If answers stay so for longer than such a
+// leader can last, the store was wiped, and the answer is right. inPast remembers when this
+// began.
 func (l *Lease) inPast(now time.Time, a Answer) bool {
 	f := &l.follow
 	if a.Holder.Seq >= l.holder.Seq && a.Heartbeat.Seq >= l.heartbeat.Seq {
@@ -137,19 +139,18 @@ func (l *Lease) inPast(now time.Time, a Answer) bool {
 	return now.Sub(f.past) < l.cfg.Silence
 }
 
-// acquireAnswer takes the answer to ActionAcquire. Busy changes nothing, because
-// the next try fails if the holder has renewed meanwhile. Whatever else is not a
-// plain yes is settled by a read: the record may be there although no answer
-// came, which free knows, or it may be another's.
+// acquireAnswer takes the answer to ActionAcquire. Busy changes nothing, because the next attempt
+// fails if the holder has renewed meanwhile. A read settles all other answers but a plain OK: the
+// record may be there although no answer came, which free recognizes, or it may be another's.
 func (l *Lease) acquireAnswer(now time.Time, a Answer) {
 	l.phase = Following
 	switch {
-	case a.Verdict == fence.OK && l.holder.Seq <= a.Seq: // else the watch was faster, and it is lost already
+	case a.Verdict == fence.OK && l.holder.Seq <= a.Seq: // otherwise the watch was faster, and the shard is lost already
 		l.holder = Holder{Seq: a.Seq, Node: l.cfg.Node, ID: l.cfg.ID}
 		l.heartbeat = a.Heartbeat
 		l.acquired(now)
 	case a.Verdict == fence.Busy && !l.free():
-		l.retryAt = now.Add(faultPause) // somebody who believes to hold the shard writes
+		l.retryAt = now.Add(faultPause) // another relay that believes to hold the shard is writing
 	case a.Verdict == fence.Busy:
 	default:
 		l.known, l.follow.confirmed = false, false

@@ -12,36 +12,35 @@ type hold struct {
 	renewed    time.Time // when the newest write that succeeded was asked
 	next       time.Time // when to renew
 	durable    bool
-	revalidate bool   // the store must say who holds the shard before anything else is asked
-	write      uint64 // number of the newest write
-	chain      uint64 // sequence of the newest Beat
+	revalidate bool   // the store must say who holds the shard before it is asked for anything else
+	write      uint64 // ordinal of the newest write
+	chain      uint64 // sequence of the newest Heartbeat
 
 	waiting bool // the batch token waits to be stored
 	token   uint64
 	since   time.Time // when it began to wait
-	storing uint64    // number of its newest write; 0 if there was none
+	storing uint64    // ordinal of its newest write; 0 if there was none
 
-	release bool
-	to      string
+	releasing bool
+	successor string // empty for any
 }
 
-// acquired begins a holding.
+// acquired begins an epoch of this relay.
 func (l *Lease) acquired(now time.Time) {
 	l.phase = Holding
 	l.hold = hold{epoch: l.holder.Seq, renewed: l.sent, next: l.sent.Add(l.cfg.Renew), chain: l.heartbeat.Seq, durable: true}
 	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq})
 }
 
-// lose ends a holding.
-func (l *Lease) lose(now time.Time, why Reason) {
-	l.emit(Action{Kind: ActionLost, Epoch: l.hold.epoch, Reason: why})
+// lose ends it.
+func (l *Lease) lose(now time.Time, reason Reason) {
+	l.emit(Action{Kind: ActionLost, Epoch: l.hold.epoch, Reason: reason})
 	l.hold = hold{}
 	l.followOn(now)
 }
 
-// takenReason is why there is another record than this relay's. One that is
-// giving the shard up need not ask whether the record is its own or already that
-// of whom it gave the shard to.
+// takenReason returns why the store has a record that is not this relay's. A relay that is
+// releasing the shard need not ask whether the record is its own or already its successor's.
 func (l *Lease) takenReason() Reason {
 	if l.phase == Releasing {
 		return ReasonReleased
@@ -66,9 +65,8 @@ func (l *Lease) holdDeadline() time.Time {
 	return end
 }
 
-// durableUntil returns until when what is accepted counts as being stored: for a
-// while after the last sign of the store, and not while the store takes beats
-// but no batches.
+// durableUntil returns until when accepted changes count as durable: for a while after the last
+// sign of the store, and not while the store takes heartbeats but no batches.
 func (l *Lease) durableUntil() time.Time {
 	until := l.hold.renewed.Add(l.cfg.DurableSilence)
 	if l.hold.waiting {
@@ -84,32 +82,35 @@ func (l *Lease) setDurable(durable bool) {
 	}
 }
 
-// holdStep asks the store for the most urgent.
+// holdStep makes the most urgent request to the store.
 func (l *Lease) holdStep(now time.Time) {
 	h := &l.hold
 	switch {
 	case h.revalidate:
 		l.ask(now, Action{Kind: ActionRead})
 	case l.storeDue(now):
-		h.write++
+		b := l.nextHeartbeat()
 		h.storing = h.write
-		l.ask(now, Action{
-			Kind: ActionStore, Token: h.token, ExpectHolder: h.epoch, ExpectHeartbeat: h.chain, Heartbeat: Heartbeat{Epoch: h.epoch, Write: h.write},
-		})
-	case h.release && !h.waiting:
+		l.ask(now, Action{Kind: ActionStore, Token: h.token, ExpectHolder: h.epoch, ExpectHeartbeat: h.chain, Heartbeat: b})
+	case h.releasing && !h.waiting:
 		l.phase = Releasing
 		l.ask(now, Action{
-			Kind: ActionRelease, ExpectHolder: h.epoch, Holder: Holder{Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: h.to},
+			Kind: ActionRelease, ExpectHolder: h.epoch,
+			Holder: Holder{Format: l.recordFormat(), Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: h.successor},
 		})
 	case !now.Before(h.next):
-		h.write++
-		l.ask(now, Action{Kind: ActionRenew, ExpectHolder: h.epoch, Heartbeat: Heartbeat{Epoch: h.epoch, Write: h.write}})
+		l.ask(now, Action{Kind: ActionRenew, ExpectHolder: h.epoch, Heartbeat: l.nextHeartbeat()})
 	}
 }
 
-// storeDue reports whether the batch that waits is next. One that failed lets a
-// beat pass that is due, so that a batch which the store never takes does not
-// cost the shard.
+// nextHeartbeat returns the record of the next write.
+func (l *Lease) nextHeartbeat() Heartbeat {
+	l.hold.write++
+	return Heartbeat{Format: l.recordFormat(), Epoch: l.hold.epoch, Write: l.hold.write}
+}
+
+// storeDue reports whether the batch that waits is next. A batch that failed lets a renewal pass
+// that is due, so that a batch which the store never takes does not cost the shard.
 func (l *Lease) storeDue(now time.Time) bool {
 	h := &l.hold
 	return h.waiting && (h.storing == 0 || now.Before(h.next))
@@ -118,7 +119,7 @@ func (l *Lease) storeDue(now time.Time) bool {
 // holdDue returns when holdStep has something to do.
 func (l *Lease) holdDue() time.Time {
 	h := &l.hold
-	if h.revalidate || h.waiting || h.release && !h.waiting {
+	if h.revalidate || h.waiting || h.releasing {
 		return l.retryAt
 	}
 	return h.next
@@ -136,8 +137,8 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 	case fence.Stale:
 		h.revalidate = true
 	case fence.Unknown:
-		// A beat may be repeated without asking, because the fence is in it. What a
-		// batch or a release did has to be known first.
+		// A renewal may be repeated at once, because it has the fence. The outcome of a batch
+		// or a release must be known first.
 		h.revalidate = asked != ActionRenew
 		h.next = now
 	case fence.Unreachable, fence.Busy:
@@ -148,7 +149,7 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 // written takes note of a write that succeeded.
 func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
 	if asked == ActionRelease {
-		l.holder = Holder{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.to}
+		l.holder = Holder{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.successor}
 		l.lose(now, ReasonReleased)
 		return
 	}
@@ -167,7 +168,7 @@ func (l *Lease) stored() {
 	l.emit(Action{Kind: ActionStored, Epoch: h.epoch, Token: h.token})
 }
 
-// holdRead takes what the store's leader says in a case of doubt.
+// holdRead takes the answer of the store's leader to a revalidation.
 func (l *Lease) holdRead(now time.Time, a Answer) {
 	h := &l.hold
 	switch {
@@ -176,8 +177,8 @@ func (l *Lease) holdRead(now time.Time, a Answer) {
 		l.holder, l.heartbeat = a.Holder, a.Heartbeat
 		l.lose(now, l.takenReason())
 	case a.Holder.Seq < h.epoch:
-		// A leader that does not know that it was deposed, or a store that was
-		// wiped, which the silence will tell.
+		// The leader does not know that it was deposed, or the store was wiped, which the
+		// silence will show.
 		l.retryAt = now.Add(faultPause)
 	default:
 		h.revalidate = false

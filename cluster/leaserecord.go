@@ -1,65 +1,82 @@
 package cluster
 
-import "encoding/json"
+import (
+	"encoding/json"
 
-// An Own is the record that says who holds a shard. The zero Own says that
-// nobody ever did.
+	"github.com/dnprelay/dnprelay/internal/format"
+)
+
+// A Holder is the record that says who holds a shard. The zero Holder says that the shard never
+// had one.
 type Holder struct {
-	// Seq is where the store keeps it, and the epoch of the holding that it
+	// Seq is the sequence of the record in the store, and the epoch of the lease that it
 	// began. It is not part of the record.
 	Seq uint64 `json:"-"`
+
+	// Format is the form of the record; 0 stands for the oldest.
+	Format uint8 `json:"format,omitempty"`
 
 	// Node and ID are the holder and its start.
 	Node string `json:"node,omitempty"`
 	ID   string `json:"id,omitempty"`
 
-	// Released says that Node gave the shard up, and To to whom; to whoever wants
-	// it, if To is empty.
+	// Released says that Node released the shard in favour of To, or of any relay if To is
+	// empty.
 	Released bool   `json:"released,omitempty"`
 	To       string `json:"to,omitempty"`
 }
 
-// A Beat is the record with which a holder renews. Every durable write of a
-// holder writes it too.
+// A Heartbeat is the record with which a holder renews. Every durable write of a holder writes
+// it too.
 type Heartbeat struct {
-	Seq uint64 `json:"-"` // where the store keeps it; 0 if there is none
+	Seq    uint64 `json:"-"`                // in the store; 0 if there is none
+	Format uint8  `json:"format,omitempty"` // 0 stands for the oldest
 
 	Epoch uint64 `json:"epoch"`
-	Write uint64 `json:"write"` // how-manieth write of the epoch
+	Write uint64 `json:"write"` // ordinal of the write in the epoch
 }
 
 // Append appends the record as it is stored.
-func (o Holder) Append(b []byte) []byte { return appendJSON(b, o) }
+func (h Holder) Append(p []byte) []byte { return appendJSON(p, h) }
 
 // Append appends the record as it is stored.
 func (b Heartbeat) Append(p []byte) []byte { return appendJSON(p, b) }
 
-// ParseOwn takes a stored record apart. One that is no record is that of an
-// unknown holder, so that it is left alone until it is silent.
+// ParseHolder parses a stored record. Fields that this program does not know are skipped. A
+// record of another format, or one that cannot be read, is that of an unknown holder: it is left
+// alone for as long as its heartbeats change.
 func ParseHolder(seq uint64, p []byte) Holder {
-	var o Holder
-	if json.Unmarshal(p, &o) != nil {
-		o = Holder{}
+	var h Holder
+	if json.Unmarshal(p, &h) != nil || h.Format > format.Newest {
+		h = Holder{}
 	}
-	o.Seq = seq
-	return o
+	h.Seq = seq
+	return h
 }
 
-// ParseBeat takes a stored record apart. One that is no record is still a sign
-// of life.
+// ParseHeartbeat parses a stored record. One of another format, or one that cannot be read,
+// still is a sign of life.
 func ParseHeartbeat(seq uint64, p []byte) Heartbeat {
 	var b Heartbeat
-	if json.Unmarshal(p, &b) != nil {
+	if json.Unmarshal(p, &b) != nil || b.Format > format.Newest {
 		b = Heartbeat{}
 	}
 	b.Seq = seq
 	return b
 }
 
+// recordFormat returns the format of the records to write, in which 0 stands for the oldest.
+func (l *Lease) recordFormat() uint8 {
+	if f := format.ToWrite(l.cfg.Format); f > format.Oldest {
+		return f
+	}
+	return 0
+}
+
 func appendJSON(b []byte, v any) []byte {
 	p, err := json.Marshal(v)
 	if err != nil {
-		panic("cluster: a record that is no JSON: " + err.Error())
+		panic("cluster: a record cannot be encoded: " + err.Error())
 	}
 	return append(b, p...)
 }

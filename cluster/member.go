@@ -1,6 +1,14 @@
 package cluster
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/dnprelay/dnprelay/internal/format"
+)
 
 // A Role is what a node does.
 type Role uint8
@@ -22,7 +30,7 @@ func (r Role) String() string {
 	return "unknown"
 }
 
-// A Phase is where a node is in its life.
+// A Phase is a phase in the life of a node.
 type Phase uint8
 
 // The phases, in the order of a life. A number is part of the wire format.
@@ -30,7 +38,7 @@ const (
 	PhaseStarting Phase = 1 // is not able to work
 	PhaseReady    Phase = 2 // works
 	PhaseDraining Phase = 3 // works, hands its work over and takes no more
-	PhaseLeaving  Phase = 4 // does not work any more, and is about to end
+	PhaseLeaving  Phase = 4 // has stopped working and is about to end
 )
 
 // String returns the name of p.
@@ -48,11 +56,11 @@ func (p Phase) String() string {
 	return "unknown"
 }
 
-// A Service is what an address of a node is for.
+// A Service is the purpose of an address of a node.
 type Service uint8
 
-// The services. A number is part of the wire format; others may be met and have
-// to be left alone, because newer nodes may have more.
+// The services. A number is part of the wire format. Unknown ones are left alone, because newer
+// nodes may have more.
 const (
 	ServiceDNP     Service = 1 // UDP, game clients
 	ServiceForward Service = 2 // UDP, datagrams between edges
@@ -73,11 +81,11 @@ const (
 	LoadMax      = 100
 )
 
-// A Member is what a node tells the others about itself. Its name and its gossip
-// address travel beside the rest.
+// A Member is a node as it describes itself to the others. Its name and its gossip address travel
+// beside the rest.
 type Member struct {
 	Name   string
-	Gossip netip.AddrPort // where it speaks gossip
+	Gossip netip.AddrPort // its address for gossip
 
 	Role        Role
 	Phase       Phase
@@ -88,12 +96,16 @@ type Member struct {
 	Addresses   []Address
 
 	// Sender is the id under which the process seals datagrams for other edges; see
-	// cluster/forward. 0 means that it does not.
+	// cluster/forward. 0 means that it seals none.
 	Sender uint64
+
+	// Format is the newest format that the program reads; see package format. 0 stands for the
+	// oldest.
+	Format uint8
 }
 
-// CanHold reports whether m may be given shards: it is a relay that is ready. One
-// that starts or drains is not.
+// CanHold reports whether m may be given shards: it is a relay that is ready, and not one that
+// starts or drains.
 func (m Member) CanHold() bool {
 	return m.Role == RoleRelay && m.Phase == PhaseReady
 }
@@ -111,4 +123,173 @@ func (m Member) Address(s Service) (netip.AddrPort, bool) {
 		}
 	}
 	return netip.AddrPort{}, false
+}
+
+func (m Member) format() uint8 { return max(m.Format, format.Oldest) }
+
+// MetadataMax is how many bytes memberlist carries for a node (its MetaMaxSize).
+// The largest Member takes 217.
+const MetadataMax = 512
+
+// metadataVersion never changes: a node ignores a member whose metadata it cannot read, and would
+// take it for dead. New fields follow the old ones; see package format.
+const metadataVersion = 1
+
+// Errors of ParseMetadata. They are static, because their cause comes from the network.
+var (
+	ErrMetadataVersion = errors.New("cluster: metadata of an unknown version")
+	ErrMetadata        = errors.New("cluster: malformed metadata")
+)
+
+// Validate returns an error if m cannot be encoded.
+func (m Member) Validate() error {
+	switch {
+	case m.Name == "" || len(m.Name) > NameMax:
+		return fmt.Errorf("cluster: name %q has %d bytes, want 1 to %d", m.Name, len(m.Name), NameMax)
+	case m.Role != RoleRelay && m.Role != RoleEdge:
+		return fmt.Errorf("cluster: member %s has the unknown role %d", m.Name, m.Role)
+	case m.Phase < PhaseStarting || m.Phase > PhaseLeaving:
+		return fmt.Errorf("cluster: member %s has the unknown phase %d", m.Name, m.Phase)
+	case m.Load > LoadMax:
+		return fmt.Errorf("cluster: member %s has load %d, at most %d", m.Name, m.Load, LoadMax)
+	case m.Shards == 0:
+		return fmt.Errorf("cluster: member %s has no shards", m.Name)
+	case len(m.Version) > VersionMax:
+		return fmt.Errorf("cluster: member %s has a version of %d bytes, at most %d", m.Name, len(m.Version), VersionMax)
+	case len(m.Addresses) > AddressesMax:
+		return fmt.Errorf("cluster: member %s has %d addresses, at most %d", m.Name, len(m.Addresses), AddressesMax)
+	}
+	for _, a := range m.Addresses {
+		if !a.Addr.IsValid() || a.Addr.Addr().Zone() != "" {
+			return fmt.Errorf("cluster: member %s has the address %v, which means nothing to other nodes", m.Name, a.Addr)
+		}
+	}
+	return nil
+}
+
+// AppendMetadata appends the description of m without name and gossip address. Numbers are little
+// endian:
+//
+//	version     uint8 = 1
+//	role        uint8
+//	phase       uint8
+//	load        uint8
+//	shards      uint16
+//	incarnation uint64
+//	program     uint8 length, bytes
+//	addresses   uint8 count, each {service uint8, uint8 length 4 or 16, bytes, port uint16}
+//	sender      uint64; missing if it is 0 and no field follows
+//	format      uint8; missing if it is the oldest
+//
+// Fields of newer programs may follow. m has to be valid.
+func (m Member) AppendMetadata(b []byte) []byte {
+	b = append(b, metadataVersion, byte(m.Role), byte(m.Phase), m.Load)
+	b = binary.LittleEndian.AppendUint16(b, m.Shards)
+	b = binary.LittleEndian.AppendUint64(b, m.Incarnation)
+	b = append(b, byte(len(m.Version)))
+	b = append(b, m.Version...)
+	b = append(b, byte(len(m.Addresses)))
+	for _, a := range m.Addresses {
+		ip := a.Addr.Addr().AsSlice()
+		b = append(b, byte(a.Service), byte(len(ip)))
+		b = append(b, ip...)
+		b = binary.LittleEndian.AppendUint16(b, a.Addr.Port())
+	}
+	if newer := m.format() > format.Oldest; newer || m.Sender != 0 {
+		b = binary.LittleEndian.AppendUint64(b, m.Sender)
+		if newer {
+			b = append(b, m.Format)
+		}
+	}
+	return b
+}
+
+// ParseMetadata returns the member that p describes, without name and gossip address. It keeps
+// nothing of p and ignores bytes behind the known fields, so that a newer program can say more.
+func ParseMetadata(p []byte) (Member, error) {
+	if len(p) > MetadataMax {
+		return Member{}, ErrMetadata
+	}
+	r := metadataReader{p: p}
+	if r.uint8() != metadataVersion {
+		return Member{}, ErrMetadataVersion
+	}
+	m := Member{
+		Role: Role(r.uint8()), Phase: Phase(r.uint8()), Load: r.uint8(),
+		Shards: r.uint16(), Incarnation: r.uint64(),
+	}
+	m.Version = string(r.bytes(int(r.uint8()), VersionMax))
+	count := int(r.uint8())
+	if count > AddressesMax {
+		return Member{}, ErrMetadata
+	}
+	for range count {
+		m.Addresses = append(m.Addresses, r.address())
+	}
+	if len(r.p) > 0 {
+		m.Sender = r.uint64()
+	}
+	if len(r.p) > 0 {
+		m.Format = r.uint8()
+	}
+	known := (m.Role == RoleRelay || m.Role == RoleEdge) && m.Phase >= PhaseStarting && m.Phase <= PhaseLeaving
+	if r.short || !known || m.Load > LoadMax || m.Shards == 0 {
+		return Member{}, ErrMetadata
+	}
+	return m, nil
+}
+
+// A metadataReader reads until something is missing or impossible; from then on short is set and
+// every field is zero.
+type metadataReader struct {
+	p     []byte
+	short bool
+}
+
+func (r *metadataReader) bytes(n, most int) []byte {
+	if r.short || n > most || n > len(r.p) {
+		r.short = true
+		return nil
+	}
+	b := r.p[:n]
+	r.p = r.p[n:]
+	return b
+}
+
+func (r *metadataReader) uint8() uint8 {
+	if b := r.bytes(1, 1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *metadataReader) uint16() uint16 {
+	if b := r.bytes(2, 2); b != nil {
+		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (r *metadataReader) uint64() uint64 {
+	if b := r.bytes(8, 8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *metadataReader) address() Address {
+	a := Address{Service: Service(r.uint8())}
+	ip, ok := netip.AddrFromSlice(r.bytes(int(r.uint8()), 16))
+	if !ok {
+		r.short = true
+	}
+	a.Addr = netip.AddrPortFrom(ip, r.uint16())
+	return a
+}
+
+// Equal reports whether m and o say the same.
+func (m Member) Equal(o Member) bool {
+	return m.Name == o.Name && m.Gossip == o.Gossip && m.Role == o.Role && m.Phase == o.Phase && m.Load == o.Load &&
+		m.Shards == o.Shards && m.Incarnation == o.Incarnation && m.Version == o.Version && m.Sender == o.Sender &&
+		m.format() == o.format() && slices.Equal(m.Addresses, o.Addresses)
 }

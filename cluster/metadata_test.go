@@ -33,7 +33,7 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("encoding:\ngot  %s\nwant %s", got, want)
 	}
 	if got, err := ParseMetadata(b[6:]); err != nil || !got.Equal(m) {
-		t.Errorf("came back as %+v, %v", got, err)
+		t.Errorf("the member came back as %+v, %v", got, err)
 	}
 	for n := range len(b) - 6 {
 		if _, err := ParseMetadata(b[6 : 6+n]); err == nil {
@@ -46,13 +46,26 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("with a sender: got %s", got)
 	}
 	if got, err := ParseMetadata(append(b[6:], 1, 2, 3)); err != nil || !got.Equal(m) {
-		t.Errorf("fields of a later program must be ignored, got %+v, %v", got, err)
+		t.Errorf("fields of a newer program must be ignored, got %+v, %v", got, err)
+	}
+	m.Format = 2
+	b = m.AppendMetadata(b[:6])
+	if got := hex.EncodeToString(b[6:]); got != want+"010203040506070802" {
+		t.Errorf("with a format: got %s", got)
+	}
+	if got, err := ParseMetadata(append(b[6:], 1, 2, 3)); err != nil || !got.Equal(m) || got.Format != 2 {
+		t.Errorf("a member that reads format 2 came back as %+v, %v", got, err)
+	}
+	m.Sender = 0
+	b = m.AppendMetadata(b[:6])
+	if got := hex.EncodeToString(b[6:]); got != want+"000000000000000002" {
+		t.Errorf("with a format and no sender: got %s", got)
 	}
 	if addr, ok := m.Address(ServiceForward); !ok || addr.Port() != 7947 {
 		t.Errorf("address: got %v, %v", addr, ok)
 	}
 	if _, ok := m.Address(ServiceDNP); ok {
-		t.Error("an address for a service that m does not offer")
+		t.Error("Address finds a service that the member does not offer")
 	}
 }
 
@@ -61,9 +74,14 @@ func TestMetadataBounds(t *testing.T) {
 	if err := m.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(m.AppendMetadata(nil)); n > 216 || n > MetadataMax {
-		t.Errorf("the largest member takes %d bytes, the documentation says 216", n)
+	if n := len(m.AppendMetadata(nil)); n > 216 {
+		t.Errorf("the largest member takes %d bytes, want 216", n)
 	}
+	m.Format = 255
+	if n := len(m.AppendMetadata(nil)); n > 217 || n > MetadataMax {
+		t.Errorf("the largest member with a format takes %d bytes, the documentation says 217", n)
+	}
+	m.Format = 0
 	for name, spoil := range map[string]func(*Member){
 		"no name": func(m *Member) { m.Name = "" }, "long name": func(m *Member) { m.Name += "n" },
 		"no role": func(m *Member) { m.Role = 0 }, "no phase": func(m *Member) { m.Phase = 0 },

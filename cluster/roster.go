@@ -5,19 +5,21 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/dnprelay/dnprelay/internal/format"
 )
 
-// A Roster is who is there, sorted by name. It never changes, so it may be shared
-// between goroutines. The zero Roster is empty.
+// A Roster is the members of a cluster, sorted by name. It never changes, so goroutines may share
+// it. The zero Roster is empty.
 //
 // It is a hint: see the package comment.
 type Roster struct {
-	members []Member
+	members    []Member
 	candidates []candidate // members that may be given shards
 }
 
-// NewRoster returns the roster of members, whose slice it does not keep. Of two
-// with the same name the later incarnation counts.
+// NewRoster returns the roster of members, whose slice it does not keep. Of two members with the
+// same name the later incarnation counts.
 func NewRoster(members []Member) Roster {
 	sorted := slices.Clone(members)
 	slices.SortStableFunc(sorted, func(a, b Member) int {
@@ -32,7 +34,7 @@ func NewRoster(members []Member) Roster {
 	return r
 }
 
-// Len returns how many members there are.
+// Len returns the number of members.
 func (r Roster) Len() int { return len(r.members) }
 
 // All yields the members in the order of their names. Their addresses must not be
@@ -48,28 +50,41 @@ func (r Roster) Member(name string) (Member, bool) {
 	return r.members[i], true
 }
 
+// Format returns the lowest format that all members read, which is the one to write; see package
+// format. For an empty Roster it is the oldest.
+func (r Roster) Format() uint8 {
+	if len(r.members) == 0 {
+		return format.Oldest
+	}
+	lowest := r.members[0].format()
+	for _, m := range r.members[1:] {
+		lowest = min(lowest, m.format())
+	}
+	return lowest
+}
+
 // Equal reports whether r and o say the same.
 func (r Roster) Equal(o Roster) bool {
 	return slices.EqualFunc(r.members, o.members, Member.Equal)
 }
 
-// A Difference is what happened between two rosters, each list in the order of
-// names. A member that was restarted is in Left as it was and in Joined as it is,
-// because the process that we knew has gone with all that it held.
+// A Difference is the difference between two rosters, each list in the order of names. A member
+// that was restarted is in Left as it was and in Joined as it is, because the former process has
+// gone with everything that it held.
 type Difference struct {
 	Joined, Left []Member
 	Changed      []Change
 }
 
-// A Change is a member that tells something else than before.
+// A Change is a member that describes itself otherwise than before.
 type Change struct{ Old, New Member }
 
-// Empty reports whether nothing happened.
+// Empty reports whether there is no difference.
 func (d Difference) Empty() bool {
 	return len(d.Joined) == 0 && len(d.Left) == 0 && len(d.Changed) == 0
 }
 
-// Since returns what happened from old to r.
+// Since returns the difference from old to r.
 func (r Roster) Since(old Roster) (d Difference) {
 	for _, was := range old.members {
 		if is, ok := r.Member(was.Name); !ok || is.Incarnation != was.Incarnation {

@@ -69,8 +69,8 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// The figures must never change, because nodes of different versions have to
-// agree on who should hold a shard.
+// TestPlacementIsTheSameEverywhere has figures that must never change, because nodes of different
+// releases have to agree on which relay should hold a shard.
 func TestPlacementIsTheSameEverywhere(t *testing.T) {
 	r := NewRoster(relays(3))
 	got := ""
@@ -82,9 +82,9 @@ func TestPlacementIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// Every relay draws independently, so the share of one of n is binomial: mean
-// 64/n, standard deviation sqrt(64/n*(1-1/n)). The names of StatefulSets, which
-// differ in one digit, must not make it worse.
+// TestShardsSpread checks the shares of relays. Every relay draws independently, so the share of one
+// of n is binomial: mean 64/n, standard deviation sqrt(64/n*(1-1/n)). The names of StatefulSets,
+// which differ in one digit, must not make it worse.
 func TestShardsSpread(t *testing.T) {
 	const shards = 64
 	for n := 1; n <= 16; n++ {
@@ -102,8 +102,8 @@ func TestShardsSpread(t *testing.T) {
 	}
 }
 
-// Over many names the draws are uniform: chi-squared of 8 relays with 64,000
-// shards, 7 degrees of freedom, is above 24.3 once in a thousand.
+// TestDrawsAreUniform checks that the draws are uniform over many names: chi-squared of 8 relays with
+// 64,000 shards, 7 degrees of freedom, is above 24.3 once in a thousand.
 func TestDrawsAreUniform(t *testing.T) {
 	share := map[string]int{}
 	for _, name := range NewRoster(relays(8)).Placement(64_000) {
@@ -133,7 +133,7 @@ func TestOnlyTheShardsOfTheGoneMove(t *testing.T) {
 			for shard := range shards {
 				was, is := holderOf(before, shard), holderOf(after, shard)
 				if was != is && was != all[gone].Name {
-					t.Fatalf("%d relays, %s goes: shard %d moved from %s to %s for nothing", n, all[gone].Name, shard, was, is)
+					t.Fatalf("%d relays, %s goes: shard %d moved needlessly from %s to %s", n, all[gone].Name, shard, was, is)
 				}
 				if second := before.Ranking(shard)[1]; was != is && is != second {
 					t.Fatalf("shard %d went to %s, the ranking said %s", shard, is, second)
@@ -155,5 +155,30 @@ func TestEdgesHoldNothing(t *testing.T) {
 	r := NewRoster([]Member{{Name: "edge", Role: RoleEdge, Phase: PhaseReady, Shards: 64}})
 	if name, ok := r.Holder(5); ok || name != "" || len(r.Ranking(5)) != 0 || r.Placement(1)[0] != "" {
 		t.Error("an edge was given a shard")
+	}
+}
+
+// TestFormat checks that a roster has the format that all its members read.
+func TestFormat(t *testing.T) {
+	member := func(name string, format uint8) Member { return Member{Name: name, Format: format} }
+	for _, c := range []struct {
+		members []Member
+		want    uint8
+	}{
+		{nil, 1},
+		{[]Member{member("a", 0)}, 1},
+		{[]Member{member("a", 2)}, 2},
+		{[]Member{member("a", 3), member("b", 2)}, 2},
+		{[]Member{member("a", 3), member("b", 0), member("c", 2)}, 1},
+	} {
+		if got := NewRoster(c.members).Format(); got != c.want {
+			t.Errorf("the format of %+v is %d, want %d", c.members, got, c.want)
+		}
+	}
+	if d := NewRoster([]Member{member("a", 1)}).Since(NewRoster([]Member{member("a", 0)})); !d.Empty() {
+		t.Errorf("no format and format 1 differ: %+v", d)
+	}
+	if d := NewRoster([]Member{member("a", 2)}).Since(NewRoster([]Member{member("a", 1)})); len(d.Changed) != 1 {
+		t.Errorf("a new format is no change: %+v", d)
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from 1 on")
-	story = flag.Bool("story", false, "print ten times a second how the nodes are")
+	story = flag.Bool("story", false, "print the state of the nodes ten times a second")
 	seeds = flag.Int("seeds", 200, "how many seeds to simulate")
 )
 
-// simTime is how long one seed lasts, in virtual time.
+// simTime is the virtual time that one seed takes.
 const simTime = 2 * time.Minute
 
 // A world is some relays that share a shard, and their store.
@@ -27,8 +27,8 @@ type world struct {
 	chk   *checker
 
 	outageAt time.Duration
-	idle     int  // one in so many looks finds something to store
-	greedy   bool // the roster wants everybody to hold the shard, so that somebody always challenges
+	idle     int  // a holder stores a batch in one of so many calls of play
+	greedy   bool // the roster wants every relay to hold the shard, so that there always is a challenger
 	calm     bool // this seed has only outages of the store and planned hand-overs
 }
 
@@ -56,8 +56,8 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// want makes the roster want node i to hold the shard. Like a real one it may
-// disagree with itself for a while.
+// want makes the roster want node i to hold the shard. The nodes may have different rosters for a
+// while.
 func (w *world) want(i int) {
 	for j, n := range w.nodes {
 		delay := time.Duration(0)
@@ -76,7 +76,7 @@ func (w *world) want(i int) {
 	}
 }
 
-// silentSince returns since when nothing answers the node.
+// silentSince returns since when the store does not answer the node.
 func (w *world) silentSince(n *simNode) time.Duration {
 	since := w.net.Elapsed()
 	if n.cut {
@@ -88,7 +88,7 @@ func (w *world) silentSince(n *simNode) time.Duration {
 	return since
 }
 
-// trouble makes one fault, or a planned hand-over, and its end.
+// trouble causes one fault, or a planned hand-over, and schedules its end.
 func (w *world) trouble() {
 	rnd := w.net.Rand()
 	n := w.nodes[rnd.IntN(len(w.nodes))]
@@ -108,7 +108,7 @@ func (w *world) trouble() {
 		w.handOver()
 	case 3: // pause
 		n.paused = true
-		if rnd.IntN(2) == 0 { // the servers drop its subscriptions as too slow, and it notices late
+		if rnd.IntN(2) == 0 { // the servers drop its slow subscriptions, and it notices late
 			n.stalled, n.deaf = true, true
 		}
 		w.net.Schedule(time.Duration(100+rnd.IntN(15_000))*time.Millisecond, func() {
@@ -143,16 +143,15 @@ func (w *world) trouble() {
 	}
 }
 
-// handOver lets the holder give the shard to another node, as a roster that
-// changed its mind does.
+// handOver lets the holder release the shard to another node, as a new roster does.
 func (w *world) handOver() {
 	for _, n := range w.nodes {
-		if n.alive && !n.paused && n.epoch != 0 && n.epoch == w.store.own.Seq {
+		if n.alive && !n.paused && n.epoch != 0 && n.epoch == w.store.holder.Seq {
 			to := w.nodes[(n.index+1+w.net.Rand().IntN(len(w.nodes)-1))%len(w.nodes)]
 			w.want(to.index)
 			w.chk.release, w.chk.releaseT = w.net.Elapsed(), to
 			if !w.calm {
-				w.chk.release = 0 // the roster takes its time
+				w.chk.release = 0 // the roster is delayed, so the time is not bounded
 			}
 			n.lease.Release(to.name())
 			n.turn()
@@ -161,7 +160,7 @@ func (w *world) handOver() {
 	}
 }
 
-// run simulates the whole seed and returns what went wrong.
+// run simulates the whole seed and returns the violations.
 func (w *world) run() []string {
 	rnd := w.net.Rand()
 	w.net.Every(20*time.Millisecond, func() bool {
@@ -187,9 +186,9 @@ func (w *world) run() []string {
 	return w.chk.errors
 }
 
-// print prints how everything is.
+// print prints the state of the store and the nodes.
 func (w *world) print() {
-	fmt.Printf("%v store: outage %d, own %+v, beat %+v\n", w.net.Elapsed(), w.store.outage, w.store.own, w.store.beat)
+	fmt.Printf("%v store: outage %d, holder %+v, heartbeat %+v\n", w.net.Elapsed(), w.store.outage, w.store.holder, w.store.heartbeat)
 	for _, n := range w.nodes {
 		fmt.Printf("   %s: %v in %d, alive %v, paused %v, cut %v, watch stalled %v, wants %v, durable %v, ill %v\n", n.name(), n.lease.Phase(),
 			n.epoch, n.alive, n.paused, n.cut, n.stalled, n.wants, n.durable, w.chk.ill[n])

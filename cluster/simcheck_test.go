@@ -7,20 +7,20 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// What the simulation holds the lease to. The bounds have room for the skew of
-// the clocks and for the latency of the simulated store.
+// The bounds that the simulation checks. They have room for the skew of the clocks and for the
+// latency of the simulated store.
 const (
 	gapMax      = 4 * time.Second        // without a holder while the store answers
-	handOverMax = 200 * time.Millisecond // of a planned one, when nothing is lost
+	handOverMax = 200 * time.Millisecond // of a planned hand-over, when no message is lost
 	zombieMax   = 2500 * time.Millisecond
 )
 
-// A checker watches everything from outside of the nodes.
+// A checker observes the store and the nodes from outside.
 type checker struct {
 	w      *world
 	errors []string
 
-	owner    map[uint64]*simNode // who the store gave an epoch to
+	owner    map[uint64]*simNode // to which node the store gave an epoch
 	ownerRun map[uint64]int
 	acquires int
 	batches  int
@@ -28,10 +28,10 @@ type checker struct {
 	gapLast  time.Duration // when there last was a holder, or an excuse for having none
 	gapWorst time.Duration
 	ill      map[*simNode]time.Duration // when the node last had an excuse
-	waiting  map[*simNode]time.Duration // until when it may wait for an answer that does not come
-	stalled  time.Duration              // when a watch last was
+	waiting  map[*simNode]time.Duration // until when the node may wait for an answer that does not come
+	stalled  time.Duration              // when a watch last was stalled
 	ownedAt  time.Duration              // when the newest record of a holder was written
-	storeIll time.Duration              // when the store last had one
+	storeIll time.Duration              // when the store last had an excuse
 	release  time.Duration              // when the newest planned hand-over began; 0 if it is done
 	releaseT *simNode
 }
@@ -42,20 +42,20 @@ func (c *checker) failf(format string, v ...any) {
 	}
 }
 
-// trouble notes that this node is not well.
+// trouble notes that this node has an excuse.
 func (c *checker) trouble(n *simNode) { c.ill[n] = max(c.ill[n], c.w.net.Elapsed()) }
 
-// dropped notes that a message of this node to the store was lost, or the answer
-// to it. To the node the store is silent until it gives up waiting.
+// dropped notes that a message between this node and the store was lost. For the node the store is
+// silent until it gives up waiting.
 func (c *checker) dropped(n *simNode) { c.ill[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
 
-// waits notes that this node asked a store that is silent, and will wait for the
-// answer for a while even if the store comes back.
+// waits notes that this node asked a silent store, and will wait for the answer for a while even
+// if the store comes back.
 func (c *checker) waits(n *simNode) { c.waiting[n] = c.w.net.Elapsed() + 1200*time.Millisecond }
 
 func (c *checker) outageChanged() { c.storeIll = c.w.net.Elapsed() }
 
-// since returns how long ago t was; for ever if it never was.
+// since returns how long ago t was; an hour if it is zero.
 func (c *checker) since(t time.Duration) time.Duration {
 	if t == 0 {
 		return time.Hour
@@ -63,8 +63,8 @@ func (c *checker) since(t time.Duration) time.Duration {
 	return c.w.net.Elapsed() - t
 }
 
-// owned judges a new record of who holds the shard.
-func (c *checker) owned(n *simNode, was, is cluster.Holder) {
+// newHolder judges a new record that says who holds the shard.
+func (c *checker) newHolder(n *simNode, was, is cluster.Holder) {
 	if is.Seq <= was.Seq {
 		c.failf("epoch %d after %d", is.Seq, was.Seq)
 	}
@@ -83,12 +83,12 @@ func (c *checker) owned(n *simNode, was, is cluster.Holder) {
 }
 
 // written judges a durable write that the store accepts.
-func (c *checker) written(n *simNode, a cluster.Action, own cluster.Holder, _ cluster.Heartbeat) {
-	if a.Heartbeat.Epoch != own.Seq {
-		c.failf("a write of epoch %d by %s is accepted while %d holds", a.Heartbeat.Epoch, n.name(), own.Seq)
+func (c *checker) written(n *simNode, a cluster.Action, holder cluster.Holder) {
+	if a.Heartbeat.Epoch != holder.Seq {
+		c.failf("a write of epoch %d by %s is accepted in epoch %d", a.Heartbeat.Epoch, n.name(), holder.Seq)
 	}
 	if c.owner[a.Heartbeat.Epoch] != n {
-		c.failf("a write of epoch %d by %s, which never held it", a.Heartbeat.Epoch, n.name())
+		c.failf("the store accepts a write of epoch %d by %s, which never had that epoch", a.Heartbeat.Epoch, n.name())
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *checker) stored(k int, was, is version) {
 	}
 }
 
-// reported judges the word that a batch is stored.
+// reported judges the report that a batch is stored.
 func (c *checker) reported(n *simNode, a cluster.Action, batch map[int]version) {
 	c.batches++
 	for k, v := range batch {
@@ -108,14 +108,14 @@ func (c *checker) reported(n *simNode, a cluster.Action, batch map[int]version) 
 		}
 	}
 	if a.Token != n.token {
-		c.failf("%s is told that batch %d is stored, but gave %d", n.name(), a.Token, n.token)
+		c.failf("%s is told that batch %d is stored, but its batch is %d", n.name(), a.Token, n.token)
 	}
 }
 
 func (c *checker) acquired(n *simNode, epoch uint64) {
 	c.acquires++
 	if c.owner[epoch] != n {
-		c.failf("%s believes to hold epoch %d, which the store never gave it", n.name(), epoch)
+		c.failf("%s believes to hold the shard in epoch %d, which the store never gave it", n.name(), epoch)
 	}
 	if c.release == 0 {
 		return
@@ -130,7 +130,7 @@ func (c *checker) acquired(n *simNode, epoch uint64) {
 	c.release = 0
 }
 
-// calm reports whether nothing was lost by anybody for the last d, and a bit.
+// calm reports whether no message was lost and all nodes were well for the last d and 3 s more.
 func (c *checker) calm(d time.Duration) bool {
 	d += 3 * time.Second
 	for _, n := range c.w.nodes {
@@ -143,10 +143,10 @@ func (c *checker) calm(d time.Duration) bool {
 
 func (c *checker) lost(n *simNode, a cluster.Action) {
 	if a.Epoch != n.epoch {
-		c.failf("%s loses epoch %d, but held %d", n.name(), a.Epoch, n.epoch)
+		c.failf("%s loses epoch %d, but its epoch is %d", n.name(), a.Epoch, n.epoch)
 	}
 	if away := now(c) - n.okAt; a.Reason == cluster.ReasonSilence && away < 10*time.Second {
-		c.failf("%s gives up after %v of silence", n.name(), away)
+		c.failf("%s gives the shard up after %v of silence", n.name(), away)
 	}
 }
 
@@ -157,13 +157,13 @@ func (c *checker) heard(n *simNode) {
 	}
 }
 
-// look judges the whole, ten times a second.
+// look judges store and nodes, ten times a second.
 func (c *checker) look() {
 	s, now := c.w.store, c.w.net.Elapsed()
 	if s.outage != healthy {
 		c.storeIll = now
 	}
-	spoken, able := false, false
+	served, able := false, false
 	for _, n := range c.w.nodes {
 		if !n.alive || n.paused || n.cut {
 			c.trouble(n)
@@ -171,14 +171,14 @@ func (c *checker) look() {
 		if n.stalled {
 			c.stalled, n.stalledAt = now, now
 		}
-		if n.alive && !n.paused && n.epoch != 0 && n.epoch == s.own.Seq {
-			spoken = true
+		if n.alive && !n.paused && n.epoch != 0 && n.epoch == s.holder.Seq {
+			served = true
 		}
 		c.lookAt(n)
-		// Who wanted the shard and could have asked for it all the time.
+		// The node wanted the shard and could have asked for it all the time.
 		able = able || n.wants && c.since(max(c.ill[n], c.waiting[n], c.storeIll, n.wantedAt, n.stalledAt, c.ownedAt)) >= c.since(c.gapLast)
 	}
-	if spoken || !able {
+	if served || !able {
 		c.gapLast = now
 	}
 	if gap := now - c.gapLast; gap > c.gapWorst {
@@ -192,20 +192,20 @@ func (c *checker) look() {
 
 // lookAt judges one node.
 func (c *checker) lookAt(n *simNode) {
-	own := c.w.store.own
+	holder := c.w.store.holder
 	if !n.alive || n.paused {
 		return
 	}
 	if n.epoch == 0 {
 		well := c.since(max(c.ill[n], c.waiting[n], c.storeIll, c.ownedAt, n.wantedAt, c.stalled))
-		if n.wants && c.owner[own.Seq] == n && c.ownerRun[own.Seq] == n.start && well > 1500*time.Millisecond {
-			c.failf("%s does not know that it acquired epoch %d", n.name(), own.Seq)
+		if n.wants && c.owner[holder.Seq] == n && c.ownerRun[holder.Seq] == n.start && well > 1500*time.Millisecond {
+			c.failf("%s does not know that it acquired epoch %d", n.name(), holder.Seq)
 		}
 		return
 	}
 	quiet := c.since(max(c.ill[n], c.storeIll))
-	if n.epoch != c.w.store.own.Seq && min(quiet, c.since(c.ownedAt)) > zombieMax {
-		c.failf("%s goes on in epoch %d while the store, which answers it, has %d", n.name(), n.epoch, c.w.store.own.Seq)
+	if n.epoch != c.w.store.holder.Seq && min(quiet, c.since(c.ownedAt)) > zombieMax {
+		c.failf("%s goes on in epoch %d while the store, which answers it, has %d", n.name(), n.epoch, c.w.store.holder.Seq)
 	}
 	if n.cut || c.w.store.outage == silent || c.w.store.outage == refused {
 		away := now(c) - c.w.silentSince(n)
@@ -216,7 +216,7 @@ func (c *checker) lookAt(n *simNode) {
 			c.failf("%s goes on after %v of silence", n.name(), away)
 		}
 	} else if !n.durable && quiet > zombieMax {
-		c.failf("%s calls itself not durable although all is well for %v", n.name(), quiet)
+		c.failf("%s calls itself not durable although it has had no trouble for %v", n.name(), quiet)
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 
 const simStates = 5
 
-// A simNode is a relay with a lease of the one shard. It stores a batch now and
-// then while it holds the shard, and speaks on the bus.
+// A simNode is a relay with a lease of the one shard. While it holds the shard, it stores a batch
+// now and then and announces its epoch on the bus.
 type simNode struct {
 	w     *world
 	index int
-	start int // how-manieth of this node
+	start int // ordinal of the process of this node
 	lease *cluster.Lease
 	rate  float64       // of its clock
 	skew  time.Duration // of its clock
@@ -28,29 +28,29 @@ type simNode struct {
 	stalledAt          time.Duration // when the watch last was stalled
 	stalled            bool          // the watch brings nothing
 	deaf               bool          // the bus brings nothing
-	okAt               time.Duration // when the newest write was sent that was acknowledged
-	missed             []func()      // what the watch and the store brought meanwhile
+	okAt               time.Duration // when the newest acknowledged write was sent
+	missed             []func()      // events of the watch while it is stalled or cut
 	asleep             []func()
 	wake               time.Duration // of the newest scheduled Advance
 	armed              bool
 
-	epoch   uint64 // that it believes to hold
+	epoch   uint64 // in which it believes to hold the shard
 	durable bool
 	n       uint64 // values made
 	token   uint64
 	batch   map[int]version // waits to be stored
-	values  map[int]version // what it speaks
+	values  map[int]version // that it serves
 	heard   uint64          // highest epoch on the bus
 }
 
 func (n *simNode) name() string { return fmt.Sprintf("relay-%d", n.index) }
 
-// now is this node's monotonic clock.
+// now reads this node's monotonic clock.
 func (n *simNode) now() time.Time {
 	return simnet.Epoch.Add(n.skew + time.Duration(float64(n.w.net.Elapsed())*n.rate))
 }
 
-// boot starts the process of the node anew.
+// boot starts a process of the node.
 func (n *simNode) boot() {
 	n.start++
 	n.alive, n.paused, n.armed, n.epoch, n.batch, n.heard = true, false, false, 0, nil, 0
@@ -58,8 +58,7 @@ func (n *simNode) boot() {
 	n.lease = cluster.NewLease(cluster.LeaseConfig{Node: n.name(), ID: fmt.Sprintf("%s/%d", n.name(), n.start)})
 }
 
-// run lets f happen in the node's process, if it still is the one that asked;
-// later if it is paused.
+// run runs f in a process of the node if that still exists; if it is paused, when it goes on.
 func (n *simNode) run(start int, f func()) {
 	switch {
 	case !n.alive || n.start != start:
@@ -71,7 +70,7 @@ func (n *simNode) run(start int, f func()) {
 	}
 }
 
-// turn does what the lease wants and sets the clock for its next deadline.
+// turn carries out what the lease wants and arms a timer for its next deadline.
 func (n *simNode) turn() {
 	for range 100 {
 		for _, a := range n.lease.Advance(n.now()) {
@@ -143,17 +142,16 @@ func (n *simNode) ask(a cluster.Action) {
 	n.w.net.Schedule(time.Duration(float64(time.Second)/n.rate), func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
 }
 
-// watch brings a record, unless the watch is stalled or cut; then it comes when
-// that ends.
-func (n *simNode) watch(delay time.Duration, own cluster.Holder, beat cluster.Heartbeat) {
+// watch brings the records; if the watch is stalled or cut, when that ends.
+func (n *simNode) watch(delay time.Duration, holder cluster.Holder, heartbeat cluster.Heartbeat) {
 	start := n.start
 	see := func() {
 		n.run(start, func() {
-			if own.Seq != 0 {
-				n.lease.SeenHolder(n.now(), own)
+			if holder.Seq != 0 {
+				n.lease.SeenHolder(n.now(), holder)
 			}
-			if beat.Seq != 0 {
-				n.lease.SeenHeartbeat(n.now(), beat)
+			if heartbeat.Seq != 0 {
+				n.lease.SeenHeartbeat(n.now(), heartbeat)
 			}
 		})
 	}
@@ -171,8 +169,8 @@ func (n *simNode) catchUp() {
 	n.missed = nil
 }
 
-// play is what the relay does with the shard: it changes values, has some
-// stored, and tells all others which epoch it speaks in.
+// play is the work of a holder: it changes values, has some stored, and announces its epoch to all
+// others.
 func (n *simNode) play() {
 	if !n.alive || n.paused || n.epoch == 0 {
 		return

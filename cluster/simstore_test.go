@@ -8,48 +8,48 @@ import (
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// An outage is what ails the store.
+// An outage is a state of the store.
 type outage uint8
 
 const (
 	healthy outage = iota
-	silent         // nothing is answered; what was asked is lost, or written when it ends
-	refused        // everything is answered at once with "no leader"
-	quorum         // the leader answers reads, but what is written waits until it ends
+	silent         // the store does not answer; requests are lost, or carried out when the outage ends
+	refused        // the store answers every request at once with "no leader"
+	quorum         // the leader answers reads, but writes wait until the outage ends
 )
 
-// A simStore is the linearizable store of one shard, with the habits of
-// JetStream: one write in flight per subject that is expected something of,
-// answers that are lost, writes that are applied late.
+// A simStore is the linearizable store of one shard, with the habits of JetStream: at most one
+// write under way per subject with an expected sequence, answers that are lost, writes that are
+// applied late.
 type simStore struct {
 	net *simnet.Net
 	chk *checker
 
-	seq    uint64
-	own    cluster.Holder
-	beat   cluster.Heartbeat
-	states map[int]version // stored values
-	past   [2]struct {     // what a leader that was deposed would answer
-		own  cluster.Holder
-		beat cluster.Heartbeat
+	seq       uint64
+	holder    cluster.Holder
+	heartbeat cluster.Heartbeat
+	states    map[int]version // stored values
+	past      [2]struct {     // the answers of a deposed leader
+		holder    cluster.Holder
+		heartbeat cluster.Heartbeat
 	}
 
 	outage  outage
-	held    []func() // to be done when it ends
+	held    []func() // requests to carry out when the outage ends
 	pending bool     // a write is under way in a store without quorum
 
 	loss, late, busy, old float64 // probabilities
 	watchers              []*simNode
 }
 
-// A version orders what is stored: by epoch, then by what the holder counts.
+// A version orders stored values: by epoch, then by a counter of the holder.
 type version struct{ epoch, n uint64 }
 
 func (v version) before(w version) bool {
 	return v.epoch < w.epoch || v.epoch == w.epoch && v.n < w.n
 }
 
-// latency draws the time of one way.
+// latency draws the latency of one way.
 func (s *simStore) latency() time.Duration {
 	d := time.Duration(200+s.net.Rand().IntN(2000)) * time.Microsecond
 	if s.net.Rand().IntN(200) == 0 {
@@ -60,7 +60,7 @@ func (s *simStore) latency() time.Duration {
 
 func (s *simStore) chance(p float64) bool { return s.net.Rand().Float64() < p }
 
-// ask takes an action of a node on its way to the store.
+// ask sends an action of a node to the store.
 func (s *simStore) ask(n *simNode, a cluster.Action, values map[int]version, answer func(cluster.Answer)) {
 	if n.cut || s.chance(s.loss) {
 		s.chk.dropped(n)
@@ -99,56 +99,56 @@ func (s *simStore) arrive(n *simNode, a cluster.Action, values map[int]version, 
 		s.net.Schedule(time.Duration(s.net.Rand().IntN(8000))*time.Millisecond, func() { s.chk.outageChanged(); s.do(n, a, values) })
 	case !write && s.chance(s.old):
 		p := s.past[0]
-		reply(cluster.Answer{Verdict: fence.OK, Holder: p.own, Heartbeat: p.beat})
+		reply(cluster.Answer{Verdict: fence.OK, Holder: p.holder, Heartbeat: p.heartbeat})
 	default:
 		do()
 	}
 }
 
-// do is where things happen in one order.
+// do carries out actions in one order.
 func (s *simStore) do(n *simNode, a cluster.Action, values map[int]version) cluster.Answer {
 	if a.Kind == cluster.ActionRead {
-		return cluster.Answer{Verdict: fence.OK, Holder: s.own, Heartbeat: s.beat}
+		return cluster.Answer{Verdict: fence.OK, Holder: s.holder, Heartbeat: s.heartbeat}
 	}
-	// An Expect of 0 stands for a message that was sent without the header.
-	fresh := a.Kind == cluster.ActionAcquire && s.own.Seq == 0
-	if a.ExpectHolder != s.own.Seq && !(a.ExpectHolder == 0 && !fresh && a.Kind != cluster.ActionAcquire) {
+	// An expected sequence of 0 stands for a message without the header.
+	fresh := a.Kind == cluster.ActionAcquire && s.holder.Seq == 0
+	if a.ExpectHolder != s.holder.Seq && !(a.ExpectHolder == 0 && !fresh && a.Kind != cluster.ActionAcquire) {
 		return cluster.Answer{Verdict: fence.Stale}
 	}
-	if a.Kind == cluster.ActionStore && a.ExpectHeartbeat != s.beat.Seq && a.ExpectHeartbeat != 0 ||
-		a.Kind == cluster.ActionAcquire && a.ExpectHeartbeat != s.beat.Seq {
+	if a.Kind == cluster.ActionStore && a.ExpectHeartbeat != s.heartbeat.Seq && a.ExpectHeartbeat != 0 ||
+		a.Kind == cluster.ActionAcquire && a.ExpectHeartbeat != s.heartbeat.Seq {
 		return cluster.Answer{Verdict: fence.Stale}
 	}
 	s.past[0] = s.past[1]
-	s.past[1].own, s.past[1].beat = s.own, s.beat
+	s.past[1].holder, s.past[1].heartbeat = s.holder, s.heartbeat
 	switch a.Kind {
 	case cluster.ActionAcquire, cluster.ActionRelease:
 		if a.Kind == cluster.ActionAcquire {
 			s.seq++
-			s.beat = a.Heartbeat
-			s.beat.Seq = s.seq
+			s.heartbeat = a.Heartbeat
+			s.heartbeat.Seq = s.seq
 		}
 		s.seq++
-		was := s.own
-		s.own = a.Holder
-		s.own.Seq = s.seq
-		s.chk.owned(n, was, s.own)
+		was := s.holder
+		s.holder = a.Holder
+		s.holder.Seq = s.seq
+		s.chk.newHolder(n, was, s.holder)
 	default:
-		s.chk.written(n, a, s.own, s.beat)
+		s.chk.written(n, a, s.holder)
 		for k, v := range values {
 			s.seq++
 			s.chk.stored(k, s.states[k], v)
 			s.states[k] = v
 		}
 		s.seq++
-		s.beat = a.Heartbeat
-		s.beat.Seq = s.seq
+		s.heartbeat = a.Heartbeat
+		s.heartbeat.Seq = s.seq
 	}
-	own, beat := s.own, s.beat
+	holder, heartbeat := s.holder, s.heartbeat
 	for _, w := range s.watchers {
-		w.watch(s.latency(), own, beat)
+		w.watch(s.latency(), holder, heartbeat)
 	}
-	return cluster.Answer{Verdict: fence.OK, Seq: s.seq, Heartbeat: s.beat}
+	return cluster.Answer{Verdict: fence.OK, Seq: s.seq, Heartbeat: s.heartbeat}
 }
 
 // setOutage begins or ends an outage.

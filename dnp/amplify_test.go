@@ -12,7 +12,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// gate returns a Gate for a test.
 func gate(t testing.TB, cfg admit.Config) *admit.Gate {
 	t.Helper()
 	g, err := admit.New(cfg)
@@ -39,10 +38,10 @@ func loginConfig() Config {
 	return cfg
 }
 
-// forgedCommands are all commands that exist and two that do not.
+// forgedCommands are all commands that exist, and two that do not.
 var forgedCommands = []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 255}
 
-// forge returns a datagram with this command: as it should be, cut, changed or random.
+// forge returns a datagram with this command: valid, cut, changed or random.
 func forge(rng *rand.Rand, command byte) []byte {
 	whole := map[byte]string{
 		0: "00 0100 0000", 1: "01 00 0000", 2: "02", 3: "03 61", 4: "04 0000 61", 5: "05 0000 0000 00 0100 4d 0100 01 2a",
@@ -66,8 +65,8 @@ func forge(rng *rand.Rand, command byte) []byte {
 }
 
 // TestAmplification sends every sequence of one, two and three commands, with several
-// bodies each, from an address that proves nothing, and whatever time brings after
-// them. What could be guessed may be guessed: no application data is behind it here.
+// bodies each, from an address that proves nothing, and waits for what the Endpoint sends
+// later. Forged datagrams may guess numbers, because no application data follows here.
 func TestAmplification(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -95,13 +94,13 @@ func TestAmplification(t *testing.T) {
 				sequences(length, func(commands []byte) {
 					for range 4 - length/3*2 { // three commands: two bodies each
 						cfg := c.cfg()
-						cfg.LivenessInterval = 0 // as a server has it
+						cfg.LivenessInterval = 0 // the setting of servers
 						worst = max(worst, amplify(t, rng, cfg, commands, c.factor))
 						n++
 					}
 				})
 			}
-			for _, known := range [][]string{ // found by earlier runs
+			for _, known := range [][]string{ // sequences that were worst in random runs
 				{"0001000000", "0b0000c2000601004d"}, {"0001000000", "06000000", "ff"}, {"0001000000", "04", "06000000"},
 				{"0001000000", "06000000", "0001000000"}, {"0001000000", "04000061"}, {"0001000000", "04000061", "0b0100c2000601004d"},
 			} {

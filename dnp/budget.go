@@ -6,56 +6,59 @@ import (
 	"time"
 )
 
-// A connection has an income of bytes per second. Everything that the peer is sent
-// is paid from it, but only values, offers of links and unreliable messages wait or
-// go without: acknowledgements and reliable commands are sent in any case.
+// A connection has an income of bytes per second. Every datagram to the peer is paid
+// from it, but only values, offers of links and unreliable messages wait or are dropped:
+// acknowledgements and reliable commands are sent in any case.
 
 const (
 	headersIPv4 = 28 // bytes of IP and UDP headers, paid for each datagram
 	headersIPv6 = 48
 
 	// budgetBurst is how long an unused income is saved, and the most that is owed:
-	// what cannot wait is not to be paid for by seconds of old values.
+	// commands that cannot wait must not cost seconds of old values.
 	budgetBurst = 250 * time.Millisecond
 
-	// budgetPace is the income that has to be there before a connection that is
-	// short sends values, at least a datagram, so that datagrams are full. Choosing
-	// the most urgent is a look at all that wait, which has to be worth waitingStep
-	// bytes for each, if as much can be saved twice.
+	// budgetPace is the income that a connection with waiting links saves before it
+	// sends values, at least a datagram, so that datagrams are full. Choosing the most
+	// urgent means a look at all links that wait, which has to be worth waitingStep
+	// bytes for each, if twice as much can be saved.
 	budgetPace  = 10 * time.Millisecond
 	waitingStep = 8
 
-	// updateShare is the part of the income that values get even if what cannot
-	// wait takes all of it: an eighth.
+	// updateShare is the part of the income that values get even if commands that
+	// cannot wait take all of it: an eighth.
 	updateShare = 8
 
 	// offerShare is the part of the income that offers get while values wait: a
-	// quarter, so that a peer that is always short gets its links all the same.
+	// quarter, so that a peer whose values always wait gets its links all the same.
 	offerShare = 4
 )
 
-// A tariff turns bytes into the time in which they are earned.
-type tariff struct {
+// A rate turns bytes into the time in which they are earned.
+type rate struct {
 	perByte float64       // nanoseconds; 0 if there is no limit
 	burst   time.Duration // the most that is saved or owed
-	step    int           // least bytes that a connection that is short sends together
+	step    int           // least bytes that a connection with waiting links sends together
 	stepMax int
 }
 
-func newTariff(bytesPerSecond, datagramMax int) tariff {
+func newRate(bytesPerSecond, datagramMax int) rate {
 	if bytesPerSecond < 0 {
-		return tariff{}
+		return rate{}
 	}
-	t := tariff{perByte: float64(time.Second) / float64(bytesPerSecond)}
-	t.step = max(datagramMax, int(float64(budgetPace)/t.perByte))
-	t.burst = max(budgetBurst, t.cost(4*(datagramMax+headersIPv6)))
-	t.stepMax = int(float64(t.burst)/t.perByte) / 2
-	return t
+	r := rate{perByte: float64(time.Second) / float64(bytesPerSecond)}
+	r.step = max(datagramMax, int(float64(budgetPace)/r.perByte))
+	r.burst = max(budgetBurst, r.cost(4*(datagramMax+headersIPv6)))
+	r.stepMax = int(float64(r.burst)/r.perByte) / 2
+	return r
 }
 
-func (t *tariff) cost(bytes int) time.Duration { return time.Duration(float64(bytes) * t.perByte) }
+func (r *rate) cost(bytes int) time.Duration { return time.Duration(float64(bytes) * r.perByte) }
 
-// A budget is what a connection has saved or owes. It is kept as a time: that up to
+// batch returns how many bytes have to be saved before links that wait are sent.
+func (r *rate) batch(waiting int) int { return max(r.step, min(waitingStep*waiting, r.stepMax)) }
+
+// A budget is what a connection has saved or owes. It is stored as a time: the one up to
 // which the income is spent.
 type budget struct {
 	spent   instant // before now if something is saved, after now if something is owed
@@ -64,8 +67,8 @@ type budget struct {
 	headers int     // bytes of each datagram
 }
 
-func newBudget(t *tariff, peer netip.AddrPort, now instant) budget {
-	b := budget{spent: now.add(-t.burst), updated: now, headers: headersIPv6}
+func newBudget(r *rate, peer netip.AddrPort, now instant) budget {
+	b := budget{spent: now.add(-r.burst), updated: now, headers: headersIPv6}
 	if a := peer.Addr(); a.Is4() || a.Is4In6() {
 		b.headers = headersIPv4
 	}
@@ -73,46 +76,223 @@ func newBudget(t *tariff, peer netip.AddrPort, now instant) budget {
 }
 
 // pay takes the price of a datagram of size bytes.
-func (b *budget) pay(t *tariff, size int, now instant) {
-	b.spent = min(max(b.spent, now.add(-t.burst)).add(t.cost(size+b.headers)), now.add(t.burst))
+func (b *budget) pay(r *rate, size int, now instant) {
+	b.spent = min(max(b.spent, now.add(-r.burst)).add(r.cost(size+b.headers)), now.add(r.burst))
 }
+
+// overdrawn reports whether something is owed.
+func (b *budget) overdrawn(now instant) bool { return b.spent > now }
 
 // affords reports whether so many bytes are saved.
-func (b *budget) affords(t *tariff, bytes int, now instant) bool {
-	return max(b.spent, now.add(-t.burst)).add(t.cost(bytes)) <= now
+func (b *budget) affords(r *rate, bytes int, now instant) bool {
+	return max(b.spent, now.add(-r.burst)).add(r.cost(bytes)) <= now
 }
 
-// allowance returns how many bytes of values may be sent now by a connection that is
-// short: what is saved if that is worth a sending, or else a datagram if none went
-// for long.
-func (b *budget) allowance(t *tariff, step, datagramMax int, now instant) int {
+// allowance returns how many bytes of values a connection with waiting links may send:
+// all that is saved if that is at least a batch, or else a datagram if none was sent for
+// long.
+func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
 	switch {
-	case t.perByte == 0:
+	case r.perByte == 0:
 		return math.MaxInt
-	case b.affords(t, step, now):
-		return int(float64(now.sub(max(b.spent, now.add(-t.burst)))) / t.perByte)
-	case now >= b.updated.add(updateShare*t.cost(datagramMax)):
+	case b.affords(r, batch, now):
+		return int(float64(now.sub(max(b.spent, now.add(-r.burst)))) / r.perByte)
+	case now >= b.updated.add(updateShare*r.cost(datagramMax)):
 		return datagramMax
 	}
 	return 0
 }
 
 // allowedAt returns when allowance will be more than nothing.
-func (b *budget) allowedAt(t *tariff, step, datagramMax int) instant {
-	return min(b.spent.add(t.cost(step)), b.updated.add(updateShare*t.cost(datagramMax)))
+func (b *budget) allowedAt(r *rate, batch, datagramMax int) instant {
+	return min(b.spent.add(r.cost(batch)), b.updated.add(updateShare*r.cost(datagramMax)))
 }
 
-// step returns how many bytes have to be saved before links that wait are sent.
-func (c *Conn) step() int {
-	t := &c.e.tariff
-	return max(t.step, min(waitingStep*len(c.waiting), t.stepMax))
+// When the budget of a connection does not suffice for all that changed, its links wait,
+// each at most once, and the most urgent are sent first. No values are queued: a link
+// that waits is sent the newest values when its turn comes.
+
+// A waiter is a link that lacks something and could not be sent it.
+type waiter struct {
+	since   instant // when it began to wait
+	urgency float32 // when it was ranked last
+	slot    uint16
 }
 
-// emit sends a datagram to the peer and pays for it.
-func (c *Conn) emit(b []byte, out Sender) {
-	c.budget.pay(&c.e.tariff, len(b), c.e.clock.now)
-	c.e.send(c.addr, b, out)
+// stalenessUnit is how long a link waits to become as stale as by one version that
+// it lacks: the period of a state that changes 20 times a second.
+const stalenessUnit = 50 * time.Millisecond
+
+// repeatWeight is the weight of a repeat of values that the peer most likely has: a
+// sixteenth of a change.
+const repeatWeight = 1.0 / 16
+
+// PriorityMax is the highest priority of a Source.
+const PriorityMax = 16
+
+// urgency returns priority × staleness. A version is only made of changes beyond
+// the precision of the values, so the versions that a link lacks are the steps of
+// precision by which its values are wrong at least. The age lets a state that changed
+// only once have its turn: a link that waits gets more urgent without limit, and a link
+// that is sent begins anew, so no link waits for ever.
+//
+// A bound: let n links wait, whose priorities differ by a factor of at most r, and
+// let every sending carry k of them. In m sendings any other link is sent at most
+// 1 + 2r·ln(1+m) times before one that waits since the first, because it has to grow
+// as urgent from nothing, at twice r the speed at most. The link is sent after m
+// sendings at the latest, for the least m with k·m > n·(1 + 2r·ln(1+m)).
+func urgency(priority uint8, versions uint32, age time.Duration, repeat bool) float32 {
+	u := float32(priority) * (float32(versions) + float32(age)/float32(stalenessUnit))
+	if repeat {
+		u *= repeatWeight
+	}
+	return u
 }
 
-// strained reports whether values wait for the budget, or it is overdrawn.
-func (c *Conn) strained(now instant) bool { return len(c.waiting) > 0 || c.budget.spent > now }
+// versionsMax bounds the versions that count, so that a link that is sent seldom
+// does not outweigh every priority; its age goes on counting.
+const versionsMax = 1 << 12
+
+// deferPending makes the links in pending wait.
+func (t *linkTable) deferPending(now instant) {
+	alive := t.waiting[:0]
+	for _, w := range t.waiting {
+		if t.slots[w.slot].has(linkWaiting) { // the link was not taken down
+			alive = append(alive, w)
+		}
+	}
+	t.waiting = alive
+	for _, slot := range t.pending {
+		l := &t.slots[slot]
+		l.flags &^= linkMarked
+		if !l.weSend() {
+			continue
+		}
+		s := t.core.sources[l.source]
+		if l.sent == s.version {
+			l.flags &^= linkChanged
+			continue
+		}
+		if l.sent != 0 && l.sent < s.real || s.realAt == now {
+			l.flags |= linkChanged
+		}
+		if !l.has(linkWaiting) {
+			l.flags |= linkWaiting
+			t.waiting = append(t.waiting, waiter{since: now, slot: slot})
+			t.core.stats.Deferred++
+		}
+	}
+	t.pending, t.pendingBytes = t.pending[:0], 0
+}
+
+// rank computes how urgent each waiter is and puts the most urgent on top of a heap.
+func (t *linkTable) rank(now instant) {
+	for i := range t.waiting {
+		w := &t.waiting[i]
+		l := &t.slots[w.slot]
+		s := t.core.sources[l.source]
+		versions := uint32(1) // for all values; how many versions it lacks is unknown
+		if l.sent != 0 {
+			versions = min(s.version-l.sent, versionsMax)
+		}
+		w.urgency = urgency(s.cfg.Priority, versions, now.sub(w.since), !l.has(linkChanged))
+	}
+	for i := len(t.waiting)/2 - 1; i >= 0; i-- {
+		t.sink(i)
+	}
+}
+
+// mostUrgent removes and returns the top of the heap.
+func (t *linkTable) mostUrgent() (slot uint16) {
+	slot, last := t.waiting[0].slot, len(t.waiting)-1
+	t.waiting[0] = t.waiting[last]
+	t.waiting = t.waiting[:last]
+	t.sink(0)
+	return slot
+}
+
+// sink moves a waiter down to its place in the heap.
+func (t *linkTable) sink(i int) {
+	h := t.waiting
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if right := child + 1; right < len(h) && h[right].urgency > h[child].urgency {
+			child = right
+		}
+		if h[i].urgency >= h[child].urgency {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}
+
+// offerBurst is how many bytes of offers are sent at once at most, which take 0.6 ms of
+// one core.
+const offerBurst = 16 << 10
+
+// An offerQueue holds the connections that have an offer to send and room for it. A peer
+// that joins is offered hundreds of links, each in a datagram of its own. So that many
+// peers that join do not disturb those that are there, the offers of all connections
+// share a limited rate, in turn, one at a time.
+type offerQueue struct {
+	rate  rate
+	spent instant // like budget.spent
+	conns []*Conn // in the order of their turns
+}
+
+func newOfferQueue(bytesPerSecond int) offerQueue {
+	if bytesPerSecond < 0 {
+		return offerQueue{}
+	}
+	q := offerQueue{rate: newRate(bytesPerSecond, 0)}
+	q.rate.burst = q.rate.cost(offerBurst)
+	q.spent = instant(-q.rate.burst)
+	return q
+}
+
+// open reports whether an offer may be sent.
+func (q *offerQueue) open(now instant) bool { return q.spent <= now }
+
+// pay takes the price of an offer.
+func (q *offerQueue) pay(bytes int, now instant) {
+	q.spent = max(q.spent, now.add(-q.rate.burst)).add(q.rate.cost(bytes))
+}
+
+// nextTimeout returns when the next offer in the queue may be sent.
+func (q *offerQueue) nextTimeout() instant {
+	if len(q.conns) == 0 {
+		return never
+	}
+	return q.spent
+}
+
+// add puts c into the queue, unless it is there.
+func (q *offerQueue) add(c *Conn) {
+	if !c.inQueue {
+		c.inQueue = true
+		q.conns = append(q.conns, c)
+	}
+}
+
+// sendOffers sends offers while the rate allows, one of each connection in turn.
+func (e *Endpoint) sendOffers(now instant, out Sender) {
+	q := &e.offers
+	done := 0
+	for done < len(q.conns) && q.open(now) {
+		c := q.conns[done]
+		q.conns[done] = nil
+		done++
+		c.inQueue = false
+		if c.state == connEstablished && !c.closing && !c.log.isMuted() {
+			c.fill(now, 1, out)
+			c.settle(now)
+		}
+	}
+	n := copy(q.conns, q.conns[done:])
+	clear(q.conns[n:])
+	q.conns = q.conns[:n]
+}

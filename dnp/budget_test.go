@@ -12,47 +12,47 @@ import (
 )
 
 func TestBudget(t *testing.T) {
-	tariff := newTariff(1000, 1200) // a millisecond per byte; the burst is four datagrams
-	b := newBudget(&tariff, peerAddr, 0)
+	rate := newRate(1000, 1200) // a millisecond per byte; the burst is four datagrams
+	b := newBudget(&rate, peerAddr, 0)
 	check := func(why string, ok bool) {
 		t.Helper()
 		if !ok {
 			t.Errorf("%s: %+v", why, b)
 		}
 	}
-	check("a burst is saved at first", b.affords(&tariff, 4*1248, 0) && !b.affords(&tariff, 4*1248+1, 0))
-	b.pay(&tariff, 4*1248-28, 0)
-	check("headers are paid", !b.affords(&tariff, 1, 0) && b.affords(&tariff, 0, 0))
-	at := b.allowedAt(&tariff, 1200, 1200)
+	check("a burst is saved at first", b.affords(&rate, 4*1248, 0) && !b.affords(&rate, 4*1248+1, 0))
+	b.pay(&rate, 4*1248-28, 0)
+	check("headers are paid", !b.affords(&rate, 1, 0) && b.affords(&rate, 0, 0))
+	at := b.allowedAt(&rate, 1200, 1200)
 	check("the next datagram waits until it is earned", at == instant(1200*time.Millisecond))
-	check("not before", b.allowance(&tariff, 1200, 1200, at-1) == 0)
-	check("but then", b.allowance(&tariff, 1200, 1200, at) == 1200)
+	check("not before", b.allowance(&rate, 1200, 1200, at-1) == 0)
+	check("but then", b.allowance(&rate, 1200, 1200, at) == 1200)
 	for range 100 {
-		b.pay(&tariff, 60000, at)
+		b.pay(&rate, 60000, at)
 	}
-	check("no more than a burst is owed", b.spent == at.add(tariff.burst))
+	check("no more than a burst is owed", b.spent == at.add(rate.burst))
 	b.updated = at
-	at = b.allowedAt(&tariff, 1200, 1200)
-	check("then the debt is paid", at == b.spent.add(tariff.cost(1200)))
+	at = b.allowedAt(&rate, 1200, 1200)
+	check("then the debt is paid", at == b.spent.add(rate.cost(1200)))
 	for range 100 {
 		at = at.add(100 * time.Millisecond)
-		b.pay(&tariff, 1000, at)
+		b.pay(&rate, 1000, at)
 	}
-	check("values get an eighth though what cannot wait takes all", b.allowance(&tariff, 1200, 1200, at) == 1200)
-	off := newTariff(-1, 1200)
+	check("values get an eighth although commands that cannot wait take all", b.allowance(&rate, 1200, 1200, at) == 1200)
+	off := newRate(-1, 1200)
 	b = newBudget(&off, peerAddr, 5)
 	b.pay(&off, 1<<20, 5)
 	check("off", b.affords(&off, 1<<30, 5) && b.allowance(&off, 1200, 1200, 5) == math.MaxInt)
-	if six := newBudget(&tariff, netip.MustParseAddrPort("[2001:db8::1]:1"), 0); six.headers != 48 {
+	if six := newBudget(&rate, netip.MustParseAddrPort("[2001:db8::1]:1"), 0); six.headers != 48 {
 		t.Errorf("IPv6 has headers of 48 bytes, not %d", six.headers)
 	}
-	if mapped := newBudget(&tariff, netip.MustParseAddrPort("[::ffff:192.0.2.1]:1"), 0); mapped.headers != 28 {
+	if mapped := newBudget(&rate, netip.MustParseAddrPort("[::ffff:192.0.2.1]:1"), 0); mapped.headers != 28 {
 		t.Errorf("mapped IPv4 has headers of 28 bytes, not %d", mapped.headers)
 	}
 }
 
-// short returns a test whose connection has spent its budget of 12,000 bytes a
-// second, so that a datagram goes each 100 ms, with the links of these sources up.
+// short returns a test whose connection has spent its budget of 12,000 bytes a second,
+// so that it sends a datagram every 100 ms, with the links of these sources up.
 func short(t *testing.T, cfg Config, sources int, types ...string) (*connTest, []*Source) {
 	t.Helper()
 	cfg.BytesPerSecond, cfg.OfferBytesPerSecond, cfg.ReliableTimeout = 12000, -1, time.Hour
@@ -116,7 +116,7 @@ func TestShortRepeatsYield(t *testing.T) {
 	set(src[0], 0, "01")
 	s.flush()
 	s.want("the change", "09 01 0080 01 0000 01")
-	s.c.loss, s.c.budget.spent = 0, s.e.clock.now.add(10*time.Millisecond)
+	s.c.loss.share, s.c.budget.spent = 0, s.e.clock.now.add(10*time.Millisecond)
 	s.wait(10 * time.Millisecond)
 	s.flush()
 	s.want("its repeat waits")
@@ -139,7 +139,7 @@ func TestShortScrub(t *testing.T) {
 	s.c.budget.updated = s.e.clock.now.add(10 * time.Second)
 	s.wait(5 * time.Second)
 	s.flush()
-	s.want("what waits is not scrubbed, or its urgency would be forgotten")
+	s.want("a link that waits is not scrubbed, or its urgency would be lost")
 	s.wait(10 * time.Second)
 	s.flush()
 	s.want("only what changed", "09 01 0080 01 0000 01")
@@ -155,7 +155,7 @@ func TestShortUnlink(t *testing.T) {
 	s.wait(200 * time.Millisecond)
 	s.sent = nil
 	s.flush()
-	s.want("who waited and is gone is forgotten", "09 01 0180 01 0000 02")
+	s.want("a link that waited and was taken down is not sent", "09 01 0180 01 0000 02")
 	set(src[1], 0, "03")
 	s.flush()
 	s.c.Close(CloseLocal)
@@ -177,8 +177,8 @@ func TestShortDropsUnreliable(t *testing.T) {
 	s.dropped("but unreliable ones go before values have to wait longer", DropBudget, 1)
 }
 
-// TestShortOffers: a peer that is always short gets its links all the same, with a
-// quarter of its income, and the window is not idle.
+// TestShortOffers: a peer whose values always wait gets its links all the same, with a
+// quarter of its income, and the window is never idle.
 func TestShortOffers(t *testing.T) {
 	s, src := short(t, quiet(), 1, "uint32")
 	for range 40 {
@@ -206,7 +206,7 @@ func TestShortOffers(t *testing.T) {
 	}
 }
 
-// An ideal is a dumb model of a connection that is short.
+// An ideal is a simple model of a connection whose values wait for the budget.
 type ideal struct {
 	sources []*Source
 	waits   map[wire.LinkID]time.Time // since when
@@ -235,9 +235,9 @@ func (m *ideal) urgency(id wire.LinkID, now time.Time) float32 {
 	return float32(m.sources[id-0x8000].cfg.Priority) * (float32(m.changes[id]) + float32(age))
 }
 
-// TestShortModel changes states at random while the budget is too small, and wants
-// exactly what the model sends: the most urgent, in order, within the budget, and in
-// the end everything.
+// TestShortModel changes states at random while the budget is too small. The connection
+// must send exactly what the model sends: the most urgent links, in order, within the
+// budget, and in the end everything.
 func TestShortModel(t *testing.T) {
 	rng := newRand(t)
 	for range 6 {
@@ -251,7 +251,7 @@ func TestShortModel(t *testing.T) {
 		start, bytes := s.now, 0
 		for step := 0; step < 300 || len(m.waits) > 0; step++ {
 			if step > 10000 {
-				t.Fatalf("%d links wait for ever", len(m.waits))
+				t.Fatalf("%d links wait too long", len(m.waits))
 			}
 			for i := range src {
 				if step < 300 && rng.IntN(3) == 0 {
@@ -277,7 +277,7 @@ func TestShortModel(t *testing.T) {
 			s.sent = nil
 			for i, id := range sent {
 				if len(sent) == len(want) {
-					break // there was enough for all
+					break // the budget sufficed for all
 				}
 				if a, b := m.urgency(id, s.now), m.urgency(want[i], s.now); math.Abs(float64(a-b)) > 1e-3*float64(b) {
 					t.Fatalf("step %d: %04x of urgency %v went as number %d, want %04x of %v", step, id, a, i, want[i], b)
@@ -300,8 +300,8 @@ func TestShortModel(t *testing.T) {
 	}
 }
 
-// TestNothingStarves checks the bound that urgency states: a state that changed once,
-// with the lowest priority, has its turn although all others change all the time.
+// TestNothingStarves checks the bound in the comment of urgency: a state that changed
+// once, with the lowest priority, has its turn although all others change all the time.
 func TestNothingStarves(t *testing.T) {
 	rng := newRand(t)
 	for range 200 {
@@ -310,7 +310,7 @@ func TestNothingStarves(t *testing.T) {
 		for k*bound <= int(float64(n)*(1+2*float64(r)*math.Log(1+float64(bound)))) {
 			bound++
 		}
-		c := &Conn{waiting: make([]waiter, n)}
+		c := &linkTable{waiting: make([]waiter, n)}
 		born := make([]int, n)
 		sent := 0
 		for ; ; sent++ {
@@ -342,8 +342,8 @@ func TestNothingStarves(t *testing.T) {
 	}
 }
 
-// TestStalledPeer: a peer whose budget lets hardly anything through costs no queue,
-// and no memory, however much changes.
+// TestStalledPeer: a peer with hardly any budget costs no queue and no memory, however
+// much changes.
 func TestStalledPeer(t *testing.T) {
 	c := newCrowd(t, 100, 2, posRot...)
 	stalled, _ := c.e.Conn(clientAddr(0))
@@ -362,19 +362,19 @@ func TestStalledPeer(t *testing.T) {
 	if allocs := testing.AllocsPerRun(1000, turn); allocs != 0 {
 		t.Errorf("a flush beside a stalled peer makes %v allocations, want 0", allocs)
 	}
-	if len(stalled.waiting) != 100 || len(stalled.pending) != 0 {
-		t.Errorf("%d links wait and %d are pending, want 100 and 0", len(stalled.waiting), len(stalled.pending))
+	if len(stalled.links.waiting) != 100 || len(stalled.links.pending) != 0 {
+		t.Errorf("%d links wait and %d are pending, want 100 and 0", len(stalled.links.waiting), len(stalled.links.pending))
 	}
 	if got := c.e.stats.UpdatesOut - before; got != 100*1001 {
 		t.Errorf("the other peer got %d updates, want %d", got, 100*1001)
 	}
 }
 
-// BenchmarkFlushShort is a second of peers that can be sent a tenth of what changes:
-// 1,000 states at 20 Hz, of which 256 KiB go.
+// BenchmarkFlushShort is a second of peers whose budget suffices for a tenth of the
+// changes: 1,000 states at 20 Hz, of which 256 KiB are sent.
 func BenchmarkFlushShort(b *testing.B) {
 	c := newCrowd(b, 1000, 20, posRot...)
-	c.e.tariff = newTariff(256<<10, 1200)
+	c.e.rate = newRate(256<<10, 1200)
 	c.out = counter{}
 	before := c.e.stats.UpdatesOut
 	b.ReportAllocs()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// catching is quiet, with two repeats of values.
+// catching is the Config quiet with two repeats of values.
 func catching() Config {
 	cfg := quiet()
 	cfg.Refresh = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}
@@ -17,7 +17,7 @@ func TestRelinkIsRepeated(t *testing.T) {
 	to := s.source("uint8", "uint8")
 	set(to, 0, "05")
 	s.flush()
-	s.wait(time.Second) // what is repeated of the change itself is over
+	s.wait(time.Second) // the repeats of the change itself are over
 	s.flush()
 	s.sent = nil
 	if err := s.c.Relink(from, to); err != nil {
@@ -59,9 +59,9 @@ func TestLateLinkUpIsRepeated(t *testing.T) {
 	s.flush()
 	s.sent = nil
 	s.recv("07 0080")
-	s.c.loss = 0 // or each repeat goes twice
+	s.c.loss.share = 0 // otherwise each repeat is sent twice
 	s.flush()
-	s.want("what changed behind the offer", "09 01 0080 01 0000 05")
+	s.want("the change after the offer", "09 01 0080 01 0000 05")
 	for _, why := range []string{"once more", "and again"} {
 		s.wait(200 * time.Millisecond)
 		s.flush()
@@ -100,8 +100,8 @@ func TestCatchUpsAreBounded(t *testing.T) {
 		}
 		a, b = b, a
 	}
-	if s.c.catchUps.n != catchUpsMax {
-		t.Errorf("%d, want %d", s.c.catchUps.n, catchUpsMax)
+	if s.c.links.catchUps.n != catchUpsMax {
+		t.Errorf("%d, want %d", s.c.links.catchUps.n, catchUpsMax)
 	}
 	s.dropped("the rest", DropCatchUpsFull, 10)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A Probe says how a peer that asks for a connection proves that it receives
-// what is sent to its address. Before that it gets no Conn and no game data.
+// A Probe is how a peer that asks for a connection proves that it receives what is
+// sent to its address. Before that it gets no Conn and no game data.
 type Probe uint8
 
 const (
@@ -27,52 +27,52 @@ const (
 	// 1.5 s; a LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
 	ProbeHello
 
-	// ProbeNone takes the request itself for the proof.
+	// ProbeNone takes the request itself as the proof.
 	ProbeNone
 )
 
-// LinksPossible is the largest LinksMax. A link is kept under a 16-bit handle.
+// LinksPossible is the largest LinksMax, because the number of a link's slot has 16 bits.
 const LinksPossible = 32767
 
-// A Config says how an Endpoint behaves. The zero value of each field stands for
-// its default; New reports values that cannot work.
+// A Config configures an Endpoint. The zero value of each field stands for its
+// default; New reports values that cannot work.
 type Config struct {
 	// Profile is the dialect of all connections.
 	Profile wire.Profile
 
-	// Listen accepts connection requests. Connect works either way.
+	// Listen accepts connection requests. Connect works with and without it.
 	Listen bool
 
 	// Probe is how peers that connect prove their address. Default ProbePing, in
 	// profile spec ProbeHello, because that profile has no command 10.
 	Probe Probe
 
-	// Gate, if set, is asked first about whatever could begin a connection. Its
-	// tables bound what forged requests cost. It belongs to this Endpoint alone.
+	// Gate, if set, is asked first about everything that could begin a connection. Its
+	// tables bound what forged requests cost. No other Endpoint may use it.
 	Gate *admit.Gate
 
 	// Admit, if set, is asked whether there is room for a connection: about each
-	// request that came through the Gate, and again when the connection begins.
+	// request that passed the Gate, and again when the connection begins.
 	// False answers "rejected". It must not call the Endpoint.
 	Admit func(from netip.AddrPort) bool
 
-	// Login, if set, makes peers speak first: nothing but ConnectionAck is sent to one
-	// whose first reliable message Login has not accepted, and nothing is kept of it.
-	// Probe then only says whether peers understand command 10.
+	// Login, if set, makes peers speak first: until Login accepts the first reliable
+	// message of a peer, the peer is sent only ConnectionAck and leaves no state. Probe
+	// then only decides whether to find out if peers understand command 10.
 	Login LoginFunc
 
 	// RateDatagrams and RateBytes are how much a peer that connected to us may send
-	// per second. The buckets hold two seconds. What is beyond is dropped unseen; twice
-	// as much for ten seconds in a row closes the connection. Acknowledgements,
+	// per second. The buckets hold two seconds. Datagrams beyond that are dropped unread;
+	// twice as much for ten seconds in a row closes the connection. Acknowledgements,
 	// LinkUps and LinkDowns that answer us are free. 0 is no limit.
 	RateDatagrams, RateBytes int
 
 	// Logged makes the connections of listening peers wait for a log that the owner
-	// writes; see logged.go. The owner must call Changes and Stored.
+	// writes; see journal.go. The owner must call Changes and Stored.
 	Logged bool
 
-	// SpeaksLong says that every peer is known to understand command 10. Without
-	// it a peer is believed to once it sent or acknowledged one.
+	// SpeaksLong says that every peer is known to understand command 10. Without it a
+	// peer is known to once it sent or acknowledged one.
 	SpeaksLong bool
 
 	// DatagramMax is the size in bytes up to which commands are packed together
@@ -81,52 +81,51 @@ type Config struct {
 
 	// ReliableResend is how long a reliable command waits for its acknowledgement
 	// before it is sent again, ReliableTimeout how long after its first sending
-	// the connection is given up. Defaults 500 ms and 10 s. Peers that miss
-	// acknowledgements keep each needless copy, so less than 500 ms is unwise.
+	// the connection is given up. Defaults 500 ms and 10 s. Libraries store each
+	// needless copy, so less than 500 ms is unwise.
 	ReliableResend, ReliableTimeout time.Duration
 
-	// HoleTimeout closes a connection whose peer left out a reliable number for so
-	// long while later ones arrived. Default 4 s: libraries give a command up after
-	// 3 s, so it will never come. Connections made by Connect wait for
-	// ReliableTimeout at least, since their servers do.
+	// HoleTimeout closes a connection in which a reliable number has been missing for
+	// so long while later ones arrived. Default 4 s: libraries give a command up after
+	// 3 s, so it will never arrive. Connections made by Connect wait for
+	// ReliableTimeout at least, as their servers do.
 	HoleTimeout time.Duration
 
-	// ConnectResend and ConnectTimeout are the same for the request of Connect.
-	// Defaults 1 s and 5 s.
+	// ConnectResend is the pause between two requests of Connect, ConnectTimeout how
+	// long Connect waits for the answer. Defaults 1 s and 5 s.
 	ConnectResend, ConnectTimeout time.Duration
 
-	// LivenessInterval is after how long a silence a peer that speaks command 10
-	// is probed. Default 15 s; negative is off.
+	// LivenessInterval is how long a peer that understands command 10 may be silent
+	// before it is probed. Default 15 s; negative is off.
 	LivenessInterval time.Duration
 
-	// IdleTimeout closes a connection of which nothing was heard for so long.
-	// 0 is off.
+	// IdleTimeout closes a connection whose peer has been silent for so long. 0 is off.
 	IdleTimeout time.Duration
 
-	// CloseDelay is how long a peer's ConnectionClose has to stand uncontradicted
-	// before the connection ends, because one forged byte must not end a session.
+	// CloseDelay is how long a peer must be silent after its ConnectionClose before the
+	// connection ends, because one forged byte must not end a session.
 	// Default 2 s; negative is off. Connections made by Connect do not wait.
 	CloseDelay time.Duration
 
-	// BytesPerSecond is the budget of each connection for what it is sent, headers
-	// of UDP and IP included; a quarter of a second of it is saved for bursts.
-	// When it is used up, LinkUpdates wait, the most urgent least; see DESIGN.md.
+	// BytesPerSecond is the budget of each connection for all datagrams to the peer,
+	// with headers of UDP and IP; a quarter of a second of it is saved for bursts.
+	// When it is used up, LinkUpdates wait, the most urgent the least; see DESIGN.md.
 	// Default 262,144; negative is off.
 	BytesPerSecond int
 
-	// OfferBytesPerSecond is the width of the lane that all connections share for
-	// their offers of links, headers included. Default 4 MiB; negative is off.
+	// OfferBytesPerSecond is the rate that all connections share for their offers of
+	// links, with headers. Default 4 MiB; negative is off.
 	OfferBytesPerSecond int
 
-	// Refresh is after which times without a change the values of a Source that
-	// changed lately are sent again. nil is 60, 180, 500 and 1500 ms; an empty
-	// list is off. At most 16, ascending.
+	// Refresh lists the times after the last change of a Source at which its latest
+	// changes are sent again. nil is 60, 180, 500 and 1500 ms; an empty list is off. At
+	// most 16, ascending.
 	Refresh []time.Duration
 
 	// ScrubInterval is the least time in which all values of all links are sent
-	// again. Default 5 s; negative is off. ScrubBytesPerSecond, default 2 % of
-	// BytesPerSecond (5242 if that is off), makes a round take longer where there
-	// is much to send.
+	// again. Default 5 s; negative is off. ScrubBytesPerSecond bounds the rate, so that
+	// a round with much to send takes longer; default 2 % of BytesPerSecond (5242 if
+	// that is off).
 	ScrubInterval       time.Duration
 	ScrubBytesPerSecond int
 
@@ -137,7 +136,7 @@ type Config struct {
 	LongMax         int // bytes of a reliable message, both ways; default 1 MiB
 	BacklogMessages int // reliable messages that wait for the send window; default 256
 	BacklogBytes    int // their bytes; default 64 KiB
-	HoldsMax        int // values per connection that the peer wrote and that are remembered; default 4096
+	HoldsMax        int // values per connection that are remembered because the peer wrote them; default 4096
 	UnprovenMax     int // peers that have not proven their address; default 65,536
 	ConnsMax        int // connections; default 65,536
 
@@ -145,10 +144,10 @@ type Config struct {
 	Rand *rand.Rand
 }
 
-// Bounds that no one has needed to configure.
+// Bounds that are not configurable.
 const (
-	datagramLimit    = 65499 // the libraries refuse to send more, dnp/PROTOCOL.md, Messages
-	specMessageLimit = 60000 // profile spec has no long messages; one command 4 must do
+	datagramLimit    = 65499 // the libraries refuse to send more, dnp/PROTOCOL.md, Datagrams and commands
+	specMessageLimit = 60000 // profile spec has no long messages, only command 4
 	laneMessages     = 64    // unreliable messages that wait for the next Advance
 	laneBytes        = 128 << 10
 	downsMax         = 4096 // LinkDowns of a connection that are being repeated
@@ -197,7 +196,7 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-// validate reports everything that is wrong with cfg, whose defaults are set.
+// validate reports everything that is wrong with cfg. Defaults must be set.
 func (cfg Config) validate() error {
 	var errs []error
 	between := func(name string, v, low, high int) {

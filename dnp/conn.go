@@ -11,61 +11,96 @@ type connState uint8
 
 const (
 	connConnecting  connState = iota // Connect waits for a ConnectionAck
-	connEstablished                  // the peer proved its address, or accepted ours
+	connEstablished                  // the peer proved its address, or accepted our request
 	connClosed                       // EventClosed was reported
 )
 
 // A Conn is a connection with one peer. Its methods only queue; the next Advance
 // sends. After EventClosed they do nothing or return ErrClosed.
+//
+// A Conn joins parts that own their state and never hold a Conn: the path to
+// the peer, the two windows of reliable commands, the table of links, and, if its
+// Endpoint has Config.Logged, the journal.
 type Conn struct {
+	path
 	e      *Endpoint
-	addr   netip.AddrPort
 	data   any
-	handle uint32 // place in the Endpoint's list
+	handle uint32 // place in core.conns
 	timer  timer
 
-	state      connState
-	client     bool        // we asked for the connection
-	queued     bool        // in the Endpoint's list of connections that have something to send
-	flushing   bool        // in the Endpoint's list of connections that have values to send
-	speaksLong bool        // the peer understands command 10
-	talked     bool        // the peer sent something else than requests
-	recycled   bool        // EventRecycle was reported
-	closing    bool        // Close was called
-	joining    bool        // in the Endpoint's lane for offers
-	reason     CloseReason // of closing
-	loss       float32     // share of our commands that had to be sent again, lately
-	lossWeight uint8       // sendings that loss was made from, the prior included
+	state   connState
+	client  bool        // we asked for the connection
+	queued  bool        // in Endpoint.ready
+	closing bool        // Close was called
+	inQueue bool        // in Endpoint.offers
+	reason  CloseReason // of closing
 
-	heard      instant // when something sensible arrived
-	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
-	restart    instant // when a request arrived that nothing contradicted; never
-	connect    connecting
-	rate       rateLimit
-	suspicion  suspicion
+	life      liveness
+	connect   connecting
+	limit     rateLimit
+	suspicion suspicion
 
-	send sendWindow
-	recv recvWindow
-	long longReceive
-	lane lane
+	send       sendWindow
+	recv       recvWindow
+	unreliable unreliableLane
+	links      linkTable
+	log        *journal // nil if the connection does not wait for a log
+}
 
-	links    linkTable
-	free     []uint16                 // slots of links
-	index    []uint16                 // by ordinal of a LinkID of ours: slot+1, 0 if the link is gone
-	peer     map[wire.LinkID]peerLink // links that the peer offered
-	hello    helloIDs
-	presumed []presumption
-	ups      ladder // LinkUps being repeated
-	downs    ladder // LinkDowns being repeated
-	catchUps ladder // values being repeated to links that were behind
-	holds    map[holdKey]*hold
-	pending  []uint16 // slots of links to flush
-	waiting  []waiter // links that wait for the budget
-	budget   budget
+// A path is the way to the peer: where datagrams go, what they may cost, and how many
+// of them get lost.
+type path struct {
+	core   *core
+	addr   netip.AddrPort
+	budget budget
+	loss   lossEstimate
+}
 
-	pendingBytes int // that those of pending take at most that did not change
-	scrub        scrubber
-	log          *logState // nil if the connection does not wait for a log
+// emit sends a datagram to the peer and pays for it.
+func (p *path) emit(b []byte, out Sender) {
+	p.budget.pay(&p.core.rate, len(b), p.core.clock.now)
+	p.core.transmit(p.addr, b, out)
+}
+
+// A lossEstimate is the share of the latest reliable commands that had to be sent again.
+type lossEstimate struct {
+	share  float32
+	weight uint8 // sendings that share was made from, the prior included
+}
+
+// A new path is taken to have lost one sending in four. Five sendings that arrive
+// refute that. A peer with fewer gets its repeats twice, which costs little and is
+// needed if the path turns out to be bad.
+const (
+	lossPrior       = 0.25
+	lossPriorWeight = 4
+	lossMemory      = 16 // sendings
+)
+
+func newLossEstimate() lossEstimate { return lossEstimate{share: lossPrior, weight: lossPriorWeight} }
+
+// add counts a reliable command that had to be sent again, or one that had not.
+func (l *lossEstimate) add(again bool) {
+	var sample float32
+	if again {
+		sample = 1
+	}
+	l.weight = min(l.weight+1, lossMemory)
+	l.share += (sample - l.share) / float32(l.weight)
+}
+
+// copies returns how many copies of a repeat go to the peer. The share counts the loss
+// of both directions: 0.1 is 5 % each way, 0.51 is 30 %. There, the ten copies of the
+// first half second leave less than one link in 100,000 wrong; with two copies each
+// it would be one in 5,000, which is too much for 99.9 % of 1,000 links in every run.
+func (l *lossEstimate) copies() int {
+	switch {
+	case l.share > 0.3:
+		return 3
+	case l.share > 0.1:
+		return 2
+	}
+	return 1
 }
 
 // Addr returns the address of the peer.
@@ -74,19 +109,16 @@ func (c *Conn) Addr() netip.AddrPort { return c.addr }
 // Data returns what SetData was given.
 func (c *Conn) Data() any { return c.data }
 
-// SetData keeps something for the owner.
+// SetData stores a value for the owner.
 func (c *Conn) SetData(data any) { c.data = data }
 
 // Established reports whether the connection is made and not closed.
 func (c *Conn) Established() bool { return c.state == connEstablished && !c.closing }
 
 // SpeaksLong reports whether the peer is known to understand command 10.
-func (c *Conn) SpeaksLong() bool { return c.speaksLong }
+func (c *Conn) SpeaksLong() bool { return c.send.peerLong }
 
-// LastHeard returns when a datagram that made sense arrived last.
-func (c *Conn) LastHeard() time.Time { return c.e.clock.time(c.heard) }
-
-// over reports whether nothing may be queued any more.
+// over reports whether nothing more may be queued.
 func (c *Conn) over() bool { return c.state == connClosed || c.closing }
 
 // Close ends the connection: the next Advance sends ConnectionClose and reports
@@ -99,38 +131,12 @@ func (c *Conn) Close(reason CloseReason) {
 	c.wake()
 }
 
-// wake has the next Advance look at c.
+// wake makes the next Advance pump c.
 func (c *Conn) wake() {
 	if !c.queued && c.state != connClosed {
 		c.queued = true
 		c.e.ready = append(c.e.ready, c)
 	}
-}
-
-// hear notes a datagram that only a living peer of this session sends. It clears
-// all suspicion that the session is over.
-func (c *Conn) hear(now instant) {
-	c.heard, c.talked = now, true
-	c.peerClosed, c.restart = never, never
-}
-
-// What a peer is taken for before there is anything to go by: one sending in four
-// was lost. Five that were not change that; a peer with fewer gets its repeats twice,
-// which costs little and is needed where the path turns out to be bad.
-const (
-	lossPrior       = 0.25
-	lossPriorWeight = 4
-	lossMemory      = 16 // sendings
-)
-
-// lost keeps the share of reliable commands that had to be sent again.
-func (c *Conn) lost(again bool) {
-	var sample float32
-	if again {
-		sample = 1
-	}
-	c.lossWeight = min(c.lossWeight+1, lossMemory)
-	c.loss += (sample - c.loss) / float32(c.lossWeight)
 }
 
 // receive handles a datagram of an established connection.
@@ -150,11 +156,11 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandReliableAck:
 		c.receiveAck(body, now)
 	case wire.CommandLinkUp:
-		c.receiveLinkUp(body, now)
+		c.life.hearIf(c.links.receiveLinkUp(body, now), now)
 	case wire.CommandLinkDown:
-		c.receiveLinkDown(body, now)
+		c.life.hearIf(c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
-		c.receiveUpdate(body, now)
+		c.life.hearIf(c.links.receiveUpdate(body, now), now)
 	case wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
 		if !c.e.cfg.Profile.Long() {
 			c.e.drop(DropUnknownCommand)
@@ -171,7 +177,7 @@ func (c *Conn) receiveMessage(data []byte, now instant) {
 		c.e.drop(DropTruncated)
 		return
 	}
-	c.hear(now)
+	c.life.hear(now)
 	c.e.event(Event{Kind: EventMessage, Conn: c, Data: data})
 }
 
@@ -182,10 +188,10 @@ func (c *Conn) pump(now instant, out Sender) {
 	case c.state == connClosed:
 		return
 	case c.awaitsEnd():
-		c.unstored(needNow)
+		c.log.want(needNow)
 	case c.closing:
 		c.end(c.reason, out)
-	case c.muted():
+	case c.log.isMuted():
 	case c.state == connConnecting:
 		c.pumpConnect(now, out)
 	default:
@@ -199,36 +205,25 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		c.end(reason, out)
 		return
 	}
-	c.goOn(now, out)
+	c.continueStored(now, out)
 	if !c.resend(now, out) {
 		c.end(CloseTimeout, out)
 		return
 	}
-	c.probe(now)
-	c.presume(now)
-	c.scrubSome(now)
-	c.flushWaiting(now)
+	if now >= c.send.probeAt(&c.e.cfg, c.life.heard) {
+		c.send.ask(&c.e.cfg)
+	}
+	c.links.presume(now)
+	c.links.scrubSome(now)
+	if now >= c.links.flushAt(&c.budget) {
+		c.links.flushSoon()
+	}
 	c.fill(now, 0, out)
-	c.lane.drain(c, out)
-	c.climb(now, out)
+	c.unreliable.send(&c.path, out)
+	c.links.sendRepeats(&c.path, now, out)
 }
 
-// climb sends the LinkUps and LinkDowns that are due, and makes repeats of values due.
-func (c *Conn) climb(now instant, out Sender) {
-	for m, ok := c.ups.next(now); ok; m, ok = c.ups.next(now) {
-		c.emit(wire.LinkUp{Link: m.link}.Append(out.Datagram(3)), out)
-	}
-	for m, ok := c.downs.next(now); ok; m, ok = c.downs.next(now) {
-		for range repeatCopies(c.loss) { // nothing ever answers a LinkDown
-			c.emit(wire.LinkDown{Link: m.link}.Append(out.Datagram(3)), out)
-		}
-	}
-	for m, ok := c.catchUps.next(now); ok; m, ok = c.catchUps.next(now) {
-		c.catchUp(m, now)
-	}
-}
-
-// settle works out when c must be looked at next.
+// settle sets the timer of c, and schedules c for offers or at once if it can send more.
 func (c *Conn) settle(now instant) {
 	if c.state == connClosed {
 		return
@@ -236,12 +231,12 @@ func (c *Conn) settle(now instant) {
 	switch {
 	case c.closing && !c.awaitsEnd():
 		c.wake()
-	case !c.closing && !c.muted() && c.state == connEstablished:
+	case !c.closing && !c.log.isMuted() && c.state == connEstablished:
 		switch c.choose(now) {
 		case takeOther:
 			c.wake()
 		case takeOffer:
-			c.join()
+			c.e.offers.add(c)
 		}
 	}
 	c.e.timers.set(&c.timer, c.nextTimeout())
@@ -251,41 +246,139 @@ func (c *Conn) nextTimeout() instant {
 	switch {
 	case c.state == connConnecting:
 		return c.connect.nextTimeout()
-	case c.awaitsEnd(), c.muted():
+	case c.awaitsEnd(), c.log.isMuted():
 		return never
 	}
-	at := min(c.send.nextTimeout(c), c.holeAt(), c.livenessTimeout(),
-		c.ups.nextTimeout(), c.downs.nextTimeout(), c.catchUps.nextTimeout(), c.scrub.at, c.flushAt(), c.offersAt(c.e.clock.now))
-	if len(c.presumed) > 0 {
-		at = min(at, c.presumed[0].at)
+	cfg, now := &c.e.cfg, c.e.clock.now
+	at := min(c.send.nextTimeout(cfg), c.recv.holeAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, c.life.heard),
+		c.life.nextTimeout(cfg), c.links.nextTimeout(), c.links.flushAt(&c.budget))
+	if len(c.send.offers) > 0 && c.send.room() && !c.inQueue {
+		if offer := c.offerAt(now); offer > now {
+			at = min(at, offer)
+		}
 	}
 	return at
 }
 
-// end closes the connection for good and tells the peer, if that is of any use.
+// end closes the connection for good and sends the peer ConnectionClose, if that is of any use.
 func (c *Conn) end(reason CloseReason, out Sender) {
-	if c.log != nil && !c.closing { // a successor might exist, so the end has to be stored first
+	if c.log != nil && !c.closing { // a successor may exist, so the owner stores the end first
 		c.Close(reason)
 		return
 	}
 	if reason != ClosePeer && reason != CloseMoved && reason != CloseRestarted {
 		c.emit(wire.AppendConnectionClose(out.Datagram(1)), out)
 	}
-	c.quietly(reason)
+	c.endSilently(reason)
 }
 
-// quietly closes the connection for good without telling the peer.
-func (c *Conn) quietly(reason CloseReason) {
-	c.detachAll()
+// endSilently closes the connection for good and sends the peer nothing.
+func (c *Conn) endSilently(reason CloseReason) {
+	c.links.detachAll()
 	c.e.remove(c)
 	c.e.stats.Closes[reason]++
 	c.e.event(Event{Kind: EventClosed, Conn: c, Reason: reason})
 }
 
-func (c *Conn) detachAll() {
-	for slot := range c.links.l {
-		if l := &c.links.l[slot]; l.phase != 0 && l.source != noSource {
-			c.e.sources[l.source].detach(l.ref)
+// An unreliableLane holds unreliable messages until the next Advance. When it is
+// full, it drops the newest: the receiver may not rely on them anyway.
+type unreliableLane struct {
+	buf  []byte
+	ends []int
+}
+
+// SendUnreliable queues an unreliable message of 1 to MessageMax bytes, which it
+// copies, for the next Advance. It drops and counts the message if too many wait.
+// Errors are ErrEmpty, ErrTooLarge and ErrClosed.
+func (c *Conn) SendUnreliable(data []byte) error {
+	switch l := &c.unreliable; {
+	case len(data) == 0:
+		return ErrEmpty
+	case len(data) > c.e.cfg.MessageMax:
+		return ErrTooLarge
+	case c.over():
+		return ErrClosed
+	case len(l.ends) >= laneMessages || len(l.buf)+len(data) > laneBytes:
+		c.e.drop(DropLaneFull)
+	default:
+		l.buf = append(l.buf, data...)
+		l.ends = append(l.ends, len(l.buf))
+		c.wake()
+	}
+	return nil
+}
+
+// send sends the messages, or drops them before values have to wait longer for the budget.
+func (l *unreliableLane) send(p *path, out Sender) {
+	start := 0
+	for _, end := range l.ends {
+		data := l.buf[start:end]
+		start = end
+		if p.budget.overdrawn(p.core.clock.now) {
+			p.core.drop(DropBudget)
+			continue
 		}
+		p.emit(wire.AppendMessage(out.Datagram(1+len(data)), data), out)
+	}
+	l.ends = l.ends[:0]
+	if l.buf = l.buf[:0]; cap(l.buf) > 4096 {
+		l.buf = nil
+	}
+}
+
+// A connecting is the client's side of the handshake.
+type connecting struct {
+	next  instant // when the next request is sent
+	until instant // when to give up
+}
+
+func (a *connecting) nextTimeout() instant { return min(a.next, a.until) }
+
+// Connect asks the server at this address for a connection. EventConnected or
+// EventClosed follows. Errors are ErrConnected and ErrConns.
+func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
+	t := e.clock.advance(now)
+	if e.byAddr[to] != nil {
+		return nil, ErrConnected
+	}
+	if e.count >= e.cfg.ConnsMax {
+		return nil, ErrConns
+	}
+	c := e.add(to, t)
+	c.state, c.client, c.links.ids.connector = connConnecting, true, true
+	c.connect = connecting{next: t, until: t.add(e.cfg.ConnectTimeout)}
+	c.wake()
+	return c, nil
+}
+
+func (c *Conn) pumpConnect(now instant, out Sender) {
+	a := &c.connect
+	switch {
+	case now >= a.until:
+		c.endSilently(CloseTimeout)
+	case now >= a.next:
+		a.next = now.add(c.e.cfg.ConnectResend)
+		c.emit(wire.AppendConnectionRequest(out.Datagram(5)), out)
+	}
+}
+
+// receiveConnecting handles a datagram while the server has not answered. A client
+// ignores everything but the answer (dnp/PROTOCOL.md, Connection and proof).
+func (c *Conn) receiveConnecting(p []byte, now instant) {
+	if wire.Command(p[0]) != wire.CommandConnectionAck {
+		c.e.drop(DropUnexpected)
+		return
+	}
+	m, err := wire.ParseConnectionAck(p[1:])
+	switch {
+	case err != nil:
+		c.e.drop(DropTruncated)
+	case m.Result == wire.Accepted && m.Protocol == wire.ProtocolDNP1:
+		c.state = connEstablished
+		c.e.established(c, now)
+	case m.Result == wire.NoCommonProtocol, m.Result == wire.Accepted:
+		c.endSilently(CloseNoProtocol)
+	default: // unknown results mean rejected
+		c.endSilently(CloseRejected)
 	}
 }

@@ -154,7 +154,7 @@ func relMessage(n uint64) []byte {
 	return wire.ReliableMessage{Seq: wire.Denetwork.Seq(n), Data: messageDatagram}.Append(relDatagram[:0])
 }
 
-// TestMemory measures what idle clients and links cost.
+// TestMemory measures the memory of idle clients and links.
 func TestMemory(t *testing.T) {
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -207,8 +207,8 @@ func BenchmarkFlush(b *testing.B) {
 	}
 }
 
-// BenchmarkFlushBehind is the case that encode-once does not help: each link lacks
-// another set of values.
+// BenchmarkFlushBehind is the case in which encoding once does not help: each link lacks
+// other values.
 func BenchmarkFlushBehind(b *testing.B) {
 	c := newCrowd(b, 100, 200, posRot...)
 	before := c.e.stats.UpdatesOut
@@ -218,8 +218,8 @@ func BenchmarkFlushBehind(b *testing.B) {
 		n++
 		c.move(n)
 		for conn := range c.e.All {
-			for i := range conn.links.l {
-				conn.links.l[i].sent--
+			for i := range conn.links.slots {
+				conn.links.slots[i].sent--
 			}
 		}
 		c.now = c.now.Add(50 * time.Millisecond)
@@ -262,7 +262,7 @@ func BenchmarkLateJoin(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is a second in the life of 1,000 idle clients with ten links each.
+// BenchmarkIdle is a second of 1,000 idle clients with ten links each.
 func BenchmarkIdle(b *testing.B) {
 	c := newCrowd(b, 10, 1000, posRot...)
 	c.out = counter{}

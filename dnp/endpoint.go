@@ -8,12 +8,12 @@ import (
 
 // A Sender takes datagrams. It must not call the Endpoint.
 type Sender interface {
-	// Datagram returns an empty buffer with room for size bytes, which belongs to
-	// the caller until Send.
+	// Datagram returns an empty buffer with room for size bytes. The caller may
+	// write to it until it calls Send.
 	Datagram(size int) []byte
 
-	// Send sends b, built in the buffer that Datagram returned last, or forgets
-	// it. It may be transmitted later, in a batch.
+	// Send sends b, which the caller built in the buffer that Datagram returned
+	// last, or discards it. It may transmit later, in a batch.
 	Send(to netip.AddrPort, b []byte)
 }
 
@@ -31,38 +31,46 @@ var (
 	ErrSnapshot  = errors.New("dnp: snapshot is damaged")
 )
 
-// An Endpoint is the connections of one UDP socket. One goroutine owns it.
+// An Endpoint holds the connections of one UDP socket. One goroutine owns it.
 type Endpoint struct {
-	cfg   Config
-	stats Stats
-	clock clock
+	core
 
 	byAddr    map[netip.AddrPort]*Conn
-	conns     []*Conn  // by handle; nil is free
 	freeConns []uint32 // handles
 	count     int
 	unproven  unprovenTable
 
-	statelessUntil instant // hellos of which nothing was kept can be answered before
+	statelessUntil instant // until then, an answer to a hello that left no slot may arrive
 
-	sources     []*Source // by handle; nil is free
-	freeSources []uint32
+	freeSources []uint32 // handles
 
-	timers   timerHeap
-	ready    []*Conn   // that have something to send
-	dirty    []*Source // that have something to flush
-	flushing []*Conn   // that have links in pending
+	ready     []*Conn // connections that have something to send
+	offers    offerQueue
+	updateMax int    // bytes of the largest change in this Flush
+	scratch   []byte // a copy of the datagram that is sent several times
+}
 
-	joins     joinLane
-	tariff    tariff // of every connection's budget
-	updateMax int    // bytes of the largest change that is being flushed
+// A core is what an Endpoint shares with its Sources and with the parts of its
+// connections: configuration, counters, clock, tables, and the lists of events and
+// of connections to flush.
+type core struct {
+	cfg    Config
+	stats  Stats
+	clock  clock
+	timers timerHeap
+	rate   rate // of every connection's budget
 
-	driven  bool    // inside Receive or Advance
-	events  []Event // of this Receive or Advance
-	later   []Event // made between two of them
-	lent    [][]byte
-	buffers [][]byte // for commands that come early
-	scratch []byte
+	conns   []*Conn   // by handle; nil is free
+	sources []*Source // by handle; nil is free
+
+	dirty    []*Source // Sources with changes that were not flushed
+	flushing []*Conn   // connections with pending links
+
+	driven  bool     // inside Receive or Advance
+	events  []Event  // of this Receive or Advance
+	later   []Event  // of calls between two of them
+	lent    [][]byte // buffers that events may alias until the next Receive or Advance
+	buffers [][]byte // free buffers for commands that arrive early
 }
 
 // New returns an Endpoint, or an error that names every problem of cfg.
@@ -72,17 +80,16 @@ func New(cfg Config) (*Endpoint, error) {
 		return nil, err
 	}
 	return &Endpoint{
-		cfg:      cfg,
+		core:     core{cfg: cfg, rate: newRate(cfg.BytesPerSecond, cfg.DatagramMax)},
 		byAddr:   make(map[netip.AddrPort]*Conn),
 		unproven: newUnprovenTable(cfg.tableSize(), cfg.Probe),
-		joins:    newJoinLane(cfg.OfferBytesPerSecond),
-		tariff:   newTariff(cfg.BytesPerSecond, cfg.DatagramMax),
+		offers:   newOfferQueue(cfg.OfferBytesPerSecond),
 	}, nil
 }
 
-// Receive handles one datagram. Acknowledgements are sent at once; all else that
-// it causes is sent by the next Advance. The events, and the slices in them, are
-// valid until the next Receive or Advance; they may alias p.
+// Receive handles one datagram. It sends acknowledgements at once; the next Advance
+// sends everything else that the datagram causes. The events, and the slices in
+// them, are valid until the next Receive or Advance; they may alias p.
 func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sender) []Event {
 	t := e.begin(now)
 	e.stats.DatagramsIn++
@@ -95,9 +102,9 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 		e.receiveStranger(from, p, t, out)
 	case c.closing: // the next Advance ends it
 		e.drop(DropUnexpected)
-	case c.limited(p, t):
+	case e.limited(c, p, t):
 	case c.state == connConnecting:
-		c.receiveConnecting(p, t, out)
+		c.receiveConnecting(p, t)
 		c.settle(t)
 	default:
 		c.receive(p, t, out)
@@ -119,8 +126,8 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 			due.source.onTimer(t)
 		}
 	}
-	e.proveSome(t, out)
-	for i := 0; i < len(e.ready); i++ { // a connection may get ready meanwhile
+	e.sendProbes(t, out)
+	for i := 0; i < len(e.ready); i++ { // pump may append to the list
 		c := e.ready[i]
 		e.ready[i] = nil
 		if c.queued {
@@ -128,7 +135,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 		}
 	}
 	e.ready = e.ready[:0]
-	e.offerSome(t, out)
+	e.sendOffers(t, out)
 	e.driven = false
 	return e.events
 }
@@ -149,14 +156,14 @@ func (e *Endpoint) begin(now time.Time) instant {
 	return e.clock.advance(now)
 }
 
-// The pool of buffers keeps no more than these, 512 KiB.
+// The pool of buffers holds at most 512 KiB: buffersMax buffers of bufferSizeMax bytes.
 const (
 	bufferSizeMax = 2048
 	buffersMax    = 256
 )
 
-// buffer returns an empty buffer for a command that came early.
-func (e *Endpoint) buffer() []byte {
+// buffer returns an empty buffer for a command that arrived early.
+func (e *core) buffer() []byte {
 	n := len(e.buffers)
 	if n == 0 {
 		return nil
@@ -166,19 +173,19 @@ func (e *Endpoint) buffer() []byte {
 	return b
 }
 
-// NextTimeout returns when Advance must be called next: the zero time for at
-// once. It reports false if nothing is due ever. It is to be asked after every
-// other call, because sending a message makes something due.
+// NextTimeout returns when Advance must be called next: the zero time for at once.
+// It reports false if nothing will ever be due. The owner asks again after every
+// other call, because for example Conn.Send makes something due.
 func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	if len(e.ready) > 0 || len(e.later) > 0 {
 		return time.Time{}, true
 	}
-	at := min(e.timers.next(), e.unproven.nextTimeout(), e.joins.nextTimeout())
+	at := min(e.timers.next(), e.unproven.nextTimeout(), e.offers.nextTimeout())
 	return e.clock.time(at), at != never
 }
 
 // Conns returns the number of connections, including those that Connect is
-// working on.
+// establishing.
 func (e *Endpoint) Conns() int { return e.count }
 
 // All yields every connection, in an order that depends only on what happened
@@ -200,14 +207,13 @@ func (e *Endpoint) Conn(addr netip.AddrPort) (*Conn, bool) {
 // Stats returns the counters, which go on counting.
 func (e *Endpoint) Stats() *Stats { return &e.stats }
 
-// add makes a connection that is not announced yet.
+// add makes a connection. EventConnected has not been reported yet.
 func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 	c := &Conn{
-		loss: lossPrior, lossWeight: lossPriorWeight,
-		e: e, addr: addr, state: connEstablished, speaksLong: e.cfg.SpeaksLong,
-		heard: now, peerClosed: never, restart: never,
-		ups: ladder{steps: linkUpSteps}, downs: ladder{steps: linkDownSteps}, catchUps: ladder{steps: e.cfg.Refresh},
-		scrub: scrubber{at: never}, budget: newBudget(&e.tariff, addr, now),
+		e: e, state: connEstablished,
+		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, addr, now), loss: newLossEstimate()},
+		life: liveness{heard: now, peerClosed: never, restart: never},
+		send: sendWindow{peerLong: e.cfg.SpeaksLong},
 	}
 	c.timer.conn = c
 	if n := len(e.freeConns); n > 0 {
@@ -218,6 +224,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		c.handle = uint32(len(e.conns))
 		e.conns = append(e.conns, c)
 	}
+	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.byAddr[addr] = c
 	e.count++
 	return c
@@ -225,14 +232,20 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 
 // established announces a connection.
 func (e *Endpoint) established(c *Conn, now instant) {
-	c.heard = now
-	c.startScrub(now)
+	c.life.heard = now
+	c.links.startScrub(now)
 	e.stats.Connects++
 	if e.cfg.Logged && !c.client {
-		c.log = &logState{}
+		e.startJournal(c)
 	}
 	e.event(Event{Kind: EventConnected, Conn: c})
 	c.settle(now)
+}
+
+// startJournal makes a connection wait for a log.
+func (e *Endpoint) startJournal(c *Conn) {
+	c.log = &journal{core: &e.core, conn: c.handle}
+	c.links.log = c.log
 }
 
 // remove forgets a connection.
@@ -241,9 +254,8 @@ func (e *Endpoint) remove(c *Conn) {
 		e.lent = append(e.lent, held.buf)
 	}
 	c.state = connClosed
-	c.send, c.recv, c.long, c.lane = sendWindow{}, recvWindow{}, longReceive{}, lane{}
-	c.links, c.free, c.index, c.peer, c.holds = linkTable{}, nil, nil, nil, nil
-	c.presumed, c.ups, c.downs, c.catchUps, c.pending, c.waiting = nil, ladder{}, ladder{}, ladder{}, nil, nil
+	c.send, c.recv, c.unreliable = sendWindow{}, recvWindow{}, unreliableLane{}
+	c.links = linkTable{core: &e.core, send: &c.send, log: c.log, conn: c.handle}
 	e.timers.remove(&c.timer)
 	if !c.client {
 		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)
@@ -254,7 +266,7 @@ func (e *Endpoint) remove(c *Conn) {
 	e.count--
 }
 
-func (e *Endpoint) event(v Event) {
+func (e *core) event(v Event) {
 	if e.driven {
 		e.events = append(e.events, v)
 		return
@@ -262,9 +274,9 @@ func (e *Endpoint) event(v Event) {
 	e.later = append(e.later, v)
 }
 
-func (e *Endpoint) drop(r DropReason) { e.stats.Drops[r]++ }
+func (e *core) drop(r DropReason) { e.stats.Drops[r]++ }
 
-func (e *Endpoint) send(to netip.AddrPort, b []byte, out Sender) {
+func (e *core) transmit(to netip.AddrPort, b []byte, out Sender) {
 	e.stats.DatagramsOut++
 	e.stats.BytesOut += uint64(len(b))
 	out.Send(to, b)

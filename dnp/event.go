@@ -12,40 +12,42 @@ const (
 	// EventConnected: the peer accepted our request, or proved its address.
 	EventConnected EventKind = iota + 1
 
-	// EventClosed: the connection is over, or could not be made; Reason says why.
-	// Nothing of this Conn follows.
+	// EventClosed: the connection ended, or could not be made; Reason says why. It is
+	// the last event of this Conn.
 	EventClosed
 
 	// EventMessage: Data is a message from the peer. Reliable ones have a Number.
 	EventMessage
 
 	// EventLinkOffered: the peer offers Link with the link message Data and the
-	// initial Values. Answer with [Conn.Accept] or [Conn.Reject], also later.
+	// initial Values. The owner answers with [Conn.Accept] or [Conn.Reject], at any time.
 	EventLinkOffered
 
-	// EventLinkUp: the peer accepted Link, which we offered, or is presumed to
-	// have, because it acknowledged the offer and half a second went by.
+	// EventLinkUp: the peer accepted Link, which we offered, or is presumed to have
+	// accepted it: it acknowledged the offer and stayed silent for half a second.
 	EventLinkUp
 
-	// EventLinkDown: the peer refused or took down Link. It does not exist any more.
+	// EventLinkDown: the peer refused Link or took it down. The link no longer exists.
 	EventLinkDown
 
 	// EventUpdate: the peer wrote Update to Link, and was allowed to.
 	EventUpdate
 
 	// EventSent: the reliable message with this Token was sent for the first time,
-	// as Number. Messages with token 0 have no such event.
+	// as Number. Messages with token 0 cause no such event.
 	EventSent
 
 	// EventRecycle: nine tenths of the LinkIds of this connection are used up. The
-	// peer cannot be told to take new ones, so it should be closed at a quiet moment.
+	// peer cannot be told to start again, so the owner should close the connection at
+	// a quiet moment.
 	EventRecycle
 
-	// EventSuspect: so many reliable commands with numbers outside the window arrived
-	// that somebody seems to forge datagrams of the peer. At most once a minute.
+	// EventSuspect: more than 50 reliable commands with numbers outside the window
+	// arrived within a second, as if somebody forged datagrams of the peer. At most
+	// once a minute.
 	EventSuspect
 
-	// EventUnstored: a logged connection has something that is to be stored.
+	// EventUnstored: a logged connection has something to store.
 	EventUnstored
 )
 
@@ -56,7 +58,7 @@ var eventNames = [...]string{
 	EventUnstored: "unstored",
 }
 
-// String returns a name of k for people.
+// String returns the name of k for logs and test failures.
 func (k EventKind) String() string {
 	if k > 0 && int(k) < len(eventNames) {
 		return eventNames[k]
@@ -72,12 +74,12 @@ type Event struct {
 	Conn     *Conn
 	Link     wire.LinkID
 	Source   *Source // EventLinkUp, EventUpdate, EventLinkDown (nil if the peer's offer was not accepted)
-	ReadOnly bool    // EventLinkOffered: the offerer does not want writes
+	ReadOnly bool    // EventLinkOffered: the peer does not accept writes
 	Reliable bool    // EventMessage
 
 	// Number counts the peer's reliable commands (EventMessage) or ours
-	// (EventSent) and never wraps. A message that went in parts has the number of
-	// the last one.
+	// (EventSent) and never wraps. A message that was sent in parts has the number
+	// of the last one.
 	Number uint64
 
 	Token  uint64
@@ -87,7 +89,7 @@ type Event struct {
 	Reason CloseReason
 }
 
-// An Update is the values that one LinkUpdate has for one link. All of them have
+// An Update holds the values that one LinkUpdate has for one link. All of them have
 // been checked against the link's layout.
 type Update struct {
 	r      wire.UpdateReader
@@ -107,22 +109,22 @@ func (u *Update) Next() (index int, value []byte, ok bool) {
 type CloseReason uint8
 
 const (
-	CloseLocal      CloseReason = iota // the owner wanted it
+	CloseLocal      CloseReason = iota // the owner ended it
 	ClosePeer                          // the peer sent ConnectionClose
-	CloseTimeout                       // a reliable command stayed unacknowledged, or no answer to Connect
-	CloseIdle                          // nothing was heard for IdleTimeout
+	CloseTimeout                       // a reliable command stayed unacknowledged, or Connect got no answer
+	CloseIdle                          // nothing arrived for IdleTimeout
 	CloseRestarted                     // the peer asks for a new connection
-	CloseRejected                      // Connect: the server does not want us
-	CloseNoProtocol                    // Connect: no protocol that both speak
+	CloseRejected                      // Connect: the server rejects us
+	CloseNoProtocol                    // Connect: the server knows no protocol that we know
 	CloseSlow                          // the reliable backlog was full
 	CloseHole                          // the peer skipped a reliable number for good
 	CloseTooLarge                      // the peer sent a message beyond LongMax
-	CloseAbuse                         // the owner found the peer to misbehave
-	CloseDrain                         // the owner goes away
-	CloseKicked                        // a game server does not want the client
-	CloseMoved                         // the session lives on elsewhere; nothing is sent to the peer
-	CloseUncertain                     // what the peer says contradicts the log
-	CloseExpired                       // the peer's permission to be here ended
+	CloseAbuse                         // the peer misbehaves
+	CloseDrain                         // the owner shuts down
+	CloseKicked                        // a game server expels the client
+	CloseMoved                         // the session goes on elsewhere; the peer is told nothing
+	CloseUncertain                     // the peer contradicts the log
+	CloseExpired                       // the peer's permission ended
 	CloseReplaced                      // the same client connected once more
 
 	numCloseReasons = iota
@@ -136,10 +138,95 @@ var closeNames = [...]string{
 	CloseExpired: "expired", CloseReplaced: "replaced",
 }
 
-// String returns the name of r as metrics and events show it.
+// String returns the name of r in metrics and logs.
 func (r CloseReason) String() string {
 	if int(r) < len(closeNames) {
 		return closeNames[r]
 	}
 	return "reason?"
+}
+
+// A DropReason says why a datagram, or a part of one, was ignored, or what a bound
+// cost. Input from the network never causes anything louder than such a counter.
+type DropReason uint8
+
+const (
+	DropEmpty          DropReason = iota // a datagram without a byte
+	DropUnknownCommand                   // a command code outside the profile
+	DropTruncated                        // a command that ended inside a field, or an empty message
+	DropBadValue                         // a value type, index or kind that the link does not have
+	DropStranger                         // not a request, from an address without connection
+	DropNotListening                     // a connection request, but we do not listen
+	DropUnproven                         // from an unproven address, and no proof
+	DropEvicted                          // an unproven peer, evicted by a newer one
+	DropRefused                          // a connection request, answered with "rejected" or "no common protocol"
+	DropUnexpected                       // a command that has no meaning in this state, such as a late request
+	DropOutsideWindow                    // a reliable number too far ahead or behind
+	DropRepeat                           // a reliable command received before; it was acknowledged again
+	DropUnknownAck                       // acknowledges nothing that is in flight
+	DropHastyResend                      // "resend at once" too soon after the last sending
+	DropUnknownLink                      // names no link; the rest of a LinkUpdate is dropped with it
+	DropLinkNotUp                        // LinkUpdate of a link that is not up
+	DropReadOnly                         // LinkUpdate of a link that the peer may not write
+	DropLinkTaken                        // an offer of a LinkId that is in use
+	DropLinksFull                        // an offer beyond PeerLinksMax, answered with LinkDown
+	DropTooManyValues                    // an offer beyond PeerValuesMax, answered with LinkDown
+	DropTooLarge                         // a message beyond LongMax; the connection was closed
+	DropHoldsFull                        // a client's write beyond HoldsMax; its value may be sent back to the client
+	DropDownsFull                        // a LinkDown that was sent without repeats
+	DropCatchUpsFull                     // repeats of values to a link that was behind, left to the scrub
+	DropLaneFull                         // our unreliable message: too many waited for the next Advance
+	DropBudget                           // our unreliable message to a peer whose budget was overdrawn
+	DropOversize                         // our values that no datagram can carry
+	DropBadRequest                       // a connection request whose length differs from what it says
+	DropAddressRate                      // a request or login beyond the rate of one address
+	DropNetworkRate                      // a request or login beyond the rate of one network
+	DropConnectRate                      // a request or login beyond the rate of all together
+	DropLate                             // a login that arrived after the session it began had ended
+	DropBanned                           // from an address that was banned for flooding
+	DropRate                             // from a connection that sends more than it may
+	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
+	DropLoginRefused                     // a login that was answered with ConnectionClose
+
+	NumDropReasons = int(iota)
+)
+
+var dropNames = [...]string{
+	DropEmpty: "empty", DropUnknownCommand: "unknown_command", DropTruncated: "truncated", DropBadValue: "bad_value",
+	DropStranger: "stranger", DropNotListening: "not_listening", DropUnproven: "unproven", DropEvicted: "evicted",
+	DropRefused: "refused", DropUnexpected: "unexpected", DropOutsideWindow: "outside_window", DropRepeat: "repeat",
+	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
+	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
+	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
+	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
+	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
+	DropConnectRate: "connect_rate", DropLate: "late", DropBanned: "banned", DropRate: "session_rate",
+	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
+}
+
+// String returns the name of r in metrics.
+func (r DropReason) String() string {
+	if int(r) < len(dropNames) {
+		return dropNames[r]
+	}
+	return "drop?"
+}
+
+// Stats counts what an Endpoint did since it was made. The owner of the Endpoint
+// reads it. The counters are never reset.
+type Stats struct {
+	DatagramsIn, BytesIn   uint64
+	DatagramsOut, BytesOut uint64
+	UpdatesIn              uint64 // links in LinkUpdates received and passed on
+	UpdatesOut             uint64 // links in LinkUpdates sent
+	Deferred               uint64 // links that began to wait for the budget of their connection
+	Resends                uint64 // reliable commands sent again
+	Refreshes              uint64 // Sources whose values became due again because they stopped changing
+	Scrubs                 uint64 // links whose values became due again by the scrub or a catch-up
+	Inferred               uint64 // commands taken as delivered by the window-edge inference
+	Connects               uint64 // EventConnected
+	Stateless              uint64 // requests answered without a slot in the table of unproven peers
+	Alarms                 uint64 // EventSuspect
+	Closes                 [numCloseReasons]uint64
+	Drops                  [NumDropReasons]uint64
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// discard is a Sender that checks only what every datagram must be.
+// discard is a Sender that checks only the size of datagrams.
 type discard struct {
 	tb  testing.TB
 	buf []byte
@@ -30,8 +30,8 @@ func (d *discard) Send(_ netip.AddrPort, b []byte) {
 	}
 }
 
-// FuzzConn feeds a sequence of datagrams, each behind its length in one byte, to
-// both profiles and roles, with time going on, and checks the bounds.
+// FuzzConn passes a sequence of datagrams, each behind its length in one byte, to both
+// profiles and roles, while time passes, and checks the bounds.
 func FuzzConn(f *testing.F) {
 	seeds, err := os.ReadFile("testdata/datagrams.hex")
 	if err != nil {
@@ -97,8 +97,8 @@ func fuzzConn(t *testing.T, profile wire.Profile, client bool, in []byte) {
 		src.Changed(0)
 		e.Flush(now, out)
 		for c := range e.All {
-			if len(c.recv.early) > recvAhead || len(c.peer) > cfg.PeerLinksMax || len(c.long.buf) > cfg.LongMax || len(c.send.flight) > sendWindowMax {
-				t.Fatalf("a bound is broken: %d early, %d links, %d bytes, %d in flight", len(c.recv.early), len(c.peer), len(c.long.buf), len(c.send.flight))
+			if len(c.recv.early) > recvAhead || len(c.links.peer) > cfg.PeerLinksMax || len(c.recv.long.buf) > cfg.LongMax || len(c.send.flight) > sendWindowMax {
+				t.Fatalf("a bound is broken: %d early, %d links, %d bytes, %d in flight", len(c.recv.early), len(c.links.peer), len(c.recv.long.buf), len(c.send.flight))
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func fuzzEvent(tb testing.TB, e *Endpoint, v Event) {
 	}
 }
 
-// fuzzSnapshot moves what is left of the connection and compares.
+// fuzzSnapshot restores the connection from its snapshot.
 func fuzzSnapshot(t *testing.T, e *Endpoint, src *Source, now time.Time) {
 	for c := range e.All {
 		if c.state != connEstablished {
@@ -167,7 +167,7 @@ func FuzzRestore(f *testing.F) {
 		c, err := e.Restore(epoch, peerAddr, in, func(uint64) *Source { return src })
 		if err != nil {
 			if e.Conns() != 0 || src.Links() != 0 {
-				t.Fatal("a refused snapshot left something behind")
+				t.Fatal("a refused snapshot left a connection behind")
 			}
 			return
 		}

@@ -35,7 +35,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-// A recorder is a Sender that keeps what was sent, as hex.
+// A recorder is a Sender that records datagrams as hex.
 type recorder struct {
 	buf  []byte
 	sent []string
@@ -53,8 +53,7 @@ func (r *recorder) Send(_ netip.AddrPort, b []byte) {
 	r.sent = append(r.sent, hex.EncodeToString(b))
 }
 
-// A connTest is a transcript of one peer against an Endpoint. Time stands still
-// but for wait.
+// A connTest is a transcript of one peer against an Endpoint. Only wait lets time pass.
 type connTest struct {
 	*testing.T
 	recorder
@@ -74,7 +73,7 @@ func newTest(t *testing.T, cfg Config) *connTest {
 	return &connTest{T: t, e: e, now: epoch}
 }
 
-// quiet is a Config in which nothing happens by itself.
+// quiet is a Config of an Endpoint that sends nothing unprompted.
 func quiet() Config {
 	return Config{Listen: true, Probe: ProbeNone, LivenessInterval: -1, ScrubInterval: -1, Refresh: []time.Duration{}}
 }
@@ -86,8 +85,8 @@ func serve(t *testing.T, cfg Config) *connTest {
 	s.recv("00 0100 0000")
 	s.want("the request is accepted", "01 00 0000")
 	s.events("without a probe the request is believed", "connected")
-	s.c.hear(s.e.clock.now)
-	s.c.loss, s.c.lossWeight = 0, lossMemory // known as a good path
+	s.c.life.hear(s.e.clock.now)
+	s.c.loss = lossEstimate{weight: lossMemory} // known as a good path
 	return s
 }
 
@@ -100,7 +99,7 @@ func (s *connTest) recv(datagrams ...string) {
 	s.pump()
 }
 
-// pump lets the Endpoint do what it can do at once.
+// pump lets the Endpoint do what is due.
 func (s *connTest) pump() {
 	for range 100 {
 		at, ok := s.e.NextTimeout()
@@ -113,7 +112,7 @@ func (s *connTest) pump() {
 	s.Fatal("NextTimeout stays in the past")
 }
 
-// wait lets time pass, with everything that it brings.
+// wait lets time pass, and the Endpoint do what becomes due.
 func (s *connTest) wait(d time.Duration) {
 	s.Helper()
 	end := s.now.Add(d)
@@ -163,7 +162,7 @@ func eventText(v Event) string {
 	return v.Kind.String()
 }
 
-// want says what must have been sent since the last want, and why.
+// want requires the datagrams that were sent since the last want, and says why.
 func (s *connTest) want(why string, datagrams ...string) {
 	s.Helper()
 	got := s.sent
@@ -177,7 +176,7 @@ func (s *connTest) want(why string, datagrams ...string) {
 	}
 }
 
-// events says what must have happened since the last events, and why.
+// events requires the events since the last call of events, and says why.
 func (s *connTest) events(why string, want ...string) {
 	s.Helper()
 	got := s.happen
@@ -187,7 +186,7 @@ func (s *connTest) events(why string, want ...string) {
 	}
 }
 
-// dropped says how many things must have been dropped for a reason.
+// dropped requires a count of drops for a reason.
 func (s *connTest) dropped(why string, r DropReason, n uint64) {
 	s.Helper()
 	if got := s.e.stats.Drops[r]; got != n {

@@ -13,11 +13,11 @@ import (
 // libraries clear a local change when a value arrives, so an echo that crosses
 // the next change on the wire would undo it (dnp/PROTOCOL.md, Values).
 //
-// What the peer wrote may have crossed what it was sent: then it shows the latter,
-// although the former became the truth. Nobody can tell, so a value is sent back
-// after all, a few times, when the peer has been quiet for so long that an echo
-// undoes nothing: after its first write, and after one that may have crossed such an
-// echo. A value whose peer goes on writing is never in its way.
+// The peer's write may have crossed a value that was sent to the peer. Then the peer
+// shows that value, although its own write became the truth. Neither side can tell, so
+// the value is sent back after all, a few times, when the peer has been quiet for so
+// long that an echo undoes nothing: after its first write, and after one that may have
+// crossed such an echo. A peer that goes on writing gets no echo.
 type hold struct {
 	value  []byte
 	open   bool    // not released: what the peer wrote is not the truth yet
@@ -38,106 +38,46 @@ type holdKey uint32 // slot << 16 | index
 
 func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 
-// Hold says that the peer wrote value, which is copied, to element index of a
-// link. That element is not sent to the peer until Release or Refuse, nor
-// afterwards for as long as the state has these very bytes.
-func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
-	slot, ok := c.slotOf(id)
-	if !ok || c.over() {
-		return
-	}
-	key := newHoldKey(slot, index)
-	h := c.holds[key]
-	if h == nil {
-		if len(c.holds) >= c.e.cfg.HoldsMax {
-			c.e.drop(DropHoldsFull)
-			return
+// A holdTable holds what the peer wrote on all links of a connection.
+type holdTable map[holdKey]*hold
+
+// put remembers a write. It reports false if there are holdsMax others.
+func (h *holdTable) put(key holdKey, value []byte, holdsMax int, now instant) bool {
+	held := (*h)[key]
+	if held == nil {
+		if len(*h) >= holdsMax {
+			return false
 		}
-		if c.holds == nil {
-			c.holds = make(map[holdKey]*hold)
+		if *h == nil {
+			*h = make(holdTable)
 		}
-		h = &hold{echoes: echoCopies, echoed: c.e.clock.now}
-		c.holds[key] = h
-		c.links.l[slot].flags |= linkHeld
+		held = &hold{echoes: echoCopies, echoed: now}
+		(*h)[key] = held
 	}
-	now := c.e.clock.now
-	if now.sub(h.echoed) < echoQuiet {
-		h.echoes = echoCopies
+	if now.sub(held.echoed) < echoQuiet {
+		held.echoes = echoCopies
 	}
-	h.value, h.open, h.wrote = append(h.value[:0], value...), true, now
+	held.value, held.open, held.wrote = append(held.value[:0], value...), true, now
+	return true
 }
 
-// A HeldValue is what the peer wrote to element Index of Link, without Release or Refuse
-// since. Value is the connection's.
-type HeldValue struct {
-	Link  wire.LinkID
-	Index int
-	Value []byte
-}
-
-// Held returns what waits for Release or Refuse, in the order of links and indices. Whoever
-// restored the connection has to go on with it.
-func (c *Conn) Held() (list []HeldValue) {
-	for _, key := range slices.Sorted(maps.Keys(c.holds)) {
-		if h := c.holds[key]; h.open {
-			list = append(list, HeldValue{c.links.l[key>>16].id, int(key & 0xFFFF), h.value})
-		}
-	}
-	return list
-}
-
-// Release says that what the peer wrote has become the truth, for now.
-func (c *Conn) Release(id wire.LinkID, index int) {
-	if slot, ok := c.slotOf(id); ok {
-		if h := c.holds[newHoldKey(slot, index)]; h != nil {
-			h.open = false
-			c.resendValue(slot, index, h)
-		}
-	}
-}
-
-// Refuse says that what the peer wrote did not become the truth. The peer is sent
-// the value that did.
-func (c *Conn) Refuse(id wire.LinkID, index int) {
-	if slot, ok := c.slotOf(id); ok {
-		delete(c.holds, newHoldKey(slot, index))
-		c.resendValue(slot, index, nil)
-	}
-}
-
-// resendValue makes a value due that may have been passed over. The other values
-// of its version go with it, which does no harm and needs no memory.
-func (c *Conn) resendValue(slot, index int, h *hold) {
-	l := &c.links.l[slot]
-	if l.source == noSource || index >= len(c.e.sources[l.source].changed) {
-		return
-	}
-	s := c.e.sources[l.source]
-	if h != nil && bytes.Equal(h.value, s.cfg.State.Value(index)) {
-		return
-	}
-	l.sent = min(l.sent, s.changed[index]-1)
-	c.mark(slot)
-}
-
-// held reports whether value index must not be sent to the peer. When the state
-// has moved on from what the peer wrote, the hold has done its work.
-func (c *Conn) held(slot, index int, value []byte) bool {
-	key := newHoldKey(slot, index)
-	h := c.holds[key]
+// withholds reports whether value must not be sent to the peer, because it may be what
+// the peer wrote. A hold ends when the state has moved on from that.
+func (h holdTable) withholds(key holdKey, value []byte, now instant) bool {
+	held := h[key]
 	switch {
-	case h == nil:
+	case held == nil:
 		return false
-	case h.open:
+	case held.open:
 		return true
-	case bytes.Equal(h.value, value):
-		return !h.echo(c.e.clock.now)
+	case bytes.Equal(held.value, value):
+		return !held.echo(now)
 	}
-	delete(c.holds, key)
+	delete(h, key)
 	return false
 }
 
-// echo reports whether the value is to be sent back, and counts it.
+// echo reports whether to send the value back, and counts it.
 func (h *hold) echo(now instant) bool {
 	if h.echoes == 0 || now.sub(h.wrote) < echoQuiet {
 		return false
@@ -147,11 +87,97 @@ func (h *hold) echo(now instant) bool {
 	return true
 }
 
-// dropHolds forgets all holds of a link.
-func (c *Conn) dropHolds(slot int) {
-	for key := range c.holds {
-		if int(key>>16) == slot {
-			delete(c.holds, key)
+// drop forgets all holds of a link.
+func (h holdTable) drop(slot int) {
+	maps.DeleteFunc(h, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
+}
+
+// Hold says that the peer wrote value, which is copied, to element index of a
+// link. That element is not sent to the peer until Release or Refuse, and after Release
+// not while the state has these very bytes.
+func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
+	if !c.over() {
+		c.links.hold(id, index, value)
+	}
+}
+
+// A HeldValue is what the peer wrote to element Index of Link, without Release or Refuse
+// since. Value belongs to the connection.
+type HeldValue struct {
+	Link  wire.LinkID
+	Index int
+	Value []byte
+}
+
+// Held returns what waits for Release or Refuse, in the order of links and indices. The
+// owner of a restored connection has to release or refuse it.
+func (c *Conn) Held() (list []HeldValue) {
+	for _, key := range slices.Sorted(maps.Keys(c.links.holds)) {
+		if h := c.links.holds[key]; h.open {
+			list = append(list, HeldValue{c.links.slots[key>>16].id, int(key & 0xFFFF), h.value})
 		}
 	}
+	return list
+}
+
+// Release says that what the peer wrote has become the truth, for now.
+func (c *Conn) Release(id wire.LinkID, index int) { c.links.release(id, index) }
+
+// Refuse says that what the peer wrote did not become the truth. The peer is sent
+// the value that did.
+func (c *Conn) Refuse(id wire.LinkID, index int) {
+	if slot, ok := c.links.slotOf(id); ok {
+		delete(c.links.holds, newHoldKey(slot, index))
+		c.links.resendValue(slot, index, nil)
+	}
+}
+
+func (t *linkTable) hold(id wire.LinkID, index int, value []byte) {
+	slot, ok := t.slotOf(id)
+	if !ok {
+		return
+	}
+	if !t.holds.put(newHoldKey(slot, index), value, t.core.cfg.HoldsMax, t.core.clock.now) {
+		t.core.drop(DropHoldsFull)
+		return
+	}
+	t.slots[slot].flags |= linkHeld
+}
+
+func (t *linkTable) release(id wire.LinkID, index int) {
+	if slot, ok := t.slotOf(id); ok {
+		if h := t.holds[newHoldKey(slot, index)]; h != nil {
+			h.open = false
+			t.resendValue(slot, index, h)
+		}
+	}
+}
+
+// resendValue makes a value due that may have been withheld. The other values of its
+// version are sent with it, which does no harm and needs no memory.
+func (t *linkTable) resendValue(slot, index int, h *hold) {
+	l := &t.slots[slot]
+	if l.source == noSource || index >= len(t.core.sources[l.source].changed) {
+		return
+	}
+	s := t.core.sources[l.source]
+	if h != nil && bytes.Equal(h.value, s.cfg.State.Value(index)) {
+		return
+	}
+	l.sent = min(l.sent, s.changed[index]-1)
+	t.mark(slot)
+}
+
+// withholds reports whether value index of a link must not be sent to the peer.
+func (t *linkTable) withholds(slot, index int, value []byte) bool {
+	return t.slots[slot].has(linkHeld) && t.holds.withholds(newHoldKey(slot, index), value, t.core.clock.now)
+}
+
+// valueFor returns what the peer is to have as value index: its own bytes if the value
+// is withheld.
+func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
+	if t.withholds(slot, index, value) {
+		return t.holds[newHoldKey(slot, index)].value
+	}
+	return value
 }

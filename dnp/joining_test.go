@@ -9,7 +9,7 @@ import (
 )
 
 // A party is a server with players, and joiners that accept each offer a round trip
-// later. What players are sent is remembered in the order of time.
+// later. It records the datagrams to the players in the order of time.
 type party struct {
 	*crowd
 	players int
@@ -21,7 +21,7 @@ type party struct {
 	answers []answer
 }
 
-// A dispatch is what a player was sent in one turn.
+// A dispatch is a datagram to a player in one turn.
 type dispatch struct {
 	at    time.Duration
 	bytes int
@@ -49,7 +49,7 @@ func (p *party) Send(to netip.AddrPort, b []byte) {
 	}
 }
 
-// run plays for a second, while joiners join.
+// run simulates a second, in which joiners join.
 func (p *party) run(joiners int) (joined time.Duration) {
 	p.begun = p.now
 	for i := range joiners {
@@ -91,18 +91,18 @@ func newParty(t *testing.T, players int) *party {
 	for range 950 { // that players do not have
 		p.sources = append(p.sources, p.e.NewSource(SourceConfig{State: newState(t, posRot...), Message: []byte("M")}))
 	}
-	p.e.tariff = newTariff(256<<10, 1200)
-	p.e.joins = newJoinLane(4 << 20)
-	p.e.cfg.ScrubInterval, p.e.cfg.Refresh = -1, nil // their times depend on what else there is
+	p.e.rate = newRate(256<<10, 1200)
+	p.e.offers = newOfferQueue(4 << 20)
+	p.e.cfg.ScrubInterval, p.e.cfg.Refresh = -1, nil // their times depend on the number of links
 	for c := range p.e.All {
-		c.scrub.at, c.budget = never, newBudget(&p.e.tariff, c.addr, p.e.clock.now)
+		c.links.scrub.at, c.budget = never, newBudget(&p.e.rate, c.addr, p.e.clock.now)
 	}
 	p.now = p.now.Add(10 * time.Second)
 	return p
 }
 
-// TestJoinersDoNotDisturb lets 100 peers join 1,000 states at once while 200 play, and
-// wants players to be sent the same at the same times as without.
+// TestJoinersDoNotDisturb lets 100 peers join 1,000 states at once while 200 play. The
+// players must be sent the same at the same times as without them.
 func TestJoinersDoNotDisturb(t *testing.T) {
 	alone, crowded := newParty(t, 200), newParty(t, 200)
 	alone.run(0)
@@ -125,24 +125,24 @@ func TestJoinersDoNotDisturb(t *testing.T) {
 	}
 	total := float64(crowded.offered)
 	t.Logf("%.1f MB of offers took %v, %.1f MB/s; at most %d bytes in a turn", total/1e6, joined, total/1e6/joined.Seconds(), crowded.most)
-	// At least what the lane takes for them, and the budgets of those that join.
+	// At least the time of the offer queue, and of the budgets of those that join.
 	if joined > 3*time.Second {
 		t.Errorf("the last link was up after %v, want 3 s: 4 MiB/s for all together, and ten offers per 20 ms for each", joined)
 	}
-	if crowded.most > joinBurst+1000 {
-		t.Errorf("%d bytes of offers in one turn, want at most %d and one offer", crowded.most, joinBurst)
+	if crowded.most > offerBurst+1000 {
+		t.Errorf("%d bytes of offers in one turn, want at most %d and one offer", crowded.most, offerBurst)
 	}
 }
 
-// TestJoinersTakeTurns wants two that join to be equally far at all times, and one
-// alone to be held up by nothing but its window.
+// TestJoinersTakeTurns: two peers that join advance equally at all times, and only its
+// window holds up a peer that joins alone.
 func TestJoinersTakeTurns(t *testing.T) {
 	p := newParty(t, 1)
 	if joined := p.run(1); joined > 2200*time.Millisecond {
 		t.Errorf("one that joins alone took %v for 1,000 links, want 100 round trips of 21 ms", joined)
 	}
 	p = newParty(t, 1)
-	p.e.joins = newJoinLane(64 << 10)
+	p.e.offers = newOfferQueue(64 << 10)
 	p.begun = p.now
 	var conns []*Conn
 	for i := range 5 {
@@ -175,10 +175,10 @@ func (p *party) run1() {
 	p.e.Advance(p.now, p)
 }
 
-// TestMessagesPassTheLane: who has something to say does not wait for those who join.
-func TestMessagesPassTheLane(t *testing.T) {
+// TestMessagesPassOffers: a message does not wait for the offer queue.
+func TestMessagesPassOffers(t *testing.T) {
 	s := serve(t, quiet())
-	s.e.joins.spent = never
+	s.e.offers.spent = never
 	for range 3 {
 		s.c.Link(s.source("uint8"), true)
 	}
@@ -188,7 +188,7 @@ func TestMessagesPassTheLane(t *testing.T) {
 	s.pump()
 	s.want("half the window is left to offers",
 		"04 0000 6d", "04 0100 6d", "04 0200 6d", "04 0300 6d", "04 0400 6d")
-	s.e.joins.spent = instant(-s.e.joins.tariff.burst)
+	s.e.offers.spent = instant(-s.e.offers.rate.burst)
 	s.note(s.e.Advance(s.now, &s.recorder))
 	s.pump()
 	s.want("then they take turns again", "05 0500 0080 01 0100 4d 0100 01 00", "04 0600 6d",

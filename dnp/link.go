@@ -8,57 +8,9 @@ import (
 )
 
 // presumeAfter is how long after the acknowledgement of an offer a silent peer is
-// taken to have accepted it: a LinkUp can be lost and is never repeated
+// presumed to have accepted it: a LinkUp can be lost and is never repeated
 // (dnp/PROTOCOL.md, Links).
 const presumeAfter = 500 * time.Millisecond
-
-// A link is 16 bytes, because a client has thousands. What few links have at a
-// time is kept beside: offers in the send window, repeats in ladders, values that
-// the peer wrote in holds, ids of the peer in a map.
-type link struct {
-	source uint32 // handle of the Source
-	sent   uint32 // the version of the Source up to which the peer was sent
-	ref    uint32 // place in the Source's list of links
-	id     wire.LinkID
-	phase  LinkPhase // 0 is a free slot
-	flags  linkFlags
-}
-
-type linkFlags uint8
-
-const (
-	linkReadOnly linkFlags = 1 << iota // the side that did not offer must not write
-	linkByPeer                         // the peer offered it
-	linkProven                         // LinkUp or a LinkUpdate was heard: the peer has it
-	linkHeld                           // some values are in holds
-	linkMarked                         // it is in the list of links to flush
-	linkWaiting                        // it waits for the budget
-	linkChanged                        // and lacks a change, not only a repeat
-	linkUnheard                        // the peer offered it and has sent no LinkUpdate: it may not know that it is up
-)
-
-func (l *link) has(f linkFlags) bool { return l.flags&f != 0 }
-
-// weSend reports whether our values go to the peer.
-func (l *link) weSend() bool {
-	return l.phase >= LinkPresumed && l.flags&(linkByPeer|linkReadOnly) != linkByPeer|linkReadOnly
-}
-
-// peerWrites reports whether the peer may write.
-func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
-
-// A linkTable is the links of a connection by slot.
-type linkTable struct {
-	l    []link
-	ours int // links that we offered
-}
-
-// A peerLink is what a link that the peer offered needs besides. Its first values
-// came from the peer, so even the scrub sends only what is newer than base.
-type peerLink struct {
-	slot uint16
-	base uint32
-}
 
 // A presumption is a link whose offer was acknowledged.
 type presumption struct {
@@ -67,184 +19,357 @@ type presumption struct {
 	at   instant
 }
 
-// offerLink queues an offer.
-func (c *Conn) offerLink(s *Source, readOnly bool) error {
-	if c.links.ours >= c.e.cfg.LinksMax {
+// A LinkInfo describes a link of a connection.
+type LinkInfo struct {
+	ID       wire.LinkID
+	Phase    LinkPhase
+	ReadOnly bool // the side that did not offer it must not write
+	ByPeer   bool // the peer offered it
+}
+
+// Link offers the peer a link to s, as soon as the send window has room. Errors
+// are ErrClosed, ErrLinked, and ErrLinks if LinksMax links exist or the LinkIds
+// are used up.
+func (c *Conn) Link(s *Source, readOnly bool) error {
+	if c.over() {
+		return ErrClosed
+	}
+	err := c.links.offer(s, readOnly)
+	if err == nil {
+		c.wake()
+	}
+	return err
+}
+
+// Unlink takes the link to s down, whichever side offered it, after the farewell of s
+// if wanted. Without a link it does nothing.
+func (c *Conn) Unlink(s *Source, farewell bool) {
+	slot, ok := c.links.find(s)
+	if !ok {
+		return
+	}
+	if farewell {
+		c.unlink(slot, s.cfg.Farewell)
+		return
+	}
+	c.unlink(slot, nil)
+}
+
+// unlink takes down a link, after a farewell if it has any bytes.
+func (c *Conn) unlink(slot int, farewell []byte) {
+	t := &c.links
+	l := t.slots[slot]
+	offered := l.phase >= LinkOffered
+	inFlight := t.freezeOffer(slot, true)
+	t.remove(slot)
+	switch {
+	case !offered && !inFlight: // the peer never learned of it
+	case inFlight && len(farewell) == 0:
+		c.log.linkChanged(l.id, LinkTakenDown)
+	case len(farewell) > 0:
+		if c.Send(farewell, 0) == nil && !inFlight {
+			m := &c.send.queue[len(c.send.queue)-1]
+			m.takeDown, m.link = true, l.id
+		}
+	case !inFlight:
+		t.takeDown(l.id)
+	}
+	c.wake()
+}
+
+// SourceOf returns the Source of the link with this id.
+func (c *Conn) SourceOf(id wire.LinkID) (*Source, bool) {
+	slot, ok := c.links.slotOf(id)
+	if !ok {
+		return nil, false
+	}
+	s := c.links.sourceAt(slot)
+	return s, s != nil
+}
+
+// LinkOf returns the link to s.
+func (c *Conn) LinkOf(s *Source) (LinkInfo, bool) {
+	slot, ok := c.links.find(s)
+	if !ok {
+		return LinkInfo{}, false
+	}
+	l := &c.links.slots[slot]
+	return LinkInfo{ID: l.id, Phase: l.phase, ReadOnly: l.has(linkReadOnly), ByPeer: l.has(linkByPeer)}, true
+}
+
+// Relink binds the link to from to another Source of the same layout, which stands
+// for the same state: the peer notices only that it is sent all values again. What the
+// peer wrote stays held. Errors are ErrNoLink, also for a link that the peer offered,
+// ErrLinked and ErrClosed.
+func (c *Conn) Relink(from, to *Source) error {
+	if c.over() {
+		return ErrClosed
+	}
+	t := &c.links
+	slot, ok := t.find(from)
+	if !ok || t.slots[slot].has(linkByPeer) || !from.cfg.State.Layout().Equal(to.cfg.State.Layout()) {
+		return ErrNoLink
+	}
+	if _, linked := t.find(to); linked {
+		return ErrLinked
+	}
+	l := t.slots[slot]
+	l.sent = 0
+	from.detach(l.ref)
+	t.attach(slot, l, to)
+	if l.weSend() {
+		t.mark(slot)
+		t.startCatchUp(slot)
+	}
+	c.wake()
+	return nil
+}
+
+// offer makes a link to s and queues its offer.
+func (t *linkTable) offer(s *Source, readOnly bool) error {
+	if _, linked := t.find(s); linked {
+		return ErrLinked
+	}
+	if int(t.ours) >= t.core.cfg.LinksMax {
 		return ErrLinks
 	}
-	slot := c.newSlot()
-	id, ok := c.newLinkID(slot)
+	slot := t.newSlot()
+	id, ok := t.newID(slot)
 	if !ok {
-		c.free = append(c.free, uint16(slot))
+		t.free = append(t.free, uint16(slot))
 		return ErrLinks
 	}
 	l := link{id: id, phase: LinkQueued}
 	if readOnly {
 		l.flags |= linkReadOnly
 	}
-	c.attach(slot, l, s)
-	c.links.ours++
-	c.send.offers = append(c.send.offers, uint16(slot))
-	c.wake()
+	t.attach(slot, l, s)
+	t.ours++
+	t.send.offers = append(t.send.offers, uint16(slot))
 	return nil
 }
 
-// newSlot returns a free place in the link table.
-func (c *Conn) newSlot() int {
-	if n := len(c.free); n > 0 {
-		slot := c.free[n-1]
-		c.free = c.free[:n-1]
-		return int(slot)
+// appendOutgoing appends a command in flight.
+func (t *linkTable) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
+	seq := t.core.cfg.Profile.Seq(n)
+	switch o.kind {
+	case outMessage:
+		return wire.ReliableMessage{Seq: seq, Data: o.data}.Append(b)
+	case outPart, outNoop:
+		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
+	case outLinkState:
+		return t.appendOffer(b, seq, int(o.slot))
+	default:
+		return append(append(b, byte(wire.CommandReliableLinkState), byte(seq), byte(seq>>8)), o.data...)
 	}
-	c.links.l = appendTight(c.links.l, link{})
-	return len(c.links.l) - 1
 }
 
-func (c *Conn) attach(slot int, l link, s *Source) {
-	l.source = s.handle
-	l.ref = uint32(len(s.links))
-	s.links = appendTight(s.links, linkRef{conn: c.handle, slot: uint32(slot)})
-	c.links.l[slot] = l
+func (t *linkTable) appendOffer(b []byte, seq wire.Seq, slot int) []byte {
+	l := &t.slots[slot]
+	s := t.core.sources[l.source]
+	head := wire.LinkState{Seq: seq, Link: l.id, ReadOnly: l.has(linkReadOnly), Message: s.cfg.Message}
+	b = wire.AppendLinkStateHead(b, head, s.cfg.State.Layout().Len())
+	return s.cfg.State.AppendTyped(b)
 }
 
-// sourceAt returns what the link in slot is bound to, nil for an offer of the peer
-// that nobody accepted.
-func (c *Conn) sourceAt(slot int) *Source {
-	if h := c.links.l[slot].source; h != noSource {
-		return c.e.sources[h]
+// offerBody returns what follows the number in the offer of a link.
+func (t *linkTable) offerBody(slot int) []byte { return t.appendOffer(nil, 0, slot)[3:] }
+
+// outgoingSize returns the size of a command in flight in bytes, or a little more.
+func (t *linkTable) outgoingSize(o *outgoing) int {
+	if o.kind != outLinkState {
+		return 4 + len(o.data)
 	}
-	return nil
+	s := t.core.sources[t.slots[o.slot].source]
+	return 10 + len(s.cfg.Message) + s.cfg.State.TypedSize()
 }
 
-// removeLink frees the slot. The id stays used up.
-func (c *Conn) removeLink(slot int) {
-	l := &c.links.l[slot]
-	if l.phase == LinkQueued {
-		c.send.removeOffer(slot)
+// freezeOffer freezes the unacknowledged offer of a link, and reports false if there is
+// none.
+func (t *linkTable) freezeOffer(slot int, takeDown bool) bool {
+	o := t.send.offerInFlight(slot)
+	if o == nil {
+		return false
 	}
-	if !l.has(linkByPeer) {
-		i, _ := c.ordinal(l.id)
-		c.index[i] = 0
-		c.links.ours--
-	} else {
-		delete(c.peer, l.id)
-		c.ups.cancel(l.id)
-	}
-	if l.has(linkHeld) {
-		c.dropHolds(slot)
-	}
-	if l.source != noSource {
-		c.e.sources[l.source].detach(l.ref)
-	}
-	*l = link{}
-	c.free = append(c.free, uint16(slot))
+	o.freeze(t.offerBody(slot), takeDown)
+	return true
 }
 
-// unlink takes a link down that we want no more.
-func (c *Conn) unlink(slot int, farewell []byte) {
-	l := c.links.l[slot]
-	offered := l.phase >= LinkOffered
-	inFlight := c.send.freeze(c, slot, true)
-	c.removeLink(slot)
+// offerSent notes up to which version an offer carries the values. Only the first
+// sending counts: the peer takes one of the copies, and we do not learn which.
+func (t *linkTable) offerSent(slot int) {
+	l := &t.slots[slot]
+	l.phase = LinkOffered
+	l.sent = t.core.sources[l.source].settled()
+}
+
+// commandsProcessed notes which commands the peer has processed. A LinkDown is ignored
+// before the peer has processed the offer, so its repeats for a link that ended begin
+// here, again if need be.
+func (t *linkTable) commandsProcessed(now instant) {
+	done := t.send.processed()
+	for i := range done {
+		switch o := &done[i]; {
+		case o.kind == outLinkState && !t.ids.gone(o.link):
+			t.awaitAnswer(int(o.slot), o.link, now)
+		case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
+			t.takeDownAgain(o.link)
+		}
+	}
+	t.send.forget(len(done), t.core.cfg.Profile, now)
+}
+
+// awaitAnswer starts the wait for a LinkUp that may have been lost.
+func (t *linkTable) awaitAnswer(slot int, id wire.LinkID, now instant) {
+	if l := &t.slots[slot]; l.id == id && l.phase == LinkOffered {
+		t.presumed = append(t.presumed, presumption{uint16(slot), id, now.add(presumeAfter)})
+	}
+}
+
+// presume brings links up whose peers are silent.
+func (t *linkTable) presume(now instant) {
+	for len(t.presumed) > 0 && t.presumed[0].at <= now {
+		p := t.presumed[0]
+		t.presumed = t.presumed[1:]
+		if l := &t.slots[p.slot]; l.id == p.id && l.phase == LinkOffered {
+			t.bringUp(int(p.slot), LinkPresumed)
+		}
+	}
+	if len(t.presumed) == 0 {
+		t.presumed = nil
+	}
+}
+
+// bringUp makes an offered link deliver values.
+func (t *linkTable) bringUp(slot int, phase LinkPhase) {
+	l := &t.slots[slot]
+	known := l.phase >= LinkPresumed
+	l.phase = phase
+	if !known {
+		t.event(Event{Kind: EventLinkUp, Link: l.id, Source: t.sourceAt(slot)})
+	}
+	if l.sent != t.core.sources[l.source].version {
+		t.mark(slot)
+		t.startCatchUp(slot)
+	}
+}
+
+// answered takes an answer to an offer for the acknowledgement of the offer, which
+// spares the peer a repeat.
+func (t *linkTable) answered(slot int, now instant) {
+	if o := t.send.offerInFlight(slot); o != nil {
+		t.send.acknowledged(o)
+		t.log.want(needSoon)
+		o.kind = outMessage // there is no answer left to wait for
+		t.commandsProcessed(now)
+	}
+}
+
+// receiveLinkUp handles the peer's acceptance of an offer. It reports whether it is
+// valid.
+func (t *linkTable) receiveLinkUp(p []byte, now instant) bool {
+	m, err := wire.ParseLinkUp(p)
+	if err != nil {
+		t.core.drop(DropTruncated)
+		return false
+	}
+	slot, ok := t.slotOf(m.Link)
 	switch {
-	case !offered && !inFlight: // the peer never heard of it
-	case inFlight && len(farewell) == 0:
-		c.linkChanged(l.id, LinkTakenDown)
-	case len(farewell) > 0:
-		c.sendFarewell(farewell, l.id, !inFlight)
-	case !inFlight:
-		c.takeDown(l.id)
+	case !ok && t.ids.gone(m.Link): // the peer missed our LinkDown
+		t.core.drop(DropUnknownLink)
+		t.takeDownAgain(m.Link)
+		return true
+	case !ok:
+		t.core.drop(DropUnknownLink)
+		return false
+	case t.slots[slot].has(linkByPeer), t.slots[slot].phase == LinkQueued:
+		t.core.drop(DropUnexpected)
+		return false
 	}
-	c.wake()
+	t.prove(slot, now)
+	return true
 }
 
-// takeDown sends LinkDown, now and a few times more.
-func (c *Conn) takeDown(id wire.LinkID) {
-	if c.log != nil {
-		c.linkChanged(id, LinkTakenDown)
+// prove notes that the peer certainly has a link that we offered.
+func (t *linkTable) prove(slot int, now instant) {
+	l := &t.slots[slot]
+	if !l.has(linkProven) {
+		t.log.linkChanged(l.id, LinkCameUp)
+	}
+	l.flags |= linkProven
+	if l.phase != LinkUp {
+		t.bringUp(slot, LinkUp) // first, or answered starts a wait for LinkUp
+		t.answered(slot, now)
+	}
+}
+
+// receiveLinkDown handles the peer's refusal of an offer, or the end of a link. It
+// reports whether it is valid.
+func (t *linkTable) receiveLinkDown(p []byte, now instant) bool {
+	m, err := wire.ParseLinkDown(p)
+	if err != nil {
+		t.core.drop(DropTruncated)
+		return false
+	}
+	slot, ok := t.slotOf(m.Link)
+	if !ok || t.slots[slot].phase == LinkQueued {
+		t.core.drop(DropUnknownLink)
+		return false
+	}
+	ours, source := !t.slots[slot].has(linkByPeer), t.sourceAt(slot)
+	t.log.linkChanged(m.Link, LinkRefused)
+	t.remove(slot)
+	if ours {
+		t.answered(slot, now)
+	}
+	t.event(Event{Kind: EventLinkDown, Link: m.Link, Source: source})
+	return true
+}
+
+// takeDown sends LinkDown, and repeats it a few times. On a logged connection this
+// begins when the log has stored the end of the link.
+func (t *linkTable) takeDown(id wire.LinkID) {
+	if t.log != nil {
+		t.log.linkChanged(id, LinkTakenDown)
 		return
 	}
-	c.startDown(id)
+	t.startDown(id)
 }
 
 // takeDownAgain sends LinkDown to a peer that cannot have understood an earlier one. If
-// the end is not stored yet, Stored sends the first.
-func (c *Conn) takeDownAgain(id wire.LinkID) {
-	if c.log == nil || !slices.Contains(c.log.links, LinkChange{id, LinkTakenDown}) {
-		c.downs.cancel(id)
-		c.startDown(id)
+// the end of the link is not stored yet, Stored sends the first.
+func (t *linkTable) takeDownAgain(id wire.LinkID) {
+	if t.log == nil || !slices.Contains(t.log.links, LinkChange{id, LinkTakenDown}) {
+		t.downs.cancel(id)
+		t.startDown(id)
 	}
 }
 
-func (c *Conn) startDown(id wire.LinkID) {
-	if c.downs.n >= downsMax {
-		c.e.drop(DropDownsFull)
-		c.downs.dropOldest()
+func (t *linkTable) startDown(id wire.LinkID) {
+	if t.downs.n >= downsMax {
+		t.core.drop(DropDownsFull)
+		t.downs.dropOldest()
 	}
-	c.downs.start(climber{link: id, start: c.e.clock.now})
-	c.wake()
+	t.downs.start(retry{link: id, start: t.core.clock.now})
 }
 
-// moveLink gives a link that the peer does not have another id, because the peer
-// offered a link under this one. An offer in flight keeps its bytes, so that its
-// number keeps its meaning; the peer ignores it, its own link being there.
-func (c *Conn) moveLink(slot int) bool {
-	l := &c.links.l[slot]
-	c.send.freeze(c, slot, false)
-	id, ok := c.newLinkID(slot)
-	i, _ := c.ordinal(l.id)
-	c.index[i] = 0
+// move gives a link that the peer does not have another id, because the peer offered a
+// link under this one. An offer in flight keeps its bytes, so that its number keeps its
+// meaning; the peer ignores it, because its own link has that id. move reports false if
+// the ids are used up.
+func (t *linkTable) move(slot int) bool {
+	l := &t.slots[slot]
+	t.freezeOffer(slot, false)
+	id, ok := t.newID(slot)
+	t.ids.release(l.id)
 	if !ok {
 		return false
 	}
 	l.id = id
 	if l.phase != LinkQueued {
 		l.phase = LinkQueued
-		c.send.offers = append(c.send.offers, uint16(slot))
+		t.send.offers = append(t.send.offers, uint16(slot))
 	}
 	l.flags &^= linkProven
 	return true
-}
-
-// offerSent notes up to which version an offer carries the values. Only the first
-// sending counts: the peer takes one of the copies, and nobody knows which.
-func (c *Conn) offerSent(slot int) {
-	l := &c.links.l[slot]
-	l.phase = LinkOffered
-	l.sent = c.e.sources[l.source].settled()
-}
-
-// offerAcked starts the wait for a LinkUp that may have been lost.
-func (c *Conn) offerAcked(slot int, id wire.LinkID, now instant) {
-	if l := &c.links.l[slot]; l.id == id && l.phase == LinkOffered {
-		c.presumed = append(c.presumed, presumption{uint16(slot), id, now.add(presumeAfter)})
-	}
-}
-
-// presume brings links up whose peers are silent.
-func (c *Conn) presume(now instant) {
-	for len(c.presumed) > 0 && c.presumed[0].at <= now {
-		p := c.presumed[0]
-		c.presumed = c.presumed[1:]
-		if l := &c.links.l[p.slot]; l.id == p.id && l.phase == LinkOffered {
-			c.bringUp(int(p.slot), LinkPresumed)
-		}
-	}
-	if len(c.presumed) == 0 {
-		c.presumed = nil
-	}
-}
-
-// bringUp makes an offered link deliver values.
-func (c *Conn) bringUp(slot int, phase LinkPhase) {
-	l := &c.links.l[slot]
-	known := l.phase >= LinkPresumed
-	l.phase = phase
-	if !known {
-		c.e.event(Event{Kind: EventLinkUp, Conn: c, Link: l.id, Source: c.sourceAt(slot)})
-	}
-	if l.sent != c.e.sources[l.source].version {
-		c.mark(slot)
-		c.startCatchUp(slot)
-	}
 }

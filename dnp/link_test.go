@@ -12,10 +12,10 @@ func TestLinkOffer(t *testing.T) {
 	src := s.source("uint8", "uint16")
 	s.c.Link(src, true)
 	s.pump()
-	s.want("ids start at 0x8000 (A7), flags are exactly 1 (A13)", "05 0000 0080 01 0100 4d 0200 01 00 03 0000")
+	s.want("ids start at 0x8000, flags are exactly 1", "05 0000 0080 01 0100 4d 0200 01 00 03 0000")
 	set(src, 0, "07")
 	s.flush()
-	s.want("no values before the link is up (A10)")
+	s.want("no values before the link is up")
 	s.wait(500 * time.Millisecond)
 	s.want("a repeated offer has the newest values", "05 0000 0080 01 0100 4d 0200 01 07 03 0000")
 	s.recv("07 0080")
@@ -40,11 +40,11 @@ func TestLinkPresumed(t *testing.T) {
 	s.wait(499 * time.Millisecond)
 	s.events("LinkUp may still come")
 	s.wait(time.Millisecond)
-	s.events("it was lost, and is never repeated (A8)", "link up 8000")
+	s.events("it was lost, and is never repeated", "link up 8000")
 	set(a, 0, "01")
 	set(b, 0, "02")
 	s.flush()
-	s.want("a peer drops what follows a link that it does not know, so it goes alone (A8)",
+	s.want("a peer drops what follows a link that it does not know, so it goes alone",
 		"09 01 0080 01 0000 01", "09 01 0180 01 0000 02")
 	s.recv("07 0080")
 	s.events("it was up already")
@@ -64,7 +64,7 @@ func TestLinkRefused(t *testing.T) {
 	s.sent = nil
 	s.c.Link(src, true)
 	s.pump()
-	s.want("another try has another id: libraries cannot link one again (A7)", "05 0100 0180 01 0100 4d 0100 01 00")
+	s.want("another try has another id: libraries cannot link one again", "05 0100 0180 01 0100 4d 0100 01 00")
 }
 
 func TestLinkDownRepeats(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLinkDownRepeats(t *testing.T) {
 	s.want("LinkDown is not acknowledged, so it is repeated at 60, 180, 500, 1500 ms and 5 s",
 		"08 0080", "08 0080", "08 0080", "08 0080", "08 0080")
 	s.recv("07 0080")
-	s.want("a peer that brings up what is gone has missed them all", "08 0080")
+	s.want("a peer that brings up a link that is gone has missed them all", "08 0080")
 }
 
 func TestUnlinkInFlight(t *testing.T) {
@@ -107,7 +107,7 @@ func TestUnlinkQueued(t *testing.T) {
 	s.sent = nil
 	s.c.Unlink(all[10], true)
 	s.recv("06 0000 00")
-	s.want("what was never offered is not mentioned")
+	s.want("a link that was never offered is not mentioned")
 }
 
 func TestMessagesAndOffersTakeTurns(t *testing.T) {
@@ -133,19 +133,19 @@ func TestPeerOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wait(3 * time.Second)
-	s.want("LinkUp can be lost: at 0, 0.25, 0.5, 1, 2 s (A8)", "07 0000", "07 0000", "07 0000", "07 0000", "07 0000")
+	s.want("LinkUp can be lost: at 0, 0.25, 0.5, 1, 2 s", "07 0000", "07 0000", "07 0000", "07 0000", "07 0000")
 	s.recv("09 01 0000 01 0000 2b")
 	s.events("the peer writes", "update 0000 0=2b")
 	s.c.Hold(0, 0, unhex("2b"))
 	set(src, 0, "2b")
 	s.flush()
-	s.want("its value is not sent back (A20)")
+	s.want("its value is not sent back")
 	s.c.Release(0, 0)
 	s.flush()
 	s.want("nor when it became the truth")
 	set(src, 0, "2c")
 	s.flush()
-	s.want("what others write is", "09 01 0000 01 0000 2c")
+	s.want("values that others write are sent", "09 01 0000 01 0000 2c")
 }
 
 func TestPeerUpdateStopsLinkUps(t *testing.T) {
@@ -156,7 +156,7 @@ func TestPeerUpdateStopsLinkUps(t *testing.T) {
 	s.recv("09 01 0000 01 0000 2b")
 	s.sent = nil
 	s.wait(3 * time.Second)
-	s.want("a peer that updates knows that its link is up (A8)")
+	s.want("a peer that updates knows that its link is up")
 }
 
 func TestLinkUpForEver(t *testing.T) {
@@ -168,7 +168,7 @@ func TestLinkUpForEver(t *testing.T) {
 	s.wait(3 * time.Second)
 	s.sent = nil // all five were lost
 	s.wait(16 * time.Second)
-	s.want("the peer may still wait, and would for ever: once in each round of the scrub", "07 0000", "07 0000", "07 0000")
+	s.want("the peer may still wait, so LinkUp is sent once in each round of the scrub", "07 0000", "07 0000", "07 0000")
 	s.recv("09 01 0000 01 0000 2b")
 	s.sent = nil
 	s.wait(16 * time.Second)
@@ -181,10 +181,10 @@ func TestRejectPeerOffer(t *testing.T) {
 	s.events("offered", "link offered 0000 M values=0 readonly=true")
 	s.c.Reject(0)
 	if err := s.c.Accept(0, s.source("uint8")); err != ErrNoLink {
-		t.Fatalf("Accept after Reject: %v; LinkUp after LinkDown would bring it up (A8)", err)
+		t.Fatalf("Accept after Reject: %v; LinkUp after LinkDown would bring it up", err)
 	}
 	s.pump()
-	s.want("refused by LinkDown, never by silence (A11)", "06 0000 00", "08 0000")
+	s.want("refused by LinkDown, never by silence", "06 0000 00", "08 0000")
 }
 
 func TestPeerOfferBounds(t *testing.T) {
@@ -208,18 +208,18 @@ func TestPeerOffersOurID(t *testing.T) {
 	s.want("we take 8000", "05 0000 0080 01 0100 4d 0100 01 00")
 	s.recv("05 0000 0080 00 0100 50 0100 01 00")
 	s.events("so did the peer, at the same time", "link offered 8000 P values=1 readonly=false")
-	s.want("ours moves: the peer ignores our offer, its own link being there (A7)", "06 0000 00", "05 0100 0180 01 0100 4d 0100 01 00")
+	s.want("ours moves: the peer ignores our offer, its own link being there", "06 0000 00", "05 0100 0180 01 0100 4d 0100 01 00")
 	s.recv("07 0180")
 	s.events("and comes up", "link up 8001")
 	s.recv("05 0100 0180 00 0100 50 0100 01 00")
-	s.want("Java may use an id twice. LinkDown would hit our link, so there is only silence (A7)", "06 0100 00")
+	s.want("Java may use an id twice. LinkDown would hit our link, so there is only silence", "06 0100 00")
 	s.dropped("and a count", DropLinkTaken, 1)
 }
 
 func TestReadOnly(t *testing.T) {
 	s, _ := linked(t, quiet(), true, "uint8")
 	s.recv("09 01 0080 01 0000 07")
-	s.events("no library enforces it, so we must (A19)")
+	s.events("no library enforces it, so we must")
 	s.dropped("counted", DropReadOnly, 1)
 }
 
@@ -248,10 +248,10 @@ func TestSpecProfile(t *testing.T) {
 
 func TestLinkIDs(t *testing.T) {
 	for _, client := range []bool{false, true} {
-		c := &Conn{client: client}
+		c := &linkIDs{connector: client}
 		seen := make(map[wire.LinkID]bool)
 		for i := range c.ordinals() {
-			id := c.linkID(i)
+			id := c.id(i)
 			back, ok := c.ordinal(id)
 			if seen[id] || !ok || back != i || id == 0xFFFF || !client && id < 0x1000 {
 				t.Fatalf("client=%v: ordinal %d is id %04x, back %d %v", client, i, id, back, ok)
@@ -285,8 +285,8 @@ func TestLinksMax(t *testing.T) {
 	}
 }
 
-// TestLinkDownBeyondGap: a peer acknowledges an offer that came early but does not
-// process it before what is missing, so a LinkDown before that is ignored.
+// TestLinkDownBeyondGap: a peer acknowledges an offer that arrived early, but processes
+// it only after the missing command, and ignores a LinkDown before that.
 func TestLinkDownBeyondGap(t *testing.T) {
 	s := serve(t, quiet())
 	s.c.Send([]byte("m"), 0)

@@ -12,105 +12,326 @@ const (
 	LinkUp                            // linked
 )
 
-// A LinkInfo describes a link of a connection.
-type LinkInfo struct {
-	ID       wire.LinkID
-	Phase    LinkPhase
-	ReadOnly bool // the side that did not offer it must not write
-	ByPeer   bool // the peer offered it
+// A link is 16 bytes, because a client has thousands. What few links have at a time is
+// stored beside it: offers in the send window, repeats in schedules, values that the
+// peer wrote in holds, ids of the peer in a map.
+type link struct {
+	source uint32 // handle of the Source
+	sent   uint32 // the version of the Source up to which the peer was sent values
+	ref    uint32 // place in the Source's list of links
+	id     wire.LinkID
+	phase  LinkPhase // 0 is a free slot
+	flags  linkFlags
 }
 
-// Link offers the peer a link to s, as soon as the send window has room. Errors
-// are ErrClosed, ErrLinked, and ErrLinks if LinksMax links exist or the LinkIds
-// are used up.
-func (c *Conn) Link(s *Source, readOnly bool) error {
-	if c.over() {
-		return ErrClosed
-	}
-	if _, linked := c.find(s); linked {
-		return ErrLinked
-	}
-	return c.offerLink(s, readOnly)
+type linkFlags uint8
+
+const (
+	linkReadOnly    linkFlags = 1 << iota // the side that did not offer it must not write
+	linkByPeer                            // the peer offered it
+	linkProven                            // LinkUp or a LinkUpdate arrived: the peer has it
+	linkHeld                              // some values are in holds
+	linkMarked                            // it is in pending
+	linkWaiting                           // it is in waiting
+	linkChanged                           // it lacks a change, not only a repeat
+	linkUnconfirmed                       // the peer offered it and has sent no LinkUpdate: it may not know that it is up
+)
+
+func (l *link) has(f linkFlags) bool { return l.flags&f != 0 }
+
+// weSend reports whether our values go to the peer.
+func (l *link) weSend() bool {
+	return l.phase >= LinkPresumed && l.flags&(linkByPeer|linkReadOnly) != linkByPeer|linkReadOnly
 }
 
-// Unlink takes the link to s down, whoever offered it, and sends the farewell of
-// s before if wanted. Without a link it does nothing.
-func (c *Conn) Unlink(s *Source, farewell bool) {
-	slot, ok := c.find(s)
-	if !ok || c.state == connClosed {
-		return
-	}
-	if farewell {
-		c.unlink(slot, s.cfg.Farewell)
-		return
-	}
-	c.unlink(slot, nil)
+// peerWrites reports whether the peer may write.
+func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
+
+// A linkTable holds the links of a connection, and the state of the protocol that
+// offers, answers, repeats and ends them. It queues offers in the connection's send
+// window and reports changes to its journal.
+type linkTable struct {
+	core *core
+	send *sendWindow
+	log  *journal
+	conn uint32 // handle of the connection
+
+	flushing bool   // in core.flushing
+	ours     uint16 // links that we offered
+
+	slots []link
+	free  []uint16 // free slots
+	ids   linkIDs
+	peer  map[wire.LinkID]peerLink // links that the peer offered
+	holds holdTable
+
+	presumed []presumption // in the order of time
+	ups      retrySchedule // LinkUps being repeated
+	downs    retrySchedule // LinkDowns being repeated
+	catchUps retrySchedule // values being repeated to links that were behind
+	scrub    scrubber
+
+	pending      []uint16 // slots to flush
+	pendingBytes int      // an upper bound of those among them that did not change
+	waiting      []waiter // links that wait for the budget
 }
 
-// SourceOf returns the state that is linked as id.
-func (c *Conn) SourceOf(id wire.LinkID) (*Source, bool) {
-	slot, ok := c.slotOf(id)
-	if !ok || c.links.l[slot].source == noSource || c.state == connClosed {
-		return nil, false
-	}
-	return c.e.sources[c.links.l[slot].source], true
+// A peerLink is the additional state of a link that the peer offered. Its first values
+// came from the peer, so even the scrub sends only values newer than base.
+type peerLink struct {
+	slot uint16
+	base uint32
 }
 
-// LinkOf returns the link to s.
-func (c *Conn) LinkOf(s *Source) (LinkInfo, bool) {
-	slot, ok := c.find(s)
-	if !ok {
-		return LinkInfo{}, false
+func newLinkTable(e *core, send *sendWindow, conn uint32) linkTable {
+	return linkTable{
+		core: e, send: send, conn: conn, scrub: scrubber{at: never},
+		ups: retrySchedule{steps: linkUpSteps}, downs: retrySchedule{steps: linkDownSteps}, catchUps: retrySchedule{steps: e.cfg.Refresh},
 	}
-	l := &c.links.l[slot]
-	return LinkInfo{ID: l.id, Phase: l.phase, ReadOnly: l.has(linkReadOnly), ByPeer: l.has(linkByPeer)}, true
 }
 
-// find returns the slot of the link to s. It looks through the shorter of the two
-// lists, the links of the connection or those of the source; an index would cost
-// more memory than the links.
-func (c *Conn) find(s *Source) (slot int, ok bool) {
-	if c.state == connClosed {
-		return 0, false
+func (t *linkTable) event(v Event) {
+	v.Conn = t.core.conns[t.conn]
+	t.core.event(v)
+}
+
+// nextTimeout returns when a repeat, a presumption or the scrub is due.
+func (t *linkTable) nextTimeout() instant {
+	at := min(t.ups.nextTimeout(), t.downs.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
+	if len(t.presumed) > 0 {
+		at = min(at, t.presumed[0].at)
 	}
-	if len(s.links) < len(c.links.l) {
+	return at
+}
+
+// find returns the slot of the link to s. It searches the shorter of the two lists,
+// the links of the connection or those of the Source; an index would take more memory
+// than the links.
+func (t *linkTable) find(s *Source) (slot int, ok bool) {
+	if len(s.links) < len(t.slots) {
 		for _, r := range s.links {
-			if r.conn == c.handle {
+			if r.conn == t.conn {
 				return int(r.slot), true
 			}
 		}
 		return 0, false
 	}
-	for slot := range c.links.l {
-		if l := &c.links.l[slot]; l.phase != 0 && l.source == s.handle {
+	for slot := range t.slots {
+		if l := &t.slots[slot]; l.phase != 0 && l.source == s.handle {
 			return slot, true
 		}
 	}
 	return 0, false
 }
 
-// Relink binds the link to from to another Source of the same layout, which stands
-// for the same state: the peer notices nothing but its values, all of which it is
-// sent. What the peer wrote stays held. Errors are ErrNoLink, also for a link that
-// the peer offered, ErrLinked and ErrClosed.
-func (c *Conn) Relink(from, to *Source) error {
-	if c.over() {
-		return ErrClosed
+// slotOf returns the slot of a link that exists.
+func (t *linkTable) slotOf(id wire.LinkID) (slot int, ok bool) {
+	if slot, ok := t.ids.slot(id); ok {
+		return slot, true
 	}
-	slot, ok := c.find(from)
-	if !ok || c.links.l[slot].has(linkByPeer) || !from.cfg.State.Layout().Equal(to.cfg.State.Layout()) {
-		return ErrNoLink
-	}
-	if _, linked := c.find(to); linked {
-		return ErrLinked
-	}
-	l := c.links.l[slot]
-	from.detach(l.ref)
-	c.attach(slot, l, to)
-	c.links.l[slot].sent = 0
-	if l.weSend() {
-		c.mark(slot)
-		c.startCatchUp(slot)
+	p, ok := t.peer[id]
+	return int(p.slot), ok
+}
+
+// sourceAt returns the Source of the link in slot, or nil for an offer of the peer that
+// was not accepted.
+func (t *linkTable) sourceAt(slot int) *Source {
+	if h := t.slots[slot].source; h != noSource {
+		return t.core.sources[h]
 	}
 	return nil
+}
+
+// newSlot returns a free slot.
+func (t *linkTable) newSlot() int {
+	if n := len(t.free); n > 0 {
+		slot := t.free[n-1]
+		t.free = t.free[:n-1]
+		return int(slot)
+	}
+	t.slots = appendTight(t.slots, link{})
+	return len(t.slots) - 1
+}
+
+// attach puts l into slot and binds it to s.
+func (t *linkTable) attach(slot int, l link, s *Source) {
+	l.source = s.handle
+	l.ref = uint32(len(s.links))
+	s.links = appendTight(s.links, linkRef{conn: t.conn, slot: uint32(slot)})
+	t.slots[slot] = l
+}
+
+// addPeerLink notes that the peer offered the link in slot.
+func (t *linkTable) addPeerLink(id wire.LinkID, slot int, base uint32) {
+	if t.peer == nil {
+		t.peer = make(map[wire.LinkID]peerLink)
+	}
+	t.peer[id] = peerLink{slot: uint16(slot), base: base}
+}
+
+// remove frees the slot. The id stays used up.
+func (t *linkTable) remove(slot int) {
+	l := &t.slots[slot]
+	if l.phase == LinkQueued {
+		t.send.removeOffer(slot)
+	}
+	if !l.has(linkByPeer) {
+		t.ids.release(l.id)
+		t.ours--
+	} else {
+		delete(t.peer, l.id)
+		t.ups.cancel(l.id)
+	}
+	if l.has(linkHeld) {
+		t.holds.drop(slot)
+	}
+	if l.source != noSource {
+		t.core.sources[l.source].detach(l.ref)
+	}
+	*l = link{}
+	t.free = append(t.free, uint16(slot))
+}
+
+// detachAll unbinds all links from their Sources.
+func (t *linkTable) detachAll() {
+	for slot := range t.slots {
+		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource {
+			t.core.sources[l.source].detach(l.ref)
+		}
+	}
+}
+
+// push makes the next Flush look at a link.
+func (t *linkTable) push(slot uint16) {
+	t.pending = append(t.pending, slot)
+	t.flushSoon()
+}
+
+// flushSoon makes the next Flush look at the connection.
+func (t *linkTable) flushSoon() {
+	if !t.flushing {
+		t.flushing = true
+		t.core.flushing = append(t.core.flushing, t.core.conns[t.conn])
+	}
+}
+
+// mark makes the next Flush send values that the peer certainly lacks, although they
+// did not change.
+func (t *linkTable) mark(slot int) {
+	t.slots[slot].flags |= linkChanged
+	t.markRepeat(slot)
+}
+
+// markRepeat makes the next Flush send values that the peer most likely has.
+func (t *linkTable) markRepeat(slot int) {
+	if l := &t.slots[slot]; !l.has(linkMarked) {
+		l.flags |= linkMarked
+		t.push(uint16(slot))
+		t.pendingBytes += t.core.sources[l.source].updateSize()
+	}
+}
+
+// linkIDs are the ids of the links that we offer. An id is never used twice in a
+// connection, because the libraries cannot link an id again that went down
+// (dnp/PROTOCOL.md, Links). Both sides draw from one space. Libraries count up from 0
+// and some skip only a single used id, so the listening side starts far away: at 0x8000
+// upwards, then from 0x7FFF down to 0x1000. The connecting side counts from 0, as the
+// libraries do.
+//
+// The place of an id in this order is its ordinal.
+type linkIDs struct {
+	index     []uint16 // by ordinal: slot+1, 0 if the link is gone
+	hello     helloIDs // used by the proof of the address
+	connector bool     // we connected
+	recycled  bool     // EventRecycle was reported
+}
+
+const (
+	listenerHigh = 0x7FFF // ids 0x8000 to 0xFFFE
+	listenerLow  = 0x7000 // ids 0x7FFF down to 0x1000
+	connectorIDs = 0xFFFF // ids 0 to 0xFFFE
+)
+
+// ordinals returns how many ids this side has.
+func (d *linkIDs) ordinals() int {
+	if d.connector {
+		return connectorIDs
+	}
+	return listenerHigh + listenerLow
+}
+
+func (d *linkIDs) id(ordinal int) wire.LinkID {
+	switch {
+	case d.connector:
+		return wire.LinkID(ordinal)
+	case ordinal < listenerHigh:
+		return wire.LinkID(0x8000 + ordinal)
+	default:
+		return wire.LinkID(0x7FFF - (ordinal - listenerHigh))
+	}
+}
+
+// ordinal is the inverse of id. It reports false for an id that is not ours.
+func (d *linkIDs) ordinal(id wire.LinkID) (int, bool) {
+	switch {
+	case id == 0xFFFF:
+		return 0, false
+	case d.connector:
+		return int(id), true
+	case id >= 0x8000:
+		return int(id) - 0x8000, true
+	case id >= 0x1000:
+		return listenerHigh + 0x7FFF - int(id), true
+	}
+	return 0, false
+}
+
+// slot returns the slot of a link that exists.
+func (d *linkIDs) slot(id wire.LinkID) (slot int, ok bool) {
+	if i, ours := d.ordinal(id); ours && i < len(d.index) && d.index[i] != 0 {
+		return int(d.index[i]) - 1, true
+	}
+	return 0, false
+}
+
+// gone reports whether id was ours and its link no longer exists.
+func (d *linkIDs) gone(id wire.LinkID) bool {
+	i, ours := d.ordinal(id)
+	return ours && (i < len(d.index) && d.index[i] == 0 || d.hello.used(id))
+}
+
+// release notes that the link with this id is gone.
+func (d *linkIDs) release(id wire.LinkID) {
+	i, _ := d.ordinal(id)
+	d.index[i] = 0
+}
+
+// newID uses up the next free id and binds it to slot. It reports false if there is none.
+func (t *linkTable) newID(slot int) (wire.LinkID, bool) {
+	d := &t.ids
+	for len(d.index) < d.ordinals() {
+		id := d.id(len(d.index))
+		if _, taken := t.peer[id]; taken || d.hello.used(id) {
+			d.index = appendTight(d.index, 0)
+			continue
+		}
+		d.index = appendTight(d.index, uint16(slot+1))
+		if !d.recycled && len(d.index)*10 >= d.ordinals()*9 {
+			d.recycled = true
+			t.event(Event{Kind: EventRecycle})
+		}
+		return id, true
+	}
+	return 0, false
+}
+
+// appendTight appends and grows by an eighth. A connection has many tables that mostly
+// stop growing, so doubling would cost more than the data.
+func appendTight[T any](s []T, v T) []T {
+	if len(s) == cap(s) {
+		grown := make([]T, len(s), len(s)+len(s)/8+4)
+		copy(grown, s)
+		s = grown
+	}
+	return append(s, v)
 }

@@ -6,114 +6,112 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// restartPatience is how long after a first request an address must have been
-// silent otherwise for a further request to be believed.
+// restartPatience is how long after a first request the connection ignores further
+// ones. If the peer sends nothing else meanwhile, the next request starts a new session.
 const restartPatience = 2 * time.Second
 
-// DNP has no keep-alive, so a silent peer may be content, dead, or restarted. This
-// file asks: a command 10 without flags and data is acknowledged by every library
-// since 1.2 and seen by no application. To an older one it would be fatal.
+// A liveness is what is known of a peer's life. DNP has no keep-alive, so a silent
+// peer may be content, dead, or restarted. The connection asks with a probe: every
+// library since 1.2 acknowledges a command 10 without flags and data, and shows it to
+// no application. To an older one it would be fatal.
+type liveness struct {
+	heard      instant // when a valid datagram arrived last
+	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
+	restart    instant // when a request arrived that nothing contradicted; never
+	spoke      bool    // the peer sent something else than requests
+}
 
-// probe asks a silent peer for a sign of life. Whatever is in flight asks as well.
-func (c *Conn) probe(now instant) {
-	if now >= c.probeAt() {
-		c.ask()
+// hear notes a datagram that only a living peer of this session sends. It clears
+// all suspicion that the session is over.
+func (l *liveness) hear(now instant) {
+	l.heard, l.spoke = now, true
+	l.peerClosed, l.restart = never, never
+}
+
+func (l *liveness) hearIf(valid bool, now instant) {
+	if valid {
+		l.hear(now)
 	}
 }
 
-// ask queues the probe, if the peer understands it and nothing else asks already.
-func (c *Conn) ask() {
-	if w := &c.send; c.speaksLong && len(w.flight) == 0 && !w.waiting() && c.e.cfg.Profile.Long() {
-		w.noops = 1
-		c.wake()
-	}
-}
-
-func (c *Conn) probeAt() instant {
-	interval := c.e.cfg.LivenessInterval
-	if interval <= 0 || !c.speaksLong || len(c.send.flight) > 0 || c.send.waiting() {
+func (l *liveness) idleAt(cfg *Config) instant {
+	if cfg.IdleTimeout <= 0 {
 		return never
 	}
-	return c.heard.add(interval)
+	return l.heard.add(cfg.IdleTimeout)
 }
+
+func (l *liveness) peerClosedAt(cfg *Config) instant {
+	if l.peerClosed == never {
+		return never
+	}
+	return l.peerClosed.add(max(cfg.CloseDelay, 0))
+}
+
+func (l *liveness) nextTimeout(cfg *Config) instant { return min(l.idleAt(cfg), l.peerClosedAt(cfg)) }
 
 // overdue reports whether the connection has to end.
 func (c *Conn) overdue(now instant) (CloseReason, bool) {
-	switch {
-	case now >= c.peerClosedAt():
+	switch cfg := &c.e.cfg; {
+	case now >= c.life.peerClosedAt(cfg):
 		return ClosePeer, true
-	case now >= c.idleAt():
+	case now >= c.life.idleAt(cfg):
 		return CloseIdle, true
-	case now >= c.holeAt():
+	case now >= c.recv.holeAt(cfg, c.client, c.log != nil):
 		return CloseHole, true
 	}
 	return 0, false
 }
 
-func (c *Conn) idleAt() instant {
-	if c.e.cfg.IdleTimeout <= 0 {
-		return never
-	}
-	return c.heard.add(c.e.cfg.IdleTimeout)
-}
-
-func (c *Conn) peerClosedAt() instant {
-	if c.peerClosed == never {
-		return never
-	}
-	return c.peerClosed.add(max(c.e.cfg.CloseDelay, 0))
-}
-
-func (c *Conn) livenessTimeout() instant { return min(c.probeAt(), c.idleAt(), c.peerClosedAt()) }
-
-// receiveClose handles a ConnectionClose: one byte that anybody can forge. It
-// counts when the peer stays silent after it; one that can answer is asked.
+// receiveClose handles a ConnectionClose: one byte that anybody can forge. It counts
+// if the peer stays silent after it. A peer that understands probes gets one.
 func (c *Conn) receiveClose(now instant) {
 	if c.client || c.e.cfg.CloseDelay < 0 {
-		c.peerClosed = now - instant(max(c.e.cfg.CloseDelay, 0))
+		c.life.peerClosed = now - instant(max(c.e.cfg.CloseDelay, 0))
 		c.wake()
 		return
 	}
-	if c.peerClosed == never {
-		c.peerClosed = now
-		c.ask()
+	if c.life.peerClosed == never {
+		c.life.peerClosed = now
+		c.send.ask(&c.e.cfg)
 	}
 }
 
 // receiveRequest handles a request from an address that has a connection: a late
-// copy, a forgery, or a client that started again. A client that connects hears
-// nothing but a ConnectionAck, so whoever says anything else did not start again.
+// copy, a forgery, or a client that started again. A client that connects ignores
+// everything but a ConnectionAck, so a peer that sends anything else did not start again.
 func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 	m, err := wire.ParseConnectionRequest(p)
+	l := &c.life
 	switch {
 	case err != nil:
 		c.e.drop(DropTruncated)
 	case c.client || !m.Offers(wire.ProtocolDNP1):
 		c.e.drop(DropUnexpected)
-	case !c.talked: // the ConnectionAck may have been lost
+	case !l.spoke: // the ConnectionAck may have been lost
 		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
-	case c.restart == never && c.peerClosed == never:
+	case l.restart == never && l.peerClosed == never:
 		c.e.drop(DropUnexpected)
-		c.restart = now
-		c.ask()
-	case c.peerClosed == never && now.sub(c.restart) < restartPatience:
+		l.restart = now
+		c.send.ask(&c.e.cfg)
+	case l.peerClosed == never && now.sub(l.restart) < restartPatience:
 		c.e.drop(DropUnexpected)
 	default:
 		c.startAgain(p, now, out)
 	}
 }
 
-// startAgain ends the session and treats the request as a stranger's.
+// startAgain ends the session and handles the request like one from a new address.
 func (c *Conn) startAgain(p []byte, now instant, out Sender) {
 	e, addr := c.e, c.addr
 	reason := CloseRestarted
-	if c.peerClosed != never {
+	if c.life.peerClosed != never {
 		reason = ClosePeer
 	}
-	if c.log != nil { // the peer asks again when the end is stored
+	if c.log != nil { // when the end is stored, the peer asks again
 		c.Close(reason)
 		return
 	}
-	c.quietly(reason)
+	c.endSilently(reason)
 	e.receiveRequest(addr, p, now, out)
 }

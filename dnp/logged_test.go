@@ -14,7 +14,7 @@ func logged(t *testing.T) *connTest {
 	return serve(t, cfg)
 }
 
-// store has everything stored that waits, and what then happens.
+// store stores everything that waits, and lets the Endpoint go on.
 func (s *connTest) store() {
 	s.Helper()
 	s.c.Changes(1 << 20)
@@ -38,13 +38,13 @@ func TestLoggedReceive(t *testing.T) {
 	s.events("one that comes while the others are being written", "unstored")
 	s.c.Stored()
 	s.pump()
-	s.want("what is stored is acknowledged, early or not", "06 0000 00", "06 0200 00")
-	s.events("what is due is passed on", "message 0 a")
+	s.want("a stored command is acknowledged, early or not", "06 0000 00", "06 0200 00")
+	s.events("the command that is due is passed on", "message 0 a")
 	s.store()
 	s.want("the next write", "06 0100 00")
 	s.events("closes the gap", "message 1 b", "message 2 c")
 	s.recv("04 0100 62")
-	s.want("what is stored is acknowledged again at once", "06 0100 00")
+	s.want("the repeat of a stored command is acknowledged at once", "06 0100 00")
 }
 
 func TestLoggedSend(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLoggedEnd(t *testing.T) {
 	s.c.Close(CloseKicked)
 	s.wait(time.Minute)
 	s.want("the peer is told nothing before the end is stored")
-	s.events("which the owner has to do", "unstored")
+	s.events("and the owner has to store it", "unstored")
 	if reason, ok := s.c.Ending(); !ok || reason != CloseKicked {
 		t.Fatalf("ending %v %v", reason, ok)
 	}
@@ -89,7 +89,7 @@ func TestLoggedFenced(t *testing.T) {
 	s.pump()
 	s.c.Close(CloseMoved)
 	s.pump()
-	s.want("a session that lives elsewhere is not ended, whatever was wanted before")
+	s.want("a session that goes on elsewhere is not ended, even if Close was called before")
 	s.events("the owner is told", "unstored", "closed moved")
 }
 
@@ -110,8 +110,8 @@ func TestLoggedMute(t *testing.T) {
 	s.events("and does not end")
 	s.c.Mute(false)
 	s.pump()
-	s.want("it ends only when it may speak")
-	s.events("and this one was muted for longer than its peer has patience", "unstored")
+	s.want("it ends only when it may send")
+	s.events("and this one was muted for longer than the reliable timeout", "unstored")
 }
 
 func TestLoggedContradiction(t *testing.T) {
@@ -126,16 +126,16 @@ func TestLoggedContradiction(t *testing.T) {
 	}
 	s.happen = nil
 	if _, ok := s.c.Ending(); ok {
-		t.Fatal("a few numbers that cannot be are forgeries or stragglers")
+		t.Fatal("a few impossible numbers are forgeries or stragglers")
 	}
 	s.recv("06 5000 00")
 	if reason, ok := s.c.Ending(); !ok || reason != CloseUncertain {
-		t.Fatalf("ending %v %v: a peer that goes on about numbers that the log does not have knows more than the log", reason, ok)
+		t.Fatalf("ending %v %v: a peer that repeats numbers that the log does not have knows more than the log", reason, ok)
 	}
 }
 
-// TestLoggedReplay restores a connection from a checkpoint and what was stored since,
-// and compares it with one that was restored from a later checkpoint.
+// TestLoggedReplay restores a connection from a checkpoint and the changes since, and
+// compares it with one restored from a later checkpoint.
 func TestLoggedReplay(t *testing.T) {
 	s := logged(t)
 	src := s.source("uint8")
@@ -177,12 +177,12 @@ func TestLoggedReplay(t *testing.T) {
 		t.Errorf("replayed\n%x, restored\n%x", a, b)
 	}
 	if a, b := restored(last, one, two), restored(last); !bytes.Equal(a, b) {
-		t.Errorf("what a checkpoint has already changes it to\n%x from\n%x", a, b)
+		t.Errorf("changes that a checkpoint contains turn it into\n%x from\n%x", a, b)
 	}
 }
 
-// TestLoggedReplayAcknowledges: what the last write has is acknowledged, and nothing older,
-// whether or not the checkpoint has it.
+// TestLoggedReplayAcknowledges: the restored connection acknowledges the commands of the
+// last write and no older ones, whether or not the checkpoint contains them.
 func TestLoggedReplayAcknowledges(t *testing.T) {
 	s := logged(t)
 	first := s.c.AppendCheckpoint(nil)
@@ -209,10 +209,10 @@ func TestLoggedReplayAcknowledges(t *testing.T) {
 		}
 		c.Mute(true)
 		o.pump()
-		o.want("while it is not known whose the session is")
+		o.want("while the owner of the session is not certain")
 		c.Mute(false)
 		o.pump()
-		o.want("then what the last write has", "06 0300 00", "06 0100 00")
+		o.want("then the commands of the last write", "06 0300 00", "06 0100 00")
 		o.pump()
 		o.want("once")
 	}

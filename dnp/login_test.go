@@ -19,7 +19,7 @@ const (
 func TestLogin(t *testing.T) {
 	s := newTest(t, loginConfig())
 	s.recv("00 0100 0000")
-	s.want("the answer is shorter than the request, and all there is", "01 00 0000")
+	s.want("the only answer, and shorter than the request", "01 00 0000")
 	s.recv("06 0000 00", "05 0000 0000 00 0100 4d 0100 01 2a", "04 0100 61", "03 61", "07 0080")
 	s.want("nothing else is answered before the login")
 	s.recv(letMeIn)
@@ -30,10 +30,10 @@ func TestLogin(t *testing.T) {
 	}
 	s.recv(letMeIn, "04 0100 61")
 	s.want("a repeat is only acknowledged", "06 0000 00", "06 0100 00")
-	s.events("what follows is passed on", "message 1 a")
+	s.events("later messages are passed on", "message 1 a")
 	s.recv("06 0000 00")
 	if !s.c.SpeaksLong() {
-		t.Fatal("who acknowledges command 10 speaks it")
+		t.Fatal("a peer that acknowledges command 10 understands it")
 	}
 }
 
@@ -41,14 +41,14 @@ func TestLoginRefused(t *testing.T) {
 	s := newTest(t, loginConfig())
 	s.recv("00 0100 0000", wrong)
 	s.want("the peer is told", "01 00 0000", "02")
-	s.events("nobody else is")
+	s.events("the owner is not")
 	s.dropped("counted", DropLoginRefused, 1)
 }
 
 func TestLoginWaits(t *testing.T) {
 	s := newTest(t, loginConfig())
 	s.recv("00 0100 0000", later, later)
-	s.want("while it is looked into nothing is acknowledged, so the peer keeps it", "01 00 0000")
+	s.want("while the login is judged nothing is acknowledged, so the peer repeats it", "01 00 0000")
 	s.dropped("counted", DropLoginWaits, 2)
 	c := s.e.LogIn(s.now, peerAddr, "data", &s.recorder)
 	s.pump()
@@ -58,11 +58,11 @@ func TestLoginWaits(t *testing.T) {
 		t.Fatal("one connection, with what its owner says of it")
 	}
 	s.e.RefuseLogin(peerAddr, &s.recorder)
-	s.want("a late refusal means nothing to who is in")
+	s.want("a late refusal does not affect a connection")
 }
 
-// TestLoginLate: the repeat of a login that arrives after the session must not begin it
-// again.
+// TestLoginLate: a repeat of a login that arrives after the session must not begin a new
+// one.
 func TestLoginLate(t *testing.T) {
 	cfg := loginConfig()
 	cfg.Gate = gate(t, admit.Config{})
@@ -103,12 +103,12 @@ func TestStateless(t *testing.T) {
 	for _, answer := range []string{"07", "08"} {
 		s.recv("00 0100 0000")
 		if len(s.sent) != 2 || len(s.sent[1]) != 22 || s.e.unproven.n != 0 {
-			t.Fatalf("sent %v with %d remembered, want an acknowledgement and a hello for nobody", s.sent, s.e.unproven.n)
+			t.Fatalf("sent %v with %d remembered, want an acknowledgement and a hello, and no slot taken", s.sent, s.e.unproven.n)
 		}
 		id := s.sent[1][6:10]
 		s.sent = nil
 		s.recv("06 0000 00", "04 0000 61", "07 3412")
-		s.events("what can be guessed proves nothing")
+		s.events("an answer that can be guessed proves nothing")
 		s.wait(statelessWindow)
 		s.recv(answer + id)
 		s.events("the LinkId of the hello does, for a while", "connected")
@@ -121,13 +121,13 @@ func TestStateless(t *testing.T) {
 	id := s.sent[1][6:10]
 	s.wait(2 * statelessWindow)
 	s.recv("07" + id)
-	s.events("but not for ever")
+	s.events("but not after ten seconds")
 	if s.e.stats.Stateless != 3 {
 		t.Fatalf("counted %d", s.e.stats.Stateless)
 	}
 }
 
-// TestStatelessLoss loses the answer to a hello, behind its acknowledgement.
+// TestStatelessLoss loses the answer to a hello after its acknowledgement.
 func TestStatelessLoss(t *testing.T) {
 	cfg := proofConfig(ProbePing)
 	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
@@ -160,7 +160,7 @@ func TestStatelessLoss(t *testing.T) {
 	s.events("whose answer is as good", "connected")
 }
 
-// TestStatelessOfAnother: a hello belongs to one address and port.
+// TestStatelessOfAnother: the answer to a hello counts from one address and port only.
 func TestStatelessOfAnother(t *testing.T) {
 	cfg := proofConfig(ProbePing)
 	cfg.Gate = gate(t, admit.Config{StatefulRate: -1})
@@ -182,7 +182,7 @@ func TestStatelessOfAnother(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	s := newTest(t, proofConfig(ProbePing))
 	s.recv("00", "00 0100", "00 0000", "00 0100 0000 00", "00 0200 0000", "00 2100"+strings.Repeat("0000", 33), "00 ffff 0000")
-	s.want("whatever is no request as clients make it is not answered")
+	s.want("a request that clients do not make is not answered")
 	s.dropped("counted", DropBadRequest, 7)
 	s.recv("00 2000" + strings.Repeat("0100", 31) + "0000")
 	s.want("32 protocols are the most", "01 00 0000", "0a 0000 00")
@@ -212,7 +212,7 @@ func TestRate(t *testing.T) {
 	s.dropped("bytes count as well: 2000 are four of 401, and a bit", DropRate, 13)
 }
 
-// TestRateAnswers: whoever gets many links has to answer for each.
+// TestRateAnswers: a peer that gets many links has to answer for each, and is not limited.
 func TestRateAnswers(t *testing.T) {
 	cfg := rateConfig(t)
 	s := serve(t, cfg)
@@ -239,11 +239,11 @@ func TestFlood(t *testing.T) {
 		s.wait(100 * time.Millisecond)
 	}
 	if got := s.happen[len(s.happen)-1]; got != "closed abuse" {
-		t.Fatalf("the last event is %q, want the end of who sends twice what it may for ten seconds", got)
+		t.Fatalf("the last event is %q, want the end of a peer that sends twice its limit for ten seconds", got)
 	}
 	s.sent = nil
 	s.recv("00 0100 0000")
-	s.want("and it is not heard")
+	s.want("and its datagrams are ignored")
 	if s.e.stats.Drops[DropBanned] == 0 {
 		t.Fatal("for a minute, and that is counted")
 	}
@@ -254,11 +254,11 @@ func TestFlood(t *testing.T) {
 	s = serve(t, rateConfig(t))
 	for range 300 {
 		s.recv("03 61")
-		s.wait(60 * time.Millisecond) // 1.6 times the limit, which is no abuse
+		s.wait(60 * time.Millisecond) // 1.6 times the limit is not abuse
 	}
 	for _, e := range s.happen {
 		if e == "closed abuse" {
-			t.Fatal("a peer that is only eager is thrown out")
+			t.Fatal("a peer below twice the limit is thrown out")
 		}
 	}
 }
@@ -268,7 +268,7 @@ func TestSuspect(t *testing.T) {
 	rng := newRand(t)
 	hits, first := 0, 0
 	for i := range 20_000 {
-		n := 5000 + rng.IntN(50_000) // an attacker who knows the number does not have to guess
+		n := 5000 + rng.IntN(50_000) // not near the window, because the attacker guesses
 		s.recv(fmt.Sprintf("04 %02x%02x 61", byte(n), n>>8))
 		if s.wait(5 * time.Millisecond); s.e.stats.Alarms > 0 && first == 0 {
 			first = i + 1

@@ -12,8 +12,8 @@ import (
 
 type addrPort = netip.AddrPort
 
-// A pipe is two Endpoints and a bad network between them. Time is moved by hand
-// from one event to the next.
+// A pipe is two Endpoints and a bad network between them. step moves time from one event
+// to the next.
 type pipe struct {
 	*testing.T
 	rng    *rand.Rand
@@ -77,7 +77,7 @@ func newPipe(t *testing.T, rng *rand.Rand, profile wire.Profile) *pipe {
 	return p
 }
 
-// connect proves the client's address, before losses begin: three probes may all
+// connect proves the client's address before losses begin, because all three probes could
 // get lost.
 func (p *pipe) connect() {
 	p.ends[1].accept = func(v Event) {
@@ -89,7 +89,7 @@ func (p *pipe) connect() {
 	p.loss = 0.3
 }
 
-// step moves time to the next thing that happens, at most to until.
+// step moves time to the next event, at most to until.
 func (p *pipe) step(until time.Time) bool {
 	for _, end := range p.ends {
 		end.e.Flush(p.now, end)
@@ -176,7 +176,7 @@ func (p *pipe) talk(total int) {
 			}
 		}
 		if !p.step(p.now.Add(time.Hour)) {
-			p.Fatalf("nothing happens any more: %d of %d, %d of %d", p.ends[0].got, goal[1], p.ends[1].got, goal[0])
+			p.Fatalf("the traffic has stopped: %d of %d, %d of %d", p.ends[0].got, goal[1], p.ends[1].got, goal[0])
 		}
 		for _, end := range p.ends {
 			if end.closed != "" {
@@ -187,7 +187,7 @@ func (p *pipe) talk(total int) {
 	p.run(30 * time.Second) // the last acknowledgements
 }
 
-// jump sets the numbers of both directions, while nothing is in flight.
+// jump sets the numbers of both directions. Nothing may be in flight.
 func (p *pipe) jump(n uint64) {
 	p.flying = nil
 	for i, end := range p.ends {
@@ -282,8 +282,8 @@ func (p *pipe) different(ours, theirs [2][]*Source) (n int) {
 	return n
 }
 
-// TestPipeMoves writes the server's connection out in the middle of traffic and
-// goes on with it in another Endpoint, again and again.
+// TestPipeMoves moves the server's connection to another Endpoint by snapshot in the
+// middle of traffic, again and again.
 func TestPipeMoves(t *testing.T) {
 	p := newPipe(t, newRand(t), wire.Denetwork)
 	p.connect()

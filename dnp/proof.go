@@ -1,7 +1,10 @@
 package dnp
 
 import (
+	"encoding/binary"
+	"hash/maphash"
 	"net/netip"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -55,13 +58,13 @@ func (e *Endpoint) receiveStranger(from netip.AddrPort, p []byte, now instant, o
 const protocolsMax = 32
 
 // wellFormed reports whether p, what follows the command byte, is a request as clients
-// make it: 5 to 67 bytes in all, as many as it says.
+// make it: 5 to 67 bytes in all, and as long as its count says.
 func wellFormed(p []byte) bool {
 	return len(p) >= 4 && len(p) <= 2+2*protocolsMax && len(p) == 2+2*int(p[0])+2*int(p[1])<<8
 }
 
 // receiveRequest handles a connection request from an address without connection.
-// p is what follows the command byte. What costs least comes first.
+// p is what follows the command byte. The cheapest checks come first.
 func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, out Sender) {
 	if !e.cfg.Listen {
 		e.drop(DropNotListening)
@@ -79,18 +82,18 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.refuse(from, wire.NoCommonProtocol, out)
 	case u != nil: // the ConnectionAck may have been lost
 		u.in = min(u.in+5, 1<<13)
-		e.unproven.restart(u, now) // what was sent before, the peer did not heed
-		e.acceptRequest(u, out)
-		e.proveSome(now, out)
+		e.unproven.restart(u, now) // the peer did not heed what was sent before
+		e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+		e.sendProbes(now, out)
 	case !e.room(from):
 		e.refuse(from, wire.Rejected, out)
 	case e.cfg.Login != nil: // the login will tell who it is
-		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+		e.transmit(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case verdict == admit.Stateless, e.crowded():
 		e.answerStateless(from, now, out)
 	case e.cfg.Probe == ProbeNone:
 		c := e.add(from, now)
-		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+		e.transmit(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 		e.established(c, now)
 	default:
 		e.startProof(from, now, out)
@@ -98,8 +101,23 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 }
 
 // Greets reports whether the peer at addr asked for a connection and has not proven its
-// address yet. Peers of which nothing is kept are not known.
+// address yet. It does not know peers that were answered without a slot.
 func (e *Endpoint) Greets(addr netip.AddrPort) bool { return e.unproven.find(addr) != nil }
+
+// verdictDrops is the counter for each refusal of the Gate.
+var verdictDrops = [admit.NumVerdicts]DropReason{
+	admit.LimitedOne: DropAddressRate, admit.LimitedNet: DropNetworkRate, admit.LimitedSite: DropNetworkRate,
+	admit.LimitedAll: DropConnectRate, admit.Late: DropLate, admit.Banned: DropBanned,
+}
+
+// pass reports whether the Gate lets something in, and counts a refusal.
+func (e *Endpoint) pass(v admit.Verdict) bool {
+	if v == admit.Pass || v == admit.Stateless {
+		return true
+	}
+	e.drop(verdictDrops[v])
+	return false
+}
 
 // room reports whether there may be another connection, with this address.
 func (e *Endpoint) room(from netip.AddrPort) bool {
@@ -108,28 +126,29 @@ func (e *Endpoint) room(from netip.AddrPort) bool {
 
 func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) {
 	e.drop(DropRefused)
-	e.send(to, wire.ConnectionAck{Result: result}.Append(out.Datagram(4)), out)
+	e.transmit(to, wire.ConnectionAck{Result: result}.Append(out.Datagram(4)), out)
 }
 
 func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
-	u, evicted := e.unproven.insert(from, now)
-	if evicted {
-		e.drop(DropEvicted)
-	}
+	u := e.addUnproven(from, now)
 	u.in = 5
 	if e.cfg.Probe == ProbeHello {
 		u.hello = 0x8000 + wire.LinkID(e.cfg.Rand.UintN(listenerHigh))
 	}
-	e.acceptRequest(u, out)
-	e.proveSome(now, out) // the first probe is due at once
-}
-
-func (e *Endpoint) acceptRequest(u *unproven, out Sender) {
 	e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+	e.sendProbes(now, out) // the first probe is due at once
 }
 
-// proveSome sends the probes that are due and forgets peers that did not answer.
-func (e *Endpoint) proveSome(now instant, out Sender) {
+func (e *Endpoint) addUnproven(from netip.AddrPort, now instant) *unproven {
+	u, evicted := e.unproven.insert(from, now)
+	if evicted {
+		e.drop(DropEvicted)
+	}
+	return u
+}
+
+// sendProbes sends the probes that are due and forgets peers that did not answer.
+func (e *Endpoint) sendProbes(now instant, out Sender) {
 	for u, last := e.unproven.nextDue(now); u != nil; u, last = e.unproven.nextDue(now) {
 		if last {
 			e.unproven.remove(u)
@@ -155,7 +174,7 @@ func (e *Endpoint) sendProbe(u *unproven, out Sender) {
 		e.sendUnproven(u, wire.ReliableMessageLong{}.Append(out.Datagram(4)), out)
 		return
 	}
-	if u.acked && u.number+1 < helloMax { // the answer was lost; under this number and id there is no other
+	if u.acked && u.number+1 < helloMax { // the answer was lost; under this number and id there will be no other
 		u.number++
 		u.acked = false
 	}
@@ -165,14 +184,14 @@ func (e *Endpoint) sendProbe(u *unproven, out Sender) {
 
 var helloMessage = []byte{'h'}
 
-// sendUnproven sends b unless that would make forged requests pay.
+// sendUnproven sends b unless that would make forged requests worthwhile.
 func (e *Endpoint) sendUnproven(u *unproven, b []byte, out Sender) {
 	if int(u.out)+len(b) > unprovenFactor*int(u.in) {
 		e.drop(DropUnproven)
 		return
 	}
 	u.out += uint16(len(b))
-	e.send(u.addr, b, out)
+	e.transmit(u.addr, b, out)
 }
 
 // receiveUnproven looks for the proof.
@@ -241,15 +260,6 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason
 	return reason
 }
 
-func isReliable(cmd wire.Command) bool {
-	switch cmd {
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState,
-		wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
-		return true
-	}
-	return false
-}
-
 // proven makes the connection of a peer that answered the probe. It returns nil, and
 // tells the peer, if there is no room for it.
 //
@@ -259,21 +269,183 @@ func isReliable(cmd wire.Command) bool {
 func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *Conn {
 	if !e.room(peer.addr) {
 		e.drop(DropRefused)
-		e.send(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
+		e.transmit(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
 		return nil
 	}
 	c := e.add(peer.addr, now)
-	c.talked = true
+	c.life.spoke = true
 	switch probe {
 	case ProbePing:
-		c.send.next = 1
-		c.send.flight = append(c.send.flight, outgoing{kind: outNoop, sends: uint16(peer.step), first: peer.created, last: now})
+		c.send.add(outgoing{kind: outNoop, sends: uint16(peer.step), first: peer.created, last: now})
 	case ProbeHello:
-		c.hello = helloIDs{first: peer.hello, n: peer.number + 1}
-		c.send.next = uint64(peer.number) + 1
-		for i := range c.hello.n {
-			c.takeDown(c.hello.id(i))
+		hello := helloIDs{first: peer.hello, n: peer.number + 1}
+		c.links.ids.hello = hello
+		c.send.next = uint64(hello.n)
+		for i := range hello.n {
+			c.links.takeDown(hello.id(i))
 		}
+	}
+	e.established(c, now)
+	return c
+}
+
+// Under a flood of requests there is no slot for each. They are then answered with
+// ConnectionAck and one hello, 15 bytes for 5, and leave no state: the LinkId of the
+// hello is a keyed hash of the peer's address, so the peer's LinkUp or LinkDown, which
+// has that LinkId, tells all that a slot would. The price is that a lost hello is not
+// repeated; such a client has to connect again.
+
+// statelessWindow is how long a hello can be answered at least. Twice as long is the
+// most.
+const statelessWindow = 5 * time.Second
+
+// statelessID returns the LinkId of the hello for a peer in a window of time.
+func (e *Endpoint) statelessID(addr netip.AddrPort, window uint64) wire.LinkID {
+	var b [26]byte
+	ip := addr.Addr().As16()
+	copy(b[:], ip[:])
+	binary.LittleEndian.PutUint16(b[16:], addr.Port())
+	binary.LittleEndian.PutUint64(b[18:], window)
+	return 0x8000 + wire.LinkID(maphash.Bytes(e.unproven.seed, b[:])%listenerHigh)
+}
+
+func window(now instant) uint64 { return uint64(now) / uint64(statelessWindow) }
+
+// crowded reports whether the table has so many peers that a flood is likely.
+func (e *Endpoint) crowded() bool {
+	return e.cfg.Gate != nil && 2*e.unproven.n >= max(e.unproven.max, 1)
+}
+
+// answerStateless answers a request without taking a slot.
+func (e *Endpoint) answerStateless(to netip.AddrPort, now instant, out Sender) {
+	e.stats.Stateless++
+	e.statelessUntil = now.add(2 * statelessWindow)
+	e.transmit(to, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+	m := wire.LinkState{Link: e.statelessID(to, window(now)), ReadOnly: true, Message: helloMessage}
+	e.transmit(to, m.Append(out.Datagram(11)), out)
+}
+
+// helloPatience is how long a peer that acknowledged a hello may take to answer it.
+const helloPatience = 400 * time.Millisecond
+
+// receiveStatelessAck handles the acknowledgement of a stateless hello. The answer
+// follows, or was lost; the peer gets a slot, from which the hello is repeated.
+func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instant) {
+	m, err := wire.ParseReliableAck(p)
+	if err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0 || !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)) {
+		e.drop(DropStranger)
+		return
+	}
+	u := e.addUnproven(from, now)
+	u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
+	u.hello = e.statelessID(from, window(now))
+}
+
+// receiveStateless handles a LinkUp or LinkDown of a peer without slot.
+func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, out Sender) {
+	m, err := wire.ParseLinkUp(p) // both have the same fields
+	switch {
+	case err != nil:
+		e.drop(DropTruncated)
+		return
+	case now >= e.statelessUntil:
+		e.drop(DropStranger)
+		return
+	case !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)): // also makes guessing slow
+		return
+	}
+	w := window(now)
+	if m.Link != e.statelessID(from, w) && (w == 0 || m.Link != e.statelessID(from, w-1)) {
+		e.drop(DropUnproven)
+		return
+	}
+	e.proven(unproven{addr: from, hello: m.Link}, ProbeHello, now, out)
+}
+
+// A LoginVerdict is what the owner says about a login.
+type LoginVerdict uint8
+
+const (
+	LoginWait   LoginVerdict = iota // not known yet: LogIn may follow; meanwhile the peer repeats its login
+	LoginAccept                     // the connection begins
+	LoginRefuse                     // the peer is told with ConnectionClose
+)
+
+// A LoginFunc judges the first reliable message of a peer, which aliases the datagram.
+// The value that it returns is the [Conn.Data] of the connection. It must not call the
+// Endpoint.
+type LoginFunc func(now time.Time, from netip.AddrPort, message []byte) (LoginVerdict, any)
+
+// loginMax is the largest login in bytes: what libraries send as one command 4.
+const loginMax = 1357
+
+// receiveLogin handles a command 4 from an address without connection. p is what
+// follows the command byte.
+//
+// Where peers have to log in, a request is answered and forgotten: the ConnectionAck
+// is shorter than it, so an attacker gains nothing by forging one, and there is no
+// table to fill. The connection begins with reliable command 0, if it is a message that
+// the owner accepts. It is acknowledged and not passed on; the peer repeats commands
+// that came before, or with another number.
+func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out Sender) {
+	m, err := wire.ParseReliableMessage(p)
+	switch {
+	case err != nil || len(m.Data) == 0:
+		e.drop(DropTruncated)
+		return
+	case m.Seq != 0 || len(m.Data) > loginMax:
+		e.drop(DropUnproven)
+		return
+	case !e.pass(e.cfg.Gate.Login(e.clock.time(now), from)):
+		return
+	case !e.room(from):
+		e.refuseLogin(from, out)
+		return
+	}
+	switch verdict, data := e.cfg.Login(e.clock.time(now), from, m.Data); verdict {
+	case LoginAccept:
+		e.loggedIn(from, data, now, out)
+	case LoginRefuse:
+		e.refuseLogin(from, out)
+	default:
+		e.drop(DropLoginWaits)
+	}
+}
+
+func (e *Endpoint) refuseLogin(to netip.AddrPort, out Sender) {
+	e.drop(DropLoginRefused)
+	e.transmit(to, wire.AppendConnectionClose(out.Datagram(1)), out)
+}
+
+// LogIn begins the connection of a peer whose login had to wait, as LoginAccept would
+// have. It returns nil if there is no room for it. EventConnected follows.
+func (e *Endpoint) LogIn(now time.Time, addr netip.AddrPort, data any, out Sender) *Conn {
+	t := e.clock.advance(now)
+	if e.byAddr[addr] != nil {
+		return nil
+	}
+	if !e.room(addr) {
+		e.refuseLogin(addr, out)
+		return nil
+	}
+	return e.loggedIn(addr, data, t, out)
+}
+
+// RefuseLogin tells a peer whose login had to wait that it is refused.
+func (e *Endpoint) RefuseLogin(addr netip.AddrPort, out Sender) {
+	if e.byAddr[addr] == nil {
+		e.refuseLogin(addr, out)
+	}
+}
+
+// loggedIn makes the connection of a peer whose command 0 was its login.
+func (e *Endpoint) loggedIn(addr netip.AddrPort, data any, now instant, out Sender) *Conn {
+	c := e.add(addr, now)
+	c.life.spoke, c.data = true, data
+	c.recv.next = 1
+	c.acknowledge(0, out)
+	if e.cfg.Probe == ProbePing {
+		c.send.noops = 1 // shows whether the peer understands probes
 	}
 	e.established(c, now)
 	return c

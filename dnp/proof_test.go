@@ -12,7 +12,7 @@ import (
 func proofConfig(p Probe) Config {
 	cfg := quiet()
 	cfg.Probe = p
-	cfg.UnprovenMax = 64 // the table is made at once
+	cfg.UnprovenMax = 64 // New allocates the table
 	return cfg
 }
 
@@ -20,7 +20,7 @@ func TestProofByPing(t *testing.T) {
 	s := newTest(t, proofConfig(ProbePing))
 	s.recv("00 0100 0000")
 	s.want("accepted, and asked", "01 00 0000", "0a 0000 00")
-	s.events("nobody hears of it before the proof (S1)")
+	s.events("the owner learns of it only after the proof")
 	s.wait(6 * time.Second)
 	s.want("the ping at 0.25, 0.5, 1, 1.5, 2 s: 28 bytes for 5", "0a 0000 00", "0a 0000 00", "0a 0000 00", "0a 0000 00", "0a 0000 00")
 	s.recv("06 0000 00")
@@ -28,7 +28,7 @@ func TestProofByPing(t *testing.T) {
 	s.recv("00 0100 0000", "06 0000 00")
 	s.events("the acknowledgement is the proof", "connected")
 	if !s.c.SpeaksLong() {
-		t.Fatal("who acknowledges command 10 speaks it")
+		t.Fatal("a peer that acknowledges command 10 understands it")
 	}
 	s.sent = nil
 	s.c.Send([]byte("m"), 0)
@@ -51,7 +51,7 @@ func TestProofLostAck(t *testing.T) {
 	s.wait(time.Second)
 	s.sent = nil
 	s.recv("00 0100 0000")
-	s.want("a repeated request is answered again (failover C5), and the peer has ignored the pings", "01 00 0000", "0a 0000 00")
+	s.want("a repeated request is answered again, and the peer has ignored the pings", "01 00 0000", "0a 0000 00")
 }
 
 func TestProofByHello(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUnprovenTable(t *testing.T) {
 	}
 }
 
-// TestTruncations: a command that ends early is one count and nothing else.
+// TestTruncations: a truncated command moves one counter and does nothing else.
 func TestTruncations(t *testing.T) {
 	whole := map[string]int{ // datagram: the length from which it means something else
 		"00 0100 0000": 5, "01 00 0000": 4, "04 0000 61": 4, "05 0000 0000 00 0100 4d 0100 01 2a": 13,
@@ -142,7 +142,7 @@ func TestTruncations(t *testing.T) {
 		for n := range p {
 			t.Run(fmt.Sprintf("%x of %s", p[:n], d), func(t *testing.T) {
 				s, _ := linked(t, quiet(), false, "uint8")
-				before, heard := s.e.stats, s.c.heard
+				before, heard := s.e.stats, s.c.life.heard
 				s.now = s.now.Add(time.Second)
 				s.recv(fmt.Sprintf("%x", p[:n]))
 				s.want("no answer")
@@ -151,8 +151,8 @@ func TestTruncations(t *testing.T) {
 				for i := range s.e.stats.Drops {
 					counts += s.e.stats.Drops[i] - before.Drops[i]
 				}
-				if counts != 1 || s.c.heard != heard {
-					t.Fatalf("%d counters moved, heard %v", counts, s.c.heard != heard)
+				if counts != 1 || s.c.life.heard != heard {
+					t.Fatalf("%d counters moved, heard %v", counts, s.c.life.heard != heard)
 				}
 			})
 		}

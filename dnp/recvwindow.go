@@ -1,12 +1,11 @@
 package dnp
 
-import (
-	"github.com/dnprelay/dnprelay/dnp/wire"
-)
+import "github.com/dnprelay/dnprelay/dnp/wire"
 
 const (
-	recvAhead  = 16   // commands held before their turn; peers have at most 11 in flight
-	recvBehind = 4096 // commands behind the next that are acknowledged again
+	recvAhead   = 16   // commands held before their turn; peers have at most 11 in flight
+	recvBehind  = 4096 // commands behind the next that are acknowledged again
+	longLinkMax = 64 << 10
 )
 
 // A recvWindow puts reliable commands into order and passes each on once.
@@ -14,17 +13,27 @@ type recvWindow struct {
 	next  uint64  // the number that is due
 	early []early // at most recvAhead, in no order
 	hole  instant // since when next is missing while later ones are held
+	long  longReceive
 }
 
-// An early is a command that came before its turn. Only such a one is copied.
+// An early is a command that arrived before its turn. No other command is copied.
 type early struct {
 	n   uint64
 	cmd wire.Command
 	buf []byte // without the command byte; belongs to the Endpoint's pool
 
-	store  storeState // of a logged connection; others do not look
+	store  storeState // of a logged connection; unused otherwise
 	ackDue bool
 }
+
+// A storeState is how far a held command is on its way into the log.
+type storeState uint8
+
+const (
+	unasked storeState = iota
+	asked
+	stored
+)
 
 // An arrival is what a window makes of a number.
 type arrival uint8
@@ -39,8 +48,8 @@ const (
 // judge says what number s is.
 //
 // Repeats are acknowledged however old they are: the acknowledgement was lost, and
-// the sender dies of it. They are never kept; libraries do, and deliver the copy
-// when the number comes round again (dnp/PROTOCOL.md, Numbers).
+// without one the sender gives up. They are never stored; libraries store them, and
+// deliver the copy when the number comes round again (dnp/PROTOCOL.md, Windows).
 func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
 	n, ok := p.Unwrap(s, w.next)
 	switch {
@@ -54,16 +63,27 @@ func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
 	return n, arrivalEarly
 }
 
-func (w *recvWindow) holds(n uint64) bool {
+func (w *recvWindow) find(n uint64) *early {
 	for i := range w.early {
 		if w.early[i].n == n {
-			return true
+			return &w.early[i]
 		}
 	}
-	return false
+	return nil
 }
 
-// pop removes and returns the command that is due, if it is held.
+func (w *recvWindow) holds(n uint64) bool { return w.find(n) != nil }
+
+// hold keeps a command until its turn.
+func (w *recvWindow) hold(e early, now instant) {
+	if len(w.early) == 0 {
+		w.hole = now
+	}
+	w.early = append(w.early, e)
+}
+
+// pop removes and returns the command that is due, if it is held and, on a logged
+// connection, stored.
 func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 	for i := range w.early {
 		if w.early[i].n == w.next && (w.early[i].store == stored || !logged) {
@@ -79,107 +99,98 @@ func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 }
 
 // holeAt returns when a number will have been missing for too long. Python skips
-// numbers for good, and nobody sends them later (dnp/PROTOCOL.md, Numbers).
-func (c *Conn) holeAt() instant {
-	if len(c.recv.early) == 0 || c.log != nil && c.recv.holds(c.recv.next) {
+// numbers for good, and will never send them (dnp/PROTOCOL.md, What real peers do). The
+// servers that a client connects to repeat a command for longer than libraries do.
+func (w *recvWindow) holeAt(cfg *Config, client, logged bool) instant {
+	if len(w.early) == 0 || logged && w.holds(w.next) {
 		return never
 	}
-	patience := c.e.cfg.HoleTimeout
-	if c.client {
-		patience = max(patience, c.e.cfg.ReliableTimeout)
+	patience := cfg.HoleTimeout
+	if client {
+		patience = max(patience, cfg.ReliableTimeout)
 	}
-	return c.recv.hole.add(patience)
+	return w.hole.add(patience)
 }
 
-// receiveReliable handles commands 4, 5, 10 and 11. p is what follows the command
-// byte.
-func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Sender) {
-	seq, reason := checkReliable(cmd, p)
-	if reason != dropNothing {
-		c.e.drop(reason)
-		return
+// mayAcknowledge reports whether a logged connection may tell the peer that n arrived.
+func (w *recvWindow) mayAcknowledge(n uint64) bool {
+	if n < w.next {
+		return true
 	}
-	n, a := c.recv.judge(c.e.cfg.Profile, seq)
-	if a == arrivalOutside {
-		c.outside(now)
-		c.contradict(uint64(seq))
-		return
-	}
-	c.hear(now)
-	c.acknowledge(n, out)
-	if c.log != nil && a == arrivalDue {
-		if a = arrivalEarly; c.recv.holds(n) { // it is passed on when it is stored
-			a = arrivalRepeat
-		}
-	}
-	switch a {
-	case arrivalRepeat:
-		c.e.drop(DropRepeat)
-	case arrivalEarly:
-		if len(c.recv.early) == 0 {
-			c.recv.hole = now
-		}
-		c.recv.early = append(c.recv.early, early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)})
-		c.agree()
-		c.unstored(needNow)
-	case arrivalDue:
-		c.deliver(cmd, p, now)
-		c.deliverEarly(now)
-	}
+	e := w.find(n)
+	return e != nil && e.store == stored
 }
 
-// acknowledge is the only place where a command of the peer is acknowledged. One
-// that waits for the log is not, however often it comes.
-func (c *Conn) acknowledge(n uint64, out Sender) {
-	if c.log != nil && (c.log.muted || !c.mayAcknowledge(n)) {
-		return
+// restore holds a command from a snapshot or a log. It reports false if the window
+// cannot have held it.
+func (w *recvWindow) restore(e early, logged bool) bool {
+	_, reason := checkReliable(e.cmd, e.buf)
+	if !isReliable(e.cmd) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.holds(e.n) {
+		return false
 	}
-	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
-	c.emit(m.Append(out.Datagram(4)), out)
+	w.early = append(w.early, e)
+	return true
 }
 
-// deliverEarly passes on what was held for the number that just came.
-func (c *Conn) deliverEarly(now instant) {
-	for !c.over() {
-		e, ok := c.recv.pop(c.log != nil)
-		if !ok {
-			break
-		}
-		c.deliver(e.cmd, e.buf, now)
-		if c.e.driven { // else its events wait for a whole turn longer than the pool does
-			c.e.lent = append(c.e.lent, e.buf) // events may alias it
-		}
-	}
-	c.recv.hole = now
+// A longReceive joins the parts of long messages and long offers.
+type longReceive struct {
+	open bool
+	buf  []byte
+
+	linkOpen bool
+	link     wire.LinkStateLong // Message and Values are copies
 }
 
-// deliver passes on the command that is due. It has been checked.
-func (c *Conn) deliver(cmd wire.Command, p []byte, now instant) {
-	n := c.recv.next
-	c.recv.next++
-	switch cmd {
-	case wire.CommandReliableMessage:
-		m, _ := wire.ParseReliableMessage(p)
-		c.e.event(Event{Kind: EventMessage, Conn: c, Reliable: true, Number: n, Data: m.Data})
-	case wire.CommandReliableLinkState:
-		m, _ := wire.ParseLinkState(p)
-		c.receiveOffer(m, now)
-	case wire.CommandReliableMessageLong:
-		c.speaksLong = true
-		m, _ := wire.ParseReliableMessageLong(p)
-		c.receivePart(n, m)
-	case wire.CommandReliableLinkStateLong:
-		c.speaksLong = true
-		m, _ := wire.ParseLinkStateLong(p)
-		c.receiveLinkPart(m, now)
+// add appends a part. It returns the message after the last part, which is then the
+// caller's, and reports false if the message is larger than sizeMax. A part without
+// flags is only a probe, unless a message is open.
+func (r *longReceive) add(m wire.ReliableMessageLong, sizeMax int) (data []byte, ok bool) {
+	if m.Flags&wire.PartFirst != 0 {
+		r.open, r.buf = true, r.buf[:0]
 	}
+	if !r.open {
+		return nil, true
+	}
+	if len(r.buf)+len(m.Data) > sizeMax {
+		return nil, false
+	}
+	r.buf = append(r.buf, m.Data...)
+	if m.Flags&wire.PartLast == 0 {
+		return nil, true
+	}
+	data = r.buf
+	r.open, r.buf = false, nil
+	return data, true
+}
+
+// addLink appends a part of an offer. It returns the offer after the last part, and
+// reports ok = false if the offer is too large.
+func (r *longReceive) addLink(m wire.LinkStateLong) (whole wire.LinkStateLong, done, ok bool) {
+	if m.Flags&wire.LinkStateFirst != 0 {
+		r.linkOpen = true
+		r.link = wire.LinkStateLong{Link: m.Link, Flags: m.Flags}
+	}
+	if !r.linkOpen || r.link.Link != m.Link {
+		return whole, false, true
+	}
+	if len(r.link.Message)+len(m.Message)+len(r.link.Values)+len(m.Values) > longLinkMax {
+		return whole, false, false
+	}
+	r.link.Message = append(r.link.Message, m.Message...)
+	r.link.Values = append(r.link.Values, m.Values...)
+	if m.Flags&wire.LinkStateLast == 0 {
+		return whole, false, true
+	}
+	whole = r.link
+	r.linkOpen, r.link = false, wire.LinkStateLong{}
+	return whole, true, true
 }
 
 // dropNothing is no DropReason.
 const dropNothing = DropReason(NumDropReasons)
 
-// checkReliable checks a reliable command before it is acknowledged: what cannot
-// be parsed was damaged or forged, and the sender's next copy may be better.
+// checkReliable checks a reliable command before it is acknowledged. A command that
+// does not parse was damaged or forged, and the sender's next copy may be better.
 func checkReliable(cmd wire.Command, p []byte) (wire.Seq, DropReason) {
 	var seq wire.Seq
 	var err error
@@ -206,7 +217,16 @@ func checkReliable(cmd wire.Command, p []byte) (wire.Seq, DropReason) {
 	return seq, parseReason(err)
 }
 
-// parseReason says which counter an error of a parser belongs to.
+func isReliable(cmd wire.Command) bool {
+	switch cmd {
+	case wire.CommandReliableMessage, wire.CommandReliableLinkState,
+		wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
+		return true
+	}
+	return false
+}
+
+// parseReason returns the counter for an error of a parser.
 func parseReason(err error) DropReason {
 	switch err {
 	case nil:

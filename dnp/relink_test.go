@@ -24,14 +24,14 @@ func TestRelink(t *testing.T) {
 	s.want("the link follows the other", "09 01 0080 01 0100 08")
 	from.Remove()
 	s.pump()
-	s.want("the first one is nothing to it")
+	s.want("the first one no longer counts")
 	s.c.Hold(0x8000, 0, unhex("09"))
 	back := s.source("uint8", "uint8")
 	if err := s.c.Relink(to, back); err != nil {
 		t.Fatal(err)
 	}
 	s.flush()
-	s.want("what the peer wrote is held across", "09 01 0080 01 0100 00")
+	s.want("what the peer wrote stays held", "09 01 0080 01 0100 00")
 	s.c.Refuse(0x8000, 0)
 	s.flush()
 	s.want("until it is settled", "09 01 0080 02 0000 00 0100 00")
@@ -56,7 +56,7 @@ func TestRelinkBeforeLinkUp(t *testing.T) {
 	s.want("a repeat, too", "05 0000 0080 01 0100 4d 0100 01 02")
 	s.recv("07 0080")
 	s.flush()
-	s.want("nobody knows which copy the peer took", "09 01 0080 01 0000 02")
+	s.want("the peer may have taken either copy", "09 01 0080 01 0000 02")
 }
 
 func TestRelinkErrors(t *testing.T) {

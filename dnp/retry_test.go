@@ -9,10 +9,10 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// TestLadderAgain lets the scrub ask for one LinkUp more while the first ones are still
-// to come, of this link and of others: it must not cost any of them.
-func TestLadderAgain(t *testing.T) {
-	l := ladder{steps: linkUpSteps}
+// TestRetryScheduleAgain asks for one more LinkUp while earlier ones are still scheduled,
+// of this link and of others. All of them must be sent.
+func TestRetryScheduleAgain(t *testing.T) {
+	l := retrySchedule{steps: linkUpSteps}
 	var sent []string
 	until := func(end time.Duration) {
 		for l.nextTimeout() <= instant(end) {
@@ -24,13 +24,13 @@ func TestLadderAgain(t *testing.T) {
 			sent = append(sent, fmt.Sprintf("%d@%v", m.link, time.Duration(now)))
 		}
 	}
-	l.start(climber{link: 1})
+	l.start(retry{link: 1})
 	until(20 * time.Millisecond)
-	l.again(wire.LinkID(1), instant(24*time.Millisecond)) // it is on its way up
+	l.again(wire.LinkID(1), instant(24*time.Millisecond)) // it is scheduled already
 	until(3 * time.Second)
-	l.start(climber{link: 2, start: instant(3 * time.Second)})
+	l.start(retry{link: 2, start: instant(3 * time.Second)})
 	until(4100 * time.Millisecond)                          // only the last step of 2 is left
-	l.again(wire.LinkID(1), instant(4200*time.Millisecond)) // which must not hold 1 up
+	l.again(wire.LinkID(1), instant(4200*time.Millisecond)) // which must not delay 1
 	until(time.Minute)
 	want := []string{"1@0s", "1@250ms", "1@500ms", "1@1s", "1@2s", "2@3s", "2@3.25s", "2@3.5s", "2@4s", "1@4.2s", "2@5s"}
 	if !slices.Equal(sent, want) {

@@ -1,15 +1,28 @@
 package dnp
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 const (
-	sendWindowSize = 10 // commands in flight; peers assume it, dnp/PROTOCOL.md, Numbers
+	sendWindowSize = 10 // commands in flight; peers assume it, dnp/PROTOCOL.md, Windows
 	hastyResend    = 100 * time.Millisecond
+	longPartSlack  = 10   // a part leaves this much of DatagramMax free: 1,190 of 1,200
+	partlessMax    = 1357 // libraries send as much in one command 4
+)
+
+// Libraries that wait for a number near the wrap do not acknowledge repeats of those
+// just before it, so one lost acknowledgement there would end the session
+// (dnp/PROTOCOL.md, Windows). The window finds out what they received nevertheless;
+// see infer.
+const (
+	sendWindowMax = 24 // with the window-edge inference
+	edgeDistance  = 30 // numbers before the wrap where libraries do not repeat acknowledgements
+	edgePatience  = 900 * time.Millisecond
+	edgeGrowth    = 200 * time.Millisecond
+	edgeSendings  = 12 // needed before an ambiguous acknowledgement counts; half of ReliableTimeout
 )
 
 type outgoingKind uint8
@@ -19,7 +32,7 @@ const (
 	outPart                          // command 10
 	outNoop                          // command 10 without flags and data
 	outLinkState                     // command 5, encoded when it is sent
-	outFrozen                        // command 5 of a link that ended; its bytes after the number are data
+	outFrozen                        // command 5 of a link that ended; data is what follows the number
 )
 
 // An outgoing is a reliable command in flight.
@@ -27,7 +40,7 @@ type outgoing struct {
 	kind     outgoingKind
 	flags    wire.PartFlags
 	acked    bool
-	takeDown bool   // LinkDown of link follows: the farewell's first sending, the frozen offer was processed
+	takeDown bool   // LinkDown of link follows: the first sending of a farewell, the processing of a frozen offer
 	sends    uint16 // how often it was sent
 	slot     uint16 // outLinkState
 	link     wire.LinkID
@@ -35,6 +48,12 @@ type outgoing struct {
 	last     instant
 	token    uint64
 	data     []byte
+}
+
+// freeze gives an offer the bytes that it has at this moment, because its link ends,
+// but its number must never mean anything else.
+func (o *outgoing) freeze(data []byte, takeDown bool) {
+	o.kind, o.data, o.takeDown = outFrozen, data, takeDown
 }
 
 // A message waits for the window.
@@ -45,21 +64,22 @@ type message struct {
 	link     wire.LinkID
 }
 
-// A sendWindow numbers reliable commands, keeps at most ten unacknowledged, and
-// repeats them. A message keeps its bytes and its number for good; an offer is
-// encoded at each sending from the newest values.
+// A sendWindow numbers reliable commands, has at most ten unacknowledged, and decides
+// which command is next and which is to be repeated. A message keeps its bytes and its
+// number for good; an offer is encoded at each sending from the newest values.
 type sendWindow struct {
-	next    uint64     // the number of the next command
-	flight  []outgoing // numbers next-len(flight) to next-1
-	limit   int        // of len(flight)
-	grewAt  instant
-	queue   []message
-	bytes   int // of queue
-	offers  []uint16
-	noops   int
-	part    message // the long message being sent; its parts have consecutive numbers
-	partAt  int     // bytes of it that have a number; 0 = none is being sent
-	offered bool    // the last command with a choice was an offer
+	next     uint64     // the number of the next command
+	flight   []outgoing // numbers next-len(flight) to next-1
+	limit    int        // of len(flight)
+	grewAt   instant
+	queue    []message
+	bytes    int      // of queue
+	offers   []uint16 // slots of links to offer
+	noops    int      // probes to send
+	part     message  // the long message being sent; its parts have consecutive numbers
+	partAt   int      // bytes of it that have a number; 0 if none is being sent
+	offered  bool     // the last command that was chosen between messages and offers was an offer
+	peerLong bool     // the peer understands command 10
 }
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
@@ -72,21 +92,84 @@ func (w *sendWindow) waiting() bool {
 	return w.partAt > 0 || w.noops > 0 || len(w.queue) > 0 || len(w.offers) > 0
 }
 
-// takeOffer takes the offer whose turn it is.
-func (w *sendWindow) takeOffer(c *Conn) outgoing {
+// full reports whether the queue has no room for a message of size bytes.
+func (w *sendWindow) full(cfg *Config, size int) bool {
+	return len(w.queue) >= cfg.BacklogMessages || len(w.queue) > 0 && w.bytes+size > cfg.BacklogBytes
+}
+
+func (w *sendWindow) enqueue(m message) {
+	w.queue = append(w.queue, m)
+	w.bytes += len(m.data)
+}
+
+// dropQueue forgets the messages that have no number yet.
+func (w *sendWindow) dropQueue() {
+	w.queue, w.bytes = nil, 0
+	w.part, w.partAt = message{}, 0
+}
+
+// ask queues a probe, if the peer understands it and nothing in flight or waiting asks
+// for an acknowledgement already.
+func (w *sendWindow) ask(cfg *Config) {
+	if w.peerLong && len(w.flight) == 0 && !w.waiting() && cfg.Profile.Long() {
+		w.noops = 1
+	}
+}
+
+// probeAt returns when a peer that was heard at a time is to be probed.
+func (w *sendWindow) probeAt(cfg *Config, heard instant) instant {
+	if cfg.LivenessInterval <= 0 || !w.peerLong || len(w.flight) > 0 || w.waiting() {
+		return never
+	}
+	return heard.add(cfg.LivenessInterval)
+}
+
+// A choice is what the send window sends next.
+type choice uint8
+
+const (
+	takeNothing choice = iota
+	takeOther          // a message, a part of one, a probe
+	takeOffer
+)
+
+// choose decides what the window sends next. Messages and offers take turns, so that
+// neither waits for the other's backlog; the parts of a message stay together.
+// mayOffer says that the budget allows an offer, open that the offer queue does.
+// Messages do not wait for the offer queue, but leave half the window to offers that do.
+func (w *sendWindow) choose(mayOffer, open bool) choice {
+	messages := len(w.queue) > 0
+	switch {
+	case !w.room():
+		return takeNothing
+	case w.partAt > 0 || w.noops > 0:
+		return takeOther
+	case len(w.offers) > 0 && mayOffer && !(w.offered && messages):
+		if messages && !open && len(w.flight) < sendWindowSize/2 {
+			return takeOther
+		}
+		return takeOffer
+	case messages:
+		return takeOther
+	}
+	return takeNothing
+}
+
+// nextOffer removes and returns the offer whose turn it is.
+func (w *sendWindow) nextOffer() (slot uint16) {
 	w.offered = true
-	slot := w.offers[0]
+	slot = w.offers[0]
 	if w.offers = w.offers[1:]; len(w.offers) == 0 {
 		w.offers = nil // it was as long as the link table
 	}
-	return outgoing{kind: outLinkState, slot: slot, link: c.links.l[slot].id}
+	return slot
 }
 
-// takeOther takes the next command that is none.
-func (w *sendWindow) takeOther(c *Conn) outgoing {
+// nextOther removes and returns the next command that is not an offer.
+func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	switch {
 	case w.partAt > 0:
-		return w.takePart(c)
+		return w.nextPart(cfg)
 	case w.noops > 0:
 		w.noops--
 		return outgoing{kind: outNoop}
@@ -96,14 +179,42 @@ func (w *sendWindow) takeOther(c *Conn) outgoing {
 	w.queue[0] = message{}
 	w.queue = w.queue[1:]
 	w.bytes -= len(m.data)
-	if len(m.data) <= c.partless() {
+	if len(m.data) <= w.partless(cfg) {
 		return outgoing{kind: outMessage, data: m.data, token: m.token, takeDown: m.takeDown, link: m.link}
 	}
 	w.part = m
-	return w.takePart(c)
+	return w.nextPart(cfg)
 }
 
-// removeOffer forgets the offer of a link.
+// partless returns the size in bytes of the longest message that goes as one command 4.
+// Java cannot receive command 10, so a peer that is not known to understand it is
+// spared command 10 where the libraries would spare it.
+func (w *sendWindow) partless(cfg *Config) int {
+	switch {
+	case !cfg.Profile.Long():
+		return specMessageLimit
+	case w.peerLong:
+		return cfg.DatagramMax - 3
+	}
+	return max(partlessMax, cfg.DatagramMax-3)
+}
+
+// nextPart returns the next part of the long message.
+func (w *sendWindow) nextPart(cfg *Config) outgoing {
+	size := min(cfg.DatagramMax-longPartSlack, len(w.part.data)-w.partAt)
+	o := outgoing{kind: outPart, data: w.part.data[w.partAt : w.partAt+size]}
+	if w.partAt == 0 {
+		o.flags |= wire.PartFirst
+	}
+	if w.partAt += size; w.partAt == len(w.part.data) {
+		o.flags |= wire.PartLast
+		o.token, o.takeDown, o.link = w.part.token, w.part.takeDown, w.part.link
+		w.part, w.partAt = message{}, 0
+	}
+	return o
+}
+
+// removeOffer removes the queued offer of a link.
 func (w *sendWindow) removeOffer(slot int) {
 	for i, s := range w.offers {
 		if int(s) == slot {
@@ -113,19 +224,12 @@ func (w *sendWindow) removeOffer(slot int) {
 	}
 }
 
-// freeze gives an unacknowledged offer the bytes that it has now, because its link
-// ends, while its number has to mean the same for ever. It reports false if there
-// is none.
-func (w *sendWindow) freeze(c *Conn, slot int, takeDown bool) bool {
-	for i := range w.flight {
-		o := &w.flight[i]
-		if o.kind == outLinkState && int(o.slot) == slot && !o.acked {
-			o.data = c.appendOffer(nil, 0, slot)[3:]
-			o.kind, o.takeDown = outFrozen, takeDown
-			return true
-		}
-	}
-	return false
+// add puts a command in flight and returns its number.
+func (w *sendWindow) add(o outgoing) (n uint64, _ *outgoing) {
+	n = w.next
+	w.next++
+	w.flight = append(w.flight, o)
+	return n, &w.flight[len(w.flight)-1]
 }
 
 // find returns the command with this number, if it is unacknowledged.
@@ -139,259 +243,156 @@ func (w *sendWindow) find(n uint64) *outgoing {
 	return nil
 }
 
-// shift forgets the oldest commands as far as they are acknowledged. Only these has
-// the peer processed: one that was acknowledged beyond a gap waits at the peer.
-func (c *Conn) shift(now instant) {
-	w, done := &c.send, 0
-	for done < len(w.flight) && w.flight[done].acked {
-		c.passed(&w.flight[done], now)
-		done++
+// offerInFlight returns the unacknowledged offer of a link, or nil.
+func (w *sendWindow) offerInFlight(slot int) *outgoing {
+	for i := range w.flight {
+		if o := &w.flight[i]; o.kind == outLinkState && int(o.slot) == slot && !o.acked {
+			return o
+		}
 	}
-	if done == 0 {
+	return nil
+}
+
+// acknowledged notes that the peer received a command.
+func (w *sendWindow) acknowledged(o *outgoing) {
+	o.acked = true
+	if o.kind == outPart || o.kind == outNoop {
+		w.peerLong = true
+	}
+	o.data = nil
+}
+
+// processed returns the acknowledged commands before the first that is not. Only these
+// has the peer processed: a command that it acknowledged beyond a gap waits at the peer.
+func (w *sendWindow) processed() []outgoing {
+	n := 0
+	for n < len(w.flight) && w.flight[n].acked {
+		n++
+	}
+	return w.flight[:n]
+}
+
+// forget removes the oldest n commands, which the peer has processed.
+func (w *sendWindow) forget(n int, p wire.Profile, now instant) {
+	if n == 0 {
 		return
 	}
-	n := copy(w.flight, w.flight[done:])
-	clear(w.flight[n:])
-	w.flight = w.flight[:n]
+	rest := copy(w.flight, w.flight[n:])
+	clear(w.flight[rest:])
+	w.flight = w.flight[:rest]
 	w.limit = 0
-	if c.atEdge(now) { // the next one is stuck as well; its patience is over already
+	if w.atEdge(p, now) { // the next command is stuck as well; its patience is over already
 		w.limit = len(w.flight)
 	}
 }
 
-// Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
-// which it copies. With a token that is not 0, EventSent tells its number. Errors
-// are ErrEmpty, ErrTooLarge, ErrClosed, and ErrBacklog, which closes the
-// connection, because a peer that misses a message must know.
-func (c *Conn) Send(data []byte, token uint64) error {
-	sizeMax := c.e.cfg.LongMax
-	if !c.e.cfg.Profile.Long() {
-		sizeMax = min(sizeMax, specMessageLimit)
-	}
-	switch w := &c.send; {
-	case len(data) == 0:
-		return ErrEmpty
-	case len(data) > sizeMax:
-		return ErrTooLarge
-	case c.over():
-		return ErrClosed
-	case len(w.queue) >= c.e.cfg.BacklogMessages, len(w.queue) > 0 && w.bytes+len(data) > c.e.cfg.BacklogBytes:
-		c.Close(CloseSlow)
-		return ErrBacklog
-	}
-	c.enqueue(message{data: bytes.Clone(data), token: token})
-	return nil
+// unsure reports whether the peer has shown nothing that others could not guess. Then
+// our datagrams may go to a third party whose address was forged.
+func (w *sendWindow) unsure(cfg *Config) bool {
+	return cfg.Probe == ProbePing && cfg.Login == nil && w.base() <= 1
 }
 
-// sendFarewell queues the last words of a link, followed by its LinkDown.
-func (c *Conn) sendFarewell(farewell []byte, link wire.LinkID, takeDown bool) {
-	if c.Send(farewell, 0) == nil && takeDown {
-		m := &c.send.queue[len(c.send.queue)-1]
-		m.takeDown, m.link = true, link
-	}
-}
-
-func (c *Conn) enqueue(m message) {
-	c.send.queue = append(c.send.queue, m)
-	c.send.bytes += len(m.data)
-	c.wake()
-}
-
-// fill sends new commands while the window has room, and of offers at most so many.
-// Those have their turn in the lane (settle).
-func (c *Conn) fill(now instant, offers int, out Sender) {
-	for {
-		o, ok := c.take(now, &offers)
-		if !ok {
-			break
-		}
-		w := &c.send
-		n := w.next
-		w.next++
-		w.flight = append(w.flight, o)
-		if c.log == nil {
-			c.first(n, &w.flight[len(w.flight)-1], now, out)
-		} else if o.kind == outLinkState { // the rest when it is stored
-			c.offerSent(int(o.slot))
-		}
-	}
-	if c.log != nil {
-		c.firstStored(now, out)
-	}
-}
-
-// first sends a command for the first time.
-func (c *Conn) first(n uint64, o *outgoing, now instant, out Sender) {
-	c.transmit(n, o, now, out)
-	if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
-		c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
-	}
-	if o.takeDown && o.kind != outFrozen {
-		c.startDown(o.link) // its number is stored, and says so
-	}
-}
-
-// resend repeats what was not acknowledged in time. It reports false if the peer
-// did not acknowledge a command for so long that the connection has to end.
-func (c *Conn) resend(now instant, out Sender) bool {
-	w, cfg := &c.send, &c.e.cfg
-	for i := range w.flight {
-		o := &w.flight[i]
-		if o.acked || o.sends == 0 { // what was never sent waits for the log
-			continue
-		}
-		if now.sub(o.first) >= cfg.ReliableTimeout {
-			return false
-		}
-		if now >= c.resendAt(o) {
-			c.e.stats.Resends++
-			c.lost(true)
-			c.transmit(w.base()+uint64(i), o, now, out)
-		}
-	}
-	c.widen(now)
-	return true
-}
-
-// unsure reports whether the peer has shown nothing that others could not guess, so
-// that it may be somebody else who bears what we send.
-func (c *Conn) unsure() bool {
-	return c.e.cfg.Probe == ProbePing && c.e.cfg.Login == nil && c.send.base() <= 1
-}
-
-// resendAt returns when a command is to be sent again. Probes of a peer that may not
-// exist become rare.
-func (c *Conn) resendAt(o *outgoing) instant {
-	pause := c.e.cfg.ReliableResend
-	if o.kind == outNoop && c.unsure() {
-		pause = max(pause, o.last.sub(o.first)) // so each is twice as late as the one before
+// resendAt returns when a command is to be sent again. Each probe of a peer that may
+// not exist waits twice as long as the one before.
+func (w *sendWindow) resendAt(cfg *Config, o *outgoing) instant {
+	pause := cfg.ReliableResend
+	if o.kind == outNoop && w.unsure(cfg) {
+		pause = max(pause, o.last.sub(o.first))
 	}
 	return o.last.add(pause)
 }
 
-// transmit sends a command that is in flight.
-func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
-	if o.sends == 0 {
-		o.first = now
-		if o.kind == outLinkState {
-			c.offerSent(int(o.slot))
-		}
-	}
-	if o.sends < 1<<16-1 {
-		o.sends++
-	}
-	o.last = now
-	c.rate.asks()
-	c.emit(c.appendOutgoing(out.Datagram(c.outgoingSize(o)), n, o), out)
-}
-
-func (c *Conn) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
-	seq := c.e.cfg.Profile.Seq(n)
-	switch o.kind {
-	case outMessage:
-		return wire.ReliableMessage{Seq: seq, Data: o.data}.Append(b)
-	case outPart, outNoop:
-		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
-	case outLinkState:
-		return c.appendOffer(b, seq, int(o.slot))
-	default:
-		return append(append(b, byte(wire.CommandReliableLinkState), byte(seq), byte(seq>>8)), o.data...)
-	}
-}
-
-func (c *Conn) appendOffer(b []byte, seq wire.Seq, slot int) []byte {
-	l := &c.links.l[slot]
-	s := c.e.sources[l.source]
-	head := wire.LinkState{Seq: seq, Link: l.id, ReadOnly: l.has(linkReadOnly), Message: s.cfg.Message}
-	b = wire.AppendLinkStateHead(b, head, s.cfg.State.Layout().Len())
-	return s.cfg.State.AppendTyped(b)
-}
-
-func (c *Conn) outgoingSize(o *outgoing) int {
-	if o.kind != outLinkState {
-		return 4 + len(o.data)
-	}
-	s := c.e.sources[c.links.l[o.slot].source]
-	return 10 + len(s.cfg.Message) + s.cfg.State.TypedSize()
-}
-
-// receiveAck handles the acknowledgement of one of our commands.
-func (c *Conn) receiveAck(p []byte, now instant) {
-	m, err := wire.ParseReliableAck(p)
-	if err != nil {
-		c.e.drop(DropTruncated)
-		return
-	}
-	n, ok := c.e.cfg.Profile.Unwrap(m.Seq, c.send.next)
-	o := c.send.find(n)
-	switch {
-	case !ok || o == nil || o.sends == 0:
-		c.e.drop(DropUnknownAck)
-		if ok && n >= c.send.next {
-			c.contradict(n)
-		}
-	case m.Code == wire.AckSuccess:
-		c.hear(now)
-		if o.sends == 1 {
-			c.lost(false)
-		}
-		c.agree()
-		c.acked(o)
-		c.infer(n, now)
-		c.shift(now)
-	case now.sub(o.last) < hastyResend:
-		c.e.drop(DropHastyResend)
-	default:
-		c.hear(now)
-		o.last = now - instant(c.e.cfg.ReliableResend)
-		c.wake()
-	}
-}
-
-// acked does what an acknowledgement means.
-func (c *Conn) acked(o *outgoing) {
-	o.acked = true
-	if o.kind == outPart || o.kind == outNoop {
-		c.speaksLong = true
-	}
-	o.data = nil
-	c.unstored(needSoon)
-}
-
-// passed takes note that the peer has processed a command. LinkDown is ignored
-// before that, so the repeats for a link that ended begin here, again if need be.
-func (c *Conn) passed(o *outgoing, now instant) {
-	switch {
-	case o.kind == outLinkState && !c.gone(o.link):
-		c.offerAcked(int(o.slot), o.link, now)
-	case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
-		c.takeDownAgain(o.link)
-	}
-}
-
-// answered takes an answer to an offer for the acknowledgement of the offer, which
-// spares the peer a repeat.
-func (c *Conn) answered(slot int, now instant) {
-	for i := range c.send.flight {
-		if o := &c.send.flight[i]; o.kind == outLinkState && int(o.slot) == slot && !o.acked {
-			c.acked(o)
-			o.kind = outMessage // it is not waited for an answer any more
-			c.shift(now)
-			return
-		}
-	}
-}
-
 // nextTimeout returns when a command must be repeated or given up.
-func (w *sendWindow) nextTimeout(c *Conn) instant {
+func (w *sendWindow) nextTimeout(cfg *Config) instant {
 	at := never
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			at = min(at, c.resendAt(o), o.first.add(c.e.cfg.ReliableTimeout))
+			at = min(at, w.resendAt(cfg, o), o.first.add(cfg.ReliableTimeout))
 		}
 	}
-	if w.limit < sendWindowMax && c.nearWrap() && w.flight[0].sends > 0 {
+	if w.limit < sendWindowMax && w.nearWrap(cfg.Profile) && w.flight[0].sends > 0 {
 		at = min(at, max(w.flight[0].first.add(edgePatience), w.grewAt.add(edgeGrowth)))
 	}
 	return at
+}
+
+// nearWrap reports whether the oldest command has one of the last numbers before
+// the wrap. Beyond the wrap libraries repeat acknowledgements again.
+func (w *sendWindow) nearWrap(p wire.Profile) bool {
+	return len(w.flight) > 0 && uint64(p.Seq(w.base())) >= p.Modulus()-edgeDistance
+}
+
+// atEdge reports whether the oldest command has waited near the wrap for too long.
+func (w *sendWindow) atEdge(p wire.Profile, now instant) bool {
+	return w.nearWrap(p) && w.flight[0].sends > 0 && now.sub(w.flight[0].first) >= edgePatience
+}
+
+// widen opens the window by one command where it may be stuck on a lost acknowledgement
+// that the peer will not repeat, with a probe if nothing else waits.
+func (w *sendWindow) widen(p wire.Profile, now instant) {
+	if !w.atEdge(p, now) || now.sub(w.grewAt) < edgeGrowth {
+		return
+	}
+	w.grewAt = now
+	if w.limit = max(w.limit, sendWindowSize); w.limit < sendWindowMax {
+		w.limit++
+	}
+	if missing := w.limit - len(w.flight); missing > 0 && !w.waiting() && w.peerLong {
+		w.noops = missing
+	}
+}
+
+// inferAgain infers from the highest number that was acknowledged, once the oldest
+// command was sent so often that an ambiguous acknowledgement counts: the peer may have
+// acknowledged everything that the window allows before. It returns how many commands
+// it took as delivered.
+func (w *sendWindow) inferAgain(p wire.Profile, now instant) int {
+	if !w.atEdge(p, now) || w.flight[0].sends < edgeSendings {
+		return 0
+	}
+	for i := len(w.flight) - 1; i > 0; i-- {
+		if w.flight[i].acked {
+			return w.infer(p, w.base()+uint64(i))
+		}
+	}
+	return 0
+}
+
+// infer takes commands as delivered because the peer acknowledged number n, and returns
+// how many. A peer accepts a number only if it is not too far beyond the one that it
+// waits for: ten in the libraries, eleven across the wrap in the text, and sixteen here.
+// So a peer that acknowledges n has everything up to n-16. That frees a window whose
+// oldest acknowledgement was lost near the wrap, where libraries do not repeat it. (With
+// ten instead of sixteen two of our own Endpoints would lose messages.)
+//
+// A library that still waits for a number more than ten before the wrap takes one from
+// beyond the wrap for an old one and acknowledges it blindly. Then nothing is proven,
+// and no other number could tell the two cases apart; but a command that was sent
+// edgeSendings times is believed to have arrived once (dnp/PROTOCOL.md, Windows).
+func (w *sendWindow) infer(p wire.Profile, n uint64) (inferred int) {
+	m := p.Modulus()
+	blind := w.base()%m < m-sendWindowSize
+	for i := range w.flight {
+		number, o := w.base()+uint64(i), &w.flight[i]
+		if number+recvAhead > n {
+			break
+		}
+		if across := number/m != n/m; o.acked || across && blind && o.sends < edgeSendings {
+			continue
+		}
+		inferred++
+		w.acknowledged(o)
+	}
+	return inferred
+}
+
+// ackState returns the number of the oldest command in flight, and which of those in
+// flight are acknowledged, one per bit.
+func (w *sendWindow) ackState() (base uint64, ahead uint32) {
+	for i := range w.flight {
+		if w.flight[i].acked {
+			ahead |= 1 << i
+		}
+	}
+	return w.base(), ahead
 }

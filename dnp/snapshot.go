@@ -1,38 +1,41 @@
 package dnp
 
 import (
+	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// snapshotVersion is the first byte of a snapshot. Another version is refused.
+// snapshotVersion is the first byte of a snapshot. Restore refuses every other version.
 const snapshotVersion = 1
 
-// AppendSnapshot appends all that Restore needs to go on with this connection
-// elsewhere: both windows with what they hold, the link table, and what is being
-// repeated. Left out are unreliable messages, values (Restore sends all of them
-// again), and offers of the peer that were not answered (Restore takes them down).
-// A snapshot does not survive a change of this package's version byte.
+// AppendSnapshot appends all that Restore needs to continue this connection elsewhere:
+// both windows with what they hold, the link table, and what is being repeated. It
+// leaves out unreliable messages, values (Restore sends all of them again), and offers
+// of the peer that were not answered (Restore takes them down).
 func (c *Conn) AppendSnapshot(b []byte) []byte {
-	return c.appendSnapshot(b, true)
+	return appendSnapshot(b, c, true)
 }
 
-// AppendCheckpoint appends a snapshot without the messages that have no number yet:
-// in a log those are not promised to anybody.
+// AppendCheckpoint appends a snapshot without the messages that have no number yet: a
+// log does not promise them to the peer.
 func (c *Conn) AppendCheckpoint(b []byte) []byte {
-	return c.appendSnapshot(b, false)
+	return appendSnapshot(b, c, false)
 }
 
-func (c *Conn) appendSnapshot(b []byte, queue bool) []byte {
+func appendSnapshot(b []byte, c *Conn, queue bool) []byte {
 	w := snapshotWriter{b: append(b, snapshotVersion, byte(c.e.cfg.Profile))}
 	w.bool(c.client)
-	w.bool(c.speaksLong)
-	w.bool(c.talked)
-	w.bool(c.recycled)
-	w.recv(&c.recv, &c.long)
-	w.links(c)
-	w.send(c, queue)
+	w.bool(c.send.peerLong)
+	w.bool(c.life.spoke)
+	w.bool(c.links.ids.recycled)
+	w.recv(&c.recv)
+	w.links(&c.links)
+	w.send(&c.send, &c.links, queue)
 	return w.b
 }
 
@@ -57,7 +60,7 @@ func (w *snapshotWriter) bool(v bool) {
 	w.b = append(w.b, 0)
 }
 
-func (w *snapshotWriter) recv(r *recvWindow, l *longReceive) {
+func (w *snapshotWriter) recv(r *recvWindow) {
 	w.uint(r.next)
 	w.int(len(r.early))
 	for _, e := range r.early {
@@ -65,6 +68,7 @@ func (w *snapshotWriter) recv(r *recvWindow, l *longReceive) {
 		w.uint(uint64(e.cmd))
 		w.bytes(e.buf)
 	}
+	l := &r.long
 	w.bool(l.open)
 	w.bytes(l.buf)
 	w.bool(l.linkOpen)
@@ -74,13 +78,13 @@ func (w *snapshotWriter) recv(r *recvWindow, l *longReceive) {
 	w.bytes(l.link.Values)
 }
 
-func (w *snapshotWriter) links(c *Conn) {
-	w.uint(uint64(c.hello.first))
-	w.int(int(c.hello.n))
-	w.int(len(c.index))
-	w.int(len(c.links.l) - len(c.free))
-	for slot := range c.links.l {
-		l := &c.links.l[slot]
+func (w *snapshotWriter) links(t *linkTable) {
+	w.uint(uint64(t.ids.hello.first))
+	w.int(int(t.ids.hello.n))
+	w.int(len(t.ids.index))
+	w.int(len(t.slots) - len(t.free))
+	for slot := range t.slots {
+		l := &t.slots[slot]
 		if l.phase == 0 {
 			continue
 		}
@@ -89,27 +93,26 @@ func (w *snapshotWriter) links(c *Conn) {
 		w.uint(uint64(l.flags & (linkReadOnly | linkByPeer | linkProven)))
 		w.bool(l.source != noSource)
 		if l.source != noSource {
-			w.uint(c.e.sources[l.source].cfg.Ref)
+			w.uint(t.core.sources[l.source].cfg.Ref)
 		}
 	}
-	w.ladder(&c.ups)
-	w.ladder(&c.downs)
-	w.int(len(c.holds))
-	for key, h := range c.holds {
-		w.uint(uint64(c.links.l[key>>16].id))
+	w.schedule(&t.ups)
+	w.schedule(&t.downs)
+	w.int(len(t.holds))
+	for key, h := range t.holds {
+		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
 		w.bool(h.open)
 		w.bytes(h.value)
 	}
 }
 
-func (w *snapshotWriter) ladder(l *ladder) {
+func (w *snapshotWriter) schedule(l *retrySchedule) {
 	w.int(l.n)
 	l.each(func(id wire.LinkID) { w.uint(uint64(id)) })
 }
 
-func (w *snapshotWriter) send(c *Conn, queue bool) {
-	s := &c.send
+func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	w.uint(s.next)
 	w.int(len(s.flight))
 	for i := range s.flight {
@@ -122,7 +125,7 @@ func (w *snapshotWriter) send(c *Conn, queue bool) {
 		w.uint(uint64(o.link))
 		data := o.data
 		if o.kind == outLinkState && !o.acked { // for a Restore that does not find the Source
-			data = c.appendOffer(nil, 0, int(o.slot))[3:]
+			data = t.offerBody(int(o.slot))
 		}
 		w.bytes(data)
 	}
@@ -140,7 +143,7 @@ func (w *snapshotWriter) send(c *Conn, queue bool) {
 	}
 	w.int(len(s.offers))
 	for _, slot := range s.offers {
-		w.uint(uint64(c.links.l[slot].id))
+		w.uint(uint64(t.slots[slot].id))
 	}
 }
 
@@ -149,4 +152,248 @@ func (w *snapshotWriter) message(m *message) {
 	w.uint(m.token)
 	w.bool(m.takeDown)
 	w.uint(uint64(m.link))
+}
+
+// Restore makes the connection that a snapshot describes, with the peer at addr.
+// resolve finds the Source with a SourceConfig.Ref; for nil the link is taken down.
+// The peer is sent all values of its links again, and what was in flight. There is no
+// EventConnected. The error is ErrSnapshot, ErrConnected or ErrConns.
+func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, resolve func(ref uint64) *Source) (*Conn, error) {
+	t := e.clock.advance(now)
+	switch {
+	case e.byAddr[addr] != nil:
+		return nil, ErrConnected
+	case e.count >= e.cfg.ConnsMax:
+		return nil, ErrConns
+	}
+	if u := e.unproven.find(addr); u != nil {
+		e.unproven.remove(u)
+	}
+	c := e.add(addr, t)
+	if e.cfg.Logged {
+		e.startJournal(c)
+	}
+	r := snapshotReader{b: snapshot}
+	if r.uint(0xFF) != snapshotVersion || r.uint(0xFF) != uint64(e.cfg.Profile) {
+		r.fail()
+	}
+	c.client, c.send.peerLong, c.life.spoke, c.links.ids.recycled = r.bool(), r.bool(), r.bool(), r.bool()
+	c.links.ids.connector = c.client
+	r.recv(&c.recv, c.log != nil, t)
+	r.links(&c.links, resolve, t)
+	r.send(&c.send, &c.links, t)
+	if r.bad || len(r.b) > 0 {
+		c.Abandon()
+		return nil, ErrSnapshot
+	}
+	c.log.storedUpTo(c.send.next)
+	c.links.startScrub(t)
+	c.wake()
+	c.settle(t)
+	return c, nil
+}
+
+// LoggedNumbers returns the result of [Conn.Next] for the connection that a snapshot and
+// the changes behind it describe, up to the last change that follows; zeros if the
+// snapshot cannot be read. It tells an owner that cannot continue a connection what the
+// log knows of it. It makes a connection that has no peer.
+func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
+	if len(snapshot) < 2 {
+		return 0, 0
+	}
+	e, err := New(Config{
+		Profile: wire.Profile(snapshot[1]), Logged: true, ConnsMax: 1, UnprovenMax: 1, Rand: rand.New(rand.NewPCG(0, 0)),
+	})
+	if err != nil {
+		return 0, 0
+	}
+	now, nothing := time.Unix(0, 0), func(uint64) *Source { return nil }
+	c, err := e.Restore(now, netip.AddrPort{}, snapshot, nothing)
+	if err != nil {
+		return 0, 0
+	}
+	for _, ch := range changes {
+		if c.Replay(now, ch, nothing) != nil {
+			break
+		}
+	}
+	return c.Next()
+}
+
+// A snapshotReader reads the fields of a snapshot. The first failure sticks and turns
+// all that follows into zeros.
+type snapshotReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *snapshotReader) fail() {
+	r.bad, r.b = true, nil
+}
+
+func (r *snapshotReader) uint(limit uint64) uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > limit {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// count reads a number of things that take at least a byte each.
+func (r *snapshotReader) count() int { return int(r.uint(uint64(len(r.b)))) }
+
+func (r *snapshotReader) id() wire.LinkID { return wire.LinkID(r.uint(0xFFFF)) }
+
+func (r *snapshotReader) bool() bool { return r.uint(1) == 1 }
+
+// bytes returns a copy.
+func (r *snapshotReader) bytes() []byte {
+	n := r.count()
+	if n > len(r.b) {
+		r.fail()
+		return nil
+	}
+	p := bytes.Clone(r.b[:n])
+	r.b = r.b[n:]
+	return p
+}
+
+const uintMax = 1<<63 - 1
+
+func (r *snapshotReader) recv(w *recvWindow, logged bool, now instant) {
+	w.next, w.hole = r.uint(uintMax), now
+	for range r.count() {
+		e := early{n: r.uint(uintMax), cmd: wire.Command(r.uint(0xFF)), buf: r.bytes(), store: stored}
+		if !w.restore(e, logged) {
+			r.fail()
+			return
+		}
+	}
+	l := &w.long
+	l.open, l.buf = r.bool(), r.bytes()
+	l.linkOpen = r.bool()
+	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.uint(0xFF)), Message: r.bytes(), Values: r.bytes()}
+}
+
+func (r *snapshotReader) links(t *linkTable, resolve func(uint64) *Source, now instant) {
+	t.ids.hello = helloIDs{first: r.id(), n: uint8(r.uint(helloMax))}
+	t.ids.index = make([]uint16, r.uint(uint64(t.ids.ordinals())))
+	for range r.count() {
+		r.link(t, resolve, now)
+		if r.bad {
+			return
+		}
+	}
+	r.schedule(&t.ups, now)
+	r.schedule(&t.downs, now)
+	for range r.count() {
+		id, index, open, value := r.id(), int(r.uint(0xFFFF)), r.bool(), r.bytes()
+		t.hold(id, index, value)
+		if !open {
+			t.release(id, index)
+		}
+	}
+}
+
+func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now instant) {
+	l := link{id: r.id(), phase: LinkPhase(r.uint(uint64(LinkUp))), flags: linkFlags(r.uint(uint64(linkReadOnly | linkByPeer | linkProven))), source: noSource}
+	var s *Source
+	if r.bool() {
+		s = resolve(r.uint(1<<64 - 1))
+	}
+	_, twice := t.slotOf(l.id)
+	ordinal, ours := t.ids.ordinal(l.id)
+	if r.bad || twice || l.phase == 0 || !l.has(linkByPeer) && (!ours || ordinal >= len(t.ids.index)) {
+		r.fail()
+		return
+	}
+	if s == nil || s.removed {
+		if l.phase != LinkQueued {
+			t.downs.start(retry{link: l.id, start: now})
+		}
+		return
+	}
+	if _, linked := t.find(s); linked || l.has(linkByPeer) && l.phase != LinkUp {
+		r.fail()
+		return
+	}
+	slot := t.newSlot()
+	if l.has(linkByPeer) {
+		l.sent = s.settled()
+		t.addPeerLink(l.id, slot, l.sent)
+	} else {
+		t.ids.index[ordinal] = uint16(slot + 1)
+		t.ours++
+	}
+	t.attach(slot, l, s)
+	if l.weSend() {
+		t.mark(slot)
+	}
+}
+
+func (r *snapshotReader) schedule(l *retrySchedule, now instant) {
+	for range r.count() {
+		l.start(retry{link: r.id(), start: now})
+	}
+}
+
+func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
+	w.next = r.uint(uintMax)
+	for range r.count() {
+		o := outgoing{
+			kind: outgoingKind(r.uint(uint64(outFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
+			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.uint(0xFFFF)), link: r.id(), data: r.bytes(),
+			first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
+		}
+		if o.sends == 0 && t.log == nil { // only a logged connection numbers before it sends
+			r.fail()
+			return
+		}
+		slot, ok := t.slotOf(o.link)
+		switch {
+		case o.kind != outLinkState || o.acked:
+		case ok && !t.slots[slot].has(linkByPeer):
+			o.slot, o.data = uint16(slot), nil
+		default:
+			o.kind, o.takeDown = outFrozen, true
+		}
+		w.flight = append(w.flight, o)
+	}
+	for range r.count() {
+		w.enqueue(r.message())
+	}
+	w.partAt = int(r.uint(1 << 31))
+	w.part = r.message()
+	for range r.count() {
+		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued {
+			w.offers = append(w.offers, uint16(slot))
+		}
+	}
+	if uint64(len(w.flight)) > w.next || len(w.flight) > sendWindowMax || w.partAt > 0 && w.partAt >= len(w.part.data) {
+		r.fail()
+		return
+	}
+	t.resumeWaits(now)
+}
+
+func (r *snapshotReader) message() message {
+	return message{data: r.bytes(), token: r.uint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
+}
+
+// resumeWaits waits anew for the answers to offers that were acknowledged.
+func (t *linkTable) resumeWaits(now instant) {
+	for slot := range t.slots {
+		if l := &t.slots[slot]; !l.has(linkByPeer) && t.send.offerInFlight(slot) == nil {
+			t.awaitAnswer(slot, l.id, now)
+		}
+	}
+	t.commandsProcessed(now)
+}
+
+// KnownSnapshot reports whether a snapshot has the format that [Endpoint.Restore] reads. One of
+// another format is of another release, and not damaged.
+func KnownSnapshot(snapshot []byte) bool {
+	return len(snapshot) > 0 && snapshot[0] == snapshotVersion
 }

@@ -2,8 +2,10 @@ package dnp
 
 import (
 	"math"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 // A SourceConfig describes a network state that peers can be linked to.
@@ -13,7 +15,7 @@ type SourceConfig struct {
 
 	// Message is the link message, 1 to 16,000 bytes, that tells the peer what
 	// the state is. Farewell, if not empty, is sent as a reliable message when a
-	// link ends. Both are kept, not copied.
+	// link ends. The Source keeps both slices without copying them.
 	Message, Farewell []byte
 
 	// Ref names the state in snapshots.
@@ -27,14 +29,14 @@ type SourceConfig struct {
 	Data any
 }
 
-// noSource is the handle of no Source, in links that nobody accepted yet.
+// noSource is the handle of no Source, in links that were not accepted yet.
 const noSource = math.MaxUint32
 
-// A Source is a network state as all connections of an Endpoint share it.
+// A Source is a network state that all connections of an Endpoint share.
 //
-// It has a version, which every Flush with changes ends, and knows at which
+// It has a version, which ends with each Flush that has changes, and knows at which
 // version each value changed last. A link needs no more than the version up to
-// which it was sent: the values that it lacks are those that are newer.
+// which it was sent: it lacks the values that are newer.
 type Source struct {
 	cfg     SourceConfig
 	e       *Endpoint
@@ -47,10 +49,10 @@ type Source struct {
 	dirty   bool     // some value has this version and was not flushed
 
 	real   uint32  // the version of the last true change that was flushed
-	realAt instant // when that was; the time of its Flush
+	realAt instant // the time of the Flush of that
 
 	encoded        []byte // count and values of the newest version, as they follow a LinkId
-	encodedVersion uint32 // the version that encoded is of; 0 if it has to be worked out per link
+	encodedVersion uint32 // the version that encoded is of; 0 if each link must be encoded by itself
 
 	refresh refresher
 }
@@ -58,8 +60,8 @@ type Source struct {
 // A linkRef is a link of some connection.
 type linkRef struct{ conn, slot uint32 }
 
-// NewSource adds a network state that connections can be linked to. The state
-// and both messages stay the caller's to keep alive, and Message must not be empty.
+// NewSource adds a network state that connections can be linked to. The caller must
+// keep the state and both messages, and Message must not be empty.
 func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 	s := &Source{cfg: cfg, e: e, version: 1, realAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
 	s.SetPriority(cfg.Priority)
@@ -78,10 +80,34 @@ func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 	return s
 }
 
+// State returns the values.
+func (s *Source) State() *netstate.State { return s.cfg.State }
+
+// Ref returns the name of the state in snapshots.
+func (s *Source) Ref() uint64 { return s.cfg.Ref }
+
+// Data returns SourceConfig.Data.
+func (s *Source) Data() any { return s.cfg.Data }
+
+// Message returns the link message.
+func (s *Source) Message() []byte { return s.cfg.Message }
+
+// Links returns the number of links, up or not.
+func (s *Source) Links() int { return len(s.links) }
+
+// SetDescription replaces the link message of links to come and the farewell of links
+// to end. The Source keeps both slices without copying them.
+func (s *Source) SetDescription(message, farewell []byte) {
+	s.cfg.Message, s.cfg.Farewell = message, farewell
+}
+
+// SetPriority replaces SourceConfig.Priority.
+func (s *Source) SetPriority(priority uint8) { s.cfg.Priority = min(max(priority, 1), PriorityMax) }
+
 // Changed says that value i of the state was set.
 func (s *Source) Changed(i int) {
 	if len(s.links) == 0 {
-		return // whoever is linked later gets all values with the offer
+		return // a link made later gets all values with its offer
 	}
 	s.touch()
 	s.refresh.wanted = true
@@ -93,6 +119,21 @@ func (s *Source) ChangedMask(m netstate.Mask) {
 	for i, ok := m.Next(0); ok; i, ok = m.Next(i + 1) {
 		s.Changed(i)
 	}
+}
+
+// Remove takes down all links, with farewell. The Source must not be used after.
+func (s *Source) Remove() {
+	if s.removed {
+		return
+	}
+	s.removed = true
+	for len(s.links) > 0 {
+		r := s.links[len(s.links)-1]
+		s.e.conns[r.conn].unlink(int(r.slot), s.cfg.Farewell)
+	}
+	s.e.timers.remove(&s.refresh.timer)
+	s.e.sources[s.handle] = nil
+	s.e.freeSources = append(s.e.freeSources, s.handle)
 }
 
 // touch starts a new version, unless one is open.
@@ -116,17 +157,17 @@ func (s *Source) renumber() {
 	}
 	s.version, s.refresh.base, s.real = 1, 0, 0
 	for _, r := range s.links {
-		c := s.e.conns[r.conn]
-		l := &c.links.l[r.slot]
+		t := &s.e.conns[r.conn].links
+		l := &t.slots[r.slot]
 		l.sent = 0
-		if p, ok := c.peer[l.id]; ok && l.has(linkByPeer) {
-			c.peer[l.id] = peerLink{slot: p.slot}
+		if l.has(linkByPeer) {
+			t.addPeerLink(l.id, int(r.slot), 0)
 		}
 	}
 }
 
-// settled returns the version that a peer has that is given all values now. The
-// open version does not count: more changes may come under its number.
+// settled returns the version that a peer has once it is given all values of this moment.
+// The open version does not count: more changes may follow under its number.
 func (s *Source) settled() uint32 {
 	if s.dirty {
 		return s.version - 1
@@ -134,17 +175,15 @@ func (s *Source) settled() uint32 {
 	return s.version
 }
 
-// Message returns the link message.
-func (s *Source) Message() []byte { return s.cfg.Message }
-
-// SetDescription replaces the link message and the farewell of links to come and
-// links to end. Both are kept, not copied.
-func (s *Source) SetDescription(message, farewell []byte) {
-	s.cfg.Message, s.cfg.Farewell = message, farewell
+// detach forgets the link at place i. The last one takes its place.
+func (s *Source) detach(i uint32) {
+	last := len(s.links) - 1
+	if moved := s.links[last]; int(i) != last {
+		s.links[i] = moved
+		s.e.conns[moved.conn].links.slots[moved.slot].ref = i
+	}
+	s.links = s.links[:last]
 }
-
-// SetPriority replaces SourceConfig.Priority.
-func (s *Source) SetPriority(priority uint8) { s.cfg.Priority = min(max(priority, 1), PriorityMax) }
 
 // updateSize returns how many bytes a link with all values takes at most.
 func (s *Source) updateSize() int {
@@ -152,39 +191,145 @@ func (s *Source) updateSize() int {
 	return p.UpdateLinkSize() + state.TypedSize() + (p.UpdateValueSize(0)-1)*state.Layout().Len()
 }
 
-// Remove takes down all links, with farewell. The Source must not be used after.
-func (s *Source) Remove() {
-	if s.removed {
+// flushSize returns how many bytes a link takes that lacks the newest version only.
+func (s *Source) flushSize() int {
+	if s.encodedVersion == s.version {
+		return 2 + len(s.encoded)
+	}
+	return s.updateSize()
+}
+
+// encode writes the values of the newest version as they follow a LinkId. If they do
+// not fit into a datagram together, each link is encoded by itself.
+func (s *Source) encode() {
+	p := s.e.cfg.Profile
+	room := s.e.cfg.DatagramMax - p.UpdateHeadSize() - 2
+	s.encodedVersion = 0
+	b := p.AppendUpdateCount(s.encoded[:0], 0)
+	layout, values := s.cfg.State.Layout(), 0
+	last := s.lastNewer(s.version - 1)
+	for i := 0; i <= last; i++ {
+		if s.changed[i] != s.version && p != wire.Spec { // profile spec has no index: all values before the last are sent too
+			continue
+		}
+		v := s.cfg.State.Value(i)
+		if values++; values > updateValuesMax && p != wire.Spec || len(b)+p.UpdateValueSize(len(v)) > room {
+			return
+		}
+		b = p.AppendUpdateValue(b, i, layout.Type(i), v)
+	}
+	p.PutUpdateCount(b, values)
+	s.encoded, s.encodedVersion = b, s.version
+}
+
+// lastNewer returns the last value that is newer than version, or -1.
+func (s *Source) lastNewer(version uint32) int {
+	for i := len(s.changed) - 1; i >= 0; i-- {
+		if s.changed[i] > version {
+			return i
+		}
+	}
+	return -1
+}
+
+// A refresher is a Source's schedule of repeats. LinkUpdates are neither acknowledged
+// nor numbered, so the loss of a last update would never be noticed (dnp/PROTOCOL.md,
+// Updates). A Source that stopped changing therefore gives its latest changes a new
+// version a few times, which sends them again. The schedule belongs to the Source, not to
+// the links, so it costs the same for one peer and for a thousand.
+type refresher struct {
+	timer    timer
+	active   bool
+	wanted   bool          // a true change was made since the last Flush
+	repeated bool          // the version flushed last was a repeat only
+	step     uint8         // the next of Config.Refresh
+	quiet    instant       // the Flush of the last true change
+	base     uint32        // values newer than this are to be repeated
+	shift    time.Duration // how much later the repeats are because of a rhythm of changes
+}
+
+// rhythmMax is the longest pause between changes that counts as a rhythm, 8 Hz. It
+// puts a repeat off by at most 127 ms, so that three of the default steps still come
+// within 630 ms of the last change.
+const rhythmMax = 125 * time.Millisecond
+
+// rhythmShift returns by how much to put off the repeats of a Source whose values were
+// all replaced after pause: the next change is expected after the same time, and makes up
+// for a loss as well as a repeat would. Without it, states that change ten times a second
+// would be sent twenty times.
+func rhythmShift(pause, first time.Duration) time.Duration {
+	if pause < first || pause > rhythmMax {
+		return 0
+	}
+	return max(0, pause+pause/2-first)
+}
+
+// flushed notes that the open version was sent.
+func (s *Source) flushed(now instant) {
+	s.dirty = false
+	r, steps := &s.refresh, s.e.cfg.Refresh
+	r.repeated = !r.wanted
+	r.wanted = false
+	if !r.repeated {
+		s.real, s.realAt = s.version, now
+	}
+	if r.repeated || len(steps) == 0 {
 		return
 	}
-	s.removed = true
-	for len(s.links) > 0 {
-		r := s.links[len(s.links)-1]
-		s.e.conns[r.conn].unlink(int(r.slot), s.cfg.Farewell)
+	switch {
+	case !r.active:
+		r.active, r.base, r.shift = true, s.version-1, 0
+	case s.replaced():
+		r.base, r.shift = s.version-1, rhythmShift(now.sub(r.quiet), steps[0])
+	default: // the other values must not wait for the rhythm of one
+		r.shift = 0
 	}
-	s.e.timers.remove(&s.refresh.timer)
-	s.e.sources[s.handle] = nil
-	s.e.freeSources = append(s.e.freeSources, s.handle)
+	r.step, r.quiet = 0, now
+	// A timer that is set already is early at worst; onTimer checks again. That
+	// keeps a busy Source from moving its timer at every Flush.
+	if at := now.add(steps[0] + r.shift); r.timer.place == 0 || r.timer.at > at {
+		s.e.timers.set(&r.timer, at)
+	}
 }
 
-// detach forgets the link at place i. The last one takes its place.
-func (s *Source) detach(i uint32) {
-	last := len(s.links) - 1
-	if moved := s.links[last]; int(i) != last {
-		s.links[i] = moved
-		s.e.conns[moved.conn].links.l[moved.slot].ref = i
+// replaced reports whether the newest change gave new values to all that is to be
+// repeated, so that no peer needs what was sent before.
+func (s *Source) replaced() bool {
+	for _, version := range s.changed {
+		if version > s.refresh.base && version != s.version {
+			return false
+		}
 	}
-	s.links = s.links[:last]
+	return true
 }
 
-// State returns the values.
-func (s *Source) State() *netstate.State { return s.cfg.State }
+// onTimer repeats the latest changes, if the Source has not changed for long enough.
+func (s *Source) onTimer(now instant) {
+	r, steps := &s.refresh, s.e.cfg.Refresh
+	due := r.quiet.add(steps[r.step] + r.shift)
+	if r.wanted { // Flush starts again
+		due = now.add(steps[0])
+	}
+	if now < due {
+		s.e.timers.set(&r.timer, due)
+		return
+	}
+	s.repeat()
+	if r.step++; int(r.step) == len(steps) {
+		r.active = false
+		s.e.timers.remove(&r.timer)
+		return
+	}
+	s.e.timers.set(&r.timer, r.quiet.add(steps[r.step]+r.shift))
+}
 
-// Ref returns the name of the state in snapshots.
-func (s *Source) Ref() uint64 { return s.cfg.Ref }
-
-// Data returns what the owner put into the SourceConfig.
-func (s *Source) Data() any { return s.cfg.Data }
-
-// Links returns the number of links, up or not.
-func (s *Source) Links() int { return len(s.links) }
+// repeat gives the values of the last burst of changes a new version.
+func (s *Source) repeat() {
+	s.e.stats.Refreshes++
+	s.touch()
+	for i, version := range s.changed {
+		if version > s.refresh.base {
+			s.changed[i] = s.version
+		}
+	}
+}

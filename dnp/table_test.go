@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestTimerHeapModel compares the heap with a list that is searched.
+// TestTimerHeapModel compares the heap with a linear search.
 func TestTimerHeapModel(t *testing.T) {
 	rng := newRand(t)
 	var h timerHeap
@@ -38,7 +38,8 @@ func TestTimerHeapModel(t *testing.T) {
 	}
 }
 
-// TestUnprovenTableModel removes peers from the middle of everything.
+// TestUnprovenTableModel inserts, removes and expires peers at random and compares the
+// table with a map.
 func TestUnprovenTableModel(t *testing.T) {
 	rng := newRand(t)
 	table := newUnprovenTable(40, ProbePing)
@@ -110,7 +111,7 @@ func TestSourceLinks(t *testing.T) {
 		}
 		for _, src := range c.sources {
 			for i, r := range src.links {
-				if l := c.e.conns[r.conn].links.l[r.slot]; l.source != src.handle || int(l.ref) != i {
+				if l := c.e.conns[r.conn].links.slots[r.slot]; l.source != src.handle || int(l.ref) != i {
 					t.Fatalf("place %d of a source: link of source %d, place %d", i, l.source, l.ref)
 				}
 			}

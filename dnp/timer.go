@@ -1,15 +1,58 @@
 package dnp
 
-// A timer is the one deadline of a Conn or a Source. It is part of its owner.
+import (
+	"math"
+	"time"
+)
+
+// An instant is a time in nanoseconds since the Endpoint was first told the time.
+// It takes a third of the memory of a time.Time and compares in one instruction.
+type instant int64
+
+// never is after every other instant.
+const never = instant(math.MaxInt64)
+
+func (t instant) add(d time.Duration) instant { return t + instant(d) }
+
+func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
+
+// upTo returns the first multiple of grid that is not before t. Deadlines that need
+// no precision lie on a grid, so that one wake-up serves many.
+func (t instant) upTo(grid time.Duration) instant {
+	if t > never-instant(grid) {
+		return never
+	}
+	return (t + instant(grid) - 1) / instant(grid) * instant(grid)
+}
+
+// A clock turns the times that callers pass into instants that never go back.
+type clock struct {
+	base time.Time
+	now  instant
+}
+
+func (c *clock) advance(now time.Time) instant {
+	if c.base.IsZero() {
+		c.base = now
+	}
+	if t := instant(now.Sub(c.base)); t > c.now {
+		c.now = t
+	}
+	return c.now
+}
+
+func (c *clock) time(t instant) time.Time { return c.base.Add(time.Duration(t)) }
+
+// A timer is the one deadline of a Conn or a Source, and a field of it.
 type timer struct {
 	at     instant
 	place  int32 // in the heap, counted from 1; 0 is not set
-	conn   *Conn // one of these two is the owner
+	conn   *Conn // either conn or source is the owner
 	source *Source
 }
 
-// A timerHeap has all deadlines of an Endpoint, the earliest on top. A Conn works
-// out its deadline from its parts, so there is no timer per link or command.
+// A timerHeap has all deadlines of an Endpoint, the earliest on top. A Conn derives
+// its deadline from its parts, so there is no timer per link or command.
 type timerHeap struct{ h []*timer }
 
 // next returns the earliest deadline.

@@ -10,17 +10,17 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A request can be forged for 5 bytes, so what it causes has to be small: a slot
-// of 64 bytes, which the oldest gives up when there are too many, and at most
+// A request can be forged for 5 bytes, so its effect has to be small: a slot of 64
+// bytes, where the newest peer evicts the oldest if all are taken, and at most
 // unprovenFactor bytes out per byte in.
 const (
 	unprovenFactor = 6
-	unprovenLife   = 5 * time.Second // a client gives up after as long
+	unprovenLife   = 5 * time.Second // a client gives up after the same time
 	helloMax       = 6
 )
 
-// probeSteps are the times after the request at which the probe is sent. The last
-// is the end.
+// probeSteps are the times after the request at which the probe is sent. At the last
+// the peer is forgotten.
 var probeSteps = [...][]time.Duration{
 	ProbePing: {0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond,
 		2 * time.Second, unprovenLife},
@@ -31,7 +31,7 @@ var probeSteps = [...][]time.Duration{
 // probeStepsMax is the length of the longest of them.
 const probeStepsMax = 7
 
-// An unproven is a peer that asked for a connection. 64 bytes.
+// An unproven is a peer that asked for a connection. It takes 64 bytes.
 type unproven struct {
 	addr       netip.AddrPort
 	created    instant
@@ -40,15 +40,14 @@ type unproven struct {
 	in, out    uint16 // bytes
 	hello      wire.LinkID
 	number     uint8 // of the hello
-	step       uint8 // the one that is waited for
+	step       uint8 // the next of probeSteps
 	acked      bool  // number was acknowledged
 	byHello    bool  // the probe is a hello, whatever Config.Probe says
 }
 
-// An unprovenTable holds a bounded number of them, in memory that it has from the
-// start. Whoever waits for the same step
-// waits equally long, so each step has a list in order of time and nothing is
-// sorted.
+// An unprovenTable holds a bounded number of unproven peers, in memory that it
+// allocates once. All peers that wait for the same step wait equally long, so each step
+// has a list in order of time and nothing is sorted.
 type unprovenTable struct {
 	max     int
 	slots   []unproven
@@ -60,10 +59,10 @@ type unprovenTable struct {
 	lists   [probeStepsMax]struct{ head, tail uint32 }
 }
 
-// tableSize returns how many unproven peers need a place.
+// tableSize returns how many unproven peers need a slot.
 func (cfg *Config) tableSize() int {
 	if !cfg.Listen || cfg.Login != nil || cfg.Probe == ProbeNone {
-		return 0 // nothing is kept of them
+		return 0 // they leave no state
 	}
 	return cfg.UnprovenMax
 }
@@ -99,7 +98,7 @@ func (t *unprovenTable) find(addr netip.AddrPort) *unproven {
 	return nil
 }
 
-// insert adds a peer and reports whether the oldest had to go.
+// insert adds a peer and reports whether it evicted the oldest.
 func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, evicted bool) {
 	if t.n >= t.max {
 		t.remove(t.oldest())
@@ -136,7 +135,7 @@ func (t *unprovenTable) remove(u *unproven) {
 }
 
 // restart makes u wait for the first step again. A peer that repeats its request
-// has not seen the ConnectionAck, and ignored every probe so far.
+// has not seen the ConnectionAck, so it ignored every probe.
 func (t *unprovenTable) restart(u *unproven, now instant) {
 	i := t.place(u)
 	t.delist(i)
@@ -209,8 +208,8 @@ func (t *unprovenTable) nextTimeout() instant {
 	return at
 }
 
-// next returns a peer whose step is due. It has been moved to the step after, or
-// is to be removed if last.
+// nextDue returns a peer whose step is due, and moves it to the next step. If last, the
+// peer has none left, and the caller removes it.
 func (t *unprovenTable) nextDue(now instant) (u *unproven, last bool) {
 	if t.n == 0 {
 		return nil, false

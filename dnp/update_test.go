@@ -12,13 +12,13 @@ func TestUpdateFromPeer(t *testing.T) {
 	s.recv("09 01 0080 02 0000 07 0100 0800")
 	s.events("all values", "update 8000 0=07 1=0800")
 	s.recv("09 02 0080 01 0000 09")
-	s.events("the C++ library counts too many links: what is there counts (A21)", "update 8000 0=09")
+	s.events("the C++ library counts too many links: what is there counts", "update 8000 0=09")
 	s.dropped("the rest is missing", DropTruncated, 1)
 	s.recv("09 02 3412 01 0000 09 0080 01 0000 09")
-	s.events("behind an unknown link nothing can be read (A1)")
+	s.events("behind an unknown link nothing can be read")
 	s.dropped("counted", DropUnknownLink, 1)
 	s.recv("09 01 0080 02 0000 09 0500 09")
-	s.events("a link that does not parse is discarded whole (A21)")
+	s.events("a link that does not parse is discarded whole")
 	s.dropped("counted", DropBadValue, 1)
 }
 
@@ -30,7 +30,7 @@ func TestUpdateSplits(t *testing.T) {
 	set(src, 1, "07")
 	set(src, 2, "2c01"+strings.Repeat("22", 300))
 	s.flush()
-	s.want("a datagram ends at 256 bytes here, a larger value has its own (A10)",
+	s.want("a datagram ends at 256 bytes here, a larger value has its own",
 		"09 01 0080 02 0000 c800"+strings.Repeat("11", 200)+"0100 07", "09 01 0080 01 0200 2c01"+strings.Repeat("22", 300))
 }
 
@@ -44,7 +44,7 @@ func TestUpdateCounts(t *testing.T) {
 	}
 	s.flush()
 	if len(s.sent) != 1 || s.sent[0][:10] != "0902"+"0080"+"7f" {
-		t.Fatalf("127 values are the most that Java reads (A10): %v", s.sent)
+		t.Fatalf("127 values are the most that Java reads: %v", s.sent)
 	}
 	s.sent = nil
 	for i := range 200 {
@@ -59,7 +59,7 @@ func TestUpdateCounts(t *testing.T) {
 	s.sent = nil
 	s.flush()
 	if len(s.sent) != 2 || s.sent[0][:4] != "097f" {
-		t.Fatalf("127 links are the most that Java reads (A10): %.40v", s.sent)
+		t.Fatalf("127 links are the most that Java reads: %.40v", s.sent)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestRefresh(t *testing.T) {
 		s.sent = nil
 	}
 	if got := strings.Join(times, " "); got != "60ms 180ms 500ms 1.5s" {
-		t.Fatalf("refreshed at %s (A9)", got)
+		t.Fatalf("refreshed at %s", got)
 	}
 	set(src, 0, "02")
 	s.flush()
@@ -124,8 +124,8 @@ func TestRefreshWaitsForQuiet(t *testing.T) {
 	}
 }
 
-// TestRefreshKnowsRhythm changes a state ten times a second, which is slower than the
-// first repeat would come.
+// TestRefreshKnowsRhythm changes a state ten times a second, so that the first repeat
+// would be due before each change.
 func TestRefreshKnowsRhythm(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil
@@ -168,14 +168,14 @@ func TestRefreshTwiceForLossyPeer(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil
 	s, src := linked(t, cfg, true, "uint8")
-	s.c.loss = 0.3
+	s.c.loss.share = 0.3
 	set(src, 0, "01")
 	s.flush()
 	s.want("a change goes once", "09 01 0080 01 0000 01")
 	s.wait(60 * time.Millisecond)
 	s.flush()
 	s.want("its repeat twice", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
-	s.c.loss = 0.5
+	s.c.loss.share = 0.5
 	s.wait(120 * time.Millisecond)
 	s.flush()
 	s.want("and three times where every second command is lost", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01", "09 01 0080 01 0000 01")
@@ -206,13 +206,13 @@ func TestScrubSparesPeersValues(t *testing.T) {
 	s.wait(10 * time.Second)
 	s.sent = nil
 	s.flush()
-	s.want("the peer's own values are not sent back to it (A20)")
+	s.want("the peer's own values are not sent back to it")
 	set(src, 1, "01")
 	s.flush()
 	s.sent = nil
 	s.wait(6 * time.Second)
 	s.flush()
-	s.want("what others changed since is scrubbed, and LinkUp, as it never wrote", "07 0000", "09 01 0000 01 0100 01")
+	s.want("the scrub sends values that others changed since, and LinkUp, because the peer never wrote", "07 0000", "09 01 0000 01 0100 01")
 }
 
 func TestHoldRefuse(t *testing.T) {
@@ -235,8 +235,8 @@ func TestHoldRefuse(t *testing.T) {
 	s.want("acknowledged, but the state has moved on", "09 01 0080 01 0000 0a")
 }
 
-// TestHoldEcho: a write may have crossed what the peer was sent, so it is sent back
-// once the peer has been quiet, but never while it goes on writing.
+// TestHoldEcho: a write may have crossed a value on the wire, so it is sent back once the
+// peer has been quiet, but never while the peer goes on writing.
 func TestHoldEcho(t *testing.T) {
 	cfg := quiet()
 	cfg.ScrubInterval = 5 * time.Second
@@ -247,7 +247,7 @@ func TestHoldEcho(t *testing.T) {
 		set(src, 0, hex)
 		s.c.Release(0x8000, 0)
 		s.flush()
-		s.want("not while it may be in the way of the next write")
+		s.want("not while it could undo the next write")
 	}
 	write("07")
 	for range 20 {
@@ -262,6 +262,6 @@ func TestHoldEcho(t *testing.T) {
 		s.sent = nil
 	}
 	if echoes != echoCopies {
-		t.Fatalf("sent back %d times, want %d: datagrams get lost, and an echo for ever costs", echoes, echoCopies)
+		t.Fatalf("sent back %d times, want %d: one may get lost, and endless echoes cost", echoes, echoCopies)
 	}
 }

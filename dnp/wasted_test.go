@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestNoWastedWork counts what is not done: states that nobody is linked to are not
-// touched, and changes between two flushes cost one update per link.
+// TestNoWastedWork: states without links are not touched, and all changes between two
+// flushes cost one update per link.
 func TestNoWastedWork(t *testing.T) {
 	c := newCrowd(t, 10, 20, posRot...)
 	lonely := c.e.NewSource(SourceConfig{State: newState(t, posRot...), Message: []byte("M")})

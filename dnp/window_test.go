@@ -9,8 +9,8 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// TestRecvWindowModel sends numbered messages in any order, with repeats, through
-// two wraps, and expects them once and in order, and the acknowledgements of a twin
+// TestRecvWindowModel sends numbered messages in any order, with repeats, through two
+// wraps. The Endpoint must deliver each once and in order, and acknowledge like a twin
 // that knows the true numbers.
 func TestRecvWindowModel(t *testing.T) {
 	rng := newRand(t)
@@ -39,7 +39,7 @@ func TestRecvWindowModel(t *testing.T) {
 			}
 			for _, v := range events {
 				if v.Kind != EventMessage {
-					continue // the twin jumps outside the window as only an attacker does
+					continue // outside the window; only an attacker sends such a number
 				}
 				if got := binary.LittleEndian.Uint64(v.Data); got != next || v.Number != next || !held[next] {
 					t.Fatalf("%v: delivered %d as %d, want %d", profile, got, v.Number, next)
@@ -54,8 +54,8 @@ func TestRecvWindowModel(t *testing.T) {
 	}
 }
 
-// TestSendWindowModel lets a peer acknowledge at random, through two wraps, and
-// compares with a twin that keeps every number's fate.
+// TestSendWindowModel lets a peer acknowledge at random, through two wraps, and compares
+// the window with a twin that records what happened to each number.
 func TestSendWindowModel(t *testing.T) {
 	rng := newRand(t)
 	for _, profile := range []wire.Profile{wire.Denetwork, wire.Spec} {
@@ -97,7 +97,7 @@ func (m *sendModel) Send(_ addrPort, b []byte) {
 	profile := m.s.e.cfg.Profile
 	window := uint64(sendWindowSize)
 	if uint64(profile.Seq(m.base)) >= profile.Modulus()-edgeDistance {
-		window = sendWindowMax // it may have waited for so long that the window opens
+		window = sendWindowMax // after a long wait near the wrap the window widens
 	}
 	want := wire.ReliableMessage{Seq: profile.Seq(n), Data: b[3:]}.Append(nil)
 	switch {

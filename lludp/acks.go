@@ -7,13 +7,13 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// An ackList is the acknowledgements that wait for a packet to travel with.
+// An ackList holds the acknowledgements that wait for a packet to carry them.
 type ackList struct {
 	l   []wire.Seq // at most wire.AppendedMax
-	due time.Time  // when they must travel alone
+	due time.Time  // when they are sent alone
 }
 
-// add notes that s is to be acknowledged.
+// add queues the acknowledgement of s.
 func (a *ackList) add(s wire.Seq, due time.Time) {
 	if slices.Contains(a.l, s) {
 		return
@@ -29,7 +29,7 @@ func (a *ackList) full() bool { return len(a.l) >= wire.AppendedMax }
 // took removes the first n.
 func (a *ackList) took(n int) { a.l = a.l[:copy(a.l, a.l[n:])] }
 
-// appendAcks adds what fits to a packet that is about to leave.
+// appendAcks adds the acknowledgements that fit to a packet.
 func (c *Circuit) appendAcks(b []byte) []byte {
 	b, n := wire.AppendAcks(b, c.acks.l, c.cfg.DatagramMax)
 	c.acks.took(n)
@@ -37,7 +37,7 @@ func (c *Circuit) appendAcks(b []byte) []byte {
 	return b
 }
 
-// flushAcks sends all that wait in messages of their own, which carry no others.
+// flushAcks sends all waiting acknowledgements in PacketAck messages.
 func (c *Circuit) flushAcks(out Sender) {
 	for len(c.acks.l) > 0 {
 		n := min(len(c.acks.l), (c.cfg.DatagramMax-wire.HeaderSize-4-1)/4)
@@ -47,7 +47,7 @@ func (c *Circuit) flushAcks(out Sender) {
 	}
 }
 
-// receiveAckList takes a PacketAck.
+// receiveAckList reads a PacketAck.
 func (c *Circuit) receiveAckList(body []byte) {
 	list, err := wire.ParseAckList(body)
 	if err != nil {
@@ -59,19 +59,18 @@ func (c *Circuit) receiveAckList(body []byte) {
 	}
 }
 
-// A recent remembers the last sequence numbers that came. They are of 32 bits, may
-// wrap anywhere, and a forged one may lie anywhere, so it is a set of numbers and
-// not a window of them.
+// A recent remembers the last sequence numbers received. The numbers have 32 bits and may wrap
+// anywhere, and a forged one may be anywhere, so it is a set of numbers and not a window.
 type recent struct {
 	seqs  []wire.Seq // a ring
-	next  []uint16   // 1 + the place in the ring of the one before with the same head; 0 = none
-	heads []uint16   // 1 + the place of the newest, by the low bits of the number
-	at    int        // where the next one goes
+	next  []uint16   // 1 + the index of the previous number with the same head; 0 = none
+	heads []uint16   // 1 + the index of the newest, by the low bits of the number
+	at    int        // index of the next number
 	full  bool
 }
 
-// add notes s and reports whether it was not remembered. size, a power of 2, is
-// how many are.
+// add remembers s and reports whether it was unknown. size, a power of 2, is the number of
+// sequence numbers to remember.
 func (r *recent) add(s wire.Seq, size int) bool {
 	if r.seqs == nil {
 		r.seqs, r.next, r.heads = make([]wire.Seq, size), make([]uint16, size), make([]uint16, size)
@@ -93,7 +92,7 @@ func (r *recent) add(s wire.Seq, size int) bool {
 	return true
 }
 
-// forget removes the oldest, which is the last of its chain.
+// forget removes the oldest number, which is the last of its chain.
 func (r *recent) forget() {
 	oldest := uint16(r.at + 1)
 	link := &r.heads[int(r.seqs[r.at])&(len(r.seqs)-1)]

@@ -7,8 +7,8 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// BenchmarkReliable is a zero-coded reliable packet of 100 bytes from one circuit
-// to another, and its share of the acknowledgements back.
+// BenchmarkReliable sends a zero-coded reliable packet of 100 bytes from one circuit to
+// another, with its share of the acknowledgements back.
 func BenchmarkReliable(b *testing.B) {
 	now := time.Unix(1000, 0)
 	x, _ := New(now, Config{})
@@ -31,7 +31,7 @@ func BenchmarkReliable(b *testing.B) {
 	}
 }
 
-// A pipe is a Sender that keeps the last datagram.
+// A pipe is a Sender that stores the last datagram.
 type pipe struct{ b []byte }
 
 func (p *pipe) Datagram(size int) []byte {

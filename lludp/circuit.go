@@ -6,18 +6,18 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// A Sender takes the datagrams of one circuit.
+// A Sender sends the datagrams of one circuit.
 type Sender interface {
-	// Datagram returns an empty buffer with room for size bytes. It is the
-	// circuit's until Send or the next Datagram.
+	// Datagram returns an empty buffer with room for size bytes. The circuit owns it until Send
+	// or the next Datagram.
 	Datagram(size int) []byte
 
-	// Send takes a datagram that was built in that buffer. It does not block, and
-	// may lose it.
+	// Send sends a datagram that was built in that buffer. It does not block, and may lose the
+	// datagram.
 	Send(b []byte)
 }
 
-// A Circuit is one end of a circuit. It is owned by one goroutine.
+// A Circuit is one end of a circuit. One goroutine owns it.
 type Circuit struct {
 	cfg    Config
 	last   wire.Seq // of the newest packet sent
@@ -35,7 +35,7 @@ type Circuit struct {
 	stats  Stats
 }
 
-// New returns a circuit that is open. Its first packet has number 1.
+// New returns an open circuit. Its first packet has number 1.
 func New(now time.Time, cfg Config) (*Circuit, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -44,7 +44,7 @@ func New(now time.Time, cfg Config) (*Circuit, error) {
 	return &Circuit{cfg: cfg, heard: now, pings: pinging{at: now}}, nil
 }
 
-// Receive takes a datagram of the peer. Pings are answered at once.
+// Receive processes a datagram of the peer. It answers pings at once.
 func (c *Circuit) Receive(now time.Time, datagram []byte, out Sender) []Event {
 	c.events = c.events[:0]
 	if c.closed {
@@ -71,9 +71,9 @@ func (c *Circuit) Receive(now time.Time, datagram []byte, out Sender) []Event {
 	return c.events
 }
 
-// accept reports whether a packet came for the first time. What wants an
-// acknowledgement gets one each time, because the one before may be lost. Whether
-// FlagResent is set does not matter: the network repeats packets too.
+// accept reports whether a packet is received for the first time. It acknowledges a reliable
+// packet each time, because the previous acknowledgement may be lost. FlagResent does not
+// matter: the network repeats packets too.
 func (c *Circuit) accept(now time.Time, m *wire.Packet) bool {
 	if m.Flags&wire.FlagReliable == 0 {
 		if !c.unreliable.add(m.Seq, dedupeUnreliable) {
@@ -90,7 +90,7 @@ func (c *Circuit) accept(now time.Time, m *wire.Packet) bool {
 	return true
 }
 
-// dispatch handles the messages of the circuit and passes the others up.
+// dispatch handles the messages of the circuit and passes the others to its owner.
 func (c *Circuit) dispatch(now time.Time, m *wire.Packet, out Sender) {
 	switch m.Number {
 	case wire.PacketAck:
@@ -121,8 +121,8 @@ func (c *Circuit) receivePong(now time.Time, body []byte) {
 	}
 }
 
-// Advance does what is due: repeats, pings, acknowledgements that waited long
-// enough, and the end of a circuit that nothing is heard from.
+// Advance does what is due: it repeats packets, sends pings and delayed acknowledgements, and
+// ends a circuit whose peer is silent.
 func (c *Circuit) Advance(now time.Time, out Sender) []Event {
 	c.events = c.events[:0]
 	if c.closed {
@@ -142,7 +142,7 @@ func (c *Circuit) Advance(now time.Time, out Sender) []Event {
 	return c.events
 }
 
-// NextTimeout returns when Advance must be called, and false once the circuit has
+// NextTimeout returns when the owner must call Advance. It reports false once the circuit has
 // ended.
 func (c *Circuit) NextTimeout() (time.Time, bool) {
 	if c.closed {
@@ -161,8 +161,8 @@ func (c *Circuit) NextTimeout() (time.Time, bool) {
 	return next, true
 }
 
-// Close ends the circuit and tells the peer. There is no event, and nothing is
-// sent afterwards.
+// Close ends the circuit and tells the peer. It causes no event, and nothing is sent
+// afterwards.
 func (c *Circuit) Close(out Sender) {
 	if c.closed {
 		return
@@ -181,19 +181,19 @@ func (c *Circuit) end(why Reason) {
 // Closed reports whether the circuit has ended.
 func (c *Circuit) Closed() bool { return c.closed }
 
-// Ping returns the average time between a ping and its answer, within 0.1 and 2 s;
-// 0 before the first answer.
+// Ping returns the average round-trip time of pings, from 0.1 to 2 s; 0 before the first
+// answer.
 func (c *Circuit) Ping() time.Duration { return c.pings.average }
 
-// Blocked reports whether so many pings are unanswered that it is better to send
-// nothing but what is needed.
+// Blocked reports whether so many pings are unanswered that the owner should send only what is
+// needed.
 func (c *Circuit) Blocked() bool { return c.pings.blocked }
 
-// InFlight returns how many reliable packets are under way, counted from the
-// oldest that was not acknowledged, and the bytes of those that were not.
+// InFlight returns the number of reliable packets since the oldest without an acknowledgement,
+// and the bytes of those without one.
 func (c *Circuit) InFlight() (packets, bytes int) { return len(c.flight.list()), c.flight.bytes }
 
-// Stats returns the counters, which go on counting.
+// Stats returns the counters, which the Circuit keeps updating.
 func (c *Circuit) Stats() *Stats { return &c.stats }
 
 func (c *Circuit) drop(r DropReason) { c.stats.Drops[r]++ }

@@ -11,16 +11,16 @@ import (
 
 func TestAcknowledgements(t *testing.T) {
 	c := newCircuitTest(t, Config{})
-	c.receives("the first packet of a client goes up", "40 00000001 00 ffff0003 0a", "packet ffff0003 0a")
+	c.receives("the first packet of a client is passed up", "40 00000001 00 ffff0003 0a", "packet ffff0003 0a")
 	c.receives("so does an unreliable one", "00 00000002 00 04 0b", "packet 4 0b")
-	c.sends("an acknowledgement travels with the next packet", Message{Number: wire.AgentUpdate, Body: []byte{1}}, "#1 04 01 +1")
+	c.sends("the next packet carries the acknowledgement", Message{Number: wire.AgentUpdate, Body: []byte{1}}, "#1 04 01 +1")
 	c.waits("and only once", time.Second)
 
-	c.receives("the peer did not hear that, and repeats", "60 00000001 00 ffff0003 0a")
+	c.receives("the acknowledgement was lost, so the peer repeats", "60 00000001 00 ffff0003 0a")
 	c.receives("in vain", "60 00000001 00 ffff0003 0a")
 	c.receives("another packet", "40 00000003 00 04 0c", "packet 4 0c")
 	c.waits("nothing is sent for a while", 99*time.Millisecond)
-	c.waits("then acknowledgements travel alone, each once", time.Millisecond, "#2 fffffffb 020100000003000000")
+	c.waits("then acknowledgements are sent alone, each once", time.Millisecond, "#2 fffffffb 020100000003000000")
 	c.waits("and only once", time.Second)
 	c.dropped("repeats", map[DropReason]uint64{DropRepeat: 2})
 }
@@ -34,62 +34,62 @@ func TestResend(t *testing.T) {
 	c.receives("is acknowledged", "00 00000002 00 fffffffb 01 01000000", "delivered 7")
 	c.waits("is not repeated again", 20*time.Second)
 	c.receives("acknowledged again", "10 00000003 00 04 00000001 01", "packet 4 ")
-	c.dropped("an acknowledgement too many", map[DropReason]uint64{DropUnknownAck: 1})
+	c.dropped("an acknowledgement of a packet that is not in flight", map[DropReason]uint64{DropUnknownAck: 1})
 }
 
 func TestAppendedAckEndsResends(t *testing.T) {
 	c := newCircuitTest(t, Config{PingInterval: time.Hour})
 	c.sends("one", reliable(1, 1), "#1 reliable 04 01")
 	c.sends("two", reliable(2, 2), "#2 reliable 04 02")
-	c.sends("three, which nobody asks about", reliable(0, 3), "#3 reliable 04 03")
+	c.sends("the third", reliable(0, 3), "#3 reliable 04 03")
 	c.receives("the second is acknowledged at the end of a zero-coded packet", "90 00000001 00 04 0003 00000002 01", "delivered 2", "packet 4 000000")
 	c.waits("the others are repeated", time.Second, "#1 reliable again 04 01", "#3 reliable again 04 03")
-	c.receives("acks in any order, and of what nobody sent", "10 00000002 00 04 00000003 01000001 00000001 00ffffff 04", "delivered 1", "packet 4 ")
+	c.receives("acks in any order, and of packets that were not sent", "10 00000002 00 04 00000003 01000001 00000001 00ffffff 04", "delivered 1", "packet 4 ")
 	c.waits("all is quiet", 20*time.Second)
-	c.dropped("what nobody sent", map[DropReason]uint64{DropUnknownAck: 2})
+	c.dropped("acks of packets that were not sent", map[DropReason]uint64{DropUnknownAck: 2})
 	if n, bytes := c.InFlight(); n != 0 || bytes != 0 {
-		t.Errorf("%d packets, %d bytes under way", n, bytes)
+		t.Errorf("%d packets, %d bytes in flight", n, bytes)
 	}
 }
 
 func TestGivesUp(t *testing.T) {
 	c := newCircuitTest(t, Config{PingInterval: time.Hour})
-	c.sends("nobody hears this", reliable(7, 1), "#1 reliable 04 01")
+	c.sends("a packet that gets lost", reliable(7, 1), "#1 reliable 04 01")
 	c.waits("it is sent four times", 3999*time.Millisecond, "#1 reliable again 04 01", "#1 reliable again 04 01", "#1 reliable again 04 01")
 	c.waits("and given up", time.Millisecond, "lost 7")
-	c.receives("a late acknowledgement means nothing", "00 00000001 00 fffffffb 01 01000000")
+	c.receives("a late acknowledgement has no effect", "00 00000001 00 fffffffb 01 01000000")
 	c.waits("it is forgotten", 10*time.Second)
 	if s := c.Stats(); s.Lost != 1 || s.Resends != 3 || s.Delivered != 0 {
 		t.Errorf("%+v", s)
 	}
 	for c = newCircuitTest(t, Config{PingInterval: time.Hour, Retries: -1}); !c.Closed(); {
 		if c.stats.PacketsOut == 0 {
-			c.sends("nobody hears this", reliable(7, 1), "#1 reliable 04 01")
+			c.sends("a packet that gets lost", reliable(7, 1), "#1 reliable 04 01")
 		}
 		c.events(c.Advance(c.now, c))
 		c.now = c.now.Add(time.Second)
 	}
 	if s := c.Stats(); s.Resends != 59 || s.Lost != 0 {
-		t.Errorf("without an end there were %d repeats in a minute, %d lost", s.Resends, s.Lost)
+		t.Errorf("with unlimited retries there were %d repeats in a minute, %d lost", s.Resends, s.Lost)
 	}
 }
 
 func TestPings(t *testing.T) {
 	c := newCircuitTest(t, Config{})
 	c.receives("a ping is answered at once", "00 00000001 00 01 07 00000000", "#1 02 07")
-	c.receives("with what is to be acknowledged", "40 00000002 00 01 08 00000000", "#2 02 08 +2")
-	c.waits("our own", 5*time.Second, "#3 01 0102000000")
+	c.receives("the answer carries acknowledgements", "40 00000002 00 01 08 00000000", "#2 02 08 +2")
+	c.waits("the circuit's own ping", 5*time.Second, "#3 01 0102000000")
 	c.now = c.now.Add(300 * time.Millisecond)
 	c.receives("its answer", "00 00000003 00 02 01")
 	if got := c.Ping(); got != 300*time.Millisecond {
 		t.Errorf("the ping is %v, want 300 ms", got)
 	}
-	c.receives("an answer that nobody waits for", "00 00000004 00 02 01")
+	c.receives("an answer to no ping", "00 00000004 00 02 01")
 	c.receives("another", "00 00000005 00 02 63")
 	c.sends("a reliable packet", reliable(1, 1), "#4 reliable 04 01")
 	c.waits("waits for five pings", 1499*time.Millisecond)
 	c.waits("then it is repeated", time.Millisecond, "#4 reliable again 04 01")
-	c.waits("a ping names the oldest packet that waits", 3200*time.Millisecond,
+	c.waits("a ping names the oldest packet without an acknowledgement", 3200*time.Millisecond,
 		"#4 reliable again 04 01", "#4 reliable again 04 01", "#5 01 0204000000")
 	c.dropped("answers", map[DropReason]uint64{DropUnknownPing: 2})
 }
@@ -139,12 +139,12 @@ func TestEnds(t *testing.T) {
 	c := newCircuitTest(t, Config{PingInterval: time.Hour})
 	c.waits("silence for a minute", time.Minute-1)
 	c.waits("ends it", 1, "closed 3")
-	c.receives("nobody listens any more", "40 00000001 00 04")
+	c.receives("the circuit has ended", "40 00000001 00 04")
 	if err := c.Circuit.Send(c.now, reliable(1), c); !errors.Is(err, ErrClosed) {
-		t.Errorf("sending on a circuit that ended: %v", err)
+		t.Errorf("sending on an ended circuit: %v", err)
 	}
 	if _, ok := c.NextTimeout(); ok {
-		t.Error("a circuit that ended has a deadline")
+		t.Error("an ended circuit has a deadline")
 	}
 	c.dropped("after the end", map[DropReason]uint64{DropClosed: 1})
 
@@ -156,18 +156,18 @@ func TestEnds(t *testing.T) {
 	c = newCircuitTest(t, Config{PingInterval: time.Hour})
 	c.receives("something to acknowledge", "40 00000001 00 04", "packet 4 ")
 	c.Close(c)
-	c.want("the owner ends it, and says so", "#1 fffffffd +1")
+	c.want("the owner ends the circuit, and the peer is told", "#1 fffffffd +1")
 	c.Close(c)
 	c.waits("once", time.Hour)
 
 	c = newCircuitTest(t, Config{PingInterval: time.Hour})
 	c.waits("almost", time.Minute-1)
-	c.receives("malformed bytes keep nothing alive", "00 00000001 00 00")
-	c.waits("and the end comes", 1, "closed 3")
+	c.receives("malformed bytes do not keep the circuit alive", "00 00000001 00 00")
+	c.waits("and the circuit ends", 1, "closed 3")
 
 	c = newCircuitTest(t, Config{PingInterval: time.Hour})
 	c.waits("almost", time.Minute-1)
-	c.receives("a packet keeps it alive", "00 00000001 00 04", "packet 4 ")
+	c.receives("a packet keeps the circuit alive", "00 00000001 00 04", "packet 4 ")
 	c.waits("for another minute", time.Minute-1)
 	c.waits("but not longer", 1, "closed 3")
 }
@@ -183,7 +183,7 @@ func TestDrops(t *testing.T) {
 	} {
 		c.receives(d.why, d.datagram)
 	}
-	c.waits("nothing of that is acknowledged", time.Second)
+	c.waits("the circuit acknowledges none of them", time.Second)
 	c.dropped("by reason", map[DropReason]uint64{DropTruncated: 5, DropTooLarge: 1, DropAcks: 1, DropExpansion: 1, DropNumber: 1})
 	for r := range NumDropReasons {
 		if DropReason(r).String() == "" {
@@ -197,14 +197,14 @@ func TestDedupe(t *testing.T) {
 	c.receives("an unreliable packet", "00 00000001 00 04", "packet 4 ")
 	c.receives("its copy", "00 00000001 00 04")
 	c.receives("a reliable one", "40 00000002 00 04", "packet 4 ")
-	c.receives("its copy, which does not say that it is one", "40 00000002 00 04")
+	c.receives("its copy, without FlagResent", "40 00000002 00 04")
 	c.receives("its repetition", "60 00000002 00 04")
-	c.receives("repeated, but for us it is the first", "60 00000003 00 04", "packet 4 ")
-	c.receives("a number beyond 24 bits is one of its own", "40 01000002 00 04", "packet 4 ")
+	c.receives("repeated by the peer, but received for the first time", "60 00000003 00 04", "packet 4 ")
+	c.receives("a number beyond 24 bits is a different number", "40 01000002 00 04", "packet 4 ")
 	c.dropped("copies", map[DropReason]uint64{DropRepeat: 2, DropDuplicate: 1})
 }
 
-// TestRecent compares with a list of everything.
+// TestRecent compares recent with a list of all numbers.
 func TestRecent(t *testing.T) {
 	r := random(t)
 	const size = 16
@@ -257,9 +257,9 @@ func TestSendErrors(t *testing.T) {
 		{"one byte more", Message{Number: 4, Body: make([]byte, 1194)}, ErrTooLarge},
 		{"which fits when coded", Message{Number: 4, Body: make([]byte, 1194), ZeroCode: true}, nil},
 		{"no message has number 0", Message{}, ErrNumber},
-		{"the most that anybody expands", Message{Number: 4, Body: make([]byte, 8182), ZeroCode: true}, nil},
-		{"more than anybody expands", Message{Number: 4, Body: make([]byte, 8183), ZeroCode: true}, ErrTooLarge},
-		{"one under way", reliable(1, 1), nil},
+		{"the largest expanded packet", Message{Number: 4, Body: make([]byte, 8182), ZeroCode: true}, nil},
+		{"beyond the largest expanded packet", Message{Number: 4, Body: make([]byte, 8183), ZeroCode: true}, ErrTooLarge},
+		{"one in flight", reliable(1, 1), nil},
 		{"two", reliable(2, 2), nil},
 		{"three", reliable(3, 3), ErrBacklog},
 		{"unreliable ones need no window", Message{Number: 4}, nil},
@@ -271,7 +271,7 @@ func TestSendErrors(t *testing.T) {
 	c.log = nil
 	c.receives("the second is acknowledged", "10 00000001 00 04 00000005 01", "delivered 2", "packet 4 ")
 	if err := send(reliable(3, 3)); !errors.Is(err, ErrBacklog) {
-		t.Errorf("the window counts from the oldest that waits: %v", err)
+		t.Errorf("the window counts from the oldest without an acknowledgement: %v", err)
 	}
 	c.receives("the first", "10 00000002 00 04 00000004 01", "delivered 1", "packet 4 ")
 	if err := send(reliable(3, 3)); err != nil {
@@ -286,7 +286,7 @@ func TestSendErrors(t *testing.T) {
 	}
 }
 
-// What waits for an answer never gets a number that is unclear.
+// The numbers of packets in flight are never ambiguous.
 func TestNumbersDoNotMeet(t *testing.T) {
 	c := newCircuitTest(t, Config{Retries: -1})
 	c.Circuit.Send(c.now, reliable(1), c)
@@ -343,7 +343,7 @@ func TestZeroCodedSend(t *testing.T) {
 	if want := unhex(t, "d0 00000001 00 ffff000103 0005 00000001 01"); string(c.out[0]) != string(want) {
 		t.Errorf("%x, want %x", c.out[0], want)
 	}
-	c.waits("repeated as it was", time.Second, "#1 coded reliable again ffff0003 0000000000")
+	c.waits("repeated unchanged", time.Second, "#1 coded reliable again ffff0003 0000000000")
 	c.sends("what does not shrink is plain", Message{Number: 4, Body: []byte{1, 0}, ZeroCode: true}, "#2 04 0100")
 }
 
@@ -355,7 +355,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A datagram in, and one out that is not reliable, cost nothing.
+// Receiving a datagram and sending an unreliable one allocate nothing.
 func TestAllocations(t *testing.T) {
 	c := newCircuitTest(t, Config{})
 	out := &reused{b: make([]byte, 0, 4096)}
@@ -376,15 +376,15 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A reused is a Sender that forgets.
+// A reused is a Sender that reuses one buffer.
 type reused struct{ b []byte }
 
 func (r *reused) Datagram(int) []byte { return r.b[:0] }
 func (r *reused) Send([]byte)         {}
 
-// TestWindowKeepsToMemory is a packet whose acknowledgements all get lost, while
-// everything behind it is acknowledged. However much is sent meanwhile, the peer
-// still knows the packet when it is repeated.
+// TestWindowKeepsToMemory loses all acknowledgements of one packet and none of the later ones.
+// However many packets are sent meanwhile, the peer still remembers the number when the packet
+// is repeated.
 func TestWindowKeepsToMemory(t *testing.T) {
 	a, b := newCircuitTest(t, Config{Window: windowMax, Retries: -1}), newCircuitTest(t, Config{})
 	passed := map[byte]int{}

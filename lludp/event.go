@@ -6,14 +6,13 @@ import "github.com/dnprelay/dnprelay/lludp/wire"
 type EventKind uint8
 
 const (
-	EventPacket    EventKind = iota + 1 // Packet came
+	EventPacket    EventKind = iota + 1 // a packet arrived
 	EventDelivered                      // the reliable message with Token was acknowledged
 	EventLost                           // the reliable message with Token was given up
-	EventClosed                         // the circuit ended; what was under way has no event of its own
+	EventClosed                         // the circuit ended; packets in flight get no event of their own
 )
 
-// An Event is something that the owner of a circuit has to know. It is valid until
-// the next Receive or Advance.
+// An Event reports to the owner of a circuit. It is valid until the next Receive or Advance.
 type Event struct {
 	Kind   EventKind
 	Packet wire.Packet // its slices alias the datagram, or the scratch
@@ -27,25 +26,25 @@ type Reason uint8
 const (
 	ClosedByPeer Reason = iota + 1
 	ClosedByOwner
-	ClosedByTimeout // nothing was heard
+	ClosedByTimeout // the peer was silent
 )
 
-// A DropReason says why a datagram, or a part of one, was ignored, or what a bound
-// cost. Input from the network causes nothing louder.
+// A DropReason says why a datagram, or a part of one, was ignored, or which bound took effect.
+// Input from the network is counted by reason, and never logged.
 type DropReason uint8
 
 const (
-	DropTruncated   DropReason = iota // ended inside a field
+	DropTruncated   DropReason = iota // the datagram ends inside a field
 	DropTooLarge                      // more than wire.ReceiveMax
-	DropAcks                          // more appended acknowledgements than bytes
+	DropAcks                          // more appended acknowledgements than the packet has room for
 	DropExpansion                     // zero-coding beyond wire.ExpandedMax
 	DropNumber                        // message number 0
 	DropClosed                        // the circuit had ended
 	DropRepeat                        // a reliable packet received before; it was acknowledged again
 	DropDuplicate                     // an unreliable packet received before
-	DropUnknownAck                    // acknowledges nothing that is under way
-	DropUnknownPing                   // answers no ping that is under way
-	DropBacklog                       // our reliable messages that the window had no room for
+	DropUnknownAck                    // acknowledges no packet in flight
+	DropUnknownPing                   // answers no ping in flight
+	DropBacklog                       // a reliable message that found no room in the window
 
 	NumDropReasons = int(iota)
 )
@@ -56,7 +55,7 @@ var dropNames = [...]string{
 	DropUnknownAck: "unknown_ack", DropUnknownPing: "unknown_ping", DropBacklog: "backlog",
 }
 
-// String returns the name of r as metrics show it.
+// String returns the name of r in metrics.
 func (r DropReason) String() string {
 	if int(r) < len(dropNames) {
 		return dropNames[r]
@@ -64,7 +63,7 @@ func (r DropReason) String() string {
 	return "drop?"
 }
 
-// parseReason says which counter an error of a parser belongs to.
+// parseReason returns the reason for an error of the parser.
 func parseReason(err error) DropReason {
 	switch err {
 	case wire.ErrTooLarge:
@@ -79,7 +78,7 @@ func parseReason(err error) DropReason {
 	return DropTruncated
 }
 
-// Stats counts what a Circuit did since it was made.
+// Stats are the counters of a Circuit.
 type Stats struct {
 	PacketsIn, BytesIn   uint64
 	PacketsOut, BytesOut uint64

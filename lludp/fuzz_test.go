@@ -7,9 +7,9 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// FuzzCircuit plays a script: a byte says what happens, the next how much of it.
-// Whatever a peer sends, bounds hold, what leaves can be read, and nothing goes
-// up twice under one number.
+// FuzzCircuit plays a script: one byte is an action, the next its size. Whatever a peer sends,
+// the bounds hold, sent packets can be parsed, and no packet is passed up twice under one
+// number.
 func FuzzCircuit(f *testing.F) {
 	f.Add(unhex(f, "0009 40 00000001 00 04 0102 02ff 0107 000b 10 00000002 00 04 00000001 01 03ff 03ff"))
 	f.Add(unhex(f, "0101 0202 03ff 000e 00 00000001 00 fffffffb 01 01000000 000c 00 00000003 00 01 07 00000000 03ff 03ff 03ff 03ff"))
@@ -52,7 +52,7 @@ func FuzzCircuit(f *testing.F) {
 	})
 }
 
-// check holds a circuit to its bounds.
+// check compares a circuit with its bounds.
 func (t *circuitTest) check(passed map[wire.Seq]bool, events []Event) {
 	t.Helper()
 	for _, e := range events {
@@ -68,7 +68,7 @@ func (t *circuitTest) check(passed map[wire.Seq]bool, events []Event) {
 	}
 	packets, bytes := t.InFlight()
 	if packets > t.cfg.Window || bytes > t.cfg.WindowBytes || bytes < 0 || (packets == 0) != (bytes == 0) || len(t.acks.l) >= wire.AppendedMax {
-		t.Fatalf("%d packets, %d bytes under way, %d acknowledgements wait", packets, bytes, len(t.acks.l))
+		t.Fatalf("%d packets, %d bytes in flight, %d acknowledgements wait", packets, bytes, len(t.acks.l))
 	}
 	if at, ok := t.NextTimeout(); ok == t.Closed() || ok && at.IsZero() || t.flight.due.IsZero() != (packets == 0) {
 		t.Fatalf("deadline %v, %v", at, ok)

@@ -28,7 +28,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// A circuitTest is a transcript of what a circuit is told and must do.
+// A circuitTest is a transcript of the input and output of a circuit.
 type circuitTest struct {
 	testing.TB
 	*Circuit
@@ -53,7 +53,7 @@ func (t *circuitTest) Send(b []byte) {
 	t.log = append(t.log, describe(t, b))
 }
 
-// describe writes a packet as "number flags message body acks".
+// describe formats a packet as "number flags message body acks".
 func describe(t testing.TB, b []byte) string {
 	t.Helper()
 	var scratch wire.Scratch
@@ -95,7 +95,7 @@ func (t *circuitTest) events(events []Event) {
 	}
 }
 
-// want compares all that happened since the last time.
+// want compares all events and packets since the last want.
 func (t *circuitTest) want(why string, want ...string) {
 	t.Helper()
 	if g, w := strings.Join(t.log, "\n"), strings.Join(want, "\n"); g != w {
@@ -111,7 +111,7 @@ func (t *circuitTest) receives(why, datagram string, want ...string) {
 	t.want(why, want...)
 }
 
-// sends sends a message, which must be taken.
+// sends sends a message, which the circuit must accept.
 func (t *circuitTest) sends(why string, m Message, want ...string) {
 	t.Helper()
 	if err := t.Circuit.Send(t.now, m, t); err != nil {
@@ -120,7 +120,7 @@ func (t *circuitTest) sends(why string, m Message, want ...string) {
 	t.want(why, want...)
 }
 
-// waits moves time on, and calls Advance whenever the circuit asks for that.
+// waits advances time, and calls Advance at the deadlines of the circuit.
 func (t *circuitTest) waits(why string, d time.Duration, want ...string) {
 	t.Helper()
 	for end := t.now.Add(d); ; {
@@ -141,7 +141,7 @@ func (t *circuitTest) waits(why string, d time.Duration, want ...string) {
 	t.want(why, want...)
 }
 
-// dropped fails unless exactly these were counted since the beginning.
+// dropped fails unless exactly these drops have been counted.
 func (t *circuitTest) dropped(why string, want map[DropReason]uint64) {
 	t.Helper()
 	for r, n := range t.Stats().Drops {

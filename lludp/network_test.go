@@ -12,8 +12,8 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// A network carries the datagrams of two circuits, loses and repeats them, and
-// delays each by its own time, so that it reorders too.
+// A network carries the datagrams of two circuits. It loses and repeats them, and delays each
+// by its own time, so that it also reorders them.
 type network struct {
 	testing.TB
 	rand      *rand.Rand
@@ -25,7 +25,7 @@ type network struct {
 	ends      [2]*end
 }
 
-// An end is a circuit, what was sent on it, and what the other end passed up.
+// An end is a circuit, the messages sent on it, and what the other end passed up.
 type end struct {
 	*network
 	circuit  *Circuit
@@ -35,7 +35,7 @@ type end struct {
 	closed   Reason
 }
 
-// A message is one that was sent, and what became of it.
+// A message is a sent message and its fate.
 type message struct {
 	reliable                 bool
 	body                     []byte
@@ -44,7 +44,7 @@ type message struct {
 
 type delivery struct {
 	at  time.Time
-	nth int // keeps the order of equal times
+	nth int // order of deliveries at one time
 	to  *end
 	b   []byte
 }
@@ -98,7 +98,7 @@ func (e *end) Send(b []byte) {
 	}
 }
 
-// run lets everything happen until nothing is due before the deadline.
+// run processes everything that is due before the deadline.
 func (n *network) run(d time.Duration) {
 	for deadline := n.now.Add(d); ; {
 		next, to := deadline, (*end)(nil)
@@ -124,7 +124,7 @@ func (n *network) run(d time.Duration) {
 	}
 }
 
-// took notes what a circuit says.
+// took records the events of a circuit.
 func (e *end) took(events []Event) {
 	for _, ev := range events {
 		switch ev.Kind {
@@ -132,7 +132,7 @@ func (e *end) took(events []Event) {
 			token := binary.LittleEndian.Uint64(ev.Packet.Body)
 			m := e.to.messages[token]
 			if m == nil || !bytes.Equal(m.body, ev.Packet.Body) || (ev.Packet.Flags&wire.FlagReliable != 0) != m.reliable {
-				e.Fatalf("message %d came as %x flags %x, sent was %+v", token, ev.Packet.Body, ev.Packet.Flags, m)
+				e.Fatalf("message %d arrived as %x flags %x, sent as %+v", token, ev.Packet.Body, ev.Packet.Flags, m)
 			}
 			m.arrived++
 		case EventDelivered:
@@ -163,7 +163,7 @@ func (e *end) say() {
 	}
 }
 
-// talk makes both ends say n messages, about one in 5 ms.
+// talk makes both ends send n messages, about one in 5 ms.
 func (n *network) talk(messages int) {
 	for range messages {
 		for _, e := range n.ends {
@@ -173,9 +173,9 @@ func (n *network) talk(messages int) {
 	}
 }
 
-// TestLossyNetwork is 30 % loss, repetition and reordering in both directions,
-// across the wrap of the numbers. Without an end to the repeats every reliable
-// message arrives exactly once, is acknowledged, and then nothing is repeated.
+// TestLossyNetwork has 30 % loss, repetition and reordering in both directions, across the wrap
+// of the numbers. With unlimited retries every reliable message arrives exactly once and is
+// acknowledged, and then nothing is repeated.
 func TestLossyNetwork(t *testing.T) {
 	r := random(t)
 	for round := range 10 {
@@ -190,18 +190,18 @@ func TestLossyNetwork(t *testing.T) {
 			what := fmt.Sprintf("round %d, end %d", round, i)
 			n.check(what, e, 0)
 			if packets, bytes := e.circuit.InFlight(); packets != 0 || bytes != 0 || e.circuit.last > wire.SeqModulus/2 {
-				t.Errorf("%s: %d packets, %d bytes are under way, the last number was %d", what, packets, bytes, e.circuit.last)
+				t.Errorf("%s: %d packets, %d bytes are in flight, the last number was %d", what, packets, bytes, e.circuit.last)
 			}
 			before := e.circuit.Stats().Resends
 			n.run(2 * time.Second)
 			if after := e.circuit.Stats().Resends; after != before || before == 0 {
-				t.Errorf("%s: %d repeats, then %d although all was acknowledged", what, before, after)
+				t.Errorf("%s: %d repeats, then %d although everything was acknowledged", what, before, after)
 			}
 		}
 	}
 }
 
-// check holds the fate of each message against what is promised.
+// check compares the fate of each message with the promises.
 func (n *network) check(what string, e *end, lostMax int) {
 	n.Helper()
 	reliable, lost, arrived := 0, 0, 0
@@ -230,8 +230,8 @@ func (n *network) check(what string, e *end, lostMax int) {
 	}
 }
 
-// TestLossyNetworkByDefault has the reference's three repeats, so some messages
-// are given up. Their owner is told, and what was acknowledged did arrive.
+// TestLossyNetworkByDefault has the three retries of the reference viewer, so some messages are
+// given up. The owner is told of those, and every acknowledged message has arrived.
 func TestLossyNetworkByDefault(t *testing.T) {
 	n := newNetwork(t, random(t), Config{})
 	n.loss, n.dup = 0.3, 0.2
@@ -241,13 +241,13 @@ func TestLossyNetworkByDefault(t *testing.T) {
 		if e.closed != 0 {
 			t.Fatalf("the circuit ended with reason %d", e.closed)
 		}
-		// A message is given up with probability 0.51^4 = 7 %, if its
-		// acknowledgement travels once for each time that it comes.
+		// A message is given up with probability 0.51^4 = 7 %, if each arrival is
+		// acknowledged once.
 		n.check(fmt.Sprint("end ", i), e, len(e.messages)/8)
 	}
 }
 
-// TestSilentPeer is a network that stops carrying anything.
+// TestSilentPeer has a network that stops delivering.
 func TestSilentPeer(t *testing.T) {
 	n := newNetwork(t, random(t), Config{})
 	n.talk(20)

@@ -8,23 +8,23 @@ import (
 
 // Rules of the reference viewer (llcircuit.cpp, llcircuit.h).
 const (
-	pingMin      = 100 * time.Millisecond // what an average is at least
-	pingMax      = 2 * time.Second        // and at most
+	pingMin      = 100 * time.Millisecond // least average
+	pingMax      = 2 * time.Second        // greatest average
 	pingBlocked  = 3                      // a circuit with more unanswered pings is blocked
-	pingReleased = 2                      // until there are no more than these
-	resendFactor = 5                      // of the average ping, before a packet is repeated
+	pingReleased = 2                      // until no more than these are unanswered
+	resendFactor = 5                      // times the average ping, before a packet is repeated
 )
 
-// pinging is what a circuit knows of its own pings.
+// pinging is the state of a circuit's own pings.
 type pinging struct {
 	id         uint8 // of the newest
 	at         time.Time
 	unanswered int
 	blocked    bool
-	average    time.Duration // 0 = none was answered
+	average    time.Duration // 0 before the first answer
 }
 
-// start notes that a ping goes out and returns its id.
+// start notes a new ping and returns its id.
 func (p *pinging) start(now time.Time) uint8 {
 	p.id++
 	p.at = now
@@ -33,8 +33,8 @@ func (p *pinging) start(now time.Time) uint8 {
 	return p.id
 }
 
-// complete takes the answer to a ping, and reports false if none such is awaited.
-// One to an older ping took an interval longer for each that was sent since.
+// complete processes the answer to a ping, and reports false if no such ping is unanswered. The
+// answer to an older ping took one interval longer for each ping since.
 func (p *pinging) complete(now time.Time, id uint8, interval time.Duration) bool {
 	since := int(p.id - id)
 	if since >= p.unanswered {
@@ -59,7 +59,7 @@ func resendAfter(least, average time.Duration) time.Duration {
 	return max(least, resendFactor*average)
 }
 
-// sendPing sends a ping, which also says how far the peer has acknowledged.
+// sendPing sends a ping, which also reports the oldest packet without an acknowledgement.
 func (c *Circuit) sendPing(now time.Time, out Sender) {
 	oldest, ok := c.flight.oldest()
 	if !ok {

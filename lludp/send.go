@@ -8,7 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// What Send may answer.
+// Errors of Send.
 var (
 	ErrClosed   = errors.New("lludp: circuit has ended")
 	ErrTooLarge = errors.New("lludp: message does not fit into a datagram")
@@ -16,18 +16,17 @@ var (
 	ErrBacklog  = errors.New("lludp: too many reliable packets under way")
 )
 
-// A Message is what the owner of a circuit sends.
+// A Message is a message for the peer.
 type Message struct {
 	Number   wire.Number
 	Body     []byte // not kept
 	Reliable bool   // repeat it until it is acknowledged
-	ZeroCode bool   // if that shrinks it; the template says which messages may be
-	Token    uint64 // of a reliable one, for its EventDelivered or EventLost; 0 = neither
+	ZeroCode bool   // zero-code it if that shrinks it; the template says which messages may be
+	Token    uint64 // identifies a reliable message in EventDelivered or EventLost; 0 for no event
 }
 
-// Send sends a message at once, with the acknowledgements that fit. Nothing is
-// queued: ErrBacklog says that the window is full, and the owner decides whether
-// the message is worth another try.
+// Send sends a message at once, with the acknowledgements that fit. Nothing is queued:
+// ErrBacklog says that the window is full, and the owner decides whether to try again.
 func (c *Circuit) Send(now time.Time, m Message, out Sender) error {
 	switch {
 	case c.closed:
@@ -60,8 +59,8 @@ func (c *Circuit) Send(now time.Time, m Message, out Sender) error {
 	return nil
 }
 
-// room reports whether another reliable packet may be under way. The numbers of
-// two must never be so far apart that it is unclear which is the newer one.
+// room reports whether another reliable packet may be in flight. Two packets in flight must not
+// be so far apart that it is unclear which of their numbers is newer.
 func (c *Circuit) room(size int) bool {
 	oldest, ok := c.flight.oldest()
 	return len(c.flight.list()) < c.cfg.Window && c.flight.bytes+size <= c.cfg.WindowBytes &&
@@ -84,7 +83,7 @@ func (c *Circuit) emit(b []byte, out Sender) {
 	out.Send(b)
 }
 
-// An outgoing is a reliable packet under way.
+// An outgoing is a reliable packet in flight.
 type outgoing struct {
 	seq     wire.Seq
 	packet  []byte // without appended acknowledgements; nil once acknowledged or given up
@@ -93,8 +92,8 @@ type outgoing struct {
 	resends int
 }
 
-// A flight is the reliable packets under way, in the order of sending. The first
-// is one that still waits.
+// A flight holds the reliable packets in flight, in the order of sending. The first one has no
+// acknowledgement.
 type flight struct {
 	l     []outgoing
 	first int
@@ -104,7 +103,7 @@ type flight struct {
 
 func (f *flight) list() []outgoing { return f.l[f.first:] }
 
-// oldest returns the number of the oldest packet that waits.
+// oldest returns the number of the oldest packet without an acknowledgement.
 func (f *flight) oldest() (wire.Seq, bool) {
 	if len(f.list()) == 0 {
 		return 0, false
@@ -120,7 +119,7 @@ func (f *flight) add(o outgoing) {
 	f.bytes += len(o.packet)
 }
 
-// find returns the packet with this number, if it is under way.
+// find returns the packet with this number, or nil if it is not in flight.
 func (f *flight) find(s wire.Seq) *outgoing {
 	l := f.list()
 	if len(l) == 0 {
@@ -134,13 +133,13 @@ func (f *flight) find(s wire.Seq) *outgoing {
 	return &l[i]
 }
 
-// end says that a packet waits no more. trim takes it out.
+// end marks a packet as acknowledged or given up. trim removes it.
 func (f *flight) end(o *outgoing) {
 	f.bytes -= len(o.packet)
 	o.packet = nil
 }
 
-// trim takes those out that ended before all others.
+// trim removes the ended packets at the front.
 func (f *flight) trim() {
 	for f.first < len(f.l) && f.l[f.first].packet == nil {
 		f.first++
@@ -154,7 +153,7 @@ func (f *flight) trim() {
 	}
 }
 
-// acknowledged takes the peer's word that a packet came.
+// acknowledged processes the acknowledgement of a packet.
 func (c *Circuit) acknowledged(s wire.Seq) {
 	o := c.flight.find(s)
 	if o == nil {
@@ -170,7 +169,7 @@ func (c *Circuit) acknowledged(s wire.Seq) {
 	}
 }
 
-// resend repeats what is due, and gives up what was repeated often enough.
+// resend repeats the packets that are due, and gives up those without retries left.
 func (c *Circuit) resend(now time.Time, out Sender) {
 	if c.flight.due.IsZero() || now.Before(c.flight.due) {
 		return
@@ -198,7 +197,7 @@ func (c *Circuit) resend(now time.Time, out Sender) {
 	c.flight.trim()
 }
 
-// lost gives a packet up.
+// lost gives up a packet.
 func (c *Circuit) lost(o *outgoing) {
 	c.flight.end(o)
 	c.stats.Lost++
@@ -207,8 +206,8 @@ func (c *Circuit) lost(o *outgoing) {
 	}
 }
 
-// repeat sends a packet again: same number, same bytes, and nothing appended,
-// because the references keep what they repeat in that form.
+// repeat sends a packet again: the same number, the same bytes, and nothing appended, because
+// the reference implementations repeat packets in that form.
 func (c *Circuit) repeat(o *outgoing, out Sender) {
 	b := append(out.Datagram(len(o.packet)), o.packet...)
 	wire.SetFlags(b, wire.Flags(b[0])|wire.FlagResent)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// large returns a test whose store holds n states of 16,000 bytes, 16 of which
-// fill one part of an answer, and whose replica holds none.
+// large returns a test whose store holds n states of 16,000 bytes, 16 of which fill one part of
+// an answer, and whose replica is empty.
 func large(t *testing.T, n int) *replicaTest {
 	r := newReplicaTest(t)
 	r.store.Store = NewStore(StoreConfig{Space: "s", Epoch: 7, Limits: Limits{ValueBytes: 16_000}})
@@ -20,9 +20,9 @@ func large(t *testing.T, n int) *replicaTest {
 	return r
 }
 
-// In a space where nothing changes, the answers to a request and to its repetition
-// are true at one position, but cut differently, because the second lists what came
-// with the first as equal. Their parts are not one answer.
+// In an idle space the answers to a request and to its repetition are true at one position but cut
+// differently, because the repetition lists the states of the first parts as equal. Their parts do
+// not complete one answer.
 func TestAnswersAtOnePosition(t *testing.T) {
 	for _, c := range []struct{ states, first int }{{20, 1}, {40, 1}, {40, 2}, {60, 1}, {60, 3}} {
 		r := large(t, c.states)
@@ -31,7 +31,7 @@ func TestAnswersAtOnePosition(t *testing.T) {
 			t.Fatalf("%d states make %d parts", c.states, len(parts))
 		}
 		for _, p := range parts[:c.first] {
-			r.ApplyReply(r.now, p) // the others get lost
+			r.ApplyReply(r.now, p) // the others are lost
 		}
 		for range 20 {
 			r.now = r.now.Add(3 * time.Second)
@@ -42,15 +42,15 @@ func TestAnswersAtOnePosition(t *testing.T) {
 			}
 		}
 		if r.Len() != c.states || !r.Complete() {
-			t.Errorf("%d parts of %d states came, then all was repeated: %d states, complete %v", c.first, c.states, r.Len(), r.Complete())
+			t.Errorf("%d parts of %d states arrived, then the repeated answer: %d states, complete %v", c.first, c.states, r.Len(), r.Complete())
 		}
 	}
 }
 
-// TestLargeSpaces is answers of several parts through a channel that loses some,
-// with few changes, so that many answers are true at one position, replicas that
-// join late, and holders that take over. A replica that calls itself complete at the store's position is equal
-// to it, at every moment.
+// TestLargeSpaces sends answers of several parts through a lossy channel, with few changes, so
+// that many answers are true at one position, with replicas that join late and with new
+// holders. A replica that reports itself complete at the position of the store must equal the
+// store at every moment.
 func TestLargeSpaces(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, 2, ReplicaConfig{})
@@ -88,7 +88,7 @@ func TestLargeSpaces(t *testing.T) {
 	})
 }
 
-// newLargeHolder takes over with all states that there are.
+// newLargeHolder replaces the store by one that restores all states.
 func (w *world) newLargeHolder(epoch uint64) {
 	old := w.store
 	w.store = NewStore(StoreConfig{

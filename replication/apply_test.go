@@ -16,12 +16,12 @@ func TestApplyAllocatesNothing(t *testing.T) {
 		t.Fatalf("%v allocations per batch of 100 updates", n)
 	}
 	if a.stats.BadRecords > 0 || a.stats.Gaps > 0 || a.stats.Updates < 20_000 {
-		t.Fatalf("the loop did not do what it should: %+v", a.stats)
+		t.Fatalf("the loop did not apply its batches: %+v", a.stats)
 	}
 }
 
-// applyLoop returns a replica and a function that applies one batch with an
-// update of each of n states.
+// applyLoop returns a replica and a function that applies one batch with an update of each of n
+// states.
 func applyLoop(t testing.TB, n int) (*Replica, func()) {
 	s := newStoreTest(t, Limits{})
 	for i := range n {
@@ -57,7 +57,7 @@ func applyLoop(t testing.TB, n int) (*Replica, func()) {
 	}
 }
 
-// moving is a state of position and rotation, 28 bytes.
+// moving is a put of a state of position and rotation, 28 bytes.
 func moving(i int, v byte) Op {
 	pos, rot := bytes.Repeat([]byte{v}, 12), bytes.Repeat([]byte{v}, 16)
 	return Op{Kind: OpPut, Key: fmt.Sprint("m", i), Values: []PutValue{
@@ -71,7 +71,7 @@ func moveOp(i int, v byte) Op {
 	return set(fmt.Sprint("m", i), "pos", Encoded{typ("vector3f32"), pos}, "rot", Encoded{typ("quaternionf32"), rot})
 }
 
-// quiet is an Observer that is not interested.
+// quiet is an Observer that ignores everything.
 type quiet struct{}
 
 func (quiet) Added(*State)                  {}
@@ -80,7 +80,7 @@ func (quiet) Described(*State)              {}
 func (quiet) Removed(*State)                {}
 func (quiet) Groups(string, []string)       {}
 
-// A batch is one allocation: the message itself, which many share.
+// A batch costs one allocation: the message itself, which many receivers share.
 func TestEmitAllocatesTheBatch(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	var ops [2][]Op
@@ -101,6 +101,6 @@ func TestEmitAllocatesTheBatch(t *testing.T) {
 		t.Fatalf("%v allocations per batch of 100 updates, want 1", n)
 	}
 	if s.stats.ValuesChanged < 200*200 {
-		t.Fatalf("the loop did not do what it should: %+v", s.stats)
+		t.Fatalf("the loop did not emit its batches: %+v", s.stats)
 	}
 }

@@ -57,9 +57,9 @@ func (b *batcher) sendNow(o Output) {
 	b.ready = append(b.ready, o)
 }
 
-// place cuts the batch before the records that were appended since begin, if those make it
+// splitIfFull cuts the batch before the records that were appended since begin, if those make it
 // too large.
-func (b *batcher) place(now time.Time, begin int, stats *StoreStats) {
+func (b *batcher) splitIfFull(now time.Time, begin int, stats *StoreStats) {
 	if len(b.records) > recordsMax {
 		b.cut(now, begin, stats)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// 100 states of position and rotation change in every batch.
+// benchStates states of position and rotation change in every batch.
 const benchStates = 100
 
 func BenchmarkApply(b *testing.B) {
@@ -17,7 +17,7 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchStates), "ns/update")
 }
 
-// BenchmarkPublishAndEmit is a publish of 100 sets and the batch that follows.
+// BenchmarkPublishAndEmit measures a publish of 100 sets and the batch with their changes.
 func BenchmarkPublishAndEmit(b *testing.B) {
 	s := newStoreTest(b, Limits{})
 	var ops [2][]Op
@@ -38,7 +38,7 @@ func BenchmarkPublishAndEmit(b *testing.B) {
 	b.ReportMetric(float64(s.stats.BatchBytes-bytes)/float64(b.N*benchStates), "B/update")
 }
 
-// BenchmarkEmit is the batch alone: the changes are marked by hand.
+// BenchmarkEmit measures the batch alone: it marks the changes itself.
 func BenchmarkEmit(b *testing.B) {
 	s := newStoreTest(b, Limits{})
 	for i := range benchStates {

@@ -19,7 +19,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-// Every component counts, and is compared as what it is.
+// Every component is checked, and compared by the kind of its type.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		why      string
@@ -38,7 +38,7 @@ func TestBounds(t *testing.T) {
 		{"0xff is -1", "sint8", "00", "", false, "ff", RefusedMin},
 		{"the high byte is the last", "uint16", "", "0002", false, "ff01", refusedNot},
 		{"-1 in 32 bits", "sint32", "feffffff", "00000000", false, "ffffffff", refusedNot},
-		{"2^53 + 1 is above 2^53, which no float64 can tell", "uint64", "", "0000000000002000", false, "0100000000002000", RefusedMax},
+		{"2^53 + 1 is above 2^53, which a float64 cannot distinguish", "uint64", "", "0000000000002000", false, "0100000000002000", RefusedMax},
 		{"-2^53 - 1 is below -2^53", "sint64", "000000000000e0ff", "", false, "ffffffffffffdfff", RefusedMin},
 		{"the third component", "point3s16", "0000", "", false, "0100 0100 ffff", RefusedMin},
 		{"the second component", "vector2f32", "", "0000803f", false, "0000803f 0000813f", RefusedMax},
@@ -49,11 +49,11 @@ func TestBounds(t *testing.T) {
 		{"infinity", "float64", "", "", false, "000000000000f07f", RefusedFinite},
 		{"-infinity in a half float", "vector3f16", "", "", false, "0000 0000 00fc", RefusedFinite},
 		{"the last of a quaternion", "quaternionf32", "", "", false, "00000000 00000000 00000000 000080ff", RefusedFinite},
-		{"the largest number is one", "float32", "", "", false, "ffff7f7f", refusedNot},
+		{"the largest number is finite", "float32", "", "", false, "ffff7f7f", refusedNot},
 		{"let through", "float32", "", "", true, "0000c07f", refusedNot},
-		{"let through, but NaN is not 0 or more", "float32", "00000000", "", true, "0000c07f", RefusedMin},
-		{"let through, but infinity is above 1", "float32", "", "0000803f", true, "0000807f", RefusedMax},
-		{"bytes that would be NaN are none in an integer", "uint32", "", "", false, "0000c07f", refusedNot},
+		{"not finite is allowed, but NaN is not 0 or more", "float32", "00000000", "", true, "0000c07f", RefusedMin},
+		{"not finite is allowed, but infinity is above 1", "float32", "", "0000803f", true, "0000807f", RefusedMax},
+		{"the bytes of a NaN are valid in an integer", "uint32", "", "", false, "0000c07f", refusedNot},
 		{"a string has no components", "string", "", "", false, "0100 78", refusedNot},
 	} {
 		b := &Bounds{Infinite: c.infinite}
@@ -106,7 +106,7 @@ func TestBoundsThatMakeNoSense(t *testing.T) {
 
 func le32(u uint32) []byte { return []byte{byte(u), byte(u >> 8), byte(u >> 16), byte(u >> 24)} }
 
-// bounded is a state that everybody may write, with bounds of each kind.
+// boundedPut puts a state that every client may write, with bounds of each kind.
 func boundedPut() Op {
 	return Op{
 		Kind: OpPut, Key: "a", HasAccess: true, Access: Access{Kind: AccessReadWrite},
@@ -119,18 +119,18 @@ func boundedPut() Op {
 	}
 }
 
-// Without bounds a stored description is what older versions write and read. With
-// bounds it is another version, and replicas get the old one all the same.
+// A description without bounds is stored in version 2, a description with bounds in version 3.
+// Replicas get version 2 in both cases.
 func TestBoundsCodec(t *testing.T) {
 	d := Description{Key: "k", ValueMax: 16, Values: []ValueDef{{Type: typ("uint8")}, {Type: typ("vector2f32")}, {Type: wire.TypeData}}}
 	old := appendDescribe(nil, &d)
 	if got := appendStoredDescribe(nil, &d); string(got) != string(old) || got[0] != 2 {
-		t.Errorf("without bounds %x is stored, want %x: older versions read it", got, old)
+		t.Errorf("without bounds %x is stored, want %x, which a release without bounds reads", got, old)
 	}
 	d.Values[1].Bounds = &Bounds{Min: unhex("000080bf"), Max: unhex("0000803f"), Infinite: true, Rate: 2}
 	d.Values[2].Bounds = &Bounds{Rate: 0.5}
 	if got := appendDescribe(nil, &d); string(got) != string(old) {
-		t.Errorf("replicas get %x, want %x: edges of older versions follow", got, old)
+		t.Errorf("replicas get %x, want %x, which an edge without bounds reads", got, old)
 	}
 	p := appendStoredDescribe(nil, &d)
 	want := "03" + hex.EncodeToString(old[1:]) + "0200" + "0100 0f 000080bf 0000803f 0000000000000040" + "0200 08 000000000000e03f"
@@ -166,8 +166,8 @@ func TestBoundsCodec(t *testing.T) {
 	}
 }
 
-// Bounds are part of what is stored, so they outlive their holder; they are changed
-// without a new link; and are shared by states that have the same.
+// Bounds are stored and therefore outlive their holder; a put changes them without a new link;
+// and states with equal bounds share a schema.
 func TestBoundsAreStored(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(boundedPut())
@@ -188,13 +188,13 @@ func TestBoundsAreStored(t *testing.T) {
 	s.ok(op)
 	s.Advance(s.now.Add(20 * time.Millisecond))
 	if st := s.states.byKey["a"]; st.number != number || st.schema.defs[0].Bounds != nil {
-		t.Fatalf("other bounds made state %d of %d, with %+v", st.number, number, st.schema.defs[0].Bounds)
+		t.Fatalf("other bounds replaced state %d by %d, with %+v", st.number, number, st.schema.defs[0].Bounds)
 	}
 	if s.Dirty() != 1 {
-		t.Fatal("other bounds are not to be stored")
+		t.Fatal("changed bounds are not queued to be stored")
 	}
 	if err := publish(s.Store, s.now, boundedPut(), Op{Kind: OpRemove, Key: "not.there"}); err == nil || s.states.byKey["a"].schema.defs[0].Bounds != nil {
-		t.Fatal("bounds of a publish that failed were kept")
+		t.Fatal("a failed publish changed the bounds")
 	}
 	if n := len(s.schemas.byID); n != 1 {
 		t.Fatalf("%d schemas for one state", n)
@@ -215,22 +215,22 @@ func TestWritesBeyondBounds(t *testing.T) {
 	write(1, hp(11))
 	s.sends("the only value is above its max", 20*time.Millisecond, "event refused c1 a (7, 1) hp=0b out_of_range max", "write 4 code 1 state 1 epoch 7")
 	write(1, hp(11))
-	s.sends("said again: refused again, but not told again", 20*time.Millisecond, "write 4 code 1 state 1 epoch 7")
+	s.sends("a repetition is refused again, without another event", 20*time.Millisecond, "write 4 code 1 state 1 epoch 7")
 	write(2, hp(4), speed("0000c07f"), shout("a"))
-	s.sends("each value by itself: one is applied, two have reasons of their own", 20*time.Millisecond,
+	s.sends("each value by itself: one is applied, two are refused for reasons of their own", 20*time.Millisecond,
 		"event refused c1 a (7, 1) hp=04 out_of_range min", "event refused c1 a (7, 1) speed=0000c07f out_of_range finite", "batch 7 2<1 1:1:02010061",
 		"event changed c1 a (7, 2) shout=010061", "write 4 code 5 state 1 epoch 7 refused [0 1]")
 	write(2, hp(4), speed("0000c07f"), shout("a"))
-	s.sends("an edge that did not understand gives its client the authoritative values of all", 20*time.Millisecond, "write 4 code 1 state 1 epoch 7")
+	s.sends("a repetition after a partial refusal is refused as a whole", 20*time.Millisecond, "write 4 code 1 state 1 epoch 7")
 	write(3, shout("b"), shout("b"))
-	s.sends("a value given twice makes no sense", 20*time.Millisecond, "event refused c1 a (7, 2) shout=010062 shout=010062 bad_request", "write 4 code 1 state 1 epoch 7")
+	s.sends("a write with a repeated value is refused", 20*time.Millisecond, "event refused c1 a (7, 2) shout=010062 shout=010062 bad_request", "write 4 code 1 state 1 epoch 7")
 	write(3, shout("b"))
 	s.sends("two a second may come at once", 20*time.Millisecond, "batch 7 3<2 1:1:02010062", "event changed c1 a (7, 3) shout=010062", "write 4 code 0 state 1 epoch 7")
 	write(4, shout("c"), hp(6))
-	s.sends("not three", 20*time.Millisecond, "event refused c1 a (7, 3) shout=010063 too_often rate", "batch 7 4<3 1:1:0006",
+	s.sends("but not three", 20*time.Millisecond, "event refused c1 a (7, 3) shout=010063 too_often rate", "batch 7 4<3 1:1:0006",
 		"event changed c1 a (7, 4) hp=06", "write 4 code 5 state 1 epoch 7 refused [2]")
 	write(5, shout("b"), hp(6))
-	s.sends("what the state has already is no write", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
+	s.sends("writing the current value is not a write", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
 	write(6, shout("c"))
 	s.sends("half a second after the first", 320*time.Millisecond, "event refused c1 a (7, 4) shout=010063 too_often rate", "write 4 code 1 state 1 epoch 7")
 	s.now = s.now.Add(100 * time.Millisecond)
@@ -243,7 +243,7 @@ func TestWritesBeyondBounds(t *testing.T) {
 	s.now = s.now.Add(10 * time.Millisecond)
 	s.Advance(s.now)
 	write(8, hp(200))
-	s.sends("game servers are not bound, and what they put is refused to nobody", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
+	s.sends("game servers are not bound, and the value of a game server is never refused", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
 }
 
 // A client that floods its edge with bad writes does not flood the game servers.
@@ -254,7 +254,7 @@ func TestRefusedEventsArePaced(t *testing.T) {
 	s.Join("c2", "s2")
 	s.Advance(s.now)
 	number := uint32(0)
-	told := func(client string, missed uint64) (events int) {
+	refused := func(client string, missed uint64) (events int) {
 		number++
 		s.Write(s.now, Write{Kind: WriteValues, Session: client, Client: client, State: 1, Epoch: 7, Number: number,
 			Values: []WriteValue{{0, typ("uint8"), []byte{99}}}})
@@ -262,7 +262,7 @@ func TestRefusedEventsArePaced(t *testing.T) {
 			if o.Kind == OutputEvent {
 				events++
 				if o.Event.Missed != missed {
-					t.Errorf("the event says that %d are missing, want %d", o.Event.Missed, missed)
+					t.Errorf("the event reports %d missed events, want %d", o.Event.Missed, missed)
 				}
 			}
 		}
@@ -270,49 +270,49 @@ func TestRefusedEventsArePaced(t *testing.T) {
 	}
 	n := 0
 	for range 1000 {
-		n += told("c1", 0)
+		n += refused("c1", 0)
 	}
 	if n != refusedAtOnce {
 		t.Errorf("1,000 bad writes at once were %d events, want %d", n, refusedAtOnce)
 	}
-	if n := told("c2", 0); n != 1 {
-		t.Error("what one client does keeps quiet what another does")
+	if n := refused("c2", 0); n != 1 {
+		t.Error("the events of one client suppress those of another")
 	}
 	s.now = s.now.Add(refusedPause)
-	if n := told("c1", 990); n != 1 {
-		t.Error("nothing was told after a pause")
+	if n := refused("c1", 990); n != 1 {
+		t.Error("no event after a pause")
 	}
 	s.now = s.now.Add(refusedPause)
-	if n := told("c1", 0); n != 1 {
-		t.Error("nothing was told after another pause, in which nothing was left out")
+	if n := refused("c1", 0); n != 1 {
+		t.Error("no event after another pause, in which no event was left out")
 	}
 	n = 0
 	if untold := s.Stats().RefusedUntold; untold != 990 {
 		t.Errorf("%d events were left out, want 990", untold)
 	}
 	for range 20 {
-		n += told("stranger", 0) + told("stranger2", 0)
+		n += refused("stranger", 0) + refused("stranger2", 0)
 	}
 	if n != refusedAtOnce {
-		t.Errorf("clients without a session caused %d events, want %d of all together", n, refusedAtOnce)
+		t.Errorf("clients without a session caused %d events, want %d in all", n, refusedAtOnce)
 	}
 }
 
-// A client cannot make a state with numbers that are none either.
+// A client cannot make a state with numbers that are not finite either.
 func TestInfiniteClientStates(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.Join("c1", "s1")
 	assert := Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Token: 4,
 		Values: []WriteValue{{0, typ("float32"), unhex("0000c07f")}, {1, typ("float32"), unhex("0000803f")}}}
 	s.Write(s.now, assert)
-	s.sends("the rest is taken, and the client gets 0 back", 0, "batch 7 1<0 assign 1.0=1 1:describe 1:3:000000000000803f",
+	s.sends("the other values are applied, and the client gets 0 back", 0, "batch 7 1<0 assign 1.0=1 1:describe 1:3:000000000000803f",
 		"event refused c1 client.c1.3 (7, 1) 0=0000c07f out_of_range finite", "write 4 code 0 state 1 epoch 7")
 	assert.Values[0].Value = unhex("00004040")
 	s.Write(s.now, assert)
-	s.sends("a number is taken", 20*time.Millisecond, "batch 7 2<1 1:1:0000004040", "write 4 code 0 state 1 epoch 7")
+	s.sends("a finite number is applied", 20*time.Millisecond, "batch 7 2<1 1:1:0000004040", "write 4 code 0 state 1 epoch 7")
 	assert.Values[0].Value = unhex("000080ff")
 	s.Write(s.now, assert)
-	s.sends("asserted again with what is none: it stays", 20*time.Millisecond,
+	s.sends("asserted again with infinity: the value stays", 20*time.Millisecond,
 		"event refused c1 client.c1.3 (7, 2) 0=000080ff out_of_range finite", "write 4 code 0 state 1 epoch 7")
 }
 

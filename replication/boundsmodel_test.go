@@ -13,15 +13,15 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A boundsTwin is the dumbest store of one state that clients write: it keeps the time
-// of every write that it ever accepted, and numbers as fractions.
+// A boundsTwin is the simplest store of one state that clients write: it keeps the time of
+// every accepted write, and compares numbers as fractions.
 type boundsTwin struct {
 	defs     []ValueDef
 	values   []string
 	accepted map[string][]time.Time // by session and index
 }
 
-// number returns a component as a fraction, nil if it is not finite.
+// number returns a component as a fraction, or nil if it is not finite.
 func number(t wire.ValueType, c []byte) *big.Rat {
 	var f float64
 	switch {
@@ -55,7 +55,7 @@ func number(t wire.ValueType, c []byte) *big.Rat {
 	return new(big.Rat).SetFloat64(f) // nil for NaN and infinities
 }
 
-// why returns the bound that a write is beyond.
+// why returns the bound that a write breaks.
 func (m *boundsTwin) why(now time.Time, session string, i int, enc string) string {
 	d := &m.defs[i]
 	if m.values[i] == enc {
@@ -86,7 +86,8 @@ func (m *boundsTwin) why(now time.Time, session string, i int, enc string) strin
 	return ""
 }
 
-// full pours every accepted write into a bucket that leaks at the rate.
+// full pours every accepted write into a bucket that leaks at the rate, and reports whether it
+// overflows.
 func (m *boundsTwin) full(now time.Time, key string, rate float64) bool {
 	level, last := time.Duration(0), time.Time{}
 	each := time.Duration(float64(time.Second) / rate)
@@ -103,7 +104,7 @@ func (m *boundsTwin) full(now time.Time, key string, rate float64) bool {
 	return false
 }
 
-// randomBounds makes bounds for a value, of components that are not far apart.
+// randomBounds makes bounds for a value, with components that are not far apart.
 func randomBounds(r *rand.Rand, t wire.ValueType) *Bounds {
 	b := &Bounds{}
 	if !t.Variable() {
@@ -127,7 +128,7 @@ func randomBounds(r *rand.Rand, t wire.ValueType) *Bounds {
 	return b
 }
 
-// smallValue is a value whose components are often near to zero, and now and then NaN.
+// smallValue is a value whose components are often near zero, and sometimes NaN.
 func smallValue(r *rand.Rand, t wire.ValueType) (b []byte) {
 	if t.Variable() {
 		return appendLong(nil, []byte{byte('a' + r.IntN(4))})
@@ -168,8 +169,8 @@ func floatBytes(width int, f float64) []byte {
 }
 
 // TestBoundsTwin lets three sessions write values of all types, with random bounds, and
-// wants of every write what the twin says: which values are refused and why, what the
-// state is afterwards, and what the edge is told.
+// compares every write with the twin: the refused values and the reasons, the state afterwards,
+// and the answer to the edge.
 func TestBoundsTwin(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -193,7 +194,7 @@ func TestBoundsTwin(t *testing.T) {
 			var refused []uint16
 			for _, i := range r.Perm(len(m.defs))[:1+r.IntN(4)] {
 				if r.IntN(2) == 0 {
-					i = (first + i%3) % len(m.defs) // a few often, one of them with a rate
+					i = (first + i%3) % len(m.defs) // a few values often, one of them with a rate
 				}
 				if slices.ContainsFunc(w.Values, func(v WriteValue) bool { return v.Index == i }) {
 					continue

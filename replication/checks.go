@@ -1,10 +1,10 @@
 package replication
 
 import (
-	"container/heap"
 	"hash/crc32"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
@@ -23,52 +23,53 @@ type check struct {
 	updated time.Time // last update
 	since   time.Time // first update after the last checksums
 	stage   int       // index into checkDelays
-	pos     int       // in the heap, plus one; 0 outside of it
+	place   int       // belongs to the heap
 }
 
-// A checkHeap orders states by their next check.
-type checkHeap []*stored
+// checks orders states by their next check.
+type checks struct{ heap *heap.Heap[*stored] }
 
-func (h checkHeap) due(now time.Time) bool { return len(h) > 0 && !now.Before(h[0].check.due) }
+func newChecks() checks {
+	less := func(a, b *stored) bool { return a.check.due.Before(b.check.due) }
+	return checks{heap.New(less, func(st *stored) *int { return &st.check.place })}
+}
 
-func (h checkHeap) next() (time.Time, bool) {
-	if len(h) == 0 {
+// next returns the time of the next check.
+func (h *checks) next() (time.Time, bool) {
+	st, ok := h.heap.First()
+	if !ok {
 		return time.Time{}, false
 	}
-	return h[0].check.due, true
+	return st.check.due, true
+}
+
+func (h *checks) due(now time.Time) bool {
+	at, ok := h.next()
+	return ok && !now.Before(at)
 }
 
 // touch notes an update of st. For a state that is updated all the time this costs one
 // comparison: pop corrects its place in the heap when it comes up.
-func (h *checkHeap) touch(now time.Time, st *stored) {
+func (h *checks) touch(now time.Time, st *stored) {
 	c := &st.check
 	c.updated = now
-	if c.pos > 0 && c.stage == 0 {
-		return
+	if c.place == 0 || c.stage > 0 {
+		c.stage, c.since, c.due = 0, now, now.Add(checkDelays[0])
+		h.heap.Set(st)
 	}
-	c.stage, c.since, c.due = 0, now, now.Add(checkDelays[0])
-	if c.pos == 0 {
-		heap.Push(h, st)
-		return
-	}
-	heap.Fix(h, c.pos-1)
 }
 
-func (h *checkHeap) remove(st *stored) {
-	if st.check.pos > 0 {
-		heap.Remove(h, st.check.pos-1)
-	}
-}
+func (h *checks) remove(st *stored) { h.heap.Remove(st) }
 
 // pop returns the next state whose checksums are due, and plans its next check.
-func (h *checkHeap) pop(now time.Time) (*stored, bool) {
+func (h *checks) pop(now time.Time) (*stored, bool) {
 	for h.due(now) {
-		st := (*h)[0]
+		st, _ := h.heap.First()
 		c := &st.check
 		quiet, latest := c.updated.Add(checkDelays[0]), c.since.Add(checkLatest)
 		if c.stage == 0 && now.Before(quiet) && now.Before(latest) {
 			c.due = earlier(quiet, latest)
-			heap.Fix(h, 0)
+			h.heap.Set(st)
 			continue
 		}
 		h.advance(now, st)
@@ -78,22 +79,22 @@ func (h *checkHeap) pop(now time.Time) (*stored, bool) {
 }
 
 // advance plans the check after the one that is due.
-func (h *checkHeap) advance(now time.Time, st *stored) {
+func (h *checks) advance(now time.Time, st *stored) {
 	c := &st.check
 	if c.stage == 0 && now.Before(c.updated.Add(checkDelays[0])) {
 		c.since, c.due = now, c.updated.Add(checkDelays[0]) // the state does not go quiet
-		heap.Fix(h, 0)
+		h.heap.Set(st)
 		return
 	}
 	for c.stage++; c.stage < len(checkDelays) && !now.Before(c.updated.Add(checkDelays[c.stage])); c.stage++ {
 		// The owner was late; one checksum proves as much as two.
 	}
 	if c.stage == len(checkDelays) {
-		heap.Pop(h)
+		h.heap.Remove(st)
 		return
 	}
 	c.due = c.updated.Add(checkDelays[c.stage])
-	heap.Fix(h, 0)
+	h.heap.Set(st)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -113,7 +114,7 @@ func (s *Store) emitChecksums(now time.Time) {
 		}
 		begin := len(s.batch.records)
 		s.batch.records = s.appendChecksums(s.batch.records, st)
-		s.batch.place(now, begin, &s.stats)
+		s.batch.splitIfFull(now, begin, &s.stats)
 	}
 }
 
@@ -129,27 +130,4 @@ func (s *Store) appendChecksums(b []byte, st *stored) []byte {
 func (s *Store) sum(st *stored, r view.Range) uint32 {
 	s.scratch = view.AppendKeyframe(s.scratch[:0], st.values, st.nulls, st.schema.fields, r)
 	return crc32.ChecksumIEEE(s.scratch)
-}
-
-// Len, Less, Swap, Push and Pop implement heap.Interface.
-func (h checkHeap) Len() int           { return len(h) }
-func (h checkHeap) Less(i, j int) bool { return h[i].check.due.Before(h[j].check.due) }
-func (h checkHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].check.pos, h[j].check.pos = i+1, j+1
-}
-
-func (h *checkHeap) Push(x any) {
-	st := x.(*stored)
-	*h = append(*h, st)
-	st.check.pos = len(*h)
-}
-
-func (h *checkHeap) Pop() any {
-	old := *h
-	st := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	st.check.pos = 0
-	return st
 }

@@ -46,7 +46,7 @@ func TestWriteCodec(t *testing.T) {
 	}
 	partly := AppendWriteResult(nil, WriteResult{Code: WritePartly, Epoch: 7, Seq: 8, State: 9, Refused: []uint16{1, 300}})
 	if want := "01 05 0700000000000000 0800000000000000 0900000000000000 0200 0100 2c01"; hex.EncodeToString(partly) != strings.ReplaceAll(want, " ", "") {
-		t.Errorf("a write that was applied in part is answered %x, want %s", partly, want)
+		t.Errorf("the answer to a write that was applied in part is %x, want %s", partly, want)
 	}
 	for n := range len(partly) {
 		if _, err := ParseWriteResult(partly[:n]); err == nil {
@@ -75,7 +75,7 @@ func TestOverLongCounts(t *testing.T) {
 	p := AppendWrite(nil, &w)
 	p[len(p)-2], p[len(p)-1] = 0xff, 0xff
 	if n := testing.AllocsPerRun(10, func() { _, _ = ParseWrite(p) }); n > 3 {
-		t.Errorf("%v allocations, want those of three names at most", n)
+		t.Errorf("%v allocations, want at most those of three names", n)
 	}
 	if _, err := ParseWrite(p); err == nil {
 		t.Error("65,535 values in no bytes were accepted")

@@ -44,7 +44,7 @@ func (s *Store) emitRemove(now time.Time, st *stored) {
 	st.introduced = false
 	begin := len(s.batch.records)
 	s.batch.records = view.Record{Ref: st.refs[0], Message: view.Remove}.Append(s.batch.records)
-	s.batch.place(now, begin, &s.stats)
+	s.batch.splitIfFull(now, begin, &s.stats)
 	s.refs.free(st.refs)
 	st.refs = nil
 	s.checks.remove(st)
@@ -72,7 +72,7 @@ func (s *Store) emitState(now time.Time, st *stored) {
 	if len(b.records) == begin {
 		return // a rollback took the marked change back
 	}
-	b.place(now, begin, &s.stats)
+	b.splitIfFull(now, begin, &s.stats)
 	s.checks.touch(now, st)
 	s.unstored.add(now, st)
 }

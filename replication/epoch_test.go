@@ -7,8 +7,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// RefIds belong to an epoch. One that the new holder did not assign stands for
-// nothing, although the former one used it for a state that still exists.
+// RefIds belong to an epoch. A RefId that the new holder did not assign means nothing, although
+// the former holder used it for a state that still exists.
 func TestReplicaForgetsRefIds(t *testing.T) {
 	r := joined(t)
 	r.Apply(r.now, r.publish(tower("b", u8(1)))[0])
@@ -23,14 +23,14 @@ func TestReplicaForgetsRefIds(t *testing.T) {
 	r.repair()
 	r.said("only b is left", "added b", "removed a")
 	r.Apply(r.now, append(view.Header{Epoch: 9, Seq: 1}.Append(nil), view.Record{Ref: 2, Message: view.Update, Data: []byte{0, 9}}.Append(nil)...))
-	r.said("RefId 2 was b in epoch 7, and is nobody in epoch 9")
+	r.said("RefId 2 was b in epoch 7, and is not assigned in epoch 9")
 	if r.stats.BadRecords != 1 {
 		t.Fatal("a RefId of a former epoch was used")
 	}
 }
 
-// A request that arrives twice is answered twice, at two positions. Parts of one
-// answer do not complete the other.
+// The store answers a request that arrives twice at two positions. Parts of one answer do not
+// complete the other.
 func TestReplicaDoesNotMixAnswers(t *testing.T) {
 	r := newReplicaTest(t)
 	r.store.limits.ValueBytes = 16_000
@@ -50,7 +50,7 @@ func TestReplicaDoesNotMixAnswers(t *testing.T) {
 	r.ApplyReply(r.now, second[0])
 	r.at("the second answer is whole", 7, r.store.batch.seq, true)
 	if r.ByKey("k5") != nil || r.Len() != 6 {
-		t.Fatalf("%d states, want 6: what only the first answer mentioned is gone", r.Len())
+		t.Fatalf("%d states, want 6: the second answer does not mention the others", r.Len())
 	}
 	r.ApplyReply(r.now, first[0])
 	r.at("the rest of the first is late", 7, r.store.batch.seq, true)
@@ -60,18 +60,18 @@ func TestStoreIsNoHolderOfALaterEpoch(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	for _, kind := range []RepairKind{RepairRange, RepairKeyframes} {
 		if p := s.Repair(s.now, (&RepairRequest{Kind: kind, Space: "s", Epoch: 8}).append(nil)); p != nil {
-			t.Fatal("a replica that follows epoch 8 was answered by epoch 7")
+			t.Fatal("the store of epoch 7 answered a replica that follows epoch 8")
 		}
 	}
 	if p := s.Repair(s.now, (&RepairRequest{Kind: RepairKeyframes, Space: "other"}).append(nil)); p != nil || s.stats.RepairMalformed != 1 {
-		t.Fatal("another space was answered")
+		t.Fatal("the store answered a request for another space")
 	}
 	if s.stats.RepairForeign != 2 {
-		t.Fatal("requests for a later holder are counted")
+		t.Fatal("the store did not count the requests for a later holder")
 	}
 }
 
-// Layouts that nobody uses any more are forgotten, in both.
+// Store and replica forget unused schemas.
 func TestSchemasAreBounded(t *testing.T) {
 	r := joined(t)
 	for i := range 300 {

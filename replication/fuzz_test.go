@@ -8,8 +8,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// FuzzReplica feeds records behind a good header, and whole messages, to a
-// replica that holds states. Whatever they are, it heals by keyframes.
+// FuzzReplica feeds records behind a valid header, and whole messages, to a replica that holds
+// states. After any input, keyframes repair the replica.
 func FuzzReplica(f *testing.F) {
 	s := newStoreTest(f, Limits{})
 	s.ok(tower("a", u8(1), u8(2), str("x")))
@@ -40,9 +40,9 @@ func FuzzReplica(f *testing.F) {
 			r.Apply(r.now, append(view.Header{Epoch: 7, Seq: 2, Prev: 1}.Append(nil), p...))
 		}
 		if r.top > 7 {
-			return // the message is of a holder that this store cannot speak for
+			return // the message belongs to a later holder than this store
 		}
-		// One more batch makes the position true again, if the message made it up.
+		// If the message invented a position, further batches make it true.
 		for r.store.batch.seq < min(r.known, 4) {
 			r.publish(set("a", "hp", u8(byte(r.store.batch.seq+10))))
 		}
@@ -78,7 +78,7 @@ func FuzzRepairRequest(f *testing.F) {
 		r := joined(t)
 		for _, part := range r.store.Repair(r.store.now, p) {
 			if _, _, err := view.Parse(part); err != nil {
-				t.Fatalf("%x was answered with %x", p, part)
+				t.Fatalf("the answer to %x is %x", p, part)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ func TestReplicaMalformed(t *testing.T) {
 		{"half a record", []byte{4, 1, 0}},
 		{"a state without keyframes is half a state", introduced},
 		{"a keyframe of a state that was not described", view.Record{Ref: 2, Message: view.Keyframe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
-		{"a Describe that is none", view.Record{Ref: 2, Message: view.Describe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
+		{"a malformed Describe", view.Record{Ref: 2, Message: view.Describe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
 	} {
 		r := joined(t)
 		r.now = r.now.Add(time.Second)
@@ -40,7 +40,7 @@ func TestReplicaMalformed(t *testing.T) {
 			t.Fatalf("%s: was accepted", c.why)
 		}
 		r.at(c.why, 7, 2, false)
-		r.asks(c.why+": whatever it should have said is asked for", RepairKeyframes)
+		r.asks(c.why+": the replica asks for what the record should have changed", RepairKeyframes)
 		if len(r.schemas.byID) != 1 {
 			t.Fatalf("%s: %d schemas are held for one state", c.why, len(r.schemas.byID))
 		}
@@ -54,7 +54,7 @@ func TestReplicaMalformed(t *testing.T) {
 	}
 }
 
-// Truncating any message of a real conversation is an error and nothing else.
+// Every truncation of every message of a conversation is an error and changes nothing.
 func TestTruncations(t *testing.T) {
 	r := joined(t)
 	batch := r.publish(set("a", "hp", u8(5), "text", str("long")))[0]
@@ -75,7 +75,7 @@ func TestTruncations(t *testing.T) {
 	}
 	head := AppendHead(nil, 7, []SpaceHead{{"s", 1}, {"t", 2}})
 	for n := range len(head) {
-		if err := ParseHead(head[:n], func(uint64, []byte, uint64) { t.Error("told of a truncated head") }); err == nil {
+		if err := ParseHead(head[:n], func(uint64, []byte, uint64) { t.Error("ParseHead called back for a truncated head") }); err == nil {
 			t.Errorf("a head of %d of %d bytes was parsed", n, len(head))
 		}
 	}

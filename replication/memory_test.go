@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestMemory measures what a state and a value cost in a store and in a replica, and
-// what a space keeps of the past (DESIGN.md, Memory). The bounds are a fifth above
-// what was measured when the figures were written down.
+// TestMemory measures the memory of a state and a value in a store and in a replica. The bounds
+// are a fifth above the figures in RESULTS.md.
 func TestMemory(t *testing.T) {
 	const few, many = 1, 33
 	storeFew, replicaFew := memoryOf(t, func(i int) Op { return floats(i, few) })
@@ -74,8 +73,7 @@ func floats(i, n int) Op {
 	return op
 }
 
-// memoryOf returns the bytes of one state in a store, without the ring, and in a
-// replica.
+// memoryOf returns the bytes of one state in a store, without the ring, and in a replica.
 func memoryOf(t *testing.T, put func(i int) Op) (store, replica float64) {
 	const n = 4000
 	before := heapBytes()

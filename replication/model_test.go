@@ -12,9 +12,9 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 )
 
-// A world is a holder, some replicas and the channel between them, in one
-// goroutine with hand-moved time. The channel loses, repeats and delays
-// messages; delays differ, so it reorders too.
+// A world is a holder, some replicas and the channel between them, in one goroutine with
+// simulated time. The channel loses, repeats and delays messages; different delays also reorder
+// them.
 type world struct {
 	testing.TB
 	rand     *rand.Rand
@@ -31,7 +31,7 @@ type world struct {
 
 type delivery struct {
 	at  time.Time
-	nth int // keeps the order of equal times
+	nth int // order of deliveries at one time
 	do  func()
 }
 
@@ -63,7 +63,7 @@ func newWorld(t testing.TB, seed uint64, replicas int, cfg ReplicaConfig) *world
 	return w
 }
 
-// carry delivers do, unless the channel loses it, maybe more than once.
+// carry delivers by calling do, unless the channel loses the message; it may call do more than once.
 func (w *world) carry(do func()) {
 	copies := 1
 	if w.loss > 0 {
@@ -84,7 +84,7 @@ func (w *world) carry(do func()) {
 	}
 }
 
-// step lets everybody do what is due, and then moves time.
+// step lets store and replicas do what is due, and then advances time.
 func (w *world) step(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(time.Millisecond) {
 		for len(w.queue) > 0 && !w.queue[0].at.After(w.now) {
@@ -128,8 +128,8 @@ func (w *world) request(i int, r *Replica) {
 	})
 }
 
-// newHolder replaces the store by one that restores what was stored, with the
-// next epoch. Whatever the old one had under way still arrives.
+// newHolder replaces the store by one with the next epoch that restores the stored states.
+// Messages of the old one in transit still arrive.
 func (w *world) newHolder(durable map[uint64][]byte) {
 	epoch, _ := w.store.Position()
 	epoch += 1 + uint64(w.rand.IntN(3))
@@ -145,8 +145,8 @@ func (w *world) newHolder(durable map[uint64][]byte) {
 	}
 }
 
-// equal fails unless every replica equals the store and the twin, by bytes and
-// by checksum, and so does what every observer was told.
+// equal fails unless every replica and every observer equals the store and the twin, by bytes
+// and by checksum.
 func (w *world) equal(why string) {
 	w.Helper()
 	w.twin.equal(w, w.store)
@@ -184,7 +184,7 @@ func (w *world) equalState(what string, got *State, want *stored) {
 	}
 }
 
-// A watcher is an Observer that keeps its own copy from what it is told.
+// A watcher is an Observer that builds its own copy from the calls.
 type watcher struct {
 	testing.TB
 	copies map[uint64]*netstate.State
@@ -235,7 +235,7 @@ func (o *watcher) Groups(client string, groups []string) {
 	}
 }
 
-// equal fails unless the observer knows what the replica holds.
+// equal fails unless the copy of the observer equals the replica.
 func (o *watcher) equal(r *Replica) {
 	o.Helper()
 	n := 0
@@ -243,20 +243,20 @@ func (o *watcher) equal(r *Replica) {
 		n++
 		c := o.copies[st.Number]
 		if c == nil || o.states[st.Number] != st {
-			o.Fatalf("the observer was not told of state %d", st.Number)
+			o.Fatalf("the observer was not called for state %d", st.Number)
 		}
 		for i := range c.Layout().Len() {
 			if string(c.Value(i)) != string(st.Values.Value(i)) {
-				o.Fatalf("state %d value %d: the observer knows %x, it is %x", st.Number, i, c.Value(i), st.Values.Value(i))
+				o.Fatalf("state %d value %d: the observer has %x, the replica %x", st.Number, i, c.Value(i), st.Values.Value(i))
 			}
 		}
 	}
 	if n != len(o.copies) {
-		o.Fatalf("the observer knows %d states, there are %d", len(o.copies), n)
+		o.Fatalf("the observer has %d states, the replica %d", len(o.copies), n)
 	}
 	for c, groups := range o.groups {
 		if !slices.Equal(groups, r.Groups(c)) {
-			o.Fatalf("the observer knows groups %v of %q, they are %v", groups, c, r.Groups(c))
+			o.Fatalf("the observer has groups %v of %q, the replica %v", groups, c, r.Groups(c))
 		}
 	}
 }

@@ -22,7 +22,7 @@ var modelLimits = Limits{Values: 300, ValueBytes: 3000}
 
 var modelClients = []string{"c0", "c1", "c2"}
 
-// A twin is the dumbest possible space: a map from key to values as text.
+// A twin is the simplest possible space: a map from key to values as text.
 type twin struct {
 	states map[string][]string
 	groups map[string]string
@@ -56,8 +56,7 @@ func (m *twin) equal(t *world, s *Store) {
 	}
 }
 
-// A kind is a shape of states. The third has two views by count, the last by
-// size.
+// modelKinds are shapes of states. The third has two views by count, the last by size.
 var modelKinds = [][]ValueDef{
 	{{Name: "hp", Type: typ("float32")}, {Name: "pos", Type: typ("vector3f32")}},
 	{{Name: "n", Type: typ("sint32"), Nullable: true}, {Name: "text", Type: wire.TypeString, Nullable: true, Null: []byte{1, 0, '-'}}, {Type: typ("uint8")}},
@@ -81,7 +80,7 @@ func manyDefs(n int, name string) []ValueDef {
 	return defs
 }
 
-// content returns random content for a value, and what the twin calls it.
+// content returns random content for a value, and its form in the twin.
 func content(r *rand.Rand, d ValueDef) (Literal, string) {
 	if d.Nullable && r.IntN(4) == 0 {
 		return Null{}, "null"
@@ -153,8 +152,7 @@ func (w *world) publish(ops ...Op) {
 	}
 }
 
-// publish returns the error of an atomic publish; a good one has none in its
-// own answer, which may come later.
+// publish returns the error of an atomic publish. Only an error is answered at once.
 func publish(s *Store, now time.Time, ops ...Op) *Error {
 	s.Publish(now, Publish{Ops: ops, Atomic: true, Token: 77})
 	for i := len(s.batch.ready) - 1; i >= 0; i-- {
@@ -166,8 +164,8 @@ func publish(s *Store, now time.Time, ops ...Op) *Error {
 	return nil
 }
 
-// fail publishes op and others with it in an atomic message that must fail, so
-// everything has to be as before.
+// fail publishes op and others in an atomic message that must fail, and compares the space with
+// its state before.
 func (w *world) fail(op Op) {
 	other, _ := w.put(w.key())
 	clear := Op{Kind: OpClear}
@@ -236,8 +234,8 @@ func seeds(t *testing.T, run func(t *testing.T, seed uint64)) {
 	}
 }
 
-// Replicas follow through loss, repetition and reordering, late joins and lost
-// requests, and are equal at the end of it.
+// Replicas follow despite loss, repetition, reordering, late joins and lost requests, and are
+// equal at the end.
 func TestReplicasConverge(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, 3, ReplicaConfig{})
@@ -273,13 +271,13 @@ func (w *world) noDivergence() {
 	w.Helper()
 	for i, r := range w.replicas {
 		if r.stats.Divergence > 0 || r.stats.BadRecords > 0 || r.stats.Malformed > 0 {
-			w.Fatalf("replica %d: %+v, want no divergence and no bad record: nothing was corrupted", i, r.stats)
+			w.Fatalf("replica %d: %+v, want no divergence and no bad record, because the channel damages nothing", i, r.stats)
 		}
 	}
 }
 
-// A new holder takes over in the middle. What it did not know of is gone
-// everywhere, and nothing of the old one is listened to.
+// A new holder takes over in the middle. States that it does not know end everywhere, and
+// replicas ignore the old holder.
 func TestNewEpochInTheMiddle(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, 3, ReplicaConfig{})
@@ -312,8 +310,8 @@ func TestNewEpochInTheMiddle(t *testing.T) {
 	})
 }
 
-// relearn makes the twin what the restored store is; that it was restored as
-// stored is the business of TestRestore.
+// relearn sets the twin to the restored store. TestRestore compares the restored with the
+// stored states.
 func (w *world) relearn() {
 	w.twin = newTwin()
 	for key, st := range w.store.states.byKey {

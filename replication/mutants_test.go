@@ -7,10 +7,10 @@ import (
 	"github.com/dnprelay/dnprelay/internal/mutants"
 )
 
-var hunt = flag.Bool("mutants", false, "run the tests of bounds over every deliberate fault of theirs")
+var hunt = flag.Bool("mutants", false, "run the tests of bounds against every deliberate fault")
 
-// mutantList is deliberate faults of what clients may write. Those of the rest of the
-// package are in internal/systest, which has them noticed by whole systems.
+// mutantList contains the deliberate faults in the bounds of clients' writes. internal/systest
+// has those of the rest of the package, which tests of whole systems must notice.
 var mutantList = []mutants.Mutant{
 	{Name: "min_is_exclusive", File: "replication/bounds.go", Old: "case b.Min != nil && !atLeast(kind, c, b.Min):", New: "case b.Min != nil && atLeast(kind, b.Min, c):"},
 	{Name: "max_is_exclusive", File: "replication/bounds.go", Old: "case b.Max != nil && !atLeast(kind, b.Max, c):", New: "case b.Max != nil && atLeast(kind, c, b.Max):"},
@@ -22,8 +22,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "bounds_not_stored", File: "replication/durable.go", Old: "appendStoredDescribe(nil, &st.desc)", New: "appendDescribe(nil, &st.desc)"},
 	{Name: "bounds_told_to_replicas", File: "replication/describe.go", Old: "return appendDefs(b, d.Values, d.ValueMax)\n}", New: "return appendBounds(appendDefs(b, d.Values, d.ValueMax), d.Values)\n}"},
 	{Name: "schemas_without_bounds", File: "replication/schema.go", Old: "appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)", New: "appendDefs(c.scratch[:0], defs, valueMax)"},
-	{Name: "one_bad_value_takes_all", File: "replication/storewrite.go", Old: "\ts.edit.values = kept\n", New: "\tif s.edit.values = kept; len(refused) > 0 {\n\t\ts.edit.values = nil\n\t}\n"},
-	{Name: "refused_is_applied", File: "replication/storewrite.go", Old: "\ts.edit.values = kept\n", New: ""},
+	{Name: "one_bad_value_takes_all", File: "replication/storewrite.go", Old: "\ts.edit.values = allowed\n", New: "\tif s.edit.values = allowed; len(refused) > 0 {\n\t\ts.edit.values = nil\n\t}\n"},
+	{Name: "refused_is_applied", File: "replication/storewrite.go", Old: "\ts.edit.values = allowed\n", New: ""},
 	{Name: "repetition_is_charged", File: "replication/storewrite.go", Old: "string(st.values.Value(v.index)) == string(enc) {", New: "false {"},
 	{Name: "refused_is_charged", File: "replication/storewrite.go", Old: "if p.full-now > step*time.Duration(atOnce-1) {\n\t\treturn false", New: "if p.full-now > step*time.Duration(atOnce-1) {\n\t\tp.full += step\n\t\treturn false"},
 	{Name: "one_too_many_at_once", File: "replication/storewrite.go", Old: "step*time.Duration(atOnce-1)", New: "step*time.Duration(atOnce)"},
@@ -39,7 +39,7 @@ func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
 
 func TestMutants(t *testing.T) {
 	if !*hunt {
-		t.Skip("deliberate faults take -mutants, because each is compiled")
+		t.Skip("needs -mutants, because every fault is compiled")
 	}
 	mutants.Run(t, mutants.Config{Run: "Bounds|Refused|Infinite|Pace|TestStoreWrites", Args: []string{"-seed", "1"}}, mutantList)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 )
 
-// A replicaTest is a transcript of what a Replica is told and must say. A Store
-// provides the batches, so that they are real.
+// A replicaTest is a transcript of the input and output of a Replica. A Store provides real
+// batches.
 type replicaTest struct {
 	testing.TB
 	*Replica
@@ -49,16 +49,16 @@ func (t *replicaTest) Changed(s *State, m netstate.Mask) {
 	t.log = append(t.log, line)
 }
 
-// said compares what the observer was told since the last time.
+// said compares the calls of the observer since the last said.
 func (t *replicaTest) said(why string, want ...string) {
 	t.Helper()
 	if g, w := strings.Join(t.log, "\n"), strings.Join(want, "\n"); g != w {
-		t.Fatalf("%s: the observer was told\n%s\nwant\n%s", why, g, w)
+		t.Fatalf("%s: the observer got\n%s\nwant\n%s", why, g, w)
 	}
 	t.log = nil
 }
 
-// publish returns the batches that ops make.
+// publish returns the batches of ops.
 func (t *replicaTest) publish(ops ...Op) (batches [][]byte) {
 	t.Helper()
 	for _, op := range ops {
@@ -98,7 +98,7 @@ func (t *replicaTest) repair() {
 	t.Helper()
 	q, ok := t.Advance(t.now)
 	if !ok {
-		t.Fatal("nothing is asked")
+		t.Fatal("the replica asks for nothing")
 	}
 	for _, p := range t.store.Repair(t.store.now, q) {
 		t.ApplyReply(t.now, p)
@@ -117,14 +117,14 @@ func TestReplicaApplies(t *testing.T) {
 	r.at("after the keyframes", 7, 1, true)
 	b := r.publish(set("a", "hp", u8(5), "owner", Null{}))[0]
 	r.Apply(r.now, b)
-	r.said("a null value is its substitute to everybody who knows no null", "changed a 0=05 1=09")
+	r.said("without knowledge of null, a null value is its substitute", "changed a 0=05 1=09")
 	if st := r.ByKey("a"); !st.IsNull(1) || st.IsNull(0) || r.State(st.Number) != st {
 		t.Fatal("value 1 is null, value 0 is not")
 	}
 	r.Apply(r.now, b)
 	r.said("the same batch again")
 	if r.stats.Duplicates != 1 {
-		t.Fatal("a repetition is counted")
+		t.Fatal("the replica did not count the repetition")
 	}
 	op := tower("a")
 	op.HasMessage, op.Message = true, []byte("hello")
@@ -142,7 +142,7 @@ func TestReplicaHidesGroups(t *testing.T) {
 	r.Apply(r.now, r.publish(Op{Kind: OpGroup, Client: "c1", Join: []string{"blue"}})[0])
 	r.store.Leave("c1", "s1")
 	if r.ByKey("_groups.c1") != nil || fmt.Sprint(r.Replica.Groups("c1")) != "[red blue]" {
-		t.Fatal("groups are to be seen, the state that holds them is not")
+		t.Fatal("groups must be visible, but not the state that holds them")
 	}
 	r.Apply(r.now, r.batches(time.Second / 100)[0])
 	r.said("groups", "groups c1 [red]", "groups c1 [red blue]", "groups c1 []")
@@ -155,11 +155,11 @@ func TestReplicaRange(t *testing.T) {
 	r.Apply(r.now, third)
 	r.said("batch 3 without batch 2 is held")
 	r.at("held", 7, 1, false)
-	q := r.asks("a gap is asked for at once", RepairRange)
+	q := r.asks("the replica asks for a gap at once", RepairRange)
 	if want := "01 01 01 73 0700000000000000 0100000000000000 0200000000000000 0300000000000000"; fmt.Sprintf("%x", q) != strings.ReplaceAll(want, " ", "") {
 		t.Fatalf("request %x, want %s", q, want)
 	}
-	r.silent("it was asked already")
+	r.silent("the replica has asked already")
 	parts := r.store.Repair(r.store.now, q)
 	r.ApplyReply(r.now, parts[0])
 	r.said("the missing batch, and the one that was held", "changed a 0=02", "changed a 0=03")
@@ -169,9 +169,9 @@ func TestReplicaRange(t *testing.T) {
 func TestReplicaAsksAgain(t *testing.T) {
 	r := newReplicaTest(t)
 	for _, wait := range []int{100, 200, 400, 800, 1600, 2000, 2000} {
-		r.asks("nobody answered", RepairKeyframes)
+		r.asks("no answer arrived", RepairKeyframes)
 		r.now = r.now.Add(time.Duration(wait)*time.Millisecond - 1)
-		r.silent("not before the time doubled")
+		r.silent("not before the doubled wait")
 		if at, ok := r.NextTimeout(); !ok || at.Sub(r.now) != 1 {
 			t.Fatalf("next is in %v", at.Sub(r.now))
 		}
@@ -180,18 +180,18 @@ func TestReplicaAsksAgain(t *testing.T) {
 	r.asks("still", RepairKeyframes)
 	r.now = r.now.Add(time.Second / 2)
 	r.ApplyHead(r.now, 7, 1)
-	r.asks("the holder can be heard again", RepairKeyframes)
+	r.asks("the holder is reachable again", RepairKeyframes)
 }
 
 func TestReplicaHead(t *testing.T) {
 	r := joined(t)
 	r.publish(set("a", "hp", u8(2)))
 	r.ApplyHead(r.now, 7, 2)
-	r.at("the last batch was lost, and only the head tells", 7, 1, false)
+	r.at("the last batch was lost, and only the head shows it", 7, 1, false)
 	r.asks("at once", RepairRange)
 	r.ApplyHead(r.now, 6, 99)
 	if r.stats.OldEpoch != 1 {
-		t.Fatal("a former holder is not believed")
+		t.Fatal("the replica believed a former holder")
 	}
 }
 
@@ -220,10 +220,10 @@ func TestReplicaRangeIsGone(t *testing.T) {
 func TestReplicaDivergence(t *testing.T) {
 	r := joined(t)
 	r.now = r.now.Add(time.Second)
-	r.ByKey("a").Values.Set(0, []byte{0xEE}) // nobody could see this without checksums
+	r.ByKey("a").Values.Set(0, []byte{0xEE}) // only a checksum can reveal this
 	r.Apply(r.now, r.batches(time.Second)[0])
 	if r.stats.Divergence != 1 {
-		t.Fatal("a checksum that differs at an equal position is divergence")
+		t.Fatal("the replica did not count a differing checksum as divergence")
 	}
 	r.at("it needs keyframes", 7, 2, false)
 	held := r.publish(set("a", "owner", u8(4)))[0]
@@ -235,9 +235,9 @@ func TestReplicaDivergence(t *testing.T) {
 	r.now = r.now.Add(10 * time.Millisecond)
 	r.ByKey("a").Values.Set(0, []byte{0xEE})
 	r.Apply(r.now, r.batches(time.Second)[0])
-	r.silent("what differs again and again must not become a storm")
+	r.silent("repeated divergence must not become a storm")
 	r.now = r.now.Add(100 * time.Millisecond)
-	r.asks("but is asked for", RepairKeyframes)
+	r.asks("but the replica asks in time", RepairKeyframes)
 }
 
 func TestReplicaKeyframesOnlyOfWhatDiffers(t *testing.T) {
@@ -270,7 +270,7 @@ func TestReplicaNewEpoch(t *testing.T) {
 	r.ApplyHead(r.now, 9, 0)
 	r.at("values stay, but a new holder may have others", 7, 2, false)
 	r.Apply(r.now, old)
-	r.said("the former holder is not listened to")
+	r.said("the replica ignores the former holder")
 	if r.stats.OldEpoch != 1 || r.stats.Epochs != 1 {
 		t.Fatalf("stats %+v", r.stats)
 	}
@@ -281,30 +281,30 @@ func TestReplicaNewEpoch(t *testing.T) {
 	r.at("follows the new holder", 9, 1, true)
 }
 
-// An answer to an earlier request at the same position mentions other states.
-// If its parts counted, states would be removed that nobody removed.
+// An answer to an earlier request at the same position mentions other states. If its parts
+// counted, the replica would remove states that exist.
 func TestReplicaIgnoresAnswersToOtherRequests(t *testing.T) {
 	r := newReplicaTest(t)
 	r.publish(tower("a"), tower("b"))
 	first := r.store.Repair(r.store.now, r.asks("late join", RepairKeyframes))
 	r.now = r.now.Add(time.Second)
-	r.ApplyHead(r.now, 7, r.store.batch.seq) // the next request tells another epoch
+	r.ApplyHead(r.now, 7, r.store.batch.seq) // the next request has another epoch
 	second := r.store.Repair(r.store.now, r.asks("again", RepairKeyframes))
 	r.ApplyReply(r.now, first[0])
 	r.said("late")
 	if r.stats.UnwantedReplies != 1 {
-		t.Fatal("a late answer is counted")
+		t.Fatal("the replica did not count the late answer")
 	}
 	r.ApplyReply(r.now, second[0])
 	r.said("the answer", "added a", "added b")
 	r.ApplyReply(r.now, second[0])
 	if r.stats.UnwantedReplies != 2 {
-		t.Fatal("a repeated answer is counted")
+		t.Fatal("the replica did not count the repeated answer")
 	}
 }
 
-// Parts may come in any order, and more than once. A state that no part
-// mentions is gone, but not before the last part is there.
+// Parts may arrive in any order, and more than once. A state that no part mentions ends, but
+// not before the last part has arrived.
 func TestReplicaParts(t *testing.T) {
 	r := newReplicaTest(t)
 	r.store.limits.ValueBytes = 16_000
@@ -327,10 +327,10 @@ func TestReplicaParts(t *testing.T) {
 	r.ApplyReply(r.now, parts[1])
 	r.at("one part is missing", 7, 1, false)
 	if r.stats.UnwantedReplies != 1 {
-		t.Fatal("the repeated part is counted, and applied once")
+		t.Fatal("the replica did not count the repeated part, or applied it twice")
 	}
 	if r.ByKey("early") == nil {
-		t.Fatal("a state was removed although a part could mention it")
+		t.Fatal("a state was removed although a missing part could mention it")
 	}
 	r.log = nil
 	r.ApplyReply(r.now, parts[0])
@@ -351,7 +351,7 @@ func TestReplicaBufferIsBounded(t *testing.T) {
 		t.Fatalf("%d held, %d dropped, want 256 and 44", n, r.stats.BufferFull)
 	}
 	r.Apply(r.now, lost)
-	r.at("what was held is applied, the rest is asked for", 7, 258, false)
+	r.at("the buffered batches are applied, the others are missing", 7, 258, false)
 	r.log = nil
 	r.asks("the range that was dropped", RepairRange)
 }

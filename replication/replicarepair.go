@@ -38,12 +38,12 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 		return
 	}
 	r.known = max(r.known, h.Seq)
-	r.take(h, records)
+	r.applyOrBuffer(h, records)
 	r.settle(now)
 }
 
-// take applies a batch of the current epoch, or holds it.
-func (r *Replica) take(h view.Header, records []byte) {
+// applyOrBuffer applies a batch of the current epoch, or buffers it.
+func (r *Replica) applyOrBuffer(h view.Header, records []byte) {
 	switch {
 	case !r.broken && h.Seq <= r.seq:
 		r.stats.Duplicates++
@@ -193,7 +193,7 @@ func (r *Replica) replyRange(now time.Time, h view.Header, records []byte) {
 	}
 	before := r.seq
 	if len(records) > 0 {
-		r.take(h, records)
+		r.applyOrBuffer(h, records)
 	}
 	if h.Flags&view.FlagLast != 0 {
 		r.open = false

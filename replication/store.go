@@ -44,7 +44,7 @@ type Store struct {
 	schemas schemas
 	refs    refAllocator
 	batch   batcher
-	checks  checkHeap
+	checks  checks
 
 	unstored durableQueue
 
@@ -95,6 +95,7 @@ func NewStore(cfg StoreConfig) *Store {
 		next:     max(cfg.FirstNumber, 1),
 		states:   newStateTable(),
 		schemas:  newSchemas(),
+		checks:   newChecks(),
 		batch:    batcher{epoch: cfg.Epoch, durable: true},
 		unstored: durableQueue{off: cfg.Volatile},
 		sessions: make(map[string]string),

@@ -12,7 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// A storeTest is a transcript of what a Store is told and must send.
+// A storeTest is a transcript of the input and output of a Store.
 type storeTest struct {
 	testing.TB
 	*Store
@@ -23,7 +23,7 @@ func newStoreTest(t testing.TB, limits Limits) *storeTest {
 	return &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 7, Tick: 10 * time.Millisecond, Limits: limits}), time.Unix(1000, 0)}
 }
 
-// ok publishes one op that must be applied.
+// ok publishes ops that must be applied.
 func (t *storeTest) ok(op Op) {
 	t.Helper()
 	if err := publish(t.Store, t.now, op); err != nil {
@@ -31,7 +31,7 @@ func (t *storeTest) ok(op Op) {
 	}
 }
 
-// refuse publishes ops of which the last must be refused, and nothing applied.
+// refuse publishes ops of which the last must be refused and none applied.
 func (t *storeTest) refuse(why string, code Code, about string, ops ...Op) {
 	t.Helper()
 	before := t.contents()
@@ -59,7 +59,7 @@ func (t *storeTest) contents() string {
 	return b.String()
 }
 
-// sends moves time on and compares everything that leaves, one line each.
+// sends advances time and compares all outputs, one line each.
 func (t *storeTest) sends(why string, after time.Duration, want ...string) {
 	t.Helper()
 	t.now = t.now.Add(after)
@@ -98,7 +98,7 @@ func describeOutput(o Output) string {
 	return "kick " + o.Client
 }
 
-// describeBatch writes a batch as position and records, each ref:message:data.
+// describeBatch formats a batch as its position and records, each ref:message:data.
 func describeBatch(p []byte) string {
 	h, rest, err := view.Parse(p)
 	if err != nil {
@@ -160,13 +160,13 @@ func TestStoreBatches(t *testing.T) {
 	s.ok(set("a", "hp", u8(3)))
 	s.sends("the tick has not passed", 9*time.Millisecond)
 	s.ok(set("a", "hp", u8(4), "1", Null{}))
-	s.sends("what changed twice in a tick is told once; null is index|0x80", time.Millisecond,
+	s.sends("two changes in one tick are emitted once; null is index|0x80", time.Millisecond,
 		"batch 7 2<1 1:1:000481", "answer 77 (7, 2) durable true", "answer 77 (7, 2) durable true")
 	s.Publish(s.now, Publish{Ops: []Op{set("a", "hp", u8(4))}, Atomic: true, Token: 6})
-	s.sends("nothing changed: no batch, the current position", 0, "answer 6 (7, 2) durable true")
+	s.sends("without a change there is no batch, and the answer has the current position", 0, "answer 6 (7, 2) durable true")
 	s.SetDurable(false)
 	s.Publish(s.now, Publish{Ops: []Op{tower("a", u8(4), Null{}, str("y"))}, Atomic: true, Token: 7})
-	s.sends("a put with the same layout tells what changed", 10*time.Millisecond,
+	s.sends("a put with the same layout emits the changed values", 10*time.Millisecond,
 		"batch 7 3<2 1:1:02010079", "answer 7 (7, 3) durable false")
 	op := tower("a")
 	op.HasFarewell, op.Farewell = true, []byte("bye")
@@ -179,10 +179,10 @@ func TestStoreBatches(t *testing.T) {
 	s.sends("removal", 10*time.Millisecond, "batch 7 6<5 1:6:", "answer 77 (7, 6) durable false")
 	s.ok(tower("b"))
 	s.ok(Op{Kind: OpRemove, Key: "b"})
-	s.sends("what came and went within a tick is nobody's business", 10*time.Millisecond,
+	s.sends("a state that lives within one tick is not emitted", 10*time.Millisecond,
 		"answer 77 (7, 6) durable false", "answer 77 (7, 6) durable false")
 	if at, ok := s.NextTimeout(); ok {
-		t.Fatalf("nothing is to be done, but NextTimeout is %v", at)
+		t.Fatalf("nothing is due, but NextTimeout is %v", at)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestStoreRenamingKeepsTheState(t *testing.T) {
 	s.ok(op)
 	s.ok(set("a", "health", u8(2)))
 	if l, _ := s.Get("a"); l.States[0].Number != 1 {
-		t.Fatal("names are no part of the layout, but the state was replaced")
+		t.Fatal("the state was replaced, although names are not part of the layout")
 	}
 	s.refuse("the old name is gone", CodeBadRequest, `"hp"`, set("a", "hp", u8(2)))
 }
@@ -209,15 +209,15 @@ func TestStorePrecision(t *testing.T) {
 	s.ok(Op{Kind: OpPut, Key: "a", Values: []PutValue{{ValueDef: ValueDef{Type: f, Precision: 0.5}, Value: lit("00000000")}}})
 	s.Advance(s.now)
 	s.ok(set("a", "0", lit("0000c03e"))) // 0.375
-	s.sends("0.375 from what was emitted", 20*time.Millisecond, "answer 77 (7, 1) durable true")
+	s.sends("0.375 from the emitted value", 20*time.Millisecond, "answer 77 (7, 1) durable true")
 	s.ok(set("a", "0", lit("0000403f"))) // 0.75
-	s.sends("0.75 from what was emitted, although 0.375 from the last one", 20*time.Millisecond,
+	s.sends("0.75 from the emitted value, although 0.375 from the last one", 20*time.Millisecond,
 		"batch 7 2<1 1:1:000000403f", "answer 77 (7, 2) durable true")
 	s.ok(set("a", "0", lit("0000c07f"))) // NaN
 	s.sends("NaN is within nothing", 20*time.Millisecond, "batch 7 3<2 1:1:000000c07f", "answer 77 (7, 3) durable true")
 	s.ok(set("a", "0", lit("0000803f"))) // 1
 	s.ok(set("a", "0", lit("0000403f"))) // 0.75
-	s.sends("while a value waits the newest counts", 20*time.Millisecond,
+	s.sends("while a value waits, the newest counts", 20*time.Millisecond,
 		"batch 7 4<3 1:1:000000403f", "answer 77 (7, 4) durable true", "answer 77 (7, 4) durable true")
 	for _, c := range []struct {
 		typ  string
@@ -251,7 +251,7 @@ func TestStoreChecksums(t *testing.T) {
 		s.sends("0.5, 2, 5, 30 s after the last update", 1, fmt.Sprintf("batch 7 %d<%d 1:2:%s", i+2, i+1, sum))
 	}
 	if _, ok := s.NextTimeout(); ok {
-		t.Fatal("a quiet state costs something after 30 s")
+		t.Fatal("a quiet state is still checked after 30 s")
 	}
 	checks := s.stats.Checksums
 	for i := range 700 {
@@ -281,7 +281,7 @@ func TestStorePaging(t *testing.T) {
 			}
 			break
 		}
-		s.ok(Op{Kind: OpRemove, Key: after}) // paging goes on after a key that is gone
+		s.ok(Op{Kind: OpRemove, Key: after}) // paging continues behind a removed key
 	}
 	if len(keys) != 25 || keys[24] != "k24" {
 		t.Fatalf("got %v", keys)
@@ -335,16 +335,16 @@ func TestStoreTrace(t *testing.T) {
 	part := s.Repair(s.now, (&RepairRequest{Kind: RepairRange, Space: "s", Epoch: 7, From: 1, To: 1}).append(nil))[0]
 	h, rest, err := view.Parse(part)
 	if err != nil || h.Flags != view.FlagReply|view.FlagLast || len(rest) == 0 {
-		t.Fatalf("repeated as %+v, %v", h, err)
+		t.Fatalf("the repeated batch has %+v, %v", h, err)
 	}
 	s.Publish(s.now, Publish{Ops: []Op{tower("b")}})
 	if h, _, _ := view.Parse(s.Advance(s.now.Add(time.Second))[0].Data); h.Flags != 0 {
-		t.Fatalf("the next batch has the trace, too: %+v", h)
+		t.Fatalf("the next batch has the trace as well: %+v", h)
 	}
 }
 
-// An emission that takes several batches has its trace in all of them, because
-// nobody knows which of them has the sampled update.
+// An emission of several batches has its trace in all of them, because the store does not know
+// which of them contains the sampled update.
 func TestStoreTraceOfManyBatches(t *testing.T) {
 	s := newStoreTest(t, Limits{ValueBytes: 16_000})
 	for i := range 20 {
@@ -368,8 +368,8 @@ func TestStoreTraceOfManyBatches(t *testing.T) {
 	}
 }
 
-// Restored states are what was stored, keep their numbers, and later ones never
-// meet a number that the former holder may have given.
+// Restored states equal the stored ones and keep their numbers. New states never get a number
+// that the former holder may have assigned.
 func TestRestore(t *testing.T) {
 	s := newStoreTest(t, Limits{ValueBytes: 2000})
 	s.ok(tower("a", u8(1), Null{}, str("x")))
@@ -410,6 +410,6 @@ func TestRestore(t *testing.T) {
 	if l, _ := next.Get("new"); l.States[0].Number < 1<<20 {
 		t.Fatalf("number %d could be that of another state", l.States[0].Number)
 	}
-	next.sends("restored states are not told, replicas ask", 0,
+	next.sends("restored states are not emitted; replicas ask", 0,
 		fmt.Sprintf("batch 8 1<0 assign %d.0=3 3:describe 3:3:01000000", 1<<20), "answer 77 (8, 1) durable true")
 }

@@ -39,29 +39,29 @@ func TestStoreErrors(t *testing.T) {
 		{"key of clients", CodeBadRequest, "client", tower("client.c1.3")},
 		{"a client's state cannot be removed", CodeBadRequest, "client", Op{Kind: OpRemove, Key: "client.c1.3"}},
 		{"groups cannot be set", CodeBadRequest, "_groups", set("_groups.c1", "0", u8(1))},
-		{"set of nothing", CodeUnknownState, "no", set("no", "hp", u8(1))},
-		{"removal of nothing", CodeUnknownState, "no", Op{Kind: OpRemove, Key: "no"}},
+		{"set of an unknown state", CodeUnknownState, "no", set("no", "hp", u8(1))},
+		{"removal of an unknown state", CodeUnknownState, "no", Op{Kind: OpRemove, Key: "no"}},
 		{"priority 0", CodeBadRequest, "priority 0", put(func(op *Op) { op.HasPriority = true })},
 		{"priority 17", CodeBadRequest, "priority 17", put(func(op *Op) { op.HasPriority, op.Priority = true, 17 })},
-		{"a level of detail for nobody", CodeBadRequest, "groups or clients", detailed(Detail{Rate: 1})},
-		{"a level of detail of everything", CodeBadRequest, "precision or rate", detailed(Detail{Groups: []string{"g"}})},
+		{"a level of detail without clients", CodeBadRequest, "groups or clients", detailed(Detail{Rate: 1})},
+		{"a level of detail without a reduction", CodeBadRequest, "precision or rate", detailed(Detail{Groups: []string{"g"}})},
 		{"a factor below 1", CodeBadRequest, "precision 0.5", detailed(Detail{Groups: []string{"g"}, Precision: 0.5})},
 		{"no factor", CodeBadRequest, "NaN", detailed(Detail{Groups: []string{"g"}, Precision: math.NaN()})},
 		{"a rate too high", CodeBadRequest, "rate 1001", detailed(Detail{Groups: []string{"g"}, Rate: 1001})},
 		{"a group with a bad name", CodeBadRequest, "g g", detailed(Detail{Groups: []string{"g g"}, Rate: 1})},
 		{"too many levels of detail", CodeBadRequest, "9", detailed(make([]Detail, 9)...)},
-		{"audience of nothing", CodeUnknownState, "no", Op{Kind: OpAudience, Key: "no"}},
-		{"kick of nobody", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c9"}},
-		{"groups of nobody", CodeUnknownClient, "c9", Op{Kind: OpGroup, Client: "c9", Join: []string{"g"}}},
+		{"audience of an unknown state", CodeUnknownState, "no", Op{Kind: OpAudience, Key: "no"}},
+		{"kick of an unknown client", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c9"}},
+		{"groups of an unknown client", CodeUnknownClient, "c9", Op{Kind: OpGroup, Client: "c9", Join: []string{"g"}}},
 		{"bad client", CodeBadRequest, "c 9", Op{Kind: OpKick, Client: "c 9"}},
 		{"bad group", CodeBadRequest, "g g", Op{Kind: OpGroup, Client: "c1", Join: []string{"g g"}}},
 		{"too many groups", CodeTooLarge, "3 groups", Op{Kind: OpGroup, Client: "c1", Join: []string{"a", "b", "c"}}},
 		{"no value of that name", CodeBadRequest, "mana", set("a", "mana", u8(1))},
 		{"no value of that index", CodeBadRequest, "3", set("a", "3", u8(1))},
-		{"a value twice", CodeBadRequest, "twice", set("a", "hp", u8(1), "0", u8(2))},
+		{"a repeated value", CodeBadRequest, "twice", set("a", "hp", u8(1), "0", u8(2))},
 		{"set of no value", CodeBadRequest, "no value", set("a")},
 		{"wrong type", CodeTypeMismatch, `"hp"`, set("a", "hp", str("x"))},
-		{"null for a value that has to be there", CodeTypeMismatch, `"hp"`, set("a", "hp", Null{})},
+		{"null for a value that is not nullable", CodeTypeMismatch, `"hp"`, set("a", "hp", Null{})},
 		{"too long text", CodeTooLarge, `"text"`, set("a", "text", str(long))},
 		{"too long text in a put", CodeTooLarge, `"text"`, tower("b", u8(1), u8(1), str(long))},
 		{"empty message", CodeBadRequest, "message", put(func(op *Op) { op.HasMessage = true })},
@@ -71,7 +71,7 @@ func TestStoreErrors(t *testing.T) {
 		{"too many values", CodeTooLarge, "301", put(func(op *Op) { op.Values = make([]PutValue, 301) })},
 		{"unknown type", CodeTypeMismatch, "99", value(func(v *PutValue) { v.Type = 99 })},
 		{"bad name", CodeBadRequest, "1st", value(func(v *PutValue) { v.Name = "1st" })},
-		{"a name twice", CodeBadRequest, "hp", value(func(v *PutValue) { v.Name = "hp" })},
+		{"a repeated name", CodeBadRequest, "hp", value(func(v *PutValue) { v.Name = "hp" })},
 		{"bad precision", CodeOutOfRange, "precision", value(func(v *PutValue) { v.Precision = -1 })},
 		{"substitute of another type", CodeTypeMismatch, "substitute", value(func(v *PutValue) { v.Null = []byte{1, 2} })},
 		{"bad writer", CodeBadRequest, "w w", put(func(op *Op) { op.Access = Access{Kind: AccessWriters, Writers: []string{"w w"}} })},
@@ -79,16 +79,16 @@ func TestStoreErrors(t *testing.T) {
 		{"unknown audience", CodeBadRequest, "audience", Op{Kind: OpAudience, Key: "a", Audience: Audience{Kind: 9}}},
 		{"too many names", CodeTooLarge, "1025", Op{Kind: OpAudience, Key: "a", Audience: Audience{Kind: AudienceListed, Clients: make([]string, 1025)}}},
 		{"too many views", CodeTooLarge, "views", put(func(op *Op) { op.Values = strings16k(6) })},
-		{"LinkState beyond what clients can be sent", CodeTooLarge, "60000", put(func(op *Op) { op.Values = largeStrings(4) })},
+		{"a LinkState too large for a client", CodeTooLarge, "60000", put(func(op *Op) { op.Values = largeStrings(4) })},
 	} {
 		s.refuse(c.why, c.code, c.about, c.op)
-		s.refuse(c.why+", after ops that had to be taken back", c.code, c.about,
+		s.refuse(c.why+", after ops that had to be undone", c.code, c.about,
 			tower("a", u8(9), Null{}, str("zzz")), tower("new"), set("a", "hp", u8(7)), c.op)
 	}
 	s.refuse("no op", CodeBadRequest, "no op")
 }
 
-// strings16k are n string values of which each takes a view.
+// strings16k returns n string values that take a view each.
 func strings16k(n int) []PutValue {
 	v := make([]PutValue, n)
 	for i := range v {
@@ -105,7 +105,7 @@ func largeStrings(n int) []PutValue {
 	return v[:n]
 }
 
-// A set may not grow a state beyond its LinkState either.
+// A set cannot grow the LinkState of a state beyond its limit either.
 func TestStoreSetKeepsTheLinkStateSmall(t *testing.T) {
 	s := newStoreTest(t, Limits{ValueBytes: 16_000})
 	op := Op{Kind: OpPut, Key: "a", Values: largeStrings(3)}
@@ -123,11 +123,11 @@ func TestStoreFailedAtomicEmitsNothing(t *testing.T) {
 		"answer 77 (7, 1) durable true", "answer 77 (7, 1) durable true")
 	describe := tower("a", u8(5), Null{}, str("long text"))
 	describe.HasMessage, describe.Message = true, []byte("other")
-	s.refuse("every kind of op was taken back", CodeUnknownState, "no", describe, set("a", "hp", u8(3)),
+	s.refuse("every kind of op is undone", CodeUnknownState, "no", describe, set("a", "hp", u8(3)),
 		Op{Kind: OpRemove, Key: "b"}, tower("b"), Op{Kind: OpClear}, tower("a"), Op{Kind: OpRemove, Key: "no"})
-	s.sends("nothing is left of it", 20*time.Millisecond, "answer 0 unknown_state")
+	s.sends("nothing remains of the ops", 20*time.Millisecond, "answer 0 unknown_state")
 	s.ok(set("b", "hp", u8(2)))
-	s.sends("RefIds and states are what they were", 20*time.Millisecond, "batch 7 2<1 2:1:0002", "answer 77 (7, 2) durable true")
+	s.sends("RefIds and states are unchanged", 20*time.Millisecond, "batch 7 2<1 2:1:0002", "answer 77 (7, 2) durable true")
 }
 
 func TestStoreEachForItself(t *testing.T) {
@@ -153,6 +153,6 @@ func TestStoreBusy(t *testing.T) {
 	}
 	err := publish(s.Store, s.now, tower("a"))
 	if err == nil || err.Code != CodeBusy || err.RetryAfter == 0 {
-		t.Fatalf("a third that waits: %v, want busy and when to try again", err)
+		t.Fatalf("a third waiting publish: %v, want busy with RetryAfter", err)
 	}
 }

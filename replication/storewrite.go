@@ -65,16 +65,16 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 	if st == nil {
 		return WriteNoState
 	}
-	if m := st.mark(w.Session); m != nil && m.overtakes(w.Number) {
+	if m := st.writeMark(w.Session); m != nil && m.overtakes(w.Number) {
 		s.stats.WritesStale++
 		return m.again(w.Number)
 	}
 	if err := s.checkWrite(st, w); err != nil {
-		s.tellRefused(now, st.refusedEvent(w, err.Code))
+		s.sendRefused(now, st.refusedEvent(w, err.Code))
 		return WriteRefused
 	}
 	m := st.remember(w.Session, w.Number)
-	result.Refused = s.bound(now, st, w, m)
+	result.Refused = s.enforceBounds(now, st, w, m)
 	m.refused = len(result.Refused) > 0
 	if changed := s.changedEvent(now, st, w); s.applyEdit(st, &s.edit) > 0 {
 		s.batch.send(changed)
@@ -137,8 +137,8 @@ func (st *stored) eventValue(i int, enc []byte) EventValue {
 	return EventValue{Name: st.schema.name(i), Type: st.schema.fields[i].Type, Value: bytes.Clone(enc)}
 }
 
-// mark returns the write mark of a session, or nil.
-func (st *stored) mark(session string) *writeMark {
+// writeMark returns the write mark of a session, or nil.
+func (st *stored) writeMark(session string) *writeMark {
 	for i := range st.marks {
 		if st.marks[i].session == session {
 			return &st.marks[i]
@@ -162,7 +162,7 @@ func (m *writeMark) again(number uint32) WriteCode {
 }
 
 func (st *stored) remember(session string, number uint32) *writeMark {
-	m := st.mark(session)
+	m := st.writeMark(session)
 	if m == nil {
 		if len(st.marks) == writersMax {
 			st.marks = slices.Delete(st.marks, 0, 1)
@@ -206,7 +206,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	}
 	st := s.states.byKey[key]
 	if len(refused) > 0 {
-		s.tellRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
+		s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
 	}
 	result.State = st.number
 	return WriteOK
@@ -328,27 +328,27 @@ func (c *writeClock) age(now time.Time) time.Duration {
 	return now.Sub(c.began)
 }
 
-// bound removes the values from the edit that the client may not write, and tells game servers.
+// enforceBounds removes the values from the edit that the client may not write, and tells game servers.
 // A value that the state already has is not a write: repeated requests contain values that were
 // applied, and the value of a game server is never refused.
-func (s *Store) bound(now time.Time, st *stored, w *Write, m *writeMark) (refused []uint16) {
+func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark) (refused []uint16) {
 	var why [refusals][]EventValue
-	kept := s.edit.values[:0]
+	allowed := s.edit.values[:0]
 	for _, v := range s.edit.values {
 		r := s.refusal(now, st, v, m)
 		if r == refusedNot {
-			kept = append(kept, v)
+			allowed = append(allowed, v)
 			continue
 		}
 		s.stats.refused(r)
 		refused = append(refused, uint16(v.index))
 		why[r] = append(why[r], st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
 	}
-	s.edit.values = kept
+	s.edit.values = allowed
 	for r, values := range why {
 		if len(values) > 0 {
 			r := Refusal(r)
-			s.tellRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
+			s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
 		}
 	}
 	return refused
@@ -370,8 +370,8 @@ func (s *Store) refusal(now time.Time, st *stored, v edited, m *writeMark) Refus
 	return RefusedRate
 }
 
-// tellRefused tells game servers of a refused write, within the pace of the client.
-func (s *Store) tellRefused(now time.Time, e *Event) {
+// sendRefused sends a refused event to game servers, within the pace of the client.
+func (s *Store) sendRefused(now time.Time, e *Event) {
 	r := &s.absent
 	if p := s.clients[e.Client]; p != nil {
 		r = &p.refused

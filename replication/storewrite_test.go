@@ -13,7 +13,7 @@ func TestStoreGroups(t *testing.T) {
 	s.ok(Op{Kind: OpGroup, Client: "c1", Join: []string{"red", "blue"}})
 	s.ok(Op{Kind: OpGroup, Client: "c1", Join: []string{"red"}, Leave: []string{"blue"}})
 	if got := fmt.Sprint(s.Groups("c1")); got != "[red]" {
-		t.Fatalf("groups are %s", got)
+		t.Fatalf("the groups are %s", got)
 	}
 	s.sends("groups travel as a state of their own", 0, "batch 7 1<0 assign 1.0=1 1:describe 1:3:05000103726564",
 		"answer 77 (7, 1) durable true", "answer 77 (7, 1) durable true")
@@ -27,7 +27,7 @@ func TestStoreGroups(t *testing.T) {
 	s.ok(tower("a"))
 	s.ok(Op{Kind: OpClear})
 	if s.stats.States = 0; s.Stats().States != 0 {
-		t.Fatal("clear left something")
+		t.Fatal("clear left a state of a publisher")
 	}
 }
 
@@ -39,7 +39,7 @@ func TestStoreClear(t *testing.T) {
 	s.Write(s.now, Write{Kind: WriteAssert, Client: "c1", Session: "s1", Link: 3, Values: []WriteValue{{0, typ("uint8"), []byte{1}}}})
 	s.ok(Op{Kind: OpClear})
 	if l := s.List("", 10); len(l.States) != 1 || l.States[0].Desc.Key != "client.c1.3" || len(s.Groups("c1")) != 1 {
-		t.Fatalf("clear must remove what publishers made and nothing else, left is %+v", l)
+		t.Fatalf("clear must remove the states of publishers and no others, but left %+v", l)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestStoreWrites(t *testing.T) {
 			Values: []WriteValue{{index, typ("uint8"), enc}}}
 	}
 	s.Write(s.now, write(1, 0, 50))
-	s.sends("ok leaves behind the batch, or the edge would send its client the value from before", 20*time.Millisecond,
+	s.sends("ok is sent behind the batch, or the edge would send its client the previous value", 20*time.Millisecond,
 		"batch 7 2<1 1:1:0032", "event changed c1 a (7, 2) hp=32", "write 4 code 0 state 1 epoch 7")
 	s.Write(s.now, write(1, 0, 51))
 	s.sends("a repetition is ok and changes nothing", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
@@ -87,7 +87,7 @@ func TestStoreClientStates(t *testing.T) {
 	assert := Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Token: 4, Audience: AudienceAllBut,
 		ReadOnly: true, Values: []WriteValue{{0, typ("uint8"), []byte{1}}}}
 	s.Write(s.now, assert)
-	s.sends("its session has not joined, or has left: the edge asks again", 0, "write 4 code 3 state 0 epoch 7")
+	s.sends("the session has not joined, or has left: the edge tries again", 0, "write 4 code 3 state 0 epoch 7")
 	s.Join("c1", "s1")
 	s.Write(s.now, assert)
 	s.sends("made", 20*time.Millisecond, "batch 7 1<0 assign 1.0=1 1:describe 1:3:01", "write 4 code 0 state 1 epoch 7")
@@ -110,11 +110,11 @@ func TestStoreClientStates(t *testing.T) {
 	s.Advance(s.now.Add(time.Second))
 	s.Join("c1", "s2")
 	s.Leave("c1", "s2")
-	s.sends("another session of the client ends, and checks that were late are one", 20*time.Second, "batch 7 4<3 1:2:1bdf05a5")
+	s.sends("another session of the client ends, and late checks are merged into one", 20*time.Second, "batch 7 4<3 1:2:1bdf05a5")
 	s.Leave("c1", "s1")
-	s.sends("gone with its session", 20*time.Millisecond, "batch 7 5<4 1:6:")
+	s.sends("the state ends with its session", 20*time.Millisecond, "batch 7 5<4 1:6:")
 	if n := s.Dirty(); n != 0 {
-		t.Fatalf("%d states that clients made are to be stored", n)
+		t.Fatalf("%d states of clients are queued to be stored", n)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestStoreKick(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.Join("c1", "s1")
 	s.ok(Op{Kind: OpKick, Client: "c1"})
-	s.sends("told to the edges", 0, "kick c1", "answer 77 (7, 0) durable true")
-	s.refuse("a kick among ops that fail is not told", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c1"}, Op{Kind: OpKick, Client: "c9"})
+	s.sends("the edges get the kick", 0, "kick c1", "answer 77 (7, 0) durable true")
+	s.refuse("a kick in a failed publish is not sent", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c1"}, Op{Kind: OpKick, Client: "c9"})
 	s.sends("only the error", 0, "answer 0 unknown_client")
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
-// Answer says what became of the action that the log was asked.
+// Answer takes the answer of the log to ActionAppend or ActionRead.
 func (s *Session) Answer(now time.Time, a Answer) {
 	asked := s.asked
 	if asked == 0 {
-		panic("session: an answer that nobody waits for")
+		panic("sessionlog: the log answers, but was not asked")
 	}
-	before := s.outdatedRead
+	outdated := s.outdatedRead
 	s.asked, s.outdatedRead = 0, false
 	if s.phase == Over {
 		return
@@ -23,30 +23,32 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.retryAt = now.Add(busyPause)
 	case a.Verdict == fence.Unreachable:
 		s.retryAt = now.Add(faultPause)
-	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.means.end != "":
-		// It is read whose the session is by now, because the end would be told to whoever
-		// is at the client's address.
+	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.closed != "":
+		// The log must show first who owns the session, because the edge would tell the end to
+		// the client that uses this address by now.
 	case asked == ActionAppend && a.Verdict == fence.OK:
 		s.stored(now, a.Seq)
 	case asked == ActionAppend: // Stale may be the trace of this very write
 		s.revalidate = true
 	case a.Verdict != fence.OK:
 		s.retryAt = now.Add(faultPause)
-	case before: // it is read again
+	case outdated: // the log is read again
 	default:
 		s.read(now, a.Entries)
 	}
 }
 
-// read judges what the log has.
+// read judges the entries of the log.
 func (s *Session) read(now time.Time, entries []Entry) {
 	c, err := readChain(entries)
-	if err == errTorn {
-		s.retryAt = now.Add(tornPause)
+	if err == errTorn || err == ErrFormat && s.phase == Owning && c.tail <= s.seq {
+		s.retryAt = now.Add(tornPause) // what this edge owns begins with its own writes
 		return
 	}
 	s.revalidate = false
 	switch {
+	case err == ErrFormat:
+		s.otherFormat()
 	case err != nil:
 		s.uncertain("the log is damaged", c)
 	case s.phase == Reading:
@@ -56,8 +58,18 @@ func (s *Session) read(now time.Time, entries []Entry) {
 	}
 }
 
-// compare finds out what became of the pending write, and whether the session still
-// is this edge's.
+// otherFormat leaves a session alone that an edge of another release owns. That edge serves the
+// client, so the client is told nothing.
+func (s *Session) otherFormat() {
+	if s.phase == Owning {
+		s.end(Action{Kind: ActionLost, Epoch: s.epoch + 1}) // at least
+		return
+	}
+	s.end(Action{Kind: ActionElsewhere})
+}
+
+// reconcile finds out whether the pending write is stored, and whether this edge still owns the
+// session.
 func (s *Session) reconcile(now time.Time, c chain) {
 	tail := c.tail
 	if tail >= s.seq {
@@ -67,18 +79,18 @@ func (s *Session) reconcile(now time.Time, c chain) {
 	case tail < s.seq:
 		s.shorter(now)
 	case s.pending != nil && c.last.Owner == s.owner && c.last.Number == s.number:
-		s.stored(now, tail) // its answer was lost
+		s.stored(now, tail) // the answer was lost
 	case tail > s.seq:
 		s.foreign(c)
-	default: // it was not applied, or not yet: then the same write is refused the second time
+	default: // the write was not applied, or not yet: then the log refuses the same write the second time
 		if s.pending == nil {
 			s.conn.Mute(false)
 		}
 	}
 }
 
-// shorter judges a log that ends before what is known to be stored. An answer can be
-// old; one that stays so means that writes were lost.
+// shorter judges a log that ends before the newest stored write. The answer may be outdated; if
+// the log stays so, writes were lost.
 func (s *Session) shorter(now time.Time) {
 	s.revalidate = true
 	s.retryAt = now.Add(faultPause)
@@ -90,26 +102,26 @@ func (s *Session) shorter(now time.Time) {
 	}
 }
 
-// foreign judges a log in which somebody else wrote last.
+// foreign judges a log whose last write is of another owner.
 func (s *Session) foreign(c chain) {
 	s.adoptionTries++
 	switch {
 	case s.phase == Owning:
-		s.over(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})
+		s.end(Action{Kind: ActionLost, Epoch: c.last.Epoch, Node: c.owner})
 	case s.phase == Opening && c.closed:
 		s.pending, s.seq, s.epoch = nil, c.tail, c.last.Epoch+1
 	case s.phase == Opening || s.adoptionTries > adoptionsMax:
-		s.over(Action{Kind: ActionElsewhere, Epoch: c.last.Epoch, Node: c.owner})
+		s.end(Action{Kind: ActionElsewhere, Epoch: c.last.Epoch, Node: c.owner})
 	default:
 		s.pending, s.phase = nil, Reading
 		s.judgeAdoption(c)
 	}
 }
 
-// look judges what there is to adopt.
+// judgeAdoption judges a log whose session is to be adopted.
 func (s *Session) judgeAdoption(c chain) {
 	if c.empty || c.closed {
-		s.over(Action{Kind: ActionGone})
+		s.end(Action{Kind: ActionGone})
 		return
 	}
 	first := s.info.ID == ID{}
@@ -121,13 +133,44 @@ func (s *Session) judgeAdoption(c chain) {
 	}
 	owner := c.owner
 	if c.last.Hand != nil {
-		owner = "" // it is whose who takes it
+		owner = "" // it was handed over
 	}
 	s.emit(Action{Kind: ActionFound, Info: s.info, Epoch: c.last.Epoch, Node: owner})
 }
 
-// uncertain ends a session whose history cannot be established, and names the numbers that
-// are known: those of the connection, or of what c has of the log.
+// Restore makes the connection of the session that was adopted. resolve finds the Source with a
+// SourceConfig.Ref. Restore returns nil if the log does not tell enough; the next action says
+// so. ActionDeliver follows for each message that may not have been delivered.
+func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
+	c := s.toAdopt
+	s.toAdopt = chain{}
+	conn, err := ep.Restore(now, s.info.Addr, c.ckpt.Snapshot, resolve)
+	if err != nil {
+		s.uncertain(err.Error(), c)
+		return nil
+	}
+	if c.last.Hand == nil { // later writes numbered some of the messages that waited at the hand-over
+		conn.DropQueue()
+	}
+	for _, ch := range c.changes {
+		if err := conn.Replay(now, ch, resolve); err != nil {
+			conn.Abandon()
+			s.uncertain("the log does not continue", c)
+			return nil
+		}
+	}
+	conn.Mute(s.revalidate)
+	s.phase = Owning
+	s.conn, s.token, s.writes, s.bytes = conn, c.token, s.cfg.CkptWrites, c.bytes // a checkpoint is due
+	for _, m := range s.undelivered.restore(c.ckpt, c.delivered) {
+		s.emit(Action{Kind: ActionDeliver, Message: m})
+	}
+	s.writeBy = now.Add(s.cfg.WriteDelay)
+	return conn
+}
+
+// uncertain ends a session whose history cannot be established, and reports the numbers that
+// are known: those of the connection, or those that c has of the log.
 func (s *Session) uncertain(reason string, c chain) {
 	if s.conn == nil && c.ckpt != nil {
 		s.info = c.ckpt.Info
@@ -137,7 +180,7 @@ func (s *Session) uncertain(reason string, c chain) {
 		received, sent = s.conn.Next()
 		s.conn.Close(dnp.CloseUncertain)
 		s.conn.Mute(false)
-		s.conn.Ended() // there is no log that could say so first
+		s.conn.Ended() // there is no log that could record the end first
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
 	s.emit(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})

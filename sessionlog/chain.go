@@ -4,11 +4,12 @@ import (
 	"errors"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/format"
 )
 
-// errTorn says that the entries do not follow one another: some were deleted while
-// they were read, or the answer is old. It is to be read again.
-var errTorn = errors.New("session: torn log")
+// errTorn says that the entries do not follow one another: some were deleted while they were
+// read, or the answer is outdated. The log is to be read again.
+var errTorn = errors.New("sessionlog: torn log")
 
 // A chain is what a log says about its session.
 type chain struct {
@@ -25,31 +26,49 @@ type chain struct {
 	owner     string // node, as the newest ADOPT has it
 }
 
-// readChain reads the entries of a log.
+// readChain reads the entries of a log. What precedes the last checkpoint, or the end of the
+// session, does not matter; ErrFormat says that something else has another format.
 func readChain(entries []Entry) (chain, error) {
 	if len(entries) == 0 {
 		return chain{empty: true}, nil
 	}
 	c := chain{tail: entries[len(entries)-1].Seq}
+	other := false // a write of another format is among those that matter
 	for i := range entries {
 		k, err := ParseBlock(entries[i].Data)
+		if err == ErrFormat {
+			other, c.closed = true, false
+			continue
+		}
 		if err != nil {
 			return c, err
 		}
 		if k.Ckpt != nil {
 			c = chain{tail: c.tail, ckpt: k.Ckpt, token: k.Ckpt.Token, owner: k.Ckpt.Node}
+			other = snapshotOfOtherFormat(k.Ckpt.Snapshot)
 		} else if i > 0 && c.ckpt != nil && k.Previous != entries[i-1].Seq {
 			return c, errTorn
 		}
 		c.add(k, len(entries[i].Data))
 	}
-	if c.ckpt == nil && !c.closed {
+	switch {
+	case c.closed:
+		return c, nil
+	case other:
+		return c, ErrFormat
+	case c.ckpt == nil:
 		return c, errTorn
 	}
 	return c, nil
 }
 
-// numbers returns the next number that is expected of the client, and the next one of ours.
+// snapshotOfOtherFormat reports whether the snapshot of a connection is of another release.
+func snapshotOfOtherFormat(snapshot []byte) bool {
+	return len(snapshot) > 0 && !dnp.KnownSnapshot(snapshot) && format.Other(snapshot[0])
+}
+
+// numbers returns the next number that is expected of the client, and the next number of the
+// edge.
 func (c *chain) numbers() (received, sent uint64) {
 	if c.ckpt == nil {
 		return 0, 0
@@ -57,7 +76,7 @@ func (c *chain) numbers() (received, sent uint64) {
 	return dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
 }
 
-// add takes the next write.
+// add adds the next write.
 func (c *chain) add(k Block, size int) {
 	c.last, c.closed = k, k.Close != nil
 	c.writes++

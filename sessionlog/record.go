@@ -7,29 +7,38 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/format"
 )
 
-// recordVersion is the first byte of a write. Another version is refused.
-const recordVersion = 1
+// Errors of ParseBlock.
+var (
+	// ErrDamaged says that a write of a log cannot be read.
+	ErrDamaged = errors.New("sessionlog: damaged log")
 
-// ErrDamaged says that a write of a log cannot be read.
-var ErrDamaged = errors.New("session: damaged log")
+	// ErrFormat says that a write has a format, or a mandatory record, that this program does
+	// not know. It is of another release; its session is to be left alone.
+	ErrFormat = errors.New("sessionlog: a write of another format")
+)
 
-// A RecordKind is what a record of a write is.
+// A RecordKind is the kind of a record in a write.
 type RecordKind uint8
 
 // The kinds. The values are part of logs.
 const (
 	RecordOpen  RecordKind = iota + 1 // the session begins
 	RecordRX                          // commands of the client
-	RecordTX                          // what numbers of ours mean
+	RecordTX                          // the meaning of numbers of the edge
 	RecordTXAck                       // which of them the client has
-	RecordLink                        // what became of links
-	RecordCkpt                        // all that precedes, in one
+	RecordLink                        // changes of links
+	RecordCkpt                        // everything that precedes, in one record
 	RecordAdopt                       // another edge goes on
-	RecordHand                        // the owner gave the session away
+	RecordHand                        // the owner handed the session over
 	RecordClose                       // the session ended
 )
+
+// recordOptional is the first of the kinds that a reader skips if it does not know them. A
+// lower kind that it does not know makes the write one of another format.
+const recordOptional RecordKind = 128
 
 // An ID names a session for ever.
 type ID [16]byte
@@ -44,8 +53,8 @@ type Info struct {
 // AboutMax bounds Info.About.
 const AboutMax = 4096
 
-// A Message is a reliable message of the client that is not known to have reached the
-// game servers.
+// A Message is a reliable message of the client that is not known to have reached the game
+// servers.
 type Message struct {
 	Number   uint64
 	Previous uint64 // number of the message before, plus one; 0 for the first
@@ -54,21 +63,22 @@ type Message struct {
 
 // A Checkpoint is all that a successor needs.
 type Checkpoint struct {
-	Info     Info
-	Node     string // of the owner
-	Snapshot []byte // see dnp.Conn.AppendCheckpoint
-	Token    uint64 // the highest of a message that has a number
-	Previous     uint64 // number of the message before the first of Kept, plus one
-	Undelivered     []Message
+	Info        Info
+	Node        string // of the owner
+	Snapshot    []byte // see dnp.Conn.AppendCheckpoint
+	Token       uint64 // the highest token of a message that has a number
+	Previous    uint64 // number of the message before the first of Undelivered, plus one
+	Undelivered []Message
 }
 
-// A Block is what one write of a session has: a head that places it in the chain, and
+// A Block is the content of one write of a session: a head that places it in the chain, and
 // records.
 //
-//	version uint8 = 1
+//	format uint8 = 1
 //	epoch, owner, number, previous, delivered uvarint
 //	records: kind uint8, length uvarint, body
 type Block struct {
+	Format    uint8  // 0 stands for the oldest
 	Epoch     uint64 // of the owner: grows with each adoption
 	Owner     uint64 // random, of one Session
 	Number    uint64 // of this write, counted by the owner
@@ -86,7 +96,7 @@ type Block struct {
 
 // Append appends the encoded block.
 func (k *Block) Append(b []byte) []byte {
-	b = append(b, recordVersion)
+	b = append(b, max(k.Format, format.Oldest))
 	for _, v := range [...]uint64{k.Epoch, k.Owner, k.Number, k.Previous, k.Delivered} {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -170,7 +180,7 @@ func appendSent(b []byte, s *dnp.SentCommand) []byte {
 
 func (c *Checkpoint) append(b []byte) []byte {
 	b = append(b, c.Info.ID[:]...)
-	addr, _ := c.Info.Addr.MarshalBinary() // it has no error
+	addr, _ := c.Info.Addr.MarshalBinary() // never fails
 	b = appendBytes(b, addr)
 	b = appendBytes(b, c.Info.About)
 	b = appendBytes(b, []byte(c.Node))
@@ -183,21 +193,32 @@ func (c *Checkpoint) append(b []byte) []byte {
 	return b
 }
 
-// ParseBlock parses a write. Its slices alias p.
+// ParseBlock parses a write. Its slices alias p. It skips optional records that it does not
+// know. The error is ErrFormat for a write of another release, otherwise ErrDamaged.
 func ParseBlock(p []byte) (Block, error) {
 	r := reader{b: p}
-	if r.byte() != recordVersion {
+	if f := r.byte(); f != format.Oldest { // the only format that exists
+		if format.Other(f) {
+			return Block{}, ErrFormat
+		}
 		return Block{}, ErrDamaged
 	}
 	k := Block{Epoch: r.uint(), Owner: r.uint(), Number: r.uint(), Previous: r.uint(), Delivered: r.uint()}
 	last := RecordKind(0)
 	for len(r.b) > 0 && !r.bad {
 		kind, body := RecordKind(r.byte()), reader{b: r.bytes()}
-		if order(kind) <= order(last) { // each at most once, in one order
+		switch {
+		case r.bad:
+			return Block{}, ErrDamaged
+		case kind >= recordOptional:
+			continue
+		case place(kind) == 0 && kind > 0:
+			return Block{}, ErrFormat
+		case place(kind) <= place(last): // each at most once, in one order
 			return Block{}, ErrDamaged
 		}
 		last = kind
-		if k.record(kind, &body); body.bad || len(body.b) > 0 {
+		if k.parseRecord(kind, &body); body.bad || len(body.b) > 0 {
 			return Block{}, ErrDamaged
 		}
 	}
@@ -212,15 +233,15 @@ var places = [...]int{
 	RecordOpen: 1, RecordAdopt: 2, RecordCkpt: 3, RecordRX: 4, RecordTX: 5, RecordTXAck: 6, RecordLink: 7, RecordHand: 8, RecordClose: 9,
 }
 
-// order returns the place of a record in a block, 0 for an unknown one.
-func order(kind RecordKind) int {
+// place returns the place of a record in a block, 0 for an unknown one.
+func place(kind RecordKind) int {
 	if int(kind) >= len(places) {
 		return 0
 	}
 	return places[kind]
 }
 
-func (k *Block) record(kind RecordKind, r *reader) {
+func (k *Block) parseRecord(kind RecordKind, r *reader) {
 	switch kind {
 	case RecordOpen:
 		k.Open = true
@@ -247,7 +268,96 @@ func (k *Block) record(kind RecordKind, r *reader) {
 		}
 	case RecordCkpt:
 		k.Ckpt = r.checkpoint()
-	default:
-		r.bad = true
 	}
+}
+
+// A reader reads the fields of records. The first failure sticks and turns all later fields
+// into zeros.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) fail() { r.bad, r.b = true, nil }
+
+// more reports whether another element follows.
+func (r *reader) more() bool { return !r.bad && len(r.b) > 0 }
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+func (r *reader) uint() uint64 { return r.limit(1<<64 - 1) }
+
+func (r *reader) limit(most uint64) uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > most {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n := int(r.limit(uint64(len(r.b))))
+	if n > len(r.b) {
+		r.fail()
+		return nil
+	}
+	p := r.b[:n:n]
+	r.b = r.b[n:]
+	return p
+}
+
+// name reads the rest as a string.
+func (r *reader) name() *string {
+	s := string(r.b)
+	r.b = nil
+	return &s
+}
+
+func (r *reader) sent() dnp.SentCommand {
+	s := dnp.SentCommand{Number: r.uint(), Kind: dnp.CommandKind(r.byte()), Flags: wire.PartFlags(r.byte())}
+	flags := r.byte()
+	s.TakeDown, s.ReadOnly, s.HasRef = flags&sentTakeDown != 0, flags&sentReadOnly != 0, flags&sentHasRef != 0
+	if flags >= sentHasRef<<1 || s.Kind > dnp.SentFrozen {
+		r.fail()
+	}
+	s.Link, s.Ref, s.Token, s.Data = wire.LinkID(r.limit(0xFFFF)), r.uint(), r.uint(), r.bytes()
+	return s
+}
+
+func (r *reader) checkpoint() *Checkpoint {
+	c := &Checkpoint{}
+	if len(r.b) < len(c.Info.ID) {
+		r.fail()
+		return c
+	}
+	r.b = r.b[copy(c.Info.ID[:], r.b):]
+	if c.Info.Addr.UnmarshalBinary(r.bytes()) != nil {
+		r.fail()
+	}
+	c.Info.About = r.bytes()
+	c.Node = string(r.bytes())
+	if len(c.Info.About) > AboutMax {
+		r.fail()
+	}
+	c.Snapshot, c.Token, c.Previous = r.bytes(), r.uint(), r.uint()
+	previous := c.Previous
+	for r.more() {
+		m := Message{Number: r.uint(), Previous: previous, Data: r.bytes()}
+		if m.Number < previous {
+			r.fail()
+		}
+		previous = m.Number + 1
+		c.Undelivered = append(c.Undelivered, m)
+	}
+	return c
 }

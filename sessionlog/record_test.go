@@ -21,14 +21,14 @@ func unhex(t testing.TB, s string) []byte {
 
 func name(s string) *string { return &s }
 
-// blocks are writes and how they look. Logs outlive programs, so the right side must
-// not change without another version byte.
+// blocks are writes with their encoding. Logs outlive programs, so the encoding must not change
+// without another format number.
 var blocks = []struct {
 	why   string
 	block Block
 	hex   string
 }{
-	{"a command of the client, and what it has of ours", Block{
+	{"a command of the client, and its acknowledgements", Block{
 		Epoch: 2, Owner: 300, Number: 7, Previous: 9, Delivered: 5, Acks: true,
 		Changes: dnp.Changes{
 			Received: []dnp.ReceivedCommand{{Number: 6, Command: wire.CommandReliableMessage, Body: []byte{6, 0, 'a'}}},
@@ -71,7 +71,7 @@ func TestBlocks(t *testing.T) {
 		whole := 0
 		for n := range want {
 			if _, err := ParseBlock(want[:n]); err == nil {
-				whole++ // it ends between two records
+				whole++ // the prefix ends between two records
 			}
 		}
 		if whole > 4 {
@@ -79,8 +79,10 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	for why, h := range map[string]string{
-		"another version":                "02 01 01 01 00 00",
-		"an unknown record":              "01 01 01 01 00 00  0a 00",
+		"a number that is no format":     "20 01 01 01 00 00",
+		"format 0":                       "00 01 01 01 00 00",
+		"record 0":                       "01 01 01 01 00 00  00 00",
+		"an optional record cut off":     "01 01 01 01 00 00  80 02 00",
 		"the same record twice":          "01 01 01 01 00 00  01 00 01 00",
 		"records in another order":       "01 01 01 01 00 00  04 02 00 00  02 00",
 		"a length beyond the end":        "01 01 01 01 00 00  02 7f 00",
@@ -88,12 +90,32 @@ func TestBlocks(t *testing.T) {
 		"messages that are not in order": "01 01 01 01 00 00  06 1f 01000000000000000000000000000000 06c0000201409c 00 00 00 00 03 01 00",
 	} {
 		if k, err := ParseBlock(unhex(t, h)); err != ErrDamaged {
-			t.Errorf("%s parses: %+v", why, k)
+			t.Errorf("%s parses: %+v, %v, want %v", why, k, err, ErrDamaged)
+		}
+	}
+	for why, h := range map[string]string{
+		"the next format":            "02 01 01 01 00 00",
+		"the last format":            "1f",
+		"an unknown record":          "01 01 01 01 00 00  0a 00",
+		"the last mandatory record":  "01 01 01 01 00 00  7f 01 00",
+		"an unknown record in front": "01 01 01 01 00 00  0b 00  01 00",
+	} {
+		if k, err := ParseBlock(unhex(t, h)); err != ErrFormat {
+			t.Errorf("%s parses: %+v, %v, want %v", why, k, err, ErrFormat)
+		}
+	}
+	for why, h := range map[string]string{
+		"an optional record behind":   "01 01 01 01 00 00  01 00  80 01 00",
+		"optional records in front":   "01 01 01 01 00 00  80 01 00  ff 00  01 00",
+		"the same optional one twice": "01 01 01 01 00 00  80 00  01 00  80 00",
+	} {
+		if k, err := ParseBlock(unhex(t, h)); err != nil || !k.Open {
+			t.Errorf("%s: %+v, %v, want the other records", why, k, err)
 		}
 	}
 }
 
-// TestChain reads logs as a successor finds them.
+// TestChain reads logs in the states in which a successor finds them.
 func TestChain(t *testing.T) {
 	ckpt := func(node string) *Checkpoint {
 		return &Checkpoint{Info: Info{Addr: netip.MustParseAddrPort("192.0.2.1:1")}, Node: node}
@@ -110,11 +132,16 @@ func TestChain(t *testing.T) {
 		changes int
 		closed  bool
 	}{
-		{"what precedes a checkpoint does not count", []Entry{entry(1, 0, rx), entry(5, 1, Block{Ckpt: ckpt("a")}), entry(6, 5, rx), entry(9, 6, rx)}, nil, 2, false},
-		{"writes that were deleted between two reads leave a hole", []Entry{entry(5, 1, Block{Ckpt: ckpt("a")}), entry(9, 6, rx)}, errTorn, 0, false},
-		{"a log without a checkpoint was read while one was written", []Entry{entry(6, 5, rx)}, errTorn, 0, false},
-		{"an ended session has nothing else", []Entry{entry(9, 6, Block{Close: name("peer")})}, nil, 0, true},
-		{"damage is not repaired", []Entry{{1, []byte{9}}}, ErrDamaged, 0, false},
+		{"writes before a checkpoint do not count", []Entry{entry(1, 0, rx), entry(5, 1, Block{Ckpt: ckpt("a")}), entry(6, 5, rx), entry(9, 6, rx)}, nil, 2, false},
+		{"writes that were deleted between two steps of a read leave a hole", []Entry{entry(5, 1, Block{Ckpt: ckpt("a")}), entry(9, 6, rx)}, errTorn, 0, false},
+		{"a log without a checkpoint was read while a checkpoint was written", []Entry{entry(6, 5, rx)}, errTorn, 0, false},
+		{"the end of a session needs no checkpoint", []Entry{entry(9, 6, Block{Close: name("peer")})}, nil, 0, true},
+		{"damage is not repaired", []Entry{{1, []byte{0xFF}}}, ErrDamaged, 0, false},
+		{"a write of another format belongs to others", []Entry{entry(5, 0, Block{Ckpt: ckpt("a")}), {9, []byte{2}}}, ErrFormat, 0, false},
+		{"a known write behind it does not help", []Entry{entry(5, 0, Block{Ckpt: ckpt("a")}), {6, []byte{2}}, entry(9, 6, rx)}, ErrFormat, 0, false},
+		{"a known checkpoint behind it does", []Entry{{5, []byte{2}}, entry(9, 5, Block{Ckpt: ckpt("a")})}, nil, 0, false},
+		{"the end behind it does", []Entry{{5, []byte{2}}, entry(9, 5, Block{Close: name("peer")})}, nil, 0, true},
+		{"a snapshot of another format belongs to others", []Entry{entry(9, 0, Block{Ckpt: &Checkpoint{Info: ckpt("a").Info, Snapshot: []byte{2}}})}, ErrFormat, 0, false},
 	} {
 		got, err := readChain(c.entries)
 		if err != c.err || err == nil && (len(got.changes) != c.changes || got.closed != c.closed || got.tail != 9) {
@@ -123,7 +150,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// FuzzBlock parses anything, and what parses is the same after another round.
+// FuzzBlock parses anything; a block that parses is the same after another round.
 func FuzzBlock(f *testing.F) {
 	for _, c := range blocks {
 		f.Add(unhex(f, c.hex))

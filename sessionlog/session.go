@@ -1,19 +1,99 @@
 package sessionlog
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 )
 
-// A Phase is where a Session is.
+// An ActionKind is the kind of an Action.
+type ActionKind uint8
+
+const (
+	// ActionAppend asks the log to append Write, ActionRead to read Log. One of them is under
+	// way at a time, and each must be answered by one call of Answer.
+	ActionAppend ActionKind = iota + 1
+	ActionRead
+
+	// ActionOpened says that the session of a new client exists.
+	ActionOpened
+
+	// ActionFound says that there is a session to adopt, of the client Info. Node owns it;
+	// Node is empty if the session was handed over. Call Claim when the states that the
+	// session is linked to are there.
+	ActionFound
+
+	// ActionAdopted says that this edge owns the session. Call Restore at once.
+	ActionAdopted
+
+	// ActionDeliver hands over a message of the client, in order, possibly again after an
+	// adoption: consumers recognize it by Message.Number and see from Message.Previous that
+	// none is missing. Call Delivered as soon as it cannot be lost.
+	ActionDeliver
+
+	// ActionElsewhere says that another edge owns the session: Node in Epoch. Node is empty
+	// if it is not known, as that of a session whose log has another format. The connection
+	// of a client that wanted to open a session is gone, and the client is told nothing.
+	ActionElsewhere
+
+	// ActionGone says that there is nothing to adopt.
+	ActionGone
+
+	// ActionLost says that another edge has adopted the session: Node, if it is known. The
+	// connection is gone, and the client is told nothing.
+	ActionLost
+
+	// ActionUncertain says that the history of the session cannot be established, so that it
+	// ends: Reason, and the numbers that the log knows. If there is no connection, tell the
+	// client by a ConnectionClose.
+	ActionUncertain
+
+	// ActionEnded says that the session is over and the log says so.
+	ActionEnded
+
+	// ActionHanded says that the session belongs to the edge that adopts it next.
+	ActionHanded
+)
+
+var actionNames = [...]string{
+	ActionAppend: "append", ActionRead: "read", ActionOpened: "opened", ActionFound: "found", ActionAdopted: "adopted",
+	ActionDeliver: "deliver", ActionElsewhere: "elsewhere", ActionGone: "gone", ActionLost: "lost", ActionUncertain: "uncertain",
+	ActionEnded: "ended", ActionHanded: "handed",
+}
+
+func (k ActionKind) String() string {
+	if int(k) < len(actionNames) && actionNames[k] != "" {
+		return actionNames[k]
+	}
+	return "action " + strconv.Itoa(int(k))
+}
+
+// An Action is what a Session wants done, or reports.
+type Action struct {
+	Kind    ActionKind
+	Log     string // ActionRead
+	Write   Write  // ActionAppend
+	Info    Info   // ActionFound; ActionUncertain, if it is known
+	Message Message
+	Node    string
+	Epoch   uint64
+	Reason  string
+
+	// ActionUncertain: the next number that the log expects of the client, and the next
+	// number of the edge.
+	Received, Sent uint64
+}
+
+// A Phase is a phase of a Session.
 type Phase uint8
 
-// The phases.
+// The phases. Opening and Reading come first; a Session in Reading goes on to Found, Claiming
+// and Adopted. Owning follows both ways.
 const (
 	Opening  Phase = iota + 1 // OPEN is being written
-	Reading                   // the log is being read, to adopt
-	Found                     // found; waits for Claim
+	Reading                   // the log is being read, to adopt the session
+	Found                     // there is a session, which waits for Claim
 	Claiming                  // ADOPT is being written
 	Adopted                   // waits for Restore
 	Owning
@@ -21,12 +101,12 @@ const (
 )
 
 func (p Phase) String() string {
-	return [...]string{"none", "opening", "looking", "ready", "claiming", "adopted", "owning", "over"}[p]
+	return [...]string{"none", "opening", "reading", "found", "claiming", "adopted", "owning", "over"}[p]
 }
 
-// A Session is one session at one edge. Its owner calls the methods for what it hears
-// (the events of Receive and Advance of the Endpoint before Advance of the Session),
-// carries out the actions of Advance in order, and calls it again at NextTimeout.
+// A Session is one session at one edge. Its caller calls the methods for what happens (the
+// events of Receive and Advance of the Endpoint before Advance of the Session), carries out the
+// actions of Advance in order, and calls Advance again at NextTimeout.
 type Session struct {
 	cfg   Config
 	log   string
@@ -34,52 +114,46 @@ type Session struct {
 	out   []Action
 	spare []Action
 
-	info  Info
-	conn  *dnp.Conn
-	toAdopt chain // while adopting
+	info    Info
+	conn    *dnp.Conn
+	toAdopt chain // what the log says of a session that is being adopted
 
 	epoch, owner uint64
 	number       uint64 // of the newest write
 	seq          uint64 // of the newest stored write; 0 if the log is empty
 
-	asked   ActionKind // what the log was asked and has not answered; 0 for nothing
-	retryAt time.Time  // it is not asked before
-	revalidate   bool       // the log has to be read before anything else
-	outdatedRead  bool       // the read that was asked is from before the doubt
-	shortSince   time.Time  // since when the log is shorter than it was
-	adoptionTries   int
-	pending *Write // not known to be stored
-	means   meaning
+	asked         ActionKind // the request that the log has not answered; 0 for none
+	retryAt       time.Time  // the log is not asked before
+	revalidate    bool       // the log has to be read before anything else
+	outdatedRead  bool       // the read under way was asked before Revalidate
+	shortSince    time.Time  // since when the log is shorter than it was; zero if it is not
+	adoptionTries int
+	pending       *pendingWrite // not known to be stored
 
-	undelivered   undelivered
-	token  uint64
-	need   need
-	writes int // since the checkpoint
-	bytes  int
-	ckptAt time.Time // of the newest
-	successor string
+	undelivered undelivered
+	token       uint64
+	writeNow    bool      // there is something to write, and the client waits for it
+	writeBy     time.Time // there is something to write until then; zero for nothing
+	writes      int       // since the checkpoint
+	bytes       int
+	ckptAt      time.Time // of the newest
 	handingOver bool
+	successor   string // of a hand-over; empty for any edge
 }
 
-// A meaning is what the pending write is, besides changes.
-type meaning struct {
+// A pendingWrite is the write under way, with what it does besides recording changes.
+type pendingWrite struct {
+	Write
 	open, adopt, ckpt, hand bool
-	end                     string
-	size                    int
+	closed                  string // reason of the end of the session; empty for none
 }
 
-// need is what is to be written.
-type need struct {
-	now  bool
-	soon time.Time // zero for nothing
-}
-
-// Open begins the session of a client that proved its address. conn has to be logged;
-// info is who it is. The client is not served before ActionOpened.
+// Open begins the session of a client that proved its address. conn has to be logged; info is
+// who it is. The client is not served before ActionOpened.
 func Open(cfg Config, log string, conn *dnp.Conn, info Info) *Session {
 	s := newSession(cfg, log, Opening)
 	s.conn, s.info = conn, info
-	s.need.now = true
+	s.writeNow = true
 	return s
 }
 
@@ -92,15 +166,16 @@ func Adopt(cfg Config, log string) *Session {
 
 func newSession(cfg Config, log string, phase Phase) *Session {
 	if problems := cfg.Validate(); len(problems) > 0 {
-		panic("session: " + problems[0])
+		panic("sessionlog: " + problems[0])
 	}
 	return &Session{cfg: cfg.withDefaults(), log: log, phase: phase, owner: cfg.Rand.Uint64(), epoch: 1}
 }
 
-// Phase returns where the session is.
+// Phase returns the phase of the session.
 func (s *Session) Phase() Phase { return s.phase }
 
-// Doubts reports whether the log has to say first whose the session is.
+// Revalidating reports whether the log has to be read first, because another edge may own the
+// session.
 func (s *Session) Revalidating() bool { return s.revalidate }
 
 // Info returns who the session is; nothing before it is found.
@@ -112,34 +187,34 @@ func (s *Session) Epoch() uint64 { return s.epoch }
 // Conn returns the connection; nil if there is none.
 func (s *Session) Conn() *dnp.Conn { return s.conn }
 
-// Token returns the highest token of a message that has a number, also from owners
-// before: a feed whose tokens grow goes on behind it.
+// Token returns the highest token of a message that has a number, also from former owners: a
+// feed whose tokens grow goes on behind it.
 func (s *Session) Token() uint64 { return s.token }
 
-// Claim takes the session that was found.
+// Claim begins to write that this edge owns the session that was found.
 func (s *Session) Claim() {
 	if s.phase == Found {
 		s.phase = Claiming
-		s.need.now = true
+		s.writeNow = true
 	}
 }
 
-// HandOver gives the session to the node to, or to anybody if it is empty, with all
+// HandOver gives the session to an edge, or to any edge if successor is empty, with everything
 // that waits to be sent.
-func (s *Session) HandOver(to string) {
+func (s *Session) HandOver(successor string) {
 	if s.phase == Owning && !s.handingOver {
-		s.handingOver, s.successor = true, to
+		s.handingOver, s.successor = true, successor
 	}
 }
 
-// Doubt says that this process was stopped for so long that another edge may have
-// taken its sessions. Nothing is sent to the client before the log says otherwise, and
-// answers to what was asked before do not.
+// Revalidate says that this process was stopped for so long that another edge may have adopted
+// its sessions. Nothing is sent to the client before the log shows that this edge still owns
+// the session; answers to earlier requests do not show that.
 func (s *Session) Revalidate() {
 	switch s.phase {
 	case Opening, Claiming, Owning:
 	default:
-		return // it is not this edge's
+		return // this edge does not own it
 	}
 	s.revalidate, s.outdatedRead = true, s.asked == ActionRead
 	if s.conn != nil {
@@ -154,7 +229,11 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	}
 	switch ev.Kind {
 	case dnp.EventUnstored:
-		s.unstored(now)
+		if s.conn.Urgent() {
+			s.writeNow = true
+		} else {
+			s.writeSoon(now)
+		}
 	case dnp.EventMessage:
 		if m, ok := s.undelivered.add(ev); ok {
 			s.emit(Action{Kind: ActionDeliver, Message: m})
@@ -167,39 +246,37 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	}
 }
 
-func (s *Session) unstored(now time.Time) {
-	if s.conn.Urgent() {
-		s.need.now = true
-	} else if s.need.soon.IsZero() {
-		s.need.soon = now.Add(s.cfg.WriteDelay)
-	}
-}
-
-// Delivered says that the message with this number and all before it have reached the
-// game servers.
+// Delivered says that the message with this number and all before it have reached the game
+// servers.
 func (s *Session) Delivered(now time.Time, number uint64) {
-	if s.undelivered.remove(number) && s.need.soon.IsZero() {
-		s.need.soon = now.Add(s.cfg.WriteDelay)
+	if s.undelivered.remove(number) {
+		s.writeSoon(now)
 	}
 }
 
-// Advance returns what is to be done, in order. It is valid until the next Advance.
+func (s *Session) writeSoon(now time.Time) {
+	if s.writeBy.IsZero() {
+		s.writeBy = now.Add(s.cfg.WriteDelay)
+	}
+}
+
+// Advance returns what is to be done, in order. The slice is valid until the next Advance.
 func (s *Session) Advance(now time.Time) []Action {
 	if s.asked == 0 && !now.Before(s.retryAt) && s.phase != Over {
-		s.step(now)
+		s.askNext(now)
 	}
 	out := s.out
 	s.out, s.spare = s.spare[:0], out
 	return out
 }
 
-// step asks the log what is to be asked next.
-func (s *Session) step(now time.Time) {
+// askNext makes the next request to the log.
+func (s *Session) askNext(now time.Time) {
 	switch {
 	case s.revalidate:
 		s.ask(Action{Kind: ActionRead, Log: s.log})
 	case s.pending != nil:
-		s.ask(Action{Kind: ActionAppend, Write: *s.pending})
+		s.ask(Action{Kind: ActionAppend, Write: s.pending.Write})
 	case s.phase == Opening:
 		s.writeOpen(now)
 	case s.phase == Claiming:
@@ -235,8 +312,8 @@ func (s *Session) ask(a Action) {
 
 func (s *Session) emit(a Action) { s.out = append(s.out, a) }
 
-// over ends the Session without a word to the client.
-func (s *Session) over(a Action) {
+// end ends the Session without telling the client.
+func (s *Session) end(a Action) {
 	if s.conn != nil {
 		s.conn.Close(dnp.CloseMoved)
 	}

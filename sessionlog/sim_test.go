@@ -31,23 +31,24 @@ const (
 	edgesMax  = 3
 	statesMax = 4
 
-	// How long it takes until a silent edge counts as dead, by heartbeats each 100 ms:
-	// 400 ms and up to a beat more. The balancer takes as long to send elsewhere.
+	// A silent edge counts as dead after 400 ms and up to one of its heartbeats, which come every
+	// 100 ms. The balancer takes as long to send elsewhere.
 	detectMin    = 400 * time.Millisecond
 	detectJitter = 100 * time.Millisecond
 )
 
 var vip = netip.MustParseAddrPort("198.51.100.1:3413")
 
-// A plan is what may go wrong in a seed.
+// A plan says which faults a seed may have.
 type plan struct {
 	name                          string
 	kills, pauses, outages, hands bool
 	lost, late, busy, old, torn   float64 // of the log
 	lies                          float64 // probability that the affinity is wrong
-	loss                          float64 // of the network, most
+	loss                          float64 // of the network, at most
 	excused                       bool    // clients may be interrupted: their own timer of 3 s cannot be met
-	deaf                          bool    // woken edges do not notice that they were stopped
+	deaf                          bool    // edges that go on do not notice that they were stopped
+	newer                         bool    // the last edge is of the next release and writes a format that the others do not read
 }
 
 var plans = []plan{
@@ -62,7 +63,7 @@ var plans = []plan{
 	{name: "everything", kills: true, pauses: true, outages: true, hands: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, torn: 0.05, lies: 0.05, loss: 0.05, excused: true},
 }
 
-// A world is edges behind a balancer, their log, clients and a game.
+// A world has edges behind a balancer, their log, clients and a game.
 type world struct {
 	plan
 	net     *simnet.Net
@@ -74,13 +75,15 @@ type world struct {
 	healed  bool
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{net: simnet.New(seed), plan: plans[seed%uint64(len(plans))]}
+func newWorld(seed uint64) *world { return newWorldOf(seed, plans[seed%uint64(len(plans))]) }
+
+func newWorldOf(seed uint64, p plan) *world {
+	w := &world{net: simnet.New(seed), plan: p}
 	w.chk = newChecker(w)
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{
 		Schedule: w.net.Schedule, Rand: rnd, Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Torn: w.torn, Elapsed: w.net.Elapsed,
-		Applied: func(log string, e sessionlog.Entry) { w.chk.applied(log, e) },
+		Applied: func(log string, e sessionlog.Entry) { w.chk.applied(log, inFormat(1, []sessionlog.Entry{e})[0]) },
 	})
 	loss := w.loss * rnd.Float64()
 	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 40 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 80 * time.Millisecond})
@@ -108,7 +111,7 @@ func (w *world) tell(format string, v ...any) {
 	}
 }
 
-// run simulates the whole seed and returns what went wrong.
+// run simulates the whole seed and returns the violations.
 func (w *world) run() []string {
 	for _, c := range w.clients {
 		c.begin()
@@ -135,7 +138,7 @@ func (w *world) run() []string {
 	return w.chk.errors
 }
 
-// trouble lets one thing go wrong.
+// trouble causes one fault.
 func (w *world) trouble() {
 	rnd := w.net.Rand()
 	var kinds []func()
@@ -160,25 +163,28 @@ func (w *world) trouble() {
 		kinds = append(kinds, e.drain)
 	}
 	if c := w.clients[rnd.IntN(len(w.clients))]; w.lies > 0 && c.start == 0 && c.owner != nil {
-		kinds = append(kinds, func() { w.stray(c) })
+		kinds = append(kinds, func() { w.misroute(c) })
+	}
+	if w.newer && e.newer() {
+		return // the others could not serve its clients
 	}
 	kinds[rnd.IntN(len(kinds))]()
 }
 
-// stray brings an old request of a client to an edge that does not have its session,
-// and for a while some of its other datagrams: acknowledgements that prove its address
-// there, because clients acknowledge old numbers.
-func (w *world) stray(c *simClient) {
-	if c.stray = w.living(c.owner); c.stray == c.owner {
-		c.stray = nil
+// misroute brings an old request of a client to an edge that does not have its session, and for a while
+// some of its other datagrams: acknowledgements that prove its address there, because clients acknowledge
+// old numbers.
+func (w *world) misroute(c *simClient) {
+	if c.misrouted = w.living(c.owner); c.misrouted == c.owner {
+		c.misrouted = nil
 		return
 	}
-	w.tell("client %d seems to connect to %s", c.index, c.stray.name())
-	c.strayTill = w.net.Elapsed() + 400*time.Millisecond
-	c.stray.greet(c, []byte{0, 1, 0, 0, 0})
+	w.tell("an old request of client %d reaches %s", c.index, c.misrouted.name())
+	c.misroutedTill = w.net.Elapsed() + 400*time.Millisecond
+	c.misrouted.greet(c, []byte{0, 1, 0, 0, 0})
 }
 
-// heal ends everything that is wrong, so that all that is due must happen.
+// heal ends all faults, so that everything that is due must happen.
 func (w *world) heal() {
 	w.healed = true
 	w.store.SetSilent(false)
@@ -209,7 +215,7 @@ func TestSimulation(t *testing.T) {
 	t.Log(sum.String())
 }
 
-// A tally sums up seeds.
+// A tally sums up the seeds.
 type tally struct {
 	seeds, kills, pauses, hands, adoptions, fenced         int
 	in, out, appends, reads, bytes, interruptions, excused int
@@ -255,7 +261,7 @@ func (s *tally) String() string {
 	for i, p := range s.plans[:len(plans)] {
 		table += fmt.Sprintf("%-16s %4d seeds, %4d clients, %4d kills, %4d pauses, %4d hand-overs: %d clients interrupted\n", plans[i].name, p.seeds, p.clients, p.kills, p.pauses, p.hands, p.ended)
 	}
-	return table + fmt.Sprintf("%d seeds: %d kills of owners, %d pauses, %d hand-overs, %d adoptions, %d fenced; %d messages in, %d out; %d interruptions that have no excuse, %d that have\n"+
+	return table + fmt.Sprintf("%d seeds: %d kills of owners, %d pauses, %d hand-overs, %d adoptions, %d fenced; %d messages in, %d out; %d interruptions without an excuse, %d with one\n"+
 		"service gap after a kill (detection %v to %v included): %s; after a hand-over: %s\n%.2f appends, %.3f reads and %.0f bytes of log per message",
 		s.seeds, s.kills, s.pauses, s.hands, s.adoptions, s.fenced, s.in, s.out, s.interruptions, s.excused,
 		detectMin, detectMin+detectJitter, quantiles(s.gaps), quantiles(s.handGaps),

@@ -13,8 +13,8 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A checker watches everything from outside of the edges: what is applied to the log,
-// what is sent to clients, what clients and the game get.
+// A checker observes from outside of the edges which writes the log applies, which datagrams are sent to
+// clients, and which messages clients and the game get.
 type checker struct {
 	w      *world
 	errors []string
@@ -25,7 +25,7 @@ type checker struct {
 	gaps, handGaps                          []time.Duration
 }
 
-// facts are what the log says about a session, from all writes that were applied.
+// facts are the content of a session's log, from all writes that were applied.
 type facts struct {
 	rx           map[uint64][]byte
 	tx           map[uint64]dnp.SentCommand
@@ -57,11 +57,11 @@ func newFacts() *facts {
 	return &facts{rx: map[uint64][]byte{}, tx: map[uint64]dnp.SentCommand{}, down: map[wire.LinkID]bool{}}
 }
 
-// applied judges a write that the log took.
+// applied judges a write that the log applied.
 func (c *checker) applied(log string, e sessionlog.Entry) {
 	k, err := sessionlog.ParseBlock(e.Data)
 	if err != nil {
-		c.failf("a write that cannot be read")
+		c.failf("a stored write cannot be read")
 		return
 	}
 	f := c.of(log)
@@ -69,11 +69,11 @@ func (c *checker) applied(log string, e sessionlog.Entry) {
 		c.failf("a write of epoch %d by %x is accepted after one of epoch %d by %x", k.Epoch, k.Owner, f.epoch, f.owner)
 	}
 	if k.Adopt != nil && !k.Open && f.block.Hand == nil && k.Owner == f.owner {
-		c.failf("a session is adopted by the owner that has it, in epoch %d", k.Epoch)
+		c.failf("an owner adopts its own session, in epoch %d", k.Epoch)
 	}
 	if k.Open && f.epoch > 0 {
 		if !f.closed {
-			c.failf("a session begins over one that lives")
+			c.failf("a session begins over another that lives")
 		}
 		*f = *newFacts() // numbers begin again
 	}
@@ -91,7 +91,7 @@ func (c *checker) applied(log string, e sessionlog.Entry) {
 	}
 	for _, s := range k.Changes.Sent {
 		if old, ok := f.tx[s.Number]; ok && !same(old, s) {
-			c.failf("number %d of ours has two meanings in the log: %+v and %+v", s.Number, old, s)
+			c.failf("number %d of the edge has two meanings in the log: %+v and %+v", s.Number, old, s)
 		}
 		s.Data = bytes.Clone(s.Data)
 		f.tx[s.Number] = s
@@ -109,11 +109,11 @@ func same(a, b dnp.SentCommand) bool {
 	return a.Kind == b.Kind && a.Flags == b.Flags && bytes.Equal(a.Data, b.Data)
 }
 
-// lost judges what an edge says that lost a session.
+// lost judges the report of an edge that it lost a session.
 func (c *checker) lost(p *simClient, s *sessionlog.Session, a sessionlog.Action) {
 	c.fenced++
 	if a.Epoch <= s.Epoch() {
-		c.failf("client %d is lost to nobody: its owner of epoch %d reads epoch %d", p.index, s.Epoch(), a.Epoch)
+		c.failf("the owner of client %d in epoch %d loses the session to epoch %d", p.index, s.Epoch(), a.Epoch)
 	}
 }
 
@@ -128,7 +128,7 @@ func (c *checker) sends(p *simClient, b []byte) {
 	case wire.CommandReliableAck:
 		n, _ := wire.Denetwork.Unwrap(seq, max(f.rxMax, p.start))
 		if _, ok := f.rx[n]; !ok {
-			c.failf("client %d is acknowledged %d, which is not stored", p.index, n)
+			c.failf("client %d is sent an acknowledgement of %d, which is not stored", p.index, n)
 		}
 	case wire.CommandReliableMessage, wire.CommandReliableLinkState, wire.CommandReliableMessageLong:
 		n, _ := wire.Denetwork.Unwrap(seq, max(f.txMax, p.start))
@@ -136,22 +136,22 @@ func (c *checker) sends(p *simClient, b []byte) {
 		switch {
 		case n == 0 && !ok && cmd == wire.CommandReliableMessageLong: // the probe
 		case !ok:
-			c.failf("client %d is sent %d, which is not stored", p.index, n)
+			c.failf("client %d is sent number %d, which is not stored", p.index, n)
 		case !means(s, cmd, b[3:]):
-			c.failf("client %d is sent %d as %x, but the log has %+v", p.index, n, b, s)
+			c.failf("client %d is sent number %d as %x, but the log has %+v", p.index, n, b, s)
 		}
 	case wire.CommandLinkDown:
 		if id := wire.LinkID(seq); !f.down[id] {
-			c.failf("client %d is told that link %x ended, which is not stored", p.index, id)
+			c.failf("client %d is told the end of link %x, which is not stored", p.index, id)
 		}
 	case wire.CommandConnectionClose:
 		if !f.closed {
-			c.failf("client %d is told the end, which is not stored", p.index)
+			c.failf("client %d is told the end of the session, which is not stored", p.index)
 		}
 	}
 }
 
-// means reports whether a command is what the log says.
+// means reports whether a command has the meaning that the log has.
 func means(s dnp.SentCommand, cmd wire.Command, body []byte) bool {
 	switch s.Kind {
 	case dnp.SentMessage:
@@ -196,7 +196,7 @@ func (c *checker) closed(p *simClient, reason string) {
 	}
 	p.frozen = true
 	c.w.tell("client %d is interrupted: %s", p.index, reason)
-	if p.owner == nil { // there was no session yet: the attempt is lost, and the client tries again
+	if p.owner == nil { // there was no session yet, so the client tries again
 		c.attempts++
 		return
 	}
@@ -208,14 +208,14 @@ func (c *checker) closed(p *simClient, reason string) {
 	c.failf("client %d is interrupted: %s", p.index, reason)
 }
 
-// final judges what there is when everything had time to happen.
+// final judges the end state, after everything had time to happen.
 func (c *checker) final() {
 	for _, p := range c.w.clients {
 		if p.frozen {
 			continue
 		}
 		if len(p.consumed) != p.sent || p.Queued() > 0 {
-			c.failf("client %d sent %d messages, the game got %d; %d wait", p.index, p.sent, len(p.consumed), p.Queued())
+			c.failf("client %d sent %d messages, the game got %d, %d wait", p.index, p.sent, len(p.consumed), p.Queued())
 		}
 		if p.got != p.outLen {
 			c.failf("the game sent %d messages, client %d got %d", p.outLen, p.index, p.got)
@@ -224,7 +224,7 @@ func (c *checker) final() {
 	}
 }
 
-// links judges the values that a client has in the end.
+// links judges the values of a client in the end.
 func (c *checker) links(p *simClient) {
 	owners := 0
 	for _, e := range c.w.edges {
@@ -246,9 +246,9 @@ func (c *checker) links(p *simClient) {
 		case v == c.w.values[k]:
 			up[string(l.Message)] = true
 		case p.wanted[k] && !sticks:
-			c.failf("client %d has %d as value of state %d by link %x, want %d", p.index, v, k, l.ID, c.w.values[k])
+			c.failf("client %d has the value %d of state %d by link %x, want %d", p.index, v, k, l.ID, c.w.values[k])
 		case !p.wanted[k] && !sticks:
-			c.failf("client %d has state %d by link %x, which it should not", p.index, k, l.ID)
+			c.failf("client %d has state %d by link %x, which it should not have", p.index, k, l.ID)
 		}
 	}
 	for k, wanted := range p.wanted {

@@ -10,8 +10,8 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A simClient is a client with an application that counts its messages and checks
-// those that come, and the game that the client talks to.
+// A simClient is a client whose application counts the messages that it sends and checks those that it
+// receives, and the game that the client talks to.
 type simClient struct {
 	*dnptest.Client
 	w     *world
@@ -22,20 +22,20 @@ type simClient struct {
 
 	connected bool
 	sent      int // messages of the client
-	got       int // messages of the game that came
+	got       int // messages of the game that the client received
 
-	outLen    int             // messages that the game has for the client
-	consumed  []string        // messages that the game got, each once
-	cursor    uint64          // number of the newest of them, plus one
-	wanted    [statesMax]bool // states in the client's audience
-	owner     *simEdge        // what the affinity says
-	route     *simEdge        // what the balancer says
-	stray     *simEdge        // an edge that some datagrams of the client get to
-	strayTill time.Duration
-	broken    time.Duration // when the owner was killed; 0 if it was not
-	adopted   bool          // since then
-	handed    bool          // it was handed over instead
-	frozen    bool          // interrupted
+	outLen        int             // messages that the game has for the client
+	consumed      []string        // messages that the game got, each once
+	cursor        uint64          // number of the newest of them, plus one
+	wanted        [statesMax]bool // states in the client's audience
+	owner         *simEdge        // according to the affinity
+	route         *simEdge        // according to the balancer
+	misrouted     *simEdge        // an edge that gets some datagrams of the client by mistake
+	misroutedTill time.Duration
+	broken        time.Duration // when the owner was killed; 0 if it was not
+	adopted       bool          // since then
+	handed        bool          // it was handed over instead
+	frozen        bool          // interrupted
 }
 
 func newClient(w *world, i int, b dnptest.Behaviour, start uint64) *simClient {

@@ -15,14 +15,13 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// front is the balancer: it sends the datagrams of a client to one edge until that
-// edge counts as dead.
+// front is the balancer: it sends the datagrams of a client to one edge until that edge counts as dead.
 type front struct{ w *world }
 
 func (f front) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	c := f.w.client(from)
-	if c.stray != nil && f.w.net.Elapsed() < c.strayTill && f.w.net.Rand().IntN(2) == 0 {
-		c.stray.greet(c, p)
+	if c.misrouted != nil && f.w.net.Elapsed() < c.misroutedTill && f.w.net.Rand().IntN(2) == 0 {
+		c.misrouted.greet(c, p)
 		return
 	}
 	if c.route.dead {
@@ -39,7 +38,7 @@ func (w *world) client(addr netip.AddrPort) *simClient {
 			return c
 		}
 	}
-	panic("a stranger")
+	panic("a datagram of an unknown client")
 }
 
 // living returns an edge that does not count as dead.
@@ -67,22 +66,22 @@ func (w *world) wouldBeLast(e *simEdge) bool {
 	return well == 0 || !e.alive || e.paused
 }
 
-// A simEdge is an edge: a process that dies, is stopped, and starts again.
+// A simEdge is an edge, whose process dies, is stopped, and starts again.
 type simEdge struct {
 	w      *world
 	index  int
-	start  int  // how-manieth process
+	start  int  // ordinal of the process
 	alive  bool // the process exists
 	paused bool
 	since  time.Duration // of the pause
-	dead   bool          // what all others believe, late
+	dead   bool          // the others take it for dead, after a while
 	asleep []func()
 	rand   *rand.Rand
 
 	ep       *dnp.Endpoint
 	sources  [statesMax]*dnp.Source
 	sessions map[netip.AddrPort]*sessionlog.Session
-	greets   map[netip.AddrPort]time.Duration // who asked for a connection, when
+	greets   map[netip.AddrPort]time.Duration // when a client asked for a connection
 	buffers  map[netip.AddrPort][][]byte
 	tokens   map[*sessionlog.Session]uint64
 	outbox   map[*sessionlog.Session][]sessionlog.Message
@@ -130,7 +129,7 @@ func (e *simEdge) update() {
 	}
 }
 
-// run lets f happen in the process, later if it is stopped.
+// run runs f in the process; if that is stopped, when it goes on.
 func (e *simEdge) run(f func()) { e.runAs(e.start, f) }
 
 func (e *simEdge) runAs(start int, f func()) {
@@ -146,7 +145,7 @@ func (e *simEdge) runAs(start int, f func()) {
 	}
 }
 
-// after lets f happen in this process after d, unless it is another one by then.
+// after runs f after d, unless the process has ended by then.
 func (e *simEdge) after(d time.Duration, f func()) {
 	start := e.start
 	e.w.net.Schedule(d, func() { e.runAs(start, f) })
@@ -163,7 +162,7 @@ func (e *simEdge) kill() {
 	e.w.net.Schedule(time.Duration(1000+e.w.net.Rand().IntN(2000))*time.Millisecond, e.boot)
 }
 
-// broke notes whose service ends here.
+// broke notes the clients whose service is interrupted.
 func (e *simEdge) broke(handed bool) {
 	for _, c := range e.w.clients {
 		if s := e.sessions[c.addr]; s != nil && s.Phase() == sessionlog.Owning && c.owner == e && !c.frozen {
@@ -175,8 +174,7 @@ func (e *simEdge) broke(handed bool) {
 	}
 }
 
-// noticed lets the others find out that this edge is silent, after a while. One of
-// them takes its sessions.
+// noticed makes the others notice after a while that this edge is silent. They adopt its sessions.
 func (e *simEdge) noticed() {
 	start := e.start
 	e.w.net.Schedule(detectMin+time.Duration(e.w.net.Rand().Int64N(int64(detectJitter))), func() {
@@ -228,7 +226,7 @@ func (e *simEdge) resume() {
 	}
 }
 
-// greet takes a datagram as an edge does that knows nothing of the client's session.
+// greet takes a datagram like an edge that does not know of the client's session.
 func (e *simEdge) greet(c *simClient, p []byte) {
 	p = slices.Clone(p)
 	e.after(0, func() {
@@ -238,7 +236,7 @@ func (e *simEdge) greet(c *simClient, p []byte) {
 	})
 }
 
-// drain gives every session to another edge.
+// drain hands every session over to another edge.
 func (e *simEdge) drain() {
 	e.run(func() {
 		for _, s := range e.sessions {
@@ -254,7 +252,7 @@ func (e *simEdge) datagram(c *simClient, p []byte, hops int) {
 	e.after(200*time.Microsecond, func() { e.direct(c, p, hops) })
 }
 
-// direct gives a datagram to who should have it.
+// direct gives a datagram to the edge that should have it.
 func (e *simEdge) direct(c *simClient, p []byte, hops int) {
 	s := e.sessions[c.addr]
 	request := wire.Command(p[0]) == wire.CommandConnectionRequest
@@ -296,7 +294,7 @@ func (e *simEdge) adopt(c *simClient) {
 
 func (e *simEdge) config() sessionlog.Config { return sessionlog.Config{Node: e.name(), Rand: e.rand} }
 
-// install makes the session of a client whose numbers do not begin at 0.
+// install opens the session of a client whose numbers do not begin at 0.
 func (e *simEdge) install(c *simClient) {
 	conn, err := e.ep.Restore(e.w.net.Now(), c.addr, snapshotAt(c.start), func(uint64) *dnp.Source { return nil })
 	if err != nil {
@@ -305,7 +303,7 @@ func (e *simEdge) install(c *simClient) {
 	e.open(c, conn)
 }
 
-// snapshotAt is the snapshot of a connection that has just begun, but for its numbers.
+// snapshotAt returns the snapshot of a new connection with other first numbers.
 func snapshotAt(n uint64) []byte {
 	ep, err := dnp.New(dnp.Config{Listen: true, Probe: dnp.ProbeNone, Rand: rand.New(rand.NewPCG(1, 1))})
 	if err != nil {
@@ -342,7 +340,7 @@ func (e *simEdge) Send(to netip.AddrPort, b []byte) {
 	e.w.net.Send(vip, to, b)
 }
 
-// handle takes what the endpoint says that happened.
+// handle takes the events of the endpoint.
 func (e *simEdge) handle(events []dnp.Event) {
 	for i := range events {
 		ev := &events[i]
@@ -360,7 +358,7 @@ func (e *simEdge) handle(events []dnp.Event) {
 	}
 }
 
-// turn does all that is due, and sets the clock.
+// turn does everything that is due, and arms the timer.
 func (e *simEdge) turn() {
 	for range 1000 {
 		now := e.w.net.Now()
@@ -397,7 +395,7 @@ func (e *simEdge) turn() {
 			return
 		}
 	}
-	panic("the edge is due again and again")
+	panic("the edge is due without end")
 }
 
 func (e *simEdge) arm(wait time.Duration) {
@@ -409,7 +407,7 @@ func (e *simEdge) arm(wait time.Duration) {
 	e.after(wait, func() {})
 }
 
-// serve feeds a session with what the game has for the client, and links it.
+// serve gives a session the messages of the game, and links the states of the client's audience.
 func (e *simEdge) serve(c *simClient, s *sessionlog.Session) {
 	conn := s.Conn()
 	if s.Phase() != sessionlog.Owning || conn == nil || !conn.Established() {
@@ -431,4 +429,114 @@ func (e *simEdge) serve(c *simClient, s *sessionlog.Session) {
 			conn.Unlink(e.sources[k], false)
 		}
 	}
+}
+
+// act carries out an action of a session.
+func (e *simEdge) act(c *simClient, s *sessionlog.Session, a sessionlog.Action) {
+	w := e.w
+	if a.Kind > sessionlog.ActionRead && a.Kind != sessionlog.ActionDeliver {
+		w.tell("%s, client %d: %v %s %s epoch %d", e.name(), c.index, a.Kind, a.Node, a.Reason, a.Epoch)
+	}
+	switch a.Kind {
+	case sessionlog.ActionAppend:
+		e.batches.Add(s, e.written(a.Write))
+	case sessionlog.ActionRead:
+		start := e.start
+		w.store.Read(a.Log, func(answer sessionlog.Answer) {
+			answer.Entries = e.readable(answer.Entries)
+			e.runAs(start, func() { s.Answer(w.net.Now(), answer) })
+		})
+	case sessionlog.ActionOpened:
+		c.owner = e
+		e.tokens[s] = 0
+	case sessionlog.ActionFound:
+		s.Claim()
+	case sessionlog.ActionAdopted:
+		e.restore(c, s)
+	case sessionlog.ActionDeliver:
+		e.deliver(c, s, a.Message)
+	case sessionlog.ActionLost:
+		w.chk.lost(c, s, a)
+	case sessionlog.ActionUncertain:
+		w.chk.failf("the session of client %d ends as uncertain: %s; numbers %d and %d", c.index, a.Reason, a.Received, a.Sent)
+	case sessionlog.ActionHanded:
+		w.chk.hands++
+		for _, o := range w.edges {
+			if o.name() == a.Node && o != e {
+				o.after(300*time.Microsecond, func() { o.adopt(c) })
+			}
+		}
+	}
+}
+
+// restore goes on with a session that was adopted.
+func (e *simEdge) restore(c *simClient, s *sessionlog.Session) {
+	w := e.w
+	conn := s.Restore(w.net.Now(), e.ep, func(ref uint64) *dnp.Source {
+		if ref >= statesMax {
+			return nil
+		}
+		return e.sources[ref]
+	})
+	if conn == nil {
+		return
+	}
+	c.owner, c.adopted = e, true
+	w.chk.adoptions++
+	e.tokens[s] = s.Token()
+	for token := range conn.QueuedTokens {
+		e.tokens[s] = max(e.tokens[s], token)
+	}
+	buffered := e.buffers[c.addr]
+	delete(e.buffers, c.addr)
+	for _, p := range buffered {
+		e.after(0, func() { e.direct(c, p, 0) })
+	}
+}
+
+// flushWrites sends the writes of all sessions, those of one log shard together.
+func (e *simEdge) flushWrites() {
+	start := e.start
+	e.batches.Flush(func(_ int, writes []sessionlog.Write, sessions []*sessionlog.Session) {
+		e.w.store.Append(writes, func(i int, a sessionlog.Answer) {
+			e.runAs(start, func() { sessions[i].Answer(e.w.net.Now(), a) })
+		})
+	})
+}
+
+// deliver gives a message to the game.
+func (e *simEdge) deliver(c *simClient, s *sessionlog.Session, m sessionlog.Message) {
+	e.outbox[s] = append(e.outbox[s], m)
+	if len(e.outbox[s]) == 1 {
+		e.publish(c, s)
+	}
+}
+
+// publish sends the messages that the game does not have yet, in order, and repeats that.
+func (e *simEdge) publish(c *simClient, s *sessionlog.Session) {
+	w, start := e.w, e.start
+	batch := slices.Clone(e.outbox[s])
+	if len(batch) == 0 {
+		return
+	}
+	if w.healed || w.net.Rand().IntN(20) > 0 {
+		w.net.Schedule(time.Millisecond, func() {
+			for _, m := range batch {
+				w.chk.toGame(c, m)
+			}
+			w.net.Schedule(time.Millisecond, func() {
+				e.runAs(start, func() { e.delivered(c, s, batch[len(batch)-1].Number) })
+			})
+		})
+	}
+	e.after(50*time.Millisecond, func() { e.publish(c, s) })
+}
+
+func (e *simEdge) delivered(c *simClient, s *sessionlog.Session, number uint64) {
+	out := e.outbox[s]
+	for len(out) > 0 && out[0].Number <= number {
+		out = out[1:]
+	}
+	e.outbox[s] = out
+	s.Delivered(e.w.net.Now(), number)
 }

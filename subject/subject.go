@@ -1,3 +1,11 @@
+// Package subject names the subjects of the bus and parses them.
+//
+//	var subjects subject.Names // with DefaultPrefix
+//	b.Subscribe(subjects.Live("demo"), handle)
+//	address, ok := subjects.ParsePublish(m.Subject)
+//
+// It also defines which names of spaces, clients, groups and keys a subject can carry:
+// [ValidToken] and [ValidKey].
 package subject
 
 import (
@@ -8,8 +16,7 @@ import (
 // DefaultPrefix is the prefix of all subjects unless the operator sets another.
 const DefaultPrefix = "dnp.v1"
 
-// Subjects names the subjects of one deployment. The zero value uses
-// DefaultPrefix.
+// Names builds the subjects of one deployment. The zero value uses DefaultPrefix.
 type Names struct {
 	Prefix string // tokens joined by dots, without wildcards
 }
@@ -17,20 +24,20 @@ type Names struct {
 // A Mapping tells a NATS server to deliver messages for the pattern From at To.
 type Mapping struct{ From, To string }
 
-// An Address is what the subject of a publish or get request says.
+// An Address is the content of the subject of a publish or get request.
 type Address struct {
 	Shard int // -1 before mapping
 	Space string
 	Key   string // empty if the subject ends with the space
 }
 
-// Publish returns the subject that publishers use; the key may be empty.
+// Publish returns the subject for publishers; the key may be empty.
 func (s Names) Publish(space, key string) string { return s.join("publish", space, key) }
 
 // PublishAll matches every Publish.
 func (s Names) PublishAll() string { return s.join("publish", ">") }
 
-// ShardPublish returns what Publish becomes after mapping to shard n.
+// ShardPublish returns the subject to which a server maps Publish for shard n.
 func (s Names) ShardPublish(n int, space, key string) string {
 	return s.join("shard", strconv.Itoa(n), "publish", space, key)
 }
@@ -38,14 +45,13 @@ func (s Names) ShardPublish(n int, space, key string) string {
 // ShardPublishAll matches every ShardPublish of shard n.
 func (s Names) ShardPublishAll(n int) string { return s.ShardPublish(n, ">", "") }
 
-// Get returns the subject of a request for a state, or for a space if key is
-// empty.
+// Get returns the subject of a request for a state, or for a whole space if key is empty.
 func (s Names) Get(space, key string) string { return s.join("get", space, key) }
 
 // GetAll matches every Get.
 func (s Names) GetAll() string { return s.join("get", ">") }
 
-// ShardGet returns what Get becomes after mapping to shard n.
+// ShardGet returns the subject to which a server maps Get for shard n.
 func (s Names) ShardGet(n int, space, key string) string {
 	return s.join("shard", strconv.Itoa(n), "get", space, key)
 }
@@ -56,37 +62,37 @@ func (s Names) ShardGetAll(n int) string { return s.ShardGet(n, ">", "") }
 // Live returns the subject of a space's batches.
 func (s Names) Live(space string) string { return s.join("live", space) }
 
-// Head returns the subject on which the holder of shard n says how far its
-// spaces are.
+// Head returns the subject on which the holder of shard n reports the last sequence numbers of
+// its spaces.
 func (s Names) Head(n int) string { return s.join("shard", strconv.Itoa(n), "head") }
 
 // HeadAll matches every Head.
 func (s Names) HeadAll() string { return s.join("shard", "*", "head") }
 
-// Repair returns the subject of requests for what a replica lacks.
+// Repair returns the subject of repair requests to the holder of shard n.
 func (s Names) Repair(n int) string { return s.join("shard", strconv.Itoa(n), "repair") }
 
-// Write returns the subject of requests that carry what clients wrote.
+// Write returns the subject of the writes of clients to shard n.
 func (s Names) Write(n int) string { return s.join("shard", strconv.Itoa(n), "write") }
 
-// Own returns the subject on which a relay says what the store accepted as the
-// record of who holds shard n.
+// Own returns the subject on which a relay repeats the ownership record of shard n that the
+// store accepted.
 func (s Names) Own(n int) string { return s.join("shard", strconv.Itoa(n), "own") }
 
 // OwnAll matches every Own.
 func (s Names) OwnAll() string { return s.join("shard", "*", "own") }
 
-// StoreAll matches everything that is stored of shard n.
+// StoreAll matches all stored records of shard n.
 func (s Names) StoreAll(n int) string { return s.join("store", strconv.Itoa(n), ">") }
 
-// StoreOwn returns the subject of the record that says who holds shard n.
+// StoreOwn returns the subject of the ownership record of shard n.
 func (s Names) StoreOwn(n int) string { return s.join("store", strconv.Itoa(n), "own") }
 
 // StoreOwnAll matches every StoreOwn.
 func (s Names) StoreOwnAll() string { return s.join("store", "*", "own") }
 
-// StoreHeartbeat returns the subject of the record by which the holder of shard n
-// renews.
+// StoreHeartbeat returns the subject of the record by which the holder of shard n renews its
+// lease.
 func (s Names) StoreHeartbeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
 
 // StoreHeartbeatAll matches every StoreHeartbeat.
@@ -100,7 +106,7 @@ func (s Names) StoreKeyframe(n int, space string, number uint64) string {
 // StoreKeyframeAll matches every StoreKeyframe of shard n.
 func (s Names) StoreKeyframeAll(n int) string { return s.join("store", strconv.Itoa(n), "k", ">") }
 
-// ParseStore takes a subject of the store apart: the shard, and own, beat or
+// ParseStore returns the shard of a stored record and the rest of its subject: own, beat or
 // k.<space>.<number>.
 func (s Names) ParseStore(subject string) (n int, rest string, ok bool) {
 	if rest, ok = s.cut(subject, "store."); !ok {
@@ -109,8 +115,7 @@ func (s Names) ParseStore(subject string) (n int, rest string, ok bool) {
 	return cutShard(rest)
 }
 
-// ParseStoreKeyframe returns the space and the state number of a StoreKeyframe
-// subject.
+// ParseStoreKeyframe returns the space and the state number of a StoreKeyframe subject.
 func (s Names) ParseStoreKeyframe(subject string) (space string, number uint64, ok bool) {
 	_, rest, ok := s.ParseStore(subject)
 	if !ok {
@@ -136,41 +141,39 @@ func (s Names) LogAllShards() string { return s.join("log", "*", "*") }
 // All matches every subject of the deployment.
 func (s Names) All() string { return s.join(">") }
 
-// Event returns the subject of a space's events.
+// Event returns the subject of the events of a space.
 func (s Names) Event(space string) string { return s.join("event", space) }
 
-// EventIn returns the subject of the events that a space's store makes, in another
-// form than JSON.
+// EventIn returns the subject of the events of a space's store in a form other than JSON.
 func (s Names) EventIn(space, form string) string { return s.join("event", space, form) }
 
-// From returns the subject of the messages that a client sends.
+// From returns the subject of the messages from a client.
 func (s Names) From(space, client string) string { return s.join("from", space, client) }
 
 // FromAll matches every From.
 func (s Names) FromAll() string { return s.From("*", "*") }
 
-// To returns the subject of the messages for one client.
+// To returns the subject of the messages for a client.
 func (s Names) To(space, client string) string { return s.join("to", space, client) }
 
 // ToAll returns the subject of the messages for all clients of a space.
 func (s Names) ToAll(space string) string { return s.join("toall", space) }
 
-// Who returns the subject of the question who is in a space.
+// Who returns the subject on which a relay asks the edges for the sessions in a space.
 func (s Names) Who(space string) string { return s.join("who", space) }
 
-// Edge is where other edges ask one to take sessions over.
+// Edge returns the subject on which other edges ask an edge to take over sessions.
 func (s Names) Edge(node string) string { return s.join("edge", node) }
 
 // Auth returns the subject of requests to the game's authentication service.
 func (s Names) Auth() string { return s.join("auth") }
 
-// Probe returns the subject by which a node finds out whether, and how, its
-// server maps publishes. It is a Publish to a reserved space named after the
-// node.
+// Probe returns the subject by which a node finds out whether, and how, its server maps
+// publishes: a Publish to a reserved space named after the node.
 func (s Names) Probe(node string) string { return s.Publish(ProbeSpace(node), "") }
 
-// ProbeSpace returns the reserved space of Probe: the node's name with every
-// character that a space cannot have replaced by _, and cut to fit.
+// ProbeSpace returns the reserved space of Probe: the name of the node, cut to fit, with _ for
+// every character that is not allowed in a space.
 func ProbeSpace(node string) string {
 	b := []byte("_probe-" + node)
 	b = b[:min(len(b), TokenMax)]
@@ -182,13 +185,13 @@ func ProbeSpace(node string) string {
 	return string(b)
 }
 
-// ParsePublish takes a subject that ShardPublish or Publish made apart. It is
-// not ok if the space or the key break the rules for names.
+// ParsePublish parses a subject of Publish or ShardPublish. It is not ok if the space or the
+// key is invalid.
 func (s Names) ParsePublish(subject string) (a Address, ok bool) {
 	return s.parseAddress(subject, "publish.")
 }
 
-// ParseGet takes a subject that ShardGet or Get made apart.
+// ParseGet parses a subject of Get or ShardGet.
 func (s Names) ParseGet(subject string) (a Address, ok bool) {
 	return s.parseAddress(subject, "get.")
 }
@@ -219,9 +222,9 @@ func (s Names) ParseTo(subject string) (space, client string, ok bool) {
 	return s.parseClient(subject, "to.")
 }
 
-// Mappings returns what every NATS server and leaf node needs, so that a
-// publisher's friendly subject reaches the holder of the space's shard. Each
-// subject has two, with and without a key, because > matches at least one token.
+// Mappings returns the mappings that every NATS server and leaf node needs to deliver the
+// requests of publishers to the holder of the space's shard. Each subject has two, with and
+// without a key, because > matches at least one token.
 func (s Names) Mappings(shards int) []Mapping {
 	var all []Mapping
 	for _, verb := range [...]string{"publish", "get"} {
@@ -232,7 +235,7 @@ func (s Names) Mappings(shards int) []Mapping {
 	return all
 }
 
-// join joins tokens behind the prefix; an empty last token is left out.
+// join joins tokens behind the prefix and leaves out an empty last token.
 func (s Names) join(tokens ...string) string {
 	if tokens[len(tokens)-1] == "" {
 		tokens = tokens[:len(tokens)-1]
@@ -302,16 +305,16 @@ func cutShard(s string) (n int, rest string, ok bool) {
 const (
 	HeaderSession  = "Dnp-Session"  // the session of the client
 	HeaderNumber   = "Dnp-Number"   // of a reliable message of a client, in its session
-	HeaderPrevious = "Dnp-Previous" // number of the message before, plus one: what a consumer's cursor was
+	HeaderPrevious = "Dnp-Previous" // number of the previous message plus one: the cursor of a consumer before this message
 	HeaderReliable = "Dnp-Reliable" // "true" or "false"
 	HeaderToken    = "Dnp-Token"    // by which a game server names a message to a client
 )
 
-// HeaderControl marks a message on a client's subject that is not for the client but a
-// command to the edge that serves it.
+// HeaderControl marks a message on the subject of a client that is a command to the
+// client's edge and not for the client.
 const (
 	HeaderControl   = "Dnp-Control"
-	ControlKick     = "kick"      // of the holder: end the client's sessions
-	ControlReplaced = "replaced"  // of an edge: end the sessions that began before HeaderBegan
+	ControlKick     = "kick"      // from the holder: end the client's sessions
+	ControlReplaced = "replaced"  // from an edge: end the sessions that began before HeaderBegan
 	HeaderBegan     = "Dnp-Began" // when the session HeaderSession began, in Unix microseconds
 )

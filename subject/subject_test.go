@@ -90,13 +90,13 @@ func TestParseSubjects(t *testing.T) {
 		t.Errorf("head: %d, %v", n, ok)
 	}
 	if _, ok := s.ParseShard("dnp.v1.shard.x.head"); ok {
-		t.Error("a shard that is no number")
+		t.Error("ParseShard accepted a shard that is not a number")
 	}
 	if space, ok := s.ParseLive("dnp.v1.live.demo"); !ok || space != "demo" {
 		t.Errorf("live: %q, %v", space, ok)
 	}
 	if _, ok := s.ParseLive("dnp.v1.live.a.b"); ok {
-		t.Error("a space with a dot")
+		t.Error("ParseLive accepted a space with a dot")
 	}
 	if space, client, ok := s.ParseFrom(s.From("demo", "c1")); !ok || space != "demo" || client != "c1" {
 		t.Errorf("from: %q %q %v", space, client, ok)
@@ -106,7 +106,7 @@ func TestParseSubjects(t *testing.T) {
 	}
 	for _, subject := range []string{"dnp.v1.to.demo", "dnp.v1.to.demo.a.b", "dnp.v1.toall.demo.c", "dnp.v1.to..c"} {
 		if _, _, ok := s.ParseTo(subject); ok {
-			t.Errorf("%q is not for a client", subject)
+			t.Errorf("%q was parsed, but is not the subject of a client", subject)
 		}
 	}
 }
@@ -137,7 +137,23 @@ func TestStoreSubjects(t *testing.T) {
 		"dnp.v1.store.7.k.demo.1.2",
 	} {
 		if _, _, ok := s.ParseStoreKeyframe(bad); ok {
-			t.Errorf("ParseStoreKeyframe takes %q", bad)
+			t.Errorf("ParseStoreKeyframe accepted %q", bad)
+		}
+	}
+}
+
+func TestValid(t *testing.T) {
+	for _, c := range []struct {
+		subject        string
+		plain, pattern bool
+	}{
+		{"a", true, true}, {"a.b-c.D_1", true, true}, {"a.é", true, true}, {"a.b>", true, true},
+		{"*", false, true}, {"a.*.c", false, true}, {"a.>", false, true}, {">", false, true},
+		{"", false, false}, {".a", false, false}, {"a.", false, false}, {"a..b", false, false},
+		{"a b", false, false}, {"a.\tb", false, false}, {"a\n", false, false}, {"a.>.b", false, false},
+	} {
+		if Valid(c.subject, false) != c.plain || Valid(c.subject, true) != c.pattern {
+			t.Errorf("%q: got %v, %v; want %v as a subject and %v as a pattern", c.subject, Valid(c.subject, false), Valid(c.subject, true), c.plain, c.pattern)
 		}
 	}
 }

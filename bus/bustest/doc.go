@@ -1,5 +1,5 @@
-// Package bustest is the suite of tests that every replication.Bus has to pass,
-// so that what was proven with the one in memory holds for the real one.
+// Package bustest is the test suite for implementations of bus.Bus. It makes sure that results
+// of simulations with the bus in memory hold for NATS.
 //
 //	bustest.Run(t, func(t *testing.T) bustest.Net { ... })
 package bustest

@@ -19,14 +19,14 @@ func (s *suite) requestAnswer() {
 	s.wantAnswer(s.request("own", patience), "me?")
 }
 
-// firstAnswer has two answers to each request; the second one must not be taken
-// for that to the next.
+// firstAnswer sends two answers to each request. The second one must not answer the next
+// request.
 func (s *suite) firstAnswer() {
 	_, err := s.b.Subscribe("twice", func(m bus.Msg) {
 		if err := s.b.Publish(bus.Msg{Subject: m.Reply, Data: []byte("1")}); err != nil {
 			s.Errorf("answer: %v", err)
 		}
-		// The test may be over by now, and the bus with it.
+		// The test may have ended and closed the bus.
 		_ = s.b.Publish(bus.Msg{Subject: m.Reply, Data: []byte("2")})
 	})
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *suite) firstAnswer() {
 }
 
 func (s *suite) noResponders() {
-	r := s.next(s.request("nobody", time.Hour), "the bus says at once that nobody is there")
+	r := s.next(s.request("nobody", time.Hour), "without a subscription the bus reports no responders at once")
 	if !errors.Is(r.err, bus.ErrNoResponders) {
 		s.Errorf("got %q, %v; want ErrNoResponders", r.msg.Data, r.err)
 	}
@@ -53,18 +53,17 @@ func (s *suite) timeout() {
 	}
 }
 
-// replyNoResponders asks for answers without Request, as one does who expects
-// several.
+// replyNoResponders publishes with a reply subject instead of Request, as for several answers.
 func (s *suite) replyNoResponders() {
 	in, _ := s.subscribe(s.a, "answers")
 	s.publish(s.a, bus.Msg{Subject: "nobody", Reply: "answers"})
-	if r := s.next(in, "the word of the bus"); !r.msg.NoResponders() {
+	if r := s.next(in, "the notice that the subject has no subscription"); !r.msg.NoResponders() {
 		s.Errorf("got %+v, want no responders", r.msg)
 	}
 	_, _ = s.subscribe(s.b, "somebody")
 	s.publish(s.a, bus.Msg{Subject: "somebody", Reply: "answers"})
 	s.publish(s.a, bus.Msg{Subject: "answers", Data: []byte("end")})
-	s.wantMsg(in, "answers", "end", "there is somebody, so the bus says nothing")
+	s.wantMsg(in, "answers", "end", "the subject has a subscription, so the bus sends no notice")
 }
 
 func (s *suite) mapping() {
@@ -89,7 +88,7 @@ func (s *suite) mapping() {
 
 func (s *suite) mappingRequest() {
 	var subjects subject.Names
-	if r := s.next(s.request(subjects.Publish("demo", "k"), time.Hour), "nobody holds the shard"); !errors.Is(r.err, bus.ErrNoResponders) {
+	if r := s.next(s.request(subjects.Publish("demo", "k"), time.Hour), "the shard has no holder"); !errors.Is(r.err, bus.ErrNoResponders) {
 		s.Errorf("got %v, want ErrNoResponders", r.err)
 	}
 	s.answer(s.b, subjects.ShardPublishAll(cluster.Shard("demo", Shards)), "held")

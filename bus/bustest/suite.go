@@ -10,32 +10,32 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 )
 
-// Shards is the number of shards that the bus under test has to map to, with
-// replication.Subjects{}.Mappings.
+// Shards is the number of shards to which the bus under test maps publishes, with
+// subject.Names{}.Mappings.
 const Shards = 64
 
-// patience is how long a test waits for what must come. It is long, because only
-// a failure takes it.
+// patience is how long a test waits for an expected message. It is long, because only a failing
+// test waits that long.
 const patience = 10 * time.Second
 
 // A Net makes the buses of one test.
 type Net struct {
-	// Connect returns the bus of one more node.
+	// Connect returns the bus of another node.
 	Connect func() bus.Bus
-	// Sync returns when everything that was subscribed is known everywhere. A
-	// simulated bus also delivers everything.
+	// Sync returns when all subscriptions are known everywhere. A simulated bus also delivers
+	// all messages.
 	Sync func()
 	// MessageMax is the most data of one message.
 	MessageMax int
 }
 
-// Run runs the suite, each test with a net of its own. Those of subscriptions run
-// once more with shared ones.
+// Run runs the suite, each test with a net of its own. The tests of subscriptions also run with
+// shared ones.
 func Run(t *testing.T, newNet func(t *testing.T) Net) {
 	for _, c := range []struct {
 		name      string
 		run       func(*suite)
-		subscribe bool // it is about subscriptions
+		subscribe bool // it tests subscriptions
 	}{
 		{"Wildcards", (*suite).wildcards, true},
 		{"EverySubscriber", (*suite).everySubscriber, true},
@@ -75,7 +75,7 @@ type suite struct {
 	shared bool // subscribe by SubscribeShared
 }
 
-// by returns how this test subscribes.
+// by returns the method by which this test subscribes.
 func (s *suite) by(b bus.Bus) func(string, func(bus.Msg)) (func(), error) {
 	if s.shared {
 		return b.SubscribeShared
@@ -83,7 +83,7 @@ func (s *suite) by(b bus.Bus) func(string, func(bus.Msg)) (func(), error) {
 	return b.Subscribe
 }
 
-// An inbox holds what a handler got.
+// An inbox collects the calls of a handler.
 type inbox chan result
 
 type result struct {
@@ -124,7 +124,7 @@ func (s *suite) next(in inbox, why string) result {
 	case r := <-in:
 		return r
 	case <-time.After(patience):
-		s.Fatalf("nothing came: %s", why)
+		s.Fatalf("no message arrived: %s", why)
 		return result{}
 	}
 }
@@ -154,7 +154,7 @@ func (s *suite) wildcards() {
 			s.publish(s.a, bus.Msg{Subject: subject, Data: []byte(subject)})
 		}
 		for _, subject := range c.yes {
-			s.wantMsg(in, subject, subject, "it matches "+c.pattern+", and what does not match must not come before it")
+			s.wantMsg(in, subject, subject, "it matches "+c.pattern+", and no other subject may arrive before it")
 		}
 		unsubscribe()
 	}
@@ -168,7 +168,7 @@ func (s *suite) everySubscriber() {
 	}
 	s.publish(s.a, bus.Msg{Subject: "each", Data: []byte("x")})
 	for _, in := range all {
-		s.wantMsg(in, "each", "x", "every subscription gets it, the publisher's own too")
+		s.wantMsg(in, "each", "x", "every subscription gets it, including the publisher's own")
 	}
 }
 
@@ -193,9 +193,9 @@ func (s *suite) unsubscribe() {
 	unsubscribe() // twice is once
 	s.net.Sync()
 	s.publish(s.a, bus.Msg{Subject: "u", Data: []byte("2")})
-	s.wantMsg(stays, "u", "2", "the other subscription goes on")
+	s.wantMsg(stays, "u", "2", "the other subscription stays")
 	if len(gone) > 0 {
-		s.Errorf("a message came after unsubscribe")
+		s.Errorf("a message arrived after unsubscribe")
 	}
 }
 
@@ -216,7 +216,7 @@ func (s *suite) many() {
 		s.publish(s.a, bus.Msg{Subject: fmt.Sprintf("many.%d", i), Data: []byte(fmt.Sprint(i))})
 	}
 	for i, in := range all {
-		s.wantMsg(in, fmt.Sprintf("many.%d", i), fmt.Sprint(i), "each hears what is for it")
+		s.wantMsg(in, fmt.Sprintf("many.%d", i), fmt.Sprint(i), "each subscription gets its own message")
 		ends[i]()
 	}
 	s.net.Sync()
@@ -227,7 +227,7 @@ func (s *suite) many() {
 	}
 	for i, in := range all {
 		if len(in) > 0 {
-			s.Errorf("many.%d heard something after its end", i)
+			s.Errorf("many.%d got a message after unsubscribe", i)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func (s *suite) headers() {
 		s.Errorf("header %v", m.Header)
 	}
 	if m := s.wantMsg(in, "h", "2", "without"); m.Header != nil {
-		s.Errorf("header %v out of nothing", m.Header)
+		s.Errorf("got header %v, want none", m.Header)
 	}
 }
 
@@ -254,7 +254,7 @@ func (s *suite) sizes() {
 	s.publish(s.a, bus.Msg{Subject: "size", Data: large[1:]})
 	s.publish(s.a, bus.Msg{Subject: "size"})
 	if r := s.next(in, "the largest message"); !bytes.Equal(r.msg.Data, large[1:]) {
-		s.Errorf("the largest message came with %d bytes", len(r.msg.Data))
+		s.Errorf("the largest message arrived with %d bytes", len(r.msg.Data))
 	}
 	s.wantMsg(in, "size", "", "a message may be empty")
 }

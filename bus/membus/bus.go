@@ -1,26 +1,29 @@
 package membus
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A Bus is one node's connection to the hub.
+// A Bus is the connection of one node to the hub.
 type Bus struct {
 	hub       *Hub
 	name      string
 	connected bool
 	closed    bool
 	onChange  []func(bool)
-	requests  []*request // in the order of asking
+	requests  []*request // in the order of the requests
 	inboxes   int
 }
 
 var _ bus.Bus = (*Bus)(nil)
 
-// Publish implements replication.Bus.
+// Publish implements bus.Bus.
 func (b *Bus) Publish(m bus.Msg) error {
 	if err := b.check(&m); err != nil {
 		return err
@@ -44,18 +47,21 @@ func (b *Bus) check(m *bus.Msg) error {
 	case len(m.Data) > b.hub.MessageMax:
 		return bus.ErrMessageSize
 	}
-	return check(m.Subject, false)
+	if !subject.Valid(m.Subject, false) {
+		return fmt.Errorf("bad subject %q", m.Subject)
+	}
+	return nil
 }
 
-// Subscribe implements replication.Bus.
-func (b *Bus) Subscribe(subject string, handle func(bus.Msg)) (unsubscribe func(), err error) {
+// Subscribe implements bus.Bus.
+func (b *Bus) Subscribe(pattern string, handle func(bus.Msg)) (unsubscribe func(), err error) {
 	if b.closed {
 		return nil, bus.ErrClosed
 	}
-	if err := check(subject, true); err != nil {
-		return nil, err
+	if !subject.Valid(pattern, true) {
+		return nil, fmt.Errorf("bad subject %q", pattern)
 	}
-	s := &subscription{bus: b, pattern: tokens(subject), handle: handle, lanes: map[string]*lane{}}
+	s := &subscription{bus: b, pattern: tokens(pattern), handle: handle, transits: map[string]*transit{}}
 	b.hub.subs = append(b.hub.subs, s)
 	return func() {
 		s.off = true
@@ -63,9 +69,10 @@ func (b *Bus) Subscribe(subject string, handle func(bus.Msg)) (unsubscribe func(
 	}, nil
 }
 
-// SubscribeShared implements replication.Bus. Nothing has a goroutine here.
-func (b *Bus) SubscribeShared(subject string, handle func(bus.Msg)) (unsubscribe func(), err error) {
-	return b.Subscribe(subject, handle)
+// SubscribeShared implements bus.Bus. It is Subscribe, because no subscription has a goroutine
+// here.
+func (b *Bus) SubscribeShared(pattern string, handle func(bus.Msg)) (unsubscribe func(), err error) {
+	return b.Subscribe(pattern, handle)
 }
 
 // A request waits for its answer.
@@ -74,7 +81,7 @@ type request struct {
 	handle      func(bus.Msg, error)
 }
 
-// Request implements replication.Bus.
+// Request implements bus.Bus.
 func (b *Bus) Request(m bus.Msg, timeout time.Duration, handle func(bus.Msg, error)) {
 	if err := b.check(&m); err != nil {
 		b.hub.Schedule(0, func() { handle(bus.Msg{}, err) })
@@ -83,7 +90,7 @@ func (b *Bus) Request(m bus.Msg, timeout time.Duration, handle func(bus.Msg, err
 	b.inboxes++
 	m.Reply = "_INBOX." + b.name + "." + strconv.Itoa(b.inboxes)
 	r := &request{handle: handle}
-	// The subject is valid and the bus open, so this cannot fail.
+	// This cannot fail: the subject is valid and the bus is open.
 	r.unsubscribe, _ = b.Subscribe(m.Reply, func(answer bus.Msg) {
 		if answer.NoResponders() {
 			b.finish(r, bus.Msg{}, bus.ErrNoResponders)
@@ -93,10 +100,10 @@ func (b *Bus) Request(m bus.Msg, timeout time.Duration, handle func(bus.Msg, err
 	})
 	b.requests = append(b.requests, r)
 	b.hub.Schedule(timeout, func() { b.finish(r, bus.Msg{}, bus.ErrTimeout) })
-	_ = b.Publish(m) // was checked
+	_ = b.Publish(m) // m is checked above
 }
 
-// finish ends a request, unless that happened before.
+// finish ends a request that has not ended.
 func (b *Bus) finish(r *request, m bus.Msg, err error) {
 	if r.handle == nil {
 		return
@@ -104,23 +111,18 @@ func (b *Bus) finish(r *request, m bus.Msg, err error) {
 	handle := r.handle
 	r.handle = nil
 	r.unsubscribe()
-	for i, other := range b.requests {
-		if other == r {
-			b.requests = append(b.requests[:i], b.requests[i+1:]...)
-			break
-		}
-	}
+	b.requests = slices.DeleteFunc(b.requests, func(other *request) bool { return other == r })
 	handle(m, err)
 }
 
-// Connected implements replication.Bus.
+// Connected implements bus.Bus.
 func (b *Bus) Connected() bool { return b.connected }
 
-// OnChange implements replication.Bus.
+// OnChange implements bus.Bus.
 func (b *Bus) OnChange(f func(connected bool)) { b.onChange = append(b.onChange, f) }
 
-// SetConnected takes the node off the bus, or brings it back with its
-// subscriptions. What was on the way to it is lost.
+// SetConnected disconnects the node, or reconnects it with its subscriptions. Messages in
+// transit to it are lost.
 func (b *Bus) SetConnected(connected bool) {
 	if b.closed || b.connected == connected {
 		return
@@ -136,18 +138,17 @@ func (b *Bus) SetConnected(connected bool) {
 	}
 }
 
-// drop loses what is on the way. The functions that were to deliver it find a
-// lane that nobody uses any more.
+// drop loses the messages in transit. Their scheduled functions find a transit that is marked
+// as dropped.
 func (s *subscription) drop(h *Hub) {
-	for _, l := range s.lanes {
-		h.Stats.Lost += uint64(len(l.waiting))
-		l.dropped = true
+	for _, t := range s.transits {
+		h.Stats.Lost += uint64(len(t.waiting))
+		t.dropped = true
 	}
-	clear(s.lanes)
+	clear(s.transits)
 }
 
-// Close takes the node off the bus for ever, as a node that ends or dies does.
-// Requests that wait end with ErrBusClosed.
+// Close disconnects the node for good. Waiting requests end with ErrClosed.
 func (b *Bus) Close() {
 	b.closed, b.connected = true, false
 	for i := len(b.hub.subs) - 1; i >= 0; i-- {

@@ -10,44 +10,44 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// Bounds, as a NATS server has them by default.
+// Bounds, as the defaults of a NATS server.
 const (
 	defaultMessageMax = 1 << 20
-	laneMax           = 65536 // messages on the way from one publisher to one subscription
+	transitMax        = 65536 // messages in transit from one publisher to one subscription
 )
 
-// A Config says how the hub behaves. Its fields may be changed while it runs.
+// A Config says how the hub behaves. Its fields may change while it runs.
 type Config struct {
-	// Schedule calls f after delay of simulated time, never before it returns.
-	// Functions with the same time are called in the order of their scheduling.
+	// Schedule calls f after delay of simulated time, and never before it returns. It calls
+	// functions of the same time in the order of scheduling.
 	Schedule func(delay time.Duration, f func())
 
-	// Rand decides about jitter, loss and duplicates; required if one is set.
+	// Rand decides about jitter, loss and duplicates; required if one of them is set.
 	Rand *rand.Rand
 
 	Delay     time.Duration // of each delivery
 	Jitter    time.Duration // up to this much more
 	Loss      float64       // probability that a delivery is lost
-	Duplicate float64       // probability that it happens twice
+	Duplicate float64       // probability that a delivery happens twice
 
 	MessageMax int // bytes of data; 0 means 1 MiB
 
-	// Tap sees every message that a node publishes, after it was mapped and before
-	// anything can happen to it. nil means that nobody looks.
+	// Tap sees every message that a node publishes, after mapping and before loss or delay. nil
+	// disables it.
 	Tap func(from string, m bus.Msg)
 
-	// Damage changes a message on its way to a node, as no network should. It must
-	// leave the bytes of m as they are and return others. nil means none.
+	// Damage replaces a message in transit to a node by a damaged one. It must not change the
+	// bytes of m in place. nil disables it.
 	Damage func(to string, m bus.Msg) bus.Msg
 }
 
-// Stats count what happened to messages on their way to subscriptions.
+// Stats count the messages in transit to subscriptions.
 type Stats struct {
 	Published, Delivered, Lost, Duplicated uint64
-	Overflow                               uint64 // lost because a lane was full
+	Overflow                               uint64 // lost because transitMax messages were in transit
 }
 
-// A Hub is what all nodes are connected to.
+// A Hub connects all nodes.
 type Hub struct {
 	Config
 	Stats Stats
@@ -58,7 +58,7 @@ type Hub struct {
 	cuts     map[[2]string]bool
 }
 
-// New returns a hub that maps what nodes publish.
+// New returns a hub that applies the mappings to published messages.
 func New(cfg Config, mappings ...subject.Mapping) (*Hub, error) {
 	cfg.MessageMax = cmp.Or(cfg.MessageMax, defaultMessageMax)
 	h := &Hub{Config: cfg, nodes: map[string]*Bus{}, cuts: map[[2]string]bool{}}
@@ -82,8 +82,8 @@ func (h *Hub) Node(name string) *Bus {
 	return b
 }
 
-// Cut stops or resumes all messages between two nodes, in both directions. Both
-// believe that they are connected.
+// Cut stops or resumes all messages between two nodes, in both directions. Both nodes stay
+// connected.
 func (h *Hub) Cut(a, b string, cut bool) {
 	if a > b {
 		a, b = b, a
@@ -98,8 +98,7 @@ func (h *Hub) isCut(a, b string) bool {
 	return h.cuts[[2]string{a, b}]
 }
 
-// publish brings m to the lanes of all subscriptions and reports whether there
-// is one.
+// publish puts m in transit to all matching subscriptions and reports whether there is one.
 func (h *Hub) publish(from *Bus, m bus.Msg) (interest bool) {
 	h.Stats.Published++
 	subject := h.mapped(tokens(m.Subject))
@@ -141,8 +140,8 @@ func (h *Hub) delay() time.Duration {
 	return h.Delay + time.Duration(h.Rand.Int64N(int64(h.Jitter)))
 }
 
-// send puts m on the lane. Whichever of the lane's functions is called first
-// delivers its first message, so that jitter cannot change their order.
+// send puts m in transit. Each scheduled function delivers the first message of its transit, so
+// that jitter does not change the order of messages.
 func (h *Hub) send(from *Bus, s *subscription, m bus.Msg) {
 	if h.happens(h.Loss) {
 		h.Stats.Lost++
@@ -151,19 +150,19 @@ func (h *Hub) send(from *Bus, s *subscription, m bus.Msg) {
 	if h.Damage != nil {
 		m = h.Damage(s.bus.name, m)
 	}
-	lane := s.lane(from.name)
-	if len(lane.waiting) >= laneMax {
+	t := s.transit(from.name)
+	if len(t.waiting) >= transitMax {
 		h.Stats.Overflow++
 		return
 	}
-	lane.waiting = append(lane.waiting, m)
-	h.Schedule(h.delay(), func() { h.arrive(from, s, lane) })
+	t.waiting = append(t.waiting, m)
+	h.Schedule(h.delay(), func() { h.arrive(from, s, t) })
 }
 
-func (h *Hub) arrive(from *Bus, s *subscription, l *lane) {
-	m := l.waiting[0]
-	l.waiting = l.waiting[1:]
-	if s.off || l.dropped {
+func (h *Hub) arrive(from *Bus, s *subscription, t *transit) {
+	m := t.waiting[0]
+	t.waiting = t.waiting[1:]
+	if s.off || t.dropped {
 		return
 	}
 	if !s.bus.connected || h.isCut(from.name, s.bus.name) {
@@ -184,20 +183,21 @@ type subscription struct {
 	pattern []string
 	handle  func(bus.Msg)
 	off     bool
-	lanes   map[string]*lane // by publisher
+
+	transits map[string]*transit // by publisher
 }
 
-// A lane is what is on the way from one publisher.
-type lane struct {
+// A transit holds the messages on their way from one publisher to one subscription.
+type transit struct {
 	waiting []bus.Msg
-	dropped bool // what waits was lost with the connection
+	dropped bool // its messages were lost with the connection
 }
 
-func (s *subscription) lane(from string) *lane {
-	l := s.lanes[from]
-	if l == nil {
-		l = &lane{}
-		s.lanes[from] = l
+func (s *subscription) transit(from string) *transit {
+	t := s.transits[from]
+	if t == nil {
+		t = &transit{}
+		s.transits[from] = t
 	}
-	return l
+	return t
 }

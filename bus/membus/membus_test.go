@@ -14,7 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A clock is the smallest scheduler: functions by time, then by order.
+// A clock is the simplest scheduler: functions by time, then by order.
 type clock struct {
 	now   time.Duration
 	n     int
@@ -111,14 +111,14 @@ func TestLossAndDuplicates(t *testing.T) {
 	got, stats := run()
 	for i := 1; i < len(got); i++ {
 		if got[i] < got[i-1] {
-			t.Fatalf("%s came after %s: jitter must not reorder", got[i], got[i-1])
+			t.Fatalf("%s arrived after %s: jitter must not change the order", got[i], got[i-1])
 		}
 	}
 	if stats.Lost < 3000 || stats.Lost > 3600 || stats.Duplicated < 900 || stats.Duplicated > 1100 || stats.Delivered != uint64(len(got)) {
 		t.Errorf("%d delivered, stats %+v; want about 30 %% lost and 10 %% doubled", len(got), stats)
 	}
 	if again, _ := run(); !reflect.DeepEqual(got, again) {
-		t.Error("the same seed gave another run")
+		t.Error("the same seed caused a different run")
 	}
 }
 
@@ -126,12 +126,12 @@ func TestCut(t *testing.T) {
 	h, c := newHub(t, 1)
 	got := collect(t, h.Node("b"), "x")
 	other := collect(t, h.Node("c"), "x")
-	send(t, h.Node("a"), "x", "on the way when the cut comes")
+	send(t, h.Node("a"), "x", "in transit at the cut")
 	h.Cut("b", "a", true)
 	send(t, h.Node("a"), "x", "during the cut")
 	c.run()
 	if len(*got) != 0 || len(*other) != 2 || !h.Node("b").Connected() {
-		t.Errorf("b got %q, c got %q; want only b cut off, without knowing it", *got, *other)
+		t.Errorf("b got %q, c got %q; want only b cut off, and still connected", *got, *other)
 	}
 	var err error
 	h.Node("a").Request(bus.Msg{Subject: "only-b"}, time.Second, func(_ bus.Msg, e error) { err = e })
@@ -181,7 +181,7 @@ func TestClose(t *testing.T) {
 	a.Close()
 	c.run()
 	if len(errs) != 3 || !errors.Is(errs[0], bus.ErrClosed) || len(*got) != 0 {
-		t.Errorf("requests ended with %v, and %q came", errs, *got)
+		t.Errorf("requests ended with %v, and %q arrived", errs, *got)
 	}
 	if err := a.Publish(bus.Msg{Subject: "x"}); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("publish: %v", err)

@@ -13,7 +13,7 @@ func tokens(subject string) []string { return strings.Split(subject, ".") }
 
 func join(tokens []string) string { return strings.Join(tokens, ".") }
 
-// matches reports whether subject matches pattern, as NATS defines it.
+// matches reports whether subject matches pattern by the rules of NATS.
 func matches(pattern, subject []string) bool {
 	for i, p := range pattern {
 		if p == ">" {
@@ -26,31 +26,18 @@ func matches(pattern, subject []string) bool {
 	return len(pattern) == len(subject)
 }
 
-// check reports what is wrong with a subject, or with a pattern if wildcards are
-// allowed.
-func check(subject string, wildcards bool) error {
-	all := tokens(subject)
-	for i, t := range all {
-		wild := t == "*" || t == ">"
-		if t == "" || strings.ContainsAny(t, " \t\r\n") || wild && !wildcards || t == ">" && i < len(all)-1 {
-			return fmt.Errorf("bad subject %q", subject)
-		}
-	}
-	return nil
-}
-
-// A mapping is the part of the subject mappings of NATS that Subjects.Mappings
-// needs: literal tokens, {{wildcard(i)}}, {{partition(n,i)}} and a last >.
+// A mapping implements the subject mappings of NATS as far as subject.Names.Mappings needs
+// them: literal tokens, {{wildcard(i)}}, {{partition(n,i)}} and a last >.
 type mapping struct {
 	from []string
 	to   []destination
 }
 
-// A destination is one token of the subject to make.
+// A destination is one token of the resulting subject.
 type destination struct {
 	literal  string
 	token    int // index of a token of the source, -1 for a literal
-	shards   int // not 0: the shard of that token
+	shards   int // if not 0, the token becomes its shard
 	wildTail bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 )
 
-// A batch of 1 KiB from one node to another through the server.
+// BenchmarkPublish sends a batch of 1 KiB from one node to another through the server.
 func BenchmarkPublish(b *testing.B) {
 	s, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
 	if err != nil {

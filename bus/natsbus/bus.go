@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrCredentials says that the credentials cannot be read or that the server
-// refused them, so that trying again is of no use.
+// ErrCredentials says that the credentials cannot be read or that the server refused them, so
+// that a retry does not help.
 var ErrCredentials = errors.New("bad NATS credentials")
 
 // A Bus is one connection to NATS.
@@ -31,16 +31,16 @@ type Bus struct {
 	requests   requests
 	shared     shared
 
-	// Handlers may be added and called at the same time by different goroutines,
-	// none of which owns them.
+	// Different goroutines may add and call handlers at the same time, and none of them owns
+	// the list.
 	mu       sync.Mutex
 	onChange []func(bool)
 	subs     map[*subscription]struct{}
 	handlers sync.WaitGroup // one for each subscription that the library may still call
 }
 
-// Connect makes one attempt to connect. It wraps ErrCredentials if these cannot
-// be read or the server does not want them.
+// Connect makes one attempt to connect. Its error wraps ErrCredentials if the credentials
+// cannot be read or the server refuses them.
 func Connect(cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Credentials != "" {
@@ -56,7 +56,7 @@ func Connect(cfg Config) (*Bus, error) {
 	}
 	b.out.init(cfg.OutgoingBytes)
 	b.shared.init()
-	b.connected.Store(true) // before there is a connection that could break and say so
+	b.connected.Store(true) // before nats.Connect, whose connection may already report its end
 	opts := append(cfg.options(),
 		nats.ReconnectHandler(b.reconnected),
 		nats.DisconnectErrHandler(b.disconnected),
@@ -83,8 +83,8 @@ func Connect(cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-// Redacted returns addresses, joined by commas, without the users, passwords and tokens
-// in them.
+// Redacted returns addresses, joined by commas, without the users, passwords and tokens in
+// them.
 func Redacted(urls string) string {
 	all := strings.Split(urls, ",")
 	for i, u := range all {
@@ -114,9 +114,8 @@ func refused(err error) bool {
 	return false
 }
 
-// Close sends what was published, ends the connection, and waits until no
-// handler runs. It must not be called by a handler. Requests that wait end with
-// ErrBusClosed.
+// Close sends what was published, ends the connection, and waits until no handler runs. A
+// handler must not call it. Waiting requests end with ErrClosed.
 func (b *Bus) Close() {
 	b.out.close()
 	<-b.sent
@@ -127,8 +126,8 @@ func (b *Bus) Close() {
 	b.requests.close()
 }
 
-// Gone is closed when the connection ended for good although nobody called
-// Close, which happens only if the server calls us broken. Err says why.
+// Gone is closed when the connection has ended for good without Close, which happens only if the
+// server rejects the connection as broken. Err returns the reason.
 func (b *Bus) Gone() <-chan struct{} { return b.gone }
 
 // Err returns the last error of the connection.
@@ -137,7 +136,7 @@ func (b *Bus) Err() error { return b.nc.LastError() }
 // Conn returns the connection, for adapters over JetStream.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
 
-// Publish implements replication.Bus.
+// Publish implements bus.Bus.
 func (b *Bus) Publish(m bus.Msg) error { return b.enqueue(op{msg: m}) }
 
 func (b *Bus) enqueue(o op) error {
@@ -161,18 +160,18 @@ func (b *Bus) check(m *bus.Msg) error {
 	return nil
 }
 
-// Connected implements replication.Bus.
+// Connected implements bus.Bus.
 func (b *Bus) Connected() bool { return b.connected.Load() }
 
-// OnChange implements replication.Bus.
+// OnChange implements bus.Bus.
 func (b *Bus) OnChange(f func(connected bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onChange = append(b.onChange, f)
 }
 
-// Flush waits until the server has seen all that was published and subscribed
-// before. What is published meanwhile waits in the queue.
+// Flush waits until the server has processed everything that was published and subscribed
+// before. Later messages wait in the queue meanwhile.
 func (b *Bus) Flush(timeout time.Duration) error {
 	done := make(chan error, 1)
 	b.out.append(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})
@@ -192,7 +191,7 @@ func (b *Bus) reconnected(nc *nats.Conn) {
 
 func (b *Bus) disconnected(*nats.Conn, error) { b.changed(false) }
 
-// changed runs on the library's goroutine for callbacks, one call after the other.
+// changed runs on the library's goroutine for callbacks, which makes one call at a time.
 func (b *Bus) changed(connected bool) {
 	if b.connected.Swap(connected) == connected {
 		return
@@ -217,7 +216,7 @@ func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	b.cfg.OnError(err)
 }
 
-// Stats are what happened since Connect.
+// Stats are the counters since Connect.
 type Stats struct {
 	Published, PublishedBytes uint64 // messages handed to the connection, and their data
 	Received, ReceivedBytes   uint64 // messages handed to handlers, and their data
@@ -228,12 +227,12 @@ type Stats struct {
 	DroppedOther        uint64 // bad subject, closed
 
 	Missed        uint64 // received, but dropped because a handler was too slow
-	SlowConsumers uint64 // how often that began
-	Errors        uint64 // other errors that nobody had asked for, as refused subscriptions
+	SlowConsumers uint64 // how often a handler became too slow
+	Errors        uint64 // errors without a caller, such as refused subscriptions
 	Reconnects    uint64
 }
 
-// counters are bumped by several goroutines.
+// Several goroutines increment the counters.
 type counters struct {
 	published, publishedBytes, received, receivedBytes atomic.Uint64
 	disconnected, busy, size, other                    atomic.Uint64

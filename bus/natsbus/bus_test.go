@@ -93,7 +93,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// The hash of this module and that of the server must never differ.
+// The shard hash of package cluster and that of the server must be equal.
 func TestShardIsThatOfTheServer(t *testing.T) {
 	b := connect(t, Config{InProcess: startServer(t, "")})
 	var subjects subject.Names
@@ -169,7 +169,7 @@ func TestReconnect(t *testing.T) {
 		}
 	}
 	if m := receive(t, got, "subscriptions survive"); m != "after" {
-		t.Errorf("got %q, but what was dropped must not come later", m)
+		t.Errorf("got %q, but a dropped message must not arrive later", m)
 	}
 	if m := receive(t, late, "a subscription made without a server counts as well"); m != "after" {
 		t.Errorf("got %q", m)
@@ -181,8 +181,8 @@ func TestReconnect(t *testing.T) {
 
 func TestSlowHandlerIsCounted(t *testing.T) {
 	srv := startServer(t, "")
-	told := make(chan error, 16)
-	slow := connect(t, Config{InProcess: srv, PendingMessages: 10, OnError: func(err error) { told <- err }})
+	reported := make(chan error, 16)
+	slow := connect(t, Config{InProcess: srv, PendingMessages: 10, OnError: func(err error) { reported <- err }})
 	fast := connect(t, Config{InProcess: srv})
 	block, entered := make(chan struct{}), make(chan struct{}, 1000)
 	stop, err := slow.Subscribe("x", func(bus.Msg) {
@@ -199,9 +199,9 @@ func TestSlowHandlerIsCounted(t *testing.T) {
 		}
 	}
 	flush(t, fast)
-	flush(t, slow) // the server sent all of them before it answered this
-	if err := receive(t, told, "the first drop"); !errors.Is(err, nats.ErrSlowConsumer) || !strings.Contains(err.Error(), "x") {
-		t.Errorf("told %v", err)
+	flush(t, slow) // the server sends all messages before it answers this
+	if err := receive(t, reported, "the first drop"); !errors.Is(err, nats.ErrSlowConsumer) || !strings.Contains(err.Error(), "x") {
+		t.Errorf("reported %v", err)
 	}
 	receive(t, entered, "the handler runs")
 	if st := slow.Stats(); st.SlowConsumers != 1 || st.Missed < 80 || st.Missed > 95 {
@@ -238,7 +238,7 @@ func TestOutgoingQueueIsBounded(t *testing.T) {
 	close(hold)
 	flush(t, b)
 	if err := b.Publish(bus.Msg{Subject: "x", Data: make([]byte, 4000)}); err != nil {
-		t.Errorf("an empty queue takes any message: %v", err)
+		t.Errorf("an empty queue must accept any message: %v", err)
 	}
 	if st := b.Stats(); st.DroppedBusy != 1 || st.Published != 3 {
 		t.Errorf("stats %+v", st)
@@ -255,11 +255,11 @@ func TestRequestsAreBounded(t *testing.T) {
 		b.Request(bus.Msg{Subject: "silent"}, time.Hour, func(_ bus.Msg, err error) { ended <- err })
 	}
 	if err := receive(t, ended, "the third"); !errors.Is(err, bus.ErrBusy) {
-		t.Errorf("the third ended with %v", err)
+		t.Errorf("the third request ended with %v", err)
 	}
 	b.Close()
 	for range 2 {
-		if err := receive(t, ended, "Close ends those that wait"); !errors.Is(err, bus.ErrClosed) {
+		if err := receive(t, ended, "Close ends the waiting requests"); !errors.Is(err, bus.ErrClosed) {
 			t.Errorf("ended with %v", err)
 		}
 	}
@@ -299,7 +299,7 @@ func TestClose(t *testing.T) {
 	down := a.nc.StatusChanged(nats.CLOSED)
 	closed := make(chan bool, 1)
 	go func() { a.Close(); closed <- ended.Load() }()
-	if m := receive(t, got, "what was published before Close goes out"); m != "last words" {
+	if m := receive(t, got, "messages published before Close are sent"); m != "last words" {
 		t.Errorf("got %q", m)
 	}
 	receive(t, down, "the end of the connection")
@@ -321,12 +321,12 @@ func TestClose(t *testing.T) {
 
 func TestConnectErrors(t *testing.T) {
 	if _, err := Connect(Config{URL: "nats://127.0.0.1:1"}); err == nil || errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 	if _, err := Connect(Config{Security: Security{Credentials: "/does/not/exist"}}); !errors.Is(err, ErrCredentials) || !strings.Contains(err.Error(), "/does/not/exist") {
 		t.Errorf("credentials that cannot be read: %v", err)
 	}
-	const password = "p/%2f#,@:$?" // which a URL could not have as it is
+	const password = "p/%2f#,@:$?" // which a URL could have only in escaped form
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "u", Password: password, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func TestConnectErrors(t *testing.T) {
 	if _, err := Dial(t.Context(), Config{URL: srv.ClientURL()}, time.Minute, log); !errors.Is(err, ErrCredentials) {
 		t.Errorf("wrong credentials, with a minute to wait: %v", err)
 	}
-	// Who waits for ever waits for other credentials, too.
+	// Without a timeout, Dial also waits for other credentials.
 	ctx, cancel := context.WithCancel(t.Context())
 	said := make(chan string, 1)
 	log = slog.New(slog.NewTextHandler(writer(func(line string) { said <- line; cancel() }), nil))
@@ -361,7 +361,7 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// A writer takes lines of a log.
+// A writer collects the lines of a log.
 type writer func(line string)
 
 func (w writer) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
@@ -375,7 +375,7 @@ func TestReconnectDelay(t *testing.T) {
 	}
 }
 
-// TestRedacted: what goes into logs must not have passwords or tokens in it.
+// TestRedacted: logged addresses must not contain passwords or tokens.
 func TestRedacted(t *testing.T) {
 	for urls, want := range map[string]string{
 		"nats://a:4222":                         "nats://a:4222",

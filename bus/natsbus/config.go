@@ -12,8 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Bounds and intervals that hold where Config says nothing. The numbers are
-// arbitrary: large enough never to be met by a node that keeps up.
+// Default bounds and intervals. The numbers are arbitrary: a node that keeps up never reaches them.
 const (
 	defaultOutgoingBytes   = 8 << 20
 	defaultPendingMessages = 65536
@@ -23,48 +22,48 @@ const (
 	defaultPingInterval    = time.Second
 )
 
-// Reconnects wait from the first to the last pause, doubling each time round
-// all servers, plus up to as much again so that a cluster does not come at once.
+// The pause between reconnects doubles after each round of all servers, from the first to the last
+// value. A random part of up to the same length keeps a cluster from reconnecting all at once.
 const (
 	reconnectFirst = 50 * time.Millisecond
 	reconnectLast  = time.Second
 )
 
-// A Config says where the servers are and what may be held in memory.
+// A Config names the servers and bounds the memory.
 type Config struct {
-	// URL is a server or several joined by commas; nats://127.0.0.1:4222 if empty.
+	// URL is one server, or several joined by commas; nats://127.0.0.1:4222 if empty.
 	URL string
 	// InProcess, if set, is a server in this process, which is used instead of URL.
 	InProcess nats.InProcessConnProvider
-	// Name is shown by the server's monitoring.
+	// Name identifies the connection in the server's monitoring.
 	Name string
 	Security
-	// InboxPrefix begins the subjects on which answers come; _INBOX if empty.
+	// InboxPrefix begins the subjects of answers; _INBOX if empty.
 	InboxPrefix string
 
-	// Timeout is how long one attempt to connect may take; 0 means 2 s.
+	// Timeout bounds one attempt to connect; 0 means 2 s.
 	Timeout time.Duration
-	// PingInterval is how often a silent server is asked for a sign of life; after
-	// two without answer the connection counts as lost, because another server may be
-	// within reach and TCP alone would try for minutes. 0 means 1 s.
+	// PingInterval is the time between pings to a silent server; 0 means 1 s. After two pings
+	// without an answer the connection counts as lost, because another server may be reachable
+	// and TCP alone would try for minutes.
 	PingInterval time.Duration
 
-	// OutgoingBytes bounds the outgoing queue; a Publish beyond it is dropped with
-	// ErrBusBusy. 0 means 8 MiB.
+	// OutgoingBytes bounds the outgoing queue; a Publish beyond it is dropped with ErrBusy. 0
+	// means 8 MiB.
 	OutgoingBytes int
-	// PendingMessages and PendingBytes bound what waits for the handler of one
-	// subscription; what is beyond is dropped and counted as Missed. 0 means
-	// 65,536 messages and 64 MiB.
+	// PendingMessages and PendingBytes bound the messages that wait for the handler of one
+	// subscription. Messages beyond that are dropped and counted as Missed. 0 means 65,536
+	// messages and 64 MiB.
 	PendingMessages, PendingBytes int
-	// RequestsMax bounds the requests that wait for answers; one beyond it ends
-	// with ErrBusBusy. 0 means 65,536.
+	// RequestsMax bounds the requests that wait for answers; one beyond it ends with ErrBusy. 0
+	// means 65,536.
 	RequestsMax int
 
-	// OnError, if set, is told what went wrong without anybody having asked: a
-	// refused subscription, a subscription that is too slow. It must not block.
+	// OnError, if set, is called with errors that belong to no call: a refused subscription, a
+	// slow handler. It must not block.
 	OnError func(error)
 
-	// Options are passed on to the client library, for TLS and the like.
+	// Options are further options of the client library.
 	Options []nats.Option
 }
 
@@ -89,9 +88,9 @@ func (c Config) options() []nats.Option {
 		nats.PingInterval(c.PingInterval),
 		nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials may come back; a node that serves players does not give up
+		nats.IgnoreAuthErrorAbort(), // the credentials may become valid again, and a node with players does not give up
 		nats.CustomReconnectDelay(reconnectDelay),
-		nats.ReconnectBufSize(-1), // nothing is kept for later, see the package comment
+		nats.ReconnectBufSize(-1), // buffers nothing, see the package comment
 		nats.NoCallbacksAfterClientClose(),
 	}
 	if c.InboxPrefix != "" {
@@ -104,30 +103,29 @@ func (c Config) options() []nats.Option {
 	return append(all, c.Options...)
 }
 
-// reconnectDelay returns the pause after all servers were tried for the n-th time.
+// reconnectDelay returns the pause after n rounds of all servers.
 func reconnectDelay(n int) time.Duration {
 	d := reconnectFirst << min(max(n-1, 0), 8)
 	d = min(d, reconnectLast)
 	return d + rand.N(d)
 }
 
-// Security is how a connection logs in, and whom it trusts. Everything may be empty.
+// Security says how a connection authenticates, and which servers it trusts. Every field may be
+// empty.
 type Security struct {
-	// User and Password are for servers whose URL has none, so that neither has to be
-	// written as a URL wants it.
+	// User and Password are for a server whose URL has neither, so that they need no escaping.
 	User, Password string
 	// Credentials is the path of a credentials file.
 	Credentials string
 	// NKey is the path of a file with the seed of an NKey.
 	NKey string
-	// CA is the path of a PEM file with the authorities that may have signed the server's
-	// certificate; those of the system if empty. Cert and Key are the paths of a
-	// certificate to show to the server, and of its key.
+	// CA is the path of a PEM file with the authorities that may sign the server's certificate;
+	// those of the system if empty. Cert and Key are the paths of the client certificate and
+	// its key.
 	CA, Cert, Key string
 }
 
-// Options returns the options of the client library. Files are read when a connection
-// begins, and at each new one.
+// Options returns the options of the client library. It reads the files at each new connection.
 func (s Security) Options() (all []nats.Option) {
 	if s.User != "" {
 		all = append(all, nats.UserInfo(s.User, s.Password))
@@ -153,17 +151,16 @@ func (s Security) Options() (all []nats.Option) {
 	return all
 }
 
-// How often Dial tries, and says that it still tries.
+// Intervals of the attempts and reports of Dial.
 const (
 	dialPause    = 500 * time.Millisecond
-	dialPauseBad = 5 * time.Second // after credentials that the server refused, which it may log
+	dialPauseBad = 5 * time.Second // after refused credentials, which the server may log
 	dialReport   = time.Minute
 )
 
-// Dial connects, and tries again until timeout has passed; 0 means for ever. It
-// logs one line when it has to wait, and one a minute. Refused credentials end it
-// at once, unless it is to wait for ever: then somebody may change what the server
-// takes, and ending would only have it started again.
+// Dial connects, and retries until timeout has passed; 0 means for ever. It logs a warning when
+// it has to wait, and then one a minute. Refused credentials end it at once, unless timeout is
+// 0: then an operator may correct the server, and ending would only restart the process.
 func Dial(ctx context.Context, cfg Config, timeout time.Duration, log *slog.Logger) (*Bus, error) {
 	start, reported := time.Now(), time.Time{}
 	for {
@@ -176,7 +173,7 @@ func Dial(ctx context.Context, cfg Config, timeout time.Duration, log *slog.Logg
 			return nil, fmt.Errorf("gave up after %v: %w", timeout, err)
 		}
 		if time.Since(reported) >= dialReport {
-			log.Warn("NATS is not there, trying again", "error", err)
+			log.Warn("cannot connect to NATS, trying again", "error", err)
 			reported = time.Now()
 		}
 		pause := dialPause

@@ -8,28 +8,27 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// opOverhead is counted for each operation in the queue besides its bytes.
+// opOverhead is added to the bytes of each operation in the queue.
 const opOverhead = 128
 
-// An op waits to be done by the sender: a message, or something else.
+// An op waits for the sender: a message, or a function to call.
 type op struct {
 	msg   bus.Msg
-	token uint64 // of the request that the message is; 0 if it is none
+	token uint64 // of the request in the message; 0 for no request
 	do    func() // instead of msg
 }
 
 func (o *op) size() int { return opOverhead + len(o.msg.Subject) + len(o.msg.Data) }
 
-// An outbox is what waits to be sent. Any goroutine fills it and the sender
-// empties it, hence the mutex; a channel could be bounded in messages only, not
-// in bytes.
+// An outbox is the queue of the sender. Any goroutine fills it and the sender empties it, hence
+// the mutex; a channel could be bounded in messages only, not in bytes.
 type outbox struct {
 	mu       sync.Mutex
 	ops      []op
 	bytes    int
 	bytesMax int
 	closed   bool
-	wake     chan struct{} // one slot, never blocks
+	wake     chan struct{} // one slot; a send never blocks
 }
 
 func (x *outbox) init(bytesMax int) {
@@ -37,8 +36,8 @@ func (x *outbox) init(bytesMax int) {
 	x.wake = make(chan struct{}, 1)
 }
 
-// push appends a message, or fails if the queue is full or closed. A message is
-// always taken by an empty queue.
+// push appends a message, unless the queue is full or closed. An empty queue accepts every
+// message.
 func (x *outbox) push(o op) error {
 	n := o.size()
 	x.mu.Lock()
@@ -53,8 +52,8 @@ func (x *outbox) push(o op) error {
 	return nil
 }
 
-// append appends an operation that must not be lost. Their number is bounded by
-// the subscriptions that callers have.
+// append appends an operation that must not be lost. The subscriptions of the callers bound
+// their number.
 func (x *outbox) append(o op) (ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -78,7 +77,7 @@ func (x *outbox) signal() {
 	}
 }
 
-// take returns everything that waits, and leaves spare for what comes.
+// take returns all waiting operations, and continues the queue in spare.
 func (x *outbox) take(spare []op) (ops []op, closed bool) {
 	clear(spare)
 	x.mu.Lock()

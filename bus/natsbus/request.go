@@ -9,9 +9,8 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 )
 
-// requests are those that wait for an answer. They are added by callers, and
-// ended by the inbox, by their timers, by the sender or by Close, whoever comes
-// first; the mutex decides who that is.
+// requests are the requests that wait for an answer. Callers add them; the inbox, their timers,
+// the sender or Close end them. The mutex decides which of these comes first.
 type requests struct {
 	inbox string // prefix of the reply subjects
 
@@ -31,7 +30,7 @@ func (r *requests) init(inbox string, max int) {
 	r.waiting = map[uint64]*request{}
 }
 
-// Request implements replication.Bus.
+// Request implements bus.Bus.
 func (b *Bus) Request(m bus.Msg, timeout time.Duration, handle func(bus.Msg, error)) {
 	token, err := b.requests.add(timeout, handle)
 	if err != nil {
@@ -63,14 +62,14 @@ func (r *requests) add(timeout time.Duration, handle func(bus.Msg, error)) (toke
 	return token, nil
 }
 
-// finish ends a request, unless that happened before.
+// finish ends a request that has not ended.
 func (r *requests) finish(token uint64, m bus.Msg, err error) {
 	r.mu.Lock()
 	q := r.waiting[token]
 	delete(r.waiting, token)
 	r.mu.Unlock()
 	if q == nil {
-		return // a second answer, or one that came too late
+		return // a second answer, or a late one
 	}
 	q.timer.Stop()
 	q.handle(m, err)
@@ -79,7 +78,7 @@ func (r *requests) finish(token uint64, m bus.Msg, err error) {
 func (r *requests) answered(m bus.Msg) {
 	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, r.inbox), 36, 64)
 	if err != nil {
-		return // not a subject that Request made
+		return // Request made no such subject
 	}
 	if m.NoResponders() {
 		r.finish(token, bus.Msg{}, bus.ErrNoResponders)

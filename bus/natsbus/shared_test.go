@@ -8,7 +8,8 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 )
 
-// TestSharedCostsNoGoroutine: an edge has a subscription for each client.
+// TestSharedCostsNoGoroutine: an edge has a subscription for each client, so none may cost a
+// goroutine.
 func TestSharedCostsNoGoroutine(t *testing.T) {
 	const n = 500
 	b := connect(t, Config{InProcess: startServer(t, "")})
@@ -25,8 +26,7 @@ func TestSharedCostsNoGoroutine(t *testing.T) {
 	}
 }
 
-// TestSharedQueueIsBounded: what does not fit is dropped and counted, and what
-// comes later is heard.
+// TestSharedQueueIsBounded: messages beyond the bound are dropped and counted, and later ones arrive.
 func TestSharedQueueIsBounded(t *testing.T) {
 	const n = sharedMessages + 500
 	server := startServer(t, "")
@@ -43,14 +43,14 @@ func TestSharedQueueIsBounded(t *testing.T) {
 	}
 	flush(t, a)
 	receive(t, entered, "the first message")
-	flush(t, b)    // all have arrived
+	flush(t, b)    // all messages have arrived
 	const held = 1 // by the handler
 	want := uint64(n - sharedMessages - held)
 	if missed := b.Stats().Missed; missed != want && missed != want+held { // the handler may have begun late
-		t.Errorf("%d missed, want %d: what the queue does not hold", missed, want)
+		t.Errorf("%d missed, want %d: the messages beyond the queue", missed, want)
 	}
 	close(blocked)
 	for range sharedMessages - 1 {
-		receive(t, entered, "what was in the queue")
+		receive(t, entered, "a message in the queue")
 	}
 }

@@ -2,54 +2,44 @@ package natsbus
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
 
-// A subscription is one handler. Its ends are seen by three goroutines: the
-// caller's, the sender's and the library's.
+// A subscription is one handler. Three goroutines use it: the caller's, the sender's and the
+// library's.
 type subscription struct {
 	bus    *Bus
 	handle func(bus.Msg)
-	shared bool // its messages come through bus.shared
+	shared bool // its messages arrive through bus.shared
 	off    atomic.Bool
 	once   sync.Once
-	sub    *nats.Subscription // the sender's, until then nil
+	sub    *nats.Subscription // owned by the sender; nil until start
 }
 
-// Subscribe implements replication.Bus. It fails only if the pattern is not a
-// subject or the bus is closed; whether the server permits it, OnError hears.
-func (b *Bus) Subscribe(subject string, handle func(bus.Msg)) (unsubscribe func(), err error) {
-	return b.subscribe(subject, &subscription{bus: b, handle: handle})
+// Subscribe implements bus.Bus. It fails only if the pattern is not a subject or the bus is
+// closed. OnError reports a subscription that the server refuses.
+func (b *Bus) Subscribe(pattern string, handle func(bus.Msg)) (unsubscribe func(), err error) {
+	return b.subscribe(pattern, &subscription{bus: b, handle: handle})
 }
 
-// SubscribeShared implements replication.Bus.
-func (b *Bus) SubscribeShared(subject string, handle func(bus.Msg)) (unsubscribe func(), err error) {
-	return b.subscribe(subject, &subscription{bus: b, handle: handle, shared: true})
+// SubscribeShared implements bus.Bus.
+func (b *Bus) SubscribeShared(pattern string, handle func(bus.Msg)) (unsubscribe func(), err error) {
+	return b.subscribe(pattern, &subscription{bus: b, handle: handle, shared: true})
 }
 
-func (b *Bus) subscribe(subject string, s *subscription) (unsubscribe func(), err error) {
-	if !validPattern(subject) {
-		return nil, fmt.Errorf("subscribe to %q: %w", subject, nats.ErrBadSubject)
+func (b *Bus) subscribe(pattern string, s *subscription) (unsubscribe func(), err error) {
+	if !subject.Valid(pattern, true) {
+		return nil, fmt.Errorf("subscribe to %q: %w", pattern, nats.ErrBadSubject)
 	}
-	if !b.out.append(op{do: func() { s.start(subject) }}) {
-		return nil, fmt.Errorf("subscribe to %q: %w", subject, bus.ErrClosed)
+	if !b.out.append(op{do: func() { s.start(pattern) }}) {
+		return nil, fmt.Errorf("subscribe to %q: %w", pattern, bus.ErrClosed)
 	}
 	return s.unsubscribe, nil
-}
-
-func validPattern(subject string) bool {
-	tokens := strings.Split(subject, ".")
-	for i, t := range tokens {
-		if t == "" || strings.ContainsAny(t, " \t\r\n") || t == ">" && i < len(tokens)-1 {
-			return false
-		}
-	}
-	return true
 }
 
 // start runs on the sender, so that subscribing and publishing keep their order.
@@ -68,7 +58,7 @@ func (s *subscription) start(subject string) {
 	b.subs[s] = struct{}{}
 }
 
-// startOwn subscribes with a queue and a goroutine of the library's.
+// startOwn subscribes with a queue and a goroutine of the library.
 func (s *subscription) startOwn(subject string) error {
 	b := s.bus
 	b.handlers.Add(1)
@@ -78,7 +68,7 @@ func (s *subscription) startOwn(subject string) error {
 		return err
 	}
 	sub.SetClosedHandler(func(string) { b.handlers.Done() })
-	// Limits of a valid subscription with numbers that are not 0 cannot fail.
+	// This cannot fail: the subscription is valid and the limits are not 0.
 	_ = sub.SetPendingLimits(b.cfg.PendingMessages, b.cfg.PendingBytes)
 	s.sub = sub
 	return nil
@@ -109,7 +99,7 @@ func (s *subscription) stop() {
 
 func (s *subscription) missed() uint64 {
 	n, err := s.sub.Dropped()
-	if err != nil { // it has ended
+	if err != nil { // the subscription has ended
 		return 0
 	}
 	return uint64(n)
@@ -131,12 +121,12 @@ func (s *subscription) received(m *nats.Msg) {
 	s.handle(out)
 }
 
-// sharedMessages bounds what waits for the handlers of shared subscriptions. The
-// number is arbitrary: as much as a worker of an edge takes.
+// sharedMessages bounds the messages that wait for the handlers of shared subscriptions. The
+// number is arbitrary: as many as the queue of an edge worker holds.
 const sharedMessages = 8192
 
-// shared is the queue of the subscriptions that have none of their own. The library
-// drops what does not fit and counts it for the subscription that it was for.
+// shared is the queue of the shared subscriptions. The library drops a message that exceeds it
+// and counts it for its subscription.
 type shared struct {
 	queue chan *nats.Msg
 	quit  chan struct{}
@@ -151,8 +141,8 @@ func (h *shared) init() {
 	h.owner = map[*nats.Subscription]*subscription{}
 }
 
-// startShared subscribes to the shared queue. It holds the lock meanwhile, since a
-// message may come before the library returns.
+// startShared subscribes with the shared queue. It holds the lock meanwhile, because a message
+// may arrive before the library returns.
 func (s *subscription) startShared(subject string) (err error) {
 	h := &s.bus.shared
 	h.mu.Lock()

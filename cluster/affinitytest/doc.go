@@ -1,4 +1,4 @@
-// Package affinitytest is what every cluster.Affinity has to pass.
+// Package affinitytest is the conformance suite of cluster.Affinity.
 //
 //	affinitytest.Run(t, func(t *testing.T, nodes ...string) []affinitytest.Node { ... })
 package affinitytest

@@ -9,18 +9,18 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// A Node is one node's affinity. All of a test share a store.
+// A Node is the affinity of one node. All nodes of a test share a store.
 type Node struct {
 	cluster.Affinity
 	Name     string
-	Kill     func()      // it dies: its claims stay, its lease ends
-	Replaced chan string // names that OnReplaced was told, as "name node epoch"; has room for 100
+	Kill     func()      // the node dies: its claims stay, its lease ends
+	Replaced chan string // calls of OnReplaced, as "name node epoch"; has room for 100
 }
 
 // Open returns running nodes over an empty store, which end with the test.
 type Open func(t *testing.T, names ...string) []Node
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits before it fails.
 const patience = 30 * time.Second
 
 // Run runs all tests.
@@ -35,7 +35,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// Find asks and waits.
+// find asks and waits.
 func (n Node) find(t *testing.T, name string) cluster.Served {
 	t.Helper()
 	return wait(t, func(answer func(cluster.Served, error)) { n.Find(name, answer) })
@@ -61,12 +61,12 @@ func wait(t *testing.T, ask func(func(cluster.Served, error))) cluster.Served {
 		}
 		return r.s
 	case <-time.After(patience):
-		t.Fatal("no answer")
+		t.Fatal("the question is not answered")
 		return cluster.Served{}
 	}
 }
 
-// until finds until it is as wanted: claims are written some time after the call.
+// until asks until the answer is as wanted: claims are written some time after the call.
 func (n Node) until(t *testing.T, name string, want cluster.Served, why string) {
 	t.Helper()
 	var got cluster.Served
@@ -86,7 +86,7 @@ func claimFind(t *testing.T, open Open) {
 	all := open(t, "a", "b")
 	a, b := all[0], all[1]
 	if got := b.find(t, "S1"); got != (cluster.Served{}) {
-		t.Errorf("nobody claimed it: %+v", got)
+		t.Errorf("a session without a claim is served by %+v", got)
 	}
 	a.Claim("S1", 1)
 	b.until(t, "S1", served(a, 1), "a claims it")
@@ -97,13 +97,14 @@ func claimFind(t *testing.T, open Open) {
 	b.Claim("S2", 1)
 	a.until(t, "S2", served(b, 1), "b claims it")
 	if got := a.find(t, "S1"); got != served(a, 1) {
-		t.Errorf("a release of what is not claimed so changes something: %+v", got)
+		t.Errorf("the claim is %+v after releases by another node and of another epoch", got)
 	}
 	a.Release("S1", 1)
 	b.until(t, "S1", cluster.Served{}, "a released it")
 }
 
-// epochs: the later claim wins, whoever comes last, and the earlier claimant is told.
+// epochs checks that the later epoch wins whatever the order of claims, and that the earlier claimant is
+// told.
 func epochs(t *testing.T, open Open) {
 	all := open(t, "a", "b")
 	a, b := all[0], all[1]
@@ -115,28 +116,28 @@ func epochs(t *testing.T, open Open) {
 	select {
 	case got := <-a.Replaced:
 		if got != "S b 2" {
-			t.Errorf("a is told %q", got)
+			t.Errorf("a is told %q, want \"S b 2\"", got)
 		}
 	case <-time.After(patience):
-		t.Error("a is never told that b claims the session in a later epoch")
+		t.Error("a is not told that b claims the session in a later epoch")
 	}
 	if got := a.find(t, "S"); got != served(b, 2) {
-		t.Errorf("the claim of an earlier epoch counts: %+v", got)
+		t.Errorf("the claim of an earlier epoch replaced the later one: %+v", got)
 	}
 	a.Release("S", 1)
 	a.Claim("T", 1)
-	b.until(t, "T", served(a, 1), "what a says first is done first")
+	b.until(t, "T", served(a, 1), "the calls of a take effect in order")
 	if got := a.find(t, "S"); got != served(b, 2) {
-		t.Errorf("the release of an earlier epoch counts: %+v", got)
+		t.Errorf("the release of an earlier epoch removed the later claim: %+v", got)
 	}
 	a.Claim("S", 3)
 	b.until(t, "S", served(a, 3), "a took it back")
 	if got := <-b.Replaced; got != "S a 3" { // by a renewal
-		t.Errorf("b is told %q", got)
+		t.Errorf("b is told %q, want \"S a 3\"", got)
 	}
 }
 
-// try: one of those who want to take a session over is told to.
+// try checks that one of several nodes gets the permission to take a session over.
 func try(t *testing.T, open Open) {
 	all := open(t, "a", "b", "c")
 	a, b, c := all[0], all[1], all[2]
@@ -144,24 +145,24 @@ func try(t *testing.T, open Open) {
 	b.until(t, "S", served(a, 1), "a claims it")
 	seen := served(a, 1)
 	if got := b.try(t, "S", seen); got.Trying != "b" {
-		t.Errorf("b may try: %+v", got)
+		t.Errorf("b does not get the permission: %+v", got)
 	}
 	if got := c.try(t, "S", seen); got.Trying != "b" || got.Node != "a" {
-		t.Errorf("b tries, and nobody else: %+v", got)
+		t.Errorf("c is answered %+v although b tries", got)
 	}
 	if got := c.find(t, "S"); got.Trying != "b" {
-		t.Errorf("everybody sees who tries: %+v", got)
+		t.Errorf("c does not see that b tries: %+v", got)
 	}
 	if got := b.try(t, "S", seen); got.Trying != "b" {
-		t.Errorf("b tries again: %+v", got)
+		t.Errorf("b does not get its permission again: %+v", got)
 	}
 	b.Claim("S", 2)
-	c.until(t, "S", served(b, 2), "b adopted it, so it does not try any more")
+	c.until(t, "S", served(b, 2), "b adopted it, which ends the attempt")
 	if got := c.try(t, "S", seen); got.Trying != "" || got.Node != "b" || got.Epoch != 2 {
-		t.Errorf("what c saw is old: %+v", got)
+		t.Errorf("c has seen an old claim and is answered %+v", got)
 	}
 	if got := c.try(t, "NEW", cluster.Served{}); got.Trying != "c" {
-		t.Errorf("nobody claims it, and c may try: %+v", got)
+		t.Errorf("c does not get the permission for a session without a claim: %+v", got)
 	}
 }
 
@@ -171,7 +172,7 @@ func death(t *testing.T, open Open) {
 	a.Claim("S", 4)
 	b.until(t, "S", served(a, 4), "a claims it")
 	a.Kill()
-	b.until(t, "S", cluster.Served{Node: "a", Epoch: 4}, "a is dead and its claim is not")
+	b.until(t, "S", cluster.Served{Node: "a", Epoch: 4}, "a is dead, but its claim stays")
 	if got := claimed(t, b, "a"); !slices.Equal(got, []string{"S"}) {
 		t.Errorf("a claimed %q", got)
 	}
@@ -213,7 +214,7 @@ func claimed(t *testing.T, n Node, node string) (all []string) {
 			t.Fatal(err)
 		}
 	case <-time.After(patience):
-		t.Fatal("no answer")
+		t.Fatal("the question is not answered")
 	}
 	slices.Sort(all)
 	return all

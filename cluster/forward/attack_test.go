@@ -57,7 +57,7 @@ func TestAttack(t *testing.T) {
 		for step := range 500 {
 			from, to := w.order[a.rng.IntN(3)], w.order[a.rng.IntN(3)]
 			if from != to {
-				from.InTo(w.now, to.name, client(a.rng.IntN(20)), 0, []byte{byte(step), byte(step >> 8)}, from)
+				from.In(w.now, to.name, client(a.rng.IntN(20)), 0, []byte{byte(step), byte(step >> 8)}, from)
 				for _, s := range from.take() {
 					a.seen = append(a.seen, s)
 					if honest {
@@ -97,7 +97,7 @@ func TestReorder(t *testing.T) {
 	a, b := w.nodes["a"], w.nodes["b"]
 	b.owned[client(1)] = 1
 	send := func(text string) sent {
-		a.InTo(w.now, "b", client(1), 0, []byte(text), a)
+		a.In(w.now, "b", client(1), 0, []byte(text), a)
 		return a.take()[0]
 	}
 	first, second := send("first"), send("second")
@@ -117,7 +117,7 @@ func TestForgedCounter(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.nodes["a"], w.nodes["b"]
 	b.owned[client(1)] = 1
-	a.InTo(w.now, "b", client(1), 0, []byte("x"), a)
+	a.In(w.now, "b", client(1), 0, []byte("x"), a)
 	s := a.take()[0]
 	forged := bytes.Clone(s.b)
 	forged[18] = 0xff // the counter
@@ -132,7 +132,7 @@ func TestReflect(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	a, c := w.nodes["a"], w.nodes["c"]
 	a.owned[client(1)], c.owned[client(1)] = 1, 1
-	a.InTo(w.now, "b", client(1), 0, []byte("x"), a)
+	a.In(w.now, "b", client(1), 0, []byte("x"), a)
 	s := a.take()[0]
 	a.take1(w.now, s.b)
 	w.want("its own", "a")
@@ -150,7 +150,7 @@ func TestRotation(t *testing.T) {
 	b.owned[client(1)] = 1
 	check := func(why string) {
 		t.Helper()
-		a.InTo(w.now, "b", client(1), 0, []byte("x"), a)
+		a.In(w.now, "b", client(1), 0, []byte("x"), a)
 		w.settle()
 		w.want(why, "b", "owner x via a")
 	}
@@ -167,7 +167,7 @@ func TestRotation(t *testing.T) {
 	check("both know it")
 	set(a, keyB, keyA)
 	check("it is used")
-	a.InTo(w.now, "b", client(1), 0, []byte("under way"), a)
+	a.In(w.now, "b", client(1), 0, []byte("under way"), a)
 	set(b, keyB)
 	w.settle()
 	w.want("what was under way comes", "b", "owner under way via a")
@@ -177,7 +177,7 @@ func TestRotation(t *testing.T) {
 		t.Error("counters begin anew with a key, which may come back")
 	}
 	set(a, keyA)
-	a.InTo(w.now, "b", client(1), 0, []byte("old"), a)
+	a.In(w.now, "b", client(1), 0, []byte("old"), a)
 	w.settle()
 	w.want("the old key", "b")
 	w.drops("is not known any more", "b", DropUnknownKey, 1)
@@ -193,7 +193,7 @@ func TestNameCollision(t *testing.T) {
 	}
 	b.ring[0].name = b.ring[1].name
 	for range 2 {
-		a.InTo(w.now, "b", client(1), 0, []byte("x"), a)
+		a.In(w.now, "b", client(1), 0, []byte("x"), a)
 		w.settle()
 		w.want("the second key opens", "b", "owner x via a")
 	}

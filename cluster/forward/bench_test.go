@@ -45,7 +45,7 @@ func TestAllocations(t *testing.T) {
 	data := make([]byte, 1200)
 	var out, back bin
 	if n := testing.AllocsPerRun(1000, func() {
-		if a.InTo(epoch, "b", client(1), 0, data, &out) != Sent {
+		if !a.In(epoch, "b", client(1), 0, data, &out) {
 			t.Fatal("not sent")
 		}
 		d := b.Receive(epoch, out.last, &back)
@@ -62,7 +62,7 @@ func TestAllocations(t *testing.T) {
 	}
 	now := epoch
 	if n := testing.AllocsPerRun(1000, func() {
-		now = now.Add(BeatInterval)
+		now = now.Add(HeartbeatInterval)
 		a.Advance(now, &out)
 		b.Receive(now, out.last, &back)
 	}); n != 0 {
@@ -78,7 +78,7 @@ func BenchmarkSeal(b *testing.B) {
 			var out bin
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				from.InTo(epoch, "b", client(1), 0, data, &out)
+				from.In(epoch, "b", client(1), 0, data, &out)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func BenchmarkOpen(b *testing.B) {
 			sealed := make([][]byte, 1024)
 			keep := make([]byte, 0, 2000)
 			for i := range sealed {
-				from.InTo(epoch, "b", client(1), 0, data, &out)
+				from.In(epoch, "b", client(1), 0, data, &out)
 				sealed[i] = append([]byte(nil), out.last...)
 			}
 			b.SetBytes(int64(size))
@@ -116,7 +116,7 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkForged(b *testing.B) {
 	from, to := two(b)
 	var out bin
-	from.InTo(epoch, "b", client(1), 0, make([]byte, 1200), &out)
+	from.In(epoch, "b", client(1), 0, make([]byte, 1200), &out)
 	forged := append([]byte(nil), out.last...)
 	forged[len(forged)-1] ^= 1
 	p := make([]byte, len(forged))
@@ -137,7 +137,7 @@ func BenchmarkBeat(b *testing.B) {
 	var out bin
 	now := epoch
 	for b.Loop() {
-		now = now.Add(BeatInterval)
+		now = now.Add(HeartbeatInterval)
 		r.Advance(now, &out)
 	}
 }
@@ -154,15 +154,15 @@ func BenchmarkSetPeers(b *testing.B) {
 	}
 }
 
-// TestMemory: a table that is full.
+// TestMemory: a fence that is full.
 func TestMemory(t *testing.T) {
 	a, _ := two(t)
 	for i := range 70_000 {
 		c := client(i)
 		c.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)
-		a.Learn(epoch, c, "b", 1)
+		a.fence.touch(c.key()).observe(0, 1)
 	}
-	if s := a.Stats(epoch.Add(time.Second)); s.Routes != 65_536 || s.RoutesForgotten != 70_000-65_536 {
-		t.Errorf("%d routes, %d forgotten", s.Routes, s.RoutesForgotten)
+	if s := a.Stats(epoch.Add(time.Second)); s.Clients != 65_536 || s.ClientsForgotten != 70_000-65_536 {
+		t.Errorf("%d clients, %d forgotten", s.Clients, s.ClientsForgotten)
 	}
 }

@@ -54,7 +54,8 @@ func (o *outbox) take() []sent {
 	return list
 }
 
-// A node is a router of the harness, with the clients that it serves.
+// A node is a router of the harness, with the clients that it serves and where it believes
+// that others are.
 type node struct {
 	*Router
 	outbox
@@ -62,6 +63,7 @@ type node struct {
 	addr  netip.AddrPort
 	id    uint64
 	owned map[Client]uint64
+	hints map[Client]string
 	got   []Delivery // with data of its own
 }
 
@@ -84,7 +86,7 @@ func newWorld(t *testing.T, names ...string) *world {
 
 // start begins a process of a node.
 func (w *world) start(name string, i int, id uint64) *node {
-	n := &node{name: name, id: id, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7947), owned: map[Client]uint64{}}
+	n := &node{name: name, id: id, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7947), owned: map[Client]uint64{}, hints: map[Client]string{}}
 	var err error
 	n.Router, err = New(w.now, Config{Node: name, ID: id, Serves: func(c Client) (uint64, bool) {
 		e, ok := n.owned[c]
@@ -150,16 +152,30 @@ func (w *world) deliver(s sent) {
 
 func (n *node) take1(now time.Time, b []byte) {
 	d := n.Receive(now, append([]byte(nil), b...), n)
+	if d.Kind == Orphan && n.onward(now, d) {
+		return
+	}
 	if d.Kind != Nothing || d.Overtaken {
 		d.Data = append([]byte(nil), d.Data...)
 		n.got = append(n.got, d)
 	}
 }
 
+// onward forwards a datagram once more, as the location table of an edge does: not back to
+// where it came from.
+func (n *node) onward(now time.Time, d Delivery) bool {
+	to := n.hints[d.Client]
+	if to == "" || to == d.Via {
+		return false
+	}
+	n.In(now, to, d.Client, d.Hops, d.Data, n)
+	return true
+}
+
 // pass lets time go by, with heartbeats.
 func (w *world) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
-		w.now = w.now.Add(BeatInterval / 2)
+		w.now = w.now.Add(HeartbeatInterval / 2)
 		for _, n := range w.order {
 			n.Advance(w.now, n)
 		}
@@ -182,15 +198,12 @@ func (w *world) want(why, name string, want ...string) {
 }
 
 func describe(d Delivery) string {
-	s := [...]string{"nothing", "owner", "client", "stray", "misled"}[d.Kind]
+	s := [...]string{"nothing", "owner", "client", "orphan", "misled"}[d.Kind]
 	if len(d.Data) > 0 {
 		s += " " + string(d.Data)
 	}
 	if d.Via != "" {
 		s += " via " + d.Via
-	}
-	if d.Suspect != "" {
-		s += " suspect " + d.Suspect
 	}
 	if d.Epoch != 0 {
 		s += fmt.Sprint(" epoch ", d.Epoch)

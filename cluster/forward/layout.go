@@ -10,10 +10,10 @@ type Type uint8
 
 // The types.
 const (
-	TypeIn   Type = 1 // a client's datagram, to the edge that serves the client
-	TypeOut  Type = 2 // an answer, to the edge whose address the client knows
-	TypeNack Type = 3 // a TypeIn or TypeOut was not right here
-	TypeBeat Type = 4 // the sender is alive
+	TypeIn        Type = 1 // a client's datagram, to the edge that serves the client
+	TypeOut       Type = 2 // an answer, to the edge whose address the client knows
+	TypeNack      Type = 3 // the receiver of a TypeIn or TypeOut refuses it
+	TypeHeartbeat Type = 4 // the sender is alive
 )
 
 // Sizes in bytes.
@@ -24,20 +24,20 @@ const (
 	bodyMin    = 1 + 8 + 8 + 4 + 2 + 2 // of a client with an IPv4 address
 	bodyMax    = bodyMin + 12          // of one with IPv6
 
-	// OverheadMax is what a client's datagram grows by at most, 12 less if the client
-	// has an IPv4 address.
+	// OverheadMax is by how much a client's datagram grows. It grows by 12 bytes less if
+	// the client has an IPv4 address.
 	OverheadMax = headerSize + bodyMax + tagSize
 
-	// DatagramMax is the largest datagram of a client that is forwarded: what UDP over
-	// IPv4 carries, less the overhead.
+	// DatagramMax is the largest datagram of a client that the router forwards: what UDP
+	// over IPv4 carries, less the overhead.
 	DatagramMax = 65507 - OverheadMax
 
-	// HopsMax is how often a client's datagram is forwarded. The second time is for a
+	// HopsMax is how often a client's datagram may be forwarded. The second time is for a
 	// session that moved while the datagram was under way; a third would be a loop.
 	HopsMax = 2
 )
 
-// A header is what is in the clear, but authenticated:
+// A header is the part of a datagram that is in the clear, but authenticated:
 //
 //	version uint8 = 1
 //	type    uint8
@@ -60,7 +60,7 @@ func (h header) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, h.counter)
 }
 
-// parseHeader parses what p begins with. A sealed datagram is never shorter than
+// parseHeader parses the header that p begins with. A sealed datagram is never shorter than
 // header and tag.
 func parseHeader(p []byte) (h header, drop DropReason) {
 	if len(p) < headerSize+tagSize {
@@ -73,7 +73,7 @@ func parseHeader(p []byte) (h header, drop DropReason) {
 	h.key = binary.LittleEndian.Uint16(p[2:])
 	h.sender = binary.LittleEndian.Uint64(p[4:])
 	h.counter = binary.LittleEndian.Uint64(p[12:])
-	if h.kind < TypeIn || h.kind > TypeBeat {
+	if h.kind < TypeIn || h.kind > TypeHeartbeat {
 		return h, DropMalformed
 	}
 	return h, dropNone
@@ -86,16 +86,16 @@ type Client struct {
 	Listener uint16
 }
 
-// A message is what is sealed, but for heartbeats, which have nothing:
+// A message is the sealed part of a datagram. A heartbeat has none:
 //
 //	flags    uint8   bit 0: the client has IPv6; bit 1: of a TypeNack, it refuses a TypeOut;
 //	                 bits 2 and 3: how often it was forwarded, 1 or 2 (TypeIn), else 0
-//	epoch    uint64  of the session: that of the sender's session (TypeOut), the highest that the sender knows, or 0
+//	epoch    uint64  of the session: that of the owner (TypeOut), the highest that the sender knows, or 0
 //	origin   uint64  the process by which answers leave (TypeIn); else 0
 //	address  4 or 16 bytes
 //	port     uint16
 //	listener uint16
-//	data     the rest; nothing in a TypeNack
+//	data     the rest; empty in a TypeNack
 type message struct {
 	refusesOut bool
 	hops       uint8
@@ -135,8 +135,8 @@ func (m *message) append(b []byte) []byte {
 	return append(b, m.data...)
 }
 
-// parseMessage parses what was sealed as kind. data aliases p. There is one way to
-// write a message, and any other is refused.
+// parseMessage parses the sealed part of a datagram of this kind. data aliases p. There is
+// one way to write a message; it refuses any other.
 func parseMessage(kind Type, p []byte) (m message, ok bool) {
 	if len(p) < bodyMin || p[0]>>(shiftHops+2) != 0 {
 		return m, false
@@ -160,7 +160,7 @@ func parseMessage(kind Type, p []byte) (m message, ok bool) {
 	return m, m.valid(kind)
 }
 
-// valid reports whether m has what kind asks for, and nothing else.
+// valid reports whether m has the fields of its kind, and no other.
 func (m *message) valid(kind Type) bool {
 	switch kind {
 	case TypeIn:

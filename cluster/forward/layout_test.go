@@ -105,7 +105,7 @@ func FuzzMessage(f *testing.F) {
 func FuzzReceive(f *testing.F) {
 	w := newWorld(&testing.T{}, "a", "b")
 	a := w.nodes["a"]
-	a.InTo(w.now, "b", client(1), 0, []byte("hi"), a)
+	a.In(w.now, "b", client(1), 0, []byte("hi"), a)
 	a.Out(w.now, "b", client6, 3, []byte("hi"), a)
 	a.Advance(w.now, a)
 	real := map[string]bool{}
@@ -117,7 +117,7 @@ func FuzzReceive(f *testing.F) {
 		w := newWorld(t, "a", "b")
 		b := w.nodes["b"]
 		d := b.Receive(w.now, bytes.Clone(p), b)
-		if (d.Kind != Nothing || b.stats.BeatsIn > 0) && !real[string(p)] {
+		if (d.Kind != Nothing || b.stats.HeartbeatsIn > 0) && !real[string(p)] {
 			t.Fatalf("%x was taken as %+v", p, d)
 		}
 	})

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -8,16 +9,37 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// watchers is how many edges each edge sends heartbeats to where there are more than
-// meshMax; else it sends them to all.
+// A Peer is another edge, as the roster has it.
+type Peer struct {
+	Name string         // of the node
+	ID   uint64         // of the process, see Config.ID
+	Addr netip.AddrPort // where it takes cluster datagrams
+}
+
+// A peer is one process of another edge.
+type peer struct {
+	Peer
+	listed     bool          // it is in the roster
+	heard      time.Duration // when its last datagram was accepted, or when this edge began to listen to it
+	watch      bool          // it sends heartbeats to this edge
+	heartbeats bool          // this edge sends heartbeats to it
+	told       Liveness      // what Advance returned last
+
+	counter uint64 // of the last datagram that was sealed for it
+	window  window // of the datagrams that came from it
+	seals   []seal // one for each key of the ring, in that order; nil until they are needed
+}
+
+// In a cluster of more than meshMax edges, each edge sends heartbeats to as many as watchers
+// says. In a smaller one it sends them to all.
 const (
 	watchers = 5
 	meshMax  = 64
 )
 
-// SetPeers sets who is there, which may contain this edge. Of more than PeersMax, those
-// that come last by name are left out. A process that is not among them any more, but is
-// heard, is still talked to.
+// SetPeers sets the edges that are there, with or without this one. Of more than PeersMax it
+// leaves out those that come last by name. The router goes on to exchange datagrams with a
+// process that left the list while it hears it.
 func (r *Router) SetPeers(now time.Time, list []Peer) {
 	list = r.usable(list)
 	at := r.since(now)
@@ -49,9 +71,9 @@ func (r *Router) usable(list []Peer) []Peer {
 	return list[:min(len(list), PeersMax)]
 }
 
-// meet returns the peer for a process. If it was here before, what came from it is still
-// known, so that nothing is accepted twice. For one that may have been forgotten, counters
-// go on behind all that were ever used.
+// meet returns the peer for a process. If the process was there before, its window is still
+// known, so that the router accepts nothing twice. For a process that may have been
+// forgotten, counters go on behind all that were ever used.
 func (r *Router) meet(now time.Duration, l Peer) *peer {
 	p := r.byID[l.ID]
 	if p == nil {
@@ -66,10 +88,10 @@ func (r *Router) meet(now time.Duration, l Peer) *peer {
 	return p
 }
 
-// depart keeps a process that is not in the roster any more, for a while. If it was
-// watched it still is: gossip may notice a death before heartbeats do.
+// depart keeps a process that left the roster. If this edge watched it, it still does:
+// gossip may notice a death before heartbeats do.
 func (r *Router) depart(p *peer) {
-	p.beat = false
+	p.heartbeats = false
 	r.departed = append(r.departed, p)
 	if len(r.departed) > departedMax {
 		oldest := r.departed[0]
@@ -81,7 +103,7 @@ func (r *Router) depart(p *peer) {
 	}
 }
 
-// assign decides who is sent heartbeats and who is to send some.
+// assign decides which peers get heartbeats of this edge, and which have to send it some.
 func (r *Router) assign(now time.Duration) {
 	names := make([]string, 0, len(r.peers)+1)
 	names = append(names, r.cfg.Node)
@@ -91,14 +113,14 @@ func (r *Router) assign(now time.Duration) {
 	for _, p := range r.peers {
 		watch := watches(names, r.cfg.Node, p.Name)
 		if watch && !p.watch {
-			p.heard = now // it may need a moment to learn that it is watched
+			p.heard = now // the peer may need a moment to learn that this edge watches it
 		}
-		p.watch, p.beat = watch, watches(names, p.Name, r.cfg.Node)
+		p.watch, p.heartbeats = watch, watches(names, p.Name, r.cfg.Node)
 	}
 }
 
-// watches reports whether one edge watches another: all do in a small cluster, and
-// else the five that draw the highest numbers for it.
+// watches reports whether one edge watches another. In a small cluster all edges do, and in
+// a larger one the five that draw the highest numbers for it.
 func watches(names []string, watcher, watched string) bool {
 	if len(names) <= meshMax {
 		return true
@@ -116,3 +138,121 @@ func watches(names []string, watcher, watched string) bool {
 	}
 	return true
 }
+
+// Times of heartbeats. They are short enough for a failover that a client does not notice:
+// it repeats itself every 0.5 s and gives up after 3 s.
+const (
+	// HeartbeatInterval is the time between two heartbeats.
+	HeartbeatInterval = 100 * time.Millisecond
+
+	// SuspectAfter is how long a watched peer may be silent.
+	SuspectAfter = 400 * time.Millisecond
+
+	// stallAfter is how late Advance may be called. When it is called later, this process
+	// was stopped, and the silence of its peers means nothing.
+	stallAfter = 200 * time.Millisecond
+
+	// goneAfter is how long a peer that is not in the roster may be silent.
+	goneAfter = 2 * time.Second
+)
+
+// Liveness is what the router believes about a peer. A false suspicion costs a hand-over.
+type Liveness uint8
+
+// The states of life.
+const (
+	Gone      Liveness = iota // not in the roster, and not heard
+	Alive                     // heard within SuspectAfter
+	Suspect                   // watched, and not heard for so long
+	Unwatched                 // in the roster, and watched by other edges
+)
+
+// String returns the name of l.
+func (l Liveness) String() string {
+	return [...]string{"gone", "alive", "suspect", "unwatched"}[min(l, Unwatched)]
+}
+
+// Liveness returns what the router believes about a node.
+func (r *Router) Liveness(now time.Time, node string) Liveness {
+	p := r.byName[node]
+	if p == nil {
+		return Gone
+	}
+	return r.liveness(r.since(now), p)
+}
+
+func (r *Router) liveness(now time.Duration, p *peer) Liveness {
+	silent := now - p.heard
+	switch {
+	case !p.listed && silent >= goneAfter:
+		return Gone
+	case silent < SuspectAfter:
+		return Alive
+	case p.watch: // also after it left the roster: it would still send heartbeats if it lived
+		return Suspect
+	case !p.listed:
+		return Alive // until it is gone
+	}
+	return Unwatched
+}
+
+// reachable reports whether p may take a datagram.
+func (r *Router) reachable(now time.Duration, p *peer) bool {
+	is := r.liveness(now, p)
+	return is == Alive || is == Unwatched
+}
+
+// A Change says that the liveness of a node changed.
+type Change struct {
+	Node string
+	Is   Liveness
+}
+
+// Advance sends heartbeats when they are due, and returns the peers whose liveness changed
+// since it was called last; the slice is valid until the next call. After this process was
+// stopped, each peer has SuspectAfter again to be heard, so Advance comes first in a turn.
+func (r *Router) Advance(now time.Time, out Sender) []Change {
+	at := r.since(now)
+	if at < r.nextHeartbeat {
+		return nil
+	}
+	if r.nextHeartbeat > 0 && at-r.nextHeartbeat > stallAfter {
+		r.stats.Stalls++
+		for _, p := range r.peers {
+			p.heard = at
+		}
+	}
+	r.nextHeartbeat = at + HeartbeatInterval
+	r.sendHeartbeats(out)
+	return r.compare(at)
+}
+
+// sendHeartbeats sends a heartbeat to each peer that watches this edge.
+func (r *Router) sendHeartbeats(out Sender) {
+	if len(r.ring) == 0 {
+		return
+	}
+	for _, p := range r.peers {
+		if p.heartbeats {
+			r.seal(p, TypeHeartbeat, nil, out)
+			r.stats.HeartbeatsOut++
+		}
+	}
+}
+
+// compare returns the peers whose liveness changed since it was called last.
+func (r *Router) compare(now time.Duration) []Change {
+	r.changes = r.changes[:0]
+	for _, list := range [2][]*peer{r.peers, r.departed} {
+		for _, p := range list {
+			if is := r.liveness(now, p); is != p.told && r.byName[p.Name] == p {
+				p.told = is
+				r.changes = append(r.changes, Change{p.Name, is})
+			}
+		}
+	}
+	return r.changes
+}
+
+// NextTimeout returns when Advance must be called.
+func (r *Router) NextTimeout() time.Time { return r.start.Add(r.nextHeartbeat) }

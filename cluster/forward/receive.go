@@ -2,16 +2,16 @@ package forward
 
 import "time"
 
-// A Kind says what has to be done with what came from another edge.
+// A Kind says what the edge has to do with what came from another edge.
 type Kind uint8
 
 // The kinds.
 const (
-	Nothing  Kind = iota // it was for the router
+	Nothing  Kind = iota // the router has handled it
 	ToOwner              // Data is a datagram of a client that this edge serves
 	ToClient             // Data is to be sent to the client, from the socket of its listener
-	Stray                // Data is a datagram of a client that nobody is known to serve: find out, or adopt
-	Misled               // Via, which got a datagram of the client from this edge, does not serve it: find out again
+	Orphan               // Data is a datagram of a client that this edge does not serve: forward it, or adopt the session
+	Misled               // Via, which got a datagram of the client from this edge, does not serve it: look again
 )
 
 // A Delivery is what came from another edge.
@@ -19,31 +19,27 @@ type Delivery struct {
 	Kind   Kind
 	Client Client
 
-	// Via is the node by which answers to the client have to leave (ToOwner, Stray),
-	// until a datagram of the client comes to a socket of this edge; empty if this one did,
-	// and went around. Or the node that is not to be sent datagrams of the client (Misled).
+	// Via is the node by which answers to the client have to leave (ToOwner, Orphan), until
+	// a datagram of the client comes to a socket of this edge. It is empty if this datagram
+	// did, and went around. Of Misled it is the node that does not serve the client.
 	Via string
 
-	// Epoch is the highest of the session that the sender knows, or this edge (Stray); 0
-	// for none.
+	// Epoch is the highest epoch of the session that the sender knows, or this edge
+	// (Orphan); 0 for none.
 	Epoch uint64
 
-	// Overtaken says that the sender knows a later epoch of the session than that in
-	// which this edge serves it. The session's log has to be read.
+	// Overtaken says that the sender knows a later epoch of the session than the one in
+	// which this edge serves it. The edge has to read the session's log.
 	Overtaken bool
 
-	// Suspect is the node that serves the client and is suspected (Stray); empty if none
-	// is known.
-	Suspect string
-
-	// Hops is how often Data was forwarded (ToOwner, Stray).
+	// Hops is how often Data was forwarded (ToOwner, Orphan).
 	Hops uint8
 
 	Data []byte // aliases what was received
 }
 
-// Receive takes a datagram of another edge, which it decrypts in place. It answers and
-// forwards by itself what it can.
+// Receive takes a datagram of another edge, which it decrypts in place. It sends the nacks
+// that the datagram calls for.
 func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
 	from, kind, body, drop := r.open(p)
 	if drop != dropNone {
@@ -52,8 +48,8 @@ func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
 	}
 	at := r.since(now)
 	from.heard = at
-	if kind == TypeBeat {
-		r.stats.BeatsIn++
+	if kind == TypeHeartbeat {
+		r.stats.HeartbeatsIn++
 		return Delivery{}
 	}
 	m, ok := parseMessage(kind, body)
@@ -75,7 +71,7 @@ func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
 	return d
 }
 
-// serves asks the edge.
+// serves asks the edge whether it serves a client.
 func (r *Router) serves(c Client) (epoch uint64, ok bool) {
 	if r.cfg.Serves == nil {
 		return 0, false
@@ -83,7 +79,7 @@ func (r *Router) serves(c Client) (epoch uint64, ok bool) {
 	return r.cfg.Serves(c)
 }
 
-// receiveIn takes a datagram of a client that another edge has from its socket.
+// receiveIn takes a datagram of a client that came to a socket of another edge.
 func (r *Router) receiveIn(now time.Duration, from *peer, m *message, owned bool, d *Delivery, out Sender) {
 	if m.hops > HopsMax {
 		r.stats.Drops[DropHops]++
@@ -95,22 +91,18 @@ func (r *Router) receiveIn(now time.Duration, from *peer, m *message, owned bool
 		r.stats.Owner++
 		return
 	}
-	e := r.table.touch(m.client.key())
+	e := r.fence.touch(m.client.key())
 	e.observe(now, m.epoch)
-	m.epoch = e.highest(now)
-	r.refuse(from, m, out) // whoever sent it here has to look again
-	if to := r.onward(now, e, from, m); to != nil {
-		r.relay(to, m, out)
-		return
-	}
-	e.origin = m.origin
-	d.Kind, d.Epoch, d.Suspect = Stray, m.epoch, r.suspected(now, e)
-	r.stats.Strays++
+	e.origin, m.epoch = m.origin, e.highest(now)
+	r.refuse(from, m, out) // the edge that sent it here has to look again
+	d.Kind, d.Epoch = Orphan, m.epoch
+	r.stats.Orphans++
 }
 
-// via returns the node by which answers to a client leave whose datagram from sent on. It is
-// empty if the datagram came to a socket of this edge, and went around: what leaves by
-// another socket a balancer may not let through, or take for another client later.
+// via returns the node by which answers to a client leave, given the peer that forwarded
+// its datagram. It is empty if the datagram came to a socket of this edge, and went around:
+// a balancer may not let an answer through that leaves by another socket, or may take the
+// client for another one later.
 func (r *Router) via(from *peer, origin uint64) string {
 	if origin == r.cfg.ID {
 		return ""
@@ -121,74 +113,36 @@ func (r *Router) via(from *peer, origin uint64) string {
 	return from.Name
 }
 
-// suspected returns the node that serves a client, if it is known and suspected.
-func (r *Router) suspected(now time.Duration, e *entry) string {
-	if p := r.byID[e.route(now)]; p != nil {
-		return p.Name
-	}
-	return ""
-}
-
-// onward returns who serves the client instead. A route back is a mistake of this
-// table or of the sender's, and forgotten.
-func (r *Router) onward(now time.Duration, e *entry, from *peer, m *message) *peer {
-	to := r.byID[e.route(now)]
-	if to == from || to != nil && to.ID == m.origin {
-		e.node = 0
-		return nil
-	}
-	if to == nil || !r.reachable(now, to) {
-		return nil
-	}
-	return to
-}
-
-// relay forwards a datagram once more.
-func (r *Router) relay(to *peer, m *message, out Sender) {
-	if m.hops++; m.hops > HopsMax {
-		r.stats.Drops[DropHops]++
-		return
-	}
-	r.seal(to, TypeIn, m, out)
-	r.stats.Relayed++
-}
-
-// receiveOut takes an answer to a client that speaks to a socket of this edge. An answer
-// from before an adoption is fenced: the edge that was replaced does not know it yet.
+// receiveOut takes an answer to a client that speaks to a socket of this edge. It fences
+// answers from before an adoption: the edge that was replaced does not know it yet.
 func (r *Router) receiveOut(now time.Duration, from *peer, m *message, own uint64, d *Delivery, out Sender) {
-	k := m.client.key()
-	e := r.table.touch(k)
+	e := r.fence.touch(m.client.key())
 	if highest := max(own, e.highest(now)); m.epoch < highest {
 		r.stats.Drops[DropStaleEpoch]++
 		m.epoch, m.refusesOut = highest, true
 		r.refuse(from, m, out)
 		return
 	}
-	r.learn(now, k, from, m.epoch)
+	e.observe(now, m.epoch)
 	d.Kind = ToClient
 	r.stats.Client++
 }
 
-// refuse answers a datagram with what this edge knows.
+// refuse answers a datagram with a nack, which has the highest epoch that this edge knows.
 func (r *Router) refuse(to *peer, m *message, out Sender) {
 	nack := message{refusesOut: m.refusesOut, epoch: m.epoch, client: m.client}
 	r.seal(to, TypeNack, &nack, out)
 	r.stats.NacksOut++
 }
 
-// receiveNack takes the word that a datagram was not right.
+// receiveNack takes the answer that a datagram of this edge was not right.
 func (r *Router) receiveNack(now time.Duration, from *peer, m *message, owned bool, d *Delivery) {
 	r.stats.NacksIn++
 	if owned {
-		return // Delivery.Overtaken says what there is to say
+		return // Delivery.Overtaken is all that matters
 	}
-	e := r.table.touch(m.client.key())
-	e.observe(now, m.epoch)
-	if m.refusesOut {
-		return
-	}
-	d.Kind, d.Via = Misled, from.Name
-	if e.node == from.ID {
-		e.node = 0
+	r.fence.touch(m.client.key()).observe(now, m.epoch)
+	if !m.refusesOut {
+		d.Kind, d.Via = Misled, from.Name
 	}
 }

@@ -3,6 +3,7 @@ package forward
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -11,28 +12,28 @@ type Config struct {
 	// Node is the name of this edge. It must not be empty.
 	Node string
 
-	// ID names this process, for ever: random, not zero, and never used by another one.
-	// The others learn it by gossip (cluster.Member.Sender).
+	// ID names this process: random, not zero, and never used by another process. The other
+	// edges learn it by gossip (cluster.Member.Sender).
 	ID uint64
 
-	// Clients is how many clients of other edges are remembered: who serves them, and
-	// the highest epoch. 0 means 65,536. Then the one that was longest not spoken of is
-	// forgotten.
+	// Clients is for how many clients of other edges the router remembers the highest
+	// epoch. 0 means 65,536. When there are more, it forgets the one that was longest not
+	// used.
 	Clients int
 
 	// Serves reports whether this edge serves a client, and in which epoch of its session;
-	// 0 if that is not known. It is asked for what comes from other edges, and must not
-	// call the router. nil means that it serves nobody.
+	// 0 if that is not known. The router calls it for what comes from other edges; it must
+	// not call the router. nil means that the edge serves no client.
 	Serves func(Client) (epoch uint64, ok bool)
 }
 
 // Bounds of the peers.
 const (
-	// PeersMax is how many edges there can be, as many as gossip takes notice of.
+	// PeersMax is how many edges there can be: as many as gossip takes notice of.
 	PeersMax = 4096
 
-	// departedMax is how many processes that the roster does not have any more are
-	// remembered, with what came from them. What an older one sent is refused.
+	// departedMax is how many processes that left the roster the router remembers, with
+	// the counters that came from them. It refuses datagrams of older ones.
 	departedMax = 1024
 )
 
@@ -50,8 +51,8 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Router is the part of an edge that carries datagrams of clients to other edges and
-// takes them from there. It belongs to one goroutine.
+// A Router carries datagrams of clients to other edges and takes them from there. It
+// belongs to one goroutine.
 type Router struct {
 	cfg   Config
 	start time.Time // durations count from here
@@ -63,16 +64,16 @@ type Router struct {
 	byID     map[uint64]*peer
 	byName   map[string]*peer // the newest process of each node
 
-	table table
+	fence fence
 
-	nextBeat   time.Duration
-	changes    []Change
-	counterMax uint64 // of all peers: what a new one starts with
-	nonceBytes [nonceSize]byte
-	scratch    []byte
+	nextHeartbeat time.Duration
+	changes       []Change
+	counterMax    uint64 // of all peers: what a new one starts with
+	nonceBytes    [nonceSize]byte
+	scratch       []byte
 }
 
-// New returns a router that knows nobody. The error names every problem of cfg.
+// New returns a router that knows no other edge. The error names every problem of cfg.
 func New(now time.Time, cfg Config) (*Router, error) {
 	if cfg.Clients == 0 {
 		cfg.Clients = 65_536
@@ -82,12 +83,12 @@ func New(now time.Time, cfg Config) (*Router, error) {
 	}
 	return &Router{
 		cfg: cfg, start: now, byID: map[uint64]*peer{}, byName: map[string]*peer{},
-		table: newTable(cfg.Clients),
+		fence: newFence(cfg.Clients),
 	}, nil
 }
 
-// SetKeys sets the keys: the first seals, all open. They are copied. Without one,
-// nothing is sent and nothing is taken. ErrKeys changes nothing.
+// SetKeys sets the keys: the first seals, all open. It copies them. Without a key the
+// router sends nothing and takes nothing. On ErrKeys the keys stay as they were.
 func (r *Router) SetKeys(secrets [][]byte) error {
 	if sameSecrets(r.ring, secrets) {
 		return nil
@@ -106,101 +107,40 @@ func (r *Router) SetKeys(secrets [][]byte) error {
 // On reports whether there are keys.
 func (r *Router) On() bool { return len(r.ring) > 0 }
 
-// Learn says that somebody who should know, the claims or the edge itself, has seen
-// that a node serves a client, in an epoch or, with 0, in one that is not known. What is
-// older than what is known is ignored.
-func (r *Router) Learn(now time.Time, c Client, node string, epoch uint64) {
-	p := r.byName[node]
-	if p == nil || !c.routable() {
-		return
-	}
-	r.learn(r.since(now), c.key(), p, epoch)
-}
-
-// learn notes who serves a client, unless a later epoch is known.
-func (r *Router) learn(now time.Duration, k clientKey, p *peer, epoch uint64) {
-	e := r.table.touch(k)
-	if epoch != 0 && !e.observe(now, epoch) {
-		return
-	}
-	e.node, e.confirmed = p.ID, now
-}
-
-// Forget says that a client is not where it was thought to be.
-func (r *Router) Forget(c Client) {
-	if e := r.table.find(c.key()); e != nil {
-		e.node = 0
-	}
-}
-
-// Route returns which node serves a client and the highest epoch that is known of its
-// session. The name is empty if nobody is known, or not since lately.
-func (r *Router) Route(now time.Time, c Client) (node string, epoch uint64) {
-	e := r.table.find(c.key())
-	if e == nil {
-		return "", 0
-	}
-	if p := r.byID[e.route(r.since(now))]; p != nil {
-		node = p.Name
-	}
-	return node, e.highest(r.since(now))
-}
-
-// A Verdict says what became of a datagram of a client.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Sent    Verdict = iota // to the edge that serves the client
-	Unknown                // nobody is known to serve the client: ask the claims
-	Dead                   // the edge that serves it is suspected: adopt
-	Dropped                // it cannot be forwarded; Stats says why
-)
-
-// In forwards a datagram of a client to the edge that serves the client. If that is not
-// known, or that edge is suspected, nothing is sent. hops is how often it was forwarded
-// before: 0 if it came to a socket of this edge, and 1 if it came as a Stray.
-func (r *Router) In(now time.Time, c Client, hops uint8, data []byte, out Sender) Verdict {
+// In forwards a datagram of a client to the edge node, which serves the client. hops is how
+// often it was forwarded before: 0 if it came to a socket of this edge, and 1 if it came as
+// an Orphan. It reports whether it was sent.
+func (r *Router) In(now time.Time, node string, c Client, hops uint8, data []byte, out Sender) bool {
 	if !r.fits(c, data) {
-		return Dropped
+		return false
 	}
 	if hops >= HopsMax {
 		r.stats.Drops[DropHops]++
-		return Dropped
+		return false
 	}
-	e := r.table.find(c.key())
-	if e == nil {
-		return Unknown
+	at, p := r.since(now), r.byName[node]
+	if p == nil || !r.reachable(at, p) {
+		r.stats.Drops[DropNoPeer]++
+		return false
 	}
-	at := r.since(now)
-	p := r.byID[e.route(at)]
-	switch {
-	case p == nil:
-		return Unknown
-	case !r.reachable(at, p):
-		return Dead
-	}
-	m := message{hops: hops + 1, epoch: e.highest(at), origin: r.cfg.ID, client: c, data: data}
-	if hops > 0 && e.origin != 0 {
-		m.origin = e.origin
+	m := message{hops: hops + 1, origin: r.cfg.ID, client: c, data: data}
+	if e := r.fence.find(c.key()); e != nil {
+		m.epoch = e.highest(at)
+		if hops > 0 && e.origin != 0 {
+			m.origin = e.origin
+		}
 	}
 	r.seal(p, TypeIn, &m, out)
-	r.stats.In++
-	return Sent
-}
-
-// InTo is Learn without an epoch, and In.
-func (r *Router) InTo(now time.Time, node string, c Client, hops uint8, data []byte, out Sender) Verdict {
-	if r.byName[node] == nil {
-		r.stats.Drops[DropNoPeer]++
-		return Dropped
+	if hops > 0 {
+		r.stats.Relayed++
+	} else {
+		r.stats.In++
 	}
-	r.Learn(now, c, node, 0)
-	return r.In(now, c, hops, data, out)
+	return true
 }
 
-// Out sends an answer to a client by the node via, in the epoch of its session. It reports
-// whether it was sent.
+// Out sends an answer to a client by the node via, in the epoch of the client's session. It
+// reports whether it was sent.
 func (r *Router) Out(now time.Time, via string, c Client, epoch uint64, data []byte, out Sender) bool {
 	if !r.fits(c, data) {
 		return false
@@ -232,10 +172,16 @@ func (r *Router) fits(c Client, data []byte) bool {
 	return false
 }
 
+// A Sender takes datagrams. udp.Writer is one.
+type Sender interface {
+	Datagram(size int) []byte         // returns an empty buffer of capacity >= size, valid until Send
+	Send(to netip.AddrPort, b []byte) // b was built in that buffer; the Sender may transmit it later in a batch
+}
+
 // Stats returns the counters.
 func (r *Router) Stats(now time.Time) Stats {
 	s := r.stats
-	s.Peers, s.Routes, s.RoutesForgotten = int64(len(r.peers)), int64(len(r.table.index)), r.table.evicted
+	s.Peers, s.Clients, s.ClientsForgotten = int64(len(r.peers)), int64(len(r.fence.index)), r.fence.evicted
 	for _, p := range r.peers {
 		if r.liveness(r.since(now), p) == Suspect {
 			s.Suspects++
@@ -245,3 +191,58 @@ func (r *Router) Stats(now time.Time) Stats {
 }
 
 func (r *Router) since(now time.Time) time.Duration { return now.Sub(r.start) }
+
+// A DropReason says why the router dropped a datagram.
+type DropReason uint8
+
+// The reasons. Up to DropReplay, a datagram did not prove that a peer sent it.
+const (
+	DropOff           DropReason = iota // no keys
+	DropMalformed                       // not a cluster datagram, or one that no router writes
+	DropVersion                         // of another version
+	DropUnknownSender                   // the sender is no process that the roster has, or had lately
+	DropUnknownKey                      // sealed with a key that is not in the ring
+	DropBadSeal                         // forged, damaged, or for another receiver
+	DropReplay                          // came before, or is too late to tell
+	DropHops                            // forwarded twice before
+	DropStaleEpoch                      // an answer of an owner that was replaced
+	DropNoPeer                          // for an edge that is not known, or silent
+	DropTooLarge                        // more than fits into a cluster datagram
+	DropAddress                         // the client has an address that means nothing to other edges
+
+	NumDropReasons
+	dropNone = NumDropReasons
+)
+
+var dropNames = [NumDropReasons]string{
+	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address",
+}
+
+// String returns the name of r in metrics.
+func (r DropReason) String() string {
+	if r < NumDropReasons {
+		return dropNames[r]
+	}
+	return "unknown"
+}
+
+// Stats are what a Router counts.
+type Stats struct {
+	Peers, Suspects, Clients int64 // at present; Clients is the size of the fence
+
+	In            uint64 // datagrams of clients that came to this edge, sent to the one that serves them
+	Out           uint64 // answers, sent to the edge whose address the client knows
+	Owner         uint64 // datagrams that came for a client of this edge
+	Client        uint64 // answers that came, to be sent to the client from here
+	Orphans       uint64 // datagrams that came for a client that this edge does not serve
+	Relayed       uint64 // those of them that this edge forwarded
+	NacksIn       uint64
+	NacksOut      uint64
+	HeartbeatsIn  uint64
+	HeartbeatsOut uint64
+
+	ClientsForgotten uint64 // by the fence, to make room
+	Stalls           uint64 // times that this process was stopped, so that it suspected no peer
+
+	Drops [NumDropReasons]uint64
+}

@@ -21,6 +21,7 @@ var (
 const (
 	simClients = 12
 	zombieTime = 3 * time.Second
+	hintTime   = 2 * time.Second
 )
 
 // A sim is a cluster of edges that lose, confuse and restart. Sessions move between them,
@@ -40,7 +41,7 @@ type sim struct {
 	restart uint64
 	quiet   bool // trouble is over
 
-	strays int
+	orphans int
 }
 
 type home struct {
@@ -59,7 +60,29 @@ type simEdge struct {
 	vias    map[Client]string
 	zombies map[Client]time.Time // sessions that it does not know to be lost
 	emitted map[Client]uint64    // highest epoch of what was sent to the client
+	hints   map[Client]hint      // the location table
 	down    bool
+}
+
+// A hint is where an edge believes that a client is.
+type hint struct {
+	node  string
+	until time.Time
+}
+
+// learn remembers for a while where a client is, rightly or not.
+func (e *simEdge) learn(c Client, node string) {
+	if node != e.name {
+		e.hints[c] = hint{node, e.net.Now().Add(hintTime)}
+	}
+}
+
+// hinted returns where a client is, empty if that is not known.
+func (e *simEdge) hinted(c Client) string {
+	if h := e.hints[c]; h.until.After(e.net.Now()) {
+		return h.node
+	}
+	return ""
 }
 
 func newSim(t *testing.T, seed uint64) *sim {
@@ -88,6 +111,7 @@ func (e *simEdge) start() {
 	s.restart++
 	e.id = s.restart * 0x9e3779b97f4a7c15
 	e.owned, e.vias, e.zombies, e.emitted = map[Client]uint64{}, map[Client]string{}, map[Client]time.Time{}, map[Client]uint64{}
+	e.hints = map[Client]hint{}
 	var err error
 	e.Router, err = New(s.net.Now(), Config{Node: e.name, ID: e.id, Clients: 8, Serves: func(c Client) (uint64, bool) {
 		epoch, ok := e.owned[c]
@@ -146,9 +170,18 @@ func (e *simEdge) Receive(now time.Time, _ netip.AddrPort, p []byte) {
 		e.owner(now, d)
 	case ToClient:
 		e.show(d)
-	case Stray:
-		e.strays++
-		e.stray(now, d)
+	case Orphan:
+		if to := e.hinted(d.Client); to != "" && to != d.Via { // not back to where it came from
+			e.In(now, to, d.Client, d.Hops, d.Data, e)
+			return
+		}
+		delete(e.hints, d.Client)
+		e.orphans++
+		e.orphan(now, d)
+	case Misled:
+		if e.hinted(d.Client) == d.Via {
+			delete(e.hints, d.Client)
+		}
 	}
 }
 
@@ -179,28 +212,29 @@ func (e *simEdge) show(d Delivery) {
 	if e.shown[serial]++; e.shown[serial] > 1 {
 		e.t.Fatalf("%s: answer %d was taken twice", e.name, serial)
 	}
-	if _, known := e.Route(e.net.Now(), d.Client); known != 0 && d.Epoch < e.emitted[d.Client] && e.remembers(d.Client) {
+	if d.Epoch < e.emitted[d.Client] && e.remembers(d.Client) {
 		e.t.Fatalf("%s: an answer of epoch %d for %v after one of %d", e.name, d.Epoch, d.Client, e.emitted[d.Client])
 	}
 	e.emitted[d.Client] = max(e.emitted[d.Client], d.Epoch)
 }
 
-// remembers reports whether the table still has the epoch of the newest answer: it has
-// room for 8 clients of 12 only.
+// remembers reports whether the fence still has the epoch of the newest answer: it has room
+// for 8 clients of 12 only.
 func (e *simEdge) remembers(c Client) bool {
-	entry := e.table.find(c.key())
+	entry := e.fence.find(c.key())
 	return entry != nil && entry.epoch >= e.emitted[c]
 }
 
-// stray finds out who serves the client, or is mistaken.
-func (e *simEdge) stray(now time.Time, d Delivery) {
+// orphan finds out which edge serves the client, or is mistaken.
+func (e *simEdge) orphan(now time.Time, d Delivery) {
 	i, _ := number(d.Data)
 	node := e.truth[i].edge
 	if !e.quiet && e.rng.IntN(3) == 0 {
 		node = e.edges[e.rng.IntN(len(e.edges))]
 	}
 	if node != e && d.Hops < HopsMax {
-		e.InTo(now, node.name, d.Client, d.Hops, d.Data, e)
+		e.learn(d.Client, node.name)
+		e.In(now, node.name, d.Client, d.Hops, d.Data, e)
 	}
 }
 
@@ -221,7 +255,7 @@ func (s *sim) move(i int) {
 	if e := old.edge; e != nil {
 		if s.rng.IntN(2) == 0 {
 			e.lose(client(i))
-			e.Learn(s.net.Now(), client(i), to.name, old.epoch+1)
+			e.learn(client(i), to.name)
 		} else {
 			e.zombies[client(i)] = s.net.Now().Add(zombieTime)
 		}
@@ -245,11 +279,13 @@ func (s *sim) say(i int) (serial uint64) {
 		return serial
 	}
 	if s.quiet {
-		e.InTo(now, s.truth[i].edge.name, client(i), 0, b, e)
+		e.In(now, s.truth[i].edge.name, client(i), 0, b, e)
 		return serial
 	}
-	if e.In(now, client(i), 0, b, e) == Unknown {
-		e.stray(now, Delivery{Client: client(i), Data: b})
+	if to := e.hinted(client(i)); to != "" {
+		e.In(now, to, client(i), 0, b, e)
+	} else {
+		e.orphan(now, Delivery{Client: client(i), Data: b})
 	}
 	return serial
 }
@@ -261,8 +297,8 @@ func (s *sim) trouble() {
 	switch s.rng.IntN(10) {
 	case 0, 1, 2:
 		s.move(s.rng.IntN(simClients))
-	case 3, 4, 5: // a table that is wrong
-		e.Learn(now, client(s.rng.IntN(simClients)), s.edges[s.rng.IntN(len(s.edges))].name, 0)
+	case 3, 4, 5: // a hint that is wrong
+		e.learn(client(s.rng.IntN(simClients)), s.edges[s.rng.IntN(len(s.edges))].name)
 	case 6, 7:
 		for c := range e.zombies {
 			for i := range simClients {
@@ -375,7 +411,7 @@ func (s *sim) check() {
 		sum.NacksOut += st.NacksOut
 	}
 	if *story {
-		s.t.Logf("%d edges, %d in, %d relayed, %d nacks, %d strays, %d restarts, drops %v", len(s.edges), sum.In, sum.Relayed, sum.NacksOut, s.strays, s.restart, sum.Drops)
+		s.t.Logf("%d edges, %d in, %d relayed, %d nacks, %d orphans, %d restarts, drops %v", len(s.edges), sum.In, sum.Relayed, sum.NacksOut, s.orphans, s.restart, sum.Drops)
 	}
 }
 

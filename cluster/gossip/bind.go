@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -8,12 +9,13 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 )
 
-// bindTries is how often a free port is looked for: the kernel chooses one for
-// TCP, and UDP may have it in use.
+// bindTries is how often listen looks for a free port: the kernel chooses one for TCP, and another
+// program may use it for UDP.
 const bindTries = 10
 
 // listen opens the ports of gossip.
@@ -39,8 +41,7 @@ func listen(bind string, logger *log.Logger) (*memberlist.NetTransport, error) {
 	}
 }
 
-// bindError says in one line why a port cannot be opened. memberlist keeps only
-// the text of the cause.
+// bindError says in one line why a port cannot be opened. memberlist keeps only the text of the cause.
 func bindError(bind string, err error) error {
 	text := err.Error()
 	switch {
@@ -54,8 +55,8 @@ func bindError(bind string, err error) error {
 	return fmt.Errorf("gossip: listen on %s: %w", bind, err)
 }
 
-// parseBind parses [ADDRESS]:PORT. Without an address it is every one of the
-// machine: Go listens on 0.0.0.0 for IPv6 too, where there is IPv6.
+// parseBind parses [ADDRESS]:PORT. Without an address it returns the one that stands for all addresses
+// of the machine: where there is IPv6, Go listens for it on 0.0.0.0, too.
 func parseBind(bind string) (netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(bind)
 	if err != nil {
@@ -80,8 +81,8 @@ func parseBind(bind string) (netip.AddrPort, error) {
 
 var errNoAddress = errors.New("gossip: this machine has no address that others could reach; set --gossip-advertise")
 
-// advertised returns where the others reach a node that listens on bound: what
-// was asked for, the address it is bound to, or the best of the machine's.
+// advertised returns the address at which the others reach a node that listens on bound: the one that
+// was asked for, the one it is bound to, or the best one of the machine.
 func advertised(asked string, bound netip.AddrPort, machine []netip.Addr) (netip.AddrPort, error) {
 	if asked != "" {
 		if a, err := netip.ParseAddrPort(asked); err == nil {
@@ -103,7 +104,7 @@ func advertised(asked string, bound netip.AddrPort, machine []netip.Addr) (netip
 		}
 	}
 	if score == 0 {
-		for _, a := range machine { // bound to [::], which hears IPv4 too
+		for _, a := range machine { // bound to [::], which receives IPv4, too
 			if s := reach(a); s > score {
 				best, score = a, s
 			}
@@ -115,8 +116,8 @@ func advertised(asked string, bound netip.AddrPort, machine []netip.Addr) (netip
 	return netip.AddrPortFrom(best, bound.Port()), nil
 }
 
-// reach says how well other nodes reach an address: private ones best, because
-// clusters live in private networks; link-local ones not at all.
+// reach scores how well other nodes reach an address: private ones best, because clusters live in
+// private networks; link-local ones not at all, which is 0.
 func reach(a netip.Addr) int {
 	switch {
 	case !a.IsGlobalUnicast():
@@ -140,4 +141,38 @@ func machineAddresses() (list []netip.Addr) {
 		}
 	}
 	return list
+}
+
+// A dialling is memberlist's transport, except that its connections end with ctx: a node that stops
+// must not wait for another that is silent.
+type dialling struct {
+	*memberlist.NetTransport
+	ctx context.Context
+}
+
+// DialAddressTimeout connects to another node.
+func (t dialling) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout}
+	conn, err := d.DialContext(t.ctx, "tcp", a.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return ending{conn, context.AfterFunc(t.ctx, func() { conn.Close() })}, nil
+}
+
+// DialTimeout connects to another node.
+func (t dialling) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+// An ending is a connection that ends with the context.
+type ending struct {
+	net.Conn
+	forget func() bool
+}
+
+// Close closes the connection.
+func (e ending) Close() error {
+	e.forget()
+	return e.Conn.Close()
 }

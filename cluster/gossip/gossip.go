@@ -1,18 +1,20 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/hashicorp/memberlist"
 )
 
-// A Gossip is this node among the others. Its methods may be called from any
-// goroutine.
+// A Gossip is this node as a member of a cluster. Its methods may be called from any goroutine.
 type Gossip struct {
 	cfg    Config
 	log    *slog.Logger
@@ -24,15 +26,15 @@ type Gossip struct {
 	bound, advertise netip.AddrPort
 	machine          []netip.Addr // addresses of this machine
 
-	urgent, calm chan struct{}   // one slot each: there is something to tell
-	contested    chan struct{}   // one slot: another node has our name
-	ctx          context.Context // of all that is dialled
+	urgent, calm chan struct{}   // one slot each: there is something to announce
+	contested    chan struct{}   // one slot: another node has the name of this one
+	ctx          context.Context // of all connections that are dialled
 	stop         func()
 	once         sync.Once // of end
 }
 
-// Open opens the ports of gossip and reads the keys. From then on others may join
-// this node; Run joins them. Who does not call Run has to call Close.
+// Open opens the ports of gossip and reads the keys. From then on others may join this node; Run joins
+// them. A caller that does not call Run must call Close.
 func Open(cfg Config) (*Gossip, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -93,18 +95,18 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 	return nil
 }
 
-// Run joins the others, joins them again when they were lost, follows the key
-// file and tells what changes, until ctx ends; then it leaves and closes. It
-// returns a [*RefusedError] or [*ShardsError] when others answered, all refused
-// this node, and it has never met any: it cannot work, and they have not noticed.
+// Run joins the others, joins them again when they were lost, follows the key file and announces
+// changes, until ctx ends; then it leaves and closes. It returns a [*RefusedError] or [*ShardsError]
+// if all others that answered refused this node, and it has never met one: it cannot work, and they
+// have not noticed it.
 func (g *Gossip) Run(ctx context.Context) error {
 	if g.cfg.KeyFile == "" && !g.bound.Addr().IsLoopback() {
-		g.log.Warn("gossip is not encrypted: everybody who reaches the port can pretend to be a member", "address", g.bound)
+		g.log.Warn("gossip is not encrypted: any host that reaches the port can pretend to be a member", "address", g.bound)
 	}
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, g.stop)()   // nothing is dialled any more,
-	defer context.AfterFunc(g.ctx, cancel)() // and Close ends Run
+	defer context.AfterFunc(ctx, g.stop)()   // dials nothing from then on
+	defer context.AfterFunc(g.ctx, cancel)() // Close ends Run
 	var wait sync.WaitGroup
 	wait.Go(func() { g.keys.follow(running, g.cfg.KeyPoll) })
 	wait.Go(func() { g.announce(running) })
@@ -117,8 +119,8 @@ func (g *Gossip) Run(ctx context.Context) error {
 	return err
 }
 
-// Close stops without a word to the others, who will take this node for dead. Run,
-// which leaves in order, needs no Close after it, and ends when somebody calls it.
+// Close stops without telling the others, which will take this node for dead. Run leaves in order and
+// needs no Close after it; Close ends a Run that is under way.
 func (g *Gossip) Close() { g.end(false) }
 
 func (g *Gossip) end(leave bool) {
@@ -130,27 +132,27 @@ func (g *Gossip) end(leave bool) {
 				g.log.Debug("gossip", "event", err.Error())
 			}
 		}
-		g.list.Shutdown() // has no other error than that of closing sockets
+		g.list.Shutdown() // its only error is that of closing sockets
 	})
 }
 
-// Roster returns who is there. This node is always among them, as it is.
+// Roster returns the members. This node is always among them, with its present description.
 func (g *Gossip) Roster() cluster.Roster { return g.table.snapshot() }
 
-// Changes returns a channel of one slot that says: Roster may be another one. It is
-// the same at every call, so only one goroutine should listen.
+// Changes returns a channel of one slot that says that Roster may have changed. Every call returns the
+// same channel, so only one goroutine should receive from it.
 func (g *Gossip) Changes() <-chan struct{} { return g.table.changed }
 
-// Addr returns where the others reach this node.
+// Addr returns the address at which the others reach this node.
 func (g *Gossip) Addr() netip.AddrPort { return g.advertise }
 
-// Stats are counters of a Gossip since its start, and what it is like.
+// Stats are counters of a Gossip since its start, and its state.
 type Stats struct {
-	Members        int    // with this node
-	Health         int    // 0 = answers and gets answers in time; more is worse
+	Members        int    // including this node
+	Health         int    // 0 = this node answers and is answered in time; more is worse
 	Suspicions     uint64 // members that did not answer this node's probe
-	Refutations    uint64 // times that others took this node for dead or suspected it
-	Undecipherable uint64 // messages and streams under a key that is not known
+	Refutations    uint64 // times that others suspected this node or took it for dead
+	Undecipherable uint64 // messages and streams under an unknown key
 }
 
 // Stats returns the counters.
@@ -158,5 +160,195 @@ func (g *Gossip) Stats() Stats {
 	return Stats{
 		Members: g.Roster().Len(), Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
 		Refutations: g.logger.refutations.Load(), Undecipherable: g.logger.undecipherable.Load(),
+	}
+}
+
+// Minimum times between two announcements of this node. A change of phase is more urgent than one of
+// load.
+const (
+	phaseInterval   = 250 * time.Millisecond
+	loadInterval    = 2 * time.Second
+	announceTimeout = 100 * time.Millisecond // until announceOnce checks whether the announcement took effect
+)
+
+// SetPhase tells the others the phase of this node.
+func (g *Gossip) SetPhase(p cluster.Phase) {
+	g.edit(func(m *cluster.Member) { m.Phase = p }, true)
+}
+
+// SetLoad tells the others the load of this node, limited to 0 to [cluster.LoadMax]. It may be called
+// at any rate.
+func (g *Gossip) SetLoad(load int) {
+	g.edit(func(m *cluster.Member) { m.Load = uint8(max(0, min(load, cluster.LoadMax))) }, false)
+}
+
+// SetAddresses tells the others where this node offers its services. It keeps the slice.
+func (g *Gossip) SetAddresses(list []cluster.Address) error {
+	m := g.cfg.Self
+	m.Addresses = list
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	g.edit(func(m *cluster.Member) { m.Addresses = list }, true)
+	return nil
+}
+
+// SetSender tells the others the id under which this process seals datagrams; see cluster/forward.
+func (g *Gossip) SetSender(id uint64) {
+	g.edit(func(m *cluster.Member) { m.Sender = id }, true)
+}
+
+func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
+	if !g.table.edit(change) {
+		return
+	}
+	wake := g.calm
+	if urgent {
+		wake = g.urgent
+	}
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// announce announces the changes of this node until ctx ends. Changes between two announcements go
+// together.
+func (g *Gossip) announce(ctx context.Context) {
+	for {
+		wait := phaseInterval
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.urgent:
+		case <-g.calm:
+			wait = loadInterval
+		}
+		for ctx.Err() == nil && !g.announceOnce() {
+		}
+		g.pause(ctx, wait)
+	}
+}
+
+// announceOnce announces the description of this node. It reports false if the announcement had no
+// effect: memberlist ignores an UpdateNode for good if this node refutes at the same instant what
+// others say about it, as it does when it meets them after a restart, because the number of the update
+// is then too low. UpdateNode returns at the end of the timeout in this case. Edges take an edge for
+// dead whose address for datagrams they were not told, and it takes them for dead.
+func (g *Gossip) announceOnce() bool {
+	before := g.list.LocalNode().Meta
+	// The next comparison of two nodes repairs a broadcast that did not get through in time.
+	if err := g.list.UpdateNode(announceTimeout); err != nil {
+		g.log.Debug("gossip", "event", err.Error())
+	}
+	after := g.list.LocalNode().Meta
+	return !bytes.Equal(after, before) || bytes.Equal(after, g.table.NodeMeta(memberlist.MetaMaxSize))
+}
+
+// pause waits between two announcements; after phaseInterval an urgent change ends the wait.
+func (g *Gossip) pause(ctx context.Context, wait time.Duration) {
+	rest := time.NewTimer(wait)
+	defer rest.Stop()
+	soon := time.NewTimer(phaseInterval)
+	defer soon.Stop()
+	var urgent chan struct{} // nil until phaseInterval has passed
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest.C:
+			return
+		case <-soon.C:
+			urgent = g.urgent
+		case <-urgent:
+			select {
+			case g.urgent <- struct{}{}: // leave it to announce
+			default:
+			}
+			return
+		}
+	}
+}
+
+// Times of settling which node has a name.
+const (
+	settleInterval = 500 * time.Millisecond
+	settleTries    = 6 // 3 s; a death shows after one
+	settleRest     = 30 * time.Second
+	settleMembers  = 3 // that are told at once
+)
+
+// settle gets this node its name back, until ctx ends. If the node was killed and came back at another
+// address before the others noticed, they hold on to the address that they know. After the death of
+// the former process has shown, they would learn of this one within pushPullPeriod; settle tells them
+// sooner. If two nodes have the same name for good, it gives up for settleRest.
+func (g *Gossip) settle(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.contested:
+		}
+		for range settleTries {
+			if !sleep(ctx, settleInterval) {
+				return
+			}
+			g.tellAgain()
+		}
+		if !sleep(ctx, settleRest) {
+			return
+		}
+	}
+}
+
+// tellAgain compares everything that this node knows with a few members. settle repeats attempts that
+// fail.
+func (g *Gossip) tellAgain() {
+	var others []cluster.Member
+	for m := range g.Roster().All() {
+		if m.Name != g.cfg.Self.Name {
+			others = append(others, m)
+		}
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	for _, m := range others[:min(settleMembers, len(others))] {
+		if err := g.joinOne(m.Gossip); err != nil {
+			g.log.Debug("gossip", "event", err.Error())
+		}
+	}
+}
+
+// sleep waits for d. It reports false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// narrate logs the members that come and go, until ctx ends.
+func (g *Gossip) narrate(ctx context.Context) {
+	var old cluster.Roster
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.table.news:
+		}
+		now := g.Roster()
+		d := now.Since(old)
+		for _, m := range d.Left {
+			g.log.Info("gossip: member is gone", "member", m.Name, "role", m.Role, "members", now.Len())
+		}
+		for _, m := range d.Joined {
+			if m.Name != g.cfg.Self.Name {
+				g.log.Info("gossip: member is there", "member", m.Name, "role", m.Role, "address", m.Gossip, "members", now.Len())
+			}
+		}
+		old = now
 	}
 }

@@ -20,27 +20,27 @@ import (
 
 func TestJoinAndLeave(t *testing.T) {
 	list := startAll(t, "relay", 3, keyed(t, keyA), func(c *Config) {
-		c.spoil = func(m *memberlist.Config) { m.ProbeInterval = time.Hour } // no death is ever noticed
+		c.spoil = func(m *memberlist.Config) { m.ProbeInterval = time.Hour } // this node never notices a death
 	})
 	if m, ok := list[2].Roster().Member("relay-0"); !ok || m.Gossip != list[0].Addr() || m.Shards != 64 || !m.CanHold() {
 		t.Errorf("relay-2 sees relay-0 as %+v, %v", m, ok)
 	}
 	if !list[0].own(list[0].Addr()) || list[0].own(list[1].Addr()) {
-		t.Error("relay-0 takes itself for another, or another for itself")
+		t.Error("relay-0 confuses itself with another node")
 	}
 	list[2].leave()
 	if err := list[2].wait(); err != nil {
-		t.Errorf("a node that leaves ends with %v", err)
+		t.Errorf("Run of a node that leaves returns %v, want nil", err)
 	}
 	for _, n := range list[:2] {
 		n.until("relay-2 has left", sees(2))
 	}
 	if !list[2].logger.silent.Load() {
-		t.Error("errors of the end would be logged")
+		t.Error("errors of the shutdown would be logged")
 	}
 }
 
-// Deaths are noticed by probes alone: the node is closed without a word.
+// TestDeathIsNoticed closes a node without telling the others, so that only probes notice.
 func TestDeathIsNoticed(t *testing.T) {
 	var times []time.Duration
 	for range 5 {
@@ -59,7 +59,7 @@ func TestDeathIsNoticed(t *testing.T) {
 	t.Logf("a death shows after %v to %v, median %v (5 runs, 4 observers each)",
 		times[0].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond), times[len(times)/2].Round(time.Millisecond))
 	if median := times[len(times)/2]; median > 4*time.Second {
-		t.Errorf("%v is no better than memberlist's settings for a LAN", median)
+		t.Errorf("a death shows after %v, which is no better than with memberlist's settings for a LAN", median)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestRestartUnderTheSameName(t *testing.T) {
 			addr := list[2].Addr()
 			list[2].kill()
 			list[2].wait()
-			again := start(t, "relay-2", joining(list[0]), func(c *Config) { // nobody has noticed the death yet
+			again := start(t, "relay-2", joining(list[0]), func(c *Config) { // the others have not noticed the death yet
 				c.Self.Incarnation = 2
 				if sameAddress {
 					c.Bind = addr.String()
@@ -90,14 +90,14 @@ func TestAnnouncements(t *testing.T) {
 	list := startAll(t, "relay", 3)
 	list[1].SetPhase(cluster.PhaseDraining)
 	if m, _ := list[1].Roster().Member("relay-1"); m.Phase != cluster.PhaseDraining {
-		t.Error("a node has to see itself as it is at once")
+		t.Error("a node does not see its own change at once")
 	}
 	addr := cluster.Address{Service: cluster.ServiceDNP, Addr: netip.MustParseAddrPort("192.0.2.1:3413")}
 	if err := list[1].SetAddresses([]cluster.Address{addr}); err != nil {
 		t.Fatal(err)
 	}
 	if err := list[1].SetAddresses([]cluster.Address{{Service: cluster.ServiceDNP}}); err == nil {
-		t.Error("an address that is none was taken")
+		t.Error("SetAddresses takes an invalid address")
 	}
 	for _, n := range list {
 		n.until("relay-1 drains", func(r cluster.Roster) bool {
@@ -108,8 +108,8 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// A load may change at any rate: the others are told every loadInterval. That the
-// third arrives not too early holds on any machine.
+// TestAnnouncementsAreFew changes the load at a high rate: the others are told every loadInterval. On any machine the
+// third announcement must not arrive too early.
 func TestAnnouncementsAreFew(t *testing.T) {
 	list := startAll(t, "relay", 2)
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -146,17 +146,17 @@ func TestAnnouncementsAreFew(t *testing.T) {
 	})
 }
 
-// A phase does not wait for the rest that a load has to keep.
+// TestPhaseIsUrgent checks that a phase does not wait for the interval of loads.
 func TestPhaseIsUrgent(t *testing.T) {
 	g := &Gossip{urgent: make(chan struct{}, 1)}
 	g.urgent <- struct{}{}
 	begin := time.Now()
 	g.pause(context.Background(), time.Hour)
 	if got := time.Since(begin); got < phaseInterval {
-		t.Errorf("told again after %v", got)
+		t.Errorf("the phase is announced after %v", got)
 	}
 	if len(g.urgent) != 1 {
-		t.Error("nobody would tell it")
+		t.Error("the phase would not be announced")
 	}
 }
 
@@ -167,9 +167,9 @@ func TestPartitionHeals(t *testing.T) {
 	for _, n := range list {
 		n.until("the other side is dead", sees(2))
 	}
-	// Each side has to have forgotten the other, else memberlist heals it alone.
+	// Each side must have forgotten the other, or memberlist heals the partition alone.
 	for _, n := range list {
-		eventually(t, "memberlist does not forget the dead", func() bool { return n.known() == 2 })
+		eventually(t, "memberlist does not forget dead nodes", func() bool { return n.known() == 2 })
 	}
 	w.put(0, list[:2]...)
 	for _, n := range list {
@@ -177,15 +177,14 @@ func TestPartitionHeals(t *testing.T) {
 	}
 }
 
-// known returns how many nodes memberlist knows, dead or alive, which it tells in
-// no other way.
+// known returns the number of nodes, dead or alive, that memberlist knows, which it exposes in no other
+// way.
 func (n *node) known() int {
 	field := reflect.ValueOf(n.list).Elem().FieldByName("numNodes")
 	return int((*atomic.Uint32)(unsafe.Pointer(field.UnsafeAddr())).Load())
 }
 
-// pods is a resolver as of a headless service: a name has the addresses of the
-// pods that are there.
+// pods is the resolver of a headless service: a name has the addresses of the present pods.
 type pods struct {
 	mu    sync.Mutex
 	addrs []netip.Addr
@@ -211,7 +210,7 @@ func (p *pods) set(addrs ...string) {
 	}
 }
 
-// All pods have one name and one port, and start before the name resolves.
+// TestNamesWithSeveralAddresses starts pods with one name and one port before the name resolves.
 func TestNamesWithSeveralAddresses(t *testing.T) {
 	dns := &pods{}
 	port := freePort(t)
@@ -222,9 +221,9 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 		}))
 	}
 	for _, n := range list {
-		eventually(t, "a node without others has to say so", func() bool { return strings.Contains(n.logs.String(), "nobody to join yet") })
+		eventually(t, "a node without others does not log that", func() bool { return strings.Contains(n.logs.String(), "no node to join yet") })
 	}
-	dns.set("127.0.0.99", "127.0.0.11", "127.0.0.12", "127.0.0.13") // the first is of a pod that is gone
+	dns.set("127.0.0.99", "127.0.0.11", "127.0.0.12", "127.0.0.13") // the first pod is gone
 	for _, n := range list {
 		n.until("all pods are found", sees(3))
 	}
@@ -258,7 +257,7 @@ func TestBothFamilies(t *testing.T) {
 	second := start(t, "relay-1", joining(first), func(c *Config) { c.Bind, c.Advertise = ":0", "127.0.0.1" })
 	first.until("one that listens everywhere is found", sees(2))
 	if !second.own(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), second.Addr().Port())) {
-		t.Error("a node that listens everywhere does not know itself")
+		t.Error("a node that listens on all addresses does not know its own address")
 	}
 }
 
@@ -284,14 +283,15 @@ func TestShardCounts(t *testing.T) {
 	t.Log(clash)
 	for _, n := range list {
 		if n.Roster().Len() != 2 || strings.Contains(n.logs.String(), "member=stranger") {
-			t.Errorf("the cluster took notice: %s\n%s", names(n.Roster()), n.logs)
+			t.Errorf("the cluster noticed the newcomer: %s\n%s", names(n.Roster()), n.logs)
 		}
 	}
 	right := start(t, "right", joining(list...))
 	right.until("one with the right count may come", sees(3))
 }
 
-// A member that takes connections and says nothing must not hold up the end.
+// TestEndWhileJoining checks that a member which accepts connections and never answers does not delay the
+// end of Run.
 func TestEndWhileJoining(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -309,7 +309,7 @@ func TestEndWhileJoining(t *testing.T) {
 	defer conn.Close()
 	n.leave()
 	if err := n.wait(); err != nil {
-		t.Errorf("ends with %v", err)
+		t.Errorf("Run returns %v, want nil", err)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestCloseEndsRun(t *testing.T) {
 	n := start(t, "relay")
 	n.Close()
 	if err := n.wait(); err != nil {
-		t.Errorf("ends with %v", err)
+		t.Errorf("Run returns %v, want nil", err)
 	}
 }
 

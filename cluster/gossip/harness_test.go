@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is when a test gives up. It is no measure of anything.
+// patience is how long a test waits before it gives up.
 const patience = 60 * time.Second
 
 var verbose = flag.Bool("gossip.log", false, "print the logs of the nodes")
@@ -39,7 +39,7 @@ type node struct {
 	logs  *logged
 }
 
-// logged keeps what a node logs.
+// logged keeps the log of a node.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -104,12 +104,12 @@ func (n *node) wait() error {
 	case <-n.ended:
 		return n.err
 	case <-time.After(patience):
-		n.t.Fatalf("%s does not end", n.cfg.Self.Name)
+		n.t.Fatalf("Run of %s does not end", n.cfg.Self.Name)
 		return nil
 	}
 }
 
-// kill ends a node without a word to the others.
+// kill ends a node without telling the others.
 func (n *node) kill() {
 	n.Close()
 	n.leave()
@@ -137,12 +137,12 @@ func names(r cluster.Roster) string {
 	return strings.Join(list, " ")
 }
 
-// sees says how many members a roster has to have.
+// sees waits for a roster with this number of members.
 func sees(count int) func(cluster.Roster) bool {
 	return func(r cluster.Roster) bool { return r.Len() == count }
 }
 
-// eventually waits for something that no channel tells.
+// eventually waits for a condition that no channel reports.
 func eventually(t *testing.T, why string, ok func() bool) {
 	t.Helper()
 	limit := time.After(patience)
@@ -165,7 +165,7 @@ func joining(n ...*node) func(*Config) {
 	}
 }
 
-// startAll starts relays that join the first, and waits until all see all.
+// startAll starts relays that join the first, and waits until each sees all.
 func startAll(t *testing.T, prefix string, count int, change ...func(*Config)) (list []*node) {
 	t.Helper()
 	for i := range count {
@@ -189,7 +189,7 @@ func keyed(t *testing.T, lines ...string) func(*Config) {
 	}
 }
 
-// writeKeys replaces a file as Kubernetes does: at once.
+// writeKeys replaces a file in one step, as Kubernetes does.
 func writeKeys(t *testing.T, file string, lines ...string) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -206,7 +206,7 @@ var (
 	keyC = strings.Repeat("c3", 16)
 )
 
-// A wall stands between the nodes of different sides.
+// A wall separates the nodes of different sides.
 type wall struct {
 	mu   sync.Mutex
 	side map[netip.AddrPort]int
@@ -229,7 +229,7 @@ func (w *wall) between(a, b netip.AddrPort) bool {
 	return w.side[a] != w.side[b]
 }
 
-// build puts the wall into a node. Its members forget the dead soon.
+// build puts a node behind the wall. The node forgets dead members soon.
 func (w *wall) build(c *Config) {
 	c.spoil = func(m *memberlist.Config) {
 		self := netip.MustParseAddrPort(fmt.Sprintf("%s:%d", m.AdvertiseAddr, m.AdvertisePort))

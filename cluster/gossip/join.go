@@ -2,32 +2,35 @@ package gossip
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
-// Times between two attempts to join, while there are no others.
+// Bounds of the attempts to join. The times are those between two attempts while there are no others.
 const (
 	joinBackoffMin = 250 * time.Millisecond
 	joinBackoffMax = 5 * time.Second
 	joinsAtOnce    = 8
 )
 
-// An outcome is what became of an attempt to join.
+// An outcome is the outcome of an attempt to join.
 type outcome struct {
 	refused *RefusedError // the first
 	clash   *ShardsError
 	unknown []string         // names that did not resolve
-	silent  []netip.AddrPort // addresses where nobody answered
+	silent  []netip.AddrPort // addresses without an answer
 }
 
-// keepJoined looks for members until ctx ends: first often, then, because each
-// side of a partition forgets the other after half a minute, every RejoinInterval.
-// It returns an error when the others refuse this node, which was never one of
-// them.
+// keepJoined looks for members until ctx ends: first often, then every RejoinInterval, because each side
+// of a partition forgets the other after half a minute. It returns an error if the others refuse this
+// node and it has never met one.
 func (g *Gossip) keepJoined(ctx context.Context) error {
 	told := false
 	for attempt := 0; ; attempt++ {
@@ -41,7 +44,7 @@ func (g *Gossip) keepJoined(ctx context.Context) error {
 		}
 		if !told && !g.table.established() && len(g.cfg.Join) > 0 && !again {
 			told = true
-			g.log.Info("gossip: nobody to join yet", "unknown", o.unknown, "silent", o.silent)
+			g.log.Info("gossip: no node to join yet", "unknown", o.unknown, "silent", o.silent)
 		}
 		wait := joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())
 		if again {
@@ -53,8 +56,8 @@ func (g *Gossip) keepJoined(ctx context.Context) error {
 	}
 }
 
-// joinWait returns how long to wait after an attempt, the how-manieth from 0.
-// random is in [0,1) and spreads nodes that start together.
+// joinWait returns how long to wait after an attempt, counted from 0. random is in [0,1) and spreads
+// nodes that start together.
 func joinWait(attempt int, established bool, interval time.Duration, random float64) time.Duration {
 	wait := interval
 	if !established {
@@ -63,8 +66,8 @@ func joinWait(attempt int, established bool, interval time.Duration, random floa
 	return time.Duration(float64(wait) * (0.8 + 0.4*random))
 }
 
-// judge decides what follows from an attempt: an error that ends this node, or
-// another attempt at once with another key.
+// judge decides what follows an attempt: an error that ends this node, or another attempt at once with
+// another key.
 func (g *Gossip) judge(o outcome) (again bool, err error) {
 	if o.refused == nil && o.clash == nil {
 		return false, nil
@@ -98,14 +101,14 @@ func asError[E interface {
 	return err
 }
 
-// complain logs what an operator has to repair, but not every time.
+// complain logs a problem that an operator has to solve, but not every time.
 func (g *Gossip) complain(text string, err error) {
 	if missed, ok := g.logger.allow("complaint "+text, time.Now()); ok {
 		g.log.Warn("gossip: "+text, "error", err, "alike", missed)
 	}
 }
 
-// join tries to join every address of the names that is not of a member.
+// join tries to join every address of the configured names that is not a member's.
 func (g *Gossip) join(ctx context.Context) (o outcome) {
 	addrs, unknown := targets(ctx, g.cfg.Resolver, g.cfg.Join)
 	o.unknown = unknown
@@ -137,7 +140,7 @@ func (g *Gossip) joinOne(addr netip.AddrPort) error {
 
 func (o *outcome) note(addr netip.AddrPort, err error) {
 	if err == nil {
-		return // the table knows
+		return // the table has the member
 	}
 	if r, ok := refusal(err); ok {
 		if o.refused == nil {
@@ -148,11 +151,142 @@ func (o *outcome) note(addr netip.AddrPort, err error) {
 	o.silent = append(o.silent, addr)
 }
 
-// own reports whether an address is of this node.
+// own reports whether an address is this node's.
 func (g *Gossip) own(addr netip.AddrPort) bool {
 	if addr == g.advertise || addr == g.bound {
 		return true
 	}
 	return addr.Port() == g.bound.Port() && g.bound.Addr().IsUnspecified() &&
 		(addr.Addr().IsLoopback() || slices.Contains(g.machine, addr.Addr()))
+}
+
+// Bounds of the addresses to join.
+const (
+	joinNamesMax   = 64
+	joinTargetsMax = 256 // addresses of all names; further ones are left out until some are members
+	resolveTimeout = 2 * time.Second
+)
+
+// splitTarget splits HOST or HOST:PORT; HOST may be an IPv6 address, in brackets if there is a port.
+func splitTarget(name string) (host string, port uint16, err error) {
+	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return addr.String(), DefaultPort, nil
+	}
+	host, text, found := strings.Cut(name, ":")
+	if strings.HasPrefix(name, "[") || strings.Contains(text, ":") {
+		if host, text, err = net.SplitHostPort(name); err != nil {
+			return "", 0, fmt.Errorf("gossip: join %q: want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT", name)
+		}
+	}
+	n := uint64(DefaultPort)
+	if found {
+		n, err = strconv.ParseUint(text, 10, 16)
+	}
+	if host == "" || err != nil || n == 0 {
+		return "", 0, fmt.Errorf("gossip: join %q: want HOST or HOST:PORT", name)
+	}
+	return host, uint16(n), nil
+}
+
+// targets resolves names. It returns the names that do not resolve, too, which is no error: the names of
+// pods appear only with the pods.
+func targets(ctx context.Context, resolver Resolver, names []string) (addrs []netip.AddrPort, unknown []string) {
+	for _, name := range names {
+		host, port, err := splitTarget(name)
+		if err != nil {
+			continue // Open has checked it
+		}
+		found := lookup(ctx, resolver, host)
+		if len(found) == 0 {
+			unknown = append(unknown, name)
+		}
+		for _, ip := range found {
+			addr := netip.AddrPortFrom(ip.Unmap().WithZone(""), port)
+			if len(addrs) < joinTargetsMax && !slices.Contains(addrs, addr) {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	return addrs, unknown
+}
+
+func lookup(ctx context.Context, resolver Resolver, host string) []netip.Addr {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	found, err := resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// A RefusedError says that a member answered, but has other keys, so that neither node understands the
+// other. A node that starts cannot work then.
+type RefusedError struct {
+	Addr    netip.AddrPort
+	Refusal Refusal
+}
+
+// A Refusal is the reason why two nodes do not understand each other.
+type Refusal uint8
+
+// The refusals.
+const (
+	WrongKey   Refusal = iota + 1 // both have keys, but none in common
+	NoKeyThere                    // only this node has a key
+	NoKeyHere                     // only the other one has
+)
+
+// Error says in one line what is wrong and what to do.
+func (e *RefusedError) Error() string {
+	switch e.Refusal {
+	case NoKeyThere:
+		return fmt.Sprintf("gossip: %v speaks without a key, this node has one: every node of a cluster needs the same --gossip-key-file, or none", e.Addr)
+	case NoKeyHere:
+		return fmt.Sprintf("gossip: %v speaks with a key, this node has none: set --gossip-key-file to the one of the cluster", e.Addr)
+	}
+	return fmt.Sprintf("gossip: wrong key: %v does not know the gossip key of this node, or the reverse: --gossip-key-file must hold a key of the cluster", e.Addr)
+}
+
+// refusals are the texts with which memberlist says that two nodes do not understand each other, as in
+// its security.go and net.go. A member that cannot decrypt the message of a newcomer answers with such
+// an error, encrypted with its own key, which the newcomer in turn cannot decrypt: so the newcomer
+// usually sees its own failure and not the answer. After "remote error" the roles are exchanged.
+var refusals = []struct {
+	text string
+	here Refusal // when this node says it
+	told Refusal // when the other one says it
+}{
+	{"no installed keys could decrypt the message", WrongKey, WrongKey},
+	{"encryption is configured but remote state is not encrypted", NoKeyThere, NoKeyHere},
+	{"remote state is encrypted and encryption is not configured", NoKeyHere, NoKeyThere},
+}
+
+// refusal returns the refusal in an error of memberlist's Join, which keeps only the text of a cause.
+func refusal(err error) (Refusal, bool) {
+	text := err.Error()
+	for _, r := range refusals {
+		if strings.Contains(text, "remote error: "+r.text) {
+			return r.told, true
+		}
+		if strings.Contains(text, r.text) {
+			return r.here, true
+		}
+	}
+	return 0, false
+}
+
+// A ShardsError says that a member belongs to a deployment with another number of shards. The two nodes
+// would send publishes to different relays.
+type ShardsError struct {
+	Member       string
+	Theirs, Ours uint16
+}
+
+// Error says in one line what is wrong and what to do.
+func (e *ShardsError) Error() string {
+	return fmt.Sprintf("gossip: %s has %d shards, this node %d: --shards must be the same on every node", e.Member, e.Theirs, e.Ours)
 }

@@ -11,20 +11,23 @@ import (
 )
 
 const (
-	logInterval = 10 * time.Second // between two lines of one kind above debug
+	logInterval = 10 * time.Second // between two lines of one kind above debug level
 	logKindsMax = 64
 	logLineMax  = 300 // bytes
 )
 
-// A logger turns memberlist's lines into records of slog. What the network can
-// cause at will is let through once in logInterval, with the number of lines that
-// were not; memberlist's news about single packets are for debugging only.
+// A logger turns memberlist's lines into records of slog. Of the lines that the network can cause at
+// will, it logs one of each kind in logInterval, with the number of those that it left out; lines about
+// single packets have debug level.
 //
-// It counts what memberlist tells in no other way. It has a mutex, because
-// memberlist logs from all its goroutines and has no owner for that.
+// It also counts the events of Stats, because memberlist has no better source for them: its metrics have
+// no refutations and no messages under an unknown key, and their counter of suspicions includes those
+// that other members report.
+//
+// It has a mutex, because memberlist logs from all its goroutines.
 type logger struct {
 	log    *slog.Logger
-	silent atomic.Bool // errors while shutting down mean nothing
+	silent atomic.Bool // errors during the shutdown are not logged
 
 	suspicions, refutations, undecipherable atomic.Uint64
 
@@ -41,10 +44,10 @@ func newLogger(l *slog.Logger) *logger {
 	return &logger{log: l, kinds: map[string]*logKind{}}
 }
 
-// standard returns what memberlist logs with.
+// standard returns the logger for memberlist.
 func (l *logger) standard() *log.Logger { return log.New(l, "", 0) }
 
-// Write takes one line as "[WARN] memberlist: text".
+// Write takes one line, such as "[WARN] memberlist: text".
 func (l *logger) Write(p []byte) (int, error) {
 	level, text := parseLine(string(p))
 	l.count(text)
@@ -54,8 +57,8 @@ func (l *logger) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// parseLine returns the level and the words of a line of memberlist. Only errors
-// are for every day; nodes that come and go are logged from the roster.
+// parseLine returns the level and the text of a line of memberlist. Levels are lowered by one, because
+// narrate logs the nodes that come and go.
 func parseLine(line string) (slog.Level, string) {
 	line = strings.TrimSpace(line)
 	level := slog.LevelDebug
@@ -71,7 +74,7 @@ func parseLine(line string) (slog.Level, string) {
 	}
 	line = strings.TrimPrefix(line, "memberlist: ")
 	if strings.HasPrefix(line, "Refuting an alive message") {
-		level = slog.LevelDebug // is about an earlier life of this node, and full of bytes
+		level = slog.LevelDebug // concerns a former process of this node, and is full of bytes
 	}
 	if len(line) > logLineMax {
 		line = strings.ToValidUTF8(line[:logLineMax], "") + "…"
@@ -90,7 +93,7 @@ func (l *logger) count(text string) {
 	}
 }
 
-// limited logs, but above debug at most one line of a kind in logInterval.
+// limited logs a line, but above debug level at most one of a kind in logInterval.
 func (l *logger) limited(level slog.Level, text string) {
 	if level <= slog.LevelDebug {
 		l.log.Debug("gossip", "event", text)
@@ -108,13 +111,13 @@ func (l *logger) limited(level slog.Level, text string) {
 		args = append(args, "alike", missed)
 	}
 	if strings.Contains(text, "no installed keys could decrypt") {
-		args = append(args, "hint", "a node with another --gossip-key-file, or not one of ours")
+		args = append(args, "hint", "the sender has another --gossip-key-file, or is not of this cluster")
 	}
 	l.log.Log(context.Background(), level, "gossip", args...)
 }
 
-// allow reports whether a line may be logged, and how many of its kind were not
-// since the last. Its first three words are its kind.
+// allow reports whether a line may be logged, and how many of its kind were left out since the last one.
+// The first three words of a line are its kind.
 func (l *logger) allow(text string, now time.Time) (missed int, ok bool) {
 	words := strings.SplitN(text, " ", 4)
 	kind := strings.Join(words[:min(3, len(words))], " ")
@@ -123,7 +126,7 @@ func (l *logger) allow(text string, now time.Time) (missed int, ok bool) {
 	k := l.kinds[kind]
 	if k == nil {
 		if len(l.kinds) >= logKindsMax {
-			clear(l.kinds) // costs a few lines more
+			clear(l.kinds) // at the cost of a few more lines
 		}
 		k = &logKind{}
 		l.kinds[kind] = k

@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// An inattentive delegate gives what the node was in the beginning, as often as lost
-// says. It stands for announcements that come to nothing because the node takes back,
-// at the same instant, what others say about its former self.
+// An inattentive delegate returns the first description of the node, as often as lost says. It stands for
+// announcements without effect, because the node refutes at the same instant what others say about its
+// former process.
 type inattentive struct {
 	memberlist.Delegate
 	lost  atomic.Int32
@@ -27,8 +27,8 @@ func (d *inattentive) NodeMeta(limit int) []byte {
 	return d.Delegate.NodeMeta(limit)
 }
 
-// TestPhaseLost loses what a node says when it is ready. It has to say it again, or
-// the others would never give it anything to do.
+// TestPhaseLost loses the announcement that a node is ready. The node must repeat it, or the others would
+// never give it work.
 func TestPhaseLost(t *testing.T) {
 	a := start(t, "a")
 	lost := &inattentive{}

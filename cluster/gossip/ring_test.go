@@ -8,8 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// TestKeys: who asks gets the ring in the order in which gossip uses it, and cannot
-// change it.
+// TestKeys checks that Keys returns a copy of the ring, in the order in which gossip uses it.
 func TestKeys(t *testing.T) {
 	k := []byte("0123456789abcdef")
 	next := []byte("fedcba9876543210")
@@ -22,24 +21,24 @@ func TestKeys(t *testing.T) {
 	now := time.Unix(0, 0)
 	g.keys.rotation.read(now, []key{next, k})
 	if list = g.Keys(); len(list) != 2 || !bytes.Equal(list[0], k) || !bytes.Equal(list[1], next) {
-		t.Errorf("a new key is known, and not used yet: got %q", list)
+		t.Errorf("the ring is %q, want a new key that is known and not used yet", list)
 	}
 	g.keys.rotation.advance(now.Add(time.Minute))
 	if list = g.Keys(); !bytes.Equal(list[0], next) {
-		t.Errorf("then it is used: got %q", list)
+		t.Errorf("the ring is %q, want the new key first", list)
 	}
 	if (&Gossip{keys: &keys{}}).Keys() != nil {
-		t.Error("keys without a file")
+		t.Error("there are keys without a file")
 	}
 }
 
-// TestSetSender: the id of the process is told.
+// TestSetSender checks that the id of the process is announced.
 func TestSetSender(t *testing.T) {
 	table := newTable(cluster.Member{Name: "a", Role: cluster.RoleEdge, Phase: cluster.PhaseReady, Shards: 64})
 	g := &Gossip{table: table, urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1)}
 	g.SetSender(77)
 	m, err := cluster.ParseMetadata(table.NodeMeta(0))
 	if err != nil || m.Sender != 77 || len(g.urgent) != 1 {
-		t.Errorf("the metadata has %+v, %v; %d to tell", m, err, len(g.urgent))
+		t.Errorf("the metadata has %+v, %v; %d announcements wait", m, err, len(g.urgent))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A newcomer with another key is told why it cannot join, and the cluster does
-// not notice it.
+// TestWrongKey checks that a newcomer with another key is told why it cannot join, and that the cluster
+// does not notice it.
 func TestWrongKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster, newcomer []string
@@ -20,7 +20,7 @@ func TestWrongKey(t *testing.T) {
 		"many keys":    {[]string{keyA}, []string{keyB, keyC}, WrongKey, "wrong key"},
 		"no key here":  {[]string{keyA}, nil, NoKeyHere, "this node has none"},
 		"no key there": {nil, []string{keyA}, NoKeyThere, "without a key"},
-		// The newcomer's old key is still known, but the answer comes under the new one.
+		// The cluster still knows the newcomer's old key, but answers with the new one.
 		"old key": {[]string{keyB, keyA}, []string{keyA}, WrongKey, "wrong key"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,16 +56,17 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// One that starts while the others change the key finds out which they know.
+// TestStartDuringRotation checks that a node which starts while the others change the key finds out which
+// key they know.
 func TestStartDuringRotation(t *testing.T) {
 	list := startAll(t, "relay", 2, keyed(t, keyA))
 	late := start(t, "late", joining(list...), keyed(t, keyB, keyA))
 	late.until("the second key of the file is tried", sees(3))
 }
 
-// The key of five nodes is changed in the three steps and in one, while all of
-// them tell news all the time. Every node sees a file at another time. A cluster
-// of three that changes nothing runs beside it.
+// TestRotation changes the key of five nodes in three steps and in one, while all of them announce changes
+// all the time. Every node sees a file at another time. A cluster of three whose keys do not change runs
+// beside it.
 func TestRotation(t *testing.T) {
 	file := []func(*Config){func(c *Config) {
 		keyed(t, keyA)(c)
@@ -95,10 +96,10 @@ func TestRotation(t *testing.T) {
 		}
 		for _, n := range list {
 			writeKeys(t, n.cfg.KeyFile, step...)
-			eventually(t, "the file is read", func() bool { return n.wants(want) })
+			eventually(t, "the file is not read", func() bool { return n.wants(want) })
 		}
 		for _, n := range list {
-			eventually(t, "the keys are those of the file", func() bool { return n.ringIs(want) })
+			eventually(t, "the keys are not those of the file", func() bool { return n.ringIs(want) })
 		}
 	}
 	close(stop)
@@ -112,7 +113,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s lost a member:\n%s", n.cfg.Self.Name, n.logs)
 		}
 	}
-	// Suspicions depend on the machine, too, so they are told and not judged.
+	// Suspicions depend on the machine, too, so they are logged and not judged.
 	t.Logf("5 nodes, 4 changes of keys: %d suspicions; 3 nodes beside them: %d", suspected(list), suspected(control))
 }
 
@@ -129,8 +130,7 @@ func (n *node) wants(want []key) bool {
 	return slices.EqualFunc(n.keys.rotation.wanted, want, sameKey)
 }
 
-// ringIs reports whether memberlist has exactly these keys and sends with the
-// first.
+// ringIs reports whether memberlist has exactly these keys and sends with the first.
 func (n *node) ringIs(want []key) bool {
 	got := n.keys.keyring.GetKeys()
 	return len(got) == len(want) && sameKey(got[0], want[0]) &&
@@ -140,11 +140,11 @@ func (n *node) ringIs(want []key) bool {
 func TestBadKeyFileIsRepaired(t *testing.T) {
 	n := start(t, "relay", keyed(t, keyA), func(c *Config) { c.KeyPoll, c.KeyDelay = 5*time.Millisecond, time.Millisecond })
 	writeKeys(t, n.cfg.KeyFile, "what is this?")
-	eventually(t, "a bad file is reported", func() bool { return strings.Contains(n.logs.String(), "line 1: want a key") })
+	eventually(t, "a bad file is not reported", func() bool { return strings.Contains(n.logs.String(), "line 1: want a key") })
 	writeKeys(t, n.cfg.KeyFile, keyB)
 	want, _ := parseKeys([]byte(keyB))
-	eventually(t, "a repaired file is taken", func() bool { return n.ringIs(want) })
+	eventually(t, "a repaired file is not used", func() bool { return n.ringIs(want) })
 	if strings.Contains(n.logs.String(), "what is this") || strings.Count(n.logs.String(), "line 1: want") != 1 {
-		t.Errorf("want one line without anything of the file:\n%s", n.logs)
+		t.Errorf("want one log line without anything of the file:\n%s", n.logs)
 	}
 }

@@ -10,19 +10,18 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// membersMax bounds the members that a node takes notice of. More are ignored and
-// logged.
+// membersMax bounds the members that a node knows. Further ones are ignored and logged.
 const membersMax = 4096
 
-// A table holds what this node tells and what the others told. It is memberlist's
-// delegate for everything.
+// A table holds the descriptions of this node and of the others. It is memberlist's delegate for
+// everything.
 //
-// It has a mutex, because memberlist calls it from goroutines of its own, while it
-// holds its own lock; so nothing here may call memberlist back. A notification
-// would have to be queued otherwise, and an owner that is late would block gossip.
+// It has a mutex, because memberlist calls it from goroutines of its own while it holds its own lock; an
+// owner would have to queue notifications, and would block gossip when it is late. No method may call
+// memberlist back.
 type table struct {
-	changed  chan struct{} // one slot: the roster is another one
-	news     chan struct{} // the same, for the log
+	changed  chan struct{} // one slot: the roster has changed
+	news     chan struct{} // one slot: the same, for narrate
 	conflict func(addr netip.AddrPort)
 
 	mu     sync.Mutex
@@ -30,7 +29,7 @@ type table struct {
 	others map[string]cluster.Member
 	roster cluster.Roster
 	stale  bool // roster is older than self and others
-	met    bool // there was another member once
+	met    bool // this node has met another member
 	clash  *ShardsError
 }
 
@@ -38,8 +37,8 @@ func newTable(self cluster.Member) *table {
 	return &table{changed: make(chan struct{}, 1), news: make(chan struct{}, 1), self: self, others: map[string]cluster.Member{}, stale: true}
 }
 
-// snapshot returns the newest roster, with this node as it is and not as it was
-// told to the others last.
+// snapshot returns the newest roster, with the present description of this node and not the one that was
+// announced last.
 func (t *table) snapshot() cluster.Roster {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,8 +52,7 @@ func (t *table) snapshot() cluster.Roster {
 	return t.roster
 }
 
-// edit changes what this node tells and reports whether it is something else
-// than before.
+// edit changes the description of this node and reports whether it differs from the former one.
 func (t *table) edit(change func(*cluster.Member)) bool {
 	t.mu.Lock()
 	before := t.self
@@ -70,8 +68,8 @@ func (t *table) edit(change func(*cluster.Member)) bool {
 	return !same
 }
 
-// notify says that the roster is another one. It never blocks: who was told
-// already will see the newest.
+// notify says that the roster has changed. It never blocks: a receiver that has not looked since will see
+// the newest roster.
 func (t *table) notify() {
 	for _, c := range []chan struct{}{t.changed, t.news} {
 		select {
@@ -81,14 +79,14 @@ func (t *table) notify() {
 	}
 }
 
-// established reports whether this node has been in a cluster.
+// established reports whether this node has been part of a cluster.
 func (t *table) established() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.met
 }
 
-// knows reports whether an alive member has the address.
+// knows reports whether a member has the address.
 func (t *table) knows(addr netip.AddrPort) bool {
 	for m := range t.snapshot().All() {
 		if m.Gossip == addr {
@@ -98,7 +96,7 @@ func (t *table) knows(addr netip.AddrPort) bool {
 	return false
 }
 
-// takeClash returns the last disagreement on the number of shards, once.
+// takeClash returns the last disagreement on the number of shards, and forgets it.
 func (t *table) takeClash() *ShardsError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,8 +105,8 @@ func (t *table) takeClash() *ShardsError {
 	return c
 }
 
-// member returns what a node of memberlist tells. memberlist goes on changing the
-// node, so nothing of it is kept.
+// member returns the description of a node of memberlist, and keeps nothing of the node, which memberlist
+// goes on changing.
 func member(n *memberlist.Node) (cluster.Member, error) {
 	m, err := cluster.ParseMetadata(n.Meta)
 	m.Name, m.Gossip = n.Name, addrPort(n.Addr, n.Port)
@@ -120,17 +118,17 @@ func addrPort(ip net.IP, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addr.Unmap(), port)
 }
 
-// NodeMeta is what this node tells.
+// NodeMeta returns the description of this node.
 func (t *table) NodeMeta(int) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.self.AppendMetadata(nil)
 }
 
-// NotifyJoin takes in a member that is there.
+// NotifyJoin adds a member.
 func (t *table) NotifyJoin(n *memberlist.Node) { t.NotifyUpdate(n) }
 
-// NotifyUpdate takes in what a member tells anew.
+// NotifyUpdate replaces the description of a member.
 func (t *table) NotifyUpdate(n *memberlist.Node) {
 	m, err := member(n)
 	t.mu.Lock()
@@ -144,7 +142,7 @@ func (t *table) NotifyUpdate(n *memberlist.Node) {
 	t.notify()
 }
 
-// NotifyLeave forgets a member that left or died.
+// NotifyLeave removes a member that left or died.
 func (t *table) NotifyLeave(n *memberlist.Node) {
 	t.mu.Lock()
 	_, ok := t.others[n.Name]
@@ -156,9 +154,9 @@ func (t *table) NotifyLeave(n *memberlist.Node) {
 	}
 }
 
-var errMembers = errors.New("there are more members than this node takes notice of")
+var errMembers = errors.New("there are more members than this node can know")
 
-// NotifyAlive decides whether to take notice of a node, whoever told about it.
+// NotifyAlive returns an error if a node, which any member may have reported, is to be ignored.
 func (t *table) NotifyAlive(n *memberlist.Node) error {
 	m, err := member(n)
 	t.mu.Lock()
@@ -166,7 +164,7 @@ func (t *table) NotifyAlive(n *memberlist.Node) error {
 	_, known := t.others[n.Name]
 	switch {
 	case n.Name == t.self.Name:
-		return nil // memberlist has to contradict what is said about us
+		return nil // memberlist must refute what others say about this node
 	case err != nil:
 		return err
 	case len(n.Name) > cluster.NameMax:
@@ -179,9 +177,8 @@ func (t *table) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
-// NotifyMerge decides whether to join, or to be joined by, a node that knows
-// these. A disagreement on the number of shards ends it on both sides before either
-// took notice of the other.
+// NotifyMerge returns an error if this node must not join a node that knows these, in either direction.
+// A disagreement on the number of shards ends the join on both sides before either node knows the other.
 func (t *table) NotifyMerge(nodes []*memberlist.Node) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,14 +193,14 @@ func (t *table) NotifyMerge(nodes []*memberlist.Node) error {
 	return nil
 }
 
-// NotifyConflict learns of two nodes with one name.
+// NotifyConflict is called for two nodes with the same name.
 func (t *table) NotifyConflict(existing, other *memberlist.Node) {
 	if existing.Name == t.self.Name && t.conflict != nil {
 		t.conflict(addrPort(other.Addr, other.Port))
 	}
 }
 
-// The rest of memberlist's delegate is for messages of our own; there are none.
+// The rest of memberlist's delegate is for user messages, which there are none of.
 
 // NotifyMsg does nothing.
 func (t *table) NotifyMsg([]byte) {}

@@ -60,10 +60,10 @@ func nineKeys() string {
 
 func TestKeyFileErrors(t *testing.T) {
 	if _, err := readKeys(filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "no such file") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	if _, err := readKeys(t.TempDir()); err == nil {
-		t.Error("a folder is no key file")
+		t.Error("a folder is read as a key file")
 	}
 	err := openError("/etc/gossip.key", 65532, &fs.PathError{Op: "open", Path: "/etc/gossip.key", Err: fs.ErrPermission})
 	if !strings.Contains(err.Error(), "/etc/gossip.key: user 65532 has no permission to read it") {
@@ -86,7 +86,7 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
-// A transcript of a rotation in one step, with a delay of 10 s: [A] becomes [B].
+// TestRotationSteps changes [A] to [B] in one step, with a delay of 10 s.
 func TestRotationSteps(t *testing.T) {
 	a, b, c := key("a"), key("b"), key("c")
 	start := time.Unix(0, 0)
@@ -95,7 +95,7 @@ func TestRotationSteps(t *testing.T) {
 	ring := func(why string, want ...key) {
 		t.Helper()
 		if !slices.EqualFunc(r.ring, want, sameKey) {
-			t.Errorf("%s: ring is %q, want %q", why, r.ring, want)
+			t.Errorf("%s: the ring is %q, want %q", why, r.ring, want)
 		}
 	}
 	step := func(second int, wantSwitched, wantDropped bool) {
@@ -105,7 +105,7 @@ func TestRotationSteps(t *testing.T) {
 		}
 	}
 	if !r.read(at(0), []key{b}) || r.read(at(1), []key{b}) {
-		t.Error("a file is news once")
+		t.Error("the same keys count as a change")
 	}
 	ring("B is known at once, A is sent with, because others may not know B", a, b)
 	step(9, false, false)
@@ -113,7 +113,7 @@ func TestRotationSteps(t *testing.T) {
 	ring("all know B; some may still send with A", b, a)
 	step(19, false, false)
 	step(20, false, true)
-	ring("nobody sends with A", b)
+	ring("no node sends with A", b)
 	step(100, false, false)
 
 	r.read(at(100), []key{b, c})
@@ -134,15 +134,14 @@ func TestRotationTriesKeys(t *testing.T) {
 	now := time.Unix(0, 0)
 	r := newRotation([]key{b, a}, time.Second)
 	if !r.useNext(now) || !sameKey(r.ring[0], a) || r.useNext(now) {
-		t.Errorf("want A to be tried, and then nothing: %q", r.ring)
+		t.Errorf("the ring is %q, want A first and no further key to try", r.ring)
 	}
 	if s, _ := r.advance(now.Add(time.Second)); !s || !sameKey(r.ring[0], b) {
-		t.Errorf("want the first key to be sent with in the end: %q", r.ring)
+		t.Errorf("the ring is %q, want the first key of the file in the end", r.ring)
 	}
 }
 
-// Every change of a keyring is made while others decrypt with it; the race
-// detector watches.
+// TestInstall changes a keyring while other goroutines decrypt with it, for the race detector.
 func TestInstall(t *testing.T) {
 	k := func(i int) key { return bytes.Repeat([]byte{byte(i)}, 16) }
 	ring, err := memberlist.NewKeyring(nil, k(0))
@@ -159,7 +158,7 @@ func TestInstall(t *testing.T) {
 			}
 			for _, got := range ring.GetKeys() {
 				if len(got) != 16 {
-					t.Error("a key that is none")
+					t.Error("the ring has an invalid key")
 				}
 			}
 		}
@@ -281,20 +280,20 @@ func TestLogger(t *testing.T) {
 	log.Printf("[DEBUG] memberlist: Stream connection from=1.2.3.4:5")
 	log.Printf("[ERR] memberlist: Failed to receive: %s", strings.Repeat("é", 1000))
 	if l.undecipherable.Load() != 1000 || l.suspicions.Load() != 1 || l.refutations.Load() != 1 {
-		t.Errorf("counted %d, %d, %d", l.undecipherable.Load(), l.suspicions.Load(), l.refutations.Load())
+		t.Errorf("counted %d undecipherable messages, %d suspicions and %d refutations", l.undecipherable.Load(), l.suspicions.Load(), l.refutations.Load())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "hint=") ||
 		!strings.Contains(lines[1], "level=INFO") || len(lines[2]) > 500 {
-		t.Errorf("want three lines, one of each kind:\n%s", out.String())
+		t.Errorf("want three log lines, one of each kind:\n%s", out.String())
 	}
 	if missed, ok := l.allow("Decrypt packet failed: x", time.Now().Add(logInterval)); !ok || missed != 999 {
-		t.Errorf("the next line of a kind says how many were left out: %d, %v", missed, ok)
+		t.Errorf("the next line of a kind left out %d, logged: %v", missed, ok)
 	}
 	for i := range 10 * logKindsMax {
 		l.allow(strings.Repeat("x", i), time.Now())
 	}
 	if len(l.kinds) > logKindsMax {
-		t.Errorf("%d kinds are remembered", len(l.kinds))
+		t.Errorf("the logger remembers %d kinds", len(l.kinds))
 	}
 }

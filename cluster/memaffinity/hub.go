@@ -8,10 +8,10 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// tryTime is how long the one who tries to take a session over is alone.
+// tryTime is how long the permission to take a session over is exclusive.
 const tryTime = time.Second
 
-// A Hub is the claims of all nodes.
+// A Hub has the claims of all nodes.
 type Hub struct {
 	now func() time.Time
 
@@ -31,12 +31,12 @@ type attempt struct {
 	till time.Time
 }
 
-// New returns an empty Hub with a clock.
+// New returns an empty Hub. now is its clock.
 func New(now func() time.Time) *Hub {
 	return &Hub{now: now, claims: map[string]claim{}, tries: map[string]attempt{}, nodes: map[string]*Node{}}
 }
 
-// Claim returns which node claims a session, and in which epoch.
+// Claim returns the node that claims a session, and the epoch.
 func (h *Hub) Claim(name string) (node string, epoch uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +120,7 @@ func (n *Node) Try(name string, seen cluster.Served, answer func(cluster.Served,
 	answer(s, nil)
 }
 
-// served is called with the lock.
+// served is called with the lock held.
 func (h *Hub) served(name string) cluster.Served {
 	c := h.claims[name]
 	s := cluster.Served{Node: c.node, Epoch: c.epoch, Alive: h.nodes[c.node] != nil}
@@ -142,7 +142,7 @@ func (n *Node) Claimed(node string, each func([]string), done func(error)) {
 		}
 	}
 	n.h.mu.Unlock()
-	slices.Sort(names) // a failing seed has to be repeatable
+	slices.Sort(names) // so that a seed repeats exactly
 	if len(names) > 0 {
 		each(names)
 	}

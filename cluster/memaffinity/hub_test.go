@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// An attempt that came to nothing is over after a second.
+// TestTryEnds checks that an attempt without a claim is over after a second.
 func TestTryEnds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	hub := memaffinity.New(func() time.Time { return now })
@@ -34,10 +34,10 @@ func TestTryEnds(t *testing.T) {
 	}
 	a, b := hub.Node("a"), hub.Node("b")
 	if trying(a) != "a" || trying(b) != "a" {
-		t.Error("a tries first")
+		t.Error("a does not get the permission")
 	}
 	now = now.Add(time.Second)
 	if got := trying(b); got != "b" {
-		t.Errorf("%q tries, want b: a had its second", got)
+		t.Errorf("%q tries, want b: the second of a is over", got)
 	}
 }

@@ -12,14 +12,13 @@ import (
 	"github.com/dnprelay/dnprelay/internal/fence"
 )
 
-// firstSeq is where sequences begin: like those of JetStream at a time in
-// milliseconds, so that epochs look as they do.
+// firstSeq is the first sequence: a time in milliseconds, as in JetStream, so that epochs look the same.
 const firstSeq = 1_790_000_000_000
 
 // A Config says how the store behaves. Its fields may be changed while it runs.
 type Config struct {
-	// Schedule calls f after delay of simulated time, never before it returns. Now
-	// is that time.
+	// Schedule calls f after delay of simulated time, never before it returns. Now is the simulated
+	// time.
 	Schedule func(delay time.Duration, f func())
 	Now      func() time.Time
 	Rand     *rand.Rand
@@ -28,8 +27,7 @@ type Config struct {
 	Loss    float64       // probability that a request or an answer is lost
 	Late    float64       // probability that a write without answer is applied seconds later
 
-	// OnStore is called for each keyframe that is stored, by the holder of epoch.
-	// nil means that nobody looks.
+	// OnStore, if set, is called for each keyframe that the holder of epoch stores.
 	OnStore func(epoch uint64, k cluster.Keyframe)
 }
 
@@ -41,19 +39,19 @@ type Hub struct {
 	nodes  map[string]*Node
 	order  []*Node
 	silent bool
-	held   []func() // what happens when the store answers again
+	held   []func() // writes to apply when the store answers again
 
-	// Violations are things that must never happen and did.
+	// Violations are the broken invariants.
 	Violations []string
 
-	writers map[uint64]*Node // who wrote in an epoch
+	writers map[uint64]*Node // the node that wrote in an epoch
 }
 
-// A shard is what the store has of one.
+// A shard is the content of the store for one shard.
 type shard struct {
-	own    cluster.Holder
-	beat   cluster.Heartbeat
-	states map[key]cluster.Keyframe
+	holder    cluster.Holder
+	heartbeat cluster.Heartbeat
+	states    map[key]cluster.Keyframe
 }
 
 type key struct {
@@ -78,8 +76,8 @@ func (h *Hub) Cut(name string, cut bool) {
 	}
 }
 
-// SetSilent makes the store answer nothing, as during an election, or answer
-// again. Half of the writes meanwhile are applied when it does.
+// SetSilent stops the store from answering, as during an election, or lets it answer again. Half of the
+// writes meanwhile are applied then.
 func (h *Hub) SetSilent(silent bool) {
 	h.silent = silent
 	if silent {
@@ -90,7 +88,7 @@ func (h *Hub) SetSilent(silent bool) {
 	for _, f := range held {
 		f()
 	}
-	for _, n := range h.order { // the watches go on where they were
+	for _, n := range h.order { // the watches bring the records
 		for s := range n.leases {
 			n.see(s)
 		}
@@ -108,7 +106,7 @@ func (h *Hub) shard(n int) *shard {
 
 func (h *Hub) lost() bool { return h.Rand.Float64() < h.Loss }
 
-// ask brings an action to the store and its answer back.
+// ask brings an action to the store and the answer back.
 func (h *Hub) ask(n *Node, s int, a cluster.Action, batch []cluster.Keyframe, answer func(cluster.Answer)) {
 	h.Schedule(h.Latency, func() {
 		switch {
@@ -134,26 +132,26 @@ func (h *Hub) ask(n *Node, s int, a cluster.Action, batch []cluster.Keyframe, an
 	})
 }
 
-// do is where things happen in one order.
+// do carries out actions in one order.
 func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answer {
 	s := h.shard(n)
 	if a.Kind == cluster.ActionRead {
-		return cluster.Answer{Verdict: fence.OK, Holder: s.own, Heartbeat: s.beat}
+		return cluster.Answer{Verdict: fence.OK, Holder: s.holder, Heartbeat: s.heartbeat}
 	}
-	if a.ExpectHolder != s.own.Seq ||
-		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectHeartbeat != s.beat.Seq {
+	if a.ExpectHolder != s.holder.Seq ||
+		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectHeartbeat != s.heartbeat.Seq {
 		return cluster.Answer{Verdict: fence.Stale}
 	}
 	h.audit(by, s, a)
 	switch a.Kind {
 	case cluster.ActionAcquire:
-		s.beat = a.Heartbeat
-		s.beat.Seq = h.next()
-		s.own = a.Holder
-		s.own.Seq = h.next()
+		s.heartbeat = a.Heartbeat
+		s.heartbeat.Seq = h.next()
+		s.holder = a.Holder
+		s.holder.Seq = h.next()
 	case cluster.ActionRelease:
-		s.own = a.Holder
-		s.own.Seq = h.next()
+		s.holder = a.Holder
+		s.holder.Seq = h.next()
 	default:
 		for _, k := range batch {
 			h.next()
@@ -162,24 +160,24 @@ func (h *Hub) do(by *Node, n int, a cluster.Action, batch []cluster.Keyframe) cl
 				h.OnStore(a.Heartbeat.Epoch, k)
 			}
 		}
-		s.beat = a.Heartbeat
-		s.beat.Seq = h.next()
+		s.heartbeat = a.Heartbeat
+		s.heartbeat.Seq = h.next()
 	}
-	answer := cluster.Answer{Verdict: fence.OK, Seq: h.seq, Holder: s.own, Heartbeat: s.beat}
+	answer := cluster.Answer{Verdict: fence.OK, Seq: h.seq, Holder: s.holder, Heartbeat: s.heartbeat}
 	for _, node := range h.order {
 		h.Schedule(h.Latency, func() { node.see(n) })
 	}
 	return answer
 }
 
-// audit notes who writes in an epoch, and that it is the epoch of the lease.
+// audit checks that a write is of the epoch of the lease, and that one node writes in it.
 func (h *Hub) audit(by *Node, s *shard, a cluster.Action) {
 	if a.Kind != cluster.ActionRenew && a.Kind != cluster.ActionStore {
 		return
 	}
 	epoch := a.Heartbeat.Epoch
-	if epoch != s.own.Seq || s.own.Released || s.own.Node != by.name || s.own.ID != by.cfg.ID {
-		h.Violations = append(h.Violations, fmt.Sprintf("%s wrote in epoch %d, but %s holds epoch %d", by.name, epoch, s.own.Node, s.own.Seq))
+	if epoch != s.holder.Seq || s.holder.Released || s.holder.Node != by.name || s.holder.ID != by.cfg.ID {
+		h.Violations = append(h.Violations, fmt.Sprintf("%s wrote in epoch %d, but %s holds epoch %d", by.name, epoch, s.holder.Node, s.holder.Seq))
 	}
 	if other, ok := h.writers[epoch]; ok && other != by {
 		h.Violations = append(h.Violations, fmt.Sprintf("%s and %s both wrote in epoch %d", other.name, by.name, epoch))
@@ -189,22 +187,22 @@ func (h *Hub) audit(by *Node, s *shard, a cluster.Action) {
 
 // Holder returns the node that holds a shard, as the store has it.
 func (h *Hub) Holder(shard int) string {
-	own := h.shard(shard).own
-	if own.Released {
+	holder := h.shard(shard).holder
+	if holder.Released {
 		return ""
 	}
-	return own.Node
+	return holder.Node
 }
 
-// Epoch returns the epoch of the holding that Holder tells of.
-func (h *Hub) Epoch(shard int) uint64 { return h.shard(shard).own.Seq }
+// Epoch returns the epoch of the newest record of a holder.
+func (h *Hub) Epoch(shard int) uint64 { return h.shard(shard).holder.Seq }
 
 func (h *Hub) next() uint64 {
 	h.seq++
 	return h.seq
 }
 
-// keyframes returns all that is stored of a shard, in a fixed order.
+// keyframes returns all keyframes of a shard, in a fixed order.
 func (s *shard) keyframes() []cluster.Keyframe {
 	keys := slices.SortedFunc(maps.Keys(s.states), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))

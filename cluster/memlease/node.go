@@ -13,7 +13,7 @@ const queueMax = 16
 // loadPause is how long a load waits for a store that does not answer.
 const loadPause = 100 * time.Millisecond
 
-// A Node is one relay's cluster.Leases.
+// A Node is the cluster.Leases of one relay.
 type Node struct {
 	hub     *Hub
 	name    string
@@ -30,7 +30,7 @@ type lease struct {
 	*cluster.Lease
 	queue []batch // the first is with the lease
 	token uint64
-	turns uint64 // so that an old timer knows that it is old
+	turns uint64 // of the lease; a timer of an older turn is outdated
 }
 
 type batch struct {
@@ -38,8 +38,7 @@ type batch struct {
 	done func(error)
 }
 
-// Node returns the leases of a relay that has just started: a former one with this
-// name is dead.
+// Node returns the leases of a relay that has just started. A former relay with this name is dead.
 func (h *Hub) Node(name, id string, shards int) *Node {
 	n := &Node{hub: h, name: name, cfg: cluster.LeaseConfig{Node: name, ID: id}}
 	for range shards {
@@ -56,7 +55,7 @@ func (h *Hub) Node(name, id string, shards int) *Node {
 // Stop ends the node as kill -9 does.
 func (n *Node) Stop() { n.stopped = true }
 
-// Pause stops the node's clock, or lets it go on: SIGSTOP and SIGCONT.
+// Pause stops the node, or lets it go on, like SIGSTOP and SIGCONT.
 func (n *Node) Pause(paused bool) {
 	n.paused = paused
 	if !paused {
@@ -129,22 +128,22 @@ func (n *Node) Load(shard int, epoch uint64, each func([]cluster.Keyframe), done
 	})
 }
 
-// see brings what the store has of a shard to the node, as its watch does.
+// see brings the records of a shard to the node, as its watch does.
 func (n *Node) see(shard int) {
 	if n.stopped || n.cut || n.paused || n.hub.silent {
 		return
 	}
 	s := n.hub.shard(shard)
-	if s.own.Seq != 0 {
-		n.leases[shard].SeenHolder(n.hub.Now(), s.own)
+	if s.holder.Seq != 0 {
+		n.leases[shard].SeenHolder(n.hub.Now(), s.holder)
 	}
-	if s.beat.Seq != 0 {
-		n.leases[shard].SeenHeartbeat(n.hub.Now(), s.beat)
+	if s.heartbeat.Seq != 0 {
+		n.leases[shard].SeenHeartbeat(n.hub.Now(), s.heartbeat)
 	}
 	n.turn(shard)
 }
 
-// turn does what a lease wants, and comes back when it is due.
+// turn carries out what a lease wants, and schedules its next turn.
 func (n *Node) turn(shard int) {
 	if n.stopped || n.paused {
 		return
@@ -196,14 +195,14 @@ func (n *Node) tell(e cluster.LeaseEvent) {
 	}
 }
 
-// ask asks the store, and gives up after the time that the lease allows.
+// ask asks the store, and gives up after the timeout of the lease.
 func (n *Node) ask(shard int, l *lease, a cluster.Action) {
 	answered := false
 	answer := func(x cluster.Answer) {
 		if answered || n.stopped {
 			return
 		}
-		if n.paused { // it finds the answer, or its absence, when it wakes
+		if n.paused { // it gets the answer, or the timeout, when it goes on
 			n.hub.Schedule(loadPause, func() { n.later(shard, l, &answered, x) })
 			return
 		}
@@ -219,7 +218,7 @@ func (n *Node) ask(shard int, l *lease, a cluster.Action) {
 	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
 }
 
-// later gives an answer to a node that was paused, once it is not.
+// later gives an answer to a paused node when it goes on.
 func (n *Node) later(shard int, l *lease, answered *bool, x cluster.Answer) {
 	switch {
 	case *answered || n.stopped:

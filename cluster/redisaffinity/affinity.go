@@ -2,9 +2,11 @@ package redisaffinity
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -20,18 +22,18 @@ type Affinity struct {
 	work     chan struct{} // holds one when something is to be written
 	counts   counters
 
-	// Claims come from workers and go to Redis from another goroutine.
+	// Workers make claims, and another goroutine writes them to Redis.
 	mu       sync.Mutex
 	claims   map[string]*claim
-	dirty    []string  // names of claims to be written, and of some that were released since
+	dirty    []string  // names of claims to write, and of some that were released since
 	renewals []renewal // in the order of their time
 	releases []release
 	away     error // why Redis does not answer; nil if it does
-	told     bool  // that is in the log
-	toldAt   time.Time
+	logged   bool  // the log says that Redis is away
+	loggedAt time.Time
 }
 
-// A claim is of this node.
+// A claim is a claim of this node.
 type claim struct {
 	epoch uint64
 	dirty bool
@@ -50,13 +52,13 @@ type release struct {
 
 var _ cluster.Affinity = (*Affinity)(nil)
 
-// logPause is the least time between two complaints, should Redis come and go.
+// logPause is the minimum time between two warnings, should Redis come and go.
 const logPause = 10 * time.Second
 
-// errNotYet is what is wrong before Redis has answered.
-var errNotYet = errors.New("it was not asked yet")
+// errNotYet is the error before the first answer of Redis.
+var errNotYet = errors.New("Redis was not asked yet")
 
-// Open checks the configuration. Redis need not be there.
+// Open checks the configuration. It does not need Redis.
 func Open(cfg Config) (*Affinity, error) {
 	cfg = cfg.withDefaults()
 	o, err := cfg.options()
@@ -70,7 +72,7 @@ func Open(cfg Config) (*Affinity, error) {
 	}, nil
 }
 
-// Run does the work until ctx ends. Claims then stay for their time to live.
+// Run works until ctx ends. Claims then stay for their time to live.
 func (a *Affinity) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { a.keepLease(ctx) })
@@ -134,7 +136,7 @@ func (a *Affinity) Release(name string, epoch uint64) {
 	}
 }
 
-// touchLocked lets a claim be written.
+// touchLocked marks a claim to be written.
 func (a *Affinity) touchLocked(name string, c *claim) {
 	if !c.dirty {
 		c.dirty = true
@@ -146,8 +148,8 @@ func (a *Affinity) touchLocked(name string, c *claim) {
 	signal(a.work)
 }
 
-// compactLocked leaves each claim that is to be written once in the list. Nothing else
-// shortens it while Redis is away, and sessions come and go.
+// compactLocked removes duplicates and released claims from the list of dirty claims, which would grow
+// otherwise while Redis is away and sessions come and go.
 func (a *Affinity) compactLocked() {
 	left := a.dirty[:0]
 	for _, name := range a.dirty {
@@ -163,7 +165,7 @@ func (a *Affinity) compactLocked() {
 	a.dirty = left
 }
 
-// touchAll lets all claims be written, because Redis may have none of them.
+// touchAll marks all claims to be written, because Redis may have none of them.
 func (a *Affinity) touchAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,7 +174,7 @@ func (a *Affinity) touchAll() {
 	}
 }
 
-// judge takes note of how Redis answered, and returns the error for who asked.
+// judge takes note of an error of Redis, and returns the error for the caller.
 func (a *Affinity) judge(err error) error {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil):
@@ -188,8 +190,7 @@ func (a *Affinity) judge(err error) error {
 	return cluster.ErrAffinityAway
 }
 
-// answered reports whether an error is the answer to one command, and not of Redis as a
-// whole.
+// answered reports whether an error concerns one command, and not Redis as a whole.
 func answered(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -205,24 +206,24 @@ func answered(err error) bool {
 	return true
 }
 
-// setAway is called with nil when Redis answers.
+// setAway takes note that Redis does not answer; with nil, that it does.
 func (a *Affinity) setAway(err error) {
 	a.mu.Lock()
 	was := a.away
 	a.away = err
 	now := time.Now()
-	tell := err == nil && a.told || err != nil && !a.told && now.Sub(a.toldAt) > logPause
-	if tell {
-		a.told, a.toldAt = err != nil, now
+	report := err == nil && a.logged || err != nil && !a.logged && now.Sub(a.loggedAt) > logPause
+	if report {
+		a.logged, a.loggedAt = err != nil, now
 	}
 	a.mu.Unlock()
 	if was != nil && err == nil {
 		a.touchAll()
 	}
 	switch {
-	case tell && err != nil:
+	case report && err != nil:
 		a.cfg.Log.Warn("Redis does not answer; sessions are served without affinity", "error", err)
-	case tell:
+	case report:
 		a.cfg.Log.Info("Redis answers again")
 	}
 }
@@ -238,5 +239,71 @@ func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// keepLease renews the lease that says that this node is alive, until ctx ends. The answers show whether
+// Redis is there, and whether it lost its data.
+func (a *Affinity) keepLease(ctx context.Context) {
+	process := rand.Text() // shows restarts to an operator
+	var renewed time.Time
+	tick := time.NewTicker(a.cfg.Lease)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		asked := time.Now()
+		lost, err := a.renewLease(ctx, process)
+		switch {
+		case err == nil:
+			if lost && !renewed.IsZero() && asked.Sub(renewed) < a.cfg.LeaseTTL/2 {
+				a.counts.forgotten.Add(1)
+				a.cfg.Log.Warn("Redis has lost its data; claims are written again")
+				a.touchAll()
+			}
+			renewed = asked
+			a.setAway(nil)
+		case ctx.Err() == nil:
+			a.counts.failures.Add(1)
+			a.setAway(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// renewLease reports whether the lease was missing.
+func (a *Affinity) renewLease(ctx context.Context, process string) (lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	err = a.client.SetArgs(ctx, a.lease(a.cfg.Node), process, redis.SetArgs{TTL: a.cfg.LeaseTTL, Get: true}).Err()
+	if errors.Is(err, redis.Nil) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Stats are counters since Open.
+type Stats struct {
+	Trips     uint64 // round trips to Redis
+	Writes    uint64 // claims, renewals and releases
+	Asks      uint64 // questions that Redis answered
+	Failures  uint64 // commands without an answer
+	Odd       uint64 // answers that are not valid
+	Refused   uint64 // questions and claims beyond the bounds
+	Replaced  uint64 // claims that another node has in a later epoch
+	Forgotten uint64 // times that Redis had lost its data
+}
+
+type counters struct {
+	trips, writes, asks, failures, odd, refused, replaced, forgotten atomic.Uint64
+}
+
+// Stats returns the counters.
+func (a *Affinity) Stats() Stats {
+	c := &a.counts
+	return Stats{
+		Trips: c.trips.Load(), Writes: c.writes.Load(), Asks: c.asks.Load(), Failures: c.failures.Load(), Odd: c.odd.Load(),
+		Refused: c.refused.Load(), Replaced: c.replaced.Load(), Forgotten: c.forgotten.Load(),
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An ask is a question that waits: Find, Try, or Claimed.
+// An ask is a question that waits for Redis: Find, Try, or Claimed.
 type ask struct {
 	name   string
 	seen   *cluster.Served // of a Try
@@ -56,7 +56,7 @@ func (a *Affinity) put(k ask) {
 	}
 }
 
-// answer answers what waits, together, until ctx ends.
+// answer answers the questions that wait, several at a time, until ctx ends.
 func (a *Affinity) answer(ctx context.Context) {
 	for {
 		select {
@@ -68,7 +68,7 @@ func (a *Affinity) answer(ctx context.Context) {
 	}
 }
 
-// collect takes what waits besides the first; a list of a whole node goes alone.
+// collect adds the questions that wait to the first; a Claimed ends the collection.
 func (a *Affinity) collect(first ask) []ask {
 	all := []ask{first}
 	for first.done == nil && len(all) < asksPerTrip {
@@ -101,7 +101,7 @@ func (a *Affinity) serve(ctx context.Context, all []ask) {
 	}
 }
 
-// look asks who serves some sessions, and then whether they are alive.
+// look asks which nodes serve some sessions, and then whether these are alive.
 func (a *Affinity) look(ctx context.Context, all []ask) {
 	ctx, cancel := context.WithTimeout(ctx, 2*a.cfg.Timeout)
 	defer cancel()
@@ -133,7 +133,7 @@ func (a *Affinity) look(ctx context.Context, all []ask) {
 	}
 }
 
-// question is the same script for Find and Try: Find has seen what nobody can have.
+// question returns the call of the script for Find and Try. For Find it has a claim that cannot exist.
 func (a *Affinity) question(k *ask) call {
 	seen := []any{"-", "-", a.cfg.Node, a.cfg.TryTTL.Milliseconds()}
 	if k.seen != nil {
@@ -145,7 +145,7 @@ func (a *Affinity) question(k *ask) call {
 	return call{tryScript, []string{a.record(k.name), a.attempt(k.name)}, seen}
 }
 
-// addAlive asks for the leases of all nodes that were found.
+// addAlive asks for the leases of the nodes that were found.
 func (a *Affinity) addAlive(ctx context.Context, found []cluster.Served, errs []error) {
 	leases := map[string]*redis.IntCmd{}
 	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -13,19 +13,19 @@ import (
 
 // Bounds.
 const (
-	// ClaimsMax is how many sessions one node claims; more are not claimed, and counted.
+	// ClaimsMax is how many sessions one node claims; further ones are counted and not claimed.
 	ClaimsMax = 131_072
 
-	// asksMax is how many questions wait; more are refused.
+	// asksMax is how many questions may wait; further ones are refused.
 	asksMax = 4096
 
-	// asksPerTrip and writesPerTrip are how much goes to Redis together. From about
-	// 64 on Redis does little else than the work itself.
+	// asksPerTrip and writesPerTrip bound one round trip to Redis. From about 64 on, Redis spends
+	// most of its time on the commands themselves.
 	asksPerTrip   = 128
 	writesPerTrip = 256
 
-	// releasesMax is how many releases wait while Redis is away. More are left to
-	// their time to live.
+	// releasesMax is how many releases may wait while Redis is away. Further claims expire by their
+	// time to live.
 	releasesMax = 4096
 
 	// buckets is how many parts the index of a node has, so that none is long.
@@ -34,32 +34,32 @@ const (
 	// bucketsPerTrip is how many of them are read together.
 	bucketsPerTrip = 8
 
-	// askers is how many goroutines ask. One would wait behind the list of a dead node.
+	// askers is how many goroutines ask. A single one would block behind the list of a dead node.
 	askers = 2
 )
 
 // A Config says where Redis is. The zero value of each duration stands for its default.
 type Config struct {
-	// URL is redis://[user:password@]host:port[/db], or rediss:// for TLS. It is never
-	// logged, and no error shows it.
+	// URL is redis://[user:password@]host:port[/db], or rediss:// for TLS. No log and no error shows
+	// it.
 	URL string
 
-	// TLS, if set, replaces what rediss:// implies, as for a private authority.
+	// TLS, if set, replaces the configuration that rediss:// implies, as for a private authority.
 	TLS *tls.Config
 
-	// Node is the name of this edge. It must be unique among those that run.
+	// Node is the name of this edge. It must be unique among the edges that run.
 	Node string
 
-	// Prefix begins all keys; default "dnp".
+	// Prefix is the prefix of all keys; default "dnp".
 	Prefix string
 
 	Timeout  time.Duration // for Redis to answer; default 200 ms
-	Renew    time.Duration // of each claim; default 20 s
+	Renew    time.Duration // between renewals of a claim; default 20 s
 	ClaimTTL time.Duration // default 60 s
-	IndexTTL time.Duration // of the list of what a node claimed; default 120 s
+	IndexTTL time.Duration // of the list of claims of a node; default 120 s
 	Lease    time.Duration // between signs of life; default 300 ms
 	LeaseTTL time.Duration // default 1.5 s
-	TryTTL   time.Duration // how long the one who tries to adopt is alone; default 1 s
+	TryTTL   time.Duration // of the exclusive permission to adopt; default 1 s
 
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
@@ -80,11 +80,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// errURL says nothing about the URL, because that has a password.
+// errURL does not contain the URL, because that has a password.
 var errURL = errors.New("affinity: the Redis URL is not valid: want redis://[user:password@]host:port[/db], or rediss:// for TLS")
 
-// options returns how to connect: never for longer than the timeout, and without
-// repeating by itself.
+// options returns the options of the client: it never waits for longer than the timeout, and does not
+// repeat commands.
 func (c *Config) options() (*redis.Options, error) {
 	if c.Node == "" {
 		return nil, errors.New("affinity: the node has no name")
@@ -104,8 +104,7 @@ func (c *Config) options() (*redis.Options, error) {
 	return o, nil
 }
 
-// quiet keeps the library from writing to standard error by itself; what matters is in
-// the errors that it returns.
+// quiet keeps the library from writing to standard error; the errors that it returns say enough.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

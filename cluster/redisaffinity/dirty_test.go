@@ -13,8 +13,8 @@ import (
 
 var seed = flag.Uint64("seed", 0, "of random tests; 0 = a new one")
 
-// TestDirty compares what is to be written with a plain map of it, while sessions come
-// and go and Redis is mostly away. What waits is bounded by what is claimed.
+// TestDirty compares the claims to write with a plain map, while sessions come and go and Redis is mostly
+// away. The number of claims bounds the list.
 func TestDirty(t *testing.T) {
 	s := *seed
 	if s == 0 {
@@ -72,10 +72,10 @@ func TestDirty(t *testing.T) {
 	}
 	for rounds := 0; len(due)+len(a.releases) > 0; rounds++ {
 		if take(); rounds > 1000 {
-			t.Fatalf("%d claims are never written, as %v", len(due), due)
+			t.Fatalf("%d claims are not written: %v", len(due), due)
 		}
 	}
 	if p := a.take(now); len(p.names) > 0 {
-		t.Errorf("%v are written for nothing", p.names)
+		t.Errorf("%v are written needlessly", p.names)
 	}
 }

@@ -31,7 +31,7 @@ func (j *journal) String() string {
 	return j.b.String()
 }
 
-// quick is a node with the timeouts of the product, that writes into j.
+// quick configures a node with the timeouts of the product, which logs into j.
 func quick(j *journal) func(*Config) {
 	return func(c *Config) {
 		c.Timeout, c.Renew = 0, time.Hour
@@ -39,42 +39,42 @@ func quick(j *journal) func(*Config) {
 	}
 }
 
-// TestAbsent: Redis is not there at first, comes, is killed, and comes back empty. All
-// that is asked meanwhile is answered at once, and claims are there afterwards.
+// TestAbsent starts without Redis, starts it, kills it, and starts it again empty. All questions meanwhile are
+// answered at once, and the claims are there afterwards.
 func TestAbsent(t *testing.T) {
 	s := startServer(t)
 	s.stop()
 	j := &journal{}
 	a := start(t, s.url(), "a", func(c *Config) {
 		quick(j)(c)
-		c.LeaseTTL = time.Millisecond // so that its loss says nothing
+		c.LeaseTTL = time.Millisecond // so that a lost lease shows nothing
 	})
 	a.Claim("S", 1)
 	if _, err := a.find(t, "S"); err != cluster.ErrAffinityAway {
-		t.Errorf("without Redis: %v", err)
+		t.Errorf("the error without Redis is %v", err)
 	}
 	done := make(chan error, 1)
 	a.Claimed("a", func([]string) {}, func(err error) { done <- err })
 	if err := <-done; err != cluster.ErrAffinityAway {
-		t.Errorf("without Redis: %v", err)
+		t.Errorf("the error without Redis is %v", err)
 	}
-	until(t, "nobody says that Redis is not there", func() bool { return strings.Contains(j.String(), "served without affinity") })
+	until(t, "the log does not say that Redis is away", func() bool { return strings.Contains(j.String(), "served without affinity") })
 	for range 3 {
 		s.start()
 		a.ready(t)
 		until(t, "the claim is not written when Redis is back", func() bool { got, _ := a.find(t, "S"); return got.Node == "a" })
 		s.stop()
-		until(t, "Redis is gone and nobody notices", func() bool { return a.Err() != nil })
+		until(t, "the node does not notice that Redis is gone", func() bool { return a.Err() != nil })
 	}
 }
 
-// TestFlushed: Redis loses everything, and scripts as well.
+// TestFlushed makes Redis lose its data and its scripts.
 func TestFlushed(t *testing.T) {
 	s := startServer(t)
 	c := client(t, s.url())
 	a := start(t, s.url(), "a", func(c *Config) {
 		quick(&journal{})(c)
-		c.Timeout = 10 * time.Second // a slow machine is no failure
+		c.Timeout = 10 * time.Second // so that a slow machine causes no failure
 	}).ready(t)
 	for i := range 1000 {
 		a.Claim(fmt.Sprint(i), 1)
@@ -99,7 +99,7 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
-// TestSlow: a Redis that is stopped costs nobody more than two timeouts.
+// TestSlow checks that a stopped Redis delays no answer by more than two timeouts.
 func TestSlow(t *testing.T) {
 	s := startServer(t)
 	a := start(t, s.url(), "a", quick(&journal{})).ready(t)
@@ -115,21 +115,21 @@ func TestSlow(t *testing.T) {
 		select {
 		case err := <-answers:
 			if err == nil {
-				t.Error("a Redis that is stopped answers")
+				t.Error("a stopped Redis answers")
 			}
 		case <-time.After(patience):
-			t.Fatal("a question is never answered")
+			t.Fatal("a question is not answered")
 		}
 	}
 	if trips := a.Stats().Trips; trips > 2*askers+2 {
-		t.Errorf("%d trips to a Redis that does not answer: the first ones should tell the others", trips)
+		t.Errorf("%d round trips to a stopped Redis: later ones should end with the first", trips)
 	}
 	t.Logf("%d questions asked in %v, answered in %v", n, asked, time.Since(begin))
 	s.signal(syscall.SIGCONT)
 	a.ready(t)
 }
 
-// TestSecrets: users with passwords, and that nobody sees those.
+// TestSecrets uses passwords, and checks that no log and no error shows them.
 func TestSecrets(t *testing.T) {
 	const secret = "open-sesame"
 	s := startServer(t, "--user", "default", "off", "--user", "edge", "on", ">"+secret, "~dnp:*", "+@hash", "+@string", "+@sortedset", "+@scripting", "+@keyspace", "+@connection")

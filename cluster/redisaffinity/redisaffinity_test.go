@@ -33,7 +33,7 @@ func nodes(t *testing.T, url string, pass func(time.Duration), names []string) (
 	return all
 }
 
-// TestTimeToLive: what nobody renews is gone in a minute, an attempt in a second.
+// TestTimeToLive checks that a claim that is not renewed lives for a minute, and an attempt for a second.
 func TestTimeToLive(t *testing.T) {
 	m := miniredis.RunT(t)
 	slow := func(c *Config) { c.Renew, c.TryTTL = time.Hour, 0 }
@@ -63,7 +63,7 @@ func TestTimeToLive(t *testing.T) {
 	}
 }
 
-// TestRenewal: claims live for as long as their node does.
+// TestRenewal checks that a node renews its claims.
 func TestRenewal(t *testing.T) {
 	m := miniredis.RunT(t)
 	a := start(t, "redis://"+m.Addr(), "a", nil).ready(t)
@@ -78,7 +78,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestLies: whatever Redis has, the answers are errors or claims, and nothing else.
+// TestLies checks that the answers are errors or valid claims, whatever Redis has.
 func TestLies(t *testing.T) {
 	m := miniredis.RunT(t)
 	a := start(t, "redis://"+m.Addr(), "a", nil).ready(t)
@@ -97,14 +97,14 @@ func TestLies(t *testing.T) {
 		}
 	}
 	if a.Err() != nil || a.Stats().Odd == 0 {
-		t.Errorf("%v, %+v: it answers, if oddly", a.Err(), a.Stats())
+		t.Errorf("the error is %v with counters %+v, but Redis answers", a.Err(), a.Stats())
 	}
-	a.Claim("TYPE", 1) // stays odd
+	a.Claim("TYPE", 1) // of a wrong type in Redis
 	a.Claim("WORDS", 1)
 	until(t, "a claim over nonsense is never written", func() bool { s, _ := a.find(t, "WORDS"); return s.Node == "a" })
 	m.HSet("dnp:s:{LATER}", "ep", "999999", "own", "nobody")
 	a.Claim("LATER", 1)
 	if got := <-a.replaced; got != "LATER nobody 999999" {
-		t.Errorf("%q: a lie is told, and the log decides", got)
+		t.Errorf("OnReplaced is told %q, want the claim that Redis has", got)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// claimScript writes or renews a claim, unless there is one of a later epoch, and ends
-// an attempt to take the session over.
+// claimScript writes or renews a claim, unless there is one of a later epoch, and ends an attempt to take
+// the session over.
 //
 //	KEYS record, attempt   ARGV epoch, node, time to live in ms
 //	-> 1, or {epoch, node} of the later claim
@@ -21,7 +21,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('DEL', KEYS[2])
 return 1`)
 
-// releaseScript removes a claim, if it is just this one.
+// releaseScript removes a claim, if it has this epoch and node.
 //
 //	KEYS record   ARGV epoch, node
 var releaseScript = newScript(`
@@ -29,11 +29,10 @@ local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 if r[1] == ARGV[1] and r[2] == ARGV[2] then redis.call('DEL', KEYS[1]) end
 return 1`)
 
-// tryScript lets one node try to take a session over, if the claim is the one that it
-// has seen.
+// tryScript lets one node try to take a session over, if the claim is the one that the node has seen.
 //
 //	KEYS record, attempt   ARGV epoch and node that were seen, node, time to live in ms
-//	-> {epoch or '', node or '', who tries or ''}
+//	-> {epoch or '', node or '', the node that tries or ''}
 var tryScript = newScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 local ep, own = r[1] or '', r[2] or ''
@@ -44,7 +43,7 @@ if not who and ep == ARGV[1] and own == ARGV[2] then
 end
 return {ep, own, who or ''}`)
 
-// A script is Lua, with the hash that Redis knows it by.
+// A script is a Lua script with the hash by which Redis knows it.
 type script struct{ text, hash string }
 
 func newScript(text string) *script { return &script{text, redis.NewScript(text).Hash()} }
@@ -56,8 +55,8 @@ type call struct {
 	args   []any
 }
 
-// run runs all scripts in one trip, and those that Redis does not know in another. A
-// server that was restarted has forgotten them.
+// run runs all scripts in one round trip, and those that Redis does not know in another: a server that was
+// restarted has forgotten them.
 func run(ctx context.Context, c *redis.Client, calls []call, extra func(redis.Pipeliner)) []*redis.Cmd {
 	all := make([]*redis.Cmd, len(calls))
 	var unknown []int
@@ -86,7 +85,7 @@ func run(ctx context.Context, c *redis.Client, calls []call, extra func(redis.Pi
 	return all
 }
 
-// parseServed reads what Redis says about a session. Redis may have anything there.
+// parseServed checks the answer about a session. Redis may have any value there.
 func parseServed(epoch, node, trying any) (cluster.Served, error) {
 	e, ok1 := epoch.(string)
 	n, ok2 := node.(string)
@@ -104,5 +103,5 @@ func parseServed(epoch, node, trying any) (cluster.Served, error) {
 	return s, nil
 }
 
-// nameMax is the length of the longest name of a node that is believed.
+// nameMax is the longest name of a node that parseServed accepts.
 const nameMax = 253

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits before it fails.
 const patience = 30 * time.Second
 
 // A server is a real redis-server.
@@ -73,7 +73,7 @@ func (s *server) signal(sig syscall.Signal) { s.cmd.Process.Signal(sig) }
 func (s *server) addr() string              { return "127.0.0.1:" + strconv.Itoa(s.port) }
 func (s *server) url() string               { return "redis://" + s.addr() }
 
-// client returns an ordinary client of the server, that ends with the test.
+// client returns an ordinary client of the server, which ends with the test.
 func client(t testing.TB, url string) *redis.Client {
 	t.Helper()
 	o, err := redis.ParseURL(url)
@@ -140,7 +140,7 @@ func (n *node) find(t testing.TB, name string) (s cluster.Served, err error) {
 	case <-done:
 		return s, err
 	case <-time.After(patience):
-		t.Fatal("no answer")
+		t.Fatal("the question is not answered")
 		return s, nil
 	}
 }

@@ -48,7 +48,7 @@ func certify(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	return cert, key, pool
 }
 
-// TestTLS: a server of a private authority is trusted only if the authority is.
+// TestTLS checks that the client trusts a server of a private authority only if it trusts the authority.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certify(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func TestTLS(t *testing.T) {
 	j := &journal{}
 	start(t, url, "b", func(c *Config) {
 		quick(j)(c)
-		c.Timeout = patience // else the first complaint, and the only one for a while, can be of a slow machine
+		c.Timeout = patience // or the first warning, and the only one for a while, may concern a slow machine
 	})
 	until(t, "an unknown authority is trusted", func() bool { return strings.Contains(j.String(), "certificate") })
 }

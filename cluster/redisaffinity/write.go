@@ -25,15 +25,15 @@ func (a *Affinity) write(ctx context.Context) {
 	}
 }
 
-// A part is what goes to Redis together.
+// A part goes to Redis in one round trip.
 type part struct {
 	releases []release
 	names    []string
 	epochs   []uint64
 }
 
-// writeSome writes a part of what is to be written, and reports false if there was
-// nothing. Claims that cannot be written stay due; releases are left to their time.
+// writeSome writes one part, and reports false if there was nothing to write. Claims that cannot be
+// written stay due; the claims of releases that cannot be written expire.
 func (a *Affinity) writeSome(ctx context.Context, now time.Time) bool {
 	p := a.take(now)
 	if len(p.releases)+len(p.names) == 0 {
@@ -55,8 +55,8 @@ func (a *Affinity) writeSome(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// take takes a part of what is due. Releases come first, because a session may be
-// claimed again behind one.
+// take removes a part from the work that is due. Releases come first, because a session may be claimed
+// again after its release.
 func (a *Affinity) take(now time.Time) (p part) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,8 +93,8 @@ func (a *Affinity) calls(p *part) (all []call) {
 	return all
 }
 
-// updateIndex keeps the list of what this node claims. Its parts are in other slots of a
-// Redis cluster than the records, so it cannot be the scripts' work.
+// updateIndex maintains the list of this node's claims. Its parts are in other slots of a Redis cluster
+// than the records, so the scripts cannot maintain it.
 func (a *Affinity) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *part, now time.Time) {
 	var gone [buckets][]any
 	for _, r := range p.releases {
@@ -120,7 +120,7 @@ func (a *Affinity) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *par
 	}
 }
 
-// written takes note of what became of a claim.
+// written takes note of the answer to a claim.
 func (a *Affinity) written(name string, epoch uint64, answer any, err error, now time.Time) {
 	var by cluster.Served
 	later := false

@@ -15,21 +15,21 @@ import (
 )
 
 type checkCommand struct {
-	Space string `arg:"" help:"Space in which a state is made for a moment."`
+	Space string `arg:"" help:"Space in which to make a state for a moment."`
 	Edge  string `arg:"" help:"HOST:PORT of an edge, whose clients join the space."`
 
 	NATSFlags `group:"NATS"`
-	Profile   string `default:"denetwork" env:"-" help:"What the edge speaks: denetwork or spec."`
-	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with at the edge, or the file that holds it, as @FILE."`
+	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
+	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
 }
 
 // Problems lists what is wrong with c.
 func (c *checkCommand) Problems() (list config.Problems) {
-	checkSpace(func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }, c.Space)
+	checkSpace(&list, c.Space)
 	return append(list, (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()...)
 }
 
-// A checker is a client that waits for one state and its values.
+// A checker is a watcher that waits for one state and its values.
 type checker struct {
 	mute
 	key  []byte
@@ -47,17 +47,17 @@ func (w *checker) look(l *link) {
 	}
 }
 
-// checkPause is how long a check waits before it tries again what may come with time:
-// a deployment that has just been started.
+// checkPause is how long a check waits before it repeats a step that fails, because the
+// deployment may have just been started.
 const checkPause = 500 * time.Millisecond
 
-// Run makes a state, sees it as a client, sees it change, and removes it.
+// Run makes a state, receives it as a client, changes it, and removes it.
 func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	w := &checker{key: []byte("check." + rand.Text())}
 	start := time.Now()
-	said := func(what string) { fmt.Printf("%6d ms  %s\n", time.Since(start).Milliseconds(), what) }
+	report := func(what string) { fmt.Printf("%6d ms  %s\n", time.Since(start).Milliseconds(), what) }
 	publish := func(op map[string]any) error {
 		op["key"] = string(w.key)
 		return c.retry(ctx, func() error { return c.publish(ctx, op) })
@@ -68,15 +68,15 @@ func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	defer func() { // also after a failure, for which the context may have ended
 		_ = c.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove", "key": string(w.key)})
 	}()
-	said("a relay accepted a state in space " + c.Space)
-	if err := c.retry(ctx, func() error { return c.watch(ctx, w, said, publish) }); err != nil {
+	report("a relay accepted a state in space " + c.Space)
+	if err := c.retry(ctx, func() error { return c.watch(ctx, w, report, publish) }); err != nil {
 		return err
 	}
-	said("the edge removed it; all is well")
+	report("the client saw the state removed; the deployment works")
 	return nil
 }
 
-// publish sends one op and returns what is wrong with it.
+// publish sends one op and returns the error of the answer.
 func (c *checkCommand) publish(ctx context.Context, op map[string]any) error {
 	body, err := json.Marshal(op)
 	if err != nil {
@@ -106,8 +106,8 @@ func (c *checkCommand) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// watch connects to the edge and follows the state until it is gone.
-func (c *checkCommand) watch(ctx context.Context, w *checker, said func(string), publish func(map[string]any) error) (err error) {
+// watch connects to the edge and follows the state until it is removed.
+func (c *checkCommand) watch(ctx context.Context, w *checker, report func(string), publish func(map[string]any) error) (err error) {
 	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second)}
 	client, err := flags.dial(c.Edge, w)
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *checkCommand) watch(ctx context.Context, w *checker, said func(string),
 		next map[string]any
 	}{
 		{client.conn.Established, "the edge at " + c.Edge + " accepted a client", nil},
-		{func() bool { return w.seen > 0 }, "the client was given the state", map[string]any{"op": "set", "values": map[string]any{"n": 2}}},
-		{func() bool { return w.seen == 2 }, "the client saw it change", map[string]any{"op": "remove"}},
+		{func() bool { return w.seen > 0 }, "the client received the state", map[string]any{"op": "set", "values": map[string]any{"n": 2}}},
+		{func() bool { return w.seen == 2 }, "the client received the change", map[string]any{"op": "remove"}},
 		{func() bool { return w.gone }, "", nil},
 	}
 	err = client.run(ctx, func(time.Time) (wake time.Time, err error) {
@@ -132,7 +132,7 @@ func (c *checkCommand) watch(ctx context.Context, w *checker, said func(string),
 				err = publish(s.next)
 			}
 			if s.what != "" {
-				said(s.what)
+				report(s.what)
 			}
 			if err != nil || len(steps) == 0 {
 				return wake, errors.Join(err, errStop)
@@ -144,7 +144,7 @@ func (c *checkCommand) watch(ctx context.Context, w *checker, said func(string),
 	case errors.Is(err, errStop) && len(steps) == 0:
 		return nil
 	case err == nil && ctx.Err() != nil && w.seen == 0:
-		return errors.New("the edge accepted a client and does not give it the state; do its clients join this space?")
+		return errors.New("the edge accepted a client but does not send it the state; do its clients join this space?")
 	case err == nil:
 		return ctx.Err()
 	}

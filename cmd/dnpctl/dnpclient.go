@@ -20,23 +20,23 @@ import (
 
 // DNPFlags are the flags of commands that act as a game client.
 type DNPFlags struct {
-	Profile string        `default:"denetwork" env:"-" help:"What the listener speaks: denetwork or spec."`
-	Token   string        `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or the file that holds it, as @FILE."`
-	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for the connection, and for what is asked for."`
+	Profile string        `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
+	Token   string        `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
+	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for the connection, and for the result."`
 }
 
 // Problems lists what is wrong with f.
 func (f *DNPFlags) Problems() (list config.Problems) {
 	if _, ok := wire.ParseProfile(f.Profile); !ok {
-		list = append(list, fmt.Sprintf("--profile: want denetwork or spec, got %q", f.Profile))
+		list.Add("--profile", "want denetwork or spec, got %q", f.Profile)
 	}
 	if f.Timeout <= 0 {
-		list = append(list, fmt.Sprintf("--timeout: want more than 0, got %v", f.Timeout))
+		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
 	}
 	return list
 }
 
-// A link is a network state that the server linked to us.
+// A link is a network state that the server linked to the client.
 type link struct {
 	id       wire.LinkID
 	message  []byte
@@ -45,7 +45,7 @@ type link struct {
 	source   *dnp.Source
 }
 
-// A watcher is told what happens to a client. Slices are valid during the call.
+// A watcher receives what happens to a client. Slices are valid during the call.
 type watcher interface {
 	connected(to netip.AddrPort)
 	linked(l *link)
@@ -56,28 +56,28 @@ type watcher interface {
 
 // A dnpClient is a DNP client that accepts every link. One goroutine owns it.
 type dnpClient struct {
-	socket   *udp.Socket
-	endpoint *dnp.Endpoint
-	conn     *dnp.Conn
-	watch    watcher
-	links    map[wire.LinkID]*link
-	batch    []udp.Datagram
-	token    string
-	made     bool // the connection was established
-	closed   bool
-	reason   dnp.CloseReason
+	socket      *udp.Socket
+	endpoint    *dnp.Endpoint
+	conn        *dnp.Conn
+	watch       watcher
+	links       map[wire.LinkID]*link
+	batch       []udp.Datagram
+	token       string
+	established bool
+	closed      bool
+	reason      dnp.CloseReason
 }
 
 // A closedError says why a connection ended.
 type closedError struct {
-	server netip.AddrPort
-	reason dnp.CloseReason
-	made   bool // it had been established
+	server      netip.AddrPort
+	reason      dnp.CloseReason
+	established bool
 }
 
 func (e *closedError) Error() string {
 	switch {
-	case e.made:
+	case e.established:
 		return fmt.Sprintf("the connection to %s ended: %s", e.server, e.reason)
 	case e.reason == dnp.CloseTimeout:
 		return fmt.Sprintf("no edge answers at %s; is `relay dev` or `edge serve` running there?", e.server)
@@ -85,7 +85,7 @@ func (e *closedError) Error() string {
 	return fmt.Sprintf("%s refused the connection: %s", e.server, e.reason)
 }
 
-// dial starts connecting to a server. The caller closes the client.
+// dial begins to connect to a server. The caller closes the client.
 func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
 	to, err := resolve(address)
 	if err != nil {
@@ -99,10 +99,10 @@ func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
 	endpoint, err := dnp.New(dnp.Config{
 		Profile:        profile,
 		ConnectTimeout: f.Timeout,
-		ConnectResend:  300 * time.Millisecond, // a person waits
+		ConnectResend:  300 * time.Millisecond, // a person is waiting
 		PeerLinksMax:   dnp.LinksPossible,
 		PeerValuesMax:  netstate.ValuesMax,
-		ScrubInterval:  -1, // what the server told us need not be told to it
+		ScrubInterval:  -1, // the server knows the values that it sent
 	})
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
 	return c, nil
 }
 
-// token returns the token to log in with, if there is one.
+// token returns the token to log in with; empty if there is none.
 func (f *DNPFlags) token() (string, error) {
 	token := f.Token
 	if file, ok := strings.CutPrefix(f.Token, "@"); ok {
@@ -134,7 +134,7 @@ func (f *DNPFlags) token() (string, error) {
 	return token, nil
 }
 
-// resolve returns the address of HOST:PORT; without a port the usual one, 3413.
+// resolve returns the address of HOST:PORT. The default port is 3413.
 func resolve(address string) (netip.AddrPort, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), "3413")
@@ -150,13 +150,12 @@ func resolve(address string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), nil
 }
 
-// errStop is returned by a step that has seen enough.
+// errStop is the error of a step that has finished.
 var errStop = errors.New("done")
 
-// run drives the connection until ctx ends, the connection ends, or step returns
-// an error. step is called after everything that happened, and when the time
-// that it returned has come (zero time = never). The error is that of step, or a
-// closedError.
+// run drives the connection until ctx ends, the connection ends, or step returns an error.
+// It calls step after every event, and at the time that step returned (zero time = never).
+// The error is that of step, or a closedError.
 func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time.Time, err error)) error {
 	stop := context.AfterFunc(ctx, c.socket.Wake)
 	defer stop()
@@ -165,7 +164,7 @@ func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time
 		c.handle(c.endpoint.Advance(now, c.socket.Writer()))
 		wake, err := step(now)
 		if err == nil && c.closed {
-			err = &closedError{c.conn.Addr(), c.reason, c.made}
+			err = &closedError{c.conn.Addr(), c.reason, c.established}
 		}
 		if err != nil {
 			return errors.Join(err, c.send())
@@ -180,14 +179,14 @@ func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time
 	return nil
 }
 
-// send sends all that waits.
+// send sends all waiting datagrams.
 func (c *dnpClient) send() error {
 	c.handle(c.endpoint.Advance(time.Now(), c.socket.Writer()))
 	c.endpoint.Flush(time.Now(), c.socket.Writer())
 	return c.socket.Writer().Flush()
 }
 
-// receive waits for datagrams until something is due.
+// receive waits for datagrams until wake, or until the endpoint has something due.
 func (c *dnpClient) receive(wake time.Time) error {
 	due, ok := c.endpoint.NextTimeout()
 	if ok && due.IsZero() {
@@ -207,7 +206,7 @@ func (c *dnpClient) receive(wake time.Time) error {
 	return err
 }
 
-// close says goodbye to the server and closes the socket.
+// close ends the connection and closes the socket.
 func (c *dnpClient) close() error {
 	if !c.closed {
 		c.conn.Close(dnp.CloseLocal)
@@ -224,9 +223,9 @@ func (c *dnpClient) handle(events []dnp.Event) {
 func (c *dnpClient) handleOne(e *dnp.Event) {
 	switch e.Kind {
 	case dnp.EventConnected:
-		c.made = true
-		if c.token != "" { // before anything else, or the edge does not listen
-			_ = c.conn.Send(auth.AppendMessage(nil, c.token), 0) // a fresh connection takes it
+		c.established = true
+		if c.token != "" { // the edge ignores everything before it
+			_ = c.conn.Send(auth.AppendMessage(nil, c.token), 0) // a new connection has room for it
 		}
 		c.watch.connected(e.Conn.Addr())
 	case dnp.EventClosed:
@@ -261,7 +260,7 @@ func (c *dnpClient) accept(e *dnp.Event) {
 	l.state.SetAll(e.Values)
 	l.source = c.endpoint.NewSource(dnp.SourceConfig{State: l.state, Message: l.message})
 	if err := c.conn.Accept(e.Link, l.source); err != nil {
-		return // taken back meanwhile
+		return // the server has withdrawn the link
 	}
 	c.links[e.Link] = l
 	c.watch.linked(l)
@@ -278,7 +277,16 @@ func (c *dnpClient) update(e *dnp.Event) {
 			changed.Set(index)
 		}
 	}
-	if !changed.Empty() { // the rest was a repetition
+	if !changed.Empty() { // other updates are repetitions
 		c.watch.changed(l, changed)
 	}
 }
+
+// A mute watcher ignores everything.
+type mute struct{}
+
+func (mute) connected(netip.AddrPort)     {}
+func (mute) linked(*link)                 {}
+func (mute) changed(*link, netstate.Mask) {}
+func (mute) unlinked(*link)               {}
+func (mute) message([]byte, bool, uint64) {}

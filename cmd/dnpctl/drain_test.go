@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDrain tells an edge to leave that wants a token, or none.
+// TestDrain drains edges that require a token, or none.
 func TestDrain(t *testing.T) {
 	const token = "0123456789abcdefghijklmn"
 	file := func(text string) string {
@@ -33,16 +33,16 @@ func TestDrain(t *testing.T) {
 	for _, c := range []struct {
 		why, file string
 		status    int
-		bearer    string // that the edge is sent
+		bearer    string // that the edge receives
 		err       string
 	}{
 		{"no token, no header", "", 202, "", ""},
 		{"the token of the file", file(token + "\n"), 202, "Bearer " + token, ""},
-		{"without the token of the edge it says what is missing", "", 401, "", "--http-token has to be that of the edge"},
-		{"so with another one", file(token), 401, "Bearer " + token, "--http-token has to be that of the edge"},
-		{"an edge elsewhere that has none serves only its own machine", "", 403, "", "only if both have --http-token"},
-		{"what is not an edge is named", "", 404, "", "is it an edge?"},
-		{"a token goes to nobody else", file(token), 307, "Bearer " + token, "307"},
+		{"without the token of the edge, the error names the flag", "", 401, "", "--http-token must be that of the edge"},
+		{"with another token, too", file(token), 401, "Bearer " + token, "--http-token must be that of the edge"},
+		{"an edge without a token serves only its own machine", "", 403, "", "both need --http-token"},
+		{"a server that is not an edge", "", 404, "", "is it an edge?"},
+		{"a redirect does not receive the token", file(token), 307, "Bearer " + token, "307"},
 	} {
 		status = c.status
 		command := drainCommand{Node: edge.URL, HTTPToken: c.file}
@@ -58,8 +58,8 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	for why, command := range map[string]drainCommand{
-		"a file that is not there":    {Node: "127.0.0.1:1", HTTPToken: filepath.Join(t.TempDir(), "none")},
-		"a token that can be guessed": {Node: "127.0.0.1:1", HTTPToken: file("short")},
+		"a missing file":    {Node: "127.0.0.1:1", HTTPToken: filepath.Join(t.TempDir(), "none")},
+		"a short token": {Node: "127.0.0.1:1", HTTPToken: file("short")},
 	} {
 		if len(command.Problems()) != 1 {
 			t.Errorf("%s: %v, want one problem", why, command.Problems())

@@ -15,16 +15,15 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A testEdge is as much of an edge as dnpctl can see: it links two states to
-// every client, "tower" (read-write: float32, string) and "door" (read-only:
-// uint8), and answers messages:
+// A testEdge simulates an edge for dnpctl: it links two states to every client, "tower"
+// (read-write: float32, string) and "door" (read-only: uint8), and handles messages:
 //
-//	echo TEXT   TEXT comes back, reliable or not as it came
-//	hp          tower's value 0 becomes 50
-//	remove      tower's link ends with its farewell
-//	close       the connection ends
+//	echo TEXT   returns TEXT, reliable or not like the message
+//	hp          sets tower's value 0 to 50
+//	remove      ends tower's link with its farewell
+//	close       ends the connection
 //
-// Writes of tower's value 0 above 100 are refused. One goroutine owns all of it.
+// It refuses writes of tower's value 0 above 100. One goroutine owns it.
 type testEdge struct {
 	socket      *udp.Socket
 	endpoint    *dnp.Endpoint
@@ -114,8 +113,8 @@ var (
 	fifty   = []byte{0, 0, 0x48, 0x42}
 )
 
-// A session is what the edge knows about a client. Messages wait until both
-// links are up, so that what a script sees does not depend on timing.
+// A session is the state of a client. Messages wait until both links are up, so that the
+// output of a script does not depend on timing.
 type session struct {
 	up      int
 	waiting []request

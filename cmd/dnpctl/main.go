@@ -1,19 +1,20 @@
-// Command dnpctl looks at dnprelay from both sides: as a game server, over NATS,
-// and as a game client, over DNP.
+// Command dnpctl uses dnprelay from both sides: as a game server over NATS, and as a game
+// client over DNP.
 //
-//	dnpctl watch 127.0.0.1:3413                    the states that a client sees, live
+//	dnpctl watch 127.0.0.1:3413                    show the states of a client live
 //	dnpctl publish demo tower hp:float32=93.5      make a state
 //	dnpctl publish demo tower hp=92                change it
 //	dnpctl publish demo tower --remove             remove it
-//	dnpctl get demo tower                          what the relay holds
+//	dnpctl get demo tower                          print what the relay holds
 //	dnpctl set 127.0.0.1:3413 tower 0=50           write a value as a client
-//	dnpctl send demo hello                         a message to all clients of a space
-//	dnpctl who demo                                who is there
-//	dnpctl check demo 127.0.0.1:3413               whether all of it works
-//	dnpctl events demo                             what happens, live
-//	dnpctl token keygen; dnpctl token issue demo a keys, and tokens of clients
-//	dnpctl drain 127.0.0.1:8414                    have an edge hand its sessions over and end
-//	dnpctl bench --quick                           what updates cost on this machine
+//	dnpctl send demo hello                         send a message to all clients of a space
+//	dnpctl who demo                                list the clients of a space
+//	dnpctl check demo 127.0.0.1:3413               check that a deployment works
+//	dnpctl events demo                             print events live
+//	dnpctl token keygen                            make keys
+//	dnpctl token issue demo a                      print a token for client a
+//	dnpctl drain 127.0.0.1:8414                    make an edge hand its sessions over and end
+//	dnpctl bench --quick                           measure what updates cost on this machine
 //
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
 package main
@@ -32,10 +33,10 @@ type commands struct {
 	Send    sendCommand    `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Who     whoCommand     `cmd:"" help:"List the clients of a space."`
 	Events  eventsCommand  `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
-	Check   checkCommand   `cmd:"" help:"See whether a deployment works: make a state, see it as a client of an edge, remove it."`
+	Check   checkCommand   `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
 	Token   tokenCommand   `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
-	Drain   drainCommand   `cmd:"" help:"Tell an edge to hand its sessions to the others and to end."`
-	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, play publishers and clients, print what updates cost."`
+	Drain   drainCommand   `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
+	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, simulate publishers and clients, print what updates cost."`
 
 	BenchNATS benchNATSCommand `cmd:"" hidden:"" name:"bench-nats"`
 	BenchSend benchSendCommand `cmd:"" hidden:"" name:"bench-send"`

@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/subject"
@@ -14,15 +16,15 @@ import (
 
 type publishCommand struct {
 	Space  string   `arg:"" help:"Space of the state."`
-	Key    string   `arg:"" optional:"" help:"Name of the state in the space."`
-	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of a state that exists. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
+	Key    string   `arg:"" optional:"" help:"Key of the state."`
+	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
-	Message  *string  `env:"-" placeholder:"TEXT" help:"What clients are told about the state when it is linked (default: the key)."`
+	Message  *string  `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
 	Farewell *string  `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
-	Access   string   `env:"-" placeholder:"WHO" help:"Who may write: read-only, read-write, or client names with commas (default read-only)."`
-	Audience []string `env:"-" placeholder:"WHO" help:"Who is offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
+	Access   string   `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
+	Audience []string `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
 	Remove   bool     `env:"-" help:"Remove the state."`
-	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file as it is; - is standard input."`
+	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
 	JSON     bool     `name:"json" env:"-" help:"Print the answer as JSON."`
 
 	NATSFlags `group:"NATS"`
@@ -32,19 +34,16 @@ type publishCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *publishCommand) Problems() (list config.Problems) {
-	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	checkSpace(note, c.Space)
-	if c.Key != "" && !subject.ValidKey(c.Key) {
-		note("KEY: want up to 8 names joined by dots, got %q", c.Key)
-	}
+	checkSpace(&list, c.Space)
+	checkKey(&list, c.Key)
 	switch {
 	case c.File != "" && (len(c.Values) > 0 || c.Remove || c.describes()):
-		note("--file: says everything, so leave out values and other flags")
+		list.Add("--file", "replaces values and other flags, which must be absent")
 	case c.File != "":
 	case c.Key == "":
-		note("KEY: is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)
+		list.Add("KEY", "is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)
 	case c.Remove && (len(c.Values) > 0 || c.describes()):
-		note("--remove: removes the state, so leave out values and other flags")
+		list.Add("--remove", "conflicts with values and other flags")
 	case !c.Remove:
 		if _, err := c.op(); err != nil {
 			list = append(list, err...)
@@ -53,13 +52,19 @@ func (c *publishCommand) Problems() (list config.Problems) {
 	return list
 }
 
-func checkSpace(note func(string, ...any), space string) {
+func checkSpace(list *config.Problems, space string) {
 	if !subject.ValidToken(space) {
-		note("SPACE: want 1 to 64 letters, digits, _ or -, got %q", space)
+		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", space)
 	}
 }
 
-// describes reports whether a flag says what the state is.
+func checkKey(list *config.Problems, key string) {
+	if key != "" && !subject.ValidKey(key) {
+		list.Add("KEY", "want up to 8 names joined by dots, got %q", key)
+	}
+}
+
+// describes reports whether a flag describes the state.
 func (c *publishCommand) describes() bool {
 	return c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0
 }
@@ -81,11 +86,11 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil || c.JSON {
 		return err
 	}
-	late := ""
+	note := ""
 	if a.Durable != nil && !*a.Durable {
-		late = ", not yet durable"
+		note = ", not yet durable"
 	}
-	fmt.Printf("ok, position %d:%d%s\n", a.Epoch, a.Seq, late)
+	fmt.Printf("ok, position %d:%d%s\n", a.Epoch, a.Seq, note)
 	return nil
 }
 
@@ -107,4 +112,98 @@ func (c *publishCommand) body() ([]byte, error) {
 		return nil, &config.UsageError{Problem: problems[0]}
 	}
 	return json.Marshal(op)
+}
+
+// A putOp is the JSON of a publish that makes a state, a setOp that of one that changes
+// values. The subject has the key.
+type putOp struct {
+	Op       string       `json:"op"`
+	Message  *string      `json:"message,omitempty"`
+	Farewell *string      `json:"farewell,omitempty"`
+	Access   any          `json:"access,omitempty"`
+	Audience *audience    `json:"audience,omitempty"`
+	Values   []typedValue `json:"values,omitempty"`
+}
+
+type setOp struct {
+	Op     string                     `json:"op"`
+	Values map[string]json.RawMessage `json:"values"`
+}
+
+type audience struct {
+	All     bool     `json:"all,omitempty"`
+	Groups  []string `json:"groups,omitempty"`
+	Clients []string `json:"clients,omitempty"`
+}
+
+// op returns what to publish, or every problem with it.
+func (c *publishCommand) op() (op any, problems config.Problems) {
+	typed := slices.ContainsFunc(c.Values, isTyped)
+	who, err := parseAudience(c.Audience)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	switch {
+	case typed:
+		put := putOp{Op: "put", Message: escape(c.Message), Farewell: escape(c.Farewell), Audience: who}
+		if c.Access != "" {
+			put.Access = parseAccess(c.Access)
+		}
+		put.Values, problems = parseTyped(c.Values, problems)
+		op = put
+	case len(c.Values) > 0 && c.describes():
+		problems.Add("--message, --farewell, --access and --audience", "need values with types, as hp:float32=1")
+	case len(c.Values) > 0:
+		set := setOp{Op: "set"}
+		set.Values, problems = parseUntyped(c.Values, problems)
+		op = set
+	case who != nil && c.Message == nil && c.Farewell == nil && c.Access == "":
+		op = putOp{Op: "audience", Audience: who}
+	default:
+		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")
+	}
+	return op, problems
+}
+
+func parseAudience(words []string) (*audience, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	who := &audience{}
+	for _, w := range words {
+		kind, name, _ := strings.Cut(w, "=")
+		switch {
+		case w == "all":
+			who.All = true
+		case w == "nobody":
+		case kind == "group" && subject.ValidToken(name):
+			who.Groups = append(who.Groups, name)
+		case kind == "client" && subject.ValidToken(name):
+			who.Clients = append(who.Clients, name)
+		default:
+			return nil, fmt.Errorf("--audience: want all, nobody, group=NAME or client=NAME, got %q", w)
+		}
+	}
+	if len(words) > 1 && (who.All || slices.Contains(words, "nobody")) {
+		return nil, fmt.Errorf("--audience: all and nobody exclude every other audience")
+	}
+	return who, nil
+}
+
+// parseAccess returns the JSON form: a word, or the clients that may write.
+func parseAccess(text string) any {
+	if text == "read-only" || text == "read-write" {
+		return text
+	}
+	return map[string][]string{"writers": strings.Split(text, ",")}
+}
+
+// escape protects text that begins with a prefix of the JSON payload, except base64:, with
+// which arguments may have bytes, too.
+func escape(text *string) *string {
+	if text != nil && strings.HasPrefix(*text, "text:") {
+		escaped := "text:" + *text
+		return &escaped
+	}
+	return text
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A testRelay is as much of a cluster as dnpctl can see over NATS. It holds the
-// space demo: a publish is parsed as a relay would, and answered with a position
-// that counts up; a get of the space has two pages; the last publish is what a
-// get of a key returns. Two edges answer who; client c1 is connected to one of
-// them. An event of demo goes out all the time.
+// A testRelay simulates a cluster behind NATS. It holds the space demo: it parses a publish
+// like a relay, and answers with a position that counts up; it answers a get of the space in
+// two pages, and a get of a key with the last publish. Two edges answer who; client c1 is
+// connected to one of them. The testRelay publishes an event of demo all the time.
 type testRelay struct {
 	nc   *nats.Conn
 	subj subject.Names

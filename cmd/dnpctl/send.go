@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
@@ -19,11 +17,11 @@ import (
 
 type sendCommand struct {
 	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT to send to an edge as a DNP client."`
-	Message    string `arg:"" placeholder:"MESSAGE" help:"What to send; - reads it from standard input."`
-	Unreliable bool   `env:"-" help:"Send it once, and do not care whether it arrives."`
+	Message    string `arg:"" placeholder:"MESSAGE" help:"Message to send; - reads it from standard input."`
+	Unreliable bool   `env:"-" help:"Send the message once, without repeating it if it is lost."`
 
 	NATSFlags `group:"NATS"`
-	Profile   string `default:"denetwork" env:"-" help:"What the edge at HOST:PORT speaks: denetwork or spec."`
+	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge at HOST:PORT: denetwork or spec."`
 }
 
 // Problems lists what is wrong with c.
@@ -33,10 +31,10 @@ func (c *sendCommand) Problems() (list config.Problems) {
 	}
 	space, client, one := strings.Cut(c.Target, "/")
 	if !subject.ValidToken(space) || one && !subject.ValidToken(client) {
-		list = append(list, fmt.Sprintf("TARGET: want SPACE, SPACE/CLIENT or HOST:PORT, got %q", c.Target))
+		list.Add("TARGET", "want SPACE, SPACE/CLIENT or HOST:PORT, got %q", c.Target)
 	}
 	if c.Message == "" {
-		list = append(list, "MESSAGE: is empty")
+		list.Add("MESSAGE", "is empty")
 	}
 	return list
 }
@@ -65,7 +63,7 @@ func (c *sendCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	return c.publish(c.subjects().ToAll(space), data)
 }
 
-// sendToOne sends reliably to one client and learns whether it is there.
+// sendToOne sends reliably to one client, and reports a client that is not connected.
 func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data []byte) error {
 	reply, err := c.request(ctx, c.subjects().To(space, client), nil, data)
 	switch {
@@ -83,7 +81,7 @@ func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data 
 	return nil
 }
 
-// publish sends without an answer. All that is known then is that NATS has it.
+// publish sends without an answer. It knows only that NATS received the message.
 func (c *sendCommand) publish(subject string, data []byte) error {
 	nc, err := c.connect()
 	if err != nil {
@@ -100,16 +98,7 @@ func (c *sendCommand) publish(subject string, data []byte) error {
 	return nc.FlushTimeout(c.Timeout)
 }
 
-// A mute watcher shows nothing.
-type mute struct{}
-
-func (mute) connected(netip.AddrPort)     {}
-func (mute) linked(*link)                 {}
-func (mute) changed(*link, netstate.Mask) {}
-func (mute) unlinked(*link)               {}
-func (mute) message([]byte, bool, uint64) {}
-
-// sendAsClient connects, sends, and leaves when the edge has acknowledged it.
+// sendAsClient connects, sends, and disconnects after lingerAfterSend.
 func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) (err error) {
 	flags := DNPFlags{Profile: c.Profile, Timeout: c.Timeout}
 	client, err := flags.dial(c.Target, mute{})
@@ -139,6 +128,6 @@ func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) (err error)
 	return err
 }
 
-// lingerAfterSend is how long a client stays after sending, so that a lost
-// datagram is repeated once (after 0.5 s).
+// lingerAfterSend is how long a client stays connected after sending, so that it repeats a
+// lost datagram once (after 0.5 s).
 const lingerAfterSend = 700 * time.Millisecond

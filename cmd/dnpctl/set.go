@@ -18,9 +18,9 @@ import (
 
 type setCommand struct {
 	Address string        `arg:"" placeholder:"ADDRESS" help:"HOST:PORT of an edge."`
-	State   string        `arg:"" placeholder:"STATE" help:"Link message of the state: its key, unless the publisher gave it another."`
+	State   string        `arg:"" placeholder:"STATE" help:"Link message of the state: its key, unless the publisher set another."`
 	Values  []string      `arg:"" placeholder:"INDEX=VALUE" help:"Values to write; clients know them by index, from 0."`
-	Linger  time.Duration `default:"700ms" env:"-" help:"How long to stay and watch whether the write holds; lost datagrams are repeated meanwhile."`
+	Linger  time.Duration `default:"700ms" env:"-" help:"How long to stay connected to repeat lost datagrams and to check that the write holds."`
 
 	DNPFlags
 }
@@ -31,20 +31,20 @@ func (c *setCommand) Problems() (list config.Problems) {
 	for _, v := range c.Values {
 		index, _, given := strings.Cut(v, "=")
 		if _, err := strconv.ParseUint(index, 10, 16); err != nil || !given {
-			list = append(list, fmt.Sprintf("%s: want INDEX=VALUE, as 0=93.5", v))
+			list.Add(v, "want INDEX=VALUE, as 0=93.5")
 		}
 	}
 	return list
 }
 
-// A write is the values that a setCommand wrote to a link.
+// A write has the values that a setCommand wrote to a link.
 type write struct {
 	link   *link
 	at     time.Time
 	values map[int][]byte
 }
 
-// Run writes the values and reports whether they held.
+// Run writes the values and reports whether they hold.
 func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) (err error) {
 	client, err := c.dial(c.Address, mute{})
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *setCommand) missing(now, deadline time.Time) error {
 	if now.Before(deadline) {
 		return nil
 	}
-	return fmt.Errorf("no state %q was linked within %v; `dnpctl watch %s` shows those that are", c.State, c.Timeout, c.Address)
+	return fmt.Errorf("no state %q was linked within %v; `dnpctl watch %s` shows the linked ones", c.State, c.Timeout, c.Address)
 }
 
 func (c *setCommand) find(client *dnpClient) *link {
@@ -90,7 +90,7 @@ func (c *setCommand) find(client *dnpClient) *link {
 	return nil
 }
 
-// write sets the values of the state that is linked as l.
+// write sets the values of the state behind l.
 func (c *setCommand) write(l *link, now time.Time) (*write, error) {
 	if l.readOnly {
 		return nil, fmt.Errorf("state %q is read-only", c.State)
@@ -100,7 +100,7 @@ func (c *setCommand) write(l *link, now time.Time) (*write, error) {
 		text, value, _ := strings.Cut(v, "=")
 		index, _ := strconv.Atoi(text) // Problems has checked it
 		if index >= l.state.Layout().Len() {
-			return nil, fmt.Errorf("state %q has %d values, there is no %d", c.State, l.state.Layout().Len(), index)
+			return nil, fmt.Errorf("state %q has %d values, no value %d", c.State, l.state.Layout().Len(), index)
 		}
 		enc, err := encode(l, index, value)
 		if err != nil {
@@ -115,7 +115,7 @@ func (c *setCommand) write(l *link, now time.Time) (*write, error) {
 	return w, nil
 }
 
-// encode returns text as wire bytes of value index. It takes the way of a JSON
+// encode returns text as wire bytes of value index. It converts the text like a JSON
 // payload, so that the same text means the same everywhere.
 func encode(l *link, index int, text string) ([]byte, error) {
 	t := l.state.Layout().Type(index)
@@ -142,14 +142,14 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	return enc, err
 }
 
-// check reports whether the values are still what was written.
+// check reports whether the state still has the values that were written.
 func (w *write) check(client *dnpClient) error {
 	if client.links[w.link.id] != w.link {
-		return errors.New("the state was removed meanwhile")
+		return errors.New("the state was removed")
 	}
 	for i, enc := range w.values {
 		if !bytes.Equal(w.link.state.Value(i), enc) {
-			return fmt.Errorf("value %d is %s: the write was refused, or somebody else wrote after it", i, valueText(w.link.state, i))
+			return fmt.Errorf("value %d is %s: the write was refused, or another client wrote after it", i, valueText(w.link.state, i))
 		}
 	}
 	return errStop

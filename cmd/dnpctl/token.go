@@ -15,15 +15,15 @@ import (
 )
 
 type tokenCommand struct {
-	Keygen tokenKeygenCommand `cmd:"" help:"Make a key pair: the private key signs tokens, the public one is for --token-keys."`
+	Keygen tokenKeygenCommand `cmd:"" help:"Make a key pair: the private key signs tokens, the public key is for --token-keys."`
 	Issue  tokenIssueCommand  `cmd:"" help:"Print a token for a client."`
 }
 
 type tokenKeygenCommand struct {
-	Out string `default:"token" env:"-" placeholder:"NAME" help:"Writes NAME.key, the private key, and NAME.pub, the public one (default token)."`
+	Out string `default:"token" env:"-" placeholder:"NAME" help:"Write NAME.key, the private key, and NAME.pub, the public key (default token)."`
 }
 
-// Run makes two files. It replaces none, because a private key that is gone is gone.
+// Run makes two files. It replaces no file, because a lost private key cannot be restored.
 func (c *tokenKeygenCommand) Run(context.Context, *slog.Logger) error {
 	public, private, err := ed25519.GenerateKey(crand.Reader)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *tokenKeygenCommand) Run(context.Context, *slog.Logger) error {
 	if err := create(c.Out+".pub", open, 0o644); err != nil {
 		return err
 	}
-	fmt.Printf("%s.key signs tokens; keep it where they are issued\n%s.pub is for --token-keys of edges; key id %s\n",
+	fmt.Printf("%s.key signs tokens; keep it secret, where they are issued\n%s.pub is for --token-keys of edges; key id %s\n",
 		c.Out, c.Out, auth.KeyID(public))
 	return nil
 }
@@ -58,15 +58,15 @@ type tokenIssueCommand struct {
 	Space  string        `arg:"" placeholder:"SPACE" help:"Space that the client joins."`
 	Client string        `arg:"" placeholder:"CLIENT" help:"Name of the client."`
 	Key    string        `default:"token.key" env:"-" placeholder:"FILE" help:"Private key (default token.key)."`
-	Groups []string      `env:"-" placeholder:"NAME,..." help:"Groups that the client begins with."`
-	Write  bool          `negatable:"" default:"true" env:"-" help:"Let the client write states and make some."`
-	Life   time.Duration `default:"1h" env:"-" help:"How long the token is good, and a session with it lasts; at most 24h."`
+	Groups []string      `env:"-" placeholder:"NAME,..." help:"Groups of the client at the start."`
+	Write  bool          `negatable:"" default:"true" env:"-" help:"Let the client write and make states."`
+	Life   time.Duration `default:"1h" env:"-" help:"How long the token is valid, and a session with it lasts; at most 24h."`
 }
 
 // Problems lists what is wrong with c.
 func (c *tokenIssueCommand) Problems() (list config.Problems) {
 	if c.Life <= 0 || c.Life > auth.LifeMax {
-		list = append(list, fmt.Sprintf("--life: want more than 0 and at most 24h, got %v", c.Life))
+		list.Add("--life", "want more than 0 and at most 24h, got %v", c.Life)
 	}
 	return list
 }
@@ -84,14 +84,14 @@ func (c *tokenIssueCommand) Run(context.Context, *slog.Logger) error {
 	now := time.Now()
 	claims := auth.Claims{Client: c.Client, Space: c.Space, Groups: c.Groups, Write: c.Write, Expires: now.Add(c.Life), ID: crand.Text()}
 	if reason := claims.Check(now); reason != auth.None {
-		return &config.UsageError{Problem: "SPACE, CLIENT and groups are 1 to 64 letters, digits, _ or -, a space does not begin with _, and there are at most 32 groups"}
+		return &config.UsageError{Problem: "SPACE, CLIENT and groups: want 1 to 64 letters, digits, _ or -, no space with _ in front, and at most 32 groups"}
 	}
 	token, err := auth.Issue(key, claims, time.Time{})
 	if err != nil {
 		return err
 	}
 	if len(token) > auth.TokenMax {
-		return fmt.Errorf("the token has %d bytes, at most %d; give it fewer groups", len(token), auth.TokenMax)
+		return fmt.Errorf("the token has %d bytes, at most %d; use fewer groups", len(token), auth.TokenMax)
 	}
 	fmt.Println(token)
 	return nil

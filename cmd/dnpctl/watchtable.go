@@ -4,23 +4,25 @@ import (
 	"bufio"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"golang.org/x/term"
 )
 
-// How the table moves. The numbers are a matter of taste.
+// Times of the table. The numbers are arbitrary.
 const (
 	redrawInterval = 100 * time.Millisecond
-	markDuration   = 600 * time.Millisecond // how long a changed value stands out
+	markDuration   = 600 * time.Millisecond // how long a changed value is marked
 	messageLines   = 5
 )
 
 // Control sequences of terminals (ECMA-48).
 const (
-	screenEnter = "\x1b[?1049h\x1b[?25l" // other screen, no cursor
+	screenEnter = "\x1b[?1049h\x1b[?25l" // alternate screen, no cursor
 	screenLeave = "\x1b[?25h\x1b[?1049l"
 	cursorHome  = "\x1b[H"
 	clearLine   = "\x1b[K"
@@ -30,24 +32,23 @@ const (
 	plain       = "\x1b[0m"
 )
 
-// A tableView shows the states as a table that is kept up to date, with the
-// values that changed standing out.
+// A tableView shows the states as a table on a terminal, and marks values that changed.
 type tableView struct {
 	out      *bufio.Writer
 	size     func() (width, height int)
 	server   string
 	rows     []*row
 	messages []string
-	n        int // things that happened
+	n        int // events
 	changes  int
 	dirty    bool
 	drawn    time.Time
-	lastMark time.Time // until when something stands out
+	lastMark time.Time // when the last mark ends
 }
 
 type row struct {
 	link    *link
-	changed []time.Time // per value, when it changed last
+	changed []time.Time // of each value, when it changed last
 }
 
 func newTableView(out *bufio.Writer) *tableView {
@@ -55,24 +56,24 @@ func newTableView(out *bufio.Writer) *tableView {
 	return &tableView{out: out, size: terminalSize, dirty: true}
 }
 
-func (v *tableView) happened() {
+func (v *tableView) count() {
 	v.n++
 	v.dirty = true
 }
 
 func (v *tableView) connected(to netip.AddrPort) {
-	v.happened()
+	v.count()
 	v.server = to.String()
 }
 
 func (v *tableView) linked(l *link) {
-	v.happened()
+	v.count()
 	v.rows = append(v.rows, &row{link: l, changed: make([]time.Time, l.state.Layout().Len())})
 	slices.SortStableFunc(v.rows, func(a, b *row) int { return slices.Compare(a.link.message, b.link.message) })
 }
 
 func (v *tableView) changed(l *link, values netstate.Mask) {
-	v.happened()
+	v.count()
 	v.changes++
 	now := time.Now()
 	for _, r := range v.rows {
@@ -86,17 +87,17 @@ func (v *tableView) changed(l *link, values netstate.Mask) {
 }
 
 func (v *tableView) unlinked(l *link) {
-	v.happened()
+	v.count()
 	v.rows = slices.DeleteFunc(v.rows, func(r *row) bool { return r.link == l })
 }
 
 func (v *tableView) message(data []byte, reliable bool, number uint64) {
-	v.happened()
+	v.count()
 	v.messages = append(v.messages, messageLine(data, reliable, number))
 	v.messages = v.messages[max(0, len(v.messages)-messageLines):]
 }
 
-func (v *tableView) closed(dnp.CloseReason) {} // the error of the command says it
+func (v *tableView) closed(dnp.CloseReason) {} // the error of the command has the reason
 
 func (v *tableView) lines() int { return v.n }
 
@@ -139,7 +140,7 @@ func (v *tableView) draw(now time.Time) {
 		v.line(width, r.cells(now)...)
 	}
 	if left := len(v.rows) - shown; left > 0 {
-		v.line(width, cell{text: fmt.Sprintf("and %d more states, for which the terminal is too small", left), style: faintOn})
+		v.line(width, cell{text: fmt.Sprintf("and %d more states that do not fit the terminal", left), style: faintOn})
 	}
 	for _, m := range v.messages {
 		v.line(width, cell{text: m})
@@ -167,7 +168,7 @@ func (r *row) cells(now time.Time) []cell {
 	return list
 }
 
-// line writes cells, cut at the width of the terminal.
+// line writes cells, truncated at the width of the terminal.
 func (v *tableView) line(width int, cells ...cell) {
 	for _, c := range cells {
 		text := []rune(c.text)
@@ -178,4 +179,16 @@ func (v *tableView) line(width int, cells ...cell) {
 		v.out.WriteString(c.style + string(text) + plain)
 	}
 	v.out.WriteString(clearLine + "\r\n")
+}
+
+// isTerminal reports whether standard output is a terminal.
+func isTerminal() bool { return term.IsTerminal(int(os.Stdout.Fd())) }
+
+// terminalSize returns the size of the terminal in characters.
+func terminalSize() (width, height int) {
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || width == 0 || height == 0 {
+		return 80, 24
+	}
+	return width, height
 }

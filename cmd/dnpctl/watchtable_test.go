@@ -12,11 +12,11 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// control matches what is for the terminal and not for the reader.
+// control matches control sequences.
 var control = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// screen draws a table and returns the lines as a reader sees them, with « »
-// around what stands out.
+// screen draws a table and returns the lines that a reader sees, with « » around marked
+// values.
 func screen(t *testing.T, width, height int, fill func(v *tableView)) []string {
 	t.Helper()
 	var out strings.Builder
@@ -69,8 +69,8 @@ func TestTableTooSmall(t *testing.T) {
 			v.linked(stringState(t, wire.LinkID(i), strings.Repeat("x", i+1), "a long text that does not fit"))
 		}
 	})
-	if len(got) != 3 || got[2] != "and 4 more states, for …" {
-		t.Errorf("the rest is counted, got %q", got)
+	if len(got) != 3 || got[2] != "and 4 more states that …" {
+		t.Errorf("got %q, want the number of hidden states", got)
 	}
 	for _, line := range got {
 		if n := len([]rune(line)); n > 24 {

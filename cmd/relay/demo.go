@@ -11,11 +11,10 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// demoInterval is how often the demo publishes: the rate of a typical game
-// server.
+// demoInterval is how often the demo publishes: the rate of a typical game server.
 const demoInterval = 50 * time.Millisecond
 
-// demoPut makes the states of the demo. The lamp may be written by clients.
+// demoPut makes the states of the demo. Clients may write the lamp.
 const demoPut = `{"ops":[
  {"op":"put","key":"ball","message":"ball","farewell":"the ball is gone","values":[
   {"name":"pos","type":"vector3f32","value":[0,0,0],"precision":0.001}]},
@@ -30,16 +29,15 @@ const demoPut = `{"ops":[
   {"name":"colour","type":"vector3f32","value":[1,0.8,0.6]}]}
 ]}`
 
-// A demo is a small game server: it publishes as any program with a NATS client
-// would, in JSON.
+// A demo is a small game server that publishes JSON, like any program with a NATS client.
 type demo struct {
 	bus      bus.Bus
 	subjects subject.Names
 	space    string
 }
 
-// run publishes until ctx ends. When the states are not there, because the relay
-// has just started, it makes them.
+// run publishes until ctx ends. It makes the states when the relay does not have them
+// because it has just started.
 func (d *demo) run(ctx context.Context) error {
 	ticker := time.NewTicker(demoInterval)
 	defer ticker.Stop()
@@ -58,7 +56,7 @@ func (d *demo) run(ctx context.Context) error {
 	}
 }
 
-// publish sends one payload and reports whether it was applied.
+// publish sends one payload and reports whether the relay applied it.
 func (d *demo) publish(body string) bool {
 	answered := make(chan bool, 1)
 	m := bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}
@@ -69,7 +67,7 @@ func (d *demo) publish(body string) bool {
 	return <-answered
 }
 
-// demoSet returns what has changed after some time.
+// demoSet returns the values at time t after the start.
 func demoSet(t time.Duration) string {
 	s := t.Seconds()
 	height := math.Abs(math.Sin(2 * s))

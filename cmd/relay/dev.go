@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
@@ -53,7 +53,7 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return d.run(ctx)
 }
 
-// start opens all ports, so that one in use is known before anything runs.
+// start opens all ports, so that a port in use is reported before anything runs.
 func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err error) {
 	var subjects subject.Names
 	node := config.DefaultNode()
@@ -107,8 +107,8 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	return err
 }
 
-// run runs everything until ctx ends. The edge goes first, so that the relay and
-// NATS still carry its farewell.
+// run runs everything until ctx ends. The edge ends first, so that the relay and NATS
+// carry its last messages.
 func (d *dev) run(ctx context.Context) error {
 	relayCtx, stopRelay := context.WithCancel(context.Background())
 	relayEnd := make(chan error, 1)
@@ -148,7 +148,7 @@ func (d *dev) close() {
 	d.tel.Close()
 }
 
-// tell says where everything is and what to type next.
+// tell prints the addresses and what to try next.
 func (d *dev) tell(w io.Writer) {
 	fmt.Fprintf(w, "dnprelay: everything in one process\n")
 	addrs := d.edge.Addrs()

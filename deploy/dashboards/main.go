@@ -22,11 +22,11 @@ func main() {
 
 func (d dashboard) file() string { return d.name + ".json" }
 
-// encode returns the dashboard as Grafana imports it.
+// encode returns the dashboard in the form that Grafana imports.
 func (d dashboard) encode() []byte {
 	b, err := json.MarshalIndent(d.model(), "", " ")
 	if err != nil {
-		panic(err) // only strings and numbers are in it
+		panic(err) // cannot happen: it has strings, numbers and lists only
 	}
 	return append(b, '\n')
 }

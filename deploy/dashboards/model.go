@@ -5,7 +5,7 @@ import "fmt"
 // A dashboard is rows of panels.
 type dashboard struct {
 	name, title string
-	of          string // series that tell which nodes can be chosen
+	of          string // series whose nodes the reader can choose
 	rows        []row
 }
 
@@ -14,7 +14,7 @@ type row struct {
 	panels []panel
 }
 
-// A panel is one picture with up to a few queries.
+// A panel is one graph with a few queries.
 type panel struct {
 	title, help string
 	unit        string // as Grafana names it
@@ -22,13 +22,13 @@ type panel struct {
 	exemplars   bool // show traces as points
 }
 
-// A query is PromQL and how its lines are named.
+// A query is PromQL, with the name of its lines.
 type query struct{ expr, legend string }
 
-// object is what Grafana reads.
+// object is a JSON object.
 type object = map[string]any
 
-// Panels are placed on a grid of 24 columns, three in a row.
+// Grafana has a grid of 24 columns; three panels fill a row.
 const (
 	panelWidth  = 8
 	panelHeight = 8
@@ -62,7 +62,7 @@ func (d dashboard) model() object {
 	}
 }
 
-// variables are what the reader chooses on top.
+// variables returns the choices at the top of the dashboard.
 func (d dashboard) variables() []object {
 	choice := func(name, label string) object {
 		q := fmt.Sprintf(`label_values(%s, %s)`, d.of, label)

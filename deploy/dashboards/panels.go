@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// selector chooses the nodes that the reader chose.
+// selector matches the nodes that the reader chose.
 const selector = `job=~"$job",instance=~"$instance"`
 
 // gauge returns the sum of a metric by instance.
@@ -13,7 +13,7 @@ func gauge(metric string) query {
 // rate returns the increase of a counter per second, by instance.
 func rate(metric string) query { return rateBy(metric, "instance", "") }
 
-// rateBy returns it by a label, of those that match.
+// rateBy returns the increase per second by a label, for series that match.
 func rateBy(metric, label, match string) query {
 	s := selector
 	if match != "" {
@@ -22,17 +22,17 @@ func rateBy(metric, label, match string) query {
 	return query{fmt.Sprintf(`sum by (%s) (rate(%s{%s}[$__rate_interval]))`, label, metric, s), "{{" + label + "}}"}
 }
 
-// busy is rateBy without the reasons that do not occur.
+// busy is rateBy without values of the label that do not occur.
 func busy(metric, label string) query {
 	q := rateBy(metric, label, "")
 	q.expr += " > 0"
 	return q
 }
 
-// named names the line of a query.
+// named returns q with another legend.
 func (q query) named(legend string) query { return query{q.expr, legend} }
 
-// quantiles returns what half, 99 of 100 and 999 of 1,000 stay below.
+// quantiles returns the 50th, 99th and 99.9th percentile of a histogram.
 func quantiles(metric string) (list []query) {
 	for _, q := range []string{"0.5", "0.99", "0.999"} {
 		list = append(list, query{fmt.Sprintf(`histogram_quantile(%s, sum by (le) (rate(%s_bucket{%s}[$__rate_interval])))`, q, metric, selector), q})
@@ -46,34 +46,34 @@ var dashboards = []dashboard{
 	{"overview", "dnprelay / overview", `{__name__=~"dnp_edge_sessions|dnp_relay_shards"}`, []row{
 		{"Players and authority", []panel{
 			{"Sessions", "Players, by edge.", "short", []query{gauge("dnp_edge_sessions")}, false},
-			{"Shards held", "All lines together are the number of shards, or some players see nothing new.", "short", []query{
+			{"Shards held", "The sum of the lines must be the number of shards; otherwise some players see nothing new.", "short", []query{
 				gauge("dnp_relay_shards"), {"max(dnp_relay_shards_all{" + selector + "})", "all"},
 			}, false},
 			{"Members", "Nodes as each node sees them.", "short", []query{gauge("dnp_cluster_members")}, false},
 		}},
 		{"From the game server to the player", []panel{
 			{"Publishes", "Messages of game servers.", "cps", []query{rate("dnp_relay_publishes_total")}, false},
-			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
-			{"Flush delay", "From taking a batch to its datagrams leaving. Points are traces.", "s", quantiles("dnp_edge_flush_delay_seconds"), true},
+			{"Publish delay", "From the arrival of a publish until its batch has left. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
+			{"Flush delay", "From the arrival of a batch until its datagrams have left. Points are traces.", "s", quantiles("dnp_edge_flush_delay_seconds"), true},
 			{"Updates", "Links in LinkUpdates to players.", "cps", []query{rateBy("dnp_edge_updates_total", "instance", `direction="out"`)}, false},
 			{"Bytes to players", "Without headers of IP and UDP.", "Bps", []query{rateBy("dnp_edge_io_bytes_total", "instance", `direction="out"`)}, false},
-			{"Age of what is not stored", "What a crash of a relay would lose.", "s", []query{gauge("dnp_relay_durable_age_seconds")}, false},
+			{"Age of unstored changes", "A crash of a relay would lose this much.", "s", []query{gauge("dnp_relay_durable_age_seconds")}, false},
 		}},
-		{"What goes wrong", []panel{
-			{"Gaps and repairs", "Batches that edges missed, and what they asked for.", "cps", []query{
+		{"Problems", []panel{
+			{"Gaps and repairs", "Batches that edges missed, and their requests for repair.", "cps", []query{
 				rate("dnp_edge_gaps_total").named("gaps {{instance}}"), rate("dnp_edge_range_requests_total").named("ranges {{instance}}"),
 				rate("dnp_edge_keyframe_requests_total").named("keyframes {{instance}}"),
 			}, false},
-			{"Drops of the bus", "Messages, by reason.", "cps", []query{
+			{"Bus messages lost", "By reason.", "cps", []query{
 				busy("dnp_nats_drops_total", "reason").named("nats {{reason}}"), busy("dnp_edge_bus_lost_total", "reason").named("edge {{reason}}"),
 				busy("dnp_relay_bus_lost_total", "reason").named("relay {{reason}}"),
 			}, false},
-			{"Connections to NATS", "Wanted and there.", "short", []query{
-				gauge("dnp_nats_connected").named("there {{instance}}"), gauge("dnp_nats_connections").named("wanted {{instance}}"),
+			{"Connections to NATS", "Needed and up.", "short", []query{
+				gauge("dnp_nats_connected").named("up {{instance}}"), gauge("dnp_nats_connections").named("needed {{instance}}"),
 			}, false},
 			moved,
-			{"Messages of players not stored", "Those that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
-			{"Trouble of the session log", "Answers other than ok, and Redis not answering.", "cps", []query{
+			{"Unstored messages of players", "Messages that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
+			{"Errors of the session log", "Answers other than ok, and commands that Redis did not answer.", "cps", []query{
 				rateBy("dnp_session_log_appends_total", "answer", `answer!="ok"`).named("write {{answer}}"),
 				rateBy("dnp_session_log_reads_total", "answer", `answer!="ok"`).named("read {{answer}}"),
 				rate("dnp_session_affinity_failures_total").named("redis {{instance}}"),
@@ -83,16 +83,16 @@ var dashboards = []dashboard{
 	}},
 	{"edge", "dnprelay / edge", "dnp_edge_sessions", []row{
 		{"Players", []panel{
-			{"Sessions", "And how many there may be.", "short", []query{gauge("dnp_edge_sessions"), gauge("dnp_edge_sessions_max").named("most {{instance}}")}, false},
-			{"Logins", "By why they were refused; none = let in.", "cps", []query{busy("dnp_edge_logins_total", "reason")}, false},
+			{"Sessions", "And the most that the edge accepts.", "short", []query{gauge("dnp_edge_sessions"), gauge("dnp_edge_sessions_max").named("most {{instance}}")}, false},
+			{"Logins", "By reason of refusal; none = accepted.", "cps", []query{busy("dnp_edge_logins_total", "reason")}, false},
 			{"Sessions that ended", "By reason.", "cps", []query{busy("dnp_edge_closes_total", "reason")}, false},
-			{"Bytes per player", "To each, without headers of IP and UDP.", "Bps", []query{
+			{"Bytes per player", "To each player, without headers of IP and UDP.", "Bps", []query{
 				ratio(rateBy("dnp_edge_io_bytes_total", "instance", `direction="out"`), gauge("dnp_edge_sessions")),
 			}, false},
-			{"Updates that wait", "Part of the updates that began to wait for the budget of their client.", "percentunit", []query{
+			{"Updates that wait", "Share of the updates that had to wait for the budget of their client.", "percentunit", []query{
 				ratio(rate("dnp_edge_updates_deferred_total"), rateBy("dnp_edge_updates_total", "instance", `direction="out"`)),
 			}, false},
-			{"Flush delay", "From taking a batch to its datagrams leaving. Points are traces.", "s", quantiles("dnp_edge_flush_delay_seconds"), true},
+			{"Flush delay", "From the arrival of a batch until its datagrams have left. Points are traces.", "s", quantiles("dnp_edge_flush_delay_seconds"), true},
 		}},
 		{"Datagrams", []panel{
 			{"Datagrams", "In and out.", "pps", []query{rateBy("dnp_edge_datagrams_total", "direction", "")}, false},
@@ -100,54 +100,54 @@ var dashboards = []dashboard{
 				ratio(rateBy("dnp_edge_datagrams_total", "direction", ""), rateBy("dnp_edge_socket_batches_total", "direction", "")),
 			}, false},
 			{"Dropped input", "By reason.", "cps", []query{busy("dnp_edge_drops_total", "reason")}, false},
-			{"Drops of the system", "By reason; overflow = not read in time.", "cps", []query{busy("dnp_edge_socket_drops_total", "reason")}, false},
-			{"Sent again", "Reliable commands, quiet states, and the round over all links.", "cps", []query{
+			{"Datagrams that the system dropped", "By reason; overflow = not read in time.", "cps", []query{busy("dnp_edge_socket_drops_total", "reason")}, false},
+			{"Repeated", "Reliable commands, values of quiet states, and values of links in the round over all links.", "cps", []query{
 				rate("dnp_edge_resends_total").named("commands {{instance}}"), rate("dnp_edge_refreshes_total").named("states {{instance}}"),
 				rate("dnp_edge_scrubs_total").named("links {{instance}}"),
 			}, false},
-			{"Waits and pieces", "Flushes that waited for the socket, and datagrams that could not leave as one piece.", "cps", []query{
-				rate("dnp_edge_socket_waits_total").named("waits {{instance}}"), rate("dnp_edge_socket_uncut_total").named("pieces {{instance}}"),
+			{"Waits and single sends", "Flushes that waited for the socket, and batches of datagrams that were sent one by one.", "cps", []query{
+				rate("dnp_edge_socket_waits_total").named("waits {{instance}}"), rate("dnp_edge_socket_uncut_total").named("single {{instance}}"),
 			}, false},
 		}},
 		{"Replicas", []panel{
-			{"Batches", "Applied, summed over workers.", "cps", []query{rate("dnp_edge_batches_total")}, false},
-			{"Not applied", "Messages of holders, by reason.", "cps", []query{busy("dnp_edge_replica_drops_total", "reason")}, false},
-			{"Differences", "States that differed from the holder's. Should be none.", "cps", []query{rate("dnp_edge_divergence_total")}, false},
-			{"States and spaces", "Summed over workers.", "short", []query{
+			{"Batches", "Applied, summed over the workers.", "cps", []query{rate("dnp_edge_batches_total")}, false},
+			{"Messages of holders not applied", "By reason.", "cps", []query{busy("dnp_edge_replica_drops_total", "reason")}, false},
+			{"Differences", "States that differed from the holder's. There should be none.", "cps", []query{rate("dnp_edge_divergence_total")}, false},
+			{"States and spaces", "Summed over the workers.", "short", []query{
 				gauge("dnp_edge_states").named("states {{instance}}"), gauge("dnp_edge_spaces").named("spaces {{instance}}"),
 			}, false},
-			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_edge_inbox_io_bytes")}, false},
+			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker. A worker drops messages beyond 64 MiB.", "bytes", []query{gauge("dnp_edge_inbox_io_bytes")}, false},
 			{"Writes of clients", "Repeated, refused, dropped.", "cps", []query{
 				rate("dnp_edge_writes_repeated_total").named("repeated {{instance}}"), rate("dnp_edge_writes_refused_total").named("refused {{instance}}"),
 				rate("dnp_edge_writes_dropped_total").named("dropped {{instance}}"),
 			}, false},
 		}},
-		{"Sessions in a log", []panel{
-			{"Sessions in the log", "That this edge has or looks at; 1 at draining = it hands them over.", "short", []query{
+		{"Durable sessions", []panel{
+			{"Durable sessions", "Sessions that the edge serves or considers; draining 1 = the edge hands them over.", "short", []query{
 				gauge("dnp_session_durable"), gauge("dnp_session_draining").named("draining {{instance}}"),
 			}, false},
 			moved,
 			{"Session log", "Writes and reads, by answer.", "cps", []query{
 				busy("dnp_session_log_appends_total", "answer").named("write {{answer}}"), busy("dnp_session_log_reads_total", "answer").named("read {{answer}}"),
 			}, false},
-			{"Redis", "Ways there and back, and commands without an answer.", "cps", []query{
+			{"Redis", "Round trips, and commands without an answer.", "cps", []query{
 				rate("dnp_session_affinity_trips_total"), rate("dnp_session_affinity_failures_total").named("failures {{instance}}"),
 			}, false},
-			{"Messages of players", "Confirmed by DNP_FROM, and attempts that were not.", "cps", []query{
+			{"Messages of players", "Messages that DNP_FROM confirmed, and attempts that it did not confirm.", "cps", []query{
 				rate("dnp_session_from_stored_total"), rate("dnp_session_from_failures_total").named("failures {{instance}}"),
 			}, false},
-			{"Messages of players not stored", "Those that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
+			{"Unstored messages of players", "Messages that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
 		}},
 		{"Forwarding", []panel{
-			{"Datagrams between edges", "By what became of them.", "pps", []query{busy("dnp_forward_datagrams_total", "kind")}, false},
-			{"Not forwarded or not taken", "By reason; and drops of the system.", "pps", []query{
+			{"Datagrams between edges", "By outcome.", "pps", []query{busy("dnp_forward_datagrams_total", "kind")}, false},
+			{"Datagrams between edges lost", "By reason, with those that the system dropped.", "pps", []query{
 				busy("dnp_forward_drops_total", "reason"), busy("dnp_forward_socket_drops_total", "reason").named("system {{reason}}"),
 			}, false},
 			{"Other edges", "Known, and those whose heartbeats are missing.", "short", []query{
 				gauge("dnp_forward_peers").named("known {{instance}}"), gauge("dnp_forward_suspects").named("missing {{instance}}"),
 			}, false},
-			{"Datagrams of players from elsewhere", "Those that the worker does not serve, by what became of them.", "pps", []query{busy("dnp_session_orphans_total", "fate")}, false},
-			{"Stalls", "Times that a worker or the forwarder stood still.", "cps", []query{
+			{"Orphan datagrams", "Datagrams of clients that the worker does not serve, by outcome.", "pps", []query{busy("dnp_session_orphans_total", "fate")}, false},
+			{"Stalls", "Times that a worker or the forwarder did not run for too long.", "cps", []query{
 				rate("dnp_session_stalls_total").named("worker {{instance}}"), rate("dnp_forward_stalls_total").named("forwarder {{instance}}"),
 			}, false},
 		}},
@@ -155,9 +155,9 @@ var dashboards = []dashboard{
 	}},
 	{"relay", "dnprelay / relay", "dnp_relay_shards", []row{
 		{"Publishing", []panel{
-			{"Publishes", "And errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
-			{"Publish delay", "From taking a publish to its batch leaving. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
-			{"Waiting in inboxes", "Bytes of bus messages that wait for a lane; at 64 MiB each they are dropped.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
+			{"Publishes", "Messages of game servers, and errors.", "cps", []query{rate("dnp_relay_publishes_total"), rate("dnp_relay_publish_errors_total").named("errors {{instance}}")}, false},
+			{"Publish delay", "From the arrival of a publish until its batch has left. Points are traces.", "s", quantiles("dnp_relay_publish_delay_seconds"), true},
+			{"Waiting in inboxes", "Bytes of bus messages that wait for a worker. A worker drops messages beyond 64 MiB.", "bytes", []query{gauge("dnp_relay_inbox_io_bytes")}, false},
 			{"Values", "Changed, and filtered by their precision.", "cps", []query{
 				rate("dnp_relay_values_total"), rate("dnp_relay_values_filtered_total").named("filtered {{instance}}"),
 			}, false},
@@ -166,28 +166,28 @@ var dashboards = []dashboard{
 		}},
 		{"Authority and durable store", []panel{
 			{"Shards held", "", "short", []query{gauge("dnp_relay_shards")}, false},
-			{"Shard ownerships that ended", "By reason; released = given away.", "cps", []query{busy("dnp_relay_ownerships_ended_total", "reason")}, false},
+			{"Shard ownerships that ended", "By reason; released = handed over.", "cps", []query{busy("dnp_relay_ownerships_ended_total", "reason")}, false},
 			{"Answers of the store", "By outcome.", "cps", []query{busy("dnp_relay_store_answers_total", "outcome")}, false},
-			{"Stored", "States a second.", "cps", []query{rate("dnp_relay_stored_total")}, false},
-			{"Not stored", "States that wait.", "short", []query{gauge("dnp_relay_unstored")}, false},
-			{"Age of what is not stored", "What a crash would lose.", "s", []query{gauge("dnp_relay_durable_age_seconds")}, false},
+			{"Stored", "States per second.", "cps", []query{rate("dnp_relay_stored_total")}, false},
+			{"Unstored", "States that wait to be stored.", "short", []query{gauge("dnp_relay_unstored")}, false},
+			{"Age of what is not stored", "A crash of the relay would lose this much.", "s", []query{gauge("dnp_relay_durable_age_seconds")}, false},
 		}},
 		{"Edges and clients", []panel{
-			{"Repairs", "Requests of edges answered.", "cps", []query{rate("dnp_relay_repairs_total")}, false},
-			{"Writes of clients", "And refused ones.", "cps", []query{rate("dnp_relay_writes_total"), rate("dnp_relay_writes_refused_total").named("refused {{instance}}")}, false},
+			{"Repairs", "Answered requests of edges.", "cps", []query{rate("dnp_relay_repairs_total")}, false},
+			{"Writes of clients", "Accepted and refused.", "cps", []query{rate("dnp_relay_writes_total"), rate("dnp_relay_writes_refused_total").named("refused {{instance}}")}, false},
 			{"States and spaces", "", "short", []query{gauge("dnp_relay_states").named("states {{instance}}"), gauge("dnp_relay_spaces").named("spaces {{instance}}")}, false},
 		}},
 		processes,
 	}},
 }
 
-// moved is how sessions in a log change their edge.
-var moved = panel{"Sessions that moved", "Handed over, taken over, lost to others without being asked, and ended as uncertain. Only with sessions in a log.", "cps", []query{
+// moved shows durable sessions that change their edge.
+var moved = panel{"Sessions that moved", "Handed over, taken over, lost to other edges without a hand-over, and ended as uncertain. Durable sessions only.", "cps", []query{
 	rate("dnp_session_handed_total").named("handed over {{instance}}"), rate("dnp_session_adopted_total").named("taken over {{instance}}"),
 	rate("dnp_session_lost_total").named("lost {{instance}}"), rate("dnp_session_uncertain_total").named("uncertain {{instance}}"),
 }, false}
 
-// processes are what every process has.
+// processes shows the resources of every process.
 var processes = row{"Process", []panel{
 	{"CPU", "Cores used.", "short", []query{rate("process_cpu_seconds_total")}, false},
 	{"Memory", "Resident.", "bytes", []query{gauge("process_resident_memory_bytes")}, false},

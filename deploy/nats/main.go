@@ -1,5 +1,5 @@
-// Command nats writes the part of a nats-server configuration that says who may do
-// what: for a server of one deployment, or as an account for each of several.
+// Command nats writes the permissions of a nats-server configuration: for a server of one
+// deployment, or as an account for each of several.
 //
 //	go run ./deploy/nats > deploy/nats/roles.conf
 //	go run ./deploy/nats -account a -prefix a.v1 > a.conf
@@ -15,7 +15,7 @@ import (
 
 func main() {
 	prefix := flag.String("prefix", subject.DefaultPrefix, "--subject-prefix of the deployment")
-	account := flag.String("account", "", "write an account of this name instead")
+	account := flag.String("account", "", "write an account with this name instead")
 	shards := flag.Int("shards", 64, "--shards of the deployment")
 	streams := flag.Int("store-streams", 4, "--store-streams of the deployment")
 	flag.Parse()

@@ -2,16 +2,16 @@ package admit
 
 import "hash/maphash"
 
-// A bucket is what is left for one prefix. 16 bytes.
+// A bucket holds the tokens of one prefix. It takes 16 bytes.
 type bucket struct {
 	tag    uint32 // of the prefix; 0 is an unused bucket
 	tokens float32
-	at     int64 // when tokens was true
+	at     int64 // when it had that many
 }
 
-// A table is token buckets by prefix, in sets of ways by a keyed hash. A prefix
-// that finds its set full takes the place of the one that has most tokens: a full
-// bucket says as much as none.
+// A table holds token buckets by prefix, in sets of ways by a keyed hash. A prefix
+// whose set is full evicts the one with the most tokens: a full bucket says no more than
+// no bucket.
 //
 // Two prefixes in the same set share a bucket if their tags are equal, one pair in
 // 4 billion.
@@ -19,7 +19,7 @@ type table struct {
 	rate    float64
 	buckets []bucket
 	seed    maphash.Seed
-	salt    byte // so that tables do not put prefixes of one length beside each other alike
+	salt    byte // makes the hashes of two tables independent
 }
 
 const ways = 8
@@ -32,7 +32,7 @@ func newTable(size int, rate float64, seed maphash.Seed, salt byte) table {
 	return t
 }
 
-// find returns the bucket of a prefix, filled up to now.
+// find returns the bucket of a prefix, refilled.
 func (t *table) find(now int64, prefix []byte) *bucket {
 	var key [17]byte
 	key[0] = t.salt
@@ -65,7 +65,7 @@ func (t *table) fill(b *bucket, now int64) {
 	b.tokens, b.at = filled(b.tokens, t.full(), t.rate, b.at, now), max(b.at, now)
 }
 
-// filled returns the tokens of a bucket at now that had some at since.
+// filled returns how many tokens a bucket has at now that had tokens at since.
 func filled(tokens, full float32, rate float64, since, now int64) float32 {
 	if now <= since {
 		return tokens
@@ -73,7 +73,7 @@ func filled(tokens, full float32, rate float64, since, now int64) float32 {
 	return float32(min(float64(full), float64(tokens)+rate*float64(now-since)/1e9))
 }
 
-// A single is a bucket that everybody shares. It holds one second of its rate.
+// A single is a bucket that all addresses share. It holds one second of its rate.
 type single struct {
 	rate   float64
 	tokens float64

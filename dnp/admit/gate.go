@@ -7,41 +7,40 @@ import (
 	"time"
 )
 
-// A Verdict is what a Gate says about a datagram.
+// A Verdict is the decision of a Gate about a datagram.
 type Verdict uint8
 
 const (
 	Pass        Verdict = iota
-	Stateless           // too many to remember: answer what needs no memory
+	Stateless           // too many to remember: answer without storing anything
 	LimitedOne          // the bucket of the address (IPv4) or the /64 (IPv6) is empty
-	LimitedNet          // that of the /24 or the /56
-	LimitedSite         // that of the /48; IPv6 only
-	LimitedAll          // that for all
+	LimitedNet          // the bucket of the /24 or the /56 is empty
+	LimitedSite         // the bucket of the /48 is empty; IPv6 only
+	LimitedAll          // the bucket for all is empty
 	Late                // not a request, from an address whose session has just ended
 	Banned              // from an address that was banned
 
 	NumVerdicts = int(iota)
 )
 
-// Config says how much a Gate lets through. Rates are per second; buckets hold
-// burstFactor seconds of them.
+// A Config limits what passes a Gate. Rates are per second; buckets hold burstFactor
+// seconds of them.
 type Config struct {
-	// AddressRate is how many requests and logins come through from one IPv4
-	// address or one IPv6 /64. A /24 and a /56 have netFactor times as many, a /48
-	// siteFactor times. 0 is off.
+	// AddressRate is how many requests and logins pass from one IPv4 address or one
+	// IPv6 /64. A /24 and a /56 have netFactor times as many, a /48 siteFactor times.
+	// 0 is off.
 	AddressRate float64
 
-	// Rate is how many come through from everywhere. 0 is off. It is a guard for the
-	// processor: under a flood it refuses nearly only forged requests, but also
-	// those of players.
+	// Rate is how many pass from all addresses. 0 is off. It protects the processor:
+	// under a flood it refuses mostly forged requests, but also those of players.
 	Rate float64
 
-	// StatefulRate is how many requests are remembered; beyond, Request says
+	// StatefulRate is how many requests Request passes; it judges those beyond
 	// Stateless. 0 is 2,000; negative is no bound.
 	StatefulRate float64
 
-	// LoginRate is how many logins come through from everywhere, because to check a
-	// signature or to ask a service costs more than to forge a login. 0 is 1,000;
+	// LoginRate is how many logins pass from all addresses, because checking a
+	// signature or asking a service costs more than forging a login. 0 is 1,000;
 	// negative is no bound.
 	LoginRate float64
 }
@@ -60,7 +59,8 @@ const (
 	tombstones  = 4096
 )
 
-// A Gate is the memory of strangers. Make it with New. A nil Gate lets everybody in.
+// A Gate judges datagrams from addresses without connection. New makes one. A nil Gate
+// passes everything.
 type Gate struct {
 	base     time.Time
 	ones     table
@@ -73,7 +73,7 @@ type Gate struct {
 	counts   [NumVerdicts]uint64
 }
 
-// New returns a Gate that has all the memory it will ever use.
+// New returns a Gate and allocates all the memory that it will use.
 func New(cfg Config) (*Gate, error) {
 	if cfg.AddressRate < 0 || cfg.Rate < 0 {
 		return nil, errors.New("admit: a rate is negative")
@@ -96,13 +96,13 @@ func New(cfg Config) (*Gate, error) {
 	}, nil
 }
 
-// Memory returns how many bytes the tables of a Gate take, always.
+// Memory returns how many bytes the tables of a Gate take. It never changes.
 func (g *Gate) Memory() int {
 	const slot = 16 // bytes of a bucket and of a tomb
 	return slot * (len(g.ones.buckets) + len(g.nets.buckets) + len(g.sites.buckets) + len(g.tombs.slots))
 }
 
-// Counts returns how often each verdict was given.
+// Counts returns how often the Gate gave each verdict.
 func (g *Gate) Counts() [NumVerdicts]uint64 { return g.counts }
 
 // Request judges a connection request.
@@ -122,8 +122,8 @@ func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
 	return v
 }
 
-// Login judges a login, which may begin a session although nothing is remembered of a
-// request. It never says Stateless.
+// Login judges a login, which may begin a session without a remembered request. It
+// never returns Stateless.
 func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
 	v := g.Answer(now, from)
 	if g != nil && v == Pass && !g.logins.take(g.since(now)) {
@@ -134,7 +134,8 @@ func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
 	return v
 }
 
-// Answer judges the answer to a stateless probe, which may do so, too, and costs less.
+// Answer judges the answer to a stateless probe, which may begin a session, too, and
+// costs less than a login.
 func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
 	if g == nil {
 		return Pass
@@ -148,15 +149,15 @@ func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
 	return v
 }
 
-// Closed buries a session: what arrives late begins nothing for lateFor, unless a
-// request comes first.
+// Closed notes the end of a session: for lateFor, late datagrams from its address begin
+// nothing, unless a request arrives first.
 func (g *Gate) Closed(now time.Time, addr netip.AddrPort) {
 	if g != nil {
 		g.tombs.bury(g.since(now), addr, lateFor, false)
 	}
 }
 
-// Ban makes a Gate deaf for an address and port.
+// Ban refuses everything from an address and port for d.
 func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
 	if g != nil {
 		g.tombs.bury(g.since(now), addr, d, true)
@@ -190,7 +191,7 @@ func (g *Gate) limit(t int64, addr netip.Addr) Verdict {
 	return Pass
 }
 
-// find returns the buckets of an address, filled up to now. site is nil for IPv4.
+// find returns the buckets of an address, refilled. site is nil for IPv4.
 func (g *Gate) find(t int64, addr netip.Addr) (one, net, site *bucket) {
 	ip := addr.As16()
 	if addr.Unmap().Is4() {

@@ -15,7 +15,7 @@ var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random te
 
 var start = time.Unix(1_700_000_000, 0)
 
-// A gateTest is a transcript of strangers before a Gate.
+// A gateTest is a transcript of datagrams that a Gate judges.
 type gateTest struct {
 	*testing.T
 	g   *Gate
@@ -91,7 +91,7 @@ func TestNetworks(t *testing.T) {
 	g.request("the same address", "192.0.2.9:1", LimitedOne)
 }
 
-// TestRefusalIsFree: what is refused for one bucket takes nothing from the others.
+// TestRefusalIsFree: a datagram that one bucket refuses takes no token from the others.
 func TestRefusalIsFree(t *testing.T) {
 	g := newGate(t, Config{AddressRate: 5})
 	for range 1000 {
@@ -136,8 +136,8 @@ func TestTombstones(t *testing.T) {
 	g.request("and no longer", "192.0.2.1:5", Pass)
 }
 
-// TestFlood: forged sources by the hundred thousand change nothing about the memory, cost no
-// allocation, and leave a player alone.
+// TestFlood: hundreds of thousands of forged sources do not change the memory, cause no
+// allocation, and do not lock a player out.
 func TestFlood(t *testing.T) {
 	g := newGate(t, Config{AddressRate: 5})
 	memory := g.g.Memory()
@@ -168,8 +168,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestTwin compares the tables with maps that never forget, where there are few
-// enough prefixes for the tables to hold them all.
+// TestTwin compares the tables with maps that never forget, on so few prefixes that the
+// tables hold them all.
 func TestTwin(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)
 	rng := rand.New(rand.NewPCG(*seed, 1))
@@ -216,7 +216,8 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// TestEviction: who used its bucket up is remembered longer than who came once.
+// TestEviction: a table forgets an address that came once before one that used up its
+// bucket.
 func TestEviction(t *testing.T) {
 	g := newGate(t, Config{AddressRate: 5})
 	for range 20 {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// lateFor is how long datagrams of a session that ended may be under way, repeats
+// lateFor is how long datagrams of a session that ended may still arrive, repeats
 // included: libraries give a reliable command up after 3 s.
 const lateFor = 5 * time.Second
 
-// A tomb marks an address and port. 16 bytes.
+// A tomb marks an address and port. It takes 16 bytes.
 type tomb struct {
 	tag   uint32 // 0 is unused
 	ban   bool
 	until int64
 }
 
-// A graveyard has the addresses whose sessions ended lately and those that were
-// banned. When a set is full, the mark that would end first makes room.
+// A graveyard holds the addresses whose sessions ended less than lateFor ago and those
+// that are banned. A new mark in a full set replaces the one that would end first.
 type graveyard struct {
 	slots []tomb
 	seed  maphash.Seed
@@ -46,7 +46,7 @@ func (y *graveyard) find(now int64, addr netip.AddrPort) *tomb {
 	return nil
 }
 
-// bury marks an address. A ban outlives what is said about lateness.
+// bury marks an address. A later mark without ban does not lift a ban.
 func (y *graveyard) bury(now int64, addr netip.AddrPort, d time.Duration, ban bool) {
 	until := now + int64(d)
 	if t := y.find(now, addr); t != nil {
@@ -63,8 +63,8 @@ func (y *graveyard) bury(now int64, addr netip.AddrPort, d time.Duration, ban bo
 	*oldest = tomb{tag: tag, ban: ban, until: until}
 }
 
-// request says whether a request passes. It ends the lateness: whoever asks means a
-// new session.
+// request judges a request. It removes the mark of an ended session, because the peer
+// asks for a new one.
 func (y *graveyard) request(now int64, addr netip.AddrPort) Verdict {
 	switch t := y.find(now, addr); {
 	case t == nil:
@@ -77,7 +77,7 @@ func (y *graveyard) request(now int64, addr netip.AddrPort) Verdict {
 	}
 }
 
-// other says whether a datagram passes that is no request.
+// other judges a datagram that is not a request.
 func (y *graveyard) other(now int64, addr netip.AddrPort) Verdict {
 	switch t := y.find(now, addr); {
 	case t == nil:

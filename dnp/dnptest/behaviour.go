@@ -21,25 +21,25 @@ type Behaviour struct {
 	Modulus int
 
 	// OddWindow accepts n if n < next ? n < (next+10)%65535 : n < next+10 (all,
-	// and the text). So any old number is accepted again, except near the wrap,
-	// where repeats are not even acknowledged. Off: circular distance, with the
-	// last 10 numbers acknowledged again.
+	// and the text). So it accepts any old number again, except near the wrap, where
+	// it does not even acknowledge repeats. Off: circular distance, with the last 10
+	// numbers acknowledged again.
 	OddWindow bool
 
-	// KeepsRepeats queues repeats of delivered numbers for ever. One lap later
-	// the stale copy is delivered instead of the true one (C, J, P, ENG).
+	// KeepsRepeats queues repeats of delivered numbers and never drops them. One lap
+	// later it delivers the stale copy instead of the true one (C, J, P, ENG).
 	KeepsRepeats bool
 
 	// Sending.
 
 	Window         int           // reliable commands in flight: 10 (all)
-	OneMore        bool          // the window is tested before a command is queued, so 11 fly (ENG since 1.33)
-	DropsTail      bool          // the first acknowledged front empties the queue; numbers are skipped (P 1287)
+	OneMore        bool          // tests the window before it queues a command, so 11 are in flight (ENG since 1.33)
+	DropsTail      bool          // empties the queue when its front is first acknowledged, which skips numbers (P 1287)
 	Resend         time.Duration // 0.5 s (all)
 	GiveUp         time.Duration // 3.0 s since the first sending of a command (all)
 	ClosesOnGiveUp bool          // sends ConnectionClose then (C, J, P)
 	FlushesOnClose bool          // sends updates and repeats reliables before ConnectionClose (J 786, P 769)
-	KeepsNumbers   bool          // sending goes on at the old number after a reconnect (P 781)
+	KeepsNumbers   bool          // continues with the old numbers after a reconnect (P 781)
 	AckCodeResends int           // highest ack code that means "send again": 1 (C, J, P), 255 (ENG)
 
 	// Connecting.
@@ -51,7 +51,7 @@ type Behaviour struct {
 	ChecksSource     bool          // datagrams of other addresses are ignored (ENG)
 	CloseAnyTime     bool          // ConnectionClose ends an attempt to connect (C 779)
 	MessagesAnyTime  bool          // unreliable messages are delivered while connecting (C 783)
-	ThrowsOnEmpty    bool          // an empty message raises: dropped, or stuck if reliable (P, ENG)
+	ThrowsOnEmpty    bool          // an empty message raises: it is dropped, or sticks if reliable (P, ENG)
 	CrashesOnBadData bool          // a datagram that does not parse ends the game (ENG)
 
 	// Long messages.
@@ -66,10 +66,10 @@ type Behaviour struct {
 	Relinks           bool // a LinkID that went down can be linked again (ENG, the text)
 	AsksAgain         bool // a repeated offer asks the application again, then stays silent (J, P)
 	MismatchDown      bool // another layout is answered with LinkDown (ENG, the text); else the stream is stuck (C, J, P)
-	SkipsOneID        bool // looking for a free LinkID skips one used ID only (J 538, P 529)
+	SkipsOneID        bool // skips only one used ID when it looks for a free LinkID (J 538, P 529)
 	ASCIIOnly         bool // strings with other characters raise (P)
 	NoVectors         bool // offers with vectors and quaternions raise (P)
-	EnforcesReadOnly  bool // neither writes nor believes writes against the flag (the text); no implementation does
+	EnforcesReadOnly  bool // neither writes nor accepts writes against the flag (the text; no implementation)
 	SignedCounts      bool // counts of 128 and more in a LinkUpdate are negative (J)
 	RemoteClearsLocal bool // an update overwrites a pending local change of that value (C, ENG)
 	CountsTwice       bool // such a link is counted twice in the next LinkUpdate (C, ENG)
@@ -87,7 +87,7 @@ type Behaviour struct {
 	EmptyEndsTick bool
 }
 
-// LongMessage says what a peer does with command 10.
+// A LongMessage is what a peer does with command 10.
 type LongMessage uint8
 
 const (
@@ -96,17 +96,17 @@ const (
 	LongUnknown                    // ignored, not acknowledged, not sent: library < 1.2, engine < 1.24, the text
 )
 
-// LongLink says what a peer does with command 11. Nobody sends it.
+// A LongLink is what a peer does with command 11, which no implementation sends.
 type LongLink uint8
 
 const (
 	LongLinkWorks   LongLink = iota // ENG
-	LongLinkSingle                  // C: bit 2 is taken for "last", so that only a single part works
+	LongLinkSingle                  // C: takes bit 2 for "last", so that only a single part works
 	LongLinkSticks                  // J: acknowledged, then stuck
 	LongLinkUnknown                 // P, and older peers: never acknowledged
 )
 
-// LinkDownRule says in which phase a link heeds LinkDown.
+// A LinkDownRule says in which phases LinkDown affects a link.
 type LinkDownRule uint8
 
 const (
@@ -178,9 +178,8 @@ func Engine() Behaviour {
 	return b
 }
 
-// SpecText returns the behaviour of a client that was written from the text
-// alone. Its window rule is the text's own, which says 65535 where the rest of
-// the text says 65536.
+// SpecText returns the behaviour of a client written from the text alone. Its window
+// rule is the text's own, which says 65535 where the rest of the text says 65536.
 func SpecText() Behaviour {
 	b := library("spec")
 	b.Profile = wire.Spec
@@ -195,7 +194,7 @@ func SpecText() Behaviour {
 	return b
 }
 
-// Presets returns the behaviours that exist, in a fixed order.
+// Presets returns all existing behaviours, in a fixed order.
 func Presets() []Behaviour {
 	return []Behaviour{Cpp(), Java(), Python(), Engine(), SpecText()}
 }

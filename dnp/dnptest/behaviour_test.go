@@ -9,15 +9,15 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// connect is how every script starts.
+// connect is the start of every script.
 const connect = `
 	! connect
 	< 00 0100 0000
 	> 01 00 0000
 `
 
-// TestHabits plays one script to every implementation that behaves alike. Each
-// is a fact of the field that it is named after.
+// TestHabits plays each script to all implementations with the same behaviour. A script
+// shows the effect of the field that it is named after.
 func TestHabits(t *testing.T) {
 	all := "cpp java python engine spec"
 	for _, tt := range []struct{ name, who, script string }{
@@ -322,11 +322,11 @@ func playHabit(t *testing.T, b Behaviour, script string) {
 	tr.Run(connect + script)
 }
 
-// TestConnecting: only what is named here differs while a client connects.
+// TestConnecting: while a client connects, implementations differ only as listed here.
 func TestConnecting(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
-		want map[string]Phase // for those who do not go on connecting
+		want map[string]Phase // of implementations that stop connecting
 	}{
 		{"01 05", map[string]Phase{"cpp": Closed, "engine": Closed, "spec": Closed}},
 		{"01 01", map[string]Phase{"cpp": Closed, "engine": Closed, "spec": Closed, "java": Closed, "python": Closed}},
@@ -349,7 +349,7 @@ func TestConnecting(t *testing.T) {
 	}
 }
 
-// TestSignedCounts: Java takes counts of 128 and more for negative.
+// TestSignedCounts: Java reads counts of 128 and more as negative.
 func TestSignedCounts(t *testing.T) {
 	for _, b := range []Behaviour{Java(), Cpp()} {
 		for _, values := range []int{127, 128} {
@@ -383,8 +383,8 @@ func makeTypes(n int, v wire.ValueType) []wire.ValueType {
 	return types
 }
 
-// TestManyValues: of 300 changed values the first 255 are sent, and the link
-// is dead ever after.
+// TestManyValues: of 300 changed values the first 255 are sent, and then the link is
+// never sent again.
 func TestManyValues(t *testing.T) {
 	tr, c := scripted(t, Cpp(), App{})
 	tr.Do["offer"] = func() { _, _ = c.Offer(tr.Now, state(t, makeTypes(300, 1)...), []byte("M"), false) }
@@ -422,8 +422,8 @@ func TestUnknownLink(t *testing.T) {
 	}
 }
 
-// TestAsksAgain: Java and Python ask the application for every offer, C and the
-// engine only for those that they might link.
+// TestAsksAgain: Java and Python ask the application about every offer, C and the engine
+// only about those that they might link.
 func TestAsksAgain(t *testing.T) {
 	for _, b := range Presets() {
 		asked := 0
@@ -443,8 +443,8 @@ func TestAsksAgain(t *testing.T) {
 	}
 }
 
-// TestUpdateIndex: the first index beyond the layout raises, what stands before
-// it counts.
+// TestUpdateIndex: the first index beyond the layout raises, and the values before it
+// are applied.
 func TestUpdateIndex(t *testing.T) {
 	c := play(t, Cpp(), App{}, connect+`
 	> 05 0000 0700 01 0100 41 0200 03 0500 03 0500
@@ -456,7 +456,7 @@ func TestUpdateIndex(t *testing.T) {
 	}
 }
 
-// TestOwnIDs: Java and Python step over one used LinkID only.
+// TestOwnIDs: Java and Python skip only one used LinkID.
 func TestOwnIDs(t *testing.T) {
 	for _, b := range Presets() {
 		tr, c := scripted(t, b, App{})
@@ -511,7 +511,7 @@ func TestCrash(t *testing.T) {
 		t.Errorf("%v: a truncated LinkState ends the engine's game", c.Phase())
 	}
 	if _, busy := c.NextTimeout(); busy {
-		t.Error("a crashed client wants to be called")
+		t.Error("a crashed client has a deadline")
 	}
 }
 
@@ -534,7 +534,7 @@ func TestHalf(t *testing.T) {
 		}
 	}
 	if near(netstate.Value{Type: 8, Precision: 1}, []byte{0, 0x7e}, []byte{0, 0x3c}) {
-		t.Error("NaN is near to nothing")
+		t.Error("near accepts a NaN")
 	}
 }
 

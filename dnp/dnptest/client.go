@@ -8,11 +8,11 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// inboxMax is the number of datagrams that wait for the next tick, as a socket
-// buffer holds some hundred. Further ones are lost and counted.
+// inboxMax is the number of datagrams that wait for the next tick, like those in a
+// socket buffer. Further ones are lost and counted.
 const inboxMax = 1024
 
-// A Phase is where a connection is in its life.
+// A Phase is a stage in the life of a connection.
 type Phase uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	Connecting
 	Connected
 	Closed
-	Crashed // the datagram that did it would have ended the game
+	Crashed // a datagram would have ended the game
 )
 
 var phaseNames = [...]string{"idle", "connecting", "connected", "closed", "crashed"}
@@ -28,17 +28,17 @@ var phaseNames = [...]string{"idle", "connecting", "connected", "closed", "crash
 // String returns the name of p.
 func (p Phase) String() string { return phaseNames[p] }
 
-// A Config says what a Client is and where its datagrams go.
+// A Config configures a Client.
 type Config struct {
 	Behaviour Behaviour
 	App       App
-	Server    netip.AddrPort // the peer; only ChecksSource heeds it
+	Server    netip.AddrPort // the peer; only ChecksSource uses it
 
 	// Send takes a datagram for Server. It is valid during the call. Required.
 	Send func(p []byte)
 
-	// Listen makes the Client wait for a ConnectionRequest and answer it, as
-	// the libraries' servers do: a repeated request is not answered.
+	// Listen makes the Client wait for a ConnectionRequest and answer it like the
+	// libraries' servers, which do not answer a repeated request.
 	Listen bool
 
 	// FirstSend and FirstReceive are the reliable numbers that a connection
@@ -53,18 +53,17 @@ type App struct {
 	Closed    func(reason string)      // also a failed attempt to connect
 	Message   func(m Message)          // nil collects them in Client.Messages
 	LinkUp    func(l *Link)            // either side's link is up
-	LinkDown  func(l *Link)            // heeded; the libraries do not tell the application
+	LinkDown  func(l *Link)            // a LinkDown took effect; the libraries do not tell the application
 	Updated   func(l *Link, index int) // a value arrived; also for the first values of an offer
 }
 
-// A Message is one that the application received.
+// A Message is a message that the application received.
 type Message struct {
 	Data     []byte // its own copy
 	Reliable bool
 }
 
-// A Client is a model of a reference client. It is not safe for use by more
-// than one goroutine, and it starts none.
+// A Client is a model of a reference client. One goroutine owns it. It starts none.
 type Client struct {
 	b   Behaviour
 	cfg Config
@@ -87,13 +86,13 @@ type Client struct {
 	Stats    Stats
 }
 
-// Stats count what a test may want to know.
+// Stats are counters for tests.
 type Stats struct {
 	Received   int // datagrams
 	Sent       int // datagrams
 	Lost       int // beyond inboxMax
 	Acks       int // acknowledgements sent
-	Repeats    int // reliable commands that came again
+	Repeats    int // reliable commands received again
 	Refused    int // reliable commands outside the window, not acknowledged
 	Stale      int // commands of an earlier lap, processed instead of the true one
 	Resends    int // reliable commands sent again
@@ -109,17 +108,16 @@ func NewClient(cfg Config) *Client {
 	return c
 }
 
-// Phase returns where the connection is in its life.
+// Phase returns the phase of the connection.
 func (c *Client) Phase() Phase { return c.phase }
 
 // Reason returns why the connection is closed or crashed.
 func (c *Client) Reason() string { return c.reason }
 
-// Behaviour returns what the client models.
+// Behaviour returns the behaviour that the client models.
 func (c *Client) Behaviour() Behaviour { return c.b }
 
-// Silence makes the client lose everything in both directions, as when its
-// machine sleeps. Its own timers go on.
+// Silence makes the client lose everything in both directions. Its timers go on.
 func (c *Client) Silence(on bool) { c.silent = on }
 
 // Connect sends the first ConnectionRequest.
@@ -130,8 +128,8 @@ func (c *Client) Connect(now time.Time) {
 	c.request()
 }
 
-// Restart forgets everything, as a process that crashed and came back on the
-// same port, and connects again.
+// Restart forgets everything and connects again, like a process that crashed and was
+// started again on the same port.
 func (c *Client) Restart(now time.Time) {
 	next := c.send.next
 	c.reset()
@@ -141,7 +139,7 @@ func (c *Client) Restart(now time.Time) {
 	c.Connect(now)
 }
 
-// Close says goodbye, once, and forgets the connection.
+// Close sends ConnectionClose once and forgets the connection.
 func (c *Client) Close(now time.Time) {
 	c.now = now
 	if c.phase == Connected && c.b.FlushesOnClose {
@@ -194,7 +192,7 @@ func (c *Client) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when Advance has something to do.
+// NextTimeout returns when to call Advance.
 func (c *Client) NextTimeout() (time.Time, bool) {
 	busy := len(c.inbox) > 0 || c.phase == Connecting ||
 		c.phase == Connected && (len(c.send.queue) > 0 || c.updatesPending())
@@ -207,8 +205,7 @@ func (c *Client) reset() {
 	c.links = linkTable{}
 }
 
-// forget drops what an ended connection leaves behind. The counter for LinkIDs
-// goes on.
+// forget drops the state of an ended connection, except for the counter of LinkIDs.
 func (c *Client) forget() {
 	next := c.send.next
 	c.recv = receiver{next: c.cfg.FirstReceive}
@@ -257,7 +254,7 @@ func (c *Client) closed(reason string) {
 	}
 }
 
-// bad notes a datagram that does not parse. The libraries log it.
+// bad handles a datagram that does not parse. The libraries log it.
 func (c *Client) bad(reason string) {
 	c.Stats.Exceptions++
 	if c.b.CrashesOnBadData {

@@ -50,7 +50,7 @@ func (g *golden) send(data []byte) {
 	}
 }
 
-// commandsOf sends the commands that the vectors have of one library only.
+// commandsOf sends the commands whose vectors come from one library only.
 func (g *golden) commandsOf(lib string) {
 	g.Helper()
 	if lib != "java" {
@@ -66,7 +66,7 @@ func (g *golden) commandsOf(lib string) {
 			g.Errorf("sent %s", g.out)
 		}
 		for n := range 4 {
-			g.in(ack(n)) // or Close would repeat them
+			g.in(ack(n)) // otherwise Close would repeat them
 		}
 		g.c.Close(g.now)
 		g.want("connection_close")
@@ -114,7 +114,7 @@ func (g *golden) offer(s *netstate.State, message string, readOnly bool) *Link {
 	return l
 }
 
-// TestCommandListen meets the model in the role of a library's server.
+// TestCommandListen runs the model as a library's server.
 func TestCommandListen(t *testing.T) {
 	g := newGolden(t, Cpp(), loadVectors(t), App{})
 	g.c = NewClient(Config{Behaviour: Cpp(), Listen: true, Server: server,

@@ -4,7 +4,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// handle dispatches a datagram. Unknown commands are ignored by all.
+// handle dispatches a datagram. All implementations ignore unknown commands.
 func (c *Client) handle(p []byte) {
 	if len(p) == 0 {
 		return
@@ -53,7 +53,7 @@ func (c *Client) handleConnected(cmd wire.Command, body []byte) {
 	}
 }
 
-// handleRequest answers as the libraries' servers do.
+// handleRequest answers like the libraries' servers.
 func (c *Client) handleRequest(body []byte) {
 	r, err := wire.ParseConnectionRequest(body)
 	if err != nil {

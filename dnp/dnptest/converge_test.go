@@ -10,9 +10,8 @@ import (
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// TestConverge measures the bar of DESIGN.md section 12: at 30 % loss with
-// reordering at least 99.9 % of the links show the server's values one second
-// after the last change, and all of them after six.
+// TestConverge: at 30 % loss with reordering at least 99.9 % of the links show the
+// server's values one second after the last change, and all of them after six.
 func TestConverge(t *testing.T) {
 	runs := 3
 	if testing.Short() {
@@ -37,7 +36,7 @@ func converge(t *testing.T, seed uint64, states, players int) {
 	for i := range players {
 		w.addPlayer(presets[i%len(presets)]).start(0)
 	}
-	w.net.Run(40 * time.Second) // every link up
+	w.net.Run(40 * time.Second) // all links come up
 	n := uint32(0)
 	w.net.Every(50*time.Millisecond, func() bool { // 20 Hz
 		for i, src := range w.server.sources {

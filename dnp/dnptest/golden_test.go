@@ -15,7 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A vector is what a reference library sent for the input that desc describes.
+// A vector holds the datagrams of a reference library for the input that desc describes.
 type vector struct {
 	Lib, Group, Name, Desc string
 	Packets                []string
@@ -39,7 +39,7 @@ var (
 	server = netip.MustParseAddrPort("127.0.0.1:3413")
 )
 
-// A golden test replays the input of vectors to the model of one library.
+// A golden replays the input of vectors to the model of one library.
 type golden struct {
 	*testing.T
 	c       *Client
@@ -55,7 +55,7 @@ func newGolden(t *testing.T, b Behaviour, vectors []vector, app App) *golden {
 	return g
 }
 
-// connect starts over with a fresh connection.
+// connect starts again with a new connection.
 func (g *golden) connect(b Behaviour, app App, firstReceive int) {
 	g.c = NewClient(Config{Behaviour: b, App: app, Server: server, FirstReceive: firstReceive,
 		Send: func(p []byte) { g.out = append(g.out, hex.EncodeToString(p)) }})
@@ -67,7 +67,7 @@ func (g *golden) connect(b Behaviour, app App, firstReceive int) {
 	g.out = nil
 }
 
-// in hands datagrams to the client, with a tick after each.
+// in passes datagrams to the client, with a tick after each.
 func (g *golden) in(datagrams ...string) {
 	for _, d := range datagrams {
 		g.c.Receive(g.now, server, unhex(d))
@@ -83,8 +83,8 @@ func (g *golden) tick() {
 	g.c.Advance(g.now)
 }
 
-// want compares what was sent since the last want with the next vector of this
-// name, and the counts in its description with the model's.
+// want compares the datagrams since the last want with the next vector of this name, and
+// the counts in its description with the model's.
 func (g *golden) want(name string) {
 	g.Helper()
 	nth := g.used[name]
@@ -186,7 +186,7 @@ func TestGoldenNearWrap(t *testing.T) {
 	g.want("near_wrap")
 	g.in(message(65530, "x"))
 	g.want("near_wrap")
-	g.in(message(65533, "x"), message(65534, "x")) // the run had queued two more
+	g.in(message(65533, "x"), message(65534, "x")) // the recorded run had queued two more
 	g.out = nil
 	g.in(message(5, "x"))
 	g.want("near_wrap")
@@ -376,8 +376,8 @@ func TestGoldenAcks(t *testing.T) {
 	g.want("invisible_ping")
 }
 
-// schedule runs the client in ticks of 50 ms, as the vectors were made, and
-// returns when it sent what.
+// schedule runs the client in ticks of 50 ms, like the run that made the vectors, and
+// returns what it sent and when.
 func (g *golden) schedule(d time.Duration) string {
 	start := g.now
 	g.out = nil

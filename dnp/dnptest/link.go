@@ -9,11 +9,11 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// ErrLinked reports a state that is linked, or whose offer was refused: the
-// libraries ignore the refusal and keep the link waiting for ever.
+// ErrLinked reports a state that is linked, or whose offer was refused: the libraries
+// ignore the refusal, and their link never stops waiting.
 var ErrLinked = errors.New("dnptest: link with state present")
 
-// A LinkPhase is where a link is in its life.
+// A LinkPhase is a stage in the life of a link.
 type LinkPhase uint8
 
 const (
@@ -30,14 +30,14 @@ type Link struct {
 	Own      bool // offered by this side
 	ReadOnly bool
 	Message  []byte
-	State    *netstate.State // nil once the application freed it, and for an offer without values
+	State    *netstate.State // nil after the application freed it, and for an offer without values
 
-	sent    *netstate.State // what was last sent or marked; precision compares with it
+	sent    *netstate.State // the values last sent or marked, with which precision compares
 	changed netstate.Mask
 	pending bool // the library believes that the link is in its list of changed ones
 }
 
-// An Offer is a link that the peer wants.
+// An Offer is a link that the peer offers.
 type Offer struct {
 	Link     wire.LinkID
 	ReadOnly bool
@@ -45,7 +45,7 @@ type Offer struct {
 	Types    []wire.ValueType
 }
 
-// An Answer is what the application makes of an offer.
+// An Answer is the application's answer to an offer.
 type Answer uint8
 
 const (
@@ -70,7 +70,7 @@ func (t *linkTable) add(l *Link) {
 	t.byID[l.ID] = l
 }
 
-// Links returns all links, also those that are down, in the order of creation.
+// Links returns all links, including those that are down, in the order of creation.
 func (c *Client) Links() []*Link { return c.links.all }
 
 // Link returns the link with this LinkID, or nil.
@@ -87,8 +87,8 @@ func (c *Client) LinkNamed(message string) *Link {
 	return nil
 }
 
-// Offer asks the peer to link a state of this side. A state whose link is down
-// is offered under its old LinkID.
+// Offer offers the peer a state of this side. A state whose link is down keeps its old
+// LinkID.
 func (c *Client) Offer(now time.Time, s *netstate.State, message []byte, readOnly bool) (*Link, error) {
 	c.now = now
 	if c.phase != Connected {
@@ -133,8 +133,8 @@ func (t *linkTable) of(s *netstate.State) *Link {
 	return nil
 }
 
-// freeID returns the next LinkID of this side. Java and Python step over one
-// used ID only, and so may take one that the peer has taken.
+// freeID returns the next LinkID of this side. Java and Python skip only one used ID, so
+// they may use one of the peer.
 func (c *Client) freeID() wire.LinkID {
 	id := c.links.nextID
 	for c.links.byID[wire.LinkID(id)] != nil {
@@ -147,7 +147,7 @@ func (c *Client) freeID() wire.LinkID {
 	return wire.LinkID(id)
 }
 
-// handleLinkState takes an offer. It reports false if the library raises.
+// handleLinkState handles an offer. It reports false if the library raises.
 func (c *Client) handleLinkState(body []byte) bool {
 	m, err := wire.ParseLinkState(append([]byte{0, 0}, body...))
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *Client) offered(m wire.LinkState) bool {
 	case answer == Mismatch || !c.readable(m.Values):
 		return false
 	case present, old != nil && !c.b.Relinks:
-		return true // asked and read, but the link is not made
+		return true // the application was asked, but there is no link
 	}
 	return c.accept(m, types)
 }
@@ -198,9 +198,9 @@ func (c *Client) accept(m wire.LinkState, types []wire.ValueType) bool {
 	return true
 }
 
-// stateOf builds the state that an offer describes: none for an offer without
-// values, which the libraries link like any other. It reports false for more
-// values than a netstate.State can have.
+// stateOf builds the state that an offer describes: nil for an offer without values,
+// which the libraries link like any other. It reports false for more values than a
+// netstate.State can have.
 func stateOf(types []wire.ValueType, initial wire.Values) (s *netstate.State, ok bool) {
 	if len(types) == 0 {
 		return nil, true
@@ -300,4 +300,45 @@ func (r LinkDownRule) heeds(p LinkPhase) bool {
 		return p == LinkListening
 	}
 	return p != LinkIsDown
+}
+
+// A longLink collects the parts of one LinkStateLong.
+type longLink struct {
+	open            bool
+	link            wire.LinkID
+	readOnly        bool
+	message, values []byte
+}
+
+// handleLinkPart handles one part of a LinkStateLong. It reports false if the library
+// raises.
+func (c *Client) handleLinkPart(body []byte) bool {
+	m, err := wire.ParseLinkStateLong(append([]byte{0, 0}, body...))
+	if err != nil || c.b.LongLink == LongLinkSticks {
+		return false
+	}
+	b := &c.recv.link
+	last := wire.LinkStateLast
+	if c.b.LongLink == LongLinkSingle {
+		last = wire.LinkStateFirst // the flag of command 10: bit 2 means "last" there
+	}
+	if m.Flags&wire.LinkStateFirst != 0 {
+		*b = longLink{open: true, link: m.Link, readOnly: m.Flags&wire.LinkStateReadOnly != 0}
+	}
+	if !b.open {
+		return true
+	}
+	if len(b.message)+len(b.values) < longMax {
+		b.message = append(b.message, m.Message...)
+		b.values = append(b.values, m.Values...)
+	}
+	if m.Flags&last == 0 {
+		return true
+	}
+	b.open = false
+	values, err := wire.ParseValues(b.values)
+	if err != nil {
+		return false
+	}
+	return c.offered(wire.LinkState{Link: b.link, ReadOnly: b.readOnly, Message: b.message, Values: values})
 }

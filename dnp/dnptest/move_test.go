@@ -11,9 +11,9 @@ import (
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// TestMove moves a session to a fresh Endpoint at the same address twice a second,
-// amid messages both ways, links from both sides and loss. The client must not
-// notice: nothing is lost, doubled or out of order, and values go on.
+// TestMove moves a session to a new Endpoint at the same address twice a second, amid
+// messages both ways, links from both sides and loss. The client must not notice: no
+// message is lost, doubled or out of order, and values go on.
 func TestMove(t *testing.T) {
 	for i, b := range dnptest.Presets() {
 		for _, loss := range []float64{0, 0.05} {
@@ -37,7 +37,7 @@ func move(t *testing.T, seed uint64, b dnptest.Behaviour, loss float64) {
 		if own == nil && n > 60 && p.Phase() == dnptest.Connected && (p.Queued() == 0 || !b.DropsTail) {
 			own, _ = p.Offer(w.net.Now(), newState(t, 5, 5), []byte("mine"), false)
 		}
-		if n%15 == 0 && p.remote() != nil && (own == nil || own.Phase == dnptest.LinkIsUp) { // an offer without answer does not move
+		if n%15 == 0 && p.remote() != nil && (own == nil || own.Phase == dnptest.LinkIsUp) { // a snapshot has no unanswered offers
 			w.server.move(p.remote())
 			moves++
 		}
@@ -59,8 +59,8 @@ func move(t *testing.T, seed uint64, b dnptest.Behaviour, loss float64) {
 	}
 }
 
-// move replaces the Endpoint by a new one that goes on with the connection of r,
-// with what went over the wire: the snapshot and the states.
+// move replaces the Endpoint by a new one that continues the connection of r from its
+// snapshot and the states.
 func (s *server) move(r *remote) {
 	snapshot := r.conn.AppendSnapshot(nil)
 	e, err := dnp.New(dnp.Config{Profile: s.profile, Listen: true, Rand: rand.New(rand.NewPCG(1, 2))})

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// spinsMax is how often a subject may ask to be called again at once. More is an
-// endless loop.
+// spinsMax is how often in a row a subject may be due again at once. A subject that is
+// due more often is in an endless loop.
 const spinsMax = 1000
 
-// A Subject is what a [Transcript] talks to. It hands its datagrams to
-// [Transcript.Send]. Advance and NextTimeout may be nil.
+// A Subject is the program under test. It passes its datagrams to [Transcript.Send].
+// Advance and NextTimeout may be nil.
 type Subject struct {
 	Receive     func(now time.Time, from netip.AddrPort, p []byte)
 	Advance     func(now time.Time)
 	NextTimeout func() (time.Time, bool)
 }
 
-// A Transcript is a scripted peer: it says what it sends and what must come
-// back, in which order, and why.
+// A Transcript is a scripted peer: it lists the datagrams that it sends and those that
+// must come back, in order, with reasons.
 //
 //	tr := dnptest.NewTranscript(t)
 //	tr.Subject = dnptest.Subject{Receive: …, Advance: …, NextTimeout: …}
@@ -41,15 +41,15 @@ type Subject struct {
 // Each line is one step:
 //
 //	> bytes   the peer sends a datagram
-//	< bytes   the subject sent this one; everything it sends must be named, in order
-//	+ time    time passes; deadlines in it are served
-//	? bytes   as <, but it may be missing
+//	< bytes   the subject sends a datagram; the script must name all of them, in order
+//	+ time    time passes; the subject's deadlines in it are served
+//	? bytes   like <, but the datagram may be missing
 //	! name    calls the function of that name in Do
 //
-// Bytes are hex with spaces anywhere. In what is expected, .. is any byte, and a
-// final * is any rest. Two equal letters from gg to zz name a byte: the first
-// time they take what is there, later they must be equal to it, and in what the
-// peer sends they stand for it. So "05 0000 llmm" learns a LinkID.
+// Bytes are hex with spaces anywhere. In an expected datagram, .. is any byte, and a
+// final * is any rest. Two equal letters from gg to zz name a byte: the first occurrence
+// takes the byte of the datagram, later ones must be equal to it, and in a datagram of
+// the peer they stand for it. So "05 0000 llmm" learns a LinkID.
 //
 // A failure prints the line with its reason, and what was sent instead.
 type Transcript struct {
@@ -82,7 +82,7 @@ func NewTranscript(t testing.TB) *Transcript {
 	}
 }
 
-// Datagram returns a buffer, so that a Transcript can be used as a dnp.Sender.
+// Datagram returns a buffer, so that a Transcript is a dnp.Sender.
 func (tr *Transcript) Datagram(size int) []byte {
 	if cap(tr.buf) < size {
 		tr.buf = make([]byte, 0, size)
@@ -90,12 +90,12 @@ func (tr *Transcript) Datagram(size int) []byte {
 	return tr.buf[:0]
 }
 
-// Send notes a datagram of the subject. It copies p.
+// Send records a datagram of the subject. It copies p.
 func (tr *Transcript) Send(to netip.AddrPort, p []byte) {
 	tr.out = append(tr.out, sentDatagram{tr.Now, to, append([]byte(nil), p...)})
 }
 
-// Run plays the steps. It stops the test at the first difference.
+// Run plays the steps. It ends the test at the first difference.
 func (tr *Transcript) Run(script string) {
 	tr.t.Helper()
 	lines := bufio.NewScanner(strings.NewReader(script))
@@ -165,10 +165,10 @@ func (tr *Transcript) take() {
 	tr.out = tr.out[1:]
 }
 
-// settle serves what is due at once.
+// settle serves the deadlines of this moment.
 func (tr *Transcript) settle() { tr.serve(tr.Now) }
 
-// pass moves the time, and stops at every deadline on the way.
+// pass advances the time and serves every deadline on the way.
 func (tr *Transcript) pass(d time.Duration) {
 	end := tr.Now.Add(d)
 	tr.serve(end)
@@ -286,7 +286,7 @@ func (tr *Transcript) since(t time.Time) time.Duration {
 	return t.Sub(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// spaced prints a datagram with its command apart.
+// spaced formats a datagram with a space after its command.
 func spaced(p []byte) string {
 	if len(p) < 2 {
 		return fmt.Sprintf("%x", p)

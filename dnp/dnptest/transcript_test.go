@@ -54,7 +54,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// A recorder is a test that fails without ending.
+// A recorder records failures instead of ending the test.
 type recorder struct {
 	testing.TB
 	failed string
@@ -67,7 +67,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(r)
 }
 
-// TestTranscriptNotices plays scripts that do not fit and reads the complaint.
+// TestTranscriptNotices plays scripts that do not fit and checks the failure messages.
 func TestTranscriptNotices(t *testing.T) {
 	for _, tt := range []struct{ name, script, want string }{
 		{"wrong bytes", "! connect\n< 00 0100 0001 # why", "because: why"},

@@ -13,7 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// configFor returns what a listener for this client is set to.
+// configFor returns the Config of a listener for this client.
 func configFor(b dnptest.Behaviour) dnp.Config { return dnp.Config{Profile: b.Profile} }
 
 func paths() []simnet.Path {
@@ -30,8 +30,8 @@ func paths() []simnet.Path {
 
 // TestTrouble lets an Endpoint and every implementation exchange messages, long
 // ones among them, links from both sides and values, over every kind of path.
-// Messages arrive once and in order, or the connection ends, which it must not
-// do at 5 % loss and less.
+// Messages arrive once and in order, or the connection ends. At 5 % loss and less it
+// must not end.
 func TestTrouble(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for i, path := range paths() {
@@ -41,8 +41,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestPatience gives both sides a minute before they give up, as applications
-// may, so that the messages have to get through 30 % loss.
+// TestPatience lets both sides wait a minute before they give up, so that all messages
+// have to arrive at 30 % loss.
 func TestPatience(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, jitter := range []time.Duration{0, 50 * time.Millisecond} {
@@ -92,7 +92,7 @@ func trouble(t *testing.T, seed uint64, b dnptest.Behaviour, path simnet.Path, c
 		return
 	}
 	if r == nil {
-		t.Fatalf("the server never heard of the client: %v %q", p.Phase(), p.Reason())
+		t.Fatalf("the server has no connection with the client: %v %q", p.Phase(), p.Reason())
 	}
 	if p.ended() {
 		if path.Loss < 0.3 {
@@ -125,17 +125,16 @@ func trouble(t *testing.T, seed uint64, b dnptest.Behaviour, path simnet.Path, c
 }
 
 // TestWraps sends messages past two wraps of the numbers in both directions.
-// The way there is free of loss, because it takes 65,000 messages; from 200
-// before each wrap to 200 after it datagrams are lost.
+// There is no loss on the 65,000 messages of a lap, except from 200 before each wrap to
+// 200 after it.
 //
-// The bug of the libraries to keep repeats and deliver them a lap later is off:
-// no sender can prevent it where acknowledgements are lost. With it on,
-// TestStale counts.
+// KeepsRepeats is off, because no sender can prevent that bug of the libraries where
+// acknowledgements are lost. TestStale has it on and counts.
 func TestWraps(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, loss := range []float64{0.01, 0.05} {
 			if loss < 0.05 && b.Name != "cpp" && b.Name != "spec" {
-				continue // the seconds that it takes are better spent elsewhere
+				continue // saves time; cpp and spec cover this loss
 			}
 			t.Run(fmt.Sprintf("%s/loss=%v", b.Name, loss), func(t *testing.T) {
 				b.KeepsRepeats = false
@@ -178,10 +177,9 @@ func wraps(t *testing.T, b dnptest.Behaviour, loss float64, laps int) (*world, *
 	return w, p
 }
 
-// TestEdgeProof: near the wrap the Endpoint takes the acknowledgement of a later
-// number as the proof that an earlier one was delivered. Here one number before the
-// wrap never arrives for seconds, while all the others do: it must not be taken for
-// delivered.
+// TestEdgeProof: near the wrap the Endpoint takes the acknowledgement of a later number
+// as proof that an earlier one was delivered. Here one number before the wrap does not
+// arrive for seconds, while all others do. It must not count as delivered.
 func TestEdgeProof(t *testing.T) {
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.SpecText()} {
 		for _, back := range []int{0, 5, 9, 10, 11} {
@@ -214,8 +212,8 @@ func TestEdgeProof(t *testing.T) {
 	}
 }
 
-// TestStale leaves the bug of the libraries on. The client may be given stale
-// commands at most as often as the model says that it kept them.
+// TestStale leaves KeepsRepeats on. The client may process stale commands at most as
+// often as the model counts them.
 func TestStale(t *testing.T) {
 	_, p := wraps(t, dnptest.Cpp(), 0.01, 2)
 	if p.wrong != "" && p.Stats.Stale == 0 {
@@ -224,8 +222,7 @@ func TestStale(t *testing.T) {
 	t.Logf("first wrong message: %q; client %+v", p.wrong, p.Stats)
 }
 
-// TestPassive links clients that never send anything by themselves, with each
-// probe that does so without their help.
+// TestPassive links clients that never send anything unprompted, with each probe.
 func TestPassive(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, probe := range []dnp.Probe{dnp.ProbePing, dnp.ProbeHello, dnp.ProbeNone} {
@@ -278,8 +275,8 @@ func passive(t *testing.T, b dnptest.Behaviour, probe dnp.Probe, loss float64) {
 	}
 }
 
-// TestSilence: a client that stops answering is given up, and one that comes
-// back on the same port gets a fresh session.
+// TestSilence: the server gives up a client that stops answering, and a client that
+// restarts on the same port gets a new session.
 func TestSilence(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		t.Run(b.Name, func(t *testing.T) {
@@ -305,13 +302,13 @@ func TestSilence(t *testing.T) {
 			w.net.Wake(serverAddr)
 			w.net.Run(12 * time.Second)
 			if r := p.remote(); !r.closed || r.reason != dnp.CloseTimeout || w.server.e.Conns() != 0 {
-				t.Errorf("a silent client is still there: %+v", r)
+				t.Errorf("the server keeps a silent client: %+v", r)
 			}
 		})
 	}
 }
 
-// TestSameSeed: the whole of it repeats exactly.
+// TestSameSeed: the same seed repeats a run exactly.
 func TestSameSeed(t *testing.T) {
 	run := func(seed uint64) uint64 {
 		w := newWorld(t, seed, simnet.Path{Loss: 0.2, Delay: 5 * time.Millisecond, Jitter: 30 * time.Millisecond}, dnp.Config{})

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// ErrPeerClosed reports a Peer that has ended.
+// ErrPeerClosed reports that a Peer has ended.
 var ErrPeerClosed = errors.New("dnptest: peer is closed")
 
 // readBuffer is enough for the largest UDP datagram.
 const readBuffer = 1 << 16
 
-// A Peer is a [Client] on a UDP socket. One goroutine owns the client and one
-// reads the socket; both end before Close returns. Its methods may be called
-// from any goroutine, but not from the functions of an App.
+// A Peer is a [Client] on a UDP socket. One goroutine owns the client and one reads the
+// socket; both end before Close returns. Any goroutine may call its methods, but the
+// functions of an App must not.
 type Peer struct {
 	conn    *net.UDPConn
 	client  *Client
@@ -71,7 +71,7 @@ func (p *Peer) Addr() netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// Do calls f with the client, which nothing else uses meanwhile.
+// Do calls f with the client on the goroutine that owns it.
 func (p *Peer) Do(f func(now time.Time, c *Client)) error {
 	called := make(chan struct{})
 	call := func() { f(time.Now(), p.client); close(called) }
@@ -84,8 +84,8 @@ func (p *Peer) Do(f func(now time.Time, c *Client)) error {
 	}
 }
 
-// Until waits until done reports true, which is asked after everything that
-// happens to the client. The error is that of ctx, or ErrPeerClosed.
+// Until waits until done reports true. It calls done after every event of the client.
+// The error is that of ctx, or ErrPeerClosed.
 func (p *Peer) Until(ctx context.Context, done func(c *Client) bool) error {
 	w := waiter{done: done, ok: make(chan struct{})}
 	if err := p.Do(func(time.Time, *Client) { p.waiting = append(p.waiting, w) }); err != nil {
@@ -101,8 +101,8 @@ func (p *Peer) Until(ctx context.Context, done func(c *Client) bool) error {
 	}
 }
 
-// Close ends the peer without a goodbye; call Client.Close in Do before for
-// one. It waits for the goroutines.
+// Close ends the peer without sending ConnectionClose; a caller that wants one calls
+// Client.Close in Do before. Close waits for the goroutines.
 func (p *Peer) Close() {
 	p.stop()
 	p.running.Wait()
@@ -140,7 +140,7 @@ func (p *Peer) receive(d packet) {
 	p.client.Receive(time.Now(), d.from, d.p)
 }
 
-// wake tells those in Until whose condition holds.
+// wake ends the calls of Until whose condition holds.
 func (p *Peer) wake() {
 	rest := p.waiting[:0]
 	for _, w := range p.waiting {
@@ -168,7 +168,7 @@ func (p *Peer) read() {
 			return
 		}
 		if err != nil {
-			continue // an earlier datagram bounced
+			continue // the kernel reports an earlier datagram that was refused
 		}
 		d := packet{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), append([]byte(nil), buf[:n]...)}
 		select {

@@ -33,7 +33,7 @@ func do(t *testing.T, p *Peer, f func(now time.Time, c *Client) error) {
 	}
 }
 
-// TestPeers lets every library talk to the C++ one over real sockets.
+// TestPeers connects every library to the C++ one over real sockets.
 func TestPeers(t *testing.T) {
 	for _, b := range Presets() {
 		if b.Name == "spec" {
@@ -83,6 +83,6 @@ func TestPeerEnds(t *testing.T) {
 	}
 	p.Close()
 	if _, err := RunUDP(ctx, Config{}, netip.MustParseAddrPort("192.0.2.1:1")); err == nil {
-		t.Error("a socket at an address of somebody else opened")
+		t.Error("RunUDP opened a socket at a foreign address")
 	}
 }

@@ -1,9 +1,12 @@
 package dnptest
 
 import (
+	"bytes"
 	"encoding/binary"
+	"math"
 	"slices"
 
+	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -11,9 +14,9 @@ import (
 // LinkUpdate of the libraries.
 const countMax = 255
 
-// Set writes value i of a link, as the application of the library does: also
-// on a link that is read-only, which nobody prevents. Within the precision of
-// what was last sent nothing is marked. It reports whether something was.
+// Set writes value i of a link like the application of a library: also on a read-only
+// link, which no library prevents. A change within the precision of the value last sent
+// is not marked. Set reports whether it marked the value.
 func (c *Client) Set(l *Link, i int, value []byte) bool {
 	l.State.Set(i, value)
 	if near(l.State.Layout().Value(i), l.sent.Value(i), value) {
@@ -39,8 +42,8 @@ func (c *Client) Value(message string, i int) []byte {
 	return l.State.Value(i)
 }
 
-// Free lets go of the state of a link, which tells nobody. If values of it are
-// waiting, the libraries send a LinkID without values.
+// Free drops the state of a link. The peer is not told. If values of it wait, the
+// libraries send a LinkID without values.
 func (c *Client) Free(l *Link) { l.State = nil }
 
 func (c *Client) updatesPending() bool {
@@ -51,7 +54,7 @@ func (c *Client) sendable(l *Link) bool {
 	return l.Phase == LinkIsUp && l.pending && !(c.b.EnforcesReadOnly && l.ReadOnly && !l.Own)
 }
 
-// sendUpdates sends what changed on all links in one datagram, however large.
+// sendUpdates sends the changes of all links in one datagram, however large.
 func (c *Client) sendUpdates() {
 	t := &c.links
 	count := 0
@@ -79,8 +82,8 @@ func (c *Client) sendUpdates() {
 	c.emit(p)
 }
 
-// appendLink appends the changed values of l. Values beyond the 255th stay
-// marked, but the link is no longer in the list: it is never sent again.
+// appendLink appends the changed values of l. Values beyond the 255th stay marked, but
+// the link leaves the list, so they are never sent.
 func (c *Client) appendLink(p []byte, l *Link) []byte {
 	p = binary.LittleEndian.AppendUint16(p, uint16(l.ID))
 	if l.State == nil {
@@ -126,8 +129,8 @@ func (c *Client) count(n int) []byte {
 	return []byte{byte(n)}
 }
 
-// handleLinkUpdate applies values until the datagram ends, or something in it
-// is not as expected; what was applied stays.
+// handleLinkUpdate applies values until the datagram ends or has an error. Values before
+// the error stay applied.
 func (c *Client) handleLinkUpdate(body []byte) {
 	r := wire.NewReader(body)
 	links, ok := c.readCount(&r)
@@ -146,12 +149,11 @@ func (c *Client) handleLinkUpdate(body []byte) {
 		ok = ok && c.readValues(&r, l, values)
 	}
 	if r.Err() != nil || !ok {
-		c.Stats.Exceptions++ // the engine catches this one
+		c.Stats.Exceptions++ // the engine catches this exception
 	}
 }
 
-// readCount reads a count. It reports false for one that Java takes for
-// negative.
+// readCount reads a count. It reports false for one that Java reads as negative.
 func (c *Client) readCount(r *wire.Reader) (n int, ok bool) {
 	if c.b.Profile == wire.Spec {
 		return int(r.Uint16()), true
@@ -186,8 +188,8 @@ func (c *Client) readValues(r *wire.Reader, l *Link, n int) bool {
 	return true
 }
 
-// apply stores a value that the peer sent. Java and Python leave a local change
-// marked, and so send the peer's own value back.
+// apply stores a value from the peer. Java and Python leave a local change marked, so
+// they send the peer's own value back.
 func (c *Client) apply(l *Link, i int, value []byte) {
 	l.State.Set(i, value)
 	l.sent.Set(i, value)
@@ -203,4 +205,53 @@ func (c *Client) updated(l *Link, i int) {
 	if c.cfg.App.Updated != nil {
 		c.cfg.App.Updated(l, i)
 	}
+}
+
+// near reports whether a change from old to value is too small to be sent: no component
+// of a floating point value moved by more than the precision. Values of other types must
+// be equal.
+func near(v netstate.Value, old, value []byte) bool {
+	if bytes.Equal(old, value) {
+		return true
+	}
+	if v.Type.Kind() != wire.KindFloat {
+		return false
+	}
+	for w := v.Type.Width(); len(value) > 0; old, value = old[w:], value[w:] {
+		if !(math.Abs(component(value[:w])-component(old[:w])) <= v.Precision) {
+			return false
+		}
+	}
+	return true
+}
+
+// component decodes one floating point number of 2, 4 or 8 bytes.
+func component(p []byte) float64 {
+	switch len(p) {
+	case 4:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))
+	case 8:
+		return math.Float64frombits(binary.LittleEndian.Uint64(p))
+	}
+	return half(binary.LittleEndian.Uint16(p))
+}
+
+func half(h uint16) float64 {
+	exponent, fraction := int(h>>10&31), float64(h&1023)
+	var f float64
+	switch exponent {
+	case 0:
+		f = math.Ldexp(fraction, -24)
+	case 31:
+		f = math.Inf(1)
+		if fraction != 0 {
+			f = math.NaN()
+		}
+	default:
+		f = math.Ldexp(1024+fraction, exponent-25)
+	}
+	if h&0x8000 != 0 {
+		return -f
+	}
+	return f
 }

@@ -23,8 +23,7 @@ var serverAddr = netip.MustParseAddrPort("10.0.0.1:3413")
 // ownRef names the state that a client offered; there is at most one.
 const ownRef = 1 << 40
 
-// flushInterval is how often the server of these tests sends changed values, as
-// the edge does.
+// flushInterval is the flush interval of the server in these tests.
 const flushInterval = 5 * time.Millisecond
 
 // A world is one Endpoint as server and model clients, in a simulated network.
@@ -50,7 +49,7 @@ func newWorld(t testing.TB, seed uint64, path simnet.Path, cfg dnp.Config) *worl
 	return w
 }
 
-// A server is an Endpoint, and the little that an application does with it.
+// A server is an Endpoint with a minimal application.
 type server struct {
 	w         *world
 	e         *dnp.Endpoint
@@ -60,7 +59,7 @@ type server struct {
 	sources   []*dnp.Source
 	names     []string
 	remotes   map[netip.AddrPort]*remote
-	lose      func(p []byte) bool // datagrams that never leave; may be nil
+	lose      func(p []byte) bool // reports datagrams to drop instead of sending; may be nil
 }
 
 // A remote is what the server knows about one connection.
@@ -76,8 +75,8 @@ type remote struct {
 	lost   int         // connections before this one at the address
 }
 
-// A counter makes or checks numbered messages. Every now and then comes a long
-// one, if the receiver can take it.
+// A counter makes or checks numbered messages, some of them long if the receiver can
+// receive those.
 type counter struct {
 	next  int
 	limit int
@@ -306,9 +305,9 @@ func (w *world) player(addr netip.AddrPort) *player {
 	return nil
 }
 
-// messages sets how many reliable messages go each way, long ones among them.
-// Java cannot receive those. Python loses parts of its own when a datagram is
-// lost, because the first acknowledgement ends the repeating of all the others.
+// messages sets how many reliable messages are sent each way, some of them long. Java
+// cannot receive long ones. Python loses parts of its own when a datagram is lost,
+// because after the first acknowledgement it repeats none of the others.
 func (p *player) messages(toServer, toClient int) {
 	long := p.Behaviour().LongMessage
 	p.toServer = counter{limit: toServer, long: !p.Behaviour().DropsTail}
@@ -326,8 +325,8 @@ func (p *player) message(m dnptest.Message) {
 	}
 }
 
-// start connects, and from then on sends whenever fewer than busy messages wait.
-// A client that drops its queue's tail sends one at a time.
+// start connects, and from then on sends while fewer than busy messages wait. A client
+// with DropsTail sends one at a time.
 func (p *player) start(busy int) {
 	if p.Behaviour().DropsTail {
 		busy = min(busy, 1)
@@ -345,7 +344,7 @@ func (p *player) start(busy int) {
 	})
 }
 
-// remote returns what the server knows about p; nil before it proved itself.
+// remote returns what the server knows about p; nil before p proved its address.
 func (p *player) remote() *remote { return p.w.server.remotes[p.addr] }
 
 // done reports whether all messages arrived on both sides.

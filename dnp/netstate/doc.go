@@ -1,7 +1,7 @@
 // Package netstate holds network states: fixed lists of typed values that are
-// kept, compared and forwarded as their wire bytes.
+// stored, compared and forwarded as their wire bytes.
 //
-// A [Layout] is what a state is made of, a [State] the values, and a [Mask] a
-// set of values. None of them knows what a value means; only payload codecs and
+// A [Layout] describes the values of a state, a [State] holds them, and a [Mask] is a
+// set of their indices. None of them knows what a value means; only payload codecs and
 // precision filters decode.
 package netstate

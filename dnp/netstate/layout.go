@@ -7,8 +7,8 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// ValuesMax is the largest number of values that a state can be given by
-// configuration. DNP itself could count to 65,535.
+// ValuesMax is the largest number of values of a state. DNP itself could count to
+// 65,535.
 const ValuesMax = 8192
 
 // ErrEmptyLayout reports a layout without values, which no application can use.
@@ -19,7 +19,7 @@ type Value struct {
 	Type wire.ValueType
 
 	// Precision is how far a floating point component may move without being
-	// sent. It never travels to clients. 0 means that every change is sent.
+	// sent. It is never sent to clients. 0 means that every change is sent.
 	Precision float64
 }
 
@@ -39,7 +39,7 @@ func NewLayout(values []Value) (*Layout, error) {
 		return nil, ErrEmptyLayout
 	}
 	if len(values) > ValuesMax {
-		return nil, fmt.Errorf("dnp/netstate: %d values, at most %d are possible", len(values), ValuesMax)
+		return nil, fmt.Errorf("dnp/netstate: layout has %d values, more than %d", len(values), ValuesMax)
 	}
 	l := &Layout{
 		values:  append([]Value(nil), values...),
@@ -48,7 +48,7 @@ func NewLayout(values []Value) (*Layout, error) {
 	}
 	for i, v := range values {
 		if !v.Type.Valid() {
-			return nil, fmt.Errorf("dnp/netstate: value %d has the unknown type %d", i, v.Type)
+			return nil, fmt.Errorf("dnp/netstate: value %d has unknown type %d", i, v.Type)
 		}
 		l.types[i] = v.Type
 		if v.Type.Variable() {

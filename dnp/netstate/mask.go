@@ -2,8 +2,8 @@ package netstate
 
 import "math/bits"
 
-// A Mask is a set of value indexes. Its length is fixed by NewMask; indexes
-// beyond it must not be used.
+// A Mask is a set of value indices. NewMask fixes its length; larger indices must not
+// be used.
 type Mask []uint64
 
 // NewMask returns an empty mask for n values.
@@ -28,7 +28,7 @@ func (m Mask) Empty() bool {
 	return true
 }
 
-// Count returns how many indexes are in m.
+// Count returns how many indices are in m.
 func (m Mask) Count() int {
 	n := 0
 	for _, w := range m {
@@ -37,14 +37,14 @@ func (m Mask) Count() int {
 	return n
 }
 
-// Or adds all of o, which has the same length.
+// Or adds all indices of o, which has the same length.
 func (m Mask) Or(o Mask) {
 	for i, w := range o {
 		m[i] |= w
 	}
 }
 
-// AndNot removes all of o, which has the same length.
+// AndNot removes all indices of o, which has the same length.
 func (m Mask) AndNot(o Mask) {
 	for i, w := range o {
 		m[i] &^= w
@@ -54,7 +54,7 @@ func (m Mask) AndNot(o Mask) {
 // Reset removes everything.
 func (m Mask) Reset() { clear(m) }
 
-// Fill adds the indexes 0 to n-1.
+// Fill adds the indices 0 to n-1.
 func (m Mask) Fill(n int) {
 	for i := range m {
 		switch left := n - i*64; {

@@ -18,7 +18,8 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(*seed, 0))
 }
 
-// TestMaskModel does the same to masks and to sets, and compares all answers.
+// TestMaskModel applies the same operations to masks and to sets and compares the
+// results.
 func TestMaskModel(t *testing.T) {
 	rng := random(t)
 	for range 300 {
@@ -120,7 +121,8 @@ func randomValue(rng *rand.Rand, t wire.ValueType) []byte {
 	return b
 }
 
-// TestStateModel does the same to states and to lists of byte slices.
+// TestStateModel applies the same operations to states and to lists of byte slices and
+// compares the results.
 func TestStateModel(t *testing.T) {
 	rng := random(t)
 	for range 200 {
@@ -222,7 +224,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestValueIsBounded: a value handed out cannot be appended to over its neighbour.
+// TestValueIsBounded: appending to a returned value does not overwrite its neighbour.
 func TestValueIsBounded(t *testing.T) {
 	s := NewState(mustLayout(t, 1, 1))
 	_ = append(s.Value(0), 9)
@@ -235,7 +237,7 @@ func TestAllocs(t *testing.T) {
 	s := NewState(mustLayout(t, 33, wire.TypeString, 8))
 	m, buf := NewMask(200), make([]byte, 0, 256)
 	long, short, half := []byte("\x05\x00hello"), []byte("\x01\x00x"), []byte{1, 2}
-	s.Set(1, long) // the largest it will be
+	s.Set(1, long) // the longest value of this test
 	if n := testing.AllocsPerRun(100, func() {
 		s.Set(1, short)
 		s.Set(1, long)

@@ -6,11 +6,10 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// A State is the values of one network state, encoded. It is owned by one
-// goroutine.
+// A State holds the encoded values of one network state. One goroutine owns it.
 type State struct {
 	layout *Layout
-	fixed  []byte   // values of fixed size, one behind the other
+	fixed  []byte   // values of fixed size, one after the other
 	varied [][]byte // values that carry their own length, each in its own buffer
 }
 
@@ -45,8 +44,8 @@ func (s *State) Value(i int) []byte {
 }
 
 // Set copies value, which must be one encoded value of the type of element i,
-// into s and reports whether that changed anything. It allocates only when a
-// string or data value grows beyond the largest it has been.
+// into s and reports whether that changed it. It allocates only if a string or data
+// value is longer than all before.
 func (s *State) Set(i int, value []byte) (changed bool) {
 	old := s.Value(i)
 	if bytes.Equal(old, value) {

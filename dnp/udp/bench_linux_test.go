@@ -35,7 +35,7 @@ func BenchmarkSocket(b *testing.B) {
 	}
 }
 
-// BenchmarkXNet does the same with golang.org/x/net.
+// BenchmarkXNet is BenchmarkSocket with golang.org/x/net.
 func BenchmarkXNet(b *testing.B) {
 	for _, size := range []int{40, 1200} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
@@ -69,7 +69,7 @@ func BenchmarkXNet(b *testing.B) {
 	}
 }
 
-// BenchmarkPortable is the fallback on Linux.
+// BenchmarkPortable is BenchmarkSocket with the portable socket.
 func BenchmarkPortable(b *testing.B) {
 	from, err := OpenPortable(Config{})
 	if err != nil {

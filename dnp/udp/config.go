@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"syscall"
 )
 
 // Limits and defaults.
@@ -14,44 +16,44 @@ const (
 	// SocketsMax bounds Config.Sockets.
 	SocketsMax = 256
 
-	readSlotsMax     = 1024 // more than that no system call moves
+	readSlotsMax     = 1024 // no system call moves more
 	readSlotsDefault = 64
 	bufferDefault    = 4 << 20
 )
 
-// A Config says what to open. The zero value is a socket on a free port that
-// speaks IPv4 and IPv6.
+// A Config describes the sockets to open. The zero value is one socket on a free port
+// for IPv4 and IPv6.
 type Config struct {
-	// Addr is the local address. Without an IP address, and with the address
-	// "::", the socket takes IPv4 and IPv6; without IPv6 in the system only
-	// IPv4. Port 0 is a free port.
+	// Addr is the local address. Without an IP address, and with the address "::", the
+	// socket serves IPv4 and IPv6, or only IPv4 on a system without IPv6. Port 0 is a
+	// free port.
 	Addr netip.AddrPort
 
 	// Sockets is how many sockets Listen opens on that address, one per worker.
-	// 0 means 1. Systems other than Linux cannot share the datagrams of a port
-	// out and open one, whatever is asked.
+	// 0 means 1. Systems other than Linux cannot distribute the datagrams of a port
+	// among sockets; there Listen always opens one.
 	Sockets int
 
 	// Shared lets another process of the same user hold the port too, for a
-	// program that is replaced while it runs. Otherwise Listen fails if anybody
-	// has the port.
+	// program that is replaced while it runs. Without it Listen fails if another
+	// process has the port.
 	Shared bool
 
 	// ReadBuffer and WriteBuffer are the sizes of the kernel's buffers in bytes.
 	// 0 means 4 MiB. The kernel may grant less (net.core.rmem_max,
-	// net.core.wmem_max); Socket.ReadBuffer and Socket.WriteBuffer tell.
+	// net.core.wmem_max); Socket.Buffers returns the granted sizes.
 	ReadBuffer, WriteBuffer int
 
-	// ReadSlots is how many datagrams one ReadBatch can return. 0 means 64, the
-	// most is 1,024. Each reserves DatagramMax bytes of address space.
+	// ReadSlots is how many datagrams one ReadBatch can return. 0 means 64, 1,024 is
+	// the maximum. Each reserves DatagramMax bytes of address space.
 	ReadSlots int
 
 	// DatagramMax is the largest datagram that can be received, in bytes.
-	// Longer ones are dropped and counted. 0 means 65,507, which is the most.
+	// Longer ones are dropped and counted. 0 means 65,507, the maximum.
 	DatagramMax int
 }
 
-// validate fills the defaults in and reports all problems at once.
+// validate sets the defaults and reports all problems at once.
 func (c Config) validate() (Config, error) {
 	c.Sockets = orDefault(c.Sockets, 1)
 	c.ReadBuffer = orDefault(c.ReadBuffer, bufferDefault)
@@ -84,7 +86,68 @@ func inRange(name string, v, most int) error {
 // wildcard reports whether addr stands for every IPv4 and IPv6 address.
 func wildcard(addr netip.Addr) bool { return !addr.IsValid() || addr == netip.IPv6Unspecified() }
 
-// unmapped returns a without an IPv4-mapped address.
+// unmapped returns a with an IPv4-mapped address unmapped.
 func unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// Listen opens the sockets of a server on one address. If the address is taken, the
+// error says so in one line.
+func Listen(cfg Config) ([]*Socket, error) {
+	cfg, err := cfg.validate()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Addr = unmapped(cfg.Addr)
+	sockets, err := listen(cfg)
+	if err != nil {
+		return nil, listenError(cfg.Addr, err)
+	}
+	return sockets, nil
+}
+
+// Open opens one socket, as for a client. With the zero Config it can talk to
+// IPv4 and IPv6 servers.
+func Open(cfg Config) (*Socket, error) {
+	cfg.Sockets = 1
+	sockets, err := Listen(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sockets[0], nil
+}
+
+// OpenPortable opens one socket of the kind that systems other than Linux use, so that
+// tests of it run on Linux.
+func OpenPortable(cfg Config) (*Socket, error) {
+	cfg, err := cfg.validate()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Addr = unmapped(cfg.Addr)
+	s, err := openPortable(cfg)
+	if err != nil {
+		return nil, listenError(cfg.Addr, err)
+	}
+	return s, nil
+}
+
+func listenError(addr netip.AddrPort, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen udp %s: port %d is in use", addrText(addr), addr.Port())
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("listen udp %s: this host does not have that address", addrText(addr))
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listen udp %s: permission denied (ports below 1024 need a privilege)", addrText(addr))
+	}
+	return fmt.Errorf("listen udp %s: %w", addrText(addr), err)
+}
+
+// addrText writes an address without an IP as ":port".
+func addrText(a netip.AddrPort) string {
+	if !a.Addr().IsValid() {
+		return ":" + strconv.Itoa(int(a.Port()))
+	}
+	return a.String()
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchedForReading asks the kernel who watches a socket for what. Watching for
-// room to write wakes a thread whenever datagrams have left.
+// TestWatchedForReading asks the kernel for which events a socket is watched. Watching
+// for room to write would wake a thread whenever datagrams have left.
 func TestWatchedForReading(t *testing.T) {
 	s := open(t, "127.0.0.1:0")
 	sock, watched := s.conn.(*mmsgConn).descriptor.sock, 0
@@ -42,8 +42,9 @@ func TestWatchedForReading(t *testing.T) {
 	}
 }
 
-// TestCloseRaces closes descriptors while others read, write, wake and ask. Every
-// call comes to an end, and nobody touches a number that means another file by then.
+// TestCloseRaces closes descriptors while other goroutines read, write, wake and query
+// them. Every call returns, and none uses a descriptor number that means another file by
+// then.
 func TestCloseRaces(t *testing.T) {
 	for range 200 {
 		s := open(t, "127.0.0.1:0")
@@ -90,7 +91,8 @@ func TestCloseRaces(t *testing.T) {
 	}
 }
 
-// TestDeadlinePassed: such a ReadBatch looks and does not wait.
+// TestDeadlinePassed: after its deadline ReadBatch returns what has arrived and does not
+// wait.
 func TestDeadlinePassed(t *testing.T) {
 	s := open(t, "127.0.0.1:0")
 	s.SetReadDeadline(time.Now().Add(-time.Hour))

@@ -1,9 +1,12 @@
 package udp
 
 import (
+	"encoding/binary"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,10 +14,9 @@ import (
 
 // listen opens cfg.Sockets sockets that share the port.
 //
-// With SO_REUSEPORT any process of the same user could join a port without
-// noticing that it takes half of the clients. So the first socket is bound
-// without it, which fails when anybody has the port, and is given it afterwards,
-// so that the other sockets can join.
+// With SO_REUSEPORT any process of the same user could join a port by mistake and take
+// half of the clients. So the first socket is bound without it, which fails if the port
+// is taken, and gets it afterwards, so that the other sockets can join.
 func listen(cfg Config) ([]*Socket, error) {
 	var sockets []*Socket
 	for i := range cfg.Sockets {
@@ -26,7 +28,7 @@ func listen(cfg Config) ([]*Socket, error) {
 			return nil, err
 		}
 		sockets = append(sockets, s)
-		cfg.Addr = netip.AddrPortFrom(cfg.Addr.Addr(), s.LocalAddr().Port()) // if a free port was asked for
+		cfg.Addr = netip.AddrPortFrom(cfg.Addr.Addr(), s.LocalAddr().Port()) // in case port 0 was asked for
 	}
 	return sockets, nil
 }
@@ -48,7 +50,7 @@ func openSocket(cfg Config, join bool) (*Socket, error) {
 	return newSocket(newMmsgConn(d, v4, cfg, c), c), nil
 }
 
-// bound returns a bound socket. No call of this package waits in it.
+// bound returns a bound socket.
 func bound(addr netip.AddrPort, join bool) (fd int, v4 bool, err error) {
 	v4 = addr.Addr().Is4()
 	fd, err = socket(v4)
@@ -149,8 +151,8 @@ func setBuffer(fd, force, ask, size int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, ask, size))
 }
 
-// buffers returns what was granted. The kernel doubles what it is asked for, to
-// account for its own overhead, and reports the double.
+// buffers returns the granted sizes. The kernel doubles a requested size, to account for
+// its own overhead, and reports the double.
 func (m *mmsgConn) buffers() (read, write int) {
 	if m.descriptor.hold() != nil {
 		return 0, 0
@@ -161,10 +163,11 @@ func (m *mmsgConn) buffers() (read, write int) {
 	return read / 2, write / 2
 }
 
-// memInfoDrops is the place of the drop counter in what SO_MEMINFO returns.
+// memInfoDrops is the index of the drop counter in the result of SO_MEMINFO.
 const memInfoDrops = 8
 
-// overflows asks the kernel how many datagrams the full read buffer cost.
+// overflows asks the kernel how many datagrams it dropped because the read buffer was
+// full.
 func (m *mmsgConn) overflows() uint64 {
 	if m.descriptor.hold() != nil {
 		return 0
@@ -178,4 +181,83 @@ func (m *mmsgConn) overflows() uint64 {
 		return 0
 	}
 	return uint64(info[memInfoDrops])
+}
+
+// A sockaddr is the kernel's sockaddr_in or sockaddr_in6:
+//
+//	family uint16 (native), port uint16 (big endian), address [4]byte
+//	family uint16 (native), port uint16 (big endian), flow uint32, address [16]byte, scope uint32 (native)
+type sockaddr [unix.SizeofSockaddrInet6]byte
+
+// zones translates between interface numbers and zones. It remembers the last
+// translation, so that a host with one link-local network allocates once.
+type zones struct {
+	scope uint32
+	zone  string
+}
+
+// decode returns the address in s.
+func (z *zones) decode(s *sockaddr) (netip.AddrPort, bool) {
+	port := binary.BigEndian.Uint16(s[2:])
+	switch binary.NativeEndian.Uint16(s[:]) {
+	case unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s[4:8])), port), true
+	case unix.AF_INET6:
+		addr := netip.AddrFrom16([16]byte(s[8:24])).Unmap()
+		if scope := binary.NativeEndian.Uint32(s[24:]); scope != 0 {
+			addr = addr.WithZone(z.name(scope))
+		}
+		return netip.AddrPortFrom(addr, port), true
+	}
+	return netip.AddrPort{}, false
+}
+
+// encode puts to into s for a socket of the given family and returns the size.
+// It reports false if such a socket cannot reach such an address.
+func (z *zones) encode(s *sockaddr, to netip.AddrPort, v4 bool) (size uint32, ok bool) {
+	addr := to.Addr().Unmap()
+	if !addr.IsValid() || v4 && !addr.Is4() {
+		return 0, false
+	}
+	binary.BigEndian.PutUint16(s[2:], to.Port())
+	if v4 {
+		binary.NativeEndian.PutUint16(s[:], unix.AF_INET)
+		a := addr.As4()
+		copy(s[4:], a[:])
+		return unix.SizeofSockaddrInet4, true
+	}
+	binary.NativeEndian.PutUint16(s[:], unix.AF_INET6)
+	a := addr.As16()
+	copy(s[8:], a[:])
+	binary.NativeEndian.PutUint32(s[4:], 0)
+	binary.NativeEndian.PutUint32(s[24:], z.number(addr.Zone()))
+	return unix.SizeofSockaddrInet6, true
+}
+
+func (z *zones) name(scope uint32) string {
+	if scope != z.scope {
+		z.scope, z.zone = scope, strconv.FormatUint(uint64(scope), 10)
+	}
+	return z.zone
+}
+
+// number returns the interface number of zone, 0 if there is none.
+func (z *zones) number(zone string) uint32 {
+	if zone == "" {
+		return 0
+	}
+	if zone != z.zone {
+		z.scope, z.zone = interfaceNumber(zone), zone
+	}
+	return z.scope
+}
+
+func interfaceNumber(zone string) uint32 {
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n)
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index)
+	}
+	return 0
 }

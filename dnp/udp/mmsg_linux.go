@@ -16,10 +16,10 @@ type mmsghdr struct {
 	len uint32
 }
 
-// cacheLine is the size of a cache line in bytes on the machines that matter.
+// cacheLine is the size of a cache line in bytes on amd64 and arm64.
 const cacheLine = 64
 
-// A mmsgConn receives with recvmmsg and sends with sendmmsg. No call of the two waits.
+// An mmsgConn receives with recvmmsg and sends with sendmmsg, neither of which blocks.
 type mmsgConn struct {
 	descriptor *descriptor
 	v4         bool // an IPv4 socket
@@ -42,8 +42,8 @@ func (m *mmsgConn) wake()                     { m.descriptor.wake() }
 func (m *mmsgConn) localAddr() netip.AddrPort { return m.addr }
 func (m *mmsgConn) close() error              { return m.descriptor.close() }
 
-// A receiver is the memory and the arguments of recvmmsg. They live in one place and
-// the callback is made once, so that a call allocates nothing.
+// A receiver holds the memory and the arguments of recvmmsg, and a callback that is made
+// once, so that a call allocates nothing.
 type receiver struct {
 	memory    []byte // slots, stride bytes apart
 	stride    int
@@ -55,7 +55,7 @@ type receiver struct {
 	want, got int
 	errno     syscall.Errno
 
-	// of the call of receive that is under way
+	// of the current call of receive
 	into     []Datagram
 	deadline time.Time
 	n        int
@@ -73,7 +73,7 @@ func (r *receiver) init(cfg Config) {
 	r.headers = make([]mmsghdr, n)
 	for i := range n {
 		r.iovecs[i].Base = &r.memory[i*r.stride]
-		r.iovecs[i].SetLen(r.max + 1) // one more shows what was too long
+		r.iovecs[i].SetLen(r.max + 1) // the extra byte reveals datagrams that are too long
 		h := &r.headers[i].hdr
 		h.Iov = &r.iovecs[i]
 		h.SetIovlen(1)
@@ -82,14 +82,14 @@ func (r *receiver) init(cfg Config) {
 	}
 }
 
-// recv is called while the socket is held open.
+// recv calls the system once. The caller holds the socket open.
 func (r *receiver) recv(sock int) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(sock), uintptr(unsafe.Pointer(&r.headers[0])),
 		uintptr(r.want), unix.MSG_DONTWAIT, 0, 0)
 	r.got, r.errno = int(n), errno
 }
 
-// receive returns datagrams, waiting for them until the deadline or wake.
+// receive returns datagrams. It waits for them until the deadline or wake.
 func (m *mmsgConn) receive(ds []Datagram, deadline time.Time) (n int, err error) {
 	r := &m.in
 	r.into, r.deadline, r.n, r.err = ds, deadline, 0, nil
@@ -104,7 +104,7 @@ func (m *mmsgConn) receive(ds []Datagram, deadline time.Time) (n int, err error)
 	return r.n, r.err
 }
 
-// tryReceive reports whether receive has an end: datagrams, an error, wake or the
+// tryReceive reports whether receive is done: by datagrams, an error, wake or the
 // deadline, in this order.
 func (m *mmsgConn) tryReceive(uintptr) bool {
 	r := &m.in
@@ -121,8 +121,8 @@ func (m *mmsgConn) tryReceive(uintptr) bool {
 	return true
 }
 
-// poll turns until there is a datagram, nothing more to read, or an error of
-// the socket. Errors of earlier datagrams are counted; each is reported once.
+// poll reads until there is a datagram, nothing more to read, or an error of the socket.
+// It counts errors of earlier datagrams; the kernel reports each once.
 func (m *mmsgConn) poll(ds []Datagram) (int, error) {
 	r := &m.in
 	r.want = min(len(ds), len(r.headers))
@@ -144,7 +144,7 @@ func (m *mmsgConn) poll(ds []Datagram) (int, error) {
 	}
 }
 
-// take makes Datagrams of what recvmmsg filled.
+// take converts the messages of recvmmsg to Datagrams.
 func (m *mmsgConn) take(ds []Datagram) (n int) {
 	r, bytes := &m.in, 0
 	for i := range r.got {

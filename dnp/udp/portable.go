@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pollWait is how long a read or write without waiting waits: the net package
+// pollWait is how long a read or write that should not wait does wait: the net package
 // does nothing at all after a deadline. The number is arbitrary.
 const pollWait = 200 * time.Microsecond
 
@@ -19,7 +19,7 @@ type portableConn struct {
 	conn     *net.UDPConn
 	v4       bool
 	counters *counters
-	memory   []byte // of one datagram, and one byte that shows what was too long
+	memory   []byte // of one datagram, and one byte that reveals datagrams that are too long
 	woken    atomic.Bool
 }
 
@@ -46,9 +46,9 @@ func openPortable(cfg Config) (*Socket, error) {
 // receive waits for datagrams, the deadline or wake.
 //
 // wake first sets woken and then a deadline in the past; receive first sets its own
-// deadline and then looks at woken. Whatever the order of the two, either receive
-// sees the flag or wake's deadline is the last one set. A wake that is overtaken
-// by the receive after the one it meant can cut that short: ErrWoken again.
+// deadline and then reads woken. In every interleaving, either receive sees the flag or
+// wake's deadline is the last one set. If the receive that a wake ends returns before
+// wake has set its deadline, the next receive ends with ErrWoken as well.
 func (p *portableConn) receive(ds []Datagram, deadline time.Time) (int, error) {
 	if err := p.setReadDeadline(deadline); err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ var past = time.Unix(1, 0)
 
 func (p *portableConn) wake() {
 	p.woken.Store(true)
-	_ = p.conn.SetReadDeadline(past) // fails only when closed, and then nobody waits
+	_ = p.conn.SetReadDeadline(past) // fails only after close, when no receive waits
 }
 
 func (p *portableConn) read(ds []Datagram) (int, error) {
@@ -98,8 +98,8 @@ func (p *portableConn) read(ds []Datagram) (int, error) {
 	}
 }
 
-// setReadDeadline gives a deadline that has passed a moment more, so that reading
-// without waiting finds what there is.
+// setReadDeadline extends a deadline that has passed by a moment, so that a read finds
+// datagrams that have arrived.
 func (p *portableConn) setReadDeadline(t time.Time) error {
 	if soonest := time.Now().Add(pollWait); !t.IsZero() && t.Before(soonest) {
 		t = soonest
@@ -115,7 +115,7 @@ func (p *portableConn) send(batch []outgoing) error {
 	for i := range batch {
 		d := &batch[i]
 		err := p.write(d)
-		if errors.Is(err, os.ErrDeadlineExceeded) { // no room, or only no time: then the net package did not try
+		if errors.Is(err, os.ErrDeadlineExceeded) { // no room, or no time, and then the net package did not try
 			p.counters.writeWaits.Add(1)
 			_ = p.conn.SetWriteDeadline(time.Now().Add(pollWait))
 			err = p.write(d)
@@ -137,7 +137,7 @@ func (p *portableConn) send(batch []outgoing) error {
 // errUnreachable reports an address that the socket's family does not have.
 var errUnreachable = syscall.EHOSTUNREACH
 
-// write writes d, twice if the first time reported an earlier datagram's error.
+// write writes d, and again if the first attempt reported an earlier datagram's error.
 func (p *portableConn) write(d *outgoing) error {
 	to := unmapped(d.to)
 	if !to.Addr().IsValid() || p.v4 && !to.Addr().Is4() {
@@ -172,7 +172,7 @@ func writeDropReason(err error) DropReason {
 	return DropOther
 }
 
-// errnoOf allocates, so it is for errors only.
+// errnoOf allocates, so only error paths call it.
 func errnoOf(err error) (errno syscall.Errno, ok bool) {
 	ok = errors.As(err, &errno)
 	return errno, ok

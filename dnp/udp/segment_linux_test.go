@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRunLength: what may leave as one piece, with the reason for what may not.
+// TestRunLength: which datagrams may leave as one piece, and why others may not.
 func TestRunLength(t *testing.T) {
 	s := open(t, "127.0.0.1:0")
 	other := open(t, "127.0.0.1:0").LocalAddr()
@@ -52,8 +52,8 @@ func TestRunLength(t *testing.T) {
 	}
 }
 
-// TestSegments sends random batches to two peers, of both address families, and
-// wants every datagram as it was, in order. Faults hit some calls.
+// TestSegments sends random batches to two peers, of both address families, while some
+// system calls fail. Every datagram must arrive unchanged and in order.
 func TestSegments(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		a, peers := open(t, addr), []*Socket{open(t, addr), open(t, addr)}
@@ -97,8 +97,8 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestUncut: after some errors the datagrams of a run go out one by one, after
-// others the run is lost; either way all behind it go out.
+// TestUncut: after some errors the datagrams of a run are sent one by one, after others
+// the run is lost; in both cases all datagrams behind it are sent.
 func TestUncut(t *testing.T) {
 	tests := []struct {
 		errno syscall.Errno // of every run

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReusePort: clients are spread over the sockets, and one client always
-// meets the same socket.
+// TestReusePort: the kernel distributes clients over the sockets, and one client always
+// reaches the same socket.
 func TestReusePort(t *testing.T) {
 	sockets, err := Listen(Config{Addr: netip.MustParseAddrPort("127.0.0.1:0"), Sockets: 4})
 	if err != nil {
@@ -21,7 +21,7 @@ func TestReusePort(t *testing.T) {
 	to := sockets[0].LocalAddr()
 	const clients, each = 64, 3
 	for range clients {
-		c := open(t, "127.0.0.1:0") // kept open, so that no two clients have the same port
+		c := open(t, "127.0.0.1:0") // stays open, so that no two clients have the same port
 		for range each {
 			send(t, c, to, []byte("x"))
 		}
@@ -58,7 +58,7 @@ func TestReusePort(t *testing.T) {
 	}
 }
 
-// TestShared: a program that is being replaced may share its port on purpose.
+// TestShared: two processes may share a port if both ask for it.
 func TestShared(t *testing.T) {
 	first, err := Listen(Config{Addr: netip.MustParseAddrPort("127.0.0.1:0")})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestOverflows(t *testing.T) {
 }
 
 // faults makes a sender's system call fail as a list says. An entry n > 0 sends
-// n datagrams only; entries after the last let everything through.
+// n datagrams only; calls after the last entry send everything.
 func faults(s *Socket, list ...any) {
 	out := &s.conn.(*mmsgConn).out
 	out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
@@ -127,7 +127,7 @@ func faults(s *Socket, list ...any) {
 	}
 }
 
-// TestSendFaults: each fault costs at most the datagram that it hit.
+// TestSendFaults: each fault costs at most the datagram that it hits.
 func TestSendFaults(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -180,7 +180,7 @@ func TestSendFaults(t *testing.T) {
 }
 
 // TestSendNoRoom: a socket that stays full costs one wait per flush, not one per
-// datagram, and then the datagrams.
+// datagram, and the datagrams are dropped.
 func TestSendNoRoom(t *testing.T) {
 	a := open(t, "127.0.0.1:0")
 	calls := 0
@@ -203,8 +203,8 @@ func TestSendNoRoom(t *testing.T) {
 	receive(t, a, 1)
 }
 
-// TestRefused lets the kernel report closed ports, which it does on request, and
-// expects that they cost nothing but a count.
+// TestRefused lets the kernel report closed ports, which it does on request. Each report
+// is counted and has no other effect.
 func TestRefused(t *testing.T) {
 	a, b := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
 	if err := unix.SetsockoptInt(a.conn.(*mmsgConn).descriptor.sock, unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
@@ -214,7 +214,7 @@ func TestRefused(t *testing.T) {
 	closed := gone.LocalAddr()
 	_ = gone.Close()
 	w := a.Writer()
-	for range 3 { // in a batch; sendmmsg swallows a report that does not stand at its start
+	for range 3 { // in a batch; sendmmsg swallows a report that is not at its start
 		w.Send(closed, append(w.Datagram(1), 0))
 		w.Send(b.LocalAddr(), append(w.Datagram(1), 1))
 	}
@@ -224,7 +224,7 @@ func TestRefused(t *testing.T) {
 	send(t, a, closed, []byte("x")) // and one at the start
 	send(t, a, b.LocalAddr(), []byte("x"))
 	receive(t, b, 4)
-	send(t, a, closed, []byte("x")) // and one that a read meets
+	send(t, a, closed, []byte("x")) // and one that a read receives
 	send(t, b, a.LocalAddr(), []byte("x"))
 	receive(t, a, 1)
 	if s := a.Stats(); s.Drops[DropRefused] == 0 {

@@ -1,23 +1,26 @@
 package udp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"syscall"
+)
 
-// A DropReason says why a datagram was not sent, or was received in vain.
+// A DropReason says why a datagram was not sent, or was dropped after it was received.
 type DropReason uint8
 
 const (
-	DropRefused     DropReason = iota // an earlier datagram met a closed port (reported late)
-	DropTooLarge                      // more than UDP or the path can carry
-	DropUnreachable                   // no route, or not with this kind of address
+	DropRefused     DropReason = iota // an earlier datagram reached a closed port (reported late)
+	DropTooLarge                      // larger than UDP or the path can carry
+	DropUnreachable                   // no route, or not an address of this socket's family
 	DropFull                          // the socket or the network card had no room in time
-	DropOther                         // anything else that the kernel said
+	DropOther                         // any other error of the kernel
 	DropTruncated                     // received, but longer than Config.DatagramMax
 	NumDropReasons
 )
 
 var dropReasonNames = [...]string{"refused", "too_large", "unreachable", "full", "other", "truncated"}
 
-// String returns the name of r as it stands in metrics.
+// String returns the name of r in metrics.
 func (r DropReason) String() string {
 	if int(r) < len(dropReasonNames) {
 		return dropReasonNames[r]
@@ -35,7 +38,7 @@ type Stats struct {
 	Drops [NumDropReasons]uint64
 
 	// Uncut counts how often datagrams that could have left as one piece had to
-	// be sent one by one. If the device cannot do it, only the first counts.
+	// be sent one by one. If the device cannot cut at all, only the first time counts.
 	Uncut uint64
 
 	// WriteWaits counts how often a flush had to wait for the socket.
@@ -46,8 +49,8 @@ type Stats struct {
 	Overflows uint64
 }
 
-// counters are written by the owners of a socket, once per batch, and read by
-// anybody.
+// counters are the counters of a socket. Its owners write them once per batch; any
+// goroutine may read them.
 type counters struct {
 	datagramsIn, bytesIn, batchesIn    atomic.Uint64
 	datagramsOut, bytesOut, batchesOut atomic.Uint64
@@ -79,4 +82,39 @@ func (c *counters) stats() Stats {
 		s.Drops[i] = c.drops[i].Load()
 	}
 	return s
+}
+
+// dropReason returns the counter for an error of a datagram.
+func dropReason(errno syscall.Errno) DropReason {
+	switch errno {
+	case syscall.ECONNREFUSED, syscall.ECONNRESET:
+		return DropRefused
+	case syscall.EMSGSIZE:
+		return DropTooLarge
+	case syscall.EAGAIN, syscall.ENOBUFS, syscall.ENOMEM:
+		return DropFull
+	case syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EHOSTDOWN,
+		syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT:
+		return DropUnreachable
+	}
+	return DropOther
+}
+
+// pending reports whether errno can be a late report about an earlier datagram.
+func pending(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
+		syscall.EPROTO, syscall.ENOPROTOOPT:
+		return true
+	}
+	return false
+}
+
+// fatal reports whether errno concerns the socket, not a datagram.
+func fatal(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.EBADF, syscall.ENOTSOCK, syscall.EFAULT, syscall.ENOSYS:
+		return true
+	}
+	return false
 }

@@ -20,10 +20,10 @@ var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random te
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come. It only bounds failures.
+// patience is how long a test waits for an expected datagram. It only bounds failures.
 const patience = 20 * time.Second
 
-// kinds are the two ways to open a socket. All tests that can run with both.
+// kinds are the two ways to open a socket. Every test that can runs with both.
 var kinds = []struct {
 	name string
 	open func(Config) (*Socket, error)
@@ -101,7 +101,7 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-// TestLargeAmongSmall: any slot of a batch takes the largest datagram.
+// TestLargeAmongSmall: any slot of a batch can hold the largest datagram.
 func TestLargeAmongSmall(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)
 	rng := rand.New(rand.NewPCG(*seed, 0))
@@ -126,8 +126,8 @@ func TestLargeAmongSmall(t *testing.T) {
 	})
 }
 
-// TestBatchOut sends more than one system call takes, from buffers that are
-// smaller than, as large as and larger than what Datagram was asked for.
+// TestBatchOut sends more datagrams than one system call takes, from buffers that are
+// smaller than, as large as and larger than the size passed to Datagram.
 func TestBatchOut(t *testing.T) {
 	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
 		a, b := open("127.0.0.1:0", Config{}), open("127.0.0.1:0", Config{})
@@ -172,8 +172,8 @@ func hasIPv6(t *testing.T) {
 	_ = c.Close()
 }
 
-// TestAddresses: whatever the families of the two ends, addresses are unmapped
-// and the one that arrives can be answered.
+// TestAddresses: for every combination of address families, addresses are unmapped and
+// the receiver can answer the address that it sees.
 func TestAddresses(t *testing.T) {
 	hasIPv6(t)
 	tests := []struct{ server, client, dial string }{
@@ -208,7 +208,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestLinkLocal: zones are interface numbers, also if given by name.
+// TestLinkLocal: zones are interface numbers, also if the caller passes a name.
 func TestLinkLocal(t *testing.T) {
 	addr, name := linkLocal(t)
 	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
@@ -239,7 +239,7 @@ func linkLocal(t *testing.T) (addr netip.Addr, zone string) {
 	return netip.Addr{}, ""
 }
 
-// TestBadDatagrams: datagrams that cannot be sent do not hold the others up.
+// TestBadDatagrams: datagrams that cannot be sent do not delay the others.
 func TestBadDatagrams(t *testing.T) {
 	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
 		a, b := open("127.0.0.1:0", Config{}), open("127.0.0.1:0", Config{})
@@ -311,7 +311,7 @@ func TestClose(t *testing.T) {
 			t.Fatalf("ReadBatch after Close = %v, want net.ErrClosed", err)
 		}
 		w := s.Writer()
-		for range writeBatch + 1 { // one flush by Send, whose error the next Flush tells
+		for range writeBatch + 1 { // one flush by Send, whose error the next Flush returns
 			w.Send(netip.MustParseAddrPort("127.0.0.1:9"), append(w.Datagram(1), 1))
 		}
 		if err := w.Flush(); err != net.ErrClosed {

@@ -25,8 +25,8 @@ func TestWakeBefore(t *testing.T) {
 	})
 }
 
-// TestWakeWaiting wakes a worker that waits, again and again. It has no deadline and
-// gets no datagrams, so nothing else makes up for a wake-up that is lost.
+// TestWakeWaiting wakes a worker that waits, again and again. The worker has no deadline
+// and gets no datagrams, so a lost wake-up hangs it.
 func TestWakeWaiting(t *testing.T) {
 	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
 		s := open("127.0.0.1:0", Config{})
@@ -42,7 +42,7 @@ func TestWakeWaiting(t *testing.T) {
 		watchdog := time.AfterFunc(patience, func() { _ = s.Close() })
 		defer watchdog.Stop()
 		for i := range rounds {
-			runtime.Gosched() // the worker most likely waits by now
+			runtime.Gosched() // the worker most likely waits
 			s.Wake()
 			if err := <-woken; err != ErrWoken {
 				t.Errorf("ReadBatch %d: %v, want ErrWoken", i, err)
@@ -58,7 +58,7 @@ func TestWakeGivesDatagramsFirst(t *testing.T) {
 		b.Wake()
 		b.SetReadDeadline(time.Now().Add(patience))
 		n, err := b.ReadBatch(make([]Datagram, 1))
-		if err == ErrWoken { // the portable socket tells of the wake first; the datagram is not lost
+		if err == ErrWoken { // the portable socket reports the wake first; the datagram is not lost
 			n, err = b.ReadBatch(make([]Datagram, 1))
 		}
 		if n != 1 || err != nil {
@@ -68,15 +68,15 @@ func TestWakeGivesDatagramsFirst(t *testing.T) {
 }
 
 // TestWakeModel posts numbers to a worker's inbox from several goroutines while
-// datagrams come in. The worker has no deadline, so a lost wake-up hangs it, and
-// a lost datagram leaves it waiting for the last ones.
+// datagrams arrive. The worker has no deadline, so a lost wake-up hangs it, and after a
+// lost datagram it waits for the last ones for ever.
 func TestWakeModel(t *testing.T) {
 	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
 		a, b := open("127.0.0.1:0", Config{}), open("127.0.0.1:0", Config{})
 		const posters, posts, datagrams = 4, 3000, 2000
 		var (
 			inbox    atomic.Int64
-			credit   = make(chan struct{}, 32) // datagrams under way: never more than the buffer holds
+			credit   = make(chan struct{}, 32) // datagrams under way, never more than the buffer holds
 			group    sync.WaitGroup
 			posted   int64
 			received int

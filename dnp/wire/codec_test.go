@@ -21,16 +21,16 @@ func unhex(s string) []byte {
 	return b
 }
 
-// A codecTest says what a message looks like on the wire.
+// A codecTest is a message and its bytes on the wire.
 type codecTest[M any] struct {
 	name string
 	m    M
 	want string
 }
 
-// testCodec requires that each message is appended behind what was there, that
-// it parses back, also with bytes behind it unless the last field takes them,
-// and that every truncation down to minimum bytes fails with ErrTruncated.
+// testCodec requires that Append appends each message to a prefix, that it parses back,
+// also with bytes behind it unless the last field takes them, and that every truncation
+// down to minimum bytes fails with ErrTruncated.
 func testCodec[M any](t *testing.T, parse func([]byte) (M, error), open bool, tests []codecTest[M]) {
 	t.Helper()
 	for _, tt := range tests {
@@ -209,7 +209,8 @@ func TestOverlong(t *testing.T) {
 	}
 }
 
-// TestFailedValues: a list that failed is empty, so that nobody walks it.
+// TestFailedValues: ParseValues returns an empty list with an error, so that a caller
+// that ignores the error does not read beyond the datagram.
 func TestFailedValues(t *testing.T) {
 	for _, in := range []string{"0200 01 07", "ffff", "0100 ff 00"} {
 		if v, err := ParseValues(unhex(in)); err == nil || v.Len() != 0 || v.Size() != 0 {
@@ -242,13 +243,13 @@ func TestAllocs(t *testing.T) {
 		up, err2 := ParseLinkUp(LinkUp{Link: 9}.Append(buf)[1:])
 		m, err3 := ParseReliableMessage(ReliableMessage{Seq: 1, Data: buf[:5]}.Append(buf[8:8])[1:])
 		if err != nil || err2 != nil || err3 != nil || ack.Seq != 9 || up.Link != 9 || m.Seq != 1 {
-			t.Fatal("does not parse")
+			t.Fatal("an update does not parse")
 		}
 		b := AppendLinkStateHead(buf, LinkState{Seq: 1, Link: 2}, 1)
 		b = AppendTypedValue(b, 1, []byte{7})
 		s, err := ParseLinkState(b[1:])
 		if err != nil || s.Values.Len() != 1 {
-			t.Fatal("does not parse")
+			t.Fatal("an update does not parse")
 		}
 		s.Values.Next()
 	}); n != 0 {

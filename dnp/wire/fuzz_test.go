@@ -18,8 +18,7 @@ func seedCommand(f *testing.F, cmd Command) {
 	f.Add(unhex("ffff ffff ffff ffff ffff"))
 }
 
-// fuzzCodec requires that what parses is appended again as it was, up to bytes
-// that were ignored.
+// fuzzCodec requires that Append restores what Parse parsed, except for ignored bytes.
 func fuzzCodec[M interface{ Append([]byte) []byte }](f *testing.F, cmd Command, parse func([]byte) (M, error)) {
 	seedCommand(f, cmd)
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -118,7 +117,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzLinkUpdate reads an update against a layout that the fuzzer makes up.
+// FuzzLinkUpdate reads an update against a layout that the fuzzer chooses.
 func FuzzLinkUpdate(f *testing.F) {
 	for _, v := range vectors(f) {
 		if v.Kind == "link_update" {

@@ -91,8 +91,8 @@ func (p Profile) appendCount(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
-// An UpdateReader reads a LinkUpdate: for each NextLink, NextValue until it
-// reports false. It is a value; a copy of it reads the same links again.
+// An UpdateReader reads a LinkUpdate: the caller calls NextLink, and after each NextValue
+// until it reports false. A copy of an UpdateReader reads the same links again.
 type UpdateReader struct {
 	r       Reader
 	profile Profile
@@ -109,7 +109,7 @@ func (p Profile) UpdateReader(b []byte) UpdateReader {
 }
 
 // NextLink returns the next link. It reports false after the last one and after
-// an error. The values of the link before must have been read.
+// an error. The caller must have read the values of the previous link.
 func (u *UpdateReader) NextLink() (link LinkID, ok bool) {
 	if u.links == 0 || u.r.Err() != nil {
 		return 0, false
@@ -139,7 +139,7 @@ func (u *UpdateReader) NextValue(types []ValueType) (index int, value []byte, ok
 // Err returns the error that ended the reading.
 func (u *UpdateReader) Err() error { return u.r.Err() }
 
-// readIndex reads what stands before a value and returns the value's index.
+// readIndex reads the bytes before a value and returns the value's index.
 func (u *UpdateReader) readIndex(types []ValueType) int {
 	if u.profile == Denetwork {
 		index := int(u.r.Uint16())

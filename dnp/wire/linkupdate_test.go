@@ -7,7 +7,7 @@ import (
 
 // An updateTest builds a LinkUpdate of two links and reads it back. Link 1 has
 // uint16, string; link 2 sint8. The bytes of profile spec are derived from the
-// document, since nobody speaks it.
+// document, since no implementation of it exists.
 var updateTests = []struct {
 	profile Profile
 	want    string

@@ -1,14 +1,16 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+)
 
 // AppendMessage appends an unreliable message:
 //
 //	command uint8 = 3
 //	data    *
 //
-// The message is what follows the command byte, so there is nothing to parse.
-// An empty one must not be sent: Python raises and the engine throws.
+// Everything after the command byte is the message, so there is nothing to parse.
+// An empty message must not be sent: Python raises and the engine throws.
 func AppendMessage(b, data []byte) []byte {
 	return append(append(b, byte(CommandMessage)), data...)
 }
@@ -72,5 +74,37 @@ func (m ReliableMessageLong) Append(b []byte) []byte {
 func ParseReliableMessageLong(p []byte) (ReliableMessageLong, error) {
 	r := NewReader(p)
 	m := ReliableMessageLong{Seq: Seq(r.Uint16()), Flags: PartFlags(r.Uint8()), Data: r.Rest()}
+	return m, r.Err()
+}
+
+// An AckCode says how a reliable message was received.
+type AckCode uint8
+
+const (
+	AckSuccess AckCode = 0 // received
+	AckFailed  AckCode = 1 // invalid; the sender resends
+)
+
+// A ReliableAck acknowledges one reliable message:
+//
+//	command uint8 = 6
+//	number  uint16
+//	code    uint8
+type ReliableAck struct {
+	Seq  Seq
+	Code AckCode
+}
+
+// Append appends the datagram to b.
+func (m ReliableAck) Append(b []byte) []byte {
+	b = append(b, byte(CommandReliableAck))
+	b = binary.LittleEndian.AppendUint16(b, uint16(m.Seq))
+	return append(b, byte(m.Code))
+}
+
+// ParseReliableAck parses a ReliableAck after its command byte.
+func ParseReliableAck(p []byte) (ReliableAck, error) {
+	r := NewReader(p)
+	m := ReliableAck{Seq: Seq(r.Uint16()), Code: AckCode(r.Uint8())}
 	return m, r.Err()
 }

@@ -1,13 +1,12 @@
 package wire
 
-// A Profile says which of the two dialects of DNP a listener speaks. One
-// datagram cannot tell them apart, so a profile belongs to a listener.
+// A Profile is one of the two dialects of DNP. A single datagram does not tell which,
+// so a listener has one profile.
 type Profile uint8
 
 const (
-	// Denetwork is what every deployed client speaks (denetwork libraries and
-	// the engine module): numbers modulo 65535, short LinkUpdate, commands 10
-	// and 11.
+	// Denetwork is the dialect of every deployed client (denetwork libraries and the
+	// engine module): numbers modulo 65535, short LinkUpdate, commands 10 and 11.
 	Denetwork Profile = iota
 
 	// Spec is the published document as written: numbers modulo 65536, typed
@@ -17,7 +16,7 @@ const (
 
 var profileNames = [...]string{Denetwork: "denetwork", Spec: "spec"}
 
-// String returns the name of p as it stands in a listener URL.
+// String returns the name of p in a listener URL.
 func (p Profile) String() string {
 	if int(p) < len(profileNames) {
 		return profileNames[p]
@@ -35,7 +34,7 @@ func ParseProfile(name string) (p Profile, ok bool) {
 	return 0, false
 }
 
-// Modulus returns how many reliable numbers there are before they start again.
+// Modulus returns after how many commands the reliable numbers start again.
 //
 // The document says both 65'536 and "% 65535"; every implementation counts
 // modulo 65535, so that 65535 never appears on the wire.
@@ -48,3 +47,69 @@ func (p Profile) Modulus() uint64 {
 
 // Long reports whether p has commands 10 and 11.
 func (p Profile) Long() bool { return p == Denetwork }
+
+// A Command is the first byte of a datagram.
+type Command uint8
+
+const (
+	CommandConnectionRequest     Command = 0
+	CommandConnectionAck         Command = 1
+	CommandConnectionClose       Command = 2
+	CommandMessage               Command = 3
+	CommandReliableMessage       Command = 4
+	CommandReliableLinkState     Command = 5
+	CommandReliableAck           Command = 6
+	CommandLinkUp                Command = 7
+	CommandLinkDown              Command = 8
+	CommandLinkUpdate            Command = 9
+	CommandReliableMessageLong   Command = 10
+	CommandReliableLinkStateLong Command = 11
+)
+
+var commandNames = [...]string{
+	CommandConnectionRequest:     "ConnectionRequest",
+	CommandConnectionAck:         "ConnectionAck",
+	CommandConnectionClose:       "ConnectionClose",
+	CommandMessage:               "Message",
+	CommandReliableMessage:       "ReliableMessage",
+	CommandReliableLinkState:     "ReliableLinkState",
+	CommandReliableAck:           "ReliableAck",
+	CommandLinkUp:                "LinkUp",
+	CommandLinkDown:              "LinkDown",
+	CommandLinkUpdate:            "LinkUpdate",
+	CommandReliableMessageLong:   "ReliableMessageLong",
+	CommandReliableLinkStateLong: "ReliableLinkStateLong",
+}
+
+// String returns the protocol's name for c.
+func (c Command) String() string {
+	if int(c) < len(commandNames) {
+		return commandNames[c]
+	}
+	return "Command?"
+}
+
+// A Seq is the number of a reliable command on the wire.
+//
+// Connections count reliable commands in a uint64 that never wraps; a Seq is
+// that count modulo [Profile.Modulus].
+type Seq uint16
+
+// Seq returns the wire number of the n-th reliable command of a connection.
+func (p Profile) Seq(n uint64) Seq { return Seq(n % p.Modulus()) }
+
+// Unwrap returns the count that s stands for: the one nearest to near.
+// It reports false for a number that the profile does not use (65535 in
+// profile denetwork) and for counts below zero.
+func (p Profile) Unwrap(s Seq, near uint64) (n uint64, ok bool) {
+	m := p.Modulus()
+	if uint64(s) >= m {
+		return 0, false
+	}
+	forward := (uint64(s) + m - near%m) % m
+	if forward <= m/2 {
+		return near + forward, true
+	}
+	back := m - forward
+	return near - back, back <= near
+}

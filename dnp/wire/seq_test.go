@@ -49,7 +49,7 @@ func TestUnwrap(t *testing.T) {
 	}
 }
 
-// TestUnwrapModel: a count that is at most 32,767 away comes back from its wire
+// TestUnwrapModel: Unwrap finds every count that is at most 32,767 away by its wire
 // number, around every wrap.
 func TestUnwrapModel(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)

@@ -2,8 +2,8 @@ package wire
 
 import "testing"
 
-// TestValueTypes spells the sizes out that the table computes. The document says
-// 3 for codes 25 to 28, which no implementation follows.
+// TestValueTypes lists the sizes that the table computes. The document says 3 for codes
+// 25 to 28, which no implementation follows.
 func TestValueTypes(t *testing.T) {
 	sizes := [...]int{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, -1, -1,
 		2, 2, 4, 4, 8, 8, 16, 16, 3, 3, 6, 6, 12, 12, 24, 24,

@@ -104,8 +104,8 @@ func hexes(packets ...[]byte) (out []string) {
 	return out
 }
 
-// TestVectorValues encodes the value that each vector describes, by nothing but
-// the type table, and reads the library's datagram with the same type.
+// TestVectorValues encodes the value that each vector describes, with only the type
+// table, and reads the library's datagram with the same type.
 func TestVectorValues(t *testing.T) {
 	seen := map[ValueType]bool{}
 	for _, v := range vectors(t) {
@@ -145,7 +145,7 @@ func TestVectorValues(t *testing.T) {
 			t.Errorf("%s: kind %q", name, v.Kind)
 		}
 	}
-	const vector2f32 = 30 // the one type of which no library that gets it right was recorded
+	const vector2f32 = 30 // the vectors have no library that encodes this type correctly
 	for typ := range ValueType(ValueTypes) {
 		if !seen[typ] && typ != vector2f32 {
 			t.Errorf("no vector of %v", typ)
@@ -153,9 +153,9 @@ func TestVectorValues(t *testing.T) {
 	}
 }
 
-// TestVectorBroken: vectors and quaternions of the Python library carry the type
-// of a component and more bytes than that has. The first component is read as
-// the value; nothing fails worse than that.
+// TestVectorBroken: vectors and quaternions of the Python library carry the type of a
+// component and more bytes than that has. The reader takes the first component as the
+// value, and does nothing worse.
 func TestVectorBroken(t *testing.T) {
 	broken := 0
 	for _, v := range vectors(t) {
@@ -177,8 +177,8 @@ func TestVectorBroken(t *testing.T) {
 	}
 }
 
-// TestVectorHalf: the bits of half floats pass through, whatever the libraries
-// make of them, and they differ among each other.
+// TestVectorHalf: the bits of half floats pass through unchanged, although the
+// libraries round differently.
 func TestVectorHalf(t *testing.T) {
 	n := 0
 	for _, v := range vectors(t) {

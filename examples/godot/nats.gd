@@ -1,16 +1,16 @@
-# As much of a NATS client as a publisher of states needs, for Godot 3: messages
-# whose bodies are Variants, one question at a time, subscriptions. The protocol is
-# lines of text with bodies behind them: https://docs.nats.io/reference/reference-protocols/nats-protocol
+# The part of a NATS client that a publisher of states needs, for Godot 3: messages
+# whose bodies are Variants, one request at a time, and subscriptions. The protocol has
+# lines of text, some with a body: https://docs.nats.io/reference/reference-protocols/nats-protocol
 extends Reference
 
 const HEADER = "NATS/1.0\r\nContent-Type: application/x-godot-variant; version=3\r\n\r\n"
-const ANSWERS = "0" # the subscription to them
+const ANSWERS = "0" # the subscription to answers
 const LINE_MAX = 4096 # the first line of the server is the longest
 
-var error = "" # why the connection is of no use
+var error = "" # why the connection does not work; empty = it works
 
 var _tcp = StreamPeerTCP.new()
-var _in = PoolByteArray() # received and not yet understood
+var _in = PoolByteArray() # received and not yet handled
 var _handlers = {} # by subscription number: [object, method]
 var _answer = null
 var _inbox = "_INBOX.godot%d.%d" % [OS.get_process_id(), OS.get_ticks_usec()]
@@ -35,12 +35,12 @@ func subscribe(subject, object, method):
 	_put("SUB %s %s\r\n" % [subject, number])
 
 
-# Sends a Variant, and hears nothing of it.
+# Sends a Variant without waiting for an answer.
 func publish(subject, value):
 	_send(subject, "", value)
 
 
-# Sends a Variant and waits for the answer, which is one, too. null if there is none.
+# Sends a Variant, waits for the answer and returns it, a Variant too; null if none comes.
 func ask(subject, value, patience_msec = 2000):
 	_answer = null
 	_send(subject, _inbox + " ", value)
@@ -51,7 +51,7 @@ func ask(subject, value, patience_msec = 2000):
 	return _answer
 
 
-# Handles what has come in. To be called in every frame.
+# Handles everything that the server sent. Call it in every frame.
 func poll():
 	if error != "":
 		return
@@ -76,7 +76,7 @@ func _put(text):
 	_tcp.put_data(text.to_utf8())
 
 
-# Takes one line, and the body that it announces, from what was received.
+# Handles one line, and the body that it announces, and removes both from the input.
 func _understand():
 	if _in.size() == 0:
 		return false
@@ -102,14 +102,14 @@ func _understand():
 	return true
 
 
-# Takes that many bytes from what was received.
+# Removes that many bytes from the input and returns them.
 func _take(n):
 	var taken = _in.subarray(0, n - 1) if n > 0 else PoolByteArray()
 	_in = _in.subarray(n, _in.size() - 1) if n < _in.size() else PoolByteArray()
 	return taken
 
 
-# An empty answer is the server's word that nobody is there to answer.
+# The server sends an empty answer if there are no responders.
 func _deliver(subscription, body, headers):
 	if body.size() > headers:
 		var value = bytes2var(body.subarray(headers, body.size() - 1))
@@ -118,4 +118,4 @@ func _deliver(subscription, body, headers):
 		else:
 			_handlers[subscription][0].call(_handlers[subscription][1], value)
 	elif subscription == ANSWERS:
-		error = "nobody answers: is a relay running?"
+		error = "no responders: is a relay running?"

@@ -1,6 +1,6 @@
-# A game server without a game: publishes an orb that circles, and says what clients
-# change about it. When one sets its hp to 0, the orb is gone. Run it beside
-# `relay dev`, elsewhere with NATS=host:port and SPACE=name in the environment:
+# A game server without a game: it publishes an orb that circles, and prints what clients
+# change about it. The orb is gone when a client sets its hp to 0. Run the script beside
+# `relay dev`, or with NATS=host:port and SPACE=name in the environment:
 #
 #	godot3-server -s publish.gd
 extends SceneTree
@@ -17,7 +17,7 @@ func _initialize():
 	var address = setting("NATS", "127.0.0.1:4222").split(":")
 	nats.open(address[0], int(address[1]))
 	if nats.error != "":
-		return # _idle says it
+		return # _idle prints the error
 	nats.subscribe("dnp.v1.event.%s.godot3" % space, self, "on_event")
 	Engine.target_fps = TURNS_PER_SECOND
 	tell("put", publish({
@@ -41,7 +41,7 @@ func _idle(_delta):
 		return
 	turn += 1
 	var angle = turn * 0.1
-	# without an answer: what is lost is said again in the next turn
+	# without waiting for an answer: the next turn replaces a lost message
 	nats.publish("dnp.v1.publish.%s.orb" % space, {"op": "set", "values": {"pos": Vector3(2 * cos(angle), 1, 2 * sin(angle))}})
 
 

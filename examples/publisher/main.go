@@ -1,6 +1,6 @@
-// Command publisher is a small game server: a door that clients push and that swings
-// shut, a greeting for each client that joins, and a count of what each of them said
-// that survives the game server. Start `relay dev --no-demo` and this, then
+// Command publisher is a small game server: it has a door that clients push and that swings
+// shut, greets each client that joins, and counts the messages of each client, even across
+// its own restarts. Start `relay dev --no-demo` and this program, then
 // `dnpctl watch 127.0.0.1:3413` and `dnpctl set 127.0.0.1:3413 door 0=90`.
 package main
 
@@ -23,7 +23,7 @@ import (
 func main() {
 	url := flag.String("nats-url", "nats://127.0.0.1:4222", "NATS servers")
 	space := flag.String("space", "demo", "space of the game")
-	file := flag.String("state", "", "file that keeps the scores and the cursor; empty: nothing is kept")
+	file := flag.String("state", "", "file for the counts and the cursor; empty = do not store them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -60,7 +60,7 @@ func run(ctx context.Context, url, name, file string) error {
 	return err
 }
 
-// follow greets who joins, and notes who pushes the door.
+// follow greets clients that join, and passes on pushes of the door.
 func follow(space *publisher.Space, pushed chan<- float64) func(publisher.Event) {
 	return func(ev publisher.Event) {
 		fmt.Println(ev.Type, ev.Client, ev.Key)
@@ -77,7 +77,7 @@ func follow(space *publisher.Space, pushed chan<- float64) func(publisher.Event)
 	}
 }
 
-// swing lets the door fall shut, 20 times a second.
+// swing moves the door towards shut, 20 times a second.
 func swing(ctx context.Context, space *publisher.Space, pushed <-chan float64) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -101,14 +101,14 @@ func swing(ctx context.Context, space *publisher.Space, pushed <-chan float64) {
 	}
 }
 
-// A game is what has to survive this program. The cursor is part of it: both are stored
-// in one step, so that no message counts twice or never.
+// A game is the state that survives this program. The cursor is part of it: save stores both
+// in one step, so that every message counts once.
 type game struct {
 	Cursor publisher.Cursor
 	Said   map[string]int // messages of each client
 }
 
-// score counts messages of clients, if the edges keep sessions in a log.
+// score counts the messages of clients. It needs edges that keep sessions in a log.
 func score(ctx context.Context, space *publisher.Space, file string) error {
 	g := game{Said: map[string]int{}}
 	if text, err := os.ReadFile(file); err == nil {
@@ -121,10 +121,10 @@ func score(ctx context.Context, space *publisher.Space, file string) error {
 			return err
 		}
 		if err != nil {
-			log.Print(err) // this one came all the same
+			log.Print(err) // messages before this one are lost
 		}
 		g.Said[m.Client]++
-		fmt.Printf("%s said %d things, %q the last\n", m.Client, g.Said[m.Client], m.Data)
+		fmt.Printf("%s sent %d messages, %q the last\n", m.Client, g.Said[m.Client], m.Data)
 		if err := g.save(file); err != nil {
 			return err
 		}

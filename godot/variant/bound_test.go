@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// allocated returns the bytes that f takes from the heap, garbage included. Other
-// goroutines only make it larger, so the least of some runs counts.
+// allocated returns the bytes that f allocates, garbage included. Other goroutines can only add
+// to them, so the smallest of several runs counts.
 func allocated(f func()) uint64 {
 	least := ^uint64(0)
 	for range 3 {
@@ -21,26 +21,26 @@ func allocated(f func()) uint64 {
 	return least
 }
 
-// bound is what decoding n bytes may allocate.
+// bound returns the bytes that decoding n bytes may allocate.
 func bound(n int) uint64 { return 2*uint64(n) + 1024 }
 
-// TestAllocation decodes what could make a decoder allocate: large counts, large
-// values of many small parts, keys by the thousand, deep errors with long paths.
+// TestAllocation decodes input that could make a decoder allocate: large counts, large values
+// of many small parts, thousands of keys, deep errors with long paths.
 func TestAllocation(t *testing.T) {
 	const size = 256 << 10
 	for d := Godot2; d <= Godot4; d++ {
 		for name, p := range map[string][]byte{
-			"arrays that promise":       bomb(d, Array, size),
-			"dictionaries that promise": bomb(d, Dictionary, size),
-			"nulls":                     flat(d, size),
-			"keys":                      keys(d, size, -1),
-			"keys, one of them twice":   keys(d, size, 7),
-			"deep":                      nested(d, DepthMax),
-			"too deep":                  nested(d, 1000),
-			"long keys":                 longKeys(d),
-			"one byte":                  {0},
-			"a count":                   binary.LittleEndian.AppendUint32(header(d, PackedColorArray), 0x7fffffff),
-			"empty texts":               append(binary.LittleEndian.AppendUint32(header(d, PackedStringArray), size/4), make([]byte, size)...),
+			"arrays of large counts":       bomb(d, Array, size),
+			"dictionaries of large counts": bomb(d, Dictionary, size),
+			"nulls":                        flat(d, size),
+			"keys":                         keys(d, size, -1),
+			"keys, one of them twice":      keys(d, size, 7),
+			"deep":                         nested(d, DepthMax),
+			"too deep":                     nested(d, 1000),
+			"long keys":                    longKeys(d),
+			"one byte":                     {0},
+			"a count":                      binary.LittleEndian.AppendUint32(header(d, PackedColorArray), 0x7fffffff),
+			"empty texts":                  append(binary.LittleEndian.AppendUint32(header(d, PackedStringArray), size/4), make([]byte, size)...),
 		} {
 			if got := allocated(func() { _, _ = Decode(d, p) }); got > bound(len(p)) {
 				t.Errorf("%v, %s: %d bytes allocated for %d, at most %d are allowed", d, name, got, len(p), bound(len(p)))
@@ -57,7 +57,7 @@ func TestAllocation(t *testing.T) {
 	}
 }
 
-// TestNoAllocation says what a value that is right costs: nothing.
+// TestNoAllocation decodes valid values without an allocation.
 func TestNoAllocation(t *testing.T) {
 	for _, c := range vectors(t, "godot3.jsonl") {
 		p := unhex(t, c.Hex)
@@ -78,7 +78,7 @@ func header(d Dialect, t Type) []byte {
 	return binary.LittleEndian.AppendUint32(nil, uint32(t.id(d)))
 }
 
-// bomb is containers inside each other that each promise as much as is left.
+// bomb returns nested containers, each with a count as large as the rest allows.
 func bomb(d Dialect, t Type, size int) (p []byte) {
 	for range DepthMax {
 		per := 4
@@ -100,7 +100,7 @@ func flat(d Dialect, size int) []byte {
 	return append(p, make([]byte, size)...)
 }
 
-// keys is a dictionary of ints to null; the last key is the one with this index.
+// keys returns a dictionary of ints to null; the last key repeats the one with this index.
 func keys(d Dialect, size, again int) []byte {
 	w := NewWriter(d, nil)
 	m, n := w.Begin(Dictionary), size/12
@@ -115,7 +115,7 @@ func keys(d Dialect, size, again int) []byte {
 	return w.Bytes()
 }
 
-// longKeys is an error below 60 keys that are too long for a path.
+// longKeys returns an error below 60 keys that are too long for a path.
 func longKeys(d Dialect) []byte {
 	w := NewWriter(d, nil)
 	for range 60 {

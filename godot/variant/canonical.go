@@ -5,20 +5,19 @@ import (
 	"math"
 )
 
-// Append appends v as Godot of its dialect would write it: the shortest form of
-// numbers, zeros as padding, nothing in the bits that mean nothing, NIL for a null
-// object. Decoding and appending that again changes nothing.
+// Append appends v in the canonical form that its dialect's Godot writes: the shortest form of
+// numbers, zeros as padding, unused bits cleared, NIL for a null object. Decoding and appending
+// the result changes nothing.
 //
-// It is at most twice as long as what v was decoded from, because an empty text of
-// a PackedStringArray may lack its NUL; a node path of the old form may become six
-// times as long.
+// The result is at most twice as long as the encoded bytes of v, because an empty text of a
+// PackedStringArray may lack its NUL; a node path of the old form may become six times as long.
 func (v Value) Append(b []byte) []byte {
 	s := sink{b: b}
 	s.value(v)
 	return s.b
 }
 
-// sum returns a number that two values have in common if Append writes the same.
+// sum returns a hash that is equal for values with equal canonical bytes.
 func (v Value) sum() uint64 {
 	s := sink{summing: true, sum: fnvOffset}
 	s.value(v)
@@ -31,7 +30,7 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// A sink takes canonical bytes: it keeps them, or sums them up.
+// A sink receives canonical bytes, and either appends or hashes them.
 type sink struct {
 	b       []byte
 	sum     uint64
@@ -64,7 +63,7 @@ func (s *sink) zeros(n int) {
 	s.raw(p[:n])
 }
 
-// text writes length, text, that many NULs, which count, and padding.
+// text writes the length, the text, the given number of NULs, which count, and padding.
 func (s *sink) text(p []byte, nuls int) {
 	n := len(p) + nuls
 	s.word(uint32(n))
@@ -118,14 +117,14 @@ func (s *sink) value(v Value) {
 	case shapeObject:
 		s.word(id | flagWide)
 		s.raw(v.p[4:])
-	default: // nothing behind the header, or opaque
+	default: // no content, or opaque content
 		s.word(id)
 		s.raw(v.p[4:])
 	}
 }
 
-// fixed writes components. Godot 3 and 4 write int and float with 32 bits if that
-// loses nothing. A NaN is not equal to itself, so it has 64.
+// fixed writes components. Godot 3 and 4 write int and float with 32 bits if that is exact. A
+// NaN is not equal to itself and therefore has 64.
 func (s *sink) fixed(v Value, t Type, id uint32) {
 	switch {
 	case t == Bool:
@@ -172,8 +171,8 @@ func (s *sink) float(d Dialect, f float64) {
 	s.long(math.Float64bits(f))
 }
 
-// container writes an array or a dictionary with its types. Whether it was
-// shared is said by Godot 2 only.
+// container writes an array or a dictionary with its element types. Only Godot 2 says whether
+// it was shared.
 func (s *sink) container(v Value, t Type, id uint32) {
 	const bitsOfArray, bitsOfDictionary = kindMask << kindShift, kindMask<<kindShift | kindMask<<kindValueShift
 	if v.d == Godot4 {
@@ -202,7 +201,7 @@ func (s *sink) container(v Value, t Type, id uint32) {
 	}
 }
 
-// elementType writes the record at this offset and returns where the next begins.
+// elementType writes the type record at this offset and returns the offset behind it.
 func (s *sink) elementType(v Value, at int, kind uint32) int {
 	switch kind {
 	case kindBuiltin:

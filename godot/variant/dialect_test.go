@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWrongDialect puts a value of every type of every dialect into a Dictionary,
-// as payloads are, and reads it as each other dialect: an error that names both.
+// TestWrongDialect puts a value of every type of every dialect into a Dictionary, as in a
+// payload, and reads it as each other dialect. The error must name both dialects.
 func TestWrongDialect(t *testing.T) {
 	rnd := newRand(t)
 	for d := Godot2; d <= Godot4; d++ {
@@ -19,7 +19,7 @@ func TestWrongDialect(t *testing.T) {
 				m := w.Begin(Dictionary)
 				w.String("value")
 				if !randomOf(rnd, &w, typ, 0) {
-					break // a type that Writers do not write
+					break // a Writer cannot write the type
 				}
 				w.End(m, 1)
 				if _, err := DecodeDictionary(d, w.Bytes()); err != nil {
@@ -43,8 +43,8 @@ func TestWrongDialect(t *testing.T) {
 	}
 }
 
-// TestAmbiguous says why only dictionaries prove a dialect: a colour of Godot 3 has
-// the bytes of a plane of Godot 4.
+// TestAmbiguous shows why only dictionaries prove a dialect: a colour of Godot 3 has the bytes
+// of a plane of Godot 4.
 func TestAmbiguous(t *testing.T) {
 	p := unhex(t, "0e000000 0000003f 0000803e 0000803f 0000403f")
 	for d, want := range map[Dialect]Type{Godot2: Color, Godot3: Color, Godot4: Plane} {
@@ -71,7 +71,7 @@ func TestParseDialect(t *testing.T) {
 	}
 }
 
-// TestTable wants the headers of a dialect to be different and without holes.
+// TestTable checks that the headers of a dialect are distinct and consecutive.
 func TestTable(t *testing.T) {
 	for d, n := range map[Dialect]int{Godot2: 29, Godot3: 27, Godot4: 39} {
 		for id := range uint32(idsMax) {

@@ -6,24 +6,24 @@ import (
 	"testing"
 )
 
-// stricter are the inputs that the engine accepts and we refuse, and why.
+// stricter lists the inputs that the engine accepts and this package refuses, with the reason.
 var stricter = map[string]struct{ reason, message string }{
-	"trailing_bytes":    {"whoever sends more than one value is misread, or uses another dialect", "4 bytes behind the value, which ends at offset 8"},
-	"dict_dup_key":      {"one of the two would be lost in silence", "a key is given twice"},
+	"trailing_bytes":    {"the sender of more than one value would be misread, or uses another dialect", "4 bytes behind the value, which ends at offset 8"},
+	"dict_dup_key":      {"one of the two values would be lost silently", "a key is given twice"},
 	"bytes_pad_missing": {"the length of a value is a multiple of four, and the engine itself wants it for texts", "needs 8 bytes, 5 are left"},
-	"str_bom":           {"the engine swallows the mark, so that a text with two changes each time", "byte order mark"},
-	"str_surrogate":     {"half a character is not UTF-8, and clients would get it", "not UTF-8"},
+	"str_bom":           {"the engine drops the mark, so that a text with two changes at each reading", "byte order mark"},
+	"str_surrogate":     {"half a surrogate pair is not UTF-8, and clients would get it", "not UTF-8"},
 	"flag16_on_vector2": {"the engine ignores the flag, but it comes from Godot 4, where eight bytes follow for each component", "Vector2 has no 64 bit form in godot3"},
 	"bool_64_flag":      {"the engine ignores the flag; no dialect has it", "bool has no 64 bit form in godot3"},
 }
 
-// rewritten are the inputs that we accept as the engine does, but write otherwise.
+// rewritten lists the inputs that are accepted as in the engine, but written differently.
 var rewritten = map[string]struct{ reason, hex string }{
 	"object_as_id_5": {"the engine writes the number of the object that it made to hold the number", "110001000500000000000000"},
 }
 
-// TestEdges wants the engine's verdict for everything malformed, except where the
-// rule is stricter and named.
+// TestEdges compares the verdict on malformed input with the engine's, except for the rules in
+// stricter.
 func TestEdges(t *testing.T) {
 	cases := vectors(t, "godot3_edge.jsonl")
 	for _, c := range cases {
@@ -31,12 +31,12 @@ func TestEdges(t *testing.T) {
 		_, re, accepted := strings.Cut(c.Engine, "re=")
 		if rule, ok := stricter[c.Name]; ok {
 			if !accepted || err == nil || !strings.Contains(err.Error(), rule.message) {
-				t.Errorf("%s: the engine said %q, we say %v, want …%s…, because %s", c.Name, c.Engine, err, rule.message, rule.reason)
+				t.Errorf("%s: the engine said %q, got %v, want …%s…, because %s", c.Name, c.Engine, err, rule.message, rule.reason)
 			}
 			continue
 		}
 		if accepted != (err == nil) {
-			t.Errorf("%s: the engine said %q, we say %v", c.Name, c.Engine, err)
+			t.Errorf("%s: the engine said %q, got %v", c.Name, c.Engine, err)
 			continue
 		}
 		if other, ok := rewritten[c.Name]; ok {
@@ -51,8 +51,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestRefuses has what the engine of Godot 3 was not asked about: the other
-// dialects, and bombs. Each error says where and why.
+// TestRefuses has input without an engine's verdict: the other dialects, and bombs. Each error
+// names the place and the reason.
 func TestRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -103,7 +103,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestDepth allows 64 containers inside each other, not 65.
+// TestDepth allows 64 nested containers, not 65.
 func TestDepth(t *testing.T) {
 	for d := Godot2; d <= Godot4; d++ {
 		for _, depth := range []int{DepthMax, DepthMax + 1, 100_000} {
@@ -113,7 +113,7 @@ func TestDepth(t *testing.T) {
 				t.Errorf("%v, depth %d: got %v", d, depth, err)
 			}
 			if err == nil && string(v.Append(nil)) != string(p) {
-				t.Errorf("%v, depth %d: is written otherwise", d, depth)
+				t.Errorf("%v, depth %d: written differently", d, depth)
 			}
 			if err != nil && !strings.Contains(err.Error(), "[0][0][…][0][0]: more than 64 containers inside each other") {
 				t.Errorf("%v, depth %d: got %.300v", d, depth, err)
@@ -122,7 +122,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// nested returns arrays inside each other, the innermost empty.
+// nested returns nested arrays, the innermost empty.
 func nested(d Dialect, depth int) []byte {
 	w := NewWriter(d, nil)
 	for i := range depth {
@@ -132,7 +132,7 @@ func nested(d Dialect, depth int) []byte {
 	return w.Bytes()
 }
 
-// TestLeniency has what is accepted and written otherwise.
+// TestLeniency has input that is accepted and written differently.
 func TestLeniency(t *testing.T) {
 	for _, c := range []struct {
 		name, in, out string

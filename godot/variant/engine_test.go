@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestEngine lets a real Godot 3 read what Writers write, and read what it writes
-// itself: the same bytes, but for the padding in node paths, where the engine
-// leaves what was there. It needs the Debian package godot3-server.
+// TestEngine lets a real Godot 3 read the output of Writers, and reads the output of the
+// engine. The bytes must be equal, except for the padding in node paths, where the engine
+// leaves memory. It needs the Debian package godot3-server.
 func TestEngine(t *testing.T) {
 	godot, err := exec.LookPath("godot3-server")
 	if err != nil {
@@ -53,11 +53,11 @@ func TestEngine(t *testing.T) {
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		line, ok := strings.CutPrefix(lines.Text(), "variant ")
 		if !ok {
-			continue // the engine has something to say
+			continue // a message of the engine
 		}
 		v, err := Decode(Godot3, unhex(t, line))
 		if clean := hex.EncodeToString(v.Append(nil)); err != nil || clean != sent[n] || len(line) != len(clean) {
-			t.Errorf("we wrote\n%s, the engine\n%s, %v", sent[n], line, err)
+			t.Errorf("the Writer wrote\n%s, the engine\n%s, %v", sent[n], line, err)
 		}
 		n++
 	}

@@ -8,13 +8,13 @@ import (
 
 // An Error says why bytes are not a Variant of a dialect.
 type Error struct {
-	Dialect Dialect // as which the bytes were read
-	Offset  int     // byte at which the value begins that is wrong
-	Path    string  // of that value, as ["values"][2]; empty for the outermost
+	Dialect Dialect // in which the bytes were read
+	Offset  int     // of the wrong value
+	Path    string  // of the wrong value, as ["values"][2]; empty for the outermost
 	Reason  string
 
-	// Fits is another dialect in which the bytes are a value, or 0. It is what
-	// somebody who configured the wrong one wants to read.
+	// Fits is another dialect in which the bytes are a value, or 0: a hint at a wrong
+	// configuration.
 	Fits Dialect
 
 	steps []int32 // innermost first; see note
@@ -32,14 +32,14 @@ func (e *Error) Error() string {
 	return text
 }
 
-// note adds the step that led to the wrong value: an index, or the offset of a
-// key as ^offset. Four bytes a step keep an error of the deepest value small.
+// note adds the step that led to the wrong value: an index, or the offset of a key as ^offset.
+// Four bytes a step keep the error of the deepest value small.
 func (e *Error) note(step int) { e.steps = append(e.steps, int32(step)) }
 
-// pathMax is the longest path, in bytes; what is left out is the middle.
+// pathMax is the most bytes of a path; a longer path loses its middle.
 const pathMax = 160
 
-// resolve writes the path. p is what the offsets are of.
+// resolve writes the path. The steps are offsets into p.
 func (e *Error) resolve(d Dialect, p []byte) {
 	if len(e.steps) == 0 {
 		return
@@ -48,7 +48,7 @@ func (e *Error) resolve(d Dialect, p []byte) {
 	for i := len(e.steps) - 1; i >= 0; i-- {
 		if len(b) > pathMax-40 && i > 1 {
 			b = append(b, "[…]"...)
-			i = 1 // the last two steps say most
+			i = 1 // keep the last two steps
 		}
 		b = appendStep(b, d, p, int(e.steps[i]))
 	}
@@ -63,7 +63,7 @@ func appendStep(b []byte, d Dialect, p []byte, step int) []byte {
 	key := valueAt(d, p[^step:])
 	switch key.Type() {
 	case String, StringName:
-		const most = 20 // bytes of a key; arbitrary, a path is for reading
+		const most = 20 // bytes of a key; arbitrary
 		text := key.Bytes()
 		cut := ""
 		if len(text) > most {

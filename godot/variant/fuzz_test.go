@@ -11,9 +11,9 @@ func FuzzGodot2(f *testing.F) { fuzz(f, Godot2) }
 func FuzzGodot3(f *testing.F) { fuzz(f, Godot3) }
 func FuzzGodot4(f *testing.F) { fuzz(f, Godot4) }
 
-// fuzz decodes anything: nothing panics or allocates beyond the bound, an error
-// says where; what is accepted can be walked over, is written in at most twice its
-// size, is read from that again, and then written as the same bytes.
+// fuzz decodes any bytes without a panic or an allocation beyond the bound. An error names the
+// place. An accepted value can be walked, is written in at most twice its size, and is stable
+// when it is read and written again.
 func fuzz(f *testing.F, d Dialect) {
 	for _, c := range vectors(f, "godot3.jsonl") {
 		f.Add(unhex(f, c.Hex))
@@ -45,7 +45,7 @@ func fuzz(f *testing.F, d Dialect) {
 		v, err := Decode(d, p)
 		runtime.ReadMemStats(&after)
 		if after.TotalAlloc-before.TotalAlloc > bound(len(p)) {
-			// others may have allocated in between, so look again
+			// another goroutine may have allocated, so measure again
 			if n := allocated(func() { _, _ = Decode(d, p) }); n > bound(len(p)) {
 				t.Fatalf("%d bytes allocated for %d", n, len(p))
 			}
@@ -76,15 +76,15 @@ func refused(t *testing.T, d Dialect, p []byte, err error) {
 	}
 	if e.Fits != 0 {
 		if _, err := Decode(e.Fits, p); err != nil && e.Fits != d {
-			// only what a quiet scan does not look for
+			// a quiet scan does not look for duplicate keys
 			if other, ok := err.(*Error); !ok || other.Reason != "Dictionary: a key is given twice" {
-				t.Fatalf("%v is said to fit: %v", e.Fits, err)
+				t.Fatalf("the error says that %v fits: %v", e.Fits, err)
 			}
 		}
 	}
 }
 
-// walk looks at everything in v.
+// walk visits everything in v.
 func walk(t *testing.T, v Value) {
 	switch types[v.Type()].shape {
 	case shapeText, shapePath:

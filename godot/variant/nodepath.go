@@ -2,22 +2,22 @@ package variant
 
 import "bytes"
 
-// A node path is written
+// A node path is encoded as
 //
 //	names    uint32, with pathNew
 //	subnames uint32
 //	flags    uint32
 //
-// and then the texts: names, subnames, and one more if pathProperty is set, which
-// only Godot 2 does. Godot 3 and 4 read it as a further subname. A path without
-// pathNew is one text.
+// followed by the texts: names, subnames, and one more if pathProperty is set. Only Godot 2
+// sets it; Godot 3 and 4 read that text as a further subname. A path without pathNew is one
+// text.
 const (
 	pathNew      = 1 << 31
 	pathAbsolute = 1
 	pathProperty = 2
 )
 
-// A path is a node path, taken apart.
+// A path is a decoded node path.
 type path struct {
 	old      []byte // the text of an old path
 	isOld    bool
@@ -37,12 +37,12 @@ func (v Value) path() path {
 		flags: word(v.p, 12), texts: texts{p: v.p, off: 16},
 	}
 	if p.names+p.subnames == 0 {
-		p.flags &^= pathAbsolute // the engine forgets it, too
+		p.flags &^= pathAbsolute // as the engine does
 	}
 	return p
 }
 
-// appendPath appends the path as Godot shows it: /home/Level:position:x.
+// appendPath appends the path as Godot displays it: /home/Level:position:x.
 func (v Value) appendPath(b []byte) []byte {
 	p := v.path()
 	if p.isOld {
@@ -66,7 +66,7 @@ func (v Value) appendPath(b []byte) []byte {
 	return b
 }
 
-// writePath writes a path in the form that dialect d writes.
+// writePath writes a path in the form of its dialect.
 func (v Value) writePath(s *sink) {
 	p := v.path()
 	if p.isOld {
@@ -86,8 +86,8 @@ func (v Value) writePath(s *sink) {
 	}
 }
 
-// pathOf writes the path that text means: names between slashes, subnames behind
-// colons. Empty ones count for nothing.
+// pathOf writes the path in text: names between slashes, subnames behind colons. Empty ones are
+// left out.
 func (s *sink) pathOf(text []byte) {
 	whole, rest, _ := bytes.Cut(text, []byte(":"))
 	names, subnames := parts(whole, '/', nil), parts(rest, ':', nil)
@@ -102,8 +102,7 @@ func (s *sink) pathOf(text []byte) {
 	parts(rest, ':', s)
 }
 
-// parts counts the parts of text that are not empty, and writes them to s if that
-// is not nil.
+// parts counts the parts of text that are not empty, and writes them to s unless that is nil.
 func parts(text []byte, separator byte, s *sink) (n int) {
 	for len(text) > 0 {
 		end := bytes.IndexByte(text, separator)

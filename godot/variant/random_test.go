@@ -19,8 +19,7 @@ func newRand(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(s, 0))
 }
 
-// randomValue writes a value of any type that a Writer can make, in the form that
-// the engine would write.
+// randomValue writes a value of any type that a Writer can write, in the form of the engine.
 func randomValue(rnd *rand.Rand, w *Writer, depth int) {
 	for {
 		t := Type(rnd.IntN(Types))
@@ -79,7 +78,7 @@ func randomContainer(rnd *rand.Rand, w *Writer, t Type, depth int) {
 	m, n := w.Begin(t), rnd.IntN(5)
 	for i := range n {
 		if t == Dictionary {
-			w.Int(int64(i)) // keys are different
+			w.Int(int64(i)) // distinct keys
 		}
 		randomValue(rnd, w, depth+1)
 	}
@@ -98,7 +97,7 @@ func randomText(rnd *rand.Rand) string {
 	return string(text[rnd.IntN(4) : 4+rnd.IntN(5)])
 }
 
-// randomFloat returns a number, never NaN, whose bits engines need not keep.
+// randomFloat returns a number but never NaN, whose bits an engine may change.
 func randomFloat(rnd *rand.Rand, wide bool) float64 {
 	f := float64(math.Float32frombits(rnd.Uint32()))
 	if wide && rnd.IntN(2) == 0 {

@@ -8,29 +8,28 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is decoded. Godot has a depth of 1,024 in later versions and
-// none in earlier ones, where a deep value overflows the stack.
+// Bounds of decoded values. Later versions of Godot have a depth of 1,024; earlier ones have
+// none, and a deep value overflows their stack.
 const (
 	DepthMax = 64       // containers inside each other
 	SizeMax  = 16 << 20 // bytes of one value
 )
 
-// A scanner walks over an encoded value and finds what is wrong with it. It is the
-// only parser: what is checked once is walked again, quietly, where an element
-// begins has to be found. It allocates nothing but the error, and the sums of the
-// keys of a large dictionary once it knows that they exist.
+// A scanner checks an encoded value. It is the only parser: to find an element in checked
+// bytes, a quiet scanner reads them again. It allocates only the error, and the key hashes of a
+// large dictionary, after the dictionary was read.
 type scanner struct {
 	d     Dialect
 	p     []byte
 	off   int
-	quiet bool // no duplicates, no words about errors
+	quiet bool // no search for duplicate keys, no text of errors
 	err   *Error
 }
 
 // errQuiet is the error of quiet scanners.
 var errQuiet = new(Error)
 
-// fail reports what is wrong with the value that begins at offset.
+// fail records an error of the value that begins at offset.
 func (s *scanner) fail(offset int, format string, args ...any) {
 	switch {
 	case s.err != nil:
@@ -41,7 +40,7 @@ func (s *scanner) fail(offset int, format string, args ...any) {
 	}
 }
 
-// note tells an error where in its container it happened.
+// note adds a step to the path of an error.
 func (s *scanner) note(step int) {
 	if !s.quiet {
 		s.err.note(step)
@@ -50,7 +49,8 @@ func (s *scanner) note(step int) {
 
 func (s *scanner) left() int { return len(s.p) - s.off }
 
-// uint32 reads the word called what of the value at start. After an error it is 0.
+// uint32 reads the word that errors call what, of the value at start. After an error it returns
+// 0.
 func (s *scanner) uint32(start int, what string) uint32 {
 	if s.err != nil {
 		return 0
@@ -64,7 +64,7 @@ func (s *scanner) uint32(start int, what string) uint32 {
 	return u
 }
 
-// skip passes n bytes.
+// skip skips n bytes.
 func (s *scanner) skip(start int, n uint64, what string) {
 	if s.err != nil {
 		return
@@ -76,12 +76,12 @@ func (s *scanner) skip(start int, n uint64, what string) {
 	s.off += int(n)
 }
 
-// padded passes n bytes and what fills them up to a multiple of four. What that
-// is does not matter: Godot leaves it uninitialised in places.
+// padded skips n bytes and their padding to a multiple of four. Its content does not matter,
+// because Godot leaves some of it uninitialised.
 func (s *scanner) padded(start int, n uint64, what string) { s.skip(start, (n+3)&^3, what) }
 
-// count reads the length of a list whose elements have at least size bytes, and
-// refuses one that the rest of the input cannot hold.
+// count reads the length of a list whose elements have at least size bytes, and refuses a
+// length that the rest of the input cannot hold.
 func (s *scanner) count(start, size int, mask uint32, what string) int {
 	n := s.uint32(start, what) & mask
 	if s.err == nil && uint64(n)*uint64(size) > uint64(s.left()) {
@@ -93,11 +93,11 @@ func (s *scanner) count(start, size int, mask uint32, what string) int {
 
 const (
 	maskAll    = 1<<32 - 1
-	maskShared = 1<<31 - 1 // bit 31 of a container's count says that Godot 2 shared it
+	maskShared = 1<<31 - 1 // in Godot 2, bit 31 of the count of a container marks it as shared
 )
 
-// text passes a length, UTF-8 and padding. A NUL ends the text early. Godot
-// swallows a byte order mark, so that a text with two would change each time.
+// text skips a length, UTF-8 and padding. A NUL ends the text early. It refuses a byte order
+// mark: Godot drops one, so that a text with two would change at each reading.
 func (s *scanner) text(start int, what string) {
 	n := s.uint32(start, what)
 	at := s.off
@@ -122,14 +122,14 @@ func upToNUL(p []byte) []byte {
 	return p
 }
 
-// header reads a header and says what it announces.
+// header reads a header.
 func (s *scanner) header(start int) (t Type, h uint32) {
 	if h = s.uint32(start, "header"); s.err != nil {
 		return Nil, h
 	}
 	id := h & idMask
 	if s.d == Godot2 {
-		id = h // the whole word is compared
+		id = h // Godot 2 compares the whole word
 	}
 	t, ok := typeOf(s.d, id)
 	switch {
@@ -138,13 +138,13 @@ func (s *scanner) header(start int) (t Type, h uint32) {
 	case !ok:
 		s.fail(start, "header 0x%08x: %v has no type %d", h, s.d, id)
 	case h&flagWide != 0 && (types[t].wide == never || s.d < types[t].wide):
-		// Godot ignores the flag here, but it only comes from another dialect, or from nowhere.
+		// Godot ignores the flag here, but only another dialect writes it.
 		s.fail(start, "header 0x%08x: %v has no 64 bit form in %v", h, t, s.d)
 	}
 	return t, h
 }
 
-// value passes one value, inside of depth containers, and returns its type.
+// value skips one value inside of depth containers, and returns its type.
 func (s *scanner) value(depth int) Type {
 	start := s.off
 	t, h := s.header(start)
@@ -199,8 +199,8 @@ func width(t Type, h uint32) int {
 	return types[t].width
 }
 
-// object passes the id of an object. A whole object names a class or script that
-// the reader would have to make: it is refused, whatever it is.
+// object skips the id of an object. It refuses a whole object, which names a class or script
+// that the reader would have to instantiate.
 func (s *scanner) object(start int, h uint32) {
 	switch {
 	case s.d == Godot2: // "unsupported": always null
@@ -211,8 +211,8 @@ func (s *scanner) object(start int, h uint32) {
 	}
 }
 
-// event passes an input event of Godot 2 by the length that it gives, which
-// counts from its type. Its body differs between versions.
+// event skips an input event of Godot 2 by its length, which counts from its type. The body
+// differs between versions.
 func (s *scanner) event(start int) {
 	s.skip(start, 8, "InputEvent")
 	n := s.uint32(start, "InputEvent")
@@ -223,19 +223,18 @@ func (s *scanner) event(start int) {
 	s.skip(start, uint64(n)-head, "InputEvent")
 }
 
-// An elementType is what a typed container of Godot 4.4 holds.
+// An elementType is the type of the elements in a typed container of Godot 4.4.
 type elementType struct {
 	t     Type
 	typed bool
 }
 
-// accepts reports whether an element of type t belongs. An object may be null.
+// accepts reports whether the container may hold an element of type t. An object may be null.
 func (e elementType) accepts(t Type) bool {
 	return !e.typed || t == e.t || e.t == Object && t == Nil
 }
 
-// elements passes the record that says what the elements are, which comes before
-// the count.
+// elements skips the record of the element type, which precedes the count.
 func (s *scanner) elements(start int, kind uint32) (e elementType) {
 	switch kind {
 	case kindBuiltin:
@@ -252,7 +251,7 @@ func (s *scanner) elements(start int, kind uint32) (e elementType) {
 	return e
 }
 
-// element passes a value of a container.
+// element skips a value of a container.
 func (s *scanner) element(e elementType, depth int) {
 	start := s.off
 	if t := s.value(depth); s.err == nil && !e.accepts(t) {
@@ -304,7 +303,7 @@ func (s *scanner) tooDeep(start, depth int) bool {
 	return s.err != nil
 }
 
-// kind returns what a header says about elements.
+// kind returns the bits of a header about element types.
 func kind(d Dialect, h uint32, shift int) uint32 {
 	if d < Godot4 {
 		return kindAny
@@ -312,13 +311,12 @@ func kind(d Dialect, h uint32, shift int) uint32 {
 	return h >> shift & kindMask
 }
 
-// unique refuses a dictionary that gives a key twice. Godot takes the last one, in
-// silence. The n pairs at first are known to be there, and a pair has at least
-// eight bytes, so that the sums of all dictionaries of an input are not larger
-// than the input.
+// unique refuses a dictionary with a repeated key, of which Godot would silently take the last.
+// The n pairs at first were read, and a pair has at least eight bytes, so that the hashes of
+// all dictionaries of an input are together not larger than the input.
 //
-// Two keys are the same if their canonical bytes have the same sum of 64 bits. A
-// dictionary of a thousand keys is refused for nothing once in 10¹³ times.
+// Two keys are equal if their canonical bytes have the same 64 bit hash. A dictionary of a
+// thousand keys is refused by mistake once in 10¹³ times.
 func (s *scanner) unique(start, first, n int) {
 	if n < 2 {
 		return
@@ -343,7 +341,7 @@ func (s *scanner) unique(start, first, n int) {
 	}
 }
 
-// path passes a node path.
+// path skips a node path.
 func (s *scanner) path(start int) {
 	const what = "NodePath"
 	names := s.uint32(start, what)
@@ -365,8 +363,8 @@ func (s *scanner) path(start int) {
 	}
 }
 
-// oldPath passes a path that is one text. Godot 2 reads it, and forgets the
-// padding, so that it reads nonsense behind it; nobody writes it.
+// oldPath skips a path that is one text. No engine writes it. Godot 2 reads it but ignores its
+// padding, and then misreads what follows.
 func (s *scanner) oldPath(start int) {
 	if s.d != Godot2 {
 		s.fail(start, "NodePath: the form with one text is of godot2, %v does not have it", s.d)
@@ -376,11 +374,11 @@ func (s *scanner) oldPath(start int) {
 	s.text(start, "NodePath")
 }
 
-// valueAt returns the value at the beginning of p, which is known to be one.
+// valueAt returns the value at the beginning of checked bytes.
 func valueAt(d Dialect, p []byte) Value {
 	s := scanner{d: d, p: p, quiet: true}
 	if s.value(0); s.err != nil {
-		panic("variant: a checked value is none")
+		panic("variant: checked bytes do not begin with a value")
 	}
 	return Value{d, p[:s.off:s.off]}
 }

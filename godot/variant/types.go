@@ -5,10 +5,9 @@ import (
 	"strconv"
 )
 
-// A Dialect is the encoding of one generation of Godot. The same header means
-// different types in each, so it has to be known; nothing in the bytes of a bare
-// value tells it. [DecodeDictionary] is the exception: no two dialects share the
-// header of a Dictionary.
+// A Dialect is the encoding of one generation of Godot. The same header means different types
+// in each, and the bytes of a bare value do not tell the dialect. [DecodeDictionary] is the
+// exception: no two dialects share the header of a Dictionary.
 type Dialect uint8
 
 const (
@@ -17,17 +16,17 @@ const (
 	Godot4
 )
 
-// dialects is how many there are.
+// dialects is the number of dialects.
 const dialects = 3
 
-// ParseDialect returns the dialect of Godot's major version: "2", "3" or "4".
+// ParseDialect returns the dialect of a major version of Godot: "2", "3" or "4".
 func ParseDialect(version string) (d Dialect, ok bool) {
 	n, err := strconv.ParseUint(version, 10, 8)
 	d = Dialect(n)
 	return d, err == nil && d.Valid() && version == d.Version()
 }
 
-// Valid reports whether d is one of the three.
+// Valid reports whether d is one of the three dialects.
 func (d Dialect) Valid() bool { return d >= Godot2 && d <= Godot4 }
 
 // Version returns the major version of Godot in digits.
@@ -38,8 +37,8 @@ func (d Dialect) String() string { return fmt.Sprintf("godot%d", uint8(d)) }
 
 func (d Dialect) index() int { return int(d - Godot2) }
 
-// A Type is what a Variant is. Its numbers are of this package only: each dialect
-// has headers of its own, and not every type.
+// A Type is the type of a Variant. Its numbers belong to this package: each dialect has headers
+// of its own and lacks some types.
 type Type uint8
 
 const (
@@ -89,7 +88,7 @@ const (
 // Types is the number of types; 0 to Types-1 are valid.
 const Types = len(types)
 
-// A shape is how the bytes behind a header are laid out.
+// A shape is the layout of the bytes behind a header.
 type shape uint8
 
 const (
@@ -97,9 +96,9 @@ const (
 	shapeFixed                   // n components
 	shapeText                    // uint32 length, UTF-8, padding
 	shapePacked                  // uint32 count, count × n components, padding
-	shapeTexts                   // uint32 count, then texts that end with a NUL, which counts
+	shapeTexts                   // uint32 count, then texts, each with a NUL that counts
 	shapeImage                   // format, mipmaps, width, height, uint32 length, bytes, padding
-	shapePath                    // see nodepath.go
+	shapePath                    // as in nodepath.go
 	shapeRID                     // nothing; uint64 in Godot 4
 	shapeObject                  // nothing in Godot 2; uint64 if the flag is set
 	shapeEvent                   // type, device, uint32 length of all of it, body
@@ -110,8 +109,8 @@ const (
 
 const never Dialect = 0
 
-// types is the codec: a type is its headers, its shape and its components. Only
-// the types with a shape of their own have code.
+// types defines the encoding: the headers, the shape and the components of each type. Only
+// types with a shape of their own have code.
 var types = [...]struct {
 	name     string
 	ids      [dialects]int8 // header in each dialect; -1 where there is no such type
@@ -177,10 +176,10 @@ func (t Type) In(d Dialect) bool { return t.id(d) >= 0 }
 
 func (t Type) id(d Dialect) int { return int(types[t].ids[d.index()]) }
 
-// idsMax is more than the largest header of any dialect.
+// idsMax is above the largest header of all dialects.
 const idsMax = 39
 
-// byID finds the type of a header; missing is where a dialect has none.
+// byID finds the type of a header; missing means that the dialect has no such type.
 var byID = index()
 
 const missing Type = 0xff
@@ -208,12 +207,12 @@ func typeOf(d Dialect, id uint32) (t Type, ok bool) {
 	return t, t != missing
 }
 
-// Bits of a header above the id, in Godot 3 and 4. Others mean nothing.
+// Bits of a header above the id, in Godot 3 and 4. The other bits are unused.
 const (
 	idMask   = 0xff
 	flagWide = 1 << 16 // 64 bit components; an object's id instead of the object
 
-	// What the elements of a typed container are: two bits each.
+	// Element types of a typed container: two bits each.
 	kindMask       = 3
 	kindShift      = 16 // of an array's elements, of a dictionary's keys
 	kindValueShift = 18 // of a dictionary's values

@@ -5,18 +5,17 @@ import (
 	"math"
 )
 
-// A Value is one Variant. It is a view of the encoded bytes, which must not be
-// changed while it is used: making one costs nothing, whatever it holds. The
-// zero Value is Nil.
+// A Value is one Variant. It is a view of encoded bytes, which must not change while it is in
+// use; making one costs nothing, whatever its size. The zero Value is Nil.
 type Value struct {
 	d Dialect
-	p []byte // exactly the value
+	p []byte // exactly the bytes of the value
 }
 
-// Decode checks that p is one Variant of dialect d and returns it. p is not
-// copied. An error is always an *Error.
+// Decode checks that p is one Variant of dialect d and returns it without a copy. An error is
+// always an *Error.
 //
-// The memory that it needs is bounded by the size of p and 1 KiB.
+// It needs at most as much memory as p has bytes, and 1 KiB.
 func Decode(d Dialect, p []byte) (Value, error) {
 	v, err := decode(d, p)
 	if err != nil {
@@ -26,8 +25,8 @@ func Decode(d Dialect, p []byte) (Value, error) {
 	return v, nil
 }
 
-// DecodeDictionary is Decode for a Variant that has to be a Dictionary. Unlike
-// others, it cannot be mistaken for a value of another dialect.
+// DecodeDictionary is Decode for a Variant that has to be a Dictionary. The bytes of a
+// Dictionary are not valid in another dialect.
 func DecodeDictionary(d Dialect, p []byte) (Value, error) {
 	v, err := decode(d, p)
 	if err == nil && v.Type() != Dictionary {
@@ -57,8 +56,8 @@ func decode(d Dialect, p []byte) (Value, *Error) {
 	return Value{d, p}, nil
 }
 
-// fitting returns the dialect other than d in which p is a value, of type want
-// unless that is missing.
+// fitting returns the dialect other than d in which p is a value of type want; missing stands
+// for every type.
 func fitting(d Dialect, p []byte, want Type) Dialect {
 	if len(p) > SizeMax {
 		return 0
@@ -75,7 +74,7 @@ func fitting(d Dialect, p []byte, want Type) Dialect {
 	return 0
 }
 
-// Dialect returns what v was decoded as.
+// Dialect returns the dialect of v.
 func (v Value) Dialect() Dialect { return v.d }
 
 // Encoded returns the bytes of v as they were decoded.
@@ -88,7 +87,7 @@ func (v Value) header() uint32 {
 	return word(v.p, 0)
 }
 
-// Type returns what v is.
+// Type returns the type of v.
 func (v Value) Type() Type {
 	if len(v.p) == 0 {
 		return Nil
@@ -111,11 +110,11 @@ func (v Value) IsNull() bool {
 // Bool reports whether v is true. v must be a bool.
 func (v Value) Bool() bool { return v.Integer(0) != 0 }
 
-// ID returns the number of an object with an id or of a RID of Godot 4.
+// ID returns the number of an object with an id, or of a RID of Godot 4.
 func (v Value) ID() uint64 { return binary.LittleEndian.Uint64(v.p[4:]) }
 
-// Len returns the elements of an array, the pairs of a dictionary, or the elements
-// of a packed array, and 0 for every other type.
+// Len returns the number of elements of an array or a packed array, or of pairs of a
+// dictionary. It is 0 for every other type.
 func (v Value) Len() int {
 	switch types[v.Type()].shape {
 	case shapePacked, shapeTexts:
@@ -126,8 +125,8 @@ func (v Value) Len() int {
 	return 0
 }
 
-// Components returns how many numbers v is made of: 3 for a Vector3, 6 for a
-// packed array of two of them, 0 for what is not made of numbers.
+// Components returns how many numbers v consists of: 3 for a Vector3, 6 for a packed array of
+// two of them, 0 for a type without numbers.
 func (v Value) Components() int {
 	row := &types[v.Type()]
 	switch row.shape {
@@ -142,7 +141,7 @@ func (v Value) Components() int {
 // Integral reports whether the components of v are integers.
 func (v Value) Integral() bool { return types[v.Type()].integral }
 
-// component returns the bytes of component i, which must be one.
+// component returns the bytes of component i, which must exist.
 func (v Value) component(i int) []byte {
 	t := v.Type()
 	at, n := 4, width(t, v.header())
@@ -152,7 +151,7 @@ func (v Value) component(i int) []byte {
 	return v.p[at+i*n : at+(i+1)*n]
 }
 
-// Integer returns component i of a value whose components are integers.
+// Integer returns component i of a value with integer components.
 func (v Value) Integer(i int) int64 {
 	switch c := v.component(i); len(c) {
 	case 1:
@@ -164,7 +163,7 @@ func (v Value) Integer(i int) int64 {
 	}
 }
 
-// Real returns component i of a value whose components are floats.
+// Real returns component i of a value with floating point components.
 func (v Value) Real(i int) float64 {
 	c := v.component(i)
 	if len(c) == 8 {
@@ -173,8 +172,8 @@ func (v Value) Real(i int) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(c)))
 }
 
-// Bytes returns the content of a String, StringName or PackedByteArray. It is
-// part of v. A text ends at its first NUL.
+// Bytes returns the content of a String, StringName or PackedByteArray, without a copy. A text
+// ends at its first NUL.
 func (v Value) Bytes() []byte {
 	n := int(word(v.p, 4))
 	if types[v.Type()].shape == shapeText {
@@ -191,7 +190,7 @@ func (v Value) Text() string {
 	return string(v.Bytes())
 }
 
-// A Cursor goes over the elements of a container:
+// A Cursor iterates over the elements of a container:
 //
 //	for c := v.Elements(); c.Next(); {
 //		use(c.Key(), c.Value())
@@ -204,8 +203,8 @@ type Cursor struct {
 	key, value Value
 }
 
-// Elements returns a cursor over an Array or a Dictionary, in the order in which
-// they were written. Of any other value it is empty.
+// Elements returns a cursor over an Array or a Dictionary, in the encoded order. For any other
+// value it is empty.
 func (v Value) Elements() Cursor {
 	t := v.Type()
 	if t != Array && t != Dictionary {
@@ -214,7 +213,7 @@ func (v Value) Elements() Cursor {
 	return Cursor{d: v.d, rest: v.p[v.countAt()+4:], left: v.Len(), keyed: t == Dictionary}
 }
 
-// Next goes to the next element and reports whether there is one.
+// Next moves to the next element and reports whether there is one.
 func (c *Cursor) Next() bool {
 	if c.left == 0 {
 		return false
@@ -242,7 +241,7 @@ func (c *Cursor) Key() Value { return c.key }
 // Value returns the element, or the value of the pair.
 func (c *Cursor) Value() Value { return c.value }
 
-// countAt returns where the count of a container is, behind its types.
+// countAt returns the offset of the count of a container, behind its element types.
 func (v Value) countAt() int {
 	s := scanner{d: v.d, p: v.p, off: 4, quiet: true}
 	s.elements(0, kind(v.d, v.header(), kindShift))
@@ -252,7 +251,7 @@ func (v Value) countAt() int {
 	return s.off
 }
 
-// Strings returns the texts of a PackedStringArray. They are copies.
+// Strings returns copies of the texts of a PackedStringArray.
 func (v Value) Strings() []string {
 	if v.Type() != PackedStringArray {
 		return nil
@@ -265,7 +264,7 @@ func (v Value) Strings() []string {
 	return all
 }
 
-// texts goes over texts that follow each other and are known to be there.
+// texts iterates over consecutive texts in checked bytes.
 type texts struct {
 	p   []byte
 	off int

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A vector is a line of testdata; ORIGIN.md there says where they come from.
+// A vector is a line of testdata; ORIGIN.md there names the origin.
 type vector struct {
 	Name   string
 	Type   int
@@ -33,7 +33,7 @@ func vectors(t testing.TB, file string) (all []vector) {
 	return all
 }
 
-// unhex reads hex with spaces between.
+// unhex reads hex with spaces.
 func unhex(t testing.TB, text string) []byte {
 	t.Helper()
 	p, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
@@ -43,13 +43,12 @@ func unhex(t testing.TB, text string) []byte {
 	return p
 }
 
-// garbagePads are the vectors in which the engine left memory as padding, with
-// what it should have written.
+// garbagePads are the vectors in which the engine left memory as padding, with the canonical bytes.
 var garbagePads = map[string]string{
 	"nodepath_abs": "0f000000 03000080 00000000 01000000 04000000 726f6f74 05000000 4c6576656c000000 06000000 506c617965720000",
 }
 
-// TestGodot3 decodes what the engine wrote, and writes the same bytes.
+// TestGodot3 decodes the output of the engine and writes the same bytes.
 func TestGodot3(t *testing.T) {
 	for _, c := range vectors(t, "godot3.jsonl") {
 		p := unhex(t, c.Hex)
@@ -72,7 +71,7 @@ func TestGodot3(t *testing.T) {
 	}
 }
 
-// truncations wants every part of a value to be refused.
+// truncations fails unless every truncation of a value is refused.
 func truncations(t *testing.T, name string, d Dialect, p []byte) {
 	t.Helper()
 	for n := range p {
@@ -85,8 +84,8 @@ func truncations(t *testing.T, name string, d Dialect, p []byte) {
 	}
 }
 
-// TestGodot2 reads the same vectors with the headers of the document. The layout
-// behind the header is the same; 64 bit numbers do not exist.
+// TestGodot2 reads the same vectors with the headers of the document. The layout behind the
+// header is the same; 64 bit numbers do not exist.
 func TestGodot2(t *testing.T) {
 	seen := map[Type]bool{}
 	for _, c := range vectors(t, "godot3.jsonl") {
@@ -144,7 +143,7 @@ func TestGodot2(t *testing.T) {
 	}
 }
 
-// relabel writes a value of Godot 3 with the headers of Godot 2.
+// relabel returns a value of Godot 3 with the headers of Godot 2.
 func relabel(v Value) (p []byte, ok bool) {
 	t := v.Type()
 	if v.header()&flagWide != 0 {
@@ -170,8 +169,8 @@ func relabel(v Value) (p []byte, ok bool) {
 	return p, true
 }
 
-// TestGodot4 has the values of the tests of Godot 4 (tests/core/io/test_marshalls.h)
-// and of gdtype-python, and one of each other type by the same rules.
+// TestGodot4 has the values in the tests of Godot 4 (tests/core/io/test_marshalls.h) and of
+// gdtype-python, and one of each other type by the same rules.
 func TestGodot4(t *testing.T) {
 	const x64 = "02000100 efcdab8967452301"
 	seen := map[Type]bool{}

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// A Writer appends Variants of one dialect. What does not fit is never cut: the
-// first such value is the Writer's error, and nothing is written from then on.
+// A Writer appends Variants of one dialect. It never truncates: the first value that does not
+// fit becomes the Writer's error, and nothing is written from then on.
 type Writer struct {
 	d   Dialect
 	b   []byte
@@ -17,18 +17,15 @@ type Writer struct {
 // NewWriter returns a Writer that appends to b.
 func NewWriter(d Dialect, b []byte) Writer { return Writer{d: d, b: b} }
 
-// Dialect returns what w writes.
+// Dialect returns the dialect of w.
 func (w *Writer) Dialect() Dialect { return w.d }
 
-// Bytes returns what was written, behind what was there.
+// Bytes returns the bytes given to NewWriter and everything written behind them.
 func (w *Writer) Bytes() []byte { return w.b }
 
-// Err returns the first error: a type that the dialect does not have, or a number
-// that does not fit.
+// Err returns the first error: a type that the dialect does not have, or a number that does not
+// fit.
 func (w *Writer) Err() error { return w.err }
-
-// Truncate takes back what was written behind the first n bytes.
-func (w *Writer) Truncate(n int) { w.b = w.b[:n] }
 
 func (w *Writer) fail(format string, args ...any) bool {
 	if w.err == nil {
@@ -37,7 +34,7 @@ func (w *Writer) fail(format string, args ...any) bool {
 	return false
 }
 
-// has reports whether a value of type t can be written.
+// has reports whether w can write a value of type t.
 func (w *Writer) has(t Type) bool {
 	if w.err != nil {
 		return false
@@ -59,7 +56,7 @@ func (w *Writer) Nil() {
 // Bool writes a bool.
 func (w *Writer) Bool(b bool) { w.Ints(Bool, int64(boolWord(b))) }
 
-// Int writes an int: 64 bits if it needs them, which Godot 2 does not have.
+// Int writes an int, with 64 bits if it needs them. Godot 2 has no int of 64 bits.
 func (w *Writer) Int(i int64) {
 	if !w.FitsInt(i) {
 		w.fail("%d does not fit an int of 32 bits", i)
@@ -72,10 +69,10 @@ func (w *Writer) Int(i int64) {
 	w.b = s.b
 }
 
-// FitsInt reports whether the dialect has an int of this value.
+// FitsInt reports whether the dialect has an int with this value.
 func (w *Writer) FitsInt(i int64) bool { return w.d > Godot2 || int64(int32(i)) == i }
 
-// Float writes a float: 64 bits if it needs them, rounded to 32 in Godot 2.
+// Float writes a float, with 64 bits if it needs them. For Godot 2 it rounds to 32 bits.
 func (w *Writer) Float(f float64) {
 	if w.d == Godot2 {
 		w.Floats(Float, f)
@@ -127,7 +124,7 @@ func (w *Writer) Strings(all ...string) {
 	w.b = s.b
 }
 
-// NodePath writes the path that text means, as "/home/Level:position:x".
+// NodePath writes the path in text, such as "/home/Level:position:x".
 func (w *Writer) NodePath(text string) {
 	if !w.has(NodePath) {
 		return
@@ -138,7 +135,7 @@ func (w *Writer) NodePath(text string) {
 	w.b = s.b
 }
 
-// Value writes v in its canonical form. It must be of the same dialect.
+// Value writes v in its canonical form. v must have the same dialect.
 func (w *Writer) Value(v Value) {
 	if v.d != w.d && len(v.p) > 0 {
 		w.fail("a value of %v", v.d)
@@ -148,8 +145,7 @@ func (w *Writer) Value(v Value) {
 	}
 }
 
-// Ints writes a type whose components are integers, a packed array of which may
-// have any number.
+// Ints writes a type with integer components. A packed array may have any number of them.
 func (w *Writer) Ints(t Type, c ...int64) {
 	if !w.has(t) || !w.shaped(t, len(c), true) {
 		return
@@ -169,8 +165,8 @@ func (w *Writer) Ints(t Type, c ...int64) {
 	w.b = s.b
 }
 
-// Floats writes a type whose components are floats. Godot 4 gets 64 bits if one of
-// them needs that and the type has it; others are rounded to 32.
+// Floats writes a type with floating point components. For Godot 4 it uses 64 bits if a
+// component needs them and the type has them; otherwise it rounds to 32 bits.
 func (w *Writer) Floats(t Type, c ...float64) {
 	if !w.has(t) || !w.shaped(t, len(c), false) {
 		return
@@ -197,7 +193,7 @@ func (w *Writer) Floats(t Type, c ...float64) {
 	w.b = s.b
 }
 
-// exact reports whether 32 bits hold each of c.
+// exact reports whether 32 bit floats hold each of c.
 func exact(c []float64) bool {
 	for _, f := range c {
 		if float64(float32(f)) != f && !math.IsNaN(f) {
@@ -215,7 +211,7 @@ func (w *Writer) shaped(t Type, n int, integral bool) bool {
 	case row.integral == integral && row.shape == shapePacked && n%row.n == 0:
 		return true
 	}
-	return w.fail("%d components are no %v", n, t)
+	return w.fail("%d components are not a %v", n, t)
 }
 
 func (w *Writer) begin(s *sink, t Type, components int, flags uint32) {
@@ -225,14 +221,14 @@ func (w *Writer) begin(s *sink, t Type, components int, flags uint32) {
 	}
 }
 
-// A Mark is where a container that has been begun has its count.
+// A Mark is the offset of the count of an open container.
 type Mark int
 
-// Begin begins an Array or a Dictionary. Its elements follow, in a Dictionary key
-// and value in turn, and then End.
+// Begin begins an Array or a Dictionary. The caller writes its elements, in a Dictionary key
+// and value in turn, and then calls End.
 func (w *Writer) Begin(t Type) Mark {
 	if t != Array && t != Dictionary {
-		panic("variant: Begin of a type that has no elements")
+		panic("variant: Begin of a type without elements")
 	}
 	if w.err != nil {
 		return 0
@@ -244,7 +240,7 @@ func (w *Writer) Begin(t Type) Mark {
 	return Mark(len(w.b) - 4)
 }
 
-// End ends a container with its number of elements, or of pairs.
+// End ends a container with the number of its elements or pairs.
 func (w *Writer) End(m Mark, n int) {
 	if w.err == nil {
 		binary.LittleEndian.PutUint32(w.b[m:], uint32(n))

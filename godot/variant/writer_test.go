@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWriter writes what the other tests do not.
+// TestWriter writes the forms that the other tests do not.
 func TestWriter(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -35,8 +35,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestWriterRefuses wants an error for what does not fit, never another number, and
-// nothing behind it.
+// TestWriterRefuses wants an error for a value that does not fit, never another number, and no
+// output behind it.
 func TestWriterRefuses(t *testing.T) {
 	other, err := Decode(Godot3, []byte{1, 0, 0, 0, 1, 0, 0, 0})
 	if err != nil {
@@ -55,9 +55,9 @@ func TestWriterRefuses(t *testing.T) {
 		{Godot4, func(w *Writer) { w.Ints(Vector2i, 0, math.MaxInt32+1) }, "2147483648 does not fit Vector2i"},
 		{Godot4, func(w *Writer) { w.Ints(PackedByteArray, 256) }, "256 does not fit PackedByteArray"},
 		{Godot4, func(w *Writer) { w.Ints(PackedByteArray, -1) }, "-1 does not fit PackedByteArray"},
-		{Godot4, func(w *Writer) { w.Floats(Vector3, 1, 2) }, "2 components are no Vector3"},
-		{Godot4, func(w *Writer) { w.Floats(PackedVector3Array, 1, 2) }, "2 components are no PackedVector3Array"},
-		{Godot4, func(w *Writer) { w.Floats(Vector2i, 1, 2) }, "2 components are no Vector2i"},
+		{Godot4, func(w *Writer) { w.Floats(Vector3, 1, 2) }, "2 components are not a Vector3"},
+		{Godot4, func(w *Writer) { w.Floats(PackedVector3Array, 1, 2) }, "2 components are not a PackedVector3Array"},
+		{Godot4, func(w *Writer) { w.Floats(Vector2i, 1, 2) }, "2 components are not a Vector2i"},
 		{Godot3, func(w *Writer) { w.Ints(Vector2i, 1, 2) }, "godot3: there is no Vector2i"},
 		{Godot4, func(w *Writer) { w.Value(other) }, "godot4: a value of godot3"},
 	} {

@@ -17,7 +17,7 @@ func known(t *testing.T, args ...string) (flags, env map[string]bool) {
 	t.Helper()
 	bin := os.Getenv("BIN")
 	if bin == "" {
-		t.Skip("BIN does not say where relay, edge and dnpctl are; make chart-test does")
+		t.Skip("BIN does not name the folder of relay, edge and dnpctl; make chart-test does")
 	}
 	out, err := exec.Command(filepath.Join(bin, args[0]), append(args[1:], "--help")...).Output()
 	if err != nil {
@@ -33,7 +33,7 @@ func known(t *testing.T, args ...string) (flags, env map[string]bool) {
 	return flags, env
 }
 
-// TestFlags: the programs know every flag and variable that is rendered.
+// TestFlags requires that the programs know every flag and variable that the chart renders.
 func TestFlags(t *testing.T) {
 	for container, program := range map[string][]string{"edge": {"edge", "serve"}, "relay": {"relay", "serve"}, "session": {"dnpctl", "check"}} {
 		flags, env := known(t, program...)
@@ -45,12 +45,12 @@ func TestFlags(t *testing.T) {
 					}
 					for _, arg := range c.Args {
 						name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-						if strings.HasPrefix(arg, "--") && !flags[name] && !slices.Contains(coming, name) {
+						if strings.HasPrefix(arg, "--") && !flags[name] {
 							t.Errorf("%s does not know %s", program, arg)
 						}
 					}
 					for _, e := range c.Env {
-						if strings.HasPrefix(e.Name, "DNP_") && !env[e.Name] && !slices.Contains(coming, e.Name) {
+						if strings.HasPrefix(e.Name, "DNP_") && !env[e.Name] {
 							t.Errorf("%s does not know the variable %s", program, e.Name)
 						}
 					}
@@ -60,14 +60,14 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestEveryFlag: every flag of the nodes can be set by a value of its own, or is the
-// chart's to say.
+// TestEveryFlag requires that every flag of the nodes has a value of its own, or is set by
+// the chart.
 func TestEveryFlag(t *testing.T) {
-	chartSays := map[string][]string{
+	chartSets := map[string][]string{
 		"edge": {
 			"help", "version", "nats-url", "nats-user", "nats-password", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
 			"shards", "listen", "auth", "token-keys", "http", "log-level", "log-format", "log-addresses", "http-token", "redis", "forward-listen", "forward-advertise",
-			"pprof",                                         // by extraArgs, for it shows the inside of the process
+			"pprof",                                         // by extraArgs, because it exposes the process
 			"nats-ca", "nats-cert", "nats-key", "nats-nkey", // by extraArgs and extraVolumes; authorities by trustedCA
 		},
 		"relay": {
@@ -75,29 +75,23 @@ func TestEveryFlag(t *testing.T) {
 			"shards", "http", "log-level", "log-format", "log-addresses", "http-token", "pprof", "nats-ca", "nats-cert", "nats-key", "nats-nkey",
 		},
 	}
-	for component, says := range chartSays {
+	for component, sets := range chartSets {
 		flags, _ := known(t, component, "serve")
 		values := configValues(t, component)
 		for flag := range flags {
-			if !slices.Contains(says, flag) && !slices.Contains(values, flag) {
+			if !slices.Contains(sets, flag) && !slices.Contains(values, flag) {
 				t.Errorf("--%s of %s cannot be set: add it to %s.config in values.yaml and values.schema.json", flag, component, component)
 			}
 		}
 		for _, v := range values {
-			if !flags[v] && !slices.Contains(coming, v) {
+			if !flags[v] {
 				t.Errorf("%s.config has a value for --%s, which %s does not know", component, v, component)
-			}
-			if flags[v] && component == "edge" && slices.Contains(coming, v) {
-				t.Errorf("edge knows --%s by now, so it is not to come", v)
 			}
 		}
 	}
 }
 
-// coming are flags of edges that values exist for before the programs have them.
-var coming = []string{}
-
-// configValues returns the flags that the schema has values for.
+// configValues returns the flags for which the schema has values.
 func configValues(t *testing.T, component string) (flags []string) {
 	t.Helper()
 	text, err := os.ReadFile(chart + "/values.schema.json")
@@ -126,7 +120,8 @@ func configValues(t *testing.T, component string) (flags []string) {
 	return flags
 }
 
-// TestDrainDefaults: the grace period is computed from the programs' own defaults.
+// TestDrainDefaults requires that the chart computes grace periods from the defaults of the
+// programs.
 func TestDrainDefaults(t *testing.T) {
 	for component, want := range map[string]map[string]string{
 		"edge": {"drain-timeout": "55s", "drain-linger": "3s"}, "relay": {"drain-timeout": "10s"},
@@ -138,7 +133,7 @@ func TestDrainDefaults(t *testing.T) {
 		}
 		for flag, value := range want {
 			if flags[flag] && !strings.Contains(string(out), "--"+flag+"="+value) {
-				t.Errorf("--%s of %s is not %s, as the chart believes", flag, component, value)
+				t.Errorf("--%s of %s does not default to %s, as the chart assumes", flag, component, value)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestSelectors: every service and budget finds the pods that it is for, and no service
-// sends players or gossip to anybody else.
+// TestSelectors requires that every service, budget and policy selects pods, and that the
+// pods of a service have its ports.
 func TestSelectors(t *testing.T) {
 	eachValues(t, func(t *testing.T, _ string, all objects) {
 		for _, o := range all {
@@ -49,7 +49,7 @@ func TestSelectors(t *testing.T) {
 	})
 }
 
-// checkPorts: a service's ports are ports of the pod, with their protocol.
+// checkPorts requires that the pod has the ports of the service, with their protocol.
 func checkPorts(t *testing.T, s *core.Service, p podOf) {
 	t.Helper()
 	for _, want := range s.Spec.Ports {
@@ -61,7 +61,7 @@ func checkPorts(t *testing.T, s *core.Service, p podOf) {
 	}
 }
 
-// TestMounts: everything that is mounted is there, and every file that is named is mounted.
+// TestMounts requires that every mount has a volume, and that every named file is mounted.
 func TestMounts(t *testing.T) {
 	eachValues(t, func(t *testing.T, _ string, all objects) {
 		for _, p := range all.pods() {
@@ -69,7 +69,7 @@ func TestMounts(t *testing.T) {
 				for _, m := range c.VolumeMounts {
 					claimed := m.Name == "data" // of a claim
 					if !claimed && !slices.ContainsFunc(p.spec.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
-						t.Errorf("%s of %s mounts %s, which is not there", c.Name, p.name, m.Name)
+						t.Errorf("%s of %s mounts %s, which is not a volume", c.Name, p.name, m.Name)
 					}
 				}
 				for _, arg := range append(c.Args, envValues(c)...) {
@@ -90,7 +90,7 @@ func envValues(c core.Container) (values []string) {
 	return values
 }
 
-// TestEnvironment: a variable that is made of others comes after them.
+// TestEnvironment requires that a variable that refers to others comes after them.
 func TestEnvironment(t *testing.T) {
 	eachValues(t, func(t *testing.T, _ string, all objects) {
 		for _, p := range all.pods() {
@@ -107,7 +107,7 @@ func TestEnvironment(t *testing.T) {
 				for _, arg := range c.Args {
 					for _, part := range strings.Split(arg, "$(")[1:] {
 						if name, _, _ := strings.Cut(part, ")"); !seen[name] {
-							t.Errorf("%s of %s: %s uses %s, which is not there", c.Name, p.name, arg, name)
+							t.Errorf("%s of %s: %s uses %s, which is not set", c.Name, p.name, arg, name)
 						}
 					}
 				}
@@ -125,7 +125,7 @@ func TestPublic(t *testing.T) {
 	}
 	edge := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec
 	if edge.Replicas != nil || edge.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
-		t.Errorf("an edge that is scaled says how many it wants, or goes before the next one is there: %+v", edge)
+		t.Errorf("a scaled edge has replicas, or ends before the next one starts: %+v", edge)
 	}
 	args := edge.Template.Spec.Containers[0].Args
 	for _, want := range []string{
@@ -149,7 +149,7 @@ func TestPublic(t *testing.T) {
 		kind, name, _ := strings.Cut(want, " ")
 		i := slices.IndexFunc(all, func(o object) bool { return o.kind == kind && o.name == name })
 		if i < 0 || all[i].labels["release"] != "prometheus" || all[i].labels["team"] != "games" {
-			t.Errorf("there is no %s, or it lacks labels", want)
+			t.Errorf("%s is missing, or lacks labels", want)
 		}
 	}
 }
@@ -162,10 +162,10 @@ func TestDefaults(t *testing.T) {
 	}
 	c := relay.Template.Spec.Containers[0]
 	if !slices.Contains(c.Args, "--replicas=3") || !slices.Contains(envValues(c), "921MiB") {
-		t.Errorf("a relay is started with %q, %q", c.Args, c.Env)
+		t.Errorf("a relay starts with %q, %q", c.Args, c.Env)
 	}
 	if conf := find[core.ConfigMap](t, all, "r1-nats").Data; !strings.Contains(conf["nats-server.conf"], "include ./roles.conf") || conf["roles.conf"] == "" {
-		t.Error("NATS lets everybody do everything")
+		t.Error("NATS has no permissions")
 	}
 	gossip := find[core.Service](t, all, "r1-dnprelay-gossip").Spec
 	if gossip.ClusterIP != "None" || !gossip.PublishNotReadyAddresses || len(gossip.Ports) != 2 || gossip.Ports[0].Protocol == gossip.Ports[1].Protocol {
@@ -176,7 +176,7 @@ func TestDefaults(t *testing.T) {
 	}
 	for _, want := range []string{"NetworkPolicy r1-dnprelay-edge", "NetworkPolicy r1-dnprelay-relay", "PodDisruptionBudget r1-dnprelay-edge", "PodDisruptionBudget r1-nats", "Pod r1-dnprelay-test"} {
 		if kind, name, _ := strings.Cut(want, " "); !all.has(kind, name) {
-			t.Errorf("there is no %s", want)
+			t.Errorf("%s is missing", want)
 		}
 	}
 }
@@ -202,8 +202,8 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// TestDurable: sessions that outlive their edge have copies, a port among the edges, and a
-// grace period for a longer drain.
+// TestDurable requires replicas, a port for forwarding and a longer grace period for durable
+// sessions.
 func TestDurable(t *testing.T) {
 	edge := find[apps.Deployment](t, mustRender(t, "-f", chart+"/ci/external-values.yaml"), "r1-dnprelay-edge").Spec.Template.Spec
 	c := edge.Containers[0]
@@ -233,7 +233,7 @@ func TestNKey(t *testing.T) {
 			t.Errorf("%s: no certificates in %+v", name, c.Env)
 		}
 		if !slices.ContainsFunc(p.spec.Volumes, func(v core.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret }) {
-			t.Errorf("%s has not the Secret %s: %+v", name, secret, p.spec.Volumes)
+			t.Errorf("%s lacks the Secret %s: %+v", name, secret, p.spec.Volumes)
 		}
 		if len(p.spec.ImagePullSecrets) != 1 || !strings.HasPrefix(c.Image, "registry.example.com/") {
 			t.Errorf("%s: image %s with %+v", name, c.Image, p.spec.ImagePullSecrets)
@@ -259,8 +259,8 @@ func TestNKey(t *testing.T) {
 	}
 }
 
-// TestLongName: Helm lets names have 53 characters, objects have 63, and a StatefulSet
-// needs eleven of them for a hash.
+// TestLongName requires valid names for the longest name of a release: Helm allows 53
+// characters, objects have 63, and a StatefulSet needs eleven of them for a hash.
 func TestLongName(t *testing.T) {
 	text, err := helm(t, "template", strings.Repeat("r", 53), chart, "--namespace", "games", "--kube-version", "1.33.0")
 	if err != nil {
@@ -273,7 +273,7 @@ func TestLongName(t *testing.T) {
 	}
 }
 
-// TestExternalIPs: without a policy the API would say Cluster.
+// TestExternalIPs requires the policy Local, because the default of the API is Cluster.
 func TestExternalIPs(t *testing.T) {
 	s := find[core.Service](t, mustRender(t, "--set", "edge.service.externalIPs[0]=192.0.2.1,edge.auth.mode=callout"), "r1-dnprelay-edge").Spec
 	if s.ExternalTrafficPolicy != core.ServiceExternalTrafficPolicyLocal {
@@ -281,8 +281,8 @@ func TestExternalIPs(t *testing.T) {
 	}
 }
 
-// TestHostNetwork: two edges on one node would want one port, and they have the addresses of
-// nodes.
+// TestHostNetwork requires that no two edges share a node, because they need the same port,
+// and that policies admit edges by the addresses of nodes.
 func TestHostNetwork(t *testing.T) {
 	all := mustRender(t, "-f", chart+"/ci/hostnetwork-values.yaml")
 	for _, name := range []string{"r1-nats", "r1-redis", "r1-dnprelay-relay"} {
@@ -290,7 +290,7 @@ func TestHostNetwork(t *testing.T) {
 		if !slices.ContainsFunc(in, func(r networking.NetworkPolicyIngressRule) bool {
 			return slices.ContainsFunc(r.From, func(p networking.NetworkPolicyPeer) bool { return p.IPBlock != nil && p.IPBlock.CIDR == "10.0.0.0/16" })
 		}) {
-			t.Errorf("%s does not let edges in: %+v", name, in)
+			t.Errorf("%s does not admit edges: %+v", name, in)
 		}
 	}
 	d := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec
@@ -299,25 +299,25 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy: gossip and forwarding are for the nodes among themselves, and an
-// edge may speak first to a player whose session it took over.
+// TestNetworkPolicy requires that only nodes reach gossip and forwarding, and that an edge
+// may send first to a player whose session it took over.
 func TestNetworkPolicy(t *testing.T) {
 	p := find[networking.NetworkPolicy](t, mustRender(t), "r1-dnprelay-edge").Spec
 	gossip := p.Ingress[0]
 	if len(gossip.From) != 1 || gossip.From[0].PodSelector == nil || gossip.From[0].PodSelector.MatchLabels["dnprelay.io/gossip"] != "member" || len(gossip.Ports) != 3 {
-		t.Errorf("gossip is let in from %+v", gossip)
+		t.Errorf("gossip is admitted from %+v", gossip)
 	}
 	if players := p.Ingress[1]; len(players.From) != 0 || *players.Ports[0].Protocol != core.ProtocolUDP || players.Ports[0].Port.IntValue() != 3413 {
-		t.Errorf("players are let in by %+v", players)
+		t.Errorf("players are admitted by %+v", players)
 	}
 	if !slices.ContainsFunc(p.Egress, func(r networking.NetworkPolicyEgressRule) bool {
 		return len(r.To) == 2 && r.To[0].IPBlock != nil && r.To[0].IPBlock.CIDR == "0.0.0.0/0"
 	}) {
-		t.Errorf("an edge may speak to %+v", p.Egress)
+		t.Errorf("an edge may connect to %+v", p.Egress)
 	}
 }
 
-// TestValuesDocumented: README.md names every value of the first two levels.
+// TestValuesDocumented requires that README.md names every top-level value.
 func TestValuesDocumented(t *testing.T) {
 	text, err := os.ReadFile(chart + "/README.md")
 	if err != nil {

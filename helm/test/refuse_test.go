@@ -5,48 +5,48 @@ import (
 	"testing"
 )
 
-// TestRefused: mistakes end the installation with a message that names them.
+// TestRefused requires that mistakes end the installation with a message that names them.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  string
 		want []string
 	}{
-		"typo":                   {"edge.replica=3", []string{"edge", "replica"}},
-		"typo in a flag":         {"edge.config.flsh=5ms", []string{"config", "flsh"}},
-		"typo at the top":        {"edges.replicas=3", []string{"edges"}},
-		"typo for NATS":          {"nats.replica=3", []string{"nats", "replica"}},
-		"typo for Redis":         {"redis.enabled=true,edge.config.sessionDurability=log,redis.disk=true", []string{"redis", "disk"}},
-		"typo in a listener":     {"edge.listeners[0].name=a,edge.listeners[0].prt=1", []string{"listeners", "prt"}},
-		"not a port":             {"edge.adminPort=80000", []string{"adminPort"}},
-		"not a service":          {"edge.service.type=Loadbalancer", []string{"type"}},
-		"not a duration":         {"edge.config.drainTimeout=1d", []string{"drainTimeout"}},
-		"Cluster":                {"edge.service.externalTrafficPolicy=Cluster", []string{"externalTrafficPolicy=Cluster is refused", "address of every player", "Use Local"}},
-		"open on the Internet":   {"edge.service.type=LoadBalancer", []string{"edge.auth.mode=open is refused with edge.service.type=LoadBalancer", "allowOpenOnPublicService"}},
-		"open on nodes' ports":   {"edge.service.type=NodePort", []string{"edge.auth.mode=open is refused"}},
-		"open on nodes":          {"edge.hostNetwork=true,edge.service.type=None", []string{"edge.auth.mode=open is refused", "hostNetwork"}},
-		"open on an address":     {"edge.service.externalIPs[0]=192.0.2.1", []string{"edge.auth.mode=open is refused"}},
-		"token without keys":     {"edge.auth.mode=token", []string{"edge.auth.tokenKeysSecret"}},
-		"two NATS":               {"externalNats.url=nats://a:4222", []string{"nats.enabled=true and externalNats.url are both given"}},
-		"no NATS":                {"nats.enabled=false", []string{"nats.enabled=false needs externalNats.url"}},
-		"a password in values":   {"nats.enabled=false,externalNats.url=nats://a:b@c:4222", []string{"externalNats", "url"}},
-		"two servers":            {"nats.replicas=2", []string{"nats.replicas=2: want 1 or 3"}},
-		"more streams":           {"relay.config.storeStreams=8", []string{"storeStreams=8 is refused"}},
-		"two Redis":              {"externalRedis.url=redis://a:6379", []string{"redis.enabled=true and externalRedis are both given"}},
-		"Redis for nothing":      {"edge.config.sessionDurability=none", []string{"edge.config.sessionDurability is not log"}},
-		"two ways to nodes":      {"edge.hostNetwork=true,edge.service.type=NodePort,edge.auth.mode=callout", []string{"edge.hostNetwork=true needs edge.service.type=None"}},
-		"too short for an edge":  {"edge.terminationGracePeriodSeconds=30", []string{"edge.terminationGracePeriodSeconds=30 is too short", "need 65"}},
-		"too short for a relay":  {"relay.config.drainTimeout=1m,relay.terminationGracePeriodSeconds=60", []string{"relay.terminationGracePeriodSeconds=60 is too short", "need 70"}},
-		"a taken name":           {"edge.listeners[0].name=http,edge.listeners[0].port=1", []string{"name http twice, or it is one that the chart uses"}},
-		"a taken port":           {"edge.listeners[0].name=a,edge.listeners[0].port=7946", []string{"taken by gossip.port"}},
-		"a port twice":           {"edge.listeners[0].name=a,edge.listeners[0].port=1,edge.listeners[1].name=b,edge.listeners[1].port=1", []string{"taken by the listener a"}},
-		"scaled by nothing":      {"edge.autoscaling.enabled=true,edge.autoscaling.sessions=null", []string{"edge.autoscaling.sessions or edge.autoscaling.cpu"}},
-		"more than most":         {"edge.autoscaling.enabled=true,edge.autoscaling.minReplicas=12", []string{"minReplicas=12 is above edge.autoscaling.maxReplicas=10"}},
-		"nodes that are unknown": {"edge.hostNetwork=true,edge.service.type=None,edge.auth.mode=callout", []string{"needs global.nodeNetworks"}},
-		"no sampler":             {"otel.sampler=nonsense", []string{"sampler"}},
-		"a password of Redis":    {"redis.enabled=false,externalRedis.url=redis://:a@b:6379", []string{"externalRedis", "url"}},
-		"a number for a tag":     {"image.tag=20240101", []string{"image", "tag"}},
-		"a listener twice":       {"edge.listeners[0].name=a,edge.listeners[0].port=1,edge.listeners[1].name=a,edge.listeners[1].port=2", []string{"name a twice"}},
-		"shards of another kind": {"global.shards=0", []string{"shards"}},
+		"typo":                     {"edge.replica=3", []string{"edge", "replica"}},
+		"typo in a flag":           {"edge.config.flsh=5ms", []string{"config", "flsh"}},
+		"typo at the top":          {"edges.replicas=3", []string{"edges"}},
+		"typo for NATS":            {"nats.replica=3", []string{"nats", "replica"}},
+		"typo for Redis":           {"redis.enabled=true,edge.config.sessionDurability=log,redis.disk=true", []string{"redis", "disk"}},
+		"typo in a listener":       {"edge.listeners[0].name=a,edge.listeners[0].prt=1", []string{"listeners", "prt"}},
+		"not a port":               {"edge.adminPort=80000", []string{"adminPort"}},
+		"not a service":            {"edge.service.type=Loadbalancer", []string{"type"}},
+		"not a duration":           {"edge.config.drainTimeout=1d", []string{"drainTimeout"}},
+		"Cluster":                  {"edge.service.externalTrafficPolicy=Cluster", []string{"externalTrafficPolicy=Cluster is refused", "address of every player", "Use Local"}},
+		"open on the Internet":     {"edge.service.type=LoadBalancer", []string{"edge.auth.mode=open is refused with edge.service.type=LoadBalancer", "allowOpenOnPublicService"}},
+		"open on nodes' ports":     {"edge.service.type=NodePort", []string{"edge.auth.mode=open is refused"}},
+		"open on nodes":            {"edge.hostNetwork=true,edge.service.type=None", []string{"edge.auth.mode=open is refused", "hostNetwork"}},
+		"open on an address":       {"edge.service.externalIPs[0]=192.0.2.1", []string{"edge.auth.mode=open is refused"}},
+		"token without keys":       {"edge.auth.mode=token", []string{"edge.auth.tokenKeysSecret"}},
+		"two NATS":                 {"externalNats.url=nats://a:4222", []string{"nats.enabled=true and externalNats.url are both given"}},
+		"no NATS":                  {"nats.enabled=false", []string{"nats.enabled=false needs externalNats.url"}},
+		"a password in values":     {"nats.enabled=false,externalNats.url=nats://a:b@c:4222", []string{"externalNats", "url"}},
+		"two servers":              {"nats.replicas=2", []string{"nats.replicas=2: want 1 or 3"}},
+		"more streams":             {"relay.config.storeStreams=8", []string{"storeStreams=8 is refused"}},
+		"two Redis":                {"externalRedis.url=redis://a:6379", []string{"redis.enabled=true and externalRedis are both given"}},
+		"Redis without a use":      {"edge.config.sessionDurability=none", []string{"edge.config.sessionDurability is not log"}},
+		"hostNetwork and NodePort": {"edge.hostNetwork=true,edge.service.type=NodePort,edge.auth.mode=callout", []string{"edge.hostNetwork=true needs edge.service.type=None"}},
+		"too short for an edge":    {"edge.terminationGracePeriodSeconds=30", []string{"edge.terminationGracePeriodSeconds=30 is too short", "need 65"}},
+		"too short for a relay":    {"relay.config.drainTimeout=1m,relay.terminationGracePeriodSeconds=60", []string{"relay.terminationGracePeriodSeconds=60 is too short", "need 70"}},
+		"a taken name":             {"edge.listeners[0].name=http,edge.listeners[0].port=1", []string{"name http twice, or it is one that the chart uses"}},
+		"a taken port":             {"edge.listeners[0].name=a,edge.listeners[0].port=7946", []string{"taken by gossip.port"}},
+		"a port twice":             {"edge.listeners[0].name=a,edge.listeners[0].port=1,edge.listeners[1].name=b,edge.listeners[1].port=1", []string{"taken by the listener a"}},
+		"scaled without a metric":  {"edge.autoscaling.enabled=true,edge.autoscaling.sessions=null", []string{"edge.autoscaling.sessions or edge.autoscaling.cpu"}},
+		"minimum above maximum":    {"edge.autoscaling.enabled=true,edge.autoscaling.minReplicas=12", []string{"minReplicas=12 is above edge.autoscaling.maxReplicas=10"}},
+		"unknown nodes":            {"edge.hostNetwork=true,edge.service.type=None,edge.auth.mode=callout", []string{"needs global.nodeNetworks"}},
+		"unknown sampler":          {"otel.sampler=nonsense", []string{"sampler"}},
+		"a password of Redis":      {"redis.enabled=false,externalRedis.url=redis://:a@b:6379", []string{"externalRedis", "url"}},
+		"a number for a tag":       {"image.tag=20240101", []string{"image", "tag"}},
+		"a listener twice":         {"edge.listeners[0].name=a,edge.listeners[0].port=1,edge.listeners[1].name=a,edge.listeners[1].port=2", []string{"name a twice"}},
+		"no shards":                {"global.shards=0", []string{"shards"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render(t, "--set", c.set)
@@ -55,14 +55,14 @@ func TestRefused(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the message does not have %q: %v", want, err)
+					t.Errorf("the message lacks %q: %v", want, err)
 				}
 			}
 		})
 	}
 }
 
-// TestAllowed: what looks like those mistakes and is none.
+// TestAllowed requires that values that resemble those mistakes are accepted.
 func TestAllowed(t *testing.T) {
 	for _, set := range []string{
 		"edge.service.type=LoadBalancer,edge.auth.allowOpenOnPublicService=true",

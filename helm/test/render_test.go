@@ -21,12 +21,12 @@ import (
 
 const chart = "../relay"
 
-// helm runs helm, or skips the test where it is not.
+// helm runs helm, or skips the test without HELM.
 func helm(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	program := os.Getenv("HELM")
 	if program == "" {
-		t.Skip("HELM does not say where helm is; make chart-test does")
+		t.Skip("HELM does not name the program; make chart-test does")
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(program, args...)
@@ -57,7 +57,7 @@ func mustRender(t *testing.T, args ...string) objects {
 	return all
 }
 
-// An object is one that was rendered, decoded into the type of its kind.
+// An object is a rendered object, decoded into the type of its kind.
 type object struct {
 	kind, name string
 	labels     map[string]string
@@ -66,8 +66,8 @@ type object struct {
 
 type objects []object
 
-// kinds are all kinds of the chart. What has no type in k8s.io/api is a monitoring
-// object, of which only names are looked at.
+// kinds are all kinds of the chart. Monitoring objects have no type in k8s.io/api; tests
+// check only their names and labels.
 var kinds = map[string]func() any{
 	"ConfigMap":               func() any { return new(core.ConfigMap) },
 	"Deployment":              func() any { return new(apps.Deployment) },
@@ -103,14 +103,14 @@ func parse(t *testing.T, text string) (all objects) {
 		}
 		make, ok := kinds[head.Kind]
 		if !ok {
-			t.Fatalf("the kind %s is new to this test:\n%s", head.Kind, document)
+			t.Fatalf("the test does not know the kind %s:\n%s", head.Kind, document)
 		}
 		value := make()
 		if err := yaml.UnmarshalStrict([]byte(document), value); err != nil {
 			t.Errorf("%s %s: %v", head.Kind, head.Name, err)
 		}
 		if id := head.Kind + "/" + head.Name; seen[id] || head.Namespace != "games" && head.Name != "r1-extra" {
-			t.Errorf("%s is there twice, or in namespace %q", id, head.Namespace)
+			t.Errorf("%s exists twice, or is in namespace %q", id, head.Namespace)
 		} else {
 			seen[id] = true
 		}
@@ -130,11 +130,11 @@ func find[T any](t *testing.T, all objects, name string) *T {
 			return v
 		}
 	}
-	t.Fatalf("there is no %T %s", *new(T), name)
+	t.Fatalf("%T %s is missing", *new(T), name)
 	return nil
 }
 
-// has reports whether there is an object.
+// has reports whether an object exists.
 func (all objects) has(kind, name string) bool {
 	for _, o := range all {
 		if o.kind == kind && o.name == name {
@@ -144,7 +144,7 @@ func (all objects) has(kind, name string) bool {
 	return false
 }
 
-// A podOf is the template of a pod and whose it is.
+// A podOf is the template of a pod, with the name of its workload.
 type podOf struct {
 	name string
 	meta meta.ObjectMeta
@@ -173,7 +173,7 @@ func (all objects) pod(t *testing.T, name string) podOf {
 			return p
 		}
 	}
-	t.Fatalf("there is no pod of %s", name)
+	t.Fatalf("%s has no pod", name)
 	return podOf{}
 }
 
@@ -183,7 +183,7 @@ func (all objects) container(t *testing.T, name string) core.Container {
 	return all.pod(t, name).spec.Containers[0]
 }
 
-// variable returns a variable of an environment.
+// variable returns a variable of an environment; the zero value if it is not set.
 func variable(env []core.EnvVar, name string) (v core.EnvVar) {
 	for _, e := range env {
 		if e.Name == name {

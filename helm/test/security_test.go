@@ -6,7 +6,7 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// TestRestricted: every pod is what Pod Security calls restricted, and more.
+// TestRestricted requires more of every pod than the profile restricted of Pod Security.
 func TestRestricted(t *testing.T) {
 	eachValues(t, func(t *testing.T, name string, all objects) {
 		pods := all.pods()
@@ -22,7 +22,7 @@ func TestRestricted(t *testing.T) {
 				t.Errorf("pod of %s: has a token of its service account", p.name)
 			}
 			if p.spec.HostPID || p.spec.HostIPC || p.spec.HostNetwork && name != "hostnetwork" {
-				t.Errorf("pod of %s: shares something of the node", p.name)
+				t.Errorf("pod of %s: shares a namespace of the node", p.name)
 			}
 			for _, v := range p.spec.Volumes {
 				if v.HostPath != nil {
@@ -44,7 +44,7 @@ func checkContainer(t *testing.T, pod string, c core.Container) {
 		t.Errorf("container %s of %s: security is %+v", c.Name, pod, s)
 	}
 	if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
-		t.Errorf("container %s of %s: has no limit for memory or asks for no CPU", c.Name, pod)
+		t.Errorf("container %s of %s: has no memory limit or no CPU request", c.Name, pod)
 	}
 	for _, e := range c.Env {
 		if e.Value != "" && (e.Name == "DNP_NATS_PASSWORD" || e.Name == "REDIS_PASSWORD" || e.Name == "TOKEN") {

@@ -31,7 +31,7 @@ var rules = map[string][]string{
 	"bus/natsbus": {"bus", "subject", "github.com/nats-io/nats.go"},
 	"subject":     {},
 
-	"replication":         {"replication/view", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
+	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
@@ -39,7 +39,7 @@ var rules = map[string][]string{
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"internal/fence"},
+	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/memlease":       {"cluster", "internal/fence"},
@@ -49,7 +49,7 @@ var rules = map[string][]string{
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":          {"dnp", "dnp/wire", "internal/fence"},
+	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
 	"sessionlog/logtest":  {"sessionlog", "internal/fence"}, // what every log has to pass
 	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
@@ -58,14 +58,18 @@ var rules = map[string][]string{
 	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
-	"internal/auth": {"subject", "github.com/golang-jwt/jwt/v5"},
+	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/edge/fanout", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
+	},
+	"internal/edge/takeover": {
+		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "sessionlog", "internal/fence", "internal/turn/heap",
 	},
 	"internal/edge/fanout": {
 		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
+	"internal/edge/login": {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
@@ -76,13 +80,14 @@ var rules = map[string][]string{
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
-	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang"},
+	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"dnp"},
 	"internal/bench":     {"internal/proc", "dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},

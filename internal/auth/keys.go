@@ -23,7 +23,7 @@ func KeyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Keys are the public keys whose tokens are good.
+// Keys are the public keys that verify tokens.
 type Keys struct {
 	keys []namedKey
 }
@@ -35,8 +35,8 @@ type namedKey struct {
 
 // ParseKeys parses the public keys of a file: one or more PEM blocks PUBLIC KEY with
 // Ed25519 keys. A header "Kid: name" names a key for issuers that do not use KeyID. A
-// private key is an error, because an edge must not have one. Errors never hold
-// anything of the file.
+// private key is an error, because an edge must not have one. Errors contain nothing of the
+// file.
 func ParseKeys(text []byte) (*Keys, error) {
 	if len(text) > KeyFileMax {
 		return nil, fmt.Errorf("has more than %d bytes", KeyFileMax)
@@ -55,11 +55,11 @@ func ParseKeys(text []byte) (*Keys, error) {
 	}
 	switch {
 	case len(bytes.TrimSpace(text)) > 0:
-		return nil, errors.New("has something that is no PEM block")
+		return nil, errors.New("contains text outside of PEM blocks")
 	case len(k.keys) == 0:
-		return nil, errors.New("holds no key; `dnpctl token keygen` makes one")
+		return nil, errors.New("contains no key; `dnpctl token keygen` makes one")
 	case len(k.keys) > keysMax:
-		return nil, fmt.Errorf("holds %d keys, at most %d", len(k.keys), keysMax)
+		return nil, fmt.Errorf("contains %d keys, at most %d", len(k.keys), keysMax)
 	}
 	return k, nil
 }
@@ -68,14 +68,14 @@ func parsePublic(block *pem.Block) (namedKey, error) {
 	switch block.Type {
 	case "PUBLIC KEY":
 	case "PRIVATE KEY":
-		return namedKey{}, errors.New("is a private key; an edge needs the public one only")
+		return namedKey{}, errors.New("is a private key; an edge needs only the public key")
 	default:
 		return namedKey{}, fmt.Errorf("want a PUBLIC KEY, got a %.40q", block.Type)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	key, ok := parsed.(ed25519.PublicKey)
 	if err != nil || !ok {
-		return namedKey{}, errors.New("is no Ed25519 key")
+		return namedKey{}, errors.New("is not an Ed25519 key")
 	}
 	id := block.Headers["Kid"]
 	if id == "" {
@@ -87,8 +87,8 @@ func parsePublic(block *pem.Block) (namedKey, error) {
 // Len returns the number of keys.
 func (k *Keys) Len() int { return len(k.keys) }
 
-// candidates returns the keys that may have signed a token with this kid, in the
-// header of which everything is possible.
+// candidates returns the keys that may have signed a token with this kid; nil stands for
+// all. The header of a token may have a kid of any type.
 func (k *Keys) candidates(kid any) (list []ed25519.PublicKey) {
 	for _, key := range k.keys {
 		if kid == nil || kid == key.id {
@@ -98,13 +98,13 @@ func (k *Keys) candidates(kid any) (list []ed25519.PublicKey) {
 	return list
 }
 
-// EncodePublic returns a public key as a file has it.
+// EncodePublic returns a public key in the form of a file.
 func EncodePublic(key ed25519.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), err
 }
 
-// EncodePrivate returns a private key as a file has it.
+// EncodePrivate returns a private key in the form of a file.
 func EncodePrivate(key ed25519.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
@@ -114,12 +114,12 @@ func EncodePrivate(key ed25519.PrivateKey) ([]byte, error) {
 func ParsePrivate(text []byte) (ed25519.PrivateKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, errors.New("holds no PRIVATE KEY")
+		return nil, errors.New("contains no PRIVATE KEY")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, ok := parsed.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return nil, errors.New("is no Ed25519 key")
+		return nil, errors.New("is not an Ed25519 key")
 	}
 	return key, nil
 }

@@ -1,23 +1,24 @@
 package auth
 
 import (
-	"container/heap"
 	"crypto/sha256"
 	"net/netip"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
 // ReplayMax is how many tokens an edge remembers, about 150 bytes each.
 const ReplayMax = 65_536
 
-// A Replay remembers which tokens were used, until they expire. A token counts once;
-// the client that used it may come again with it as long as it is good, from the same
-// IPv4 address or IPv6 /64: a client that crashed, or whose port changed. Somebody who
-// took the token from elsewhere may not.
+// A Replay remembers which tokens were used, until they expire. The client that used a
+// token may use it again until it expires, from the same IPv4 address or IPv6 /64, because
+// the client may have crashed or changed its port. From another network the token is
+// refused: it may be stolen.
 //
-// When Max tokens are remembered, the one that expires first is forgotten, and
-// Forgotten counts it: it could be used again by somebody else. Only who has good
-// tokens can bring that about, and to turn players away would be worse.
+// Beyond Max tokens the Replay forgets the one that expires first, and counts it in
+// Forgotten: another client could use that token again. Only holders of valid tokens can
+// cause this, and to refuse players would be worse.
 //
 // The zero value is ready. One goroutine at a time may use it.
 type Replay struct {
@@ -25,7 +26,7 @@ type Replay struct {
 	Forgotten uint64
 
 	used map[[16]byte]*use
-	next uses
+	next *heap.Heap[*use] // the first to expire first
 }
 
 // A use is a token that was used.
@@ -33,13 +34,14 @@ type use struct {
 	id      [16]byte // hash of client and jti
 	from    netip.Prefix
 	expires time.Time
+	place   int // in next
 }
 
-// Use takes note that a client came with a token, and returns Replayed if somebody
-// else had come with it before.
+// Use notes that a client logs in with a token. It returns Replayed if the token was used
+// from another network before.
 func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 	r.expire(now)
-	id, network := useID(c), home(from)
+	id, network := useID(c), HomeNetwork(from)
 	if u, ok := r.used[id]; ok {
 		if u.from != network {
 			return Replayed
@@ -48,6 +50,7 @@ func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 	}
 	if r.used == nil {
 		r.used = make(map[[16]byte]*use)
+		r.next = heap.New(func(a, b *use) bool { return a.expires.Before(b.expires) }, func(u *use) *int { return &u.place })
 	}
 	sizeMax := r.Max
 	if sizeMax == 0 {
@@ -59,28 +62,32 @@ func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 	}
 	u := &use{id: id, from: network, expires: c.Expires}
 	r.used[id] = u
-	heap.Push(&r.next, u)
+	r.next.Set(u)
 	return None
 }
 
-// Len returns how many tokens are remembered.
+// Len returns how many tokens r remembers.
 func (r *Replay) Len() int { return len(r.used) }
 
 func (r *Replay) expire(now time.Time) {
-	for len(r.next) > 0 && !r.next[0].expires.After(now) {
+	for len(r.used) > 0 {
+		if u, _ := r.next.First(); u.expires.After(now) {
+			return
+		}
 		r.forget()
 	}
 }
 
-func (r *Replay) forget() { delete(r.used, heap.Pop(&r.next).(*use).id) }
+// forget forgets the token that expires first.
+func (r *Replay) forget() { delete(r.used, r.next.Pop().id) }
 
 func useID(c *Claims) [16]byte {
 	sum := sha256.Sum256([]byte(c.Client + "\x00" + c.ID))
 	return [16]byte(sum[:16])
 }
 
-// home returns the network that one client has for itself.
-func home(a netip.Addr) netip.Prefix {
+// HomeNetwork returns the network that belongs to one client: an IPv4 address or IPv6 /64.
+func HomeNetwork(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {
@@ -88,19 +95,4 @@ func home(a netip.Addr) netip.Prefix {
 	}
 	p, _ := a.Prefix(bits) // fails only for an invalid address, which has the zero prefix
 	return p
-}
-
-// uses is a heap of tokens by when they expire.
-type uses []*use
-
-func (h uses) Len() int           { return len(h) }
-func (h uses) Less(i, j int) bool { return h[i].expires.Before(h[j].expires) }
-func (h uses) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *uses) Push(x any)        { *h = append(*h, x.(*use)) }
-func (h *uses) Pop() any {
-	last := len(*h) - 1
-	u := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return u
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ed25519"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"time"
@@ -12,41 +13,41 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bounds of what a token may say.
+// Bounds of the claims of a token.
 const (
 	LifeMax   = 24 * time.Hour // from now to exp
 	GroupsMax = 32
 	idMax     = 128 // bytes of jti
 
-	notBeforeLeeway = 5 * time.Second // clocks of issuers may be ahead
+	notBeforeLeeway = 5 * time.Second // the clock of the issuer may be ahead
 )
 
-// Claims are who a client is and what it may.
+// Claims are the identity and the rights of a client.
 type Claims struct {
 	Client  string
 	Space   string
 	Groups  []string
-	Write   bool      // it may write states and make some
+	Write   bool      // may write and make states
 	Expires time.Time // when its session ends
-	ID      string    // of the token; empty if it was no token
+	ID      string    // of the token; empty without a token
 }
 
-// A Reason says why a client is not let in. None is the zero value.
+// A Reason says why an edge refuses a client. None is the zero value.
 type Reason uint8
 
 const (
 	None       Reason = iota
-	NoToken           // the message is no login
-	BadToken          // not a JWT, or not as this package wants one
-	BadKey            // signed with EdDSA, but by no key that is known, or not at all
+	NoToken           // the message is not a login
+	BadToken          // not a JWT, or not one of the form that the package requires
+	BadKey            // not signed, or not by a known key
 	NotYet            // nbf is in the future
-	Expired           // exp is over
+	Expired           // exp is in the past
 	TooLong           // exp is more than LifeMax away
-	BadClaims         // a name, space or group that cannot be
+	BadClaims         // an invalid name, space or group
 	Replayed          // the token was used before, from another address
-	Refused           // the game's service said so
+	Refused           // the game's service refused the client
 	NoService         // the game's service did not answer in time
-	Busy              // too many logins are being looked into
+	Busy              // too many logins are in progress
 	NumReasons = int(iota)
 )
 
@@ -81,15 +82,15 @@ func (tokenClaims) GetAudience() (jwt.ClaimStrings, error)       { return nil, n
 func (tokenClaims) GetIssuer() (string, error)                   { return "", nil }
 func (c tokenClaims) GetSubject() (string, error)                { return c.Subject, nil }
 
-// parser takes one algorithm and no base64 but the strict one.
+// parser accepts one algorithm and strict base64 only.
 var parser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding())
 
-// Verify returns what a token says, if one of the keys signed it and it is good now.
+// Verify returns the claims of a token, if one of the keys signed it and it is valid now.
 func (k *Keys) Verify(now time.Time, token []byte) (Claims, Reason) {
 	if len(token) > TokenMax || bytes.Count(token, []byte(".")) != 2 {
 		return Claims{}, BadToken
 	}
-	if bytes.ContainsAny(token, "\r\n") { // the base64 of the standard library skips them, strict or not
+	if bytes.ContainsAny(token, "\r\n") { // encoding/base64 skips them, strict or not
 		return Claims{}, BadToken
 	}
 	var c tokenClaims
@@ -109,7 +110,7 @@ func (k *Keys) Verify(now time.Time, token []byte) (Claims, Reason) {
 	return c.check(now)
 }
 
-// check applies the rules to claims whose signature is good.
+// check applies the rules to claims whose signature is valid.
 func (c *tokenClaims) check(now time.Time) (Claims, Reason) {
 	switch {
 	case c.DNP == nil, c.Expires == nil, c.ID == "", len(c.ID) > idMax:
@@ -124,8 +125,7 @@ func (c *tokenClaims) check(now time.Time) (Claims, Reason) {
 	return out, out.Check(now)
 }
 
-// Check says what is wrong with claims, whoever made them. A zero Expires means
-// LifeMax; it is for the caller to set it.
+// Check returns what is wrong with claims of any origin. The caller sets Expires.
 func (c *Claims) Check(now time.Time) Reason {
 	switch {
 	case !c.Expires.After(now):
@@ -143,7 +143,8 @@ func (c *Claims) Check(now time.Time) Reason {
 	return None
 }
 
-// Issue returns a token with these claims, good from notBefore on if that is not zero.
+// Issue returns a token with these claims. It is valid from notBefore on if that is not
+// zero.
 func Issue(key crypto.Signer, c Claims, notBefore time.Time) (string, error) {
 	claims := tokenClaims{
 		Subject: c.Client, ID: c.ID, Expires: jwt.NewNumericDate(c.Expires),
@@ -159,4 +160,36 @@ func Issue(key crypto.Signer, c Claims, notBefore time.Time) (string, error) {
 	}
 	t.Header["kid"] = KeyID(public)
 	return t.SignedString(key)
+}
+
+// messageMagic begins a login message that is framed.
+const messageMagic = "DNPA\x01"
+
+// TokenMax is the largest token in bytes. With its frame it fits a message that every
+// library sends as one command 4. To accept a login in parts, an edge would have to store
+// parts of unknown clients.
+const TokenMax = 1350
+
+// Token returns the token in a login message, which it aliases. The message is the token
+// after
+//
+//	magic  "DNPA"
+//	version uint8 = 1
+//	size    uint16, little endian
+//
+// or the token alone, if it begins as every JWT does. It reports false for anything else.
+func Token(message []byte) (token []byte, ok bool) {
+	if len(message) > len(messageMagic)+2 && string(message[:len(messageMagic)]) == messageMagic {
+		size := int(binary.LittleEndian.Uint16(message[len(messageMagic):]))
+		token = message[len(messageMagic)+2:]
+		return token, len(token) == size && size <= TokenMax
+	}
+	return message, len(message) <= TokenMax && len(message) > 2 && string(message[:2]) == "ey"
+}
+
+// AppendMessage appends the login message with a token of at most TokenMax bytes.
+func AppendMessage(b []byte, token string) []byte {
+	b = append(b, messageMagic...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(token)))
+	return append(b, token...)
 }

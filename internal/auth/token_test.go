@@ -16,7 +16,7 @@ import (
 
 var now = time.Unix(1_700_000_000, 0)
 
-// Two key pairs that every run has alike.
+// Two key pairs, the same in every run.
 var (
 	keyA = ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", 32)))
 	keyB = ed25519.NewKeyFromSeed([]byte(strings.Repeat("b", 32)))
@@ -87,28 +87,28 @@ func TestVerify(t *testing.T) {
 		why, token string
 		want       Reason
 	}{
-		{"write is allowed unless it says no", token, None},
-		{"a day is the most", with(exp, fmt.Sprintf(`"exp":%d`, at(24*time.Hour))), None},
-		{"and a second", with(exp, fmt.Sprintf(`"exp":%d`, at(24*time.Hour+time.Second))), TooLong},
-		{"it ends at exp", with(exp, fmt.Sprintf(`"exp":%d`, at(0))), Expired},
+		{"write is allowed by default", token, None},
+		{"exp a day ahead", with(exp, fmt.Sprintf(`"exp":%d`, at(24*time.Hour))), None},
+		{"exp a day and a second ahead", with(exp, fmt.Sprintf(`"exp":%d`, at(24*time.Hour+time.Second))), TooLong},
+		{"exp is now", with(exp, fmt.Sprintf(`"exp":%d`, at(0))), Expired},
 		{"no exp", with(exp, `"x":1`), BadToken},
 		{"exp as text", with(exp, `"exp":"soon"`), BadToken},
 		{"no jti", with(`"jti":"1"`, `"x":1`), BadToken},
 		{"a long jti", with(`"jti":"1"`, `"jti":"`+strings.Repeat("x", 129)+`"`), BadToken},
 		{"no dnp", with(`"dnp"`, `"dmp"`), BadToken},
-		{"clocks differ a little", with(exp, fmt.Sprintf(`%s,"nbf":%d`, exp, at(5*time.Second))), None},
-		{"but not more", with(exp, fmt.Sprintf(`%s,"nbf":%d`, exp, at(6*time.Second))), NotYet},
+		{"nbf within the leeway", with(exp, fmt.Sprintf(`%s,"nbf":%d`, exp, at(5*time.Second))), None},
+		{"nbf beyond the leeway", with(exp, fmt.Sprintf(`%s,"nbf":%d`, exp, at(6*time.Second))), NotYet},
 		{"no client", with("alice", ""), BadClaims},
 		{"a client that would be two tokens of a subject", with("alice", "a.b"), BadClaims},
 		{"a wildcard", with("alice", "*"), BadClaims},
-		{"a space of ours", with("arena", "_arena"), BadClaims},
-		{"a space that is none", with("arena", ">"), BadClaims},
+		{"a reserved space", with("arena", "_arena"), BadClaims},
+		{"an invalid space", with("arena", ">"), BadClaims},
 		{"a bad group", with(`"space"`, `"groups":["a b"],"space"`), BadClaims},
 		{"too many groups", with(`"space"`, `"groups":["a"`+strings.Repeat(`,"a"`, GroupsMax)+`],"space"`), BadClaims},
-		{"another algorithm, with what everybody knows for a key", hs + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), BadKey},
+		{"another algorithm, with the public key as its key", hs + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), BadKey},
 		{"no algorithm", base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", BadKey},
-		{"a kid that is not known", sign(keyA, `{"alg":"EdDSA","kid":"x"}`, good), BadKey},
-		{"a kid that is no text", sign(keyA, `{"alg":"EdDSA","kid":{"a":1}}`, good), BadKey},
+		{"an unknown kid", sign(keyA, `{"alg":"EdDSA","kid":"x"}`, good), BadKey},
+		{"a kid that is not text", sign(keyA, `{"alg":"EdDSA","kid":{"a":1}}`, good), BadKey},
 		{"the kid of the key", sign(keyA, `{"alg":"EdDSA","kid":"`+KeyID(keyA.Public().(ed25519.PublicKey))+`"}`, good), None},
 		{"no signature", parts[0] + "." + parts[1] + ".", BadKey},
 		{"other claims under the signature", parts[0] + "." + strings.Split(with("alice", "mallory"), ".")[1] + "." + parts[2], BadKey},
@@ -163,13 +163,13 @@ func TestParseKeys(t *testing.T) {
 		t.Errorf("a key with a name: %+v, %v", k, err)
 	}
 	for _, c := range []struct{ text, want string }{
-		{"", "holds no key"},
+		{"", "contains no key"},
 		{string(private), "private key"},
-		{"hello", "no PEM"},
-		{string(public(keyA)) + "rest", "no PEM"},
+		{"hello", "outside of PEM"},
+		{string(public(keyA)) + "rest", "outside of PEM"},
 		{strings.Repeat(string(public(keyA)), keysMax+1), "at most 8"},
 		{strings.ReplaceAll(string(public(keyA)), "PUBLIC KEY", "CERTIFICATE"), "want a PUBLIC KEY"},
-		{strings.Replace(string(public(keyA)), "MCow", "AAAA", 1), "no Ed25519"},
+		{strings.Replace(string(public(keyA)), "MCow", "AAAA", 1), "not an Ed25519"},
 		{strings.Repeat("#", KeyFileMax+1), "more than"},
 	} {
 		if _, err := ParseKeys([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -192,23 +192,22 @@ func TestReplay(t *testing.T) {
 	}
 	use("first use", 0, "a", "1", "192.0.2.1", None)
 	use("the same client resumes", 0, "a", "1", "192.0.2.1", None)
-	use("somebody else does not", 0, "a", "1", "192.0.2.2", Replayed)
-	use("the id belongs to a client", 0, "b", "1", "192.0.2.2", None)
-	use("a /64 is one client's", 0, "c", "1", "2001:db8::1", None)
-	use("whatever its address of the day", 0, "c", "1", "2001:db8::2", None)
-	use("the neighbour is not", 0, "c", "1", "2001:db8:0:1::1", Replayed)
-	use("when full, the first to expire is forgotten", time.Second, "d", "1", "192.0.2.4", None)
+	use("another client is refused", 0, "a", "1", "192.0.2.2", Replayed)
+	use("ids of two clients may be equal", 0, "b", "1", "192.0.2.2", None)
+	use("a client in a /64", 0, "c", "1", "2001:db8::1", None)
+	use("the same client at another address", 0, "c", "1", "2001:db8::2", None)
+	use("another /64 is refused", 0, "c", "1", "2001:db8:0:1::1", Replayed)
+	use("a full Replay forgets the first to expire", time.Second, "d", "1", "192.0.2.4", None)
 	if r.Len() != 3 || r.Forgotten != 1 {
 		t.Fatalf("%d remembered, %d forgotten", r.Len(), r.Forgotten)
 	}
-	use("a token that expired takes no room", time.Minute+time.Second/2, "e", "1", "192.0.2.5", None)
+	use("expired tokens are forgotten", time.Minute+time.Second/2, "e", "1", "192.0.2.5", None)
 	if r.Len() != 2 || r.Forgotten != 1 {
 		t.Fatalf("%d remembered, %d forgotten", r.Len(), r.Forgotten)
 	}
 }
 
-// FuzzVerify looks for tokens that break something, or that come through without a
-// signature.
+// FuzzVerify looks for messages that panic, or that pass without a valid signature.
 func FuzzVerify(f *testing.F) {
 	k := keys(f, keyA)
 	good, _ := Issue(keyA, Claims{Client: "alice", Space: "arena", Expires: now.Add(time.Minute), ID: "1"}, now)

@@ -1,4 +1,4 @@
-// Package compose is what the commands put together the same way: the
-// configuration of nodes from flags, the connection to NATS, and what /readyz
-// says. It belongs to the commands, so it may import every adapter.
+// Package compose builds what several commands run: nodes from their flags, connections
+// to NATS, and the health that /readyz reports. It belongs to the commands, so it may
+// import every adapter.
 package compose

@@ -5,70 +5,74 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
 
 // EdgeFlags are the flags of an edge of a cluster.
 type EdgeFlags struct {
-	NATS     *config.NATS
-	Node     *config.Node
-	Gossip   *config.Gossip
-	Sharding *config.Sharding
-	Edge     *config.Edge
-	Sessions *config.Sessions
-	Forward  *config.Forward
-	Admin    *config.Admin
+	config.NATS     `group:"Cluster"`
+	config.Node     `group:"Cluster"`
+	config.Gossip   `group:"Cluster"`
+	config.Sharding `group:"Cluster"`
+	config.Edge     `group:"Edge"`
+	config.Sessions `group:"Edge"`
+	config.Forward  `group:"Cluster"`
+	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
+	config.Logging  `group:"Health, metrics and logs"`
 }
 
-// An EdgeNode is an edge of a cluster with all that it needs.
+// An EdgeNode is an edge of a cluster with everything that it needs.
 type EdgeNode struct {
-	bus     *natsbus.Bus
-	durable *Durable // nil if sessions end with the edge
-	edge    *edge.Edge
-	gossip  *gossip.Gossip // nil if nobody is to be met
-	forward *Forwarding    // nil if sessions end with the edge, or without gossip or its keys
-	tel     *telemetry.Telemetry
-	admin   *telemetry.Server
-	mapping Mapping
-	leave   chan struct{} // holds one when the edge is to drain
-
+	flags    *EdgeFlags
 	subjects subject.Names
-	shards   int
+	bus      *natsbus.Bus
+	durable  *Durable // nil if sessions end with the edge
+	edge     *edge.Edge
+	gossip   *gossip.Gossip // nil without --gossip-join
+	forward  *Forwarding    // nil if sessions end with the edge, or without gossip or its keys
+	tel      *telemetry.Telemetry
+	admin    *telemetry.Server
+	mapping  Mapping
+	drain    chan struct{} // holds one when the edge is to drain
 	log      *slog.Logger
 }
 
-// NewEdgeNode connects to NATS and opens what it needs. The error is one line that says
-// what cannot be had.
-func NewEdgeNode(ctx context.Context, f EdgeFlags, log *slog.Logger) (*EdgeNode, error) {
-	tel, err := telemetry.Open("edge", f.Node.Name, log)
+// NewEdgeNode connects to NATS and opens what the edge needs. The error is one line that
+// names what is not available.
+func NewEdgeNode(ctx context.Context, f *EdgeFlags, log *slog.Logger) (*EdgeNode, error) {
+	tel, err := telemetry.Open("edge", f.Name, log)
 	if err != nil {
 		return nil, err
 	}
-	log = tel.Logger(log)
-	n := &EdgeNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, tel: tel, log: log, leave: make(chan struct{}, 1)}
-	if err := n.open(ctx, f, log); err != nil {
+	n := &EdgeNode{flags: f, subjects: Subjects(&f.NATS), tel: tel, log: tel.Logger(log), drain: make(chan struct{}, 1)}
+	if err := n.open(ctx); err != nil {
 		n.close()
 		return nil, err
 	}
 	return n, nil
 }
 
-func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err error) {
-	waiting, reached, err := showWaiting(f.Admin)
+func (n *EdgeNode) open(ctx context.Context) error {
+	f := n.flags
+	waiting, reached, err := showWaiting(&f.Admin)
 	if err != nil {
 		return err
 	}
 	defer waiting.Stop()
 	var buses []*natsbus.Bus
 	connect := func() (*natsbus.Bus, error) {
-		bus, err := DialNATS(ctx, f.NATS, f.Node, log)
+		bus, err := DialNATS(ctx, &f.NATS, &f.Node, n.log)
 		if err == nil {
 			buses = append(buses, bus)
 		}
@@ -78,20 +82,20 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 		return err
 	}
 	reached()
-	if n.durable, err = OpenDurable(ctx, f.Sessions, f.Node.Name, connect, n.subjects, f.Node.StartTimeout, log); err != nil {
+	if n.durable, err = OpenDurable(ctx, &f.Sessions, f.Name, connect, n.subjects, f.StartTimeout, n.log); err != nil {
 		return err
 	}
-	if len(f.Gossip.GossipJoin) > 0 {
-		if n.gossip, err = NewGossip(f.Gossip, cluster.RoleEdge, f.Node.Name, n.shards, nil, log); err != nil {
+	if len(f.GossipJoin) > 0 {
+		if n.gossip, err = NewGossip(&f.Gossip, cluster.RoleEdge, f.Name, f.Shards, nil, n.log); err != nil {
 			return err
 		}
 	}
-	if n.durable != nil { // sessions that end with their edge are nowhere else
-		if n.forward, err = NewForwarding(f.Forward, f.Node.Name, n.gossip, log); err != nil {
+	if n.durable != nil { // without a log no other edge serves the clients of this one
+		if n.forward, err = NewForwarding(&f.Forward, f.Name, n.gossip, n.log); err != nil {
 			return err
 		}
 	}
-	if n.edge, err = NewEdge(f.Edge, n.shards, f.Node.Name, n.bus, n.subjects, n.durable.Edge(n.forward), n.tel, log); err != nil {
+	if n.edge, err = NewEdge(&f.Edge, f.Shards, f.Name, n.bus, n.subjects, n.durable.Edge(n.forward), n.tel, n.log); err != nil {
 		return err
 	}
 	metrics := slices.Concat(n.edge.Metrics(), n.durable.Metrics(), BusMetrics(buses...))
@@ -104,17 +108,17 @@ func (n *EdgeNode) open(ctx context.Context, f EdgeFlags, log *slog.Logger) (err
 	}
 	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Telemetry: n.tel, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
+		Addr: f.HTTP, Telemetry: n.tel, Pprof: f.Pprof, TokenFile: f.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return n.mapping.Note(EdgeHealth(n.edge, n.bus, n.durable)) }, Drain: n.Drain,
 	})
 	return err
 }
 
-// Drain has Run end as if its context had ended, and says what becomes of sessions.
+// Drain makes Run end as if its context had ended, and returns what happens to sessions.
 func (n *EdgeNode) Drain() telemetry.Drain {
 	select {
-	case n.leave <- struct{}{}:
-	default: // it is about to
+	case n.drain <- struct{}{}:
+	default: // a drain is requested already
 	}
 	if n.durable == nil {
 		return telemetry.Drain{Sessions: telemetry.SessionsClosed}
@@ -122,20 +126,20 @@ func (n *EdgeNode) Drain() telemetry.Drain {
 	return telemetry.Drain{Sessions: telemetry.SessionsHandedOver}
 }
 
-// Run serves until ctx ends or Drain is called, hands every session over and leaves.
-func (n *EdgeNode) Run(ctx context.Context, node string) error {
+// Run serves until ctx ends or Drain is called, and then hands every session over.
+func (n *EdgeNode) Run(ctx context.Context) error {
 	defer n.close()
-	// What the edge needs while it drains goes on until it has.
+	// Whatever the edge needs while it drains runs until the edge has ended.
 	after, stop := context.WithCancel(context.Background())
 	durableEnd := make(chan struct{})
 	go func() { n.durable.Run(after); close(durableEnd) }()
 	defer func() { stop(); <-durableEnd }()
-	serving, leave := context.WithCancel(ctx)
-	defer leave()
+	serving, drain := context.WithCancel(ctx)
+	defer drain()
 	group, others := errgroup.WithContext(after)
 	group.Go(func() error { return n.admin.Run(others) })
 	group.Go(func() error {
-		n.mapping.Watch(others, n.bus, n.subjects, node, n.shards, n.log)
+		n.mapping.Watch(others, n.bus, n.subjects, n.flags.Name, n.flags.Shards, n.log)
 		return nil
 	})
 	if n.gossip != nil {
@@ -150,25 +154,24 @@ func (n *EdgeNode) Run(ctx context.Context, node string) error {
 		group.Go(func() error { return n.forward.Run(others) })
 	}
 	group.Go(func() error {
-		defer stop() // the last one to leave
+		defer stop() // the edge ends last
 		return n.edge.Run(serving)
 	})
 	group.Go(func() error {
 		select {
 		case <-serving.Done():
 		case <-others.Done(): // something ended with an error
-		case <-n.leave:
+		case <-n.drain:
 		}
 		if n.gossip != nil {
 			n.gossip.SetPhase(cluster.PhaseDraining)
 		}
-		leave()
+		drain()
 		return nil
 	})
 	return group.Wait()
 }
 
-// setRoster tells the edge who is there.
 func (n *EdgeNode) setRoster(ctx context.Context, r cluster.Roster) {
 	if n.forward != nil {
 		n.forward.SetRoster(ctx, r)
@@ -188,4 +191,54 @@ func (n *EdgeNode) close() {
 		n.bus.Close()
 	}
 	n.tel.Close()
+}
+
+var clientStates = map[string]fanout.ClientStates{
+	"game": fanout.ClientStatesGame, "space": fanout.ClientStatesSpace, "off": fanout.ClientStatesOff,
+}
+
+var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
+
+// NewEdge returns an edge that the flags configure. Its ports are open.
+func NewEdge(c *config.Edge, shards int, node string, bus bus.Bus, subjects subject.Names, durable *edge.Durable, tel *telemetry.Telemetry, log *slog.Logger) (*edge.Edge, error) {
+	cfg := edge.Config{
+		Node: node, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
+		LogAddresses: edge.LogAddresses(c.LogAddresses),
+		ClientStates: clientStates[c.ClientStates], Shards: shards, Bus: bus, Subjects: subjects, Log: log, Telemetry: tel,
+		Auth: auths[c.Auth], TokenKeys: c.TokenKeys,
+		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
+		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
+		RateDatagrams: c.SessionDatagramRate, RateBytes: c.SessionByteRate,
+		Durable:        durable,
+		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
+	}
+	for _, l := range c.Listen {
+		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})
+	}
+	return edge.New(cfg)
+}
+
+// orUnlimited returns the rate of a flag, where 0 is unlimited, as edge.Config expects it,
+// where 0 is the default.
+func orUnlimited(rate int) int {
+	if rate == 0 {
+		return -1
+	}
+	return rate
+}
+
+// EdgeHealth returns the health of an edge. The edge stays ready when NATS goes away,
+// because it serves its clients from the replicas, and a balancer must not move them.
+func EdgeHealth(e *edge.Edge, bus bus.Bus, d *Durable) telemetry.Health {
+	h := health(e.Ready(), bus)
+	h.Missing = append(h.Missing, d.missing()...)
+	return h
+}
+
+func health(ready bool, bus bus.Bus) telemetry.Health {
+	h := telemetry.Health{Ready: ready}
+	if !bus.Connected() {
+		h.Missing = append(h.Missing, "nats")
+	}
+	return h
 }

@@ -158,7 +158,7 @@ func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
 			w.edge.Overtaken(d.Client.Listener, d.Client.Addr, d.Epoch)
 		}
 		switch d.Kind {
-		case forward.ToOwner, forward.Stray:
+		case forward.ToOwner, forward.Orphan:
 			w.edge.Deliver(d.Via, d.Hops, d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
 		case forward.ToClient:
 			w.edge.Emit(d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))

@@ -14,20 +14,17 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// How long a node waits for somebody to answer publishes before it says so, and how
-// often it looks meanwhile.
+// Times of the probe with which a node checks that its publishes reach a relay.
 const (
-	mappingPatience = 10 * time.Second
-	mappingPause    = time.Second
+	mappingPatience = 10 * time.Second // without an answer before it is a problem
+	mappingPause    = time.Second      // between two probes
+	mappingAgain    = 5 * time.Second  // between two checks while there is a problem
 )
 
-// mappingAgain is how often a node looks again while publishes go wrong.
-const mappingAgain = 5 * time.Second
-
-// A Mapping knows whether publishes reach relays. The zero value believes that they do.
+// A Mapping knows whether publishes reach relays. The zero value assumes that they do.
 type Mapping struct{ wrong atomic.Bool }
 
-// Note adds to what a node says of itself that publishes go wrong.
+// Note adds to the health of a node that publishes go wrong.
 func (m *Mapping) Note(h telemetry.Health) telemetry.Health {
 	if m.wrong.Load() {
 		h.Missing = append(h.Missing, "mapping")
@@ -35,9 +32,9 @@ func (m *Mapping) Note(h telemetry.Health) telemetry.Health {
 	return h
 }
 
-// Watch finds out, at the start and after each reconnect, whether the NATS server that
-// the node is connected to brings publishes to relays, and to the right ones, and says so
-// in one line if not, and in another when they are right again. It returns when ctx ends.
+// Watch checks, at the start and after each reconnect, whether the NATS server of the
+// connection brings publishes to relays, and to the right ones. It logs one line for each
+// new problem, and one when there is none again. It returns when ctx ends.
 func (m *Mapping) Watch(ctx context.Context, b bus.Bus, subjects subject.Names, node string, shards int, log *slog.Logger) {
 	changed := make(chan struct{}, 1)
 	b.OnChange(func(connected bool) {
@@ -49,7 +46,7 @@ func (m *Mapping) Watch(ctx context.Context, b bus.Bus, subjects subject.Names, 
 		default:
 		}
 	})
-	for said := ""; ; {
+	for logged := ""; ; {
 		problem := mappingProblem(ctx, b, subjects, node, shards)
 		m.wrong.Store(problem != "")
 		var again <-chan time.Time
@@ -58,13 +55,13 @@ func (m *Mapping) Watch(ctx context.Context, b bus.Bus, subjects subject.Names, 
 			return
 		case problem != "":
 			again = time.After(mappingAgain)
-			if problem != said {
+			if problem != logged {
 				log.Error("publishes go wrong: "+problem, "subject", subjects.Publish("*", ""))
 			}
-		case said != "":
-			log.Info("publishes are right again")
+		case logged != "":
+			log.Info("publishes reach relays again")
 		}
-		said = problem
+		logged = problem
 		select {
 		case <-ctx.Done():
 			return
@@ -74,8 +71,8 @@ func (m *Mapping) Watch(ctx context.Context, b bus.Bus, subjects subject.Names, 
 	}
 }
 
-// mappingProblem asks until somebody answers or patience ends, and returns what is
-// wrong.
+// mappingProblem sends probes until a relay answers or mappingPatience ends, and returns
+// the problem; empty if there is none.
 func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node string, shards int) string {
 	for end := time.Now().Add(mappingPatience); ; {
 		answer, err := ask(ctx, b, subjects.Probe(node))
@@ -83,10 +80,10 @@ func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node
 			return probeProblem(answer, node, shards)
 		}
 		if ctx.Err() != nil || errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrClosed) {
-			return "" // it will be looked at again after the reconnect
+			return "" // Watch checks again after the reconnect
 		}
 		if time.Now().After(end) {
-			return "nobody answers; either this NATS server has no subject mappings (INTERFACES.md), or no relay holds the shard"
+			return "no relay answers; either this NATS server has no subject mappings (INTERFACES.md), or no relay holds the shard"
 		}
 		select {
 		case <-ctx.Done():
@@ -96,7 +93,7 @@ func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node
 	}
 }
 
-// probeProblem compares a holder's answer with what this node expects.
+// probeProblem compares the answer of the holder with what this node expects.
 func probeProblem(answer []byte, node string, shards int) string {
 	var a struct{ Shard, Shards int }
 	if json.Unmarshal(answer, &a) != nil {
@@ -104,9 +101,9 @@ func probeProblem(answer []byte, node string, shards int) string {
 	}
 	switch {
 	case a.Shards != shards:
-		return "the relays count another number of shards than --shards of this node"
+		return "the relays have another number of shards than --shards of this node"
 	case a.Shard != cluster.Shard(subject.ProbeSpace(node), shards):
-		return "the subject mappings of this NATS server count another number of shards than --shards"
+		return "the subject mappings of this NATS server have another number of shards than --shards"
 	}
 	return ""
 }

@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// A relay asks NATS twice a second for a sign of life. One that has had none for
-// pulseSilence is not given shards, and one that answers has pulseWait to do so. The
-// silence is shorter than the time after which others take a silent relay's shards, 3 s,
-// and longer than it takes to connect to another server when one dies.
+// A relay asks NATS for an answer every pulseInterval and waits pulseWait for it. A relay
+// without an answer for pulseSilence gets no shards. The silence is shorter than the time
+// after which others take a silent relay's shards, 3 s, and longer than a connection takes
+// to move to another server when its server dies.
 const (
 	pulseInterval = 500 * time.Millisecond
 	pulseWait     = time.Second
 	pulseSilence  = 2 * time.Second
 )
 
-// pulse tells on alive whether NATS answers on all connections, as often as that changes,
-// until ctx ends. It begins with true. Each ask makes one connection ask its server, and
-// returns an error if there is no answer before its context ends.
+// pulse sends on alive whether NATS answers on all connections, whenever that changes,
+// until ctx ends. The receiver begins with true. Each ask makes one connection ask its
+// server, and returns an error if no answer arrives before its context ends.
 //
-// A connection counts as one for as long as TCP repeats what it could not deliver, and
-// that can be seconds longer than the trouble lasts. Other nodes meanwhile see this one
-// by gossip, which recovers at once, and would hand shards over to a relay that
-// cannot take them.
+// The state of a connection does not serve: it is up while TCP repeats what it could not
+// deliver, and that can last seconds longer than the fault. Gossip recovers at once, and
+// other nodes would hand shards over to a relay that cannot serve them.
 func pulse(ctx context.Context, alive chan<- bool, asks ...func(context.Context) error) {
 	heard, start := make([]atomic.Pointer[time.Time], len(asks)), time.Now()
 	for i, ask := range asks {
 		heard[i].Store(&start)
-		go askOften(ctx, ask, &heard[i]) // not waited for: a write to a full socket heeds no context
+		go askOften(ctx, ask, &heard[i]) // pulse does not wait for it: a write to a full socket ignores the context
 	}
 	ticker := time.NewTicker(pulseInterval / 2)
 	defer ticker.Stop()
@@ -54,7 +53,7 @@ func pulse(ctx context.Context, alive chan<- bool, asks ...func(context.Context)
 	}
 }
 
-// askOften notes when the last answer came, until ctx ends.
+// askOften notes when the last answer arrived, until ctx ends.
 func askOften(ctx context.Context, ask func(context.Context) error, heard *atomic.Pointer[time.Time]) {
 	ticker := time.NewTicker(pulseInterval)
 	defer ticker.Stop()

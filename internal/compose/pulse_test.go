@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestPulse lets one of two connections fall silent, refuse and answer again.
+// TestPulse makes one of two connections fall silent, fail and answer again.
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -24,7 +24,7 @@ func TestPulse(t *testing.T) {
 			case silent(10*time.Second, 20*time.Second): // a black hole
 				<-ctx.Done()
 				return ctx.Err()
-			case silent(30*time.Second, 31*time.Second): // another server is found soon
+			case silent(30*time.Second, 31*time.Second): // the connection moves to another server soon
 				return errors.New("reconnecting")
 			}
 			return nil
@@ -37,7 +37,7 @@ func TestPulse(t *testing.T) {
 			why         string
 		}{
 			{false, 11 * time.Second, 13 * time.Second, "silent since second 10, before others take the shards"},
-			{true, 20 * time.Second, 21 * time.Second, "it answers again"},
+			{true, 20 * time.Second, 21 * time.Second, "NATS answers again"},
 		} {
 			got := <-alive
 			if at := time.Since(start); got != want.alive || at < want.from || at > want.until {
@@ -46,7 +46,7 @@ func TestPulse(t *testing.T) {
 		}
 		select {
 		case got := <-alive:
-			t.Errorf("alive = %v after %v: a second without a connection is what the death of a server costs", got, time.Since(start))
+			t.Errorf("alive = %v after %v: a second without a connection is the normal cost of a dead server", got, time.Since(start))
 		case <-time.After(time.Minute):
 		}
 		stop()

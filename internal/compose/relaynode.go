@@ -2,147 +2,135 @@ package compose
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
 
-// Times of a node among others.
+// Times of a relay in a cluster.
 const (
-	meetWait  = 3 * time.Second        // for the others before a relay wants all shards
-	leaveWait = 500 * time.Millisecond // from saying that it leaves until it does, so that the others know
+	joinWait  = 3 * time.Second        // for other nodes, before the relay claims all shards
+	leaveWait = 500 * time.Millisecond // from the announcement that the relay drains until it does, so that the others know
 )
 
 // RelayFlags are the flags of a relay of a cluster.
 type RelayFlags struct {
-	NATS     *config.NATS
-	Node     *config.Node
-	Gossip   *config.Gossip
-	Sharding *config.Sharding
-	Relay    *config.Relay
-	Store    *config.RelayNATS
-	Admin    *config.Admin
+	config.NATS      `group:"Cluster"`
+	config.Node      `group:"Cluster"`
+	config.Gossip    `group:"Cluster"`
+	config.Sharding  `group:"Cluster"`
+	config.Relay     `group:"Relay"`
+	config.RelayNATS `group:"Relay"`
+	config.Admin     `group:"Health, metrics and logs" set:"http=127.0.0.1:8413"`
+	config.Logging   `group:"Health, metrics and logs"`
 }
 
-// A RelayNode is a relay of a cluster with all that it needs.
+// A RelayNode is a relay of a cluster with everything that it needs.
 type RelayNode struct {
+	flags         *RelayFlags
+	subjects      subject.Names
 	bus, storeBus *natsbus.Bus
 	leases        *natslease.Leases
 	relay         *relay.Relay
-	gossip        *gossip.Gossip // nil if nobody is to be met
-	telemetry     *telemetry.Telemetry
+	gossip        *gossip.Gossip // nil without --gossip-join
+	tel           *telemetry.Telemetry
 	admin         *telemetry.Server
 	mapping       Mapping
-
-	subjects subject.Names
-	shards   int
-	log      *slog.Logger
+	log           *slog.Logger
 }
 
-// NewRelayNode connects to NATS and opens what it needs. The error is one line that
-// says what cannot be had.
-func NewRelayNode(ctx context.Context, f RelayFlags, log *slog.Logger) (*RelayNode, error) {
-	tel, err := telemetry.Open("relay", f.Node.Name, log)
+// NewRelayNode connects to NATS and opens what the relay needs. The error is one line that
+// names what is not available.
+func NewRelayNode(ctx context.Context, f *RelayFlags, log *slog.Logger) (*RelayNode, error) {
+	tel, err := telemetry.Open("relay", f.Name, log)
 	if err != nil {
 		return nil, err
 	}
-	log = tel.Logger(log)
-	n := &RelayNode{subjects: Subjects(f.NATS), shards: f.Sharding.Shards, telemetry: tel, log: log}
-	if err := n.open(ctx, f, log); err != nil {
+	n := &RelayNode{flags: f, subjects: Subjects(&f.NATS), tel: tel, log: tel.Logger(log)}
+	if err := n.open(ctx); err != nil {
 		n.close()
 		return nil, err
 	}
 	return n, nil
 }
 
-func (n *RelayNode) open(ctx context.Context, f RelayFlags, log *slog.Logger) (err error) {
-	waiting, reached, err := showWaiting(f.Admin)
+func (n *RelayNode) open(ctx context.Context) error {
+	f := n.flags
+	waiting, reached, err := showWaiting(&f.Admin)
 	if err != nil {
 		return err
 	}
 	defer waiting.Stop()
-	if n.bus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
+	if n.bus, err = DialNATS(ctx, &f.NATS, &f.Node, n.log); err != nil {
 		return err
 	}
 	// Keyframes are large and must not delay batches, so the store has its own connection.
-	if n.storeBus, err = DialNATS(ctx, f.NATS, f.Node, log); err != nil {
+	if n.storeBus, err = DialNATS(ctx, &f.NATS, &f.Node, n.log); err != nil {
 		return err
 	}
 	reached()
-	n.leases, err = openLeases(ctx, natslease.Config{
-		Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Node.Name, Shards: f.Sharding.Shards,
-		Streams: f.Store.StoreStreams, Replicas: f.Store.Replicas, Lease: cluster.LeaseConfig{Silence: f.Store.LeaseSilence}, Log: log,
-	}, f.Node.StartTimeout, log)
+	err = openStore(ctx, f.StartTimeout, n.log, func(ctx context.Context) (err error) {
+		n.leases, err = natslease.Open(ctx, natslease.Config{
+			Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Name, Shards: f.Shards, Streams: f.StoreStreams,
+			Replicas: f.Replicas, Lease: cluster.LeaseConfig{Silence: f.LeaseSilence, Format: n.format}, Log: n.log,
+		})
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	n.relay, err = relay.New(relay.Config{
-		Node: f.Node.Name, Bus: n.bus, Subjects: n.subjects, Shards: f.Sharding.Shards, Tick: f.Relay.Tick,
-		Wildcard: f.Store.Ingress == "wildcard", Leases: n.leases, DurableRate: f.Store.DurableRate,
-		DrainTimeout: f.Store.DrainTimeout, Log: log, Telemetry: n.telemetry,
+		Node: f.Name, Bus: n.bus, Subjects: n.subjects, Shards: f.Shards, Tick: f.Tick,
+		Wildcard: f.Ingress == "wildcard", Leases: n.leases, DurableRate: f.DurableRate,
+		DrainTimeout: f.DrainTimeout, Log: n.log, Telemetry: n.tel,
 	})
 	if err != nil {
 		return err
 	}
 	metrics := append(n.relay.Metrics(), BusMetrics(n.bus, n.storeBus)...)
-	metrics = append(metrics, LeaseMetrics(n.leases)...)
-	if len(f.Gossip.GossipJoin) > 0 {
-		if n.gossip, err = NewGossip(f.Gossip, cluster.RoleRelay, f.Node.Name, f.Sharding.Shards, nil, log); err != nil {
+	metrics = append(metrics, leaseMetrics(n.leases)...)
+	if len(f.GossipJoin) > 0 {
+		if n.gossip, err = NewGossip(&f.Gossip, cluster.RoleRelay, f.Name, f.Shards, nil, n.log); err != nil {
 			return err
 		}
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
 	waiting.Stop()
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.Admin.HTTP, Telemetry: n.telemetry, Pprof: f.Admin.Pprof, TokenFile: f.Admin.HTTPToken, Metrics: metrics,
-		Health: func() telemetry.Health { return n.mapping.Note(RelayHealth(n.relay, n.bus)) },
+		Addr: f.HTTP, Telemetry: n.tel, Pprof: f.Pprof, TokenFile: f.HTTPToken, Metrics: metrics,
+		Health: func() telemetry.Health { return n.mapping.Note(health(n.relay.Ready(), n.bus)) }, // without NATS nothing reaches the relay
 	})
 	return err
 }
 
-// openLeases opens the store, and tries again while it has no leader. A deployment
-// that contradicts this node does not get better by waiting.
-func openLeases(ctx context.Context, cfg natslease.Config, timeout time.Duration, log *slog.Logger) (*natslease.Leases, error) {
-	start := time.Now()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		leases, err := natslease.Open(attempt, cfg)
-		cancel()
-		switch {
-		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
-			return leases, err
-		case timeout > 0 && time.Since(start) >= timeout:
-			return nil, fmt.Errorf("gave up after %v: %w", timeout, err)
-		}
-		log.Warn("the store is not there, trying again", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Second):
-		}
+// format returns the lowest format that all members read. Gossip is opened before the relay asks
+// for a lease.
+func (n *RelayNode) format() uint8 {
+	if n.gossip == nil {
+		return format.Oldest
 	}
+	return n.gossip.Roster().Format()
 }
 
-// Run serves until ctx ends, hands every shard over and leaves.
-func (n *RelayNode) Run(ctx context.Context, node string) error {
+// Run serves until ctx ends, and then hands every shard over.
+func (n *RelayNode) Run(ctx context.Context) error {
 	defer n.close()
 	if err := n.relay.Start(); err != nil {
 		return err
 	}
-	// What the relay needs while it drains goes on until it has.
+	// Whatever the relay needs while it drains runs until the relay has ended.
 	after, stop := context.WithCancel(context.Background())
 	defer stop()
 	leasesEnd := make(chan struct{})
@@ -152,12 +140,12 @@ func (n *RelayNode) Run(ctx context.Context, node string) error {
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
 	group.Go(func() error {
-		n.mapping.Watch(ctx, n.bus, n.subjects, node, n.shards, n.log)
+		n.mapping.Watch(ctx, n.bus, n.subjects, n.flags.Name, n.flags.Shards, n.log)
 		return nil
 	})
 	gossipEnd := n.runGossip(after, group)
 	group.Go(func() error {
-		n.follow(ctx, node)
+		n.follow(ctx)
 		stopRelay()
 		return nil
 	})
@@ -168,8 +156,8 @@ func (n *RelayNode) Run(ctx context.Context, node string) error {
 	return err
 }
 
-// runGossip runs the gossip in the group for as long as after lasts, so that a relay
-// that drains is still among the others.
+// runGossip runs gossip until after ends, so that a relay that drains is still a member.
+// The group waits for gossip to fail or for the relay to end.
 func (n *RelayNode) runGossip(after context.Context, group *errgroup.Group) <-chan struct{} {
 	end := make(chan struct{})
 	if n.gossip == nil {
@@ -189,10 +177,11 @@ func (n *RelayNode) runGossip(after context.Context, group *errgroup.Group) <-ch
 	return end
 }
 
-// follow gives the relay every roster until ctx ends, and then says that it leaves.
-func (n *RelayNode) follow(ctx context.Context, node string) {
+// follow gives the relay every roster until ctx ends, and then announces that the relay
+// drains.
+func (n *RelayNode) follow(ctx context.Context) {
 	if n.gossip == nil {
-		n.relay.SetRoster(cluster.NewRoster([]cluster.Member{{Name: node, Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}))
+		n.relay.SetRoster(cluster.NewRoster([]cluster.Member{{Name: n.flags.Name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}))
 		<-ctx.Done()
 		return
 	}
@@ -200,14 +189,14 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 	var wait sync.WaitGroup
 	wait.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.storeBus.Conn().FlushWithContext) })
 	defer wait.Wait()
-	met := time.NewTimer(meetWait)
-	defer met.Stop()
+	joined := time.NewTimer(joinWait)
+	defer joined.Stop()
 	for ready, reached := false, true; ; {
 		if !ready && n.gossip.Roster().Len() > 1 {
 			ready = true
 			n.gossip.SetPhase(phase(reached))
 		}
-		if reached { // without NATS nothing can be handed over, and being back must come before what others say
+		if reached { // without NATS it can hand nothing over, and it must announce its return before it follows the others
 			n.relay.SetRoster(n.gossip.Roster())
 		}
 		select {
@@ -217,11 +206,11 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 			n.relay.SetRoster(n.gossip.Roster())
 			return
 		case <-n.gossip.Changes():
-		case <-met.C:
+		case <-joined.C:
 			ready = true
 			n.gossip.SetPhase(phase(reached))
 		case reached = <-alive:
-			n.log.Warn("reachability of NATS; without it this relay is given no shards", "reached", reached)
+			n.log.Warn("reachability of NATS changed; without NATS this relay gets no shards", "reached", reached)
 			if ready {
 				n.gossip.SetPhase(phase(reached))
 			}
@@ -229,8 +218,8 @@ func (n *RelayNode) follow(ctx context.Context, node string) {
 	}
 }
 
-// phase returns what a relay that has met the others is. One that does not reach NATS is
-// not given shards.
+// phase returns the phase of a relay that has joined the cluster. A relay that does not
+// reach NATS gets no shards.
 func phase(reached bool) cluster.Phase {
 	if reached {
 		return cluster.PhaseReady
@@ -247,5 +236,41 @@ func (n *RelayNode) close() {
 			b.Close()
 		}
 	}
-	n.telemetry.Close()
+	n.tel.Close()
+}
+
+// NewRelay returns a relay without a cluster: it holds every shard, with the time of its
+// start as epoch, and stores nothing.
+func NewRelay(c *config.Relay, shards int, node string, bus bus.Bus, subjects subject.Names, tel *telemetry.Telemetry, log *slog.Logger) (*relay.Relay, error) {
+	return relay.New(relay.Config{
+		Node: node, Bus: bus, Subjects: subjects, Shards: shards, Tick: c.Tick, Log: log,
+		Epoch: uint64(time.Now().UnixMilli()), Telemetry: tel,
+	})
+}
+
+// leaseMetrics returns the metrics of a relay's leases and store.
+func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
+	return []telemetry.Metric{
+		telemetry.CounterBy("dnp.relay.store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
+			func(observe func(string, uint64)) {
+				s := l.Stats()
+				observe("ok", s.OK)
+				observe("stale", s.Stale)
+				observe("busy", s.Busy)
+				observe("unknown", s.Unknown)
+				observe("unreachable", s.Unreachable)
+			}),
+		telemetry.CounterBy("dnp.relay.ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				s := l.Stats()
+				observe("released", s.Released)
+				observe("taken", s.Taken)
+				observe("fenced", s.Fenced)
+				observe("silence", s.Silenced)
+			}),
+		telemetry.Counter("dnp.relay.store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.", func() uint64 {
+			s := l.Stats()
+			return s.WatchRestarts + s.LoadRetries
+		}),
+	}
 }

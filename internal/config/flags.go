@@ -46,7 +46,7 @@ func (a *Admin) Problems() (list Problems) {
 	if a.HTTP != "" {
 		list.hostPort("--http", a.HTTP)
 	} else if a.Pprof {
-		list.add("--pprof", "needs --http")
+		list.Add("--pprof", "needs --http")
 	}
 	list.readable("--http-token", a.HTTPToken)
 	return list
@@ -74,16 +74,16 @@ func (n *NATS) Problems() (list Problems) {
 	list.readable("--nats-cert", n.NATSCert)
 	list.readable("--nats-key", n.NATSKey)
 	if n.NATSCreds != "" && n.NATSNKey != "" {
-		list.add("--nats-nkey", "conflicts with --nats-creds")
+		list.Add("--nats-nkey", "conflicts with --nats-creds")
 	}
 	if n.NATSUser != "" && n.NATSCreds+n.NATSNKey != "" {
-		list.add("--nats-user", "conflicts with --nats-creds and --nats-nkey")
+		list.Add("--nats-user", "conflicts with --nats-creds and --nats-nkey")
 	}
 	if n.NATSUser == "" && n.NATSPassword != "" {
-		list.add("--nats-password", "needs --nats-user")
+		list.Add("--nats-password", "needs --nats-user")
 	}
 	if (n.NATSCert == "") != (n.NATSKey == "") {
-		list.add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
+		list.Add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
 	}
 	list.subject("--subject-prefix", n.SubjectPrefix)
 	return list
@@ -109,7 +109,7 @@ func (n *Node) Problems() (list Problems) {
 type Gossip struct {
 	GossipBind      string   `default:"127.0.0.1:7946" placeholder:"[ADDRESS]:PORT" help:"Address for gossip with the other nodes, TCP and UDP (default 127.0.0.1:7946); without an address = all, IPv4 and IPv6; port 0 = any free port."`
 	GossipAdvertise string   `placeholder:"ADDRESS[:PORT]" help:"Address at which the other nodes reach this one (default: that of --gossip-bind, or else a private address of the machine)."`
-	GossipJoin      []string `placeholder:"HOST[:PORT],..." help:"Other nodes, by name or address (default port 7946). A name may have several addresses, and may not resolve at the start. Empty = wait for other nodes to join this one."`
+	GossipJoin      []string `placeholder:"HOST[:PORT],..." help:"Other nodes, by name or address (default port 7946). A name may have several addresses, and may not resolve at the start. Empty = run without gossip."`
 	GossipKeyFile   string   `placeholder:"FILE" help:"Keys of the cluster: one per line, 16, 24 or 32 bytes in hex or base64; the first encrypts. The node reads the file again when it changes. Empty = no encryption, on loopback only."`
 }
 
@@ -120,7 +120,7 @@ func (g *Gossip) Problems() (list Problems) {
 	list.join("--gossip-join", g.GossipJoin)
 	list.readable("--gossip-key-file", g.GossipKeyFile)
 	if g.GossipKeyFile == "" && !onLoopback(g.GossipBind) {
-		list.add("--gossip-key-file", "needed unless --gossip-bind is on loopback; without it, whoever reaches the port can join")
+		list.Add("--gossip-key-file", "needed unless --gossip-bind is on loopback; without it, whoever reaches the port can join")
 	}
 	return list
 }
@@ -213,9 +213,9 @@ func (e *Edge) Problems() (list Problems) {
 	list.readable("--token-keys", e.TokenKeys)
 	switch {
 	case e.Auth == "token" && e.TokenKeys == "":
-		list.add("--auth", "token needs --token-keys")
+		list.Add("--auth", "token needs --token-keys")
 	case e.Auth != "token" && e.TokenKeys != "":
-		list.add("--token-keys", "needs --auth token")
+		list.Add("--token-keys", "needs --auth token")
 	}
 	list.oneOf("--log-addresses", e.LogAddresses, "full", "truncated", "off")
 	list.number("--sessions", e.Sessions, 1, 1<<20)
@@ -249,17 +249,17 @@ func (s *Sessions) Problems() (list Problems) {
 		return list
 	}
 	if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" {
-		list.add("--redis", "want redis://[user:password@]host:port[/db], or rediss:// for TLS") // without the text, which may have a password
+		list.Add("--redis", "want redis://[user:password@]host:port[/db], or rediss:// for TLS") // without the text, which may have a password
 	}
 	if s.SessionDurability != "log" {
-		list.add("--redis", "needs --session-durability log")
+		list.Add("--redis", "needs --session-durability log")
 	}
 	return list
 }
 
 // Forward are the flags about datagrams of clients that other edges serve.
 type Forward struct {
-	ForwardListen    string `default:":7947" placeholder:"[ADDRESS]:PORT" help:"UDP address on which other edges forward datagrams of this edge's clients; without an address = all, IPv4 and IPv6; port 0 = any free port. Edges forward only with --session-durability log, --gossip-join and --gossip-key-file."`
+	ForwardListen    string `default:":7947" placeholder:"[ADDRESS]:PORT" help:"UDP address that receives datagrams of clients from other edges; without an address = all, IPv4 and IPv6; port 0 = any free port. Edges forward only with --session-durability log, --gossip-join and --gossip-key-file."`
 	ForwardAdvertise string `placeholder:"ADDRESS[:PORT]" help:"Address at which the other edges reach --forward-listen (default: its own, or else that of gossip)."`
 }
 

@@ -125,7 +125,7 @@ func (s *parser) dropUnknown(args, unknown []string) (known []string) {
 			continue
 		}
 		name, _, inline := strings.Cut(unknown[0], "=")
-		s.problems.add(name, "unknown flag")
+		s.problems.Add(name, "unknown flag")
 		unknown = unknown[1:]
 		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 			i++ // its value
@@ -141,16 +141,17 @@ func settingProblems(ctx *kong.Context) (list Problems) {
 	if node == nil {
 		return nil
 	}
-	collect := func(v reflect.Value) {
+	var collect func(v reflect.Value)
+	collect = func(v reflect.Value) {
+		for i := range v.NumField() {
+			if v.Type().Field(i).Anonymous {
+				collect(v.Field(i))
+			}
+		}
 		if c, ok := v.Addr().Interface().(interface{ Problems() Problems }); ok {
 			for _, line := range c.Problems() {
 				list.addLine(line)
 			}
-		}
-	}
-	for i := range node.Target.NumField() {
-		if node.Target.Type().Field(i).Anonymous {
-			collect(node.Target.Field(i))
 		}
 	}
 	collect(node.Target)
@@ -166,11 +167,11 @@ type noting struct {
 func (n noting) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	flag := "--" + ctx.Value.Name
 	if !ctx.Scan.Peek().IsValue() {
-		n.parser.problems.add(flag, "needs a value")
+		n.parser.problems.Add(flag, "needs a value")
 		return nil
 	}
 	if err := n.parse(fmt.Sprint(ctx.Scan.Pop().Value), target); err != nil {
-		n.parser.problems.add(flag, "%v%s", err, n.parser.origin(ctx.Value))
+		n.parser.problems.Add(flag, "%v%s", err, n.parser.origin(ctx.Value))
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 // repair all of it at once.
 type Problems []string
 
-// add adds a problem of a flag, unless the list has it already.
-func (p *Problems) add(flag, format string, args ...any) {
+// Add adds a problem of a flag, unless the list has it already.
+func (p *Problems) Add(flag, format string, args ...any) {
 	p.addLine(flag + ": " + fmt.Sprintf(format, args...))
 }
 
@@ -31,25 +31,25 @@ func (p *Problems) addLine(line string) {
 func (p *Problems) oneOf(flag, got string, want ...string) {
 	if !slices.Contains(want, got) {
 		last := len(want) - 1
-		p.add(flag, "want %s or %s, got %q", strings.Join(want[:last], ", "), want[last], got)
+		p.Add(flag, "want %s or %s, got %q", strings.Join(want[:last], ", "), want[last], got)
 	}
 }
 
 func (p *Problems) number(flag string, got, low, high int) {
 	if got < low || got > high {
-		p.add(flag, "want %d to %d, got %d", low, high, got)
+		p.Add(flag, "want %d to %d, got %d", low, high, got)
 	}
 }
 
 func (p *Problems) rate(flag string, got float64) {
 	if !(got >= 0 && got <= 1e7) { // NaN is a problem, too
-		p.add(flag, "want 0 to 10000000 per second, got %v", got)
+		p.Add(flag, "want 0 to 10000000 per second, got %v", got)
 	}
 }
 
 func (p *Problems) duration(flag string, got, low, high time.Duration) {
 	if got < low || got > high {
-		p.add(flag, "want %v to %v, got %v", low, high, got)
+		p.Add(flag, "want %v to %v, got %v", low, high, got)
 	}
 }
 
@@ -59,7 +59,7 @@ func (p *Problems) hostPort(flag, got string) {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		p.add(flag, "want ADDRESS:PORT, got %q", got)
+		p.Add(flag, "want ADDRESS:PORT, got %q", got)
 	}
 }
 
@@ -67,7 +67,7 @@ func (p *Problems) natsURLs(flag, got string) {
 	for i, text := range strings.Split(got, ",") {
 		u, err := url.Parse(strings.TrimSpace(text))
 		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
-			p.add(flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // without the text, which may have a password
+			p.Add(flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // without the text, which may have a password
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (p *Problems) readable(flag, file string) {
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		p.add(flag, "%v", err)
+		p.Add(flag, "%v", err)
 		return
 	}
 	f.Close()
@@ -93,19 +93,19 @@ var (
 
 func (p *Problems) token(flag, got string) {
 	if !tokenForm.MatchString(got) {
-		p.add(flag, "want 1 to 64 letters, digits, _ or -, got %q", got)
+		p.Add(flag, "want 1 to 64 letters, digits, _ or -, got %q", got)
 	}
 }
 
 func (p *Problems) subject(flag, got string) {
 	if !prefixForm.MatchString(got) {
-		p.add(flag, "want up to 8 tokens of letters, digits, _ or -, joined by dots, got %q", got)
+		p.Add(flag, "want up to 8 tokens of letters, digits, _ or -, joined by dots, got %q", got)
 	}
 }
 
 func (p *Problems) node(flag, got string) {
 	if !nodeForm.MatchString(got) {
-		p.add(flag, "want 1 to 64 letters, digits, dots, _ or -, got %q", got)
+		p.Add(flag, "want 1 to 64 letters, digits, dots, _ or -, got %q", got)
 	}
 }
 
@@ -125,12 +125,12 @@ func DefaultNode() string {
 // listeners finds listeners with the same address.
 func (p *Problems) listeners(flag string, list []Listener) {
 	if len(list) == 0 {
-		p.add(flag, "want at least one")
+		p.Add(flag, "want at least one")
 	}
 	for i, l := range list {
 		for _, m := range list[:i] {
 			if l.Addr == m.Addr && l.Addr.Port() != 0 {
-				p.add(flag, "%v and %v are the same address", m, l)
+				p.Add(flag, "%v and %v are the same address", m, l)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (p *Problems) bind(flag, got string) {
 		_, err = netip.ParseAddr(host)
 	}
 	if err != nil {
-		p.add(flag, "want [ADDRESS]:PORT with an IP address of this machine, got %q", got)
+		p.Add(flag, "want [ADDRESS]:PORT with an IP address of this machine, got %q", got)
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *Problems) advertise(flag, got string) {
 		addr = both.Addr()
 	}
 	if err != nil || addr.IsUnspecified() || addr.Zone() != "" {
-		p.add(flag, "want ADDRESS or ADDRESS:PORT with an IP address that other nodes reach, got %q", got)
+		p.Add(flag, "want ADDRESS or ADDRESS:PORT with an IP address that other nodes reach, got %q", got)
 	}
 }
 
@@ -180,11 +180,11 @@ const joinMax = 64
 
 func (p *Problems) join(flag string, names []string) {
 	if len(names) > joinMax {
-		p.add(flag, "want at most %d, got %d", joinMax, len(names))
+		p.Add(flag, "want at most %d, got %d", joinMax, len(names))
 	}
 	for _, name := range names {
 		if !joinable(name) {
-			p.add(flag, "want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT, got %q", name)
+			p.Add(flag, "want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT, got %q", name)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -55,7 +56,7 @@ type Config struct {
 	ReadBuffer int
 
 	// Auth says how clients tell who they are.
-	Auth Auth
+	Auth login.Auth
 
 	// TokenKeys is the file with the public keys whose tokens are good, see
 	// auth.ParseKeys. It is read again when it changes. AuthToken needs it.
@@ -148,13 +149,13 @@ func (c *Config) validate() error {
 	if c.Node == "" {
 		errs = append(errs, errors.New("edge: no node name"))
 	}
-	if c.Auth > AuthCallout {
+	if c.Auth > login.AuthCallout {
 		errs = append(errs, fmt.Errorf("edge: unknown way %d to tell who a client is", c.Auth))
 	}
-	if (c.Auth == AuthToken) != (c.TokenKeys != "") {
+	if (c.Auth == login.AuthToken) != (c.TokenKeys != "") {
 		errs = append(errs, errors.New("edge: a file of token keys and clients with tokens need each other"))
 	}
-	if c.Auth == AuthOpen && !subject.ValidToken(c.OpenSpace) {
+	if c.Auth == login.AuthOpen && !subject.ValidToken(c.OpenSpace) {
 		errs = append(errs, fmt.Errorf("edge: %q is no name of a space", c.OpenSpace))
 	}
 	if strings.HasPrefix(c.OpenSpace, "_") {
@@ -179,4 +180,32 @@ func secureSeed() uint64 {
 	var b [8]byte
 	crand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint64(b[:])
+}
+
+// LogAddresses says how much of a client's address log lines show.
+type LogAddresses string
+
+const (
+	AddressesFull      LogAddresses = "full"
+	AddressesTruncated LogAddresses = "truncated" // the /24 or /48, which is no person
+	AddressesOff       LogAddresses = "off"
+)
+
+// text returns an address as log lines show it.
+func (a LogAddresses) text(from netip.AddrPort) string {
+	bits := 24
+	if from.Addr().Unmap().Is6() {
+		bits = 48
+	}
+	switch a {
+	case AddressesFull:
+		return from.String()
+	case AddressesOff:
+		return "-"
+	}
+	p, err := from.Addr().Unmap().WithZone("").Prefix(bits)
+	if err != nil {
+		return "-"
+	}
+	return p.String()
 }

@@ -2,11 +2,11 @@ package edge
 
 import (
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +14,9 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/memlog"
@@ -28,6 +30,7 @@ type leaver struct {
 	worker  *Worker
 	other   *membus.Bus
 	answers []string
+	client  *dnptest.Client
 }
 
 type nothing struct{}
@@ -35,13 +38,38 @@ type nothing struct{}
 func (nothing) Deliver(sessionlog.Message)                {}
 func (nothing) End()                                      {}
 func (nothing) Begin(_, _, _ string, _ func(uint64)) Feed { return nothing{} }
-func (nothing) Datagram(size int) []byte                  { return make([]byte, 0, size) }
-func (nothing) Send(netip.AddrPort, []byte)               {}
-func (nothing) Flush() error                              { return nil }
 
-func newLeaver(t *testing.T) *leaver { return newLeaverOf(t, nothing{}, nil) }
+// Datagram, Send and Flush make it the output of its worker.
+func (l *leaver) Datagram(size int) []byte { return make([]byte, 0, size) }
+func (l *leaver) Flush() error             { return nil }
+func (l *leaver) Send(to netip.AddrPort, p []byte) {
+	if l.client != nil {
+		p = slices.Clone(p)
+		l.net.Schedule(0, func() { l.client.Receive(l.net.Now(), server, p) })
+	}
+}
 
-func newLeaverOf(t *testing.T, out Output, forward Forwarder) *leaver {
+var server = netip.MustParseAddrPort("127.0.0.1:3413")
+
+// join has a client connect, and returns its address.
+func (l *leaver) join() netip.AddrPort {
+	l.Helper()
+	addr := netip.MustParseAddrPort("10.0.0.1:5000")
+	l.client = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
+		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "", 0, addr, p) })
+	}})
+	l.client.Connect(l.net.Now())
+	for end := l.net.Elapsed() + 2*time.Second; l.net.Elapsed() < end; {
+		l.client.Advance(l.net.Now())
+		l.pass(10 * time.Millisecond)
+	}
+	if !l.worker.Keeps(addr) {
+		l.Fatal("the client has no session")
+	}
+	return addr
+}
+
+func newLeaver(t *testing.T) *leaver {
 	l := &leaver{T: t, net: simnet.New(1)}
 	hub, err := membus.New(membus.Config{Schedule: l.net.Schedule})
 	if err != nil {
@@ -51,10 +79,10 @@ func newLeaverOf(t *testing.T, out Output, forward Forwarder) *leaver {
 	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
 	l.edge, err = New(Config{
 		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
-		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}, Forward: forward},
+		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}},
 	})
 	if err == nil {
-		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, out, func() {})
+		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, l, func() {})
 	}
 	if err == nil {
 		err = l.edge.Start()
@@ -86,13 +114,13 @@ func (l *leaver) pass(d time.Duration) {
 }
 
 // ask asks the edge, and notes what it answers.
-func (l *leaver) ask(r edgeRequest) {
+func (l *leaver) ask(r takeover.Request) {
 	l.Helper()
 	data, err := json.Marshal(r)
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.other.Request(bus.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, adoptAnswer, func(m bus.Msg, err error) {
+	l.other.Request(bus.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, takeover.ConsentTime, func(m bus.Msg, err error) {
 		if err != nil {
 			m.Data = []byte(err.Error())
 		}
@@ -113,11 +141,11 @@ func (l *leaver) want(why string, answers ...string) {
 func TestAsked(t *testing.T) {
 	l := newLeaver(t)
 	l.pass(10 * time.Millisecond)
-	l.ask(edgeRequest{Prepare: []string{"not a token"}})
+	l.ask(takeover.Request{Prepare: []string{"not a token"}})
 	l.pass(100 * time.Millisecond)
 	l.want("there is nothing to prepare", string(answerDone))
-	l.ask(edgeRequest{Prepare: []string{"arena", "not a token"}})
-	l.pass(prepareMost - 10*time.Millisecond)
+	l.ask(takeover.Request{Prepare: []string{"arena", "not a token"}})
+	l.pass(takeover.ConsentTime*3/4 - 10*time.Millisecond)
 	l.want("nobody has told it the states of the space")
 	l.pass(20 * time.Millisecond)
 	l.want("it does not get them", string(answerRefused))
@@ -125,47 +153,63 @@ func TestAsked(t *testing.T) {
 		t.Errorf("spaces that are followed: %v", l.worker.spaces.Names())
 	}
 
-	l.ask(edgeRequest{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
 	l.pass(100 * time.Millisecond)
 	l.want("there is no such session, so nobody needs to keep it", string(answerDone))
 
-	l.ask(edgeRequest{Adopt: "NOSUCHLOG", Listener: 1, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 1, Client: "192.0.2.1:5000"})
 	l.pass(100 * time.Millisecond)
 	l.want("no listener of its has such clients", string(answerRefused))
 
 	l.edge.draining.Store(true)
-	l.ask(edgeRequest{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
-	l.ask(edgeRequest{Prepare: []string{"arena"}})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Prepare: []string{"arena"}})
 	l.pass(100 * time.Millisecond)
 	l.want("it leaves", string(answerRefused), string(answerRefused))
 }
 
-// TestAskRefused: whoever asks learns that the other edge refuses, or is not there.
+// TestAskRefused: an edge learns that the one which it gives a session to refuses, or is not
+// there, and goes on with it.
 func TestAskRefused(t *testing.T) {
-	l := newLeaver(t)
-	var got []error
-	note := func(_ time.Time, err error) { got = append(got, err) }
-	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
-		_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerRefused})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.worker.keeper.ask("e2", edgeRequest{Adopt: "X"}, note)
-	l.pass(100 * time.Millisecond)
-	end()
-	l.worker.keeper.ask("e2", edgeRequest{Adopt: "X"}, note)
-	l.pass(adoptAnswer + 100*time.Millisecond)
-	if len(got) != 2 || !errors.Is(got[0], errRefused) || got[1] == nil || errors.Is(got[1], errRefused) {
-		t.Errorf("the answers are %v, want a refusal, and that nobody is there", got)
+	for _, refuses := range []bool{true, false} {
+		l := newLeaver(t)
+		c := l.join()
+		asked := 0
+		_, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
+			switch {
+			case !strings.Contains(string(m.Data), "adopt"):
+				_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerDone})
+			case refuses:
+				asked++
+				_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerRefused})
+			default:
+				asked++
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+		l.edge.BeginDrain()
+		l.pass(500 * time.Millisecond)
+		if asked != 1 || l.worker.Keeps(c) {
+			t.Errorf("refuses %v: asked %d times, keeps it %v; want 1 and that it is given", refuses, asked, l.worker.Keeps(c))
+		}
+		if l.edge.Kept() != 1 {
+			t.Errorf("refuses %v: %d sessions wait for a successor, want 1", refuses, l.edge.Kept())
+		}
+		l.pass(takeover.ConsentTime)
+		if got := l.worker.Counts().Durable.SessionsHanded; got != 1 || l.worker.takeover.Count() != 1 {
+			t.Errorf("refuses %v: %d hand-overs, %d sessions are looked at, want 1 and 1", refuses, got, l.worker.takeover.Count())
+		}
 	}
 }
 
 // TestDrainUnderLoad: an edge whose workers have no room for tasks still begins to drain, and
 // learns who takes its sessions.
 func TestDrainUnderLoad(t *testing.T) {
-	l, w := newTravelled(t)
-	l.join(w, strayClient(1))
+	l := newLeaver(t)
+	l.join()
 	fill := func() { // until the next turn, which takes what there is
 		for l.worker.post(0, func(*Worker, time.Time) {}) {
 		}
@@ -182,8 +226,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	fill()
 	l.edge.BeginDrain()
 	l.pass(time.Second)
-	if n := l.edge.Kept(); n > 0 || l.worker.counts.SessionsHanded != 1 {
-		t.Errorf("%d sessions are kept, %d were handed over, want 0 and 1", n, l.worker.counts.SessionsHanded)
+	if n := l.edge.Kept(); n > 0 || l.worker.Counts().Durable.SessionsHanded != 1 {
+		t.Errorf("%d sessions are kept, %d were handed over, want 0 and 1", n, l.worker.Counts().Durable.SessionsHanded)
 	}
 }
 
@@ -191,16 +235,16 @@ func TestDrainUnderLoad(t *testing.T) {
 func TestMust(t *testing.T) {
 	l := newLeaver(t)
 	woken, done := 0, 0
-	w, err := l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3414")}, nothing{}, func() { woken++ })
+	w, err := l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3414")}, l, func() { woken++ })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for w.post(0, func(*Worker, time.Time) {}) {
 	}
 	woken = 0
-	w.keeper.must(func(time.Time) {
+	w.must(func(time.Time) {
 		done++
-		w.keeper.must(func(time.Time) { done++ })
+		w.must(func(time.Time) { done++ })
 	})
 	for range 2 {
 		if _, err := w.Turn(l.net.Now(), nil); err != nil {
@@ -219,35 +263,9 @@ func TestAskedUnderLoad(t *testing.T) {
 	l.pass(10 * time.Millisecond)
 	for l.worker.post(0, func(*Worker, time.Time) {}) {
 	}
-	l.ask(edgeRequest{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
 	l.net.Run(20 * time.Millisecond)
 	l.want("it has no room", string(answerRefused))
-}
-
-// TestHeirs: sessions go to edges that work, each to the same one whoever asks.
-func TestHeirs(t *testing.T) {
-	l := newLeaver(t)
-	roster := l.roster
-	want := func(why string, names ...string) {
-		t.Helper()
-		if got := l.edge.roster.heirs(); !slices.Equal(got, names) {
-			t.Errorf("%s: the heirs are %v, want %v", why, got, names)
-		}
-	}
-	want("nobody is there")
-	if heir := l.edge.roster.heir("X", false); heir != "" {
-		t.Errorf("nobody is there, and the heir is %q", heir)
-	}
-	roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseDraining, "e4": cluster.PhaseStarting})
-	want("not itself, and none that leaves or begins", "e2")
-	if heir := l.edge.roster.heir("X", false); heir != "e2" {
-		t.Errorf("the heir is %q, want the only one that works", heir)
-	}
-	roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e3": cluster.PhaseReady})
-	want("e2 is gone, e3 is ready", "e3")
-	if !l.edge.roster.dead("e2") || l.edge.roster.alive("e2") || l.edge.roster.dead("e9") {
-		t.Error("e2 was there and is not any more; nobody heard of e9")
-	}
 }
 
 // TestReadyNoMore: whoever asks an edge that has handed everything over is told not to send

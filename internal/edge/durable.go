@@ -2,9 +2,12 @@ package edge
 
 import (
 	"errors"
+	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -37,7 +40,7 @@ type Durable struct {
 	AnswerOnly bool
 }
 
-// From is the port to what keeps the reliable messages of clients for game servers.
+// From is the port to the store of reliable messages of clients for game servers.
 type From interface {
 	// Begin returns the feed of a session. delivered is called, from any goroutine, when
 	// the message with this number and all before it cannot get lost any more; it does
@@ -45,14 +48,8 @@ type From interface {
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }
 
-// A Feed is the messages of one session. Its methods do not block.
-type Feed interface {
-	// Deliver takes the next message, whose data it may keep.
-	Deliver(m sessionlog.Message)
-
-	// End forgets what is not delivered: whoever owns the session now delivers it.
-	End()
-}
+// A Feed is the messages of one session.
+type Feed = takeover.Feed
 
 func (d *Durable) setDefaults() {
 	if d.DrainTimeout == 0 {
@@ -60,6 +57,30 @@ func (d *Durable) setDefaults() {
 	}
 	if d.DrainLinger == 0 {
 		d.DrainLinger = 3 * time.Second
+	}
+}
+
+func (d *Durable) validate() error {
+	var errs []error
+	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
+		errs = append(errs, errors.New("edge: durable sessions need a log, its shards and a secret"))
+	}
+	if d.From == nil {
+		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))
+	}
+	return errors.Join(errs...)
+}
+
+// makeDurable keeps the sessions of a worker in the log.
+func (w *Worker) makeDurable(d *Durable) {
+	seed := w.edge.cfg.Seed
+	w.takeover = takeover.New(takeover.Config{
+		Host: &takeoverHost{w, d}, Node: w.edge.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Secret: d.Secret, Shards: d.Shards,
+		Affinity: d.Affinity != nil, Forwards: d.Forward != nil, AnswerOnly: d.AnswerOnly,
+	})
+	if d.Forward != nil {
+		w.out = &returning{w.out, w.takeover}
 	}
 }
 
@@ -71,19 +92,75 @@ func (e *Edge) startDurable() {
 	}
 	e.cfg.Durable.Affinity.OnReplaced(func(name string, by cluster.Served) {
 		for _, w := range e.workers {
-			w.post(0, func(w *Worker, _ time.Time) { w.keeper.replaced(name, by) })
+			w.post(0, func(w *Worker, _ time.Time) { w.takeover.Replaced(name, by.Epoch) })
 		}
 	})
-	e.inherit(e.cfg.Node, inheritRounds)
+	e.takeOver(e.cfg.Node)
 }
 
-func (d *Durable) validate() error {
-	var errs []error
-	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
-		errs = append(errs, errors.New("edge: sessions in a log need the log, its shards and a secret"))
+// takeOver has the first worker take over the sessions of a dead edge.
+func (e *Edge) takeOver(node string) {
+	if len(e.workers) > 0 {
+		w := e.workers[0]
+		w.must(func(time.Time) { w.takeover.EdgeGone(node) })
 	}
-	if d.From == nil {
-		errs = append(errs, errors.New("edge: sessions in a log need a way for their messages"))
-	}
-	return errors.Join(errs...)
 }
+
+// closeTime is how long the log has to store the ends of sessions that no edge took.
+const closeTime = 2 * time.Second
+
+// drain hands every session of the edge over, closes those that no edge takes, and goes on
+// to forward datagrams for a while.
+func (e *Edge) drain() {
+	d := e.cfg.Durable
+	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
+	e.BeginDrain()
+	var hope takeover.Hope
+	e.wait(d.DrainTimeout-closeTime, func() bool {
+		gossip, candidates := e.view.Load().Candidates()
+		return e.Kept() == 0 || !hope.Update(time.Now(), gossip, candidates)
+	})
+	if n := e.Kept(); n > 0 {
+		e.cfg.Log.Warn("closing sessions: no edge takes them", "sessions", n)
+		for _, w := range e.workers {
+			w.must(func(time.Time) { w.takeover.CloseRest() })
+		}
+		e.wait(closeTime, func() bool { return e.Kept() == 0 })
+	}
+	e.leaving.Store(true)
+	if d.Forward != nil {
+		e.wait(d.DrainLinger, func() bool { return false })
+	}
+}
+
+// wait waits until done, which it asks a hundred times a second, but not for longer than d.
+func (e *Edge) wait(d time.Duration, done func() bool) {
+	end := time.Now().Add(d)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() && time.Now().Before(end) {
+		<-tick.C
+	}
+}
+
+// BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
+// done when Kept is 0.
+func (e *Edge) BeginDrain() {
+	e.draining.Store(true)
+	for _, w := range e.workers {
+		w.must(w.takeover.Drain)
+	}
+}
+
+// Kept returns how many durable sessions the edge has, looks at, or handed to an edge that
+// did not say yet that it takes them: that edge may be leaving, too.
+func (e *Edge) Kept() (n int32) {
+	for _, w := range e.workers {
+		n += w.durable.Load()
+	}
+	return n
+}
+
+// Keeps reports whether the worker owns the session of a client, for a caller that turns
+// it.
+func (w *Worker) Keeps(client netip.AddrPort) bool { return w.takeover.Serves(client) }

@@ -13,23 +13,23 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 )
 
 // An Edge is one edge node. Make it with New, then call Run once.
 type Edge struct {
-	cfg     Config
-	workers []*Worker
-	sockets []*udp.Socket // of the worker with the same index
-	feeds   *feeds
-	keys    keyring
-	roll    *roll
-	used    usedTokens
-	inbox   string // subject below which this edge takes answers
-	signals signals
+	cfg      Config
+	workers  []*Worker
+	sockets  []*udp.Socket // of the worker with the same index
+	feeds    *feeds
+	logins   *login.Authority
+	sessions *registry
+	inbox    string // subject below which this edge receives answers
+	signals  signals
 
-	directory directory // where sessions are that a log knows
-	names     nameSet   // of their logs
-	roster    rosterView
+	locations sharedLocations // of durable sessions
+	view      atomic.Pointer[takeover.View]
 	draining  atomic.Bool // it hands its sessions over, and new ones begin elsewhere
 
 	reached atomic.Bool // the bus was there once
@@ -43,14 +43,16 @@ func New(cfg Config) (*Edge, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), roll: newRoll(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(&cfg)}
-	if cfg.Auth == AuthToken {
-		e.keys = keyring{file: cfg.TokenKeys, log: cfg.Log}
-		if err := e.keys.load(); err != nil {
-			return nil, err
-		}
+	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), sessions: newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
+	var err error
+	e.logins, err = login.New(login.Config{
+		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
+		Bus: cfg.Bus, Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
 	}
-	e.roster = rosterView{self: cfg.Node, gone: make(map[string]bool)}
+	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds = newFeeds(e)
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
@@ -100,12 +102,14 @@ func (e *Edge) Ready() bool { return e.reached.Load() && !e.leaving.Load() }
 // admit reports whether a new session can begin. Without the bus nobody would
 // hear of it, and it would see nothing or something old.
 func (e *Edge) admit(from netip.AddrPort) bool {
-	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.roll.room(from.Addr())
+	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.sessions.room(from.Addr())
 }
 
 // admit reports whether a new session can begin here. While the log is silent it would
 // not get further than the answer to its request.
-func (w *Worker) admit(from netip.AddrPort) bool { return w.edge.admit(from) && !w.logAway.Load() }
+func (w *Worker) admit(from netip.AddrPort) bool {
+	return w.edge.admit(from) && (w.takeover == nil || !w.takeover.LogAway())
+}
 
 // AddWorker adds a worker for clients that speak as l says, for a caller that
 // moves the datagrams itself, as a simulation does. wake is called, from any
@@ -120,14 +124,11 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 		return nil, fmt.Errorf("edge: %w", err)
 	}
 	w.spaces = fanout.New(fanout.Config{
-		Host: host{w}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
+		Host: fanoutHost{w}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
 		Inbox: fmt.Sprintf("%s.%d", e.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
 	})
 	if d := e.cfg.Durable; d != nil {
-		w.keeper = newKeeper(w, d)
-		if d.Forward != nil {
-			w.out = &returning{w.out, w.keeper}
-		}
+		w.makeDurable(d)
 	}
 	e.workers = append(e.workers, w)
 	return w, nil
@@ -168,9 +169,7 @@ func (e *Edge) Run(ctx context.Context) error {
 			}
 		})
 	}
-	if e.cfg.Auth == AuthToken {
-		running.Go(func() { e.keys.watch(ctx) })
-	}
+	running.Go(func() { e.logins.Watch(ctx) })
 	<-ctx.Done()
 	if e.cfg.Durable != nil && len(failed) == 0 {
 		e.drain()
@@ -213,10 +212,10 @@ func (e *Edge) closeSockets() {
 
 // endpointConfig returns how the endpoint of a worker for l behaves.
 func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
-	gate, err := admit.New(e.admission())
+	gate, err := admit.New(e.cfg.Auth.Admission(e.cfg.Admission))
 	longMax := 0
 	if e.cfg.Durable != nil {
-		longMax = longKeptMax
+		longMax = takeover.LongMessageMax
 	}
 	return dnp.Config{
 		Profile: l.Profile,
@@ -224,7 +223,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Probe:   l.Probe,
 		Gate:    gate,
 		Admit:   w.admit,
-		Login:   w.loginFunc(),
+		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 
 		Logged:  e.cfg.Durable != nil,

@@ -266,14 +266,14 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 	}
 }
 
-// A host is a worker as its spaces see it.
-type host struct{ w *Worker }
+// A fanoutHost is a worker as its spaces see it.
+type fanoutHost struct{ w *Worker }
 
 // Publish implements fanout.Host.
-func (h host) Publish(m bus.Msg) error { return h.w.edge.cfg.Bus.Publish(m) }
+func (h fanoutHost) Publish(m bus.Msg) error { return h.w.edge.cfg.Bus.Publish(m) }
 
 // Request implements fanout.Host.
-func (h host) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
+func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
 	h.w.edge.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
 		h.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
 	})
@@ -281,7 +281,7 @@ func (h host) Request(m bus.Msg, wait time.Duration, done func(now time.Time, an
 
 // Subscribe implements fanout.Host. "No responders" means that the client is not connected,
 // because each session has a subscription of its own.
-func (h host) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
+func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
 	end, err := h.w.edge.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
 		h.w.post(len(m.Data), func(_ *Worker, now time.Time) { handle(now, m) })
 	})
@@ -292,10 +292,10 @@ func (h host) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (
 }
 
 // Follow implements fanout.Host.
-func (h host) Follow(space string, shard int) { h.w.edge.feeds.follow(h.w, space, shard) }
+func (h fanoutHost) Follow(space string, shard int) { h.w.edge.feeds.follow(h.w, space, shard) }
 
 // Unfollow implements fanout.Host.
-func (h host) Unfollow(space string, shard int) {
+func (h fanoutHost) Unfollow(space string, shard int) {
 	h.w.edge.feeds.unfollow(h.w, space, shard)
 	telemetry.Sum(&h.w.past, h.w.spaces.Replica(space).Stats())
 }

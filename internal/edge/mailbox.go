@@ -1,71 +1,67 @@
 package edge
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A mailbox takes to a worker what must not get lost, unlike tasks: answers of the log,
-// without which a session stands still for ever, what game servers have, and what a drain
-// needs to come to its end. It holds three letters per session at most, because a session
-// asks one question of the log at a time, and one of an edge, and what is delivered replaces
-// what was delivered before; and a few of the whole edge.
-//
-// The mutex is there because letters come from the goroutines of adapters.
-type mailbox struct {
-	mu          sync.Mutex
-	list, spare []letter
-}
-
-// A letter is an answer, the number of the last message that was delivered, or something
-// to do.
+// A letter takes to a worker what must not get lost, unlike tasks: an answer of the log,
+// without which a session stands still for ever, news from a feed, or something to do, such
+// as to handle an answer of the affinity or of another edge. Letters need no bound of their
+// own: a session asks one question of the log at a time, the others are bounded where they
+// are asked, and of what is delivered only the newest number counts.
 type letter struct {
-	to     *kept
-	answer sessionlog.Answer   // Verdict is 0 if this is no answer
-	do     func(now time.Time) // nil if there is nothing to do
+	answer sessionlog.Answer
+	to     *takeover.Session
+	feed   *sessionFeed
+	do     func(now time.Time)
 }
 
-// put adds an answer.
-func (m *mailbox) put(to *kept, a sessionlog.Answer) {
-	m.mu.Lock()
-	m.list = append(m.list, letter{to: to, answer: a})
-	m.mu.Unlock()
+// A sessionFeed is the feed of a session that tells its worker what is delivered.
+type sessionFeed struct {
+	takeover.Feed
+	session *takeover.Session
+	worker  *Worker
+
+	posted atomic.Bool   // a letter is on its way
+	number atomic.Uint64 // of the newest message that is delivered
 }
 
-// must adds something to do.
-func (m *mailbox) must(do func(now time.Time)) {
-	m.mu.Lock()
-	m.list = append(m.list, letter{do: do})
-	m.mu.Unlock()
-}
-
-// delivered adds that the message with this number and all before are delivered.
-func (m *mailbox) delivered(to *kept, number uint64) {
-	m.mu.Lock()
-	if !to.told {
-		to.told = true
-		m.list = append(m.list, letter{to: to})
+// delivered notes, from any goroutine, that the message with this number and all before it
+// are delivered.
+func (f *sessionFeed) delivered(number uint64) {
+	f.number.Store(number)
+	if f.posted.CompareAndSwap(false, true) {
+		f.worker.mail.Put(letter{feed: f})
 	}
-	to.number = number
-	m.mu.Unlock()
 }
 
-// number returns the newest number that is delivered.
-func (m *mailbox) number(x *kept) uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	x.told = false
-	return x.number
+// Deliver implements takeover.Feed.
+func (f *sessionFeed) Deliver(m sessionlog.Message) {
+	f.worker.spaces.Counts().MessagesIn++
+	f.Feed.Deliver(m)
 }
 
-// empty takes all letters. They are valid until the next call.
-func (m *mailbox) empty() []letter {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.spare)
-	list := m.list
-	m.list, m.spare = m.spare[:0], list
-	return list
+// must has something done on a turn of the worker. Unlike a task it does not get lost. It
+// may be called from any goroutine.
+func (w *Worker) must(do func(now time.Time)) {
+	w.mail.Put(letter{do: do})
+}
+
+// openMail handles what came since the last turn.
+func (w *Worker) openMail(now time.Time) {
+	for _, l := range w.mail.Take() {
+		switch {
+		case l.do != nil:
+			l.do(now)
+		case l.feed != nil:
+			l.feed.posted.Store(false)
+			w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())
+		default:
+			w.takeover.Answer(now, l.to, l.answer)
+		}
+	}
 }

@@ -1,8 +1,83 @@
 package edge
 
 import (
+	"context"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
 )
+
+// Counts are what an edge counts beside its endpoints and sockets.
+type Counts struct {
+	fanout.Counts
+	login.Stats
+	TasksLost uint64          // messages that did not fit into an inbox
+	Durable   takeover.Counts // of durable sessions
+}
+
+// Stats are the counters of an edge, summed over its workers.
+type Stats struct {
+	Counts
+	Protocol   dnp.Stats
+	Socket     udp.Stats
+	Replicas   replication.ReplicaStats
+	Spaces     int    // followed, per worker
+	States     int    // in the replicas of all workers
+	InboxBytes int64  // of the bus, waiting
+	InboxTasks int64  // the same, in tasks
+	BadHeads   uint64 // heads that were malformed
+}
+
+// Stats asks every worker for its counters. It fails when ctx ends before all
+// have answered.
+func (e *Edge) Stats(ctx context.Context) (Stats, error) {
+	answers := make(chan Stats, len(e.workers))
+	for _, w := range e.workers {
+		w.post(0, func(w *Worker, _ time.Time) { answers <- w.stats() })
+	}
+	var sum Stats
+	for range e.workers {
+		select {
+		case s := <-answers:
+			telemetry.Sum(&sum, &s)
+		case <-ctx.Done():
+			return sum, ctx.Err()
+		}
+	}
+	sum.BadHeads = e.feeds.badHeads.Load()
+	for _, s := range e.sockets {
+		stats := s.Stats()
+		telemetry.Sum(&sum.Socket, &stats)
+	}
+	return sum, nil
+}
+
+// Counts returns what the worker counted, for a caller that turns it.
+func (w *Worker) Counts() Counts {
+	c := Counts{Counts: *w.spaces.Counts(), Stats: w.judge.Stats, TasksLost: w.tasks.Lost()}
+	if w.takeover != nil {
+		c.Durable = w.takeover.Counts()
+	}
+	return c
+}
+
+func (w *Worker) stats() Stats {
+	s := Stats{Counts: w.Counts(), Protocol: *w.ep.Stats(), Replicas: w.past}
+	s.InboxBytes, s.InboxTasks = w.tasks.Bytes(), int64(w.tasks.Len())
+	for r := range w.spaces.Replicas {
+		telemetry.Sum(&s.Replicas, r.Stats())
+		s.Spaces++
+		s.States += r.Len()
+	}
+	return s
+}
 
 // Metrics returns what this edge shows at /metrics.
 func (e *Edge) Metrics() []telemetry.Metric {
@@ -83,4 +158,66 @@ func direction(name, unit, help string, s *telemetry.Cache[Stats], read func(*St
 		observe("in", in)
 		observe("out", out)
 	})
+}
+
+// drops are the metrics that tell one reason from another.
+func drops(s *telemetry.Cache[Stats]) []telemetry.Metric {
+	by := func(name, unit, help string, read func(s *Stats, observe func(string, uint64))) telemetry.Metric {
+		return telemetry.CounterBy("dnp.edge."+name, unit, help, "reason", func(observe func(string, uint64)) {
+			stats := s.Get()
+			read(&stats, observe)
+		})
+	}
+	return []telemetry.Metric{
+		by("drops", "{datagram}", "Input that was ignored, and what bounds cost, by reason.", protocolDrops),
+		by("logins", "{login}", "Logins of clients, by why they were refused; none = let in.", logins),
+		by("closes", "{session}", "Connections that ended, by reason.", closes),
+		by("socket.drops", "{datagram}", "Datagrams that the system did not take or bring, by reason.", socketDrops),
+		by("replica.drops", "{message}", "Messages of holders that were not applied, by reason.", replicaDrops),
+		by("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit, by what they were.", busLost),
+	}
+}
+
+func protocolDrops(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Protocol.Drops {
+		observe(dnp.DropReason(i).String(), n)
+	}
+}
+
+func logins(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Logins {
+		observe(auth.Reason(i).String(), n)
+	}
+}
+
+func closes(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Protocol.Closes {
+		observe(dnp.CloseReason(i).String(), n)
+	}
+}
+
+func socketDrops(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Socket.Drops {
+		observe(udp.DropReason(i).String(), n)
+	}
+	observe("overflow", s.Socket.Overflows)
+}
+
+func replicaDrops(s *Stats, observe func(string, uint64)) {
+	observe("malformed", s.Replicas.Malformed)
+	observe("malformed_head", s.BadHeads)
+	observe("bad_record", s.Replicas.BadRecords)
+	observe("old_epoch", s.Replicas.OldEpoch)
+	observe("duplicate", s.Replicas.Duplicates)
+	observe("buffer_full", s.Replicas.BufferFull)
+	observe("unwanted_reply", s.Replicas.UnwantedReplies)
+}
+
+func busLost(s *Stats, observe func(string, uint64)) {
+	observe("event", s.EventsLost)
+	observe("message", s.MessagesLost)
+	observe("answer", s.AnswersLost)
+	observe("repair", s.RepairsLost)
+	observe("inbox", s.TasksLost)
+	observe("link_end", s.DropsForgotten)
 }

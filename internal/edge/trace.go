@@ -3,12 +3,13 @@ package edge
 import (
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication/view"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// signals are what an edge tells telemetry besides its counters; all may be nil.
+// Signals are what an edge reports to telemetry besides its counters; all may be nil.
 type signals struct {
 	tracer     *telemetry.Tracer
 	flushDelay *telemetry.Histogram
@@ -16,17 +17,17 @@ type signals struct {
 	live       string // template of the subject of batches
 }
 
-func newSignals(cfg *Config) signals {
+func newSignals(t *telemetry.Telemetry, subjects subject.Names) signals {
 	return signals{
-		tracer: cfg.Telemetry.Tracer(),
-		flushDelay: cfg.Telemetry.Histogram("dnp.edge.flush.delay",
+		tracer: t.Tracer(),
+		flushDelay: t.Histogram("dnp.edge.flush.delay",
 			"From taking a batch to its datagrams being handed to the system, once per flush, of the first batch in it."),
-		subjects: cfg.Subjects,
-		live:     cfg.Subjects.Live("{space}"),
+		subjects: subjects,
+		live:     subjects.Live("{space}"),
 	}
 }
 
-// replicate begins the span of a batch that is sampled, or else returns nil.
+// replicate begins the span of a batch that is sampled; otherwise it returns nil.
 func (s *signals) replicate(space string, batch []byte) *telemetry.Span {
 	if s.tracer == nil {
 		return nil
@@ -38,87 +39,78 @@ func (s *signals) replicate(space string, batch []byte) *telemetry.Span {
 	return s.tracer.Resume("replicate", block, telemetry.Message{Subject: s.subjects.Live(space), Template: s.live, Size: len(batch)})
 }
 
-// A pending is what telemetry has to know of the batches that a worker applied and has
-// not flushed.
-type pending struct {
-	since time.Time       // when the first of them was taken; zero if there is none
+// flushBatchesMax bounds the sampled batches that a flush refers to; others are not in its
+// span. A span has at most so many links.
+const flushBatchesMax = 16
+
+// A flushTrace follows the batches of a worker from where they are applied through the
+// flush that carries them, until its datagrams are with the system.
+type flushTrace struct {
+	*signals
+
+	// Batches that were applied and not flushed.
+	since time.Time       // when the first of them was applied; zero if there is none
 	first *telemetry.Span // of the sampled ones, nil if there is none
 	more  []*telemetry.Span
+
+	// The flushes of this turn.
+	begun  time.Time       // since of the first; zero if there is none
+	span   *telemetry.Span // nil if none is sampled
+	before [3]uint64       // datagrams, updates and deferred links that the endpoint had counted
 }
 
-// pendingMax bounds the sampled batches that a flush knows of; others are not in its
-// span. The number is that of the links of a span.
-const pendingMax = 16
-
 // applied notes a batch. span is nil unless the batch is sampled.
-func (p *pending) applied(now time.Time, span *telemetry.Span) {
-	if p.since.IsZero() {
-		p.since = now
+func (t *flushTrace) applied(now time.Time, span *telemetry.Span) {
+	if t.since.IsZero() {
+		t.since = now
 	}
 	switch {
 	case span == nil:
-	case p.first == nil:
-		p.first = span
-	case len(p.more) < pendingMax:
-		p.more = append(p.more, span)
+	case t.first == nil:
+		t.first = span
+	case len(t.more) < flushBatchesMax:
+		t.more = append(t.more, span)
 	}
 }
 
-// flushing begins the span of a flush that carries all of these batches, nil if none is
-// sampled.
-func (p *pending) flushing() *telemetry.Span {
-	span := p.first.Child("flush")
-	for _, s := range p.more {
-		span.Join(s)
-	}
-	return span
-}
-
-// forget begins anew.
-func (p *pending) forget() {
-	if p.since.IsZero() {
+// forget forgets the batches that were applied.
+func (t *flushTrace) forget() {
+	if t.since.IsZero() {
 		return
 	}
-	clear(p.more)
-	*p = pending{more: p.more[:0]}
+	clear(t.more)
+	t.since, t.first, t.more = time.Time{}, nil, t.more[:0]
 }
 
-// A flushed is a flush whose datagrams are not with the system yet.
-type flushed struct {
-	since time.Time // of pending
-	span  *telemetry.Span
-
-	datagrams, updates, deferred uint64 // what the endpoint had counted before
-}
-
-// beginFlush notes that a flush begins. A second one in the same turn counts with it.
-func (w *Worker) beginFlush() {
-	if w.flushed.since.IsZero() {
-		w.flushed.since = w.pending.since
+// begin notes that a flush begins, which carries all batches that were applied. A second
+// flush in the same turn counts with the first.
+func (t *flushTrace) begin(s *dnp.Stats) {
+	if t.begun.IsZero() {
+		t.begun = t.since
 	}
-	if w.flushed.span == nil && w.pending.first != nil {
-		s := w.ep.Stats()
-		w.flushed.datagrams, w.flushed.updates, w.flushed.deferred = s.DatagramsOut, s.UpdatesOut, s.Deferred
-		w.flushed.span = w.pending.flushing()
+	if t.span == nil && t.first != nil {
+		t.before = [...]uint64{s.DatagramsOut, s.UpdatesOut, s.Deferred}
+		t.span = t.first.Child("flush")
+		for _, span := range t.more {
+			t.span.Join(span)
+		}
 	}
-	w.pending.forget()
+	t.forget()
 }
 
-// endFlush notes that the datagrams are with the system.
-func (w *Worker) endFlush() {
-	f := &w.flushed
-	if f.since.IsZero() {
+// end notes that the datagrams of the turn are with the system.
+func (t *flushTrace) end(s *dnp.Stats) {
+	if t.begun.IsZero() {
 		return
 	}
-	if h := w.edge.signals.flushDelay; h != nil {
-		h.Record(time.Since(f.since), f.span)
+	if t.flushDelay != nil {
+		t.flushDelay.Record(time.Since(t.begun), t.span)
 	}
-	if f.span != nil {
-		s := w.ep.Stats()
-		f.span.Set("dnp.datagrams", int(s.DatagramsOut-f.datagrams))
-		f.span.Set("dnp.updates", int(s.UpdatesOut-f.updates))
-		f.span.Set("dnp.deferred", int(s.Deferred-f.deferred))
-		f.span.End()
+	if t.span != nil {
+		t.span.Set("dnp.datagrams", int(s.DatagramsOut-t.before[0]))
+		t.span.Set("dnp.updates", int(s.UpdatesOut-t.before[1]))
+		t.span.Set("dnp.deferred", int(s.Deferred-t.before[2]))
+		t.span.End()
 	}
-	*f = flushed{}
+	t.begun, t.span = time.Time{}, nil
 }

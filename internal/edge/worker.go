@@ -1,13 +1,19 @@
 package edge
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -36,43 +42,64 @@ type Worker struct {
 	ep    *dnp.Endpoint
 	out   Output
 
-	listener uint16  // the port that clients talk to
-	keeper   *keeper // nil if no log knows the sessions
+	listener uint16             // the port that clients talk to
+	takeover *takeover.Takeover // nil if the sessions are not durable
+	mail     *turn.Queue[letter]
+	durable  atomic.Int32 // sessions of takeover
 
 	spaces    *fanout.Spaces
-	lastOut   time.Time // when Flush was called last
-	counts    Counts
+	lastOut   time.Time                // when Flush was called last
 	past      replication.ReplicaStats // of spaces that are no longer followed
-	callouts  callouts
+	judge     *login.Judge
 	suspectAt time.Time // when a line about forged datagrams may be written again
-	pending   pending   // batches that no flush has sent
-	flushed   flushed
-
-	logAway atomic.Bool // the log does not answer
+	flushes   flushTrace
 
 	tasks *turn.Inbox[task]
 	wake  func()
 }
 
 func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
-	return &Worker{
+	w := &Worker{
 		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake),
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake), flushes: flushTrace{signals: &e.signals}}
+	w.judge = e.logins.Judge(loginHost{w})
+	return w
+}
+
+// batchMax is how many datagrams a worker reads with one system call.
+const batchMax = 64
+
+// loop turns a worker until ctx ends. It reads the clock once per turn.
+func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
+	batch := make([]udp.Datagram, batchMax)
+	next := time.Now()
+	for ctx.Err() == nil {
+		socket.SetReadDeadline(next)
+		n, err := socket.ReadBatch(batch)
+		if err != nil && !errors.Is(err, udp.ErrWoken) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if next, err = w.Turn(time.Now(), batch[:n]); err != nil {
+			return err
+		}
 	}
+	w.close(time.Now())
+	return w.out.Flush()
 }
 
 // Turn handles datagrams and tasks, does what is due and sends what is to be
 // sent, all at the time now. It returns when it must be called again at the
 // latest, which is never before now, and what failed with the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
-	if w.keeper != nil {
-		w.keeper.begin(now)
+	if w.takeover != nil {
+		w.takeover.Begin(now)
+		w.openMail(now)
 	}
 	w.receive(now, batch)
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
-	w.endFlush()
+	w.flushes.end(w.ep.Stats())
 	return next, err
 }
 
@@ -83,10 +110,7 @@ func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	for _, d := range batch {
-		if w.keeper != nil && w.keeper.takes(now, d.From, d.Data, "", 0) {
-			continue
-		}
-		w.take(now, d.From, d.Data, "")
+		w.Deliver(now, "", 0, d.From, d.Data)
 	}
 }
 
@@ -94,14 +118,10 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 // be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
-	if w.keeper != nil { // what the log answered
-		next = w.keeper.advance(now, next)
-	}
-	w.flush(now) // values first: those who play do not wait for those who join
+	next = w.advanceDurable(now, next) // what the log answered
+	w.flush(now)                       // values first: those who play do not wait for those who join
 	w.handle(now, w.ep.Advance(now, w.out))
-	if w.keeper != nil { // what is to be stored
-		next = w.keeper.advance(now, next)
-	}
+	next = w.advanceDurable(now, next) // what is to be stored
 	if due, ok := w.flush(now); ok {
 		next = earlier(next, due)
 	}
@@ -114,17 +134,26 @@ func (w *Worker) advance(now time.Time) time.Time {
 	return next
 }
 
+// advanceDurable advances the durable sessions.
+func (w *Worker) advanceDurable(now, next time.Time) time.Time {
+	if w.takeover != nil {
+		next = w.takeover.Advance(now, next)
+		w.durable.Store(int32(w.takeover.Count()))
+	}
+	return next
+}
+
 // flush sends changed values, if any, unless that was done so lately that they have
 // to wait. Then it returns until when.
 func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 	if !w.ep.Pending() {
-		w.pending.forget() // nobody is linked to what changed
+		w.flushes.forget() // no client is linked to what changed
 		return due, false
 	}
 	if due = w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
 		return due, true
 	}
-	w.beginFlush()
+	w.flushes.begin(w.ep.Stats())
 	w.ep.Flush(now, w.out)
 	w.lastOut = now
 	return due, false
@@ -142,8 +171,8 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 			w.connected(now, ev.Conn)
 			continue
 		}
-		if w.keeper != nil {
-			w.keeper.handle(now, ev)
+		if w.takeover != nil {
+			w.takeover.Handle(now, ev)
 		}
 		s, ok := ev.Conn.Data().(*fanout.Session)
 		if !ok {
@@ -151,7 +180,7 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		}
 		switch ev.Kind {
 		case dnp.EventClosed:
-			w.edge.roll.leave(ev.Conn.Addr().Addr())
+			w.edge.sessions.leave(ev.Conn.Addr().Addr())
 		case dnp.EventSuspect:
 			w.suspected(now, s, ev.Conn.Addr())
 		}
@@ -161,14 +190,32 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 
 // connected begins the session of a peer that proved its address.
 func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
-	if w.keeper != nil {
-		w.keeper.connected(now, conn)
+	claims := w.judge.Identity(conn)
+	if w.takeover != nil {
+		conn.SetData(nil)
+		w.takeover.Connected(now, conn, w.edge.cfg.NewID(), claims)
 		return
 	}
-	claims := w.identity(conn)
-	w.edge.roll.enter(conn.Addr().Addr())
+	w.edge.sessions.enter(conn.Addr().Addr())
 	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.edge.cfg.NewID(), Client: claims.Client, Began: now})
 	s.Begin(now, conn, claims)
+}
+
+// A loginHost is a worker as its Judge sees it.
+type loginHost struct{ w *Worker }
+
+// Post implements login.Host.
+func (h loginHost) Post(size int, do func(now time.Time)) {
+	h.w.post(size, func(_ *Worker, now time.Time) { do(now) })
+}
+
+// LoggedIn implements login.Host.
+func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Claims) {
+	if claims == nil {
+		h.w.ep.RefuseLogin(from, h.w.out)
+		return
+	}
+	h.w.ep.LogIn(now, from, claims, h.w.out)
 }
 
 // suspectPause is the least time between two lines of a worker about forged datagrams.
@@ -194,7 +241,7 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	span := w.edge.signals.replicate(space, batch)
 	replica.Apply(now, batch)
 	span.End()
-	w.pending.applied(now, span)
+	w.flushes.applied(now, span)
 }
 
 // close ends every session.

@@ -1,5 +1,5 @@
-// Package mutants proves that tests notice faults: it builds a test program over a
-// deliberate fault of one line and wants it to fail.
+// Package mutants proves that tests notice faults: it builds a test program with a deliberate
+// fault in one line and requires it to fail.
 //
 //	var list = []mutants.Mutant{
 //		{Name: "replica_ignores_gap", File: "replication/replicarepair.go", Old: "h.Prev == r.seq", New: "true", Run: "Chaos"},
@@ -8,12 +8,11 @@
 //	func TestMutantsApply(t *testing.T) { mutants.Check(t, list) }
 //	func TestMutants(t *testing.T)      { mutants.Run(t, mutants.Config{...}, list) }
 //
-// The faults are replaced text, laid over the source while it is compiled, and not
-// code behind build tags: the product has none of them and reads as if they did not
-// exist. Check, which takes no time, finds a fault whose place in the source has
-// changed, so a list cannot go stale unnoticed.
+// A fault is replaced text, laid over the source during compilation, and not code behind build
+// tags: the product contains no fault and its source shows none. Check, which is fast, finds a
+// fault whose place in the source has changed, so that a list cannot become stale unnoticed.
 //
-// A fault counts as noticed only if a test failed or the program panicked, and only
-// after the same tests passed without any fault. What it does not do is make faults
-// up: each is somebody's idea of a mistake that a simulation exists to find.
+// A fault counts as noticed only if a test fails or the program panics, and only after the same
+// tests passed without any fault. The package does not invent faults: each one is a plausible
+// mistake that a simulation should find.
 package mutants

@@ -13,23 +13,22 @@ import (
 type Mutant struct {
 	Name string
 	File string // with slashes, relative to the root of the module
-	Old  string // what is replaced; it must occur exactly once
+	Old  string // the replaced text; it must occur exactly once
 	New  string
 
-	// Run is the pattern of the tests that have to notice. Empty means Config.Run.
+	// Run is the pattern of the tests that must notice the fault. Empty means Config.Run.
 	Run string
 
-	// Args are arguments of the test program that replace those of Config, for a
-	// fault that needs more seeds than others.
+	// Args replace the arguments of Config for a fault that needs more seeds than others.
 	Args []string
 
-	// Survives is why no test can notice, for a fault that only costs time or
-	// memory, or changes nothing. Such a fault must pass the tests, so that the
-	// reason is taken away once it is not true any more.
+	// Survives is the reason why no test can notice the fault, for a fault that only costs time
+	// or memory or changes nothing. Such a fault must pass the tests, so that the reason is
+	// removed once it no longer holds.
 	Survives string
 }
 
-// Check wants every fault to be possible: its old text occurs exactly once.
+// Check fails unless the old text of every fault occurs exactly once.
 func Check(t *testing.T, list []Mutant) {
 	t.Helper()
 	names := make(map[string]bool)
@@ -75,8 +74,8 @@ func root(t *testing.T) string {
 	}
 }
 
-// build compiles the test program of the package in the current folder, over the
-// fault if there is one, and returns its path.
+// build compiles the test program of the package in the current folder, with the fault if m is
+// not nil, and returns its path.
 func build(t *testing.T, m *Mutant) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -91,7 +90,8 @@ func build(t *testing.T, m *Mutant) string {
 	return program
 }
 
-// overlay writes the file with the fault, and the list that puts it in place.
+// overlay writes the file with the fault and an overlay for the compiler, and returns the path
+// of the overlay.
 func (m *Mutant) overlay(t *testing.T, folder string) string {
 	t.Helper()
 	root := root(t)

@@ -12,19 +12,19 @@ import (
 	"testing"
 )
 
-// A Config says how the faults are looked for.
+// A Config says how to run the tests over faults.
 type Config struct {
-	Run  string   // the pattern of the tests that have to notice
+	Run  string   // the pattern of the tests that must notice
 	Args []string // further arguments of the test program
 
-	// Rounds returns how many seeds were tried, from the lines that the program
-	// printed; 0 if that cannot be told.
+	// Rounds returns the number of seeds that were tried, from the output of the test program;
+	// 0 if that is unknown.
 	Rounds func(lines []string) int
 }
 
-// Run wants every fault to be noticed. It compiles each of them once, and wants the
-// tests of each pattern to pass without a fault first. At the end it prints a table
-// with the number of seeds that each fault needed.
+// Run fails unless every fault is noticed. It compiles each fault once, and first runs the
+// tests of each pattern without a fault. At the end it prints a table with the number of seeds
+// that each fault needed.
 func Run(t *testing.T, cfg Config, list []Mutant) {
 	clean := sync.OnceValue(func() string { return build(t, nil) })
 	passed := make(map[string]bool)
@@ -47,7 +47,7 @@ func Run(t *testing.T, cfg Config, list []Mutant) {
 	t.Logf("fault, seeds, what was noticed:\n%s", strings.Join(table, "\n"))
 }
 
-// hunt looks for one fault and returns its line of the table.
+// hunt runs the tests over one fault and returns its line of the table.
 func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
 	lines, err := cfg.try(build(t, m), run, m.Args)
 	reason, noticed := reason(lines)
@@ -68,8 +68,8 @@ func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
 	return fmt.Sprintf("%-32s %5d  %s: %s", m.Name, seeds, strings.Trim(run, "^$"), reason)
 }
 
-// FirstSeed is a Config.Rounds for programs that try the seeds from 1 on and say
-// "seed N" in what they report: the first that failed.
+// FirstSeed is a Config.Rounds for programs that try the seeds from 1 on and report the first
+// failing one as "seed N".
 func FirstSeed(lines []string) int {
 	for _, line := range lines {
 		if m := aSeed.FindStringSubmatch(line); m != nil {
@@ -89,11 +89,11 @@ func (cfg *Config) try(program, run string, more []string) (lines []string, err 
 	return strings.Split(string(out), "\n"), err
 }
 
-// told is a line in which a test says what is wrong.
-var told = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+// failure matches a line in which a test reports a failure.
+var failure = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
-// reason returns what was wrong first, and whether a test said so: a program that
-// did not even begin has noticed nothing.
+// reason returns the first failure, and whether a test reported one: a program that did not
+// start has noticed nothing.
 func reason(lines []string) (first string, noticed bool) {
 	for _, line := range lines {
 		if strings.HasPrefix(line, "panic: ") {
@@ -106,7 +106,7 @@ func reason(lines []string) (first string, noticed bool) {
 			return cmp.Or(first, strings.TrimSpace(line)), true
 		case strings.Contains(line, "--- PASS: "), strings.HasPrefix(line, "=== RUN"), strings.Contains(line, "repeat with"):
 			first = ""
-		case told.MatchString(line) && first == "":
+		case failure.MatchString(line) && first == "":
 			first = strings.TrimSpace(line)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A logger hands the server's words to slog and keeps the one with which it
-// gave up. The server calls it from many goroutines.
+// A logger passes the server's messages to slog and keeps its fatal error. The server calls it from many
+// goroutines.
 type logger struct {
 	log   *slog.Logger
 	fatal atomic.Pointer[string]
@@ -41,7 +41,7 @@ func (l *logger) Warnf(format string, v ...any) {
 	l.log.Warn("NATS server: " + fmt.Sprintf(format, v...))
 }
 
-// Noticef, Debugf and Tracef are the server's own story, which nobody asked for.
+// Noticef, Debugf and Tracef drop messages below warnings.
 func (l *logger) Noticef(string, ...any) {}
 func (l *logger) Debugf(string, ...any)  {}
 func (l *logger) Tracef(string, ...any)  {}

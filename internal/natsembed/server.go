@@ -14,26 +14,25 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// readyTimeout is how long the server may take to start. It takes milliseconds
-// unless a large JetStream folder has to be recovered.
+// readyTimeout is how long the server may take to start. It takes milliseconds unless it has to recover a
+// large JetStream folder.
 const readyTimeout = 30 * time.Second
 
-// PayloadMax is the most bytes of one message. It leaves room for the largest
-// reliable message of a client, 1 MiB, and its headers, which the default of NATS
-// does not.
+// PayloadMax is the largest message in bytes. Unlike the default of NATS, it has room for the largest
+// reliable message of a client, 1 MiB, and its headers.
 const PayloadMax = 2 << 20
 
-// A Config says where the server listens and what it keeps.
+// A Config says where the server listens and where it stores its streams.
 type Config struct {
-	// Listen is the TCP address for clients, as "127.0.0.1:4222"; port 0 means any
-	// free one. If it is empty, only InProcessConn leads to the server.
+	// Listen is the TCP address for clients, such as "127.0.0.1:4222"; port 0 means any free one. If
+	// it is empty, only InProcessConn leads to the server.
 	Listen string
-	// Folder is where JetStream keeps its streams. It is made if it does not exist.
-	// If it is empty, a temporary one is used, and removed by Shutdown.
+	// Folder is where JetStream stores its streams. Start makes it if it does not exist. If Folder is
+	// empty, Start makes a temporary folder and Shutdown removes it.
 	Folder string
-	// Mappings are applied to what clients publish.
+	// Mappings map the subjects to which clients publish.
 	Mappings []subject.Mapping
-	// Log gets the server's warnings and errors; nil means nobody does.
+	// Log gets the server's warnings and errors; nil drops them.
 	Log *slog.Logger
 }
 
@@ -43,8 +42,8 @@ type Server struct {
 	temporary string // folder to remove
 }
 
-// Start starts a server and returns when it takes connections. Its error is one
-// line that names the address or the folder.
+// Start starts a server and returns when it accepts connections. Its error is one line that names the
+// address or the folder.
 func Start(cfg Config) (*Server, error) {
 	host, port, err := listenAddress(cfg.Listen)
 	if err != nil {
@@ -100,20 +99,20 @@ func (s *Server) Shutdown() {
 		s.srv.WaitForShutdown()
 	}
 	if s.temporary != "" {
-		// What cannot be removed from the temporary folder is the system's to clean.
+		// The system cleans up the temporary files that cannot be removed.
 		_ = os.RemoveAll(s.temporary)
 	}
 }
 
-// URL returns where clients connect to.
+// URL returns the URL for clients.
 func (s *Server) URL() string { return s.srv.ClientURL() }
 
 // InProcessConn returns a connection that needs no socket. It makes Server a
 // nats.InProcessConnProvider.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
 
-// listenAddress splits the address and makes sure that it can be had, because
-// the server itself reports that only to its log.
+// listenAddress splits the address and checks that it is free, because the server reports that only to its
+// log.
 func listenAddress(addr string) (host string, port int, err error) {
 	if addr == "" {
 		return "", 0, nil
@@ -138,7 +137,7 @@ func listenAddress(addr string) (host string, port int, err error) {
 	return host, port, l.Close()
 }
 
-// checkFolder makes the folder and a file in it.
+// checkFolder checks that the folder can be made and written to.
 func checkFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("data folder: %w", err)

@@ -7,37 +7,37 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// NodeInbox begins the subjects on which relays and edges are answered. Other roles
-// cannot listen there.
+// NodeInbox begins the subjects on which relays and edges receive answers. Other roles
+// cannot subscribe to them.
 const NodeInbox = "_INBOX.dnp"
 
-// inboxes are where everybody else is answered.
+// inboxes are the subjects on which all other programs receive answers.
 const inboxes = "_INBOX.>"
 
-// A Role is what one kind of program may do. Subjects are patterns of NATS, and those
-// that a server maps are the mapped ones, because that is where it checks.
+// A Role says what one kind of program may do. Subjects are patterns of NATS. For subjects
+// that a server maps, the role has the mapped ones, because the server checks those.
 type Role struct {
 	Name      string
 	Publish   []string
 	Subscribe []string
 
-	// Unheard are subjects that stay closed although Subscribe has them.
+	// SubscribeDeny are subjects that stay closed although Subscribe has them.
 	SubscribeDeny []string
 
-	// Responses lets the role answer each message that it was sent, once, wherever
-	// the answer is wanted, within ResponseTime.
+	// Responses lets the role answer each message that it received, once, on the subject
+	// that the message names, within ResponseTime.
 	Responses bool
 }
 
-// ResponseTime is how long a role with Responses may take, as NATS writes it.
+// ResponseTime is how long a role with Responses may take to answer, in the form of NATS.
 const ResponseTime = "10s"
 
-// A Config is what the table depends on. The zero value is the defaults of relays and
-// edges.
+// A Config has the settings that the table depends on. The zero value stands for the
+// defaults of relays and edges.
 type Config struct {
 	Subjects     subject.Names
-	StoreStreams int // of relays, --store-streams; 4
-	LogStreams   int // of edges, with sessions that outlive them; 16
+	StoreStreams int // --store-streams of relays; default 4
+	LogStreams   int // of edges with a session log; default 16
 }
 
 // Table returns the roles.
@@ -51,37 +51,37 @@ func Table(c Config) []Role {
 	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
 }
 
-// relay holds spaces: it takes publishes, questions and writes, and speaks for the store.
+// relay holds spaces: it receives publishes, queries and writes, and writes to the store.
 func (c *Config) relay() Role {
 	s := c.Subjects
 	r := Role{
 		Name: "relay",
 		Publish: append([]string{
-			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // what it says
-			s.To("*", "*"), s.Who("*"), // kicks, and who is there
-			shard(s, "publish", "*"), // probes the mapping
+			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
+			s.To("*", "*"), s.Who("*"), // kicks, and queries for clients
+			shard(s, "publish", "*"), // probes of the mapping
 			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{
 			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
-			s.Event("*"), // who joined and left, of edges
+			s.Event("*"), // joined and left, from edges
 			NodeInbox + ".>",
 		},
 	}
 	return r
 }
 
-// edge serves clients: it follows spaces, and carries what clients write and say.
+// edge serves clients: it follows spaces, and passes on writes and messages of clients.
 func (c *Config) edge() Role {
 	s := c.Subjects
 	r := Role{
 		Name: "edge",
 		Publish: []string{
 			shard(s, "repair"), shard(s, "write"), shard(s, "publish", "*"), // the groups of a login; probes
-			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // a client that connects again ends its older session
-			s.LogAllShards(), s.Edge("*"), // sessions that move to another edge
+			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // To: a client that connects again ends its older session
+			s.LogAllShards(), s.Edge("*"), // takeovers of sessions
 			inboxes,
 		},
 		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), NodeInbox + ".>"},
@@ -93,10 +93,10 @@ func (c *Config) edge() Role {
 	return r
 }
 
-// fromStream keeps the reliable messages of clients.
+// fromStream stores the reliable messages of clients.
 const fromStream = "DNP_FROM"
 
-// publisher is a game server: it publishes states, and talks with clients.
+// publisher is a game server: it publishes states, and exchanges messages with clients.
 func (c *Config) publisher() Role {
 	s := c.Subjects
 	return Role{
@@ -106,9 +106,9 @@ func (c *Config) publisher() Role {
 			s.To("*", "*"), s.ToAll("*"), s.Who("*"),
 			"$JS.ACK." + fromStream + ".>",
 		}, consumers(fromStream)...),
-		Subscribe: []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
-		SubscribeDeny:   []string{NodeInbox + ".>"},
-		Responses: true, // to auth
+		Subscribe:     []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
+		SubscribeDeny: []string{NodeInbox + ".>"},
+		Responses:     true, // to auth
 	}
 }
 
@@ -116,30 +116,30 @@ func (c *Config) publisher() Role {
 func (c *Config) observer() Role {
 	s := c.Subjects
 	return Role{
-		Name:      "observer",
-		Publish:   []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
-		Subscribe: []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
-		SubscribeDeny:   []string{NodeInbox + ".>"},
+		Name:          "observer",
+		Publish:       []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
+		Subscribe:     []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
+		SubscribeDeny: []string{NodeInbox + ".>"},
 	}
 }
 
-// admin may do everything in the account that belongs to the deployment.
+// admin may do everything in the deployment.
 func (c *Config) admin() Role {
 	all := c.Subjects.All()
 	return Role{Name: "admin", Publish: []string{all, "$JS.API.>", "$JS.ACK.>", inboxes}, Subscribe: []string{all, inboxes}}
 }
 
-// shard is a subject behind every shard.
+// shard returns the pattern of a subject of every shard.
 func shard(s subject.Names, tokens ...string) string {
 	return strings.TrimSuffix(s.HeadAll(), "head") + strings.Join(tokens, ".")
 }
 
-// keyframes is what is stored of states.
+// keyframes returns the pattern of the subjects of stored states.
 func keyframes(s subject.Names) string {
 	return strings.TrimSuffix(s.StoreOwnAll(), "own") + "k.*.*"
 }
 
-// api is what may be asked of one stream.
+// api returns the subjects of requests about one stream.
 func api(stream string, verbs ...string) (all []string) {
 	for _, v := range verbs {
 		all = append(all, "$JS.API."+v+"."+stream)
@@ -147,13 +147,14 @@ func api(stream string, verbs ...string) (all []string) {
 	return all
 }
 
-// consumers is what reading one stream in order takes.
+// consumers returns the subjects of requests that reading one stream in order takes.
 func consumers(stream string) []string {
 	return append(api(stream, "STREAM.INFO"), "$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.INFO."+stream+".*",
 		"$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*")
 }
 
-// stores is what relays ask of the streams of leases and states: verbs, and to read.
+// stores returns the subjects of requests about the streams of leases and states: verbs, and
+// those for reading.
 func (c *Config) stores(verbs ...string) (all []string) {
 	for n := range c.StoreStreams {
 		name := fmt.Sprint("DNP_STORE_", n)

@@ -13,11 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// readyTimeout is how long anything may take to get ready. It is large, because
-// tests share the machine.
+// readyTimeout is how long a server or the cluster may take to get ready. It is large, because tests share
+// the machine.
 const readyTimeout = 60 * time.Second
 
-// A Cluster is some servers in this process. It belongs to one test goroutine.
+// A Cluster is a number of servers in this process. It belongs to one test goroutine.
 type Cluster struct {
 	folder  string
 	routes  string
@@ -26,8 +26,7 @@ type Cluster struct {
 	servers []*server.Server // nil if stopped
 }
 
-// Start starts n servers and waits until they have a leader. They end with the
-// test.
+// Start starts n servers and waits until they have a leader. They end with the test.
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{folder: t.TempDir(), servers: make([]*server.Server, n)}
@@ -59,8 +58,7 @@ func (c *Cluster) Stop(i int) {
 	}
 }
 
-// Restart starts server i again on its port and with its folder, and waits until
-// it is part of the cluster.
+// Restart starts server i again on its port and with its folder, and waits until it is part of the cluster.
 func (c *Cluster) Restart(t testing.TB, i int) {
 	t.Helper()
 	c.launch(t, i)
@@ -76,8 +74,8 @@ func (c *Cluster) URL() string {
 	return strings.Join(all, ",")
 }
 
-// Connect returns a connection to any of the servers, that finds another one when
-// its own stops, and keeps nothing for later meanwhile. It ends with the test.
+// Connect returns a connection to any of the servers, which finds another server when its own stops, and
+// keeps nothing for later meanwhile. It ends with the test.
 func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	opts = append([]nats.Option{
@@ -92,7 +90,7 @@ func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// StreamLeader returns which server leads a stream; -1 for none.
+// StreamLeader returns the index of the server that leads a stream; -1 for none.
 func (c *Cluster) StreamLeader(stream string) int {
 	for i, s := range c.servers {
 		if s != nil && (len(c.servers) == 1 || s.JetStreamIsStreamLeader("$G", stream)) {
@@ -151,7 +149,7 @@ func freePorts(t testing.TB, n int) (ports []int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() // all at the end, so that no port comes twice
+		defer l.Close() // all at the end, so that no port is chosen twice
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports

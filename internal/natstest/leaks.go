@@ -9,8 +9,8 @@ import (
 // inServer is the package of nats-server in the names of its functions.
 const inServer = "github.com/nats-io/nats-server/v2/server"
 
-// VerifyNoLeaks runs all tests of a package and fails if goroutines are left. A nats-server
-// that is shut down while it makes a stream leaves two of its own.
+// VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for two that a
+// nats-server leaves if it is shut down while it makes a stream.
 func VerifyNoLeaks(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A Proxy stands between a client and the servers, and spoils their connection.
+// A Proxy disturbs the connection between a client and the servers.
 type Proxy struct {
 	listener net.Listener
 	servers  []string
@@ -19,14 +19,14 @@ type Proxy struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	conns   map[net.Conn]bool
-	deaf    bool // what servers say is thrown away
-	stuck   bool // what the client says is not taken
+	deaf    bool // messages of the servers are dropped
+	stuck   bool // messages of the client are not read
 	closed  bool
 	running sync.WaitGroup
 }
 
-// NewProxy returns a proxy for the servers of a cluster, that ends with the test. Connect
-// to its URL with [Proxy.Connect].
+// NewProxy returns a proxy for the servers of a cluster, which ends with the test. Clients use
+// [Proxy.Connect].
 func NewProxy(t testing.TB, c *Cluster) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,10 +64,10 @@ func (p *Proxy) set(change func()) {
 	p.changed.Broadcast()
 }
 
-// SetDeaf makes the client hear nothing of what servers say.
+// SetDeaf drops the messages of the servers to the client, or stops doing so.
 func (p *Proxy) SetDeaf(deaf bool) { p.set(func() { p.deaf = deaf }) }
 
-// SetStuck makes the servers take nothing, so that the client's connection fills up.
+// SetStuck stops reading from the client, so that its connection fills up, or reads again.
 func (p *Proxy) SetStuck(stuck bool) { p.set(func() { p.stuck = stuck }) }
 
 // Cut breaks all connections.
@@ -85,7 +85,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		if server := p.dial(); server == nil || !p.keep(client, server) {
+		if server := p.dial(); server == nil || !p.connect(client, server) {
 			client.Close()
 		}
 	}
@@ -100,7 +100,7 @@ func (p *Proxy) dial() net.Conn {
 	return nil
 }
 
-func (p *Proxy) keep(client, server net.Conn) bool {
+func (p *Proxy) connect(client, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

@@ -1,6 +1,88 @@
 package relay
 
-import "github.com/dnprelay/dnprelay/internal/telemetry"
+import (
+	"context"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// Counts are what a relay counts beside its stores.
+type Counts struct {
+	Publishes     uint64 // messages of publishers
+	Refused       uint64 // of those and gets, before they reached a store
+	Batches       uint64
+	Repairs       uint64 // answered
+	Malformed     uint64 // messages of edges
+	Lost          uint64 // messages that the bus refused
+	SpacesRefused uint64
+	SessionsLost  uint64 // that no edge named for too long
+	InboxLost     uint64 // messages that did not fit into an inbox
+	NotHeld       uint64 // messages for shards that this relay does not hold
+	Stored        uint64 // states, by the durable store
+	RestoreErrors uint64 // stored states that could not be read
+}
+
+// Stats are the counters of a relay, summed over its workers.
+type Stats struct {
+	Counts
+	Store  replication.StoreStats // summed over the spaces
+	Spaces uint64
+	Shards uint64 // that are served
+
+	InboxBytes, InboxMessages uint64 // waiting
+
+	Unstored   uint64        // states that changed and are not stored
+	DurableAge time.Duration // of the oldest of them
+}
+
+// Stats asks every worker for its counters. It fails when ctx ends before all have
+// answered.
+func (r *Relay) Stats(ctx context.Context) (Stats, error) {
+	answers := make(chan Stats, len(r.workers))
+	for _, w := range r.workers {
+		w.commands.Put(command{kind: commandStats, stats: answers})
+	}
+	var sum Stats
+	for range r.workers {
+		select {
+		case s := <-answers:
+			age := max(sum.DurableAge, s.DurableAge)
+			telemetry.Sum(&sum, &s)
+			sum.DurableAge = age
+		case <-ctx.Done():
+			return sum, ctx.Err()
+		}
+	}
+	return sum, nil
+}
+
+// Store returns the store of a space that the worker serves, or else nil, for a caller that
+// turns it.
+func (w *Worker) Store(space string) *replication.Store {
+	if sp, ok := w.spaces[space]; ok && sp.owner.serving {
+		return sp.store
+	}
+	return nil
+}
+
+// Stats returns the counters of a worker, for a caller that turns it.
+func (w *Worker) Stats(now time.Time) Stats {
+	s := Stats{Counts: w.counts, Store: w.past, Spaces: uint64(len(w.spaces))}
+	s.InboxLost, s.InboxBytes, s.InboxMessages = w.inbox.Lost(), uint64(w.inbox.Bytes()), uint64(w.inbox.Len())
+	s.DurableAge = w.durableAge(now)
+	for _, o := range w.owned {
+		if o.serving {
+			s.Shards++
+		}
+		s.Unstored += uint64(o.dirty() + o.storing)
+	}
+	for _, sp := range w.spaces {
+		telemetry.Sum(&s.Store, sp.store.Stats())
+	}
+	return s
+}
 
 // Metrics returns what this relay shows at /metrics.
 func (r *Relay) Metrics() []telemetry.Metric {
@@ -18,7 +100,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		})
 	}
 	return []telemetry.Metric{
-		gauge("shards", "{shard}", "Shards that this relay speaks for.", func(s *Stats) uint64 { return s.Held }),
+		gauge("shards", "{shard}", "Shards that this relay serves.", func(s *Stats) uint64 { return s.Shards }),
 		telemetry.Gauge("dnp.relay.shards.all", "{shard}", "Shards of the deployment, as this relay was told.",
 			func() float64 { return float64(r.cfg.Shards) }),
 		gauge("unstored", "{state}", "States that changed and are not in the durable store.", func(s *Stats) uint64 { return s.Unstored }),
@@ -49,13 +131,13 @@ func (r *Relay) Metrics() []telemetry.Metric {
 				observe("answers", stats.Store.Busy)
 				observe("spaces", stats.SpacesRefused)
 			}),
-		gauge("inbox.io", "By", "Messages of the bus that wait for a lane.", func(s *Stats) uint64 { return s.InboxBytes }),
+		gauge("inbox.io", "By", "Messages of the bus that wait for a worker.", func(s *Stats) uint64 { return s.InboxBytes }),
 		gauge("inbox.messages", "{message}", "Their number.", func(s *Stats) uint64 { return s.InboxMessages }),
 		count("checksums", "{view}", "Checksums emitted, with which replicas compare what they have.", func(s *Stats) uint64 { return s.Store.Checksums }),
 		count("restore.errors", "{state}", "Stored states that could not be read.", func(s *Stats) uint64 { return s.RestoreErrors }),
 		count("sessions.refused", "{session}", "Sessions beyond what a space may have.", func(s *Stats) uint64 { return s.Store.SessionsRefused }),
-		count("sessions.lost", "{session}", "Sessions that no edge named any more.", func(s *Stats) uint64 { return s.SessionsLost }),
-		telemetry.CounterBy("dnp.relay.bus.lost", "{message}", "Messages for the bus that it did not take, and from it that were dropped, by reason.",
+		count("sessions.lost", "{session}", "Sessions that no edge named for too long.", func(s *Stats) uint64 { return s.SessionsLost }),
+		telemetry.CounterBy("dnp.relay.bus.lost", "{message}", "Messages for the bus that it refused, and from it that the relay dropped, by reason.",
 			"reason", func(observe func(string, uint64)) {
 				stats := s.Get()
 				observe("outgoing", stats.Lost)

@@ -7,9 +7,10 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// SetRoster says who is there, from any goroutine but one at a time. Every relay
-// wants the shards that the roster places on it, and hands over those that it
-// places on another. The roster may be wrong: only the lease says who holds a shard.
+// SetRoster tells the relay which nodes there are, from any goroutine but one at a time.
+// The relay wants the shards that the roster places on it, and hands over those that the
+// roster places on another. The roster may be wrong: only the lease says which relay holds
+// a shard.
 func (r *Relay) SetRoster(roster cluster.Roster) {
 	r.roster.Store(&roster)
 	if r.cfg.Leases == nil || r.draining.Load() {
@@ -18,11 +19,11 @@ func (r *Relay) SetRoster(roster cluster.Roster) {
 	for shard := range r.cfg.Shards {
 		holder, ok := roster.Holder(shard)
 		if !ok {
-			continue // nobody is ready, so whoever holds it goes on
+			continue // no relay is ready, so the present holder goes on
 		}
 		r.cfg.Leases.Want(shard, holder == r.cfg.Node)
 		if holder != r.cfg.Node {
-			r.lane(shard).command(command{kind: commandHandOver, shard: shard, to: holder})
+			r.worker(shard).commands.Put(command{kind: commandHandOver, shard: shard, to: holder})
 		}
 	}
 }
@@ -38,25 +39,26 @@ func (r *Relay) Drain() {
 		if roster != nil {
 			to = successor(*roster, shard, r.cfg.Node)
 		}
-		r.lane(shard).command(command{kind: commandHandOver, shard: shard, to: to})
+		r.worker(shard).commands.Put(command{kind: commandHandOver, shard: shard, to: to})
 	}
 }
 
-// drained waits until nothing is held or ctx ends.
+// drained waits until this relay owns no shard or ctx ends.
 func (r *Relay) drained(ctx context.Context) {
-	for _, l := range r.lanes {
+	for _, w := range r.workers {
 		drained := make(chan struct{})
-		l.command(command{kind: commandDrain, drained: drained})
+		w.commands.Put(command{kind: commandDrain, drained: drained})
 		select {
 		case <-drained:
 		case <-ctx.Done():
-			r.cfg.Log.Warn("not every shard was handed over in time")
+			r.cfg.Log.Warn("ending before every shard was handed over: the drain timeout is over")
 			return
 		}
 	}
 }
 
-// successor returns who should have a shard when node is gone.
+// successor returns the node that should have a shard once another node has gone; empty if
+// there is none.
 func successor(roster cluster.Roster, shard int, node string) string {
 	for _, name := range roster.Ranking(shard) {
 		if name != node {
@@ -66,7 +68,7 @@ func successor(roster cluster.Roster, shard int, node string) string {
 	return ""
 }
 
-// leaseEvent brings what happened to a shard to its lane.
+// leaseEvent passes an event of the lease of a shard on to the shard's worker.
 func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 	c := command{shard: e.Shard, epoch: e.Epoch, durable: e.Durable}
 	switch e.Kind {
@@ -76,7 +78,7 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 		c.kind = commandLost
 		level := slog.LevelWarn
 		if e.Reason == cluster.ReasonReleased {
-			level = slog.LevelDebug // it was handed over, one of many
+			level = slog.LevelDebug // one of many that are handed over
 		}
 		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
 	case cluster.ShardDurable:
@@ -85,10 +87,10 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 	default:
 		return
 	}
-	r.lane(e.Shard).command(c)
+	r.worker(e.Shard).commands.Put(c)
 	if roster := r.roster.Load(); e.Kind == cluster.ShardAcquired && roster != nil {
-		if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // it changed while the lease was under way
-			r.lane(e.Shard).command(command{kind: commandHandOver, shard: e.Shard, epoch: e.Epoch, to: holder})
+		if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // the roster changed while the lease was under way
+			r.worker(e.Shard).commands.Put(command{kind: commandHandOver, shard: e.Shard, epoch: e.Epoch, to: holder})
 		}
 	}
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// Events are at most once, so what they say about who is there is repeated by
-// asking: edges name their sessions, and a session that nobody names for a while
-// has left, with an edge that died or an event that got lost.
+// Events are at most once, so the relay also asks which sessions are in a space: edges name
+// their sessions, and a session that no edge names for a while has left, because its edge
+// died or its event got lost.
 const (
 	askInterval      = 10 * time.Second // of spaces with sessions
 	askEmptyInterval = time.Minute      // of spaces without
-	askHinted        = time.Second      // of spaces where there seem to be others
-	missedMax        = 4                // asked so often without being named, a session has left
+	askMentioned     = time.Second      // of spaces in which a session is mentioned that is not known
+	missedMax        = 4                // questions without being named, after which a session has left
 )
 
-// reasonLost is why a session left of which its edge did not say so.
+// reasonLost is the reason of a session that left without an event of its edge.
 const reasonLost = "lost"
 
 // A presence is what a relay knows of the sessions of a space.
 type presence struct {
-	named map[string]*named // by session; as many as the store takes
+	named map[string]*named // by session; as many as the store accepts
 	due   time.Time         // when to ask
 }
 
@@ -37,15 +37,15 @@ type named struct {
 	missed int // questions since an edge named it last
 }
 
-// presence hears from the edges which clients come and go, because groups belong
+// presence learns from the events of edges which clients come and go, because groups belong
 // to clients that are in the space.
 func (r *Relay) presence(m bus.Msg) {
 	if !bytes.Contains(m.Data, []byte(`"joined"`)) && !bytes.Contains(m.Data, []byte(`"left"`)) {
-		return // most events say what clients wrote, and parsing those costs
+		return // most events say what clients wrote, and parsing them costs time
 	}
 	var ev struct{ Type, Client, Session string }
 	if json.Unmarshal(m.Data, &ev) != nil {
-		return // not ours to judge: anybody may publish events
+		return // anything may be published as an event
 	}
 	k := kindJoined
 	switch replication.EventType(ev.Type) {
@@ -55,7 +55,7 @@ func (r *Relay) presence(m bus.Msg) {
 	default:
 		return
 	}
-	// Permissions are about subjects, so what the body says of the space means nothing.
+	// Permissions are about subjects, so the space that the body names means nothing.
 	r.tell(k, strings.TrimPrefix(m.Subject, r.cfg.Subjects.Event("")+"."), ev.Client, ev.Session)
 }
 
@@ -64,11 +64,11 @@ func (r *Relay) tell(k kind, space, client, session string) {
 		return
 	}
 	shard := cluster.Shard(space, r.cfg.Shards)
-	r.lane(shard).postMsg(posted{kind: k, shard: shard, space: space, client: client, session: session})
+	r.worker(shard).inbox.Post(posted{kind: k, shard: shard, space: space, client: client, session: session}, 0)
 }
 
-// join takes an edge's word that a session is there.
-func (l *Lane) join(now time.Time, sp *space, client, session string) {
+// join notes that an edge named a session.
+func (w *Worker) join(now time.Time, sp *space, client, session string) {
 	sp.store.Join(client, session)
 	if n := sp.present.named[session]; n != nil {
 		n.client, n.missed = client, 0
@@ -82,16 +82,16 @@ func (l *Lane) join(now time.Time, sp *space, client, session string) {
 	}
 }
 
-// hint takes it that an edge speaks of a session. If it is not known, the relay has
-// to ask: a client's states wait for it.
-func (l *Lane) hint(now time.Time, sp *space, session string) {
-	if due := now.Add(askHinted); sp.present.named[session] == nil && due.Before(sp.present.due) {
+// mentioned notes that an edge mentioned a session. If the session is not known, the relay
+// asks soon, because the states of its client wait for that.
+func (w *Worker) mentioned(now time.Time, sp *space, session string) {
+	if due := now.Add(askMentioned); sp.present.named[session] == nil && due.Before(sp.present.due) {
 		sp.present.due = due
 	}
 }
 
-// part takes it that a session is not there any more.
-func (l *Lane) part(sp *space, client, session string) {
+// part notes that a session left.
+func (w *Worker) part(sp *space, client, session string) {
 	sp.store.Leave(client, session)
 	delete(sp.present.named, session)
 }
@@ -99,80 +99,80 @@ func (l *Lane) part(sp *space, client, session string) {
 // sessionsMax bounds the sessions of a space, as the limits of its store do.
 const sessionsMax = 65_536
 
-// advancePresence asks about the spaces whose time has come, and ends sessions
-// that nobody named. It returns when there is more to do. It looks at all spaces
-// of the lane, so it does so no more often than there is anything to find.
-func (l *Lane) advancePresence(now time.Time) time.Time {
-	if len(l.spaces) == 0 {
+// advancePresence asks about the spaces that are due, and ends sessions that no edge named.
+// It returns when there is more to do. It searches all spaces of the worker, so it does so
+// once a second at most.
+func (w *Worker) advancePresence(now time.Time) time.Time {
+	if len(w.spaces) == 0 {
 		return now.Add(time.Hour)
 	}
-	if now.Before(l.askDue) {
-		return l.askDue
+	if now.Before(w.askDue) {
+		return w.askDue
 	}
-	l.askDue = now.Add(time.Second)
-	for _, h := range l.holdings {
-		for _, sp := range h.spaces {
-			if h.speaking && !now.Before(sp.present.due) {
-				l.sweep(now, sp)
-				l.ask(now, sp)
+	w.askDue = now.Add(time.Second)
+	for _, o := range w.owned {
+		for _, sp := range o.spaces {
+			if o.serving && !now.Before(sp.present.due) {
+				w.sweep(now, sp)
+				w.ask(now, sp)
 			}
 		}
 	}
-	return l.askDue
+	return w.askDue
 }
 
 // ask asks all edges who is in a space.
-func (l *Lane) ask(now time.Time, sp *space) {
+func (w *Worker) ask(now time.Time, sp *space) {
 	sp.present.due = now.Add(askEmptyInterval)
 	if len(sp.present.named) > 0 {
 		sp.present.due = now.Add(askInterval)
 	}
-	if !l.send(bus.Msg{Subject: l.relay.cfg.Subjects.Who(sp.name), Reply: l.relay.inbox + "." + sp.name}) {
-		return // it is the relay that cannot be heard
+	if !w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Who(sp.name), Reply: w.relay.inbox + "." + sp.name}) {
+		return // the question is lost, so it does not count as one without an answer
 	}
 	for _, n := range sp.present.named {
 		n.missed++
 	}
 }
 
-// sweep ends the sessions of a space that nobody named for too long.
-func (l *Lane) sweep(now time.Time, sp *space) {
+// sweep ends the sessions of a space that no edge named for too long.
+func (w *Worker) sweep(now time.Time, sp *space) {
 	for _, session := range sortedKeys(sp.present.named) {
 		n := sp.present.named[session]
 		if n.missed < missedMax {
 			continue
 		}
-		l.part(sp, n.client, session)
-		l.counts.SessionsLost++
+		w.part(sp, n.client, session)
+		w.counts.SessionsLost++
 		ev := replication.Event{
 			Type: replication.EventLeft, Space: sp.name, Client: n.client, Session: session, Reason: reasonLost, Time: now,
 		}
 		ev.Epoch, ev.Seq = sp.store.Position()
-		l.send(l.relay.eventMsg(&ev))
+		w.publishEvent(&ev)
 	}
 	if !sp.forgetAt.IsZero() && !now.Before(sp.forgetAt) {
 		sp.store.ForgetAbsent()
 		sp.forgetAt = time.Time{}
 	}
-	l.touch(sp)
+	w.plan(sp)
 }
 
 // busChanged asks about every space again, because events were missed.
 func (r *Relay) busChanged(connected bool) {
 	if !connected {
-		r.cfg.Log.Warn("bus lost; nobody can reach this relay", "node", r.cfg.Node)
+		r.cfg.Log.Warn("bus lost; clients and publishers cannot reach this relay", "node", r.cfg.Node)
 		return
 	}
 	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
-	for _, l := range r.lanes {
-		l.command(command{kind: commandReconnected})
+	for _, w := range r.workers {
+		w.commands.Put(command{kind: commandReconnected})
 	}
 }
 
-// askAll makes every space due to be asked about.
-func (l *Lane) askAll(now time.Time) {
-	l.askDue = now
-	for _, sp := range l.spaces {
+// askAll makes the question about every space due.
+func (w *Worker) askAll(now time.Time) {
+	w.askDue = now
+	for _, sp := range w.spaces {
 		sp.present.due = now
 		for _, n := range sp.present.named {
 			n.missed = 0
@@ -180,7 +180,7 @@ func (l *Lane) askAll(now time.Time) {
 	}
 }
 
-// present takes an edge's answer to ask.
+// present handles the answer of an edge to ask.
 func (r *Relay) present(m bus.Msg) {
 	var a struct {
 		Clients []struct{ Client, Session string }

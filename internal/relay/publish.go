@@ -18,9 +18,8 @@ const (
 	headerAccept      = "Accept"
 )
 
-// forms returns the form of a message's body and the form in which it is answered:
-// that of Accept, or of the body. It is JSON if nothing is said, or nothing that is
-// known.
+// forms returns the form of a message's body and the form of the answer: that of the Accept
+// header, or of the body. It is JSON if the headers name none.
 func forms(m bus.Msg) (body, answer payload.Form, err *replication.Error) {
 	if t, ok := m.Header[headerContentType]; ok {
 		body, err = payload.ParseForm(t)
@@ -35,68 +34,69 @@ func forms(m bus.Msg) (body, answer payload.Form, err *replication.Error) {
 	return body, answer, err
 }
 
-// probePrefix begins the spaces by which nodes find out where publishes end up.
+// probePrefix begins the names of the spaces through which nodes find out which shard a
+// publish reaches.
 const probePrefix = "_probe-"
 
-// busyRetry is how long a publisher is told to wait when there is no room.
+// busyRetry is how long a publisher should wait when there is no room.
 const busyRetry = time.Second
 
 // publish gives a publisher's message to the store of its space.
-func (l *Lane) publish(now time.Time, h *holding, m bus.Msg) {
-	l.counts.Publishes++
-	if a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject); ok && strings.HasPrefix(a.Space, probePrefix) {
-		l.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, h.shard, l.relay.cfg.Shards))
+func (w *Worker) publish(now time.Time, o *ownership, m bus.Msg) {
+	w.counts.Publishes++
+	if a, ok := w.relay.cfg.Subjects.ParsePublish(m.Subject); ok && strings.HasPrefix(a.Space, probePrefix) {
+		w.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, o.shard, w.relay.cfg.Shards))
 		return
 	}
-	span := l.relay.signals.received(m)
-	form, err := l.applyPublish(now, h, m, span)
+	span := w.relay.signals.received(m)
+	form, err := w.applyPublish(now, o, m, span)
 	if err != nil {
-		l.refuse(h, m.Reply, form, err)
-		l.tellRefused(span, m.Subject, err)
+		w.refuse(o, m.Reply, form, err)
+		w.tellRefused(span, m.Subject, err)
 	}
 	span.End()
 }
 
-// applyPublish returns the form of the answer, and why the message did not reach a
-// store. span is nil unless the message is sampled.
-func (l *Lane) applyPublish(now time.Time, h *holding, m bus.Msg, span *telemetry.Span) (payload.Form, *replication.Error) {
+// applyPublish gives a message to a store. It returns the form of the answer, and why the
+// message did not reach the store. span is nil unless the message is sampled.
+func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *telemetry.Span) (payload.Form, *replication.Error) {
 	body, form, err := forms(m)
 	if err != nil {
 		return form, err
 	}
-	p, space, err := l.parsePublish(m, body, h.shard)
+	p, space, err := w.parsePublish(m, body, o.shard)
 	if err != nil {
 		return form, err
 	}
-	sp, ok := l.space(now, h, space)
+	sp, ok := w.space(now, o, space)
 	if !ok {
 		return form, &replication.Error{
 			Code: replication.CodeBusy, Message: "this relay has no room for another space", RetryAfter: busyRetry,
 		}
 	}
-	sp.speak(form)
-	p.Token = l.token(sp, m.Reply, form)
+	sp.addForm(form)
+	p.Token = w.token(sp, m.Reply, form)
 	apply := span.Child("apply")
 	failed := sp.store.Stats().PublishErrors
 	sp.store.Publish(now, p)
 	if sp.store.Stats().PublishErrors > failed {
 		apply.Fail("refused", "an op was refused; the answer to the publish says why")
 	}
-	sp.applied(now, &l.relay.signals, apply)
+	sp.applied(now, &w.relay.signals, apply)
 	apply.End()
-	l.touch(sp)
+	w.plan(sp)
 	return form, nil
 }
 
-func (l *Lane) parsePublish(m bus.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {
-	a, ok := l.relay.cfg.Subjects.ParsePublish(m.Subject)
+func (w *Worker) parsePublish(m bus.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {
+	a, ok := w.relay.cfg.Subjects.ParsePublish(m.Subject)
 	if !ok {
 		return p, "", badSubject(m.Subject)
 	}
 	if strings.HasPrefix(a.Space, "_") {
 		return p, "", replication.Errorf(replication.CodeBadRequest, "space %q: names that start with _ are reserved", a.Space)
 	}
-	if !l.belongs(a.Space, shard) {
+	if !w.belongs(a.Space, shard) {
 		return p, "", wrongShard(a.Space)
 	}
 	p, err = body.Parse(m.Data, a.Key)
@@ -113,100 +113,99 @@ func wrongShard(space string) *replication.Error {
 		"space %q does not belong to this shard; is the number of shards the same everywhere?", space)
 }
 
-// refuse answers a message that did not reach a store.
-func (l *Lane) refuse(h *holding, reply string, form payload.Form, err *replication.Error) {
-	l.counts.Refused++
-	l.answer(reply, form.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Durable: h.durable, Err: err}))
+// refuse answers a message that does not reach a store.
+func (w *Worker) refuse(o *ownership, reply string, form payload.Form, err *replication.Error) {
+	w.counts.Refused++
+	w.answer(reply, form.AppendAnswer(nil, &replication.Answer{Epoch: o.epoch, Durable: o.durable, Err: err}))
 }
 
-func (l *Lane) answer(reply string, data []byte) {
-	l.send(bus.Msg{Subject: reply, Data: data})
+func (w *Worker) answer(reply string, data []byte) {
+	w.send(bus.Msg{Subject: reply, Data: data})
 }
 
 // write gives what a client wrote to the store of its space.
-func (l *Lane) write(now time.Time, h *holding, m bus.Msg) {
-	w, err := replication.ParseWrite(m.Data)
-	if err != nil || !l.belongs(w.Space, h.shard) {
-		l.counts.Malformed++
+func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
+	write, err := replication.ParseWrite(m.Data)
+	if err != nil || !w.belongs(write.Space, o.shard) {
+		w.counts.Malformed++
 		return
 	}
-	sp, ok := l.space(now, h, w.Space)
+	sp, ok := w.space(now, o, write.Space)
 	if !ok {
-		l.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: h.epoch}))
+		w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
 		return
 	}
-	if w.Kind == replication.WriteAssert {
-		l.hint(now, sp, w.Session)
+	if write.Kind == replication.WriteAssert {
+		w.mentioned(now, sp, write.Session)
 	}
-	w.Token = l.token(sp, m.Reply, payload.JSON)
-	sp.store.Write(now, w)
-	l.touch(sp)
+	write.Token = w.token(sp, m.Reply, payload.JSON)
+	sp.store.Write(now, write)
+	w.plan(sp)
 }
 
-// repair answers a replica. What the store has not emitted goes first, because
-// the answer says what is true after it.
-func (l *Lane) repair(now time.Time, h *holding, m bus.Msg) {
+// repair answers a replica. Batches that the store has not emitted go first, because the
+// answer describes the space behind them.
+func (w *Worker) repair(now time.Time, o *ownership, m bus.Msg) {
 	name, ok := replication.RequestSpace(m.Data)
-	if !ok || m.Reply == "" || !l.belongs(string(name), h.shard) {
-		l.counts.Malformed++
+	if !ok || m.Reply == "" || !w.belongs(string(name), o.shard) {
+		w.counts.Malformed++
 		return
 	}
-	sp, ok := l.space(now, h, string(name))
+	sp, ok := w.space(now, o, string(name))
 	if !ok {
 		return // the replica asks again
 	}
-	l.emit(now, sp)
+	w.emit(now, sp)
 	parts := sp.store.Repair(now, m.Data)
-	l.emit(now, sp)
+	w.emit(now, sp)
 	for _, part := range parts {
-		l.answer(m.Reply, part)
+		w.answer(m.Reply, part)
 	}
-	l.counts.Repairs++
-	l.touch(sp)
+	w.counts.Repairs++
+	w.plan(sp)
 }
 
-// get answers who wants to know a state or a space.
-func (l *Lane) get(h *holding, m bus.Msg) {
+// get answers a request for a state or a space.
+func (w *Worker) get(o *ownership, m bus.Msg) {
 	body, form, err := forms(m)
 	if err != nil {
-		l.refuse(h, m.Reply, form, err)
+		w.refuse(o, m.Reply, form, err)
 		return
 	}
-	listing, err := l.listing(h, m, body)
+	listing, err := w.listing(o, m, body)
 	if err != nil {
-		l.refuse(h, m.Reply, form, err)
+		w.refuse(o, m.Reply, form, err)
 		return
 	}
-	l.answer(m.Reply, form.AppendListing(nil, &listing, listBytes))
+	w.answer(m.Reply, form.AppendListing(nil, &listing, listBytes))
 }
 
-func (l *Lane) listing(h *holding, m bus.Msg, body payload.Form) (none replication.Listing, err *replication.Error) {
-	a, ok := l.relay.cfg.Subjects.ParseGet(m.Subject)
+func (w *Worker) listing(o *ownership, m bus.Msg, body payload.Form) (none replication.Listing, err *replication.Error) {
+	a, ok := w.relay.cfg.Subjects.ParseGet(m.Subject)
 	if !ok {
 		return none, badSubject(m.Subject)
 	}
-	if validSpace(a.Space) && !l.belongs(a.Space, h.shard) {
+	if validSpace(a.Space) && !w.belongs(a.Space, o.shard) {
 		return none, wrongShard(a.Space)
 	}
 	request, err := body.ParseGet(m.Data)
 	if err != nil {
 		return none, err
 	}
-	return l.list(h, a, request)
+	return w.list(o, a, request)
 }
 
-// One answer to a get has at most so many states and bytes. The message of NATS
-// may have 1 MiB.
+// Bounds of one answer to a get, in states and bytes. A message of NATS has 1 MiB at most.
 const (
 	listMax   = 4096
 	listBytes = 900 << 10
 )
 
-func (l *Lane) list(h *holding, a subject.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
-	sp, ok := l.spaces[a.Space]
+func (w *Worker) list(o *ownership, a subject.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
+	sp, ok := w.spaces[a.Space]
 	switch {
 	case !ok && a.Key == "":
-		return replication.Listing{Epoch: h.epoch}, nil
+		return replication.Listing{Epoch: o.epoch}, nil
 	case !ok:
 		return replication.Listing{}, replication.Errorf(replication.CodeUnknownState, "no state %q in space %q", a.Key, a.Space)
 	case a.Key != "":

@@ -1,3 +1,12 @@
+// Package relay is the node that has authority over spaces.
+//
+// A relay gives what publishers, game servers and edges ask for to the [replication.Store]
+// of the space, and publishes what the store produces: batches for the replicas of the
+// space, answers, events. The shards that it owns are shared out among workers; a worker is
+// one goroutine that owns the stores of its shards, so no store is ever locked.
+//
+// What a worker does is a function of the messages and the time ([Worker.Turn]); only the
+// loop around it reads the clock.
 package relay
 
 import (
@@ -15,7 +24,6 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -33,7 +41,7 @@ type Config struct {
 
 	// Leases say which shards this relay holds, and store what must survive it. nil
 	// means that it holds all, in the epoch Epoch, and stores nothing; then it must be
-	// the only one, and Epoch above 0 and above that of every relay before.
+	// the only relay, and Epoch must be above 0 and above that of every relay before.
 	Leases cluster.Leases
 	Epoch  uint64
 
@@ -41,25 +49,25 @@ type Config struct {
 	// 10 s.
 	DrainTimeout time.Duration
 
-	// DurableRate is the most states that are stored in a second. 0 means 2,000.
+	// DurableRate is how many states the relay stores in a second at most. 0 means 2,000.
 	DurableRate int
 
 	// Tick is the shortest time between two batches of a space. 0 means at once.
 	Tick time.Duration
 
-	// Wildcard makes the relay take publishes from their friendly subjects, for
-	// NATS servers without the subject mappings.
+	// Wildcard makes the relay subscribe to publishes under the subjects that publishers
+	// use, for NATS servers without the subject mappings.
 	Wildcard bool
 
-	// Spaces is the most spaces that the relay holds; publishes for more are
-	// answered busy. 0 means 10,000.
+	// Spaces is how many spaces the relay holds at most; it answers publishes for more
+	// with busy. 0 means 10,000.
 	Spaces int
 
 	// Limits are those of every space.
 	Limits replication.Limits
 
-	// Lanes is the number of goroutines that share the work. 0 means one per core.
-	Lanes int
+	// Workers is the number of goroutines that share the work. 0 means one per core.
+	Workers int
 
 	// NewID makes a name that is unique for ever, for the subject of answers. nil
 	// means from the system's secure random numbers. Simulations set it.
@@ -86,8 +94,8 @@ func (c *Config) setDefaults() {
 	if c.DurableRate == 0 {
 		c.DurableRate = 2000
 	}
-	if c.Lanes == 0 {
-		c.Lanes = runtime.GOMAXPROCS(0)
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	if c.NewID == nil {
 		c.NewID = crand.Text
@@ -112,8 +120,8 @@ func (c *Config) validate() error {
 	if c.DurableRate < 0 {
 		errs = append(errs, errors.New("relay: negative durable rate"))
 	}
-	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Lanes < 0 {
-		errs = append(errs, errors.New("relay: negative tick, shards, spaces or lanes"))
+	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Workers < 0 {
+		errs = append(errs, errors.New("relay: negative tick, shards, spaces or workers"))
 	}
 	for _, problem := range c.Limits.Validate() {
 		errs = append(errs, errors.New("relay: "+problem))
@@ -123,15 +131,15 @@ func (c *Config) validate() error {
 
 // A Relay is one relay node. Make it with New, then call Run once.
 type Relay struct {
-	cfg   Config
-	lanes []*Lane
-	inbox string   // subject below which this relay takes answers
-	end   []func() // unsubscribe
+	cfg     Config
+	workers []*Worker
+	inbox   string   // subject below which this relay takes answers
+	end     []func() // unsubscribe
 
 	signals  signals
 	started  bool
 	done     chan struct{}                  // closed when Run returns
-	roster   atomic.Pointer[cluster.Roster] // the last one
+	roster   atomic.Pointer[cluster.Roster] // the latest one
 	draining atomic.Bool
 }
 
@@ -142,8 +150,8 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(&cfg)}
-	for range cfg.Lanes {
-		r.lanes = append(r.lanes, newLane(r))
+	for range cfg.Workers {
+		r.workers = append(r.workers, newWorker(r))
 	}
 	return r, nil
 }
@@ -165,17 +173,17 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 	}
 	if r.cfg.Leases == nil {
-		r.cfg.Log.Info("holding", "node", r.cfg.Node, "shards", r.cfg.Shards, "epoch", r.cfg.Epoch)
+		r.cfg.Log.Info("serving shards", "node", r.cfg.Node, "shards", r.cfg.Shards, "epoch", r.cfg.Epoch)
 	}
 	var running sync.WaitGroup
-	lanes, stop := context.WithCancel(context.WithoutCancel(ctx))
+	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	for _, l := range r.lanes {
-		running.Go(func() { l.loop(lanes) })
+	for _, w := range r.workers {
+		running.Go(func() { w.loop(workers) })
 	}
 	<-ctx.Done()
 	if r.cfg.Leases != nil {
-		timeout, cancel := context.WithTimeout(lanes, r.cfg.DrainTimeout)
+		timeout, cancel := context.WithTimeout(workers, r.cfg.DrainTimeout)
 		defer cancel()
 		r.Drain()
 		r.drained(timeout)
@@ -185,9 +193,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// Lanes returns the lanes, for a caller that turns them itself, as a simulation
+// Workers returns the workers, for a caller that turns them itself, as a simulation
 // does.
-func (r *Relay) Lanes() []*Lane { return r.lanes }
+func (r *Relay) Workers() []*Worker { return r.workers }
 
 // Stop ends what Start began. Run does it by itself.
 func (r *Relay) Stop() {
@@ -197,8 +205,8 @@ func (r *Relay) Stop() {
 	r.end = nil
 }
 
-// Start subscribes to what every relay hears, and begins to hold shards. Run does it
-// by itself if it was not done.
+// Start makes the subscriptions that every relay has, and begins to own shards. Run does
+// it if it was not done.
 func (r *Relay) Start() error {
 	r.started = true
 	s := r.cfg.Subjects
@@ -220,27 +228,27 @@ func (r *Relay) Start() error {
 	}
 	for n := range r.cfg.Shards {
 		if r.cfg.Leases == nil {
-			r.lane(n).acquire(time.Time{}, n, r.cfg.Epoch) // no loop runs yet, and there is no space whose time could matter
+			r.worker(n).acquire(time.Time{}, n, r.cfg.Epoch) // no loop runs yet, and no space depends on the time
 		}
 	}
 	return nil
 }
 
-// subscribeShard brings the messages of a shard to its lane.
-func (r *Relay) subscribeShard(l *Lane, n int) (end []func()) {
+// subscribeShard brings the messages of a shard to its worker.
+func (r *Relay) subscribeShard(w *Worker, n int) (end []func()) {
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
-	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { l.post(kindPublish, n, m) })
-	subs.add(s.ShardGetAll(n), func(m bus.Msg) { l.post(kindGet, n, m) })
-	subs.add(s.Repair(n), func(m bus.Msg) { l.post(kindRepair, n, m) })
-	subs.add(s.Write(n), func(m bus.Msg) { l.post(kindWrite, n, m) })
+	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { w.post(kindPublish, n, m) })
+	subs.add(s.ShardGetAll(n), func(m bus.Msg) { w.post(kindGet, n, m) })
+	subs.add(s.Repair(n), func(m bus.Msg) { w.post(kindRepair, n, m) })
+	subs.add(s.Write(n), func(m bus.Msg) { w.post(kindWrite, n, m) })
 	if subs.err != nil { // the bus is closed, so this relay is about to end
-		r.cfg.Log.Error("a shard cannot be served", "shard", n, "error", subs.err)
+		r.cfg.Log.Error("cannot serve a shard: subscribing fails", "shard", n, "error", subs.err)
 	}
 	return subs.end
 }
 
-// subscriptions are some of a bus that begin and end together.
+// Subscriptions are some of a bus that begin and end together.
 type subscriptions struct {
 	bus bus.Bus
 	end []func()
@@ -259,8 +267,8 @@ func (s *subscriptions) add(subject string, handle func(bus.Msg)) {
 	s.end = append(s.end, end)
 }
 
-// fence tells the leases of an epoch that another relay speaks in, so that a holder
-// whose time is over stops before it hears of it from the store.
+// fence tells the leases the epoch of a head, so that a holder that was replaced stops before
+// the store tells it.
 func (r *Relay) fence(m bus.Msg) {
 	shard, ok := r.cfg.Subjects.ParseShard(m.Subject)
 	if !ok {
@@ -271,18 +279,13 @@ func (r *Relay) fence(m bus.Msg) {
 	}
 }
 
-// eventMsg returns the message that carries an event.
-func (r *Relay) eventMsg(e *replication.Event) bus.Msg {
-	return bus.Msg{Subject: r.cfg.Subjects.Event(e.Space), Data: payload.JSON.AppendEvent(nil, e)}
-}
+func (r *Relay) worker(shard int) *Worker { return r.workers[shard%len(r.workers)] }
 
-func (r *Relay) lane(shard int) *Lane { return r.lanes[shard%len(r.lanes)] }
-
-// deal gives a message that was not mapped to the lane of its shard.
+// deal gives a message whose subject names no shard to the worker of its shard.
 func (r *Relay) deal(k kind, m bus.Msg, parse func(string) (subject.Address, bool)) {
-	shard := 0 // an address that is no address is answered by any lane
+	shard := 0 // any worker can answer a malformed address
 	if a, ok := parse(m.Subject); ok {
 		shard = cluster.Shard(a.Space, r.cfg.Shards)
 	}
-	r.lane(shard).post(k, shard, m)
+	r.worker(shard).post(k, shard, m)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/bus/membus"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -44,7 +44,7 @@ func TestFinish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(Config{Node: "r", Bus: hub.Node("r"), Epoch: 1, Lanes: 1, Tick: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Node: "r", Bus: hub.Node("r"), Epoch: 1, Workers: 1, Tick: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestFinish(t *testing.T) {
 			answers++
 		})
 		run()
-		r.Lanes()[0].Turn(now)
+		r.Workers()[0].Turn(now)
 		run()
 	}
 	publish(`{"op":"put","key":"k","values":[{"type":"uint8","value":1}]}`)
@@ -73,7 +73,7 @@ func TestFinish(t *testing.T) {
 	if batches != 1 || answers != 1 {
 		t.Fatalf("%d batches, %d answers within the first tick, want 1 and 1", batches, answers)
 	}
-	r.Lanes()[0].finish(now)
+	r.Workers()[0].finish(now)
 	run()
 	if batches != 2 || answers != 2 {
 		t.Errorf("%d batches, %d answers after leaving, want 2 and 2", batches, answers)

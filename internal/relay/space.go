@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"container/heap"
 	"maps"
 	"slices"
 	"strings"
@@ -19,30 +18,30 @@ import (
 // take its place.
 const idleAfter = 10 * time.Minute
 
-// forgetAfter is how long after a restart the clients whose groups were restored
+// forgetAfter is how long the clients whose groups were restored from the durable store
 // have to show that they are still there.
 const forgetAfter = 30 * time.Second
 
-// A space is a store with what a lane keeps beside it.
+// A space is a store, and what a worker needs beside it.
 type space struct {
 	name  string
-	h     *holding
+	owner *ownership
 	store *replication.Store
 
 	due   time.Time // when the store wants to be advanced
-	index int       // in the heap of the lane; -1 if nothing is due
+	place int       // in the heap of the worker
 
 	emitted  time.Time // when the last batch left
 	used     time.Time // when a message was about it last
-	forgetAt time.Time // when groups of absent clients are forgotten; zero if they were
+	forgetAt time.Time // when the groups of absent clients are forgotten; zero once they were
 
-	replies map[uint64]reply // who waits for an answer, by token
+	replies map[uint64]reply // to be answered, by token
 	forms   []payload.Form   // in which publishers want events beside JSON
 	present presence
 	pending pending // what telemetry waits for
 }
 
-// A reply is who waits for an answer, and in which form.
+// A reply is where an answer goes, and in which form.
 type reply struct {
 	subject string
 	form    payload.Form
@@ -53,102 +52,102 @@ func validSpace(name string) bool {
 	return subject.ValidToken(name) && !strings.HasPrefix(name, "_")
 }
 
-// belongs reports whether a message about a space came to the right shard. A node
-// with another number of shards would otherwise make a second authority.
-func (l *Lane) belongs(space string, shard int) bool {
-	return validSpace(space) && cluster.Shard(space, l.relay.cfg.Shards) == shard
+// belongs reports whether a message about a space came to the right shard. Otherwise a node
+// with another number of shards would make a second authority.
+func (w *Worker) belongs(space string, shard int) bool {
+	return validSpace(space) && cluster.Shard(space, w.relay.cfg.Shards) == shard
 }
 
-// space returns the space with this name and makes it if there is room.
-func (l *Lane) space(now time.Time, h *holding, name string) (*space, bool) {
-	if sp, ok := l.spaces[name]; ok {
+// space returns the space with this name, and makes it if there is none and there is room.
+func (w *Worker) space(now time.Time, o *ownership, name string) (*space, bool) {
+	if sp, ok := w.spaces[name]; ok {
 		sp.used = now
-		return sp, sp.h == h
+		return sp, sp.owner == o
 	}
-	sp, ok := l.makeSpace(now, h, name)
+	sp, ok := w.makeSpace(now, o, name)
 	if ok {
-		l.enter(now, sp)
+		w.enter(now, sp)
 	}
 	return sp, ok
 }
 
-// makeSpace makes a space that says nothing yet.
-func (l *Lane) makeSpace(now time.Time, h *holding, name string) (*space, bool) {
-	if sp, ok := l.spaces[name]; ok {
+// makeSpace returns the space with this name, and makes it if there is none. A space that it
+// makes publishes nothing before enter.
+func (w *Worker) makeSpace(now time.Time, o *ownership, name string) (*space, bool) {
+	if sp, ok := w.spaces[name]; ok {
 		return sp, true
 	}
-	cfg := &l.relay.cfg
-	if len(l.spaces) >= max(1, cfg.Spaces/len(l.relay.lanes)) && !l.makeRoom(now) {
-		l.counts.SpacesRefused++
+	cfg := &w.relay.cfg
+	if len(w.spaces) >= max(1, cfg.Spaces/len(w.relay.workers)) && !w.makeRoom(now) {
+		w.counts.SpacesRefused++
 		return nil, false
 	}
-	sp := &space{name: name, h: h, index: -1, emitted: now, used: now, replies: make(map[uint64]reply)}
+	sp := &space{name: name, owner: o, emitted: now, used: now, replies: make(map[uint64]reply)}
 	sp.present.named = make(map[string]*named)
 	sp.store = replication.NewStore(replication.StoreConfig{
-		Space: name, Epoch: h.epoch, FirstNumber: firstNumber(h.epoch), Tick: cfg.Tick, Limits: cfg.Limits,
+		Space: name, Epoch: o.epoch, FirstNumber: firstNumber(o.epoch), Tick: cfg.Tick, Limits: cfg.Limits,
 		Volatile: cfg.Leases == nil,
 	})
-	sp.store.SetDurable(h.durable)
-	l.spaces[name] = sp
-	h.spaces = append(h.spaces, sp)
+	sp.store.SetDurable(o.durable)
+	w.spaces[name] = sp
+	o.spaces = append(o.spaces, sp)
 	return sp, true
 }
 
-// enter makes a space take part: it asks who is there, and is advanced when due.
-func (l *Lane) enter(now time.Time, sp *space) {
+// enter begins to serve a space: the relay asks which sessions are in it, and advances it
+// when it is due.
+func (w *Worker) enter(now time.Time, sp *space) {
 	sp.forgetAt = now.Add(forgetAfter)
-	l.ask(now, sp)
-	l.touch(sp)
+	w.ask(now, sp)
+	w.plan(sp)
 }
 
-// makeRoom forgets the spaces that are empty and have not been used for long: no
-// state, no session, and so no edge that follows it. It looks at all, at most once
-// a second.
-func (l *Lane) makeRoom(now time.Time) bool {
-	if now.Sub(l.fullAt) < time.Second {
+// makeRoom forgets the spaces that are empty and have not been used for long: they have no
+// state and no session, so no edge follows them. It searches all spaces, at most once a
+// second.
+func (w *Worker) makeRoom(now time.Time) bool {
+	if now.Sub(w.fullAt) < time.Second {
 		return false
 	}
-	l.fullAt = now
-	before := len(l.spaces)
-	for _, name := range sortedKeys(l.spaces) {
-		sp := l.spaces[name]
-		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty()+sp.h.storing > 0 || len(sp.present.named) > 0 {
+	w.fullAt = now
+	before := len(w.spaces)
+	for _, name := range sortedKeys(w.spaces) {
+		sp := w.spaces[name]
+		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty()+sp.owner.storing > 0 || len(sp.present.named) > 0 {
 			continue
 		}
-		l.emit(now.Add(l.relay.cfg.Tick), sp)
-		sp.h.spaces = slices.DeleteFunc(sp.h.spaces, func(x *space) bool { return x == sp })
-		l.leave(sp)
+		w.emit(now.Add(w.relay.cfg.Tick), sp)
+		sp.owner.spaces = slices.DeleteFunc(sp.owner.spaces, func(x *space) bool { return x == sp })
+		w.removeSpace(sp)
 	}
-	if len(l.spaces) == before {
+	if len(w.spaces) == before {
 		return false
 	}
-	l.fullAt = time.Time{}
+	w.fullAt = time.Time{}
 	return true
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// leave forgets a space whose holding ended.
-func (l *Lane) leave(sp *space) {
-	if sp.index >= 0 {
-		heap.Remove(&l.due, sp.index)
-	}
-	delete(l.spaces, sp.name)
-	telemetry.Sum(&l.past, sp.store.Stats())
-	l.past.States, l.past.Views = 0, 0 // those are gone
+// removeSpace forgets a space.
+func (w *Worker) removeSpace(sp *space) {
+	w.due.Remove(sp)
+	delete(w.spaces, sp.name)
+	telemetry.Sum(&w.past, sp.store.Stats())
+	w.past.States, w.past.Views = 0, 0 // these two are levels, not counters
 	sp.pending.span.End()
 }
 
-// emit sends what the store has to say.
-func (l *Lane) emit(now time.Time, sp *space) {
-	subjects := l.relay.cfg.Subjects
+// emit publishes what the store has produced.
+func (w *Worker) emit(now time.Time, sp *space) {
+	subjects := w.relay.cfg.Subjects
 	batches, bytes := 0, 0
 	for _, out := range sp.store.Advance(now) {
 		var m bus.Msg
 		switch out.Kind {
 		case replication.OutputBatch:
 			sp.emitted = now
-			l.counts.Batches++
+			w.counts.Batches++
 			batches, bytes = batches+1, bytes+len(out.Data)
 			m = bus.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:
@@ -158,51 +157,57 @@ func (l *Lane) emit(now time.Time, sp *space) {
 			m = bus.Msg{Subject: sp.reply(out.Write.Token).subject, Data: replication.AppendWriteResult(nil, out.Write)}
 		case replication.OutputEvent:
 			for _, form := range sp.forms {
-				l.send(bus.Msg{Subject: subjects.EventIn(sp.name, form.String()), Data: form.AppendEvent(nil, out.Event)})
+				w.send(bus.Msg{Subject: subjects.EventIn(sp.name, form.String()), Data: form.AppendEvent(nil, out.Event)})
 			}
-			m = l.relay.eventMsg(out.Event)
+			w.publishEvent(out.Event)
+			continue
 		case replication.OutputKick:
 			m = bus.Msg{
 				Subject: subjects.To(sp.name, out.Client),
 				Header:  map[string]string{subject.HeaderControl: subject.ControlKick},
 			}
 		}
-		l.send(m)
+		w.send(m)
 	}
-	sp.left(&l.relay.signals, batches, bytes)
+	sp.left(&w.relay.signals, batches, bytes)
 }
 
-// send publishes a message and reports whether the bus took it. One without a
-// subject is an answer for which nobody waits.
-func (l *Lane) send(m bus.Msg) bool {
-	if m.Subject != "" && l.relay.cfg.Bus.Publish(m) != nil {
-		l.counts.Lost++
+// send publishes a message and reports whether the bus accepted it. A message without a
+// subject is an answer that no sender waits for; it is not published.
+func (w *Worker) send(m bus.Msg) bool {
+	if m.Subject != "" && w.relay.cfg.Bus.Publish(m) != nil {
+		w.counts.Lost++
 		return false
 	}
 	return true
 }
 
-// token remembers who waits for an answer. It is 0 for nobody. The store bounds how
-// many wait.
-func (l *Lane) token(sp *space, subject string, form payload.Form) uint64 {
+// publishEvent publishes an event for game servers.
+func (w *Worker) publishEvent(e *replication.Event) {
+	w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Event(e.Space), Data: payload.JSON.AppendEvent(nil, e)})
+}
+
+// token remembers where an answer goes. It is 0 if no answer is wanted. The store bounds
+// the number of answers that are wanted.
+func (w *Worker) token(sp *space, subject string, form payload.Form) uint64 {
 	if subject == "" {
 		return 0
 	}
-	l.lastToken++
-	sp.replies[l.lastToken] = reply{subject, form}
-	return l.lastToken
+	w.lastToken++
+	sp.replies[w.lastToken] = reply{subject, form}
+	return w.lastToken
 }
 
-// reply returns who waits for the answer with this token.
+// reply returns where the answer with this token goes, and forgets it.
 func (sp *space) reply(token uint64) reply {
 	r := sp.replies[token]
 	delete(sp.replies, token)
 	return r
 }
 
-// speak makes the events of the store come in the form of a publisher, too. There are
-// as many forms as dialects at most.
-func (sp *space) speak(form payload.Form) {
+// addForm has the events of the store published in the form of a publisher, too. There are
+// at most as many forms as dialects.
+func (sp *space) addForm(form payload.Form) {
 	if form != payload.JSON && !slices.Contains(sp.forms, form) {
 		sp.forms = append(sp.forms, form)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// What the store carries in a batch is what package telemetry makes.
+// The store carries in a batch what package telemetry makes.
 var _ [view.TraceSize]byte = [telemetry.BlockSize]byte{}
 
 // signals are what a relay tells telemetry besides its counters; all may be nil.
@@ -32,7 +32,7 @@ func newSignals(cfg *Config) signals {
 	}
 }
 
-// received begins the span of a publish that is sampled, or else returns nil.
+// received begins the span of a publish that is sampled; otherwise it returns nil.
 func (s *signals) received(m bus.Msg) *telemetry.Span {
 	if s.tracer == nil {
 		return nil
@@ -40,17 +40,17 @@ func (s *signals) received(m bus.Msg) *telemetry.Span {
 	return s.tracer.Receive("publish", m.Header, telemetry.Message{Subject: m.Subject, Template: s.publish, Size: len(m.Data)})
 }
 
-// tellRefused says in the trace of a publish, and in a line for those who look for it, that no
-// store took it. Of other publishes there is no line, because a publisher could make many.
-func (l *Lane) tellRefused(span *telemetry.Span, subject string, err *replication.Error) {
+// tellRefused says in the trace of a sampled publish, and in a log line, that no store accepted
+// it. Other refused publishes are not logged, because a publisher could cause many lines.
+func (w *Worker) tellRefused(span *telemetry.Span, subject string, err *replication.Error) {
 	if span == nil {
 		return
 	}
 	span.Fail(string(err.Code), err.Message)
-	l.relay.cfg.Log.InfoContext(span.Context(), "a sampled publish was refused", "subject", subject, "code", err.Code, "error", err.Message)
+	w.relay.cfg.Log.InfoContext(span.Context(), "refused a sampled publish", "subject", subject, "code", err.Code, "error", err.Message)
 }
 
-// A pending is what telemetry has to know of the changes of a space that have not left.
+// A pending is what telemetry needs to know of the changes of a space that have not left.
 type pending struct {
 	since time.Time       // when the first publish among them was taken; zero if there is none
 	span  *telemetry.Span // of the batch, nil if none of them is sampled

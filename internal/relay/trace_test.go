@@ -31,16 +31,16 @@ func BenchmarkPublish(b *testing.B) {
 				}
 				defer tel.Close()
 			}
-			l, shard := benchLane(b, tel)
+			w, shard := benchWorker(b, tel)
 			put := bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)}
-			l.post(kindPublish, shard, put)
+			w.post(kindPublish, shard, put)
 			now := time.Now()
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				l.post(kindPublish, shard, bus.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
+				w.post(kindPublish, shard, bus.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
 				if i%10 == 9 {
 					now = now.Add(time.Second)
-					l.Turn(now)
+					w.Turn(now)
 				}
 			}
 		})
@@ -57,17 +57,17 @@ func (nowhere) Request(bus.Msg, time.Duration, func(bus.Msg, error))  {}
 func (nowhere) Connected() bool                                       { return true }
 func (nowhere) OnChange(func(bool))                                   {}
 
-// benchLane returns a lane that holds everything, and the shard of the space s.
-func benchLane(tb testing.TB, tel *telemetry.Telemetry) (*Lane, int) {
+// benchWorker returns a worker that holds everything, and the shard of the space s.
+func benchWorker(tb testing.TB, tel *telemetry.Telemetry) (*Worker, int) {
 	tb.Helper()
-	r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Lanes: 1, Tick: time.Millisecond, Log: slog.New(slog.DiscardHandler), Telemetry: tel})
+	r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Workers: 1, Tick: time.Millisecond, Log: slog.New(slog.DiscardHandler), Telemetry: tel})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	if err := r.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	return r.Lanes()[0], cluster.Shard("s", r.cfg.Shards)
+	return r.Workers()[0], cluster.Shard("s", r.cfg.Shards)
 }
 
 // TestUnsampledPublishAllocates counts what a publish that is not sampled allocates more
@@ -84,18 +84,18 @@ func TestUnsampledPublishAllocates(t *testing.T) {
 	}
 	defer tel.Close()
 	cost := func(tel *telemetry.Telemetry, header map[string]string) float64 {
-		l, shard := benchLane(t, tel)
-		l.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
+		w, shard := benchWorker(t, tel)
+		w.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
 		now := time.Now()
-		l.Turn(now)
+		w.Turn(now)
 		bodies := [][]byte{[]byte(`{"op":"set","key":"k","values":{"n":1}}`), []byte(`{"op":"set","key":"k","values":{"n":2}}`)}
 		const publishes = 1000
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for n := range publishes {
 			now = now.Add(time.Second)
-			l.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
-			l.Turn(now)
+			w.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
+			w.Turn(now)
 		}
 		runtime.ReadMemStats(&after)
 		return float64(after.Mallocs-before.Mallocs) / publishes

@@ -2,8 +2,8 @@ package simnet
 
 import "time"
 
-// An event is something that will happen. Events of the same time happen in the
-// order in which they were scheduled.
+// An event is a call at a time. Events of the same time happen in the order in which
+// they were scheduled.
 type event struct {
 	at    time.Duration // since the start
 	order uint64
@@ -14,8 +14,8 @@ func (e event) before(f event) bool {
 	return e.at < f.at || e.at == f.at && e.order < f.order
 }
 
-// A queue is a binary heap of events. It is written out because
-// container/heap boxes every element.
+// A queue is a binary heap of events. It does not use container/heap, which allocates
+// for every element.
 type queue []event
 
 func (q *queue) push(e event) {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// spinsMax is how often a node may ask to be called again at once. More is an
-// endless loop of the node.
+// spinsMax is how often in a row a node may be due again at once. A node that is due
+// more often is in an endless loop.
 const spinsMax = 1000
 
 // Epoch is the time at which every simulation starts.
 var Epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A Node is something with an address.
+// A Node is a participant with an address.
 type Node interface {
 	// Receive takes a datagram, which it may keep.
 	Receive(now time.Time, from netip.AddrPort, p []byte)
@@ -25,9 +25,8 @@ type Node interface {
 	// Advance does what is due.
 	Advance(now time.Time)
 
-	// NextTimeout returns when Advance is to be called. It is asked after every
-	// call of Receive and Advance, and after Wake. A time that has passed, also
-	// the zero time, means at once.
+	// NextTimeout returns when to call Advance. The Net calls it after every Receive,
+	// Advance and Wake. A time that has passed, also the zero time, means at once.
 	NextTimeout() (time.Time, bool)
 }
 
@@ -39,7 +38,7 @@ type Stats struct {
 
 // A Net is a network and its clock.
 type Net struct {
-	// Lost is told of each datagram that gets lost, if it is not nil.
+	// Lost, if not nil, is called for each datagram that gets lost.
 	Lost func(from, to netip.AddrPort, p []byte)
 
 	rng   *rand.Rand
@@ -86,12 +85,12 @@ func (n *Net) Rand() *rand.Rand { return n.rng }
 // Stats returns the counters so far.
 func (n *Net) Stats() Stats { return n.stats }
 
-// Hash returns a sum over all datagrams and their fate so far. Two runs with the
-// same seed and the same code have the same.
+// Hash returns a hash of all datagrams so far and what became of them. Two runs with
+// the same seed and the same code have the same hash.
 func (n *Net) Hash() uint64 { return n.trace.Sum64() }
 
 // Schedule calls f after delay. A delay of 0 or less means after everything that
-// is due now. It has the signature that an in-memory bus asks for.
+// is due now. It has the signature that package membus needs.
 func (n *Net) Schedule(delay time.Duration, f func()) {
 	n.order++
 	n.queue.push(event{at: n.now + max(delay, 0), order: n.order, do: f})
@@ -106,15 +105,15 @@ func (n *Net) Every(period time.Duration, f func() bool) {
 	})
 }
 
-// Attach gives node an address. A node that has it already is detached.
+// Attach gives node an address. It detaches the node that has the address.
 func (n *Net) Attach(addr netip.AddrPort, node Node) {
 	n.Detach(addr)
 	n.nodes[addr] = &attached{addr: addr, node: node}
 	n.Wake(addr)
 }
 
-// Detach takes the node at addr off the network, as if its process died. What is
-// under way to it is lost.
+// Detach removes the node at addr from the network, as if its process died. Datagrams
+// under way to it are lost.
 func (n *Net) Detach(addr netip.AddrPort) {
 	if a := n.nodes[addr]; a != nil {
 		a.gone = true
@@ -156,7 +155,7 @@ func (n *Net) path(from, to netip.AddrPort) *pathState {
 	return s
 }
 
-// Send puts a datagram on its way. It copies p.
+// Send sends a datagram. It copies p.
 func (n *Net) Send(from, to netip.AddrPort, p []byte) {
 	s := n.path(from, to)
 	n.stats.Sent++
@@ -191,15 +190,15 @@ func (n *Net) deliver(from, to netip.AddrPort, p []byte) {
 	n.arm(a)
 }
 
-// Wake asks the node at addr for its deadline again. It is to be called after
-// anything that a test did to the node by itself.
+// Wake asks the node at addr for its deadline again. A test calls it after it acted on
+// the node directly.
 func (n *Net) Wake(addr netip.AddrPort) {
 	if a := n.nodes[addr]; a != nil {
 		n.arm(a)
 	}
 }
 
-// arm schedules Advance for the node's deadline, if that is not done yet.
+// arm schedules Advance for the node's deadline, if it is not scheduled yet.
 func (n *Net) arm(a *attached) {
 	t, ok := a.node.NextTimeout()
 	if !ok || a.gone {
@@ -234,7 +233,7 @@ func (n *Net) fire(a *attached, at time.Duration) {
 	panic(fmt.Sprintf("simnet: node %v is due again at once, %d times at %v", a.addr, spinsMax, n.now))
 }
 
-// Step does the next thing. It reports false if nothing is left to happen.
+// Step executes the next event. It reports false if there is none.
 func (n *Net) Step() bool {
 	if len(n.queue) == 0 {
 		return false
@@ -245,11 +244,11 @@ func (n *Net) Step() bool {
 	return true
 }
 
-// Run lets d pass.
+// Run simulates for d.
 func (n *Net) Run(d time.Duration) { n.RunUntil(d, func() bool { return false }) }
 
-// RunUntil lets time pass until done reports true, but not more than d. It
-// returns what done reported last. done is asked before each step.
+// RunUntil simulates until done reports true, for d at most. It returns the last result
+// of done, which it calls before each event.
 func (n *Net) RunUntil(d time.Duration, done func() bool) bool {
 	end := n.now + d
 	for len(n.queue) > 0 && n.queue[0].at <= end {

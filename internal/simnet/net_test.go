@@ -18,7 +18,7 @@ var (
 	b = netip.MustParseAddrPort("[fd00::2]:2")
 )
 
-// A probe notes what it gets, and calls work at the deadline.
+// A probe records the datagrams that it receives, and calls work at the deadline.
 type probe struct {
 	got      []string
 	at       []time.Duration
@@ -124,8 +124,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestFates sends many numbered datagrams over a bad path and compares how many
-// met which fate with what the path says.
+// TestFates sends many numbered datagrams over a bad path and compares the counts of
+// lost, doubled and damaged ones with the probabilities of the path.
 func TestFates(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)
 	n, p := New(*seed), &probe{}
@@ -226,7 +226,7 @@ func TestEvery(t *testing.T) {
 	}
 }
 
-// TestSameTime: things of the same time happen in the order in which they were
+// TestSameTime: events of the same time happen in the order in which they were
 // scheduled.
 func TestSameTime(t *testing.T) {
 	n, got := New(1), []int(nil)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Path says what happens to datagrams from one address to another. The zero
+// A Path describes what happens to datagrams from one address to another. The zero
 // Path delivers everything at once.
 type Path struct {
 	Loss      float64       // probability of a datagram to be lost
@@ -19,14 +19,14 @@ type Path struct {
 	Burst     *Burst  // loss that comes in bursts, on top of Loss; nil for none
 }
 
-// A Burst is the loss model of Gilbert and Elliott: a path is good or bad, and
-// changes with each datagram by chance.
+// A Burst is the loss model of Gilbert and Elliott: a path is good or bad, and each
+// datagram may change that.
 type Burst struct {
 	Enter, Leave float64 // probability per datagram to become bad, and good again
 	LossBad      float64 // probability of a datagram to be lost while the path is bad
 }
 
-// validate panics on a path that cannot be, because that is a mistake in a test.
+// validate panics on an impossible path, because that is a mistake in a test.
 func (p Path) validate() {
 	for _, f := range []float64{p.Loss, p.Reorder, p.Duplicate, p.Corrupt} {
 		if !(f >= 0 && f <= 1) {
@@ -38,14 +38,14 @@ func (p Path) validate() {
 	}
 }
 
-// pathState is the memory of one direction of a path.
+// A pathState is the state of one direction of a path.
 type pathState struct {
 	Path
 	bad         bool
 	partitioned bool
 }
 
-// lost draws whether a datagram is lost.
+// lost decides by chance whether a datagram is lost.
 func (s *pathState) lost(rng *rand.Rand) bool {
 	if s.partitioned {
 		return true

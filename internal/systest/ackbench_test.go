@@ -87,6 +87,6 @@ func benchmarkAck(b *testing.B, durability string) {
 		until(func(c *dnptest.Client) bool { return c.Queued() == 0 })
 	}
 	if stats, err := e.Stats(b.Context()); err == nil {
-		b.ReportMetric(float64(stats.LogWrites)/float64(n), "writes/message")
+		b.ReportMetric(float64(stats.Durable.LogWrites)/float64(n), "writes/message")
 	}
 }

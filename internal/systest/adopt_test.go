@@ -75,7 +75,7 @@ func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("holding")
+	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("serving shards")
 	port := netip.MustParseAddrPort(freePorts(t, 1)[0]).Port()
 	gossip := freePorts(t, 2)
 	for i := range 2 {

@@ -172,7 +172,7 @@ func TestDevPassesItsCheck(t *testing.T) {
 	check := func(space string, timeout time.Duration) *process {
 		return start(t, "dnpctl", "check", space, ports[0], "--nats-url", "nats://"+ports[1], "--timeout", timeout.String())
 	}
-	check("lobby", patience).ends(0, "a relay accepted a state in space lobby", "the client was given the state", "the client saw it change", "all is well")
+	check("lobby", patience).ends(0, "a relay accepted a state in space lobby", "the client received the state", "the client received the change", "the deployment works")
 	check("another", 2*time.Second).ends(1, "not within 2s: ")
 }
 
@@ -236,7 +236,7 @@ func TestServe(t *testing.T) {
 	defer nats.Shutdown()
 	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0")
 	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0")
-	r.says("holding")
+	r.says("serving shards")
 	e.says("bus reached")
 	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
 	if err != nil {

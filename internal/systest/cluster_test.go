@@ -111,7 +111,7 @@ func (g *ring) authority() (*simRelay, *replication.Store) {
 
 // store returns the store of a space for which the relay speaks, or nil.
 func (r *simRelay) store(space string) *replication.Store {
-	for _, l := range r.relay.Lanes() {
+	for _, l := range r.relay.Workers() {
 		if s := l.Store(space); s != nil {
 			return s
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/login"
 )
 
 type claims = auth.Claims
@@ -29,7 +30,7 @@ func (w *world) withTokens(c *edge.Config) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	c.Auth, c.TokenKeys, c.OpenSpace = edge.AuthToken, filepath.Join(w.TempDir(), "keys"), ""
+	c.Auth, c.TokenKeys, c.OpenSpace = login.AuthToken, filepath.Join(w.TempDir(), "keys"), ""
 	if err := os.WriteFile(c.TokenKeys, text, 0o600); err != nil {
 		w.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func (w *world) withDoor(say func(message string) string) *door {
 	return d
 }
 
-func withCallout(c *edge.Config) { c.Auth, c.OpenSpace = edge.AuthCallout, "" }
+func withCallout(c *edge.Config) { c.Auth, c.OpenSpace = login.AuthCallout, "" }
 
 func TestCallout(t *testing.T) {
 	w := newWorld(t, *seed)

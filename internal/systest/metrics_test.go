@@ -110,7 +110,7 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 		"--gossip-bind", ports[4], "--gossip-join", ports[3], "--gossip-key-file", key,
 		"--session-durability", "log", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0")
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
-	r.says("holding")
+	r.says("serving shards")
 	e.says("bus reached")
 	d.says("dnpctl watch")
 	play(t, nats.URL(), ports[1], ports[5])
@@ -214,8 +214,8 @@ func checkLabels(t *testing.T, all map[string]*metric) {
 // checkMetricsFile compares deploy/METRICS.md with what there is.
 func checkMetricsFile(t *testing.T, all map[string]*metric) {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nWhat nodes show at `/metrics`, besides those of the Go runtime (`go_…`) and the process (`process_…`). Counters grow from the start of the process.\n\n")
-	b.WriteString("| metric | kind | labels | of | what it is |\n|---|---|---|---|---|\n")
+	b.WriteString("# Metrics\n\nNodes show these metrics at `/metrics`, and those of the Go runtime (`go_…`) and the process (`process_…`). Counters grow from the start of the process.\n\n")
+	b.WriteString("| metric | kind | labels | of | meaning |\n|---|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if m := all[name]; strings.HasPrefix(name, "dnp_") {
 			labels := slices.DeleteFunc(slices.Sorted(maps.Keys(m.labels)), func(l string) bool { return l == "le" })
@@ -228,7 +228,7 @@ func checkMetricsFile(t *testing.T, all map[string]*metric) {
 		}
 	}
 	if got, err := os.ReadFile(deploy + "METRICS.md"); err != nil || string(got) != b.String() {
-		t.Errorf("deploy/METRICS.md is not about what nodes show (%v); go test ./internal/systest -run TestMetrics -update-metrics writes it", err)
+		t.Errorf("deploy/METRICS.md differs from the metrics of the nodes (%v); go test ./internal/systest -run TestMetrics -update-metrics writes it", err)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestWrongShard(t *testing.T) {
 	r := w.startRelay()
 	w.mustPublish("s", towerPut)
 	spaces := func() (n uint64) {
-		for _, l := range r.relay.Lanes() {
+		for _, l := range r.relay.Workers() {
 			n += l.Stats(w.net.Now()).Spaces
 		}
 		return n
@@ -115,7 +115,7 @@ func TestWrongShard(t *testing.T) {
 // TestRoomForSpaces uses more spaces than a relay has room for, one after the other.
 func TestRoomForSpaces(t *testing.T) {
 	w := newWorld(t, *seed)
-	r := w.startRelayWith(func(c *relay.Config) { c.Spaces, c.Lanes = 10, 1 })
+	r := w.startRelayWith(func(c *relay.Config) { c.Spaces, c.Workers = 10, 1 })
 	put := func(space string) string { return w.publish(space, towerPut) }
 	for i := range 10 {
 		if a := put(fmt.Sprint("m", i)); strings.Contains(a, "error") {
@@ -137,7 +137,7 @@ func TestRoomForSpaces(t *testing.T) {
 	if a := w.ask(w.subjects.Get("m4", "tower"), ""); !strings.Contains(a, "93.5") {
 		t.Errorf("a space with states was forgotten: %s", a)
 	}
-	if n := r.relay.Lanes()[0].Stats(w.net.Now()).Spaces; n != 10 {
+	if n := r.relay.Workers()[0].Stats(w.net.Now()).Spaces; n != 10 {
 		t.Errorf("%d spaces", n)
 	}
 }

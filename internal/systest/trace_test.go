@@ -165,13 +165,23 @@ func TestTraceRefused(t *testing.T) {
 	}
 }
 
-// TestTraceLinks lets several sampled updates share a batch, and several batches a flush. Which
-// of them do, the machine decides, so they are sent until some did.
+// TestTraceLinks lets several sampled updates share a batch, and several batches a flush. The
+// first update of a round leaves at once; the others wait together until the tick or the
+// interval between flushes is over. Only a machine that stands still for that long can
+// separate them, and then the next round tries again.
 func TestTraceLinks(t *testing.T) {
-	for name, times := range map[string][2]time.Duration{"batch": {20 * time.Millisecond, 0}, "flush": {0, 20 * time.Millisecond}} {
+	const wait = 300 * time.Millisecond
+	for name, times := range map[string][2]time.Duration{"batch": {wait, 0}, "flush": {0, wait}} {
 		t.Run(name, func(t *testing.T) {
 			c := otlptest.Start(t)
 			s, p := newTracedStack(t, c, times[0], times[1])
+			batches := make(chan struct{}, 1000)
+			if _, err := s.game.Subscribe(s.subjects.Live("s"), func(bus.Msg) { batches <- struct{}{} }); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.game.Flush(patience); err != nil {
+				t.Fatal(err)
+			}
 			linked := func() (found otlptest.Span, ok bool) {
 				for _, span := range c.Spans() {
 					if span.Name == name && len(span.Links) > 0 {
@@ -184,13 +194,24 @@ func TestTraceLinks(t *testing.T) {
 			for n := 1; ; n += 3 {
 				for i := range 3 {
 					s.set(n+i, traceparent(n+i, true))
+					if name == "flush" {
+						select {
+						case <-batches: // otherwise the relay puts the next update into the same batch
+						case <-time.After(patience):
+							t.Fatal("the update leaves in no batch")
+						}
+					}
 				}
 				s.sees(p, "T", f32(float32(n+2)))
 				if _, ok := linked(); ok {
 					break
 				}
 				if time.Now().After(end) {
-					t.Fatalf("no %s has links: %+v", name, c.Spans())
+					count := map[string]int{}
+					for _, span := range c.Spans() {
+						count[span.Name]++
+					}
+					t.Fatalf("no %s has links, though its updates waited for each other; spans by name: %v", name, count)
 				}
 			}
 			span, _ := linked()

@@ -99,7 +99,7 @@ func (w *world) newID() string {
 // simShards is the number of shards of a world: enough to be on several relays.
 const simShards = 4
 
-// A simRelay is a relay whose lanes the scheduler turns.
+// A simRelay is a relay whose workers the scheduler turns.
 type simRelay struct {
 	name   string
 	relay  *relay.Relay
@@ -138,7 +138,7 @@ func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	w.Helper()
 	r.node, r.bus = busName, w.hub.Node(busName)
 	cfg := relay.Config{
-		Node: r.name, Bus: r.bus, Subjects: w.subjects, Lanes: 2, Shards: simShards,
+		Node: r.name, Bus: r.bus, Subjects: w.subjects, Workers: 2, Shards: simShards,
 		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Log: slog.New(slog.DiscardHandler),
 	}
 	if r.leases != nil {
@@ -152,8 +152,8 @@ func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, l := range r.relay.Lanes() {
-		w.turnLane(r, l)
+	for _, l := range r.relay.Workers() {
+		w.turnWorker(r, l)
 	}
 }
 
@@ -166,8 +166,8 @@ func (r *simRelay) kill() {
 	}
 }
 
-// turnLane turns a lane when it is woken and when it is due.
-func (w *world) turnLane(r *simRelay, l *relay.Lane) {
+// turnWorker turns a worker when it is woken and when it is due.
+func (w *world) turnWorker(r *simRelay, l *relay.Worker) {
 	generation, woken := 0, false
 	var turn func()
 	turn = func() {

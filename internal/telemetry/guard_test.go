@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What looks is open to everybody who reaches the port; what changes something needs the
-// token, or, where there is none, a program on this machine.
+// TestGuard requires that everyone who reaches the port may read public data, and that
+// changes need the token or, without one, a program on this machine.
 func TestGuard(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
@@ -24,8 +24,8 @@ func TestGuard(t *testing.T) {
 		why, method, path, from, file, bearer, origin string
 		want                                          int
 	}{
-		{"looking needs nothing", "GET", "/metrics", "192.0.2.1:5", file, "", "", 200},
-		{"looking needs nothing", "HEAD", "/readyz", "192.0.2.1:5", "", "", "", 200},
+		{"reading needs nothing", "GET", "/metrics", "192.0.2.1:5", file, "", "", 200},
+		{"reading needs nothing", "HEAD", "/readyz", "192.0.2.1:5", "", "", "", 200},
 		{"no token", "POST", "/drain", "127.0.0.1:5", file, "", "", 401},
 		{"another token", "POST", "/drain", "127.0.0.1:5", file, "Bearer " + strings.Repeat("x", 32), "", 401},
 		{"half of the token", "POST", "/drain", "127.0.0.1:5", file, "Bearer " + token[:31], "", 401},
@@ -33,7 +33,7 @@ func TestGuard(t *testing.T) {
 		{"the token", "POST", "/drain", "192.0.2.1:5", file, "Bearer " + token, "", 200},
 		{"the inside of the process", "GET", "/debug/pprof/heap", "127.0.0.1:5", file, "", "", 401},
 		{"the inside of the process", "GET", "/debug/pprof/heap", "192.0.2.1:5", file, "Bearer " + token, "", 200},
-		{"a file that is not there", "POST", "/drain", "127.0.0.1:5", file + "x", "Bearer " + token, "", 401},
+		{"a missing file", "POST", "/drain", "127.0.0.1:5", file + "x", "Bearer " + token, "", 401},
 		{"without a file, from here", "POST", "/drain", "127.0.0.1:5", "", "", "", 200},
 		{"without a file, from here", "DELETE", "/drain", "[::1]:5", "", "", "", 200},
 		{"without a file, from here", "POST", "/drain", "[::ffff:127.0.0.1]:5", "", "", "", 200},

@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Logger returns log with two additions: lines that belong to a sampled update carry
-// its trace_id and span_id, and all lines that log writes go to the collector as
-// well if OTEL_LOGS_EXPORTER asks for that.
+// Logger returns log with two additions: lines that belong to a sampled update carry its
+// trace_id and span_id, and the collector receives all lines that log writes if
+// OTEL_LOGS_EXPORTER asks for that.
 func (t *Telemetry) Logger(log *slog.Logger) *slog.Logger {
 	if t == nil || t.traces == nil && t.logs == nil {
 		return log
@@ -22,7 +22,7 @@ func (t *Telemetry) Logger(log *slog.Logger) *slog.Logger {
 	return slog.New(h)
 }
 
-// A traceHandler adds the ids of the span in a line's context.
+// A traceHandler adds the ids of the span in the context of a line.
 type traceHandler struct{ slog.Handler }
 
 func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -41,7 +41,7 @@ func (h traceHandler) WithGroup(name string) slog.Handler {
 	return traceHandler{h.Handler.WithGroup(name)}
 }
 
-// A levelHandler takes the lines that another one takes.
+// A levelHandler takes the lines that another handler takes.
 type levelHandler struct {
 	slog.Handler
 	level slog.Handler

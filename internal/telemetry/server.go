@@ -2,11 +2,18 @@ package telemetry
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -14,35 +21,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A Config says what to show and where.
+// A Config says what a Server shows, and where.
 type Config struct {
-	// Addr is the TCP address to listen on, as 127.0.0.1:8413. Empty means that
-	// nothing is shown: Run then only waits.
+	// Addr is the TCP address to listen on, as 127.0.0.1:8413. If it is empty, the Server
+	// shows nothing and Run only waits.
 	Addr string
 
-	// Telemetry is whose metrics are shown. It must be there and belongs to the caller.
+	// Telemetry collects the metrics. It must not be nil, and belongs to the caller.
 	Telemetry *Telemetry
 
-	// Health is asked at each request of /readyz, from any goroutine. nil means
-	// always ready.
+	// Health is called for each request of /readyz, from any goroutine; default: always
+	// ready.
 	Health func() Health
 
-	// Metrics are shown at /metrics, with those of the Go runtime and of the
-	// process, and sent to a collector if the environment says so.
+	// Metrics are shown at /metrics, with those of the Go runtime and of the process, and
+	// sent to a collector if the environment asks for that.
 	Metrics []Metric
 
-	// Drain, if set, is called for each POST /drain, from any goroutine, and begins it.
+	// Drain, if not nil, is called for each POST /drain, from any goroutine, and begins the
+	// drain.
 	Drain func() Drain
 
 	// Pprof serves /debug/pprof.
 	Pprof bool
 
-	// TokenFile has the token that requests need which change something, and those for
-	// /debug/pprof, see ReadToken. Empty means that they have to come from loopback.
+	// TokenFile has the token that requests must carry if they change something or ask for
+	// /debug/pprof; see ReadToken. If it is empty, such requests must come from loopback.
 	TokenFile string
 }
 
-// Bounds on what a visitor can cost. They are arbitrary, and ample for scrapers.
+// Bounds of what a request can cost. They are arbitrary, and ample for scrapers.
 const (
 	headerTimeout   = 5 * time.Second
 	requestTimeout  = 90 * time.Second // a CPU profile takes 30 s
@@ -99,8 +107,8 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Run serves until ctx ends. It must be called once, even if ctx has ended,
-// because it closes the port.
+// Run serves until ctx ends. It must be called once, even if ctx has ended, because it
+// closes the port.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		<-ctx.Done()
@@ -121,12 +129,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// shutdown lets requests end for a moment and then ends them.
+// shutdown waits up to shutdownTimeout for requests to end, and then ends them.
 func (s *Server) shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // the requests that would not end
+		_ = s.http.Close()
 	}
 }
 
@@ -146,4 +154,156 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return guard(cfg.TokenFile, mux)
+}
+
+// A Health is the answer of /readyz.
+type Health struct {
+	// Ready decides between 200 and 503, and so whether a load balancer sends traffic to
+	// the node.
+	Ready bool `json:"ready"`
+	// Missing names what the node needs and does not have, as "nats". A node can be ready
+	// although something is missing.
+	Missing []string `json:"missing"`
+}
+
+func serveLive(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+func serveReady(health func() Health) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		h := health()
+		if h.Missing == nil {
+			h.Missing = []string{}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if !h.Ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(h) // fails only if the client went away
+	}
+}
+
+// What happens to the sessions of a node that drains.
+const (
+	SessionsHandedOver = "handed_over" // to other nodes; the node closes those that no other node takes over
+	SessionsClosed     = "closed"
+)
+
+// A Drain is the answer to POST /drain.
+type Drain struct {
+	Sessions string `json:"sessions"` // SessionsHandedOver or SessionsClosed
+}
+
+func serveDrain(drain func() Drain) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		d := drain()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(d) // fails only if the client went away
+	}
+}
+
+// tokenMin is the shortest length of a token in bytes: 128 bits in base64, which cannot be
+// guessed.
+const tokenMin = 22
+
+// ReadToken reads a file with a token: one word of at least 22 bytes.
+func ReadToken(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(b))
+	if len(token) < tokenMin || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("%s: want one word of at least %d bytes", file, tokenMin)
+	}
+	return token, nil
+}
+
+var errNoBearer = errors.New("this request needs the token of --http-token, as Authorization: Bearer")
+
+// guard passes on requests that only read public data. A request that changes something, or
+// shows the inside of the process, needs the token in a file; guard reads the file for each
+// such request, so that an operator can replace it. Without a file such a request must come
+// from this machine, and not from a web page in a browser on it.
+func guard(file string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if public(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if file == "" && (!local(r) || r.Header.Get("Origin") != "") {
+			http.Error(w, "without --http-token this request is served to loopback only", http.StatusForbidden)
+			return
+		}
+		if file != "" && !hasToken(r, file) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, errNoBearer.Error(), http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// public reports whether a request changes nothing and reads what everyone may see.
+func public(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/debug/")
+}
+
+func local(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// hasToken compares digests, which takes the same time for every token.
+func hasToken(r *http.Request, file string) bool {
+	want, err := ReadToken(file)
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if err != nil || !ok {
+		return false
+	}
+	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// Waiting serves the health of a node that waits for what it needs to start: alive, not
+// ready, and what is missing. Stop frees the port, which Listen needs.
+type Waiting struct {
+	http *http.Server
+	end  chan struct{} // closed when the server has ended
+}
+
+// Wait opens addr and serves /livez and /readyz there until Stop; with an empty address it
+// does nothing. missing is called for each request, from any goroutine. The error is one
+// line for the operator.
+func Wait(addr string, missing func() []string) (*Waiting, error) {
+	if addr == "" {
+		return &Waiting{}, nil
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, listenError(addr, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", serveLive)
+	mux.HandleFunc("GET /readyz", serveReady(func() Health { return Health{Missing: missing()} }))
+	w := &Waiting{
+		http: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: headerTimeout, MaxHeaderBytes: headerBytesMax},
+		end:  make(chan struct{}),
+	}
+	go func() {
+		defer close(w.end)
+		_ = w.http.Serve(listener) // ends with Stop
+	}()
+	return w, nil
+}
+
+// Stop frees the port. It may be called more than once.
+func (w *Waiting) Stop() {
+	if w == nil || w.http == nil {
+		return
+	}
+	_ = w.http.Close() // a client whose request breaks off asks again
+	<-w.end
 }

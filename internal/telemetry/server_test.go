@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns the telemetry of a node, with the environment as it is.
+// open returns the telemetry of a node in the environment of the test.
 func open(t *testing.T) *telemetry.Telemetry {
 	t.Helper()
 	tel, err := telemetry.Open("edge", "edge-7", slog.New(slog.DiscardHandler))
@@ -27,7 +27,7 @@ func open(t *testing.T) *telemetry.Telemetry {
 	return tel
 }
 
-// A node is a server that is being looked at.
+// A node is a server under test.
 type node struct {
 	t    *testing.T
 	base string
@@ -94,7 +94,7 @@ func TestHealth(t *testing.T) {
 	health.Store(&telemetry.Health{Ready: true})
 	n.want("an empty list is a list", "/readyz", 200, `{"ready":true,"missing":[]}`)
 	n.want("pprof is off by default", "/debug/pprof/", 404)
-	n.want("nothing else is there", "/", 404)
+	n.want("other paths do not exist", "/", 404)
 }
 
 func TestMetrics(t *testing.T) {
@@ -122,7 +122,7 @@ func TestMetrics(t *testing.T) {
 	n.want("numbers are read when asked for", "/metrics", 200, "dnp_edge_datagrams_total 8\n")
 }
 
-// TestDrain: who asks a node to leave hears what becomes of its sessions.
+// TestDrain requires that POST /drain answers what happens to sessions.
 func TestDrain(t *testing.T) {
 	n := start(t, telemetry.Config{Drain: func() telemetry.Drain { return telemetry.Drain{Sessions: telemetry.SessionsClosed} }})
 	r, err := http.Post(n.base+"/drain", "", nil)
@@ -139,8 +139,8 @@ func TestDrain(t *testing.T) {
 func TestMetricTwice(t *testing.T) {
 	m := telemetry.Counter("dnp.edge.datagrams", "{datagram}", "", func() uint64 { return 0 })
 	_, err := telemetry.Listen(telemetry.Config{Addr: "127.0.0.1:0", Telemetry: open(t), Metrics: []telemetry.Metric{m, m}})
-	if err == nil || !strings.Contains(err.Error(), "dnp.edge.datagrams is there twice") {
-		t.Errorf("got %v, want the metric that is there twice", err)
+	if err == nil || !strings.Contains(err.Error(), "dnp.edge.datagrams exists twice") {
+		t.Errorf("got %v, want the name of the metric that exists twice", err)
 	}
 }
 

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
@@ -21,31 +24,31 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// scope is the name of this program's instruments among those of libraries.
+// scope is the name of this program's instruments, beside those of libraries.
 const scope = "github.com/dnprelay/dnprelay"
 
-// closeTimeout is how long Close waits for a collector to take what is left.
+// closeTimeout is how long Close waits for a collector to accept what is left.
 const closeTimeout = 3 * time.Second
 
-// complainEvery is the shortest time between two lines about exports that failed.
-const complainEvery = time.Minute
+// errorInterval is the shortest time between two lines about exports that failed.
+const errorInterval = time.Minute
 
-// Telemetry is what one process says about itself: metrics, which are always there, and
-// traces, metrics and log lines for a collector, which the standard OTEL_*
-// variables ask for. A nil Telemetry says nothing; that is for simulations.
+// Telemetry has the metrics of one process, and sends traces, metrics and log lines to a
+// collector if the standard OTEL_* variables ask for that. A nil Telemetry, for
+// simulations, does nothing.
 type Telemetry struct {
 	registry *prometheus.Registry
 	provider *sdkmetric.MeterProvider
-	traces   *sdktrace.TracerProvider // nil if nobody wants spans
-	logs     *sdklog.LoggerProvider   // nil if nobody wants log lines
+	traces   *sdktrace.TracerProvider // nil if spans are not exported
+	logs     *sdklog.LoggerProvider   // nil if log lines are not exported
 	queue    *spanQueue
 	tracer   *Tracer
 }
 
-// Open reads the environment. service is "edge" or "relay", node which one. Errors of
-// exports go to log, at most one a minute, and for the whole process; the error returned
-// is one line about the variable that contradicts itself. No connection is made before
-// there is something to send, and nobody waits for it.
+// Open reads the environment. service is "edge" or "relay", and node its name. Errors of
+// exports in the whole process go to log, at most one a minute; the error returned is one
+// line about a variable that is wrong. Telemetry connects when there is something to send,
+// and never makes the node wait for that.
 func Open(service, node string, log *slog.Logger) (*Telemetry, error) {
 	t := &Telemetry{registry: prometheus.NewRegistry()}
 	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -57,7 +60,7 @@ func Open(service, node string, log *slog.Logger) (*Telemetry, error) {
 		t.Close()
 		return nil, fmt.Errorf("OpenTelemetry: %w", err)
 	}
-	otel.SetErrorHandler(&complaints{log: log})
+	otel.SetErrorHandler(&errorHandler{log: log})
 	log.Info("starting", "service", service, "node", node, "version", version.Long())
 	return t, nil
 }
@@ -87,7 +90,7 @@ func (t *Telemetry) openTraces(res *resource.Resource) error {
 	}
 	t.queue = newSpanQueue(exporter)
 	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(t.queue), sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	t.tracer = &Tracer{tracer: t.traces.Tracer(scope), sample: sample, limit: newLimit(time.Now())}
+	t.tracer = &Tracer{tracer: t.traces.Tracer(scope), sample: sample, limit: newLimit()}
 	return nil
 }
 
@@ -100,7 +103,7 @@ func (t *Telemetry) openLogs(res *resource.Resource) error {
 	return nil
 }
 
-// Tracer returns what begins traces, nil if nobody wants them.
+// Tracer returns the tracer; nil if spans are not exported.
 func (t *Telemetry) Tracer() *Tracer {
 	if t == nil {
 		return nil
@@ -110,33 +113,33 @@ func (t *Telemetry) Tracer() *Tracer {
 
 func (t *Telemetry) meter() metric.Meter { return t.provider.Meter(scope) }
 
-// metrics are those about telemetry itself.
+// metrics returns the metrics about telemetry itself.
 func (t *Telemetry) metrics() []Metric {
 	if t.queue == nil {
 		return nil
 	}
 	q, l := t.queue, t.tracer.limit
 	return []Metric{
-		CounterBy("dnp.telemetry.spans", "{span}", "Spans by what became of them: exported, failed = the collector did not take them, dropped = too many waited.",
+		CounterBy("dnp.telemetry.spans", "{span}", "Spans, by outcome: exported, failed = the collector did not accept them, dropped = too many waited.",
 			"outcome", func(observe func(string, uint64)) {
 				observe("exported", q.exported.Load())
 				observe("failed", q.failed.Load())
 				observe("dropped", q.dropped.Load())
 			}),
-		Counter("dnp.telemetry.traces.limited", "{trace}", "Updates that were to be traced, but are not, because there were too many in that second.",
+		Counter("dnp.telemetry.traces.limited", "{trace}", "Updates that were sampled but not traced, because there were too many in that second.",
 			l.refused.Load),
 	}
 }
 
-// Close sends what is left, for at most three seconds, and ends everything. It may be
-// called for nil.
+// Close sends what is left, for at most closeTimeout, and ends all exports. It does nothing
+// for nil.
 func (t *Telemetry) Close() {
 	if t == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	// What does not get through in time was counted or is on standard error.
+	// Errors are ignored: spans are counted, and log lines are on standard error as well.
 	if t.traces != nil {
 		_ = t.traces.Shutdown(ctx)
 	}
@@ -148,16 +151,86 @@ func (t *Telemetry) Close() {
 	}
 }
 
-// complaints are the errors of exports, of which a line a minute is enough.
-type complaints struct {
+// An errorHandler logs errors of exports, at most one in errorInterval.
+type errorHandler struct {
 	log  *slog.Logger
 	last atomic.Int64 // when the last line was written, Unix nanoseconds
 }
 
 // Handle is called by the SDK from any goroutine.
-func (c *complaints) Handle(err error) {
+func (c *errorHandler) Handle(err error) {
 	now := time.Now().UnixNano()
-	if last := c.last.Load(); now-last >= int64(complainEvery) && c.last.CompareAndSwap(last, now) {
+	if last := c.last.Load(); now-last >= int64(errorInterval) && c.last.CompareAndSwap(last, now) {
 		c.log.Warn("telemetry does not reach its collector; players are not affected", "error", err)
 	}
+}
+
+// disabled reports whether the environment switches OpenTelemetry off.
+func disabled() bool { return strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") }
+
+// wanted reports whether the environment asks for a signal to be exported. An unset
+// variable means no, although the standard says yes: a program that was just started must
+// not look for a collector.
+func wanted(variable string) bool {
+	switch strings.TrimSpace(os.Getenv(variable)) {
+	case "", "none", "prometheus": // /metrics is always served
+		return false
+	}
+	return !disabled()
+}
+
+// spanExporter returns the exporter of spans; nil if they are not exported. An endpoint
+// alone asks for spans. Metrics need their own variable, because /metrics has them.
+func spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	const variable = "OTEL_TRACES_EXPORTER"
+	endpoint := os.Getenv(variable) == "" && !disabled() &&
+		(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "")
+	if !endpoint && !wanted(variable) {
+		return nil, nil
+	}
+	e, err := autoexport.NewSpanExporter(ctx)
+	return e, described(variable, err)
+}
+
+// metricReader returns the reader that sends metrics; nil if they are not exported.
+func metricReader(ctx context.Context) (sdkmetric.Reader, error) {
+	const variable = "OTEL_METRICS_EXPORTER"
+	if !wanted(variable) {
+		return nil, nil
+	}
+	r, err := autoexport.NewMetricReader(ctx)
+	return r, described(variable, err)
+}
+
+// logExporter returns the exporter of log lines; nil if they are not exported.
+func logExporter(ctx context.Context) (sdklog.Exporter, error) {
+	const variable = "OTEL_LOGS_EXPORTER"
+	if !wanted(variable) {
+		return nil, nil
+	}
+	e, err := autoexport.NewLogExporter(ctx)
+	return e, described(variable, err)
+}
+
+func described(variable string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s or the protocol of its exporter: %w", variable, err)
+	}
+	return nil
+}
+
+// newResource returns the attributes of this process. OTEL_RESOURCE_ATTRIBUTES and
+// OTEL_SERVICE_NAME win over the others.
+func newResource(service, node string) (*resource.Resource, error) {
+	attributes := []attribute.KeyValue{
+		attribute.String("service.name", service),
+		attribute.String("service.namespace", "dnprelay"),
+		attribute.String("service.instance.id", node),
+		attribute.String("service.version", version.Short()),
+	}
+	res, err := resource.New(context.Background(), resource.WithAttributes(attributes...), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	return res, nil
 }

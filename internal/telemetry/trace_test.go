@@ -15,7 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/telemetry/otlptest"
 )
 
-// Traces as game servers name them, sampled and not.
+// Traces of game servers, sampled and not.
 const (
 	traceID   = "0af7651916cd43dd8448eb211c80319c"
 	parentID  = "b7ad6b7169203331"
@@ -35,8 +35,8 @@ func tell(t *testing.T, c *otlptest.Collector, more ...string) {
 	}
 }
 
-// TestSilent opens telemetry in an environment that asks for nothing. That no
-// goroutine is left running, goleak sees.
+// TestSilent opens telemetry in environments that ask for no export. goleak checks that no
+// goroutine runs on.
 func TestSilent(t *testing.T) {
 	for _, env := range []map[string]string{
 		{},
@@ -54,7 +54,7 @@ func TestSilent(t *testing.T) {
 			}
 			log := slog.New(slog.DiscardHandler)
 			if tel.Logger(log) != log {
-				t.Errorf("%v: log lines take another way", env)
+				t.Errorf("%v: log lines pass another handler", env)
 			}
 		})
 	}
@@ -113,8 +113,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestUnsampledCostsNothing counts allocations on the way of an update that is not
-// traced.
+// TestUnsampledCostsNothing counts the allocations of an update that is not traced.
 func TestUnsampledCostsNothing(t *testing.T) {
 	c := otlptest.Start(t)
 	tell(t, c, "OTEL_TRACES_SAMPLER", "parentbased_always_off")
@@ -147,8 +146,7 @@ func TestUnsampledCostsNothing(t *testing.T) {
 	}
 }
 
-// TestHungCollector ends many more spans than may wait while the collector does not
-// answer.
+// TestHungCollector ends many more spans than the queue holds while the collector hangs.
 func TestHungCollector(t *testing.T) {
 	c := otlptest.Start(t)
 	resume := c.Hang()
@@ -161,7 +159,7 @@ func TestHungCollector(t *testing.T) {
 	for range 100 {
 		span.Child("apply").End()
 	}
-	n.want("what does not fit is counted", "/metrics", 200, `dnp_telemetry_spans_total{outcome="dropped"} 93`, `{outcome="exported"} 0`)
+	n.want("spans beyond the queue are counted", "/metrics", 200, `dnp_telemetry_spans_total{outcome="dropped"} 93`, `{outcome="exported"} 0`)
 	begin := time.Now()
 	n.tel.Close()
 	if took := time.Since(begin); took > 10*time.Second {
@@ -169,7 +167,7 @@ func TestHungCollector(t *testing.T) {
 	}
 }
 
-// TestQueueEmpties sends more spans than may wait, one after the other.
+// TestQueueEmpties sends more spans than the queue holds, one after the other.
 func TestQueueEmpties(t *testing.T) {
 	c := otlptest.Start(t)
 	tell(t, c, "OTEL_BSP_MAX_QUEUE_SIZE", "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
@@ -181,7 +179,7 @@ func TestQueueEmpties(t *testing.T) {
 }
 
 func TestNoCollector(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // an endpoint is enough to ask for traces
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // an endpoint alone asks for traces
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	var lines bytes.Buffer
 	tel, err := telemetry.Open("edge", "e", slog.New(slog.NewTextHandler(&lines, nil)))
@@ -193,7 +191,7 @@ func TestNoCollector(t *testing.T) {
 	}
 	tel.Close()
 	if strings.Count(lines.String(), "level=WARN") != 1 || !strings.Contains(lines.String(), "players are not affected") {
-		t.Errorf("the log has not one line about it:\n%s", &lines)
+		t.Errorf("want one line in the log:\n%s", &lines)
 	}
 }
 
@@ -243,7 +241,7 @@ func TestExemplar(t *testing.T) {
 		}
 	}
 	if strings.Count(string(body), "trace_id=") != 1 {
-		t.Error("only what was sampled is an example")
+		t.Error("only a sampled record is an exemplar")
 	}
 }
 
@@ -252,7 +250,7 @@ func TestOTLPMetrics(t *testing.T) {
 	t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint())
 	n := start(t, telemetry.Config{Metrics: []telemetry.Metric{telemetry.Counter("dnp.edge.io", "By", "Bytes.", func() uint64 { return 7 })}})
-	n.want("Prometheus is served beside it", "/metrics", 200, "dnp_edge_io_bytes_total 7")
+	n.want("/metrics works beside OTLP", "/metrics", 200, "dnp_edge_io_bytes_total 7")
 	n.tel.Close() // sends what is there
 	if unit, ok := c.Metrics()["dnp.edge.io"]; !ok || unit != "By" {
 		t.Errorf("the collector has %v", c.Metrics())
@@ -266,7 +264,7 @@ func TestLogs(t *testing.T) {
 	var lines bytes.Buffer
 	log := tel.Logger(slog.New(slog.NewJSONHandler(&lines, nil))).With("node", "edge-7")
 	span := tel.Tracer().Receive("publish", map[string]string{"traceparent": sampled}, message)
-	log.DebugContext(span.Context(), "nobody wants this")
+	log.DebugContext(span.Context(), "below the level")
 	log.InfoContext(span.Context(), "refused")
 	log.Info("started")
 	span.End()
@@ -291,11 +289,11 @@ func TestLogs(t *testing.T) {
 func TestContextOfNothing(t *testing.T) {
 	var s *telemetry.Span
 	if s.Context() != context.Background() || s.Block() != nil || s.Child("x") != nil || s.Send("x", message) != nil {
-		t.Error("a span that is none has something")
+		t.Error("a nil span is not empty")
 	}
 }
 
-// BenchmarkDecision is what an update costs that is not traced, and one that is.
+// BenchmarkDecision measures updates that are not traced, and a record of a histogram.
 func BenchmarkDecision(b *testing.B) {
 	c := otlptest.Start(b)
 	b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint())

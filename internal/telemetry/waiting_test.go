@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestWaiting: a node that waits says what for, and its port is free for what comes after.
+// TestWaiting requires that a waiting node names what is missing, and that Stop frees its
+// port.
 func TestWaiting(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -16,7 +17,7 @@ func TestWaiting(t *testing.T) {
 	}
 	addr := free.Addr().String()
 	if _, err := Wait(addr, nil); err == nil || !strings.Contains(err.Error(), "in use by another program") {
-		t.Errorf("with a port that is taken: %v", err)
+		t.Errorf("with a port in use: %v", err)
 	}
 	free.Close()
 	w, err := Wait(addr, func() []string { return []string{"nats"} })
@@ -36,7 +37,7 @@ func TestWaiting(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	w.Stop()
-	w.Stop() // once more does nothing
+	w.Stop() // does nothing
 	again, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatalf("the port is still taken: %v", err)

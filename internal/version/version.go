@@ -1,5 +1,5 @@
-// Package version says what this program is: its release, and the commit that it was
-// built from, if the build was told.
+// Package version names the release of this program, and the commit of its source if the
+// build recorded it.
 package version
 
 import (
@@ -11,11 +11,11 @@ import (
 // Release is the version of everything in this repository, and the appVersion of the chart.
 const Release = "0.1.0"
 
-// commitDigits are as many as name a commit for a reader.
+// commitDigits are enough to name a commit.
 const commitDigits = 12
 
-// Short returns the release with the commit, as 0.1.0 or 0.1.0-0123456789ab or
-// 0.1.0-0123456789ab-dirty, at most 31 bytes.
+// Short returns the release with the commit, as 0.1.0, 0.1.0-0123456789ab or
+// 0.1.0-0123456789ab-dirty: at most 31 bytes.
 func Short() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -40,7 +40,7 @@ func short(settings []debug.BuildSetting) string {
 	return Release + commit + dirty
 }
 
-// Long returns what Short does, with the version of Go and the platform.
+// Long returns Short with the version of Go and the platform.
 func Long() string {
 	return fmt.Sprintf("%s (%s, %s/%s)", Short(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -25,12 +25,12 @@ func TestShort(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.reason, got, c.want)
 		}
 		if len(got) > cluster.VersionMax {
-			t.Errorf("%s: %q is longer than the %d bytes that members tell each other", c.reason, got, cluster.VersionMax)
+			t.Errorf("%s: %q is longer than the %d bytes of a member's version", c.reason, got, cluster.VersionMax)
 		}
 	}
 }
 
-// TestChart: the chart installs the image of this release.
+// TestChart requires that the chart installs the image of this release.
 func TestChart(t *testing.T) {
 	text, err := os.ReadFile("../../helm/relay/Chart.yaml")
 	if err != nil {

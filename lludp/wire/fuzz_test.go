@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzPacket requires that what parses is within the bounds and means the same
-// when it is written and read again.
+// FuzzPacket requires that a parsed packet is within the bounds and means the same when it is
+// written and read again.
 func FuzzPacket(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(unhex(f, v.Hex))
@@ -30,7 +30,7 @@ func FuzzPacket(f *testing.F) {
 		}
 		out := m.Append(nil)
 		if len(out) > ReceiveMax {
-			return // an odd form was shorter than what we write
+			return // an unusual form was shorter than the written one
 		}
 		again, err := Parse(out, &second)
 		if err != nil || again.Seq != m.Seq || again.Number != m.Number || !bytes.Equal(again.Body, m.Body) || !bytes.Equal(again.Acks.p, m.Acks.p) {

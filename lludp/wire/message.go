@@ -4,21 +4,21 @@ import (
 	"encoding/binary"
 )
 
-// AppendedMax is the most acknowledgements that are appended to a packet. The
-// count is a byte; the reference viewer stops at 250.
+// AppendedMax is the most acknowledgements appended to a packet. Their count is a byte; the
+// reference viewer stops at 250.
 const AppendedMax = 250
 
-// Acks are the acknowledgements at the end of a packet. They are a set:
-// implementations write them in different orders.
+// Acks are the acknowledgements at the end of a packet. They are a set: implementations write
+// them in different orders.
 type Acks struct{ p []byte }
 
 // Len returns the number of acknowledgements.
 func (a Acks) Len() int { return len(a.p) / 4 }
 
-// At returns the i-th one as it stands on the wire.
+// At returns the i-th one in the order on the wire.
 func (a Acks) At(i int) Seq { return Seq(binary.BigEndian.Uint32(a.p[4*i:])) }
 
-// cutAcks takes the acknowledgements off the end of p. A packet must be left.
+// cutAcks removes the acknowledgements from the end of p. What is left must be a packet.
 func cutAcks(p []byte) (a Acks, rest []byte, err error) {
 	last := len(p) - 1
 	begin := last - 4*int(p[last])
@@ -28,9 +28,8 @@ func cutAcks(p []byte) (a Acks, rest []byte, err error) {
 	return Acks{p[begin:last:last]}, p[:begin:begin], nil
 }
 
-// AppendAcks adds as many of the acknowledgements to a packet without any as keep
-// it within max bytes, and returns how many those were. The packet is one that
-// begins at b[0].
+// AppendAcks adds acknowledgements to a packet that has none and begins at b[0]. It adds as
+// many as keep the packet within max bytes, and returns their number.
 func AppendAcks(b []byte, acks []Seq, max int) (_ []byte, n int) {
 	n = min((max-len(b)-1)/4, len(acks), AppendedMax)
 	if n <= 0 {
@@ -46,14 +45,13 @@ func AppendAcks(b []byte, acks []Seq, max int) (_ []byte, n int) {
 // AckListMax is the most acknowledgements of a PacketAck message.
 const AckListMax = 255
 
-// An AckList is the body of PacketAck, acknowledgements that found no packet to
-// travel with:
+// An AckList is the body of PacketAck, with acknowledgements that no packet carried:
 //
 //	count uint8
 //	ids   count × uint32, little endian, unlike those appended to packets
 type AckList struct{ p []byte }
 
-// ParseAckList reads the body of PacketAck. Bytes behind it are ignored.
+// ParseAckList parses the body of PacketAck. It ignores bytes behind it.
 func ParseAckList(p []byte) (AckList, error) {
 	if len(p) < 1 || len(p)-1 < 4*int(p[0]) {
 		return AckList{}, ErrTruncated
@@ -67,7 +65,7 @@ func (a AckList) Len() int { return len(a.p) / 4 }
 // At returns the i-th one.
 func (a AckList) At(i int) Seq { return Seq(binary.LittleEndian.Uint32(a.p[4*i:])) }
 
-// AppendAckList appends the body of PacketAck; at most AckListMax are written.
+// AppendAckList appends the body of PacketAck, with at most AckListMax acknowledgements.
 func AppendAckList(b []byte, acks []Seq) []byte {
 	acks = acks[:min(len(acks), AckListMax)]
 	b = append(b, byte(len(acks)))
@@ -77,12 +75,12 @@ func AppendAckList(b []byte, acks []Seq) []byte {
 	return b
 }
 
-// A StartPing is the body of StartPingCheck, which wants a CompletePingCheck with
-// the same id at once:
+// A StartPing is the body of StartPingCheck. The receiver answers at once with a
+// CompletePingCheck of the same id:
 //
 //	id     uint8
-//	oldest uint32   sequence number of the oldest packet that waits for its
-//	                acknowledgement, else of the newest packet
+//	oldest uint32   sequence number of the oldest packet without an acknowledgement, or
+//	                else of the newest packet
 type StartPing struct {
 	ID     uint8
 	Oldest Seq
@@ -93,7 +91,7 @@ func (m StartPing) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(append(b, m.ID), uint32(m.Oldest))
 }
 
-// ParseStartPing reads the body. Bytes behind it are ignored.
+// ParseStartPing parses the body. It ignores bytes behind it.
 func ParseStartPing(p []byte) (StartPing, error) {
 	if len(p) < 5 {
 		return StartPing{}, ErrTruncated
@@ -109,7 +107,7 @@ type CompletePing struct{ ID uint8 }
 // Append appends the body to b.
 func (m CompletePing) Append(b []byte) []byte { return append(b, m.ID) }
 
-// ParseCompletePing reads the body. Bytes behind it are ignored.
+// ParseCompletePing parses the body. It ignores bytes behind it.
 func ParseCompletePing(p []byte) (CompletePing, error) {
 	if len(p) < 1 {
 		return CompletePing{}, ErrTruncated
@@ -117,17 +115,17 @@ func ParseCompletePing(p []byte) (CompletePing, error) {
 	return CompletePing{p[0]}, nil
 }
 
-// A UUID is the 16 raw bytes of one.
+// A UUID is the 16 bytes of a UUID.
 type UUID [16]byte
 
-// An Opening is the body of UseCircuitCode, the only message that a server takes
-// from an address that it does not know:
+// An Opening is the body of UseCircuitCode, the only message that a server accepts from an
+// unknown address:
 //
 //	code    uint32
 //	session UUID
 //	agent   UUID
 //
-// All three were handed out at login.
+// The login service hands out all three.
 type Opening struct {
 	Code           uint32
 	Session, Agent UUID
@@ -139,7 +137,7 @@ func (m Opening) Append(b []byte) []byte {
 	return append(append(b, m.Session[:]...), m.Agent[:]...)
 }
 
-// ParseOpening reads the body. Bytes behind it are ignored.
+// ParseOpening parses the body. It ignores bytes behind it.
 func ParseOpening(p []byte) (m Opening, err error) {
 	if len(p) < 36 {
 		return m, ErrTruncated

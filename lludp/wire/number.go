@@ -2,15 +2,15 @@ package wire
 
 import "encoding/binary"
 
-// A Number says which message a packet has. It is 1, 2 or 4 bytes long on the
-// wire, the frequent ones short:
+// A Number identifies the message in a packet. It has 1, 2 or 4 bytes on the wire; frequent
+// messages have short numbers:
 //
 //	high    01 … FE
 //	medium  FF 01 … FF FE
 //	low     FF FF 00 01 … FF FF FF F9
 //	fixed   FF FF FF FA … FF FF FF FF
 //
-// and the Number is the value of those bytes, most significant first.
+// The Number is the value of those bytes, most significant first.
 type Number uint32
 
 // The messages of a circuit.
@@ -23,7 +23,7 @@ const (
 	CloseCircuit      Number = 0xFFFFFFFD
 )
 
-// Messages that every viewer and simulator exchange, by the names of the template.
+// Messages that every viewer and simulator exchange, with their names in the template.
 const (
 	AgentUpdate               Number = 0x04
 	ObjectUpdate              Number = 0x0C
@@ -36,19 +36,18 @@ const (
 	GenericMessage            Number = 0xFFFF0105
 )
 
-// A Frequency is how often a message was thought to be sent. It decides the length
-// of its number.
+// A Frequency is the expected frequency of a message. It determines the length of the number.
 type Frequency uint8
 
 const (
-	NoFrequency Frequency = iota // no message has such a number
+	NoFrequency Frequency = iota // not the number of a message
 	High
 	Medium
 	Low
 	Fixed
 )
 
-// Frequency returns the frequency of n, or NoFrequency for what is no number.
+// Frequency returns the frequency of n, or NoFrequency if n is not a number of a message.
 func (n Number) Frequency() Frequency {
 	switch {
 	case n >= 0xFFFFFFFA:
@@ -76,8 +75,7 @@ func (n Number) Append(b []byte) []byte {
 	panic("lludp/wire: message number without a frequency")
 }
 
-// cutNumber reads a number. Number 0 of a frequency is in no template, and the
-// reference implementations have nobody to give it to.
+// cutNumber reads a number. It refuses number 0 of a frequency, which no template defines.
 func cutNumber(p []byte) (n Number, rest []byte, err error) {
 	size := 1
 	switch {

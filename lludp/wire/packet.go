@@ -11,9 +11,9 @@ import (
 const (
 	HeaderSize  = 6    // flags, sequence, length of the extra bytes
 	PacketMin   = 7    // a header and the shortest message number
-	PacketMax   = 1200 // the most that is sent; the reference viewer packs to it
-	ReceiveMax  = 2048 // the most that is read; nobody sends more than 1,500
-	ExpandedMax = 8192 // the most that a packet may be once expanded, with its header
+	PacketMax   = 1200 // largest sent packet; the reference viewer packs to it
+	ReceiveMax  = 2048 // largest received packet; implementations send at most 1,500
+	ExpandedMax = 8192 // largest expanded packet, with its header
 )
 
 // Static errors, because hostile input must not cost an allocation.
@@ -25,8 +25,8 @@ var (
 	ErrNumber    = errors.New("lludp/wire: message number 0 of its frequency")
 )
 
-// Flags are the first byte of a packet. The four lowest bits are not used: they
-// are ignored when read and 0 when written.
+// Flags are the first byte of a packet. The four lowest bits are unused: ignored when read and
+// written as 0.
 type Flags uint8
 
 const (
@@ -38,35 +38,35 @@ const (
 
 const flagsKnown = FlagZeroCoded | FlagReliable | FlagResent | FlagAcks
 
-// SetFlags replaces the flags of a packet that is ready to go.
+// SetFlags replaces the flags of an encoded packet.
 func SetFlags(packet []byte, f Flags) { packet[0] = byte(f) }
 
-// A Seq is the sequence number of a packet. Each direction of a circuit counts all
-// of its packets, reliable or not.
+// A Seq is the sequence number of a packet. Each direction of a circuit counts all of its
+// packets, reliable or not.
 //
-// The reference viewer and libomv count modulo 2^24, OpenSim on to 2^32. So any
-// number is read, and Next counts modulo 2^24.
+// The reference viewer and libomv count modulo 2^24, OpenSim up to 2^32. So every number is
+// accepted, and Next counts modulo 2^24.
 type Seq uint32
 
-// SeqModulus is where the numbers of packets begin again with 0.
+// SeqModulus is where sequence numbers wrap to 0.
 const SeqModulus = 1 << 24
 
 // Next returns the number after s. The first packet of a circuit has Seq(0).Next().
 func (s Seq) Next() Seq { return (s + 1) % SeqModulus }
 
-// Since returns how many packets after t s was sent, if both were numbered modulo
-// 2^24 and the newer one is less than a round ahead.
+// Since returns how many packets after t the packet s was sent, if both were numbered modulo
+// 2^24 and s is less than one round ahead.
 func (s Seq) Since(t Seq) uint32 { return uint32(s-t) % SeqModulus }
 
-// appendHeader appends a header without extra bytes, which nobody sends.
+// appendHeader appends a header without extra bytes.
 func appendHeader(b []byte, f Flags, s Seq) []byte {
 	b = append(b, byte(f&flagsKnown))
 	b = binary.BigEndian.AppendUint32(b, uint32(s))
 	return append(b, 0)
 }
 
-// A Scratch is where Parse expands a zero-coded packet. One serves all circuits of
-// an owner, because what Parse returns is used up before the next packet.
+// A Scratch is the buffer in which Parse expands a zero-coded packet. One serves all circuits
+// of an owner, because the result of Parse is used before the next packet.
 type Scratch [ExpandedMax - HeaderSize]byte
 
 // A Packet is one datagram:
@@ -87,8 +87,8 @@ type Packet struct {
 	Acks   Acks
 }
 
-// Parse reads a packet of at most ReceiveMax bytes. A zero-coded one is expanded
-// into the scratch, which the result then aliases; FlagZeroCoded stays set.
+// Parse parses a packet of at most ReceiveMax bytes. It expands a zero-coded packet into the
+// scratch, which the result then aliases; FlagZeroCoded stays set.
 func Parse(p []byte, scratch *Scratch) (m Packet, err error) {
 	switch {
 	case len(p) < PacketMin:
@@ -120,8 +120,8 @@ func Parse(p []byte, scratch *Scratch) (m Packet, err error) {
 	return m, nil
 }
 
-// Append appends the packet. If FlagZeroCoded is set but coding does not shrink
-// number and body, the flag is cleared instead. FlagAcks goes by m.Acks.
+// Append appends the packet. If FlagZeroCoded is set but coding does not shrink number and
+// body, Append clears the flag. FlagAcks depends on m.Acks only.
 func (m Packet) Append(b []byte) []byte {
 	start := len(b)
 	b = appendHeader(b, m.Flags&^FlagAcks, m.Seq)

@@ -60,7 +60,7 @@ func (a Acks) sorted() []Seq {
 	return s
 }
 
-// TestVectors reads what another implementation wrote and writes the same bytes.
+// TestVectors reads the packets of another implementation and writes the same bytes.
 func TestVectors(t *testing.T) {
 	var scratch Scratch
 	for _, v := range vectors(t) {
@@ -87,7 +87,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestBodies is the circuit's messages of the vectors, field by field.
+// TestBodies reads the circuit's messages in the vectors, field by field.
 func TestBodies(t *testing.T) {
 	bodies := map[string][]byte{}
 	var scratch Scratch
@@ -140,7 +140,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestEdges is one line per verdict; lludp/DESIGN.md has the reasons.
+// TestEdges has one line per verdict; lludp/DESIGN.md has the reasons.
 func TestEdges(t *testing.T) {
 	for _, c := range []struct {
 		why, hex string
@@ -167,19 +167,19 @@ func TestEdges(t *testing.T) {
 		{"low number", "00 00000001 00 ffff0001", nil, 0xFFFF0001, "", 0},
 		{"low number, three bytes of it", "00 00000001 00 ffff00", ErrTruncated, 0, "", 0},
 		{"fixed number", "00 00000001 00 fffffffd", nil, CloseCircuit, "", 0},
-		{"high number 0 is nobody's", "00 00000001 00 00", ErrNumber, 0, "", 0},
-		{"medium number 0 is nobody's", "00 00000001 00 ff00", ErrNumber, 0, "", 0},
-		{"low number 0 is nobody's", "00 00000001 00 ffff0000", ErrNumber, 0, "", 0},
+		{"high number 0 is in no template", "00 00000001 00 00", ErrNumber, 0, "", 0},
+		{"medium number 0 is in no template", "00 00000001 00 ff00", ErrNumber, 0, "", 0},
+		{"low number 0 is in no template", "00 00000001 00 ffff0000", ErrNumber, 0, "", 0},
 
 		{"a low number with a zero, coded", "80 00000001 00 ffff000103 04", nil, UseCircuitCode, "04", 0},
 		{"coded although it did not shrink", "80 00000001 00 01 00 01", nil, 0x01, "00", 0},
-		{"a 00 at the end of what is coded is one zero", "80 00000001 00 61 00", nil, 0x61, "00", 0},
+		{"a 00 at the end of the coded bytes is one zero", "80 00000001 00 61 00", nil, 0x61, "00", 0},
 		{"00 00 k is 256 more zeros, as the viewer reads it", "80 00000001 00 61 000005", nil, 0x61, strings.Repeat("00", 261), 0},
-		{"the count of acks is not part of what is coded", "90 00000001 00 61 00 00000009 01", nil, 0x61, "00", 1},
+		{"the count of acks is not zero-coded", "90 00000001 00 61 00 00000009 01", nil, 0x61, "00", 1},
 		{"zeros in acks are not runs", "90 00000001 00 61 0002 00000000 01", nil, 0x61, "0000", 1},
 
 		{"acks", "10 00000001 00 01 00000005 00000006 02", nil, 0x01, "", 2},
-		{"no acks, but the flag", "10 00000001 00 01 00", nil, 0x01, "", 0},
+		{"the flag without acks", "10 00000001 00 01 00", nil, 0x01, "", 0},
 		{"acks that leave no message", "10 00000001 00 00000005 01", ErrAcks, 0, "", 0},
 		{"a count without acks", "10 00000001 00 01 02", ErrAcks, 0, "", 0},
 		{"the flag in the shortest packet", "10 00000001 00 00", ErrAcks, 0, "", 0},
@@ -224,8 +224,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Every truncation of a vector is refused or is another packet, never more than
-// was there.
+// Every truncation of a vector is refused or is another packet that is not longer.
 func TestTruncations(t *testing.T) {
 	var scratch Scratch
 	for _, v := range vectors(t) {
@@ -272,7 +271,7 @@ func TestAppendAcks(t *testing.T) {
 		size, max, acks, want int
 	}{
 		{"all fit", 100, PacketMax, 5, 5},
-		{"a byte count must not run over", 8, 2000, 400, AppendedMax},
+		{"the count of acks must fit a byte", 8, 2000, 400, AppendedMax},
 		{"as many as there is room for", 1190, PacketMax, 5, 2},
 		{"room for one, exactly", 1195, PacketMax, 5, 1},
 		{"no room", 1196, PacketMax, 5, 0},

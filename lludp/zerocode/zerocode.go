@@ -7,12 +7,12 @@ import (
 	"math/bits"
 )
 
-// runMax is the longest run that two bytes can say.
+// runMax is the longest run that two bytes can express.
 const runMax = 255
 
-// Append appends p in coded form to b: every run of zeros as 00 k, longer ones
-// in pieces of 255. The form with several 00 is never written, because half of
-// the implementations read it as something else (lludp/DESIGN.md, Zero-coding).
+// Append appends the coded form of p to b: every run of zeros as 00 k, a longer one in pieces
+// of 255. It never writes the form with several 00, which half of the implementations read
+// differently (lludp/DESIGN.md, Verdicts).
 func Append(b, p []byte) []byte {
 	for {
 		i := bytes.IndexByte(p, 0)
@@ -25,10 +25,10 @@ func Append(b, p []byte) []byte {
 	}
 }
 
-// AppendShorter appends p in coded form if that is shorter than p. Otherwise it
-// returns b as it was and false.
+// AppendShorter appends the coded form of p if that is shorter than p. Otherwise it returns b
+// unchanged and false.
 func AppendShorter(b, p []byte) ([]byte, bool) {
-	start, left := len(b), len(p)-1 // what the coded form may take from here on
+	start, left := len(b), len(p)-1 // bytes that the coded form may still take
 	for {
 		i := bytes.IndexByte(p, 0)
 		if i < 0 {
@@ -46,7 +46,7 @@ func AppendShorter(b, p []byte) ([]byte, bool) {
 	}
 }
 
-// run returns how many zeros p begins with, at most 255.
+// run returns the number of zeros at the beginning of p, at most 255.
 func run(p []byte) (n int) {
 	if len(p) > runMax {
 		p = p[:runMax]
@@ -64,12 +64,12 @@ func run(p []byte) (n int) {
 	return n
 }
 
-// ErrTooLong reports coded bytes that expand beyond the limit. It is a plain
-// value, because hostile input must not cost an allocation.
+// ErrTooLong reports coded bytes that expand beyond the limit. It is a static value, because
+// hostile input must not cost an allocation.
 var ErrTooLong = errors.New("zerocode: zero-coded bytes expand beyond the limit")
 
-// Expanded returns how many bytes p expands to, or ErrTooLong if those are more
-// than limit. It writes nothing, and stops at the byte that goes too far.
+// Expanded returns the number of bytes that p expands to, or ErrTooLong if that is more than
+// limit. It writes nothing, and stops at the byte that exceeds the limit.
 func Expanded(p []byte, limit int) (n int, err error) {
 	for len(p) > 0 {
 		literal, zeros, rest := cut(p)
@@ -81,9 +81,9 @@ func Expanded(p []byte, limit int) (n int, err error) {
 	return n, nil
 }
 
-// AppendExpanded appends what p stands for to b, or returns b as it was and
-// ErrTooLong if that is more than limit bytes. b grows at most once, to what is
-// needed; it must not overlap p.
+// AppendExpanded appends the expanded form of p to b. If that is more than limit bytes, it
+// returns b unchanged and ErrTooLong. b grows at most once, to the needed size; it must not
+// overlap p.
 func AppendExpanded(b, p []byte, limit int) ([]byte, error) {
 	n, err := Expanded(p, limit)
 	if err != nil {
@@ -103,8 +103,8 @@ func AppendExpanded(b, p []byte, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// cut takes the next literal bytes and the run behind them from p, which is not
-// empty. A run is at most 256 × len(p) long, so its sum does not overflow.
+// cut splits p, which is not empty, into literal bytes, the run behind them, and the rest. A
+// run is at most 256 × len(p) long, so that the sum of all runs does not overflow.
 func cut(p []byte) (literal, zeros int, rest []byte) {
 	literal = bytes.IndexByte(p, 0)
 	if literal < 0 {

@@ -70,9 +70,9 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestOddForms is what implementations disagree about, with the reading that the
-// reference viewer and Hippolyzer have. libomv, OpenSim and node-metaverse take
-// 00 00 for a run of no zeros and lose their place; nobody writes it.
+// TestOddForms has the forms on which implementations disagree, read as the reference viewer
+// and Hippolyzer read them. libomv, OpenSim and node-metaverse read 00 00 as an empty run and
+// misread the rest; no implementation writes it.
 func TestOddForms(t *testing.T) {
 	for _, c := range []struct {
 		why, coded string
@@ -112,7 +112,7 @@ func TestMoreVectorsOfTheDocument(t *testing.T) {
 	}
 }
 
-// Nothing is coded that does not shrink.
+// AppendShorter does not code bytes that would not shrink.
 func TestAppendShorter(t *testing.T) {
 	for _, c := range []struct {
 		raw     string
@@ -148,7 +148,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A buffer that was used before has something in it where the zeros go.
+// The zeros overwrite the old content of a reused buffer.
 func TestExpandsOverWhatWasThere(t *testing.T) {
 	used := bytes.Repeat([]byte{0xAA}, 300)
 	if got, err := AppendExpanded(used[:1], []byte{1, 0, 200, 2}, 300); err != nil || !bytes.Equal(got[1:], append(append([]byte{1}, make([]byte, 200)...), 2)) {
@@ -170,8 +170,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// twin expands one byte at a time, as the reference viewer does. It ends when it
-// has more than a packet may have.
+// twin expands one byte at a time, as the reference viewer does, up to the size of a packet.
 func twin(p []byte) (out []byte) {
 	for i := 0; i < len(p) && len(out) <= fuzzLimit; i++ {
 		if p[i] != 0 {

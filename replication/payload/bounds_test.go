@@ -9,8 +9,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// TestBoundsComeBack puts bounds in JSON and wants that a listing, in JSON and in
-// Variants, is a list of puts with the same bounds.
+// TestBoundsComeBack publishes bounds in JSON. A listing, in JSON and as Variants, must contain
+// puts with the same bounds.
 func TestBoundsComeBack(t *testing.T) {
 	for _, value := range []string{
 		`{"type":"uint8","value":5,"min":5,"max":10}`,

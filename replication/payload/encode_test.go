@@ -26,7 +26,7 @@ func wantJSON(t *testing.T, what string, got []byte, want string) {
 func TestAnswers(t *testing.T) {
 	wantJSON(t, "applied", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234, Durable: true}),
 		`{"epoch":7,"seq":1234}`)
-	wantJSON(t, "the store is silent", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234}),
+	wantJSON(t, "the store does not respond", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 1234}),
 		`{"epoch":7,"seq":1234,"durable":false}`)
 	mismatch := replication.Errorf(replication.CodeTypeMismatch, `value "hp": want float32, got string`)
 	wantJSON(t, "refused", JSON.AppendAnswer(nil, &replication.Answer{Err: mismatch}),
@@ -81,7 +81,7 @@ func TestStringsAreJSON(t *testing.T) {
 	}
 }
 
-// listed makes a state as the store would from a put.
+// listed makes the state that the store would make of a put.
 func listed(t testing.TB, op *replication.Op) replication.Listed {
 	d := &replication.Description{
 		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details,
@@ -121,14 +121,14 @@ func TestListing(t *testing.T) {
 	wantJSON(t, "one state", JSON.AppendListing(nil, l, 1<<20), `{"epoch":7,"seq":8,"states":[`+state+`]}`)
 	l.After = "tower"
 	wantJSON(t, "more follow", JSON.AppendListing(nil, l, 1<<20), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
-	wantJSON(t, "too large, but nothing is gained by leaving it out", JSON.AppendListing(nil, l, 1), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
+	wantJSON(t, "too large, but the first state is never left out", JSON.AppendListing(nil, l, 1), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
 	l.After = ""
 	l.States = append(l.States, l.States[0])
-	wantJSON(t, "two do not fit", JSON.AppendListing(nil, l, len(state)*2), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
+	wantJSON(t, "two states do not fit", JSON.AppendListing(nil, l, len(state)*2), `{"epoch":7,"seq":8,"states":[`+state+`],"after":"tower"}`)
 	wantJSON(t, "empty", JSON.AppendListing(nil, &replication.Listing{Epoch: 1}, 100), `{"epoch":1,"seq":0,"states":[]}`)
 }
 
-// What get says can be published again, and means the same.
+// The states in the answer to a get can be published, with the same meaning.
 func TestListingRoundTrip(t *testing.T) {
 	rnd := newRand(t)
 	for range 300 {

@@ -10,8 +10,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// Nothing panics; what is accepted is JSON for the standard library too; and a
-// put whose values fit their types can be written and read again.
+// Parsing never panics; accepted payloads are JSON for the standard library; and a put whose
+// values fit their types can be written and read again.
 func FuzzParseJSON(f *testing.F) {
 	for _, body := range examples {
 		f.Add([]byte(body))
@@ -68,8 +68,8 @@ func fuzzOp(t *testing.T, op *replication.Op) {
 	}
 }
 
-// FuzzParseGodot: nothing panics, and a put whose values fit their types can be
-// written and read again.
+// FuzzParseGodot: parsing never panics, and a put whose values fit their types can be written
+// and read again.
 func FuzzParseGodot(f *testing.F) {
 	for i, form := range godotForms {
 		for _, body := range examples {

@@ -15,7 +15,7 @@ import (
 
 var godotForms = []Form{Godot(variant.Godot2), Godot(variant.Godot3), Godot(variant.Godot4)}
 
-// fromJSON writes the same thing as Variants. What JSON repeats is repeated.
+// fromJSON converts JSON to Variants, including repeated members.
 func fromJSON(t testing.TB, f Form, text string) []byte {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -67,7 +67,7 @@ func fromJSON(t testing.TB, f Form, text string) []byte {
 	return w.Bytes()
 }
 
-// toJSON writes what answers consist of as JSON, to be compared.
+// toJSON converts the Variants of answers to JSON for comparison.
 func toJSON(t testing.TB, f Form, p []byte) string {
 	t.Helper()
 	v, err := variant.Decode(f.dialect, p)
@@ -92,7 +92,7 @@ func toJSON(t testing.TB, f Form, p []byte) string {
 				}
 				value(c.Value())
 			}
-			b.WriteString(string(open[0] + 2)) // ] and } are two behind
+			b.WriteString(string(open[0] + 2)) // the code of ] and } is that of [ and { plus 2
 		case variant.Vector2, variant.Vector3, variant.Quaternion:
 			b.WriteString("[")
 			for i := range v.Components() {
@@ -120,8 +120,8 @@ func toJSON(t testing.TB, f Form, p []byte) string {
 	return b.String()
 }
 
-// TestGodotMeansTheSame parses each example and each refused payload in every form:
-// the ops are the same, or the codes.
+// TestGodotMeansTheSame parses each example and each refused payload in every form, and wants
+// the same ops or the same code.
 func TestGodotMeansTheSame(t *testing.T) {
 	bodies := append([]string{`{"ops":[` + strings.Join(examples, ",") + `],"atomic":false}`}, examples...)
 	for _, body := range bodies {
@@ -156,7 +156,7 @@ func plain(t *testing.T, p *replication.Publish) replication.Publish {
 		for j := range op.Values {
 			v := &op.Values[j]
 			v.Value = encode(v.Value, v.Type)
-			v.Precision = float64(float32(v.Precision)) // which is all that Godot 2 has
+			v.Precision = float64(float32(v.Precision)) // the precision of Godot 2
 		}
 		for j := range op.Sets {
 			vt := map[string]wire.ValueType{"hp": 9, "1": 33}[op.Sets[j].Name]
@@ -166,15 +166,15 @@ func plain(t *testing.T, p *replication.Publish) replication.Publish {
 	return *p
 }
 
-// twin parses a payload that JSON refuses as Variants, if it can be written so.
+// twin parses a payload that JSON refuses as Variants, if Variants can express it.
 func twin(t *testing.T, body, code string) {
 	switch {
 	case !json.Valid([]byte(body)), strings.Contains(body, `\ud`), strings.Contains(body, "1e999"):
-		return // Variants cannot say that
+		return // Variants cannot express it
 	case strings.Contains(body, "base64:"):
-		return // text like any other
+		return // ordinary text in Variants
 	case len(body) > 1<<18:
-		return // bounds are the same code
+		return // both forms share the code of bounds
 	}
 	for _, f := range godotForms {
 		p, err := f.Parse(fromJSON(t, f, body), "")
@@ -188,7 +188,7 @@ func twin(t *testing.T, body, code string) {
 	}
 }
 
-// TestGodotParse has what only Variants can say.
+// TestGodotParse has the payloads that only Variants can express.
 func TestGodotParse(t *testing.T) {
 	f := Godot(variant.Godot4)
 	w := variant.NewWriter(variant.Godot4, nil)
@@ -255,7 +255,7 @@ func TestGodotParseRefuses(t *testing.T) {
 			pairOf(w, func() { w.Int(-1) }, func() { w.Int(1) })
 			w.End(m, 3)
 		}, `value "-1": want a name or an index`},
-		{"a key that is no name", func(w *variant.Writer) { pairOf(w, func() { w.Float(1) }, func() { w.Nil() }) }, "a key of a Dictionary: want String, got float"},
+		{"a key that is not a name", func(w *variant.Writer) { pairOf(w, func() { w.Float(1) }, func() { w.Nil() }) }, "a key of a Dictionary: want String, got float"},
 	} {
 		w := variant.NewWriter(variant.Godot3, nil)
 		c.write(&w)
@@ -274,7 +274,7 @@ func TestGodotParseRefuses(t *testing.T) {
 				t.Errorf("%v as %v: %v", f, other, err)
 			}
 		}
-		if _, err := f.Parse([]byte(tower), ""); err == nil || !strings.Contains(err.Message, "no Variant") {
+		if _, err := f.Parse([]byte(tower), ""); err == nil || !strings.Contains(err.Message, "is not a Variant") {
 			t.Errorf("JSON as %v: %v", f, err)
 		}
 	}
@@ -289,7 +289,7 @@ func pairOf(w *variant.Writer, key, value func()) {
 	w.End(m, 1)
 }
 
-// TestGodotAnswers writes everything that is written as JSON as Variants, too.
+// TestGodotAnswers writes every answer as JSON and as Variants.
 func TestGodotAnswers(t *testing.T) {
 	at := time.Unix(1700000000, 5e6)
 	p := mustParse(t, tower, "")
@@ -337,7 +337,7 @@ func TestGodotAnswers(t *testing.T) {
 	}
 	got := toJSON(t, godotForms[0], godotForms[0].AppendAnswer(nil, &replication.Answer{Epoch: 1795233146193, Seq: 1, Durable: true}))
 	if got != `{"epoch":"1795233146193","seq":1}` {
-		t.Errorf("an epoch that Godot 2 has no int for: %s", got)
+		t.Errorf("an epoch beyond the ints of Godot 2: %s", got)
 	}
 }
 
@@ -360,12 +360,12 @@ func TestGodotTexts(t *testing.T) {
 	}
 }
 
-// TestGodotListingRoundTrip publishes what get says, and gets the same.
+// TestGodotListingRoundTrip publishes the answer to a get, and gets the same answer.
 func TestGodotListingRoundTrip(t *testing.T) {
 	rnd := newRand(t)
 	for range 200 {
 		op := randomPut(rnd)
-		for _, f := range godotForms[1:] { // Godot 2 has numbers that it can only show
+		for _, f := range godotForms[1:] { // Godot 2 cannot read some of the numbers that it gets
 			before := putIn(t, f, &op)
 			p, err := f.Parse(before, "")
 			if err != nil {
@@ -374,7 +374,7 @@ func TestGodotListingRoundTrip(t *testing.T) {
 			if after := putIn(t, f, &p.Ops[0]); string(after) != string(before) {
 				t.Fatalf("%v:\n%x became\n%x", f, before, after)
 			}
-			nul := strings.NewReplacer(`\u0000`, "\ufffd") // which texts lose, and messages keep as bytes
+			nul := strings.NewReplacer(`\u0000`, "\ufffd") // texts lose it, messages keep it as bytes
 			if f.dialect == variant.Godot4 && nul.Replace(putText(t, &p.Ops[0])) != nul.Replace(putText(t, &op)) {
 				t.Fatalf("%s\nbecame\n%s", putText(t, &op), putText(t, &p.Ops[0]))
 			}

@@ -92,7 +92,7 @@ func samples(t *testing.T) (all []variant.Value) {
 			all = append(all, raw(t, d, "1a000000 01000000 61000000 0500000000000000"))
 		default:
 			add(func(w *variant.Writer) {
-				for n := 1; n <= len(ones); n++ { // as many components as it has
+				for n := 1; n <= len(ones); n++ { // for each number of components
 					ints := make([]int64, n)
 					try := variant.NewWriter(d, nil)
 					if try.Ints(typ, ints...); try.Err() == nil {
@@ -142,8 +142,8 @@ func matches(globs []string, name string) bool {
 	})
 }
 
-// TestGodotTable tries every Variant for every value type: what is accepted is what
-// the table of package variant says.
+// TestGodotTable tries every Variant for every value type and compares the accepted ones with
+// the table of package variant.
 func TestGodotTable(t *testing.T) {
 	accepted, _ := tables(t)
 	type pair struct {
@@ -177,7 +177,7 @@ func TestGodotTable(t *testing.T) {
 				}
 			}
 			if from < 0 {
-				t.Errorf("the table has %q, which is no type", name)
+				t.Errorf("the table has %q, which is not a type", name)
 				continue
 			}
 			for to := range wire.ValueType(wire.ValueTypes) {
@@ -190,13 +190,13 @@ func TestGodotTable(t *testing.T) {
 			t.Fatalf("the table lacks %v", p.from)
 		}
 		if ok != want[p] {
-			t.Errorf("%v for %v: accepted is %v, the table says %v", p.from, p.to, ok, want[p])
+			t.Errorf("%v for %v: accepted %v, the table says %v", p.from, p.to, ok, want[p])
 		}
 	}
 }
 
-// TestGodotDelivery writes every value type with small and extreme components in
-// every dialect: the Variants are those of the table, and each of them occurs.
+// TestGodotDelivery writes every value type with small and extreme components in every dialect.
+// The Variants must be those of the table, and each of them must occur.
 func TestGodotDelivery(t *testing.T) {
 	_, delivered := tables(t)
 	for vt := range wire.ValueType(wire.ValueTypes) {
@@ -209,7 +209,7 @@ func TestGodotDelivery(t *testing.T) {
 			for _, enc := range extremes(vt) {
 				v := write(t, d, func(w *variant.Writer) { writeValue(w, vt, enc) })
 				name := v.Type().String()
-				old := strings.TrimSuffix(name, "2") + "2i" // points are vectors where there are no others
+				old := strings.TrimSuffix(name, "2") + "2i" // without vectors of integers, points are vectors of floats
 				if strings.HasSuffix(name, "3") {
 					old = strings.TrimSuffix(name, "3") + "3i"
 				}
@@ -249,7 +249,7 @@ func extremes(vt wire.ValueType) (all [][]byte) {
 	return all
 }
 
-// TestGodotValues has the bytes that Variants become, for each line of the table.
+// TestGodotValues has the wire bytes of Variants, for each line of the table.
 func TestGodotValues(t *testing.T) {
 	const g2, g3, g4 = variant.Godot2, variant.Godot3, variant.Godot4
 	floats := func(typ variant.Type, c ...float64) func(w *variant.Writer) {
@@ -321,7 +321,7 @@ func TestGodotValues(t *testing.T) {
 	}
 	garbage := raw(t, g2, "0f000000 00000000 00000000 01000000 01000000 01000000 01ffffff") // an image with memory of the engine
 	if got, _, err := (godotLiteral{garbage}).AppendValue(nil, wire.TypeData); err != nil || !strings.HasSuffix(string(got), "\x01\x00\x00\x00") {
-		t.Errorf("padding is passed on: % x, %v", got, err)
+		t.Errorf("the value contains the padding: % x, %v", got, err)
 	}
 }
 

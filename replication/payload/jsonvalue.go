@@ -145,7 +145,7 @@ func appendLong[T string | []byte](b []byte, t wire.ValueType, content T) ([]byt
 }
 
 func errSurrogate() *replication.Error {
-	return replication.Errorf(replication.CodeBadRequest, "a \\u escape stands for half a character")
+	return replication.Errorf(replication.CodeBadRequest, "a \\u escape is half a surrogate pair")
 }
 
 // decodeBase64 accepts the standard alphabet with padding and nothing else. The library would

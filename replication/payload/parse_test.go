@@ -8,7 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// The example of the interface, DESIGN.md "Publish payload".
+// The examples of INTERFACES.md.
 const tower = `{"op":"put","key":"tower","message":"text","farewell":"gone","access":"read-only","audience":{"all":true},
  "values":[{"name":"hp","type":"float32","value":93.5,"precision":0.1},
            {"name":"pos","type":"vector3f32","value":[1,2,3],"precision":0.01},
@@ -69,7 +69,7 @@ func TestParseExamples(t *testing.T) {
 	if p.Ops[0].Key != "a.b" {
 		t.Errorf("key %q, want the one of the subject", p.Ops[0].Key)
 	}
-	mustParse(t, examples[2], "tower") // the same key twice is fine
+	mustParse(t, examples[2], "tower") // subject and body may have the same key
 }
 
 func TestParseVariants(t *testing.T) {
@@ -121,13 +121,13 @@ func TestParseVariants(t *testing.T) {
 		t.Errorf("lod alone: got %+v", v)
 	}
 	if v := op(`"lod":[]`); !v.HasDetails || len(v.Details) != 0 {
-		t.Error("an empty lod takes the levels away")
+		t.Error("an empty lod must remove the levels")
 	}
 	if v := op(`"farewell":""`); !v.HasFarewell || len(v.Farewell) != 0 {
-		t.Error("an empty farewell takes the farewell away")
+		t.Error("an empty farewell must remove the farewell")
 	}
 	if v := op(`"farewell":"x"`).Values[0]; v.Value != nil {
-		t.Error("a value that is not given must be nil, so that the store keeps what it has")
+		t.Error("a value that is not given must be nil, so that the store keeps its value")
 	}
 }
 
@@ -173,13 +173,13 @@ func TestParseRefuses(t *testing.T) {
 		{`{"op":"clear","colour":1}`, "bad_request", `unknown field "colour"`},
 		{`{"op":"clear","Op":1}`, "bad_request", `unknown field "Op"`},
 		{`{"op":"clear","key":"k"}`, "bad_request", `clear: unknown field "key"`},
-		{`{"op":"\ud800"}`, "bad_request", "half a character"},
-		{`{"op":"\udc00"}`, "bad_request", "half a character"},
-		{`{"op":"\ud800\ud800\udc00"}`, "bad_request", "half a character"},
-		{`{"op":"\ud800\n"}`, "bad_request", "half a character"},
-		{`{"op":"\ud800x\udc00"}`, "bad_request", "half a character"},
+		{`{"op":"\ud800"}`, "bad_request", "half a surrogate pair"},
+		{`{"op":"\udc00"}`, "bad_request", "half a surrogate pair"},
+		{`{"op":"\ud800\ud800\udc00"}`, "bad_request", "half a surrogate pair"},
+		{`{"op":"\ud800\n"}`, "bad_request", "half a surrogate pair"},
+		{`{"op":"\ud800x\udc00"}`, "bad_request", "half a surrogate pair"},
 		{`{"op":"\\ud800\ud83d\ude00"}`, "bad_request", "unknown op"},
-		{`{"\ud800":1}`, "bad_request", "half a character"},
+		{`{"\ud800":1}`, "bad_request", "half a surrogate pair"},
 		{`{"ops":[]}`, "bad_request", "empty"},
 		{`{"ops":{}}`, "bad_request", "want array, got object"},
 		{`{"ops":[{}` + strings.Repeat(`,{}`, OpsMax) + `],"atomic":false}`, "too_large", "more than 65536 ops"},
@@ -306,7 +306,7 @@ func TestParseNamesTheOp(t *testing.T) {
 
 func TestParseManyNames(t *testing.T) {
 	var b strings.Builder
-	for i := range 40 { // beyond what is compared one by one
+	for i := range 40 { // beyond the number of names that are compared one by one
 		b.WriteString(`"v` + strings.Repeat("x", i) + `":1,`)
 	}
 	mustParse(t, `{"op":"set","key":"k","values":{`+b.String()+`"w":1}}`, "")

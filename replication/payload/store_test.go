@@ -8,7 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// A publisher talks to a store in JSON and sees only JSON.
+// A publisher exchanges JSON with a store.
 type publisher struct {
 	*testing.T
 	store *replication.Store
@@ -104,7 +104,7 @@ func TestStoreApplies(t *testing.T) {
 	p.want(`{"op":"clear"}`, `"seq":`)
 	p.want(`{"ops":`+states+`}`, `"seq":`)
 	if got := p.get(); got != want {
-		t.Errorf("what get said, published again, became\n%s", got)
+		t.Errorf("the answer to the get, published again, became\n%s", got)
 	}
 }
 

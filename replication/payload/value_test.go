@@ -87,7 +87,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Other ways to write a value than the one that we use.
+// Accepted forms of a value that AppendValue does not write.
 func TestValueSpellings(t *testing.T) {
 	for _, c := range []struct{ typ, json, canonical string }{
 		{"uint8", `5.0`, `5`}, {"uint8", `2.5e1`, `25`}, {"uint8", `2500e-2`, `25`}, {"uint8", `0e99999999999`, `0`},
@@ -96,8 +96,8 @@ func TestValueSpellings(t *testing.T) {
 		{"sint64", `9007199254740993`, `"9007199254740993"`},
 		{"point3s64", `[ "1" , -2, 3.0 ]`, `[1,-2,3]`},
 		{"float32", `1E2`, `100`}, {"float32", `16777217`, `16777216`}, {"float32", `1e-99`, `0`},
-		{"float16", `2049`, `2048`}, {"float16", `2051`, `2052`}, // ties go to the even one
-		{"float16", `2049.000001`, `2050`}, {"float16", `2049.00000001`, `2050`}, // and are not rounded twice
+		{"float16", `2049`, `2048`}, {"float16", `2051`, `2052`}, // ties are rounded to even
+		{"float16", `2049.000001`, `2050`}, {"float16", `2049.00000001`, `2050`}, // and there is no double rounding
 		{"float16", `2050.99999999999`, `2050`}, {"float16", `65519.99`, `65504`}, {"float16", `1e-30`, `0`},
 		{"string", `"\u0061\ud83d\ude00\/"`, `"a😀/"`},
 		{"data", `"AP8\u003d"`, `"AP8="`},
@@ -153,12 +153,12 @@ func TestValueRefuses(t *testing.T) {
 		{"vector3f32", `[1,null,3]`, mismatch, "component 1: want vector3f32, got null"},
 		{"point2u8", `[1,-1]`, rangeCode, "component 1: -1 does not fit point2u8"},
 		{"string", `7`, mismatch, "want string, got number"},
-		{"string", `"\ud800x"`, "bad_request", "half a character"},
+		{"string", `"\ud800x"`, "bad_request", "half a surrogate pair"},
 		{"string", `"` + strings.Repeat("x", 65536) + `"`, large, "65536 bytes of string"},
 		{"data", `7`, mismatch, "want data, got number"},
 		{"data", `"AP8"`, mismatch, `want data as base64, got "AP8"`},
 		{"data", `"A\nA=="`, mismatch, "base64"},
-		{"data", `"AP9="`, mismatch, "base64"}, // bits beyond the data
+		{"data", `"AP9="`, mismatch, "base64"}, // unused bits are not 0
 		{"data", `"_-=="`, mismatch, "base64"},
 		{"data", `"` + strings.Repeat("AAAA", 21846) + `"`, large, "65538 bytes of data"},
 	} {
@@ -173,7 +173,7 @@ func TestValueRefuses(t *testing.T) {
 	}
 }
 
-// Whatever bytes a value has, its JSON becomes the same bytes again.
+// The JSON of any valid value is read as the same bytes.
 func TestValuesRoundTrip(t *testing.T) {
 	rnd := newRand(t)
 	for vt := range wire.ValueType(wire.ValueTypes) {
@@ -215,7 +215,7 @@ func randomValue(rnd *rand.Rand, vt wire.ValueType) []byte {
 	return p
 }
 
-// Every half float survives, and rounding agrees with a search for the nearest.
+// Every half float is read back unchanged, and rounding agrees with a search for the nearest.
 func TestHalfFloats(t *testing.T) {
 	const float16Type = 8
 	for bits := range 1 << 16 {
@@ -251,7 +251,7 @@ func TestNotANumberIsNull(t *testing.T) {
 		8: {0, 0x7c}, 9: {0, 0, 0xc0, 0x7f}, 10: {0, 0, 0, 0, 0, 0, 0xf0, 0xff},
 	} {
 		if got := AppendValue(nil, vt, enc); string(got) != "null" {
-			t.Errorf("%v % x: got %s, want null, because JSON has no word for it", vt, enc, got)
+			t.Errorf("%v % x: got %s, want null, because JSON cannot express it", vt, enc, got)
 		}
 	}
 	if got := AppendValue(nil, wire.TypeString, []byte{2, 0, 'a', 0xff}); string(got) != `"a�"` {

@@ -33,7 +33,7 @@ func typ(name string) wire.ValueType {
 	return t
 }
 
-// The fields of the vectors.
+// The fields of the test vectors.
 var vectorFields = []Field{{Type: typ("sint32")}, {Type: typ("float32")}, {Type: typ("point2s32")}, {Type: typ("sint32"), Nullable: true}}
 
 type vectors struct {
@@ -194,8 +194,7 @@ func TestSizesAreMinimal(t *testing.T) {
 	}
 }
 
-// Every truncation of a list of records is malformed, unless it ends between
-// two of them.
+// Every truncation of a list of records is malformed, unless it ends between two records.
 func TestTruncatedRecords(t *testing.T) {
 	p := AppendChecksum(AppendAssign(nil, Entity(5, 1), 3), 3, 9)
 	first := 1 + 13
@@ -348,7 +347,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// fuzzValues requires that what is accepted is written back as it was.
+// fuzzValues requires that accepted input is written back unchanged.
 func fuzzValues(t *testing.T, p []byte) {
 	rg := Range{0, len(vectorFields)}
 	u := ReadUpdate(p, vectorFields, rg)

@@ -120,5 +120,5 @@ func (r *report) summary() string {
 		return "no test was skipped\n"
 	}
 	slices.Sort(r.skipped)
-	return fmt.Sprintf("%d tests were skipped:\n  %s\n", len(r.skipped), strings.Join(r.skipped, "\n  "))
+	return fmt.Sprintf("skipped tests (%d):\n  %s\n", len(r.skipped), strings.Join(r.skipped, "\n  "))
 }

@@ -38,7 +38,7 @@ func TestReport(t *testing.T) {
 	if !r.failed {
 		t.Error("a failed test does not fail the report")
 	}
-	if got, want := r.summary(), "1 tests were skipped:\n  a TestRedis: y_test.go:2: redis-server is not installed\n"; got != want {
+	if got, want := r.summary(), "skipped tests (1):\n  a TestRedis: y_test.go:2: redis-server is not installed\n"; got != want {
 		t.Errorf("the summary is %q, want %q", got, want)
 	}
 }

@@ -24,30 +24,30 @@ func write(log string, expect uint64, data string) sessionlog.Write {
 	return sessionlog.Write{Log: log, Expect: expect, Data: []byte(data)}
 }
 
-// chain: each write follows the one that it names, or is refused.
+// chain checks that a write which does not follow the one that it names is refused.
 func chain(t *testing.T, s *Store) {
 	s.want(t, s.A, "CHAIN", "nothing was ever written")
 	one := s.must(t, s.A, write("CHAIN", 0, "one"), "the log is empty")
-	two := s.must(t, s.B, write("CHAIN", one, "two"), "it follows, whoever writes it")
+	two := s.must(t, s.B, write("CHAIN", one, "two"), "it follows, and any edge may write it")
 	for _, expect := range []uint64{0, one, one - 1, two + 1, two + 1000} {
 		if a := s.append(t, s.A, write("CHAIN", expect, "zombie"))[0]; a.Verdict != fence.Stale {
-			t.Errorf("a write behind %d is answered %v, want stale: the last is %d", expect, a.Verdict, two)
+			t.Errorf("a write that expects %d is answered %v, want stale: the last sequence is %d", expect, a.Verdict, two)
 		}
 	}
 	three := s.must(t, s.A, write("CHAIN", two, ""), "it follows, and has no data")
-	entries := s.want(t, s.B, "CHAIN", "what was stored, oldest first", "one", "two", "")
+	entries := s.want(t, s.B, "CHAIN", "all stored writes, oldest first", "one", "two", "")
 	for i, seq := range []uint64{one, two, three} {
 		if entries[i].Seq != seq {
-			t.Errorf("entry %d has the sequence %d, and %d was answered", i, entries[i].Seq, seq)
+			t.Errorf("entry %d has the sequence %d, but %d was answered", i, entries[i].Seq, seq)
 		}
 	}
-	s.want(t, s.A, "OTHER", "another log has nothing to do with it")
+	s.want(t, s.A, "OTHER", "another log is independent")
 	if a := s.append(t, s.A, write("OTHER", three, "x"))[0]; a.Verdict != fence.Stale {
 		t.Errorf("a write to an empty log that expects a sequence of another is answered %v", a.Verdict)
 	}
 }
 
-// rollup: a checkpoint deletes what precedes, if it is stored at all.
+// rollup checks that a checkpoint deletes all earlier writes, if it is stored.
 func rollup(t *testing.T, s *Store) {
 	seq := uint64(0)
 	for k := range 40 {
@@ -57,7 +57,7 @@ func rollup(t *testing.T, s *Store) {
 	w := write("ROLL", seq-1, "zombie")
 	w.Rollup = true
 	if a := s.append(t, s.B, w)[0]; a.Verdict != fence.Stale {
-		t.Errorf("a checkpoint of a zombie is answered %v", a.Verdict)
+		t.Errorf("a stale checkpoint is answered %v, want stale", a.Verdict)
 	}
 	var all []string
 	for k := range 40 {
@@ -67,13 +67,13 @@ func rollup(t *testing.T, s *Store) {
 	w = write("ROLL", seq, "ckpt")
 	w.Rollup = true
 	seq = s.must(t, s.A, w, "it follows")
-	s.want(t, s.B, "ROLL", "a checkpoint deletes what precedes", "ckpt")
+	s.want(t, s.B, "ROLL", "a checkpoint deletes all earlier writes", "ckpt")
 	seq = s.must(t, s.A, write("ROLL", seq, "after"), "it follows the checkpoint")
-	s.want(t, s.B, "ROLL", "what follows is kept", "ckpt", "after")
+	s.want(t, s.B, "ROLL", "later writes stay", "ckpt", "after")
 	w = write("ROLL", seq, "close")
 	w.Rollup, w.Final = true, true
 	seq = s.must(t, s.A, w, "it follows")
-	s.want(t, s.B, "ROLL", "the end is remembered", "close")
+	s.want(t, s.B, "ROLL", "the end of the session stays", "close")
 	w = write("ROLL", seq, "open")
 	w.Rollup = true
 	s.must(t, s.B, w, "a session may begin over the end of another")
@@ -83,7 +83,7 @@ func rollup(t *testing.T, s *Store) {
 	}
 }
 
-// together: writes that are appended together are stored or refused one by one.
+// together checks that writes which are appended together are stored or refused individually.
 func together(t *testing.T, s *Store) {
 	const n = 300
 	first := make([]sessionlog.Write, n)
@@ -107,7 +107,7 @@ func together(t *testing.T, s *Store) {
 			want = fence.Stale
 		}
 		if a.Verdict != want {
-			t.Errorf("write %d of many is answered %v, want %v whatever its neighbours are", i, a.Verdict, want)
+			t.Errorf("write %d of many is answered %v, want %v whatever the others are", i, a.Verdict, want)
 		}
 	}
 	for _, i := range []int{0, 1, 2, n - 1} {
@@ -119,7 +119,7 @@ func together(t *testing.T, s *Store) {
 	}
 }
 
-// race: of two writers that expect the same, one is stored.
+// race checks that of two writes with the same expected sequence one is stored.
 func race(t *testing.T, s *Store) {
 	seq := uint64(0)
 	var all []string
@@ -129,20 +129,74 @@ func race(t *testing.T, s *Store) {
 		first, second := s.begin(s.A, a), s.begin(s.B, b)
 		x, y := s.wait(t, first)[0], s.wait(t, second)[0]
 		switch {
-		case x.Verdict == fence.OK && lost(y):
+		case x.Verdict == fence.OK && refused(y):
 			seq, all = x.Seq, append(all, string(a.Data))
-		case y.Verdict == fence.OK && lost(x):
+		case y.Verdict == fence.OK && refused(x):
 			seq, all = y.Seq, append(all, string(b.Data))
-		case lost(x) && lost(y) && (x.Verdict == fence.Busy || y.Verdict == fence.Busy):
-			// It was not done with the round before.
+		case refused(x) && refused(y) && (x.Verdict == fence.Busy || y.Verdict == fence.Busy):
+			// The store was still busy with the round before.
 		default:
 			t.Fatalf("round %d: two that race are answered %v and %v, want one ok and one stale or busy", k, x.Verdict, y.Verdict)
 		}
 	}
 	if len(all) < 50 {
-		t.Errorf("the store is always busy: %d writes in 1000 rounds", len(all))
+		t.Errorf("the store stays busy: %d writes in 1000 rounds", len(all))
 	}
-	s.want(t, s.A, "RACE", "those that were told so", all...)
+	s.want(t, s.A, "RACE", "the writes that were answered ok", all...)
 }
 
-func lost(a sessionlog.Answer) bool { return a.Verdict == fence.Stale || a.Verdict == fence.Busy }
+func refused(a sessionlog.Answer) bool { return a.Verdict == fence.Stale || a.Verdict == fence.Busy }
+
+// survivors is how many writes the writer of survive makes.
+const survivors = 60
+
+// survive checks that a writer which judges answers as a session does gets every write into the log once
+// and in order, however the store misbehaves.
+func survive(t *testing.T, s *Store) {
+	if s.Trouble == nil {
+		t.Skip("this store cannot misbehave")
+	}
+	seq := uint64(0)
+	var all []string
+	counts := map[fence.Verdict]int{}
+	for k := range survivors {
+		s.Trouble(k)
+		w := write("SURVIVE", seq, fmt.Sprintf("write %d", k))
+		if k%20 == 19 {
+			w.Rollup, all = true, nil
+		}
+		seq = s.insist(t, w, counts)
+		all = append(all, string(w.Data))
+	}
+	s.Peace()
+	for s.read(t, s.B, "SURVIVE").Verdict != fence.OK {
+	}
+	s.want(t, s.B, "SURVIVE", "each once, in order", all...)
+	t.Logf("%d writes, answers to attempts: %v", survivors, counts)
+}
+
+// insist repeats w until it is certainly stored, as sessionlog.Session does.
+func (s *Store) insist(t *testing.T, w sessionlog.Write, counts map[fence.Verdict]int) uint64 {
+	t.Helper()
+	for {
+		a := s.append(t, s.Hasty, w)[0]
+		counts[a.Verdict]++
+		switch a.Verdict {
+		case fence.OK:
+			return a.Seq
+		case fence.Busy, fence.Unreachable:
+			continue
+		}
+		r := s.read(t, s.Hasty, w.Log)
+		if r.Verdict != fence.OK || len(r.Entries) == 0 {
+			continue
+		}
+		last := r.Entries[len(r.Entries)-1]
+		switch {
+		case last.Seq > w.Expect && string(last.Data) == string(w.Data):
+			return last.Seq // its answer was lost
+		case last.Seq > w.Expect:
+			t.Fatalf("%q is to follow %d, but the log has %q although there is no other writer", w.Data, w.Expect, last.Data)
+		}
+	}
+}

@@ -12,30 +12,29 @@ import (
 
 // A Store is the store under test.
 type Store struct {
-	// A and B are logs of two edges over the store. They wait for answers for longer than
-	// this machine may ever need.
+	// A and B are logs of two edges over the store. Their timeout is longer than any machine needs.
 	A, B sessionlog.Log
-	// Hasty is that of an edge which does not, for Survive.
+	// Hasty is the log of an edge with a short timeout, for survive.
 	Hasty sessionlog.Log
 
-	// Step lets the next thing happen in a simulated store, and reports false if
-	// nothing is left. It is nil if time passes by itself.
+	// Step makes the next event of a simulated store happen, and reports false if there is none. It
+	// is nil if time passes by itself.
 	Step func() bool
 
-	// Trouble, if set, makes the store behave badly to Hasty for write k of Survive, and
-	// Peace ends that.
+	// Trouble, if set, makes the store misbehave towards Hasty for write k of survive. Peace ends
+	// that.
 	Trouble func(k int)
 	Peace   func()
 }
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits before it fails.
 const patience = 60 * time.Second
 
 // A call is one Append or Read with its answers.
 type call struct {
 	mu      sync.Mutex
 	answers []sessionlog.Answer
-	times   []int // how often each was answered
+	times   []int // how many answers each write has
 	left    int
 	done    chan struct{}
 }
@@ -70,7 +69,7 @@ func (s *Store) wait(t testing.TB, c *call) []sessionlog.Answer {
 				t.Fatal("the log does not answer")
 			}
 		} else if !s.Step() {
-			t.Fatal("the log does not answer, and nothing is left to happen")
+			t.Fatal("the log does not answer, and no event is left")
 		}
 	}
 }
@@ -81,7 +80,7 @@ func (c *call) check(t testing.TB) []sessionlog.Answer {
 	defer c.mu.Unlock()
 	for i, n := range c.times {
 		if n != 1 {
-			t.Errorf("%d answers to write %d, want one to each", n, i)
+			t.Errorf("%d answers to write %d, want one", n, i)
 		}
 	}
 	return c.answers
@@ -110,8 +109,8 @@ func (s *Store) read(t testing.TB, l sessionlog.Log, log string) sessionlog.Answ
 	return s.wait(t, c)[0]
 }
 
-// must appends one write that has to be stored, and returns its sequence. A store may
-// be busy; then it is asked again.
+// must appends one write that has to be stored, and returns its sequence. It repeats the write while the
+// store is busy.
 func (s *Store) must(t testing.TB, l sessionlog.Log, w sessionlog.Write, why string) uint64 {
 	t.Helper()
 	for {
@@ -125,12 +124,12 @@ func (s *Store) must(t testing.TB, l sessionlog.Log, w sessionlog.Write, why str
 	}
 }
 
-// want compares what a log has.
+// want compares the entries of a log.
 func (s *Store) want(t testing.TB, l sessionlog.Log, log string, why string, data ...string) []sessionlog.Entry {
 	t.Helper()
 	a := s.read(t, l, log)
 	if a.Verdict != fence.OK {
-		t.Fatalf("reading is answered %v: %s", a.Verdict, why)
+		t.Fatalf("a read is answered %v, want ok: %s", a.Verdict, why)
 	}
 	var got []string
 	last := uint64(0)

@@ -20,24 +20,24 @@ type Config struct {
 	Timeout time.Duration // after which an answer is Unknown; 0 means 500 ms
 
 	Lost float64 // probability that an answer is lost
-	Late float64 // probability that a write is answered by nobody and applied up to 6 s later
+	Late float64 // probability that a write has no answer and is applied up to 6 s later
 	Busy float64 // probability that a write is refused as Busy
-	Old  float64 // probability that a read is answered with what was there a write ago
+	Old  float64 // probability that the answer to a read lacks the newest write
 	Torn float64 // probability that a read misses a write, as in the middle of a deletion
 
-	Elapsed func() time.Duration // for Starved; nil if that is not asked
+	Elapsed func() time.Duration // for Starved; nil if that is not used
 
-	// Applied, if set, is told of each write that is stored.
+	// Applied, if set, is called for each write that is stored.
 	Applied func(log string, e sessionlog.Entry)
 }
 
-// A Store is the logs of all sessions.
+// A Store has the logs of all sessions.
 type Store struct {
 	Config
 	seq    uint64
 	logs   map[string]*record
 	silent bool
-	held   []func() // what is applied when an outage ends
+	held   []func() // writes to apply when the outage ends
 
 	Appends, Reads, Refused int
 	Bytes                   int
@@ -46,20 +46,19 @@ type Store struct {
 // A record is the log of one session.
 type record struct {
 	entries  []sessionlog.Entry
-	before   []sessionlog.Entry // what was there before the newest write
+	before   []sessionlog.Entry // without the newest write
 	silences []time.Duration    // when a request got no answer because of Lost or Late
 }
 
-// New returns an empty store. Its sequences begin like those of JetStream after the
-// time in milliseconds.
+// New returns an empty store. Its sequences begin with a time in milliseconds, like those of JetStream.
 func New(cfg Config) *Store {
 	cfg.Latency = cmp.Or(cfg.Latency, 300*time.Microsecond)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 500*time.Millisecond)
 	return &Store{Config: cfg, seq: 1_790_000_000_000, logs: make(map[string]*record)}
 }
 
-// SetSilent makes the store answer nothing, as during an election, or answer again.
-// Half of what is written meanwhile is applied when it does, or seconds later.
+// SetSilent stops the store from answering, as during an election, or lets it answer again. Half of the
+// writes meanwhile are applied then, or seconds later.
 func (s *Store) SetSilent(silent bool) {
 	s.silent = silent
 	if silent {
@@ -72,7 +71,7 @@ func (s *Store) SetSilent(silent bool) {
 	}
 }
 
-// Entries returns what is stored of a log.
+// Entries returns the entries of a log.
 func (s *Store) Entries(log string) []sessionlog.Entry {
 	if r := s.logs[log]; r != nil {
 		return r.entries
@@ -118,7 +117,7 @@ func (s *Store) Read(log string, answer func(sessionlog.Answer)) {
 	})
 }
 
-// once answers with the first of two: what comes, and Unknown after the timeout.
+// once passes on the first of two answers: the store's, and Unknown after the timeout.
 func (s *Store) once(answer func(sessionlog.Answer)) func(sessionlog.Answer) {
 	done := false
 	f := func(a sessionlog.Answer) {
@@ -163,9 +162,9 @@ func (s *Store) unanswered(log string) {
 	}
 }
 
-// Starved reports whether so many requests about a session got no answer lately that the
-// three seconds of its client could not be met: each costs half a second, as a lost
-// datagram of the client's does, and an owner that died another half.
+// Starved reports whether so many requests about a session had no answer lately that the three seconds of
+// its client could not be met: each costs half a second, as does a lost datagram of the client, or the
+// death of an owner.
 func (s *Store) Starved(log string) bool {
 	n := 0
 	for _, at := range s.of(log).silences {
@@ -185,7 +184,7 @@ func (s *Store) of(log string) *record {
 	return r
 }
 
-// apply is where things happen in one order.
+// apply carries out writes in one order.
 func (s *Store) apply(w sessionlog.Write) sessionlog.Answer {
 	r := s.of(w.Log)
 	last := uint64(0)

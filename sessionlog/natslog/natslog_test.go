@@ -67,7 +67,7 @@ func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
 			switch {
 			case k%12 == 7:
 				p.Cut()
-			case k%12 == 3: // one answer is lost, and the reads after it until somebody listens
+			case k%12 == 3: // one answer is lost, and those to reads until SetDeaf ends
 				time.AfterFunc(300*time.Millisecond, func() { p.SetDeaf(false) })
 			case k == 25 && replicas == 1:
 				c.Stop(0)

@@ -276,7 +276,7 @@ type mistake struct {
 var mistakes = []mistake{
 	{
 		step: "wrong-nats-url", namespace: "wrong-url", values: "nats.enabled=false,externalNats.url=nats://nowhere.example:4222",
-		text: "NATS is not there", missing: "nats",
+		text: "cannot connect to NATS", missing: "nats",
 	}, {
 		step: "wrong-secret", namespace: "wrong-secret",
 		before: []string{"create", "secret", "generic", "login", "--from-literal=username=edge", "--from-literal=password=wrong"},

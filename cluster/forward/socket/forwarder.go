@@ -208,7 +208,7 @@ func (f *Forwarder) carry(now time.Time, out *udp.Writer) {
 			f.router.Out(now, o.node, o.client, o.epoch, o.data, out)
 			continue
 		}
-		f.router.InTo(now, o.node, o.client, o.hops, o.data, out)
+		f.router.In(now, o.node, o.client, o.hops, o.data, out)
 	}
 	b.reset()
 	f.spare = b

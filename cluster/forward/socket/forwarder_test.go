@@ -126,7 +126,7 @@ func TestForwarder(t *testing.T) {
 	b.Return("a", someone, 1, []byte("answer"))
 	a.want(t, "the answer", fmt.Sprintf("%d  answer", forward.ToClient))
 	b.Forward("a", someone, 0, []byte("lost?"))
-	a.want(t, "nobody serves the client", fmt.Sprintf("%d b lost?", forward.Stray))
+	a.want(t, "nobody serves the client", fmt.Sprintf("%d b lost?", forward.Orphan))
 	large := bytes.Repeat([]byte("x"), 60_000)
 	a.Forward("b", someone, 0, large)
 	b.want(t, "a large one", fmt.Sprintf("%d a %s", forward.ToOwner, large))

@@ -26,7 +26,7 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 	return []telemetry.Metric{
 		gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) int64 { return s.Peers }),
 		gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) int64 { return s.Suspects }),
-		gauge("routes", "{client}", "Clients of other edges that are remembered.", func(s *forward.Stats) int64 { return s.Routes }),
+		gauge("routes", "{client}", "Clients of other edges that are remembered.", func(s *forward.Stats) int64 { return s.Clients }),
 		telemetry.CounterBy("dnp.forward.datagrams", "{datagram}", "Datagrams between edges, by what became of them.", "kind",
 			func(observe func(string, uint64)) {
 				s := f.stats.Load()
@@ -34,12 +34,12 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 				observe("out_sent", s.Out)
 				observe("in_taken", s.Owner)
 				observe("out_taken", s.Client)
-				observe("stray", s.Strays)
+				observe("stray", s.Orphans)
 				observe("relayed", s.Relayed)
 				observe("nack_sent", s.NacksOut)
 				observe("nack_taken", s.NacksIn)
-				observe("beat_sent", s.BeatsOut)
-				observe("beat_taken", s.BeatsIn)
+				observe("beat_sent", s.HeartbeatsOut)
+				observe("beat_taken", s.HeartbeatsIn)
 			}),
 		telemetry.CounterBy("dnp.forward.drops", "{datagram}", "Datagrams that were not forwarded or not taken, by reason.", "reason",
 			func(observe func(string, uint64)) {

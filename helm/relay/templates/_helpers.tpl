@@ -13,8 +13,8 @@
 {{- end }}
 {{- end }}
 
-{{/* The name of the release, short enough for what is put behind it: a StatefulSet's name has to leave
-room for a hash in 63 characters. The charts of NATS and Redis use it, too. */}}
+{{/* The name of the release, short enough for a suffix: a StatefulSet's name has to leave room for a hash in
+63 characters. The charts of NATS and Redis use it, too. */}}
 {{- define "dnprelay.release" -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- end }}
@@ -95,15 +95,15 @@ annotations:
 {{- add (mul 60 $minutes) $seconds }}
 {{- end }}
 
-{{/* 90 % of a memory limit, for the Go runtime; nothing for units it does not know. */}}
+{{/* 90 % of a memory limit, for the Go runtime; empty for unknown units. */}}
 {{- define "dnprelay.goMemory" -}}
 {{- $limit := toString (default "" (dig "limits" "memory" "" .)) }}
 {{- if regexMatch "^[0-9]+Mi$" $limit }}{{ div (mul 9 (trimSuffix "Mi" $limit | int)) 10 }}MiB
 {{- else if regexMatch "^[0-9]+Gi$" $limit }}{{ div (mul 9216 (trimSuffix "Gi" $limit | int)) 10 }}MiB{{ end }}
 {{- end }}
 
-{{/* Ports of addresses, as JSON: (dict "urls" "nats://a:4222,nats://b" "given" list "default" (list 4222)). What is
-given wins; an address without a port has the default. */}}
+{{/* Ports of addresses, as JSON: (dict "urls" "nats://a:4222,nats://b" "given" list "default" (list 4222)). Given
+ports override the others; an address without a port has the default. */}}
 {{- define "dnprelay.ports" -}}
 {{- $ports := .given }}
 {{- if not $ports }}
@@ -120,7 +120,7 @@ given wins; an address without a port has the default. */}}
 {{- if and .Values.tests.enabled (ne .Values.edge.service.type "None") (or (eq .Values.edge.auth.mode "open") .Values.tests.tokenSecret) }}yes{{ end }}
 {{- end }}
 
-{{/* Whether players come from outside of the cluster. */}}
+{{/* Whether players come from outside the cluster. */}}
 {{- define "dnprelay.public" -}}
 {{- if or .Values.edge.hostNetwork .Values.edge.service.externalIPs (has .Values.edge.service.type (list "LoadBalancer" "NodePort")) }}yes{{ end }}
 {{- end }}

@@ -1,6 +1,6 @@
-{{/* Where NATS is and how to log in there. */}}
+{{/* The addresses of NATS and the logins. */}}
 
-{{/* Addresses of the servers of the chart, each by the name of its pod, so that nobody is
+{{/* Addresses of the servers of the chart, each by the name of its pod, so that no client is
 sent to one that has just died. */}}
 {{- define "dnprelay.natsBundled" -}}
 {{- $name := printf "%s-nats" (include "dnprelay.release" .) }}
@@ -16,7 +16,7 @@ sent to one that has just died. */}}
 {{- default (printf "%s-nats-auth" (include "dnprelay.release" .)) .Values.nats.existingSecret }}
 {{- end }}
 
-{{/* Environment of a container that speaks to NATS: (dict "root" $ "role" "edge"). */}}
+{{/* Environment of a container that connects to NATS: (dict "root" $ "role" "edge"). */}}
 {{- define "dnprelay.natsEnv" -}}
 {{- $root := .root }}
 {{- $e := $root.Values.externalNats }}
@@ -52,7 +52,7 @@ sent to one that has just died. */}}
 {{- end }}
 {{- end }}
 
-{{/* Mounts and volumes of a container that speaks to NATS: (dict "root" $ "role" "edge"). */}}
+{{/* Mounts and volumes of a container that connects to NATS: (dict "root" $ "role" "edge"). */}}
 {{- define "dnprelay.natsMounts" -}}
 {{- if include "dnprelay.natsFile" . }}
 - {name: nats, mountPath: /etc/dnprelay/nats, readOnly: true}
@@ -81,13 +81,13 @@ sent to one that has just died. */}}
 {{- end }}
 {{- end }}
 
-{{/* Secret with a file by which a role logs in, if it does so by a file. */}}
+{{/* Secret with the file with which a role logs in; empty if it uses none. */}}
 {{- define "dnprelay.natsFile" -}}
 {{- $e := .root.Values.externalNats }}
 {{- if and (not .root.Values.nats.enabled) (has $e.login (list "creds" "nkey")) }}{{ default $e.existingSecret (get $e.existingSecrets .role) }}{{ end }}
 {{- end }}
 
-{{/* Copies of the streams: what the operator says, or as many as the servers of the chart. */}}
+{{/* Copies of the streams: the operator's number, or as many as the servers of the chart. */}}
 {{- define "dnprelay.streamReplicas" -}}
 {{- if .Values.relay.config.replicas }}{{ int .Values.relay.config.replicas }}
 {{- else if .Values.nats.enabled }}{{ min 3 (int .Values.nats.replicas) }}

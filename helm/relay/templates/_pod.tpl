@@ -1,4 +1,4 @@
-{{/* What the pods of edges and relays have alike. Each takes
+{{/* The common parts of the pods of edges and relays. Each template takes
 (dict "root" $ "component" "edge" "values" .Values.edge). */}}
 
 {{/* Restricted Pod Security. */}}
@@ -18,7 +18,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Arguments that all nodes have. */}}
+{{/* Arguments of all nodes. */}}
 {{- define "dnprelay.commonArgs" -}}
 - serve
 - --gossip-bind=:{{ .root.Values.gossip.port }}
@@ -45,7 +45,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* Whom TLS connections trust. */}}
+{{/* The authorities that TLS connections trust. */}}
 {{- define "dnprelay.caEnv" -}}
 {{- if .Values.trustedCA.existingSecret }}
 - name: SSL_CERT_FILE
@@ -99,8 +99,8 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* Liveness asks for the process alone, never for NATS; what a node misses is no reason to
-start it again, and its log and /readyz say what it is. */}}
+{{/* Liveness depends on the process alone, never on NATS: a restart would not bring back what a node
+misses, and its log and /readyz say what that is. */}}
 {{- define "dnprelay.probes" -}}
 {{- with .values.probes }}
 startupProbe:
@@ -139,8 +139,7 @@ readinessProbe:
 {{- end }}
 {{- end }}
 
-{{/* Where pods go. Unless told otherwise they keep away from zones and nodes that have one of their kind,
-as far as possible. Two constraints for topologySpread would not do that: the scheduler ignores nodes
+{{/* Placement. By default pods avoid zones and nodes that have a pod of their kind, as far as possible. Two constraints for topologySpread would not do that: the scheduler ignores nodes
 that lack the label of either, so without zones nothing would be spread. */}}
 {{- define "dnprelay.placement" -}}
 {{- with concat .root.Values.imagePullSecrets .root.Values.global.imagePullSecrets }}

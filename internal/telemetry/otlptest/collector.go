@@ -1,6 +1,6 @@
-// Package otlptest is a collector for tests: it takes spans, metrics and log records over
-// OTLP/HTTP, as bytes on a real connection, and keeps them for the test to look at. It can hang, as
-// a collector does that is overloaded.
+// Package otlptest is a collector for tests: it accepts spans, metrics and log records over
+// OTLP/HTTP on a real connection and keeps them for the test. It can hang, like an overloaded
+// collector.
 package otlptest
 
 import (
@@ -22,10 +22,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// patience ends a test that would wait for ever. It says nothing about speed.
+// patience bounds every wait. It says nothing about speed.
 const patience = 30 * time.Second
 
-// A Span is one that arrived. Ids are in hex; Parent is empty for the first of a trace.
+// A Span is a span that arrived. Ids are in hex; Parent is empty for the first of a trace.
 type Span struct {
 	Service, Name       string
 	Kind                string
@@ -41,7 +41,7 @@ type Span struct {
 // A Log is a log record that arrived.
 type Log struct{ Body, Trace string }
 
-// A Collector takes what nodes send.
+// A Collector accepts what nodes send.
 type Collector struct {
 	t      testing.TB
 	server *httptest.Server
@@ -72,19 +72,19 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// Endpoint is what OTEL_EXPORTER_OTLP_ENDPOINT has to be.
+// Endpoint returns the value for OTEL_EXPORTER_OTLP_ENDPOINT.
 func (c *Collector) Endpoint() string { return c.server.URL }
 
 // Disconnect closes the connections that nodes left open.
 func (c *Collector) Disconnect() { c.server.CloseClientConnections() }
 
-// Hang makes the collector answer nothing until resume is called.
+// Hang makes the collector answer no request until resume is called.
 func (c *Collector) Hang() (resume func()) {
 	c.hung = make(chan struct{})
 	return func() { close(c.hung) }
 }
 
-// read returns what was sent, once the collector does not hang.
+// read parses the body of a request into m, and waits while the collector hangs.
 func (c *Collector) read(r *http.Request, m proto.Message) bool {
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -193,7 +193,7 @@ func (c *Collector) takeLogs(_ http.ResponseWriter, r *http.Request) {
 	c.signal()
 }
 
-// Spans returns what arrived.
+// Spans returns the spans that arrived.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,21 +207,21 @@ func (c *Collector) Metrics() map[string]string {
 	return maps.Clone(c.metrics)
 }
 
-// Logs returns what arrived.
+// Logs returns the log records that arrived.
 func (c *Collector) Logs() []Log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Log(nil), c.logs...)
 }
 
-// Requests returns how many requests came, answered or not.
+// Requests returns how many requests arrived, answered or not.
 func (c *Collector) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked
 }
 
-// Until waits until something that arrived makes ok true, or fails the test.
+// Until waits until ok is true, which it checks when something arrives, or fails the test.
 func (c *Collector) Until(why string, ok func() bool) {
 	c.t.Helper()
 	timeout := time.NewTimer(patience)

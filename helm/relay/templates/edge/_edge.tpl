@@ -1,4 +1,4 @@
-{{/* Arguments of an edge beyond those of all nodes. */}}
+{{/* Arguments of an edge besides those of all nodes. */}}
 {{- define "dnprelay.edgeArgs" -}}
 {{- range .Values.edge.listeners }}
 {{- $options := list }}
@@ -22,12 +22,12 @@
 {{- end }}
 {{- end }}
 
-{{/* Whether sessions outlive their edge. */}}
+{{/* Whether sessions are durable. */}}
 {{- define "dnprelay.durable" -}}
 {{- if eq (default "none" .Values.edge.config.sessionDurability) "log" }}yes{{ end }}
 {{- end }}
 
-{{/* How long an edge may take to leave: its drain, what it lingers for stray datagrams, and
+{{/* How long an edge may take to leave: its drain, the time in which it forwards orphan datagrams, and
 a margin for the rest. 55s and 3s are the defaults of --drain-timeout and --drain-linger. */}}
 {{- define "dnprelay.edgeGrace" -}}
 {{- $c := .Values.edge.config }}
@@ -39,7 +39,7 @@ a margin for the rest. 55s and 3s are the defaults of --drain-timeout and --drai
 {{- $given }}
 {{- end }}
 
-{{/* Where Redis is, if sessions have an index there. */}}
+{{/* The address of Redis, if sessions are durable and use it. */}}
 {{- define "dnprelay.redisEnv" -}}
 {{- if .Values.redis.enabled }}
 {{- $name := printf "%s-redis" (include "dnprelay.release" .) }}

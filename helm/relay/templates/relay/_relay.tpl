@@ -1,4 +1,4 @@
-{{/* Arguments of a relay beyond those of all nodes. */}}
+{{/* Arguments of a relay besides those of all nodes. */}}
 {{- define "dnprelay.relayArgs" -}}
 - --replicas={{ include "dnprelay.streamReplicas" . }}
 {{- include "dnprelay.flags" (omit .Values.relay.config "replicas") }}

@@ -21,11 +21,11 @@ labels:
 {{- if $i.digest }}@{{ $i.digest }}{{ else }}:{{ default .Chart.AppVersion $i.tag }}{{ end }}
 {{- end }}
 
-{{/* Users of the servers; roles.conf says what each may do. */}}
+{{/* Users of the servers; roles.conf has their permissions. */}}
 {{- define "nats.roles" -}}relay edge publisher observer admin{{- end }}
 
-{{/* A file of deploy/nats with the prefix and the shards of this deployment. One server has
-no block about the others, and all of them have roles. */}}
+{{/* A file of deploy/nats with the prefix and the shards of this deployment. A single
+server has no cluster block; all servers have the roles. */}}
 {{- define "nats.file" -}}
 {{- $text := .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
   | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards)) }}

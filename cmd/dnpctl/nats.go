@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/internal/compose"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+)
+
+// NATSFlags are the flags of commands that act as a game server.
+type NATSFlags struct {
+	config.NATS
+	Timeout time.Duration `default:"5s" help:"How long to wait for NATS and for an answer."`
+}
+
+// Problems lists what is wrong with f.
+func (f *NATSFlags) Problems() (list config.Problems) {
+	list = f.NATS.Problems()
+	if f.Timeout <= 0 {
+		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
+	}
+	return list
+}
+
+func (f *NATSFlags) subjects() subject.Names {
+	return subject.Names{Prefix: f.SubjectPrefix}
+}
+
+// connect connects to NATS. The caller closes the connection.
+func (f *NATSFlags) connect() (*nats.Conn, error) {
+	options := []nats.Option{nats.Name("dnpctl"), nats.Timeout(f.Timeout), nats.MaxReconnects(-1)}
+	options = append(options, compose.Security(&f.NATS).Options()...)
+	nc, err := nats.Connect(f.NATSURL, options...)
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return nil, fmt.Errorf("no NATS server answers at %s; is `relay dev` running? (--nats-url chooses another)", natsbus.Redacted(f.NATSURL))
+	case err != nil:
+		return nil, fmt.Errorf("connect to NATS at %s: %w", natsbus.Redacted(f.NATSURL), err)
+	}
+	return nc, nil
+}
+
+// request sends one request and returns the answer.
+func (f *NATSFlags) request(ctx context.Context, subject string, header nats.Header, data []byte) ([]byte, error) {
+	nc, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}
+
+// requestHolder sends one request to the relay that holds a space.
+func (f *NATSFlags) requestHolder(ctx context.Context, space, subject string, data []byte) ([]byte, error) {
+	answer, err := f.request(ctx, subject, nil, data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, fmt.Errorf("no relay holds space %s: none is running, or the NATS server lacks the subject mapping", space)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("no answer about space %s within %v", space, f.Timeout)
+	}
+	return answer, err
+}
+
+// An answer is the answer of a relay to a publish or a get, or of an edge to a message.
+type answer struct {
+	Epoch   uint64       `json:"epoch"`
+	Seq     uint64       `json:"seq"`
+	Durable *bool        `json:"durable"`
+	Error   *answerError `json:"error"`
+	Results []struct {
+		Error *answerError `json:"error"`
+	} `json:"results"`
+}
+
+type answerError struct {
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	Op         *int   `json:"op"`
+	RetryAfter int    `json:"retry_after_ms"`
+}
+
+func (e *answerError) Error() string {
+	text := e.Code + ": " + e.Message
+	if e.Op != nil && *e.Op > 0 {
+		text += fmt.Sprintf(" (op %d)", *e.Op)
+	}
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(" (try again in %d ms)", e.RetryAfter)
+	}
+	return text
+}
+
+// parseAnswer returns the answer. The error has all errors in it.
+func parseAnswer(data []byte) (a answer, err error) {
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("the answer cannot be read: %w: %.200q", err, data)
+	}
+	if a.Error != nil {
+		return a, a.Error
+	}
+	var errs []error
+	for i, r := range a.Results {
+		if r.Error != nil {
+			r.Error.Op = &i
+			errs = append(errs, r.Error)
+		}
+	}
+	return a, errors.Join(errs...)
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/nats-io/nats.go"
+)
+
+type getCommand struct {
+	Space string `arg:"" help:"Space of the states."`
+	Key   string `arg:"" optional:"" help:"Key of a state; default: all states."`
+
+	NATSFlags `group:"NATS"`
+}
+
+// Problems lists what is wrong with c.
+func (c *getCommand) Problems() (list config.Problems) {
+	checkSpace(&list, c.Space)
+	checkKey(&list, c.Key)
+	return list
+}
+
+// Run prints the answer as one JSON object. Relays answer for a whole space in pages, and Run
+// prints one object for each.
+func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	for after := ""; ; {
+		var body []byte
+		if after != "" {
+			body, _ = json.Marshal(map[string]string{"after": after}) // never fails for a map of strings
+		}
+		data, err := c.requestHolder(ctx, c.Space, c.subjects().Get(c.Space, c.Key), body)
+		if err != nil {
+			return err
+		}
+		if _, err := parseAnswer(data); err != nil {
+			return err
+		}
+		printJSON(data)
+		var page struct {
+			After string `json:"after"`
+		}
+		if err := json.Unmarshal(data, &page); err != nil || page.After == "" {
+			return err
+		}
+		after = page.After
+	}
+}
+
+// printJSON prints an object indented on a terminal, and on one line otherwise.
+func printJSON(data []byte) {
+	if isTerminal() {
+		var pretty bytes.Buffer
+		if json.Indent(&pretty, data, "", "  ") == nil {
+			data = pretty.Bytes()
+		}
+	}
+	fmt.Printf("%s\n", data)
+}
+
+type whoCommand struct {
+	Space string        `arg:"" help:"Space of the clients."`
+	Wait  time.Duration `default:"300ms" help:"How long to wait for further edges after each answer."`
+
+	NATSFlags `group:"NATS"`
+}
+
+// Problems lists what is wrong with c.
+func (c *whoCommand) Problems() (list config.Problems) {
+	checkSpace(&list, c.Space)
+	return list
+}
+
+// Run prints the answer of each edge, one JSON object per line. It does not know how many
+// edges there are, so it waits for more after each answer.
+func (c *whoCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	nc, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	if err := nc.PublishRequest(c.subjects().Who(c.Space), inbox, nil); err != nil {
+		return err
+	}
+	edges, err := c.collect(ctx, answers)
+	if err != nil {
+		return err
+	}
+	if edges == 0 {
+		return fmt.Errorf("no edge answers for space %s", c.Space)
+	}
+	return nil
+}
+
+func (c *whoCommand) collect(ctx context.Context, answers *nats.Subscription) (edges int, err error) {
+	for {
+		wait, cancel := context.WithTimeout(ctx, c.Wait)
+		m, err := answers.NextMsgWithContext(wait)
+		cancel()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, nats.ErrNoResponders):
+			return edges, nil
+		case err != nil:
+			return edges, err
+		}
+		edges++
+		fmt.Printf("%s\n", m.Data)
+	}
+}
+
+type eventsCommand struct {
+	Space string `arg:"" help:"Space to listen to."`
+	LimitFlags
+
+	NATSFlags `group:"NATS"`
+}
+
+// LimitFlags end a command that otherwise runs until it is interrupted.
+type LimitFlags struct {
+	Count int           `placeholder:"N" env:"-" help:"End after this many lines; 0 = never."`
+	For   time.Duration `placeholder:"TIME" env:"-" help:"End after this time; 0 = never."`
+}
+
+// Problems lists what is wrong with f.
+func (f *LimitFlags) Problems() (list config.Problems) {
+	if f.Count < 0 {
+		list.Add("--count", "want 0 or more, got %d", f.Count)
+	}
+	if f.For < 0 {
+		list.Add("--for", "want 0 or more, got %v", f.For)
+	}
+	return list
+}
+
+// limit returns ctx, which ends after --for.
+func (f *LimitFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.For == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, f.For)
+}
+
+// Problems lists what is wrong with c.
+func (c *eventsCommand) Problems() (list config.Problems) {
+	checkSpace(&list, c.Space)
+	return list
+}
+
+// Run prints events until it is interrupted or a limit is reached.
+func (c *eventsCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	ctx, cancel := c.limit(ctx)
+	defer cancel()
+	nc, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	events, err := nc.SubscribeSync(c.subjects().Event(c.Space))
+	if err != nil {
+		return err
+	}
+	for n := 0; c.Count == 0 || n < c.Count; n++ {
+		m, err := events.NextMsgWithContext(ctx)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+			return nil
+		case err != nil:
+			return fmt.Errorf("events of space %s: %w", c.Space, err)
+		}
+		fmt.Printf("%s\n", m.Data)
+	}
+	return nil
+}

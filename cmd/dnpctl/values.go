@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+// A typedValue is a value of a put in the JSON payload.
+type typedValue struct {
+	Name      string          `json:"name,omitempty"`
+	Type      string          `json:"type"`
+	Value     json.RawMessage `json:"value"`
+	Precision float64         `json:"precision,omitempty"`
+	Nullable  bool            `json:"nullable,omitempty"`
+}
+
+// isTyped reports whether an argument is NAME:TYPE=VALUE.
+func isTyped(arg string) bool {
+	left, _, _ := strings.Cut(arg, "=")
+	return strings.Contains(left, ":")
+}
+
+func parseTyped(args []string, problems config.Problems) ([]typedValue, config.Problems) {
+	var list []typedValue
+	for _, arg := range args {
+		v, err := parseTypedValue(arg)
+		if err != nil {
+			problems.Add(arg, "%v", err)
+		}
+		list = append(list, v)
+	}
+	return list, problems
+}
+
+// parseTypedValue parses NAME:TYPE[~PRECISION][?]=VALUE.
+func parseTypedValue(arg string) (v typedValue, err error) {
+	left, text, given := strings.Cut(arg, "=")
+	name, rest, typed := strings.Cut(left, ":")
+	if !given || !typed {
+		return v, errors.New("want NAME:TYPE=VALUE, as hp:float32=93.5")
+	}
+	if name != "" && !replication.ValidName(name) {
+		return v, fmt.Errorf("name %q must start with a letter or _ and have letters, digits and _", name)
+	}
+	rest, v.Nullable = strings.CutSuffix(rest, "?")
+	v.Name, v.Type = name, rest
+	if kind, precision, ok := strings.Cut(rest, "~"); ok {
+		v.Type = kind
+		if v.Precision, err = strconv.ParseFloat(precision, 64); err != nil || v.Precision <= 0 {
+			return v, fmt.Errorf("precision %q must be a number above 0", precision)
+		}
+	}
+	t, ok := wire.ParseValueType(v.Type)
+	if !ok {
+		return v, fmt.Errorf("unknown type %q; types are sint8 to uint64, float16 to float64, string, data, point2s8 to point3u64, vector2f16 to vector3f64, quaternionf16 to quaternionf64", v.Type)
+	}
+	if text == "null" && v.Nullable {
+		v.Value = json.RawMessage("null")
+		return v, nil
+	}
+	v.Value, err = valueForType(t, text)
+	return v, err
+}
+
+// valueForType returns the JSON for text as a value of type t.
+func valueForType(t wire.ValueType, text string) (json.RawMessage, error) {
+	switch t.Kind() {
+	case wire.KindString:
+		return json.Marshal(text)
+	case wire.KindData:
+		if file, ok := strings.CutPrefix(text, "@"); ok {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(content)
+		}
+		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+			return nil, fmt.Errorf("want base64 or @FILE, got %q", text)
+		}
+		return json.Marshal(text)
+	}
+	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), ",")
+	if len(parts) != t.Components() {
+		return nil, fmt.Errorf("a %v has %d numbers, got %d", t, t.Components(), len(parts))
+	}
+	for i, p := range parts {
+		n, ok := number(strings.TrimSpace(p), t.Width() == 8 && t.Kind() != wire.KindFloat)
+		if !ok {
+			return nil, fmt.Errorf("want a number, got %q", p)
+		}
+		parts[i] = n
+	}
+	if len(parts) == 1 {
+		return json.RawMessage(parts[0]), nil
+	}
+	return json.RawMessage("[" + strings.Join(parts, ",") + "]"), nil
+}
+
+// number returns text as a JSON number, quoted if wide, because JSON numbers
+// beyond 2^53 are not exact everywhere.
+func number(text string, wide bool) (string, bool) {
+	if wide {
+		digits := strings.TrimPrefix(text, "-")
+		return `"` + text + `"`, digits != "" && strings.Trim(digits, "0123456789") == ""
+	}
+	if _, err := strconv.ParseFloat(text, 64); err != nil {
+		return "", false
+	}
+	text = strings.TrimPrefix(text, "+")
+	if json.Valid([]byte(text)) {
+		return text, true
+	}
+	f, _ := strconv.ParseFloat(text, 64) // JSON lacks the form, as .5
+	b, err := json.Marshal(f)
+	return string(b), err == nil
+}
+
+// parseUntyped parses NAME=VALUE arguments; the relay knows the types.
+func parseUntyped(args []string, problems config.Problems) (map[string]json.RawMessage, config.Problems) {
+	values := map[string]json.RawMessage{}
+	for _, arg := range args {
+		name, text, given := strings.Cut(arg, "=")
+		switch _, twice := values[name]; {
+		case !given || name == "":
+			problems.Add(arg, "want NAME=VALUE, or NAME:TYPE=VALUE to make a state")
+		case twice:
+			problems.Add(arg, "%s is given twice", name)
+		default:
+			values[name] = guess(text)
+		}
+	}
+	return values, problems
+}
+
+// guess returns text as JSON: JSON as it is, numbers with commas as an array, and
+// everything else as text.
+func guess(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	if array := "[" + text + "]"; strings.Contains(text, ",") && json.Valid([]byte(array)) {
+		return json.RawMessage(array)
+	}
+	b, _ := json.Marshal(text) // never fails for a string
+	return b
+}
+
+// messageText returns a message in the form of the JSON payload: text as it is, other bytes
+// in base64 behind a prefix.
+func messageText(b []byte) string {
+	text := string(b)
+	switch {
+	case !utf8.Valid(b):
+		return "base64:" + base64.StdEncoding.EncodeToString(b)
+	case strings.HasPrefix(text, "base64:"), strings.HasPrefix(text, "text:"):
+		return "text:" + text
+	}
+	return text
+}
+
+// harmless returns text for a terminal. Text from the network must not control the
+// terminal.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, text)
+}
+
+// valueText returns value i in readable form.
+func valueText(s *netstate.State, i int) string {
+	return harmless(string(payload.AppendValue(nil, s.Layout().Type(i), s.Value(i))))
+}

@@ -1,0 +1,366 @@
+package dnptest
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// Bounds of the model. The implementations have none: they grow without limit.
+const (
+	heldMax = 1 << 17 // commands that are queued; further ones are acknowledged and lost
+	longMax = 1 << 24 // bytes of a long message; further ones are lost
+)
+
+// windowSize is the number of reliable commands that may arrive early.
+const windowSize = 10
+
+// A receiver delivers reliable commands in order.
+type receiver struct {
+	next  int // number of the command to process next
+	count int // how many were processed
+	held  []heldCommand
+	long  []byte // of the long message that is being received
+	open  bool   // one is
+	link  longLink
+}
+
+type heldCommand struct {
+	number int
+	count  int // which command of the connection it is
+	cmd    wire.Command
+	body   []byte
+}
+
+// Next returns the reliable number that the client expects.
+func (c *Client) Next() int { return c.recv.next }
+
+// Held returns how many reliable commands are queued, repeats included.
+func (c *Client) Held() int { return len(c.recv.held) }
+
+// valid is the window rule.
+func (c *Client) valid(n int) bool {
+	next := c.recv.next
+	switch {
+	case !c.b.OddWindow:
+		d := c.ahead(n)
+		return n < c.b.Modulus && (d < windowSize || d >= c.b.Modulus-windowSize)
+	case n < next:
+		return n < (next+windowSize)%65535 // 65535 in the text, too
+	}
+	return n < next+windowSize
+}
+
+// ahead returns the distance from next forward to n.
+func (c *Client) ahead(n int) int {
+	return (n - c.recv.next + c.b.Modulus) % c.b.Modulus
+}
+
+func (c *Client) handleReliable(cmd wire.Command, body []byte) {
+	if cmd == wire.CommandReliableMessageLong && c.b.LongMessage == LongUnknown ||
+		cmd == wire.CommandReliableLinkStateLong && c.b.LongLink == LongLinkUnknown {
+		return
+	}
+	m, err := wire.ParseReliableMessage(body)
+	if err != nil {
+		c.bad("truncated reliable number")
+		return
+	}
+	n := int(m.Seq)
+	if !c.valid(n) {
+		c.Stats.Refused++
+		return
+	}
+	c.Stats.Acks++
+	c.emit(wire.ReliableAck{Seq: m.Seq}.Append(nil))
+	if n != c.recv.next {
+		c.hold(n, cmd, m.Data)
+		return
+	}
+	if c.process(cmd, m.Data) {
+		c.recv.advance(c.b.Modulus)
+		c.drain()
+	}
+}
+
+func (r *receiver) advance(modulus int) {
+	r.next = (r.next + 1) % modulus
+	r.count++
+}
+
+// hold queues a command that is not the next one. The libraries do not check whether it
+// is early, late or queued already.
+func (c *Client) hold(n int, cmd wire.Command, body []byte) {
+	h := heldCommand{number: n, count: c.recv.count + c.ahead(n), cmd: cmd, body: bytes.Clone(body)}
+	repeat := c.ahead(n) > c.b.Modulus/2
+	if repeat {
+		h.count -= c.b.Modulus
+	}
+	for i := range c.recv.held {
+		repeat = repeat || c.recv.held[i].count == h.count
+	}
+	if repeat {
+		c.Stats.Repeats++
+	}
+	if repeat && !c.b.KeepsRepeats || len(c.recv.held) >= heldMax {
+		return
+	}
+	c.recv.held = append(c.recv.held, h)
+}
+
+// drain processes queued commands while the next one is queued.
+func (c *Client) drain() {
+	for i := 0; i < len(c.recv.held) && c.phase == Connected; {
+		h := c.recv.held[i]
+		if h.number != c.recv.next {
+			i++
+			continue
+		}
+		if h.count != c.recv.count {
+			c.Stats.Stale++
+		}
+		if !c.process(h.cmd, h.body) {
+			return // the command stays queued, and next does not move
+		}
+		if i < len(c.recv.held) { // false if the application closed the connection
+			c.recv.held = append(c.recv.held[:i], c.recv.held[i+1:]...)
+		}
+		c.recv.advance(c.b.Modulus)
+		i = 0
+	}
+}
+
+// process handles a reliable command. It reports false if the library raises,
+// which leaves the stream stuck: the command is acknowledged, but next stays.
+func (c *Client) process(cmd wire.Command, body []byte) bool {
+	ok := false
+	switch cmd {
+	case wire.CommandReliableMessage:
+		ok = len(body) > 0 || !c.b.ThrowsOnEmpty
+		if ok {
+			c.deliver(body, true)
+		}
+	case wire.CommandReliableLinkState:
+		ok = c.handleLinkState(body)
+	case wire.CommandReliableMessageLong:
+		ok = c.handlePart(body)
+	case wire.CommandReliableLinkStateLong:
+		ok = c.handleLinkPart(body)
+	}
+	if !ok {
+		c.bad("command " + cmd.String() + " raises")
+	}
+	return ok
+}
+
+// handlePart handles one part of a long message. A part of no message is counted and has
+// no other effect: it is the invisible probe.
+func (c *Client) handlePart(body []byte) bool {
+	if len(body) == 0 {
+		return false
+	}
+	flags, data := wire.PartFlags(body[0]), body[1:]
+	r := &c.recv
+	if c.b.LongMessage == LongSticks && flags&wire.PartFirst != 0 {
+		return false
+	}
+	if flags&wire.PartFirst != 0 {
+		r.open, r.long = true, r.long[:0]
+	}
+	if !r.open {
+		return true
+	}
+	if len(r.long)+len(data) <= longMax {
+		r.long = append(r.long, data...)
+	}
+	if flags&wire.PartLast != 0 {
+		r.open = false
+		c.deliver(r.long, true)
+	}
+	return true
+}
+
+func (c *Client) deliver(data []byte, reliable bool) {
+	m := Message{Data: bytes.Clone(data), Reliable: reliable}
+	if c.cfg.App.Message != nil {
+		c.cfg.App.Message(m)
+		return
+	}
+	c.Messages = append(c.Messages, m)
+}
+
+// Errors of the calls of an application.
+var (
+	ErrNotConnected = errors.New("dnptest: not connected")
+	ErrEmpty        = errors.New("dnptest: the libraries refuse to send an empty message")
+	ErrTooLong      = errors.New("dnptest: longer than the peer can send")
+)
+
+// datagramMax is the largest datagram that the libraries send.
+const datagramMax = 65500
+
+// A sender repeats reliable commands until they are acknowledged.
+type sender struct {
+	next  int // number of the command that is queued next
+	queue []outgoing
+}
+
+type outgoing struct {
+	number      int
+	p           []byte
+	sent, acked bool
+	first, last time.Time
+}
+
+// Queued returns how many reliable commands are not acknowledged.
+func (c *Client) Queued() int { return len(c.send.queue) }
+
+// SendUnreliable sends data once. It is not split.
+func (c *Client) SendUnreliable(now time.Time, data []byte) error {
+	c.now = now
+	switch {
+	case c.phase != Connected:
+		return ErrNotConnected
+	case len(data) == 0:
+		return ErrEmpty
+	case 1+len(data) > datagramMax:
+		return ErrTooLong
+	}
+	c.emit(wire.AppendMessage(nil, data))
+	return nil
+}
+
+// Send sends data reliably, in parts if it is long and the behaviour has command 10.
+func (c *Client) Send(now time.Time, data []byte) error {
+	c.now = now
+	switch {
+	case c.phase != Connected:
+		return ErrNotConnected
+	case len(data) == 0:
+		return ErrEmpty
+	case len(data) <= c.b.PartSize || c.b.LongMessage == LongUnknown && 3+len(data) <= datagramMax:
+		c.queue(func(n wire.Seq) []byte { return wire.ReliableMessage{Seq: n, Data: data}.Append(nil) })
+		return nil
+	case c.b.LongMessage == LongUnknown:
+		return ErrTooLong
+	}
+	c.queueParts(data)
+	return nil
+}
+
+func (c *Client) queueParts(data []byte) {
+	flags := wire.PartFirst
+	for len(data) > 0 {
+		part := data[:min(len(data), c.b.PartSize)]
+		data = data[len(part):]
+		if len(data) == 0 {
+			flags |= wire.PartLast
+		}
+		m := wire.ReliableMessageLong{Flags: flags, Data: part}
+		c.queue(func(n wire.Seq) []byte { m.Seq = n; return m.Append(nil) })
+		flags = 0
+	}
+}
+
+// queue gives a command the next number and sends it if the window has room.
+func (c *Client) queue(command func(n wire.Seq) []byte) {
+	s := &c.send
+	window := c.b.Window
+	if c.b.OneMore {
+		window++
+	}
+	s.queue = append(s.queue, outgoing{number: s.next, p: command(wire.Seq(s.next))})
+	s.next = (s.next + 1) % c.b.Modulus
+	if len(s.queue) <= window {
+		c.transmit(&s.queue[len(s.queue)-1])
+	}
+}
+
+func (c *Client) transmit(o *outgoing) {
+	if o.sent {
+		c.Stats.Resends++
+	} else {
+		o.sent, o.first = true, c.now
+	}
+	o.last = c.now
+	c.emit(o.p)
+}
+
+func (c *Client) handleReliableAck(body []byte) {
+	m, err := wire.ParseReliableAck(body)
+	if err != nil {
+		c.bad("truncated ReliableAck")
+		return
+	}
+	o := c.send.find(int(m.Seq))
+	switch {
+	case o == nil:
+	case m.Code == wire.AckSuccess:
+		o.acked = true
+		c.slide()
+	case int(m.Code) <= c.b.AckCodeResends:
+		c.transmit(o)
+	}
+}
+
+func (s *sender) find(number int) *outgoing {
+	for i := range s.queue {
+		if o := &s.queue[i]; o.number == number && o.sent {
+			return o
+		}
+	}
+	return nil
+}
+
+// slide removes the acknowledged commands at the front and sends those that enter the
+// window.
+func (c *Client) slide() {
+	s := &c.send
+	for len(s.queue) > 0 && s.queue[0].acked {
+		if c.b.DropsTail { // pops the wrong end while the front is acknowledged
+			s.queue = nil
+			return
+		}
+		s.queue = s.queue[1:]
+	}
+	for i := range min(len(s.queue), c.b.Window) {
+		if o := &s.queue[i]; !o.sent {
+			c.transmit(o)
+		}
+	}
+}
+
+// tickReliable repeats unacknowledged commands and gives up on old ones: it sends at 0,
+// 0.5 … 3.0 s, then it closes (vectors, reliable_resend_schedule).
+func (c *Client) tickReliable() {
+	for i := range c.send.queue {
+		o := &c.send.queue[i]
+		if !o.sent || o.acked {
+			continue
+		}
+		if c.now.Sub(o.first) > c.b.GiveUp {
+			c.giveUp()
+			return
+		}
+		if c.now.Sub(o.last) >= c.b.Resend {
+			c.transmit(o)
+		}
+	}
+}
+
+func (c *Client) giveUp() {
+	if c.b.ClosesOnGiveUp {
+		c.emit(wire.AppendConnectionClose(nil))
+	}
+	c.closed("reliable command not acknowledged")
+}
+
+func (c *Client) repeatAll() {
+	for i := range c.send.queue {
+		if o := &c.send.queue[i]; o.sent && !o.acked {
+			c.transmit(o)
+		}
+	}
+}

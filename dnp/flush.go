@@ -1,0 +1,252 @@
+package dnp
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// Java reads both counts of a LinkUpdate as signed bytes, so 127 is the most.
+const (
+	updateLinksMax  = 127
+	updateValuesMax = 127
+)
+
+// Pending reports whether Flush has something to do.
+func (e *Endpoint) Pending() bool { return len(e.dirty)+len(e.flushing) > 0 }
+
+// Flush sends changed values to the peers that are linked to them.
+//
+// It encodes what changed once per Source. Then it builds each connection's datagrams
+// in one go, so that they are as full as possible.
+//
+// A peer whose budget does not suffice is sent the most urgent part; NextTimeout tells
+// when it can be sent more.
+func (e *Endpoint) Flush(now time.Time, out Sender) {
+	t := e.clock.advance(now)
+	e.updateMax = 0
+	for i, s := range e.dirty {
+		e.dirty[i] = nil
+		if s.removed {
+			continue
+		}
+		s.encode()
+		s.flushed(t)
+		e.updateMax = max(e.updateMax, s.flushSize())
+		for _, r := range s.links {
+			e.conns[r.conn].links.push(uint16(r.slot))
+		}
+	}
+	e.dirty = e.dirty[:0]
+	for i, c := range e.flushing {
+		e.flushing[i] = nil
+		c.flush(t, out)
+	}
+	e.flushing = e.flushing[:0]
+}
+
+// flush sends the values that the peer's links lack.
+func (c *Conn) flush(now instant, out Sender) {
+	t := &c.links
+	t.flushing = false
+	if c.state != connEstablished {
+		return
+	}
+	if c.log.isMuted() {
+		t.deferPending(now)
+		return
+	}
+	most := t.pendingBytes + len(t.pending)*c.e.updateMax
+	most = (most + most/8) * c.loss.copies() // with the heads of datagrams
+	if len(t.waiting) > 0 || !c.budget.affords(&c.e.rate, most, now) {
+		c.flushShort(now, out)
+		return
+	}
+	w := updateWriter{e: c.e, t: t, path: &c.path, out: out}
+	w.write(t.pending)
+	w.finish()
+	t.pending, t.pendingBytes = t.pending[:0], 0
+}
+
+// flushShort sends the most urgent of the links that wait, until the budget is used up.
+func (c *Conn) flushShort(now instant, out Sender) {
+	t, cfg := &c.links, &c.e.cfg
+	t.deferPending(now)
+	if allowed := c.budget.allowance(&c.e.rate, c.e.rate.batch(len(t.waiting)), cfg.DatagramMax, now); allowed > 0 {
+		t.rank(now)
+		w := updateWriter{e: c.e, t: t, path: &c.path, out: out}
+		for len(t.waiting) > 0 && w.paid+len(w.b) < allowed {
+			w.write([]uint16{t.mostUrgent()})
+		}
+		w.finish()
+	}
+	if len(t.waiting) == 0 {
+		t.waiting = nil // it may be as long as the link table
+	}
+	c.settle(now)
+}
+
+// flushAt returns when the budget allows values of the links that wait.
+func (t *linkTable) flushAt(b *budget) instant {
+	if len(t.waiting) == 0 || t.flushing {
+		return never
+	}
+	r := &t.core.rate
+	return b.allowedAt(r, r.batch(len(t.waiting)), t.core.cfg.DatagramMax)
+}
+
+// An updateWriter builds the LinkUpdates of one connection.
+type updateWriter struct {
+	e      *Endpoint
+	t      *linkTable
+	path   *path
+	out    Sender
+	b      []byte // nil between datagrams
+	links  int
+	values int  // of the open link
+	count  int  // place of the open link's number of values in b; 0 if none is open
+	again  bool // the open datagram repeats values
+	paid   int  // bytes of the budget that were spent
+}
+
+// write writes what the links in these slots lack, if anything.
+func (w *updateWriter) write(slots []uint16) {
+	t := w.t
+	for _, slot := range slots {
+		l := &t.slots[slot]
+		l.flags &^= linkMarked | linkWaiting | linkChanged
+		if !l.weSend() {
+			continue
+		}
+		s := w.e.sources[l.source]
+		again := s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
+		switch {
+		case l.sent == s.version:
+		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
+			w.finish()
+			w.again = again
+			w.encode(int(slot), s)
+			w.finish()
+		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld):
+			w.copy(l.id, s.encoded)
+		default:
+			w.encode(int(slot), s)
+		}
+		l.sent = s.version
+		w.again = w.b != nil && (w.again || again)
+	}
+}
+
+// copy writes a link whose count and values are encoded.
+func (w *updateWriter) copy(id wire.LinkID, encoded []byte) {
+	if len(w.b)+2+len(encoded) > w.e.cfg.DatagramMax || w.links == updateLinksMax || w.b == nil {
+		w.start(2 + len(encoded))
+	}
+	w.links++
+	w.b = append(append(w.b, byte(id), byte(id>>8)), encoded...)
+}
+
+// encode writes the values that a link lacks.
+func (w *updateWriter) encode(slot int, s *Source) {
+	l, p := &w.t.slots[slot], w.e.cfg.Profile
+	if p == wire.Spec {
+		w.encodePrefix(slot, s)
+		return
+	}
+	layout := s.cfg.State.Layout()
+	for i, version := range s.changed {
+		if version <= l.sent {
+			continue
+		}
+		v := s.cfg.State.Value(i)
+		if w.t.withholds(slot, i, v) || !w.open(l.id, len(v)) {
+			continue
+		}
+		w.values++
+		w.b = p.AppendUpdateValue(w.b, i, layout.Type(i), v)
+	}
+	w.close()
+}
+
+// open makes room for a value of size bytes of a link. It reports false if no
+// datagram has so much.
+func (w *updateWriter) open(id wire.LinkID, size int) bool {
+	p, sizeMax := w.e.cfg.Profile, w.e.cfg.DatagramMax
+	need := p.UpdateValueSize(size)
+	if p.UpdateHeadSize()+p.UpdateLinkSize()+need > datagramLimit {
+		w.e.drop(DropOversize)
+		return false
+	}
+	if w.count > 0 && w.values < updateValuesMax && len(w.b)+need <= sizeMax {
+		return true
+	}
+	w.close()
+	need += p.UpdateLinkSize()
+	if w.b == nil || w.links == updateLinksMax || len(w.b)+need > sizeMax {
+		w.start(need)
+	}
+	w.links++
+	w.b = p.AppendUpdateLink(w.b, id, 0)
+	w.count = len(w.b) - (p.UpdateLinkSize() - 2)
+	return true
+}
+
+// close ends the open link.
+func (w *updateWriter) close() {
+	if w.count > 0 {
+		w.e.cfg.Profile.PutUpdateCount(w.b[w.count:], w.values)
+		w.count, w.values = 0, 0
+	}
+}
+
+// encodePrefix writes the values of a link up to the last that it lacks, in one
+// piece: profile spec has no other way. For a value that is withheld the peer gets its
+// own bytes.
+func (w *updateWriter) encodePrefix(slot int, s *Source) {
+	l, p, state := &w.t.slots[slot], w.e.cfg.Profile, s.cfg.State
+	n, need := s.lastNewer(l.sent)+1, p.UpdateLinkSize()
+	for i := range n {
+		need += p.UpdateValueSize(len(w.t.valueFor(slot, i, state.Value(i))))
+	}
+	if p.UpdateHeadSize()+need > datagramLimit {
+		w.e.drop(DropOversize)
+		return
+	}
+	if w.b == nil || len(w.b)+need > w.e.cfg.DatagramMax {
+		w.start(need)
+	}
+	w.links++
+	w.b = p.AppendUpdateLink(w.b, l.id, n)
+	for i := range n {
+		w.b = p.AppendUpdateValue(w.b, i, state.Layout().Type(i), w.t.valueFor(slot, i, state.Value(i)))
+	}
+}
+
+// start sends the open datagram and begins one with room for need more bytes.
+func (w *updateWriter) start(need int) {
+	w.finish()
+	p := w.e.cfg.Profile
+	w.b = p.AppendUpdateHead(w.out.Datagram(max(w.e.cfg.DatagramMax, p.UpdateHeadSize()+need)), 0)
+}
+
+// finish sends the open datagram, several times if it repeats values on a path with loss.
+func (w *updateWriter) finish() {
+	if w.b == nil {
+		return
+	}
+	e, p := w.e, w.path
+	e.cfg.Profile.PutUpdateLinks(w.b, w.links)
+	e.stats.UpdatesOut += uint64(w.links)
+	p.budget.updated = e.clock.now
+	w.paid += len(w.b) + p.budget.headers
+	if copies := p.loss.copies(); w.again && copies > 1 {
+		w.paid += (copies - 1) * (len(w.b) + p.budget.headers)
+		e.scratch = append(e.scratch[:0], w.b...)
+		for range copies - 1 {
+			p.emit(w.b, w.out)
+			w.b = append(w.out.Datagram(len(e.scratch)), e.scratch...)
+		}
+	}
+	p.emit(w.b, w.out)
+	w.b, w.links, w.again = nil, 0, false
+}

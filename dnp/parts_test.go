@@ -1,0 +1,142 @@
+package dnp
+
+import (
+	"bytes"
+	"testing"
+	"unsafe"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// TestConnSize: the allocator adds 8 bytes to an object with pointers, so a Conn of 1,016
+// bytes takes 1,024, and a larger one 1,152.
+func TestConnSize(t *testing.T) {
+	if size := unsafe.Sizeof(Conn{}); size > 1016 {
+		t.Errorf("a Conn has %d bytes, want at most 1,016", size)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	full := make([]outgoing, sendWindowSize)
+	half := make([]outgoing, sendWindowSize/2)
+	text := []message{{data: []byte("m")}}
+	offer := []uint16{0}
+	for _, tt := range []struct {
+		why            string
+		w              sendWindow
+		mayOffer, open bool
+		want           choice
+	}{
+		{"nothing waits", sendWindow{}, true, true, takeNothing},
+		{"the window is full", sendWindow{flight: full, queue: text, offers: offer}, true, true, takeNothing},
+		{"a window that is stuck near the wrap has room for more", sendWindow{flight: full, limit: 11, queue: text}, true, true, takeOther},
+		{"a message", sendWindow{queue: text}, false, false, takeOther},
+		{"a probe goes before an offer", sendWindow{noops: 1, offers: offer}, true, true, takeOther},
+		{"the parts of a message stay together", sendWindow{partAt: 1, offers: offer}, true, true, takeOther},
+		{"an offer", sendWindow{offers: offer}, true, true, takeOffer},
+		{"an offer waits in the queue of the Endpoint", sendWindow{offers: offer}, true, false, takeOffer},
+		{"the budget does not allow an offer", sendWindow{offers: offer}, false, true, takeNothing},
+		{"then messages do not wait for it", sendWindow{offers: offer, queue: text}, false, true, takeOther},
+		{"offers and messages take turns", sendWindow{offers: offer, queue: text}, true, true, takeOffer},
+		{"after an offer a message", sendWindow{offers: offer, queue: text, offered: true}, true, true, takeOther},
+		{"after an offer another if there is no message", sendWindow{offers: offer, offered: true}, true, true, takeOffer},
+		{"messages pass an offer that waits for its turn", sendWindow{offers: offer, queue: text}, true, false, takeOther},
+		{"but leave half the window to it", sendWindow{flight: half, offers: offer, queue: text}, true, false, takeOffer},
+	} {
+		if got := tt.w.choose(tt.mayOffer, tt.open); got != tt.want {
+			t.Errorf("%s: choice %d, want %d", tt.why, got, tt.want)
+		}
+	}
+}
+
+func TestAckState(t *testing.T) {
+	w := sendWindow{next: 7, flight: make([]outgoing, 4)}
+	w.acknowledged(&w.flight[0])
+	w.acknowledged(&w.flight[2])
+	if base, ahead := w.ackState(); base != 3 || ahead != 0b101 {
+		t.Errorf("base %d, ahead %b, want 3 and 101", base, ahead)
+	}
+	if done := w.processed(); len(done) != 1 {
+		t.Errorf("%d commands are processed, want 1: the peer holds what is beyond a gap", len(done))
+	}
+	w.forget(1, wire.Denetwork, 0)
+	if w.base() != 4 || w.find(5) != nil || w.find(4) == nil || w.find(7) != nil {
+		t.Errorf("base %d; want 4 and 6 in flight, 5 acknowledged, 7 not sent", w.base())
+	}
+}
+
+func TestLongReceive(t *testing.T) {
+	const sizeMax = 5
+	var r longReceive
+	for _, tt := range []struct {
+		why   string
+		flags wire.PartFlags
+		data  string
+		want  string
+		ok    bool
+	}{
+		{"a probe is no part", 0, "", "", true},
+		{"a part without message is ignored", wire.PartLast, "x", "", true},
+		{"the first part", wire.PartFirst, "ab", "", true},
+		{"a first part starts again", wire.PartFirst, "cd", "", true},
+		{"a part between", 0, "e", "", true},
+		{"the last part", wire.PartLast, "f", "cdef", true},
+		{"both at once", wire.PartFirst | wire.PartLast, "g", "g", true},
+		{"as large as allowed", wire.PartFirst, "12345", "", true},
+		{"too large", wire.PartLast, "6", "", false},
+	} {
+		data, ok := r.add(wire.ReliableMessageLong{Flags: tt.flags, Data: []byte(tt.data)}, sizeMax)
+		if !bytes.Equal(data, []byte(tt.want)) || ok != tt.ok {
+			t.Errorf("%s: %q, %v, want %q, %v", tt.why, data, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+func TestLongReceiveLink(t *testing.T) {
+	var r longReceive
+	add := func(link wire.LinkID, flags wire.LinkStateFlags, message, values string) (wire.LinkStateLong, bool, bool) {
+		return r.addLink(wire.LinkStateLong{Link: link, Flags: flags, Message: []byte(message), Values: []byte(values)})
+	}
+	add(1, wire.LinkStateFirst|wire.LinkStateReadOnly, "a", "")
+	if _, done, ok := add(2, wire.LinkStateLast, "x", "x"); done || !ok {
+		t.Errorf("a part of another link: done %v, ok %v, want it ignored", done, ok)
+	}
+	whole, done, ok := add(1, wire.LinkStateLast, "b", "12")
+	if !done || !ok || string(whole.Message) != "ab" || string(whole.Values) != "12" || whole.Flags&wire.LinkStateReadOnly == 0 {
+		t.Errorf("got %+v, %v, %v, want the joined offer with the flags of its first part", whole, done, ok)
+	}
+	add(3, wire.LinkStateFirst, "", "")
+	if _, _, ok := add(3, 0, "", string(make([]byte, longLinkMax+1))); ok {
+		t.Error("an offer beyond 64 KiB is accepted")
+	}
+}
+
+func TestLossEstimate(t *testing.T) {
+	l := newLossEstimate()
+	if l.copies() != 2 {
+		t.Errorf("a new path gets %d copies of a repeat, want 2", l.copies())
+	}
+	for range 6 {
+		l.add(false)
+	}
+	if l.copies() != 1 {
+		t.Errorf("after six deliveries %d copies of a repeat, want 1", l.copies())
+	}
+	for range 6 {
+		l.add(true)
+	}
+	if l.copies() != 3 {
+		t.Errorf("after six losses %d copies of a repeat, want 3", l.copies())
+	}
+}
+
+func TestJournalNil(t *testing.T) {
+	var j *journal
+	j.want(needNow)
+	j.linkChanged(1, LinkCameUp)
+	j.agree()
+	j.storedUpTo(1)
+	if j.isMuted() || j.contradicted() {
+		t.Error("a connection without a log is muted or contradicted")
+	}
+}

@@ -1,0 +1,310 @@
+package dnp
+
+import (
+	"bytes"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
+// which it copies. With a token that is not 0, EventSent reports its number. Errors
+// are ErrEmpty, ErrTooLarge, ErrClosed, and ErrBacklog, which closes the
+// connection, because a peer that misses a message must know.
+func (c *Conn) Send(data []byte, token uint64) error {
+	cfg := &c.e.cfg
+	sizeMax := cfg.LongMax
+	if !cfg.Profile.Long() {
+		sizeMax = min(sizeMax, specMessageLimit)
+	}
+	switch {
+	case len(data) == 0:
+		return ErrEmpty
+	case len(data) > sizeMax:
+		return ErrTooLarge
+	case c.over():
+		return ErrClosed
+	case c.send.full(cfg, len(data)):
+		c.Close(CloseSlow)
+		return ErrBacklog
+	}
+	c.send.enqueue(message{data: bytes.Clone(data), token: token})
+	c.wake()
+	return nil
+}
+
+// choose decides what the send window sends next.
+func (c *Conn) choose(now instant) choice {
+	if !c.send.waiting() {
+		return takeNothing
+	}
+	return c.send.choose(c.offerAt(now) <= now, c.e.offers.open(now))
+}
+
+// offerAt returns when the budget allows an offer: at once, unless values wait for the
+// budget. Then offers get a part of it, and one is always in flight.
+func (c *Conn) offerAt(now instant) instant {
+	if short := len(c.links.waiting) > 0 || c.budget.overdrawn(now); !short || len(c.send.flight) == 0 {
+		return now
+	}
+	return c.budget.offerAt
+}
+
+// nextCommand removes the next command from the queues of the window. It returns an
+// offer only if *offers is positive, and pays for it.
+func (c *Conn) nextCommand(now instant, offers *int) (o outgoing, ok bool) {
+	switch c.choose(now) {
+	case takeOther:
+		return c.send.nextOther(&c.e.cfg), true
+	case takeOffer:
+		if *offers == 0 {
+			return o, false
+		}
+		*offers--
+		slot := c.send.nextOffer()
+		o = outgoing{kind: outLinkState, slot: slot, link: c.links.slots[slot].id}
+		size := c.links.outgoingSize(&o) + c.budget.headers
+		c.e.offers.pay(size, now)
+		c.budget.offerAt = now.add(offerShare * c.e.rate.cost(size))
+		return o, true
+	}
+	return o, false
+}
+
+// fill sends new commands while the window has room, at most so many offers among them.
+// pump sends no offers; each waits for its turn in the Endpoint's offer queue.
+func (c *Conn) fill(now instant, offers int, out Sender) {
+	for {
+		o, ok := c.nextCommand(now, &offers)
+		if !ok {
+			break
+		}
+		n, sent := c.send.add(o)
+		if c.log == nil {
+			c.transmit(n, sent, now, out)
+		} else if o.kind == outLinkState { // the rest follows when it is stored
+			c.links.offerSent(int(o.slot))
+		}
+	}
+	if c.log != nil {
+		c.sendStored(now, out)
+	}
+}
+
+// sendStored sends the commands that are stored and were never sent.
+func (c *Conn) sendStored(now instant, out Sender) {
+	w := &c.send
+	for n := w.base(); n < min(w.next, c.log.sent); n++ {
+		if o := &w.flight[n-w.base()]; o.sends == 0 && !o.acked {
+			c.transmit(n, o, now, out)
+		}
+	}
+	if c.log.sentAsked < w.next {
+		c.log.want(needNow)
+	}
+}
+
+// resend repeats the commands that were not acknowledged in time. It reports false if
+// the peer did not acknowledge a command for so long that the connection has to end.
+func (c *Conn) resend(now instant, out Sender) bool {
+	w, cfg := &c.send, &c.e.cfg
+	for i := range w.flight {
+		o := &w.flight[i]
+		if o.acked || o.sends == 0 { // a command that was never sent waits for the log
+			continue
+		}
+		if now.sub(o.first) >= cfg.ReliableTimeout {
+			return false
+		}
+		if now >= w.resendAt(cfg, o) {
+			c.e.stats.Resends++
+			c.loss.add(true)
+			c.transmit(w.base()+uint64(i), o, now, out)
+		}
+	}
+	if inferred := w.inferAgain(cfg.Profile, now); inferred > 0 {
+		c.e.stats.Inferred += uint64(inferred)
+		c.log.want(needSoon)
+	}
+	c.links.commandsProcessed(now)
+	w.widen(cfg.Profile, now)
+	return true
+}
+
+// transmit sends a command that is in flight.
+func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
+	first := o.sends == 0
+	if first {
+		o.first = now
+		if o.kind == outLinkState {
+			c.links.offerSent(int(o.slot))
+		}
+	}
+	if o.sends < 1<<16-1 {
+		o.sends++
+	}
+	o.last = now
+	c.limit.ask()
+	c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), n, o), out)
+	if !first {
+		return
+	}
+	if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
+		c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+	}
+	if o.takeDown && o.kind != outFrozen {
+		c.links.startDown(o.link) // the record of this number says that the link is taken down
+	}
+}
+
+// receiveAck handles the acknowledgement of one of our commands.
+func (c *Conn) receiveAck(p []byte, now instant) {
+	m, err := wire.ParseReliableAck(p)
+	if err != nil {
+		c.e.drop(DropTruncated)
+		return
+	}
+	w, profile := &c.send, c.e.cfg.Profile
+	n, ok := profile.Unwrap(m.Seq, w.next)
+	o := w.find(n)
+	switch {
+	case !ok || o == nil || o.sends == 0:
+		c.e.drop(DropUnknownAck)
+		if ok && n >= w.next && c.log.contradicted() {
+			c.Close(CloseUncertain)
+		}
+	case m.Code == wire.AckSuccess:
+		c.life.hear(now)
+		if o.sends == 1 {
+			c.loss.add(false)
+		}
+		c.log.agree()
+		w.acknowledged(o)
+		c.log.want(needSoon)
+		c.e.stats.Inferred += uint64(w.infer(profile, n))
+		c.links.commandsProcessed(now)
+	case now.sub(o.last) < hastyResend:
+		c.e.drop(DropHastyResend)
+	default:
+		c.life.hear(now)
+		o.last = now - instant(c.e.cfg.ReliableResend)
+		c.wake()
+	}
+}
+
+// receiveReliable handles commands 4, 5, 10 and 11. p is what follows the command
+// byte.
+func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Sender) {
+	seq, reason := checkReliable(cmd, p)
+	if reason != dropNothing {
+		c.e.drop(reason)
+		return
+	}
+	n, a := c.recv.judge(c.e.cfg.Profile, seq)
+	if a == arrivalOutside {
+		c.e.drop(DropOutsideWindow)
+		if c.suspicion.miss(now) {
+			c.e.stats.Alarms++
+			c.e.event(Event{Kind: EventSuspect, Conn: c})
+		}
+		if c.log.contradicted() {
+			c.Close(CloseUncertain)
+		}
+		return
+	}
+	c.life.hear(now)
+	c.acknowledge(n, out)
+	if c.log != nil && a == arrivalDue {
+		if a = arrivalEarly; c.recv.holds(n) { // it is passed on when it is stored
+			a = arrivalRepeat
+		}
+	}
+	switch a {
+	case arrivalRepeat:
+		c.e.drop(DropRepeat)
+	case arrivalEarly:
+		c.recv.hold(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)
+		c.log.agree()
+		c.log.want(needNow)
+	case arrivalDue:
+		c.deliver(cmd, p, now)
+		c.deliverEarly(now)
+	}
+}
+
+// acknowledge is the only place where a command of the peer is acknowledged. A command
+// that waits for the log is not acknowledged, however often it arrives.
+func (c *Conn) acknowledge(n uint64, out Sender) {
+	if c.log != nil && (c.log.muted || !c.recv.mayAcknowledge(n)) {
+		return
+	}
+	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
+	c.emit(m.Append(out.Datagram(4)), out)
+}
+
+// deliverEarly passes on the held commands whose turn has come.
+func (c *Conn) deliverEarly(now instant) {
+	for !c.over() {
+		e, ok := c.recv.pop(c.log != nil)
+		if !ok {
+			break
+		}
+		c.deliver(e.cmd, e.buf, now)
+		if c.e.driven { // otherwise its events outlive the next begin, which recycles lent buffers
+			c.e.lent = append(c.e.lent, e.buf) // events may alias it
+		}
+	}
+	c.recv.hole = now
+}
+
+// deliver passes on the command that is due. It has been checked.
+func (c *Conn) deliver(cmd wire.Command, p []byte, now instant) {
+	n := c.recv.next
+	c.recv.next++
+	switch cmd {
+	case wire.CommandReliableMessage:
+		m, _ := wire.ParseReliableMessage(p)
+		c.e.event(Event{Kind: EventMessage, Conn: c, Reliable: true, Number: n, Data: m.Data})
+	case wire.CommandReliableLinkState:
+		m, _ := wire.ParseLinkState(p)
+		c.links.receiveOffer(m, now)
+	case wire.CommandReliableMessageLong:
+		c.deliverPart(n, p)
+	case wire.CommandReliableLinkStateLong:
+		c.deliverLinkPart(p, now)
+	}
+}
+
+func (c *Conn) deliverPart(n uint64, p []byte) {
+	c.send.peerLong = true
+	m, _ := wire.ParseReliableMessageLong(p)
+	data, ok := c.recv.long.add(m, c.e.cfg.LongMax)
+	if !ok {
+		c.e.drop(DropTooLarge)
+		c.Close(CloseTooLarge)
+	} else if len(data) > 0 {
+		c.e.event(Event{Kind: EventMessage, Conn: c, Reliable: true, Number: n, Data: data})
+	}
+}
+
+// deliverLinkPart handles a command 11, which only tests and the engine know.
+func (c *Conn) deliverLinkPart(p []byte, now instant) {
+	c.send.peerLong = true
+	m, _ := wire.ParseLinkStateLong(p)
+	whole, done, ok := c.recv.long.addLink(m)
+	switch {
+	case !ok:
+		c.e.drop(DropTooLarge)
+		c.Close(CloseTooLarge)
+		return
+	case !done:
+		return
+	}
+	values, err := wire.ParseValues(whole.Values)
+	if err != nil {
+		c.e.drop(DropBadValue)
+		c.links.takeDown(whole.Link)
+		return
+	}
+	readOnly := whole.Flags&wire.LinkStateReadOnly != 0
+	c.links.receiveOffer(wire.LinkState{Link: whole.Link, ReadOnly: readOnly, Message: whole.Message, Values: values}, now)
+}

@@ -1,0 +1,258 @@
+package dnp
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// LinkUp and LinkDown are single datagrams without acknowledgement, so both are
+// repeated: LinkUp until the peer's first LinkUpdate shows that it knows, at the
+// times of dnp/PROTOCOL.md, What we do about it; LinkDown, which the peer never
+// answers, blindly.
+var (
+	linkUpSteps   = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
+	linkDownSteps = []time.Duration{0, 60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}
+)
+
+// A retrySchedule sends something about a link at fixed times after a start. All links
+// that wait for the same step wait equally long, so each step is a FIFO and nothing is
+// ever sorted.
+type retrySchedule struct {
+	steps  []time.Duration
+	queues [][]retry // by step
+	n      int
+}
+
+// A retry is a link in a schedule.
+type retry struct {
+	link    wire.LinkID
+	version uint32 // of the link's Source at the start; catch-ups only
+	start   instant
+}
+
+// start schedules r from the first step, if there is one.
+func (l *retrySchedule) start(r retry) {
+	if len(l.steps) == 0 {
+		return
+	}
+	if l.queues == nil {
+		l.queues = make([][]retry, len(l.steps))
+	}
+	l.queues[0] = append(l.queues[0], r)
+	l.n++
+}
+
+// again makes the last step of link due once more. It ignores a link that is scheduled
+// already, which would lose its steps to come.
+func (l *retrySchedule) again(link wire.LinkID, now instant) {
+	if l.scheduled(link) {
+		return
+	}
+	if l.queues == nil {
+		l.queues = make([][]retry, len(l.steps))
+	}
+	last := len(l.steps) - 1
+	l.queues[last] = slices.Insert(l.queues[last], 0, retry{link: link, start: now.add(-l.steps[last])}) // all others in this queue are due later
+	l.n++
+}
+
+func (l *retrySchedule) scheduled(link wire.LinkID) bool {
+	return slices.ContainsFunc(l.queues, func(queue []retry) bool {
+		return slices.ContainsFunc(queue, func(r retry) bool { return r.link == link })
+	})
+}
+
+// next returns a link whose step is due, and moves it to the next step.
+func (l *retrySchedule) next(now instant) (due retry, ok bool) {
+	for step, queue := range l.queues {
+		if len(queue) == 0 || queue[0].start.add(l.steps[step]) > now {
+			continue
+		}
+		due = l.popFirst(step)
+		if step+1 < len(l.steps) {
+			l.queues[step+1] = append(l.queues[step+1], due)
+			l.n++
+		}
+		l.trim()
+		return due, true
+	}
+	return retry{}, false
+}
+
+func (l *retrySchedule) popFirst(step int) retry {
+	queue := l.queues[step]
+	first := queue[0]
+	l.queues[step] = append(queue[:0], queue[1:]...)
+	l.n--
+	return first
+}
+
+// trim frees the memory of an empty schedule.
+func (l *retrySchedule) trim() {
+	if l.n == 0 {
+		l.queues = nil
+	}
+}
+
+// dropOldest removes the link that was sent most often.
+func (l *retrySchedule) dropOldest() {
+	for step := len(l.queues) - 1; step >= 0; step-- {
+		if len(l.queues[step]) > 0 {
+			l.popFirst(step)
+			return
+		}
+	}
+}
+
+// cancel removes link.
+func (l *retrySchedule) cancel(link wire.LinkID) {
+	for step, queue := range l.queues {
+		rest := slices.DeleteFunc(queue, func(r retry) bool { return r.link == link })
+		l.n -= len(queue) - len(rest)
+		l.queues[step] = rest
+	}
+	l.trim()
+}
+
+func (l *retrySchedule) nextTimeout() instant {
+	at := never
+	for step, queue := range l.queues {
+		if len(queue) > 0 {
+			at = min(at, queue[0].start.add(l.steps[step]))
+		}
+	}
+	return at
+}
+
+// each yields the scheduled links, once each.
+func (l *retrySchedule) each(yield func(wire.LinkID)) {
+	for _, queue := range l.queues {
+		for _, r := range queue {
+			yield(r.link)
+		}
+	}
+}
+
+// sendRepeats sends the LinkUps and LinkDowns that are due, and makes values due whose
+// repeat is.
+func (t *linkTable) sendRepeats(p *path, now instant, out Sender) {
+	for r, ok := t.ups.next(now); ok; r, ok = t.ups.next(now) {
+		p.emit(wire.LinkUp{Link: r.link}.Append(out.Datagram(3)), out)
+	}
+	for r, ok := t.downs.next(now); ok; r, ok = t.downs.next(now) {
+		for range p.loss.copies() { // the peer never answers a LinkDown
+			p.emit(wire.LinkDown{Link: r.link}.Append(out.Datagram(3)), out)
+		}
+	}
+	for r, ok := t.catchUps.next(now); ok; r, ok = t.catchUps.next(now) {
+		t.catchUp(r, now)
+	}
+}
+
+// catchUpsMax bounds the catch-ups of a connection. Beyond it a new one replaces the one
+// that was repeated most often.
+const catchUpsMax = 4096
+
+// startCatchUp schedules the values of a link for repeats at the times of Config.Refresh,
+// besides the values that it is sent at once. Those may be the only ones on this path: a
+// link that came up behind its offer, or was bound to another Source, lacks changes whose
+// own repeats are over, and without this one lost datagram would leave them to the scrub.
+func (t *linkTable) startCatchUp(slot int) {
+	if t.catchUps.n >= catchUpsMax {
+		t.core.drop(DropCatchUpsFull)
+		t.catchUps.dropOldest()
+	}
+	l := &t.slots[slot]
+	t.catchUps.start(retry{link: l.id, version: t.core.sources[l.source].version, start: t.core.clock.now})
+}
+
+// catchUp repeats the values of a link once, unless all have changed since: the Source
+// repeats its changes itself.
+func (t *linkTable) catchUp(r retry, now instant) {
+	slot, ok := t.slotOf(r.link)
+	if !ok || t.slots[slot].source == noSource {
+		return
+	}
+	for _, version := range t.core.sources[t.slots[slot].source].changed {
+		if version <= r.version {
+			t.scrubLink(slot, now)
+			return
+		}
+	}
+}
+
+// A scrubber is a connection's place in its scrub. Refresh repairs the rare loss; the
+// scrub repairs the rest: it visits the links of a connection in turn, for ever, and
+// makes all their values due again, about a datagram's worth at a time.
+type scrubber struct {
+	at   instant // the next step
+	slot int
+}
+
+// scrubGrid is the grid of scrub steps. With it 20 wake-ups a second serve all
+// connections of an idle Endpoint; without it each step would be a wake-up of its own.
+const scrubGrid = 50 * time.Millisecond
+
+// startScrub begins at a connection's own point of the interval, so that connections
+// made together are not scrubbed together.
+func (t *linkTable) startScrub(now instant) {
+	t.scrub.at = never
+	if interval := t.core.cfg.ScrubInterval; interval > 0 {
+		const golden = 0.6180339887
+		turn := float64(t.conn) * golden
+		t.scrub.at = now.add(interval/2 + time.Duration(float64(interval)*(turn-float64(int(turn))))).upTo(scrubGrid)
+	}
+}
+
+// scrubSome does one step of the round, if it is due.
+func (t *linkTable) scrubSome(now instant) {
+	r, cfg := &t.scrub, &t.core.cfg
+	if now < r.at {
+		return
+	}
+	sent, from := 0, r.slot
+	for r.slot < len(t.slots) && sent < cfg.DatagramMax {
+		sent += t.scrubLink(r.slot, now)
+		r.slot++
+	}
+	share := float64(1)
+	if n := len(t.slots); n > 0 {
+		share = float64(r.slot-from) / float64(n)
+	}
+	if r.slot >= len(t.slots) {
+		r.slot = 0
+	}
+	r.at = now.add(scrubPause(cfg.ScrubInterval, share, sent, cfg.ScrubBytesPerSecond)).upTo(scrubGrid)
+}
+
+// scrubPause returns how long to wait after a step: its share of the round, or the
+// time that its bytes take at the permitted rate.
+func scrubPause(interval time.Duration, share float64, sent, bytesPerSecond int) time.Duration {
+	byShare := time.Duration(float64(interval) * share)
+	byRate := time.Duration(sent) * time.Second / time.Duration(bytesPerSecond)
+	return max(byShare, byRate, time.Millisecond)
+}
+
+// scrubLink makes all values of a link due, and LinkUp if the peer may lack that. It
+// returns about how many bytes of values that will send.
+func (t *linkTable) scrubLink(slot int, now instant) int {
+	l := &t.slots[slot]
+	if l.has(linkUnconfirmed) && l.phase == LinkUp { // all LinkUps may have been lost
+		t.ups.again(l.id, now)
+	}
+	if !l.weSend() || l.has(linkWaiting) { // a link that waits is sent anyway; the next round is soon enough
+		return 0
+	}
+	l.sent = 0
+	s := t.core.sources[l.source]
+	if l.has(linkByPeer) {
+		if l.sent = t.peer[l.id].base; l.sent >= s.settled() {
+			return 0
+		}
+	}
+	t.core.stats.Scrubs++
+	t.markRepeat(slot)
+	return s.updateSize()
+}

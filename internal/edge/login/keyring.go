@@ -1,0 +1,89 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/auth"
+)
+
+// keysInterval is how often the file of token keys is read. The system does not reliably
+// report that a secret store replaced a file.
+const keysInterval = 2 * time.Second
+
+// A keyring has the token keys that are valid, as the file says. A file that cannot be
+// read or parsed changes nothing: the keys from before stay valid.
+type keyring struct {
+	file string
+	log  *slog.Logger
+
+	keys atomic.Pointer[auth.Keys] // read by workers, written by the goroutine in watch
+	text []byte                    // that was read last
+	bad  string                    // the latest error, to log it once
+}
+
+// load reads the file for the first time.
+func (k *keyring) load() error {
+	text, err := readKeyFile(k.file)
+	if err != nil {
+		return fmt.Errorf("token keys: %w", err)
+	}
+	keys, err := auth.ParseKeys(text)
+	if err != nil {
+		return fmt.Errorf("token keys: file %s %w", k.file, err)
+	}
+	k.text = text
+	k.keys.Store(keys)
+	return nil
+}
+
+// watch checks the file again and again until ctx ends.
+func (k *keyring) watch(ctx context.Context) {
+	tick := time.NewTicker(keysInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.check()
+		}
+	}
+}
+
+// check replaces the keys if the file has changed. Sessions that began with a key that the
+// file no longer has go on until their tokens expire.
+func (k *keyring) check() {
+	text, err := readKeyFile(k.file)
+	if err == nil && bytes.Equal(text, k.text) {
+		return
+	}
+	var keys *auth.Keys
+	if err == nil {
+		keys, err = auth.ParseKeys(text)
+	}
+	switch {
+	case err == nil:
+		k.text, k.bad = text, ""
+		k.keys.Store(keys)
+		k.log.Info("token keys changed", "file", k.file, "keys", keys.Len())
+	case err.Error() != k.bad:
+		k.bad = err.Error()
+		k.log.Warn("keeping the token keys from before: the file is not usable", "file", k.file, "error", err)
+	}
+}
+
+func readKeyFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, auth.KeyFileMax+1))
+}

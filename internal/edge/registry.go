@@ -1,0 +1,52 @@
+package edge
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/dnprelay/dnprelay/internal/auth"
+)
+
+// A registry counts the sessions of an edge by address, because the kernel spreads the
+// ports of one address over all workers.
+//
+// The mutex is there because no worker can own a count to which all contribute. It is
+// locked when a session begins or ends, and for each request that came through the Gate.
+type registry struct {
+	sessionsMax, perNetworkMax int // of the edge, and of one network; 0 is no bound for a network
+
+	mu        sync.Mutex
+	sessions  int
+	byNetwork map[netip.Prefix]int // as many entries as there are sessions, at most
+}
+
+func newRegistry(sessionsMax, perNetworkMax int) *registry {
+	return &registry{sessionsMax: sessionsMax, perNetworkMax: perNetworkMax, byNetwork: make(map[netip.Prefix]int)}
+}
+
+// room reports whether another session of this address may begin.
+func (r *registry) room(a netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
+}
+
+// enter adds a session of this address.
+func (r *registry) enter(a netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions++
+	r.byNetwork[auth.HomeNetwork(a)]++
+}
+
+// leave removes a session of this address.
+func (r *registry) leave(a netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions--
+	if n := auth.HomeNetwork(a); r.byNetwork[n] > 1 {
+		r.byNetwork[n]--
+	} else {
+		delete(r.byNetwork, n)
+	}
+}

@@ -1,0 +1,318 @@
+package takeover
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/sessionlog"
+)
+
+// TestAskedAgain: an edge to which datagrams of a client come while another edge takes the
+// session over asks until that one has it, and forwards them. To drop them costs the client
+// one of the six attempts that it has.
+func TestAskedAgain(t *testing.T) {
+	e := newTestEdge(t)
+	w, addr, hub := e.workers[0], clientAddr(1), memaffinity.New(e.net.Now)
+	e.claimIn(hub.Node("e1"))
+	dead, other, name := hub.Node("e3"), hub.Node("e2"), w.t.name(addr)
+	dead.Claim(name, 1)
+	dead.Leave()
+	other.Try(name, cluster.Served{Node: "e3", Epoch: 1}, func(cluster.Served, error) {})
+
+	w.deliver(addr, "", 3, 1, 0)
+	w.deliver(addr, "", 3, 2, 0)
+	e.pass(3*askAgainTime + 10*time.Millisecond)
+	if len(e.forwarded) > 0 || len(w.t.byName) > 0 {
+		t.Errorf("e2 tries: forwarded to %q; %d sessions are taken over", e.forwarded, len(w.t.byName))
+	}
+	other.Claim(name, 2)
+	e.pass(askAgainTime)
+	if !slices.Equal(e.forwarded, []string{"e2", "e2"}) {
+		t.Errorf("e2 has it: forwarded to %q, want both datagrams to e2", e.forwarded)
+	}
+	e.pass(orphanTime)
+	if n := len(w.t.orphans.byAddr) + len(w.t.orphans.asked); n > 0 {
+		t.Errorf("%d traces are left", n)
+	}
+}
+
+// TestAskedInVain: an edge asks about a client whose session no edge gets for as long as the
+// client's datagrams wait.
+func TestAskedInVain(t *testing.T) {
+	l := newLoser(t)
+	other := clientAddr(2)
+	dead, name := l.hub.Node("e3"), l.worker.t.name(other)
+	dead.Claim(name, 1)
+	dead.Leave()
+	l.other.Try(name, cluster.Served{Node: "e3", Epoch: 1}, func(cluster.Served, error) {})
+	l.worker.deliver(other, "", 3, 1, 0)
+	l.pass(time.Second)
+	if want := int(orphanTime / askAgainTime); l.finds != want || l.tries != want {
+		t.Errorf("it asked %d times and tried %d times, want %d", l.finds, l.tries, want)
+	}
+}
+
+// TestAskedAnotherWorker: datagrams that come to a worker while another worker of the edge
+// takes the session over by its name go to that one.
+func TestAskedAnotherWorker(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	first.join(addr)
+	next := first.next()
+	next.complete = false
+	w, other := next.workers[0], next.addWorker()
+	other.t.Give(w.t.name(addr), Path{}, "")
+	w.deliver(addr, "", 3, 0, 0, 0)
+	next.pass(100 * time.Millisecond)
+	if got := w.t.counts.OrphansForwarded; got != 1 || len(w.t.orphans.byAddr) > 0 {
+		t.Errorf("%d datagrams are passed on, %d clients wait, want 1 and 0", got, len(w.t.orphans.byAddr))
+	}
+}
+
+// TestLoginMeanwhile: when a client logs in while this edge takes its old session over,
+// nothing is left of either attempt, so that its next datagram is looked up.
+func TestLoginMeanwhile(t *testing.T) {
+	for _, phase := range []Phase{AwaitingSpace, Claiming} {
+		first, addr := newTestEdge(t), clientAddr(1)
+		first.join(addr)
+		next := first.next()
+		next.complete = false
+		w := next.workers[0]
+		name := w.t.name(addr)
+		w.t.Give(name, Path{}, "")
+		next.pass(200 * time.Millisecond)
+		old := w.session(addr)
+		if phase == Claiming {
+			next.complete = true
+			w.turn() // the log is asked, and has not answered
+		}
+		w.wantPhase("before the login", addr, phase)
+		w.endpoint.LogIn(next.net.Now(), addr, &auth.Claims{Client: "c", Space: "s", Write: true}, w)
+		w.handle(next.net.Now(), w.endpoint.Advance(next.net.Now(), w))
+		w.wantPhase("the login begins a session", addr, Opening)
+		next.pass(time.Second)
+		if w.t.counts.SessionsElsewhere != 1 || len(w.t.byName) > 0 || len(w.t.byAddr) > 0 {
+			t.Errorf("%v: %d sessions are elsewhere, %v are left, want 1 and none", phase, w.t.counts.SessionsElsewhere, w.t.byName)
+		}
+		if old.phase != Over || len(w.t.awaiting) > 0 {
+			t.Errorf("%v: it goes on to take the old session over, which no datagram could find", phase)
+		}
+		if next.locations.Present(name) {
+			t.Errorf("%v: the client would not be looked up", phase)
+		}
+	}
+}
+
+// forged is a request of a client that never proves its address.
+func (w *testWorker) forged(i int) { w.deliver(clientAddr(i), "e2", 0, 1, 0, 0, 0) }
+
+// TestForgedPaths: requests that no client stands behind do not take the return path from
+// clients that are there, however many come over another edge.
+func TestForgedPaths(t *testing.T) {
+	e := newTestEdge(t)
+	w := e.workers[0]
+	for i := range 140_000 {
+		w.forged(i)
+		if i%1000 == 0 {
+			e.pass(time.Millisecond)
+		}
+	}
+	addr := clientAddr(1 << 20)
+	e.join(addr)
+	if w.t.counts.PathsDisplaced == 0 || len(w.t.paths.byAddr) > pathsMax {
+		t.Errorf("%d paths were displaced, %d are known", w.t.counts.PathsDisplaced, len(w.t.paths.byAddr))
+	}
+	e.pass(pathTime + time.Second) // by then only the session has the client's path
+	e.over[addr] = 0
+	w.session(addr).Conn().Close(dnp.CloseKicked)
+	e.pass(time.Second)
+	if e.direct[addr] > 0 || e.over[addr] == 0 {
+		t.Errorf("the end: %d datagrams leave directly, %d over the edge that the client comes over", e.direct[addr], e.over[addr])
+	}
+	e.pass(20 * time.Second)
+	e.locations.expire(e.net.Now())
+	if n := len(w.t.paths.byAddr) + len(w.t.paths.order) + w.t.detours + len(w.t.byAddr) + len(e.locations.byClient) + len(e.locations.byName); n > 0 {
+		t.Errorf("%d traces are left of clients that are gone", n)
+	}
+}
+
+// TestGreetedElsewhere: a client that begins while the edge drains, and whose balancer sends
+// everything here, gets all of it to the edge that greets it.
+func TestGreetedElsewhere(t *testing.T) {
+	e := newTestEdge(t)
+	w := e.workers[0]
+	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+	w.t.Drain(e.net.Now())
+	for _, p := range [][]byte{{0, 1, 0, 0, 0}, {4, 0, 0}, {3, 0, 0, 0}} {
+		w.deliver(clientAddr(1), "", p...)
+	}
+	e.pass(orphanTime)
+	if !slices.Equal(e.forwarded, []string{"e2", "e2", "e2"}) || e.direct[clientAddr(1)] > 0 {
+		t.Errorf("forwarded to %q, want all of it to e2; answered directly %d times", e.forwarded, e.direct[clientAddr(1)])
+	}
+}
+
+// TestNotBack: a datagram is not forwarded back to the edge that it came over, whatever
+// hint there is: both hops would be wasted on one mistake.
+func TestNotBack(t *testing.T) {
+	e := newTestEdge(t)
+	w, addr := e.workers[0], clientAddr(1)
+	e.locations.Hint(e.net.Now(), w.t.client(addr), "e2")
+	w.deliver(addr, "e2", 3, 0, 0, 0)
+	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
+		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
+	}
+	if p := e.locations.Locate(e.net.Now(), w.t.client(addr)); p.Kind == Elsewhere {
+		t.Errorf("the hint is still %+v", p)
+	}
+}
+
+// TestPathOfTheAdopted: the return path of a session that is taken over is known from its
+// datagrams, long after they waited, from the paths of strangers, and from its last owner.
+func TestPathOfTheAdopted(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	first.join(addr)
+	for why, take := range map[string]func(w *testWorker){
+		"because of a datagram": func(w *testWorker) { w.deliver(addr, "e2", 3, 0, 0, 0) },
+		"by name": func(w *testWorker) {
+			w.t.notePath(w.net.Now(), addr, "e2")
+			w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+		},
+		"by the word of its last owner": func(w *testWorker) { w.t.Give(w.t.name(addr), Path{Edge: "e2"}, "") },
+	} {
+		next := first.next()
+		next.complete = false
+		take(next.workers[0])
+		next.pass(2 * orphanTime)
+		if s := next.workers[0].t.byAddr[addr]; s == nil || s.path.Edge != "e2" {
+			t.Errorf("%s: want it looked at, and its client to come over e2: %+v", why, s)
+		}
+	}
+}
+
+// TestPathUnknown: nothing is sent to the client of a session that was taken over in silence
+// before one of its datagrams comes, or when the edge that it came over is gone, if the
+// balancer minds.
+func TestPathUnknown(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	first.join(addr)
+	for _, answerOnly := range []bool{false, true} {
+		next := first.next()
+		next.complete = false
+		w := next.workers[0]
+		w.t.cfg.AnswerOnly = answerOnly
+		sends := func(why string, direct, over int) {
+			t.Helper()
+			next.direct[addr], next.over[addr] = 0, 0
+			w.Send(addr, []byte{0})
+			if next.direct[addr] != direct || next.over[addr] != over {
+				t.Errorf("%s (answers only: %v): %d datagrams leave directly, %d over another edge; want %d and %d",
+					why, answerOnly, next.direct[addr], next.over[addr], direct, over)
+			}
+		}
+		unknown := 1
+		if answerOnly {
+			unknown = 0
+		}
+		w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+		next.pass(time.Second)
+		w.wantPhase("it is being taken over", addr, AwaitingSpace)
+		sends("nothing came", unknown, 0)
+		w.deliver(addr, "", 3, 0, 0, 0)
+		sends("it comes directly", 1, 0)
+		w.deliver(addr, "e2", 3, 0, 0, 0)
+		sends("it comes over another edge", 0, 1)
+		next.unreachable = true
+		sends("that edge is gone", unknown, 0)
+		w.deliver(addr, "", 3, 0, 0, 0)
+		sends("it comes directly again", 1, 0)
+		if w.t.detours != 0 || (w.t.counts.PathsUnknown > 0) != answerOnly {
+			t.Errorf("%d clients do not come directly, %d datagrams were dropped", w.t.detours, w.t.counts.PathsUnknown)
+		}
+	}
+}
+
+// TestPathUnknownIsHanded: the next owner of a session is told that its path is not known.
+func TestPathUnknownIsHanded(t *testing.T) {
+	e, first, second := newDrained(t)
+	w, addr := e.workers[0], clientAddr(1)
+	w.t.cfg.AnswerOnly = true
+	w.t.setPath(w.session(addr), Path{Unknown: true})
+	w.t.Drain(e.net.Now())
+	e.pass(time.Second)
+	r := first.last
+	if first.given+second.given != 1 || !r.Unheard || r.Via != "" {
+		t.Fatalf("%d edges get it, the first as %+v", first.given+second.given, r)
+	}
+	data, err := json.Marshal(r)
+	if err != nil || json.Unmarshal(data, &r) != nil {
+		t.Fatal(err)
+	}
+	next := e.next().workers[0]
+	next.t.cfg.AnswerOnly = true
+	next.t.Give(r.Adopt, r.Path(), "")
+	if s := next.t.byName[r.Adopt]; s == nil || !s.path.Unknown {
+		t.Errorf("the next owner takes it as %+v", s)
+	}
+}
+
+// TestUncertain: an edge that is to take over a session whose log is damaged says whose it
+// was and which numbers the log knows, and tells the client.
+func TestUncertain(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	for range 3 {
+		if err := c.Send(first.net.Now(), []byte("said")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Advance(first.net.Now())
+	first.pass(100 * time.Millisecond)
+	s := first.workers[0].session(addr)
+	received, sent := s.Conn().Next()
+	if received < 3 {
+		t.Fatalf("the next number of the client is %d, want 3 at least", received)
+	}
+	entries := first.log.Entries(s.name)
+	junk := sessionlog.Write{Log: s.name, Expect: entries[len(entries)-1].Seq, Data: []byte("junk")}
+	first.log.Append([]sessionlog.Write{junk}, func(int, sessionlog.Answer) {})
+	first.net.Run(50 * time.Millisecond)
+
+	next := first.next()
+	next.workers[0].t.Give(s.name, Path{}, "")
+	next.pass(100 * time.Millisecond)
+	if len(next.events) != 2 || next.events[0].Type != replication.EventUncertain || next.events[1].Type != replication.EventLeft {
+		t.Fatalf("the events are %+v, want uncertain and left", next.events)
+	}
+	if ev := next.events[0]; ev.Session != s.about.ID || !slices.Equal(ev.Numbers, []uint64{received, sent}) {
+		t.Errorf("it is told %+v, want session %s and the numbers %d, %d", ev, s.about.ID, received, sent)
+	}
+	if next.direct[addr] != 1 {
+		t.Errorf("the client is sent %d datagrams, want the end", next.direct[addr])
+	}
+}
+
+// TestMisplaced: a session whose datagrams come to another worker goes there, through the
+// log.
+func TestMisplaced(t *testing.T) {
+	e, addr := newTestEdge(t), clientAddr(1)
+	e.join(addr)
+	w, other := e.workers[0], e.addWorker()
+	for i := range moveAfter {
+		w.wantPhase("it stays until enough datagrams came", addr, Serving)
+		other.deliver(addr, "", 3, byte(i), 0)
+		e.pass(time.Millisecond)
+	}
+	e.pass(100 * time.Millisecond)
+	w.wantPhase("it was handed over", addr, Over)
+	other.wantPhase("it goes where the datagrams come", addr, Serving)
+	if got, epoch, ok := e.locations.Server(w.t.client(addr)); !ok || got != other.index || epoch != 2 {
+		t.Errorf("it is at worker %d in epoch %d, want %d and 2", got, epoch, other.index)
+	}
+}

@@ -1,0 +1,223 @@
+package takeover
+
+import (
+	"bytes"
+	"net/netip"
+	"time"
+)
+
+// Bounds of orphan datagrams: those whose client this worker does not serve. They wait
+// until it is known who does, or until the session is taken over. A client repeats
+// everything reliable after half a second.
+const (
+	orphansPerClient = 8
+	orphansMax       = 4096 // clients
+	orphanTime       = 250 * time.Millisecond
+	askAgainTime     = 50 * time.Millisecond
+)
+
+// An orphan is a datagram that waits. data belongs to it.
+type orphan struct {
+	data []byte
+	edge string // over which it came; empty for none
+	hops uint8  // how often it was forwarded
+}
+
+// orphans are the orphan datagrams of a worker, by client.
+type orphans struct {
+	byAddr map[netip.AddrPort]*orphanQueue
+	order  []*orphanQueue // in the order of their time, with some that were taken
+	asked  []*orphanQueue // to ask again about, in that order
+}
+
+// An orphanQueue is the orphan datagrams of one client.
+type orphanQueue struct {
+	addr  netip.AddrPort
+	until time.Time
+	again time.Time // when to ask again who serves the client; zero for never
+	list  []orphan
+}
+
+func newOrphans() orphans { return orphans{byAddr: make(map[netip.AddrPort]*orphanQueue)} }
+
+// hold keeps a copy of a datagram. It reports whether it is the first of its client, and
+// whether there was room.
+func (q *orphans) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok bool) {
+	x := q.byAddr[from]
+	switch {
+	case x == nil && len(q.byAddr) >= orphansMax, x != nil && len(x.list) >= orphansPerClient:
+		return false, false
+	case x == nil:
+		first = true
+		x = &orphanQueue{addr: from, until: now.Add(orphanTime)}
+		q.byAddr[from] = x
+		q.order = append(q.order, x)
+	}
+	o.data = bytes.Clone(o.data)
+	x.list = append(x.list, o)
+	return first, true
+}
+
+// waiting reports whether a datagram of a client waits.
+func (q *orphans) waiting(from netip.AddrPort) bool { return q.byAddr[from] != nil }
+
+// first returns the oldest datagram of a client that waits.
+func (q *orphans) first(from netip.AddrPort) (o orphan, ok bool) {
+	if x := q.byAddr[from]; x != nil {
+		return x.list[0], true
+	}
+	return o, false
+}
+
+// edge returns over which edge the newest waiting datagram of a client came.
+func (q *orphans) edge(from netip.AddrPort) string {
+	if x := q.byAddr[from]; x != nil {
+		return x.list[len(x.list)-1].edge
+	}
+	return ""
+}
+
+// remove returns the datagrams of a client, which do not wait any more.
+func (q *orphans) remove(from netip.AddrPort) []orphan {
+	x := q.byAddr[from]
+	if x == nil {
+		return nil
+	}
+	delete(q.byAddr, from)
+	list := x.list
+	x.list = nil
+	return list
+}
+
+// advance drops datagrams that waited for too long, and returns when there is more to do.
+func (q *orphans) advance(now, next time.Time) time.Time {
+	for len(q.order) > 0 && !q.order[0].until.After(now) {
+		if x := q.order[0]; q.byAddr[x.addr] == x {
+			delete(q.byAddr, x.addr)
+		}
+		q.order[0] = nil
+		q.order = q.order[1:]
+	}
+	if len(q.order) > 0 {
+		return earlier(next, q.order[0].until)
+	}
+	return next
+}
+
+// askLater plans another question about a client whose datagrams wait.
+func (q *orphans) askLater(now time.Time, from netip.AddrPort) {
+	if x := q.byAddr[from]; x != nil && x.again.IsZero() {
+		x.again = now.Add(askAgainTime)
+		q.asked = append(q.asked, x)
+	}
+}
+
+// due returns a client about whom it is time to ask again. Without one, the address is
+// invalid, and at is when there is more to do.
+func (q *orphans) due(now, next time.Time) (from netip.AddrPort, at time.Time) {
+	for len(q.asked) > 0 {
+		x := q.asked[0]
+		if x.again.After(now) {
+			return netip.AddrPort{}, earlier(next, x.again)
+		}
+		q.asked[0] = nil
+		q.asked = q.asked[1:]
+		x.again = time.Time{}
+		if q.byAddr[x.addr] == x {
+			return x.addr, now
+		}
+	}
+	return netip.AddrPort{}, next
+}
+
+// A Path is the return path to a client: how its datagrams come, so that answers leave by
+// the address that it knows. The zero Path is directly.
+//
+// Where a balancer tracks connections (Config.AnswerOnly), the first datagram must be the
+// client's: a datagram that an edge sends before leaves an entry for the pair of addresses.
+// When the client's datagrams come to that node, the balancer takes the entry and gives
+// them another source port. So the edge sends nothing on an unknown path there. Elsewhere
+// it sends to the client directly.
+type Path struct {
+	Edge    string // over which the client's datagrams come; empty for none
+	Unknown bool   // none of its datagrams has come yet
+}
+
+// Bounds of the return paths of clients without a session. Such addresses can be forged,
+// so their paths are remembered in bounds, and for a while: a client that waits for
+// something repeats itself sooner. The edge answers a client whose path it has forgotten
+// directly until its next datagram, which names its edge again. The path of a client with
+// a session is part of the session.
+const (
+	pathsMax = 4096
+	pathTime = 5 * time.Second
+)
+
+// paths are the return paths of clients without a session that come over other edges.
+type paths struct {
+	byAddr map[netip.AddrPort]*strangerPath
+	order  []*strangerPath // each once, in the order of their turns
+}
+
+type strangerPath struct {
+	addr  netip.AddrPort
+	edge  string // empty if the client came directly since
+	until time.Time
+	turn  time.Time // when to look whether it is over
+}
+
+func newPaths() paths { return paths{byAddr: make(map[netip.AddrPort]*strangerPath)} }
+
+// note remembers over which edge a client comes; empty for none. It reports whether the
+// path of another client was forgotten for that.
+func (p *paths) note(now time.Time, addr netip.AddrPort, edge string) (displaced bool) {
+	x := p.byAddr[addr]
+	if x == nil {
+		if edge == "" {
+			return false
+		}
+		if displaced = len(p.order) >= pathsMax; displaced {
+			p.dropFirst()
+		}
+		x = &strangerPath{addr: addr, turn: now.Add(pathTime)}
+		p.byAddr[addr] = x
+		p.order = append(p.order, x)
+	}
+	x.edge, x.until = edge, now.Add(pathTime)
+	return displaced
+}
+
+// edge returns over which edge a client comes.
+func (p *paths) edge(addr netip.AddrPort) string {
+	if x := p.byAddr[addr]; x != nil {
+		return x.edge
+	}
+	return ""
+}
+
+// advance forgets the paths of clients that were silent for too long.
+func (p *paths) advance(now time.Time) {
+	for len(p.order) > 0 && !p.order[0].turn.After(now) {
+		x := p.dropFirst()
+		if x.until.After(now) {
+			x.turn = x.until
+			p.byAddr[x.addr] = x
+			p.order = append(p.order, x)
+		}
+	}
+}
+
+func (p *paths) dropFirst() *strangerPath {
+	x := p.order[0]
+	p.order[0] = nil
+	p.order = p.order[1:]
+	delete(p.byAddr, x.addr)
+	return x
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,131 @@
+package takeover
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+)
+
+// TestSuccessors: sessions go to edges that are ready, each to the same one whichever edge
+// chooses.
+func TestSuccessors(t *testing.T) {
+	e := newTestEdge(t)
+	want := func(why string, names ...string) {
+		t.Helper()
+		if got := e.view.successors(); !slices.Equal(got, names) {
+			t.Errorf("%s: the successors are %v, want %v", why, got, names)
+		}
+	}
+	want("no edge is there")
+	if node := e.view.successor("X"); node != "" {
+		t.Errorf("no edge is there, and the successor is %q", node)
+	}
+	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseDraining, "e4": cluster.PhaseStarting})
+	want("not itself, and none that leaves or starts", "e2")
+	if node := e.view.successor("X"); node != "e2" {
+		t.Errorf("the successor is %q, want the only one that is ready", node)
+	}
+	old := e.view
+	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	want("e2 is gone, e3 is ready", "e3")
+	if !e.view.dead("e2") || e.view.alive("e2") || e.view.dead("e9") {
+		t.Error("e2 was there and is gone; e9 was never there")
+	}
+	if old.dead("e2") || !old.alive("e2") {
+		t.Error("an older view changed")
+	}
+}
+
+// TestInherited: each orphaned claim of a dead edge goes to one edge, and those of an
+// earlier process to the next one.
+func TestInherited(t *testing.T) {
+	claims := []string{"A", "B", "C", "D", "E", "F", "G", "H"}
+	var all []string
+	for _, self := range []string{"e1", "e2", "e3"} {
+		v, _ := NewView(self).With(cluster.NewRoster([]cluster.Member{
+			{Name: "e1", Role: cluster.RoleEdge, Phase: cluster.PhaseReady}, {Name: "e2", Role: cluster.RoleEdge, Phase: cluster.PhaseReady},
+			{Name: "e3", Role: cluster.RoleEdge, Phase: cluster.PhaseReady},
+		}))
+		all = append(all, v.Inherited("e4", claims)...)
+		if got := v.Inherited(self, claims); !slices.Equal(got, claims) {
+			t.Errorf("%s takes over %v of its earlier process, want all", self, got)
+		}
+	}
+	if slices.Sort(all); !slices.Equal(all, claims) {
+		t.Errorf("the edges take over %v, want each claim once", all)
+	}
+}
+
+// TestCandidates: an edge is a successor for as long as its answer counts, and is asked
+// again in time. An answer about other spaces does not count.
+func TestCandidates(t *testing.T) {
+	var c candidates
+	now, ready := simnet.Epoch, []string{"e2", "e3"}
+	asks := func(why string, spaces []string, want ...string) {
+		t.Helper()
+		if got := c.update(now, ready, spaces); !slices.Equal(got, want) {
+			t.Errorf("%s: it asks %v, want %v", why, got, want)
+		}
+	}
+	successor := func(why, want string) {
+		t.Helper()
+		if got := c.successor(now, "X", slices.Clone(ready)); got != want {
+			t.Errorf("%s: the successor is %q, want %q", why, got, want)
+		}
+	}
+	refused := errors.New("refused")
+	asks("at first", []string{"s"}, "e2", "e3")
+	asks("they have not answered", []string{"s"})
+	successor("they have not answered", "")
+	c.answered(now, "e2", []string{"s"}, nil)
+	c.answered(now, "e3", []string{"s"}, refused)
+	successor("e2 is prepared", "e2")
+	now = now.Add(candidatePause)
+	asks("e3 refused a while ago", []string{"s"}, "e3")
+	now = now.Add(preparedTime/2 - candidatePause)
+	asks("e2 in time", []string{"s"}, "e2")
+	c.answered(now, "e3", []string{"s"}, nil)
+	now = now.Add(preparedTime / 2)
+	successor("the answer of e2 is too old", "e3")
+	asks("there is another space", []string{"s", "t"}, "e2", "e3")
+	if c.answered(now, "e2", []string{"s"}, nil) {
+		t.Error("an answer about one space counts for two")
+	}
+	successor("not for the second space", "")
+	c.answered(now, "e2", []string{"s", "t"}, nil)
+	successor("for both", "e2")
+	asks("one space ended", []string{"t"})
+	if !c.answered(now, "e3", []string{"s", "t"}, nil) {
+		t.Error("an answer about both spaces does not count for one")
+	}
+	ready = []string{"e3"}
+	asks("e2 left", []string{"t"})
+	successor("e2 left", "e3")
+	c.failed(now, "e3")
+	successor("e3 does not take what it is given", "")
+}
+
+// TestHope: an edge that leaves waits for others that start, for a while for others that may
+// come back, and not at all where none can come.
+func TestHope(t *testing.T) {
+	var h Hope
+	want := func(why string, at time.Duration, gossip, candidates, hope bool) {
+		t.Helper()
+		if got := h.Update(simnet.Epoch.Add(at), gossip, candidates); got != hope {
+			t.Errorf("%s: hope is %v", why, got)
+		}
+	}
+	want("there is another edge", 0, true, true, true)
+	want("it is gone", time.Second, true, false, true)
+	want("for almost too long", time.Second+hopePatience-time.Millisecond, true, false, true)
+	want("it is back", time.Second+hopePatience, true, true, true)
+	want("it is gone again", time.Minute, true, false, true)
+	want("not for long", time.Minute+hopePatience-time.Millisecond, true, false, true)
+	want("for too long", time.Minute+hopePatience, true, false, false)
+	h = Hope{}
+	want("gossip does not say which edges are there", 0, false, false, false)
+}

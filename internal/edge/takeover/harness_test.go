@@ -1,0 +1,334 @@
+package takeover
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/admit"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
+)
+
+const listener = 3413
+
+// server is where clients send to.
+var server = netip.MustParseAddrPort("127.0.0.1:3413")
+
+// clientAddr returns the address of client i.
+func clientAddr(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 5000)
+}
+
+// A testEdge is an edge e1, the log, and the network around it. It is the shell that
+// internal/edge is in the product.
+type testEdge struct {
+	*testing.T
+	net       *simnet.Net
+	log       *memlog.Store
+	affinity  cluster.Affinity
+	locations Locations
+	view      *View
+	workers   []*testWorker
+
+	complete bool                                             // the replicas of all spaces
+	spaces   map[string]bool                                  // that are followed
+	ask      func(node string, r Request, answer func(error)) // the other edges
+	replies  []bool                                           // to requests of other edges
+	events   []replication.Event
+	warnings int
+
+	direct, over map[netip.AddrPort]int // datagrams to clients
+	forwarded    []string               // edges that datagrams were forwarded to
+	toClient     func(client netip.AddrPort, p []byte)
+	unreachable  bool // the edge that clients come over
+}
+
+// A testWorker is a worker of a testEdge, and the host of its sessions.
+type testWorker struct {
+	*testEdge
+	index    int
+	t        *Takeover
+	endpoint *dnp.Endpoint
+	mail     []func(now time.Time)
+	listed   []string // dead edges whose claims were listed
+}
+
+func newTestEdge(t *testing.T) *testEdge {
+	net := simnet.New(1)
+	return newTestEdgeOf(t, net, memlog.New(memlog.Config{Schedule: net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))}))
+}
+
+func newTestEdgeOf(t *testing.T, net *simnet.Net, log *memlog.Store) *testEdge {
+	e := &testEdge{
+		T: t, net: net, log: log, view: NewView("e1"), complete: true, spaces: map[string]bool{},
+		ask:    func(string, Request, func(error)) {},
+		direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, toClient: func(netip.AddrPort, []byte) {},
+	}
+	e.addWorker()
+	return e
+}
+
+// next returns another process of the edge, with the same log.
+func (e *testEdge) next() *testEdge { return newTestEdgeOf(e.T, e.net, e.log) }
+
+func (e *testEdge) addWorker() *testWorker {
+	e.Helper()
+	w := &testWorker{testEdge: e, index: len(e.workers)}
+	gate, err := admit.New(admit.Config{})
+	if err == nil {
+		w.endpoint, err = dnp.New(dnp.Config{
+			Listen: true, Gate: gate, Admit: func(netip.AddrPort) bool { return true }, Rand: rand.New(rand.NewPCG(3, uint64(w.index))),
+			Logged: true, LongMax: LongMessageMax, UnprovenMax: 65_536,
+		})
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	w.t = New(Config{
+		Host: w, Node: "e1", Worker: w.index, Listener: listener, Endpoint: w.endpoint, Rand: rand.New(rand.NewPCG(e.net.Rand().Uint64(), 1)),
+		Secret: []byte("secret"), Shards: 1, Affinity: e.affinity != nil, Forwards: true,
+	})
+	e.workers = append(e.workers, w)
+	return w
+}
+
+// claimIn gives the edge an affinity.
+func (e *testEdge) claimIn(a cluster.Affinity) {
+	e.affinity = a
+	for _, w := range e.workers {
+		w.t.cfg.Affinity = true
+	}
+}
+
+// roster tells the edge which edges are there.
+func (e *testEdge) roster(phases map[string]cluster.Phase) {
+	var list []cluster.Member
+	for name, phase := range phases {
+		list = append(list, cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase})
+	}
+	e.view, _ = e.view.With(cluster.NewRoster(list))
+}
+
+// pass lets time go by.
+func (e *testEdge) pass(d time.Duration) {
+	for end := e.net.Elapsed() + d; e.net.Elapsed() < end; {
+		for _, w := range e.workers {
+			w.turn()
+		}
+		e.net.Run(time.Millisecond)
+	}
+}
+
+// turn does what a worker does in one turn.
+func (w *testWorker) turn() {
+	now := w.net.Now()
+	w.t.Begin(now)
+	mail := w.mail
+	w.mail = nil
+	for _, do := range mail {
+		do(now)
+	}
+	w.t.Advance(now, now.Add(time.Hour))
+	w.handle(now, w.endpoint.Advance(now, w))
+	w.t.Advance(now, now.Add(time.Hour))
+}
+
+func (w *testWorker) handle(now time.Time, events []dnp.Event) {
+	for i := range events {
+		if ev := &events[i]; ev.Kind == dnp.EventConnected {
+			w.connected(now, ev.Conn)
+		} else {
+			w.t.Handle(now, ev)
+		}
+	}
+}
+
+func (w *testWorker) connected(now time.Time, conn *dnp.Conn) {
+	w.t.Connected(now, conn, "session of "+conn.Addr().String(), &auth.Claims{Client: "c", Space: "s", Write: true})
+}
+
+// deliver has a datagram come over an edge, or directly.
+func (w *testWorker) deliver(client netip.AddrPort, edge string, p ...byte) {
+	hops := uint8(0)
+	if edge != "" {
+		hops = 1
+	}
+	w.take(w.net.Now(), client, edge, hops, p)
+}
+
+func (w *testWorker) take(now time.Time, client netip.AddrPort, edge string, hops uint8, p []byte) {
+	if !w.t.Intercept(now, client, p, edge, hops) {
+		w.Receive(now, client, p)
+	}
+}
+
+// join has a client connect over e2, and wants everything that is for it to go back over
+// that one.
+func (e *testEdge) join(addr netip.AddrPort) *dnptest.Client {
+	e.Helper()
+	w := e.workers[0]
+	c := dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
+		e.net.Schedule(0, func() { w.deliver(addr, "e2", p...) })
+	}})
+	e.toClient = func(to netip.AddrPort, p []byte) {
+		if to == addr {
+			p = slices.Clone(p)
+			e.net.Schedule(0, func() { c.Receive(e.net.Now(), server, p) })
+		}
+	}
+	c.Connect(e.net.Now())
+	for end := e.net.Elapsed() + 2*time.Second; e.net.Elapsed() < end; {
+		c.Advance(e.net.Now())
+		e.pass(10 * time.Millisecond)
+	}
+	if c.Phase() != dnptest.Connected || w.t.counts.SessionsOpened != 1 {
+		e.Fatalf("the client is %v, %d sessions were opened", c.Phase(), w.t.counts.SessionsOpened)
+	}
+	if e.direct[addr] > 0 || e.over[addr] == 0 {
+		e.Errorf("%d datagrams leave directly, %d over the edge that the client comes over", e.direct[addr], e.over[addr])
+	}
+	return c
+}
+
+// session returns the session of a client; nil if the worker has none.
+func (w *testWorker) session(addr netip.AddrPort) *Session { return w.t.byName[w.t.name(addr)] }
+
+// wantPhase wants the worker to have the session of a client in a phase, or not to have it.
+func (w *testWorker) wantPhase(why string, addr netip.AddrPort, want Phase) {
+	w.Helper()
+	got := Over
+	if s := w.session(addr); s != nil {
+		got = s.phase
+	}
+	if got != want {
+		w.Errorf("%s: the session is %v, want %v", why, got, want)
+	}
+}
+
+// Datagram and Send make a worker the sender of its endpoint.
+func (w *testWorker) Datagram(size int) []byte { return make([]byte, 0, size) }
+
+func (w *testWorker) Send(to netip.AddrPort, p []byte) {
+	if !w.t.Return(to, p) {
+		w.direct[to]++
+	}
+}
+
+func (w *testWorker) post(do func(now time.Time)) { w.mail = append(w.mail, do) }
+
+func (w *testWorker) BorrowLocations() *Locations { return &w.locations }
+func (w *testWorker) ReturnLocations()            {}
+func (w *testWorker) View() *View                 { return w.view }
+func (w *testWorker) Workers() int                { return len(w.workers) }
+
+func (w *testWorker) Pass(worker int, client netip.AddrPort, p []byte, edge string, hops uint8) {
+	p = slices.Clone(p)
+	to := w.workers[worker]
+	to.post(func(now time.Time) {
+		to.take(now, client, edge, hops, p)
+		to.t.Passed(client, w.index)
+	})
+}
+
+func (w *testWorker) Move(worker int, name string) {
+	to := w.workers[worker]
+	to.post(func(time.Time) { to.t.Give(name, Path{}, "") })
+}
+
+func (w *testWorker) AdoptAt(uint16, string) { w.Error("a session of another listener") }
+
+func (w *testWorker) Moved(client netip.AddrPort, node string) {
+	for _, to := range w.workers {
+		to.post(func(now time.Time) { to.t.ForwardTo(now, client, node) })
+	}
+}
+
+func (w *testWorker) Receive(now time.Time, client netip.AddrPort, p []byte) {
+	w.handle(now, w.endpoint.Receive(now, client, p, w))
+}
+
+func (w *testWorker) Refuse(client netip.AddrPort) { w.Send(client, []byte{0}) }
+
+func (w *testWorker) Forward(node string, _ netip.AddrPort, _ uint8, _ []byte) bool {
+	w.forwarded = append(w.forwarded, node)
+	return true
+}
+
+func (w *testWorker) Return(_ string, to netip.AddrPort, _ uint64, p []byte) bool {
+	if w.unreachable {
+		return false
+	}
+	w.over[to]++
+	w.toClient(to, p)
+	return true
+}
+
+func (w *testWorker) Ask(node string, r Request) {
+	w.ask(node, r, func(err error) {
+		w.post(func(now time.Time) { w.t.Consented(now, node, r, err) })
+	})
+}
+
+func (w *testWorker) Reply(to string, ok bool) {
+	if to != "" {
+		w.replies = append(w.replies, ok)
+	}
+}
+
+func (w *testWorker) Append(writes []sessionlog.Write, owners []*Session) {
+	w.log.Append(writes, func(i int, a sessionlog.Answer) { w.post(func(now time.Time) { w.t.Answer(now, owners[i], a) }) })
+}
+
+func (w *testWorker) Read(name string, owner *Session) {
+	w.log.Read(name, func(a sessionlog.Answer) { w.post(func(now time.Time) { w.t.Answer(now, owner, a) }) })
+}
+
+func (w *testWorker) Find(q Question) {
+	w.affinity.Find(q.Name, func(s cluster.Served, err error) { w.post(func(now time.Time) { w.t.Located(now, q, s, err) }) })
+}
+
+func (w *testWorker) Try(q Question) {
+	w.affinity.Try(q.Name, q.Seen, func(s cluster.Served, err error) { w.post(func(now time.Time) { w.t.Tried(now, q, s, err) }) })
+}
+
+func (w *testWorker) Claim(name string, epoch uint64)   { w.affinity.Claim(name, epoch) }
+func (w *testWorker) Release(name string, epoch uint64) { w.affinity.Release(name, epoch) }
+func (w *testWorker) List(node string, rounds int) {
+	w.listed = append(w.listed, node)
+	w.affinity.Claimed(node, func(claims []string) {
+		names := w.view.Inherited(node, slices.Clone(claims))
+		w.post(func(time.Time) { w.t.Orphaned(node, names) })
+	}, func(err error) { w.post(func(now time.Time) { w.t.Listed(now, node, rounds, err) }) })
+}
+
+func (w *testWorker) Follow(_ time.Time, space string) bool {
+	w.spaces[space] = true
+	return w.complete
+}
+
+func (w *testWorker) Spaces() []string          { return []string{"s"} }
+func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }
+func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
+
+func (w *testWorker) Begin(time.Time, *Session) Feed { return noFeed{} }
+
+func (w *testWorker) Resume(now time.Time, s *Session) Feed {
+	if w.t.Restore(now, s, func(uint64) *dnp.Source { return nil }) == nil {
+		return nil
+	}
+	return noFeed{}
+}
+
+type noFeed struct{}
+
+func (noFeed) Deliver(sessionlog.Message) {}
+func (noFeed) End()                       {}

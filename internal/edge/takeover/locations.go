@@ -1,0 +1,294 @@
+package takeover
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// hintsMax is how many clients of other edges the table remembers for each worker. When it
+// is full, an older hint is forgotten, and the next datagram of that client asks again.
+const hintsMax = 65_536
+
+// How long a hint counts: that another edge serves a client, and that no edge does.
+const (
+	elsewhereTime = 2 * time.Second
+	nowhereTime   = time.Second
+)
+
+// A Client is one end of a session: the address of a client and the port that it talks
+// to, because an edge may have several listeners.
+type Client struct {
+	Addr     netip.AddrPort
+	Listener uint16
+}
+
+// Locations is the location table of an edge: where clients are served, as far as this
+// edge knows. All workers of the edge share it, because the datagrams of a client may come
+// to any of them. The zero value is ready for use.
+//
+// An entry belongs to one client, and is found by the client and by the name of the
+// session's log. Each may be unknown for a while: the client of a session that is taken
+// over by its name, and the name where only a hint is known. An entry has
+//   - a share for each worker of this edge that has the session, opens it, takes it over or
+//     gave it away, or that looks after a superseded claim on it. There is seldom more than
+//     one; there are two while one worker takes a session over and the other does not know
+//     yet that it lost it;
+//   - a hint: another edge serves the client, or no edge does, until some time.
+type Locations struct {
+	byClient map[Client]*location
+	byName   map[string]*location
+	hints    []*location // those with a hint, each once; the next to be examined first
+	hintsMax int
+}
+
+type location struct {
+	client Client // zero if only the name is known
+	name   string // of the log; empty if only the client is known
+	shares []share
+
+	hinted bool      // it is in hints
+	node   string    // the hint: the edge that serves the client; empty for none
+	until  time.Time // the hint counts; zero if it was withdrawn
+}
+
+// A share is what one worker has of a session.
+type share struct {
+	worker  int
+	present bool   // the worker has the session, opens it, takes it over or gave it away
+	epoch   uint64 // in which it owns or owned it; 0 before
+	claim   *supersededClaim
+}
+
+// A PlaceKind says where a client is served.
+type PlaceKind uint8
+
+const (
+	Unknown   PlaceKind = iota
+	Here                // Place.Worker has the session, or is taking it over
+	Elsewhere           // the edge Place.Node has it
+	Nowhere             // no edge has it
+)
+
+// A Place is where a client is served.
+type Place struct {
+	Kind   PlaceKind
+	Worker int
+	Node   string
+}
+
+// grow makes room for the hints of one more worker.
+func (l *Locations) grow() { l.hintsMax += hintsMax }
+
+// Enter notes that a worker opens a session or takes it over. The address of the client is
+// invalid while it is not known.
+func (l *Locations) Enter(name string, c Client, worker int) {
+	s := l.at(name, c).shareOf(worker)
+	s.present = true
+}
+
+// Own notes in which epoch a worker has a session.
+func (l *Locations) Own(name string, c Client, worker int, epoch uint64) {
+	s := l.at(name, c).shareOf(worker)
+	s.present, s.epoch = true, epoch
+}
+
+// Leave notes that a worker does not have a session any more, and does not take it over.
+func (l *Locations) Leave(name string, worker int) {
+	if x, i := l.find(name, worker); i >= 0 {
+		x.shares[i].present, x.shares[i].epoch = false, 0
+		l.prune(x)
+	}
+}
+
+// Present reports whether a worker of this edge has a session, opens it, takes it over or
+// gave it to an edge that has not consented yet.
+func (l *Locations) Present(name string) bool {
+	x := l.byName[name]
+	return x != nil && slices.ContainsFunc(x.shares, func(s share) bool { return s.present })
+}
+
+// Server returns the worker that has the session of a client, with its epoch, or one that
+// is taking it over: then the epoch is 0.
+func (l *Locations) Server(c Client) (worker int, epoch uint64, ok bool) {
+	x := l.byClient[c]
+	if x == nil {
+		return 0, 0, false
+	}
+	for _, s := range x.shares {
+		if s.present && (!ok || s.epoch >= epoch) {
+			worker, epoch, ok = s.worker, s.epoch, true
+		}
+	}
+	return worker, epoch, ok
+}
+
+// Locate returns where a client is served. An owner in this edge counts for more than a
+// hint, and a hint for more than an attempt of this edge to take the session over.
+func (l *Locations) Locate(now time.Time, c Client) Place {
+	worker, epoch, here := l.Server(c)
+	if x := l.byClient[c]; epoch == 0 && x != nil && x.until.After(now) {
+		if x.node == "" {
+			return Place{Kind: Nowhere}
+		}
+		return Place{Kind: Elsewhere, Node: x.node}
+	}
+	if here {
+		return Place{Kind: Here, Worker: worker}
+	}
+	return Place{}
+}
+
+// Hint remembers that the edge node serves a client, or with an empty name that no edge
+// does.
+func (l *Locations) Hint(now time.Time, c Client, node string) {
+	until := now.Add(elsewhereTime)
+	if node == "" {
+		until = now.Add(nowhereTime)
+	}
+	l.expire(now)
+	x := l.at("", c)
+	if !x.hinted {
+		if len(l.hints) >= l.hintsMax {
+			l.dropHint(l.nextHint())
+		}
+		x.hinted = true
+		l.hints = append(l.hints, x)
+	}
+	x.node, x.until = node, until
+}
+
+// Withdraw forgets the hint that node serves a client.
+func (l *Locations) Withdraw(c Client, node string) {
+	if x := l.byClient[c]; x != nil && x.node == node {
+		x.node, x.until = "", time.Time{}
+	}
+}
+
+// expire forgets hints that are over. It examines two, which is enough because one is
+// added at a time.
+func (l *Locations) expire(now time.Time) {
+	for range min(2, len(l.hints)) {
+		if x := l.nextHint(); x.until.After(now) {
+			l.hints = append(l.hints, x)
+		} else {
+			l.dropHint(x)
+		}
+	}
+}
+
+func (l *Locations) nextHint() *location {
+	x := l.hints[0]
+	l.hints[0] = nil
+	l.hints = l.hints[1:]
+	return x
+}
+
+func (l *Locations) dropHint(x *location) {
+	x.hinted, x.node, x.until = false, "", time.Time{}
+	l.prune(x)
+}
+
+// supersede has a worker look after its claim on a session.
+func (l *Locations) supersede(name string, c Client, worker int, claim *supersededClaim) {
+	l.at(name, c).shareOf(worker).claim = claim
+}
+
+// superseded returns the claim on a session that a worker looks after; nil for none.
+func (l *Locations) superseded(name string, worker int) *supersededClaim {
+	if x, i := l.find(name, worker); i >= 0 {
+		return x.shares[i].claim
+	}
+	return nil
+}
+
+// settle ends that a worker looks after its claim on a session.
+func (l *Locations) settle(name string, worker int) {
+	if x, i := l.find(name, worker); i >= 0 {
+		x.shares[i].claim = nil
+		l.prune(x)
+	}
+}
+
+// at returns the entry of a session, which it makes if there is none. Of name and client
+// one may be missing.
+func (l *Locations) at(name string, c Client) *location {
+	if l.byClient == nil {
+		l.byClient, l.byName = make(map[Client]*location), make(map[string]*location)
+	}
+	x, y := l.byName[name], l.byClient[c]
+	switch {
+	case x == nil && y == nil:
+		x = &location{}
+	case x == nil:
+		x = y
+	case y != nil && x != y: // the client of a session becomes known of which there is a hint
+		y.shares = append(y.shares, x.shares...)
+		x = y
+	}
+	if name != "" {
+		x.name = name
+		l.byName[name] = x
+	}
+	if c.Addr.IsValid() {
+		x.client = c
+		l.byClient[c] = x
+	}
+	return x
+}
+
+func (l *Locations) find(name string, worker int) (x *location, i int) {
+	if x = l.byName[name]; x == nil {
+		return nil, -1
+	}
+	return x, slices.IndexFunc(x.shares, func(s share) bool { return s.worker == worker })
+}
+
+// shareOf returns the share of a worker, which it makes if there is none. It is valid
+// until the next call.
+func (x *location) shareOf(worker int) *share {
+	i := slices.IndexFunc(x.shares, func(s share) bool { return s.worker == worker })
+	if i < 0 {
+		i = len(x.shares)
+		x.shares = append(x.shares, share{worker: worker})
+	}
+	return &x.shares[i]
+}
+
+// prune forgets an entry that says nothing.
+func (l *Locations) prune(x *location) {
+	x.shares = slices.DeleteFunc(x.shares, func(s share) bool { return !s.present && s.claim == nil })
+	if len(x.shares) > 0 || x.hinted {
+		return
+	}
+	delete(l.byName, x.name)
+	delete(l.byClient, x.client)
+}
+
+// supersededMax bounds the superseded claims that a worker looks after. It releases one
+// more, so that its session has to wait for a datagram of its client if its new owner is
+// dead.
+const supersededMax = 16_384
+
+// claimPatience is how long a worker waits between two looks at a superseded claim, and
+// how long the edge that took a session over has to claim it. A claim follows ADOPT within
+// milliseconds, if the log answers. To take a session back too early moves it once more,
+// which is harmless. The other edge has twice as long the next time, up to
+// claimPatienceMax, or an edge that cannot write claims would lose the session and get it
+// back for ever.
+const (
+	claimPatience    = 2 * time.Second
+	claimPatienceMax = 2 * time.Minute
+)
+
+// A supersededClaim is the claim of this edge on a session that, as the log says, another
+// edge took over. It stays until there is a later one: the other edge may die between its
+// ADOPT and its claim. If this claim were released before, nothing would lead to a client
+// that says nothing.
+type supersededClaim struct {
+	name     string
+	epoch    uint64
+	look     time.Time // when to look whether there is a later one
+	patience time.Duration
+	until    time.Time // patience is over, and the session may be taken back
+}

@@ -1,0 +1,171 @@
+package takeover
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/simnet"
+)
+
+func clientOf(i int) Client { return Client{clientAddr(i), listener} }
+
+// TestHints: an edge remembers for a while which edge serves a client, unless that edge says
+// that it does not.
+func TestHints(t *testing.T) {
+	var l Locations
+	l.grow()
+	now := simnet.Epoch
+	a, b, c := clientOf(1), clientOf(2), clientOf(3)
+	want := func(why string, at time.Duration, client Client, text string) {
+		t.Helper()
+		got := "unknown"
+		switch p := l.Locate(now.Add(at), client); p.Kind {
+		case Elsewhere:
+			got = p.Node
+		case Nowhere:
+			got = "nowhere"
+		case Here:
+			got = fmt.Sprintf("worker %d", p.Worker)
+		}
+		if got != text {
+			t.Errorf("%s: %s, want %s", why, got, text)
+		}
+	}
+	want("nothing is known", 0, a, "unknown")
+	l.Hint(now, a, "e2")
+	want("another edge", 0, a, "e2")
+	want("another listener is another client", 0, Client{a.Addr, 1}, "unknown")
+	want("for almost two seconds", elsewhereTime-1, a, "e2")
+	want("for two seconds", elsewhereTime, a, "unknown")
+	l.Hint(now, b, "")
+	want("no edge serves it", 0, b, "nowhere")
+	want("for a second", nowhereTime, b, "unknown")
+
+	l.Hint(now, c, "e2")
+	l.Withdraw(a, "e3")
+	want("the word of an edge that is not meant", 0, a, "e2")
+	l.Withdraw(a, "e2")
+	want("e2 does not serve it", 0, a, "unknown")
+	want("that is about one client", 0, c, "e2")
+	l.Withdraw(clientOf(9), "e2")
+
+	l.Enter("C", c, 3)
+	want("an attempt to take it over counts for less", 0, c, "e2")
+	want("and for more than nothing", elsewhereTime, c, "worker 3")
+	l.Own("C", c, 3, 7)
+	want("an owner counts for more", 0, c, "worker 3")
+	l.Leave("C", 3)
+	want("it left within the two seconds", 0, c, "e2")
+
+	for i := range 2 * hintsMax {
+		l.Hint(now, clientOf(100+i), "e2")
+	}
+	if len(l.hints) > hintsMax || len(l.byClient) > hintsMax {
+		t.Errorf("%d hints for %d clients are remembered, at most %d may be", len(l.hints), len(l.byClient), hintsMax)
+	}
+	want("the newest is there", 0, clientOf(99+2*hintsMax), "e2")
+	now = now.Add(elsewhereTime)
+	for i := range hintsMax {
+		l.Hint(now, clientOf(100+2*hintsMax+i%10), "e3")
+	}
+	if n := len(l.hints); n > 10 {
+		t.Errorf("%d hints are remembered, and all but 10 are over", n)
+	}
+}
+
+// A plainShare is what the twin of the table knows of one worker.
+type plainShare struct {
+	present bool
+	epoch   uint64
+	known   bool // the client is known
+	claim   *supersededClaim
+}
+
+// TestLocations compares the shares of the table with a plain list, in any order of what
+// workers do.
+func TestLocations(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var l Locations
+		l.grow()
+		twin := map[int]map[int]*plainShare{} // by client and worker
+		for step := range 3000 {
+			i, w := r.IntN(5), r.IntN(3)
+			name, c := fmt.Sprint(i), clientOf(i)
+			if twin[i] == nil {
+				twin[i] = map[int]*plainShare{}
+			}
+			s := twin[i][w]
+			if s == nil {
+				s = &plainShare{}
+				twin[i][w] = s
+			}
+			switch r.IntN(6) {
+			case 0:
+				l.Enter(name, Client{Listener: listener}, w)
+				s.present = true
+			case 1:
+				l.Enter(name, c, w)
+				s.present, s.known = true, true
+			case 2:
+				s.present, s.known, s.epoch = true, true, uint64(step+1)
+				l.Own(name, c, w, s.epoch)
+			case 3:
+				l.Leave(name, w)
+				s.present, s.epoch = false, 0
+			case 4:
+				s.claim = &supersededClaim{}
+				l.supersede(name, c, w, s.claim)
+				s.known = true
+			case 5:
+				l.settle(name, w)
+				s.claim = nil
+			}
+			if !s.present && s.claim == nil {
+				s.known = false
+			}
+			checkShares(t, &l, twin[i], name, c)
+			if t.Failed() {
+				t.Fatalf("seed %d, step %d", seed, step)
+			}
+		}
+		for i, shares := range twin {
+			for w := range shares {
+				l.Leave(fmt.Sprint(i), w)
+				l.settle(fmt.Sprint(i), w)
+			}
+		}
+		if n := len(l.byName) + len(l.byClient); n > 0 {
+			t.Errorf("seed %d: %d entries are left that say nothing", seed, n)
+		}
+	}
+}
+
+func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c Client) {
+	t.Helper()
+	present, known, epoch := false, false, uint64(0)
+	for w, s := range shares {
+		if got := l.superseded(name, w); got != s.claim {
+			t.Errorf("worker %d looks after %p, want %p", w, got, s.claim)
+		}
+		if !s.present && s.claim == nil {
+			continue
+		}
+		known = known || s.known
+		if s.present {
+			present, epoch = true, max(epoch, s.epoch)
+		}
+	}
+	if got := l.Present(name); got != present {
+		t.Errorf("present: %v, want %v", got, present)
+	}
+	w, got, ok := l.Server(c)
+	if !known && !ok { // whose session it is may be known from earlier, which is as good
+		return
+	}
+	if ok != present || got != epoch || ok && (!shares[w].present || shares[w].epoch != epoch) {
+		t.Errorf("it is at worker %d in epoch %d: %v, want epoch %d: %v", w, got, ok, epoch, present)
+	}
+}

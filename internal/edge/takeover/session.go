@@ -1,0 +1,163 @@
+package takeover
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/sessionlog"
+)
+
+// A Phase is where a durable session of this worker is. A session begins as Opening (a
+// client proved its address) or as Looking (it may be taken over), and every phase but
+// Given and Over ends when the log answers:
+//
+//	Opening       → Serving        the log has it
+//	              → Over           another edge has it
+//	Looking       → AwaitingSpace  there is a session to take over
+//	              → Over           there is none, another edge serves it, or its client logs in
+//	AwaitingSpace → Claiming       the replica of its space is complete
+//	              → Over           it did not get complete in time
+//	Claiming      → Serving        the log names this edge as the owner
+//	              → AwaitingSpace  another write came first; the log was read again
+//	Serving       → Revalidating   another edge may own it: the log is read before it speaks
+//	Revalidating  → Serving        this edge still owns it
+//	Serving, Revalidating → HandingOver  the end of this ownership is being written
+//	HandingOver   → Given          the log says that it ended; a successor was asked
+//	              → Over           another worker of this edge gets the session
+//	Given         → Over           the successor has consented, or another edge or worker gave it back
+//
+// Any of them becomes Over when the session ends, when its history cannot be established,
+// or when another edge owns it. A session that a successor refuses, or that another edge
+// gave back, begins again as another Session, as Looking.
+type Phase uint8
+
+const (
+	Opening Phase = iota + 1
+	Looking
+	AwaitingSpace
+	Claiming
+	Serving
+	Revalidating
+	HandingOver
+	Given
+	Over
+)
+
+// String returns the name of p.
+func (p Phase) String() string {
+	return [...]string{
+		"none", "opening", "looking", "awaiting space", "claiming", "serving", "revalidating", "handing over", "given", "over",
+	}[min(p, Over)]
+}
+
+// A Session is a durable session at one worker.
+type Session struct {
+	log    *sessionlog.Session
+	name   string         // of its log
+	client netip.AddrPort // invalid while only the name is known
+	about  About          // zero while the log was not read
+	phase  Phase
+	path   Path
+	feed   Feed // nil before it was served
+
+	// Of a session that is taken over.
+	yields   bool          // to the edge that owns it, if that edge lives
+	deadline time.Time     // AwaitingSpace: for the replica to be complete
+	patience time.Duration // how long its superseded claim was looked after; 0 if it was not
+	asker    string        // reply subject of the edge that gave it to this one; empty if none waits
+
+	// Of a session that is served.
+	misplaced int   // datagrams that came to another worker of this edge
+	toWorker  int   // HandingOver: the worker that gets it; -1 for another edge
+	givenBack *Path // the path of a session that another edge gave to this one while this one served it
+
+	due    time.Time // when to advance it
+	place  int       // in the heap of times
+	queued bool      // to be advanced in this turn
+}
+
+// Name returns the name of the session's log.
+func (s *Session) Name() string { return s.name }
+
+// About returns who the session is.
+func (s *Session) About() *About { return &s.about }
+
+// Phase returns where the session is.
+func (s *Session) Phase() Phase { return s.phase }
+
+// Conn returns the connection; nil if there is none.
+func (s *Session) Conn() *dnp.Conn { return s.log.Conn() }
+
+// Epoch returns how often the session was opened and taken over.
+func (s *Session) Epoch() uint64 { return s.log.Epoch() }
+
+// Token returns the highest token of a message to the client that has a number.
+func (s *Session) Token() uint64 { return s.log.Token() }
+
+// served reports whether this edge owns the session.
+func (s *Session) served() bool { return s.phase >= Serving && s.phase <= HandingOver }
+
+// endFeed ends the delivery of the client's messages, if it began.
+func (s *Session) endFeed() {
+	if s.feed != nil {
+		s.feed.End()
+	}
+}
+
+// About is what the log tells a successor of a session besides its connection. It is part
+// of logs.
+type About struct {
+	ID       string   `json:"id"`
+	Space    string   `json:"space"`
+	Client   string   `json:"client"`
+	Listener uint16   `json:"listener"`
+	Began    int64    `json:"began"`         // Unix microseconds
+	Expires  int64    `json:"exp,omitempty"` // Unix microseconds; 0 for never
+	Groups   []string `json:"groups,omitempty"`
+	ReadOnly bool     `json:"ro,omitempty"`
+}
+
+func newAbout(id string, listener uint16, now time.Time, c *auth.Claims) About {
+	a := About{
+		ID: id, Space: c.Space, Client: c.Client, Listener: listener, Began: now.UnixMicro(), Groups: c.Groups, ReadOnly: !c.Write,
+	}
+	if !c.Expires.IsZero() {
+		a.Expires = c.Expires.UnixMicro()
+	}
+	return a
+}
+
+// parseAbout parses what another edge wrote.
+func parseAbout(data []byte) (a About, ok bool) {
+	return a, json.Unmarshal(data, &a) == nil && a.Client != "" && a.Space != "" && a.ID != ""
+}
+
+// Claims returns what the client may do, as when it came.
+func (a *About) Claims() *auth.Claims {
+	c := &auth.Claims{Client: a.Client, Space: a.Space, Groups: a.Groups, Write: !a.ReadOnly}
+	if a.Expires != 0 {
+		c.Expires = time.UnixMicro(a.Expires)
+	}
+	return c
+}
+
+// BeganAt returns when the session began.
+func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
+
+func (a *About) append() []byte {
+	data, err := json.Marshal(a)
+	if err != nil || len(data) > sessionlog.AboutMax {
+		panic("takeover: the description of a session does not fit into its log") // claims are bounded
+	}
+	return data
+}
+
+func (a *About) logID() (id sessionlog.ID) {
+	sum := sha256.Sum256([]byte(a.ID))
+	copy(id[:], sum[:])
+	return id
+}

@@ -1,0 +1,69 @@
+package takeover
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/sessionlog"
+)
+
+// TestAbout: what a client may is the same at the edge that takes its session over.
+func TestAbout(t *testing.T) {
+	for why, c := range map[string]auth.Claims{
+		"may write, for ever":           {Client: "a", Space: "s", Write: true},
+		"may only read, for an hour":    {Client: "a", Space: "s", Expires: simnet.Epoch.Add(time.Hour)},
+		"groups, in the order of token": {Client: "a", Space: "s", Groups: []string{"red", "blue"}, Write: true},
+	} {
+		a := newAbout("id", 3413, simnet.Epoch, &c)
+		b, ok := parseAbout(a.append())
+		got := b.Claims()
+		if !ok || b.ID != "id" || b.Listener != 3413 || b.Began != simnet.Epoch.UnixMicro() {
+			t.Errorf("%s: got %+v, %v", why, b, ok)
+		}
+		if !got.Expires.Equal(c.Expires) {
+			t.Errorf("%s: expires at %v, want %v", why, got.Expires, c.Expires)
+		}
+		if got.Expires = c.Expires; !reflect.DeepEqual(*got, c) {
+			t.Errorf("%s: the claims are %+v, want %+v", why, *got, c)
+		}
+	}
+}
+
+// TestAboutOfOthers: a log is what another version of an edge wrote.
+func TestAboutOfOthers(t *testing.T) {
+	const whole = `{"id":"i","space":"s","client":"c","listener":1,"began":2}`
+	for why, c := range map[string]struct {
+		text string
+		ok   bool
+	}{
+		"what the first version writes":    {whole, true},
+		"what a later version may add":     {strings.Replace(whole, "{", `{"more":[1],`, 1), true},
+		"nothing":                          {``, false},
+		"cut off":                          {whole[:len(whole)-1], false},
+		"no client: nobody can be told":    {`{"id":"i","space":"s"}`, false},
+		"no space":                         {`{"id":"i","client":"c"}`, false},
+		"no session":                       {`{"space":"s","client":"c"}`, false},
+		"a listener that cannot be a port": {strings.Replace(whole, `"listener":1`, `"listener":65536`, 1), false},
+	} {
+		if _, ok := parseAbout([]byte(c.text)); ok != c.ok {
+			t.Errorf("%s: parsed %v, want %v", why, ok, c.ok)
+		}
+	}
+}
+
+// TestAboutFits: the largest claims fit into a log, or append would panic.
+func TestAboutFits(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	c := auth.Claims{Client: long, Space: long, Expires: simnet.Epoch}
+	for range 32 {
+		c.Groups = append(c.Groups, long)
+	}
+	a := newAbout(long, 65535, simnet.Epoch, &c)
+	if n := len(a.append()); n > sessionlog.AboutMax {
+		t.Errorf("%d bytes, at most %d fit", n, sessionlog.AboutMax)
+	}
+}

@@ -1,0 +1,306 @@
+package takeover
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/sessionlog"
+)
+
+// A worker with durable sessions turns each turnInterval. A worker that did not turn for
+// stallMax was stopped, and other edges may have its sessions.
+const (
+	turnInterval = 100 * time.Millisecond
+	stallMax     = 300 * time.Millisecond
+)
+
+// logPatience is how long the log may answer nothing before new sessions are rejected.
+const logPatience = time.Second
+
+// Begin begins a turn. It notices that the process was stopped, so it comes before
+// anything else.
+func (t *Takeover) Begin(now time.Time) {
+	if len(t.byAddr) > 0 && !t.turned.IsZero() && now.Sub(t.turned) > stallMax {
+		t.revalidateAll()
+	}
+	t.turned = now
+}
+
+// Connected begins the session of a client that proved its address. The client is served
+// when the log has the session.
+func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
+	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), phase: Opening, toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
+	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.append()})
+	if old := t.byName[s.name]; old != nil && (old.phase >= Looking && old.phase <= Claiming || old.phase == Given) {
+		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
+	}
+	t.setPath(s, Path{Edge: t.paths.edge(s.client)})
+	t.enter(s)
+	t.wake(s)
+}
+
+// Handle takes an event of a connection.
+func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
+	if s := t.byAddr[ev.Conn.Addr()]; s != nil && s.log.Conn() == ev.Conn {
+		s.log.Handle(now, ev)
+		t.wake(s)
+	}
+}
+
+// Answer takes an answer of the log.
+func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
+	switch {
+	case a.Verdict != fence.Unknown && a.Verdict != fence.Unreachable:
+		t.silent = time.Time{}
+	case t.silent.IsZero():
+		t.silent = now
+	}
+	t.logAway = !t.silent.IsZero() && now.Sub(t.silent) > logPatience
+	s.log.Answer(now, a)
+	t.wake(s)
+}
+
+// Delivered notes that the message of a client with this number, and all before it, cannot
+// get lost any more.
+func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
+	s.log.Delivered(now, number)
+	t.wake(s)
+}
+
+// Located takes the answer to Stores.Find.
+func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err error) {
+	switch q.why {
+	case heldDatagrams:
+		t.locatedHeld(now, q, s, err)
+	case inheritedClaim:
+		t.locatedOrphaned(q, s, err)
+	case staleClaim:
+		t.locatedStale(q, s, err)
+	}
+}
+
+// Tried takes the answer to Stores.Try.
+func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error) {
+	switch q.why {
+	case heldDatagrams:
+		t.triedHeld(now, q, s, err)
+	case inheritedClaim:
+		t.triedOrphaned(q, s, err)
+	case staleClaim:
+		t.triedStale(q, s, err)
+	}
+}
+
+// Replaced takes the word of the affinity that another edge has a session in a later
+// epoch, and Overtaken that of another edge. The log decides.
+func (t *Takeover) Replaced(name string, epoch uint64) { t.overtaken(t.byName[name], epoch) }
+
+// Overtaken is for the session of a client.
+func (t *Takeover) Overtaken(client netip.AddrPort, epoch uint64) {
+	t.overtaken(t.byAddr[client], epoch)
+}
+
+func (t *Takeover) overtaken(s *Session, epoch uint64) {
+	if s != nil && epoch > s.log.Epoch() {
+		t.revalidate(s)
+	}
+}
+
+// Return sends a datagram to a client over the edge that the client's datagrams come over.
+// It reports false if the datagram has to be sent directly. Where that is not allowed,
+// because the path is unknown or the edge on it cannot be reached, it drops the datagram.
+func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
+	if t.direct() {
+		return false
+	}
+	path, epoch := Path{}, uint64(0)
+	if s := t.byAddr[to]; s != nil {
+		path, epoch = s.path, s.log.Epoch()
+	} else {
+		path.Edge = t.paths.edge(to)
+	}
+	switch {
+	case path == Path{}:
+		return false
+	case path.Edge != "" && t.host.Return(path.Edge, to, epoch, p):
+		return true
+	}
+	if t.cfg.AnswerOnly { // the client will come another way, if it comes
+		t.counts.PathsUnknown++
+	}
+	return t.cfg.AnswerOnly
+}
+
+// Restore makes the connection of a session that was taken over, for Fanout.Resume. resolve
+// finds the source with a dnp.SourceConfig.Ref. It returns nil if the log does not tell
+// enough.
+func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
+	return s.log.Restore(now, t.cfg.Endpoint, resolve)
+}
+
+// Advance does what is due and returns when there is more to do, next at the latest. A
+// turn calls it twice: before the endpoint, for what the log answered, and after it, for
+// what has to be stored.
+func (t *Takeover) Advance(now, next time.Time) time.Time {
+	next = t.askAgain(now, t.orphans.advance(now, next))
+	t.paths.advance(now)
+	next = t.advanceInherited(now, next)
+	next = t.advanceSuperseded(now, next)
+	next = t.advanceDrain(now, next)
+	next = t.advanceAwaiting(now, next)
+	next = t.advancePreparing(now, next)
+	for s, ok := t.due.First(); ok && !s.due.After(now); s, ok = t.due.First() {
+		t.due.Remove(s)
+		t.wake(s)
+	}
+	for i := 0; i < len(t.awake); i++ { // more may wake meanwhile
+		s := t.awake[i]
+		t.awake[i] = nil
+		s.queued = false
+		t.advanceSession(now, s)
+	}
+	t.awake = t.awake[:0]
+	t.batches.Flush(t.appendBatch)
+	if s, ok := t.due.First(); ok {
+		next = earlier(next, s.due)
+	}
+	if len(t.byName) > 0 {
+		next = earlier(next, now.Add(turnInterval))
+	}
+	return next
+}
+
+// appendBatch asks the log for writes of a turn.
+func (t *Takeover) appendBatch(_ int, writes []sessionlog.Write, owners []*Session) {
+	t.counts.LogWrites += uint64(len(writes))
+	t.host.Append(writes, owners)
+}
+
+// advanceSession carries out what a session wants.
+func (t *Takeover) advanceSession(now time.Time, s *Session) {
+	if s.phase >= Given {
+		return
+	}
+	for _, a := range s.log.Advance(now) {
+		t.act(now, s, a)
+	}
+	if s.phase == Over {
+		return
+	}
+	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
+		t.revalidated(s)
+	}
+	at, more := s.log.NextTimeout()
+	switch {
+	case !more && s.log.Phase() == sessionlog.Over:
+		t.end(s)
+	case !more:
+		t.plan(s, time.Time{})
+	case !at.After(now):
+		t.wake(s)
+	default:
+		t.plan(s, at)
+	}
+}
+
+// revalidated notes that the log names this edge as the owner.
+func (t *Takeover) revalidated(s *Session) {
+	if s.phase == Revalidating {
+		s.phase = Serving
+	}
+	if s.givenBack != nil { // the edge that gave it is late
+		s.givenBack = nil
+		t.reply(s)
+	}
+}
+
+// end forgets a session that is over at this worker, or waits for its successor. If
+// another edge gave it to this one while this one still took it for its own, the worker
+// begins to take it over.
+func (t *Takeover) end(s *Session) {
+	t.plan(s, time.Time{})
+	if s.phase == Given && s.givenBack == nil {
+		return
+	}
+	t.forget(s)
+	if s.givenBack != nil {
+		next := t.adopt(s.name, netip.AddrPort{}, true)
+		next.asker = s.asker
+		t.setPath(next, *s.givenBack)
+		s.givenBack = nil
+	}
+}
+
+// act carries out one action of a session.
+func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
+	switch a.Kind {
+	case sessionlog.ActionAppend:
+		t.batches.Add(s, a.Write)
+	case sessionlog.ActionRead:
+		t.host.Read(a.Log, s)
+	case sessionlog.ActionOpened:
+		t.opened(now, s)
+	case sessionlog.ActionFound:
+		t.found(now, s, a)
+	case sessionlog.ActionAdopted:
+		t.adopted(now, s)
+	case sessionlog.ActionDeliver:
+		s.feed.Deliver(a.Message)
+	case sessionlog.ActionElsewhere:
+		t.counts.SessionsElsewhere++
+		t.elsewhere(now, s.client, a.Node)
+	case sessionlog.ActionGone:
+		t.gone(now, s)
+	case sessionlog.ActionLost:
+		t.counts.SessionsLost++
+		t.lose(now, s)
+		t.elsewhere(now, s.client, a.Node)
+	case sessionlog.ActionHanded:
+		t.counts.SessionsHanded++
+		t.handed(s, a.Node)
+	case sessionlog.ActionEnded:
+		t.release(s)
+	case sessionlog.ActionUncertain:
+		t.uncertain(now, s, a)
+	}
+}
+
+// opened serves a client whose session the log has.
+func (t *Takeover) opened(now time.Time, s *Session) {
+	t.counts.SessionsOpened++
+	t.serve(s)
+	s.feed = t.host.Begin(now, s)
+}
+
+// uncertain ends a session whose history cannot be established.
+func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
+	t.counts.SessionsUncertain++
+	t.release(s)
+	t.settle(s.name)
+	if s.about.ID == "" && !s.yields { // it was not found yet, and no other edge has it
+		s.about, _ = parseAbout(a.Info.About)
+		s.client = a.Info.Addr
+	}
+	t.host.Warn("ending session: its history cannot be established",
+		"reason", a.Reason, "client", s.about.Client, "session", s.about.ID, "received", a.Received, "sent", a.Sent)
+	if s.about.ID == "" {
+		return // no client can be named
+	}
+	ev := replication.Event{
+		Type: replication.EventUncertain, Space: s.about.Space, Client: s.about.Client, Session: s.about.ID, Time: now,
+		Edge: t.cfg.Node, Reason: a.Reason, Numbers: []uint64{a.Received, a.Sent},
+	}
+	t.host.Emit(ev)
+	if !s.served() { // it was to be taken over
+		if s.about.Listener == t.cfg.Listener {
+			t.host.Refuse(s.client)
+		}
+		ev.Type, ev.Reason, ev.Numbers = replication.EventLeft, dnp.CloseUncertain.String(), nil
+		t.host.Emit(ev)
+	}
+}

@@ -1,0 +1,381 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// An ownership is this relay's authority over one shard. It begins when the lease says
+// so. The relay serves the shard once it has loaded what its predecessors stored. The
+// ownership ends at once when the lease says so, or in order when another relay should
+// have the shard.
+type ownership struct {
+	shard    int
+	epoch    uint64
+	serving  bool
+	durable  bool     // the durable store answers
+	spaces   []*space // in the order in which they began
+	end      []func() // unsubscribe
+	headTurn int      // the quiet space that the next head begins with
+
+	storing int // keyframes on their way to the durable store
+
+	leaving bool   // another relay should hold the shard
+	to      string // which
+}
+
+// firstNumberBase is the beginning of 2025 in Unix milliseconds. Epochs count up from the
+// time at which the durable store was made.
+const firstNumberBase = 1_735_689_600_000
+
+// firstNumber returns the first state number of an epoch. A holder can die before it has
+// stored a state that it numbered, so the numbers of an epoch must not depend on what was
+// stored: they begin where no earlier epoch can have come, as every message in the stream
+// of the shard, a renewal twice a second at least, leaves room for 16,384 states.
+func firstNumber(epoch uint64) uint64 {
+	if epoch > firstNumberBase {
+		epoch -= firstNumberBase
+	}
+	return epoch<<14 + 1
+}
+
+// acquire begins an ownership. The relay serves the shard when what is stored has been
+// loaded.
+func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
+	o := &ownership{shard: shard, epoch: epoch, durable: true}
+	w.owned = append(w.owned, o)
+	if w.relay.cfg.Leases == nil {
+		w.serve(now, o)
+		return
+	}
+	w.relay.cfg.Leases.Load(shard, epoch,
+		func(part []cluster.Keyframe) {
+			w.commands.Put(command{kind: commandLoaded, shard: shard, epoch: epoch, part: part})
+		},
+		func(err error) { w.commands.Put(command{kind: commandLoadEnd, shard: shard, epoch: epoch, err: err}) })
+}
+
+// ownership returns the ownership of a shard, or nil.
+func (w *Worker) ownership(shard int) *ownership {
+	if i := slices.IndexFunc(w.owned, func(o *ownership) bool { return o.shard == shard }); i >= 0 {
+		return w.owned[i]
+	}
+	return nil
+}
+
+// served returns the ownership of a shard that this relay serves. It returns nil for
+// another shard, which it counts.
+func (w *Worker) served(shard int) *ownership {
+	if o := w.ownership(shard); o != nil && o.serving {
+		return o
+	}
+	w.counts.NotHeld++
+	return nil
+}
+
+// restore gives stores what was stored.
+func (w *Worker) restore(now time.Time, o *ownership, part []cluster.Keyframe) {
+	for _, k := range part {
+		sp, ok := w.makeSpace(now, o, k.Space)
+		if !ok {
+			continue
+		}
+		if err := sp.store.Restore(k.Number, k.Data); err != nil {
+			w.counts.RestoreErrors++
+			w.relay.cfg.Log.Error("leaving out a stored state that cannot be read", "space", k.Space, "state", k.Number, "error", err)
+		}
+	}
+}
+
+// serve begins to answer for a shard, and tells replicas and publishers so.
+func (w *Worker) serve(now time.Time, o *ownership) {
+	o.serving = true
+	o.end = w.relay.subscribeShard(w, o.shard)
+	for _, sp := range o.spaces {
+		w.enter(now, sp)
+		w.announce(now, sp)
+	}
+	w.sendHead(now, o)
+	w.relay.cfg.Log.Debug("serving shard", "shard", o.shard, "epoch", o.epoch, "spaces", len(o.spaces))
+	w.ownedAt = now
+}
+
+// announce asks publishers to say again what the predecessor may not have stored.
+func (w *Worker) announce(now time.Time, sp *space) {
+	epoch, seq := sp.store.Position()
+	w.publishEvent(&replication.Event{
+		Type: replication.EventReassert, Space: sp.name, Time: now, Epoch: epoch, Seq: seq, Shard: sp.owner.shard,
+	})
+}
+
+// ownedQuiet is how long the owned shards must stay the same before they are logged,
+// because shards come and go many at a time.
+const ownedQuiet = time.Second
+
+// logOwned logs which shards the worker serves, once that has come to rest. It returns
+// when to look again.
+func (w *Worker) logOwned(now time.Time) time.Time {
+	switch {
+	case w.ownedAt.IsZero() || w.relay.cfg.Leases == nil:
+		return now.Add(time.Hour)
+	case now.Before(w.ownedAt.Add(ownedQuiet)):
+		return w.ownedAt.Add(ownedQuiet)
+	}
+	w.ownedAt = time.Time{}
+	var shards []int
+	for _, o := range w.owned {
+		if o.serving {
+			shards = append(shards, o.shard)
+		}
+	}
+	slices.Sort(shards)
+	w.relay.cfg.Log.Info("serving shards", "node", w.relay.cfg.Node, "worker", slices.Index(w.relay.workers, w), "shards", shards, "spaces", len(w.spaces))
+	return now.Add(time.Hour)
+}
+
+// lose ends an ownership at once. A sender that waits for an answer asks the next holder.
+func (w *Worker) lose(now time.Time, o *ownership) {
+	w.ownedAt = now
+	o.stopServing()
+	for _, sp := range o.spaces {
+		w.removeSpace(sp)
+	}
+	w.owned = slices.DeleteFunc(w.owned, func(x *ownership) bool { return x == o })
+}
+
+// stopServing ends the subscriptions to the shard and the answers for it.
+func (o *ownership) stopServing() {
+	o.serving = false
+	for _, f := range o.end {
+		f()
+	}
+	o.end = nil
+}
+
+// handOver gives a shard to another relay, or to any relay that wants it if to is empty.
+// The relay goes on serving while much is left to be stored; what is left then takes no
+// longer to store than a publisher waits.
+func (w *Worker) handOver(now time.Time, o *ownership, to string) {
+	if o.leaving {
+		o.to = to
+		return
+	}
+	o.leaving, o.to = true, to
+	if !o.serving {
+		w.relay.cfg.Leases.Release(o.shard, o.epoch, to)
+		return
+	}
+	w.advanceLeaving(now, o)
+}
+
+// handOverDirty is how many states may be left to be stored while no relay serves the
+// shard. One batch of the durable store has so many.
+const handOverDirty = cluster.BatchKeyframesMax
+
+// advanceLeaving takes the last step of a hand-over when little is left to store.
+func (w *Worker) advanceLeaving(now time.Time, o *ownership) {
+	if !o.leaving || !o.serving || o.storing > 0 || o.dirty() > handOverDirty {
+		return
+	}
+	for _, sp := range o.spaces {
+		w.emit(now, sp)
+	}
+	o.stopServing()
+	w.store(o, o.dirty())
+	w.relay.cfg.Leases.Release(o.shard, o.epoch, o.to)
+}
+
+// Bounds of writing to the durable store.
+const (
+	durableInterval = 50 * time.Millisecond // between two searches for what has changed
+	durableBatch    = 500                   // states in one write, so that a hand-over waits for little
+)
+
+// A storedState is a state that is on its way to the durable store.
+type storedState struct {
+	space  *space
+	number uint64
+	since  time.Time
+}
+
+// A quota is a token bucket of states that a worker may store.
+type quota struct {
+	rate   float64 // per second
+	tokens float64
+	at     time.Time
+}
+
+func (q *quota) refill(now time.Time) {
+	q.tokens = min(q.tokens+q.rate*now.Sub(q.at).Seconds(), q.rate/2)
+	q.at = now
+}
+
+// advanceDurable stores what has changed, oldest change first, as fast as is allowed. It
+// returns when it must be called again.
+func (w *Worker) advanceDurable(now time.Time) time.Time {
+	if w.relay.cfg.Leases == nil || len(w.owned) == 0 {
+		return now.Add(time.Hour)
+	}
+	if now.Before(w.durableDue) {
+		return w.durableDue
+	}
+	w.durableDue = now.Add(durableInterval)
+	w.quota.refill(now)
+	for _, o := range w.owned {
+		if !o.serving || o.storing > 0 {
+			continue
+		}
+		n := min(durableBatch, int(w.quota.tokens))
+		if o.leaving {
+			n = durableBatch // the sooner the shard changes hands the better
+		}
+		w.quota.tokens -= float64(w.store(o, n))
+		w.advanceLeaving(now, o)
+	}
+	return w.durableDue
+}
+
+// dirty returns how many states of the shard wait to be stored.
+func (o *ownership) dirty() (n int) {
+	for _, sp := range o.spaces {
+		n += sp.store.Dirty()
+	}
+	return n
+}
+
+// store gives up to n states to the durable store and returns how many.
+func (w *Worker) store(o *ownership, n int) int {
+	var batch []cluster.Keyframe
+	var states []storedState
+	for _, sp := range o.oldestFirst() {
+		since, _ := sp.store.DirtySince()
+		for _, d := range sp.store.TakeDirty(nil, n-len(batch)) {
+			batch = append(batch, cluster.Keyframe{Space: sp.name, Number: d.Number, Data: d.Data})
+			states = append(states, storedState{sp, d.Number, since})
+		}
+		if len(batch) >= n {
+			break
+		}
+	}
+	if len(batch) == 0 {
+		return 0
+	}
+	o.storing += len(batch)
+	shard, epoch := o.shard, o.epoch
+	w.relay.cfg.Leases.Store(shard, epoch, batch, func(err error) {
+		w.commands.Put(command{kind: commandStored, shard: shard, epoch: epoch, stored: states, err: err})
+	})
+	return len(batch)
+}
+
+// oldestFirst returns the spaces that have something to store.
+func (o *ownership) oldestFirst() []*space {
+	var dirty []*space
+	for _, sp := range o.spaces {
+		if sp.store.Dirty() > 0 {
+			dirty = append(dirty, sp)
+		}
+	}
+	slices.SortStableFunc(dirty, func(a, b *space) int {
+		x, _ := a.store.DirtySince()
+		y, _ := b.store.DirtySince()
+		return x.Compare(y)
+	})
+	return dirty
+}
+
+// storedBatch handles the answer of the durable store.
+func (w *Worker) storedBatch(now time.Time, o *ownership, c *command) {
+	o.storing -= len(c.stored)
+	switch {
+	case c.err == nil:
+		w.counts.Stored += uint64(len(c.stored))
+	case errors.Is(c.err, cluster.ErrQueueFull):
+		for _, s := range c.stored {
+			s.space.store.MarkDirty(s.since, s.number)
+		}
+	}
+	w.advanceLeaving(now, o)
+}
+
+// durableAge returns how long the oldest change has been waiting to be stored.
+func (w *Worker) durableAge(now time.Time) (age time.Duration) {
+	if w.relay.cfg.Leases == nil {
+		return 0
+	}
+	for _, sp := range w.spaces {
+		if since, ok := sp.store.DirtySince(); ok {
+			age = max(age, now.Sub(since))
+		}
+	}
+	return age
+}
+
+// How often and for how long the holder says how far a space is.
+const (
+	headInterval = 250 * time.Millisecond
+	headRecent   = 60 * time.Second // spaces that changed within it are in every head
+)
+
+// advanceHeads tells replicas how far the spaces of the worker are, if it is time, so that
+// a replica that missed the last batch of a space notices it without another one. It
+// returns when it is next.
+func (w *Worker) advanceHeads(now time.Time) time.Time {
+	if len(w.owned) == 0 {
+		return now.Add(time.Hour)
+	}
+	if now.Before(w.headsDue) {
+		return w.headsDue
+	}
+	w.headsDue = now.Add(headInterval)
+	for _, o := range w.owned {
+		if o.serving {
+			w.sendHead(now, o)
+		}
+	}
+	return w.headsDue
+}
+
+// sendHead tells how far the spaces of a shard are. A head without a space still says who
+// holds the shard.
+func (w *Worker) sendHead(now time.Time, o *ownership) {
+	if w.relay.cfg.Leases == nil && len(o.spaces) == 0 {
+		return // there is no other holder that a replica could have followed
+	}
+	data := replication.AppendHead(nil, o.epoch, o.head(now))
+	w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Head(o.shard), Data: data})
+}
+
+// head returns the spaces that changed lately, and as many of the others as fit, in turn.
+func (o *ownership) head(now time.Time) []replication.SpaceHead {
+	var all []replication.SpaceHead
+	room := replication.HeadBytesMax - 16
+	add := func(sp *space) bool {
+		_, seq := sp.store.Position()
+		head := replication.SpaceHead{Space: sp.name, Seq: seq}
+		if room -= head.Size(); room < 0 {
+			return false
+		}
+		all = append(all, head)
+		return true
+	}
+	recent := func(sp *space) bool { return now.Sub(sp.emitted) < headRecent }
+	for _, sp := range o.spaces {
+		if recent(sp) && !add(sp) {
+			return all
+		}
+	}
+	for range o.spaces {
+		sp := o.spaces[o.headTurn%len(o.spaces)]
+		if !recent(sp) && !add(sp) {
+			return all
+		}
+		o.headTurn = (o.headTurn + 1) % len(o.spaces)
+	}
+	return all
+}

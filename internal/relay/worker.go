@@ -1,0 +1,268 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// Bounds of a worker's inbox. The worker drops and counts what does not fit; a sender
+// that waits for an answer asks again.
+const (
+	inboxMessages = 8192
+	inboxBytes    = 64 << 20
+)
+
+// A kind says what a message is about.
+type kind uint8
+
+const (
+	kindPublish kind = iota + 1
+	kindGet
+	kindRepair
+	kindWrite
+	kindJoined
+	kindLeft
+)
+
+// A posted message waits for its worker.
+type posted struct {
+	kind  kind
+	shard int
+	msg   bus.Msg
+
+	space, client, session string // of joined and left
+}
+
+// A commandKind says what a command is about.
+type commandKind uint8
+
+const (
+	commandAcquired commandKind = iota + 1
+	commandLost
+	commandDurable
+	commandLoaded
+	commandLoadEnd
+	commandStored
+	commandHandOver
+	commandStats
+	commandDrain
+	commandReconnected
+)
+
+// A command is a message to a worker that must not be lost: about leases and the durable
+// store. There are few of them: for each shard one of each kind, and as many parts of a
+// load as the shard has.
+type command struct {
+	kind  commandKind
+	shard int
+	epoch uint64
+
+	durable bool               // of durable
+	part    []cluster.Keyframe // of loaded
+	stored  []storedState      // of stored
+	err     error              // of loadEnd and stored
+	to      string             // of handOver
+	stats   chan<- Stats       // of stats
+	drained chan<- struct{}    // of drain: closed when the worker owns no shard
+}
+
+// A Worker owns the stores of some shards. All of it belongs to the goroutine in loop,
+// except commands, inbox and wake.
+type Worker struct {
+	relay    *Relay
+	owned    []*ownership // in the order in which they began
+	spaces   map[string]*space
+	due      *heap.Heap[*space]
+	headsDue time.Time
+	counts   Counts
+	past     replication.StoreStats // of spaces that this worker no longer has
+
+	askDue time.Time // when to look for the spaces to ask about next
+	fullAt time.Time // when there was no room for a space, and none could be made
+
+	quota      quota // of states to be stored
+	durableDue time.Time
+
+	ownedAt   time.Time // when the owned shards changed; zero once that was logged
+	lastToken uint64
+	drained   chan<- struct{} // closed when the worker owns no shard; nil if that is of no interest
+
+	commands *turn.Queue[command]
+	inbox    *turn.Inbox[posted]
+	sleep    turn.Wake // of loop
+	wake     func()    // wakes loop, or the caller that turns the worker
+}
+
+func newWorker(r *Relay) *Worker {
+	w := &Worker{
+		relay: r, spaces: make(map[string]*space),
+		due: heap.New(
+			func(a, b *space) bool { return a.due.Before(b.due) },
+			func(sp *space) *int { return &sp.place },
+		),
+		quota: quota{rate: float64(r.cfg.DurableRate) / float64(r.cfg.Workers)},
+		sleep: turn.NewWake(),
+	}
+	w.wake = w.sleep.Wake
+	woken := func() { w.wake() }
+	w.commands, w.inbox = turn.NewQueue[command](woken), turn.NewInbox[posted](inboxMessages, inboxBytes, woken)
+	return w
+}
+
+// OnWake sets what is called, from any goroutine, when the worker should be turned, for a
+// caller that turns it.
+func (w *Worker) OnWake(wake func()) { w.wake = wake }
+
+// loop turns a worker until ctx ends. It reads the clock once per turn.
+func (w *Worker) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			w.finish(time.Now())
+			return
+		case <-w.sleep:
+		case <-timer.C:
+		}
+		now := time.Now()
+		timer.Reset(w.Turn(now).Sub(now))
+	}
+}
+
+// finish handles what was posted and emits everything, whatever the tick, so that no
+// publisher that was answered, or still waits, is let down.
+func (w *Worker) finish(now time.Time) {
+	w.Turn(now)
+	w.advance(now.Add(w.relay.cfg.Tick))
+}
+
+// Turn handles what was posted and does what is due, all at the time now. It returns when
+// it must be called again at the latest.
+func (w *Worker) Turn(now time.Time) (next time.Time) {
+	for _, c := range w.commands.Take() {
+		w.obey(now, &c)
+	}
+	w.inbox.Take(func(p posted) { w.handle(now, p) })
+	next = w.advance(now)
+	if w.drained != nil && len(w.owned) == 0 {
+		close(w.drained)
+		w.drained = nil
+	}
+	return next
+}
+
+// post gives the worker a message, from any goroutine. It never blocks.
+func (w *Worker) post(k kind, shard int, m bus.Msg) {
+	w.inbox.Post(posted{kind: k, shard: shard, msg: m}, len(m.Data))
+}
+
+// obey carries out a command. A command about an ownership that has ended changes
+// nothing.
+func (w *Worker) obey(now time.Time, c *command) {
+	switch c.kind {
+	case commandStats:
+		c.stats <- w.Stats(now)
+		return
+	case commandReconnected:
+		w.askAll(now)
+		return
+	case commandDrain:
+		w.drained = c.drained
+		return
+	case commandAcquired:
+		if old := w.ownership(c.shard); old != nil {
+			w.lose(now, old)
+		}
+		w.acquire(now, c.shard, c.epoch)
+		return
+	}
+	o := w.ownership(c.shard)
+	if o == nil || c.epoch != 0 && c.epoch != o.epoch {
+		return
+	}
+	switch c.kind {
+	case commandLost:
+		w.lose(now, o)
+	case commandDurable:
+		o.durable = c.durable
+		for _, sp := range o.spaces {
+			sp.store.SetDurable(c.durable)
+		}
+	case commandLoaded:
+		w.restore(now, o, c.part)
+	case commandLoadEnd:
+		if c.err == nil && !o.leaving {
+			w.serve(now, o)
+		}
+	case commandStored:
+		w.storedBatch(now, o, c)
+	case commandHandOver:
+		w.handOver(now, o, c.to)
+	}
+}
+
+// handle handles one message. Only the holder of its shard answers.
+func (w *Worker) handle(now time.Time, p posted) {
+	o := w.served(p.shard)
+	if o == nil {
+		return
+	}
+	switch p.kind {
+	case kindPublish:
+		w.publish(now, o, p.msg)
+	case kindGet:
+		w.get(o, p.msg)
+	case kindRepair:
+		w.repair(now, o, p.msg)
+	case kindWrite:
+		w.write(now, o, p.msg)
+	case kindJoined:
+		if sp, ok := w.space(now, o, p.space); ok {
+			w.join(now, sp, p.client, p.session)
+			w.plan(sp)
+		}
+	case kindLeft:
+		if sp, ok := w.spaces[p.space]; ok {
+			w.part(sp, p.client, p.session)
+			w.plan(sp)
+		}
+	}
+}
+
+// advance has every store that is due emit, and says how far all spaces are. It returns
+// when it must be called again.
+func (w *Worker) advance(now time.Time) time.Time {
+	for sp, ok := w.due.First(); ok && !sp.due.After(now); sp, ok = w.due.First() {
+		w.emit(now, sp)
+		w.plan(sp)
+	}
+	next := w.advanceHeads(now)
+	for _, at := range [...]time.Time{w.advanceDurable(now), w.advancePresence(now), w.logOwned(now)} {
+		if at.Before(next) {
+			next = at
+		}
+	}
+	if sp, ok := w.due.First(); ok && sp.due.Before(next) {
+		next = sp.due
+	}
+	return next
+}
+
+// plan has a space advanced when its store wants that. It is called after every call of
+// the store.
+func (w *Worker) plan(sp *space) {
+	due, ok := sp.store.NextTimeout()
+	if !ok {
+		w.due.Remove(sp)
+		return
+	}
+	sp.due = due
+	w.due.Set(sp)
+}

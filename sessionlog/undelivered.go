@@ -1,0 +1,65 @@
+package sessionlog
+
+import (
+	"bytes"
+
+	"github.com/dnprelay/dnprelay/dnp"
+)
+
+// undelivered are the messages of the client that are not known to have reached the game
+// servers. Every checkpoint has them, because it lets the records be deleted that have them
+// too.
+type undelivered struct {
+	list     []Message
+	bytes    int
+	next     uint64 // number of the newest message, plus one
+	previous uint64 // number of the message before the first of list, plus one
+	upTo     uint64 // messages with lower numbers are delivered
+}
+
+// add adds a message. It reports false for a message that is delivered or was added before.
+func (u *undelivered) add(ev *dnp.Event) (Message, bool) {
+	if !ev.Reliable || ev.Number < u.next {
+		return Message{}, false
+	}
+	m := Message{Number: ev.Number, Previous: u.next, Data: bytes.Clone(ev.Data)}
+	u.next = ev.Number + 1
+	if ev.Number < u.upTo {
+		u.previous = u.next
+		return m, false
+	}
+	u.list = append(u.list, m)
+	u.bytes += len(m.Data)
+	return m, true
+}
+
+// remove removes the messages up to number, which are delivered. It reports whether there were
+// any.
+func (u *undelivered) remove(number uint64) bool {
+	n := 0
+	for n < len(u.list) && u.list[n].Number <= number {
+		u.previous = u.list[n].Number + 1
+		u.bytes -= len(u.list[n].Data)
+		n++
+	}
+	u.list = append(u.list[:0], u.list[n:]...)
+	u.upTo = max(u.upTo, u.previous)
+	return n > 0
+}
+
+// restore replaces the messages by those of a checkpoint that are not delivered yet, and
+// returns them.
+func (u *undelivered) restore(c *Checkpoint, upTo uint64) []Message {
+	*u = undelivered{next: c.Previous, previous: c.Previous, upTo: upTo}
+	for _, m := range c.Undelivered {
+		u.next = m.Number + 1
+		if m.Number < upTo {
+			u.previous = u.next
+			continue
+		}
+		m.Data = bytes.Clone(m.Data)
+		u.list = append(u.list, m)
+		u.bytes += len(m.Data)
+	}
+	return u.list
+}

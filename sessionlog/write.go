@@ -1,0 +1,165 @@
+package sessionlog
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/format"
+)
+
+// newBlock begins a write.
+func (s *Session) newBlock() Block {
+	s.number++
+	return Block{
+		Format: format.ToWrite(s.cfg.Format), Epoch: s.epoch, Owner: s.owner, Number: s.number, Previous: s.seq, Delivered: s.undelivered.upTo,
+	}
+}
+
+// write asks the log to append a block. A repetition has the same bytes, because an earlier
+// attempt may be applied late.
+func (s *Session) write(k *Block, p pendingWrite) {
+	p.Write = Write{Log: s.log, Expect: s.seq, Data: k.Append(nil), Rollup: k.Ckpt != nil || k.Close != nil, Final: k.Close != nil}
+	s.pending = &p
+	s.ask(Action{Kind: ActionAppend, Write: p.Write})
+}
+
+func (s *Session) writeOpen(now time.Time) {
+	k := s.newBlock()
+	k.Open = true
+	k.Adopt = &s.cfg.Node
+	s.fill(now, &k, true)
+	s.write(&k, pendingWrite{open: true, ckpt: true})
+}
+
+func (s *Session) writeAdopt() {
+	k := s.newBlock()
+	k.Adopt = &s.cfg.Node
+	k.Delivered = s.toAdopt.delivered
+	s.write(&k, pendingWrite{adopt: true})
+}
+
+// writeChanges writes what is to be written, if anything is.
+func (s *Session) writeChanges(now time.Time) {
+	reason, ending := s.conn.Ending()
+	ending = ending && len(s.undelivered.list) == 0
+	due, ok := s.writeDue()
+	if !ok || due.After(now) {
+		return
+	}
+	k := s.newBlock()
+	p := pendingWrite{ckpt: s.ckptDue(now) || s.handingOver}
+	switch {
+	case ending:
+		p.ckpt, p.closed = false, reason.String()
+		k.Close = &p.closed
+		s.fill(now, &k, false)
+	case s.handingOver:
+		p.hand = true
+		k.Hand = &s.successor
+		s.fill(now, &k, true)
+	default:
+		s.fill(now, &k, p.ckpt)
+	}
+	s.write(&k, p)
+}
+
+// fill puts the changes of the connection into a block, and a checkpoint if ckpt is true.
+func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
+	s.writeNow, s.writeBy = false, time.Time{}
+	if ckpt {
+		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.previous, Undelivered: s.undelivered.list}
+		if k.Hand != nil {
+			c.Snapshot = s.conn.AppendSnapshot(nil)
+		} else {
+			c.Snapshot = s.conn.AppendCheckpoint(nil)
+		}
+		k.Ckpt = c
+		s.ckptAt = now
+	}
+	k.Changes = s.conn.Changes(s.cfg.BlockBytes)
+	k.Acks = true
+	for i := range k.Changes.Sent {
+		s.token = max(s.token, k.Changes.Sent[i].Token)
+	}
+	if s.conn.Urgent() {
+		s.writeNow = true // BlockBytes left some changes out
+	}
+}
+
+// ckptDue reports whether the next write should be a checkpoint.
+func (s *Session) ckptDue(now time.Time) bool {
+	long := s.writes >= s.cfg.CkptWrites || s.bytes >= s.cfg.CkptBytes
+	old := s.writes > 1 && now.Sub(s.ckptAt) >= s.cfg.CkptInterval
+	return (long || old) && s.ckptPossible()
+}
+
+// ckptPossible reports whether a checkpoint would lose nothing: it would forget events that
+// were not handled, and an offer of the client without an answer. A log that is about to become
+// too large does not wait for the latter.
+func (s *Session) ckptPossible() bool {
+	return s.conn.Reported() && (!s.conn.Unanswered() || s.bytes >= s.cfg.LogBytesMax/2)
+}
+
+// writeDue returns when the next write is due.
+func (s *Session) writeDue() (time.Time, bool) {
+	_, ending := s.conn.Ending()
+	switch {
+	case ending:
+		return time.Time{}, len(s.undelivered.list) == 0
+	case len(s.undelivered.list) >= s.cfg.UndeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
+		return time.Time{}, false // until some are delivered; no further command is acknowledged
+	case s.handingOver, s.writeNow:
+		return time.Time{}, true
+	}
+	at, ok := s.writeBy, !s.writeBy.IsZero()
+	if old := s.ckptAt.Add(s.cfg.CkptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
+		at, ok = old, true
+	}
+	return at, ok
+}
+
+// stored takes note that the pending write is in the log.
+func (s *Session) stored(now time.Time, seq uint64) {
+	p := s.pending
+	s.seq, s.pending, s.adoptionTries = seq, nil, 0
+	s.writes++
+	s.bytes += len(p.Data)
+	if p.ckpt {
+		s.writes, s.bytes = 1, 0
+	}
+	switch {
+	case p.adopt:
+		s.phase = Adopted
+		s.ckptAt = now
+		s.emit(Action{Kind: ActionAdopted, Epoch: s.epoch, Info: s.info})
+		return
+	case p.open:
+		s.phase = Owning
+		s.emit(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
+	case p.hand:
+		s.end(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
+		return
+	case p.closed != "":
+		s.closed(p.closed)
+		return
+	}
+	s.conn.Stored()
+	if !s.revalidate { // the write may have been stored before this process was stopped
+		s.conn.Mute(false)
+	}
+	if s.bytes > s.cfg.LogBytesMax {
+		s.conn.Close(dnp.CloseTooLarge)
+	}
+}
+
+// closed lets the connection end after the log has recorded the end.
+func (s *Session) closed(reason string) {
+	if reason == dnp.CloseUncertain.String() {
+		received, sent := s.conn.Next()
+		s.emit(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
+	}
+	s.conn.Mute(false)
+	s.conn.Ended()
+	s.phase, s.conn = Over, nil
+	s.emit(Action{Kind: ActionEnded, Reason: reason, Epoch: s.epoch})
+}
