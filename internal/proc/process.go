@@ -182,7 +182,7 @@ func Every(ctx context.Context, d time.Duration, f func()) {
 	}
 }
 
-// A tail keeps the end of what is written to it.
+// A tail is a writer that keeps the last bytes.
 type tail struct {
 	mu sync.Mutex // the goroutine of package exec writes, the reporter of a failure reads
 	b  []byte

@@ -23,7 +23,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestReport wants what is above its bar, and every violation, to be said.
+// TestReport: the report names each figure above its bar, and every violation.
 func TestReport(t *testing.T) {
 	r := Report{Rounds: []Round{
 		{Fault: "kill", NoPublish: 3 * time.Second, Equal: 100 * time.Millisecond},

@@ -107,8 +107,8 @@ type player struct {
 	problems []string
 }
 
-// Run starts the cluster, causes the faults and ends everything. The report has what was
-// measured until then also with an error.
+// Run starts the cluster, causes the faults and ends everything. With an error, the report
+// has the rounds before it.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	faults, err := cfg.chosen()
 	if err != nil {

@@ -33,7 +33,7 @@ type kube struct {
 	web rig.Web
 }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func (k *kube) command(stdin, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, commandTimeout)
 	defer cancel()
@@ -221,10 +221,10 @@ func listed(list, name string) bool {
 	return list == "" || strings.Contains(","+list+",", ","+name+",")
 }
 
-// small are the values of a deployment whose reports are checked and on which nobody plays.
+// small are the values of a deployment whose reports are checked, without players.
 const small = "edge.replicas=1,relay.replicas=1,nats.replicas=1,tests.enabled=false,edge.config.sessionDurability=none,redis.enabled=false"
 
-// says waits until every edge and relay reports what it misses: in a line of its log that
+// says waits until every edge and relay reports a missing service: in a line of its log that
 // holds text, and in the JSON of /readyz. The pods must keep running.
 func (k *kube) says(namespace, text, missing string) error {
 	for _, c := range []struct{ selector, port string }{{edges, "8414"}, {relays, "8413"}} {
@@ -264,7 +264,7 @@ func lineWith(text, part string) string {
 	return ""
 }
 
-// A mistake is an installation whose edges and relays must report what is wrong.
+// A mistake is an installation with a fault that edges and relays must report.
 type mistake struct {
 	step, namespace string
 	values          string

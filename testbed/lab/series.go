@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package lab measures what is beyond `dnpctl bench`, with the same package bench: series
+// Package lab goes beyond `dnpctl bench`, with the same package bench: it measures series
 // in which one number grows, overload, clients that disturb others, floods of forged
 // datagrams, and profiles of an edge.
 package lab
@@ -36,8 +36,8 @@ func Series() (names []string) {
 	return append(names, "disturbed", "overload")
 }
 
-// Run measures the series with a name, or all if it is empty. The results have what was
-// measured also with an error.
+// Run measures the series with a name, or all if it is empty. With an error, the results
+// have the cases before it.
 func Run(ctx context.Context, cfg bench.Config, only string) ([]bench.Result, error) {
 	if only != "" && !slices.Contains(Series(), only) {
 		return nil, fmt.Errorf("there is no series %q; there are %s", only, strings.Join(Series(), ", "))

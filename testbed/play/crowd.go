@@ -34,7 +34,8 @@ type Crowd struct {
 	running     sync.WaitGroup
 }
 
-// NewCrowd starts a history. Everybody plays with the returned context, until Stop.
+// NewCrowd starts a history. The game server and the players use the returned context,
+// which ends with Stop.
 func NewCrowd(ctx context.Context, file string) (context.Context, *Crowd, error) {
 	log, err := history.Create(file)
 	c := &Crowd{Log: log, file: file}
@@ -53,7 +54,7 @@ func (c *Crowd) Note(r history.Record) {
 // Go runs a function that Stop waits for.
 func (c *Crowd) Go(f func()) { c.running.Go(f) }
 
-// StartGame connects the game server, which notes what it does in the history.
+// StartGame connects the game server, with the history of the crowd.
 func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
 	cfg.Quiet, cfg.Note = &c.quiet, c.Note
 	if c.game, err = NewGame(ctx, cfg); err != nil {
@@ -91,7 +92,7 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	return history.CheckFile(c.file)
 }
 
-// Stop ends everybody and the history. It may be called again.
+// Stop ends the players, the game server and the history. It may be called again.
 func (c *Crowd) Stop() error {
 	c.cancel()
 	c.running.Wait()

@@ -51,7 +51,7 @@ func write(out string, cfg config, files []string) (digest string, err error) {
 }
 
 // layer returns the one layer: an empty /tmp, and files by name, each folder before its
-// content. Everybody may read files and start programs; nobody may write.
+// content. All users may read files and start programs, and none may write.
 func layer(files []string) ([]byte, error) {
 	content := map[string]string{}
 	for _, f := range files {
