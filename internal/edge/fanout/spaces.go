@@ -165,7 +165,7 @@ func (s *Spaces) SendToAll(name string, m bus.Msg) {
 	}
 }
 
-// A Presence is one session in the answer to the question who is in a space.
+// A Presence is one session in the answer to the question which sessions are in a space.
 type Presence struct {
 	Client  string `json:"client"`
 	Session string `json:"session"`
