@@ -8,6 +8,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -113,19 +114,19 @@ const closeTime = 2 * time.Second
 // to forward datagrams for a while.
 func (e *Edge) drain() {
 	d := e.cfg.Durable
-	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
+	e.cfg.Log.Info("handing sessions over", "sessions", e.DurableSessions())
 	e.BeginDrain()
 	var hope takeover.Hope
 	e.wait(d.DrainTimeout-closeTime, func() bool {
 		gossip, candidates := e.view.Load().Candidates()
-		return e.Kept() == 0 || !hope.Update(time.Now(), gossip, candidates)
+		return e.DurableSessions() == 0 || !hope.Update(time.Now(), gossip, candidates)
 	})
-	if n := e.Kept(); n > 0 {
+	if n := e.DurableSessions(); n > 0 {
 		e.cfg.Log.Warn("closing sessions: no edge takes them", "sessions", n)
 		for _, w := range e.workers {
 			w.must(func(time.Time) { w.takeover.CloseRest() })
 		}
-		e.wait(closeTime, func() bool { return e.Kept() == 0 })
+		e.wait(closeTime, func() bool { return e.DurableSessions() == 0 })
 	}
 	e.leaving.Store(true)
 	if d.Forward != nil {
@@ -152,15 +153,54 @@ func (e *Edge) BeginDrain() {
 	}
 }
 
-// Kept returns how many durable sessions the edge has, looks at, or handed to an edge that
+// DurableSessions returns how many durable sessions the edge has, looks at, or handed to an edge that
 // did not say yet that it takes them: that edge may be leaving, too.
-func (e *Edge) Kept() (n int32) {
+func (e *Edge) DurableSessions() (n int32) {
 	for _, w := range e.workers {
 		n += w.durable.Load()
 	}
 	return n
 }
 
-// Keeps reports whether the worker owns the session of a client, for a caller that turns
+// Serves reports whether the worker owns the session of a client, for a caller that turns
 // it.
-func (w *Worker) Keeps(client netip.AddrPort) bool { return w.takeover.Serves(client) }
+func (w *Worker) Serves(client netip.AddrPort) bool { return w.takeover.Serves(client) }
+
+// durableMetrics returns the metrics of durable sessions.
+func (e *Edge) durableMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
+	count := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
+		return telemetry.Counter("dnp.session."+name, unit, help, func() uint64 { stats := s.Get(); return read(&stats) })
+	}
+	return []telemetry.Metric{
+		telemetry.Gauge("dnp.session.durable", "{session}", "Durable sessions that this edge serves or considers.",
+			func() float64 { return float64(e.DurableSessions()) }),
+		telemetry.Gauge("dnp.session.draining", "", "1 while the edge hands its sessions over and after that, else 0.", func() float64 {
+			if e.draining.Load() {
+				return 1
+			}
+			return 0
+		}),
+		count("opened", "{session}", "Sessions that began here.", func(s *Stats) uint64 { return s.Durable.SessionsOpened }),
+		count("adopted", "{session}", "Sessions that this edge took over from other edges.", func(s *Stats) uint64 { return s.Durable.SessionsAdopted }),
+		count("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", func(s *Stats) uint64 { return s.Durable.SessionsHanded }),
+		count("lost", "{session}", "Sessions that other edges took over although this edge had not handed them over.", func(s *Stats) uint64 { return s.Durable.SessionsLost }),
+		count("elsewhere", "{session}", "Connections that ended without a farewell because another edge has the client's session.",
+			func(s *Stats) uint64 { return s.Durable.SessionsElsewhere }),
+		count("uncertain", "{session}", "Sessions that ended because the edge could not establish their history.",
+			func(s *Stats) uint64 { return s.Durable.SessionsUncertain }),
+		count("writes", "{write}", "Writes that the edge requested of the session log.", func(s *Stats) uint64 { return s.Durable.LogWrites }),
+		count("stalls", "{stall}", "Times that a worker was stopped for so long that other edges may have taken its sessions over.",
+			func(s *Stats) uint64 { return s.Durable.Stalls }),
+		count("return_paths.unknown", "{datagram}", "Datagrams dropped with --answer-only, because their client has sent none yet, or because the edge on its return path is not reachable.",
+			func(s *Stats) uint64 { return s.Durable.PathsUnknown }),
+		telemetry.CounterBy("dnp.session.orphans", "{datagram}", "Orphan datagrams (from clients that the worker does not serve), by outcome.", "fate",
+			func(observe func(string, uint64)) {
+				stats := s.Get()
+				observe("held", stats.Durable.OrphansHeld)
+				observe("forwarded", stats.Durable.OrphansForwarded)
+				observe("dropped", stats.Durable.OrphansDropped)
+			}),
+		count("return_paths.displaced", "{client}", "Clients without a session whose return path was forgotten because the table was full.",
+			func(s *Stats) uint64 { return s.Durable.PathsDisplaced }),
+	}
+}

@@ -146,7 +146,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.MessagesRefused }),
 	}
 	if e.cfg.Durable != nil {
-		all = append(all, e.keptMetrics(s)...)
+		all = append(all, e.durableMetrics(s)...)
 	}
 	return append(all, drops(s)...)
 }
