@@ -63,7 +63,7 @@ func (l *leaver) join() netip.AddrPort {
 		l.client.Advance(l.net.Now())
 		l.pass(10 * time.Millisecond)
 	}
-	if !l.worker.Keeps(addr) {
+	if !l.worker.Serves(addr) {
 		l.Fatal("the client has no session")
 	}
 	return addr
@@ -192,11 +192,11 @@ func TestAskRefused(t *testing.T) {
 		l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
 		l.edge.BeginDrain()
 		l.pass(500 * time.Millisecond)
-		if asked != 1 || l.worker.Keeps(c) {
-			t.Errorf("refuses %v: asked %d times, keeps it %v; want 1 and that it is given", refuses, asked, l.worker.Keeps(c))
+		if asked != 1 || l.worker.Serves(c) {
+			t.Errorf("refuses %v: asked %d times, keeps it %v; want 1 and that it is given", refuses, asked, l.worker.Serves(c))
 		}
-		if l.edge.Kept() != 1 {
-			t.Errorf("refuses %v: %d sessions wait for a successor, want 1", refuses, l.edge.Kept())
+		if l.edge.DurableSessions() != 1 {
+			t.Errorf("refuses %v: %d sessions wait for a successor, want 1", refuses, l.edge.DurableSessions())
 		}
 		l.pass(takeover.ConsentTime)
 		if got := l.worker.Counts().Durable.SessionsHanded; got != 1 || l.worker.takeover.Count() != 1 {
@@ -226,7 +226,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	fill()
 	l.edge.BeginDrain()
 	l.pass(time.Second)
-	if n := l.edge.Kept(); n > 0 || l.worker.Counts().Durable.SessionsHanded != 1 {
+	if n := l.edge.DurableSessions(); n > 0 || l.worker.Counts().Durable.SessionsHanded != 1 {
 		t.Errorf("%d sessions are kept, %d were handed over, want 0 and 1", n, l.worker.Counts().Durable.SessionsHanded)
 	}
 }

@@ -368,9 +368,9 @@ func (w *Worker) close(now time.Time) {
 	w.handle(now, w.ep.Advance(now, w.out))
 }
 
-// Keeps reports whether the worker owns the session of a client, for a caller that turns
+// Serves reports whether the worker owns the session of a client, for a caller that turns
 // it.
-func (w *Worker) Keeps(client netip.AddrPort) bool { return w.takeover.Serves(client) }
+func (w *Worker) Serves(client netip.AddrPort) bool { return w.takeover.Serves(client) }
 
 // Deliver handles a datagram of a client that came over another edge; via is empty if
 // it came to another worker of this one.

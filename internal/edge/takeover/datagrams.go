@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Bounds of orphan datagrams: those whose client this worker does not serve. They wait
-// until it is known who does, or until the session is taken over. A client repeats
-// everything reliable after half a second.
+// Bounds of orphan datagrams: those whose client this worker does not serve. They wait until
+// the worker knows which edge serves the client, or until it has taken the session over. A
+// client repeats everything reliable after half a second.
 const (
 	orphansPerClient = 8
 	orphansMax       = 4096 // clients
@@ -26,7 +26,7 @@ type orphan struct {
 // orphans are the orphan datagrams of a worker, by client.
 type orphans struct {
 	byAddr map[netip.AddrPort]*orphanQueue
-	order  []*orphanQueue // in the order of their time, with some that were taken
+	order  []*orphanQueue // oldest first, with some that were removed
 	asked  []*orphanQueue // to ask again about, in that order
 }
 
@@ -104,7 +104,7 @@ func (q *orphans) advance(now, next time.Time) time.Time {
 	return next
 }
 
-// askLater plans another question about a client whose datagrams wait.
+// askLater plans another question about a client whose datagrams wait, unless one is planned.
 func (q *orphans) askLater(now time.Time, from netip.AddrPort) {
 	if x := q.byAddr[from]; x != nil && x.again.IsZero() {
 		x.again = now.Add(askAgainTime)

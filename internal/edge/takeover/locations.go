@@ -23,9 +23,9 @@ type Client struct {
 	Listener uint16
 }
 
-// Locations is the location table of an edge: where clients are served, as far as this
-// edge knows. All workers of the edge share it, because the datagrams of a client may come
-// to any of them. The zero value is ready for use.
+// Locations is the location table of an edge: where clients are served, as far as this edge
+// knows. All workers of the edge share it, because the datagrams of a client may come to any
+// of them. The zero value is an empty table without room for hints; each worker adds some.
 //
 // An entry belongs to one client, and is found by the client and by the name of the
 // session's log. Each may be unknown for a while: the client of a session that is taken
@@ -55,9 +55,9 @@ type location struct {
 // A share is what one worker has of a session.
 type share struct {
 	worker  int
-	present bool   // the worker has the session, opens it, takes it over or gave it away
-	epoch   uint64 // in which it owns or owned it; 0 before
-	claim   *supersededClaim
+	present bool             // the worker has the session, opens it, takes it over, or gave it to an edge that has not consented
+	epoch   uint64           // in which the worker owns or owned it; 0 before
+	claim   *supersededClaim // that the worker looks after; nil for none
 }
 
 // A PlaceKind says where a client is served.
@@ -93,7 +93,7 @@ func (l *Locations) Own(name string, c Client, worker int, epoch uint64) {
 	s.present, s.epoch = true, epoch
 }
 
-// Leave notes that a worker does not have a session any more, and does not take it over.
+// Leave notes that a worker has nothing to do with a session, except for a superseded claim.
 func (l *Locations) Leave(name string, worker int) {
 	if x, i := l.find(name, worker); i >= 0 {
 		x.shares[i].present, x.shares[i].epoch = false, 0
@@ -222,7 +222,7 @@ func (l *Locations) at(name string, c Client) *location {
 		x = &location{}
 	case x == nil:
 		x = y
-	case y != nil && x != y: // the client of a session becomes known of which there is a hint
+	case y != nil && x != y: // the client of x is that of y
 		y.shares = append(y.shares, x.shares...)
 		x = y
 	}
