@@ -12,7 +12,8 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A Durable is what sessions need to outlive their edge; see sessionlog/DESIGN.md.
+// A Durable is what durable sessions need, those that outlive their edge; see
+// sessionlog/DESIGN.md and takeover/DESIGN.md.
 type Durable struct {
 	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
 	// of the logs. All edges of a deployment must have the same.
@@ -20,10 +21,10 @@ type Durable struct {
 	Shards int
 	Secret []byte
 
-	// From brings reliable messages of clients to the game servers.
+	// From stores reliable messages of clients for the game servers.
 	From From
 
-	// Affinity says which edge serves which session. nil means that only the log tells.
+	// Affinity says which edge serves which session. nil means that only the log says so.
 	Affinity cluster.Affinity
 
 	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
@@ -31,17 +32,17 @@ type Durable struct {
 	// if there is a Forwarder.
 	DrainTimeout, DrainLinger time.Duration
 
-	// Forward carries datagrams to the edges that they are for. nil means that an edge
-	// takes over each session whose datagrams come to it.
+	// Forward carries datagrams to the edges that serve their clients. nil means that an
+	// edge takes over each session whose datagrams come to it.
 	Forward Forwarder
 
-	// AnswerOnly says that a balancer tracks connections, so that an edge that takes a
-	// session over must not send to the client before something came from it. It needs
-	// a Forwarder.
+	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
+	// must not send to the client before a datagram of the client comes. It needs a
+	// Forwarder.
 	AnswerOnly bool
 }
 
-// From is the port to the store of reliable messages of clients for game servers.
+// From is the port to the store of clients' reliable messages for game servers.
 type From interface {
 	// Begin returns the feed of a session. delivered is called, from any goroutine, when
 	// the message with this number and all before it cannot get lost any more; it does
@@ -85,8 +86,8 @@ func (w *Worker) makeDurable(d *Durable) {
 	}
 }
 
-// startDurable takes over what an earlier process of this node had, and listens to what
-// the affinity finds out.
+// startDurable takes over the sessions of an earlier process of this node, and subscribes to
+// later claims of other edges.
 func (e *Edge) startDurable() {
 	if e.cfg.Durable.Affinity == nil {
 		return
@@ -153,8 +154,8 @@ func (e *Edge) BeginDrain() {
 	}
 }
 
-// DurableSessions returns how many durable sessions the edge has, looks at, or handed to an edge that
-// did not say yet that it takes them: that edge may be leaving, too.
+// DurableSessions returns how many durable sessions the edge has, looks at, or gave to an edge
+// that has not consented: that edge may be leaving, too.
 func (e *Edge) DurableSessions() (n int32) {
 	for _, w := range e.workers {
 		n += w.durable.Load()

@@ -16,21 +16,19 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A Forwarder carries datagrams between edges. Its methods are called by all workers at
-// the same time and must not block. Datagrams belong to the caller again when the call
-// returns.
+// A Forwarder carries datagrams between edges. All workers call its methods, which must not
+// block. Datagrams belong to the caller again when a call returns.
 type Forwarder interface {
 	// Forward sends a datagram of a client, which came to the port listener, to the edge
-	// that serves the client. hops is how many edges it went over before, this one not
-	// counted. It reports false for a node that is not known, or is silent for so long
-	// that it counts as dead: then the caller takes the session over.
+	// that serves the client. hops is how often it was forwarded before. It reports false
+	// for a node that is not known, or that counts as dead because it was silent for too
+	// long: then the caller takes the session over.
 	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
 
-	// Return sends a datagram to a client through the edge to which the client's
-	// datagrams come, so that it leaves by the address that the client knows. epoch is
-	// that of the session: the edge at the other end sends nothing for an owner that was
-	// replaced. It reports false if that edge cannot be reached; the caller then sends
-	// the datagram by itself.
+	// Return sends a datagram to a client through the edge to which the client's datagrams
+	// come, so that it leaves by the address that the client knows. epoch is that of the
+	// session: the other edge sends nothing for an owner that was replaced. It reports
+	// false if the other edge cannot be reached; the caller then sends the datagram itself.
 	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
 }
 
@@ -81,16 +79,16 @@ func (e *Edge) workerOf(listener uint16, number uint32) *Worker {
 	return all[number%uint32(len(all))]
 }
 
-// Deliver takes a datagram of a client that another edge, via, forwarded with Forward.
-// hops counts that edge, too. The datagram is the Edge's from then on.
+// Deliver handles a datagram of a client that was forwarded hops times. via is the edge to
+// which it came first, or empty if that is this one. The Edge owns the datagram from then on.
 func (e *Edge) Deliver(via string, hops uint8, listener uint16, client netip.AddrPort, datagram []byte) {
 	if w := e.workerFor(listener, client); w != nil { // another edge may have another listener
 		w.post(len(datagram), func(w *Worker, now time.Time) { w.Deliver(now, via, hops, client, datagram) })
 	}
 }
 
-// Emit sends a datagram that another edge passed to this one with Return. The datagram
-// is the Edge's from then on.
+// Emit sends a client a datagram that another edge passed to this one with Return. The Edge
+// owns the datagram from then on.
 func (e *Edge) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
 	w := e.workerFor(listener, client)
 	if w == nil {
@@ -105,24 +103,24 @@ func (e *Edge) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
 	})
 }
 
-// Overtaken takes the word of another edge that the session of a client is in a later
-// epoch than this edge has it in. The log is asked.
+// Overtaken handles news from another edge: the session of a client is in a later epoch than
+// the one in which this edge serves it. The session reads its log.
 func (e *Edge) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
 	if w, _, ok := e.server(listener, client); ok {
 		w.post(0, func(w *Worker, _ time.Time) { w.takeover.Overtaken(client, epoch) })
 	}
 }
 
-// Misled takes the word of another edge, node, that it does not serve a client whose
-// datagrams this one forwards to it. The next datagram asks which edge does.
+// Misled handles news from the edge node: it does not serve a client whose datagrams this
+// edge forwards to it. The next datagram of the client has this edge look again.
 func (e *Edge) Misled(listener uint16, client netip.AddrPort, node string) {
 	e.locations.mu.Lock()
 	defer e.locations.mu.Unlock()
 	e.locations.table.Withdraw(takeover.Client{Addr: client, Listener: listener}, node)
 }
 
-// SetRoster tells the edge which nodes are there. Sessions of edges that left are taken
-// over. It is called by one goroutine at a time.
+// SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
+// left. One goroutine at a time calls it.
 func (e *Edge) SetRoster(r cluster.Roster) {
 	view, left := e.view.Load().With(r)
 	e.view.Store(view)
@@ -131,8 +129,8 @@ func (e *Edge) SetRoster(r cluster.Roster) {
 	}
 }
 
-// Gone takes over, with the other edges that are ready, the sessions that a dead edge had.
-// Each of them takes those that the name of their log gives it.
+// Gone takes over, with the other edges that are ready, the sessions of a dead edge. The name
+// of a session decides which edge takes it over.
 func (e *Edge) Gone(node string) {
 	if e.cfg.Durable == nil || e.cfg.Durable.Affinity == nil {
 		return
@@ -160,7 +158,7 @@ func (e *Edge) reply(to string, ok bool) {
 	}
 }
 
-// asked takes a request of another edge.
+// asked handles a request of another edge.
 func (e *Edge) asked(m bus.Msg) {
 	var r takeover.Request
 	switch {
@@ -168,7 +166,7 @@ func (e *Edge) asked(m bus.Msg) {
 	case e.draining.Load():
 		e.reply(m.Reply, false)
 	case r.Adopt != "":
-		client, _ := netip.ParseAddrPort(r.Client) // the log says who it is
+		client, _ := netip.ParseAddrPort(r.Client) // a hint; the log has the address
 		w := e.workerFor(r.Listener, client)
 		if w == nil || !w.post(len(m.Data), func(w *Worker, _ time.Time) { w.takeover.Give(r.Adopt, r.Path(), m.Reply) }) {
 			e.reply(m.Reply, false)
@@ -190,7 +188,7 @@ func (e *Edge) prepare(names []string, reply string) {
 	}
 }
 
-// A preparation is a request that all workers have to answer.
+// A preparation is a request to prepare that all workers have to answer.
 type preparation struct {
 	left    atomic.Int32
 	refused atomic.Bool
@@ -198,7 +196,7 @@ type preparation struct {
 	reply   string
 }
 
-// answer takes the answer of a worker. The last one answers the request.
+// answer handles the answer of a worker. The last worker answers the request.
 func (p *preparation) answer(ok bool) {
 	if !ok {
 		p.refused.Store(true)
