@@ -45,7 +45,7 @@ type Durable struct {
 // From is the port to the store of clients' reliable messages for game servers.
 type From interface {
 	// Begin returns the feed of a session. delivered is called, from any goroutine, when
-	// the message with this number and all before it cannot get lost any more; it does
+	// the message with this number and all before it can no longer get lost; it does
 	// not block.
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }

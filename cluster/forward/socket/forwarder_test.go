@@ -33,7 +33,7 @@ type side struct {
 	stop context.CancelFunc
 }
 
-// open opens a forwarder that serves everybody, if serves is set.
+// open opens a forwarder that serves all clients, if serves is set.
 func open(tb testing.TB, name string, serves bool, handle func(time.Time, []forward.Delivery)) *side {
 	tb.Helper()
 	s := &side{name: name, got: make(chan string, 1000)}

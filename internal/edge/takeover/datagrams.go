@@ -77,7 +77,7 @@ func (q *orphans) edge(from netip.AddrPort) string {
 	return ""
 }
 
-// remove returns the datagrams of a client, which do not wait any more.
+// remove removes and returns the datagrams of a client that wait.
 func (q *orphans) remove(from netip.AddrPort) []orphan {
 	x := q.byAddr[from]
 	if x == nil {
