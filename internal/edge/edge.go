@@ -269,8 +269,8 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	}
 }
 
-// startDurable takes over what an earlier process of this node had, and listens to what
-// the affinity finds out.
+// startDurable takes over the sessions of an earlier process of this node, and subscribes to
+// later claims of other edges.
 func (e *Edge) startDurable() {
 	if e.cfg.Durable.Affinity == nil {
 		return
@@ -329,8 +329,8 @@ func (e *Edge) BeginDrain() {
 	}
 }
 
-// DurableSessions returns how many durable sessions the edge has, looks at, or handed to an
-// edge that has not said yet that it takes them: that edge may be leaving, too.
+// DurableSessions returns how many durable sessions the edge has, looks at, or gave to an edge
+// that has not consented: that edge may be leaving, too.
 func (e *Edge) DurableSessions() (n int32) {
 	for _, w := range e.workers {
 		n += w.durable.Load()

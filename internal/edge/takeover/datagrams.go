@@ -34,7 +34,7 @@ type orphans struct {
 type orphanQueue struct {
 	addr  netip.AddrPort
 	until time.Time
-	again time.Time // when to ask again who serves the client; zero for never
+	again time.Time // when to ask again which edge serves the client; zero for never
 	list  []orphan
 }
 
@@ -77,7 +77,7 @@ func (q *orphans) edge(from netip.AddrPort) string {
 	return ""
 }
 
-// remove returns the datagrams of a client, which do not wait any more.
+// remove removes and returns the datagrams of a client that wait.
 func (q *orphans) remove(from netip.AddrPort) []orphan {
 	x := q.byAddr[from]
 	if x == nil {
@@ -156,7 +156,7 @@ const (
 // paths are the return paths of clients without a session that come over other edges.
 type paths struct {
 	byAddr map[netip.AddrPort]*strangerPath
-	order  []*strangerPath // each once, in the order of their turns
+	order  []*strangerPath // each once, the next to examine first
 }
 
 type strangerPath struct {

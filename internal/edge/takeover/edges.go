@@ -86,8 +86,8 @@ func (v *View) Inherited(node string, claims []string) (names []string) {
 	return names
 }
 
-// Candidates reports whether any other edge is ready or starts, and so could take
-// sessions over soon, and whether gossip says who is there at all.
+// Candidates reports whether any other edge is ready or starts, and so could take sessions
+// over soon, and whether gossip says anything at all.
 func (v *View) Candidates() (gossip, any bool) {
 	for m := range v.roster.All() {
 		if m.Role == cluster.RoleEdge && m.Name != v.self && m.Phase <= cluster.PhaseReady {

@@ -39,7 +39,7 @@ type Locations struct {
 	byClient map[Client]*location
 	byName   map[string]*location
 	hints    []*location // those with a hint, each once; the next to be examined first
-	hintsMax int
+	room     int         // for hints
 }
 
 type location struct {
@@ -78,7 +78,7 @@ type Place struct {
 }
 
 // grow makes room for the hints of one more worker.
-func (l *Locations) grow() { l.hintsMax += hintsMax }
+func (l *Locations) grow() { l.room += hintsMax }
 
 // Enter notes that a worker opens a session or takes it over. The address of the client is
 // invalid while it is not known.
@@ -123,18 +123,21 @@ func (l *Locations) Server(c Client) (worker int, epoch uint64, ok bool) {
 	return worker, epoch, ok
 }
 
-// Locate returns where a client is served. An owner in this edge counts for more than a
-// hint, and a hint for more than an attempt of this edge to take the session over.
+// Locate returns where a client is served. An owner in this edge counts for more than the
+// hint that another edge serves the client, that hint for more than an attempt of this edge
+// to open the session or to take it over, and the attempt for more than the hint that no
+// edge does.
 func (l *Locations) Locate(now time.Time, c Client) Place {
 	worker, epoch, here := l.Server(c)
-	if x := l.byClient[c]; epoch == 0 && x != nil && x.until.After(now) {
-		if x.node == "" {
-			return Place{Kind: Nowhere}
-		}
+	x := l.byClient[c]
+	hinted := x != nil && x.until.After(now)
+	switch {
+	case hinted && x.node != "" && epoch == 0:
 		return Place{Kind: Elsewhere, Node: x.node}
-	}
-	if here {
+	case here:
 		return Place{Kind: Here, Worker: worker}
+	case hinted:
+		return Place{Kind: Nowhere}
 	}
 	return Place{}
 }
@@ -149,7 +152,7 @@ func (l *Locations) Hint(now time.Time, c Client, node string) {
 	l.expire(now)
 	x := l.at("", c)
 	if !x.hinted {
-		if len(l.hints) >= l.hintsMax {
+		if len(l.hints) >= l.room {
 			l.dropHint(l.nextHint())
 		}
 		x.hinted = true

@@ -82,7 +82,7 @@ type Session struct {
 // Name returns the name of the session's log.
 func (s *Session) Name() string { return s.name }
 
-// About returns who the session is.
+// About returns the description of the session.
 func (s *Session) About() *About { return &s.about }
 
 // Phase returns where the session is.

@@ -44,7 +44,7 @@ type Counts struct {
 	SessionsUncertain uint64 // ended because their history cannot be established
 	LogWrites         uint64
 	Stalls            uint64 // times that a worker was stopped for so long that its sessions may be elsewhere
-	OrphansHeld       uint64 // datagrams that waited because it was not known who serves their client
+	OrphansHeld       uint64 // datagrams that waited until the worker knew which edge serves their client
 	OrphansForwarded  uint64 // that went to another edge or worker
 	OrphansDropped    uint64
 	PathsDisplaced    uint64 // clients without a session whose return path was forgotten to make room
@@ -89,7 +89,7 @@ type Takeover struct {
 	detours int    // sessions whose path is not the direct one
 	reads   budget // of logs, for clients that no edge claims
 
-	superseded []*supersededClaim // in the order of their time, with some that are settled
+	superseded []*supersededClaim // the next to look at first, with some that are settled
 	looks      budget             // at superseded claims
 	inherited  inheritance
 
@@ -99,8 +99,8 @@ type Takeover struct {
 	counts Counts
 }
 
-// An inheritance is the sessions of dead edges that this one takes over although nothing
-// was heard of their clients.
+// An inheritance is the orphaned claims on sessions that this edge takes over although their
+// clients say nothing.
 type inheritance struct {
 	queue []orphanedClaim
 	lists []listing

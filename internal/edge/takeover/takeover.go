@@ -65,8 +65,8 @@ func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
 	t.wake(s)
 }
 
-// Delivered notes that the message of a client with this number, and all before it, cannot
-// get lost any more.
+// Delivered notes that the message of a client with this number, and all before it, can no
+// longer get lost.
 func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
 	s.log.Delivered(now, number)
 	t.wake(s)
