@@ -3,12 +3,14 @@ package systest
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -298,4 +300,113 @@ func (p *player) prompt(a *audit) {
 			}
 		}
 	}
+}
+
+// TestDamage changes batches on their way to edges, as no network should, and as a
+// mistake in a codec or in memory would. Checksums find it, repair heals it, within a
+// second after the last change.
+func TestDamage(t *testing.T) { repeated(t, 8, damage) }
+
+func damage(t *testing.T, seed uint64) {
+	g := newRing(t, seed, 3)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
+	for i := range 4 {
+		g.play(g.edges[i%2])
+	}
+	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
+	g.audit.damaged = true
+	g.hub.Duplicate, g.hub.Jitter = 0.3, 80*time.Millisecond // a repair is often followed by another one
+	g.hub.Damage = func(to string, msg bus.Msg) bus.Msg {
+		if strings.HasPrefix(to, "edge") && msg.Subject == g.subjects.Live(audited) && rng.IntN(5) == 0 {
+			msg.Data = bytes.Clone(msg.Data)
+			msg.Data[len(msg.Data)-1] ^= 1 << rng.IntN(8) // the last byte of a value, mostly
+		}
+		return msg
+	}
+	for range 200 {
+		m.change()
+		g.net.Run(50 * time.Millisecond)
+	}
+	g.hub.Damage = nil
+	g.net.Run(healMax)
+	_, store := g.authority()
+	found := uint64(0)
+	for _, e := range g.edges {
+		r := e.worker.Replica(audited)
+		found += r.Stats().Divergence
+		if d := differ(store, r); d != "" {
+			t.Errorf("%s differs %v after the last change: %s", e.node, healMax, d)
+		}
+	}
+	g.audit.check()
+	if found == 0 {
+		t.Error("no checksum differed, so nothing was tested")
+	}
+	m.repeat()
+	g.net.Run(5 * time.Second)
+	for i, p := range g.audit.players {
+		m.check(t, p, i)
+		m.checkGone(t, p, i)
+	}
+}
+
+// TestLargeSpace repairs replicas of a space whose answers have several parts, most of
+// which get lost, while the space is idle, so that parts of different answers are of
+// the same position. No state may ever be missing.
+func TestLargeSpace(t *testing.T) { repeated(t, 2, largeSpace) }
+
+func largeSpace(t *testing.T, seed uint64) {
+	const states = 14 // of 50 kB each, so that three or four parts make the space
+	g := newRing(t, seed, 1)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
+	put := func(i int) {
+		value := fmt.Sprintf(`{"type":"string","value":%q}`, strings.Repeat(fmt.Sprint(rng.IntN(10)), 1000))
+		values := strings.TrimSuffix(strings.Repeat(value+",", 50), ",")
+		g.mustPublish("s", fmt.Sprintf(`{"op":"put","key":"k%d","audience":{"groups":["none"]},"values":[%s]}`, i, values))
+	}
+	for i := range states {
+		put(i)
+	}
+	for _, e := range g.edges {
+		g.play(e)
+	}
+	g.within(5*time.Second, "both have all", func() bool { return g.complete(states) })
+	for range 6 {
+		for _, e := range g.edges { // everything is different when they are back, and too long ago for batches
+			e.bus.SetConnected(false)
+		}
+		for i := range states {
+			put(i)
+		}
+		g.net.Run(5 * time.Second)
+		g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = 0.4, 0.4, 300*time.Millisecond
+		for _, e := range g.edges {
+			e.bus.SetConnected(true)
+		}
+		g.net.RunUntil(20*time.Second, func() bool {
+			for _, e := range g.edges {
+				if n := e.worker.Replica(audited).Len(); n != states {
+					t.Fatalf("%s has %d states, none was ever removed", e.node, n)
+				}
+			}
+			return g.complete(states)
+		})
+		g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = 0, 0, 0
+		g.within(2*time.Second, "both have all again", func() bool { return g.complete(states) })
+		g.audit.step()
+	}
+	g.audit.check()
+}
+
+// complete reports whether every edge has that many states and lacks nothing.
+func (g *ring) complete(states int) bool {
+	_, store := g.authority()
+	for _, e := range g.edges {
+		if r := e.worker.Replica(audited); r == nil || store == nil || !at(r, store) || r.Len() != states {
+			return false
+		}
+	}
+	return true
 }

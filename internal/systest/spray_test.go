@@ -1,12 +1,16 @@
 package systest
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -353,4 +357,142 @@ func TestReroute(t *testing.T) {
 	p.tell(client, "m 1")
 	p.until(peer, "and back", func(c *dnptest.Client) bool { return len(c.Messages) == 2 && c.Queued() == 0 })
 	p.tellStats()
+}
+
+// A gameInbox is the game servers' side: it keeps each message once, as a game server
+// does by the number.
+type gameInbox struct {
+	mu        sync.Mutex
+	bySession map[string]*inbox
+	doubled   int
+}
+
+type inbox struct {
+	client string
+	next   uint64 // number that was not seen yet
+	texts  []string
+}
+
+type feed struct {
+	g         *gameInbox
+	box       *inbox
+	delivered func(uint64)
+}
+
+func (g *gameInbox) Begin(_, client, id string, delivered func(uint64)) edge.Feed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bySession[id] == nil {
+		g.bySession[id] = &inbox{client: client}
+	}
+	return &feed{g, g.bySession[id], delivered}
+}
+
+func (f *feed) Deliver(m sessionlog.Message) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	if m.Number < f.box.next {
+		f.g.doubled++ // an adoption delivers again what may not have come
+	} else {
+		f.box.next = m.Number + 1
+		f.box.texts = append(f.box.texts, string(m.Data))
+	}
+	go f.delivered(m.Number) // never before Deliver returns
+}
+
+func (f *feed) End() {}
+
+// await waits for the sessions, by client, until each has n messages.
+func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
+	p.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		list = nil
+		enough := 0
+		g.mu.Lock()
+		for _, b := range g.bySession {
+			list = append(list, inbox{client: b.client, texts: append([]string(nil), b.texts...)})
+			if len(b.texts) >= n {
+				enough++
+			}
+		}
+		g.mu.Unlock()
+		if enough >= sessions {
+			return list
+		}
+		if time.Now().After(end) {
+			p.Fatalf("%d sessions, of which %d have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
+		}
+	}
+}
+
+// keyFile returns a file with one key of gossip, of 32 equal bytes.
+func keyFile(t *testing.T, b byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "keys")
+	writeKey(t, file, b)
+	return file
+}
+
+func writeKey(t *testing.T, file string, b byte) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(hex.EncodeToString(bytes.Repeat([]byte{b}, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKeysChange replaces the key of gossip while two edges forward a client's datagrams to
+// each other, until they have forgotten the old one. What the client says arrives, and an
+// edge that comes then, and never knew the old key, forwards to them as well: datagrams are
+// sealed with the key that gossip has.
+func TestKeysChange(t *testing.T) {
+	const delay = 2 * time.Second // forwarding looks at the keys of gossip each second
+	keys := keyFile(t, 0)
+	p := newPairWith(t, keys, delay)
+	p.client.GiveUp = patience // a slow machine knows a key too late, which costs repetitions
+	b, peer := p.balance(anyOf(p.addrs))
+	said := 0
+	pace := time.NewTicker(50 * time.Millisecond) // a client that says more is taken for one that floods
+	defer pace.Stop()
+	sayUntil := func(what string, done func() bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); !done(); <-pace.C {
+			if time.Now().After(end) {
+				t.Fatalf("not within %v: %s", patience, what)
+			}
+			p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && c.Queued() < 5 })
+			p.say(peer, fmt.Sprint("m ", said))
+			said++
+		}
+	}
+	sayUntil("the client's datagrams are forwarded", func() bool { return p.taken() > 0 })
+	writeKey(t, keys, 1)
+	sayUntil("both edges have another key", func() bool { return p.onlyKey(1) })
+	before := p.taken()
+	sayUntil("they forward on", func() bool { return p.taken() >= before+5 })
+	p.add("e3", keyFile(t, 1))
+	p.meet()
+	b.spread(p.addrs)
+	sayUntil("the third edge takes answers for its clients, or datagrams of clients that it serves", func() bool {
+		stats := p.forwards[2].Stats()
+		return stats.Client+stats.Owner >= 5
+	})
+	p.inOrder("the game has what the client said", p.game.await(p, 1, said)[0].texts, said)
+}
+
+// onlyKey reports whether both edges know this key and no other.
+func (p *pair) onlyKey(b byte) bool {
+	for _, g := range p.gossips {
+		if keys := g.Keys(); len(keys) != 1 || keys[0][0] != b {
+			return false
+		}
+	}
+	return true
+}
+
+// taken returns how many datagrams of clients the edges took from each other.
+func (p *pair) taken() (n uint64) {
+	for _, f := range p.forwards {
+		n += f.Stats().Owner
+	}
+	return n
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// keepStall is for how long an edge has to be stopped to be sure to notice that itself.
-const keepStall = 300 * time.Millisecond
+// takeoverStall is for how long an edge has to be stopped to be sure to notice that itself.
+const takeoverStall = 300 * time.Millisecond
 
 // A fence watches that nothing is accepted from an edge whose sessions others took over
 // while it was stopped: by the log, by the game, by the affinity, or by clients.
 type fence struct {
-	w    *keepWorld
+	w    *takeoverWorld
 	logs map[string]*fencedLog
 	seen fenceCounts
 }
@@ -46,19 +46,19 @@ func (c *fenceCounts) add(o fenceCounts) {
 	c.woken, c.writes, c.claims, c.repeats, c.firsts = c.woken+o.woken, c.writes+o.writes, c.claims+o.claims, c.repeats+o.repeats, c.firsts+o.firsts
 }
 
-func newFence(w *keepWorld) *fence { return &fence{w: w, logs: map[string]*fencedLog{}} }
+func newFence(w *takeoverWorld) *fence { return &fence{w: w, logs: map[string]*fencedLog{}} }
 
-// A keepStop is what an edge had when it was stopped, and what became of it.
-type keepStop struct {
+// A takeoverStop is what an edge had when it was stopped, and what became of it.
+type takeoverStop struct {
 	at     time.Duration
-	had    []*keepPlayer
-	feeds  []*keepFeed             // that go on with it
+	had    []*takeoverPlayer
+	feeds  []*takeoverFeed         // that go on with it
 	others map[netip.AddrPort]bool // clients that another edge took over meanwhile
 }
 
 // stops notes whose sessions an edge has that is stopped. It need not know yet that the log
 // says so.
-func (e *keepEdge) stops() {
+func (e *takeoverEdge) stops() {
 	e.stopped.at, e.stopped.had = e.w.net.Elapsed(), nil
 	for _, p := range e.w.players {
 		if e.w.fence.of(p.log()).node == e.name {
@@ -69,11 +69,11 @@ func (e *keepEdge) stops() {
 
 // wakes notes whose sessions are not its own any more, and lets it publish what waits
 // before it can find that out.
-func (e *keepEdge) wakes() {
+func (e *takeoverEdge) wakes() {
 	f := e.w.fence
 	e.stopped.others = map[netip.AddrPort]bool{}
 	for _, p := range e.stopped.had {
-		if f.of(p.log()).node != e.name && e.w.net.Elapsed()-e.stopped.at > keepStall {
+		if f.of(p.log()).node != e.name && e.w.net.Elapsed()-e.stopped.at > takeoverStall {
 			e.stopped.others[p.addr] = true
 			f.seen.woken++
 		}
@@ -86,7 +86,7 @@ func (e *keepEdge) wakes() {
 }
 
 // passes reports whether a datagram to a client is one of another edge that leaves here.
-func (e *keepEdge) passes(to netip.AddrPort, b []byte) bool {
+func (e *takeoverEdge) passes(to netip.AddrPort, b []byte) bool {
 	i := slices.Index(e.passing[to], string(b))
 	if i >= 0 {
 		e.passing[to] = slices.Delete(e.passing[to], i, i+1)
@@ -134,7 +134,7 @@ func (f *fence) back(log string) {
 }
 
 // tries counts a write that a woken edge asks for.
-func (f *fence) tries(e *keepEdge, w sessionlog.Write) {
+func (f *fence) tries(e *takeoverEdge, w sessionlog.Write) {
 	if e.paused || len(e.stopped.others) == 0 {
 		return
 	}
@@ -144,7 +144,7 @@ func (f *fence) tries(e *keepEdge, w sessionlog.Write) {
 }
 
 // consumes judges a message of a client that comes to the game from an edge: it is stored.
-func (f *fence) consumes(e *keepEdge, p *keepPlayer, m sessionlog.Message) {
+func (f *fence) consumes(e *takeoverEdge, p *takeoverPlayer, m sessionlog.Message) {
 	if !f.of(p.log()).stored[m.Number] {
 		f.w.failf("%s publishes message %d of player %d, which is not in the log", e.name, m.Number, p.index)
 	}
@@ -158,7 +158,7 @@ func (f *fence) consumes(e *keepEdge, p *keepPlayer, m sessionlog.Message) {
 }
 
 // claims lets an edge claim a session, and judges what becomes of the claim.
-func (f *fence) claims(a *keepAffinity, name string, epoch uint64) {
+func (f *fence) claims(a *takeoverAffinity, name string, epoch uint64) {
 	l := f.of(name)
 	claimed := func() bool { // and not an earlier epoch only
 		node, epoch := f.w.claims.Claim(name)
@@ -176,21 +176,21 @@ func (f *fence) claims(a *keepAffinity, name string, epoch uint64) {
 }
 
 // sends judges a datagram of an edge's own to a client.
-func (f *fence) sends(e *keepEdge, to netip.AddrPort, b []byte) {
+func (f *fence) sends(e *takeoverEdge, to netip.AddrPort, b []byte) {
 	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log says that all is well
 		p := f.w.player(to)
 		f.w.failf("%s went on and sends % x to player %d, whom %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
 	}
 }
 
-// A keepLog is the log as an edge sees it.
-type keepLog struct {
-	e *keepEdge
+// A takeoverLog is the log as an edge sees it.
+type takeoverLog struct {
+	e *takeoverEdge
 	sessionlog.Log
 }
 
 // Append implements sessionlog.Log.
-func (l keepLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
+func (l takeoverLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
 	for _, w := range writes {
 		l.e.w.fence.tries(l.e, w)
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A keepPlayer is a client with an application that counts its messages, and the game
+// A takeoverPlayer is a client with an application that counts its messages, and the game
 // that the client talks to.
-type keepPlayer struct {
+type takeoverPlayer struct {
 	*dnptest.Client
-	w     *keepWorld
+	w     *takeoverWorld
 	index int
 	addr  netip.AddrPort
 	name  string
-	route *keepEdge // where the balancer sends its datagrams
-	next  *keepEdge // where it sends them from the next one on; nil for no change
+	route *takeoverEdge // where the balancer sends its datagrams
+	next  *takeoverEdge // where it sends them from the next one on; nil for no change
 
 	said     int    // messages of the client
 	consumed int    // of these, what the game has
@@ -39,10 +39,10 @@ type keepPlayer struct {
 	frozen bool          // interrupted
 }
 
-func newKeepPlayer(w *keepWorld, i int, b dnptest.Behaviour) *keepPlayer {
-	p := &keepPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
+func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
+	p := &takeoverPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
 	p.Client = dnptest.NewClient(dnptest.Config{
-		Behaviour: b, Server: keepVIP, Send: func(d []byte) { w.net.Send(p.addr, keepVIP, d) },
+		Behaviour: b, Server: balancerAddr, Send: func(d []byte) { w.net.Send(p.addr, balancerAddr, d) },
 		App: dnptest.App{
 			Closed:  p.closed,
 			Message: p.message,
@@ -64,7 +64,7 @@ func newKeepPlayer(w *keepWorld, i int, b dnptest.Behaviour) *keepPlayer {
 	return p
 }
 
-func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
+func (w *takeoverWorld) player(addr netip.AddrPort) *takeoverPlayer {
 	for _, p := range w.players {
 		if p.addr == addr {
 			return p
@@ -74,10 +74,12 @@ func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
 }
 
 // log returns the name of the log of the client's session.
-func (p *keepPlayer) log() string { return sessionlog.Key([]byte("secret"), p.addr, keepVIP.Port()) }
+func (p *takeoverPlayer) log() string {
+	return sessionlog.Key([]byte("secret"), p.addr, balancerAddr.Port())
+}
 
 // owner returns the edge that claims the player's session, if it is there.
-func (p *keepPlayer) owner() *keepEdge {
+func (p *takeoverPlayer) owner() *takeoverEdge {
 	for _, e := range p.w.edges {
 		if node, _ := p.w.claims.Claim(p.log()); e.alive && node == e.name {
 			return e
@@ -87,7 +89,7 @@ func (p *keepPlayer) owner() *keepEdge {
 }
 
 // broken notes whose service ends with an edge.
-func (w *keepWorld) broken(e *keepEdge) {
+func (w *takeoverWorld) broken(e *takeoverEdge) {
 	for _, p := range w.players {
 		if p.owner() == e && !p.frozen {
 			p.broken = w.net.Elapsed()
@@ -96,7 +98,7 @@ func (w *keepWorld) broken(e *keepEdge) {
 }
 
 // Receive implements simnet.Node.
-func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
+func (p *takeoverPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 	if o := p.owner(); p.broken != 0 && o != nil && o.alive {
 		p.w.gaps = append(p.w.gaps, p.w.net.Elapsed()-p.broken)
 		p.broken = 0
@@ -105,9 +107,9 @@ func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 }
 
 // begin starts the traffic of both sides.
-func (p *keepPlayer) begin() {
+func (p *takeoverPlayer) begin() {
 	switch p.index {
-	case keepPlayers - 1:
+	case takeoverPlayers - 1:
 		if p.w.tracked {
 			break // an edge that it was not heard by may not send to it
 		}
@@ -124,7 +126,7 @@ func (p *keepPlayer) begin() {
 }
 
 // offer makes a state of the client's own.
-func (p *keepPlayer) offer() {
+func (p *takeoverPlayer) offer() {
 	layout, err := netstate.NewLayout([]netstate.Value{{Type: 6}})
 	if err == nil {
 		p.own, err = p.Offer(p.w.net.Now(), netstate.NewState(layout), []byte("own"), false)
@@ -136,16 +138,16 @@ func (p *keepPlayer) offer() {
 }
 
 // write writes to the state of the client's own.
-func (p *keepPlayer) write(v uint16) {
+func (p *takeoverPlayer) write(v uint16) {
 	if p.own.Phase == dnptest.LinkIsUp {
 		p.Set(p.own, 0, u16(v))
 		p.w.net.Wake(p.addr)
 	}
 }
 
-func (p *keepPlayer) talk() {
+func (p *takeoverPlayer) talk() {
 	w := p.w
-	if w.healed && (!w.tracked || w.net.Elapsed() > w.healedAt+keepLeave) {
+	if w.healed && (!w.tracked || w.net.Elapsed() > w.healedAt+takeoverLeave) {
 		return
 	}
 	if p.Phase() == dnptest.Connected && p.Queued() < 30 {
@@ -162,7 +164,7 @@ func (p *keepPlayer) talk() {
 }
 
 // consume takes a message of a client to the game, which may come again, from an edge.
-func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
+func (w *takeoverWorld) consume(e *takeoverEdge, client string, m sessionlog.Message) {
 	for _, p := range w.players {
 		if p.name != client {
 			continue
@@ -182,7 +184,7 @@ func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
 // burst has the game send more than the window of the client's connection takes; its next
 // messages wait behind these. The game does not ask for an answer, so some may get lost with
 // an edge; the others arrive once and in order.
-func (p *keepPlayer) burst() {
+func (p *takeoverPlayer) burst() {
 	if p.w.healed {
 		return
 	}
@@ -196,7 +198,7 @@ func (p *keepPlayer) burst() {
 }
 
 // listen has the game say messages, one after the other, each until it is answered.
-func (p *keepPlayer) listen() {
+func (p *takeoverPlayer) listen() {
 	w := p.w
 	if !p.telling && !w.healed {
 		p.telling = true
@@ -210,7 +212,7 @@ func (p *keepPlayer) listen() {
 	}
 }
 
-func (p *keepPlayer) payload(i int) []byte {
+func (p *takeoverPlayer) payload(i int) []byte {
 	text := fmt.Sprintf("g%d", i)
 	if p.Behaviour().LongMessage == dnptest.LongWorks && i%40 == 17 {
 		text += strings.Repeat("-", 2500)
@@ -218,7 +220,7 @@ func (p *keepPlayer) payload(i int) []byte {
 	return []byte(text)
 }
 
-func (p *keepPlayer) tellNext() {
+func (p *takeoverPlayer) tellNext() {
 	w := p.w
 	if p.frozen {
 		return
@@ -237,7 +239,7 @@ func (p *keepPlayer) tellNext() {
 	})
 }
 
-func (p *keepPlayer) message(m dnptest.Message) {
+func (p *takeoverPlayer) message(m dnptest.Message) {
 	if !m.Reliable {
 		return
 	}
@@ -256,7 +258,7 @@ func (p *keepPlayer) message(m dnptest.Message) {
 	p.got++
 }
 
-func (p *keepPlayer) closed(reason string) {
+func (p *takeoverPlayer) closed(reason string) {
 	if p.frozen {
 		return
 	}
@@ -271,7 +273,7 @@ func (p *keepPlayer) closed(reason string) {
 }
 
 // judge judges what the client has in the end.
-func (p *keepPlayer) judge() {
+func (p *takeoverPlayer) judge() {
 	w := p.w
 	if p.consumed != p.said || p.Queued() > 0 {
 		w.failf("player %d said %d messages, the game got %d; %d wait", p.index, p.said, p.consumed, p.Queued())
@@ -283,7 +285,7 @@ func (p *keepPlayer) judge() {
 		w.failf("player %d sees % x, want % x", p.index, p.Value("T", 0), want)
 	}
 	if p.owners() != 1 {
-		w.net.Run(keepProbe)
+		w.net.Run(takeoverProbe)
 	}
 	if n := p.owners(); n != 1 {
 		w.failf("player %d has %d owners in the end", p.index, n)
@@ -294,7 +296,7 @@ func (p *keepPlayer) judge() {
 }
 
 // owners returns how many edges take the session for theirs.
-func (p *keepPlayer) owners() (n int) {
+func (p *takeoverPlayer) owners() (n int) {
 	for _, e := range p.w.edges {
 		for _, k := range e.workers {
 			if k.worker.Serves(p.addr) {
@@ -307,7 +309,7 @@ func (p *keepPlayer) owners() (n int) {
 
 // judgeEnd wants the end of the session in the log, which is not written before all that
 // the client said was delivered.
-func (p *keepPlayer) judgeEnd() {
+func (p *takeoverPlayer) judgeEnd() {
 	entries := p.w.store.Entries(p.log())
 	if len(entries) == 0 {
 		p.w.failf("player %d has no log", p.index)
@@ -320,7 +322,7 @@ func (p *keepPlayer) judgeEnd() {
 }
 
 // judgeOwn wants the holder to have what the client writes to its own state.
-func (p *keepPlayer) judgeOwn() {
+func (p *takeoverPlayer) judgeOwn() {
 	w := p.w
 	if p.own.Phase != dnptest.LinkIsUp {
 		w.failf("player %d lost its own state", p.index)

@@ -7,12 +7,12 @@ import (
 	"github.com/dnprelay/dnprelay/internal/mutants"
 )
 
-// keepMutantSeeds is within how many seeds of TestKeep a fault must be noticed.
-const keepMutantSeeds = 120
+// takeoverMutantSeeds is within how many seeds of TestTakeover a fault must be noticed.
+const takeoverMutantSeeds = 120
 
-// keepMutantList is deliberate faults of edges with sessions in a log. Those of the rules
+// takeoverMutants is deliberate faults of edges with sessions in a log. Those of the rules
 // themselves are in session/mutants_test.go.
-var keepMutantList = []mutants.Mutant{
+var takeoverMutants = []mutants.Mutant{
 	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case t.host.Follow(now, s.about.Space):", New: "case t.host.Follow(now, s.about.Space) || true:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.bringInLine(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
@@ -37,8 +37,8 @@ var keepMutantList = []mutants.Mutant{
 		Run: "^TestLostToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
 	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\tt.lookUp", New: "\tif first && false {\n\t\tt.lookUp"},
-	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && t.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestKeepTracked$"},
-	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestKeepTracked$"},
+	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && t.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
+	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestTakeoverTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !t.cfg.Forwards {", New: "if true {",
 		Survives: "sessions go to where the datagrams come, as without a forwarder"},
 	{Name: "deliveries_are_not_told", File: "internal/edge/worker.go", Old: "w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())", New: "_ = now"},
@@ -46,16 +46,16 @@ var keepMutantList = []mutants.Mutant{
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !t.present(c.name) {", New: "if true {",
-		Args: []string{"-keep-seeds", "400"}},
+		Args: []string{"-takeover-seeds", "400"}},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\tt.receiveHeld(now, s.client)\n\tt.reply(s)", New: "\tt.reply(s)",
 		Survives: "clients say it again after half a second"},
 }
 
-func TestKeepMutantsApply(t *testing.T) { mutants.Check(t, keepMutantList) }
+func TestTakeoverMutantsApply(t *testing.T) { mutants.Check(t, takeoverMutants) }
 
-func TestKeepMutants(t *testing.T) {
+func TestTakeoverMutants(t *testing.T) {
 	if !*hunt {
 		t.Skip("deliberate faults take -mutants, because each is compiled")
 	}
-	mutants.Run(t, mutants.Config{Run: "^TestKeep$", Args: []string{"-keep-seeds", strconv.Itoa(keepMutantSeeds)}, Rounds: mutants.FirstSeed}, keepMutantList)
+	mutants.Run(t, mutants.Config{Run: "^TestTakeover$", Args: []string{"-takeover-seeds", strconv.Itoa(takeoverMutantSeeds)}, Rounds: mutants.FirstSeed}, takeoverMutants)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -209,4 +210,118 @@ func TestComposePrometheus(t *testing.T) {
 		var any map[string]any
 		readYAML(t, file, &any)
 	}
+}
+
+// fakeGo stands for the go command: what it builds does nothing, and well.
+const fakeGo = `#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\n' >"$2"
+chmod +x "$2"
+`
+
+// TestSimScript: a run that has not simulated what it was told to is no success.
+func TestSimScript(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	script, err := os.ReadFile("../../scripts/sim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"scripts/sim": string(script), "go": fakeGo, "internal/systest/x": "", "sessionlog/x": ""} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args string // SECONDS and ROUNDS
+		ok   bool
+		want string // of what it says
+	}{
+		{"600 100", true, "100 rounds of chaos"},
+		{"600 120", true, "150 rounds of chaos"},
+		{"0", true, ""},
+		{"0 100", false, "sim: 0 s were over after 0 of 100 rounds"},
+	} {
+		run := exec.Command(bash, append([]string{filepath.Join(dir, "scripts/sim")}, strings.Fields(c.args)...)...)
+		run.Env = append(os.Environ(), "GO="+filepath.Join(dir, "go"), "SEED=1")
+		out, err := run.CombinedOutput()
+		if (err == nil) != c.ok || !strings.Contains(string(out), c.want) {
+			t.Errorf("scripts/sim %s: %v, %q; want success %v, and %q", c.args, err, out, c.ok, c.want)
+		}
+	}
+}
+
+// TestSecurityPage wants every test, make target and file that SECURITY.md names to
+// exist: a test that was renamed proves nothing there any more.
+func TestSecurityPage(t *testing.T) {
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{} // folders by test
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
+			folder, _ := filepath.Rel(root, filepath.Dir(path))
+			tests[string(m[1])] += " " + folder + " "
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for line := range strings.SplitSeq(string(page), "\n") {
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(line, -1) {
+			named++
+			if !known(tests, m[1], m[2] != "") {
+				t.Errorf("SECURITY.md names %s, which does not exist", m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile("`(Test\\w+)` in ([a-z/]+[a-z])").FindAllStringSubmatch(line, -1) {
+			if !strings.Contains(tests[m[1]], " "+m[2]+" ") {
+				t.Errorf("SECURITY.md says that %s is in %s; it is in%s", m[1], m[2], tests[m[1]])
+			}
+		}
+		for _, m := range regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(line, -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("SECURITY.md names make %s, which does not exist", m[1])
+			}
+		}
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 3 && strings.Contains(string(page), "proved by") &&
+			!strings.Contains(line, "threat |") && !strings.Contains(cells[2], "`") && !strings.Contains(cells[2], "/") && !strings.Contains(line, "byte") {
+			t.Errorf("a threat without a proof: %s", line)
+		}
+	}
+	if named < 40 {
+		t.Errorf("SECURITY.md names %d tests", named)
+	}
+}
+
+// known reports whether a test has this name, or begins with it.
+func known(tests map[string]string, name string, begin bool) bool {
+	if tests[name] != "" || !begin {
+		return tests[name] != ""
+	}
+	for t := range tests {
+		if strings.HasPrefix(t, name) {
+			return true
+		}
+	}
+	return false
 }

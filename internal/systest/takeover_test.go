@@ -17,36 +17,36 @@ import (
 )
 
 var (
-	keepSeeds = flag.Int("keep-seeds", len(keepPlans), "seeds of TestKeep, one kind of trouble after the other")
-	keepFirst = flag.Uint64("keep-first", 1, "the first of them")
-	keepStory = flag.Bool("keep-story", false, "print what happens")
+	takeoverSeeds = flag.Int("takeover-seeds", len(takeoverPlans), "seeds of TestTakeover, one kind of trouble after the other")
+	takeoverFirst = flag.Uint64("takeover-first", 1, "the first of them")
+	takeoverStory = flag.Bool("takeover-story", false, "print what happens")
 )
 
-// A seed has clients that are busy for keepPlay, with trouble, and then keepHeal without.
+// A seed has clients that are busy for takeoverPlay, with trouble, and then takeoverHeal without.
 const (
-	keepPlay = 20 * time.Second
-	keepHeal = 12 * time.Second
+	takeoverPlay = 20 * time.Second
+	takeoverHeal = 12 * time.Second
 
-	// keepProbe is how long an edge may take itself for the owner of a client that says
+	// takeoverProbe is how long an edge may take itself for the owner of a client that says
 	// nothing, if it was told of its end and read an old log then: until its next probe,
 	// which has to be written.
-	keepProbe = 20 * time.Second
+	takeoverProbe = 20 * time.Second
 
-	keepFarewell = 30 * time.Second // a ConnectionClose counts after 2 s, unless the session moves meanwhile, or an older datagram comes behind
+	takeoverFarewell = 30 * time.Second // a ConnectionClose counts after 2 s, unless the session moves meanwhile, or an older datagram comes behind
 
-	keepEdges   = 3
-	keepPlayers = 3
+	takeoverEdges   = 3
+	takeoverPlayers = 3
 )
 
 // What the others notice of an edge that is silent: heart beats stop at once, and after so
 // long it counts as dead.
 const (
-	keepSilence = 400 * time.Millisecond
-	keepJitter  = 100 * time.Millisecond
+	takeoverSilence = 400 * time.Millisecond
+	takeoverJitter  = 100 * time.Millisecond
 )
 
-// A keepPlan is what may go wrong in a seed.
-type keepPlan struct {
+// A takeoverPlan is what may go wrong in a seed.
+type takeoverPlan struct {
 	name                           string
 	kills, pauses, outages, drains bool
 	pursuits                       bool    // drains, after which who got the sessions is killed
@@ -59,7 +59,7 @@ type keepPlan struct {
 	excused                        bool    // clients may be interrupted, because their 3 s cannot be met
 }
 
-var keepPlans = []keepPlan{
+var takeoverPlans = []takeoverPlan{
 	{name: "kill", kills: true, loss: 0.02},
 	{name: "pause", pauses: true, loss: 0.02},
 	{name: "unsure log", kills: true, lost: 0.02, late: 0.01, busy: 0.05, old: 0.05, loss: 0.01},
@@ -75,24 +75,24 @@ var keepPlans = []keepPlan{
 		away: 0.05, spray: 0.1, loss: 0.05, excused: true},
 }
 
-// keepVIP is the address that clients know.
-var keepVIP = netip.MustParseAddrPort("198.51.100.1:3413")
+// balancerAddr is the address that clients know.
+var balancerAddr = netip.MustParseAddrPort("198.51.100.1:3413")
 
-// A keepWorld is edges that keep their sessions in a log, behind a balancer.
-type keepWorld struct {
+// A takeoverWorld is edges that keep their sessions in a log, behind a balancer.
+type takeoverWorld struct {
 	*world
-	keepPlan
+	takeoverPlan
 	store    *memlog.Store
 	claims   *memaffinity.Hub
 	fence    *fence
-	edges    []*keepEdge
-	players  []*keepPlayer
+	edges    []*takeoverEdge
+	players  []*takeoverPlayer
 	starts   int
 	playing  bool // all clients have joined
 	strict   bool // the balancer lets only answers of the edge through that it sends a client to
 	healed   bool
 	healedAt time.Duration
-	unheard  *keepEdge // whose messages do not get to the game
+	muted    *takeoverEdge // its messages do not reach the game
 	value    uint16
 
 	errors                                           []string
@@ -101,12 +101,12 @@ type keepWorld struct {
 	gaps                                             []time.Duration
 }
 
-func newKeepWorld(t *testing.T, seed uint64) *keepWorld {
-	return newKeepWorldOf(t, seed, keepPlans[seed%uint64(len(keepPlans))])
+func newTakeoverWorld(t *testing.T, seed uint64) *takeoverWorld {
+	return newTakeoverWorldOf(t, seed, takeoverPlans[seed%uint64(len(takeoverPlans))])
 }
 
-func newKeepWorldOf(t *testing.T, seed uint64, plan keepPlan) *keepWorld {
-	w := &keepWorld{world: newWorld(t, seed), keepPlan: plan, strict: plan.tracked}
+func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverWorld {
+	w := &takeoverWorld{world: newWorld(t, seed), takeoverPlan: plan, strict: plan.tracked}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
 	w.fence = newFence(w)
@@ -115,29 +115,29 @@ func newKeepWorldOf(t *testing.T, seed uint64, plan keepPlan) *keepWorld {
 	w.startRelay()
 	loss := w.loss * rnd.Float64()
 	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 60 * time.Millisecond})
-	for i := range keepEdges {
-		e := &keepEdge{w: w, name: fmt.Sprint("edge", i), heard: make(map[netip.AddrPort]bool)}
+	for i := range takeoverEdges {
+		e := &takeoverEdge{w: w, name: fmt.Sprint("edge", i), heard: make(map[netip.AddrPort]bool)}
 		w.edges = append(w.edges, e)
 		e.boot()
 	}
-	w.net.Attach(keepVIP, keepFront{w})
+	w.net.Attach(balancerAddr, takeoverBalancer{w})
 	w.mustPublish("s", `{"op":"put","key":"tower","message":"T","values":[{"name":"n","type":"uint16","value":0}]}`)
 	w.mustPublish("s", lampPut)
 	behaviours := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Engine()}
-	for i := range keepPlayers {
-		w.players = append(w.players, newKeepPlayer(w, i, behaviours[(seed+uint64(i))%3]))
+	for i := range takeoverPlayers {
+		w.players = append(w.players, newTakeoverPlayer(w, i, behaviours[(seed+uint64(i))%3]))
 	}
 	return w
 }
 
-func (w *keepWorld) tell(format string, v ...any) {
-	if *keepStory {
+func (w *takeoverWorld) tell(format string, v ...any) {
+	if *takeoverStory {
 		fmt.Printf("%v ", w.net.Elapsed())
 		fmt.Printf(format+"\n", v...)
 	}
 }
 
-func (w *keepWorld) failf(format string, v ...any) {
+func (w *takeoverWorld) failf(format string, v ...any) {
 	w.tell(format, v...)
 	if len(w.errors) < 4 {
 		w.errors = append(w.errors, fmt.Sprintf("at %v: ", w.net.Elapsed())+fmt.Sprintf(format, v...))
@@ -145,7 +145,7 @@ func (w *keepWorld) failf(format string, v ...any) {
 }
 
 // play runs the seed and returns what went wrong.
-func (w *keepWorld) play() []string {
+func (w *takeoverWorld) play() []string {
 	w.playing = true
 	for _, p := range w.players {
 		p.begin()
@@ -158,21 +158,21 @@ func (w *keepWorld) play() []string {
 	start := w.net.Elapsed()
 	var next func()
 	next = func() {
-		if w.net.Elapsed()-start < keepPlay {
+		if w.net.Elapsed()-start < takeoverPlay {
 			w.trouble()
 			w.net.Schedule(time.Duration(2000+w.net.Rand().IntN(3000))*time.Millisecond, next)
 		}
 	}
 	w.net.Schedule(2*time.Second, next)
-	w.net.Run(keepPlay)
+	w.net.Run(takeoverPlay)
 	w.heal()
-	w.net.Run(keepHeal)
+	w.net.Run(takeoverHeal)
 	w.final()
 	return w.errors
 }
 
 // trouble lets one thing go wrong.
-func (w *keepWorld) trouble() {
+func (w *takeoverWorld) trouble() {
 	rnd := w.net.Rand()
 	e := w.edges[rnd.IntN(len(w.edges))]
 	if p := w.players[rnd.IntN(len(w.players))]; p.owner() != nil && rnd.IntN(4) > 0 {
@@ -189,7 +189,7 @@ func (w *keepWorld) trouble() {
 		kinds = append(kinds, e.drain)
 	}
 	if w.pursuits {
-		kinds = append(kinds, func() { w.pursue(w.players[rnd.IntN(keepPlayers-1)]) })
+		kinds = append(kinds, func() { w.pursue(w.players[rnd.IntN(takeoverPlayers-1)]) })
 	}
 	if w.outages {
 		kinds = append(kinds, func() {
@@ -203,7 +203,7 @@ func (w *keepWorld) trouble() {
 
 // pursue drains the edge of a client that is told a lot just then, and kills the edge
 // that goes on, maybe before it has said all that the first one left to it.
-func (w *keepWorld) pursue(p *keepPlayer) {
+func (w *takeoverWorld) pursue(p *takeoverPlayer) {
 	first := p.owner()
 	if first == nil || !w.spare(first) {
 		return
@@ -218,7 +218,7 @@ func (w *keepWorld) pursue(p *keepPlayer) {
 }
 
 // heal ends everything that is wrong, so that all that is due must happen.
-func (w *keepWorld) heal() {
+func (w *takeoverWorld) heal() {
 	w.healed, w.healedAt = true, w.net.Elapsed()
 	w.store.SetSilent(false)
 	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old = 0, 0, 0, 0
@@ -230,12 +230,12 @@ func (w *keepWorld) heal() {
 }
 
 // spare reports whether e may fail: another edge goes on.
-func (w *keepWorld) spare(e *keepEdge) bool {
-	return e.well() && slices.ContainsFunc(w.edges, func(o *keepEdge) bool { return o != e && o.well() })
+func (w *takeoverWorld) spare(e *takeoverEdge) bool {
+	return e.well() && slices.ContainsFunc(w.edges, func(o *takeoverEdge) bool { return o != e && o.well() })
 }
 
 // tellRoster tells every edge who seems to be there.
-func (w *keepWorld) tellRoster() {
+func (w *takeoverWorld) tellRoster() {
 	var members []cluster.Member
 	for _, e := range w.edges {
 		if e.dead {
@@ -256,7 +256,7 @@ func (w *keepWorld) tellRoster() {
 }
 
 // final judges what there is when everything had time to happen.
-func (w *keepWorld) final() {
+func (w *takeoverWorld) final() {
 	for _, p := range w.players {
 		w.sent += p.said
 		w.got += p.got
@@ -265,30 +265,30 @@ func (w *keepWorld) final() {
 			p.judge()
 		}
 	}
-	stayed := slices.DeleteFunc(slices.Clone(w.players), func(p *keepPlayer) bool { return p.frozen })
+	stayed := slices.DeleteFunc(slices.Clone(w.players), func(p *takeoverPlayer) bool { return p.frozen })
 	for _, p := range stayed {
 		p.frozen = true
 		p.Close(w.net.Now())
 		w.net.Wake(p.addr)
 	}
-	w.net.Run(keepFarewell)
+	w.net.Run(takeoverFarewell)
 	for _, p := range stayed {
 		p.judgeEnd()
 	}
 }
 
-// TestKeep plays clients whose edges are killed, stopped and drained, with a log and an
+// TestTakeover plays clients whose edges are killed, stopped and drained, with a log and an
 // affinity that misbehave. Nothing may be lost, doubled or out of order, and no client
 // interrupted where its own timer can be met.
-func TestKeep(t *testing.T) {
-	var all []*keepWorld
-	for s := *keepFirst; s < *keepFirst+uint64(*keepSeeds); s++ {
-		w := newKeepWorld(t, s)
+func TestTakeover(t *testing.T) {
+	var all []*takeoverWorld
+	for s := *takeoverFirst; s < *takeoverFirst+uint64(*takeoverSeeds); s++ {
+		w := newTakeoverWorld(t, s)
 		for _, e := range w.play() {
 			t.Errorf("seed %d (%s): %s", s, w.name, e)
 		}
 		if all = append(all, w); t.Failed() {
-			t.Logf("repeat with -keep-first %d -keep-seeds 1 -keep-story", s)
+			t.Logf("repeat with -takeover-first %d -takeover-seeds 1 -takeover-story", s)
 			break
 		}
 	}
@@ -297,7 +297,7 @@ func TestKeep(t *testing.T) {
 		fenced.add(w.fence.seen)
 	}
 	table := "\n"
-	for _, plan := range keepPlans {
+	for _, plan := range takeoverPlans {
 		var n, killed, paused, drained, interrupted, excused, sent, got, queued int
 		var gaps []time.Duration
 		for _, w := range all {
@@ -316,4 +316,51 @@ func TestKeep(t *testing.T) {
 			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, p50, worst)
 	}
 	t.Log(table + fenced.String())
+}
+
+// A balancer that tracks connections, such as kube-proxy, lets only answers of the edge through
+// that it sends a client to. An edge that sends to a client that never came there leaves an
+// entry for the pair of addresses, and when the balancer moves the client to that edge, the
+// entry is taken: the client gets another port, and is a stranger to all edges.
+var trackedPlans = []takeoverPlan{
+	{name: "tracked, drain", drains: true, loss: 0.02, tracked: true},
+	{name: "tracked, kill", kills: true, drains: true, loss: 0.02, tracked: true},
+	{name: "tracked, lies", drains: true, lies: 0.1, loss: 0.01, tracked: true},
+}
+
+// takeoverLeave is for how long clients speak after the last trouble: edges that leave are gone
+// then. Behind such a balancer no edge can send to a client that was silent since its edge went.
+const takeoverLeave = 6 * time.Second
+
+// tracks judges a datagram that leaves for a client.
+func (k *takeoverWorker) tracks(to netip.AddrPort, b []byte) {
+	if w := k.e.w; w.tracked && !k.e.heard[to] {
+		w.failf("%s sends % x to player %d, who never came there", k.e.name, b[:min(len(b), 8)], w.player(to).index)
+	}
+}
+
+// rerouted has the balancer send the clients of an edge that leaves to others, with their next
+// datagrams.
+func (e *takeoverEdge) rerouted() {
+	for _, p := range e.w.players {
+		if o := e.w.living(); p.route == e && o != e && !o.draining {
+			p.next = o
+		}
+	}
+}
+
+// TestTakeoverTracked plays clients behind such a balancer, which moves them at any time of the
+// drains of their edges. Nothing may be sent to a client where it never came, and otherwise
+// everything is as in TestTakeover, of whose seeds it plays a tenth.
+func TestTakeoverTracked(t *testing.T) {
+	n := uint64(max(*takeoverSeeds/10, min(*takeoverSeeds, len(trackedPlans))))
+	for s := *takeoverFirst; s < *takeoverFirst+n && !t.Failed(); s++ {
+		w := newTakeoverWorldOf(t, s, trackedPlans[s%uint64(len(trackedPlans))])
+		for _, e := range w.play() {
+			t.Errorf("seed %d (%s): %s", s, w.name, e)
+		}
+		if t.Failed() {
+			t.Logf("repeat with -takeover-first %d -takeover-seeds 1 -takeover-story", s)
+		}
+	}
 }
