@@ -31,7 +31,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// binaries builds the commands once and returns the folder.
+// binaries builds the commands once and returns their folder.
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "dnprelay-test-")
 	if err != nil {
@@ -45,7 +45,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-var built string // folder of the binaries, empty if no test wanted them
+var built string // the folder of the binaries; empty if no test needed them
 
 func TestMain(m *testing.M) {
 	if conf := os.Getenv(natsServerEnv); conf != "" {
@@ -111,7 +111,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// says waits until the process printed text.
+// says waits until the process has printed a text.
 func (p *process) says(text string) {
 	p.Helper()
 	for end := time.Now().Add(patience); !strings.Contains(p.output.String(), text); {
@@ -128,13 +128,13 @@ func (p *process) says(text string) {
 	}
 }
 
-// ends waits for the end and wants this exit code, and this in the output.
+// ends waits for the process to end, and wants this exit code and these texts in the output.
 func (p *process) ends(code int, texts ...string) {
 	p.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		p.Fatalf("does not end:\n%s", p.output)
+		p.Fatalf("the process does not end:\n%s", p.output)
 	}
 	if got := p.cmd.ProcessState.ExitCode(); got != code {
 		p.Errorf("exit code %d, want %d:\n%s", got, code, p.output)
@@ -146,7 +146,7 @@ func (p *process) ends(code int, texts ...string) {
 	}
 }
 
-// kill ends the process as a crash does.
+// kill ends the process as a crash would.
 func (p *process) kill() {
 	p.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -167,7 +167,7 @@ func dev(t *testing.T, args ...string) *process {
 
 func TestDevStartsAndDrains(t *testing.T) {
 	data := t.TempDir()
-	for range 2 { // a second start finds what the first one left
+	for range 2 { // the second start finds the data of the first
 		p := dev(t, "--data", data)
 		p.says("dnpctl watch")
 		p.term()
@@ -175,7 +175,7 @@ func TestDevStartsAndDrains(t *testing.T) {
 	}
 }
 
-// TestDevPassesItsCheck lets the check that helm test runs find all well.
+// TestDevPassesItsCheck runs the check of helm test against relay dev.
 func TestDevPassesItsCheck(t *testing.T) {
 	ports := freePorts(t, 2)
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "", "--open-space", "lobby")
@@ -208,7 +208,7 @@ func TestDevPortInUse(t *testing.T) {
 		for _, p := range starts {
 			p.ends(1, "in use", addr)
 			if n := strings.Count(p.output.String(), "relay: "); n != 1 {
-				t.Errorf("%d lines say why, want one:\n%s", n, p.output)
+				t.Errorf("%d lines give the reason, want one:\n%s", n, p.output)
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func TestServeWithoutNATS(t *testing.T) {
 	p.ends(0)
 }
 
-// TestServe runs a relay and an edge of a cluster.
+// TestServe runs a relay and an edge as in a cluster.
 func TestServe(t *testing.T) {
 	var subjects subject.Names
 	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
@@ -274,9 +274,9 @@ func TestServe(t *testing.T) {
 
 var devNATS = regexp.MustCompile(`game servers  (\S+)`)
 
-// TestDevKeepsSessions has everything in one process, with sessions in a log, and a Redis that
-// is not there: it serves and says so. What a client says is kept for game servers, also
-// for those of a second start.
+// TestDevKeepsSessions runs relay dev with durable sessions and a Redis that does not exist: it
+// serves and reports that Redis is missing. The messages of clients are stored for game servers,
+// also for those of a second start.
 func TestDevKeepsSessions(t *testing.T) {
 	ports := freePorts(t, 2)
 	addr, web := ports[0], ports[1]
@@ -297,14 +297,14 @@ func TestDevKeepsSessions(t *testing.T) {
 			t.Errorf("start %d finds %d messages, want %d", round+1, n, round)
 		}
 		hello(t, netip.MustParseAddrPort(addr))
-		eventually(t, "what the client said is kept", func() bool { return streamed(t, nc) == round+1 })
+		eventually(t, "the client's message is stored", func() bool { return streamed(t, nc) == round+1 })
 		nc.Close()
 		p.term()
 		p.ends(0)
 	}
 }
 
-// hello has a client say a message, and waits until it is acknowledged.
+// hello connects a client, sends a message and waits until it is acknowledged.
 func hello(t *testing.T, server netip.AddrPort) {
 	t.Helper()
 	patient := dnptest.Cpp()
@@ -327,12 +327,12 @@ func hello(t *testing.T, server netip.AddrPort) {
 		t.Fatal(err)
 	}
 	if err := player.Until(ctx, func(c *dnptest.Client) bool { return c.Queued() == 0 }); err != nil {
-		t.Fatalf("what the client says is not acknowledged: %v", err)
+		t.Fatalf("the client's message is not acknowledged: %v", err)
 	}
 }
 
-// A farm is three NATS servers, three relays and two edges, all processes, and a
-// player at each edge.
+// A farm is three NATS servers, three relays and two edges, each a process, and a player at each
+// edge.
 type farm struct {
 	*testing.T
 	nats     []*process
@@ -346,7 +346,7 @@ type farm struct {
 	players  []*dnptest.Peer
 }
 
-// farmShard is where space s is.
+// farmShard is the shard of space s.
 var farmShard = cluster.Shard("s", 64)
 
 func newFarm(t *testing.T) *farm {
@@ -383,13 +383,13 @@ func newFarm(t *testing.T) *farm {
 	return f
 }
 
-// connect brings a player to an edge. It must stay connected, and keep its links,
-// until the test ends.
+// connect connects a player to an edge. The player must stay connected and keep its links until
+// the test ends.
 func (f *farm) connect(edge string) {
 	f.Helper()
 	var p *dnptest.Peer
 	var err error
-	ended := false // of the test
+	ended := false // the test
 	app := dnptest.App{
 		Closed: func(reason string) {
 			if !ended {
@@ -407,13 +407,13 @@ func (f *farm) connect(edge string) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() {
-		_ = p.Do(func(time.Time, *dnptest.Client) { ended = true }) // fails if it ended before
+		_ = p.Do(func(time.Time, *dnptest.Client) { ended = true }) // fails if the peer ended before
 		p.Close()
 	})
 	f.players = append(f.players, p)
 }
 
-// publish publishes until it is accepted.
+// publish publishes until a relay accepts it.
 func (f *farm) publish(body string) {
 	f.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -443,8 +443,7 @@ func (f *farm) see(message string, value []byte) {
 	}
 }
 
-// holder waits until the store says that a relay which runs holds the space, and
-// returns it.
+// holder waits until the store names a running relay as the holder of the space, and returns it.
 func (f *farm) holder() (name string, p *process) {
 	f.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -464,8 +463,8 @@ func (f *farm) holder() (name string, p *process) {
 	return "", nil
 }
 
-// TestProcesses kills the holder of a space, lets the next one drain, and kills a NATS
-// server, under two players who must not notice more than a pause.
+// TestProcesses kills the holder of a space, drains the next one, and kills a NATS server while
+// two players are connected, who must notice no more than a pause.
 func TestProcesses(t *testing.T) {
 	f := newFarm(t)
 	f.publish(towerPut)
@@ -494,12 +493,12 @@ func TestProcesses(t *testing.T) {
 	f.nats[f.leader()].kill()
 	f.publish(`{"op":"set","key":"tower","values":{"hp":3}}`)
 	f.see("T", f32(3))
-	f.see("K", u16(5)) // nobody said it again
-	f.see("G", nil)    // nor did it come back
+	f.see("K", u16(5)) // no publisher repeated it
+	f.see("G", nil)    // and it did not come back
 }
 
-// stored waits until a state is in the store: everything that was put before it is then,
-// too, as the oldest change is stored first.
+// stored waits until a state is in the store. Everything that was put before it is stored then,
+// too, because the oldest change is stored first.
 func (f *farm) stored(key string) {
 	f.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -531,8 +530,8 @@ func (f *farm) leader() int {
 	return 0
 }
 
-// refused starts relays that do not fit the others: with another key, and with another
-// number of shards. Each says why in one line; the others do not mind.
+// refused starts relays that do not fit the others: one with another key, one with another
+// number of shards. Each gives the reason in one line, and the others are not disturbed.
 func (f *farm) refused() {
 	f.Helper()
 	key := filepath.Join(f.TempDir(), "other.key")
@@ -549,7 +548,7 @@ func (f *farm) refused() {
 		p := start(f.T, "relay", append(append(f.common, "--node", "stranger", "--log-level", "error"), c.args...)...)
 		p.ends(1, c.says)
 		if n := strings.Count(p.output.String(), "\n"); n != 1 {
-			f.Errorf("%q says it in %d lines, want one:\n%s", c.args, n, p.output)
+			f.Errorf("%q: %d lines give the reason, want one:\n%s", c.args, n, p.output)
 		}
 	}
 }

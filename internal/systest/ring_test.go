@@ -19,8 +19,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// detection is how long the gossip takes to notice a death (measured: about a
-// second with its settings).
+// detection is how long gossip takes to notice a death.
 const detection = time.Second
 
 // A ring is relays that share the shards by leases.
@@ -28,12 +27,12 @@ type ring struct {
 	*world
 	leases *memlease.Hub
 	relays []*simRelay
-	edges  []*simEdge // those that the audit looks at
+	edges  []*simEdge // those that the audit checks
 	starts int
 	cuts   map[[2]string]bool // relay's name on the bus, edge
 	healed bool
 
-	idleUntil time.Time // until when nothing is to be published
+	idleUntil time.Time // nothing is published until then
 	audit     *audit
 }
 
@@ -54,7 +53,7 @@ func newRing(t *testing.T, seed uint64, n int) *ring {
 	return g
 }
 
-// start starts a relay, again if it is dead.
+// start starts a relay, or restarts a dead one.
 func (g *ring) start(r *simRelay) {
 	g.starts++
 	r.dead, r.paused, r.leaves, r.stuck, r.apart, r.asleep = false, false, false, false, false, nil
@@ -62,7 +61,7 @@ func (g *ring) start(r *simRelay) {
 	g.world.run(r, fmt.Sprintf("%s.%d", r.name, g.starts), func(*relay.Config) {})
 }
 
-// tell gives every relay the roster of those that live.
+// tell gives every relay the roster of those that seem to live.
 func (g *ring) tell() {
 	var members []cluster.Member
 	for _, r := range g.relays {
@@ -80,7 +79,7 @@ func (g *ring) tell() {
 	}
 }
 
-// holder returns the relay that the store says holds a space.
+// holder returns the relay that holds a space according to the durable store.
 func (g *ring) holder(space string) *simRelay {
 	name := g.held(space)
 	i := slices.IndexFunc(g.relays, func(r *simRelay) bool { return r.name == name })
@@ -90,11 +89,11 @@ func (g *ring) holder(space string) *simRelay {
 	return g.relays[i]
 }
 
-// held returns the name of the relay that holds a space; empty for none.
+// held returns the name of the relay that holds a space, or "".
 func (g *ring) held(space string) string { return g.leases.Holder(cluster.Shard(space, simShards)) }
 
-// authority returns the store of the relay that holds the audited space, if one does
-// that runs: the durable store says so, and it speaks in that epoch.
+// authority returns the running relay that holds the audited space and its store: the durable
+// store names the relay, and it serves in that epoch.
 func (g *ring) authority() (*simRelay, *replication.Store) {
 	name := g.held(audited)
 	for _, r := range g.relays {
@@ -110,7 +109,7 @@ func (g *ring) authority() (*simRelay, *replication.Store) {
 	return nil, nil
 }
 
-// store returns the store of a space for which the relay speaks, or nil.
+// store returns the store of a space that the relay serves, or nil.
 func (r *simRelay) store(space string) *replication.Store {
 	for _, l := range r.relay.Workers() {
 		if s := l.Store(space); s != nil {
@@ -126,7 +125,7 @@ func (g *ring) die(r *simRelay) {
 	g.net.Schedule(detection, g.tell)
 }
 
-// pause stops a relay's process; wake lets it go on.
+// pause stops a relay's process; wake resumes it.
 func (g *ring) pause(r *simRelay) {
 	r.paused = true
 	r.leases.Pause(true)
@@ -147,7 +146,7 @@ func (g *ring) wake(r *simRelay) {
 	g.net.Schedule(detection, g.tell)
 }
 
-// drain makes a relay leave in order: the others hear of it first.
+// drain makes a relay leave in order: the others learn of it first.
 func (g *ring) drain(r *simRelay) {
 	r.leaves = true
 	g.net.Schedule(200*time.Millisecond, g.tell)
@@ -159,7 +158,7 @@ func (g *ring) drain(r *simRelay) {
 	})
 }
 
-// A counter publishes a number that counts up, and notes when it was accepted.
+// A counter publishes a number that counts up, and records when it was accepted.
 type counter struct {
 	g        *ring
 	space    string
@@ -170,7 +169,7 @@ type counter struct {
 	stopped  bool
 }
 
-// count starts to publish state c of a space, 50 times a second.
+// count starts to publish state c of a space 50 times a second.
 func (g *ring) count(space string) *counter {
 	c := &counter{g: g, space: space}
 	g.mustPublish(space, `{"op":"put","key":"c","message":"C","values":[{"name":"n","type":"uint16","value":0}]}`)
@@ -201,7 +200,7 @@ func (c *counter) next() {
 	})
 }
 
-// TestRing shares the spaces between three relays.
+// TestRing spreads spaces over three relays.
 func TestRing(t *testing.T) {
 	g := newRing(t, *seed, 3)
 	e := g.startEdge(wire.Denetwork, nil)
@@ -219,7 +218,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestHolderDies kills the holder under a publisher and a client.
+// TestHolderDies kills the holder while a publisher and a client are active.
 func TestHolderDies(t *testing.T) {
 	var gaps []time.Duration
 	repeated(t, 20, func(t *testing.T, seed uint64) { gaps = append(gaps, holderDies(t, seed)) })
@@ -243,7 +242,7 @@ func holderDies(t *testing.T, seed uint64) time.Duration {
 	c.stopped = true
 	g.net.Run(2 * time.Second)
 	if c.gap > 4*time.Second {
-		t.Errorf("nobody answered for %v, want at most 4 s", c.gap)
+		t.Errorf("no relay answered for %v, want at most 4 s", c.gap)
 	}
 	if downs != 0 || !p.has("T", 0, f32(93.5)) {
 		t.Errorf("%d links went down, tower is % x: the new holder did not restore the space", downs, p.Value("T", 0))
@@ -259,12 +258,12 @@ func holderDies(t *testing.T, seed uint64) time.Duration {
 	return c.gap
 }
 
-// TestHandOver takes the shards from one relay after the other in order. That costs
-// little time, and nothing that anybody was told.
+// TestHandOver drains one holder after the other. That costs little time, and no accepted value
+// is lost.
 func TestHandOver(t *testing.T) {
 	var gaps []time.Duration
 	repeated(t, 5, func(t *testing.T, seed uint64) { gaps = append(gaps, handOver(t, seed)...) })
-	t.Logf("time without an answer at a planned hand-over, 20 ms of it the pace of the publisher: %s", spread(gaps))
+	t.Logf("time without an answer at a planned hand-over, including the publisher's interval of 20 ms: %s", spread(gaps))
 }
 
 func handOver(t *testing.T, seed uint64) (gaps []time.Duration) {
@@ -306,7 +305,7 @@ func handOver(t *testing.T, seed uint64) (gaps []time.Duration) {
 	return gaps
 }
 
-// TestPausedHolder stops the holder's process for longer than its lease.
+// TestPausedHolder stops the holder's process for longer than its lease lasts.
 func TestPausedHolder(t *testing.T) {
 	g := newRing(t, *seed, 3)
 	e := g.startEdge(wire.Denetwork, nil)
@@ -327,8 +326,8 @@ func TestPausedHolder(t *testing.T) {
 	g.audit.check()
 }
 
-// TestLossOfMessages loses every fifth message of the bus for 30 s while 1,000 values
-// change in a second. Repair, and not luck, makes the replicas equal.
+// TestLossOfMessages loses every fifth message of the bus for 30 s while 1,000 values change per
+// second. Repair, not luck, must make the replicas equal.
 func TestLossOfMessages(t *testing.T) {
 	var heals []time.Duration
 	repeated(t, 1, func(t *testing.T, seed uint64) { heals = append(heals, lossOfMessages(t, seed)...) })
@@ -373,24 +372,24 @@ func lossOfMessages(t *testing.T, seed uint64) (heals []time.Duration) {
 		t.Logf("%s: %d batches, %d gaps, %d ranges and %d keyframes asked for, %d checksums, %d differed",
 			e.node, s.Batches, s.Gaps, s.RangeRequests, s.KeyframeRequests, s.Checksums, s.Divergence)
 		if s.Gaps < 100 || s.RangeRequests < 100 {
-			t.Errorf("%s had %d gaps and asked for %d ranges: it was not repair that made it equal", e.node, s.Gaps, s.RangeRequests)
+			t.Errorf("%s had %d gaps and asked for %d ranges: repair did not make it equal", e.node, s.Gaps, s.RangeRequests)
 		}
 	}
 	g.audit.check()
 	return g.audit.heals[since:]
 }
 
-// TestBusAway takes the bus, and with it the durable store, from everybody for 30 s.
+// TestBusAway disconnects all nodes from the bus, and from the durable store, for 30 s.
 func TestBusAway(t *testing.T) {
 	var heals []time.Duration
 	repeated(t, 3, func(t *testing.T, seed uint64) { heals = append(heals, busAway(t, seed)) })
-	t.Logf("after 30 s without a bus, what a client wrote meanwhile was everywhere after: %s", spread(heals))
+	t.Logf("after 30 s without a bus, the values that a client had written meanwhile were everywhere after: %s", spread(heals))
 }
 
 func busAway(t *testing.T, seed uint64) time.Duration {
 	g := newRing(t, seed, 3)
 	g.edges = []*simEdge{g.startEdge(wire.Denetwork, inSpace), g.startEdge(wire.Denetwork, inSpace)}
-	downs := 0 // of the lamp; a new holder learns of the avatar, which a client made, from its edge
+	downs := 0 // of the lamp; a new holder learns of the avatar, a client's own state, from its edge
 	app := dnptest.App{LinkDown: func(l *dnptest.Link) {
 		if string(l.Message) == "L" {
 			downs++
@@ -399,9 +398,9 @@ func busAway(t *testing.T, seed uint64) time.Duration {
 	a, b := g.join(g.edges[0], dnptest.Cpp(), app), g.join(g.edges[1], dnptest.Java(), app)
 	g.mustPublish("s", `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"type":"uint16","value":1}]}`)
 	own := a.offer("avatar", 5)
-	g.within(5*time.Second, "all is linked", func() bool { return b.has("avatar", 0, u16(5)) && a.has("L", 0, u16(1)) && b.has("L", 0, u16(1)) })
+	g.within(5*time.Second, "all states are linked", func() bool { return b.has("avatar", 0, u16(5)) && a.has("L", 0, u16(1)) && b.has("L", 0, u16(1)) })
 	g.net.Run(time.Second)
-	g.everybody(false)
+	g.connectAll(false)
 	g.net.Run(10 * time.Second)
 	a.write(a.LinkNamed("L"), 7)
 	a.write(own, 6)
@@ -410,15 +409,15 @@ func busAway(t *testing.T, seed uint64) time.Duration {
 	g.game.Request(bus.Msg{Subject: g.subjects.Publish("s", "")}, time.Second, func(_ bus.Msg, err error) { refused = err })
 	g.net.Run(0)
 	if !errors.Is(refused, bus.ErrDisconnected) || !g.net.Now().Equal(start) {
-		t.Errorf("a publisher was told %v after %v, want at once that there is no bus", refused, g.net.Now().Sub(start))
+		t.Errorf("a publish failed with %v after %v, want %v at once", refused, g.net.Now().Sub(start), bus.ErrDisconnected)
 	}
 	g.net.Run(20 * time.Second)
 	if a.Phase() != dnptest.Connected || b.Phase() != dnptest.Connected || downs != 0 || !b.has("L", 0, u16(1)) || !b.has("avatar", 0, u16(5)) {
 		t.Errorf("the clients are %v and %v, %d links went down, the lamp is % x: not served without a bus", a.Phase(), b.Phase(), downs, b.Value("L", 0))
 	}
-	g.everybody(true)
+	g.connectAll(true)
 	start = g.net.Now()
-	g.within(10*time.Second, "what the client wrote is everywhere", func() bool { return b.has("L", 0, u16(7)) && b.has("avatar", 0, u16(6)) })
+	g.within(10*time.Second, "the client's writes are everywhere", func() bool { return b.has("L", 0, u16(7)) && b.has("avatar", 0, u16(6)) })
 	took := g.net.Now().Sub(start)
 	g.net.Run(5 * time.Second)
 	if got := g.ask(g.subjects.Get("s", "lamp"), ""); !strings.Contains(got, `"value":7`) || downs != 0 || !a.has("L", 0, u16(7)) {
@@ -428,8 +427,9 @@ func busAway(t *testing.T, seed uint64) time.Duration {
 	return took
 }
 
-// everybody takes all nodes off the bus, and the durable store with it, or back.
-func (g *ring) everybody(connected bool) {
+// connectAll disconnects all nodes from the bus, and the durable store with it, or connects
+// them.
+func (g *ring) connectAll(connected bool) {
 	g.leases.SetSilent(!connected)
 	g.game.SetConnected(connected)
 	for _, r := range g.relays {
@@ -440,8 +440,8 @@ func (g *ring) everybody(connected bool) {
 	}
 }
 
-// TestElection leaves the durable store without a leader for as long as an election
-// takes. No update stops.
+// TestElection leaves the durable store without a leader for the length of an election. No
+// update may stop.
 func TestElection(t *testing.T) {
 	var gaps []time.Duration
 	repeated(t, 5, func(t *testing.T, seed uint64) { gaps = append(gaps, election(t, seed)) })
@@ -467,9 +467,9 @@ func election(t *testing.T, seed uint64) time.Duration {
 	c.stopped = true
 	g.net.Run(time.Second)
 	if c.gap > 60*time.Millisecond || g.held("s") != holder || !p.has("C", 0, u16(c.n)) {
-		t.Errorf("no answer for %v, held by %s before and %s after, the client has % x instead of %d", c.gap, holder, g.held("s"), p.Value("C", 0), c.n)
+		t.Errorf("no answer for %v, held by %s before and by %s after; the client has % x, want %d", c.gap, holder, g.held("s"), p.Value("C", 0), c.n)
 	}
-	g.audit.problems = nil // c went back to 1 once, as this test published it
+	g.audit.problems = nil // c went back to 1 once, because this test published that
 	g.audit.check()
 	return c.gap
 }

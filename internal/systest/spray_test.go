@@ -28,9 +28,9 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
-// A pair is two edges with sessions in a log, which find each other by gossip and
-// forward to each other, with real sockets. They have one port at two addresses, as
-// behind a balancer.
+// A pair is two edges with durable sessions on real sockets, which find each other by gossip and
+// forward datagrams to each other. They have the same port at two addresses, as behind a
+// balancer.
 type pair struct {
 	*stack
 	game     *gameInbox
@@ -40,14 +40,14 @@ type pair struct {
 	forwards []*compose.Forwarding
 	gossips  []*gossip.Gossip
 	addrs    []netip.AddrPort
-	keyDelay time.Duration     // after which other keys of gossip are in use; 0 is as in production
+	keyDelay time.Duration     // until a changed gossip key is in use; 0 for that of production
 	client   dnptest.Behaviour // of the clients
 }
 
 func newPair(t *testing.T) *pair { return newPairWith(t, keyFile(t, 0), 0) }
 
-// newPairWith has the keys of gossip from a file, others of which are in use after keyDelay;
-// 0 is as in production.
+// newPairWith starts a pair with the gossip keys of a file. A change of the file is in use after
+// keyDelay; 0 means as in production.
 func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	t.Helper()
 	p := &pair{
@@ -60,7 +60,7 @@ func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	return p
 }
 
-// add starts another edge, with the keys of gossip from a file.
+// add starts another edge, with the gossip keys of a file.
 func (p *pair) add(name, keys string) {
 	p.Helper()
 	var join []string
@@ -78,7 +78,7 @@ func (p *pair) add(name, keys string) {
 	p.start(name, g)
 }
 
-// start starts an edge with what it needs. What depends on it ends before it.
+// start starts an edge and its parts, which end before it.
 func (p *pair) start(name string, g *gossip.Gossip) {
 	p.Helper()
 	port := uint16(0) // that of the first edge, for all
@@ -198,12 +198,12 @@ func (b *balancer) toClient(from netip.AddrPort, p []byte) {
 	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
 }
 
-// anyOf picks one of these edges for each datagram.
+// anyOf picks one of these edges at random for each datagram.
 func anyOf(to []netip.AddrPort) func() netip.AddrPort {
 	return func() netip.AddrPort { return to[rand.IntN(len(to))] }
 }
 
-// spread sends each datagram to one of these edges from here on.
+// spread sends each further datagram to one of these edges.
 func (b *balancer) spread(to []netip.AddrPort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,8 +218,8 @@ func (b *balancer) route(to netip.AddrPort) {
 	b.known = map[netip.AddrPort]bool{to: true}
 }
 
-// A sharedLog is a memlog for several goroutines in real time. The mutex is that of a
-// test: the log is for one goroutine.
+// A sharedLog is a memlog for several goroutines in real time. Its mutex stands for the single
+// goroutine that a memlog needs.
 type sharedLog struct {
 	mu  sync.Mutex
 	log *memlog.Store
@@ -267,7 +267,7 @@ func (p *pair) tell(client, text string) {
 	}
 }
 
-// inOrder checks that texts are "<prefix> 0", "<prefix> 1" and so on.
+// inOrder checks that the texts are "m 0", "m 1" and so on.
 func (p *pair) inOrder(why string, texts []string, n int) {
 	p.Helper()
 	if len(texts) != n {
@@ -280,7 +280,7 @@ func (p *pair) inOrder(why string, texts []string, n int) {
 	}
 }
 
-// TestSpray: each datagram of each client goes to an edge at random. No client notices.
+// TestSpray sends each datagram of each client to an edge at random. No client may notice.
 func TestSpray(t *testing.T) {
 	const clients, messages = 8, 60
 	p := newPair(t)
@@ -306,16 +306,16 @@ func TestSpray(t *testing.T) {
 		}
 	}
 	for _, b := range boxes {
-		p.inOrder("the game has what "+b.client+" said", b.texts, messages)
+		p.inOrder("the game has the messages of "+b.client, b.texts, messages)
 	}
 	for _, peer := range peers {
-		p.until(peer, "all messages come", func(c *dnptest.Client) bool { return len(c.Messages) >= messages })
+		p.until(peer, "all messages arrive", func(c *dnptest.Client) bool { return len(c.Messages) >= messages })
 		_ = peer.Do(func(_ time.Time, c *dnptest.Client) {
 			var texts []string
 			for _, m := range c.Messages {
 				texts = append(texts, string(m.Data))
 			}
-			p.inOrder("a client has what the game said", texts, messages)
+			p.inOrder("a client has the messages of the game", texts, messages)
 			if c.Phase() != dnptest.Connected {
 				t.Errorf("a client is %v: %s", c.Phase(), c.Reason())
 			}
@@ -325,7 +325,7 @@ func TestSpray(t *testing.T) {
 	p.tellStats()
 }
 
-// tellStats logs what was forwarded, and fails if nothing was.
+// tellStats logs the forwarding counters of each edge, and fails if an edge forwarded nothing.
 func (p *pair) tellStats() {
 	p.Helper()
 	for i, f := range p.forwards {
@@ -339,8 +339,8 @@ func (p *pair) tellStats() {
 	}
 }
 
-// TestReroute: a balancer moves a client to the other edge and lets no answer of the
-// first in. The first goes on to serve it, by the address that the client knows.
+// TestReroute moves a client to the other edge with a balancer that lets no answer of the first
+// edge in. The first edge goes on serving the client, through the address that the client knows.
 func TestReroute(t *testing.T) {
 	p := newPair(t)
 	b, peer := p.balance(func() netip.AddrPort { return p.addrs[0] })
@@ -351,7 +351,7 @@ func TestReroute(t *testing.T) {
 	p.say(peer, "m 1")
 	p.inOrder("the game hears of one session", p.game.await(p, 1, 2)[0].texts, 2)
 	p.tell(client, "m 0")
-	p.until(peer, "the answer is let in", func(c *dnptest.Client) bool { return len(c.Messages) == 1 && c.Queued() == 0 })
+	p.until(peer, "the balancer lets the answer in", func(c *dnptest.Client) bool { return len(c.Messages) == 1 && c.Queued() == 0 })
 	b.route(p.addrs[0])
 	p.say(peer, "m 2")
 	p.tell(client, "m 1")
@@ -359,8 +359,8 @@ func TestReroute(t *testing.T) {
 	p.tellStats()
 }
 
-// A gameInbox is the game servers' side: it keeps each message once, as a game server
-// does by the number.
+// A gameInbox is the game servers' side: it keeps each message once, by its number, as a game
+// server does.
 type gameInbox struct {
 	mu        sync.Mutex
 	bySession map[string]*inbox
@@ -369,7 +369,7 @@ type gameInbox struct {
 
 type inbox struct {
 	client string
-	next   uint64 // number that was not seen yet
+	next   uint64 // the lowest number that has not been seen
 	texts  []string
 }
 
@@ -392,7 +392,7 @@ func (f *feed) Deliver(m sessionlog.Message) {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
 	if m.Number < f.box.next {
-		f.g.doubled++ // an adoption delivers again what may not have come
+		f.g.doubled++ // an adoption delivers messages again that may not have arrived
 	} else {
 		f.box.next = m.Number + 1
 		f.box.texts = append(f.box.texts, string(m.Data))
@@ -402,7 +402,7 @@ func (f *feed) Deliver(m sessionlog.Message) {
 
 func (f *feed) End() {}
 
-// await waits for the sessions, by client, until each has n messages.
+// await waits until this number of sessions have n messages each, and returns all.
 func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
 	p.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -420,12 +420,12 @@ func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
 			return list
 		}
 		if time.Now().After(end) {
-			p.Fatalf("%d sessions, of which %d have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
+			p.Fatalf("%d sessions, %d of them have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
 		}
 	}
 }
 
-// keyFile returns a file with one key of gossip, of 32 equal bytes.
+// keyFile returns a file with one gossip key of 32 equal bytes.
 func keyFile(t *testing.T, b byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "keys")
@@ -440,18 +440,18 @@ func writeKey(t *testing.T, file string, b byte) {
 	}
 }
 
-// TestKeysChange replaces the key of gossip while two edges forward a client's datagrams to
-// each other, until they have forgotten the old one. What the client says arrives, and an
-// edge that comes then, and never knew the old key, forwards to them as well: datagrams are
-// sealed with the key that gossip has.
+// TestKeysChange replaces the gossip key while two edges forward a client's datagrams to each
+// other, until they have forgotten the old key. The client's messages arrive, and an edge that
+// joins then and never knew the old key forwards to them as well: datagrams are sealed with the
+// current gossip key.
 func TestKeysChange(t *testing.T) {
-	const delay = 2 * time.Second // forwarding looks at the keys of gossip each second
+	const delay = 2 * time.Second // forwarding reads the gossip keys once per second
 	keys := keyFile(t, 0)
 	p := newPairWith(t, keys, delay)
-	p.client.GiveUp = patience // a slow machine knows a key too late, which costs repetitions
+	p.client.GiveUp = patience // a slow machine learns a key late, which costs repetitions
 	b, peer := p.balance(anyOf(p.addrs))
 	said := 0
-	pace := time.NewTicker(50 * time.Millisecond) // a client that says more is taken for one that floods
+	pace := time.NewTicker(50 * time.Millisecond) // a client that sends more is taken for a flood
 	defer pace.Stop()
 	sayUntil := func(what string, done func() bool) {
 		t.Helper()
@@ -468,15 +468,15 @@ func TestKeysChange(t *testing.T) {
 	writeKey(t, keys, 1)
 	sayUntil("both edges have another key", func() bool { return p.onlyKey(1) })
 	before := p.taken()
-	sayUntil("they forward on", func() bool { return p.taken() >= before+5 })
+	sayUntil("the edges go on forwarding", func() bool { return p.taken() >= before+5 })
 	p.add("e3", keyFile(t, 1))
 	p.meet()
 	b.spread(p.addrs)
-	sayUntil("the third edge takes answers for its clients, or datagrams of clients that it serves", func() bool {
+	sayUntil("the third edge takes answers for its clients, or datagrams of its sessions", func() bool {
 		stats := p.forwards[2].Stats()
 		return stats.Client+stats.Owner >= 5
 	})
-	p.inOrder("the game has what the client said", p.game.await(p, 1, said)[0].texts, said)
+	p.inOrder("the game has the client's messages", p.game.await(p, 1, said)[0].texts, said)
 }
 
 // onlyKey reports whether both edges know this key and no other.
