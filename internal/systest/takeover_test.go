@@ -17,46 +17,45 @@ import (
 )
 
 var (
-	takeoverSeeds = flag.Int("takeover-seeds", len(takeoverPlans), "seeds of TestTakeover, one kind of trouble after the other")
-	takeoverFirst = flag.Uint64("takeover-first", 1, "the first of them")
-	takeoverStory = flag.Bool("takeover-story", false, "print what happens")
+	takeoverSeeds = flag.Int("takeover-seeds", len(takeoverPlans), "number of seeds of TestTakeover; each seed has one of the plans, in turn")
+	takeoverFirst = flag.Uint64("takeover-first", 1, "the first seed of TestTakeover")
+	takeoverStory = flag.Bool("takeover-story", false, "print the events of TestTakeover")
 )
 
-// A seed has clients that are busy for takeoverPlay, with trouble, and then takeoverHeal without.
+// In a seed clients are busy for takeoverPlay, with faults, and then for takeoverHeal without.
 const (
 	takeoverPlay = 20 * time.Second
 	takeoverHeal = 12 * time.Second
 
-	// takeoverProbe is how long an edge may take itself for the owner of a client that says
-	// nothing, if it was told of its end and read an old log then: until its next probe,
-	// which has to be written.
+	// takeoverProbe is how long an edge may take itself for the owner of a silent client if it
+	// read an old log when it learned of the session's end: until its next probe, which has to
+	// be written.
 	takeoverProbe = 20 * time.Second
 
-	takeoverFarewell = 30 * time.Second // a ConnectionClose counts after 2 s, unless the session moves meanwhile, or an older datagram comes behind
+	takeoverFarewell = 30 * time.Second // a ConnectionClose counts after 2 s, unless the session moves meanwhile or an older datagram arrives after it
 
 	takeoverEdges   = 3
 	takeoverPlayers = 3
 )
 
-// What the others notice of an edge that is silent: heart beats stop at once, and after so
-// long it counts as dead.
+// The other edges take an edge for dead this long after its heartbeats stopped.
 const (
 	takeoverSilence = 400 * time.Millisecond
 	takeoverJitter  = 100 * time.Millisecond
 )
 
-// A takeoverPlan is what may go wrong in a seed.
+// A takeoverPlan says what may fail in a seed.
 type takeoverPlan struct {
 	name                           string
 	kills, pauses, outages, drains bool
-	pursuits                       bool    // drains, after which who got the sessions is killed
+	pursuits                       bool    // drains, after which the edge that got the sessions is killed
 	lost, late, busy, old          float64 // of the log
-	lies, away                     float64 // of the affinity: wrong answers, none
-	spray                          float64 // probability that the balancer sends anywhere
-	loss                           float64 // of the network, most
+	lies, away                     float64 // of the affinity: wrong answers, and no answer
+	spray                          float64 // probability that the balancer sends a datagram to any edge
+	loss                           float64 // of the network, at most
 	alone                          bool    // no forwarder
 	tracked                        bool    // the balancer tracks connections
-	excused                        bool    // clients may be interrupted, because their 3 s cannot be met
+	excused                        bool    // clients may be interrupted, because their limit of 3 s cannot be met
 }
 
 var takeoverPlans = []takeoverPlan{
@@ -78,7 +77,7 @@ var takeoverPlans = []takeoverPlan{
 // balancerAddr is the address that clients know.
 var balancerAddr = netip.MustParseAddrPort("198.51.100.1:3413")
 
-// A takeoverWorld is edges that keep their sessions in a log, behind a balancer.
+// A takeoverWorld is edges with durable sessions behind a balancer.
 type takeoverWorld struct {
 	*world
 	takeoverPlan
@@ -89,7 +88,7 @@ type takeoverWorld struct {
 	players  []*takeoverPlayer
 	starts   int
 	playing  bool // all clients have joined
-	strict   bool // the balancer lets only answers of the edge through that it sends a client to
+	strict   bool // the balancer passes only answers of the edge to which it sends the client
 	healed   bool
 	healedAt time.Duration
 	muted    *takeoverEdge // its messages do not reach the game
@@ -144,7 +143,7 @@ func (w *takeoverWorld) failf(format string, v ...any) {
 	}
 }
 
-// play runs the seed and returns what went wrong.
+// play runs the seed and returns the failures.
 func (w *takeoverWorld) play() []string {
 	w.playing = true
 	for _, p := range w.players {
@@ -171,7 +170,7 @@ func (w *takeoverWorld) play() []string {
 	return w.errors
 }
 
-// trouble lets one thing go wrong.
+// trouble injects one fault.
 func (w *takeoverWorld) trouble() {
 	rnd := w.net.Rand()
 	e := w.edges[rnd.IntN(len(w.edges))]
@@ -201,8 +200,8 @@ func (w *takeoverWorld) trouble() {
 	kinds[rnd.IntN(len(kinds))]()
 }
 
-// pursue drains the edge of a client that is told a lot just then, and kills the edge
-// that goes on, maybe before it has said all that the first one left to it.
+// pursue drains the edge of a client that is sent many messages at that moment, and kills the
+// edge that takes over, perhaps before it has sent everything that the first one left.
 func (w *takeoverWorld) pursue(p *takeoverPlayer) {
 	first := p.owner()
 	if first == nil || !w.spare(first) {
@@ -217,7 +216,7 @@ func (w *takeoverWorld) pursue(p *takeoverPlayer) {
 	})
 }
 
-// heal ends everything that is wrong, so that all that is due must happen.
+// heal ends all faults, so that everything that is due must happen.
 func (w *takeoverWorld) heal() {
 	w.healed, w.healedAt = true, w.net.Elapsed()
 	w.store.SetSilent(false)
@@ -229,12 +228,12 @@ func (w *takeoverWorld) heal() {
 	w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
 }
 
-// spare reports whether e may fail: another edge goes on.
+// spare reports whether e may fail because another edge serves.
 func (w *takeoverWorld) spare(e *takeoverEdge) bool {
 	return e.well() && slices.ContainsFunc(w.edges, func(o *takeoverEdge) bool { return o != e && o.well() })
 }
 
-// tellRoster tells every edge who seems to be there.
+// tellRoster gives every edge the roster of those that seem to live.
 func (w *takeoverWorld) tellRoster() {
 	var members []cluster.Member
 	for _, e := range w.edges {
@@ -255,7 +254,7 @@ func (w *takeoverWorld) tellRoster() {
 	}
 }
 
-// final judges what there is when everything had time to happen.
+// final judges the outcome when everything had time to happen.
 func (w *takeoverWorld) final() {
 	for _, p := range w.players {
 		w.sent += p.said
@@ -278,8 +277,8 @@ func (w *takeoverWorld) final() {
 }
 
 // TestTakeover plays clients whose edges are killed, stopped and drained, with a log and an
-// affinity that misbehave. Nothing may be lost, doubled or out of order, and no client
-// interrupted where its own timer can be met.
+// affinity that misbehave. No message may be lost, doubled or out of order, and no client
+// interrupted whose timer can be met.
 func TestTakeover(t *testing.T) {
 	var all []*takeoverWorld
 	for s := *takeoverFirst; s < *takeoverFirst+uint64(*takeoverSeeds); s++ {
@@ -312,35 +311,36 @@ func TestTakeover(t *testing.T) {
 		if len(gaps) > 0 {
 			p50, worst = gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond)
 		}
-		table += fmt.Sprintf("%-22s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d that are excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
+		table += fmt.Sprintf("%-22s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d of the interruptions excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
 			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, p50, worst)
 	}
 	t.Log(table + fenced.String())
 }
 
-// A balancer that tracks connections, such as kube-proxy, lets only answers of the edge through
-// that it sends a client to. An edge that sends to a client that never came there leaves an
-// entry for the pair of addresses, and when the balancer moves the client to that edge, the
-// entry is taken: the client gets another port, and is a stranger to all edges.
+// A balancer that tracks connections, such as kube-proxy, passes only answers of the edge to
+// which it sends a client. An edge that sends to a client that never came there leaves an entry
+// for the pair of addresses. When the balancer moves the client to that edge, the entry is
+// taken: the client gets another port, and no edge knows it.
 var trackedPlans = []takeoverPlan{
 	{name: "tracked, drain", drains: true, loss: 0.02, tracked: true},
 	{name: "tracked, kill", kills: true, drains: true, loss: 0.02, tracked: true},
 	{name: "tracked, lies", drains: true, lies: 0.1, loss: 0.01, tracked: true},
 }
 
-// takeoverLeave is for how long clients speak after the last trouble: edges that leave are gone
-// then. Behind such a balancer no edge can send to a client that was silent since its edge went.
+// takeoverLeave is how long clients go on sending after the last fault: draining edges are gone
+// then. Behind such a balancer no edge can send to a client that has been silent since its edge
+// left.
 const takeoverLeave = 6 * time.Second
 
 // tracks judges a datagram that leaves for a client.
 func (k *takeoverWorker) tracks(to netip.AddrPort, b []byte) {
 	if w := k.e.w; w.tracked && !k.e.heard[to] {
-		w.failf("%s sends % x to player %d, who never came there", k.e.name, b[:min(len(b), 8)], w.player(to).index)
+		w.failf("%s sends % x to player %d, which never came there", k.e.name, b[:min(len(b), 8)], w.player(to).index)
 	}
 }
 
-// rerouted has the balancer send the clients of an edge that leaves to others, with their next
-// datagrams.
+// rerouted makes the balancer send the clients of a draining edge to other edges, from their
+// next datagrams on.
 func (e *takeoverEdge) rerouted() {
 	for _, p := range e.w.players {
 		if o := e.w.living(); p.route == e && o != e && !o.draining {
@@ -350,8 +350,8 @@ func (e *takeoverEdge) rerouted() {
 }
 
 // TestTakeoverTracked plays clients behind such a balancer, which moves them at any time of the
-// drains of their edges. Nothing may be sent to a client where it never came, and otherwise
-// everything is as in TestTakeover, of whose seeds it plays a tenth.
+// drains of their edges. No edge may send to a client that never came to it; everything else is
+// as in TestTakeover. It plays a tenth as many seeds.
 func TestTakeoverTracked(t *testing.T) {
 	n := uint64(max(*takeoverSeeds/10, min(*takeoverSeeds, len(trackedPlans))))
 	for s := *takeoverFirst; s < *takeoverFirst+n && !t.Failed(); s++ {

@@ -12,8 +12,8 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// successor returns the edge that the session of a client was handed over to; nil if nobody has
-// gone on since, and nobody was asked to.
+// successor returns the edge to which the session of a client was handed over; nil if an edge
+// has served it since, or none was asked to.
 func (p *takeoverPlayer) successor() *takeoverEdge {
 	entries := p.w.store.Entries(p.log())
 	k, err := sessionlog.ParseBlock(entries[len(entries)-1].Data)
@@ -27,16 +27,16 @@ func (p *takeoverPlayer) successor() *takeoverEdge {
 	return p.w.edges[i]
 }
 
-// keeps reports whether the edge has the session of a client.
+// serves reports whether the edge has the session of a client.
 func (e *takeoverEdge) serves(p *takeoverPlayer) bool {
 	return slices.ContainsFunc(e.workers, func(k *takeoverWorker) bool { return k.worker.Serves(p.addr) })
 }
 
-// silentClient plays until a client that says nothing is served, and returns it and its edge.
+// silentClient plays until a silent client is served, and returns it and its edge.
 func silentClient(t *testing.T, seed uint64) (w *takeoverWorld, p *takeoverPlayer, first *takeoverEdge) {
 	t.Helper()
 	w = newTakeoverWorld(t, seed)
-	p = w.players[takeoverPlayers-1] // it only watches
+	p = w.players[takeoverPlayers-1] // it sends nothing
 	w.net.Run(2 * time.Second)
 	if first = p.owner(); first == nil {
 		t.Fatal("the client has no session")
@@ -44,9 +44,9 @@ func silentClient(t *testing.T, seed uint64) (w *takeoverWorld, p *takeoverPlaye
 	return w, p, first
 }
 
-// TestHandedToTheDead: an edge hands the session of a client over that says nothing, and both
-// it and the next owner die before that one has the session. Others find it all the same,
-// because the first one's claim stays until that of the next owner replaces it.
+// TestHandedToTheDead hands the session of a silent client over, and kills both the old edge and
+// the next owner before the latter has the session. The third edge finds the session all the
+// same, because the claim of the first edge stays until that of the next owner replaces it.
 func TestHandedToTheDead(t *testing.T) {
 	for seed := range uint64(4) {
 		w, p, first := silentClient(t, seed)
@@ -56,7 +56,7 @@ func TestHandedToTheDead(t *testing.T) {
 		successor.ends()
 		first.ends()
 		i := slices.IndexFunc(w.edges, func(e *takeoverEdge) bool { return e != first && e != successor })
-		w.within(15*time.Second, "the third edge goes on", func() bool { return w.edges[i].serves(p) })
+		w.within(15*time.Second, "the third edge serves the session", func() bool { return w.edges[i].serves(p) })
 	}
 }
 
@@ -92,11 +92,11 @@ func TestLostToTheDead(t *testing.T) {
 	}
 }
 
-// pauseMost is how long a client may be without datagrams while its session is handed
-// over, and when its balancer sends to another edge.
+// pauseMost is how long a client may get no datagrams while its session is handed over and its
+// balancer moves it to another edge.
 const pauseMost = 50 * time.Millisecond
 
-// A pauseWatch is a client that notes how long it is without datagrams.
+// A pauseWatch is a client that measures how long it gets no datagrams.
 type pauseWatch struct {
 	*takeoverPlayer
 	last    time.Duration
@@ -113,9 +113,8 @@ func (p *pauseWatch) Receive(now time.Time, from netip.AddrPort, b []byte) {
 	p.takeoverPlayer.Receive(now, from, b)
 }
 
-// drainWatched drains an edge and returns the longest pause of each client whose session
-// it had. The balancer sends to others 200 ms after all sessions are gone; that is before
-// the edge ends.
+// drainWatched drains an edge and returns the longest pause of each client whose session it had.
+// The balancer moves clients away 200 ms after all sessions are gone, before the edge ends.
 func (w *takeoverWorld) drainWatched(watches []*pauseWatch, e *takeoverEdge) (pauses []time.Duration) {
 	var moves []*pauseWatch
 	for _, p := range watches {
@@ -136,17 +135,17 @@ func (w *takeoverWorld) drainWatched(watches []*pauseWatch, e *takeoverEdge) (pa
 	for _, p := range moves {
 		pauses = append(pauses, p.longest)
 	}
-	w.within(4*time.Second, "it comes again", e.well)
-	w.net.Run(200 * time.Millisecond) // all know that
+	w.within(4*time.Second, "the edge starts again", e.well)
+	w.net.Run(200 * time.Millisecond) // all edges know that
 	return pauses
 }
 
-// TestDrainPause: edges are drained while a state changes every 10 ms, on a path and with
-// a log that only take their time.
+// TestDrainPause drains edges while a state changes every 10 ms, on a path and with a log that
+// are slow but lose nothing.
 func TestDrainPause(t *testing.T) {
 	var pauses []time.Duration
 	for i := range 3 {
-		w := newTakeoverWorld(t, uint64(3+i*len(takeoverPlans))) // the plan is that of drains, which this test does itself
+		w := newTakeoverWorld(t, uint64(3+i*len(takeoverPlans))) // the plan has drains only, and this test drains by itself
 		w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond})
 		w.strict = true
 		var watches []*pauseWatch
@@ -155,7 +154,7 @@ func TestDrainPause(t *testing.T) {
 			watches = append(watches, x)
 			w.net.Attach(p.addr, x)
 			p.begin()
-			if p.index == takeoverPlayers-1 { // who never speaks keeps the balancer where it is
+			if p.index == takeoverPlayers-1 { // a silent client never makes the balancer move it
 				p.talk()
 			}
 		}
@@ -174,16 +173,16 @@ func TestDrainPause(t *testing.T) {
 	}
 	slices.Sort(pauses)
 	if len(pauses) < 10 {
-		t.Fatalf("%d sessions moved, which shows nothing", len(pauses))
+		t.Fatalf("only %d sessions moved, so little was tested", len(pauses))
 	}
 	t.Logf("%d sessions moved: pause p50 %v, longest %v", len(pauses), pauses[len(pauses)/2], pauses[len(pauses)-1])
 	if longest := pauses[len(pauses)-1]; longest > pauseMost {
-		t.Errorf("a client waits for %v", longest)
+		t.Errorf("a client got no datagrams for %v", longest)
 	}
 }
 
-// TestPrepared: an edge that is asked to follow a space says so when each of its workers has
-// the states, and not before: sessions come then.
+// TestPrepared asks an edge to follow a space. The edge answers when each of its workers has the
+// states, and not before: sessions arrive then.
 func TestPrepared(t *testing.T) {
 	w := newTakeoverWorld(t, 3)
 	w.mustPublish("yard", `{"op":"put","key":"tower","message":"T","values":[{"name":"n","type":"uint16","value":0}]}`)
@@ -202,18 +201,18 @@ func TestPrepared(t *testing.T) {
 	})
 	w.net.Run(2 * time.Second)
 	if answer != "{}" {
-		t.Errorf("the answer is %q, want that it is prepared", answer)
+		t.Errorf("the answer is %q, want {}", answer)
 	}
 }
 
-// TestWoken stops the edge of each client in turn for 0.5 to 10 s, so that others take its
-// sessions over, and lets it go on: with claims to renew, messages to publish, datagrams that
-// came meanwhile, and its timers overdue. Nothing of that is accepted; see fence.
+// TestWoken stops the edge of each client in turn for 0.5 to 10 s, so that other edges take its
+// sessions over, and resumes it: with claims to renew, messages to publish, datagrams that
+// arrived meanwhile, and overdue timers. Nothing of that may be accepted; see fence.
 func TestWoken(t *testing.T) {
 	const rounds = 8
 	var all fenceCounts
 	for i := range 3 {
-		w := newTakeoverWorld(t, uint64(1+i*len(takeoverPlans))) // the plan is that of stops, which this test makes itself
+		w := newTakeoverWorld(t, uint64(1+i*len(takeoverPlans))) // the plan has stops only, and this test stops edges by itself
 		for _, p := range w.players {
 			p.begin()
 		}
@@ -238,12 +237,12 @@ func TestWoken(t *testing.T) {
 			t.Error(e)
 		}
 		if w.fence.seen.woken < rounds/2 {
-			t.Errorf("%d sessions of stopped edges were taken over, which shows nothing", w.fence.seen.woken)
+			t.Errorf("only %d sessions of stopped edges were taken over, so little was tested", w.fence.seen.woken)
 		}
 		all.add(w.fence.seen)
 	}
 	t.Log(all)
 	if all.claims == 0 || all.repeats == 0 {
-		t.Error("no woken edge claimed what it had, or published what waited, which shows nothing about that")
+		t.Error("no resumed edge renewed a claim, or none published a waiting message, so that was not tested")
 	}
 }

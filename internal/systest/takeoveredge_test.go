@@ -16,8 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// takeoverBalancer is the balancer: it sends the datagrams of a client to one edge until that
-// edge counts as dead.
+// A takeoverBalancer sends the datagrams of a client to one edge until that edge counts as dead.
 type takeoverBalancer struct{ w *takeoverWorld }
 
 func (f takeoverBalancer) Advance(time.Time)              {}
@@ -55,35 +54,35 @@ func (w *takeoverWorld) living() *takeoverEdge {
 	return all[w.net.Rand().IntN(len(all))]
 }
 
-// A takeoverEdge is an edge: a process that dies, is stopped, and starts again.
+// A takeoverEdge is an edge process that dies, is stopped, and starts again.
 type takeoverEdge struct {
 	w        *takeoverWorld
 	name     string
-	start    int  // how-manieth process of all
+	start    int  // ordinal of the process among all
 	alive    bool // the process exists
 	paused   bool
 	draining bool
-	dead     bool // what the others believe
+	dead     bool // in the eyes of the others
 	stopped  takeoverStop
 
 	edge     *edge.Edge
 	workers  []*takeoverWorker
 	bus      *membus.Bus
 	affinity *takeoverAffinity
-	heard    map[netip.AddrPort]bool     // clients that the balancer ever sent to this address, if it tracks connections
-	firsts   map[netip.AddrPort]string   // to which edge the forwarded datagrams of a client came first
-	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here
+	heard    map[netip.AddrPort]bool     // clients that the balancer ever sent here, if it tracks connections
+	firsts   map[netip.AddrPort]string   // the edge at which the forwarded datagrams of a client arrived first
+	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here, by client
 }
 
 func (e *takeoverEdge) well() bool { return e.alive && !e.paused && !e.draining }
 
-// A takeoverWorker is one worker of an edge and the output of it.
+// A takeoverWorker is one worker of an edge and its output.
 type takeoverWorker struct {
 	e       *takeoverEdge
 	start   int
 	worker  *edge.Worker
 	arrived []udp.Datagram
-	planned int // generation of the turn that is planned
+	planned int // generation of the planned turn
 	woken   bool
 	buf     []byte
 }
@@ -128,7 +127,7 @@ func (e *takeoverEdge) boot() {
 	w.net.Schedule(100*time.Millisecond, w.tellRoster)
 }
 
-// receive takes a datagram of a client, as the kernel does: always at the same worker.
+// receive takes a datagram of a client. As in the kernel, it is always for the same worker.
 func (e *takeoverEdge) receive(from netip.AddrPort, p []byte) {
 	if e.alive {
 		k := e.workers[from.Port()%2]
@@ -164,7 +163,7 @@ func (k *takeoverWorker) turn() {
 	})
 }
 
-// Datagram, Send and Flush make it the worker's output.
+// Datagram, Send and Flush make a takeoverWorker the worker's output.
 func (k *takeoverWorker) Datagram(size int) []byte {
 	if cap(k.buf) < size {
 		k.buf = make([]byte, 0, size)
@@ -196,14 +195,14 @@ func (e *takeoverEdge) kill() {
 	e.w.net.Schedule(time.Duration(1000+e.w.net.Rand().IntN(2000))*time.Millisecond, e.boot)
 }
 
-// ends is the end of the process.
+// ends ends the process.
 func (e *takeoverEdge) ends() {
 	e.alive = false
 	e.bus.Close()
 	e.noticed()
 }
 
-// noticed lets the others find out that this edge is silent, after a while.
+// noticed lets the others notice after a while that this edge is silent.
 func (e *takeoverEdge) noticed() {
 	start := e.start
 	e.w.net.Schedule(takeoverSilence+time.Duration(e.w.net.Rand().Int64N(int64(takeoverJitter))), func() {
@@ -237,7 +236,7 @@ func (e *takeoverEdge) resume() {
 	if !e.alive || !e.paused {
 		return
 	}
-	e.w.tell("%s goes on", e.name)
+	e.w.tell("%s resumes", e.name)
 	e.paused, e.dead = false, false
 	e.wakes()
 	e.affinity.Return()
@@ -247,13 +246,13 @@ func (e *takeoverEdge) resume() {
 	e.w.net.Schedule(200*time.Millisecond, e.w.tellRoster)
 }
 
-// drain lets the edge leave in order, and come again.
+// drain drains the edge, and starts it again.
 func (e *takeoverEdge) drain() {
 	w := e.w
 	if !w.spare(e) {
 		return
 	}
-	w.tell("%s leaves", e.name)
+	w.tell("%s drains", e.name)
 	w.drained++
 	e.draining = true
 	w.net.Schedule(50*time.Millisecond, w.tellRoster)
@@ -271,9 +270,9 @@ func (e *takeoverEdge) drain() {
 			return true
 		}
 		if e.edge.DurableSessions() > 0 {
-			w.failf("%s cannot hand %d sessions over", e.name, e.edge.DurableSessions())
+			w.failf("%s did not hand %d sessions over", e.name, e.edge.DurableSessions())
 		}
-		if !e.dead && waited < 3*time.Second { // the balancer goes on to send here for a while
+		if !e.dead && waited < 3*time.Second { // the balancer goes on sending here for a while
 			return true
 		}
 		w.tell("%s has left", e.name)
@@ -283,7 +282,7 @@ func (e *takeoverEdge) drain() {
 	})
 }
 
-// A takeoverForward carries datagrams between edges. It knows at once who is silent.
+// A takeoverForward carries datagrams between edges. It knows at once which edges count as dead.
 type takeoverForward struct{ e *takeoverEdge }
 
 func (f takeoverForward) peer(node string) *takeoverEdge {
@@ -305,7 +304,7 @@ func (f takeoverForward) Forward(node string, listener uint16, client netip.Addr
 		via = first
 	}
 	if via == o.name {
-		via = "" // it went around
+		via = "" // the datagram went in a circle
 	}
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {
@@ -331,7 +330,7 @@ func (f takeoverForward) Return(node string, listener uint16, client netip.AddrP
 	return true
 }
 
-// A takeoverAffinity is the affinity of one process, which lies.
+// A takeoverAffinity is the affinity of one process, which may lie.
 type takeoverAffinity struct {
 	*memaffinity.Node
 	e      *takeoverEdge
@@ -359,8 +358,7 @@ func (a *takeoverAffinity) OnReplaced(handle func(string, cluster.Served)) {
 	a.Node.OnReplaced(handle)
 }
 
-// Return is for a process that goes on after it seemed dead. All its claims are due to be
-// renewed.
+// Return resumes a process that seemed dead. All its claims are due for renewal.
 func (a *takeoverAffinity) Return() {
 	a.Node = a.e.w.claims.Node(a.e.name)
 	a.Node.OnReplaced(a.tell)
@@ -429,7 +427,7 @@ func (d *takeoverFeed) Deliver(m sessionlog.Message) {
 
 func (d *takeoverFeed) End() { d.ended, d.waiting = true, nil }
 
-// publish publishes the first message that waits, again if that is lost.
+// publish publishes the first waiting message, and again if it is lost.
 func (d *takeoverFeed) publish() {
 	e, w := d.f.e, d.f.e.w
 	if d.ended || len(d.waiting) == 0 || !e.alive || e.start != d.f.start {

@@ -9,36 +9,36 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// takeoverStall is for how long an edge has to be stopped to be sure to notice that itself.
+// takeoverStall is how long an edge must be stopped to be sure to notice it.
 const takeoverStall = 300 * time.Millisecond
 
-// A fence watches that nothing is accepted from an edge whose sessions others took over
-// while it was stopped: by the log, by the game, by the affinity, or by clients.
+// A fence checks that nothing is accepted from an edge whose sessions others took over while it
+// was stopped: not by the log, the game, the affinity or clients.
 type fence struct {
 	w    *takeoverWorld
 	logs map[string]*fencedLog
 	seen fenceCounts
 }
 
-// A fencedLog is what the writes say that a log took.
+// A fencedLog is the state of a log according to the writes that it accepted.
 type fencedLog struct {
 	epoch, owner uint64
 	node         string          // of the owner
 	stored       map[uint64]bool // commands of the client, by number
 }
 
-// fenceCounts are what woken edges tried. All of it but the last was refused, or the test
+// fenceCounts are the attempts of resumed edges. All but the last were refused, or the test
 // fails.
 type fenceCounts struct {
-	woken   int // sessions that an edge found to be another's when it went on
-	writes  int // that it asked the log for
+	woken   int // sessions that another edge owned when an edge resumed
+	writes  int // writes that it sent to the log
 	claims  int
-	repeats int // messages that the game had
-	firsts  int // messages that it had not; the log had them before the edge was replaced
+	repeats int // messages that the game had already
+	firsts  int // messages that the game did not have; the log had them before the edge was replaced
 }
 
 func (c fenceCounts) String() string {
-	return fmt.Sprintf("%d sessions of edges that woke too late: %d writes, %d claims and %d messages in vain; %d messages that the next owner had not published yet",
+	return fmt.Sprintf("%d sessions of edges that resumed too late: %d writes, %d claims and %d messages in vain; %d messages that the next owner had not published yet",
 		c.woken, c.writes, c.claims, c.repeats, c.firsts)
 }
 
@@ -52,12 +52,12 @@ func newFence(w *takeoverWorld) *fence { return &fence{w: w, logs: map[string]*f
 type takeoverStop struct {
 	at     time.Duration
 	had    []*takeoverPlayer
-	feeds  []*takeoverFeed         // that go on with it
+	feeds  []*takeoverFeed         // resumed with it
 	others map[netip.AddrPort]bool // clients that another edge took over meanwhile
 }
 
-// stops notes whose sessions an edge has that is stopped. It need not know yet that the log
-// says so.
+// stops records the sessions of an edge that is stopped, according to the log. The edge need not
+// know yet that it owns them.
 func (e *takeoverEdge) stops() {
 	e.stopped.at, e.stopped.had = e.w.net.Elapsed(), nil
 	for _, p := range e.w.players {
@@ -67,8 +67,8 @@ func (e *takeoverEdge) stops() {
 	}
 }
 
-// wakes notes whose sessions are not its own any more, and lets it publish what waits
-// before it can find that out.
+// wakes records the sessions that the edge lost while it was stopped, and lets it publish its
+// waiting messages before it can notice.
 func (e *takeoverEdge) wakes() {
 	f := e.w.fence
 	e.stopped.others = map[netip.AddrPort]bool{}
@@ -85,7 +85,8 @@ func (e *takeoverEdge) wakes() {
 	}
 }
 
-// passes reports whether a datagram to a client is one of another edge that leaves here.
+// passes takes a datagram out of the list of those of other edges that leave here. It reports
+// whether the datagram was in it.
 func (e *takeoverEdge) passes(to netip.AddrPort, b []byte) bool {
 	i := slices.Index(e.passing[to], string(b))
 	if i >= 0 {
@@ -101,16 +102,16 @@ func (f *fence) of(log string) *fencedLog {
 	return f.logs[log]
 }
 
-// applied judges a write that the log took.
+// applied judges a write that the log accepted.
 func (f *fence) applied(log string, e sessionlog.Entry) {
 	k, err := sessionlog.ParseBlock(e.Data)
 	if err != nil {
-		f.w.failf("the log takes a write that cannot be read")
+		f.w.failf("the log accepts a write that does not parse")
 		return
 	}
 	l := f.of(log)
 	if k.Epoch < l.epoch || k.Epoch == l.epoch && k.Owner != l.owner {
-		f.w.failf("the log takes a write of epoch %d of %x after one of epoch %d of %x, %s", k.Epoch, k.Owner, l.epoch, l.owner, l.node)
+		f.w.failf("the log accepts a write of epoch %d by %x after one of epoch %d by %x, %s", k.Epoch, k.Owner, l.epoch, l.owner, l.node)
 	}
 	l.epoch, l.owner = k.Epoch, k.Owner
 	if k.Adopt != nil {
@@ -122,7 +123,7 @@ func (f *fence) applied(log string, e sessionlog.Entry) {
 	}
 }
 
-// back notes that the owner of a log is no stranger to its client.
+// back notes that the owner of a log may send to its client.
 func (f *fence) back(log string) {
 	for _, e := range f.w.edges {
 		for _, p := range f.w.players {
@@ -133,7 +134,7 @@ func (f *fence) back(log string) {
 	}
 }
 
-// tries counts a write that a woken edge asks for.
+// tries counts a write that a resumed edge sends to the log.
 func (f *fence) tries(e *takeoverEdge, w sessionlog.Write) {
 	if e.paused || len(e.stopped.others) == 0 {
 		return
@@ -143,7 +144,7 @@ func (f *fence) tries(e *takeoverEdge, w sessionlog.Write) {
 	}
 }
 
-// consumes judges a message of a client that comes to the game from an edge: it is stored.
+// consumes judges a client's message that reaches the game from an edge: the log must have it.
 func (f *fence) consumes(e *takeoverEdge, p *takeoverPlayer, m sessionlog.Message) {
 	if !f.of(p.log()).stored[m.Number] {
 		f.w.failf("%s publishes message %d of player %d, which is not in the log", e.name, m.Number, p.index)
@@ -160,7 +161,7 @@ func (f *fence) consumes(e *takeoverEdge, p *takeoverPlayer, m sessionlog.Messag
 // claims lets an edge claim a session, and judges what becomes of the claim.
 func (f *fence) claims(a *takeoverAffinity, name string, epoch uint64) {
 	l := f.of(name)
-	claimed := func() bool { // and not an earlier epoch only
+	claimed := func() bool { // in the current epoch
 		node, epoch := f.w.claims.Claim(name)
 		return node == l.node && epoch == l.epoch
 	}
@@ -175,11 +176,11 @@ func (f *fence) claims(a *takeoverAffinity, name string, epoch uint64) {
 	}
 }
 
-// sends judges a datagram of an edge's own to a client.
+// sends judges a datagram that an edge itself sends to a client.
 func (f *fence) sends(e *takeoverEdge, to netip.AddrPort, b []byte) {
-	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log says that all is well
+	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log would say that the session is still the edge's
 		p := f.w.player(to)
-		f.w.failf("%s went on and sends % x to player %d, whom %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
+		f.w.failf("%s resumed and sends % x to player %d, which %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
 	}
 }
 

@@ -7,11 +7,12 @@ import (
 	"github.com/dnprelay/dnprelay/internal/mutants"
 )
 
-// takeoverMutantSeeds is within how many seeds of TestTakeover a fault must be noticed.
+// takeoverMutantSeeds is the number of seeds of TestTakeover within which a fault must be
+// noticed.
 const takeoverMutantSeeds = 120
 
-// takeoverMutants is deliberate faults of edges with sessions in a log. Those of the rules
-// themselves are in session/mutants_test.go.
+// takeoverMutants is deliberate faults of edges with durable sessions. Those of the session
+// rules are in sessionlog/mutants_test.go.
 var takeoverMutants = []mutants.Mutant{
 	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case t.host.Follow(now, s.about.Space):", New: "case t.host.Follow(now, s.about.Space) || true:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.bringInLine(session, st)\n", New: "\t\t_ = st\n",
@@ -20,7 +21,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "write_numbers_begin_again", File: "internal/edge/fanout/request.go", Old: "uint32(p.durable)<<24 + p.made", New: "p.made"},
 	{Name: "moved_sessions_leave", File: "internal/edge/fanout/session.go", Old: "if reason == dnp.CloseMoved {\n\t\treturn\n\t}", New: ""},
 	{Name: "reliable_messages_before_commit", File: "internal/edge/fanout/session.go", Old: "if s.durable == 0 || !ev.Reliable {", New: "if true {",
-		Survives: "the game reads the stream, and the simulation's has no subscribers beside it"},
+		Survives: "the game reads the stream, and the simulated game has no other subscribers"},
 	{Name: "tokens_are_forgotten", File: "internal/edge/fanout/session.go", Old: "s.messages.lastToken = token\n", New: ""},
 	{Name: "queued_counts_as_promised", File: "internal/edge/fanout/messages.go", Old: "\t\t\tc.replies[token] = \"\"\n", New: ""},
 	{Name: "only_the_newest_of_the_queue_waits", File: "internal/edge/fanout/messages.go", Old: "\t\t\tc.replies[token] = \"\"\n", New: "\t\t\tclear(c.replies)\n\t\t\tc.replies[token] = \"\"\n",
@@ -40,7 +41,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && t.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
 	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestTakeoverTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !t.cfg.Forwards {", New: "if true {",
-		Survives: "sessions go to where the datagrams come, as without a forwarder"},
+		Survives: "sessions move to the edges where their datagrams arrive, as without a forwarder"},
 	{Name: "deliveries_are_not_told", File: "internal/edge/worker.go", Old: "w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())", New: "_ = now"},
 	{Name: "feed_goes_on_elsewhere", File: "internal/edge/takeover/session.go", Old: "if s.feed != nil {", New: "if false {",
 		Survives: "consumers know repetitions by their numbers"},
@@ -48,7 +49,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !t.present(c.name) {", New: "if true {",
 		Args: []string{"-takeover-seeds", "400"}},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\tt.receiveHeld(now, s.client)\n\tt.reply(s)", New: "\tt.reply(s)",
-		Survives: "clients say it again after half a second"},
+		Survives: "clients send them again after half a second"},
 }
 
 func TestTakeoverMutantsApply(t *testing.T) { mutants.Check(t, takeoverMutants) }

@@ -13,29 +13,29 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A takeoverPlayer is a client with an application that counts its messages, and the game
-// that the client talks to.
+// A takeoverPlayer is a client with an application that counts its messages, and the game to
+// which the client talks.
 type takeoverPlayer struct {
 	*dnptest.Client
 	w     *takeoverWorld
 	index int
 	addr  netip.AddrPort
 	name  string
-	route *takeoverEdge // where the balancer sends its datagrams
-	next  *takeoverEdge // where it sends them from the next one on; nil for no change
+	route *takeoverEdge // to which the balancer sends its datagrams
+	next  *takeoverEdge // to which it sends them from the next datagram on; nil for no change
 
-	said     int    // messages of the client
-	consumed int    // of these, what the game has
-	cursor   uint64 // number of the newest of them, plus one
+	said     int    // messages that the client sent
+	consumed int    // of these, those that the game has
+	cursor   uint64 // number of the newest consumed message, plus one
 	told     int    // messages of the game that an edge promised to send
-	telling  bool   // one waits for that promise
-	got      int    // messages of the game that came
-	bursts   int    // messages that the game said and does not ask about
-	heard    int    // of these, what came
-	last     int    // the newest of them
+	telling  bool   // a message waits for that promise
+	got      int    // of the told messages, those that arrived
+	bursts   int    // messages that the game sent without waiting for an answer
+	heard    int    // of these, those that arrived
+	last     int    // ordinal of the newest of these
 
-	own    *dnptest.Link // a state that the client offers
-	broken time.Duration // since when its edge is dead; 0 if it is not
+	own    *dnptest.Link // the state that the client offers
+	broken time.Duration // since when its edge is dead; 0 if its edge lives
 	frozen bool          // interrupted
 }
 
@@ -78,7 +78,7 @@ func (p *takeoverPlayer) log() string {
 	return sessionlog.Key([]byte("secret"), p.addr, balancerAddr.Port())
 }
 
-// owner returns the edge that claims the player's session, if it is there.
+// owner returns the living edge that claims the player's session, or nil.
 func (p *takeoverPlayer) owner() *takeoverEdge {
 	for _, e := range p.w.edges {
 		if node, _ := p.w.claims.Claim(p.log()); e.alive && node == e.name {
@@ -88,7 +88,7 @@ func (p *takeoverPlayer) owner() *takeoverEdge {
 	return nil
 }
 
-// broken notes whose service ends with an edge.
+// broken records the players whose service ends with an edge.
 func (w *takeoverWorld) broken(e *takeoverEdge) {
 	for _, p := range w.players {
 		if p.owner() == e && !p.frozen {
@@ -106,14 +106,14 @@ func (p *takeoverPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 	p.Client.Receive(now, from, b)
 }
 
-// begin starts the traffic of both sides.
+// begin starts the traffic in both directions.
 func (p *takeoverPlayer) begin() {
 	switch p.index {
 	case takeoverPlayers - 1:
 		if p.w.tracked {
-			break // an edge that it was not heard by may not send to it
+			break // only edges that heard it may send to it
 		}
-		return // it only watches, so no edge learns from it that it needs another one
+		return // it sends nothing, so no edge learns from it that it needs another one
 	case 1:
 		p.offer()
 		p.w.net.Every(300*time.Millisecond, func() bool {
@@ -125,7 +125,7 @@ func (p *takeoverPlayer) begin() {
 	p.w.net.Schedule(0, p.listen)
 }
 
-// offer makes a state of the client's own.
+// offer offers the client's own state.
 func (p *takeoverPlayer) offer() {
 	layout, err := netstate.NewLayout([]netstate.Value{{Type: 6}})
 	if err == nil {
@@ -137,7 +137,7 @@ func (p *takeoverPlayer) offer() {
 	p.w.net.Wake(p.addr)
 }
 
-// write writes to the state of the client's own.
+// write writes to the client's own state.
 func (p *takeoverPlayer) write(v uint16) {
 	if p.own.Phase == dnptest.LinkIsUp {
 		p.Set(p.own, 0, u16(v))
@@ -163,7 +163,7 @@ func (p *takeoverPlayer) talk() {
 	w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.talk)
 }
 
-// consume takes a message of a client to the game, which may come again, from an edge.
+// consume brings a client's message, which may be a repetition, from an edge to the game.
 func (w *takeoverWorld) consume(e *takeoverEdge, client string, m sessionlog.Message) {
 	for _, p := range w.players {
 		if p.name != client {
@@ -174,7 +174,7 @@ func (w *takeoverWorld) consume(e *takeoverEdge, client string, m sessionlog.Mes
 		}
 		want := fmt.Sprintf("c%d", p.consumed)
 		if text, _, _ := strings.Cut(string(m.Data), "."); text != want || m.Previous != p.cursor {
-			w.failf("the game gets %q as %d after %d of player %d, want %q after %d", text, m.Number, m.Previous, p.index, want, p.cursor)
+			w.failf("the game gets %q of number %d after %d from player %d, want %q after %d", text, m.Number, m.Previous, p.index, want, p.cursor)
 		}
 		p.cursor = m.Number + 1
 		p.consumed++
@@ -197,7 +197,7 @@ func (p *takeoverPlayer) burst() {
 	}
 }
 
-// listen has the game say messages, one after the other, each until it is answered.
+// listen makes the game send messages one after the other, each until it is answered.
 func (p *takeoverPlayer) listen() {
 	w := p.w
 	if !p.telling && !w.healed {
@@ -228,7 +228,7 @@ func (p *takeoverPlayer) tellNext() {
 	m := bus.Msg{
 		Subject: w.subjects.To("s", p.name), Data: p.payload(p.told), Header: map[string]string{"Dnp-Token": strconv.Itoa(p.told + 1)},
 	}
-	patience := time.Duration(50+w.net.Rand().IntN(250)) * time.Millisecond // often less than a message waits
+	patience := time.Duration(50+w.net.Rand().IntN(250)) * time.Millisecond // often shorter than a message waits
 	w.game.Request(m, patience, func(answer bus.Msg, err error) {
 		if err == nil && !strings.Contains(string(answer.Data), "error") {
 			p.told++
@@ -272,14 +272,14 @@ func (p *takeoverPlayer) closed(reason string) {
 	p.w.failf("player %d is interrupted: %s", p.index, reason)
 }
 
-// judge judges what the client has in the end.
+// judge compares what the client and the game have in the end.
 func (p *takeoverPlayer) judge() {
 	w := p.w
 	if p.consumed != p.said || p.Queued() > 0 {
-		w.failf("player %d said %d messages, the game got %d; %d wait", p.index, p.said, p.consumed, p.Queued())
+		w.failf("player %d sent %d messages, the game got %d; %d wait", p.index, p.said, p.consumed, p.Queued())
 	}
 	if p.got != p.told {
-		w.failf("the game said %d messages, player %d got %d", p.told, p.index, p.got)
+		w.failf("the game sent %d messages, player %d got %d", p.told, p.index, p.got)
 	}
 	if want := u16(w.value); string(p.Value("T", 0)) != string(want) {
 		w.failf("player %d sees % x, want % x", p.index, p.Value("T", 0), want)
@@ -307,8 +307,8 @@ func (p *takeoverPlayer) owners() (n int) {
 	return n
 }
 
-// judgeEnd wants the end of the session in the log, which is not written before all that
-// the client said was delivered.
+// judgeEnd wants the end of the session in the log. It is not written before all messages of the
+// client were delivered.
 func (p *takeoverPlayer) judgeEnd() {
 	entries := p.w.store.Entries(p.log())
 	if len(entries) == 0 {
@@ -317,7 +317,7 @@ func (p *takeoverPlayer) judgeEnd() {
 	}
 	k, err := sessionlog.ParseBlock(entries[len(entries)-1].Data)
 	if err != nil || k.Close == nil {
-		p.w.failf("the session of player %d does not end: %v %+v", p.index, err, k)
+		p.w.failf("the session of player %d did not end: %v %+v", p.index, err, k)
 	}
 }
 
