@@ -101,7 +101,7 @@ func (a Access) equal(b Access) bool {
 type AudienceKind uint8
 
 const (
-	AudienceNobody AudienceKind = iota
+	AudienceNone AudienceKind = iota
 	AudienceAll
 	AudienceListed // the members of Groups, and Clients
 	AudienceAllBut // all clients except those

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -18,6 +21,72 @@ var banned = []struct{ word, reason string }{
 	{"../sha" + "red", "is outside of the repository, which has to stand alone"},
 	{"TO" + "DO", "belongs into an issue"},
 	{"FIX" + "ME", "belongs into an issue"},
+}
+
+// private are words of a former vocabulary, with the terms of the field that replaced them;
+// "Words" in DESIGN.md explains these. A word counts wherever it is a part of an identifier,
+// in the singular or the plural.
+var private = map[string]string{
+	"bequest": "orphaned claim", "climber": "retry", "cure": "recovery", "guest": "return path", "heir": "successor",
+	"howmanieth": "sequence number", "hush": "stop serving", "keeper": "takeover", "solitude": "no candidate for successor",
+	"stray": "orphan datagram", "tariff": "rate", "nobody": "a sentence whose subject acts",
+}
+
+// vocabulary are the files that may name private words: this one, and what tells users
+// about names that changed.
+var vocabulary = []string{"internal/arch/words_test.go", "CHANGELOG.md", "DESIGN.md"}
+
+func TestVocabulary(t *testing.T) {
+	for _, file := range files(t) {
+		if slices.Contains(vocabulary, file) || !slices.Contains([]string{".go", ".md", ".yaml", ".json", ".tpl", ".txt", ""}, path.Ext(file)) || strings.Contains(file, "testdata/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, checkVocabulary(file, string(text)))
+	}
+}
+
+func checkVocabulary(file, text string) (findings []string) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		for _, word := range words(line) {
+			if term, ok := private[strings.TrimSuffix(word, "s")]; ok {
+				findings = append(findings, fmt.Sprintf("%s:%d: %q is a private word; the term is %q", file, number, word, term))
+			}
+		}
+	}
+	return findings
+}
+
+// words returns the words of a line in lower case, with identifiers taken apart where their
+// case changes.
+func words(line string) (all []string) {
+	for _, run := range strings.FieldsFunc(strings.ReplaceAll(line, "-", ""), func(r rune) bool { return !unicode.IsLetter(r) }) {
+		begin := 0
+		for i := 1; i < len(run); i++ {
+			if run[i] >= 'A' && run[i] <= 'Z' && run[i-1] >= 'a' && run[i-1] <= 'z' {
+				all = append(all, strings.ToLower(run[begin:i]))
+				begin = i
+			}
+		}
+		all = append(all, strings.ToLower(run[begin:]))
+	}
+	return all
+}
+
+func TestVocabularyNotice(t *testing.T) {
+	for _, text := range []string{"type keeper struct{}", "// Strays wait.", "const strayTime = 1", "theHeirs", "the how-manieth batch", "// Nobody waits."} {
+		if checkVocabulary("dnp/x.go", text) == nil {
+			t.Errorf("%q passes", text)
+		}
+	}
+	if found := checkVocabulary("dnp/x.go", "their values are kept, a secure astray procurement"); found != nil {
+		t.Errorf("innocent words have findings: %q", found)
+	}
 }
 
 func TestWords(t *testing.T) {

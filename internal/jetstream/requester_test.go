@@ -45,9 +45,9 @@ func TestOneAtATime(t *testing.T) {
 			t.Fatalf("answer %d does not arrive", i)
 		}
 	}
-	nobody := make(chan error, 1)
-	a.Send(Request{Msg: &nats.Msg{Subject: "nobody"}, Done: func(_ *nats.Msg, err error) { nobody <- err }})
-	if err := <-nobody; !errors.Is(err, ErrNotSent) {
+	unserved := make(chan error, 1)
+	a.Send(Request{Msg: &nats.Msg{Subject: "unserved"}, Done: func(_ *nats.Msg, err error) { unserved <- err }})
+	if err := <-unserved; !errors.Is(err, ErrNotSent) {
 		t.Errorf("a request without a responder ends with %v, want %v", err, ErrNotSent)
 	}
 }

@@ -331,7 +331,7 @@ func (p *pair) tellStats() {
 			}
 		}
 		s := f.Stats()
-		p.Logf("edge %d: %d forwarded, %d taken, %d answers back, %d answers taken, %d strays, drops %v", i+1, s.In, s.Owner, s.Out, s.Client, s.Orphans, s.Drops)
+		p.Logf("edge %d: %d forwarded, %d taken, %d answers back, %d answers taken, %d orphans, drops %v", i+1, s.In, s.Owner, s.Out, s.Client, s.Orphans, s.Drops)
 	}
 }
 

@@ -53,6 +53,9 @@ func (v *View) alive(node string) bool {
 // dead reports whether a node was in the roster and left it.
 func (v *View) dead(node string) bool { return v.gone[node] }
 
+// format returns the lowest format that all members read.
+func (v *View) format() uint8 { return v.roster.Format() }
+
 // successors returns all other edges that are ready.
 func (v *View) successors() (names []string) {
 	for m := range v.roster.All() {
