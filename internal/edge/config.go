@@ -243,10 +243,10 @@ type Durable struct {
 	AnswerOnly bool
 }
 
-// From is the port to the store of reliable messages of clients for game servers.
+// From is the port to the store of clients' reliable messages for game servers.
 type From interface {
 	// Begin returns the feed of a session. delivered is called, from any goroutine, when
-	// the message with this number and all before it cannot get lost; it does
+	// the message with this number and all before it can no longer get lost; it does
 	// not block.
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }
@@ -274,9 +274,8 @@ func (d *Durable) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Forwarder carries datagrams between edges. Its methods are called by all workers at
-// the same time and must not block. Datagrams belong to the caller again when the call
-// returns.
+// A Forwarder carries datagrams between edges. All workers call its methods, which must not
+// block. Datagrams belong to the caller again when a call returns.
 type Forwarder interface {
 	// Forward sends a datagram of a client, which came to the port listener, to the edge
 	// that serves the client. hops is how often it was forwarded before. It reports false

@@ -269,8 +269,8 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	}
 }
 
-// startDurable takes over what an earlier process of this node had, and listens to what
-// the affinity finds out.
+// startDurable takes over the sessions of an earlier process of this node, and subscribes to
+// later claims of other edges.
 func (e *Edge) startDurable() {
 	if e.cfg.Durable.Affinity == nil {
 		return

@@ -209,7 +209,7 @@ func (w *Worker) must(do func(now time.Time)) {
 	w.mail.Put(letter{do: do})
 }
 
-// openMail handles what came since the last turn.
+// openMail handles the letters that came since the last turn.
 func (w *Worker) openMail(now time.Time) {
 	for _, l := range w.mail.Take() {
 		switch {
@@ -372,8 +372,8 @@ func (w *Worker) close(now time.Time) {
 // it.
 func (w *Worker) Serves(client netip.AddrPort) bool { return w.takeover.Serves(client) }
 
-// Deliver handles a datagram of a client that came over another edge; via is empty if
-// it came to another worker of this one.
+// Deliver handles a datagram of a client that came over the edge via; via is empty if it came
+// directly to this edge.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
 	if w.takeover != nil && w.takeover.Intercept(now, client, datagram, via, hops) {
 		return
@@ -381,7 +381,7 @@ func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.Add
 	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
 }
 
-// A returning sends what is for clients that come over other edges back over these.
+// A returning sends datagrams to clients by their return paths.
 type returning struct {
 	Output
 	t *takeover.Takeover
