@@ -29,7 +29,7 @@ import (
 type Job struct {
 	Port  uint16 // of the swarm
 	Sent  []Sent // datagrams of edges, to be sent again in the same bursts
-	Data  []byte // the begin of all of them
+	Data  []byte // first bytes of each of them
 	Naive int    // if not 0: the number of datagrams of one update each, instead of Sent
 	Bytes int    // of a naive datagram
 	Peers int    // of naive datagrams
@@ -62,8 +62,8 @@ func Send(ctx context.Context, in io.Reader, out io.Writer) error {
 // burstGap is the least pause between the datagrams of two bursts.
 const burstGap = 1000 // µs
 
-// sendBare sends the recorded datagrams with nothing but sendmmsg: the arguments of
-// all calls are made before.
+// sendBare sends the recorded datagrams with sendmmsg. It prepares the arguments of all
+// calls before the first.
 func sendBare(ctx context.Context, j *Job) (Spent, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

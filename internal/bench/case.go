@@ -16,13 +16,13 @@ type Case struct {
 	Hz      int           // ticks of the publisher per second
 	Clients int           // over all edges
 	Edges   int           // processes
-	Links   int           // per client; 0 means all states. States/Links groups share the states out
+	Links   int           // per client; 0 means all states. States/Links groups share the states
 	Active  int           // states that the publisher changes; 0 means all, negative none
-	Model   Model         // what changes in a tick
+	Model   Model         // the values that change in a tick
 	Half    bool          // values are half floats instead of floats
 	Rounds  int           // windows; 0 means those of the run
 	Alone   bool          // no baselines
-	Window  time.Duration // how long a window takes; 0 means that of the run
+	Window  time.Duration // length of a window; 0 means that of the run
 	Load    float64       // in units of capacity; 0 except in the overload series
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// opsPerMessage is how many states one publish changes: a message stays far
-	// below the payload of NATS, 1 MiB.
+	// opsPerMessage bounds the states that one publish changes, so that a message stays far
+	// below the largest payload of NATS, 1 MiB.
 	opsPerMessage = 500
 
 	Space         = "bench"
@@ -64,7 +64,6 @@ func (p *Publisher) event(m *nats.Msg) {
 // holdPause is the time between two attempts while no relay holds the shard.
 const holdPause = 50 * time.Millisecond
 
-// putAll makes all states.
 func (p *Publisher) putAll(ctx context.Context) error {
 	for first := 0; first < p.c.States; first += opsPerMessage {
 		b := []byte(`{"ops":[`)
@@ -109,7 +108,7 @@ func (p *Publisher) groupJoined(ctx context.Context) (int, error) {
 	return p.grouped, nil
 }
 
-// A refusal is the relay's error in an answer.
+// A refusal is the error of a relay in an answer.
 type refusal struct{ code, message string }
 
 func (r *refusal) Error() string { return r.code + ": " + r.message }

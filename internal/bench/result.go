@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Result is what a case showed. Figures of several rounds are medians; latencies
+// A Result is the figures of a case. Figures of several rounds are medians; latencies
 // and staleness are those of the round whose p99 latency is the median.
 type Result struct {
 	Case    string  `json:"case"`
@@ -38,10 +38,10 @@ type Result struct {
 	BenchCores float64 `json:"bench_cores"`
 
 	Latency   Quantiles `json:"latency_ms"`
-	Staleness Quantiles `json:"staleness_ms"` // age of what clients show; only when all values change
+	Staleness Quantiles `json:"staleness_ms"` // age of the values that clients show; only when all values change
 
-	BytesPerUpdate     float64 `json:"wire_bytes_per_update"` // with UDP and IPv4 headers, for updates that were new
-	BytesPerLink       float64 `json:"wire_bytes_per_link"`   // the same, for repeats too
+	BytesPerUpdate     float64 `json:"wire_bytes_per_update"` // with UDP and IPv4 headers, per update that was new
+	BytesPerLink       float64 `json:"wire_bytes_per_link"`   // the same, per update or repeat
 	UpdatesPerDatagram float64 `json:"links_per_datagram"`
 	RSS                int64   `json:"edge_rss_bytes"`
 	RSSPerClient       float64 `json:"edge_rss_bytes_per_client"`
@@ -60,7 +60,7 @@ type Result struct {
 	LatencySpread float64 `json:"p99_latency_to_undisturbed_spread,omitempty"`
 	UpdatesRatio  float64 `json:"updates_to_undisturbed,omitempty"`
 
-	Overflow uint64 `json:"generator_overflow"` // datagrams that the generator lost: the round counts for little
+	Overflow uint64 `json:"generator_overflow"` // datagrams that the generator lost; they make the result doubtful
 	Lost     uint64 `json:"clients_lost"`
 }
 
@@ -181,7 +181,7 @@ func Spread(list []float64) float64 {
 	return Ratio(list[len(list)-1]-list[0], m)
 }
 
-// Write prints results as a table for people.
+// Write prints results as a table.
 func Write(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "series\tstates×Hz×clients\tM upd/s\tdelivered\tM upd/edge-CPU-s\t±\tcores: edge\trelay\tNATS\tbench\t"+
@@ -215,7 +215,7 @@ func (res *Result) write(w io.Writer) {
 	}
 }
 
-// Warnings returns what makes a result doubtful.
+// Warnings returns reasons to doubt a result.
 func (res *Result) Warnings() (list []string) {
 	if res.Overflow > 0 {
 		list = append(list, fmt.Sprintf("%s: the generator was too slow for %d datagrams", res.Case, res.Overflow))

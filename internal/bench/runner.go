@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A Config says how to run cases.
+// A Config describes how to run cases.
 type Config struct {
-	Self    string        // this program, which knows bench-nats and bench-send
+	Self    string        // the program dnpctl, which has the commands bench-nats and bench-send
 	Bin     string        // folder of relay and edge
 	Workers int           // of each edge
 	Tick    time.Duration // of the relay
 	Flush   time.Duration // of the edges
-	Window  time.Duration // how long one measurement takes
+	Window  time.Duration // length of one measurement
 	Rounds  int           // measurements of a case, each with its baselines
 	Pin     bool          // edges on core 0, everything else on core 1
 	Limits  bool          // edges keep their default limits on addresses and sessions
@@ -32,7 +32,7 @@ type Config struct {
 // A Runner runs cases, one at a time.
 type Runner struct{ cfg Config }
 
-// New returns a Runner.
+// New returns a Runner with defaults for the functions of cfg.
 func New(cfg Config) *Runner {
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, ...any) {}
@@ -43,10 +43,10 @@ func New(cfg Config) *Runner {
 	return &Runner{cfg: cfg}
 }
 
-// Times that hold for every case. They are arbitrary but for what they follow.
+// Times of every case. They are arbitrary unless a reason is given.
 const (
 	LinkTimeout = 90 * time.Second
-	SettleTime  = 2500 * time.Millisecond // edges repeat what went quiet for 1.5 s
+	SettleTime  = 2500 * time.Millisecond // an edge repeats values of a state that is quiet for 1.5 s
 	warmTime    = 300 * time.Millisecond
 	naiveCount  = 50_000
 	naiveBytes  = 37 // a LinkUpdate with one link of 28 bytes in two values
@@ -62,9 +62,9 @@ type Scene struct {
 	r       *Runner
 	script  *script
 	raw     *rawClients
-	next    uint32 // tick
-	empty   int64  // memory of the edges before clients came, in bytes
-	full    int64  // and with all links
+	next    uint32 // the next tick
+	empty   int64  // memory of the edges before clients connected, in bytes
+	full    int64  // memory of the edges with all links, in bytes
 	joining time.Duration
 }
 
@@ -119,7 +119,7 @@ func (r *Runner) Start(ctx context.Context, c *Case) (s *Scene, err error) {
 	return s, nil
 }
 
-// Close ends the Scene.
+// Close ends all processes and clients.
 func (s *Scene) Close() {
 	if s.raw != nil {
 		s.raw.close()
@@ -179,7 +179,7 @@ func (s *Scene) rounds(ctx context.Context) (Result, error) {
 	return s.Result(all), nil
 }
 
-// A Round is one window of ours and of each baseline.
+// A Round is one window of the deployment and one of each baseline.
 type Round struct {
 	Window   Window
 	Wall     time.Duration
@@ -187,7 +187,7 @@ type Round struct {
 	before   memory // of the edges
 	after    memory
 	rss      int64
-	overflow uint32 // datagrams that the generator was too slow for
+	overflow uint32 // datagrams that the generator lost because it was too slow
 	offered  float64
 
 	bare  float64 // CPU ns of sendmmsg for the same datagrams
@@ -251,7 +251,7 @@ func (s *Scene) windowTime() time.Duration {
 	return s.r.cfg.Window
 }
 
-// count has the swarm count between two moments.
+// count lets the swarm count between two moments.
 func (s *Scene) count(r *Round, from, to time.Time) {
 	r.Window.record = make([]Sent, 0, 1<<17)
 	time.Sleep(time.Until(from))

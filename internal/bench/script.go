@@ -13,13 +13,13 @@ import (
 	"github.com/x448/float16"
 )
 
-// A Model says what changes in a tick.
+// A Model is the choice of values that change in a tick.
 type Model uint8
 
 const (
 	ModelAll   Model = iota // every value of every state
 	ModelTenth              // every tenth value, in turn
-	ModelSine               // all move slowly, and precision holds most of it back
+	ModelSine               // all values move slowly, and precision holds most changes back
 )
 
 var modelNames = [...]string{"all", "tenth", "sine"}
@@ -30,11 +30,11 @@ const (
 	valuesPerState = 2    // a position and a rotation
 	sinePeriod     = 512  // ticks
 	sinePrecision  = 0.02 // of an amplitude of 1
-	cycleHalf      = 2048 // integers below are exact in a half float
+	cycleHalf      = 2048 // a half float is exact for smaller integers
 	cycleFloat     = 1 << 20
 )
 
-// A script is what the publisher says and how clients understand it: the first
+// A script encodes the ops of the publisher and decodes their values for clients: the first
 // component of each value stands for the tick, modulo the length of the cycle.
 type script struct {
 	c      *Case
@@ -61,7 +61,7 @@ func newScript(c *Case) *script {
 	if c.Model == ModelSine {
 		s.cycle = sinePeriod
 		s.inSine = make(map[float32]uint32, sinePeriod)
-		for k := range s.sine { // the slope makes up and down tell apart
+		for k := range s.sine { // the slope tells rising values from falling ones
 			s.sine[k] = float32(math.Sin(2*math.Pi*float64(k)/sinePeriod) + 1e-5*float64(k))
 			s.inSine[s.sine[k]] = uint32(k)
 		}
@@ -74,7 +74,7 @@ func (s *script) changes(i, v int, n uint32) bool {
 	return s.c.Model != ModelTenth || (uint32(i*valuesPerState+v)+n)%10 == 0
 }
 
-// first returns the first component of what changes in tick n.
+// first returns the first component of the values that change in tick n.
 func (s *script) first(n uint32) float32 {
 	if s.c.Model == ModelSine {
 		return s.sine[n%sinePeriod]
@@ -164,7 +164,7 @@ func (s *script) appendPut(b []byte, i int) []byte {
 	return append(b, ']', '}')
 }
 
-// A timeline says when each tick of a window is due.
+// A timeline has the times of the ticks of a window.
 type timeline struct {
 	start  time.Time
 	first  uint32 // tick that is due at start

@@ -16,7 +16,7 @@ import (
 const (
 	socketBatch = 64
 	slotBytes   = 2048     // edges send up to 1,200
-	swarmBuffer = 64 << 20 // a window of the largest case without a turn of the swarm
+	swarmBuffer = 64 << 20 // the datagrams of a window of the largest case
 
 	// lookInterval is the time between two looks of an idle swarm. A swarm that waited in
 	// the kernel would be cheaper, but a sender pays more for waking a thread on another
@@ -24,7 +24,7 @@ const (
 	// Latencies are late by up to lookInterval.
 	lookInterval = 200 * time.Microsecond
 
-	controlBytes = 64 // a control message with the address at our end
+	controlBytes = 64 // a control message with the local address
 )
 
 // A mmsghdr is the kernel's struct mmsghdr.
@@ -33,10 +33,10 @@ type mmsghdr struct {
 	len uint32
 }
 
-// A Socket is one UDP socket with many addresses. Bound to the wildcard
-// address it gets what is sent to any address of 127.0.0.0/8, and IP_PKTINFO tells
-// and chooses the address. Package udp has a socket per address, so 10,000 clients
-// would take 10,000 system calls to read what here takes 160.
+// A Socket is one UDP socket with many addresses. Bound to the wildcard address, it
+// receives datagrams to any address of 127.0.0.0/8; IP_PKTINFO tells and chooses the
+// address. Package udp has a socket per address, so 10,000 clients would take 10,000
+// system calls where this socket takes 160.
 type Socket struct {
 	fd   int
 	port uint16
@@ -126,8 +126,8 @@ func (s *Socket) read() (n int, err error) {
 	return 0, os.NewSyscallError("recvmmsg", errno)
 }
 
-// datagram returns number i of what read read: the port that it came from, the
-// address that it was sent to and its bytes, which are valid until the next read.
+// datagram returns datagram i of the last read: its source port, its destination address
+// and its bytes, which are valid until the next read.
 func (s *Socket) datagram(i int) (port uint16, to uint32, data []byte) {
 	b := &s.in
 	port = swap16(b.names[i].Port)
@@ -181,9 +181,9 @@ func setPktinfo(b []byte, from uint32) {
 	binary.BigEndian.PutUint32(b[unix.SizeofCmsghdr+8:], 0)
 }
 
-// overflows returns how many datagrams the full read buffer has cost.
+// overflows returns how many datagrams a full read buffer has dropped.
 func (s *Socket) overflows() uint32 {
-	const drops = 8 // place of the counter in what SO_MEMINFO returns
+	const drops = 8 // index of the counter in the result of SO_MEMINFO
 	var info [drops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
@@ -196,7 +196,7 @@ func (s *Socket) overflows() uint32 {
 
 func swap16(v uint16) uint16 { return v<<8 | v>>8 } // network order on little-endian machines
 
-// firstAddress is where the addresses of clients begin: 127.1.0.0.
+// firstAddress is the address of the first client, 127.1.0.0.
 const firstAddress = 127<<24 | 1<<16
 
 // ClientAddress returns the address of client i.
@@ -208,7 +208,7 @@ func addrPort(addr uint32, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(a), port)
 }
 
-// freePort returns a port of 127.0.0.1 that nobody uses now.
+// freePort returns a free port of 127.0.0.1.
 func freePort(kind int) (uint16, error) {
 	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -27,7 +27,7 @@ type Swarm struct {
 	mu      sync.Mutex
 	clients []Client
 	wanted  int       // clients[:wanted] should be connected
-	asked   time.Time // when requests went out last
+	asked   time.Time // of the last connection requests
 	line    timeline
 	window  *Window // nil between windows
 
@@ -61,7 +61,7 @@ type ClientLink struct {
 }
 
 // connectResend is how long a client waits for an answer. The swarm spreads requests:
-// connectsPerTurn each connectPause, 5,000 a second.
+// connectsPerTurn each connectPause, 5,000 per second.
 const (
 	connectResend   = time.Second
 	connectPause    = 10 * time.Millisecond
@@ -74,7 +74,7 @@ type Window struct {
 	repeats   uint64 // that did not
 	datagrams uint64 // with updates
 	bytes     uint64 // of those, without headers
-	others    uint64 // other datagrams
+	others    uint64 // datagrams without updates
 	lost      uint64 // clients that the edge closed
 	Latency   Histogram
 	staleness Histogram
@@ -83,15 +83,15 @@ type Window struct {
 	start     time.Time
 }
 
-// A Sent is one datagram that an edge sent, for the baseline that sends it again.
+// A Sent is a datagram of an edge, for the baseline that sends it again.
 type Sent struct {
 	Micros uint32 // since the start of the window
 	Client uint32
 	Size   uint32
 }
 
-// recordMax bounds what a window records: at 100,000 datagrams a second, ten
-// seconds.
+// recordMax bounds the datagrams that a window records: ten seconds at 100,000 datagrams
+// per second.
 const recordMax = 1 << 20
 
 func newSwarm(c *Case, s *script, ports []uint16) (*Swarm, error) {
@@ -147,7 +147,7 @@ func (w *Swarm) turn(now time.Time, n int) {
 	w.socket.Flush()
 }
 
-// connectSome sends the connection requests that are due.
+// connectDue sends the connection requests that are due.
 func (w *Swarm) connectDue(now time.Time) {
 	if int(w.connected.Load()+w.closed.Load()) == w.wanted || now.Sub(w.asked) < connectPause {
 		return

@@ -168,7 +168,21 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A tail keeps the end of what is written to it.
+// Every calls f once per d until ctx ends.
+func Every(ctx context.Context, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
+	}
+}
+
+// A tail is a writer that keeps the last bytes.
 type tail struct {
 	mu sync.Mutex // the goroutine of package exec writes, the reporter of a failure reads
 	b  []byte

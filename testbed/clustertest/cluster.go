@@ -145,7 +145,7 @@ const failMost = time.Second
 const natsNoticed = 3 * time.Second
 
 // checkWithoutNATS checks nodes and publishers while NATS is away: edges serve and report
-// what is missing, relays are not ready, publishers get errors at once.
+// that it is missing, relays are not ready, publishers get errors at once.
 func (s *scene) checkWithoutNATS(since time.Duration) {
 	if since < natsNoticed {
 		return

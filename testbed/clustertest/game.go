@@ -79,20 +79,6 @@ func newGame(c *testCluster) (*game, error) {
 	return g, err
 }
 
-// run publishes at its pace until ctx ends.
-func (g *game) run(ctx context.Context) {
-	ticker := time.NewTicker(pace)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			g.publish()
-		}
-	}
-}
-
 func (g *game) publish() {
 	g.mu.Lock()
 	g.n++

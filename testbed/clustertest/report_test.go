@@ -23,7 +23,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestReport wants what is above its bar, and every violation, to be said.
+// TestReport: the report names each figure above its bar, and every violation.
 func TestReport(t *testing.T) {
 	r := Report{Rounds: []Round{
 		{Fault: "kill", NoPublish: 3 * time.Second, Equal: 100 * time.Millisecond},
@@ -56,8 +56,8 @@ func TestChosen(t *testing.T) {
 	}
 	c.Faults, c.Rounds = []string{"pause", "kill"}, 1
 	some, err := c.chosen()
-	if err != nil || names(some) != "pause, kill" || c.roundsOf(Fault{Few: true}) != 1 {
-		t.Errorf("chosen are %s, %v", names(some), err)
+	if err != nil || len(some) != 2 || some[0].Name != "pause" || some[1].Name != "kill" || c.roundsOf(Fault{Few: true}) != 1 {
+		t.Errorf("chosen are %+v, %v", some, err)
 	}
 	c.Faults = []string{"fire"}
 	if _, err := c.chosen(); err == nil || !strings.Contains(err.Error(), "partition") {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
@@ -48,13 +49,14 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	}
 	strike := time.Now()
 	s := &scene{run: r, home: home, started: strike}
-	if err := s.strike(ctx, f.Name); err != nil {
+	if err := f.cause(s, ctx); err != nil {
 		return m, err
 	}
+	s.healed = time.Now()
 	m.Lasted = s.healed.Sub(strike)
 	r.recover(ctx, s, &m)
 	if s.after != nil {
-		if err := s.after(ctx); err != nil {
+		if err := s.after(); err != nil {
 			return m, err
 		}
 	}
@@ -163,4 +165,109 @@ func (r *run) change() {
 // random returns a duration, by the seed of the run.
 func (r *run) random(least, most time.Duration) time.Duration {
 	return least + time.Duration(r.rng.Int64N(int64(most-least)))
+}
+
+// Times of faults.
+const (
+	faultLeast   = 100 * time.Millisecond
+	faultMost    = 10 * time.Second
+	takeOverMost = 20 * time.Second
+	natsDown     = 30 * time.Second
+)
+
+// A scene is one fault while it happens.
+type scene struct {
+	*run
+	home       *rig.Node // the relay that held the shard
+	started    time.Time
+	healed     time.Time    // the end of the fault
+	after      func() error // repairs the rest once players have everything; may be nil
+	violations []string
+}
+
+// kill crashes the holder. The fault has healed when another relay holds the shard.
+func (s *scene) kill(ctx context.Context) error {
+	epochs := s.game.epochCount()
+	if err := s.home.Kill(); err != nil {
+		return err
+	}
+	s.change()
+	s.after = s.home.Start
+	return proc.Await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
+}
+
+// pause stops the holder's process for a while.
+func (s *scene) pause(ctx context.Context) error {
+	if err := s.home.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	s.during(ctx, s.random(faultLeast, faultMost))
+	return s.home.Signal(syscall.SIGCONT)
+}
+
+func (s *scene) partition(ctx context.Context) error {
+	if err := s.Cut(s.home.Host, true); err != nil {
+		return err
+	}
+	s.during(ctx, s.random(faultLeast, faultMost))
+	return s.Cut(s.home.Host, false)
+}
+
+// natsLeader crashes the NATS server that leads the stream of the shard, and starts it
+// again. Updates must continue meanwhile.
+func (s *scene) natsLeader(ctx context.Context) error {
+	leader, _ := s.streamLeader(stream())
+	if leader == nil {
+		return errors.New("the stream has no leader")
+	}
+	if err := leader.Kill(); err != nil {
+		return err
+	}
+	s.during(ctx, s.random(2*time.Second, 8*time.Second))
+	return leader.Start()
+}
+
+func (s *scene) link(ctx context.Context) error {
+	stall := s.rng.IntN(2) == 0
+	for _, p := range s.toNATS {
+		if stall {
+			p.Stall(true)
+		} else {
+			p.ResetAll()
+		}
+	}
+	if stall {
+		s.during(ctx, s.random(faultLeast, 4*time.Second))
+	}
+	for _, p := range s.toNATS {
+		p.Stall(false)
+	}
+	return nil
+}
+
+// natsDown crashes all NATS servers and starts them again after natsDown.
+func (s *scene) natsDown(ctx context.Context) error {
+	for _, n := range s.NATS {
+		if err := n.Kill(); err != nil {
+			return err
+		}
+	}
+	for end := time.Now().Add(natsDown); time.Now().Before(end); {
+		proc.Sleep(ctx, time.Second)
+		s.checkWithoutNATS(time.Since(s.started))
+	}
+	s.change()
+	for _, n := range s.NATS {
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// during waits, and changes some states in the middle.
+func (s *scene) during(ctx context.Context, d time.Duration) {
+	proc.Sleep(ctx, d/2)
+	s.change()
+	proc.Sleep(ctx, d/2)
 }

@@ -1,5 +1,28 @@
 //go:build linux
 
+// Package clustertest runs a whole cluster in network namespaces, breaks it, and measures
+// what players and game servers notice: three NATS servers, three relays and two edges,
+// each a process in a namespace of its own, joined by a bridge. It needs root.
+//
+//	report, err := clustertest.Run(ctx, clustertest.Config{Bin: "bin", NATSConf: "deploy/nats/nats-server.conf", Rounds: 3})
+//
+// # Processes and clients
+//
+// A game server in this process publishes a counter to some states 50 times a second
+// and changes others now and then. Clients of package dnptest in this process are
+// connected to both edges: some over a clean path, some through a proxy that loses,
+// doubles, delays and reorders datagrams by a seed. The edges reach NATS through proxies
+// that can stall and reset. All times are of one monotonic clock.
+//
+// # Measurement
+//
+// Each round causes one fault and heals it. It measures for how long no publish was
+// accepted, for how long some client received nothing, how long after the healing a
+// publish was accepted again, and how long it took from the first holder until every
+// client had the values of the game server. These are violations of a round: a client was
+// disconnected or lost a link; a value went back without a change of holders, or more
+// often than holders changed; a state that was accepted long before was lost; a removed
+// state came back.
 package clustertest
 
 import (
@@ -17,6 +40,52 @@ import (
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
+
+// A Config describes a run.
+type Config struct {
+	Bin      string // folder with relay, edge and nats-server
+	NATSConf string // configuration of a NATS server, deploy/nats/nats-server.conf
+	Dir      string // for logs and streams; it must exist
+
+	Rounds    int      // of each fault; fewer of those that take long, see Fault
+	Faults    []string // names; empty means all
+	Seed      uint64   // of all random choices
+	Impaired  play.Impairment
+	Progress  func(format string, args ...any) // gets one line at a time
+	StopAfter time.Duration                    // no round begins later; 0 = no limit
+}
+
+// A Fault is a failure that heals again.
+type Fault struct {
+	Name  string
+	About string
+	Few   bool // takes long, so it has a tenth of the rounds
+
+	cause func(*scene, context.Context) error // returns when the fault has healed
+}
+
+// Faults returns all faults in the order in which they run.
+func Faults() []Fault {
+	return []Fault{
+		{Name: "kill", About: "kill -9 of the holder, restarted once another holds the shard", cause: (*scene).kill},
+		{Name: "pause", About: "SIGSTOP of the holder for 0.1 to 10 s, then SIGCONT", cause: (*scene).pause},
+		{Name: "partition", About: "the holder is cut off from all other hosts for 0.1 to 10 s", cause: (*scene).partition},
+		{Name: "nats-leader", About: "kill -9 of the NATS server that leads the shard's stream, restarted after 2 to 8 s", cause: (*scene).natsLeader},
+		{Name: "link", About: "an edge's connections to NATS are reset, or stall for up to 4 s", Few: true, cause: (*scene).link},
+		{Name: "nats-down", About: "kill -9 of all NATS servers, restarted after 30 s", Few: true, cause: (*scene).natsDown},
+	}
+}
+
+func (c *Config) roundsOf(f Fault) int {
+	if f.Few {
+		return max(1, c.Rounds/10)
+	}
+	return c.Rounds
+}
+
+func (c *Config) chosen() ([]Fault, error) {
+	return play.Choose(Faults(), func(f Fault) string { return f.Name }, c.Faults)
+}
 
 // A run is a cluster with a game server and players, to which faults happen.
 type run struct {
@@ -38,8 +107,8 @@ type player struct {
 	problems []string
 }
 
-// Run starts the cluster, causes the faults and ends everything. The report has what was
-// measured until then also with an error.
+// Run starts the cluster, causes the faults and ends everything. With an error, the report
+// has the rounds before it.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	faults, err := cfg.chosen()
 	if err != nil {
@@ -97,12 +166,12 @@ func (r *run) populate(ctx context.Context) (stop func(), err error) {
 	if err := r.game.once(ctx, putOp(lampKey, 0, "read-write")); err != nil {
 		return stop, err
 	}
-	running.Go(func() { r.game.run(ctx) })
+	running.Go(func() { proc.Every(ctx, pace, r.game.publish) })
 	if err := r.join(ctx, &running); err != nil {
 		return stop, err
 	}
 	r.lamp = &lamp{player: r.players[0].Player}
-	running.Go(func() { r.lamp.run(ctx) })
+	running.Go(func() { proc.Every(ctx, lampPace, r.lamp.write) })
 	_, err = r.equalSince(ctx, true)
 	return stop, err
 }

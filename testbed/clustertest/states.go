@@ -26,20 +26,17 @@ type lamp struct {
 	writes []time.Time
 }
 
-// run writes at lampPace until ctx ends.
-func (l *lamp) run(ctx context.Context) {
-	for ; ctx.Err() == nil; proc.Sleep(ctx, lampPace) {
-		_ = l.player.Do(func(now time.Time, c *dnptest.Client) { // fails while the player has no connection
-			link := c.LinkNamed(lampKey)
-			if link == nil || link.Phase != dnptest.LinkIsUp || c.Phase() != dnptest.Connected {
-				return
-			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.writes = append(l.writes, now)
-			c.Set(link, 0, binary.LittleEndian.AppendUint32(nil, uint32(len(l.writes))))
-		})
-	}
+func (l *lamp) write() {
+	_ = l.player.Do(func(now time.Time, c *dnptest.Client) { // fails while the player has no connection
+		link := c.LinkNamed(lampKey)
+		if link == nil || link.Phase != dnptest.LinkIsUp || c.Phase() != dnptest.Connected {
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.writes = append(l.writes, now)
+		c.Set(link, 0, binary.LittleEndian.AppendUint32(nil, uint32(len(l.writes))))
+	})
 }
 
 // before returns the number of the newest write before a moment.

@@ -1,3 +1,10 @@
+// Package history writes and judges the records of all parties of a test.
+//
+// A history is a file with one JSON [Record] on a line: each message as it is sent and as
+// it arrives, each closed session, each fault with its begin and end, and each silence of
+// a client longer than 25 ms. [Check] reads such a file and nothing else. It tells what was
+// lost, doubled, out of order or interrupted, and how long clients received no datagram
+// around each fault.
 package history
 
 import (
@@ -368,7 +375,7 @@ func (c *checker) finish() {
 	for i := range c.v.Phases {
 		c.v.Phases[i].finish()
 	}
-	c.v.AckP50, c.v.AckP99 = quantile(c.acks, 0.5), quantile(c.acks, 0.99)
+	c.v.AckP50, c.v.AckP99 = Quantile(c.acks, 0.5), Quantile(c.acks, 0.99)
 	for _, what := range sortedKeys(c.cost) {
 		list := c.cost[what]
 		slices.Sort(list)
@@ -377,8 +384,8 @@ func (c *checker) finish() {
 }
 
 func (p *Phase) finish() {
-	p.GapP50, p.GapP99, p.GapMost = quantile(p.gaps, 0.5), quantile(p.gaps, 0.99), quantile(p.gaps, 1)
-	p.AckP50, p.AckP99 = quantile(p.acks, 0.5), quantile(p.acks, 0.99)
+	p.GapP50, p.GapP99, p.GapMost = Quantile(p.gaps, 0.5), Quantile(p.gaps, 0.99), Quantile(p.gaps, 1)
+	p.AckP50, p.AckP99 = Quantile(p.acks, 0.5), Quantile(p.acks, 0.99)
 	slices.Sort(p.Stale)
 	for who, n := range p.wrongByPlayer {
 		if !p.interrupted[who] {
@@ -416,8 +423,8 @@ func (c *checker) broken(p *party, d *direction, counters func(*Messages) (promi
 	}
 }
 
-// quantile sorts a list and returns the value above the share q of it.
-func quantile(list []time.Duration, q float64) time.Duration {
+// Quantile sorts a list and returns the value above the share q of it.
+func Quantile(list []time.Duration, q float64) time.Duration {
 	if len(list) == 0 {
 		return 0
 	}

@@ -47,7 +47,7 @@ func check(t *testing.T, list []Record) Verdict {
 	return v
 }
 
-// TestCheck puts single mistakes into a sound history; each must be noticed.
+// TestCheck puts single mistakes into a sound history; the check must notice each.
 func TestCheck(t *testing.T) {
 	if v := check(t, sound()); v.Bad() || v.Said != 60 || v.Told != 60 {
 		t.Fatalf("a sound history: %+v", v)
@@ -93,8 +93,8 @@ func TestCheckDisorder(t *testing.T) {
 	}
 }
 
-// TestCheckInterruption: a client that is closed is an interruption, what it had under
-// way is not lost, what others heard after it is.
+// TestCheckInterruption: the end of a connection is an interruption. Messages under way are
+// not lost then, but a message before one that arrived is.
 func TestCheckInterruption(t *testing.T) {
 	list := append(sound(), Record{At: 1e6, Kind: Said, Who: "c1", N: 21}, Record{At: 1e6, Kind: Closed, Who: "c1", Note: "timeout"})
 	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Lost != 0 || !v.Bad() {
@@ -102,7 +102,7 @@ func TestCheckInterruption(t *testing.T) {
 	}
 	hole := slices.DeleteFunc(slices.Clone(list), func(r Record) bool { return r.Kind == Heard && r.Who == "c1" && r.N == 5 })
 	if v := check(t, hole); v.Lost != 1 {
-		t.Errorf("what others came after is lost, interrupted or not: %+v", v)
+		t.Errorf("a message before one that arrived counts as lost, with an interruption too: %+v", v)
 	}
 	list[0].Note = "nats-leader (excused)"
 	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Bad() {
@@ -110,8 +110,7 @@ func TestCheckInterruption(t *testing.T) {
 	}
 }
 
-// TestCheckUnsure: what the game server had no answer for may arrive or not, but not
-// twice, and only what it is.
+// TestCheckUnsure: a message without an answer may arrive or not, but not twice.
 func TestCheckUnsure(t *testing.T) {
 	list := []Record{{Kind: PhaseIs, Note: "kill"}, {At: 1, Kind: Told, Who: "c", N: 1}, {At: 2, Kind: Told, Who: "c", N: 2}, {At: 3, Kind: Answered, Who: "c", N: 2}, {At: 4, Kind: Got, Who: "c", N: 2}}
 	if v := check(t, list); v.Bad() {
@@ -151,8 +150,7 @@ func TestCheckGaps(t *testing.T) {
 	}
 }
 
-// TestBound: what says how rare interruptions are counts faults only, and not the windows
-// that they are compared with.
+// TestBound: the bound on interruptions counts faults, not the windows for comparison.
 func TestBound(t *testing.T) {
 	list := []Record{{Kind: PhaseIs, Note: "spray"}}
 	for n := range uint64(12) {

@@ -38,7 +38,7 @@ type pauses struct {
 
 func (p *pauses) finish() {
 	p.Count = len(p.list)
-	p.P50, p.P99, p.Most = quantile(p.list, 0.5), quantile(p.list, 0.99), quantile(p.list, 1)
+	p.P50, p.P99, p.Most = Quantile(p.list, 0.5), Quantile(p.list, 0.99), Quantile(p.list, 1)
 }
 
 // judgePauses finds the pauses of clients whose sessions or flows moved. At the same
@@ -68,7 +68,7 @@ func (c *checker) judgePauses() {
 			}
 		}
 		if !m.moved && len(others) > 0 {
-			median := quantile(others, 0.5)
+			median := Quantile(others, 0.5)
 			p.Others.list = append(p.Others.list, median)
 			p.Above.list = append(p.Above.list, own-median)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPauses: the silence around a hand-over is that of the client, and of another one
-// whose session stayed; what lies elsewhere is neither.
+// TestPauses: the silence around a hand-over is that of the client, and beside it that of a
+// client whose session stayed. Silences at other times count for neither.
 func TestPauses(t *testing.T) {
 	ms := func(n int64) int64 { return n * 1000 }
 	v := check(t, []Record{
@@ -14,7 +14,7 @@ func TestPauses(t *testing.T) {
 		{At: ms(500), Kind: Silence, Who: "a", D: ms(300)}, // before
 		{At: ms(1000), Kind: Fault, N: 1, Who: "edge1"},
 		{At: ms(1100), Kind: Handed, Who: "a"},
-		{At: ms(1101), Kind: Handed, Who: "c"}, // who is never silent
+		{At: ms(1101), Kind: Handed, Who: "c"}, // c is never silent
 		{At: ms(1130), Kind: Silence, Who: "a", D: ms(40)},
 		{At: ms(1140), Kind: Silence, Who: "b", D: ms(30)},
 		{At: ms(1900), Kind: Silence, Who: "b", D: ms(400)}, // later
@@ -37,8 +37,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestOperations: they are per second, and per message of the while in which they were
-// counted.
+// TestOperations: operations count per second, and per message of the same time.
 func TestOperations(t *testing.T) {
 	v := check(t, []Record{
 		{Kind: PhaseIs, Note: "calm"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
@@ -51,18 +52,11 @@ func newBalancer(address, port string, nodes []string, log *history.Log) (*balan
 }
 
 func (b *balancer) run(ctx context.Context) {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for {
+	proc.Every(ctx, checkEvery, func() {
 		if err := b.check(ctx); err != nil {
 			fmt.Println("   balancer:", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // check asks all nodes and routes over those that have an edge.

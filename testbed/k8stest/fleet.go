@@ -66,8 +66,8 @@ var scenarios = []scenario{
 	{nodeCut, (*kube).cutNode},
 }
 
-// playScenarios exposes the edges to clients outside, runs all scenarios while everybody
-// plays and returns a row for each.
+// playScenarios exposes the edges to clients outside, runs all scenarios while they play,
+// and returns a row for each.
 func playScenarios(k *kube) ([]Row, error) {
 	if err := k.expose(playValues(k.cfg.Durability)...); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 	return f, nil
 }
 
-// start starts everybody, and waits until all players play.
+// start starts the balancer, the game and the players, and waits until all play.
 func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, players int) error {
 	f.Go(func() { b.run(ctx) })
 	f.Go(func() { f.late.run(ctx) })
@@ -284,18 +284,12 @@ type lateness struct{ longest atomic.Int64 }
 
 // run measures until ctx ends.
 func (l *lateness) run(ctx context.Context) {
-	tick := time.NewTicker(latePace)
-	defer tick.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			now := time.Now()
-			l.longest.Store(max(l.longest.Load(), int64(now.Sub(last)-latePace)))
-			last = now
-		}
-	}
+	last := time.Now()
+	proc.Every(ctx, latePace, func() {
+		now := time.Now()
+		l.longest.Store(max(l.longest.Load(), int64(now.Sub(last)-latePace)))
+		last = now
+	})
 }
 
 // take returns the longest delay since the last call.

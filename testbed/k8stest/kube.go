@@ -1,22 +1,30 @@
 //go:build linux
 
+// Package k8stest installs dnprelay on a Kubernetes cluster of deploy/k8s, lets 50 clients
+// and a game server play, breaks things, and reports what clients noticed. It runs inside
+// the network of the cluster, where deploy/k8s-test/run starts it.
 package k8stest
 
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 // commandTimeout bounds one call of kubectl or helm.
 const commandTimeout = 5 * time.Minute
+
+// awaitPause is the time between two questions to the cluster.
+const awaitPause = 250 * time.Millisecond
 
 // A kube calls kubectl and helm.
 type kube struct {
@@ -25,7 +33,7 @@ type kube struct {
 	web rig.Web
 }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func (k *kube) command(stdin, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, commandTimeout)
 	defer cancel()
@@ -77,12 +85,7 @@ func (k *kube) namespace(name string) (remove func(), err error) {
 }
 
 func (k *kube) secret(namespace, name, key string) (string, error) {
-	text, err := k.ctl(namespace, "get", "secret", name, "-o", "jsonpath={.data."+key+"}")
-	if err != nil {
-		return "", err
-	}
-	value, err := base64.StdEncoding.DecodeString(text)
-	return string(value), err
+	return k.ctl(namespace, "get", "secret", name, "-o", "go-template={{index .data \""+key+"\" | base64decode}}")
 }
 
 // A pod is a pod of a deployment.
@@ -107,16 +110,7 @@ const (
 )
 
 func (k *kube) await(most time.Duration, what string, good func() bool) error {
-	ctx, cancel := context.WithTimeout(k.ctx, most)
-	defer cancel()
-	for !good() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: not within %v", what, most)
-		case <-time.After(250 * time.Millisecond):
-		}
-	}
-	return nil
+	return proc.Await(k.ctx, most, what, func() bool { time.Sleep(awaitPause); return good() })
 }
 
 // dryRun lets the API server check every object of every file of values of the chart.
@@ -168,4 +162,174 @@ func (k *kube) defaults() error {
 
 func indent(text string) string {
 	return "   " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n   ") + "\n"
+}
+
+// A Config describes a run.
+type Config struct {
+	Helm, Chart, Cluster string // program; folder; program that cuts nodes off
+	Values               string // for helm, as --set takes them: where images are
+	Adapter              string // file with values for the chart of prometheus-adapter
+	Durability           string // of sessions
+	Players              int
+	Only                 string // names of steps, joined by commas; empty = all
+	Rows                 string // numbers of scenarios with players, joined by commas; empty = all
+	Dir                  string // for histories; it must exist
+	Keep                 bool   // leave everything installed at the end
+	Settle               time.Duration
+}
+
+// Run runs the steps, and returns the rows of those with players. The error names all
+// failures.
+func Run(ctx context.Context, cfg Config) (rows []Row, err error) {
+	k := &kube{ctx: ctx, cfg: cfg, web: rig.NewWeb(nil)}
+	var failed []error
+	step := func(name string, f func() error) {
+		if !listed(cfg.Only, name) || ctx.Err() != nil {
+			return
+		}
+		start := time.Now()
+		err, verdict := f(), "ok"
+		if err != nil {
+			verdict = "FAILED"
+			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+		}
+		fmt.Printf("%-22s %-6s %v\n", name, verdict, time.Since(start).Round(100*time.Millisecond))
+		if err != nil {
+			fmt.Println("  ", err)
+		}
+	}
+	with := func(f func(*kube) ([]Row, error)) func() error {
+		return func() error {
+			more, err := f(k)
+			rows = append(rows, more...)
+			return err
+		}
+	}
+	step("dry-run", k.dryRun)
+	step("defaults", k.defaults)
+	step("players", with(playScenarios))
+	step("scaling", with(scaling))
+	step("recipe", k.recipe)
+	for _, m := range mistakes {
+		step(m.step, func() error { return k.try(m) })
+	}
+	return rows, errors.Join(failed...)
+}
+
+// listed reports whether a list, joined by commas, is empty or has a name.
+func listed(list, name string) bool {
+	return list == "" || strings.Contains(","+list+",", ","+name+",")
+}
+
+// small are the values of a deployment whose reports are checked, without players.
+const small = "edge.replicas=1,relay.replicas=1,nats.replicas=1,tests.enabled=false,edge.config.sessionDurability=none,redis.enabled=false"
+
+// says waits until every edge and relay reports a missing service: in a line of its log that
+// holds text, and in the JSON of /readyz. The pods must keep running.
+func (k *kube) says(namespace, text, missing string) error {
+	for _, c := range []struct{ selector, port string }{{edges, "8414"}, {relays, "8413"}} {
+		var line, ready string
+		err := k.await(90*time.Second, fmt.Sprintf("%s say %q and %q", c.selector, text, missing), func() bool {
+			all, err := k.pods(namespace, c.selector)
+			if err != nil || len(all) == 0 {
+				return false
+			}
+			logs, _ := k.ctl(namespace, "logs", all[0].name) // a container that has not started has none
+			line = lineWith(logs, text)
+			h := k.web.Health(all[0].addr + ":" + c.port)
+			ready = h.Text
+			return line != "" && h.Lacks(missing)
+		})
+		fmt.Printf("   %s\n     log: %s\n     /readyz: %s\n", strings.TrimPrefix(c.selector, "app.kubernetes.io/component="), line, ready)
+		if err != nil {
+			return err
+		}
+		restarts, err := k.ctl(namespace, "get", "pods", "-l", c.selector, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+		if err != nil {
+			return err
+		}
+		if strings.Trim(restarts, "0 ") != "" {
+			return fmt.Errorf("%s were restarted %s times, and should keep running", c.selector, restarts)
+		}
+	}
+	return nil
+}
+
+func lineWith(text, part string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// A mistake is an installation with a fault that edges and relays must report.
+type mistake struct {
+	step, namespace string
+	values          string
+	before          []string // a command of kubectl before the installation
+	after           [][]string
+	text, missing   string // in the log, and in /readyz
+}
+
+var mistakes = []mistake{
+	{
+		step: "wrong-nats-url", namespace: "wrong-url", values: "nats.enabled=false,externalNats.url=nats://nowhere.example:4222",
+		text: "cannot connect to NATS", missing: "nats",
+	}, {
+		step: "wrong-secret", namespace: "wrong-secret",
+		before: []string{"create", "secret", "generic", "login", "--from-literal=username=edge", "--from-literal=password=wrong"},
+		values: "nats.enabled=false,externalNats.url=nats://dnprelay-nats.play.svc:4222,externalNats.existingSecret=login,externalNats.login=password",
+		text:   "uthorization", missing: "nats",
+	}, {
+		step: "missing-mapping", namespace: "no-mapping",
+		after: [][]string{
+			{"patch", "configmap", "dnprelay-nats", "--type=merge", "-p", `{"data":{"mappings.conf":"mappings = {}\n"}}`},
+			{"delete", "pod", "dnprelay-nats-0"},
+		},
+		text: "publishes go wrong", missing: "mapping",
+	},
+}
+
+// try makes a mistake, and waits until all nodes report it.
+func (k *kube) try(m mistake) error {
+	remove, err := k.namespace(m.namespace)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if m.before != nil {
+		_, err = k.ctl(m.namespace, m.before...)
+	}
+	if err == nil {
+		err = k.install(m.namespace, m.after != nil, small, m.values) // what breaks later has to be ready first
+	}
+	for i := 0; i < len(m.after) && err == nil; i++ {
+		_, err = k.ctl(m.namespace, m.after[i]...)
+	}
+	if err != nil {
+		return err
+	}
+	return k.says(m.namespace, m.text, m.missing)
+}
+
+// recipe runs the commands for publishing by hand of the chart's README, in namespace
+// play.
+func (k *kube) recipe() error {
+	file := filepath.Join(k.cfg.Chart, "README.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for _, block := range strings.Split(string(text), "```sh\n")[1:] {
+		commands, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(commands, "/dnpctl publish") {
+			continue
+		}
+		out, err := k.command("", "bash", "-euo", "pipefail", "-c", `kubectl() { command kubectl -n play "$@"; }`+"\n"+commands)
+		fmt.Print(indent(out))
+		return err
+	}
+	return fmt.Errorf("%s does not say how to publish by hand", file)
 }

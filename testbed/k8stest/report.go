@@ -20,29 +20,18 @@ type Row struct {
 	Interruptions int
 	Reasons       map[string]int
 	Gaps          []time.Duration // longest time without an update, by player
-	Acknowledged  int             // reliable messages of clients
-	Lost          int             // of those, never heard by the game server
-	Doubled       int             // heard more than once
-	Promised      int             // reliable messages to clients that an edge promised to deliver
-	Missed        int             // of those, never received
-	Twice         int             // received more than once
-	Stayed        int             // of Lost, Doubled, Missed and Twice, those of players that were not interrupted
-	Late          time.Duration   // longest time that the machine delayed this program
-	Moves         []string        // when the balancer spread flows anew, and over which nodes
-	Problem       string
+	history.Messages
+	Late    time.Duration // longest time that the machine delayed this program
+	Moves   []string      // when the balancer spread flows anew, and over which nodes
+	Problem string
 }
 
 func newRow(p *history.Phase, players int) Row {
-	m := p.Messages
 	return Row{
 		Name: p.Name, Took: p.Took, Players: players, Interrupted: p.Interrupted(), Interruptions: p.Interruptions, Reasons: p.Reasons, Gaps: p.Stale,
-		Acknowledged: m.Acknowledged, Lost: m.Lost, Doubled: m.Doubled, Promised: m.Promised, Missed: m.Missed, Twice: m.Twice, Stayed: m.Stayed,
-		Late: p.Late, Moves: p.Routes, Problem: strings.Join(p.Problems, "; "),
+		Messages: p.Messages, Late: p.Late, Moves: p.Routes, Problem: strings.Join(p.Problems, "; "),
 	}
 }
-
-// wrong counts messages that were lost or came twice.
-func (r Row) wrong() int { return r.Lost + r.Doubled + r.Missed + r.Twice }
 
 // violations lists what must not happen: clients that stay disconnected; and, with a
 // session log or when nothing happens, clients that notice more than a pause. A node that
@@ -59,25 +48,18 @@ func (r Row) violations(durability string) (list []string) {
 		if r.Interruptions > 0 && r.Name != nodeCut {
 			note("%d interruptions", r.Interruptions)
 		}
-		if r.Name != nodeCut && r.wrong() > 0 || r.Stayed > 0 {
+		if r.Name != nodeCut && r.Wrong() > 0 || r.Stayed > 0 {
 			note("%d messages lost, %d doubled", r.Lost+r.Missed, r.Doubled+r.Twice)
 		}
 	}
 	return list
 }
 
-func (r Row) gap(share float64) time.Duration {
-	if len(r.Gaps) == 0 {
-		return 0
-	}
-	return r.Gaps[min(len(r.Gaps)-1, int(share*float64(len(r.Gaps))))]
-}
-
 func (r Row) cells() []string {
 	sec := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 	return []string{
 		r.Name, sec(r.Took), fmt.Sprintf("%d of %d players, %d times", r.Interrupted, r.Players, r.Interruptions),
-		sec(r.gap(0.5)), sec(r.gap(1)), fmt.Sprintf("%d of %d", r.Lost, r.Acknowledged), fmt.Sprint(r.Doubled), fmt.Sprintf("%d of %d", r.Missed, r.Promised), fmt.Sprint(r.Twice),
+		sec(history.Quantile(r.Gaps, 0.5)), sec(history.Quantile(r.Gaps, 1)), fmt.Sprintf("%d of %d", r.Lost, r.Acknowledged), fmt.Sprint(r.Doubled), fmt.Sprintf("%d of %d", r.Missed, r.Promised), fmt.Sprint(r.Twice),
 	}
 }
 

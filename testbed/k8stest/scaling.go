@@ -40,23 +40,18 @@ func scaling(k *kube) ([]Row, error) {
 	}
 	defer remove()
 	values := playValues(k.cfg.Durability)
-	if err := k.expose(values...); err != nil {
-		return nil, err
-	}
-	if err := k.monitored(); err != nil {
-		return nil, err
-	}
-	if err := k.await(time.Minute, "the sessions of earlier players end", func() bool {
-		all, _, _ := k.sessions()
-		return all == 0
-	}); err != nil {
-		return nil, err
-	}
 	start := time.Now()
-	if err := k.autoscale(values); err != nil {
-		return nil, err
-	}
-	if err := k.awaitAutoscaler(time.Minute, start, "dnp_edge_sessions of the edges reaches the autoscaler", func(a autoscaler) bool { return a.value != "" }); err != nil {
+	err = inOrder(
+		func() error { return k.expose(values...) },
+		k.monitored,
+		func() error {
+			return k.await(time.Minute, "the sessions of earlier players end", func() bool { all, _, _ := k.sessions(); return all == 0 })
+		},
+		func() error { start = time.Now(); return k.autoscale(values) },
+		func() error {
+			return k.awaitAutoscaler(time.Minute, start, "dnp_edge_sessions of the edges reaches the autoscaler", func(a autoscaler) bool { return a.value != "" })
+		})
+	if err != nil {
 		return nil, err
 	}
 	f, err := newFleet(k, "scaling", playersStay+playersGo)
@@ -64,22 +59,31 @@ func scaling(k *kube) ([]Row, error) {
 		return nil, err
 	}
 	defer f.Stop() // the check of the file finds missing records
-	if err := k.awaitAutoscaler(time.Minute, start, "a third edge", func(a autoscaler) bool { return a.replicas == 3 }); err != nil {
-		return nil, err
-	}
-	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
-		return nil, err
-	}
 	leaving := f.Players[playersStay:]
 	f.Players = f.Players[:playersStay]
-	if err := f.settle(); err != nil {
-		return nil, err
-	}
-	err = f.measure(scenario{"edge removed by the autoscaler", func(k *kube) error { return k.scaleDown(start, leaving) }})
+	err = inOrder(
+		func() error {
+			return k.awaitAutoscaler(time.Minute, start, "a third edge", func(a autoscaler) bool { return a.replicas == 3 })
+		},
+		func() error { return k.rolledOut("deployment/dnprelay-edge") },
+		f.settle,
+		func() error {
+			return f.measure(scenario{"edge removed by the autoscaler", func(k *kube) error { return k.scaleDown(start, leaving) }})
+		})
 	if err != nil {
 		return nil, err
 	}
 	return f.finish()
+}
+
+// inOrder calls functions until one fails.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // autoscale turns autoscaling on. All edges must stay: a Deployment that loses its number

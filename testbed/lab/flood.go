@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -38,68 +39,76 @@ const (
 	forgedSpread = 1 << 22
 )
 
-// A FloodResult is the effect of forged connection requests on an edge.
-type FloodResult struct {
-	Players     int
-	Sent        int           // forged requests at full rate
-	Took        time.Duration // for them
-	RSSBefore   int64         // of the edge, in bytes
-	RSSPeak     int64         // the highest until the end
-	Interrupted int           // players that were closed, or saw no update for silenceMax
-	Rate        float64       // forged requests per second while players connected
-	Arrivals    int
-	Arrived     int // that have all links
-	Closes      CloseResult
-	Drops       string // of the edge, by reason
+// A floodRun is a scene under a flood, and the report about it.
+type floodRun struct {
+	*bench.Scene
+	out    io.Writer
+	failed bool // a bar was missed
 }
-
-// A floodRun is a scene under a flood.
-type floodRun struct{ *bench.Scene }
 
 // Flood lets 200 clients play while a million connection requests with forged sources
 // arrive as fast as the machine makes them; then it lets more clients connect while 50,000
-// per second arrive. The edge has its default limits. All addresses are of loopback.
-func Flood(ctx context.Context, cfg bench.Config) (res FloodResult, err error) {
+// per second arrive; then every player receives forged closes. It prints the figures beside
+// their bars, and returns an error if one was missed. The edge has its default limits. All
+// addresses are of loopback.
+func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
 	cfg.Window, cfg.Limits = floodWindow, true
 	scene, err := bench.New(cfg).Start(ctx, &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: 1, Alone: true})
 	if err != nil {
-		return res, fmt.Errorf("flood: %w", err)
+		return fmt.Errorf("flood: %w", err)
 	}
 	defer scene.Close()
-	s := floodRun{scene}
+	s := &floodRun{Scene: scene, out: out}
 	if err := s.linkPlayers(ctx); err != nil {
-		return res, fmt.Errorf("flood: %w", err)
+		return fmt.Errorf("flood: %w", err)
 	}
-	res = FloodResult{Players: floodPlayers, RSSBefore: s.Stack.RSS(), Arrivals: floodArrivals}
+	before := s.Stack.RSS()
 	f, err := newForger(s.Stack.Ports[0])
 	if err != nil {
-		return res, err
+		return err
 	}
 	defer f.socket.Close()
 	stop := s.watchPlayers(ctx)
-	err = s.playWhile(ctx, func() {
-		start := time.Now()
-		f.send(ctx, floodRequests, 0)
-		res.Sent, res.Took = f.sent, time.Since(start)
-	})
-	progress("%d forged requests in %v; the edge dropped:%s", res.Sent, res.Took.Round(time.Millisecond), s.Stack.Drops())
+	var took time.Duration
+	var rate float64
+	err = s.playWhile(ctx, func() { took = f.send(ctx, floodRequests, 0) })
+	sent := f.sent
+	progress("%d forged requests in %v; the edge dropped:%s", sent, took.Round(time.Millisecond), s.Stack.Drops())
 	if err == nil {
-		err = s.playWhile(ctx, func() { res.Rate = s.arrive(ctx, f) })
+		err = s.playWhile(ctx, func() { rate = s.arrive(ctx, f) })
 	}
-	res.Interrupted, res.RSSPeak = stop()
-	res.Arrived = s.complete() - floodPlayers
-	progress("%d of %d players connected; forged closes follow for %v", res.Arrived, floodArrivals, closesFor)
+	interrupted, peak := stop()
+	arrived := s.complete() - floodPlayers
+	share := float64(arrived) / floodArrivals
+	fmt.Fprintf(out, "%d forged requests from %d addresses in %v (%.0f/s) while %d clients play; then %.0f/s while %d more connect\n",
+		sent, forgedSpread, took.Round(time.Millisecond), float64(sent)/took.Seconds(), floodPlayers, rate, floodArrivals)
+	s.bar(peak-before <= floodRSSMax, "edge memory      %5.1f MiB, at most %5.1f: grew by %.1f MiB (bar 16)", mib(before), mib(peak), mib(peak-before))
+	s.bar(interrupted == 0, "interrupted      %d of %d players (bar 0)", interrupted, floodPlayers)
+	s.bar(share >= floodArrives, "connected        %d of %d = %.2f %% (bar 99 %%)", arrived, floodArrivals, 100*share)
+	progress("forged closes follow for %v", closesFor)
 	if err == nil {
-		err = s.playWhile(ctx, func() { s.forgeCloses(ctx, &res.Closes) })
+		err = s.playWhile(ctx, func() { s.forgeCloses(ctx) })
 	}
 	if err == nil {
-		err = s.leave(ctx, &res.Closes)
+		err = s.leave(ctx)
 	}
-	res.Drops = s.Stack.Drops()
-	return res, err
+	fmt.Fprintf(out, "the edge dropped:%s\n", s.Stack.Drops())
+	if err == nil && s.failed {
+		err = errors.New("flood: a bar was missed")
+	}
+	return err
 }
 
-func (s floodRun) linkPlayers(ctx context.Context) error {
+// bar prints a figure beside its bar.
+func (s *floodRun) bar(good bool, format string, args ...any) {
+	verdict := "ok"
+	if !good {
+		verdict, s.failed = "MISSED", true
+	}
+	fmt.Fprintf(s.out, format+"  %s\n", append(args, verdict)...)
+}
+
+func (s *floodRun) linkPlayers(ctx context.Context) error {
 	s.Swarm.Connect(floodPlayers)
 	err := proc.Await(ctx, bench.LinkTimeout, "all players have their links", func() bool { return s.complete() >= floodPlayers })
 	if err != nil {
@@ -109,7 +118,7 @@ func (s floodRun) linkPlayers(ctx context.Context) error {
 }
 
 // playWhile publishes and measures windows until f has returned.
-func (s floodRun) playWhile(ctx context.Context, f func()) error {
+func (s *floodRun) playWhile(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	for {
@@ -129,7 +138,7 @@ func (s floodRun) playWhile(ctx context.Context, f func()) error {
 
 // arrive floods while one player after the other connects. It returns the rate of the
 // flood.
-func (s floodRun) arrive(ctx context.Context, f *forger) float64 {
+func (s *floodRun) arrive(ctx context.Context, f *forger) float64 {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	before, start := f.sent, time.Now()
@@ -146,7 +155,7 @@ func (s floodRun) arrive(ctx context.Context, f *forger) float64 {
 	return float64(f.sent-before) / rate.Seconds()
 }
 
-func (s floodRun) complete() (n int) {
+func (s *floodRun) complete() (n int) {
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i := range clients {
 			if s.linked(&clients[i]) {
@@ -159,14 +168,14 @@ func (s floodRun) complete() (n int) {
 
 // linked reports whether a client has a link to every state. States have the first link
 // ids; a hello has any.
-func (s floodRun) linked(c *bench.Client) bool {
+func (s *floodRun) linked(c *bench.Client) bool {
 	n := s.Case.States
 	return c.Phase == bench.Connected && len(c.Links) >= n && !slices.ContainsFunc(c.Links[:n], func(l bench.ClientLink) bool { return !l.Up })
 }
 
 // watchPlayers looks at the memory of the edge and at all players until the returned
 // function is called, which returns the interrupted players and the highest memory.
-func (s floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted int, peak int64)) {
+func (s *floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted int, peak int64)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var marks [floodPlayers]bool
 	var peak int64
@@ -191,7 +200,7 @@ func (s floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted in
 
 // markInterrupted marks the players that are closed, or that have a link without an update
 // for silenceMax.
-func (s floodRun) markInterrupted(marks *[floodPlayers]bool) {
+func (s *floodRun) markInterrupted(marks *[floodPlayers]bool) {
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i := range marks {
 			c := &clients[i]
@@ -215,7 +224,7 @@ func newForger(port uint16) (*forger, error) {
 
 // send sends n requests, rate per second or as fast as it can if rate is 0. Answers stay
 // in the socket until its buffer is full.
-func (f *forger) send(ctx context.Context, n, rate int) {
+func (f *forger) send(ctx context.Context, n, rate int) time.Duration {
 	start := time.Now()
 	for i := 0; i < n && ctx.Err() == nil; i++ {
 		from := firstForged + rand.Uint32N(forgedSpread)
@@ -226,6 +235,7 @@ func (f *forger) send(ctx context.Context, n, rate int) {
 		}
 	}
 	f.socket.Flush()
+	return time.Since(start)
 }
 
 // Bars of a flood.
@@ -233,25 +243,6 @@ const (
 	floodRSSMax  = 16 << 20
 	floodArrives = 0.99
 )
-
-// Write prints the figures beside their bars, and reports whether all were reached.
-func (r *FloodResult) Write(w io.Writer) (ok bool) {
-	growth, share := r.RSSPeak-r.RSSBefore, float64(r.Arrived)/float64(r.Arrivals)
-	verdict := map[bool]string{true: "ok", false: "MISSED"}
-	ok = true
-	line := func(good bool, format string, args ...any) {
-		ok = ok && good
-		fmt.Fprintf(w, format+"  %s\n", append(args, verdict[good])...)
-	}
-	fmt.Fprintf(w, "%d forged requests from %d addresses in %v (%.0f/s) while %d clients play; then %.0f/s while %d more connect\n",
-		r.Sent, forgedSpread, r.Took.Round(time.Millisecond), float64(r.Sent)/r.Took.Seconds(), r.Players, r.Rate, r.Arrivals)
-	line(growth <= floodRSSMax, "edge memory      %5.1f MiB, at most %5.1f: grew by %.1f MiB (bar 16)", mib(r.RSSBefore), mib(r.RSSPeak), mib(growth))
-	line(r.Interrupted == 0, "interrupted      %d of %d players (bar 0)", r.Interrupted, r.Players)
-	line(share >= floodArrives, "connected        %d of %d = %.2f %% (bar 99 %%)", r.Arrived, r.Arrivals, 100*share)
-	r.Closes.write(line)
-	fmt.Fprintf(w, "the edge dropped:%s\n", r.Drops)
-	return ok
-}
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
@@ -266,22 +257,15 @@ const (
 	leaveLate   = 200 * time.Millisecond // for loops, events and this program
 )
 
-// A CloseResult is the effect of forged and real closes.
-type CloseResult struct {
-	Forged  int // ConnectionClose datagrams in the name of players
-	Lost    int // players that were closed
-	Left    int // of the leavers, within leaveMax + leaveLate
-	Slowest time.Duration
-}
-
 // forgeCloses sends a close in the name of every player, once per second, while they play.
 // It leaves from the port of the player, so it is what a forger sends, byte for byte.
-func (s floodRun) forgeCloses(ctx context.Context, res *CloseResult) {
+func (s *floodRun) forgeCloses(ctx context.Context) {
+	forged, lost := 0, 0
 	for end := time.Now().Add(closesFor); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(closePause) {
 		s.Swarm.Do(func([]bench.Client) {
 			for i := range floodPlayers {
 				s.sendClose(i)
-				res.Forged++
+				forged++
 			}
 		})
 	}
@@ -289,18 +273,19 @@ func (s floodRun) forgeCloses(ctx context.Context, res *CloseResult) {
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i := range floodPlayers {
 			if clients[i].Phase != bench.Connected {
-				res.Lost++
+				lost++
 			}
 		}
 	})
+	s.bar(lost == 0, "forged closes    %d in %v: %d sessions lost (bar 0)", forged, closesFor, lost)
 }
 
-func (s floodRun) sendClose(index int) {
+func (s *floodRun) sendClose(index int) {
 	s.Swarm.Send(index, []byte{byte(wire.CommandConnectionClose)})
 }
 
 // leave lets the last players with a session leave, and waits for the events of that.
-func (s floodRun) leave(ctx context.Context, res *CloseResult) error {
+func (s *floodRun) leave(ctx context.Context) error {
 	nc, err := nats.Connect(s.Stack.URL)
 	if err != nil {
 		return err
@@ -323,23 +308,18 @@ func (s floodRun) leave(ctx context.Context, res *CloseResult) error {
 			}
 		}
 	})
-	for res.Left < leavers {
+	freed, slowest := 0, time.Duration(0)
+	for freed < leavers {
 		wait, cancel := context.WithDeadline(ctx, start.Add(leaveMax+leaveLate))
 		m, err := left.NextMsgWithContext(wait)
 		cancel()
 		if err != nil {
-			return nil // the result counts those that left
+			break // the bar counts those that left
 		}
 		if strings.Contains(string(m.Data), `"type":"left"`) {
-			res.Left++
-			res.Slowest = time.Since(start)
+			freed, slowest = freed+1, time.Since(start)
 		}
 	}
+	s.bar(freed == leavers, "real closes      %d of %d sessions free within %v, the last after %.2f s (bar all)", freed, leavers, leaveMax+leaveLate, slowest.Seconds())
 	return nil
-}
-
-// write prints the figures beside their bars.
-func (r *CloseResult) write(line func(good bool, format string, args ...any)) {
-	line(r.Lost == 0, "forged closes    %d in %v: %d sessions lost (bar 0)", r.Forged, closesFor, r.Lost)
-	line(r.Left == leavers, "real closes      %d of %d sessions free within %v, the last after %.2f s (bar all)", r.Left, leavers, leaveMax+leaveLate, r.Slowest.Seconds())
 }

@@ -1,5 +1,9 @@
 //go:build linux
 
+// Package play has the players of a deployment under test: clients modelled on the deployed
+// client libraries, a game server made with package publisher, and a balancer between
+// clients and edges that can also impair the path. They record their acts and observations
+// in a history, which package history judges.
 package play
 
 import (
@@ -290,7 +294,7 @@ func (b *Balancer) answers(f *flow) {
 	}
 }
 
-// downwards reports whether a datagram may reach the client, and records what it shows.
+// downwards reports whether a datagram may reach the client, and records its meaning.
 func (b *Balancer) downwards(f *flow, from netip.AddrPort, p []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,7 +5,9 @@ package play
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +34,8 @@ type Crowd struct {
 	running     sync.WaitGroup
 }
 
-// NewCrowd starts a history. Everybody plays with the returned context, until Stop.
+// NewCrowd starts a history. The game server and the players use the returned context,
+// which ends with Stop.
 func NewCrowd(ctx context.Context, file string) (context.Context, *Crowd, error) {
 	log, err := history.Create(file)
 	c := &Crowd{Log: log, file: file}
@@ -51,7 +54,7 @@ func (c *Crowd) Note(r history.Record) {
 // Go runs a function that Stop waits for.
 func (c *Crowd) Go(f func()) { c.running.Go(f) }
 
-// StartGame connects the game server, which notes what it does in the history.
+// StartGame connects the game server, with the history of the crowd.
 func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
 	cfg.Quiet, cfg.Note = &c.quiet, c.Note
 	if c.game, err = NewGame(ctx, cfg); err != nil {
@@ -89,9 +92,28 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	return history.CheckFile(c.file)
 }
 
-// Stop ends everybody and the history. It may be called again.
+// Stop ends the players, the game server and the history. It may be called again.
 func (c *Crowd) Stop() error {
 	c.cancel()
 	c.running.Wait()
 	return c.Log.Close()
+}
+
+// Choose returns the items with the wanted names, in that order, or all if none is wanted.
+func Choose[T any](all []T, name func(T) string, wanted []string) (list []T, err error) {
+	if len(wanted) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, item := range all {
+		names = append(names, name(item))
+	}
+	for _, w := range wanted {
+		i := slices.Index(names, w)
+		if i < 0 {
+			return nil, fmt.Errorf("there is no %q; there are %s", w, strings.Join(names, ", "))
+		}
+		list = append(list, all[i])
+	}
+	return list, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/nats-io/nats.go"
@@ -89,16 +90,11 @@ func (g *Game) Run(ctx context.Context) {
 
 // moveWorld changes the state that all clients see.
 func (g *Game) moveWorld(ctx context.Context) {
-	tick := time.NewTicker(g.cfg.WorldPace)
-	defer tick.Stop()
-	for n := uint32(1); ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			_ = g.space.Post(publisher.Set{Key: BusyPrefix, Values: publisher.Values{"n": n}}) // fails only when closed
-		}
-	}
+	n := uint32(0)
+	proc.Every(ctx, g.cfg.WorldPace, func() {
+		n++
+		_ = g.space.Post(publisher.Set{Key: BusyPrefix, Values: publisher.Values{"n": n}}) // fails only when closed
+	})
 }
 
 // consume receives messages of clients. It restarts with the stored cursor each

@@ -30,7 +30,7 @@ const (
 	drainMost  = 90 * time.Second
 )
 
-// A MatchConfig says what is deployed and who plays.
+// A MatchConfig describes the deployment and the players.
 type MatchConfig struct {
 	rig.Config // without the flags of edges
 
@@ -54,7 +54,7 @@ type Match struct {
 }
 
 // Open deploys everything, starts a history, and waits until the game server has heard all
-// players. Close ends what it started, also after an error.
+// players. Close ends everything, also after an error.
 func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	cfg.EdgeFlags = []string{"--workers", "1", "--open-space", Space, "--sessions-per-address", "0", "--address-rate", "0", "--session-durability", cfg.Durability}
 	if cfg.Durability == "log" {

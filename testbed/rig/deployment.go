@@ -1,5 +1,15 @@
 //go:build linux
 
+// Package rig runs a whole deployment as processes of one machine: NATS servers, Redis,
+// relays and edges, each with an address of its own. The addresses are of the loopback
+// network, or of network namespaces around a bridge, which needs root. Hosts in
+// namespaces can be cut off from the others.
+//
+//	d, err := rig.Deploy(ctx, rig.Config{Bin: "bin", NATSConf: "deploy/nats/nats-server.conf", Dir: dir, NATS: 1, Relays: 1, Edges: 3})
+//	defer d.Close()
+//
+// All processes end with this one. Namespaces have no names; they end with the last
+// process and socket in them.
 package rig
 
 import (
@@ -17,6 +27,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/redis/go-redis/v9"
 )
 
 // Ports of the hosts. All edges listen for clients on one port at different addresses, as
@@ -264,4 +275,37 @@ func (d *Deployment) Close() {
 		all.Wait()
 	}
 	d.Network.Close()
+}
+
+// redisClient returns a client of Redis that gives up after a second.
+func (d *Deployment) redisClient() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: d.RedisAddr(), DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, MaxRetries: -1})
+}
+
+// TellRedis sends a command to Redis; only an error of the connection is reported.
+func (d *Deployment) TellRedis(ctx context.Context, words ...any) error {
+	c := d.redisClient()
+	defer c.Close()
+	err := c.Do(ctx, words...).Err()
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		return nil
+	}
+	return err
+}
+
+// RedisCommands returns how many commands Redis has carried out.
+func (d *Deployment) RedisCommands(ctx context.Context) (uint64, error) {
+	if d.Redis == nil {
+		return 0, errors.New("there is no Redis")
+	}
+	c := d.redisClient()
+	defer c.Close()
+	text, err := c.Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(text, "total_commands_processed:")
+	line, _, _ := strings.Cut(rest, "\r")
+	return strconv.ParseUint(line, 10, 64)
 }

@@ -4,7 +4,7 @@
 // relays and edges of a deployment one after the other, by those of the tree and back
 // again, and crashes edges while both releases serve. Sessions are in a log, and clients
 // and the game server send each other reliable messages all the time. Package history
-// judges what they record; no interruption is excused.
+// judges the records; no interruption is excused.
 package upgrade
 
 import (

@@ -1,11 +1,4 @@
-// Package image packs files into a container image, without a daemon, a registry or a base
-// image: one layer with the files and the folders that they need.
-//
-// The archive is an OCI image layout and also the format of "docker save", so docker load,
-// podman load, ctr images import and skopeo read it. Owners, times and order come from
-// this package and not from the machine, so the same files give the same bytes and the
-// same digest.
-package image
+package main
 
 import (
 	"archive/tar"
@@ -28,17 +21,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A Config says how containers of an image start.
-type Config struct {
-	Name       string // and tag
-	Entrypoint []string
-	User       string // and group
-	Arch       string // processor that the programs are for
+// A config says how containers of an image start.
+type config struct {
+	name       string // and tag
+	entrypoint []string
+	user       string // and group
+	arch       string // processor that the programs are for
 }
 
-// Write packs files, given as /PATH=FILE, into an archive, and returns the digest of the
+// write packs files, given as /PATH=FILE, into an archive, and returns the digest of the
 // image.
-func Write(out string, cfg Config, files []string) (digest string, err error) {
+func write(out string, cfg config, files []string) (digest string, err error) {
 	layer, err := layer(files)
 	if err != nil {
 		return "", err
@@ -58,7 +51,7 @@ func Write(out string, cfg Config, files []string) (digest string, err error) {
 }
 
 // layer returns the one layer: an empty /tmp, and files by name, each folder before its
-// content. Everybody may read files and start programs; nobody may write.
+// content. All users may read files and start programs, and none may write.
 func layer(files []string) ([]byte, error) {
 	content := map[string]string{}
 	for _, f := range files {
@@ -119,12 +112,12 @@ func put(w *tar.Writer, name string, data []byte, mode int64) error {
 }
 
 // archive returns the image as an OCI layout with the manifest that docker load reads.
-func (cfg Config) archive(layer []byte) (archive []byte, digest string, err error) {
+func (cfg config) archive(layer []byte) (archive []byte, digest string, err error) {
 	epoch := v1.Time{Time: time.Unix(0, 0).UTC()}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err = mutate.ConfigFile(img, &v1.ConfigFile{
-		Architecture: cfg.Arch, OS: "linux", Created: epoch,
-		Config: v1.Config{Entrypoint: cfg.Entrypoint, User: cfg.User, WorkingDir: "/", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}},
+		Architecture: cfg.arch, OS: "linux", Created: epoch,
+		Config: v1.Config{Entrypoint: cfg.entrypoint, User: cfg.user, WorkingDir: "/", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}},
 	})
 	if err != nil {
 		return nil, "", err
@@ -135,10 +128,10 @@ func (cfg Config) archive(layer []byte) (archive []byte, digest string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	_, tag, _ := strings.Cut(cfg.Name, ":")
+	_, tag, _ := strings.Cut(cfg.name, ":")
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
-		Platform:    &v1.Platform{Architecture: cfg.Arch, OS: "linux"},
-		Annotations: map[string]string{"io.containerd.image.name": cfg.Name, "org.opencontainers.image.ref.name": tag},
+		Platform:    &v1.Platform{Architecture: cfg.arch, OS: "linux"},
+		Annotations: map[string]string{"io.containerd.image.name": cfg.name, "org.opencontainers.image.ref.name": tag},
 	}})
 	m, err1 := img.Manifest()
 	manifest, err2 := img.RawManifest()
@@ -150,7 +143,7 @@ func (cfg Config) archive(layer []byte) (archive []byte, digest string, err erro
 	}
 	blob := func(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 	layerBlob, configBlob := blob(m.Layers[0].Digest), blob(m.Config.Digest)
-	docker, err := json.Marshal([]map[string]any{{"Config": configBlob, "RepoTags": []string{cfg.Name}, "Layers": []string{layerBlob}}})
+	docker, err := json.Marshal([]map[string]any{{"Config": configBlob, "RepoTags": []string{cfg.name}, "Layers": []string{layerBlob}}})
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range []struct {

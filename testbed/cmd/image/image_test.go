@@ -1,4 +1,4 @@
-package image
+package main
 
 import (
 	"archive/tar"
@@ -45,8 +45,8 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	pack := func(out string, files ...string) []byte {
-		img := Config{Name: "localhost/x:1", Entrypoint: []string{"/relay"}, User: "65532:65532", Arch: "amd64"}
-		if _, err := Write(filepath.Join(dir, out), img, files); err != nil {
+		img := config{name: "localhost/x:1", entrypoint: []string{"/relay"}, user: "65532:65532", arch: "amd64"}
+		if _, err := write(filepath.Join(dir, out), img, files); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(dir, out))
@@ -97,9 +97,9 @@ func TestArchive(t *testing.T) {
 }
 
 func TestArchiveErrors(t *testing.T) {
-	img := Config{Name: "x:1"}
+	img := config{name: "x:1"}
 	for _, files := range [][]string{{"relay"}, {"relay=x"}, {"/relay=/nonexistent"}} {
-		if _, err := Write(filepath.Join(t.TempDir(), "x.tar"), img, files); err == nil {
+		if _, err := write(filepath.Join(t.TempDir(), "x.tar"), img, files); err == nil {
 			t.Errorf("%q is packed", files)
 		}
 	}
