@@ -216,18 +216,24 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		send: sendWindow{peerLong: e.cfg.SpeaksLong},
 	}
 	c.timer.conn = c
-	if n := len(e.freeConns); n > 0 {
-		c.handle = e.freeConns[n-1]
-		e.freeConns = e.freeConns[:n-1]
-		e.conns[c.handle] = c
-	} else {
-		c.handle = uint32(len(e.conns))
-		e.conns = append(e.conns, c)
-	}
+	c.handle = addHandle(&e.conns, &e.freeConns, c)
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.byAddr[addr] = c
 	e.count++
 	return c
+}
+
+// addHandle puts v into a free place of list, or a new one, and returns the place.
+func addHandle[T any](list *[]*T, free *[]uint32, v *T) uint32 {
+	n := len(*free)
+	if n == 0 {
+		*list = append(*list, v)
+		return uint32(len(*list) - 1)
+	}
+	handle := (*free)[n-1]
+	*free = (*free)[:n-1]
+	(*list)[handle] = v
+	return handle
 }
 
 // established announces a connection.
@@ -276,7 +282,7 @@ func (e *core) event(v Event) {
 
 func (e *core) drop(r DropReason) { e.stats.Drops[r]++ }
 
-func (e *core) transmit(to netip.AddrPort, b []byte, out Sender) {
+func (e *core) send(to netip.AddrPort, b []byte, out Sender) {
 	e.stats.DatagramsOut++
 	e.stats.BytesOut += uint64(len(b))
 	out.Send(to, b)

@@ -11,7 +11,7 @@ import (
 
 // A hold remembers what the peer wrote to a value, so that it is not sent back:
 // libraries clear a local change when a value arrives, so an echo that crosses
-// the next change on the wire would undo it (dnp/PROTOCOL.md, Values).
+// the next change on the wire would undo it (dnp/PROTOCOL.md, rule no-echo).
 //
 // The peer's write may have crossed a value that was sent to the peer. Then the peer
 // shows that value, although its own write became the truth. Neither side can tell, so

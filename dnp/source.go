@@ -69,14 +69,7 @@ func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 		s.changed[i] = 1
 	}
 	s.refresh.timer.source = s
-	if n := len(e.freeSources); n > 0 {
-		s.handle = e.freeSources[n-1]
-		e.freeSources = e.freeSources[:n-1]
-		e.sources[s.handle] = s
-		return s
-	}
-	s.handle = uint32(len(e.sources))
-	e.sources = append(e.sources, s)
+	s.handle = addHandle(&e.sources, &e.freeSources, s)
 	return s
 }
 

@@ -123,7 +123,7 @@ func TestSend(t *testing.T) {
 			}
 		}
 	}))
-	if _, err := s.space.Send(s.ctx, "nobody", []byte("x")); !errors.Is(err, publisher.ErrNotConnected) {
+	if _, err := s.space.Send(s.ctx, "absent", []byte("x")); !errors.Is(err, publisher.ErrNotConnected) {
 		t.Errorf("got %v", err)
 	}
 	var problem *publisher.Error

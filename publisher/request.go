@@ -77,7 +77,20 @@ func (s *Space) send(now time.Time, r *request, subject string, body []byte) {
 		s.fail(now, r)
 	default:
 		s.sent[s.last] = r
+		for _, p := range r.ops {
+			s.inFlight[p.topic]++
+		}
 	}
+}
+
+// unsend ends the wait for the answer to a request.
+func (s *Space) unsend(id uint64) {
+	for _, p := range s.sent[id].ops {
+		if s.inFlight[p.topic]--; s.inFlight[p.topic] == 0 {
+			delete(s.inFlight, p.topic)
+		}
+	}
+	delete(s.sent, id)
 }
 
 // requestID returns the last token of the subject of an answer.
@@ -103,7 +116,7 @@ func (s *Space) probe(now time.Time) {
 func (s *Space) expire(now time.Time) {
 	for id, r := range s.sent {
 		if !now.Before(r.deadline) {
-			delete(s.sent, id)
+			s.unsend(id)
 			s.fail(now, r)
 		}
 	}
@@ -149,7 +162,7 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	if !ok || r == nil {
 		return
 	}
-	delete(s.sent, id)
+	s.unsend(id)
 	var a answer
 	if noResponders(reply) || json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
 		s.fail(now, r) // an older epoch is of a relay that does not know of its successor
@@ -317,19 +330,7 @@ func (s *Space) forgetLeft(client string) {
 }
 
 // pending reports whether something about a topic is not settled yet.
-func (s *Space) pending(t topic) bool {
-	if s.out.ops[t] != nil {
-		return true
-	}
-	for _, r := range s.sent {
-		for _, p := range r.ops {
-			if p.topic == t {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (s *Space) pending(t topic) bool { return s.out.ops[t] != nil || s.inFlight[t] > 0 }
 
 // follow notes the epoch of an answer or event. A higher one is of another relay, which
 // may lack what the relay before it had not stored.

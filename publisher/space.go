@@ -43,6 +43,7 @@ type Space struct {
 
 	out         outbox
 	sent        map[uint64]*request
+	inFlight    map[topic]int // ops of sent, by topic
 	delayed     []delayedOp   // in the order of their times
 	last        uint64        // id of the last request
 	backoff     time.Duration // pause after the next failure
@@ -61,7 +62,7 @@ func newSpace(p *Publisher, name string) (*Space, error) {
 	s := &Space{
 		p: p, name: name, calls: make(chan call), answers: make(chan *nats.Msg, answersMax), events: make(chan *nats.Msg, eventsMax),
 		inbox: p.nc.NewInbox(), states: map[string]*state{}, groups: map[string]map[string]bool{},
-		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, backoff: p.cfg.Retry,
+		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]int{}, backoff: p.cfg.Retry,
 	}
 	for subject, to := range map[string]chan *nats.Msg{s.inbox + ".*": s.answers, p.subjects.Event(name): s.events} {
 		sub, err := p.nc.ChanSubscribe(subject, to)

@@ -89,7 +89,7 @@ func TestErrors(t *testing.T) {
 		{[]publisher.Op{publisher.Group{Client: "c", Join: []string{"no no"}}}, "group c: bad_request"},
 		{[]publisher.Op{set("nothing", "hp", 1)}, "set nothing: unknown_state"},
 		{[]publisher.Op{publisher.Remove{Key: "nothing"}}, "remove nothing: unknown_state"},
-		{[]publisher.Op{publisher.Group{Client: "nobody", Join: []string{"g"}}}, "group nobody: unknown_client"},
+		{[]publisher.Op{publisher.Group{Client: "absent", Join: []string{"g"}}}, "group absent: unknown_client"},
 		{[]publisher.Op{publisher.Put{Key: "x", Values: []publisher.Value{{Type: "string", Value: long}}}}, "put x: too_large"},
 		{[]publisher.Op{lamp(1), set("y", "a", 1), set("z", "a", 1)}, "put lamp: too_large: more than 3 states"},
 	} {

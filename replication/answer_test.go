@@ -53,7 +53,7 @@ func TestAnswersAtOnePosition(t *testing.T) {
 // store at every moment.
 func TestLargeSpaces(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
-		w := newWorld(t, seed, 2, ReplicaConfig{})
+		w := newWorld(t, seed, 2)
 		w.newLargeHolder(10)
 		for i := range 40 {
 			w.putLarge(i)
@@ -69,7 +69,7 @@ func TestLargeSpaces(t *testing.T) {
 			switch i % 20 {
 			case 0:
 				n, o := w.rand.IntN(2), newWatcher(t)
-				w.watchers[n], w.replicas[n] = o, NewReplica("s", ReplicaConfig{}, o)
+				w.watchers[n], w.replicas[n] = o, NewReplica("s", o)
 			case 15:
 				w.newLargeHolder(uint64(11 + i))
 			}

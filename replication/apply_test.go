@@ -28,7 +28,7 @@ func applyLoop(t testing.TB, n int) (*Replica, func()) {
 		s.ok(moving(i, 0))
 	}
 	s.Advance(s.now)
-	r := NewReplica("s", ReplicaConfig{}, quiet{})
+	r := NewReplica("s", quiet{})
 	q, _ := r.Advance(s.now)
 	for _, p := range s.Repair(s.now, q) {
 		r.ApplyReply(s.now, p)

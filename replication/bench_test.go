@@ -66,7 +66,7 @@ func BenchmarkRepairEverything(b *testing.B) {
 	q := (&RepairRequest{Kind: RepairKeyframes, Space: "s"}).append(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		r := NewReplica("s", ReplicaConfig{}, quiet{})
+		r := NewReplica("s", quiet{})
 		r.Advance(s.now)
 		r.ask.id = requestID(q)
 		for _, p := range s.Repair(s.now, q) {

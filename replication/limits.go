@@ -34,37 +34,42 @@ type Limits struct {
 	ClientStates int // states that one client made; 64
 }
 
+// A limitRow is one field of Limits.
+type limitRow struct {
+	name         string
+	field        *int
+	preset, most int // default and greatest value
+}
+
+func (l *Limits) rows() []limitRow {
+	return []limitRow{
+		{"values per state", &l.Values, 1024, netstate.ValuesMax},
+		{"bytes per value", &l.ValueBytes, 1024, valueMaxMax},
+		{"bytes per link message", &l.Message, messageMaxMax, messageMaxMax},
+		{"views per space", &l.Views, 65_000, viewsMaxMax},
+		{"ops per publish", &l.Ops, 10_000, 1 << 20},
+		{"waiting answers", &l.Waiting, 16_384, 1 << 20},
+		{"groups per client", &l.Groups, 64, 200},
+		{"sessions", &l.Sessions, 65_536, 1 << 20},
+		{"states per client", &l.ClientStates, 64, 1 << 16},
+	}
+}
+
 func (l Limits) withDefaults() Limits {
-	l.Values = cmp.Or(l.Values, 1024)
-	l.ValueBytes = cmp.Or(l.ValueBytes, 1024)
-	l.Message = cmp.Or(l.Message, messageMaxMax)
-	l.Views = cmp.Or(l.Views, 65_000)
-	l.Ops = cmp.Or(l.Ops, 10_000)
-	l.Waiting = cmp.Or(l.Waiting, 16_384)
-	l.Groups = cmp.Or(l.Groups, 64)
-	l.Sessions = cmp.Or(l.Sessions, 65_536)
-	l.ClientStates = cmp.Or(l.ClientStates, 64)
+	for _, r := range l.rows() {
+		*r.field = cmp.Or(*r.field, r.preset)
+	}
 	return l
 }
 
 // Validate returns one line for each limit that is out of range.
-func (l Limits) Validate() []string {
+func (l Limits) Validate() (problems []string) {
 	l = l.withDefaults()
-	var problems []string
-	check := func(name string, value, most int) {
-		if value < 1 || value > most {
-			problems = append(problems, fmt.Sprintf("%s is %d, want 1 to %d", name, value, most))
+	for _, r := range l.rows() {
+		if *r.field < 1 || *r.field > r.most {
+			problems = append(problems, fmt.Sprintf("%s is %d, want 1 to %d", r.name, *r.field, r.most))
 		}
 	}
-	check("values per state", l.Values, netstate.ValuesMax)
-	check("bytes per value", l.ValueBytes, valueMaxMax)
-	check("bytes per link message", l.Message, messageMaxMax)
-	check("views per space", l.Views, viewsMaxMax)
-	check("ops per publish", l.Ops, 1<<20)
-	check("waiting answers", l.Waiting, 1<<20)
-	check("groups per client", l.Groups, 200)
-	check("sessions", l.Sessions, 1<<20)
-	check("states per client", l.ClientStates, 1<<16)
 	return problems
 }
 

@@ -87,7 +87,7 @@ func memoryOf(t *testing.T, put func(i int) Op) (store, replica float64) {
 	s.TakeDirty(nil, n)
 	s.batch.ring = ring{}
 	filled := heapBytes()
-	r := NewReplica("s", ReplicaConfig{}, quiet{})
+	r := NewReplica("s", quiet{})
 	q, _ := r.Advance(s.now)
 	for _, p := range s.Repair(s.now, q) {
 		r.ApplyReply(s.now, p)

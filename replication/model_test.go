@@ -52,13 +52,13 @@ func (q *deliveries) Pop() any {
 	return d
 }
 
-func newWorld(t testing.TB, seed uint64, replicas int, cfg ReplicaConfig) *world {
+func newWorld(t testing.TB, seed uint64, replicas int) *world {
 	w := &world{TB: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), twin: newTwin()}
 	w.store = NewStore(StoreConfig{Space: "s", Epoch: 10, Tick: 10 * time.Millisecond, Limits: modelLimits})
 	for range replicas {
 		o := newWatcher(t)
 		w.watchers = append(w.watchers, o)
-		w.replicas = append(w.replicas, NewReplica("s", cfg, o))
+		w.replicas = append(w.replicas, NewReplica("s", o))
 	}
 	return w
 }

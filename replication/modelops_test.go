@@ -238,7 +238,7 @@ func seeds(t *testing.T, run func(t *testing.T, seed uint64)) {
 // equal at the end.
 func TestReplicasConverge(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
-		w := newWorld(t, seed, 3, ReplicaConfig{})
+		w := newWorld(t, seed, 3)
 		for _, c := range modelClients {
 			w.store.Join(c, "session-"+c)
 		}
@@ -249,7 +249,7 @@ func TestReplicasConverge(t *testing.T) {
 			}
 			if i == 200 {
 				o := newWatcher(t)
-				w.watchers, w.replicas = append(w.watchers, o), append(w.replicas, NewReplica("s", ReplicaConfig{}, o))
+				w.watchers, w.replicas = append(w.watchers, o), append(w.replicas, NewReplica("s", o))
 			}
 			w.step(time.Duration(w.rand.IntN(20)) * time.Millisecond)
 		}
@@ -280,7 +280,7 @@ func (w *world) noDivergence() {
 // replicas ignore the old holder.
 func TestNewEpochInTheMiddle(t *testing.T) {
 	seeds(t, func(t *testing.T, seed uint64) {
-		w := newWorld(t, seed, 3, ReplicaConfig{})
+		w := newWorld(t, seed, 3)
 		for _, c := range modelClients {
 			w.store.Join(c, "session-"+c)
 		}

@@ -21,21 +21,13 @@ type Observer interface {
 	Groups(client string, groups []string) // all groups of the client; none when it left
 }
 
-// A ReplicaConfig says how to make a Replica. The zero value is usable.
-type ReplicaConfig struct {
-	BufferBatches int           // live batches held during repair; 256
-	BufferBytes   int           // bytes of those batches; 4 MiB
-	AskAfter      time.Duration // wait for an answer before a request is repeated, doubled each time; 100 ms
-	AskAfterMax   time.Duration // longest wait; 2 s
-}
-
-func (c ReplicaConfig) withDefaults() ReplicaConfig {
-	c.BufferBatches = cmp.Or(c.BufferBatches, 256)
-	c.BufferBytes = cmp.Or(c.BufferBytes, 4<<20)
-	c.AskAfter = cmp.Or(c.AskAfter, 100*time.Millisecond)
-	c.AskAfterMax = cmp.Or(c.AskAfterMax, 2*time.Second)
-	return c
-}
+// Bounds and intervals of a Replica.
+const (
+	bufferBatches = 256 // live batches held during repair
+	bufferBytes   = 4 << 20
+	askAfter      = 100 * time.Millisecond // wait for an answer before a request is repeated, doubled each time
+	askAfterMax   = 2 * time.Second
+)
 
 // A Replica is a copy of a space. One goroutine owns it.
 //
@@ -44,7 +36,6 @@ func (c ReplicaConfig) withDefaults() ReplicaConfig {
 // state, until an answer is complete.
 type Replica struct {
 	space string
-	cfg   ReplicaConfig
 	obs   Observer
 
 	epoch, seq uint64 // position
@@ -79,18 +70,15 @@ type viewRef struct {
 }
 
 // NewReplica returns an empty replica, which asks for everything.
-func NewReplica(space string, cfg ReplicaConfig, obs Observer) *Replica {
-	r := &Replica{
+func NewReplica(space string, obs Observer) *Replica {
+	return &Replica{
 		space:   space,
-		cfg:     cfg.withDefaults(),
 		obs:     obs,
 		broken:  true,
 		states:  make(map[uint64]*State),
 		byKey:   make(map[string]*State),
 		schemas: newSchemas(),
 	}
-	r.buffer.batches, r.buffer.bytes = r.cfg.BufferBatches, r.cfg.BufferBytes
-	return r
 }
 
 // Position returns the last batch that the replica holds.

@@ -21,7 +21,7 @@ type replicaTest struct {
 
 func newReplicaTest(t testing.TB) *replicaTest {
 	r := &replicaTest{TB: t, store: newStoreTest(t, Limits{}), now: time.Unix(1000, 0)}
-	r.Replica = NewReplica("s", ReplicaConfig{}, r)
+	r.Replica = NewReplica("s", r)
 	return r
 }
 

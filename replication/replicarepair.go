@@ -104,7 +104,7 @@ func (r *Replica) ApplyHead(now time.Time, epoch, seq uint64) {
 		return
 	}
 	r.known = max(r.known, seq)
-	if r.ask.sent && !now.Before(r.ask.last.Add(r.cfg.AskAfter)) {
+	if r.ask.sent && !now.Before(r.ask.last.Add(askAfter)) {
 		r.ask.sent, r.ask.wait = false, 0 // the head proves that the holder is reachable: ask at once
 	}
 	r.settle(now)
@@ -121,7 +121,7 @@ func (r *Replica) Reconnected(now time.Time) {
 func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
 
 // settle plans the next request. The replica asks for a new need at once, except that it does
-// not ask for keyframes sooner than AskAfter behind the last request: a state that differs
+// not ask for keyframes sooner than askAfter behind the last request: a state that differs
 // again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
 	if !r.wants() {
@@ -132,7 +132,7 @@ func (r *Replica) settle(now time.Time) {
 		return
 	}
 	at := now
-	if soonest := r.ask.last.Add(r.cfg.AskAfter); r.broken && !r.ask.last.IsZero() && soonest.After(now) {
+	if soonest := r.ask.last.Add(askAfter); r.broken && !r.ask.last.IsZero() && soonest.After(now) {
 		at = soonest
 	}
 	r.ask.at = at
@@ -155,7 +155,7 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 		r.stats.RangeRequests++
 	}
 	request = q.append(nil)
-	r.ask.wait = min(max(2*r.ask.wait, r.cfg.AskAfter), r.cfg.AskAfterMax)
+	r.ask.wait = min(max(2*r.ask.wait, askAfter), askAfterMax)
 	r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(r.ask.wait)
 	r.ask.id = requestID(request)
 	return request, true
@@ -205,7 +205,7 @@ func (r *Replica) replyRange(now time.Time, h view.Header, records []byte) {
 
 // progress postpones the repetition of the request while parts of its answer arrive.
 func (r *Replica) progress(now time.Time) {
-	r.ask.sent, r.ask.wait = true, r.cfg.AskAfter
+	r.ask.sent, r.ask.wait = true, askAfter
 	r.ask.at = now.Add(r.ask.wait)
 }
 
@@ -268,9 +268,8 @@ func (r *Replica) finish(h view.Header) {
 
 // A buffer holds batches that cannot be applied yet, by sequence number.
 type buffer struct {
-	batches, bytes int // bounds
-	held           []heldBatch
-	size           int // bytes of held
+	held []heldBatch
+	size int // bytes of held
 }
 
 type heldBatch struct {
@@ -287,7 +286,7 @@ func (b *buffer) add(h view.Header, records []byte) (held, full bool) {
 	if found {
 		return false, false
 	}
-	if len(b.held) >= b.batches || b.size+len(records) > b.bytes {
+	if len(b.held) >= bufferBatches || b.size+len(records) > bufferBytes {
 		return false, true
 	}
 	b.held = slices.Insert(b.held, at, heldBatch{h.Seq, h.Prev, records})

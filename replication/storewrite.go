@@ -10,7 +10,7 @@ import (
 )
 
 // writersMax is the number of sessions whose last write number a state remembers. Beyond it the
-// oldest is forgotten, and a late repetition of a write of that session would be applied again.
+// oldest is forgotten, and a write of that session that a later one overtook would be applied.
 const writersMax = 64
 
 // A writeMark is the highest write number of one session.

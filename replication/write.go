@@ -34,7 +34,7 @@ type Write struct {
 	// Of WriteAssert and WriteDrop.
 	Link     uint16       // the client's LinkId
 	ReadOnly bool         // game servers may not write the state either
-	Audience AudienceKind // AudienceNobody, or AudienceAllBut for all clients except this one
+	Audience AudienceKind // AudienceNone, or AudienceAllBut for all clients except this one
 	Message  []byte
 
 	Token uint64 // identifies the request in its WriteResult; not sent
@@ -78,7 +78,7 @@ const writeReadOnly = 1 // flag of an assert
 //	session, client, space {length uint8, bytes}
 //	state uint64, epoch uint64, number uint32
 //	kind 1: count uint16, count × {index uint16, type uint8, value}
-//	kind 2: link uint16, flags uint8 (1 read-only), audience uint8 (0 nobody, 3 all but the client),
+//	kind 2: link uint16, flags uint8 (1 read-only), audience uint8 (0 none, 3 all but the client),
 //	        message {length uint16, bytes}, count uint16, count × {type uint8, value}
 //	kind 3: link uint16
 func AppendWrite(b []byte, w *Write) []byte {

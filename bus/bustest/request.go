@@ -39,7 +39,7 @@ func (s *suite) firstAnswer() {
 }
 
 func (s *suite) noResponders() {
-	r := s.next(s.request("nobody", time.Hour), "without a subscription the bus reports no responders at once")
+	r := s.next(s.request("deserted", time.Hour), "without a subscription the bus reports no responders at once")
 	if !errors.Is(r.err, bus.ErrNoResponders) {
 		s.Errorf("got %q, %v; want ErrNoResponders", r.msg.Data, r.err)
 	}
@@ -56,7 +56,7 @@ func (s *suite) timeout() {
 // replyNoResponders publishes with a reply subject instead of Request, as for several answers.
 func (s *suite) replyNoResponders() {
 	in, _ := s.subscribe(s.a, "answers")
-	s.publish(s.a, bus.Msg{Subject: "nobody", Reply: "answers"})
+	s.publish(s.a, bus.Msg{Subject: "deserted", Reply: "answers"})
 	if r := s.next(in, "the notice that the subject has no subscription"); !r.msg.NoResponders() {
 		s.Errorf("got %+v, want no responders", r.msg)
 	}

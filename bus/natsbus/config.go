@@ -12,15 +12,22 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Default bounds and intervals. The numbers are arbitrary: a node that keeps up never reaches them.
+// Default bounds. The numbers are arbitrary: a node that keeps up never reaches them.
 const (
 	defaultOutgoingBytes   = 8 << 20
 	defaultPendingMessages = 65536
-	defaultPendingBytes    = 64 << 20
 	defaultRequestsMax     = 65536
-	defaultTimeout         = 2 * time.Second
-	defaultPingInterval    = time.Second
 )
+
+const (
+	pendingBytes   = 64 << 20        // that wait for the handler of one subscription
+	connectTimeout = 2 * time.Second // of one attempt
+)
+
+// pingInterval is the time between pings to a silent server. After two pings without an answer
+// the connection counts as lost, because another server may be reachable and TCP alone would
+// try for minutes.
+const pingInterval = time.Second
 
 // The pause between reconnects doubles after each round of all servers, from the first to the last
 // value. A random part of up to the same length keeps a cluster from reconnecting all at once.
@@ -41,20 +48,13 @@ type Config struct {
 	// InboxPrefix begins the subjects of answers; _INBOX if empty.
 	InboxPrefix string
 
-	// Timeout bounds one attempt to connect; 0 means 2 s.
-	Timeout time.Duration
-	// PingInterval is the time between pings to a silent server; 0 means 1 s. After two pings
-	// without an answer the connection counts as lost, because another server may be reachable
-	// and TCP alone would try for minutes.
-	PingInterval time.Duration
-
 	// OutgoingBytes bounds the outgoing queue; a Publish beyond it is dropped with ErrBusy. 0
 	// means 8 MiB.
 	OutgoingBytes int
-	// PendingMessages and PendingBytes bound the messages that wait for the handler of one
-	// subscription. Messages beyond that are dropped and counted as Missed. 0 means 65,536
-	// messages and 64 MiB.
-	PendingMessages, PendingBytes int
+	// PendingMessages bounds the messages that wait for the handler of one subscription;
+	// pendingBytes bounds their bytes. Messages beyond that are dropped and counted as Missed. 0
+	// means 65,536.
+	PendingMessages int
 	// RequestsMax bounds the requests that wait for answers; one beyond it ends with ErrBusy. 0
 	// means 65,536.
 	RequestsMax int
@@ -62,18 +62,12 @@ type Config struct {
 	// OnError, if set, is called with errors that belong to no call: a refused subscription, a
 	// slow handler. It must not block.
 	OnError func(error)
-
-	// Options are further options of the client library.
-	Options []nats.Option
 }
 
 func (c Config) withDefaults() Config {
 	c.URL = cmp.Or(c.URL, nats.DefaultURL)
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	c.PingInterval = cmp.Or(c.PingInterval, defaultPingInterval)
 	c.OutgoingBytes = cmp.Or(c.OutgoingBytes, defaultOutgoingBytes)
 	c.PendingMessages = cmp.Or(c.PendingMessages, defaultPendingMessages)
-	c.PendingBytes = cmp.Or(c.PendingBytes, defaultPendingBytes)
 	c.RequestsMax = cmp.Or(c.RequestsMax, defaultRequestsMax)
 	if c.OnError == nil {
 		c.OnError = func(error) {}
@@ -84,8 +78,8 @@ func (c Config) withDefaults() Config {
 func (c Config) options() []nats.Option {
 	all := []nats.Option{
 		nats.Name(c.Name),
-		nats.Timeout(c.Timeout),
-		nats.PingInterval(c.PingInterval),
+		nats.Timeout(connectTimeout),
+		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // the credentials may become valid again, and a node with players does not give up
@@ -100,7 +94,7 @@ func (c Config) options() []nats.Option {
 	if c.InProcess != nil {
 		all = append(all, nats.InProcessServer(c.InProcess))
 	}
-	return append(all, c.Options...)
+	return all
 }
 
 // reconnectDelay returns the pause after n rounds of all servers.

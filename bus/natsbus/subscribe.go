@@ -69,7 +69,7 @@ func (s *subscription) startOwn(subject string) error {
 	}
 	sub.SetClosedHandler(func(string) { b.handlers.Done() })
 	// This cannot fail: the subscription is valid and the limits are not 0.
-	_ = sub.SetPendingLimits(b.cfg.PendingMessages, b.cfg.PendingBytes)
+	_ = sub.SetPendingLimits(b.cfg.PendingMessages, pendingBytes)
 	s.sub = sub
 	return nil
 }

@@ -99,7 +99,7 @@ func checkBusy(t *testing.T, s *shard, epoch uint64) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestWithoutServer(t *testing.T) {
 	c := natstest.Start(t, 1)
 	l := open(t, c.Connect(t), Config{Node: "a", Shards: 1, Streams: 1})
 	c.Stop(0)

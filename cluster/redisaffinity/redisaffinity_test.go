@@ -102,9 +102,9 @@ func TestLies(t *testing.T) {
 	a.Claim("TYPE", 1) // of a wrong type in Redis
 	a.Claim("WORDS", 1)
 	until(t, "a claim over nonsense is never written", func() bool { s, _ := a.find(t, "WORDS"); return s.Node == "a" })
-	m.HSet("dnp:s:{LATER}", "ep", "999999", "own", "nobody")
+	m.HSet("dnp:s:{LATER}", "ep", "999999", "own", "z")
 	a.Claim("LATER", 1)
-	if got := <-a.replaced; got != "LATER nobody 999999" {
+	if got := <-a.replaced; got != "LATER z 999999" {
 		t.Errorf("OnReplaced is told %q, want the claim that Redis has", got)
 	}
 }

@@ -110,28 +110,16 @@ func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
 	if g == nil {
 		return Pass
 	}
-	t := g.since(now)
-	v := g.tombs.request(t, from)
-	if v == Pass {
-		v = g.limit(t, from.Addr())
-	}
-	if v == Pass && !g.stateful.take(t) {
-		v = Stateless
-	}
-	g.counts[v]++
-	return v
+	return g.judge(now, from, true, &g.stateful, Stateless)
 }
 
 // Login judges a login, which may begin a session without a remembered request. It
 // never returns Stateless.
 func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
-	v := g.Answer(now, from)
-	if g != nil && v == Pass && !g.logins.take(g.since(now)) {
-		g.counts[v]--
-		v = LimitedAll
-		g.counts[v]++
+	if g == nil {
+		return Pass
 	}
-	return v
+	return g.judge(now, from, false, &g.logins, LimitedAll)
 }
 
 // Answer judges the answer to a stateless probe, which may begin a session, too, and
@@ -140,10 +128,18 @@ func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
 	if g == nil {
 		return Pass
 	}
+	return g.judge(now, from, false, &single{}, Pass)
+}
+
+// judge judges a datagram. If only the bucket last is empty, the verdict is empty.
+func (g *Gate) judge(now time.Time, from netip.AddrPort, request bool, last *single, empty Verdict) Verdict {
 	t := g.since(now)
-	v := g.tombs.other(t, from)
+	v := g.tombs.judge(t, from, request)
 	if v == Pass {
 		v = g.limit(t, from.Addr())
+	}
+	if v == Pass && !last.take(t) {
+		v = empty
 	}
 	g.counts[v]++
 	return v

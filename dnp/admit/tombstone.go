@@ -63,28 +63,18 @@ func (y *graveyard) bury(now int64, addr netip.AddrPort, d time.Duration, ban bo
 	*oldest = tomb{tag: tag, ban: ban, until: until}
 }
 
-// request judges a request. It removes the mark of an ended session, because the peer
-// asks for a new one.
-func (y *graveyard) request(now int64, addr netip.AddrPort) Verdict {
-	switch t := y.find(now, addr); {
+// judge judges a datagram. A request removes the mark of an ended session, because the
+// peer asks for a new one.
+func (y *graveyard) judge(now int64, addr netip.AddrPort, request bool) Verdict {
+	t := y.find(now, addr)
+	switch {
 	case t == nil:
 		return Pass
 	case t.ban:
 		return Banned
-	default:
-		*t = tomb{}
-		return Pass
-	}
-}
-
-// other judges a datagram that is not a request.
-func (y *graveyard) other(now int64, addr netip.AddrPort) Verdict {
-	switch t := y.find(now, addr); {
-	case t == nil:
-		return Pass
-	case t.ban:
-		return Banned
-	default:
+	case !request:
 		return Late
 	}
+	*t = tomb{}
+	return Pass
 }

@@ -61,7 +61,6 @@ type Transcript struct {
 	t     testing.TB
 	out   []sentDatagram
 	names map[string]byte
-	buf   []byte
 	log   []string
 }
 
@@ -80,14 +79,6 @@ func NewTranscript(t testing.TB) *Transcript {
 		Do:    map[string]func(){},
 		names: map[string]byte{},
 	}
-}
-
-// Datagram returns a buffer, so that a Transcript is a dnp.Sender.
-func (tr *Transcript) Datagram(size int) []byte {
-	if cap(tr.buf) < size {
-		tr.buf = make([]byte, 0, size)
-	}
-	return tr.buf[:0]
 }
 
 // Send records a datagram of the subject. It copies p.
@@ -270,9 +261,6 @@ func split(s string) (tokens []string, rest bool) {
 func isName(token string) bool {
 	return len(token) == 2 && token[0] == token[1] && token[0] >= 'g' && token[0] <= 'z'
 }
-
-// Name returns the byte that a script learned.
-func (tr *Transcript) Name(name string) byte { return tr.names[name] }
 
 func (tr *Transcript) fail(format string, args ...any) {
 	tr.t.Helper()

@@ -93,43 +93,37 @@ func unmapped(a netip.AddrPort) netip.AddrPort {
 
 // Listen opens the sockets of a server on one address. If the address is taken, the
 // error says so in one line.
-func Listen(cfg Config) ([]*Socket, error) {
+func Listen(cfg Config) ([]*Socket, error) { return openAll(cfg, listen) }
+
+// Open opens one socket, as for a client. With the zero Config it can talk to
+// IPv4 and IPv6 servers.
+func Open(cfg Config) (*Socket, error) {
+	cfg.Sockets = 1
+	return first(openAll(cfg, listen))
+}
+
+// OpenPortable opens one socket of the kind that systems other than Linux use, so that
+// tests of it run on Linux.
+func OpenPortable(cfg Config) (*Socket, error) { return first(openAll(cfg, openPortable)) }
+
+func openAll(cfg Config, open func(Config) ([]*Socket, error)) ([]*Socket, error) {
 	cfg, err := cfg.validate()
 	if err != nil {
 		return nil, err
 	}
 	cfg.Addr = unmapped(cfg.Addr)
-	sockets, err := listen(cfg)
+	sockets, err := open(cfg)
 	if err != nil {
 		return nil, listenError(cfg.Addr, err)
 	}
 	return sockets, nil
 }
 
-// Open opens one socket, as for a client. With the zero Config it can talk to
-// IPv4 and IPv6 servers.
-func Open(cfg Config) (*Socket, error) {
-	cfg.Sockets = 1
-	sockets, err := Listen(cfg)
+func first(sockets []*Socket, err error) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
 	return sockets[0], nil
-}
-
-// OpenPortable opens one socket of the kind that systems other than Linux use, so that
-// tests of it run on Linux.
-func OpenPortable(cfg Config) (*Socket, error) {
-	cfg, err := cfg.validate()
-	if err != nil {
-		return nil, err
-	}
-	cfg.Addr = unmapped(cfg.Addr)
-	s, err := openPortable(cfg)
-	if err != nil {
-		return nil, listenError(cfg.Addr, err)
-	}
-	return s, nil
 }
 
 func listenError(addr netip.AddrPort, err error) error {

@@ -2,10 +2,4 @@
 
 package udp
 
-func listen(cfg Config) ([]*Socket, error) {
-	s, err := openPortable(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return []*Socket{s}, nil
-}
+func listen(cfg Config) ([]*Socket, error) { return openPortable(cfg) }

@@ -23,7 +23,7 @@ type portableConn struct {
 	woken    atomic.Bool
 }
 
-func openPortable(cfg Config) (*Socket, error) {
+func openPortable(cfg Config) ([]*Socket, error) {
 	network := "udp6"
 	switch {
 	case cfg.Addr.Addr().Is4():
@@ -40,7 +40,7 @@ func openPortable(cfg Config) (*Socket, error) {
 	c := new(counters)
 	p := &portableConn{conn: conn, counters: c, memory: make([]byte, cfg.DatagramMax+1)}
 	p.v4 = p.localAddr().Addr().Is4()
-	return newSocket(p, c), nil
+	return []*Socket{newSocket(p, c)}, nil
 }
 
 // receive waits for datagrams, the deadline or wake.

@@ -17,12 +17,12 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge"
 )
 
-// keysInterval is how often the keys of gossip are looked at. New ones are known to
-// gossip for two minutes before they are used.
+// keysInterval is how often the keys of gossip are read. Gossip knows a new key for two
+// minutes before it uses it.
 const keysInterval = time.Second
 
-// A Forwarding carries datagrams of clients between an edge and the others. It is the
-// edge.Forwarder, and tells the edge what comes.
+// A Forwarding carries datagrams of clients between an edge and the other edges. It
+// implements edge.Forwarder, and gives the edge what comes from the others.
 type Forwarding struct {
 	*socket.Forwarder
 	gossip *gossip.Gossip
@@ -30,12 +30,12 @@ type Forwarding struct {
 	log    *slog.Logger
 }
 
-// NewForwarding opens the port for datagrams of other edges, and says in gossip where
-// and who it is. Without members or keys nothing can be forwarded: then it returns nil and
-// says so.
+// NewForwarding opens the port for datagrams of other edges, and publishes its address and
+// the name of this process through gossip. Without members or keys nothing can be
+// forwarded: then it logs that, and returns nil.
 func NewForwarding(c *config.Forward, node string, members *gossip.Gossip, log *slog.Logger) (*Forwarding, error) {
 	if members == nil || len(members.Keys()) == 0 {
-		log.Info("datagrams of clients that other edges serve are not forwarded to them; that needs --gossip-join and --gossip-key-file")
+		log.Info("datagrams of clients that other edges serve are not forwarded: forwarding needs --gossip-join and --gossip-key-file")
 		return nil, nil
 	}
 	listen, err := forwardAddress(c.ForwardListen)
@@ -59,7 +59,7 @@ func NewForwarding(c *config.Forward, node string, members *gossip.Gossip, log *
 		return nil, err
 	}
 	members.SetSender(w.ID())
-	log.Info("datagrams between edges", "listen", w.Addr(), "advertise", at)
+	log.Info("forwarding datagrams between edges", "listen", w.Addr(), "advertise", at)
 	return w, nil
 }
 
@@ -76,8 +76,8 @@ func forwardAddress(text string) (netip.AddrPort, error) {
 	return a, nil
 }
 
-// advertisedAt returns where the others reach a socket: where the flag says, or else at
-// its own address, or else at that of gossip.
+// advertisedAt returns the address at which the other edges reach a socket: the one that
+// the flag names, or else the socket's own, or else that of gossip.
 func advertisedAt(asked string, bound, gossip netip.AddrPort) (netip.AddrPort, error) {
 	if asked == "" {
 		ip := bound.Addr()
@@ -110,13 +110,13 @@ func (w *Forwarding) Run(ctx context.Context) error {
 	return err
 }
 
-// followKeys keeps the keys equal to those of gossip.
+// followKeys sets the keys to those of gossip whenever they change.
 func (w *Forwarding) followKeys(ctx context.Context) {
 	ticker := time.NewTicker(keysInterval)
 	defer ticker.Stop()
 	for {
 		if err := w.SetKeys(ctx, w.gossip.Keys()); err != nil && ctx.Err() == nil {
-			w.log.Error("datagrams between edges keep the keys they have", "error", err)
+			w.log.Error("keeping the old keys for datagrams between edges", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -126,7 +126,7 @@ func (w *Forwarding) followKeys(ctx context.Context) {
 	}
 }
 
-// SetRoster says who is there.
+// SetRoster sets the edges that are there.
 func (w *Forwarding) SetRoster(ctx context.Context, r cluster.Roster) {
 	var list []forward.Peer
 	for m := range r.All() {
@@ -151,7 +151,7 @@ func (w *Forwarding) serves(c forward.Client) (epoch uint64, ok bool) {
 	return w.edge.Serves(c.Listener, c.Addr)
 }
 
-// handle gives the edge what came.
+// handle gives deliveries to the edge.
 func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
 	for _, d := range list {
 		if d.Overtaken {
@@ -168,8 +168,8 @@ func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
 	}
 }
 
-// changed has the sessions of an edge whose heartbeats are missing taken over. If it
-// lives all the same, that costs each of them a hand-over.
+// changed takes over the sessions of an edge whose heartbeats are missing. If that edge is
+// alive after all, each of its sessions moves once, which does no harm.
 func (w *Forwarding) changed(c forward.Change) {
 	if c.Is == forward.Suspect {
 		w.edge.Gone(c.Node)

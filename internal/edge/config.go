@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -39,53 +42,53 @@ type Config struct {
 	// Workers is the number of workers for each listener. 0 means one per core.
 	Workers int
 
-	// Flush is the shortest time between two sendings of changed values of one
-	// worker. 0 means at once, after each batch.
+	// Flush is the least time between two times that a worker sends changed values. 0
+	// means that it sends them at once, after each batch.
 	Flush time.Duration
 
-	// BytesPerSecond is what each client is sent at most, headers included; see
-	// dnp.Config. 0 means 256 KiB, less than 0 no limit.
+	// BytesPerSecond is how much a worker sends to each client at most, headers included;
+	// see dnp.Config. 0 means 256 KiB, less than 0 no limit.
 	BytesPerSecond int
 
-	// OfferBytesPerSecond is what each worker sends at most for links that are new;
-	// see dnp.Config. 0 means 4 MiB, less than 0 no limit.
+	// OfferBytesPerSecond is how much each worker sends at most for new links; see
+	// dnp.Config. 0 means 4 MiB, less than 0 no limit.
 	OfferBytesPerSecond int
 
-	// ReadBuffer is the size in bytes asked for each socket's receive buffer.
-	// 0 means 4 MiB.
+	// ReadBuffer is the size in bytes that is requested for the receive buffer of each
+	// socket. 0 means 4 MiB.
 	ReadBuffer int
 
 	// Auth says how clients tell who they are.
 	Auth login.Auth
 
-	// TokenKeys is the file with the public keys whose tokens are good, see
-	// auth.ParseKeys. It is read again when it changes. AuthToken needs it.
+	// TokenKeys is the file with the public keys whose tokens are valid, see
+	// auth.ParseKeys. The edge reads it again when it changes. AuthToken needs it.
 	TokenKeys string
 
-	// OpenSpace is the space that clients join, which are not asked who they
-	// are. It must not be empty with AuthOpen.
+	// OpenSpace is the space that all clients join with AuthOpen, which needs it.
 	OpenSpace string
 
-	// Admission bounds what strangers may cost each worker. Zero rates are off.
+	// Admission bounds what unknown clients may cost each worker. A rate of zero is off.
 	Admission admit.Config
 
 	// SessionsMax bounds the sessions of this edge, SessionsPerAddress those of one
 	// IPv4 address or IPv6 /64. Workers that begin sessions in the same moment may
-	// exceed them by one each. 0 means 65,536, and no bound.
+	// exceed them by one each. 0 means 65,536 and no bound, respectively.
 	SessionsMax, SessionsPerAddress int
 
-	// RateDatagrams and RateBytes are how much each client may send per second, see
-	// dnp.Config. 0 is no limit.
+	// RateDatagrams and RateBytes are how much each client may send per second; see
+	// dnp.Config. 0 means no limit.
 	RateDatagrams, RateBytes int
 
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates fanout.ClientStates
 
-	// LogAddresses is how much of clients' addresses log lines have; truncated if empty.
+	// LogAddresses says how much of clients' addresses log lines show; empty means
+	// truncated.
 	LogAddresses LogAddresses
 
-	// Durable keeps sessions in a log, so that other edges can go on with them. nil
-	// means that they end with this edge.
+	// Durable makes sessions durable, so that other edges can take them over. nil means
+	// that sessions end with this edge.
 	Durable *Durable
 
 	// Linger is how long a space is followed after its last client left.
@@ -99,8 +102,8 @@ type Config struct {
 	// Shards is the number of shards of the deployment. 0 means 64.
 	Shards int
 
-	// NewID makes names that are unique for ever and cannot be guessed, of 26
-	// letters and digits; Seed makes seeds. nil means from the system's secure
+	// NewID makes names of 26 letters and digits that are unique for ever and cannot be
+	// guessed; Seed makes seeds. nil means that they are made from the system's secure
 	// random numbers. Simulations set them.
 	NewID func() string
 	Seed  func() uint64
@@ -108,7 +111,7 @@ type Config struct {
 	// Log receives life-cycle events. nil means slog.Default().
 	Log *slog.Logger
 
-	// Telemetry takes traces and distributions of times. nil means none, which is for
+	// Telemetry receives traces and distributions of times. nil means none, which is for
 	// simulations, because it reads the clock.
 	Telemetry *telemetry.Telemetry
 }
@@ -150,13 +153,13 @@ func (c *Config) validate() error {
 		errs = append(errs, errors.New("edge: no node name"))
 	}
 	if c.Auth > login.AuthCallout {
-		errs = append(errs, fmt.Errorf("edge: unknown way %d to tell who a client is", c.Auth))
+		errs = append(errs, fmt.Errorf("edge: unknown kind of login %d", c.Auth))
 	}
 	if (c.Auth == login.AuthToken) != (c.TokenKeys != "") {
-		errs = append(errs, errors.New("edge: a file of token keys and clients with tokens need each other"))
+		errs = append(errs, errors.New("edge: token keys and logins with tokens need each other"))
 	}
 	if c.Auth == login.AuthOpen && !subject.ValidToken(c.OpenSpace) {
-		errs = append(errs, fmt.Errorf("edge: %q is no name of a space", c.OpenSpace))
+		errs = append(errs, fmt.Errorf("edge: %q is not the name of a space", c.OpenSpace))
 	}
 	if strings.HasPrefix(c.OpenSpace, "_") {
 		errs = append(errs, fmt.Errorf("edge: space %q: names that start with _ are reserved", c.OpenSpace))
@@ -187,7 +190,7 @@ type LogAddresses string
 
 const (
 	AddressesFull      LogAddresses = "full"
-	AddressesTruncated LogAddresses = "truncated" // the /24 or /48, which is no person
+	AddressesTruncated LogAddresses = "truncated" // the /24 or /48, which identifies no person
 	AddressesOff       LogAddresses = "off"
 )
 
@@ -208,4 +211,81 @@ func (a LogAddresses) text(from netip.AddrPort) string {
 		return "-"
 	}
 	return p.String()
+}
+
+// A Durable is what durable sessions need, those that outlive their edge; see
+// sessionlog/DESIGN.md and takeover/DESIGN.md.
+type Durable struct {
+	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
+	// of the logs. All edges of a deployment must have the same.
+	Log    sessionlog.Log
+	Shards int
+	Secret []byte
+
+	// From stores reliable messages of clients for the game servers.
+	From From
+
+	// Affinity says which edge serves which session. nil means that only the log says so.
+	Affinity cluster.Affinity
+
+	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
+	// DrainLinger for how long it then goes on to forward datagrams. 0 means 55 s, and 3 s
+	// if there is a Forwarder.
+	DrainTimeout, DrainLinger time.Duration
+
+	// Forward carries datagrams to the edges that serve their clients. nil means that an
+	// edge takes over each session whose datagrams come to it.
+	Forward Forwarder
+
+	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
+	// must not send to the client before a datagram of the client comes. It needs a
+	// Forwarder.
+	AnswerOnly bool
+}
+
+// From is the port to the store of clients' reliable messages for game servers.
+type From interface {
+	// Begin returns the feed of a session. delivered is called, from any goroutine, when
+	// the message with this number and all before it can no longer get lost; it does
+	// not block.
+	Begin(space, client, session string, delivered func(number uint64)) Feed
+}
+
+// A Feed is the messages of one session.
+type Feed = takeover.Feed
+
+func (d *Durable) setDefaults() {
+	if d.DrainTimeout == 0 {
+		d.DrainTimeout = 55 * time.Second
+	}
+	if d.DrainLinger == 0 {
+		d.DrainLinger = 3 * time.Second
+	}
+}
+
+func (d *Durable) validate() error {
+	var errs []error
+	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
+		errs = append(errs, errors.New("edge: durable sessions need a log, its shards and a secret"))
+	}
+	if d.From == nil {
+		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))
+	}
+	return errors.Join(errs...)
+}
+
+// A Forwarder carries datagrams between edges. All workers call its methods, which must not
+// block. Datagrams belong to the caller again when a call returns.
+type Forwarder interface {
+	// Forward sends a datagram of a client, which came to the port listener, to the edge
+	// that serves the client. hops is how often it was forwarded before. It reports false
+	// for a node that is not known, or that counts as dead because it was silent for too
+	// long: then the caller takes the session over.
+	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
+
+	// Return sends a datagram to a client through the edge to which the client's datagrams
+	// come, so that it leaves by the address that the client knows. epoch is that of the
+	// session: the other edge sends nothing for an owner that was replaced. It reports
+	// false if the other edge cannot be reached; the caller then sends the datagram itself.
+	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
 }

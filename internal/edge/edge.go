@@ -1,3 +1,17 @@
+// Package edge is the node that terminates DNP clients.
+//
+// An edge has workers, each with a socket of its own on every listener address
+// (SO_REUSEPORT), its own connections and its own replicas. Workers share nothing on the
+// path from a batch of changes to a datagram, so nothing on it is locked.
+//
+// What a worker does is a function of its inputs: datagrams, tasks and the time
+// ([Worker.Turn]). Only the loop around it reads the socket and the clock, so a simulation
+// can turn workers without either. The rules are in three packages below this one: login
+// (who a client is), fanout (the spaces and sessions of a worker) and takeover (sessions
+// that outlive their edge).
+//
+// An edge is the authority for nothing. Values come from the replicas, whose authority is
+// a relay; what clients write goes to that relay and comes back.
 package edge
 
 import (
@@ -9,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -19,41 +34,35 @@ import (
 
 // An Edge is one edge node. Make it with New, then call Run once.
 type Edge struct {
-	cfg      Config
-	workers  []*Worker
-	sockets  []*udp.Socket // of the worker with the same index
-	feeds    *feeds
-	logins   *login.Authority
-	sessions *registry
-	inbox    string // subject below which this edge receives answers
-	signals  signals
-
-	locations sharedLocations // of durable sessions
-	view      atomic.Pointer[takeover.View]
-	draining  atomic.Bool // it hands its sessions over, and new ones begin elsewhere
+	node
+	sockets []*udp.Socket // of the worker with the same index
+	feeds   *feeds
 
 	reached atomic.Bool // the bus was there once
 	leaving atomic.Bool // the process is about to end
 }
 
-// New opens the sockets. The error names every problem of cfg, or says in one
-// line which address could not be had.
+// New opens the sockets. The error names every problem of cfg, or the address that cannot be
+// opened.
 func New(cfg Config) (*Edge, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &Edge{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), sessions: newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
-	var err error
-	e.logins, err = login.New(login.Config{
+	inbox := "_INBOX.dnp." + cfg.NewID()
+	logins, err := login.New(login.Config{
 		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
 		Bus: cfg.Bus, Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
+	e := &Edge{node: node{
+		cfg: cfg, logins: logins,
+		sessions: newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(cfg.Telemetry, cfg.Subjects),
+	}}
 	e.view.Store(takeover.NewView(cfg.Node))
-	e.feeds = newFeeds(e)
+	e.feeds = newFeeds(&e.node, inbox)
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
 			e.closeSockets()
@@ -80,7 +89,7 @@ func (e *Edge) listen(l Listener) error {
 	e.cfg.Log.Info("listening", "addr", sockets[0].LocalAddr(), "profile", l.Profile,
 		"workers", len(sockets), "read_buffer", read)
 	if read > 0 && read < e.cfg.ReadBuffer {
-		e.cfg.Log.Warn("the kernel grants a smaller receive buffer than asked for; raise net.core.rmem_max",
+		e.cfg.Log.Warn("the kernel grants a smaller receive buffer than requested; raise net.core.rmem_max",
 			"asked", e.cfg.ReadBuffer, "granted", read)
 	}
 	return nil
@@ -95,27 +104,23 @@ func (e *Edge) Addrs() []netip.AddrPort {
 	return all
 }
 
-// Ready reports whether clients belong here: this edge has reached the bus at
-// least once, and is not going away.
+// Ready reports whether a balancer should send clients here: this edge has reached the bus
+// at least once, and is not about to end.
 func (e *Edge) Ready() bool { return e.reached.Load() && !e.leaving.Load() }
 
-// admit reports whether a new session can begin. Without the bus nobody would
-// hear of it, and it would see nothing or something old.
-func (e *Edge) admit(from netip.AddrPort) bool {
-	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.sessions.room(from.Addr())
+// admit reports whether a new session can begin at a worker. Without the bus no game server
+// would hear of it, and its client would see nothing or old states. While the log does not
+// answer, the session would not get further than the answer to its request.
+func (e *Edge) admit(w *Worker, from netip.AddrPort) bool {
+	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.sessions.room(from.Addr()) &&
+		(w.takeover == nil || !w.takeover.LogAway())
 }
 
-// admit reports whether a new session can begin here. While the log is silent it would
-// not get further than the answer to its request.
-func (w *Worker) admit(from netip.AddrPort) bool {
-	return w.edge.admit(from) && (w.takeover == nil || !w.takeover.LogAway())
-}
-
-// AddWorker adds a worker for clients that speak as l says, for a caller that
-// moves the datagrams itself, as a simulation does. wake is called, from any
-// goroutine, when the worker should be turned.
+// AddWorker adds a worker for the clients of a listener, for a caller that moves the
+// datagrams itself, as a simulation does. wake is called, from any goroutine, when the
+// worker should be turned.
 func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
-	w := newWorker(e, l.Addr.Port(), out, wake)
+	w := newWorker(&e.node, l.Addr.Port(), out, wake)
 	cfg, err := e.endpointConfig(l, w)
 	if err == nil {
 		w.ep, err = dnp.New(cfg)
@@ -124,17 +129,17 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 		return nil, fmt.Errorf("edge: %w", err)
 	}
 	w.spaces = fanout.New(fanout.Config{
-		Host: fanoutHost{w}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
-		Inbox: fmt.Sprintf("%s.%d", e.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
+		Host: fanoutHost{w, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
+		Inbox: e.feeds.inboxOf(w), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
 	})
 	if d := e.cfg.Durable; d != nil {
-		w.makeDurable(d)
+		e.makeDurable(w, d)
 	}
 	e.workers = append(e.workers, w)
 	return w, nil
 }
 
-// Start subscribes to what every edge needs of the bus. Run does it by itself.
+// Start makes the subscriptions that every edge has. Run does it by itself.
 func (e *Edge) Start() error {
 	e.cfg.Bus.OnChange(e.busChanged)
 	if e.cfg.Bus.Connected() {
@@ -143,12 +148,20 @@ func (e *Edge) Start() error {
 	if e.cfg.Durable != nil {
 		e.startDurable()
 	}
-	return e.feeds.start()
+	if err := e.feeds.always(e.feeds.inbox+".*.*", e.feeds.reply); err != nil {
+		return fmt.Errorf("edge: subscribe to answers: %w", err)
+	}
+	if e.cfg.Durable == nil {
+		return nil
+	}
+	if err := e.feeds.always(e.cfg.Subjects.Edge(e.cfg.Node), e.asked); err != nil {
+		return fmt.Errorf("edge: subscribe to other edges: %w", err)
+	}
+	return nil
 }
 
-// Run serves until ctx ends, then hands every session over, if a log knows them, or
-// closes it, and returns. The error says what failed; it is nil after a shutdown that was
-// asked for.
+// Run serves until ctx ends. Then it hands durable sessions over, closes all others, and
+// returns. The error says what failed; it is nil after a shutdown through ctx.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
 	ctx, cancel := context.WithCancel(ctx)
@@ -177,7 +190,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	e.leaving.Store(true)
 	stop()
 	for _, w := range e.workers {
-		w.wake() // so that it notices
+		w.wake() // to notice that serving has ended
 	}
 	running.Wait()
 	select {
@@ -188,10 +201,10 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 }
 
-// busChanged asks every replica to make sure that it missed nothing.
+// busChanged has every replica ask whether it missed something while the bus was away.
 func (e *Edge) busChanged(connected bool) {
 	if !connected {
-		e.cfg.Log.Warn("bus lost; clients are served from the replicas")
+		e.cfg.Log.Warn("bus lost; serving clients from the replicas")
 		return
 	}
 	if e.reached.CompareAndSwap(false, true) {
@@ -206,11 +219,11 @@ func (e *Edge) busChanged(connected bool) {
 
 func (e *Edge) closeSockets() {
 	for _, s := range e.sockets {
-		_ = s.Close() // there is nobody left to tell
+		_ = s.Close() // the edge ends, whatever the error
 	}
 }
 
-// endpointConfig returns how the endpoint of a worker for l behaves.
+// endpointConfig returns the configuration of a worker's endpoint.
 func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 	gate, err := admit.New(e.cfg.Auth.Admission(e.cfg.Admission))
 	longMax := 0
@@ -222,7 +235,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Listen:  true,
 		Probe:   l.Probe,
 		Gate:    gate,
-		Admit:   w.admit,
+		Admit:   func(from netip.AddrPort) bool { return e.admit(w, from) },
 		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 
@@ -235,10 +248,92 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		BytesPerSecond:      e.cfg.BytesPerSecond,
 		OfferBytesPerSecond: e.cfg.OfferBytesPerSecond,
 
-		// The table is shared out, so that an edge has one bound whatever its workers.
+		// The workers divide the table, so that the bound of an edge does not depend on them.
 		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
 	}, err
 }
 
 // unprovenMax is the number of unproven peers that an edge remembers.
 const unprovenMax = 65536
+
+// makeDurable keeps the sessions of a worker in the log.
+func (e *Edge) makeDurable(w *Worker, d *Durable) {
+	seed := e.cfg.Seed
+	w.takeover = takeover.New(takeover.Config{
+		Host: &takeoverHost{w, d}, Node: e.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Secret: d.Secret, Shards: d.Shards,
+		Affinity: d.Affinity != nil, Forwards: d.Forward != nil, AnswerOnly: d.AnswerOnly,
+	})
+	if d.Forward != nil {
+		w.out = &returning{w.out, w.takeover}
+	}
+}
+
+// startDurable takes over the sessions of an earlier process of this node, and subscribes to
+// later claims of other edges.
+func (e *Edge) startDurable() {
+	if e.cfg.Durable.Affinity == nil {
+		return
+	}
+	e.cfg.Durable.Affinity.OnReplaced(func(name string, by cluster.Served) {
+		for _, w := range e.workers {
+			w.post(0, func(w *Worker, _ time.Time) { w.takeover.Replaced(name, by.Epoch) })
+		}
+	})
+	e.takeOver(e.cfg.Node)
+}
+
+// closeTime is how long the log has to store the ends of sessions that no edge took.
+const closeTime = 2 * time.Second
+
+// drain hands every session of the edge over, closes those that no edge takes, and goes on
+// to forward datagrams for a while.
+func (e *Edge) drain() {
+	d := e.cfg.Durable
+	e.cfg.Log.Info("handing sessions over", "sessions", e.DurableSessions())
+	e.BeginDrain()
+	var hope takeover.Hope
+	e.wait(d.DrainTimeout-closeTime, func() bool {
+		gossip, candidates := e.view.Load().Candidates()
+		return e.DurableSessions() == 0 || !hope.Update(time.Now(), gossip, candidates)
+	})
+	if n := e.DurableSessions(); n > 0 {
+		e.cfg.Log.Warn("closing sessions: no edge takes them", "sessions", n)
+		for _, w := range e.workers {
+			w.must(func(time.Time) { w.takeover.CloseRest() })
+		}
+		e.wait(closeTime, func() bool { return e.DurableSessions() == 0 })
+	}
+	e.leaving.Store(true)
+	if d.Forward != nil {
+		e.wait(d.DrainLinger, func() bool { return false })
+	}
+}
+
+// wait waits until done, which it asks a hundred times a second, but not for longer than d.
+func (e *Edge) wait(d time.Duration, done func() bool) {
+	end := time.Now().Add(d)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() && time.Now().Before(end) {
+		<-tick.C
+	}
+}
+
+// BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
+// done when DurableSessions is 0.
+func (e *Edge) BeginDrain() {
+	e.draining.Store(true)
+	for _, w := range e.workers {
+		w.must(w.takeover.Drain)
+	}
+}
+
+// DurableSessions returns how many durable sessions the edge has, looks at, or gave to an edge
+// that has not consented: that edge may be leaving, too.
+func (e *Edge) DurableSessions() (n int32) {
+	for _, w := range e.workers {
+		n += w.durable.Load()
+	}
+	return n
+}

@@ -16,20 +16,21 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// feeds bring bus messages to the workers that need them: one subscription per
-// space and edge, whatever the number of workers and clients. The bytes of a
-// batch are shared by the workers and never changed.
+// Feeds bring bus messages to the workers that need them: an edge has one subscription per
+// space, whatever the number of workers and clients. The workers share the bytes of a batch,
+// which are never changed.
 //
-// The mutex guards who follows what. Workers change it when a space gets its
-// first client or loses its last, and the bus asks it for every message, from
-// its own goroutines, so no worker can own it.
+// The mutex guards which worker follows which space. Workers change that when a space gets
+// its first client or loses its last one, and the goroutines of the bus read it for every
+// message, so no worker can own it.
 type feeds struct {
-	edge *Edge
+	node  *node
+	inbox string // subject below which the edge receives answers
 
 	mu     sync.RWMutex
 	spaces map[string]*feed
 	shards map[int]*shardFeed
-	always []func() // unsubscribe what Run needs
+	end    []func() // unsubscribe what every edge needs
 
 	badHeads atomic.Uint64 // head messages that were malformed
 }
@@ -42,38 +43,31 @@ type feed struct {
 
 // A shardFeed is the spaces of one shard that are followed.
 type shardFeed struct {
-	names []string // in the order of their coming
+	names []string // in the order in which they were followed
 	end   []func()
 }
 
-func newFeeds(e *Edge) *feeds {
-	return &feeds{edge: e, spaces: make(map[string]*feed), shards: make(map[int]*shardFeed)}
+func newFeeds(n *node, inbox string) *feeds {
+	return &feeds{node: n, inbox: inbox, spaces: make(map[string]*feed), shards: make(map[int]*shardFeed)}
 }
 
-// start subscribes to the answers to repair requests.
-func (f *feeds) start() error {
-	end, err := f.edge.cfg.Bus.Subscribe(f.edge.inbox+".*.*", f.reply)
-	if err != nil {
-		return fmt.Errorf("edge: subscribe to answers: %w", err)
+// always subscribes to what the edge needs until stop.
+func (f *feeds) always(subject string, handle func(bus.Msg)) error {
+	end, err := f.node.cfg.Bus.Subscribe(subject, handle)
+	if err == nil {
+		f.end = append(f.end, end)
 	}
-	f.always = append(f.always, end)
-	if f.edge.cfg.Durable == nil {
-		return nil
-	}
-	if end, err = f.edge.cfg.Bus.Subscribe(f.edge.cfg.Subjects.Edge(f.edge.cfg.Node), f.edge.asked); err != nil {
-		return fmt.Errorf("edge: subscribe to other edges: %w", err)
-	}
-	f.always = append(f.always, end)
-	return nil
+	return err
 }
+
+// inboxOf returns the subject below which a worker receives answers to repair requests.
+func (f *feeds) inboxOf(w *Worker) string { return fmt.Sprintf("%s.%d", f.inbox, w.index) }
 
 // stop ends all subscriptions.
 func (f *feeds) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, end := range f.always {
-		end()
-	}
+	all(f.end)
 	for _, fd := range f.spaces {
 		all(fd.end)
 	}
@@ -82,11 +76,11 @@ func (f *feeds) stop() {
 	}
 }
 
-// follow makes a worker get all that concerns a space.
+// follow brings all messages about a space to a worker.
 func (f *feeds) follow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	subjects := f.edge.cfg.Subjects
+	subjects := f.node.cfg.Subjects
 	fd, ok := f.spaces[name]
 	if !ok {
 		fd = &feed{}
@@ -99,13 +93,13 @@ func (f *feeds) follow(w *Worker, name string, shard int) {
 	fd.workers = append(fd.workers, w)
 }
 
-// followShard makes the heads of a space's shard known to it.
+// followShard brings the heads of a space's shard to the space.
 func (f *feeds) followShard(name string, shard int) {
 	sh, ok := f.shards[shard]
 	if !ok {
 		sh = &shardFeed{}
 		f.shards[shard] = sh
-		f.subscribe(&sh.end, f.edge.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
+		f.subscribe(&sh.end, f.node.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
 	}
 	sh.names = append(sh.names, name)
 }
@@ -128,8 +122,8 @@ func (f *feeds) unfollow(w *Worker, name string, shard int) {
 	}
 }
 
-// without returns a list that lacks x. The old list stays as it is, because others
-// may be reading it.
+// without returns a copy of a list that lacks x. The old list does not change, because other
+// goroutines may be reading it.
 func without[T comparable](list []T, x T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(y T) bool { return y == x })
 }
@@ -140,12 +134,12 @@ func all(list []func()) {
 	}
 }
 
-// subscribe adds a subscription. Only a closed bus refuses one, and then
-// the edge is about to end.
+// subscribe adds a subscription. Only a closed bus refuses it, and then the edge is about to
+// end.
 func (f *feeds) subscribe(ends *[]func(), subject string, handle func(bus.Msg)) {
-	end, err := f.edge.cfg.Bus.Subscribe(subject, handle)
+	end, err := f.node.cfg.Bus.Subscribe(subject, handle)
 	if err != nil {
-		f.edge.cfg.Log.Error("subscribe", "subject", subject, "error", err)
+		f.node.cfg.Log.Error("missing messages: the bus refuses a subscription", "subject", subject, "error", err)
 		return
 	}
 	*ends = append(*ends, end)
@@ -174,8 +168,8 @@ func (f *feeds) toAll(name string, m bus.Msg) {
 	}
 }
 
-// head tells the workers how far the spaces of a shard are. One that the head does
-// not name is told the epoch, because a new holder may not know the space.
+// head tells the workers how far the spaces of a shard are. A space that the head does not
+// name still hears the epoch, because a new holder may not know the space.
 func (f *feeds) head(shard int, m bus.Msg) {
 	f.mu.RLock()
 	var names []string
@@ -201,42 +195,42 @@ func (f *feeds) head(shard int, m bus.Msg) {
 	}
 }
 
-// reply takes an answer to a repair request.
+// reply passes the answer to a repair request on to the worker that asked.
 func (f *feeds) reply(m bus.Msg) {
 	if m.Header[bus.HeaderStatus] == bus.StatusNoResponders {
 		return
 	}
-	rest := strings.TrimPrefix(m.Subject, f.edge.inbox+".")
+	rest := strings.TrimPrefix(m.Subject, f.inbox+".")
 	number, name, _ := strings.Cut(rest, ".")
 	index, err := strconv.Atoi(number)
-	if err != nil || index < 0 || index >= len(f.edge.workers) {
-		return // not a subject that repair made
+	if err != nil || index < 0 || index >= len(f.node.workers) {
+		return // no worker has this subject
 	}
-	f.edge.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
+	f.node.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
 		if r := w.spaces.Replica(name); r != nil {
 			r.ApplyReply(now, m.Data)
 		}
 	})
 }
 
-// A whoAnswer is one edge's answer.
+// A whoAnswer is the answer of one edge to the question which clients are in a space.
 type whoAnswer struct {
 	Edge    string            `json:"edge"`
 	Space   string            `json:"space"`
 	Clients []fanout.Presence `json:"clients"`
 }
 
-// presencesMax is how many sessions one answer names. An edge with more sends
-// several, because a message of NATS has at most 1 MiB.
+// presencesMax is how many sessions one answer names. An edge with more sends several
+// answers, because a message of NATS has at most 1 MiB.
 const presencesMax = 4096
 
-// who answers who is in a space. The question goes from worker to worker, and
+// who answers which clients are in a space. The question passes from worker to worker, and
 // the last one answers for the edge.
 func (f *feeds) who(name string, m bus.Msg) {
 	if m.Reply == "" {
 		return
 	}
-	f.ask(f.followers(name), m.Reply, whoAnswer{Edge: f.edge.cfg.Node, Space: name, Clients: []fanout.Presence{}})
+	f.ask(f.followers(name), m.Reply, whoAnswer{Edge: f.node.cfg.Node, Space: name, Clients: []fanout.Presence{}})
 }
 
 func (f *feeds) ask(workers []*Worker, reply string, a whoAnswer) {
@@ -259,7 +253,7 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 		if err != nil {
 			panic("edge: an answer that JSON cannot express: " + err.Error())
 		}
-		_ = f.edge.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // whoever asks hears from the others
+		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // the relay asks again
 		if len(all) == 0 {
 			return
 		}
@@ -267,14 +261,17 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 }
 
 // A fanoutHost is a worker as its spaces see it.
-type fanoutHost struct{ w *Worker }
+type fanoutHost struct {
+	w     *Worker
+	feeds *feeds
+}
 
 // Publish implements fanout.Host.
-func (h fanoutHost) Publish(m bus.Msg) error { return h.w.edge.cfg.Bus.Publish(m) }
+func (h fanoutHost) Publish(m bus.Msg) error { return h.w.node.cfg.Bus.Publish(m) }
 
 // Request implements fanout.Host.
 func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
-	h.w.edge.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
+	h.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
 		h.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
 	})
 }
@@ -282,7 +279,7 @@ func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Ti
 // Subscribe implements fanout.Host. "No responders" means that the client is not connected,
 // because each session has a subscription of its own.
 func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
-	end, err := h.w.edge.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
+	end, err := h.w.node.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
 		h.w.post(len(m.Data), func(_ *Worker, now time.Time) { handle(now, m) })
 	})
 	if err != nil {
@@ -292,10 +289,10 @@ func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.M
 }
 
 // Follow implements fanout.Host.
-func (h fanoutHost) Follow(space string, shard int) { h.w.edge.feeds.follow(h.w, space, shard) }
+func (h fanoutHost) Follow(space string, shard int) { h.feeds.follow(h.w, space, shard) }
 
 // Unfollow implements fanout.Host.
 func (h fanoutHost) Unfollow(space string, shard int) {
-	h.w.edge.feeds.unfollow(h.w, space, shard)
+	h.feeds.unfollow(h.w, space, shard)
 	telemetry.Sum(&h.w.past, h.w.spaces.Replica(space).Stats())
 }

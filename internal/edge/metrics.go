@@ -14,7 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// Counts are what an edge counts beside its endpoints and sockets.
+// Counts are the counters of an edge besides those of its endpoints and sockets.
 type Counts struct {
 	fanout.Counts
 	login.Stats
@@ -28,15 +28,14 @@ type Stats struct {
 	Protocol   dnp.Stats
 	Socket     udp.Stats
 	Replicas   replication.ReplicaStats
-	Spaces     int    // followed, per worker
+	Spaces     int    // followed, summed over the workers
 	States     int    // in the replicas of all workers
-	InboxBytes int64  // of the bus, waiting
-	InboxTasks int64  // the same, in tasks
+	InboxBytes int64  // of messages of the bus that wait for a worker
+	InboxTasks int64  // that wait for a worker
 	BadHeads   uint64 // heads that were malformed
 }
 
-// Stats asks every worker for its counters. It fails when ctx ends before all
-// have answered.
+// Stats asks every worker for its counters. It fails if ctx ends before all have answered.
 func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 	answers := make(chan Stats, len(e.workers))
 	for _, w := range e.workers {
@@ -59,7 +58,7 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 	return sum, nil
 }
 
-// Counts returns what the worker counted, for a caller that turns it.
+// Counts returns the counters of the worker, for a caller that turns it.
 func (w *Worker) Counts() Counts {
 	c := Counts{Counts: *w.spaces.Counts(), Stats: w.judge.Stats, TasksLost: w.tasks.Lost()}
 	if w.takeover != nil {
@@ -79,7 +78,7 @@ func (w *Worker) stats() Stats {
 	return s
 }
 
-// Metrics returns what this edge shows at /metrics.
+// Metrics returns the metrics of this edge.
 func (e *Edge) Metrics() []telemetry.Metric {
 	s := &telemetry.Cache[Stats]{Read: e.Stats}
 	count := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
@@ -103,12 +102,12 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) (in, out uint64) { return s.Protocol.UpdatesIn, s.Protocol.UpdatesOut }),
 		direction("messages", "{message}", "Messages of applications.", s,
 			func(s *Stats) (in, out uint64) { return s.MessagesIn, s.MessagesOut }),
-		count("stateless", "{request}", "Connection requests answered without keeping anything, because there were too many.",
+		count("stateless", "{request}", "Connection requests that the edge answered without storing anything, because there were too many.",
 			func(s *Stats) uint64 { return s.Protocol.Stateless }),
-		count("suspects", "{alarm}", "Sessions for which somebody else seemed to send datagrams.",
+		count("suspects", "{alarm}", "Sessions for which another host seemed to forge datagrams.",
 			func(s *Stats) uint64 { return s.Protocol.Alarms }),
 		count("socket.waits", "{flush}", "Flushes that had to wait for the socket.", func(s *Stats) uint64 { return s.Socket.WriteWaits }),
-		count("socket.uncut", "{flush}", "Times that datagrams which could have left as one piece were sent one by one.",
+		count("socket.uncut", "{flush}", "Times that datagrams which could have left in one piece were sent one by one.",
 			func(s *Stats) uint64 { return s.Socket.Uncut }),
 		direction("socket.batches", "{batch}", "System calls that moved datagrams.", s,
 			func(s *Stats) (in, out uint64) { return s.Socket.BatchesIn, s.Socket.BatchesOut }),
@@ -118,7 +117,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		count("callouts", "{request}", "Requests to the game's service about who a client is.", func(s *Stats) uint64 { return s.Callouts }),
 		count("events", "{message}", "Events published for game servers.", func(s *Stats) uint64 { return s.Events }),
 		gauge("inbox.io", "By", "Messages of the bus that wait for a worker.", func(s *Stats) int64 { return s.InboxBytes }),
-		gauge("inbox.tasks", "{task}", "The same, and what the edge asks of its workers.", func(s *Stats) int64 { return s.InboxTasks }),
+		gauge("inbox.tasks", "{task}", "Tasks that wait for a worker: messages of the bus, and requests of the edge.", func(s *Stats) int64 { return s.InboxTasks }),
 		count("scrubs", "{link}", "Links whose values were sent again in the round over all links.",
 			func(s *Stats) uint64 { return s.Protocol.Scrubs }),
 		count("inferred", "{command}", "Reliable commands taken as delivered because the peer went on behind them.",
@@ -137,7 +136,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.WritesRepeated }),
 		count("writes.refused", "{write}", "Client writes that were not allowed, by the edge or the holder.",
 			func(s *Stats) uint64 { return s.WritesRefused + s.WritesForbidden }),
-		count("writes.dropped", "{value}", "Values of clients that write more than is kept for them.",
+		count("writes.dropped", "{value}", "Values of clients beyond the bounds of what may be unacknowledged.",
 			func(s *Stats) uint64 { return s.WritesDropped }),
 		count("links.refused", "{link}", "Links not offered because the client has as many as it may.",
 			func(s *Stats) uint64 { return s.LinksRefused }),
@@ -146,7 +145,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.MessagesRefused }),
 	}
 	if e.cfg.Durable != nil {
-		all = append(all, e.keptMetrics(s)...)
+		all = append(all, e.durableMetrics(s)...)
 	}
 	return append(all, drops(s)...)
 }
@@ -160,7 +159,7 @@ func direction(name, unit, help string, s *telemetry.Cache[Stats], read func(*St
 	})
 }
 
-// drops are the metrics that tell one reason from another.
+// drops are the metrics with a reason.
 func drops(s *telemetry.Cache[Stats]) []telemetry.Metric {
 	by := func(name, unit, help string, read func(s *Stats, observe func(string, uint64))) telemetry.Metric {
 		return telemetry.CounterBy("dnp.edge."+name, unit, help, "reason", func(observe func(string, uint64)) {
@@ -169,12 +168,12 @@ func drops(s *telemetry.Cache[Stats]) []telemetry.Metric {
 		})
 	}
 	return []telemetry.Metric{
-		by("drops", "{datagram}", "Input that was ignored, and what bounds cost, by reason.", protocolDrops),
-		by("logins", "{login}", "Logins of clients, by why they were refused; none = let in.", logins),
+		by("drops", "{datagram}", "Input that was ignored, and losses because of bounds, by reason.", protocolDrops),
+		by("logins", "{login}", "Logins of clients, by the reason for which they were refused; none = admitted.", logins),
 		by("closes", "{session}", "Connections that ended, by reason.", closes),
-		by("socket.drops", "{datagram}", "Datagrams that the system did not take or bring, by reason.", socketDrops),
+		by("socket.drops", "{datagram}", "Datagrams that the system did not send or deliver, by reason.", socketDrops),
 		by("replica.drops", "{message}", "Messages of holders that were not applied, by reason.", replicaDrops),
-		by("bus.lost", "{message}", "Messages for the bus that it did not take, and from it that did not fit, by what they were.", busLost),
+		by("bus.lost", "{message}", "Messages that the bus refused, and messages from it that did not fit, by kind.", busLost),
 	}
 }
 
@@ -220,4 +219,43 @@ func busLost(s *Stats, observe func(string, uint64)) {
 	observe("repair", s.RepairsLost)
 	observe("inbox", s.TasksLost)
 	observe("link_end", s.DropsForgotten)
+}
+
+// durableMetrics returns the metrics of durable sessions.
+func (e *Edge) durableMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
+	count := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
+		return telemetry.Counter("dnp.session."+name, unit, help, func() uint64 { stats := s.Get(); return read(&stats) })
+	}
+	return []telemetry.Metric{
+		telemetry.Gauge("dnp.session.durable", "{session}", "Durable sessions that this edge serves or considers.",
+			func() float64 { return float64(e.DurableSessions()) }),
+		telemetry.Gauge("dnp.session.draining", "", "1 while the edge hands its sessions over and after that, else 0.", func() float64 {
+			if e.draining.Load() {
+				return 1
+			}
+			return 0
+		}),
+		count("opened", "{session}", "Sessions that began here.", func(s *Stats) uint64 { return s.Durable.SessionsOpened }),
+		count("adopted", "{session}", "Sessions that this edge took over from other edges.", func(s *Stats) uint64 { return s.Durable.SessionsAdopted }),
+		count("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", func(s *Stats) uint64 { return s.Durable.SessionsHanded }),
+		count("lost", "{session}", "Sessions that other edges took over although this edge had not handed them over.", func(s *Stats) uint64 { return s.Durable.SessionsLost }),
+		count("elsewhere", "{session}", "Connections that ended without a farewell because another edge has the client's session.",
+			func(s *Stats) uint64 { return s.Durable.SessionsElsewhere }),
+		count("uncertain", "{session}", "Sessions that ended because the edge could not establish their history.",
+			func(s *Stats) uint64 { return s.Durable.SessionsUncertain }),
+		count("writes", "{write}", "Writes that the edge requested of the session log.", func(s *Stats) uint64 { return s.Durable.LogWrites }),
+		count("stalls", "{stall}", "Times that a worker was stopped for so long that other edges may have taken its sessions over.",
+			func(s *Stats) uint64 { return s.Durable.Stalls }),
+		count("return_paths.unknown", "{datagram}", "Datagrams dropped with --answer-only, because their client has sent none yet, or because the edge on its return path is not reachable.",
+			func(s *Stats) uint64 { return s.Durable.PathsUnknown }),
+		telemetry.CounterBy("dnp.session.orphans", "{datagram}", "Orphan datagrams (from clients that the worker does not serve), by outcome.", "fate",
+			func(observe func(string, uint64)) {
+				stats := s.Get()
+				observe("held", stats.Durable.OrphansHeld)
+				observe("forwarded", stats.Durable.OrphansForwarded)
+				observe("dropped", stats.Durable.OrphansDropped)
+			}),
+		count("return_paths.displaced", "{client}", "Clients without a session whose return path was forgotten because the table was full.",
+			func(s *Stats) uint64 { return s.Durable.PathsDisplaced }),
+	}
 }

@@ -24,39 +24,39 @@ type takeoverHost struct {
 }
 
 func (h *takeoverHost) BorrowLocations() *takeover.Locations {
-	h.w.edge.locations.mu.Lock()
-	return &h.w.edge.locations.table
+	h.w.node.locations.mu.Lock()
+	return &h.w.node.locations.table
 }
 
-func (h *takeoverHost) ReturnLocations() { h.w.edge.locations.mu.Unlock() }
+func (h *takeoverHost) ReturnLocations() { h.w.node.locations.mu.Unlock() }
 
-func (h *takeoverHost) View() *takeover.View { return h.w.edge.view.Load() }
+func (h *takeoverHost) View() *takeover.View { return h.w.node.view.Load() }
 
-func (h *takeoverHost) Workers() int { return len(h.w.edge.workers) }
+func (h *takeoverHost) Workers() int { return len(h.w.node.workers) }
 
 func (h *takeoverHost) Pass(worker int, client netip.AddrPort, p []byte, via string, hops uint8) {
 	data, here := bytes.Clone(p), h.w.index
-	h.w.edge.workers[worker].post(len(data), func(w *Worker, now time.Time) {
+	h.w.node.workers[worker].post(len(data), func(w *Worker, now time.Time) {
 		w.Deliver(now, via, hops, client, data)
 		w.takeover.Passed(client, here)
 	})
 }
 
 func (h *takeoverHost) Move(worker int, name string) {
-	to := h.w.edge.workers[worker]
+	to := h.w.node.workers[worker]
 	to.must(func(time.Time) { to.takeover.Give(name, takeover.Path{}, "") })
 }
 
 func (h *takeoverHost) AdoptAt(listener uint16, name string) {
 	var b [4]byte
 	copy(b[:], name) // as good as random
-	if to := h.w.edge.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); to != nil {
+	if to := h.w.node.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); to != nil {
 		to.post(len(name), func(w *Worker, _ time.Time) { w.takeover.Give(name, takeover.Path{Unknown: true}, "") })
 	}
 }
 
 func (h *takeoverHost) Moved(client netip.AddrPort, node string) {
-	for _, w := range h.w.edge.workers {
+	for _, w := range h.w.node.workers {
 		if w.listener == h.w.listener {
 			w.post(0, func(w *Worker, now time.Time) { w.takeover.ForwardTo(now, client, node) })
 		}
@@ -84,7 +84,7 @@ func (h *takeoverHost) Ask(node string, r takeover.Request) {
 	if err != nil {
 		panic("edge: a request that JSON cannot express: " + err.Error())
 	}
-	cfg := &h.w.edge.cfg
+	cfg := &h.w.node.cfg
 	cfg.Bus.Request(bus.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, takeover.ConsentTime, func(m bus.Msg, err error) {
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
@@ -93,7 +93,7 @@ func (h *takeoverHost) Ask(node string, r takeover.Request) {
 	})
 }
 
-func (h *takeoverHost) Reply(to string, ok bool) { h.w.edge.reply(to, ok) }
+func (h *takeoverHost) Reply(to string, ok bool) { h.w.node.reply(to, ok) }
 
 func (h *takeoverHost) Append(writes []sessionlog.Write, owners []*takeover.Session) {
 	h.d.Log.Append(writes, func(i int, a sessionlog.Answer) { h.answered(owners[i], a) })
@@ -146,7 +146,7 @@ func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }
 func (h *takeoverHost) Begin(now time.Time, s *takeover.Session) takeover.Feed {
 	client := h.session(s)
 	feed := h.feed(s)
-	h.w.edge.sessions.enter(s.Conn().Addr().Addr())
+	h.w.node.sessions.enter(s.Conn().Addr().Addr())
 	client.Begin(now, s.Conn(), s.About().Claims())
 	return feed
 }
@@ -159,7 +159,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 		return nil
 	}
 	feed := h.feed(s)
-	h.w.edge.sessions.enter(conn.Addr().Addr())
+	h.w.node.sessions.enter(conn.Addr().Addr())
 	client.Resume(now, conn, s.Token(), s.About().Claims())
 	return feed
 }
@@ -182,26 +182,4 @@ func (h *takeoverHost) feed(s *takeover.Session) takeover.Feed {
 
 func (h *takeoverHost) Emit(ev replication.Event) { h.w.spaces.Emit(ev) }
 
-func (h *takeoverHost) Warn(text string, args ...any) { h.w.edge.cfg.Log.Warn(text, args...) }
-
-// Deliver handles a datagram of a client that came over another edge; via is empty if
-// it came to another worker of this one.
-func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
-	if w.takeover != nil && w.takeover.Intercept(now, client, datagram, via, hops) {
-		return
-	}
-	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
-}
-
-// A returning sends what is for clients that come over other edges back over these.
-type returning struct {
-	Output
-	t *takeover.Takeover
-}
-
-// Send implements dnp.Sender.
-func (r *returning) Send(to netip.AddrPort, b []byte) {
-	if !r.t.Return(to, b) {
-		r.Output.Send(to, b)
-	}
-}
+func (h *takeoverHost) Warn(text string, args ...any) { h.w.node.cfg.Log.Warn(text, args...) }

@@ -3,8 +3,11 @@ package edge
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"net/netip"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,10 +19,11 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// Bounds of a worker's inbox. What does not fit is dropped and counted; a lost
-// batch is a gap, which the replica repairs, and a lost answer is asked for again.
+// Bounds of a worker's inbox. A task that does not fit is dropped and counted: a lost batch
+// is a gap that the replica repairs, and the request for a lost answer is made again.
 const (
 	inboxTasks = 8192
 	inboxBytes = 64 << 20
@@ -34,10 +38,63 @@ type Output interface {
 	Flush() error
 }
 
-// A Worker owns the connections of one socket and the replicas that they need.
-// All of it belongs to the goroutine in loop, except tasks and wake.
+// A node is what the workers of an edge share.
+type node struct {
+	cfg      Config
+	workers  []*Worker // complete before Start
+	logins   *login.Authority
+	sessions *registry
+	signals  signals
+
+	locations sharedLocations // of durable sessions
+	view      atomic.Pointer[takeover.View]
+	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
+}
+
+// sharedLocations is the location table that the workers of an edge share. The mutex is
+// there because no worker can own it: each may get the datagrams of any client. Workers
+// take it when sessions begin or end, and for datagrams of clients that they do not serve.
+type sharedLocations struct {
+	mu    sync.Mutex
+	table takeover.Locations
+}
+
+func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch uint64, ok bool) {
+	n.locations.mu.Lock()
+	defer n.locations.mu.Unlock()
+	i, epoch, ok := n.locations.table.Server(takeover.Client{Addr: client, Listener: listener})
+	if !ok {
+		return nil, 0, false
+	}
+	return n.workers[i], epoch, true
+}
+
+// workerFor returns the worker that has the session of a client, or else one that may
+// take it; nil if there is no such listener.
+func (n *node) workerFor(listener uint16, client netip.AddrPort) *Worker {
+	if w, _, ok := n.server(listener, client); ok {
+		return w
+	}
+	h := fnv.New32a()
+	b, _ := client.MarshalBinary() // it has no error
+	h.Write(b)
+	return n.workerOf(listener, h.Sum32())
+}
+
+// workerOf returns one of the workers of a listener, the same for the same number; nil if
+// there is no such listener.
+func (n *node) workerOf(listener uint16, number uint32) *Worker {
+	all := slices.DeleteFunc(slices.Clone(n.workers), func(w *Worker) bool { return w.listener != listener })
+	if len(all) == 0 {
+		return nil
+	}
+	return all[number%uint32(len(all))]
+}
+
+// A Worker owns the connections of one socket and the replicas that they need. All of it
+// belongs to the goroutine in loop, except tasks, mail, durable and wake.
 type Worker struct {
-	edge  *Edge
+	node  *node
 	index int
 	ep    *dnp.Endpoint
 	out   Output
@@ -51,18 +108,20 @@ type Worker struct {
 	lastOut   time.Time                // when Flush was called last
 	past      replication.ReplicaStats // of spaces that are no longer followed
 	judge     *login.Judge
-	suspectAt time.Time // when a line about forged datagrams may be written again
+	suspectAt time.Time // when forged datagrams may be logged again
 	flushes   flushTrace
 
 	tasks *turn.Inbox[task]
 	wake  func()
 }
 
-func newWorker(e *Edge, listener uint16, out Output, wake func()) *Worker {
+func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
 	w := &Worker{
-		edge: e, index: len(e.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake), flushes: flushTrace{signals: &e.signals}}
-	w.judge = e.logins.Judge(loginHost{w})
+		node: n, index: len(n.workers), out: out, wake: wake, listener: listener,
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake),
+		flushes: flushTrace{signals: &n.signals},
+	}
+	w.judge = n.logins.Judge(loginHost{w})
 	return w
 }
 
@@ -87,9 +146,9 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 	return w.out.Flush()
 }
 
-// Turn handles datagrams and tasks, does what is due and sends what is to be
-// sent, all at the time now. It returns when it must be called again at the
-// latest, which is never before now, and what failed with the output.
+// Turn handles datagrams, letters and tasks, does what is due, and sends, all at the time
+// now. It returns when it must be called again at the latest, which is never before now, and
+// the error of the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
@@ -107,6 +166,64 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 // inbox is full the task, which holds size bytes, is lost and counted.
 func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 
+// A letter carries to a worker what must not get lost, unlike a task: an answer of the log,
+// without which a session stands still for ever; the number of a delivered message; or
+// something to do, such as to handle an answer of the affinity or of another edge. Letters
+// need no bound of their own: a session asks the log one question at a time, other questions
+// are bounded where they are asked, and a feed has one letter on its way at most.
+type letter struct {
+	answer sessionlog.Answer
+	to     *takeover.Session
+	feed   *sessionFeed
+	do     func(now time.Time)
+}
+
+// A sessionFeed is the feed of a session that tells its worker what is delivered.
+type sessionFeed struct {
+	takeover.Feed
+	session *takeover.Session
+	worker  *Worker
+
+	posted atomic.Bool   // a letter is on its way
+	number atomic.Uint64 // of the newest message that is delivered
+}
+
+// delivered notes, from any goroutine, that the message with this number and all before it
+// are delivered.
+func (f *sessionFeed) delivered(number uint64) {
+	f.number.Store(number)
+	if f.posted.CompareAndSwap(false, true) {
+		f.worker.mail.Put(letter{feed: f})
+	}
+}
+
+// Deliver implements takeover.Feed.
+func (f *sessionFeed) Deliver(m sessionlog.Message) {
+	f.worker.spaces.Counts().MessagesIn++
+	f.Feed.Deliver(m)
+}
+
+// must has something done on a turn of the worker. Unlike a task it does not get lost. It
+// may be called from any goroutine.
+func (w *Worker) must(do func(now time.Time)) {
+	w.mail.Put(letter{do: do})
+}
+
+// openMail handles the letters that came since the last turn.
+func (w *Worker) openMail(now time.Time) {
+	for _, l := range w.mail.Take() {
+		switch {
+		case l.do != nil:
+			l.do(now)
+		case l.feed != nil:
+			l.feed.posted.Store(false)
+			w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())
+		default:
+			w.takeover.Answer(now, l.to, l.answer)
+		}
+	}
+}
+
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	for _, d := range batch {
@@ -114,14 +231,13 @@ func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
 	}
 }
 
-// advance does what is due and sends what is to be sent. It returns when it must
-// be called again.
+// advance does what is due and sends. It returns when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
-	next = w.advanceDurable(now, next) // what the log answered
-	w.flush(now)                       // values first: those who play do not wait for those who join
+	next = w.advanceDurable(now, next) // answers of the log
+	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
-	next = w.advanceDurable(now, next) // what is to be stored
+	next = w.advanceDurable(now, next) // writes to the log
 	if due, ok := w.flush(now); ok {
 		next = earlier(next, due)
 	}
@@ -129,7 +245,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		next = earlier(next, due)
 	}
 	if next.Before(now) {
-		return now // a socket takes the zero time for "never"
+		return now // a socket treats the zero time as "never"
 	}
 	return next
 }
@@ -143,14 +259,14 @@ func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 	return next
 }
 
-// flush sends changed values, if any, unless that was done so lately that they have
-// to wait. Then it returns until when.
+// flush sends changed values, if there are any. If the last flush was too recent, the values
+// have to wait, and flush returns until when.
 func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 	if !w.ep.Pending() {
 		w.flushes.forget() // no client is linked to what changed
 		return due, false
 	}
-	if due = w.lastOut.Add(w.edge.cfg.Flush); due.After(now) {
+	if due = w.lastOut.Add(w.node.cfg.Flush); due.After(now) {
 		return due, true
 	}
 	w.flushes.begin(w.ep.Stats())
@@ -163,7 +279,7 @@ func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 // turns the worker.
 func (w *Worker) Replica(name string) *replication.Replica { return w.spaces.Replica(name) }
 
-// handle takes what the endpoint says that happened.
+// handle handles the events of the endpoint.
 func (w *Worker) handle(now time.Time, events []dnp.Event) {
 	for i := range events {
 		ev := &events[i]
@@ -176,11 +292,11 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		}
 		s, ok := ev.Conn.Data().(*fanout.Session)
 		if !ok {
-			continue // it ended before it began
+			continue // the connection ended before its session began
 		}
 		switch ev.Kind {
 		case dnp.EventClosed:
-			w.edge.sessions.leave(ev.Conn.Addr().Addr())
+			w.node.sessions.leave(ev.Conn.Addr().Addr())
 		case dnp.EventSuspect:
 			w.suspected(now, s, ev.Conn.Addr())
 		}
@@ -193,11 +309,11 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 	claims := w.judge.Identity(conn)
 	if w.takeover != nil {
 		conn.SetData(nil)
-		w.takeover.Connected(now, conn, w.edge.cfg.NewID(), claims)
+		w.takeover.Connected(now, conn, w.node.cfg.NewID(), claims)
 		return
 	}
-	w.edge.sessions.enter(conn.Addr().Addr())
-	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.edge.cfg.NewID(), Client: claims.Client, Began: now})
+	w.node.sessions.enter(conn.Addr().Addr())
+	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.node.cfg.NewID(), Client: claims.Client, Began: now})
 	s.Begin(now, conn, claims)
 }
 
@@ -218,18 +334,18 @@ func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Cla
 	h.w.ep.LogIn(now, from, claims, h.w.out)
 }
 
-// suspectPause is the least time between two lines of a worker about forged datagrams.
+// suspectPause is the least time between two log lines of a worker about forged datagrams.
 const suspectPause = time.Minute
 
-// suspected logs that somebody else seems to send for the client. The metric counts every
-// time.
+// suspected logs that another host seems to forge datagrams of a client. The metric counts
+// every alarm.
 func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort) {
 	if now.Before(w.suspectAt) {
 		return
 	}
 	w.suspectAt = now.Add(suspectPause)
-	w.edge.cfg.Log.Warn("somebody seems to forge datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
-		"address", w.edge.cfg.LogAddresses.text(addr))
+	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
+		"address", w.node.cfg.LogAddresses.text(addr))
 }
 
 // live applies a batch of the holder.
@@ -238,7 +354,7 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	if replica == nil {
 		return
 	}
-	span := w.edge.signals.replicate(space, batch)
+	span := w.node.signals.replicate(space, batch)
 	replica.Apply(now, batch)
 	span.End()
 	w.flushes.applied(now, span)
@@ -250,6 +366,32 @@ func (w *Worker) close(now time.Time) {
 		c.Close(dnp.CloseDrain)
 	}
 	w.handle(now, w.ep.Advance(now, w.out))
+}
+
+// Serves reports whether the worker owns the session of a client, for a caller that turns
+// it.
+func (w *Worker) Serves(client netip.AddrPort) bool { return w.takeover.Serves(client) }
+
+// Deliver handles a datagram of a client that came over the edge via; via is empty if it came
+// directly to this edge.
+func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
+	if w.takeover != nil && w.takeover.Intercept(now, client, datagram, via, hops) {
+		return
+	}
+	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
+}
+
+// A returning sends datagrams to clients by their return paths.
+type returning struct {
+	Output
+	t *takeover.Takeover
+}
+
+// Send implements dnp.Sender.
+func (r *returning) Send(to netip.AddrPort, b []byte) {
+	if !r.t.Return(to, b) {
+		r.Output.Send(to, b)
+	}
 }
 
 func earlier(a, b time.Time) time.Time {

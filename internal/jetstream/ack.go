@@ -16,7 +16,6 @@ import (
 const (
 	HeaderExpect        = "Nats-Expected-Last-Subject-Sequence"
 	HeaderExpectSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
-	HeaderExpectStream  = "Nats-Expected-Stream"
 	HeaderRollup        = "Nats-Rollup"
 	HeaderTTL           = "Nats-TTL"
 	HeaderBatchID       = "Nats-Batch-Id"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 )
@@ -45,9 +46,9 @@ func TestOneAtATime(t *testing.T) {
 			t.Fatalf("answer %d does not arrive", i)
 		}
 	}
-	nobody := make(chan error, 1)
-	a.Send(Request{Msg: &nats.Msg{Subject: "nobody"}, Done: func(_ *nats.Msg, err error) { nobody <- err }})
-	if err := <-nobody; !errors.Is(err, ErrNotSent) {
+	unserved := make(chan error, 1)
+	a.Send(Request{Msg: &nats.Msg{Subject: "unserved"}, Done: func(_ *nats.Msg, err error) { unserved <- err }})
+	if err := <-unserved; !errors.Is(err, ErrNotSent) {
 		t.Errorf("a request without a responder ends with %v, want %v", err, ErrNotSent)
 	}
 }
@@ -76,7 +77,7 @@ func TestBounds(t *testing.T) {
 		{RequesterConfig{Bytes: 10_000}, 4000, 5, 3},
 		{RequesterConfig{}, 1, 5, 0},
 	} {
-		a := &Requester{cfg: c.cfg.withDefaults(), work: make(chan struct{}, 1), reject: make(chan struct{}, 1)}
+		a := &Requester{cfg: c.cfg.withDefaults(), work: turn.NewWake(), reject: turn.NewWake()}
 		refused := 0
 		for range c.n {
 			a.Send(Request{Msg: &nats.Msg{Data: make([]byte, c.size)}, Done: func(_ *nats.Msg, err error) {

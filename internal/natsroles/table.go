@@ -1,6 +1,7 @@
 package natsroles
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -40,14 +41,15 @@ type Config struct {
 	LogStreams   int // of edges with a session log; default 16
 }
 
+func (c Config) withDefaults() Config {
+	c.StoreStreams = cmp.Or(c.StoreStreams, 4)
+	c.LogStreams = cmp.Or(c.LogStreams, 16)
+	return c
+}
+
 // Table returns the roles.
 func Table(c Config) []Role {
-	if c.StoreStreams == 0 {
-		c.StoreStreams = 4
-	}
-	if c.LogStreams == 0 {
-		c.LogStreams = 16
-	}
+	c = c.withDefaults()
 	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
 }
 

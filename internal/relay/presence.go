@@ -121,7 +121,7 @@ func (w *Worker) advancePresence(now time.Time) time.Time {
 	return w.askDue
 }
 
-// ask asks all edges who is in a space.
+// ask asks all edges which sessions are in a space.
 func (w *Worker) ask(now time.Time, sp *space) {
 	sp.present.due = now.Add(askEmptyInterval)
 	if len(sp.present.named) > 0 {

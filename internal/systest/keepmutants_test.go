@@ -41,7 +41,7 @@ var keepMutantList = []mutants.Mutant{
 	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestKeepTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !t.cfg.Forwards {", New: "if true {",
 		Survives: "sessions go to where the datagrams come, as without a forwarder"},
-	{Name: "deliveries_are_not_told", File: "internal/edge/mailbox.go", Old: "w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())", New: "_ = now"},
+	{Name: "deliveries_are_not_told", File: "internal/edge/worker.go", Old: "w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())", New: "_ = now"},
 	{Name: "feed_goes_on_elsewhere", File: "internal/edge/takeover/session.go", Old: "if s.feed != nil {", New: "if false {",
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},

@@ -50,6 +50,13 @@ type Config struct {
 	TokenFile string
 }
 
+func (c Config) withDefaults() Config {
+	if c.Health == nil {
+		c.Health = func() Health { return Health{Ready: true} }
+	}
+	return c
+}
+
 // Bounds of what a request can cost. They are arbitrary, and ample for scrapers.
 const (
 	headerTimeout   = 5 * time.Second
@@ -73,9 +80,7 @@ func Listen(cfg Config) (*Server, error) {
 	if cfg.Addr == "" {
 		return &Server{}, nil
 	}
-	if cfg.Health == nil {
-		cfg.Health = func() Health { return Health{Ready: true} }
-	}
+	cfg = cfg.withDefaults()
 	listener, err := net.Listen("tcp", cfg.Addr)
 	if err != nil {
 		return nil, listenError(cfg.Addr, err)

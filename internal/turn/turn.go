@@ -1,5 +1,5 @@
-// Package turn has what goroutines need that own their state and are turned: whoever
-// drives them calls one method that handles what was posted and does what is due.
+// Package turn has the parts of goroutines that own their state and are turned: a loop, or
+// a simulation, calls one method that handles what was posted and does what is due.
 //
 // Others hand them work through an [Inbox], which is bounded and loses what does not fit,
 // or through a [Queue], which never loses anything, and wake them. An owner whose loop
@@ -84,8 +84,8 @@ func (b *Inbox[T]) Bytes() int64 { return max(0, b.bytes.Load()) }
 // Lost returns how many items were lost.
 func (b *Inbox[T]) Lost() uint64 { return b.lost.Load() }
 
-// A Queue holds items for one owner and never loses one. It has no bound of its own: those
-// who put items in must have one, as a request has one answer.
+// A Queue holds items for one owner and never loses one. It has no bound of its own: the
+// senders must have one, as a request has one answer.
 //
 // The mutex is there because items come from the goroutines of adapters, and a channel
 // would have to block them when it is full.

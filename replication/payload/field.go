@@ -195,13 +195,13 @@ func parseExcept(n node) (a replication.Audience, err *replication.Error) {
 		return a, err
 	}
 	a, err = parseListed(&f, replication.AudienceAllBut)
-	if err == nil && a.Kind == replication.AudienceNobody {
+	if err == nil && a.Kind == replication.AudienceNone {
 		a.Kind = replication.AudienceAll // nothing is excepted
 	}
 	return a, err
 }
 
-// parseListed makes an audience of groups and clients. Without any it is AudienceNobody.
+// parseListed makes an audience of groups and clients. Without any it is AudienceNone.
 func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audience, err *replication.Error) {
 	if _, err = optional(f, fieldGroups, &a.Groups, tokens); err != nil {
 		return a, err

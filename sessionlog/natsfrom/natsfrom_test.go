@@ -259,8 +259,7 @@ func TestUnstored(t *testing.T) {
 		f.send(0, 1)
 		f.wait(0, 1, "all is well")
 		for {
-			h := Unstored()
-			h.Set("Dnp-Reliable", "false")
+			h := nats.Header{"Nats-Expected-Stream": {"none"}, "Dnp-Reliable": {"false"}}
 			if err := nc.PublishMsg(&nats.Msg{Subject: "dnp.v1.from.demo.c", Header: h, Data: []byte("unreliable")}); err != nil {
 				t.Fatal(err)
 			}

@@ -10,21 +10,9 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
-
-// Headers of a message.
-const (
-	headerSession  = "Dnp-Session"
-	headerNumber   = "Dnp-Number"
-	headerPrevious = "Dnp-Previous" // number of the message before, plus one: what a consumer's cursor was
-	headerReliable = "Dnp-Reliable"
-)
-
-// Unstored returns headers that keep a message out of the stream. They are for unreliable
-// messages of clients, which have the same subjects: the stream refuses a message that is
-// meant for another stream, and subscribers get it all the same.
-func Unstored() nats.Header { return nats.Header{jetstream.HeaderExpectStream: {"none"}} }
 
 // A Publisher publishes the messages of all sessions of an edge.
 type Publisher struct {
@@ -195,8 +183,8 @@ func (f *Feed) publish() {
 	number := strconv.FormatUint(m.Number, 10)
 	f.p.requester.Send(jetstream.Request{
 		Msg: &nats.Msg{Subject: f.subject, Data: m.Data, Header: nats.Header{
-			headerSession: {f.session}, headerNumber: {number}, headerPrevious: {strconv.FormatUint(m.Previous, 10)},
-			headerReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
+			subject.HeaderSession: {f.session}, subject.HeaderNumber: {number}, subject.HeaderPrevious: {strconv.FormatUint(m.Previous, 10)},
+			subject.HeaderReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
 		}},
 		Done: func(reply *nats.Msg, err error) { f.answered(m.Number, reply, err) },
 	})

@@ -122,8 +122,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// TestNobody checks that without a server every request is unreachable at once.
-func TestNobody(t *testing.T) {
+// TestWithoutServer checks that without a server every request is unreachable at once.
+func TestWithoutServer(t *testing.T) {
 	c := natstest.Start(t, 1)
 	nc := c.Connect(t)
 	l := open(t, Config{Conn: nc, Shards: 1})

@@ -2,6 +2,8 @@ package socket
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,24 +22,24 @@ const (
 	tasksMax = 64
 )
 
-// DefaultPort is where cluster datagrams are taken when nobody says otherwise.
+// DefaultPort is the port for datagrams of other edges unless configuration names another.
 const DefaultPort = 7947
 
 // Config says what a Forwarder is made of.
 type Config struct {
-	// Router is that of the router. An ID of zero means a random one.
+	// Router is the configuration of the router. An ID of zero means a random one.
 	Router forward.Config
 
-	// Listen is where datagrams of other edges come. Without an address it is on all of
-	// them, IPv4 and IPv6; port 0 is a free one.
+	// Listen is the address for datagrams of other edges. Without an IP address it is all
+	// addresses of the machine, IPv4 and IPv6; port 0 means a free port.
 	Listen netip.AddrPort
 
-	// Handle takes what came, in the order of its coming, from the goroutine of Run. It
-	// must not block, and not keep Data.
+	// Handle takes deliveries in the order in which they came, on the goroutine of Run. It
+	// must not block, and must not keep Data.
 	Handle func(now time.Time, list []forward.Delivery)
 
-	// Changed is told when an edge lives otherwise than before, from the goroutine of
-	// Run. It must not block. nil = nobody.
+	// Changed is called when the liveness of an edge changes, on the goroutine of Run. It
+	// must not block. It may be nil.
 	Changed func(forward.Change)
 
 	// Log receives life-cycle events. nil means slog.Default().
@@ -62,10 +64,10 @@ type Forwarder struct {
 	deliveries []forward.Delivery
 }
 
-// Open opens the socket. The error says in one line which address could not be had.
+// Open opens the socket. The error says in one line which address is not available.
 func Open(cfg Config) (*Forwarder, error) {
 	if cfg.Handle == nil {
-		return nil, errors.New("forward: nobody handles what comes")
+		return nil, errors.New("forward: no handler for deliveries")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -90,17 +92,17 @@ func Open(cfg Config) (*Forwarder, error) {
 	return f, nil
 }
 
-// Addr returns where datagrams of other edges come.
+// Addr returns the address for datagrams of other edges.
 func (f *Forwarder) Addr() netip.AddrPort { return f.socket.LocalAddr() }
 
-// ID returns the name of this process, which the others have to know.
+// ID returns the name of this process, which the other edges have to know.
 func (f *Forwarder) ID() uint64 { return f.cfg.Router.ID }
 
-// On reports whether there are keys. Without, nothing is forwarded.
+// On reports whether there are keys. Without keys, the Forwarder forwards nothing.
 func (f *Forwarder) On() bool { return f.on.Load() }
 
-// SetKeys sets the keys, see forward.Router. Run carries it out; it waits for room
-// there, but not after ctx ended.
+// SetKeys sets the keys, see forward.Router. Run carries it out. It waits until Run has done
+// so, or until ctx ends.
 func (f *Forwarder) SetKeys(ctx context.Context, secrets [][]byte) error {
 	answer := make(chan error, 1)
 	f.do(ctx, func(time.Time) {
@@ -116,7 +118,8 @@ func (f *Forwarder) SetKeys(ctx context.Context, secrets [][]byte) error {
 	}
 }
 
-// SetPeers sets who is there, as SetKeys does.
+// SetPeers sets the edges that are there. It waits for room in the queue of Run, or until
+// ctx ends.
 func (f *Forwarder) SetPeers(ctx context.Context, list []forward.Peer) {
 	f.do(ctx, func(now time.Time) { f.router.SetPeers(now, list) })
 }
@@ -129,10 +132,10 @@ func (f *Forwarder) do(ctx context.Context, task func(now time.Time)) {
 	}
 }
 
-// Liveness returns how a node is, as of the last heartbeat of this one.
+// Liveness returns the liveness of a node, as of the last heartbeat of this one.
 func (f *Forwarder) Liveness(node string) forward.Liveness { return (*f.living.Load())[node] }
 
-// Close closes the socket. Run, if it runs, ends with an error.
+// Close closes the socket. A running Run returns an error.
 func (f *Forwarder) Close() { _ = f.socket.Close() }
 
 // Run carries datagrams until ctx ends. Then it closes the socket.
@@ -155,7 +158,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn does all that there is to do at the time now.
+// turn does what is due at the time now.
 func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
 	if due := f.router.NextTimeout(); !now.Before(due) {
 		f.tell(f.router.Advance(now, out))
@@ -173,9 +176,9 @@ func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
 	f.carry(now, out)
 }
 
-// Forward sends a datagram of a client to the edge that serves it; hops is how often it
-// was forwarded before. data is copied. It reports false if the node is not known, or
-// suspected. A datagram more or less is lost without a word, as networks do.
+// Forward sends a datagram of a client to the edge that serves it; hops is how often it was
+// forwarded before. It copies data. It reports false if the node is not known, or
+// suspected. Datagrams that it accepts may still be lost, as in any network.
 func (f *Forwarder) Forward(node string, c forward.Client, hops uint8, data []byte) bool {
 	if is := f.Liveness(node); is != forward.Alive && is != forward.Unwatched {
 		return false
@@ -184,8 +187,8 @@ func (f *Forwarder) Forward(node string, c forward.Client, hops uint8, data []by
 	return true
 }
 
-// Return sends an answer to a client by the node that the client speaks to, in the epoch
-// of its session. data is copied. It reports false if the node is not there.
+// Return sends an answer to a client by the node that the client speaks to, in the epoch of
+// its session. It copies data. It reports false if the node is gone.
 func (f *Forwarder) Return(node string, c forward.Client, epoch uint64, data []byte) bool {
 	if f.Liveness(node) == forward.Gone {
 		return false
@@ -199,7 +202,7 @@ func (f *Forwarder) put(o op) {
 	f.socket.Wake()
 }
 
-// carry does what workers want.
+// carry sends the datagrams of the workers.
 func (f *Forwarder) carry(now time.Time, out *udp.Writer) {
 	b := f.queue.take(f.spare)
 	for i := range b.ops {
@@ -214,14 +217,14 @@ func (f *Forwarder) carry(now time.Time, out *udp.Writer) {
 	f.spare = b
 }
 
-// note keeps what the edge has to know.
+// note keeps a delivery that the edge has to handle.
 func (f *Forwarder) note(d forward.Delivery) {
 	if d.Kind != forward.Nothing || d.Overtaken {
 		f.deliveries = append(f.deliveries, d)
 	}
 }
 
-// hand gives the edge what came.
+// hand gives the edge what came in this turn.
 func (f *Forwarder) hand(now time.Time) {
 	if len(f.deliveries) > 0 {
 		f.cfg.Handle(now, f.deliveries)
@@ -229,7 +232,7 @@ func (f *Forwarder) hand(now time.Time) {
 	}
 }
 
-// tell says who lives otherwise.
+// tell publishes changes of liveness.
 func (f *Forwarder) tell(changes []forward.Change) {
 	if len(changes) == 0 {
 		return
@@ -245,13 +248,24 @@ func (f *Forwarder) tell(changes []forward.Change) {
 			delete(living, c.Node)
 		}
 		if was := old[c.Node]; c.Is == forward.Suspect || was == forward.Suspect {
-			f.cfg.Log.Info("an edge lives otherwise, by its heartbeats", "edge", c.Node, "was", was, "is", c.Is)
+			f.cfg.Log.Info("liveness of an edge changed", "edge", c.Node, "was", was, "is", c.Is)
 		}
 	}
 	f.living.Store(&living)
 	if f.cfg.Changed != nil {
 		for _, c := range changes {
 			f.cfg.Changed(c)
+		}
+	}
+}
+
+// NewID returns a name for a process that no other process has had.
+func NewID() uint64 {
+	var b [8]byte
+	for {
+		rand.Read(b[:]) // never fails
+		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
+			return id
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 // Stats are the counters of a Forwarder.
 type Stats struct {
-	forward.Stats           // as of the last heartbeat
-	Socket        udp.Stats // of the system
-	Lost          uint64    // datagrams of workers that did not fit
+	forward.Stats // as of the last heartbeat
+	Socket        udp.Stats
+	Lost          uint64 // datagrams of workers that did not fit into a batch
 }
 
 // Stats returns the counters.
@@ -26,8 +26,8 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 	return []telemetry.Metric{
 		gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) int64 { return s.Peers }),
 		gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) int64 { return s.Suspects }),
-		gauge("routes", "{client}", "Clients of other edges that are remembered.", func(s *forward.Stats) int64 { return s.Clients }),
-		telemetry.CounterBy("dnp.forward.datagrams", "{datagram}", "Datagrams between edges, by what became of them.", "kind",
+		gauge("routes", "{client}", "Clients of other edges whose highest epochs are remembered.", func(s *forward.Stats) int64 { return s.Clients }),
+		telemetry.CounterBy("dnp.forward.datagrams", "{datagram}", "Datagrams between edges, by kind.", "kind",
 			func(observe func(string, uint64)) {
 				s := f.stats.Load()
 				observe("in_sent", s.In)
@@ -41,14 +41,14 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 				observe("beat_sent", s.HeartbeatsOut)
 				observe("beat_taken", s.HeartbeatsIn)
 			}),
-		telemetry.CounterBy("dnp.forward.drops", "{datagram}", "Datagrams that were not forwarded or not taken, by reason.", "reason",
+		telemetry.CounterBy("dnp.forward.drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
 			func(observe func(string, uint64)) {
 				for i, n := range f.stats.Load().Drops {
 					observe(forward.DropReason(i).String(), n)
 				}
 				observe("lost", f.queue.drops())
 			}),
-		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the system did not take or bring, by reason.", "reason",
+		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the operating system lost, by reason.", "reason",
 			func(observe func(string, uint64)) {
 				s := f.socket.Stats()
 				for i, n := range s.Drops {
@@ -56,7 +56,7 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 				}
 				observe("overflow", s.Overflows)
 			}),
-		telemetry.Counter("dnp.forward.stalls", "{stall}", "Times that this process stood still for longer than heartbeats allow.",
+		telemetry.Counter("dnp.forward.stalls", "{stall}", "Times that this process was stopped for longer than heartbeats allow.",
 			func() uint64 { return f.stats.Load().Stalls }),
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/forward"
 )
 
-// Bounds of a batch. What does not fit is dropped, and counted.
+// Bounds of a batch. A datagram that does not fit is dropped and counted.
 const (
 	batchOps   = 8192
 	batchBytes = 4 << 20
 )
 
-// An op is what a worker wants: to forward a datagram to a node, or to return one by it.
+// An op is a datagram of a worker: to be forwarded to a node, or returned by it.
 type op struct {
 	back   bool
 	hops   uint8
@@ -22,7 +22,7 @@ type op struct {
 	data   []byte // in the batch
 }
 
-// A batch is what workers want between two turns of Run.
+// A batch is the datagrams of the workers between two turns of Run.
 type batch struct {
 	ops   []op
 	bytes []byte
@@ -35,7 +35,7 @@ func (b *batch) add(o op) bool {
 	}
 	at := len(b.bytes)
 	b.bytes = append(b.bytes, o.data...)
-	o.data = b.bytes[at:] // stays as it is when bytes grows elsewhere
+	o.data = b.bytes[at:] // stays valid when bytes moves
 	b.ops = append(b.ops, o)
 	return true
 }
@@ -45,10 +45,10 @@ func (b *batch) reset() {
 	b.ops, b.bytes = b.ops[:0], b.bytes[:0]
 }
 
-// A queue brings what workers want to the goroutine of Run.
+// A queue brings datagrams of workers to the goroutine of Run.
 //
-// It has a mutex, because all workers put datagrams into the same batch: one each would
-// need somebody who says that a worker's turn is over. It is held for one copy.
+// The mutex is there because all workers put datagrams into the same batch: with a batch
+// for each, they would have to say when a turn of theirs is over. It is held for one copy.
 type queue struct {
 	mu      sync.Mutex
 	filling *batch
@@ -63,7 +63,7 @@ func (q *queue) put(o op) {
 	}
 }
 
-// take returns what was put since, and has empty filled next.
+// take returns the batch that was filled, and has empty filled next.
 func (q *queue) take(empty *batch) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()

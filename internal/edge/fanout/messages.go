@@ -83,10 +83,10 @@ const (
 	tokenMax   = 1<<(64-tokenShift) - 1 // of a game
 )
 
-// token names a message and remembers who waits for its number; 0 is a message whose
-// number no sender waits for. The message is known if its game's token is not above that
-// of a message before: then it is a repetition, whose answer was lost with an edge. The
-// edge answers it, or will when the first copy has its number.
+// token names a message and remembers where its number is to be sent; 0 names a message
+// whose number no sender wants. The message is known if its game's token is not above that
+// of an earlier message: then it is a repetition, because the answer was lost with an edge.
+// The edge answers it at once, or when the first copy has its number.
 func (c *messages) token(m *bus.Msg) (token uint64, known bool) {
 	game, err := strconv.ParseUint(m.Header[subject.HeaderToken], 10, 64)
 	named := err == nil && game > 0 && game <= tokenMax

@@ -183,7 +183,7 @@ func (o *ownStates) advance(now, next time.Time) time.Time {
 func (o *ownStates) sendAssert(now time.Time, own *ownState) {
 	w := replication.Write{
 		Kind: replication.WriteAssert, Number: o.nextWrite(), Link: uint16(own.link),
-		ReadOnly: own.readOnly, Audience: replication.AudienceNobody, Message: own.message,
+		ReadOnly: own.readOnly, Audience: replication.AudienceNone, Message: own.message,
 	}
 	if o.ClientStates == ClientStatesSpace {
 		w.Audience = replication.AudienceAllBut

@@ -237,7 +237,7 @@ func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
 	}
 }
 
-// Described brings the links in line with who may see and write the state. A link whose
+// Described brings the links in line with the rights to see and write the state. A link whose
 // message or write right changed is made anew, because DNP tells a client those things
 // only once.
 func (s *space) Described(st *replication.State) {

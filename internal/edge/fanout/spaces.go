@@ -32,7 +32,7 @@ func (s *Spaces) follow(name string) *space {
 		holder: holder{base: &s.base, name: name, shard: cluster.Shard(name, s.Shards)},
 		own:    make(map[string]*ownState), levels: newLevels(&s.base),
 	}
-	sp.replica = replication.NewReplica(name, replication.ReplicaConfig{}, sp)
+	sp.replica = replication.NewReplica(name, sp)
 	s.byName[name] = sp
 	s.order = append(s.order, sp)
 	s.Host.Follow(name, sp.shard)
@@ -165,7 +165,7 @@ func (s *Spaces) SendToAll(name string, m bus.Msg) {
 	}
 }
 
-// A Presence is one session in the answer to the question who is in a space.
+// A Presence is one session in the answer to the question which sessions are in a space.
 type Presence struct {
 	Client  string `json:"client"`
 	Session string `json:"session"`

@@ -61,9 +61,9 @@ func Start(t testing.TB) *Collector {
 	c := &Collector{t: t, hung: make(chan struct{}), changed: make(chan struct{}, 1), metrics: map[string]string{}}
 	close(c.hung)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/traces", c.takeTraces)
-	mux.HandleFunc("POST /v1/metrics", c.takeMetrics)
-	mux.HandleFunc("POST /v1/logs", c.takeLogs)
+	mux.HandleFunc("POST /v1/traces", handle(c, c.addTraces))
+	mux.HandleFunc("POST /v1/metrics", handle(c, c.addMetrics))
+	mux.HandleFunc("POST /v1/logs", handle(c, c.addLogs))
 	c.server = httptest.NewServer(mux)
 	t.Cleanup(func() {
 		c.Disconnect()
@@ -84,41 +84,43 @@ func (c *Collector) Hang() (resume func()) {
 	return func() { close(c.hung) }
 }
 
-// read parses the body of a request into m, and waits while the collector hangs.
-func (c *Collector) read(r *http.Request, m proto.Message) bool {
-	body, err := io.ReadAll(r.Body)
-	if err == nil {
-		err = proto.Unmarshal(body, m)
-	}
-	if err != nil {
-		c.t.Errorf("%s: %v", r.URL, err)
-		return false
-	}
-	c.mu.Lock()
-	c.asked++
-	c.mu.Unlock()
-	c.signal()
-	select {
-	case <-c.hung:
-		return true
-	case <-r.Context().Done():
-		return false
+// handle serves requests with a body of type M, which add stores. It answers once the
+// collector does not hang.
+func handle[M any, P interface {
+	*M
+	proto.Message
+}](c *Collector, add func(P)) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		m := P(new(M))
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = proto.Unmarshal(body, m)
+		}
+		if err != nil {
+			c.t.Errorf("%s: %v", r.URL, err)
+			return
+		}
+		c.locked(func() { c.asked++ })
+		select {
+		case <-c.hung:
+			c.locked(func() { add(m) })
+		case <-r.Context().Done():
+		}
 	}
 }
 
-func (c *Collector) signal() {
+// locked changes what arrived, and wakes Until.
+func (c *Collector) locked(change func()) {
+	c.mu.Lock()
+	change()
+	c.mu.Unlock()
 	select {
 	case c.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (c *Collector) takeTraces(_ http.ResponseWriter, r *http.Request) {
-	var m traces.ExportTraceServiceRequest
-	if !c.read(r, &m) {
-		return
-	}
-	c.mu.Lock()
+func (c *Collector) addTraces(m *traces.ExportTraceServiceRequest) {
 	for _, rs := range m.ResourceSpans {
 		resource := attributes(rs.Resource.Attributes)
 		for _, ss := range rs.ScopeSpans {
@@ -127,8 +129,26 @@ func (c *Collector) takeTraces(_ http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	c.mu.Unlock()
-	c.signal()
+}
+
+func (c *Collector) addMetrics(m *metrics.ExportMetricsServiceRequest) {
+	for _, rm := range m.ResourceMetrics {
+		for _, sm := range rm.ScopeMetrics {
+			for _, one := range sm.Metrics {
+				c.metrics[one.Name] = one.Unit
+			}
+		}
+	}
+}
+
+func (c *Collector) addLogs(m *logs.ExportLogsServiceRequest) {
+	for _, rl := range m.ResourceLogs {
+		for _, sl := range rl.ScopeLogs {
+			for _, one := range sl.LogRecords {
+				c.logs = append(c.logs, Log{Body: one.Body.GetStringValue(), Trace: hex.EncodeToString(one.TraceId)})
+			}
+		}
+	}
 }
 
 func newSpan(s *trace.Span, resource map[string]string) Span {
@@ -157,40 +177,6 @@ func attributes(list []*common.KeyValue) map[string]string {
 		}
 	}
 	return all
-}
-
-func (c *Collector) takeMetrics(_ http.ResponseWriter, r *http.Request) {
-	var m metrics.ExportMetricsServiceRequest
-	if !c.read(r, &m) {
-		return
-	}
-	c.mu.Lock()
-	for _, rm := range m.ResourceMetrics {
-		for _, sm := range rm.ScopeMetrics {
-			for _, one := range sm.Metrics {
-				c.metrics[one.Name] = one.Unit
-			}
-		}
-	}
-	c.mu.Unlock()
-	c.signal()
-}
-
-func (c *Collector) takeLogs(_ http.ResponseWriter, r *http.Request) {
-	var m logs.ExportLogsServiceRequest
-	if !c.read(r, &m) {
-		return
-	}
-	c.mu.Lock()
-	for _, rl := range m.ResourceLogs {
-		for _, sl := range rl.ScopeLogs {
-			for _, one := range sl.LogRecords {
-				c.logs = append(c.logs, Log{Body: one.Body.GetStringValue(), Trace: hex.EncodeToString(one.TraceId)})
-			}
-		}
-	}
-	c.mu.Unlock()
-	c.signal()
 }
 
 // Spans returns the spans that arrived.
