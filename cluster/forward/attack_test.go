@@ -19,7 +19,7 @@ func (a *attacker) datagram(b *node) (p []byte, real bool) {
 	s := a.seen[a.rng.IntN(len(a.seen))]
 	p = bytes.Clone(s.b)
 	switch a.rng.IntN(6) {
-	case 0: // as it is, to whoever
+	case 0: // as it is, to any edge
 		return p, s.to == b.addr
 	case 1:
 		p[a.rng.IntN(len(p))] ^= 1 << a.rng.IntN(8)
@@ -138,12 +138,12 @@ func TestReflect(t *testing.T) {
 	w.want("its own", "a")
 	w.drops("its own", "a", DropUnknownSender, 1)
 	c.take1(w.now, s.b)
-	w.want("somebody else's", "c")
-	w.drops("somebody else's", "c", DropBadSeal, 1)
+	w.want("another edge's", "c")
+	w.drops("another edge's", "c", DropBadSeal, 1)
 }
 
 // TestRotation: keys change without a datagram lost, in the order in which gossip does
-// it: everybody knows the new one, then it is used, then the old one is forgotten.
+// it: all edges know the new one, then they use it, then they forget the old one.
 func TestRotation(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.nodes["a"], w.nodes["b"]
@@ -180,7 +180,7 @@ func TestRotation(t *testing.T) {
 	a.In(w.now, "b", client(1), 0, []byte("old"), a)
 	w.settle()
 	w.want("the old key", "b")
-	w.drops("is not known any more", "b", DropUnknownKey, 1)
+	w.drops("is unknown", "b", DropUnknownKey, 1)
 }
 
 // TestNameCollision: two keys with the same name are both tried.

@@ -111,7 +111,7 @@ func (w *world) start(name string, i int, id uint64) *node {
 	return n
 }
 
-// meet gives everybody the roster.
+// meet gives all nodes the roster.
 func (w *world) meet() {
 	for _, n := range w.order {
 		n.SetPeers(w.now, w.roster())
@@ -183,7 +183,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// want checks what one edge was told since it was asked last.
+// want checks what one edge was told since the last check.
 func (w *world) want(why, name string, want ...string) {
 	w.t.Helper()
 	var got []string

@@ -82,7 +82,7 @@ func TestMessageLayout(t *testing.T) {
 	}
 	unhopped := message{epoch: 7, origin: 9, client: client(1), data: []byte("x")}
 	if _, ok := parseMessage(TypeIn, unhopped.append(nil)); ok {
-		t.Error("a client's datagram that nobody forwarded passes")
+		t.Error("a client's datagram with no hop passes")
 	}
 	b[0] |= 0x10
 	if _, ok := parseMessage(TypeOut, b); ok {

@@ -66,7 +66,7 @@ func TestFenceOfTheOwnSession(t *testing.T) {
 	b.owned[client(1)] = 7
 	b.Out(w.now, "a", client(1), 7, []byte("zombie"), b)
 	w.settle()
-	w.want("an edge that has adopted the client lets nobody else speak to it", "a")
+	w.want("an edge that has adopted the client lets no answer of another edge through", "a")
 	w.want("and says so", "b", "nothing epoch 8 overtaken")
 	b.owned[client(1)] = 9
 	b.Out(w.now, "a", client(1), 9, []byte("next"), b)
@@ -214,14 +214,14 @@ func TestGossipIsFirst(t *testing.T) {
 	}
 }
 
-func TestStallSuspectsNobody(t *testing.T) {
+func TestStallSuspectsNone(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a := w.nodes["a"]
 	w.pass(time.Second)
 	w.now = w.now.Add(5 * time.Second) // a was stopped
 	a.Advance(w.now, a)
 	if got := a.Liveness(w.now, "b"); got != Alive {
-		t.Errorf("who stood still cannot know: %v", got)
+		t.Errorf("an edge that was stopped cannot know: %v", got)
 	}
 	if a.stats.Stalls != 1 {
 		t.Errorf("%d stalls", a.stats.Stalls)
@@ -303,7 +303,7 @@ func TestRestart(t *testing.T) {
 	w.start("b", 1, 77).owned[client(1)] = 2
 	w.meet()
 	w.deliver(old)
-	w.want("what was for the process before is for nobody", "b")
+	w.want("what was for the process before is lost", "b")
 	w.drops("because it has another key", "b", DropBadSeal, 1)
 	a.In(w.now, "b", client(1), 0, []byte("y"), a)
 	w.settle()

@@ -25,14 +25,14 @@ const (
 )
 
 // A sim is a cluster of edges that lose, confuse and restart. Sessions move between them,
-// everybody is told wrong things, and keys change.
+// edges are told wrong things, and keys change.
 type sim struct {
 	t     *testing.T
 	net   *simnet.Net
 	rng   *rand.Rand
 	edges []*simEdge
 
-	truth   [simClients]home // who serves each client
+	truth   [simClients]home // which edge serves each client
 	serial  uint64
 	taken   map[uint64]int // datagrams that reached an owner
 	shown   map[uint64]int // answers that reached a client
@@ -138,7 +138,7 @@ func (s *sim) tell() {
 				}
 			}
 			if s.rng.IntN(10) == 0 && !s.quiet {
-				list = list[:len(list)-1] // gossip loses somebody
+				list = list[:len(list)-1] // gossip loses an edge
 				s.tell()
 			}
 			e.SetPeers(s.net.Now(), list)

@@ -6,7 +6,7 @@ import (
 )
 
 // TestWatchers: in a small cluster all watch all; in a large one each edge has five that
-// watch it, everybody agrees on who, and the work is shared out.
+// watch it, all edges agree on which, and the work is shared out.
 func TestWatchers(t *testing.T) {
 	for _, n := range []int{2, meshMax, meshMax + 1, 300} {
 		var names []string
@@ -36,7 +36,7 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
-// TestUnwatched: who is not watched is not suspected, and gets what is for it.
+// TestUnwatched: an edge that this one does not watch is not suspected, and gets datagrams.
 func TestUnwatched(t *testing.T) {
 	var names []string
 	for i := range meshMax + 10 {

@@ -27,7 +27,7 @@ type crowd struct {
 	clients map[netip.AddrPort]*dnptest.Client
 	in      []udp.Datagram
 	buf     []byte
-	deaf    bool // datagrams go nowhere
+	deaf    bool // datagrams are counted and dropped
 	sent    int
 }
 
@@ -65,7 +65,7 @@ func newCrowd(t testing.TB, clients int) *crowd {
 	// The first batch cannot be applied without keyframes: answer the request.
 	request, ok := replica.Advance(c.now.Add(10 * time.Second))
 	if !ok {
-		t.Fatal("the replica asks for nothing")
+		t.Fatal("the replica requests no keyframes")
 	}
 	for _, part := range c.store.Repair(c.now, request) {
 		replica.ApplyReply(c.now, part)
@@ -139,7 +139,7 @@ func (c *crowd) batches(n int) [][]byte {
 	return all
 }
 
-// BenchmarkFanOut takes a batch of 100 changed states (position and rotation, 28
+// BenchmarkFanOut brings a batch of 100 changed states (position and rotation, 28
 // bytes) to 200 clients. One operation is one batch, 20,000 updates.
 func BenchmarkFanOut(b *testing.B) {
 	const clients = 200
@@ -165,7 +165,7 @@ func BenchmarkFanOut(b *testing.B) {
 	b.ReportMetric(float64(c.sent)/float64(b.N*clients*crowdStates), "B/update")
 }
 
-// TestFanOutAllocates nothing per update.
+// TestFanOutAllocates wants no allocation per update.
 func TestFanOutAllocates(t *testing.T) {
 	c := newCrowd(t, 20)
 	c.deaf = true

@@ -213,7 +213,8 @@ func (a LogAddresses) text(from netip.AddrPort) string {
 	return p.String()
 }
 
-// A Durable is what sessions need to outlive their edge; see sessionlog/DESIGN.md.
+// A Durable is what durable sessions need, those that outlive their edge; see
+// sessionlog/DESIGN.md and takeover/DESIGN.md.
 type Durable struct {
 	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
 	// of the logs. All edges of a deployment must have the same.
@@ -221,10 +222,10 @@ type Durable struct {
 	Shards int
 	Secret []byte
 
-	// From brings reliable messages of clients to the game servers.
+	// From stores reliable messages of clients for the game servers.
 	From From
 
-	// Affinity says which edge serves which session. nil means that only the log tells.
+	// Affinity says which edge serves which session. nil means that only the log says so.
 	Affinity cluster.Affinity
 
 	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
@@ -232,20 +233,20 @@ type Durable struct {
 	// if there is a Forwarder.
 	DrainTimeout, DrainLinger time.Duration
 
-	// Forward carries datagrams to the edges that they are for. nil means that an edge
-	// takes over each session whose datagrams come to it.
+	// Forward carries datagrams to the edges that serve their clients. nil means that an
+	// edge takes over each session whose datagrams come to it.
 	Forward Forwarder
 
-	// AnswerOnly says that a balancer tracks connections, so that an edge that takes a
-	// session over must not send to the client before something came from it. It needs
-	// a Forwarder.
+	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
+	// must not send to the client before a datagram of the client comes. It needs a
+	// Forwarder.
 	AnswerOnly bool
 }
 
-// From is the port to the store of reliable messages of clients for game servers.
+// From is the port to the store of clients' reliable messages for game servers.
 type From interface {
 	// Begin returns the feed of a session. delivered is called, from any goroutine, when
-	// the message with this number and all before it cannot get lost; it does
+	// the message with this number and all before it can no longer get lost; it does
 	// not block.
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }
@@ -273,20 +274,18 @@ func (d *Durable) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Forwarder carries datagrams between edges. Its methods are called by all workers at
-// the same time and must not block. Datagrams belong to the caller again when the call
-// returns.
+// A Forwarder carries datagrams between edges. All workers call its methods, which must not
+// block. Datagrams belong to the caller again when a call returns.
 type Forwarder interface {
 	// Forward sends a datagram of a client, which came to the port listener, to the edge
-	// that serves the client. hops is how many edges it went over before, this one not
-	// counted. It reports false for a node that is not known, or is silent for so long
-	// that it counts as dead: then the caller takes the session over.
+	// that serves the client. hops is how often it was forwarded before. It reports false
+	// for a node that is not known, or that counts as dead because it was silent for too
+	// long: then the caller takes the session over.
 	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
 
-	// Return sends a datagram to a client through the edge to which the client's
-	// datagrams come, so that it leaves by the address that the client knows. epoch is
-	// that of the session: the edge at the other end sends nothing for an owner that was
-	// replaced. It reports false if that edge cannot be reached; the caller then sends
-	// the datagram by itself.
+	// Return sends a datagram to a client through the edge to which the client's datagrams
+	// come, so that it leaves by the address that the client knows. epoch is that of the
+	// session: the other edge sends nothing for an owner that was replaced. It reports
+	// false if the other edge cannot be reached; the caller then sends the datagram itself.
 	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
 }

@@ -1,18 +1,299 @@
 package edge
 
 import (
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
-const hopePatience = 5 * time.Second // of takeover.Hope
+// A testEdge is an edge with durable sessions, and the network around it.
+type testEdge struct {
+	*testing.T
+	net     *simnet.Net
+	edge    *Edge
+	worker  *Worker
+	other   *membus.Bus
+	answers []string
+	client  *dnptest.Client
+}
 
-// TestDrainAlone: how long an edge with a session that nobody takes goes on.
+// nothing takes the messages of clients, and forgets them.
+type nothing struct{}
+
+func (nothing) Deliver(sessionlog.Message)                {}
+func (nothing) End()                                      {}
+func (nothing) Begin(_, _, _ string, _ func(uint64)) Feed { return nothing{} }
+
+// Datagram, Send and Flush make it the output of its worker.
+func (l *testEdge) Datagram(size int) []byte { return make([]byte, 0, size) }
+func (l *testEdge) Flush() error             { return nil }
+func (l *testEdge) Send(to netip.AddrPort, p []byte) {
+	if l.client != nil {
+		p = slices.Clone(p)
+		l.net.Schedule(0, func() { l.client.Receive(l.net.Now(), server, p) })
+	}
+}
+
+var server = netip.MustParseAddrPort("127.0.0.1:3413")
+
+// join has a client connect, and returns its address.
+func (l *testEdge) join() netip.AddrPort {
+	l.Helper()
+	addr := netip.MustParseAddrPort("10.0.0.1:5000")
+	l.client = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
+		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "", 0, addr, p) })
+	}})
+	l.client.Connect(l.net.Now())
+	for end := l.net.Elapsed() + 2*time.Second; l.net.Elapsed() < end; {
+		l.client.Advance(l.net.Now())
+		l.pass(10 * time.Millisecond)
+	}
+	if !l.worker.Serves(addr) {
+		l.Fatal("the client has no session")
+	}
+	return addr
+}
+
+func newTestEdge(t *testing.T) *testEdge {
+	l := &testEdge{T: t, net: simnet.New(1)}
+	hub, err := membus.New(membus.Config{Schedule: l.net.Schedule})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.other = hub.Node("other")
+	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
+	l.edge, err = New(Config{
+		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
+		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}},
+	})
+	if err == nil {
+		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, l, func() {})
+	}
+	if err == nil {
+		err = l.edge.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// roster tells the edge which edges are there.
+func (l *testEdge) roster(phases map[string]cluster.Phase) {
+	var list []cluster.Member
+	for name, phase := range phases {
+		list = append(list, cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase})
+	}
+	l.edge.SetRoster(cluster.NewRoster(list))
+}
+
+// pass lets time go by.
+func (l *testEdge) pass(d time.Duration) {
+	l.Helper()
+	for end := l.net.Elapsed() + d; l.net.Elapsed() < end; {
+		if _, err := l.worker.Turn(l.net.Now(), []udp.Datagram(nil)); err != nil {
+			l.Fatal(err)
+		}
+		l.net.Run(time.Millisecond)
+	}
+}
+
+// ask sends a request of another edge, and notes the answer.
+func (l *testEdge) ask(r takeover.Request) {
+	l.Helper()
+	data, err := json.Marshal(r)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.other.Request(bus.Msg{Subject: l.edge.cfg.Subjects.Edge("e1"), Data: data}, takeover.ConsentTime, func(m bus.Msg, err error) {
+		if err != nil {
+			m.Data = []byte(err.Error())
+		}
+		l.answers = append(l.answers, string(m.Data))
+	})
+}
+
+func (l *testEdge) want(why string, answers ...string) {
+	l.Helper()
+	if !slices.Equal(l.answers, answers) {
+		l.Errorf("%s: answers are %q, want %q", why, l.answers, answers)
+	}
+	l.answers = nil
+}
+
+// TestAsked: an edge says that it is prepared when it has the states, answers about a session
+// when the log says which edge has it, and refuses when it leaves.
+func TestAsked(t *testing.T) {
+	l := newTestEdge(t)
+	l.pass(10 * time.Millisecond)
+	l.ask(takeover.Request{Prepare: []string{"not a token"}})
+	l.pass(100 * time.Millisecond)
+	l.want("there is nothing to prepare", string(answerDone))
+	l.ask(takeover.Request{Prepare: []string{"arena", "not a token"}})
+	l.pass(takeover.ConsentTime*3/4 - 10*time.Millisecond)
+	l.want("it does not know the states of the space")
+	l.pass(20 * time.Millisecond)
+	l.want("it does not get them", string(answerRefused))
+	if l.worker.Replica("arena") == nil || l.worker.Replica("not a token") != nil {
+		t.Errorf("spaces that are followed: %v", l.worker.spaces.Names())
+	}
+
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.pass(100 * time.Millisecond)
+	l.want("there is no such session, so no edge needs to keep it", string(answerDone))
+
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 1, Client: "192.0.2.1:5000"})
+	l.pass(100 * time.Millisecond)
+	l.want("it has no such listener", string(answerRefused))
+
+	l.edge.draining.Store(true)
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Prepare: []string{"arena"}})
+	l.pass(100 * time.Millisecond)
+	l.want("it leaves", string(answerRefused), string(answerRefused))
+}
+
+// TestAskRefused: an edge looks again at a session when the edge that should take it refuses,
+// or does not answer.
+func TestAskRefused(t *testing.T) {
+	for _, refuses := range []bool{true, false} {
+		l := newTestEdge(t)
+		c := l.join()
+		asked := 0
+		_, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
+			switch {
+			case !strings.Contains(string(m.Data), "adopt"):
+				_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerDone})
+			case refuses:
+				asked++
+				_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerRefused})
+			default:
+				asked++
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+		l.edge.BeginDrain()
+		l.pass(500 * time.Millisecond)
+		if asked != 1 || l.worker.Serves(c) {
+			t.Errorf("refuses %v: asked %d times, keeps it %v; want 1 and that it is given", refuses, asked, l.worker.Serves(c))
+		}
+		if l.edge.DurableSessions() != 1 {
+			t.Errorf("refuses %v: %d sessions wait for a successor, want 1", refuses, l.edge.DurableSessions())
+		}
+		l.pass(takeover.ConsentTime)
+		if got := l.worker.Counts().Durable.SessionsHanded; got != 1 || l.worker.takeover.Count() != 1 {
+			t.Errorf("refuses %v: %d hand-overs, %d sessions are looked at, want 1 and 1", refuses, got, l.worker.takeover.Count())
+		}
+	}
+}
+
+// TestDrainUnderLoad: an edge whose workers have no room for tasks still begins to drain, and
+// learns that another edge takes its sessions.
+func TestDrainUnderLoad(t *testing.T) {
+	l := newTestEdge(t)
+	l.join()
+	fill := func() { // until the next turn, which takes what there is
+		for l.worker.post(0, func(*Worker, time.Time) {}) {
+		}
+	}
+	end, err := l.other.Subscribe(l.edge.cfg.Subjects.Edge("e2"), func(m bus.Msg) {
+		fill()
+		_ = l.other.Publish(bus.Msg{Subject: m.Reply, Data: answerDone})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
+	fill()
+	l.edge.BeginDrain()
+	l.pass(time.Second)
+	if n := l.edge.DurableSessions(); n > 0 || l.worker.Counts().Durable.SessionsHanded != 1 {
+		t.Errorf("%d sessions are left, %d were handed over, want 0 and 1", n, l.worker.Counts().Durable.SessionsHanded)
+	}
+}
+
+// TestMust: a letter wakes the worker, which opens it however many tasks there are.
+func TestMust(t *testing.T) {
+	l := newTestEdge(t)
+	woken, done := 0, 0
+	w, err := l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3414")}, l, func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w.post(0, func(*Worker, time.Time) {}) {
+	}
+	woken = 0
+	w.must(func(time.Time) {
+		done++
+		w.must(func(time.Time) { done++ })
+	})
+	for range 2 {
+		if _, err := w.Turn(l.net.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if woken != 2 || done != 2 {
+		t.Errorf("woken %d times, done %d, want 2 and 2", woken, done)
+	}
+}
+
+// TestAskedUnderLoad: an edge that has no room for a request to take a session refuses at once,
+// so that the session has an owner again.
+func TestAskedUnderLoad(t *testing.T) {
+	l := newTestEdge(t)
+	l.pass(10 * time.Millisecond)
+	for l.worker.post(0, func(*Worker, time.Time) {}) {
+	}
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.net.Run(20 * time.Millisecond)
+	l.want("it has no room", string(answerRefused))
+}
+
+// TestReadyNoMore: an edge that has handed everything over is not ready, also when the bus
+// comes back before the process ends.
+func TestReadyNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestEdge(t)
+		if !l.edge.Ready() {
+			t.Error("it is not ready, although the bus is there")
+		}
+		l.edge.drain()
+		if l.edge.Ready() {
+			t.Error("it is ready, although it is about to end")
+		}
+		bus := l.edge.cfg.Bus.(*membus.Bus)
+		bus.SetConnected(false)
+		bus.SetConnected(true)
+		if l.edge.Ready() {
+			t.Error("it is ready again, because the bus came back")
+		}
+	})
+}
+
+// hopePatience is that of takeover.Hope.
+const hopePatience = 5 * time.Second
+
+// TestDrainAlone: how long an edge goes on with a session that no edge takes.
 func TestDrainAlone(t *testing.T) {
 	const timeout = 55 * time.Second
 	ready := map[string]cluster.Phase{"e1": cluster.PhaseReady}
@@ -24,14 +305,14 @@ func TestDrainAlone(t *testing.T) {
 		roster map[string]cluster.Phase
 		after  time.Duration
 	}{
-		{"nobody says who is there", nil, closeTime},
+		{"there is no gossip", nil, closeTime},
 		{"it is the only one", ready, hopePatience + closeTime},
 		{"the other one leaves, too", with(cluster.PhaseDraining), hopePatience + closeTime},
-		{"another one begins", with(cluster.PhaseStarting), timeout},
-		{"another one works, but takes nothing", with(cluster.PhaseReady), timeout},
+		{"another one starts", with(cluster.PhaseStarting), timeout},
+		{"another one is ready, but takes nothing", with(cluster.PhaseReady), timeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLeaver(t)
+			l := newTestEdge(t)
 			l.edge.cfg.Durable.DrainTimeout = timeout
 			if c.roster != nil {
 				l.roster(c.roster)
@@ -50,7 +331,7 @@ func TestDrainAlone(t *testing.T) {
 // gets its sessions.
 func TestDrainComeback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeaver(t)
+		l := newTestEdge(t)
 		l.join()
 		given := map[string]int{}
 		for _, node := range []string{"e2", "e3"} {

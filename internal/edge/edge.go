@@ -269,8 +269,8 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	}
 }
 
-// startDurable takes over what an earlier process of this node had, and listens to what
-// the affinity finds out.
+// startDurable takes over the sessions of an earlier process of this node, and subscribes to
+// later claims of other edges.
 func (e *Edge) startDurable() {
 	if e.cfg.Durable.Affinity == nil {
 		return
@@ -290,19 +290,19 @@ const closeTime = 2 * time.Second
 // to forward datagrams for a while.
 func (e *Edge) drain() {
 	d := e.cfg.Durable
-	e.cfg.Log.Info("handing sessions over", "sessions", e.Kept())
+	e.cfg.Log.Info("handing sessions over", "sessions", e.DurableSessions())
 	e.BeginDrain()
 	var hope takeover.Hope
 	e.wait(d.DrainTimeout-closeTime, func() bool {
 		gossip, candidates := e.view.Load().Candidates()
-		return e.Kept() == 0 || !hope.Update(time.Now(), gossip, candidates)
+		return e.DurableSessions() == 0 || !hope.Update(time.Now(), gossip, candidates)
 	})
-	if n := e.Kept(); n > 0 {
+	if n := e.DurableSessions(); n > 0 {
 		e.cfg.Log.Warn("closing sessions: no edge takes them", "sessions", n)
 		for _, w := range e.workers {
 			w.must(func(time.Time) { w.takeover.CloseRest() })
 		}
-		e.wait(closeTime, func() bool { return e.Kept() == 0 })
+		e.wait(closeTime, func() bool { return e.DurableSessions() == 0 })
 	}
 	e.leaving.Store(true)
 	if d.Forward != nil {
@@ -321,7 +321,7 @@ func (e *Edge) wait(d time.Duration, done func() bool) {
 }
 
 // BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
-// done when Kept is 0.
+// done when DurableSessions returns 0.
 func (e *Edge) BeginDrain() {
 	e.draining.Store(true)
 	for _, w := range e.workers {
@@ -329,9 +329,9 @@ func (e *Edge) BeginDrain() {
 	}
 }
 
-// Kept returns how many durable sessions the edge has, looks at, or handed to an edge that
-// did not say yet that it takes them: that edge may be leaving, too.
-func (e *Edge) Kept() (n int32) {
+// DurableSessions returns how many durable sessions the edge has, looks at, or gave to an edge
+// that has not consented: that edge may be leaving, too.
+func (e *Edge) DurableSessions() (n int32) {
 	for _, w := range e.workers {
 		n += w.durable.Load()
 	}

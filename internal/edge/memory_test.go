@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestMemory measures what a state costs a worker, besides the links of its clients
-// (those are measured in package dnp).
+// TestMemory measures the memory that a worker needs for a state, without the links of its
+// clients, which package dnp measures.
 func TestMemory(t *testing.T) {
 	const states, most = 2000, 1100
 	c := newCrowd(t, 1)

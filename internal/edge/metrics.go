@@ -221,30 +221,30 @@ func busLost(s *Stats, observe func(string, uint64)) {
 	observe("link_end", s.DropsForgotten)
 }
 
-// durableMetrics are the metrics of durable sessions.
+// durableMetrics returns the metrics of durable sessions.
 func (e *Edge) durableMetrics(s *telemetry.Cache[Stats]) []telemetry.Metric {
 	count := func(name, unit, help string, read func(*Stats) uint64) telemetry.Metric {
 		return telemetry.Counter("dnp.session."+name, unit, help, func() uint64 { stats := s.Get(); return read(&stats) })
 	}
 	return []telemetry.Metric{
 		telemetry.Gauge("dnp.session.durable", "{session}", "Durable sessions that this edge serves or considers.",
-			func() float64 { return float64(e.Kept()) }),
-		telemetry.Gauge("dnp.session.draining", "", "1 from when the edge begins to hand its sessions over, else 0.", func() float64 {
+			func() float64 { return float64(e.DurableSessions()) }),
+		telemetry.Gauge("dnp.session.draining", "", "1 while the edge hands its sessions over and after that, else 0.", func() float64 {
 			if e.draining.Load() {
 				return 1
 			}
 			return 0
 		}),
 		count("opened", "{session}", "Sessions that began here.", func(s *Stats) uint64 { return s.Durable.SessionsOpened }),
-		count("adopted", "{session}", "Sessions that were taken over from other edges.", func(s *Stats) uint64 { return s.Durable.SessionsAdopted }),
-		count("handed", "{session}", "Sessions that were handed over to other edges.", func(s *Stats) uint64 { return s.Durable.SessionsHanded }),
-		count("lost", "{session}", "Sessions that other edges took over without being asked.", func(s *Stats) uint64 { return s.Durable.SessionsLost }),
-		count("elsewhere", "{session}", "Connections that ended in silence because another edge has the client's session.",
+		count("adopted", "{session}", "Sessions that this edge took over from other edges.", func(s *Stats) uint64 { return s.Durable.SessionsAdopted }),
+		count("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", func(s *Stats) uint64 { return s.Durable.SessionsHanded }),
+		count("lost", "{session}", "Sessions that other edges took over although this edge had not handed them over.", func(s *Stats) uint64 { return s.Durable.SessionsLost }),
+		count("elsewhere", "{session}", "Connections that ended without a farewell because another edge has the client's session.",
 			func(s *Stats) uint64 { return s.Durable.SessionsElsewhere }),
-		count("uncertain", "{session}", "Sessions that ended because their history could not be established.",
+		count("uncertain", "{session}", "Sessions that ended because the edge could not establish their history.",
 			func(s *Stats) uint64 { return s.Durable.SessionsUncertain }),
-		count("writes", "{write}", "Writes that were asked of the session log.", func(s *Stats) uint64 { return s.Durable.LogWrites }),
-		count("stalls", "{stall}", "Times that a worker stood still for so long that its sessions may have been taken over.",
+		count("writes", "{write}", "Writes that the edge requested of the session log.", func(s *Stats) uint64 { return s.Durable.LogWrites }),
+		count("stalls", "{stall}", "Times that a worker was stopped for so long that other edges may have taken its sessions over.",
 			func(s *Stats) uint64 { return s.Durable.Stalls }),
 		count("return_paths.unknown", "{datagram}", "Datagrams dropped with --answer-only, because their client has sent none yet, or because the edge on its return path is not reachable.",
 			func(s *Stats) uint64 { return s.Durable.PathsUnknown }),

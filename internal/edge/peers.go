@@ -21,16 +21,16 @@ func (n *node) Serves(listener uint16, client netip.AddrPort) (epoch uint64, ok 
 	return epoch, ok
 }
 
-// Deliver takes a datagram of a client that another edge, via, forwarded with Forward.
-// hops counts that edge, too. The datagram is the Edge's from then on.
+// Deliver handles a datagram of a client that was forwarded hops times. via is the edge to
+// which it came first, or empty if that is this one. The Edge owns the datagram from then on.
 func (n *node) Deliver(via string, hops uint8, listener uint16, client netip.AddrPort, datagram []byte) {
 	if w := n.workerFor(listener, client); w != nil { // another edge may have another listener
 		w.post(len(datagram), func(w *Worker, now time.Time) { w.Deliver(now, via, hops, client, datagram) })
 	}
 }
 
-// Emit sends a datagram that another edge passed to this one with Return. The datagram
-// is the Edge's from then on.
+// Emit sends a client a datagram that another edge passed to this one with Return. The Edge
+// owns the datagram from then on.
 func (n *node) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
 	w := n.workerFor(listener, client)
 	if w == nil {
@@ -45,24 +45,24 @@ func (n *node) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
 	})
 }
 
-// Overtaken takes the word of another edge that the session of a client is in a later
-// epoch than this edge has it in. The log is asked.
+// Overtaken handles news from another edge: the session of a client is in a later epoch than
+// the one in which this edge serves it. The session reads its log.
 func (n *node) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
 	if w, _, ok := n.server(listener, client); ok {
 		w.post(0, func(w *Worker, _ time.Time) { w.takeover.Overtaken(client, epoch) })
 	}
 }
 
-// Misled takes the word of another edge, node, that it does not serve a client whose
-// datagrams this one forwards to it. The next datagram asks which edge does.
+// Misled handles news from the edge node: it does not serve a client whose datagrams this
+// edge forwards to it. The next datagram of the client has this edge look again.
 func (n *node) Misled(listener uint16, client netip.AddrPort, node string) {
 	n.locations.mu.Lock()
 	defer n.locations.mu.Unlock()
 	n.locations.table.Withdraw(takeover.Client{Addr: client, Listener: listener}, node)
 }
 
-// SetRoster tells the edge which nodes are there. Sessions of edges that left are taken
-// over. It is called by one goroutine at a time.
+// SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
+// left. One goroutine at a time calls it.
 func (n *node) SetRoster(r cluster.Roster) {
 	view, left := n.view.Load().With(r)
 	n.view.Store(view)
@@ -71,8 +71,8 @@ func (n *node) SetRoster(r cluster.Roster) {
 	}
 }
 
-// Gone takes over, with the other edges that are ready, the sessions that a dead edge had.
-// Each of them takes those that the name of their log gives it.
+// Gone takes over, with the other edges that are ready, the sessions of a dead edge. The name
+// of a session decides which edge takes it over.
 func (n *node) Gone(node string) {
 	if n.cfg.Durable == nil || n.cfg.Durable.Affinity == nil {
 		return
@@ -100,7 +100,7 @@ func (n *node) reply(to string, ok bool) {
 	}
 }
 
-// asked takes a request of another edge.
+// asked handles a request of another edge.
 func (n *node) asked(m bus.Msg) {
 	var r takeover.Request
 	switch {
@@ -108,7 +108,7 @@ func (n *node) asked(m bus.Msg) {
 	case n.draining.Load():
 		n.reply(m.Reply, false)
 	case r.Adopt != "":
-		client, _ := netip.ParseAddrPort(r.Client) // the log says who it is
+		client, _ := netip.ParseAddrPort(r.Client) // a hint; the log has the address
 		w := n.workerFor(r.Listener, client)
 		if w == nil || !w.post(len(m.Data), func(w *Worker, _ time.Time) { w.takeover.Give(r.Adopt, r.Path(), m.Reply) }) {
 			n.reply(m.Reply, false)
@@ -130,7 +130,7 @@ func (n *node) prepare(names []string, reply string) {
 	}
 }
 
-// A preparation is a request that all workers have to answer.
+// A preparation is a request to prepare that all workers have to answer.
 type preparation struct {
 	left    atomic.Int32
 	refused atomic.Bool
@@ -138,7 +138,7 @@ type preparation struct {
 	reply   string
 }
 
-// answer takes the answer of a worker. The last one answers the request.
+// answer handles the answer of a worker. The last worker answers the request.
 func (p *preparation) answer(ok bool) {
 	if !ok {
 		p.refused.Store(true)

@@ -166,11 +166,11 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 // inbox is full the task, which holds size bytes, is lost and counted.
 func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 
-// A letter takes to a worker what must not get lost, unlike tasks: an answer of the log,
-// without which a session stands still for ever, news from a feed, or something to do, such
-// as to handle an answer of the affinity or of another edge. Letters need no bound of their
-// own: a session asks one question of the log at a time, the others are bounded where they
-// are asked, and of what is delivered only the newest number counts.
+// A letter carries to a worker what must not get lost, unlike a task: an answer of the log,
+// without which a session stands still for ever; the number of a delivered message; or
+// something to do, such as to handle an answer of the affinity or of another edge. Letters
+// need no bound of their own: a session asks the log one question at a time, other questions
+// are bounded where they are asked, and a feed has one letter on its way at most.
 type letter struct {
 	answer sessionlog.Answer
 	to     *takeover.Session
@@ -209,7 +209,7 @@ func (w *Worker) must(do func(now time.Time)) {
 	w.mail.Put(letter{do: do})
 }
 
-// openMail handles what came since the last turn.
+// openMail handles the letters that came since the last turn.
 func (w *Worker) openMail(now time.Time) {
 	for _, l := range w.mail.Take() {
 		switch {
@@ -368,12 +368,12 @@ func (w *Worker) close(now time.Time) {
 	w.handle(now, w.ep.Advance(now, w.out))
 }
 
-// Keeps reports whether the worker owns the session of a client, for a caller that turns
+// Serves reports whether the worker owns the session of a client, for a caller that turns
 // it.
-func (w *Worker) Keeps(client netip.AddrPort) bool { return w.takeover.Serves(client) }
+func (w *Worker) Serves(client netip.AddrPort) bool { return w.takeover.Serves(client) }
 
-// Deliver handles a datagram of a client that came over another edge; via is empty if
-// it came to another worker of this one.
+// Deliver handles a datagram of a client that came over the edge via; via is empty if it came
+// directly to this edge.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
 	if w.takeover != nil && w.takeover.Intercept(now, client, datagram, via, hops) {
 		return
@@ -381,7 +381,7 @@ func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.Add
 	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
 }
 
-// A returning sends what is for clients that come over other edges back over these.
+// A returning sends datagrams to clients by their return paths.
 type returning struct {
 	Output
 	t *takeover.Takeover

@@ -12,11 +12,11 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// TestConfig wants every problem named at once.
+// TestConfig wants an error that names every problem.
 func TestConfig(t *testing.T) {
 	_, err := New(Config{Tick: -1, Limits: replication.Limits{Values: -1}})
 	if err == nil {
-		t.Fatal("a relay of nothing")
+		t.Fatal("New accepts an empty configuration")
 	}
 	for _, want := range []string{"no node name", "no bus", "neither leases nor an epoch", "negative tick", "values per state"} {
 		if !strings.Contains(err.Error(), want) {
@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestFinish leaves while a publish waits for the tick: it is emitted and answered.
+// TestFinish ends a worker while a publish waits for the tick: the worker emits and answers it.
 func TestFinish(t *testing.T) {
 	var calls []func()
 	run := func() {
@@ -37,7 +37,7 @@ func TestFinish(t *testing.T) {
 	}
 	var subjects subject.Names
 	hub, err := membus.New(membus.Config{Schedule: func(d time.Duration, f func()) {
-		if d == 0 { // timeouts of requests never come
+		if d == 0 { // requests never time out
 			calls = append(calls, f)
 		}
 	}}, subjects.Mappings(64)...)
@@ -76,6 +76,6 @@ func TestFinish(t *testing.T) {
 	r.Workers()[0].finish(now)
 	run()
 	if batches != 2 || answers != 2 {
-		t.Errorf("%d batches, %d answers after leaving, want 2 and 2", batches, answers)
+		t.Errorf("%d batches, %d answers after the end, want 2 and 2", batches, answers)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/dnprelay/dnprelay/internal/telemetry/otlptest"
 )
 
-// BenchmarkPublish takes publishes and emits a batch for every ten, without telemetry, with it
-// but no traces, at 1 % and with all that the limit lets through.
+// BenchmarkPublish handles publishes and emits a batch for every ten: without telemetry, with
+// telemetry but no traces, with 1 % of the publishes traced, and with as many as the limit
+// allows.
 func BenchmarkPublish(b *testing.B) {
 	for name, ratio := range map[string]string{"none": "", "off": "", "unsampled": "0", "1%": "0.01", "all": "1"} {
 		b.Run(name, func(b *testing.B) {
@@ -47,7 +48,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// nowhere is a bus that takes everything and brings nothing.
+// nowhere is a bus that accepts everything and delivers nothing.
 type nowhere struct{}
 
 func (nowhere) Publish(bus.Msg) error                                 { return nil }
@@ -57,7 +58,7 @@ func (nowhere) Request(bus.Msg, time.Duration, func(bus.Msg, error))  {}
 func (nowhere) Connected() bool                                       { return true }
 func (nowhere) OnChange(func(bool))                                   {}
 
-// benchWorker returns a worker that holds everything, and the shard of the space s.
+// benchWorker returns a worker that owns every shard, and the shard of the space s.
 func benchWorker(tb testing.TB, tel *telemetry.Telemetry) (*Worker, int) {
 	tb.Helper()
 	r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Workers: 1, Tick: time.Millisecond, Log: slog.New(slog.DiscardHandler), Telemetry: tel})
@@ -70,10 +71,10 @@ func benchWorker(tb testing.TB, tel *telemetry.Telemetry) (*Worker, int) {
 	return r.Workers()[0], cluster.Shard("s", r.cfg.Shards)
 }
 
-// TestUnsampledPublishAllocates counts what a publish that is not sampled allocates more
-// than one of a relay without telemetry. It compares means with their fractions: the race
-// detector empties pools at random, and a mean of nearly 16 is 15 at one time and 16 at another
-// if testing.AllocsPerRun rounds it.
+// TestUnsampledPublishAllocates wants a publish that is not sampled to allocate no more than one
+// of a relay without telemetry. It compares means with their fractions: the race detector
+// empties pools at random, and testing.AllocsPerRun would round a mean of nearly 16 to 15 at
+// one time and to 16 at another.
 func TestUnsampledPublishAllocates(t *testing.T) {
 	c := otlptest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint())

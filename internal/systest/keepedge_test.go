@@ -266,11 +266,11 @@ func (e *keepEdge) drain() {
 			return false
 		}
 		waited := w.net.Elapsed() - since
-		if e.edge.Kept() > 0 && waited < 30*time.Second {
+		if e.edge.DurableSessions() > 0 && waited < 30*time.Second {
 			return true
 		}
-		if e.edge.Kept() > 0 {
-			w.failf("%s cannot hand %d sessions over", e.name, e.edge.Kept())
+		if e.edge.DurableSessions() > 0 {
+			w.failf("%s cannot hand %d sessions over", e.name, e.edge.DurableSessions())
 		}
 		if !e.dead && waited < 3*time.Second { // the balancer goes on to send here for a while
 			return true

@@ -25,7 +25,7 @@ func (p *keepPlayer) heir() *keepEdge {
 
 // keeps reports whether the edge has the session of a client.
 func (e *keepEdge) keeps(p *keepPlayer) bool {
-	return slices.ContainsFunc(e.workers, func(k *keepWorker) bool { return k.worker.Keeps(p.addr) })
+	return slices.ContainsFunc(e.workers, func(k *keepWorker) bool { return k.worker.Serves(p.addr) })
 }
 
 // silentClient plays until a client that says nothing is served, and returns it and its edge.

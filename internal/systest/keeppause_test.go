@@ -43,7 +43,7 @@ func (w *keepWorld) drainWatched(watches []*pauseWatch, e *keepEdge) (pauses []t
 		}
 	}
 	e.drain()
-	w.within(5*time.Second, "all sessions are handed over", func() bool { return e.edge.Kept() == 0 })
+	w.within(5*time.Second, "all sessions are handed over", func() bool { return e.edge.DurableSessions() == 0 })
 	w.net.Run(200 * time.Millisecond)
 	for _, p := range watches {
 		if p.route == e {

@@ -297,7 +297,7 @@ func (p *keepPlayer) judge() {
 func (p *keepPlayer) owners() (n int) {
 	for _, e := range p.w.edges {
 		for _, k := range e.workers {
-			if k.worker.Keeps(p.addr) {
+			if k.worker.Serves(p.addr) {
 				n++
 			}
 		}

@@ -33,7 +33,7 @@ type side struct {
 	stop context.CancelFunc
 }
 
-// open opens a forwarder that serves everybody, if serves is set.
+// open opens a forwarder that serves all clients, if serves is set.
 func open(tb testing.TB, name string, serves bool, handle func(time.Time, []forward.Delivery)) *side {
 	tb.Helper()
 	s := &side{name: name, got: make(chan string, 1000)}
@@ -126,7 +126,7 @@ func TestForwarder(t *testing.T) {
 	b.Return("a", someone, 1, []byte("answer"))
 	a.want(t, "the answer", fmt.Sprintf("%d  answer", forward.ToClient))
 	b.Forward("a", someone, 0, []byte("lost?"))
-	a.want(t, "nobody serves the client", fmt.Sprintf("%d b lost?", forward.Orphan))
+	a.want(t, "no edge serves the client", fmt.Sprintf("%d b lost?", forward.Orphan))
 	large := bytes.Repeat([]byte("x"), 60_000)
 	a.Forward("b", someone, 0, large)
 	b.want(t, "a large one", fmt.Sprintf("%d a %s", forward.ToOwner, large))
@@ -142,7 +142,7 @@ func TestForwarder(t *testing.T) {
 func TestChanged(t *testing.T) {
 	changes := make(chan forward.Change, 100)
 	a := open(t, "a", false, nil)
-	a.cfg.Changed = func(c forward.Change) { changes <- c } // nothing is known yet, so nobody is told
+	a.cfg.Changed = func(c forward.Change) { changes <- c } // no change has been reported yet
 	b := open(t, "b", true, nil)
 	meet(t, a, b)
 	b.stop()
@@ -151,7 +151,7 @@ func TestChanged(t *testing.T) {
 		case c := <-changes:
 			if c == (forward.Change{Node: "b", Is: forward.Suspect}) {
 				if a.Liveness("b") != forward.Suspect || a.Forward("b", someone, 0, []byte("x")) {
-					t.Error("who asks is not told")
+					t.Error("Liveness does not say so")
 				}
 				return
 			}

@@ -26,7 +26,7 @@ const readsPerSecond = 500
 const moveAfter = 16
 
 // Intercept decides about a datagram that came over an edge, or directly if edge is empty,
-// and was forwarded hops times. It reports false for one that is the endpoint's.
+// and was forwarded hops times. It reports false if the datagram is the endpoint's.
 func (t *Takeover) Intercept(now time.Time, from netip.AddrPort, p []byte, edge string, hops uint8) bool {
 	if _, ok := t.cfg.Endpoint.Conn(from); !ok && len(p) > 0 && t.interceptOrphan(now, from, orphan{p, edge, hops}) {
 		return true
@@ -52,7 +52,7 @@ func (t *Takeover) interceptOrphan(now time.Time, from netip.AddrPort, o orphan)
 		if place.Node != o.edge && t.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
-		t.Withdraw(from, place.Node)
+		t.withdraw(from, place.Node)
 		place = t.locate(now, from)
 	}
 	switch {
@@ -66,7 +66,7 @@ func (t *Takeover) interceptOrphan(now time.Time, from netip.AddrPort, o orphan)
 	if first {
 		t.lookUp(now, from, request)
 	}
-	return ok || !request // a request that cannot wait is taken for that of a new client
+	return ok || !request // a request that cannot wait counts as that of a new client
 }
 
 func (t *Takeover) locate(now time.Time, from netip.AddrPort) Place {
@@ -74,15 +74,15 @@ func (t *Takeover) locate(now time.Time, from netip.AddrPort) Place {
 	return t.host.BorrowLocations().Locate(now, t.client(from))
 }
 
-// Withdraw forgets the hint that another edge serves a client: that edge says that it does
-// not, or cannot be reached.
-func (t *Takeover) Withdraw(from netip.AddrPort, node string) {
+// withdraw forgets the hint that another edge serves a client, because that edge cannot be
+// reached.
+func (t *Takeover) withdraw(from netip.AddrPort, node string) {
 	t.host.BorrowLocations().Withdraw(t.client(from), node)
 	t.host.ReturnLocations()
 }
 
-// greetElsewhere lets another edge greet a client, because this one leaves. What the client
-// says next goes there, too: a balancer may send it here all the time, and no log has it
+// greetElsewhere lets another edge greet a client, because this one leaves. The client's
+// next datagrams go there, too: a balancer may send them all here, and no log has the client
 // before it has proved its address. It reports false if there is no such edge.
 func (t *Takeover) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool {
 	node := t.host.View().successor(t.name(from))
@@ -113,9 +113,9 @@ func (t *Takeover) ForwardTo(now time.Time, client netip.AddrPort, node string) 
 	t.forwardHeld(now, client, node)
 }
 
-// lookUp finds out which edge serves a client whose datagrams wait. The affinity is not
-// asked about a session that this edge is taking over or has just given away: it knows the
-// last owner only, who would take the session back from the next one.
+// lookUp finds out which edge serves a client whose datagrams wait. It does not ask the
+// affinity about a session that this edge is taking over or has just given away: the
+// affinity knows only the last owner, which would take the session back from the next one.
 func (t *Takeover) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	name := t.name(from)
 	switch {
@@ -143,7 +143,7 @@ func (t *Takeover) passHeld(from netip.AddrPort) bool {
 	return true
 }
 
-// locatedHeld takes the answer of the affinity about a client whose datagrams wait.
+// locatedHeld handles the answer of the affinity about a client whose datagrams wait.
 func (t *Takeover) locatedHeld(now time.Time, q Question, s cluster.Served, err error) {
 	switch {
 	case !t.orphans.waiting(q.client) || t.byAddr[q.client] != nil:
@@ -157,8 +157,8 @@ func (t *Takeover) locatedHeld(now time.Time, q Question, s cluster.Served, err 
 	}
 }
 
-// triedHeld takes the answer to the question whether this edge may take the session of
-// such a client over.
+// triedHeld handles the answer whether this edge may take over the session of a client whose
+// datagrams wait.
 func (t *Takeover) triedHeld(now time.Time, q Question, s cluster.Served, err error) {
 	switch {
 	case !t.orphans.waiting(q.client):
@@ -170,7 +170,7 @@ func (t *Takeover) triedHeld(now time.Time, q Question, s cluster.Served, err er
 	}
 }
 
-// askAgain looks those clients up whose sessions other edges were taking over.
+// askAgain looks up clients whose sessions other edges were taking over.
 func (t *Takeover) askAgain(now, next time.Time) time.Time {
 	for {
 		from, at := t.orphans.due(now, next)
@@ -181,8 +181,8 @@ func (t *Takeover) askAgain(now, next time.Time) time.Time {
 	}
 }
 
-// unclaimed handles a client that no edge claims. A request is that of a new client; for
-// anything else the log is read.
+// unclaimed handles a client that no edge claims. A ConnectionRequest is that of a new
+// client; for any other datagram the edge reads the log.
 func (t *Takeover) unclaimed(now time.Time, from netip.AddrPort, request bool) {
 	if request || !t.reads.spend(now, max(1, readsPerSecond/t.host.Workers())) {
 		t.receiveHeld(now, from)
@@ -191,8 +191,8 @@ func (t *Takeover) unclaimed(now time.Time, from netip.AddrPort, request bool) {
 	t.adopt(t.name(from), from, true)
 }
 
-// adopt begins to take a session over, unless this worker has it or looks at it. A session
-// that yields is left to the edge that owns it, if that edge lives.
+// adopt begins to take a session over, unless this worker has it already. With yields, it
+// leaves the session to the edge that owns it, if that edge lives.
 func (t *Takeover) adopt(name string, client netip.AddrPort, yields bool) *Session {
 	if s := t.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
 		return s
@@ -207,9 +207,9 @@ func (t *Takeover) adopt(name string, client netip.AddrPort, yields bool) *Sessi
 	return s
 }
 
-// Give has this worker take over a session that was given to it, by another edge or another
-// worker. path is the return path to its client, and asker the subject of the edge that
-// waits to hear that the session has a new owner; it may be empty.
+// Give has this worker take over a session that another edge or another worker gave to it.
+// path is the return path to its client. asker is the subject of the edge that waits to hear
+// that the session has a new owner; it may be empty.
 func (t *Takeover) Give(name string, path Path, asker string) {
 	if s := t.byName[name]; s != nil && s.phase == Given {
 		t.forget(s) // it comes back
@@ -226,7 +226,7 @@ func (t *Takeover) Give(name string, path Path, asker string) {
 	}
 }
 
-// found looks at a session that may be taken over.
+// found decides about a session that the log has.
 func (t *Takeover) found(now time.Time, s *Session, a sessionlog.Action) {
 	about, ok := parseAbout(a.Info.About)
 	switch {
@@ -234,7 +234,7 @@ func (t *Takeover) found(now time.Time, s *Session, a sessionlog.Action) {
 		t.host.Warn("refusing to take over session: its description in the log cannot be read", "log", s.name)
 		t.forget(s)
 		return
-	case about.Listener != t.cfg.Listener: // which worker it belongs to was not known
+	case about.Listener != t.cfg.Listener: // only its log says so
 		t.forget(s)
 		t.host.AdoptAt(about.Listener, s.name)
 		return
@@ -304,7 +304,7 @@ func (t *Takeover) serve(s *Session) {
 	t.claim(s)
 }
 
-// gone handles that there is no session to take over: the datagrams that wait may be those
+// gone handles that there is no session to take over. The datagrams that wait may be those
 // of a client that logs in.
 func (t *Takeover) gone(now time.Time, s *Session) {
 	t.reply(s)

@@ -30,7 +30,7 @@ const (
 // or an earlier process of this edge, had. The first worker of an edge does it.
 func (t *Takeover) EdgeGone(node string) { t.host.List(node, listRounds) }
 
-// Orphaned takes claims of a dead edge that this edge should take over.
+// Orphaned queues claims of a dead edge that this edge should take over.
 func (t *Takeover) Orphaned(node string, names []string) {
 	q := &t.inherited
 	for _, name := range names[:max(0, min(len(names), inheritMax-len(q.queue)))] {
@@ -83,7 +83,7 @@ func (t *Takeover) advanceInherited(now, next time.Time) time.Time {
 	return next
 }
 
-// locatedOrphaned takes the answer of the affinity about an orphaned claim. It leaves the
+// locatedOrphaned handles the answer of the affinity about an orphaned claim. It leaves the
 // session to an edge that has claimed it since.
 func (t *Takeover) locatedOrphaned(q Question, s cluster.Served, err error) {
 	if err != nil || s.Node == q.node {
@@ -92,15 +92,15 @@ func (t *Takeover) locatedOrphaned(q Question, s cluster.Served, err error) {
 	}
 }
 
-// triedOrphaned takes the session of an orphaned claim over, if this edge may. Without the
-// affinity only the log knows whether it may.
+// triedOrphaned takes over the session of an orphaned claim, if this edge may. If the
+// affinity does not answer, only the log knows whether it may.
 func (t *Takeover) triedOrphaned(q Question, s cluster.Served, err error) {
 	if err != nil || s.Trying == t.cfg.Node {
 		t.adopt(q.Name, netip.AddrPort{}, err != nil)
 	}
 }
 
-// lose keeps the claim on a session that another edge took over.
+// lose keeps this edge's claim on a session that another edge took over.
 func (t *Takeover) lose(now time.Time, s *Session) {
 	s.endFeed()
 	switch {
@@ -147,10 +147,11 @@ func (t *Takeover) advanceSuperseded(now, next time.Time) time.Time {
 	return next
 }
 
-// locatedStale takes the session of a superseded claim back, if it may, unless there is a
-// later claim. It does not matter whether the owner that the log names is alive: an edge
-// that died and started again is, and does not know that it was the owner. Answers that
-// fail are asked for again.
+// locatedStale handles the answer of the affinity about a superseded claim: it settles the
+// claim if there is a later one, and otherwise takes the session back, if it may. It does
+// not matter whether the owner that the log names is alive: an edge that died and started
+// again is, and does not know that it was the owner. A question that fails is asked again
+// at the next look.
 func (t *Takeover) locatedStale(q Question, s cluster.Served, err error) {
 	switch {
 	case err != nil || !t.looksAfter(q.claim):
@@ -162,7 +163,7 @@ func (t *Takeover) locatedStale(q Question, s cluster.Served, err error) {
 	}
 }
 
-// triedStale takes a session over that no edge has claimed since this edge lost it.
+// triedStale takes back a session that no edge has claimed since this edge lost it.
 func (t *Takeover) triedStale(q Question, s cluster.Served, err error) {
 	if err == nil && s.Trying == t.cfg.Node && t.looksAfter(q.claim) {
 		t.adopt(q.Name, netip.AddrPort{}, false).patience = q.claim.patience

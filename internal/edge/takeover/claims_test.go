@@ -104,21 +104,21 @@ func (l *loser) wantLook(why string, taken, lookedAfter bool) {
 
 // TestLostUnclaimed: an edge that lost a session to another keeps its claim, and takes the
 // session back when the other one does not claim it: it may have died behind its ADOPT, and
-// nobody else would look after a client that says nothing.
+// no other edge would look after a client that says nothing.
 func TestLostUnclaimed(t *testing.T) {
 	l := newLoser(t)
 	l.wantClaim("the other edge has no claim yet", "e1", 1)
 	l.wantLook("the other edge has time to claim it", false, true)
 	l.away = true
 	l.pass(claimPatience)
-	l.wantLook("it is not known who claims it", false, true)
+	l.wantLook("the affinity does not answer", false, true)
 	if l.finds != 1 || l.tries != 0 {
 		t.Errorf("it asked %d times within %v and tried %d times, want 1 and 0", l.finds, claimPatience, l.tries)
 	}
 	l.away = false
 	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
 	l.pass(claimPatience)
-	l.wantLook("nobody claims it; e2 lives, because it started again", true, true)
+	l.wantLook("no edge claims it; e2 lives, because it started again", true, true)
 	l.wantClaim("it has not got it yet", "e1", 1)
 }
 
@@ -135,7 +135,7 @@ func TestLostToOthers(t *testing.T) {
 	l.wantLook("another worker tries", false, true)
 	l.locations.Leave(l.name, 1)
 	l.pass(claimPatience)
-	l.wantLook("nobody has it", true, true)
+	l.wantLook("no edge has it", true, true)
 	if l.tries != 2 {
 		t.Errorf("it tried %d times, want 2", l.tries)
 	}
@@ -206,7 +206,7 @@ func TestLostPace(t *testing.T) {
 	}
 }
 
-// TestLostAgain: who took a session back and lost it again waits for twice as long.
+// TestLostAgain: an edge that took a session back and lost it again waits for twice as long.
 func TestLostAgain(t *testing.T) {
 	l := newLoser(t)
 	k := l.worker.t

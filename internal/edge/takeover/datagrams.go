@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Bounds of orphan datagrams: those whose client this worker does not serve. They wait
-// until it is known who does, or until the session is taken over. A client repeats
-// everything reliable after half a second.
+// Bounds of orphan datagrams: those whose client this worker does not serve. They wait until
+// the worker knows which edge serves the client, or until it has taken the session over. A
+// client repeats everything reliable after half a second.
 const (
 	orphansPerClient = 8
 	orphansMax       = 4096 // clients
@@ -26,7 +26,7 @@ type orphan struct {
 // orphans are the orphan datagrams of a worker, by client.
 type orphans struct {
 	byAddr map[netip.AddrPort]*orphanQueue
-	order  []*orphanQueue // in the order of their time, with some that were taken
+	order  []*orphanQueue // oldest first, with some that were removed
 	asked  []*orphanQueue // to ask again about, in that order
 }
 
@@ -34,7 +34,7 @@ type orphans struct {
 type orphanQueue struct {
 	addr  netip.AddrPort
 	until time.Time
-	again time.Time // when to ask again who serves the client; zero for never
+	again time.Time // when to ask again which edge serves the client; zero for never
 	list  []orphan
 }
 
@@ -77,7 +77,7 @@ func (q *orphans) edge(from netip.AddrPort) string {
 	return ""
 }
 
-// remove returns the datagrams of a client, which do not wait any more.
+// remove removes and returns the datagrams of a client that wait.
 func (q *orphans) remove(from netip.AddrPort) []orphan {
 	x := q.byAddr[from]
 	if x == nil {
@@ -104,7 +104,7 @@ func (q *orphans) advance(now, next time.Time) time.Time {
 	return next
 }
 
-// askLater plans another question about a client whose datagrams wait.
+// askLater plans another question about a client whose datagrams wait, unless one is planned.
 func (q *orphans) askLater(now time.Time, from netip.AddrPort) {
 	if x := q.byAddr[from]; x != nil && x.again.IsZero() {
 		x.again = now.Add(askAgainTime)
@@ -156,7 +156,7 @@ const (
 // paths are the return paths of clients without a session that come over other edges.
 type paths struct {
 	byAddr map[netip.AddrPort]*strangerPath
-	order  []*strangerPath // each once, in the order of their turns
+	order  []*strangerPath // each once, the next to examine first
 }
 
 type strangerPath struct {

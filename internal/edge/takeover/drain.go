@@ -45,8 +45,8 @@ func (t *Takeover) CloseRest() {
 	}
 }
 
-// askCandidates asks the edges that are ready to follow the spaces of this worker, unless
-// they said lately that they do.
+// askCandidates asks the edges that are ready to prepare the spaces of this worker, unless
+// their last answer still counts.
 func (t *Takeover) askCandidates(now time.Time) {
 	spaces := t.host.Spaces()
 	for _, node := range t.draining.candidates.update(now, t.host.View().successors(), spaces) {
@@ -95,9 +95,9 @@ func (t *Takeover) handOver(name, node string) {
 	t.wake(s)
 }
 
-// handed tells the next owner that a session is its own, if it takes it. This edge's claim
-// stays until that of the next owner replaces it: if the next owner dies before it has one,
-// that is how others find a client that says nothing.
+// handed asks the successor of a session to take it. This edge's claim stays until that of
+// the successor replaces it: if the successor dies before it has one, the claim leads the
+// others to a client that says nothing.
 func (t *Takeover) handed(s *Session, node string) {
 	s.endFeed()
 	if s.toWorker >= 0 {
@@ -112,21 +112,21 @@ func (t *Takeover) handed(s *Session, node string) {
 	t.host.Ask(node, r)
 }
 
-// pathAt returns over which edge the datagrams of a client come to the next owner of its
-// session: that over which they come here, or else this one. A balancer may let answers of
-// no other edge through.
+// pathAt returns over which edge the datagrams of a client come to the successor node: the
+// one over which they come here, or else this one. A balancer may let answers of no other
+// edge through.
 func (t *Takeover) pathAt(node string, s *Session) string {
 	switch s.path.Edge {
 	case "":
 		return t.cfg.Node
 	case node:
-		return "" // they come to it
+		return "" // they come to the successor itself
 	}
 	return s.path.Edge
 }
 
-// Consented takes the answer of another edge to a request. err is nil if it does what it
-// was asked.
+// Consented handles the answer of another edge to a request. err is nil if the edge did what
+// it was asked.
 func (t *Takeover) Consented(now time.Time, node string, r Request, err error) {
 	d := &t.draining
 	if r.session == nil {
@@ -147,7 +147,7 @@ func (t *Takeover) Consented(now time.Time, node string, r Request, err error) {
 	switch {
 	case err == nil:
 		t.host.Moved(s.client, node)
-	case !d.closing: // it goes on here until the next try
+	case !d.closing: // this edge serves it until the next round
 		t.setPath(t.adopt(s.name, netip.AddrPort{}, true), path)
 	}
 }

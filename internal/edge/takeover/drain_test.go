@@ -197,7 +197,7 @@ func TestGivenToTheOwner(t *testing.T) {
 	e.join(addr)
 	w := e.workers[0]
 	w.t.Give(w.t.name(addr), Path{Edge: "e2"}, "asker")
-	w.wantPhase("the log has to say who has it", addr, Revalidating)
+	w.wantPhase("the log has to say which edge has it", addr, Revalidating)
 	e.pass(time.Second)
 	w.wantPhase("it still has it", addr, Serving)
 	if s := w.session(addr); !slices.Equal(e.replies, []bool{true}) || s.givenBack != nil || s.asker != "" {

@@ -44,13 +44,13 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	return next, left
 }
 
-// alive reports whether a node is there.
+// alive reports whether a node is in the roster.
 func (v *View) alive(node string) bool {
 	_, ok := v.roster.Member(node)
 	return ok
 }
 
-// dead reports whether a node was there and is not any more.
+// dead reports whether a node was in the roster and left it.
 func (v *View) dead(node string) bool { return v.gone[node] }
 
 // format returns the lowest format that all members read.
@@ -86,8 +86,8 @@ func (v *View) Inherited(node string, claims []string) (names []string) {
 	return names
 }
 
-// Candidates reports whether any other edge is ready or starts, and so could take
-// sessions over soon, and whether gossip says who is there at all.
+// Candidates reports whether any other edge is ready or starts, and so could take sessions
+// over soon, and whether gossip says anything at all.
 func (v *View) Candidates() (gossip, any bool) {
 	for m := range v.roster.All() {
 		if m.Role == cluster.RoleEdge && m.Name != v.self && m.Phase <= cluster.PhaseReady {
@@ -109,7 +109,7 @@ const (
 // prepare, and hands sessions over to those that say that they did.
 type candidates struct {
 	byNode map[string]*candidate
-	spaces []string // for which they are asked to prepare
+	spaces []string // that they are asked to prepare
 }
 
 type candidate struct {
@@ -122,7 +122,7 @@ type candidate struct {
 // returns the edges to be asked.
 func (c *candidates) update(now time.Time, nodes, spaces []string) (ask []string) {
 	if slices.ContainsFunc(spaces, func(name string) bool { return !slices.Contains(c.spaces, name) }) {
-		c.byNode = nil // what they said was about others
+		c.byNode = nil // earlier answers were about other spaces
 	}
 	if c.byNode == nil {
 		c.byNode = make(map[string]*candidate)
@@ -148,7 +148,7 @@ func (c *candidates) update(now time.Time, nodes, spaces []string) (ask []string
 func (c *candidates) answered(now time.Time, node string, spaces []string, err error) bool {
 	x := c.byNode[node]
 	if x == nil || slices.ContainsFunc(c.spaces, func(name string) bool { return !slices.Contains(spaces, name) }) {
-		return false // it was asked before there were these
+		return false // the question was about other spaces
 	}
 	x.asking = false
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *candidates) answered(now time.Time, node string, spaces []string, err e
 	return true
 }
 
-// failed notes that an edge does not take what it is given.
+// failed notes that an edge refused a session or did not answer.
 func (c *candidates) failed(now time.Time, node string) {
 	if x := c.byNode[node]; x != nil {
 		x.until, x.again = time.Time{}, now.Add(candidatePause)
@@ -181,15 +181,15 @@ func (c *candidates) successor(now time.Time, name string, ready []string) strin
 // clients that it ends.
 const hopePatience = 5 * time.Second
 
-// A Hope is whether an edge that drains may still find a successor for its sessions.
+// A Hope says whether an edge that drains may still find a successor for its sessions.
 type Hope struct {
 	alone bool
 	since time.Time
 }
 
-// Update notes what View.Candidates says. It reports whether there is hope: there is none
-// when no candidate was known for hopePatience, or at once without gossip, because no
-// candidate can ever become known.
+// Update takes what View.Candidates says at a time. It reports whether there is hope: there
+// is none after no candidate was known for hopePatience, and none without gossip, because no
+// candidate can become known.
 func (h *Hope) Update(now time.Time, gossip, candidates bool) bool {
 	switch {
 	case candidates:

@@ -19,7 +19,7 @@ type Host interface {
 	Fanout
 }
 
-// Edge is the other workers of the edge, and what all of them share.
+// Edge is the other workers of the edge, and what all workers share.
 type Edge interface {
 	// BorrowLocations returns the location table of the edge for exclusive use until
 	// ReturnLocations. Only datagrams of clients that the worker does not serve, and
@@ -27,17 +27,17 @@ type Edge interface {
 	BorrowLocations() *Locations
 	ReturnLocations()
 
-	// View returns what is known of the other edges.
+	// View returns what this edge knows of the other edges.
 	View() *View
 
 	// Workers returns the number of workers of the edge.
 	Workers() int
 
-	// Pass gives a copy of a datagram to another worker, which calls TakeDatagram and
+	// Pass gives a copy of a datagram to another worker, which calls Intercept and then
 	// Passed. It may be lost.
 	Pass(worker int, client netip.AddrPort, p []byte, edge string, hops uint8)
 
-	// Move has another worker take over a session, with GiveFrom a worker.
+	// Move has another worker take over a session, with Give.
 	Move(worker int, name string)
 
 	// AdoptAt has some worker of a listener take over a session, with Give. It may be lost.
@@ -48,12 +48,12 @@ type Edge interface {
 	Moved(client netip.AddrPort, node string)
 }
 
-// Network is the ways to clients and to other edges.
+// Network is the connection to clients and to other edges.
 type Network interface {
 	// Receive gives a datagram to the endpoint of the worker.
 	Receive(now time.Time, client netip.AddrPort, p []byte)
 
-	// Refuse tells a client that it has no connection.
+	// Refuse sends a ConnectionClose to a client that has no connection.
 	Refuse(client netip.AddrPort)
 
 	// Forward sends a datagram of a client to the edge that serves it. hops is how often it
@@ -74,8 +74,8 @@ type Network interface {
 
 // Stores are the log and the affinity.
 type Stores interface {
-	// Append asks the log for the write of each owner, and Read for the log of one. The
-	// answers come to Answer.
+	// Append requests a write for each owner, and Read the log of one. The answers come to
+	// Answer.
 	Append(writes []sessionlog.Write, owners []*Session)
 	Read(name string, owner *Session)
 
@@ -102,8 +102,8 @@ type Fanout interface {
 	// Spaces returns the names of the spaces that the worker follows, in order.
 	Spaces() []string
 
-	// Begin serves the client of a session that the log has, and returns the feed of its
-	// messages.
+	// Begin serves the client of a session that the log has stored, and returns the feed of
+	// its messages.
 	Begin(now time.Time, s *Session) Feed
 
 	// Resume restores the connection of a session that was taken over, with
@@ -124,32 +124,33 @@ type Feed interface {
 	// Deliver takes the next message, whose data it may keep.
 	Deliver(m sessionlog.Message)
 
-	// End forgets what is not delivered: whoever owns the session delivers it.
+	// End forgets what is not delivered: the next owner of the session delivers it.
 	End()
 }
 
-// A Request is what edges ask each other, on the subject of the one that is asked.
+// A Request is what one edge asks another, on the subject of that other edge.
 type Request struct {
-	// Prepare are spaces whose states are to be there before sessions come. The answer
-	// comes when they are.
+	// Prepare are spaces that the other edge has to follow before sessions come. It answers
+	// when it has their states.
 	Prepare []string `json:"prepare,omitempty"`
 
-	// Adopt is a session that was handed over, by the name of its log, and Listener the
-	// port that its client talks to. Via is the edge to which the client's datagrams come;
-	// empty if that is the one that is asked, or Unheard says that it is not known.
+	// Adopt is a session that was handed over, by the name of its log. Client is its client,
+	// and Listener the port that the client talks to. Via is the edge to which the client's
+	// datagrams come; it is empty if that is the edge that is asked, or if Unheard says that
+	// the edge is not known.
 	Adopt    string `json:"adopt,omitempty"`
 	Listener uint16 `json:"listener,omitempty"`
 	Client   string `json:"client,omitempty"`
 	Via      string `json:"via,omitempty"`
 	Unheard  bool   `json:"unheard,omitempty"`
 
-	session *Session // that was handed over, at the edge that asks
+	session *Session // of Adopt, at the edge that asks
 }
 
 // Path returns the return path to the client of a session that was handed over.
 func (r *Request) Path() Path { return Path{r.Via, r.Unheard} }
 
-// A Question to the affinity about a session. It comes back with the answer.
+// A Question is one to the affinity, about a session. It comes back with the answer.
 type Question struct {
 	Name string         // of the log
 	Seen cluster.Served // Try: what Find answered
@@ -162,7 +163,7 @@ type Question struct {
 	mayTake bool             // staleClaim: the session may be taken back
 }
 
-// A reason says why the affinity was asked.
+// A reason says why the edge asks the affinity.
 type reason uint8
 
 const (

@@ -23,9 +23,9 @@ type Client struct {
 	Listener uint16
 }
 
-// Locations is the location table of an edge: where clients are served, as far as this
-// edge knows. All workers of the edge share it, because the datagrams of a client may come
-// to any of them. The zero value is ready for use.
+// Locations is the location table of an edge: where clients are served, as far as this edge
+// knows. All workers of the edge share it, because the datagrams of a client may come to any
+// of them. The zero value is an empty table without room for hints; each worker adds some.
 //
 // An entry belongs to one client, and is found by the client and by the name of the
 // session's log. Each may be unknown for a while: the client of a session that is taken
@@ -39,7 +39,7 @@ type Locations struct {
 	byClient map[Client]*location
 	byName   map[string]*location
 	hints    []*location // those with a hint, each once; the next to be examined first
-	hintsMax int
+	room     int         // for hints
 }
 
 type location struct {
@@ -55,9 +55,9 @@ type location struct {
 // A share is what one worker has of a session.
 type share struct {
 	worker  int
-	present bool   // the worker has the session, opens it, takes it over or gave it away
-	epoch   uint64 // in which it owns or owned it; 0 before
-	claim   *supersededClaim
+	present bool             // the worker has the session, opens it, takes it over, or gave it to an edge that has not consented
+	epoch   uint64           // in which the worker owns or owned it; 0 before
+	claim   *supersededClaim // that the worker looks after; nil for none
 }
 
 // A PlaceKind says where a client is served.
@@ -78,7 +78,7 @@ type Place struct {
 }
 
 // grow makes room for the hints of one more worker.
-func (l *Locations) grow() { l.hintsMax += hintsMax }
+func (l *Locations) grow() { l.room += hintsMax }
 
 // Enter notes that a worker opens a session or takes it over. The address of the client is
 // invalid while it is not known.
@@ -93,7 +93,7 @@ func (l *Locations) Own(name string, c Client, worker int, epoch uint64) {
 	s.present, s.epoch = true, epoch
 }
 
-// Leave notes that a worker does not have a session any more, and does not take it over.
+// Leave notes that a worker has nothing to do with a session, except for a superseded claim.
 func (l *Locations) Leave(name string, worker int) {
 	if x, i := l.find(name, worker); i >= 0 {
 		x.shares[i].present, x.shares[i].epoch = false, 0
@@ -123,18 +123,21 @@ func (l *Locations) Server(c Client) (worker int, epoch uint64, ok bool) {
 	return worker, epoch, ok
 }
 
-// Locate returns where a client is served. An owner in this edge counts for more than a
-// hint, and a hint for more than an attempt of this edge to take the session over.
+// Locate returns where a client is served. An owner in this edge counts for more than the
+// hint that another edge serves the client, that hint for more than an attempt of this edge
+// to open the session or to take it over, and the attempt for more than the hint that no
+// edge does.
 func (l *Locations) Locate(now time.Time, c Client) Place {
 	worker, epoch, here := l.Server(c)
-	if x := l.byClient[c]; epoch == 0 && x != nil && x.until.After(now) {
-		if x.node == "" {
-			return Place{Kind: Nowhere}
-		}
+	x := l.byClient[c]
+	hinted := x != nil && x.until.After(now)
+	switch {
+	case hinted && x.node != "" && epoch == 0:
 		return Place{Kind: Elsewhere, Node: x.node}
-	}
-	if here {
+	case here:
 		return Place{Kind: Here, Worker: worker}
+	case hinted:
+		return Place{Kind: Nowhere}
 	}
 	return Place{}
 }
@@ -149,7 +152,7 @@ func (l *Locations) Hint(now time.Time, c Client, node string) {
 	l.expire(now)
 	x := l.at("", c)
 	if !x.hinted {
-		if len(l.hints) >= l.hintsMax {
+		if len(l.hints) >= l.room {
 			l.dropHint(l.nextHint())
 		}
 		x.hinted = true
@@ -222,7 +225,7 @@ func (l *Locations) at(name string, c Client) *location {
 		x = &location{}
 	case x == nil:
 		x = y
-	case y != nil && x != y: // the client of a session becomes known of which there is a hint
+	case y != nil && x != y: // the client of x is that of y
 		y.shares = append(y.shares, x.shares...)
 		x = y
 	}

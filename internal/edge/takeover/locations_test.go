@@ -56,6 +56,10 @@ func TestHints(t *testing.T) {
 	want("and for more than nothing", elsewhereTime, c, "worker 3")
 	l.Own("C", c, 3, 7)
 	want("an owner counts for more", 0, c, "worker 3")
+	l.Hint(now, b, "")
+	l.Enter("B", b, 2)
+	want("it logs in", 0, b, "worker 2")
+	l.Leave("B", 2)
 	l.Leave("C", 3)
 	want("it left within the two seconds", 0, c, "e2")
 

@@ -11,28 +11,27 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A Phase is where a durable session of this worker is. A session begins as Opening (a
-// client proved its address) or as Looking (it may be taken over), and every phase but
-// Given and Over ends when the log answers:
+// A Phase is where a durable session is in its life at this worker. A session begins as
+// Opening (a client proved its address) or as Looking (it may be taken over):
 //
 //	Opening       → Serving        the log has it
 //	              → Over           another edge has it
-//	Looking       → AwaitingSpace  there is a session to take over
-//	              → Over           there is none, another edge serves it, or its client logs in
+//	Looking       → AwaitingSpace  the log has a session to take over
+//	              → Over           it has none, another edge serves it, or its client logs in
 //	AwaitingSpace → Claiming       the replica of its space is complete
 //	              → Over           it did not get complete in time
 //	Claiming      → Serving        the log names this edge as the owner
 //	              → AwaitingSpace  another write came first; the log was read again
-//	Serving       → Revalidating   another edge may own it: the log is read before it speaks
+//	Serving       → Revalidating   another edge may own it: it has to read its log before it speaks
 //	Revalidating  → Serving        this edge still owns it
 //	Serving, Revalidating → HandingOver  the end of this ownership is being written
 //	HandingOver   → Given          the log says that it ended; a successor was asked
 //	              → Over           another worker of this edge gets the session
-//	Given         → Over           the successor has consented, or another edge or worker gave it back
+//	Given         → Over           the successor consents or refuses, or the session is given back before
 //
-// Any of them becomes Over when the session ends, when its history cannot be established,
-// or when another edge owns it. A session that a successor refuses, or that another edge
-// gave back, begins again as another Session, as Looking.
+// Every phase leads to Over when the session ends, when its history cannot be established,
+// or when another edge owns it. A session that a successor refuses, or that is given back,
+// begins again as another Session in the phase Looking.
 type Phase uint8
 
 const (
@@ -73,7 +72,7 @@ type Session struct {
 	// Of a session that is served.
 	misplaced int   // datagrams that came to another worker of this edge
 	toWorker  int   // HandingOver: the worker that gets it; -1 for another edge
-	givenBack *Path // the path of a session that another edge gave to this one while this one served it
+	givenBack *Path // the return path, if another edge gave the session to this one, which served it
 
 	due    time.Time // when to advance it
 	place  int       // in the heap of times
@@ -83,7 +82,7 @@ type Session struct {
 // Name returns the name of the session's log.
 func (s *Session) Name() string { return s.name }
 
-// About returns who the session is.
+// About returns the description of the session.
 func (s *Session) About() *About { return &s.about }
 
 // Phase returns where the session is.

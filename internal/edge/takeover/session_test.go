@@ -44,7 +44,7 @@ func TestAboutOfOthers(t *testing.T) {
 		"what a later version may add":     {strings.Replace(whole, "{", `{"more":[1],`, 1), true},
 		"nothing":                          {``, false},
 		"cut off":                          {whole[:len(whole)-1], false},
-		"no client: nobody can be told":    {`{"id":"i","space":"s"}`, false},
+		"no client: no event can name it":  {`{"id":"i","space":"s"}`, false},
 		"no space":                         {`{"id":"i","client":"c"}`, false},
 		"no session":                       {`{"space":"s","client":"c"}`, false},
 		"a listener that cannot be a port": {strings.Replace(whole, `"listener":1`, `"listener":65536`, 1), false},

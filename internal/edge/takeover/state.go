@@ -44,7 +44,7 @@ type Counts struct {
 	SessionsUncertain uint64 // ended because their history cannot be established
 	LogWrites         uint64
 	Stalls            uint64 // times that a worker was stopped for so long that its sessions may be elsewhere
-	OrphansHeld       uint64 // datagrams that waited because it was not known who serves their client
+	OrphansHeld       uint64 // datagrams that waited until the worker knew which edge serves their client
 	OrphansForwarded  uint64 // that went to another edge or worker
 	OrphansDropped    uint64
 	PathsDisplaced    uint64 // clients without a session whose return path was forgotten to make room
@@ -78,7 +78,7 @@ type Takeover struct {
 
 	awake    []*Session // to be advanced in this turn
 	due      *heap.Heap[*Session]
-	awaiting []*Session // in the phase AwaitingSpace, in the order of their coming
+	awaiting []*Session // in the phase AwaitingSpace, oldest first
 	batches  *sessionlog.Batches[*Session]
 	turned   time.Time // when the last turn began
 	silent   time.Time // since when the log answers nothing; zero if it answers
@@ -89,7 +89,7 @@ type Takeover struct {
 	detours int    // sessions whose path is not the direct one
 	reads   budget // of logs, for clients that no edge claims
 
-	superseded []*supersededClaim // in the order of their time, with some that are settled
+	superseded []*supersededClaim // the next to look at first, with some that are settled
 	looks      budget             // at superseded claims
 	inherited  inheritance
 
@@ -99,8 +99,8 @@ type Takeover struct {
 	counts Counts
 }
 
-// An inheritance is the sessions of dead edges that this one takes over although nothing
-// was heard of their clients.
+// An inheritance is the orphaned claims on sessions that this edge takes over although their
+// clients say nothing.
 type inheritance struct {
 	queue []orphanedClaim
 	lists []listing
@@ -185,7 +185,7 @@ func (t *Takeover) present(name string) bool {
 	return t.host.BorrowLocations().Present(name)
 }
 
-// elsewhere remembers that the session of a client is at another edge, if that is known.
+// elsewhere remembers that another edge serves a client, if that edge is known.
 func (t *Takeover) elsewhere(now time.Time, client netip.AddrPort, node string) {
 	if node != "" && node != t.cfg.Node && client.IsValid() {
 		t.host.BorrowLocations().Hint(now, t.client(client), node)
@@ -209,7 +209,7 @@ func (t *Takeover) enter(s *Session) {
 	t.host.ReturnLocations()
 }
 
-// claim says that this edge serves a session.
+// claim publishes that this edge serves a session.
 func (t *Takeover) claim(s *Session) {
 	t.host.BorrowLocations().Own(s.name, t.client(s.client), t.cfg.Worker, s.log.Epoch())
 	t.host.ReturnLocations()
@@ -218,7 +218,7 @@ func (t *Takeover) claim(s *Session) {
 	}
 }
 
-// release says that this edge does not serve a session any more.
+// release publishes that this edge has ended a session.
 func (t *Takeover) release(s *Session) {
 	s.endFeed()
 	if t.cfg.Affinity {
@@ -237,7 +237,7 @@ func (t *Takeover) settle(name string) {
 	}
 }
 
-// forget drops a session that is over.
+// forget drops a session that is over at this worker.
 func (t *Takeover) forget(s *Session) {
 	s.phase = Over
 	t.due.Remove(s)
@@ -281,7 +281,7 @@ func (t *Takeover) revalidate(s *Session) {
 	t.wake(s)
 }
 
-// revalidateAll does so with all sessions, after this process was stopped.
+// revalidateAll revalidates all sessions, after this process was stopped.
 func (t *Takeover) revalidateAll() {
 	t.counts.Stalls++
 	for _, name := range slices.Sorted(maps.Keys(t.byName)) {
@@ -315,8 +315,8 @@ func (t *Takeover) setPath(s *Session, p Path) {
 	}
 }
 
-// inferPath sets the return path to the client of a session that is taken over to what is
-// known from datagrams that came.
+// inferPath sets the return path to the client of a session that is taken over to the one by
+// which its datagrams came, if any did.
 func (t *Takeover) inferPath(s *Session) {
 	if t.orphans.waiting(s.client) {
 		t.setPath(s, Path{Edge: t.orphans.edge(s.client)})
@@ -344,7 +344,7 @@ func (t *Takeover) forward(node string, from netip.AddrPort, o orphan) bool {
 	}
 	if o.hops >= hopsMax {
 		t.counts.OrphansDropped++
-		return true // it went around for long enough
+		return true // it was forwarded often enough
 	}
 	if !t.host.Forward(node, from, o.hops, o.data) {
 		return false
@@ -353,8 +353,8 @@ func (t *Takeover) forward(node string, from netip.AddrPort, o orphan) bool {
 	return true
 }
 
-// forwardHeld sends what waits to the edge that serves the client. It reports false if
-// nothing waits, or that edge cannot be reached.
+// forwardHeld sends the datagrams that wait to the edge that serves their client. It reports
+// false if none waits, or that edge cannot be reached.
 func (t *Takeover) forwardHeld(now time.Time, from netip.AddrPort, node string) bool {
 	first, ok := t.orphans.first(from)
 	if !ok || !t.forward(node, from, first) {
@@ -367,7 +367,7 @@ func (t *Takeover) forwardHeld(now time.Time, from netip.AddrPort, node string) 
 	return true
 }
 
-// receiveHeld gives what waits to the endpoint.
+// receiveHeld gives the datagrams of a client that wait to the endpoint.
 func (t *Takeover) receiveHeld(now time.Time, from netip.AddrPort) {
 	for _, o := range t.orphans.remove(from) {
 		t.notePath(now, from, o.edge)

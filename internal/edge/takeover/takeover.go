@@ -22,8 +22,8 @@ const (
 // logPatience is how long the log may answer nothing before new sessions are rejected.
 const logPatience = time.Second
 
-// Begin begins a turn. It notices that the process was stopped, so it comes before
-// anything else.
+// Begin begins a turn. It comes before anything else, because it notices when the process
+// was stopped.
 func (t *Takeover) Begin(now time.Time) {
 	if len(t.byAddr) > 0 && !t.turned.IsZero() && now.Sub(t.turned) > stallMax {
 		t.revalidateAll()
@@ -52,7 +52,7 @@ func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
 	}
 }
 
-// Answer takes an answer of the log.
+// Answer handles an answer of the log.
 func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
 	switch {
 	case a.Verdict != fence.Unknown && a.Verdict != fence.Unreachable:
@@ -65,14 +65,14 @@ func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
 	t.wake(s)
 }
 
-// Delivered notes that the message of a client with this number, and all before it, cannot
-// get lost any more.
+// Delivered notes that the message of a client with this number, and all before it, can no
+// longer get lost.
 func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
 	s.log.Delivered(now, number)
 	t.wake(s)
 }
 
-// Located takes the answer to Stores.Find.
+// Located handles the answer to Stores.Find.
 func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
 	case heldDatagrams:
@@ -84,7 +84,7 @@ func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err erro
 	}
 }
 
-// Tried takes the answer to Stores.Try.
+// Tried handles the answer to Stores.Try.
 func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
 	case heldDatagrams:
@@ -96,11 +96,11 @@ func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error)
 	}
 }
 
-// Replaced takes the word of the affinity that another edge has a session in a later
-// epoch, and Overtaken that of another edge. The log decides.
+// Replaced handles news from the affinity: another edge has a session in a later epoch than
+// this one. The log decides.
 func (t *Takeover) Replaced(name string, epoch uint64) { t.overtaken(t.byName[name], epoch) }
 
-// Overtaken is for the session of a client.
+// Overtaken handles the same news from another edge, about the session of a client.
 func (t *Takeover) Overtaken(client netip.AddrPort, epoch uint64) {
 	t.overtaken(t.byAddr[client], epoch)
 }
@@ -111,9 +111,9 @@ func (t *Takeover) overtaken(s *Session, epoch uint64) {
 	}
 }
 
-// Return sends a datagram to a client over the edge that the client's datagrams come over.
-// It reports false if the datagram has to be sent directly. Where that is not allowed,
-// because the path is unknown or the edge on it cannot be reached, it drops the datagram.
+// Return sends a datagram to a client by its return path. It reports false if the host has
+// to send the datagram directly. With AnswerOnly it drops the datagram if the path is
+// unknown, or if the edge on it cannot be reached.
 func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	if t.direct() {
 		return false
@@ -175,13 +175,13 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 	return next
 }
 
-// appendBatch asks the log for writes of a turn.
+// appendBatch requests writes of a turn.
 func (t *Takeover) appendBatch(_ int, writes []sessionlog.Write, owners []*Session) {
 	t.counts.LogWrites += uint64(len(writes))
 	t.host.Append(writes, owners)
 }
 
-// advanceSession carries out what a session wants.
+// advanceSession carries out the actions of a session and plans when to look at it again.
 func (t *Takeover) advanceSession(now time.Time, s *Session) {
 	if s.phase >= Given {
 		return
@@ -213,15 +213,15 @@ func (t *Takeover) revalidated(s *Session) {
 	if s.phase == Revalidating {
 		s.phase = Serving
 	}
-	if s.givenBack != nil { // the edge that gave it is late
+	if s.givenBack != nil { // the edge that gave it is mistaken
 		s.givenBack = nil
 		t.reply(s)
 	}
 }
 
-// end forgets a session that is over at this worker, or waits for its successor. If
-// another edge gave it to this one while this one still took it for its own, the worker
-// begins to take it over.
+// end handles that the log has ended a session at this worker. A session that was given
+// away waits for its successor. If another edge gave the session to this one while this one
+// still took it for its own, the worker begins to take it over.
 func (t *Takeover) end(s *Session) {
 	t.plan(s, time.Time{})
 	if s.phase == Given && s.givenBack == nil {
@@ -270,7 +270,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	}
 }
 
-// opened serves a client whose session the log has.
+// opened serves a client whose session the log has stored.
 func (t *Takeover) opened(now time.Time, s *Session) {
 	t.counts.SessionsOpened++
 	t.serve(s)
