@@ -321,7 +321,7 @@ func (e *Edge) wait(d time.Duration, done func() bool) {
 }
 
 // BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
-// done when DurableSessions is 0.
+// done when DurableSessions returns 0.
 func (e *Edge) BeginDrain() {
 	e.draining.Store(true)
 	for _, w := range e.workers {

@@ -22,7 +22,7 @@ type mirror struct {
 	kinds  []kind // of its states
 	level  string // priority and levels of detail of its states, as JSON that ends with a comma; may be empty
 	states map[string]*mirrored
-	dead   []string // link messages of links that no client may have after the end
+	dead   []string // link messages of removed states; no client may have a link with them
 	gone   []string // keys that were removed
 	next   int
 	number uint16
