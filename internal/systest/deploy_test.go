@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A composeService is what the test looks at of a service of deploy/compose.yaml.
+// A composeService is the checked part of a service of deploy/compose.yaml.
 type composeService struct {
 	Image       string
 	Entrypoint  []string
@@ -40,7 +40,7 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
-// readCompose reads deploy/compose.yaml, and what deploy/compose.watch.yaml adds to it.
+// readCompose reads deploy/compose.yaml and the services that deploy/compose.watch.yaml adds.
 func readCompose(t *testing.T) *composeFile {
 	t.Helper()
 	var c, watch composeFile
@@ -56,7 +56,7 @@ func readCompose(t *testing.T) *composeFile {
 }
 
 // TestCompose starts relays and edges with the arguments and the environment of
-// deploy/compose.yaml. They must want nothing but NATS.
+// deploy/compose.yaml. They must lack nothing but NATS.
 func TestCompose(t *testing.T) {
 	c := readCompose(t)
 	for _, name := range []string{"nats-1", "nats-2", "nats-3", "redis", "relay-1", "relay-2", "edge-1", "edge-2", "prometheus", "grafana", "collector"} {
@@ -96,13 +96,13 @@ func checkComposeFiles(t *testing.T, name string, s composeService, c *composeFi
 	}
 	for _, p := range s.Ports {
 		if !strings.HasPrefix(p, "127.0.0.1:") {
-			t.Errorf("%s opens %s to everybody", name, p)
+			t.Errorf("%s opens %s beyond loopback", name, p)
 		}
 	}
 }
 
-// checkRegistry wants an image with its registry. Docker would look on its own, but
-// podman refuses a short name unless it is told where to search.
+// checkRegistry wants an image with its registry. Docker has a default, but podman refuses a
+// short name unless it is told where to search.
 func checkRegistry(t *testing.T, image string) {
 	t.Helper()
 	_, name, variable := strings.Cut(image, ":-") // ${NAME:-image}
@@ -115,14 +115,14 @@ func checkRegistry(t *testing.T, image string) {
 	}
 }
 
-// TestDockerfile wants base images with their registry, and the target for programs
-// built outside to be started as the one that builds them.
+// TestDockerfile wants base images with their registry. The target for programs that were built
+// outside must start like the one that builds them.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile(deploy + "Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var started [][]string // per stage from scratch: who starts what, on which port
+	var started [][]string // per stage from scratch: the user, the program and the port
 	scratch := false
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
@@ -180,7 +180,7 @@ func runComposeNode(t *testing.T, role string, s composeService) {
 	startCommand(t, cmd).ends(1, "gave up")
 }
 
-// TestComposePrometheus wants Prometheus to look at every node, where it shows its metrics.
+// TestComposePrometheus wants Prometheus to scrape every node at the address of its metrics.
 func TestComposePrometheus(t *testing.T) {
 	c := readCompose(t)
 	var p struct {
@@ -204,7 +204,7 @@ func TestComposePrometheus(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) || len(want) != 4 {
-		t.Errorf("Prometheus looks at %v, want %v", got, want)
+		t.Errorf("Prometheus scrapes %v, want %v", got, want)
 	}
 	for _, file := range []string{"compose/grafana.yaml", "compose/dashboards.yaml", "compose/collector.yaml"} {
 		var any map[string]any
@@ -212,14 +212,14 @@ func TestComposePrometheus(t *testing.T) {
 	}
 }
 
-// fakeGo stands for the go command: what it builds does nothing, and well.
+// fakeGo stands for the go command. The program that it builds does nothing and succeeds.
 const fakeGo = `#!/bin/sh
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\n' >"$2"
 chmod +x "$2"
 `
 
-// TestSimScript: a run that has not simulated what it was told to is no success.
+// TestSimScript wants a run that simulated less than it was told to fail.
 func TestSimScript(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -242,7 +242,7 @@ func TestSimScript(t *testing.T) {
 	for _, c := range []struct {
 		args string // SECONDS and ROUNDS
 		ok   bool
-		want string // of what it says
+		want string // part of its output
 	}{
 		{"600 100", true, "100 rounds of chaos"},
 		{"600 120", true, "150 rounds of chaos"},
@@ -258,8 +258,7 @@ func TestSimScript(t *testing.T) {
 	}
 }
 
-// TestSecurityPage wants every test, make target and file that SECURITY.md names to
-// exist: a test that was renamed proves nothing there any more.
+// TestSecurityPage wants every test, make target and file that SECURITY.md names to exist.
 func TestSecurityPage(t *testing.T) {
 	const root = "../.."
 	page, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))

@@ -25,11 +25,11 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// natsConf is the configuration that other people's servers are given.
+// natsConf is the configuration for users' own servers.
 const natsConf = "../../deploy/nats/nats-server.conf"
 
-// natsServerEnv makes this test binary a NATS server with the configuration that it
-// names, so that a test has servers that it can kill.
+// natsServerEnv makes this test binary a NATS server with the configuration that it names, so
+// that a test has servers that it can kill.
 const natsServerEnv = "DNPRELAY_TEST_NATS_SERVER"
 
 // natsServer serves until the test that started it is gone, and returns the exit code.
@@ -49,8 +49,8 @@ func natsServer(conf string) int {
 	return 1
 }
 
-// startNATSServers starts three servers with the configuration of deploy/nats, and
-// returns them and their addresses.
+// startNATSServers starts three servers with the configuration of deploy/nats, and returns them
+// and their addresses.
 func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -70,7 +70,7 @@ func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 			t.Fatal(err)
 		}
 		servers = append(servers, startCommand(t, cmd))
-		t.Cleanup(func() { _ = stdin.Close() }) // which ends the server; killed ones have closed it
+		t.Cleanup(func() { _ = stdin.Close() }) // which ends the server; a killed one has closed it
 		urls = append(urls, "nats://"+ports[i])
 	}
 	return servers, urls
@@ -81,7 +81,7 @@ func natsEnv(name, listen, route string, routes []string, store string) []string
 		"NATS_ROUTES=["+strings.Join(routes, ",")+"]", "NATS_STORE="+store)
 }
 
-// freePorts returns addresses on loopback that nobody listened to a moment ago.
+// freePorts returns addresses on loopback that were free a moment ago.
 func freePorts(t *testing.T, n int) (addrs []string) {
 	t.Helper()
 	for range n {
@@ -95,8 +95,8 @@ func freePorts(t *testing.T, n int) (addrs []string) {
 	return addrs
 }
 
-// TestNATSConfiguration loads deploy/nats and wants publishes and questions to arrive
-// at the shard that relays expect.
+// TestNATSConfiguration loads deploy/nats. Publishes and requests must arrive at the shard that
+// relays expect.
 func TestNATSConfiguration(t *testing.T) {
 	for _, pair := range natsEnv("n1", "127.0.0.1:4222", "127.0.0.1:6222", []string{"nats://127.0.0.1:6222"}, filepath.Join(t.TempDir(), "store"))[len(os.Environ()):] {
 		name, value, _ := strings.Cut(pair, "=")
@@ -107,7 +107,7 @@ func TestNATSConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if opts.ServerName != "n1" || !opts.JetStream || opts.MaxPayload < 1<<20+1<<10 || len(opts.Routes) != 1 || opts.Cluster.Port != 6222 {
-		t.Errorf("the configuration says name %q, JetStream %v, payload %d, %d routes", opts.ServerName, opts.JetStream, opts.MaxPayload, len(opts.Routes))
+		t.Errorf("the configuration has name %q, JetStream %v, payload %d, %d routes", opts.ServerName, opts.JetStream, opts.MaxPayload, len(opts.Routes))
 	}
 	opts.Port, opts.Cluster, opts.Routes, opts.NoSigs, opts.NoLog = server.RANDOM_PORT, server.ClusterOpts{}, nil, true, true
 	s, err := server.NewServer(opts)
@@ -153,8 +153,8 @@ func TestNATSConfiguration(t *testing.T) {
 	}
 }
 
-// TestNATSOverTLS has a server that wants TLS, a certificate of the client and an NKey.
-// A node with all three reaches it, one that lacks any does not.
+// TestNATSOverTLS has a server that requires TLS, a client certificate and an NKey. A node with
+// all three reaches it; a node that lacks one does not.
 func TestNATSOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -227,7 +227,7 @@ func TestNATSOverTLS(t *testing.T) {
 		select {
 		case <-p.ended:
 		case <-time.After(patience):
-			t.Fatalf("without %s the node goes on", what)
+			t.Fatalf("without %s the node does not end", what)
 		}
 		if code := p.cmd.ProcessState.ExitCode(); code != 1 || strings.Contains(p.output.String(), "bus reached") || strings.Contains(p.output.String(), string(seed)) {
 			t.Errorf("without %s: exit code %d\n%s", what, code, p.output)
@@ -235,9 +235,9 @@ func TestNATSOverTLS(t *testing.T) {
 	}
 }
 
-// TestWrongCredentials starts nodes that the NATS server does not want. Each says so in
-// one line and ends, at once and not after the time for which it waits for a server. (With
-// --start-timeout 0, which is for pods, it waits and says in /readyz what is missing.)
+// TestWrongCredentials starts nodes that the NATS server rejects. Each reports that in one line
+// and ends at once, not after the time for which it waits for a server. (With --start-timeout 0,
+// which is for pods, it waits and reports at /readyz what is missing.)
 func TestWrongCredentials(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "dnprelay", Password: "right", NoSigs: true, NoLog: true})
 	if err != nil {
@@ -261,7 +261,7 @@ func TestWrongCredentials(t *testing.T) {
 		} {
 			p.ends(1, "bad NATS credentials", addr)
 			if n := strings.Count(p.output.String(), "\n"); n != 2 || !strings.Contains(p.output.String(), "msg=starting") {
-				t.Errorf("%d lines, want one, and before it that the node starts:\n%s", n, p.output)
+				t.Errorf("%d lines, want one after the line that the node starts:\n%s", n, p.output)
 			}
 			if strings.Contains(p.output.String(), "wrong@") || strings.Contains(p.output.String(), ":wrong") {
 				t.Errorf("the password is in the output:\n%s", p.output)

@@ -23,8 +23,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long a step on a real machine may take. It says nothing about
-// speed: it only ends a test that would wait for ever.
+// patience is how long a step on a real machine may take. It does not bound speed: it only ends
+// a test that would wait forever.
 const patience = 30 * time.Second
 
 // A stack is a relay and an edge with real loops, sockets and NATS.
@@ -38,14 +38,14 @@ type stack struct {
 	subjects subject.Names
 }
 
-// newStack starts everything. When the test ends, everything ends in the order of a
-// drain, and no goroutine may be left.
+// newStack starts everything. When the test ends, everything ends in the order of a drain, and
+// no goroutine may be left.
 func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 	t.Helper()
 	return newStackWith(t, func(*relay.Config, *edge.Config) {}, listeners...)
 }
 
-// newStackWith starts everything with what change makes of the configurations.
+// newStackWith is newStack with changed configurations.
 func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listeners ...edge.Listener) *stack {
 	t.Helper()
 	edgeCfg := edge.Config{
@@ -67,7 +67,7 @@ func newEdgeless(t *testing.T) *stack {
 	return newEdgelessWith(t, func(*relay.Config) {})
 }
 
-// newEdgelessWith starts all but an edge with what change makes of the relay's configuration.
+// newEdgelessWith is newEdgeless with a changed configuration of the relay.
 func newEdgelessWith(t *testing.T, change func(*relay.Config)) *stack {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -147,7 +147,7 @@ func (s *stack) sees(p *dnptest.Peer, message string, value []byte) {
 	s.until(p, fmt.Sprintf("sees %s = % x", message, value), func(c *dnptest.Client) bool { return string(c.Value(message, 0)) == string(value) })
 }
 
-// publish publishes until it is applied.
+// publish publishes until the relay applies it.
 func (s *stack) publish(body string) {
 	s.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -169,8 +169,8 @@ func local(profile wire.Profile) edge.Listener {
 	return edge.Listener{Addr: netip.MustParseAddrPort("127.0.0.1:0"), Profile: profile}
 }
 
-// TestStackTwoListeners shows one state to clients of both dialects, and takes what
-// one writes to the other.
+// TestStackTwoListeners shows one state to clients of both dialects, and carries a write from
+// one to the other.
 func TestStackTwoListeners(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork), local(wire.Spec))
 	cpp, spec := s.client(0, dnptest.Cpp()), s.client(1, dnptest.SpecText())
@@ -184,7 +184,7 @@ func TestStackTwoListeners(t *testing.T) {
 	s.sees(spec, "L", u16(7))
 }
 
-// TestStackDrain ends the edge. Clients are told, and game servers, too.
+// TestStackDrain ends the edge. Clients and game servers are told.
 func TestStackDrain(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	log := slog.New(slog.DiscardHandler)
@@ -226,7 +226,7 @@ func TestStackDrain(t *testing.T) {
 		t.Error("game servers were not told that the client left")
 	}
 	if _, err := e.Stats(expired()); err == nil {
-		t.Error("an edge that ended has counters")
+		t.Error("an edge that has ended still returns counters")
 	}
 }
 
@@ -236,7 +236,7 @@ func expired() context.Context {
 	return ctx
 }
 
-// TestStackPortInUse opens what is open.
+// TestStackPortInUse opens a port that is open.
 func TestStackPortInUse(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	_, err := edge.New(edge.Config{
@@ -247,7 +247,7 @@ func TestStackPortInUse(t *testing.T) {
 	}
 }
 
-// TestStackCrowd has 200 clients that all send and get messages of both kinds.
+// TestStackCrowd has 200 clients that all send and receive messages of both kinds.
 func TestStackCrowd(t *testing.T) {
 	const clients, each = 200, 5
 	s := newStack(t, local(wire.Denetwork))
@@ -313,7 +313,7 @@ func TestStackCrowd(t *testing.T) {
 	}
 }
 
-// TestStackNATSRestarts takes NATS away under the players and brings it back.
+// TestStackNATSRestarts stops NATS while players are connected, and starts it again.
 func TestStackNATSRestarts(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	a, b := s.client(0, dnptest.Cpp()), s.client(0, dnptest.Cpp())
@@ -332,9 +332,9 @@ func TestStackNATSRestarts(t *testing.T) {
 	s.sees(s.client(0, dnptest.Cpp()), "L", u16(9))
 }
 
-// BenchmarkAck measures how long a client waits for the acknowledgement of a reliable
-// message, with and without a session log in one NATS server of the same process, and how
-// many writes that takes. The client cannot tell times below about a millisecond.
+// BenchmarkAck measures how long a client waits for the acknowledgement of a reliable message,
+// with and without a session log in a NATS server of the same process, and how many writes that
+// takes. The client cannot resolve times below about a millisecond.
 func BenchmarkAck(b *testing.B) {
 	for _, durability := range []string{"none", "log"} {
 		b.Run(durability, func(b *testing.B) { benchmarkAck(b, durability) })
@@ -379,7 +379,7 @@ func benchmarkAck(b *testing.B, durability string) {
 	go func() { durable.Run(after); ended <- nil }()
 	defer func() { stop(); <-ended; <-ended; stopLog(); <-ended }()
 	fast := dnptest.Cpp()
-	fast.Tick = 100 * time.Microsecond // the library looks every 20 ms
+	fast.Tick = 100 * time.Microsecond // the library's own is 20 ms
 	p, err := dnptest.RunUDP(b.Context(), dnptest.Config{Behaviour: fast, Server: e.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		b.Fatal(err)
