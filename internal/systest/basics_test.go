@@ -10,7 +10,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
@@ -212,20 +211,6 @@ func TestWhoAndKick(t *testing.T) {
 
 // TestClientStates follows a state that a client offers, under each policy.
 func TestClientStates(t *testing.T) {
-	layout, err := netstate.NewLayout([]netstate.Value{{Type: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	offer := func(w *world, p *player) *dnptest.Link {
-		var l *dnptest.Link
-		s := netstate.NewState(layout)
-		s.Set(0, u16(5))
-		p.do(func(now time.Time) { l, err = p.Offer(now, s, []byte("avatar"), false) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
 	start := func(t *testing.T, policy fanout.ClientStates) (*world, *player, *player) {
 		w := newWorld(t, *seed)
 		w.startRelay()
@@ -236,7 +221,7 @@ func TestClientStates(t *testing.T) {
 
 	t.Run("off", func(t *testing.T) {
 		w, a, _ := start(t, fanout.ClientStatesOff)
-		l := offer(w, a)
+		l := a.offer("avatar", 5)
 		w.net.Run(3 * time.Second)
 		if l.Phase == dnptest.LinkIsUp {
 			t.Error("the link came up although clients may not offer states")
@@ -244,7 +229,7 @@ func TestClientStates(t *testing.T) {
 	})
 	t.Run("space", func(t *testing.T) {
 		w, a, b := start(t, fanout.ClientStatesSpace)
-		l := offer(w, a)
+		l := a.offer("avatar", 5)
 		w.within(2*time.Second, "the other client sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
 		a.do(func(time.Time) { a.Set(l, 0, u16(6)) })
 		w.within(time.Second, "and its changes", func() bool { return b.has("avatar", 0, u16(6)) })
@@ -257,12 +242,12 @@ func TestClientStates(t *testing.T) {
 	})
 	t.Run("game", func(t *testing.T) {
 		w, a, b := start(t, fanout.ClientStatesGame)
-		l := offer(w, a)
+		l := a.offer("avatar", 5)
 		w.net.Run(time.Second)
 		if b.LinkNamed("avatar") != nil {
 			t.Fatal("offered to others before the game server said so")
 		}
-		key := "client." + a.name + "." + strconv.Itoa(int(l.ID))
+		key := a.key(l)
 		w.mustPublish("s", `{"op":"audience","key":"`+key+`","audience":{"all":true}}`)
 		w.within(time.Second, "the other client sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
 		w.mustPublish("s", `{"op":"set","key":"`+key+`","values":{"0":9}}`)

@@ -33,13 +33,7 @@ func (l listener) Receive(now time.Time, from netip.AddrPort, p []byte) {
 func hostile(r *rand.Rand) []byte {
 	link := []int{0, 1, 7, 0x1000, 0x7FFF, 0x8000, 0x8001, 0x8002, 0x8003, 0x8004, 0xFFFE, 0xFFFF}[r.IntN(12)]
 	number := []int{0, 1, 2, 3, 5, 9, r.IntN(40), r.IntN(65536)}[r.IntN(8)]
-	p := func(format string, args ...any) []byte {
-		b, ok := fromHex(strings.ReplaceAll(fmt.Sprintf(format, args...), " ", ""))
-		if !ok {
-			panic("a template is no hex: " + format)
-		}
-		return b
-	}
+	p := func(format string, args ...any) []byte { return unhex(fmt.Sprintf(format, args...)) }
 	le := func(x int) string { return fmt.Sprintf("%02x%02x", x&255, x>>8&255) }
 	value := func() string { return le(r.IntN(65536)) }
 	var b []byte
@@ -80,18 +74,6 @@ func hostile(r *rand.Rand) []byte {
 		}
 	}
 	return b
-}
-
-func fromHex(s string) (b []byte, ok bool) {
-	b = make([]byte, 0, len(s)/2)
-	for i := 0; i+1 < len(s); i += 2 {
-		var x byte
-		if _, err := fmt.Sscanf(s[i:i+2], "%02x", &x); err != nil {
-			return nil, false
-		}
-		b = append(b, x)
-	}
-	return b, len(s)%2 == 0
 }
 
 // TestRightsCannotBeWidened lets three clients with different rights send thousands of hostile

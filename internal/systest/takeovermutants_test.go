@@ -38,7 +38,7 @@ var takeoverMutants = []mutants.Mutant{
 		Run: "^TestLostToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
 	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\tt.lookUp", New: "\tif first && false {\n\t\tt.lookUp"},
-	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && t.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
+	{Name: "sends_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && t.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
 	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestTakeoverTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !t.cfg.Forwards {", New: "if true {",
 		Survives: "sessions move to the edges where their datagrams arrive, as without a forwarder"},
