@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -95,7 +96,7 @@ func (w *Worker) restore(now time.Time, o *ownership, part []cluster.Keyframe) {
 // serve begins to answer for a shard, and tells replicas and publishers so.
 func (w *Worker) serve(now time.Time, o *ownership) {
 	o.serving = true
-	o.end = w.relay.subscribeShard(w, o.shard)
+	o.end = w.subscribeShard(o.shard)
 	for _, sp := range o.spaces {
 		w.enter(now, sp)
 		w.announce(now, sp)
@@ -103,6 +104,39 @@ func (w *Worker) serve(now time.Time, o *ownership) {
 	w.sendHead(now, o)
 	w.relay.cfg.Log.Debug("serving shard", "shard", o.shard, "epoch", o.epoch, "spaces", len(o.spaces))
 	w.ownedAt = now
+}
+
+// subscribeShard brings the messages of a shard to its worker.
+func (w *Worker) subscribeShard(n int) (end []func()) {
+	s := w.relay.cfg.Subjects
+	subs := subscriptions{bus: w.relay.cfg.Bus}
+	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { w.post(kindPublish, n, m) })
+	subs.add(s.ShardGetAll(n), func(m bus.Msg) { w.post(kindGet, n, m) })
+	subs.add(s.Repair(n), func(m bus.Msg) { w.post(kindRepair, n, m) })
+	subs.add(s.Write(n), func(m bus.Msg) { w.post(kindWrite, n, m) })
+	if subs.err != nil { // the bus is closed, so this relay is about to end
+		w.relay.cfg.Log.Error("cannot serve a shard: subscribing fails", "shard", n, "error", subs.err)
+	}
+	return subs.end
+}
+
+// Subscriptions are some of a bus that begin and end together.
+type subscriptions struct {
+	bus bus.Bus
+	end []func()
+	err error
+}
+
+func (s *subscriptions) add(subject string, handle func(bus.Msg)) {
+	if s.err != nil {
+		return
+	}
+	end, err := s.bus.Subscribe(subject, handle)
+	if err != nil {
+		s.err = fmt.Errorf("subscribe to %s: %w", subject, err)
+		return
+	}
+	s.end = append(s.end, end)
 }
 
 // announce asks publishers to say again what the predecessor may not have stored.

@@ -157,18 +157,6 @@ func (w *Worker) sweep(now time.Time, sp *space) {
 	w.plan(sp)
 }
 
-// busChanged asks about every space again, because events were missed.
-func (r *Relay) busChanged(connected bool) {
-	if !connected {
-		r.cfg.Log.Warn("bus lost; clients and publishers cannot reach this relay", "node", r.cfg.Node)
-		return
-	}
-	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
-	for _, w := range r.workers {
-		w.commands.Put(command{kind: commandReconnected})
-	}
-}
-
 // askAll makes the question about every space due.
 func (w *Worker) askAll(now time.Time) {
 	w.askDue = now

@@ -82,10 +82,20 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 	if sp.store.Stats().PublishErrors > failed {
 		apply.Fail("refused", "an op was refused; the answer to the publish says why")
 	}
-	sp.applied(now, &w.relay.signals, apply)
+	sp.pending.applied(now, &w.relay.signals, sp.store, sp.name, apply)
 	apply.End()
 	w.plan(sp)
 	return form, nil
+}
+
+// tellRefused says in the trace of a sampled publish, and in a log line, that no store accepted
+// it. Other refused publishes are not logged, because a publisher could cause many lines.
+func (w *Worker) tellRefused(span *telemetry.Span, subject string, err *replication.Error) {
+	if span == nil {
+		return
+	}
+	span.Fail(string(err.Code), err.Message)
+	w.relay.cfg.Log.InfoContext(span.Context(), "refused a sampled publish", "subject", subject, "code", err.Code, "error", err.Message)
 }
 
 func (w *Worker) parsePublish(m bus.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {

@@ -133,7 +133,7 @@ func (c *Config) validate() error {
 type Relay struct {
 	cfg     Config
 	workers []*Worker
-	inbox   string   // subject below which this relay takes answers
+	inbox   string   // subject below which this relay receives answers
 	end     []func() // unsubscribe
 
 	signals  signals
@@ -149,7 +149,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(&cfg)}
+	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
 	for range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r))
 	}
@@ -159,11 +159,11 @@ func New(cfg Config) (*Relay, error) {
 // Done is closed when Run has returned.
 func (r *Relay) Done() <-chan struct{} { return r.done }
 
-// Ready reports whether publishers can be answered.
+// Ready reports whether this relay can answer publishers.
 func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() }
 
-// Run serves until ctx ends. The error says what failed; it is nil after a
-// shutdown that was asked for.
+// Run serves until ctx ends. The error says what failed; it is nil after a shutdown through
+// ctx.
 func (r *Relay) Run(ctx context.Context) error {
 	defer close(r.done)
 	defer r.Stop()
@@ -234,39 +234,6 @@ func (r *Relay) Start() error {
 	return nil
 }
 
-// subscribeShard brings the messages of a shard to its worker.
-func (r *Relay) subscribeShard(w *Worker, n int) (end []func()) {
-	s := r.cfg.Subjects
-	subs := subscriptions{bus: r.cfg.Bus}
-	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { w.post(kindPublish, n, m) })
-	subs.add(s.ShardGetAll(n), func(m bus.Msg) { w.post(kindGet, n, m) })
-	subs.add(s.Repair(n), func(m bus.Msg) { w.post(kindRepair, n, m) })
-	subs.add(s.Write(n), func(m bus.Msg) { w.post(kindWrite, n, m) })
-	if subs.err != nil { // the bus is closed, so this relay is about to end
-		r.cfg.Log.Error("cannot serve a shard: subscribing fails", "shard", n, "error", subs.err)
-	}
-	return subs.end
-}
-
-// Subscriptions are some of a bus that begin and end together.
-type subscriptions struct {
-	bus bus.Bus
-	end []func()
-	err error
-}
-
-func (s *subscriptions) add(subject string, handle func(bus.Msg)) {
-	if s.err != nil {
-		return
-	}
-	end, err := s.bus.Subscribe(subject, handle)
-	if err != nil {
-		s.err = fmt.Errorf("subscribe to %s: %w", subject, err)
-		return
-	}
-	s.end = append(s.end, end)
-}
-
 // fence tells the leases the epoch of a head, so that a holder that was replaced stops before
 // the store tells it.
 func (r *Relay) fence(m bus.Msg) {
@@ -276,6 +243,18 @@ func (r *Relay) fence(m bus.Msg) {
 	}
 	if epoch, ok := replication.HeadEpoch(m.Data); ok {
 		r.cfg.Leases.Fence(shard, epoch)
+	}
+}
+
+// busChanged asks about every space again, because events were missed.
+func (r *Relay) busChanged(connected bool) {
+	if !connected {
+		r.cfg.Log.Warn("bus lost; clients and publishers cannot reach this relay", "node", r.cfg.Node)
+		return
+	}
+	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
+	for _, w := range r.workers {
+		w.commands.Put(command{kind: commandReconnected})
 	}
 }
 

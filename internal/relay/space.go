@@ -38,7 +38,7 @@ type space struct {
 	replies map[uint64]reply // to be answered, by token
 	forms   []payload.Form   // in which publishers want events beside JSON
 	present presence
-	pending pending // what telemetry waits for
+	pending pending
 }
 
 // A reply is where an answer goes, and in which form.
@@ -169,7 +169,7 @@ func (w *Worker) emit(now time.Time, sp *space) {
 		}
 		w.send(m)
 	}
-	sp.left(&w.relay.signals, batches, bytes)
+	sp.pending.left(&w.relay.signals, sp.store, batches, bytes)
 }
 
 // send publishes a message and reports whether the bus accepted it. A message without a

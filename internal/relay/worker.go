@@ -6,6 +6,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication"
@@ -265,4 +266,59 @@ func (w *Worker) plan(sp *space) {
 	}
 	sp.due = due
 	w.due.Set(sp)
+}
+
+// Counts are the counters of a relay besides those of its stores.
+type Counts struct {
+	Publishes     uint64 // messages of publishers
+	Refused       uint64 // of those and gets, before they reached a store
+	Batches       uint64
+	Repairs       uint64 // answered
+	Malformed     uint64 // messages of edges
+	Lost          uint64 // messages that the bus refused
+	SpacesRefused uint64
+	SessionsLost  uint64 // that no edge named for too long
+	InboxLost     uint64 // messages that did not fit into an inbox
+	NotHeld       uint64 // messages for shards that this relay does not hold
+	Stored        uint64 // states, by the durable store
+	RestoreErrors uint64 // stored states that could not be read
+}
+
+// Stats are the counters of a relay, summed over its workers.
+type Stats struct {
+	Counts
+	Store  replication.StoreStats // summed over the spaces
+	Spaces uint64
+	Shards uint64 // that are served
+
+	InboxBytes, InboxMessages uint64 // waiting
+
+	Unstored   uint64        // states that changed and are not stored
+	DurableAge time.Duration // of the oldest of them
+}
+
+// Store returns the store of a space that the worker serves, or else nil, for a caller that
+// turns it.
+func (w *Worker) Store(space string) *replication.Store {
+	if sp, ok := w.spaces[space]; ok && sp.owner.serving {
+		return sp.store
+	}
+	return nil
+}
+
+// Stats returns the counters of a worker, for a caller that turns it.
+func (w *Worker) Stats(now time.Time) Stats {
+	s := Stats{Counts: w.counts, Store: w.past, Spaces: uint64(len(w.spaces))}
+	s.InboxLost, s.InboxBytes, s.InboxMessages = w.inbox.Lost(), uint64(w.inbox.Bytes()), uint64(w.inbox.Len())
+	s.DurableAge = w.durableAge(now)
+	for _, o := range w.owned {
+		if o.serving {
+			s.Shards++
+		}
+		s.Unstored += uint64(o.dirty() + o.storing)
+	}
+	for _, sp := range w.spaces {
+		telemetry.Sum(&s.Store, sp.store.Stats())
+	}
+	return s
 }

@@ -28,8 +28,8 @@ func (w Wake) Wake() {
 }
 
 // An Inbox holds items for one owner, up to a number of items and of bytes that they
-// hold. An item that does not fit is lost, and counted: it is for items that somebody
-// asks for again.
+// hold. It loses and counts an item that does not fit, so it is for items whose sender
+// notices the loss and asks again.
 type Inbox[T any] struct {
 	items    chan item[T]
 	bytesMax int64
