@@ -59,7 +59,7 @@ type path struct {
 // emit sends a datagram to the peer and pays for it.
 func (p *path) emit(b []byte, out Sender) {
 	p.budget.pay(&p.core.rate, len(b), p.core.clock.now)
-	p.core.transmit(p.addr, b, out)
+	p.core.send(p.addr, b, out)
 }
 
 // A lossEstimate is the share of the latest reliable commands that had to be sent again.

@@ -282,7 +282,7 @@ func (e *core) event(v Event) {
 
 func (e *core) drop(r DropReason) { e.stats.Drops[r]++ }
 
-func (e *core) transmit(to netip.AddrPort, b []byte, out Sender) {
+func (e *core) send(to netip.AddrPort, b []byte, out Sender) {
 	e.stats.DatagramsOut++
 	e.stats.BytesOut += uint64(len(b))
 	out.Send(to, b)

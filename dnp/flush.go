@@ -159,7 +159,7 @@ func (w *updateWriter) encode(slot int, s *Source) {
 			continue
 		}
 		v := s.cfg.State.Value(i)
-		if w.t.withholds(slot, i, v) || !w.open(l.id, len(v)) {
+		if l.has(linkHeld) && w.t.withholds(slot, i, v) || !w.open(l.id, len(v)) {
 			continue
 		}
 		w.values++

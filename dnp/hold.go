@@ -170,13 +170,13 @@ func (t *linkTable) resendValue(slot, index int, h *hold) {
 
 // withholds reports whether value index of a link must not be sent to the peer.
 func (t *linkTable) withholds(slot, index int, value []byte) bool {
-	return t.slots[slot].has(linkHeld) && t.holds.withholds(newHoldKey(slot, index), value, t.core.clock.now)
+	return t.holds.withholds(newHoldKey(slot, index), value, t.core.clock.now)
 }
 
 // valueFor returns what the peer is to have as value index: its own bytes if the value
 // is withheld.
 func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
-	if t.withholds(slot, index, value) {
+	if t.slots[slot].has(linkHeld) && t.withholds(slot, index, value) {
 		return t.holds[newHoldKey(slot, index)].value
 	}
 	return value

@@ -72,7 +72,7 @@ type linkTable struct {
 	scrub    scrubber
 
 	pending      []uint16 // slots to flush
-	pendingBytes int      // an upper bound of those among them that did not change
+	pendingBytes int      // a bound on the bytes of those whose values did not change
 	waiting      []waiter // links that wait for the budget
 }
 

@@ -88,12 +88,12 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	case !e.room(from):
 		e.refuse(from, wire.Rejected, out)
 	case e.cfg.Login != nil: // the login will tell who it is
-		e.transmit(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case verdict == admit.Stateless, e.crowded():
 		e.answerStateless(from, now, out)
 	case e.cfg.Probe == ProbeNone:
 		c := e.add(from, now)
-		e.transmit(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 		e.established(c, now)
 	default:
 		e.startProof(from, now, out)
@@ -126,7 +126,7 @@ func (e *Endpoint) room(from netip.AddrPort) bool {
 
 func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) {
 	e.drop(DropRefused)
-	e.transmit(to, wire.ConnectionAck{Result: result}.Append(out.Datagram(4)), out)
+	e.send(to, wire.ConnectionAck{Result: result}.Append(out.Datagram(4)), out)
 }
 
 func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
@@ -191,7 +191,7 @@ func (e *Endpoint) sendUnproven(u *unproven, b []byte, out Sender) {
 		return
 	}
 	u.out += uint16(len(b))
-	e.transmit(u.addr, b, out)
+	e.send(u.addr, b, out)
 }
 
 // receiveUnproven looks for the proof.
@@ -269,7 +269,7 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason
 func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *Conn {
 	if !e.room(peer.addr) {
 		e.drop(DropRefused)
-		e.transmit(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
+		e.send(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
 		return nil
 	}
 	c := e.add(peer.addr, now)
@@ -320,9 +320,9 @@ func (e *Endpoint) crowded() bool {
 func (e *Endpoint) answerStateless(to netip.AddrPort, now instant, out Sender) {
 	e.stats.Stateless++
 	e.statelessUntil = now.add(2 * statelessWindow)
-	e.transmit(to, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+	e.send(to, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	m := wire.LinkState{Link: e.statelessID(to, window(now)), ReadOnly: true, Message: helloMessage}
-	e.transmit(to, m.Append(out.Datagram(11)), out)
+	e.send(to, m.Append(out.Datagram(11)), out)
 }
 
 // helloPatience is how long a peer that acknowledged a hello may take to answer it.
@@ -414,7 +414,7 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 
 func (e *Endpoint) refuseLogin(to netip.AddrPort, out Sender) {
 	e.drop(DropLoginRefused)
-	e.transmit(to, wire.AppendConnectionClose(out.Datagram(1)), out)
+	e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
 }
 
 // LogIn begins the connection of a peer whose login had to wait, as LoginAccept would

@@ -107,6 +107,9 @@ func (c *Conn) sendStored(now instant, out Sender) {
 // the peer did not acknowledge a command for so long that the connection has to end.
 func (c *Conn) resend(now instant, out Sender) bool {
 	w, cfg := &c.send, &c.e.cfg
+	if len(w.flight) == 0 {
+		return true
+	}
 	for i := range w.flight {
 		o := &w.flight[i]
 		if o.acked || o.sends == 0 { // a command that was never sent waits for the log

@@ -10,7 +10,7 @@ import (
 	"github.com/x448/float16"
 )
 
-// Bounds of Bounds.Rate.
+// The range of Bounds.Rate.
 const (
 	WriteRateMin = 0.01
 	WriteRateMax = 1_000
@@ -23,7 +23,7 @@ const (
 type Bounds struct {
 	Min, Max []byte  // of every component, encoded as one component; nil for none
 	Infinite bool    // clients may write NaN and infinities
-	Rate     float64 // writes a second by one session, of which at least one may come at once; 0 for no limit
+	Rate     float64 // writes a second by one session, in bursts of a second's worth and at least one; 0 for no limit
 }
 
 // A Refusal is the bound that a value of a client broke.
@@ -231,7 +231,7 @@ func within(t wire.ValueType, precision float64, a, b []byte) bool {
 	return true
 }
 
-// Float returns an encoded component of a floating point type.
+// Float returns the value of an encoded component of a floating point type.
 func Float(c []byte) float64 {
 	switch len(c) {
 	case 2:
@@ -242,7 +242,7 @@ func Float(c []byte) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(c))
 }
 
-// Uint returns an encoded component of an unsigned integer type.
+// Uint returns the value of an encoded component of an unsigned integer type.
 func Uint(c []byte) (u uint64) {
 	for i, x := range c {
 		u |= uint64(x) << (8 * i)
@@ -250,7 +250,7 @@ func Uint(c []byte) (u uint64) {
 	return u
 }
 
-// Int returns an encoded component of a signed integer type.
+// Int returns the value of an encoded component of a signed integer type.
 func Int(c []byte) int64 {
 	shift := 64 - 8*len(c)
 	return int64(Uint(c)<<shift) >> shift

@@ -139,7 +139,7 @@ func (a Audience) equal(b Audience) bool {
 	return a.Kind == b.Kind && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Clients, b.Clients)
 }
 
-// Bounds of priorities and levels of detail.
+// Limits of priorities and levels of detail.
 const (
 	PriorityMax        = 16        // of a state; the least is 1
 	DetailsMax         = 8         // levels of detail of a state

@@ -48,7 +48,7 @@ func inFormat(format byte, entries []sessionlog.Entry) []sessionlog.Entry {
 // has taken a session from them.
 func TestOtherRelease(t *testing.T) {
 	p := plan{name: "other release", kills: true, pauses: true, hands: true, lies: 0.05, loss: 0.01, newer: true}
-	first, count := *first, uint64(*seeds+3)/4
+	first, count := *first, uint64(*seeds+7)/8
 	if *seed != 0 {
 		first, count = *seed, 1
 	}

@@ -73,10 +73,11 @@ func (g *Gossip) judge(o outcome) (again bool, err error) {
 		return false, nil
 	}
 	if g.table.established() {
-		for _, err := range []error{asError(o.refused), asError(o.clash)} {
-			if err != nil {
-				g.complain("a node refused to join", err)
-			}
+		if o.refused != nil {
+			g.complain("a node refused to join", o.refused)
+		}
+		if o.clash != nil {
+			g.complain("a node refused to join", o.clash)
 		}
 		return false, nil
 	}
@@ -87,18 +88,6 @@ func (g *Gossip) judge(o outcome) (again bool, err error) {
 		return true, nil
 	}
 	return false, o.refused
-}
-
-// asError avoids an error that holds a nil pointer.
-func asError[E interface {
-	comparable
-	error
-}](err E) error {
-	var none E
-	if err == none {
-		return nil
-	}
-	return err
 }
 
 // complain logs a problem that an operator has to solve, but not every time.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -296,4 +298,35 @@ func TestLogger(t *testing.T) {
 	if len(l.kinds) > logKindsMax {
 		t.Errorf("the logger remembers %d kinds", len(l.kinds))
 	}
+}
+
+// TestMemberOfOtherFormat checks that members which read other formats, and say more than this program
+// knows, are members like all others, and that the roster has the format that all of them read.
+func TestMemberOfOtherFormat(t *testing.T) {
+	member := cluster.Member{Name: "a", Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: 64, Format: 3}
+	table := newTable(member)
+	want := func(why string, members int, format uint8) {
+		t.Helper()
+		if r := table.snapshot(); r.Len() != members || r.Format() != format {
+			t.Errorf("%s: %d members with format %d, want %d with %d", why, r.Len(), r.Format(), members, format)
+		}
+	}
+	node := func(name string, format uint8, rest ...byte) *memberlist.Node {
+		m := member
+		m.Format = format
+		return &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: 7946, Meta: append(m.AppendMetadata(nil), rest...)}
+	}
+	want("a node alone writes its newest format", 1, 3)
+	newer, old := node("b", 4, 1, 2, 3), node("c", 1)
+	for _, n := range []*memberlist.Node{newer, old} {
+		if err := table.NotifyAlive(n); err != nil {
+			t.Errorf("member %s is refused: %v", n.Name, err)
+		}
+	}
+	table.NotifyJoin(newer)
+	want("a newer member does not matter", 2, 3)
+	table.NotifyJoin(old)
+	want("an older member does", 3, 1)
+	table.NotifyLeave(old)
+	want("until it leaves", 2, 3)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // keyframeOverhead is what a keyframe counts beside its data: subject, headers and
@@ -19,7 +20,7 @@ type shard struct {
 	l *Leases
 	n int
 
-	wake   chan struct{} // one slot: in has something
+	wake   turn.Wake     // in has something
 	ops    chan op       // for the goroutine in serveStore; holds one at most, as the lease has it
 	queued atomic.Int64  // bytes in batches
 	held   atomic.Uint64 // epoch; 0 if this relay does not hold the shard
@@ -67,7 +68,7 @@ type op struct {
 
 func newShard(l *Leases, n int) *shard {
 	return &shard{
-		l: l, n: n, wake: make(chan struct{}, 1), ops: make(chan op, 1), lease: cluster.NewLease(l.cfg.Lease),
+		l: l, n: n, wake: turn.NewWake(), ops: make(chan op, 1), lease: cluster.NewLease(l.cfg.Lease),
 	}
 }
 
@@ -79,10 +80,7 @@ func (s *shard) put(change func(*inbox)) bool {
 		return false
 	}
 	change(&s.in)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Wake()
 	return true
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -19,7 +20,7 @@ type Affinity struct {
 	client   *redis.Client
 	replaced func(string, cluster.Served)
 	asks     chan ask
-	work     chan struct{} // holds one when something is to be written
+	work     turn.Wake // something is to be written
 	counts   counters
 
 	// Workers make claims, and another goroutine writes them to Redis.
@@ -68,7 +69,7 @@ func Open(cfg Config) (*Affinity, error) {
 	redis.SetLogger(quiet{})
 	return &Affinity{
 		cfg: cfg, client: redis.NewClient(o), replaced: func(string, cluster.Served) {}, away: errNotYet,
-		asks: make(chan ask, asksMax), work: make(chan struct{}, 1), claims: make(map[string]*claim),
+		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]*claim),
 	}, nil
 }
 
@@ -132,7 +133,7 @@ func (a *Affinity) Release(name string, epoch uint64) {
 	delete(a.claims, name)
 	if len(a.releases) < releasesMax {
 		a.releases = append(a.releases, release{name, epoch})
-		signal(a.work)
+		a.work.Wake()
 	}
 }
 
@@ -145,7 +146,7 @@ func (a *Affinity) touchLocked(name string, c *claim) {
 			a.compactLocked()
 		}
 	}
-	signal(a.work)
+	a.work.Wake()
 }
 
 // compactLocked removes duplicates and released claims from the list of dirty claims, which would grow
@@ -233,13 +234,6 @@ func (a *Affinity) attempt(name string) string { return a.cfg.Prefix + ":a:{" + 
 func (a *Affinity) lease(node string) string   { return a.cfg.Prefix + ":e:" + node }
 func (a *Affinity) index(node string, bucket int) string {
 	return a.cfg.Prefix + ":o:" + node + ":" + strconv.Itoa(bucket)
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // keepLease renews the lease that says that this node is alive, until ctx ends. The answers show whether

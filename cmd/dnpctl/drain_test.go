@@ -58,8 +58,8 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	for why, command := range map[string]drainCommand{
-		"a missing file":    {Node: "127.0.0.1:1", HTTPToken: filepath.Join(t.TempDir(), "none")},
-		"a short token": {Node: "127.0.0.1:1", HTTPToken: file("short")},
+		"a missing file": {Node: "127.0.0.1:1", HTTPToken: filepath.Join(t.TempDir(), "none")},
+		"a short token":  {Node: "127.0.0.1:1", HTTPToken: file("short")},
 	} {
 		if len(command.Problems()) != 1 {
 			t.Errorf("%s: %v, want one problem", why, command.Problems())

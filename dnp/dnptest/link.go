@@ -97,7 +97,7 @@ func (c *Client) Offer(now time.Time, s *netstate.State, message []byte, readOnl
 	l := c.links.of(s)
 	switch {
 	case l == nil:
-		l = newLink(c.freeID(), message, readOnly, s)
+		l = newLink(c.links.freeID(c.b.SkipsOneID), message, readOnly, s)
 		l.Own = true
 		c.links.add(l)
 	case l.Phase != LinkIsDown:
@@ -135,15 +135,15 @@ func (t *linkTable) of(s *netstate.State) *Link {
 
 // freeID returns the next LinkID of this side. Java and Python skip only one used ID, so
 // they may use one of the peer.
-func (c *Client) freeID() wire.LinkID {
-	id := c.links.nextID
-	for c.links.byID[wire.LinkID(id)] != nil {
+func (t *linkTable) freeID(skipsOneID bool) wire.LinkID {
+	id := t.nextID
+	for t.byID[wire.LinkID(id)] != nil {
 		id = (id + 1) % 65535
-		if c.b.SkipsOneID || id == c.links.nextID {
+		if skipsOneID || id == t.nextID {
 			break
 		}
 	}
-	c.links.nextID = (id + 1) % 65535
+	t.nextID = (id + 1) % 65535
 	return wire.LinkID(id)
 }
 
@@ -174,7 +174,7 @@ func (c *Client) offered(m wire.LinkState) bool {
 	case answer == Mismatch && c.b.MismatchDown:
 		c.emit(wire.LinkDown{Link: m.Link}.Append(nil))
 		return true
-	case answer == Mismatch || !c.readable(m.Values):
+	case answer == Mismatch || !c.b.readable(m.Values):
 		return false
 	case present, old != nil && !c.b.Relinks:
 		return true // the application was asked, but there is no link
@@ -229,12 +229,12 @@ func typesOf(v wire.Values) []wire.ValueType {
 }
 
 // readable reports whether the library can read the values without raising.
-func (c *Client) readable(v wire.Values) bool {
+func (b *Behaviour) readable(v wire.Values) bool {
 	for v.Len() > 0 {
 		var t wire.ValueType
 		var value []byte
 		t, value, v = v.Next()
-		if !c.readableValue(t, value) {
+		if !b.readableValue(t, value) {
 			return false
 		}
 	}
@@ -243,15 +243,15 @@ func (c *Client) readable(v wire.Values) bool {
 
 // readableValue: Python compares the length in bytes with the number of
 // characters, and gives vectors the type of a scalar.
-func (c *Client) readableValue(t wire.ValueType, value []byte) bool {
-	if c.b.NoVectors && t.Kind() == wire.KindFloat && t.Components() > 1 {
+func (b *Behaviour) readableValue(t wire.ValueType, value []byte) bool {
+	if b.NoVectors && t.Kind() == wire.KindFloat && t.Components() > 1 {
 		return false
 	}
-	if !c.b.ASCIIOnly || t != wire.TypeString {
+	if !b.ASCIIOnly || t != wire.TypeString {
 		return true
 	}
-	for _, b := range value[2:] {
-		if b >= 0x80 {
+	for _, letter := range value[2:] {
+		if letter >= 0x80 {
 			return false
 		}
 	}

@@ -41,12 +41,11 @@ func (c *Client) Next() int { return c.recv.next }
 func (c *Client) Held() int { return len(c.recv.held) }
 
 // valid is the window rule.
-func (c *Client) valid(n int) bool {
-	next := c.recv.next
+func (b *Behaviour) valid(n, next int) bool {
 	switch {
-	case !c.b.OddWindow:
-		d := c.ahead(n)
-		return n < c.b.Modulus && (d < windowSize || d >= c.b.Modulus-windowSize)
+	case !b.OddWindow:
+		d := b.ahead(n, next)
+		return n < b.Modulus && (d < windowSize || d >= b.Modulus-windowSize)
 	case n < next:
 		return n < (next+windowSize)%65535 // 65535 in the text, too
 	}
@@ -54,9 +53,7 @@ func (c *Client) valid(n int) bool {
 }
 
 // ahead returns the distance from next forward to n.
-func (c *Client) ahead(n int) int {
-	return (n - c.recv.next + c.b.Modulus) % c.b.Modulus
-}
+func (b *Behaviour) ahead(n, next int) int { return (n - next + b.Modulus) % b.Modulus }
 
 func (c *Client) handleReliable(cmd wire.Command, body []byte) {
 	if cmd == wire.CommandReliableMessageLong && c.b.LongMessage == LongUnknown ||
@@ -69,7 +66,7 @@ func (c *Client) handleReliable(cmd wire.Command, body []byte) {
 		return
 	}
 	n := int(m.Seq)
-	if !c.valid(n) {
+	if !c.b.valid(n, c.recv.next) {
 		c.Stats.Refused++
 		return
 	}
@@ -93,8 +90,8 @@ func (r *receiver) advance(modulus int) {
 // hold queues a command that is not the next one. The libraries do not check whether it
 // is early, late or queued already.
 func (c *Client) hold(n int, cmd wire.Command, body []byte) {
-	h := heldCommand{number: n, count: c.recv.count + c.ahead(n), cmd: cmd, body: bytes.Clone(body)}
-	repeat := c.ahead(n) > c.b.Modulus/2
+	h := heldCommand{number: n, count: c.recv.count + c.b.ahead(n, c.recv.next), cmd: cmd, body: bytes.Clone(body)}
+	repeat := c.b.ahead(n, c.recv.next) > c.b.Modulus/2
 	if repeat {
 		h.count -= c.b.Modulus
 	}

@@ -47,11 +47,11 @@ func (c *Client) Value(message string, i int) []byte {
 func (c *Client) Free(l *Link) { l.State = nil }
 
 func (c *Client) updatesPending() bool {
-	return slices.ContainsFunc(c.links.modified, c.sendable)
+	return slices.ContainsFunc(c.links.modified, c.b.sendable)
 }
 
-func (c *Client) sendable(l *Link) bool {
-	return l.Phase == LinkIsUp && l.pending && !(c.b.EnforcesReadOnly && l.ReadOnly && !l.Own)
+func (b *Behaviour) sendable(l *Link) bool {
+	return l.Phase == LinkIsUp && l.pending && !(b.EnforcesReadOnly && l.ReadOnly && !l.Own)
 }
 
 // sendUpdates sends the changes of all links in one datagram, however large.
@@ -59,7 +59,7 @@ func (c *Client) sendUpdates() {
 	t := &c.links
 	count := 0
 	for _, l := range t.modified {
-		if c.sendable(l) {
+		if c.b.sendable(l) {
 			count++
 		}
 	}
@@ -67,13 +67,13 @@ func (c *Client) sendUpdates() {
 		return
 	}
 	count = min(count, countMax)
-	p := append([]byte{byte(wire.CommandLinkUpdate)}, c.count(count)...)
+	p := append([]byte{byte(wire.CommandLinkUpdate)}, c.b.count(count)...)
 	written := 0
 	t.modified = slices.DeleteFunc(t.modified, func(l *Link) bool {
 		if written == count || l.Phase != LinkIsUp {
 			return false
 		}
-		if c.sendable(l) {
+		if c.b.sendable(l) {
 			p = c.appendLink(p, l)
 			written++
 		}
@@ -112,7 +112,7 @@ func (c *Client) appendPrefix(p []byte, l *Link) []byte {
 	for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
 		n = i + 1
 	}
-	p = append(p, c.count(n)...)
+	p = append(p, c.b.count(n)...)
 	for i := range n {
 		p = append(append(p, byte(l.State.Layout().Type(i))), l.State.Value(i)...)
 	}
@@ -122,8 +122,8 @@ func (c *Client) appendPrefix(p []byte, l *Link) []byte {
 }
 
 // count encodes a count of links or values.
-func (c *Client) count(n int) []byte {
-	if c.b.Profile == wire.Spec {
+func (b *Behaviour) count(n int) []byte {
+	if b.Profile == wire.Spec {
 		return binary.LittleEndian.AppendUint16(nil, uint16(n))
 	}
 	return []byte{byte(n)}
@@ -133,11 +133,11 @@ func (c *Client) count(n int) []byte {
 // the error stay applied.
 func (c *Client) handleLinkUpdate(body []byte) {
 	r := wire.NewReader(body)
-	links, ok := c.readCount(&r)
+	links, ok := c.b.readCount(&r)
 	for ; links > 0 && ok && r.Err() == nil; links-- {
 		id := wire.LinkID(r.Uint16())
 		var values int
-		values, ok = c.readCount(&r)
+		values, ok = c.b.readCount(&r)
 		l := c.links.byID[id]
 		if r.Err() != nil {
 			break
@@ -154,12 +154,12 @@ func (c *Client) handleLinkUpdate(body []byte) {
 }
 
 // readCount reads a count. It reports false for one that Java reads as negative.
-func (c *Client) readCount(r *wire.Reader) (n int, ok bool) {
-	if c.b.Profile == wire.Spec {
+func (b *Behaviour) readCount(r *wire.Reader) (n int, ok bool) {
+	if b.Profile == wire.Spec {
 		return int(r.Uint16()), true
 	}
 	n = int(r.Uint8())
-	return n, n < 128 || !c.b.SignedCounts
+	return n, n < 128 || !b.SignedCounts
 }
 
 func (c *Client) readValues(r *wire.Reader, l *Link, n int) bool {
@@ -177,7 +177,7 @@ func (c *Client) readValues(r *wire.Reader, l *Link, n int) bool {
 			return false
 		}
 		value := r.Value(types[index])
-		if r.Err() != nil || !c.readableValue(types[index], value) {
+		if r.Err() != nil || !c.b.readableValue(types[index], value) {
 			return false
 		}
 		if c.b.EnforcesReadOnly && l.Own && l.ReadOnly {

@@ -46,8 +46,8 @@ var rules = map[string][]string{
 	"cluster/forward":        {"cluster"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "subject", "github.com/nats-io/nats.go"},
-	"cluster/redisaffinity":  {"cluster", "github.com/redis/go-redis/v9"},
+	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
+	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
 	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
@@ -85,7 +85,7 @@ var rules = map[string][]string{
 
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"subject"},
-	"internal/jetstream": {"internal/fence", "github.com/nats-io/nats.go"},
+	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
 	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},

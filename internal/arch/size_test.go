@@ -90,7 +90,7 @@ func checkSize(s source) (findings []string) {
 			findings = append(findings, fmt.Sprintf("%s:%d: function %s has %d lines, at most %d", s.file, first, f.Name.Name, n, functionMax))
 		}
 		if f.Name.Name == "init" && f.Recv == nil {
-			findings = append(findings, fmt.Sprintf("%s:%d: has an init function, which runs where nobody looks", s.file, first))
+			findings = append(findings, fmt.Sprintf("%s:%d: has an init function, which runs unseen", s.file, first))
 		}
 	}
 	return findings

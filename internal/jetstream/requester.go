@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
 
@@ -65,9 +66,9 @@ func (r *Request) size() int { return len(r.Msg.Data) + 256 }
 type Requester struct {
 	cfg    RequesterConfig
 	sub    *nats.Subscription
-	prefix string        // of reply subjects
-	work   chan struct{} // one slot: something waits to be sent
-	reject chan struct{} // one slot: something was refused
+	prefix string    // of reply subjects
+	work   turn.Wake // something waits to be sent
+	reject turn.Wake // something was refused
 	status chan nats.Status
 
 	// Callers are workers and answers come from the connection, so no goroutine can own the
@@ -86,7 +87,7 @@ type Requester struct {
 func NewRequester(cfg RequesterConfig) (*Requester, error) {
 	q := &Requester{
 		cfg: cfg.withDefaults(), prefix: cfg.Conn.NewInbox() + ".", inFlight: make(map[uint64]*Request),
-		work: make(chan struct{}, 1), reject: make(chan struct{}, 1),
+		work: turn.NewWake(), reject: turn.NewWake(),
 	}
 	var err error
 	if q.sub, err = q.cfg.Conn.Subscribe(q.prefix+"*", q.reply); err != nil {
@@ -107,13 +108,13 @@ func (q *Requester) Send(requests ...Request) {
 		r.id, r.since = q.lastID, now
 		if q.waiting.len() >= q.cfg.Queue || q.bytes+r.size() > q.cfg.Bytes {
 			q.refused = append(q.refused, r)
-			signal(q.reject)
+			q.reject.Wake()
 			continue
 		}
 		q.bytes += r.size()
 		q.waiting.push(r)
 	}
-	signal(q.work)
+	q.work.Wake()
 }
 
 // Late returns the number of answers that came after their request was given up.
@@ -213,7 +214,7 @@ func (q *Requester) finish(id uint64, m *nats.Msg, err error) {
 	delete(q.inFlight, id)
 	q.bytes -= r.size()
 	if q.waiting.len() > 0 {
-		signal(q.work)
+		q.work.Wake()
 	}
 	q.mu.Unlock()
 	r.Done(m, err)
@@ -294,7 +295,7 @@ func (q *Requester) abandonLocked(expired func(*Request) bool) (all []*Request) 
 		all = append(all, r)
 	}
 	if q.waiting.len() > 0 {
-		signal(q.work)
+		q.work.Wake()
 	}
 	return all
 }
@@ -302,13 +303,6 @@ func (q *Requester) abandonLocked(expired func(*Request) bool) (all []*Request) 
 func fail(all []*Request, err error) {
 	for _, r := range all {
 		r.Done(nil, err)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 )
@@ -76,7 +77,7 @@ func TestBounds(t *testing.T) {
 		{RequesterConfig{Bytes: 10_000}, 4000, 5, 3},
 		{RequesterConfig{}, 1, 5, 0},
 	} {
-		a := &Requester{cfg: c.cfg.withDefaults(), work: make(chan struct{}, 1), reject: make(chan struct{}, 1)}
+		a := &Requester{cfg: c.cfg.withDefaults(), work: turn.NewWake(), reject: turn.NewWake()}
 		refused := 0
 		for range c.n {
 			a.Send(Request{Msg: &nats.Msg{Data: make([]byte, c.size)}, Done: func(_ *nats.Msg, err error) {

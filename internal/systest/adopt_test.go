@@ -232,9 +232,9 @@ func (r *rescue) tell() {
 			return
 		}
 		if time.Now().After(end) {
-			r.Fatalf("nobody takes a message for the client: %v %v", answer, err)
+			r.Fatalf("no edge accepts a message for the client: %v %v", answer, err)
 		}
-		time.Sleep(5 * time.Millisecond) // nobody has the client for a moment
+		time.Sleep(5 * time.Millisecond) // no edge has the client for a moment
 	}
 }
 

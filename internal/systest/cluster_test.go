@@ -84,7 +84,7 @@ func (g *ring) holder(space string) *simRelay {
 	name := g.held(space)
 	i := slices.IndexFunc(g.relays, func(r *simRelay) bool { return r.name == name })
 	if i < 0 {
-		g.Fatalf("nobody holds space %s", space)
+		g.Fatalf("no relay holds space %s", space)
 	}
 	return g.relays[i]
 }

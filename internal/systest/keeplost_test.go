@@ -12,10 +12,10 @@ func (p *keepPlayer) ownerByLog() *keepEdge {
 	return p.w.edges[slices.IndexFunc(p.w.edges, func(e *keepEdge) bool { return e.name == node })]
 }
 
-// TestLostToTheDead: the edge of a client that says nothing is stopped, and the one that takes
-// the session over dies when the log has its ADOPT and nobody has its claim. The first edge
-// goes on, so nobody looks after what it claims, and learns that the session is another's. It
-// takes it back, although the other has started again by then, which knows nothing.
+// TestLostToTheDead stops the edge of a silent client, and kills the edge that takes the
+// session over when the log has its ADOPT and its claim is not written. The first edge goes on,
+// so no edge looks after its claims, and learns that the session is another's. It takes the
+// session back, although the other edge, which knows nothing of it, has started again by then.
 func TestLostToTheDead(t *testing.T) {
 	for seed := range uint64(4) {
 		w, p, first := silentClient(t, seed)

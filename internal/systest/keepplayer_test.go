@@ -111,7 +111,7 @@ func (p *keepPlayer) begin() {
 		if p.w.tracked {
 			break // an edge that it was not heard by may not send to it
 		}
-		return // it only watches, so nobody hears of it that it needs another edge
+		return // it only watches, so no edge learns from it that it needs another one
 	case 1:
 		p.offer()
 		p.w.net.Every(300*time.Millisecond, func() bool {
@@ -179,9 +179,9 @@ func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
 	}
 }
 
-// burst has the game say more than the window of the client's connection takes, and what
-// it says next waits behind that. Nobody asks what became of it, so some of it may get
-// lost with an edge; the rest comes once and in order.
+// burst has the game send more than the window of the client's connection takes; its next
+// messages wait behind these. The game does not ask for an answer, so some may get lost with
+// an edge; the others arrive once and in order.
 func (p *keepPlayer) burst() {
 	if p.w.healed {
 		return

@@ -17,7 +17,7 @@ var trackedPlans = []keepPlan{
 }
 
 // keepLeave is for how long clients speak after the last trouble: edges that leave are gone
-// then. Behind such a balancer nobody can send to a client that was silent since its edge went.
+// then. Behind such a balancer no edge can send to a client that was silent since its edge went.
 const keepLeave = 6 * time.Second
 
 // tracks judges a datagram that leaves for a client.

@@ -111,7 +111,7 @@ func TestLevelOfDetail(t *testing.T) {
 }
 
 // TestLevelMoves lets clients change groups and publishers the levels: links stay, and
-// nobody is shown older values than it has seen.
+// no client gets older values than it has seen.
 func TestLevelMoves(t *testing.T) {
 	w, e := shipyard(t)
 	p, other := w.lookout(e, ""), w.lookout(e, "far")
@@ -147,7 +147,7 @@ func TestLevelMoves(t *testing.T) {
 		}
 	}
 	if got := e.worker.Counts().Levels; got != 0 {
-		t.Errorf("%d levels are left (%v before), want none: nobody has one", got, levels)
+		t.Errorf("%d levels are left (%v before), want none: no client has one", got, levels)
 	}
 	w.group(p.player, "join", "far") // for nothing
 	w.mustPublish("s", `{"op":"audience","key":"ship","lod":[{"groups":["far"],"rate":1}]}`)

@@ -118,7 +118,7 @@ func (s *simEdge) forge(from netip.AddrPort, datagrams ...string) {
 	}
 }
 
-// TestTokenRefused: nobody hears of a client that is not let in.
+// TestTokenRefused checks that game servers hear nothing of a client that may not join.
 func TestTokenRefused(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()

@@ -22,7 +22,7 @@ type mirror struct {
 	kinds  []kind // that it makes
 	level  string // priority and levels of detail of its states, as JSON with a comma; may be empty
 	states map[string]*mirrored
-	dead   []string // link messages that nobody must have a link with any more
+	dead   []string // link messages of removed states; no client may have a link with them
 	gone   []string // keys that were removed
 	next   int
 	number uint16
@@ -213,7 +213,7 @@ func (m *mirror) insist(body, asGood string) {
 		if strings.HasPrefix(a, `{"epoch"`) || asGood != "" && strings.Contains(a, asGood) {
 			return
 		}
-		if try > 20 { // nobody answers for long although nothing is wrong any more
+		if try > 20 { // no relay answers for long although all trouble is over
 			m.w.Fatalf("a publish was not taken %d times: %s", try, a)
 		}
 	}

@@ -55,7 +55,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "late_write_undoes", File: "replication/storewrite.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
 	{Name: "own_state_of_another_session", File: "replication/presence.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
 
-	// Rights that are not looked at, and bounds of which nobody hears.
+	// Rights that are not checked, and bounds that are not reported.
 	{Name: "everybody_may_write", File: "replication/description.go", Old: "return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)", New: "return a.Kind <= AccessWriters", Run: rightsRun},
 	{Name: "guests_may_write", File: "internal/edge/fanout/rights.go", Old: "return !r.readOnly && st.Desc", New: "return st.Desc", Run: rightsRun},
 	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| readOnly || !ok", New: "|| !ok", Run: rightsRun},

@@ -112,8 +112,8 @@ func TestOwnStateTakenBack(t *testing.T) {
 	}
 }
 
-// TestOwnStateOwner sees to it that nobody gets a second link to what it offers
-// itself, whatever the audience.
+// TestOwnStateOwner checks that a client gets no second link to a state that it offers itself,
+// whatever the audience.
 func TestOwnStateOwner(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()

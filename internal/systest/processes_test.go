@@ -148,7 +148,7 @@ func (f *farm) holder() (name string, p *process) {
 			return own.Node, f.relays[own.Node]
 		}
 	}
-	f.Fatal("nobody holds the space")
+	f.Fatal("no relay holds the space")
 	return "", nil
 }
 

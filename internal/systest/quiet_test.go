@@ -126,7 +126,7 @@ func (s *stormy) stays(d *dialogue) {
 func (s *stormy) flicker(l *dnptest.Link, i int) {
 	w, ok := s.wrote[l]
 	if ok && i == 0 && s.net.Now().Sub(w.at) > crossing && !bytes.Equal(l.State.Value(0), u16(w.value)) {
-		s.Errorf("%v after a client wrote %d to %s, which nobody else does, it is sent %d",
+		s.Errorf("%v after a client wrote %d to %s, which no other client does, it is sent %d",
 			s.net.Now().Sub(w.at), w.value, l.Message, binary.LittleEndian.Uint16(l.State.Value(0)))
 	}
 }
@@ -148,7 +148,7 @@ func (s *stormy) compareWritten() {
 	for l, w := range s.wrote {
 		for _, st := range truth {
 			if st.Message == string(l.Message) && st.number() != w.value {
-				s.Errorf("a client wrote %d to %s, where nobody else writes, the authority has %d", w.value, l.Message, st.number())
+				s.Errorf("a client wrote %d to %s, where no other client writes, the authority has %d", w.value, l.Message, st.number())
 			}
 		}
 	}

@@ -221,7 +221,7 @@ func TestStackDrain(t *testing.T) {
 			t.Errorf("left is %s", a)
 		}
 	case <-time.After(patience):
-		t.Error("nobody was told that the client left")
+		t.Error("game servers were not told that the client left")
 	}
 	if _, err := e.Stats(expired()); err == nil {
 		t.Error("an edge that ended has counters")

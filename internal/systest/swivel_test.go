@@ -54,7 +54,7 @@ func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], 
 			if strings.Contains(err.Error(), "closed") {
 				return
 			}
-			continue // nobody listens at the other end any more
+			continue // the other end does not listen
 		}
 		a := to.Load()
 		if source != nil {

@@ -160,7 +160,7 @@ func TestMessages(t *testing.T) {
 		t.Errorf("first message is %q", p.Messages[0].Data)
 	}
 	if a := w.ask(w.subjects.To("s", "nobody"), "x"); a != "error: no responders" {
-		t.Errorf("a message to nobody is answered %s", a)
+		t.Errorf("a message to no client is answered %s", a)
 	}
 }
 

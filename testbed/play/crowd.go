@@ -38,9 +38,12 @@ type Crowd struct {
 // which ends with Stop.
 func NewCrowd(ctx context.Context, file string) (context.Context, *Crowd, error) {
 	log, err := history.Create(file)
+	if err != nil {
+		return ctx, nil, err
+	}
 	c := &Crowd{Log: log, file: file}
 	ctx, c.cancel = context.WithCancel(ctx)
-	return ctx, c, err
+	return ctx, c, nil
 }
 
 // Note adds a record to the history.
@@ -51,7 +54,7 @@ func (c *Crowd) Note(r history.Record) {
 	c.Log.Add(r)
 }
 
-// Go runs a function that Stop waits for.
+// Go runs a function until Stop.
 func (c *Crowd) Go(f func()) { c.running.Go(f) }
 
 // StartGame connects the game server, with the history of the crowd.
@@ -70,9 +73,6 @@ func (c *Crowd) Join(ctx context.Context, p *Player) {
 	c.Players = append(c.Players, p)
 	c.Go(func() { p.Run(ctx) })
 }
-
-// HeardParties returns how many parties the game server has heard.
-func (c *Crowd) HeardParties() int { return c.game.HeardParties() }
 
 // Interrupted returns how many connections of players ended.
 func (c *Crowd) Interrupted() int { return int(c.interrupted.Load()) }

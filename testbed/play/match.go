@@ -81,7 +81,7 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if _, err := m.NC.Subscribe("dnp.v1.log.>", m.watchLog); err != nil {
 		return m, err
 	}
-	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players", func() bool { return m.HeardParties() >= cfg.Clients })
+	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players", func() bool { return m.game.HeardParties() >= cfg.Clients })
 }
 
 func (m *Match) url() string { return strings.Join(m.NATSURLs, ",") }

@@ -34,7 +34,7 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 				observe("out_sent", s.Out)
 				observe("in_taken", s.Owner)
 				observe("out_taken", s.Client)
-				observe("stray", s.Orphans)
+				observe("orphan", s.Orphans)
 				observe("relayed", s.Relayed)
 				observe("nack_sent", s.NacksOut)
 				observe("nack_taken", s.NacksIn)

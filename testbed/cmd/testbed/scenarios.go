@@ -187,7 +187,7 @@ func runBench(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	defer os.RemoveAll(c.dir) // nothing is written there
+	defer func() { _ = c.finish(nil) }() // a benchmark writes no logs
 	cfg.Bin, cfg.Self, cfg.Progress = c.bin, filepath.Join(c.bin, "dnpctl"), progress
 	if *profile != "" {
 		if err := os.MkdirAll(*profile, 0o755); err != nil {
