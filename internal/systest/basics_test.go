@@ -63,9 +63,7 @@ func TestTwoProfiles(t *testing.T) {
 // TestClientWrites follows a write to the authority, to game servers and to the other client; a
 // forbidden write reaches none of them.
 func TestClientWrites(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Java(), dnptest.App{})
 	w.mustPublish("s", `{"ops":[
 	 {"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]},
@@ -94,9 +92,7 @@ func TestClientWrites(t *testing.T) {
 
 // TestWriteWaitsForHolder lets a client write while the edge cannot reach a relay.
 func TestWriteWaitsForHolder(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	put := `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]}`
 	w.mustPublish("s", put)
@@ -121,9 +117,7 @@ func TestWriteWaitsForHolder(t *testing.T) {
 
 // TestMessages sends messages of every kind in both directions.
 func TestMessages(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	client := p.name
 	var got []bus.Msg
@@ -165,9 +159,7 @@ func TestMessages(t *testing.T) {
 
 // TestAudience shows a state to clients and hides it, by name and by group.
 func TestAudience(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Python(), dnptest.App{})
 	w.mustPublish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`)
 	w.mustPublish("s", `{"op":"put","key":"flag","message":"F","audience":{"groups":["red"]},"values":[{"type":"uint16","value":1}]}`)
@@ -191,9 +183,7 @@ func TestAudience(t *testing.T) {
 
 // TestWhoAndKick lists the clients and kicks one.
 func TestWhoAndKick(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	client := p.name
 	if a := w.ask(w.subjects.Who("s"), ""); !strings.Contains(a, client) || !strings.Contains(a, `"edge":"edge1"`) {
@@ -212,9 +202,7 @@ func TestWhoAndKick(t *testing.T) {
 // TestClientStates follows a state that a client offers, under each policy.
 func TestClientStates(t *testing.T) {
 	start := func(t *testing.T, policy fanout.ClientStates) (*world, *player, *player) {
-		w := newWorld(t, *seed)
-		w.startRelay()
-		e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.ClientStates = policy })
+		w, e := newWorldWithEdge(t, func(c *edge.Config) { c.ClientStates = policy })
 		a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
 		return w, a, b
 	}

@@ -241,9 +241,7 @@ func TestForgedClose(t *testing.T) {
 // TestRealClose closes clients. Their sessions are freed within two seconds, and a little more
 // for the network.
 func TestRealClose(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()} {
 		p := w.join(e, b, dnptest.App{})
 		w.net.Run(time.Second)
@@ -258,9 +256,7 @@ func TestRealClose(t *testing.T) {
 
 // TestForgedRequests requests new sessions in the name of clients that have one.
 func TestForgedRequests(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	w.mustPublish("s", doorPut)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	w.net.Every(700*time.Millisecond, func() bool {
@@ -275,9 +271,7 @@ func TestForgedRequests(t *testing.T) {
 
 // TestSessionsPerAddress admits no more sessions from one address than configured.
 func TestSessionsPerAddress(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.SessionsPerAddress, c.SessionsMax = 3, 5 })
+	w, e := newWorldWithEdge(t, func(c *edge.Config) { c.SessionsPerAddress, c.SessionsMax = 3, 5 })
 	w.mustPublish("s", doorPut)
 	players := make([]*player, 8)
 	connected := func() (n int) {

@@ -82,6 +82,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
+// newWorldWithEdge returns a world of the flag's seed with a relay and an edge.
+func newWorldWithEdge(t *testing.T, change func(*edge.Config)) (*world, *simEdge) {
+	t.Helper()
+	w := newWorld(t, *seed)
+	w.startRelay()
+	return w, w.startEdge(wire.Denetwork, change)
+}
+
 // on subscribes the game server to a subject.
 func (w *world) on(subject string, f func(bus.Msg)) {
 	w.Helper()

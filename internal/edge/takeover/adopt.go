@@ -25,256 +25,263 @@ const readsPerSecond = 500
 // session that was taken over without a datagram is at any worker at first.
 const moveAfter = 16
 
+// An adoption finds out where orphan datagrams belong, and takes sessions over.
+type adoption struct {
+	*base
+	awaiting []*Session // in the phase AwaitingSpace, oldest first
+	reads    budget     // of logs, for clients that no edge claims
+}
+
 // Intercept decides about a datagram that came over an edge, or directly if edge is empty,
 // and was forwarded hops times. It reports false if the datagram is the endpoint's.
-func (t *Takeover) Intercept(now time.Time, from netip.AddrPort, p []byte, edge string, hops uint8) bool {
-	if _, ok := t.cfg.Endpoint.Conn(from); !ok && len(p) > 0 && t.interceptOrphan(now, from, orphan{p, edge, hops}) {
+func (a *adoption) Intercept(now time.Time, from netip.AddrPort, p []byte, edge string, hops uint8) bool {
+	if _, ok := a.cfg.Endpoint.Conn(from); !ok && len(p) > 0 && a.interceptOrphan(now, from, orphan{p, edge, hops}) {
 		return true
 	}
-	t.notePath(now, from, edge)
+	a.notePath(now, from, edge)
 	return false
 }
 
-func (t *Takeover) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) bool {
+func (a *adoption) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) bool {
 	request := wire.Command(o.data[0]) == wire.CommandConnectionRequest
 	switch {
-	case t.byAddr[from] != nil: // it is being taken over, or was given away
-		t.notePath(now, from, o.edge)
-		t.hold(now, from, o)
+	case a.byAddr[from] != nil: // it is being taken over, or was given away
+		a.notePath(now, from, o.edge)
+		a.hold(now, from, o)
 		return true
-	case t.cfg.Endpoint.Greets(from):
+	case a.cfg.Endpoint.Greets(from):
 		return false
-	case request && t.draining.on:
-		return t.greetElsewhere(now, from, o)
+	case request && a.leaving:
+		return a.greetElsewhere(now, from, o)
 	}
-	place := t.locate(now, from)
+	place := a.locate(now, from)
 	if place.Kind == Elsewhere {
-		if place.Node != o.edge && t.forward(place.Node, from, o) { // not back to where it came from
+		if place.Node != o.edge && a.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
-		t.withdraw(from, place.Node)
-		place = t.locate(now, from)
+		a.withdraw(from, place.Node)
+		place = a.locate(now, from)
 	}
 	switch {
 	case place.Kind == Nowhere:
 		return false
-	case place.Kind == Here && place.Worker != t.cfg.Worker:
-		t.pass(place.Worker, from, o)
+	case place.Kind == Here && place.Worker != a.cfg.Worker:
+		a.pass(place.Worker, from, o)
 		return true
 	}
-	first, ok := t.hold(now, from, o)
+	first, ok := a.hold(now, from, o)
 	if first {
-		t.lookUp(now, from, request)
+		a.lookUp(now, from, request)
 	}
 	return ok || !request // a request that cannot wait counts as that of a new client
 }
 
-func (t *Takeover) locate(now time.Time, from netip.AddrPort) Place {
-	defer t.host.ReturnLocations()
-	return t.host.BorrowLocations().Locate(now, t.client(from))
+func (a *adoption) locate(now time.Time, from netip.AddrPort) Place {
+	defer a.host.ReturnLocations()
+	return a.host.BorrowLocations().Locate(now, a.client(from))
 }
 
 // withdraw forgets the hint that another edge serves a client, because that edge cannot be
 // reached.
-func (t *Takeover) withdraw(from netip.AddrPort, node string) {
-	t.host.BorrowLocations().Withdraw(t.client(from), node)
-	t.host.ReturnLocations()
+func (a *adoption) withdraw(from netip.AddrPort, node string) {
+	a.host.BorrowLocations().Withdraw(a.client(from), node)
+	a.host.ReturnLocations()
 }
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
 // next datagrams go there, too: a balancer may send them all here, and no log has the client
 // before it has proved its address. It reports false if there is no such edge.
-func (t *Takeover) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool {
-	node := t.host.View().successor(t.name(from))
-	if node == "" || !t.forward(node, from, o) {
+func (a *adoption) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool {
+	node := a.host.View().successor(a.name(from))
+	if node == "" || !a.forward(node, from, o) {
 		return false
 	}
-	t.elsewhere(now, from, node)
+	a.elsewhere(now, from, node)
 	return true
 }
 
 // Passed counts a datagram of a client that came to another worker of this edge. After
 // some of them that worker gets the session.
-func (t *Takeover) Passed(client netip.AddrPort, by int) {
-	s := t.byAddr[client]
-	if s == nil || s.phase != Serving && s.phase != Revalidating || s.path.Edge != "" || t.draining.on {
+func (a *adoption) Passed(client netip.AddrPort, by int) {
+	s := a.byAddr[client]
+	if s == nil || s.phase != Serving && s.phase != Revalidating || s.path.Edge != "" || a.leaving {
 		return
 	}
 	if s.misplaced++; s.misplaced == moveAfter {
 		s.phase, s.toWorker = HandingOver, by
-		s.log.HandOver(t.cfg.Node)
-		t.wake(s)
+		s.log.HandOver(a.cfg.Node)
+		a.wake(s)
 	}
 }
 
 // ForwardTo forwards what a client said, and says, to the edge that has its session.
-func (t *Takeover) ForwardTo(now time.Time, client netip.AddrPort, node string) {
-	t.elsewhere(now, client, node)
-	t.forwardHeld(now, client, node)
+func (a *adoption) ForwardTo(now time.Time, client netip.AddrPort, node string) {
+	a.elsewhere(now, client, node)
+	a.forwardHeld(now, client, node)
 }
 
 // lookUp finds out which edge serves a client whose datagrams wait. It does not ask the
 // affinity about a session that this edge is taking over or has just given away: the
 // affinity knows only the last owner, which would take the session back from the next one.
-func (t *Takeover) lookUp(now time.Time, from netip.AddrPort, request bool) {
-	name := t.name(from)
+func (a *adoption) lookUp(now time.Time, from netip.AddrPort, request bool) {
+	name := a.name(from)
 	switch {
-	case t.present(name):
-		if !t.passHeld(from) {
-			t.orphans.askLater(now, from)
+	case a.present(name):
+		if !a.passHeld(from) {
+			a.orphans.askLater(now, from)
 		}
-	case !t.cfg.Affinity:
-		t.unclaimed(now, from, request)
+	case !a.cfg.Affinity:
+		a.unclaimed(now, from, request)
 	default:
-		t.host.Find(Question{Name: name, why: heldDatagrams, client: from, request: request})
+		a.host.Find(Question{Name: name, why: heldDatagrams, client: from, request: request})
 	}
 }
 
 // passHeld gives what waits to the worker of this edge that has the client's session.
-func (t *Takeover) passHeld(from netip.AddrPort) bool {
-	worker, _, ok := t.host.BorrowLocations().Server(t.client(from))
-	t.host.ReturnLocations()
-	if !ok || worker == t.cfg.Worker {
+func (a *adoption) passHeld(from netip.AddrPort) bool {
+	worker, _, ok := a.host.BorrowLocations().Server(a.client(from))
+	a.host.ReturnLocations()
+	if !ok || worker == a.cfg.Worker {
 		return false
 	}
-	for _, o := range t.orphans.remove(from) {
-		t.pass(worker, from, o)
+	for _, o := range a.orphans.remove(from) {
+		a.pass(worker, from, o)
 	}
 	return true
 }
 
 // locatedHeld handles the answer of the affinity about a client whose datagrams wait.
-func (t *Takeover) locatedHeld(now time.Time, q Question, s cluster.Served, err error) {
+func (a *adoption) locatedHeld(now time.Time, q Question, s cluster.Served, err error) {
 	switch {
-	case !t.orphans.waiting(q.client) || t.byAddr[q.client] != nil:
-	case t.passHeld(q.client):
+	case !a.orphans.waiting(q.client) || a.byAddr[q.client] != nil:
+	case a.passHeld(q.client):
 	case err != nil || s.Node == "":
-		t.unclaimed(now, q.client, q.request)
-	case s.Alive && s.Node != t.cfg.Node && !t.host.View().dead(s.Node) && t.forwardHeld(now, q.client, s.Node):
+		a.unclaimed(now, q.client, q.request)
+	case s.Alive && s.Node != a.cfg.Node && !a.host.View().dead(s.Node) && a.forwardHeld(now, q.client, s.Node):
 	default:
 		q.Seen = s
-		t.host.Try(q)
+		a.host.Try(q)
 	}
 }
 
 // triedHeld handles the answer whether this edge may take over the session of a client whose
 // datagrams wait.
-func (t *Takeover) triedHeld(now time.Time, q Question, s cluster.Served, err error) {
+func (a *adoption) triedHeld(now time.Time, q Question, s cluster.Served, err error) {
 	switch {
-	case !t.orphans.waiting(q.client):
-	case err != nil || s.Trying == t.cfg.Node:
-		t.adopt(q.Name, q.client, false)
-	case s.Node != q.Seen.Node && s.Alive && t.forwardHeld(now, q.client, s.Node): // another edge was faster
+	case !a.orphans.waiting(q.client):
+	case err != nil || s.Trying == a.cfg.Node:
+		a.adopt(q.Name, q.client, false)
+	case s.Node != q.Seen.Node && s.Alive && a.forwardHeld(now, q.client, s.Node): // another edge was faster
 	default: // another edge tries
-		t.orphans.askLater(now, q.client)
+		a.orphans.askLater(now, q.client)
 	}
 }
 
 // askAgain looks up clients whose sessions other edges were taking over.
-func (t *Takeover) askAgain(now, next time.Time) time.Time {
+func (a *adoption) askAgain(now, next time.Time) time.Time {
 	for {
-		from, at := t.orphans.due(now, next)
+		from, at := a.orphans.due(now, next)
 		if !from.IsValid() {
 			return at
 		}
-		t.lookUp(now, from, false)
+		a.lookUp(now, from, false)
 	}
 }
 
 // unclaimed handles a client that no edge claims. A ConnectionRequest is that of a new
 // client; for any other datagram the edge reads the log.
-func (t *Takeover) unclaimed(now time.Time, from netip.AddrPort, request bool) {
-	if request || !t.reads.spend(now, max(1, readsPerSecond/t.host.Workers())) {
-		t.receiveHeld(now, from)
+func (a *adoption) unclaimed(now time.Time, from netip.AddrPort, request bool) {
+	if request || !a.reads.spend(now, max(1, readsPerSecond/a.host.Workers())) {
+		a.receiveHeld(now, from)
 		return
 	}
-	t.adopt(t.name(from), from, true)
+	a.adopt(a.name(from), from, true)
 }
 
 // adopt begins to take a session over, unless this worker has it already. With yields, it
 // leaves the session to the edge that owns it, if that edge lives.
-func (t *Takeover) adopt(name string, client netip.AddrPort, yields bool) *Session {
-	if s := t.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
+func (a *adoption) adopt(name string, client netip.AddrPort, yields bool) *Session {
+	if s := a.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
 		return s
 	}
-	s := &Session{name: name, client: client, phase: Looking, yields: yields, toWorker: -1, log: sessionlog.Adopt(t.log, name)}
-	t.setPath(s, Path{Unknown: true})
+	s := &Session{name: name, client: client, phase: Looking, yields: yields, toWorker: -1, log: sessionlog.Adopt(a.log, name)}
+	a.setPath(s, Path{Unknown: true})
 	if client.IsValid() {
-		t.inferPath(s)
+		a.inferPath(s)
 	}
-	t.enter(s)
-	t.wake(s)
+	a.enter(s)
+	a.wake(s)
 	return s
 }
 
 // Give has this worker take over a session that another edge or another worker gave to it.
 // path is the return path to its client. asker is the subject of the edge that waits to hear
 // that the session has a new owner; it may be empty.
-func (t *Takeover) Give(name string, path Path, asker string) {
-	if s := t.byName[name]; s != nil && s.phase == Given {
-		t.forget(s) // it comes back
+func (a *adoption) Give(name string, path Path, asker string) {
+	if s := a.byName[name]; s != nil && s.phase == Given {
+		a.forget(s) // it comes back
 	}
-	s := t.adopt(name, netip.AddrPort{}, false)
+	s := a.adopt(name, netip.AddrPort{}, false)
 	s.asker = asker
 	if s.log.Phase() == sessionlog.Owning { // this edge does not know yet that it lost the session
 		s.givenBack = &path
-		t.revalidate(s)
+		a.revalidate(s)
 		return
 	}
 	if !path.Unknown {
-		t.setPath(s, path)
+		a.setPath(s, path)
 	}
 }
 
 // found decides about a session that the log has.
-func (t *Takeover) found(now time.Time, s *Session, a sessionlog.Action) {
-	about, ok := parseAbout(a.Info.About)
+func (a *adoption) found(now time.Time, s *Session, action sessionlog.Action) {
+	about, ok := parseAbout(action.Info.About)
 	switch {
 	case !ok:
-		t.host.Warn("refusing to take over session: its description in the log cannot be read", "log", s.name)
-		t.forget(s)
+		a.host.Warn("refusing to take over session: its description in the log cannot be read", "log", s.name)
+		a.forget(s)
 		return
-	case about.Listener != t.cfg.Listener: // only its log says so
-		t.forget(s)
-		t.host.AdoptAt(about.Listener, s.name)
+	case about.Listener != a.cfg.Listener: // only its log says so
+		a.forget(s)
+		a.host.AdoptAt(about.Listener, s.name)
 		return
-	case s.yields && a.Node != t.cfg.Node && t.host.View().alive(a.Node) && t.yield(now, s, a.Node):
-		return
-	}
-	if s.client = a.Info.Addr; t.byAddr[s.client] != nil && t.byAddr[s.client] != s {
-		t.forget(s)
+	case s.yields && action.Node != a.cfg.Node && a.host.View().alive(action.Node) && a.yield(now, s, action.Node):
 		return
 	}
-	t.inferPath(s)
-	t.enter(s)
+	if s.client = action.Info.Addr; a.byAddr[s.client] != nil && a.byAddr[s.client] != s {
+		a.forget(s)
+		return
+	}
+	a.inferPath(s)
+	a.enter(s)
 	s.about, s.deadline, s.phase = about, now.Add(spacePatience), AwaitingSpace
-	t.host.Follow(now, about.Space)
-	t.awaiting = append(t.awaiting, s)
+	a.host.Follow(now, about.Space)
+	a.awaiting = append(a.awaiting, s)
 }
 
 // yield leaves a session to the edge that has it. It reports false if datagrams of the
 // client came here and cannot be forwarded.
-func (t *Takeover) yield(now time.Time, s *Session, node string) bool {
-	if s.client.IsValid() && !t.forwardHeld(now, s.client, node) {
+func (a *adoption) yield(now time.Time, s *Session, node string) bool {
+	if s.client.IsValid() && !a.forwardHeld(now, s.client, node) {
 		return false
 	}
-	t.forget(s)
+	a.forget(s)
 	return true
 }
 
 // advanceAwaiting claims the sessions whose spaces are complete.
-func (t *Takeover) advanceAwaiting(now, next time.Time) time.Time {
-	t.awaiting = slices.DeleteFunc(t.awaiting, func(s *Session) bool {
+func (a *adoption) advanceAwaiting(now, next time.Time) time.Time {
+	a.awaiting = slices.DeleteFunc(a.awaiting, func(s *Session) bool {
 		switch {
 		case s.phase != AwaitingSpace:
 			return true
-		case t.host.Follow(now, s.about.Space):
+		case a.host.Follow(now, s.about.Space):
 			s.phase = Claiming
 			s.log.Claim()
-			t.wake(s)
+			a.wake(s)
 			return true
 		case !now.Before(s.deadline):
-			t.forget(s)
+			a.forget(s)
 			return true
 		}
 		next = earlier(next, s.deadline)
@@ -284,33 +291,33 @@ func (t *Takeover) advanceAwaiting(now, next time.Time) time.Time {
 }
 
 // adopted serves a session that this edge has taken over.
-func (t *Takeover) adopted(now time.Time, s *Session) {
-	feed := t.host.Resume(now, s)
+func (a *adoption) adopted(now time.Time, s *Session) {
+	feed := a.host.Resume(now, s)
 	if feed == nil {
 		return // the next action says why
 	}
-	t.counts.SessionsAdopted++
+	a.counts.SessionsAdopted++
 	s.feed = feed
-	t.serve(s)
-	t.receiveHeld(now, s.client)
-	t.reply(s)
+	a.serve(s)
+	a.receiveHeld(now, s.client)
+	a.reply(s)
 }
 
 // serve notes that this edge owns a session.
-func (t *Takeover) serve(s *Session) {
+func (a *adoption) serve(s *Session) {
 	if s.phase = Serving; s.log.Revalidating() {
 		s.phase = Revalidating
 	}
-	t.claim(s)
+	a.claim(s)
 }
 
 // gone handles that there is no session to take over. The datagrams that wait may be those
 // of a client that logs in.
-func (t *Takeover) gone(now time.Time, s *Session) {
-	t.reply(s)
-	t.settle(s.name)
+func (a *adoption) gone(now time.Time, s *Session) {
+	a.reply(s)
+	a.settle(s.name)
 	if s.client.IsValid() {
-		t.nowhere(now, s.client)
-		t.receiveHeld(now, s.client)
+		a.nowhere(now, s.client)
+		a.receiveHeld(now, s.client)
 	}
 }

@@ -26,44 +26,71 @@ const (
 	listRetry  = time.Second
 )
 
+// claims look after claims on sessions that no edge may be serving: those of dead edges, and
+// superseded claims of this edge.
+type claims struct {
+	*adoption
+	superseded []*supersededClaim // the next to look at first, with some that are settled
+	looks      budget             // at superseded claims
+	inherited  inheritance
+}
+
+// An inheritance is the orphaned claims on sessions that this edge takes over although their
+// clients say nothing.
+type inheritance struct {
+	queue []orphanedClaim
+	lists []listing
+	next  time.Time // when the next session may be taken over
+}
+
+// An orphanedClaim is the claim of a dead edge on a session.
+type orphanedClaim struct{ name, node string }
+
+// A listing of the claims of a dead edge that is due again.
+type listing struct {
+	node   string
+	rounds int
+	at     time.Time
+}
+
 // EdgeGone takes over, with the other edges that are ready, the sessions that a dead edge,
 // or an earlier process of this edge, had. The first worker of an edge does it.
-func (t *Takeover) EdgeGone(node string) { t.host.List(node, listRounds) }
+func (c *claims) EdgeGone(node string) { c.host.List(node, listRounds) }
 
 // Orphaned queues claims of a dead edge that this edge should take over.
-func (t *Takeover) Orphaned(node string, names []string) {
-	q := &t.inherited
+func (c *claims) Orphaned(node string, names []string) {
+	q := &c.inherited
 	for _, name := range names[:max(0, min(len(names), inheritMax-len(q.queue)))] {
 		q.queue = append(q.queue, orphanedClaim{name, node})
 	}
 }
 
 // Listed handles the end of a listing.
-func (t *Takeover) Listed(now time.Time, node string, rounds int, err error) {
+func (c *claims) Listed(now time.Time, node string, rounds int, err error) {
 	l := listing{node, rounds - 1, now.Add(listPause)}
 	if err != nil {
 		l = listing{node, rounds, now.Add(listRetry)}
 	}
-	if q := &t.inherited; l.rounds > 0 && len(q.lists) < goneMax {
+	if q := &c.inherited; l.rounds > 0 && len(q.lists) < goneMax {
 		q.lists = append(q.lists, l)
 	}
 }
 
 // advanceInherited takes over as many sessions as may be, and returns when there is more
 // to do.
-func (t *Takeover) advanceInherited(now, next time.Time) time.Time {
-	q := &t.inherited
+func (c *claims) advanceInherited(now, next time.Time) time.Time {
+	q := &c.inherited
 	q.lists = slices.DeleteFunc(q.lists, func(l listing) bool {
 		if l.at.After(now) {
 			next = earlier(next, l.at)
 			return false
 		}
-		if l.node == t.cfg.Node || !t.host.View().alive(l.node) { // an edge that is back looks after its claims by itself
-			t.host.List(l.node, l.rounds)
+		if l.node == c.cfg.Node || !c.host.View().alive(l.node) { // an edge that is back looks after its claims by itself
+			c.host.List(l.node, l.rounds)
 		}
 		return true
 	})
-	if t.draining.on {
+	if c.leaving {
 		q.queue = nil
 	}
 	for len(q.queue) > 0 && !q.next.After(now) {
@@ -71,10 +98,10 @@ func (t *Takeover) advanceInherited(now, next time.Time) time.Time {
 			q.next = now
 		}
 		q.next = q.next.Add(time.Second / adoptionsPerSecond)
-		c := q.queue[0]
+		claim := q.queue[0]
 		q.queue = q.queue[1:]
-		if !t.present(c.name) {
-			t.host.Find(Question{Name: c.name, why: inheritedClaim, node: c.node})
+		if !c.present(claim.name) {
+			c.host.Find(Question{Name: claim.name, why: inheritedClaim, node: claim.node})
 		}
 	}
 	if len(q.queue) > 0 {
@@ -85,64 +112,64 @@ func (t *Takeover) advanceInherited(now, next time.Time) time.Time {
 
 // locatedOrphaned handles the answer of the affinity about an orphaned claim. It leaves the
 // session to an edge that has claimed it since.
-func (t *Takeover) locatedOrphaned(q Question, s cluster.Served, err error) {
+func (c *claims) locatedOrphaned(q Question, s cluster.Served, err error) {
 	if err != nil || s.Node == q.node {
 		q.Seen = s
-		t.host.Try(q)
+		c.host.Try(q)
 	}
 }
 
 // triedOrphaned takes over the session of an orphaned claim, if this edge may. If the
 // affinity does not answer, only the log knows whether it may.
-func (t *Takeover) triedOrphaned(q Question, s cluster.Served, err error) {
-	if err != nil || s.Trying == t.cfg.Node {
-		t.adopt(q.Name, netip.AddrPort{}, err != nil)
+func (c *claims) triedOrphaned(q Question, s cluster.Served, err error) {
+	if err != nil || s.Trying == c.cfg.Node {
+		c.adopt(q.Name, netip.AddrPort{}, err != nil)
 	}
 }
 
 // lose keeps this edge's claim on a session that another edge took over.
-func (t *Takeover) lose(now time.Time, s *Session) {
+func (c *claims) lose(now time.Time, s *Session) {
 	s.endFeed()
 	switch {
-	case !t.cfg.Affinity:
-	case len(t.superseded) >= supersededMax:
-		t.host.Release(s.name, s.log.Epoch())
+	case !c.cfg.Affinity:
+	case len(c.superseded) >= supersededMax:
+		c.host.Release(s.name, s.log.Epoch())
 	default:
 		patience := max(claimPatience, min(2*s.patience, claimPatienceMax))
-		c := &supersededClaim{s.name, s.log.Epoch(), now.Add(claimPatience), patience, now.Add(patience)}
-		t.superseded = append(t.superseded, c)
-		t.host.BorrowLocations().supersede(s.name, t.client(s.client), t.cfg.Worker, c)
-		t.host.ReturnLocations()
+		claim := &supersededClaim{s.name, s.log.Epoch(), now.Add(claimPatience), patience, now.Add(patience)}
+		c.superseded = append(c.superseded, claim)
+		c.host.BorrowLocations().supersede(s.name, c.client(s.client), c.cfg.Worker, claim)
+		c.host.ReturnLocations()
 	}
 }
 
 // looksAfter reports whether the worker still looks after a claim.
-func (t *Takeover) looksAfter(c *supersededClaim) bool {
-	defer t.host.ReturnLocations()
-	return t.host.BorrowLocations().superseded(c.name, t.cfg.Worker) == c
+func (c *claims) looksAfter(claim *supersededClaim) bool {
+	defer c.host.ReturnLocations()
+	return c.host.BorrowLocations().superseded(claim.name, c.cfg.Worker) == claim
 }
 
 // advanceSuperseded looks after claims whose time has come, and returns when there is more
 // to do. An edge that leaves does not: its claims outlive it, and others find them.
-func (t *Takeover) advanceSuperseded(now, next time.Time) time.Time {
-	if t.draining.on {
+func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
+	if c.leaving {
 		return next
 	}
-	for len(t.superseded) > 0 && !t.superseded[0].look.After(now) {
-		c := t.superseded[0]
-		if t.looksAfter(c) {
-			if !t.looks.spend(now, adoptionsPerSecond) {
+	for len(c.superseded) > 0 && !c.superseded[0].look.After(now) {
+		claim := c.superseded[0]
+		if c.looksAfter(claim) {
+			if !c.looks.spend(now, adoptionsPerSecond) {
 				return earlier(next, now.Add(turnInterval))
 			}
-			c.look = now.Add(claimPatience)
-			t.superseded = append(t.superseded, c)
-			t.host.Find(Question{Name: c.name, why: staleClaim, claim: c, mayTake: !now.Before(c.until)})
+			claim.look = now.Add(claimPatience)
+			c.superseded = append(c.superseded, claim)
+			c.host.Find(Question{Name: claim.name, why: staleClaim, claim: claim, mayTake: !now.Before(claim.until)})
 		}
-		t.superseded[0] = nil
-		t.superseded = t.superseded[1:]
+		c.superseded[0] = nil
+		c.superseded = c.superseded[1:]
 	}
-	if len(t.superseded) > 0 {
-		next = earlier(next, t.superseded[0].look)
+	if len(c.superseded) > 0 {
+		next = earlier(next, c.superseded[0].look)
 	}
 	return next
 }
@@ -152,20 +179,20 @@ func (t *Takeover) advanceSuperseded(now, next time.Time) time.Time {
 // not matter whether the owner that the log names is alive: an edge that died and started
 // again is, and does not know that it was the owner. A question that fails is asked again
 // at the next look.
-func (t *Takeover) locatedStale(q Question, s cluster.Served, err error) {
+func (c *claims) locatedStale(q Question, s cluster.Served, err error) {
 	switch {
-	case err != nil || !t.looksAfter(q.claim):
+	case err != nil || !c.looksAfter(q.claim):
 	case s.Epoch > q.claim.epoch:
-		t.settle(q.Name)
-	case q.mayTake && !t.present(q.Name):
+		c.settle(q.Name)
+	case q.mayTake && !c.present(q.Name):
 		q.Seen = s
-		t.host.Try(q)
+		c.host.Try(q)
 	}
 }
 
 // triedStale takes back a session that no edge has claimed since this edge lost it.
-func (t *Takeover) triedStale(q Question, s cluster.Served, err error) {
-	if err == nil && s.Trying == t.cfg.Node && t.looksAfter(q.claim) {
-		t.adopt(q.Name, netip.AddrPort{}, false).patience = q.claim.patience
+func (c *claims) triedStale(q Question, s cluster.Served, err error) {
+	if err == nil && s.Trying == c.cfg.Node && c.looksAfter(q.claim) {
+		c.adopt(q.Name, netip.AddrPort{}, false).patience = q.claim.patience
 	}
 }

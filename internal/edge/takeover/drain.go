@@ -29,53 +29,71 @@ const (
 	preparingMax = 256 // requests that wait, per worker
 )
 
+// A drain hands all sessions of the worker over, and prepares spaces for the drains of other
+// edges.
+type drain struct {
+	*adoption
+	closing    bool // what is left is closed
+	candidates candidates
+	queue      []string  // sessions of this round
+	begin      time.Time // when the first session may go
+	next       time.Time // when the next may go
+	look       time.Time // when the next round begins
+	preparing  []preparation
+}
+
+// A preparation is spaces whose states the worker is asked to have.
+type preparation struct {
+	spaces []string
+	until  time.Time
+	done   func(ok bool)
+}
+
 // Drain begins to hand every session of the worker over.
-func (t *Takeover) Drain(now time.Time) {
-	d := &t.draining
-	d.on, d.begin = true, now.Add(prepareTime)
+func (d *drain) Drain(now time.Time) {
+	d.leaving, d.begin = true, now.Add(prepareTime)
 	d.look = d.begin
-	t.askCandidates(now)
+	d.askCandidates(now)
 }
 
 // CloseRest ends what could not be handed over.
-func (t *Takeover) CloseRest() {
-	t.draining.closing = true
-	for c := range t.cfg.Endpoint.All {
+func (d *drain) CloseRest() {
+	d.closing = true
+	for c := range d.cfg.Endpoint.All {
 		c.Close(dnp.CloseDrain)
 	}
 }
 
 // askCandidates asks the edges that are ready to prepare the spaces of this worker, unless
 // their last answer still counts.
-func (t *Takeover) askCandidates(now time.Time) {
-	spaces := t.host.Spaces()
-	for _, node := range t.draining.candidates.update(now, t.host.View().successors(), spaces) {
-		t.host.Ask(node, Request{Prepare: spaces})
+func (d *drain) askCandidates(now time.Time) {
+	spaces := d.host.Spaces()
+	for _, node := range d.candidates.update(now, d.host.View().successors(), spaces) {
+		d.host.Ask(node, Request{Prepare: spaces})
 	}
 }
 
 // advanceDrain hands over as many sessions as may be, and returns when there is more to do.
-func (t *Takeover) advanceDrain(now, next time.Time) time.Time {
-	d := &t.draining
-	if !d.on || d.closing {
+func (d *drain) advanceDrain(now, next time.Time) time.Time {
+	if !d.leaving || d.closing {
 		return next
 	}
 	if len(d.queue) == 0 && !d.look.After(now) {
-		t.askCandidates(now)
-		d.queue, d.look = slices.Sorted(maps.Keys(t.byName)), now.Add(drainRound)
+		d.askCandidates(now)
+		d.queue, d.look = slices.Sorted(maps.Keys(d.byName)), now.Add(drainRound)
 	}
 	for len(d.queue) > 0 && !d.next.After(now) {
 		if now.Sub(d.next) > turnInterval {
 			d.next = now
 		}
-		d.next = d.next.Add(time.Second / handOversPerSecond * time.Duration(t.host.Workers()))
+		d.next = d.next.Add(time.Second / handOversPerSecond * time.Duration(d.host.Workers()))
 		name := d.queue[0]
-		node := d.candidates.successor(now, name, t.host.View().successors())
+		node := d.candidates.successor(now, name, d.host.View().successors())
 		if node == "" { // no edge is prepared; the next round may find one
 			d.queue = nil
 			break
 		}
-		t.handOver(name, node)
+		d.handOver(name, node)
 		d.queue = d.queue[1:]
 	}
 	if len(d.queue) > 0 {
@@ -85,40 +103,40 @@ func (t *Takeover) advanceDrain(now, next time.Time) time.Time {
 }
 
 // handOver gives a session to another edge.
-func (t *Takeover) handOver(name, node string) {
-	s := t.byName[name]
+func (d *drain) handOver(name, node string) {
+	s := d.byName[name]
 	if s == nil || s.phase != Serving && s.phase != Revalidating {
 		return // it is over, on its way, or looked at again
 	}
 	s.phase = HandingOver
 	s.log.HandOver(node)
-	t.wake(s)
+	d.wake(s)
 }
 
 // handed asks the successor of a session to take it. This edge's claim stays until that of
 // the successor replaces it: if the successor dies before it has one, the claim leads the
 // others to a client that says nothing.
-func (t *Takeover) handed(s *Session, node string) {
+func (d *drain) handed(s *Session, node string) {
 	s.endFeed()
 	if s.toWorker >= 0 {
-		t.host.Move(s.toWorker, s.name)
+		d.host.Move(s.toWorker, s.name)
 		return
 	}
-	r := Request{Adopt: s.name, Listener: t.cfg.Listener, Client: s.client.String(), Unheard: s.path.Unknown, session: s}
-	if t.cfg.Forwards && !r.Unheard {
-		r.Via = t.pathAt(node, s)
+	r := Request{Adopt: s.name, Listener: d.cfg.Listener, Client: s.client.String(), Unheard: s.path.Unknown, session: s}
+	if d.cfg.Forwards && !r.Unheard {
+		r.Via = d.pathAt(node, s)
 	}
 	s.phase = Given
-	t.host.Ask(node, r)
+	d.host.Ask(node, r)
 }
 
 // pathAt returns over which edge the datagrams of a client come to the successor node: the
 // one over which they come here, or else this one. A balancer may let answers of no other
 // edge through.
-func (t *Takeover) pathAt(node string, s *Session) string {
+func (d *drain) pathAt(node string, s *Session) string {
 	switch s.path.Edge {
 	case "":
-		return t.cfg.Node
+		return d.cfg.Node
 	case node:
 		return "" // they come to the successor itself
 	}
@@ -127,8 +145,7 @@ func (t *Takeover) pathAt(node string, s *Session) string {
 
 // Consented handles the answer of another edge to a request. err is nil if the edge did what
 // it was asked.
-func (t *Takeover) Consented(now time.Time, node string, r Request, err error) {
-	d := &t.draining
+func (d *drain) Consented(now time.Time, node string, r Request, err error) {
 	if r.session == nil {
 		if d.candidates.answered(now, node, r.Prepare, err) && len(d.queue) == 0 && now.After(d.begin) {
 			d.look = now
@@ -143,33 +160,33 @@ func (t *Takeover) Consented(now time.Time, node string, r Request, err error) {
 		return // it was given back meanwhile, or its client logged in
 	}
 	path := s.path
-	t.forget(s)
+	d.forget(s)
 	switch {
 	case err == nil:
-		t.host.Moved(s.client, node)
+		d.host.Moved(s.client, node)
 	case !d.closing: // this edge serves it until the next round
-		t.setPath(t.adopt(s.name, netip.AddrPort{}, true), path)
+		d.setPath(d.adopt(s.name, netip.AddrPort{}, true), path)
 	}
 }
 
 // Prepare follows spaces and calls done, on this turn or a later one: with true when the
 // worker has their states, and with false when that takes too long.
-func (t *Takeover) Prepare(now time.Time, spaces []string, done func(ok bool)) {
-	if len(t.preparing) >= preparingMax {
+func (d *drain) Prepare(now time.Time, spaces []string, done func(ok bool)) {
+	if len(d.preparing) >= preparingMax {
 		done(false)
 		return
 	}
 	for _, name := range spaces {
-		t.host.Follow(now, name)
+		d.host.Follow(now, name)
 	}
-	t.preparing = append(t.preparing, preparation{spaces, now.Add(prepareMax), done})
+	d.preparing = append(d.preparing, preparation{spaces, now.Add(prepareMax), done})
 }
 
 // advancePreparing answers requests whose spaces are complete, or took too long, and returns
 // when there is more to do.
-func (t *Takeover) advancePreparing(now, next time.Time) time.Time {
-	t.preparing = slices.DeleteFunc(t.preparing, func(p preparation) bool {
-		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !t.host.Follow(now, name) })
+func (d *drain) advancePreparing(now, next time.Time) time.Time {
+	d.preparing = slices.DeleteFunc(d.preparing, func(p preparation) bool {
+		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !d.host.Follow(now, name) })
 		if missing && now.Before(p.until) {
 			next = earlier(next, p.until)
 			return false

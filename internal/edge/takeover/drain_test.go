@@ -105,7 +105,7 @@ func TestDrainWaits(t *testing.T) {
 	e.pass(candidatePause + drainRound)
 	e.drained("the second has them by now", first, second, 0, 1)
 	successor := func() string {
-		return w.t.draining.candidates.successor(e.net.Now(), "any", e.view.successors())
+		return w.t.drain.candidates.successor(e.net.Now(), "any", e.view.successors())
 	}
 	if node := successor(); node != "" {
 		t.Errorf("%s did not take a session, and is to be given another at once", node)

@@ -66,8 +66,9 @@ const (
 // may know an owner that has just handed the session over.
 const hopsMax = 2
 
-// A Takeover is the durable sessions of one worker, which owns it.
-type Takeover struct {
+// A base is what the parts of a Takeover share: the sessions of a worker, datagrams that
+// wait, and return paths.
+type base struct {
 	cfg  Config
 	host Host
 	log  sessionlog.Config
@@ -76,314 +77,256 @@ type Takeover struct {
 	byName map[string]*Session
 	byAddr map[netip.AddrPort]*Session
 
-	awake    []*Session // to be advanced in this turn
-	due      *heap.Heap[*Session]
-	awaiting []*Session // in the phase AwaitingSpace, oldest first
-	batches  *sessionlog.Batches[*Session]
-	turned   time.Time // when the last turn began
-	silent   time.Time // since when the log answers nothing; zero if it answers
-	logAway  bool
+	awake  []*Session // to be advanced in this turn
+	due    *heap.Heap[*Session]
+	turned time.Time // when the last turn began
 
 	orphans orphans
 	paths   paths
-	detours int    // sessions whose path is not the direct one
-	reads   budget // of logs, for clients that no edge claims
+	detours int // sessions whose path is not the direct one
 
-	superseded []*supersededClaim // the next to look at first, with some that are settled
-	looks      budget             // at superseded claims
-	inherited  inheritance
-
-	draining  drain
-	preparing []preparation
-
-	counts Counts
+	leaving bool // the worker hands its sessions over
+	counts  Counts
 }
 
-// An inheritance is the orphaned claims on sessions that this edge takes over although their
-// clients say nothing.
-type inheritance struct {
-	queue []orphanedClaim
-	lists []listing
-	next  time.Time // when the next session may be taken over
-}
-
-// An orphanedClaim is the claim of a dead edge on a session.
-type orphanedClaim struct{ name, node string }
-
-// A listing of the claims of a dead edge that is due again.
-type listing struct {
-	node   string
-	rounds int
-	at     time.Time
-}
-
-// A drain is the handing over of all sessions of the worker.
-type drain struct {
-	on         bool
-	closing    bool // what is left is closed
-	candidates candidates
-	queue      []string  // sessions of this round
-	begin      time.Time // when the first session may go
-	next       time.Time // when the next may go
-	look       time.Time // when the next round begins
-}
-
-// A preparation is spaces whose states the worker is asked to have.
-type preparation struct {
-	spaces []string
-	until  time.Time
-	done   func(ok bool)
-}
-
-// New returns a Takeover without sessions.
-func New(cfg Config) *Takeover {
-	t := &Takeover{
-		cfg: cfg, host: cfg.Host,
-		log: sessionlog.Config{
-			Node: cfg.Node, Rand: cfg.Rand, Format: func() uint8 { return cfg.Host.View().format() },
-			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
-		},
-		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
-		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.place }),
-		batches: sessionlog.NewBatches[*Session](cfg.Shards),
-		orphans: newOrphans(),
-		paths:   newPaths(),
-	}
+func newBase(cfg Config) *base {
 	cfg.Host.BorrowLocations().grow()
 	cfg.Host.ReturnLocations()
-	return t
+	return &base{
+		cfg: cfg, host: cfg.Host,
+		log:    sessionlog.Config{Node: cfg.Node, Rand: cfg.Rand, UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax},
+		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
+		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.place }),
+		orphans: newOrphans(), paths: newPaths(),
+	}
 }
 
 // Count returns how many durable sessions the worker has, looks at, or gave to an edge that
 // has not consented: that edge may be leaving, too.
-func (t *Takeover) Count() int { return len(t.byName) }
+func (b *base) Count() int { return len(b.byName) }
 
 // Counts returns the counters.
-func (t *Takeover) Counts() Counts { return t.counts }
-
-// LogAway reports whether the log has answered nothing for so long that no session should
-// begin.
-func (t *Takeover) LogAway() bool { return t.logAway }
+func (b *base) Counts() Counts { return b.counts }
 
 // Serves reports whether the worker owns the session of a client.
-func (t *Takeover) Serves(client netip.AddrPort) bool {
-	s := t.byAddr[client]
+func (b *base) Serves(client netip.AddrPort) bool {
+	s := b.byAddr[client]
 	return s != nil && s.log.Phase() == sessionlog.Owning
 }
 
 // name returns the name of the log of a client.
-func (t *Takeover) name(client netip.AddrPort) string {
-	return sessionlog.Key(t.cfg.Secret, client, t.cfg.Listener)
+func (b *base) name(client netip.AddrPort) string {
+	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
 
-func (t *Takeover) client(addr netip.AddrPort) Client { return Client{addr, t.cfg.Listener} }
+func (b *base) client(addr netip.AddrPort) Client { return Client{addr, b.cfg.Listener} }
 
 // present reports whether any worker of this edge has a session, looks at it, or gave it
 // away without consent.
-func (t *Takeover) present(name string) bool {
-	defer t.host.ReturnLocations()
-	return t.host.BorrowLocations().Present(name)
+func (b *base) present(name string) bool {
+	defer b.host.ReturnLocations()
+	return b.host.BorrowLocations().Present(name)
 }
 
 // elsewhere remembers that another edge serves a client, if that edge is known.
-func (t *Takeover) elsewhere(now time.Time, client netip.AddrPort, node string) {
-	if node != "" && node != t.cfg.Node && client.IsValid() {
-		t.host.BorrowLocations().Hint(now, t.client(client), node)
-		t.host.ReturnLocations()
+func (b *base) elsewhere(now time.Time, client netip.AddrPort, node string) {
+	if node != "" && node != b.cfg.Node && client.IsValid() {
+		b.host.BorrowLocations().Hint(now, b.client(client), node)
+		b.host.ReturnLocations()
 	}
 }
 
 // nowhere remembers that no edge has a session of a client.
-func (t *Takeover) nowhere(now time.Time, client netip.AddrPort) {
-	t.host.BorrowLocations().Hint(now, t.client(client), "")
-	t.host.ReturnLocations()
+func (b *base) nowhere(now time.Time, client netip.AddrPort) {
+	b.host.BorrowLocations().Hint(now, b.client(client), "")
+	b.host.ReturnLocations()
 }
 
 // enter makes a session known by its name and client.
-func (t *Takeover) enter(s *Session) {
-	t.byName[s.name] = s
+func (b *base) enter(s *Session) {
+	b.byName[s.name] = s
 	if s.client.IsValid() {
-		t.byAddr[s.client] = s
+		b.byAddr[s.client] = s
 	}
-	t.host.BorrowLocations().Enter(s.name, t.client(s.client), t.cfg.Worker)
-	t.host.ReturnLocations()
+	b.host.BorrowLocations().Enter(s.name, b.client(s.client), b.cfg.Worker)
+	b.host.ReturnLocations()
 }
 
 // claim publishes that this edge serves a session.
-func (t *Takeover) claim(s *Session) {
-	t.host.BorrowLocations().Own(s.name, t.client(s.client), t.cfg.Worker, s.log.Epoch())
-	t.host.ReturnLocations()
-	if t.cfg.Affinity {
-		t.host.Claim(s.name, s.log.Epoch())
+func (b *base) claim(s *Session) {
+	b.host.BorrowLocations().Own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
+	b.host.ReturnLocations()
+	if b.cfg.Affinity {
+		b.host.Claim(s.name, s.log.Epoch())
 	}
 }
 
 // release publishes that this edge has ended a session.
-func (t *Takeover) release(s *Session) {
+func (b *base) release(s *Session) {
 	s.endFeed()
-	if t.cfg.Affinity {
-		t.host.Release(s.name, s.log.Epoch())
+	if b.cfg.Affinity {
+		b.host.Release(s.name, s.log.Epoch())
 	}
 }
 
 // settle ends that this worker looks after its claim on a session, and releases it.
-func (t *Takeover) settle(name string) {
-	l := t.host.BorrowLocations()
-	c := l.superseded(name, t.cfg.Worker)
-	l.settle(name, t.cfg.Worker)
-	t.host.ReturnLocations()
+func (b *base) settle(name string) {
+	l := b.host.BorrowLocations()
+	c := l.superseded(name, b.cfg.Worker)
+	l.settle(name, b.cfg.Worker)
+	b.host.ReturnLocations()
 	if c != nil {
-		t.host.Release(c.name, c.epoch)
+		b.host.Release(c.name, c.epoch)
 	}
 }
 
 // forget drops a session that is over at this worker.
-func (t *Takeover) forget(s *Session) {
+func (b *base) forget(s *Session) {
 	s.phase = Over
-	t.due.Remove(s)
-	if t.byName[s.name] == s {
-		delete(t.byName, s.name)
-		t.host.BorrowLocations().Leave(s.name, t.cfg.Worker)
-		t.host.ReturnLocations()
+	b.due.Remove(s)
+	if b.byName[s.name] == s {
+		delete(b.byName, s.name)
+		b.host.BorrowLocations().Leave(s.name, b.cfg.Worker)
+		b.host.ReturnLocations()
 	}
 	edge := s.path.Edge
-	t.setPath(s, Path{})
-	if t.byAddr[s.client] == s {
-		delete(t.byAddr, s.client)
-		t.notePath(t.turned, s.client, edge) // the client is yet to be told
+	b.setPath(s, Path{})
+	if b.byAddr[s.client] == s {
+		delete(b.byAddr, s.client)
+		b.notePath(b.turned, s.client, edge) // the client is yet to be told
 	}
 }
 
 // wake has the session advanced in this turn.
-func (t *Takeover) wake(s *Session) {
+func (b *base) wake(s *Session) {
 	if !s.queued {
 		s.queued = true
-		t.awake = append(t.awake, s)
+		b.awake = append(b.awake, s)
 	}
 }
 
 // plan has the session advanced at a time; zero for never.
-func (t *Takeover) plan(s *Session, at time.Time) {
+func (b *base) plan(s *Session, at time.Time) {
 	if s.due = at; at.IsZero() {
-		t.due.Remove(s)
+		b.due.Remove(s)
 		return
 	}
-	t.due.Set(s)
+	b.due.Set(s)
 }
 
 // revalidate makes a session read its log before it says anything, because another edge
 // may own it.
-func (t *Takeover) revalidate(s *Session) {
+func (b *base) revalidate(s *Session) {
 	s.log.Revalidate()
 	if s.phase == Serving {
 		s.phase = Revalidating
 	}
-	t.wake(s)
+	b.wake(s)
 }
 
 // revalidateAll revalidates all sessions, after this process was stopped.
-func (t *Takeover) revalidateAll() {
-	t.counts.Stalls++
-	for _, name := range slices.Sorted(maps.Keys(t.byName)) {
-		t.revalidate(t.byName[name])
+func (b *base) revalidateAll() {
+	b.counts.Stalls++
+	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+		b.revalidate(b.byName[name])
 	}
 }
 
 // direct reports whether all clients are known to come directly.
-func (t *Takeover) direct() bool { return t.detours == 0 && len(t.paths.byAddr) == 0 }
+func (b *base) direct() bool { return b.detours == 0 && len(b.paths.byAddr) == 0 }
 
 // notePath notes over which edge a datagram of a client came; empty for none.
-func (t *Takeover) notePath(now time.Time, client netip.AddrPort, edge string) {
-	if edge == "" && t.direct() {
+func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
+	if edge == "" && b.direct() {
 		return
 	}
-	if s := t.byAddr[client]; s != nil {
-		t.setPath(s, Path{Edge: edge})
-	} else if t.paths.note(now, client, edge) {
-		t.counts.PathsDisplaced++
+	if s := b.byAddr[client]; s != nil {
+		b.setPath(s, Path{Edge: edge})
+	} else if b.paths.note(now, client, edge) {
+		b.counts.PathsDisplaced++
 	}
 }
 
 // setPath sets the return path to the client of a session.
-func (t *Takeover) setPath(s *Session, p Path) {
-	p.Unknown = p.Unknown && t.cfg.AnswerOnly
+func (b *base) setPath(s *Session, p Path) {
+	p.Unknown = p.Unknown && b.cfg.AnswerOnly
 	if s.path != (Path{}) {
-		t.detours--
+		b.detours--
 	}
 	if s.path = p; p != (Path{}) {
-		t.detours++
+		b.detours++
 	}
 }
 
 // inferPath sets the return path to the client of a session that is taken over to the one by
 // which its datagrams came, if any did.
-func (t *Takeover) inferPath(s *Session) {
-	if t.orphans.waiting(s.client) {
-		t.setPath(s, Path{Edge: t.orphans.edge(s.client)})
-	} else if p := t.paths.byAddr[s.client]; p != nil && s.path.Edge == "" {
-		t.setPath(s, Path{Edge: p.edge})
+func (b *base) inferPath(s *Session) {
+	if b.orphans.waiting(s.client) {
+		b.setPath(s, Path{Edge: b.orphans.edge(s.client)})
+	} else if p := b.paths.byAddr[s.client]; p != nil && s.path.Edge == "" {
+		b.setPath(s, Path{Edge: p.edge})
 	}
 }
 
 // hold keeps an orphan datagram. It reports whether it is the first of its client, and
 // whether there was room.
-func (t *Takeover) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok bool) {
-	if first, ok = t.orphans.hold(now, from, o); ok {
-		t.counts.OrphansHeld++
+func (b *base) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok bool) {
+	if first, ok = b.orphans.hold(now, from, o); ok {
+		b.counts.OrphansHeld++
 	} else {
-		t.counts.OrphansDropped++
+		b.counts.OrphansDropped++
 	}
 	return first, ok
 }
 
 // forward sends a datagram to the edge that serves its client. It reports false if that
 // edge cannot be reached.
-func (t *Takeover) forward(node string, from netip.AddrPort, o orphan) bool {
-	if !t.cfg.Forwards {
+func (b *base) forward(node string, from netip.AddrPort, o orphan) bool {
+	if !b.cfg.Forwards {
 		return false
 	}
 	if o.hops >= hopsMax {
-		t.counts.OrphansDropped++
+		b.counts.OrphansDropped++
 		return true // it was forwarded often enough
 	}
-	if !t.host.Forward(node, from, o.hops, o.data) {
+	if !b.host.Forward(node, from, o.hops, o.data) {
 		return false
 	}
-	t.counts.OrphansForwarded++
+	b.counts.OrphansForwarded++
 	return true
 }
 
 // forwardHeld sends the datagrams that wait to the edge that serves their client. It reports
 // false if none waits, or that edge cannot be reached.
-func (t *Takeover) forwardHeld(now time.Time, from netip.AddrPort, node string) bool {
-	first, ok := t.orphans.first(from)
-	if !ok || !t.forward(node, from, first) {
+func (b *base) forwardHeld(now time.Time, from netip.AddrPort, node string) bool {
+	first, ok := b.orphans.first(from)
+	if !ok || !b.forward(node, from, first) {
 		return false
 	}
-	for _, o := range t.orphans.remove(from)[1:] {
-		t.forward(node, from, o)
+	for _, o := range b.orphans.remove(from)[1:] {
+		b.forward(node, from, o)
 	}
-	t.elsewhere(now, from, node)
+	b.elsewhere(now, from, node)
 	return true
 }
 
 // receiveHeld gives the datagrams of a client that wait to the endpoint.
-func (t *Takeover) receiveHeld(now time.Time, from netip.AddrPort) {
-	for _, o := range t.orphans.remove(from) {
-		t.notePath(now, from, o.edge)
-		t.host.Receive(now, from, o.data)
+func (b *base) receiveHeld(now time.Time, from netip.AddrPort) {
+	for _, o := range b.orphans.remove(from) {
+		b.notePath(now, from, o.edge)
+		b.host.Receive(now, from, o.data)
 	}
 }
 
 // pass gives a datagram to another worker of this edge.
-func (t *Takeover) pass(worker int, from netip.AddrPort, o orphan) {
-	t.host.Pass(worker, from, o.data, o.edge, o.hops)
-	t.counts.OrphansForwarded++
+func (b *base) pass(worker int, from netip.AddrPort, o orphan) {
+	b.host.Pass(worker, from, o.data, o.edge, o.hops)
+	b.counts.OrphansForwarded++
 }
 
 // reply answers the edge that gave a session to this one: it may forget the session.
-func (t *Takeover) reply(s *Session) {
-	t.host.Reply(s.asker, true)
+func (b *base) reply(s *Session) {
+	b.host.Reply(s.asker, true)
 	s.asker = ""
 }
 

@@ -22,6 +22,26 @@ const (
 // logPatience is how long the log may answer nothing before new sessions are rejected.
 const logPatience = time.Second
 
+// A Takeover is the durable sessions of one worker, which owns it.
+type Takeover struct {
+	*adoption
+	claims
+	drain
+	batches *sessionlog.Batches[*Session]
+	silent  time.Time // since when the log answers nothing; zero if it answers
+	logAway bool
+}
+
+// New returns a Takeover without sessions.
+func New(cfg Config) *Takeover {
+	a := &adoption{base: newBase(cfg)}
+	return &Takeover{adoption: a, claims: claims{adoption: a}, drain: drain{adoption: a}, batches: sessionlog.NewBatches[*Session](cfg.Shards)}
+}
+
+// LogAway reports whether the log has answered nothing for so long that no session should
+// begin.
+func (t *Takeover) LogAway() bool { return t.logAway }
+
 // Begin begins a turn. It comes before anything else, because it notices when the process
 // was stopped.
 func (t *Takeover) Begin(now time.Time) {
