@@ -217,9 +217,8 @@ func (c *Client) NextTimeout() (time.Time, bool) {
 }
 
 func (c *Client) reset() {
-	c.phase, c.reason, c.inbox = Idle, "", nil
+	c.phase, c.reason, c.inbox, c.links = Idle, "", nil, linkTable{}
 	c.forget()
-	c.links.nextID = 0
 }
 
 // forget drops the state of an ended connection, except for the counter of LinkIDs.
@@ -230,7 +229,7 @@ func (c *Client) forget() {
 	}
 	c.recv = receiver{next: c.cfg.FirstReceive}
 	c.queue = sender{port: &c.port, next: next}
-	c.links = linkTable{port: &c.port, nextID: c.links.nextID}
+	c.links = linkTable{port: &c.port, byID: map[wire.LinkID]*Link{}, nextID: c.links.nextID}
 }
 
 func (c *Client) start(now time.Time) {

@@ -1,8 +1,6 @@
 package dnptest
 
-import (
-	"github.com/dnprelay/dnprelay/dnp/wire"
-)
+import "github.com/dnprelay/dnprelay/dnp/wire"
 
 // handle dispatches a datagram. All implementations ignore unknown commands.
 func (c *Client) handle(p []byte) {

@@ -3,6 +3,7 @@ package dnptest
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -64,9 +65,6 @@ type linkTable struct {
 }
 
 func (t *linkTable) add(l *Link) {
-	if t.byID == nil {
-		t.byID = map[wire.LinkID]*Link{}
-	}
 	t.all = append(t.all, l)
 	t.byID[l.ID] = l
 }
@@ -126,10 +124,8 @@ func newLink(id wire.LinkID, message []byte, readOnly bool, s *netstate.State) *
 }
 
 func (t *linkTable) of(s *netstate.State) *Link {
-	for _, l := range t.all {
-		if l.State == s {
-			return l
-		}
+	if i := slices.IndexFunc(t.all, func(l *Link) bool { return l.State == s }); i >= 0 {
+		return t.all[i]
 	}
 	return nil
 }
@@ -148,15 +144,7 @@ func (t *linkTable) freeID(skipsOneID bool) wire.LinkID {
 	return wire.LinkID(id)
 }
 
-// handleLinkState handles an offer. It reports false if the library raises.
-func (c *Client) handleLinkState(body []byte) bool {
-	m, err := wire.ParseLinkState(append([]byte{0, 0}, body...))
-	if err != nil {
-		return false
-	}
-	return c.offered(m)
-}
-
+// offered handles an offer. It reports false if the library raises.
 func (c *Client) offered(m wire.LinkState) bool {
 	old := c.links.byID[m.Link]
 	present := old != nil && old.Phase != LinkIsDown
@@ -169,10 +157,7 @@ func (c *Client) offered(m wire.LinkState) bool {
 		answer = c.cfg.App.Offered(Offer{Link: m.Link, ReadOnly: m.ReadOnly, Message: m.Message, Types: types})
 	}
 	switch {
-	case answer == Reject:
-		c.emit(wire.LinkDown{Link: m.Link}.Append(nil))
-		return true
-	case answer == Mismatch && c.b.MismatchDown:
+	case answer == Reject, answer == Mismatch && c.b.MismatchDown:
 		c.emit(wire.LinkDown{Link: m.Link}.Append(nil))
 		return true
 	case answer == Mismatch || !c.b.readable(m.Values):
@@ -251,12 +236,7 @@ func (b *Behaviour) readableValue(t wire.ValueType, value []byte) bool {
 	if !b.ASCIIOnly || t != wire.TypeString {
 		return true
 	}
-	for _, letter := range value[2:] {
-		if letter >= 0x80 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(value[2:], func(letter byte) bool { return letter >= 0x80 })
 }
 
 func (c *Client) handleLinkUp(body []byte) {

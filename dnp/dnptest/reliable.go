@@ -3,6 +3,7 @@ package dnptest
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -95,10 +96,7 @@ func (c *Client) hold(n int, cmd wire.Command, body []byte) {
 	if repeat {
 		h.count -= c.b.Modulus
 	}
-	for i := range c.recv.held {
-		repeat = repeat || c.recv.held[i].count == h.count
-	}
-	if repeat {
+	if repeat = repeat || slices.ContainsFunc(c.recv.held, func(o heldCommand) bool { return o.count == h.count }); repeat {
 		c.Stats.Repeats++
 	}
 	if repeat && !c.b.KeepsRepeats || len(c.recv.held) >= heldMax {
@@ -122,7 +120,7 @@ func (c *Client) drain() {
 			return // the command stays queued, and next does not move
 		}
 		if i < len(c.recv.held) { // false if the application closed the connection
-			c.recv.held = append(c.recv.held[:i], c.recv.held[i+1:]...)
+			c.recv.held = slices.Delete(c.recv.held, i, i+1)
 		}
 		c.recv.advance(c.b.Modulus)
 		i = 0
@@ -140,7 +138,8 @@ func (c *Client) process(cmd wire.Command, body []byte) bool {
 			c.deliver(body, true)
 		}
 	case wire.CommandReliableLinkState:
-		ok = c.handleLinkState(body)
+		m, err := wire.ParseLinkState(append([]byte{0, 0}, body...))
+		ok = err == nil && c.offered(m)
 	case wire.CommandReliableMessageLong:
 		ok = c.handlePart(body)
 	case wire.CommandReliableLinkStateLong:
@@ -295,24 +294,15 @@ func (c *Client) handleReliableAck(body []byte) {
 }
 
 func (s *sender) acknowledge(m wire.ReliableAck) {
-	o := s.find(int(m.Seq))
+	i := slices.IndexFunc(s.list, func(o outgoing) bool { return o.number == int(m.Seq) && o.sent })
 	switch {
-	case o == nil:
+	case i < 0:
 	case m.Code == wire.AckSuccess:
-		o.acked = true
+		s.list[i].acked = true
 		s.slide()
 	case int(m.Code) <= s.port.b.AckCodeResends:
-		s.transmit(o)
+		s.transmit(&s.list[i])
 	}
-}
-
-func (s *sender) find(number int) *outgoing {
-	for i := range s.list {
-		if o := &s.list[i]; o.number == number && o.sent {
-			return o
-		}
-	}
-	return nil
 }
 
 // slide removes the acknowledged commands at the front and sends those that enter the

@@ -1,6 +1,7 @@
 package dnptest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func (p *Peer) read() {
 		if err != nil {
 			continue // the kernel reports an earlier datagram that was refused
 		}
-		d := packet{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), append([]byte(nil), buf[:n]...)}
+		d := packet{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), bytes.Clone(buf[:n])}
 		select {
 		case p.packets <- d:
 		case <-p.ended:

@@ -381,7 +381,7 @@ type wrote struct {
 }
 
 // crossing is how long after a write an earlier value may still arrive, because it was under
-// way: two ways of 10 ms and two ticks of a client.
+// way: two trips of 10 ms and two ticks of a client.
 const crossing = 60 * time.Millisecond
 
 // writeQuietly lets one client write each state. The game server answers some writes, as soon as
