@@ -57,7 +57,7 @@ var _ cluster.Affinity = (*Affinity)(nil)
 const logPause = 10 * time.Second
 
 // errNotYet is the error before the first answer of Redis.
-var errNotYet = errors.New("Redis was not asked yet")
+var errNotYet = errors.New("the affinity store has not answered yet")
 
 // Open checks the configuration. It does not need Redis.
 func Open(cfg Config) (*Affinity, error) {

@@ -63,15 +63,31 @@ type Message struct {
 	Reliable bool
 }
 
+// A port is what all parts of a Client share: its behaviour, the time of the call that is
+// being served, and the way out.
+type port struct {
+	b      Behaviour
+	now    time.Time
+	silent bool
+	out    func(p []byte)
+
+	Stats Stats
+}
+
+func (o *port) emit(p []byte) {
+	if !o.silent {
+		o.Stats.Sent++
+		o.out(p)
+	}
+}
+
 // A Client is a model of a reference client. One goroutine owns it. It starts none.
 type Client struct {
-	b   Behaviour
+	port
 	cfg Config
-	now time.Time
 
 	phase  Phase
 	reason string // why it is closed or crashed
-	silent bool
 
 	base, nextTick time.Time // ticks are at base + k × Tick
 	inbox          [][]byte
@@ -79,11 +95,10 @@ type Client struct {
 	requestLast    time.Time
 
 	recv  receiver
-	send  sender
+	queue sender
 	links linkTable
 
 	Messages []Message // when App.Message is nil
-	Stats    Stats
 }
 
 // Stats are counters for tests.
@@ -103,7 +118,7 @@ type Stats struct {
 
 // NewClient returns a client that is not connected yet.
 func NewClient(cfg Config) *Client {
-	c := &Client{b: cfg.Behaviour, cfg: cfg}
+	c := &Client{port: port{b: cfg.Behaviour, out: cfg.Send}, cfg: cfg}
 	c.reset()
 	return c
 }
@@ -131,10 +146,10 @@ func (c *Client) Connect(now time.Time) {
 // Restart forgets everything and connects again, like a process that crashed and was
 // started again on the same port.
 func (c *Client) Restart(now time.Time) {
-	next := c.send.next
+	next := c.queue.next
 	c.reset()
 	if c.b.KeepsNumbers {
-		c.send.next = next
+		c.queue.next = next
 	}
 	c.Connect(now)
 }
@@ -143,8 +158,8 @@ func (c *Client) Restart(now time.Time) {
 func (c *Client) Close(now time.Time) {
 	c.now = now
 	if c.phase == Connected && c.b.FlushesOnClose {
-		c.sendUpdates()
-		c.repeatAll()
+		c.links.flush()
+		c.queue.repeat()
 	}
 	if c.phase == Connected || c.phase == Connecting {
 		c.emit(wire.AppendConnectionClose(nil))
@@ -187,33 +202,35 @@ func (c *Client) Advance(now time.Time) {
 	case Connecting:
 		c.tickConnecting()
 	case Connected:
-		c.sendUpdates()
-		c.tickReliable()
+		c.links.flush()
+		if !c.queue.tick() {
+			c.giveUp()
+		}
 	}
 }
 
 // NextTimeout returns when to call Advance.
 func (c *Client) NextTimeout() (time.Time, bool) {
 	busy := len(c.inbox) > 0 || c.phase == Connecting ||
-		c.phase == Connected && (len(c.send.queue) > 0 || c.updatesPending())
+		c.phase == Connected && (c.Queued() > 0 || c.links.due())
 	return c.nextTick, busy
 }
 
 func (c *Client) reset() {
 	c.phase, c.reason, c.inbox = Idle, "", nil
 	c.forget()
-	c.links = linkTable{}
+	c.links.nextID = 0
 }
 
 // forget drops the state of an ended connection, except for the counter of LinkIDs.
 func (c *Client) forget() {
-	next := c.send.next
-	c.recv = receiver{next: c.cfg.FirstReceive}
-	c.send = sender{next: c.cfg.FirstSend}
+	next := c.cfg.FirstSend
 	if c.b.KeepsNumbers && c.phase != Idle {
-		c.send.next = next
+		next = c.queue.next
 	}
-	c.links = linkTable{nextID: c.links.nextID}
+	c.recv = receiver{next: c.cfg.FirstReceive}
+	c.queue = sender{port: &c.port, next: next}
+	c.links = linkTable{port: &c.port, nextID: c.links.nextID}
 }
 
 func (c *Client) start(now time.Time) {
@@ -236,14 +253,6 @@ func (c *Client) readInbox() {
 			return
 		}
 	}
-}
-
-func (c *Client) emit(p []byte) {
-	if c.silent {
-		return
-	}
-	c.Stats.Sent++
-	c.cfg.Send(p)
 }
 
 func (c *Client) closed(reason string) {

@@ -316,7 +316,7 @@ func TestGoldenUpdates(t *testing.T) {
 // link offers s and accepts it for the peer.
 func (g *golden) link(s *netstate.State) *Link {
 	g.Helper()
-	n := g.c.send.next
+	n := g.c.queue.next
 	l, err := g.c.Offer(g.now, s, []byte("M"), false)
 	if err != nil {
 		g.Fatal(err)

@@ -56,6 +56,7 @@ const (
 
 // A linkTable holds the links of both directions: they share the LinkIDs.
 type linkTable struct {
+	port     *port
 	all      []*Link
 	byID     map[wire.LinkID]*Link
 	nextID   int
@@ -104,7 +105,7 @@ func (c *Client) Offer(now time.Time, s *netstate.State, message []byte, readOnl
 		return nil, ErrLinked
 	}
 	l.Phase = LinkListening
-	c.queue(func(n wire.Seq) []byte {
+	c.queue.add(func(n wire.Seq) []byte {
 		m := wire.LinkState{Seq: n, Link: l.ID, ReadOnly: readOnly, Message: message}
 		return s.AppendTyped(wire.AppendLinkStateHead(nil, m, s.Layout().Len()))
 	})

@@ -200,8 +200,9 @@ const datagramMax = 65500
 
 // A sender repeats reliable commands until they are acknowledged.
 type sender struct {
-	next  int // number of the command that is queued next
-	queue []outgoing
+	port *port
+	next int // number of the command that is added next
+	list []outgoing
 }
 
 type outgoing struct {
@@ -212,7 +213,7 @@ type outgoing struct {
 }
 
 // Queued returns how many reliable commands are not acknowledged.
-func (c *Client) Queued() int { return len(c.send.queue) }
+func (c *Client) Queued() int { return len(c.queue.list) }
 
 // SendUnreliable sends data once. It is not split.
 func (c *Client) SendUnreliable(now time.Time, data []byte) error {
@@ -238,51 +239,50 @@ func (c *Client) Send(now time.Time, data []byte) error {
 	case len(data) == 0:
 		return ErrEmpty
 	case len(data) <= c.b.PartSize || c.b.LongMessage == LongUnknown && 3+len(data) <= datagramMax:
-		c.queue(func(n wire.Seq) []byte { return wire.ReliableMessage{Seq: n, Data: data}.Append(nil) })
+		c.queue.add(func(n wire.Seq) []byte { return wire.ReliableMessage{Seq: n, Data: data}.Append(nil) })
 		return nil
 	case c.b.LongMessage == LongUnknown:
 		return ErrTooLong
 	}
-	c.queueParts(data)
+	c.queue.addParts(data)
 	return nil
 }
 
-func (c *Client) queueParts(data []byte) {
+func (s *sender) addParts(data []byte) {
 	flags := wire.PartFirst
 	for len(data) > 0 {
-		part := data[:min(len(data), c.b.PartSize)]
+		part := data[:min(len(data), s.port.b.PartSize)]
 		data = data[len(part):]
 		if len(data) == 0 {
 			flags |= wire.PartLast
 		}
 		m := wire.ReliableMessageLong{Flags: flags, Data: part}
-		c.queue(func(n wire.Seq) []byte { m.Seq = n; return m.Append(nil) })
+		s.add(func(n wire.Seq) []byte { m.Seq = n; return m.Append(nil) })
 		flags = 0
 	}
 }
 
-// queue gives a command the next number and sends it if the window has room.
-func (c *Client) queue(command func(n wire.Seq) []byte) {
-	s := &c.send
-	window := c.b.Window
-	if c.b.OneMore {
+// add gives a command the next number and sends it if the window has room.
+func (s *sender) add(command func(n wire.Seq) []byte) {
+	window := s.port.b.Window
+	if s.port.b.OneMore {
 		window++
 	}
-	s.queue = append(s.queue, outgoing{number: s.next, p: command(wire.Seq(s.next))})
-	s.next = (s.next + 1) % c.b.Modulus
-	if len(s.queue) <= window {
-		c.transmit(&s.queue[len(s.queue)-1])
+	s.list = append(s.list, outgoing{number: s.next, p: command(wire.Seq(s.next))})
+	s.next = (s.next + 1) % s.port.b.Modulus
+	if len(s.list) <= window {
+		s.transmit(&s.list[len(s.list)-1])
 	}
 }
 
-func (c *Client) transmit(o *outgoing) {
+func (s *sender) transmit(o *outgoing) {
 	if o.sent {
-		c.Stats.Resends++
+		s.port.Stats.Resends++
 	} else {
-		o.sent, o.first = true, c.now
+		o.sent, o.first = true, s.port.now
 	}
-	o.last = c.now
-	c.emit(o.p)
+	o.last = s.port.now
+	s.port.emit(o.p)
 }
 
 func (c *Client) handleReliableAck(body []byte) {
@@ -291,20 +291,24 @@ func (c *Client) handleReliableAck(body []byte) {
 		c.bad("truncated ReliableAck")
 		return
 	}
-	o := c.send.find(int(m.Seq))
+	c.queue.acknowledge(m)
+}
+
+func (s *sender) acknowledge(m wire.ReliableAck) {
+	o := s.find(int(m.Seq))
 	switch {
 	case o == nil:
 	case m.Code == wire.AckSuccess:
 		o.acked = true
-		c.slide()
-	case int(m.Code) <= c.b.AckCodeResends:
-		c.transmit(o)
+		s.slide()
+	case int(m.Code) <= s.port.b.AckCodeResends:
+		s.transmit(o)
 	}
 }
 
 func (s *sender) find(number int) *outgoing {
-	for i := range s.queue {
-		if o := &s.queue[i]; o.number == number && o.sent {
+	for i := range s.list {
+		if o := &s.list[i]; o.number == number && o.sent {
 			return o
 		}
 	}
@@ -313,38 +317,35 @@ func (s *sender) find(number int) *outgoing {
 
 // slide removes the acknowledged commands at the front and sends those that enter the
 // window.
-func (c *Client) slide() {
-	s := &c.send
-	for len(s.queue) > 0 && s.queue[0].acked {
-		if c.b.DropsTail { // pops the wrong end while the front is acknowledged
-			s.queue = nil
+func (s *sender) slide() {
+	for len(s.list) > 0 && s.list[0].acked {
+		if s.port.b.DropsTail { // pops the wrong end while the front is acknowledged
+			s.list = nil
 			return
 		}
-		s.queue = s.queue[1:]
+		s.list = s.list[1:]
 	}
-	for i := range min(len(s.queue), c.b.Window) {
-		if o := &s.queue[i]; !o.sent {
-			c.transmit(o)
+	for i := range min(len(s.list), s.port.b.Window) {
+		if o := &s.list[i]; !o.sent {
+			s.transmit(o)
 		}
 	}
 }
 
-// tickReliable repeats unacknowledged commands and gives up on old ones: it sends at 0,
-// 0.5 … 3.0 s, then it closes (vectors, reliable_resend_schedule).
-func (c *Client) tickReliable() {
-	for i := range c.send.queue {
-		o := &c.send.queue[i]
-		if !o.sent || o.acked {
-			continue
-		}
-		if c.now.Sub(o.first) > c.b.GiveUp {
-			c.giveUp()
-			return
-		}
-		if c.now.Sub(o.last) >= c.b.Resend {
-			c.transmit(o)
+// tick repeats unacknowledged commands: at 0, 0.5 … 3.0 s. It reports false if one is so old
+// that the library gives up (vectors, reliable_resend_schedule).
+func (s *sender) tick() bool {
+	for i := range s.list {
+		o := &s.list[i]
+		switch {
+		case !o.sent || o.acked:
+		case s.port.now.Sub(o.first) > s.port.b.GiveUp:
+			return false
+		case s.port.now.Sub(o.last) >= s.port.b.Resend:
+			s.transmit(o)
 		}
 	}
+	return true
 }
 
 func (c *Client) giveUp() {
@@ -354,10 +355,11 @@ func (c *Client) giveUp() {
 	c.closed("reliable command not acknowledged")
 }
 
-func (c *Client) repeatAll() {
-	for i := range c.send.queue {
-		if o := &c.send.queue[i]; o.sent && !o.acked {
-			c.transmit(o)
+// repeat sends all unacknowledged commands again.
+func (s *sender) repeat() {
+	for i := range s.list {
+		if o := &s.list[i]; o.sent && !o.acked {
+			s.transmit(o)
 		}
 	}
 }

@@ -46,20 +46,20 @@ func (c *Client) Value(message string, i int) []byte {
 // libraries send a LinkID without values.
 func (c *Client) Free(l *Link) { l.State = nil }
 
-func (c *Client) updatesPending() bool {
-	return slices.ContainsFunc(c.links.modified, c.b.sendable)
+// due reports whether a change waits for the next tick.
+func (t *linkTable) due() bool {
+	return slices.ContainsFunc(t.modified, t.port.b.sendable)
 }
 
 func (b *Behaviour) sendable(l *Link) bool {
 	return l.Phase == LinkIsUp && l.pending && !(b.EnforcesReadOnly && l.ReadOnly && !l.Own)
 }
 
-// sendUpdates sends the changes of all links in one datagram, however large.
-func (c *Client) sendUpdates() {
-	t := &c.links
-	count := 0
+// flush sends the changes of all links in one datagram, however large.
+func (t *linkTable) flush() {
+	b, count := &t.port.b, 0
 	for _, l := range t.modified {
-		if c.b.sendable(l) {
+		if b.sendable(l) {
 			count++
 		}
 	}
@@ -67,31 +67,31 @@ func (c *Client) sendUpdates() {
 		return
 	}
 	count = min(count, countMax)
-	p := append([]byte{byte(wire.CommandLinkUpdate)}, c.b.count(count)...)
+	p := append([]byte{byte(wire.CommandLinkUpdate)}, b.count(count)...)
 	written := 0
 	t.modified = slices.DeleteFunc(t.modified, func(l *Link) bool {
 		if written == count || l.Phase != LinkIsUp {
 			return false
 		}
-		if c.b.sendable(l) {
-			p = c.appendLink(p, l)
+		if b.sendable(l) {
+			p = b.appendLink(p, l)
 			written++
 		}
 		return true
 	})
-	c.emit(p)
+	t.port.emit(p)
 }
 
 // appendLink appends the changed values of l. Values beyond the 255th stay marked, but
 // the link leaves the list, so they are never sent.
-func (c *Client) appendLink(p []byte, l *Link) []byte {
+func (b *Behaviour) appendLink(p []byte, l *Link) []byte {
 	p = binary.LittleEndian.AppendUint16(p, uint16(l.ID))
 	if l.State == nil {
 		l.pending = false
 		return p
 	}
-	if c.b.Profile == wire.Spec {
-		return c.appendPrefix(p, l)
+	if b.Profile == wire.Spec {
+		return b.appendPrefix(p, l)
 	}
 	n := min(l.changed.Count(), countMax)
 	p = append(p, byte(n))
@@ -107,12 +107,12 @@ func (c *Client) appendLink(p []byte, l *Link) []byte {
 
 // appendPrefix appends values 0 to the last changed one, with their types: the
 // text has no index.
-func (c *Client) appendPrefix(p []byte, l *Link) []byte {
+func (b *Behaviour) appendPrefix(p []byte, l *Link) []byte {
 	n := 0
 	for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
 		n = i + 1
 	}
-	p = append(p, c.b.count(n)...)
+	p = append(p, b.count(n)...)
 	for i := range n {
 		p = append(append(p, byte(l.State.Layout().Type(i))), l.State.Value(i)...)
 	}

@@ -14,36 +14,35 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// audited is the space that an audit looks at.
+// audited is the space that an audit checks.
 const audited = "s"
 
-// healMax is how long after the end of whatever kept them apart a replica may take
-// to be as the holder is.
+// healMax is how long a replica may take to equal the holder's store once nothing keeps the two
+// apart.
 const healMax = time.Second
 
-// An audit watches a ring for what must hold at every moment, whatever fails:
+// An audit checks what must hold in a ring at every moment, whatever fails:
 //
-//   - one relay speaks in an epoch, and gives no number to two batches
-//   - a relay that is well does not speak for long when another does in a higher epoch
-//   - what is written durably, is written by the holder, in its epoch (memlease)
-//   - a state number means one key for ever, in stores, replicas and on disk
+//   - one relay serves in an epoch, and gives no number to two batches
+//   - a healthy relay stops serving soon after another serves in a higher epoch
+//   - only the holder writes durably, in its own epoch (memlease)
+//   - a state number means one key forever, in stores, replicas and on disk
 //   - a state whose end was stored never comes back
-//   - a replica that calls itself complete has exactly what the store has that is at
-//     the same position
+//   - a complete replica has exactly what the store at its position has
 //   - a replica's position never goes back, no checksum differs, no record is bad
-//   - a replica is where the holder is within a second after nothing stands between
-//     the two any more
-//   - a client is never sent an older value after a newer one, and has what its edge
-//     has without any repetition, where nothing gets lost in between
+//   - a replica reaches the holder's position within a second after nothing stands between
+//     the two
+//   - a client never gets an older value after a newer one, and has what its edge
+//     has without any repetition, where nothing is lost in between
 type audit struct {
 	g       *ring
-	means   map[uint64]string // key by state number
-	ends    map[uint64]uint64 // epoch by number of a state whose end was stored
-	spoken  map[[2]uint64]bool
-	speaker map[uint64]string // by epoch
-	heals   []time.Duration   // that replicas took
+	means   map[uint64]string  // key by state number
+	ends    map[uint64]uint64  // epoch by number of a state whose end was stored
+	batches map[[2]uint64]bool // epoch and number of every batch
+	server  map[uint64]string  // the relay that serves, by epoch
+	heals   []time.Duration    // that replicas took
 
-	newest uint64 // epoch that somebody spoke in
+	newest uint64 // the highest epoch in which a relay served
 
 	players []*player
 
@@ -55,9 +54,9 @@ type audit struct {
 func newAudit(g *ring) *audit {
 	a := &audit{
 		g: g, means: make(map[uint64]string), ends: make(map[uint64]uint64),
-		spoken: make(map[[2]uint64]bool), speaker: make(map[uint64]string),
+		batches: make(map[[2]uint64]bool), server: make(map[uint64]string),
 	}
-	g.hub.Tap, g.leases.OnStore = a.said, a.stored
+	g.hub.Tap, g.leases.OnStore = a.published, a.stored
 	g.net.Every(10*time.Millisecond, func() bool {
 		a.lag()
 		return true
@@ -65,15 +64,15 @@ func newAudit(g *ring) *audit {
 	return a
 }
 
-// problem notes what must not be, the first few times.
+// problem records a violation; only the first few are kept.
 func (a *audit) problem(format string, args ...any) {
 	if len(a.problems) < 5 {
 		a.problems = append(a.problems, fmt.Sprintf("at %v: ", a.g.net.Elapsed())+fmt.Sprintf(format, args...))
 	}
 }
 
-// said hears every message before anything happens to it.
-func (a *audit) said(from string, m bus.Msg) {
+// published checks every message before the bus may lose or delay it.
+func (a *audit) published(from string, m bus.Msg) {
 	switch m.Subject {
 	case a.g.subjects.Head(cluster.Shard(audited, simShards)):
 		epoch, _ := replication.HeadEpoch(m.Data)
@@ -85,25 +84,25 @@ func (a *audit) said(from string, m bus.Msg) {
 	}
 	h, _, err := view.Parse(m.Data)
 	at := [2]uint64{h.Epoch, h.Seq}
-	switch other := a.speaker[h.Epoch]; {
+	switch other := a.server[h.Epoch]; {
 	case err != nil:
-		a.problem("%s published a batch that is none", from)
+		a.problem("%s published a batch that does not parse", from)
 	case other != "" && other != from:
-		a.problem("%s and %s both speak in epoch %d", other, from, h.Epoch)
-	case h.Seq != h.Prev+1 || a.spoken[at]:
+		a.problem("%s and %s both serve in epoch %d", other, from, h.Epoch)
+	case h.Seq != h.Prev+1 || a.batches[at]:
 		a.problem("%s published %d:%d behind %d", from, h.Epoch, h.Seq, h.Prev)
 	}
-	a.speaker[h.Epoch], a.spoken[at] = from, true
+	a.server[h.Epoch], a.batches[at] = from, true
 	a.outlives(from, h.Epoch)
 }
 
-// goesOn is how long a holder may go on speaking that has a successor, and hears it.
-const goesOn = 2 * time.Second
+// servesOnMax is how long a holder may go on serving when it has a successor and can hear it.
+const servesOnMax = 2 * time.Second
 
-// oftenEnough is how many messages that it could hear cannot all have been lost.
-const oftenEnough = 6
+// heardMin is a number of messages that cannot all have been lost.
+const heardMin = 6
 
-// outlives wants a relay that is well to stop when another speaks in a higher epoch.
+// outlives wants a healthy relay to stop when another serves in a higher epoch.
 func (a *audit) outlives(from string, epoch uint64) {
 	now := a.g.net.Now()
 	for _, r := range a.g.relays {
@@ -114,14 +113,14 @@ func (a *audit) outlives(from string, epoch uint64) {
 			r.told, r.times = now, 1
 		case epoch == a.newest:
 			r.times++
-		case r.node == from && r.times >= oftenEnough && now.Sub(r.told) > goesOn:
-			a.problem("%s speaks in epoch %d, %v after another did in epoch %d", from, epoch, now.Sub(r.told), a.newest)
+		case r.node == from && r.times >= heardMin && now.Sub(r.told) > servesOnMax:
+			a.problem("%s serves in epoch %d, %v after another relay served in epoch %d", from, epoch, now.Sub(r.told), a.newest)
 		}
 	}
 	a.newest = max(a.newest, epoch)
 }
 
-// stored hears what the durable store took.
+// stored checks what the durable store accepted.
 func (a *audit) stored(epoch uint64, k cluster.Keyframe) {
 	switch end, ended := a.ends[k.Number]; {
 	case k.Space != audited:
@@ -144,8 +143,7 @@ func (a *audit) mean(number uint64, key, where string) {
 	a.means[number] = key
 }
 
-// step looks at every store and replica. It is called between steps of the
-// scheduler.
+// step checks every store, replica and player. It is called between steps of the scheduler.
 func (a *audit) step() {
 	var stores []*replication.Store
 	for _, r := range a.g.relays {
@@ -171,7 +169,7 @@ func (a *audit) step() {
 	}
 }
 
-// alive wants no state of a store to be one whose end was stored.
+// alive wants a store to have no state whose end was stored.
 func (a *audit) alive(s *replication.Store, name string) {
 	list := s.List("", 1<<20)
 	for i := range list.States {
@@ -195,14 +193,14 @@ func (a *audit) agree(e *simEdge, r *replication.Replica, s *replication.Store) 
 	}
 }
 
-// at reports whether a replica is where a store is, and lacks nothing.
+// at reports whether a replica is complete and at the position of a store.
 func at(r *replication.Replica, s *replication.Store) bool {
 	epoch, seq := s.Position()
 	x, y := r.Position()
 	return r.Complete() && x == epoch && y == seq
 }
 
-// differ says in what a replica differs from a store, if it does.
+// differ describes the first difference between a replica and a store, or returns "".
 func differ(s *replication.Store, r *replication.Replica) string {
 	list, n := s.List("", 1<<20).States, 0
 	for range r.All() {
@@ -216,7 +214,7 @@ func differ(s *replication.Store, r *replication.Replica) string {
 		case !sameDescription(st.Desc, have.Desc):
 			return fmt.Sprintf("%s is described as %+v instead of %+v", st.Desc.Key, have.Desc, st.Desc)
 		default:
-			for i := range telling(st.Values) {
+			for i := range sampled(st.Values) {
 				if !bytes.Equal(st.Values.Value(i), have.Values.Value(i)) || st.IsNull(i) != have.IsNull(i) {
 					return fmt.Sprintf("%s[%d] is % x (null %v) instead of % x (null %v)", st.Desc.Key, i,
 						have.Values.Value(i), have.IsNull(i), st.Values.Value(i), st.IsNull(i))
@@ -230,7 +228,7 @@ func differ(s *replication.Store, r *replication.Replica) string {
 	return ""
 }
 
-// sameDescription compares what changes while a state lives.
+// sameDescription compares the fields that can change while a state lives.
 func sameDescription(a, b *replication.Description) bool {
 	return a.Key == b.Key && bytes.Equal(a.Message, b.Message) && bytes.Equal(a.Farewell, b.Farewell) &&
 		a.Access.Kind == b.Access.Kind && slices.Equal(a.Access.Writers, b.Access.Writers) &&
@@ -238,9 +236,9 @@ func sameDescription(a, b *replication.Description) bool {
 		slices.Equal(a.Audience.Clients, b.Audience.Clients)
 }
 
-// telling yields the values to look at: of a wide state the ends and the middle, as
-// nothing else of it changes, and a look at all would be most of the work.
-func telling(s *netstate.State) iter.Seq[int] {
+// sampled yields the indexes of the values to compare. Of a wide state these are the ends and
+// the middle: nothing else of it changes, and comparing all would be most of the work.
+func sampled(s *netstate.State) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		n := s.Layout().Len()
 		for i := 0; i < n; i++ {
@@ -254,7 +252,7 @@ func telling(s *netstate.State) iter.Seq[int] {
 	}
 }
 
-// lag measures how long replicas are behind the holder with nothing in between.
+// lag measures how long replicas are behind the holder while nothing stands between them.
 func (a *audit) lag() {
 	holder, store := a.g.authority()
 	now := a.g.net.Now()
@@ -277,13 +275,13 @@ func (a *audit) lag() {
 		case e.lagSince.IsZero():
 			e.lagSince = now
 		case now.Sub(e.lagSince) > a.healMost():
-			a.problem("%s is still not where the holder is %v after nothing stands between them", e.node, now.Sub(e.lagSince))
+			a.problem("%s is not at the holder's position %v after nothing stands between them", e.node, now.Sub(e.lagSince))
 			e.lagSince = now
 		}
 	}
 }
 
-// healMost is healMax, and twice as long while the bus goes on to damage what heals.
+// healMost is healMax, and twice as long while the bus goes on damaging the repairs.
 func (a *audit) healMost() time.Duration {
 	if a.damaged {
 		return 2 * healMax
@@ -291,7 +289,7 @@ func (a *audit) healMost() time.Duration {
 	return healMax
 }
 
-// check reports what was found.
+// check reports the violations that were found.
 func (a *audit) check() {
 	a.g.Helper()
 	a.step()
@@ -307,13 +305,13 @@ func (a *audit) check() {
 			continue
 		}
 		if s := r.Stats(); s.Divergence+s.BadRecords+s.Malformed > 0 {
-			a.g.Errorf("%s: %d checksums differed, %d records and %d messages were bad, although nothing is damaged on the way",
+			a.g.Errorf("%s: %d checksums differed, %d records and %d messages were bad, although the bus damages nothing",
 				e.node, s.Divergence, s.BadRecords, s.Malformed)
 		}
 	}
 }
 
-// spread is median, 99th percentile and maximum of durations.
+// spread formats the median, the 99th percentile and the maximum of durations.
 func spread(all []time.Duration) string {
 	if len(all) == 0 {
 		return "none"

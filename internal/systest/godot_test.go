@@ -40,7 +40,7 @@ func (s *stack) ask(subject string, header map[string]string, body []byte) []byt
 	return a.data
 }
 
-// member returns what a Dictionary has for these keys, one inside the other.
+// member returns the value of a Dictionary at these keys, one inside the other.
 func member(t *testing.T, d variant.Dialect, p []byte, keys ...string) variant.Value {
 	t.Helper()
 	v, err := variant.DecodeDictionary(d, p)
@@ -75,9 +75,8 @@ func dictionary(w *variant.Writer, members ...any) {
 	w.End(m, len(members)/2)
 }
 
-// TestGodotPublish publishes Variants of each dialect: a client sees the state, wrong
-// ones are answered in the form in which they were asked, get and the events of what
-// a client writes come as Variants.
+// TestGodotPublish publishes Variants of each dialect: a client sees the state, errors are
+// answered in the form of the request, and get and the events of a client's writes are Variants.
 func TestGodotPublish(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	s.publish(lampPut) // the relay holds the shard
@@ -112,7 +111,7 @@ func TestGodotPublish(t *testing.T) {
 		answer = s.ask(s.subjects.Get("s", "g"+d.Version()), map[string]string{"Accept": godotContent(d)}, nil)
 		v := member(t, d, answer, "states", "0", "values", "0", "value")
 		if v.Type() != variant.Vector3 || v.Real(2) != 3 {
-			t.Errorf("%v: get says %v", d, v.Type())
+			t.Errorf("%v: get returns %v", d, v.Type())
 		}
 
 		link := "G" + d.Version()
@@ -132,7 +131,7 @@ func TestGodotPublish(t *testing.T) {
 	}
 	for header, want := range map[string]string{
 		"text/plain":                             `{"error":{"code":"bad_request","message":"content type \"text/plain\"`,
-		"application/x-godot-variant; version=4": "\x1b\x00\x00\x00", // JSON is no Variant, says a Variant
+		"application/x-godot-variant; version=4": "\x1b\x00\x00\x00", // the answer, a Variant, says that JSON is none
 	} {
 		if got := s.ask(s.subjects.Publish("s", ""), map[string]string{"Content-Type": header}, []byte(towerPut)); !strings.HasPrefix(string(got), want) {
 			t.Errorf("%s: got %q", header, got)

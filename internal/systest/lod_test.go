@@ -16,7 +16,7 @@ const shipPut = `{"op":"put","key":"ship","message":"S","access":"read-write",
  "lod":[{"groups":["far"],"precision":8,"rate":5},{"groups":["gone"],"rate":0.5}],
  "values":[{"name":"x","type":"float32","value":0,"precision":0.5},{"name":"name","type":"uint16","value":1}]}`
 
-// A lookout is a client that remembers what it was shown of value 0.
+// A lookout is a client that records what it was shown of value 0.
 type lookout struct {
 	*player
 	seen []float32
@@ -41,7 +41,7 @@ func (w *world) group(p *player, verb, groups string) {
 	}
 }
 
-// changes returns the values that l was shown, without repeats.
+// changes returns the values that l was shown, without repetitions.
 func (l *lookout) changes() (all []float32) {
 	for i, v := range l.seen {
 		if i == 0 || v != l.seen[i-1] {
@@ -59,7 +59,7 @@ func shipyard(t *testing.T) (w *world, e *simEdge) {
 	return w, e
 }
 
-// sail moves the ship at 50 Hz by step for d.
+// sail moves the ship by step, 50 times a second, for d.
 func (w *world) sail(from, step float64, d time.Duration) (x float64) {
 	for x = from; d > 0; d -= 20 * time.Millisecond {
 		x += step
@@ -83,34 +83,34 @@ func TestLevelOfDetail(t *testing.T) {
 	near.seen, far.seen, gone.seen = nil, nil, nil
 	x := w.sail(0, 0.6, 10*time.Second)
 	if n := len(near.changes()); n < 450 {
-		t.Errorf("everything: %d changes of 500 were shown", n)
+		t.Errorf("without a level, %d of 500 changes were shown", n)
 	}
 	if n := len(far.changes()); n < 40 || n > 52 {
-		t.Errorf("at most 5 a second for 10 s: %d changes", n)
+		t.Errorf("with at most 5 per second, %d changes were shown in 10 s", n)
 	}
 	if n := len(gone.changes()); n < 4 || n > 7 {
-		t.Errorf("one each two seconds for 10 s: %d changes", n)
+		t.Errorf("with one in two seconds, %d changes were shown in 10 s", n)
 	}
-	w.within(time.Second+500*time.Millisecond, "a second after the last change the far ones have it, too", func() bool {
+	w.within(time.Second+500*time.Millisecond, "a second after the last change the far clients have it, too", func() bool {
 		return far.has("S", 0, f32(float32(x))) && far2.has("S", 0, f32(float32(x)))
 	})
-	w.within(2*time.Second, "and with the rate's leave everybody", func() bool { return gone.has("S", 0, f32(float32(x))) })
+	w.within(2*time.Second, "all clients have it when the rate allows", func() bool { return gone.has("S", 0, f32(float32(x))) })
 	far.seen = nil
 	for _, dx := range []float64{1, 2, 3, 2, 1, 3.9} { // within 8 × 0.5
 		w.sail(x+dx-1, 1, 20*time.Millisecond)
 		w.net.Run(300 * time.Millisecond)
 	}
 	if len(far.changes()) != 0 {
-		t.Errorf("within the precision of the level nothing is shown: %v", far.seen)
+		t.Errorf("changes within the precision of the level were shown: %v", far.seen)
 	}
-	w.within(time.Second, "until the state is quiet for a second", func() bool { return far.has("S", 0, f32(float32(x+3.9))) })
+	w.within(time.Second, "the change is shown when the state has been quiet for a second", func() bool { return far.has("S", 0, f32(float32(x+3.9))) })
 	w.mustPublish("s", fmt.Sprintf(`{"op":"set","key":"ship","values":{"x":%v,"name":2}}`, x+8.6))
-	w.within(250*time.Millisecond, "beyond it is, and what has no precision is shown at once", func() bool {
+	w.within(250*time.Millisecond, "a change beyond the precision, and one of a value without precision, are shown at once", func() bool {
 		return far.has("S", 0, f32(float32(x+8.6))) && far.has("S", 1, u16(2))
 	})
 }
 
-// TestLevelMoves lets clients change groups and publishers the levels: links stay, and
+// TestLevelMoves moves clients between groups and changes the levels: links stay, and
 // no client gets older values than it has seen.
 func TestLevelMoves(t *testing.T) {
 	w, e := shipyard(t)
@@ -139,7 +139,7 @@ func TestLevelMoves(t *testing.T) {
 		t.Errorf("the clients have %x and %x, want %x", p.Value("S", 0), other.Value("S", 0), f32(float32(x)))
 	}
 	if got := w.count("linked"); got != links || p.LinkNamed("S").ID != id {
-		t.Errorf("%d links were made anew, want none", got-links)
+		t.Errorf("%d links were made again, want none", got-links)
 	}
 	for i := 1; i < len(p.seen); i++ {
 		if p.seen[i] < p.seen[i-1] {
@@ -149,18 +149,18 @@ func TestLevelMoves(t *testing.T) {
 	if got := e.worker.Counts().Levels; got != 0 {
 		t.Errorf("%d levels are left (%v before), want none: no client has one", got, levels)
 	}
-	w.group(p.player, "join", "far") // for nothing
+	w.group(p.player, "join", "far") // the group has no level yet
 	w.mustPublish("s", `{"op":"audience","key":"ship","lod":[{"groups":["far"],"rate":1}]}`)
 	w.net.Run(time.Second)
 	p.do(p.Close)
 	w.net.Run(5 * time.Second)
 	if got := e.worker.Counts().Levels; got != 0 {
-		t.Errorf("%d levels are left after their client went, want none", got)
+		t.Errorf("%d levels are left after their client left, want none", got)
 	}
 }
 
-// TestLevelWriter lets a client write that is told less than everything. It must never
-// see its own write undone, and in the end all see the same.
+// TestLevelWriter lets a client write that is shown less than everything. It must never see its
+// own write undone, and in the end all clients see the same.
 func TestLevelWriter(t *testing.T) {
 	w, e := shipyard(t)
 	far, near := w.lookout(e, "gone"), w.lookout(e, "")
@@ -171,7 +171,7 @@ func TestLevelWriter(t *testing.T) {
 		far.seen = nil
 		x := float32(n+1) * 10
 		far.do(func(time.Time) { far.Set(far.LinkNamed("S"), 0, f32(x)) })
-		w.within(time.Second, "the other one sees the write", func() bool { return near.has("S", 0, f32(x)) })
+		w.within(time.Second, "the other client sees the write", func() bool { return near.has("S", 0, f32(x)) })
 		w.net.Run(700 * time.Millisecond)
 		for _, v := range far.seen {
 			if v != x {
@@ -180,10 +180,10 @@ func TestLevelWriter(t *testing.T) {
 		}
 	}
 	near.do(func(time.Time) { near.Set(near.LinkNamed("S"), 0, f32(7)) })
-	w.within(4*time.Second, "what others write is shown at the level's rate", func() bool { return far.has("S", 0, f32(7)) })
+	w.within(4*time.Second, "the writes of others are shown at the level's rate", func() bool { return far.has("S", 0, f32(7)) })
 	w.mustPublish("s", `{"op":"put","key":"ship","access":"read-only","values":[{"name":"x","type":"float32","precision":0.5},{"name":"name","type":"uint16"}]}`)
 	w.net.Run(time.Second)
-	w.within(time.Second, "both are linked anew", func() bool { return far.LinkNamed("S") != nil && far.LinkNamed("S").ReadOnly })
+	w.within(time.Second, "both are linked again", func() bool { return far.LinkNamed("S") != nil && far.LinkNamed("S").ReadOnly })
 	if !far.has("S", 0, f32(7)) {
 		t.Errorf("the new link has %x", far.Value("S", 0))
 	}

@@ -23,7 +23,7 @@ type claims = auth.Claims
 
 var tokenKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", 32)))
 
-// withTokens makes an edge let in who has a token.
+// withTokens makes an edge admit clients with a token.
 func (w *world) withTokens(c *edge.Config) {
 	w.Helper()
 	text, err := auth.EncodePublic(tokenKey.Public().(ed25519.PublicKey))
@@ -36,8 +36,8 @@ func (w *world) withTokens(c *edge.Config) {
 	}
 }
 
-// token returns a login message for space s. It is good for ten minutes, unless change
-// says otherwise.
+// token returns a login message for space s. It is valid for ten minutes, unless change says
+// otherwise.
 func (w *world) token(client string, change func(c *auth.Claims)) []byte {
 	w.Helper()
 	w.ids++
@@ -52,7 +52,7 @@ func (w *world) token(client string, change func(c *auth.Claims)) []byte {
 	return auth.AppendMessage(nil, token)
 }
 
-// login lets a client connect from an address and say something first.
+// login connects a client from an address. The client sends a message first.
 func (w *world) login(e *simEdge, from string, b dnptest.Behaviour, message []byte) *player {
 	w.Helper()
 	p := &player{world: w, addr: netip.MustParseAddrPort(from)}
@@ -75,8 +75,7 @@ const (
 	doorPut = `{"op":"put","key":"door","message":"D","access":"read-write","values":[{"name":"v","type":"uint16","value":1}]}`
 )
 
-// TestToken lets two clients in that have the same things before them and different
-// rights.
+// TestToken admits two clients with the same states before them and different rights.
 func TestToken(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -95,23 +94,23 @@ func TestToken(t *testing.T) {
 	if !guest.LinkNamed("D").ReadOnly || red.LinkNamed("D").ReadOnly {
 		t.Error("write:false makes every link read-only, and only then")
 	}
-	e.forge(guest.addr, "09 01 0080 01 0000 0900", "09 01 0180 01 0000 0900") // it writes all the same, under either id
+	e.forge(guest.addr, "09 01 0080 01 0000 0900", "09 01 0180 01 0000 0900") // it writes all the same, under either LinkID
 	guest.offer("avatar", 5)
 	red.do(func(time.Time) { red.Set(red.LinkNamed("D"), 0, u16(2)) })
-	w.within(3*time.Second, "who may write does", func() bool { return guest.has("D", 0, u16(2)) })
+	w.within(3*time.Second, "a client that may write does", func() bool { return guest.has("D", 0, u16(2)) })
 	w.net.Run(2 * time.Second)
 	if !guest.has("D", 0, u16(2)) || !red.has("D", 0, u16(2)) || guest.LinkNamed("avatar").Phase == dnptest.LinkIsUp {
 		t.Error("a client that may not write wrote, or made a state")
 	}
 	if len(from) > 0 {
-		t.Errorf("logins are not for game servers: %q", from)
+		t.Errorf("game servers got logins: %q", from)
 	}
 	if names := fmt.Sprint(w.joined()); names != "[red guest]" && names != "[guest red]" {
 		t.Errorf("joined: %s", names)
 	}
 }
 
-// forge sends datagrams from an address that is not ours.
+// forge sends datagrams from a foreign address.
 func (s *simEdge) forge(from netip.AddrPort, datagrams ...string) {
 	for _, d := range datagrams {
 		s.world.net.Send(from, s.addr, unhex(d))
@@ -136,7 +135,7 @@ func TestTokenRefused(t *testing.T) {
 		{"changed", append(good[:len(good)-6:len(good)-6], "AAAAAA"...)},
 	} {
 		p := w.login(e, fmt.Sprintf("10.2.0.%d:1", i+1), dnptest.Cpp(), c.message)
-		w.within(3*time.Second, c.why+": told at once", func() bool { return p.Phase() == dnptest.Closed })
+		w.within(3*time.Second, c.why+": the client is rejected at once", func() bool { return p.Phase() == dnptest.Closed })
 	}
 	w.net.Run(time.Second)
 	if len(w.joined()) > 0 || e.worker.Counts().Sessions != 0 {
@@ -144,7 +143,8 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
-// TestTokenOnce: a token belongs to who used it first, and a client is there once.
+// TestTokenOnce checks that a token belongs to the client that used it first, and that a client
+// is connected once.
 func TestTokenOnce(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -154,15 +154,15 @@ func TestTokenOnce(t *testing.T) {
 	first := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), token)
 	w.within(3*time.Second, "alice is in", func() bool { return first.has("D", 0, u16(1)) })
 	thief := w.login(e, "10.1.0.2:5000", dnptest.Cpp(), token)
-	w.within(3*time.Second, "who took the token is not", func() bool { return thief.Phase() == dnptest.Closed })
+	w.within(3*time.Second, "a client with the stolen token is not", func() bool { return thief.Phase() == dnptest.Closed })
 	w.net.Run(3 * time.Second)
 	again := w.login(e, "10.1.0.1:5001", dnptest.Cpp(), token)
-	w.within(3*time.Second, "alice comes back with it", func() bool { return again.has("D", 0, u16(1)) })
-	w.within(3*time.Second, "and is there once", func() bool { return first.Phase() == dnptest.Closed })
+	w.within(3*time.Second, "alice returns with it", func() bool { return again.has("D", 0, u16(1)) })
+	w.within(3*time.Second, "and is connected once", func() bool { return first.Phase() == dnptest.Closed })
 	w.net.Run(3 * time.Second)
 	elsewhere := w.login(other, "10.1.0.9:5000", dnptest.Cpp(), w.token("alice", nil))
 	w.within(3*time.Second, "with another token at another edge", func() bool { return elsewhere.has("D", 0, u16(1)) })
-	w.within(3*time.Second, "it is the same", func() bool { return again.Phase() == dnptest.Closed })
+	w.within(3*time.Second, "the same holds", func() bool { return again.Phase() == dnptest.Closed })
 	w.net.Run(5 * time.Second)
 	if elsewhere.Phase() != dnptest.Connected {
 		t.Errorf("the newest session is %v", elsewhere.Phase())
@@ -174,11 +174,11 @@ func TestTokenOnce(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(reasons) != "[replaced replaced]" {
-		t.Errorf("left because of %v", reasons)
+		t.Errorf("the clients left with reasons %v, want replaced twice", reasons)
 	}
 }
 
-// TestTokenTwice lets a client begin at two edges in the same moment. One stays.
+// TestTokenTwice connects a client to two edges at the same moment. One session stays.
 func TestTokenTwice(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -189,11 +189,11 @@ func TestTokenTwice(t *testing.T) {
 	b := w.login(other, "10.1.0.1:5001", dnptest.Cpp(), w.token("alice", nil))
 	w.net.Run(10 * time.Second)
 	if (a.Phase() == dnptest.Connected) == (b.Phase() == dnptest.Connected) {
-		t.Errorf("the sessions are %v and %v, want one of them", a.Phase(), b.Phase())
+		t.Errorf("the sessions are %v and %v, want exactly one connected", a.Phase(), b.Phase())
 	}
 }
 
-// TestTokenExpires: a session is over when its token is.
+// TestTokenExpires checks that a session ends when its token expires.
 func TestTokenExpires(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -203,34 +203,34 @@ func TestTokenExpires(t *testing.T) {
 	long := w.login(e, "10.1.0.2:1", dnptest.Cpp(), w.token("long", nil))
 	w.net.Run(59 * time.Second)
 	if !short.has("D", 0, u16(1)) || !long.has("D", 0, u16(1)) {
-		t.Fatal("both are in for the time of their tokens")
+		t.Fatal("a client left before its token expired")
 	}
-	w.within(2*time.Second, "then it is over", func() bool { return short.Phase() == dnptest.Closed })
-	w.within(10*time.Minute, "for the other later", func() bool { return long.Phase() == dnptest.Closed })
+	w.within(2*time.Second, "the short token expires", func() bool { return short.Phase() == dnptest.Closed })
+	w.within(10*time.Minute, "the long token expires", func() bool { return long.Phase() == dnptest.Closed })
 	if last := w.events[len(w.events)-1]; last.Type != "left" || last.Reason != "expired" {
 		t.Errorf("the last event is %+v", last)
 	}
 }
 
-// TestTokenGroupsSurvive takes the relay away at once after a login.
+// TestTokenGroupsSurvive kills the relay right after a login.
 func TestTokenGroupsSurvive(t *testing.T) {
 	w := newWorld(t, *seed)
 	r := w.startRelay()
 	e := w.startEdge(wire.Denetwork, w.withTokens)
 	w.mustPublish("s", flagPut)
 	red := w.login(e, "10.1.0.1:5000", dnptest.Cpp(), w.token("red", func(c *auth.Claims) { c.Groups = []string{"red"} }))
-	w.within(3*time.Second, "it is in its group", func() bool { return red.has("F", 0, u16(3)) })
+	w.within(3*time.Second, "the client is in its group", func() bool { return red.has("F", 0, u16(3)) })
 	r.kill()
 	w.startRelay()
 	w.mustPublish("s", flagPut)
 	w.mustPublish("s", `{"op":"set","key":"flag","values":{"v":4}}`)
-	w.within(15*time.Second, "and in that of the next holder, who knew nothing", func() bool { return red.has("F", 0, u16(4)) })
+	w.within(15*time.Second, "the next holder, which knew nothing, has it in the group, too", func() bool { return red.has("F", 0, u16(4)) })
 }
 
-// A door is the game's own service that says who clients are.
+// A door is the game's own service that identifies clients.
 type door struct {
 	asked []string
-	say   func(message string) string // "" is silence
+	say   func(message string) string // the answer; "" for none
 }
 
 func (w *world) withDoor(say func(message string) string) *door {
@@ -275,35 +275,34 @@ func TestCallout(t *testing.T) {
 		return `{"error":"no ticket"}`
 	})
 	alice := w.login(e, "10.1.0.1:1", dnptest.Cpp(), []byte("alice's ticket"))
-	w.within(3*time.Second, "the service lets alice in", func() bool { return alice.has("D", 0, u16(1)) && alice.has("F", 0, u16(3)) })
+	w.within(3*time.Second, "the service admits alice", func() bool { return alice.has("D", 0, u16(1)) && alice.has("F", 0, u16(3)) })
 	if len(d.asked) != 1 || d.asked[0] != "10.1.0.1:1 alice's ticket" {
 		t.Errorf("asked %q", d.asked)
 	}
 	bob := w.login(e, "10.1.0.2:1", dnptest.Cpp(), []byte("please"))
 	w.within(3*time.Second, "but not bob", func() bool { return bob.Phase() == dnptest.Closed })
 	bob = w.login(e, "10.1.0.2:2", dnptest.Cpp(), []byte("please"))
-	w.within(3*time.Second, "who tries again", func() bool { return bob.Phase() == dnptest.Closed })
+	w.within(3*time.Second, "not when bob tries again either", func() bool { return bob.Phase() == dnptest.Closed })
 	if len(d.asked) != 2 {
-		t.Errorf("asked %q: the refusal is remembered for 5 s", d.asked)
+		t.Errorf("asked %q, want two questions: the refusal is remembered for 5 s", d.asked)
 	}
 	odd := w.login(e, "10.1.0.3:1", dnptest.Cpp(), []byte("odd"))
-	w.within(3*time.Second, "a name that cannot be is a refusal", func() bool { return odd.Phase() == dnptest.Closed })
+	w.within(3*time.Second, "an invalid name is a refusal", func() bool { return odd.Phase() == dnptest.Closed })
 	patient := w.login(e, "10.1.0.4:1", dnptest.Cpp(), []byte("slow"))
-	w.within(5*time.Second, "a question without answer is asked again", func() bool { return patient.has("D", 0, u16(1)) })
+	w.within(5*time.Second, "an unanswered question is asked again", func() bool { return patient.has("D", 0, u16(1)) })
 	if c := e.worker.Counts(); c.Logins[auth.NoService] != 1 || c.Logins[auth.Refused] != 2 || c.Logins[auth.BadClaims] != 1 {
 		t.Errorf("counted %v", c.Logins)
 	}
-	w.within(61*time.Second, "alice's time is over", func() bool { return alice.Phase() == dnptest.Closed })
+	w.within(61*time.Second, "alice's session expires", func() bool { return alice.Phase() == dnptest.Closed })
 }
 
-// TestCalloutFlood has more clients at the door than may wait, and a service that is
-// silent.
+// TestCalloutFlood sends more logins than may wait to an edge whose service is silent.
 func TestCalloutFlood(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
 	e := w.startEdge(wire.Denetwork, func(c *edge.Config) {
 		withCallout(c)
-		c.Admission.LoginRate = -1 // it would leave fewer
+		c.Admission.LoginRate = -1 // a limit would leave fewer
 	})
 	w.mustPublish("s", doorPut)
 	d := w.withDoor(func(string) string { return "" })
@@ -318,5 +317,5 @@ func TestCalloutFlood(t *testing.T) {
 	d.say = func(string) string { return `{"client":"late","space":"s"}` }
 	w.net.Run(3 * time.Second)
 	p := w.login(e, "10.1.0.1:1", dnptest.Cpp(), []byte("now"))
-	w.within(5*time.Second, "later there is room again", func() bool { return p.has("D", 0, u16(1)) })
+	w.within(5*time.Second, "there is room again later", func() bool { return p.has("D", 0, u16(1)) })
 }

@@ -30,7 +30,7 @@ var updateMetrics = flag.Bool("update-metrics", false, "write deploy/METRICS.md"
 
 const deploy = "../../deploy/"
 
-// A metric is one of /metrics, as several processes show it.
+// A metric is one metric of /metrics, as several processes show it.
 type metric struct {
 	help, kind string
 	labels     map[string]map[string]bool // values by label, without those of buckets
@@ -43,7 +43,7 @@ var (
 	metricLabel   = regexp.MustCompile(`([a-z_A-Z0-9]+)="((?:[^"\\]|\\.)*)"`)
 )
 
-// scrape adds what a process shows. Buckets, sums and counts belong to their histogram.
+// scrape adds the metrics of a process. Buckets, sums and counts belong to their histogram.
 func scrape(t *testing.T, process, url string, all map[string]*metric) {
 	t.Helper()
 	answer, err := http.Get(url)
@@ -87,9 +87,9 @@ func scrape(t *testing.T, process, url string, all map[string]*metric) {
 	}
 }
 
-// nodeMetrics returns what a relay and an edge of a cluster and relay dev show, all with traces and
-// with a space, a state and a client of unusual names. The edge keeps sessions in a log and could
-// forward to others, so that it shows all that an edge can.
+// nodeMetrics returns the metrics of a relay and an edge of a cluster and of relay dev, all with
+// traces and with a space, a state and a client of unusual names. The edge has durable sessions
+// and could forward to others, so that it shows all metrics of an edge.
 func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
 	var subjects subject.Names
@@ -98,7 +98,7 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 		t.Fatal(err)
 	}
 	t.Cleanup(nats.Shutdown)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that metrics about traces are there
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that there are metrics about traces
 	key := filepath.Join(t.TempDir(), "gossip.key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("a1", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 	e.says("bus reached")
 	d.says("dnpctl watch")
 	play(t, nats.URL(), ports[1], ports[5])
-	play(t, "", ports[2], ports[6]) // which has a demo
+	play(t, "", ports[2], ports[6]) // relay dev has a demo
 	all := map[string]*metric{}
 	for process, port := range map[string]string{"relay serve": ports[0], "edge serve": ports[1], "relay dev": ports[2]} {
 		scrape(t, process, "http://"+port+"/metrics", all)
@@ -122,8 +122,8 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 	return all
 }
 
-// play lets a client join an edge and states change until the edge has flushed. url is of the
-// NATS to publish on.
+// play connects a client to an edge and changes states until the edge has flushed. url is that
+// of the NATS server to publish on.
 func play(t *testing.T, url, web, edge string) {
 	t.Helper()
 	p, err := dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: dnptest.Cpp(), Server: netip.MustParseAddrPort(edge)}, netip.MustParseAddrPort("127.0.0.1:0"))
@@ -142,7 +142,7 @@ func play(t *testing.T, url, web, edge string) {
 			body := fmt.Appendf(nil, `{"op":"put","key":"zanzibar","message":"T","values":[{"name":"n","type":"uint32","value":%d}]}`, n)
 			done := make(chan error, 1)
 			b.Request(bus.Msg{Subject: subject.Names{}.Publish("zanzibar", ""), Data: body}, time.Second, func(_ bus.Msg, err error) { done <- err })
-			<-done // whatever it is, the next one follows
+			<-done // whatever the result, the next publish follows
 		}
 	}
 	end := time.Now().Add(patience)
@@ -159,8 +159,8 @@ func play(t *testing.T, url, web, edge string) {
 	}
 }
 
-// TestMetrics looks at every metric that there is: at its labels, and whether queries and
-// documentation are about metrics that there are.
+// TestMetrics checks the labels of all metrics, and that queries and documentation name only
+// existing metrics.
 func TestMetrics(t *testing.T) {
 	all := nodeMetrics(t)
 	t.Run("labels", func(t *testing.T) { checkLabels(t, all) })
@@ -187,7 +187,8 @@ func TestMetrics(t *testing.T) {
 }
 
 // labelNames are all labels that a metric of ours may have. Each has a fixed, small number of
-// values; names of spaces, states and clients are not among them, since there is no bound on those.
+// values; names of spaces, states and clients are not among them, because their number has no
+// bound.
 var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "le"}
 
 func checkLabels(t *testing.T, all map[string]*metric) {
@@ -204,14 +205,14 @@ func checkLabels(t *testing.T, all map[string]*metric) {
 			}
 			for v := range values {
 				if strings.Contains(v, "zanzibar") || v == "" || strings.HasPrefix(v, "c-") {
-					t.Errorf("%s{%s=%q} names something of the game", name, label, v)
+					t.Errorf("%s{%s=%q} has a name of the game", name, label, v)
 				}
 			}
 		}
 	}
 }
 
-// checkMetricsFile compares deploy/METRICS.md with what there is.
+// checkMetricsFile compares deploy/METRICS.md with the metrics.
 func checkMetricsFile(t *testing.T, all map[string]*metric) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nNodes show these metrics at `/metrics`, and those of the Go runtime (`go_…`) and the process (`process_…`). Counters grow from the start of the process.\n\n")
@@ -232,7 +233,7 @@ func checkMetricsFile(t *testing.T, all map[string]*metric) {
 	}
 }
 
-// servers returns which nodes of a cluster show m.
+// servers returns the nodes of a cluster that show m.
 func servers(m *metric) (list []string) {
 	for _, p := range slices.Sorted(maps.Keys(m.processes)) {
 		if node, ok := strings.CutSuffix(p, " serve"); ok {
@@ -294,10 +295,10 @@ var (
 	queryBy      = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// scraped are labels that Prometheus adds.
+// scraped are the labels that Prometheus adds.
 var scraped = []string{"job", "instance", "namespace"}
 
-// checkQuery says what a query asks for that no node shows.
+// checkQuery lists the metrics, labels and values of a query that no node shows.
 func checkQuery(expr string, all map[string]*metric) (problems []string) {
 	labels := map[string]bool{}
 	found := queryMetric.FindAllStringSubmatch(expr, -1)
@@ -318,12 +319,12 @@ func checkQuery(expr string, all map[string]*metric) (problems []string) {
 	for _, by := range queryBy.FindAllStringSubmatch(expr, -1) {
 		for l := range strings.SplitSeq(by[1], ",") {
 			if l = strings.TrimSpace(l); !labels[l] && !slices.Contains(scraped, l) {
-				problems = append(problems, "nothing in it has the label "+l)
+				problems = append(problems, "none of its metrics has the label "+l)
 			}
 		}
 	}
 	if len(found) == 0 && !strings.HasPrefix(strings.TrimSpace(expr), "up{") {
-		problems = append(problems, "it asks for nothing of ours")
+		problems = append(problems, "it has none of our metrics")
 	}
 	return problems
 }
@@ -377,12 +378,12 @@ func TestRunbook(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`dnp_[a-z0-9_]+`).FindAllString(string(book), -1) {
 		if m != "dnp_" && !strings.Contains(metricsFile(t), "`"+m+"`") {
-			t.Errorf("the runbook speaks of %s, which is not in METRICS.md", m)
+			t.Errorf("the runbook names %s, which is not in METRICS.md", m)
 		}
 	}
 	for _, link := range regexp.MustCompile(`\]\(#([a-z]+)\)`).FindAllStringSubmatch(string(book), -1) {
 		if _, ok := sections[link[1]]; !ok {
-			t.Errorf("the runbook refers to #%s, which is not there", link[1])
+			t.Errorf("the runbook refers to #%s, which does not exist", link[1])
 		}
 	}
 }
@@ -396,7 +397,7 @@ func metricsFile(t *testing.T) string {
 	return string(text)
 }
 
-// TestAlerts fires every alert with promtool, if there is one.
+// TestAlerts fires every alert with promtool, if it is installed.
 func TestAlerts(t *testing.T) {
 	out, err := exec.Command("../../scripts/alerts-test").CombinedOutput()
 	switch {

@@ -12,15 +12,15 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 )
 
-// A mirror is a game server that remembers what the truth must be.
+// A mirror is a game server that remembers the truth.
 //
-// The first value of every state is a number that only grows, so that whoever sees
-// it can tell older from newer.
+// The first value of every state is a number that only grows, so that older values can be told
+// from newer ones.
 type mirror struct {
 	w      *world
 	rng    *rand.Rand
-	kinds  []kind // that it makes
-	level  string // priority and levels of detail of its states, as JSON with a comma; may be empty
+	kinds  []kind // of its states
+	level  string // priority and levels of detail of its states, as JSON that ends with a comma; may be empty
 	states map[string]*mirrored
 	dead   []string // link messages of removed states; no client may have a link with them
 	gone   []string // keys that were removed
@@ -28,16 +28,16 @@ type mirror struct {
 	number uint16
 }
 
-// A kind is how the values of a state look.
+// A kind is the shape of a state's values.
 type kind int
 
 const (
 	kindPair     kind = iota // two numbers
-	kindNullable             // a number that may be null, with 0 for it, and a text
-	kindWide                 // 130 values in two views, so that one LinkUpdate cannot have all
+	kindNullable             // a number that may be null, for which 0 stands, and a text
+	kindWide                 // 130 values in two views, too many for one LinkUpdate
 )
 
-// wideValues is how many values a wide state has. 128 fit into a view.
+// wideValues is the number of values of a wide state. A view takes 128.
 const wideValues = 130
 
 // A mirrored is one state as it must be.
@@ -70,8 +70,8 @@ func (m *mirror) count() uint16 {
 	return m.number
 }
 
-// change publishes a random change. Publishes can be lost like everything on the
-// bus, so what must stay is published again by repeat.
+// change publishes a random change. Publishes can be lost like everything on the bus; repeat
+// publishes the truth again.
 func (m *mirror) change() {
 	keys := m.keys()
 	r := m.rng.IntN(100)
@@ -100,7 +100,7 @@ func (m *mirror) remove(s *mirrored) {
 	m.w.fire("s", fmt.Sprintf(`{"op":"remove","key":%q}`, s.key))
 }
 
-// redescribe changes what a state says of itself, or who may see it.
+// redescribe changes a state's link message or its audience.
 func (m *mirror) redescribe(s *mirrored) {
 	if m.rng.IntN(2) == 0 {
 		s.hidden = !s.hidden
@@ -162,7 +162,7 @@ func (s *mirrored) text() string {
 	return "text:" + strings.Repeat("x", int(s.other%40)) + fmt.Sprint(s.other)
 }
 
-// put says everything about the state.
+// put returns the operation that publishes the whole state.
 func (s *mirrored) put() string {
 	var values []string
 	for i := range s.last() + 1 {
@@ -194,8 +194,8 @@ func (s *mirrored) value(i int) []byte {
 	return u16(uint16(i))
 }
 
-// repeat makes sure that the relay has the truth. It asks, because a publish can
-// be lost; an answer cannot be wrong.
+// repeat makes sure that the relay has the truth. It waits for answers, because a publish can be
+// lost.
 func (m *mirror) repeat() {
 	for _, key := range m.keys() {
 		m.insist(m.states[key].put(), "")
@@ -205,7 +205,7 @@ func (m *mirror) repeat() {
 	}
 }
 
-// insist publishes until that is answered as it should be.
+// insist publishes until the answer is as it should be.
 func (m *mirror) insist(body, asGood string) {
 	m.w.Helper()
 	for try := 0; ; try++ {
@@ -214,7 +214,7 @@ func (m *mirror) insist(body, asGood string) {
 			return
 		}
 		if try > 20 { // no relay answers for long although all trouble is over
-			m.w.Fatalf("a publish was not taken %d times: %s", try, a)
+			m.w.Fatalf("a publish was not accepted %d times: %s", try, a)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (m *mirror) check(t *testing.T, p *player, n int) {
 	}
 }
 
-// wrong says what a client sees that is not the truth.
+// wrong lists the values that a client sees and that are not the truth.
 func (m *mirror) wrong(p *player, n int) (problems []string) {
 	for _, key := range m.keys() {
 		s := m.states[key]
@@ -243,12 +243,12 @@ func (m *mirror) wrong(p *player, n int) (problems []string) {
 	return problems
 }
 
-// checkGone wants the client to have no link to a state that was removed, or that
-// is not for it, or that says something else of itself.
+// checkGone wants the client to have no link to a state that was removed, that is hidden from
+// it, or that has another link message.
 func (m *mirror) checkGone(t *testing.T, p *player, n int) {
 	t.Helper()
 	if p.Behaviour().LinkDown == dnptest.DownWhileListening {
-		return // the engine keeps links that are up for ever
+		return // the engine keeps links that are up forever
 	}
 	for _, l := range p.Links() {
 		key, _, _ := strings.Cut(string(l.Message), "#")

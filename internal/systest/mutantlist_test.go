@@ -2,7 +2,7 @@ package systest
 
 import "github.com/dnprelay/dnprelay/internal/mutants"
 
-// The simulations that have to notice.
+// The simulations that must notice the faults.
 const (
 	chaosRun   = "^TestChaos$"
 	stormRun   = "^TestStorm$"
@@ -16,10 +16,10 @@ const (
 	boundsRun  = "^TestBounds$"
 )
 
-// mutantList is deliberate faults of the whole system, each somewhere else. The
-// leases have a list of their own (cluster/mutants_test.go).
+// mutantList is deliberate faults all over the system. The leases have a list of their own
+// (cluster/mutants_test.go).
 var mutantList = []mutants.Mutant{
-	// A replica that does not look where a batch belongs, or what it is told.
+	// A replica that ignores where a batch belongs, or what the batch says.
 	{Name: "replica_ignores_gap", File: "replication/replicarepair.go", Old: "case !r.broken && h.Prev == r.seq:", New: "case !r.broken:"},
 	{Name: "replica_applies_repeats", File: "replication/replicarepair.go", Old: "r.stats.Duplicates++", New: "r.applyBatch(h.Seq, records)"},
 	{Name: "replica_follows_old_epoch", File: "replication/replicarepair.go", Old: "if epoch < r.top {", New: "if false {"},
@@ -29,7 +29,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "replica_ignores_heads", File: "replication/replicarepair.go", Old: "\tr.known = max(r.known, seq)\n", New: ""},
 	{Name: "reply_without_position", File: "replication/replicarepair.go", Old: "older := h.Epoch == r.epoch && h.Seq < r.seq", New: "older := false", Run: damageRun},
 	{Name: "reply_to_another_request", File: "replication/replicarepair.go", Old: "h.Prev != r.ask.id || older", New: "older", Run: largeRun,
-		Survives: "the whole answer to an earlier request of the same need is as true, and parts are counted per request"},
+		Survives: "a whole answer to an earlier request for the same need is as true, and parts are counted per request"},
 	{Name: "answers_mixed", File: "replication/replicarepair.go", Old: "a.parts == nil || h.Prev != a.id ||", New: "a.parts == nil ||", Run: largeRun},
 	{Name: "reply_keeps_what_is_gone", File: "replication/replicarepair.go", Old: "if !st.dead && st.round != r.answer.round {", New: "if false {"},
 	{Name: "asks_once", File: "replication/replicarepair.go", Old: "r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(r.ask.wait)", New: "r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(time.Hour)",
@@ -61,9 +61,9 @@ var mutantList = []mutants.Mutant{
 	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| readOnly || !ok", New: "|| !ok", Run: rightsRun},
 	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
 	{Name: "partly_is_ok", File: "internal/edge/fanout/writes.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun,
-		Survives: "a value that is released and is not what the client wrote is sent to it at once, as one that is refused"},
+		Survives: "a released value that differs from the client's write is sent to it at once, like a refused one"},
 
-	// A relay that speaks when it must not, or does not when it must.
+	// A relay that serves when it must not, or does not when it must.
 	{Name: "speaks_before_loaded", File: "internal/relay/ownership.go", Old: "if w.relay.cfg.Leases == nil {\n\t\tw.serve(now, o)\n\t\treturn", New: "w.serve(now, o)\n\tif w.relay.cfg.Leases == nil {\n\t\treturn"},
 	{Name: "constant_first_number", File: "internal/relay/ownership.go", Old: "return epoch<<14 + 1", New: "return 1"},
 	{Name: "no_fence", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Fence(shard, epoch)", New: "_, _ = shard, epoch"},
@@ -72,13 +72,13 @@ var mutantList = []mutants.Mutant{
 	{Name: "hand_over_without_storing", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "o.stopServing()", Run: handRun},
 	{Name: "hand_over_while_speaking", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "w.store(o, o.dirty())", Run: handRun},
 	{Name: "hand_over_to_itself", File: "internal/relay/placement.go", Old: "if name != node {", New: "if true {", Run: handRun,
-		Survives: "a relay says that it leaves before it does, so the roster does not rank it any more"},
+		Survives: "a relay announces that it leaves before it does, so the roster does not rank it"},
 	{Name: "no_presence_question", File: "internal/relay/presence.go", Old: "if !w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Who(sp.name), Reply: w.relay.inbox + \".\" + sp.name}) {", New: "if true {", Run: stormRun},
 	{Name: "no_reassert", File: "internal/relay/ownership.go", Old: "w.publishEvent(&replication.Event{\n\t\tType: replication.EventReassert", New: "_ = (&replication.Event{\n\t\tType: replication.EventReassert", Run: deathRun},
 	{Name: "no_heads", File: "internal/relay/ownership.go", Old: "w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Head(o.shard), Data: data})", New: "_ = data"},
 	{Name: "publish_not_due", File: "internal/relay/publish.go", Old: "apply.End()\n\tw.plan(sp)", New: "apply.End()"},
 	{Name: "wants_every_shard", File: "internal/relay/placement.go", Old: "r.cfg.Leases.Want(shard, holder == r.cfg.Node)", New: "r.cfg.Leases.Want(shard, true)", Run: handRun,
-		Survives: "whoever takes a free shard that belongs to another hands it over at once"},
+		Survives: "a relay that takes a free shard of another relay hands it over at once"},
 
 	// An edge that does not carry on, or shows what it must not.
 	{Name: "own_states_not_reasserted", File: "internal/edge/fanout/ownstates.go", Old: "for _, own := range o.list {\n\t\town.assertNow(now)", New: "for range o.list {", Run: stormRun},
@@ -93,7 +93,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "audience_ignored", File: "internal/edge/fanout/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},
 	{Name: "removed_state_linked", File: "internal/edge/fanout/levels.go", Old: "source(st).Remove()\n\tv.end", New: "v.end"},
 	{Name: "reconnect_not_noticed", File: "internal/edge/fanout/spaces.go", Old: "sp.replica.Reconnected(now)\n\t\tsp.repeatAll(now)", New: "sp.repeatAll(now)",
-		Survives: "the next head, at most 250 ms later, says what was missed"},
+		Survives: "the next head, at most 250 ms later, reveals what was missed"},
 
 	// A protocol that trusts the network.
 	{Name: "no_refresh", File: "dnp/source.go", Old: "s.repeat()\n\tif r.step++", New: "if r.step++", Run: troubleRun},

@@ -43,8 +43,8 @@ func (p *player) write(l *dnptest.Link, value uint16) {
 
 func inSpace(c *edge.Config) { c.ClientStates = fanout.ClientStatesSpace }
 
-// TestOwnStateNeedsTheBus offers a state while the holder cannot be heard. The edge
-// must go on asserting it.
+// TestOwnStateNeedsTheBus offers a state while the edge cannot hear the holder. The edge must go
+// on asserting it.
 func TestOwnStateNeedsTheBus(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -56,7 +56,7 @@ func TestOwnStateNeedsTheBus(t *testing.T) {
 	a.write(l, 6)
 	w.net.Run(time.Second)
 	w.hub.Cut("relay1", e.node, false)
-	w.within(time.Second, "the others see the state, with what was written meanwhile", func() bool { return b.has("avatar", 0, u16(6)) })
+	w.within(time.Second, "the others see the state with the value that was written meanwhile", func() bool { return b.has("avatar", 0, u16(6)) })
 }
 
 // TestOwnStateNewHolder replaces the relay. Only the edge knows the state.
@@ -71,19 +71,19 @@ func TestOwnStateNewHolder(t *testing.T) {
 	w.net.Run(time.Second)
 	a.write(l, 6)
 	w.startRelay()
-	// Numbers start again with the holder: what the client wrote must not go to the
-	// state that has the number now.
+	// The numbers of states start again with the holder: the client's write must not go to
+	// the state that has the number of the old one.
 	w.mustPublish("s", `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"type":"uint16","value":1}]}`)
-	w.within(3*time.Second, "the others see it as it is", func() bool { return b.has("avatar", 0, u16(6)) })
+	w.within(3*time.Second, "the others see the state with the write", func() bool { return b.has("avatar", 0, u16(6)) })
 	a.write(l, 7)
 	w.within(time.Second, "and go on seeing it", func() bool { return b.has("avatar", 0, u16(7)) })
 	if a := w.ask(w.subjects.Get("s", "lamp"), ""); !strings.Contains(a, `"value":1`) {
-		t.Errorf("the lamp is %s, nobody wrote it", a)
+		t.Errorf("the lamp is %s, which no client wrote", a)
 	}
 }
 
-// TestOwnStateTakenBack lets a client take a state back while the holder cannot be
-// heard, and offer another one under its LinkId.
+// TestOwnStateTakenBack lets a client take a state back while the edge cannot hear the holder,
+// and offer another state under its LinkID.
 func TestOwnStateTakenBack(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -102,10 +102,10 @@ func TestOwnStateTakenBack(t *testing.T) {
 	w.net.Run(time.Second)
 	w.hub.Cut("relay1", e.node, false)
 	w.within(2*time.Second, "the state is gone", func() bool { return b.LinkNamed("first") == nil })
-	w.within(2*time.Second, "the other one is there anew", func() bool { return b.has("second", 0, u16(9)) })
+	w.within(2*time.Second, "the second state is there again", func() bool { return b.has("second", 0, u16(9)) })
 	w.net.Run(5 * time.Second)
 	if !b.has("second", 0, u16(9)) {
-		t.Error("a late word about the first state under its LinkId ended the second")
+		t.Error("a late message about the earlier state under its LinkID ended the later one")
 	}
 	if got := w.ask(w.subjects.Get("s", a.key(first)), ""); !strings.Contains(got, "unknown_state") {
 		t.Errorf("the holder still has %s", got)
@@ -131,7 +131,7 @@ func TestOwnStateOwner(t *testing.T) {
 	w.within(time.Second, "both see what the game server wrote", func() bool { return a.has("avatar", 0, u16(9)) && b.has("avatar", 0, u16(9)) })
 }
 
-// TestOwnStateTooLarge offers what no holder takes.
+// TestOwnStateTooLarge offers a state that no holder accepts.
 func TestOwnStateTooLarge(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -152,9 +152,9 @@ func TestOwnStateTooLarge(t *testing.T) {
 	}
 	w.net.Run(3 * time.Second)
 	if got := w.ask(w.subjects.Get("s", ""), ""); strings.Contains(got, "client.") {
-		t.Error("the holder took a state of 62,000 bytes")
+		t.Error("the holder accepted a state of 62,000 bytes")
 	}
 	if e.worker.Counts().OffersRefused == 0 {
-		t.Error("nothing was refused")
+		t.Error("no offer was refused")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// TestJoinedIsLost loses the event that says that a client is there. The relay
-// finds it by asking.
+// TestJoinedIsLost loses the event that announces a client. The relay learns of the client by
+// asking.
 func TestJoinedIsLost(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -30,8 +30,8 @@ func TestJoinedIsLost(t *testing.T) {
 	})
 }
 
-// TestEdgeDies kills an edge. Its sessions and what their clients made must not
-// stay for ever.
+// TestEdgeDies kills an edge. Its sessions and the states of their clients must not stay
+// forever.
 func TestEdgeDies(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -50,8 +50,8 @@ func TestEdgeDies(t *testing.T) {
 	}
 }
 
-// TestEdgeIsAway cuts an edge off for so long that the relay takes its clients for
-// gone. They are not, and come back with what they made.
+// TestEdgeIsAway cuts an edge off for so long that the relay takes its clients for gone. They
+// are not, and return with their states.
 func TestEdgeIsAway(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -62,12 +62,12 @@ func TestEdgeIsAway(t *testing.T) {
 	w.hub.Cut("relay1", away.node, true)
 	w.within(2*time.Minute, "the state is gone", func() bool { return b.LinkNamed("avatar") == nil })
 	w.hub.Cut("relay1", away.node, false)
-	w.within(70*time.Second, "and there again", func() bool { return b.has("avatar", 0, u16(5)) })
+	w.within(70*time.Second, "the state is there again", func() bool { return b.has("avatar", 0, u16(5)) })
 	a.write(l, 6)
-	w.within(time.Second, "and alive", func() bool { return b.has("avatar", 0, u16(6)) })
+	w.within(time.Second, "the state changes", func() bool { return b.has("avatar", 0, u16(6)) })
 }
 
-// TestForgedEvents publishes events where one may, about a space where one may not.
+// TestForgedEvents publishes events on permitted subjects about a space that is not theirs.
 func TestForgedEvents(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -80,8 +80,8 @@ func TestForgedEvents(t *testing.T) {
 	}
 }
 
-// TestWrongShard sends everything to a shard that the space does not belong to, as
-// a node with another number of shards does. There must be no second authority.
+// TestWrongShard sends everything to shards to which the space does not belong, as a node with
+// another number of shards does. There must be no second authority.
 func TestWrongShard(t *testing.T) {
 	w := newWorld(t, *seed)
 	r := w.startRelay()
@@ -105,14 +105,14 @@ func TestWrongShard(t *testing.T) {
 		}
 	}
 	if right != 1 {
-		t.Errorf("%d shards took the publish, want one", right)
+		t.Errorf("%d shards accepted the publish, want one", right)
 	}
 	if n := spaces(); n != before {
 		t.Errorf("%d spaces, want %d", n, before)
 	}
 }
 
-// TestRoomForSpaces uses more spaces than a relay has room for, one after the other.
+// TestRoomForSpaces uses more spaces, one after the other, than a relay has room for.
 func TestRoomForSpaces(t *testing.T) {
 	w := newWorld(t, *seed)
 	r := w.startRelayWith(func(c *relay.Config) { c.Spaces, c.Workers = 10, 1 })
@@ -128,7 +128,7 @@ func TestRoomForSpaces(t *testing.T) {
 	w.mustPublish("m3", `{"op":"remove","key":"tower"}`)
 	w.net.Run(time.Minute)
 	if a := put("more"); !strings.Contains(a, `"busy"`) {
-		t.Errorf("a space that was just used made room: %s", a)
+		t.Errorf("a recently used space made room: %s", a)
 	}
 	w.net.Run(15 * time.Minute)
 	if a := put("more"); strings.Contains(a, "error") {
@@ -142,7 +142,7 @@ func TestRoomForSpaces(t *testing.T) {
 	}
 }
 
-// TestManySessions asks who is there when one answer cannot name all.
+// TestManySessions asks for all clients when one answer cannot name them.
 func TestManySessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("4,200 clients")
@@ -154,7 +154,7 @@ func TestManySessions(t *testing.T) {
 	for range clients {
 		w.connect(e, dnptest.Engine(), dnptest.App{})
 	}
-	w.within(10*time.Second, "all are there", func() bool { return w.count("joined") == clients })
+	w.within(10*time.Second, "all clients have joined", func() bool { return w.count("joined") == clients })
 	named, answers := 0, 0
 	w.on("answers", func(m bus.Msg) {
 		named += strings.Count(string(m.Data), `"client":`)

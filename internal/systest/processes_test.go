@@ -1,26 +1,338 @@
 package systest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A farm is three NATS servers, three relays and two edges, all processes, and a
-// player at each edge.
+// binaries builds the commands once and returns their folder.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "dnprelay-test-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/relay", "../../cmd/edge", "../../cmd/dnpctl").CombinedOutput()
+	if err != nil {
+		err = errors.New(string(out))
+	}
+	return dir, err
+})
+
+var built string // the folder of the binaries; empty if no test needed them
+
+func TestMain(m *testing.M) {
+	if conf := os.Getenv(natsServerEnv); conf != "" {
+		os.Exit(natsServer(conf))
+	}
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+// A process is a running command.
+type process struct {
+	*testing.T
+	cmd    *exec.Cmd
+	output *lockedBuffer
+	ended  chan struct{}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	dir, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startCommand(t, exec.Command(filepath.Join(dir, name), args...))
+}
+
+// startCommand starts a command that ends with the test at the latest.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{T: t, cmd: cmd, output: &lockedBuffer{}, ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	})
+	return p
+}
+
+// says waits until the process has printed a text.
+func (p *process) says(text string) {
+	p.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(p.output.String(), text); {
+		select {
+		case <-p.ended:
+		case <-time.After(5 * time.Millisecond):
+			if time.Now().Before(end) {
+				continue
+			}
+		}
+		if !strings.Contains(p.output.String(), text) {
+			p.Fatalf("no %q in:\n%s", text, p.output)
+		}
+	}
+}
+
+// ends waits for the process to end, and wants this exit code and these texts in the output.
+func (p *process) ends(code int, texts ...string) {
+	p.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.Fatalf("the process does not end:\n%s", p.output)
+	}
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		p.Errorf("exit code %d, want %d:\n%s", got, code, p.output)
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.output.String(), text) {
+			p.Errorf("no %q in:\n%s", text, p.output)
+		}
+	}
+}
+
+// kill ends the process as a crash would.
+func (p *process) kill() {
+	p.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.Fatal(err)
+	}
+	<-p.ended
+}
+
+func (p *process) term() {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func dev(t *testing.T, args ...string) *process {
+	return start(t, "relay", append([]string{"dev", "--listen", "udp://127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, args...)...)
+}
+
+func TestDevStartsAndDrains(t *testing.T) {
+	data := t.TempDir()
+	for range 2 { // the second start finds the data of the first
+		p := dev(t, "--data", data)
+		p.says("dnpctl watch")
+		p.term()
+		p.ends(0)
+	}
+}
+
+// TestDevPassesItsCheck runs the check of helm test against relay dev.
+func TestDevPassesItsCheck(t *testing.T) {
+	ports := freePorts(t, 2)
+	d := start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "", "--open-space", "lobby")
+	d.says("dnpctl watch")
+	check := func(space string, timeout time.Duration) *process {
+		return start(t, "dnpctl", "check", space, ports[0], "--nats-url", "nats://"+ports[1], "--timeout", timeout.String())
+	}
+	check("lobby", patience).ends(0, "a relay accepted a state in space lobby", "the client received the state", "the client received the change", "the deployment works")
+	check("another", 2*time.Second).ends(1, "not within 2s: ")
+}
+
+func TestDevPortInUse(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	for _, addr := range []string{tcp.Addr().String(), udp.LocalAddr().String()} {
+		var starts []*process
+		if addr == udp.LocalAddr().String() {
+			starts = append(starts, start(t, "relay", "dev", "--listen", "udp://"+addr, "--nats-listen", "127.0.0.1:0", "--http", ""))
+		} else {
+			starts = append(starts, dev(t, "--nats-listen", addr), dev(t, "--http", addr))
+		}
+		for _, p := range starts {
+			p.ends(1, "in use", addr)
+			if n := strings.Count(p.output.String(), "relay: "); n != 1 {
+				t.Errorf("%d lines give the reason, want one:\n%s", n, p.output)
+			}
+		}
+	}
+}
+
+func TestDevFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dev(t, "--data", filepath.Join(file, "folder")).ends(1, "data folder")
+}
+
+func TestFlagProblems(t *testing.T) {
+	start(t, "relay", "dev", "--tick", "5", "--client-states", "maybe").ends(2, "2 problems", "--tick", "--client-states")
+	start(t, "relay", "serve", "--shards", "0", "--ingress", "x").ends(2, "--shards", "--ingress")
+	start(t, "edge", "serve", "--workers=-1", "--open-space", "a b").ends(2, "--workers", "--open-space")
+}
+
+func TestServeWithoutNATS(t *testing.T) {
+	const nowhere = "nats://127.0.0.1:1"
+	start(t, "edge", "serve", "--nats-url", nowhere, "--start-timeout", "10ms", "--http", "").ends(1, "gave up")
+	p := start(t, "relay", "serve", "--nats-url", nowhere, "--http", "")
+	p.says("trying again")
+	p.term()
+	p.ends(0)
+}
+
+// TestServe runs a relay and an edge as in a cluster.
+func TestServe(t *testing.T) {
+	var subjects subject.Names
+	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nats.Shutdown()
+	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0")
+	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0")
+	r.says("serving shards")
+	e.says("bus reached")
+	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for answered := false; !answered; {
+		answer := make(chan string, 1)
+		b.Request(bus.Msg{Subject: subjects.Publish("demo", ""), Data: []byte(towerPut)}, time.Second, func(m bus.Msg, _ error) { answer <- string(m.Data) })
+		select {
+		case a := <-answer:
+			answered = strings.HasPrefix(a, `{"epoch"`)
+		case <-ctx.Done():
+			t.Fatal("the relay does not answer")
+		}
+	}
+	e.term()
+	e.ends(0)
+	r.term()
+	r.ends(0)
+}
+
+var devNATS = regexp.MustCompile(`game servers  (\S+)`)
+
+// TestDevKeepsSessions runs relay dev with durable sessions and a Redis that does not exist: it
+// serves and reports that Redis is missing. The messages of clients are stored for game servers,
+// also for those of a second start.
+func TestDevKeepsSessions(t *testing.T) {
+	ports := freePorts(t, 2)
+	addr, web := ports[0], ports[1]
+	data := t.TempDir()
+	for round := range 2 {
+		p := start(t, "relay", "dev", "--data", data, "--session-durability", "log", "--redis", "redis://127.0.0.1:1", "--listen", "udp://"+addr,
+			"--nats-listen", "127.0.0.1:0", "--http", web)
+		p.says("dnpctl watch")
+		eventually(t, "ready without Redis", func() bool {
+			h, status := readiness(t, web)
+			return status == http.StatusOK && h.Ready && slices.Equal(h.Missing, []string{"redis"})
+		})
+		nc, err := nats.Connect(devNATS.FindStringSubmatch(p.output.String())[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := streamed(t, nc); n != round {
+			t.Errorf("start %d finds %d messages, want %d", round+1, n, round)
+		}
+		hello(t, netip.MustParseAddrPort(addr))
+		eventually(t, "the client's message is stored", func() bool { return streamed(t, nc) == round+1 })
+		nc.Close()
+		p.term()
+		p.ends(0)
+	}
+}
+
+// hello connects a client, sends a message and waits until it is acknowledged.
+func hello(t *testing.T, server netip.AddrPort) {
+	t.Helper()
+	patient := dnptest.Cpp()
+	patient.GiveUp = patience
+	player, err := dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: patient, Server: server}, netip.AddrPort{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer player.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err = player.Until(ctx, func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && len(c.Links()) > 0 })
+	if err != nil {
+		t.Fatalf("the client sees no state: %v", err)
+	}
+	if err := player.Do(func(now time.Time, c *dnptest.Client) { err = c.Send(now, []byte("hello")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := player.Until(ctx, func(c *dnptest.Client) bool { return c.Queued() == 0 }); err != nil {
+		t.Fatalf("the client's message is not acknowledged: %v", err)
+	}
+}
+
+// A farm is three NATS servers, three relays and two edges, each a process, and a player at each
+// edge.
 type farm struct {
 	*testing.T
 	nats     []*process
@@ -34,7 +346,7 @@ type farm struct {
 	players  []*dnptest.Peer
 }
 
-// farmShard is where space s is.
+// farmShard is the shard of space s.
 var farmShard = cluster.Shard("s", 64)
 
 func newFarm(t *testing.T) *farm {
@@ -71,13 +383,13 @@ func newFarm(t *testing.T) *farm {
 	return f
 }
 
-// connect brings a player to an edge. It must stay connected, and keep its links,
-// until the test ends.
+// connect connects a player to an edge. The player must stay connected and keep its links until
+// the test ends.
 func (f *farm) connect(edge string) {
 	f.Helper()
 	var p *dnptest.Peer
 	var err error
-	ended := false // of the test
+	ended := false // the test
 	app := dnptest.App{
 		Closed: func(reason string) {
 			if !ended {
@@ -95,13 +407,13 @@ func (f *farm) connect(edge string) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() {
-		_ = p.Do(func(time.Time, *dnptest.Client) { ended = true }) // fails if it ended before
+		_ = p.Do(func(time.Time, *dnptest.Client) { ended = true }) // fails if the peer ended before
 		p.Close()
 	})
 	f.players = append(f.players, p)
 }
 
-// publish publishes until it is accepted.
+// publish publishes until a relay accepts it.
 func (f *farm) publish(body string) {
 	f.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -131,8 +443,7 @@ func (f *farm) see(message string, value []byte) {
 	}
 }
 
-// holder waits until the store says that a relay which runs holds the space, and
-// returns it.
+// holder waits until the store names a running relay as the holder of the space, and returns it.
 func (f *farm) holder() (name string, p *process) {
 	f.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -152,8 +463,8 @@ func (f *farm) holder() (name string, p *process) {
 	return "", nil
 }
 
-// TestProcesses kills the holder of a space, lets the next one drain, and kills a NATS
-// server, under two players who must not notice more than a pause.
+// TestProcesses kills the holder of a space, drains the next one, and kills a NATS server while
+// two players are connected, who must notice no more than a pause.
 func TestProcesses(t *testing.T) {
 	f := newFarm(t)
 	f.publish(towerPut)
@@ -182,12 +493,12 @@ func TestProcesses(t *testing.T) {
 	f.nats[f.leader()].kill()
 	f.publish(`{"op":"set","key":"tower","values":{"hp":3}}`)
 	f.see("T", f32(3))
-	f.see("K", u16(5)) // nobody said it again
-	f.see("G", nil)    // nor did it come back
+	f.see("K", u16(5)) // no publisher repeated it
+	f.see("G", nil)    // and it did not come back
 }
 
-// stored waits until a state is in the store: everything that was put before it is then,
-// too, as the oldest change is stored first.
+// stored waits until a state is in the store. Everything that was put before it is stored then,
+// too, because the oldest change is stored first.
 func (f *farm) stored(key string) {
 	f.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -219,8 +530,8 @@ func (f *farm) leader() int {
 	return 0
 }
 
-// refused starts relays that do not fit the others: with another key, and with another
-// number of shards. Each says why in one line; the others do not mind.
+// refused starts relays that do not fit the others: one with another key, one with another
+// number of shards. Each gives the reason in one line, and the others are not disturbed.
 func (f *farm) refused() {
 	f.Helper()
 	key := filepath.Join(f.TempDir(), "other.key")
@@ -237,7 +548,7 @@ func (f *farm) refused() {
 		p := start(f.T, "relay", append(append(f.common, "--node", "stranger", "--log-level", "error"), c.args...)...)
 		p.ends(1, c.says)
 		if n := strings.Count(p.output.String(), "\n"); n != 1 {
-			f.Errorf("%q says it in %d lines, want one:\n%s", c.args, n, p.output)
+			f.Errorf("%q: %d lines give the reason, want one:\n%s", c.args, n, p.output)
 		}
 	}
 }

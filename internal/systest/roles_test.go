@@ -17,8 +17,8 @@ import (
 
 const natsFolder = "../../deploy/nats"
 
-// roleServer is a NATS server with a configuration, whose passwords are the names of
-// the users.
+// roleServer starts a NATS server with a configuration. The passwords are the users' names
+// behind "secret-of-".
 func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
 	t.Helper()
 	for _, account := range append(accounts, "") {
@@ -45,7 +45,7 @@ func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
 	return s
 }
 
-// secureServer is one with the configuration that other people are given.
+// secureServer starts a server with the configuration that users get.
 func secureServer(t *testing.T) *server.Server {
 	t.Helper()
 	for _, v := range natsEnv("n1", "127.0.0.1:-1", "127.0.0.1:-1", nil, t.TempDir()) {
@@ -71,7 +71,8 @@ func connectAs(t *testing.T, s *server.Server, user string, options ...nats.Opti
 	return nc
 }
 
-// allowed reports whether the server let do through: it says no before it answers a ping.
+// allowed reports whether the server permitted do: it reports a violation before it answers a
+// ping.
 func allowed(t *testing.T, nc *nats.Conn, do func() error) bool {
 	t.Helper()
 	before := nc.LastError()
@@ -88,7 +89,8 @@ func allowed(t *testing.T, nc *nats.Conn, do func() error) bool {
 	return after == before
 }
 
-// rights tries a subject: p if it may be published, s if it may be subscribed.
+// rights tries a subject. The result has a p if it may be published, an s if it may be
+// subscribed.
 func rights(t *testing.T, nc *nats.Conn, subject string) (got string) {
 	t.Helper()
 	if allowed(t, nc, func() error { return nc.Publish(subject, nil) }) {
@@ -102,12 +104,12 @@ func rights(t *testing.T, nc *nats.Conn, subject string) (got string) {
 	return got
 }
 
-// TestRoles tries every role on every subject of the table in deploy/nats/README.md, on
-// a real server with the configuration beside it, and wants exactly what is written.
+// TestRoles tries every role on every subject of the table in deploy/nats/README.md, on a real
+// server with the configuration beside it, and wants exactly the rights of the table.
 func TestRoles(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(natsFolder, "roles.conf"))
 	if err != nil || string(text) != natsroles.Render(natsroles.Table(natsroles.Config{})) {
-		t.Errorf("deploy/nats/roles.conf is not what go run ./deploy/nats writes (%v)", err)
+		t.Errorf("deploy/nats/roles.conf differs from the output of go run ./deploy/nats (%v)", err)
 	}
 	readme, err := os.ReadFile(filepath.Join(natsFolder, "README.md"))
 	if err != nil {
@@ -138,8 +140,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestInboxesOfNodes lets a game server listen to all inboxes that it may, and wants
-// that it does not hear what nodes are answered.
+// TestInboxesOfNodes lets a game server listen to all inboxes that it may. It must not hear the
+// answers to nodes.
 func TestInboxesOfNodes(t *testing.T) {
 	s := secureServer(t)
 	relay, publisher, edge := connectAs(t, s, "relay"), connectAs(t, s, "publisher"), connectAs(t, s, "edge", nats.CustomInboxPrefix(natsroles.NodeInbox))
@@ -162,12 +164,12 @@ func TestInboxesOfNodes(t *testing.T) {
 		t.Errorf("an edge got %v, %v", m, err)
 	}
 	if m, err := all.NextMsg(patience); err != nil || string(m.Data) != "for others" {
-		t.Errorf("a game server heard %v, %v, want only what is for others", m, err)
+		t.Errorf("a game server heard %v, %v, want only the message for others", m, err)
 	}
 }
 
-// TestNodesWithRoles runs a relay and an edge, each as the user of its role, and wants
-// that nothing that they do is refused, and that roles are enough for what they are for.
+// TestNodesWithRoles runs a relay and an edge as the users of their roles. Nothing that they do
+// may be refused, and every role must suffice for its purpose.
 func TestNodesWithRoles(t *testing.T) {
 	s := secureServer(t)
 	r := start(t, "relay", "serve", "--nats-url", as(s, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
@@ -208,7 +210,7 @@ func TestNodesWithRoles(t *testing.T) {
 		p.term()
 		p.ends(0)
 		if strings.Contains(strings.ToLower(p.output.String()), "violation") {
-			t.Errorf("a role lacks something:\n%s", p.output)
+			t.Errorf("a role lacks a right:\n%s", p.output)
 		}
 	}
 }
@@ -222,9 +224,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestTenants has two deployments on one server, each with an account and a prefix of
-// its own. What one says the other never hears, whatever it listens to, and their
-// streams of the same name are two.
+// TestTenants has two deployments on one server, each with its own account and prefix. Neither
+// hears anything of the other, whatever it subscribes to, and streams of the same name are
+// separate.
 func TestTenants(t *testing.T) {
 	var conf strings.Builder
 	conf.WriteString("jetstream: {}\naccounts: {\n")
@@ -279,7 +281,7 @@ func TestTenants(t *testing.T) {
 			}
 		}
 		if own == 0 {
-			t.Errorf("the admin of %s did not even hear its own", account)
+			t.Errorf("the admin of %s did not hear its own messages", account)
 		}
 	}
 }

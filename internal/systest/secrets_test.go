@@ -17,9 +17,9 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// TestSecretsInLogs plants secrets everywhere that a node reads from: passwords of URLs,
-// tokens, good and bad, keys, what game servers and clients say. Then it looks for them
-// in all that the processes wrote, at the level debug, and showed at /metrics.
+// TestSecretsInLogs plants secrets everywhere that a node reads from: passwords of URLs, valid
+// and invalid tokens, keys, and the payloads of game servers and clients. Then it searches
+// everything that the processes logged, at level debug, and showed at /metrics.
 func TestSecretsInLogs(t *testing.T) {
 	s, dir := secureServer(t), t.TempDir()
 	write := func(name, text string) string {
@@ -72,7 +72,7 @@ func TestSecretsInLogs(t *testing.T) {
 	for _, bad := range []string{`{"op":"canary-op`, `{"op":"put","key":"canary key"}`, `{"op":"set","key":"canary-key","values":{"v":7}}`} {
 		_, _ = game.Request(subjects.Publish("s", ""), []byte(bad), time.Second)
 	}
-	_ = game.Publish(subjects.Live("s"), []byte("canary-batch")) // is not let through
+	_ = game.Publish(subjects.Live("s"), []byte("canary-batch")) // the server rejects it
 	from, err := game.SubscribeSync(subjects.From("s", "alice"))
 	if err != nil || game.Flush() != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestSecretsInLogs(t *testing.T) {
 			<-refused
 			continue
 		}
-		eventually(t, "the state is there", func() (ok bool) {
+		eventually(t, "the client is linked", func() (ok bool) {
 			_ = p.Do(func(_ time.Time, c *dnptest.Client) { ok = c.LinkNamed("L") != nil })
 			return ok
 		})
@@ -132,7 +132,7 @@ func TestSecretsInLogs(t *testing.T) {
 		}
 	}
 	if !strings.Contains(shown, "serving shards") {
-		t.Errorf("the logs of the run are not what was searched:\n%s", shown)
+		t.Errorf("the searched text does not have the logs of the run:\n%s", shown)
 	}
 }
 
@@ -141,7 +141,7 @@ func phase(p *dnptest.Peer) (ph dnptest.Phase) {
 	return ph
 }
 
-// get returns what a page says, whatever the code.
+// get returns the status and the body of a page, whatever the status.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,12 +1,16 @@
 package systest
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -24,9 +28,9 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
 
-// A pair is two edges with sessions in a log, which find each other by gossip and
-// forward to each other, with real sockets. They have one port at two addresses, as
-// behind a balancer.
+// A pair is two edges with durable sessions on real sockets, which find each other by gossip and
+// forward datagrams to each other. They have the same port at two addresses, as behind a
+// balancer.
 type pair struct {
 	*stack
 	game     *gameInbox
@@ -36,14 +40,14 @@ type pair struct {
 	forwards []*compose.Forwarding
 	gossips  []*gossip.Gossip
 	addrs    []netip.AddrPort
-	keyDelay time.Duration     // after which other keys of gossip are in use; 0 is as in production
+	keyDelay time.Duration     // until a changed gossip key is in use; 0 for that of production
 	client   dnptest.Behaviour // of the clients
 }
 
 func newPair(t *testing.T) *pair { return newPairWith(t, keyFile(t, 0), 0) }
 
-// newPairWith has the keys of gossip from a file, others of which are in use after keyDelay;
-// 0 is as in production.
+// newPairWith starts a pair with the gossip keys of a file. A change of the file is in use after
+// keyDelay; 0 means as in production.
 func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	t.Helper()
 	p := &pair{
@@ -56,7 +60,7 @@ func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	return p
 }
 
-// add starts another edge, with the keys of gossip from a file.
+// add starts another edge, with the gossip keys of a file.
 func (p *pair) add(name, keys string) {
 	p.Helper()
 	var join []string
@@ -74,7 +78,7 @@ func (p *pair) add(name, keys string) {
 	p.start(name, g)
 }
 
-// start starts an edge with what it needs. What depends on it ends before it.
+// start starts an edge and its parts, which end before it.
 func (p *pair) start(name string, g *gossip.Gossip) {
 	p.Helper()
 	port := uint16(0) // that of the first edge, for all
@@ -194,12 +198,12 @@ func (b *balancer) toClient(from netip.AddrPort, p []byte) {
 	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
 }
 
-// anyOf picks one of these edges for each datagram.
+// anyOf picks one of these edges at random for each datagram.
 func anyOf(to []netip.AddrPort) func() netip.AddrPort {
 	return func() netip.AddrPort { return to[rand.IntN(len(to))] }
 }
 
-// spread sends each datagram to one of these edges from here on.
+// spread sends each further datagram to one of these edges.
 func (b *balancer) spread(to []netip.AddrPort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,8 +218,8 @@ func (b *balancer) route(to netip.AddrPort) {
 	b.known = map[netip.AddrPort]bool{to: true}
 }
 
-// A sharedLog is a memlog for several goroutines in real time. The mutex is that of a
-// test: the log is for one goroutine.
+// A sharedLog is a memlog for several goroutines in real time. Its mutex stands for the single
+// goroutine that a memlog needs.
 type sharedLog struct {
 	mu  sync.Mutex
 	log *memlog.Store
@@ -263,7 +267,7 @@ func (p *pair) tell(client, text string) {
 	}
 }
 
-// inOrder checks that texts are "<prefix> 0", "<prefix> 1" and so on.
+// inOrder checks that the texts are "m 0", "m 1" and so on.
 func (p *pair) inOrder(why string, texts []string, n int) {
 	p.Helper()
 	if len(texts) != n {
@@ -276,7 +280,7 @@ func (p *pair) inOrder(why string, texts []string, n int) {
 	}
 }
 
-// TestSpray: each datagram of each client goes to an edge at random. No client notices.
+// TestSpray sends each datagram of each client to an edge at random. No client may notice.
 func TestSpray(t *testing.T) {
 	const clients, messages = 8, 60
 	p := newPair(t)
@@ -302,16 +306,16 @@ func TestSpray(t *testing.T) {
 		}
 	}
 	for _, b := range boxes {
-		p.inOrder("the game has what "+b.client+" said", b.texts, messages)
+		p.inOrder("the game has the messages of "+b.client, b.texts, messages)
 	}
 	for _, peer := range peers {
-		p.until(peer, "all messages come", func(c *dnptest.Client) bool { return len(c.Messages) >= messages })
+		p.until(peer, "all messages arrive", func(c *dnptest.Client) bool { return len(c.Messages) >= messages })
 		_ = peer.Do(func(_ time.Time, c *dnptest.Client) {
 			var texts []string
 			for _, m := range c.Messages {
 				texts = append(texts, string(m.Data))
 			}
-			p.inOrder("a client has what the game said", texts, messages)
+			p.inOrder("a client has the messages of the game", texts, messages)
 			if c.Phase() != dnptest.Connected {
 				t.Errorf("a client is %v: %s", c.Phase(), c.Reason())
 			}
@@ -321,7 +325,7 @@ func TestSpray(t *testing.T) {
 	p.tellStats()
 }
 
-// tellStats logs what was forwarded, and fails if nothing was.
+// tellStats logs the forwarding counters of each edge, and fails if an edge forwarded nothing.
 func (p *pair) tellStats() {
 	p.Helper()
 	for i, f := range p.forwards {
@@ -335,8 +339,8 @@ func (p *pair) tellStats() {
 	}
 }
 
-// TestReroute: a balancer moves a client to the other edge and lets no answer of the
-// first in. The first goes on to serve it, by the address that the client knows.
+// TestReroute moves a client to the other edge with a balancer that lets no answer of the first
+// edge in. The first edge goes on serving the client, through the address that the client knows.
 func TestReroute(t *testing.T) {
 	p := newPair(t)
 	b, peer := p.balance(func() netip.AddrPort { return p.addrs[0] })
@@ -347,10 +351,148 @@ func TestReroute(t *testing.T) {
 	p.say(peer, "m 1")
 	p.inOrder("the game hears of one session", p.game.await(p, 1, 2)[0].texts, 2)
 	p.tell(client, "m 0")
-	p.until(peer, "the answer is let in", func(c *dnptest.Client) bool { return len(c.Messages) == 1 && c.Queued() == 0 })
+	p.until(peer, "the balancer lets the answer in", func(c *dnptest.Client) bool { return len(c.Messages) == 1 && c.Queued() == 0 })
 	b.route(p.addrs[0])
 	p.say(peer, "m 2")
 	p.tell(client, "m 1")
 	p.until(peer, "and back", func(c *dnptest.Client) bool { return len(c.Messages) == 2 && c.Queued() == 0 })
 	p.tellStats()
+}
+
+// A gameInbox is the game servers' side: it keeps each message once, by its number, as a game
+// server does.
+type gameInbox struct {
+	mu        sync.Mutex
+	bySession map[string]*inbox
+	doubled   int
+}
+
+type inbox struct {
+	client string
+	next   uint64 // the lowest number that has not been seen
+	texts  []string
+}
+
+type feed struct {
+	g         *gameInbox
+	box       *inbox
+	delivered func(uint64)
+}
+
+func (g *gameInbox) Begin(_, client, id string, delivered func(uint64)) edge.Feed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bySession[id] == nil {
+		g.bySession[id] = &inbox{client: client}
+	}
+	return &feed{g, g.bySession[id], delivered}
+}
+
+func (f *feed) Deliver(m sessionlog.Message) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	if m.Number < f.box.next {
+		f.g.doubled++ // an adoption delivers messages again that may not have arrived
+	} else {
+		f.box.next = m.Number + 1
+		f.box.texts = append(f.box.texts, string(m.Data))
+	}
+	go f.delivered(m.Number) // never before Deliver returns
+}
+
+func (f *feed) End() {}
+
+// await waits until this number of sessions have n messages each, and returns all.
+func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
+	p.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		list = nil
+		enough := 0
+		g.mu.Lock()
+		for _, b := range g.bySession {
+			list = append(list, inbox{client: b.client, texts: append([]string(nil), b.texts...)})
+			if len(b.texts) >= n {
+				enough++
+			}
+		}
+		g.mu.Unlock()
+		if enough >= sessions {
+			return list
+		}
+		if time.Now().After(end) {
+			p.Fatalf("%d sessions, %d of them have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
+		}
+	}
+}
+
+// keyFile returns a file with one gossip key of 32 equal bytes.
+func keyFile(t *testing.T, b byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "keys")
+	writeKey(t, file, b)
+	return file
+}
+
+func writeKey(t *testing.T, file string, b byte) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(hex.EncodeToString(bytes.Repeat([]byte{b}, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKeysChange replaces the gossip key while two edges forward a client's datagrams to each
+// other, until they have forgotten the old key. The client's messages arrive, and an edge that
+// joins then and never knew the old key forwards to them as well: datagrams are sealed with the
+// current gossip key.
+func TestKeysChange(t *testing.T) {
+	const delay = 2 * time.Second // forwarding reads the gossip keys once per second
+	keys := keyFile(t, 0)
+	p := newPairWith(t, keys, delay)
+	p.client.GiveUp = patience // a slow machine learns a key late, which costs repetitions
+	b, peer := p.balance(anyOf(p.addrs))
+	said := 0
+	pace := time.NewTicker(50 * time.Millisecond) // a client that sends more is taken for a flood
+	defer pace.Stop()
+	sayUntil := func(what string, done func() bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); !done(); <-pace.C {
+			if time.Now().After(end) {
+				t.Fatalf("not within %v: %s", patience, what)
+			}
+			p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && c.Queued() < 5 })
+			p.say(peer, fmt.Sprint("m ", said))
+			said++
+		}
+	}
+	sayUntil("the client's datagrams are forwarded", func() bool { return p.taken() > 0 })
+	writeKey(t, keys, 1)
+	sayUntil("both edges have another key", func() bool { return p.onlyKey(1) })
+	before := p.taken()
+	sayUntil("the edges go on forwarding", func() bool { return p.taken() >= before+5 })
+	p.add("e3", keyFile(t, 1))
+	p.meet()
+	b.spread(p.addrs)
+	sayUntil("the third edge takes answers for its clients, or datagrams of its sessions", func() bool {
+		stats := p.forwards[2].Stats()
+		return stats.Client+stats.Owner >= 5
+	})
+	p.inOrder("the game has the client's messages", p.game.await(p, 1, said)[0].texts, said)
+}
+
+// onlyKey reports whether both edges know this key and no other.
+func (p *pair) onlyKey(b byte) bool {
+	for _, g := range p.gossips {
+		if keys := g.Keys(); len(keys) != 1 || keys[0][0] != b {
+			return false
+		}
+	}
+	return true
+}
+
+// taken returns how many datagrams of clients the edges took from each other.
+func (p *pair) taken() (n uint64) {
+	for _, f := range p.forwards {
+		n += f.Stats().Owner
+	}
+	return n
 }

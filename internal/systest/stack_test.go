@@ -14,6 +14,8 @@ import (
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/compose"
+	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
@@ -21,8 +23,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long a step on a real machine may take. It says nothing about
-// speed: it only ends a test that would wait for ever.
+// patience is how long a step on a real machine may take. It does not bound speed: it only ends
+// a test that would wait forever.
 const patience = 30 * time.Second
 
 // A stack is a relay and an edge with real loops, sockets and NATS.
@@ -36,14 +38,14 @@ type stack struct {
 	subjects subject.Names
 }
 
-// newStack starts everything. When the test ends, everything ends in the order of a
-// drain, and no goroutine may be left.
+// newStack starts everything. When the test ends, everything ends in the order of a drain, and
+// no goroutine may be left.
 func newStack(t *testing.T, listeners ...edge.Listener) *stack {
 	t.Helper()
 	return newStackWith(t, func(*relay.Config, *edge.Config) {}, listeners...)
 }
 
-// newStackWith starts everything with what change makes of the configurations.
+// newStackWith is newStack with changed configurations.
 func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listeners ...edge.Listener) *stack {
 	t.Helper()
 	edgeCfg := edge.Config{
@@ -65,7 +67,7 @@ func newEdgeless(t *testing.T) *stack {
 	return newEdgelessWith(t, func(*relay.Config) {})
 }
 
-// newEdgelessWith starts all but an edge with what change makes of the relay's configuration.
+// newEdgelessWith is newEdgeless with a changed configuration of the relay.
 func newEdgelessWith(t *testing.T, change func(*relay.Config)) *stack {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -145,7 +147,7 @@ func (s *stack) sees(p *dnptest.Peer, message string, value []byte) {
 	s.until(p, fmt.Sprintf("sees %s = % x", message, value), func(c *dnptest.Client) bool { return string(c.Value(message, 0)) == string(value) })
 }
 
-// publish publishes until it is applied.
+// publish publishes until the relay applies it.
 func (s *stack) publish(body string) {
 	s.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -167,8 +169,8 @@ func local(profile wire.Profile) edge.Listener {
 	return edge.Listener{Addr: netip.MustParseAddrPort("127.0.0.1:0"), Profile: profile}
 }
 
-// TestStackTwoListeners shows one state to clients of both dialects, and takes what
-// one writes to the other.
+// TestStackTwoListeners shows one state to clients of both dialects, and carries a write from
+// one to the other.
 func TestStackTwoListeners(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork), local(wire.Spec))
 	cpp, spec := s.client(0, dnptest.Cpp()), s.client(1, dnptest.SpecText())
@@ -182,7 +184,7 @@ func TestStackTwoListeners(t *testing.T) {
 	s.sees(spec, "L", u16(7))
 }
 
-// TestStackDrain ends the edge. Clients are told, and game servers, too.
+// TestStackDrain ends the edge. Clients and game servers are told.
 func TestStackDrain(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	log := slog.New(slog.DiscardHandler)
@@ -224,7 +226,7 @@ func TestStackDrain(t *testing.T) {
 		t.Error("game servers were not told that the client left")
 	}
 	if _, err := e.Stats(expired()); err == nil {
-		t.Error("an edge that ended has counters")
+		t.Error("an edge that has ended still returns counters")
 	}
 }
 
@@ -234,7 +236,7 @@ func expired() context.Context {
 	return ctx
 }
 
-// TestStackPortInUse opens what is open.
+// TestStackPortInUse opens a port that is open.
 func TestStackPortInUse(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	_, err := edge.New(edge.Config{
@@ -245,7 +247,7 @@ func TestStackPortInUse(t *testing.T) {
 	}
 }
 
-// TestStackCrowd has 200 clients that all send and get messages of both kinds.
+// TestStackCrowd has 200 clients that all send and receive messages of both kinds.
 func TestStackCrowd(t *testing.T) {
 	const clients, each = 200, 5
 	s := newStack(t, local(wire.Denetwork))
@@ -311,7 +313,7 @@ func TestStackCrowd(t *testing.T) {
 	}
 }
 
-// TestStackNATSRestarts takes NATS away under the players and brings it back.
+// TestStackNATSRestarts stops NATS while players are connected, and starts it again.
 func TestStackNATSRestarts(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	a, b := s.client(0, dnptest.Cpp()), s.client(0, dnptest.Cpp())
@@ -328,4 +330,76 @@ func TestStackNATSRestarts(t *testing.T) {
 	s.publish(`{"op":"set","key":"lamp","values":{"level":9}}`)
 	s.sees(a, "L", u16(9))
 	s.sees(s.client(0, dnptest.Cpp()), "L", u16(9))
+}
+
+// BenchmarkAck measures how long a client waits for the acknowledgement of a reliable message,
+// with and without a session log in a NATS server of the same process, and how many writes that
+// takes. The client cannot resolve times below about a millisecond.
+func BenchmarkAck(b *testing.B) {
+	for _, durability := range []string{"none", "log"} {
+		b.Run(durability, func(b *testing.B) { benchmarkAck(b, durability) })
+	}
+}
+
+func benchmarkAck(b *testing.B, durability string) {
+	log := slog.New(slog.DiscardHandler)
+	var subjects subject.Names
+	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nats.Shutdown()
+	connect := func() (*natsbus.Bus, error) { return natsbus.Connect(natsbus.Config{URL: nats.URL()}) }
+	bus, err := connect()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer bus.Close()
+	flags := &config.Sessions{SessionDurability: durability, SessionReplicas: 1, DrainTimeout: 5 * time.Second}
+	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, subjects, time.Second, log)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer durable.Close()
+	e, err := edge.New(edge.Config{
+		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 1, OpenSpace: "s", Bus: bus, Log: log, Durable: durable.Edge(nil),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := relay.New(relay.Config{Node: "r", Bus: bus, Epoch: 1, Log: log})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 3)
+	go func() { ended <- r.Run(ctx) }()
+	go func() { ended <- e.Run(ctx) }()
+	after, stopLog := context.WithCancel(context.Background())
+	go func() { durable.Run(after); ended <- nil }()
+	defer func() { stop(); <-ended; <-ended; stopLog(); <-ended }()
+	fast := dnptest.Cpp()
+	fast.Tick = 100 * time.Microsecond // the library's own is 20 ms
+	p, err := dnptest.RunUDP(b.Context(), dnptest.Config{Behaviour: fast, Server: e.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	until := func(done func(*dnptest.Client) bool) {
+		if err := p.Until(b.Context(), done); err != nil {
+			b.Fatal(err)
+		}
+	}
+	until(func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected })
+	n := 0
+	for b.Loop() {
+		n++
+		if err := p.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, fmt.Appendf(nil, "%d", n)) }); err != nil {
+			b.Fatal(err)
+		}
+		until(func(c *dnptest.Client) bool { return c.Queued() == 0 })
+	}
+	if stats, err := e.Stats(b.Context()); err == nil {
+		b.ReportMetric(float64(stats.Durable.LogWrites)/float64(n), "writes/message")
+	}
 }

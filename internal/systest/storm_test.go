@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -11,16 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// TestStorm lets clients write states, offer states of their own and take them back,
-// while game servers write the same, everything gets lost on both sides, the bus goes
-// away, and relays are replaced. When it is quiet again, the authority and every
-// client have the same.
+// TestStorm lets clients write states, offer states of their own and take them back, while game
+// servers write the same states, datagrams and messages are lost on both sides, the bus goes
+// away, and relays are replaced. When all is quiet again, the authority and every client must
+// have the same values.
 func TestStorm(t *testing.T) {
 	repeated(t, 8, storm)
 }
@@ -32,12 +34,12 @@ type stormy struct {
 	edges     []*simEdge
 	players   []*player
 	own       map[*player][]*dnptest.Link
-	wrote     map[*dnptest.Link]wrote // the last quiet write
+	wrote     map[*dnptest.Link]wrote // the last quiet write to each
 	offered   map[*dnptest.Link]*offer
 	dialogues map[string]*dialogue  // by key
 	left      map[string]bool       // names of clients that closed
-	outages   []span                // when there was no relay, or an edge did not reach the bus
-	took      map[*player]time.Time // when it took a state back
+	outages   []span                // no relay ran, or an edge did not reach the bus
+	took      map[*player]time.Time // when it last took a state back
 	next      uint16
 }
 
@@ -87,8 +89,8 @@ func storm(t *testing.T, seed uint64) {
 	s.compareLeft()
 }
 
-// compareLeft wants nothing to be there of clients that left. That they did may have
-// been lost; then it takes four questions.
+// compareLeft wants no states of clients that left. The event that says so may have been lost;
+// then the relay needs four questions to find out.
 func (s *stormy) compareLeft() {
 	for key := range s.truth() {
 		if client, ok := strings.CutPrefix(key, "client."); ok && s.left[strings.Split(client, ".")[0]] {
@@ -104,7 +106,7 @@ func (s *stormy) step() {
 	switch r := s.rng.IntN(1000); {
 	case r < 8:
 		s.replaceRelay()
-	case r < 12 && s.mayOffer(p): // and the holder dies as soon as it has said that it has it
+	case r < 12 && s.mayOffer(p): // and the holder dies as soon as it has accepted the offer
 		s.offer(p)
 		s.hub.Loss = 0.5
 		s.net.Run(time.Duration(60+s.rng.IntN(100)) * time.Millisecond)
@@ -131,7 +133,7 @@ func (s *stormy) step() {
 		s.own[p] = s.own[p][1:]
 		l.Phase = dnptest.LinkIsDown
 		s.took[p] = s.net.Now()
-		for i := range 10 { // nothing acknowledges it
+		for i := range 10 { // LinkDown is not acknowledged
 			s.net.Schedule(time.Duration(i)*50*time.Millisecond, func() {
 				s.net.Send(p.addr, s.edgeOf(p).addr, wire.LinkDown{Link: l.ID}.Append(nil))
 			})
@@ -146,9 +148,9 @@ func (s *stormy) step() {
 	}
 }
 
-// upWithin is how long after it offered a link a client may wait for LinkUp: some
-// repetitions of the offer, and some of LinkUp. If the network loses all of the
-// latter, the scrub says it, within scrubWithin.
+// upWithin is how long a client may wait for the LinkUp of a link that it offered: some
+// repetitions of the offer, and some of LinkUp. If the network loses all of these, the scrub
+// repeats LinkUp, within scrubWithin.
 const (
 	upWithin    = 4 * time.Second
 	upsAtLeast  = 5
@@ -168,8 +170,8 @@ func (s *stormy) offer(p *player) {
 	s.own[p] = append(s.own[p], l)
 }
 
-// inTime wants a client to hear soon of a link that it offered, if there was somebody to
-// take it most of the time.
+// inTime wants a client to learn soon that a link that it offered is up, if a relay and its edge
+// could take the offer most of the time.
 func (s *stormy) inTime(l *dnptest.Link) {
 	o := s.offered[l]
 	if o == nil {
@@ -180,11 +182,11 @@ func (s *stormy) inTime(l *dnptest.Link) {
 		within = scrubWithin
 	}
 	if late := s.net.Now().Sub(o.at); late > within && s.outage(o.at) < late/8 {
-		s.Errorf("%s was offered, the client heard %v later that the link is up; %d LinkUps were lost", l.Message, late, o.ups)
+		s.Errorf("%s was offered, and the client learned %v later that the link is up; %d LinkUps were lost", l.Message, late, o.ups)
 	}
 }
 
-// lost counts LinkUps that clients wait for.
+// lost counts the lost LinkUps that clients wait for.
 func (s *stormy) lost(_, to netip.AddrPort, b []byte) {
 	if len(b) != 3 || wire.Command(b[0]) != wire.CommandLinkUp {
 		return
@@ -198,10 +200,10 @@ func (s *stormy) lost(_, to netip.AddrPort, b []byte) {
 	}
 }
 
-// A span is a time from one moment to another.
+// A span is the time between two moments.
 type span struct{ from, to time.Time }
 
-// away notes an outage. They are kept in order, and none overlaps with another.
+// away records an outage. Outages are in order and do not overlap.
 func (s *stormy) away(from, to time.Time) {
 	if n := len(s.outages); n > 0 && s.outages[n-1].to.After(from) {
 		from = s.outages[n-1].to
@@ -211,7 +213,7 @@ func (s *stormy) away(from, to time.Time) {
 	}
 }
 
-// outage returns for how long something was away since a moment.
+// outage returns the total length of the outages since a moment.
 func (s *stormy) outage(since time.Time) (sum time.Duration) {
 	for _, o := range s.outages {
 		if o.from.Before(since) {
@@ -225,8 +227,8 @@ func (s *stormy) outage(since time.Time) (sum time.Duration) {
 	return sum
 }
 
-// mayOffer reports whether p may offer a state. LinkIds are used again, and the
-// LinkDowns of this test are late.
+// mayOffer reports whether p may offer a state. LinkIDs are used again, and this test sends
+// LinkDowns late.
 func (s *stormy) mayOffer(p *player) bool {
 	return s.alive(p) && len(s.own[p]) < 3 && s.net.Now().Sub(s.took[p]) > time.Second
 }
@@ -249,15 +251,15 @@ func (s *stormy) edgeOf(p *player) *simEdge {
 	return nil
 }
 
-// known reports whether the client is there, and its edge thinks so too: a client that
-// is silent never learns that its edge gave it up.
+// known reports whether the client is connected and its edge agrees: a silent client never
+// learns that its edge gave it up.
 func (s *stormy) known(p *player) bool {
 	return s.alive(p) && s.ask(s.subjects.To("s", p.name), "there?") != "error: no responders"
 }
 
 func (s *stormy) alive(p *player) bool { return p.Phase() == dnptest.Connected && len(p.Links()) > 0 }
 
-// putAll says what a publisher says to a new relay. It may have to say it again.
+// putAll publishes all states to a new relay, each until it is accepted.
 func (s *stormy) putAll() {
 	for i := range 5 {
 		body := `{"op":"put","key":"text","access":"read-write","values":[{"type":"string","value":"short"}]}`
@@ -273,15 +275,15 @@ func (s *stormy) putAll() {
 	}
 }
 
-// calm ends the storm. The last word on every state is the game server's, because
-// what a client wrote last may have been lost on its way.
+// calm ends the storm. The game server writes every state last, because the last write of a
+// client may have been lost on its way.
 func (s *stormy) calm() {
 	s.hub.Loss, s.hub.Duplicate, s.hub.Jitter = 0, 0, 0
 	s.net.SetDefault(goodPath)
 	for _, e := range s.edges {
 		s.hub.Node(e.node).SetConnected(true)
 	}
-	s.net.Run(12 * time.Second) // connections that broke end
+	s.net.Run(12 * time.Second) // broken connections end
 	s.putAll()
 	for key := range s.truth() {
 		if key == "text" {
@@ -292,13 +294,13 @@ func (s *stormy) calm() {
 	}
 }
 
-// A told is a state as get tells it.
+// A told is a state as get reports it.
 type told struct {
 	Key, Message string
 	Values       []struct{ Value json.RawMessage }
 }
 
-// number returns the first value, 0 for a text.
+// number returns the first value; 0 for a text.
 func (t told) number() (n uint16) {
 	_ = json.Unmarshal(t.Values[0].Value, &n)
 	return n
@@ -313,7 +315,7 @@ func (t told) bytes() []byte {
 	return u16(t.number())
 }
 
-// truth returns what the authority has, by key.
+// truth returns the states of the authority by key.
 func (s *stormy) truth() map[string]told {
 	var listing struct{ States []told }
 	answer := s.ask(s.subjects.Get("s", ""), "")
@@ -327,7 +329,7 @@ func (s *stormy) truth() map[string]told {
 	return all
 }
 
-// compare wants every client to have what the authority has, and nothing else.
+// compare wants every client to have exactly what the authority has.
 func (s *stormy) compare(when string) {
 	s.Helper()
 	truth, alive := s.truth(), 0
@@ -345,7 +347,7 @@ func (s *stormy) compare(when string) {
 			if p.has(st.Message, 0, want) {
 				continue
 			}
-			if _, ok := s.truth()[st.Key]; ok { // unless its client was given up meanwhile
+			if _, ok := s.truth()[st.Key]; ok { // unless the edge gave the state's client up meanwhile
 				s.Errorf("%s: client %d (%s): %s is % x, the authority has % x", when, i, p.Behaviour().Name, st.Key, p.Value(st.Message, 0), want)
 			}
 		}
@@ -355,15 +357,156 @@ func (s *stormy) compare(when string) {
 			}
 		}
 		for _, l := range s.own[p] {
-			if l.Phase != dnptest.LinkIsUp && !p.Behaviour().DropsTail { // Python can lose what it offers
-				s.Errorf("%s: client %d offers %s and never heard that the link is up", when, i, l.Message)
+			if l.Phase != dnptest.LinkIsUp && !p.Behaviour().DropsTail { // Python can lose its offers
+				s.Errorf("%s: client %d offers %s and never learned that the link is up", when, i, l.Message)
 			}
 			if _, ok := truth[p.key(l)]; !ok && l.Phase == dnptest.LinkIsUp {
-				s.Errorf("%s: client %d offers %s, of which the authority does not know", when, i, l.Message)
+				s.Errorf("%s: client %d offers %s, which the authority does not know", when, i, l.Message)
 			}
 		}
 	}
 	if alive < len(s.players)/2 {
 		s.Errorf("%s: %d clients left, so little was tested", when, alive)
+	}
+}
+
+// After the storm all is quiet except for the bus: it is so slow that every write is repeated
+// before it can be answered, it loses some of the messages, and answers come before or after
+// the batch. Now the test knows what must become of each write.
+
+// A wrote is what a client wrote to a link when all was quiet.
+type wrote struct {
+	value uint16
+	at    time.Time
+}
+
+// crossing is how long after a write an earlier value may still arrive, because it was under
+// way: two ways of 10 ms and two ticks of a client.
+const crossing = 60 * time.Millisecond
+
+// writeQuietly lets one client write each state. The game server answers some writes, as soon as
+// it hears of them, with another value, which must stay. The other writes must stay, and their
+// writers must not see any other value meanwhile. One client writes what the holder refuses.
+func (s *stormy) writeQuietly() {
+	known := make(map[*player]bool)
+	for _, p := range s.players {
+		known[p] = s.known(p)
+	}
+	s.hub.Delay, s.hub.Jitter, s.hub.Duplicate, s.hub.Loss = 60*time.Millisecond, 50*time.Millisecond, 0.05, 0.3
+	s.on(s.subjects.Event("s"), s.reply)
+	s.refuse()
+	written := make(map[string]bool)
+	for _, p := range s.players {
+		for _, l := range p.Links() {
+			key := string(l.Message)
+			mayWrite := (l.Own || !l.ReadOnly) && key != "text"
+			if !known[p] || l.State == nil || l.Phase != dnptest.LinkIsUp || !mayWrite || written[key] || s.rng.IntN(2) == 0 {
+				continue
+			}
+			written[key] = true
+			if !l.Own && s.rng.IntN(3) > 0 {
+				s.dialogues[key] = &dialogue{key: key, p: p, l: l, left: 5}
+				s.dialogues[key].write(s)
+				continue
+			}
+			for i := range 3 {
+				s.net.Schedule(time.Duration(i*(150+s.rng.IntN(200)))*time.Millisecond, func() {
+					s.next++
+					s.wrote[l] = wrote{s.next, s.net.Now()}
+					p.write(l, s.next)
+				})
+			}
+		}
+	}
+}
+
+// A dialogue is a client that writes a state and a game server that answers each write with
+// another value.
+type dialogue struct {
+	key     string
+	p       *player
+	l       *dnptest.Link
+	answer  uint16 // to the write under way, whose value is one less
+	setting bool   // the game server has heard of the write
+	left    int    // remaining writes
+}
+
+// write begins the next write.
+func (d *dialogue) write(s *stormy) {
+	s.next += 2
+	d.answer, d.setting = s.next, false
+	d.left--
+	d.p.write(d.l, s.next-1)
+}
+
+// reply makes the game server answer a client's write.
+func (s *stormy) reply(m bus.Msg) {
+	var e event
+	if json.Unmarshal(m.Data, &e) != nil || e.Type != "changed" || s.dialogues[e.Key] == nil {
+		return
+	}
+	d := s.dialogues[e.Key]
+	var written uint16
+	if json.Unmarshal(e.Values["0"], &written) == nil && written == d.answer-1 && !d.setting {
+		d.setting = true
+		s.insist(d)
+	}
+}
+
+// insist sets the answer until that is acknowledged, which may be long after it was applied.
+// From then on no repetition of the client's write may undo it.
+func (s *stormy) insist(d *dialogue) {
+	body := fmt.Sprintf(`{"op":"set","key":%q,"values":{"0":%d}}`, d.key, d.answer)
+	s.game.Request(bus.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(_ bus.Msg, err error) {
+		if err != nil {
+			s.insist(d)
+			return
+		}
+		s.net.Schedule(500*time.Millisecond, func() { s.stays(d) })
+	})
+}
+
+// stays wants the authority to have the answer, and continues the dialogue.
+func (s *stormy) stays(d *dialogue) {
+	list, err := s.relay.store("s").Get(d.key)
+	if err != nil || !bytes.Equal(list.States[0].Values.Value(0), u16(d.answer)) {
+		s.Errorf("the game server set %s to %d because a client had written %d, the authority has %d",
+			d.key, d.answer, d.answer-1, binary.LittleEndian.Uint16(list.States[0].Values.Value(0)))
+		return
+	}
+	if d.left > 0 {
+		d.write(s)
+	}
+}
+
+// flicker wants a client that is the only writer of a state to see nothing but its own writes.
+func (s *stormy) flicker(l *dnptest.Link, i int) {
+	w, ok := s.wrote[l]
+	if ok && i == 0 && s.net.Now().Sub(w.at) > crossing && !bytes.Equal(l.State.Value(0), u16(w.value)) {
+		s.Errorf("%v after a client wrote %d to %s, which no other client does, it is sent %d",
+			s.net.Now().Sub(w.at), w.value, l.Message, binary.LittleEndian.Uint16(l.State.Value(0)))
+	}
+}
+
+// refuse lets a client write a longer text than the holder accepts.
+func (s *stormy) refuse() {
+	for _, p := range s.players {
+		if l := p.LinkNamed("text"); s.alive(p) && l != nil && l.State != nil && l.Phase == dnptest.LinkIsUp {
+			long := append(binary.LittleEndian.AppendUint16(nil, 1100), strings.Repeat("x", 1100)...)
+			p.do(func(time.Time) { p.Set(l, 0, long) })
+			return
+		}
+	}
+}
+
+// compareWritten wants every state to have the value that was written last.
+func (s *stormy) compareWritten() {
+	truth := s.truth()
+	for l, w := range s.wrote {
+		for _, st := range truth {
+			if st.Message == string(l.Message) && st.number() != w.value {
+				s.Errorf("a client wrote %d to %s, where no other client writes, the authority has %d", w.value, l.Message, st.number())
+			}
+		}
 	}
 }

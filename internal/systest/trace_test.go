@@ -44,7 +44,7 @@ func newTracedStack(t *testing.T, c *otlptest.Collector, tick, flush time.Durati
 	return s, p
 }
 
-// traceparent returns the header of trace number n.
+// traceparent returns the header of trace n.
 func traceparent(n int, sampled bool) string {
 	flags := "00"
 	if sampled {
@@ -53,7 +53,7 @@ func traceparent(n int, sampled bool) string {
 	return fmt.Sprintf("00-%032x-%016x-%s", n, 0xbeef, flags)
 }
 
-// set publishes a value as a game server with tracing does, and waits for no answer.
+// set publishes a value as a traced game server does, without waiting for an answer.
 func (s *stack) set(hp int, parent string) {
 	s.Helper()
 	m := bus.Msg{Subject: s.subjects.Publish("s", "tower"), Data: fmt.Appendf(nil, `{"op":"set","values":{"hp":%d}}`, hp)}
@@ -76,9 +76,9 @@ func chain(c *otlptest.Collector, trace string) map[string]otlptest.Span {
 	return all
 }
 
-// TestTrace follows one update from the game server to the flush that sent it. Those
-// before, without a trace and with one that is not sampled, leave nothing: no span, and no
-// byte in the batches.
+// TestTrace follows one update from the game server to the flush that sends it. Earlier updates,
+// without a trace and with one that is not sampled, leave nothing: no span, and no byte in the
+// batches.
 func TestTrace(t *testing.T) {
 	c := otlptest.Start(t)
 	s, p := newTracedStack(t, c, time.Millisecond, time.Millisecond)
@@ -129,7 +129,7 @@ func TestTrace(t *testing.T) {
 		t.Errorf("the flush sent %s updates, want that of one client", n)
 	}
 
-	// What comes afterwards has nothing to do with it any more.
+	// Later updates have nothing to do with that trace.
 	s.set(101, "")
 	s.sees(p, "T", f32(101))
 	s.set(102, traceparent(100, true))
@@ -137,14 +137,14 @@ func TestTrace(t *testing.T) {
 	const next = "00000000000000000000000000000064"
 	c.Until("the next flush arrives", func() bool { return len(chain(c, next)) == 5 })
 	if n := len(c.Spans()); n != 10 {
-		t.Errorf("%d spans, want five each of the two updates that are sampled: %+v", n, c.Spans())
+		t.Errorf("%d spans, want five for each of the two sampled updates: %+v", n, c.Spans())
 	}
 	if n := traced.Load(); n != 2 {
 		t.Errorf("%d batches have a trace, want two", n)
 	}
 }
 
-// TestTraceRefused finds out why a sampled publish was not applied.
+// TestTraceRefused shows why a sampled publish was not applied.
 func TestTraceRefused(t *testing.T) {
 	c := otlptest.Start(t)
 	s, _ := newTracedStack(t, c, time.Millisecond, time.Millisecond)
@@ -158,17 +158,17 @@ func TestTraceRefused(t *testing.T) {
 		return len(chain(c, fmt.Sprintf("%032x", 7))) == 2 && len(chain(c, fmt.Sprintf("%032x", 8))) == 1
 	})
 	if span := chain(c, fmt.Sprintf("%032x", 7))["apply"]; !span.Failed {
-		t.Errorf("the store refuses a text: %+v", span)
+		t.Errorf("the span of a text that the store refuses is %+v", span)
 	}
 	if span := chain(c, fmt.Sprintf("%032x", 8))["publish"]; !span.Failed || span.Attributes["error.type"] != "bad_request" {
-		t.Errorf("this is no JSON: %+v", span)
+		t.Errorf("the span of a publish that is no JSON is %+v", span)
 	}
 }
 
 // TestTraceLinks lets several sampled updates share a batch, and several batches a flush. The
-// first update of a round leaves at once; the others wait together until the tick or the
-// interval between flushes is over. Only a machine that stands still for that long can
-// separate them, and then the next round tries again.
+// first update of a round leaves at once; the others wait together until the tick or the flush
+// interval is over. Only a machine that stands still for that long can separate them; then the
+// next round tries again.
 func TestTraceLinks(t *testing.T) {
 	const wait = 300 * time.Millisecond
 	for name, times := range map[string][2]time.Duration{"batch": {wait, 0}, "flush": {0, wait}} {
@@ -216,7 +216,7 @@ func TestTraceLinks(t *testing.T) {
 			}
 			span, _ := linked()
 			before := map[string]string{"batch": "apply", "flush": "replicate"}[name]
-			c.Until("what is linked arrives", func() bool {
+			c.Until("the linked spans arrive", func() bool {
 				return !slices.ContainsFunc(append(span.Links, span.Parent), func(id string) bool {
 					return !slices.ContainsFunc(c.Spans(), func(x otlptest.Span) bool {
 						return x.ID == id && x.Name == before && (x.Trace == span.Trace) == (id == span.Parent)
@@ -230,7 +230,7 @@ func TestTraceLinks(t *testing.T) {
 	}
 }
 
-// TestTraceHungCollector publishes sampled updates while the collector answers nothing.
+// TestTraceHungCollector publishes sampled updates while the collector does not answer.
 func TestTraceHungCollector(t *testing.T) {
 	c := otlptest.Start(t)
 	resume := c.Hang()

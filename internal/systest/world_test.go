@@ -28,11 +28,11 @@ import (
 )
 
 var (
-	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
-	rounds = flag.Int("rounds", 0, "rounds of the random tests; 0 means what each has by itself")
+	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random tests")
+	rounds = flag.Int("rounds", 0, "rounds of each random test; 0 for the test's own number")
 )
 
-// repeated runs f with one seed after the other, beginning with the flag.
+// repeated runs f with consecutive seeds, beginning with the flag's.
 func repeated(t *testing.T, usual int, f func(t *testing.T, seed uint64)) {
 	for round := range uint64(cmp.Or(*rounds, usual)) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) { f(t, *seed+round) })
@@ -49,11 +49,11 @@ type world struct {
 	relays   int
 	ids      int
 	events   []event
-	heard    map[string]int // number of the last message, by client
+	heard    map[string]int // ordinal of the last message, by client
 	hosts    int
 }
 
-// An event is one that game servers see.
+// An event is an event for game servers.
 type event struct {
 	Type, Space, Client, Session, Key, Reason, Code string
 	Link                                            int
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// on subscribes the game server.
+// on subscribes the game server to a subject.
 func (w *world) on(subject string, f func(bus.Msg)) {
 	w.Helper()
 	if _, err := w.game.Subscribe(subject, f); err != nil {
@@ -90,13 +90,13 @@ func (w *world) on(subject string, f func(bus.Msg)) {
 	}
 }
 
-// newID makes ids that repeat with the seed and look like real ones.
+// newID makes IDs that repeat with the seed and look like real ones.
 func (w *world) newID() string {
 	w.ids++
 	return fmt.Sprintf("ID%024d", w.ids)
 }
 
-// simShards is the number of shards of a world: enough to be on several relays.
+// simShards is the number of shards of a world: enough for several relays.
 const simShards = 4
 
 // A simRelay is a relay whose workers the scheduler turns.
@@ -104,26 +104,25 @@ type simRelay struct {
 	name   string
 	relay  *relay.Relay
 	bus    *membus.Bus
-	node   string         // its name on the bus, another one for each start
+	node   string         // its name on the bus; each start has another one
 	leases *memlease.Node // nil if it holds everything without leases
 	dead   bool
 	paused bool
 	stuck  bool      // its leases stand still
-	apart  bool      // the others think that it is gone
-	told   time.Time // since when it could hear that another speaks in a higher epoch
-	times  int       // how often it could; 0 while it is dead, paused, stuck or off the bus
-	leaves bool      // it says so to the others
-	asleep []func()  // turns that were due while it was paused
+	apart  bool      // the others believe that it is gone
+	told   time.Time // since when it could hear that another relay serves in a higher epoch
+	times  int       // how often it could hear that; 0 while it is dead, paused, stuck or off the bus
+	leaves bool      // it has told the others that it leaves
+	asleep []func()  // turns that became due while it was paused
 }
 
-// startRelay starts a relay that holds every shard, in a higher epoch than all
-// before.
+// startRelay starts a relay that holds every shard, in a higher epoch than every earlier relay.
 func (w *world) startRelay() *simRelay {
 	w.Helper()
 	return w.startRelayWith(func(*relay.Config) {})
 }
 
-// startRelayWith does so with something changed.
+// startRelayWith is startRelay with a changed configuration.
 func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
 	w.Helper()
 	w.relays++
@@ -132,8 +131,8 @@ func (w *world) startRelayWith(change func(*relay.Config)) *simRelay {
 	return r
 }
 
-// run makes and starts the relay of r. busName is different for each start,
-// because the dead one's connection is closed for ever.
+// run creates and starts the relay of r. Each start needs another busName, because a dead
+// relay's connection is closed forever.
 func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	w.Helper()
 	r.node, r.bus = busName, w.hub.Node(busName)
@@ -157,7 +156,7 @@ func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	}
 }
 
-// kill ends a relay as kill -9 does.
+// kill ends a relay as kill -9 would.
 func (r *simRelay) kill() {
 	r.dead = true
 	r.bus.Close()
@@ -208,13 +207,13 @@ type simEdge struct {
 	buf    []byte
 
 	paused   bool
-	arrived  []udp.Datagram // while it was paused
+	arrived  []udp.Datagram // datagrams that arrived while it was paused
 	look     look
 	lagSince time.Time // since when its replica is not at the holder's position; zero if it is
 	excused  bool      // something stood between the two
 }
 
-// A look is what an edge's replica was like at the end of a turn.
+// A look is the state of an edge's replica at the end of a turn.
 type look struct {
 	replica            *replication.Replica
 	epoch, seq         uint64
@@ -266,7 +265,7 @@ func (s *simEdge) Receive(now time.Time, from netip.AddrPort, p []byte) {
 	s.turn(now, []udp.Datagram{{From: from, Data: p}})
 }
 
-// pause stops the edge's process, or lets it go on with all that came meanwhile.
+// pause stops the edge's process, or resumes it with the datagrams that arrived meanwhile.
 func (s *simEdge) pause(paused bool) {
 	s.paused = paused
 	arrived := s.arrived
@@ -289,12 +288,12 @@ func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
 	s.look.take(now, s.worker.Replica("s"))
 }
 
-// take notes the position of a replica, which must never go back.
+// take records the position of a replica, which must never go back.
 func (l *look) take(now time.Time, r *replication.Replica) {
 	if r == nil {
 		return
 	}
-	if l.replica != r { // the space was forgotten, or is new
+	if l.replica != r { // the edge forgot the space, or it is new
 		*l = look{replica: r, backwards: l.backwards}
 	}
 	epoch, seq := r.Position()
@@ -310,7 +309,7 @@ func (l *look) take(now time.Time, r *replication.Replica) {
 	l.epoch, l.seq, l.changedAt = epoch, seq, now
 }
 
-// Datagram, Send and Flush make it the worker's output.
+// Datagram, Send and Flush make a simEdge the worker's output.
 func (s *simEdge) Datagram(size int) []byte {
 	if cap(s.buf) < size {
 		s.buf = make([]byte, 0, size)
@@ -327,15 +326,15 @@ type player struct {
 	addr  netip.AddrPort
 	world *world
 	edge  *simEdge
-	name  string // that the edge gave it
-	said  int    // messages
+	name  string // given by the edge
+	said  int    // messages that it sent
 
-	gaveUp bool // its edge did, and it does not know
+	gaveUp bool // its edge gave it up, and the client does not know
 
 	linked map[string]time.Time // when links came up, by message, if an audit looks
 }
 
-// join connects a new client to an edge and waits until game servers know.
+// join connects a new client to an edge and waits until game servers know it.
 func (w *world) join(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
 	w.Helper()
 	known := len(w.joined())
@@ -345,7 +344,7 @@ func (w *world) join(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
 	return p
 }
 
-// joined returns the names of all clients that ever joined, in their order.
+// joined returns the names of all clients that ever joined, in order.
 func (w *world) joined() (names []string) {
 	for _, e := range w.events {
 		if e.Type == "joined" {
@@ -355,7 +354,7 @@ func (w *world) joined() (names []string) {
 	return names
 }
 
-// connect lets a new client connect to an edge.
+// connect starts to connect a new client to an edge.
 func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
 	w.Helper()
 	w.hosts++
@@ -369,14 +368,14 @@ func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *playe
 	return p
 }
 
-// do does something with the client.
+// do calls f with the current time and wakes the client.
 func (p *player) do(f func(now time.Time)) {
 	f(p.world.net.Now())
 	p.world.net.Wake(p.addr)
 }
 
-// publish sends a payload as a game server does and returns the answer, for which
-// it lets time pass.
+// publish sends a payload as a game server does and returns the answer. Time passes while it
+// waits.
 func (w *world) publish(space, body string) string {
 	w.Helper()
 	return w.ask(w.subjects.Publish(space, ""), body)
@@ -395,7 +394,7 @@ func (w *world) ask(subject, body string) (answer string) {
 	return answer
 }
 
-// mustPublish publishes and wants it applied.
+// mustPublish publishes and wants the publish to be applied.
 func (w *world) mustPublish(space, body string) {
 	w.Helper()
 	if a := w.publish(space, body); strings.Contains(a, "error") {
@@ -411,7 +410,7 @@ func (w *world) fire(space, body string) {
 	}
 }
 
-// within lets time pass until ok, and fails with the reason if that takes longer
+// within lets time pass until ok reports true, and fails with the reason if that takes longer
 // than d.
 func (w *world) within(d time.Duration, why string, ok func() bool) {
 	w.Helper()

@@ -17,7 +17,7 @@ import (
 
 const lampPut = `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]}`
 
-// lamp is a world with two clients that may write a state.
+// lamp returns a world with two clients that may write a state.
 func lamp(t *testing.T, app dnptest.App) (w *world, e *simEdge, a, b *player) {
 	w = newWorld(t, *seed)
 	w.startRelay()
@@ -38,8 +38,8 @@ func (w *world) count(typ string) (n int) {
 	return n
 }
 
-// TestFarHolder has a holder whose answer takes longer than the pause before a
-// write is repeated.
+// TestFarHolder has a holder whose answer takes longer than the pause before a write is
+// repeated.
 func TestFarHolder(t *testing.T) {
 	w, e, a, b := lamp(t, dnptest.App{})
 	w.hub.Delay = 150 * time.Millisecond
@@ -52,11 +52,11 @@ func TestFarHolder(t *testing.T) {
 		t.Errorf("the write is acknowledged and still repeated, %d times in 10 s", now-repeated)
 	}
 	w.mustPublish("s", `{"op":"set","key":"lamp","values":{"level":9}}`)
-	w.within(time.Second, "the writer sees what others write afterwards", func() bool { return a.has("L", 0, u16(9)) })
+	w.within(time.Second, "the writer sees later writes of others", func() bool { return a.has("L", 0, u16(9)) })
 }
 
-// TestOwnWriteIsNotUndone delivers the holder's "ok" before the batch that has the
-// write, as NATS may, and wants that the writer never sees the value from before.
+// TestOwnWriteIsNotUndone delivers the holder's "ok" before the batch with the write, as NATS
+// may. The writer must never see the earlier value.
 func TestOwnWriteIsNotUndone(t *testing.T) {
 	var seen []uint16
 	w, _, a, b := lamp(t, dnptest.App{Updated: func(l *dnptest.Link, i int) {
@@ -76,9 +76,9 @@ func TestOwnWriteIsNotUndone(t *testing.T) {
 	}
 }
 
-// TestLateWordOnOthers has a game server write at the same time: whoever the
-// holder heard last must win at the writer, too.
-func TestLateWordOnOthers(t *testing.T) {
+// TestConcurrentWrites has a game server and a client write at the same time. The write that
+// reached the holder last must win at the writer, too.
+func TestConcurrentWrites(t *testing.T) {
 	w, _, a, b := lamp(t, dnptest.App{})
 	w.hub.Jitter = 30 * time.Millisecond
 	for n := range uint16(50) {
@@ -94,8 +94,8 @@ func TestLateWordOnOthers(t *testing.T) {
 	}
 }
 
-// TestWriteToRelinked changes what a state is while a write is under way: its link
-// is made anew, but what was written still counts.
+// TestWriteToRelinked changes the description of a state while a write is under way: its link is
+// replaced, but the write counts.
 func TestWriteToRelinked(t *testing.T) {
 	w, e, a, b := lamp(t, dnptest.App{})
 	w.hub.Cut("relay1", e.node, true)
@@ -122,8 +122,8 @@ func TestWriteToRemoved(t *testing.T) {
 	}
 }
 
-// TestRefusedWrite writes what the holder does not take, and more than the edge
-// keeps.
+// TestRefusedWrite writes a value that the holder does not accept, and more than the edge
+// stores.
 func TestRefusedWrite(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -146,15 +146,15 @@ func TestRefusedWrite(t *testing.T) {
 		w.net.Run(100 * time.Millisecond)
 	}
 	if n := e.worker.Counts().WritesDropped; n != 1 {
-		t.Errorf("%d values dropped, want the one that is beyond the bound", n)
+		t.Errorf("%d values dropped, want the one beyond the bound", n)
 	}
-	w.within(time.Second, "what was not taken comes back at once", func() bool { return a.has("S", 1, []byte{0, 0}) })
+	w.within(time.Second, "the dropped value comes back at once", func() bool { return a.has("S", 1, []byte{0, 0}) })
 	w.hub.Cut("relay1", e.node, false)
-	w.within(2*time.Second, "and the other when the holder refused it", func() bool { return a.has("S", 0, hi) })
+	w.within(2*time.Second, "the other value comes back when the holder has refused it", func() bool { return a.has("S", 0, hi) })
 }
 
-// TestLostBus takes the bus away: clients keep what they have, new ones are
-// rejected, and all is well when it is back.
+// TestLostBus takes the bus away: clients keep their states, new clients are rejected, and
+// everything works when the bus is back.
 func TestLostBus(t *testing.T) {
 	w, e, a, b := lamp(t, dnptest.App{})
 	bus := w.hub.Node(e.node)
@@ -163,18 +163,18 @@ func TestLostBus(t *testing.T) {
 	late := w.connect(e, dnptest.Cpp(), dnptest.App{})
 	w.net.Run(2 * time.Second)
 	if late.Phase() != dnptest.Closed || !strings.Contains(late.Reason(), "reject") {
-		t.Errorf("a client that comes without a bus is %v (%s), want rejected", late.Phase(), late.Reason())
+		t.Errorf("a client that connects without a bus is %v (%s), want rejected", late.Phase(), late.Reason())
 	}
 	w.net.Run(20 * time.Second)
 	if !a.has("L", 0, u16(7)) || !b.has("L", 0, u16(1)) || a.Phase() != dnptest.Connected {
-		t.Error("clients lost what they had")
+		t.Error("a client lost its connection or its values")
 	}
 	bus.SetConnected(true)
 	w.within(time.Second, "the write arrives", func() bool { return b.has("L", 0, u16(7)) })
 	w.join(e, dnptest.Cpp(), dnptest.App{})
 }
 
-// TestBusComesLater starts an edge that has no bus.
+// TestBusComesLater starts an edge without a bus.
 func TestBusComesLater(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -183,13 +183,13 @@ func TestBusComesLater(t *testing.T) {
 	early := w.connect(e, dnptest.Cpp(), dnptest.App{})
 	w.net.Run(time.Second)
 	if early.Phase() != dnptest.Closed {
-		t.Errorf("a client is %v before the bus was there, want rejected", early.Phase())
+		t.Errorf("a client is %v before the bus is there, want rejected", early.Phase())
 	}
 	w.hub.Node("edge1").SetConnected(true)
 	w.join(e, dnptest.Cpp(), dnptest.App{})
 }
 
-// TestUnanswered closes a session while a game server waits for a number.
+// TestUnanswered closes a session while a game server waits for an answer.
 func TestUnanswered(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -202,14 +202,14 @@ func TestUnanswered(t *testing.T) {
 			answers = append(answers, string(m.Data))
 		})
 	}
-	w.within(20*time.Second, "everybody is answered", func() bool { return len(answers) == 30 })
+	w.within(20*time.Second, "all requests are answered", func() bool { return len(answers) == 30 })
 	if last := answers[29]; !strings.Contains(last, "unknown_client") {
-		t.Errorf("the last is answered %s", last)
+		t.Errorf("the last answer is %s", last)
 	}
 	w.within(time.Second, "the event left", func() bool { return w.count("left") == 1 })
 }
 
-// TestNoKickForAll sends the holder's word to everybody.
+// TestNoKickForAll sends a kick, which only the holder sends and to one client, to all clients.
 func TestNoKickForAll(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -221,11 +221,11 @@ func TestNoKickForAll(t *testing.T) {
 	})
 	w.net.Run(time.Second)
 	if a.Phase() != dnptest.Connected {
-		t.Error("a message to everybody kicked everybody")
+		t.Error("a message to all clients kicked one")
 	}
 }
 
-// TestForeignReply sends what is no answer to the subjects of answers.
+// TestForeignReply sends messages that are no answers to the subjects of answers.
 func TestForeignReply(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -234,19 +234,19 @@ func TestForeignReply(t *testing.T) {
 	var inbox string
 	w.on("dnp.v1.shard.*.repair", func(m bus.Msg) { inbox = strings.TrimSuffix(m.Reply, ".0.s") })
 	w.startRelay()
-	w.mustPublish("s", lampPut) // the epoch is new, so the replica asks
+	w.mustPublish("s", lampPut) // in a new epoch, so the replica asks
 	w.within(5*time.Second, "a repair request", func() bool { return inbox != "" })
 	for _, end := range []string{".-1.s", ".1.s", ".99999999999999999999.s", ".x.s", ".0.nowhere", ".0.s"} {
 		_ = w.game.Publish(bus.Msg{Subject: inbox + end, Data: []byte("\x01\x02\x03")})
 	}
 	w.net.Run(time.Second)
 	if a.Phase() != dnptest.Connected {
-		t.Error("the client is gone")
+		t.Error("the client is disconnected")
 	}
 }
 
-// TestMoreStatesThanLinks has more states than a client may have links. Those that
-// were left out get their turn when others end.
+// TestMoreStatesThanLinks has more states than a client may have links. The remaining states are
+// linked when others end.
 func TestMoreStatesThanLinks(t *testing.T) {
 	const states, most = 4110, 4096
 	w := newWorld(t, *seed)
@@ -260,17 +260,16 @@ func TestMoreStatesThanLinks(t *testing.T) {
 		w.mustPublish("s", `{"ops":[`+strings.Join(ops, ",")+`]}`)
 	}
 	a := w.join(e, dnptest.Engine(), dnptest.App{})
-	w.within(time.Minute, "as many links as there may be", func() bool { return len(a.Links()) == most })
+	w.within(time.Minute, "the client has as many links as it may", func() bool { return len(a.Links()) == most })
 	var ops []string
 	for i := range states - most {
 		ops = append(ops, fmt.Sprintf(`{"op":"remove","key":"k%d"}`, i))
 	}
 	w.mustPublish("s", `{"ops":[`+strings.Join(ops, ",")+`]}`)
-	w.within(5*time.Second, "the states that were left out are linked", func() bool { return a.LinkNamed(fmt.Sprintf("k%d", states-1)) != nil })
+	w.within(5*time.Second, "the remaining states are linked", func() bool { return a.LinkNamed(fmt.Sprintf("k%d", states-1)) != nil })
 }
 
-// TestDeclined refuses a link. The state is not offered again until it says
-// something else of itself.
+// TestDeclined rejects a link. The state is not offered again until its link message changes.
 func TestDeclined(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -283,7 +282,7 @@ func TestDeclined(t *testing.T) {
 		return dnptest.Reject
 	}})
 	w.mustPublish("s", towerPut)
-	w.within(time.Second, "an event", func() bool { return w.count("rejected") == 1 })
+	w.within(time.Second, "the rejection is an event", func() bool { return w.count("rejected") == 1 })
 	w.mustPublish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`)
 	w.mustPublish("s", strings.Replace(towerPut, "gone", "bye", 1))
 	w.net.Run(2 * time.Second)
@@ -294,9 +293,9 @@ func TestDeclined(t *testing.T) {
 	w.within(time.Second, "another message is another offer", func() bool { return offers == 2 })
 }
 
-// TestBounds lets an honest and a cheating program write one state: what is beyond the
-// bounds is refused by itself, in the same datagram as what is not, the writer gets the
-// authoritative value again, and game servers learn who tried what.
+// TestBounds lets a program write values within and beyond the bounds of a state in one
+// datagram. Only those beyond are refused, the writer gets the authoritative values again, and
+// game servers learn which client tried what.
 func TestBounds(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -312,10 +311,10 @@ func TestBounds(t *testing.T) {
 		a.Set(a.LinkNamed("L"), 1, nan)
 		a.Set(a.LinkNamed("L"), 2, u16(7))
 	})
-	w.within(time.Second, "what is within its bounds arrives", func() bool { return b.has("L", 2, u16(7)) })
-	w.within(time.Second, "the writer gets the rest back", func() bool { return a.has("L", 0, u16(10)) && a.has("L", 1, one) && a.has("L", 2, u16(7)) })
+	w.within(time.Second, "the value within its bounds arrives", func() bool { return b.has("L", 2, u16(7)) })
+	w.within(time.Second, "the writer gets the others back", func() bool { return a.has("L", 0, u16(10)) && a.has("L", 1, one) && a.has("L", 2, u16(7)) })
 	if !b.has("L", 0, u16(10)) || !b.has("L", 1, one) {
-		t.Error("another client saw what was refused")
+		t.Error("another client saw a refused value")
 	}
 	for n := range uint16(200) {
 		a.write(a.LinkNamed("L"), 1000+n)
@@ -327,6 +326,6 @@ func TestBounds(t *testing.T) {
 	}
 	first := w.events[slices.IndexFunc(w.events, func(e event) bool { return e.Type == "refused" })]
 	if first.Client != a.name || first.Key != "lamp" || first.Code != "out_of_range" || first.Reason != "max" {
-		t.Errorf("game servers are told %+v", first)
+		t.Errorf("game servers were told %+v", first)
 	}
 }

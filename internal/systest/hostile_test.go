@@ -2,6 +2,7 @@ package systest
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -12,9 +13,10 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
 )
 
-// A listener is a client whose datagrams are looked at before it gets them.
+// A listener is a client whose datagrams are inspected before it receives them.
 type listener struct {
 	*dnptest.Client
 	heard func(p []byte)
@@ -25,9 +27,9 @@ func (l listener) Receive(now time.Time, from netip.AddrPort, p []byte) {
 	l.Client.Receive(now, from, p)
 }
 
-// hostile makes a datagram that somebody with a session may think of: any command with
-// any numbers, most often near to those that are used, and bodies that were cut,
-// changed or filled up. It does not end the session, which every client may.
+// hostile returns a datagram that an attacker with a session may think of: any command with any
+// numbers, most often close to those in use, and bodies that are cut, changed or extended. It
+// does not end the session, which every client may do.
 func hostile(r *rand.Rand) []byte {
 	link := []int{0, 1, 7, 0x1000, 0x7FFF, 0x8000, 0x8001, 0x8002, 0x8003, 0x8004, 0xFFFE, 0xFFFF}[r.IntN(12)]
 	number := []int{0, 1, 2, 3, 5, 9, r.IntN(40), r.IntN(65536)}[r.IntN(8)]
@@ -92,11 +94,10 @@ func fromHex(s string) (b []byte, ok bool) {
 	return b, len(s)%2 == 0
 }
 
-// TestRightsCannotBeWidened lets three clients with different rights send thousands of
-// hostile datagrams each, between honest operations, to a real edge worker, and wants
-// that nothing happens for which the rights are not enough: whatever a client sends,
-// states that it may not write stay as game servers put them, what it must not see it
-// is not sent, and what is said in its name is its own.
+// TestRightsCannotBeWidened lets three clients with different rights send thousands of hostile
+// datagrams each, between honest operations, to a real edge worker. Nothing may happen that
+// their rights do not cover: states that a client may not write stay as game servers put them, a
+// client is not sent what it must not see, and messages in its name are its own.
 func TestRightsCannotBeWidened(t *testing.T) {
 	const secret, others = 0x5EC7, 0x1234
 	w := newWorld(t, *seed)
@@ -117,10 +118,10 @@ func TestRightsCannotBeWidened(t *testing.T) {
 	w.hub.Tap = func(from string, m bus.Msg) {
 		rest, mine := strings.CutPrefix(m.Subject, "dnp.v1.from.")
 		if mine && (!strings.HasPrefix(rest, "s.") || !names[strings.TrimPrefix(rest, "s.")]) {
-			t.Errorf("a message came as %s", m.Subject)
+			t.Errorf("a message arrived as %s", m.Subject)
 		}
 		if from == e.node && (strings.HasPrefix(m.Subject, "dnp.v1.publish.") && !strings.Contains(m.Subject, "_probe") || strings.HasPrefix(m.Subject, "dnp.v1.live.")) {
-			t.Errorf("the edge said %s", m.Subject)
+			t.Errorf("the edge published on %s", m.Subject)
 		}
 	}
 	canary := binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, secret), secret)
@@ -131,9 +132,9 @@ func TestRightsCannotBeWidened(t *testing.T) {
 		}
 	}
 	bob := w.login(e, "10.1.0.9:5000", dnptest.Cpp(), w.token("bob", nil))
-	w.within(5*time.Second, "bob is there", func() bool { return bob.has("bobs", 0, u16(9)) })
+	w.within(5*time.Second, "bob is connected", func() bool { return bob.has("bobs", 0, u16(9)) })
 	r, sent := rand.New(rand.NewPCG(*seed, 11)), 0
-	for round := range 25 { // a hostile datagram may cost its sender the session, so there are some
+	for round := range 25 { // a hostile datagram may cost its sender the session, so there are many
 		attackers := []*player{
 			w.login(e, fmt.Sprintf("10.1.0.1:%d", 5000+round), dnptest.Cpp(), w.token("eve", nil)),
 			w.login(e, fmt.Sprintf("10.1.0.2:%d", 5000+round), dnptest.Java(), w.token("mallory", func(c *claims) { c.Groups = []string{"blue"} })),
@@ -145,7 +146,7 @@ func TestRightsCannotBeWidened(t *testing.T) {
 			w.net.Wake(p.addr)
 		}
 		for _, p := range attackers {
-			w.within(8*time.Second, "a client sees what everybody sees", func() bool { return p.LinkNamed("free") != nil && p.LinkNamed("bobs") != nil })
+			w.within(8*time.Second, "a client sees the public states", func() bool { return p.LinkNamed("free") != nil && p.LinkNamed("bobs") != nil })
 		}
 		for range 100 {
 			for _, p := range attackers {
@@ -195,16 +196,125 @@ func TestRightsCannotBeWidened(t *testing.T) {
 		t.Error("a client that may not write made a state")
 	}
 	if changed == 0 {
-		t.Error("nobody wrote anything, so nothing was tried")
+		t.Error("no client wrote anything, so nothing was tested")
 	}
 	bob.do(func(time.Time) { bob.Set(bob.LinkNamed("bobs"), 0, u16(others)) })
-	w.within(2*time.Second, "who may write does", func() bool {
+	w.within(2*time.Second, "a client that may write does", func() bool {
 		return strings.Contains(w.ask(w.subjects.Get("s", "bobs"), ""), fmt.Sprint(others))
 	})
 }
 
-// values is what a listing says of states, without the position.
+// values returns the states of a listing without its position.
 func values(listing string) string {
 	_, states, _ := strings.Cut(listing, `"states":`)
 	return states
+}
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// TestForgedClose sends, once a second for ten minutes, the single byte of a ConnectionClose in
+// the name of idle clients of every library. Anyone can forge it; no session may end.
+func TestForgedClose(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	open, token := w.startEdge(wire.Denetwork, nil), w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	type victim struct {
+		*player
+		e *simEdge
+	}
+	var victims []victim
+	for i, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()} {
+		from := fmt.Sprintf("10.1.0.%d:1", 10+i)
+		victims = append(victims, victim{w.join(open, b, dnptest.App{}), open},
+			victim{w.login(token, from, b, w.token(fmt.Sprint("c", i), func(c *claims) { c.Expires = w.net.Now().Add(time.Hour) })), token})
+	}
+	for _, v := range victims {
+		w.within(5*time.Second, "the client is connected", func() bool { return v.has("D", 0, u16(1)) })
+	}
+	forged := 0
+	w.net.Every(time.Second, func() bool {
+		for _, v := range victims {
+			v.e.forge(v.addr, "02")
+			forged++
+		}
+		return true
+	})
+	w.net.Run(10 * time.Minute)
+	if w.count("left") > 0 || w.count("joined") != len(victims) {
+		t.Errorf("after %d forged closes: %+v", forged, w.events)
+	}
+	w.mustPublish("s", `{"op":"set","key":"door","values":{"v":7}}`)
+	for _, v := range victims {
+		w.within(time.Second, "the session continues", func() bool { return v.has("D", 0, u16(7)) })
+	}
+}
+
+// TestRealClose closes clients. Their sessions are freed within two seconds, and a little more
+// for the network.
+func TestRealClose(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()} {
+		p := w.join(e, b, dnptest.App{})
+		w.net.Run(time.Second)
+		left := w.count("left")
+		p.do(p.Close)
+		w.within(2100*time.Millisecond, b.Name+" has left", func() bool { return w.count("left") > left })
+	}
+	if n := e.worker.Counts().Sessions; n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// TestForgedRequests requests new sessions in the name of clients that have one.
+func TestForgedRequests(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	w.mustPublish("s", doorPut)
+	p := w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.net.Every(700*time.Millisecond, func() bool {
+		e.forge(p.addr, "00 0100 0000")
+		return true
+	})
+	w.net.Run(2 * time.Minute)
+	if w.count("left") > 0 || w.count("joined") != 1 || p.Phase() != dnptest.Connected {
+		t.Errorf("%+v", w.events)
+	}
+}
+
+// TestSessionsPerAddress admits no more sessions from one address than configured.
+func TestSessionsPerAddress(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.SessionsPerAddress, c.SessionsMax = 3, 5 })
+	w.mustPublish("s", doorPut)
+	players := make([]*player, 8)
+	connected := func() (n int) {
+		for _, p := range players {
+			if p.Phase() == dnptest.Connected && p.has("D", 0, u16(1)) {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range players {
+		players[i] = w.login(e, fmt.Sprintf("10.1.0.%d:%d", 1+i/4, 1+i), dnptest.Cpp(), []byte("hello"))
+		w.net.Run(time.Second)
+	}
+	if n := connected(); n != 5 || players[3].Phase() != dnptest.Closed || players[7].Phase() != dnptest.Closed {
+		t.Errorf("%d sessions, want three from one address and five in all", n)
+	}
+	players[0].do(players[0].Close)
+	w.net.Run(3 * time.Second)
+	late := w.login(e, "10.1.0.1:99", dnptest.Cpp(), []byte("hello"))
+	w.within(3*time.Second, "a client that leaves makes room", func() bool { return late.has("D", 0, u16(1)) })
 }

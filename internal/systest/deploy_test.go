@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A composeService is what the test looks at of a service of deploy/compose.yaml.
+// A composeService is the checked part of a service of deploy/compose.yaml.
 type composeService struct {
 	Image       string
 	Entrypoint  []string
@@ -39,7 +40,7 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
-// readCompose reads deploy/compose.yaml, and what deploy/compose.watch.yaml adds to it.
+// readCompose reads deploy/compose.yaml and the services that deploy/compose.watch.yaml adds.
 func readCompose(t *testing.T) *composeFile {
 	t.Helper()
 	var c, watch composeFile
@@ -55,7 +56,7 @@ func readCompose(t *testing.T) *composeFile {
 }
 
 // TestCompose starts relays and edges with the arguments and the environment of
-// deploy/compose.yaml. They must want nothing but NATS.
+// deploy/compose.yaml. They must lack nothing but NATS.
 func TestCompose(t *testing.T) {
 	c := readCompose(t)
 	for _, name := range []string{"nats-1", "nats-2", "nats-3", "redis", "relay-1", "relay-2", "edge-1", "edge-2", "prometheus", "grafana", "collector"} {
@@ -95,13 +96,13 @@ func checkComposeFiles(t *testing.T, name string, s composeService, c *composeFi
 	}
 	for _, p := range s.Ports {
 		if !strings.HasPrefix(p, "127.0.0.1:") {
-			t.Errorf("%s opens %s to everybody", name, p)
+			t.Errorf("%s opens %s beyond loopback", name, p)
 		}
 	}
 }
 
-// checkRegistry wants an image with its registry. Docker would look on its own, but
-// podman refuses a short name unless it is told where to search.
+// checkRegistry wants an image with its registry. Docker has a default, but podman refuses a
+// short name unless it is told where to search.
 func checkRegistry(t *testing.T, image string) {
 	t.Helper()
 	_, name, variable := strings.Cut(image, ":-") // ${NAME:-image}
@@ -114,14 +115,14 @@ func checkRegistry(t *testing.T, image string) {
 	}
 }
 
-// TestDockerfile wants base images with their registry, and the target for programs
-// built outside to be started as the one that builds them.
+// TestDockerfile wants base images with their registry. The target for programs that were built
+// outside must start like the one that builds them.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile(deploy + "Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var started [][]string // per stage from scratch: who starts what, on which port
+	var started [][]string // per stage from scratch: the user, the program and the port
 	scratch := false
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
@@ -179,7 +180,7 @@ func runComposeNode(t *testing.T, role string, s composeService) {
 	startCommand(t, cmd).ends(1, "gave up")
 }
 
-// TestComposePrometheus wants Prometheus to look at every node, where it shows its metrics.
+// TestComposePrometheus wants Prometheus to scrape every node at the address of its metrics.
 func TestComposePrometheus(t *testing.T) {
 	c := readCompose(t)
 	var p struct {
@@ -203,10 +204,123 @@ func TestComposePrometheus(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) || len(want) != 4 {
-		t.Errorf("Prometheus looks at %v, want %v", got, want)
+		t.Errorf("Prometheus scrapes %v, want %v", got, want)
 	}
 	for _, file := range []string{"compose/grafana.yaml", "compose/dashboards.yaml", "compose/collector.yaml"} {
 		var any map[string]any
 		readYAML(t, file, &any)
 	}
+}
+
+// fakeGo stands for the go command. The program that it builds does nothing and succeeds.
+const fakeGo = `#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\n' >"$2"
+chmod +x "$2"
+`
+
+// TestSimScript wants a run that simulated less than it was told to fail.
+func TestSimScript(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	script, err := os.ReadFile("../../scripts/sim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"scripts/sim": string(script), "go": fakeGo, "internal/systest/x": "", "sessionlog/x": ""} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args string // SECONDS and ROUNDS
+		ok   bool
+		want string // part of its output
+	}{
+		{"600 100", true, "100 rounds of chaos"},
+		{"600 120", true, "150 rounds of chaos"},
+		{"0", true, ""},
+		{"0 100", false, "sim: 0 s were over after 0 of 100 rounds"},
+	} {
+		run := exec.Command(bash, append([]string{filepath.Join(dir, "scripts/sim")}, strings.Fields(c.args)...)...)
+		run.Env = append(os.Environ(), "GO="+filepath.Join(dir, "go"), "SEED=1")
+		out, err := run.CombinedOutput()
+		if (err == nil) != c.ok || !strings.Contains(string(out), c.want) {
+			t.Errorf("scripts/sim %s: %v, %q; want success %v, and %q", c.args, err, out, c.ok, c.want)
+		}
+	}
+}
+
+// TestSecurityPage wants every test, make target and file that SECURITY.md names to exist.
+func TestSecurityPage(t *testing.T) {
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{} // folders by test
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
+			folder, _ := filepath.Rel(root, filepath.Dir(path))
+			tests[string(m[1])] += " " + folder + " "
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for line := range strings.SplitSeq(string(page), "\n") {
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(line, -1) {
+			named++
+			if !known(tests, m[1], m[2] != "") {
+				t.Errorf("SECURITY.md names %s, which does not exist", m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile("`(Test\\w+)` in ([a-z/]+[a-z])").FindAllStringSubmatch(line, -1) {
+			if !strings.Contains(tests[m[1]], " "+m[2]+" ") {
+				t.Errorf("SECURITY.md says that %s is in %s; it is in%s", m[1], m[2], tests[m[1]])
+			}
+		}
+		for _, m := range regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(line, -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("SECURITY.md names make %s, which does not exist", m[1])
+			}
+		}
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 3 && strings.Contains(string(page), "proved by") &&
+			!strings.Contains(line, "threat |") && !strings.Contains(cells[2], "`") && !strings.Contains(cells[2], "/") && !strings.Contains(line, "byte") {
+			t.Errorf("a threat without a proof: %s", line)
+		}
+	}
+	if named < 40 {
+		t.Errorf("SECURITY.md names %d tests", named)
+	}
+}
+
+// known reports whether a test has this name, or begins with it.
+func known(tests map[string]string, name string, begin bool) bool {
+	if tests[name] != "" || !begin {
+		return tests[name] != ""
+	}
+	for t := range tests {
+		if strings.HasPrefix(t, name) {
+			return true
+		}
+	}
+	return false
 }

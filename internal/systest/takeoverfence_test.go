@@ -9,36 +9,36 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// keepStall is for how long an edge has to be stopped to be sure to notice that itself.
-const keepStall = 300 * time.Millisecond
+// takeoverStall is how long an edge must be stopped to be sure to notice it.
+const takeoverStall = 300 * time.Millisecond
 
-// A fence watches that nothing is accepted from an edge whose sessions others took over
-// while it was stopped: by the log, by the game, by the affinity, or by clients.
+// A fence checks that nothing is accepted from an edge whose sessions others took over while it
+// was stopped: not by the log, the game, the affinity or clients.
 type fence struct {
-	w    *keepWorld
+	w    *takeoverWorld
 	logs map[string]*fencedLog
 	seen fenceCounts
 }
 
-// A fencedLog is what the writes say that a log took.
+// A fencedLog is the state of a log according to the writes that it accepted.
 type fencedLog struct {
 	epoch, owner uint64
 	node         string          // of the owner
 	stored       map[uint64]bool // commands of the client, by number
 }
 
-// fenceCounts are what woken edges tried. All of it but the last was refused, or the test
+// fenceCounts are the attempts of resumed edges. All but the last were refused, or the test
 // fails.
 type fenceCounts struct {
-	woken   int // sessions that an edge found to be another's when it went on
-	writes  int // that it asked the log for
+	woken   int // sessions that another edge owned when an edge resumed
+	writes  int // writes that it sent to the log
 	claims  int
-	repeats int // messages that the game had
-	firsts  int // messages that it had not; the log had them before the edge was replaced
+	repeats int // messages that the game had already
+	firsts  int // messages that the game did not have; the log had them before the edge was replaced
 }
 
 func (c fenceCounts) String() string {
-	return fmt.Sprintf("%d sessions of edges that woke too late: %d writes, %d claims and %d messages in vain; %d messages that the next owner had not published yet",
+	return fmt.Sprintf("%d sessions of edges that resumed too late: %d writes, %d claims and %d messages in vain; %d messages that the next owner had not published yet",
 		c.woken, c.writes, c.claims, c.repeats, c.firsts)
 }
 
@@ -46,19 +46,19 @@ func (c *fenceCounts) add(o fenceCounts) {
 	c.woken, c.writes, c.claims, c.repeats, c.firsts = c.woken+o.woken, c.writes+o.writes, c.claims+o.claims, c.repeats+o.repeats, c.firsts+o.firsts
 }
 
-func newFence(w *keepWorld) *fence { return &fence{w: w, logs: map[string]*fencedLog{}} }
+func newFence(w *takeoverWorld) *fence { return &fence{w: w, logs: map[string]*fencedLog{}} }
 
-// A keepStop is what an edge had when it was stopped, and what became of it.
-type keepStop struct {
+// A takeoverStop is what an edge had when it was stopped, and what became of it.
+type takeoverStop struct {
 	at     time.Duration
-	had    []*keepPlayer
-	feeds  []*keepFeed             // that go on with it
+	had    []*takeoverPlayer
+	feeds  []*takeoverFeed         // resumed with it
 	others map[netip.AddrPort]bool // clients that another edge took over meanwhile
 }
 
-// stops notes whose sessions an edge has that is stopped. It need not know yet that the log
-// says so.
-func (e *keepEdge) stops() {
+// stops records the sessions of an edge that is stopped, according to the log. The edge need not
+// know yet that it owns them.
+func (e *takeoverEdge) stops() {
 	e.stopped.at, e.stopped.had = e.w.net.Elapsed(), nil
 	for _, p := range e.w.players {
 		if e.w.fence.of(p.log()).node == e.name {
@@ -67,13 +67,13 @@ func (e *keepEdge) stops() {
 	}
 }
 
-// wakes notes whose sessions are not its own any more, and lets it publish what waits
-// before it can find that out.
-func (e *keepEdge) wakes() {
+// wakes records the sessions that the edge lost while it was stopped, and lets it publish its
+// waiting messages before it can notice.
+func (e *takeoverEdge) wakes() {
 	f := e.w.fence
 	e.stopped.others = map[netip.AddrPort]bool{}
 	for _, p := range e.stopped.had {
-		if f.of(p.log()).node != e.name && e.w.net.Elapsed()-e.stopped.at > keepStall {
+		if f.of(p.log()).node != e.name && e.w.net.Elapsed()-e.stopped.at > takeoverStall {
 			e.stopped.others[p.addr] = true
 			f.seen.woken++
 		}
@@ -85,8 +85,9 @@ func (e *keepEdge) wakes() {
 	}
 }
 
-// passes reports whether a datagram to a client is one of another edge that leaves here.
-func (e *keepEdge) passes(to netip.AddrPort, b []byte) bool {
+// passes takes a datagram out of the list of those of other edges that leave here. It reports
+// whether the datagram was in it.
+func (e *takeoverEdge) passes(to netip.AddrPort, b []byte) bool {
 	i := slices.Index(e.passing[to], string(b))
 	if i >= 0 {
 		e.passing[to] = slices.Delete(e.passing[to], i, i+1)
@@ -101,16 +102,16 @@ func (f *fence) of(log string) *fencedLog {
 	return f.logs[log]
 }
 
-// applied judges a write that the log took.
+// applied judges a write that the log accepted.
 func (f *fence) applied(log string, e sessionlog.Entry) {
 	k, err := sessionlog.ParseBlock(e.Data)
 	if err != nil {
-		f.w.failf("the log takes a write that cannot be read")
+		f.w.failf("the log accepts a write that does not parse")
 		return
 	}
 	l := f.of(log)
 	if k.Epoch < l.epoch || k.Epoch == l.epoch && k.Owner != l.owner {
-		f.w.failf("the log takes a write of epoch %d of %x after one of epoch %d of %x, %s", k.Epoch, k.Owner, l.epoch, l.owner, l.node)
+		f.w.failf("the log accepts a write of epoch %d by %x after one of epoch %d by %x, %s", k.Epoch, k.Owner, l.epoch, l.owner, l.node)
 	}
 	l.epoch, l.owner = k.Epoch, k.Owner
 	if k.Adopt != nil {
@@ -122,7 +123,7 @@ func (f *fence) applied(log string, e sessionlog.Entry) {
 	}
 }
 
-// back notes that the owner of a log is no stranger to its client.
+// back notes that the owner of a log may send to its client.
 func (f *fence) back(log string) {
 	for _, e := range f.w.edges {
 		for _, p := range f.w.players {
@@ -133,8 +134,8 @@ func (f *fence) back(log string) {
 	}
 }
 
-// tries counts a write that a woken edge asks for.
-func (f *fence) tries(e *keepEdge, w sessionlog.Write) {
+// tries counts a write that a resumed edge sends to the log.
+func (f *fence) tries(e *takeoverEdge, w sessionlog.Write) {
 	if e.paused || len(e.stopped.others) == 0 {
 		return
 	}
@@ -143,8 +144,8 @@ func (f *fence) tries(e *keepEdge, w sessionlog.Write) {
 	}
 }
 
-// consumes judges a message of a client that comes to the game from an edge: it is stored.
-func (f *fence) consumes(e *keepEdge, p *keepPlayer, m sessionlog.Message) {
+// consumes judges a client's message that reaches the game from an edge: the log must have it.
+func (f *fence) consumes(e *takeoverEdge, p *takeoverPlayer, m sessionlog.Message) {
 	if !f.of(p.log()).stored[m.Number] {
 		f.w.failf("%s publishes message %d of player %d, which is not in the log", e.name, m.Number, p.index)
 	}
@@ -158,9 +159,9 @@ func (f *fence) consumes(e *keepEdge, p *keepPlayer, m sessionlog.Message) {
 }
 
 // claims lets an edge claim a session, and judges what becomes of the claim.
-func (f *fence) claims(a *keepAffinity, name string, epoch uint64) {
+func (f *fence) claims(a *takeoverAffinity, name string, epoch uint64) {
 	l := f.of(name)
-	claimed := func() bool { // and not an earlier epoch only
+	claimed := func() bool { // in the current epoch
 		node, epoch := f.w.claims.Claim(name)
 		return node == l.node && epoch == l.epoch
 	}
@@ -175,22 +176,22 @@ func (f *fence) claims(a *keepAffinity, name string, epoch uint64) {
 	}
 }
 
-// sends judges a datagram of an edge's own to a client.
-func (f *fence) sends(e *keepEdge, to netip.AddrPort, b []byte) {
-	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log says that all is well
+// sends judges a datagram that an edge itself sends to a client.
+func (f *fence) sends(e *takeoverEdge, to netip.AddrPort, b []byte) {
+	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log would say that the session is still the edge's
 		p := f.w.player(to)
-		f.w.failf("%s went on and sends % x to player %d, whom %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
+		f.w.failf("%s resumed and sends % x to player %d, which %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
 	}
 }
 
-// A keepLog is the log as an edge sees it.
-type keepLog struct {
-	e *keepEdge
+// A takeoverLog is the log as an edge sees it.
+type takeoverLog struct {
+	e *takeoverEdge
 	sessionlog.Log
 }
 
 // Append implements sessionlog.Log.
-func (l keepLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
+func (l takeoverLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
 	for _, w := range writes {
 		l.e.w.fence.tries(l.e, w)
 	}

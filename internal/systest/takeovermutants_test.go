@@ -7,12 +7,13 @@ import (
 	"github.com/dnprelay/dnprelay/internal/mutants"
 )
 
-// keepMutantSeeds is within how many seeds of TestKeep a fault must be noticed.
-const keepMutantSeeds = 120
+// takeoverMutantSeeds is the number of seeds of TestTakeover within which a fault must be
+// noticed.
+const takeoverMutantSeeds = 120
 
-// keepMutantList is deliberate faults of edges with sessions in a log. Those of the rules
-// themselves are in session/mutants_test.go.
-var keepMutantList = []mutants.Mutant{
+// takeoverMutants is deliberate faults of edges with durable sessions. Those of the session
+// rules are in sessionlog/mutants_test.go.
+var takeoverMutants = []mutants.Mutant{
 	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case a.host.Follow(now, s.about.Space):", New: "case a.host.Follow(now, s.about.Space) || true:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.bringInLine(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
@@ -20,7 +21,7 @@ var keepMutantList = []mutants.Mutant{
 	{Name: "write_numbers_begin_again", File: "internal/edge/fanout/request.go", Old: "uint32(p.durable)<<24 + p.made", New: "p.made"},
 	{Name: "moved_sessions_leave", File: "internal/edge/fanout/session.go", Old: "if reason == dnp.CloseMoved {\n\t\treturn\n\t}", New: ""},
 	{Name: "reliable_messages_before_commit", File: "internal/edge/fanout/session.go", Old: "if s.durable == 0 || !ev.Reliable {", New: "if true {",
-		Survives: "the game reads the stream, and the simulation's has no subscribers beside it"},
+		Survives: "the game reads the stream, and the simulated game has no other subscribers"},
 	{Name: "tokens_are_forgotten", File: "internal/edge/fanout/session.go", Old: "s.messages.lastToken = token\n", New: ""},
 	{Name: "queued_counts_as_promised", File: "internal/edge/fanout/messages.go", Old: "\t\t\tc.replies[token] = \"\"\n", New: ""},
 	{Name: "only_the_newest_of_the_queue_waits", File: "internal/edge/fanout/messages.go", Old: "\t\t\tc.replies[token] = \"\"\n", New: "\t\t\tclear(c.replies)\n\t\t\tc.replies[token] = \"\"\n",
@@ -37,8 +38,8 @@ var keepMutantList = []mutants.Mutant{
 		Run: "^TestLostToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
 	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\ta.lookUp", New: "\tif first && false {\n\t\ta.lookUp"},
-	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestKeepTracked$"},
-	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestKeepTracked$"},
+	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
+	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestTakeoverTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !b.cfg.Forwards {", New: "if true {",
 		Survives: "sessions go to where the datagrams come, as without a forwarder"},
 	{Name: "deliveries_are_not_told", File: "internal/edge/worker.go", Old: "w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())", New: "_ = now"},
@@ -46,16 +47,16 @@ var keepMutantList = []mutants.Mutant{
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !c.present(claim.name) {", New: "if true {",
-		Args: []string{"-keep-seeds", "400"}},
+		Args: []string{"-takeover-seeds", "400"}},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\ta.receiveHeld(now, s.client)\n\ta.reply(s)", New: "\ta.reply(s)",
 		Survives: "clients say it again after half a second"},
 }
 
-func TestKeepMutantsApply(t *testing.T) { mutants.Check(t, keepMutantList) }
+func TestTakeoverMutantsApply(t *testing.T) { mutants.Check(t, takeoverMutants) }
 
-func TestKeepMutants(t *testing.T) {
+func TestTakeoverMutants(t *testing.T) {
 	if !*hunt {
 		t.Skip("deliberate faults take -mutants, because each is compiled")
 	}
-	mutants.Run(t, mutants.Config{Run: "^TestKeep$", Args: []string{"-keep-seeds", strconv.Itoa(keepMutantSeeds)}, Rounds: mutants.FirstSeed}, keepMutantList)
+	mutants.Run(t, mutants.Config{Run: "^TestTakeover$", Args: []string{"-takeover-seeds", strconv.Itoa(takeoverMutantSeeds)}, Rounds: mutants.FirstSeed}, takeoverMutants)
 }

@@ -21,7 +21,7 @@ func u16(v uint16) []byte  { return binary.LittleEndian.AppendUint16(nil, v) }
 
 const towerPut = `{"op":"put","key":"tower","message":"T","farewell":"gone","values":[{"name":"hp","type":"float32","value":93.5}]}`
 
-// TestPublishReachesClients is the main job, for every client there is.
+// TestPublishReachesClients publishes, changes and removes a state before clients of every kind.
 func TestPublishReachesClients(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		t.Run(b.Name, func(t *testing.T) {
@@ -31,9 +31,9 @@ func TestPublishReachesClients(t *testing.T) {
 			early := w.join(e, b, dnptest.App{})
 			w.net.Run(time.Second)
 			w.mustPublish("s", towerPut)
-			w.within(time.Second, "a client that was there sees the new state", func() bool { return early.has("T", 0, f32(93.5)) })
+			w.within(time.Second, "a connected client sees the new state", func() bool { return early.has("T", 0, f32(93.5)) })
 			late := w.join(e, b, dnptest.App{})
-			w.within(3*time.Second, "a client that comes later is linked", func() bool { return late.has("T", 0, f32(93.5)) })
+			w.within(3*time.Second, "a later client is linked", func() bool { return late.has("T", 0, f32(93.5)) })
 			w.mustPublish("s", `{"op":"set","key":"tower","values":{"hp":50}}`)
 			w.within(time.Second, "both see the change", func() bool { return early.has("T", 0, f32(50)) && late.has("T", 0, f32(50)) })
 			w.event(time.Second, "linked", "tower")
@@ -42,14 +42,14 @@ func TestPublishReachesClients(t *testing.T) {
 			w.within(2*time.Second, "the farewell arrives as a message", func() bool {
 				return len(early.Messages) > 0 && string(early.Messages[0].Data) == "gone" && early.Messages[0].Reliable
 			})
-			if b.LinkDown != dnptest.DownWhileListening { // the engine keeps links that are up for ever
+			if b.LinkDown != dnptest.DownWhileListening { // the engine keeps links that are up forever
 				w.within(2*time.Second, "the link goes down", func() bool { return early.LinkNamed("T") == nil })
 			}
 		})
 	}
 }
 
-// TestTwoProfiles shows one state on two edges that speak different dialects.
+// TestTwoProfiles shows one state through two edges that speak different dialects.
 func TestTwoProfiles(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -61,8 +61,8 @@ func TestTwoProfiles(t *testing.T) {
 	w.within(time.Second, "both see the change", func() bool { return cpp.has("T", 0, f32(1)) && spec.has("T", 0, f32(1)) })
 }
 
-// TestClientWrites follows a write to the authority, to game servers and to the
-// other client, and a write that is not allowed to nowhere.
+// TestClientWrites follows a write to the authority, to game servers and to the other client; a
+// forbidden write reaches none of them.
 func TestClientWrites(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -86,14 +86,14 @@ func TestClientWrites(t *testing.T) {
 		t.Error("a write to a read-only state reached another client")
 	}
 	if !a.has("W", 0, u16(1)) {
-		t.Error("the scrub did not give the writer of a read-only state the true value back")
+		t.Error("the scrub did not return the true value to the writer of a read-only state")
 	}
 	if !strings.Contains(w.ask(w.subjects.Get("s", "lamp"), ""), `"value":7`) {
 		t.Error("the authority does not have the write")
 	}
 }
 
-// TestWriteWaitsForHolder lets a client write while no relay is there.
+// TestWriteWaitsForHolder lets a client write while the edge cannot reach a relay.
 func TestWriteWaitsForHolder(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -107,7 +107,7 @@ func TestWriteWaitsForHolder(t *testing.T) {
 	a.do(func(time.Time) { a.Set(a.LinkNamed("L"), 0, u16(7)) })
 	w.net.Run(3 * time.Second)
 	if !a.has("L", 0, u16(7)) {
-		t.Error("the client's own write was undone while nobody answered")
+		t.Error("the client's own write was undone while no relay answered")
 	}
 	w.hub.Cut("relay1", "edge1", false)
 	w.within(time.Second, "the write arrives when the holder is back", func() bool {
@@ -120,7 +120,7 @@ func TestWriteWaitsForHolder(t *testing.T) {
 	})
 }
 
-// TestMessages sends messages of every kind both ways.
+// TestMessages sends messages of every kind in both directions.
 func TestMessages(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -164,7 +164,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestAudience moves clients in and out of sight by name and group.
+// TestAudience shows a state to clients and hides it, by name and by group.
 func TestAudience(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -178,19 +178,19 @@ func TestAudience(t *testing.T) {
 		t.Error("a client outside of the group was linked")
 	}
 	w.mustPublish("s", `{"op":"audience","key":"flag","audience":{"clients":["`+b.name+`"]}}`)
-	w.within(2*time.Second, "the named client is linked, the member is not any more", func() bool {
+	w.within(2*time.Second, "the named client is linked, the member is not", func() bool {
 		return b.has("F", 0, u16(1)) && a.LinkNamed("F") == nil
 	})
 	w.mustPublish("s", `{"op":"audience","key":"flag","audience":{"groups":["red"]}}`)
-	w.within(2*time.Second, "and back", func() bool { return b.LinkNamed("F") == nil && a.has("F", 0, u16(1)) })
+	w.within(2*time.Second, "and the other way round", func() bool { return b.LinkNamed("F") == nil && a.has("F", 0, u16(1)) })
 	w.mustPublish("s", `{"op":"group","client":"`+a.name+`","leave":["red"]}`)
-	w.within(2*time.Second, "who leaves the group loses the link", func() bool { return a.LinkNamed("F") == nil })
+	w.within(2*time.Second, "a client that leaves the group loses the link", func() bool { return a.LinkNamed("F") == nil })
 	if got := w.publish("s", `{"op":"group","client":"nobody","join":["red"]}`); !strings.Contains(got, "unknown_client") {
-		t.Errorf("group of a client that is not there: %s", got)
+		t.Errorf("group of an unknown client: %s", got)
 	}
 }
 
-// TestWhoAndKick asks who is there and throws one out.
+// TestWhoAndKick lists the clients and kicks one.
 func TestWhoAndKick(t *testing.T) {
 	w := newWorld(t, *seed)
 	w.startRelay()
@@ -198,7 +198,7 @@ func TestWhoAndKick(t *testing.T) {
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	client := p.name
 	if a := w.ask(w.subjects.Who("s"), ""); !strings.Contains(a, client) || !strings.Contains(a, `"edge":"edge1"`) {
-		t.Errorf("who is answered %s", a)
+		t.Errorf("the answer to who is %s", a)
 	}
 	w.mustPublish("s", `{"op":"kick","client":"`+client+`"}`)
 	w.within(time.Second, "the client is told", func() bool { return p.Phase() != dnptest.Connected })
@@ -210,7 +210,7 @@ func TestWhoAndKick(t *testing.T) {
 	w.within(time.Second, "left", func() bool { return w.ask(w.subjects.To("s", client), "x") == "error: no responders" })
 }
 
-// TestClientStates follows a state that a client offers, by policy.
+// TestClientStates follows a state that a client offers, under each policy.
 func TestClientStates(t *testing.T) {
 	layout, err := netstate.NewLayout([]netstate.Value{{Type: 3}})
 	if err != nil {
@@ -239,7 +239,7 @@ func TestClientStates(t *testing.T) {
 		l := offer(w, a)
 		w.net.Run(3 * time.Second)
 		if l.Phase == dnptest.LinkIsUp {
-			t.Error("the link came up although clients may not make states")
+			t.Error("the link came up although clients may not offer states")
 		}
 	})
 	t.Run("space", func(t *testing.T) {

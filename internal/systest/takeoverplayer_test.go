@@ -13,36 +13,36 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A keepPlayer is a client with an application that counts its messages, and the game
-// that the client talks to.
-type keepPlayer struct {
+// A takeoverPlayer is a client with an application that counts its messages, and the game to
+// which the client talks.
+type takeoverPlayer struct {
 	*dnptest.Client
-	w     *keepWorld
+	w     *takeoverWorld
 	index int
 	addr  netip.AddrPort
 	name  string
-	route *keepEdge // where the balancer sends its datagrams
-	next  *keepEdge // where it sends them from the next one on; nil for no change
+	route *takeoverEdge // to which the balancer sends its datagrams
+	next  *takeoverEdge // to which it sends them from the next datagram on; nil for no change
 
-	said     int    // messages of the client
-	consumed int    // of these, what the game has
-	cursor   uint64 // number of the newest of them, plus one
+	said     int    // messages that the client sent
+	consumed int    // of these, those that the game has
+	cursor   uint64 // number of the newest consumed message, plus one
 	told     int    // messages of the game that an edge promised to send
-	telling  bool   // one waits for that promise
-	got      int    // messages of the game that came
-	bursts   int    // messages that the game said and does not ask about
-	heard    int    // of these, what came
-	last     int    // the newest of them
+	telling  bool   // a message waits for that promise
+	got      int    // of the told messages, those that arrived
+	bursts   int    // messages that the game sent without waiting for an answer
+	heard    int    // of these, those that arrived
+	last     int    // ordinal of the newest of these
 
-	own    *dnptest.Link // a state that the client offers
-	broken time.Duration // since when its edge is dead; 0 if it is not
+	own    *dnptest.Link // the state that the client offers
+	broken time.Duration // since when its edge is dead; 0 if its edge lives
 	frozen bool          // interrupted
 }
 
-func newKeepPlayer(w *keepWorld, i int, b dnptest.Behaviour) *keepPlayer {
-	p := &keepPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
+func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
+	p := &takeoverPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
 	p.Client = dnptest.NewClient(dnptest.Config{
-		Behaviour: b, Server: keepVIP, Send: func(d []byte) { w.net.Send(p.addr, keepVIP, d) },
+		Behaviour: b, Server: balancerAddr, Send: func(d []byte) { w.net.Send(p.addr, balancerAddr, d) },
 		App: dnptest.App{
 			Closed:  p.closed,
 			Message: p.message,
@@ -64,7 +64,7 @@ func newKeepPlayer(w *keepWorld, i int, b dnptest.Behaviour) *keepPlayer {
 	return p
 }
 
-func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
+func (w *takeoverWorld) player(addr netip.AddrPort) *takeoverPlayer {
 	for _, p := range w.players {
 		if p.addr == addr {
 			return p
@@ -74,10 +74,12 @@ func (w *keepWorld) player(addr netip.AddrPort) *keepPlayer {
 }
 
 // log returns the name of the log of the client's session.
-func (p *keepPlayer) log() string { return sessionlog.Key([]byte("secret"), p.addr, keepVIP.Port()) }
+func (p *takeoverPlayer) log() string {
+	return sessionlog.Key([]byte("secret"), p.addr, balancerAddr.Port())
+}
 
-// owner returns the edge that claims the player's session, if it is there.
-func (p *keepPlayer) owner() *keepEdge {
+// owner returns the living edge that claims the player's session, or nil.
+func (p *takeoverPlayer) owner() *takeoverEdge {
 	for _, e := range p.w.edges {
 		if node, _ := p.w.claims.Claim(p.log()); e.alive && node == e.name {
 			return e
@@ -86,8 +88,8 @@ func (p *keepPlayer) owner() *keepEdge {
 	return nil
 }
 
-// broken notes whose service ends with an edge.
-func (w *keepWorld) broken(e *keepEdge) {
+// broken records the players whose service ends with an edge.
+func (w *takeoverWorld) broken(e *takeoverEdge) {
 	for _, p := range w.players {
 		if p.owner() == e && !p.frozen {
 			p.broken = w.net.Elapsed()
@@ -96,7 +98,7 @@ func (w *keepWorld) broken(e *keepEdge) {
 }
 
 // Receive implements simnet.Node.
-func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
+func (p *takeoverPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 	if o := p.owner(); p.broken != 0 && o != nil && o.alive {
 		p.w.gaps = append(p.w.gaps, p.w.net.Elapsed()-p.broken)
 		p.broken = 0
@@ -104,14 +106,14 @@ func (p *keepPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 	p.Client.Receive(now, from, b)
 }
 
-// begin starts the traffic of both sides.
-func (p *keepPlayer) begin() {
+// begin starts the traffic in both directions.
+func (p *takeoverPlayer) begin() {
 	switch p.index {
-	case keepPlayers - 1:
+	case takeoverPlayers - 1:
 		if p.w.tracked {
-			break // an edge that it was not heard by may not send to it
+			break // only edges that heard it may send to it
 		}
-		return // it only watches, so no edge learns from it that it needs another one
+		return // it sends nothing, so no edge learns from it that it needs another one
 	case 1:
 		p.offer()
 		p.w.net.Every(300*time.Millisecond, func() bool {
@@ -123,8 +125,8 @@ func (p *keepPlayer) begin() {
 	p.w.net.Schedule(0, p.listen)
 }
 
-// offer makes a state of the client's own.
-func (p *keepPlayer) offer() {
+// offer offers the client's own state.
+func (p *takeoverPlayer) offer() {
 	layout, err := netstate.NewLayout([]netstate.Value{{Type: 6}})
 	if err == nil {
 		p.own, err = p.Offer(p.w.net.Now(), netstate.NewState(layout), []byte("own"), false)
@@ -135,17 +137,17 @@ func (p *keepPlayer) offer() {
 	p.w.net.Wake(p.addr)
 }
 
-// write writes to the state of the client's own.
-func (p *keepPlayer) write(v uint16) {
+// write writes to the client's own state.
+func (p *takeoverPlayer) write(v uint16) {
 	if p.own.Phase == dnptest.LinkIsUp {
 		p.Set(p.own, 0, u16(v))
 		p.w.net.Wake(p.addr)
 	}
 }
 
-func (p *keepPlayer) talk() {
+func (p *takeoverPlayer) talk() {
 	w := p.w
-	if w.healed && (!w.tracked || w.net.Elapsed() > w.healedAt+keepLeave) {
+	if w.healed && (!w.tracked || w.net.Elapsed() > w.healedAt+takeoverLeave) {
 		return
 	}
 	if p.Phase() == dnptest.Connected && p.Queued() < 30 {
@@ -161,8 +163,8 @@ func (p *keepPlayer) talk() {
 	w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.talk)
 }
 
-// consume takes a message of a client to the game, which may come again, from an edge.
-func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
+// consume brings a client's message, which may be a repetition, from an edge to the game.
+func (w *takeoverWorld) consume(e *takeoverEdge, client string, m sessionlog.Message) {
 	for _, p := range w.players {
 		if p.name != client {
 			continue
@@ -172,7 +174,7 @@ func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
 		}
 		want := fmt.Sprintf("c%d", p.consumed)
 		if text, _, _ := strings.Cut(string(m.Data), "."); text != want || m.Previous != p.cursor {
-			w.failf("the game gets %q as %d after %d of player %d, want %q after %d", text, m.Number, m.Previous, p.index, want, p.cursor)
+			w.failf("the game gets %q of number %d after %d from player %d, want %q after %d", text, m.Number, m.Previous, p.index, want, p.cursor)
 		}
 		p.cursor = m.Number + 1
 		p.consumed++
@@ -182,7 +184,7 @@ func (w *keepWorld) consume(e *keepEdge, client string, m sessionlog.Message) {
 // burst has the game send more than the window of the client's connection takes; its next
 // messages wait behind these. The game does not ask for an answer, so some may get lost with
 // an edge; the others arrive once and in order.
-func (p *keepPlayer) burst() {
+func (p *takeoverPlayer) burst() {
 	if p.w.healed {
 		return
 	}
@@ -195,8 +197,8 @@ func (p *keepPlayer) burst() {
 	}
 }
 
-// listen has the game say messages, one after the other, each until it is answered.
-func (p *keepPlayer) listen() {
+// listen makes the game send messages one after the other, each until it is answered.
+func (p *takeoverPlayer) listen() {
 	w := p.w
 	if !p.telling && !w.healed {
 		p.telling = true
@@ -210,7 +212,7 @@ func (p *keepPlayer) listen() {
 	}
 }
 
-func (p *keepPlayer) payload(i int) []byte {
+func (p *takeoverPlayer) payload(i int) []byte {
 	text := fmt.Sprintf("g%d", i)
 	if p.Behaviour().LongMessage == dnptest.LongWorks && i%40 == 17 {
 		text += strings.Repeat("-", 2500)
@@ -218,7 +220,7 @@ func (p *keepPlayer) payload(i int) []byte {
 	return []byte(text)
 }
 
-func (p *keepPlayer) tellNext() {
+func (p *takeoverPlayer) tellNext() {
 	w := p.w
 	if p.frozen {
 		return
@@ -226,7 +228,7 @@ func (p *keepPlayer) tellNext() {
 	m := bus.Msg{
 		Subject: w.subjects.To("s", p.name), Data: p.payload(p.told), Header: map[string]string{"Dnp-Token": strconv.Itoa(p.told + 1)},
 	}
-	patience := time.Duration(50+w.net.Rand().IntN(250)) * time.Millisecond // often less than a message waits
+	patience := time.Duration(50+w.net.Rand().IntN(250)) * time.Millisecond // often shorter than a message waits
 	w.game.Request(m, patience, func(answer bus.Msg, err error) {
 		if err == nil && !strings.Contains(string(answer.Data), "error") {
 			p.told++
@@ -237,7 +239,7 @@ func (p *keepPlayer) tellNext() {
 	})
 }
 
-func (p *keepPlayer) message(m dnptest.Message) {
+func (p *takeoverPlayer) message(m dnptest.Message) {
 	if !m.Reliable {
 		return
 	}
@@ -256,7 +258,7 @@ func (p *keepPlayer) message(m dnptest.Message) {
 	p.got++
 }
 
-func (p *keepPlayer) closed(reason string) {
+func (p *takeoverPlayer) closed(reason string) {
 	if p.frozen {
 		return
 	}
@@ -270,20 +272,20 @@ func (p *keepPlayer) closed(reason string) {
 	p.w.failf("player %d is interrupted: %s", p.index, reason)
 }
 
-// judge judges what the client has in the end.
-func (p *keepPlayer) judge() {
+// judge compares what the client and the game have in the end.
+func (p *takeoverPlayer) judge() {
 	w := p.w
 	if p.consumed != p.said || p.Queued() > 0 {
-		w.failf("player %d said %d messages, the game got %d; %d wait", p.index, p.said, p.consumed, p.Queued())
+		w.failf("player %d sent %d messages, the game got %d; %d wait", p.index, p.said, p.consumed, p.Queued())
 	}
 	if p.got != p.told {
-		w.failf("the game said %d messages, player %d got %d", p.told, p.index, p.got)
+		w.failf("the game sent %d messages, player %d got %d", p.told, p.index, p.got)
 	}
 	if want := u16(w.value); string(p.Value("T", 0)) != string(want) {
 		w.failf("player %d sees % x, want % x", p.index, p.Value("T", 0), want)
 	}
 	if p.owners() != 1 {
-		w.net.Run(keepProbe)
+		w.net.Run(takeoverProbe)
 	}
 	if n := p.owners(); n != 1 {
 		w.failf("player %d has %d owners in the end", p.index, n)
@@ -294,7 +296,7 @@ func (p *keepPlayer) judge() {
 }
 
 // owners returns how many edges take the session for theirs.
-func (p *keepPlayer) owners() (n int) {
+func (p *takeoverPlayer) owners() (n int) {
 	for _, e := range p.w.edges {
 		for _, k := range e.workers {
 			if k.worker.Serves(p.addr) {
@@ -305,9 +307,9 @@ func (p *keepPlayer) owners() (n int) {
 	return n
 }
 
-// judgeEnd wants the end of the session in the log, which is not written before all that
-// the client said was delivered.
-func (p *keepPlayer) judgeEnd() {
+// judgeEnd wants the end of the session in the log. It is not written before all messages of the
+// client were delivered.
+func (p *takeoverPlayer) judgeEnd() {
 	entries := p.w.store.Entries(p.log())
 	if len(entries) == 0 {
 		p.w.failf("player %d has no log", p.index)
@@ -315,12 +317,12 @@ func (p *keepPlayer) judgeEnd() {
 	}
 	k, err := sessionlog.ParseBlock(entries[len(entries)-1].Data)
 	if err != nil || k.Close == nil {
-		p.w.failf("the session of player %d does not end: %v %+v", p.index, err, k)
+		p.w.failf("the session of player %d did not end: %v %+v", p.index, err, k)
 	}
 }
 
 // judgeOwn wants the holder to have what the client writes to its own state.
-func (p *keepPlayer) judgeOwn() {
+func (p *takeoverPlayer) judgeOwn() {
 	w := p.w
 	if p.own.Phase != dnptest.LinkIsUp {
 		w.failf("player %d lost its own state", p.index)

@@ -13,15 +13,15 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// keepFront is the balancer: it sends the datagrams of a client to one edge until that
-// edge counts as dead.
-type keepFront struct{ w *keepWorld }
+// A takeoverBalancer sends the datagrams of a client to one edge until that edge counts as dead.
+type takeoverBalancer struct{ w *takeoverWorld }
 
-func (f keepFront) Advance(time.Time)              {}
-func (f keepFront) NextTimeout() (time.Time, bool) { return time.Time{}, false }
-func (f keepFront) Receive(_ time.Time, from netip.AddrPort, p []byte) {
+func (f takeoverBalancer) Advance(time.Time)              {}
+func (f takeoverBalancer) NextTimeout() (time.Time, bool) { return time.Time{}, false }
+func (f takeoverBalancer) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	w := f.w
 	pl := w.player(from)
 	if pl.next != nil {
@@ -41,8 +41,8 @@ func (f keepFront) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 }
 
 // living returns an edge that does not count as dead.
-func (w *keepWorld) living() *keepEdge {
-	var all []*keepEdge
+func (w *takeoverWorld) living() *takeoverEdge {
+	var all []*takeoverEdge
 	for _, e := range w.edges {
 		if !e.dead {
 			all = append(all, e)
@@ -54,49 +54,49 @@ func (w *keepWorld) living() *keepEdge {
 	return all[w.net.Rand().IntN(len(all))]
 }
 
-// A keepEdge is an edge: a process that dies, is stopped, and starts again.
-type keepEdge struct {
-	w        *keepWorld
+// A takeoverEdge is an edge process that dies, is stopped, and starts again.
+type takeoverEdge struct {
+	w        *takeoverWorld
 	name     string
-	start    int  // how-manieth process of all
+	start    int  // ordinal of the process among all
 	alive    bool // the process exists
 	paused   bool
 	draining bool
-	dead     bool // what the others believe
-	stopped  keepStop
+	dead     bool // in the eyes of the others
+	stopped  takeoverStop
 
 	edge     *edge.Edge
-	workers  []*keepWorker
+	workers  []*takeoverWorker
 	bus      *membus.Bus
-	affinity *keepAffinity
-	heard    map[netip.AddrPort]bool     // clients that the balancer ever sent to this address, if it tracks connections
-	firsts   map[netip.AddrPort]string   // to which edge the forwarded datagrams of a client came first
-	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here
+	affinity *takeoverAffinity
+	heard    map[netip.AddrPort]bool     // clients that the balancer ever sent here, if it tracks connections
+	firsts   map[netip.AddrPort]string   // the edge at which the forwarded datagrams of a client arrived first
+	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here, by client
 }
 
-func (e *keepEdge) well() bool { return e.alive && !e.paused && !e.draining }
+func (e *takeoverEdge) well() bool { return e.alive && !e.paused && !e.draining }
 
-// A keepWorker is one worker of an edge and the output of it.
-type keepWorker struct {
-	e       *keepEdge
+// A takeoverWorker is one worker of an edge and its output.
+type takeoverWorker struct {
+	e       *takeoverEdge
 	start   int
 	worker  *edge.Worker
 	arrived []udp.Datagram
-	planned int // generation of the turn that is planned
+	planned int // generation of the planned turn
 	woken   bool
 	buf     []byte
 }
 
 // boot starts a process with two workers.
-func (e *keepEdge) boot() {
+func (e *takeoverEdge) boot() {
 	w := e.w
 	w.starts++
 	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
-	e.stopped, e.passing = keepStop{}, make(map[netip.AddrPort][]string)
+	e.stopped, e.passing = takeoverStop{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
-	e.affinity = &keepAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
+	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
 	durable := &edge.Durable{
-		Log: keepLog{e, w.store}, Shards: 4, Secret: []byte("secret"), From: keepFrom{e, e.start}, Affinity: e.affinity, Forward: keepForward{e},
+		Log: takeoverLog{e, w.store}, Shards: 4, Secret: []byte("secret"), From: takeoverFrom{e, e.start}, Affinity: e.affinity, Forward: takeoverForward{e},
 	}
 	if w.alone {
 		durable.Forward = nil
@@ -112,8 +112,8 @@ func (e *keepEdge) boot() {
 	}
 	e.workers, e.firsts = nil, make(map[netip.AddrPort]string)
 	for range 2 {
-		k := &keepWorker{e: e, start: e.start}
-		if k.worker, err = e.edge.AddWorker(edge.Listener{Addr: keepVIP}, k, k.wake); err != nil {
+		k := &takeoverWorker{e: e, start: e.start}
+		if k.worker, err = e.edge.AddWorker(edge.Listener{Addr: balancerAddr}, k, k.wake); err != nil {
 			w.Fatal(err)
 		}
 		e.workers = append(e.workers, k)
@@ -127,8 +127,8 @@ func (e *keepEdge) boot() {
 	w.net.Schedule(100*time.Millisecond, w.tellRoster)
 }
 
-// receive takes a datagram of a client, as the kernel does: always at the same worker.
-func (e *keepEdge) receive(from netip.AddrPort, p []byte) {
+// receive takes a datagram of a client. As in the kernel, it is always for the same worker.
+func (e *takeoverEdge) receive(from netip.AddrPort, p []byte) {
 	if e.alive {
 		k := e.workers[from.Port()%2]
 		k.arrived = append(k.arrived, udp.Datagram{From: from, Data: p})
@@ -136,14 +136,14 @@ func (e *keepEdge) receive(from netip.AddrPort, p []byte) {
 	}
 }
 
-func (k *keepWorker) wake() {
+func (k *takeoverWorker) wake() {
 	if !k.woken {
 		k.woken = true
 		k.e.w.net.Schedule(0, func() { k.woken = false; k.turn() })
 	}
 }
 
-func (k *keepWorker) turn() {
+func (k *takeoverWorker) turn() {
 	e := k.e
 	if !e.alive || e.paused || e.start != k.start {
 		return
@@ -163,28 +163,28 @@ func (k *keepWorker) turn() {
 	})
 }
 
-// Datagram, Send and Flush make it the worker's output.
-func (k *keepWorker) Datagram(size int) []byte {
+// Datagram, Send and Flush make a takeoverWorker the worker's output.
+func (k *takeoverWorker) Datagram(size int) []byte {
 	if cap(k.buf) < size {
 		k.buf = make([]byte, 0, size)
 	}
 	return k.buf[:0]
 }
 
-func (k *keepWorker) Send(to netip.AddrPort, b []byte) {
+func (k *takeoverWorker) Send(to netip.AddrPort, b []byte) {
 	w := k.e.w
 	if !k.e.passes(to, b) {
 		w.fence.sends(k.e, to, b)
 	}
 	k.tracks(to, b)
 	if !w.strict || w.player(to).route == k.e {
-		w.net.Send(keepVIP, to, b)
+		w.net.Send(balancerAddr, to, b)
 	}
 }
 
-func (k *keepWorker) Flush() error { return nil }
+func (k *takeoverWorker) Flush() error { return nil }
 
-func (e *keepEdge) kill() {
+func (e *takeoverEdge) kill() {
 	if !e.w.spare(e) {
 		return
 	}
@@ -195,17 +195,17 @@ func (e *keepEdge) kill() {
 	e.w.net.Schedule(time.Duration(1000+e.w.net.Rand().IntN(2000))*time.Millisecond, e.boot)
 }
 
-// ends is the end of the process.
-func (e *keepEdge) ends() {
+// ends ends the process.
+func (e *takeoverEdge) ends() {
 	e.alive = false
 	e.bus.Close()
 	e.noticed()
 }
 
-// noticed lets the others find out that this edge is silent, after a while.
-func (e *keepEdge) noticed() {
+// noticed lets the others notice after a while that this edge is silent.
+func (e *takeoverEdge) noticed() {
 	start := e.start
-	e.w.net.Schedule(keepSilence+time.Duration(e.w.net.Rand().Int64N(int64(keepJitter))), func() {
+	e.w.net.Schedule(takeoverSilence+time.Duration(e.w.net.Rand().Int64N(int64(takeoverJitter))), func() {
 		if e.start != start || e.alive && !e.paused {
 			return
 		}
@@ -215,7 +215,7 @@ func (e *keepEdge) noticed() {
 	})
 }
 
-func (e *keepEdge) pause(d time.Duration) {
+func (e *takeoverEdge) pause(d time.Duration) {
 	if !e.w.spare(e) {
 		return
 	}
@@ -232,11 +232,11 @@ func (e *keepEdge) pause(d time.Duration) {
 	})
 }
 
-func (e *keepEdge) resume() {
+func (e *takeoverEdge) resume() {
 	if !e.alive || !e.paused {
 		return
 	}
-	e.w.tell("%s goes on", e.name)
+	e.w.tell("%s resumes", e.name)
 	e.paused, e.dead = false, false
 	e.wakes()
 	e.affinity.Return()
@@ -246,13 +246,13 @@ func (e *keepEdge) resume() {
 	e.w.net.Schedule(200*time.Millisecond, e.w.tellRoster)
 }
 
-// drain lets the edge leave in order, and come again.
-func (e *keepEdge) drain() {
+// drain drains the edge, and starts it again.
+func (e *takeoverEdge) drain() {
 	w := e.w
 	if !w.spare(e) {
 		return
 	}
-	w.tell("%s leaves", e.name)
+	w.tell("%s drains", e.name)
 	w.drained++
 	e.draining = true
 	w.net.Schedule(50*time.Millisecond, w.tellRoster)
@@ -270,9 +270,9 @@ func (e *keepEdge) drain() {
 			return true
 		}
 		if e.edge.DurableSessions() > 0 {
-			w.failf("%s cannot hand %d sessions over", e.name, e.edge.DurableSessions())
+			w.failf("%s did not hand %d sessions over", e.name, e.edge.DurableSessions())
 		}
-		if !e.dead && waited < 3*time.Second { // the balancer goes on to send here for a while
+		if !e.dead && waited < 3*time.Second { // the balancer goes on sending here for a while
 			return true
 		}
 		w.tell("%s has left", e.name)
@@ -282,10 +282,10 @@ func (e *keepEdge) drain() {
 	})
 }
 
-// A keepForward carries datagrams between edges. It knows at once who is silent.
-type keepForward struct{ e *keepEdge }
+// A takeoverForward carries datagrams between edges. It knows at once which edges count as dead.
+type takeoverForward struct{ e *takeoverEdge }
 
-func (f keepForward) peer(node string) *keepEdge {
+func (f takeoverForward) peer(node string) *takeoverEdge {
 	for _, o := range f.e.w.edges {
 		if o.name == node && !o.dead {
 			return o
@@ -294,7 +294,7 @@ func (f keepForward) peer(node string) *keepEdge {
 	return nil
 }
 
-func (f keepForward) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
+func (f takeoverForward) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
 	o := f.peer(node)
 	if o == nil {
 		return false
@@ -304,7 +304,7 @@ func (f keepForward) Forward(node string, listener uint16, client netip.AddrPort
 		via = first
 	}
 	if via == o.name {
-		via = "" // it went around
+		via = "" // the datagram went in a circle
 	}
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {
@@ -315,7 +315,7 @@ func (f keepForward) Forward(node string, listener uint16, client netip.AddrPort
 	return true
 }
 
-func (f keepForward) Return(node string, listener uint16, client netip.AddrPort, _ uint64, datagram []byte) bool {
+func (f takeoverForward) Return(node string, listener uint16, client netip.AddrPort, _ uint64, datagram []byte) bool {
 	o := f.peer(node)
 	if o == nil {
 		return false
@@ -330,37 +330,36 @@ func (f keepForward) Return(node string, listener uint16, client netip.AddrPort,
 	return true
 }
 
-// A keepAffinity is the affinity of one process, which lies.
-type keepAffinity struct {
+// A takeoverAffinity is the affinity of one process, which may lie.
+type takeoverAffinity struct {
 	*memaffinity.Node
-	e      *keepEdge
+	e      *takeoverEdge
 	start  int
 	tell   func(string, cluster.Served)
 	claims map[string]uint64 // of this process, with their epochs
 }
 
 // Claim implements cluster.Affinity.
-func (a *keepAffinity) Claim(name string, epoch uint64) {
+func (a *takeoverAffinity) Claim(name string, epoch uint64) {
 	a.claims[name] = epoch
 	a.e.w.fence.claims(a, name, epoch)
 }
 
 // Release implements cluster.Affinity.
-func (a *keepAffinity) Release(name string, epoch uint64) {
+func (a *takeoverAffinity) Release(name string, epoch uint64) {
 	if a.claims[name] == epoch {
 		delete(a.claims, name)
 	}
 	a.Node.Release(name, epoch)
 }
 
-func (a *keepAffinity) OnReplaced(handle func(string, cluster.Served)) {
+func (a *takeoverAffinity) OnReplaced(handle func(string, cluster.Served)) {
 	a.tell = handle
 	a.Node.OnReplaced(handle)
 }
 
-// Return is for a process that goes on after it seemed dead. All its claims are due to be
-// renewed.
-func (a *keepAffinity) Return() {
+// Return resumes a process that seemed dead. All its claims are due for renewal.
+func (a *takeoverAffinity) Return() {
 	a.Node = a.e.w.claims.Node(a.e.name)
 	a.Node.OnReplaced(a.tell)
 	for _, name := range slices.Sorted(maps.Keys(a.claims)) {
@@ -372,9 +371,9 @@ func (a *keepAffinity) Return() {
 	}
 }
 
-func (a *keepAffinity) later(f func()) { a.e.w.net.Schedule(300*time.Microsecond, f) }
+func (a *takeoverAffinity) later(f func()) { a.e.w.net.Schedule(300*time.Microsecond, f) }
 
-func (a *keepAffinity) Find(name string, answer func(cluster.Served, error)) {
+func (a *takeoverAffinity) Find(name string, answer func(cluster.Served, error)) {
 	w := a.e.w
 	switch {
 	case w.net.Rand().Float64() < w.away:
@@ -389,14 +388,69 @@ func (a *keepAffinity) Find(name string, answer func(cluster.Served, error)) {
 	}
 }
 
-func (a *keepAffinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
+func (a *takeoverAffinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
 	a.later(func() { a.Node.Try(name, seen, answer) })
 }
 
-func (a *keepAffinity) Claimed(node string, each func([]string), done func(error)) {
+func (a *takeoverAffinity) Claimed(node string, each func([]string), done func(error)) {
 	if a.e.w.net.Rand().Float64() < a.e.w.away {
 		a.later(func() { done(cluster.ErrAffinityAway) })
 		return
 	}
 	a.later(func() { a.Node.Claimed(node, each, done) })
+}
+
+// A takeoverFrom brings messages to the game, as natsfrom does.
+type takeoverFrom struct {
+	e     *takeoverEdge
+	start int
+}
+
+func (f takeoverFrom) Begin(_, client, _ string, delivered func(uint64)) edge.Feed {
+	return &takeoverFeed{f: f, client: client, delivered: delivered}
+}
+
+type takeoverFeed struct {
+	f         takeoverFrom
+	client    string
+	delivered func(uint64)
+	waiting   []sessionlog.Message
+	ended     bool
+}
+
+func (d *takeoverFeed) Deliver(m sessionlog.Message) {
+	d.waiting = append(d.waiting, m)
+	if len(d.waiting) == 1 {
+		d.publish()
+	}
+}
+
+func (d *takeoverFeed) End() { d.ended, d.waiting = true, nil }
+
+// publish publishes the first waiting message, and again if it is lost.
+func (d *takeoverFeed) publish() {
+	e, w := d.f.e, d.f.e.w
+	if d.ended || len(d.waiting) == 0 || !e.alive || e.start != d.f.start {
+		return
+	}
+	if e.paused {
+		e.stopped.feeds = append(e.stopped.feeds, d)
+		return
+	}
+	m := d.waiting[0]
+	if w.net.Rand().IntN(20) == 0 && !w.healed || w.muted == e {
+		w.net.Schedule(100*time.Millisecond, d.publish)
+		return
+	}
+	w.net.Schedule(time.Millisecond, func() {
+		w.consume(e, d.client, m)
+		w.net.Schedule(time.Millisecond, func() {
+			if len(d.waiting) == 0 || d.waiting[0].Number != m.Number {
+				return
+			}
+			d.waiting = d.waiting[1:]
+			d.delivered(m.Number)
+			d.publish()
+		})
+	})
 }

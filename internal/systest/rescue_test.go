@@ -1,0 +1,583 @@
+package systest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	verdict "github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
+	"github.com/dnprelay/dnprelay/sessionlog/natslog"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// startRedis starts redis-server, or skips the test, and returns its URL.
+func startRedis(t *testing.T) string {
+	t.Helper()
+	addr := freePorts(t, 1)[0]
+	startRedisAt(t, addr)
+	return "redis://" + addr
+}
+
+func startRedisAt(t *testing.T, addr string) *process {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is not installed (Debian package redis-server)")
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	p := startCommand(t, exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()))
+	p.says("Ready to accept connections")
+	return p
+}
+
+// A rescue is two edges with durable sessions, and a game server and a client that send each
+// other numbered messages.
+type rescue struct {
+	*testing.T
+	redis    string // its URL
+	edges    []*process
+	addrs    []netip.AddrPort
+	webs     []string // HTTP addresses of the edges
+	swivel   *swivel
+	player   *dnptest.Peer
+	nc       *nats.Conn
+	subjects subject.Names
+	client   string
+	ended    atomic.Bool
+
+	said   int // messages that the client sent
+	told   int // messages of the game that an edge accepted
+	heard  chan int
+	cursor uint64
+	next   int
+}
+
+func newRescue(t *testing.T, more ...string) *rescue { return newRescueAt(t, startRedis(t), more...) }
+
+// newRescueAt starts a rescue whose edges look for Redis at a URL.
+func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
+	r := &rescue{T: t, redis: redis, heard: make(chan int, 1000), webs: freePorts(t, 2)}
+	server, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: r.subjects.Mappings(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("serving shards")
+	port := netip.MustParseAddrPort(freePorts(t, 1)[0]).Port()
+	gossip := freePorts(t, 2)
+	for i := range 2 {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), port)
+		r.addrs = append(r.addrs, addr)
+		args := append([]string{"serve", "--nats-url", server.URL(), "--http", r.webs[i], "--listen", "udp://" + addr.String(), "--open-space", "s",
+			"--node", fmt.Sprint("e", i+1), "--workers", "2", "--session-durability", "log", "--redis", redis,
+			"--gossip-bind", gossip[i], "--gossip-join", strings.Join(gossip, ",")}, more...)
+		r.edges = append(r.edges, start(t, "edge", args...))
+	}
+	for _, e := range r.edges {
+		e.says("bus reached")
+	}
+	if r.nc, err = nats.Connect(server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.nc.Close)
+	r.swivel = newSwivel(t)
+	r.route(0)
+	r.listen()
+	r.connect()
+	return r
+}
+
+// route makes the balancer send to an edge.
+func (r *rescue) route(edge int) { r.swivel.edge.Store(&r.addrs[edge]) }
+
+// connect connects the client, which must stay connected until the test ends.
+func (r *rescue) connect() {
+	r.Helper()
+	joined := make(chan string, 1)
+	sub, err := r.nc.Subscribe(r.subjects.Event("s"), func(m *nats.Msg) {
+		var ev struct{ Type, Client, Reason string }
+		if json.Unmarshal(m.Data, &ev) == nil && ev.Type == "joined" {
+			joined <- ev.Client
+		} else if ev.Type == "left" {
+			r.Errorf("the client left: %s", m.Data)
+		}
+	})
+	if err == nil {
+		err = r.nc.Flush()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = sub.Unsubscribe() })
+	patient := dnptest.Cpp()
+	patient.GiveUp = patience // the machine may be slow; the clients of TestTakeover give up after their own 3 s
+	r.player, err = dnptest.RunUDP(r.Context(), dnptest.Config{Behaviour: patient, Server: r.swivel.addr(), App: dnptest.App{
+		Closed: func(reason string) {
+			if !r.ended.Load() {
+				r.Errorf("the client was disconnected: %s", reason)
+			}
+		},
+	}}, netip.AddrPort{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { r.ended.Store(true); r.player.Close() })
+	select {
+	case r.client = <-joined:
+	case <-time.After(patience):
+		r.Fatalf("the client did not join:\n%s", r.edges[0].output)
+	}
+}
+
+// listen consumes DNP_FROM as a game server does.
+func (r *rescue) listen() {
+	r.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.Fatal(err)
+	}
+	c, err := js.OrderedConsumer(r.Context(), natsfrom.StreamName, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	consume, err := c.Consume(func(m jetstream.Msg) {
+		number, err := strconv.ParseUint(m.Headers().Get("Dnp-Number"), 10, 64)
+		n, bad := strconv.Atoi(strings.TrimPrefix(string(m.Data()), "c"))
+		if err != nil || bad != nil {
+			r.Errorf("%q has the number %q", m.Data(), m.Headers().Get("Dnp-Number"))
+			return
+		}
+		if number < r.cursor {
+			return // published again by an edge that did not know
+		}
+		if n != r.next {
+			r.Errorf("the game got message %d, want %d", n, r.next)
+		}
+		r.cursor, r.next = number+1, n+1
+		r.heard <- n
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(consume.Stop)
+}
+
+// talk sends n messages in each direction, and waits until they have arrived, once and in order.
+func (r *rescue) talk(n int) {
+	r.Helper()
+	for range n {
+		r.say()
+		r.tell()
+	}
+	r.hear(n)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	if err := r.player.Until(ctx, func(c *dnptest.Client) bool { return len(c.Messages) >= r.told }); err != nil {
+		r.Fatalf("the client does not get the messages of the game: %v", err)
+	}
+	_ = r.player.Do(func(_ time.Time, c *dnptest.Client) {
+		for i, m := range c.Messages {
+			if string(m.Data) != fmt.Sprintf("g%d", i) {
+				r.Errorf("message %d of the game is %q", i, m.Data)
+			}
+		}
+	})
+}
+
+// say sends the client's next message.
+func (r *rescue) say() {
+	r.Helper()
+	if err := r.player.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, fmt.Appendf(nil, "c%d", r.said)) }); err != nil {
+		r.Fatal(err)
+	}
+	r.said++
+}
+
+// hear waits until the game has the client's newest n messages.
+func (r *rescue) hear(n int) {
+	r.Helper()
+	for want := r.said - n; want < r.said; want++ {
+		select {
+		case <-r.heard:
+		case <-time.After(patience):
+			r.Fatalf("the game does not get message %d", want)
+		}
+	}
+}
+
+// tell sends a message to the client until an edge accepts it.
+func (r *rescue) tell() {
+	r.Helper()
+	for end := time.Now().Add(patience); ; {
+		m := nats.NewMsg(r.subjects.To("s", r.client))
+		m.Data = fmt.Appendf(nil, "g%d", r.told)
+		m.Header.Set("Dnp-Token", strconv.Itoa(r.told+1))
+		answer, err := r.nc.RequestMsg(m, 300*time.Millisecond)
+		if err == nil && !strings.Contains(string(answer.Data), "error") {
+			r.told++
+			return
+		}
+		if time.Now().After(end) {
+			r.Fatalf("no edge accepts a message for the client: %v %v", answer, err)
+		}
+		time.Sleep(5 * time.Millisecond) // no edge has the client for a moment
+	}
+}
+
+// TestRescue kills the edge of a client. The balancer then sends the client's datagrams to
+// another edge.
+//
+// The test shows that real processes, NATS and Redis work together, and that no message is lost,
+// doubled or out of order. It does not show that the client's own limit of 3 s is met: a busy
+// machine can take that long to run five processes, so this client waits for 30 s. TestTakeover
+// runs in virtual time; its clients give up after 3 s, and it fails when one does.
+func TestRescue(t *testing.T) {
+	r := newRescue(t)
+	r.talk(20)
+	r.edges[0].kill()
+	r.route(1)
+	start := time.Now()
+	r.talk(20)
+	t.Logf("20 messages each way, %v after the kill", time.Since(start).Round(time.Millisecond))
+	r.talk(20)
+}
+
+// TestRescueDrain drains the edge of a client. The edge hands the session over although the
+// client sends nothing.
+func TestRescueDrain(t *testing.T) {
+	r := newRescue(t)
+	r.talk(20)
+	r.edges[0].term()
+	r.edges[0].ends(0, "handing sessions over")
+	r.route(1)
+	r.talk(20)
+	if text := r.edges[0].output.String(); strings.Contains(text, "no edge takes") {
+		t.Errorf("the session was not handed over:\n%s", text)
+	}
+}
+
+// TestRescueSpray sends the datagrams of a client in turn to the edge that serves its session
+// and to one that forwards them. On a busy machine the second edge may take the session over
+// because it hears nothing of the first; then the first one forwards. An edge that takes the
+// session over has nothing to forward.
+func TestRescueSpray(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(strings.Repeat("0f", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRescue(t, "--gossip-key-file", keys, "--forward-listen", "127.0.0.1:0")
+	eventually(t, "the edges know each other", func() bool {
+		return r.metric(0, `dnp_forward_peers`) == 1 && r.metric(1, `dnp_forward_peers`) == 1
+	})
+	r.talk(10)
+	r.swivel.second.Store(&r.addrs[1])
+	eventually(t, "at least 20 datagrams are forwarded", func() bool {
+		r.talk(40)
+		const forwarded = `dnp_session_orphans_total{fate="forwarded"}`
+		return r.metric(0, forwarded)+r.metric(1, forwarded) >= 20
+	})
+}
+
+// misses waits until both edges report that they are ready and miss exactly these services.
+func (r *rescue) misses(what ...string) {
+	r.Helper()
+	for _, web := range r.webs {
+		eventually(r.T, "ready, and missing "+strings.Join(what, ", "), func() bool {
+			h, status := readiness(r.T, web)
+			return status == http.StatusOK && h.Ready && slices.Equal(h.Missing, what)
+		})
+	}
+}
+
+// TestRescueWithoutRedis starts the edges without Redis. They serve, report that Redis is
+// missing, and recover the session of a dead edge with the log alone. Redis may appear, and
+// disappear again.
+func TestRescueWithoutRedis(t *testing.T) {
+	addr := freePorts(t, 1)[0]
+	r := newRescueAt(t, "redis://"+addr)
+	r.misses("redis")
+	r.talk(10)
+	r.shows(0, `dnp_session_affinity_writes_total`, 0)
+
+	server := startRedisAt(t, addr)
+	r.misses()
+	eventually(t, "the session is claimed, although it began before", func() bool { return r.metric(0, `dnp_session_affinity_writes_total`) > 0 })
+	r.talk(10)
+
+	server.kill()
+	r.misses("redis")
+	r.edges[0].kill()
+	r.route(1)
+	r.talk(20)
+	r.shows(1, `dnp_session_adopted_total`, 1)
+}
+
+// signal sends a signal, such as SIGSTOP.
+func (p *process) signal(s syscall.Signal) {
+	p.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// TestRescueStop stops the edge of a client, lets another edge take the session over, and
+// resumes the first. The first edge finds datagrams that the client sent meanwhile. Nothing that
+// it does is accepted: the newest write and the only later epoch in the log are those of the
+// other edge, and neither the stream for game servers nor Redis takes anything from the first.
+// The test only logs how many datagrams the first edge sends, because a process can be stopped
+// in the middle of sending; TestWoken counts them.
+func TestRescueStop(t *testing.T) {
+	r := newRescue(t, "--workers", "1") // with more, a session may move within its edge, which adds an epoch
+	r.talk(20)
+	r.edges[0].signal(syscall.SIGSTOP)
+	const unheard = 5
+	for range unheard { // they go to the stopped edge; the repetitions go to the other
+		r.say()
+	}
+	seen := r.swivel.fromClient.Load()
+	eventually(t, "the client sends the messages to the stopped edge", func() bool { return r.swivel.fromClient.Load() >= seen+unheard })
+	r.route(1)
+	r.hear(unheard)
+	r.talk(20)
+	before := r.swivel.fromEdge(r.addrs[0])
+	r.edges[0].signal(syscall.SIGCONT)
+	r.shows(0, `dnp_session_lost_total`, 1)
+	r.shows(0, `dnp_session_durable`, 0)
+	r.talk(20)
+
+	if r.metric(0, `dnp_session_adopted_total`) > 0 {
+		t.Skip("the machine is so slow that the first edge took the other one for dead and adopted the session, as it may")
+	}
+	log, redis := r.owners(t.Context())
+	for where, s := range map[string]cluster.Served{"the log": log, "Redis": redis} {
+		if s.Node != "e2" || s.Epoch != 2 {
+			t.Errorf("%s names %s as the owner in epoch %d, want e2 in epoch 2", where, s.Node, s.Epoch)
+		}
+	}
+	r.shows(1, `dnp_session_lost_total`, 0)
+	if n := streamed(t, r.nc); n != r.said {
+		t.Errorf("the stream has %d messages, want the %d that the client sent", n, r.said)
+	}
+	t.Logf("the resumed edge sent %d datagrams to the client", r.swivel.fromEdge(r.addrs[0])-before)
+}
+
+// owners returns the owner of the session according to its log and according to Redis.
+func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
+	r.Helper()
+	ctx, stop := context.WithCancel(ctx)
+	conn, err := nats.Connect(r.nc.ConnectedUrl(), nats.ReconnectBufSize(-1))
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer conn.Close()
+	l, err := natslog.Open(ctx, natslog.Config{Conn: conn, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	a, err := redisaffinity.Open(redisaffinity.Config{URL: r.redis, Node: "observer", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ended := make(chan struct{}, 2)
+	go func() { l.Run(ctx); ended <- struct{}{} }()
+	go func() { a.Run(ctx); ended <- struct{}{} }()
+	defer func() { stop(); <-ended; <-ended }()
+	name := sessionlog.Key(l.Secret(), r.swivel.behind(), r.addrs[0].Port())
+	eventually(r.T, "the log is read", func() bool {
+		answer := make(chan sessionlog.Answer, 1)
+		l.Read(name, func(a sessionlog.Answer) { answer <- a })
+		log, err = owner(<-answer)
+		return err == nil
+	})
+	eventually(r.T, "Redis answers", func() bool {
+		answer := make(chan error, 1)
+		a.Find(name, func(s cluster.Served, err error) { redis = s; answer <- err })
+		return <-answer == nil
+	})
+	return log, redis
+}
+
+// owner returns the writer of the newest entry of a log.
+func owner(a sessionlog.Answer) (s cluster.Served, err error) {
+	if a.Verdict != verdict.OK || len(a.Entries) == 0 {
+		return s, fmt.Errorf("%v, %d entries", a.Verdict, len(a.Entries))
+	}
+	for _, e := range a.Entries {
+		k, err := sessionlog.ParseBlock(e.Data)
+		if err != nil {
+			return s, err
+		}
+		if k.Ckpt != nil {
+			s.Node = k.Ckpt.Node
+		}
+		if k.Adopt != nil {
+			s.Node = *k.Adopt
+		}
+		s.Epoch = k.Epoch
+	}
+	return s, nil
+}
+
+// streamed returns how many messages of clients are in the stream for game servers.
+func streamed(t *testing.T, nc *nats.Conn) int {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := js.Stream(ctx, natsfrom.StreamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(s.CachedInfo().State.Msgs)
+}
+
+// metric returns the value of a metric, named with its labels, at /metrics of an edge.
+func (r *rescue) metric(edge int, name string) float64 {
+	r.Helper()
+	for line := range strings.Lines(get(r.T, "http://"+r.webs[edge]+"/metrics")) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				r.Fatal(err)
+			}
+			return v
+		}
+	}
+	r.Fatalf("edge %d does not show %s", edge+1, name)
+	return 0
+}
+
+// shows waits until an edge shows a value: counters may be a quarter of a second old.
+func (r *rescue) shows(edge int, name string, want float64) {
+	r.Helper()
+	eventually(r.T, fmt.Sprintf("edge %d shows %s %v", edge+1, name, want), func() bool { return r.metric(edge, name) == want })
+}
+
+// readiness returns what a node answers at /readyz, and with which status.
+func readiness(t *testing.T, web string) (h telemetry.Health, status int) {
+	t.Helper()
+	answer, err := http.Get("http://" + web + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(&h); err != nil {
+		t.Fatal(err)
+	}
+	return h, answer.StatusCode
+}
+
+// A swivel is a balancer for one client: it sends what the client sends to one edge, or
+// by turns to two, and what edges send to the client.
+type swivel struct {
+	front, back *net.UDPConn
+	client      atomic.Pointer[netip.AddrPort]
+	edge        atomic.Pointer[netip.AddrPort]
+	second      atomic.Pointer[netip.AddrPort] // gets every second datagram of the client
+	fromClient  atomic.Int64                   // datagrams that went to edges
+
+	mu    sync.Mutex // of what one goroutine counts and tests look at
+	froms map[netip.AddrPort]int
+}
+
+func newSwivel(t *testing.T) *swivel {
+	t.Helper()
+	s := &swivel{froms: map[netip.AddrPort]int{}}
+	var err error
+	if s.front, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err == nil {
+		s.back, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{}, 2)
+	go func() { s.carry(s.front, &s.client, s.back, &s.edge); ended <- struct{}{} }()
+	go func() { s.carry(s.back, nil, s.front, &s.client); ended <- struct{}{} }()
+	t.Cleanup(func() {
+		s.front.Close()
+		s.back.Close()
+		<-ended
+		<-ended
+	})
+	return s
+}
+
+// carry brings what comes from one side to the other, until the sockets are closed.
+func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], out *net.UDPConn, to *atomic.Pointer[netip.AddrPort]) {
+	b := make([]byte, 65536)
+	turn := 0
+	for {
+		n, from, err := in.ReadFromUDPAddrPort(b)
+		if err != nil {
+			if strings.Contains(err.Error(), "closed") {
+				return
+			}
+			continue // the other end does not listen
+		}
+		a := to.Load()
+		if source != nil {
+			source.Store(&from)
+			if other := s.second.Load(); other != nil && turn%2 == 1 {
+				a = other
+			}
+			turn++
+		}
+		if a != nil {
+			_, _ = out.WriteToUDPAddrPort(b[:n], *a) // it is lost
+		}
+		s.count(source != nil, from)
+	}
+}
+
+// count counts a datagram that was brought to the other side.
+func (s *swivel) count(ofClient bool, from netip.AddrPort) {
+	if ofClient {
+		s.fromClient.Add(1)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.froms[netip.AddrPortFrom(from.Addr().Unmap(), from.Port())]++
+}
+
+// fromEdge returns how many datagrams of an edge went to the client.
+func (s *swivel) fromEdge(edge netip.AddrPort) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.froms[edge]
+}
+
+// behind returns the address of the client as edges see it.
+func (s *swivel) behind() netip.AddrPort {
+	a := s.back.LocalAddr().(*net.UDPAddr).AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+func (s *swivel) addr() netip.AddrPort { return s.front.LocalAddr().(*net.UDPAddr).AddrPort() }
