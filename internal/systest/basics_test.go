@@ -10,7 +10,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
@@ -64,9 +63,7 @@ func TestTwoProfiles(t *testing.T) {
 // TestClientWrites follows a write to the authority, to game servers and to the other client; a
 // forbidden write reaches none of them.
 func TestClientWrites(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Java(), dnptest.App{})
 	w.mustPublish("s", `{"ops":[
 	 {"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]},
@@ -95,9 +92,7 @@ func TestClientWrites(t *testing.T) {
 
 // TestWriteWaitsForHolder lets a client write while the edge cannot reach a relay.
 func TestWriteWaitsForHolder(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	put := `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":1}]}`
 	w.mustPublish("s", put)
@@ -122,9 +117,7 @@ func TestWriteWaitsForHolder(t *testing.T) {
 
 // TestMessages sends messages of every kind in both directions.
 func TestMessages(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	client := p.name
 	var got []bus.Msg
@@ -166,9 +159,7 @@ func TestMessages(t *testing.T) {
 
 // TestAudience shows a state to clients and hides it, by name and by group.
 func TestAudience(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Python(), dnptest.App{})
 	w.mustPublish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`)
 	w.mustPublish("s", `{"op":"put","key":"flag","message":"F","audience":{"groups":["red"]},"values":[{"type":"uint16","value":1}]}`)
@@ -192,9 +183,7 @@ func TestAudience(t *testing.T) {
 
 // TestWhoAndKick lists the clients and kicks one.
 func TestWhoAndKick(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	client := p.name
 	if a := w.ask(w.subjects.Who("s"), ""); !strings.Contains(a, client) || !strings.Contains(a, `"edge":"edge1"`) {
@@ -212,31 +201,15 @@ func TestWhoAndKick(t *testing.T) {
 
 // TestClientStates follows a state that a client offers, under each policy.
 func TestClientStates(t *testing.T) {
-	layout, err := netstate.NewLayout([]netstate.Value{{Type: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	offer := func(w *world, p *player) *dnptest.Link {
-		var l *dnptest.Link
-		s := netstate.NewState(layout)
-		s.Set(0, u16(5))
-		p.do(func(now time.Time) { l, err = p.Offer(now, s, []byte("avatar"), false) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
 	start := func(t *testing.T, policy fanout.ClientStates) (*world, *player, *player) {
-		w := newWorld(t, *seed)
-		w.startRelay()
-		e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.ClientStates = policy })
+		w, e := newWorldWithEdge(t, func(c *edge.Config) { c.ClientStates = policy })
 		a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
 		return w, a, b
 	}
 
 	t.Run("off", func(t *testing.T) {
 		w, a, _ := start(t, fanout.ClientStatesOff)
-		l := offer(w, a)
+		l := a.offer("avatar", 5)
 		w.net.Run(3 * time.Second)
 		if l.Phase == dnptest.LinkIsUp {
 			t.Error("the link came up although clients may not offer states")
@@ -244,7 +217,7 @@ func TestClientStates(t *testing.T) {
 	})
 	t.Run("space", func(t *testing.T) {
 		w, a, b := start(t, fanout.ClientStatesSpace)
-		l := offer(w, a)
+		l := a.offer("avatar", 5)
 		w.within(2*time.Second, "the other client sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
 		a.do(func(time.Time) { a.Set(l, 0, u16(6)) })
 		w.within(time.Second, "and its changes", func() bool { return b.has("avatar", 0, u16(6)) })
@@ -257,12 +230,12 @@ func TestClientStates(t *testing.T) {
 	})
 	t.Run("game", func(t *testing.T) {
 		w, a, b := start(t, fanout.ClientStatesGame)
-		l := offer(w, a)
+		l := a.offer("avatar", 5)
 		w.net.Run(time.Second)
 		if b.LinkNamed("avatar") != nil {
 			t.Fatal("offered to others before the game server said so")
 		}
-		key := "client." + a.name + "." + strconv.Itoa(int(l.ID))
+		key := a.key(l)
 		w.mustPublish("s", `{"op":"audience","key":"`+key+`","audience":{"all":true}}`)
 		w.within(time.Second, "the other client sees the state", func() bool { return b.has("avatar", 0, u16(5)) })
 		w.mustPublish("s", `{"op":"set","key":"`+key+`","values":{"0":9}}`)

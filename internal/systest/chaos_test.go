@@ -60,10 +60,7 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 	g.net.Run(15 * time.Second)
 	m.repeat()
 	g.net.Run(2 * time.Second)
-	for i, p := range g.audit.players {
-		m.check(t, p, i)
-		m.checkGone(t, p, i)
-	}
+	m.checkAll(t, g.audit.players)
 	g.audit.check()
 	if g.audit.comparisons < 10 { // TestChaos judges the sum over all seeds
 		t.Errorf("only %d comparisons of a replica with a store, so little was tested", g.audit.comparisons)
@@ -343,10 +340,7 @@ func damage(t *testing.T, seed uint64) {
 	}
 	m.repeat()
 	g.net.Run(5 * time.Second)
-	for i, p := range g.audit.players {
-		m.check(t, p, i)
-		m.checkGone(t, p, i)
-	}
+	m.checkAll(t, g.audit.players)
 }
 
 // TestLargeSpace repairs replicas of an idle space whose answers have several parts, most of

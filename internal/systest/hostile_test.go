@@ -33,13 +33,7 @@ func (l listener) Receive(now time.Time, from netip.AddrPort, p []byte) {
 func hostile(r *rand.Rand) []byte {
 	link := []int{0, 1, 7, 0x1000, 0x7FFF, 0x8000, 0x8001, 0x8002, 0x8003, 0x8004, 0xFFFE, 0xFFFF}[r.IntN(12)]
 	number := []int{0, 1, 2, 3, 5, 9, r.IntN(40), r.IntN(65536)}[r.IntN(8)]
-	p := func(format string, args ...any) []byte {
-		b, ok := fromHex(strings.ReplaceAll(fmt.Sprintf(format, args...), " ", ""))
-		if !ok {
-			panic("a template is no hex: " + format)
-		}
-		return b
-	}
+	p := func(format string, args ...any) []byte { return unhex(fmt.Sprintf(format, args...)) }
 	le := func(x int) string { return fmt.Sprintf("%02x%02x", x&255, x>>8&255) }
 	value := func() string { return le(r.IntN(65536)) }
 	var b []byte
@@ -80,18 +74,6 @@ func hostile(r *rand.Rand) []byte {
 		}
 	}
 	return b
-}
-
-func fromHex(s string) (b []byte, ok bool) {
-	b = make([]byte, 0, len(s)/2)
-	for i := 0; i+1 < len(s); i += 2 {
-		var x byte
-		if _, err := fmt.Sscanf(s[i:i+2], "%02x", &x); err != nil {
-			return nil, false
-		}
-		b = append(b, x)
-	}
-	return b, len(s)%2 == 0
 }
 
 // TestRightsCannotBeWidened lets three clients with different rights send thousands of hostile
@@ -259,9 +241,7 @@ func TestForgedClose(t *testing.T) {
 // TestRealClose closes clients. Their sessions are freed within two seconds, and a little more
 // for the network.
 func TestRealClose(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()} {
 		p := w.join(e, b, dnptest.App{})
 		w.net.Run(time.Second)
@@ -276,9 +256,7 @@ func TestRealClose(t *testing.T) {
 
 // TestForgedRequests requests new sessions in the name of clients that have one.
 func TestForgedRequests(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	w.mustPublish("s", doorPut)
 	p := w.join(e, dnptest.Cpp(), dnptest.App{})
 	w.net.Every(700*time.Millisecond, func() bool {
@@ -293,9 +271,7 @@ func TestForgedRequests(t *testing.T) {
 
 // TestSessionsPerAddress admits no more sessions from one address than configured.
 func TestSessionsPerAddress(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.SessionsPerAddress, c.SessionsMax = 3, 5 })
+	w, e := newWorldWithEdge(t, func(c *edge.Config) { c.SessionsPerAddress, c.SessionsMax = 3, 5 })
 	w.mustPublish("s", doorPut)
 	players := make([]*player, 8)
 	connected := func() (n int) {

@@ -254,9 +254,7 @@ func (w *world) withDoor(say func(message string) string) *door {
 func withCallout(c *edge.Config) { c.Auth, c.OpenSpace = login.AuthCallout, "" }
 
 func TestCallout(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, withCallout)
+	w, e := newWorldWithEdge(t, withCallout)
 	w.mustPublish("s", flagPut)
 	w.mustPublish("s", doorPut)
 	slow := false

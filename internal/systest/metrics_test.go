@@ -92,17 +92,9 @@ func scrape(t *testing.T, process, url string, all map[string]*metric) {
 // and could forward to others, so that it shows all metrics of an edge.
 func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
-	var subjects subject.Names
-	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Folder: t.TempDir(), Mappings: subjects.Mappings(64)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nats.Shutdown)
+	nats := startNATS(t, natsembed.Config{Folder: t.TempDir()})
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that there are metrics about traces
-	key := filepath.Join(t.TempDir(), "gossip.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("a1", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	key := keyFile(t, 0xa1)
 	ports := freePorts(t, 7)
 	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", ports[0],
 		"--gossip-bind", ports[3], "--gossip-join", ports[4], "--gossip-key-file", key)
@@ -126,11 +118,7 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 // of the NATS server to publish on.
 func play(t *testing.T, url, web, edge string) {
 	t.Helper()
-	p, err := dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: dnptest.Cpp(), Server: netip.MustParseAddrPort(edge)}, netip.MustParseAddrPort("127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
+	runClient(t, netip.MustParseAddrPort(edge), dnptest.Cpp(), dnptest.App{})
 	publish := func(int) {}
 	if url != "" {
 		b, err := natsbus.Connect(natsbus.Config{URL: url})

@@ -219,6 +219,15 @@ func (m *mirror) insist(body, asGood string) {
 	}
 }
 
+// checkAll wants all clients to see the truth, and nothing else.
+func (m *mirror) checkAll(t *testing.T, players []*player) {
+	t.Helper()
+	for i, p := range players {
+		m.check(t, p, i)
+		m.checkGone(t, p, i)
+	}
+}
+
 // check wants a client to see the truth.
 func (m *mirror) check(t *testing.T, p *player, n int) {
 	t.Helper()

@@ -1,6 +1,35 @@
 package systest
 
-import "github.com/dnprelay/dnprelay/internal/mutants"
+import (
+	"flag"
+	"regexp"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+var hunt = flag.Bool("mutants", false, "run the simulations over every deliberate fault (some minutes)")
+
+func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
+
+func TestMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{Run: chaosRun, Args: []string{"-seed", "1", "-rounds", "60"}, Rounds: roundsBegun}, mutantList)
+}
+
+var aRound = regexp.MustCompile(`^=== RUN +Test\w+/\d+$`)
+
+// roundsBegun counts the seeds that were tried.
+func roundsBegun(lines []string) (n int) {
+	for _, line := range lines {
+		if aRound.MatchString(line) {
+			n++
+		}
+	}
+	return n
+}
 
 // The simulations that must notice the faults.
 const (
@@ -64,13 +93,13 @@ var mutantList = []mutants.Mutant{
 		Survives: "a released value that differs from the client's write is sent to it at once, like a refused one"},
 
 	// A relay that serves when it must not, or does not when it must.
-	{Name: "speaks_before_loaded", File: "internal/relay/ownership.go", Old: "if w.relay.cfg.Leases == nil {\n\t\tw.serve(now, o)\n\t\treturn", New: "w.serve(now, o)\n\tif w.relay.cfg.Leases == nil {\n\t\treturn"},
+	{Name: "serves_before_loaded", File: "internal/relay/ownership.go", Old: "if w.relay.cfg.Leases == nil {\n\t\tw.serve(now, o)\n\t\treturn", New: "w.serve(now, o)\n\tif w.relay.cfg.Leases == nil {\n\t\treturn"},
 	{Name: "constant_first_number", File: "internal/relay/ownership.go", Old: "return epoch<<14 + 1", New: "return 1"},
 	{Name: "no_fence", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Fence(shard, epoch)", New: "_, _ = shard, epoch"},
 	{Name: "lost_shard_keeps_states", File: "internal/relay/ownership.go", Old: "for _, sp := range o.spaces {\n\t\tw.removeSpace(sp)", New: "for range o.spaces {"},
 	{Name: "lost_shard_goes_on", File: "internal/relay/worker.go", Old: "case commandLost:\n\t\tw.lose(now, o)", New: "case commandLost:"},
 	{Name: "hand_over_without_storing", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "o.stopServing()", Run: handRun},
-	{Name: "hand_over_while_speaking", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "w.store(o, o.dirty())", Run: handRun},
+	{Name: "hand_over_while_serving", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "w.store(o, o.dirty())", Run: handRun},
 	{Name: "hand_over_to_itself", File: "internal/relay/placement.go", Old: "if name != node {", New: "if true {", Run: handRun,
 		Survives: "a relay announces that it leaves before it does, so the roster does not rank it"},
 	{Name: "no_presence_question", File: "internal/relay/presence.go", Old: "if !w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Who(sp.name), Reply: w.relay.inbox + \".\" + sp.name}) {", New: "if true {", Run: stormRun},

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -81,6 +82,33 @@ func natsEnv(name, listen, route string, routes []string, store string) []string
 		"NATS_ROUTES=["+strings.Join(routes, ",")+"]", "NATS_STORE="+store)
 }
 
+// startNATS starts a NATS server as relay dev does, on a free port. It ends with the test.
+func startNATS(t testing.TB, cfg natsembed.Config) *natsembed.Server {
+	t.Helper()
+	cfg.Listen, cfg.Mappings = "127.0.0.1:0", subject.Names{}.Mappings(64)
+	s, err := natsembed.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+// runServer starts a NATS server with these options. It ends with the test.
+func runServer(t *testing.T, opts *server.Options) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server is not ready")
+	}
+	return s
+}
+
 // freePorts returns addresses on loopback that were free a moment ago.
 func freePorts(t *testing.T, n int) (addrs []string) {
 	t.Helper()
@@ -110,15 +138,7 @@ func TestNATSConfiguration(t *testing.T) {
 		t.Errorf("the configuration has name %q, JetStream %v, payload %d, %d routes", opts.ServerName, opts.JetStream, opts.MaxPayload, len(opts.Routes))
 	}
 	opts.Port, opts.Cluster, opts.Routes, opts.NoSigs, opts.NoLog = server.RANDOM_PORT, server.ClusterOpts{}, nil, true, true
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server is not ready")
-	}
+	s := runServer(t, opts)
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
@@ -199,19 +219,11 @@ func TestNATSOverTLS(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(own)
-	s, err := server.NewServer(&server.Options{
+	s := runServer(t, &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
 		Nkeys: []*server.NkeyUser{{Nkey: public}}, TLS: true, TLSVerify: true, TLSTimeout: 5, AuthTimeout: 10,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server is not ready")
-	}
 	url := "tls://127.0.0.1:" + s.ClientURL()[strings.LastIndexByte(s.ClientURL(), ':')+1:]
 	edge := func(flags ...string) *process {
 		return start(t, "edge", append([]string{"serve", "--nats-url", url, "--http", "", "--listen", "udp://127.0.0.1:0", "--start-timeout", "1s"}, flags...)...)
@@ -239,15 +251,7 @@ func TestNATSOverTLS(t *testing.T) {
 // and ends at once, not after the time for which it waits for a server. (With --start-timeout 0,
 // which is for pods, it waits and reports at /readyz what is missing.)
 func TestWrongCredentials(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "dnprelay", Password: "right", NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server is not ready")
-	}
+	s := runServer(t, &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "dnprelay", Password: "right", NoSigs: true, NoLog: true})
 	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
 	member, err := nats.Connect("nats://dnprelay:right@" + addr)
 	if err != nil {

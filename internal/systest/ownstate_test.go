@@ -46,9 +46,7 @@ func inSpace(c *edge.Config) { c.ClientStates = fanout.ClientStatesSpace }
 // TestOwnStateNeedsTheBus offers a state while the edge cannot hear the holder. The edge must go
 // on asserting it.
 func TestOwnStateNeedsTheBus(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, inSpace)
+	w, e := newWorldWithEdge(t, inSpace)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
 	w.hub.Cut("relay1", e.node, true)
 	l := a.offer("avatar", 5)
@@ -85,9 +83,7 @@ func TestOwnStateNewHolder(t *testing.T) {
 // TestOwnStateTakenBack lets a client take a state back while the edge cannot hear the holder,
 // and offer another state under its LinkID.
 func TestOwnStateTakenBack(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, inSpace)
+	w, e := newWorldWithEdge(t, inSpace)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
 	first, second := a.offer("first", 5), a.offer("second", 5)
 	w.within(2*time.Second, "the others see both", func() bool { return b.has("first", 0, u16(5)) && b.has("second", 0, u16(5)) })
@@ -115,9 +111,7 @@ func TestOwnStateTakenBack(t *testing.T) {
 // TestOwnStateOwner checks that a client gets no second link to a state that it offers itself,
 // whatever the audience.
 func TestOwnStateOwner(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
 	l := a.offer("avatar", 5)
 	w.net.Run(time.Second)
@@ -133,9 +127,7 @@ func TestOwnStateOwner(t *testing.T) {
 
 // TestOwnStateTooLarge offers a state that no holder accepts.
 func TestOwnStateTooLarge(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, inSpace)
+	w, e := newWorldWithEdge(t, inSpace)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	layout, err := netstate.NewLayout([]netstate.Value{{Type: wire.TypeString}, {Type: wire.TypeString}})
 	if err != nil {

@@ -16,9 +16,7 @@ import (
 // TestJoinedIsLost loses the event that announces a client. The relay learns of the client by
 // asking.
 func TestJoinedIsLost(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	w.mustPublish("s", towerPut)
 	w.net.Run(time.Second)
 	w.hub.Cut("relay1", e.node, true)
@@ -148,9 +146,7 @@ func TestManySessions(t *testing.T) {
 		t.Skip("4,200 clients")
 	}
 	const clients = 4200
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	for range clients {
 		w.connect(e, dnptest.Engine(), dnptest.App{})
 	}

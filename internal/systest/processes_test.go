@@ -240,11 +240,7 @@ func TestServeWithoutNATS(t *testing.T) {
 // TestServe runs a relay and an edge as in a cluster.
 func TestServe(t *testing.T) {
 	var subjects subject.Names
-	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nats.Shutdown()
+	nats := startNATS(t, natsembed.Config{})
 	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0")
 	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0")
 	r.says("serving shards")
@@ -309,14 +305,11 @@ func hello(t *testing.T, server netip.AddrPort) {
 	t.Helper()
 	patient := dnptest.Cpp()
 	patient.GiveUp = patience
-	player, err := dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: patient, Server: server}, netip.AddrPort{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	player := runClient(t, server, patient, dnptest.App{})
 	defer player.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err = player.Until(ctx, func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && len(c.Links()) > 0 })
+	err := player.Until(ctx, func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && len(c.Links()) > 0 })
 	if err != nil {
 		t.Fatalf("the client sees no state: %v", err)
 	}
@@ -352,10 +345,7 @@ var farmShard = cluster.Shard("s", 64)
 func newFarm(t *testing.T) *farm {
 	f := &farm{T: t, relays: map[string]*process{}}
 	f.nats, f.urls = startNATSServers(t)
-	key := filepath.Join(t.TempDir(), "gossip.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("a1", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	key := keyFile(t, 0xa1)
 	gossip := freePorts(t, 3)
 	f.join = strings.Join(gossip, ",")
 	f.common = []string{"serve", "--nats-url", strings.Join(f.urls, ","), "--http", "127.0.0.1:0"}
@@ -387,8 +377,6 @@ func newFarm(t *testing.T) *farm {
 // the test ends.
 func (f *farm) connect(edge string) {
 	f.Helper()
-	var p *dnptest.Peer
-	var err error
 	ended := false // the test
 	app := dnptest.App{
 		Closed: func(reason string) {
@@ -402,13 +390,9 @@ func (f *farm) connect(edge string) {
 			}
 		},
 	}
-	p, err = dnptest.RunUDP(f.Context(), dnptest.Config{Behaviour: dnptest.Cpp(), Server: netip.MustParseAddrPort(edge), App: app}, netip.AddrPort{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := runClient(f.T, netip.MustParseAddrPort(edge), dnptest.Cpp(), app)
 	f.Cleanup(func() {
 		_ = p.Do(func(time.Time, *dnptest.Client) { ended = true }) // fails if the peer ended before
-		p.Close()
 	})
 	f.players = append(f.players, p)
 }
@@ -446,21 +430,25 @@ func (f *farm) see(message string, value []byte) {
 // holder waits until the store names a running relay as the holder of the space, and returns it.
 func (f *farm) holder() (name string, p *process) {
 	f.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		s, err := f.js.Stream(f.Context(), natslease.StreamName(farmShard%4))
-		if err != nil {
-			continue
-		}
+	f.stream("a running relay holds the space", func(s jetstream.Stream) bool {
 		m, err := s.GetLastMsgForSubject(f.Context(), f.subjects.StoreOwn(farmShard))
 		if err != nil {
-			continue
+			return false
 		}
-		if own := cluster.ParseHolder(m.Sequence, m.Data); !own.Released && f.relays[own.Node] != nil {
-			return own.Node, f.relays[own.Node]
-		}
-	}
-	f.Fatal("no relay holds the space")
-	return "", nil
+		own := cluster.ParseHolder(m.Sequence, m.Data)
+		name, p = own.Node, f.relays[own.Node]
+		return !own.Released && p != nil
+	})
+	return name, p
+}
+
+// stream waits until ok reports true of the stream of the space.
+func (f *farm) stream(what string, ok func(jetstream.Stream) bool) {
+	f.Helper()
+	eventually(f.T, what, func() bool {
+		s, err := f.js.Stream(f.Context(), natslease.StreamName(farmShard%4))
+		return err == nil && ok(s)
+	})
 }
 
 // TestProcesses kills the holder of a space, drains the next one, and kills a NATS server while
@@ -501,48 +489,35 @@ func TestProcesses(t *testing.T) {
 // too, because the oldest change is stored first.
 func (f *farm) stored(key string) {
 	f.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		s, err := f.js.Stream(f.Context(), natslease.StreamName(farmShard%4))
-		if err != nil {
-			continue
-		}
+	f.stream(key+" is stored", func(s jetstream.Stream) bool {
 		info, err := s.Info(f.Context(), jetstream.WithSubjectFilter(f.subjects.StoreKeyframeAll(farmShard)))
-		if err == nil && len(info.State.Subjects) >= 3 {
-			return
-		}
-	}
-	f.Fatalf("%s is not stored", key)
+		return err == nil && len(info.State.Subjects) >= 3
+	})
 }
 
 // leader returns the index of the NATS server that leads the stream of the space.
-func (f *farm) leader() int {
+func (f *farm) leader() (index int) {
 	f.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		s, err := f.js.Stream(f.Context(), natslease.StreamName(farmShard%4))
-		if err != nil {
-			continue
+	f.stream("the stream has a leader", func(s jetstream.Stream) bool {
+		c := s.CachedInfo().Cluster
+		if c == nil || c.Leader == "" {
+			return false
 		}
-		if c := s.CachedInfo().Cluster; c != nil && c.Leader != "" {
-			return int(c.Leader[len(c.Leader)-1] - '1')
-		}
-	}
-	f.Fatal("the stream has no leader")
-	return 0
+		index = int(c.Leader[len(c.Leader)-1] - '1')
+		return true
+	})
+	return index
 }
 
 // refused starts relays that do not fit the others: one with another key, one with another
 // number of shards. Each gives the reason in one line, and the others are not disturbed.
 func (f *farm) refused() {
 	f.Helper()
-	key := filepath.Join(f.TempDir(), "other.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("b2", 32)+"\n"), 0o600); err != nil {
-		f.Fatal(err)
-	}
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
-		{[]string{"--gossip-key-file", key, "--gossip-bind", "127.0.0.1:0", "--gossip-join", f.join}, "key"},
+		{[]string{"--gossip-key-file", keyFile(f.T, 0xb2), "--gossip-bind", "127.0.0.1:0", "--gossip-join", f.join}, "key"},
 		{[]string{"--shards", "32"}, "64"},
 	} {
 		p := start(f.T, "relay", append(append(f.common, "--node", "stranger", "--log-level", "error"), c.args...)...)

@@ -8,13 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -62,7 +59,7 @@ type rescue struct {
 	edges    []*process
 	addrs    []netip.AddrPort
 	webs     []string // HTTP addresses of the edges
-	swivel   *swivel
+	balancer *balancer
 	player   *dnptest.Peer
 	nc       *nats.Conn
 	subjects subject.Names
@@ -81,11 +78,7 @@ func newRescue(t *testing.T, more ...string) *rescue { return newRescueAt(t, sta
 // newRescueAt starts a rescue whose edges look for Redis at a URL.
 func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 	r := &rescue{T: t, redis: redis, heard: make(chan int, 1000), webs: freePorts(t, 2)}
-	server, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: r.subjects.Mappings(64)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
+	server := startNATS(t, natsembed.Config{})
 	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("serving shards")
 	port := netip.MustParseAddrPort(freePorts(t, 1)[0]).Port()
 	gossip := freePorts(t, 2)
@@ -100,11 +93,12 @@ func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 	for _, e := range r.edges {
 		e.says("bus reached")
 	}
+	var err error
 	if r.nc, err = nats.Connect(server.URL()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.nc.Close)
-	r.swivel = newSwivel(t)
+	r.balancer = newBalancer(t, nil)
 	r.route(0)
 	r.listen()
 	r.connect()
@@ -112,7 +106,7 @@ func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 }
 
 // route makes the balancer send to an edge.
-func (r *rescue) route(edge int) { r.swivel.edge.Store(&r.addrs[edge]) }
+func (r *rescue) route(edge int) { r.balancer.route(r.addrs[edge]) }
 
 // connect connects the client, which must stay connected until the test ends.
 func (r *rescue) connect() {
@@ -135,17 +129,12 @@ func (r *rescue) connect() {
 	r.Cleanup(func() { _ = sub.Unsubscribe() })
 	patient := dnptest.Cpp()
 	patient.GiveUp = patience // the machine may be slow; the clients of TestTakeover give up after their own 3 s
-	r.player, err = dnptest.RunUDP(r.Context(), dnptest.Config{Behaviour: patient, Server: r.swivel.addr(), App: dnptest.App{
-		Closed: func(reason string) {
-			if !r.ended.Load() {
-				r.Errorf("the client was disconnected: %s", reason)
-			}
-		},
-	}}, netip.AddrPort{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { r.ended.Store(true); r.player.Close() })
+	r.player = runClient(r.T, r.balancer.addr(), patient, dnptest.App{Closed: func(reason string) {
+		if !r.ended.Load() {
+			r.Errorf("the client was disconnected: %s", reason)
+		}
+	}})
+	r.Cleanup(func() { r.ended.Store(true) })
 	select {
 	case r.client = <-joined:
 	case <-time.After(patience):
@@ -285,16 +274,12 @@ func TestRescueDrain(t *testing.T) {
 // because it hears nothing of the first; then the first one forwards. An edge that takes the
 // session over has nothing to forward.
 func TestRescueSpray(t *testing.T) {
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(strings.Repeat("0f", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := newRescue(t, "--gossip-key-file", keys, "--forward-listen", "127.0.0.1:0")
+	r := newRescue(t, "--gossip-key-file", keyFile(t, 0x0f), "--forward-listen", "127.0.0.1:0")
 	eventually(t, "the edges know each other", func() bool {
 		return r.metric(0, `dnp_forward_peers`) == 1 && r.metric(1, `dnp_forward_peers`) == 1
 	})
 	r.talk(10)
-	r.swivel.second.Store(&r.addrs[1])
+	r.balancer.alternate(r.addrs)
 	eventually(t, "at least 20 datagrams are forwarded", func() bool {
 		r.talk(40)
 		const forwarded = `dnp_session_orphans_total{fate="forwarded"}`
@@ -358,12 +343,12 @@ func TestRescueStop(t *testing.T) {
 	for range unheard { // they go to the stopped edge; the repetitions go to the other
 		r.say()
 	}
-	seen := r.swivel.fromClient.Load()
-	eventually(t, "the client sends the messages to the stopped edge", func() bool { return r.swivel.fromClient.Load() >= seen+unheard })
+	seen := r.balancer.fromClient()
+	eventually(t, "the client sends the messages to the stopped edge", func() bool { return r.balancer.fromClient() >= seen+unheard })
 	r.route(1)
 	r.hear(unheard)
 	r.talk(20)
-	before := r.swivel.fromEdge(r.addrs[0])
+	before := r.balancer.fromEdge(r.addrs[0])
 	r.edges[0].signal(syscall.SIGCONT)
 	r.shows(0, `dnp_session_lost_total`, 1)
 	r.shows(0, `dnp_session_durable`, 0)
@@ -382,7 +367,7 @@ func TestRescueStop(t *testing.T) {
 	if n := streamed(t, r.nc); n != r.said {
 		t.Errorf("the stream has %d messages, want the %d that the client sent", n, r.said)
 	}
-	t.Logf("the resumed edge sent %d datagrams to the client", r.swivel.fromEdge(r.addrs[0])-before)
+	t.Logf("the resumed edge sent %d datagrams to the client", r.balancer.fromEdge(r.addrs[0])-before)
 }
 
 // owners returns the owner of the session according to its log and according to Redis.
@@ -406,7 +391,7 @@ func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
 	go func() { l.Run(ctx); ended <- struct{}{} }()
 	go func() { a.Run(ctx); ended <- struct{}{} }()
 	defer func() { stop(); <-ended; <-ended }()
-	name := sessionlog.Key(l.Secret(), r.swivel.behind(), r.addrs[0].Port())
+	name := sessionlog.Key(l.Secret(), r.balancer.behind(), r.addrs[0].Port())
 	eventually(r.T, "the log is read", func() bool {
 		answer := make(chan sessionlog.Answer, 1)
 		l.Read(name, func(a sessionlog.Answer) { answer <- a })
@@ -493,91 +478,3 @@ func readiness(t *testing.T, web string) (h telemetry.Health, status int) {
 	}
 	return h, answer.StatusCode
 }
-
-// A swivel is a balancer for one client: it sends what the client sends to one edge, or
-// by turns to two, and what edges send to the client.
-type swivel struct {
-	front, back *net.UDPConn
-	client      atomic.Pointer[netip.AddrPort]
-	edge        atomic.Pointer[netip.AddrPort]
-	second      atomic.Pointer[netip.AddrPort] // gets every second datagram of the client
-	fromClient  atomic.Int64                   // datagrams that went to edges
-
-	mu    sync.Mutex // of what one goroutine counts and tests look at
-	froms map[netip.AddrPort]int
-}
-
-func newSwivel(t *testing.T) *swivel {
-	t.Helper()
-	s := &swivel{froms: map[netip.AddrPort]int{}}
-	var err error
-	if s.front, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err == nil {
-		s.back, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{}, 2)
-	go func() { s.carry(s.front, &s.client, s.back, &s.edge); ended <- struct{}{} }()
-	go func() { s.carry(s.back, nil, s.front, &s.client); ended <- struct{}{} }()
-	t.Cleanup(func() {
-		s.front.Close()
-		s.back.Close()
-		<-ended
-		<-ended
-	})
-	return s
-}
-
-// carry brings what comes from one side to the other, until the sockets are closed.
-func (s *swivel) carry(in *net.UDPConn, source *atomic.Pointer[netip.AddrPort], out *net.UDPConn, to *atomic.Pointer[netip.AddrPort]) {
-	b := make([]byte, 65536)
-	turn := 0
-	for {
-		n, from, err := in.ReadFromUDPAddrPort(b)
-		if err != nil {
-			if strings.Contains(err.Error(), "closed") {
-				return
-			}
-			continue // the other end does not listen
-		}
-		a := to.Load()
-		if source != nil {
-			source.Store(&from)
-			if other := s.second.Load(); other != nil && turn%2 == 1 {
-				a = other
-			}
-			turn++
-		}
-		if a != nil {
-			_, _ = out.WriteToUDPAddrPort(b[:n], *a) // it is lost
-		}
-		s.count(source != nil, from)
-	}
-}
-
-// count counts a datagram that was brought to the other side.
-func (s *swivel) count(ofClient bool, from netip.AddrPort) {
-	if ofClient {
-		s.fromClient.Add(1)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.froms[netip.AddrPortFrom(from.Addr().Unmap(), from.Port())]++
-}
-
-// fromEdge returns how many datagrams of an edge went to the client.
-func (s *swivel) fromEdge(edge netip.AddrPort) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.froms[edge]
-}
-
-// behind returns the address of the client as edges see it.
-func (s *swivel) behind() netip.AddrPort {
-	a := s.back.LocalAddr().(*net.UDPAddr).AddrPort()
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}
-
-func (s *swivel) addr() netip.AddrPort { return s.front.LocalAddr().(*net.UDPAddr).AddrPort() }

@@ -33,16 +33,7 @@ func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
 	}
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, t.TempDir()
 	opts.Cluster, opts.Routes = server.ClusterOpts{}, nil
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server is not ready")
-	}
-	return s
+	return runServer(t, opts)
 }
 
 // secureServer starts a server with the configuration that users get.
@@ -178,10 +169,7 @@ func TestNodesWithRoles(t *testing.T) {
 	game := connectAs(t, s, "publisher")
 	var subjects subject.Names
 	body := []byte(`{"op":"put","key":"k","values":[{"type":"uint8","value":7}]}`)
-	eventually(t, "a publish is accepted", func() bool {
-		m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
-		return err == nil && strings.Contains(string(m.Data), `"seq"`)
-	})
+	accepted(t, game, subjects, body)
 	looker := connectAs(t, s, "observer")
 	m, err := looker.Request(subjects.Get("s", "k"), nil, patience)
 	if err != nil || !strings.Contains(string(m.Data), `"value":7`) {
@@ -213,6 +201,15 @@ func TestNodesWithRoles(t *testing.T) {
 			t.Errorf("a role lacks a right:\n%s", p.output)
 		}
 	}
+}
+
+// accepted publishes to space s until a relay accepts that.
+func accepted(t *testing.T, game *nats.Conn, subjects subject.Names, body []byte) {
+	t.Helper()
+	eventually(t, "a publish is accepted", func() bool {
+		m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
+		return err == nil && strings.Contains(string(m.Data), `"seq"`)
+	})
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -256,10 +253,7 @@ func TestTenants(t *testing.T) {
 	for account := range prefix {
 		game, subjects := connectAs(t, s, account+"_publisher"), subject.Names{Prefix: prefix[account]}
 		body := []byte(`{"op":"put","key":"` + account + `","values":[{"type":"string","value":"canary-` + account + `"}]}`)
-		eventually(t, "a publish is accepted", func() bool {
-			m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
-			return err == nil && strings.Contains(string(m.Data), `"seq"`)
-		})
+		accepted(t, game, subjects, body)
 		m, err := game.Request(subjects.Get("s", ""), nil, patience)
 		if err != nil || strings.Count(string(m.Data), `"op":"put"`) != 1 || !strings.Contains(string(m.Data), "canary-"+account) {
 			t.Errorf("tenant %s has %v, %v, want its own state and no other", account, m, err)

@@ -3,7 +3,7 @@ package systest
 import (
 	"context"
 	"crypto/ed25519"
-	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -65,10 +65,7 @@ func TestSecretsInLogs(t *testing.T) {
 
 	game, subjects := connectAs(t, s, "publisher"), subject.Names{}
 	body := []byte(`{"op":"put","key":"canary-key","message":"L","access":"read-write","values":[{"name":"v","type":"string","value":"canary-value"},{"name":"n","type":"float32","value":0}]}`)
-	eventually(t, "a publish is accepted", func() bool {
-		m, err := game.Request(subjects.Publish("s", ""), body, time.Second)
-		return err == nil && strings.Contains(string(m.Data), `"seq"`)
-	})
+	accepted(t, game, subjects, body)
 	for _, bad := range []string{`{"op":"canary-op`, `{"op":"put","key":"canary key"}`, `{"op":"set","key":"canary-key","values":{"v":7}}`} {
 		_, _ = game.Request(subjects.Publish("s", ""), []byte(bad), time.Second)
 	}
@@ -78,14 +75,9 @@ func TestSecretsInLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, first := range [][]byte{auth.AppendMessage(nil, forged), []byte("canary-login"), auth.AppendMessage(nil, token)} {
-		var p *dnptest.Peer
 		refused := make(chan struct{}, 1)
 		app := dnptest.App{Closed: func(string) { refused <- struct{}{} }}
-		p, err = dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: dnptest.Cpp(), Server: netip.MustParseAddrPort(port[0]), App: app}, netip.AddrPort{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Close)
+		p := runClient(t, netip.MustParseAddrPort(port[0]), dnptest.Cpp(), app)
 		eventually(t, "connected", func() bool { return phase(p) == dnptest.Connected })
 		_ = p.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, first) })
 		if string(first) != string(auth.AppendMessage(nil, token)) {
@@ -155,14 +147,6 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	defer a.Body.Close()
-	b := new(strings.Builder)
-	_, _ = fmt.Fprint(b, a.Status)
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := a.Body.Read(buf)
-		b.Write(buf[:n])
-		if err != nil {
-			return b.String()
-		}
-	}
+	body, _ := io.ReadAll(a.Body)
+	return a.Status + string(body)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -132,90 +131,12 @@ func (p *pair) meet() {
 	}
 }
 
-// A balancer brings the datagrams of one client to edges, and takes answers only from
-// addresses that the client has sent to, as a NAT does.
-type balancer struct {
-	front, back *net.UDPConn
-
-	mu     sync.Mutex
-	pick   func() netip.AddrPort
-	client netip.AddrPort
-	known  map[netip.AddrPort]bool
-	denied int
-}
-
 // balance connects a client over a balancer.
 func (p *pair) balance(pick func() netip.AddrPort) (*balancer, *dnptest.Peer) {
 	p.Helper()
-	b := &balancer{pick: pick, known: map[netip.AddrPort]bool{}}
-	open := func() *net.UDPConn {
-		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			p.Fatal(err)
-		}
-		return c
-	}
-	b.front, b.back = open(), open()
-	var wait sync.WaitGroup
-	wait.Go(func() { pump(b.front, b.toEdge) })
-	wait.Go(func() { pump(b.back, b.toClient) })
-	p.Cleanup(wait.Wait)
-	p.Cleanup(func() { b.front.Close(); b.back.Close() })
-	peer, err := dnptest.RunUDP(p.ctx, dnptest.Config{Behaviour: p.client, Server: b.front.LocalAddr().(*net.UDPAddr).AddrPort()}, netip.AddrPort{})
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.Cleanup(peer.Close)
-	return b, peer
-}
-
-func pump(c *net.UDPConn, each func(from netip.AddrPort, p []byte)) {
-	buf := make([]byte, 65536)
-	for {
-		n, from, err := c.ReadFromUDPAddrPort(buf)
-		if err != nil {
-			return
-		}
-		each(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), buf[:n])
-	}
-}
-
-func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	to := b.pick()
-	b.client, b.known[to] = from, true
-	_, _ = b.back.WriteToUDPAddrPort(p, to) // what is not sent is lost
-}
-
-func (b *balancer) toClient(from netip.AddrPort, p []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.known[from] {
-		b.denied++
-		return
-	}
-	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
-}
-
-// anyOf picks one of these edges at random for each datagram.
-func anyOf(to []netip.AddrPort) func() netip.AddrPort {
-	return func() netip.AddrPort { return to[rand.IntN(len(to))] }
-}
-
-// spread sends each further datagram to one of these edges.
-func (b *balancer) spread(to []netip.AddrPort) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pick = anyOf(to)
-}
-
-// route sends all to one edge from here on, and answers of others are not let in.
-func (b *balancer) route(to netip.AddrPort) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pick = func() netip.AddrPort { return to }
-	b.known = map[netip.AddrPort]bool{to: true}
+	b := newBalancer(p.T, pick)
+	b.strict = true
+	return b, runClient(p.T, b.addr(), p.client, dnptest.App{})
 }
 
 // A sharedLog is a memlog for several goroutines in real time. Its mutex stands for the single

@@ -125,11 +125,17 @@ func (s *stack) run(name string, f func(context.Context) error) {
 // client connects a client to the listener with this index.
 func (s *stack) client(listener int, b dnptest.Behaviour) *dnptest.Peer {
 	s.Helper()
-	p, err := dnptest.RunUDP(s.ctx, dnptest.Config{Behaviour: b, Server: s.edge.Addrs()[listener]}, netip.MustParseAddrPort("127.0.0.1:0"))
+	return runClient(s.T, s.edge.Addrs()[listener], b, dnptest.App{})
+}
+
+// runClient connects a client to a server. It runs until the test ends.
+func runClient(t testing.TB, server netip.AddrPort, b dnptest.Behaviour, app dnptest.App) *dnptest.Peer {
+	t.Helper()
+	p, err := dnptest.RunUDP(t.Context(), dnptest.Config{Behaviour: b, Server: server, App: app}, netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
-	s.Cleanup(p.Close)
+	t.Cleanup(p.Close)
 	return p
 }
 
@@ -204,11 +210,7 @@ func TestStackDrain(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	p, err := dnptest.RunUDP(s.ctx, dnptest.Config{Behaviour: dnptest.Cpp(), Server: e.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := runClient(t, e.Addrs()[0], dnptest.Cpp(), dnptest.App{})
 	s.publish(towerPut)
 	s.sees(p, "T", f32(93.5))
 	stop()
@@ -344,11 +346,7 @@ func BenchmarkAck(b *testing.B) {
 func benchmarkAck(b *testing.B, durability string) {
 	log := slog.New(slog.DiscardHandler)
 	var subjects subject.Names
-	nats, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Mappings: subjects.Mappings(64)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer nats.Shutdown()
+	nats := startNATS(b, natsembed.Config{})
 	connect := func() (*natsbus.Bus, error) { return natsbus.Connect(natsbus.Config{URL: nats.URL()}) }
 	bus, err := connect()
 	if err != nil {
@@ -380,10 +378,7 @@ func benchmarkAck(b *testing.B, durability string) {
 	defer func() { stop(); <-ended; <-ended; stopLog(); <-ended }()
 	fast := dnptest.Cpp()
 	fast.Tick = 100 * time.Microsecond // the library's own is 20 ms
-	p, err := dnptest.RunUDP(b.Context(), dnptest.Config{Behaviour: fast, Server: e.Addrs()[0]}, netip.MustParseAddrPort("127.0.0.1:0"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := runClient(b, e.Addrs()[0], fast, dnptest.App{})
 	defer p.Close()
 	until := func(done func(*dnptest.Client) bool) {
 		if err := p.Until(b.Context(), done); err != nil {

@@ -78,13 +78,13 @@ func (e *takeoverEdge) well() bool { return e.alive && !e.paused && !e.draining 
 
 // A takeoverWorker is one worker of an edge and its output.
 type takeoverWorker struct {
+	outputBuffer
 	e       *takeoverEdge
 	start   int
 	worker  *edge.Worker
 	arrived []udp.Datagram
 	planned int // generation of the planned turn
 	woken   bool
-	buf     []byte
 }
 
 // boot starts a process with two workers.
@@ -163,14 +163,7 @@ func (k *takeoverWorker) turn() {
 	})
 }
 
-// Datagram, Send and Flush make a takeoverWorker the worker's output.
-func (k *takeoverWorker) Datagram(size int) []byte {
-	if cap(k.buf) < size {
-		k.buf = make([]byte, 0, size)
-	}
-	return k.buf[:0]
-}
-
+// Send sends the worker's datagrams.
 func (k *takeoverWorker) Send(to netip.AddrPort, b []byte) {
 	w := k.e.w
 	if !k.e.passes(to, b) {
@@ -181,8 +174,6 @@ func (k *takeoverWorker) Send(to netip.AddrPort, b []byte) {
 		w.net.Send(balancerAddr, to, b)
 	}
 }
-
-func (k *takeoverWorker) Flush() error { return nil }
 
 func (e *takeoverEdge) kill() {
 	if !e.w.spare(e) {

@@ -38,10 +38,10 @@ var takeoverMutants = []mutants.Mutant{
 		Run: "^TestLostToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
 	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\ta.lookUp", New: "\tif first && false {\n\t\ta.lookUp"},
-	{Name: "speaks_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
+	{Name: "sends_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
 	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestTakeoverTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !b.cfg.Forwards {", New: "if true {",
-		Survives: "sessions go to where the datagrams come, as without a forwarder"},
+		Survives: "sessions move to the edges where their datagrams arrive, as without a forwarder"},
 	{Name: "deliveries_are_not_told", File: "internal/edge/worker.go", Old: "w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())", New: "_ = now"},
 	{Name: "feed_goes_on_elsewhere", File: "internal/edge/takeover/session.go", Old: "if s.feed != nil {", New: "if false {",
 		Survives: "consumers know repetitions by their numbers"},
@@ -49,7 +49,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !c.present(claim.name) {", New: "if true {",
 		Args: []string{"-takeover-seeds", "400"}},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\ta.receiveHeld(now, s.client)\n\ta.reply(s)", New: "\ta.reply(s)",
-		Survives: "clients say it again after half a second"},
+		Survives: "clients send them again after half a second"},
 }
 
 func TestTakeoverMutantsApply(t *testing.T) { mutants.Check(t, takeoverMutants) }

@@ -210,9 +210,7 @@ func TestNewHolder(t *testing.T) {
 // TestLateJoin connects a client to a space of 1,000 states that change all the time.
 func TestLateJoin(t *testing.T) {
 	const states, window = 1000, 10 // offers under way at a time
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	w.net.SetDefault(simnet.Path{Delay: 10 * time.Millisecond})
 	for first := 0; first < states; first += 250 {
 		var ops []string

@@ -82,6 +82,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
+// newWorldWithEdge returns a world of the flag's seed with a relay and an edge.
+func newWorldWithEdge(t *testing.T, change func(*edge.Config)) (*world, *simEdge) {
+	t.Helper()
+	w := newWorld(t, *seed)
+	w.startRelay()
+	return w, w.startEdge(wire.Denetwork, change)
+}
+
 // on subscribes the game server to a subject.
 func (w *world) on(subject string, f func(bus.Msg)) {
 	w.Helper()
@@ -198,13 +206,13 @@ func (w *world) turnWorker(r *simRelay, l *relay.Worker) {
 
 // A simEdge is an edge with one worker.
 type simEdge struct {
+	outputBuffer
 	node   string
 	addr   netip.AddrPort
 	worker *edge.Worker
 	bus    *membus.Bus
 	next   time.Time
 	world  *world
-	buf    []byte
 
 	paused   bool
 	arrived  []udp.Datagram // datagrams that arrived while it was paused
@@ -309,16 +317,20 @@ func (l *look) take(now time.Time, r *replication.Replica) {
 	l.epoch, l.seq, l.changedAt = epoch, seq, now
 }
 
-// Datagram, Send and Flush make a simEdge the worker's output.
-func (s *simEdge) Datagram(size int) []byte {
-	if cap(s.buf) < size {
-		s.buf = make([]byte, 0, size)
+// Send sends the worker's datagrams.
+func (s *simEdge) Send(to netip.AddrPort, b []byte) { s.world.net.Send(s.addr, to, b) }
+
+// An outputBuffer is the part of a worker's output that sends nothing.
+type outputBuffer struct{ buf []byte }
+
+func (o *outputBuffer) Datagram(size int) []byte {
+	if cap(o.buf) < size {
+		o.buf = make([]byte, 0, size)
 	}
-	return s.buf[:0]
+	return o.buf[:0]
 }
 
-func (s *simEdge) Send(to netip.AddrPort, b []byte) { s.world.net.Send(s.addr, to, b) }
-func (s *simEdge) Flush() error                     { return nil }
+func (o *outputBuffer) Flush() error { return nil }
 
 // A player is a client of an edge.
 type player struct {

@@ -125,9 +125,7 @@ func TestWriteToRemoved(t *testing.T) {
 // TestRefusedWrite writes a value that the holder does not accept, and more than the edge
 // stores.
 func TestRefusedWrite(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	w.mustPublish("s", `{"op":"put","key":"sign","message":"S","access":"read-write","values":[{"type":"string","value":"hi"},{"type":"string","value":""}]}`)
 	hi := []byte{2, 0, 'h', 'i'}
@@ -191,9 +189,7 @@ func TestBusComesLater(t *testing.T) {
 
 // TestUnanswered closes a session while a game server waits for an answer.
 func TestUnanswered(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	a.Silence(true)
 	var answers []string
@@ -211,9 +207,7 @@ func TestUnanswered(t *testing.T) {
 
 // TestNoKickForAll sends a kick, which only the holder sends and to one client, to all clients.
 func TestNoKickForAll(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	_ = w.game.Publish(bus.Msg{
 		Subject: w.subjects.ToAll("s"), Data: []byte("x"),
@@ -227,9 +221,7 @@ func TestNoKickForAll(t *testing.T) {
 
 // TestForeignReply sends messages that are no answers to the subjects of answers.
 func TestForeignReply(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	var inbox string
 	w.on("dnp.v1.shard.*.repair", func(m bus.Msg) { inbox = strings.TrimSuffix(m.Reply, ".0.s") })
@@ -249,9 +241,7 @@ func TestForeignReply(t *testing.T) {
 // linked when others end.
 func TestMoreStatesThanLinks(t *testing.T) {
 	const states, most = 4110, 4096
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	for first := 0; first < states; first += 411 {
 		var ops []string
 		for i := first; i < first+411; i++ {
@@ -271,9 +261,7 @@ func TestMoreStatesThanLinks(t *testing.T) {
 
 // TestDeclined rejects a link. The state is not offered again until its link message changes.
 func TestDeclined(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, func(*edge.Config) {})
+	w, e := newWorldWithEdge(t, func(*edge.Config) {})
 	offers := 0
 	a := w.join(e, dnptest.Cpp(), dnptest.App{Offered: func(o dnptest.Offer) dnptest.Answer {
 		if string(o.Message) == "T" || string(o.Message) == "U" {
@@ -297,9 +285,7 @@ func TestDeclined(t *testing.T) {
 // datagram. Only those beyond are refused, the writer gets the authoritative values again, and
 // game servers learn which client tried what.
 func TestBounds(t *testing.T) {
-	w := newWorld(t, *seed)
-	w.startRelay()
-	e := w.startEdge(wire.Denetwork, nil)
+	w, e := newWorldWithEdge(t, nil)
 	a, b := w.join(e, dnptest.Cpp(), dnptest.App{}), w.join(e, dnptest.Cpp(), dnptest.App{})
 	w.mustPublish("s", `{"op":"put","key":"lamp","message":"L","access":"read-write","values":[{"name":"level","type":"uint16","value":10,"max":100},`+
 		`{"name":"x","type":"float32","value":1},{"name":"shout","type":"uint16","rate":1}]}`)

@@ -1,0 +1,132 @@
+package systest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+)
+
+// A balancer carries the datagrams of one client to edges, and those of edges to the client.
+type balancer struct {
+	front, back *net.UDPConn
+
+	mu     sync.Mutex // two goroutines carry datagrams while tests change and read the rest
+	pick   func() netip.AddrPort
+	strict bool // only answers of edges to which the client has sent pass, as through a NAT
+	client netip.AddrPort
+	sent   int                    // datagrams of the client
+	known  map[netip.AddrPort]int // datagrams of each edge that the client has sent to, or that has sent to the client
+}
+
+// newBalancer starts a balancer that asks pick for the edge of each datagram.
+func newBalancer(t *testing.T, pick func() netip.AddrPort) *balancer {
+	t.Helper()
+	b := &balancer{pick: pick, known: map[netip.AddrPort]int{}}
+	for _, c := range []**net.UDPConn{&b.front, &b.back} {
+		var err error
+		if *c, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() { pump(b.front, b.toEdge) })
+	wait.Go(func() { pump(b.back, b.toClient) })
+	t.Cleanup(func() {
+		b.front.Close()
+		b.back.Close()
+		wait.Wait()
+	})
+	return b
+}
+
+// pump passes datagrams to each until the socket is closed.
+func pump(c *net.UDPConn, each func(from netip.AddrPort, p []byte)) {
+	buf := make([]byte, 65536)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err == nil: // otherwise the other end does not listen
+			each(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), buf[:n])
+		}
+	}
+}
+
+func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to := b.pick()
+	b.client, b.known[to] = from, b.known[to] // the entry lets answers pass
+	b.sent++
+	_, _ = b.back.WriteToUDPAddrPort(p, to) // a datagram that is not sent is lost
+}
+
+func (b *balancer) toClient(from netip.AddrPort, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.known[from]; !ok && b.strict || !b.client.IsValid() {
+		return
+	}
+	b.known[from]++
+	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
+}
+
+// anyOf picks one of these edges at random for each datagram.
+func anyOf(to []netip.AddrPort) func() netip.AddrPort {
+	return func() netip.AddrPort { return to[rand.IntN(len(to))] }
+}
+
+// spread sends each further datagram to one of these edges.
+func (b *balancer) spread(to []netip.AddrPort) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pick = anyOf(to)
+}
+
+// alternate sends further datagrams to these edges in turn.
+func (b *balancer) alternate(to []netip.AddrPort) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	turn := 0
+	b.pick = func() netip.AddrPort {
+		turn++
+		return to[turn%len(to)]
+	}
+}
+
+// route sends all further datagrams to one edge. A strict balancer forgets the others.
+func (b *balancer) route(to netip.AddrPort) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pick = func() netip.AddrPort { return to }
+	if b.strict {
+		b.known = map[netip.AddrPort]int{to: 0}
+	}
+}
+
+// fromClient returns how many datagrams of the client went to edges.
+func (b *balancer) fromClient() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent
+}
+
+// fromEdge returns how many datagrams of an edge went to the client.
+func (b *balancer) fromEdge(edge netip.AddrPort) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known[edge]
+}
+
+// addr returns the address that the client knows.
+func (b *balancer) addr() netip.AddrPort { return b.front.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// behind returns the address of the client as edges see it.
+func (b *balancer) behind() netip.AddrPort {
+	a := b.back.LocalAddr().(*net.UDPAddr).AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
