@@ -123,7 +123,7 @@ func TestSecretsInLogs(t *testing.T) {
 			t.Errorf("a secret was written:\n%s", shown[max(0, i-200):min(len(shown), i+100)])
 		}
 	}
-	if !strings.Contains(shown, "serving shards") {
+	if !strings.Contains(shown, "serving shard") {
 		t.Errorf("the searched text does not have the logs of the run:\n%s", shown)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -128,4 +129,20 @@ func TestHope(t *testing.T) {
 	want("for too long", time.Minute+hopePatience, true, false, false)
 	h = Hope{}
 	want("gossip does not say which edges are there", 0, false, false, false)
+}
+
+// TestFormat: sessions are written in the newest format that all members read, and in the
+// oldest while no roster says what they read.
+func TestFormat(t *testing.T) {
+	e := newTestEdge(t)
+	writes := e.workers[0].t.log.Format
+	if got := writes(); got != format.Oldest {
+		t.Errorf("without a roster it writes format %d, want %d", got, format.Oldest)
+	}
+	e.view, _ = e.view.With(cluster.NewRoster([]cluster.Member{
+		{Name: "e1", Role: cluster.RoleEdge, Format: 7}, {Name: "e2", Role: cluster.RoleEdge, Format: 5},
+	}))
+	if got := writes(); got != 5 {
+		t.Errorf("it writes format %d, want the 5 that both read", got)
+	}
 }

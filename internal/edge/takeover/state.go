@@ -94,7 +94,10 @@ func newBase(cfg Config) *base {
 	cfg.Host.ReturnLocations()
 	return &base{
 		cfg: cfg, host: cfg.Host,
-		log:    sessionlog.Config{Node: cfg.Node, Rand: cfg.Rand, UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax},
+		log: sessionlog.Config{
+			Node: cfg.Node, Rand: cfg.Rand, Format: func() uint8 { return cfg.Host.View().format() },
+			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
+		},
 		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
 		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.place }),
 		orphans: newOrphans(), paths: newPaths(),
