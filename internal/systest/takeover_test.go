@@ -276,21 +276,26 @@ func (w *takeoverWorld) final() {
 	}
 }
 
-// TestTakeover plays clients whose edges are killed, stopped and drained, with a log and an
-// affinity that misbehave. No message may be lost, doubled or out of order, and no client
-// interrupted whose timer can be met.
-func TestTakeover(t *testing.T) {
-	var all []*takeoverWorld
-	for s := *takeoverFirst; s < *takeoverFirst+uint64(*takeoverSeeds); s++ {
-		w := newTakeoverWorld(t, s)
+// playSeeds plays n seeds, or those before the first failure, and returns their worlds.
+func playSeeds(t *testing.T, n int, plans []takeoverPlan) (all []*takeoverWorld) {
+	t.Helper()
+	for s := *takeoverFirst; s < *takeoverFirst+uint64(n) && !t.Failed(); s++ {
+		w := newTakeoverWorldOf(t, s, plans[s%uint64(len(plans))])
 		for _, e := range w.play() {
 			t.Errorf("seed %d (%s): %s", s, w.name, e)
 		}
 		if all = append(all, w); t.Failed() {
 			t.Logf("repeat with -takeover-first %d -takeover-seeds 1 -takeover-story", s)
-			break
 		}
 	}
+	return all
+}
+
+// TestTakeover plays clients whose edges are killed, stopped and drained, with a log and an
+// affinity that misbehave. No message may be lost, doubled or out of order, and no client
+// interrupted whose timer can be met.
+func TestTakeover(t *testing.T) {
+	all := playSeeds(t, *takeoverSeeds, takeoverPlans)
 	var fenced fenceCounts
 	for _, w := range all {
 		fenced.add(w.fence.seen)
@@ -353,14 +358,5 @@ func (e *takeoverEdge) rerouted() {
 // drains of their edges. No edge may send to a client that never came to it; everything else is
 // as in TestTakeover. It plays a tenth as many seeds.
 func TestTakeoverTracked(t *testing.T) {
-	n := uint64(max(*takeoverSeeds/10, min(*takeoverSeeds, len(trackedPlans))))
-	for s := *takeoverFirst; s < *takeoverFirst+n && !t.Failed(); s++ {
-		w := newTakeoverWorldOf(t, s, trackedPlans[s%uint64(len(trackedPlans))])
-		for _, e := range w.play() {
-			t.Errorf("seed %d (%s): %s", s, w.name, e)
-		}
-		if t.Failed() {
-			t.Logf("repeat with -takeover-first %d -takeover-seeds 1 -takeover-story", s)
-		}
-	}
+	playSeeds(t, max(*takeoverSeeds/10, min(*takeoverSeeds, len(trackedPlans))), trackedPlans)
 }
