@@ -60,7 +60,8 @@ func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to := b.pick()
-	b.client, b.known[to] = from, b.known[to] // the entry lets answers pass
+	b.client = from
+	b.known[to] += 0 // an entry lets answers pass
 	b.sent++
 	_, _ = b.back.WriteToUDPAddrPort(p, to) // a datagram that is not sent is lost
 }
