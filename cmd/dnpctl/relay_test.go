@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
@@ -28,7 +29,7 @@ type testRelay struct {
 func startRelay(t testing.TB) (url string) {
 	t.Helper()
 	r := &testRelay{}
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Folder: t.TempDir(), Mappings: r.subj.Mappings(64)})
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Folder: natstest.Dir(t), Mappings: r.subj.Mappings(64)})
 	if err != nil {
 		t.Fatal(err)
 	}

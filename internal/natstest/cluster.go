@@ -29,7 +29,7 @@ type Cluster struct {
 // Start starts n servers and waits until they have a leader. They end with the test.
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
-	c := &Cluster{folder: t.TempDir(), servers: make([]*server.Server, n)}
+	c := &Cluster{folder: Dir(t), servers: make([]*server.Server, n)}
 	ports := freePorts(t, 2*n)
 	c.clients, c.peers = ports[:n], ports[n:]
 	var routes []string

@@ -23,6 +23,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -92,7 +93,7 @@ func scrape(t *testing.T, process, url string, all map[string]*metric) {
 // and could forward to others, so that it shows all metrics of an edge.
 func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
-	nats := startNATS(t, natsembed.Config{Folder: t.TempDir()})
+	nats := startNATS(t, natsembed.Config{Folder: natstest.Dir(t)})
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that there are metrics about traces
 	key := keyFile(t, 0xa1)
 	ports := freePorts(t, 7)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -65,7 +66,7 @@ func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 	}
 	for i := range 3 {
 		cmd := exec.Command(self)
-		cmd.Env = append(natsEnv(fmt.Sprint("n", i+1), ports[i], ports[3+i], routes, t.TempDir()), natsServerEnv+"="+natsConf)
+		cmd.Env = append(natsEnv(fmt.Sprint("n", i+1), ports[i], ports[3+i], routes, natstest.Dir(t)), natsServerEnv+"="+natsConf)
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +221,7 @@ func TestNATSOverTLS(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AddCert(own)
 	s := runServer(t, &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: natstest.Dir(t),
 		Nkeys: []*server.NkeyUser{{Nkey: public}}, TLS: true, TLSVerify: true, TLSTimeout: 5, AuthTimeout: 10,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool},
 	})

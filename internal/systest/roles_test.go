@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/natsroles"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -31,7 +32,7 @@ func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, t.TempDir()
+	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, natstest.Dir(t)
 	opts.Cluster, opts.Routes = server.ClusterOpts{}, nil
 	return runServer(t, opts)
 }
