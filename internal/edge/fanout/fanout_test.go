@@ -133,6 +133,14 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestTokensWrap gives tokens to more messages than the count of a token can tell apart.
+func TestTokensWrap(t *testing.T) {
+	c := messages{peer: newPeer(&fakeHost{}), replies: make(map[uint64]string), lastToken: 1<<tokenShift - 1}
+	if token, _ := c.token(&bus.Msg{Reply: "r"}); token == 0 {
+		t.Error("a message whose sender wants its number has token 0, which no event reports")
+	}
+}
+
 // TestWriteBounds stores values until there is no room.
 func TestWriteBounds(t *testing.T) {
 	w := &writes{peer: newPeer(nil), bySource: make(map[*dnp.Source]*writer)}

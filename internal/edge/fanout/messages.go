@@ -105,6 +105,7 @@ func (c *messages) token(m *bus.Msg) (token uint64, known bool) {
 		return 0, false
 	}
 	token = c.lastToken>>tokenShift<<tokenShift | (c.lastToken+1)&(1<<tokenShift-1)
+	token = max(token, 1) // the count wraps
 	if len(c.replies) < repliesMax || m.Reply == "" {
 		c.lastToken = token
 		c.replies[token] = m.Reply

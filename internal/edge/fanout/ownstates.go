@@ -52,19 +52,33 @@ func (o *ownStates) at(link wire.LinkID) (*ownState, bool) {
 
 // offered answers a link that the client offers.
 func (o *ownStates) offered(now time.Time, ev *dnp.Event, readOnly bool) {
-	own, ok := o.parse(ev)
-	if o.ClientStates == ClientStatesOff || readOnly || !ok || o.conn.Accept(ev.Link, own.source) != nil {
+	if o.ClientStates == ClientStatesOff || readOnly || !o.accept(now, ev) {
 		o.conn.Reject(ev.Link)
 		o.counts.OffersRefused++
-		return
+	}
+}
+
+// accept makes the state that the client offers one of its own. It reports false if the
+// state is not acceptable.
+func (o *ownStates) accept(now time.Time, ev *dnp.Event) bool {
+	state, ok := parseOffer(ev)
+	if !ok {
+		return false
+	}
+	own := &ownState{owner: o.peer, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly, key: ownKey(o.client, ev.Link)}
+	o.newSource(own, state)
+	if o.conn.Accept(ev.Link, own.source) != nil {
+		own.source.Remove()
+		return false
 	}
 	o.add(own)
 	own.assertNow(now)
+	return true
 }
 
-// parse copies what the client offers. It is not ok for a state without values or without
-// a message, which no application can use, and for one that is too large.
-func (o *ownStates) parse(ev *dnp.Event) (own *ownState, ok bool) {
+// parseOffer copies the values that the client offers. It is not ok for a state without
+// values or without a message, which no application can use, and for one that is too large.
+func parseOffer(ev *dnp.Event) (state *netstate.State, ok bool) {
 	if ev.Values.Len() == 0 || len(ev.Data) == 0 {
 		return nil, false
 	}
@@ -78,14 +92,9 @@ func (o *ownStates) parse(ev *dnp.Event) (own *ownState, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	state := netstate.NewState(layout)
+	state = netstate.NewState(layout)
 	state.SetAll(ev.Values)
-	if len(ev.Data)+state.TypedSize() > ownBytesMax {
-		return nil, false
-	}
-	own = &ownState{owner: o.peer, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly, key: ownKey(o.client, ev.Link)}
-	o.newSource(own, state)
-	return own, true
+	return state, len(ev.Data)+state.TypedSize() <= ownBytesMax
 }
 
 // restore makes a state of the client anew, when its session is taken over, from what the

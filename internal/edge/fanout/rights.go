@@ -100,14 +100,18 @@ func (r *rights) advance(now, next time.Time) time.Time {
 		panic("fanout: groups that JSON cannot express: " + err.Error())
 	}
 	m := bus.Msg{Subject: r.Subjects.ShardPublish(r.shard, r.name, ""), Data: data}
-	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(answer, err) })
+	epoch := r.epoch
+	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(epoch, answer, err) })
 	return next
 }
 
-// grouped handles the holder's answer.
-func (r *rights) grouped(answer []byte, err error) {
-	var a struct {
-		Error *struct{ Code replication.Code }
+// grouped handles the holder's answer. An answer of an earlier epoch means nothing. The
+// edge repeats a request that is refused, because every refusal passes: the names in a
+// token are valid.
+func (r *rights) grouped(epoch uint64, answer []byte, err error) {
+	var a struct{ Error *struct{} }
+	if epoch != 0 && epoch != r.epoch { // in epoch 0 the replica did not know the holder yet
+		return
 	}
 	if err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil {
 		r.groups.stop()

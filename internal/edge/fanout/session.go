@@ -87,13 +87,13 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Cl
 		}
 		own.assertNow(now)
 	}
-	s.space.reenter(s)
-	for _, h := range conn.Held() {
+	for _, h := range conn.Held() { // before reenter, which may bind links to other sources, or end them
 		if src, ok := conn.SourceOf(h.Link); ok {
 			own, _ := src.Data().(*ownState)
 			s.writes.writer(src, own).restore(now, h)
 		}
 	}
+	s.space.reenter(s)
 }
 
 // Handle handles an event of the session's connection.

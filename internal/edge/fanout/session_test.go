@@ -1,0 +1,195 @@
+package fanout
+
+import (
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+// A discard is a dnp.Sender that sends nothing.
+type discard struct{}
+
+func (discard) Datagram(size int) []byte    { return make([]byte, 0, size) }
+func (discard) Send(netip.AddrPort, []byte) {}
+
+// A requestHost is a Host that records requests, so that a test can answer them.
+type requestHost struct {
+	fakeHost
+	requests []request
+}
+
+type request struct {
+	bus.Msg
+	done func(now time.Time, answer []byte, err error)
+}
+
+func (h *requestHost) Request(m bus.Msg, _ time.Duration, done func(time.Time, []byte, error)) {
+	h.requests = append(h.requests, request{m, done})
+}
+
+// take returns the recorded requests and forgets them.
+func (h *requestHost) take() []request {
+	all := h.requests
+	h.requests = nil
+	return all
+}
+
+// A sessionTest is a worker with one client, and a holder whose answers the test makes.
+type sessionTest struct {
+	*testing.T
+	host    *requestHost
+	spaces  *Spaces
+	conn    *dnp.Conn
+	session *Session
+	store   *replication.Store
+}
+
+func newSessionTest(t *testing.T) *sessionTest {
+	t.Helper()
+	h := &requestHost{}
+	endpoint, err := dnp.New(dnp.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sessionTest{T: t, host: h, spaces: New(Config{Host: h, Endpoint: endpoint, Shards: 1, Linger: time.Hour})}
+	s.conn = endpoint.LogIn(start, netip.MustParseAddrPort("192.0.2.1:1"), nil, discard{})
+	s.session = s.spaces.NewSession(SessionConfig{Space: "arena", ID: "m", Client: "alice", Began: start})
+	s.holder(1)
+	return s
+}
+
+// holder begins an epoch, in which the space has no state.
+func (s *sessionTest) holder(epoch uint64) {
+	s.store = replication.NewStore(replication.StoreConfig{Space: "arena", Epoch: epoch, Volatile: true})
+	s.store.Join("alice", "m")
+	s.replicate()
+}
+
+// replicate brings the replica to the position of the holder.
+func (s *sessionTest) replicate() {
+	s.Helper()
+	replica := s.spaces.Replica("arena")
+	s.store.Advance(start)
+	epoch, seq := s.store.Position()
+	replica.ApplyHead(start, epoch, seq)
+	request, ok := replica.Advance(start.Add(time.Minute))
+	if !ok {
+		s.Fatal("the replica does not ask the holder for its states")
+	}
+	for _, part := range s.store.Repair(start, request) {
+		replica.ApplyReply(start, part)
+	}
+	if got, _ := replica.Position(); got != epoch {
+		s.Fatalf("the replica is in epoch %d, want %d", got, epoch)
+	}
+}
+
+// put makes or replaces a state with a value of one byte.
+func (s *sessionTest) put(op replication.Op) *replication.State {
+	s.Helper()
+	op.Kind, op.Key = replication.OpPut, "door"
+	t, _ := wire.ParseValueType("uint8")
+	op.Access, op.HasAccess = replication.Access{Kind: replication.AccessReadWrite}, true
+	op.Values = []replication.PutValue{{ValueDef: replication.ValueDef{Name: "open", Type: t}, Value: replication.Encoded{Type: t, Value: []byte{0}}}}
+	s.store.Publish(start, replication.Publish{Ops: []replication.Op{op}, Atomic: true})
+	s.replicate()
+	return s.spaces.Replica("arena").ByKey("door")
+}
+
+// TestResumedWrites takes a session over whose client wrote a value that the holder did not
+// acknowledge, while the link of the state has to change.
+func TestResumedWrites(t *testing.T) {
+	for _, c := range []struct {
+		why string
+		op  replication.Op
+		ro  bool // the restored link
+	}{
+		{"the client sees everything", replication.Op{}, false},
+		{"the client sees less detail", replication.Op{Details: []replication.Detail{{Clients: []string{"alice"}, Rate: 1}}, HasDetails: true}, false},
+		{"the client sees the state no more", replication.Op{HasAudience: true}, false},
+		{"the link is made anew", replication.Op{}, true},
+	} {
+		s := newSessionTest(t)
+		st := s.put(c.op)
+		if err := s.conn.Link(source(st), c.ro); err != nil {
+			t.Fatal(err)
+		}
+		link, _ := s.conn.LinkOf(source(st))
+		s.conn.Hold(link.ID, 0, []byte{1})
+		s.session.Resume(start, s.conn, 0, &auth.Claims{Write: true})
+		if wr, ok := s.session.writes.bySource[source(st)]; !ok || len(s.session.writes.list) != 1 {
+			t.Errorf("%s: %d writers, one of the state: %v, want the state to have the only one", c.why, len(s.session.writes.list), ok)
+		} else if v, ok := wr.newest(0); !ok || !slices.Equal(v, []byte{1}) {
+			t.Errorf("%s: the holder will be sent %v, want what the client wrote", c.why, v)
+		}
+	}
+}
+
+// TestRefusedOffers: a client that offers states in vain costs no memory.
+func TestRefusedOffers(t *testing.T) {
+	s := newSessionTest(t)
+	s.session.Begin(start, s.conn, &auth.Claims{Write: true})
+	message := make([]byte, ownBytesMax/2)
+	values, err := wire.ParseValues([]byte{1, 0, 3, 0x39, 0x30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const offers = 1000
+	for _, readOnly := range []bool{true, false} { // the connection refuses to accept what it was not offered
+		before := heapInUse()
+		for i := range offers {
+			s.session.own.offered(start, &dnp.Event{Link: wire.LinkID(i + 1), Data: message, Values: values}, readOnly)
+		}
+		if grown := heapInUse() - before; grown > offers*int64(len(message))/10 {
+			t.Errorf("%d refused offers (read-only client: %v) leave %d bytes, want none", offers, readOnly, grown)
+		}
+	}
+	if got := s.spaces.counts.OffersRefused; got != 2*offers {
+		t.Errorf("%d offers are refused, want %d", got, 2*offers)
+	}
+	runtime.KeepAlive(s)
+}
+
+// heapInUse returns the bytes that are in use.
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestGroupsOfNewHolder: a late answer of the holder before does not keep the groups from
+// the holder of the next epoch.
+func TestGroupsOfNewHolder(t *testing.T) {
+	s := newSessionTest(t)
+	s.session.Begin(start, s.conn, &auth.Claims{Write: true, Groups: []string{"red"}, Expires: start.Add(time.Hour)})
+	s.spaces.Advance(start)
+	old := s.host.take()
+	if len(old) != 1 {
+		t.Fatalf("the holder gets %d requests, want one with the groups", len(old))
+	}
+	s.holder(2)
+	s.spaces.Advance(start)
+	if got := s.host.take(); len(got) != 1 {
+		t.Fatalf("the holder of the next epoch gets %d requests, want one with the groups", len(got))
+	}
+	old[0].done(start, []byte("{}"), nil)
+	s.spaces.Advance(start.Add(repeatMax))
+	repeated := s.host.take()
+	if len(repeated) != 1 {
+		t.Fatalf("after the answer of the holder before there are %d requests, want the groups once more", len(repeated))
+	}
+	repeated[0].done(start, []byte("{}"), nil)
+	s.spaces.Advance(start.Add(time.Minute))
+	if got := s.host.take(); len(got) != 0 {
+		t.Errorf("the holder has answered, and gets %d more requests", len(got))
+	}
+}
