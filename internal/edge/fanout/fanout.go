@@ -3,9 +3,12 @@
 // see, brings what clients write to the holder of the space until the holder
 // acknowledges it, and carries messages between clients and game servers.
 //
-// To drive it: New, then Begin a Session for each connection, or Resume the session of
-// another edge; give the events of its connection to Session.Handle; apply batches,
-// heads and answers to the Replica of their space; and call Advance once per turn.
+// To drive it: New; for each connection NewSession and Begin, or, for the session of
+// another edge, Follow until the replica is complete, NewSession, Resolve for each link
+// that is restored, and Resume (Discard if the connection could not be restored). Give the
+// events of the connection to Session.Handle; apply batches, heads and answers to the
+// Replica of their space; pass messages to all clients of a space to SendToAll; call
+// Reconnected when the bus is back; and call Advance once per turn.
 // Everything runs on the turns of the worker: the package starts no goroutine, reads no
 // clock, and sends messages through its Host.
 //
@@ -29,7 +32,8 @@ type Host interface {
 	Publish(m bus.Msg) error
 
 	// Request sends a message and calls done with the answer, or with an error if none
-	// comes within wait. done is not called when the worker's inbox is full.
+	// comes within wait. done is not called if the answer or the error finds the worker's
+	// inbox full.
 	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
 
 	// Subscribe calls handle for the messages on one subject until end is called.
@@ -37,7 +41,7 @@ type Host interface {
 	Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func())
 
 	// Follow brings the batches, heads and messages of a space to Spaces. Unfollow ends
-	// that; Spaces.Replica still returns the replica of the space.
+	// that; during Unfollow, Spaces.Replica still returns the replica of the space.
 	Follow(space string, shard int)
 	Unfollow(space string, shard int)
 }
@@ -73,37 +77,40 @@ type Config struct {
 	ClientStates ClientStates
 }
 
-// Counts are the counters of the package.
+// Counts are the counters of the package: of messages, unless a comment says otherwise.
 type Counts struct {
-	Sessions        int64  // at present
+	Sessions        int64  // sessions at present
 	Levels          int64  // levels of detail of states that some client has at present
-	Events          uint64 // published for game servers
-	EventsLost      uint64 // refused by the bus
+	Events          uint64 // events published for game servers
+	EventsLost      uint64 // events that the bus refused
 	MessagesIn      uint64 // from clients to game servers
 	MessagesOut     uint64 // to clients
 	MessagesLost    uint64 // refused by the bus
 	MessagesRefused uint64 // to clients: empty, too large, or too many
-	AnswersLost     uint64
-	RepairsLost     uint64
-	WritesForbidden uint64 // by clients that may not write the state
-	WritesRefused   uint64 // by the holder
-	WritesRepeated  uint64 // not answered in time, or answered "try again"
+	AnswersLost     uint64 // answers to senders that the bus refused, or beyond repliesMax
+	RepairsLost     uint64 // repair requests that the bus refused
+	WritesForbidden uint64 // updates by clients that may not write the state
+	WritesRefused   uint64 // requests of which the holder refused some value
+	WritesRepeated  uint64 // requests sent again: not answered in time, or answered "try again"
 	WritesDropped   uint64 // values beyond the bounds of what a client may have unacknowledged
-	LinksRefused    uint64 // not offered because the client has as many as it may
-	OffersRefused   uint64 // states of clients
+	LinksRefused    uint64 // links not offered because the client has as many as it may
+	OffersRefused   uint64 // states that clients offered
 	DropsForgotten  uint64 // states that a client took back, of which the holder hears only when the client leaves
 }
 
 // A base is what all parts of the package share.
 type base struct {
 	Config
-	counts      Counts
-	writeNumber uint32    // of the latest write request of a session that is not durable
-	expiry      time.Time // when to look for sessions that expire; zero for never
+	counts Counts
+	// writeNumber is that of the latest write request of any session that is not durable.
+	// The numbers of one session only have to increase, so all sessions share a counter.
+	writeNumber uint32
+
+	expiry time.Time // when to look for sessions that expire; zero for never
 }
 
-// expects has the worker look for sessions that expire at a time; zero is never.
-func (b *base) expects(at time.Time) {
+// expireBy has the worker look for sessions that expire at a time; zero is never.
+func (b *base) expireBy(at time.Time) {
 	if !at.IsZero() && (b.expiry.IsZero() || at.Before(b.expiry)) {
 		b.expiry = at
 	}

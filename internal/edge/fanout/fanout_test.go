@@ -28,13 +28,13 @@ func (*fakeHost) Follow(string, int)                                            
 func (*fakeHost) Unfollow(string, int)                                           {}
 
 func newPeer(h Host) *peer {
-	return &peer{holder: &holder{base: &base{Config: Config{Host: h}}, name: "arena"}, id: "m", client: "alice"}
+	return &peer{spaceInfo: &spaceInfo{base: &base{Config: Config{Host: h}}, spaceName: "arena"}, id: "m", client: "alice"}
 }
 
 func TestRepeater(t *testing.T) {
 	var r repeater
 	next := start.Add(time.Hour)
-	if r.ready(start, &next) || r.wanted() || next != start.Add(time.Hour) {
+	if r.ready(start, &next) || r.pending() || next != start.Add(time.Hour) {
 		t.Fatal("the zero repeater is due, or has a deadline")
 	}
 	r.want(start)
@@ -43,15 +43,19 @@ func TestRepeater(t *testing.T) {
 		if !r.ready(now, &next) {
 			t.Fatalf("sending %d is not due at %v", i, now.Sub(start))
 		}
-		if again := r.sent(now); again != (i > 0) {
+		if again := r.again(); again != (i > 0) {
 			t.Fatalf("sending %d counts as a repetition: %v", i, again)
+		}
+		next = now.Add(time.Hour)
+		if r.sent(now, &next); next.Sub(now) != wait*time.Millisecond {
+			t.Fatalf("sending %d makes the worker look again after %v, want %d ms", i, next.Sub(now), wait)
 		}
 		if next = now.Add(time.Hour); r.ready(now, &next) || next.Sub(now) != wait*time.Millisecond {
 			t.Fatalf("sending %d is repeated after %v, want %d ms", i, next.Sub(now), wait)
 		}
 		now = next
 	}
-	if r.stop(); r.wanted() {
+	if r.stop(); r.pending() {
 		t.Error("the repeater goes on after the answer")
 	}
 }
@@ -104,11 +108,14 @@ func TestTokens(t *testing.T) {
 	}
 	take := func(m bus.Msg, known bool, why string) uint64 {
 		t.Helper()
-		token, got := c.token(&m)
-		if got != known {
+		game := gameToken(&m)
+		if got := c.repeated(game, m.Reply); got != known {
 			t.Fatalf("known = %v, want %v: %s", got, known, why)
 		}
-		return token
+		if known {
+			return 0
+		}
+		return c.newToken(game, m.Reply)
 	}
 	first := take(message("7", "r1"), false, "token 7 is new")
 	want("the message has no number yet")
@@ -136,7 +143,7 @@ func TestTokens(t *testing.T) {
 // TestTokensWrap gives tokens to more messages than the count of a token can tell apart.
 func TestTokensWrap(t *testing.T) {
 	c := messages{peer: newPeer(&fakeHost{}), replies: make(map[uint64]string), lastToken: 1<<tokenShift - 1}
-	if token, _ := c.token(&bus.Msg{Reply: "r"}); token == 0 {
+	if token := c.newToken(0, "r"); token == 0 {
 		t.Error("a message whose sender wants its number has token 0, which no event reports")
 	}
 }
@@ -160,7 +167,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 	last := &sources[len(sources)-1]
 	if w.writer(last, nil).store(0, value) {
-		t.Fatalf("the session stores %d bytes, want %d at most", w.bytes, sessionBytesMax)
+		t.Fatalf("the session stores %d bytes, want %d at most", w.total, sessionBytesMax)
 	}
 	w.discard(&sources[0])
 	if !w.writer(last, nil).store(0, value) {
@@ -169,8 +176,8 @@ func TestWriteBounds(t *testing.T) {
 	if got, ok := w.bySource[last].newest(0); !ok || len(got) != len(value) {
 		t.Errorf("the newest bytes are %d, %v, want %d", len(got), ok, len(value))
 	}
-	if w.discardAll(); w.bytes != 0 || len(w.bySource) > 0 || len(w.list) > 0 {
-		t.Errorf("%d bytes of %d writers are left, want none", w.bytes, len(w.bySource))
+	if w.discardAll(); w.total != 0 || len(w.bySource) > 0 || len(w.list) > 0 {
+		t.Errorf("%d bytes of %d writers are left, want none", w.total, len(w.bySource))
 	}
 }
 
@@ -184,7 +191,7 @@ func TestWriteNumbers(t *testing.T) {
 	if n := p.nextWrite(); n != 1 {
 		t.Errorf("the number behind the greatest one is %d, want 1: 0 stands for none", n)
 	}
-	p.durable = 3
+	p.sessionEpoch = 3
 	if n := p.nextWrite(); n != 3<<24+1 {
 		t.Errorf("the first write of epoch 3 has number %#x", n)
 	}

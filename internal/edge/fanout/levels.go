@@ -57,15 +57,15 @@ func linkTo(conn *dnp.Conn, st *replication.State) (link dnp.LinkInfo, src *dnp.
 	return link, nil, nil
 }
 
-// all yields every source of the state.
-func (s *sources) all(yield func(*dnp.Source) bool) {
-	if !yield(s.full) {
-		return
+// describe gives every source of the state what the state says of itself.
+func (s *sources) describe(d *replication.Description) {
+	set := func(src *dnp.Source) {
+		src.SetDescription(d.Message, d.Farewell)
+		src.SetPriority(d.Priority)
 	}
+	set(s.full)
 	for _, l := range s.levels {
-		if !yield(l.source) {
-			return
-		}
+		set(l.source)
 	}
 }
 
@@ -75,11 +75,11 @@ func (s *sources) all(yield func(*dnp.Source) bool) {
 //
 // A value is brought up to date when the state's is further away from it than its
 // precision times the factor allows, or when the state has been quiet, and in both cases
-// at most once in each period. Periods of different levels begin at different times, so
-// that not all levels are sent together.
+// at most once in each period; copyValue and copyAll do not wait for that. Periods of
+// different levels begin at different times, so that not all levels are sent together.
 type level struct {
 	st     *replication.State
-	factor float64       // on the precision
+	factor float64       // on the precision; larger is coarser
 	period time.Duration // 0: no limit
 	phase  time.Duration // of the periods
 
@@ -87,11 +87,11 @@ type level struct {
 	values *netstate.State
 	lacks  netstate.Mask // values that may differ from the state's
 
-	used    int64     // period in which it was brought up to date last
-	changed time.Time // when the state changed last
-	touched bool      // in levels.touched
-	due     time.Time // when something is to be done
-	place   int       // in levels.due
+	used      int64     // period in which it was brought up to date last
+	changedAt time.Time // when the state changed last
+	touched   bool      // in levels.changed
+	dueAt     time.Time // when something is to be done
+	place     int       // in levels.queue
 }
 
 // touch notes that values of the state changed.
@@ -99,7 +99,7 @@ func (l *level) touch(changed netstate.Mask, table *levels) {
 	l.lacks.Or(changed)
 	if !l.touched {
 		l.touched = true
-		table.touched = append(table.touched, l)
+		table.changed = append(table.changed, l)
 	}
 }
 
@@ -134,14 +134,15 @@ func (l *level) far(i int) bool {
 	return !replication.Within(layout.Type(i), layout.Value(i).Precision*l.factor, l.values.Value(i), l.st.Values.Value(i))
 }
 
-// advance does what can be done and works out when there is more to do.
-func (l *level) advance(now time.Time) {
-	if quiet := l.changed.Add(quietAfter); l.free(now) {
+// copyDue copies the values that are due and works out when there is more to do.
+func (l *level) copyDue(now time.Time) {
+	if l.free(now) {
+		quiet := l.changedAt.Add(quietAfter)
 		if l.copyIf(func(i int) bool { return !now.Before(quiet) || l.far(i) }) {
 			l.used = l.periodOf(now)
 		}
 	}
-	l.due = l.next(now)
+	l.dueAt = l.next(now)
 }
 
 // next returns when there is something to do; the zero time for never.
@@ -149,7 +150,7 @@ func (l *level) next(now time.Time) time.Time {
 	if l.lacks.Empty() {
 		return time.Time{}
 	}
-	at := l.changed.Add(quietAfter)
+	at := l.changedAt.Add(quietAfter)
 	for i, ok := l.lacks.Next(0); ok; i, ok = l.lacks.Next(i + 1) {
 		if l.far(i) {
 			at = now
@@ -181,16 +182,17 @@ func (l *level) periodOf(now time.Time) int64 {
 // change of its state, or with the sweep.
 type levels struct {
 	*base
-	made    int      // ever; spreads their periods
-	touched []*level // whose states changed
-	due     *heap.Heap[*level]
-	unlinks bool // links ended since the last sweep, so a level may have lost its last one
-	sweepAt time.Time
+	made        int                // ever; spreads their periods
+	count       int                // at present
+	changed     []*level           // those whose states changed since the last advance
+	queue       *heap.Heap[*level] // by dueAt
+	sweepWanted bool               // links ended since the last sweep, so a level may have lost its last one
+	sweepAt     time.Time
 }
 
 func newLevels(b *base) levels {
-	return levels{base: b, due: heap.New(
-		func(a, b *level) bool { return a.due.Before(b.due) },
+	return levels{base: b, queue: heap.New(
+		func(a, b *level) bool { return a.dueAt.Before(b.dueAt) },
 		func(l *level) *int { return &l.place },
 	)}
 }
@@ -204,8 +206,8 @@ func (v *levels) newSource(st *replication.State, values *netstate.State) *dnp.S
 	})
 }
 
-// level returns the level of a state for d, and makes it if there is none.
-func (v *levels) level(st *replication.State, d replication.Detail) *level {
+// ensure returns the level of a state for d, and makes it if there is none.
+func (v *levels) ensure(st *replication.State, d replication.Detail) *level {
 	s := sourcesOf(st)
 	factor, period := max(d.Precision, 1), time.Duration(0)
 	if d.Rate > 0 {
@@ -229,34 +231,35 @@ func (v *levels) level(st *replication.State, d replication.Detail) *level {
 	l.source = v.newSource(st, l.values)
 	s.levels = append(s.levels, l)
 	v.made++
+	v.count++
 	v.counts.Levels++
 	return l
 }
 
 // advance brings levels up to date that are due, and returns when the next one is.
 func (v *levels) advance(now, next time.Time, replica *replication.Replica) time.Time {
-	for i, l := range v.touched {
-		v.touched[i] = nil
+	for i, l := range v.changed {
+		v.changed[i] = nil
 		l.touched = false
-		l.changed = now
+		l.changedAt = now
 		v.advanceLevel(now, l)
 	}
-	v.touched = v.touched[:0]
-	for l, ok := v.due.First(); ok && !l.due.After(now); l, ok = v.due.First() {
+	v.changed = v.changed[:0]
+	for l, ok := v.queue.First(); ok && !l.dueAt.After(now); l, ok = v.queue.First() {
 		v.advanceLevel(now, l)
 	}
-	v.unlinks = v.unlinks && v.counts.Levels > 0
-	if v.unlinks && !now.Before(v.sweepAt) {
-		v.unlinks, v.sweepAt = false, now.Add(sweepInterval)
+	v.sweepWanted = v.sweepWanted && v.count > 0
+	if v.sweepWanted && !now.Before(v.sweepAt) {
+		v.sweepWanted, v.sweepAt = false, now.Add(sweepInterval)
 		for st := range replica.All() {
 			v.end(st, func(l *level) bool { return l.source.Links() == 0 })
 		}
 	}
-	if v.unlinks {
+	if v.sweepWanted {
 		next = earlier(next, v.sweepAt)
 	}
-	if l, ok := v.due.First(); ok {
-		next = earlier(next, l.due)
+	if l, ok := v.queue.First(); ok {
+		next = earlier(next, l.dueAt)
 	}
 	return next
 }
@@ -266,12 +269,12 @@ func (v *levels) advanceLevel(now time.Time, l *level) {
 		v.end(l.st, func(x *level) bool { return x == l })
 		return
 	}
-	l.advance(now)
-	if l.due.IsZero() {
-		v.due.Remove(l)
+	l.copyDue(now)
+	if l.dueAt.IsZero() {
+		v.queue.Remove(l)
 		return
 	}
-	v.due.Set(l)
+	v.queue.Set(l)
 }
 
 // end ends the levels of a state for which over holds.
@@ -283,8 +286,9 @@ func (v *levels) end(st *replication.State, over func(*level) bool) {
 			rest = append(rest, l)
 			continue
 		}
-		v.due.Remove(l)
+		v.queue.Remove(l)
 		l.source.Remove()
+		v.count--
 		v.counts.Levels--
 	}
 	clear(s.levels[len(rest):])

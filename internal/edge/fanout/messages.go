@@ -13,14 +13,17 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// headerStream with a name that no stream has keeps a message out of every stream.
+// NATS stores a message only in the stream that headerStream names, so the name of no
+// stream keeps it out of all.
 const headerStream = "Nats-Expected-Stream"
 
 // repliesMax bounds the messages of a session whose sender waits for a number. The edge
-// sends more of them all the same, but answers for none of those.
+// sends more of them all the same, but answers for none of those. A connection queues
+// fewer messages (dnp.Config.BacklogMessages, 256 by default), and those in its queue are
+// the ones that have no number.
 const repliesMax = 1024
 
-// Messages are the messages between a client and the game servers.
+// messages are the messages between a client and the game servers.
 type messages struct {
 	*peer
 	replies   map[uint64]string // reply subjects of messages that have no number yet, by token
@@ -30,12 +33,12 @@ type messages struct {
 // receive passes a message of the client on to the game servers.
 func (c *messages) receive(ev *dnp.Event) {
 	m := bus.Msg{
-		Subject: c.Subjects.From(c.name, c.client),
+		Subject: c.Subjects.From(c.spaceName, c.client),
 		Header:  map[string]string{subject.HeaderSession: c.id, subject.HeaderReliable: strconv.FormatBool(ev.Reliable)},
 		Data:    bytes.Clone(ev.Data),
 	}
 	switch {
-	case c.durable > 0:
+	case c.sessionEpoch > 0:
 		m.Header[headerStream] = "none" // streams hold only reliable messages
 	case ev.Reliable:
 		m.Header[subject.HeaderNumber] = strconv.FormatUint(ev.Number, 10)
@@ -55,11 +58,11 @@ func (c *messages) send(m bus.Msg) {
 	if unreliable {
 		err = c.conn.SendUnreliable(m.Data)
 	} else {
-		var known bool
-		before := c.lastToken
-		if token, known = c.token(&m); known {
+		game, before := gameToken(&m), c.lastToken
+		if c.repeated(game, m.Reply) {
 			return
 		}
+		token = c.newToken(game, m.Reply)
 		if err = c.conn.Send(m.Data, token); err != nil {
 			c.lastToken = before
 		}
@@ -83,44 +86,59 @@ const (
 	tokenMax   = 1<<(64-tokenShift) - 1 // of a game
 )
 
-// token names a message and remembers where its number is to be sent; 0 names a message
-// whose number no sender wants. The message is known if its game's token is not above that
-// of an earlier message: then it is a repetition, because the answer was lost with an edge.
-// The edge answers it at once, or when the first copy has its number.
-func (c *messages) token(m *bus.Msg) (token uint64, known bool) {
+// gameToken returns the game's token of a message, 0 if it has none.
+func gameToken(m *bus.Msg) uint64 {
 	game, err := strconv.ParseUint(m.Header[subject.HeaderToken], 10, 64)
-	named := err == nil && game > 0 && game <= tokenMax
-	switch {
-	case named && game <= c.lastToken>>tokenShift:
-		first := game<<tokenShift + 1
-		if _, waits := c.replies[first]; waits {
-			c.replies[first] = m.Reply
-		} else {
-			c.answer(m.Reply, messageAnswer{Duplicate: true})
+	if err != nil || game > tokenMax {
+		return 0
+	}
+	return game
+}
+
+// repeated reports whether the game's token is not above that of an earlier message. Then
+// the message is a repetition, because the answer was lost with an edge, and the edge
+// answers it at once, or when the first copy has its number.
+func (c *messages) repeated(game uint64, reply string) bool {
+	if game == 0 || game > c.lastToken>>tokenShift {
+		return false
+	}
+	first := game<<tokenShift + 1
+	if _, waits := c.replies[first]; waits {
+		c.replies[first] = reply
+	} else {
+		c.answer(reply, messageAnswer{Duplicate: true})
+	}
+	return true
+}
+
+// newToken names a message and remembers where its number is to be sent; 0 names a message
+// without a token of the game whose number no sender gets. The answer to a message beyond
+// repliesMax is lost, and a repetition of it is answered as a duplicate before it has a
+// number.
+func (c *messages) newToken(game uint64, reply string) uint64 {
+	if game == 0 && reply == "" {
+		return 0
+	}
+	waits := len(c.replies) < repliesMax || reply == ""
+	if !waits {
+		c.counts.AnswersLost++
+		if game == 0 {
+			return 0
 		}
-		return 0, true
-	case named:
+	}
+	if game > 0 {
 		c.lastToken = game << tokenShift
-	case m.Reply == "":
-		return 0, false
 	}
-	token = c.lastToken>>tokenShift<<tokenShift | (c.lastToken+1)&(1<<tokenShift-1)
-	token = max(token, 1) // the count wraps
-	if len(c.replies) < repliesMax || m.Reply == "" {
-		c.lastToken = token
-		c.replies[token] = m.Reply
-		return token, false
+	c.lastToken = max(1, c.lastToken>>tokenShift<<tokenShift|(c.lastToken+1)&(1<<tokenShift-1)) // the count wraps
+	if waits {
+		c.replies[c.lastToken] = reply
 	}
-	c.counts.AnswersLost++
-	if !named {
-		return 0, false
-	}
-	c.lastToken = token
-	return token, false
+	return c.lastToken
 }
 
 // expectQueued notes the messages that came with a restored connection and have no number
-// yet, so that a repetition of one of them is neither sent twice nor promised already.
+// yet, so that a repetition of one of them is neither sent twice nor answered as a duplicate
+// before it has a number.
 func (c *messages) expectQueued() {
 	for token := range c.conn.QueuedTokens {
 		if token > 0 {

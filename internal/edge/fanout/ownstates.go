@@ -26,13 +26,33 @@ const dropsMax = 256
 // replicated states are far below.
 const ownRef = 1 << 63
 
-// OwnStates are the states that the client of a session offers.
+// ownStates are the states that the client of a session offers.
 type ownStates struct {
 	*peer
 	writes *writes
 	byKey  map[string]*ownState // of all sessions of the space
 	list   []*ownState
 	drops  []*drop
+}
+
+// An ownState is a state that a client offers. To the rest of the world it is the state
+// client.<client>.<linkid>; its own link is bound to a source of its own, because the
+// client has the truth before the holder does.
+type ownState struct {
+	owner    *peer
+	link     wire.LinkID
+	key      string
+	source   *dnp.Source
+	message  []byte
+	readOnly bool     // only the client itself may write
+	number   uint64   // state number in this epoch; 0 until the holder gave one
+	assert   repeater // of telling the holder that the state exists
+}
+
+// assertNow has the holder told that the state exists.
+func (own *ownState) assertNow(now time.Time) {
+	own.number = 0
+	own.assert.want(now)
 }
 
 // A drop tells the holder that a client took a state of its own back.
@@ -130,7 +150,7 @@ func (o *ownStates) newSource(own *ownState, state *netstate.State) {
 }
 
 // add makes the state one of the client's. It ends the drop of an earlier state under the
-// same LinkId, whose place this state takes.
+// same LinkId: this state takes its place at the holder, too, where a later drop would end it.
 func (o *ownStates) add(own *ownState) {
 	o.list = append(o.list, own)
 	o.byKey[own.key] = own
@@ -153,17 +173,10 @@ func (o *ownStates) removeAll() {
 	}
 }
 
-// assertAll tells a new holder which states there are.
-func (o *ownStates) assertAll(now time.Time) {
-	for _, own := range o.list {
-		own.assertNow(now)
-	}
-}
-
 // repeatAll makes every request due that the holder has not answered.
 func (o *ownStates) repeatAll(now time.Time) {
 	for _, own := range o.list {
-		if own.assert.wanted() {
+		if own.assert.pending() {
 			own.assert.want(now)
 		}
 	}
@@ -176,20 +189,20 @@ func (o *ownStates) repeatAll(now time.Time) {
 func (o *ownStates) advance(now, next time.Time) time.Time {
 	for _, own := range o.list {
 		if own.assert.ready(now, &next) {
-			o.sendAssert(now, own)
-			own.assert.ready(now, &next)
+			own.assert.sent(now, &next)
+			o.sendAssert(own)
 		}
 	}
 	for _, d := range o.drops {
 		if d.repeat.ready(now, &next) {
-			o.sendDrop(now, d)
-			d.repeat.ready(now, &next)
+			d.repeat.sent(now, &next)
+			o.sendDrop(d)
 		}
 	}
 	return next
 }
 
-func (o *ownStates) sendAssert(now time.Time, own *ownState) {
+func (o *ownStates) sendAssert(own *ownState) {
 	w := replication.Write{
 		Kind: replication.WriteAssert, Number: o.nextWrite(), Link: uint16(own.link),
 		ReadOnly: own.readOnly, Audience: replication.AudienceNone, Message: own.message,
@@ -200,7 +213,6 @@ func (o *ownStates) sendAssert(now time.Time, own *ownState) {
 	for i, t := range own.source.State().Layout().Types() {
 		w.Values = append(w.Values, replication.WriteValue{Index: i, Type: t, Value: o.value(own, i)})
 	}
-	own.assert.sent(now)
 	o.request(&w, func(now time.Time, r replication.WriteResult, err error) { o.asserted(now, own, &w, r, err) })
 }
 
@@ -243,8 +255,7 @@ func (o *ownStates) drop(now time.Time, own *ownState) {
 	o.drops = append(o.drops, d)
 }
 
-func (o *ownStates) sendDrop(now time.Time, d *drop) {
-	d.repeat.sent(now)
+func (o *ownStates) sendDrop(d *drop) {
 	w := replication.Write{Kind: replication.WriteDrop, Number: o.nextWrite(), Link: uint16(d.link)}
 	o.request(&w, func(_ time.Time, r replication.WriteResult, err error) {
 		if !mustRepeat(r, err) {

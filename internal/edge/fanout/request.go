@@ -9,10 +9,10 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
-// A request to the holder that stays without an answer is repeated after repeatMin, and
-// then after pauses that double up to repeatMax. An answer counts for answerWait, and
-// the answer to an earlier copy is as good, so a holder that is farther away than a
-// repetition does no harm.
+// The edge repeats a request to the holder that stays without an answer after repeatMin,
+// and then after pauses that double up to repeatMax. Repetitions start before answerWait
+// ends; whichever copy is answered first settles the request, so a holder that is farther
+// away than a repetition does no harm.
 const (
 	repeatMin  = 100 * time.Millisecond
 	repeatMax  = 500 * time.Millisecond
@@ -31,19 +31,21 @@ type repeater struct {
 // want makes the request due at once, whatever was tried before.
 func (r *repeater) want(now time.Time) { *r = repeater{due: now} }
 
-// sent plans the repetition. It reports whether this sending was one.
-func (r *repeater) sent(now time.Time) (again bool) {
-	again = r.wait > 0
+// again reports whether the next sending is a repetition.
+func (r *repeater) again() bool { return r.wait > 0 }
+
+// sent plans the repetition, and makes next early enough for it.
+func (r *repeater) sent(now time.Time, next *time.Time) {
 	r.wait = min(max(2*r.wait, repeatMin), repeatMax)
 	r.due = now.Add(r.wait)
-	return again
+	*next = earlier(*next, r.due)
 }
 
 // stop ends the repetitions.
 func (r *repeater) stop() { *r = repeater{} }
 
-// wanted reports whether the request is due, at once or later.
-func (r *repeater) wanted() bool { return !r.due.IsZero() }
+// pending reports whether the request is due, at once or later.
+func (r *repeater) pending() bool { return !r.due.IsZero() }
 
 // ready reports whether the request is due, and otherwise makes next early enough.
 func (r *repeater) ready(now time.Time, next *time.Time) bool {
@@ -57,32 +59,32 @@ func (r *repeater) ready(now time.Time, next *time.Time) bool {
 	return true
 }
 
-// A holder is the relay that holds the lease of a space's shard, as this worker reaches
-// it.
-type holder struct {
+// A spaceInfo is what the sessions of a space need to know of it, above all to reach its
+// holder: the relay that holds the lease of its shard.
+type spaceInfo struct {
 	*base
-	name    string // of the space
-	shard   int
-	replica *replication.Replica
-	epoch   uint64 // of the replica, when it was looked at last
+	spaceName string
+	shard     int
+	replica   *replication.Replica
+	epoch     uint64 // of the replica, when it was looked at last
 }
 
 // A peer is the client of a session: its connection, and its names for the holder.
 type peer struct {
-	*holder
+	*spaceInfo
 	conn   *dnp.Conn
 	id     string // of the session, unique for ever
 	client string // the client's name
 
-	durable uint64 // epoch of a durable session, 0 for one that ends with its edge
-	made    uint32 // write requests of a durable session
+	sessionEpoch uint64 // of a durable session, 0 for one that ends with its edge
+	made         uint32 // write requests of a durable session at this edge
 }
 
 // request sends a write request to the holder. done is called with the answer, also when
-// none comes, unless the worker's inbox is full. w.Epoch is then the epoch in which the
-// request was made.
+// none comes, unless it finds the worker's inbox full. In done, w.Epoch is the epoch in
+// which the request was sent.
 func (p *peer) request(w *replication.Write, done func(now time.Time, r replication.WriteResult, err error)) {
-	w.Session, w.Client, w.Space, w.Epoch = p.id, p.client, p.name, p.epoch
+	w.Session, w.Client, w.Space, w.Epoch = p.id, p.client, p.spaceName, p.epoch
 	m := bus.Msg{Subject: p.Subjects.Write(p.shard), Data: replication.AppendWrite(nil, w)}
 	p.Host.Request(m, answerWait, func(now time.Time, answer []byte, err error) {
 		var r replication.WriteResult
@@ -98,13 +100,17 @@ func mustRepeat(r replication.WriteResult, err error) bool {
 	return err != nil || r.Code == replication.WriteBusy || r.Code == replication.WriteWrongEpoch
 }
 
-// nextWrite numbers the write requests of this session. The holder applies no write whose
-// number is below one of the same session, so the numbers of an edge that takes a session
-// over begin above those of the edge before. 0 stands for none.
+// nextWrite numbers the write requests of this session. The holder ignores a write whose
+// number is not above the last one of its session, so the numbers of an edge that takes a
+// session over begin above those of the edge before. 0 stands for none.
+//
+// Of the session's epoch the number has the lowest 8 bits, and the holder compares numbers
+// as they wrap: the order holds while no edge makes 2^24 requests, and while the last edge
+// that wrote to the state had one of the 127 epochs before.
 func (p *peer) nextWrite() uint32 {
-	if p.durable > 0 {
+	if p.sessionEpoch > 0 {
 		p.made++
-		return uint32(p.durable)<<24 + p.made
+		return uint32(p.sessionEpoch)<<24 + p.made
 	}
 	if p.writeNumber++; p.writeNumber == 0 {
 		p.writeNumber++
@@ -114,7 +120,7 @@ func (p *peer) nextWrite() uint32 {
 
 // emit publishes an event about this session.
 func (p *peer) emit(now time.Time, ev replication.Event) {
-	ev.Space, ev.Client, ev.Session, ev.Time = p.name, p.client, p.id, now
+	ev.Space, ev.Client, ev.Session, ev.Time = p.spaceName, p.client, p.id, now
 	ev.Epoch, ev.Seq = p.replica.Position()
 	p.publish(ev)
 }

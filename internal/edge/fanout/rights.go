@@ -12,20 +12,21 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// replaceTime is how long two sessions of one client may begin without having heard of
-// each other. Then the later one stays; otherwise the session that announces itself stays.
+// A session younger than replaceTime yields only to one that began later, because the two
+// may begin without having heard of each other. An older session yields to any other that
+// announces itself, whatever the clock of its edge says.
 const replaceTime = 2 * time.Second
 
-// Rights are what a session may, as its token or the game's service said.
+// rights are what a session may, as its token or the game's service said.
 type rights struct {
 	*peer
-	began    time.Time
-	known    bool      // a token or the game's service said who the client is
-	readOnly bool      // the client may not write states, nor make any
-	expires  time.Time // when the session ends; zero for never
-	join     []string  // groups that the session begins with
-	leave    []string  // groups left over from an earlier session
-	groups   repeater  // of telling the holder
+	began      time.Time
+	known      bool      // a token or the game's service said who the client is: its claims expire
+	readOnly   bool      // the client may not write states, nor make any
+	expires    time.Time // when the session ends; zero for never
+	join       []string  // groups that the session begins with
+	leave      []string  // groups left over from an earlier session
+	tellGroups repeater  // of telling the holder join and leave
 }
 
 // set sets the rights to what the client's claims say.
@@ -33,7 +34,7 @@ func (r *rights) set(c *auth.Claims) {
 	r.known, r.readOnly, r.expires, r.join = !c.Expires.IsZero(), !c.Write, c.Expires, c.Groups
 }
 
-// announce tells the holder the groups of a client whose session begins, and ends the
+// announce has the holder told the groups of a client whose session begins, and ends the
 // older sessions of the client, wherever they are: a client is in a space once.
 func (r *rights) announce(now time.Time) {
 	if !r.known {
@@ -45,13 +46,13 @@ func (r *rights) announce(now time.Time) {
 		}
 	}
 	if len(r.join)+len(r.leave) > 0 {
-		r.groups.want(now)
+		r.tellGroups.want(now)
 	}
 	_ = r.Host.Publish(bus.Msg{ // an older session that does not hear it goes on beside this one
-		Subject: r.Subjects.To(r.name, r.client),
+		Subject: r.Subjects.To(r.spaceName, r.client),
 		Header: map[string]string{
 			subject.HeaderControl: subject.ControlReplaced, subject.HeaderSession: r.id,
-			subject.HeaderBegan: strconv.FormatInt(now.UnixMicro(), 10),
+			subject.HeaderBegan: strconv.FormatInt(r.began.UnixMicro(), 10),
 		},
 	})
 }
@@ -73,23 +74,22 @@ func (r *rights) mayWrite(st *replication.State) bool {
 	return !r.readOnly && st.Desc.Access.MayWrite(r.client)
 }
 
-// repeatGroups tells the groups to a new holder, which may not have what the one before
-// was told. What game servers changed since stays if the replica shows that the client
+// repeatGroups has a new holder told the groups, because it may not have what the one
+// before was told. What game servers changed since stays if the replica shows that the client
 // has any group.
 func (r *rights) repeatGroups(now time.Time) {
 	if len(r.join) > 0 && len(r.replica.Groups(r.client)) == 0 {
-		r.groups.want(now)
+		r.tellGroups.want(now)
 	}
 }
 
-// advance tells the holder the groups of the client, again and again until it knows: it
-// refuses them before it has heard that the client is there.
+// advance tells the holder the groups of the client, if that is due, and returns when the
+// next request is. The holder refuses them before it has heard that the client is there.
 func (r *rights) advance(now, next time.Time) time.Time {
-	if !r.groups.ready(now, &next) {
+	if !r.tellGroups.ready(now, &next) {
 		return next
 	}
-	r.groups.sent(now)
-	r.groups.ready(now, &next)
+	r.tellGroups.sent(now, &next)
 	data, err := json.Marshal(struct {
 		Op     string   `json:"op"`
 		Client string   `json:"client"`
@@ -99,7 +99,7 @@ func (r *rights) advance(now, next time.Time) time.Time {
 	if err != nil {
 		panic("fanout: groups that JSON cannot express: " + err.Error())
 	}
-	m := bus.Msg{Subject: r.Subjects.ShardPublish(r.shard, r.name, ""), Data: data}
+	m := bus.Msg{Subject: r.Subjects.ShardPublish(r.shard, r.spaceName, ""), Data: data}
 	epoch := r.epoch
 	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(epoch, answer, err) })
 	return next
@@ -114,7 +114,7 @@ func (r *rights) grouped(epoch uint64, answer []byte, err error) {
 		return
 	}
 	if err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil {
-		r.groups.stop()
+		r.tellGroups.stop()
 		r.leave = nil
 	}
 }

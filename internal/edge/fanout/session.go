@@ -14,11 +14,11 @@ import (
 // A Session is the presence of one client in a space. It ends with its connection.
 type Session struct {
 	peer
-	space    *space
-	rights   rights
-	writes   writes
-	own      ownStates
-	messages messages
+	space     *space
+	rights    rights
+	writes    writes
+	ownStates ownStates
+	messages  messages
 
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
 	declined    map[*dnp.Source]struct{} // states that the client does not want
@@ -32,7 +32,7 @@ func (s *Session) ID() string { return s.id }
 func (s *Session) Client() string { return s.client }
 
 // Space returns the name of the space.
-func (s *Session) Space() string { return s.name }
+func (s *Session) Space() string { return s.spaceName }
 
 // Begin serves a client that has logged in: the space hears that it joined, and the
 // client is offered what it may see. From then on the session is the connection's Data.
@@ -43,13 +43,14 @@ func (s *Session) Begin(now time.Time, conn *dnp.Conn, c *auth.Claims) {
 	s.space.enter(s)
 }
 
+// start binds the session to its connection.
 func (s *Session) start(conn *dnp.Conn, c *auth.Claims) {
 	s.conn = conn
 	s.rights.set(c)
-	s.expects(c.Expires)
+	s.expireBy(c.Expires)
 	conn.SetData(s)
-	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.name, s.client), func(now time.Time, m bus.Msg) {
-		if conn.Data() == s {
+	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.client), func(now time.Time, m bus.Msg) {
+		if conn.Data() == s { // messages that are in the inbox already outlive unsubscribe
 			s.told(now, m)
 		}
 	})
@@ -60,7 +61,7 @@ func (s *Session) start(conn *dnp.Conn, c *auth.Claims) {
 // its source; nil if that has ended.
 func (s *Session) Resolve(ref uint64) *dnp.Source {
 	if ref&ownRef != 0 {
-		return s.own.restore(wire.LinkID(ref))
+		return s.ownStates.restore(wire.LinkID(ref))
 	}
 	if st := s.replica.State(ref); st != nil {
 		return source(st)
@@ -70,10 +71,10 @@ func (s *Session) Resolve(ref uint64) *dnp.Source {
 
 // Discard ends a session whose connection could not be restored, and which therefore
 // never began.
-func (s *Session) Discard() { s.own.removeAll() }
+func (s *Session) Discard() { s.ownStates.removeAll() }
 
 // Resume serves a client whose session another edge served, with the connection that was
-// restored. token is the highest token of a message to the client that has a number. It
+// restored; token is the highest token among the numbered messages to the client. Resume
 // brings the links in line with what the client may see, and repeats what the client
 // wrote and the holder did not acknowledge.
 func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Claims) {
@@ -81,7 +82,7 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Cl
 	s.messages.lastToken = token
 	s.messages.expectQueued()
 	s.rights.repeatGroups(now)
-	for _, own := range s.own.list {
+	for _, own := range s.ownStates.list {
 		if link, ok := conn.LinkOf(own.source); ok {
 			own.readOnly = link.ReadOnly
 		}
@@ -102,11 +103,11 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventClosed:
 		s.closed(now, ev.Reason)
 	case dnp.EventMessage:
-		if s.durable == 0 || !ev.Reliable {
+		if s.sessionEpoch == 0 || !ev.Reliable {
 			s.messages.receive(ev)
 		}
 	case dnp.EventLinkOffered:
-		s.own.offered(now, ev, s.rights.readOnly)
+		s.ownStates.offered(now, ev, s.rights.readOnly)
 	case dnp.EventLinkUp:
 		s.linked(now, ev)
 	case dnp.EventLinkDown:
@@ -124,7 +125,7 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 	s.conn.SetData(nil)
 	s.unsubscribe()
-	s.own.removeAll()
+	s.ownStates.removeAll()
 	s.writes.discardAll()
 	s.space.leave(now, s)
 	s.counts.Sessions--
@@ -144,8 +145,8 @@ func (s *Session) linked(now time.Time, ev *dnp.Event) {
 
 // unlinked reports a link that the client refused, or ends a state that it took back.
 func (s *Session) unlinked(now time.Time, ev *dnp.Event) {
-	if own, ok := s.own.at(ev.Link); ok && own.source == ev.Source {
-		s.own.drop(now, own)
+	if own, ok := s.ownStates.at(ev.Link); ok && own.source == ev.Source {
+		s.ownStates.drop(now, own)
 		return
 	}
 	if st, ok := stateOf(ev.Source); ok {
@@ -167,12 +168,11 @@ func (s *Session) decline(source *dnp.Source) {
 
 // updated handles what the client wrote to a link.
 func (s *Session) updated(now time.Time, ev *dnp.Event) {
-	if own, ok := ev.Source.Data().(*ownState); ok { // the sources of a client that may not write are never its own
+	if own, ok := ev.Source.Data().(*ownState); ok { // no check of rights: read-only clients have no states of their own
 		s.writes.writer(own.source, own).update(now, ev)
 		return
 	}
-	st, ok := stateOf(ev.Source)
-	if ok && s.rights.mayWrite(st) {
+	if st := ev.Source.Data().(*replication.State); s.rights.mayWrite(st) {
 		s.writes.writer(source(st), nil).update(now, ev)
 		return
 	}
@@ -201,18 +201,20 @@ func (s *Session) told(now time.Time, m bus.Msg) {
 // advance makes the requests to the holder that are due and returns when the next one is.
 func (s *Session) advance(now, next time.Time) time.Time {
 	next = s.writes.advance(now, next)
-	next = s.own.advance(now, next)
+	next = s.ownStates.advance(now, next)
 	return s.rights.advance(now, next)
 }
 
-// noticeEpoch tells a new holder what only this edge knows.
-func (s *Session) noticeEpoch(now time.Time) {
-	s.own.assertAll(now)
+// retell has a new holder told what only this edge knows.
+func (s *Session) retell(now time.Time) {
+	for _, own := range s.ownStates.list {
+		own.assertNow(now)
+	}
 	s.rights.repeatGroups(now)
 }
 
-// repeatAll makes every request due that the holder has not answered.
+// repeatAll makes every write, assert and drop due that the holder has not answered.
 func (s *Session) repeatAll(now time.Time) {
 	s.writes.repeatAll(now)
-	s.own.repeatAll(now)
+	s.ownStates.repeatAll(now)
 }

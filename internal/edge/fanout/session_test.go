@@ -24,6 +24,12 @@ func (discard) Send(netip.AddrPort, []byte) {}
 type requestHost struct {
 	fakeHost
 	requests []request
+	messages []bus.Msg // published
+}
+
+func (h *requestHost) Publish(m bus.Msg) error {
+	h.messages = append(h.messages, m)
+	return nil
 }
 
 type request struct {
@@ -146,7 +152,7 @@ func TestRefusedOffers(t *testing.T) {
 	for _, readOnly := range []bool{true, false} { // the connection refuses to accept what it was not offered
 		before := heapInUse()
 		for i := range offers {
-			s.session.own.offered(start, &dnp.Event{Link: wire.LinkID(i + 1), Data: message, Values: values}, readOnly)
+			s.session.ownStates.offered(start, &dnp.Event{Link: wire.LinkID(i + 1), Data: message, Values: values}, readOnly)
 		}
 		if grown := heapInUse() - before; grown > offers*int64(len(message))/10 {
 			t.Errorf("%d refused offers (read-only client: %v) leave %d bytes, want none", offers, readOnly, grown)
@@ -164,6 +170,24 @@ func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestSlowBeginnings: of two sessions of one client that begin at nearly the same time, and
+// announce themselves a little later, the one that began later stays.
+func TestSlowBeginnings(t *testing.T) {
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	h := &requestHost{}
+	first, second := newPeer(h), newPeer(h)
+	second.id = "n"
+	for _, p := range []*peer{first, second} {
+		p.replica = replication.NewReplica("arena", nil)
+	}
+	a, b := rights{peer: first, began: at(1), known: true}, rights{peer: second, began: at(2), known: true}
+	a.announce(at(3))
+	b.announce(at(4))
+	if !a.replaced(at(5), h.messages[1]) || b.replaced(at(5), h.messages[0]) {
+		t.Errorf("ended: the first session %v, the second %v, want only the first", a.replaced(at(5), h.messages[1]), b.replaced(at(5), h.messages[0]))
+	}
 }
 
 // TestGroupsOfNewHolder: a late answer of the holder before does not keep the groups from

@@ -17,11 +17,11 @@ const reofferInterval = time.Second
 // A space is what one worker knows of a space: a replica, the sources that its sessions
 // are linked to, and the sessions. It is the replica's observer.
 type space struct {
-	holder
+	spaceInfo
 	sessions []*Session
-	own      map[string]*ownState // by key; states that sessions of this worker offer
+	ownByKey map[string]*ownState // states that sessions of this worker offer
 	levels   levels
-	emptyAt  time.Time // when the last session left, or the space was needed last
+	emptyAt  time.Time // when a session left last, or the space was needed last
 	now      time.Time // of the latest advance
 
 	// Which states clients lack for want of links is not stored: when links have ended,
@@ -53,13 +53,13 @@ func (s *space) advance(now time.Time) time.Time {
 
 // repair publishes a request of the replica.
 func (s *space) repair(request []byte) {
-	m := bus.Msg{Subject: s.Subjects.Repair(s.shard), Reply: s.Inbox + "." + s.name, Data: request}
+	m := bus.Msg{Subject: s.Subjects.Repair(s.shard), Reply: s.Inbox + "." + s.spaceName, Data: request}
 	if s.Host.Publish(m) != nil {
 		s.counts.RepairsLost++ // the replica asks again
 	}
 }
 
-// noticeEpoch tells a new holder what only this edge knows.
+// noticeEpoch has a new holder told what only this edge knows.
 func (s *space) noticeEpoch(now time.Time) {
 	epoch, _ := s.replica.Position()
 	if epoch == s.epoch {
@@ -67,7 +67,7 @@ func (s *space) noticeEpoch(now time.Time) {
 	}
 	s.epoch = epoch
 	for _, session := range s.sessions {
-		session.noticeEpoch(now)
+		session.retell(now)
 	}
 	s.repeatAll(now)
 }
@@ -85,27 +85,43 @@ func (s *space) enter(session *Session) {
 	s.offerAll(session)
 }
 
-// reenter adds a session whose links another edge made.
+// reenter adds a session whose links another edge made, and makes them what they should be.
 func (s *space) reenter(session *Session) {
 	s.sessions = append(s.sessions, session)
 	for st := range s.replica.All() {
-		s.bringInLine(session, st)
+		s.unlinkWrong(session, st, false)
+		s.offer(session, st)
 	}
 }
 
-// bringInLine makes the link of a session to a state what it should be.
-func (s *space) bringInLine(session *Session, st *replication.State) {
-	link, linked, _ := linkTo(session.conn, st)
-	if linked != nil && (!s.includes(st, session) || link.ReadOnly == session.rights.mayWrite(st)) {
-		s.unlink(session, st, !s.includes(st, session))
+// unlinkWrong ends the link of a session to a state, if there is one, when the client may no
+// longer see the state, or when offer has to make the link anew: because its message or its
+// right to write is another, which DNP tells a client only once.
+func (s *space) unlinkWrong(session *Session, st *replication.State, newMessage bool) {
+	link, src, _ := linkTo(session.conn, st)
+	if src == nil {
+		return
 	}
-	s.offer(session, st)
+	included := s.includes(st, session)
+	wrongRight := link.ReadOnly == session.rights.mayWrite(st)
+	if included && !newMessage && !wrongRight {
+		return
+	}
+	session.conn.Unlink(src, !included)
+	s.linkEnded()
+	if !included {
+		return
+	}
+	if _, l := s.ensureSource(session, st); l != nil {
+		l.copyAll() // the new link must not begin with older values
+	}
 }
 
 // leave removes a session.
 func (s *space) leave(now time.Time, session *Session) {
 	s.sessions = slices.DeleteFunc(s.sessions, func(x *Session) bool { return x == session })
-	s.emptyAt, s.levels.unlinks = now, true
+	s.emptyAt = now
+	s.levels.sweepWanted = true
 }
 
 func (s *space) offerAll(session *Session) {
@@ -115,27 +131,27 @@ func (s *space) offerAll(session *Session) {
 }
 
 // offer links a session to a state if it belongs to its audience, or moves the link that it
-// has to its level of detail. The owner of a state has a link to it already, its own.
+// has to its level of detail. It does nothing to a link that is right, so it can be called
+// again. The owner of a state has a link to it already, its own.
 func (s *space) offer(session *Session, st *replication.State) {
 	if !s.includes(st, session) {
 		return
 	}
-	if own, ok := s.own[st.Desc.Key]; ok && own.owner == &session.peer {
+	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.owner.id == session.id {
 		return
 	}
 	if _, declined := session.declined[source(st)]; declined {
 		return
 	}
+	to, l := s.ensureSource(session, st)
 	if len(sourcesOf(st).levels)+len(st.Desc.Details) > 0 {
 		if _, from, _ := linkTo(session.conn, st); from != nil {
-			to, l := s.sourceFor(session, st)
 			s.move(session, from, to, l)
 			return
 		}
 	}
-	to, _ := s.sourceFor(session, st)
 	if session.conn.Link(to, !session.rights.mayWrite(st)) == dnp.ErrLinks {
-		s.levels.unlinks = true
+		s.levels.sweepWanted = true
 		session.lacksLinks = true
 		s.counts.LinksRefused++
 	}
@@ -151,9 +167,9 @@ func (s *space) includes(st *replication.State, session *Session) bool {
 	return a.Includes(session.client, s.replica.Groups(session.client))
 }
 
-// sourceFor returns what the link of a session to a state is to be bound to, and the level
-// if that is not the source with everything.
-func (s *space) sourceFor(session *Session, st *replication.State) (*dnp.Source, *level) {
+// ensureSource returns what the link of a session to a state is to be bound to, and the level
+// if that is not the source with everything. It makes the level if there is none.
+func (s *space) ensureSource(session *Session, st *replication.State) (*dnp.Source, *level) {
 	if len(st.Desc.Details) == 0 {
 		return source(st), nil
 	}
@@ -161,7 +177,7 @@ func (s *space) sourceFor(session *Session, st *replication.State) (*dnp.Source,
 	if !ok {
 		return source(st), nil
 	}
-	l := s.levels.level(st, d)
+	l := s.levels.ensure(st, d)
 	return l.source, l
 }
 
@@ -175,21 +191,16 @@ func (s *space) move(session *Session, from, to *dnp.Source, l *level) {
 		l.copyAll()
 	}
 	if session.conn.Relink(from, to) == nil {
-		s.levels.unlinks = true
-	}
-}
-
-// unlink ends the link of a session to a state, if there is one.
-func (s *space) unlink(session *Session, st *replication.State, farewell bool) {
-	if _, src, _ := linkTo(session.conn, st); src != nil {
-		session.conn.Unlink(src, farewell)
-		s.linkEnded()
+		s.levels.sweepWanted = true
 	}
 }
 
 // linkEnded notes that a client has room for another link, and that a level may have lost
 // its last one.
-func (s *space) linkEnded() { s.reoffer, s.levels.unlinks = true, true }
+func (s *space) linkEnded() {
+	s.reoffer = true
+	s.levels.sweepWanted = true
+}
 
 // advanceReoffer offers everything again to clients that lack links, if that may help, and
 // returns when it has to be done.
@@ -232,37 +243,23 @@ func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 // writeBack gives the owner of a state the values that the holder has. A nil mask means
 // all values.
 func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
-	if own, ok := s.own[st.Desc.Key]; ok {
+	if own, ok := s.ownByKey[st.Desc.Key]; ok {
 		own.writeBack(st, changed)
 	}
 }
 
-// Described brings the links in line with the rights to see and write the state. A link whose
-// message or write right changed is made anew, because DNP tells a client those things
-// only once.
+// Described brings the links in line with the message of the state, and with the rights to
+// see and write it.
 func (s *space) Described(st *replication.State) {
 	src := source(st)
-	described := !slices.Equal(src.Message(), st.Desc.Message)
+	newMessage := !slices.Equal(src.Message(), st.Desc.Message)
 	for _, session := range s.sessions {
-		if described {
+		if newMessage {
 			delete(session.declined, src)
 		}
-		link, linked, _ := linkTo(session.conn, st)
-		if linked == nil {
-			continue
-		}
-		included := s.includes(st, session)
-		if !included || described || link.ReadOnly == session.rights.mayWrite(st) {
-			s.unlink(session, st, !included)
-			if _, l := s.sourceFor(session, st); l != nil {
-				l.copyAll() // the new link must not begin with older values
-			}
-		}
+		s.unlinkWrong(session, st, newMessage)
 	}
-	for src := range sourcesOf(st).all {
-		src.SetDescription(st.Desc.Message, st.Desc.Farewell)
-		src.SetPriority(st.Desc.Priority)
-	}
+	sourcesOf(st).describe(st.Desc)
 	for _, session := range s.sessions {
 		s.offer(session, st)
 	}
@@ -271,7 +268,7 @@ func (s *space) Described(st *replication.State) {
 // Removed ends all links to a state.
 func (s *space) Removed(st *replication.State) {
 	src := source(st)
-	if own, ok := s.own[st.Desc.Key]; ok && own.number == st.Number {
+	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.number == st.Number {
 		own.assertNow(s.now) // the holder believed that the client had left
 	}
 	for _, session := range s.sessions {
@@ -292,7 +289,7 @@ func (s *space) Groups(client string, groups []string) {
 			if st.Desc.Audience.Includes(client, groups) {
 				s.offer(session, st)
 			} else {
-				s.unlink(session, st, true)
+				s.unlinkWrong(session, st, false)
 			}
 		}
 	}

@@ -23,14 +23,14 @@ func New(c Config) *Spaces {
 	return &Spaces{base: base{Config: c}, byName: make(map[string]*space)}
 }
 
-// follow returns the space with this name, and follows it if it is not followed yet.
-func (s *Spaces) follow(name string) *space {
+// ensure returns the space with this name, and follows it if it is not followed yet.
+func (s *Spaces) ensure(name string) *space {
 	if sp, ok := s.byName[name]; ok {
 		return sp
 	}
 	sp := &space{
-		holder: holder{base: &s.base, name: name, shard: cluster.Shard(name, s.Shards)},
-		own:    make(map[string]*ownState), levels: newLevels(&s.base),
+		spaceInfo: spaceInfo{base: &s.base, spaceName: name, shard: cluster.Shard(name, s.Shards)},
+		ownByKey:  make(map[string]*ownState), levels: newLevels(&s.base),
 	}
 	sp.replica = replication.NewReplica(name, sp)
 	s.byName[name] = sp
@@ -42,7 +42,7 @@ func (s *Spaces) follow(name string) *space {
 // Follow follows a space that clients will need, for Linger from now on at least, and
 // returns its replica.
 func (s *Spaces) Follow(now time.Time, name string) *replication.Replica {
-	sp := s.follow(name)
+	sp := s.ensure(name)
 	if len(sp.sessions) == 0 {
 		sp.emptyAt = now
 	}
@@ -57,20 +57,21 @@ type SessionConfig struct {
 	Began  time.Time
 
 	// Epoch is that of a durable session, 0 for a session that ends with its edge. The
-	// reliable messages of a client with a durable session reach the game servers by
-	// another way, when they are stored.
+	// session does not pass on the reliable messages of a client with a durable session: the
+	// owner of the connection delivers them when they are stored.
 	Epoch uint64
 }
 
-// NewSession makes a session and follows its space. The session begins with Begin, or
-// with Resolve and Resume.
+// NewSession makes a session and follows its space. Begin, or Resolve and Resume, must
+// follow before the next Advance, which ends a space that has no session and that Follow
+// did not ask for.
 func (s *Spaces) NewSession(c SessionConfig) *Session {
-	sp := s.follow(c.Space)
-	session := &Session{space: sp, peer: peer{holder: &sp.holder, id: c.ID, client: c.Client, durable: c.Epoch}}
+	sp := s.ensure(c.Space)
+	session := &Session{space: sp, peer: peer{spaceInfo: &sp.spaceInfo, id: c.ID, client: c.Client, sessionEpoch: c.Epoch}}
 	p := &session.peer
 	session.rights = rights{peer: p, began: c.Began}
 	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
-	session.own = ownStates{peer: p, writes: &session.writes, byKey: sp.own}
+	session.ownStates = ownStates{peer: p, writes: &session.writes, byKey: sp.ownByKey}
 	session.messages = messages{peer: p, replies: make(map[uint64]string)}
 	return session
 }
@@ -83,11 +84,11 @@ func (s *Spaces) Replica(name string) *replication.Replica {
 	return nil
 }
 
-// Names returns the names of the spaces that are followed, in order.
+// Names returns the names of the spaces that are followed, sorted.
 func (s *Spaces) Names() []string {
 	names := make([]string, len(s.order))
 	for i, sp := range s.order {
-		names[i] = sp.name
+		names[i] = sp.spaceName
 	}
 	slices.Sort(names)
 	return names
@@ -109,8 +110,8 @@ func (s *Spaces) forget(now time.Time) {
 		if len(sp.sessions) > 0 || now.Before(sp.emptyAt.Add(s.Linger)) {
 			return false
 		}
-		s.Host.Unfollow(sp.name, sp.shard)
-		delete(s.byName, sp.name)
+		s.Host.Unfollow(sp.spaceName, sp.shard)
+		delete(s.byName, sp.spaceName)
 		for st := range sp.replica.All() {
 			sp.levels.remove(st)
 		}
@@ -134,7 +135,7 @@ func (s *Spaces) expire(now, next time.Time) time.Time {
 			case !now.Before(at):
 				session.conn.Close(dnp.CloseExpired)
 			default:
-				s.expects(at)
+				s.expireBy(at)
 			}
 		}
 	}
@@ -159,7 +160,7 @@ func (s *Spaces) SendToAll(name string, m bus.Msg) {
 	if !ok {
 		return
 	}
-	m.Reply = "" // a message to all clients has no number
+	m.Reply = "" // no number is reported of a message to all clients
 	for _, session := range sp.sessions {
 		session.messages.send(m)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -15,15 +14,18 @@ import (
 const (
 	writerBytesMax  = 64 << 10 // of one writer; a request must fit into a bus message
 	sessionBytesMax = 1 << 20
-	writtenOverhead = 64 // counted for each value besides its bytes
+
+	// writtenOverhead is counted for each value besides its bytes, so a writer has room for
+	// fewer than 1,024 values, however short they are.
+	writtenOverhead = 64
 )
 
-// Writes are what the client of a session wrote and the holder has not acknowledged.
+// writes are what the client of a session wrote and the holder has not acknowledged.
 type writes struct {
 	*peer
 	list     []*writer // in the order in which they began
 	bySource map[*dnp.Source]*writer
-	bytes    int // of the writers
+	total    int // size of all writers
 }
 
 // A writer carries what a client wrote to one state to the holder of the space, until
@@ -55,26 +57,6 @@ type written struct {
 	epoch, seq   uint64
 }
 
-// An ownState is a state that a client offers. To the rest of the world it is the state
-// client.<client>.<linkid>; its own link is bound to a source of its own, because the
-// client has the truth before the holder does.
-type ownState struct {
-	owner    *peer
-	link     wire.LinkID
-	key      string
-	source   *dnp.Source
-	message  []byte
-	readOnly bool     // only the client itself may write
-	number   uint64   // state number in this epoch; 0 until the holder gave one
-	assert   repeater // of telling the holder that the state exists
-}
-
-// assertNow tells the holder that the state exists, again and again until it knows.
-func (own *ownState) assertNow(now time.Time) {
-	own.number = 0
-	own.assert.want(now)
-}
-
 // writer returns the writer of a state, and makes it if there is none.
 func (w *writes) writer(source *dnp.Source, own *ownState) *writer {
 	wr, ok := w.bySource[source]
@@ -88,31 +70,31 @@ func (w *writes) writer(source *dnp.Source, own *ownState) *writer {
 
 // discard forgets what was written to a state that has ended.
 func (w *writes) discard(source *dnp.Source) {
-	if wr, ok := w.bySource[source]; ok {
-		w.remove(wr)
-		w.list = slices.DeleteFunc(w.list, func(x *writer) bool { return x == wr })
+	if _, ok := w.bySource[source]; ok {
+		w.end(func(wr *writer) bool { return wr.source == source })
 	}
 }
 
 // discardAll forgets everything.
-func (w *writes) discardAll() {
-	for _, wr := range w.list {
-		w.remove(wr)
-	}
-	w.list = nil
-}
+func (w *writes) discardAll() { w.end(func(*writer) bool { return true }) }
 
-// remove removes a writer, but not from the list.
-func (w *writes) remove(wr *writer) {
-	wr.grow(-wr.size)
-	wr.values = nil
-	delete(w.bySource, wr.source)
+// end ends the writers for which over holds.
+func (w *writes) end(over func(*writer) bool) {
+	w.list = slices.DeleteFunc(w.list, func(wr *writer) bool {
+		if !over(wr) {
+			return false
+		}
+		wr.grow(-wr.size)
+		wr.values = nil
+		delete(w.bySource, wr.source)
+		return true
+	})
 }
 
 // repeatAll makes every request due that the holder has not answered.
 func (w *writes) repeatAll(now time.Time) {
 	for _, wr := range w.list {
-		if wr.repeat.wanted() {
+		if wr.repeat.pending() {
 			wr.repeat.want(now)
 		}
 	}
@@ -126,17 +108,10 @@ func (w *writes) advance(now, next time.Time) time.Time {
 	for _, wr := range w.list {
 		wr.releaseArrived()
 		if wr.repeat.ready(now, &next) {
-			wr.send(now)
-			wr.repeat.ready(now, &next)
+			wr.send(now, &next)
 		}
 	}
-	w.list = slices.DeleteFunc(w.list, func(wr *writer) bool {
-		settled := len(wr.values) == 0
-		if settled {
-			w.remove(wr)
-		}
-		return settled
-	})
+	w.end(func(wr *writer) bool { return len(wr.values) == 0 })
 	return next
 }
 
@@ -154,7 +129,7 @@ func (wr *writer) update(now time.Time, ev *dnp.Event) {
 		}
 		wr.conn.Hold(ev.Link, index, value)
 	}
-	if !wr.repeat.wanted() {
+	if !wr.repeat.pending() { // else one request is under way, and what it does not carry goes with the next
 		wr.repeat.want(now)
 	}
 }
@@ -171,14 +146,14 @@ func (wr *writer) restore(now time.Time, h dnp.HeldValue) {
 
 // store keeps a value, which it copies. It reports false if there is no room.
 func (wr *writer) store(index int, value []byte) bool {
-	i, found := slices.BinarySearchFunc(wr.values, index, func(v written, index int) int { return v.index - index })
-	grow := len(value)
+	i, found := wr.find(index)
+	delta := len(value)
 	if found {
-		grow -= len(wr.values[i].value)
+		delta -= len(wr.values[i].value)
 	} else {
-		grow += writtenOverhead
+		delta += writtenOverhead
 	}
-	if wr.size+grow > writerBytesMax || wr.bytes+grow > sessionBytesMax {
+	if wr.size+delta > writerBytesMax || wr.total+delta > sessionBytesMax {
 		return false
 	}
 	if !found {
@@ -186,29 +161,33 @@ func (wr *writer) store(index int, value []byte) bool {
 	}
 	v := &wr.values[i]
 	*v = written{index: index, value: append(v.value[:0], value...)}
-	wr.grow(grow)
+	wr.grow(delta)
 	return true
 }
 
 // newest returns the bytes of a value that are not settled.
 func (wr *writer) newest(index int) ([]byte, bool) {
-	for _, v := range wr.values {
-		if v.index == index {
-			return v.value, true
-		}
+	i, found := wr.find(index)
+	if !found {
+		return nil, false
 	}
-	return nil, false
+	return wr.values[i].value, true
 }
 
-func (wr *writer) grow(bytes int) {
-	wr.size += bytes
-	wr.bytes += bytes
+// find returns the place of a value in the list.
+func (wr *writer) find(index int) (i int, found bool) {
+	return slices.BinarySearchFunc(wr.values, index, func(v written, index int) int { return v.index - index })
 }
 
-// send asks the holder to apply all that it has not acknowledged. A repetition has the
-// number of the request that it repeats, so that the holder applies it once: others may
-// have written the same value since.
-func (wr *writer) send(now time.Time) {
+func (wr *writer) grow(delta int) {
+	wr.size += delta
+	wr.total += delta
+}
+
+// send asks the holder to apply all that it has not acknowledged, and makes next early
+// enough for the repetition. A repetition has the number of the request that it repeats, so
+// that the holder applies it once: others may have written the same value since.
+func (wr *writer) send(now time.Time, next *time.Time) {
 	state, known := wr.stateNumber()
 	if !known {
 		wr.repeat.stop() // the answer to the assert tells the state number
@@ -230,9 +209,10 @@ func (wr *writer) send(now time.Time) {
 		wr.repeat.stop()
 		return
 	}
-	if wr.repeat.sent(now) {
+	if wr.repeat.again() {
 		wr.counts.WritesRepeated++
 	}
+	wr.repeat.sent(now, next)
 	wr.request(&w, func(now time.Time, r replication.WriteResult, err error) { wr.answered(now, &w, r, err) })
 }
 
@@ -287,8 +267,8 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 	}
 }
 
-// settle calls end for each value that request number carried, and forgets those for
-// which it returns true.
+// settle calls end for each value that request number or an earlier one carried, and
+// forgets those for which it returns true.
 func (wr *writer) settle(number uint32, end func(*written) bool) {
 	open := false
 	for i := 0; i < len(wr.values); {
@@ -342,23 +322,23 @@ func (wr *writer) releaseArrived() {
 
 // release has the client be sent the value again.
 func (wr *writer) release(v *written) {
-	if link, ok := wr.link(v.index); ok {
+	if link, ok := wr.linkExact(v.index); ok {
 		wr.conn.Release(link.ID, v.index)
 	}
 }
 
 // refuse gives the client the authoritative value.
 func (wr *writer) refuse(v *written) bool {
-	if link, ok := wr.link(v.index); ok {
+	if link, ok := wr.linkExact(v.index); ok {
 		wr.conn.Refuse(link.ID, v.index)
 	}
 	return true
 }
 
-// link returns the link through which the client wrote. If the client sees the state in
-// less detail, the value of its level is made exact: the client must not see its write
-// undone by an older value.
-func (wr *writer) link(index int) (dnp.LinkInfo, bool) {
+// linkExact returns the link through which the client wrote. If the client sees the state
+// in less detail, linkExact makes the value of its level exact: the client must not see its
+// write undone by an older value.
+func (wr *writer) linkExact(index int) (dnp.LinkInfo, bool) {
 	st, ok := stateOf(wr.source)
 	if !ok {
 		return wr.conn.LinkOf(wr.source)
