@@ -75,7 +75,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("gossip: %w", err))
 	}
 	if len(c.Join) > joinNamesMax {
-		errs = append(errs, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax))
+		return errors.Join(append(errs, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax))...)
 	}
 	for _, name := range c.Join {
 		_, _, err := splitTarget(name)
