@@ -241,11 +241,11 @@ func (a *adoption) found(now time.Time, s *Session, action sessionlog.Action) {
 		a.host.Warn("refusing to take over session: its description in the log cannot be read", "log", s.name)
 		a.forget(s)
 		return
-	case about.Listener != a.cfg.Listener: // only its log says so
+	case s.yields && action.Node != a.cfg.Node && a.host.View().alive(action.Node) && a.yield(now, s, action.Node):
+		return
+	case about.Listener != a.cfg.Listener: // only its log says so; that listener's worker yields no more
 		a.forget(s)
 		a.host.AdoptAt(about.Listener, s.name)
-		return
-	case s.yields && action.Node != a.cfg.Node && a.host.View().alive(action.Node) && a.yield(now, s, action.Node):
 		return
 	}
 	if s.client = action.Info.Addr; a.byAddr[s.client] != nil && a.byAddr[s.client] != s {
@@ -259,10 +259,17 @@ func (a *adoption) found(now time.Time, s *Session, action sessionlog.Action) {
 	a.awaiting = append(a.awaiting, s)
 }
 
-// yield leaves a session to the edge that has it. It reports false if datagrams of the
-// client came here and cannot be forwarded.
+// yield leaves a session to the edge that owns it. It reports false if the client's datagrams
+// come here and cannot be forwarded. If those that were held have expired meanwhile, the
+// client's next datagram shows whether that edge can be reached.
 func (a *adoption) yield(now time.Time, s *Session, node string) bool {
-	if s.client.IsValid() && !a.forwardHeld(now, s.client, node) {
+	switch {
+	case !s.client.IsValid(): // no datagram came
+	case !a.cfg.Forwards:
+		return false
+	case !a.orphans.waiting(s.client):
+		a.elsewhere(now, s.client, node)
+	case !a.forwardHeld(now, s.client, node):
 		return false
 	}
 	a.forget(s)

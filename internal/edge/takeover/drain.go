@@ -96,8 +96,8 @@ func (d *drain) advanceDrain(now, next time.Time) time.Time {
 		d.handOver(name, node)
 		d.queue = d.queue[1:]
 	}
-	if len(d.queue) > 0 {
-		next = earlier(next, d.next)
+	if len(d.queue) > 0 { // the next round begins when this one is over, which may be after look
+		return earlier(next, d.next)
 	}
 	return earlier(next, d.look)
 }

@@ -204,3 +204,25 @@ func TestGivenToTheOwner(t *testing.T) {
 		t.Errorf("it answers %v; %+v is left of that", e.replies, s.givenBack)
 	}
 }
+
+// TestDrainLongRound: a worker that drains more sessions than one round has time for is not
+// due before the next hand-over.
+func TestDrainLongRound(t *testing.T) {
+	e, _, _ := newDrained(t)
+	w := e.workers[0]
+	w.t.Drain(e.net.Now())
+	e.pass(prepareTime - time.Millisecond)
+	e.net.Run(time.Millisecond)
+	now := e.net.Now()
+	d := &w.t.drain
+	d.candidates.answered(now, "e2", []string{"s"}, nil)
+	for range handOversPerSecond {
+		d.queue = append(d.queue, "gone")
+	}
+	d.look = now
+	for ; len(d.queue) > 0; now = now.Add(10 * time.Millisecond) {
+		if next := d.advanceDrain(now, now.Add(time.Hour)); !next.After(now) && len(d.queue) > 0 {
+			t.Fatalf("with %d sessions to hand over, it is due at once", len(d.queue))
+		}
+	}
+}

@@ -190,8 +190,9 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 		next = earlier(next, s.due)
 	}
 	if len(t.byName) > 0 {
-		next = earlier(next, now.Add(turnInterval))
+		return earlier(next, now.Add(turnInterval))
 	}
+	t.silent, t.logAway = time.Time{}, false // no session is left to ask the log; the next login does
 	return next
 }
 
