@@ -16,17 +16,17 @@ import (
 // can wait.
 const spacePatience = 10 * time.Second
 
-// readsPerSecond is how many logs an edge reads per second for clients that no edge
+// edgeReadsPerSecond is how many logs an edge reads per second for clients that no edge
 // claims. Datagrams can be forged, so it needs a bound.
-const readsPerSecond = 500
+const edgeReadsPerSecond = 500
 
 // moveAfter is after how many datagrams that came to another worker a session goes there.
 // The kernel sends a client always to the same socket, and cannot be asked to which, so a
 // session that was taken over without a datagram is at any worker at first.
 const moveAfter = 16
 
-// An adoption finds out where orphan datagrams belong, and takes sessions over.
-type adoption struct {
+// An adopter finds out where orphan datagrams belong, and takes sessions over.
+type adopter struct {
 	*base
 	awaiting []*Session // in the phase AwaitingSpace, oldest first
 	reads    budget     // of logs, for clients that no edge claims
@@ -34,7 +34,7 @@ type adoption struct {
 
 // Intercept decides about a datagram that came over an edge, or directly if edge is empty,
 // and was forwarded hops times. It reports false if the datagram is the endpoint's.
-func (a *adoption) Intercept(now time.Time, from netip.AddrPort, p []byte, edge string, hops uint8) bool {
+func (a *adopter) Intercept(now time.Time, from netip.AddrPort, p []byte, edge string, hops uint8) bool {
 	if _, ok := a.cfg.Endpoint.Conn(from); !ok && len(p) > 0 && a.interceptOrphan(now, from, orphan{p, edge, hops}) {
 		return true
 	}
@@ -42,7 +42,7 @@ func (a *adoption) Intercept(now time.Time, from netip.AddrPort, p []byte, edge 
 	return false
 }
 
-func (a *adoption) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) bool {
+func (a *adopter) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) bool {
 	request := wire.Command(o.data[0]) == wire.CommandConnectionRequest
 	switch {
 	case a.byAddr[from] != nil: // it is being taken over, or was given away
@@ -55,7 +55,7 @@ func (a *adoption) interceptOrphan(now time.Time, from netip.AddrPort, o orphan)
 		return a.greetElsewhere(now, from, o)
 	}
 	place := a.locate(now, from)
-	if place.Kind == Elsewhere {
+	if place.Kind == placeElsewhere {
 		if place.Node != o.edge && a.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
@@ -63,9 +63,9 @@ func (a *adoption) interceptOrphan(now time.Time, from netip.AddrPort, o orphan)
 		place = a.locate(now, from)
 	}
 	switch {
-	case place.Kind == Nowhere:
+	case place.Kind == placeNowhere:
 		return false
-	case place.Kind == Here && place.Worker != a.cfg.Worker:
+	case place.Kind == placeHere && place.Worker != a.cfg.Worker:
 		a.pass(place.Worker, from, o)
 		return true
 	}
@@ -76,14 +76,14 @@ func (a *adoption) interceptOrphan(now time.Time, from netip.AddrPort, o orphan)
 	return ok || !request // a request that cannot wait counts as that of a new client
 }
 
-func (a *adoption) locate(now time.Time, from netip.AddrPort) Place {
+func (a *adopter) locate(now time.Time, from netip.AddrPort) place {
 	defer a.host.ReturnLocations()
-	return a.host.BorrowLocations().Locate(now, a.client(from))
+	return a.host.BorrowLocations().locate(now, a.client(from))
 }
 
 // withdraw forgets the hint that another edge serves a client, because that edge cannot be
 // reached.
-func (a *adoption) withdraw(from netip.AddrPort, node string) {
+func (a *adopter) withdraw(from netip.AddrPort, node string) {
 	a.host.BorrowLocations().Withdraw(a.client(from), node)
 	a.host.ReturnLocations()
 }
@@ -91,18 +91,18 @@ func (a *adoption) withdraw(from netip.AddrPort, node string) {
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
 // next datagrams go there, too: a balancer may send them all here, and no log has the client
 // before it has proved its address. It reports false if there is no such edge.
-func (a *adoption) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool {
+func (a *adopter) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool {
 	node := a.host.View().successor(a.name(from))
 	if node == "" || !a.forward(node, from, o) {
 		return false
 	}
-	a.elsewhere(now, from, node)
+	a.hintElsewhere(now, from, node)
 	return true
 }
 
-// Passed counts a datagram of a client that came to another worker of this edge. After
+// Misplaced counts a datagram of a client that came to another worker of this edge. After
 // some of them that worker gets the session.
-func (a *adoption) Passed(client netip.AddrPort, by int) {
+func (a *adopter) Misplaced(client netip.AddrPort, by int) {
 	s := a.byAddr[client]
 	if s == nil || s.phase != Serving && s.phase != Revalidating || s.path.Edge != "" || a.leaving {
 		return
@@ -115,15 +115,15 @@ func (a *adoption) Passed(client netip.AddrPort, by int) {
 }
 
 // ForwardTo forwards what a client said, and says, to the edge that has its session.
-func (a *adoption) ForwardTo(now time.Time, client netip.AddrPort, node string) {
-	a.elsewhere(now, client, node)
+func (a *adopter) ForwardTo(now time.Time, client netip.AddrPort, node string) {
+	a.hintElsewhere(now, client, node)
 	a.forwardHeld(now, client, node)
 }
 
 // lookUp finds out which edge serves a client whose datagrams wait. It does not ask the
 // affinity about a session that this edge is taking over or has just given away: the
 // affinity knows only the last owner, which would take the session back from the next one.
-func (a *adoption) lookUp(now time.Time, from netip.AddrPort, request bool) {
+func (a *adopter) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	name := a.name(from)
 	switch {
 	case a.present(name):
@@ -133,12 +133,12 @@ func (a *adoption) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	case !a.cfg.Affinity:
 		a.unclaimed(now, from, request)
 	default:
-		a.host.Find(Question{Name: name, why: heldDatagrams, client: from, request: request})
+		a.host.Find(Question{Name: name, why: forHeldDatagrams, client: from, request: request})
 	}
 }
 
 // passHeld gives what waits to the worker of this edge that has the client's session.
-func (a *adoption) passHeld(from netip.AddrPort) bool {
+func (a *adopter) passHeld(from netip.AddrPort) bool {
 	worker, _, ok := a.host.BorrowLocations().Server(a.client(from))
 	a.host.ReturnLocations()
 	if !ok || worker == a.cfg.Worker {
@@ -151,13 +151,13 @@ func (a *adoption) passHeld(from netip.AddrPort) bool {
 }
 
 // locatedHeld handles the answer of the affinity about a client whose datagrams wait.
-func (a *adoption) locatedHeld(now time.Time, q Question, s cluster.Served, err error) {
+func (a *adopter) locatedHeld(now time.Time, q Question, s cluster.Served, err error) {
 	switch {
 	case !a.orphans.waiting(q.client) || a.byAddr[q.client] != nil:
 	case a.passHeld(q.client):
 	case err != nil || s.Node == "":
 		a.unclaimed(now, q.client, q.request)
-	case s.Alive && s.Node != a.cfg.Node && !a.host.View().dead(s.Node) && a.forwardHeld(now, q.client, s.Node):
+	case s.Alive && s.Node != a.cfg.Node && !a.host.View().hasLeft(s.Node) && a.forwardHeld(now, q.client, s.Node):
 	default:
 		q.Seen = s
 		a.host.Try(q)
@@ -166,7 +166,7 @@ func (a *adoption) locatedHeld(now time.Time, q Question, s cluster.Served, err 
 
 // triedHeld handles the answer whether this edge may take over the session of a client whose
 // datagrams wait.
-func (a *adoption) triedHeld(now time.Time, q Question, s cluster.Served, err error) {
+func (a *adopter) triedHeld(now time.Time, q Question, s cluster.Served, err error) {
 	switch {
 	case !a.orphans.waiting(q.client):
 	case err != nil || s.Trying == a.cfg.Node:
@@ -178,7 +178,7 @@ func (a *adoption) triedHeld(now time.Time, q Question, s cluster.Served, err er
 }
 
 // askAgain looks up clients whose sessions other edges were taking over.
-func (a *adoption) askAgain(now, next time.Time) time.Time {
+func (a *adopter) askAgain(now, next time.Time) time.Time {
 	for {
 		from, at := a.orphans.due(now, next)
 		if !from.IsValid() {
@@ -190,8 +190,8 @@ func (a *adoption) askAgain(now, next time.Time) time.Time {
 
 // unclaimed handles a client that no edge claims. A ConnectionRequest is that of a new
 // client; for any other datagram the edge reads the log.
-func (a *adoption) unclaimed(now time.Time, from netip.AddrPort, request bool) {
-	if request || !a.reads.spend(now, max(1, readsPerSecond/a.host.Workers())) {
+func (a *adopter) unclaimed(now time.Time, from netip.AddrPort, request bool) {
+	if request || !a.reads.spend(now, max(1, edgeReadsPerSecond/a.host.Workers())) {
 		a.receiveHeld(now, from)
 		return
 	}
@@ -200,7 +200,7 @@ func (a *adoption) unclaimed(now time.Time, from netip.AddrPort, request bool) {
 
 // adopt begins to take a session over, unless this worker has it already. With yields, it
 // leaves the session to the edge that owns it, if that edge lives.
-func (a *adoption) adopt(name string, client netip.AddrPort, yields bool) *Session {
+func (a *adopter) adopt(name string, client netip.AddrPort, yields bool) *Session {
 	if s := a.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
 		return s
 	}
@@ -217,7 +217,7 @@ func (a *adoption) adopt(name string, client netip.AddrPort, yields bool) *Sessi
 // Give has this worker take over a session that another edge or another worker gave to it.
 // path is the return path to its client. asker is the subject of the edge that waits to hear
 // that the session has a new owner; it may be empty.
-func (a *adoption) Give(name string, path Path, asker string) {
+func (a *adopter) Give(name string, path Path, asker string) {
 	if s := a.byName[name]; s != nil && s.phase == Given {
 		a.forget(s) // it comes back
 	}
@@ -234,14 +234,14 @@ func (a *adoption) Give(name string, path Path, asker string) {
 }
 
 // found decides about a session that the log has.
-func (a *adoption) found(now time.Time, s *Session, action sessionlog.Action) {
+func (a *adopter) found(now time.Time, s *Session, action sessionlog.Action) {
 	about, ok := parseAbout(action.Info.About)
 	switch {
 	case !ok:
 		a.host.Warn("refusing to take over session: its description in the log cannot be read", "log", s.name)
 		a.forget(s)
 		return
-	case s.yields && action.Node != a.cfg.Node && a.host.View().alive(action.Node) && a.yield(now, s, action.Node):
+	case s.yields && action.Node != a.cfg.Node && a.host.View().inRoster(action.Node) && a.yield(now, s, action.Node):
 		return
 	case about.Listener != a.cfg.Listener: // only its log says so; that listener's worker yields no more
 		a.forget(s)
@@ -262,13 +262,13 @@ func (a *adoption) found(now time.Time, s *Session, action sessionlog.Action) {
 // yield leaves a session to the edge that owns it. It reports false if the client's datagrams
 // come here and cannot be forwarded. If those that were held have expired meanwhile, the
 // client's next datagram shows whether that edge can be reached.
-func (a *adoption) yield(now time.Time, s *Session, node string) bool {
+func (a *adopter) yield(now time.Time, s *Session, node string) bool {
 	switch {
 	case !s.client.IsValid(): // no datagram came
 	case !a.cfg.Forwards:
 		return false
 	case !a.orphans.waiting(s.client):
-		a.elsewhere(now, s.client, node)
+		a.hintElsewhere(now, s.client, node)
 	case !a.forwardHeld(now, s.client, node):
 		return false
 	}
@@ -277,13 +277,13 @@ func (a *adoption) yield(now time.Time, s *Session, node string) bool {
 }
 
 // advanceAwaiting claims the sessions whose spaces are complete.
-func (a *adoption) advanceAwaiting(now, next time.Time) time.Time {
+func (a *adopter) advanceAwaiting(now, next time.Time) time.Time {
 	a.awaiting = slices.DeleteFunc(a.awaiting, func(s *Session) bool {
 		switch {
 		case s.phase != AwaitingSpace:
 			return true
 		case a.host.Follow(now, s.about.Space):
-			s.phase = Claiming
+			s.phase = Adopting
 			s.log.Claim()
 			a.wake(s)
 			return true
@@ -298,7 +298,7 @@ func (a *adoption) advanceAwaiting(now, next time.Time) time.Time {
 }
 
 // adopted serves a session that this edge has taken over.
-func (a *adoption) adopted(now time.Time, s *Session) {
+func (a *adopter) adopted(now time.Time, s *Session) {
 	feed := a.host.Resume(now, s)
 	if feed == nil {
 		return // the next action says why
@@ -311,20 +311,20 @@ func (a *adoption) adopted(now time.Time, s *Session) {
 }
 
 // serve notes that this edge owns a session.
-func (a *adoption) serve(s *Session) {
+func (a *adopter) serve(s *Session) {
 	if s.phase = Serving; s.log.Revalidating() {
 		s.phase = Revalidating
 	}
-	a.claim(s)
+	a.publishClaim(s)
 }
 
 // gone handles that there is no session to take over. The datagrams that wait may be those
 // of a client that logs in.
-func (a *adoption) gone(now time.Time, s *Session) {
+func (a *adopter) gone(now time.Time, s *Session) {
 	a.reply(s)
 	a.settle(s.name)
 	if s.client.IsValid() {
-		a.nowhere(now, s.client)
+		a.hintNowhere(now, s.client)
 		a.receiveHeld(now, s.client)
 	}
 }

@@ -80,7 +80,7 @@ func TestAskedAnotherWorker(t *testing.T) {
 // TestLoginMeanwhile: when a client logs in while this edge takes its old session over,
 // nothing is left of either attempt, so that its next datagram is looked up.
 func TestLoginMeanwhile(t *testing.T) {
-	for _, phase := range []Phase{AwaitingSpace, Claiming} {
+	for _, phase := range []Phase{AwaitingSpace, Adopting} {
 		first, addr := newTestEdge(t), clientAddr(1)
 		first.join(addr)
 		next := first.next()
@@ -90,7 +90,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		w.t.Give(name, Path{}, "")
 		next.pass(200 * time.Millisecond)
 		old := w.session(addr)
-		if phase == Claiming {
+		if phase == Adopting {
 			next.complete = true
 			w.turn() // the log is asked, and has not answered
 		}
@@ -105,7 +105,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		if old.phase != Over || len(w.t.awaiting) > 0 {
 			t.Errorf("%v: it goes on to take the old session over, which no datagram could find", phase)
 		}
-		if next.locations.Present(name) {
+		if next.locations.present(name) {
 			t.Errorf("%v: the client would not be looked up", phase)
 		}
 	}
@@ -165,12 +165,12 @@ func TestGreetedElsewhere(t *testing.T) {
 func TestNotBack(t *testing.T) {
 	e := newTestEdge(t)
 	w, addr := e.workers[0], clientAddr(1)
-	e.locations.Hint(e.net.Now(), w.t.client(addr), "e2")
+	e.locations.hint(e.net.Now(), w.t.client(addr), "e2")
 	w.deliver(addr, "e2", 3, 0, 0, 0)
 	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
 		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
 	}
-	if p := e.locations.Locate(e.net.Now(), w.t.client(addr)); p.Kind == Elsewhere {
+	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind == placeElsewhere {
 		t.Errorf("the hint is still %+v", p)
 	}
 }

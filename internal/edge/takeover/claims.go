@@ -8,9 +8,9 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// adoptionsPerSecond is how many sessions of dead edges a worker takes over per second, and
+// workerAdoptionsPerSecond is how many sessions of dead edges a worker takes over per second, and
 // how many superseded claims it looks at.
-const adoptionsPerSecond = 2000
+const workerAdoptionsPerSecond = 2000
 
 // inheritMax bounds the orphaned claims that wait to be taken over. Sessions beyond it are
 // taken over when a datagram of their client comes.
@@ -29,7 +29,7 @@ const (
 // claims look after claims on sessions that no edge may be serving: those of dead edges, and
 // superseded claims of this edge.
 type claims struct {
-	*adoption
+	*adopter
 	superseded []*supersededClaim // the next to look at first, with some that are settled
 	looks      budget             // at superseded claims
 	inherited  inheritance
@@ -38,13 +38,13 @@ type claims struct {
 // An inheritance is the orphaned claims on sessions that this edge takes over although their
 // clients say nothing.
 type inheritance struct {
-	queue []orphanedClaim
+	queue []inheritedClaim
 	lists []listing
 	next  time.Time // when the next session may be taken over
 }
 
-// An orphanedClaim is the claim of a dead edge on a session.
-type orphanedClaim struct{ name, node string }
+// An inheritedClaim is the claim of a dead edge on a session.
+type inheritedClaim struct{ name, node string }
 
 // A listing of the claims of a dead edge that is due again.
 type listing struct {
@@ -57,11 +57,11 @@ type listing struct {
 // or an earlier process of this edge, had. The first worker of an edge does it.
 func (c *claims) EdgeGone(node string) { c.host.List(node, listRounds) }
 
-// Orphaned queues claims of a dead edge that this edge should take over.
-func (c *claims) Orphaned(node string, names []string) {
+// Inherit queues claims of a dead edge that this edge should take over.
+func (c *claims) Inherit(node string, names []string) {
 	q := &c.inherited
 	for _, name := range names[:max(0, min(len(names), inheritMax-len(q.queue)))] {
-		q.queue = append(q.queue, orphanedClaim{name, node})
+		q.queue = append(q.queue, inheritedClaim{name, node})
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 			next = earlier(next, l.at)
 			return false
 		}
-		if l.node == c.cfg.Node || !c.host.View().alive(l.node) { // an edge that is back looks after its claims by itself
+		if l.node == c.cfg.Node || !c.host.View().inRoster(l.node) { // an edge that is back looks after its claims by itself
 			c.host.List(l.node, l.rounds)
 		}
 		return true
@@ -97,11 +97,11 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 		if q.next.IsZero() || now.Sub(q.next) > turnInterval {
 			q.next = now
 		}
-		q.next = q.next.Add(time.Second / adoptionsPerSecond)
+		q.next = q.next.Add(time.Second / workerAdoptionsPerSecond)
 		claim := q.queue[0]
 		q.queue = q.queue[1:]
 		if !c.present(claim.name) {
-			c.host.Find(Question{Name: claim.name, why: inheritedClaim, node: claim.node})
+			c.host.Find(Question{Name: claim.name, why: forInheritedClaim, node: claim.node})
 		}
 	}
 	if len(q.queue) > 0 {
@@ -110,18 +110,18 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 	return next
 }
 
-// locatedOrphaned handles the answer of the affinity about an orphaned claim. It leaves the
+// locatedInherited handles the answer of the affinity about an orphaned claim. It leaves the
 // session to an edge that has claimed it since.
-func (c *claims) locatedOrphaned(q Question, s cluster.Served, err error) {
+func (c *claims) locatedInherited(q Question, s cluster.Served, err error) {
 	if err != nil || s.Node == q.node {
 		q.Seen = s
 		c.host.Try(q)
 	}
 }
 
-// triedOrphaned takes over the session of an orphaned claim, if this edge may. If the
+// triedInherited takes over the session of an orphaned claim, if this edge may. If the
 // affinity does not answer, only the log knows whether it may.
-func (c *claims) triedOrphaned(q Question, s cluster.Served, err error) {
+func (c *claims) triedInherited(q Question, s cluster.Served, err error) {
 	if err != nil || s.Trying == c.cfg.Node {
 		c.adopt(q.Name, netip.AddrPort{}, err != nil)
 	}
@@ -158,12 +158,12 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 	for len(c.superseded) > 0 && !c.superseded[0].look.After(now) {
 		claim := c.superseded[0]
 		if c.looksAfter(claim) {
-			if !c.looks.spend(now, adoptionsPerSecond) {
+			if !c.looks.spend(now, workerAdoptionsPerSecond) {
 				return earlier(next, now.Add(turnInterval))
 			}
 			claim.look = now.Add(claimPatience)
 			c.superseded = append(c.superseded, claim)
-			c.host.Find(Question{Name: claim.name, why: staleClaim, claim: claim, mayTake: !now.Before(claim.until)})
+			c.host.Find(Question{Name: claim.name, why: forSupersededClaim, claim: claim, mayTake: !now.Before(claim.until)})
 		}
 		c.superseded[0] = nil
 		c.superseded = c.superseded[1:]
@@ -174,12 +174,12 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 	return next
 }
 
-// locatedStale handles the answer of the affinity about a superseded claim: it settles the
+// locatedSuperseded handles the answer of the affinity about a superseded claim: it settles the
 // claim if there is a later one, and otherwise takes the session back, if it may. It does
 // not matter whether the owner that the log names is alive: an edge that died and started
 // again is, and does not know that it was the owner. A question that fails is asked again
 // at the next look.
-func (c *claims) locatedStale(q Question, s cluster.Served, err error) {
+func (c *claims) locatedSuperseded(q Question, s cluster.Served, err error) {
 	switch {
 	case err != nil || !c.looksAfter(q.claim):
 	case s.Epoch > q.claim.epoch:
@@ -190,8 +190,8 @@ func (c *claims) locatedStale(q Question, s cluster.Served, err error) {
 	}
 }
 
-// triedStale takes back a session that no edge has claimed since this edge lost it.
-func (c *claims) triedStale(q Question, s cluster.Served, err error) {
+// triedSuperseded takes back a session that no edge has claimed since this edge lost it.
+func (c *claims) triedSuperseded(q Question, s cluster.Served, err error) {
 	if err == nil && s.Trying == c.cfg.Node && c.looksAfter(q.claim) {
 		c.adopt(q.Name, netip.AddrPort{}, false).patience = q.claim.patience
 	}

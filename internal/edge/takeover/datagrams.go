@@ -163,7 +163,7 @@ type strangerPath struct {
 	addr  netip.AddrPort
 	edge  string // empty if the client came directly since
 	until time.Time
-	turn  time.Time // when to look whether it is over
+	look  time.Time // when to look whether it is over
 }
 
 func newPaths() paths { return paths{byAddr: make(map[netip.AddrPort]*strangerPath)} }
@@ -179,7 +179,7 @@ func (p *paths) note(now time.Time, addr netip.AddrPort, edge string) (displaced
 		if displaced = len(p.order) >= pathsMax; displaced {
 			p.dropFirst()
 		}
-		x = &strangerPath{addr: addr, turn: now.Add(pathTime)}
+		x = &strangerPath{addr: addr, look: now.Add(pathTime)}
 		p.byAddr[addr] = x
 		p.order = append(p.order, x)
 	}
@@ -197,10 +197,10 @@ func (p *paths) edge(addr netip.AddrPort) string {
 
 // advance forgets the paths of clients that were silent for too long.
 func (p *paths) advance(now time.Time) {
-	for len(p.order) > 0 && !p.order[0].turn.After(now) {
+	for len(p.order) > 0 && !p.order[0].look.After(now) {
 		x := p.dropFirst()
 		if x.until.After(now) {
-			x.turn = x.until
+			x.look = x.until
 			p.byAddr[x.addr] = x
 			p.order = append(p.order, x)
 		}

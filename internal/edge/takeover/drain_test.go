@@ -105,7 +105,7 @@ func TestDrainWaits(t *testing.T) {
 	e.pass(candidatePause + drainRound)
 	e.drained("the second has them by now", first, second, 0, 1)
 	successor := func() string {
-		return w.t.drain.candidates.successor(e.net.Now(), "any", e.view.successors())
+		return w.t.drainer.candidates.successor(e.net.Now(), "any", e.view.ready())
 	}
 	if node := successor(); node != "" {
 		t.Errorf("%s did not take a session, and is to be given another at once", node)
@@ -123,7 +123,7 @@ func TestGivenAway(t *testing.T) {
 	c := e.join(addr)
 	w := e.workers[0]
 	e.claimIn(memaffinity.New(e.net.Now).Node("e1"))
-	w.t.claim(w.session(addr))
+	w.t.publishClaim(w.session(addr))
 	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
 	var consent func(error)
 	e.ask = func(_ string, r Request, answer func(error)) {
@@ -153,7 +153,7 @@ func TestGivenAway(t *testing.T) {
 	if !slices.Equal(e.forwarded, []string{"e2", "e2"}) || w.t.Count() > 0 {
 		t.Errorf("what waited was forwarded to %q, and %d sessions are still waited for", e.forwarded, w.t.Count())
 	}
-	if p := e.locations.Locate(e.net.Now(), w.t.client(addr)); p.Kind != Elsewhere || p.Node != "e2" {
+	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind != placeElsewhere || p.Node != "e2" {
 		t.Errorf("the client is at %+v, want e2", p)
 	}
 }
@@ -214,9 +214,9 @@ func TestDrainLongRound(t *testing.T) {
 	e.pass(prepareTime - time.Millisecond)
 	e.net.Run(time.Millisecond)
 	now := e.net.Now()
-	d := &w.t.drain
+	d := &w.t.drainer
 	d.candidates.answered(now, "e2", []string{"s"}, nil)
-	for range handOversPerSecond {
+	for range edgeHandOversPerSecond {
 		d.queue = append(d.queue, "gone")
 	}
 	d.look = now

@@ -44,20 +44,20 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	return next, left
 }
 
-// alive reports whether a node is in the roster.
-func (v *View) alive(node string) bool {
+// inRoster reports whether a node is in the roster.
+func (v *View) inRoster(node string) bool {
 	_, ok := v.roster.Member(node)
 	return ok
 }
 
-// dead reports whether a node was in the roster and left it.
-func (v *View) dead(node string) bool { return v.gone[node] }
+// hasLeft reports whether a node was in the roster and left it.
+func (v *View) hasLeft(node string) bool { return v.gone[node] }
 
 // format returns the lowest format that all members read.
 func (v *View) format() uint8 { return v.roster.Format() }
 
-// successors returns all other edges that are ready.
-func (v *View) successors() (names []string) {
+// ready returns all other edges that are ready.
+func (v *View) ready() (names []string) {
 	for m := range v.roster.All() {
 		if m.CanServe() && m.Name != v.self {
 			names = append(names, m.Name)
@@ -68,7 +68,7 @@ func (v *View) successors() (names []string) {
 
 // successor returns which of the other edges that are ready should have the session with
 // this name; empty for none.
-func (v *View) successor(name string) string { return cluster.Choose(name, v.successors()) }
+func (v *View) successor(name string) string { return cluster.Choose(name, v.ready()) }
 
 // Inherited returns those of the orphaned claims of a dead edge that this edge should take
 // over. An edge takes over all claims of an earlier process of its own, whose end the
@@ -77,7 +77,7 @@ func (v *View) Inherited(node string, claims []string) (names []string) {
 	if node == v.self {
 		return claims
 	}
-	edges := append(v.successors(), v.self)
+	edges := append(v.ready(), v.self)
 	for _, name := range claims {
 		if cluster.Choose(name, edges) == v.self {
 			names = append(names, name)
@@ -86,9 +86,9 @@ func (v *View) Inherited(node string, claims []string) (names []string) {
 	return names
 }
 
-// Candidates reports whether any other edge is ready or starts, and so could take sessions
+// MaySucceed reports whether any other edge is ready or starts, and so could take sessions
 // over soon, and whether gossip says anything at all.
-func (v *View) Candidates() (gossip, any bool) {
+func (v *View) MaySucceed() (gossip, any bool) {
 	for m := range v.roster.All() {
 		if m.Role == cluster.RoleEdge && m.Name != v.self && m.Phase <= cluster.PhaseReady {
 			return true, true

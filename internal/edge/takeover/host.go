@@ -140,7 +140,7 @@ type Request struct {
 	// the edge is not known.
 	Adopt    string `json:"adopt,omitempty"`
 	Listener uint16 `json:"listener,omitempty"`
-	Client   string `json:"client,omitempty"`
+	ClientAddr   string `json:"client,omitempty"`
 	Via      string `json:"via,omitempty"`
 	Unheard  bool   `json:"unheard,omitempty"`
 
@@ -167,7 +167,7 @@ type Question struct {
 type reason uint8
 
 const (
-	heldDatagrams reason = iota
-	inheritedClaim
-	staleClaim
+	forHeldDatagrams reason = iota
+	forInheritedClaim
+	forSupersededClaim
 )

@@ -38,7 +38,7 @@ const (
 	Opening Phase = iota + 1
 	Looking
 	AwaitingSpace
-	Claiming
+	Adopting
 	Serving
 	Revalidating
 	HandingOver
@@ -75,7 +75,7 @@ type Session struct {
 	givenBack *Path // the return path, if another edge gave the session to this one, which served it
 
 	due    time.Time // when to advance it
-	place  int       // in the heap of times
+	heapIndex  int       // in the heap of times
 	queued bool      // to be advanced in this turn
 }
 
@@ -147,7 +147,7 @@ func (a *About) Claims() *auth.Claims {
 // BeganAt returns when the session began.
 func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
 
-func (a *About) append() []byte {
+func (a *About) marshal() []byte {
 	data, err := json.Marshal(a)
 	if err != nil || len(data) > sessionlog.AboutMax {
 		panic("takeover: the description of a session does not fit into its log") // claims are bounded

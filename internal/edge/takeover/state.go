@@ -99,7 +99,7 @@ func newBase(cfg Config) *base {
 			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
 		},
 		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
-		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.place }),
+		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.heapIndex }),
 		orphans: newOrphans(), paths: newPaths(),
 	}
 }
@@ -122,26 +122,26 @@ func (b *base) name(client netip.AddrPort) string {
 	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
 
-func (b *base) client(addr netip.AddrPort) Client { return Client{addr, b.cfg.Listener} }
+func (b *base) client(addr netip.AddrPort) ClientKey { return ClientKey{addr, b.cfg.Listener} }
 
 // present reports whether any worker of this edge has a session, looks at it, or gave it
 // away without consent.
 func (b *base) present(name string) bool {
 	defer b.host.ReturnLocations()
-	return b.host.BorrowLocations().Present(name)
+	return b.host.BorrowLocations().present(name)
 }
 
-// elsewhere remembers that another edge serves a client, if that edge is known.
-func (b *base) elsewhere(now time.Time, client netip.AddrPort, node string) {
+// hintElsewhere remembers that another edge serves a client, if that edge is known.
+func (b *base) hintElsewhere(now time.Time, client netip.AddrPort, node string) {
 	if node != "" && node != b.cfg.Node && client.IsValid() {
-		b.host.BorrowLocations().Hint(now, b.client(client), node)
+		b.host.BorrowLocations().hint(now, b.client(client), node)
 		b.host.ReturnLocations()
 	}
 }
 
-// nowhere remembers that no edge has a session of a client.
-func (b *base) nowhere(now time.Time, client netip.AddrPort) {
-	b.host.BorrowLocations().Hint(now, b.client(client), "")
+// hintNowhere remembers that no edge has a session of a client.
+func (b *base) hintNowhere(now time.Time, client netip.AddrPort) {
+	b.host.BorrowLocations().hint(now, b.client(client), "")
 	b.host.ReturnLocations()
 }
 
@@ -151,13 +151,13 @@ func (b *base) enter(s *Session) {
 	if s.client.IsValid() {
 		b.byAddr[s.client] = s
 	}
-	b.host.BorrowLocations().Enter(s.name, b.client(s.client), b.cfg.Worker)
+	b.host.BorrowLocations().enter(s.name, b.client(s.client), b.cfg.Worker)
 	b.host.ReturnLocations()
 }
 
-// claim publishes that this edge serves a session.
-func (b *base) claim(s *Session) {
-	b.host.BorrowLocations().Own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
+// publishClaim publishes that this edge serves a session.
+func (b *base) publishClaim(s *Session) {
+	b.host.BorrowLocations().own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
 	b.host.ReturnLocations()
 	if b.cfg.Affinity {
 		b.host.Claim(s.name, s.log.Epoch())
@@ -189,7 +189,7 @@ func (b *base) forget(s *Session) {
 	b.due.Remove(s)
 	if b.byName[s.name] == s {
 		delete(b.byName, s.name)
-		b.host.BorrowLocations().Leave(s.name, b.cfg.Worker)
+		b.host.BorrowLocations().leave(s.name, b.cfg.Worker)
 		b.host.ReturnLocations()
 	}
 	edge := s.path.Edge
@@ -309,7 +309,7 @@ func (b *base) forwardHeld(now time.Time, from netip.AddrPort, node string) bool
 	for _, o := range b.orphans.remove(from)[1:] {
 		b.forward(node, from, o)
 	}
-	b.elsewhere(now, from, node)
+	b.hintElsewhere(now, from, node)
 	return true
 }
 

@@ -24,9 +24,9 @@ const logPatience = time.Second
 
 // A Takeover is the durable sessions of one worker, which owns it.
 type Takeover struct {
-	*adoption
+	*adopter
 	claims
-	drain
+	drainer
 	batches *sessionlog.Batches[*Session]
 	silent  time.Time // since when the log answers nothing; zero if it answers
 	logAway bool
@@ -34,8 +34,8 @@ type Takeover struct {
 
 // New returns a Takeover without sessions.
 func New(cfg Config) *Takeover {
-	a := &adoption{base: newBase(cfg)}
-	return &Takeover{adoption: a, claims: claims{adoption: a}, drain: drain{adoption: a}, batches: sessionlog.NewBatches[*Session](cfg.Shards)}
+	a := &adopter{base: newBase(cfg)}
+	return &Takeover{adopter: a, claims: claims{adopter: a}, drainer: drainer{adopter: a}, batches: sessionlog.NewBatches[*Session](cfg.Shards)}
 }
 
 // LogAway reports whether the log has answered nothing for so long that no session should
@@ -55,8 +55,8 @@ func (t *Takeover) Begin(now time.Time) {
 // when the log has the session.
 func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
 	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), phase: Opening, toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
-	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.append()})
-	if old := t.byName[s.name]; old != nil && (old.phase >= Looking && old.phase <= Claiming || old.phase == Given) {
+	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.marshal()})
+	if old := t.byName[s.name]; old != nil && (old.phase >= Looking && old.phase <= Adopting || old.phase == Given) {
 		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
 	}
 	t.setPath(s, Path{Edge: t.paths.edge(s.client)})
@@ -95,24 +95,24 @@ func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
 // Located handles the answer to Stores.Find.
 func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
-	case heldDatagrams:
+	case forHeldDatagrams:
 		t.locatedHeld(now, q, s, err)
-	case inheritedClaim:
-		t.locatedOrphaned(q, s, err)
-	case staleClaim:
-		t.locatedStale(q, s, err)
+	case forInheritedClaim:
+		t.locatedInherited(q, s, err)
+	case forSupersededClaim:
+		t.locatedSuperseded(q, s, err)
 	}
 }
 
 // Tried handles the answer to Stores.Try.
 func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
-	case heldDatagrams:
+	case forHeldDatagrams:
 		t.triedHeld(now, q, s, err)
-	case inheritedClaim:
-		t.triedOrphaned(q, s, err)
-	case staleClaim:
-		t.triedStale(q, s, err)
+	case forInheritedClaim:
+		t.triedInherited(q, s, err)
+	case forSupersededClaim:
+		t.triedSuperseded(q, s, err)
 	}
 }
 
@@ -214,7 +214,7 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 		return
 	}
 	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
-		t.revalidated(s)
+		t.owned(s)
 	}
 	at, more := s.log.NextTimeout()
 	switch {
@@ -229,8 +229,8 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 	}
 }
 
-// revalidated notes that the log names this edge as the owner.
-func (t *Takeover) revalidated(s *Session) {
+// owned notes that the log names this edge as the owner.
+func (t *Takeover) owned(s *Session) {
 	if s.phase == Revalidating {
 		s.phase = Serving
 	}
@@ -274,13 +274,13 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 		s.feed.Deliver(a.Message)
 	case sessionlog.ActionElsewhere:
 		t.counts.SessionsElsewhere++
-		t.elsewhere(now, s.client, a.Node)
+		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionGone:
 		t.gone(now, s)
 	case sessionlog.ActionLost:
 		t.counts.SessionsLost++
 		t.lose(now, s)
-		t.elsewhere(now, s.client, a.Node)
+		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionHanded:
 		t.counts.SessionsHanded++
 		t.handed(s, a.Node)
