@@ -93,7 +93,7 @@ func (h *takeoverHost) Ask(node string, r takeover.Request) {
 	})
 }
 
-func (h *takeoverHost) Reply(to string, ok bool) { h.w.node.reply(to, ok) }
+func (h *takeoverHost) Reply(to string) { h.w.node.reply(to, true) }
 
 func (h *takeoverHost) Append(writes []sessionlog.Write, owners []*takeover.Session) {
 	h.d.Log.Append(writes, func(i int, a sessionlog.Answer) { h.answered(owners[i], a) })

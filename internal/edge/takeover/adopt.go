@@ -45,7 +45,7 @@ func (a *adopter) Intercept(now time.Time, from netip.AddrPort, p []byte, edge s
 func (a *adopter) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) bool {
 	request := wire.Command(o.data[0]) == wire.CommandConnectionRequest
 	switch {
-	case a.byAddr[from] != nil: // it is being taken over, or was given away
+	case a.byAddr[from] != nil: // the session is being taken over, or was given away
 		a.notePath(now, from, o.edge)
 		a.hold(now, from, o)
 		return true
@@ -59,7 +59,7 @@ func (a *adopter) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) 
 		if place.Node != o.edge && a.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
-		a.withdraw(from, place.Node)
+		a.withLocations(func(l *Locations) { l.Withdraw(a.clientKey(from), place.Node) }) // that edge does not serve it or cannot be reached
 		place = a.locate(now, from)
 	}
 	switch {
@@ -76,16 +76,9 @@ func (a *adopter) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) 
 	return ok || !request // a request that cannot wait counts as that of a new client
 }
 
-func (a *adopter) locate(now time.Time, from netip.AddrPort) place {
-	defer a.host.ReturnLocations()
-	return a.host.BorrowLocations().locate(now, a.client(from))
-}
-
-// withdraw forgets the hint that another edge serves a client, because that edge cannot be
-// reached.
-func (a *adopter) withdraw(from netip.AddrPort, node string) {
-	a.host.BorrowLocations().Withdraw(a.client(from), node)
-	a.host.ReturnLocations()
+func (a *adopter) locate(now time.Time, from netip.AddrPort) (p place) {
+	a.withLocations(func(l *Locations) { p = l.locate(now, a.clientKey(from)) })
+	return p
 }
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
@@ -100,8 +93,9 @@ func (a *adopter) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) b
 	return true
 }
 
-// Misplaced counts a datagram of a client that came to another worker of this edge. After
-// some of them that worker gets the session.
+// Misplaced counts a datagram of a client that came to another worker of this edge, by. After
+// moveAfter of them that worker gets the session. A client that comes over another edge does
+// not count: the forwarder, not a socket, chooses its worker.
 func (a *adopter) Misplaced(client netip.AddrPort, by int) {
 	s := a.byAddr[client]
 	if s == nil || s.phase != Serving && s.phase != Revalidating || s.path.Edge != "" || a.leaving {
@@ -122,7 +116,8 @@ func (a *adopter) ForwardTo(now time.Time, client netip.AddrPort, node string) {
 
 // lookUp finds out which edge serves a client whose datagrams wait. It does not ask the
 // affinity about a session that this edge is taking over or has just given away: the
-// affinity knows only the last owner, which would take the session back from the next one.
+// affinity knows only the last owner, and asking would make an edge take the session back
+// from the next one.
 func (a *adopter) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	name := a.name(from)
 	switch {
@@ -139,8 +134,8 @@ func (a *adopter) lookUp(now time.Time, from netip.AddrPort, request bool) {
 
 // passHeld gives what waits to the worker of this edge that has the client's session.
 func (a *adopter) passHeld(from netip.AddrPort) bool {
-	worker, _, ok := a.host.BorrowLocations().Server(a.client(from))
-	a.host.ReturnLocations()
+	worker, ok := 0, false
+	a.withLocations(func(l *Locations) { worker, _, ok = l.Server(a.clientKey(from)) })
 	if !ok || worker == a.cfg.Worker {
 		return false
 	}
@@ -177,7 +172,8 @@ func (a *adopter) triedHeld(now time.Time, q Question, s cluster.Served, err err
 	}
 }
 
-// askAgain looks up clients whose sessions other edges were taking over.
+// askAgain looks up clients whose sessions other edges were taking over. It looks a client that
+// requests a connection up like any other: where an edge tried, the log may have a session.
 func (a *adopter) askAgain(now, next time.Time) time.Time {
 	for {
 		from, at := a.orphans.due(now, next)
@@ -189,7 +185,9 @@ func (a *adopter) askAgain(now, next time.Time) time.Time {
 }
 
 // unclaimed handles a client that no edge claims. A ConnectionRequest is that of a new
-// client; for any other datagram the edge reads the log.
+// client; for any other datagram the edge reads the log. Over the budget of reads the datagram
+// is the endpoint's, which ignores most of those of a client without a connection; the client
+// repeats what is reliable.
 func (a *adopter) unclaimed(now time.Time, from netip.AddrPort, request bool) {
 	if request || !a.reads.spend(now, max(1, edgeReadsPerSecond/a.host.Workers())) {
 		a.receiveHeld(now, from)
@@ -319,7 +317,8 @@ func (a *adopter) serve(s *Session) {
 }
 
 // gone handles that there is no session to take over. The datagrams that wait may be those
-// of a client that logs in.
+// of a client that logs in. The claim of a dead edge on the session stays until the affinity
+// forgets it: this edge can release only its own.
 func (a *adopter) gone(now time.Time, s *Session) {
 	a.reply(s)
 	a.settle(s.name)

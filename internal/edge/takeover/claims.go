@@ -12,7 +12,7 @@ import (
 // how many superseded claims it looks at.
 const workerAdoptionsPerSecond = 2000
 
-// inheritMax bounds the orphaned claims that wait to be taken over. Sessions beyond it are
+// inheritMax bounds the inherited claims that wait to be taken over. Sessions beyond it are
 // taken over when a datagram of their client comes.
 const inheritMax = 131_072
 
@@ -26,6 +26,34 @@ const (
 	listRetry  = time.Second
 )
 
+// supersededMax bounds the superseded claims that a worker looks after. A claim beyond the
+// bound is released at once; if the new owner of its session is dead, the session then waits
+// for a datagram of its client.
+const supersededMax = 16_384
+
+// claimPatience is how long a worker waits between two looks at a superseded claim, and
+// how long the edge that took a session over has to claim it. A claim follows ADOPT within
+// milliseconds, if the log answers. To take a session back too early moves it once more,
+// which is harmless. The other edge has twice as long the next time, up to
+// claimPatienceMax, or an edge that cannot write claims would lose the session and get it
+// back for ever.
+const (
+	claimPatience    = 2 * time.Second
+	claimPatienceMax = 2 * time.Minute
+)
+
+// A supersededClaim is the claim of this edge on a session that, as the log says, another
+// edge took over. It stays until there is a later one: the other edge may die between its
+// ADOPT and its claim. If this claim were released before, nothing would lead to a client
+// that says nothing.
+type supersededClaim struct {
+	name     string
+	epoch    uint64
+	look     time.Time // when to look whether there is a later one
+	patience time.Duration
+	until    time.Time // patience is over, and the session may be taken back
+}
+
 // claims look after claims on sessions that no edge may be serving: those of dead edges, and
 // superseded claims of this edge.
 type claims struct {
@@ -35,15 +63,15 @@ type claims struct {
 	inherited  inheritance
 }
 
-// An inheritance is the orphaned claims on sessions that this edge takes over although their
+// An inheritance is the claims on sessions that this edge takes over although their
 // clients say nothing.
 type inheritance struct {
 	queue []inheritedClaim
 	lists []listing
-	next  time.Time // when the next session may be taken over
+	pace  pace // of questions about claims
 }
 
-// An inheritedClaim is the claim of a dead edge on a session.
+// An inheritedClaim is the claim of a dead edge on a session that this edge should take over.
 type inheritedClaim struct{ name, node string }
 
 // A listing of the claims of a dead edge that is due again.
@@ -60,7 +88,8 @@ func (c *claims) EdgeGone(node string) { c.host.List(node, listRounds) }
 // Inherit queues claims of a dead edge that this edge should take over.
 func (c *claims) Inherit(node string, names []string) {
 	q := &c.inherited
-	for _, name := range names[:max(0, min(len(names), inheritMax-len(q.queue)))] {
+	room := max(0, inheritMax-len(q.queue))
+	for _, name := range names[:min(len(names), room)] {
 		q.queue = append(q.queue, inheritedClaim{name, node})
 	}
 }
@@ -93,11 +122,7 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 	if c.leaving {
 		q.queue = nil
 	}
-	for len(q.queue) > 0 && !q.next.After(now) {
-		if q.next.IsZero() || now.Sub(q.next) > turnInterval {
-			q.next = now
-		}
-		q.next = q.next.Add(time.Second / workerAdoptionsPerSecond)
+	for len(q.queue) > 0 && q.pace.take(now, time.Second/workerAdoptionsPerSecond) {
 		claim := q.queue[0]
 		q.queue = q.queue[1:]
 		if !c.present(claim.name) {
@@ -105,12 +130,12 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 		}
 	}
 	if len(q.queue) > 0 {
-		next = earlier(next, q.next)
+		next = earlier(next, q.pace.next)
 	}
 	return next
 }
 
-// locatedInherited handles the answer of the affinity about an orphaned claim. It leaves the
+// locatedInherited handles the answer of the affinity about an inherited claim. It leaves the
 // session to an edge that has claimed it since.
 func (c *claims) locatedInherited(q Question, s cluster.Served, err error) {
 	if err != nil || s.Node == q.node {
@@ -119,7 +144,7 @@ func (c *claims) locatedInherited(q Question, s cluster.Served, err error) {
 	}
 }
 
-// triedInherited takes over the session of an orphaned claim, if this edge may. If the
+// triedInherited takes over the session of an inherited claim, if this edge may. If the
 // affinity does not answer, only the log knows whether it may.
 func (c *claims) triedInherited(q Question, s cluster.Served, err error) {
 	if err != nil || s.Trying == c.cfg.Node {
@@ -138,15 +163,14 @@ func (c *claims) lose(now time.Time, s *Session) {
 		patience := max(claimPatience, min(2*s.patience, claimPatienceMax))
 		claim := &supersededClaim{s.name, s.log.Epoch(), now.Add(claimPatience), patience, now.Add(patience)}
 		c.superseded = append(c.superseded, claim)
-		c.host.BorrowLocations().supersede(s.name, c.client(s.client), c.cfg.Worker, claim)
-		c.host.ReturnLocations()
+		c.withLocations(func(l *Locations) { l.supersede(s.name, c.clientKey(s.client), c.cfg.Worker, claim) })
 	}
 }
 
 // looksAfter reports whether the worker still looks after a claim.
-func (c *claims) looksAfter(claim *supersededClaim) bool {
-	defer c.host.ReturnLocations()
-	return c.host.BorrowLocations().superseded(claim.name, c.cfg.Worker) == claim
+func (c *claims) looksAfter(claim *supersededClaim) (looks bool) {
+	c.withLocations(func(l *Locations) { looks = l.superseded(claim.name, c.cfg.Worker) == claim })
+	return looks
 }
 
 // advanceSuperseded looks after claims whose time has come, and returns when there is more

@@ -16,7 +16,8 @@ const (
 	askAgainTime     = 50 * time.Millisecond
 )
 
-// An orphan is a datagram that waits. data belongs to it.
+// An orphan is a datagram of a client that the worker does not serve. hold makes a copy of
+// data; before, it belongs to the caller of Intercept.
 type orphan struct {
 	data []byte
 	edge string // over which it came; empty for none
@@ -140,7 +141,7 @@ func (q *orphans) due(now, next time.Time) (from netip.AddrPort, at time.Time) {
 // it sends to the client directly.
 type Path struct {
 	Edge    string // over which the client's datagrams come; empty for none
-	Unknown bool   // none of its datagrams has come yet
+	Unknown bool   // none of its datagrams has come yet; only with Config.AnswerOnly, see setPath
 }
 
 // Bounds of the return paths of clients without a session. Such addresses can be forged,

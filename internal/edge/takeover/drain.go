@@ -22,31 +22,15 @@ const (
 	drainRound  = 250 * time.Millisecond // between two looks for sessions that could not be handed over
 )
 
-// Bounds of an edge that is asked to prepare spaces. It refuses before the other edge stops
-// waiting.
-const (
-	prepareMax   = ConsentTime * 3 / 4
-	preparingMax = 256 // requests that wait, per worker
-)
-
-// A drainer hands all sessions of the worker over, and prepares spaces for the drains of other
-// edges.
+// A drainer hands all sessions of the worker over.
 type drainer struct {
 	*adopter
 	closing    bool // what is left is closed
 	candidates candidates
 	queue      []string  // sessions of this round
 	begin      time.Time // when the first session may go
-	next       time.Time // when the next may go
+	pace       pace      // of hand-overs
 	look       time.Time // when the next round begins
-	preparing  []preparation
-}
-
-// A preparation is spaces whose states the worker is asked to have.
-type preparation struct {
-	spaces []string
-	until  time.Time
-	done   func(ok bool)
 }
 
 // Drain begins to hand every session of the worker over.
@@ -82,11 +66,8 @@ func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 		d.askCandidates(now)
 		d.queue, d.look = slices.Sorted(maps.Keys(d.byName)), now.Add(drainRound)
 	}
-	for len(d.queue) > 0 && !d.next.After(now) {
-		if now.Sub(d.next) > turnInterval {
-			d.next = now
-		}
-		d.next = d.next.Add(time.Second / edgeHandOversPerSecond * time.Duration(d.host.Workers()))
+	interval := time.Second / edgeHandOversPerSecond * time.Duration(d.host.Workers())
+	for len(d.queue) > 0 && d.pace.take(now, interval) {
 		name := d.queue[0]
 		node := d.candidates.successor(now, name, d.host.View().ready())
 		if node == "" { // no edge is prepared; the next round may find one
@@ -97,7 +78,7 @@ func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 		d.queue = d.queue[1:]
 	}
 	if len(d.queue) > 0 { // the next round begins when this one is over, which may be after look
-		return earlier(next, d.next)
+		return earlier(next, d.pace.next)
 	}
 	return earlier(next, d.look)
 }
@@ -167,32 +148,4 @@ func (d *drainer) Consented(now time.Time, node string, r Request, err error) {
 	case !d.closing: // this edge serves it until the next round
 		d.setPath(d.adopt(s.name, netip.AddrPort{}, true), path)
 	}
-}
-
-// Prepare follows spaces and calls done, on this turn or a later one: with true when the
-// worker has their states, and with false when that takes too long.
-func (d *drainer) Prepare(now time.Time, spaces []string, done func(ok bool)) {
-	if len(d.preparing) >= preparingMax {
-		done(false)
-		return
-	}
-	for _, name := range spaces {
-		d.host.Follow(now, name)
-	}
-	d.preparing = append(d.preparing, preparation{spaces, now.Add(prepareMax), done})
-}
-
-// advancePreparing answers requests whose spaces are complete, or took too long, and returns
-// when there is more to do.
-func (d *drainer) advancePreparing(now, next time.Time) time.Time {
-	d.preparing = slices.DeleteFunc(d.preparing, func(p preparation) bool {
-		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !d.host.Follow(now, name) })
-		if missing && now.Before(p.until) {
-			next = earlier(next, p.until)
-			return false
-		}
-		p.done(!missing)
-		return true
-	})
-	return next
 }

@@ -41,7 +41,7 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// TestInherited: each orphaned claim of a dead edge goes to one edge, and those of an
+// TestInherited: each claim of a dead edge goes to one edge, and those of an
 // earlier process to the next one.
 func TestInherited(t *testing.T) {
 	claims := []string{"A", "B", "C", "D", "E", "F", "G", "H"}

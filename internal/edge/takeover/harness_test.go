@@ -278,9 +278,9 @@ func (w *testWorker) Ask(node string, r Request) {
 	})
 }
 
-func (w *testWorker) Reply(to string, ok bool) {
+func (w *testWorker) Reply(to string) {
 	if to != "" {
-		w.replies = append(w.replies, ok)
+		w.replies = append(w.replies, true)
 	}
 }
 
@@ -332,3 +332,10 @@ type noFeed struct{}
 
 func (noFeed) Deliver(sessionlog.Message) {}
 func (noFeed) End()                       {}
+
+// String returns the name of p.
+func (p Phase) String() string {
+	return [...]string{
+		"none", "opening", "looking", "awaiting space", "adopting", "serving", "revalidating", "handing over", "given", "over",
+	}[min(p, Over)]
+}

@@ -44,7 +44,7 @@ type Locations struct {
 
 type location struct {
 	client ClientKey // zero if only the name is known
-	name   string // of the log; empty if only the client is known
+	name   string    // of the log; empty if only the client is known
 	shares []share
 
 	hinted bool      // it is in hints
@@ -205,16 +205,18 @@ func (l *Locations) superseded(name string, worker int) *supersededClaim {
 	return nil
 }
 
-// settle ends that a worker looks after its claim on a session.
-func (l *Locations) settle(name string, worker int) {
+// dropSuperseded returns the claim on a session that a worker looks after, and stops looking
+// after it; nil for none.
+func (l *Locations) dropSuperseded(name string, worker int) (claim *supersededClaim) {
 	if x, i := l.find(name, worker); i >= 0 {
-		x.shares[i].claim = nil
+		claim, x.shares[i].claim = x.shares[i].claim, nil
 		l.prune(x)
 	}
+	return claim
 }
 
 // at returns the entry of a session, which it makes if there is none. Of name and client
-// one may be missing.
+// one may be missing. Each name belongs to one client, and each client has one name.
 func (l *Locations) at(name string, c ClientKey) *location {
 	if l.byClient == nil {
 		l.byClient, l.byName = make(map[ClientKey]*location), make(map[string]*location)
@@ -266,32 +268,4 @@ func (l *Locations) prune(x *location) {
 	}
 	delete(l.byName, x.name)
 	delete(l.byClient, x.client)
-}
-
-// supersededMax bounds the superseded claims that a worker looks after. It releases one
-// more, so that its session has to wait for a datagram of its client if its new owner is
-// dead.
-const supersededMax = 16_384
-
-// claimPatience is how long a worker waits between two looks at a superseded claim, and
-// how long the edge that took a session over has to claim it. A claim follows ADOPT within
-// milliseconds, if the log answers. To take a session back too early moves it once more,
-// which is harmless. The other edge has twice as long the next time, up to
-// claimPatienceMax, or an edge that cannot write claims would lose the session and get it
-// back for ever.
-const (
-	claimPatience    = 2 * time.Second
-	claimPatienceMax = 2 * time.Minute
-)
-
-// A supersededClaim is the claim of this edge on a session that, as the log says, another
-// edge took over. It stays until there is a later one: the other edge may die between its
-// ADOPT and its claim. If this claim were released before, nothing would lead to a client
-// that says nothing.
-type supersededClaim struct {
-	name     string
-	epoch    uint64
-	look     time.Time // when to look whether there is a later one
-	patience time.Duration
-	until    time.Time // patience is over, and the session may be taken back
 }

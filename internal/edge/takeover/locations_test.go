@@ -124,7 +124,7 @@ func TestLocations(t *testing.T) {
 				l.supersede(name, c, w, s.claim)
 				s.known = true
 			case 5:
-				l.settle(name, w)
+				l.dropSuperseded(name, w)
 				s.claim = nil
 			}
 			if !s.present && s.claim == nil {
@@ -138,7 +138,7 @@ func TestLocations(t *testing.T) {
 		for i, shares := range twin {
 			for w := range shares {
 				l.leave(fmt.Sprint(i), w)
-				l.settle(fmt.Sprint(i), w)
+				l.dropSuperseded(fmt.Sprint(i), w)
 			}
 		}
 		if n := len(l.byName) + len(l.byClient); n > 0 {

@@ -22,11 +22,12 @@ const (
 // logPatience is how long the log may answer nothing before new sessions are rejected.
 const logPatience = time.Second
 
-// A Takeover is the durable sessions of one worker, which owns it.
+// A Takeover keeps all durable sessions of one worker, which owns it.
 type Takeover struct {
 	*adopter
 	claims
 	drainer
+	preparer
 	batches *sessionlog.Batches[*Session]
 	silent  time.Time // since when the log answers nothing; zero if it answers
 	logAway bool
@@ -35,7 +36,10 @@ type Takeover struct {
 // New returns a Takeover without sessions.
 func New(cfg Config) *Takeover {
 	a := &adopter{base: newBase(cfg)}
-	return &Takeover{adopter: a, claims: claims{adopter: a}, drainer: drainer{adopter: a}, batches: sessionlog.NewBatches[*Session](cfg.Shards)}
+	return &Takeover{
+		adopter: a, claims: claims{adopter: a}, drainer: drainer{adopter: a}, preparer: preparer{adopter: a},
+		batches: sessionlog.NewBatches[*Session](cfg.Shards),
+	}
 }
 
 // LogAway reports whether the log has answered nothing for so long that no session should
@@ -56,7 +60,7 @@ func (t *Takeover) Begin(now time.Time) {
 func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
 	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), phase: Opening, toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
 	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.marshal()})
-	if old := t.byName[s.name]; old != nil && (old.phase >= Looking && old.phase <= Adopting || old.phase == Given) {
+	if old := t.byName[s.name]; old != nil && (old.adopting() || old.phase == Given) {
 		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
 	}
 	t.setPath(s, Path{Edge: t.paths.edge(s.client)})
@@ -92,7 +96,7 @@ func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
 	t.wake(s)
 }
 
-// Located handles the answer to Stores.Find.
+// Located handles the answer to Host.Find.
 func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
 	case forHeldDatagrams:
@@ -104,7 +108,7 @@ func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err erro
 	}
 }
 
-// Tried handles the answer to Stores.Try.
+// Tried handles the answer to Host.Try.
 func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
 	case forHeldDatagrams:
@@ -117,7 +121,7 @@ func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error)
 }
 
 // Replaced handles news from the affinity: another edge has a session in a later epoch than
-// this one. The log decides.
+// this edge knows. The log decides.
 func (t *Takeover) Replaced(name string, epoch uint64) { t.overtaken(t.byName[name], epoch) }
 
 // Overtaken handles the same news from another edge, about the session of a client.
@@ -156,7 +160,7 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	return t.cfg.AnswerOnly
 }
 
-// Restore makes the connection of a session that was taken over, for Fanout.Resume. resolve
+// Restore makes the connection of a session that was taken over, for Host.Resume. resolve
 // finds the source with a dnp.SourceConfig.Ref. It returns nil if the log does not tell
 // enough.
 func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
@@ -167,7 +171,8 @@ func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *
 // turn calls it twice: before the endpoint, for what the log answered, and after it, for
 // what has to be stored.
 func (t *Takeover) Advance(now, next time.Time) time.Time {
-	next = t.askAgain(now, t.orphans.advance(now, next))
+	next = t.orphans.advance(now, next)
+	next = t.askAgain(now, next)
 	t.paths.advance(now)
 	next = t.advanceInherited(now, next)
 	next = t.advanceSuperseded(now, next)
@@ -185,7 +190,10 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 		t.advanceSession(now, s)
 	}
 	t.awake = t.awake[:0]
-	t.batches.Flush(t.appendBatch)
+	t.batches.Flush(func(_ int, writes []sessionlog.Write, owners []*Session) {
+		t.counts.LogWrites += uint64(len(writes))
+		t.host.Append(writes, owners)
+	})
 	if s, ok := t.due.First(); ok {
 		next = earlier(next, s.due)
 	}
@@ -194,12 +202,6 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 	}
 	t.silent, t.logAway = time.Time{}, false // no session is left to ask the log; the next login does
 	return next
-}
-
-// appendBatch requests writes of a turn.
-func (t *Takeover) appendBatch(_ int, writes []sessionlog.Write, owners []*Session) {
-	t.counts.LogWrites += uint64(len(writes))
-	t.host.Append(writes, owners)
 }
 
 // advanceSession carries out the actions of a session and plans when to look at it again.
@@ -229,12 +231,12 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 	}
 }
 
-// owned notes that the log names this edge as the owner.
+// owned notes that this edge owns a session and has nothing to revalidate.
 func (t *Takeover) owned(s *Session) {
 	if s.phase == Revalidating {
 		s.phase = Serving
 	}
-	if s.givenBack != nil { // the edge that gave it is mistaken
+	if s.givenBack != nil { // this edge owned it all the time; the giver may forget it all the same
 		s.givenBack = nil
 		t.reply(s)
 	}
@@ -242,7 +244,8 @@ func (t *Takeover) owned(s *Session) {
 
 // end handles that the log has ended a session at this worker. A session that was given
 // away waits for its successor. If another edge gave the session to this one while this one
-// still took it for its own, the worker begins to take it over.
+// still took it for its own, the worker begins to take it over. It yields then: what the giver
+// said may be older than the log, which may name a living owner.
 func (t *Takeover) end(s *Session) {
 	t.plan(s, time.Time{})
 	if s.phase == Given && s.givenBack == nil {
@@ -257,7 +260,8 @@ func (t *Takeover) end(s *Session) {
 	}
 }
 
-// act carries out one action of a session.
+// act carries out one action of a session. Actions after which nothing follows do not forget
+// the session: advanceSession does, with end.
 func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	switch a.Kind {
 	case sessionlog.ActionAppend:
@@ -303,7 +307,7 @@ func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 	t.counts.SessionsUncertain++
 	t.release(s)
 	t.settle(s.name)
-	if s.about.ID == "" && !s.yields { // it was not found yet, and no other edge has it
+	if s.about.ID == "" && !s.yields { // not found yet; with yields, another edge may own it
 		s.about, _ = parseAbout(a.Info.About)
 		s.client = a.Info.Addr
 	}
