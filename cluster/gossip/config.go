@@ -1,7 +1,9 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -50,19 +52,8 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// withDefaults returns c with defaults for zero values, or an error if c is not valid.
-func (c Config) withDefaults() (Config, error) {
-	if err := c.Self.Validate(); err != nil {
-		return c, fmt.Errorf("gossip: %w", err)
-	}
-	if len(c.Join) > joinNamesMax {
-		return c, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax)
-	}
-	for _, name := range c.Join {
-		if _, _, err := splitTarget(name); err != nil {
-			return c, err
-		}
-	}
+// withDefaults returns c with the default of each field that is zero or negative.
+func (c Config) withDefaults() Config {
 	for d, value := range map[*time.Duration]time.Duration{
 		&c.KeyPoll: 2 * time.Second, &c.KeyDelay: 2 * time.Minute, &c.RejoinInterval: 10 * time.Second, &c.LeaveTimeout: time.Second,
 	} {
@@ -73,10 +64,24 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return c
+}
+
+// validate reports all problems at once.
+func (c Config) validate() error {
+	var errs []error
+	if err := c.Self.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("gossip: %w", err))
 	}
-	return c, nil
+	if len(c.Join) > joinNamesMax {
+		return errors.Join(append(errs, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax))...)
+	}
+	for _, name := range c.Join {
+		_, _, err := splitTarget(name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // With memberlist's settings for a LAN a death shows after 5 to 9 s. With these it shows after 0.6 to

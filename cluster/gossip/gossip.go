@@ -36,14 +36,15 @@ type Gossip struct {
 // Open opens the ports of gossip and reads the keys. From then on others may join this node; Run joins
 // them. A caller that does not call Run must call Close.
 func Open(cfg Config) (*Gossip, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	g := &Gossip{
 		cfg: cfg, log: cfg.Log, logger: newLogger(cfg.Log), machine: machineAddresses(),
 		urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1), contested: make(chan struct{}, 1),
 	}
+	var err error
 	if g.keys, err = openKeys(cfg.KeyFile, cfg.KeyDelay, cfg.Log); err != nil {
 		return nil, err
 	}

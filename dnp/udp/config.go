@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -53,27 +54,25 @@ type Config struct {
 	DatagramMax int
 }
 
-// validate sets the defaults and reports all problems at once.
-func (c Config) validate() (Config, error) {
-	c.Sockets = orDefault(c.Sockets, 1)
-	c.ReadBuffer = orDefault(c.ReadBuffer, bufferDefault)
-	c.WriteBuffer = orDefault(c.WriteBuffer, bufferDefault)
-	c.ReadSlots = orDefault(c.ReadSlots, readSlotsDefault)
-	c.DatagramMax = orDefault(c.DatagramMax, DatagramMax)
-	return c, errors.Join(
+// withDefaults returns c with the default of each field that is zero.
+func (c Config) withDefaults() Config {
+	c.Sockets = cmp.Or(c.Sockets, 1)
+	c.ReadBuffer = cmp.Or(c.ReadBuffer, bufferDefault)
+	c.WriteBuffer = cmp.Or(c.WriteBuffer, bufferDefault)
+	c.ReadSlots = cmp.Or(c.ReadSlots, readSlotsDefault)
+	c.DatagramMax = cmp.Or(c.DatagramMax, DatagramMax)
+	return c
+}
+
+// validate reports all problems at once.
+func (c Config) validate() error {
+	return errors.Join(
 		inRange("Sockets", c.Sockets, SocketsMax),
 		inRange("ReadBuffer", c.ReadBuffer, 1<<30),
 		inRange("WriteBuffer", c.WriteBuffer, 1<<30),
 		inRange("ReadSlots", c.ReadSlots, readSlotsMax),
 		inRange("DatagramMax", c.DatagramMax, DatagramMax),
 	)
-}
-
-func orDefault(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 func inRange(name string, v, most int) error {
@@ -107,8 +106,8 @@ func Open(cfg Config) (*Socket, error) {
 func OpenPortable(cfg Config) (*Socket, error) { return first(openAll(cfg, openPortable)) }
 
 func openAll(cfg Config, open func(Config) ([]*Socket, error)) ([]*Socket, error) {
-	cfg, err := cfg.validate()
-	if err != nil {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	cfg.Addr = unmapped(cfg.Addr)

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -116,38 +117,31 @@ type Config struct {
 	Telemetry *telemetry.Telemetry
 }
 
-func (c *Config) setDefaults() {
-	if c.Workers == 0 {
-		c.Workers = runtime.GOMAXPROCS(0)
-	}
-	if c.ReadBuffer == 0 {
-		c.ReadBuffer = 4 << 20
-	}
-	if c.Linger == 0 {
-		c.Linger = 30 * time.Second
-	}
-	if c.Shards == 0 {
-		c.Shards = 64
-	}
-	if c.SessionsMax == 0 {
-		c.SessionsMax = 65_536
-	}
+// withDefaults returns c with the default of each field that is zero.
+func (c Config) withDefaults() Config {
+	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
+	c.ReadBuffer = cmp.Or(c.ReadBuffer, 4<<20)
+	c.Linger = cmp.Or(c.Linger, 30*time.Second)
+	c.Shards = cmp.Or(c.Shards, 64)
+	c.SessionsMax = cmp.Or(c.SessionsMax, 65_536)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.NewID == nil {
 		c.NewID = crand.Text
 	}
 	if c.Seed == nil {
 		c.Seed = secureSeed
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
 	if c.Durable != nil {
-		c.Durable.setDefaults()
+		d := *c.Durable
+		d.DrainTimeout = cmp.Or(d.DrainTimeout, 55*time.Second)
+		d.DrainLinger = cmp.Or(d.DrainLinger, 3*time.Second)
+		c.Durable = &d
 	}
+	return c
 }
 
 // validate reports all problems at once.
-func (c *Config) validate() error {
+func (c Config) validate() error {
 	var errs []error
 	if c.Node == "" {
 		errs = append(errs, errors.New("edge: no node name"))
@@ -253,15 +247,6 @@ type From interface {
 
 // A Feed is the messages of one session.
 type Feed = takeover.Feed
-
-func (d *Durable) setDefaults() {
-	if d.DrainTimeout == 0 {
-		d.DrainTimeout = 55 * time.Second
-	}
-	if d.DrainLinger == 0 {
-		d.DrainLinger = 3 * time.Second
-	}
-}
 
 func (d *Durable) validate() error {
 	var errs []error

@@ -45,7 +45,7 @@ type Edge struct {
 // New opens the sockets. The error names every problem of cfg, or the address that cannot be
 // opened.
 func New(cfg Config) (*Edge, error) {
-	cfg.setDefaults()
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -81,32 +82,22 @@ type Config struct {
 	Telemetry *telemetry.Telemetry
 }
 
-func (c *Config) setDefaults() {
-	if c.Shards == 0 {
-		c.Shards = 64
-	}
-	if c.Spaces == 0 {
-		c.Spaces = 10_000
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = 10 * time.Second
-	}
-	if c.DurableRate == 0 {
-		c.DurableRate = 2000
-	}
-	if c.Workers == 0 {
-		c.Workers = runtime.GOMAXPROCS(0)
-	}
+// withDefaults returns c with the default of each field that is zero.
+func (c Config) withDefaults() Config {
+	c.Shards = cmp.Or(c.Shards, 64)
+	c.Spaces = cmp.Or(c.Spaces, 10_000)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	c.DurableRate = cmp.Or(c.DurableRate, 2000)
+	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
+	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.NewID == nil {
 		c.NewID = crand.Text
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	return c
 }
 
 // validate reports all problems at once.
-func (c *Config) validate() error {
+func (c Config) validate() error {
 	var errs []error
 	if c.Node == "" {
 		errs = append(errs, errors.New("relay: no node name"))
@@ -145,7 +136,7 @@ type Relay struct {
 
 // New returns a relay, or an error that names every problem of cfg.
 func New(cfg Config) (*Relay, error) {
-	cfg.setDefaults()
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
