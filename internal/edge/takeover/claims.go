@@ -57,7 +57,7 @@ type supersededClaim struct {
 // claims look after claims on sessions that no edge may be serving: those of dead edges, and
 // superseded claims of this edge.
 type claims struct {
-	*adopter
+	*base
 	superseded []*supersededClaim // the next to look at first, with some that are settled
 	looks      budget             // at superseded claims
 	inherited  inheritance

@@ -24,7 +24,7 @@ const (
 
 // A drainer hands all sessions of the worker over.
 type drainer struct {
-	*adopter
+	*base
 	closing    bool // what is left is closed
 	candidates candidates
 	queue      []string  // sessions of this round

@@ -14,7 +14,7 @@ const (
 
 // A preparer follows spaces for other edges, which drain.
 type preparer struct {
-	*adopter
+	*base
 	preparing []preparation
 }
 

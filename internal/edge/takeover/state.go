@@ -66,8 +66,8 @@ const (
 // may know an owner that has just handed the session over.
 const hopsMax = 2
 
-// A base is what the parts of a Takeover share: the sessions of a worker, datagrams that
-// wait, and return paths.
+// A base is what the parts of a Takeover share: the sessions of a worker, those that it is
+// taking over, datagrams that wait, and return paths.
 type base struct {
 	cfg  Config
 	host Host
@@ -84,6 +84,9 @@ type base struct {
 	orphans orphans
 	paths   paths
 	detours int // sessions whose path is not the direct one
+
+	awaiting []*Session // in the phase AwaitingSpace, oldest first
+	reads    budget     // of logs, for clients that no edge claims
 
 	leaving bool // the worker hands its sessions over
 	counts  Counts

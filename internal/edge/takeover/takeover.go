@@ -24,7 +24,7 @@ const logPatience = time.Second
 
 // A Takeover keeps all durable sessions of one worker, which owns it.
 type Takeover struct {
-	*adopter
+	*base
 	claims
 	drainer
 	preparer
@@ -35,9 +35,9 @@ type Takeover struct {
 
 // New returns a Takeover without sessions.
 func New(cfg Config) *Takeover {
-	a := &adopter{base: newBase(cfg)}
+	b := newBase(cfg)
 	return &Takeover{
-		adopter: a, claims: claims{adopter: a}, drainer: drainer{adopter: a}, preparer: preparer{adopter: a},
+		base: b, claims: claims{base: b}, drainer: drainer{base: b}, preparer: preparer{base: b},
 		batches: sessionlog.NewBatches[*Session](cfg.Shards),
 	}
 }
