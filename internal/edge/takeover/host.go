@@ -28,7 +28,7 @@ type Host interface {
 	Workers() int
 
 	// Pass gives a copy of a datagram to another worker, which calls Intercept and then
-	// Passed. It may be lost.
+	// Misplaced. It may be lost.
 	Pass(worker int, client netip.AddrPort, p []byte, edge string, hops uint8)
 
 	// Move has another worker take over a session, with Give.
