@@ -28,7 +28,7 @@ var banned = []struct{ word, reason string }{
 // "Words" in DESIGN.md explains these. A word counts wherever it is a part of an identifier,
 // in the singular or the plural.
 var private = map[string]string{
-	"bequest": "orphaned claim", "climber": "retry", "cure": "recovery", "heir": "successor",
+	"bequest": "inherited claim", "climber": "retry", "cure": "recovery", "heir": "successor",
 	"howmanieth": "sequence number", "hush": "stop serving", "keeper": "takeover", "solitude": "no candidate for successor",
 	"stray": "orphan datagram", "tariff": "rate",
 }

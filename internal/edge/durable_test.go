@@ -154,16 +154,16 @@ func TestAsked(t *testing.T) {
 		t.Errorf("spaces that are followed: %v", l.worker.spaces.Names())
 	}
 
-	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, ClientAddr: "192.0.2.1:5000"})
 	l.pass(100 * time.Millisecond)
 	l.want("there is no such session, so no edge needs to keep it", string(answerDone))
 
-	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 1, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 1, ClientAddr: "192.0.2.1:5000"})
 	l.pass(100 * time.Millisecond)
 	l.want("it has no such listener", string(answerRefused))
 
 	l.edge.draining.Store(true)
-	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, ClientAddr: "192.0.2.1:5000"})
 	l.ask(takeover.Request{Prepare: []string{"arena"}})
 	l.pass(100 * time.Millisecond)
 	l.want("it leaves", string(answerRefused), string(answerRefused))
@@ -264,7 +264,7 @@ func TestAskedUnderLoad(t *testing.T) {
 	l.pass(10 * time.Millisecond)
 	for l.worker.post(0, func(*Worker, time.Time) {}) {
 	}
-	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, Client: "192.0.2.1:5000"})
+	l.ask(takeover.Request{Adopt: "NOSUCHLOG", Listener: 3413, ClientAddr: "192.0.2.1:5000"})
 	l.net.Run(20 * time.Millisecond)
 	l.want("it has no room", string(answerRefused))
 }

@@ -294,7 +294,7 @@ func (e *Edge) drain() {
 	e.BeginDrain()
 	var hope takeover.Hope
 	e.wait(d.DrainTimeout-closeTime, func() bool {
-		gossip, candidates := e.view.Load().Candidates()
+		gossip, candidates := e.view.Load().MaySucceed()
 		return e.DurableSessions() == 0 || !hope.Update(time.Now(), gossip, candidates)
 	})
 	if n := e.DurableSessions(); n > 0 {

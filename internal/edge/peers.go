@@ -58,7 +58,7 @@ func (n *node) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
 func (n *node) Misled(listener uint16, client netip.AddrPort, node string) {
 	n.locations.mu.Lock()
 	defer n.locations.mu.Unlock()
-	n.locations.table.Withdraw(takeover.Client{Addr: client, Listener: listener}, node)
+	n.locations.table.Withdraw(takeover.ClientKey{Addr: client, Listener: listener}, node)
 }
 
 // SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
@@ -108,7 +108,7 @@ func (n *node) asked(m bus.Msg) {
 	case n.draining.Load():
 		n.reply(m.Reply, false)
 	case r.Adopt != "":
-		client, _ := netip.ParseAddrPort(r.Client) // a hint; the log has the address
+		client, _ := netip.ParseAddrPort(r.ClientAddr) // a hint; the log has the address
 		w := n.workerFor(r.Listener, client)
 		if w == nil || !w.post(len(m.Data), func(w *Worker, _ time.Time) { w.takeover.Give(r.Adopt, r.Path(), m.Reply) }) {
 			n.reply(m.Reply, false)

@@ -38,7 +38,7 @@ func (h *takeoverHost) Pass(worker int, client netip.AddrPort, p []byte, via str
 	data, here := bytes.Clone(p), h.w.index
 	h.w.node.workers[worker].post(len(data), func(w *Worker, now time.Time) {
 		w.Deliver(now, via, hops, client, data)
-		w.takeover.Passed(client, here)
+		w.takeover.Misplaced(client, here)
 	})
 }
 
@@ -93,7 +93,7 @@ func (h *takeoverHost) Ask(node string, r takeover.Request) {
 	})
 }
 
-func (h *takeoverHost) Reply(to string, ok bool) { h.w.node.reply(to, ok) }
+func (h *takeoverHost) Reply(to string) { h.w.node.reply(to, true) }
 
 func (h *takeoverHost) Append(writes []sessionlog.Write, owners []*takeover.Session) {
 	h.d.Log.Append(writes, func(i int, a sessionlog.Answer) { h.answered(owners[i], a) })
@@ -131,7 +131,7 @@ func (h *takeoverHost) List(node string, rounds int) {
 		for _, name := range names {
 			size += len(name)
 		}
-		h.w.post(size, func(w *Worker, _ time.Time) { w.takeover.Orphaned(node, names) })
+		h.w.post(size, func(w *Worker, _ time.Time) { w.takeover.Inherit(node, names) })
 	}, func(err error) {
 		h.w.must(func(now time.Time) { h.w.takeover.Listed(now, node, rounds, err) })
 	})

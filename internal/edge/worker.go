@@ -62,7 +62,7 @@ type sharedLocations struct {
 func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch uint64, ok bool) {
 	n.locations.mu.Lock()
 	defer n.locations.mu.Unlock()
-	i, epoch, ok := n.locations.table.Server(takeover.Client{Addr: client, Listener: listener})
+	i, epoch, ok := n.locations.table.Server(takeover.ClientKey{Addr: client, Listener: listener})
 	if !ok {
 		return nil, 0, false
 	}

@@ -14,7 +14,7 @@ const takeoverMutantSeeds = 120
 // takeoverMutants is deliberate faults of edges with durable sessions. Those of the session
 // rules are in sessionlog/mutants_test.go.
 var takeoverMutants = []mutants.Mutant{
-	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case a.host.Follow(now, s.about.Space):", New: "case a.host.Follow(now, s.about.Space) || true:"},
+	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case b.host.Follow(now, s.about.Space):", New: "case b.host.Follow(now, s.about.Space) || true:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.unlinkWrong(session, st, false)\n\t\ts.offer(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/fanout/session.go", Old: "return s.ownStates.restore(wire.LinkID(ref))", New: "return nil"},
@@ -37,7 +37,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "lost_is_left_to_the_restarted", File: "internal/edge/takeover/claims.go", Old: "c.adopt(q.Name, netip.AddrPort{}, false).patience", New: "c.adopt(q.Name, netip.AddrPort{}, true).patience",
 		Run: "^TestLostToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
-	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\ta.lookUp", New: "\tif first && false {\n\t\ta.lookUp"},
+	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\tb.lookUp", New: "\tif first && false {\n\t\tb.lookUp"},
 	{Name: "sends_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
 	{Name: "the_next_path_is_a_guess", File: "internal/edge/takeover/takeover.go", Old: "return t.cfg.AnswerOnly\n", New: "return t.cfg.AnswerOnly && path.Edge == \"\"\n", Run: "^TestTakeoverTracked$"},
 	{Name: "forwards_nothing", File: "internal/edge/takeover/state.go", Old: "if !b.cfg.Forwards {", New: "if true {",
@@ -48,7 +48,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !c.present(claim.name) {", New: "if true {",
 		Args: []string{"-takeover-seeds", "400"}},
-	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\ta.receiveHeld(now, s.client)\n\ta.reply(s)", New: "\ta.reply(s)",
+	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\tb.receiveHeld(now, s.client)\n\tb.reply(s)", New: "\tb.reply(s)",
 		Survives: "clients send them again after half a second"},
 }
 

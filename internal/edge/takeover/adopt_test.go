@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -78,7 +80,7 @@ func TestAskedAnotherWorker(t *testing.T) {
 // TestLoginMeanwhile: when a client logs in while this edge takes its old session over,
 // nothing is left of either attempt, so that its next datagram is looked up.
 func TestLoginMeanwhile(t *testing.T) {
-	for _, phase := range []Phase{AwaitingSpace, Claiming} {
+	for _, phase := range []Phase{AwaitingSpace, Adopting} {
 		first, addr := newTestEdge(t), clientAddr(1)
 		first.join(addr)
 		next := first.next()
@@ -88,7 +90,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		w.t.Give(name, Path{}, "")
 		next.pass(200 * time.Millisecond)
 		old := w.session(addr)
-		if phase == Claiming {
+		if phase == Adopting {
 			next.complete = true
 			w.turn() // the log is asked, and has not answered
 		}
@@ -103,7 +105,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		if old.phase != Over || len(w.t.awaiting) > 0 {
 			t.Errorf("%v: it goes on to take the old session over, which no datagram could find", phase)
 		}
-		if next.locations.Present(name) {
+		if next.locations.present(name) {
 			t.Errorf("%v: the client would not be looked up", phase)
 		}
 	}
@@ -163,12 +165,12 @@ func TestGreetedElsewhere(t *testing.T) {
 func TestNotBack(t *testing.T) {
 	e := newTestEdge(t)
 	w, addr := e.workers[0], clientAddr(1)
-	e.locations.Hint(e.net.Now(), w.t.client(addr), "e2")
+	e.locations.hint(e.net.Now(), w.t.clientKey(addr), "e2")
 	w.deliver(addr, "e2", 3, 0, 0, 0)
 	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
 		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
 	}
-	if p := e.locations.Locate(e.net.Now(), w.t.client(addr)); p.Kind == Elsewhere {
+	if p := e.locations.locate(e.net.Now(), w.t.clientKey(addr)); p.Kind == placeElsewhere {
 		t.Errorf("the hint is still %+v", p)
 	}
 }
@@ -312,7 +314,82 @@ func TestMisplaced(t *testing.T) {
 	e.pass(100 * time.Millisecond)
 	w.wantPhase("it was handed over", addr, Over)
 	other.wantPhase("it goes where the datagrams come", addr, Serving)
-	if got, epoch, ok := e.locations.Server(w.t.client(addr)); !ok || got != other.index || epoch != 2 {
+	if got, epoch, ok := e.locations.Server(w.t.clientKey(addr)); !ok || got != other.index || epoch != 2 {
 		t.Errorf("it is at worker %d in epoch %d, want %d and 2", got, epoch, other.index)
+	}
+}
+
+// takenByDatagram returns a next edge e9 that reads the log of a session, because a datagram
+// of its client came, while the edge e1 that owns the session lives.
+func takenByDatagram(t *testing.T) (next *testEdge, w *testWorker) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	first.join(addr)
+	next = first.next()
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})
+	w = next.workers[0]
+	w.t.cfg.Node = "e9"
+	w.deliver(addr, "", 3, 0, 0, 0)
+	return next, w
+}
+
+// TestYieldsAfterOrphanTime: an edge whose read of a log takes longer than datagrams wait
+// leaves the session to the living edge that owns it, and forwards the client's next
+// datagram. Without a forwarder it takes the session over.
+func TestYieldsAfterOrphanTime(t *testing.T) {
+	for _, forwards := range []bool{true, false} {
+		next, w := takenByDatagram(t)
+		addr := clientAddr(1)
+		w.t.cfg.Forwards = forwards
+		w.t.Advance(next.net.Now(), next.net.Now().Add(time.Hour)) // the log is asked
+		w.t.orphans.advance(next.net.Now().Add(orphanTime), next.net.Now().Add(time.Hour))
+		next.pass(100 * time.Millisecond)
+		if forwards {
+			w.wantPhase("e1 owns it and lives", addr, Over)
+			w.deliver(addr, "", 3, 0, 0, 0)
+			if !slices.Equal(next.forwarded, []string{"e1"}) {
+				t.Errorf("the next datagram is forwarded to %q, want e1", next.forwarded)
+			}
+		} else {
+			w.wantPhase("no datagram can reach e1", addr, Serving)
+		}
+	}
+}
+
+// TestYieldsToAnotherListener: an edge that leaves a session to its living owner does not
+// have a worker of another listener take it over either.
+func TestYieldsToAnotherListener(t *testing.T) {
+	next, w := takenByDatagram(t)
+	name := w.t.name(clientAddr(1))
+	next = next.next()
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})
+	w = next.workers[0]
+	w.t.cfg.Node, w.t.cfg.Listener = "e9", listener+1
+	w.t.adopt(name, netip.AddrPort{}, true)
+	next.pass(100 * time.Millisecond) // AdoptAt fails the test
+	if n := w.t.Count(); n > 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// TestLogAwayEnds: a worker whose last session ended while the log was silent accepts the next
+// login, because only a session can notice that the log answers again.
+func TestLogAwayEnds(t *testing.T) {
+	e, addr := newTestEdge(t), clientAddr(1)
+	e.join(addr)
+	w := e.workers[0]
+	s, now := w.session(addr), e.net.Now()
+	silence := sessionlog.Answer{Verdict: fence.Unreachable}
+	w.t.revalidate(s)
+	for _, at := range []time.Time{now, now.Add(logPatience + time.Millisecond)} {
+		s.log.Advance(at) // it asks the log
+		w.t.Answer(at, s, silence)
+	}
+	if !w.t.LogAway() {
+		t.Fatal("the log is silent, and logins are accepted")
+	}
+	w.t.forget(s)
+	e.pass(10 * time.Millisecond)
+	if w.t.LogAway() {
+		t.Error("no session is left to ask the log, and logins are rejected for ever")
 	}
 }

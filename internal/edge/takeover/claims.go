@@ -8,11 +8,11 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// adoptionsPerSecond is how many sessions of dead edges a worker takes over per second, and
+// workerAdoptionsPerSecond is how many sessions of dead edges a worker takes over per second, and
 // how many superseded claims it looks at.
-const adoptionsPerSecond = 2000
+const workerAdoptionsPerSecond = 2000
 
-// inheritMax bounds the orphaned claims that wait to be taken over. Sessions beyond it are
+// inheritMax bounds the inherited claims that wait to be taken over. Sessions beyond it are
 // taken over when a datagram of their client comes.
 const inheritMax = 131_072
 
@@ -26,25 +26,53 @@ const (
 	listRetry  = time.Second
 )
 
+// supersededMax bounds the superseded claims that a worker looks after. A claim beyond the
+// bound is released at once; if the new owner of its session is dead, the session then waits
+// for a datagram of its client.
+const supersededMax = 16_384
+
+// claimPatience is how long a worker waits between two looks at a superseded claim, and
+// how long the edge that took a session over has to claim it. A claim follows ADOPT within
+// milliseconds, if the log answers. To take a session back too early moves it once more,
+// which is harmless. The other edge has twice as long the next time, up to
+// claimPatienceMax, or an edge that cannot write claims would lose the session and get it
+// back for ever.
+const (
+	claimPatience    = 2 * time.Second
+	claimPatienceMax = 2 * time.Minute
+)
+
+// A supersededClaim is the claim of this edge on a session that, as the log says, another
+// edge took over. It stays until there is a later one: the other edge may die between its
+// ADOPT and its claim. If this claim were released before, nothing would lead to a client
+// that says nothing.
+type supersededClaim struct {
+	name     string
+	epoch    uint64
+	look     time.Time // when to look whether there is a later one
+	patience time.Duration
+	until    time.Time // patience is over, and the session may be taken back
+}
+
 // claims look after claims on sessions that no edge may be serving: those of dead edges, and
 // superseded claims of this edge.
 type claims struct {
-	*adoption
+	*base
 	superseded []*supersededClaim // the next to look at first, with some that are settled
 	looks      budget             // at superseded claims
 	inherited  inheritance
 }
 
-// An inheritance is the orphaned claims on sessions that this edge takes over although their
+// An inheritance is the claims on sessions that this edge takes over although their
 // clients say nothing.
 type inheritance struct {
-	queue []orphanedClaim
+	queue []inheritedClaim
 	lists []listing
-	next  time.Time // when the next session may be taken over
+	pace  pace // of questions about claims
 }
 
-// An orphanedClaim is the claim of a dead edge on a session.
-type orphanedClaim struct{ name, node string }
+// An inheritedClaim is the claim of a dead edge on a session that this edge should take over.
+type inheritedClaim struct{ name, node string }
 
 // A listing of the claims of a dead edge that is due again.
 type listing struct {
@@ -57,11 +85,12 @@ type listing struct {
 // or an earlier process of this edge, had. The first worker of an edge does it.
 func (c *claims) EdgeGone(node string) { c.host.List(node, listRounds) }
 
-// Orphaned queues claims of a dead edge that this edge should take over.
-func (c *claims) Orphaned(node string, names []string) {
+// Inherit queues claims of a dead edge that this edge should take over.
+func (c *claims) Inherit(node string, names []string) {
 	q := &c.inherited
-	for _, name := range names[:max(0, min(len(names), inheritMax-len(q.queue)))] {
-		q.queue = append(q.queue, orphanedClaim{name, node})
+	room := max(0, inheritMax-len(q.queue))
+	for _, name := range names[:min(len(names), room)] {
+		q.queue = append(q.queue, inheritedClaim{name, node})
 	}
 }
 
@@ -85,7 +114,7 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 			next = earlier(next, l.at)
 			return false
 		}
-		if l.node == c.cfg.Node || !c.host.View().alive(l.node) { // an edge that is back looks after its claims by itself
+		if l.node == c.cfg.Node || !c.host.View().inRoster(l.node) { // an edge that is back looks after its claims by itself
 			c.host.List(l.node, l.rounds)
 		}
 		return true
@@ -93,35 +122,31 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 	if c.leaving {
 		q.queue = nil
 	}
-	for len(q.queue) > 0 && !q.next.After(now) {
-		if q.next.IsZero() || now.Sub(q.next) > turnInterval {
-			q.next = now
-		}
-		q.next = q.next.Add(time.Second / adoptionsPerSecond)
+	for len(q.queue) > 0 && q.pace.take(now, time.Second/workerAdoptionsPerSecond) {
 		claim := q.queue[0]
 		q.queue = q.queue[1:]
 		if !c.present(claim.name) {
-			c.host.Find(Question{Name: claim.name, why: inheritedClaim, node: claim.node})
+			c.host.Find(Question{Name: claim.name, why: forInheritedClaim, node: claim.node})
 		}
 	}
 	if len(q.queue) > 0 {
-		next = earlier(next, q.next)
+		next = earlier(next, q.pace.next)
 	}
 	return next
 }
 
-// locatedOrphaned handles the answer of the affinity about an orphaned claim. It leaves the
+// locatedInherited handles the answer of the affinity about an inherited claim. It leaves the
 // session to an edge that has claimed it since.
-func (c *claims) locatedOrphaned(q Question, s cluster.Served, err error) {
+func (c *claims) locatedInherited(q Question, s cluster.Served, err error) {
 	if err != nil || s.Node == q.node {
 		q.Seen = s
 		c.host.Try(q)
 	}
 }
 
-// triedOrphaned takes over the session of an orphaned claim, if this edge may. If the
+// triedInherited takes over the session of an inherited claim, if this edge may. If the
 // affinity does not answer, only the log knows whether it may.
-func (c *claims) triedOrphaned(q Question, s cluster.Served, err error) {
+func (c *claims) triedInherited(q Question, s cluster.Served, err error) {
 	if err != nil || s.Trying == c.cfg.Node {
 		c.adopt(q.Name, netip.AddrPort{}, err != nil)
 	}
@@ -138,15 +163,14 @@ func (c *claims) lose(now time.Time, s *Session) {
 		patience := max(claimPatience, min(2*s.patience, claimPatienceMax))
 		claim := &supersededClaim{s.name, s.log.Epoch(), now.Add(claimPatience), patience, now.Add(patience)}
 		c.superseded = append(c.superseded, claim)
-		c.host.BorrowLocations().supersede(s.name, c.client(s.client), c.cfg.Worker, claim)
-		c.host.ReturnLocations()
+		c.withLocations(func(l *Locations) { l.supersede(s.name, c.clientKey(s.client), c.cfg.Worker, claim) })
 	}
 }
 
 // looksAfter reports whether the worker still looks after a claim.
-func (c *claims) looksAfter(claim *supersededClaim) bool {
-	defer c.host.ReturnLocations()
-	return c.host.BorrowLocations().superseded(claim.name, c.cfg.Worker) == claim
+func (c *claims) looksAfter(claim *supersededClaim) (looks bool) {
+	c.withLocations(func(l *Locations) { looks = l.superseded(claim.name, c.cfg.Worker) == claim })
+	return looks
 }
 
 // advanceSuperseded looks after claims whose time has come, and returns when there is more
@@ -158,12 +182,12 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 	for len(c.superseded) > 0 && !c.superseded[0].look.After(now) {
 		claim := c.superseded[0]
 		if c.looksAfter(claim) {
-			if !c.looks.spend(now, adoptionsPerSecond) {
+			if !c.looks.spend(now, workerAdoptionsPerSecond) {
 				return earlier(next, now.Add(turnInterval))
 			}
 			claim.look = now.Add(claimPatience)
 			c.superseded = append(c.superseded, claim)
-			c.host.Find(Question{Name: claim.name, why: staleClaim, claim: claim, mayTake: !now.Before(claim.until)})
+			c.host.Find(Question{Name: claim.name, why: forSupersededClaim, claim: claim, mayTake: !now.Before(claim.until)})
 		}
 		c.superseded[0] = nil
 		c.superseded = c.superseded[1:]
@@ -174,12 +198,12 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 	return next
 }
 
-// locatedStale handles the answer of the affinity about a superseded claim: it settles the
+// locatedSuperseded handles the answer of the affinity about a superseded claim: it settles the
 // claim if there is a later one, and otherwise takes the session back, if it may. It does
 // not matter whether the owner that the log names is alive: an edge that died and started
 // again is, and does not know that it was the owner. A question that fails is asked again
 // at the next look.
-func (c *claims) locatedStale(q Question, s cluster.Served, err error) {
+func (c *claims) locatedSuperseded(q Question, s cluster.Served, err error) {
 	switch {
 	case err != nil || !c.looksAfter(q.claim):
 	case s.Epoch > q.claim.epoch:
@@ -190,8 +214,8 @@ func (c *claims) locatedStale(q Question, s cluster.Served, err error) {
 	}
 }
 
-// triedStale takes back a session that no edge has claimed since this edge lost it.
-func (c *claims) triedStale(q Question, s cluster.Served, err error) {
+// triedSuperseded takes back a session that no edge has claimed since this edge lost it.
+func (c *claims) triedSuperseded(q Question, s cluster.Served, err error) {
 	if err == nil && s.Trying == c.cfg.Node && c.looksAfter(q.claim) {
 		c.adopt(q.Name, netip.AddrPort{}, false).patience = q.claim.patience
 	}

@@ -130,10 +130,10 @@ func TestLostToOthers(t *testing.T) {
 	l.other.Try(l.name, cluster.Served{Node: "e1", Epoch: 1}, func(cluster.Served, error) {})
 	l.pass(200 * time.Millisecond)
 	l.wantLook("e2 tries", false, true)
-	l.locations.Enter(l.name, Client{}, 1)
+	l.locations.enter(l.name, ClientKey{}, 1)
 	l.pass(claimPatience)
 	l.wantLook("another worker tries", false, true)
-	l.locations.Leave(l.name, 1)
+	l.locations.leave(l.name, 1)
 	l.pass(claimPatience)
 	l.wantLook("no edge has it", true, true)
 	if l.tries != 2 {
@@ -201,8 +201,8 @@ func TestLostPace(t *testing.T) {
 	}
 	l.net.Run(claimPatience)
 	l.pass(50 * time.Millisecond)
-	if l.finds == 0 || l.finds > 2*adoptionsPerSecond {
-		t.Errorf("it asked %d times within 50 ms, want %d, or twice that at the turn of a second", l.finds, adoptionsPerSecond)
+	if l.finds == 0 || l.finds > 2*workerAdoptionsPerSecond {
+		t.Errorf("it asked %d times within 50 ms, want %d, or twice that at the turn of a second", l.finds, workerAdoptionsPerSecond)
 	}
 }
 

@@ -16,7 +16,8 @@ const (
 	askAgainTime     = 50 * time.Millisecond
 )
 
-// An orphan is a datagram that waits. data belongs to it.
+// An orphan is a datagram of a client that the worker does not serve. hold makes a copy of
+// data; before, it belongs to the caller of Intercept.
 type orphan struct {
 	data []byte
 	edge string // over which it came; empty for none
@@ -140,7 +141,7 @@ func (q *orphans) due(now, next time.Time) (from netip.AddrPort, at time.Time) {
 // it sends to the client directly.
 type Path struct {
 	Edge    string // over which the client's datagrams come; empty for none
-	Unknown bool   // none of its datagrams has come yet
+	Unknown bool   // none of its datagrams has come yet; only with Config.AnswerOnly, see setPath
 }
 
 // Bounds of the return paths of clients without a session. Such addresses can be forged,
@@ -163,7 +164,7 @@ type strangerPath struct {
 	addr  netip.AddrPort
 	edge  string // empty if the client came directly since
 	until time.Time
-	turn  time.Time // when to look whether it is over
+	look  time.Time // when to look whether it is over
 }
 
 func newPaths() paths { return paths{byAddr: make(map[netip.AddrPort]*strangerPath)} }
@@ -179,7 +180,7 @@ func (p *paths) note(now time.Time, addr netip.AddrPort, edge string) (displaced
 		if displaced = len(p.order) >= pathsMax; displaced {
 			p.dropFirst()
 		}
-		x = &strangerPath{addr: addr, turn: now.Add(pathTime)}
+		x = &strangerPath{addr: addr, look: now.Add(pathTime)}
 		p.byAddr[addr] = x
 		p.order = append(p.order, x)
 	}
@@ -197,10 +198,10 @@ func (p *paths) edge(addr netip.AddrPort) string {
 
 // advance forgets the paths of clients that were silent for too long.
 func (p *paths) advance(now time.Time) {
-	for len(p.order) > 0 && !p.order[0].turn.After(now) {
+	for len(p.order) > 0 && !p.order[0].look.After(now) {
 		x := p.dropFirst()
 		if x.until.After(now) {
-			x.turn = x.until
+			x.look = x.until
 			p.byAddr[x.addr] = x
 			p.order = append(p.order, x)
 		}

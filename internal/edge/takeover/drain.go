@@ -9,9 +9,9 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 )
 
-// handOversPerSecond is how many sessions an edge that drains hands over per second, so
+// edgeHandOversPerSecond is how many sessions an edge that drains hands over per second, so
 // that none of them waits long for the log.
-const handOversPerSecond = 2000
+const edgeHandOversPerSecond = 2000
 
 // Times of a hand-over.
 const (
@@ -22,42 +22,26 @@ const (
 	drainRound  = 250 * time.Millisecond // between two looks for sessions that could not be handed over
 )
 
-// Bounds of an edge that is asked to prepare spaces. It refuses before the other edge stops
-// waiting.
-const (
-	prepareMax   = ConsentTime * 3 / 4
-	preparingMax = 256 // requests that wait, per worker
-)
-
-// A drain hands all sessions of the worker over, and prepares spaces for the drains of other
-// edges.
-type drain struct {
-	*adoption
+// A drainer hands all sessions of the worker over.
+type drainer struct {
+	*base
 	closing    bool // what is left is closed
 	candidates candidates
 	queue      []string  // sessions of this round
 	begin      time.Time // when the first session may go
-	next       time.Time // when the next may go
+	pace       pace      // of hand-overs
 	look       time.Time // when the next round begins
-	preparing  []preparation
-}
-
-// A preparation is spaces whose states the worker is asked to have.
-type preparation struct {
-	spaces []string
-	until  time.Time
-	done   func(ok bool)
 }
 
 // Drain begins to hand every session of the worker over.
-func (d *drain) Drain(now time.Time) {
+func (d *drainer) Drain(now time.Time) {
 	d.leaving, d.begin = true, now.Add(prepareTime)
 	d.look = d.begin
 	d.askCandidates(now)
 }
 
 // CloseRest ends what could not be handed over.
-func (d *drain) CloseRest() {
+func (d *drainer) CloseRest() {
 	d.closing = true
 	for c := range d.cfg.Endpoint.All {
 		c.Close(dnp.CloseDrain)
@@ -66,15 +50,15 @@ func (d *drain) CloseRest() {
 
 // askCandidates asks the edges that are ready to prepare the spaces of this worker, unless
 // their last answer still counts.
-func (d *drain) askCandidates(now time.Time) {
+func (d *drainer) askCandidates(now time.Time) {
 	spaces := d.host.Spaces()
-	for _, node := range d.candidates.update(now, d.host.View().successors(), spaces) {
+	for _, node := range d.candidates.update(now, d.host.View().ready(), spaces) {
 		d.host.Ask(node, Request{Prepare: spaces})
 	}
 }
 
 // advanceDrain hands over as many sessions as may be, and returns when there is more to do.
-func (d *drain) advanceDrain(now, next time.Time) time.Time {
+func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 	if !d.leaving || d.closing {
 		return next
 	}
@@ -82,13 +66,10 @@ func (d *drain) advanceDrain(now, next time.Time) time.Time {
 		d.askCandidates(now)
 		d.queue, d.look = slices.Sorted(maps.Keys(d.byName)), now.Add(drainRound)
 	}
-	for len(d.queue) > 0 && !d.next.After(now) {
-		if now.Sub(d.next) > turnInterval {
-			d.next = now
-		}
-		d.next = d.next.Add(time.Second / handOversPerSecond * time.Duration(d.host.Workers()))
+	interval := time.Second / edgeHandOversPerSecond * time.Duration(d.host.Workers())
+	for len(d.queue) > 0 && d.pace.take(now, interval) {
 		name := d.queue[0]
-		node := d.candidates.successor(now, name, d.host.View().successors())
+		node := d.candidates.successor(now, name, d.host.View().ready())
 		if node == "" { // no edge is prepared; the next round may find one
 			d.queue = nil
 			break
@@ -96,14 +77,14 @@ func (d *drain) advanceDrain(now, next time.Time) time.Time {
 		d.handOver(name, node)
 		d.queue = d.queue[1:]
 	}
-	if len(d.queue) > 0 {
-		next = earlier(next, d.next)
+	if len(d.queue) > 0 { // the next round begins when this one is over, which may be after look
+		return earlier(next, d.pace.next)
 	}
 	return earlier(next, d.look)
 }
 
 // handOver gives a session to another edge.
-func (d *drain) handOver(name, node string) {
+func (d *drainer) handOver(name, node string) {
 	s := d.byName[name]
 	if s == nil || s.phase != Serving && s.phase != Revalidating {
 		return // it is over, on its way, or looked at again
@@ -116,13 +97,13 @@ func (d *drain) handOver(name, node string) {
 // handed asks the successor of a session to take it. This edge's claim stays until that of
 // the successor replaces it: if the successor dies before it has one, the claim leads the
 // others to a client that says nothing.
-func (d *drain) handed(s *Session, node string) {
+func (d *drainer) handed(s *Session, node string) {
 	s.endFeed()
 	if s.toWorker >= 0 {
 		d.host.Move(s.toWorker, s.name)
 		return
 	}
-	r := Request{Adopt: s.name, Listener: d.cfg.Listener, Client: s.client.String(), Unheard: s.path.Unknown, session: s}
+	r := Request{Adopt: s.name, Listener: d.cfg.Listener, ClientAddr: s.client.String(), Unheard: s.path.Unknown, session: s}
 	if d.cfg.Forwards && !r.Unheard {
 		r.Via = d.pathAt(node, s)
 	}
@@ -133,7 +114,7 @@ func (d *drain) handed(s *Session, node string) {
 // pathAt returns over which edge the datagrams of a client come to the successor node: the
 // one over which they come here, or else this one. A balancer may let answers of no other
 // edge through.
-func (d *drain) pathAt(node string, s *Session) string {
+func (d *drainer) pathAt(node string, s *Session) string {
 	switch s.path.Edge {
 	case "":
 		return d.cfg.Node
@@ -145,7 +126,7 @@ func (d *drain) pathAt(node string, s *Session) string {
 
 // Consented handles the answer of another edge to a request. err is nil if the edge did what
 // it was asked.
-func (d *drain) Consented(now time.Time, node string, r Request, err error) {
+func (d *drainer) Consented(now time.Time, node string, r Request, err error) {
 	if r.session == nil {
 		if d.candidates.answered(now, node, r.Prepare, err) && len(d.queue) == 0 && now.After(d.begin) {
 			d.look = now
@@ -167,32 +148,4 @@ func (d *drain) Consented(now time.Time, node string, r Request, err error) {
 	case !d.closing: // this edge serves it until the next round
 		d.setPath(d.adopt(s.name, netip.AddrPort{}, true), path)
 	}
-}
-
-// Prepare follows spaces and calls done, on this turn or a later one: with true when the
-// worker has their states, and with false when that takes too long.
-func (d *drain) Prepare(now time.Time, spaces []string, done func(ok bool)) {
-	if len(d.preparing) >= preparingMax {
-		done(false)
-		return
-	}
-	for _, name := range spaces {
-		d.host.Follow(now, name)
-	}
-	d.preparing = append(d.preparing, preparation{spaces, now.Add(prepareMax), done})
-}
-
-// advancePreparing answers requests whose spaces are complete, or took too long, and returns
-// when there is more to do.
-func (d *drain) advancePreparing(now, next time.Time) time.Time {
-	d.preparing = slices.DeleteFunc(d.preparing, func(p preparation) bool {
-		missing := slices.ContainsFunc(p.spaces, func(name string) bool { return !d.host.Follow(now, name) })
-		if missing && now.Before(p.until) {
-			next = earlier(next, p.until)
-			return false
-		}
-		p.done(!missing)
-		return true
-	})
-	return next
 }

@@ -105,7 +105,7 @@ func TestDrainWaits(t *testing.T) {
 	e.pass(candidatePause + drainRound)
 	e.drained("the second has them by now", first, second, 0, 1)
 	successor := func() string {
-		return w.t.drain.candidates.successor(e.net.Now(), "any", e.view.successors())
+		return w.t.drainer.candidates.successor(e.net.Now(), "any", e.view.ready())
 	}
 	if node := successor(); node != "" {
 		t.Errorf("%s did not take a session, and is to be given another at once", node)
@@ -123,7 +123,7 @@ func TestGivenAway(t *testing.T) {
 	c := e.join(addr)
 	w := e.workers[0]
 	e.claimIn(memaffinity.New(e.net.Now).Node("e1"))
-	w.t.claim(w.session(addr))
+	w.t.publishClaim(w.session(addr))
 	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseDraining, "e2": cluster.PhaseReady})
 	var consent func(error)
 	e.ask = func(_ string, r Request, answer func(error)) {
@@ -153,7 +153,7 @@ func TestGivenAway(t *testing.T) {
 	if !slices.Equal(e.forwarded, []string{"e2", "e2"}) || w.t.Count() > 0 {
 		t.Errorf("what waited was forwarded to %q, and %d sessions are still waited for", e.forwarded, w.t.Count())
 	}
-	if p := e.locations.Locate(e.net.Now(), w.t.client(addr)); p.Kind != Elsewhere || p.Node != "e2" {
+	if p := e.locations.locate(e.net.Now(), w.t.clientKey(addr)); p.Kind != placeElsewhere || p.Node != "e2" {
 		t.Errorf("the client is at %+v, want e2", p)
 	}
 }
@@ -202,5 +202,27 @@ func TestGivenToTheOwner(t *testing.T) {
 	w.wantPhase("it still has it", addr, Serving)
 	if s := w.session(addr); !slices.Equal(e.replies, []bool{true}) || s.givenBack != nil || s.asker != "" {
 		t.Errorf("it answers %v; %+v is left of that", e.replies, s.givenBack)
+	}
+}
+
+// TestDrainLongRound: a worker that drains more sessions than one round has time for is not
+// due before the next hand-over.
+func TestDrainLongRound(t *testing.T) {
+	e, _, _ := newDrained(t)
+	w := e.workers[0]
+	w.t.Drain(e.net.Now())
+	e.pass(prepareTime - time.Millisecond)
+	e.net.Run(time.Millisecond)
+	now := e.net.Now()
+	d := &w.t.drainer
+	d.candidates.answered(now, "e2", []string{"s"}, nil)
+	for range edgeHandOversPerSecond {
+		d.queue = append(d.queue, "gone")
+	}
+	d.look = now
+	for ; len(d.queue) > 0; now = now.Add(10 * time.Millisecond) {
+		if next := d.advanceDrain(now, now.Add(time.Hour)); !next.After(now) && len(d.queue) > 0 {
+			t.Fatalf("with %d sessions to hand over, it is due at once", len(d.queue))
+		}
 	}
 }

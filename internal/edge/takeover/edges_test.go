@@ -17,7 +17,7 @@ func TestSuccessors(t *testing.T) {
 	e := newTestEdge(t)
 	want := func(why string, names ...string) {
 		t.Helper()
-		if got := e.view.successors(); !slices.Equal(got, names) {
+		if got := e.view.ready(); !slices.Equal(got, names) {
 			t.Errorf("%s: the successors are %v, want %v", why, got, names)
 		}
 	}
@@ -33,15 +33,15 @@ func TestSuccessors(t *testing.T) {
 	old := e.view
 	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e3": cluster.PhaseReady})
 	want("e2 is gone, e3 is ready", "e3")
-	if !e.view.dead("e2") || e.view.alive("e2") || e.view.dead("e9") {
+	if !e.view.hasLeft("e2") || e.view.inRoster("e2") || e.view.hasLeft("e9") {
 		t.Error("e2 was there and is gone; e9 was never there")
 	}
-	if old.dead("e2") || !old.alive("e2") {
+	if old.hasLeft("e2") || !old.inRoster("e2") {
 		t.Error("an older view changed")
 	}
 }
 
-// TestInherited: each orphaned claim of a dead edge goes to one edge, and those of an
+// TestInherited: each claim of a dead edge goes to one edge, and those of an
 // earlier process to the next one.
 func TestInherited(t *testing.T) {
 	claims := []string{"A", "B", "C", "D", "E", "F", "G", "H"}

@@ -235,7 +235,7 @@ func (w *testWorker) Pass(worker int, client netip.AddrPort, p []byte, edge stri
 	to := w.workers[worker]
 	to.post(func(now time.Time) {
 		to.take(now, client, edge, hops, p)
-		to.t.Passed(client, w.index)
+		to.t.Misplaced(client, w.index)
 	})
 }
 
@@ -278,9 +278,9 @@ func (w *testWorker) Ask(node string, r Request) {
 	})
 }
 
-func (w *testWorker) Reply(to string, ok bool) {
+func (w *testWorker) Reply(to string) {
 	if to != "" {
-		w.replies = append(w.replies, ok)
+		w.replies = append(w.replies, true)
 	}
 }
 
@@ -306,7 +306,7 @@ func (w *testWorker) List(node string, rounds int) {
 	w.listed = append(w.listed, node)
 	w.affinity.Claimed(node, func(claims []string) {
 		names := w.view.Inherited(node, slices.Clone(claims))
-		w.post(func(time.Time) { w.t.Orphaned(node, names) })
+		w.post(func(time.Time) { w.t.Inherit(node, names) })
 	}, func(err error) { w.post(func(now time.Time) { w.t.Listed(now, node, rounds, err) }) })
 }
 
@@ -332,3 +332,10 @@ type noFeed struct{}
 
 func (noFeed) Deliver(sessionlog.Message) {}
 func (noFeed) End()                       {}
+
+// String returns the name of p.
+func (p Phase) String() string {
+	return [...]string{
+		"none", "opening", "looking", "awaiting space", "adopting", "serving", "revalidating", "handing over", "given", "over",
+	}[min(p, Over)]
+}

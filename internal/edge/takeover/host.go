@@ -13,14 +13,8 @@ import (
 // back. Answers come as calls of the methods that the comments name, on later turns of the
 // worker; unless a comment says otherwise, they must not get lost.
 type Host interface {
-	Edge
-	Network
-	Stores
-	Fanout
-}
+	// The other workers of the edge, and what all workers share.
 
-// Edge is the other workers of the edge, and what all workers share.
-type Edge interface {
 	// BorrowLocations returns the location table of the edge for exclusive use until
 	// ReturnLocations. Only datagrams of clients that the worker does not serve, and
 	// sessions that begin or end, need it.
@@ -34,7 +28,7 @@ type Edge interface {
 	Workers() int
 
 	// Pass gives a copy of a datagram to another worker, which calls Intercept and then
-	// Passed. It may be lost.
+	// Misplaced. It may be lost.
 	Pass(worker int, client netip.AddrPort, p []byte, edge string, hops uint8)
 
 	// Move has another worker take over a session, with Give.
@@ -46,10 +40,9 @@ type Edge interface {
 	// Moved has every worker of this listener, this one too, call ForwardTo. It may be
 	// lost.
 	Moved(client netip.AddrPort, node string)
-}
 
-// Network is the connection to clients and to other edges.
-type Network interface {
+	// Clients and other edges.
+
 	// Receive gives a datagram to the endpoint of the worker.
 	Receive(now time.Time, client netip.AddrPort, p []byte)
 
@@ -62,18 +55,18 @@ type Network interface {
 	Forward(node string, client netip.AddrPort, hops uint8, p []byte) bool
 
 	// Return sends a datagram to a client by the edge over which its datagrams come. It
-	// reports false if that edge cannot be reached.
+	// reports false if that edge cannot be reached. epoch is that of the session; 0 for none.
+	// The other edge reports a later one to Overtaken.
 	Return(node string, client netip.AddrPort, epoch uint64, p []byte) bool
 
 	// Ask sends a request to another edge. The answer comes to Consented.
 	Ask(node string, r Request)
 
-	// Reply answers the request of another edge, if to is not empty. It may be lost.
-	Reply(to string, ok bool)
-}
+	// Reply consents to the request of another edge, if to is not empty. It may be lost.
+	Reply(to string)
 
-// Stores are the log and the affinity.
-type Stores interface {
+	// The log and the affinity.
+
 	// Append requests a write for each owner, and Read the log of one. The answers come to
 	// Answer.
 	Append(writes []sessionlog.Write, owners []*Session)
@@ -88,13 +81,12 @@ type Stores interface {
 	Claim(name string, epoch uint64)
 	Release(name string, epoch uint64)
 
-	// List lists the claims of a dead edge. Those of View.Inherited come to Orphaned,
-	// some at a time, and may be lost; the end comes to Listed.
+	// List lists the claims of a dead edge. Those of View.Inherited come to Inherit in parts,
+	// which may be lost. The end comes to Listed, together with rounds.
 	List(node string, rounds int)
-}
 
-// Fanout is the spaces of the worker and the sessions in them.
-type Fanout interface {
+	// The spaces of the worker and the sessions in them.
+
 	// Follow follows a space, for a while if it has no session. It reports whether the
 	// replica is complete.
 	Follow(now time.Time, space string) (complete bool)
@@ -110,6 +102,8 @@ type Fanout interface {
 	// Takeover.Restore, and serves its client. It returns nil if the log does not tell
 	// enough.
 	Resume(now time.Time, s *Session) Feed
+
+	// Events and logs.
 
 	// Emit publishes an event for game servers.
 	Emit(ev replication.Event)
@@ -134,15 +128,15 @@ type Request struct {
 	// when it has their states.
 	Prepare []string `json:"prepare,omitempty"`
 
-	// Adopt is a session that was handed over, by the name of its log. Client is its client,
-	// and Listener the port that the client talks to. Via is the edge to which the client's
-	// datagrams come; it is empty if that is the edge that is asked, or if Unheard says that
+	// Adopt is a session that was handed over, by the name of its log. ClientAddr is the address
+	// of its client, a hint, and Listener the port that the client talks to. Via is the edge to
+	// which the client's datagrams come; it is empty if that is the edge that is asked, or if Unheard says that
 	// the edge is not known.
-	Adopt    string `json:"adopt,omitempty"`
-	Listener uint16 `json:"listener,omitempty"`
-	Client   string `json:"client,omitempty"`
-	Via      string `json:"via,omitempty"`
-	Unheard  bool   `json:"unheard,omitempty"`
+	Adopt      string `json:"adopt,omitempty"`
+	Listener   uint16 `json:"listener,omitempty"`
+	ClientAddr string `json:"client,omitempty"`
+	Via        string `json:"via,omitempty"`
+	Unheard    bool   `json:"unheard,omitempty"`
 
 	session *Session // of Adopt, at the edge that asks
 }
@@ -167,7 +161,7 @@ type Question struct {
 type reason uint8
 
 const (
-	heldDatagrams reason = iota
-	inheritedClaim
-	staleClaim
+	forHeldDatagrams reason = iota
+	forInheritedClaim
+	forSupersededClaim
 )

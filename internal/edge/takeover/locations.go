@@ -16,9 +16,9 @@ const (
 	nowhereTime   = time.Second
 )
 
-// A Client is one end of a session: the address of a client and the port that it talks
+// A ClientKey is one end of a session: the address of a client and the port that it talks
 // to, because an edge may have several listeners.
-type Client struct {
+type ClientKey struct {
 	Addr     netip.AddrPort
 	Listener uint16
 }
@@ -36,15 +36,15 @@ type Client struct {
 //     yet that it lost it;
 //   - a hint: another edge serves the client, or no edge does, until some time.
 type Locations struct {
-	byClient map[Client]*location
+	byClient map[ClientKey]*location
 	byName   map[string]*location
 	hints    []*location // those with a hint, each once; the next to be examined first
 	room     int         // for hints
 }
 
 type location struct {
-	client Client // zero if only the name is known
-	name   string // of the log; empty if only the client is known
+	client ClientKey // zero if only the name is known
+	name   string    // of the log; empty if only the client is known
 	shares []share
 
 	hinted bool      // it is in hints
@@ -60,19 +60,19 @@ type share struct {
 	claim   *supersededClaim // that the worker looks after; nil for none
 }
 
-// A PlaceKind says where a client is served.
-type PlaceKind uint8
+// A placeKind says where a client is served.
+type placeKind uint8
 
 const (
-	Unknown   PlaceKind = iota
-	Here                // Place.Worker has the session, or is taking it over
-	Elsewhere           // the edge Place.Node has it
-	Nowhere             // no edge has it
+	placeUnknown   placeKind = iota
+	placeHere                // Place.Worker has the session, or is taking it over
+	placeElsewhere           // the edge Place.Node has it
+	placeNowhere             // no edge has it
 )
 
-// A Place is where a client is served.
-type Place struct {
-	Kind   PlaceKind
+// A place is where a client is served.
+type place struct {
+	Kind   placeKind
 	Worker int
 	Node   string
 }
@@ -80,37 +80,37 @@ type Place struct {
 // grow makes room for the hints of one more worker.
 func (l *Locations) grow() { l.room += hintsMax }
 
-// Enter notes that a worker opens a session or takes it over. The address of the client is
+// enter notes that a worker opens a session or takes it over. The address of the client is
 // invalid while it is not known.
-func (l *Locations) Enter(name string, c Client, worker int) {
+func (l *Locations) enter(name string, c ClientKey, worker int) {
 	s := l.at(name, c).shareOf(worker)
 	s.present = true
 }
 
-// Own notes in which epoch a worker has a session.
-func (l *Locations) Own(name string, c Client, worker int, epoch uint64) {
+// own notes in which epoch a worker has a session.
+func (l *Locations) own(name string, c ClientKey, worker int, epoch uint64) {
 	s := l.at(name, c).shareOf(worker)
 	s.present, s.epoch = true, epoch
 }
 
-// Leave notes that a worker has nothing to do with a session, except for a superseded claim.
-func (l *Locations) Leave(name string, worker int) {
+// leave notes that a worker has nothing to do with a session, except for a superseded claim.
+func (l *Locations) leave(name string, worker int) {
 	if x, i := l.find(name, worker); i >= 0 {
 		x.shares[i].present, x.shares[i].epoch = false, 0
 		l.prune(x)
 	}
 }
 
-// Present reports whether a worker of this edge has a session, opens it, takes it over or
+// present reports whether a worker of this edge has a session, opens it, takes it over or
 // gave it to an edge that has not consented yet.
-func (l *Locations) Present(name string) bool {
+func (l *Locations) present(name string) bool {
 	x := l.byName[name]
 	return x != nil && slices.ContainsFunc(x.shares, func(s share) bool { return s.present })
 }
 
 // Server returns the worker that has the session of a client, with its epoch, or one that
 // is taking it over: then the epoch is 0.
-func (l *Locations) Server(c Client) (worker int, epoch uint64, ok bool) {
+func (l *Locations) Server(c ClientKey) (worker int, epoch uint64, ok bool) {
 	x := l.byClient[c]
 	if x == nil {
 		return 0, 0, false
@@ -123,28 +123,28 @@ func (l *Locations) Server(c Client) (worker int, epoch uint64, ok bool) {
 	return worker, epoch, ok
 }
 
-// Locate returns where a client is served. An owner in this edge counts for more than the
+// locate returns where a client is served. An owner in this edge counts for more than the
 // hint that another edge serves the client, that hint for more than an attempt of this edge
 // to open the session or to take it over, and the attempt for more than the hint that no
 // edge does.
-func (l *Locations) Locate(now time.Time, c Client) Place {
+func (l *Locations) locate(now time.Time, c ClientKey) place {
 	worker, epoch, here := l.Server(c)
 	x := l.byClient[c]
 	hinted := x != nil && x.until.After(now)
 	switch {
 	case hinted && x.node != "" && epoch == 0:
-		return Place{Kind: Elsewhere, Node: x.node}
+		return place{Kind: placeElsewhere, Node: x.node}
 	case here:
-		return Place{Kind: Here, Worker: worker}
+		return place{Kind: placeHere, Worker: worker}
 	case hinted:
-		return Place{Kind: Nowhere}
+		return place{Kind: placeNowhere}
 	}
-	return Place{}
+	return place{}
 }
 
-// Hint remembers that the edge node serves a client, or with an empty name that no edge
+// hint remembers that the edge node serves a client, or with an empty name that no edge
 // does.
-func (l *Locations) Hint(now time.Time, c Client, node string) {
+func (l *Locations) hint(now time.Time, c ClientKey, node string) {
 	until := now.Add(elsewhereTime)
 	if node == "" {
 		until = now.Add(nowhereTime)
@@ -162,7 +162,7 @@ func (l *Locations) Hint(now time.Time, c Client, node string) {
 }
 
 // Withdraw forgets the hint that node serves a client.
-func (l *Locations) Withdraw(c Client, node string) {
+func (l *Locations) Withdraw(c ClientKey, node string) {
 	if x := l.byClient[c]; x != nil && x.node == node {
 		x.node, x.until = "", time.Time{}
 	}
@@ -193,7 +193,7 @@ func (l *Locations) dropHint(x *location) {
 }
 
 // supersede has a worker look after its claim on a session.
-func (l *Locations) supersede(name string, c Client, worker int, claim *supersededClaim) {
+func (l *Locations) supersede(name string, c ClientKey, worker int, claim *supersededClaim) {
 	l.at(name, c).shareOf(worker).claim = claim
 }
 
@@ -205,19 +205,21 @@ func (l *Locations) superseded(name string, worker int) *supersededClaim {
 	return nil
 }
 
-// settle ends that a worker looks after its claim on a session.
-func (l *Locations) settle(name string, worker int) {
+// dropSuperseded returns the claim on a session that a worker looks after, and stops looking
+// after it; nil for none.
+func (l *Locations) dropSuperseded(name string, worker int) (claim *supersededClaim) {
 	if x, i := l.find(name, worker); i >= 0 {
-		x.shares[i].claim = nil
+		claim, x.shares[i].claim = x.shares[i].claim, nil
 		l.prune(x)
 	}
+	return claim
 }
 
 // at returns the entry of a session, which it makes if there is none. Of name and client
-// one may be missing.
-func (l *Locations) at(name string, c Client) *location {
+// one may be missing. Each name belongs to one client, and each client has one name.
+func (l *Locations) at(name string, c ClientKey) *location {
 	if l.byClient == nil {
-		l.byClient, l.byName = make(map[Client]*location), make(map[string]*location)
+		l.byClient, l.byName = make(map[ClientKey]*location), make(map[string]*location)
 	}
 	x, y := l.byName[name], l.byClient[c]
 	switch {
@@ -266,32 +268,4 @@ func (l *Locations) prune(x *location) {
 	}
 	delete(l.byName, x.name)
 	delete(l.byClient, x.client)
-}
-
-// supersededMax bounds the superseded claims that a worker looks after. It releases one
-// more, so that its session has to wait for a datagram of its client if its new owner is
-// dead.
-const supersededMax = 16_384
-
-// claimPatience is how long a worker waits between two looks at a superseded claim, and
-// how long the edge that took a session over has to claim it. A claim follows ADOPT within
-// milliseconds, if the log answers. To take a session back too early moves it once more,
-// which is harmless. The other edge has twice as long the next time, up to
-// claimPatienceMax, or an edge that cannot write claims would lose the session and get it
-// back for ever.
-const (
-	claimPatience    = 2 * time.Second
-	claimPatienceMax = 2 * time.Minute
-)
-
-// A supersededClaim is the claim of this edge on a session that, as the log says, another
-// edge took over. It stays until there is a later one: the other edge may die between its
-// ADOPT and its claim. If this claim were released before, nothing would lead to a client
-// that says nothing.
-type supersededClaim struct {
-	name     string
-	epoch    uint64
-	look     time.Time // when to look whether there is a later one
-	patience time.Duration
-	until    time.Time // patience is over, and the session may be taken back
 }

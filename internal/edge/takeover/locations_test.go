@@ -9,7 +9,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-func clientOf(i int) Client { return Client{clientAddr(i), listener} }
+func clientOf(i int) ClientKey { return ClientKey{clientAddr(i), listener} }
 
 // TestHints: an edge remembers for a while which edge serves a client, unless that edge says
 // that it does not.
@@ -18,15 +18,15 @@ func TestHints(t *testing.T) {
 	l.grow()
 	now := simnet.Epoch
 	a, b, c := clientOf(1), clientOf(2), clientOf(3)
-	want := func(why string, at time.Duration, client Client, text string) {
+	want := func(why string, at time.Duration, client ClientKey, text string) {
 		t.Helper()
 		got := "unknown"
-		switch p := l.Locate(now.Add(at), client); p.Kind {
-		case Elsewhere:
+		switch p := l.locate(now.Add(at), client); p.Kind {
+		case placeElsewhere:
 			got = p.Node
-		case Nowhere:
+		case placeNowhere:
 			got = "nowhere"
-		case Here:
+		case placeHere:
 			got = fmt.Sprintf("worker %d", p.Worker)
 		}
 		if got != text {
@@ -34,16 +34,16 @@ func TestHints(t *testing.T) {
 		}
 	}
 	want("nothing is known", 0, a, "unknown")
-	l.Hint(now, a, "e2")
+	l.hint(now, a, "e2")
 	want("another edge", 0, a, "e2")
-	want("another listener is another client", 0, Client{a.Addr, 1}, "unknown")
+	want("another listener is another client", 0, ClientKey{a.Addr, 1}, "unknown")
 	want("for almost two seconds", elsewhereTime-1, a, "e2")
 	want("for two seconds", elsewhereTime, a, "unknown")
-	l.Hint(now, b, "")
+	l.hint(now, b, "")
 	want("no edge serves it", 0, b, "nowhere")
 	want("for a second", nowhereTime, b, "unknown")
 
-	l.Hint(now, c, "e2")
+	l.hint(now, c, "e2")
 	l.Withdraw(a, "e3")
 	want("the word of an edge that is not meant", 0, a, "e2")
 	l.Withdraw(a, "e2")
@@ -51,20 +51,20 @@ func TestHints(t *testing.T) {
 	want("that is about one client", 0, c, "e2")
 	l.Withdraw(clientOf(9), "e2")
 
-	l.Enter("C", c, 3)
+	l.enter("C", c, 3)
 	want("an attempt to take it over counts for less", 0, c, "e2")
 	want("and for more than nothing", elsewhereTime, c, "worker 3")
-	l.Own("C", c, 3, 7)
+	l.own("C", c, 3, 7)
 	want("an owner counts for more", 0, c, "worker 3")
-	l.Hint(now, b, "")
-	l.Enter("B", b, 2)
+	l.hint(now, b, "")
+	l.enter("B", b, 2)
 	want("it logs in", 0, b, "worker 2")
-	l.Leave("B", 2)
-	l.Leave("C", 3)
+	l.leave("B", 2)
+	l.leave("C", 3)
 	want("it left within the two seconds", 0, c, "e2")
 
 	for i := range 2 * hintsMax {
-		l.Hint(now, clientOf(100+i), "e2")
+		l.hint(now, clientOf(100+i), "e2")
 	}
 	if len(l.hints) > hintsMax || len(l.byClient) > hintsMax {
 		t.Errorf("%d hints for %d clients are remembered, at most %d may be", len(l.hints), len(l.byClient), hintsMax)
@@ -72,7 +72,7 @@ func TestHints(t *testing.T) {
 	want("the newest is there", 0, clientOf(99+2*hintsMax), "e2")
 	now = now.Add(elsewhereTime)
 	for i := range hintsMax {
-		l.Hint(now, clientOf(100+2*hintsMax+i%10), "e3")
+		l.hint(now, clientOf(100+2*hintsMax+i%10), "e3")
 	}
 	if n := len(l.hints); n > 10 {
 		t.Errorf("%d hints are remembered, and all but 10 are over", n)
@@ -108,23 +108,23 @@ func TestLocations(t *testing.T) {
 			}
 			switch r.IntN(6) {
 			case 0:
-				l.Enter(name, Client{Listener: listener}, w)
+				l.enter(name, ClientKey{Listener: listener}, w)
 				s.present = true
 			case 1:
-				l.Enter(name, c, w)
+				l.enter(name, c, w)
 				s.present, s.known = true, true
 			case 2:
 				s.present, s.known, s.epoch = true, true, uint64(step+1)
-				l.Own(name, c, w, s.epoch)
+				l.own(name, c, w, s.epoch)
 			case 3:
-				l.Leave(name, w)
+				l.leave(name, w)
 				s.present, s.epoch = false, 0
 			case 4:
 				s.claim = &supersededClaim{}
 				l.supersede(name, c, w, s.claim)
 				s.known = true
 			case 5:
-				l.settle(name, w)
+				l.dropSuperseded(name, w)
 				s.claim = nil
 			}
 			if !s.present && s.claim == nil {
@@ -137,8 +137,8 @@ func TestLocations(t *testing.T) {
 		}
 		for i, shares := range twin {
 			for w := range shares {
-				l.Leave(fmt.Sprint(i), w)
-				l.settle(fmt.Sprint(i), w)
+				l.leave(fmt.Sprint(i), w)
+				l.dropSuperseded(fmt.Sprint(i), w)
 			}
 		}
 		if n := len(l.byName) + len(l.byClient); n > 0 {
@@ -147,7 +147,7 @@ func TestLocations(t *testing.T) {
 	}
 }
 
-func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c Client) {
+func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c ClientKey) {
 	t.Helper()
 	present, known, epoch := false, false, uint64(0)
 	for w, s := range shares {
@@ -162,7 +162,7 @@ func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name st
 			present, epoch = true, max(epoch, s.epoch)
 		}
 	}
-	if got := l.Present(name); got != present {
+	if got := l.present(name); got != present {
 		t.Errorf("present: %v, want %v", got, present)
 	}
 	w, got, ok := l.Server(c)

@@ -15,14 +15,16 @@ import (
 // Opening (a client proved its address) or as Looking (it may be taken over):
 //
 //	Opening       → Serving        the log has it
+//	              → Revalidating   the log has it, and this process was stopped meanwhile
 //	              → Over           another edge has it
 //	Looking       → AwaitingSpace  the log has a session to take over
-//	              → Over           it has none, another edge serves it, or its client logs in
-//	AwaitingSpace → Claiming       the replica of its space is complete
+//	              → Over           it has none, or another edge serves it
+//	AwaitingSpace → Adopting       the replica of its space is complete
 //	              → Over           it did not get complete in time
-//	Claiming      → Serving        the log names this edge as the owner
+//	Adopting      → Serving        the log names this edge as the owner
+//	              → Revalidating   it does, and this process was stopped meanwhile
 //	              → AwaitingSpace  another write came first; the log was read again
-//	Serving       → Revalidating   another edge may own it: it has to read its log before it speaks
+//	Serving       → Revalidating   another edge may own it: it has to read its log before it answers
 //	Revalidating  → Serving        this edge still owns it
 //	Serving, Revalidating → HandingOver  the end of this ownership is being written
 //	HandingOver   → Given          the log says that it ended; a successor was asked
@@ -30,7 +32,8 @@ import (
 //	Given         → Over           the successor consents or refuses, or the session is given back before
 //
 // Every phase leads to Over when the session ends, when its history cannot be established,
-// or when another edge owns it. A session that a successor refuses, or that is given back,
+// or when another edge owns it. Looking, AwaitingSpace, Adopting and Given also lead to Over
+// when the client logs in here. A session that a successor refuses, or that is given back,
 // begins again as another Session in the phase Looking.
 type Phase uint8
 
@@ -38,20 +41,13 @@ const (
 	Opening Phase = iota + 1
 	Looking
 	AwaitingSpace
-	Claiming
+	Adopting
 	Serving
 	Revalidating
 	HandingOver
 	Given
 	Over
 )
-
-// String returns the name of p.
-func (p Phase) String() string {
-	return [...]string{
-		"none", "opening", "looking", "awaiting space", "claiming", "serving", "revalidating", "handing over", "given", "over",
-	}[min(p, Over)]
-}
 
 // A Session is a durable session at one worker.
 type Session struct {
@@ -74,9 +70,9 @@ type Session struct {
 	toWorker  int   // HandingOver: the worker that gets it; -1 for another edge
 	givenBack *Path // the return path, if another edge gave the session to this one, which served it
 
-	due    time.Time // when to advance it
-	place  int       // in the heap of times
-	queued bool      // to be advanced in this turn
+	due       time.Time // when to advance it
+	heapIndex int       // in the heap of times
+	queued    bool      // to be advanced in this turn
 }
 
 // Name returns the name of the session's log.
@@ -85,19 +81,22 @@ func (s *Session) Name() string { return s.name }
 // About returns the description of the session.
 func (s *Session) About() *About { return &s.about }
 
-// Phase returns where the session is.
-func (s *Session) Phase() Phase { return s.phase }
-
 // Conn returns the connection; nil if there is none.
 func (s *Session) Conn() *dnp.Conn { return s.log.Conn() }
 
 // Epoch returns how often the session was opened and taken over.
 func (s *Session) Epoch() uint64 { return s.log.Epoch() }
 
-// Token returns the highest token of a message to the client that has a number.
+// Token returns the highest token of a message to the client that has a number, see
+// sessionlog.Session.Token.
 func (s *Session) Token() uint64 { return s.log.Token() }
 
-// served reports whether this edge owns the session.
+// adopting reports whether this worker is taking the session over.
+func (s *Session) adopting() bool { return s.phase >= Looking && s.phase <= Adopting }
+
+// served reports whether this worker serves the client of the session, or did until its last
+// write. Takeover.Serves asks the log instead: it is false as soon as the log says that this
+// edge lost the session.
 func (s *Session) served() bool { return s.phase >= Serving && s.phase <= HandingOver }
 
 // endFeed ends the delivery of the client's messages, if it began.
@@ -135,7 +134,7 @@ func parseAbout(data []byte) (a About, ok bool) {
 	return a, json.Unmarshal(data, &a) == nil && a.Client != "" && a.Space != "" && a.ID != ""
 }
 
-// Claims returns what the client may do, as when it came.
+// Claims returns what the client may do, as of its login.
 func (a *About) Claims() *auth.Claims {
 	c := &auth.Claims{Client: a.Client, Space: a.Space, Groups: a.Groups, Write: !a.ReadOnly}
 	if a.Expires != 0 {
@@ -147,7 +146,7 @@ func (a *About) Claims() *auth.Claims {
 // BeganAt returns when the session began.
 func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
 
-func (a *About) append() []byte {
+func (a *About) marshal() []byte {
 	data, err := json.Marshal(a)
 	if err != nil || len(data) > sessionlog.AboutMax {
 		panic("takeover: the description of a session does not fit into its log") // claims are bounded

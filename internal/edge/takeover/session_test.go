@@ -19,7 +19,7 @@ func TestAbout(t *testing.T) {
 		"groups, in the order of token": {Client: "a", Space: "s", Groups: []string{"red", "blue"}, Write: true},
 	} {
 		a := newAbout("id", 3413, simnet.Epoch, &c)
-		b, ok := parseAbout(a.append())
+		b, ok := parseAbout(a.marshal())
 		got := b.Claims()
 		if !ok || b.ID != "id" || b.Listener != 3413 || b.Began != simnet.Epoch.UnixMicro() {
 			t.Errorf("%s: got %+v, %v", why, b, ok)
@@ -63,7 +63,7 @@ func TestAboutFits(t *testing.T) {
 		c.Groups = append(c.Groups, long)
 	}
 	a := newAbout(long, 65535, simnet.Epoch, &c)
-	if n := len(a.append()); n > sessionlog.AboutMax {
+	if n := len(a.marshal()); n > sessionlog.AboutMax {
 		t.Errorf("%d bytes, at most %d fit", n, sessionlog.AboutMax)
 	}
 }

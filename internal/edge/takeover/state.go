@@ -46,7 +46,7 @@ type Counts struct {
 	Stalls            uint64 // times that a worker was stopped for so long that its sessions may be elsewhere
 	OrphansHeld       uint64 // datagrams that waited until the worker knew which edge serves their client
 	OrphansForwarded  uint64 // that went to another edge or worker
-	OrphansDropped    uint64
+	OrphansDropped    uint64 // for want of room, or forwarded too often; not those whose time ran out
 	PathsDisplaced    uint64 // clients without a session whose return path was forgotten to make room
 	PathsUnknown      uint64 // datagrams to clients dropped for want of a return path
 }
@@ -66,8 +66,8 @@ const (
 // may know an owner that has just handed the session over.
 const hopsMax = 2
 
-// A base is what the parts of a Takeover share: the sessions of a worker, datagrams that
-// wait, and return paths.
+// A base is what the parts of a Takeover share: the sessions of a worker, those that it is
+// taking over, datagrams that wait, and return paths.
 type base struct {
 	cfg  Config
 	host Host
@@ -85,6 +85,9 @@ type base struct {
 	paths   paths
 	detours int // sessions whose path is not the direct one
 
+	awaiting []*Session // in the phase AwaitingSpace, oldest first
+	reads    budget     // of logs, for clients that no edge claims
+
 	leaving bool // the worker hands its sessions over
 	counts  Counts
 }
@@ -99,7 +102,7 @@ func newBase(cfg Config) *base {
 			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
 		},
 		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
-		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.place }),
+		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.heapIndex }),
 		orphans: newOrphans(), paths: newPaths(),
 	}
 }
@@ -122,27 +125,31 @@ func (b *base) name(client netip.AddrPort) string {
 	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
 
-func (b *base) client(addr netip.AddrPort) Client { return Client{addr, b.cfg.Listener} }
+// withLocations uses the location table of the edge.
+func (b *base) withLocations(use func(l *Locations)) {
+	defer b.host.ReturnLocations()
+	use(b.host.BorrowLocations())
+}
+
+func (b *base) clientKey(addr netip.AddrPort) ClientKey { return ClientKey{addr, b.cfg.Listener} }
 
 // present reports whether any worker of this edge has a session, looks at it, or gave it
 // away without consent.
-func (b *base) present(name string) bool {
-	defer b.host.ReturnLocations()
-	return b.host.BorrowLocations().Present(name)
+func (b *base) present(name string) (present bool) {
+	b.withLocations(func(l *Locations) { present = l.present(name) })
+	return present
 }
 
-// elsewhere remembers that another edge serves a client, if that edge is known.
-func (b *base) elsewhere(now time.Time, client netip.AddrPort, node string) {
+// hintElsewhere remembers that another edge serves a client, if that edge is known.
+func (b *base) hintElsewhere(now time.Time, client netip.AddrPort, node string) {
 	if node != "" && node != b.cfg.Node && client.IsValid() {
-		b.host.BorrowLocations().Hint(now, b.client(client), node)
-		b.host.ReturnLocations()
+		b.withLocations(func(l *Locations) { l.hint(now, b.clientKey(client), node) })
 	}
 }
 
-// nowhere remembers that no edge has a session of a client.
-func (b *base) nowhere(now time.Time, client netip.AddrPort) {
-	b.host.BorrowLocations().Hint(now, b.client(client), "")
-	b.host.ReturnLocations()
+// hintNowhere remembers that no edge has a session of a client.
+func (b *base) hintNowhere(now time.Time, client netip.AddrPort) {
+	b.withLocations(func(l *Locations) { l.hint(now, b.clientKey(client), "") })
 }
 
 // enter makes a session known by its name and client.
@@ -151,14 +158,12 @@ func (b *base) enter(s *Session) {
 	if s.client.IsValid() {
 		b.byAddr[s.client] = s
 	}
-	b.host.BorrowLocations().Enter(s.name, b.client(s.client), b.cfg.Worker)
-	b.host.ReturnLocations()
+	b.withLocations(func(l *Locations) { l.enter(s.name, b.clientKey(s.client), b.cfg.Worker) })
 }
 
-// claim publishes that this edge serves a session.
-func (b *base) claim(s *Session) {
-	b.host.BorrowLocations().Own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
-	b.host.ReturnLocations()
+// publishClaim publishes that this edge serves a session.
+func (b *base) publishClaim(s *Session) {
+	b.withLocations(func(l *Locations) { l.own(s.name, b.clientKey(s.client), b.cfg.Worker, s.log.Epoch()) })
 	if b.cfg.Affinity {
 		b.host.Claim(s.name, s.log.Epoch())
 	}
@@ -172,12 +177,10 @@ func (b *base) release(s *Session) {
 	}
 }
 
-// settle ends that this worker looks after its claim on a session, and releases it.
+// settle releases the superseded claim on a session and stops looking after it.
 func (b *base) settle(name string) {
-	l := b.host.BorrowLocations()
-	c := l.superseded(name, b.cfg.Worker)
-	l.settle(name, b.cfg.Worker)
-	b.host.ReturnLocations()
+	var c *supersededClaim
+	b.withLocations(func(l *Locations) { c = l.dropSuperseded(name, b.cfg.Worker) })
 	if c != nil {
 		b.host.Release(c.name, c.epoch)
 	}
@@ -189,14 +192,13 @@ func (b *base) forget(s *Session) {
 	b.due.Remove(s)
 	if b.byName[s.name] == s {
 		delete(b.byName, s.name)
-		b.host.BorrowLocations().Leave(s.name, b.cfg.Worker)
-		b.host.ReturnLocations()
+		b.withLocations(func(l *Locations) { l.leave(s.name, b.cfg.Worker) })
 	}
 	edge := s.path.Edge
 	b.setPath(s, Path{})
 	if b.byAddr[s.client] == s {
 		delete(b.byAddr, s.client)
-		b.notePath(b.turned, s.client, edge) // the client is yet to be told
+		b.notePath(b.turned, s.client, edge) // its refusal has to find the way back; turned is the time of this turn
 	}
 }
 
@@ -217,7 +219,7 @@ func (b *base) plan(s *Session, at time.Time) {
 	b.due.Set(s)
 }
 
-// revalidate makes a session read its log before it says anything, because another edge
+// revalidate makes a session read its log before it answers, because another edge
 // may own it.
 func (b *base) revalidate(s *Session) {
 	s.log.Revalidate()
@@ -282,15 +284,15 @@ func (b *base) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok boo
 	return first, ok
 }
 
-// forward sends a datagram to the edge that serves its client. It reports false if that
-// edge cannot be reached.
+// forward sends a datagram to the edge that serves its client, or drops one that was forwarded
+// too often. It reports false if that edge cannot be reached.
 func (b *base) forward(node string, from netip.AddrPort, o orphan) bool {
 	if !b.cfg.Forwards {
 		return false
 	}
 	if o.hops >= hopsMax {
 		b.counts.OrphansDropped++
-		return true // it was forwarded often enough
+		return true
 	}
 	if !b.host.Forward(node, from, o.hops, o.data) {
 		return false
@@ -309,7 +311,7 @@ func (b *base) forwardHeld(now time.Time, from netip.AddrPort, node string) bool
 	for _, o := range b.orphans.remove(from)[1:] {
 		b.forward(node, from, o)
 	}
-	b.elsewhere(now, from, node)
+	b.hintElsewhere(now, from, node)
 	return true
 }
 
@@ -327,9 +329,11 @@ func (b *base) pass(worker int, from netip.AddrPort, o orphan) {
 	b.counts.OrphansForwarded++
 }
 
-// reply answers the edge that gave a session to this one: it may forget the session.
+// reply answers the edge that gave a session to this one: it may forget the session. An edge
+// that does not get the session does not answer: the giver waits for ConsentTime and takes the
+// session back.
 func (b *base) reply(s *Session) {
-	b.host.Reply(s.asker, true)
+	b.host.Reply(s.asker)
 	s.asker = ""
 }
 
@@ -346,4 +350,20 @@ func (b *budget) spend(now time.Time, most int) bool {
 	}
 	b.spent++
 	return b.spent <= most
+}
+
+// A pace spreads work evenly over time.
+type pace struct{ next time.Time } // when the next piece may be done
+
+// take reports whether a piece of work may be done, one in each interval. What was not done
+// for longer than turnInterval is not made up for.
+func (p *pace) take(now time.Time, interval time.Duration) bool {
+	if p.next.After(now) {
+		return false
+	}
+	if now.Sub(p.next) > turnInterval {
+		p.next = now
+	}
+	p.next = p.next.Add(interval)
+	return true
 }

@@ -22,11 +22,12 @@ const (
 // logPatience is how long the log may answer nothing before new sessions are rejected.
 const logPatience = time.Second
 
-// A Takeover is the durable sessions of one worker, which owns it.
+// A Takeover keeps all durable sessions of one worker, which owns it.
 type Takeover struct {
-	*adoption
+	*base
 	claims
-	drain
+	drainer
+	preparer
 	batches *sessionlog.Batches[*Session]
 	silent  time.Time // since when the log answers nothing; zero if it answers
 	logAway bool
@@ -34,8 +35,11 @@ type Takeover struct {
 
 // New returns a Takeover without sessions.
 func New(cfg Config) *Takeover {
-	a := &adoption{base: newBase(cfg)}
-	return &Takeover{adoption: a, claims: claims{adoption: a}, drain: drain{adoption: a}, batches: sessionlog.NewBatches[*Session](cfg.Shards)}
+	b := newBase(cfg)
+	return &Takeover{
+		base: b, claims: claims{base: b}, drainer: drainer{base: b}, preparer: preparer{base: b},
+		batches: sessionlog.NewBatches[*Session](cfg.Shards),
+	}
 }
 
 // LogAway reports whether the log has answered nothing for so long that no session should
@@ -55,8 +59,8 @@ func (t *Takeover) Begin(now time.Time) {
 // when the log has the session.
 func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
 	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), phase: Opening, toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
-	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.append()})
-	if old := t.byName[s.name]; old != nil && (old.phase >= Looking && old.phase <= Claiming || old.phase == Given) {
+	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.marshal()})
+	if old := t.byName[s.name]; old != nil && (old.adopting() || old.phase == Given) {
 		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
 	}
 	t.setPath(s, Path{Edge: t.paths.edge(s.client)})
@@ -92,32 +96,32 @@ func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
 	t.wake(s)
 }
 
-// Located handles the answer to Stores.Find.
+// Located handles the answer to Host.Find.
 func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
-	case heldDatagrams:
+	case forHeldDatagrams:
 		t.locatedHeld(now, q, s, err)
-	case inheritedClaim:
-		t.locatedOrphaned(q, s, err)
-	case staleClaim:
-		t.locatedStale(q, s, err)
+	case forInheritedClaim:
+		t.locatedInherited(q, s, err)
+	case forSupersededClaim:
+		t.locatedSuperseded(q, s, err)
 	}
 }
 
-// Tried handles the answer to Stores.Try.
+// Tried handles the answer to Host.Try.
 func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error) {
 	switch q.why {
-	case heldDatagrams:
+	case forHeldDatagrams:
 		t.triedHeld(now, q, s, err)
-	case inheritedClaim:
-		t.triedOrphaned(q, s, err)
-	case staleClaim:
-		t.triedStale(q, s, err)
+	case forInheritedClaim:
+		t.triedInherited(q, s, err)
+	case forSupersededClaim:
+		t.triedSuperseded(q, s, err)
 	}
 }
 
 // Replaced handles news from the affinity: another edge has a session in a later epoch than
-// this one. The log decides.
+// this edge knows. The log decides.
 func (t *Takeover) Replaced(name string, epoch uint64) { t.overtaken(t.byName[name], epoch) }
 
 // Overtaken handles the same news from another edge, about the session of a client.
@@ -156,7 +160,7 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	return t.cfg.AnswerOnly
 }
 
-// Restore makes the connection of a session that was taken over, for Fanout.Resume. resolve
+// Restore makes the connection of a session that was taken over, for Host.Resume. resolve
 // finds the source with a dnp.SourceConfig.Ref. It returns nil if the log does not tell
 // enough.
 func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
@@ -167,7 +171,8 @@ func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *
 // turn calls it twice: before the endpoint, for what the log answered, and after it, for
 // what has to be stored.
 func (t *Takeover) Advance(now, next time.Time) time.Time {
-	next = t.askAgain(now, t.orphans.advance(now, next))
+	next = t.orphans.advance(now, next)
+	next = t.askAgain(now, next)
 	t.paths.advance(now)
 	next = t.advanceInherited(now, next)
 	next = t.advanceSuperseded(now, next)
@@ -185,20 +190,18 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 		t.advanceSession(now, s)
 	}
 	t.awake = t.awake[:0]
-	t.batches.Flush(t.appendBatch)
+	t.batches.Flush(func(_ int, writes []sessionlog.Write, owners []*Session) {
+		t.counts.LogWrites += uint64(len(writes))
+		t.host.Append(writes, owners)
+	})
 	if s, ok := t.due.First(); ok {
 		next = earlier(next, s.due)
 	}
 	if len(t.byName) > 0 {
-		next = earlier(next, now.Add(turnInterval))
+		return earlier(next, now.Add(turnInterval))
 	}
+	t.silent, t.logAway = time.Time{}, false // no session is left to ask the log; the next login does
 	return next
-}
-
-// appendBatch requests writes of a turn.
-func (t *Takeover) appendBatch(_ int, writes []sessionlog.Write, owners []*Session) {
-	t.counts.LogWrites += uint64(len(writes))
-	t.host.Append(writes, owners)
 }
 
 // advanceSession carries out the actions of a session and plans when to look at it again.
@@ -213,7 +216,7 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 		return
 	}
 	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
-		t.revalidated(s)
+		t.owned(s)
 	}
 	at, more := s.log.NextTimeout()
 	switch {
@@ -228,12 +231,12 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 	}
 }
 
-// revalidated notes that the log names this edge as the owner.
-func (t *Takeover) revalidated(s *Session) {
+// owned notes that this edge owns a session and has nothing to revalidate.
+func (t *Takeover) owned(s *Session) {
 	if s.phase == Revalidating {
 		s.phase = Serving
 	}
-	if s.givenBack != nil { // the edge that gave it is mistaken
+	if s.givenBack != nil { // this edge owned it all the time; the giver may forget it all the same
 		s.givenBack = nil
 		t.reply(s)
 	}
@@ -241,7 +244,8 @@ func (t *Takeover) revalidated(s *Session) {
 
 // end handles that the log has ended a session at this worker. A session that was given
 // away waits for its successor. If another edge gave the session to this one while this one
-// still took it for its own, the worker begins to take it over.
+// still took it for its own, the worker begins to take it over. It yields then: what the giver
+// said may be older than the log, which may name a living owner.
 func (t *Takeover) end(s *Session) {
 	t.plan(s, time.Time{})
 	if s.phase == Given && s.givenBack == nil {
@@ -256,7 +260,8 @@ func (t *Takeover) end(s *Session) {
 	}
 }
 
-// act carries out one action of a session.
+// act carries out one action of a session. Actions after which nothing follows do not forget
+// the session: advanceSession does, with end.
 func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	switch a.Kind {
 	case sessionlog.ActionAppend:
@@ -273,13 +278,13 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 		s.feed.Deliver(a.Message)
 	case sessionlog.ActionElsewhere:
 		t.counts.SessionsElsewhere++
-		t.elsewhere(now, s.client, a.Node)
+		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionGone:
 		t.gone(now, s)
 	case sessionlog.ActionLost:
 		t.counts.SessionsLost++
 		t.lose(now, s)
-		t.elsewhere(now, s.client, a.Node)
+		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionHanded:
 		t.counts.SessionsHanded++
 		t.handed(s, a.Node)
@@ -302,7 +307,7 @@ func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 	t.counts.SessionsUncertain++
 	t.release(s)
 	t.settle(s.name)
-	if s.about.ID == "" && !s.yields { // it was not found yet, and no other edge has it
+	if s.about.ID == "" && !s.yields { // not found yet; with yields, another edge may own it
 		s.about, _ = parseAbout(a.Info.About)
 		s.client = a.Info.Addr
 	}
