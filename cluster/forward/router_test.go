@@ -303,7 +303,7 @@ func TestRestart(t *testing.T) {
 	w.start("b", 1, 77).owned[client(1)] = 2
 	w.meet()
 	w.deliver(old)
-	w.want("what was for the process before is lost", "b")
+	w.want("a datagram for the former process is lost", "b")
 	w.drops("because it has another key", "b", DropBadSeal, 1)
 	a.In(w.now, "b", client(1), 0, []byte("y"), a)
 	w.settle()

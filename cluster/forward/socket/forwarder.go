@@ -224,7 +224,7 @@ func (f *Forwarder) note(d forward.Delivery) {
 	}
 }
 
-// hand gives the edge what came in this turn.
+// hand gives the edge the deliveries of this turn.
 func (f *Forwarder) hand(now time.Time) {
 	if len(f.deliveries) > 0 {
 		f.cfg.Handle(now, f.deliveries)
