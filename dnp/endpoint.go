@@ -241,17 +241,18 @@ func (e *Endpoint) established(c *Conn, now instant) {
 	c.life.heard = now
 	c.links.startScrub(now)
 	e.stats.Connects++
-	if e.cfg.Logged && !c.client {
-		e.startJournal(c)
-	}
+	e.startJournal(c)
 	e.event(Event{Kind: EventConnected, Conn: c})
 	c.settle(now)
 }
 
-// startJournal makes a connection wait for a log.
+// startJournal makes the connection of a peer that connected to us wait for a log, with
+// Config.Logged.
 func (e *Endpoint) startJournal(c *Conn) {
-	c.log = &journal{core: &e.core, conn: c.handle}
-	c.links.log = c.log
+	if e.cfg.Logged && !c.client {
+		c.log = &journal{core: &e.core, conn: c.handle}
+		c.links.log = c.log
+	}
 }
 
 // remove forgets a connection.

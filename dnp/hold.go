@@ -173,11 +173,18 @@ func (t *linkTable) withholds(slot, index int, value []byte) bool {
 	return t.holds.withholds(newHoldKey(slot, index), value, t.core.clock.now)
 }
 
-// valueFor returns what the peer is to have as value index: its own bytes if the value
-// is withheld.
+// valueFor returns what the peer is to have as value index, in profile spec, which cannot
+// leave a value out: what the peer wrote, until the owner has judged that. Afterwards an
+// echo is what any LinkUpdate is.
 func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
-	if t.slots[slot].has(linkHeld) && t.withholds(slot, index, value) {
-		return t.holds[newHoldKey(slot, index)].value
+	key := newHoldKey(slot, index)
+	held := t.holds[key]
+	switch {
+	case held == nil:
+	case held.open:
+		return held.value
+	case !bytes.Equal(held.value, value):
+		delete(t.holds, key)
 	}
 	return value
 }

@@ -210,8 +210,14 @@ func (c *Conn) QueuedTokens(yield func(token uint64) bool) {
 }
 
 // DropQueue forgets the messages that have no number yet, for a connection that was
-// restored from a snapshot that has some, while the log continues behind it.
-func (c *Conn) DropQueue() { c.send.dropQueue() }
+// restored from a snapshot that has some, while the log continues behind it. Links whose
+// farewells are among them are taken down.
+func (c *Conn) DropQueue() {
+	w := &c.send
+	w.queuedTakeDowns(c.links.takeDown)
+	w.queue, w.bytes = nil, 0
+	w.part, w.partAt = message{}, 0
+}
 
 // Mute stops a logged connection from sending anything, because its owner may no longer
 // own it, or lets it go on.

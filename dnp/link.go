@@ -55,23 +55,25 @@ func (c *Conn) Unlink(s *Source, farewell bool) {
 	c.unlink(slot, nil)
 }
 
-// unlink takes down a link, after a farewell if it has any bytes.
+// unlink takes down a link, after a farewell if it has any bytes. LinkDown follows the
+// farewell, or the processing of an offer that is still in flight. A log has to learn
+// from the farewell, too, that such an offer ended.
 func (c *Conn) unlink(slot int, farewell []byte) {
 	t := &c.links
 	l := t.slots[slot]
-	offered := l.phase >= LinkOffered
+	offered := l.phase >= LinkOffered // an offer in flight included
 	inFlight := t.freezeOffer(slot, true)
 	t.remove(slot)
 	switch {
-	case !offered && !inFlight: // the peer never learned of it
-	case inFlight && len(farewell) == 0:
-		c.log.linkChanged(l.id, LinkTakenDown)
+	case !offered: // the peer never learned of it
 	case len(farewell) > 0:
-		if c.Send(farewell, 0) == nil && !inFlight {
+		if c.Send(farewell, 0) == nil && (!inFlight || c.log != nil) {
 			m := &c.send.queue[len(c.send.queue)-1]
 			m.takeDown, m.link = true, l.id
 		}
-	case !inFlight:
+	case inFlight:
+		c.log.linkChanged(l.id, LinkTakenDown)
+	default:
 		t.takeDown(l.id)
 	}
 	c.wake()

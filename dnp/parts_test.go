@@ -140,3 +140,12 @@ func TestJournalNil(t *testing.T) {
 		t.Error("a connection without a log is muted or contradicted")
 	}
 }
+
+// TestLongLinkDamaged: the values of an offer in parts are checked when all have arrived.
+func TestLongLinkDamaged(t *testing.T) {
+	s, _ := linked(t, quiet(), true, "uint8")
+	s.recv("0b 0000 0180 06 0100 4d 0100 ff")
+	s.want("an unknown type is refused", "06 0000 00", "08 0180")
+	s.recv("0b 0100 0080 06 0100 4d 0100 ff")
+	s.want("but LinkDown would hit our own link", "06 0100 00")
+}

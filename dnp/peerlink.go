@@ -86,9 +86,9 @@ func (c *Conn) Accept(id wire.LinkID, s *Source) error {
 		return ErrLinked
 	}
 	l := t.slots[slot]
-	l.phase, l.sent = LinkUp, s.version
+	l.phase, l.sent = LinkUp, s.settled()
 	t.attach(slot, l, s)
-	t.addPeerLink(id, slot, s.version)
+	t.addPeerLink(id, slot, l.sent)
 	t.ups.start(retry{link: id, start: c.e.clock.now})
 	c.wake()
 	return nil

@@ -197,7 +197,7 @@ func (e *Endpoint) sendUnproven(u *unproven, b []byte, out Sender) {
 // receiveUnproven looks for the proof.
 func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sender) {
 	cmd, body := wire.Command(p[0]), p[1:]
-	switch proof := e.proves(u, cmd, body); {
+	switch proof := e.proves(u, cmd, body, now); {
 	case cmd == wire.CommandConnectionClose:
 		e.unproven.remove(u)
 		e.drop(DropUnproven)
@@ -225,7 +225,7 @@ const helloAcked = DropReason(NumDropReasons + 1)
 
 // proves returns dropNothing if the datagram shows that the peer receives what is
 // sent to its address.
-func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason {
+func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instant) DropReason {
 	hello := e.probe(u) == ProbeHello
 	switch cmd {
 	case wire.CommandReliableAck:
@@ -245,6 +245,8 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason
 		switch {
 		case err != nil:
 			return DropTruncated
+		case u.byHello && u.number == 0 && e.isStateless(u.addr, m.Link, now):
+			u.hello = m.Link // of the epoch before the one in which the slot was taken
 		case !hello || m.Link != (helloIDs{first: u.hello}).id(u.number):
 			return DropUnproven
 		}
@@ -309,6 +311,13 @@ func (e *Endpoint) statelessID(addr netip.AddrPort, window uint64) wire.LinkID {
 	return 0x8000 + wire.LinkID(maphash.Bytes(e.unproven.seed, b[:])%listenerHigh)
 }
 
+// isStateless reports whether id is that of a hello which the peer was sent a short time
+// ago.
+func (e *Endpoint) isStateless(addr netip.AddrPort, id wire.LinkID, now instant) bool {
+	w := window(now)
+	return id == e.statelessID(addr, w) || w > 0 && id == e.statelessID(addr, w-1)
+}
+
 func window(now instant) uint64 { return uint64(now) / uint64(statelessWindow) }
 
 // crowded reports whether the table has so many peers that a flood is likely.
@@ -354,8 +363,7 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	case !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)): // also makes guessing slow
 		return
 	}
-	w := window(now)
-	if m.Link != e.statelessID(from, w) && (w == 0 || m.Link != e.statelessID(from, w-1)) {
+	if !e.isStateless(from, m.Link, now) {
 		e.drop(DropUnproven)
 		return
 	}

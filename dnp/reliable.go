@@ -305,7 +305,9 @@ func (c *Conn) deliverLinkPart(p []byte, now instant) {
 	values, err := wire.ParseValues(whole.Values)
 	if err != nil {
 		c.e.drop(DropBadValue)
-		c.links.takeDown(whole.Link)
+		if _, taken := c.links.slotOf(whole.Link); !taken { // LinkDown would hit that link
+			c.links.takeDown(whole.Link)
+		}
 		return
 	}
 	readOnly := whole.Flags&wire.LinkStateReadOnly != 0

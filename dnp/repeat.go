@@ -127,10 +127,12 @@ func (l *retrySchedule) nextTimeout() instant {
 }
 
 // each yields the scheduled links, once each.
-func (l *retrySchedule) each(yield func(wire.LinkID)) {
+func (l *retrySchedule) each(yield func(wire.LinkID) bool) {
 	for _, queue := range l.queues {
 		for _, r := range queue {
-			yield(r.link)
+			if !yield(r.link) {
+				return
+			}
 		}
 	}
 }

@@ -102,10 +102,13 @@ func (w *sendWindow) enqueue(m message) {
 	w.bytes += len(m.data)
 }
 
-// dropQueue forgets the messages that have no number yet.
-func (w *sendWindow) dropQueue() {
-	w.queue, w.bytes = nil, 0
-	w.part, w.partAt = message{}, 0
+// queuedTakeDowns yields the links that end with messages that have no number yet.
+func (w *sendWindow) queuedTakeDowns(yield func(wire.LinkID)) {
+	for _, m := range append(w.queue[:len(w.queue):len(w.queue)], w.part) {
+		if m.takeDown {
+			yield(m.link)
+		}
+	}
 }
 
 // ask queues a probe, if the peer understands it and nothing in flight or waiting asks

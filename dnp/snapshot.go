@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -22,7 +23,8 @@ func (c *Conn) AppendSnapshot(b []byte) []byte {
 }
 
 // AppendCheckpoint appends a snapshot without the messages that have no number yet: a
-// log does not promise them to the peer.
+// log does not promise them to the peer. Links whose farewells are among them are taken
+// down without.
 func (c *Conn) AppendCheckpoint(b []byte) []byte {
 	return appendSnapshot(b, c, false)
 }
@@ -34,7 +36,7 @@ func appendSnapshot(b []byte, c *Conn, queue bool) []byte {
 	w.bool(c.life.spoke)
 	w.bool(c.links.ids.recycled)
 	w.recv(&c.recv)
-	w.links(&c.links)
+	w.links(&c.links, queue)
 	w.send(&c.send, &c.links, queue)
 	return w.b
 }
@@ -78,7 +80,7 @@ func (w *snapshotWriter) recv(r *recvWindow) {
 	w.bytes(l.link.Values)
 }
 
-func (w *snapshotWriter) links(t *linkTable) {
+func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	w.uint(uint64(t.ids.hello.first))
 	w.int(int(t.ids.hello.n))
 	w.int(len(t.ids.index))
@@ -96,8 +98,12 @@ func (w *snapshotWriter) links(t *linkTable) {
 			w.uint(t.core.sources[l.source].cfg.Ref)
 		}
 	}
-	w.schedule(&t.ups)
-	w.schedule(&t.downs)
+	downs := slices.Collect(t.downs.each)
+	if !queue {
+		t.send.queuedTakeDowns(func(id wire.LinkID) { downs = append(downs, id) })
+	}
+	w.ids(slices.Collect(t.ups.each))
+	w.ids(downs)
 	w.int(len(t.holds))
 	for key, h := range t.holds {
 		w.uint(uint64(t.slots[key>>16].id))
@@ -107,9 +113,11 @@ func (w *snapshotWriter) links(t *linkTable) {
 	}
 }
 
-func (w *snapshotWriter) schedule(l *retrySchedule) {
-	w.int(l.n)
-	l.each(func(id wire.LinkID) { w.uint(uint64(id)) })
+func (w *snapshotWriter) ids(ids []wire.LinkID) {
+	w.int(len(ids))
+	for _, id := range ids {
+		w.uint(uint64(id))
+	}
 }
 
 func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
@@ -170,15 +178,13 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 		e.unproven.remove(u)
 	}
 	c := e.add(addr, t)
-	if e.cfg.Logged {
-		e.startJournal(c)
-	}
 	r := snapshotReader{b: snapshot}
 	if r.uint(0xFF) != snapshotVersion || r.uint(0xFF) != uint64(e.cfg.Profile) {
 		r.fail()
 	}
 	c.client, c.send.peerLong, c.life.spoke, c.links.ids.recycled = r.bool(), r.bool(), r.bool(), r.bool()
 	c.links.ids.connector = c.client
+	e.startJournal(c)
 	r.recv(&c.recv, c.log != nil, t)
 	r.links(&c.links, resolve, t)
 	r.send(&c.send, &c.links, t)
