@@ -23,8 +23,9 @@ const (
 	// never answer.
 	ProbePing Probe = iota
 
-	// ProbeHello sends a small LinkState with a random LinkId at 0, 0.5 and
-	// 1.5 s; a LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
+	// ProbeHello sends a small LinkState with a random LinkId at 0, 0.5, 1.5, 2.5, 3.5
+	// and 4.5 s, of which unprovenFactor allows only the first two to a peer that sends
+	// nothing. A LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
 	ProbeHello
 
 	// ProbeNone takes the request itself as the proof.
@@ -67,8 +68,8 @@ type Config struct {
 	// LinkUps and LinkDowns that answer us are free. 0 is no limit.
 	RateDatagrams, RateBytes int
 
-	// Logged makes the connections of listening peers wait for a log that the owner
-	// writes; see journal.go. The owner must call Changes and Stored.
+	// Logged (a log, not a login) makes the connections of peers that connected to us
+	// wait for a log that the owner writes; see journal.go.
 	Logged bool
 
 	// SpeaksLong says that every peer is known to understand command 10. Without it a
@@ -152,6 +153,7 @@ const (
 	laneBytes        = 128 << 10
 	downsMax         = 4096 // LinkDowns of a connection that are being repeated
 	refreshStepsMax  = 16
+	longMaxMax       = 1 << 30
 )
 
 func (cfg Config) withDefaults() Config {
@@ -216,7 +218,7 @@ func (cfg Config) validate() error {
 	between("PeerLinksMax", cfg.PeerLinksMax, 1, LinksPossible)
 	between("PeerValuesMax", cfg.PeerValuesMax, 1, netstate.ValuesMax)
 	between("MessageMax", cfg.MessageMax, 1, datagramLimit)
-	between("LongMax", cfg.LongMax, 1, 1<<30)
+	between("LongMax", cfg.LongMax, 1, longMaxMax)
 	between("BacklogMessages", cfg.BacklogMessages, 1, 1<<20)
 	between("BacklogBytes", cfg.BacklogBytes, 1, 1<<30)
 	between("HoldsMax", cfg.HoldsMax, 1, 1<<20)

@@ -100,9 +100,9 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 		e.drop(DropEmpty)
 	case c == nil:
 		e.receiveStranger(from, p, t, out)
-	case c.closing: // the next Advance ends it
+	case c.closing: // it ends soon
 		e.drop(DropUnexpected)
-	case e.limited(c, p, t):
+	case e.limited(c, p, t): // which counted it
 	case c.state == connConnecting:
 		c.receiveConnecting(p, t)
 		c.settle(t)
@@ -130,7 +130,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 	for i := 0; i < len(e.ready); i++ { // pump may append to the list
 		c := e.ready[i]
 		e.ready[i] = nil
-		if c.queued {
+		if c.inReady {
 			c.pump(t, out)
 		}
 	}

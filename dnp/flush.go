@@ -122,14 +122,14 @@ func (w *updateWriter) write(slots []uint16) {
 		s := w.e.sources[l.source]
 		w.repeat = s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
 		switch {
-		case l.sent == s.version:
+		case l.sent == s.version: // it lacks nothing
 		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
 			w.finish()
 			w.encode(int(slot), s)
 			w.finish()
-		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld):
+		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld): // it lacks what most links lack
 			w.copy(l.id, s.encoded)
-		default:
+		default: // it is further behind, or values are withheld
 			w.encode(int(slot), s)
 		}
 		l.sent = s.version
@@ -164,7 +164,7 @@ func (w *updateWriter) encode(slot int, s *Source) {
 			continue
 		}
 		v := s.cfg.State.Value(i)
-		if l.has(linkHeld) && w.t.withholds(slot, i, v) || !w.open(l.id, len(v)) {
+		if l.has(linkHeld) && w.t.holds.withhold(newHoldKey(slot, i), v, w.e.clock.now) || !w.open(l.id, len(v)) {
 			continue
 		}
 		w.values++

@@ -151,13 +151,14 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	return nil
 }
 
-// appendOutgoing appends a command in flight.
+// appendOutgoing appends a command in flight. The table does that, because the bytes of an
+// offer are those that its link has at this moment.
 func (t *linkTable) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
 	seq := t.core.cfg.Profile.Seq(n)
 	switch o.kind {
 	case outMessage:
 		return wire.ReliableMessage{Seq: seq, Data: o.data}.Append(b)
-	case outPart, outNoop:
+	case outPart, outProbe:
 		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
 	case outLinkState:
 		return t.appendOffer(b, seq, int(o.slot))
@@ -198,7 +199,8 @@ func (t *linkTable) freezeOffer(slot int, takeDown bool) bool {
 }
 
 // offerSent notes up to which version an offer carries the values. Only the first
-// sending counts: the peer takes one of the copies, and we do not learn which.
+// sending counts: the peer takes one of the copies, and we do not learn which. On a
+// logged connection the link counts as offered from the moment its offer has a number.
 func (t *linkTable) offerSent(slot int) {
 	l := &t.slots[slot]
 	l.phase = LinkOffered
@@ -262,7 +264,7 @@ func (t *linkTable) answered(slot int, now instant) {
 	if o := t.send.offerInFlight(slot); o != nil {
 		t.send.acknowledged(o)
 		t.log.want(needSoon)
-		o.kind = outMessage // there is no answer left to wait for
+		o.kind = outMessage // nothing follows from its processing any longer
 		t.commandsProcessed(now)
 	}
 }
@@ -355,11 +357,11 @@ func (t *linkTable) startDown(id wire.LinkID) {
 	t.downs.start(retry{link: id, start: t.core.clock.now})
 }
 
-// move gives a link that the peer does not have another id, because the peer offered a
-// link under this one. An offer in flight keeps its bytes, so that its number keeps its
-// meaning; the peer ignores it, because its own link has that id. move reports false if
-// the ids are used up.
-func (t *linkTable) move(slot int) bool {
+// changeID gives a link of ours that the peer does not have another id, because the peer
+// offered a link under this one. An offer in flight keeps its bytes, so that its number
+// keeps its meaning; the peer ignores it, because its own link has that id. changeID
+// reports false if the ids are used up.
+func (t *linkTable) changeID(slot int) bool {
 	l := &t.slots[slot]
 	t.freezeOffer(slot, false)
 	id, ok := t.newID(slot)

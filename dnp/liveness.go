@@ -73,7 +73,7 @@ func (c *Conn) receiveClose(now instant) {
 	}
 	if c.life.peerClosed == never {
 		c.life.peerClosed = now
-		c.send.ask(&c.e.cfg)
+		c.send.queueProbe(&c.e.cfg)
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 	case l.restart == never && l.peerClosed == never:
 		c.e.drop(DropUnexpected)
 		l.restart = now
-		c.send.ask(&c.e.cfg)
+		c.send.queueProbe(&c.e.cfg)
 	case l.peerClosed == never && now.sub(l.restart) < restartPatience:
 		c.e.drop(DropUnexpected)
 	default:

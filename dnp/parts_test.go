@@ -31,7 +31,7 @@ func TestChoose(t *testing.T) {
 		{"the window is full", sendWindow{flight: full, queue: text, offers: offer}, true, true, takeNothing},
 		{"a window that is stuck near the wrap has room for more", sendWindow{flight: full, limit: 11, queue: text}, true, true, takeOther},
 		{"a message", sendWindow{queue: text}, false, false, takeOther},
-		{"a probe goes before an offer", sendWindow{noops: 1, offers: offer}, true, true, takeOther},
+		{"a probe goes before an offer", sendWindow{probes: 1, offers: offer}, true, true, takeOther},
 		{"the parts of a message stay together", sendWindow{partAt: 1, offers: offer}, true, true, takeOther},
 		{"an offer", sendWindow{offers: offer}, true, true, takeOffer},
 		{"an offer waits in the queue of the Endpoint", sendWindow{offers: offer}, true, false, takeOffer},

@@ -126,7 +126,7 @@ func (l *retrySchedule) nextTimeout() instant {
 	return at
 }
 
-// each yields the scheduled links, once each.
+// each yields the link of every entry.
 func (l *retrySchedule) each(yield func(wire.LinkID) bool) {
 	for _, queue := range l.queues {
 		for _, r := range queue {

@@ -3,7 +3,6 @@ package dnp
 import (
 	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,7 +15,7 @@ const snapshotVersion = 1
 
 // AppendSnapshot appends all that Restore needs to continue this connection elsewhere:
 // both windows with what they hold, the link table, and what is being repeated. It
-// leaves out unreliable messages, values (Restore sends all of them again), and offers
+// leaves out unreliable messages, values (Restore sends those of our links again), and offers
 // of the peer that were not answered (Restore takes them down).
 func (c *Conn) AppendSnapshot(b []byte) []byte {
 	return appendSnapshot(b, c, true)
@@ -108,7 +107,7 @@ func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	for key, h := range t.holds {
 		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
-		w.bool(h.open)
+		w.bool(h.undecided)
 		w.bytes(h.value)
 	}
 }
@@ -164,8 +163,10 @@ func (w *snapshotWriter) message(m *message) {
 
 // Restore makes the connection that a snapshot describes, with the peer at addr.
 // resolve finds the Source with a SourceConfig.Ref; for nil the link is taken down.
-// The peer is sent all values of its links again, and what was in flight. There is no
-// EventConnected. The error is ErrSnapshot, ErrConnected or ErrConns.
+// The peer is sent all values of its links again, and what was in flight. Of links that
+// it offered it is sent later changes only, because the snapshot does not tell which
+// values came from the peer. There is no EventConnected. The error is ErrSnapshot,
+// ErrConnected or ErrConns.
 func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, resolve func(ref uint64) *Source) (*Conn, error) {
 	t := e.clock.advance(now)
 	switch {
@@ -199,17 +200,15 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	return c, nil
 }
 
-// LoggedNumbers returns the result of [Conn.Next] for the connection that a snapshot and
-// the changes behind it describe, up to the last change that follows; zeros if the
-// snapshot cannot be read. It tells an owner that cannot continue a connection what the
-// log knows of it. It makes a connection that has no peer.
+// LoggedNumbers returns what [Conn.NextNumbers] would for the connection that a snapshot
+// and the changes behind it describe. It stops at a change that does not follow, and
+// returns zeros if the snapshot cannot be read. It tells an owner that cannot continue a
+// connection how far the log knows it, and makes a connection without a peer for that.
 func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 	if len(snapshot) < 2 {
 		return 0, 0
 	}
-	e, err := New(Config{
-		Profile: wire.Profile(snapshot[1]), Logged: true, ConnsMax: 1, UnprovenMax: 1, Rand: rand.New(rand.NewPCG(0, 0)),
-	})
+	e, err := New(Config{Profile: wire.Profile(snapshot[1]), Logged: true, LongMax: longMaxMax})
 	if err != nil {
 		return 0, 0
 	}
@@ -223,7 +222,7 @@ func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 			break
 		}
 	}
-	return c.Next()
+	return c.NextNumbers()
 }
 
 // A snapshotReader reads the fields of a snapshot. The first failure sticks and turns
