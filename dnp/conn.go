@@ -288,14 +288,14 @@ type unreliableLane struct {
 	ends []int
 }
 
-// SendUnreliable queues an unreliable message of 1 to MessageMax bytes, which it
+// SendUnreliable queues an unreliable message of 1 to 65,499 bytes, which it
 // copies, for the next Advance. It drops and counts the message if too many wait.
 // Errors are ErrEmpty, ErrTooLarge and ErrClosed.
 func (c *Conn) SendUnreliable(data []byte) error {
 	switch l := &c.unreliable; {
 	case len(data) == 0:
 		return ErrEmpty
-	case len(data) > c.e.cfg.MessageMax:
+	case len(data) > datagramLimit:
 		return ErrTooLarge
 	case c.over():
 		return ErrClosed
@@ -342,7 +342,7 @@ func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
 	if e.byAddr[to] != nil {
 		return nil, ErrConnected
 	}
-	if e.count >= e.cfg.ConnsMax {
+	if len(e.byAddr) >= connsMax {
 		return nil, ErrConns
 	}
 	c := e.add(to, t)

@@ -37,7 +37,6 @@ type Endpoint struct {
 
 	byAddr    map[netip.AddrPort]*Conn
 	freeConns []uint32 // handles
-	count     int
 	unproven  unprovenTable
 
 	statelessUntil instant // until then, an answer to a hello that left no slot may arrive
@@ -186,7 +185,7 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 
 // Conns returns the number of connections, including those that Connect is
 // establishing.
-func (e *Endpoint) Conns() int { return e.count }
+func (e *Endpoint) Conns() int { return len(e.byAddr) }
 
 // All yields every connection, in an order that depends only on what happened
 // before. Connections may be closed meanwhile.
@@ -213,13 +212,11 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		e: e, state: connEstablished,
 		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, addr, now), loss: newLossEstimate()},
 		life: liveness{heard: now, peerClosed: never, restart: never},
-		send: sendWindow{peerLong: e.cfg.SpeaksLong},
 	}
 	c.timer.conn = c
 	c.handle = addHandle(&e.conns, &e.freeConns, c)
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.byAddr[addr] = c
-	e.count++
 	return c
 }
 
@@ -270,7 +267,6 @@ func (e *Endpoint) remove(c *Conn) {
 	delete(e.byAddr, c.addr)
 	e.conns[c.handle] = nil
 	e.freeConns = append(e.freeConns, c.handle)
-	e.count--
 }
 
 func (e *core) event(v Event) {

@@ -174,7 +174,7 @@ const (
 	DropLinksFull                        // an offer beyond PeerLinksMax, answered with LinkDown
 	DropTooManyValues                    // an offer beyond PeerValuesMax, answered with LinkDown
 	DropTooLarge                         // a message beyond LongMax; the connection was closed
-	DropHoldsFull                        // a client's write beyond HoldsMax; its value may be sent back to the client
+	DropHoldsFull                        // a client's write beyond 4,096 that are held; its value may be sent back to the client
 	DropDownsFull                        // a LinkDown that was sent without repeats
 	DropCatchUpsFull                     // repeats of values to a link that was behind, left to the scrub
 	DropLaneFull                         // our unreliable message: too many waited for the next Advance

@@ -42,7 +42,7 @@ func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 type holdTable map[holdKey]*hold
 
 // put remembers a write. It reports false if there are holdsMax others.
-func (h *holdTable) put(key holdKey, value []byte, holdsMax int, now instant) bool {
+func (h *holdTable) put(key holdKey, value []byte, now instant) bool {
 	held := (*h)[key]
 	if held == nil {
 		if len(*h) >= holdsMax {
@@ -138,7 +138,7 @@ func (t *linkTable) hold(id wire.LinkID, index int, value []byte) {
 	if !ok {
 		return
 	}
-	if !t.holds.put(newHoldKey(slot, index), value, t.core.cfg.HoldsMax, t.core.clock.now) {
+	if !t.holds.put(newHoldKey(slot, index), value, t.core.clock.now) {
 		t.core.drop(DropHoldsFull)
 		return
 	}

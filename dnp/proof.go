@@ -120,7 +120,7 @@ func (e *Endpoint) pass(v admit.Verdict) bool {
 
 // room reports whether there may be another connection, with this address.
 func (e *Endpoint) room(from netip.AddrPort) bool {
-	return e.count < e.cfg.ConnsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))
+	return len(e.byAddr) < connsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))
 }
 
 func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) {

@@ -23,7 +23,7 @@ func (c *Conn) Send(data []byte, token uint64) error {
 		return ErrTooLarge
 	case c.over():
 		return ErrClosed
-	case c.send.full(cfg, len(data)):
+	case c.send.full(len(data)):
 		c.Close(CloseSlow)
 		return ErrBacklog
 	}

@@ -93,8 +93,8 @@ func (w *sendWindow) waiting() bool {
 }
 
 // full reports whether the queue has no room for a message of size bytes.
-func (w *sendWindow) full(cfg *Config, size int) bool {
-	return len(w.queue) >= cfg.BacklogMessages || len(w.queue) > 0 && w.bytes+size > cfg.BacklogBytes
+func (w *sendWindow) full(size int) bool {
+	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && w.bytes+size > backlogBytes
 }
 
 func (w *sendWindow) enqueue(m message) {

@@ -172,7 +172,7 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	switch {
 	case e.byAddr[addr] != nil:
 		return nil, ErrConnected
-	case e.count >= e.cfg.ConnsMax:
+	case len(e.byAddr) >= connsMax:
 		return nil, ErrConns
 	}
 	if u := e.unproven.find(addr); u != nil {
