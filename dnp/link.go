@@ -22,9 +22,7 @@ type presumption struct {
 // A LinkInfo describes a link of a connection.
 type LinkInfo struct {
 	ID       wire.LinkID
-	Phase    LinkPhase
 	ReadOnly bool // the side that did not offer it must not write
-	ByPeer   bool // the peer offered it
 }
 
 // Link offers the peer a link to s, as soon as the send window has room. Errors
@@ -96,7 +94,7 @@ func (c *Conn) LinkOf(s *Source) (LinkInfo, bool) {
 		return LinkInfo{}, false
 	}
 	l := &c.links.slots[slot]
-	return LinkInfo{ID: l.id, Phase: l.phase, ReadOnly: l.has(linkReadOnly), ByPeer: l.has(linkByPeer)}, true
+	return LinkInfo{ID: l.id, ReadOnly: l.has(linkReadOnly)}, true
 }
 
 // Relink binds the link to from to another Source of the same layout, which stands
