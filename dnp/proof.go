@@ -272,7 +272,7 @@ func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *
 	c.life.spoke = true
 	switch probe {
 	case ProbePing:
-		c.send.add(outgoing{kind: outProbe, sends: uint16(peer.step), first: peer.created, last: now})
+		c.send.add(outgoing{kind: SentProbe, sends: uint16(peer.step), first: peer.created, last: now})
 	case ProbeHello:
 		hello := helloIDs{first: peer.hello, n: peer.number + 1}
 		c.links.ids.hello = hello
