@@ -97,8 +97,14 @@ func (h holdTable) drop(slot int) {
 // link. That element is not sent to the peer until Release or Refuse, and after Release
 // not while the state has these very bytes.
 func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
-	if !c.over() {
-		c.links.hold(id, index, value)
+	t := &c.links
+	slot, ok := t.slotOf(id)
+	switch {
+	case !ok || c.over():
+	case t.holds.put(newHoldKey(slot, index), value, c.e.clock.now):
+		t.slots[slot].flags |= linkHeld
+	default:
+		c.e.drop(DropHoldsFull)
 	}
 }
 
@@ -122,7 +128,14 @@ func (c *Conn) Held() (list []HeldValue) {
 }
 
 // Release says that what the peer wrote has become the truth, for now.
-func (c *Conn) Release(id wire.LinkID, index int) { c.links.release(id, index) }
+func (c *Conn) Release(id wire.LinkID, index int) {
+	if slot, ok := c.links.slotOf(id); ok {
+		if h := c.links.holds[newHoldKey(slot, index)]; h != nil {
+			h.undecided = false
+			c.links.resendValue(slot, index, h)
+		}
+	}
+}
 
 // Refuse says that what the peer wrote did not become the truth. The peer is sent
 // the value that did.
@@ -130,27 +143,6 @@ func (c *Conn) Refuse(id wire.LinkID, index int) {
 	if slot, ok := c.links.slotOf(id); ok {
 		delete(c.links.holds, newHoldKey(slot, index))
 		c.links.resendValue(slot, index, nil)
-	}
-}
-
-func (t *linkTable) hold(id wire.LinkID, index int, value []byte) {
-	slot, ok := t.slotOf(id)
-	if !ok {
-		return
-	}
-	if !t.holds.put(newHoldKey(slot, index), value, t.core.clock.now) {
-		t.core.drop(DropHoldsFull)
-		return
-	}
-	t.slots[slot].flags |= linkHeld
-}
-
-func (t *linkTable) release(id wire.LinkID, index int) {
-	if slot, ok := t.slotOf(id); ok {
-		if h := t.holds[newHoldKey(slot, index)]; h != nil {
-			h.undecided = false
-			t.resendValue(slot, index, h)
-		}
 	}
 }
 

@@ -123,7 +123,7 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	if _, linked := t.find(s); linked {
 		return ErrLinked
 	}
-	if int(t.ours) >= t.core.cfg.LinksMax {
+	if ours := len(t.slots) - len(t.free) - len(t.peer); ours >= t.core.cfg.LinksMax {
 		return ErrLinks
 	}
 	slot := t.newSlot()
@@ -137,7 +137,6 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, s)
-	t.ours++
 	t.send.offers = append(t.send.offers, uint16(slot))
 	return nil
 }

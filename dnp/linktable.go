@@ -56,8 +56,7 @@ type linkTable struct {
 	log  *journal
 	conn uint32 // handle of the connection
 
-	flushing bool   // in core.flushing
-	ours     uint16 // links that we offered
+	flushing bool // in core.flushing
 
 	slots []link
 	free  []uint16 // free slots
@@ -169,7 +168,6 @@ func (t *linkTable) remove(slot int) {
 	}
 	if !l.has(linkByPeer) {
 		t.ids.release(l.id)
-		t.ours--
 	} else {
 		delete(t.peer, l.id)
 		t.ups.cancel(l.id)

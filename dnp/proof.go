@@ -74,9 +74,9 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.drop(DropBadRequest)
 		return
 	}
-	verdict := e.cfg.Gate.Judge(e.clock.time(now), from, admit.Request)
+	verdict := e.judge(from, admit.Request, now)
 	switch u := e.unproven.find(from); {
-	case !e.pass(verdict): // which counted it
+	case verdict > admit.Stateless: // judge counted it
 	case !m.Offers(wire.ProtocolDNP1):
 		e.refuse(from, wire.NoCommonProtocol, out)
 	case u != nil: // the ConnectionAck may have been lost
@@ -109,13 +109,13 @@ var verdictDrops = [admit.NumVerdicts]DropReason{
 	admit.LimitedAll: DropConnectRate, admit.Late: DropLate, admit.Banned: DropBanned,
 }
 
-// pass reports whether the Gate lets something in, and counts a refusal.
-func (e *Endpoint) pass(v admit.Verdict) bool {
-	if v == admit.Pass || v == admit.Stateless {
-		return true
+// judge asks the Gate and counts a refusal.
+func (e *Endpoint) judge(from netip.AddrPort, kind admit.Kind, now instant) admit.Verdict {
+	v := e.cfg.Gate.Judge(e.clock.time(now), from, kind)
+	if v > admit.Stateless {
+		e.drop(verdictDrops[v])
 	}
-	e.drop(verdictDrops[v])
-	return false
+	return v
 }
 
 // room reports whether there may be another connection, with this address.
@@ -207,7 +207,7 @@ func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sende
 		if c == nil {
 			return
 		}
-		if isReliable(cmd) {
+		if isReliable(cmd, e.cfg.Profile) {
 			c.receive(p, now, out)
 		} else if cmd == wire.CommandReliableAck {
 			c.receiveAck(body, now)
@@ -246,7 +246,7 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instan
 		}
 		return true, dropNothing
 	}
-	if !isReliable(cmd) || hello || cmd >= wire.CommandReliableMessageLong && !e.cfg.Profile.Long() {
+	if !isReliable(cmd, e.cfg.Profile) || hello {
 		return false, DropUnproven
 	}
 	seq, reason := checkReliable(cmd, body)
@@ -335,16 +335,14 @@ const helloPatience = 400 * time.Millisecond
 // follows, or was lost; the peer gets a slot, from which the hello is repeated.
 func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instant) {
 	m, err := wire.ParseReliableAck(p)
-	if err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0 {
+	switch {
+	case err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0:
 		e.drop(DropStranger)
-		return
+	case e.judge(from, admit.Answer, now) == admit.Pass:
+		u := e.addUnproven(from, now)
+		u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
+		u.hello = e.statelessID(from, statelessEpoch(now))
 	}
-	if !e.pass(e.cfg.Gate.Judge(e.clock.time(now), from, admit.Answer)) {
-		return
-	}
-	u := e.addUnproven(from, now)
-	u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
-	u.hello = e.statelessID(from, statelessEpoch(now))
 }
 
 // receiveStateless handles a LinkUp or LinkDown of a peer without slot.
@@ -353,18 +351,14 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	switch {
 	case err != nil:
 		e.drop(DropTruncated)
-		return
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
-		return
-	case !e.pass(e.cfg.Gate.Judge(e.clock.time(now), from, admit.Answer)): // also makes guessing slow
-		return
-	}
-	if !e.isStateless(from, m.Link, now) {
+	case e.judge(from, admit.Answer, now) != admit.Pass: // which counted it, and makes guessing slow
+	case !e.isStateless(from, m.Link, now):
 		e.drop(DropUnproven)
-		return
+	default:
+		e.proven(unproven{addr: from, hello: m.Link}, ProbeHello, now, out)
 	}
-	e.proven(unproven{addr: from, hello: m.Link}, ProbeHello, now, out)
 }
 
 // A LoginVerdict is what the owner says about a login.
@@ -398,7 +392,7 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	case m.Seq != 0 || len(m.Data) > partlessMax:
 		e.drop(DropUnproven)
 		return
-	case !e.pass(e.cfg.Gate.Judge(e.clock.time(now), from, admit.Login)):
+	case e.judge(from, admit.Login, now) != admit.Pass: // which counted it
 		return
 	case !e.room(from):
 		e.refuseLogin(from, out)
