@@ -277,7 +277,7 @@ func TestUncertain(t *testing.T) {
 	c.Advance(first.net.Now())
 	first.pass(100 * time.Millisecond)
 	s := first.workers[0].session(addr)
-	received, sent := s.Conn().Next()
+	received, sent := s.Conn().NextNumbers()
 	if received < 3 {
 		t.Fatalf("the next number of the client is %d, want 3 at least", received)
 	}
