@@ -39,7 +39,6 @@ var rules = map[string][]string{
 	"lludp":          {"lludp/wire"},
 
 	"cluster":                {"internal/fence", "internal/format"},
-	"cluster/affinitytest":   {"cluster"}, // what every affinity has to pass
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/memlease":       {"cluster", "internal/fence"},
 	"cluster/forward":        {"cluster"},
@@ -50,7 +49,6 @@ var rules = map[string][]string{
 
 	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
-	"sessionlog/logtest":  {"sessionlog", "internal/fence"}, // what every log has to pass
 	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
 	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/jetstream", "github.com/nats-io/nats.go"},
 
