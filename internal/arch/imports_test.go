@@ -40,7 +40,6 @@ var rules = map[string][]string{
 
 	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
-	"cluster/memlease":       {"cluster", "internal/fence"},
 	"cluster/forward":        {"cluster"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
-	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -112,8 +111,8 @@ type simRelay struct {
 	name   string
 	relay  *relay.Relay
 	bus    *membus.Bus
-	node   string         // its name on the bus; each start has another one
-	leases *memlease.Node // nil if it holds everything without leases
+	node   string     // its name on the bus; each start has another one
+	leases *leaseNode // nil if it holds everything without leases
 	dead   bool
 	paused bool
 	stuck  bool      // its leases stand still
