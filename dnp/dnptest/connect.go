@@ -111,9 +111,9 @@ func (c *Client) request() {
 // (vectors, connect_resend_schedule).
 func (c *Client) tickConnecting() {
 	switch {
-	case c.now.Sub(c.requestFirst) >= c.b.ConnectTimeout:
+	case c.now.Sub(c.requestFirst) >= connectTimeout:
 		c.closed("no answer")
-	case c.now.Sub(c.requestLast) >= c.b.ConnectResend:
+	case c.now.Sub(c.requestLast) >= connectResend:
 		c.request()
 	}
 }
