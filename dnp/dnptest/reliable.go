@@ -32,12 +32,6 @@ type heldCommand struct {
 	body   []byte
 }
 
-// Next returns the reliable number that the client expects.
-func (c *Client) Next() int { return c.recv.next }
-
-// Held returns how many reliable commands are queued, repeats included.
-func (c *Client) Held() int { return len(c.recv.held) }
-
 // valid is the window rule of all implementations and of the text. It accepts any old number
 // again, except near the wrap, where it does not even acknowledge repeats.
 func valid(n, next int) bool {

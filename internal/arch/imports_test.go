@@ -21,7 +21,7 @@ var rules = map[string][]string{
 	"dnp/admit":    {},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
-	"dnp/dnptest":  {"dnp/netstate", "dnp/wire"}, // a twin of the reference clients, so nothing of dnp itself
+	"dnp/dnptest":  {"dnp/netstate", "dnp/wire", "github.com/x448/float16"}, // a twin of the reference clients, so nothing of dnp itself
 
 	"godot/variant": {},
 
