@@ -44,13 +44,10 @@ type fixture struct {
 func TestMembus(t *testing.T) {
 	conform(t, func(t *testing.T) fixture {
 		net := simnet.New(1)
-		h, err := membus.New(membus.Config{
+		h := membus.New(membus.Config{
 			Schedule: net.Schedule, Rand: rand.New(rand.NewPCG(1, 0)),
-			Delay: time.Millisecond, Jitter: 5 * time.Millisecond,
-		}, subject.Names{}.Mappings(shards)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+			Delay: time.Millisecond, Jitter: 5 * time.Millisecond, Shards: shards,
+		})
 		n := 0
 		return fixture{
 			connect: func() bus.Bus {

@@ -10,18 +10,14 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/internal/simnet"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
-func newHub(t *testing.T, seed uint64) (*Hub, *simnet.Net) {
+func newHub(seed uint64) (*Hub, *simnet.Net) {
 	net := simnet.New(seed)
-	h, err := New(Config{
+	h := New(Config{
 		Schedule: net.Schedule, Rand: rand.New(rand.NewPCG(seed, 0)),
 		Delay: time.Millisecond, Jitter: 5 * time.Millisecond,
-	}, subject.Names{}.Mappings(64)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	return h, net
 }
 
@@ -49,7 +45,7 @@ func send(t *testing.T, b *Bus, subject, data string) {
 
 func TestLossAndDuplicates(t *testing.T) {
 	run := func() ([]string, Stats) {
-		h, net := newHub(t, 7)
+		h, net := newHub(7)
 		h.Loss, h.Duplicate = 0.3, 0.1
 		got := collect(t, h.Node("b"), "x")
 		for i := range 10_000 {
@@ -73,7 +69,7 @@ func TestLossAndDuplicates(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	h, net := newHub(t, 1)
+	h, net := newHub(1)
 	got := collect(t, h.Node("b"), "x")
 	other := collect(t, h.Node("c"), "x")
 	send(t, h.Node("a"), "x", "in transit at the cut")
@@ -99,7 +95,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestDisconnect(t *testing.T) {
-	h, net := newHub(t, 1)
+	h, net := newHub(1)
 	a, b := h.Node("a"), h.Node("b")
 	got := collect(t, b, "x")
 	var changes []bool
@@ -120,7 +116,7 @@ func TestDisconnect(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	h, net := newHub(t, 1)
+	h, net := newHub(1)
 	a, b := h.Node("a"), h.Node("b")
 	got := collect(t, a, "x")
 	var errs []error
@@ -138,13 +134,5 @@ func TestClose(t *testing.T) {
 	}
 	if len(h.subs) != 0 || h.Node("a") == a {
 		t.Error("a closed node must leave nothing behind")
-	}
-}
-
-func TestBadMappings(t *testing.T) {
-	for _, to := range []string{"x.{{random(4)}}", "x.{{wildcard(2)}}", "x.{{partition(0,1)}}", "x.{{partition(1)}}", "x.{{wildcard(a)}}"} {
-		if _, err := New(Config{}, subject.Mapping{From: "x.*", To: to}); err == nil {
-			t.Errorf("%s was accepted", to)
-		}
 	}
 }

@@ -63,13 +63,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	t.Logf("repeat with -seed=%d", seed)
 	w := &world{T: t, net: simnet.New(seed), heard: make(map[string]int)}
-	var err error
-	w.hub, err = membus.New(membus.Config{
-		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond,
-	}, w.subjects.Mappings(simShards)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.hub = membus.New(membus.Config{
+		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond, Shards: simShards,
+	})
 	w.game = w.hub.Node("game")
 	w.on(w.subjects.Event("*"), func(m bus.Msg) {
 		var e event
