@@ -86,11 +86,11 @@ func (b *base) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool
 // not count: the forwarder, not a socket, chooses its worker.
 func (b *base) Misplaced(client netip.AddrPort, by int) {
 	s := b.byAddr[client]
-	if s == nil || s.phase != Serving && s.phase != Revalidating || s.path.Edge != "" || b.leaving {
+	if s == nil || !s.stays() || s.path.Edge != "" || b.leaving {
 		return
 	}
 	if s.misplaced++; s.misplaced == moveAfter {
-		s.phase, s.toWorker = HandingOver, by
+		s.departure, s.toWorker = handingOver, by
 		s.log.HandOver(b.cfg.Node)
 		b.wake(s)
 	}
@@ -185,7 +185,7 @@ func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
 	if s := b.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
 		return s
 	}
-	s := &Session{name: name, client: client, phase: Looking, yields: yields, toWorker: -1, log: sessionlog.Adopt(b.log, name)}
+	s := &Session{name: name, client: client, yields: yields, toWorker: -1, log: sessionlog.Adopt(b.log, name)}
 	b.setPath(s, Path{Unknown: true})
 	if client.IsValid() {
 		b.inferPath(s)
@@ -199,7 +199,7 @@ func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
 // path is the return path to its client. asker is the subject of the edge that waits to hear
 // that the session has a new owner; it may be empty.
 func (b *base) Give(name string, path Path, asker string) {
-	if s := b.byName[name]; s != nil && s.phase == Given {
+	if s := b.byName[name]; s != nil && s.departure == given {
 		b.forget(s) // it comes back
 	}
 	s := b.adopt(name, netip.AddrPort{}, false)
@@ -235,7 +235,7 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 	}
 	b.inferPath(s)
 	b.enter(s)
-	s.about, s.deadline, s.phase = about, now.Add(spacePatience), AwaitingSpace
+	s.about, s.deadline = about, now.Add(spacePatience)
 	b.host.Follow(now, about.Space)
 	b.awaiting = append(b.awaiting, s)
 }
@@ -261,10 +261,9 @@ func (b *base) yield(now time.Time, s *Session, node string) bool {
 func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 	b.awaiting = slices.DeleteFunc(b.awaiting, func(s *Session) bool {
 		switch {
-		case s.phase != AwaitingSpace:
+		case s.departure == gone || s.log.Phase() != sessionlog.Found:
 			return true
 		case b.host.Follow(now, s.about.Space):
-			s.phase = Adopting
 			s.log.Claim()
 			b.wake(s)
 			return true
@@ -286,23 +285,15 @@ func (b *base) adopted(now time.Time, s *Session) {
 	}
 	b.counts.SessionsAdopted++
 	s.feed = feed
-	b.serve(s)
+	b.publishClaim(s)
 	b.receiveHeld(now, s.client)
 	b.reply(s)
 }
 
-// serve notes that this edge owns a session.
-func (b *base) serve(s *Session) {
-	if s.phase = Serving; s.log.Revalidating() {
-		s.phase = Revalidating
-	}
-	b.publishClaim(s)
-}
-
-// gone handles that there is no session to take over. The datagrams that wait may be those
+// nothingFound handles that there is no session to take over. The datagrams that wait may be those
 // of a client that logs in. The claim of a dead edge on the session stays until the affinity
 // forgets it: this edge can release only its own.
-func (b *base) gone(now time.Time, s *Session) {
+func (b *base) nothingFound(now time.Time, s *Session) {
 	b.reply(s)
 	if s.client.IsValid() {
 		b.locations.hint(now, b.clientKey(s.client), "")

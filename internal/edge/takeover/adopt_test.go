@@ -80,7 +80,7 @@ func TestAskedAnotherWorker(t *testing.T) {
 // TestLoginMeanwhile: when a client logs in while this edge takes its old session over,
 // nothing is left of either attempt, so that its next datagram is looked up.
 func TestLoginMeanwhile(t *testing.T) {
-	for _, phase := range []Phase{AwaitingSpace, Adopting} {
+	for _, phase := range []phase{AwaitingSpace, Adopting} {
 		first, addr := newTestEdge(t), clientAddr(1)
 		first.join(addr)
 		next := first.next()
@@ -102,7 +102,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		if w.t.counts.SessionsElsewhere != 1 || len(w.t.byName) > 0 || len(w.t.byAddr) > 0 {
 			t.Errorf("%v: %d sessions are elsewhere, %v are left, want 1 and none", phase, w.t.counts.SessionsElsewhere, w.t.byName)
 		}
-		if old.phase != Over || len(w.t.awaiting) > 0 {
+		if old.phase() != Over || len(w.t.awaiting) > 0 {
 			t.Errorf("%v: it goes on to take the old session over, which no datagram could find", phase)
 		}
 		if next.locations.present(name) {

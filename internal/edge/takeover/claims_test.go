@@ -97,7 +97,7 @@ func (l *loser) wantLook(why string, taken, lookedAfter bool) {
 	l.Helper()
 	k := l.worker.t
 	x := k.byName[l.name]
-	if got := x != nil && x.phase == AwaitingSpace; got != taken || (l.looksAfterAny()) != lookedAfter {
+	if got := x.phase() == AwaitingSpace; got != taken || (l.looksAfterAny()) != lookedAfter {
 		l.Errorf("%s: it takes the session over: %v, want %v; a claim is looked after: %v", why, got, taken, l.looksAfterAny())
 	}
 }

@@ -90,10 +90,10 @@ func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 // handOver gives a session to another edge.
 func (d *drainer) handOver(name, node string) {
 	s := d.byName[name]
-	if s == nil || s.phase != Serving && s.phase != Revalidating {
+	if s == nil || !s.stays() {
 		return // it is over, on its way, or looked at again
 	}
-	s.phase = HandingOver
+	s.departure = handingOver
 	s.log.HandOver(node)
 	d.wake(s)
 }
@@ -111,7 +111,7 @@ func (d *drainer) handed(s *Session, node string) {
 	if d.cfg.Forward != nil && !r.Unheard {
 		r.Via = d.pathAt(node, s)
 	}
-	s.phase = Given
+	s.departure = given
 	d.host.Ask(node, r, func(now time.Time, err error) { d.consented(now, node, s, err) })
 }
 
@@ -133,7 +133,7 @@ func (d *drainer) consented(now time.Time, node string, s *Session, err error) {
 	if err != nil {
 		d.candidates.failed(now, node)
 	}
-	if s.phase != Given {
+	if s.departure != given {
 		return // it was given back meanwhile, or its client logged in
 	}
 	path := s.path

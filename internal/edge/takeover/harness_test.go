@@ -199,17 +199,46 @@ func (e *testEdge) join(addr netip.AddrPort) *dnptest.Client {
 	return c
 }
 
+// A phase is where a session is in its life at a worker.
+type phase string
+
+const (
+	Opening       phase = "opening"
+	Looking       phase = "looking"
+	AwaitingSpace phase = "awaiting space"
+	Adopting      phase = "adopting"
+	Serving       phase = "serving"
+	Revalidating  phase = "revalidating"
+	HandingOver   phase = "handing over"
+	Given         phase = "given"
+	Over          phase = "over"
+)
+
+// phase returns the phase of a session; Over for nil.
+func (s *Session) phase() phase {
+	switch {
+	case s == nil || s.departure == gone:
+		return Over
+	case s.departure == given:
+		return Given
+	case s.departure == handingOver:
+		return HandingOver
+	case s.stays() && s.log.Revalidating():
+		return Revalidating
+	}
+	return map[sessionlog.Phase]phase{
+		sessionlog.Opening: Opening, sessionlog.Reading: Looking, sessionlog.Found: AwaitingSpace,
+		sessionlog.Claiming: Adopting, sessionlog.Adopted: Adopting, sessionlog.Owning: Serving, sessionlog.Over: Over,
+	}[s.log.Phase()]
+}
+
 // session returns the session of a client; nil if the worker has none.
 func (w *testWorker) session(addr netip.AddrPort) *Session { return w.t.byName[w.t.name(addr)] }
 
 // wantPhase wants the worker to have the session of a client in a phase, or not to have it.
-func (w *testWorker) wantPhase(why string, addr netip.AddrPort, want Phase) {
+func (w *testWorker) wantPhase(why string, addr netip.AddrPort, want phase) {
 	w.Helper()
-	got := Over
-	if s := w.session(addr); s != nil {
-		got = s.phase
-	}
-	if got != want {
+	if got := w.session(addr).phase(); got != want {
 		w.Errorf("%s: the session is %v, want %v", why, got, want)
 	}
 }
@@ -309,10 +338,3 @@ type noFeed struct{}
 
 func (noFeed) Deliver(sessionlog.Message) {}
 func (noFeed) End()                       {}
-
-// String returns the name of p.
-func (p Phase) String() string {
-	return [...]string{
-		"none", "opening", "looking", "awaiting space", "adopting", "serving", "revalidating", "handing over", "given", "over",
-	}[min(p, Over)]
-}

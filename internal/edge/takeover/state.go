@@ -91,7 +91,7 @@ type base struct {
 	paths   paths
 	detours int // sessions whose path is not the direct one
 
-	awaiting []*Session // in the phase AwaitingSpace, oldest first
+	awaiting []*Session // that wait for their spaces, oldest first
 	reads    budget     // of logs, for clients that no edge claims
 
 	leaving bool // the worker hands its sessions over
@@ -181,7 +181,7 @@ func (b *base) later(answer answerFunc) func(cluster.Served, error) {
 
 // forget drops a session that is over at this worker.
 func (b *base) forget(s *Session) {
-	s.phase = Over
+	s.departure = gone
 	b.due.Remove(s)
 	if b.byName[s.name] == s {
 		delete(b.byName, s.name)
@@ -216,9 +216,6 @@ func (b *base) plan(s *Session, at time.Time) {
 // may own it.
 func (b *base) revalidate(s *Session) {
 	s.log.Revalidate()
-	if s.phase == Serving {
-		s.phase = Revalidating
-	}
 	b.wake(s)
 }
 

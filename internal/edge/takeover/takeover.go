@@ -57,9 +57,9 @@ func (t *Takeover) Begin(now time.Time) {
 // Connected begins the session of a client that proved its address. The client is served
 // when the log has the session.
 func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
-	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), phase: Opening, toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
+	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
 	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.marshal()})
-	if old := t.byName[s.name]; old != nil && (old.adopting() || old.phase == Given) {
+	if old := t.byName[s.name]; old != nil && (old.adopting() || old.departure == given) {
 		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
 	}
 	t.setPath(s, Path{Edge: t.paths.edge(s.client)})
@@ -185,13 +185,13 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 
 // advanceSession carries out the actions of a session and plans when to look at it again.
 func (t *Takeover) advanceSession(now time.Time, s *Session) {
-	if s.phase >= Given {
+	if s.departure >= given {
 		return
 	}
 	for _, a := range s.log.Advance(now) {
 		t.act(now, s, a)
 	}
-	if s.phase == Over {
+	if s.departure == gone {
 		return
 	}
 	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
@@ -212,9 +212,6 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 
 // owned notes that this edge owns a session and has nothing to revalidate.
 func (t *Takeover) owned(s *Session) {
-	if s.phase == Revalidating {
-		s.phase = Serving
-	}
 	if s.givenBack != nil { // this edge owned it all the time; the giver may forget it all the same
 		s.givenBack = nil
 		t.reply(s)
@@ -227,7 +224,7 @@ func (t *Takeover) owned(s *Session) {
 // said may be older than the log, which may name a living owner.
 func (t *Takeover) end(s *Session) {
 	t.plan(s, time.Time{})
-	if s.phase == Given && s.givenBack == nil {
+	if s.departure == given && s.givenBack == nil {
 		return
 	}
 	t.forget(s)
@@ -260,7 +257,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionGone:
 		t.settle(s.name)
-		t.gone(now, s)
+		t.nothingFound(now, s)
 	case sessionlog.ActionLost:
 		t.counts.SessionsLost++
 		t.lose(now, s)
@@ -278,7 +275,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 // opened serves a client whose session the log has stored.
 func (t *Takeover) opened(now time.Time, s *Session) {
 	t.counts.SessionsOpened++
-	t.serve(s)
+	t.publishClaim(s)
 	s.feed = t.host.Begin(now, s)
 }
 
@@ -301,7 +298,7 @@ func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 		Edge: t.cfg.Node, Reason: a.Reason, Numbers: []uint64{a.Received, a.Sent},
 	}
 	t.host.Emit(ev)
-	if !s.served() { // it was to be taken over
+	if s.feed == nil { // it was to be taken over
 		if s.about.Listener == t.cfg.Listener {
 			t.host.Refuse(s.client)
 		}
