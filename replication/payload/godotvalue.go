@@ -48,15 +48,12 @@ func godotKey(key variant.Value) (string, *replication.Error) {
 type godotLiteral struct{ v variant.Value }
 
 // AppendValue implements replication.Literal.
-func (l godotLiteral) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error) {
+func (l godotLiteral) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err *replication.Error) {
 	if l.v.IsNull() {
 		return b, true, nil
 	}
-	enc, e := l.appendValue(b, t)
-	if e != nil {
-		return b, false, e // not in the line above: a nil *Error is not a nil error
-	}
-	return enc, false, nil
+	enc, err = l.appendValue(b, t)
+	return enc, false, err
 }
 
 func (l godotLiteral) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Error) {

@@ -17,15 +17,12 @@ import (
 type literal string
 
 // AppendValue implements replication.Literal.
-func (l literal) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error) {
+func (l literal) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err *replication.Error) {
 	if l == "null" {
 		return b, true, nil
 	}
-	enc, e := l.appendValue(b, t)
-	if e != nil {
-		return b, false, e // separate from the success path: a nil *Error is not a nil error
-	}
-	return enc, false, nil
+	enc, err = l.appendValue(b, t)
+	return enc, false, err
 }
 
 func (l literal) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
@@ -109,7 +106,7 @@ func components(t wire.ValueType, n int) *replication.Error {
 }
 
 func inComponent(i int, err *replication.Error) *replication.Error {
-	return within("component "+string('0'+rune(i)), err)
+	return err.In("component " + string('0'+rune(i)))
 }
 
 func (l literal) appendString(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
