@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
@@ -11,7 +12,7 @@ import (
 func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 	answers := make(chan Stats, len(r.workers))
 	for _, w := range r.workers {
-		w.commands.Put(command{kind: commandStats, stats: answers})
+		w.commands.Put(func(now time.Time) { answers <- w.Stats(now) })
 	}
 	var sum Stats
 	for range r.workers {

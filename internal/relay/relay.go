@@ -203,8 +203,8 @@ func (r *Relay) Start() error {
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
 	if r.cfg.Wildcard {
-		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
-		subs.add(s.GetAll(), func(m bus.Msg) { r.deal(kindGet, m, s.ParseGet) })
+		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal((*Worker).publish, m, s.ParsePublish) })
+		subs.add(s.GetAll(), func(m bus.Msg) { r.deal((*Worker).get, m, s.ParseGet) })
 	}
 	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
@@ -245,17 +245,17 @@ func (r *Relay) busChanged(connected bool) {
 	}
 	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
 	for _, w := range r.workers {
-		w.commands.Put(command{kind: commandReconnected})
+		w.commands.Put(w.askAll)
 	}
 }
 
 func (r *Relay) worker(shard int) *Worker { return r.workers[shard%len(r.workers)] }
 
 // deal gives a message whose subject names no shard to the worker of its shard.
-func (r *Relay) deal(k kind, m bus.Msg, parse func(string) (subject.Address, bool)) {
+func (r *Relay) deal(handle handler, m bus.Msg, parse func(string) (subject.Address, bool)) {
 	shard := 0 // any worker can answer a malformed address
 	if a, ok := parse(m.Subject); ok {
 		shard = cluster.Shard(a.Space, r.cfg.Shards)
 	}
-	r.worker(shard).post(k, shard, m)
+	r.worker(shard).post(shard, handle, m)
 }
