@@ -69,45 +69,33 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		}
 		return all
 	}
-	count := func(name, unit, help string, read func(*natsbus.Stats) uint64) telemetry.Metric {
-		return telemetry.Counter("dnp.nats."+name, unit, help, func() uint64 { s := sum(); return read(&s) })
-	}
-	direction := func(name, unit, help string, read func(*natsbus.Stats) (in, out uint64)) telemetry.Metric {
-		return telemetry.CounterBy("dnp.nats."+name, unit, help, "direction", func(observe func(string, uint64)) {
-			s := sum()
-			in, out := read(&s)
-			observe("in", in)
-			observe("out", out)
-		})
-	}
+	of := telemetry.Group[natsbus.Stats]{Prefix: "dnp.nats.", Read: sum}
 	return []telemetry.Metric{
-		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() float64 {
-			n := 0
+		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() (n float64) {
 			for _, b := range buses {
 				if b.Connected() {
 					n++
 				}
 			}
-			return float64(n)
+			return n
 		}),
 		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node needs.",
 			func() float64 { return float64(len(buses)) }),
-		direction("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
-		direction("io", "By", "Bytes of the bodies of bus messages.",
+		of.InOut("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
+		of.InOut("io", "By", "Bytes of the bodies of bus messages.",
 			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),
-		telemetry.CounterBy("dnp.nats.drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
-			"reason", func(observe func(string, uint64)) {
-				s := sum()
+		of.CounterBy("drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
+			"reason", func(s *natsbus.Stats, observe func(string, uint64)) {
 				observe("disconnected", s.DroppedDisconnected)
 				observe("busy", s.DroppedBusy)
 				observe("size", s.DroppedSize)
 				observe("other", s.DroppedOther)
 				observe("slow", s.Missed)
 			}),
-		count("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
+		of.Counter("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
 			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
-		count("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
-		count("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
+		of.Counter("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
+		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
 			func(s *natsbus.Stats) uint64 { return s.Errors }),
 	}
 }

@@ -250,27 +250,24 @@ func NewRelay(c *config.Relay, shards int, node string, bus bus.Bus, subjects su
 
 // leaseMetrics returns the metrics of a relay's leases and store.
 func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
+	of := telemetry.Group[natslease.Stats]{Prefix: "dnp.relay.", Read: l.Stats}
 	return []telemetry.Metric{
-		telemetry.CounterBy("dnp.relay.store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
-			func(observe func(string, uint64)) {
-				s := l.Stats()
+		of.CounterBy("store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
+			func(s *natslease.Stats, observe func(string, uint64)) {
 				observe("ok", s.OK)
 				observe("stale", s.Stale)
 				observe("busy", s.Busy)
 				observe("unknown", s.Unknown)
 				observe("unreachable", s.Unreachable)
 			}),
-		telemetry.CounterBy("dnp.relay.ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
-			func(observe func(string, uint64)) {
-				s := l.Stats()
+		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
+			func(s *natslease.Stats, observe func(string, uint64)) {
 				observe("released", s.Released)
 				observe("taken", s.Taken)
 				observe("fenced", s.Fenced)
 				observe("silence", s.Silenced)
 			}),
-		telemetry.Counter("dnp.relay.store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.", func() uint64 {
-			s := l.Stats()
-			return s.WatchRestarts + s.LoadRetries
-		}),
+		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.",
+			func(s *natslease.Stats) uint64 { return s.WatchRestarts + s.LoadRetries }),
 	}
 }

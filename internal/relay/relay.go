@@ -99,23 +99,18 @@ func (c Config) withDefaults() Config {
 // validate reports all problems at once.
 func (c Config) validate() error {
 	var errs []error
-	if c.Node == "" {
-		errs = append(errs, errors.New("relay: no node name"))
+	check := func(ok bool, problem string) {
+		if !ok {
+			errs = append(errs, errors.New("relay: "+problem))
+		}
 	}
-	if c.Bus == nil {
-		errs = append(errs, errors.New("relay: no bus"))
-	}
-	if c.Leases == nil && c.Epoch == 0 {
-		errs = append(errs, errors.New("relay: neither leases nor an epoch"))
-	}
-	if c.DurableRate < 0 {
-		errs = append(errs, errors.New("relay: negative durable rate"))
-	}
-	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Workers < 0 {
-		errs = append(errs, errors.New("relay: negative tick, shards, spaces or workers"))
-	}
+	check(c.Node != "", "no node name")
+	check(c.Bus != nil, "no bus")
+	check(c.Leases != nil || c.Epoch != 0, "neither leases nor an epoch")
+	check(c.DurableRate >= 0, "negative durable rate")
+	check(c.Tick >= 0 && c.Shards >= 0 && c.Spaces >= 0 && c.Workers >= 0, "negative tick, shards, spaces or workers")
 	for _, problem := range c.Limits.Validate() {
-		errs = append(errs, errors.New("relay: "+problem))
+		check(false, problem)
 	}
 	return errors.Join(errs...)
 }
