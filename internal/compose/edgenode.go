@@ -65,11 +65,11 @@ func NewEdgeNode(ctx context.Context, f *EdgeFlags, log *slog.Logger) (*EdgeNode
 
 func (n *EdgeNode) open(ctx context.Context) error {
 	f := n.flags
-	waiting, reached, err := showWaiting(&f.Admin)
+	stopWaiting, reached, err := showWaiting(&f.Admin)
 	if err != nil {
 		return err
 	}
-	defer waiting.Stop()
+	defer stopWaiting()
 	var buses []*natsbus.Bus
 	connect := func() (*natsbus.Bus, error) {
 		bus, err := DialNATS(ctx, &f.NATS, &f.Node, n.log)
@@ -106,7 +106,7 @@ func (n *EdgeNode) open(ctx context.Context) error {
 		n.forward.Serve(n.edge)
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
-	waiting.Stop()
+	stopWaiting()
 	n.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: f.HTTP, Telemetry: n.tel, Pprof: f.Pprof, TokenFile: f.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return n.mapping.Note(EdgeHealth(n.edge, n.bus, n.durable)) }, Drain: n.Drain,

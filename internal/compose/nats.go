@@ -102,13 +102,13 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 
 // showWaiting serves /readyz while a node starts: it waits for NATS and, after reached is
 // called, for the store. The caller stops it before it serves the node itself.
-func showWaiting(admin *config.Admin) (w *telemetry.Waiting, reached func(), err error) {
+func showWaiting(admin *config.Admin) (stop, reached func(), err error) {
 	var connected atomic.Bool
-	w, err = telemetry.Wait(admin.HTTP, func() []string {
+	stop, err = telemetry.Wait(admin.HTTP, func() []string {
 		if connected.Load() {
 			return []string{"store"}
 		}
 		return []string{"nats"}
 	})
-	return w, func() { connected.Store(true) }, err
+	return stop, func() { connected.Store(true) }, err
 }

@@ -68,11 +68,11 @@ func NewRelayNode(ctx context.Context, f *RelayFlags, log *slog.Logger) (*RelayN
 
 func (n *RelayNode) open(ctx context.Context) error {
 	f := n.flags
-	waiting, reached, err := showWaiting(&f.Admin)
+	stopWaiting, reached, err := showWaiting(&f.Admin)
 	if err != nil {
 		return err
 	}
-	defer waiting.Stop()
+	defer stopWaiting()
 	if n.bus, err = DialNATS(ctx, &f.NATS, &f.Node, n.log); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (n *RelayNode) open(ctx context.Context) error {
 		}
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
-	waiting.Stop()
+	stopWaiting()
 	n.admin, err = telemetry.Listen(telemetry.Config{
 		Addr: f.HTTP, Telemetry: n.tel, Pprof: f.Pprof, TokenFile: f.HTTPToken, Metrics: metrics,
 		Health: func() telemetry.Health { return n.mapping.Note(health(n.relay.Ready(), n.bus)) }, // without NATS nothing reaches the relay
