@@ -16,12 +16,11 @@ import (
 // NewGossip opens the gossip port that the flags name. Other nodes know the node as
 // starting until SetPhase. Run joins the others and ends with an error if they refuse this
 // node for its key or its shard count.
-func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, addresses []cluster.Address, log *slog.Logger) (*gossip.Gossip, error) {
+func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, log *slog.Logger) (*gossip.Gossip, error) {
 	return gossip.Open(gossip.Config{
 		Self: cluster.Member{
 			Name: node, Role: role, Phase: cluster.PhaseStarting, Shards: uint16(shards),
-			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Addresses: addresses,
-			Format: format.Newest,
+			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Format: format.Newest,
 		},
 		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
 	})

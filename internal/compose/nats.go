@@ -5,35 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
-	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/subject"
 )
-
-// DialNATS connects a node to NATS. It waits as long as the flags allow.
-func DialNATS(ctx context.Context, c *config.NATS, n *config.Node, log *slog.Logger) (*natsbus.Bus, error) {
-	return natsbus.Dial(ctx, natsbus.Config{
-		URL: c.NATSURL, Security: Security(c), Name: n.Name, InboxPrefix: natsroles.NodeInbox,
-		OnError: func(err error) { log.Warn("NATS", "error", err) },
-	}, n.StartTimeout, log)
-}
 
 // Security returns the credentials of a node at NATS.
 func Security(c *config.NATS) natsbus.Security {
 	return natsbus.Security{
 		User: c.NATSUser, Password: c.NATSPassword, Credentials: c.NATSCreds, NKey: c.NATSNKey, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey,
 	}
-}
-
-// Subjects returns the subjects of the deployment.
-func Subjects(c *config.NATS) subject.Names {
-	return subject.Names{Prefix: c.SubjectPrefix}
 }
 
 // openStore calls open until it succeeds, while JetStream is not available. timeout is how
@@ -98,17 +82,4 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
 			func(s *natsbus.Stats) uint64 { return s.Errors }),
 	}
-}
-
-// showWaiting serves /readyz while a node starts: it waits for NATS and, after reached is
-// called, for the store. The caller stops it before it serves the node itself.
-func showWaiting(admin *config.Admin) (stop, reached func(), err error) {
-	var connected atomic.Bool
-	stop, err = telemetry.Wait(admin.HTTP, func() []string {
-		if connected.Load() {
-			return []string{"store"}
-		}
-		return []string{"nats"}
-	})
-	return stop, func() { connected.Store(true) }, err
 }
