@@ -12,14 +12,14 @@ import (
 func TestKeys(t *testing.T) {
 	k := []byte("0123456789abcdef")
 	next := []byte("fedcba9876543210")
-	g := &Gossip{keys: &keys{file: "x", rotation: newRotation([]key{k}, time.Minute)}}
+	g := &Gossip{keys: &keys{file: "x", rotation: newRotation([]key{key(k)}, time.Minute)}}
 	list := g.Keys()
 	if len(list) != 1 || !bytes.Equal(list[0], k) {
 		t.Fatalf("got %q", list)
 	}
 	list[0][0] = 'x'
 	now := time.Unix(0, 0)
-	g.keys.rotation.read(now, []key{next, k})
+	g.keys.rotation.read(now, []key{key(next), key(k)})
 	if list = g.Keys(); len(list) != 2 || !bytes.Equal(list[0], k) || !bytes.Equal(list[1], next) {
 		t.Errorf("the ring is %q, want a new key that is known and not used yet", list)
 	}

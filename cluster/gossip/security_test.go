@@ -127,14 +127,14 @@ func suspected(list []*node) (sum uint64) {
 func (n *node) wants(want []key) bool {
 	n.keys.mu.Lock()
 	defer n.keys.mu.Unlock()
-	return slices.EqualFunc(n.keys.rotation.wanted, want, sameKey)
+	return slices.Equal(n.keys.rotation.wanted, want)
 }
 
 // ringIs reports whether memberlist has exactly these keys and sends with the first.
 func (n *node) ringIs(want []key) bool {
 	got := n.keys.keyring.GetKeys()
-	return len(got) == len(want) && sameKey(got[0], want[0]) &&
-		!slices.ContainsFunc(got, func(k []byte) bool { return !contains(want, k) })
+	return len(got) == len(want) && key(got[0]) == want[0] &&
+		!slices.ContainsFunc(got, func(k []byte) bool { return !slices.Contains(want, key(k)) })
 }
 
 func TestBadKeyFileIsRepaired(t *testing.T) {
