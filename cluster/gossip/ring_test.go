@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // TestKeys checks that Keys returns a copy of the ring, in the order in which gossip uses it.
@@ -35,10 +36,10 @@ func TestKeys(t *testing.T) {
 // TestSetSender checks that the id of the process is announced.
 func TestSetSender(t *testing.T) {
 	table := newTable(cluster.Member{Name: "a", Role: cluster.RoleEdge, Phase: cluster.PhaseReady, Shards: 64})
-	g := &Gossip{table: table, urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1)}
+	g := &Gossip{table: table, announcing: turn.NewWake()}
 	g.SetSender(77)
 	m, err := cluster.ParseMetadata(table.NodeMeta(0))
-	if err != nil || m.Sender != 77 || len(g.urgent) != 1 {
-		t.Errorf("the metadata has %+v, %v; %d announcements wait", m, err, len(g.urgent))
+	if err != nil || m.Sender != 77 || len(g.announcing) != 1 {
+		t.Errorf("the metadata has %+v, %v; %d announcements wait", m, err, len(g.announcing))
 	}
 }

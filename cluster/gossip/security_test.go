@@ -79,13 +79,13 @@ func TestRotation(t *testing.T) {
 		defer close(stopped)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for i := 0; ; i++ {
+		for i := uint64(0); ; i++ {
 			select {
 			case <-stop:
 				return
 			case <-tick.C:
-				list[i%5].SetLoad(i % 100)
-				control[i%3].SetLoad(i % 100)
+				list[i%5].SetSender(i)
+				control[i%3].SetSender(i)
 			}
 		}
 	}()
