@@ -50,10 +50,11 @@ func Open(cfg Config) (*Gossip, error) {
 	if g.keys, err = openKeys(cfg.KeyFile, cfg.KeyDelay, cfg.Log); err != nil {
 		return nil, err
 	}
-	transport, err := listen(cfg.Bind, g.logger.standard())
+	transport, bound, err := listen(cfg.Bind, g.logger.standard())
 	if err != nil {
 		return nil, err
 	}
+	g.bound = bound
 	if err := g.create(transport); err != nil {
 		transport.Shutdown()
 		return nil, err
@@ -62,11 +63,6 @@ func Open(cfg Config) (*Gossip, error) {
 }
 
 func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
-	bind, err := parseBind(g.cfg.Bind)
-	if err != nil {
-		return err
-	}
-	g.bound = netip.AddrPortFrom(bind.Addr(), uint16(transport.GetAutoBindPort()))
 	if g.advertise, err = advertised(g.cfg.Advertise, g.bound, g.machine); err != nil {
 		return err
 	}
@@ -128,7 +124,7 @@ func (g *Gossip) end(leave bool) {
 		g.logger.silent.Store(true) // from here on errors mean nothing
 		g.stop()
 		if leave {
-			if err := g.list.Leave(g.cfg.LeaveTimeout); err != nil {
+			if err := g.list.Leave(leaveTimeout); err != nil {
 				g.log.Debug("gossip", "event", err.Error())
 			}
 		}
