@@ -35,7 +35,7 @@ func TestWrongKey(t *testing.T) {
 			err := newcomer.wait()
 			var refused *RefusedError
 			if !errors.As(err, &refused) || refused.Refusal != c.want {
-				t.Fatalf("want refusal %d, got %v", c.want, err)
+				t.Fatalf("want refusal %q, got %v", c.want, err)
 			}
 			text := err.Error()
 			if !strings.Contains(text, c.words) || strings.Contains(text, "\n") {

@@ -245,11 +245,11 @@ func TestRefusal(t *testing.T) {
 		"x: remote state is encrypted and encryption is not configured":                              NoKeyHere,
 		"x: remote error: encryption is configured but remote state is not encrypted from=1.2.3.4:5": NoKeyHere,
 		"x: remote error: remote state is encrypted and encryption is not configured":                NoKeyThere,
-		"failed to join 1.2.3.4:5: dial tcp 1.2.3.4:5: connect: connection refused":                  0,
-		"failed to join 1.2.3.4:5: read tcp 1.2.3.4:6->1.2.3.4:5: i/o timeout":                       0,
+		"failed to join 1.2.3.4:5: dial tcp 1.2.3.4:5: connect: connection refused":                  "",
+		"failed to join 1.2.3.4:5: read tcp 1.2.3.4:6->1.2.3.4:5: i/o timeout":                       "",
 	} {
-		if got, ok := refusal(errors.New(text)); got != want || ok != (want != 0) {
-			t.Errorf("%q: got %d, want %d", text, got, want)
+		if got := refusal(errors.New(text)); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
