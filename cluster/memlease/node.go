@@ -215,7 +215,7 @@ func (n *Node) ask(shard int, l *lease, a cluster.Action) {
 		list = l.queue[0].list
 	}
 	n.hub.ask(n, shard, a, list, answer)
-	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
+	n.hub.Schedule(cluster.LeaseTimeout, func() { answer(cluster.Answer{Verdict: fence.Unknown}) })
 }
 
 // later gives an answer to a paused node when it goes on.
