@@ -19,10 +19,18 @@ type candidate struct {
 	seed uint64
 }
 
+// FNV-1a with 64 bits. Package fnv costs a roster of a thousand edges a third more.
+const (
+	fnvOffset64 = 14695981039346656037
+	fnvPrime64  = 1099511628211
+)
+
 func newCandidate(name string) candidate {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return candidate{name, mix(h.Sum64())}
+	h := uint64(fnvOffset64)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * fnvPrime64
+	}
+	return candidate{name, mix(h)}
 }
 
 // draw returns the number that h draws for a shard. It must never change: nodes of different
