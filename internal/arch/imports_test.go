@@ -42,7 +42,7 @@ var rules = map[string][]string{
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/forward":        {"cluster"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
-	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
+	"cluster/gossip":         {"cluster", "internal/turn", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
