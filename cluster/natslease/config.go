@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
@@ -54,9 +53,6 @@ type Config struct {
 	// Lease are the timings. Open sets Node and ID.
 	Lease cluster.LeaseConfig
 
-	// JetStream are options such as a domain.
-	JetStream []natsjs.JetStreamOpt
-
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -85,39 +81,20 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Keys of the metadata of a store stream.
-const (
-	metaShards  = "dnprelay-shards"
-	metaStreams = "dnprelay-store-streams"
-)
-
 // StreamName returns the name of the g-th store stream.
 func StreamName(g int) string { return "DNP_STORE_" + strconv.Itoa(g) }
 
-// open returns the g-th stream, made if it does not exist, and refuses a stream that this
-// relay would have made otherwise.
-func (c *Config) open(ctx context.Context, js natsjs.JetStream, g int) (natsjs.Stream, error) {
-	want := c.stream(g, time.Now())
-	s, err := jetstream.OpenStream(ctx, js, want)
-	if err != nil {
-		return nil, err
+// open returns the store streams.
+func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
+	shards := jetstream.Shards{
+		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-shards", Name: "shards"},
+		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-store-streams", Name: "store streams"},
+		StreamName: StreamName, Subject: c.Subjects.StoreAll,
+		Config: natsjs.StreamConfig{
+			Description: "dnprelay: who holds which shard, and the keyframes of its states", Replicas: c.Replicas,
+			MaxMsgsPerSubject: 1, AllowAtomicPublish: true,
+		},
+		Features: "one message per subject, atomic batches, message TTLs and no direct get",
 	}
-	return s, jetstream.CheckStream(s.CachedInfo().Config, want, "one message per subject, atomic batches, message TTLs and no direct get",
-		jetstream.Label{Key: metaShards, Name: "shards"}, jetstream.Label{Key: metaStreams, Name: "store streams"})
-}
-
-// stream returns the configuration of the g-th stream. Its first sequence is the time, so
-// that epochs do not run backwards when the streams are wiped and made again.
-func (c *Config) stream(g int, now time.Time) natsjs.StreamConfig {
-	var subjects []string
-	for n := g; n < c.Shards; n += c.Streams {
-		subjects = append(subjects, c.Subjects.StoreAll(n))
-	}
-	return natsjs.StreamConfig{
-		Name: StreamName(g), Subjects: subjects, Replicas: c.Replicas, Storage: natsjs.FileStorage,
-		Description:       "dnprelay: who holds which shard, and the keyframes of its states",
-		MaxMsgsPerSubject: 1, AllowAtomicPublish: true, AllowMsgTTL: true, AllowDirect: false,
-		FirstSeq: uint64(now.UnixMilli()),
-		Metadata: map[string]string{metaShards: strconv.Itoa(c.Shards), metaStreams: strconv.Itoa(c.Streams)},
-	}
+	return shards.Open(ctx, c.Conn)
 }

@@ -2,12 +2,12 @@ package natslease
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -31,18 +31,11 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	js, err := natsjs.New(cfg.Conn, cfg.JetStream...)
+	streams, err := cfg.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("JetStream: %w", err)
+		return nil, err
 	}
-	l := &Leases{cfg: cfg, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
-	for g := range cfg.Streams {
-		s, err := cfg.open(ctx, js, g)
-		if err != nil {
-			return nil, err
-		}
-		l.streams = append(l.streams, s)
-	}
+	l := &Leases{cfg: cfg, streams: streams, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
 	for n := range cfg.Shards {
 		l.shards = append(l.shards, newShard(l, n))
 	}
@@ -134,15 +127,15 @@ func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.
 
 // Stats are counters since Open.
 type Stats struct {
-	OK, Stale, Busy, Unknown, Unreachable uint64 // answers of the store
-	Stored                                uint64 // keyframes
-	Released, Taken, Fenced, Silenced     uint64 // shards that this relay lost, by reason
-	WatchRestarts, LoadRetries            uint64
+	Answers                    fence.Counts                      // of the store
+	Lost                       [cluster.ReasonSilence + 1]uint64 // shards that this relay lost, by reason
+	Stored                     uint64                            // keyframes
+	WatchRestarts, LoadRetries uint64
 }
 
 // counters are bumped by many goroutines.
 type counters struct {
-	answers              [fence.Unreachable + 1]atomic.Uint64
+	answers              jetstream.Verdicts
 	lost                 [cluster.ReasonSilence + 1]atomic.Uint64
 	stored, batches      atomic.Uint64
 	watches, loadRetries atomic.Uint64
@@ -151,12 +144,9 @@ type counters struct {
 // Stats returns the counters.
 func (l *Leases) Stats() Stats {
 	c := &l.counts
-	return Stats{
-		OK: c.answers[fence.OK].Load(), Stale: c.answers[fence.Stale].Load(), Busy: c.answers[fence.Busy].Load(),
-		Unknown: c.answers[fence.Unknown].Load(), Unreachable: c.answers[fence.Unreachable].Load(),
-		Stored:   c.stored.Load(),
-		Released: c.lost[cluster.ReasonReleased].Load(), Taken: c.lost[cluster.ReasonTaken].Load(),
-		Fenced: c.lost[cluster.ReasonEpoch].Load(), Silenced: c.lost[cluster.ReasonSilence].Load(),
-		WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load(),
+	s := Stats{Answers: c.answers.Counts(), Stored: c.stored.Load(), WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load()}
+	for i := range c.lost {
+		s.Lost[i] = c.lost[i].Load()
 	}
+	return s
 }

@@ -91,18 +91,8 @@ func message(subject string, data []byte) *nats.Msg {
 func (s *shard) publish(ctx context.Context, all ...*nats.Msg) cluster.Answer {
 	id := s.l.cfg.Lease.ID + "-" + strconv.FormatUint(s.l.counts.batches.Add(1), 36)
 	r, err := jetstream.PublishBatch(ctx, s.l.cfg.Conn, id, all...)
-	if err != nil {
-		return cluster.Answer{Verdict: jetstream.Failed(err)}
-	}
-	return judge(r.Data)
-}
-
-func judge(data []byte) cluster.Answer {
-	ack, ok := jetstream.ParseAck(data)
-	if !ok {
-		return cluster.Answer{Verdict: fence.Unknown}
-	}
-	return cluster.Answer{Verdict: ack.Verdict(fence.Unknown), Seq: ack.Seq}
+	v, ack := jetstream.Judge(r, err, fence.Unknown)
+	return cluster.Answer{Verdict: v, Seq: ack.Seq}
 }
 
 // read asks the leader of the stream, because any other server may answer with an old state.

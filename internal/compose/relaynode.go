@@ -252,21 +252,14 @@ func NewRelay(c *config.Relay, shards int, node string, bus bus.Bus, subjects su
 func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
 	return []telemetry.Metric{
 		telemetry.CounterBy("dnp.relay.store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
-			func(observe func(string, uint64)) {
-				s := l.Stats()
-				observe("ok", s.OK)
-				observe("stale", s.Stale)
-				observe("busy", s.Busy)
-				observe("unknown", s.Unknown)
-				observe("unreachable", s.Unreachable)
-			}),
+			func(observe func(string, uint64)) { l.Stats().Answers.Each(observe) }),
 		telemetry.CounterBy("dnp.relay.ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
 			func(observe func(string, uint64)) {
-				s := l.Stats()
-				observe("released", s.Released)
-				observe("taken", s.Taken)
-				observe("fenced", s.Fenced)
-				observe("silence", s.Silenced)
+				lost := l.Stats().Lost
+				observe("released", lost[cluster.ReasonReleased])
+				observe("taken", lost[cluster.ReasonTaken])
+				observe("fenced", lost[cluster.ReasonEpoch])
+				observe("silence", lost[cluster.ReasonSilence])
 			}),
 		telemetry.Counter("dnp.relay.store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.", func() uint64 {
 			s := l.Stats()

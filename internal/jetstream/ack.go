@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
@@ -101,20 +103,38 @@ func ParseAck(data []byte) (a Ack, ok bool) {
 	return Ack{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}, ack.Stream != ""
 }
 
-// Verdict judges the answer. other is the verdict on an error code of which this package
-// knows nothing.
-func (a Ack) Verdict(other fence.Verdict) fence.Verdict {
+// Judge judges the answer to a publish, or the error if there is none. other is the verdict on
+// an error code of which this package knows nothing.
+func Judge(m *nats.Msg, err error, other fence.Verdict) (fence.Verdict, Ack) {
+	if err != nil {
+		return Failed(err), Ack{}
+	}
+	a, ok := ParseAck(m.Data)
+	if !ok {
+		return fence.Unknown, Ack{}
+	}
 	switch a.Code {
 	case 0:
-		return fence.OK
+		return fence.OK, a
 	case codeStale:
-		return fence.Stale
+		return fence.Stale, a
 	case codeBusy:
-		return fence.Busy
+		return fence.Busy, a
 	case codeBatchIncomplete, codeBatches, codeBatchesOld:
-		return fence.Unreachable
+		return fence.Unreachable, a
 	}
-	return other
+	return other, a
+}
+
+// Verdicts counts answers. Any goroutine may add one.
+type Verdicts [fence.Unreachable + 1]atomic.Uint64
+
+// Counts returns the numbers.
+func (v *Verdicts) Counts() (c fence.Counts) {
+	for i := range v {
+		c[i] = v[i].Load()
+	}
+	return c
 }
 
 // unsent are the errors after which a message was certainly not sent.
@@ -126,10 +146,8 @@ var unsent = [...]error{
 // Failed judges a request that has no answer: Unreachable if it certainly was not sent,
 // otherwise Unknown.
 func Failed(err error) fence.Verdict {
-	for _, e := range unsent {
-		if errors.Is(err, e) {
-			return fence.Unreachable
-		}
+	if slices.ContainsFunc(unsent[:], func(e error) bool { return errors.Is(err, e) }) {
+		return fence.Unreachable
 	}
 	return fence.Unknown
 }

@@ -7,6 +7,5 @@
 //	go r.Run(ctx)
 //	r.Send(jetstream.Request{Msg: m, Done: func(reply *nats.Msg, err error) { ... }})
 //
-// A fenced publish is a message on which [Expect] was called. [ParseAck] reads the answer and
-// [Ack.Verdict] judges it.
+// A fenced publish is a message on which [Expect] was called. [Judge] judges the answer.
 package jetstream

@@ -18,6 +18,14 @@ import (
 // StreamName is the name of the stream.
 const StreamName = "DNP_FROM"
 
+// maxAge is how long game servers may be away. dedupe is how long the stream remembers the ids
+// of messages: it costs the server about 200 bytes of memory per message. An edge that publishes
+// an older message again was stopped for so long; consumers drop that message by its number.
+const (
+	maxAge = 10 * time.Minute
+	dedupe = 2 * time.Minute
+)
+
 // A Config says where the stream is. The zero value of each number stands for its default.
 type Config struct {
 	// Conn is the connection to NATS. It must keep nothing for later while it is broken
@@ -30,18 +38,9 @@ type Config struct {
 	// Replicas is the number of copies of a stream that Open makes; default 1.
 	Replicas int
 
-	// MaxAge is how long game servers may be away; default 10 min. Dedupe is how long the
-	// stream remembers the ids of messages, default 2 min, at most MaxAge: it costs the
-	// server about 200 bytes of memory per message. An edge that publishes an older message
-	// again was stopped for so long; consumers drop that message by its number.
-	MaxAge, Dedupe time.Duration
-
 	InFlight int           // sessions that wait for a confirmation; default 4,096. Further ones wait in a queue
 	Timeout  time.Duration // for a confirmation; default 1 s
 	Pause    time.Duration // before a failed message is published again; default 100 ms
-
-	// JetStream are options such as a domain.
-	JetStream []natsjs.JetStreamOpt
 
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
@@ -49,8 +48,6 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.MaxAge = cmp.Or(c.MaxAge, 10*time.Minute)
-	c.Dedupe = min(cmp.Or(c.Dedupe, 2*time.Minute), c.MaxAge)
 	c.InFlight = cmp.Or(c.InFlight, 4096)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.Pause = cmp.Or(c.Pause, 100*time.Millisecond)
@@ -62,8 +59,8 @@ func (c Config) validate() error {
 	switch {
 	case c.Conn == nil:
 		return errors.New("messages of clients: no connection to NATS")
-	case c.Replicas < 1, c.MaxAge < time.Second, c.Dedupe < 100*time.Millisecond, c.InFlight < 1, c.Timeout < 0, c.Pause < time.Millisecond:
-		return errors.New("messages of clients: replicas, ages, bounds and times must be positive")
+	case c.Replicas < 1, c.InFlight < 1, c.Timeout < 0, c.Pause < time.Millisecond:
+		return errors.New("messages of clients: replicas, bounds and times must be positive")
 	}
 	return nil
 }
@@ -71,13 +68,13 @@ func (c Config) validate() error {
 // open makes the stream if it does not exist. A stream that exists may have other limits,
 // which are the operator's decision.
 func (c *Config) open(ctx context.Context) error {
-	js, err := natsjs.New(c.Conn, c.JetStream...)
+	js, err := natsjs.New(c.Conn)
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	want := natsjs.StreamConfig{
 		Name: StreamName, Subjects: []string{c.Subjects.FromAll()}, Replicas: c.Replicas, Storage: natsjs.FileStorage,
-		Description: "dnprelay: reliable messages of clients", MaxAge: c.MaxAge, Duplicates: c.Dedupe,
+		Description: "dnprelay: reliable messages of clients", MaxAge: maxAge, Duplicates: dedupe,
 	}
 	s, err := jetstream.OpenStream(ctx, js, want)
 	if err != nil {

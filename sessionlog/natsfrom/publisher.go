@@ -19,16 +19,6 @@ type Publisher struct {
 	cfg       Config
 	requester *jetstream.Requester
 	counts    counters
-
-	// Workers begin feeds and the connection answers, so neither owns the list.
-	mu     sync.Mutex
-	failed []failedFeed // in the order of their time
-}
-
-// A failedFeed publishes its first message again at a time.
-type failedFeed struct {
-	feed *Feed
-	at   time.Time
 }
 
 // Stats are counters since Open.
@@ -62,35 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 }
 
 // Run works until ctx ends.
-func (p *Publisher) Run(ctx context.Context) {
-	var requesting sync.WaitGroup
-	requesting.Go(func() { p.requester.Run(ctx) })
-	tick := time.NewTicker(max(p.cfg.Pause/4, time.Millisecond))
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case now := <-tick.C:
-			for _, f := range p.takeDue(now) {
-				f.feed.publish()
-			}
-		}
-	}
-	requesting.Wait()
-}
-
-// takeDue removes the feeds whose time has come, and returns them.
-func (p *Publisher) takeDue(now time.Time) (due []failedFeed) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for n < len(p.failed) && !p.failed[n].at.After(now) {
-		n++
-	}
-	due = append(due, p.failed[:n]...)
-	p.failed = append(p.failed[:0], p.failed[n:]...)
-	return due
-}
+func (p *Publisher) Run(ctx context.Context) { p.requester.Run(ctx) }
 
 // retryLater lets a feed publish its first message again after a pause.
 func (p *Publisher) retryLater(f *Feed, reason string) {
@@ -98,9 +60,7 @@ func (p *Publisher) retryLater(f *Feed, reason string) {
 	if !p.counts.failing.Swap(true) {
 		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", reason)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failed = append(p.failed, failedFeed{f, time.Now().Add(p.cfg.Pause)})
+	time.AfterFunc(p.cfg.Pause, f.publish)
 }
 
 // confirmed counts a message that is stored.

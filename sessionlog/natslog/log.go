@@ -13,18 +13,18 @@ import (
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Log is sessionlog.Log over JetStream.
 type Log struct {
 	cfg    Config
-	api    string // prefix of the subjects of JetStream's API
 	secret []byte
 	writes *jetstream.Requester
 	steps  *jetstream.Requester // of reads
 	counts counters
-	outage outage
+
+	outage   outage
+	tooLarge sync.Once // reported
 
 	// Workers begin reads and the connection ends them, so neither owns them.
 	mu      sync.Mutex
@@ -41,24 +41,16 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	js, err := natsjs.New(cfg.Conn, cfg.JetStream...)
+	streams, err := cfg.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("JetStream: %w", err)
+		return nil, err
 	}
-	var secret string
-	for g := range cfg.Streams {
-		stream, err := cfg.open(ctx, js, g)
-		if err != nil {
-			return nil, err
-		}
-		secret += stream.Metadata[metaSecret]
-	}
-	l := &Log{cfg: cfg, api: jetstream.APIPrefix(js.Options()), secret: []byte(secret)}
+	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret])}
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
 	if l.writes, err = jetstream.NewRequester(bounds); err != nil {
 		return nil, fmt.Errorf("session log: %w", err)
 	}
-	bounds.InFlight, bounds.Queue = cfg.Reads, cfg.Reads // each read has one step under way
+	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
 	if l.steps, err = jetstream.NewRequester(bounds); err != nil {
 		return nil, fmt.Errorf("session log: %w", err)
 	}
@@ -116,21 +108,15 @@ func (l *Log) message(w *sessionlog.Write) *nats.Msg {
 // that the store has no space, no leader or too many requests, so the write is to be repeated
 // after a pause.
 func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
-	if err != nil {
-		if errors.Is(err, nats.ErrMaxPayload) && l.counts.tooLarge.Add(1) == 1 {
-			l.cfg.Log.Error("a write of a session log is larger than the max_payload of NATS; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
-		}
-		return sessionlog.Answer{Verdict: jetstream.Failed(err)}
-	}
-	ack, ok := jetstream.ParseAck(m.Data)
-	if !ok {
-		return sessionlog.Answer{Verdict: fence.Unknown}
-	}
-	v := ack.Verdict(fence.Unreachable)
+	v, ack := jetstream.Judge(m, err, fence.Unreachable)
 	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		l.tooLarge.Do(func() {
+			l.cfg.Log.Error("a write of a session log is larger than the max_payload of NATS; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
+		})
 	case v == fence.OK && l.outage.taken(now):
 		l.cfg.Log.Info("the session log takes writes again")
-	case v == fence.Unreachable:
+	case v == fence.Unreachable && err == nil:
 		l.counts.refused.Add(1)
 		if l.outage.refused(now) {
 			l.cfg.Log.Warn("the session log refuses writes; clients with a reliable command under way end, and new ones are rejected. "+
@@ -162,39 +148,24 @@ func (o *outage) taken(now time.Time) bool {
 	return o.on.Load() && now.UnixNano()-o.refusal.Load() >= int64(outageEnd) && o.on.CompareAndSwap(true, false)
 }
 
-// Verdicts counts answers.
-type Verdicts struct{ OK, Stale, Busy, Unknown, Unreachable uint64 }
-
 // Stats are counters since Open.
 type Stats struct {
-	Appends, Reads Verdicts
+	Appends, Reads fence.Counts
 	Bytes          uint64 // of writes
 	Steps          uint64 // requests for reads
 	Refused        uint64 // writes that the store refused for want of space, leader or time
-	TooLarge       uint64 // writes that are larger than a message may be
-	Late           uint64 // answers to requests that were given up
-}
-
-type verdicts [fence.Unreachable + 1]atomic.Uint64
-
-func (v *verdicts) load() Verdicts {
-	return Verdicts{
-		OK: v[fence.OK].Load(), Stale: v[fence.Stale].Load(), Busy: v[fence.Busy].Load(),
-		Unknown: v[fence.Unknown].Load(), Unreachable: v[fence.Unreachable].Load(),
-	}
 }
 
 // counters are bumped by several goroutines.
 type counters struct {
-	appends, reads                  verdicts
-	bytes, steps, refused, tooLarge atomic.Uint64
+	appends, reads        jetstream.Verdicts
+	bytes, steps, refused atomic.Uint64
 }
 
 // Stats returns the counters.
 func (l *Log) Stats() Stats {
 	c := &l.counts
 	return Stats{
-		Appends: c.appends.load(), Reads: c.reads.load(), Bytes: c.bytes.Load(), Steps: c.steps.Load(),
-		Refused: c.refused.Load(), TooLarge: c.tooLarge.Load(), Late: l.writes.Late() + l.steps.Late(),
+		Appends: c.appends.Counts(), Reads: c.reads.Counts(), Bytes: c.bytes.Load(), Steps: c.steps.Load(), Refused: c.refused.Load(),
 	}
 }
