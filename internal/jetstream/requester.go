@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -149,22 +150,24 @@ func (q *Requester) launch() (batch []*Request) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(batch) < sendBatch && len(q.inFlight) < q.cfg.InFlight && len(q.waiting) > 0 {
-		r := q.pop()
+	batch = q.takeLocked(min(sendBatch, q.cfg.InFlight-len(q.inFlight), len(q.waiting)))
+	for _, r := range batch {
 		r.since = now
 		q.inFlight[r.id] = r
-		batch = append(batch, r)
 	}
 	return batch
 }
 
-// pop removes the oldest request that waits to be sent. It moves the start of the queue, so that
-// no entry is copied.
-func (q *Requester) pop() *Request {
-	r := q.waiting[0]
-	q.waiting[0] = nil
-	q.waiting = q.waiting[1:]
-	return r
+// takeLocked removes the n oldest requests that wait to be sent. It moves the start of the
+// queue, so that no entry is copied, or empties the queue, so that its memory stays.
+func (q *Requester) takeLocked(n int) []*Request {
+	taken := slices.Clone(q.waiting[:n])
+	clear(q.waiting[:n])
+	if n == len(q.waiting) {
+		n, q.waiting = 0, q.waiting[:0]
+	}
+	q.waiting = q.waiting[n:]
+	return taken
 }
 
 func (q *Requester) publish(r *Request) {
@@ -246,11 +249,12 @@ func (q *Requester) giveUp(unsent, sent time.Time) {
 	q.mu.Lock()
 	notSent := q.refused
 	q.refused = nil
-	for len(q.waiting) > 0 && q.waiting[0].since.Before(unsent) {
-		r := q.pop()
-		q.bytes -= r.size()
-		notSent = append(notSent, r)
+	n := 0
+	for n < len(q.waiting) && q.waiting[n].since.Before(unsent) {
+		q.bytes -= q.waiting[n].size()
+		n++
 	}
+	notSent = append(notSent, q.takeLocked(n)...)
 	var unanswered []*Request
 	maps.DeleteFunc(q.inFlight, func(_ uint64, r *Request) bool {
 		if !r.since.Before(sent) {

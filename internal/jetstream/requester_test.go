@@ -126,9 +126,9 @@ func TestQueue(t *testing.T) {
 			q.waiting = append(q.waiting, &Request{id: next})
 			next++
 		}
-		for range min(round%5, len(q.waiting)) {
-			if got := q.pop().id; got != want {
-				t.Fatalf("the queue returns %d, want %d", got, want)
+		for _, r := range q.takeLocked(min(round%5, len(q.waiting))) {
+			if r.id != want {
+				t.Fatalf("the queue returns %d, want %d", r.id, want)
 			}
 			want++
 		}
