@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
 
@@ -28,12 +29,7 @@ type outbox struct {
 	bytes    int
 	bytesMax int
 	closed   bool
-	wake     chan struct{} // one slot; a send never blocks
-}
-
-func (x *outbox) init(bytesMax int) {
-	x.bytesMax = bytesMax
-	x.wake = make(chan struct{}, 1)
+	wake     turn.Wake
 }
 
 // push appends a message, unless the queue is full or closed. An empty queue accepts every
@@ -67,14 +63,7 @@ func (x *outbox) append(o op) (ok bool) {
 func (x *outbox) add(o op, size int) {
 	x.ops = append(x.ops, o)
 	x.bytes += size
-	x.signal()
-}
-
-func (x *outbox) signal() {
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
+	x.wake.Wake()
 }
 
 // take returns all waiting operations, and continues the queue in spare.
@@ -90,7 +79,7 @@ func (x *outbox) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	x.signal()
+	x.wake.Wake()
 }
 
 // send runs until the outbox is closed and empty.
