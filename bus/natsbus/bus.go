@@ -71,7 +71,7 @@ func Connect(cfg Config) (*Bus, error) {
 	go b.send() // until Close
 	b.handlers.Add(1)
 	go b.dispatch() // until Close
-	b.requests.init(nc.NewInbox()+".", cfg.RequestsMax)
+	b.requests = requests{inbox: nc.NewInbox() + ".", waiting: map[uint64]*request{}, max: cfg.RequestsMax}
 	if _, err := b.Subscribe(b.requests.inbox+"*", b.requests.answered); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("subscribe to answers: %w", err)
@@ -157,7 +157,7 @@ func (b *Bus) OnChange(f func(connected bool)) {
 // before. Later messages wait in the queue meanwhile.
 func (b *Bus) Flush(timeout time.Duration) error {
 	done := make(chan error, 1)
-	b.out.append(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})
+	_ = b.out.push(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})
 	select {
 	case err := <-done:
 		return err

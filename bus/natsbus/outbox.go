@@ -32,8 +32,9 @@ type outbox struct {
 	wake     turn.Wake
 }
 
-// push appends a message, unless the queue is full or closed. An empty queue accepts every
-// message.
+// push appends an operation, unless the queue is closed, or the operation is a message and the
+// queue is full. An empty queue accepts every message. A function must not be lost; the
+// subscriptions of the callers bound their number.
 func (x *outbox) push(o op) error {
 	n := o.size()
 	x.mu.Lock()
@@ -41,29 +42,13 @@ func (x *outbox) push(o op) error {
 	switch {
 	case x.closed:
 		return bus.ErrClosed
-	case x.bytes > 0 && x.bytes+n > x.bytesMax:
+	case o.do == nil && x.bytes > 0 && x.bytes+n > x.bytesMax:
 		return bus.ErrBusy
 	}
-	x.add(o, n)
-	return nil
-}
-
-// append appends an operation that must not be lost. The subscriptions of the callers bound
-// their number.
-func (x *outbox) append(o op) (ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return false
-	}
-	x.add(o, o.size())
-	return true
-}
-
-func (x *outbox) add(o op, size int) {
 	x.ops = append(x.ops, o)
-	x.bytes += size
+	x.bytes += n
 	x.wake.Wake()
+	return nil
 }
 
 // take returns all waiting operations, and continues the queue in spare.

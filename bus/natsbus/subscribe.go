@@ -2,7 +2,6 @@ package natsbus
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -17,7 +16,6 @@ type subscription struct {
 	handle func(bus.Msg)
 	shared bool // its messages arrive through bus.shared
 	off    atomic.Bool
-	once   sync.Once
 	sub    *nats.Subscription // owned by the sender; nil until start
 }
 
@@ -36,8 +34,8 @@ func (b *Bus) subscribe(pattern string, s *subscription) (unsubscribe func(), er
 	if !subject.Valid(pattern, true) {
 		return nil, fmt.Errorf("subscribe to %q: %w", pattern, nats.ErrBadSubject)
 	}
-	if !b.out.append(op{do: func() { s.start(pattern) }}) {
-		return nil, fmt.Errorf("subscribe to %q: %w", pattern, bus.ErrClosed)
+	if err := b.out.push(op{do: func() { s.start(pattern) }}); err != nil {
+		return nil, fmt.Errorf("subscribe to %q: %w", pattern, err)
 	}
 	return s.unsubscribe, nil
 }
@@ -77,8 +75,9 @@ func (s *subscription) begin(pattern string) (err error) {
 }
 
 func (s *subscription) unsubscribe() {
-	s.off.Store(true)
-	s.once.Do(func() { s.bus.out.append(op{do: s.stop}) })
+	if !s.off.Swap(true) {
+		_ = s.bus.out.push(op{do: s.stop}) // fails only if the bus is closed
+	}
 }
 
 // stop runs on the sender.
