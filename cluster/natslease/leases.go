@@ -64,13 +64,9 @@ func (l *Leases) Run(ctx context.Context) {
 	for _, s := range l.shards {
 		s.end()
 	}
-	for {
-		select {
-		case d := <-l.loads:
-			d.done(cluster.ErrNotHeld)
-		default:
-			return
-		}
+	for len(l.loads) > 0 {
+		d := <-l.loads
+		d.done(cluster.ErrNotHeld)
 	}
 }
 

@@ -47,12 +47,13 @@ var (
 )
 
 // Expect makes the store refuse m unless the last message of subject, or of m's own subject
-// if that is empty, has the sequence seq; 0 stands for a subject without messages.
-func Expect(m *nats.Msg, subject string, seq uint64) {
+// if that is empty, has the sequence seq; 0 stands for a subject without messages. It returns m.
+func Expect(m *nats.Msg, subject string, seq uint64) *nats.Msg {
 	m.Header.Set(HeaderExpect, strconv.FormatUint(seq, 10))
 	if subject != "" {
 		m.Header.Set(HeaderExpectSubject, subject)
 	}
+	return m
 }
 
 // PublishBatch publishes messages of one stream, all or none, and returns the answer to the
