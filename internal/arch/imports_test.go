@@ -27,7 +27,7 @@ var rules = map[string][]string{
 
 	"bus":         {},
 	"bus/membus":  {"bus", "cluster", "subject"},
-	"bus/natsbus": {"bus", "subject", "github.com/nats-io/nats.go"},
+	"bus/natsbus": {"bus", "subject", "internal/turn", "github.com/nats-io/nats.go"},
 	"subject":     {},
 
 	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
