@@ -131,7 +131,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 		w.uint(uint64(o.sends))
 		w.uint(uint64(o.link))
 		data := o.data
-		if o.kind == outLinkState && !o.acked { // for a Restore that does not find the Source
+		if o.kind == SentLink && !o.acked { // for a Restore that does not find the Source
 			data = t.offerBody(int(o.slot))
 		}
 		w.bytes(data)
@@ -348,7 +348,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	w.next = r.uint(uintMax)
 	for range r.count() {
 		o := outgoing{
-			kind: outgoingKind(r.uint(uint64(outFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
+			kind: CommandKind(r.uint(uint64(SentFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
 			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.uint(0xFFFF)), link: r.id(), data: r.bytes(),
 			first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 		}
@@ -358,11 +358,11 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		}
 		slot, ok := t.slotOf(o.link)
 		switch {
-		case o.kind != outLinkState || o.acked:
+		case o.kind != SentLink || o.acked:
 		case ok && !t.slots[slot].has(linkByPeer):
 			o.slot, o.data = uint16(slot), nil
 		default:
-			o.kind, o.takeDown = outFrozen, true
+			o.kind, o.takeDown = SentFrozen, true
 		}
 		w.flight = append(w.flight, o)
 	}
