@@ -60,7 +60,4 @@ type Affinity interface {
 	// Claimed lists the sessions that node claimed within about the last two minutes, in parts
 	// and in no order; other nodes may have taken them over since.
 	Claimed(node string, each func(names []string), done func(error))
-
-	// Err returns why the store is not there; nil if it is.
-	Err() error
 }

@@ -190,7 +190,9 @@ func TestSlowHandlerIsCounted(t *testing.T) {
 func TestOutgoingQueueIsBounded(t *testing.T) {
 	b := connect(t, Config{InProcess: startServer(t, ""), OutgoingBytes: 2000})
 	hold, holding := make(chan struct{}), make(chan struct{})
-	b.out.append(op{do: func() { close(holding); <-hold }}) // a server that does not read
+	if err := b.out.push(op{do: func() { close(holding); <-hold }}); err != nil { // a server that does not read
+		t.Fatal(err)
+	}
 	receive(t, holding, "the sender waits")
 	sent := 0
 	for ; ; sent++ {

@@ -27,7 +27,7 @@ var rules = map[string][]string{
 
 	"bus":         {},
 	"bus/membus":  {"bus", "cluster", "subject"},
-	"bus/natsbus": {"bus", "subject", "github.com/nats-io/nats.go"},
+	"bus/natsbus": {"bus", "subject", "internal/turn", "github.com/nats-io/nats.go"},
 	"subject":     {},
 
 	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
@@ -42,7 +42,7 @@ var rules = map[string][]string{
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/forward":        {"cluster"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
-	"cluster/gossip":         {"cluster", "github.com/hashicorp/memberlist"},
+	"cluster/gossip":         {"cluster", "internal/turn", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
@@ -86,7 +86,7 @@ var rules = map[string][]string{
 	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"internal/turn/heap"},
-	"internal/bench":     {"internal/proc", "dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sys"},
+	"internal/bench":     {"internal/proc", "dnp/wire", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync", "golang.org/x/sys"},
 	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":      {},
 	"internal/mutants":   {}, // runs the go command, for tests only

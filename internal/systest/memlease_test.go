@@ -434,7 +434,7 @@ func (n *leaseNode) ask(shard int, l *nodeLease, a cluster.Action) {
 		list = l.queue[0].list
 	}
 	n.hub.ask(n, shard, a, list, answer)
-	n.hub.Schedule(n.cfg.WithDefaults().Timeout, func() { answer(cluster.Answer{Verdict: verdict.Unknown}) })
+	n.hub.Schedule(cluster.LeaseTimeout, func() { answer(cluster.Answer{Verdict: verdict.Unknown}) })
 }
 
 // later gives an answer to a paused node when it goes on.
