@@ -15,7 +15,8 @@ import (
 )
 
 type publishCommand struct {
-	Space  string   `arg:"" help:"Space of the state."`
+	SpaceFlags `set:"space=Space of the state."`
+
 	Key    string   `arg:"" optional:"" help:"Key of the state."`
 	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
@@ -26,15 +27,10 @@ type publishCommand struct {
 	Remove   bool     `env:"-" help:"Remove the state."`
 	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
 	JSON     bool     `name:"json" env:"-" help:"Print the answer as JSON."`
-
-	NATSFlags `group:"NATS"`
-
-	stdin io.Reader // nil = os.Stdin
 }
 
 // Problems lists what is wrong with c.
 func (c *publishCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
 	checkKey(&list, c.Key)
 	switch {
 	case c.File != "" && (len(c.Values) > 0 || c.Remove || c.describes()):
@@ -50,12 +46,6 @@ func (c *publishCommand) Problems() (list config.Problems) {
 		}
 	}
 	return list
-}
-
-func checkSpace(list *config.Problems, space string) {
-	if !subject.ValidToken(space) {
-		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", space)
-	}
 }
 
 func checkKey(list *config.Problems, key string) {
@@ -75,7 +65,7 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.requestHolder(ctx, c.Space, c.subjects().Publish(c.Space, c.Key), body)
+	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, c.Key), body)
 	if err != nil {
 		return err
 	}
@@ -97,11 +87,7 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 func (c *publishCommand) body() ([]byte, error) {
 	switch {
 	case c.File == "-":
-		in := c.stdin
-		if in == nil {
-			in = os.Stdin
-		}
-		return io.ReadAll(in)
+		return io.ReadAll(os.Stdin)
 	case c.File != "":
 		return os.ReadFile(c.File)
 	case c.Remove:
