@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,8 +51,7 @@ func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
 		return s, err
 	}
 	s.URL = "nats://" + listen
-	nats := proc.Process{Name: "NATS", File: r.Self, Args: []string{"bench-nats", listen}}
-	err = s.start(ctx, natsKind, &nats, func() bool { return answersTCP(listen) })
+	err = s.start(ctx, natsKind, "NATS", exec.Command(r.Self, "bench-nats", listen), func() bool { return answersTCP(listen) })
 	if err == nil {
 		_, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--tick", r.Tick.String(), "--log-level", "warn")
 	}
@@ -65,8 +65,9 @@ func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
 }
 
 // start starts a process and waits until it is ready.
-func (s *Stack) start(ctx context.Context, kind int, p *proc.Process, ready func() bool) error {
-	if err := p.Start(); err != nil {
+func (s *Stack) start(ctx context.Context, kind int, name string, cmd *exec.Cmd, ready func() bool) error {
+	p, err := proc.Start(name, cmd)
+	if err != nil {
 		return err
 	}
 	s.processes[kind] = append(s.processes[kind], p)
@@ -80,8 +81,7 @@ func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, nam
 	}
 	node := "bench-" + strings.ReplaceAll(name, " ", "-")
 	flags = append([]string{"serve", "--nats-url", s.URL, "--http", web, "--node", node}, flags...)
-	p := proc.Process{Name: name, File: filepath.Join(r.Bin, program), Args: flags}
-	return web, s.start(ctx, kind, &p, func() bool { return ready(web) })
+	return web, s.start(ctx, kind, name, exec.Command(filepath.Join(r.Bin, program), flags...), func() bool { return ready(web) })
 }
 
 func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {

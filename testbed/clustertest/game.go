@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/testbed/play"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 	"github.com/nats-io/nats.go"
 )
 
@@ -389,7 +390,7 @@ func (r *run) differences(now time.Time, all bool) string {
 // began. The error lists the differences.
 func (r *run) equalSince(ctx context.Context, all bool) (since time.Time, err error) {
 	end := time.Now().Add(equalMost)
-	for ; ctx.Err() == nil; proc.Sleep(ctx, equalLook) {
+	for ; ctx.Err() == nil; rig.Sleep(ctx, equalLook) {
 		now := time.Now()
 		different := r.differences(now, all)
 		switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/subject"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 	"github.com/nats-io/nats.go"
 )
 
@@ -181,7 +182,7 @@ func (s *floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted i
 	var peak int64
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for ; ctx.Err() == nil; proc.Sleep(ctx, watchPause) {
+		for ; ctx.Err() == nil; rig.Sleep(ctx, watchPause) {
 			peak = max(peak, s.Stack.RSS())
 			s.markInterrupted(&marks)
 		}

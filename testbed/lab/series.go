@@ -19,7 +19,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/bench"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 // Series are the names of the series.
@@ -219,7 +219,7 @@ func shout(ctx context.Context, s *bench.Scene) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ; ctx.Err() == nil; proc.Sleep(ctx, shoutPause) {
+		for ; ctx.Err() == nil; rig.Sleep(ctx, shoutPause) {
 			_ = s.Publisher.NC.Publish(s.Publisher.Subjects.ToAll(bench.Space), []byte("a reliable message to all")) // a failure shows in the figures
 		}
 	}()
