@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"golang.org/x/sys/unix"
 )
 
 // startTimeout bounds the start of each process of a stack.
@@ -85,7 +84,7 @@ func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, nam
 }
 
 func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
-	port, err := freePort(unix.SOCK_DGRAM)
+	port, err := freeUDP()
 	if err != nil {
 		return err
 	}
@@ -147,9 +146,21 @@ func (s *Stack) RSS() (sum int64) {
 	return sum
 }
 
+// freeTCP returns an address of this machine with a free port; freeUDP returns a free port.
 func freeTCP() (string, error) {
-	port, err := freePort(unix.SOCK_STREAM)
-	return fmt.Sprintf("127.0.0.1:%d", port), err
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func freeUDP() (uint16, error) {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0, err
+	}
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), c.Close()
 }
 
 func answersTCP(addr string) bool {
