@@ -45,7 +45,7 @@ func (f *SpaceFlags) Problems() (list config.Problems) {
 	return list
 }
 
-func (f *NATSFlags) subjects() subject.Names { return compose.Subjects(&f.NATS) }
+func (f *NATSFlags) subjects() subject.Names { return subject.Names{Prefix: f.SubjectPrefix} }
 
 // connect connects to NATS. The caller closes the connection.
 func (f *NATSFlags) connect() (*nats.Conn, error) {
