@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,16 +193,12 @@ func (g *game) change(key string) {
 func (g *game) wanted(before time.Time) (quiet map[string]uint32, busy uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	quiet = make(map[string]uint32, len(g.want))
-	for key, v := range g.want {
-		quiet[key] = v
-	}
 	for _, p := range g.newest {
 		if p.at.Before(before) {
 			busy = max(busy, p.n)
 		}
 	}
-	return quiet, busy
+	return maps.Clone(g.want), busy
 }
 
 func (g *game) epochCount() int {

@@ -333,3 +333,25 @@ func (d *Deployment) RedisCommands(ctx context.Context) (uint64, error) {
 	line, _, _ := strings.Cut(rest, "\r")
 	return strconv.ParseUint(line, 10, 64)
 }
+
+// Sleep waits for d or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// Every calls f once per d until ctx ends.
+func Every(ctx context.Context, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
+	}
+}
