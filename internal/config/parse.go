@@ -134,12 +134,19 @@ func (s *parser) dropUnknown(args, unknown []string) (known []string) {
 	return known
 }
 
-// settingProblems returns the Problems of the selected command and of every struct that it
-// embeds.
+// settingProblems returns what is wrong with the flags of the selected command by their
+// tags, and then the Problems of the command and of every struct that it embeds.
 func settingProblems(ctx *kong.Context) (list Problems) {
 	node := ctx.Selected()
 	if node == nil {
 		return nil
+	}
+	for _, group := range node.AllFlags(false) {
+		for _, flag := range group {
+			if flag.Tag.Has("want") {
+				list.want("--"+flag.Name, flag.Tag.Get("want"), flag.Target.Interface())
+			}
+		}
 	}
 	var collect func(v reflect.Value)
 	collect = func(v reflect.Value) {

@@ -28,29 +28,43 @@ func (p *Problems) addLine(line string) {
 	}
 }
 
-func (p *Problems) oneOf(flag, got string, want ...string) {
-	if !slices.Contains(want, got) {
-		last := len(want) - 1
-		p.Add(flag, "want %s or %s, got %q", strings.Join(want[:last], ", "), want[last], got)
+// want adds a problem if the value of a flag is not what its tag want says:
+//
+//	a,b,c   one of these
+//	1..5    a number, a rate or a duration from the first to the last
+//	file    a file that can be read, or none
+func (p *Problems) want(flag, want string, got any) {
+	low, high, _ := strings.Cut(want, "..")
+	switch got := got.(type) {
+	case string:
+		if want == "file" {
+			p.readable(flag, got)
+		} else if words := strings.Split(want, ","); !slices.Contains(words, got) {
+			last := len(words) - 1
+			p.Add(flag, "want %s or %s, got %q", strings.Join(words[:last], ", "), words[last], got)
+		}
+	case int:
+		if l, h := must(strconv.Atoi(low)), must(strconv.Atoi(high)); got < l || got > h {
+			p.Add(flag, "want %d to %d, got %d", l, h, got)
+		}
+	case float64:
+		l, h := must(strconv.ParseFloat(low, 64)), must(strconv.ParseFloat(high, 64))
+		if !(got >= l && got <= h) { // NaN is a problem, too
+			p.Add(flag, "want %s to %s per second, got %v", low, high, got)
+		}
+	case time.Duration:
+		if l, h := must(time.ParseDuration(low)), must(time.ParseDuration(high)); got < l || got > h {
+			p.Add(flag, "want %v to %v, got %v", l, h, got)
+		}
 	}
 }
 
-func (p *Problems) number(flag string, got, low, high int) {
-	if got < low || got > high {
-		p.Add(flag, "want %d to %d, got %d", low, high, got)
+// must returns a bound of a tag, which does not depend on the operator.
+func must[T any](bound T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-}
-
-func (p *Problems) rate(flag string, got float64) {
-	if !(got >= 0 && got <= 1e7) { // NaN is a problem, too
-		p.Add(flag, "want 0 to 10000000 per second, got %v", got)
-	}
-}
-
-func (p *Problems) duration(flag string, got, low, high time.Duration) {
-	if got < low || got > high {
-		p.Add(flag, "want %v to %v, got %v", low, high, got)
-	}
+	return bound
 }
 
 func (p *Problems) hostPort(flag, got string) {
