@@ -13,13 +13,11 @@ type Logging struct {
 	LogFormat string `default:"text" want:"text,json" help:"Form of log lines: text or json."`
 }
 
-var levels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
-}
-
 // Logger returns a logger that writes to w in the form and from the level that l names.
 func (l Logging) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: levels[l.LogLevel]}
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.LogLevel)) // fails only for a problem of the flag
+	options := &slog.HandlerOptions{Level: level}
 	if l.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}

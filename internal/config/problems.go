@@ -48,7 +48,7 @@ func (p *Problems) want(flag, want string, got any) {
 			p.Add(flag, "want %d to %d, got %d", l, h, got)
 		}
 	case float64:
-		l, h := must(strconv.ParseFloat(low, 64)), must(strconv.ParseFloat(high, 64))
+		l, h := must(parseFloat(low)), must(parseFloat(high))
 		if !(got >= l && got <= h) { // NaN is a problem, too
 			p.Add(flag, "want %s to %s per second, got %v", low, high, got)
 		}
@@ -68,13 +68,18 @@ func must[T any](bound T, err error) T {
 }
 
 func (p *Problems) hostPort(flag, got string) {
-	_, port, err := net.SplitHostPort(got)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	if err != nil {
+	if _, _, err := splitPort(got); err != nil {
 		p.Add(flag, "want ADDRESS:PORT, got %q", got)
 	}
+}
+
+// splitPort splits HOST:PORT. The host may be empty.
+func splitPort(text string) (host string, port uint64, err error) {
+	host, digits, err := net.SplitHostPort(text)
+	if err == nil {
+		port, err = strconv.ParseUint(digits, 10, 16)
+	}
+	return host, port, err
 }
 
 func (p *Problems) natsURLs(flag, got string) {
@@ -162,10 +167,7 @@ func onLoopback(bind string) bool {
 }
 
 func (p *Problems) bind(flag, got string) {
-	host, port, err := net.SplitHostPort(got)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
+	host, _, err := splitPort(got)
 	if err == nil && host != "" && host != "localhost" {
 		_, err = netip.ParseAddr(host)
 	}
@@ -211,7 +213,6 @@ func joinable(name string) bool {
 	if !strings.Contains(name, ":") {
 		return name != ""
 	}
-	host, port, err := net.SplitHostPort(name)
-	n, numberErr := strconv.ParseUint(port, 10, 16)
-	return err == nil && numberErr == nil && host != "" && n > 0
+	host, port, err := splitPort(name)
+	return err == nil && host != "" && port > 0
 }
