@@ -101,36 +101,29 @@ func (s *parser) noteUnknown(args []string) []string {
 			}
 		}
 	}
-	var unknown []string
-	for i, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		if arg == "--" {
+	var rest, unknown []string
+	for i := 0; i < len(args); i++ {
+		name, _, inline := strings.Cut(args[i], "=")
+		if name == "--" {
+			rest = append(rest, args[i:]...)
 			break
 		}
-		if strings.HasPrefix(arg, "--") && !known[name] {
-			unknown = append(unknown, args[i])
+		if !strings.HasPrefix(name, "--") || known[name[2:]] {
+			rest = append(rest, args[i])
+			continue
+		}
+		unknown = append(unknown, name)
+		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++ // its value
 		}
 	}
 	if len(unknown) < 2 {
 		return args // kong reports a single one with a suggestion
 	}
-	return s.dropUnknown(args, unknown)
-}
-
-func (s *parser) dropUnknown(args, unknown []string) (known []string) {
-	for i := 0; i < len(args); i++ {
-		if len(unknown) == 0 || args[i] != unknown[0] {
-			known = append(known, args[i])
-			continue
-		}
-		name, _, inline := strings.Cut(unknown[0], "=")
+	for _, name := range unknown {
 		s.problems.Add(name, "unknown flag")
-		unknown = unknown[1:]
-		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-			i++ // its value
-		}
 	}
-	return known
+	return rest
 }
 
 // settingProblems returns what is wrong with the flags of the selected command by their

@@ -9,7 +9,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Headers of publishes and gets: the form of the body, and that of the answer.
@@ -178,17 +177,22 @@ func (w *Worker) repair(now time.Time, o *ownership, m bus.Msg) {
 // get answers a request for a state or a space.
 func (w *Worker) get(_ time.Time, o *ownership, m bus.Msg) {
 	body, form, err := forms(m)
-	if err != nil {
-		w.refuse(o, m.Reply, form, err)
-		return
+	var listing replication.Listing
+	if err == nil {
+		listing, err = w.listing(o, m, body)
 	}
-	listing, err := w.listing(o, m, body)
 	if err != nil {
 		w.refuse(o, m.Reply, form, err)
 		return
 	}
 	w.answer(m.Reply, form.AppendListing(nil, &listing, listBytes))
 }
+
+// Bounds of one answer to a get, in states and bytes. A message of NATS has 1 MiB at most.
+const (
+	listMax   = 4096
+	listBytes = 900 << 10
+)
 
 func (w *Worker) listing(o *ownership, m bus.Msg, body payload.Form) (none replication.Listing, err *replication.Error) {
 	a, ok := w.relay.cfg.Subjects.ParseGet(m.Subject)
@@ -198,26 +202,16 @@ func (w *Worker) listing(o *ownership, m bus.Msg, body payload.Form) (none repli
 	if validSpace(a.Space) && !w.belongs(a.Space, o.shard) {
 		return none, wrongShard(a.Space)
 	}
-	request, err := body.ParseGet(m.Data)
+	r, err := body.ParseGet(m.Data)
 	if err != nil {
 		return none, err
 	}
-	return w.list(o, a, request)
-}
-
-// Bounds of one answer to a get, in states and bytes. A message of NATS has 1 MiB at most.
-const (
-	listMax   = 4096
-	listBytes = 900 << 10
-)
-
-func (w *Worker) list(o *ownership, a subject.Address, r payload.GetRequest) (replication.Listing, *replication.Error) {
 	sp, ok := w.spaces[a.Space]
 	switch {
 	case !ok && a.Key == "":
 		return replication.Listing{Epoch: o.epoch}, nil
 	case !ok:
-		return replication.Listing{}, replication.Errorf(replication.CodeUnknownState, "no state %q in space %q", a.Key, a.Space)
+		return none, replication.Errorf(replication.CodeUnknownState, "no state %q in space %q", a.Key, a.Space)
 	case a.Key != "":
 		return sp.store.Get(a.Key)
 	case r.Max == 0 || r.Max > listMax:
