@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/auth"
@@ -50,8 +51,8 @@ type node struct {
 	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
 }
 
-func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch uint64, ok bool) {
-	i, epoch, ok := n.locations.Server(takeover.ClientKey{Addr: client, Listener: listener})
+func (n *node) server(c forward.Client) (w *Worker, epoch uint64, ok bool) {
+	i, epoch, ok := n.locations.Server(c)
 	if !ok {
 		return nil, 0, false
 	}
@@ -60,14 +61,14 @@ func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch 
 
 // workerFor returns the worker that has the session of a client, or else one that may
 // take it; nil if there is no such listener.
-func (n *node) workerFor(listener uint16, client netip.AddrPort) *Worker {
-	if w, _, ok := n.server(listener, client); ok {
+func (n *node) workerFor(c forward.Client) *Worker {
+	if w, _, ok := n.server(c); ok {
 		return w
 	}
 	h := fnv.New32a()
-	b, _ := client.MarshalBinary() // it has no error
+	b, _ := c.Addr.MarshalBinary() // it has no error
 	h.Write(b)
-	return n.workerOf(listener, h.Sum32())
+	return n.workerOf(c.Listener, h.Sum32())
 }
 
 // workerOf returns one of the workers of a listener, the same for the same number; nil if
@@ -362,6 +363,16 @@ func (r *returning) Send(to netip.AddrPort, b []byte) {
 	if !r.t.Return(to, b) {
 		r.Output.Send(to, b)
 	}
+}
+
+// sendDirectly sends a datagram to a client whatever its return path is: another edge has the
+// client's session, and returns the datagram over this one.
+func (w *Worker) sendDirectly(client netip.AddrPort, datagram []byte) {
+	out := w.out
+	if r, ok := out.(*returning); ok {
+		out = r.Output
+	}
+	out.Send(client, append(out.Datagram(len(datagram)), datagram...))
 }
 
 func earlier(a, b time.Time) time.Time {

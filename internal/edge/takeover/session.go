@@ -54,9 +54,6 @@ type Session struct {
 	queued    bool      // to be advanced in this turn
 }
 
-// Name returns the name of the session's log.
-func (s *Session) Name() string { return s.name }
-
 // About returns the description of the session.
 func (s *Session) About() *About { return &s.about }
 
