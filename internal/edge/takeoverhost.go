@@ -89,7 +89,7 @@ func (h *takeoverHost) Begin(now time.Time, s *takeover.Session) takeover.Feed {
 	client := h.session(s)
 	feed := h.feed(s)
 	h.w.node.sessions.enter(s.Conn().Addr().Addr())
-	client.Begin(now, s.Conn(), s.About().Claims())
+	client.Begin(now, s.Conn())
 	return feed
 }
 
@@ -102,7 +102,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 	}
 	feed := h.feed(s)
 	h.w.node.sessions.enter(conn.Addr().Addr())
-	client.Resume(now, conn, s.Token(), s.About().Claims())
+	client.Resume(now, conn, s.Token())
 	return feed
 }
 
@@ -110,7 +110,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 func (h *takeoverHost) session(s *takeover.Session) *fanout.Session {
 	about := s.About()
 	return h.w.spaces.NewSession(fanout.SessionConfig{
-		Space: about.Space, ID: about.ID, Client: about.Client, Began: about.BeganAt(), Epoch: s.Epoch(),
+		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Epoch(),
 	})
 }
 

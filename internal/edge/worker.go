@@ -284,8 +284,8 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 		return
 	}
 	w.node.sessions.enter(conn.Addr().Addr())
-	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.node.cfg.NewID(), Client: claims.Client, Began: now})
-	s.Begin(now, conn, claims)
+	s := w.spaces.NewSession(fanout.SessionConfig{ID: w.node.cfg.NewID(), Claims: claims, Began: now})
+	s.Begin(now, conn)
 }
 
 // A loginHost is a worker as its Judge sees it.
@@ -315,7 +315,7 @@ func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort
 		return
 	}
 	w.suspectAt = now.Add(suspectPause)
-	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
+	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Claims.Client, "session", s.ID, "space", s.Claims.Space,
 		"address", w.node.cfg.LogAddresses.text(addr))
 }
 

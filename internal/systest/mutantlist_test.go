@@ -86,8 +86,8 @@ var mutantList = []mutants.Mutant{
 
 	// Rights that are not checked, and bounds that are not reported.
 	{Name: "everybody_may_write", File: "replication/description.go", Old: "return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)", New: "return a.Kind <= AccessWriters", Run: rightsRun},
-	{Name: "guests_may_write", File: "internal/edge/fanout/rights.go", Old: "return !r.readOnly && st.Desc", New: "return st.Desc", Run: rightsRun},
-	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| readOnly || !o.accept", New: "|| !o.accept", Run: rightsRun},
+	{Name: "guests_may_write", File: "internal/edge/fanout/rights.go", Old: "return r.Claims.Write && st.Desc", New: "return st.Desc", Run: rightsRun},
+	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| !o.Claims.Write || !o.accept", New: "|| !o.accept", Run: rightsRun},
 	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
 	{Name: "partly_is_ok", File: "internal/edge/fanout/writes.go", Old: "if slices.Contains(r.Refused, uint16(v.index)) {", New: "if false {", Run: boundsRun,
 		Survives: "a released value that differs from the client's write is sent to it at once, like a refused one"},
@@ -116,7 +116,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "write_released_too_early", File: "internal/edge/fanout/writes.go", Old: "if !wr.arrived(v) {\n\t\treturn false", New: "if false {\n\t\treturn false", Run: stormRun},
 	{Name: "refused_not_reported", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
 	{Name: "newer_write_overtaken", File: "internal/edge/fanout/writes.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
-	{Name: "drop_not_told", File: "internal/edge/fanout/ownstates.go", Old: "d.repeat.want(now)\n\to.drops", New: "o.drops", Run: stormRun},
+	{Name: "drop_not_told", File: "internal/edge/fanout/ownstates.go", Old: "own.repeat.want(now)\n\to.drops", New: "o.drops", Run: stormRun},
 	{Name: "change_not_marked", File: "internal/edge/fanout/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},
 	{Name: "new_message_not_linked", File: "internal/edge/fanout/space.go", Old: "if included && !newMessage && !wrongRight {", New: "if included && !wrongRight {"},
 	{Name: "audience_ignored", File: "internal/edge/fanout/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},

@@ -119,9 +119,6 @@ func (a *About) Claims() *auth.Claims {
 	return c
 }
 
-// BeganAt returns when the session began.
-func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
-
 func (a *About) marshal() []byte {
 	data, err := json.Marshal(a)
 	if err != nil || len(data) > sessionlog.AboutMax {
