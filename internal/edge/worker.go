@@ -111,7 +111,7 @@ func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
 		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
 		flushes: flushTrace{signals: &n.signals},
 	}
-	w.judge = n.logins.Judge(loginHost{w})
+	w.judge = n.logins.Judge(loginHost{requester{w}})
 	return w
 }
 
@@ -289,12 +289,7 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 }
 
 // A loginHost is a worker as its Judge sees it.
-type loginHost struct{ w *Worker }
-
-// Post implements login.Host.
-func (h loginHost) Post(size int, do func(now time.Time)) {
-	h.w.post(size, func(_ *Worker, now time.Time) { do(now) })
-}
+type loginHost struct{ requester }
 
 // LoggedIn implements login.Host.
 func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Claims) {
