@@ -146,15 +146,13 @@ func (e *Edge) Start() error {
 	if e.cfg.Bus.Connected() {
 		e.busChanged(true)
 	}
-	if e.cfg.Durable != nil {
-		e.startDurable()
-	}
 	if err := e.feeds.always(e.feeds.inbox+".*.*", e.feeds.reply); err != nil {
 		return fmt.Errorf("edge: subscribe to answers: %w", err)
 	}
 	if e.cfg.Durable == nil {
 		return nil
 	}
+	e.startDurable()
 	if err := e.feeds.always(e.cfg.Subjects.Edge(e.cfg.Node), e.asked); err != nil {
 		return fmt.Errorf("edge: subscribe to other edges: %w", err)
 	}

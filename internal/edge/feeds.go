@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -249,11 +248,7 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 	for {
 		n := min(len(all), presencesMax)
 		a.Clients, all = all[:n], all[n:]
-		data, err := json.Marshal(a)
-		if err != nil {
-			panic("edge: an answer that JSON cannot express: " + err.Error())
-		}
-		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // the relay asks again
+		_ = f.node.cfg.Bus.Publish(bus.JSON(reply, a)) // the relay asks again
 		if len(all) == 0 {
 			return
 		}

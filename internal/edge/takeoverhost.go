@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -40,9 +39,7 @@ func (h *takeoverHost) Move(worker int, name string) {
 }
 
 func (h *takeoverHost) AdoptAt(listener uint16, name string) {
-	var b [4]byte
-	copy(b[:], name) // as good as random
-	if to := h.w.node.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); to != nil {
+	if to := h.w.node.workerOf(listener, []byte(name)); to != nil {
 		to.post(len(name), func(w *Worker, _ time.Time) { w.takeover.Give(name, takeover.Path{Unknown: true}, "") })
 	}
 }
@@ -64,12 +61,8 @@ func (h *takeoverHost) Refuse(client netip.AddrPort) {
 }
 
 func (h *takeoverHost) Ask(node string, r takeover.Request, done func(now time.Time, err error)) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		panic("edge: a request that JSON cannot express: " + err.Error())
-	}
 	cfg := &h.w.node.cfg
-	cfg.Bus.Request(bus.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, takeover.ConsentTime, func(m bus.Msg, err error) {
+	cfg.Bus.Request(bus.JSON(cfg.Subjects.Edge(node), r), takeover.ConsentTime, func(m bus.Msg, err error) {
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
 		}

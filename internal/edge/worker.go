@@ -65,29 +65,30 @@ func (n *node) workerFor(c forward.Client) *Worker {
 	if w, _, ok := n.server(c); ok {
 		return w
 	}
-	h := fnv.New32a()
 	b, _ := c.Addr.MarshalBinary() // it has no error
-	h.Write(b)
-	return n.workerOf(c.Listener, h.Sum32())
+	return n.workerOf(c.Listener, b)
 }
 
-// workerOf returns one of the workers of a listener, the same for the same number; nil if
+// workerOf returns one of the workers of a listener, the same for the same key; nil if
 // there is no such listener.
-func (n *node) workerOf(listener uint16, number uint32) *Worker {
+func (n *node) workerOf(listener uint16, key []byte) *Worker {
 	all := slices.DeleteFunc(slices.Clone(n.workers), func(w *Worker) bool { return w.listener != listener })
 	if len(all) == 0 {
 		return nil
 	}
-	return all[number%uint32(len(all))]
+	h := fnv.New32a()
+	h.Write(key)
+	return all[h.Sum32()%uint32(len(all))]
 }
 
 // A Worker owns the connections of one socket and the replicas that they need. All of it
 // belongs to the goroutine in loop, except tasks, mail, durable and wake.
 type Worker struct {
-	node  *node
-	index int
-	ep    *dnp.Endpoint
-	out   Output
+	node   *node
+	index  int
+	ep     *dnp.Endpoint
+	direct Output // to clients directly
+	out    Output // to clients by their return paths
 
 	listener uint16             // the port that clients talk to
 	takeover *takeover.Takeover // nil if the sessions are not durable
@@ -107,7 +108,7 @@ type Worker struct {
 
 func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
 	w := &Worker{
-		node: n, index: len(n.workers), out: out, wake: wake, listener: listener,
+		node: n, index: len(n.workers), direct: out, out: out, wake: wake, listener: listener,
 		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
 		flushes: flushTrace{signals: &n.signals},
 	}
@@ -146,7 +147,9 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 			do(now)
 		}
 	}
-	w.receive(now, batch)
+	for _, d := range batch {
+		w.Deliver(now, "", 0, d.From, d.Data)
+	}
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
@@ -195,13 +198,6 @@ func (f *sessionFeed) Deliver(m sessionlog.Message) {
 // sessions, and a feed has one letter on its way at most.
 func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 
-// receive handles datagrams that arrived.
-func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
-	for _, d := range batch {
-		w.Deliver(now, "", 0, d.From, d.Data)
-	}
-}
-
 // advance does what is due and sends. It returns when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
@@ -209,11 +205,11 @@ func (w *Worker) advance(now time.Time) time.Time {
 	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
 	next = w.advanceDurable(now, next) // writes to the log
-	if due, ok := w.flush(now); ok {
-		next = earlier(next, due)
+	if due, waits := w.flush(now); waits && due.Before(next) {
+		next = due
 	}
-	if due, ok := w.ep.NextTimeout(); ok {
-		next = earlier(next, due)
+	if due, ok := w.ep.NextTimeout(); ok && due.Before(next) {
+		next = due
 	}
 	if next.Before(now) {
 		return now // a socket treats the zero time as "never"
@@ -363,16 +359,5 @@ func (r *returning) Send(to netip.AddrPort, b []byte) {
 // sendDirectly sends a datagram to a client whatever its return path is: another edge has the
 // client's session, and returns the datagram over this one.
 func (w *Worker) sendDirectly(client netip.AddrPort, datagram []byte) {
-	out := w.out
-	if r, ok := out.(*returning); ok {
-		out = r.Output
-	}
-	out.Send(client, append(out.Datagram(len(datagram)), datagram...))
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	w.direct.Send(client, append(w.direct.Datagram(len(datagram)), datagram...))
 }

@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -188,11 +187,7 @@ func (c *messages) answer(reply string, a messageAnswer) {
 	if reply == "" {
 		return
 	}
-	data, err := json.Marshal(a)
-	if err != nil {
-		panic("fanout: an answer that JSON cannot express: " + err.Error())
-	}
-	if c.Host.Publish(bus.Msg{Subject: reply, Data: data}) != nil {
+	if c.Host.Publish(bus.JSON(reply, a)) != nil {
 		c.counts.AnswersLost++
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -75,23 +76,26 @@ func (r *rights) repeatGroups(now time.Time) {
 	}
 }
 
-// advance tells the holder the groups of the client, if that is due, and returns when the
-// next request is. The holder refuses them before it has heard that the client is there.
+// advance ends a session whose time is over. It tells the holder the groups of the client, if
+// that is due, and returns when there is more to do. The holder refuses them before it has heard that the client is there.
 func (r *rights) advance(now, next time.Time) time.Time {
+	if at := r.Claims.Expires; !at.IsZero() {
+		if !now.Before(at) {
+			r.conn.Close(dnp.CloseExpired)
+			return next
+		}
+		next = earlier(next, at)
+	}
 	if !r.tellGroups.ready(now, &next) {
 		return next
 	}
 	r.tellGroups.sent(now, &next)
-	data, err := json.Marshal(struct {
+	m := bus.JSON(r.Subjects.ShardPublish(r.shard, r.spaceName, ""), struct {
 		Op     string   `json:"op"`
 		Client string   `json:"client"`
 		Join   []string `json:"join,omitempty"`
 		Leave  []string `json:"leave,omitempty"`
 	}{"group", r.Claims.Client, r.Claims.Groups, r.leave})
-	if err != nil {
-		panic("fanout: groups that JSON cannot express: " + err.Error())
-	}
-	m := bus.Msg{Subject: r.Subjects.ShardPublish(r.shard, r.spaceName, ""), Data: data}
 	epoch := r.epoch
 	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(epoch, answer, err) })
 	return next

@@ -36,7 +36,6 @@ func (s *Session) Begin(now time.Time, conn *dnp.Conn) {
 // start binds the session to its connection.
 func (s *Session) start(conn *dnp.Conn) {
 	s.conn = conn
-	s.expireBy(s.Claims.Expires)
 	conn.SetData(s)
 	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.Claims.Client), func(now time.Time, m bus.Msg) {
 		if conn.Data() == s { // messages that are in the inbox already outlive unsubscribe

@@ -88,7 +88,7 @@ func (s *Spaces) Advance(now time.Time) time.Time {
 		next = earlier(next, sp.advance(now))
 	}
 	s.forget(now)
-	return s.expire(now, next)
+	return next
 }
 
 // forget ends the spaces that have had no session for some time.
@@ -104,32 +104,6 @@ func (s *Spaces) forget(now time.Time) {
 		}
 		return true
 	})
-}
-
-// expire ends the sessions whose time is over and returns when the next one ends.
-func (s *Spaces) expire(now, next time.Time) time.Time {
-	if s.expiry.IsZero() {
-		return next
-	}
-	if now.Before(s.expiry) {
-		return earlier(next, s.expiry)
-	}
-	s.expiry = time.Time{}
-	for _, sp := range s.order {
-		for _, session := range sp.sessions {
-			switch at := session.Claims.Expires; {
-			case at.IsZero():
-			case !now.Before(at):
-				session.conn.Close(dnp.CloseExpired)
-			default:
-				s.expireBy(at)
-			}
-		}
-	}
-	if s.expiry.IsZero() {
-		return next
-	}
-	return earlier(next, s.expiry)
 }
 
 // Reconnected tells that the bus was away: every replica asks whether it missed

@@ -72,12 +72,8 @@ func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte)
 
 // callOut asks the service.
 func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
-	data, err := json.Marshal(calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
-	if err != nil {
-		panic("login: a question that JSON cannot express: " + err.Error())
-	}
 	j.Callouts++
-	m := bus.Msg{Subject: j.cfg.Subjects.Auth(), Data: data}
+	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
 	j.host.Request(m, calloutTimeout, func(now time.Time, answer []byte, err error) { j.calledOut(now, from, login, answer, err) })
 }
 
