@@ -131,7 +131,7 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	switch {
 	case path == Path{}:
 		return false
-	case path.Edge != "" && t.cfg.Forward.Return(path.Edge, t.cfg.Listener, to, epoch, p):
+	case path.Edge != "" && t.cfg.Forward.Return(path.Edge, t.client(to), epoch, p):
 		return true
 	}
 	if t.cfg.AnswerOnly { // the client will come another way, if it comes
