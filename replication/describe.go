@@ -91,8 +91,8 @@ func (k AudienceKind) hasMembers() bool { return k == AudienceListed || k == Aud
 //
 // The value max is included because it decides where views end: the holder, its replicas, and a
 // holder that restores the state under another configuration must all cut alike.
-func appendDefs(b []byte, defs []ValueDef, valueMax int) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(valueMax))
+func appendDefs(b []byte, defs []ValueDef, valueMax uint16) []byte {
+	b = binary.LittleEndian.AppendUint16(b, valueMax)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(defs)))
 	for i := range defs {
 		d := &defs[i]
@@ -129,7 +129,7 @@ func parseDescribe(p []byte) (*Description, error) {
 	d.Details = readDetails(&r)
 	d.Message = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
 	d.Farewell = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
-	d.ValueMax = int(r.Uint16())
+	d.ValueMax = r.Uint16()
 	d.Values = readDefs(&r)
 	if r.Err() != nil || !d.sound() {
 		return nil, errMessage
@@ -197,13 +197,13 @@ func (d *Description) sound() bool {
 		}
 		fields[i].Type = v.Type
 	}
-	return len(view.Split(fields, d.ValueMax)) <= view.PerState
+	return len(view.Split(fields, int(d.ValueMax))) <= view.PerState
 }
 
 // substitutes reports whether the substitute of v is a valid value of v.
 func (d *Description) substitutes(v ValueDef) bool {
 	p := v.Substitute()
-	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > d.ValueMax)
+	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > int(d.ValueMax))
 }
 
 // appendDescribeRecords appends a Describe for the view ref. A Describe larger than the VLQ of

@@ -55,7 +55,7 @@ type Description struct {
 
 	// ValueMax is the most bytes of a string or data value, without its length. It is part of
 	// the description because it decides where views end.
-	ValueMax int
+	ValueMax uint16
 }
 
 // Layout returns the types and precisions of d.

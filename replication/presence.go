@@ -74,7 +74,7 @@ func (s *Store) Sessions() iter.Seq2[string, string] {
 // while the shard had no holder.
 func (s *Store) ForgetAbsent() {
 	for _, st := range s.states.all {
-		if client, ok := groupsClient(st.desc.Key); ok && !st.dead && s.clients[client] == nil {
+		if client, ok := groupsClient(st.Desc.Key); ok && !st.dead && s.clients[client] == nil {
 			s.detach(st)
 		}
 	}
@@ -120,13 +120,7 @@ func (s *Store) group(op *Op) *Error {
 }
 
 // Groups returns the groups of a client.
-func (s *Store) Groups(client string) []string {
-	st := s.states.byKey[groupsKey(client)]
-	if st == nil {
-		return nil
-	}
-	return parseGroups(st.values.Value(0))
-}
+func (s *Store) Groups(client string) []string { return s.states.groups(client) }
 
 func (s *Store) setGroups(client string, groups []string) *Error {
 	st := s.states.byKey[groupsKey(client)]

@@ -217,7 +217,7 @@ func (s *Store) set(op *Op) *Error {
 			return err
 		}
 	}
-	if !st.fits(&s.edit, st.desc.Message) {
+	if !st.fits(&s.edit, st.Desc.Message) {
 		return tooLargeForLink(op.Key)
 	}
 	s.applyEdit(st, &s.edit)
@@ -243,7 +243,7 @@ func (s *Store) remove(op *Op) *Error {
 // clear removes the states that publishers made, in the order of their numbers.
 func (s *Store) clear() {
 	for _, st := range s.states.all {
-		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
+		if !st.dead && !st.hidden && st.owned == nil {
 			s.detach(st)
 		}
 	}
@@ -260,7 +260,7 @@ func (s *Store) audience(op *Op) *Error {
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
-	desc := st.desc
+	desc := *st.Desc
 	if op.HasAudience {
 		desc.Audience = op.Audience
 	}
@@ -272,7 +272,7 @@ func (s *Store) audience(op *Op) *Error {
 
 // redescribe gives st another description and a schema of the same layout.
 func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
-	old := st.desc
+	old := st.Desc
 	if c == st.schema && old.Access.equal(desc.Access) && old.Audience.equal(desc.Audience) &&
 		old.Priority == desc.Priority && slices.EqualFunc(old.Details, desc.Details, Detail.equal) &&
 		bytes.Equal(old.Message, desc.Message) && bytes.Equal(old.Farewell, desc.Farewell) {
@@ -284,10 +284,11 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 		return err
 	}
 	oldSum, wasMarked := st.sum, st.redescribe
-	st.desc, st.sum, st.redescribe = desc, sum, true
+	described := desc // allocated here, so that an equal description costs nothing
+	st.Desc, st.sum, st.redescribe = &described, sum, true
 	s.setSchema(st, c)
 	s.journal.note(func() {
-		st.desc, st.sum, st.redescribe = old, oldSum, wasMarked
+		st.Desc, st.sum, st.redescribe = old, oldSum, wasMarked
 		c := s.schemas.acquire(old.Values, old.ValueMax)
 		s.setSchema(st, c)
 		s.schemas.release(c)

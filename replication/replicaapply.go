@@ -10,11 +10,7 @@ import (
 // the record would have changed.
 func (r *Replica) records(p []byte) {
 	records := view.NewRecords(p)
-	for {
-		m, ok := records.Next()
-		if !ok {
-			break
-		}
+	for m, ok := records.Next(); ok; m, ok = records.Next() {
 		if !r.record(&m) {
 			r.stats.BadRecords++
 			r.broken = true
@@ -62,7 +58,7 @@ func (r *Replica) assign(ref view.RefID, e view.EntityID) {
 		copy(grown, r.refs)
 		r.refs = grown
 	}
-	st := r.states[e.State()]
+	st := r.states.byNumber[e.State()]
 	r.refs[ref] = viewRef{number: e.State(), view: e.View(), st: st}
 	if st != nil {
 		st.round = r.answer.round
@@ -76,7 +72,7 @@ func (r *Replica) ref(ref view.RefID) *viewRef {
 	}
 	v := &r.refs[ref]
 	if v.st == nil || v.st.dead {
-		v.st = r.states[v.number]
+		v.st = r.states.byNumber[v.number]
 	}
 	return v
 }
@@ -93,18 +89,24 @@ func (v *viewRef) known() (*State, view.Range, bool) {
 // value that the state never had.
 func (r *Replica) update(v *viewRef, data []byte) bool {
 	st, rg, ok := v.known()
-	if !ok || !view.CheckUpdate(data, st.schema.fields, rg) {
+	if !ok {
 		return false
 	}
+	values, ok := view.ReadUpdate(data, st.schema.fields, rg)
+	if !ok {
+		return false
+	}
+	n, _ := r.change(st, values)
 	r.stats.Updates++
-	mask, differs := r.emptyMask(st), false
-	u := view.ReadUpdate(data, st.schema.fields, rg)
-	for {
-		i, value, null, ok := u.Next()
-		if !ok {
-			break
-		}
-		r.stats.Values++
+	r.stats.Values += n
+	return true
+}
+
+// change applies the values of a record to st and tells the observer which differ.
+func (r *Replica) change(st *State, values view.Values) (n uint64, differs bool) {
+	mask := r.emptyMask(st)
+	for i, value, null, ok := values.Next(); ok; i, value, null, ok = values.Next() {
+		n++
 		if st.set(i, value, null) {
 			mask.Set(i)
 			differs = true
@@ -113,7 +115,7 @@ func (r *Replica) update(v *viewRef, data []byte) bool {
 	if differs {
 		r.changed(st, mask)
 	}
-	return true
+	return n, differs
 }
 
 // emptyMask returns a mask for the values of st. The next call reuses it.
@@ -136,9 +138,7 @@ func (r *Replica) checksum(v *viewRef, m *view.Record) bool {
 		return false
 	}
 	r.stats.Checksums++
-	var got uint32
-	got, r.scratch = st.crc(r.scratch, rg)
-	if got != want {
+	if st.crc(&r.scratch, rg) != want {
 		r.stats.Divergence++
 		r.broken = true
 	}
@@ -173,7 +173,7 @@ func (r *Replica) describe(v *viewRef, m *view.Record) bool {
 		return false
 	}
 	st := v.st
-	if st == nil || !st.schema.sameLayout(r.asm.schema) || st.Desc.Key != r.asm.desc.Key {
+	if st == nil || !st.schema.sameLayout(r.asm.st.schema) || st.Desc.Key != r.asm.st.Desc.Key {
 		return true
 	}
 	r.redescribe(st)
@@ -182,10 +182,9 @@ func (r *Replica) describe(v *viewRef, m *view.Record) bool {
 
 // redescribe gives st the description in the assembly.
 func (r *Replica) redescribe(st *State) {
-	if st.sum != r.asm.sum {
-		r.schemas.release(st.schema)
-		st.Desc, st.sum, st.schema = r.asm.desc, r.asm.sum, r.asm.schema
-		r.asm.schema = nil // held by st
+	if st.sum != r.asm.st.sum {
+		st.Desc, st.sum = r.asm.st.Desc, r.asm.st.sum
+		st.schema, r.asm.st.schema = r.asm.st.schema, st.schema // dropAssembly releases it
 		if !st.hidden {
 			r.obs.Described(st)
 		}
@@ -217,36 +216,23 @@ func (r *Replica) keyframe(v *viewRef, data []byte) bool {
 // keyframeOf applies the keyframe of a view that exists.
 func (r *Replica) keyframeOf(v *viewRef, data []byte) bool {
 	st, rg, ok := v.known()
-	if !ok || !view.CheckKeyframe(data, st.schema.fields, rg) {
+	if !ok {
 		return false
 	}
-	mask, differs := r.emptyMask(st), false
-	k := view.ReadKeyframe(data, st.schema.fields, rg)
-	for {
-		i, value, null, ok := k.Next()
-		if !ok {
-			break
-		}
-		if st.set(i, value, null) {
-			mask.Set(i)
-			differs = true
-		}
+	values, ok := view.ReadKeyframe(data, st.schema.fields, rg)
+	if !ok {
+		return false
 	}
-	if differs {
+	if _, differs := r.change(st, values); differs {
 		r.stats.Keyframed++
-		r.changed(st, mask)
 	}
 	return true
 }
 
 // install makes the assembled state part of the copy.
 func (r *Replica) install() {
-	a := &r.asm
-	_, hidden := groupsClient(a.desc.Key)
-	st := &State{
-		Number: a.number, Desc: a.desc, Values: a.values, Nulls: a.nulls,
-		schema: a.schema, sum: a.sum, round: r.answer.round, hidden: hidden,
-	}
+	st := r.asm.st
+	st.round = r.answer.round
 	r.asm = assembly{} // st holds its schema
 	r.stats.Keyframed++
 	r.insert(st)

@@ -120,10 +120,11 @@ func (r *Replica) Reconnected(now time.Time) {
 // wants reports whether the replica needs to ask for something.
 func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
 
-// settle plans the next request. The replica asks for a new need at once, except that it does
+// settle sweeps what was removed, and plans the next request. The replica asks for a new need at once, except that it does
 // not ask for keyframes sooner than askAfter behind the last request: a state that differs
 // again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
+	r.states.sweep(func(*State) {})
 	if !r.wants() {
 		r.ask.sent, r.ask.wait = false, 0
 		return
@@ -254,7 +255,7 @@ func (r *Replica) collect(h view.Header) bool {
 // finish ends a repair: it removes the states that the answer did not mention and moves the
 // replica to the position of the answer.
 func (r *Replica) finish(h view.Header) {
-	for _, st := range r.order {
+	for _, st := range r.states.all {
 		if !st.dead && st.round != r.answer.round {
 			r.remove(st)
 		}
