@@ -67,12 +67,6 @@ func (d *Description) Layout() (*netstate.Layout, error) {
 	return netstate.NewLayout(values)
 }
 
-// Index returns the index of the value with this name.
-func (d *Description) Index(name string) (int, bool) {
-	i := slices.IndexFunc(d.Values, func(v ValueDef) bool { return v.Name == name })
-	return i, i >= 0
-}
-
 // An AccessKind says which clients may write.
 type AccessKind uint8
 
@@ -129,10 +123,18 @@ func (a Audience) Includes(client string, groups []string) bool {
 }
 
 func (a Audience) lists(client string, groups []string) bool {
-	if slices.Contains(a.Clients, client) {
-		return true
+	return slices.Contains(a.Clients, client) ||
+		slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(a.Groups, g) })
+}
+
+func (a Audience) check() *Error {
+	if a.Kind > AudienceAllBut {
+		return Errorf(CodeBadRequest, "unknown audience")
 	}
-	return slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(a.Groups, g) })
+	if err := checkTokens("group", a.Groups); err != nil {
+		return err
+	}
+	return checkTokens("client", a.Clients)
 }
 
 func (a Audience) equal(b Audience) bool {
@@ -160,13 +162,11 @@ type Detail struct {
 // Detail returns the first level of detail that applies to a client in these groups, or false
 // if the client gets everything.
 func (d *Description) Detail(client string, groups []string) (Detail, bool) {
-	for i := range d.Details {
-		if x := &d.Details[i]; slices.Contains(x.Clients, client) ||
-			slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(x.Groups, g) }) {
-			return *x, true
-		}
+	i := slices.IndexFunc(d.Details, func(x Detail) bool { return x.members().lists(client, groups) })
+	if i < 0 {
+		return Detail{}, false
 	}
-	return Detail{}, false
+	return d.Details[i], true
 }
 
 // Within reports whether every component of the encoded value b is at most precision away from
@@ -176,8 +176,13 @@ func Within(t wire.ValueType, precision float64, a, b []byte) bool {
 	return string(a) == string(b) || within(t, precision, a, b)
 }
 
+// members returns the clients to whom d applies.
+func (d Detail) members() Audience {
+	return Audience{Kind: AudienceListed, Groups: d.Groups, Clients: d.Clients}
+}
+
 func (d Detail) equal(e Detail) bool {
-	return d.Precision == e.Precision && d.Rate == e.Rate && slices.Equal(d.Groups, e.Groups) && slices.Equal(d.Clients, e.Clients)
+	return d.Precision == e.Precision && d.Rate == e.Rate && d.members().equal(e.members())
 }
 
 func (d Detail) check() *Error {
@@ -189,10 +194,7 @@ func (d Detail) check() *Error {
 	case !d.inRange():
 		return Errorf(CodeBadRequest, "lod: precision %v and rate %v: want 1 to %d and %v to %d", d.Precision, d.Rate, DetailPrecisionMax, DetailRateMin, DetailRateMax)
 	}
-	if err := checkTokens("group", d.Groups); err != nil {
-		return err
-	}
-	return checkTokens("client", d.Clients)
+	return d.members().check()
 }
 
 func (d Detail) inRange() bool {

@@ -62,7 +62,7 @@ func (s *Store) emitState(now time.Time, st *stored) {
 	case st.redescribe:
 		s.scratch = appendDescribe(s.scratch[:0], st.Desc)
 		b.records = appendDescribeRecords(b.records, st.refs[0], 0, s.scratch)
-		b.records = st.appendUpdates(b.records)
+		fallthrough
 	default:
 		b.records = st.appendUpdates(b.records)
 	}

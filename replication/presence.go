@@ -1,8 +1,6 @@
 package replication
 
 import (
-	"iter"
-	"maps"
 	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -55,17 +53,6 @@ func (s *Store) Leave(client, session string) {
 	delete(s.clients, client)
 	if st := s.states.byKey[groupsKey(client)]; st != nil {
 		s.detach(st)
-	}
-}
-
-// Sessions yields client and session of every session.
-func (s *Store) Sessions() iter.Seq2[string, string] {
-	return func(yield func(client, session string) bool) {
-		for _, session := range slices.Sorted(maps.Keys(s.sessions)) {
-			if !yield(s.sessions[session], session) {
-				return
-			}
-		}
 	}
 }
 

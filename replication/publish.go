@@ -254,7 +254,7 @@ func (s *Store) audience(op *Op) *Error {
 	if err != nil {
 		return err
 	}
-	if err := checkAudience(op.Audience); err != nil {
+	if err := op.Audience.check(); err != nil {
 		return err
 	}
 	if err := checkDetails(op.Details); err != nil {

@@ -172,7 +172,7 @@ func checkPut(op *Op, messageMax int) *Error {
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
-	return checkAudience(op.Audience)
+	return op.Audience.check()
 }
 
 func checkAccess(a Access) *Error {
@@ -180,16 +180,6 @@ func checkAccess(a Access) *Error {
 		return Errorf(CodeBadRequest, "unknown access")
 	}
 	return checkTokens("writer", a.Writers)
-}
-
-func checkAudience(a Audience) *Error {
-	if a.Kind > AudienceAllBut {
-		return Errorf(CodeBadRequest, "unknown audience")
-	}
-	if err := checkTokens("group", a.Groups); err != nil {
-		return err
-	}
-	return checkTokens("client", a.Clients)
 }
 
 func checkTokens(what string, names []string) *Error {

@@ -33,20 +33,26 @@ func (r *Replica) record(m *view.Record) bool {
 		return true
 	}
 	v := r.ref(m.Ref)
-	if v == nil {
+	switch {
+	case v == nil:
+		return false
+	case m.Message == view.DescribePart || m.Message == view.Describe:
+		return v.view == 0 && r.describe(v, m)
+	case m.Message == view.Keyframe && v.number == r.asm.number:
+		return r.assemble(v, m.Data)
+	case v.st == nil || v.view >= len(v.st.schema.ranges):
 		return false
 	}
+	rg := v.st.schema.ranges[v.view]
 	switch m.Message {
 	case view.Update:
-		return r.update(v, m.Data)
-	case view.Checksum:
-		return r.checksum(v, m)
+		return r.update(v.st, rg, m.Data)
 	case view.Keyframe:
-		return r.keyframe(v, m.Data)
-	case view.DescribePart, view.Describe:
-		return r.describe(v, m)
+		return r.keyframe(v.st, rg, m.Data)
+	case view.Checksum:
+		return r.checksum(v.st, rg, m)
 	case view.Remove:
-		return r.removeRecord(v)
+		return v.view == 0 && r.removeRecord(v)
 	}
 	return false
 }
@@ -77,21 +83,9 @@ func (r *Replica) ref(ref view.RefID) *viewRef {
 	return v
 }
 
-// known returns the state and the range of values of a view that exists.
-func (v *viewRef) known() (*State, view.Range, bool) {
-	if v.st == nil || v.view >= len(v.st.schema.ranges) {
-		return nil, view.Range{}, false
-	}
-	return v.st, v.st.schema.ranges[v.view], true
-}
-
 // update applies changed values. It checks all of them first, because half an update would be a
 // value that the state never had.
-func (r *Replica) update(v *viewRef, data []byte) bool {
-	st, rg, ok := v.known()
-	if !ok {
-		return false
-	}
+func (r *Replica) update(st *State, rg view.Range, data []byte) bool {
 	values, ok := view.ReadUpdate(data, st.schema.fields, rg)
 	if !ok {
 		return false
@@ -131,10 +125,9 @@ func (r *Replica) emptyMask(st *State) netstate.Mask {
 
 // checksum compares a view. The replica applies batches in order, so that the position of the
 // checksum is its own.
-func (r *Replica) checksum(v *viewRef, m *view.Record) bool {
+func (r *Replica) checksum(st *State, rg view.Range, m *view.Record) bool {
 	want, err := m.CRC()
-	st, rg, ok := v.known()
-	if err != nil || !ok {
+	if err != nil {
 		return false
 	}
 	r.stats.Checksums++
@@ -146,10 +139,7 @@ func (r *Replica) checksum(v *viewRef, m *view.Record) bool {
 }
 
 func (r *Replica) removeRecord(v *viewRef) bool {
-	st, _, ok := v.known()
-	if !ok || v.view != 0 {
-		return false
-	}
+	st := v.st
 	v.number, v.st = 0, nil
 	r.remove(st)
 	return true
@@ -158,9 +148,6 @@ func (r *Replica) removeRecord(v *viewRef) bool {
 // describe reads the description of a state. If the state exists with this layout, only its
 // description changes; otherwise the assembly builds it from the keyframes that follow.
 func (r *Replica) describe(v *viewRef, m *view.Record) bool {
-	if v.view != 0 {
-		return false
-	}
 	if r.asm.number != v.number {
 		r.dropAssembly()
 		r.asm.number = v.number
@@ -197,12 +184,8 @@ func (r *Replica) dropAssembly() {
 	r.asm = assembly{}
 }
 
-// keyframe applies all values of a view, either to a state that exists or to the one in the
-// assembly.
-func (r *Replica) keyframe(v *viewRef, data []byte) bool {
-	if r.asm.number != v.number {
-		return r.keyframeOf(v, data)
-	}
+// assemble adds the keyframe of a view to the assembly.
+func (r *Replica) assemble(v *viewRef, data []byte) bool {
 	if r.asm.keyframe(v.view, data) != nil {
 		r.dropAssembly()
 		return false
@@ -213,12 +196,8 @@ func (r *Replica) keyframe(v *viewRef, data []byte) bool {
 	return true
 }
 
-// keyframeOf applies the keyframe of a view that exists.
-func (r *Replica) keyframeOf(v *viewRef, data []byte) bool {
-	st, rg, ok := v.known()
-	if !ok {
-		return false
-	}
+// keyframe applies the keyframe of a view that exists.
+func (r *Replica) keyframe(st *State, rg view.Range, data []byte) bool {
 	values, ok := view.ReadKeyframe(data, st.schema.fields, rg)
 	if !ok {
 		return false

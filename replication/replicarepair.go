@@ -54,7 +54,7 @@ func (r *Replica) applyOrBuffer(h view.Header, records []byte) {
 		if !r.broken {
 			r.stats.Gaps++
 		}
-		if _, full := r.buffer.add(h, records); full {
+		if !r.buffer.add(h, records) {
 			r.stats.BufferFull++
 		}
 	}
@@ -93,7 +93,7 @@ func (r *Replica) follow(now time.Time, epoch uint64) bool {
 	}
 	r.top, r.known = epoch, 0
 	r.broken = true
-	r.buffer.reset()
+	r.buffer = buffer{}
 	clear(r.refs)
 	return true
 }
@@ -278,21 +278,21 @@ type heldBatch struct {
 	records   []byte
 }
 
-// add buffers a batch. A full buffer drops it: the batches in the buffer can be applied sooner,
-// and the replica asks for the rest as a range.
-func (b *buffer) add(h view.Header, records []byte) (held, full bool) {
+// add reports whether the buffer holds a batch. A full buffer drops it: the batches in the buffer
+// can be applied sooner, and the replica asks for the rest as a range.
+func (b *buffer) add(h view.Header, records []byte) bool {
 	at, found := slices.BinarySearchFunc(b.held, h.Seq, func(e heldBatch, seq uint64) int {
 		return cmp.Compare(e.seq, seq)
 	})
 	if found {
-		return false, false
+		return true
 	}
 	if len(b.held) >= bufferBatches || b.size+len(records) > bufferBytes {
-		return false, true
+		return false
 	}
 	b.held = slices.Insert(b.held, at, heldBatch{h.Seq, h.Prev, records})
 	b.size += len(records)
-	return true, false
+	return true
 }
 
 // next removes and returns the batch that follows seq. It drops the batches up to seq.
@@ -311,9 +311,4 @@ func (b *buffer) pop() heldBatch {
 	b.size -= len(e.records)
 	b.held = slices.Delete(b.held, 0, 1)
 	return e
-}
-
-func (b *buffer) reset() {
-	clear(b.held)
-	b.held, b.size = b.held[:0], 0
 }
