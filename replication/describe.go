@@ -31,6 +31,12 @@ const (
 //	values   as appendDefs
 func appendDescribe(b []byte, d *Description) []byte {
 	b = append(b, describeVersion)
+	b = appendDescription(b, d)
+	return appendDefs(b, d.Values, d.ValueMax)
+}
+
+// appendDescription appends everything but the values.
+func appendDescription(b []byte, d *Description) []byte {
 	b = appendShort(b, d.Key)
 	b = append(b, byte(d.Access.Kind))
 	if d.Access.Kind == AccessWriters {
@@ -43,8 +49,7 @@ func appendDescribe(b []byte, d *Description) []byte {
 	b = append(b, d.Priority)
 	b = appendDetails(b, d.Details)
 	b = appendLong(b, d.Message)
-	b = appendLong(b, d.Farewell)
-	return appendDefs(b, d.Values, d.ValueMax)
+	return appendLong(b, d.Farewell)
 }
 
 // appendStoredDescribe appends the data of a Describe record for the durable store. With

@@ -87,10 +87,6 @@ func (a Access) MayWrite(client string) bool {
 	return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)
 }
 
-func (a Access) equal(b Access) bool {
-	return a.Kind == b.Kind && slices.Equal(a.Writers, b.Writers)
-}
-
 // An AudienceKind says how an audience is composed.
 type AudienceKind uint8
 
@@ -137,10 +133,6 @@ func (a Audience) check() *Error {
 	return checkTokens("client", a.Clients)
 }
 
-func (a Audience) equal(b Audience) bool {
-	return a.Kind == b.Kind && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Clients, b.Clients)
-}
-
 // Limits of priorities and levels of detail.
 const (
 	PriorityMax        = 16        // of a state; the least is 1
@@ -179,10 +171,6 @@ func Within(t wire.ValueType, precision float64, a, b []byte) bool {
 // members returns the clients to whom d applies.
 func (d Detail) members() Audience {
 	return Audience{Kind: AudienceListed, Groups: d.Groups, Clients: d.Clients}
-}
-
-func (d Detail) equal(e Detail) bool {
-	return d.Precision == e.Precision && d.Rate == e.Rate && d.members().equal(e.members())
 }
 
 func (d Detail) check() *Error {

@@ -97,11 +97,10 @@ func (s *schema) find(name string) (int, *Error) {
 	return int(i), nil
 }
 
-// fits reports whether the LinkState of st with this message stays within linkStateMax once e
-// is applied.
-func (st *stored) fits(e *edit, message []byte) bool {
+// fits refuses to apply e if the LinkState of st with this message exceeded linkStateMax then.
+func (st *stored) fits(e *edit, message []byte) *Error {
 	if !e.varied && len(message) <= len(st.Desc.Message) {
-		return true
+		return nil
 	}
 	size := linkStateBytes + len(message) + st.Values.TypedSize()
 	for _, v := range e.values {
@@ -111,7 +110,10 @@ func (st *stored) fits(e *edit, message []byte) bool {
 		}
 		size += n - len(st.Values.Value(v.index))
 	}
-	return size <= linkStateMax
+	if size > linkStateMax {
+		return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", st.Desc.Key, linkStateMax)
+	}
+	return nil
 }
 
 // applyEdit changes the values of st and marks them for emission. It returns how many changed.
@@ -172,13 +174,10 @@ type Encoded struct {
 	Value []byte
 }
 
-// AppendValue appends the bytes if they are a value of type t.
+// AppendValue appends the bytes if their type is t.
 func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, *Error) {
 	if e.Type != t {
 		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
-	}
-	if !wire.CheckValue(t, e.Value) {
-		return b, false, Errorf(CodeTypeMismatch, "%d bytes are not a value of type %v", len(e.Value), t)
 	}
 	return append(b, e.Value...), false, nil
 }

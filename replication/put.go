@@ -24,9 +24,6 @@ func (s *Store) put(op *Op) *Error {
 	}
 	c := s.schemas.acquire(defs, uint16(s.limits.ValueBytes))
 	defer s.schemas.release(c)
-	if len(c.ranges) > view.PerState {
-		return Errorf(CodeTooLarge, "the values need %d views, at most %d are allowed", len(c.ranges), view.PerState)
-	}
 	s.edit.reset(len(defs))
 	for i := range op.Values {
 		if l := op.Values[i].Value; l != nil {
@@ -45,8 +42,8 @@ func (s *Store) put(op *Op) *Error {
 
 // update applies the description and the edit to a state of the same layout.
 func (s *Store) update(st *stored, desc Description, c *schema) *Error {
-	if !st.fits(&s.edit, desc.Message) {
-		return tooLargeForLink(desc.Key)
+	if err := st.fits(&s.edit, desc.Message); err != nil {
+		return err
 	}
 	if err := s.redescribe(st, desc, c); err != nil {
 		return err
@@ -57,6 +54,9 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 
 // replace makes a state from the description and the edit, and removes old unless it is nil.
 func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
+	if len(c.ranges) > view.PerState {
+		return Errorf(CodeTooLarge, "the values need %d views, at most %d are allowed", len(c.ranges), view.PerState)
+	}
 	views := s.states.views + len(c.ranges)
 	if old != nil {
 		views -= len(old.schema.ranges)
@@ -74,8 +74,8 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	for _, v := range s.edit.values {
 		st.set(v.index, s.edit.bytes[v.off:v.off+v.n], v.null)
 	}
-	if linkStateBytes+len(desc.Message)+st.Values.TypedSize() > linkStateMax {
-		return tooLargeForLink(desc.Key)
+	if err := st.fits(&edit{varied: true}, desc.Message); err != nil {
+		return err
 	}
 	if old != nil {
 		s.detach(old)

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // writersMax is the number of sessions whose last write number a state remembers. Beyond it the
@@ -104,10 +102,7 @@ func (s *Store) checkWrite(st *stored, w *Write) *Error {
 			return err
 		}
 	}
-	if !st.fits(&s.edit, st.Desc.Message) {
-		return tooLargeForLink(st.Desc.Key)
-	}
-	return nil
+	return st.fits(&s.edit, st.Desc.Message)
 }
 
 // refusedEvent returns the event for a write that is refused as a whole.
@@ -246,9 +241,6 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	}
 	if w.Audience == AudienceAllBut {
 		desc.Audience = Audience{Kind: AudienceAllBut, Clients: []string{w.Client}}
-	}
-	if len(c.ranges) > view.PerState {
-		return Errorf(CodeTooLarge, "%q needs %d views", key, len(c.ranges))
 	}
 	if err := s.replace(st, desc, c, owned); err != nil {
 		return err
