@@ -11,11 +11,13 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 // Bounds of a turn of Run.
@@ -242,4 +244,116 @@ func newID() (id uint64) {
 		id = binary.LittleEndian.Uint64(b[:])
 	}
 	return id
+}
+
+// Bounds of a batch. A datagram that does not fit is dropped and counted.
+const (
+	batchOps   = 8192
+	batchBytes = 4 << 20
+)
+
+// An op is a datagram of a worker: to be forwarded to a node, or returned by it.
+type op struct {
+	back   bool
+	hops   uint8
+	node   string
+	client forward.Client
+	epoch  uint64
+	data   []byte // in the batch
+}
+
+// A batch is the datagrams of the workers between two turns of Run.
+type batch struct {
+	ops   []op
+	bytes []byte
+}
+
+// add copies o into the batch. It reports whether there was room.
+func (b *batch) add(o op) bool {
+	if len(b.ops) >= batchOps || len(b.bytes)+len(o.data) > batchBytes {
+		return false
+	}
+	at := len(b.bytes)
+	b.bytes = append(b.bytes, o.data...)
+	o.data = b.bytes[at:] // stays valid when bytes moves
+	b.ops = append(b.ops, o)
+	return true
+}
+
+func (b *batch) reset() {
+	clear(b.ops)
+	b.ops, b.bytes = b.ops[:0], b.bytes[:0]
+}
+
+// A queue brings datagrams of workers to the goroutine of Run.
+//
+// The mutex is there because all workers put datagrams into the same batch: with a batch
+// for each, they would have to say when a turn of theirs is over. It is held for one copy.
+type queue struct {
+	mu      sync.Mutex
+	filling *batch
+	lost    atomic.Uint64
+}
+
+func (q *queue) put(o op) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.filling.add(o) {
+		q.lost.Add(1)
+	}
+}
+
+// take returns the batch that was filled, and has empty filled next.
+func (q *queue) take(empty *batch) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	full := q.filling
+	q.filling = empty
+	return full
+}
+
+// Stats returns the counters of the router, as of the last heartbeat.
+func (f *Forwarder) Stats() forward.Stats { return *f.stats.Load() }
+
+// Metrics returns what an edge shows at /metrics about forwarding.
+func (f *Forwarder) Metrics() []telemetry.Metric {
+	gauge := func(name, unit, help string, read func(*forward.Stats) int64) telemetry.Metric {
+		return telemetry.Gauge("dnp.forward."+name, unit, help, func() float64 { return float64(read(f.stats.Load())) })
+	}
+	return []telemetry.Metric{
+		gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) int64 { return s.Peers }),
+		gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) int64 { return s.Suspects }),
+		gauge("routes", "{client}", "Clients of other edges whose highest epochs are remembered.", func(s *forward.Stats) int64 { return s.Clients }),
+		telemetry.CounterBy("dnp.forward.datagrams", "{datagram}", "Datagrams between edges, by kind.", "kind",
+			func(observe func(string, uint64)) {
+				s := f.stats.Load()
+				observe("in_sent", s.In)
+				observe("out_sent", s.Out)
+				observe("in_taken", s.Owner)
+				observe("out_taken", s.Client)
+				observe("orphan", s.Orphans)
+				observe("relayed", s.Relayed)
+				observe("nack_sent", s.NacksOut)
+				observe("nack_taken", s.NacksIn)
+				observe("beat_sent", s.HeartbeatsOut)
+				observe("beat_taken", s.HeartbeatsIn)
+			}),
+		telemetry.CounterBy("dnp.forward.drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				for i, n := range f.stats.Load().Drops {
+					observe(forward.DropReason(i).String(), n)
+				}
+				observe("lost", f.queue.lost.Load())
+			}),
+		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the operating system lost, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				s := f.socket.Stats()
+				for i, n := range s.Drops {
+					observe(udp.DropReason(i).String(), n)
+				}
+				observe("overflow", s.Overflows)
+			}),
+		telemetry.Counter("dnp.forward.stalls", "{stall}", "Times that this process was stopped for longer than heartbeats allow.",
+			func() uint64 { return f.stats.Load().Stalls }),
+	}
 }
