@@ -137,16 +137,6 @@ func (w *Forwarding) SetRoster(ctx context.Context, r cluster.Roster) {
 	w.SetPeers(ctx, list)
 }
 
-// Forward implements edge.Forwarder.
-func (w *Forwarding) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
-	return w.Forwarder.Forward(node, forward.Client{Addr: client, Listener: listener}, hops, datagram)
-}
-
-// Return implements edge.Forwarder.
-func (w *Forwarding) Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool {
-	return w.Forwarder.Return(node, forward.Client{Addr: client, Listener: listener}, epoch, datagram)
-}
-
 func (w *Forwarding) serves(c forward.Client) (epoch uint64, ok bool) {
 	return w.edge.Serves(c.Listener, c.Addr)
 }
