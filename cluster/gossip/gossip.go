@@ -205,9 +205,9 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 }
 
 // Run joins the others, joins them again when they were lost, follows the key file and announces
-// changes, until ctx ends; then it leaves and closes. It returns a [*RefusedError] or [*ShardsError]
-// if all others that answered refused this node, and it has never met one: it cannot work, and they
-// have not noticed it.
+// changes, until ctx ends; then it leaves and closes. It returns an error if all others that answered
+// refused this node for its key or its number of shards, and it has never met one: it cannot work, and
+// they have not noticed it.
 func (g *Gossip) Run(ctx context.Context) error {
 	if g.cfg.KeyFile == "" && !g.bound.Addr().IsLoopback() {
 		g.log.Warn("gossip is not encrypted: any host that reaches the port can pretend to be a member", "address", g.bound)
@@ -257,7 +257,6 @@ func (g *Gossip) Addr() netip.AddrPort { return g.advertise }
 
 // Stats are counters of a Gossip since its start, and its state.
 type Stats struct {
-	Members        int    // including this node
 	Health         int    // 0 = this node answers and is answered in time; more is worse
 	Suspicions     uint64 // members that did not answer this node's probe
 	Refutations    uint64 // times that others suspected this node or took it for dead
@@ -267,7 +266,7 @@ type Stats struct {
 // Stats returns the counters.
 func (g *Gossip) Stats() Stats {
 	return Stats{
-		Members: g.Roster().Len(), Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
+		Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
 		Refutations: g.logger.refutations.Load(), Undecipherable: g.logger.undecipherable.Load(),
 	}
 }
