@@ -116,7 +116,7 @@ type Affinity struct {
 
 	// Workers make claims, and another goroutine writes them to Redis.
 	mu       sync.Mutex
-	claims   map[string]*claim
+	claims   map[string]claim
 	dirty    map[string]bool // names of claims to write
 	renewals []renewal       // in the order of their time
 	releases []session
@@ -129,7 +129,7 @@ type Affinity struct {
 // A claim is a claim of this node.
 type claim struct {
 	epoch uint64
-	next  time.Time // of the renewal
+	next  time.Time // of the renewal; zero until the claim is written
 }
 
 type renewal struct {
@@ -137,6 +137,7 @@ type renewal struct {
 	at   time.Time
 }
 
+// A session is a claim to write or to release.
 type session struct {
 	name  string
 	epoch uint64
@@ -160,7 +161,7 @@ func Open(cfg Config) (*Affinity, error) {
 	logging.Disable() // it writes to standard error; the errors that the library returns say enough
 	return &Affinity{
 		cfg: cfg, client: redis.NewClient(o), replaced: func(string, cluster.Served) {}, away: errNotYet,
-		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]*claim), dirty: make(map[string]bool),
+		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]claim), dirty: make(map[string]bool),
 	}, nil
 }
 
@@ -177,20 +178,16 @@ func (a *Affinity) Run(ctx context.Context) {
 	a.away = cluster.ErrAffinityAway
 	a.mu.Unlock()
 	a.client.Close()
-	for {
-		select {
-		case k := <-a.asks:
-			k.fail(cluster.ErrAffinityAway)
-		default:
-			return
-		}
+	for len(a.asks) > 0 {
+		k := <-a.asks
+		k.fail(cluster.ErrAffinityAway)
 	}
 }
 
 // OnReplaced implements cluster.Affinity.
 func (a *Affinity) OnReplaced(handle func(string, cluster.Served)) { a.replaced = handle }
 
-// Err implements cluster.Affinity.
+// Err returns why Redis does not answer; nil if it does.
 func (a *Affinity) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -201,16 +198,11 @@ func (a *Affinity) Err() error {
 func (a *Affinity) Claim(name string, epoch uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.claims[name]
-	if c == nil {
-		if len(a.claims) >= ClaimsMax {
-			a.stats.Refused++
-			return
-		}
-		c = &claim{}
-		a.claims[name] = c
+	if _, ok := a.claims[name]; !ok && len(a.claims) >= ClaimsMax {
+		a.stats.Refused++
+		return
 	}
-	c.epoch = epoch
+	a.claims[name] = claim{epoch: epoch}
 	a.touchLocked(name)
 }
 
@@ -218,7 +210,7 @@ func (a *Affinity) Claim(name string, epoch uint64) {
 func (a *Affinity) Release(name string, epoch uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.claims[name]; c != nil && c.epoch != epoch {
+	if c, ok := a.claims[name]; ok && c.epoch != epoch {
 		return
 	}
 	a.forgetLocked(name)
