@@ -56,18 +56,12 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// withDefaults returns c with the default of each field that is zero or negative.
+// withDefaults returns c with the default of each field that is zero.
 func (c Config) withDefaults() Config {
-	for d, value := range map[*time.Duration]time.Duration{
-		&c.KeyPoll: 2 * time.Second, &c.KeyDelay: 2 * time.Minute, &c.RejoinInterval: 10 * time.Second,
-	} {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	if c.Resolver == nil {
-		c.Resolver = net.DefaultResolver
-	}
+	c.KeyPoll = cmp.Or(c.KeyPoll, 2*time.Second)
+	c.KeyDelay = cmp.Or(c.KeyDelay, 2*time.Minute)
+	c.RejoinInterval = cmp.Or(c.RejoinInterval, 10*time.Second)
+	c.Resolver = cmp.Or[Resolver](c.Resolver, net.DefaultResolver)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
