@@ -275,23 +275,18 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 	if len(l.out) > 0 {
 		return time.Time{}, true
 	}
-	var next time.Time
+	var deadline time.Time
+	step, ok := l.followDue()
 	if l.Epoch() != 0 {
-		next = l.holdDeadline()
+		deadline, step, ok = l.holdDeadline(), l.holdDue(), true
 	}
-	if l.asked == 0 {
-		step, ok := l.followDue()
-		if l.Epoch() != 0 {
-			step, ok = l.holdDue(), true
-		}
-		if step = later(step, l.retryAt); ok && step.IsZero() {
-			return step, true
-		}
-		if ok {
-			next = earlier(next, step)
-		}
+	if l.asked != 0 || !ok {
+		return deadline, !deadline.IsZero()
 	}
-	return next, !next.IsZero()
+	if step = later(step, l.retryAt); step.IsZero() {
+		return step, true
+	}
+	return earlier(deadline, step), true
 }
 
 // Answer takes the store's answer to an action.

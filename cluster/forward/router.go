@@ -19,7 +19,7 @@ type Config struct {
 
 	// Serves reports whether this edge serves a client, and in which epoch of its session;
 	// 0 if that is not known. The router calls it for what comes from other edges; it must
-	// not call the router. nil means that the edge serves no client.
+	// not call the router. It must not be nil.
 	Serves func(Client) (epoch uint64, ok bool)
 }
 
@@ -44,6 +44,9 @@ func (c *Config) validate() error {
 	}
 	if c.ID == 0 {
 		errs = append(errs, errors.New("forward: no id of the process"))
+	}
+	if c.Serves == nil {
+		errs = append(errs, errors.New("forward: no function that says which clients are served"))
 	}
 	return errors.Join(errs...)
 }
@@ -225,7 +228,7 @@ func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
 		return Delivery{}
 	}
 	d := Delivery{Client: m.client, Epoch: m.epoch, Data: m.data}
-	own, owned := r.serves(m.client)
+	own, owned := r.cfg.Serves(m.client)
 	d.Overtaken = owned && own != 0 && m.epoch > own
 	switch kind {
 	case TypeIn:
@@ -236,14 +239,6 @@ func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
 		r.receiveNack(at, from, &m, owned, &d)
 	}
 	return d
-}
-
-// serves asks the edge whether it serves a client.
-func (r *Router) serves(c Client) (epoch uint64, ok bool) {
-	if r.cfg.Serves == nil {
-		return 0, false
-	}
-	return r.cfg.Serves(c)
 }
 
 // receiveIn takes a datagram of a client that came to a socket of another edge.
