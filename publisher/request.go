@@ -52,14 +52,10 @@ func (s *Space) compose(r *request) []byte {
 			p.settle(Position{}, nil)
 			continue
 		}
-		text, err := json.Marshal(form)
-		if err != nil {
-			panic("publisher: an op that was checked cannot be written: " + err.Error())
-		}
 		if len(r.ops) > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, text...)
+		b = append(b, mustMarshal(form)...)
 		r.ops = append(r.ops, p)
 	}
 	if len(r.ops) == 0 {

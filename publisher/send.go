@@ -73,7 +73,7 @@ func (s *Space) cast(to string, data []byte) error {
 // Kick ends the sessions of a client. It tries once: a repetition could end a session that
 // began in between.
 func (s *Space) Kick(ctx context.Context, client string) error {
-	return s.publishOnce(ctx, "kick "+client, map[string]string{"op": "kick", "client": client})
+	return s.publishOnce(ctx, "kick "+client, clientJSON{Op: "kick", Client: client})
 }
 
 // Clear removes all states that game servers made, including those of others. It tries
@@ -85,12 +85,8 @@ func (s *Space) Clear(ctx context.Context) error {
 	return s.publishOnce(ctx, "clear", map[string]string{"op": "clear"})
 }
 
-func (s *Space) publishOnce(ctx context.Context, source string, op map[string]string) error {
-	body, err := json.Marshal(op)
-	if err != nil {
-		panic("publisher: text that JSON cannot express: " + err.Error())
-	}
-	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: body})
+func (s *Space) publishOnce(ctx context.Context, source string, form any) error {
+	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: mustMarshal(form)})
 	var a answer
 	switch {
 	case err != nil:
