@@ -113,7 +113,7 @@ func (e *simEdge) start() {
 	e.owned, e.vias, e.zombies, e.emitted = map[Client]uint64{}, map[Client]string{}, map[Client]time.Time{}, map[Client]uint64{}
 	e.hints = map[Client]hint{}
 	var err error
-	e.Router, err = New(s.net.Now(), Config{Node: e.name, ID: e.id, Clients: 8, Serves: func(c Client) (uint64, bool) {
+	e.Router, err = New(s.net.Now(), Config{Node: e.name, ID: e.id, Serves: func(c Client) (uint64, bool) {
 		epoch, ok := e.owned[c]
 		return epoch, ok
 	}})
@@ -123,6 +123,7 @@ func (e *simEdge) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	e.fence = newFence(8) // fewer than there are clients
 	e.down = false
 	s.net.Attach(e.addr, e)
 	s.tell()

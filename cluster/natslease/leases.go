@@ -53,7 +53,7 @@ type Config struct {
 	// Replicas is the number of copies of a stream that Open makes; 0 means 1.
 	Replicas int
 
-	// Lease are the timings. Open sets Node and ID.
+	// Lease is the configuration of each lease. Open sets Node and ID.
 	Lease cluster.LeaseConfig
 
 	// Log gets what an operator should know; nil means slog.Default().
@@ -65,7 +65,6 @@ func (c Config) withDefaults() Config {
 	c.Streams = min(cmp.Or(c.Streams, 4), c.Shards)
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.Lease.Node, c.Lease.ID = c.Node, rand.Text()
-	c.Lease = c.Lease.WithDefaults()
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
@@ -78,10 +77,7 @@ func (c Config) validate() error {
 	if c.Shards < 1 || c.Shards > 65_536 || c.Streams < 1 || c.Replicas < 1 {
 		errs = append(errs, errors.New("lease: shards must be 1 to 65536, streams and replicas at least 1"))
 	}
-	for _, problem := range c.Lease.Validate() {
-		errs = append(errs, errors.New(problem))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Lease.Validate())...)
 }
 
 // StreamName returns the name of the g-th store stream.

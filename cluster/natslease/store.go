@@ -22,7 +22,7 @@ func (s *shard) serveStore(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case o := <-s.ops:
-			opCtx, cancel := context.WithTimeout(ctx, s.l.cfg.Lease.Timeout)
+			opCtx, cancel := context.WithTimeout(ctx, cluster.LeaseTimeout)
 			a := s.ask(opCtx, o)
 			cancel()
 			s.l.counts.answers[a.Verdict].Add(1)

@@ -27,7 +27,7 @@ type Durable struct {
 }
 
 // OpenDurable opens the session log that the flags name; nil if they name none. connect
-// makes a connection to NATS, which Close closes. timeout is how long JetStream may be
+// makes a connection to NATS, which the caller closes after Run. timeout is how long JetStream may be
 // unavailable; 0 is without limit.
 func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error),
 	subjects subject.Names, timeout time.Duration, log *slog.Logger) (d *Durable, err error) {
@@ -35,11 +35,6 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 		return nil, nil
 	}
 	d = &Durable{flags: c}
-	defer func() {
-		if err != nil {
-			d.Close()
-		}
-	}()
 	if d.bus, err = connect(); err != nil {
 		return nil, err
 	}
@@ -89,13 +84,6 @@ func (d *Durable) Run(ctx context.Context) {
 		running.Go(func() { d.affinity.Run(ctx) })
 	}
 	running.Wait()
-}
-
-// Close closes the connection to NATS, after Run.
-func (d *Durable) Close() {
-	if d != nil && d.bus != nil {
-		d.bus.Close()
-	}
 }
 
 // missing names what is not available.
