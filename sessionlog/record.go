@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -204,20 +205,21 @@ func ParseBlock(p []byte) (Block, error) {
 		return Block{}, ErrDamaged
 	}
 	k := Block{Epoch: r.uint(), Owner: r.uint(), Number: r.uint(), Previous: r.uint(), Delivered: r.uint()}
-	last := RecordKind(0)
+	last := -1
 	for len(r.b) > 0 && !r.bad {
 		kind, body := RecordKind(r.byte()), reader{b: r.bytes()}
+		place := slices.Index(order[:], kind)
 		switch {
 		case r.bad:
 			return Block{}, ErrDamaged
 		case kind >= recordOptional:
 			continue
-		case place(kind) == 0 && kind > 0:
+		case place < 0 && kind > 0:
 			return Block{}, ErrFormat
-		case place(kind) <= place(last): // each at most once, in one order
+		case place <= last:
 			return Block{}, ErrDamaged
 		}
-		last = kind
+		last = place
 		if k.parseRecord(kind, &body); body.bad || len(body.b) > 0 {
 			return Block{}, ErrDamaged
 		}
@@ -228,17 +230,9 @@ func ParseBlock(p []byte) (Block, error) {
 	return k, nil
 }
 
-// places are the places of the records in a block, by kind.
-var places = [...]int{
-	RecordOpen: 1, RecordAdopt: 2, RecordCkpt: 3, RecordRX: 4, RecordTX: 5, RecordTXAck: 6, RecordLink: 7, RecordHand: 8, RecordClose: 9,
-}
-
-// place returns the place of a record in a block, 0 for an unknown one.
-func place(kind RecordKind) int {
-	if int(kind) >= len(places) {
-		return 0
-	}
-	return places[kind]
+// order is the order of the records in a block. Each comes at most once.
+var order = [...]RecordKind{
+	RecordOpen, RecordAdopt, RecordCkpt, RecordRX, RecordTX, RecordTXAck, RecordLink, RecordHand, RecordClose,
 }
 
 func (k *Block) parseRecord(kind RecordKind, r *reader) {
