@@ -284,7 +284,7 @@ func TestUncertain(t *testing.T) {
 	}
 	entries := first.log.Entries(s.name)
 	junk := sessionlog.Write{Log: s.name, Expect: entries[len(entries)-1].Seq, Data: []byte("junk")}
-	first.log.Append([]sessionlog.Write{junk}, func(int, sessionlog.Answer) {})
+	first.log.Append(junk, func(sessionlog.Answer) {})
 	first.net.Run(50 * time.Millisecond)
 
 	next := first.next()

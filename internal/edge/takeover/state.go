@@ -25,10 +25,9 @@ type Config struct {
 
 	Locations *Locations // of the edge
 
-	// Log has the sessions, in Shards log shards. Secret makes the names of logs.
+	// Log has the sessions. Secret makes the names of logs.
 	Log    sessionlog.Log
 	Secret []byte
-	Shards int
 
 	// Affinity says which edge serves which session. nil means that only the log says so.
 	Affinity cluster.Affinity
