@@ -36,14 +36,13 @@ func (c *Conn) Link(s *Source, readOnly bool) error {
 // if wanted. Without a link it does nothing.
 func (c *Conn) Unlink(s *Source, farewell bool) {
 	slot, ok := c.links.find(s)
-	if !ok {
-		return
-	}
-	if farewell {
+	switch {
+	case !ok:
+	case farewell:
 		c.unlink(slot, s.cfg.Farewell)
-		return
+	default:
+		c.unlink(slot, nil)
 	}
-	c.unlink(slot, nil)
 }
 
 // unlink takes down a link, after a farewell if it has any bytes. LinkDown follows the
