@@ -80,10 +80,8 @@ func (b *budget) pay(r *rate, size int, now instant) {
 	b.spent = min(max(b.spent, now.add(-r.burst)).add(r.cost(size+b.headers)), now.add(r.burst))
 }
 
-// overdrawn reports whether something is owed.
 func (b *budget) overdrawn(now instant) bool { return b.spent > now }
 
-// affords reports whether so many bytes are saved.
 func (b *budget) affords(r *rate, bytes int, now instant) bool {
 	return max(b.spent, now.add(-r.burst)).add(r.cost(bytes)) <= now
 }
@@ -202,7 +200,6 @@ func (t *linkTable) rank(now instant) {
 	}
 }
 
-// mostUrgent removes and returns the top of the heap.
 func (t *linkTable) mostUrgent() (slot uint16) {
 	slot, last := t.waiting[0].slot, len(t.waiting)-1
 	t.waiting[0] = t.waiting[last]
@@ -270,7 +267,6 @@ func (q *offerQueue) nextTimeout() instant {
 	return q.spent
 }
 
-// add puts c into the queue, unless it is there.
 func (q *offerQueue) add(c *Conn) {
 	if !c.inOffers {
 		c.inOffers = true

@@ -252,7 +252,6 @@ func (e *Endpoint) startJournal(c *Conn) {
 	}
 }
 
-// remove forgets a connection.
 func (e *Endpoint) remove(c *Conn) {
 	for _, held := range c.recv.early {
 		e.lent = append(e.lent, held.buf)
@@ -269,7 +268,6 @@ func (e *Endpoint) remove(c *Conn) {
 	e.freeConns = append(e.freeConns, c.handle)
 }
 
-// event reports what happened to a connection.
 func (e *core) event(conn uint32, v Event) {
 	v.Conn = e.conns[conn]
 	if e.driven {

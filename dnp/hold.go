@@ -88,7 +88,6 @@ func (h *hold) echo(now instant) bool {
 	return true
 }
 
-// drop forgets all holds of a link.
 func (h holdTable) drop(slot int) {
 	maps.DeleteFunc(h, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
 }

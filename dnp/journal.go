@@ -112,7 +112,6 @@ func (j *journal) want(need logNeed) {
 	}
 }
 
-// linkChanged notes what became of a link.
 func (j *journal) linkChanged(id wire.LinkID, what LinkFate) {
 	if j == nil {
 		return

@@ -44,7 +44,6 @@ func (l *link) weSend() bool {
 	return l.phase >= LinkPresumed && l.flags&(linkByPeer|linkReadOnly) != linkByPeer|linkReadOnly
 }
 
-// peerWrites reports whether the peer may write.
 func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
 
 // A linkTable holds the links of a connection, and the state of the protocol that
@@ -133,7 +132,6 @@ func (t *linkTable) sourceAt(slot int) *Source {
 	return nil
 }
 
-// newSlot returns a free slot.
 func (t *linkTable) newSlot() int {
 	if n := len(t.free); n > 0 {
 		slot := t.free[n-1]
@@ -182,7 +180,6 @@ func (t *linkTable) remove(slot int) {
 	t.free = append(t.free, uint16(slot))
 }
 
-// detachAll unbinds all links from their Sources.
 func (t *linkTable) detachAll() {
 	for slot := range t.slots {
 		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource {
@@ -291,7 +288,6 @@ func (d *linkIDs) gone(id wire.LinkID) bool {
 	return ours && (i < len(d.index) && d.index[i] == 0 || d.hello.used(id))
 }
 
-// release notes that the link with this id is gone.
 func (d *linkIDs) release(id wire.LinkID) {
 	i, _ := d.ordinal(id)
 	d.index[i] = 0

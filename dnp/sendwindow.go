@@ -79,7 +79,6 @@ type sendWindow struct {
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 
-// room reports whether another command may be sent.
 func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindowSize) }
 
 // waiting reports whether a command waits for room.
@@ -212,7 +211,6 @@ func (w *sendWindow) nextPart(cfg *Config) outgoing {
 	return o
 }
 
-// removeOffer removes the queued offer of a link.
 func (w *sendWindow) removeOffer(slot int) {
 	for i, s := range w.offers {
 		if int(s) == slot {
@@ -251,7 +249,6 @@ func (w *sendWindow) offerInFlight(slot int) *outgoing {
 	return nil
 }
 
-// acknowledged notes that the peer received a command.
 func (w *sendWindow) acknowledged(o *outgoing) {
 	o.acked = true
 	if o.kind == SentPart || o.kind == SentProbe {

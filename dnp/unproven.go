@@ -40,7 +40,7 @@ type unproven struct {
 	number     uint8 // of the hello
 	step       uint8 // the next of probeSteps
 	acked      bool  // number was acknowledged
-	byHello    bool  // the probe is a hello, whatever Config.Probe says
+	byHello    bool  // the probe is a hello, not a ping
 }
 
 // receive notes that the peer sent so many bytes.
@@ -107,8 +107,9 @@ func (t *unprovenTable) place(addr netip.AddrPort) (i uint32) {
 	return i
 }
 
-// insert adds a peer and reports whether it evicted the oldest.
-func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, evicted bool) {
+// insert adds a peer, whose steps before patience are left out, and reports whether it
+// evicted the oldest.
+func (t *unprovenTable) insert(addr netip.AddrPort, now instant, patience time.Duration) (u *unproven, evicted bool) {
 	if t.n >= t.max {
 		t.remove(t.oldest())
 		evicted = true
@@ -125,6 +126,9 @@ func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, e
 	u = &t.slots[i]
 	*u = unproven{addr: addr, created: now, chain: *head}
 	*head = i
+	for t.steps[u.step] < patience {
+		u.step++
+	}
 	t.enlist(i)
 	return u, evicted
 }
