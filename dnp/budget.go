@@ -128,17 +128,9 @@ const repeatWeight = 1.0 / 16
 // PriorityMax is the highest priority of a Source.
 const PriorityMax = 16
 
-// urgency returns priority × staleness. A version is only made of changes beyond
-// the precision of the values, so the versions that a link lacks are the steps of
-// precision by which its values are wrong at least. The age lets a state that changed
-// only once have its turn: a link that waits gets more urgent without limit, and a link
-// that is sent begins anew, so no link waits for ever.
-//
-// A bound: let n links wait, whose priorities differ by a factor of at most r, and
-// let every sending carry k of them. In m sendings any other link is sent at most
-// 1 + 2r·ln(1+m) times before one that waits since the first, because it has to grow
-// as urgent from nothing, at twice r the speed at most. The link is sent after m
-// sendings at the latest, for the least m with k·m > n·(1 + 2r·ln(1+m)).
+// urgency returns priority × staleness. The versions that a link lacks are the steps of
+// precision by which its values are wrong at least, the age lets a state that changed only
+// once have its turn. Why no link waits for ever: DESIGN.md, Budget, urgency, joining.
 func urgency(priority uint8, versions uint32, age time.Duration, repeat bool) float32 {
 	u := float32(priority) * (float32(versions) + float32(age)/float32(stalenessUnit))
 	if repeat {

@@ -183,10 +183,6 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	return e.clock.time(at), at != never
 }
 
-// Conns returns the number of connections, including those that Connect is
-// establishing.
-func (e *Endpoint) Conns() int { return len(e.byAddr) }
-
 // All yields every connection, in an order that depends only on what happened
 // before. Connections may be closed meanwhile.
 func (e *Endpoint) All(yield func(*Conn) bool) {

@@ -1,6 +1,10 @@
 package dnp
 
-import "github.com/dnprelay/dnprelay/dnp/wire"
+import (
+	"maps"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
 
 // A LinkPhase is how far a link is.
 type LinkPhase uint8
@@ -171,7 +175,7 @@ func (t *linkTable) remove(slot int) {
 		t.ups.cancel(l.id)
 	}
 	if l.has(linkHeld) {
-		t.holds.drop(slot)
+		maps.DeleteFunc(t.holds, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
 	}
 	if l.source != noSource {
 		t.core.sources[l.source].detach(l.ref)
