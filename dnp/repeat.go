@@ -115,6 +115,13 @@ func (l *retrySchedule) cancel(link wire.LinkID) {
 }
 
 func (l *retrySchedule) nextTimeout() instant {
+	if l.n == 0 {
+		return never
+	}
+	return l.earliest()
+}
+
+func (l *retrySchedule) earliest() instant {
 	at := never
 	for step, queue := range l.queues {
 		if len(queue) > 0 {
