@@ -20,7 +20,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "finite_only_with_bounds", File: "replication/bounds.go", Old: "(b == nil || !b.Infinite)", New: "(b != nil && !b.Infinite)"},
 	{Name: "infinite_lets_everything_through", File: "replication/bounds.go", Old: "case b == nil:\n\t\tcase b.Min", New: "case b == nil || b.Infinite:\n\t\tcase b.Min"},
 	{Name: "bounds_not_stored", File: "replication/durable.go", Old: "appendStoredDescribe(nil, e.st.Desc)", New: "appendDescribe(nil, e.st.Desc)"},
-	{Name: "bounds_told_to_replicas", File: "replication/describe.go", Old: "return appendDefs(b, d.Values, d.ValueMax)\n}", New: "return appendBounds(appendDefs(b, d.Values, d.ValueMax), d.Values)\n}"},
+	{Name: "bounds_told_to_replicas", File: "replication/description.go", Old: "return appendDefs(b, d.Values, d.ValueMax)\n}", New: "return appendBounds(appendDefs(b, d.Values, d.ValueMax), d.Values)\n}"},
 	{Name: "schemas_without_bounds", File: "replication/schema.go", Old: "appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)", New: "appendDefs(c.scratch[:0], defs, valueMax)"},
 	{Name: "one_bad_value_takes_all", File: "replication/storewrite.go", Old: "\ts.edit.values = allowed\n", New: "\tif s.edit.values = allowed; len(refused) > 0 {\n\t\ts.edit.values = nil\n\t}\n"},
 	{Name: "refused_is_applied", File: "replication/storewrite.go", Old: "\ts.edit.values = allowed\n", New: ""},
