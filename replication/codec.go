@@ -100,19 +100,7 @@ func appendLong(b, s []byte) []byte {
 
 func readShort(r *wire.Reader) string { return string(r.Bytes(int(r.Uint8()))) }
 
-func readUint64(r *wire.Reader) uint64 {
-	if p := r.Bytes(8); p != nil {
-		return binary.LittleEndian.Uint64(p)
-	}
-	return 0
-}
-
-func readUint32(r *wire.Reader) uint32 {
-	if p := r.Bytes(4); p != nil {
-		return binary.LittleEndian.Uint32(p)
-	}
-	return 0
-}
+func readUint64(r *wire.Reader) uint64 { return Uint(r.Bytes(8)) }
 
 func readFloat(r *wire.Reader) float64 { return math.Float64frombits(readUint64(r)) }
 
@@ -246,7 +234,7 @@ func ParseWrite(p []byte) (Write, error) {
 		return Write{}, errMessage
 	}
 	w := Write{Kind: WriteKind(r.Uint8()), Session: readShort(&r), Client: readShort(&r), Space: readShort(&r)}
-	w.State, w.Epoch, w.Number = readUint64(&r), readUint64(&r), readUint32(&r)
+	w.State, w.Epoch, w.Number = readUint64(&r), readUint64(&r), uint32(Uint(r.Bytes(4)))
 	switch w.Kind {
 	case WriteValues:
 		w.Values = readValues(&r, true)
