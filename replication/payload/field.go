@@ -85,18 +85,23 @@ func (f *fields) fail(err *replication.Error) {
 	}
 }
 
-// optional parses a field into v if the object has it, and reports whether it has.
-func optional[T any](f *fields, name string, v *T, parse func(name string, n node) (T, *replication.Error)) (given bool) {
+// optional parses a field into v if the object has it, and reports whether it has. want is the
+// kind of the field, or kindAny.
+func optional[T any](f *fields, name string, want kind, v *T, parse func(name string, n node) (T, *replication.Error)) (given bool) {
 	n, given := f.get(name)
-	if given && f.err == nil {
+	switch {
+	case !given || f.err != nil:
+	case want != kindAny && n.kind() != want:
+		f.err = wantField(name, want, n)
+	default:
 		*v, f.err = parse(name, n)
 	}
 	return given
 }
 
 // required is optional for a field without which the object is refused.
-func required[T any](f *fields, name string, v *T, parse func(name string, n node) (T, *replication.Error), missing string) {
-	if !optional(f, name, v, parse) {
+func required[T any](f *fields, name string, want kind, v *T, parse func(name string, n node) (T, *replication.Error), missing string) {
+	if !optional(f, name, want, v, parse) {
 		f.fail(badRequest("%s", missing))
 	}
 }
@@ -109,12 +114,7 @@ func wantField(name string, want kind, n node) *replication.Error {
 	return badRequest("field %q: want %s, got %s", name, n.word(want), n.got())
 }
 
-func boolean(name string, n node) (bool, *replication.Error) {
-	if n.kind() != kindBoolean {
-		return false, wantField(name, kindBoolean, n)
-	}
-	return n.boolean(), nil
-}
+func boolean(_ string, n node) (bool, *replication.Error) { return n.boolean(), nil }
 
 func text(name string, n node) (string, *replication.Error) {
 	if n.kind() != kindString {
@@ -136,9 +136,6 @@ func token(name string, n node) (string, *replication.Error) {
 }
 
 func tokens(name string, n node) (all []string, err *replication.Error) {
-	if n.kind() != kindArray {
-		return nil, wantField(name, kindArray, n)
-	}
 	for l := n.list(); l.some(); {
 		s, err := token(name, l.element())
 		if err != nil {
@@ -193,7 +190,7 @@ func parseAccess(_ string, n node) (a replication.Access, err *replication.Error
 	}
 	f := parseOnly(n, what, "writers")
 	a.Kind = replication.AccessWriters
-	required(&f, "writers", &a.Writers, tokens, what+`: want "writers"`)
+	required(&f, "writers", kindArray, &a.Writers, tokens, what+`: want "writers"`)
 	return a, f.err
 }
 
@@ -201,7 +198,7 @@ func parseAudience(_ string, n node) (a replication.Audience, err *replication.E
 	const what = `field "audience"`
 	f := parseOnly(n, what, "all", "groups", "clients", "except")
 	all := false
-	optional(&f, "all", &all, boolean)
+	optional(&f, "all", kindBoolean, &all, boolean)
 	switch {
 	case all && (f.has("groups") || f.has("clients")):
 		f.fail(badRequest(what + `: "all" goes with "except", not with "groups" and "clients"`))
@@ -209,7 +206,7 @@ func parseAudience(_ string, n node) (a replication.Audience, err *replication.E
 		f.fail(badRequest(what + `: "except" needs "all":true`))
 	case all:
 		a.Kind = replication.AudienceAll
-		optional(&f, "except", &a, parseExcept)
+		optional(&f, "except", kindAny, &a, parseExcept)
 	default:
 		a = parseListed(&f, replication.AudienceListed)
 	}
@@ -227,8 +224,8 @@ func parseExcept(_ string, n node) (replication.Audience, *replication.Error) {
 
 // parseListed makes an audience of groups and clients. Without any it is AudienceNone.
 func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audience) {
-	optional(f, "groups", &a.Groups, tokens)
-	optional(f, "clients", &a.Clients, tokens)
+	optional(f, "groups", kindArray, &a.Groups, tokens)
+	optional(f, "clients", kindArray, &a.Clients, tokens)
 	if len(a.Groups)+len(a.Clients) > 0 {
 		a.Kind = kind
 	}
@@ -236,10 +233,7 @@ func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audien
 }
 
 // lod parses the levels of detail of an op.
-func lod(name string, n node) (all []replication.Detail, err *replication.Error) {
-	if n.kind() != kindArray {
-		return nil, wantField(name, kindArray, n)
-	}
+func lod(_ string, n node) (all []replication.Detail, err *replication.Error) {
 	for l := n.list(); l.some(); {
 		if len(all) == replication.DetailsMax {
 			return nil, badRequest(`field "lod": more than %d entries`, replication.DetailsMax)
@@ -264,17 +258,14 @@ func parseDetail(n node) (d replication.Detail, err *replication.Error) {
 		f.fail(badRequest(`want "precision" or "rate"`))
 	}
 	d.Groups, d.Clients = listed.Groups, listed.Clients
-	optional(&f, "precision", &d.Precision, between(1, replication.DetailPrecisionMax))
-	optional(&f, "rate", &d.Rate, between(replication.DetailRateMin, replication.DetailRateMax))
+	optional(&f, "precision", kindNumber, &d.Precision, between(1, replication.DetailPrecisionMax))
+	optional(&f, "rate", kindNumber, &d.Rate, between(replication.DetailRateMin, replication.DetailRateMax))
 	return d, f.err
 }
 
 // between returns a parser of numbers from low to high.
 func between(low, high float64) func(string, node) (float64, *replication.Error) {
 	return func(name string, n node) (float64, *replication.Error) {
-		if n.kind() != kindNumber {
-			return 0, wantField(name, kindNumber, n)
-		}
 		enc, err := n.appendValue(nil, typeFloat64)
 		if err != nil {
 			return 0, badRequest("%s: %s, want %v to %v", name, err.Message, low, high)
@@ -295,10 +286,7 @@ func parsePriority(name string, n node) (uint8, *replication.Error) {
 	return uint8(x), err
 }
 
-func parseMax(name string, n node) (int, *replication.Error) {
-	if n.kind() != kindNumber {
-		return 0, wantField(name, kindNumber, n)
-	}
+func parseMax(_ string, n node) (int, *replication.Error) {
 	enc, err := n.appendValue(nil, typeUint16)
 	if err != nil {
 		return 0, err.In(`field "max"`)
@@ -319,9 +307,6 @@ func parseType(name string, n node) (wire.ValueType, *replication.Error) {
 }
 
 func parsePrecision(name string, n node) (float64, *replication.Error) {
-	if n.kind() != kindNumber {
-		return 0, wantField(name, kindNumber, n)
-	}
 	enc, err := n.appendValue(nil, typeFloat64)
 	if err != nil {
 		return 0, err.In(name)

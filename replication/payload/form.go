@@ -84,7 +84,8 @@ const (
 type kind uint8
 
 const (
-	kindOther kind = iota // a Variant that no field accepts
+	kindAny   kind = iota // no restriction
+	kindOther             // a Variant that no field accepts
 	kindObject
 	kindArray
 	kindString
