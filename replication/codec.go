@@ -44,30 +44,21 @@ func AppendHead(b []byte, epoch uint64, spaces []SpaceHead) []byte {
 	return b
 }
 
-// ParseHead calls each for every space of a head message. It checks the whole message first and
-// calls each for no space of a malformed one. The bytes of space alias p.
-func ParseHead(p []byte, each func(epoch uint64, space []byte, seq uint64)) error {
-	if err := walkHead(p, func(uint64, []byte, uint64) {}); err != nil {
-		return err
-	}
-	return walkHead(p, each)
-}
-
-func walkHead(p []byte, each func(epoch uint64, space []byte, seq uint64)) error {
+// ParseHead parses a head message into the last sequence numbers by space.
+func ParseHead(p []byte) (epoch uint64, seqs map[string]uint64, err error) {
 	r := wire.NewReader(p)
 	if r.Uint8() != codecVersion {
-		return errMessage
+		return 0, nil, errMessage
 	}
-	epoch, n := readUint64(&r), int(r.Uint16())
+	epoch = readUint64(&r)
+	n := readCount(&r, SpaceHead{}.Size())
+	seqs = make(map[string]uint64, n)
 	for range n {
-		space, seq := r.Bytes(int(r.Uint8())), readUint64(&r)
-		if r.Err() != nil {
-			return errMessage
-		}
-		each(epoch, space, seq)
+		space := readShort(&r)
+		seqs[space] = readUint64(&r)
 	}
-	_, err := finish(0, &r)
-	return err
+	seqs, err = finish(seqs, &r)
+	return epoch, seqs, err
 }
 
 // HeadEpoch returns the epoch of a head message.

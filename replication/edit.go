@@ -24,10 +24,18 @@ type edited struct {
 
 func (e *edit) reset(values int) {
 	e.values, e.bytes, e.varied = e.values[:0], e.bytes[:0], false
-	if words := (values + 63) / 64; words > len(e.given) {
-		e.given = netstate.NewMask(values)
+	emptyMask(&e.given, values)
+}
+
+// emptyMask returns a mask for n values in the memory of m, which it makes larger if necessary.
+func emptyMask(m *netstate.Mask, n int) netstate.Mask {
+	words := (n + 63) / 64
+	if words > len(*m) {
+		*m = netstate.NewMask(n)
 	}
-	e.given.Reset()
+	empty := (*m)[:words]
+	empty.Reset()
+	return empty
 }
 
 // add adds a literal for value i.
@@ -71,10 +79,10 @@ func (s *schema) tooLong(i int, enc []byte) bool {
 	return s.fields[i].Type.Variable() && len(enc)-2 > int(s.valueMax)
 }
 
-// name returns the name of value i, or its index in digits.
+// name returns the name of value i, or its index in digits. The value need not exist.
 func (s *schema) name(i int) string {
-	if n := s.defs[i].Name; n != "" {
-		return n
+	if i >= 0 && i < len(s.defs) && s.defs[i].Name != "" {
+		return s.defs[i].Name
 	}
 	return strconv.Itoa(i)
 }

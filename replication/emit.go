@@ -276,11 +276,7 @@ func (r *ring) from(seq uint64) ([]ringBatch, bool) {
 	if len(all) == 0 || seq < all[0].seq {
 		return nil, false
 	}
-	skip := seq - all[0].seq
-	if skip > uint64(len(all)) {
-		skip = uint64(len(all))
-	}
-	return all[skip:], true
+	return all[min(seq-all[0].seq, uint64(len(all))):], true
 }
 
 // checkDelays are the times after the last update of a state at which the Store emits its

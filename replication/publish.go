@@ -88,11 +88,8 @@ type Answer struct {
 	Epoch, Seq uint64   // the position that includes the changes
 	Durable    bool     // false while the durable store does not respond
 	Err        *Error   // of an atomic publish
-	Results    []Result // one per op if the publish was not atomic
+	Results    []*Error // one per op if the publish was not atomic; nil if the op was applied
 }
-
-// A Result is the outcome of one op. Err is nil if the op was applied.
-type Result struct{ Err *Error }
 
 // Publish applies a message of a publisher. Advance returns the answer. The Store keeps nothing
 // of p.
@@ -130,10 +127,10 @@ func (s *Store) admit(p *Publish) *Error {
 
 // applyOps applies all ops or none if atomic, and otherwise every op by itself. A single op needs
 // no journal, because every op checks everything before it changes anything.
-func (s *Store) applyOps(ops []Op, atomic bool) (results []Result, err *Error) {
+func (s *Store) applyOps(ops []Op, atomic bool) (results []*Error, err *Error) {
 	switch {
 	case !atomic:
-		results = make([]Result, len(ops))
+		results = make([]*Error, len(ops))
 	case len(ops) > 1:
 		s.journal.begin()
 	}
@@ -148,11 +145,11 @@ func (s *Store) applyOps(ops []Op, atomic bool) (results []Result, err *Error) {
 			return nil, err
 		}
 		s.stats.PublishErrors++
-		results[i].Err = err
+		results[i] = err
 	}
 	s.journal.commit()
 	for i := range ops {
-		if ops[i].Kind == OpKick && (atomic || results[i].Err == nil) {
+		if ops[i].Kind == OpKick && (atomic || results[i] == nil) {
 			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
 		}
 	}
@@ -378,25 +375,19 @@ func (op *Op) description(old *stored) Description {
 	if old != nil {
 		d = *old.Desc
 	}
-	if op.HasMessage {
-		d.Message = op.Message
-	}
-	if op.HasFarewell {
-		d.Farewell = op.Farewell
-	}
-	if op.HasAccess {
-		d.Access = op.Access
-	}
-	if op.HasAudience {
-		d.Audience = op.Audience
-	}
-	if op.HasPriority {
-		d.Priority = op.Priority
-	}
-	if op.HasDetails {
-		d.Details = op.Details
-	}
+	replaceIf(op.HasMessage, &d.Message, op.Message)
+	replaceIf(op.HasFarewell, &d.Farewell, op.Farewell)
+	replaceIf(op.HasAccess, &d.Access, op.Access)
+	replaceIf(op.HasAudience, &d.Audience, op.Audience)
+	replaceIf(op.HasPriority, &d.Priority, op.Priority)
+	replaceIf(op.HasDetails, &d.Details, op.Details)
 	return d
+}
+
+func replaceIf[T any](given bool, old *T, v T) {
+	if given {
+		*old = v
+	}
 }
 
 // own copies everything in d that its source could change.

@@ -283,7 +283,7 @@ func (r *Replica) update(st *State, rg view.Range, data []byte) bool {
 
 // change applies the values of a record to st and tells the observer which differ.
 func (r *Replica) change(st *State, values view.Values) (n uint64, differs bool) {
-	mask := r.emptyMask(st)
+	mask := emptyMask(&r.mask, len(st.schema.defs))
 	for i, value, null, ok := values.Next(); ok; i, value, null, ok = values.Next() {
 		n++
 		if st.set(i, value, null) {
@@ -295,17 +295,6 @@ func (r *Replica) change(st *State, values view.Values) (n uint64, differs bool)
 		r.changed(st, mask)
 	}
 	return n, differs
-}
-
-// emptyMask returns a mask for the values of st. The next call reuses it.
-func (r *Replica) emptyMask(st *State) netstate.Mask {
-	words := (len(st.schema.defs) + 63) / 64
-	if words > len(r.mask) {
-		r.mask = netstate.NewMask(len(st.schema.defs))
-	}
-	m := r.mask[:words]
-	m.Reset()
-	return m
 }
 
 // checksum compares a view. The replica applies batches in order, so that the position of the

@@ -79,10 +79,10 @@ var mutantList = []mutants.Mutant{
 	{Name: "redescribe_not_told", File: "replication/emit.go", Old: "case st.redescribe:", New: "case false:"},
 	{Name: "second_view_not_told", File: "replication/emit.go", Old: "if i >= r.End {\n\t\t\tcontinue", New: "if i >= r.End {\n\t\t\tbreak"},
 	{Name: "repair_before_emission", File: "replication/repair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},
-	{Name: "range_skips_a_batch", File: "replication/emit.go", Old: "skip := seq - all[0].seq\n", New: "skip := seq - all[0].seq + 1\n"},
+	{Name: "range_skips_a_batch", File: "replication/emit.go", Old: "all[min(seq-all[0].seq, ", New: "all[min(seq-all[0].seq+1, "},
 	{Name: "ring_forgets_its_age", File: "replication/emit.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
-	{Name: "late_write_undoes", File: "replication/storewrite.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
-	{Name: "own_state_of_another_session", File: "replication/presence.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
+	{Name: "late_write_undoes", File: "replication/clients.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
+	{Name: "own_state_of_another_session", File: "replication/clients.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
 
 	// Rights that are not checked, and bounds that are not reported.
 	{Name: "everybody_may_write", File: "replication/description.go", Old: "return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)", New: "return a.Kind <= AccessWriters", Run: rightsRun},

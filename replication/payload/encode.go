@@ -25,8 +25,8 @@ func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	}
 	if a.Results != nil {
 		e.key("results").array()
-		for _, r := range a.Results {
-			e.result(r)
+		for _, err := range a.Results {
+			e.result(err)
 		}
 		e.end()
 	}
@@ -46,9 +46,9 @@ func (e *emitter) position(epoch, seq uint64) {
 	e.key("seq").uint(seq)
 }
 
-func (e *emitter) result(r replication.Result) {
-	if r.Err != nil {
-		e.problem(r.Err)
+func (e *emitter) result(err *replication.Error) {
+	if err != nil {
+		e.problem(err)
 		return
 	}
 	e.object()

@@ -303,7 +303,7 @@ func TestGodotAnswers(t *testing.T) {
 		for name, write := range map[string]func(f Form) []byte{
 			"answer": func(f Form) []byte { return f.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 9, Durable: true}) },
 			"results": func(f Form) []byte {
-				return f.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 9, Results: []replication.Result{{}, {Err: problem}}})
+				return f.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 9, Results: []*replication.Error{nil, problem}})
 			},
 			"error":   func(f Form) []byte { return f.AppendError(nil, problem) },
 			"changed": func(f Form) []byte { return f.AppendEvent(nil, event) },

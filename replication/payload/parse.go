@@ -110,28 +110,24 @@ func (p *parser) op(op *replication.Op, f *fields) {
 	}
 	op.Kind = form.kind
 	f.only(name, form.fields...)
+	if slices.Contains(form.fields, "key") {
+		p.key(op, f)
+	}
 	switch op.Kind {
 	case replication.OpPut:
-		p.key(op, f)
 		put(op, f)
 	case replication.OpSet:
-		p.key(op, f)
 		required(f, "values", kindObject, &op.Sets, setValues, `set needs "values"`)
-	case replication.OpRemove:
-		p.key(op, f)
 	case replication.OpAudience:
-		p.key(op, f)
 		op.HasAudience = optional(f, "audience", kindAny, &op.Audience, parseAudience)
 		op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
 		if !op.HasAudience && !op.HasDetails {
 			f.fail(badRequest(`audience needs "audience" or "lod"`))
 		}
-	case replication.OpGroup:
-		client(op, f)
+	case replication.OpGroup, replication.OpKick:
+		required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
 		optional(f, "join", kindArray, &op.Join, tokens)
 		optional(f, "leave", kindArray, &op.Leave, tokens)
-	case replication.OpKick:
-		client(op, f)
 	}
 }
 
@@ -152,10 +148,6 @@ func (p *parser) key(op *replication.Op, f *fields) {
 		f.fail(badRequest("key %q is not the key %q of the subject", clip(key), op.Key))
 	}
 	op.Key = strings.Clone(key)
-}
-
-func client(op *replication.Op, f *fields) {
-	required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
 }
 
 func put(op *replication.Op, f *fields) {
