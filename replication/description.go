@@ -265,7 +265,10 @@ func appendDescription(b []byte, d *Description) []byte {
 			b = appendShort(b, w)
 		}
 	}
-	b = appendAudience(b, d.Audience)
+	b = append(b, byte(d.Audience.Kind))
+	if d.Audience.Kind.hasMembers() {
+		b = appendMembers(b, d.Audience.Groups, d.Audience.Clients)
+	}
 	b = append(b, d.Priority)
 	b = appendDetails(b, d.Details)
 	b = appendLong(b, d.Message)
@@ -284,14 +287,6 @@ func appendStoredDescribe(b []byte, d *Description) []byte {
 		b = appendBounds(b, d.Values)
 	}
 	return b
-}
-
-func appendAudience(b []byte, a Audience) []byte {
-	b = append(b, byte(a.Kind))
-	if !a.Kind.hasMembers() {
-		return b
-	}
-	return appendMembers(b, a.Groups, a.Clients)
 }
 
 func appendMembers(b []byte, groups, clients []string) []byte {
@@ -349,7 +344,10 @@ func parseDescribe(p []byte) (*Description, error) {
 			d.Access.Writers = append(d.Access.Writers, readShort(&r))
 		}
 	}
-	d.Audience = readAudience(&r)
+	d.Audience.Kind = AudienceKind(r.Uint8())
+	if d.Audience.Kind.hasMembers() {
+		d.Audience.Groups, d.Audience.Clients = readMembers(&r)
+	}
 	d.Priority = r.Uint8()
 	d.Details = readDetails(&r)
 	d.Message = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
@@ -366,14 +364,6 @@ func parseDescribe(p []byte) (*Description, error) {
 		return nil, errMessage
 	}
 	return d, nil
-}
-
-func readAudience(r *wire.Reader) Audience {
-	a := Audience{Kind: AudienceKind(r.Uint8())}
-	if a.Kind.hasMembers() {
-		a.Groups, a.Clients = readMembers(r)
-	}
-	return a
 }
 
 func readMembers(r *wire.Reader) (groups, clients []string) {

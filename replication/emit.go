@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
@@ -338,7 +339,7 @@ func (h *checks) pop(now time.Time) (*stored, bool) {
 		c := &st.check
 		quiet, latest := c.updated.Add(checkDelays[0]), c.since.Add(checkLatest)
 		if st.stage == 0 && now.Before(quiet) && now.Before(latest) {
-			c.due = earlier(quiet, latest)
+			c.due = slices.MinFunc([]time.Time{quiet, latest}, time.Time.Compare)
 			h.heap.Set(st)
 			continue
 		}
@@ -365,13 +366,6 @@ func (h *checks) advance(now time.Time, st *stored) {
 	}
 	c.due = c.updated.Add(checkDelays[st.stage])
 	h.heap.Set(st)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // emitChecksums appends the checksums that are due. They follow every change of the batch and

@@ -255,8 +255,7 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 	if c == st.schema && string(s.scratch[:n]) == string(s.scratch[n:]) {
 		return nil
 	}
-	desc.own(c)
-	sum, err := s.sumDescribe(&desc)
+	sum, err := s.own(&desc, c)
 	if err != nil {
 		return err
 	}
@@ -333,8 +332,7 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	if views > s.limits.Views {
 		return Errorf(CodeTooLarge, "the space would have %d views, at most %d are allowed", views, s.limits.Views)
 	}
-	desc.own(c)
-	sum, err := s.sumDescribe(&desc)
+	sum, err := s.own(&desc, c)
 	if err != nil {
 		return err
 	}
@@ -390,8 +388,10 @@ func replaceIf[T any](given bool, old *T, v T) {
 	}
 }
 
-// own copies everything in d that its source could change.
-func (d *Description) own(c *schema) {
+// own copies everything in d that its source could change, and returns the checksum of the
+// Describe for replicas. It refuses a description that is too large for a whole state to fit into
+// a batch.
+func (s *Store) own(d *Description, c *schema) (sum uint32, err *Error) {
 	d.Message, d.Farewell = bytes.Clone(d.Message), bytes.Clone(d.Farewell)
 	d.Access.Writers = slices.Clone(d.Access.Writers)
 	d.Audience.Groups, d.Audience.Clients = slices.Clone(d.Audience.Groups), slices.Clone(d.Audience.Clients)
@@ -401,11 +401,6 @@ func (d *Description) own(c *schema) {
 		x.Groups, x.Clients = slices.Clone(x.Groups), slices.Clone(x.Clients)
 	}
 	d.Values, d.ValueMax = c.defs, c.valueMax
-}
-
-// sumDescribe returns the checksum of the Describe for replicas. It refuses a description that
-// is too large for a whole state to fit into a batch.
-func (s *Store) sumDescribe(d *Description) (uint32, *Error) {
 	s.scratch = appendStoredDescribe(s.scratch[:0], d)
 	if len(s.scratch) > describeMax {
 		return 0, Errorf(CodeTooLarge, "the description of %q is %d bytes, at most %d are allowed", d.Key, len(s.scratch), describeMax)
@@ -428,21 +423,16 @@ func checkPut(op *Op, messageMax int) *Error {
 		return Errorf(CodeTooLarge, "the farewell has %d bytes, at most %d are allowed", len(op.Farewell), messageMax)
 	case op.HasPriority && (op.Priority < 1 || op.Priority > PriorityMax):
 		return Errorf(CodeBadRequest, "priority %d: want 1 to %d", op.Priority, PriorityMax)
+	case op.Access.Kind > AccessWriters:
+		return Errorf(CodeBadRequest, "unknown access")
 	}
-	if err := checkAccess(op.Access); err != nil {
+	if err := checkTokens("writer", op.Access.Writers); err != nil {
 		return err
 	}
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
 	return op.Audience.check()
-}
-
-func checkAccess(a Access) *Error {
-	if a.Kind > AccessWriters {
-		return Errorf(CodeBadRequest, "unknown access")
-	}
-	return checkTokens("writer", a.Writers)
 }
 
 func checkTokens(what string, names []string) *Error {

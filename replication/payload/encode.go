@@ -378,7 +378,7 @@ func (e *emitter) boolean(v bool) {
 func (e *emitter) uint(u uint64) {
 	e.element()
 	if e.form != JSON {
-		writeUint(&e.w, u)
+		integer{int64(u), true}.write(&e.w)
 		return
 	}
 	e.b = strconv.AppendUint(e.b, u, 10)

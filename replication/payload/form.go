@@ -14,14 +14,11 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A Form is the encoding of a payload. The zero value is JSON.
+// A Form is the encoding of a payload: Godot's Variants of a dialect, or JSON, the zero value.
 type Form struct{ dialect variant.Dialect }
 
 // JSON is the form of payloads without a content type.
 var JSON Form
-
-// Godot returns the form of Godot's Variants of a dialect.
-func Godot(d variant.Dialect) Form { return Form{d} }
 
 // Content types.
 const (

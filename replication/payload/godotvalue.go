@@ -283,8 +283,6 @@ func (n integer) write(w *variant.Writer) {
 	}
 }
 
-func writeUint(w *variant.Writer, u uint64) { integer{int64(u), true}.write(w) }
-
 // writeFloat writes f, or its digits where Godot 2 cannot hold the number.
 func writeFloat(w *variant.Writer, f float64) {
 	if w.Dialect() == variant.Godot2 && !fitsFloat32(f) {

@@ -19,44 +19,38 @@ const OpsMax = 65536
 // may share memory with each other but not with body.
 //
 // In a publish that is not atomic, a bad op carries its error and the other ops stay valid.
-func (f Form) Parse(body []byte, subjectKey string) (replication.Publish, *replication.Error) {
-	p := parser{subjectKey: subjectKey}
+func (f Form) Parse(body []byte, subjectKey string) (p replication.Publish, err *replication.Error) {
 	n, err := f.root(body)
 	if err == nil {
-		err = p.publish(n)
+		err = parsePublish(&p, n, subjectKey)
 	}
 	if err != nil {
 		return replication.Publish{}, err
 	}
-	return p.out, nil
+	return p, nil
 }
 
-type parser struct {
-	subjectKey string
-	out        replication.Publish
-}
-
-func (p *parser) publish(n node) *replication.Error {
-	p.out.Atomic = true
+func parsePublish(p *replication.Publish, n node, subjectKey string) *replication.Error {
+	p.Atomic = true
 	f := parseFields(n, "the payload")
-	ops, several := f.get("ops")
+	list, several := f.get("ops")
 	if !several {
 		if f.has("atomic") {
 			f.fail(badRequest(`"atomic" belongs beside "ops"`))
 		}
-		p.out.Ops = make([]replication.Op, 1)
-		p.op(&p.out.Ops[0], &f)
+		p.Ops = make([]replication.Op, 1)
+		parseOp(&p.Ops[0], &f, subjectKey)
 		return f.err
 	}
 	f.only("a list of ops", "ops", "atomic")
-	optional(&f, "atomic", kindBoolean, &p.out.Atomic, boolean)
+	optional(&f, "atomic", kindBoolean, &p.Atomic, boolean)
 	if f.err != nil {
 		return f.err
 	}
-	return p.ops(ops)
+	return parseOps(p, list, subjectKey)
 }
 
-func (p *parser) ops(n node) *replication.Error {
+func parseOps(p *replication.Publish, n node, subjectKey string) *replication.Error {
 	if n.kind() != kindArray {
 		return wantField("ops", kindArray, n)
 	}
@@ -64,23 +58,21 @@ func (p *parser) ops(n node) *replication.Error {
 	if !l.some() {
 		return badRequest(`"ops" is empty`)
 	}
-	for l.some() {
-		i := len(p.out.Ops)
+	for i := 0; l.some(); i++ {
 		if i >= OpsMax {
 			return replication.Errorf(replication.CodeTooLarge, "more than %d ops", OpsMax)
 		}
-		p.out.Ops = append(p.out.Ops, replication.Op{})
-		op := &p.out.Ops[i]
+		p.Ops = append(p.Ops, replication.Op{})
 		f := parseFields(l.element(), "an op")
-		p.op(op, &f)
+		parseOp(&p.Ops[i], &f, subjectKey)
 		if f.err == nil {
 			continue
 		}
 		f.err.Op = i
-		if p.out.Atomic {
+		if p.Atomic {
 			return f.err
 		}
-		*op = replication.Op{Err: f.err}
+		p.Ops[i] = replication.Op{Err: f.err}
 	}
 	return nil
 }
@@ -99,8 +91,7 @@ var ops = map[string]struct {
 	"clear":    {replication.OpClear, []string{"op"}},
 }
 
-// op parses the fields of an op.
-func (p *parser) op(op *replication.Op, f *fields) {
+func parseOp(op *replication.Op, f *fields, subjectKey string) {
 	var name string
 	required(f, "op", kindString, &name, text, `an op needs "op"`)
 	form, ok := ops[name]
@@ -111,11 +102,11 @@ func (p *parser) op(op *replication.Op, f *fields) {
 	op.Kind = form.kind
 	f.only(name, form.fields...)
 	if slices.Contains(form.fields, "key") {
-		p.key(op, f)
+		parseKey(op, f, subjectKey)
 	}
 	switch op.Kind {
 	case replication.OpPut:
-		put(op, f)
+		parsePut(op, f)
 	case replication.OpSet:
 		required(f, "values", kindObject, &op.Sets, setValues, `set needs "values"`)
 	case replication.OpAudience:
@@ -131,9 +122,9 @@ func (p *parser) op(op *replication.Op, f *fields) {
 	}
 }
 
-// key takes the key from the op or the subject. If both have one, they must be equal.
-func (p *parser) key(op *replication.Op, f *fields) {
-	op.Key = p.subjectKey
+// parseKey takes the key from the op or the subject. If both have one, they must be equal.
+func parseKey(op *replication.Op, f *fields, subjectKey string) {
+	op.Key = subjectKey
 	var key string
 	if !optional(f, "key", kindString, &key, text) {
 		if op.Key == "" {
@@ -150,7 +141,7 @@ func (p *parser) key(op *replication.Op, f *fields) {
 	op.Key = strings.Clone(key)
 }
 
-func put(op *replication.Op, f *fields) {
+func parsePut(op *replication.Op, f *fields) {
 	op.HasMessage = optional(f, "message", kindAny, &op.Message, message)
 	if op.HasMessage && len(op.Message) == 0 {
 		f.fail(badRequest("a link message has at least one byte"))
