@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -157,19 +156,6 @@ func guess(text string) json.RawMessage {
 	}
 	b, _ := json.Marshal(text) // never fails for a string
 	return b
-}
-
-// messageText returns a message in the form of the JSON payload: text as it is, other bytes
-// in base64 behind a prefix.
-func messageText(b []byte) string {
-	text := string(b)
-	switch {
-	case !utf8.Valid(b):
-		return "base64:" + base64.StdEncoding.EncodeToString(b)
-	case strings.HasPrefix(text, "base64:"), strings.HasPrefix(text, "text:"):
-		return "text:" + text
-	}
-	return text
 }
 
 // harmless returns text for a terminal. Text from the network must not control the
