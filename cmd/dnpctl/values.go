@@ -116,15 +116,14 @@ func number(text string, wide bool) (string, bool) {
 		digits := strings.TrimPrefix(text, "-")
 		return `"` + text + `"`, digits != "" && strings.Trim(digits, "0123456789") == ""
 	}
-	if _, err := strconv.ParseFloat(text, 64); err != nil {
+	f, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil:
 		return "", false
-	}
-	text = strings.TrimPrefix(text, "+")
-	if json.Valid([]byte(text)) {
+	case json.Valid([]byte(text)):
 		return text, true
 	}
-	f, _ := strconv.ParseFloat(text, 64) // JSON lacks the form, as .5
-	b, err := json.Marshal(f)
+	b, err := json.Marshal(f) // JSON lacks the form, as .5
 	return string(b), err == nil
 }
 
