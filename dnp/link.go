@@ -55,23 +55,25 @@ func (c *Conn) Unlink(s *Source, farewell bool) {
 	c.unlink(slot, nil)
 }
 
-// unlink takes down a link, after a farewell if it has any bytes.
+// unlink takes down a link, after a farewell if it has any bytes. LinkDown follows the
+// farewell, or the processing of an offer that is still in flight. A log has to learn
+// from the farewell, too, that such an offer ended.
 func (c *Conn) unlink(slot int, farewell []byte) {
 	t := &c.links
 	l := t.slots[slot]
-	offered := l.phase >= LinkOffered
+	offered := l.phase >= LinkOffered // an offer in flight included
 	inFlight := t.freezeOffer(slot, true)
 	t.remove(slot)
 	switch {
-	case !offered && !inFlight: // the peer never learned of it
-	case inFlight && len(farewell) == 0:
-		c.log.linkChanged(l.id, LinkTakenDown)
+	case !offered: // the peer never learned of it
 	case len(farewell) > 0:
-		if c.Send(farewell, 0) == nil && !inFlight {
+		if c.Send(farewell, 0) == nil && (!inFlight || c.log != nil) {
 			m := &c.send.queue[len(c.send.queue)-1]
 			m.takeDown, m.link = true, l.id
 		}
-	case !inFlight:
+	case inFlight:
+		c.log.linkChanged(l.id, LinkTakenDown)
+	default:
 		t.takeDown(l.id)
 	}
 	c.wake()
@@ -149,13 +151,14 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	return nil
 }
 
-// appendOutgoing appends a command in flight.
+// appendOutgoing appends a command in flight. The table does that, because the bytes of an
+// offer are those that its link has at this moment.
 func (t *linkTable) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
 	seq := t.core.cfg.Profile.Seq(n)
 	switch o.kind {
 	case outMessage:
 		return wire.ReliableMessage{Seq: seq, Data: o.data}.Append(b)
-	case outPart, outNoop:
+	case outPart, outProbe:
 		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
 	case outLinkState:
 		return t.appendOffer(b, seq, int(o.slot))
@@ -196,7 +199,8 @@ func (t *linkTable) freezeOffer(slot int, takeDown bool) bool {
 }
 
 // offerSent notes up to which version an offer carries the values. Only the first
-// sending counts: the peer takes one of the copies, and we do not learn which.
+// sending counts: the peer takes one of the copies, and we do not learn which. On a
+// logged connection the link counts as offered from the moment its offer has a number.
 func (t *linkTable) offerSent(slot int) {
 	l := &t.slots[slot]
 	l.phase = LinkOffered
@@ -260,7 +264,7 @@ func (t *linkTable) answered(slot int, now instant) {
 	if o := t.send.offerInFlight(slot); o != nil {
 		t.send.acknowledged(o)
 		t.log.want(needSoon)
-		o.kind = outMessage // there is no answer left to wait for
+		o.kind = outMessage // nothing follows from its processing any longer
 		t.commandsProcessed(now)
 	}
 }
@@ -353,11 +357,11 @@ func (t *linkTable) startDown(id wire.LinkID) {
 	t.downs.start(retry{link: id, start: t.core.clock.now})
 }
 
-// move gives a link that the peer does not have another id, because the peer offered a
-// link under this one. An offer in flight keeps its bytes, so that its number keeps its
-// meaning; the peer ignores it, because its own link has that id. move reports false if
-// the ids are used up.
-func (t *linkTable) move(slot int) bool {
+// changeID gives a link of ours that the peer does not have another id, because the peer
+// offered a link under this one. An offer in flight keeps its bytes, so that its number
+// keeps its meaning; the peer ignores it, because its own link has that id. changeID
+// reports false if the ids are used up.
+func (t *linkTable) changeID(slot int) bool {
 	l := &t.slots[slot]
 	t.freezeOffer(slot, false)
 	id, ok := t.newID(slot)

@@ -30,8 +30,8 @@ const (
 	linkReadOnly    linkFlags = 1 << iota // the side that did not offer it must not write
 	linkByPeer                            // the peer offered it
 	linkProven                            // LinkUp or a LinkUpdate arrived: the peer has it
-	linkHeld                              // some values are in holds
-	linkMarked                            // it is in pending
+	linkHeld                              // some values may be in holds
+	linkMarked                            // mark put it into pending; its bytes are in pendingBytes
 	linkWaiting                           // it is in waiting
 	linkChanged                           // it lacks a change, not only a repeat
 	linkUnconfirmed                       // the peer offered it and has sent no LinkUpdate: it may not know that it is up
@@ -294,7 +294,8 @@ func (d *linkIDs) slot(id wire.LinkID) (slot int, ok bool) {
 	return 0, false
 }
 
-// gone reports whether id was ours and its link no longer exists.
+// gone reports whether id is one of ours that was used up and has no link: its link
+// ended, a hello had it, or it was skipped because the peer uses it.
 func (d *linkIDs) gone(id wire.LinkID) bool {
 	i, ours := d.ordinal(id)
 	return ours && (i < len(d.index) && d.index[i] == 0 || d.hello.used(id))

@@ -40,15 +40,16 @@ func (t *linkTable) receiveOffer(m wire.LinkState, now instant) {
 	t.event(Event{Kind: EventLinkOffered, Link: m.Link, ReadOnly: m.ReadOnly, Data: m.Message, Values: m.Values})
 }
 
-// yield makes our link give up its id, because the peer offers a link under it, so
-// cannot have ours. It reports false if the peer does have ours.
+// yield makes our link give up its id to an offer of the peer. An offer under this id
+// shows that the peer lacks our link, unless the peer has proven to have it: then yield
+// reports false.
 func (t *linkTable) yield(slot int) bool {
 	l := &t.slots[slot]
 	if l.has(linkProven) {
 		return false
 	}
 	id, source := l.id, t.sourceAt(slot)
-	if !t.move(slot) {
+	if !t.changeID(slot) {
 		t.remove(slot)
 		t.event(Event{Kind: EventLinkDown, Link: id, Source: source})
 	}
@@ -86,9 +87,9 @@ func (c *Conn) Accept(id wire.LinkID, s *Source) error {
 		return ErrLinked
 	}
 	l := t.slots[slot]
-	l.phase, l.sent = LinkUp, s.version
+	l.phase, l.sent = LinkUp, s.settled()
 	t.attach(slot, l, s)
-	t.addPeerLink(id, slot, s.version)
+	t.addPeerLink(id, slot, l.sent)
 	t.ups.start(retry{link: id, start: c.e.clock.now})
 	c.wake()
 	return nil

@@ -23,7 +23,7 @@ func (c *Conn) Send(data []byte, token uint64) error {
 		return ErrTooLarge
 	case c.over():
 		return ErrClosed
-	case c.send.full(cfg, len(data)):
+	case c.send.full(len(data)):
 		c.Close(CloseSlow)
 		return ErrBacklog
 	}
@@ -37,7 +37,7 @@ func (c *Conn) choose(now instant) choice {
 	if !c.send.waiting() {
 		return takeNothing
 	}
-	return c.send.choose(c.offerAt(now) <= now, c.e.offers.open(now))
+	return c.send.choose(c.offerAt(now) <= now, c.e.offers.mayOffer(now))
 }
 
 // offerAt returns when the budget allows an offer: at once, unless values wait for the
@@ -146,7 +146,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 		o.sends++
 	}
 	o.last = now
-	c.limit.ask()
+	c.limit.expectAnswers()
 	c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), n, o), out)
 	if !first {
 		return
@@ -154,7 +154,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
 		c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
 	}
-	if o.takeDown && o.kind != outFrozen {
+	if o.takeDown && o.kind != outFrozen { // LinkDown follows a frozen offer when that is processed
 		c.links.startDown(o.link) // the record of this number says that the link is taken down
 	}
 }
@@ -216,8 +216,9 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	}
 	c.life.hear(now)
 	c.acknowledge(n, out)
-	if c.log != nil && a == arrivalDue {
-		if a = arrivalEarly; c.recv.holds(n) { // it is passed on when it is stored
+	if c.log != nil && a == arrivalDue { // it is passed on when it is stored
+		a = arrivalEarly
+		if c.recv.has(n) {
 			a = arrivalRepeat
 		}
 	}
@@ -225,7 +226,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	case arrivalRepeat:
 		c.e.drop(DropRepeat)
 	case arrivalEarly:
-		c.recv.hold(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)
+		c.recv.keep(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)
 		c.log.agree()
 		c.log.want(needNow)
 	case arrivalDue:
@@ -305,7 +306,9 @@ func (c *Conn) deliverLinkPart(p []byte, now instant) {
 	values, err := wire.ParseValues(whole.Values)
 	if err != nil {
 		c.e.drop(DropBadValue)
-		c.links.takeDown(whole.Link)
+		if _, taken := c.links.slotOf(whole.Link); !taken { // LinkDown would hit that link
+			c.links.takeDown(whole.Link)
+		}
 		return
 	}
 	readOnly := whole.Flags&wire.LinkStateReadOnly != 0

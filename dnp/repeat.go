@@ -126,11 +126,13 @@ func (l *retrySchedule) nextTimeout() instant {
 	return at
 }
 
-// each yields the scheduled links, once each.
-func (l *retrySchedule) each(yield func(wire.LinkID)) {
+// each yields the link of every entry.
+func (l *retrySchedule) each(yield func(wire.LinkID) bool) {
 	for _, queue := range l.queues {
 		for _, r := range queue {
-			yield(r.link)
+			if !yield(r.link) {
+				return
+			}
 		}
 	}
 }
@@ -224,7 +226,15 @@ func (t *linkTable) scrubSome(now instant) {
 	if r.slot >= len(t.slots) {
 		r.slot = 0
 	}
-	r.at = now.add(scrubPause(cfg.ScrubInterval, share, sent, cfg.ScrubBytesPerSecond)).upTo(scrubGrid)
+	r.at = now.add(scrubPause(cfg.ScrubInterval, share, sent, scrubRate(cfg.BytesPerSecond))).upTo(scrubGrid)
+}
+
+// scrubRate returns the bytes per second that the scrub may take: 2 % of the budget.
+func scrubRate(bytesPerSecond int) int {
+	if bytesPerSecond < 0 {
+		bytesPerSecond = defaultBytesPerSecond
+	}
+	return max(1, bytesPerSecond/50)
 }
 
 // scrubPause returns how long to wait after a step: its share of the round, or the

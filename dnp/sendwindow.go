@@ -30,7 +30,7 @@ type outgoingKind uint8
 const (
 	outMessage   outgoingKind = iota // command 4
 	outPart                          // command 10
-	outNoop                          // command 10 without flags and data
+	outProbe                         // command 10 without flags and data
 	outLinkState                     // command 5, encoded when it is sent
 	outFrozen                        // command 5 of a link that ended; data is what follows the number
 )
@@ -75,7 +75,7 @@ type sendWindow struct {
 	queue    []message
 	bytes    int      // of queue
 	offers   []uint16 // slots of links to offer
-	noops    int      // probes to send
+	probes   int      // probes to send
 	part     message  // the long message being sent; its parts have consecutive numbers
 	partAt   int      // bytes of it that have a number; 0 if none is being sent
 	offered  bool     // the last command that was chosen between messages and offers was an offer
@@ -89,12 +89,12 @@ func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindo
 
 // waiting reports whether a command waits for room.
 func (w *sendWindow) waiting() bool {
-	return w.partAt > 0 || w.noops > 0 || len(w.queue) > 0 || len(w.offers) > 0
+	return w.partAt > 0 || w.probes > 0 || len(w.queue) > 0 || len(w.offers) > 0
 }
 
 // full reports whether the queue has no room for a message of size bytes.
-func (w *sendWindow) full(cfg *Config, size int) bool {
-	return len(w.queue) >= cfg.BacklogMessages || len(w.queue) > 0 && w.bytes+size > cfg.BacklogBytes
+func (w *sendWindow) full(size int) bool {
+	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && w.bytes+size > backlogBytes
 }
 
 func (w *sendWindow) enqueue(m message) {
@@ -102,17 +102,20 @@ func (w *sendWindow) enqueue(m message) {
 	w.bytes += len(m.data)
 }
 
-// dropQueue forgets the messages that have no number yet.
-func (w *sendWindow) dropQueue() {
-	w.queue, w.bytes = nil, 0
-	w.part, w.partAt = message{}, 0
+// queuedTakeDowns yields the links that end with messages that have no number yet.
+func (w *sendWindow) queuedTakeDowns(yield func(wire.LinkID)) {
+	for _, m := range append(w.queue[:len(w.queue):len(w.queue)], w.part) {
+		if m.takeDown {
+			yield(m.link)
+		}
+	}
 }
 
-// ask queues a probe, if the peer understands it and nothing in flight or waiting asks
+// queueProbe queues a probe, if the peer understands it and nothing in flight or waiting asks
 // for an acknowledgement already.
-func (w *sendWindow) ask(cfg *Config) {
+func (w *sendWindow) queueProbe(cfg *Config) {
 	if w.peerLong && len(w.flight) == 0 && !w.waiting() && cfg.Profile.Long() {
-		w.noops = 1
+		w.probes = 1
 	}
 }
 
@@ -135,17 +138,17 @@ const (
 
 // choose decides what the window sends next. Messages and offers take turns, so that
 // neither waits for the other's backlog; the parts of a message stay together.
-// mayOffer says that the budget allows an offer, open that the offer queue does.
+// budgetAllows says that the budget allows an offer, queueAllows that the offer queue does.
 // Messages do not wait for the offer queue, but leave half the window to offers that do.
-func (w *sendWindow) choose(mayOffer, open bool) choice {
+func (w *sendWindow) choose(budgetAllows, queueAllows bool) choice {
 	messages := len(w.queue) > 0
 	switch {
 	case !w.room():
 		return takeNothing
-	case w.partAt > 0 || w.noops > 0:
+	case w.partAt > 0 || w.probes > 0:
 		return takeOther
-	case len(w.offers) > 0 && mayOffer && !(w.offered && messages):
-		if messages && !open && len(w.flight) < sendWindowSize/2 {
+	case len(w.offers) > 0 && budgetAllows && !(w.offered && messages):
+		if messages && !queueAllows && len(w.flight) < sendWindowSize/2 {
 			return takeOther
 		}
 		return takeOffer
@@ -170,9 +173,9 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	switch {
 	case w.partAt > 0:
 		return w.nextPart(cfg)
-	case w.noops > 0:
-		w.noops--
-		return outgoing{kind: outNoop}
+	case w.probes > 0:
+		w.probes--
+		return outgoing{kind: outProbe}
 	}
 	w.offered = false
 	m := w.queue[0]
@@ -256,7 +259,7 @@ func (w *sendWindow) offerInFlight(slot int) *outgoing {
 // acknowledged notes that the peer received a command.
 func (w *sendWindow) acknowledged(o *outgoing) {
 	o.acked = true
-	if o.kind == outPart || o.kind == outNoop {
+	if o.kind == outPart || o.kind == outProbe {
 		w.peerLong = true
 	}
 	o.data = nil
@@ -296,7 +299,7 @@ func (w *sendWindow) unsure(cfg *Config) bool {
 // not exist waits twice as long as the one before.
 func (w *sendWindow) resendAt(cfg *Config, o *outgoing) instant {
 	pause := cfg.ReliableResend
-	if o.kind == outNoop && w.unsure(cfg) {
+	if o.kind == outProbe && w.unsure(cfg) {
 		pause = max(pause, o.last.sub(o.first))
 	}
 	return o.last.add(pause)
@@ -338,7 +341,7 @@ func (w *sendWindow) widen(p wire.Profile, now instant) {
 		w.limit++
 	}
 	if missing := w.limit - len(w.flight); missing > 0 && !w.waiting() && w.peerLong {
-		w.noops = missing
+		w.probes = missing
 	}
 }
 
@@ -360,7 +363,7 @@ func (w *sendWindow) inferAgain(p wire.Profile, now instant) int {
 
 // infer takes commands as delivered because the peer acknowledged number n, and returns
 // how many. A peer accepts a number only if it is not too far beyond the one that it
-// waits for: ten in the libraries, eleven across the wrap in the text, and sixteen here.
+// waits for: ten in the libraries, eleven across the wrap in the protocol document, and sixteen here.
 // So a peer that acknowledges n has everything up to n-16. That frees a window whose
 // oldest acknowledgement was lost near the wrap, where libraries do not repeat it. (With
 // ten instead of sixteen two of our own Endpoints would lose messages.)

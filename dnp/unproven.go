@@ -15,6 +15,7 @@ import (
 // unprovenFactor bytes out per byte in.
 const (
 	unprovenFactor = 6
+	unprovenBytes  = 1 << 13         // bytes in that count, more than all probes cost
 	unprovenLife   = 5 * time.Second // a client gives up after the same time
 	helloMax       = 6
 )
@@ -44,6 +45,9 @@ type unproven struct {
 	acked      bool  // number was acknowledged
 	byHello    bool  // the probe is a hello, whatever Config.Probe says
 }
+
+// receive notes that the peer sent so many bytes.
+func (u *unproven) receive(bytes int) { u.in = uint16(min(int(u.in)+bytes, unprovenBytes)) }
 
 // An unprovenTable holds a bounded number of unproven peers, in memory that it
 // allocates once. All peers that wait for the same step wait equally long, so each step
@@ -180,7 +184,7 @@ func (t *unprovenTable) delist(i uint32) {
 	}
 }
 
-// oldest returns the peer that was inserted first. There must be one.
+// oldest returns the peer whose last request is the oldest. There must be one.
 func (t *unprovenTable) oldest() *unproven {
 	var oldest *unproven
 	for _, l := range t.lists {

@@ -143,6 +143,9 @@ func (f *LimitFlags) Problems() (list config.Problems) {
 	return list
 }
 
+// full reports whether n lines are as many as --count allows.
+func (f *LimitFlags) full(n int) bool { return f.Count > 0 && n >= f.Count }
+
 // limit returns ctx, which ends after --for.
 func (f *LimitFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.For == 0 {

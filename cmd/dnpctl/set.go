@@ -45,15 +45,10 @@ type write struct {
 }
 
 // Run writes the values and reports whether they hold.
-func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) (err error) {
-	client, err := c.dial(c.Address, mute{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.close()) }()
+func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	var done *write
 	deadline := time.Now().Add(c.Timeout)
-	err = client.run(ctx, func(now time.Time) (time.Time, error) {
+	return c.play(ctx, c.Address, nil, func(client *dnpClient, now time.Time) (_ time.Time, err error) {
 		if done != nil {
 			if now.Sub(done.at) < c.Linger {
 				return done.at.Add(c.Linger), nil
@@ -67,11 +62,6 @@ func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) (err error) {
 		done, err = c.write(l, now)
 		return now.Add(c.Linger), err
 	})
-	if errors.Is(err, errStop) {
-		fmt.Println("ok")
-		return nil
-	}
-	return err
 }
 
 func (c *setCommand) missing(now, deadline time.Time) error {
@@ -142,7 +132,7 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	return enc, err
 }
 
-// check reports whether the state still has the values that were written.
+// check returns errStop if the state still has the values that were written.
 func (w *write) check(client *dnpClient) error {
 	if client.links[w.link.id] != w.link {
 		return errors.New("the state was removed")
@@ -152,5 +142,6 @@ func (w *write) check(client *dnpClient) error {
 			return fmt.Errorf("value %d is %s: the write was refused, or another client wrote after it", i, valueText(w.link.state, i))
 		}
 	}
+	fmt.Println("ok")
 	return errStop
 }

@@ -72,9 +72,6 @@ func (t *linkTable) add(l *Link) {
 // Links returns all links, including those that are down, in the order of creation.
 func (c *Client) Links() []*Link { return c.links.all }
 
-// Link returns the link with this LinkID, or nil.
-func (c *Client) Link(id wire.LinkID) *Link { return c.links.byID[id] }
-
 // LinkNamed returns the newest link with this link message that is not down,
 // or nil.
 func (c *Client) LinkNamed(message string) *Link {

@@ -155,18 +155,23 @@ func (s *Socket) Send(from uint32, port uint16, data []byte) {
 	s.nOut++
 }
 
-// Flush sends the queue. A datagram that the kernel refuses is lost, as on any network;
-// the peers repeat what matters.
+// Flush sends the queue.
 func (s *Socket) Flush() {
-	for first := 0; first < s.nOut; {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.out.headers[first])),
-			uintptr(s.nOut-first), 0, 0, 0)
+	sendAll(s.fd, s.out.headers[:s.nOut])
+	s.nOut = 0
+}
+
+// sendAll sends datagrams. One that the kernel refuses is lost, as on any network; the
+// peers repeat what matters.
+func sendAll(fd int, headers []mmsghdr) {
+	for len(headers) > 0 {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&headers[0])),
+			uintptr(min(len(headers), socketBatch)), 0, 0, 0)
 		if errno != 0 {
 			n = 1
 		}
-		first += int(n)
+		headers = headers[n:]
 	}
-	s.nOut = 0
 }
 
 // pktinfoSpace is the size of a control message with a struct in_pktinfo.

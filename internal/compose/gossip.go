@@ -16,12 +16,11 @@ import (
 // NewGossip opens the gossip port that the flags name. Other nodes know the node as
 // starting until SetPhase. Run joins the others and ends with an error if they refuse this
 // node for its key or its shard count.
-func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, addresses []cluster.Address, log *slog.Logger) (*gossip.Gossip, error) {
+func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, log *slog.Logger) (*gossip.Gossip, error) {
 	return gossip.Open(gossip.Config{
 		Self: cluster.Member{
 			Name: node, Role: role, Phase: cluster.PhaseStarting, Shards: uint16(shards),
-			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Addresses: addresses,
-			Format: format.Newest,
+			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Format: format.Newest,
 		},
 		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
 	})
@@ -42,9 +41,7 @@ func FollowRoster(ctx context.Context, g *gossip.Gossip, each func(cluster.Roste
 
 // GossipMetrics returns the metrics of a node's gossip.
 func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
-	count := func(name, unit, help string, read func(gossip.Stats) uint64) telemetry.Metric {
-		return telemetry.Counter("dnp.cluster."+name, unit, help, func() uint64 { return read(g.Stats()) })
-	}
+	of := telemetry.Group[gossip.Stats]{Prefix: "dnp.cluster.gossip.", Read: g.Stats}
 	return []telemetry.Metric{
 		telemetry.GaugeBy("dnp.cluster.members", "{member}", "Nodes of the cluster, this one included.", "phase", func(observe func(string, float64)) {
 			var phases [cluster.PhaseLeaving + 1]int
@@ -55,13 +52,13 @@ func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
 				observe(p.String(), float64(phases[p]))
 			}
 		}),
-		telemetry.Gauge("dnp.cluster.gossip.health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.",
-			func() float64 { return float64(g.Stats().Health) }),
-		count("gossip.suspicions", "{probe}", "Members that did not answer a probe of this node.",
-			func(s gossip.Stats) uint64 { return s.Suspicions }),
-		count("gossip.refutations", "{message}", "Times that other nodes suspected this node or declared it dead.",
-			func(s gossip.Stats) uint64 { return s.Refutations }),
-		count("gossip.undecipherable", "{message}", "Messages and connections with an unknown key.",
-			func(s gossip.Stats) uint64 { return s.Undecipherable }),
+		of.Gauge("health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.",
+			func(s *gossip.Stats) float64 { return float64(s.Health) }),
+		of.Counter("suspicions", "{probe}", "Members that did not answer a probe of this node.",
+			func(s *gossip.Stats) uint64 { return s.Suspicions }),
+		of.Counter("refutations", "{message}", "Times that other nodes suspected this node or declared it dead.",
+			func(s *gossip.Stats) uint64 { return s.Refutations }),
+		of.Counter("undecipherable", "{message}", "Messages and connections with an unknown key.",
+			func(s *gossip.Stats) uint64 { return s.Undecipherable }),
 	}
 }

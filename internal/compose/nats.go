@@ -5,35 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
-	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/subject"
 )
-
-// DialNATS connects a node to NATS. It waits as long as the flags allow.
-func DialNATS(ctx context.Context, c *config.NATS, n *config.Node, log *slog.Logger) (*natsbus.Bus, error) {
-	return natsbus.Dial(ctx, natsbus.Config{
-		URL: c.NATSURL, Security: Security(c), Name: n.Name, InboxPrefix: natsroles.NodeInbox,
-		OnError: func(err error) { log.Warn("NATS", "error", err) },
-	}, n.StartTimeout, log)
-}
 
 // Security returns the credentials of a node at NATS.
 func Security(c *config.NATS) natsbus.Security {
 	return natsbus.Security{
 		User: c.NATSUser, Password: c.NATSPassword, Credentials: c.NATSCreds, NKey: c.NATSNKey, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey,
 	}
-}
-
-// Subjects returns the subjects of the deployment.
-func Subjects(c *config.NATS) subject.Names {
-	return subject.Names{Prefix: c.SubjectPrefix}
 }
 
 // openStore calls open until it succeeds, while JetStream is not available. timeout is how
@@ -69,58 +53,33 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		}
 		return all
 	}
-	count := func(name, unit, help string, read func(*natsbus.Stats) uint64) telemetry.Metric {
-		return telemetry.Counter("dnp.nats."+name, unit, help, func() uint64 { s := sum(); return read(&s) })
-	}
-	direction := func(name, unit, help string, read func(*natsbus.Stats) (in, out uint64)) telemetry.Metric {
-		return telemetry.CounterBy("dnp.nats."+name, unit, help, "direction", func(observe func(string, uint64)) {
-			s := sum()
-			in, out := read(&s)
-			observe("in", in)
-			observe("out", out)
-		})
-	}
+	of := telemetry.Group[natsbus.Stats]{Prefix: "dnp.nats.", Read: sum}
 	return []telemetry.Metric{
-		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() float64 {
-			n := 0
+		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() (n float64) {
 			for _, b := range buses {
 				if b.Connected() {
 					n++
 				}
 			}
-			return float64(n)
+			return n
 		}),
 		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node needs.",
 			func() float64 { return float64(len(buses)) }),
-		direction("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
-		direction("io", "By", "Bytes of the bodies of bus messages.",
+		of.InOut("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
+		of.InOut("io", "By", "Bytes of the bodies of bus messages.",
 			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),
-		telemetry.CounterBy("dnp.nats.drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
-			"reason", func(observe func(string, uint64)) {
-				s := sum()
+		of.CounterBy("drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
+			"reason", func(s *natsbus.Stats, observe func(string, uint64)) {
 				observe("disconnected", s.DroppedDisconnected)
 				observe("busy", s.DroppedBusy)
 				observe("size", s.DroppedSize)
 				observe("other", s.DroppedOther)
 				observe("slow", s.Missed)
 			}),
-		count("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
+		of.Counter("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
 			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
-		count("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
-		count("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
+		of.Counter("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
+		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
 			func(s *natsbus.Stats) uint64 { return s.Errors }),
 	}
-}
-
-// showWaiting serves /readyz while a node starts: it waits for NATS and, after reached is
-// called, for the store. The caller stops it before it serves the node itself.
-func showWaiting(admin *config.Admin) (w *telemetry.Waiting, reached func(), err error) {
-	var connected atomic.Bool
-	w, err = telemetry.Wait(admin.HTTP, func() []string {
-		if connected.Load() {
-			return []string{"store"}
-		}
-		return []string{"nats"}
-	})
-	return w, func() { connected.Store(true) }, err
 }

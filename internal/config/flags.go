@@ -105,6 +105,14 @@ func (n *Node) Problems() (list Problems) {
 	return list
 }
 
+// Cluster are the flags of a node that belongs to a cluster.
+type Cluster struct {
+	NATS
+	Node
+	Gossip
+	Sharding
+}
+
 // Gossip are the flags about finding the other nodes of a cluster.
 type Gossip struct {
 	GossipBind      string   `default:"127.0.0.1:7946" placeholder:"[ADDRESS]:PORT" help:"Address for gossip with the other nodes, TCP and UDP (default 127.0.0.1:7946); without an address = all, IPv4 and IPv6; port 0 = any free port."`

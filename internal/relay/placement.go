@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 )
@@ -23,7 +24,7 @@ func (r *Relay) SetRoster(roster cluster.Roster) {
 		}
 		r.cfg.Leases.Want(shard, holder == r.cfg.Node)
 		if holder != r.cfg.Node {
-			r.worker(shard).commands.Put(command{kind: commandHandOver, shard: shard, to: holder})
+			r.handOver(shard, 0, holder)
 		}
 	}
 }
@@ -39,7 +40,7 @@ func (r *Relay) Drain() {
 		if roster != nil {
 			to = successor(*roster, shard, r.cfg.Node)
 		}
-		r.worker(shard).commands.Put(command{kind: commandHandOver, shard: shard, to: to})
+		r.handOver(shard, 0, to)
 	}
 }
 
@@ -47,7 +48,7 @@ func (r *Relay) Drain() {
 func (r *Relay) drained(ctx context.Context) {
 	for _, w := range r.workers {
 		drained := make(chan struct{})
-		w.commands.Put(command{kind: commandDrain, drained: drained})
+		w.commands.Put(func(time.Time) { w.drained = drained })
 		select {
 		case <-drained:
 		case <-ctx.Done():
@@ -68,29 +69,32 @@ func successor(roster cluster.Roster, shard int, node string) string {
 	return ""
 }
 
+// handOver has the worker of a shard give it to another relay. An epoch of 0 stands for any.
+func (r *Relay) handOver(shard int, epoch uint64, to string) {
+	w := r.worker(shard)
+	w.must(shard, epoch, func(now time.Time, o *ownership) { w.handOver(now, o, to) })
+}
+
 // leaseEvent passes an event of the lease of a shard on to the shard's worker.
 func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
-	c := command{shard: e.Shard, epoch: e.Epoch, durable: e.Durable}
+	w := r.worker(e.Shard)
 	switch e.Kind {
 	case cluster.ShardAcquired:
-		c.kind = commandAcquired
+		w.commands.Put(func(now time.Time) { w.acquire(now, e.Shard, e.Epoch) })
+		if roster := r.roster.Load(); roster != nil {
+			if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // the roster changed while the lease was under way
+				r.handOver(e.Shard, e.Epoch, holder)
+			}
+		}
 	case cluster.ShardLost:
-		c.kind = commandLost
 		level := slog.LevelWarn
 		if e.Reason == cluster.ReasonReleased {
 			level = slog.LevelDebug // one of many that are handed over
 		}
 		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
+		w.must(e.Shard, e.Epoch, w.lose)
 	case cluster.ShardDurable:
-		c.kind = commandDurable
 		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
-	default:
-		return
-	}
-	r.worker(e.Shard).commands.Put(c)
-	if roster := r.roster.Load(); e.Kind == cluster.ShardAcquired && roster != nil {
-		if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // the roster changed while the lease was under way
-			r.worker(e.Shard).commands.Put(command{kind: commandHandOver, shard: e.Shard, epoch: e.Epoch, to: holder})
-		}
+		w.must(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
 	}
 }

@@ -176,7 +176,7 @@ func (w *Worker) repair(now time.Time, o *ownership, m bus.Msg) {
 }
 
 // get answers a request for a state or a space.
-func (w *Worker) get(o *ownership, m bus.Msg) {
+func (w *Worker) get(_ time.Time, o *ownership, m bus.Msg) {
 	body, form, err := forms(m)
 	if err != nil {
 		w.refuse(o, m.Reply, form, err)

@@ -99,23 +99,18 @@ func (c Config) withDefaults() Config {
 // validate reports all problems at once.
 func (c Config) validate() error {
 	var errs []error
-	if c.Node == "" {
-		errs = append(errs, errors.New("relay: no node name"))
+	check := func(ok bool, problem string) {
+		if !ok {
+			errs = append(errs, errors.New("relay: "+problem))
+		}
 	}
-	if c.Bus == nil {
-		errs = append(errs, errors.New("relay: no bus"))
-	}
-	if c.Leases == nil && c.Epoch == 0 {
-		errs = append(errs, errors.New("relay: neither leases nor an epoch"))
-	}
-	if c.DurableRate < 0 {
-		errs = append(errs, errors.New("relay: negative durable rate"))
-	}
-	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Workers < 0 {
-		errs = append(errs, errors.New("relay: negative tick, shards, spaces or workers"))
-	}
+	check(c.Node != "", "no node name")
+	check(c.Bus != nil, "no bus")
+	check(c.Leases != nil || c.Epoch != 0, "neither leases nor an epoch")
+	check(c.DurableRate >= 0, "negative durable rate")
+	check(c.Tick >= 0 && c.Shards >= 0 && c.Spaces >= 0 && c.Workers >= 0, "negative tick, shards, spaces or workers")
 	for _, problem := range c.Limits.Validate() {
-		errs = append(errs, errors.New("relay: "+problem))
+		check(false, problem)
 	}
 	return errors.Join(errs...)
 }
@@ -203,8 +198,8 @@ func (r *Relay) Start() error {
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
 	if r.cfg.Wildcard {
-		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
-		subs.add(s.GetAll(), func(m bus.Msg) { r.deal(kindGet, m, s.ParseGet) })
+		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal((*Worker).publish, m, s.ParsePublish) })
+		subs.add(s.GetAll(), func(m bus.Msg) { r.deal((*Worker).get, m, s.ParseGet) })
 	}
 	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
@@ -245,17 +240,17 @@ func (r *Relay) busChanged(connected bool) {
 	}
 	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
 	for _, w := range r.workers {
-		w.commands.Put(command{kind: commandReconnected})
+		w.commands.Put(w.askAll)
 	}
 }
 
 func (r *Relay) worker(shard int) *Worker { return r.workers[shard%len(r.workers)] }
 
 // deal gives a message whose subject names no shard to the worker of its shard.
-func (r *Relay) deal(k kind, m bus.Msg, parse func(string) (subject.Address, bool)) {
+func (r *Relay) deal(handle handler, m bus.Msg, parse func(string) (subject.Address, bool)) {
 	shard := 0 // any worker can answer a malformed address
 	if a, ok := parse(m.Subject); ok {
 		shard = cluster.Shard(a.Space, r.cfg.Shards)
 	}
-	r.worker(shard).post(k, shard, m)
+	r.worker(shard).post(shard, handle, m)
 }

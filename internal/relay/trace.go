@@ -34,9 +34,6 @@ func newSignals(t *telemetry.Telemetry, subjects subject.Names) signals {
 
 // received begins the span of a publish that is sampled; otherwise it returns nil.
 func (s *signals) received(m bus.Msg) *telemetry.Span {
-	if s.tracer == nil {
-		return nil
-	}
 	return s.tracer.Receive("publish", m.Header, telemetry.Message{Subject: m.Subject, Template: s.publish, Size: len(m.Data)})
 }
 

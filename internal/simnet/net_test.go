@@ -164,28 +164,6 @@ func within(t *testing.T, what string, got, want int) {
 	}
 }
 
-func TestBurst(t *testing.T) {
-	n, p := New(7), &probe{}
-	n.Attach(b, p)
-	n.SetPath(a, b, Path{Burst: &Burst{Enter: 0.01, Leave: 0.1, LossBad: 1}})
-	const total = 100000
-	lost, runs, before := 0, 0, 0
-	for range total {
-		n.Send(a, b, []byte("x"))
-		if n.Stats().Lost > lost {
-			if before == 0 {
-				runs++
-			}
-			before = 1
-		} else {
-			before = 0
-		}
-		lost = n.Stats().Lost
-	}
-	within(t, "lost", lost, total/11) // Enter / (Enter + Leave)
-	within(t, "bursts", runs, lost/10)
-}
-
 // TestSameSeed runs a chatty network twice and once with another seed.
 func TestSameSeed(t *testing.T) {
 	run := func(seed uint64) (uint64, Stats) {
@@ -239,25 +217,25 @@ func TestSameTime(t *testing.T) {
 	}
 }
 
-// TestQueueModel compares the heap with sorting.
+// TestQueueModel compares the queue with sorting.
 func TestQueueModel(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)
 	rng := rand.New(rand.NewPCG(*seed, 1))
-	var q queue
-	var want []event
+	q := New(1).queue
+	var want []*event
 	for i := range 2000 {
-		e := event{at: time.Duration(rng.IntN(100)), order: uint64(i)}
-		q.push(e)
+		e := &event{at: time.Duration(rng.IntN(100)), order: uint64(i)}
+		q.Set(e)
 		want = append(want, e)
 	}
-	slices.SortFunc(want, func(x, y event) int {
+	slices.SortFunc(want, func(x, y *event) int {
 		if x.before(y) {
 			return -1
 		}
 		return 1
 	})
 	for i, w := range want {
-		if e := q.pop(); e.at != w.at || e.order != w.order {
+		if e := q.Pop(); e != w {
 			t.Fatalf("element %d is %v/%d, want %v/%d", i, e.at, e.order, w.at, w.order)
 		}
 	}

@@ -1,11 +1,11 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -29,25 +29,24 @@ type sampler struct {
 func parseSampler(name, arg string) (sampler, error) {
 	usual := sampler{parentBased: true, bound: ratioBound(defaultRatio)}
 	name = strings.ToLower(strings.TrimSpace(name))
-	kind, parentBased := strings.CutPrefix(name, "parentbased_")
-	switch kind {
-	case "":
-		if parentBased {
-			break
-		}
+	if name == "" {
 		return usual, nil
+	}
+	kind, parentBased := strings.CutPrefix(name, "parentbased_")
+	ratio := 0.0
+	switch kind {
 	case "always_on":
-		return sampler{parentBased, ratioBound(1)}, nil
+		ratio = 1
 	case "always_off":
-		return sampler{parentBased, 0}, nil
 	case "traceidratio":
-		ratio, err := parseRatio(arg)
-		if err != nil {
+		var err error
+		if ratio, err = parseRatio(arg); err != nil {
 			return usual, err
 		}
-		return sampler{parentBased, ratioBound(ratio)}, nil
+	default:
+		return usual, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not always_on, always_off or traceidratio, with or without parentbased_ before it", name)
 	}
-	return usual, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not always_on, always_off or traceidratio, with or without parentbased_ before it", name)
+	return sampler{parentBased, ratioBound(ratio)}, nil
 }
 
 func parseRatio(arg string) (float64, error) {
@@ -85,39 +84,22 @@ func (s sampler) samples(parent string, random uint64) bool {
 // all, so tracing costs a thousandth of a core.
 const tracesPerSecond = 50
 
-// A limit bounds the traces of a process. Workers of a relay share it for sampled updates.
-type limit struct {
-	bucket  *rate.Limiter
-	refused atomic.Uint64
-}
-
-func newLimit() *limit { return &limit{bucket: rate.NewLimiter(tracesPerSecond, tracesPerSecond)} }
+// newBucket returns the bound of the traces of a process. Workers of a relay share it.
+func newBucket() *rate.Limiter { return rate.NewLimiter(tracesPerSecond, tracesPerSecond) }
 
 // allow reports whether one more update may be traced, and counts one that may not.
-func (l *limit) allow(now time.Time) bool {
-	ok := l.bucket.AllowN(now, 1)
+func (t *Tracer) allow(now time.Time) bool {
+	ok := t.bucket.AllowN(now, 1)
 	if !ok {
-		l.refused.Add(1)
+		t.refused.Add(1)
 	}
 	return ok
 }
 
-// Headers of W3C Trace Context. Programs that write headers as in HTTP use the second
-// spelling.
-const (
-	headerTraceParent, headerTraceParentHTTP = "traceparent", "Traceparent"
-	headerTraceState, headerTraceStateHTTP   = "tracestate", "Tracestate"
-)
-
-// traceParent returns the traceparent of a message; empty if there is none.
+// traceParent returns the header traceparent of W3C Trace Context; empty if there is none.
+// Programs that write headers as in HTTP use the second spelling.
 func traceParent(header map[string]string) string {
-	if header == nil {
-		return ""
-	}
-	if p, ok := header[headerTraceParent]; ok {
-		return p
-	}
-	return header[headerTraceParentHTTP]
+	return cmp.Or(header["traceparent"], header["Traceparent"])
 }
 
 // peek returns what sampling needs of a traceparent, 00-<32 hex>-<16 hex>-<2 hex>: the
@@ -151,29 +133,11 @@ func hexNumber(s string) (n uint64, ok bool) {
 // remote returns the context of the span that sent a message; invalid if the headers name
 // none.
 func remote(header map[string]string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier(header))
-	return trace.SpanContextFromContext(ctx)
-}
-
-// A carrier reads the headers of a message.
-type carrier map[string]string
-
-func (c carrier) Get(key string) string {
-	switch key {
-	case headerTraceParent:
-		return traceParent(c)
-	case headerTraceState:
-		if s, ok := c[headerTraceState]; ok {
-			return s
-		}
-		return c[headerTraceStateHTTP]
+	carrier := propagation.MapCarrier{
+		"traceparent": traceParent(header), "tracestate": cmp.Or(header["tracestate"], header["Tracestate"]),
 	}
-	return ""
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 }
-
-func (carrier) Set(string, string) {}
-
-func (carrier) Keys() []string { return []string{headerTraceParent, headerTraceState} }
 
 // BlockSize is the size of a trace block, which carries the context of a span in a batch:
 //

@@ -12,14 +12,16 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 )
 
 // A Tracer begins traces of updates, or joins those of game servers. A nil Tracer does
 // neither, at the cost of one branch. Its methods may be called from any goroutine.
 type Tracer struct {
-	tracer trace.Tracer
-	sample sampler
-	limit  *limit
+	tracer  trace.Tracer
+	sample  sampler
+	bucket  *rate.Limiter // of traces
+	refused atomic.Uint64 // sampled updates that the bucket did not allow
 }
 
 // A Message describes a message of the bus, for spans.
@@ -37,7 +39,7 @@ func (t *Tracer) Receive(name string, header map[string]string, m Message) *Span
 		return nil
 	}
 	parent := traceParent(header)
-	if !t.sample.samples(parent, rand.Uint64()) || !t.limit.allow(time.Now()) {
+	if !t.sample.samples(parent, rand.Uint64()) || !t.allow(time.Now()) {
 		return nil
 	}
 	ctx := context.Background()

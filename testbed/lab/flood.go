@@ -51,9 +51,9 @@ type floodRun struct {
 // per second arrive; then every player receives forged closes. It prints the figures beside
 // their bars, and returns an error if one was missed. The edge has its default limits. All
 // addresses are of loopback.
-func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
-	cfg.Window, cfg.Limits = floodWindow, true
-	scene, err := bench.New(cfg).Start(ctx, &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: 1, Alone: true})
+func Flood(ctx context.Context, r *bench.Runner, out io.Writer) error {
+	r.Window, r.Limits = floodWindow, true
+	scene, err := r.Start(ctx, &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: 1, Alone: true})
 	if err != nil {
 		return fmt.Errorf("flood: %w", err)
 	}
@@ -73,7 +73,7 @@ func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
 	var rate float64
 	err = s.playWhile(ctx, func() { took = f.send(ctx, floodRequests, 0) })
 	sent := f.sent
-	progress("%d forged requests in %v; the edge dropped:%s", sent, took.Round(time.Millisecond), s.Stack.Drops())
+	bench.Progress("%d forged requests in %v; the edge dropped:%s", sent, took.Round(time.Millisecond), s.Stack.Drops())
 	if err == nil {
 		err = s.playWhile(ctx, func() { rate = s.arrive(ctx, f) })
 	}
@@ -85,7 +85,7 @@ func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
 	s.bar(peak-before <= floodRSSMax, "edge memory      %5.1f MiB, at most %5.1f: grew by %.1f MiB (bar 16)", mib(before), mib(peak), mib(peak-before))
 	s.bar(interrupted == 0, "interrupted      %d of %d players (bar 0)", interrupted, floodPlayers)
 	s.bar(share >= floodArrives, "connected        %d of %d = %.2f %% (bar 99 %%)", arrived, floodArrivals, 100*share)
-	progress("forged closes follow for %v", closesFor)
+	bench.Progress("forged closes follow for %v", closesFor)
 	if err == nil {
 		err = s.playWhile(ctx, func() { s.forgeCloses(ctx) })
 	}

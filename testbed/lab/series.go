@@ -22,10 +22,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/proc"
 )
 
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-}
-
 // Series are the names of the series.
 func Series() (names []string) {
 	for _, c := range Cases() {
@@ -38,18 +34,17 @@ func Series() (names []string) {
 
 // Run measures the series with a name, or all if it is empty. With an error, the results
 // have the cases before it.
-func Run(ctx context.Context, cfg bench.Config, only string) ([]bench.Result, error) {
+func Run(ctx context.Context, runner *bench.Runner, only string) ([]bench.Result, error) {
 	if only != "" && !slices.Contains(Series(), only) {
 		return nil, fmt.Errorf("there is no series %q; there are %s", only, strings.Join(Series(), ", "))
 	}
-	runner := bench.New(cfg)
-	results, err := RunCases(ctx, runner, slices.DeleteFunc(Cases(), func(c bench.Case) bool { return only != "" && c.Name != only }))
+	results, err := runner.Cases(ctx, slices.DeleteFunc(Cases(), func(c bench.Case) bool { return only != "" && c.Name != only }))
 	failed := []error{err}
 	for _, s := range []struct {
 		name string
 		run  func() ([]bench.Result, error)
 	}{
-		{"disturbed", func() ([]bench.Result, error) { return Disturbed(ctx, runner, cfg.Rounds) }},
+		{"disturbed", func() ([]bench.Result, error) { return Disturbed(ctx, runner) }},
 		{"overload", func() ([]bench.Result, error) { return Overload(ctx, runner) }},
 	} {
 		if ctx.Err() == nil && (only == "" || only == s.name) {
@@ -60,25 +55,7 @@ func Run(ctx context.Context, cfg bench.Config, only string) ([]bench.Result, er
 	return results, errors.Join(failed...)
 }
 
-// RunCases measures cases one after the other. A case that fails does not end the run.
-func RunCases(ctx context.Context, runner *bench.Runner, cases []bench.Case) (results []bench.Result, err error) {
-	for _, c := range cases {
-		if ctx.Err() != nil {
-			return results, errors.Join(err, ctx.Err())
-		}
-		r, failed := runner.Case(ctx, c)
-		if failed != nil {
-			err = errors.Join(err, failed)
-			progress("%v", failed)
-			continue
-		}
-		results = append(results, r)
-		progress("%s: %.2f M updates per edge CPU second", r.Case, r.PerEdgeCPU/1e6)
-	}
-	return results, err
-}
-
-// Profile returns a function for bench.Config.Watch that writes CPU and allocation profiles
+// Profile returns a function for bench.Runner.Watch that writes CPU and allocation profiles
 // of the first edge into a folder.
 func Profile(dir string) func(s *bench.Scene, d time.Duration) error {
 	return func(s *bench.Scene, d time.Duration) error {
@@ -154,7 +131,7 @@ func Overload(ctx context.Context, r *bench.Runner) (results []bench.Result, err
 		}
 		capacity = max(capacity, float64(all.Window.Updates)/all.Wall.Seconds())
 	}
-	progress("capacity: %.2f M updates/s", capacity/1e6)
+	bench.Progress("capacity: %.2f M updates/s", capacity/1e6)
 	for _, load := range overloads {
 		one := c
 		one.Load, one.Active = load, max(1, min(int(load*capacity/float64(c.Hz*c.Clients)), c.States))
@@ -183,7 +160,7 @@ const (
 // Disturbed measures eight clients alternately undisturbed and beside one that acknowledges
 // nothing and one that floods its edge. All receive reliable messages, so that a queue
 // builds up for the client that stalls.
-func Disturbed(ctx context.Context, r *bench.Runner, rounds int) ([]bench.Result, error) {
+func Disturbed(ctx context.Context, r *bench.Runner) ([]bench.Result, error) {
 	s, err := r.Open(ctx, &bench.Case{Name: "disturbed", States: 100, Hz: 20, Clients: 10, Edges: 1, Alone: true})
 	if err != nil {
 		return nil, fmt.Errorf("disturbed: %w", err)
@@ -192,7 +169,7 @@ func Disturbed(ctx context.Context, r *bench.Runner, rounds int) ([]bench.Result
 	s.Swarm.Do(func([]bench.Client) { s.Swarm.Counted = quietClients })
 	defer shout(ctx, s)()
 	var calm, loud []bench.Round
-	for range rounds {
+	for range r.Rounds {
 		var one, other bench.Round
 		err := s.Measure(ctx, &one, s.Case.States)
 		if err == nil {

@@ -318,16 +318,13 @@ func (f *Forwarder) Stats() forward.Stats { return *f.stats.Load() }
 
 // Metrics returns what an edge shows at /metrics about forwarding.
 func (f *Forwarder) Metrics() []telemetry.Metric {
-	gauge := func(name, unit, help string, read func(*forward.Stats) int64) telemetry.Metric {
-		return telemetry.Gauge("dnp.forward."+name, unit, help, func() float64 { return float64(read(f.stats.Load())) })
-	}
+	of := telemetry.Group[forward.Stats]{Prefix: "dnp.forward.", Read: f.Stats}
 	return []telemetry.Metric{
-		gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) int64 { return s.Peers }),
-		gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) int64 { return s.Suspects }),
-		gauge("routes", "{client}", "Clients of other edges whose highest epochs are remembered.", func(s *forward.Stats) int64 { return s.Clients }),
-		telemetry.CounterBy("dnp.forward.datagrams", "{datagram}", "Datagrams between edges, by kind.", "kind",
-			func(observe func(string, uint64)) {
-				s := f.stats.Load()
+		of.Gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) float64 { return float64(s.Peers) }),
+		of.Gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) float64 { return float64(s.Suspects) }),
+		of.Gauge("routes", "{client}", "Clients of other edges whose highest epochs are remembered.", func(s *forward.Stats) float64 { return float64(s.Clients) }),
+		of.CounterBy("datagrams", "{datagram}", "Datagrams between edges, by kind.", "kind",
+			func(s *forward.Stats, observe func(string, uint64)) {
 				observe("in_sent", s.In)
 				observe("out_sent", s.Out)
 				observe("in_taken", s.Owner)
@@ -339,22 +336,18 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 				observe("beat_sent", s.HeartbeatsOut)
 				observe("beat_taken", s.HeartbeatsIn)
 			}),
-		telemetry.CounterBy("dnp.forward.drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
-			func(observe func(string, uint64)) {
-				for i, n := range f.stats.Load().Drops {
-					observe(forward.DropReason(i).String(), n)
-				}
+		of.CounterBy("drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
+			func(s *forward.Stats, observe func(string, uint64)) {
+				telemetry.Named[forward.DropReason](observe, s.Drops[:])
 				observe("lost", f.queue.lost.Load())
 			}),
 		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the operating system lost, by reason.", "reason",
 			func(observe func(string, uint64)) {
 				s := f.socket.Stats()
-				for i, n := range s.Drops {
-					observe(udp.DropReason(i).String(), n)
-				}
+				telemetry.Named[udp.DropReason](observe, s.Drops[:])
 				observe("overflow", s.Overflows)
 			}),
-		telemetry.Counter("dnp.forward.stalls", "{stall}", "Times that this process was stopped for longer than heartbeats allow.",
-			func() uint64 { return f.stats.Load().Stalls }),
+		of.Counter("stalls", "{stall}", "Times that this process was stopped for longer than heartbeats allow.",
+			func(s *forward.Stats) uint64 { return s.Stalls }),
 	}
 }

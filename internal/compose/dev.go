@@ -1,4 +1,4 @@
-package main
+package compose
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
-	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
 
-type devCommand struct {
+// A DevCommand is the command that runs everything in one process, with its flags.
+type DevCommand struct {
 	config.Dev      `group:"Development"`
 	config.Edge     `group:"Edge"`
 	config.Sessions `group:"Edge"`
@@ -32,21 +32,22 @@ type devCommand struct {
 
 // A dev is everything that relay dev runs.
 type dev struct {
+	node
 	nats  *natsembed.Server
-	buses []*natsbus.Bus
 	relay *relay.Relay
 	edge  *edge.Edge
-	tel   *telemetry.Telemetry
-	logs  *compose.Durable
-	admin *telemetry.Server
+	logs  *Durable
 	demo  *demo
 }
 
 // Run serves until ctx ends.
-func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
+func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 	d := &dev{}
+	if err := d.init("relay", config.DefaultNode(), c.Shards, log); err != nil {
+		return err
+	}
 	defer d.close()
-	if err := d.start(ctx, c, log); err != nil {
+	if err := d.start(ctx, c); err != nil {
 		return err
 	}
 	d.tell(os.Stdout)
@@ -54,15 +55,9 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) error {
 }
 
 // start opens all ports, so that a port in use is reported before anything runs.
-func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err error) {
-	var subjects subject.Names
-	node := config.DefaultNode()
-	if d.tel, err = telemetry.Open("relay", node, log); err != nil {
-		return err
-	}
-	log = d.tel.Logger(log)
+func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	d.nats, err = natsembed.Start(natsembed.Config{
-		Listen: c.NATSListen, Folder: c.Data, Mappings: subjects.Mappings(c.Shards), Log: log,
+		Listen: c.NATSListen, Folder: c.Data, Mappings: d.subjects.Mappings(c.Shards), Log: d.log,
 	})
 	if err != nil {
 		return err
@@ -70,7 +65,7 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	connect := func(name string) (bus *natsbus.Bus) {
 		if err == nil {
 			if bus, err = natsbus.Connect(natsbus.Config{InProcess: d.nats, Name: name}); err == nil {
-				d.buses = append(d.buses, bus)
+				d.add(bus)
 			}
 		}
 		return bus
@@ -79,32 +74,31 @@ func (d *dev) start(ctx context.Context, c *devCommand, log *slog.Logger) (err e
 	if err != nil {
 		return err
 	}
-	if d.relay, err = compose.NewRelay(&c.Relay, c.Shards, node, relayBus, subjects, d.tel, log); err != nil {
-		return err
-	}
-	d.logs, err = compose.OpenDurable(ctx, &c.Sessions, node, func() (*natsbus.Bus, error) {
-		bus := connect("log")
-		return bus, err
-	}, subjects, time.Second, log)
+	d.relay, err = relay.New(relay.Config{ // alone, it holds every shard and stores nothing
+		Node: d.name, Bus: relayBus, Subjects: d.subjects, Shards: d.shards, Tick: c.Tick, Log: d.log,
+		Epoch: uint64(time.Now().UnixMilli()), Telemetry: d.tel,
+	})
 	if err != nil {
 		return err
 	}
-	if d.edge, err = compose.NewEdge(&c.Edge, c.Shards, node, edgeBus, subjects, d.logs.Edge(nil), d.tel, log); err != nil {
+	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) {
+		bus := connect("log")
+		return bus, err
+	}, d.subjects, time.Second, d.log)
+	if err != nil {
+		return err
+	}
+	if d.edge, err = newEdge(&d.node, &c.Edge, edgeBus, d.logs.Edge(nil)); err != nil {
 		return err
 	}
 	if c.Demo {
-		d.demo = &demo{bus: demoBus, subjects: subjects, space: c.OpenSpace}
+		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace}
 	}
-	d.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Telemetry: d.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken,
-		Metrics: slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics(), compose.BusMetrics(d.buses...)),
-		Health: func() telemetry.Health {
-			h := compose.EdgeHealth(d.edge, edgeBus, d.logs)
-			h.Ready = h.Ready && d.relay.Ready()
-			return h
-		},
-	})
-	return err
+	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
+		h := edgeHealth(d.edge, edgeBus, d.logs)
+		h.Ready = h.Ready && d.relay.Ready()
+		return h
+	}, nil)
 }
 
 // run runs everything until ctx ends. The edge ends first, so that the relay and NATS
@@ -119,11 +113,8 @@ func (d *dev) run(ctx context.Context) error {
 		relayEnd <- d.relay.Run(relayCtx)
 		cancel() // nothing works without the relay
 	}()
-	logsEnd := make(chan struct{})
-	go func() {
-		d.logs.Run(relayCtx)
-		close(logsEnd)
-	}()
+	var logs sync.WaitGroup
+	logs.Go(func() { d.logs.Run(relayCtx) })
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {
@@ -131,7 +122,7 @@ func (d *dev) run(ctx context.Context) error {
 	}
 	err := group.Wait()
 	stopRelay()
-	<-logsEnd
+	logs.Wait()
 	if relayErr := <-relayEnd; err == nil {
 		err = relayErr
 	}
@@ -139,13 +130,10 @@ func (d *dev) run(ctx context.Context) error {
 }
 
 func (d *dev) close() {
-	for _, b := range d.buses {
-		b.Close()
-	}
+	d.node.close()
 	if d.nats != nil {
 		d.nats.Shutdown()
 	}
-	d.tel.Close()
 }
 
 // tell prints the addresses and what to try next.
