@@ -179,7 +179,7 @@ func (c *Conn) receiveMessage(data []byte, now instant) {
 		return
 	}
 	c.life.hear(now)
-	c.e.event(Event{Kind: EventMessage, Conn: c, Data: data})
+	c.e.event(c.handle, Event{Kind: EventMessage, Data: data})
 }
 
 // pump sends what is ready and does what is due.
@@ -275,10 +275,9 @@ func (c *Conn) end(reason CloseReason, out Sender) {
 
 // endSilently closes the connection for good and sends the peer nothing.
 func (c *Conn) endSilently(reason CloseReason) {
-	c.links.detachAll()
-	c.e.remove(c)
 	c.e.stats.Closes[reason]++
-	c.e.event(Event{Kind: EventClosed, Conn: c, Reason: reason})
+	c.e.event(c.handle, Event{Kind: EventClosed, Reason: reason})
+	c.Abandon()
 }
 
 // An unreliableLane holds unreliable messages until the next Advance. When it is

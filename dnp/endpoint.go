@@ -239,7 +239,7 @@ func (e *Endpoint) established(c *Conn, now instant) {
 	c.links.startScrub(now)
 	e.stats.Connects++
 	e.startJournal(c)
-	e.event(Event{Kind: EventConnected, Conn: c})
+	e.event(c.handle, Event{Kind: EventConnected})
 	c.settle(now)
 }
 
@@ -259,7 +259,7 @@ func (e *Endpoint) remove(c *Conn) {
 	}
 	c.state = connClosed
 	c.send, c.recv, c.unreliable = sendWindow{}, recvWindow{}, unreliableLane{}
-	c.links = linkTable{core: &e.core, send: &c.send, log: c.log, conn: c.handle}
+	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.timers.remove(&c.timer)
 	if !c.client {
 		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)
@@ -269,7 +269,9 @@ func (e *Endpoint) remove(c *Conn) {
 	e.freeConns = append(e.freeConns, c.handle)
 }
 
-func (e *core) event(v Event) {
+// event reports what happened to a connection.
+func (e *core) event(conn uint32, v Event) {
+	v.Conn = e.conns[conn]
 	if e.driven {
 		e.events = append(e.events, v)
 		return

@@ -53,21 +53,6 @@ const (
 	EventUnstored
 )
 
-var eventNames = [...]string{
-	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
-	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
-	EventUnstored: "unstored",
-}
-
-// String returns the name of k for logs and test failures.
-func (k EventKind) String() string {
-	if k > 0 && int(k) < len(eventNames) {
-		return eventNames[k]
-	}
-	return "event?"
-}
-
 // An Event is something that happened to a connection. Its byte slices alias the
 // datagram or buffers of the Endpoint and are valid until the next Receive or
 // Advance.

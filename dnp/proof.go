@@ -74,7 +74,7 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.drop(DropBadRequest)
 		return
 	}
-	verdict := e.cfg.Gate.Request(e.clock.time(now), from)
+	verdict := e.cfg.Gate.Judge(e.clock.time(now), from, admit.Request)
 	switch u := e.unproven.find(from); {
 	case !e.pass(verdict): // which counted it
 	case !m.Offers(wire.ProtocolDNP1):
@@ -272,7 +272,7 @@ func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *
 	c.life.spoke = true
 	switch probe {
 	case ProbePing:
-		c.send.add(outgoing{kind: outProbe, sends: uint16(peer.step), first: peer.created, last: now})
+		c.send.add(outgoing{kind: SentProbe, sends: uint16(peer.step), first: peer.created, last: now})
 	case ProbeHello:
 		hello := helloIDs{first: peer.hello, n: peer.number + 1}
 		c.links.ids.hello = hello
@@ -339,7 +339,7 @@ func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instan
 		e.drop(DropStranger)
 		return
 	}
-	if !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)) {
+	if !e.pass(e.cfg.Gate.Judge(e.clock.time(now), from, admit.Answer)) {
 		return
 	}
 	u := e.addUnproven(from, now)
@@ -357,7 +357,7 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
 		return
-	case !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)): // also makes guessing slow
+	case !e.pass(e.cfg.Gate.Judge(e.clock.time(now), from, admit.Answer)): // also makes guessing slow
 		return
 	}
 	if !e.isStateless(from, m.Link, now) {
@@ -381,9 +381,6 @@ const (
 // Endpoint.
 type LoginFunc func(now time.Time, from netip.AddrPort, message []byte) (LoginVerdict, any)
 
-// loginMax is the largest login in bytes: what libraries send as one command 4.
-const loginMax = 1357
-
 // receiveLogin handles a command 4 from an address without connection. p is what
 // follows the command byte.
 //
@@ -398,10 +395,10 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	case err != nil || len(m.Data) == 0:
 		e.drop(DropTruncated)
 		return
-	case m.Seq != 0 || len(m.Data) > loginMax:
+	case m.Seq != 0 || len(m.Data) > partlessMax:
 		e.drop(DropUnproven)
 		return
-	case !e.pass(e.cfg.Gate.Login(e.clock.time(now), from)):
+	case !e.pass(e.cfg.Gate.Judge(e.clock.time(now), from, admit.Login)):
 		return
 	case !e.room(from):
 		e.refuseLogin(from, out)

@@ -76,9 +76,6 @@ func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 // State returns the values.
 func (s *Source) State() *netstate.State { return s.cfg.State }
 
-// Ref returns the name of the state in snapshots.
-func (s *Source) Ref() uint64 { return s.cfg.Ref }
-
 // Data returns SourceConfig.Data.
 func (s *Source) Data() any { return s.cfg.Data }
 

@@ -91,15 +91,20 @@ func (t *unprovenTable) bucket(addr netip.AddrPort) *uint32 {
 
 // find returns the peer with this address, or nil.
 func (t *unprovenTable) find(addr netip.AddrPort) *unproven {
-	if t.n == 0 {
-		return nil
-	}
-	for i := *t.bucket(addr); i != 0; i = t.slots[i-1].chain {
-		if t.slots[i-1].addr == addr {
-			return &t.slots[i-1]
-		}
+	if i := t.place(addr); i != 0 {
+		return &t.slots[i-1]
 	}
 	return nil
+}
+
+// place returns the slot+1 of the peer with this address, or 0.
+func (t *unprovenTable) place(addr netip.AddrPort) (i uint32) {
+	if t.n > 0 {
+		for i = *t.bucket(addr); i != 0 && t.slots[i-1].addr != addr; {
+			i = t.slots[i-1].chain
+		}
+	}
+	return i
 }
 
 // insert adds a peer and reports whether it evicted the oldest.
@@ -125,7 +130,7 @@ func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, e
 }
 
 func (t *unprovenTable) remove(u *unproven) {
-	i := t.place(u)
+	i := t.place(u.addr)
 	t.delist(i)
 	for p := t.bucket(u.addr); ; p = &t.slots[*p-1].chain {
 		if *p == i {
@@ -141,20 +146,10 @@ func (t *unprovenTable) remove(u *unproven) {
 // restart makes u wait for the first step again. A peer that repeats its request
 // has not seen the ConnectionAck, so it ignored every probe.
 func (t *unprovenTable) restart(u *unproven, now instant) {
-	i := t.place(u)
+	i := t.place(u.addr)
 	t.delist(i)
 	u.created, u.step = now, 0
 	t.enlist(i)
-}
-
-// place returns the slot+1 of u.
-func (t *unprovenTable) place(u *unproven) uint32 {
-	for i := *t.bucket(u.addr); i != 0; i = t.slots[i-1].chain {
-		if &t.slots[i-1] == u {
-			return i
-		}
-	}
-	panic("dnp: unproven peer is not in its bucket")
 }
 
 func (t *unprovenTable) enlist(i uint32) {

@@ -89,8 +89,7 @@ func bareHeaders(j *Job) []mmsghdr {
 	iovecs := make([]unix.Iovec, len(j.Sent))
 	headers := make([]mmsghdr, len(j.Sent))
 	for i, s := range j.Sent {
-		a := addrPort(ClientAddress(int(s.Client)), j.Port)
-		names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(a.Port()), Addr: a.Addr().As4()}
+		names[i] = sockaddr(ClientAddress(int(s.Client)), j.Port)
 		iovecs[i] = unix.Iovec{Base: &memory[i%socketBatch][0], Len: uint64(min(s.Size, slotBytes))}
 		h := &headers[i].hdr
 		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&names[i])), unix.SizeofSockaddrInet4
@@ -102,7 +101,7 @@ func bareHeaders(j *Job) []mmsghdr {
 // sendNaive sends one datagram with one system call per update, like a program that
 // writes each change to each client.
 func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return 0, err
 	}
@@ -112,7 +111,8 @@ func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		_, _ = conn.WriteToUDPAddrPort(data, addrPort(ClientAddress(i%j.Peers), j.Port)) // a datagram that cannot be sent is lost, as for the edge
+		to := netip.AddrPortFrom(netip.AddrFrom4(sockaddr(ClientAddress(i%j.Peers), 0).Addr), j.Port)
+		_, _ = conn.WriteToUDPAddrPort(data, to) // a datagram that cannot be sent is lost, as for the edge
 	}
 	return proc.CPU(os.Getpid()) - before, nil
 }

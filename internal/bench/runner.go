@@ -240,7 +240,7 @@ func (s *Scene) count(r *Round, from, to time.Time) {
 	r.Window.record = make([]Sent, 0, 1<<17)
 	time.Sleep(time.Until(from))
 	overflow, before := s.Swarm.socket.overflows(), s.Stack.usage()
-	s.Swarm.openWindow(&r.Window)
+	s.Swarm.count(&r.Window)
 	for now := time.Now(); now.Before(to); now = time.Now() {
 		pause := 20*time.Millisecond + rand.N(40*time.Millisecond)
 		time.Sleep(min(pause, to.Sub(now)))
@@ -250,7 +250,7 @@ func (s *Scene) count(r *Round, from, to time.Time) {
 	for kind := range before {
 		r.usage[kind] -= before[kind]
 	}
-	s.Swarm.closeWindow()
+	s.Swarm.count(nil)
 	r.Wall = time.Since(r.Window.start)
 	r.overflow = s.Swarm.socket.overflows() - overflow
 }

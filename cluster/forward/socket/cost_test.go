@@ -42,7 +42,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	returned := func() {
 		for range 64 {
-			owner.Return("a", 1, to, 1, data)
+			owner.Return("a", forward.Client{Addr: to, Listener: 1}, 1, data)
 		}
 		for n := 0; n < 64; {
 			for _, p := range <-handed {

@@ -171,25 +171,24 @@ func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
 	f.carry(now, out)
 }
 
-// Forward sends a datagram of a client, which came to a listener, to the edge that serves the
-// client; hops is how often it was forwarded before. It copies data. It reports false if the
-// node is not known, or suspected. Datagrams that it accepts may still be lost, as in any
-// network.
-func (f *Forwarder) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, data []byte) bool {
+// Forward sends a datagram of a client to the edge that serves the client; hops is how often
+// it was forwarded before. It copies data. It reports false if the node is not known, or
+// suspected. Datagrams that it accepts may still be lost, as in any network.
+func (f *Forwarder) Forward(node string, c forward.Client, hops uint8, data []byte) bool {
 	if is := f.Liveness(node); is != forward.Alive && is != forward.Unwatched {
 		return false
 	}
-	f.put(op{node: node, client: forward.Client{Addr: client, Listener: listener}, hops: hops, data: data})
+	f.put(op{node: node, client: c, hops: hops, data: data})
 	return true
 }
 
 // Return sends an answer to a client by the node that the client speaks to, in the epoch of
 // its session. It copies data. It reports false if the node is gone.
-func (f *Forwarder) Return(node string, listener uint16, client netip.AddrPort, epoch uint64, data []byte) bool {
+func (f *Forwarder) Return(node string, c forward.Client, epoch uint64, data []byte) bool {
 	if f.Liveness(node) == forward.Gone {
 		return false
 	}
-	f.put(op{back: true, node: node, client: forward.Client{Addr: client, Listener: listener}, epoch: epoch, data: data})
+	f.put(op{back: true, node: node, client: c, epoch: epoch, data: data})
 	return true
 }
 

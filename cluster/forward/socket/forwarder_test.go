@@ -22,7 +22,7 @@ const patience = 30 * time.Second
 
 var (
 	key     = []byte("0123456789abcdef")
-	someone = netip.MustParseAddrPort("192.0.2.1:5000")
+	someone = forward.Client{Addr: netip.MustParseAddrPort("192.0.2.1:5000"), Listener: 3413}
 )
 
 // A side is a forwarder that runs, and what it handed over.
@@ -105,29 +105,29 @@ func (s *side) want(t *testing.T, why, want string) {
 
 func TestForwarder(t *testing.T) {
 	a, b := open(t, "a", false, nil), open(t, "b", true, nil)
-	if a.Forward("b", 3413, someone, 0, []byte("x")) || a.Return("b", 3413, someone, 1, []byte("x")) {
+	if a.Forward("b", someone, 0, []byte("x")) || a.Return("b", someone, 1, []byte("x")) {
 		t.Error("a node that is not known is reached")
 	}
 	meet(t, a, b)
 	for i := range 100 {
-		if !a.Forward("b", 3413, someone, 0, fmt.Append(nil, i)) {
+		if !a.Forward("b", someone, 0, fmt.Append(nil, i)) {
 			t.Fatal("a node that is there is not reached")
 		}
 	}
 	for i := range 100 {
 		b.want(t, "in order", fmt.Sprintf("%d a %d", forward.ToOwner, i))
 	}
-	b.Return("a", 3413, someone, 1, []byte("answer"))
+	b.Return("a", someone, 1, []byte("answer"))
 	a.want(t, "the answer", fmt.Sprintf("%d  answer", forward.ToClient))
-	b.Forward("a", 3413, someone, 0, []byte("lost?"))
+	b.Forward("a", someone, 0, []byte("lost?"))
 	a.want(t, "no edge serves the client", fmt.Sprintf("%d b lost?", forward.Orphan))
 	large := bytes.Repeat([]byte("x"), 60_000)
-	a.Forward("b", 3413, someone, 0, large)
+	a.Forward("b", someone, 0, large)
 	b.want(t, "a large one", fmt.Sprintf("%d a %s", forward.ToOwner, large))
 	if err := a.SetKeys(t.Context(), [][]byte{[]byte("short")}); err == nil {
 		t.Error("bad keys are taken")
 	}
-	a.Forward("b", 3413, someone, 0, []byte("x"))
+	a.Forward("b", someone, 0, []byte("x"))
 	b.want(t, "the old keys stay in use", fmt.Sprintf("%d a x", forward.ToOwner))
 	if n := len(a.Metrics()); n != 7 {
 		t.Errorf("%d metrics", n)
@@ -146,7 +146,7 @@ func TestChanged(t *testing.T) {
 		select {
 		case c := <-changes:
 			if c == (forward.Change{Node: "b", Is: forward.Suspect}) {
-				if a.Liveness("b") != forward.Suspect || a.Forward("b", 3413, someone, 0, []byte("x")) {
+				if a.Liveness("b") != forward.Suspect || a.Forward("b", someone, 0, []byte("x")) {
 					t.Error("Liveness does not say so")
 				}
 				return

@@ -1,3 +1,6 @@
+// Package proc runs child processes for measurements and for tests of a whole deployment: it
+// starts programs, ends them, and reads their metrics, CPU time and memory. Children end when
+// this process ends, however it ends. All but Metrics needs Linux.
 package proc
 
 import (
@@ -20,6 +23,7 @@ func Metrics(ctx context.Context, client *http.Client, addr string) (map[string]
 	if err != nil {
 		return nil, err
 	}
+	r.Close = true // a process that ends waits for open connections
 	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
