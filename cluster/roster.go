@@ -57,11 +57,7 @@ func (r Roster) Format() uint8 {
 	if len(r.members) == 0 {
 		return format.Oldest
 	}
-	lowest := r.members[0].format()
-	for _, m := range r.members[1:] {
-		lowest = min(lowest, m.format())
-	}
-	return lowest
+	return slices.MinFunc(r.members, func(a, b Member) int { return cmp.Compare(a.format(), b.format()) }).format()
 }
 
 // Since returns the members of r that were not in old, and those of old that are not in r, each in the
