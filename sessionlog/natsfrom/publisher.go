@@ -3,7 +3,6 @@ package natsfrom
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -52,21 +51,10 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.InFlight = cmp.Or(c.InFlight, 4096)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.Pause = cmp.Or(c.Pause, 100*time.Millisecond)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
-}
-
-func (c Config) validate() error {
-	switch {
-	case c.Conn == nil:
-		return errors.New("messages of clients: no connection to NATS")
-	case c.Replicas < 1, c.InFlight < 1, c.Timeout < 0, c.Pause < time.Millisecond:
-		return errors.New("messages of clients: replicas, bounds and times must be positive")
-	}
-	return nil
 }
 
 // open makes the stream if it does not exist. A stream that exists may have other limits,
@@ -114,9 +102,6 @@ type counters struct {
 // Open makes the stream if it does not exist.
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	if err := cfg.open(ctx); err != nil {
 		return nil, err
 	}
