@@ -98,14 +98,7 @@ func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message
 		if !ok {
 			continue
 		}
-		from := cursor.Next(got.Session)
-		switch cursor.take(got) {
-		case verdictNew:
-			ok = yield(got, nil)
-		case verdictGap:
-			ok = yield(got, &GapError{got.Client, got.Session, from, got.Previous})
-		}
-		if !ok {
+		if fresh, gap := cursor.take(got); fresh && !yield(got, gap) {
 			return false
 		}
 	}
@@ -202,15 +195,15 @@ func (s *Space) openReader(ctx context.Context, cursor *Cursor) (*reader, error)
 		return nil, err
 	}
 	had := stream.CachedInfo()
-	if made := had.Created.UnixNano(); cursor.made != made || cursor.stream > had.State.LastSeq {
-		cursor.made, cursor.stream = made, 0
+	if made := had.Created.UnixNano(); cursor.at.Made != made || cursor.at.Stream > had.State.LastSeq {
+		cursor.at.Made, cursor.at.Stream = made, 0
 	}
 	cfg := jetstream.ConsumerConfig{
 		FilterSubject: s.p.subjects.From(s.name, "*"), DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerIdle,
 	}
-	if cursor.stream != 0 {
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.stream+1
+	if cursor.at.Stream != 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.at.Stream+1
 	}
 	consumer, err := stream.CreateConsumer(ctx, cfg)
 	if err != nil {
