@@ -90,33 +90,19 @@ func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message
 	}
 	defer r.close()
 	for {
-		m, err := r.next()
+		m, meta, err := r.next()
 		if err != nil || ctx.Err() != nil {
 			return true
 		}
-		got, ok := s.message(m)
-		if !ok {
+		got, ok := s.parseMessage(m.Subject(), m.Headers(), m.Data())
+		if !ok || !got.Reliable { // no edge published it
 			continue
 		}
+		got.Time, got.stream = meta.Timestamp, meta.Sequence.Stream
 		if fresh, gap := cursor.take(got); fresh && !yield(got, gap) {
 			return false
 		}
 	}
-}
-
-// message reads a message of the stream. It refuses one without session or number, which
-// no edge published.
-func (s *Space) message(m jetstream.Msg) (*Message, bool) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return nil, false
-	}
-	got, ok := s.parseMessage(m.Subject(), m.Headers(), m.Data())
-	if !ok || !got.Reliable {
-		return nil, false
-	}
-	got.Time, got.stream = meta.Timestamp, meta.Sequence.Stream
-	return got, true
 }
 
 func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message, bool) {
@@ -239,19 +225,17 @@ func (r *reader) watch(ctx context.Context, nc *nats.Conn) {
 }
 
 // next waits for a message.
-func (r *reader) next() (jetstream.Msg, error) {
-	m, err := r.list.Next()
-	if err != nil {
-		return nil, err
+func (r *reader) next() (m jetstream.Msg, meta *jetstream.MsgMetadata, err error) {
+	if m, err = r.list.Next(); err != nil {
+		return nil, nil, err
 	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return nil, fmt.Errorf("message of stream %s: %w", streamFrom, err)
+	if meta, err = m.Metadata(); err != nil {
+		return nil, nil, err
 	}
 	if r.received++; meta.Sequence.Consumer != r.received {
-		return nil, errMissed
+		return nil, nil, errMissed
 	}
-	return m, nil
+	return m, meta, nil
 }
 
 func (r *reader) close() {

@@ -3,7 +3,7 @@
 // streams that belong to one deployment, and a [Requester], which has thousands of requests
 // under way without a goroutine or a timer for each:
 //
-//	r, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: nc})
+//	r := jetstream.NewRequester(jetstream.RequesterConfig{Conn: nc})
 //	go r.Run(ctx)
 //	r.Send(jetstream.Request{Msg: m, Done: func(reply *nats.Msg, err error) { ... }})
 //

@@ -105,11 +105,8 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	if err := cfg.open(ctx); err != nil {
 		return nil, err
 	}
-	requester, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout})
-	if err != nil {
-		return nil, fmt.Errorf("messages of clients: %w", err)
-	}
-	return &Publisher{cfg: cfg, requester: requester}, nil
+	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout}
+	return &Publisher{cfg: cfg, requester: jetstream.NewRequester(bounds)}, nil
 }
 
 // Run works until ctx ends.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -126,13 +125,9 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret])}
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
-	if l.writes, err = jetstream.NewRequester(bounds); err != nil {
-		return nil, fmt.Errorf("session log: %w", err)
-	}
+	l.writes = jetstream.NewRequester(bounds)
 	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
-	if l.steps, err = jetstream.NewRequester(bounds); err != nil {
-		return nil, fmt.Errorf("session log: %w", err)
-	}
+	l.steps = jetstream.NewRequester(bounds)
 	return l, nil
 }
 
