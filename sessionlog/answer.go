@@ -25,7 +25,7 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.retryAt = now.Add(busyPause)
 	case a.Verdict == fence.Unreachable:
 		s.retryAt = now.Add(faultPause)
-	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.closed != "":
+	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.kind == RecordClose:
 		// The log must show first who owns the session, because the edge would tell the end to
 		// the client that uses this address by now.
 	case asked == ActionAppend && a.Verdict == fence.OK:
@@ -122,7 +122,7 @@ func (s *Session) foreign(c chain) {
 
 // judgeAdoption judges a log whose session is to be adopted.
 func (s *Session) judgeAdoption(c chain) {
-	if c.empty || c.closed {
+	if c.tail == 0 || c.closed {
 		s.end(Action{Kind: ActionGone})
 		return
 	}
@@ -194,16 +194,14 @@ var errTorn = errors.New("sessionlog: torn log")
 
 // A chain is what a log says about its session.
 type chain struct {
-	empty     bool
-	tail      uint64 // sequence of the last write
+	tail      uint64 // sequence of the last write; 0 for an empty log
 	last      Block
 	closed    bool
 	ckpt      *Checkpoint
 	changes   []dnp.Changes // behind ckpt
 	delivered uint64
 	token     uint64
-	writes    int // since the checkpoint
-	bytes     int
+	bytes     int    // since the checkpoint
 	owner     string // node, as the newest ADOPT has it
 }
 
@@ -211,7 +209,7 @@ type chain struct {
 // session, does not matter; ErrFormat says that something else has another format.
 func readChain(entries []Entry) (chain, error) {
 	if len(entries) == 0 {
-		return chain{empty: true}, nil
+		return chain{}, nil
 	}
 	c := chain{tail: entries[len(entries)-1].Seq}
 	other := false // a write of another format is among those that matter
@@ -260,7 +258,6 @@ func (c *chain) numbers() (received, sent uint64) {
 // add adds the next write.
 func (c *chain) add(k Block, size int) {
 	c.last, c.closed = k, k.Close != nil
-	c.writes++
 	c.bytes += size
 	c.delivered = max(c.delivered, k.Delivered)
 	if k.Adopt != nil {

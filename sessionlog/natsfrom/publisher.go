@@ -138,12 +138,6 @@ func (p *Publisher) Stats() Stats {
 	return Stats{Stored: c.stored.Load(), Duplicates: c.duplicates.Load(), Failures: c.failures.Load(), Waiting: c.waiting.Load()}
 }
 
-// A Source is the sender of messages.
-type Source struct {
-	Space, Client string
-	Session       string // names the session for ever
-}
-
 // A Feed publishes the messages of one session. Its methods may be called from any goroutine
 // and do not block.
 type Feed struct {
@@ -158,10 +152,11 @@ type Feed struct {
 	ended   bool
 }
 
-// Begin returns the feed of a session. A goroutine of the Publisher calls delivered when the
-// message with this number and all before it are stored; delivered must not block.
-func (p *Publisher) Begin(src Source, delivered func(number uint64)) *Feed {
-	return &Feed{p: p, subject: p.cfg.Subjects.From(src.Space, src.Client), session: src.Session, delivered: delivered}
+// Begin returns the feed of a session of a client; session names it for ever. A goroutine of the
+// Publisher calls delivered when the message with this number and all before it are stored;
+// delivered must not block.
+func (p *Publisher) Begin(space, client, session string, delivered func(number uint64)) *Feed {
+	return &Feed{p: p, subject: p.cfg.Subjects.From(space, client), session: session, delivered: delivered}
 }
 
 // Deliver publishes a message behind those before. Its data must not be changed.
