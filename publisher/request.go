@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,9 +140,6 @@ func (e *answerError) pause(shortest time.Duration) time.Duration {
 	return max(shortest, time.Duration(e.RetryAfter)*time.Millisecond)
 }
 
-// noResponders reports the reply that NATS gives when a subject has no subscriber.
-func noResponders(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }
-
 // answered handles the answer to a request. It ignores one that comes after expire put
 // the ops back.
 func (s *Space) answered(now time.Time, reply *nats.Msg) {
@@ -152,8 +150,8 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	}
 	s.unsend(id)
 	var a answer
-	if noResponders(reply) || json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
-		s.fail(now, r) // an older epoch is of a relay that does not know of its successor
+	if json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
+		s.fail(now, r) // NATS reports that there is no relay, or the relay does not know of its successor
 		return
 	}
 	s.heard = now
@@ -279,11 +277,7 @@ func (s *Space) forgetLeft(client string) {
 		return
 	}
 	groups := s.groups[client]
-	for g, in := range groups {
-		if !in {
-			delete(groups, g)
-		}
-	}
+	maps.DeleteFunc(groups, func(_ string, in bool) bool { return !in })
 	if len(groups) == 0 {
 		delete(s.groups, client)
 	}
@@ -295,11 +289,8 @@ func (s *Space) pending(t topic) bool { return s.out.ops[t] != nil || s.inFlight
 // follow notes the epoch of an answer or event. A higher one is of another relay, which
 // may lack what the relay before it had not stored.
 func (s *Space) follow(epoch uint64) {
-	if epoch <= s.epoch {
-		return
-	}
-	if s.epoch != 0 {
+	if epoch > s.epoch && s.epoch != 0 {
 		s.reassert()
 	}
-	s.epoch = epoch
+	s.epoch = max(epoch, s.epoch)
 }

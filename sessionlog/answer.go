@@ -174,15 +174,16 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 // uncertain ends a session whose history cannot be established, and reports the numbers that
 // are known: those of the connection, or those that c has of the log.
 func (s *Session) uncertain(reason string, c chain) {
-	if s.conn == nil && c.ckpt != nil {
-		s.info = c.ckpt.Info
-	}
-	received, sent := c.numbers()
-	if s.conn != nil {
+	var received, sent uint64
+	switch {
+	case s.conn != nil:
 		received, sent = s.conn.NextNumbers()
 		s.conn.Close(dnp.CloseUncertain)
 		s.conn.Mute(false)
 		s.conn.Ended() // there is no log that could record the end first
+	case c.ckpt != nil:
+		s.info = c.ckpt.Info
+		received, sent = dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
 	s.emit(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
@@ -244,15 +245,6 @@ func readChain(entries []Entry) (chain, error) {
 // snapshotOfOtherFormat reports whether the snapshot of a connection is of another release.
 func snapshotOfOtherFormat(snapshot []byte) bool {
 	return len(snapshot) > 0 && !dnp.KnownSnapshot(snapshot) && format.Other(snapshot[0])
-}
-
-// numbers returns the next number that is expected of the client, and the next number of the
-// edge.
-func (c *chain) numbers() (received, sent uint64) {
-	if c.ckpt == nil {
-		return 0, 0
-	}
-	return dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
 }
 
 // add adds the next write.
