@@ -63,25 +63,11 @@ func (r Roster) Format() uint8 {
 	return lowest
 }
 
-// Equal reports whether r and o say the same.
-func (r Roster) Equal(o Roster) bool {
-	return slices.EqualFunc(r.members, o.members, Member.Equal)
-}
-
-// A Difference is the difference between two rosters, each list in the order of names. A member
+// A Difference is the members that are in only one of two rosters, in the order of names. A member
 // that was restarted is in Left as it was and in Joined as it is, because the former process has
 // gone with everything that it held.
 type Difference struct {
 	Joined, Left []Member
-	Changed      []Change
-}
-
-// A Change is a member that describes itself otherwise than before.
-type Change struct{ Old, New Member }
-
-// Empty reports whether there is no difference.
-func (d Difference) Empty() bool {
-	return len(d.Joined) == 0 && len(d.Left) == 0 && len(d.Changed) == 0
 }
 
 // Since returns the difference from old to r.
@@ -92,12 +78,8 @@ func (r Roster) Since(old Roster) (d Difference) {
 		}
 	}
 	for _, is := range r.members {
-		was, ok := old.Member(is.Name)
-		switch {
-		case !ok || was.Incarnation != is.Incarnation:
+		if was, ok := old.Member(is.Name); !ok || was.Incarnation != is.Incarnation {
 			d.Joined = append(d.Joined, is)
-		case !is.Equal(was):
-			d.Changed = append(d.Changed, Change{was, is})
 		}
 	}
 	return d

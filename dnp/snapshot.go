@@ -3,8 +3,8 @@ package dnp
 import (
 	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -15,14 +15,15 @@ const snapshotVersion = 1
 
 // AppendSnapshot appends all that Restore needs to continue this connection elsewhere:
 // both windows with what they hold, the link table, and what is being repeated. It
-// leaves out unreliable messages, values (Restore sends all of them again), and offers
+// leaves out unreliable messages, values (Restore sends those of our links again), and offers
 // of the peer that were not answered (Restore takes them down).
 func (c *Conn) AppendSnapshot(b []byte) []byte {
 	return appendSnapshot(b, c, true)
 }
 
 // AppendCheckpoint appends a snapshot without the messages that have no number yet: a
-// log does not promise them to the peer.
+// log does not promise them to the peer. Links whose farewells are among them are taken
+// down without.
 func (c *Conn) AppendCheckpoint(b []byte) []byte {
 	return appendSnapshot(b, c, false)
 }
@@ -34,7 +35,7 @@ func appendSnapshot(b []byte, c *Conn, queue bool) []byte {
 	w.bool(c.life.spoke)
 	w.bool(c.links.ids.recycled)
 	w.recv(&c.recv)
-	w.links(&c.links)
+	w.links(&c.links, queue)
 	w.send(&c.send, &c.links, queue)
 	return w.b
 }
@@ -78,7 +79,7 @@ func (w *snapshotWriter) recv(r *recvWindow) {
 	w.bytes(l.link.Values)
 }
 
-func (w *snapshotWriter) links(t *linkTable) {
+func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	w.uint(uint64(t.ids.hello.first))
 	w.int(int(t.ids.hello.n))
 	w.int(len(t.ids.index))
@@ -96,20 +97,26 @@ func (w *snapshotWriter) links(t *linkTable) {
 			w.uint(t.core.sources[l.source].cfg.Ref)
 		}
 	}
-	w.schedule(&t.ups)
-	w.schedule(&t.downs)
+	downs := slices.Collect(t.downs.each)
+	if !queue {
+		t.send.queuedTakeDowns(func(id wire.LinkID) { downs = append(downs, id) })
+	}
+	w.ids(slices.Collect(t.ups.each))
+	w.ids(downs)
 	w.int(len(t.holds))
 	for key, h := range t.holds {
 		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
-		w.bool(h.open)
+		w.bool(h.undecided)
 		w.bytes(h.value)
 	}
 }
 
-func (w *snapshotWriter) schedule(l *retrySchedule) {
-	w.int(l.n)
-	l.each(func(id wire.LinkID) { w.uint(uint64(id)) })
+func (w *snapshotWriter) ids(ids []wire.LinkID) {
+	w.int(len(ids))
+	for _, id := range ids {
+		w.uint(uint64(id))
+	}
 }
 
 func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
@@ -124,7 +131,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 		w.uint(uint64(o.sends))
 		w.uint(uint64(o.link))
 		data := o.data
-		if o.kind == outLinkState && !o.acked { // for a Restore that does not find the Source
+		if o.kind == SentLink && !o.acked { // for a Restore that does not find the Source
 			data = t.offerBody(int(o.slot))
 		}
 		w.bytes(data)
@@ -156,29 +163,29 @@ func (w *snapshotWriter) message(m *message) {
 
 // Restore makes the connection that a snapshot describes, with the peer at addr.
 // resolve finds the Source with a SourceConfig.Ref; for nil the link is taken down.
-// The peer is sent all values of its links again, and what was in flight. There is no
-// EventConnected. The error is ErrSnapshot, ErrConnected or ErrConns.
+// The peer is sent all values of its links again, and what was in flight. Of links that
+// it offered it is sent later changes only, because the snapshot does not tell which
+// values came from the peer. There is no EventConnected. The error is ErrSnapshot,
+// ErrConnected or ErrConns.
 func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, resolve func(ref uint64) *Source) (*Conn, error) {
 	t := e.clock.advance(now)
 	switch {
 	case e.byAddr[addr] != nil:
 		return nil, ErrConnected
-	case e.count >= e.cfg.ConnsMax:
+	case len(e.byAddr) >= connsMax:
 		return nil, ErrConns
 	}
 	if u := e.unproven.find(addr); u != nil {
 		e.unproven.remove(u)
 	}
 	c := e.add(addr, t)
-	if e.cfg.Logged {
-		e.startJournal(c)
-	}
 	r := snapshotReader{b: snapshot}
 	if r.uint(0xFF) != snapshotVersion || r.uint(0xFF) != uint64(e.cfg.Profile) {
 		r.fail()
 	}
 	c.client, c.send.peerLong, c.life.spoke, c.links.ids.recycled = r.bool(), r.bool(), r.bool(), r.bool()
 	c.links.ids.connector = c.client
+	e.startJournal(c)
 	r.recv(&c.recv, c.log != nil, t)
 	r.links(&c.links, resolve, t)
 	r.send(&c.send, &c.links, t)
@@ -193,17 +200,15 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	return c, nil
 }
 
-// LoggedNumbers returns the result of [Conn.Next] for the connection that a snapshot and
-// the changes behind it describe, up to the last change that follows; zeros if the
-// snapshot cannot be read. It tells an owner that cannot continue a connection what the
-// log knows of it. It makes a connection that has no peer.
+// LoggedNumbers returns what [Conn.NextNumbers] would for the connection that a snapshot
+// and the changes behind it describe. It stops at a change that does not follow, and
+// returns zeros if the snapshot cannot be read. It tells an owner that cannot continue a
+// connection how far the log knows it, and makes a connection without a peer for that.
 func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 	if len(snapshot) < 2 {
 		return 0, 0
 	}
-	e, err := New(Config{
-		Profile: wire.Profile(snapshot[1]), Logged: true, ConnsMax: 1, UnprovenMax: 1, Rand: rand.New(rand.NewPCG(0, 0)),
-	})
+	e, err := New(Config{Profile: wire.Profile(snapshot[1]), Logged: true, LongMax: longMaxMax})
 	if err != nil {
 		return 0, 0
 	}
@@ -217,7 +222,7 @@ func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 			break
 		}
 	}
-	return c.Next()
+	return c.NextNumbers()
 }
 
 // A snapshotReader reads the fields of a snapshot. The first failure sticks and turns
@@ -343,7 +348,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	w.next = r.uint(uintMax)
 	for range r.count() {
 		o := outgoing{
-			kind: outgoingKind(r.uint(uint64(outFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
+			kind: CommandKind(r.uint(uint64(SentFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
 			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.uint(0xFFFF)), link: r.id(), data: r.bytes(),
 			first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 		}
@@ -353,11 +358,11 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		}
 		slot, ok := t.slotOf(o.link)
 		switch {
-		case o.kind != outLinkState || o.acked:
+		case o.kind != SentLink || o.acked:
 		case ok && !t.slots[slot].has(linkByPeer):
 			o.slot, o.data = uint16(slot), nil
 		default:
-			o.kind, o.takeDown = outFrozen, true
+			o.kind, o.takeDown = SentFrozen, true
 		}
 		w.flight = append(w.flight, o)
 	}

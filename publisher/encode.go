@@ -163,8 +163,8 @@ func checkValue(o Op, name string, def replication.ValueDef, value replication.L
 		return nil
 	}
 	_, null, err := value.AppendValue(nil, def.Type)
-	if problem, ok := err.(*replication.Error); ok {
-		return opError(o, problem.Code, "value %s: %s", name, problem.Message)
+	if err != nil {
+		return opError(o, err.Code, "value %s: %s", name, err.Message)
 	}
 	if null && !def.Nullable {
 		return opError(o, replication.CodeTypeMismatch, "value %s: null, and it is not nullable", name)

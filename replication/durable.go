@@ -202,11 +202,10 @@ func (a *assembly) keyframe(n int, data []byte) error {
 	if a.schema == nil || n != a.next || a.whole() {
 		return errMessage
 	}
-	r := a.schema.ranges[n]
-	if !view.CheckKeyframe(data, a.schema.fields, r) {
+	k, ok := view.ReadKeyframe(data, a.schema.fields, a.schema.ranges[n])
+	if !ok {
 		return errMessage
 	}
-	k := view.ReadKeyframe(data, a.schema.fields, r)
 	for {
 		i, value, null, ok := k.Next()
 		if !ok {

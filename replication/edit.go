@@ -39,7 +39,7 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	off := len(e.bytes)
 	b, null, err := l.AppendValue(e.bytes, c.fields[i].Type)
 	if err != nil {
-		return explain(err, c.label(i))
+		return err.In(c.label(i))
 	}
 	e.bytes = b
 	if err := c.check(i, b[off:], null); err != nil {
@@ -48,15 +48,6 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	e.varied = e.varied || c.fields[i].Type.Variable()
 	e.values = append(e.values, edited{i, off, len(b) - off, null})
 	return nil
-}
-
-// explain returns the Error in err with a label that names its subject.
-func explain(err error, label string) *Error {
-	e, ok := err.(*Error)
-	if !ok {
-		return Errorf(CodeTypeMismatch, "%s: %v", label, err)
-	}
-	return &Error{Code: e.Code, Message: label + ": " + e.Message}
 }
 
 // check reports what is wrong with an encoded value for value i.
@@ -182,15 +173,15 @@ func (st *stored) setNull(i int, null bool) {
 // target is known.
 type Literal interface {
 	// AppendValue appends the literal to b, encoded as t. For null it returns b unchanged and
-	// true. An error is always an *Error; what was appended is then undefined.
-	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error)
+	// true. After an error, what was appended is undefined.
+	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err *Error)
 }
 
 // Null is the literal for an absent value.
 type Null struct{}
 
 // AppendValue reports null.
-func (Null) AppendValue(b []byte, _ wire.ValueType) ([]byte, bool, error) { return b, true, nil }
+func (Null) AppendValue(b []byte, _ wire.ValueType) ([]byte, bool, *Error) { return b, true, nil }
 
 // Encoded is a literal that consists of wire bytes.
 type Encoded struct {
@@ -199,7 +190,7 @@ type Encoded struct {
 }
 
 // AppendValue appends the bytes if they are a value of type t.
-func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, error) {
+func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, *Error) {
 	if e.Type != t {
 		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
 	}

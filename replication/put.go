@@ -226,7 +226,7 @@ func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
 		}
 		names[d.Name] = true
 		if err := d.check(s.limits.ValueBytes); err != nil {
-			return nil, explain(err, "value "+strconv.Itoa(i))
+			return nil, err.In("value " + strconv.Itoa(i))
 		}
 		defs[i] = d
 	}
@@ -249,7 +249,7 @@ func (d *ValueDef) check(valueMax int) *Error {
 	}
 	c := schema{defs: []ValueDef{*d}, fields: []view.Field{{Type: d.Type}}, valueMax: valueMax}
 	if err := c.check(0, d.Substitute(), false); err != nil {
-		return Errorf(err.Code, "substitute for null: %s", err.Message)
+		return err.In("substitute for null")
 	}
 	return nil
 }

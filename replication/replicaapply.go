@@ -93,12 +93,15 @@ func (v *viewRef) known() (*State, view.Range, bool) {
 // value that the state never had.
 func (r *Replica) update(v *viewRef, data []byte) bool {
 	st, rg, ok := v.known()
-	if !ok || !view.CheckUpdate(data, st.schema.fields, rg) {
+	if !ok {
+		return false
+	}
+	u, ok := view.ReadUpdate(data, st.schema.fields, rg)
+	if !ok {
 		return false
 	}
 	r.stats.Updates++
 	mask, differs := r.emptyMask(st), false
-	u := view.ReadUpdate(data, st.schema.fields, rg)
 	for {
 		i, value, null, ok := u.Next()
 		if !ok {
@@ -217,11 +220,14 @@ func (r *Replica) keyframe(v *viewRef, data []byte) bool {
 // keyframeOf applies the keyframe of a view that exists.
 func (r *Replica) keyframeOf(v *viewRef, data []byte) bool {
 	st, rg, ok := v.known()
-	if !ok || !view.CheckKeyframe(data, st.schema.fields, rg) {
+	if !ok {
+		return false
+	}
+	k, ok := view.ReadKeyframe(data, st.schema.fields, rg)
+	if !ok {
 		return false
 	}
 	mask, differs := r.emptyMask(st), false
-	k := view.ReadKeyframe(data, st.schema.fields, rg)
 	for {
 		i, value, null, ok := k.Next()
 		if !ok {

@@ -177,7 +177,7 @@ func (s *Session) uncertain(reason string, c chain) {
 	}
 	received, sent := c.numbers()
 	if s.conn != nil {
-		received, sent = s.conn.Next()
+		received, sent = s.conn.NextNumbers()
 		s.conn.Close(dnp.CloseUncertain)
 		s.conn.Mute(false)
 		s.conn.Ended() // there is no log that could record the end first

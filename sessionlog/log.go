@@ -13,7 +13,8 @@ import (
 
 // A Log stores the logs of sessions. Calls do not block; each answer comes later, exactly once,
 // and never before the call returns. After about half a second without an answer of the store
-// the verdict is Unknown: a client waits for three.
+// the verdict is Unknown: a client waits for three. Packages natslog and memlog implement it;
+// both pass the conformance suite in the tests of natslog.
 type Log interface {
 	// Append appends each write to the log that it names, in one request where the store
 	// can do so. Each write succeeds or fails individually. The caller does not change the

@@ -347,7 +347,7 @@ func TestUncertainNumbers(t *testing.T) {
 				}
 			}
 			d.run(time.Second)
-			received, sent := d.conn.Next()
+			received, sent := d.conn.NextNumbers()
 			if received != 3 || sent != 2 {
 				t.Fatalf("the next numbers are %d and %d, want 3 and 2", received, sent)
 			}
@@ -405,7 +405,7 @@ func TestOfferOfGoneState(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.run(50 * time.Millisecond)
-		_, sent := d.conn.Next()
+		_, sent := d.conn.NextNumbers()
 		if sent != 2 || d.conn.SpeaksLong() != long {
 			t.Fatalf("the next number is %d, want 2; the client knows command 10: %v", sent, d.conn.SpeaksLong())
 		}
@@ -418,7 +418,7 @@ func TestOfferOfGoneState(t *testing.T) {
 		successor.s.Claim()
 		successor.run(50 * time.Millisecond)
 		successor.want("the other edge owns the session", "found", "adopted")
-		if _, n := successor.conn.Next(); n != sent {
+		if _, n := successor.conn.NextNumbers(); n != sent {
 			t.Errorf("the next number of the successor is %d, want %d", n, sent)
 		}
 	}

@@ -155,7 +155,7 @@ func (s *Session) stored(now time.Time, seq uint64) {
 // closed lets the connection end after the log has recorded the end.
 func (s *Session) closed(reason string) {
 	if reason == dnp.CloseUncertain.String() {
-		received, sent := s.conn.Next()
+		received, sent := s.conn.NextNumbers()
 		s.emit(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 	}
 	s.conn.Mute(false)

@@ -172,15 +172,6 @@ func (l Liveness) String() string {
 	return [...]string{"gone", "alive", "suspect", "unwatched"}[min(l, Unwatched)]
 }
 
-// Liveness returns what the router believes about a node.
-func (r *Router) Liveness(now time.Time, node string) Liveness {
-	p := r.byName[node]
-	if p == nil {
-		return Gone
-	}
-	return r.liveness(r.since(now), p)
-}
-
 func (r *Router) liveness(now time.Duration, p *peer) Liveness {
 	silent := now - p.heard
 	switch {

@@ -1,9 +1,10 @@
 package forward
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -16,19 +17,18 @@ type Config struct {
 	// edges learn it by gossip (cluster.Member.Sender).
 	ID uint64
 
-	// Clients is for how many clients of other edges the router remembers the highest
-	// epoch. 0 means 65,536. When there are more, it forgets the one that was longest not
-	// used.
-	Clients int
-
 	// Serves reports whether this edge serves a client, and in which epoch of its session;
 	// 0 if that is not known. The router calls it for what comes from other edges; it must
 	// not call the router. nil means that the edge serves no client.
 	Serves func(Client) (epoch uint64, ok bool)
 }
 
-// Bounds of the peers.
+// Bounds.
 const (
+	// clientsMax is for how many clients of other edges the router remembers the highest
+	// epoch. When there are more, it forgets the one that was longest not used.
+	clientsMax = 65_536
+
 	// PeersMax is how many edges there can be: as many as gossip takes notice of.
 	PeersMax = 4096
 
@@ -44,9 +44,6 @@ func (c *Config) validate() error {
 	}
 	if c.ID == 0 {
 		errs = append(errs, errors.New("forward: no id of the process"))
-	}
-	if c.Clients < 0 || c.Clients > 1<<24 {
-		errs = append(errs, fmt.Errorf("forward: %d clients, want 1 to 16,777,216", c.Clients))
 	}
 	return errors.Join(errs...)
 }
@@ -75,22 +72,19 @@ type Router struct {
 
 // New returns a router that knows no other edge. The error names every problem of cfg.
 func New(now time.Time, cfg Config) (*Router, error) {
-	if cfg.Clients == 0 {
-		cfg.Clients = 65_536
-	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	return &Router{
 		cfg: cfg, start: now, byID: map[uint64]*peer{}, byName: map[string]*peer{},
-		fence: newFence(cfg.Clients),
+		fence: newFence(clientsMax),
 	}, nil
 }
 
 // SetKeys sets the keys: the first seals, all open. It copies them. Without a key the
 // router sends nothing and takes nothing. On ErrKeys the keys stay as they were.
 func (r *Router) SetKeys(secrets [][]byte) error {
-	if sameSecrets(r.ring, secrets) {
+	if slices.EqualFunc(r.ring, secrets, func(k ringKey, s []byte) bool { return bytes.Equal(k.secret, s) }) {
 		return nil
 	}
 	ring, err := newRing(secrets)
@@ -103,9 +97,6 @@ func (r *Router) SetKeys(secrets [][]byte) error {
 	}
 	return nil
 }
-
-// On reports whether there are keys.
-func (r *Router) On() bool { return len(r.ring) > 0 }
 
 // In forwards a datagram of a client to the edge node, which serves the client. hops is how
 // often it was forwarded before: 0 if it came to a socket of this edge, and 1 if it came as

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -74,7 +73,7 @@ func (r *Router) decipher(from *peer, h header, p []byte) (body []byte, drop Dro
 			continue
 		}
 		q := p
-		if nameRepeats(seals[i+1:], h.key) {
+		if slices.ContainsFunc(seals[i+1:], func(s seal) bool { return s.name == h.key }) {
 			q = append(r.scratch[:0], p...)
 			r.scratch = q
 		}
@@ -85,15 +84,6 @@ func (r *Router) decipher(from *peer, h header, p []byte) (body []byte, drop Dro
 		drop = DropBadSeal
 	}
 	return nil, drop
-}
-
-func nameRepeats(seals []seal, name uint16) bool {
-	for i := range seals {
-		if seals[i].name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // A seal is the two ciphers of a peer and this process for one key.
@@ -168,10 +158,6 @@ func derive(secret []byte, info string, size int) []byte {
 		panic("forward: HKDF refuses " + err.Error()) // too many bytes are asked for, or the secret is too short in FIPS mode
 	}
 	return out
-}
-
-func sameSecrets(ring []ringKey, secrets [][]byte) bool {
-	return slices.EqualFunc(ring, secrets, func(k ringKey, s []byte) bool { return bytes.Equal(k.secret, s) })
 }
 
 // windowSize is how far a datagram may be behind the newest of its sender, in

@@ -39,7 +39,6 @@ type Config struct {
 	KeyPoll        time.Duration // how often KeyFile is read; 2 s
 	KeyDelay       time.Duration // how long other nodes may take to see a new KeyFile; 2 min, as in Kubernetes
 	RejoinInterval time.Duration // how often the node tries to join the members of Join that are missing; 10 s
-	LeaveTimeout   time.Duration // how long leaving may take; 1 s
 
 	Resolver Resolver     // nil = net.DefaultResolver
 	Log      *slog.Logger // nil = no logs
@@ -55,7 +54,7 @@ type Resolver interface {
 // withDefaults returns c with the default of each field that is zero or negative.
 func (c Config) withDefaults() Config {
 	for d, value := range map[*time.Duration]time.Duration{
-		&c.KeyPoll: 2 * time.Second, &c.KeyDelay: 2 * time.Minute, &c.RejoinInterval: 10 * time.Second, &c.LeaveTimeout: time.Second,
+		&c.KeyPoll: 2 * time.Second, &c.KeyDelay: 2 * time.Minute, &c.RejoinInterval: 10 * time.Second,
 	} {
 		if *d <= 0 {
 			*d = value
@@ -102,6 +101,9 @@ const (
 
 	// streamTimeout ends a connection to a node that does not answer.
 	streamTimeout = 3 * time.Second
+
+	// leaveTimeout is how long leaving may take.
+	leaveTimeout = time.Second
 
 	// reclaimTime is how long a name must be dead before a node at another address may have it: a
 	// pod that is replaced gets a new address at once.

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -26,11 +28,11 @@ type Gossip struct {
 	bound, advertise netip.AddrPort
 	machine          []netip.Addr // addresses of this machine
 
-	urgent, calm chan struct{}   // one slot each: there is something to announce
-	contested    chan struct{}   // one slot: another node has the name of this one
-	ctx          context.Context // of all connections that are dialled
-	stop         func()
-	once         sync.Once // of end
+	announcing turn.Wake       // there is something to announce
+	contested  turn.Wake       // another node has the name of this one
+	ctx        context.Context // of all connections that are dialled
+	stop       func()
+	once       sync.Once // of end
 }
 
 // Open opens the ports of gossip and reads the keys. From then on others may join this node; Run joins
@@ -42,16 +44,17 @@ func Open(cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, log: cfg.Log, logger: newLogger(cfg.Log), machine: machineAddresses(),
-		urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1), contested: make(chan struct{}, 1),
+		announcing: turn.NewWake(), contested: turn.NewWake(),
 	}
 	var err error
 	if g.keys, err = openKeys(cfg.KeyFile, cfg.KeyDelay, cfg.Log); err != nil {
 		return nil, err
 	}
-	transport, err := listen(cfg.Bind, g.logger.standard())
+	transport, bound, err := listen(cfg.Bind, g.logger.standard())
 	if err != nil {
 		return nil, err
 	}
+	g.bound = bound
 	if err := g.create(transport); err != nil {
 		transport.Shutdown()
 		return nil, err
@@ -60,11 +63,6 @@ func Open(cfg Config) (*Gossip, error) {
 }
 
 func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
-	bind, err := parseBind(g.cfg.Bind)
-	if err != nil {
-		return err
-	}
-	g.bound = netip.AddrPortFrom(bind.Addr(), uint16(transport.GetAutoBindPort()))
 	if g.advertise, err = advertised(g.cfg.Advertise, g.bound, g.machine); err != nil {
 		return err
 	}
@@ -73,10 +71,7 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 	g.table = newTable(self)
 	g.table.conflict = func(addr netip.AddrPort) {
 		g.complain("the name of this node is in use", fmt.Errorf("%s is also at %v: names must differ, unless that was this node before a restart", self.Name, addr))
-		select {
-		case g.contested <- struct{}{}:
-		default:
-		}
+		g.contested.Wake()
 	}
 	c := tuned()
 	c.Name, c.Logger = self.Name, g.logger.standard()
@@ -129,7 +124,7 @@ func (g *Gossip) end(leave bool) {
 		g.logger.silent.Store(true) // from here on errors mean nothing
 		g.stop()
 		if leave {
-			if err := g.list.Leave(g.cfg.LeaveTimeout); err != nil {
+			if err := g.list.Leave(leaveTimeout); err != nil {
 				g.log.Debug("gossip", "event", err.Error())
 			}
 		}
@@ -164,23 +159,14 @@ func (g *Gossip) Stats() Stats {
 	}
 }
 
-// Minimum times between two announcements of this node. A change of phase is more urgent than one of
-// load.
 const (
-	phaseInterval   = 250 * time.Millisecond
-	loadInterval    = 2 * time.Second
-	announceTimeout = 100 * time.Millisecond // until announceOnce checks whether the announcement took effect
+	announceInterval = 250 * time.Millisecond // least time between two announcements of this node
+	announceTimeout  = 100 * time.Millisecond // until announceOnce checks whether the announcement took effect
 )
 
 // SetPhase tells the others the phase of this node.
 func (g *Gossip) SetPhase(p cluster.Phase) {
-	g.edit(func(m *cluster.Member) { m.Phase = p }, true)
-}
-
-// SetLoad tells the others the load of this node, limited to 0 to [cluster.LoadMax]. It may be called
-// at any rate.
-func (g *Gossip) SetLoad(load int) {
-	g.edit(func(m *cluster.Member) { m.Load = uint8(max(0, min(load, cluster.LoadMax))) }, false)
+	g.edit(func(m *cluster.Member) { m.Phase = p })
 }
 
 // SetAddresses tells the others where this node offers its services. It keeps the slice.
@@ -190,26 +176,18 @@ func (g *Gossip) SetAddresses(list []cluster.Address) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	g.edit(func(m *cluster.Member) { m.Addresses = list }, true)
+	g.edit(func(m *cluster.Member) { m.Addresses = list })
 	return nil
 }
 
 // SetSender tells the others the id under which this process seals datagrams; see cluster/forward.
 func (g *Gossip) SetSender(id uint64) {
-	g.edit(func(m *cluster.Member) { m.Sender = id }, true)
+	g.edit(func(m *cluster.Member) { m.Sender = id })
 }
 
-func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
-	if !g.table.edit(change) {
-		return
-	}
-	wake := g.calm
-	if urgent {
-		wake = g.urgent
-	}
-	select {
-	case wake <- struct{}{}:
-	default:
+func (g *Gossip) edit(change func(*cluster.Member)) {
+	if g.table.edit(change) {
+		g.announcing.Wake()
 	}
 }
 
@@ -217,17 +195,14 @@ func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
 // together.
 func (g *Gossip) announce(ctx context.Context) {
 	for {
-		wait := phaseInterval
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.urgent:
-		case <-g.calm:
-			wait = loadInterval
+		case <-g.announcing:
 		}
 		for ctx.Err() == nil && !g.announceOnce() {
 		}
-		g.pause(ctx, wait)
+		sleep(ctx, announceInterval)
 	}
 }
 
@@ -244,31 +219,6 @@ func (g *Gossip) announceOnce() bool {
 	}
 	after := g.list.LocalNode().Meta
 	return !bytes.Equal(after, before) || bytes.Equal(after, g.table.NodeMeta(memberlist.MetaMaxSize))
-}
-
-// pause waits between two announcements; after phaseInterval an urgent change ends the wait.
-func (g *Gossip) pause(ctx context.Context, wait time.Duration) {
-	rest := time.NewTimer(wait)
-	defer rest.Stop()
-	soon := time.NewTimer(phaseInterval)
-	defer soon.Stop()
-	var urgent chan struct{} // nil until phaseInterval has passed
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rest.C:
-			return
-		case <-soon.C:
-			urgent = g.urgent
-		case <-urgent:
-			select {
-			case g.urgent <- struct{}{}: // leave it to announce
-			default:
-			}
-			return
-		}
-	}
 }
 
 // Times of settling which node has a name.
@@ -305,12 +255,8 @@ func (g *Gossip) settle(ctx context.Context) {
 // tellAgain compares everything that this node knows with a few members. settle repeats attempts that
 // fail.
 func (g *Gossip) tellAgain() {
-	var others []cluster.Member
-	for m := range g.Roster().All() {
-		if m.Name != g.cfg.Self.Name {
-			others = append(others, m)
-		}
-	}
+	others := slices.Collect(g.Roster().All())
+	others = slices.DeleteFunc(others, func(m cluster.Member) bool { return m.Name == g.cfg.Self.Name })
 	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	for _, m := range others[:min(settleMembers, len(others))] {
 		if err := g.joinOne(m.Gossip); err != nil {

@@ -131,13 +131,12 @@ func (o *outcome) note(addr netip.AddrPort, err error) {
 	if err == nil {
 		return // the table has the member
 	}
-	if r, ok := refusal(err); ok {
-		if o.refused == nil {
-			o.refused = &RefusedError{Addr: addr, Refusal: r}
-		}
-		return
+	switch r := refusal(err); {
+	case r == "":
+		o.silent = append(o.silent, addr)
+	case o.refused == nil:
+		o.refused = &RefusedError{Addr: addr, Refusal: r}
 	}
-	o.silent = append(o.silent, addr)
 }
 
 // own reports whether an address is this node's.
@@ -161,18 +160,13 @@ func splitTarget(name string) (host string, port uint16, err error) {
 	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
 		return addr.String(), DefaultPort, nil
 	}
-	host, text, found := strings.Cut(name, ":")
-	if strings.HasPrefix(name, "[") || strings.Contains(text, ":") {
-		if host, text, err = net.SplitHostPort(name); err != nil {
-			return "", 0, fmt.Errorf("gossip: join %q: want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT", name)
-		}
+	host, text, err := net.SplitHostPort(name)
+	if err != nil && !strings.ContainsAny(name, ":[]") {
+		host, text, err = name, strconv.Itoa(DefaultPort), nil
 	}
-	n := uint64(DefaultPort)
-	if found {
-		n, err = strconv.ParseUint(text, 10, 16)
-	}
-	if host == "" || err != nil || n == 0 {
-		return "", 0, fmt.Errorf("gossip: join %q: want HOST or HOST:PORT", name)
+	n, numberErr := strconv.ParseUint(text, 10, 16)
+	if err != nil || numberErr != nil || host == "" || n == 0 {
+		return "", 0, fmt.Errorf("gossip: join %q: want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT", name)
 	}
 	return host, uint16(n), nil
 }
@@ -200,9 +194,6 @@ func targets(ctx context.Context, resolver Resolver, names []string) (addrs []ne
 }
 
 func lookup(ctx context.Context, resolver Resolver, host string) []netip.Addr {
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{addr}
-	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	found, err := resolver.LookupNetIP(ctx, "ip", host)
@@ -219,26 +210,19 @@ type RefusedError struct {
 	Refusal Refusal
 }
 
-// A Refusal is the reason why two nodes do not understand each other.
-type Refusal uint8
+// A Refusal is the reason why two nodes do not understand each other: a line that says what is wrong and
+// what to do, with a verb for the address of the other one.
+type Refusal string
 
-// The refusals.
+// The refusals: both have keys, but none in common; only this node has a key; only the other one has.
 const (
-	WrongKey   Refusal = iota + 1 // both have keys, but none in common
-	NoKeyThere                    // only this node has a key
-	NoKeyHere                     // only the other one has
+	WrongKey   Refusal = "gossip: wrong key: %v does not know the gossip key of this node, or the reverse: --gossip-key-file must hold a key of the cluster"
+	NoKeyThere Refusal = "gossip: %v speaks without a key, this node has one: every node of a cluster needs the same --gossip-key-file, or none"
+	NoKeyHere  Refusal = "gossip: %v speaks with a key, this node has none: set --gossip-key-file to the one of the cluster"
 )
 
 // Error says in one line what is wrong and what to do.
-func (e *RefusedError) Error() string {
-	switch e.Refusal {
-	case NoKeyThere:
-		return fmt.Sprintf("gossip: %v speaks without a key, this node has one: every node of a cluster needs the same --gossip-key-file, or none", e.Addr)
-	case NoKeyHere:
-		return fmt.Sprintf("gossip: %v speaks with a key, this node has none: set --gossip-key-file to the one of the cluster", e.Addr)
-	}
-	return fmt.Sprintf("gossip: wrong key: %v does not know the gossip key of this node, or the reverse: --gossip-key-file must hold a key of the cluster", e.Addr)
-}
+func (e *RefusedError) Error() string { return fmt.Sprintf(string(e.Refusal), e.Addr) }
 
 // refusals are the texts with which memberlist says that two nodes do not understand each other, as in
 // its security.go and net.go. A member that cannot decrypt the message of a newcomer answers with such
@@ -254,18 +238,19 @@ var refusals = []struct {
 	{"remote state is encrypted and encryption is not configured", NoKeyHere, NoKeyThere},
 }
 
-// refusal returns the refusal in an error of memberlist's Join, which keeps only the text of a cause.
-func refusal(err error) (Refusal, bool) {
+// refusal returns the refusal in an error of memberlist's Join, which keeps only the text of a cause; empty
+// if there is none.
+func refusal(err error) Refusal {
 	text := err.Error()
 	for _, r := range refusals {
 		if strings.Contains(text, "remote error: "+r.text) {
-			return r.told, true
+			return r.told
 		}
 		if strings.Contains(text, r.text) {
-			return r.here, true
+			return r.here
 		}
 	}
-	return 0, false
+	return ""
 }
 
 // A ShardsError says that a member belongs to a deployment with another number of shards. The two nodes

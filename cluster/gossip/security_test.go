@@ -35,7 +35,7 @@ func TestWrongKey(t *testing.T) {
 			err := newcomer.wait()
 			var refused *RefusedError
 			if !errors.As(err, &refused) || refused.Refusal != c.want {
-				t.Fatalf("want refusal %d, got %v", c.want, err)
+				t.Fatalf("want refusal %q, got %v", c.want, err)
 			}
 			text := err.Error()
 			if !strings.Contains(text, c.words) || strings.Contains(text, "\n") {
@@ -79,13 +79,13 @@ func TestRotation(t *testing.T) {
 		defer close(stopped)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for i := 0; ; i++ {
+		for i := uint64(0); ; i++ {
 			select {
 			case <-stop:
 				return
 			case <-tick.C:
-				list[i%5].SetLoad(i % 100)
-				control[i%3].SetLoad(i % 100)
+				list[i%5].SetSender(i)
+				control[i%3].SetSender(i)
 			}
 		}
 	}()
@@ -127,14 +127,14 @@ func suspected(list []*node) (sum uint64) {
 func (n *node) wants(want []key) bool {
 	n.keys.mu.Lock()
 	defer n.keys.mu.Unlock()
-	return slices.EqualFunc(n.keys.rotation.wanted, want, sameKey)
+	return slices.Equal(n.keys.rotation.wanted, want)
 }
 
 // ringIs reports whether memberlist has exactly these keys and sends with the first.
 func (n *node) ringIs(want []key) bool {
 	got := n.keys.keyring.GetKeys()
-	return len(got) == len(want) && sameKey(got[0], want[0]) &&
-		!slices.ContainsFunc(got, func(k []byte) bool { return !contains(want, k) })
+	return len(got) == len(want) && key(got[0]) == want[0] &&
+		!slices.ContainsFunc(got, func(k []byte) bool { return !slices.Contains(want, key(k)) })
 }
 
 func TestBadKeyFileIsRepaired(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -20,8 +21,8 @@ const membersMax = 4096
 // owner would have to queue notifications, and would block gossip when it is late. No method may call
 // memberlist back.
 type table struct {
-	changed  chan struct{} // one slot: the roster has changed
-	news     chan struct{} // one slot: the same, for narrate
+	changed  turn.Wake // the roster has changed
+	news     turn.Wake // the same, for narrate
 	conflict func(addr netip.AddrPort)
 
 	mu     sync.Mutex
@@ -34,7 +35,7 @@ type table struct {
 }
 
 func newTable(self cluster.Member) *table {
-	return &table{changed: make(chan struct{}, 1), news: make(chan struct{}, 1), self: self, others: map[string]cluster.Member{}, stale: true}
+	return &table{changed: turn.NewWake(), news: turn.NewWake(), self: self, others: map[string]cluster.Member{}, stale: true}
 }
 
 // snapshot returns the newest roster, with the present description of this node and not the one that was
@@ -55,28 +56,22 @@ func (t *table) snapshot() cluster.Roster {
 // edit changes the description of this node and reports whether it differs from the former one.
 func (t *table) edit(change func(*cluster.Member)) bool {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	before := t.self
 	change(&t.self)
-	same := t.self.Equal(before)
-	if !same {
-		t.stale = true
+	if t.self.Equal(before) {
+		return false
 	}
-	t.mu.Unlock()
-	if !same {
-		t.notify()
-	}
-	return !same
+	t.touchLocked()
+	return true
 }
 
-// notify says that the roster has changed. It never blocks: a receiver that has not looked since will see
-// the newest roster.
-func (t *table) notify() {
-	for _, c := range []chan struct{}{t.changed, t.news} {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
+// touchLocked says that the roster has changed. A receiver that has not looked since sees the newest
+// roster.
+func (t *table) touchLocked() {
+	t.stale = true
+	t.changed.Wake()
+	t.news.Wake()
 }
 
 // established reports whether this node has been part of a cluster.
@@ -132,25 +127,22 @@ func (t *table) NotifyJoin(n *memberlist.Node) { t.NotifyUpdate(n) }
 func (t *table) NotifyUpdate(n *memberlist.Node) {
 	m, err := member(n)
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err != nil || m.Name == t.self.Name {
-		t.mu.Unlock()
 		return
 	}
 	t.others[m.Name] = m
-	t.stale, t.met = true, true
-	t.mu.Unlock()
-	t.notify()
+	t.met = true
+	t.touchLocked()
 }
 
 // NotifyLeave removes a member that left or died.
 func (t *table) NotifyLeave(n *memberlist.Node) {
 	t.mu.Lock()
-	_, ok := t.others[n.Name]
-	delete(t.others, n.Name)
-	t.stale = true
-	t.mu.Unlock()
-	if ok {
-		t.notify()
+	defer t.mu.Unlock()
+	if _, ok := t.others[n.Name]; ok {
+		delete(t.others, n.Name)
+		t.touchLocked()
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // Affinity is cluster.Affinity over Redis. Make it with Open, then Run once.
@@ -21,23 +21,22 @@ type Affinity struct {
 	replaced func(string, cluster.Served)
 	asks     chan ask
 	work     turn.Wake // something is to be written
-	counts   counters
 
 	// Workers make claims, and another goroutine writes them to Redis.
 	mu       sync.Mutex
 	claims   map[string]*claim
-	dirty    []string  // names of claims to write, and of some that were released since
-	renewals []renewal // in the order of their time
-	releases []release
+	dirty    map[string]bool // names of claims to write
+	renewals []renewal       // in the order of their time
+	releases []session
 	away     error // why Redis does not answer; nil if it does
 	logged   bool  // the log says that Redis is away
 	loggedAt time.Time
+	stats    Stats
 }
 
 // A claim is a claim of this node.
 type claim struct {
 	epoch uint64
-	dirty bool
 	next  time.Time // of the renewal
 }
 
@@ -46,7 +45,7 @@ type renewal struct {
 	at   time.Time
 }
 
-type release struct {
+type session struct {
 	name  string
 	epoch uint64
 }
@@ -66,10 +65,10 @@ func Open(cfg Config) (*Affinity, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis.SetLogger(quiet{})
+	logging.Disable() // it writes to standard error; the errors that the library returns say enough
 	return &Affinity{
 		cfg: cfg, client: redis.NewClient(o), replaced: func(string, cluster.Served) {}, away: errNotYet,
-		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]*claim),
+		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]*claim), dirty: make(map[string]bool),
 	}, nil
 }
 
@@ -113,14 +112,14 @@ func (a *Affinity) Claim(name string, epoch uint64) {
 	c := a.claims[name]
 	if c == nil {
 		if len(a.claims) >= ClaimsMax {
-			a.counts.refused.Add(1)
+			a.stats.Refused++
 			return
 		}
 		c = &claim{}
 		a.claims[name] = c
 	}
 	c.epoch = epoch
-	a.touchLocked(name, c)
+	a.touchLocked(name)
 }
 
 // Release implements cluster.Affinity.
@@ -130,48 +129,30 @@ func (a *Affinity) Release(name string, epoch uint64) {
 	if c := a.claims[name]; c != nil && c.epoch != epoch {
 		return
 	}
-	delete(a.claims, name)
+	a.forgetLocked(name)
 	if len(a.releases) < releasesMax {
-		a.releases = append(a.releases, release{name, epoch})
+		a.releases = append(a.releases, session{name, epoch})
 		a.work.Wake()
 	}
 }
 
-// touchLocked marks a claim to be written.
-func (a *Affinity) touchLocked(name string, c *claim) {
-	if !c.dirty {
-		c.dirty = true
-		a.dirty = append(a.dirty, name)
-		if len(a.dirty) > max(2*len(a.claims), writesPerTrip) {
-			a.compactLocked()
-		}
-	}
-	a.work.Wake()
+func (a *Affinity) forgetLocked(name string) {
+	delete(a.claims, name)
+	delete(a.dirty, name)
 }
 
-// compactLocked removes duplicates and released claims from the list of dirty claims, which would grow
-// otherwise while Redis is away and sessions come and go.
-func (a *Affinity) compactLocked() {
-	left := a.dirty[:0]
-	for _, name := range a.dirty {
-		if c := a.claims[name]; c != nil && c.dirty {
-			c.dirty = false
-			left = append(left, name)
-		}
-	}
-	for _, name := range left {
-		a.claims[name].dirty = true
-	}
-	clear(a.dirty[len(left):])
-	a.dirty = left
+// touchLocked marks a claim to be written.
+func (a *Affinity) touchLocked(name string) {
+	a.dirty[name] = true
+	a.work.Wake()
 }
 
 // touchAll marks all claims to be written, because Redis may have none of them.
 func (a *Affinity) touchAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, c := range a.claims {
-		a.touchLocked(name, c)
+	for name := range a.claims {
+		a.touchLocked(name)
 	}
 }
 
@@ -183,10 +164,10 @@ func (a *Affinity) judge(err error) error {
 	case errors.Is(err, context.Canceled): // Run ends
 		return cluster.ErrAffinityAway
 	case answered(err):
-		a.counts.odd.Add(1)
+		a.count(&a.stats.Odd, 1)
 		return cluster.ErrAffinityAnswer
 	}
-	a.counts.failures.Add(1)
+	a.count(&a.stats.Failures, 1)
 	a.setAway(err)
 	return cluster.ErrAffinityAway
 }
@@ -229,11 +210,11 @@ func (a *Affinity) setAway(err error) {
 	}
 }
 
-func (a *Affinity) record(name string) string  { return a.cfg.Prefix + ":s:{" + name + "}" }
-func (a *Affinity) attempt(name string) string { return a.cfg.Prefix + ":a:{" + name + "}" }
-func (a *Affinity) lease(node string) string   { return a.cfg.Prefix + ":e:" + node }
+func (a *Affinity) record(name string) string  { return "dnp:s:{" + name + "}" }
+func (a *Affinity) attempt(name string) string { return "dnp:a:{" + name + "}" }
+func (a *Affinity) lease(node string) string   { return "dnp:e:" + node }
 func (a *Affinity) index(node string, bucket int) string {
-	return a.cfg.Prefix + ":o:" + node + ":" + strconv.Itoa(bucket)
+	return "dnp:o:" + node + ":" + strconv.Itoa(bucket)
 }
 
 // keepLease renews the lease that says that this node is alive, until ctx ends. The answers show whether
@@ -249,14 +230,14 @@ func (a *Affinity) keepLease(ctx context.Context) {
 		switch {
 		case err == nil:
 			if lost && !renewed.IsZero() && asked.Sub(renewed) < a.cfg.LeaseTTL/2 {
-				a.counts.forgotten.Add(1)
+				a.count(&a.stats.Forgotten, 1)
 				a.cfg.Log.Warn("Redis has lost its data; claims are written again")
 				a.touchAll()
 			}
 			renewed = asked
 			a.setAway(nil)
 		case ctx.Err() == nil:
-			a.counts.failures.Add(1)
+			a.count(&a.stats.Failures, 1)
 			a.setAway(err)
 		}
 		select {
@@ -289,15 +270,16 @@ type Stats struct {
 	Forgotten uint64 // times that Redis had lost its data
 }
 
-type counters struct {
-	trips, writes, asks, failures, odd, refused, replaced, forgotten atomic.Uint64
-}
-
 // Stats returns the counters.
 func (a *Affinity) Stats() Stats {
-	c := &a.counts
-	return Stats{
-		Trips: c.trips.Load(), Writes: c.writes.Load(), Asks: c.asks.Load(), Failures: c.failures.Load(), Odd: c.odd.Load(),
-		Refused: c.refused.Load(), Replaced: c.replaced.Load(), Forgotten: c.forgotten.Load(),
-	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stats
+}
+
+// count adds n to a counter of a.stats.
+func (a *Affinity) count(counter *uint64, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*counter += uint64(n)
 }

@@ -2,13 +2,18 @@ package redisaffinity
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+)
+
+// Times to live.
+const (
+	claimTTL = time.Minute
+	indexTTL = 2 * time.Minute // of the list of claims of a node
 )
 
 // Bounds.
@@ -50,13 +55,8 @@ type Config struct {
 	// Node is the name of this edge. It must be unique among the edges that run.
 	Node string
 
-	// Prefix is the prefix of all keys; default "dnp".
-	Prefix string
-
 	Timeout  time.Duration // for Redis to answer; default 200 ms
 	Renew    time.Duration // between renewals of a claim; default 20 s
-	ClaimTTL time.Duration // default 60 s
-	IndexTTL time.Duration // of the list of claims of a node; default 120 s
 	Lease    time.Duration // between signs of life; default 300 ms
 	LeaseTTL time.Duration // default 1.5 s
 	TryTTL   time.Duration // of the exclusive permission to adopt; default 1 s
@@ -66,17 +66,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Prefix = cmp.Or(c.Prefix, "dnp")
 	c.Timeout = cmp.Or(c.Timeout, 200*time.Millisecond)
 	c.Renew = cmp.Or(c.Renew, 20*time.Second)
-	c.ClaimTTL = cmp.Or(c.ClaimTTL, time.Minute)
-	c.IndexTTL = cmp.Or(c.IndexTTL, 2*time.Minute)
 	c.Lease = cmp.Or(c.Lease, 300*time.Millisecond)
 	c.LeaseTTL = cmp.Or(c.LeaseTTL, 1500*time.Millisecond)
 	c.TryTTL = cmp.Or(c.TryTTL, time.Second)
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 
@@ -103,8 +98,3 @@ func (c *Config) options() (*redis.Options, error) {
 	o.PoolSize = askers + 2
 	return o, nil
 }
-
-// quiet keeps the library from writing to standard error; the errors that it returns say enough.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}

@@ -107,9 +107,9 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	}
 	all := []telemetry.Metric{
 		telemetry.CounterBy("dnp.session.log.appends", "{write}", "Writes to session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { observeVerdicts(observe, d.log.Stats().Appends) }),
+			func(observe func(string, uint64)) { d.log.Stats().Appends.Each(observe) }),
 		telemetry.CounterBy("dnp.session.log.reads", "{read}", "Reads of session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { observeVerdicts(observe, d.log.Stats().Reads) }),
+			func(observe func(string, uint64)) { d.log.Stats().Reads.Each(observe) }),
 		telemetry.Counter("dnp.session.log.io", "By", "Bytes of writes to session logs.", func() uint64 { return d.log.Stats().Bytes }),
 		telemetry.Counter("dnp.session.from.stored", "{message}", "Reliable messages of clients that the stream for game servers confirmed.",
 			func() uint64 { return d.from.Stats().Stored }),
@@ -126,14 +126,6 @@ func (d *Durable) Metrics() []telemetry.Metric {
 		telemetry.Counter("dnp.session.affinity.asks", "{query}", "Queries that Redis answered.", func() uint64 { return d.affinity.Stats().Asks }),
 		telemetry.Counter("dnp.session.affinity.failures", "{command}", "Commands to Redis without an answer.", func() uint64 { return d.affinity.Stats().Failures }),
 	)
-}
-
-func observeVerdicts(observe func(string, uint64), v natslog.Verdicts) {
-	observe("ok", v.OK)
-	observe("stale", v.Stale)
-	observe("busy", v.Busy)
-	observe("unknown", v.Unknown)
-	observe("unreachable", v.Unreachable)
 }
 
 // fromNATS adapts natsfrom to edge.From.

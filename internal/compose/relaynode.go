@@ -178,19 +178,13 @@ func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
 	of := telemetry.Group[natslease.Stats]{Prefix: "dnp.relay.", Read: l.Stats}
 	return []telemetry.Metric{
 		of.CounterBy("store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
-			func(s *natslease.Stats, observe func(string, uint64)) {
-				observe("ok", s.OK)
-				observe("stale", s.Stale)
-				observe("busy", s.Busy)
-				observe("unknown", s.Unknown)
-				observe("unreachable", s.Unreachable)
-			}),
+			func(s *natslease.Stats, observe func(string, uint64)) { s.Answers.Each(observe) }),
 		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
 			func(s *natslease.Stats, observe func(string, uint64)) {
-				observe("released", s.Released)
-				observe("taken", s.Taken)
-				observe("fenced", s.Fenced)
-				observe("silence", s.Silenced)
+				observe("released", s.Lost[cluster.ReasonReleased])
+				observe("taken", s.Lost[cluster.ReasonTaken])
+				observe("fenced", s.Lost[cluster.ReasonEpoch])
+				observe("silence", s.Lost[cluster.ReasonSilence])
 			}),
 		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.",
 			func(s *natslease.Stats) uint64 { return s.WatchRestarts + s.LoadRetries }),

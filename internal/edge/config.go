@@ -245,8 +245,11 @@ type From interface {
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }
 
-// A Feed is the messages of one session.
-type Feed = takeover.Feed
+// What the ports of durable sessions carry.
+type (
+	Feed      = takeover.Feed      // the messages of one session
+	Forwarder = takeover.Forwarder // datagrams between edges
+)
 
 func (d *Durable) validate() error {
 	var errs []error
@@ -257,20 +260,4 @@ func (d *Durable) validate() error {
 		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))
 	}
 	return errors.Join(errs...)
-}
-
-// A Forwarder carries datagrams between edges. All workers call its methods, which must not
-// block. Datagrams belong to the caller again when a call returns.
-type Forwarder interface {
-	// Forward sends a datagram of a client, which came to the port listener, to the edge
-	// that serves the client. hops is how often it was forwarded before. It reports false
-	// for a node that is not known, or that counts as dead because it was silent for too
-	// long: then the caller takes the session over.
-	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
-
-	// Return sends a datagram to a client through the edge to which the client's datagrams
-	// come, so that it leaves by the address that the client knows. epoch is that of the
-	// session: the other edge sends nothing for an owner that was replaced. It reports
-	// false if the other edge cannot be reached; the caller then sends the datagram itself.
-	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
 }

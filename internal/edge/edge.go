@@ -60,6 +60,7 @@ func New(cfg Config) (*Edge, error) {
 	e := &Edge{node: node{
 		cfg: cfg, logins: logins,
 		sessions: newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(cfg.Telemetry, cfg.Subjects),
+		locations: takeover.NewLocations(&sync.Mutex{}),
 	}}
 	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds = newFeeds(&e.node, inbox)
@@ -261,8 +262,8 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	seed := e.cfg.Seed
 	w.takeover = takeover.New(takeover.Config{
 		Host: &takeoverHost{w, d}, Node: e.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
-		Rand: rand.New(rand.NewPCG(seed(), seed())), Secret: d.Secret, Shards: d.Shards,
-		Affinity: d.Affinity != nil, Forwards: d.Forward != nil, AnswerOnly: d.AnswerOnly,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Log: d.Log, Secret: d.Secret, Shards: d.Shards,
+		Affinity: d.Affinity, Forward: d.Forward, AnswerOnly: d.AnswerOnly,
 	})
 	if d.Forward != nil {
 		w.out = &returning{w.out, w.takeover}

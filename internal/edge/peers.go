@@ -56,9 +56,7 @@ func (n *node) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
 // Misled handles news from the edge node: it does not serve a client whose datagrams this
 // edge forwards to it. The next datagram of the client has this edge look again.
 func (n *node) Misled(listener uint16, client netip.AddrPort, node string) {
-	n.locations.mu.Lock()
-	defer n.locations.mu.Unlock()
-	n.locations.table.Withdraw(takeover.ClientKey{Addr: client, Listener: listener}, node)
+	n.locations.Withdraw(takeover.ClientKey{Addr: client, Listener: listener}, node)
 }
 
 // SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,23 +45,13 @@ type node struct {
 	sessions *registry
 	signals  signals
 
-	locations sharedLocations // of durable sessions
+	locations *takeover.Locations // of durable sessions
 	view      atomic.Pointer[takeover.View]
 	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
 }
 
-// sharedLocations is the location table that the workers of an edge share. The mutex is
-// there because no worker can own it: each may get the datagrams of any client. Workers
-// take it when sessions begin or end, and for datagrams of clients that they do not serve.
-type sharedLocations struct {
-	mu    sync.Mutex
-	table takeover.Locations
-}
-
 func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch uint64, ok bool) {
-	n.locations.mu.Lock()
-	defer n.locations.mu.Unlock()
-	i, epoch, ok := n.locations.table.Server(takeover.ClientKey{Addr: client, Listener: listener})
+	i, epoch, ok := n.locations.Server(takeover.ClientKey{Addr: client, Listener: listener})
 	if !ok {
 		return nil, 0, false
 	}
@@ -101,7 +90,7 @@ type Worker struct {
 
 	listener uint16             // the port that clients talk to
 	takeover *takeover.Takeover // nil if the sessions are not durable
-	mail     *turn.Queue[letter]
+	mail     *turn.Queue[func(now time.Time)]
 	durable  atomic.Int32 // sessions of takeover
 
 	spaces    *fanout.Spaces
@@ -118,7 +107,7 @@ type Worker struct {
 func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
 	w := &Worker{
 		node: n, index: len(n.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake),
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
 		flushes: flushTrace{signals: &n.signals},
 	}
 	w.judge = n.logins.Judge(loginHost{w})
@@ -152,7 +141,9 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
-		w.openMail(now)
+		for _, do := range w.mail.Take() {
+			do(now)
+		}
 	}
 	w.receive(now, batch)
 	w.tasks.Take(func(do task) { do(w, now) })
@@ -166,25 +157,13 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 // inbox is full the task, which holds size bytes, is lost and counted.
 func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 
-// A letter carries to a worker what must not get lost, unlike a task: an answer of the log,
-// without which a session stands still for ever; the number of a delivered message; or
-// something to do, such as to handle an answer of the affinity or of another edge. Letters
-// need no bound of their own: a session asks the log one question at a time, other questions
-// are bounded where they are asked, and a feed has one letter on its way at most.
-type letter struct {
-	answer sessionlog.Answer
-	to     *takeover.Session
-	feed   *sessionFeed
-	do     func(now time.Time)
-}
-
 // A sessionFeed is the feed of a session that tells its worker what is delivered.
 type sessionFeed struct {
 	takeover.Feed
 	session *takeover.Session
 	worker  *Worker
 
-	posted atomic.Bool   // a letter is on its way
+	posted atomic.Bool   // the worker is about to be told the number
 	number atomic.Uint64 // of the newest message that is delivered
 }
 
@@ -193,8 +172,13 @@ type sessionFeed struct {
 func (f *sessionFeed) delivered(number uint64) {
 	f.number.Store(number)
 	if f.posted.CompareAndSwap(false, true) {
-		f.worker.mail.Put(letter{feed: f})
+		f.worker.must(f.tell)
 	}
+}
+
+func (f *sessionFeed) tell(now time.Time) {
+	f.posted.Store(false)
+	f.worker.takeover.Delivered(now, f.session, f.number.Load())
 }
 
 // Deliver implements takeover.Feed.
@@ -203,26 +187,12 @@ func (f *sessionFeed) Deliver(m sessionlog.Message) {
 	f.Feed.Deliver(m)
 }
 
-// must has something done on a turn of the worker. Unlike a task it does not get lost. It
-// may be called from any goroutine.
-func (w *Worker) must(do func(now time.Time)) {
-	w.mail.Put(letter{do: do})
-}
-
-// openMail handles the letters that came since the last turn.
-func (w *Worker) openMail(now time.Time) {
-	for _, l := range w.mail.Take() {
-		switch {
-		case l.do != nil:
-			l.do(now)
-		case l.feed != nil:
-			l.feed.posted.Store(false)
-			w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())
-		default:
-			w.takeover.Answer(now, l.to, l.answer)
-		}
-	}
-}
+// must has something done on a turn of the worker, from any goroutine. Unlike a task it does
+// not get lost: without an answer of the log, for example, a session stands still for ever.
+// The mail needs no bound of its own: a session asks the log one question at a time, other
+// questions are bounded where they are asked, the claims of an edge are no more than it had
+// sessions, and a feed has one letter on its way at most.
+func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 
 // receive handles datagrams that arrived.
 func (w *Worker) receive(now time.Time, batch []udp.Datagram) {

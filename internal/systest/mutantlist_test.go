@@ -133,9 +133,9 @@ var mutantList = []mutants.Mutant{
 	{Name: "link_down_once", File: "dnp/repeat.go", Old: "linkDownSteps = []time.Duration{0, 60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}", New: "linkDownSteps = []time.Duration{0}", Run: troubleRun},
 	{Name: "link_up_once", File: "dnp/repeat.go", Old: "linkUpSteps   = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}", New: "linkUpSteps = []time.Duration{0}", Run: stormRun},
 	{Name: "scrub_costs_link_ups", File: "dnp/repeat.go", Old: "if l.scheduled(link) {\n\t\treturn", New: "if l.scheduled(link) {\n\t\tl.cancel(link)", Run: stormRun, Args: []string{"-rounds", "800"}},
-	{Name: "never_presumes", File: "dnp/link.go", Old: "const presumeAfter = 500 * time.Millisecond", New: "const presumeAfter = time.Hour", Run: troubleRun},
-	{Name: "acknowledged_and_dropped", File: "dnp/reliable.go", Old: "c.recv.hold(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)", New: "c.recv.next = n", Run: troubleRun},
+	{Name: "never_presumes", File: "dnp/link.go", Old: "presumeSteps = []time.Duration{500 * time.Millisecond}", New: "presumeSteps = []time.Duration{time.Hour}", Run: troubleRun},
+	{Name: "acknowledged_and_dropped", File: "dnp/reliable.go", Old: "c.recv.keep(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)", New: "c.recv.next = n", Run: troubleRun},
 	{Name: "repeat_delivered", File: "dnp/reliable.go", Old: "case arrivalRepeat:\n\t\tc.e.drop(DropRepeat)", New: "case arrivalRepeat:\n\t\tc.deliver(cmd, p, now)", Run: troubleRun},
-	{Name: "early_delivered", File: "dnp/recvwindow.go", Old: "case n < w.next || w.holds(n):\n\t\treturn n, arrivalRepeat", New: "case n < w.next:\n\t\treturn n, arrivalRepeat\n\tcase n > w.next+2:\n\t\treturn n, arrivalDue", Run: troubleRun},
-	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case held.open:\n\t\treturn true", New: "case held.open:\n\t\treturn false", Run: stormRun},
+	{Name: "early_delivered", File: "dnp/recvwindow.go", Old: "case n < w.next || w.has(n):\n\t\treturn n, arrivalRepeat", New: "case n < w.next:\n\t\treturn n, arrivalRepeat\n\tcase n > w.next+2:\n\t\treturn n, arrivalDue", Run: troubleRun},
+	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case held.undecided:\n\t\treturn true", New: "case held.undecided:\n\t\treturn false", Run: stormRun},
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
-	"github.com/dnprelay/dnprelay/sessionlog/logtest"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -39,48 +38,6 @@ func open(t testing.TB, cfg Config) *Log {
 	go func() { l.Run(ctx); close(done) }()
 	t.Cleanup(func() { stop(); <-done })
 	return l
-}
-
-func TestConformance(t *testing.T) {
-	for _, replicas := range []int{1, 3} {
-		t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
-			c := natstest.Start(t, replicas)
-			logtest.Run(t, func(t *testing.T) *logtest.Store { return store(t, c, replicas) })
-		})
-	}
-}
-
-// store returns three logs over c. The connection of the hasty one can be disturbed.
-func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
-	p := natstest.NewProxy(t, c)
-	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
-	hasty := open(t, cfg)
-	cfg.Timeout = patience / 2
-	cfg.Conn = c.Connect(t)
-	a := open(t, cfg)
-	cfg.Conn = c.Connect(t)
-	b := open(t, cfg)
-	return &logtest.Store{
-		A: a, B: b, Hasty: hasty,
-		Trouble: func(k int) {
-			p.SetDeaf(k%12 == 3) // until the next write
-			switch {
-			case k%12 == 7:
-				p.Cut()
-			case k%12 == 3: // one answer is lost, and those to reads until SetDeaf ends
-				time.AfterFunc(300*time.Millisecond, func() { p.SetDeaf(false) })
-			case k == 25 && replicas == 1:
-				c.Stop(0)
-				c.Restart(t, 0)
-			case k == 25:
-				if leader := c.StreamLeader(StreamName(sessionlog.Shard("SURVIVE", 4) % 2)); leader >= 0 {
-					c.Stop(leader)
-					t.Cleanup(func() { c.Restart(t, leader) })
-				}
-			}
-		},
-		Peace: func() { p.SetDeaf(false) },
-	}
 }
 
 // TestStuck checks that a peer which reads nothing does not block callers of Append, and that

@@ -1,12 +1,14 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -21,9 +23,6 @@ const (
 	readMax  = 64 // datagrams per system call
 	tasksMax = 64
 )
-
-// DefaultPort is the port for datagrams of other edges unless configuration names another.
-const DefaultPort = 7947
 
 // Config says what a Forwarder is made of.
 type Config struct {
@@ -59,7 +58,6 @@ type Forwarder struct {
 
 	stats  atomic.Pointer[forward.Stats]
 	living atomic.Pointer[map[string]forward.Liveness] // never changed once it is there
-	on     atomic.Bool
 
 	deliveries []forward.Delivery
 }
@@ -69,11 +67,9 @@ func Open(cfg Config) (*Forwarder, error) {
 	if cfg.Handle == nil {
 		return nil, errors.New("forward: no handler for deliveries")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.Router.ID == 0 {
-		cfg.Router.ID = NewID()
+		cfg.Router.ID = newID()
 	}
 	router, err := forward.New(time.Now(), cfg.Router)
 	if err != nil {
@@ -98,18 +94,11 @@ func (f *Forwarder) Addr() netip.AddrPort { return f.socket.LocalAddr() }
 // ID returns the name of this process, which the other edges have to know.
 func (f *Forwarder) ID() uint64 { return f.cfg.Router.ID }
 
-// On reports whether there are keys. Without keys, the Forwarder forwards nothing.
-func (f *Forwarder) On() bool { return f.on.Load() }
-
 // SetKeys sets the keys, see forward.Router. Run carries it out. It waits until Run has done
 // so, or until ctx ends.
 func (f *Forwarder) SetKeys(ctx context.Context, secrets [][]byte) error {
 	answer := make(chan error, 1)
-	f.do(ctx, func(time.Time) {
-		err := f.router.SetKeys(secrets)
-		f.on.Store(f.router.On())
-		answer <- err
-	})
+	f.do(ctx, func(time.Time) { answer <- f.router.SetKeys(secrets) })
 	select {
 	case err := <-answer:
 		return err
@@ -170,9 +159,13 @@ func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
 	}
 	f.deliveries = f.deliveries[:0]
 	for _, d := range came {
-		f.note(f.router.Receive(now, d.Data, out))
+		if d := f.router.Receive(now, d.Data, out); d.Kind != forward.Nothing || d.Overtaken {
+			f.deliveries = append(f.deliveries, d)
+		}
 	}
-	f.hand(now)
+	if len(f.deliveries) > 0 {
+		f.cfg.Handle(now, f.deliveries)
+	}
 	f.carry(now, out)
 }
 
@@ -217,31 +210,13 @@ func (f *Forwarder) carry(now time.Time, out *udp.Writer) {
 	f.spare = b
 }
 
-// note keeps a delivery that the edge has to handle.
-func (f *Forwarder) note(d forward.Delivery) {
-	if d.Kind != forward.Nothing || d.Overtaken {
-		f.deliveries = append(f.deliveries, d)
-	}
-}
-
-// hand gives the edge the deliveries of this turn.
-func (f *Forwarder) hand(now time.Time) {
-	if len(f.deliveries) > 0 {
-		f.cfg.Handle(now, f.deliveries)
-		f.deliveries = f.deliveries[:0]
-	}
-}
-
 // tell publishes changes of liveness.
 func (f *Forwarder) tell(changes []forward.Change) {
 	if len(changes) == 0 {
 		return
 	}
 	old := *f.living.Load()
-	living := make(map[string]forward.Liveness, len(old)+len(changes))
-	for node, is := range old {
-		living[node] = is
-	}
+	living := maps.Clone(old)
 	for _, c := range changes {
 		living[c.Node] = c.Is
 		if c.Is == forward.Gone {
@@ -259,13 +234,12 @@ func (f *Forwarder) tell(changes []forward.Change) {
 	}
 }
 
-// NewID returns a name for a process that no other process has had.
-func NewID() uint64 {
-	var b [8]byte
-	for {
+// newID returns a name for a process that no other process has had.
+func newID() (id uint64) {
+	for id == 0 {
+		var b [8]byte
 		rand.Read(b[:]) // never fails
-		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
-			return id
-		}
+		id = binary.LittleEndian.Uint64(b[:])
 	}
+	return id
 }

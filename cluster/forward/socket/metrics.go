@@ -6,17 +6,8 @@ import (
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
-// Stats are the counters of a Forwarder.
-type Stats struct {
-	forward.Stats // as of the last heartbeat
-	Socket        udp.Stats
-	Lost          uint64 // datagrams of workers that did not fit into a batch
-}
-
-// Stats returns the counters.
-func (f *Forwarder) Stats() Stats {
-	return Stats{Stats: *f.stats.Load(), Socket: f.socket.Stats(), Lost: f.queue.drops()}
-}
+// Stats returns the counters of the router, as of the last heartbeat.
+func (f *Forwarder) Stats() forward.Stats { return *f.stats.Load() }
 
 // Metrics returns what an edge shows at /metrics about forwarding.
 func (f *Forwarder) Metrics() []telemetry.Metric {
@@ -41,7 +32,7 @@ func (f *Forwarder) Metrics() []telemetry.Metric {
 		of.CounterBy("drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
 			func(s *forward.Stats, observe func(string, uint64)) {
 				telemetry.Named[forward.DropReason](observe, s.Drops[:])
-				observe("lost", f.queue.drops())
+				observe("lost", f.queue.lost.Load())
 			}),
 		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the operating system lost, by reason.", "reason",
 			func(observe func(string, uint64)) {

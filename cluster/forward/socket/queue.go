@@ -2,6 +2,7 @@ package socket
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/cluster/forward"
 )
@@ -52,14 +53,14 @@ func (b *batch) reset() {
 type queue struct {
 	mu      sync.Mutex
 	filling *batch
-	lost    uint64
+	lost    atomic.Uint64
 }
 
 func (q *queue) put(o op) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.filling.add(o) {
-		q.lost++
+		q.lost.Add(1)
 	}
 }
 
@@ -70,10 +71,4 @@ func (q *queue) take(empty *batch) *batch {
 	full := q.filling
 	q.filling = empty
 	return full
-}
-
-func (q *queue) drops() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lost
 }

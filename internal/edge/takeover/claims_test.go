@@ -90,14 +90,14 @@ func (l *loser) wantClaim(why, node string, epoch uint64) {
 	}
 }
 
-func (l *loser) looksAfterAny() bool { return l.locations.superseded(l.name, l.worker.index) != nil }
+func (l *loser) looksAfterAny() bool { return l.worker.t.superseded[l.name] != nil }
 
 // wantLook wants the edge to take the session over, or not to look at it.
 func (l *loser) wantLook(why string, taken, lookedAfter bool) {
 	l.Helper()
 	k := l.worker.t
 	x := k.byName[l.name]
-	if got := x != nil && x.phase == AwaitingSpace; got != taken || (l.looksAfterAny()) != lookedAfter {
+	if got := x.phase() == AwaitingSpace; got != taken || (l.looksAfterAny()) != lookedAfter {
 		l.Errorf("%s: it takes the session over: %v, want %v; a claim is looked after: %v", why, got, taken, l.looksAfterAny())
 	}
 }
@@ -226,7 +226,7 @@ func TestLostAgain(t *testing.T) {
 		t.Errorf("then it is taken back as %+v", y)
 	}
 	x.patience = claimPatienceMax
-	if k.lose(l.net.Now(), x); l.locations.superseded(l.name, 0).patience != claimPatienceMax {
-		t.Errorf("in the end it waits for %v", l.locations.superseded(l.name, 0).patience)
+	if k.lose(l.net.Now(), x); k.superseded[l.name].patience != claimPatienceMax {
+		t.Errorf("in the end it waits for %v", k.superseded[l.name].patience)
 	}
 }

@@ -70,10 +70,10 @@ func (v *View) ready() (names []string) {
 // this name; empty for none.
 func (v *View) successor(name string) string { return cluster.Choose(name, v.ready()) }
 
-// Inherited returns those of the claims of a dead edge that this edge should take
+// inherited returns those of the claims of a dead edge that this edge should take
 // over. An edge takes over all claims of an earlier process of its own, whose end the
 // others may not have noticed.
-func (v *View) Inherited(node string, claims []string) (names []string) {
+func (v *View) inherited(node string, claims []string) (names []string) {
 	if node == v.self {
 		return claims
 	}
