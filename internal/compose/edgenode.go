@@ -117,7 +117,12 @@ func (n *edgeNode) run(ctx context.Context) error {
 		n.gossip.SetPhase(cluster.PhaseReady)
 		group.Go(func() error { return n.gossip.Run(others) })
 		group.Go(func() error {
-			FollowRoster(others, n.gossip, func(r cluster.Roster) { n.setRoster(others, r) })
+			FollowRoster(others, n.gossip, func(r cluster.Roster) {
+				if n.forward != nil {
+					n.forward.SetRoster(others, r)
+				}
+				n.edge.SetRoster(r)
+			})
 			return nil
 		})
 	}
@@ -141,13 +146,6 @@ func (n *edgeNode) run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-func (n *edgeNode) setRoster(ctx context.Context, r cluster.Roster) {
-	if n.forward != nil {
-		n.forward.SetRoster(ctx, r)
-	}
-	n.edge.SetRoster(r)
 }
 
 func (n *edgeNode) close() {

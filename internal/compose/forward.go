@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -102,12 +103,10 @@ func (w *Forwarding) Serve(e *edge.Edge) { w.edge = e }
 // Run carries datagrams until ctx ends.
 func (w *Forwarding) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	followed := make(chan struct{})
-	go func() { w.followKeys(ctx); close(followed) }()
-	err := w.Forwarder.Run(ctx)
-	cancel()
-	<-followed
-	return err
+	var following sync.WaitGroup
+	following.Go(func() { w.followKeys(ctx) })
+	defer func() { cancel(); following.Wait() }()
+	return w.Forwarder.Run(ctx)
 }
 
 // followKeys sets the keys to those of gossip whenever they change.
