@@ -179,9 +179,9 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 		e.unproven.remove(u)
 	}
 	c := e.add(addr, t)
-	r := snapshotReader{b: snapshot}
-	if r.uint(0xFF) != snapshotVersion || r.uint(0xFF) != uint64(e.cfg.Profile) {
-		r.fail()
+	r := snapshotReader{wire.NewReader(snapshot)}
+	if r.Uvarint(0xFF) != snapshotVersion || r.Uvarint(0xFF) != uint64(e.cfg.Profile) {
+		r.Fail(ErrSnapshot)
 	}
 	c.client, c.send.peerLong, c.life.spoke, c.links.ids.recycled = r.bool(), r.bool(), r.bool(), r.bool()
 	c.links.ids.connector = c.client
@@ -189,7 +189,7 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	r.recv(&c.recv, c.log != nil, t)
 	r.links(&c.links, resolve, t)
 	r.send(&c.send, &c.links, t)
-	if r.bad || len(r.b) > 0 {
+	if r.Err() != nil || len(r.Rest()) > 0 {
 		c.Abandon()
 		return nil, ErrSnapshot
 	}
@@ -227,74 +227,48 @@ func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 
 // A snapshotReader reads the fields of a snapshot. The first failure sticks and turns
 // all that follows into zeros.
-type snapshotReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *snapshotReader) fail() {
-	r.bad, r.b = true, nil
-}
-
-func (r *snapshotReader) uint(limit uint64) uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > limit {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
+type snapshotReader struct{ wire.Reader }
 
 // count reads a number of things that take at least a byte each.
-func (r *snapshotReader) count() int { return int(r.uint(uint64(len(r.b)))) }
+func (r *snapshotReader) count() int { return int(r.Uvarint(uint64(len(r.Rest())))) }
 
-func (r *snapshotReader) id() wire.LinkID { return wire.LinkID(r.uint(0xFFFF)) }
+func (r *snapshotReader) id() wire.LinkID { return wire.LinkID(r.Uvarint(0xFFFF)) }
 
-func (r *snapshotReader) bool() bool { return r.uint(1) == 1 }
+func (r *snapshotReader) bool() bool { return r.Uvarint(1) == 1 }
 
 // bytes returns a copy.
-func (r *snapshotReader) bytes() []byte {
-	n := r.count()
-	if n > len(r.b) {
-		r.fail()
-		return nil
-	}
-	p := bytes.Clone(r.b[:n])
-	r.b = r.b[n:]
-	return p
-}
+func (r *snapshotReader) bytes() []byte { return bytes.Clone(r.Counted()) }
 
 const uintMax = 1<<63 - 1
 
 func (r *snapshotReader) recv(w *recvWindow, logged bool, now instant) {
-	w.next, w.hole = r.uint(uintMax), now
+	w.next, w.hole = r.Uvarint(uintMax), now
 	for range r.count() {
-		e := early{n: r.uint(uintMax), cmd: wire.Command(r.uint(0xFF)), buf: r.bytes(), store: stored}
+		e := early{n: r.Uvarint(uintMax), cmd: wire.Command(r.Uvarint(0xFF)), buf: r.bytes(), store: stored}
 		if !w.restore(e, logged) {
-			r.fail()
+			r.Fail(ErrSnapshot)
 			return
 		}
 	}
 	l := &w.long
 	l.open, l.buf = r.bool(), r.bytes()
 	l.linkOpen = r.bool()
-	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.uint(0xFF)), Message: r.bytes(), Values: r.bytes()}
+	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.Uvarint(0xFF)), Message: r.bytes(), Values: r.bytes()}
 }
 
 func (r *snapshotReader) links(t *linkTable, resolve func(uint64) *Source, now instant) {
-	t.ids.hello = helloIDs{first: r.id(), n: uint8(r.uint(helloMax))}
-	t.ids.index = make([]uint16, r.uint(uint64(t.ids.ordinals())))
+	t.ids.hello = helloIDs{first: r.id(), n: uint8(r.Uvarint(helloMax))}
+	t.ids.index = make([]uint16, r.Uvarint(uint64(t.ids.ordinals())))
 	for range r.count() {
 		r.link(t, resolve, now)
-		if r.bad {
+		if r.Err() != nil {
 			return
 		}
 	}
 	r.schedule(&t.ups, now)
 	r.schedule(&t.downs, now)
 	for range r.count() {
-		id, index, open, value := r.id(), int(r.uint(0xFFFF)), r.bool(), r.bytes()
+		id, index, open, value := r.id(), int(r.Uvarint(0xFFFF)), r.bool(), r.bytes()
 		t.hold(id, index, value)
 		if !open {
 			t.release(id, index)
@@ -303,15 +277,15 @@ func (r *snapshotReader) links(t *linkTable, resolve func(uint64) *Source, now i
 }
 
 func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now instant) {
-	l := link{id: r.id(), phase: LinkPhase(r.uint(uint64(LinkUp))), flags: linkFlags(r.uint(uint64(linkReadOnly | linkByPeer | linkProven))), source: noSource}
+	l := link{id: r.id(), phase: LinkPhase(r.Uvarint(uint64(LinkUp))), flags: linkFlags(r.Uvarint(uint64(linkReadOnly | linkByPeer | linkProven))), source: noSource}
 	var s *Source
 	if r.bool() {
-		s = resolve(r.uint(1<<64 - 1))
+		s = resolve(r.Uvarint(1<<64 - 1))
 	}
 	_, twice := t.slotOf(l.id)
 	ordinal, ours := t.ids.ordinal(l.id)
-	if r.bad || twice || l.phase == 0 || !l.has(linkByPeer) && (!ours || ordinal >= len(t.ids.index)) {
-		r.fail()
+	if r.Err() != nil || twice || l.phase == 0 || !l.has(linkByPeer) && (!ours || ordinal >= len(t.ids.index)) {
+		r.Fail(ErrSnapshot)
 		return
 	}
 	if s == nil || s.removed {
@@ -321,7 +295,7 @@ func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now in
 		return
 	}
 	if _, linked := t.find(s); linked || l.has(linkByPeer) && l.phase != LinkUp {
-		r.fail()
+		r.Fail(ErrSnapshot)
 		return
 	}
 	slot := t.newSlot()
@@ -345,15 +319,15 @@ func (r *snapshotReader) schedule(l *retrySchedule, now instant) {
 }
 
 func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
-	w.next = r.uint(uintMax)
+	w.next = r.Uvarint(uintMax)
 	for range r.count() {
 		o := outgoing{
-			kind: CommandKind(r.uint(uint64(SentFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
-			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.uint(0xFFFF)), link: r.id(), data: r.bytes(),
+			kind: CommandKind(r.Uvarint(uint64(SentFrozen))), flags: wire.PartFlags(r.Uvarint(0xFF)),
+			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.Uvarint(0xFFFF)), link: r.id(), data: r.bytes(),
 			first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 		}
 		if o.sends == 0 && t.log == nil { // only a logged connection numbers before it sends
-			r.fail()
+			r.Fail(ErrSnapshot)
 			return
 		}
 		slot, ok := t.slotOf(o.link)
@@ -369,7 +343,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	for range r.count() {
 		w.enqueue(r.message())
 	}
-	w.partAt = int(r.uint(1 << 31))
+	w.partAt = int(r.Uvarint(1 << 31))
 	w.part = r.message()
 	for range r.count() {
 		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued {
@@ -377,14 +351,14 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		}
 	}
 	if uint64(len(w.flight)) > w.next || len(w.flight) > sendWindowMax || w.partAt > 0 && w.partAt >= len(w.part.data) {
-		r.fail()
+		r.Fail(ErrSnapshot)
 		return
 	}
 	t.resumeWaits(now)
 }
 
 func (r *snapshotReader) message() message {
-	return message{data: r.bytes(), token: r.uint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
+	return message{data: r.bytes(), token: r.Uvarint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
 }
 
 // resumeWaits waits anew for the answers to offers that were acknowledged.

@@ -68,7 +68,7 @@ func (s *schema) check(i int, enc []byte, null bool) *Error {
 
 // tooLong reports whether a string or data value exceeds its limit.
 func (s *schema) tooLong(i int, enc []byte) bool {
-	return s.fields[i].Type.Variable() && len(enc)-2 > s.valueMax
+	return s.fields[i].Type.Variable() && len(enc)-2 > int(s.valueMax)
 }
 
 // name returns the name of value i, or its index in digits.
@@ -97,21 +97,23 @@ func (s *schema) find(name string) (int, *Error) {
 	return int(i), nil
 }
 
-// fits reports whether the LinkState of st with this message stays within linkStateMax once e
-// is applied.
-func (st *stored) fits(e *edit, message []byte) bool {
-	if !e.varied && len(message) <= len(st.desc.Message) {
-		return true
+// fits refuses to apply e if the LinkState of st with this message exceeded linkStateMax then.
+func (st *stored) fits(e *edit, message []byte) *Error {
+	if !e.varied && len(message) <= len(st.Desc.Message) {
+		return nil
 	}
-	size := linkStateBytes + len(message) + st.values.TypedSize()
+	size := linkStateBytes + len(message) + st.Values.TypedSize()
 	for _, v := range e.values {
 		n := v.n
 		if v.null {
 			n = len(st.schema.defs[v.index].Substitute())
 		}
-		size += n - len(st.values.Value(v.index))
+		size += n - len(st.Values.Value(v.index))
 	}
-	return size <= linkStateMax
+	if size > linkStateMax {
+		return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", st.Desc.Key, linkStateMax)
+	}
+	return nil
 }
 
 // applyEdit changes the values of st and marks them for emission. It returns how many changed.
@@ -128,45 +130,28 @@ func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
 // While a value waits for emission every change is applied, because the Store does not keep the
 // emitted value.
 func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
-	if null {
-		enc = st.schema.defs[i].Substitute()
-	}
-	if null == st.isNull(i) {
-		old := st.values.Value(i)
-		if string(old) == string(enc) {
+	if null == st.IsNull(i) {
+		if null || string(st.Values.Value(i)) == string(enc) {
 			return false
 		}
-		if st.filtered(i, enc, null) {
+		if st.filtered(i, enc) {
 			s.stats.ValuesFiltered++
 			return false
 		}
 	}
 	s.journal.value(st, i)
-	st.values.Set(i, enc)
-	st.setNull(i, null)
+	st.set(i, enc, null)
 	st.dirty.Set(i)
 	s.stats.ValuesChanged++
 	s.batch.mark(st)
 	return true
 }
 
-// filtered reports whether enc is within the precision of the emitted value i, so that the
-// change is not emitted.
-func (st *stored) filtered(i int, enc []byte, null bool) bool {
-	return null == st.isNull(i) && !st.dirty.Has(i) &&
-		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.values.Value(i), enc)
-}
-
-func (st *stored) isNull(i int) bool { return len(st.nulls) > 0 && st.nulls.Has(i) }
-
-func (st *stored) setNull(i int, null bool) {
-	switch {
-	case len(st.nulls) == 0:
-	case null:
-		st.nulls.Set(i)
-	default:
-		st.nulls.Clear(i)
-	}
+// filtered reports whether enc is within the precision of the emitted value i, which is not null,
+// so that the change is not emitted.
+func (st *stored) filtered(i int, enc []byte) bool {
+	return !st.dirty.Has(i) &&
+		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.Values.Value(i), enc)
 }
 
 // A Literal is a value in the form of a payload. It becomes wire bytes when the type of its
@@ -189,13 +174,10 @@ type Encoded struct {
 	Value []byte
 }
 
-// AppendValue appends the bytes if they are a value of type t.
+// AppendValue appends the bytes if their type is t.
 func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, *Error) {
 	if e.Type != t {
 		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
-	}
-	if !wire.CheckValue(t, e.Value) {
-		return b, false, Errorf(CodeTypeMismatch, "%d bytes are not a value of type %v", len(e.Value), t)
 	}
 	return append(b, e.Value...), false, nil
 }

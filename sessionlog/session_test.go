@@ -62,7 +62,7 @@ func (d *desk) run(t time.Duration) {
 			s := d.s
 			switch a.Kind {
 			case sessionlog.ActionAppend:
-				d.store.Append([]sessionlog.Write{a.Write}, func(_ int, x sessionlog.Answer) { d.answer(s, x) })
+				d.store.Append(a.Write, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionRead:
 				d.store.Read(a.Log, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionAdopted:
@@ -195,7 +195,7 @@ func (d *desk) stop(taken bool) {
 		} else if k.Close != nil { // the client came back from the same port
 			block.Open, block.Ckpt = true, &sessionlog.Checkpoint{Info: d.s.Info(), Node: other}
 		}
-		d.store.Append([]sessionlog.Write{{Log: "log", Expect: last, Data: block.Append(nil)}}, func(_ int, a sessionlog.Answer) {
+		d.store.Append(sessionlog.Write{Log: "log", Expect: last, Data: block.Append(nil)}, func(a sessionlog.Answer) {
 			if a.Verdict != fence.OK {
 				d.Errorf("the adoption by the other edge is answered %v", a.Verdict)
 			}
@@ -353,7 +353,7 @@ func TestUncertainNumbers(t *testing.T) {
 			}
 			entries := d.store.Entries("log")
 			tail := entries[len(entries)-1].Seq
-			d.store.Append([]sessionlog.Write{{Log: "log", Expect: tail, Data: c.last(tail)}}, func(int, sessionlog.Answer) {})
+			d.store.Append(sessionlog.Write{Log: "log", Expect: tail, Data: c.last(tail)}, func(sessionlog.Answer) {})
 			d.net.Run(50 * time.Millisecond)
 
 			successor := newDesk(t)

@@ -41,25 +41,22 @@ func (r *Router) seal(p *peer, kind Type, m *message, out Sender) {
 // open returns the sender of p and what was sealed. It decrypts in p. It drops a datagram
 // that cannot be new before it deciphers anything.
 func (r *Router) open(p []byte) (from *peer, kind Type, body []byte, drop DropReason) {
-	if len(r.ring) == 0 {
-		return nil, 0, nil, DropOff
-	}
 	h, drop := parseHeader(p)
-	if drop != dropNone {
-		return nil, 0, nil, drop
-	}
 	from = r.byID[h.sender]
-	if from == nil {
-		return nil, 0, nil, DropUnknownSender
+	switch {
+	case len(r.ring) == 0:
+		drop = DropOff
+	case drop != dropNone:
+	case from == nil:
+		drop = DropUnknownSender
+	case !from.window.fresh(h.counter):
+		drop = DropReplay
+	default:
+		if body, drop = r.decipher(from, h, p); drop == dropNone {
+			from.window.accept(h.counter)
+		}
 	}
-	if !from.window.fresh(h.counter) {
-		return nil, 0, nil, DropReplay
-	}
-	if body, drop = r.decipher(from, h, p); drop != dropNone {
-		return nil, 0, nil, drop
-	}
-	from.window.accept(h.counter)
-	return from, h.kind, body, dropNone
+	return from, h.kind, body, drop
 }
 
 // decipher tries each key that has the name of the header. There is more than one only if

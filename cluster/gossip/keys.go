@@ -52,18 +52,8 @@ func openKeys(file string, delay time.Duration, log *slog.Logger) (*keys, error)
 
 // follow polls the file until ctx ends.
 func (k *keys) follow(ctx context.Context, interval time.Duration) {
-	if k.file == "" {
-		return
-	}
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			k.poll(now)
-		}
+	for k.file != "" && sleep(ctx, interval) {
+		k.poll(time.Now())
 	}
 }
 
@@ -83,10 +73,6 @@ func (k *keys) poll(now time.Time) {
 			k.log.Info("gossip keys changed", "first", list[0].id(), "keys", len(list), "in-use-after", k.rotation.delay)
 		}
 	}
-	k.advance(now)
-}
-
-func (k *keys) advance(now time.Time) {
 	switched, dropped := k.rotation.advance(now)
 	k.install()
 	if switched {

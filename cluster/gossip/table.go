@@ -29,9 +29,9 @@ type table struct {
 	self   cluster.Member
 	others map[string]cluster.Member
 	roster cluster.Roster
-	stale  bool // roster is older than self and others
-	met    bool // this node has met another member
-	clash  *ShardsError
+	stale  bool  // roster is older than self and others
+	met    bool  // this node has met another member
+	clash  error // the last disagreement on the number of shards
 }
 
 func newTable(self cluster.Member) *table {
@@ -92,7 +92,7 @@ func (t *table) knows(addr netip.AddrPort) bool {
 }
 
 // takeClash returns the last disagreement on the number of shards, and forgets it.
-func (t *table) takeClash() *ShardsError {
+func (t *table) takeClash() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.clash
@@ -162,7 +162,7 @@ func (t *table) NotifyAlive(n *memberlist.Node) error {
 	case len(n.Name) > cluster.NameMax:
 		return cluster.ErrMetadata
 	case m.Shards != t.self.Shards:
-		return &ShardsError{Member: m.Name, Theirs: m.Shards, Ours: t.self.Shards}
+		return shardsError(m, t.self.Shards)
 	case !known && len(t.others) >= membersMax:
 		return errMembers
 	}
@@ -178,7 +178,7 @@ func (t *table) NotifyMerge(nodes []*memberlist.Node) error {
 		m, err := member(n)
 		alive := n.State == memberlist.StateAlive || n.State == memberlist.StateSuspect
 		if err == nil && alive && n.Name != t.self.Name && m.Shards != t.self.Shards {
-			t.clash = &ShardsError{Member: m.Name, Theirs: m.Shards, Ours: t.self.Shards}
+			t.clash = shardsError(m, t.self.Shards)
 			return t.clash
 		}
 	}

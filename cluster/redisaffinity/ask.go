@@ -71,13 +71,10 @@ func (a *Affinity) answer(ctx context.Context) {
 // collect adds the questions that wait to the first; a Claimed ends the collection.
 func (a *Affinity) collect(first ask) []ask {
 	all := []ask{first}
-	for first.done == nil && len(all) < asksPerTrip {
+	for all[len(all)-1].done == nil && len(all) < asksPerTrip {
 		select {
 		case k := <-a.asks:
 			all = append(all, k)
-			if k.done != nil {
-				return all
-			}
 		default:
 			return all
 		}

@@ -135,7 +135,7 @@ func (u *UpdateReader) readIndex(types []ValueType) int {
 	if u.profile == Denetwork {
 		index := int(u.r.Uint16())
 		if index >= len(types) {
-			u.r.fail(ErrIndex)
+			u.r.Fail(ErrIndex)
 		}
 		return index
 	}
@@ -144,9 +144,9 @@ func (u *UpdateReader) readIndex(types []ValueType) int {
 	t := ValueType(u.r.Uint8())
 	switch {
 	case index >= len(types):
-		u.r.fail(ErrIndex)
+		u.r.Fail(ErrIndex)
 	case t != types[index]:
-		u.r.fail(ErrValueKind)
+		u.r.Fail(ErrValueKind)
 	}
 	return index
 }

@@ -59,7 +59,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 		return nil
 	}
 	e := &edge.Durable{
-		Log: d.log, Shards: d.log.Shards(), Secret: d.log.Secret(), From: fromNATS{d.from},
+		Log: d.log, Secret: d.log.Secret(), From: fromNATS{d.from},
 		DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
 		AnswerOnly: d.flags.AnswerOnly,
 	}

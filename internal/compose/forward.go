@@ -1,7 +1,6 @@
 package compose
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -136,36 +135,12 @@ func (w *Forwarding) SetRoster(ctx context.Context, r cluster.Roster) {
 	w.SetPeers(ctx, list)
 }
 
-// Forward implements edge.Forwarder.
-func (w *Forwarding) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
-	return w.Forwarder.Forward(node, forward.Client{Addr: client, Listener: listener}, hops, datagram)
-}
-
-// Return implements edge.Forwarder.
-func (w *Forwarding) Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool {
-	return w.Forwarder.Return(node, forward.Client{Addr: client, Listener: listener}, epoch, datagram)
-}
-
 func (w *Forwarding) serves(c forward.Client) (epoch uint64, ok bool) {
-	return w.edge.Serves(c.Listener, c.Addr)
+	return w.edge.Serves(c)
 }
 
 // handle gives deliveries to the edge.
-func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
-	for _, d := range list {
-		if d.Overtaken {
-			w.edge.Overtaken(d.Client.Listener, d.Client.Addr, d.Epoch)
-		}
-		switch d.Kind {
-		case forward.ToOwner, forward.Orphan:
-			w.edge.Deliver(d.Via, d.Hops, d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
-		case forward.ToClient:
-			w.edge.Emit(d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
-		case forward.Misled:
-			w.edge.Misled(d.Client.Listener, d.Client.Addr, d.Via)
-		}
-	}
-}
+func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) { w.edge.Forwarded(list) }
 
 // changed takes over the sessions of an edge whose heartbeats are missing. If that edge is
 // alive after all, each of its sessions moves once, which does no harm.

@@ -210,10 +210,9 @@ func (a LogAddresses) text(from netip.AddrPort) string {
 // A Durable is what durable sessions need, those that outlive their edge; see
 // sessionlog/DESIGN.md and takeover/DESIGN.md.
 type Durable struct {
-	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
-	// of the logs. All edges of a deployment must have the same.
+	// Log stores the logs of all sessions. Secret makes the names of the logs. All edges of
+	// a deployment must have the same.
 	Log    sessionlog.Log
-	Shards int
 	Secret []byte
 
 	// From stores reliable messages of clients for the game servers.
@@ -253,8 +252,8 @@ type (
 
 func (d *Durable) validate() error {
 	var errs []error
-	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
-		errs = append(errs, errors.New("edge: durable sessions need a log, its shards and a secret"))
+	if d.Log == nil || len(d.Secret) == 0 {
+		errs = append(errs, errors.New("edge: durable sessions need a log and a secret"))
 	}
 	if d.From == nil {
 		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))

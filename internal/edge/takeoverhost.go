@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -40,9 +39,7 @@ func (h *takeoverHost) Move(worker int, name string) {
 }
 
 func (h *takeoverHost) AdoptAt(listener uint16, name string) {
-	var b [4]byte
-	copy(b[:], name) // as good as random
-	if to := h.w.node.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); to != nil {
+	if to := h.w.node.workerOf(listener, []byte(name)); to != nil {
 		to.post(len(name), func(w *Worker, _ time.Time) { w.takeover.Give(name, takeover.Path{Unknown: true}, "") })
 	}
 }
@@ -64,12 +61,8 @@ func (h *takeoverHost) Refuse(client netip.AddrPort) {
 }
 
 func (h *takeoverHost) Ask(node string, r takeover.Request, done func(now time.Time, err error)) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		panic("edge: a request that JSON cannot express: " + err.Error())
-	}
 	cfg := &h.w.node.cfg
-	cfg.Bus.Request(bus.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, takeover.ConsentTime, func(m bus.Msg, err error) {
+	cfg.Bus.Request(bus.JSON(cfg.Subjects.Edge(node), r), takeover.ConsentTime, func(m bus.Msg, err error) {
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
 		}
@@ -89,7 +82,7 @@ func (h *takeoverHost) Begin(now time.Time, s *takeover.Session) takeover.Feed {
 	client := h.session(s)
 	feed := h.feed(s)
 	h.w.node.sessions.enter(s.Conn().Addr().Addr())
-	client.Begin(now, s.Conn(), s.About().Claims())
+	client.Begin(now, s.Conn())
 	return feed
 }
 
@@ -102,7 +95,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 	}
 	feed := h.feed(s)
 	h.w.node.sessions.enter(conn.Addr().Addr())
-	client.Resume(now, conn, s.Token(), s.About().Claims())
+	client.Resume(now, conn, s.Token())
 	return feed
 }
 
@@ -110,7 +103,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 func (h *takeoverHost) session(s *takeover.Session) *fanout.Session {
 	about := s.About()
 	return h.w.spaces.NewSession(fanout.SessionConfig{
-		Space: about.Space, ID: about.ID, Client: about.Client, Began: about.BeganAt(), Epoch: s.Epoch(),
+		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Epoch(),
 	})
 }
 

@@ -97,23 +97,19 @@ func NewRequester(cfg RequesterConfig) (*Requester, error) {
 	return q, nil
 }
 
-// Send queues requests, in order.
-func (q *Requester) Send(requests ...Request) {
-	now := time.Now()
+// Send queues a request.
+func (q *Requester) Send(r Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range requests {
-		r := &requests[i]
-		q.lastID++
-		r.id, r.since = q.lastID, now
-		if len(q.waiting) >= q.cfg.Queue || q.bytes+r.size() > q.cfg.Bytes {
-			q.refused = append(q.refused, r)
-			q.reject.Wake()
-			continue
-		}
-		q.bytes += r.size()
-		q.waiting = append(q.waiting, r)
+	q.lastID++
+	r.id, r.since = q.lastID, time.Now()
+	if len(q.waiting) >= q.cfg.Queue || q.bytes+r.size() > q.cfg.Bytes {
+		q.refused = append(q.refused, &r)
+		q.reject.Wake()
+		return
 	}
+	q.bytes += r.size()
+	q.waiting = append(q.waiting, &r)
 	q.work.Wake()
 }
 

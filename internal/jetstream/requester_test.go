@@ -35,7 +35,9 @@ func TestOneAtATime(t *testing.T) {
 			answers <- m.Data[0]
 		}})
 	}
-	a.Send(all...)
+	for _, r := range all {
+		a.Send(r)
+	}
 	for i := range byte(n) {
 		select {
 		case got := <-answers:

@@ -135,7 +135,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	after := l.After
 	for i := range l.States {
 		before := e
-		e.put(&l.States[i])
+		e.put(l.States[i])
 		if i > 0 && e.len()-start+tail > sizeMax {
 			e = before
 			after = l.States[i-1].Desc.Key
@@ -148,7 +148,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	return e.done()
 }
 
-func (e *emitter) put(s *replication.Listed) {
+func (e *emitter) put(s *replication.State) {
 	d := s.Desc
 	e.object()
 	e.textField("op", "put")
@@ -171,7 +171,7 @@ func (e *emitter) put(s *replication.Listed) {
 	e.end()
 }
 
-func (e *emitter) putValue(s *replication.Listed, i int) {
+func (e *emitter) putValue(s *replication.State, i int) {
 	v := &s.Desc.Values[i]
 	e.object()
 	e.textField("name", v.Name)

@@ -86,11 +86,9 @@ func (s *Store) Wipe(log string, n int) {
 }
 
 // Append implements sessionlog.Log.
-func (s *Store) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
-	for i, w := range writes {
-		once := s.once(func(a sessionlog.Answer) { answer(i, a) })
-		s.Schedule(s.latency(), func() { s.append(w, once) })
-	}
+func (s *Store) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
+	once := s.once(answer)
+	s.Schedule(s.latency(), func() { s.append(w, once) })
 }
 
 // Read implements sessionlog.Log.

@@ -172,7 +172,7 @@ type Feed struct {
 
 	// Deliver is called by a worker, confirmations come from the connection.
 	mu      sync.Mutex
-	waiting []sessionlog.Message // the first is under way; the session bounds them (Config.UndeliveredMax)
+	waiting []sessionlog.Message // the first is under way; the session bounds them
 	ended   bool
 }
 

@@ -347,7 +347,9 @@ func (c *call) check(t testing.TB) []sessionlog.Answer {
 func (s *fixture) begin(l sessionlog.Log, writes ...sessionlog.Write) *call {
 	c := newCall(len(writes))
 	c.mu.Lock() // an answer within the call would hang here
-	l.Append(writes, c.answer)
+	for i, w := range writes {
+		l.Append(w, func(a sessionlog.Answer) { c.answer(i, a) })
+	}
 	c.mu.Unlock()
 	return c
 }

@@ -156,9 +156,6 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Shards returns the number of log shards, for sessionlog.NewBatches.
-func (l *Log) Shards() int { return l.cfg.Shards }
-
 // Secret returns the key of the hash that names logs, see sessionlog.Key. It was made with the
 // first stream and is as secret as the logs are.
 func (l *Log) Secret() []byte { return l.secret }
@@ -173,17 +170,13 @@ func (l *Log) Run(ctx context.Context) {
 }
 
 // Append implements sessionlog.Log.
-func (l *Log) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
-	requests := make([]jetstream.Request, len(writes))
-	for i := range writes {
-		l.counts.bytes.Add(uint64(len(writes[i].Data)))
-		requests[i] = jetstream.Request{Msg: l.message(&writes[i]), Done: func(m *nats.Msg, err error) {
-			a := l.judge(time.Now(), m, err)
-			l.counts.appends[a.Verdict].Add(1)
-			answer(i, a)
-		}}
-	}
-	l.writes.Send(requests...)
+func (l *Log) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
+	l.counts.bytes.Add(uint64(len(w.Data)))
+	l.writes.Send(jetstream.Request{Msg: l.message(&w), Done: func(m *nats.Msg, err error) {
+		a := l.judge(time.Now(), m, err)
+		l.counts.appends[a.Verdict].Add(1)
+		answer(a)
+	}})
 }
 
 // Values of headers, which all messages share.

@@ -49,11 +49,9 @@ func TestStuck(t *testing.T) {
 	p.SetStuck(true)
 	const n = 300
 	answers := make(chan sessionlog.Answer, n)
-	writes := make([]sessionlog.Write, n)
-	for i := range writes {
-		writes[i] = sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}
+	for i := range n {
+		l.Append(sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}, func(a sessionlog.Answer) { answers <- a })
 	}
-	l.Append(writes, func(_ int, a sessionlog.Answer) { answers <- a })
 	counts := map[fence.Verdict]int{}
 	for range n {
 		select {
@@ -69,7 +67,7 @@ func TestStuck(t *testing.T) {
 	p.SetStuck(false)
 	p.Cut()
 	for end := time.Now().Add(patience); ; {
-		l.Append([]sessionlog.Write{{Log: "after"}}, func(_ int, a sessionlog.Answer) { answers <- a })
+		l.Append(sessionlog.Write{Log: "after"}, func(a sessionlog.Answer) { answers <- a })
 		if a := <-answers; a.Verdict == fence.OK || a.Verdict == fence.Stale {
 			break
 		}
@@ -90,7 +88,7 @@ func TestWithoutServer(t *testing.T) {
 	answers := make(chan sessionlog.Answer, 1)
 	for what, ask := range map[string]func(){
 		"write": func() {
-			l.Append([]sessionlog.Write{{Log: "x"}}, func(_ int, a sessionlog.Answer) { answers <- a })
+			l.Append(sessionlog.Write{Log: "x"}, func(a sessionlog.Answer) { answers <- a })
 		},
 		"read": func() { l.Read("x", func(a sessionlog.Answer) { answers <- a }) },
 	} {
@@ -111,7 +109,7 @@ func TestEndIsForgotten(t *testing.T) {
 	nc := c.Connect(t)
 	l := open(t, Config{Conn: nc, Shards: 1})
 	done := make(chan sessionlog.Answer, 1)
-	l.Append([]sessionlog.Write{{Log: "x", Rollup: true, Final: true}}, func(_ int, a sessionlog.Answer) { done <- a })
+	l.Append(sessionlog.Write{Log: "x", Rollup: true, Final: true}, func(a sessionlog.Answer) { done <- a })
 	<-done
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -163,7 +161,7 @@ func TestReadSteps(t *testing.T) {
 	seq := uint64(0)
 	for k := range 10 {
 		w := sessionlog.Write{Log: "x", Expect: seq, Rollup: k == 4}
-		l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { done <- a })
+		l.Append(w, func(a sessionlog.Answer) { done <- a })
 		seq = (<-done).Seq
 	}
 	l.Read("x", func(a sessionlog.Answer) { done <- a })

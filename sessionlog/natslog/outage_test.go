@@ -73,7 +73,7 @@ func TestFull(t *testing.T) {
 	done := make(chan sessionlog.Answer, 1)
 	want := func(v fence.Verdict, why string) {
 		t.Helper()
-		l.Append([]sessionlog.Write{{Log: "x", Data: make([]byte, 1000), Rollup: true}}, func(_ int, a sessionlog.Answer) { done <- a })
+		l.Append(sessionlog.Write{Log: "x", Data: make([]byte, 1000), Rollup: true}, func(a sessionlog.Answer) { done <- a })
 		if a := <-done; a.Verdict != v {
 			t.Fatalf("a write is answered %v, want %v: %s", a.Verdict, v, why)
 		}

@@ -47,13 +47,13 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)
 	}
-	place := b.locations.locate(now, b.clientKey(from))
+	place := b.locations.locate(now, b.client(from))
 	if place.Kind == placeElsewhere {
 		if place.Node != o.edge && b.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
-		b.locations.Withdraw(b.clientKey(from), place.Node) // that edge does not serve it or cannot be reached
-		place = b.locations.locate(now, b.clientKey(from))
+		b.locations.Withdraw(b.client(from), place.Node) // that edge does not serve it or cannot be reached
+		place = b.locations.locate(now, b.client(from))
 	}
 	switch {
 	case place.Kind == placeNowhere:
@@ -122,7 +122,7 @@ func (b *base) lookUp(now time.Time, from netip.AddrPort, request bool) {
 
 // passHeld gives what waits to the worker of this edge that has the client's session.
 func (b *base) passHeld(from netip.AddrPort) bool {
-	worker, _, ok := b.locations.Server(b.clientKey(from))
+	worker, _, ok := b.locations.Server(b.client(from))
 	if !ok || worker == b.cfg.Worker {
 		return false
 	}
@@ -296,7 +296,7 @@ func (b *base) adopted(now time.Time, s *Session) {
 func (b *base) nothingFound(now time.Time, s *Session) {
 	b.reply(s)
 	if s.client.IsValid() {
-		b.locations.hint(now, b.clientKey(s.client), "")
+		b.locations.hint(now, b.client(s.client), "")
 		b.receiveHeld(now, s.client)
 	}
 }

@@ -166,12 +166,12 @@ func TestGreetedElsewhere(t *testing.T) {
 func TestNotBack(t *testing.T) {
 	e := newTestEdge(t)
 	w, addr := e.workers[0], clientAddr(1)
-	e.locations.hint(e.net.Now(), w.t.clientKey(addr), "e2")
+	e.locations.hint(e.net.Now(), w.t.client(addr), "e2")
 	w.deliver(addr, "e2", 3, 0, 0, 0)
 	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
 		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
 	}
-	if p := e.locations.locate(e.net.Now(), w.t.clientKey(addr)); p.Kind == placeElsewhere {
+	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind == placeElsewhere {
 		t.Errorf("the hint is still %+v", p)
 	}
 }
@@ -284,7 +284,7 @@ func TestUncertain(t *testing.T) {
 	}
 	entries := first.log.Entries(s.name)
 	junk := sessionlog.Write{Log: s.name, Expect: entries[len(entries)-1].Seq, Data: []byte("junk")}
-	first.log.Append([]sessionlog.Write{junk}, func(int, sessionlog.Answer) {})
+	first.log.Append(junk, func(sessionlog.Answer) {})
 	first.net.Run(50 * time.Millisecond)
 
 	next := first.next()
@@ -315,7 +315,7 @@ func TestMisplaced(t *testing.T) {
 	e.pass(100 * time.Millisecond)
 	w.wantPhase("it was handed over", addr, Over)
 	other.wantPhase("it goes where the datagrams come", addr, Serving)
-	if got, epoch, ok := e.locations.Server(w.t.clientKey(addr)); !ok || got != other.index || epoch != 2 {
+	if got, epoch, ok := e.locations.Server(w.t.client(addr)); !ok || got != other.index || epoch != 2 {
 		t.Errorf("it is at worker %d in epoch %d, want %d and 2", got, epoch, other.index)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
@@ -95,7 +96,7 @@ func (e *testEdge) addWorker() *testWorker {
 	}
 	w.t = New(Config{
 		Host: w, Node: "e1", Worker: w.index, Listener: listener, Endpoint: w.endpoint, Rand: rand.New(rand.NewPCG(e.net.Rand().Uint64(), 1)),
-		Locations: e.locations, Log: e.log, Secret: []byte("secret"), Shards: 1, Affinity: e.affinity, Forward: w,
+		Locations: e.locations, Log: e.log, Secret: []byte("secret"), Affinity: e.affinity, Forward: w,
 	})
 	e.workers = append(e.workers, w)
 	return w
@@ -290,17 +291,17 @@ func (w *testWorker) Receive(now time.Time, client netip.AddrPort, p []byte) {
 
 func (w *testWorker) Refuse(client netip.AddrPort) { w.Send(client, []byte{0}) }
 
-func (w *testWorker) Forward(node string, _ uint16, _ netip.AddrPort, _ uint8, _ []byte) bool {
+func (w *testWorker) Forward(node string, _ forward.Client, _ uint8, _ []byte) bool {
 	w.forwarded = append(w.forwarded, node)
 	return true
 }
 
-func (w *testWorker) Return(_ string, _ uint16, to netip.AddrPort, _ uint64, p []byte) bool {
+func (w *testWorker) Return(_ string, c forward.Client, _ uint64, p []byte) bool {
 	if w.unreachable {
 		return false
 	}
-	w.over[to]++
-	w.toClient(to, p)
+	w.over[c.Addr]++
+	w.toClient(c.Addr, p)
 	return true
 }
 

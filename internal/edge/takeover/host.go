@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -82,18 +83,18 @@ type Host interface {
 // A Forwarder carries datagrams between edges. All workers call its methods, which must not
 // block. Datagrams belong to the caller again when a call returns, and may be lost.
 type Forwarder interface {
-	// Forward sends a datagram of a client, which came to the port listener, to the edge
-	// that serves the client. hops is how often it was forwarded before. It reports false
-	// for a node that is not known, or that counts as dead because it was silent for too
-	// long: then the caller takes the session over.
-	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
+	// Forward sends a datagram of a client to the edge that serves the client. hops is how
+	// often it was forwarded before. It reports false for a node that is not known, or that
+	// counts as dead because it was silent for too long: then the caller takes the session
+	// over.
+	Forward(node string, c forward.Client, hops uint8, datagram []byte) bool
 
 	// Return sends a datagram to a client through the edge to which the client's datagrams
 	// come, so that it leaves by the address that the client knows. epoch is that of the
 	// session, 0 for none: the other edge sends nothing for an owner that was replaced, and
-	// reports the later epoch to Overtaken. Return reports false if the other edge cannot be
-	// reached; the caller then sends the datagram itself.
-	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
+	// reports the later epoch. Return reports false if the other edge cannot be reached; the
+	// caller then sends the datagram itself.
+	Return(node string, c forward.Client, epoch uint64, datagram []byte) bool
 }
 
 // A Feed carries the reliable messages of one session to game servers. Its methods do not

@@ -54,9 +54,6 @@ type Session struct {
 	queued    bool      // to be advanced in this turn
 }
 
-// Name returns the name of the session's log.
-func (s *Session) Name() string { return s.name }
-
 // About returns the description of the session.
 func (s *Session) About() *About { return &s.about }
 
@@ -121,9 +118,6 @@ func (a *About) Claims() *auth.Claims {
 	}
 	return c
 }
-
-// BeganAt returns when the session began.
-func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
 
 func (a *About) marshal() []byte {
 	data, err := json.Marshal(a)

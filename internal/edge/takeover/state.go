@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -24,10 +25,9 @@ type Config struct {
 
 	Locations *Locations // of the edge
 
-	// Log has the sessions, in Shards log shards. Secret makes the names of logs.
+	// Log has the sessions. Secret makes the names of logs.
 	Log    sessionlog.Log
 	Secret []byte
-	Shards int
 
 	// Affinity says which edge serves which session. nil means that only the log says so.
 	Affinity cluster.Affinity
@@ -130,12 +130,14 @@ func (b *base) name(client netip.AddrPort) string {
 	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
 
-func (b *base) clientKey(addr netip.AddrPort) ClientKey { return ClientKey{addr, b.cfg.Listener} }
+func (b *base) client(addr netip.AddrPort) forward.Client {
+	return forward.Client{Addr: addr, Listener: b.cfg.Listener}
+}
 
 // hintElsewhere remembers that another edge serves a client, if that edge is known.
 func (b *base) hintElsewhere(now time.Time, client netip.AddrPort, node string) {
 	if node != "" && node != b.cfg.Node && client.IsValid() {
-		b.locations.hint(now, b.clientKey(client), node)
+		b.locations.hint(now, b.client(client), node)
 	}
 }
 
@@ -145,12 +147,12 @@ func (b *base) enter(s *Session) {
 	if s.client.IsValid() {
 		b.byAddr[s.client] = s
 	}
-	b.locations.enter(s.name, b.clientKey(s.client), b.cfg.Worker)
+	b.locations.enter(s.name, b.client(s.client), b.cfg.Worker)
 }
 
 // publishClaim publishes that this edge serves a session.
 func (b *base) publishClaim(s *Session) {
-	b.locations.own(s.name, b.clientKey(s.client), b.cfg.Worker, s.log.Epoch())
+	b.locations.own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
 	if b.cfg.Affinity != nil {
 		b.cfg.Affinity.Claim(s.name, s.log.Epoch())
 	}
@@ -284,7 +286,7 @@ func (b *base) forward(node string, from netip.AddrPort, o orphan) bool {
 		b.counts.OrphansDropped++
 		return true
 	}
-	if !b.cfg.Forward.Forward(node, b.cfg.Listener, from, o.hops, o.data) {
+	if !b.cfg.Forward.Forward(node, b.client(from), o.hops, o.data) {
 		return false
 	}
 	b.counts.OrphansForwarded++
