@@ -9,7 +9,8 @@
 // what its programs do and nothing else; tests run real programs with it, and try every role
 // on every subject of a real server against the table in deploy/nats/README.md.
 //
-// The package natsroles
+// The package does not make users: names and passwords, or NKeys, are the operator's.
+package natsroles
 
 import (
 	"cmp"
