@@ -47,7 +47,7 @@ type dev struct {
 // Run serves until ctx ends.
 func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 	d := &dev{}
-	if err := d.init("relay", config.DefaultNode(), c.Shards, log); err != nil {
+	if err := d.openTelemetry("relay", config.DefaultNode(), c.Shards, log); err != nil {
 		return err
 	}
 	defer d.close()

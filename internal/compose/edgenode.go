@@ -42,7 +42,7 @@ type edgeNode struct {
 // over. The error is one line that names what is not available.
 func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error {
 	n := &edgeNode{flags: c, drain: make(chan struct{}, 1)}
-	if err := n.init("edge", c.Name, c.Shards, log); err != nil {
+	if err := n.openTelemetry("edge", c.Name, c.Shards, log); err != nil {
 		return err
 	}
 	defer n.close()
