@@ -182,11 +182,8 @@ func (t *linkTable) catchUp(r retry, now instant) {
 	if !ok || t.slots[slot].source == noSource {
 		return
 	}
-	for _, version := range t.core.sources[t.slots[slot].source].changed {
-		if version <= r.version {
-			t.scrubLink(slot, now)
-			return
-		}
+	if slices.Min(t.core.sources[t.slots[slot].source].changed) <= r.version {
+		t.scrubLink(slot, now)
 	}
 }
 

@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -212,12 +213,7 @@ func (w *sendWindow) nextPart(cfg *Config) outgoing {
 }
 
 func (w *sendWindow) removeOffer(slot int) {
-	for i, s := range w.offers {
-		if int(s) == slot {
-			w.offers = append(w.offers[:i], w.offers[i+1:]...)
-			return
-		}
-	}
+	w.offers = slices.DeleteFunc(w.offers, func(s uint16) bool { return int(s) == slot })
 }
 
 // add puts a command in flight and returns its number.
@@ -272,9 +268,7 @@ func (w *sendWindow) forget(n int, p wire.Profile, now instant) {
 	if n == 0 {
 		return
 	}
-	rest := copy(w.flight, w.flight[n:])
-	clear(w.flight[rest:])
-	w.flight = w.flight[:rest]
+	w.flight = slices.Delete(w.flight, 0, n)
 	w.limit = 0
 	if w.atEdge(p, now) { // the next command is stuck as well; its patience is over already
 		w.limit = len(w.flight)
