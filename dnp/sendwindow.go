@@ -268,7 +268,9 @@ func (w *sendWindow) forget(n int, p wire.Profile, now instant) {
 	if n == 0 {
 		return
 	}
-	w.flight = slices.Delete(w.flight, 0, n)
+	rest := copy(w.flight, w.flight[n:])
+	clear(w.flight[rest:])
+	w.flight = w.flight[:rest]
 	w.limit = 0
 	if w.atEdge(p, now) { // the next command is stuck as well; its patience is over already
 		w.limit = len(w.flight)
