@@ -260,8 +260,7 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	seed := e.cfg.Seed
 	w.takeover = takeover.New(takeover.Config{
 		Host: &takeoverHost{w, d}, Node: e.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
-		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Log: d.Log, Secret: d.Secret, Shards: d.Shards,
-		Affinity: d.Affinity, Forward: d.Forward, AnswerOnly: d.AnswerOnly,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Ports: d.Ports,
 	})
 	if d.Forward != nil {
 		w.out = &returning{w.out, w.takeover}

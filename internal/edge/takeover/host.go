@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -78,6 +79,27 @@ type Host interface {
 
 	// Warn logs a problem.
 	Warn(text string, args ...any)
+}
+
+// Ports are what durable sessions need of a deployment.
+type Ports struct {
+	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
+	// of the logs. All edges of a deployment must have the same.
+	Log    sessionlog.Log
+	Shards int
+	Secret []byte
+
+	// Affinity says which edge serves which session. nil means that only the log says so.
+	Affinity cluster.Affinity
+
+	// Forward carries datagrams to the edges that serve their clients. nil means that an
+	// edge takes over each session whose datagrams come to it.
+	Forward Forwarder
+
+	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
+	// must not send to the client before a datagram of the client comes. It needs a
+	// Forwarder.
+	AnswerOnly bool
 }
 
 // A Forwarder carries datagrams between edges. All workers call its methods, which must not

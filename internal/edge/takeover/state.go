@@ -24,20 +24,7 @@ type Config struct {
 	Rand     *rand.Rand    // makes the marks by which the edge knows its own writes
 
 	Locations *Locations // of the edge
-
-	// Log has the sessions, in Shards log shards. Secret makes the names of logs.
-	Log    sessionlog.Log
-	Secret []byte
-	Shards int
-
-	// Affinity says which edge serves which session. nil means that only the log says so.
-	Affinity cluster.Affinity
-
-	// Forward carries datagrams to other edges. nil means that they cannot be forwarded.
-	Forward Forwarder
-
-	// AnswerOnly says that nothing may be sent on an unknown path.
-	AnswerOnly bool
+	Ports
 }
 
 // Counts are the counters of a Takeover.
