@@ -78,41 +78,25 @@ func (h *takeoverHost) Follow(now time.Time, space string) bool {
 
 func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }
 
-func (h *takeoverHost) Begin(now time.Time, s *takeover.Session) takeover.Feed {
-	client := h.session(s)
-	feed := h.feed(s)
-	h.w.node.sessions.enter(s.Conn().Addr().Addr())
-	client.Begin(now, s.Conn())
-	return feed
-}
-
-func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed {
-	client := h.session(s)
-	conn := h.w.takeover.Restore(now, s, client.Resolve)
-	if conn == nil {
+func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
+	about := s.About()
+	client := h.w.spaces.NewSession(fanout.SessionConfig{
+		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Epoch(),
+	})
+	adopted := s.Conn() == nil
+	if adopted && h.w.takeover.Restore(now, s, client.Resolve) == nil {
 		client.Discard()
 		return nil
 	}
-	feed := h.feed(s)
-	h.w.node.sessions.enter(conn.Addr().Addr())
-	client.Resume(now, conn, s.Token())
+	feed := &sessionFeed{session: s, worker: h.w}
+	feed.Feed = h.d.From.Begin(about.Space, about.Client, about.ID, feed.delivered)
+	h.w.node.sessions.enter(s.Conn().Addr().Addr())
+	if adopted {
+		client.Resume(now, s.Conn(), s.Token())
+	} else {
+		client.Begin(now, s.Conn())
+	}
 	return feed
-}
-
-// session makes the session that serves a client.
-func (h *takeoverHost) session(s *takeover.Session) *fanout.Session {
-	about := s.About()
-	return h.w.spaces.NewSession(fanout.SessionConfig{
-		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Epoch(),
-	})
-}
-
-// feed begins the feed of a session's messages.
-func (h *takeoverHost) feed(s *takeover.Session) takeover.Feed {
-	f := &sessionFeed{session: s, worker: h.w}
-	about := s.About()
-	f.Feed = h.d.From.Begin(about.Space, about.Client, about.ID, f.delivered)
-	return f
 }
 
 func (h *takeoverHost) Emit(ev replication.Event) { h.w.spaces.Emit(ev) }

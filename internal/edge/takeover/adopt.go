@@ -279,7 +279,7 @@ func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 
 // adopted serves a session that this edge has taken over.
 func (b *base) adopted(now time.Time, s *Session) {
-	feed := b.host.Resume(now, s)
+	feed := b.host.Serve(now, s)
 	if feed == nil {
 		return // the next action says why
 	}

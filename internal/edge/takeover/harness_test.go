@@ -326,10 +326,8 @@ func (w *testWorker) Spaces() []string          { return []string{"s"} }
 func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }
 func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
 
-func (w *testWorker) Begin(time.Time, *Session) Feed { return noFeed{} }
-
-func (w *testWorker) Resume(now time.Time, s *Session) Feed {
-	if w.t.Restore(now, s, func(uint64) *dnp.Source { return nil }) == nil {
+func (w *testWorker) Serve(now time.Time, s *Session) Feed {
+	if s.Conn() == nil && w.t.Restore(now, s, func(uint64) *dnp.Source { return nil }) == nil {
 		return nil
 	}
 	return noFeed{}

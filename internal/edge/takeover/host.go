@@ -63,14 +63,10 @@ type Host interface {
 	// Spaces returns the names of the spaces that the worker follows, in order.
 	Spaces() []string
 
-	// Begin serves the client of a session that the log has stored, and returns the feed of
-	// its messages.
-	Begin(now time.Time, s *Session) Feed
-
-	// Resume restores the connection of a session that was taken over, with
-	// Takeover.Restore, and serves its client. It returns nil if the log does not tell
-	// enough.
-	Resume(now time.Time, s *Session) Feed
+	// Serve serves the client of a session that the log has stored, and returns the feed of
+	// its messages. If the session has no connection, it was taken over: Serve restores the
+	// connection with Takeover.Restore, and returns nil if the log does not tell enough.
+	Serve(now time.Time, s *Session) Feed
 
 	// Events and logs.
 

@@ -140,7 +140,7 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	return t.cfg.AnswerOnly
 }
 
-// Restore makes the connection of a session that was taken over, for Host.Resume. resolve
+// Restore makes the connection of a session that was taken over, for Host.Serve. resolve
 // finds the source with a dnp.SourceConfig.Ref. It returns nil if the log does not tell
 // enough.
 func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
@@ -276,7 +276,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 func (t *Takeover) opened(now time.Time, s *Session) {
 	t.counts.SessionsOpened++
 	t.publishClaim(s)
-	s.feed = t.host.Begin(now, s)
+	s.feed = t.host.Serve(now, s)
 }
 
 // uncertain ends a session whose history cannot be established.
