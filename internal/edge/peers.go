@@ -216,22 +216,22 @@ func (h *takeoverHost) Follow(now time.Time, space string) bool {
 func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }
 
 func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
-	about := s.About()
+	about := &s.About
 	client := h.w.spaces.NewSession(fanout.SessionConfig{
-		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Epoch(),
+		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Log.Epoch(),
 	})
-	adopted := s.Conn() == nil
-	if adopted && h.w.takeover.Restore(now, s, client.Resolve) == nil {
+	adopted := s.Log.Conn() == nil
+	if adopted && s.Log.Restore(now, h.w.ep, client.Resolve) == nil {
 		client.Discard()
 		return nil
 	}
 	feed := &sessionFeed{session: s, worker: h.w}
 	feed.Feed = h.d.From.Begin(about.Space, about.Client, about.ID, feed.delivered)
-	h.w.node.sessions.enter(s.Conn().Addr().Addr())
+	h.w.node.sessions.enter(s.Log.Conn().Addr().Addr())
 	if adopted {
-		client.Resume(now, s.Conn(), s.Token())
+		client.Resume(now, s.Log.Conn(), s.Log.Token())
 	} else {
-		client.Begin(now, s.Conn())
+		client.Begin(now, s.Log.Conn())
 	}
 	return feed
 }

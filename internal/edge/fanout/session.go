@@ -137,7 +137,7 @@ func (s *Session) linked(now time.Time, ev *dnp.Event) {
 
 // unlinked reports a link that the client refused, or ends a state that it took back.
 func (s *Session) unlinked(now time.Time, ev *dnp.Event) {
-	if own, ok := s.ownStates.at(ev.Link); ok && own.source == ev.Source {
+	if own := s.ownStates.at(ev.Link); own != nil && own.source == ev.Source {
 		s.ownStates.drop(now, own)
 		return
 	}

@@ -95,7 +95,7 @@ func (d *drainer) handOver(name, node string) {
 		return // it is over, on its way, or looked at again
 	}
 	s.departure = handingOver
-	s.log.HandOver(node)
+	s.Log.HandOver(node)
 	d.wake(s)
 }
 

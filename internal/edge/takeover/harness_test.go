@@ -224,13 +224,13 @@ func (s *Session) phase() phase {
 		return Given
 	case s.departure == handingOver:
 		return HandingOver
-	case s.stays() && s.log.Revalidating():
+	case s.stays() && s.Log.Revalidating():
 		return Revalidating
 	}
 	return map[sessionlog.Phase]phase{
 		sessionlog.Opening: Opening, sessionlog.Reading: Looking, sessionlog.Found: AwaitingSpace,
 		sessionlog.Claiming: Adopting, sessionlog.Adopted: Adopting, sessionlog.Owning: Serving, sessionlog.Over: Over,
-	}[s.log.Phase()]
+	}[s.Log.Phase()]
 }
 
 // session returns the session of a client; nil if the worker has none.
@@ -327,7 +327,7 @@ func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev
 func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
 
 func (w *testWorker) Serve(now time.Time, s *Session) Feed {
-	if s.Conn() == nil && w.t.Restore(now, s, func(uint64) *dnp.Source { return nil }) == nil {
+	if s.Log.Conn() == nil && s.Log.Restore(now, w.endpoint, func(uint64) *dnp.Source { return nil }) == nil {
 		return nil
 	}
 	return noFeed{}

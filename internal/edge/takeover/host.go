@@ -65,7 +65,7 @@ type Host interface {
 
 	// Serve serves the client of a session that the log has stored, and returns the feed of
 	// its messages. If the session has no connection, it was taken over: Serve restores the
-	// connection with Takeover.Restore, and returns nil if the log does not tell enough.
+	// connection with Session.Log, and returns nil if the log does not tell enough.
 	Serve(now time.Time, s *Session) Feed
 
 	// Events and logs.
