@@ -173,7 +173,7 @@ func (t *linkTable) deferPending(now instant) {
 			l.flags &^= linkChanged
 			continue
 		}
-		if l.sent != 0 && l.sent < s.real || s.realAt == now {
+		if l.sent != 0 && l.sent < s.changedVersion || s.changedAt == now { // after sent = 0 only a change of this Flush is known to be one
 			l.flags |= linkChanged
 		}
 		if !l.has(linkWaiting) {
@@ -254,8 +254,8 @@ func newOfferQueue(bytesPerSecond int) offerQueue {
 	return q
 }
 
-// open reports whether an offer may be sent.
-func (q *offerQueue) open(now instant) bool { return q.spent <= now }
+// mayOffer reports whether an offer may be sent.
+func (q *offerQueue) mayOffer(now instant) bool { return q.spent <= now }
 
 // pay takes the price of an offer.
 func (q *offerQueue) pay(bytes int, now instant) {
@@ -272,8 +272,8 @@ func (q *offerQueue) nextTimeout() instant {
 
 // add puts c into the queue, unless it is there.
 func (q *offerQueue) add(c *Conn) {
-	if !c.inQueue {
-		c.inQueue = true
+	if !c.inOffers {
+		c.inOffers = true
 		q.conns = append(q.conns, c)
 	}
 }
@@ -282,11 +282,11 @@ func (q *offerQueue) add(c *Conn) {
 func (e *Endpoint) sendOffers(now instant, out Sender) {
 	q := &e.offers
 	done := 0
-	for done < len(q.conns) && q.open(now) {
+	for done < len(q.conns) && q.mayOffer(now) {
 		c := q.conns[done]
 		q.conns[done] = nil
 		done++
-		c.inQueue = false
+		c.inOffers = false
 		if c.state == connEstablished && !c.closing && !c.log.isMuted() {
 			c.fill(now, 1, out)
 			c.settle(now)

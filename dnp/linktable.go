@@ -30,8 +30,8 @@ const (
 	linkReadOnly    linkFlags = 1 << iota // the side that did not offer it must not write
 	linkByPeer                            // the peer offered it
 	linkProven                            // LinkUp or a LinkUpdate arrived: the peer has it
-	linkHeld                              // some values are in holds
-	linkMarked                            // it is in pending
+	linkHeld                              // some values may be in holds
+	linkMarked                            // mark put it into pending; its bytes are in pendingBytes
 	linkWaiting                           // it is in waiting
 	linkChanged                           // it lacks a change, not only a repeat
 	linkUnconfirmed                       // the peer offered it and has sent no LinkUpdate: it may not know that it is up
@@ -65,11 +65,11 @@ type linkTable struct {
 	peer  map[wire.LinkID]peerLink // links that the peer offered
 	holds holdTable
 
-	presumed []presumption // in the order of time
-	ups      retrySchedule // LinkUps being repeated
-	downs    retrySchedule // LinkDowns being repeated
-	catchUps retrySchedule // values being repeated to links that were behind
-	scrub    scrubber
+	unanswered retrySchedule // links that are presumed up soon
+	ups        retrySchedule // LinkUps being repeated
+	downs      retrySchedule // LinkDowns being repeated
+	catchUps   retrySchedule // values being repeated to links that were behind
+	scrub      scrubber
 
 	pending      []uint16 // slots to flush
 	pendingBytes int      // a bound on the bytes of those whose values did not change
@@ -86,22 +86,14 @@ type peerLink struct {
 func newLinkTable(e *core, send *sendWindow, conn uint32) linkTable {
 	return linkTable{
 		core: e, send: send, conn: conn, scrub: scrubber{at: never},
-		ups: retrySchedule{steps: linkUpSteps}, downs: retrySchedule{steps: linkDownSteps}, catchUps: retrySchedule{steps: e.cfg.Refresh},
+		unanswered: retrySchedule{steps: &presumeSteps}, ups: retrySchedule{steps: &linkUpSteps},
+		downs: retrySchedule{steps: &linkDownSteps}, catchUps: retrySchedule{steps: &e.cfg.Refresh},
 	}
-}
-
-func (t *linkTable) event(v Event) {
-	v.Conn = t.core.conns[t.conn]
-	t.core.event(v)
 }
 
 // nextTimeout returns when a repeat, a presumption or the scrub is due.
 func (t *linkTable) nextTimeout() instant {
-	at := min(t.ups.nextTimeout(), t.downs.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
-	if len(t.presumed) > 0 {
-		at = min(at, t.presumed[0].at)
-	}
-	return at
+	return min(t.unanswered.nextTimeout(), t.ups.nextTimeout(), t.downs.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
 }
 
 // find returns the slot of the link to s. It searches the shorter of the two lists,
@@ -294,7 +286,8 @@ func (d *linkIDs) slot(id wire.LinkID) (slot int, ok bool) {
 	return 0, false
 }
 
-// gone reports whether id was ours and its link no longer exists.
+// gone reports whether id is one of ours that was used up and has no link: its link
+// ended, a hello had it, or it was skipped because the peer uses it.
 func (d *linkIDs) gone(id wire.LinkID) bool {
 	i, ours := d.ordinal(id)
 	return ours && (i < len(d.index) && d.index[i] == 0 || d.hello.used(id))
@@ -318,7 +311,7 @@ func (t *linkTable) newID(slot int) (wire.LinkID, bool) {
 		d.index = appendTight(d.index, uint16(slot+1))
 		if !d.recycled && len(d.index)*10 >= d.ordinals()*9 {
 			d.recycled = true
-			t.event(Event{Kind: EventRecycle})
+			t.core.event(t.conn, Event{Kind: EventRecycle})
 		}
 		return id, true
 	}

@@ -47,7 +47,7 @@ const (
 
 // judge says what number s is.
 //
-// Repeats are acknowledged however old they are: the acknowledgement was lost, and
+// Repeats up to recvBehind old are acknowledged: the acknowledgement was lost, and
 // without one the sender gives up. They are never stored; libraries store them, and
 // deliver the copy when the number comes round again (dnp/PROTOCOL.md, Windows).
 func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
@@ -57,7 +57,7 @@ func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
 		return 0, arrivalOutside
 	case n == w.next:
 		return n, arrivalDue
-	case n < w.next || w.holds(n):
+	case n < w.next || w.has(n):
 		return n, arrivalRepeat
 	}
 	return n, arrivalEarly
@@ -72,10 +72,10 @@ func (w *recvWindow) find(n uint64) *early {
 	return nil
 }
 
-func (w *recvWindow) holds(n uint64) bool { return w.find(n) != nil }
+func (w *recvWindow) has(n uint64) bool { return w.find(n) != nil }
 
-// hold keeps a command until its turn.
-func (w *recvWindow) hold(e early, now instant) {
+// keep stores a command until its turn.
+func (w *recvWindow) keep(e early, now instant) {
 	if len(w.early) == 0 {
 		w.hole = now
 	}
@@ -102,7 +102,7 @@ func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 // numbers for good, and will never send them (dnp/PROTOCOL.md, What real peers do). The
 // servers that a client connects to repeat a command for longer than libraries do.
 func (w *recvWindow) holeAt(cfg *Config, client, logged bool) instant {
-	if len(w.early) == 0 || logged && w.holds(w.next) {
+	if len(w.early) == 0 || logged && w.has(w.next) {
 		return never
 	}
 	patience := cfg.HoleTimeout
@@ -125,7 +125,7 @@ func (w *recvWindow) mayAcknowledge(n uint64) bool {
 // cannot have held it.
 func (w *recvWindow) restore(e early, logged bool) bool {
 	_, reason := checkReliable(e.cmd, e.buf)
-	if !isReliable(e.cmd) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.holds(e.n) {
+	if !isReliable(e.cmd) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.has(e.n) {
 		return false
 	}
 	w.early = append(w.early, e)

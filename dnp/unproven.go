@@ -15,6 +15,7 @@ import (
 // unprovenFactor bytes out per byte in.
 const (
 	unprovenFactor = 6
+	unprovenBytes  = 1 << 13         // bytes in that count, more than all probes cost
 	unprovenLife   = 5 * time.Second // a client gives up after the same time
 	helloMax       = 6
 )
@@ -44,6 +45,9 @@ type unproven struct {
 	acked      bool  // number was acknowledged
 	byHello    bool  // the probe is a hello, whatever Config.Probe says
 }
+
+// receive notes that the peer sent so many bytes.
+func (u *unproven) receive(bytes int) { u.in = uint16(min(int(u.in)+bytes, unprovenBytes)) }
 
 // An unprovenTable holds a bounded number of unproven peers, in memory that it
 // allocates once. All peers that wait for the same step wait equally long, so each step
@@ -87,15 +91,20 @@ func (t *unprovenTable) bucket(addr netip.AddrPort) *uint32 {
 
 // find returns the peer with this address, or nil.
 func (t *unprovenTable) find(addr netip.AddrPort) *unproven {
-	if t.n == 0 {
-		return nil
-	}
-	for i := *t.bucket(addr); i != 0; i = t.slots[i-1].chain {
-		if t.slots[i-1].addr == addr {
-			return &t.slots[i-1]
-		}
+	if i := t.place(addr); i != 0 {
+		return &t.slots[i-1]
 	}
 	return nil
+}
+
+// place returns the slot+1 of the peer with this address, or 0.
+func (t *unprovenTable) place(addr netip.AddrPort) (i uint32) {
+	if t.n > 0 {
+		for i = *t.bucket(addr); i != 0 && t.slots[i-1].addr != addr; {
+			i = t.slots[i-1].chain
+		}
+	}
+	return i
 }
 
 // insert adds a peer and reports whether it evicted the oldest.
@@ -121,7 +130,7 @@ func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, e
 }
 
 func (t *unprovenTable) remove(u *unproven) {
-	i := t.place(u)
+	i := t.place(u.addr)
 	t.delist(i)
 	for p := t.bucket(u.addr); ; p = &t.slots[*p-1].chain {
 		if *p == i {
@@ -137,20 +146,10 @@ func (t *unprovenTable) remove(u *unproven) {
 // restart makes u wait for the first step again. A peer that repeats its request
 // has not seen the ConnectionAck, so it ignored every probe.
 func (t *unprovenTable) restart(u *unproven, now instant) {
-	i := t.place(u)
+	i := t.place(u.addr)
 	t.delist(i)
 	u.created, u.step = now, 0
 	t.enlist(i)
-}
-
-// place returns the slot+1 of u.
-func (t *unprovenTable) place(u *unproven) uint32 {
-	for i := *t.bucket(u.addr); i != 0; i = t.slots[i-1].chain {
-		if &t.slots[i-1] == u {
-			return i
-		}
-	}
-	panic("dnp: unproven peer is not in its bucket")
 }
 
 func (t *unprovenTable) enlist(i uint32) {
@@ -180,7 +179,7 @@ func (t *unprovenTable) delist(i uint32) {
 	}
 }
 
-// oldest returns the peer that was inserted first. There must be one.
+// oldest returns the peer whose last request is the oldest. There must be one.
 func (t *unprovenTable) oldest() *unproven {
 	var oldest *unproven
 	for _, l := range t.lists {

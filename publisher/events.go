@@ -225,23 +225,20 @@ func (w *follower) revalidate(ctx context.Context) error {
 		return nil
 	}
 	w.stale = false
-	named := make(map[string]bool, len(list))
+	for _, p := range w.sessions {
+		p.absences++
+	}
 	for _, c := range list {
-		named[c.Session] = true
 		w.joined(Event{Type: string(replication.EventJoined), Time: w.asked, Client: c.Client, Session: c.Session, Edge: c.Edge})
 	}
 	for session, p := range w.sessions {
 		switch {
-		case named[session]:
-			p.absences = 0
-			continue
-		case p.absences+1 < absencesMax:
-			p.absences++
+		case p.absences >= absencesMax:
+			delete(w.sessions, session)
+			w.f(Event{Type: string(replication.EventLeft), Time: w.asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
+		case p.absences > 0:
 			w.stale = true
-			continue
 		}
-		delete(w.sessions, session)
-		w.f(Event{Type: string(replication.EventLeft), Time: w.asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
 	}
 	return nil
 }

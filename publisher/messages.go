@@ -9,19 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // streamFrom is the stream in which edges store reliable messages of clients.
 const streamFrom = "DNP_FROM"
-
-// Headers of messages of clients.
-const (
-	headerSession  = "Dnp-Session"
-	headerNumber   = "Dnp-Number"
-	headerPrevious = "Dnp-Previous"
-)
 
 // streamPause is the pause before Messages opens the stream again.
 const streamPause = time.Second
@@ -132,14 +126,14 @@ func (s *Space) message(m jetstream.Msg) (*Message, bool) {
 	return got, true
 }
 
-func (s *Space) parseMessage(subject string, h nats.Header, data []byte) (*Message, bool) {
-	_, client, ok := s.p.subjects.ParseFrom(subject)
-	got := &Message{Client: client, Session: h.Get(headerSession), Reliable: h.Get(headerReliable) == "true", Data: data}
+func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message, bool) {
+	_, client, ok := s.p.subjects.ParseFrom(from)
+	got := &Message{Client: client, Session: h.Get(subject.HeaderSession), Reliable: h.Get(subject.HeaderReliable) == "true", Data: data}
 	var err error
 	if got.Reliable {
-		got.Number, err = strconv.ParseUint(h.Get(headerNumber), 10, 64)
+		got.Number, err = strconv.ParseUint(h.Get(subject.HeaderNumber), 10, 64)
 	}
-	if text := h.Get(headerPrevious); text != "" && err == nil {
+	if text := h.Get(subject.HeaderPrevious); text != "" && err == nil {
 		got.Previous, err = strconv.ParseUint(text, 10, 64)
 		got.chained = true
 	}

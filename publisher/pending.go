@@ -1,5 +1,7 @@
 package publisher
 
+import "maps"
+
 // A topic is what a pending op is about: a state, the audience of a state that another
 // program put, or the groups of a client.
 type topic struct {
@@ -37,11 +39,10 @@ func (p *pendingOp) merge(later *pendingOp) {
 	p.source = later.source
 	p.put = p.put || later.put
 	p.fresh = p.fresh || later.fresh
-	for name := range later.sets {
-		if p.sets == nil {
-			p.sets = map[string]bool{}
-		}
-		p.sets[name] = true
+	if p.sets == nil {
+		p.sets = later.sets
+	} else {
+		maps.Copy(p.sets, later.sets)
 	}
 	p.waiters = append(p.waiters, later.waiters...)
 	p.tries = max(p.tries, later.tries)

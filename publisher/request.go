@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
@@ -25,9 +27,8 @@ const backoffMax = time.Second
 // A request waits for its answer. The relay applies each op of a publish separately, so
 // that a bad one does not hold up the others.
 type request struct {
-	ops      []*pendingOp // in the order of the payload
+	ops      []*pendingOp // in the order of the payload; none if it asks for the position
 	deadline time.Time
-	probe    bool // asks for the position; no ops
 }
 
 // flush sends pending ops as far as the window and the pause allow.
@@ -51,14 +52,10 @@ func (s *Space) compose(r *request) []byte {
 			p.settle(Position{}, nil)
 			continue
 		}
-		text, err := json.Marshal(form)
-		if err != nil {
-			panic("publisher: an op that was checked cannot be written: " + err.Error())
-		}
 		if len(r.ops) > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, text...)
+		b = append(b, mustMarshal(form)...)
 		r.ops = append(r.ops, p)
 	}
 	if len(r.ops) == 0 {
@@ -69,7 +66,7 @@ func (s *Space) compose(r *request) []byte {
 
 func (s *Space) send(now time.Time, r *request, subject string, body []byte) {
 	s.last++
-	err := s.p.nc.PublishRequest(subject, s.inbox+"."+strconv.FormatUint(s.last, 10), body)
+	err := s.p.nc.PublishRequest(subject, s.inbox+strconv.FormatUint(s.last, 10), body)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.refuseAll(r, replication.CodeTooLarge, fmt.Sprintf("%d bytes exceed what NATS accepts (max_payload)", len(body)))
@@ -93,15 +90,6 @@ func (s *Space) unsend(id uint64) {
 	delete(s.sent, id)
 }
 
-// requestID returns the last token of the subject of an answer.
-func (s *Space) requestID(subject string) (uint64, bool) {
-	if len(subject) <= len(s.inbox)+1 {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(subject[len(s.inbox)+1:], 10, 64)
-	return id, err == nil
-}
-
 // probe asks for the relay's position if the relay was silent for too long.
 func (s *Space) probe(now time.Time) {
 	if len(s.states) == 0 || now.Sub(s.heard) < s.p.cfg.Probe || len(s.sent) > 0 {
@@ -109,7 +97,7 @@ func (s *Space) probe(now time.Time) {
 	}
 	s.heard = now
 	s.forgetRemoved(now)
-	s.send(now, &request{deadline: now.Add(s.p.cfg.Timeout), probe: true}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
+	s.send(now, &request{deadline: now.Add(s.p.cfg.Timeout)}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
 }
 
 // expire gives up answers that are overdue.
@@ -157,9 +145,9 @@ func noResponders(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("S
 // answered handles the answer to a request. It ignores one that comes after expire put
 // the ops back.
 func (s *Space) answered(now time.Time, reply *nats.Msg) {
-	id, ok := s.requestID(reply.Subject)
+	id, err := strconv.ParseUint(strings.TrimPrefix(reply.Subject, s.inbox), 10, 64)
 	r := s.sent[id]
-	if !ok || r == nil {
+	if err != nil || r == nil {
 		return
 	}
 	s.unsend(id)
@@ -176,7 +164,7 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 		s.pausedUntil = now.Add(a.Error.pause(s.p.cfg.Retry))
 	case a.Error != nil:
 		s.refuseAll(r, replication.Code(a.Error.Code), a.Error.Message)
-	case !r.probe && len(a.Results) != len(r.ops):
+	case len(a.Results) != len(r.ops):
 		s.fail(now, r)
 	default:
 		s.backoff, s.pausedUntil = s.p.cfg.Retry, time.Time{}
@@ -184,7 +172,8 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	}
 }
 
-// results settles each op of a request, or recovers from its refusal.
+// results settles each op of a request, or recovers from its refusal, if another form of the op
+// or a pause helps.
 func (s *Space) results(now time.Time, r *request, a answer) {
 	var again []*pendingOp
 	for i, p := range r.ops {
@@ -194,62 +183,33 @@ func (s *Space) results(now time.Time, r *request, a answer) {
 			continue
 		}
 		p.tries++
-		switch s.recoverFrom(p, replication.Code(err.Code)) {
-		case recoveryNone:
-			s.refuse(p, replication.Code(err.Code), err.Message)
-		case recoveryDone:
-			s.accept(p, Position{a.Epoch, a.Seq})
-		case recoveryAgain:
-			again = append(again, p)
-		case recoveryPause:
+		code := replication.Code(err.Code)
+		st := s.states[p.topic.name]
+		ours := p.topic.kind != topicGroups && st != nil && st.put != nil
+		switch {
+		case code == replication.CodeBusy:
 			again = append(again, p)
 			s.pausedUntil = now.Add(err.pause(s.p.cfg.Retry))
-		case recoveryDelay:
+		case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero(): // the relay has what the op asks for
+			s.accept(p, Position{a.Epoch, a.Seq})
+		case p.tries > triesMax:
+			s.refuse(p, code, err.Message)
+		case ours && !p.put && slices.Contains(contradictions, code): // the relay lost the state, or has an older form of it
+			p.topic.kind, p.put, p.fresh = topicState, true, true
+			again = append(again, p)
+		case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client
 			s.delayed = append(s.delayed, delayedOp{now.Add(s.p.cfg.Retry), p})
+		default:
+			s.refuse(p, code, err.Message)
 		}
 	}
 	s.out.pushFront(again)
 }
 
-// A recovery is how a Space handles the refusal of an op.
-type recovery uint8
-
-const (
-	recoveryNone  recovery = iota
-	recoveryDone           // the relay has what the op asks for
-	recoveryAgain          // send the op again at once, in its new form
-	recoveryPause          // send all ops again after a pause
-	recoveryDelay          // send this op again after a pause
-)
-
-// recoverFrom chooses the recovery from a refusal, and changes the op's form if that helps.
-func (s *Space) recoverFrom(p *pendingOp, code replication.Code) recovery {
-	st := s.states[p.topic.name]
-	ours := p.topic.kind != topicGroups && st != nil && st.put != nil
-	switch {
-	case code == replication.CodeBusy:
-		return recoveryPause
-	case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero():
-		return recoveryDone
-	case p.tries > triesMax:
-		return recoveryNone
-	case ours && !p.put && contradictsCopy(code): // the relay lost the state, or has an older form of it
-		p.topic.kind, p.put, p.fresh = topicState, true, true
-		return recoveryAgain
-	case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client
-		return recoveryDelay
-	}
-	return recoveryNone
-}
-
-// contradictsCopy reports whether the refusal of values that were checked shows that the
-// relay's state differs from the copy, or is missing.
-func contradictsCopy(code replication.Code) bool {
-	switch code {
-	case replication.CodeUnknownState, replication.CodeBadRequest, replication.CodeTypeMismatch, replication.CodeOutOfRange:
-		return true
-	}
-	return false
+// contradictions are the refusals of values that were checked which show that the relay's state
+// differs from the copy, or is missing.
+var contradictions = []replication.Code{
+	replication.CodeUnknownState, replication.CodeBadRequest, replication.CodeTypeMismatch, replication.CodeOutOfRange,
 }
 
 // A delayedOp is sent again at a time.

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"hash/crc32"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
@@ -22,7 +21,6 @@ type check struct {
 	due     time.Time
 	updated time.Time // last update
 	since   time.Time // first update after the last checksums
-	stage   int       // index into checkDelays
 	place   int       // belongs to the heap
 }
 
@@ -53,8 +51,8 @@ func (h *checks) due(now time.Time) bool {
 func (h *checks) touch(now time.Time, st *stored) {
 	c := &st.check
 	c.updated = now
-	if c.place == 0 || c.stage > 0 {
-		c.stage, c.since, c.due = 0, now, now.Add(checkDelays[0])
+	if c.place == 0 || st.stage > 0 {
+		st.stage, c.since, c.due = 0, now, now.Add(checkDelays[0])
 		h.heap.Set(st)
 	}
 }
@@ -67,7 +65,7 @@ func (h *checks) pop(now time.Time) (*stored, bool) {
 		st, _ := h.heap.First()
 		c := &st.check
 		quiet, latest := c.updated.Add(checkDelays[0]), c.since.Add(checkLatest)
-		if c.stage == 0 && now.Before(quiet) && now.Before(latest) {
+		if st.stage == 0 && now.Before(quiet) && now.Before(latest) {
 			c.due = earlier(quiet, latest)
 			h.heap.Set(st)
 			continue
@@ -81,19 +79,19 @@ func (h *checks) pop(now time.Time) (*stored, bool) {
 // advance plans the check after the one that is due.
 func (h *checks) advance(now time.Time, st *stored) {
 	c := &st.check
-	if c.stage == 0 && now.Before(c.updated.Add(checkDelays[0])) {
+	if st.stage == 0 && now.Before(c.updated.Add(checkDelays[0])) {
 		c.since, c.due = now, c.updated.Add(checkDelays[0]) // the state does not go quiet
 		h.heap.Set(st)
 		return
 	}
-	for c.stage++; c.stage < len(checkDelays) && !now.Before(c.updated.Add(checkDelays[c.stage])); c.stage++ {
+	for st.stage++; int(st.stage) < len(checkDelays) && !now.Before(c.updated.Add(checkDelays[st.stage])); st.stage++ {
 		// The owner was late; one checksum proves as much as two.
 	}
-	if c.stage == len(checkDelays) {
+	if int(st.stage) == len(checkDelays) {
 		h.heap.Remove(st)
 		return
 	}
-	c.due = c.updated.Add(checkDelays[c.stage])
+	c.due = c.updated.Add(checkDelays[st.stage])
 	h.heap.Set(st)
 }
 
@@ -120,14 +118,8 @@ func (s *Store) emitChecksums(now time.Time) {
 
 func (s *Store) appendChecksums(b []byte, st *stored) []byte {
 	for i, r := range st.schema.ranges {
-		b = view.AppendChecksum(b, st.refs[i], s.sum(st, r))
+		b = view.AppendChecksum(b, st.refs[i], st.crc(&s.scratch, r))
 		s.stats.Checksums++
 	}
 	return b
-}
-
-// sum returns the checksum of one view.
-func (s *Store) sum(st *stored, r view.Range) uint32 {
-	s.scratch = view.AppendKeyframe(s.scratch[:0], st.values, st.nulls, st.schema.fields, r)
-	return crc32.ChecksumIEEE(s.scratch)
 }

@@ -114,13 +114,7 @@ func readUint32(r *wire.Reader) uint32 {
 	return 0
 }
 
-func readFloat(r *wire.Reader) float64 {
-	p := r.Bytes(8)
-	if p == nil {
-		return 0
-	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(p))
-}
+func readFloat(r *wire.Reader) float64 { return math.Float64frombits(readUint64(r)) }
 
 // readCount reads a count of elements that take at least size bytes each. A count that the
 // message cannot hold fails the reader, so that it costs no memory.

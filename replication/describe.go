@@ -31,6 +31,12 @@ const (
 //	values   as appendDefs
 func appendDescribe(b []byte, d *Description) []byte {
 	b = append(b, describeVersion)
+	b = appendDescription(b, d)
+	return appendDefs(b, d.Values, d.ValueMax)
+}
+
+// appendDescription appends everything but the values.
+func appendDescription(b []byte, d *Description) []byte {
 	b = appendShort(b, d.Key)
 	b = append(b, byte(d.Access.Kind))
 	if d.Access.Kind == AccessWriters {
@@ -43,8 +49,7 @@ func appendDescribe(b []byte, d *Description) []byte {
 	b = append(b, d.Priority)
 	b = appendDetails(b, d.Details)
 	b = appendLong(b, d.Message)
-	b = appendLong(b, d.Farewell)
-	return appendDefs(b, d.Values, d.ValueMax)
+	return appendLong(b, d.Farewell)
 }
 
 // appendStoredDescribe appends the data of a Describe record for the durable store. With
@@ -91,8 +96,8 @@ func (k AudienceKind) hasMembers() bool { return k == AudienceListed || k == Aud
 //
 // The value max is included because it decides where views end: the holder, its replicas, and a
 // holder that restores the state under another configuration must all cut alike.
-func appendDefs(b []byte, defs []ValueDef, valueMax int) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(valueMax))
+func appendDefs(b []byte, defs []ValueDef, valueMax uint16) []byte {
+	b = binary.LittleEndian.AppendUint16(b, valueMax)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(defs)))
 	for i := range defs {
 		d := &defs[i]
@@ -129,7 +134,7 @@ func parseDescribe(p []byte) (*Description, error) {
 	d.Details = readDetails(&r)
 	d.Message = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
 	d.Farewell = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
-	d.ValueMax = int(r.Uint16())
+	d.ValueMax = r.Uint16()
 	d.Values = readDefs(&r)
 	if r.Err() != nil || !d.sound() {
 		return nil, errMessage
@@ -197,13 +202,13 @@ func (d *Description) sound() bool {
 		}
 		fields[i].Type = v.Type
 	}
-	return len(view.Split(fields, d.ValueMax)) <= view.PerState
+	return len(view.Split(fields, int(d.ValueMax))) <= view.PerState
 }
 
 // substitutes reports whether the substitute of v is a valid value of v.
 func (d *Description) substitutes(v ValueDef) bool {
 	p := v.Substitute()
-	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > d.ValueMax)
+	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > int(d.ValueMax))
 }
 
 // appendDescribeRecords appends a Describe for the view ref. A Describe larger than the VLQ of

@@ -55,7 +55,7 @@ type Description struct {
 
 	// ValueMax is the most bytes of a string or data value, without its length. It is part of
 	// the description because it decides where views end.
-	ValueMax int
+	ValueMax uint16
 }
 
 // Layout returns the types and precisions of d.
@@ -65,12 +65,6 @@ func (d *Description) Layout() (*netstate.Layout, error) {
 		values[i] = netstate.Value{Type: v.Type, Precision: v.Precision}
 	}
 	return netstate.NewLayout(values)
-}
-
-// Index returns the index of the value with this name.
-func (d *Description) Index(name string) (int, bool) {
-	i := slices.IndexFunc(d.Values, func(v ValueDef) bool { return v.Name == name })
-	return i, i >= 0
 }
 
 // An AccessKind says which clients may write.
@@ -91,10 +85,6 @@ type Access struct {
 // MayWrite reports whether the client may write.
 func (a Access) MayWrite(client string) bool {
 	return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)
-}
-
-func (a Access) equal(b Access) bool {
-	return a.Kind == b.Kind && slices.Equal(a.Writers, b.Writers)
 }
 
 // An AudienceKind says how an audience is composed.
@@ -129,14 +119,18 @@ func (a Audience) Includes(client string, groups []string) bool {
 }
 
 func (a Audience) lists(client string, groups []string) bool {
-	if slices.Contains(a.Clients, client) {
-		return true
-	}
-	return slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(a.Groups, g) })
+	return slices.Contains(a.Clients, client) ||
+		slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(a.Groups, g) })
 }
 
-func (a Audience) equal(b Audience) bool {
-	return a.Kind == b.Kind && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Clients, b.Clients)
+func (a Audience) check() *Error {
+	if a.Kind > AudienceAllBut {
+		return Errorf(CodeBadRequest, "unknown audience")
+	}
+	if err := checkTokens("group", a.Groups); err != nil {
+		return err
+	}
+	return checkTokens("client", a.Clients)
 }
 
 // Limits of priorities and levels of detail.
@@ -160,13 +154,11 @@ type Detail struct {
 // Detail returns the first level of detail that applies to a client in these groups, or false
 // if the client gets everything.
 func (d *Description) Detail(client string, groups []string) (Detail, bool) {
-	for i := range d.Details {
-		if x := &d.Details[i]; slices.Contains(x.Clients, client) ||
-			slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(x.Groups, g) }) {
-			return *x, true
-		}
+	i := slices.IndexFunc(d.Details, func(x Detail) bool { return x.members().lists(client, groups) })
+	if i < 0 {
+		return Detail{}, false
 	}
-	return Detail{}, false
+	return d.Details[i], true
 }
 
 // Within reports whether every component of the encoded value b is at most precision away from
@@ -176,8 +168,9 @@ func Within(t wire.ValueType, precision float64, a, b []byte) bool {
 	return string(a) == string(b) || within(t, precision, a, b)
 }
 
-func (d Detail) equal(e Detail) bool {
-	return d.Precision == e.Precision && d.Rate == e.Rate && slices.Equal(d.Groups, e.Groups) && slices.Equal(d.Clients, e.Clients)
+// members returns the clients to whom d applies.
+func (d Detail) members() Audience {
+	return Audience{Kind: AudienceListed, Groups: d.Groups, Clients: d.Clients}
 }
 
 func (d Detail) check() *Error {
@@ -189,10 +182,7 @@ func (d Detail) check() *Error {
 	case !d.inRange():
 		return Errorf(CodeBadRequest, "lod: precision %v and rate %v: want 1 to %d and %v to %d", d.Precision, d.Rate, DetailPrecisionMax, DetailRateMin, DetailRateMax)
 	}
-	if err := checkTokens("group", d.Groups); err != nil {
-		return err
-	}
-	return checkTokens("client", d.Clients)
+	return d.members().check()
 }
 
 func (d Detail) inRange() bool {

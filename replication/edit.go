@@ -39,7 +39,7 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	off := len(e.bytes)
 	b, null, err := l.AppendValue(e.bytes, c.fields[i].Type)
 	if err != nil {
-		return explain(err, c.label(i))
+		return err.In(c.label(i))
 	}
 	e.bytes = b
 	if err := c.check(i, b[off:], null); err != nil {
@@ -48,15 +48,6 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	e.varied = e.varied || c.fields[i].Type.Variable()
 	e.values = append(e.values, edited{i, off, len(b) - off, null})
 	return nil
-}
-
-// explain returns the Error in err with a label that names its subject.
-func explain(err error, label string) *Error {
-	e, ok := err.(*Error)
-	if !ok {
-		return Errorf(CodeTypeMismatch, "%s: %v", label, err)
-	}
-	return &Error{Code: e.Code, Message: label + ": " + e.Message}
 }
 
 // check reports what is wrong with an encoded value for value i.
@@ -77,7 +68,7 @@ func (s *schema) check(i int, enc []byte, null bool) *Error {
 
 // tooLong reports whether a string or data value exceeds its limit.
 func (s *schema) tooLong(i int, enc []byte) bool {
-	return s.fields[i].Type.Variable() && len(enc)-2 > s.valueMax
+	return s.fields[i].Type.Variable() && len(enc)-2 > int(s.valueMax)
 }
 
 // name returns the name of value i, or its index in digits.
@@ -106,21 +97,23 @@ func (s *schema) find(name string) (int, *Error) {
 	return int(i), nil
 }
 
-// fits reports whether the LinkState of st with this message stays within linkStateMax once e
-// is applied.
-func (st *stored) fits(e *edit, message []byte) bool {
-	if !e.varied && len(message) <= len(st.desc.Message) {
-		return true
+// fits refuses to apply e if the LinkState of st with this message exceeded linkStateMax then.
+func (st *stored) fits(e *edit, message []byte) *Error {
+	if !e.varied && len(message) <= len(st.Desc.Message) {
+		return nil
 	}
-	size := linkStateBytes + len(message) + st.values.TypedSize()
+	size := linkStateBytes + len(message) + st.Values.TypedSize()
 	for _, v := range e.values {
 		n := v.n
 		if v.null {
 			n = len(st.schema.defs[v.index].Substitute())
 		}
-		size += n - len(st.values.Value(v.index))
+		size += n - len(st.Values.Value(v.index))
 	}
-	return size <= linkStateMax
+	if size > linkStateMax {
+		return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", st.Desc.Key, linkStateMax)
+	}
+	return nil
 }
 
 // applyEdit changes the values of st and marks them for emission. It returns how many changed.
@@ -137,60 +130,43 @@ func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
 // While a value waits for emission every change is applied, because the Store does not keep the
 // emitted value.
 func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
-	if null {
-		enc = st.schema.defs[i].Substitute()
-	}
-	if null == st.isNull(i) {
-		old := st.values.Value(i)
-		if string(old) == string(enc) {
+	if null == st.IsNull(i) {
+		if null || string(st.Values.Value(i)) == string(enc) {
 			return false
 		}
-		if st.filtered(i, enc, null) {
+		if st.filtered(i, enc) {
 			s.stats.ValuesFiltered++
 			return false
 		}
 	}
 	s.journal.value(st, i)
-	st.values.Set(i, enc)
-	st.setNull(i, null)
+	st.set(i, enc, null)
 	st.dirty.Set(i)
 	s.stats.ValuesChanged++
 	s.batch.mark(st)
 	return true
 }
 
-// filtered reports whether enc is within the precision of the emitted value i, so that the
-// change is not emitted.
-func (st *stored) filtered(i int, enc []byte, null bool) bool {
-	return null == st.isNull(i) && !st.dirty.Has(i) &&
-		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.values.Value(i), enc)
-}
-
-func (st *stored) isNull(i int) bool { return len(st.nulls) > 0 && st.nulls.Has(i) }
-
-func (st *stored) setNull(i int, null bool) {
-	switch {
-	case len(st.nulls) == 0:
-	case null:
-		st.nulls.Set(i)
-	default:
-		st.nulls.Clear(i)
-	}
+// filtered reports whether enc is within the precision of the emitted value i, which is not null,
+// so that the change is not emitted.
+func (st *stored) filtered(i int, enc []byte) bool {
+	return !st.dirty.Has(i) &&
+		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.Values.Value(i), enc)
 }
 
 // A Literal is a value in the form of a payload. It becomes wire bytes when the type of its
 // target is known.
 type Literal interface {
 	// AppendValue appends the literal to b, encoded as t. For null it returns b unchanged and
-	// true. An error is always an *Error; what was appended is then undefined.
-	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error)
+	// true. After an error, what was appended is undefined.
+	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err *Error)
 }
 
 // Null is the literal for an absent value.
 type Null struct{}
 
 // AppendValue reports null.
-func (Null) AppendValue(b []byte, _ wire.ValueType) ([]byte, bool, error) { return b, true, nil }
+func (Null) AppendValue(b []byte, _ wire.ValueType) ([]byte, bool, *Error) { return b, true, nil }
 
 // Encoded is a literal that consists of wire bytes.
 type Encoded struct {
@@ -198,13 +174,10 @@ type Encoded struct {
 	Value []byte
 }
 
-// AppendValue appends the bytes if they are a value of type t.
-func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, error) {
+// AppendValue appends the bytes if their type is t.
+func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, *Error) {
 	if e.Type != t {
 		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
-	}
-	if !wire.CheckValue(t, e.Value) {
-		return b, false, Errorf(CodeTypeMismatch, "%d bytes are not a value of type %v", len(e.Value), t)
 	}
 	return append(b, e.Value...), false, nil
 }

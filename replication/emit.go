@@ -3,7 +3,6 @@ package replication
 import (
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
@@ -34,7 +33,7 @@ func (s *Store) emit(now time.Time) {
 	s.emitChecksums(now)
 	b.cut(now, len(b.records), &s.stats)
 	b.release()
-	s.states.sweep(&s.schemas)
+	s.states.sweep(func(st *stored) { s.schemas.release(st.schema) })
 }
 
 func (s *Store) emitRemove(now time.Time, st *stored) {
@@ -61,9 +60,9 @@ func (s *Store) emitState(now time.Time, st *stored) {
 		}
 		b.records = s.appendWhole(b.records, st)
 	case st.redescribe:
-		s.scratch = appendDescribe(s.scratch[:0], &st.desc)
+		s.scratch = appendDescribe(s.scratch[:0], st.Desc)
 		b.records = appendDescribeRecords(b.records, st.refs[0], 0, s.scratch)
-		b.records = st.appendUpdates(b.records)
+		fallthrough
 	default:
 		b.records = st.appendUpdates(b.records)
 	}
@@ -80,20 +79,13 @@ func (s *Store) emitState(now time.Time, st *stored) {
 // appendWhole appends the records that introduce a state: RefIds, Describe, keyframes.
 // Together they fit into one batch, so that a replica never holds half a state.
 func (s *Store) appendWhole(b []byte, st *stored) []byte {
-	b = st.appendAssigns(b)
-	s.scratch = appendDescribe(s.scratch[:0], &st.desc)
-	b = appendDescribeRecords(b, st.refs[0], 0, s.scratch)
-	for i, r := range st.schema.ranges {
-		var start int
-		b, start = view.Begin(b, st.refs[i], 0, view.Keyframe)
-		b = view.End(view.AppendKeyframe(b, st.values, st.nulls, st.schema.fields, r), start)
-	}
-	return b
+	s.scratch = appendDescribe(s.scratch[:0], st.Desc)
+	return st.appendRecords(st.appendAssigns(b), st.refs, s.scratch)
 }
 
 func (st *stored) appendAssigns(b []byte) []byte {
 	for i, ref := range st.refs {
-		b = view.AppendAssign(b, view.Entity(st.number, i), ref)
+		b = view.AppendAssign(b, view.Entity(st.Number, i), ref)
 	}
 	return b
 }
@@ -110,20 +102,17 @@ func (st *stored) appendUpdates(b []byte) []byte {
 		}
 		var start int
 		b, start = view.Begin(b, st.refs[n], 0, view.Update)
-		for ; ok && i < r.End; i, ok = nextMarked(st.dirty, i) {
-			if st.isNull(i) {
+		for ; ok && i < r.End; i, ok = st.dirty.Next(i + 1) {
+			if st.IsNull(i) {
 				b = view.AppendUpdateNull(b, i-r.First)
 			} else {
-				b = view.AppendUpdateValue(b, i-r.First, st.values.Value(i))
+				b = view.AppendUpdateValue(b, i-r.First, st.Values.Value(i))
 			}
 		}
 		b = view.End(b, start)
 	}
 	return b
 }
-
-// nextMarked returns the smallest index in m above i.
-func nextMarked(m netstate.Mask, i int) (int, bool) { return m.Next(i + 1) }
 
 // A refAllocator assigns RefIds to views. A RefId in use is never assigned again.
 type refAllocator struct {

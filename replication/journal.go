@@ -32,10 +32,10 @@ func (j *journal) value(st *stored, i int) {
 	if !j.active {
 		return
 	}
-	v := st.values.Value(i)
+	v := st.Values.Value(i)
 	j.steps = append(j.steps, undo{
 		st: st, index: i, off: len(j.bytes), n: len(v),
-		wasNull:   st.isNull(i),
+		wasNull:   st.IsNull(i),
 		wasMarked: st.dirty.Has(i),
 	})
 	j.bytes = append(j.bytes, v...)
@@ -60,8 +60,7 @@ func (j *journal) undo(u *undo) {
 		u.other()
 		return
 	}
-	u.st.values.Set(u.index, j.bytes[u.off:u.off+u.n])
-	u.st.setNull(u.index, u.wasNull)
+	u.st.set(u.index, j.bytes[u.off:u.off+u.n], u.wasNull)
 	if !u.wasMarked {
 		u.st.dirty.Clear(u.index)
 	}

@@ -79,7 +79,7 @@ func TestTruncations(t *testing.T) {
 			t.Errorf("a head of %d of %d bytes was parsed", n, len(head))
 		}
 	}
-	describe := appendDescribe(nil, r.store.states.byKey["a"].listed().Desc)
+	describe := appendDescribe(nil, r.store.states.byKey["a"].Desc)
 	for n := range len(describe) {
 		if _, err := parseDescribe(describe[:n]); err == nil {
 			t.Errorf("a Describe of %d of %d bytes was parsed", n, len(describe))

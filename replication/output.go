@@ -98,6 +98,12 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("op %d: %s: %s", e.Op, e.Code, e.Message) }
 
+// In returns e, whose message is now about a part of what.
+func (e *Error) In(what string) *Error {
+	e.Message = what + ": " + e.Message
+	return e
+}
+
 // Errorf returns an Error with a formatted message.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}

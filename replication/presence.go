@@ -1,8 +1,6 @@
 package replication
 
 import (
-	"iter"
-	"maps"
 	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -58,23 +56,12 @@ func (s *Store) Leave(client, session string) {
 	}
 }
 
-// Sessions yields client and session of every session.
-func (s *Store) Sessions() iter.Seq2[string, string] {
-	return func(yield func(client, session string) bool) {
-		for _, session := range slices.Sorted(maps.Keys(s.sessions)) {
-			if !yield(s.sessions[session], session) {
-				return
-			}
-		}
-	}
-}
-
 // ForgetAbsent removes the groups of clients without a session. A holder that restored the
 // space calls it once all edges have reported their sessions, because clients may have left
 // while the shard had no holder.
 func (s *Store) ForgetAbsent() {
 	for _, st := range s.states.all {
-		if client, ok := groupsClient(st.desc.Key); ok && !st.dead && s.clients[client] == nil {
+		if client, ok := groupsClient(st.Desc.Key); ok && !st.dead && s.clients[client] == nil {
 			s.detach(st)
 		}
 	}
@@ -120,13 +107,7 @@ func (s *Store) group(op *Op) *Error {
 }
 
 // Groups returns the groups of a client.
-func (s *Store) Groups(client string) []string {
-	st := s.states.byKey[groupsKey(client)]
-	if st == nil {
-		return nil
-	}
-	return parseGroups(st.values.Value(0))
-}
+func (s *Store) Groups(client string) []string { return s.states.groups(client) }
 
 func (s *Store) setGroups(client string, groups []string) *Error {
 	st := s.states.byKey[groupsKey(client)]

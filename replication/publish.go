@@ -1,8 +1,6 @@
 package replication
 
 import (
-	"bytes"
-	"slices"
 	"time"
 )
 
@@ -92,25 +90,17 @@ type Result struct{ Err *Error }
 func (s *Store) Publish(now time.Time, p Publish) {
 	s.stats.Publishes++
 	a := Answer{Token: p.Token}
-	switch err := s.admit(&p); {
-	case err != nil:
-		a.Err = err
-	case p.Atomic:
-		a.Err = s.applyAll(p.Ops)
-	default:
-		a.Results = s.applyEach(p.Ops)
+	if a.Err = s.admit(&p); a.Err == nil {
+		a.Results, a.Err = s.applyOps(p.Ops, p.Atomic)
 	}
+	send := s.batch.send
 	if a.Err != nil {
 		s.stats.PublishErrors++
+		send = s.batch.sendNow
 	}
-	if p.Token == 0 {
-		return
+	if p.Token != 0 {
+		send(Output{Kind: OutputAnswer, Answer: a})
 	}
-	if a.Err != nil {
-		s.batch.sendNow(Output{Kind: OutputAnswer, Answer: a})
-		return
-	}
-	s.batch.send(Output{Kind: OutputAnswer, Answer: a})
 }
 
 // admit reports why the Store refuses a publish without looking at its ops.
@@ -129,44 +119,35 @@ func (s *Store) admit(p *Publish) *Error {
 	return nil
 }
 
-// applyAll applies all ops or none. A single op needs no journal, because every op checks
-// everything before it changes anything.
-func (s *Store) applyAll(ops []Op) *Error {
-	if len(ops) > 1 {
+// applyOps applies all ops or none if atomic, and otherwise every op by itself. A single op needs
+// no journal, because every op checks everything before it changes anything.
+func (s *Store) applyOps(ops []Op, atomic bool) (results []Result, err *Error) {
+	switch {
+	case !atomic:
+		results = make([]Result, len(ops))
+	case len(ops) > 1:
 		s.journal.begin()
 	}
 	for i := range ops {
-		if err := s.apply(&ops[i]); err != nil {
-			s.journal.rollback()
-			err.Op = i
-			return err
+		err := s.apply(&ops[i])
+		if err == nil {
+			continue
 		}
+		err.Op = i
+		if atomic {
+			s.journal.rollback()
+			return nil, err
+		}
+		s.stats.PublishErrors++
+		results[i].Err = err
 	}
 	s.journal.commit()
-	s.kick(ops, nil)
-	return nil
-}
-
-func (s *Store) applyEach(ops []Op) []Result {
-	results := make([]Result, len(ops))
 	for i := range ops {
-		if err := s.apply(&ops[i]); err != nil {
-			s.stats.PublishErrors++
-			err.Op = i
-			results[i].Err = err
-		}
-	}
-	s.kick(ops, results)
-	return results
-}
-
-// kick sends the kicks among the ops that were applied.
-func (s *Store) kick(ops []Op, results []Result) {
-	for i := range ops {
-		if ops[i].Kind == OpKick && (results == nil || results[i].Err == nil) {
+		if ops[i].Kind == OpKick && (atomic || results[i].Err == nil) {
 			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
 		}
 	}
+	return results, nil
 }
 
 func (s *Store) apply(op *Op) *Error {
@@ -217,15 +198,11 @@ func (s *Store) set(op *Op) *Error {
 			return err
 		}
 	}
-	if !st.fits(&s.edit, st.desc.Message) {
-		return tooLargeForLink(op.Key)
+	if err := st.fits(&s.edit, st.Desc.Message); err != nil {
+		return err
 	}
 	s.applyEdit(st, &s.edit)
 	return nil
-}
-
-func tooLargeForLink(key string) *Error {
-	return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", key, linkStateMax)
 }
 
 func (s *Store) remove(op *Op) *Error {
@@ -243,7 +220,7 @@ func (s *Store) remove(op *Op) *Error {
 // clear removes the states that publishers made, in the order of their numbers.
 func (s *Store) clear() {
 	for _, st := range s.states.all {
-		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
+		if !st.dead && !st.hidden && st.owned == nil {
 			s.detach(st)
 		}
 	}
@@ -254,28 +231,22 @@ func (s *Store) audience(op *Op) *Error {
 	if err != nil {
 		return err
 	}
-	if err := checkAudience(op.Audience); err != nil {
+	if err := op.Audience.check(); err != nil {
 		return err
 	}
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
-	desc := st.desc
-	if op.HasAudience {
-		desc.Audience = op.Audience
-	}
-	if op.HasDetails {
-		desc.Details = op.Details
-	}
-	return s.redescribe(st, desc, st.schema)
+	return s.redescribe(st, op.description(st), st.schema)
 }
 
 // redescribe gives st another description and a schema of the same layout.
 func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
-	old := st.desc
-	if c == st.schema && old.Access.equal(desc.Access) && old.Audience.equal(desc.Audience) &&
-		old.Priority == desc.Priority && slices.EqualFunc(old.Details, desc.Details, Detail.equal) &&
-		bytes.Equal(old.Message, desc.Message) && bytes.Equal(old.Farewell, desc.Farewell) {
+	old := st.Desc
+	s.scratch = appendDescription(s.scratch[:0], old)
+	n := len(s.scratch)
+	s.scratch = appendDescription(s.scratch, &desc)
+	if c == st.schema && string(s.scratch[:n]) == string(s.scratch[n:]) {
 		return nil
 	}
 	desc.own(c)
@@ -284,10 +255,11 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 		return err
 	}
 	oldSum, wasMarked := st.sum, st.redescribe
-	st.desc, st.sum, st.redescribe = desc, sum, true
+	described := desc // allocated here, so that an equal description costs nothing
+	st.Desc, st.sum, st.redescribe = &described, sum, true
 	s.setSchema(st, c)
 	s.journal.note(func() {
-		st.desc, st.sum, st.redescribe = old, oldSum, wasMarked
+		st.Desc, st.sum, st.redescribe = old, oldSum, wasMarked
 		c := s.schemas.acquire(old.Values, old.ValueMax)
 		s.setSchema(st, c)
 		s.schemas.release(c)

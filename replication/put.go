@@ -22,11 +22,8 @@ func (s *Store) put(op *Op) *Error {
 	if err != nil {
 		return err
 	}
-	c := s.schemas.acquire(defs, s.limits.ValueBytes)
+	c := s.schemas.acquire(defs, uint16(s.limits.ValueBytes))
 	defer s.schemas.release(c)
-	if len(c.ranges) > view.PerState {
-		return Errorf(CodeTooLarge, "the values need %d views, at most %d are allowed", len(c.ranges), view.PerState)
-	}
 	s.edit.reset(len(defs))
 	for i := range op.Values {
 		if l := op.Values[i].Value; l != nil {
@@ -45,8 +42,8 @@ func (s *Store) put(op *Op) *Error {
 
 // update applies the description and the edit to a state of the same layout.
 func (s *Store) update(st *stored, desc Description, c *schema) *Error {
-	if !st.fits(&s.edit, desc.Message) {
-		return tooLargeForLink(desc.Key)
+	if err := st.fits(&s.edit, desc.Message); err != nil {
+		return err
 	}
 	if err := s.redescribe(st, desc, c); err != nil {
 		return err
@@ -57,6 +54,9 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 
 // replace makes a state from the description and the edit, and removes old unless it is nil.
 func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
+	if len(c.ranges) > view.PerState {
+		return Errorf(CodeTooLarge, "the values need %d views, at most %d are allowed", len(c.ranges), view.PerState)
+	}
 	views := s.states.views + len(c.ranges)
 	if old != nil {
 		views -= len(old.schema.ranges)
@@ -69,25 +69,20 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	if err != nil {
 		return err
 	}
-	st := &stored{desc: desc, schema: c, sum: sum, owned: owned, dirty: netstate.NewMask(len(c.defs))}
-	st.values, st.nulls = c.values()
+	st := &stored{State: newState(s.next, &desc, c), owned: owned, dirty: netstate.NewMask(len(c.defs))}
+	st.sum = sum
 	for _, v := range s.edit.values {
-		if !v.null {
-			st.values.Set(v.index, s.edit.bytes[v.off:v.off+v.n])
-			st.setNull(v.index, false)
-		}
+		st.set(v.index, s.edit.bytes[v.off:v.off+v.n], v.null)
 	}
-	if linkStateBytes+len(desc.Message)+st.values.TypedSize() > linkStateMax {
-		return tooLargeForLink(desc.Key)
+	if err := st.fits(&edit{varied: true}, desc.Message); err != nil {
+		return err
 	}
 	if old != nil {
 		s.detach(old)
 	}
-	st.number = s.next
 	s.next++
 	c.refs++
-	s.states.all = append(s.states.all, st)
-	s.states.attach(st)
+	s.states.insert(st)
 	s.journal.note(func() { s.states.detach(st) })
 	s.batch.mark(st)
 	return nil
@@ -109,7 +104,7 @@ func (s *Store) detach(st *stored) {
 func (op *Op) description(old *stored) Description {
 	d := Description{Key: op.Key, Message: []byte(op.Key), Audience: Audience{Kind: AudienceAll}}
 	if old != nil {
-		d = old.desc
+		d = *old.Desc
 	}
 	if op.HasMessage {
 		d.Message = op.Message
@@ -177,7 +172,7 @@ func checkPut(op *Op, messageMax int) *Error {
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
-	return checkAudience(op.Audience)
+	return op.Audience.check()
 }
 
 func checkAccess(a Access) *Error {
@@ -185,16 +180,6 @@ func checkAccess(a Access) *Error {
 		return Errorf(CodeBadRequest, "unknown access")
 	}
 	return checkTokens("writer", a.Writers)
-}
-
-func checkAudience(a Audience) *Error {
-	if a.Kind > AudienceAllBut {
-		return Errorf(CodeBadRequest, "unknown audience")
-	}
-	if err := checkTokens("group", a.Groups); err != nil {
-		return err
-	}
-	return checkTokens("client", a.Clients)
 }
 
 func checkTokens(what string, names []string) *Error {
@@ -225,15 +210,15 @@ func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
 			return nil, Errorf(CodeBadRequest, "value %d: %q is not a name, or not the only one", i, d.Name)
 		}
 		names[d.Name] = true
-		if err := d.check(s.limits.ValueBytes); err != nil {
-			return nil, explain(err, "value "+strconv.Itoa(i))
+		if err := d.check(uint16(s.limits.ValueBytes)); err != nil {
+			return nil, err.In("value " + strconv.Itoa(i))
 		}
 		defs[i] = d
 	}
 	return defs, nil
 }
 
-func (d *ValueDef) check(valueMax int) *Error {
+func (d *ValueDef) check(valueMax uint16) *Error {
 	switch {
 	case !d.Type.Valid():
 		return Errorf(CodeTypeMismatch, "unknown type %d", d.Type)
@@ -249,7 +234,7 @@ func (d *ValueDef) check(valueMax int) *Error {
 	}
 	c := schema{defs: []ValueDef{*d}, fields: []view.Field{{Type: d.Type}}, valueMax: valueMax}
 	if err := c.check(0, d.Substitute(), false); err != nil {
-		return Errorf(err.Code, "substitute for null: %s", err.Message)
+		return err.In("substitute for null")
 	}
 	return nil
 }

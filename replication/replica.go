@@ -1,10 +1,7 @@
 package replication
 
 import (
-	"cmp"
-	"hash/crc32"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -44,10 +41,7 @@ type Replica struct {
 	broken     bool   // needs keyframes
 	open       bool   // may have missed batches without noticing
 
-	states  map[uint64]*State
-	byKey   map[string]*State
-	order   []*State // by number; dead states stay until remove sweeps them
-	dead    int      // in order
+	states  table[*State]
 	refs    []viewRef
 	schemas schemas
 	asm     assembly // of the batch being applied
@@ -75,8 +69,7 @@ func NewReplica(space string, obs Observer) *Replica {
 		space:   space,
 		obs:     obs,
 		broken:  true,
-		states:  make(map[uint64]*State),
-		byKey:   make(map[string]*State),
+		states:  newTable[*State](),
 		schemas: newSchemas(),
 	}
 }
@@ -89,10 +82,10 @@ func (r *Replica) Position() (epoch, seq uint64) { return r.epoch, r.seq }
 func (r *Replica) Complete() bool { return r.epoch > 0 && !r.wants() }
 
 // State returns the state with this number, or nil.
-func (r *Replica) State(number uint64) *State { return r.states[number].visible() }
+func (r *Replica) State(number uint64) *State { return r.states.byNumber[number].visible() }
 
 // ByKey returns the state with this key, or nil.
-func (r *Replica) ByKey(key string) *State { return r.byKey[key].visible() }
+func (r *Replica) ByKey(key string) *State { return r.states.byKey[key].visible() }
 
 func (s *State) visible() *State {
 	if s == nil || s.hidden {
@@ -104,7 +97,7 @@ func (s *State) visible() *State {
 // All yields the states in the order of their numbers.
 func (r *Replica) All() iter.Seq[*State] {
 	return func(yield func(*State) bool) {
-		for _, st := range r.order {
+		for _, st := range r.states.all {
 			if !st.dead && !st.hidden && !yield(st) {
 				return
 			}
@@ -113,16 +106,10 @@ func (r *Replica) All() iter.Seq[*State] {
 }
 
 // Len returns the number of states, including those that hold groups.
-func (r *Replica) Len() int { return len(r.states) }
+func (r *Replica) Len() int { return len(r.states.byNumber) }
 
 // Groups returns the groups of a client.
-func (r *Replica) Groups(client string) []string {
-	st := r.byKey[groupsKey(client)]
-	if st == nil {
-		return nil
-	}
-	return parseGroups(st.Values.Value(0))
-}
+func (r *Replica) Groups(client string) []string { return r.states.groups(client) }
 
 // Stats returns the counters, which the Replica keeps updating.
 func (r *Replica) Stats() *ReplicaStats { return &r.stats }
@@ -147,19 +134,13 @@ type ReplicaStats struct {
 
 // insert makes st part of the copy, and removes a state with its number or key.
 func (r *Replica) insert(st *State) {
-	if old := r.states[st.Number]; old != nil {
+	if old := r.states.byNumber[st.Number]; old != nil {
 		r.remove(old)
 	}
-	if old := r.byKey[st.Desc.Key]; old != nil {
+	if old := r.states.byKey[st.Desc.Key]; old != nil {
 		r.remove(old)
 	}
-	r.states[st.Number] = st
-	r.byKey[st.Desc.Key] = st
-	at := len(r.order)
-	if at > 0 && r.order[at-1].Number >= st.Number {
-		at, _ = slices.BinarySearchFunc(r.order, st.Number, func(s *State, n uint64) int { return cmp.Compare(s.Number, n) })
-	}
-	r.order = slices.Insert(r.order, at, st)
+	r.states.insert(st)
 	if st.hidden {
 		r.tellGroups(st)
 		return
@@ -169,20 +150,13 @@ func (r *Replica) insert(st *State) {
 
 // remove removes st from the copy.
 func (r *Replica) remove(st *State) {
-	st.dead = true
-	delete(r.states, st.Number)
-	delete(r.byKey, st.Desc.Key)
+	r.states.detach(st)
 	r.schemas.release(st.schema)
-	if r.dead++; r.dead > 64 && r.dead*2 > len(r.order) {
-		r.order = slices.DeleteFunc(slices.Clone(r.order), func(s *State) bool { return s.dead })
-		r.dead = 0
-	}
-	if !st.hidden {
-		r.obs.Removed(st)
+	if st.hidden {
+		r.tellGroups(st)
 		return
 	}
-	client, _ := groupsClient(st.Desc.Key)
-	r.obs.Groups(client, nil)
+	r.obs.Removed(st)
 }
 
 // changed tells the observer that values of st changed.
@@ -196,66 +170,22 @@ func (r *Replica) changed(st *State, mask netstate.Mask) {
 
 func (r *Replica) tellGroups(st *State) {
 	client, _ := groupsClient(st.Desc.Key)
-	r.obs.Groups(client, parseGroups(st.Values.Value(0)))
+	r.obs.Groups(client, r.states.groups(client))
 }
 
 // sums appends the checksums of all views. It returns nil if there are more than sumsMax.
 func (r *Replica) sums() []byte {
 	var b []byte
-	for _, st := range r.order {
+	for _, st := range r.states.all {
 		if st.dead {
 			continue
 		}
 		for i, rg := range st.schema.ranges {
-			var crc uint32
-			crc, r.scratch = st.crc(r.scratch, rg)
-			b = appendSums(b, view.Entity(st.Number, i), sums{crc, st.sum})
+			b = appendSums(b, view.Entity(st.Number, i), sums{st.crc(&r.scratch, rg), st.sum})
 		}
 		if len(b) > sumsMax*sumBytes {
 			return nil
 		}
 	}
 	return b
-}
-
-// A State is a replica's copy of one state. Others may change only Data.
-type State struct {
-	Number uint64
-	Desc   *Description
-	Values *netstate.State // a null value holds its substitute
-	Nulls  netstate.Mask   // of length 0 if no value is nullable
-	Data   any             // belongs to the observer
-
-	schema *schema
-	sum    uint32 // CRC-32 of the Describe
-	round  uint32 // of the last repair that mentioned it
-	hidden bool   // the groups of a client
-	dead   bool   // removed
-}
-
-// IsNull reports whether value i is null.
-func (s *State) IsNull(i int) bool { return len(s.Nulls) > 0 && s.Nulls.Has(i) }
-
-// set changes one value and reports whether it was different. It allocates only if a string or
-// data value is longer than every earlier one.
-func (s *State) set(i int, value []byte, null bool) bool {
-	if null {
-		value = s.schema.defs[i].Substitute()
-	}
-	changed := s.Values.Set(i, value)
-	if len(s.Nulls) == 0 || null == s.Nulls.Has(i) {
-		return changed
-	}
-	if null {
-		s.Nulls.Set(i)
-	} else {
-		s.Nulls.Clear(i)
-	}
-	return true
-}
-
-// crc returns the checksum of one view. It encodes the view into b.
-func (s *State) crc(b []byte, r view.Range) (uint32, []byte) {
-	b = view.AppendKeyframe(b[:0], s.Values, s.Nulls, s.schema.fields, r)
-	return crc32.ChecksumIEEE(b), b
 }

@@ -10,11 +10,7 @@ import (
 // the record would have changed.
 func (r *Replica) records(p []byte) {
 	records := view.NewRecords(p)
-	for {
-		m, ok := records.Next()
-		if !ok {
-			break
-		}
+	for m, ok := records.Next(); ok; m, ok = records.Next() {
 		if !r.record(&m) {
 			r.stats.BadRecords++
 			r.broken = true
@@ -37,20 +33,26 @@ func (r *Replica) record(m *view.Record) bool {
 		return true
 	}
 	v := r.ref(m.Ref)
-	if v == nil {
+	switch {
+	case v == nil:
+		return false
+	case m.Message == view.DescribePart || m.Message == view.Describe:
+		return v.view == 0 && r.describe(v, m)
+	case m.Message == view.Keyframe && v.number == r.asm.number:
+		return r.assemble(v, m.Data)
+	case v.st == nil || v.view >= len(v.st.schema.ranges):
 		return false
 	}
+	rg := v.st.schema.ranges[v.view]
 	switch m.Message {
 	case view.Update:
-		return r.update(v, m.Data)
-	case view.Checksum:
-		return r.checksum(v, m)
+		return r.update(v.st, rg, m.Data)
 	case view.Keyframe:
-		return r.keyframe(v, m.Data)
-	case view.DescribePart, view.Describe:
-		return r.describe(v, m)
+		return r.keyframe(v.st, rg, m.Data)
+	case view.Checksum:
+		return r.checksum(v.st, rg, m)
 	case view.Remove:
-		return r.removeRecord(v)
+		return v.view == 0 && r.removeRecord(v)
 	}
 	return false
 }
@@ -62,7 +64,7 @@ func (r *Replica) assign(ref view.RefID, e view.EntityID) {
 		copy(grown, r.refs)
 		r.refs = grown
 	}
-	st := r.states[e.State()]
+	st := r.states.byNumber[e.State()]
 	r.refs[ref] = viewRef{number: e.State(), view: e.View(), st: st}
 	if st != nil {
 		st.round = r.answer.round
@@ -76,35 +78,29 @@ func (r *Replica) ref(ref view.RefID) *viewRef {
 	}
 	v := &r.refs[ref]
 	if v.st == nil || v.st.dead {
-		v.st = r.states[v.number]
+		v.st = r.states.byNumber[v.number]
 	}
 	return v
 }
 
-// known returns the state and the range of values of a view that exists.
-func (v *viewRef) known() (*State, view.Range, bool) {
-	if v.st == nil || v.view >= len(v.st.schema.ranges) {
-		return nil, view.Range{}, false
-	}
-	return v.st, v.st.schema.ranges[v.view], true
-}
-
 // update applies changed values. It checks all of them first, because half an update would be a
 // value that the state never had.
-func (r *Replica) update(v *viewRef, data []byte) bool {
-	st, rg, ok := v.known()
-	if !ok || !view.CheckUpdate(data, st.schema.fields, rg) {
+func (r *Replica) update(st *State, rg view.Range, data []byte) bool {
+	values, ok := view.ReadUpdate(data, st.schema.fields, rg)
+	if !ok {
 		return false
 	}
+	n, _ := r.change(st, values)
 	r.stats.Updates++
-	mask, differs := r.emptyMask(st), false
-	u := view.ReadUpdate(data, st.schema.fields, rg)
-	for {
-		i, value, null, ok := u.Next()
-		if !ok {
-			break
-		}
-		r.stats.Values++
+	r.stats.Values += n
+	return true
+}
+
+// change applies the values of a record to st and tells the observer which differ.
+func (r *Replica) change(st *State, values view.Values) (n uint64, differs bool) {
+	mask := r.emptyMask(st)
+	for i, value, null, ok := values.Next(); ok; i, value, null, ok = values.Next() {
+		n++
 		if st.set(i, value, null) {
 			mask.Set(i)
 			differs = true
@@ -113,7 +109,7 @@ func (r *Replica) update(v *viewRef, data []byte) bool {
 	if differs {
 		r.changed(st, mask)
 	}
-	return true
+	return n, differs
 }
 
 // emptyMask returns a mask for the values of st. The next call reuses it.
@@ -129,16 +125,13 @@ func (r *Replica) emptyMask(st *State) netstate.Mask {
 
 // checksum compares a view. The replica applies batches in order, so that the position of the
 // checksum is its own.
-func (r *Replica) checksum(v *viewRef, m *view.Record) bool {
+func (r *Replica) checksum(st *State, rg view.Range, m *view.Record) bool {
 	want, err := m.CRC()
-	st, rg, ok := v.known()
-	if err != nil || !ok {
+	if err != nil {
 		return false
 	}
 	r.stats.Checksums++
-	var got uint32
-	got, r.scratch = st.crc(r.scratch, rg)
-	if got != want {
+	if st.crc(&r.scratch, rg) != want {
 		r.stats.Divergence++
 		r.broken = true
 	}
@@ -146,10 +139,7 @@ func (r *Replica) checksum(v *viewRef, m *view.Record) bool {
 }
 
 func (r *Replica) removeRecord(v *viewRef) bool {
-	st, _, ok := v.known()
-	if !ok || v.view != 0 {
-		return false
-	}
+	st := v.st
 	v.number, v.st = 0, nil
 	r.remove(st)
 	return true
@@ -158,9 +148,6 @@ func (r *Replica) removeRecord(v *viewRef) bool {
 // describe reads the description of a state. If the state exists with this layout, only its
 // description changes; otherwise the assembly builds it from the keyframes that follow.
 func (r *Replica) describe(v *viewRef, m *view.Record) bool {
-	if v.view != 0 {
-		return false
-	}
 	if r.asm.number != v.number {
 		r.dropAssembly()
 		r.asm.number = v.number
@@ -173,7 +160,7 @@ func (r *Replica) describe(v *viewRef, m *view.Record) bool {
 		return false
 	}
 	st := v.st
-	if st == nil || !st.schema.sameLayout(r.asm.schema) || st.Desc.Key != r.asm.desc.Key {
+	if st == nil || !st.schema.sameLayout(r.asm.st.schema) || st.Desc.Key != r.asm.st.Desc.Key {
 		return true
 	}
 	r.redescribe(st)
@@ -182,10 +169,9 @@ func (r *Replica) describe(v *viewRef, m *view.Record) bool {
 
 // redescribe gives st the description in the assembly.
 func (r *Replica) redescribe(st *State) {
-	if st.sum != r.asm.sum {
-		r.schemas.release(st.schema)
-		st.Desc, st.sum, st.schema = r.asm.desc, r.asm.sum, r.asm.schema
-		r.asm.schema = nil // held by st
+	if st.sum != r.asm.st.sum {
+		st.Desc, st.sum = r.asm.st.Desc, r.asm.st.sum
+		st.schema, r.asm.st.schema = r.asm.st.schema, st.schema // dropAssembly releases it
 		if !st.hidden {
 			r.obs.Described(st)
 		}
@@ -198,12 +184,8 @@ func (r *Replica) dropAssembly() {
 	r.asm = assembly{}
 }
 
-// keyframe applies all values of a view, either to a state that exists or to the one in the
-// assembly.
-func (r *Replica) keyframe(v *viewRef, data []byte) bool {
-	if r.asm.number != v.number {
-		return r.keyframeOf(v, data)
-	}
+// assemble adds the keyframe of a view to the assembly.
+func (r *Replica) assemble(v *viewRef, data []byte) bool {
 	if r.asm.keyframe(v.view, data) != nil {
 		r.dropAssembly()
 		return false
@@ -214,39 +196,22 @@ func (r *Replica) keyframe(v *viewRef, data []byte) bool {
 	return true
 }
 
-// keyframeOf applies the keyframe of a view that exists.
-func (r *Replica) keyframeOf(v *viewRef, data []byte) bool {
-	st, rg, ok := v.known()
-	if !ok || !view.CheckKeyframe(data, st.schema.fields, rg) {
+// keyframe applies the keyframe of a view that exists.
+func (r *Replica) keyframe(st *State, rg view.Range, data []byte) bool {
+	values, ok := view.ReadKeyframe(data, st.schema.fields, rg)
+	if !ok {
 		return false
 	}
-	mask, differs := r.emptyMask(st), false
-	k := view.ReadKeyframe(data, st.schema.fields, rg)
-	for {
-		i, value, null, ok := k.Next()
-		if !ok {
-			break
-		}
-		if st.set(i, value, null) {
-			mask.Set(i)
-			differs = true
-		}
-	}
-	if differs {
+	if _, differs := r.change(st, values); differs {
 		r.stats.Keyframed++
-		r.changed(st, mask)
 	}
 	return true
 }
 
 // install makes the assembled state part of the copy.
 func (r *Replica) install() {
-	a := &r.asm
-	_, hidden := groupsClient(a.desc.Key)
-	st := &State{
-		Number: a.number, Desc: a.desc, Values: a.values, Nulls: a.nulls,
-		schema: a.schema, sum: a.sum, round: r.answer.round, hidden: hidden,
-	}
+	st := r.asm.st
+	st.round = r.answer.round
 	r.asm = assembly{} // st holds its schema
 	r.stats.Keyframed++
 	r.insert(st)

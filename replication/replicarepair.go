@@ -54,7 +54,7 @@ func (r *Replica) applyOrBuffer(h view.Header, records []byte) {
 		if !r.broken {
 			r.stats.Gaps++
 		}
-		if _, full := r.buffer.add(h, records); full {
+		if !r.buffer.add(h, records) {
 			r.stats.BufferFull++
 		}
 	}
@@ -93,7 +93,7 @@ func (r *Replica) follow(now time.Time, epoch uint64) bool {
 	}
 	r.top, r.known = epoch, 0
 	r.broken = true
-	r.buffer.reset()
+	r.buffer = buffer{}
 	clear(r.refs)
 	return true
 }
@@ -120,10 +120,11 @@ func (r *Replica) Reconnected(now time.Time) {
 // wants reports whether the replica needs to ask for something.
 func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
 
-// settle plans the next request. The replica asks for a new need at once, except that it does
+// settle sweeps what was removed, and plans the next request. The replica asks for a new need at once, except that it does
 // not ask for keyframes sooner than askAfter behind the last request: a state that differs
 // again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
+	r.states.sweep(func(*State) {})
 	if !r.wants() {
 		r.ask.sent, r.ask.wait = false, 0
 		return
@@ -254,7 +255,7 @@ func (r *Replica) collect(h view.Header) bool {
 // finish ends a repair: it removes the states that the answer did not mention and moves the
 // replica to the position of the answer.
 func (r *Replica) finish(h view.Header) {
-	for _, st := range r.order {
+	for _, st := range r.states.all {
 		if !st.dead && st.round != r.answer.round {
 			r.remove(st)
 		}
@@ -277,21 +278,21 @@ type heldBatch struct {
 	records   []byte
 }
 
-// add buffers a batch. A full buffer drops it: the batches in the buffer can be applied sooner,
-// and the replica asks for the rest as a range.
-func (b *buffer) add(h view.Header, records []byte) (held, full bool) {
+// add reports whether the buffer holds a batch. A full buffer drops it: the batches in the buffer
+// can be applied sooner, and the replica asks for the rest as a range.
+func (b *buffer) add(h view.Header, records []byte) bool {
 	at, found := slices.BinarySearchFunc(b.held, h.Seq, func(e heldBatch, seq uint64) int {
 		return cmp.Compare(e.seq, seq)
 	})
 	if found {
-		return false, false
+		return true
 	}
 	if len(b.held) >= bufferBatches || b.size+len(records) > bufferBytes {
-		return false, true
+		return false
 	}
 	b.held = slices.Insert(b.held, at, heldBatch{h.Seq, h.Prev, records})
 	b.size += len(records)
-	return true, false
+	return true
 }
 
 // next removes and returns the batch that follows seq. It drops the batches up to seq.
@@ -310,9 +311,4 @@ func (b *buffer) pop() heldBatch {
 	b.size -= len(e.records)
 	b.held = slices.Delete(b.held, 0, 1)
 	return e
-}
-
-func (b *buffer) reset() {
-	clear(b.held)
-	b.held, b.size = b.held[:0], 0
 }

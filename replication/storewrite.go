@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // writersMax is the number of sessions whose last write number a state remembers. Beyond it the
@@ -92,8 +90,8 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 // checkWrite reports why the client may not write these values. Without an error the edit is
 // ready to be applied.
 func (s *Store) checkWrite(st *stored, w *Write) *Error {
-	if !st.desc.Access.MayWrite(w.Client) {
-		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.desc.Key)
+	if !st.Desc.Access.MayWrite(w.Client) {
+		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.Desc.Key)
 	}
 	s.edit.reset(len(st.schema.defs))
 	for _, v := range w.Values {
@@ -104,15 +102,12 @@ func (s *Store) checkWrite(st *stored, w *Write) *Error {
 			return err
 		}
 	}
-	if !st.fits(&s.edit, st.desc.Message) {
-		return tooLargeForLink(st.desc.Key)
-	}
-	return nil
+	return st.fits(&s.edit, st.Desc.Message)
 }
 
 // refusedEvent returns the event for a write that is refused as a whole.
 func (st *stored) refusedEvent(w *Write, code Code) *Event {
-	e := &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Code: code}
+	e := &Event{Client: w.Client, Session: w.Session, Key: st.Desc.Key, Code: code}
 	for _, v := range w.Values {
 		name := strconv.Itoa(v.Index)
 		if v.Index >= 0 && v.Index < len(st.schema.defs) {
@@ -125,7 +120,7 @@ func (st *stored) refusedEvent(w *Write, code Code) *Event {
 
 // changedEvent returns the event with the values of the edit, which a client wrote.
 func (s *Store) changedEvent(now time.Time, st *stored, w *Write) Output {
-	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.desc.Key}
+	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.Desc.Key}
 	for _, v := range s.edit.values {
 		e.Values = append(e.Values, st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
 	}
@@ -192,7 +187,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if n := len(defs); n == 0 || n > s.limits.Values || len(w.Message) > s.limits.Message {
 		return WriteRefused
 	}
-	c := s.schemas.acquire(defs, s.limits.ValueBytes)
+	c := s.schemas.acquire(defs, uint16(s.limits.ValueBytes))
 	defer s.schemas.release(c)
 	s.edit.reset(len(defs))
 	for i, v := range w.Values {
@@ -208,7 +203,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if len(refused) > 0 {
 		s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
 	}
-	result.State = st.number
+	result.State = st.Number
 	return WriteOK
 }
 
@@ -230,9 +225,9 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
-	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.desc.Message, w.Message) {
+	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
 		st.owned = owned
-		return s.update(st, st.desc, c)
+		return s.update(st, *st.Desc, c)
 	}
 	p := s.clients[w.Client]
 	p.forget()
@@ -246,9 +241,6 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	}
 	if w.Audience == AudienceAllBut {
 		desc.Audience = Audience{Kind: AudienceAllBut, Clients: []string{w.Client}}
-	}
-	if len(c.ranges) > view.PerState {
-		return Errorf(CodeTooLarge, "%q needs %d views", key, len(c.ranges))
 	}
 	if err := s.replace(st, desc, c, owned); err != nil {
 		return err
@@ -348,7 +340,7 @@ func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark)
 	for r, values := range why {
 		if len(values) > 0 {
 			r := Refusal(r)
-			s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
+			s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.Desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
 		}
 	}
 	return refused
@@ -358,13 +350,13 @@ func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark)
 // value counts for its rate.
 func (s *Store) refusal(now time.Time, st *stored, v edited, m *writeMark) Refusal {
 	d, enc := &st.schema.defs[v.index], s.edit.bytes[v.off:v.off+v.n]
-	if !st.isNull(v.index) && string(st.values.Value(v.index)) == string(enc) {
+	if !st.IsNull(v.index) && string(st.Values.Value(v.index)) == string(enc) {
 		return refusedNot
 	}
 	if r := d.Bounds.refuses(d.Type, enc); r != refusedNot {
 		return r
 	}
-	if d.Bounds == nil || d.Bounds.Rate == 0 || st.filtered(v.index, enc, false) || m.rated(s.clock.age(now), v.index, d.Bounds.Rate) {
+	if d.Bounds == nil || d.Bounds.Rate == 0 || !st.IsNull(v.index) && st.filtered(v.index, enc) || m.rated(s.clock.age(now), v.index, d.Bounds.Rate) {
 		return refusedNot
 	}
 	return RefusedRate

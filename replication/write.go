@@ -91,34 +91,28 @@ func AppendWrite(b []byte, w *Write) []byte {
 	b = binary.LittleEndian.AppendUint32(b, w.Number)
 	switch w.Kind {
 	case WriteValues:
-		b = appendIndexedValues(b, w.Values)
+		b = appendValues(b, w.Values, true)
 	case WriteAssert:
-		b = appendAssert(b, w)
+		flags := byte(0)
+		if w.ReadOnly {
+			flags = writeReadOnly
+		}
+		b = binary.LittleEndian.AppendUint16(b, w.Link)
+		b = append(b, flags, byte(w.Audience))
+		b = appendLong(b, w.Message)
+		b = appendValues(b, w.Values, false)
 	case WriteDrop:
 		b = binary.LittleEndian.AppendUint16(b, w.Link)
 	}
 	return b
 }
 
-func appendIndexedValues(b []byte, values []WriteValue) []byte {
+func appendValues(b []byte, values []WriteValue, indexed bool) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(values)))
 	for _, v := range values {
-		b = binary.LittleEndian.AppendUint16(b, uint16(v.Index))
-		b = wire.AppendTypedValue(b, v.Type, v.Value)
-	}
-	return b
-}
-
-func appendAssert(b []byte, w *Write) []byte {
-	b = binary.LittleEndian.AppendUint16(b, w.Link)
-	flags := byte(0)
-	if w.ReadOnly {
-		flags = writeReadOnly
-	}
-	b = append(b, flags, byte(w.Audience))
-	b = appendLong(b, w.Message)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(w.Values)))
-	for _, v := range w.Values {
+		if indexed {
+			b = binary.LittleEndian.AppendUint16(b, uint16(v.Index))
+		}
 		b = wire.AppendTypedValue(b, v.Type, v.Value)
 	}
 	return b
@@ -149,15 +143,9 @@ func ParseWrite(p []byte) (Write, error) {
 	return finish(w, &r)
 }
 
-// readValues reads a counted list of typed values. It compares the count with the bytes that
-// are left, so that a wrong count costs no memory.
+// readValues reads a counted list of typed values.
 func readValues(r *wire.Reader, indexed bool) []WriteValue {
-	n := int(r.Uint16())
-	if n > len(r.Rest()) {
-		r.Bytes(len(r.Rest()) + 1)
-		return nil
-	}
-	values := make([]WriteValue, n)
+	values := make([]WriteValue, readCount(r, 1))
 	for i := range values {
 		v := &values[i]
 		v.Index = i

@@ -88,8 +88,8 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 
 // ckptDue reports whether the next write should be a checkpoint.
 func (s *Session) ckptDue(now time.Time) bool {
-	long := s.writes >= s.cfg.CkptWrites || s.bytes >= s.cfg.CkptBytes
-	old := s.writes > 1 && now.Sub(s.ckptAt) >= s.cfg.CkptInterval
+	long := s.writes >= ckptWrites || s.bytes >= ckptBytes
+	old := s.writes > 1 && now.Sub(s.ckptAt) >= ckptInterval
 	return (long || old) && s.ckptPossible()
 }
 
@@ -97,7 +97,7 @@ func (s *Session) ckptDue(now time.Time) bool {
 // were not handled, and an offer of the client without an answer. A log that is about to become
 // too large does not wait for the latter.
 func (s *Session) ckptPossible() bool {
-	return s.conn.Reported() && (!s.conn.Unanswered() || s.bytes >= s.cfg.LogBytesMax/2)
+	return s.conn.Reported() && (!s.conn.Unanswered() || s.bytes >= logBytesMax/2)
 }
 
 // writeDue returns when the next write is due.
@@ -106,13 +106,13 @@ func (s *Session) writeDue() (time.Time, bool) {
 	switch {
 	case ending:
 		return time.Time{}, len(s.undelivered.list) == 0
-	case len(s.undelivered.list) >= s.cfg.UndeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
+	case len(s.undelivered.list) >= undeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
 		return time.Time{}, false // until some are delivered; no further command is acknowledged
 	case s.handingOver, s.writeNow:
 		return time.Time{}, true
 	}
 	at, ok := s.writeBy, !s.writeBy.IsZero()
-	if old := s.ckptAt.Add(s.cfg.CkptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
+	if old := s.ckptAt.Add(ckptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
 		at, ok = old, true
 	}
 	return at, ok
@@ -147,7 +147,7 @@ func (s *Session) stored(now time.Time, seq uint64) {
 	if !s.revalidate { // the write may have been stored before this process was stopped
 		s.conn.Mute(false)
 	}
-	if s.bytes > s.cfg.LogBytesMax {
+	if s.bytes > logBytesMax {
 		s.conn.Close(dnp.CloseTooLarge)
 	}
 }
@@ -155,7 +155,7 @@ func (s *Session) stored(now time.Time, seq uint64) {
 // closed lets the connection end after the log has recorded the end.
 func (s *Session) closed(reason string) {
 	if reason == dnp.CloseUncertain.String() {
-		received, sent := s.conn.Next()
+		received, sent := s.conn.NextNumbers()
 		s.emit(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 	}
 	s.conn.Mute(false)

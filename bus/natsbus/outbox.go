@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
 
@@ -28,16 +29,12 @@ type outbox struct {
 	bytes    int
 	bytesMax int
 	closed   bool
-	wake     chan struct{} // one slot; a send never blocks
+	wake     turn.Wake
 }
 
-func (x *outbox) init(bytesMax int) {
-	x.bytesMax = bytesMax
-	x.wake = make(chan struct{}, 1)
-}
-
-// push appends a message, unless the queue is full or closed. An empty queue accepts every
-// message.
+// push appends an operation, unless the queue is closed, or the operation is a message and the
+// queue is full. An empty queue accepts every message. A function must not be lost; the
+// subscriptions of the callers bound their number.
 func (x *outbox) push(o op) error {
 	n := o.size()
 	x.mu.Lock()
@@ -45,36 +42,13 @@ func (x *outbox) push(o op) error {
 	switch {
 	case x.closed:
 		return bus.ErrClosed
-	case x.bytes > 0 && x.bytes+n > x.bytesMax:
+	case o.do == nil && x.bytes > 0 && x.bytes+n > x.bytesMax:
 		return bus.ErrBusy
 	}
-	x.add(o, n)
-	return nil
-}
-
-// append appends an operation that must not be lost. The subscriptions of the callers bound
-// their number.
-func (x *outbox) append(o op) (ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return false
-	}
-	x.add(o, o.size())
-	return true
-}
-
-func (x *outbox) add(o op, size int) {
 	x.ops = append(x.ops, o)
-	x.bytes += size
-	x.signal()
-}
-
-func (x *outbox) signal() {
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
+	x.bytes += n
+	x.wake.Wake()
+	return nil
 }
 
 // take returns all waiting operations, and continues the queue in spare.
@@ -90,7 +64,7 @@ func (x *outbox) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	x.signal()
+	x.wake.Wake()
 }
 
 // send runs until the outbox is closed and empty.

@@ -25,11 +25,6 @@ type request struct {
 	timer  *time.Timer
 }
 
-func (r *requests) init(inbox string, max int) {
-	r.inbox, r.max = inbox, max
-	r.waiting = map[uint64]*request{}
-}
-
 // Request implements bus.Bus.
 func (b *Bus) Request(m bus.Msg, timeout time.Duration, handle func(bus.Msg, error)) {
 	token, err := b.requests.add(timeout, handle)

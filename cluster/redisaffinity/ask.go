@@ -51,7 +51,7 @@ func (a *Affinity) put(k ask) {
 	select {
 	case a.asks <- k:
 	default:
-		a.counts.refused.Add(1)
+		a.count(&a.stats.Refused, 1)
 		k.fail(cluster.ErrAffinityBusy)
 	}
 }
@@ -71,13 +71,10 @@ func (a *Affinity) answer(ctx context.Context) {
 // collect adds the questions that wait to the first; a Claimed ends the collection.
 func (a *Affinity) collect(first ask) []ask {
 	all := []ask{first}
-	for first.done == nil && len(all) < asksPerTrip {
+	for all[len(all)-1].done == nil && len(all) < asksPerTrip {
 		select {
 		case k := <-a.asks:
 			all = append(all, k)
-			if k.done != nil {
-				return all
-			}
 		default:
 			return all
 		}
@@ -119,12 +116,12 @@ func (a *Affinity) look(ctx context.Context, all []ask) {
 			found[i], errs[i] = parseServed(v[0], v[1], v[2])
 		}
 		if errs[i] != nil {
-			a.counts.odd.Add(1)
+			a.count(&a.stats.Odd, 1)
 		}
 	}
 	a.addAlive(ctx, found, errs)
-	a.counts.trips.Add(1)
-	a.counts.asks.Add(uint64(len(all)))
+	a.count(&a.stats.Trips, 1)
+	a.count(&a.stats.Asks, len(all))
 	for i := range all {
 		if errs[i] != nil {
 			found[i] = cluster.Served{}
@@ -166,7 +163,7 @@ func (a *Affinity) addAlive(ctx context.Context, found []cluster.Served, errs []
 
 // list reads the index of a node.
 func (a *Affinity) list(ctx context.Context, node string, each func([]string)) error {
-	since := strconv.FormatInt(time.Now().Add(-a.cfg.IndexTTL).Unix(), 10)
+	since := strconv.FormatInt(time.Now().Add(-indexTTL).Unix(), 10)
 	for from := 0; from < buckets; from += bucketsPerTrip {
 		names, err := a.listSome(ctx, node, from, since)
 		if err != nil {

@@ -35,8 +35,8 @@ type Config struct {
 	// under a flood it refuses mostly forged requests, but also those of players.
 	Rate float64
 
-	// StatefulRate is how many requests Request passes; it judges those beyond
-	// Stateless. 0 is 2,000; negative is no bound.
+	// StatefulRate is how many requests pass; those beyond are judged Stateless. 0 is
+	// 2,000; negative is no bound.
 	StatefulRate float64
 
 	// LoginRate is how many logins pass from all addresses, because checking a
@@ -70,7 +70,6 @@ type Gate struct {
 	stateful single
 	logins   single
 	tombs    graveyard
-	counts   [NumVerdicts]uint64
 }
 
 // New returns a Gate and allocates all the memory that it will use.
@@ -96,53 +95,34 @@ func New(cfg Config) (*Gate, error) {
 	}, nil
 }
 
-// Memory returns how many bytes the tables of a Gate take. It never changes.
-func (g *Gate) Memory() int {
-	const slot = 16 // bytes of a bucket and of a tomb
-	return slot * (len(g.ones.buckets) + len(g.nets.buckets) + len(g.sites.buckets) + len(g.tombs.slots))
-}
+// A Kind says what a datagram would begin.
+type Kind uint8
 
-// Counts returns how often the Gate gave each verdict.
-func (g *Gate) Counts() [NumVerdicts]uint64 { return g.counts }
+const (
+	Request Kind = iota // a connection request, which takes memory if it is remembered
+	Login               // a login, which may begin a session without a remembered request
+	Answer              // the answer to a stateless probe, which may begin one, too, and costs less than a login
+)
 
-// Request judges a connection request.
-func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
+// Judge judges a datagram. Only a Request is judged Stateless.
+func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 	if g == nil {
 		return Pass
 	}
-	return g.judge(now, from, true, &g.stateful, Stateless)
-}
-
-// Login judges a login, which may begin a session without a remembered request. It
-// never returns Stateless.
-func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
-	if g == nil {
-		return Pass
-	}
-	return g.judge(now, from, false, &g.logins, LimitedAll)
-}
-
-// Answer judges the answer to a stateless probe, which may begin a session, too, and
-// costs less than a login.
-func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
-	if g == nil {
-		return Pass
-	}
-	return g.judge(now, from, false, &single{}, Pass)
-}
-
-// judge judges a datagram. If only the bucket last is empty, the verdict is empty.
-func (g *Gate) judge(now time.Time, from netip.AddrPort, request bool, last *single, empty Verdict) Verdict {
 	t := g.since(now)
-	v := g.tombs.judge(t, from, request)
-	if v == Pass {
-		v = g.limit(t, from.Addr())
+	if v := g.tombs.judge(t, from, kind == Request); v != Pass {
+		return v
 	}
-	if v == Pass && !last.take(t) {
-		v = empty
+	if v := g.limit(t, from.Addr()); v != Pass {
+		return v
 	}
-	g.counts[v]++
-	return v
+	switch {
+	case kind == Request && !g.stateful.take(t):
+		return Stateless
+	case kind == Login && !g.logins.take(t):
+		return LimitedAll
+	}
+	return Pass
 }
 
 // Closed notes the end of a session: for lateFor, late datagrams from its address begin

@@ -169,7 +169,7 @@ func wraps(t *testing.T, b dnptest.Behaviour, loss float64, laps int) (*world, *
 		r := p.remote()
 		if now := r != nil && p.want.next > 1000 && (near(p.want.next) || near(r.want.next)); now != stormy {
 			stormy = now
-			w.net.SetDefault(map[bool]simnet.Path{true: storm, false: calm}[now])
+			w.net.SetPath(map[bool]simnet.Path{true: storm, false: calm}[now])
 		}
 		return true
 	})

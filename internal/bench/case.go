@@ -1,5 +1,3 @@
-//go:build linux
-
 package bench
 
 import (
@@ -58,8 +56,8 @@ func (c *Case) groups() int {
 	return (c.States + c.Links - 1) / c.Links
 }
 
-// group returns the group that state s belongs to, if there are groups.
-func (c *Case) group(s int) int { return s / c.Links }
+// group returns the group that state s belongs to, and 0 if there are no groups.
+func (c *Case) group(s int) int { return s / c.linksPerClient() }
 
 // offered returns the updates per second for all clients, if the first active states
 // change in every tick.

@@ -1,9 +1,7 @@
-//go:build linux
-
 package bench
 
 import (
-	"math/bits"
+	"math"
 	"time"
 )
 
@@ -12,13 +10,14 @@ import (
 type Histogram struct {
 	n      uint64
 	max    time.Duration
-	counts [60 * 16]uint64
+	counts [(127 + 64) << 4]uint64 // 127 is the exponent of 1 in a float32
 }
 
+// mantissaRest is the number of bits of a float32's mantissa that do not tell its bucket.
+const mantissaRest = 23 - 4
+
 func (h *Histogram) add(d time.Duration) {
-	if d < 0 {
-		d = 0
-	}
+	d = max(d, 0)
 	h.n++
 	h.max = max(h.max, d)
 	h.counts[bucket(uint64(d))]++
@@ -40,20 +39,12 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// bucket returns the bucket of v: its highest bit and the four bits below.
-func bucket(v uint64) int {
-	if v < 16 {
-		return int(v)
-	}
-	e := bits.Len64(v) - 5
-	return e*16 + int(v>>e)
-}
+// bucket returns the bucket of v: the exponent of v as a float32 and the first four bits of
+// the mantissa.
+func bucket(v uint64) int { return int(math.Float32bits(float32(v)) >> mantissaRest) }
 
-// bucketEnd returns the largest value in bucket i.
+// bucketEnd returns the largest integer in bucket i.
 func bucketEnd(i int) uint64 {
-	if i < 32 {
-		return uint64(i)
-	}
-	e := i/16 - 1
-	return (uint64(i%16+17) << e) - 1
+	next := math.Float32frombits(uint32(i+1) << mantissaRest)
+	return uint64(math.Ceil(float64(next))) - 1
 }

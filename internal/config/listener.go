@@ -102,12 +102,6 @@ func (l *Listener) parseProbe(query url.Values) error {
 	return nil
 }
 
-// UnmarshalText parses the text of a listener, for flags.
-func (l *Listener) UnmarshalText(text []byte) (err error) {
-	*l, err = ParseListener(string(text))
-	return err
-}
-
 // String returns the URL of l with every option that is not the default.
 func (l Listener) String() string {
 	host := ""

@@ -232,8 +232,8 @@ type Feed = takeover.Feed
 
 func (d *Durable) validate() error {
 	var errs []error
-	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
-		errs = append(errs, errors.New("edge: durable sessions need a log, its shards and a secret"))
+	if d.Log == nil || len(d.Secret) == 0 {
+		errs = append(errs, errors.New("edge: durable sessions need a log and a secret"))
 	}
 	if d.From == nil {
 		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))

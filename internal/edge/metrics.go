@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
@@ -29,8 +28,8 @@ type Stats struct {
 	Protocol   dnp.Stats
 	Socket     udp.Stats
 	Replicas   replication.ReplicaStats
-	Spaces     int64  // followed, summed over the workers
-	States     int64  // in the replicas of all workers
+	Spaces     int    // followed, summed over the workers
+	States     int    // in the replicas of all workers
 	InboxBytes int64  // of messages of the bus that wait for a worker
 	InboxTasks int64  // that wait for a worker
 	BadHeads   uint64 // heads that were malformed
@@ -74,139 +73,150 @@ func (w *Worker) stats() Stats {
 	for r := range w.spaces.Replicas {
 		telemetry.Sum(&s.Replicas, r.Stats())
 		s.Spaces++
-		s.States += int64(r.Len())
+		s.States += r.Len()
 	}
 	return s
 }
 
-// A snapshot is the counters of the edge at one moment, with metrics that point into it. The
-// mutex is there because several goroutines may read metrics.
-type snapshot struct {
-	cache telemetry.Cache[Stats]
-	mu    sync.Mutex
-	Stats
-}
-
-// A counter is one of the counters of a snapshot, with its label in a metric.
-type counter struct {
-	label string
-	value *uint64
-}
-
-func (s *snapshot) counters(name, unit, help, key string, list ...counter) telemetry.Metric {
-	return telemetry.CounterBy(name, unit, help, key, func(observe func(string, uint64)) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.Stats = s.cache.Get()
-		for _, c := range list {
-			observe(c.label, *c.value)
-		}
-	})
-}
-
-// labelled returns the counters of an array whose index is of type T, by name.
-func labelled[T interface {
-	~uint8
-	String() string
-}](values []uint64) (list []counter) {
-	for i := range values {
-		list = append(list, counter{T(i).String(), &values[i]})
-	}
-	return list
-}
-
 // Metrics returns the metrics of this edge.
 func (e *Edge) Metrics() []telemetry.Metric {
-	s := &snapshot{cache: telemetry.Cache[Stats]{Read: e.Stats}}
-	edge := func(name, unit, help string, value *uint64) telemetry.Metric {
-		return s.counters("dnp.edge."+name, unit, help, "", counter{"", value})
-	}
-	direction := func(name, unit, help string, in, out *uint64) telemetry.Metric {
-		return s.counters("dnp.edge."+name, unit, help, "direction", counter{"in", in}, counter{"out", out})
-	}
-	gauge := func(name, unit, help string, value *int64) telemetry.Metric {
-		return telemetry.Gauge("dnp.edge."+name, unit, help, func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.Stats = s.cache.Get()
-			return float64(*value)
-		})
-	}
+	cache := &telemetry.Cache[Stats]{Read: e.Stats}
+	of := telemetry.Group[Stats]{Prefix: "dnp.edge.", Read: cache.Get}
 	all := []telemetry.Metric{
-		gauge("sessions", "{session}", "Sessions of clients.", &s.Sessions),
-		telemetry.Gauge("dnp.edge.sessions.max", "{session}", "Sessions that this edge may have.",
-			func() float64 { return float64(e.cfg.SessionsMax) }),
-		gauge("spaces", "{space}", "Spaces followed, summed over the workers.", &s.Spaces),
-		gauge("states", "{state}", "States in the replicas, summed over the workers.", &s.States),
-		gauge("levels", "{level}", "Levels of detail of states, summed over the workers.", &s.Levels),
-		direction("datagrams", "{datagram}", "Datagrams of clients.", &s.Protocol.DatagramsIn, &s.Protocol.DatagramsOut),
-		direction("io", "By", "Bytes of datagrams, without headers.", &s.Protocol.BytesIn, &s.Protocol.BytesOut),
-		direction("updates", "{update}", "Links in LinkUpdates.", &s.Protocol.UpdatesIn, &s.Protocol.UpdatesOut),
-		direction("messages", "{message}", "Messages of applications.", &s.MessagesIn, &s.MessagesOut),
-		edge("stateless", "{request}", "Connection requests that the edge answered without storing anything, because there were too many.", &s.Protocol.Stateless),
-		edge("suspects", "{alarm}", "Sessions for which another host seemed to forge datagrams.", &s.Protocol.Alarms),
-		edge("socket.waits", "{flush}", "Flushes that had to wait for the socket.", &s.Socket.WriteWaits),
-		edge("socket.uncut", "{flush}", "Times that datagrams which could have left in one piece were sent one by one.", &s.Socket.Uncut),
-		direction("socket.batches", "{batch}", "System calls that moved datagrams.", &s.Socket.BatchesIn, &s.Socket.BatchesOut),
-		edge("updates.deferred", "{link}", "Links that began to wait for the budget of their client.", &s.Protocol.Deferred),
-		edge("connects", "{session}", "Sessions that began.", &s.Protocol.Connects),
-		edge("callouts", "{request}", "Requests to the game's service about who a client is.", &s.Callouts),
-		edge("events", "{message}", "Events published for game servers.", &s.Events),
-		gauge("inbox.io", "By", "Messages of the bus that wait for a worker.", &s.InboxBytes),
-		gauge("inbox.tasks", "{task}", "Tasks that wait for a worker: messages of the bus, and requests of the edge.", &s.InboxTasks),
-		edge("scrubs", "{link}", "Links whose values were sent again in the round over all links.", &s.Protocol.Scrubs),
-		edge("inferred", "{command}", "Reliable commands taken as delivered because the peer went on behind them.", &s.Protocol.Inferred),
-		edge("resends", "{command}", "Reliable commands sent again.", &s.Protocol.Resends),
-		edge("refreshes", "{state}", "States whose values were sent again because they went quiet.", &s.Protocol.Refreshes),
-		edge("batches", "{batch}", "Batches applied, summed over the workers.", &s.Replicas.Batches),
-		edge("range.requests", "{request}", "Requests for batches that were missed.", &s.Replicas.RangeRequests),
-		edge("epochs", "{epoch}", "Times that a space got another holder.", &s.Replicas.Epochs),
-		edge("gaps", "{gap}", "Batches that came without their predecessor.", &s.Replicas.Gaps),
-		edge("keyframe.requests", "{request}", "Requests for whole states.", &s.Replicas.KeyframeRequests),
-		edge("divergence", "{state}", "States that differed from the holder's at an equal position.", &s.Replicas.Divergence),
-		edge("writes.repeated", "{write}", "Client writes that the holder did not acknowledge in time.", &s.WritesRepeated),
-		telemetry.Counter("dnp.edge.writes.refused", "{write}", "Client writes that were not allowed, by the edge or the holder.", func() uint64 {
-			stats := s.cache.Get()
-			return stats.WritesRefused + stats.WritesForbidden
-		}),
-		edge("writes.dropped", "{value}", "Values of clients beyond the bounds of what may be unacknowledged.", &s.WritesDropped),
-		edge("links.refused", "{link}", "Links not offered because the client has as many as it may.", &s.LinksRefused),
-		edge("offers.refused", "{state}", "States of clients that were refused.", &s.OffersRefused),
-		edge("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.", &s.MessagesRefused),
+		of.Gauge("sessions", "{session}", "Sessions of clients.", func(s *Stats) float64 { return float64(s.Sessions) }),
+		of.Gauge("sessions.max", "{session}", "Sessions that this edge may have.", func(*Stats) float64 { return float64(e.cfg.SessionsMax) }),
+		of.Gauge("spaces", "{space}", "Spaces followed, summed over the workers.", func(s *Stats) float64 { return float64(s.Spaces) }),
+		of.Gauge("states", "{state}", "States in the replicas, summed over the workers.", func(s *Stats) float64 { return float64(s.States) }),
+		of.Gauge("levels", "{level}", "Levels of detail of states, summed over the workers.", func(s *Stats) float64 { return float64(s.Levels) }),
+		of.InOut("datagrams", "{datagram}", "Datagrams of clients.",
+			func(s *Stats) (in, out uint64) { return s.Protocol.DatagramsIn, s.Protocol.DatagramsOut }),
+		of.InOut("io", "By", "Bytes of datagrams, without headers.",
+			func(s *Stats) (in, out uint64) { return s.Protocol.BytesIn, s.Protocol.BytesOut }),
+		of.InOut("updates", "{update}", "Links in LinkUpdates.",
+			func(s *Stats) (in, out uint64) { return s.Protocol.UpdatesIn, s.Protocol.UpdatesOut }),
+		of.InOut("messages", "{message}", "Messages of applications.",
+			func(s *Stats) (in, out uint64) { return s.MessagesIn, s.MessagesOut }),
+		of.Counter("stateless", "{request}", "Connection requests that the edge answered without storing anything, because there were too many.",
+			func(s *Stats) uint64 { return s.Protocol.Stateless }),
+		of.Counter("suspects", "{alarm}", "Sessions for which another host seemed to forge datagrams.",
+			func(s *Stats) uint64 { return s.Protocol.Alarms }),
+		of.Counter("socket.waits", "{flush}", "Flushes that had to wait for the socket.", func(s *Stats) uint64 { return s.Socket.WriteWaits }),
+		of.Counter("socket.uncut", "{flush}", "Times that datagrams which could have left in one piece were sent one by one.",
+			func(s *Stats) uint64 { return s.Socket.Uncut }),
+		of.InOut("socket.batches", "{batch}", "System calls that moved datagrams.",
+			func(s *Stats) (in, out uint64) { return s.Socket.BatchesIn, s.Socket.BatchesOut }),
+		of.Counter("updates.deferred", "{link}", "Links that began to wait for the budget of their client.",
+			func(s *Stats) uint64 { return s.Protocol.Deferred }),
+		of.Counter("connects", "{session}", "Sessions that began.", func(s *Stats) uint64 { return s.Protocol.Connects }),
+		of.Counter("callouts", "{request}", "Requests to the game's service about who a client is.", func(s *Stats) uint64 { return s.Callouts }),
+		of.Counter("events", "{message}", "Events published for game servers.", func(s *Stats) uint64 { return s.Events }),
+		of.Gauge("inbox.io", "By", "Messages of the bus that wait for a worker.", func(s *Stats) float64 { return float64(s.InboxBytes) }),
+		of.Gauge("inbox.tasks", "{task}", "Tasks that wait for a worker: messages of the bus, and requests of the edge.", func(s *Stats) float64 { return float64(s.InboxTasks) }),
+		of.Counter("scrubs", "{link}", "Links whose values were sent again in the round over all links.",
+			func(s *Stats) uint64 { return s.Protocol.Scrubs }),
+		of.Counter("inferred", "{command}", "Reliable commands taken as delivered because the peer went on behind them.",
+			func(s *Stats) uint64 { return s.Protocol.Inferred }),
+		of.Counter("resends", "{command}", "Reliable commands sent again.", func(s *Stats) uint64 { return s.Protocol.Resends }),
+		of.Counter("refreshes", "{state}", "States whose values were sent again because they went quiet.",
+			func(s *Stats) uint64 { return s.Protocol.Refreshes }),
+		of.Counter("batches", "{batch}", "Batches applied, summed over the workers.", func(s *Stats) uint64 { return s.Replicas.Batches }),
+		of.Counter("range.requests", "{request}", "Requests for batches that were missed.", func(s *Stats) uint64 { return s.Replicas.RangeRequests }),
+		of.Counter("epochs", "{epoch}", "Times that a space got another holder.", func(s *Stats) uint64 { return s.Replicas.Epochs }),
+		of.Counter("gaps", "{gap}", "Batches that came without their predecessor.", func(s *Stats) uint64 { return s.Replicas.Gaps }),
+		of.Counter("keyframe.requests", "{request}", "Requests for whole states.", func(s *Stats) uint64 { return s.Replicas.KeyframeRequests }),
+		of.Counter("divergence", "{state}", "States that differed from the holder's at an equal position.",
+			func(s *Stats) uint64 { return s.Replicas.Divergence }),
+		of.Counter("writes.repeated", "{write}", "Client writes that the holder did not acknowledge in time.",
+			func(s *Stats) uint64 { return s.WritesRepeated }),
+		of.Counter("writes.refused", "{write}", "Client writes that were not allowed, by the edge or the holder.",
+			func(s *Stats) uint64 { return s.WritesRefused + s.WritesForbidden }),
+		of.Counter("writes.dropped", "{value}", "Values of clients beyond the bounds of what may be unacknowledged.",
+			func(s *Stats) uint64 { return s.WritesDropped }),
+		of.Counter("links.refused", "{link}", "Links not offered because the client has as many as it may.",
+			func(s *Stats) uint64 { return s.LinksRefused }),
+		of.Counter("offers.refused", "{state}", "States of clients that were refused.", func(s *Stats) uint64 { return s.OffersRefused }),
+		of.Counter("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.",
+			func(s *Stats) uint64 { return s.MessagesRefused }),
 	}
 	if e.cfg.Durable != nil {
-		all = append(all, e.durableMetrics(s)...)
+		all = append(all, e.durableMetrics(cache)...)
 	}
-	return append(all, s.drops()...)
+	return append(all, drops(of)...)
 }
 
 // drops are the metrics with a reason.
-func (s *snapshot) drops() []telemetry.Metric {
-	by := func(name, unit, help string, list ...counter) telemetry.Metric {
-		return s.counters("dnp.edge."+name, unit, help, "reason", list...)
+func drops(of telemetry.Group[Stats]) []telemetry.Metric {
+	by := func(name, unit, help string, read func(s *Stats, observe func(string, uint64))) telemetry.Metric {
+		return of.CounterBy(name, unit, help, "reason", read)
 	}
 	return []telemetry.Metric{
-		by("drops", "{datagram}", "Input that was ignored, and losses because of bounds, by reason.", labelled[dnp.DropReason](s.Protocol.Drops[:])...),
-		by("logins", "{login}", "Logins of clients, by the reason for which they were refused; none = admitted.", labelled[auth.Reason](s.Logins[:])...),
-		by("closes", "{session}", "Connections that ended, by reason.", labelled[dnp.CloseReason](s.Protocol.Closes[:])...),
+		by("drops", "{datagram}", "Input that was ignored, and losses because of bounds, by reason.",
+			func(s *Stats, observe func(string, uint64)) {
+				telemetry.Named[dnp.DropReason](observe, s.Protocol.Drops[:])
+			}),
+		by("logins", "{login}", "Logins of clients, by the reason for which they were refused; none = admitted.",
+			func(s *Stats, observe func(string, uint64)) { telemetry.Named[auth.Reason](observe, s.Logins[:]) }),
+		by("closes", "{session}", "Connections that ended, by reason.",
+			func(s *Stats, observe func(string, uint64)) {
+				telemetry.Named[dnp.CloseReason](observe, s.Protocol.Closes[:])
+			}),
 		by("socket.drops", "{datagram}", "Datagrams that the system did not send or deliver, by reason.",
-			append(labelled[udp.DropReason](s.Socket.Drops[:]), counter{"overflow", &s.Socket.Overflows})...),
-		by("replica.drops", "{message}", "Messages of holders that were not applied, by reason.",
-			counter{"malformed", &s.Replicas.Malformed}, counter{"malformed_head", &s.BadHeads},
-			counter{"bad_record", &s.Replicas.BadRecords}, counter{"old_epoch", &s.Replicas.OldEpoch},
-			counter{"duplicate", &s.Replicas.Duplicates}, counter{"buffer_full", &s.Replicas.BufferFull},
-			counter{"unwanted_reply", &s.Replicas.UnwantedReplies}),
-		by("bus.lost", "{message}", "Messages that the bus refused, and messages from it that did not fit, by kind.",
-			counter{"event", &s.EventsLost}, counter{"message", &s.MessagesLost}, counter{"answer", &s.AnswersLost},
-			counter{"repair", &s.RepairsLost}, counter{"inbox", &s.TasksLost}, counter{"link_end", &s.DropsForgotten}),
+			func(s *Stats, observe func(string, uint64)) {
+				telemetry.Named[udp.DropReason](observe, s.Socket.Drops[:])
+				observe("overflow", s.Socket.Overflows)
+			}),
+		by("replica.drops", "{message}", "Messages of holders that were not applied, by reason.", replicaDrops),
+		by("bus.lost", "{message}", "Messages that the bus refused, and messages from it that did not fit, by kind.", busLost),
 	}
 }
 
-// durableMetrics returns the metrics of durable sessions.
-func (e *Edge) durableMetrics(s *snapshot) []telemetry.Metric {
-	session := func(name, unit, help string, value *uint64) telemetry.Metric {
-		return s.counters("dnp.session."+name, unit, help, "", counter{"", value})
+func protocolDrops(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Protocol.Drops {
+		observe(dnp.DropReason(i).String(), n)
 	}
+}
+
+func logins(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Logins {
+		observe(auth.Reason(i).String(), n)
+	}
+}
+
+func closes(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Protocol.Closes {
+		observe(dnp.CloseReason(i).String(), n)
+	}
+}
+
+func socketDrops(s *Stats, observe func(string, uint64)) {
+	for i, n := range s.Socket.Drops {
+		observe(udp.DropReason(i).String(), n)
+	}
+	observe("overflow", s.Socket.Overflows)
+}
+
+func replicaDrops(s *Stats, observe func(string, uint64)) {
+	observe("malformed", s.Replicas.Malformed)
+	observe("malformed_head", s.BadHeads)
+	observe("bad_record", s.Replicas.BadRecords)
+	observe("old_epoch", s.Replicas.OldEpoch)
+	observe("duplicate", s.Replicas.Duplicates)
+	observe("buffer_full", s.Replicas.BufferFull)
+	observe("unwanted_reply", s.Replicas.UnwantedReplies)
+}
+
+func busLost(s *Stats, observe func(string, uint64)) {
+	observe("event", s.EventsLost)
+	observe("message", s.MessagesLost)
+	observe("answer", s.AnswersLost)
+	observe("repair", s.RepairsLost)
+	observe("inbox", s.TasksLost)
+	observe("link_end", s.DropsForgotten)
+}
+
+// durableMetrics returns the metrics of durable sessions.
+func (e *Edge) durableMetrics(cache *telemetry.Cache[Stats]) []telemetry.Metric {
+	of := telemetry.Group[takeover.Counts]{Prefix: "dnp.session.", Read: func() takeover.Counts { return cache.Get().Durable }}
 	return []telemetry.Metric{
 		telemetry.Gauge("dnp.session.durable", "{session}", "Durable sessions that this edge serves or considers.",
 			func() float64 { return float64(e.DurableSessions()) }),
@@ -216,18 +226,26 @@ func (e *Edge) durableMetrics(s *snapshot) []telemetry.Metric {
 			}
 			return 0
 		}),
-		session("opened", "{session}", "Sessions that began here.", &s.Durable.SessionsOpened),
-		session("adopted", "{session}", "Sessions that this edge took over from other edges.", &s.Durable.SessionsAdopted),
-		session("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", &s.Durable.SessionsHanded),
-		session("lost", "{session}", "Sessions that other edges took over although this edge had not handed them over.", &s.Durable.SessionsLost),
-		session("elsewhere", "{session}", "Connections that ended without a farewell because another edge has the client's session.", &s.Durable.SessionsElsewhere),
-		session("uncertain", "{session}", "Sessions that ended because the edge could not establish their history.", &s.Durable.SessionsUncertain),
-		session("writes", "{write}", "Writes that the edge requested of the session log.", &s.Durable.LogWrites),
-		session("stalls", "{stall}", "Times that a worker was stopped for so long that other edges may have taken its sessions over.", &s.Durable.Stalls),
-		session("return_paths.unknown", "{datagram}", "Datagrams dropped with --answer-only, because their client has sent none yet, or because the edge on its return path is not reachable.",
-			&s.Durable.PathsUnknown),
-		s.counters("dnp.session.orphans", "{datagram}", "Orphan datagrams (from clients that the worker does not serve), by outcome.", "fate",
-			counter{"held", &s.Durable.OrphansHeld}, counter{"forwarded", &s.Durable.OrphansForwarded}, counter{"dropped", &s.Durable.OrphansDropped}),
-		session("return_paths.displaced", "{client}", "Clients without a session whose return path was forgotten because the table was full.", &s.Durable.PathsDisplaced),
+		of.Counter("opened", "{session}", "Sessions that began here.", func(c *takeover.Counts) uint64 { return c.SessionsOpened }),
+		of.Counter("adopted", "{session}", "Sessions that this edge took over from other edges.", func(c *takeover.Counts) uint64 { return c.SessionsAdopted }),
+		of.Counter("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", func(c *takeover.Counts) uint64 { return c.SessionsHanded }),
+		of.Counter("lost", "{session}", "Sessions that other edges took over although this edge had not handed them over.", func(c *takeover.Counts) uint64 { return c.SessionsLost }),
+		of.Counter("elsewhere", "{session}", "Connections that ended without a farewell because another edge has the client's session.",
+			func(c *takeover.Counts) uint64 { return c.SessionsElsewhere }),
+		of.Counter("uncertain", "{session}", "Sessions that ended because the edge could not establish their history.",
+			func(c *takeover.Counts) uint64 { return c.SessionsUncertain }),
+		of.Counter("writes", "{write}", "Writes that the edge requested of the session log.", func(c *takeover.Counts) uint64 { return c.LogWrites }),
+		of.Counter("stalls", "{stall}", "Times that a worker was stopped for so long that other edges may have taken its sessions over.",
+			func(c *takeover.Counts) uint64 { return c.Stalls }),
+		of.Counter("return_paths.unknown", "{datagram}", "Datagrams dropped with --answer-only, because their client has sent none yet, or because the edge on its return path is not reachable.",
+			func(c *takeover.Counts) uint64 { return c.PathsUnknown }),
+		of.CounterBy("orphans", "{datagram}", "Orphan datagrams (from clients that the worker does not serve), by outcome.", "fate",
+			func(c *takeover.Counts, observe func(string, uint64)) {
+				observe("held", c.OrphansHeld)
+				observe("forwarded", c.OrphansForwarded)
+				observe("dropped", c.OrphansDropped)
+			}),
+		of.Counter("return_paths.displaced", "{client}", "Clients without a session whose return path was forgotten because the table was full.",
+			func(c *takeover.Counts) uint64 { return c.PathsDisplaced }),
 	}
 }

@@ -1,12 +1,14 @@
 package natsembed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -82,14 +84,17 @@ func (s *Server) start(cfg Config, folder, host string, port int) error {
 			return fmt.Errorf("map NATS subject %s to %s: %w", m.From, m.To, err)
 		}
 	}
-	log := newLogger(cfg.Log)
+	log := &logger{log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))}
 	srv.SetLoggerV2(log, false, false, false)
 	s.srv = srv
 	srv.Start()
 	if log.fatal.Load() == nil && srv.ReadyForConnections(readyTimeout) {
 		return nil
 	}
-	return fmt.Errorf("NATS server: %s", log.reason())
+	if reason := log.fatal.Load(); reason != nil {
+		return fmt.Errorf("NATS server: %s", *reason)
+	}
+	return fmt.Errorf("NATS server: not ready after %v", readyTimeout)
 }
 
 // Shutdown stops the server and waits until it has stopped.
@@ -148,3 +153,29 @@ func checkFolder(folder string) error {
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
+
+// A logger passes the server's messages to slog and keeps its fatal error. The server calls it from many
+// goroutines.
+type logger struct {
+	log   *slog.Logger
+	fatal atomic.Pointer[string]
+}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.fatal.CompareAndSwap(nil, &text)
+	l.log.Error("NATS server: " + text)
+}
+
+func (l *logger) Errorf(format string, v ...any) {
+	l.log.Error("NATS server: " + fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn("NATS server: " + fmt.Sprintf(format, v...))
+}
+
+// Noticef, Debugf and Tracef drop messages below warnings.
+func (l *logger) Noticef(string, ...any) {}
+func (l *logger) Debugf(string, ...any)  {}
+func (l *logger) Tracef(string, ...any)  {}

@@ -3,6 +3,7 @@ package natstest
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 )
 
 // readyTimeout is how long a server or the cluster may take to get ready. It is large, because tests share
@@ -153,4 +155,30 @@ func freePorts(t testing.TB, n int) (ports []int) {
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
+}
+
+// Dir returns a new folder for the store of a nats-server, which is removed at the end of the
+// test. Unlike testing.TB.TempDir it does not fail the test while the server, which may write
+// its stream state for some time after WaitForShutdown, fills the folder again.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nats-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return dir
+}
+
+// inServer is the package of nats-server in the names of its functions.
+const inServer = "github.com/nats-io/nats-server/v2/server"
+
+// VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for two that a
+// nats-server leaves if it is shut down while it makes a stream.
+func VerifyNoLeaks(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
 }

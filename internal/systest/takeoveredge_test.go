@@ -98,7 +98,7 @@ func (e *takeoverEdge) boot() {
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
 	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
 	durable := &edge.Durable{From: takeoverFrom{e, e.start}, Ports: takeover.Ports{
-		Log: takeoverLog{e, w.store}, Shards: 4, Secret: []byte("secret"), Affinity: e.affinity, Forward: takeoverForward{e},
+		Log: takeoverLog{e, w.store}, Secret: []byte("secret"), Affinity: e.affinity, Forward: takeoverForward{e},
 	}}
 	if w.alone {
 		durable.Forward = nil

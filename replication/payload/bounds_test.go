@@ -54,13 +54,11 @@ func putOf(t *testing.T, f Form, l *replication.Listing) *replication.Op {
 		}
 		states := value.list()
 		states.some()
-		fields, err := parseFields(states.element(), "a state")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := parseFields(states.element(), "a state")
 		op, p := new(replication.Op), parser{}
-		if err := p.put(op, &fields); err != nil {
-			t.Fatalf("%v: %v", f, err)
+		p.op(op, &fields)
+		if fields.err != nil {
+			t.Fatalf("%v: %v", f, fields.err)
 		}
 		return op
 	}

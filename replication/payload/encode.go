@@ -1,13 +1,13 @@
 package payload
 
 import (
-	"encoding/base64"
 	"encoding/binary"
-	"strings"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -21,12 +21,10 @@ func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	e.object()
 	e.position(a.Epoch, a.Seq)
 	if !a.Durable {
-		e.key("durable")
-		e.boolean(false)
+		e.key("durable").boolean(false)
 	}
 	if a.Results != nil {
-		e.key("results")
-		e.array()
+		e.key("results").array()
 		for _, r := range a.Results {
 			e.result(r)
 		}
@@ -44,8 +42,8 @@ func (f Form) AppendError(b []byte, err *replication.Error) []byte {
 }
 
 func (e *emitter) position(epoch, seq uint64) {
-	e.uintField("epoch", epoch)
-	e.uintField("seq", seq)
+	e.key("epoch").uint(epoch)
+	e.key("seq").uint(seq)
 }
 
 func (e *emitter) result(r replication.Result) {
@@ -54,22 +52,18 @@ func (e *emitter) result(r replication.Result) {
 		return
 	}
 	e.object()
-	e.key("ok")
-	e.boolean(true)
+	e.key("ok").boolean(true)
 	e.end()
 }
 
 func (e *emitter) problem(err *replication.Error) {
 	e.object()
-	e.key("error")
-	e.object()
-	e.key("code")
-	e.text(string(err.Code))
-	e.key("message")
-	e.text(err.Message)
-	e.uintField("op", uint64(err.Op))
+	e.key("error").object()
+	e.key("code").text(string(err.Code))
+	e.key("message").text(err.Message)
+	e.key("op").uint(uint64(err.Op))
 	if err.Code == replication.CodeBusy {
-		e.uintField("retry_after_ms", uint64(err.RetryAfter.Milliseconds()))
+		e.key("retry_after_ms").uint(uint64(err.RetryAfter.Milliseconds()))
 	}
 	e.end()
 	e.end()
@@ -79,7 +73,7 @@ func (e *emitter) problem(err *replication.Error) {
 func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	e := newEmitter(f, b)
 	e.object()
-	e.uintField("v", 1)
+	e.key("v").uint(1)
 	e.textField("type", string(ev.Type))
 	e.textField("space", ev.Space)
 	e.textField("ts", timeText(ev.Time))
@@ -91,37 +85,34 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	e.textField("key", ev.Key)
 	switch ev.Type {
 	case replication.EventLinked, replication.EventRejected:
-		e.uintField("link", uint64(ev.Link))
+		e.key("link").uint(uint64(ev.Link))
 	case replication.EventChanged, replication.EventRefused:
 		e.eventValues(ev.Values)
 	case replication.EventReassert:
-		e.uintField("shard", uint64(ev.Shard))
+		e.key("shard").uint(uint64(ev.Shard))
 		e.textField("lost_after", timeText(ev.LostAfter))
 	case replication.EventUncertain:
 		e.numbers(ev.Numbers)
 	}
 	e.textField("code", string(ev.Code))
 	if ev.Missed > 0 {
-		e.uintField("missed", ev.Missed)
+		e.key("missed").uint(ev.Missed)
 	}
 	e.end()
 	return e.done()
 }
 
 func (e *emitter) eventValues(values []replication.EventValue) {
-	e.key("values")
-	e.object()
+	e.key("values").object()
 	for _, v := range values {
-		e.key(v.Name)
-		e.value(v.Type, v.Value)
+		e.key(v.Name).value(v.Type, v.Value)
 	}
 	e.end()
 }
 
 // numbers writes the numbers of messages. In JSON a number beyond 2^53 is a string.
 func (e *emitter) numbers(numbers []uint64) {
-	e.key("numbers")
-	e.array()
+	e.key("numbers").array()
 	for _, n := range numbers {
 		e.value(typeUint64, binary.LittleEndian.AppendUint64(nil, n))
 	}
@@ -130,59 +121,6 @@ func (e *emitter) numbers(numbers []uint64) {
 
 // timeText returns t as in RFC 3339, UTC, with milliseconds.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
-
-// AppendValue appends a valid encoded value of type t as JSON. A component that is infinite or
-// not a number, which only clients can write, becomes null; a byte of a string that is not
-// UTF-8 becomes the replacement character.
-func AppendValue(b []byte, t wire.ValueType, enc []byte) []byte {
-	switch t.Kind() {
-	case wire.KindString:
-		return appendString(b, string(enc[2:]))
-	case wire.KindData:
-		return appendBase64(b, "", enc[2:])
-	}
-	n, width := t.Components(), t.Width()
-	if n == 1 {
-		return appendComponent(b, t, enc)
-	}
-	b = append(b, '[')
-	for i := range n {
-		b = comma(b, i)
-		b = appendComponent(b, t, enc[i*width:(i+1)*width])
-	}
-	return append(b, ']')
-}
-
-func comma(b []byte, i int) []byte {
-	if i > 0 {
-		b = append(b, ',')
-	}
-	return b
-}
-
-func appendBase64(b []byte, prefix string, p []byte) []byte {
-	b = append(b, '"')
-	b = append(b, prefix...)
-	b = base64.StdEncoding.AppendEncode(b, p)
-	return append(b, '"')
-}
-
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for _, r := range s { // a byte that is not UTF-8 comes as utf8.RuneError
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
-}
 
 // AppendListing appends states, each as the put that would make it, in at most sizeMax bytes
 // unless the first state alone is larger. If states are left, "after" is the key to continue
@@ -193,12 +131,11 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	start := e.len()
 	e.object()
 	e.position(l.Epoch, l.Seq)
-	e.key("states")
-	e.array()
+	e.key("states").array()
 	after := l.After
 	for i := range l.States {
 		before := e
-		e.put(&l.States[i])
+		e.put(l.States[i])
 		if i > 0 && e.len()-start+tail > sizeMax {
 			e = before
 			after = l.States[i-1].Desc.Key
@@ -211,28 +148,22 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	return e.done()
 }
 
-func (e *emitter) put(s *replication.Listed) {
+func (e *emitter) put(s *replication.State) {
 	d := s.Desc
 	e.object()
 	e.textField("op", "put")
 	e.textField("key", d.Key)
-	e.key("message")
-	e.message(d.Message)
+	e.key("message").message(d.Message)
 	if len(d.Farewell) > 0 {
-		e.key("farewell")
-		e.message(d.Farewell)
+		e.key("farewell").message(d.Farewell)
 	}
-	e.key("access")
-	e.access(d.Access)
-	e.key("audience")
-	e.audience(d.Audience)
+	e.key("access").access(d.Access)
+	e.key("audience").audience(d.Audience)
 	if d.Priority > 1 {
-		e.key("priority")
-		e.uint(uint64(d.Priority))
+		e.key("priority").uint(uint64(d.Priority))
 	}
 	e.lod(d.Details)
-	e.key("values")
-	e.array()
+	e.key("values").array()
 	for i := range d.Values {
 		e.putValue(s, i)
 	}
@@ -240,7 +171,7 @@ func (e *emitter) put(s *replication.Listed) {
 	e.end()
 }
 
-func (e *emitter) putValue(s *replication.Listed, i int) {
+func (e *emitter) putValue(s *replication.State, i int) {
 	v := &s.Desc.Values[i]
 	e.object()
 	e.textField("name", v.Name)
@@ -251,15 +182,10 @@ func (e *emitter) putValue(s *replication.Listed, i int) {
 	} else {
 		e.value(v.Type, s.Values.Value(i))
 	}
-	if v.Precision != 0 {
-		e.key("precision")
-		e.float(v.Precision)
-	}
+	e.floatField("precision", v.Precision)
 	if v.Nullable {
-		e.key("nullable")
-		e.boolean(true)
-		e.key("null")
-		e.value(v.Type, v.Substitute())
+		e.key("nullable").boolean(true)
+		e.key("null").value(v.Type, v.Substitute())
 	}
 	e.bounds(v.Type, v.Bounds)
 	e.end()
@@ -285,57 +211,34 @@ func (e *emitter) audience(a replication.Audience) {
 		e.tokens("groups", a.Groups)
 		e.tokens("clients", a.Clients)
 	case replication.AudienceAllBut:
-		e.key("all")
-		e.boolean(true)
-		e.key("except")
-		e.audience(replication.Audience{Kind: replication.AudienceListed, Groups: a.Groups, Clients: a.Clients})
+		e.key("all").boolean(true)
+		e.key("except").audience(replication.Audience{Kind: replication.AudienceListed, Groups: a.Groups, Clients: a.Clients})
 	default:
-		e.key("all")
-		e.boolean(a.Kind == replication.AudienceAll)
+		e.key("all").boolean(a.Kind == replication.AudienceAll)
 	}
 	e.end()
 }
 
 func (e *emitter) tokens(name string, all []string) {
-	e.key(name)
-	e.array()
+	e.key(name).array()
 	for _, s := range all {
 		e.text(s)
 	}
 	e.end()
 }
 
-// appendBytesText appends a message: as text if it is UTF-8, otherwise as base64.
-func appendBytesText(b, message []byte) []byte {
-	if !utf8.Valid(message) {
-		return appendBase64(b, prefixBase64, message)
-	}
-	s := string(message)
-	if strings.HasPrefix(s, prefixBase64) || strings.HasPrefix(s, prefixText) {
-		s = prefixText + s
-	}
-	return appendString(b, s)
-}
-
 func (e *emitter) lod(all []replication.Detail) {
 	if len(all) == 0 {
 		return
 	}
-	e.key("lod")
-	e.array()
+	e.key("lod").array()
 	for i := range all {
 		d := &all[i]
 		e.object()
 		e.tokens("groups", d.Groups)
 		e.tokens("clients", d.Clients)
-		if d.Precision != 0 {
-			e.key("precision")
-			e.float(d.Precision)
-		}
-		if d.Rate != 0 {
-			e.key("rate")
-			e.float(d.Rate)
-		}
+		e.floatField("precision", d.Precision)
+		e.floatField("rate", d.Rate)
 		e.end()
 	}
 	e.end()
@@ -346,19 +249,200 @@ func (e *emitter) bounds(t wire.ValueType, b *replication.Bounds) {
 		return
 	}
 	if b.Min != nil {
-		e.key("min")
-		e.value(t.Component(), b.Min)
+		e.key("min").value(t.Component(), b.Min)
 	}
 	if b.Max != nil {
-		e.key("max")
-		e.value(t.Component(), b.Max)
+		e.key("max").value(t.Component(), b.Max)
 	}
 	if b.Infinite {
-		e.key("finite")
-		e.boolean(false)
+		e.key("finite").boolean(false)
 	}
-	if b.Rate != 0 {
-		e.key("rate")
-		e.float(b.Rate)
+	e.floatField("rate", b.Rate)
+}
+
+// emitDepthMax is the deepest nesting of the output: a listing, its states, an audience, its
+// exceptions, their groups; and a value that is an array.
+const emitDepthMax = 8
+
+// An emitter writes objects and arrays in either form, so that every answer is defined once. To
+// go back to a place, keep a copy of the emitter.
+type emitter struct {
+	form  Form
+	b     []byte // JSON
+	w     variant.Writer
+	depth int
+	open  [emitDepthMax]struct {
+		mark  variant.Mark
+		n     int  // elements so far
+		keyed bool // it is an object
+	}
+}
+
+func newEmitter(f Form, b []byte) emitter {
+	e := emitter{form: f, b: b}
+	if f != JSON {
+		e.w = variant.NewWriter(f.dialect, b)
+	}
+	return e
+}
+
+// done returns the output. An emitter writes only what its dialect can hold.
+func (e *emitter) done() []byte {
+	if e.form == JSON {
+		return e.b
+	}
+	if err := e.w.Err(); err != nil {
+		panic("payload: wrote what does not fit: " + err.Error())
+	}
+	return e.w.Bytes()
+}
+
+func (e *emitter) len() int {
+	if e.form == JSON {
+		return len(e.b)
+	}
+	return len(e.w.Bytes())
+}
+
+func (e *emitter) object() { e.begin(true) }
+func (e *emitter) array()  { e.begin(false) }
+
+func (e *emitter) begin(keyed bool) {
+	e.element()
+	e.depth++
+	f := &e.open[e.depth]
+	f.n, f.keyed = 0, keyed
+	switch {
+	case e.form != JSON && keyed:
+		f.mark = e.w.Begin(variant.Dictionary)
+	case e.form != JSON:
+		f.mark = e.w.Begin(variant.Array)
+	case keyed:
+		e.b = append(e.b, '{')
+	default:
+		e.b = append(e.b, '[')
+	}
+}
+
+// end ends the innermost object or array.
+func (e *emitter) end() {
+	f := &e.open[e.depth]
+	e.depth--
+	switch {
+	case e.form != JSON:
+		e.w.End(f.mark, f.n)
+	case f.keyed:
+		e.b = append(e.b, '}')
+	default:
+		e.b = append(e.b, ']')
+	}
+}
+
+// key writes the name of a member and returns e for its value.
+func (e *emitter) key(name string) *emitter {
+	e.count()
+	if e.form == JSON {
+		e.b = append(appendString(e.b, name), ':')
+	} else {
+		e.w.String(name)
+	}
+	return e
+}
+
+// element counts a value, unless it belongs to a key.
+func (e *emitter) element() {
+	if e.depth > 0 && !e.open[e.depth].keyed {
+		e.count()
+	}
+}
+
+func (e *emitter) count() {
+	f := &e.open[e.depth]
+	if e.form == JSON {
+		e.b = comma(e.b, f.n)
+	}
+	f.n++
+}
+
+func (e *emitter) text(s string) {
+	e.element()
+	if e.form != JSON {
+		e.w.String(godotText(s))
+		return
+	}
+	e.b = appendString(e.b, s)
+}
+
+func (e *emitter) boolean(v bool) {
+	e.element()
+	if e.form != JSON {
+		e.w.Bool(v)
+		return
+	}
+	e.b = strconv.AppendBool(e.b, v)
+}
+
+// uint writes a position, a count or a time.
+func (e *emitter) uint(u uint64) {
+	e.element()
+	if e.form != JSON {
+		writeUint(&e.w, u)
+		return
+	}
+	e.b = strconv.AppendUint(e.b, u, 10)
+}
+
+func (e *emitter) float(f float64) {
+	e.element()
+	if e.form != JSON {
+		writeFloat(&e.w, f)
+		return
+	}
+	e.b = appendJSONFloat(e.b, f, 64)
+}
+
+// message writes a message, as text if possible.
+func (e *emitter) message(p []byte) {
+	e.element()
+	switch {
+	case e.form == JSON:
+		e.b = appendBytesText(e.b, p)
+	case utf8.Valid(p) && godotText(string(p)) == string(p):
+		e.w.String(string(p))
+	default:
+		e.w.Data(p)
+	}
+}
+
+// value writes an encoded value.
+func (e *emitter) value(t wire.ValueType, enc []byte) {
+	e.element()
+	if e.form != JSON {
+		writeValue(&e.w, t, enc)
+		return
+	}
+	e.b = AppendValue(e.b, t, enc)
+}
+
+func (e *emitter) null() {
+	e.element()
+	if e.form != JSON {
+		e.w.Nil()
+		return
+	}
+	e.b = append(e.b, "null"...)
+}
+
+// textField writes a member, unless it is empty.
+func (e *emitter) textField(name, value string) {
+	if value != "" {
+		e.key(name).text(value)
+	}
+}
+
+// floatField writes a member, unless it is 0.
+func (e *emitter) floatField(name string, value float64) {
+	if value != 0 {
+		e.key(name).float(value)
 	}
 }

@@ -2,57 +2,103 @@ package payload
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// A field is a name that an object of a payload can contain.
-type field uint8
-
-const (
-	fieldOp field = iota
-	fieldOps
-	fieldAtomic
-	fieldKey
-	fieldMessage
-	fieldFarewell
-	fieldAccess
-	fieldAudience
-	fieldValues
-	fieldClient
-	fieldJoin
-	fieldLeave
-	fieldName
-	fieldType
-	fieldValue
-	fieldPrecision
-	fieldNullable
-	fieldNull
-	fieldWriters
-	fieldAll
-	fieldGroups
-	fieldClients
-	fieldExcept
-	fieldAfter
-	fieldMax
-	fieldPriority
-	fieldLod
-	fieldRate
-	fieldMin
-	fieldFinite
-	fieldCount
-)
-
-var fieldNames = [fieldCount]string{
+// fieldNames are the names that an object of a payload can contain.
+var fieldNames = [...]string{
 	"op", "ops", "atomic", "key", "message", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
 	"after", "max", "priority", "lod", "rate", "min", "finite",
+}
+
+// fields are the members of one object, each at most once and not parsed. The first error
+// sticks: a function that parses a field does nothing once err is set.
+type fields struct {
+	err   *replication.Error
+	n     int
+	names [len(fieldNames)]string
+	nodes [len(fieldNames)]node
+}
+
+// parseFields splits an object into its fields. what names the object in error messages.
+func parseFields(n node, what string) (f fields) {
+	if n.kind() != kindObject {
+		f.err = badRequest("%s: want %s, got %s", what, n.word(kindObject), n.got())
+		return f
+	}
+	for l := n.list(); l.some(); f.n++ {
+		name, value, err := l.member()
+		switch {
+		case err != nil:
+			f.err = err
+		case !slices.Contains(fieldNames[:], name):
+			f.err = badRequest("%s: unknown field %q", what, clip(name))
+		case f.has(name):
+			f.err = badRequest("%s: field %q is given twice", what, name)
+		}
+		if f.err != nil {
+			return f
+		}
+		f.names[f.n], f.nodes[f.n] = name, value
+	}
+	return f
+}
+
+// parseOnly is parseFields for an object that has only the allowed fields.
+func parseOnly(n node, what string, allowed ...string) fields {
+	f := parseFields(n, what)
+	f.only(what, allowed...)
+	return f
+}
+
+// only refuses a field that this object cannot have.
+func (f *fields) only(what string, allowed ...string) {
+	for _, name := range f.names[:f.n] {
+		if !slices.Contains(allowed, name) {
+			f.fail(badRequest("%s: unknown field %q", what, name))
+		}
+	}
+}
+
+func (f *fields) get(name string) (n node, ok bool) {
+	i := slices.Index(f.names[:f.n], name)
+	if i < 0 {
+		return node{}, false
+	}
+	return f.nodes[i], true
+}
+
+func (f *fields) has(name string) bool { return slices.Contains(f.names[:f.n], name) }
+
+func (f *fields) fail(err *replication.Error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+// optional parses a field into v if the object has it, and reports whether it has.
+func optional[T any](f *fields, name string, v *T, parse func(name string, n node) (T, *replication.Error)) (given bool) {
+	n, given := f.get(name)
+	if given && f.err == nil {
+		*v, f.err = parse(name, n)
+	}
+	return given
+}
+
+// required is optional for a field without which the object is refused.
+func required[T any](f *fields, name string, v *T, parse func(name string, n node) (T, *replication.Error), missing string) {
+	if !optional(f, name, v, parse) {
+		f.fail(badRequest("%s", missing))
+	}
 }
 
 func badRequest(format string, args ...any) *replication.Error {
@@ -61,14 +107,6 @@ func badRequest(format string, args ...any) *replication.Error {
 
 func wantField(name string, want kind, n node) *replication.Error {
 	return badRequest("field %q: want %s, got %s", name, n.word(want), n.got())
-}
-
-// optional parses field x into v if the object has it, and reports whether it has.
-func optional[T any](f *fields, x field, v *T, parse func(name string, n node) (T, *replication.Error)) (given bool, err *replication.Error) {
-	if given = f.has(x); given {
-		*v, err = parse(fieldNames[x], f.nodes[x])
-	}
-	return given, err
 }
 
 func boolean(name string, n node) (bool, *replication.Error) {
@@ -142,6 +180,7 @@ const (
 )
 
 func parseAccess(_ string, n node) (a replication.Access, err *replication.Error) {
+	const what = `field "access"`
 	if n.kind() == kindString {
 		switch s, _ := n.text(); s {
 		case "read-only":
@@ -149,142 +188,175 @@ func parseAccess(_ string, n node) (a replication.Access, err *replication.Error
 		case "read-write":
 			return replication.Access{Kind: replication.AccessReadWrite}, nil
 		default:
-			return a, badRequest(`field "access": want "read-only", "read-write" or {"writers":[…]}, got %q`, clip(s))
+			return a, badRequest(what+`: want "read-only", "read-write" or {"writers":[…]}, got %q`, clip(s))
 		}
 	}
-	f, err := parseOnly(n, `field "access"`, fieldWriters)
-	if err != nil {
-		return a, err
-	}
-	if !f.has(fieldWriters) {
-		return a, badRequest(`field "access": want "writers"`)
-	}
+	f := parseOnly(n, what, "writers")
 	a.Kind = replication.AccessWriters
-	a.Writers, err = tokens("writers", f.nodes[fieldWriters])
-	return a, err
+	required(&f, "writers", &a.Writers, tokens, what+`: want "writers"`)
+	return a, f.err
 }
 
 func parseAudience(_ string, n node) (a replication.Audience, err *replication.Error) {
 	const what = `field "audience"`
-	f, err := parseOnly(n, what, fieldAll, fieldGroups, fieldClients, fieldExcept)
-	if err != nil {
-		return a, err
-	}
+	f := parseOnly(n, what, "all", "groups", "clients", "except")
 	all := false
-	if _, err = optional(&f, fieldAll, &all, boolean); err != nil {
-		return a, err
-	}
-	listed := f.has(fieldGroups) || f.has(fieldClients)
+	optional(&f, "all", &all, boolean)
 	switch {
-	case all && listed:
-		return a, badRequest(what + `: "all" goes with "except", not with "groups" and "clients"`)
-	case !all && f.has(fieldExcept):
-		return a, badRequest(what + `: "except" needs "all":true`)
-	case all && f.has(fieldExcept):
-		return parseExcept(f.nodes[fieldExcept])
+	case all && (f.has("groups") || f.has("clients")):
+		f.fail(badRequest(what + `: "all" goes with "except", not with "groups" and "clients"`))
+	case !all && f.has("except"):
+		f.fail(badRequest(what + `: "except" needs "all":true`))
 	case all:
-		return replication.Audience{Kind: replication.AudienceAll}, nil
+		a.Kind = replication.AudienceAll
+		optional(&f, "except", &a, parseExcept)
+	default:
+		a = parseListed(&f, replication.AudienceListed)
 	}
-	return parseListed(&f, replication.AudienceListed)
+	return a, f.err
 }
 
-func parseExcept(n node) (a replication.Audience, err *replication.Error) {
-	const what = `field "except"`
-	f, err := parseOnly(n, what, fieldGroups, fieldClients)
-	if err != nil {
-		return a, err
-	}
-	a, err = parseListed(&f, replication.AudienceAllBut)
-	if err == nil && a.Kind == replication.AudienceNone {
+func parseExcept(_ string, n node) (replication.Audience, *replication.Error) {
+	f := parseOnly(n, `field "except"`, "groups", "clients")
+	a := parseListed(&f, replication.AudienceAllBut)
+	if a.Kind == replication.AudienceNone {
 		a.Kind = replication.AudienceAll // nothing is excepted
 	}
-	return a, err
+	return a, f.err
 }
 
 // parseListed makes an audience of groups and clients. Without any it is AudienceNone.
-func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audience, err *replication.Error) {
-	if _, err = optional(f, fieldGroups, &a.Groups, tokens); err != nil {
-		return a, err
-	}
-	if _, err = optional(f, fieldClients, &a.Clients, tokens); err != nil {
-		return a, err
-	}
+func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audience) {
+	optional(f, "groups", &a.Groups, tokens)
+	optional(f, "clients", &a.Clients, tokens)
 	if len(a.Groups)+len(a.Clients) > 0 {
 		a.Kind = kind
 	}
-	return a, nil
+	return a
 }
 
-// lod parses the levels of detail of an op, if it has the field.
-func lod(op *replication.Op, f *fields) *replication.Error {
-	if op.HasDetails = f.has(fieldLod); !op.HasDetails {
-		return nil
-	}
-	n := f.nodes[fieldLod]
+// lod parses the levels of detail of an op.
+func lod(name string, n node) (all []replication.Detail, err *replication.Error) {
 	if n.kind() != kindArray {
-		return wantField("lod", kindArray, n)
+		return nil, wantField(name, kindArray, n)
 	}
 	for l := n.list(); l.some(); {
-		if len(op.Details) == replication.DetailsMax {
-			return badRequest(`field "lod": more than %d entries`, replication.DetailsMax)
+		if len(all) == replication.DetailsMax {
+			return nil, badRequest(`field "lod": more than %d entries`, replication.DetailsMax)
 		}
 		d, err := parseDetail(l.element())
 		if err != nil {
-			return within(`field "lod", entry `+strconv.Itoa(len(op.Details)), err)
+			return nil, err.In(`field "lod", entry ` + strconv.Itoa(len(all)))
 		}
-		op.Details = append(op.Details, d)
+		all = append(all, d)
 	}
-	return nil
+	return all, nil
 }
 
 // parseDetail parses one level of detail: the clients and groups, and the reduction.
 func parseDetail(n node) (d replication.Detail, err *replication.Error) {
-	f, err := parseOnly(n, "the level of detail", fieldGroups, fieldClients, fieldPrecision, fieldRate)
-	if err != nil {
-		return d, err
-	}
-	listed, err := parseListed(&f, replication.AudienceListed)
-	if err != nil {
-		return d, err
+	f := parseOnly(n, "the level of detail", "groups", "clients", "precision", "rate")
+	listed := parseListed(&f, replication.AudienceListed)
+	switch {
+	case listed.Kind == replication.AudienceNone:
+		f.fail(badRequest(`want "groups" or "clients"`))
+	case !f.has("precision") && !f.has("rate"):
+		f.fail(badRequest(`want "precision" or "rate"`))
 	}
 	d.Groups, d.Clients = listed.Groups, listed.Clients
-	switch {
-	case len(d.Groups)+len(d.Clients) == 0:
-		return d, badRequest(`want "groups" or "clients"`)
-	case !f.has(fieldPrecision) && !f.has(fieldRate):
-		return d, badRequest(`want "precision" or "rate"`)
-	}
-	if f.has(fieldPrecision) {
-		if d.Precision, err = between("precision", f.nodes[fieldPrecision], 1, replication.DetailPrecisionMax); err != nil {
-			return d, err
-		}
-	}
-	if f.has(fieldRate) {
-		d.Rate, err = between("rate", f.nodes[fieldRate], replication.DetailRateMin, replication.DetailRateMax)
-	}
-	return d, err
+	optional(&f, "precision", &d.Precision, between(1, replication.DetailPrecisionMax))
+	optional(&f, "rate", &d.Rate, between(replication.DetailRateMin, replication.DetailRateMax))
+	return d, f.err
 }
 
-// between parses a number from low to high.
-func between(name string, n node, low, high float64) (float64, *replication.Error) {
+// between returns a parser of numbers from low to high.
+func between(low, high float64) func(string, node) (float64, *replication.Error) {
+	return func(name string, n node) (float64, *replication.Error) {
+		if n.kind() != kindNumber {
+			return 0, wantField(name, kindNumber, n)
+		}
+		enc, err := n.appendValue(nil, typeFloat64)
+		if err != nil {
+			return 0, badRequest("%s: %s, want %v to %v", name, err.Message, low, high)
+		}
+		x := replication.Float(enc)
+		if !(x >= low && x <= high) {
+			return 0, badRequest("%s %v: want %v to %v", name, x, low, high)
+		}
+		return x, nil
+	}
+}
+
+func parsePriority(name string, n node) (uint8, *replication.Error) {
+	x, err := between(1, replication.PriorityMax)(name, n)
+	if err == nil && x != math.Trunc(x) {
+		err = badRequest("priority %v: want an integer of 1 to %d", x, replication.PriorityMax)
+	}
+	return uint8(x), err
+}
+
+func parseMax(name string, n node) (int, *replication.Error) {
+	if n.kind() != kindNumber {
+		return 0, wantField(name, kindNumber, n)
+	}
+	enc, err := n.appendValue(nil, typeUint16)
+	if err != nil {
+		return 0, err.In(`field "max"`)
+	}
+	return int(replication.Uint(enc)), nil
+}
+
+func parseType(name string, n node) (wire.ValueType, *replication.Error) {
+	s, err := text(name, n)
+	if err != nil {
+		return 0, err
+	}
+	t, ok := wire.ParseValueType(s)
+	if !ok {
+		return 0, replication.Errorf(replication.CodeTypeMismatch, "unknown type %q", clip(s))
+	}
+	return t, nil
+}
+
+func parsePrecision(name string, n node) (float64, *replication.Error) {
 	if n.kind() != kindNumber {
 		return 0, wantField(name, kindNumber, n)
 	}
 	enc, err := n.appendValue(nil, typeFloat64)
 	if err != nil {
-		return 0, badRequest("%s: %s, want %v to %v", name, err.Message, low, high)
+		return 0, err.In(name)
 	}
-	x := math.Float64frombits(binary.LittleEndian.Uint64(enc))
-	if !(x >= low && x <= high) {
-		return 0, badRequest("%s %v: want %v to %v", name, x, low, high)
+	p := replication.Float(enc)
+	if p < 0 {
+		return 0, replication.Errorf(replication.CodeOutOfRange, "precision %v: want 0 or more", p)
 	}
-	return x, nil
+	return math.Abs(p), nil // without the sign of a negative zero
 }
 
-func parsePriority(name string, n node) (uint8, *replication.Error) {
-	x, err := between(name, n, 1, replication.PriorityMax)
-	if err == nil && x != math.Trunc(x) {
-		err = badRequest("priority %v: want an integer of 1 to %d", x, replication.PriorityMax)
+// substitute returns a parser of the value of type t that stands for null.
+func substitute(t wire.ValueType) func(string, node) ([]byte, *replication.Error) {
+	return func(name string, n node) ([]byte, *replication.Error) {
+		if n.isNull() {
+			return nil, mismatch(t, n.got()).In(strconv.Quote(name))
+		}
+		enc, err := n.appendValue(nil, t)
+		if err != nil {
+			return nil, err.In(strconv.Quote(name))
+		}
+		return enc, nil
 	}
-	return uint8(x), err
+}
+
+// component returns a parser of a number as one component of t, with the rounding of a value.
+func component(t wire.ValueType) func(string, node) ([]byte, *replication.Error) {
+	return func(name string, n node) ([]byte, *replication.Error) {
+		if t.Variable() {
+			return nil, replication.Errorf(replication.CodeTypeMismatch, "%q is for numbers, not for %v", name, t)
+		}
+		enc, err := n.appendValue(nil, t.Component())
+		if err != nil {
+			return nil, err.In(name)
+		}
+		return enc, nil
+	}
 }

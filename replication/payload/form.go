@@ -3,7 +3,6 @@ package payload
 import (
 	"bytes"
 	"mime"
-	"slices"
 	"strings"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -212,53 +211,4 @@ func (l *list) member() (name string, n node, err *replication.Error) {
 	l.cursor.Next()
 	name, err = godotKey(l.cursor.Key())
 	return name, node{variant: l.cursor.Value()}, err
-}
-
-// fields are the members of one object, each at most once and not parsed.
-type fields struct {
-	given uint32 // by field
-	nodes [fieldCount]node
-}
-
-func (f *fields) has(x field) bool { return f.given&(1<<x) != 0 }
-
-// parseFields splits an object into its fields. what names the object in error messages.
-func parseFields(n node, what string) (f fields, err *replication.Error) {
-	if n.kind() != kindObject {
-		return f, badRequest("%s: want %s, got %s", what, n.word(kindObject), n.got())
-	}
-	for l := n.list(); l.some(); {
-		name, value, err := l.member()
-		if err != nil {
-			return f, err
-		}
-		i := slices.Index(fieldNames[:], name)
-		if i < 0 {
-			return f, badRequest("%s: unknown field %q", what, clip(name))
-		}
-		if f.has(field(i)) {
-			return f, badRequest("%s: field %q is given twice", what, name)
-		}
-		f.given |= 1 << i
-		f.nodes[i] = value
-	}
-	return f, nil
-}
-
-// parseOnly is parseFields for an object that has only the allowed fields.
-func parseOnly(n node, what string, allowed ...field) (f fields, err *replication.Error) {
-	if f, err = parseFields(n, what); err == nil {
-		err = f.only(what, allowed...)
-	}
-	return f, err
-}
-
-// only refuses a field that this object cannot have.
-func (f *fields) only(what string, allowed ...field) *replication.Error {
-	for i := range fieldCount {
-		if f.has(i) && !slices.Contains(allowed, i) {
-			return badRequest("%s: unknown field %q", what, fieldNames[i])
-		}
-	}
-	return nil
 }

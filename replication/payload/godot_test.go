@@ -293,7 +293,7 @@ func pairOf(w *variant.Writer, key, value func()) {
 func TestGodotAnswers(t *testing.T) {
 	at := time.Unix(1700000000, 5e6)
 	p := mustParse(t, tower, "")
-	listing := &replication.Listing{Epoch: 7, Seq: 8, States: []replication.Listed{listed(t, &p.Ops[0])}, After: "tower"}
+	listing := &replication.Listing{Epoch: 7, Seq: 8, States: []*replication.State{listed(t, &p.Ops[0])}, After: "tower"}
 	problem := &replication.Error{Code: replication.CodeBusy, Message: "later", Op: 2, RetryAfter: time.Second}
 	event := &replication.Event{
 		Type: replication.EventChanged, Space: "s", Time: at, Epoch: 1, Seq: 2, Client: "c", Key: "k",

@@ -48,15 +48,12 @@ func godotKey(key variant.Value) (string, *replication.Error) {
 type godotLiteral struct{ v variant.Value }
 
 // AppendValue implements replication.Literal.
-func (l godotLiteral) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err error) {
+func (l godotLiteral) AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err *replication.Error) {
 	if l.v.IsNull() {
 		return b, true, nil
 	}
-	enc, e := l.appendValue(b, t)
-	if e != nil {
-		return b, false, e // not in the line above: a nil *Error is not a nil error
-	}
-	return enc, false, nil
+	enc, err = l.appendValue(b, t)
+	return enc, false, err
 }
 
 func (l godotLiteral) appendValue(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
@@ -89,8 +86,12 @@ func (l godotLiteral) appendText(b []byte, t wire.ValueType) ([]byte, *replicati
 func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replication.Error) {
 	switch l.v.Type() {
 	case variant.Bool:
-		if t == typeUint8 {
-			return append(b, boolByte(l.v.Bool())), nil
+		switch {
+		case t != typeUint8:
+		case l.v.Bool():
+			return append(b, 1), nil
+		default:
+			return append(b, 0), nil
 		}
 	case variant.Int:
 		return appendInt(b, t, l.v.Integer(0))
@@ -102,13 +103,6 @@ func (l godotLiteral) appendNumber(b []byte, t wire.ValueType) ([]byte, *replica
 		}
 	}
 	return b, l.mismatch(t)
-}
-
-func boolByte(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // appendInt appends one component of t. It refuses an integer that t cannot hold.

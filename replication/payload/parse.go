@@ -1,8 +1,12 @@
 package payload
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -18,10 +22,10 @@ const OpsMax = 65536
 func (f Form) Parse(body []byte, subjectKey string) (replication.Publish, *replication.Error) {
 	p := parser{subjectKey: subjectKey}
 	n, err := f.root(body)
-	if err != nil {
-		return replication.Publish{}, err
+	if err == nil {
+		err = p.publish(n)
 	}
-	if err := p.publish(n); err != nil {
+	if err != nil {
 		return replication.Publish{}, err
 	}
 	return p.out, nil
@@ -34,24 +38,22 @@ type parser struct {
 
 func (p *parser) publish(n node) *replication.Error {
 	p.out.Atomic = true
-	fields, err := parseFields(n, "the payload")
-	if err != nil {
-		return err
-	}
-	if !fields.has(fieldOps) {
-		if fields.has(fieldAtomic) {
-			return badRequest(`"atomic" belongs beside "ops"`)
+	f := parseFields(n, "the payload")
+	ops, several := f.get("ops")
+	if !several {
+		if f.has("atomic") {
+			f.fail(badRequest(`"atomic" belongs beside "ops"`))
 		}
 		p.out.Ops = make([]replication.Op, 1)
-		return p.op(&p.out.Ops[0], &fields)
+		p.op(&p.out.Ops[0], &f)
+		return f.err
 	}
-	if err := fields.only("a list of ops", fieldOps, fieldAtomic); err != nil {
-		return err
+	f.only("a list of ops", "ops", "atomic")
+	optional(&f, "atomic", &p.out.Atomic, boolean)
+	if f.err != nil {
+		return f.err
 	}
-	if _, err := optional(&fields, fieldAtomic, &p.out.Atomic, boolean); err != nil {
-		return err
-	}
-	return p.ops(fields.nodes[fieldOps])
+	return p.ops(ops)
 }
 
 func (p *parser) ops(n node) *replication.Error {
@@ -69,133 +71,244 @@ func (p *parser) ops(n node) *replication.Error {
 		}
 		p.out.Ops = append(p.out.Ops, replication.Op{})
 		op := &p.out.Ops[i]
-		err := p.oneOf(op, l.element())
-		if err == nil {
+		f := parseFields(l.element(), "an op")
+		p.op(op, &f)
+		if f.err == nil {
 			continue
 		}
-		err.Op = i
+		f.err.Op = i
 		if p.out.Atomic {
-			return err
+			return f.err
 		}
-		*op = replication.Op{Err: err}
+		*op = replication.Op{Err: f.err}
 	}
 	return nil
 }
 
-func (p *parser) oneOf(op *replication.Op, n node) *replication.Error {
-	fields, err := parseFields(n, "an op")
-	if err != nil {
-		return err
-	}
-	return p.op(op, &fields)
+// ops are the ops by name, with the fields that each may have.
+var ops = map[string]struct {
+	kind   replication.OpKind
+	fields []string
+}{
+	"put":      {replication.OpPut, []string{"op", "key", "message", "farewell", "access", "audience", "priority", "lod", "values"}},
+	"set":      {replication.OpSet, []string{"op", "key", "values"}},
+	"remove":   {replication.OpRemove, []string{"op", "key"}},
+	"audience": {replication.OpAudience, []string{"op", "key", "audience", "lod"}},
+	"group":    {replication.OpGroup, []string{"op", "client", "join", "leave"}},
+	"kick":     {replication.OpKick, []string{"op", "client"}},
+	"clear":    {replication.OpClear, []string{"op"}},
 }
 
-// op dispatches on the name of the op.
-func (p *parser) op(op *replication.Op, f *fields) *replication.Error {
-	if !f.has(fieldOp) {
-		return badRequest(`an op needs "op"`)
+// op parses the fields of an op.
+func (p *parser) op(op *replication.Op, f *fields) {
+	var name string
+	required(f, "op", &name, text, `an op needs "op"`)
+	form, ok := ops[name]
+	if !ok {
+		f.fail(badRequest("unknown op %q: want put, set, remove, audience, group, kick or clear", clip(name)))
+		return
 	}
-	name, err := text("op", f.nodes[fieldOp])
-	if err != nil {
-		return err
+	op.Kind = form.kind
+	f.only(name, form.fields...)
+	switch op.Kind {
+	case replication.OpPut:
+		p.key(op, f)
+		put(op, f)
+	case replication.OpSet:
+		p.key(op, f)
+		required(f, "values", &op.Sets, setValues, `set needs "values"`)
+	case replication.OpRemove:
+		p.key(op, f)
+	case replication.OpAudience:
+		p.key(op, f)
+		op.HasAudience = optional(f, "audience", &op.Audience, parseAudience)
+		op.HasDetails = optional(f, "lod", &op.Details, lod)
+		if !op.HasAudience && !op.HasDetails {
+			f.fail(badRequest(`audience needs "audience" or "lod"`))
+		}
+	case replication.OpGroup:
+		client(op, f)
+		optional(f, "join", &op.Join, tokens)
+		optional(f, "leave", &op.Leave, tokens)
+	case replication.OpKick:
+		client(op, f)
 	}
-	switch name {
-	case "put":
-		return p.put(op, f)
-	case "set":
-		return p.set(op, f)
-	case "remove":
-		return p.remove(op, f)
-	case "audience":
-		return p.audience(op, f)
-	case "group":
-		return p.group(op, f)
-	case "kick":
-		return p.kick(op, f)
-	case "clear":
-		op.Kind = replication.OpClear
-		return f.only("clear", fieldOp)
-	}
-	return badRequest("unknown op %q: want put, set, remove, audience, group, kick or clear", clip(name))
-}
-
-func (p *parser) remove(op *replication.Op, f *fields) *replication.Error {
-	op.Kind = replication.OpRemove
-	if err := f.only("remove", fieldOp, fieldKey); err != nil {
-		return err
-	}
-	return p.key(op, f)
-}
-
-func (p *parser) audience(op *replication.Op, f *fields) (err *replication.Error) {
-	op.Kind = replication.OpAudience
-	if err = f.only("audience", fieldOp, fieldKey, fieldAudience, fieldLod); err != nil {
-		return err
-	}
-	if err = p.key(op, f); err != nil {
-		return err
-	}
-	if !f.has(fieldAudience) && !f.has(fieldLod) {
-		return badRequest(`audience needs "audience" or "lod"`)
-	}
-	if op.HasAudience, err = optional(f, fieldAudience, &op.Audience, parseAudience); err != nil {
-		return err
-	}
-	return lod(op, f)
-}
-
-func (p *parser) group(op *replication.Op, f *fields) (err *replication.Error) {
-	op.Kind = replication.OpGroup
-	if err = f.only("group", fieldOp, fieldClient, fieldJoin, fieldLeave); err != nil {
-		return err
-	}
-	if err = client(op, f); err != nil {
-		return err
-	}
-	if _, err = optional(f, fieldJoin, &op.Join, tokens); err != nil {
-		return err
-	}
-	_, err = optional(f, fieldLeave, &op.Leave, tokens)
-	return err
-}
-
-func (p *parser) kick(op *replication.Op, f *fields) *replication.Error {
-	op.Kind = replication.OpKick
-	if err := f.only("kick", fieldOp, fieldClient); err != nil {
-		return err
-	}
-	return client(op, f)
 }
 
 // key takes the key from the op or the subject. If both have one, they must be equal.
-func (p *parser) key(op *replication.Op, f *fields) *replication.Error {
+func (p *parser) key(op *replication.Op, f *fields) {
 	op.Key = p.subjectKey
-	if !f.has(fieldKey) {
+	var key string
+	if !optional(f, "key", &key, text) {
 		if op.Key == "" {
-			return badRequest(`an op needs "key", unless the subject has it`)
+			f.fail(badRequest(`an op needs "key", unless the subject has it`))
 		}
-		return nil
+		return
 	}
-	key, err := text("key", f.nodes[fieldKey])
-	if err != nil {
-		return err
-	}
-	if !subject.ValidKey(key) {
-		return badRequest("key %q: want 1 to %d names of [A-Za-z0-9_-]{1,%d} joined by dots", clip(key), subject.KeyTokensMax, subject.TokenMax)
-	}
-	if op.Key != "" && op.Key != key {
-		return badRequest("key %q is not the key %q of the subject", clip(key), op.Key)
+	switch {
+	case !subject.ValidKey(key):
+		f.fail(badRequest("key %q: want 1 to %d names of [A-Za-z0-9_-]{1,%d} joined by dots", clip(key), subject.KeyTokensMax, subject.TokenMax))
+	case op.Key != "" && op.Key != key:
+		f.fail(badRequest("key %q is not the key %q of the subject", clip(key), op.Key))
 	}
 	op.Key = strings.Clone(key)
+}
+
+func client(op *replication.Op, f *fields) {
+	required(f, "client", &op.Client, token, `the op needs "client"`)
+}
+
+func put(op *replication.Op, f *fields) {
+	op.HasMessage = optional(f, "message", &op.Message, message)
+	if op.HasMessage && len(op.Message) == 0 {
+		f.fail(badRequest("a link message has at least one byte"))
+	}
+	op.HasFarewell = optional(f, "farewell", &op.Farewell, message)
+	op.HasAccess = optional(f, "access", &op.Access, parseAccess)
+	op.HasAudience = optional(f, "audience", &op.Audience, parseAudience)
+	op.HasPriority = optional(f, "priority", &op.Priority, parsePriority)
+	op.HasDetails = optional(f, "lod", &op.Details, lod)
+	required(f, "values", &op.Values, putValues, `put needs "values"`)
+}
+
+func putValues(name string, n node) (values []replication.PutValue, err *replication.Error) {
+	if n.kind() != kindArray {
+		return nil, wantField(name, kindArray, n)
+	}
+	l := n.list()
+	if !l.some() {
+		return nil, badRequest("a state has at least one value")
+	}
+	names := newNameSet(l.guess())
+	for l.some() {
+		i := len(values)
+		if i >= netstate.ValuesMax {
+			return nil, tooManyValues()
+		}
+		values = append(values, replication.PutValue{})
+		v := &values[i]
+		if err := putValue(v, i, l.element()); err != nil {
+			return nil, err
+		}
+		if v.Name != "" && !names.add(v.Name) {
+			return nil, badRequest("value %q is given twice", v.Name)
+		}
+	}
+	return values, nil
+}
+
+func tooManyValues() *replication.Error {
+	return replication.Errorf(replication.CodeTooLarge, "more than %d values", netstate.ValuesMax)
+}
+
+func putValue(v *replication.PutValue, index int, n node) *replication.Error {
+	what := "value " + strconv.Itoa(index)
+	f := parseFields(n, what)
+	if optional(&f, "name", &v.Name, text) {
+		if !replication.ValidName(v.Name) {
+			f.fail(badRequest("%s: name %q: want [A-Za-z_][A-Za-z0-9_]{0,%d}", what, clip(v.Name), replication.NameMax-1))
+		}
+		v.Name = strings.Clone(v.Name)
+		what = "value " + strconv.Quote(v.Name)
+	}
+	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate")
+	if f.err != nil {
+		return f.err
+	}
+	required(&f, "type", &v.Type, parseType, `want "type"`)
+	optional(&f, "precision", &v.Precision, parsePrecision)
+	optional(&f, "nullable", &v.Nullable, boolean)
+	if f.has("null") && !v.Nullable {
+		f.fail(badRequest(`"null" needs "nullable":true`))
+	}
+	optional(&f, "null", &v.Null, substitute(v.Type))
+	v.Bounds = parseBounds(v.Type, &f)
+	if f.err != nil {
+		return f.err.In(what)
+	}
+	if content, ok := f.get("value"); ok {
+		v.Value = content.literal()
+	}
 	return nil
 }
 
-func client(op *replication.Op, f *fields) (err *replication.Error) {
-	if !f.has(fieldClient) {
-		return badRequest(`the op needs "client"`)
+// parseBounds parses what clients may write into a value of type t. It returns nil if no bound
+// is given.
+func parseBounds(t wire.ValueType, f *fields) *replication.Bounds {
+	if !f.has("min") && !f.has("max") && !f.has("finite") && !f.has("rate") {
+		return nil
 	}
-	op.Client, err = token("client", f.nodes[fieldClient])
-	return err
+	b, finite := new(replication.Bounds), true
+	optional(f, "min", &b.Min, component(t))
+	optional(f, "max", &b.Max, component(t))
+	optional(f, "finite", &finite, boolean)
+	optional(f, "rate", &b.Rate, between(replication.WriteRateMin, replication.WriteRateMax))
+	b.Infinite = !finite
+	if f.err == nil {
+		f.err = b.Check(t)
+	}
+	return b
+}
+
+func setValues(name string, n node) ([]replication.SetValue, *replication.Error) {
+	if n.kind() != kindObject {
+		return nil, wantField(name, kindObject, n)
+	}
+	l := n.list()
+	guess := min(l.guess(), netstate.ValuesMax)
+	names := newNameSet(guess)
+	sets := make([]replication.SetValue, 0, guess)
+	for l.some() {
+		if len(sets) >= netstate.ValuesMax {
+			return nil, tooManyValues()
+		}
+		name, value, err := l.member()
+		if err != nil {
+			return nil, err
+		}
+		if !replication.ValidName(name) && !validIndex(name) {
+			return nil, badRequest("value %q: want a name or an index", clip(name))
+		}
+		if !names.add(name) {
+			return nil, badRequest("value %q is given twice", name)
+		}
+		sets = append(sets, replication.SetValue{Name: name, Value: value.literal()})
+	}
+	return sets, nil
+}
+
+// validIndex reports whether name is an index in the form of strconv.Itoa.
+func validIndex(name string) bool {
+	return len(name) <= len(strconv.Itoa(netstate.ValuesMax)) && name[:min(1, len(name))] != "-" && isDecimal(name)
+}
+
+// A nameSet detects duplicate names. It compares a few names with each other, which costs no
+// memory.
+type nameSet struct {
+	few  []string
+	many map[string]bool
+}
+
+const nameSetFew = 12 // where a map becomes faster, roughly
+
+func newNameSet(guess int) nameSet {
+	return nameSet{few: make([]string, 0, min(guess+1, nameSetFew))}
+}
+
+// add reports whether name was not in the set.
+func (s *nameSet) add(name string) bool {
+	if s.many[name] || slices.Contains(s.few, name) {
+		return false
+	}
+	if len(s.few) < nameSetFew {
+		s.few = append(s.few, name)
+		return true
+	}
+	if s.many == nil {
+		s.many = make(map[string]bool, 4*nameSetFew)
+	}
+	s.many[name] = true
+	return true
 }
 
 // A GetRequest asks for the states of a space.
@@ -213,27 +326,11 @@ func (f Form) ParseGet(body []byte) (r GetRequest, err *replication.Error) {
 	if err != nil {
 		return r, err
 	}
-	fields, err := parseOnly(n, "the request", fieldAfter, fieldMax)
-	if err != nil {
-		return r, err
-	}
-	if _, err = optional(&fields, fieldAfter, &r.After, text); err != nil {
-		return r, err
-	}
+	in := parseOnly(n, "the request", "after", "max")
+	optional(&in, "after", &r.After, text)
 	if r.After != "" && !subject.ValidKey(r.After) {
-		return r, badRequest("field \"after\": %q is not a key", clip(r.After))
+		in.fail(badRequest("field \"after\": %q is not a key", clip(r.After)))
 	}
-	_, err = optional(&fields, fieldMax, &r.Max, parseMax)
-	return r, err
-}
-
-func parseMax(name string, n node) (int, *replication.Error) {
-	if n.kind() != kindNumber {
-		return 0, wantField(name, kindNumber, n)
-	}
-	enc, err := n.appendValue(nil, typeUint16)
-	if err != nil {
-		return 0, within(`field "max"`, err)
-	}
-	return int(enc[0]) | int(enc[1])<<8, nil
+	optional(&in, "max", &r.Max, parseMax)
+	return r, in.err
 }

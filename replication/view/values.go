@@ -36,77 +36,6 @@ func appendNullBits(b []byte, nulls netstate.Mask, fields []Field, r Range) []by
 	return b
 }
 
-// A KeyframeReader iterates over the values of a keyframe.
-type KeyframeReader struct {
-	bits   []byte // null bits
-	r      wire.Reader
-	fields []Field
-	next   int // value
-	end    int
-	bit    int
-	err    error
-}
-
-// ReadKeyframe returns a reader of p, the keyframe of view r.
-func ReadKeyframe(p []byte, fields []Field, r Range) KeyframeReader {
-	n := 0
-	for _, f := range fields[r.First:r.End] {
-		if f.Nullable {
-			n++
-		}
-	}
-	k := KeyframeReader{fields: fields, next: r.First, end: r.End, r: wire.NewReader(p)}
-	k.bits = k.r.Bytes((n + 7) / 8)
-	if k.r.Err() != nil {
-		k.err = ErrMalformed
-	}
-	return k
-}
-
-// Next returns the next value in order; a null value has no bytes. It reports false at the end
-// and at the first error.
-func (k *KeyframeReader) Next() (index int, value []byte, null, ok bool) {
-	if k.err != nil {
-		return 0, nil, false, false
-	}
-	if k.next == k.end {
-		if len(k.r.Rest()) > 0 {
-			k.err = ErrMalformed
-		}
-		return 0, nil, false, false
-	}
-	index = k.next
-	k.next++
-	f := k.fields[index]
-	if f.Nullable {
-		null = k.bits[k.bit/8]&(1<<(k.bit%8)) != 0
-		k.bit++
-	}
-	if null {
-		return index, nil, true, true
-	}
-	value = k.r.Value(f.Type)
-	if k.r.Err() != nil {
-		k.err = ErrMalformed
-		return 0, nil, false, false
-	}
-	return index, value, false, true
-}
-
-// Err returns ErrMalformed if the bytes are not exactly a keyframe. It is valid once Next has
-// reported false.
-func (k *KeyframeReader) Err() error { return k.err }
-
-// CheckKeyframe reports whether p is a keyframe of view r.
-func CheckKeyframe(p []byte, fields []Field, r Range) bool {
-	k := ReadKeyframe(p, fields, r)
-	for {
-		if _, _, _, ok := k.Next(); !ok {
-			return k.Err() == nil
-		}
-	}
-}
-
 // nullBit marks an index in an update whose value is null. The published document negates the
 // index, which could not express value 0; the original protocol sends index|0x80.
 const nullBit = 0x80
@@ -120,52 +49,83 @@ func AppendUpdateValue(b []byte, index int, value []byte) []byte {
 // AppendUpdateNull appends the marker that a nullable value is null.
 func AppendUpdateNull(b []byte, index int) []byte { return append(b, byte(index)|nullBit) }
 
-// An UpdateReader iterates over the values of an update.
-type UpdateReader struct {
-	r      wire.Reader
-	fields []Field
-	first  int
-	err    error
+// Values iterates over the values of a keyframe or an update.
+type Values struct {
+	r         wire.Reader
+	fields    []Field
+	first     int // of an update: of the view; of a keyframe: the value that comes next
+	end       int // of the view
+	update    bool
+	nulls     []byte // null bits of a keyframe
+	bit       int    // of nulls
+	malformed bool
 }
 
-// ReadUpdate returns a reader of p, an update of view r.
-func ReadUpdate(p []byte, fields []Field, r Range) UpdateReader {
-	return UpdateReader{r: wire.NewReader(p), fields: fields[:r.End], first: r.First}
-}
-
-// Next returns the next value; index counts within the state. It reports false
-// at the end and at the first error.
-func (u *UpdateReader) Next() (index int, value []byte, null, ok bool) {
-	if len(u.r.Rest()) == 0 || u.err != nil {
-		return 0, nil, false, false
-	}
-	b := u.r.Uint8()
-	index = u.first + int(b&^nullBit)
-	null = b&nullBit != 0
-	if index >= len(u.fields) || null && !u.fields[index].Nullable {
-		u.err = ErrMalformed
-		return 0, nil, false, false
-	}
-	if !null {
-		value = u.r.Value(u.fields[index].Type)
-		if u.r.Err() != nil {
-			u.err = ErrMalformed
-			return 0, nil, false, false
+// ReadKeyframe returns the values of p, in order. It is not ok if p is not exactly a keyframe of
+// view r.
+func ReadKeyframe(p []byte, fields []Field, r Range) (v Values, ok bool) {
+	n := 0
+	for _, f := range fields[r.First:r.End] {
+		if f.Nullable {
+			n++
 		}
 	}
-	return index, value, null, true
+	v = Values{r: wire.NewReader(p), fields: fields, first: r.First, end: r.End}
+	v.nulls = v.r.Bytes((n + 7) / 8)
+	return v, v.r.Err() == nil && v.check()
 }
 
-// Err returns ErrMalformed if the bytes are not an update. It is valid once Next has reported
-// false.
-func (u *UpdateReader) Err() error { return u.err }
+// ReadUpdate returns the values of p. It is not ok if p is not an update of view r.
+func ReadUpdate(p []byte, fields []Field, r Range) (v Values, ok bool) {
+	v = Values{r: wire.NewReader(p), fields: fields, first: r.First, end: r.End, update: true}
+	return v, v.check()
+}
 
-// CheckUpdate reports whether p is an update of view r.
-func CheckUpdate(p []byte, fields []Field, r Range) bool {
-	u := ReadUpdate(p, fields, r)
+// check reports whether all values are well-formed.
+func (v Values) check() bool {
 	for {
-		if _, _, _, ok := u.Next(); !ok {
-			return u.Err() == nil
+		if _, _, _, ok := v.Next(); !ok {
+			return !v.malformed
 		}
 	}
+}
+
+// Next returns the next value; index counts within the state, and a null value has no bytes. It
+// reports false at the end.
+func (v *Values) Next() (index int, value []byte, null, ok bool) {
+	if v.update {
+		index, null, ok = v.nextChanged()
+	} else {
+		index, null, ok = v.nextInOrder()
+	}
+	if !ok || null {
+		return index, nil, null, ok
+	}
+	value = v.r.Value(v.fields[index].Type)
+	v.malformed = v.r.Err() != nil
+	return index, value, false, !v.malformed
+}
+
+func (v *Values) nextChanged() (index int, null, ok bool) {
+	if len(v.r.Rest()) == 0 {
+		return 0, false, false
+	}
+	b := v.r.Uint8()
+	index, null = v.first+int(b&^nullBit), b&nullBit != 0
+	v.malformed = index >= v.end || null && !v.fields[index].Nullable
+	return index, null, !v.malformed
+}
+
+func (v *Values) nextInOrder() (index int, null, ok bool) {
+	index = v.first
+	if index == v.end {
+		v.malformed = len(v.r.Rest()) > 0
+		return 0, false, false
+	}
+	v.first++
+	if v.fields[index].Nullable {
+		null = v.nulls[v.bit/8]&(1<<(v.bit%8)) != 0
+		v.bit++
+	}
+	return index, null, true
 }

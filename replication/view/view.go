@@ -1,3 +1,19 @@
+// Package view encodes and decodes the records in which states are replicated.
+//
+// A state is cut into views of at most 128 values. A batch is a [Header] followed by records. A
+// short number, its RefId, addresses each record to a view:
+//
+//	batch  = header record*
+//	record = size VLQ, ref uint16, [entity uint64 if ref is 0xFFFF], message uint8, data
+//
+// The records are those of the views protocol: a RefIdAssign binds a RefId, a keyframe has all
+// values of a view, an update some of them, a checksum is the CRC-32 of the keyframe, and a remove
+// ends the state. Describe is an addition and says what the state is; package replication defines
+// its content.
+//
+// Everything is little endian except the size. Writers use the shortest form of a size, readers
+// accept every form. Readers alias their input, allocate nothing and report malformed input with a
+// static error.
 package view
 
 import (
@@ -40,9 +56,6 @@ type Field struct {
 
 // A Range is a view: the values First to End-1 of a state.
 type Range struct{ First, End int }
-
-// Len returns the number of values.
-func (r Range) Len() int { return r.End - r.First }
 
 // Split cuts a state into views. A view ends at 128 values, or where its values could take more
 // than 32,000 bytes; a string or data value can take 2 + valueMax. Writer and readers must cut

@@ -32,11 +32,11 @@ type read struct {
 func (l *Log) Read(log string, answer func(sessionlog.Answer)) {
 	n := sessionlog.Shard(log, l.cfg.Shards)
 	r := &read{
-		l: l, get: l.api + ".STREAM.MSG.GET." + StreamName(n%l.cfg.Streams), subject: l.cfg.Subjects.Log(n, log),
+		l: l, get: "$JS.API.STREAM.MSG.GET." + StreamName(n%l.cfg.Streams), subject: l.cfg.Subjects.Log(n, log),
 		since: time.Now(), answer: answer,
 	}
 	l.mu.Lock()
-	if l.reading >= l.cfg.Reads {
+	if l.reading >= reads {
 		l.waiting = append(l.waiting, r) // at most one for each session
 		l.mu.Unlock()
 		return

@@ -18,8 +18,7 @@ const headerStream = "Nats-Expected-Stream"
 
 // repliesMax bounds the messages of a session whose sender waits for a number. The edge
 // sends more of them all the same, but answers for none of those. A connection queues
-// fewer messages (dnp.Config.BacklogMessages, 256 by default), and those in its queue are
-// the ones that have no number.
+// fewer messages (256), and those in its queue are the ones that have no number.
 const repliesMax = 1024
 
 // messages are the messages between a client and the game servers.

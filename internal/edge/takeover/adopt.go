@@ -42,7 +42,7 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 		b.notePath(now, from, o.edge)
 		b.hold(now, from, o)
 		return true
-	case b.cfg.Endpoint.Greets(from):
+	case b.cfg.Endpoint.Unproven(from):
 		return false
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)

@@ -278,13 +278,13 @@ func TestUncertain(t *testing.T) {
 	c.Advance(first.net.Now())
 	first.pass(100 * time.Millisecond)
 	s := first.workers[0].session(addr)
-	received, sent := s.Log.Conn().Next()
+	received, sent := s.Log.Conn().NextNumbers()
 	if received < 3 {
 		t.Fatalf("the next number of the client is %d, want 3 at least", received)
 	}
 	entries := first.log.Entries(s.name)
 	junk := sessionlog.Write{Log: s.name, Expect: entries[len(entries)-1].Seq, Data: []byte("junk")}
-	first.log.Append([]sessionlog.Write{junk}, func(int, sessionlog.Answer) {})
+	first.log.Append(junk, func(sessionlog.Answer) {})
 	first.net.Run(50 * time.Millisecond)
 
 	next := first.next()

@@ -74,7 +74,7 @@ func (l *loser) adoptedByOther() {
 			case sessionlog.ActionFound:
 				core.Claim()
 			case sessionlog.ActionAppend:
-				l.log.Append([]sessionlog.Write{a.Write}, func(_ int, a sessionlog.Answer) { answer(a) })
+				l.log.Append(a.Write, answer)
 			}
 		}
 		l.pass(time.Millisecond)
@@ -164,7 +164,7 @@ func TestLostEnded(t *testing.T) {
 		last, reason := entries[len(entries)-1].Seq, "peer"
 		end := sessionlog.Block{Epoch: 2, Owner: 1, Number: 2, Previous: last, Close: &reason}
 		data := [][]byte{end.Append(nil), []byte("junk")}[uncertain]
-		l.log.Append([]sessionlog.Write{{Log: l.name, Expect: last, Data: data}}, func(int, sessionlog.Answer) {})
+		l.log.Append(sessionlog.Write{Log: l.name, Expect: last, Data: data}, func(sessionlog.Answer) {})
 		l.pass(3 * claimPatience)
 		l.wantLook("there is nothing to take over", false, false)
 		l.wantClaim("the session is over", "", 0)

@@ -96,7 +96,7 @@ func (e *testEdge) addWorker() *testWorker {
 	}
 	w.t = New(Config{
 		Host: w, Node: "e1", Worker: w.index, Listener: listener, Endpoint: w.endpoint, Rand: rand.New(rand.NewPCG(e.net.Rand().Uint64(), 1)),
-		Locations: e.locations, Ports: Ports{Log: e.log, Secret: []byte("secret"), Shards: 1, Affinity: e.affinity, Forward: w},
+		Locations: e.locations, Ports: Ports{Log: e.log, Secret: []byte("secret"), Affinity: e.affinity, Forward: w},
 	})
 	e.workers = append(e.workers, w)
 	return w

@@ -79,10 +79,9 @@ type Host interface {
 
 // Ports are what durable sessions need of a deployment.
 type Ports struct {
-	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
-	// of the logs. All edges of a deployment must have the same.
+	// Log stores the logs of all sessions. Secret makes the names of the logs. All edges of
+	// a deployment must have the same.
 	Log    sessionlog.Log
-	Shards int
 	Secret []byte
 
 	// Affinity says which edge serves which session. nil means that only the log says so.

@@ -27,7 +27,6 @@ type Takeover struct {
 	claims
 	drainer
 	preparer
-	batches *sessionlog.Batches[*Session]
 	silent  time.Time // since when the log answers nothing; zero if it answers
 	logAway bool
 }
@@ -38,7 +37,6 @@ func New(cfg Config) *Takeover {
 	b := newBase(cfg)
 	return &Takeover{
 		base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b},
-		batches: sessionlog.NewBatches[*Session](cfg.Shards),
 	}
 }
 
@@ -159,10 +157,6 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 		t.advanceSession(now, s)
 	}
 	t.awake = t.awake[:0]
-	t.batches.Flush(func(_ int, writes []sessionlog.Write, owners []*Session) {
-		t.counts.LogWrites += uint64(len(writes))
-		t.cfg.Log.Append(writes, func(i int, a sessionlog.Answer) { t.answered(owners[i], a) })
-	})
 	if s, ok := t.due.First(); ok {
 		next = earlier(next, s.due)
 	}
@@ -231,7 +225,8 @@ func (t *Takeover) end(s *Session) {
 func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	switch a.Kind {
 	case sessionlog.ActionAppend:
-		t.batches.Add(s, a.Write)
+		t.counts.LogWrites++
+		t.cfg.Log.Append(a.Write, func(answer sessionlog.Answer) { t.answered(s, answer) })
 	case sessionlog.ActionRead:
 		t.cfg.Log.Read(a.Log, func(answer sessionlog.Answer) { t.answered(s, answer) })
 	case sessionlog.ActionOpened:

@@ -3,7 +3,97 @@ package view
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
+
+// BatchMax is the most bytes of a batch.
+const BatchMax = 256 << 10
+
+// TraceSize is the size of a trace block: version, trace id, span id, flags.
+const TraceSize = 1 + 16 + 8 + 1
+
+const version = 1
+
+// Flags describe a batch.
+type Flags uint8
+
+const (
+	FlagTrace     Flags = 1 // a trace block follows the positions
+	FlagReply     Flags = 2 // a part of the answer to a repair request; the part number follows
+	FlagLast      Flags = 4 // no part with a higher number follows
+	FlagKeyframes Flags = 8 // the parts are keyframes, true at (epoch, seq), not batches
+)
+
+const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes
+
+// A Header begins every batch:
+//
+//	version uint8 = 1
+//	flags   uint8
+//	epoch   uint64
+//	seq     uint64
+//	prev    uint64   of keyframes: CRC-32 of the request that they answer
+//	trace   26 bytes if FlagTrace
+//	part    uint16   if FlagReply
+type Header struct {
+	Flags Flags
+	Epoch uint64
+	Seq   uint64
+	Prev  uint64
+	Trace []byte
+	Part  uint16
+}
+
+// HeaderMax is the size of the largest header.
+const HeaderMax = 2 + 3*8 + TraceSize + 2
+
+// Append appends the header to b. Trace has TraceSize bytes if FlagTrace is set.
+func (h Header) Append(b []byte) []byte {
+	b = append(b, version, byte(h.Flags))
+	b = binary.LittleEndian.AppendUint64(b, h.Epoch)
+	b = binary.LittleEndian.AppendUint64(b, h.Seq)
+	b = binary.LittleEndian.AppendUint64(b, h.Prev)
+	if h.Flags&FlagTrace != 0 {
+		b = append(b, h.Trace[:TraceSize]...)
+	}
+	if h.Flags&FlagReply != 0 {
+		b = binary.LittleEndian.AppendUint16(b, h.Part)
+	}
+	return b
+}
+
+// Trace returns the trace block of a batch, or nil if it has none. The result aliases p, which
+// need not be well-formed.
+func Trace(p []byte) []byte {
+	const at = 2 + 3*8
+	if len(p) < at+TraceSize || Flags(p[1])&FlagTrace == 0 {
+		return nil
+	}
+	return p[at : at+TraceSize : at+TraceSize]
+}
+
+// Parse reads a batch: its header, and the records behind it. A batch with an unknown
+// flag is malformed, because the flag could move the records.
+func Parse(p []byte) (h Header, records []byte, err error) {
+	r := wire.NewReader(p)
+	known := r.Uint8() == version
+	h.Flags = Flags(r.Uint8())
+	position := r.Bytes(3 * 8)
+	if h.Flags&FlagTrace != 0 {
+		h.Trace = r.Bytes(TraceSize)
+	}
+	if h.Flags&FlagReply != 0 {
+		h.Part = r.Uint16()
+	}
+	if !known || h.Flags&^flagsKnown != 0 || r.Err() != nil || len(p) > BatchMax {
+		return Header{}, nil, ErrMalformed
+	}
+	h.Epoch = binary.LittleEndian.Uint64(position)
+	h.Seq = binary.LittleEndian.Uint64(position[8:])
+	h.Prev = binary.LittleEndian.Uint64(position[16:])
+	return h, r.Rest(), nil
+}
 
 // A MessageID says what a record does. 1 to 9 are those of the views protocol. There, ids from
 // 16 on are a view's own commands, so the additional messages begin at 16.
@@ -29,30 +119,19 @@ type Record struct {
 
 // Append appends the record to b. It must not be larger than SizeMax.
 func (r Record) Append(b []byte) []byte {
-	b = AppendSize(b, recordHead(r.Ref)+len(r.Data))
-	return append(appendRecordHead(b, r.Ref, r.Entity, r.Message), r.Data...)
-}
-
-func recordHead(ref RefID) int {
-	if ref == NoRef {
-		return 2 + 8 + 1
-	}
-	return 2 + 1
-}
-
-func appendRecordHead(b []byte, ref RefID, e EntityID, m MessageID) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(ref))
-	if ref == NoRef {
-		b = binary.LittleEndian.AppendUint64(b, uint64(e))
-	}
-	return append(b, byte(m))
+	b, start := Begin(b, r.Ref, r.Entity, r.Message)
+	return End(append(b, r.Data...), start)
 }
 
 // Begin appends the head of a record and returns where the record begins. The caller appends
 // the data and then calls [End].
 func Begin(b []byte, ref RefID, e EntityID, m MessageID) (_ []byte, start int) {
 	start = len(b)
-	return appendRecordHead(append(b, 0), ref, e, m), start
+	b = binary.LittleEndian.AppendUint16(append(b, 0), uint16(ref))
+	if ref == NoRef {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e))
+	}
+	return append(b, byte(m)), start
 }
 
 // End writes the size of the record that begins at start. A record of 128 bytes or more moves
