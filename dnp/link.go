@@ -204,7 +204,7 @@ func (t *linkTable) commandsProcessed(now instant) {
 	for i := range done {
 		switch o := &done[i]; {
 		case o.kind == SentLink && !t.ids.gone(o.link):
-			t.awaitAnswer(int(o.slot), o.link, now)
+			t.awaitAnswer(o.link, now)
 		case o.kind == SentLink, o.kind == SentFrozen && o.takeDown:
 			t.takeDownAgain(o.link)
 		}
@@ -213,8 +213,8 @@ func (t *linkTable) commandsProcessed(now instant) {
 }
 
 // awaitAnswer starts the wait for a LinkUp that may have been lost.
-func (t *linkTable) awaitAnswer(slot int, id wire.LinkID, now instant) {
-	if l := &t.slots[slot]; l.id == id && l.phase == LinkOffered {
+func (t *linkTable) awaitAnswer(id wire.LinkID, now instant) {
+	if slot, ok := t.ids.slot(id); ok && t.slots[slot].phase == LinkOffered {
 		t.unanswered.start(retry{link: id, start: now})
 	}
 }

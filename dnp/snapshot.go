@@ -364,8 +364,8 @@ func (r *snapshotReader) message() outgoing {
 // resumeWaits waits anew for the answers to offers that were acknowledged.
 func (t *linkTable) resumeWaits(now instant) {
 	for slot := range t.slots {
-		if l := &t.slots[slot]; !l.has(linkByPeer) && t.send.offerInFlight(slot) == nil {
-			t.awaitAnswer(slot, l.id, now)
+		if l := &t.slots[slot]; l.phase == LinkOffered && !l.has(linkByPeer) && t.send.offerInFlight(slot) == nil {
+			t.awaitAnswer(l.id, now)
 		}
 	}
 	t.commandsProcessed(now)
