@@ -115,7 +115,6 @@ type Config struct {
 	Telemetry *telemetry.Telemetry
 }
 
-// withDefaults returns c with the default of each field that is zero.
 func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
 	c.ReadBuffer = cmp.Or(c.ReadBuffer, 4<<20)
@@ -186,7 +185,6 @@ const (
 	AddressesOff       LogAddresses = "off"
 )
 
-// text returns an address as log lines show it.
 func (a LogAddresses) text(from netip.AddrPort) string {
 	bits := 24
 	if from.Addr().Unmap().Is6() {

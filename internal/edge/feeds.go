@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,10 +62,6 @@ func (f *feeds) always(subject string, handle func(bus.Msg)) error {
 	return err
 }
 
-// inboxOf returns the subject below which a worker receives answers to repair requests.
-func (f *feeds) inboxOf(w *Worker) string { return fmt.Sprintf("%s.%d", f.inbox, w.index) }
-
-// stop ends all subscriptions.
 func (f *feeds) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +102,6 @@ func (f *feeds) followShard(name string, shard int) {
 	sh.followers = append(sh.followers, name)
 }
 
-// unfollow ends what follow began.
 func (f *feeds) unfollow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +131,6 @@ func (f *feeds) subscribe(ends *[]func(), subject string, handle func(bus.Msg)) 
 	*ends = append(*ends, end)
 }
 
-// followers returns the workers that follow a space.
 func (f *feeds) followers(name string) []*Worker {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -147,7 +140,6 @@ func (f *feeds) followers(name string) []*Worker {
 	return nil
 }
 
-// live passes a batch on to the workers that follow the space.
 func (f *feeds) live(name string, m bus.Msg) {
 	for _, w := range f.followers(name) {
 		w.post(len(m.Data), func(w *Worker, now time.Time) { w.live(now, name, m.Data) })

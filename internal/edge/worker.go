@@ -207,7 +207,6 @@ func (w *Worker) advance(now time.Time) time.Time {
 	return next
 }
 
-// advanceDurable advances the durable sessions.
 func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 	if w.takeover != nil {
 		next = w.takeover.Advance(now, next)
@@ -236,7 +235,6 @@ func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
 // turns the worker.
 func (w *Worker) Replica(name string) *replication.Replica { return w.spaces.Replica(name) }
 
-// handle handles the events of the endpoint.
 func (w *Worker) handle(now time.Time, events []dnp.Event) {
 	for i := range events {
 		ev := &events[i]
@@ -300,7 +298,6 @@ func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort
 		"address", w.node.cfg.LogAddresses.text(addr))
 }
 
-// live applies a batch of the holder.
 func (w *Worker) live(now time.Time, space string, batch []byte) {
 	replica := w.spaces.Replica(space)
 	if replica == nil {
@@ -312,7 +309,6 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	w.flushes.applied(now, span)
 }
 
-// close ends every session.
 func (w *Worker) close(now time.Time) {
 	for c := range w.ep.All {
 		c.Close(dnp.CloseDrain)

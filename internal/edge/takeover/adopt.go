@@ -214,7 +214,6 @@ func (b *base) Give(name string, path Path, asker string) {
 	}
 }
 
-// found decides about a session that the log has.
 func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 	about, ok := parseAbout(action.Info.About)
 	switch {

@@ -43,7 +43,6 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	return next, left
 }
 
-// inRoster reports whether a node is in the roster.
 func (v *View) inRoster(node string) bool {
 	_, ok := v.roster.Member(node)
 	return ok

@@ -257,14 +257,12 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	}
 }
 
-// opened serves a client whose session the log has stored.
 func (t *Takeover) opened(now time.Time, s *Session) {
 	t.counts.SessionsOpened++
 	t.publishClaim(s)
 	s.feed = t.host.Serve(now, s)
 }
 
-// uncertain ends a session whose history cannot be established.
 func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 	t.counts.SessionsUncertain++
 	t.release(s)
