@@ -310,11 +310,8 @@ func (e *Edge) drain() {
 
 // wait waits until done, which it asks a hundred times a second, but not for longer than d.
 func (e *Edge) wait(d time.Duration, done func() bool) {
-	end := time.Now().Add(d)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !done() && time.Now().Before(end) {
-		<-tick.C
+	for end := time.Now().Add(d); !done() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

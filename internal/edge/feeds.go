@@ -74,7 +74,7 @@ func (f *feeds) stop() {
 	}
 }
 
-// follow brings all messages about a space to a worker.
+// follow brings all messages about a space, and the heads of its shard, to a worker.
 func (f *feeds) follow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,20 +86,15 @@ func (f *feeds) follow(w *Worker, name string, shard int) {
 		f.subscribe(&fd.end, subjects.Live(name), func(m bus.Msg) { f.live(name, m) })
 		f.subscribe(&fd.end, subjects.ToAll(name), func(m bus.Msg) { f.toAll(name, m) })
 		f.subscribe(&fd.end, subjects.Who(name), func(m bus.Msg) { f.who(name, m) })
-		f.followShard(name, shard)
+		sh, ok := f.shards[shard]
+		if !ok {
+			sh = &feed[string]{}
+			f.shards[shard] = sh
+			f.subscribe(&sh.end, subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
+		}
+		sh.followers = append(sh.followers, name)
 	}
 	fd.followers = append(fd.followers, w)
-}
-
-// followShard brings the heads of a space's shard to the space.
-func (f *feeds) followShard(name string, shard int) {
-	sh, ok := f.shards[shard]
-	if !ok {
-		sh = &feed[string]{}
-		f.shards[shard] = sh
-		f.subscribe(&sh.end, f.node.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
-	}
-	sh.followers = append(sh.followers, name)
 }
 
 func (f *feeds) unfollow(w *Worker, name string, shard int) {

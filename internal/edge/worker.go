@@ -192,12 +192,10 @@ func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
 	next = w.advanceDurable(now, next) // answers of the log
-	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
+	w.flush(now, next)                 // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
 	next = w.advanceDurable(now, next) // writes to the log
-	if due, waits := w.flush(now); waits && due.Before(next) {
-		next = due
-	}
+	next = w.flush(now, next)
 	if due, ok := w.ep.NextTimeout(); ok && due.Before(next) {
 		next = due
 	}
@@ -216,19 +214,22 @@ func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 }
 
 // flush sends changed values, if there are any. If the last flush was too recent, the values
-// have to wait, and flush returns until when.
-func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
+// have to wait, and flush returns until when, next at the latest.
+func (w *Worker) flush(now, next time.Time) time.Time {
 	if !w.ep.Pending() {
 		w.flushes.forget() // no client is linked to what changed
-		return due, false
+		return next
 	}
-	if due = w.lastOut.Add(w.node.cfg.Flush); due.After(now) {
-		return due, true
+	if due := w.lastOut.Add(w.node.cfg.Flush); due.After(now) {
+		if due.Before(next) {
+			return due
+		}
+		return next
 	}
 	w.flushes.begin(w.ep.Stats())
 	w.ep.Flush(now, w.out)
 	w.lastOut = now
-	return due, false
+	return next
 }
 
 // Replica returns the replica of a space, nil if there is none, for a caller that

@@ -87,8 +87,18 @@ func New(cfg Config) (*Authority, error) {
 
 // Watch reads the token keys again when their file changes, until ctx ends.
 func (a *Authority) Watch(ctx context.Context) {
-	if a.cfg.Auth == AuthToken {
-		a.keys.watch(ctx)
+	if a.cfg.Auth != AuthToken {
+		return
+	}
+	tick := time.NewTicker(keysInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			a.keys.check()
+		}
 	}
 }
 

@@ -86,19 +86,6 @@ type base struct {
 	counts  Counts
 }
 
-func newBase(cfg Config) *base {
-	return &base{
-		cfg: cfg, host: cfg.Host, locations: cfg.Locations,
-		log: sessionlog.Config{
-			Node: cfg.Node, Rand: cfg.Rand, Format: func() uint8 { return cfg.Host.View().format() },
-			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
-		},
-		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
-		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.heapIndex }),
-		orphans: newOrphans(), paths: newPaths(),
-	}
-}
-
 // Count returns how many durable sessions the worker has, looks at, or gave to an edge that
 // has not consented: that edge may be leaving, too.
 func (b *base) Count() int { return len(b.byName) }
