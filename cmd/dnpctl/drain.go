@@ -109,8 +109,12 @@ func drainText(body io.Reader) string {
 	return "the edge ends"
 }
 
-// drainClient follows no redirect: the token is for the edge alone.
-var drainClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+// drainClient follows no redirect, because the token is for the edge alone, and keeps no
+// connection open, because an edge that ends waits for those.
+var drainClient = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+}
 
 // Metrics that show the progress of a drain. metricStarted identifies the process: another
 // one may have started at the same address.

@@ -40,10 +40,9 @@ func (c *publishCommand) Problems() (list config.Problems) {
 		list.Add("KEY", "is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)
 	case c.Remove && (len(c.Values) > 0 || c.describes()):
 		list.Add("--remove", "conflicts with values and other flags")
-	case !c.Remove:
-		if _, err := c.op(); err != nil {
-			list = append(list, err...)
-		}
+	default:
+		_, problems := c.op()
+		list = append(list, problems...)
 	}
 	return list
 }
@@ -90,8 +89,6 @@ func (c *publishCommand) body() ([]byte, error) {
 		return io.ReadAll(os.Stdin)
 	case c.File != "":
 		return os.ReadFile(c.File)
-	case c.Remove:
-		return json.Marshal(op{Op: "remove"})
 	}
 	o, problems := c.op()
 	if problems != nil {
@@ -124,6 +121,8 @@ func (c *publishCommand) op() (o op, problems config.Problems) {
 		problems = append(problems, err.Error())
 	}
 	switch {
+	case c.Remove:
+		o.Op = "remove"
 	case slices.ContainsFunc(c.Values, isTyped):
 		o = op{Op: "put", Message: escape(c.Message), Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who}
 		o.Values, problems = parseTyped(c.Values, problems)

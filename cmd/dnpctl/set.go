@@ -72,7 +72,7 @@ func (c *setCommand) missing(now, deadline time.Time) error {
 
 func (c *setCommand) find(client *dnpClient) *link {
 	for _, l := range client.links {
-		if bytes.Equal(l.message, []byte(c.State)) || messageText(l.message) == c.State {
+		if bytes.Equal(l.message, []byte(c.State)) || payload.MessageText(l.message) == c.State {
 			return l
 		}
 	}

@@ -31,10 +31,13 @@ type Job struct {
 	Port  uint16 // of the swarm
 	Sent  []Sent // datagrams of edges, to be sent again in the same bursts
 	Data  []byte // first bytes of each of them
-	Naive int    // if not 0: the number of datagrams of one update each, instead of Sent
-	Bytes int    // of a naive datagram
-	Peers int    // of naive datagrams
+	Peers int    // if not 0: send a datagram of one update each to so many peers, instead of Sent
 }
+
+const (
+	naiveCount = 50_000 // datagrams
+	naiveBytes = 37     // a LinkUpdate with one link of 28 bytes in two values
+)
 
 // Send runs a sending baseline: it reads a Job, carries it out and writes its CPU time in
 // nanoseconds. It runs in a process of its own, so that the kernel can tell its CPU time.
@@ -44,7 +47,7 @@ func Send(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	send := sendBare
-	if j.Naive > 0 {
+	if j.Peers > 0 {
 		send = sendNaive
 	}
 	spent, err := send(ctx, &j)
@@ -106,8 +109,8 @@ func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	data, before := make([]byte, j.Bytes), proc.CPU(os.Getpid())
-	for i := range j.Naive {
+	data, before := make([]byte, naiveBytes), proc.CPU(os.Getpid())
+	for i := range naiveCount {
 		if ctx.Err() != nil {
 			break
 		}
@@ -152,7 +155,7 @@ const rawBytes = 28
 func dialRaw(c *Case, url string) (*rawClients, error) {
 	r := &rawClients{}
 	for i := range c.Clients {
-		if err := r.dial(strings.TrimPrefix(url, "nats://"), i%max(1, c.groups())); err != nil {
+		if err := r.dial(strings.TrimPrefix(url, "nats://"), i%c.groups()); err != nil {
 			r.close()
 			return nil, fmt.Errorf("raw subscriber: %w", err)
 		}

@@ -35,7 +35,6 @@ type Swarm struct {
 	closed            atomic.Int64
 	stopped           chan struct{}
 	stopping          atomic.Bool
-	err               error // why run ended
 }
 
 // A Client is one DNP peer. It drops values and messages, which a real one keeps.
@@ -111,7 +110,7 @@ func (w *Swarm) run() {
 	for !w.stopping.Load() {
 		n, err := w.socket.read()
 		if err != nil {
-			w.err = err
+			Progress("the clients end: %v", err)
 			return
 		}
 		w.turn(time.Now(), n)

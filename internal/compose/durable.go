@@ -133,5 +133,5 @@ type fromNATS struct{ p *natsfrom.Publisher }
 
 // Begin implements edge.From.
 func (f fromNATS) Begin(space, client, session string, delivered func(uint64)) edge.Feed {
-	return f.p.Begin(natsfrom.Source{Space: space, Client: client, Session: session}, delivered)
+	return f.p.Begin(space, client, session, delivered)
 }

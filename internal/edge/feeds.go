@@ -156,10 +156,8 @@ func (f *feeds) head(shard int, m bus.Msg) {
 		names = sh.followers
 	}
 	f.mu.RUnlock()
-	epoch, ok := replication.HeadEpoch(m.Data)
-	seqs := make(map[string]uint64, len(names))
-	err := replication.ParseHead(m.Data, func(_ uint64, space []byte, seq uint64) { seqs[string(space)] = seq })
-	if !ok || err != nil {
+	epoch, seqs, err := replication.ParseHead(m.Data)
+	if err != nil {
 		f.badHeads.Add(1)
 		return
 	}

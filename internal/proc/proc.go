@@ -23,7 +23,6 @@ func Metrics(ctx context.Context, client *http.Client, addr string) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	r.Close = true // a process that ends waits for open connections
 	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
