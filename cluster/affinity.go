@@ -32,7 +32,8 @@ type Served struct {
 // or wrong costs a detour. Methods may be called from any goroutine and never block. Each question
 // is answered once and in bounded time, also if there is no store: within about half a second.
 // Answers and callbacks come from goroutines of the adapter, possibly before the method returns,
-// and must not block.
+// and must not block. Packages redisaffinity and memaffinity implement it; both pass the
+// conformance suite in the tests of redisaffinity.
 type Affinity interface {
 	// Claim says that this node serves the session, from now until Release. The adapter writes
 	// the claim again and again, so that a store that forgot everything has it soon. A later
@@ -59,7 +60,4 @@ type Affinity interface {
 	// Claimed lists the sessions that node claimed within about the last two minutes, in parts
 	// and in no order; other nodes may have taken them over since.
 	Claimed(node string, each func(names []string), done func(error))
-
-	// Err returns why the store is not there; nil if it is.
-	Err() error
 }

@@ -2,14 +2,15 @@ package cluster
 
 import (
 	"cmp"
-	"strconv"
+	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/format"
 )
 
-// A LeaseConfig is what a Lease is made with. All durations are measured on this node's
-// monotonic clock, and never compared with another node's.
+// A LeaseConfig is what a Lease is made with.
 type LeaseConfig struct {
 	// Node is the name of this relay; others hand shards over to it.
 	Node string
@@ -22,64 +23,51 @@ type LeaseConfig struct {
 	// format. nil stands for the oldest.
 	Format func() uint8
 
-	// Renew is how often a holder renews. 0 means 500 ms.
-	Renew time.Duration
-
-	// Wait is how long a challenger must see no change, while the store answers, before it
-	// takes a shard. 0 means 3 s. It must be at least twice the sum of Renew and Timeout, or
-	// one lost answer costs a living holder its shard.
-	Wait time.Duration
-
-	// DurableSilence is the silence of the store after which a holder's answers say that
-	// they are not durable. 0 means 1.5 s.
-	DurableSilence time.Duration
-
 	// Silence is the silence of the store after which a holder stops serving. 0 means 12 s,
 	// which is above the 4 to 9 s of an election in JetStream.
 	Silence time.Duration
-
-	// Timeout is the time after which the caller that carries out an action reports that its
-	// outcome is unknown. 0 means 1 s.
-	Timeout time.Duration
 }
 
-// Pauses between two attempts. The first is for a store that says that another write to the
-// same subject is under way, which takes about as long; the second is for a store that cannot
-// be reached, and is arbitrary.
+// Times of a lease. They are measured on this node's monotonic clock, and never compared with
+// another node's.
 const (
-	busyPause  = time.Millisecond
+	// LeaseTimeout is the time after which the caller that carries out an action reports that
+	// its outcome is unknown.
+	LeaseTimeout = time.Second
+
+	// renewInterval is how often a holder renews.
+	renewInterval = 500 * time.Millisecond
+
+	// challengeWait is how long a challenger must see no change, while the store answers,
+	// before it takes a shard. It must be at least twice the sum of renewInterval and
+	// LeaseTimeout, or one lost answer costs a living holder its shard.
+	challengeWait = 3 * time.Second
+
+	// durableSilence is the silence of the store after which a holder's answers say that they
+	// are not durable.
+	durableSilence = 1500 * time.Millisecond
+
+	// busyPause is the pause between two attempts if the store says that another write to the
+	// same subject is under way, which takes about as long.
+	busyPause = time.Millisecond
+
+	// faultPause is the same for a store that cannot be reached. It is arbitrary.
 	faultPause = 100 * time.Millisecond
 )
 
-// WithDefaults returns c with defaults for fields that are zero.
-func (c LeaseConfig) WithDefaults() LeaseConfig {
-	c.Renew = cmp.Or(c.Renew, 500*time.Millisecond)
-	c.Wait = cmp.Or(c.Wait, 3*time.Second)
-	c.DurableSilence = cmp.Or(c.DurableSilence, 1500*time.Millisecond)
-	c.Silence = cmp.Or(c.Silence, 12*time.Second)
-	c.Timeout = cmp.Or(c.Timeout, time.Second)
-	return c
-}
-
-// Validate returns everything that is wrong with c, which may have zeros.
-func (c LeaseConfig) Validate() (problems []string) {
+// Validate reports all problems of c at once.
+func (c LeaseConfig) Validate() error {
+	var errs []error
 	if c.Node == "" {
-		problems = append(problems, "lease: no node name")
+		errs = append(errs, errors.New("lease: no node name"))
 	}
 	if c.ID == "" {
-		problems = append(problems, "lease: no id of this start")
+		errs = append(errs, errors.New("lease: no id of this start"))
 	}
-	if c.Renew < 0 || c.Wait < 0 || c.DurableSilence < 0 || c.Silence < 0 || c.Timeout < 0 {
-		return append(problems, "lease: negative duration")
+	if c.Silence != 0 && c.Silence < durableSilence {
+		errs = append(errs, errors.New("lease: the silence that ends a lease is shorter than the one that ends durability"))
 	}
-	c = c.WithDefaults()
-	if c.Wait < 2*(c.Renew+c.Timeout) {
-		problems = append(problems, "lease: a challenger must wait for at least two renewals and two timeouts of a write")
-	}
-	if c.Silence < c.DurableSilence {
-		problems = append(problems, "lease: the silence that ends a lease is shorter than the one that ends durability")
-	}
-	return problems
+	return errors.Join(errs...)
 }
 
 // An ActionKind is the kind of an Action.
@@ -147,13 +135,8 @@ const (
 	ReasonSilence                    // the store was silent for too long
 )
 
-var reasons = [...]string{ReasonReleased: "released", ReasonTaken: "taken", ReasonEpoch: "higher epoch", ReasonSilence: "store silent"}
-
 func (r Reason) String() string {
-	if int(r) < len(reasons) && reasons[r] != "" {
-		return reasons[r]
-	}
-	return "reason " + strconv.Itoa(int(r))
+	return nameOf(r, "", "released", "taken", "higher epoch", "store silent")
 }
 
 // An Answer is the store's answer to an action.
@@ -175,10 +158,6 @@ const (
 	Holding
 	Releasing // the record that releases the shard is under way
 )
-
-func (p LeasePhase) String() string {
-	return [...]string{"following", "challenging", "acquiring", "holding", "releasing"}[p]
-}
 
 // A Lease is this relay's view of the lease of one shard. DESIGN.md says why it does what it
 // does.
@@ -206,25 +185,15 @@ type Lease struct {
 
 // NewLease returns the lease of a shard of which nothing is known.
 func NewLease(cfg LeaseConfig) *Lease {
-	if problems := cfg.Validate(); len(problems) > 0 {
-		panic("cluster: " + problems[0])
+	if err := cfg.Validate(); err != nil {
+		panic("cluster: " + err.Error())
 	}
-	return &Lease{cfg: cfg.WithDefaults()}
+	cfg.Silence = cmp.Or(cfg.Silence, 12*time.Second)
+	return &Lease{cfg: cfg}
 }
-
-// Phase returns the phase of the lease.
-func (l *Lease) Phase() LeasePhase { return l.phase }
 
 // Epoch returns the epoch in which this relay holds the shard; 0 if it does not.
-func (l *Lease) Epoch() uint64 {
-	if l.phase != Holding && l.phase != Releasing {
-		return 0
-	}
-	return l.hold.epoch
-}
-
-// Holder returns the newest record that says who holds the shard.
-func (l *Lease) Holder() Holder { return l.holder }
+func (l *Lease) Epoch() uint64 { return l.hold.epoch }
 
 // Want says whether the roster wants this relay to hold the shard. It starts and ends
 // challenges, but does not end a lease that this relay holds.
@@ -290,10 +259,9 @@ func (l *Lease) Advance(now time.Time) []Action {
 		l.holdDeadlines(now)
 	}
 	if l.asked == 0 && !now.Before(l.retryAt) {
-		switch l.phase {
-		case Holding, Releasing:
+		if l.Epoch() != 0 {
 			l.holdStep(now)
-		default:
+		} else {
 			l.followStep(now)
 		}
 	}
@@ -307,23 +275,18 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 	if len(l.out) > 0 {
 		return time.Time{}, true
 	}
-	var next time.Time
+	var deadline time.Time
+	step, ok := l.followDue()
 	if l.Epoch() != 0 {
-		next = l.holdDeadline()
+		deadline, step, ok = l.holdDeadline(), l.holdDue(), true
 	}
-	if l.asked == 0 {
-		step, ok := l.followDue()
-		if l.Epoch() != 0 {
-			step, ok = l.holdDue(), true
-		}
-		if step = later(step, l.retryAt); ok && step.IsZero() {
-			return step, true
-		}
-		if ok {
-			next = earlier(next, step)
-		}
+	if l.asked != 0 || !ok {
+		return deadline, !deadline.IsZero()
 	}
-	return next, !next.IsZero()
+	if step = later(step, l.retryAt); step.IsZero() {
+		return step, true
+	}
+	return earlier(deadline, step), true
 }
 
 // Answer takes the store's answer to an action.
@@ -372,4 +335,79 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// A Holder is the record that says who holds a shard. The zero Holder says that the shard never
+// had one.
+type Holder struct {
+	// Seq is the sequence of the record in the store, and the epoch of the lease that it
+	// began. It is not part of the record.
+	Seq uint64 `json:"-"`
+
+	// Format is the form of the record; 0 stands for the oldest.
+	Format uint8 `json:"format,omitempty"`
+
+	// Node and ID are the holder and its start.
+	Node string `json:"node,omitempty"`
+	ID   string `json:"id,omitempty"`
+
+	// Released says that Node released the shard in favour of To, or of any relay if To is
+	// empty.
+	Released bool   `json:"released,omitempty"`
+	To       string `json:"to,omitempty"`
+}
+
+// A Heartbeat is the record with which a holder renews. Every durable write of a holder writes
+// it too.
+type Heartbeat struct {
+	Seq    uint64 `json:"-"`                // in the store; 0 if there is none
+	Format uint8  `json:"format,omitempty"` // 0 stands for the oldest
+
+	Epoch uint64 `json:"epoch"`
+	Write uint64 `json:"write"` // ordinal of the write in the epoch
+}
+
+// Append appends the record as it is stored.
+func (h Holder) Append(p []byte) []byte { return appendJSON(p, h) }
+
+// Append appends the record as it is stored.
+func (b Heartbeat) Append(p []byte) []byte { return appendJSON(p, b) }
+
+// ParseHolder parses a stored record. Fields that this program does not know are skipped. A
+// record of another format, or one that cannot be read, is that of an unknown holder: it is left
+// alone for as long as its heartbeats change.
+func ParseHolder(seq uint64, p []byte) Holder {
+	var h Holder
+	if json.Unmarshal(p, &h) != nil || h.Format > format.Newest {
+		h = Holder{}
+	}
+	h.Seq = seq
+	return h
+}
+
+// ParseHeartbeat parses a stored record. One of another format, or one that cannot be read,
+// still is a sign of life.
+func ParseHeartbeat(seq uint64, p []byte) Heartbeat {
+	var b Heartbeat
+	if json.Unmarshal(p, &b) != nil || b.Format > format.Newest {
+		b = Heartbeat{}
+	}
+	b.Seq = seq
+	return b
+}
+
+// recordFormat returns the format of the records to write, in which 0 stands for the oldest.
+func (l *Lease) recordFormat() uint8 {
+	if f := format.ToWrite(l.cfg.Format); f > format.Oldest {
+		return f
+	}
+	return 0
+}
+
+func appendJSON(b []byte, v any) []byte {
+	p, err := json.Marshal(v)
+	if err != nil {
+		panic("cluster: a record cannot be encoded: " + err.Error())
+	}
+	return append(b, p...)
 }

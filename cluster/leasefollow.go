@@ -91,8 +91,8 @@ func (l *Lease) followDue() (time.Time, bool) {
 // renewal apart, so that an outage of the store does not pass unnoticed between them, and one
 // poll is at the end of the wait.
 func (l *Lease) pollDue() time.Time {
-	first, end := l.follow.quiet.Add(l.cfg.Wait/3), l.follow.quiet.Add(l.cfg.Wait)
-	next := later(first, l.follow.polled.Add(l.cfg.Renew))
+	first, end := l.follow.quiet.Add(challengeWait/3), l.follow.quiet.Add(challengeWait)
+	next := later(first, l.follow.polled.Add(renewInterval))
 	if l.follow.polled.Before(end) && end.Before(next) {
 		return end
 	}
@@ -120,7 +120,7 @@ func (l *Lease) followRead(now time.Time, a Answer) {
 	if f.series.IsZero() {
 		f.series = l.sent
 	}
-	f.confirmed = !l.sent.Before(f.quiet.Add(l.cfg.Wait)) && l.sent.Sub(f.series) >= l.cfg.Wait/2
+	f.confirmed = !l.sent.Before(f.quiet.Add(challengeWait)) && l.sent.Sub(f.series) >= challengeWait/2
 }
 
 // inPast reports whether an answer is older than what was seen before, so that it comes from a

@@ -8,7 +8,7 @@ import (
 
 // hold is what a Lease knows while this relay holds the shard.
 type hold struct {
-	epoch      uint64
+	epoch      uint64    // 0 if this relay does not hold the shard
 	renewed    time.Time // when the newest write that succeeded was asked
 	next       time.Time // when to renew
 	durable    bool
@@ -28,7 +28,7 @@ type hold struct {
 // acquired begins an epoch of this relay.
 func (l *Lease) acquired(now time.Time) {
 	l.phase = Holding
-	l.hold = hold{epoch: l.holder.Seq, renewed: l.sent, next: l.sent.Add(l.cfg.Renew), chain: l.heartbeat.Seq, durable: true}
+	l.hold = hold{epoch: l.holder.Seq, renewed: l.sent, next: l.sent.Add(renewInterval), chain: l.heartbeat.Seq, durable: true}
 	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq})
 }
 
@@ -68,9 +68,9 @@ func (l *Lease) holdDeadline() time.Time {
 // durableUntil returns until when accepted changes count as durable: for a while after the last
 // sign of the store, and not while the store takes heartbeats but no batches.
 func (l *Lease) durableUntil() time.Time {
-	until := l.hold.renewed.Add(l.cfg.DurableSilence)
+	until := l.hold.renewed.Add(durableSilence)
 	if l.hold.waiting {
-		return earlier(until, l.hold.since.Add(l.cfg.DurableSilence))
+		return earlier(until, l.hold.since.Add(durableSilence))
 	}
 	return until
 }
@@ -155,7 +155,7 @@ func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
 	}
 	h := &l.hold
 	h.chain = seq
-	h.renewed, h.next = l.sent, l.sent.Add(l.cfg.Renew)
+	h.renewed, h.next = l.sent, l.sent.Add(renewInterval)
 	if asked == ActionStore {
 		l.stored()
 	}

@@ -20,15 +20,7 @@ const (
 )
 
 // String returns the name of r.
-func (r Role) String() string {
-	switch r {
-	case RoleRelay:
-		return "relay"
-	case RoleEdge:
-		return "edge"
-	}
-	return "unknown"
-}
+func (r Role) String() string { return nameOf(r, "", "relay", "edge") }
 
 // A Phase is a phase in the life of a node.
 type Phase uint8
@@ -42,16 +34,12 @@ const (
 )
 
 // String returns the name of p.
-func (p Phase) String() string {
-	switch p {
-	case PhaseStarting:
-		return "starting"
-	case PhaseReady:
-		return "ready"
-	case PhaseDraining:
-		return "draining"
-	case PhaseLeaving:
-		return "leaving"
+func (p Phase) String() string { return nameOf(p, "", "starting", "ready", "draining", "leaving") }
+
+// nameOf returns the name of n among those of the numbers from 0 on; "unknown" if it has none.
+func nameOf[T ~uint8](n T, names ...string) string {
+	if int(n) < len(names) && names[n] != "" {
+		return names[n]
 	}
 	return "unknown"
 }
@@ -216,7 +204,7 @@ func ParseMetadata(p []byte) (Member, error) {
 	}
 	m := Member{
 		Role: Role(r.uint8()), Phase: Phase(r.uint8()), Load: r.uint8(),
-		Shards: r.uint16(), Incarnation: r.uint64(),
+		Shards: uint16(r.number(2)), Incarnation: r.number(8),
 	}
 	m.Version = string(r.bytes(int(r.uint8()), VersionMax))
 	count := int(r.uint8())
@@ -227,7 +215,7 @@ func ParseMetadata(p []byte) (Member, error) {
 		m.Addresses = append(m.Addresses, r.address())
 	}
 	if len(r.p) > 0 {
-		m.Sender = r.uint64()
+		m.Sender = r.number(8)
 	}
 	if len(r.p) > 0 {
 		m.Format = r.uint8()
@@ -256,26 +244,15 @@ func (r *metadataReader) bytes(n, most int) []byte {
 	return b
 }
 
-func (r *metadataReader) uint8() uint8 {
-	if b := r.bytes(1, 1); b != nil {
-		return b[0]
+// number reads a number of so many bytes.
+func (r *metadataReader) number(size int) (n uint64) {
+	for i, b := range r.bytes(size, size) {
+		n |= uint64(b) << (8 * i)
 	}
-	return 0
+	return n
 }
 
-func (r *metadataReader) uint16() uint16 {
-	if b := r.bytes(2, 2); b != nil {
-		return binary.LittleEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (r *metadataReader) uint64() uint64 {
-	if b := r.bytes(8, 8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
+func (r *metadataReader) uint8() uint8 { return uint8(r.number(1)) }
 
 func (r *metadataReader) address() Address {
 	a := Address{Service: Service(r.uint8())}
@@ -283,7 +260,7 @@ func (r *metadataReader) address() Address {
 	if !ok {
 		r.short = true
 	}
-	a.Addr = netip.AddrPortFrom(ip, r.uint16())
+	a.Addr = netip.AddrPortFrom(ip, uint16(r.number(2)))
 	return a
 }
 

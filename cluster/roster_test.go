@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -49,23 +50,23 @@ func TestDifference(t *testing.T) {
 	now[1].Incarnation++         // restarted
 	now[2].Phase = PhaseDraining // changed
 	now[3].Name = "relay-9"      // left, and another joined
-	d := NewRoster(now).Since(old)
-	if len(d.Left) != 2 || d.Left[0].Name != "relay-1" || d.Left[0].Incarnation != 1 || d.Left[1].Name != "relay-3" {
-		t.Errorf("left: got %+v", d.Left)
+	joined, left := NewRoster(now).Since(old)
+	if len(left) != 2 || left[0].Name != "relay-1" || left[0].Incarnation != 1 || left[1].Name != "relay-3" {
+		t.Errorf("left: got %+v", left)
 	}
-	if len(d.Joined) != 2 || d.Joined[0].Name != "relay-1" || d.Joined[0].Incarnation != 2 || d.Joined[1].Name != "relay-9" {
-		t.Errorf("joined: got %+v", d.Joined)
+	if len(joined) != 2 || joined[0].Name != "relay-1" || joined[0].Incarnation != 2 || joined[1].Name != "relay-9" {
+		t.Errorf("joined: got %+v", joined)
 	}
-	if len(d.Changed) != 1 || d.Changed[0].Old.Phase != PhaseReady || d.Changed[0].New.Phase != PhaseDraining {
-		t.Errorf("changed: got %+v", d.Changed)
+	if now[2].Equal(list[2]) {
+		t.Error("another phase is no change")
 	}
-	if d := old.Since(NewRoster(list)); !d.Empty() || !old.Equal(NewRoster(list)) {
-		t.Errorf("equal rosters differ: %+v", d)
+	if joined, left := old.Since(NewRoster(list)); len(joined)+len(left) > 0 || !slices.EqualFunc(old.members, list, Member.Equal) {
+		t.Errorf("equal rosters differ: %+v, %+v", joined, left)
 	}
-	moved := slices.Clone(list)
-	moved[0].Addresses = []Address{{ServiceHTTP, netip.MustParseAddrPort("127.0.0.1:1")}}
-	if d := NewRoster(moved).Since(old); len(d.Changed) != 1 {
-		t.Errorf("a new address is a change, got %+v", d)
+	moved := list[0]
+	moved.Addresses = []Address{{ServiceHTTP, netip.MustParseAddrPort("127.0.0.1:1")}}
+	if moved.Equal(list[0]) {
+		t.Error("a new address is no change")
 	}
 }
 
@@ -175,10 +176,41 @@ func TestFormat(t *testing.T) {
 			t.Errorf("the format of %+v is %d, want %d", c.members, got, c.want)
 		}
 	}
-	if d := NewRoster([]Member{member("a", 1)}).Since(NewRoster([]Member{member("a", 0)})); !d.Empty() {
-		t.Errorf("no format and format 1 differ: %+v", d)
+	if !member("a", 1).Equal(member("a", 0)) {
+		t.Error("no format and format 1 differ")
 	}
-	if d := NewRoster([]Member{member("a", 2)}).Since(NewRoster([]Member{member("a", 1)})); len(d.Changed) != 1 {
-		t.Errorf("a new format is no change: %+v", d)
+	if member("a", 2).Equal(member("a", 1)) {
+		t.Error("a new format is no change")
+	}
+}
+
+// TestShard compares Shard with the standard library. bus/natsbus compares it with a NATS server.
+func TestShard(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		name := make([]byte, rnd.IntN(65))
+		for i := range name {
+			name[i] = byte(rnd.Uint32())
+		}
+		shards := 1 + rnd.IntN(1000)
+		h := fnv.New32a()
+		h.Write(name)
+		want := int(h.Sum32() % uint32(shards))
+		if got := Shard(string(name), shards); got != want {
+			t.Fatalf("Shard(%q, %d) = %d, want %d", name, shards, got, want)
+		}
+	}
+}
+
+func TestShardsAreEven(t *testing.T) {
+	const shards, spaces = 64, 64_000
+	var count [shards]int
+	for i := range spaces {
+		count[Shard("match-"+string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676%26))+string(rune('a'+i/17576)), shards)]++
+	}
+	for n, c := range count {
+		if c < 700 || c > 1300 {
+			t.Errorf("shard %d has %d of %d spaces", n, c, spaces)
+		}
 	}
 }

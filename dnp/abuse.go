@@ -16,7 +16,7 @@ const (
 	// They do not count, so that a peer is not punished for being offered many links.
 	answersPerCommand = 2
 	answersMax        = 512 // expected answers that are remembered
-	answerSize        = 8   // bytes of the longest
+	answerSize        = 8   // a generous bound of their bytes: the longest has 4
 )
 
 // A rateLimit is what a connection may still send. Each bucket is stored as the time at
@@ -30,8 +30,8 @@ type rateLimit struct {
 	volume           uint32 // their bytes
 }
 
-// ask notes that a reliable command is sent.
-func (r *rateLimit) ask() { r.owed = min(r.owed+answersPerCommand, answersMax) }
+// expectAnswers notes that a reliable command is sent.
+func (r *rateLimit) expectAnswers() { r.owed = min(r.owed+answersPerCommand, answersMax) }
 
 // allow reports whether a datagram may be handled. It is called before anything else,
 // because a datagram beyond the limit must not cost more than being counted. flood

@@ -80,10 +80,8 @@ func (b *budget) pay(r *rate, size int, now instant) {
 	b.spent = min(max(b.spent, now.add(-r.burst)).add(r.cost(size+b.headers)), now.add(r.burst))
 }
 
-// overdrawn reports whether something is owed.
 func (b *budget) overdrawn(now instant) bool { return b.spent > now }
 
-// affords reports whether so many bytes are saved.
 func (b *budget) affords(r *rate, bytes int, now instant) bool {
 	return max(b.spent, now.add(-r.burst)).add(r.cost(bytes)) <= now
 }
@@ -130,17 +128,9 @@ const repeatWeight = 1.0 / 16
 // PriorityMax is the highest priority of a Source.
 const PriorityMax = 16
 
-// urgency returns priority × staleness. A version is only made of changes beyond
-// the precision of the values, so the versions that a link lacks are the steps of
-// precision by which its values are wrong at least. The age lets a state that changed
-// only once have its turn: a link that waits gets more urgent without limit, and a link
-// that is sent begins anew, so no link waits for ever.
-//
-// A bound: let n links wait, whose priorities differ by a factor of at most r, and
-// let every sending carry k of them. In m sendings any other link is sent at most
-// 1 + 2r·ln(1+m) times before one that waits since the first, because it has to grow
-// as urgent from nothing, at twice r the speed at most. The link is sent after m
-// sendings at the latest, for the least m with k·m > n·(1 + 2r·ln(1+m)).
+// urgency returns priority × staleness. The versions that a link lacks are the steps of
+// precision by which its values are wrong at least, the age lets a state that changed only
+// once have its turn. Why no link waits for ever: DESIGN.md, Budget, urgency, joining.
 func urgency(priority uint8, versions uint32, age time.Duration, repeat bool) float32 {
 	u := float32(priority) * (float32(versions) + float32(age)/float32(stalenessUnit))
 	if repeat {
@@ -173,7 +163,7 @@ func (t *linkTable) deferPending(now instant) {
 			l.flags &^= linkChanged
 			continue
 		}
-		if l.sent != 0 && l.sent < s.real || s.realAt == now {
+		if l.sent != 0 && l.sent < s.changedVersion || s.changedAt == now { // after sent = 0 only a change of this Flush is known to be one
 			l.flags |= linkChanged
 		}
 		if !l.has(linkWaiting) {
@@ -202,7 +192,6 @@ func (t *linkTable) rank(now instant) {
 	}
 }
 
-// mostUrgent removes and returns the top of the heap.
 func (t *linkTable) mostUrgent() (slot uint16) {
 	slot, last := t.waiting[0].slot, len(t.waiting)-1
 	t.waiting[0] = t.waiting[last]
@@ -254,8 +243,8 @@ func newOfferQueue(bytesPerSecond int) offerQueue {
 	return q
 }
 
-// open reports whether an offer may be sent.
-func (q *offerQueue) open(now instant) bool { return q.spent <= now }
+// mayOffer reports whether an offer may be sent.
+func (q *offerQueue) mayOffer(now instant) bool { return q.spent <= now }
 
 // pay takes the price of an offer.
 func (q *offerQueue) pay(bytes int, now instant) {
@@ -270,10 +259,9 @@ func (q *offerQueue) nextTimeout() instant {
 	return q.spent
 }
 
-// add puts c into the queue, unless it is there.
 func (q *offerQueue) add(c *Conn) {
-	if !c.inQueue {
-		c.inQueue = true
+	if !c.inOffers {
+		c.inOffers = true
 		q.conns = append(q.conns, c)
 	}
 }
@@ -282,11 +270,11 @@ func (q *offerQueue) add(c *Conn) {
 func (e *Endpoint) sendOffers(now instant, out Sender) {
 	q := &e.offers
 	done := 0
-	for done < len(q.conns) && q.open(now) {
+	for done < len(q.conns) && q.mayOffer(now) {
 		c := q.conns[done]
 		q.conns[done] = nil
 		done++
-		c.inQueue = false
+		c.inOffers = false
 		if c.state == connEstablished && !c.closing && !c.log.isMuted() {
 			c.fill(now, 1, out)
 			c.settle(now)

@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,8 +24,9 @@ const (
 	// never answer.
 	ProbePing Probe = iota
 
-	// ProbeHello sends a small LinkState with a random LinkId at 0, 0.5 and
-	// 1.5 s; a LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
+	// ProbeHello sends a small LinkState with a random LinkId at 0, 0.5, 1.5, 2.5, 3.5
+	// and 4.5 s, of which unprovenFactor allows only the first two to a peer that sends
+	// nothing. A LinkUp or LinkDown of that LinkId is the proof. Every peer answers.
 	ProbeHello
 
 	// ProbeNone takes the request itself as the proof.
@@ -67,13 +69,9 @@ type Config struct {
 	// LinkUps and LinkDowns that answer us are free. 0 is no limit.
 	RateDatagrams, RateBytes int
 
-	// Logged makes the connections of listening peers wait for a log that the owner
-	// writes; see journal.go. The owner must call Changes and Stored.
+	// Logged (a log, not a login) makes the connections of peers that connected to us
+	// wait for a log that the owner writes; see journal.go.
 	Logged bool
-
-	// SpeaksLong says that every peer is known to understand command 10. Without it a
-	// peer is known to once it sent or acknowledged one.
-	SpeaksLong bool
 
 	// DatagramMax is the size in bytes up to which commands are packed together
 	// and messages split. Default 1200; 256 to 65,000.
@@ -102,11 +100,6 @@ type Config struct {
 	// IdleTimeout closes a connection whose peer has been silent for so long. 0 is off.
 	IdleTimeout time.Duration
 
-	// CloseDelay is how long a peer must be silent after its ConnectionClose before the
-	// connection ends, because one forged byte must not end a session.
-	// Default 2 s; negative is off. Connections made by Connect do not wait.
-	CloseDelay time.Duration
-
 	// BytesPerSecond is the budget of each connection for all datagrams to the peer,
 	// with headers of UDP and IP; a quarter of a second of it is saved for bursts.
 	// When it is used up, LinkUpdates wait, the most urgent the least; see DESIGN.md.
@@ -123,22 +116,15 @@ type Config struct {
 	Refresh []time.Duration
 
 	// ScrubInterval is the least time in which all values of all links are sent
-	// again. Default 5 s; negative is off. ScrubBytesPerSecond bounds the rate, so that
-	// a round with much to send takes longer; default 2 % of BytesPerSecond (5242 if
-	// that is off).
-	ScrubInterval       time.Duration
-	ScrubBytesPerSecond int
+	// again. Default 5 s; negative is off. A round with much to send takes longer,
+	// because the scrub takes at most 2 % of BytesPerSecond, or of its default.
+	ScrubInterval time.Duration
 
-	LinksMax        int // links per connection that we offer; default 4096, at most LinksPossible
-	PeerLinksMax    int // links per connection that the peer offers; default 64, at most LinksPossible
-	PeerValuesMax   int // values of a link that the peer offers; default 1024
-	MessageMax      int // bytes of an unreliable message; default and at most 65,499
-	LongMax         int // bytes of a reliable message, both ways; default 1 MiB
-	BacklogMessages int // reliable messages that wait for the send window; default 256
-	BacklogBytes    int // their bytes; default 64 KiB
-	HoldsMax        int // values per connection that are remembered because the peer wrote them; default 4096
-	UnprovenMax     int // peers that have not proven their address; default 65,536
-	ConnsMax        int // connections; default 65,536
+	LinksMax      int // links per connection that we offer; default 4096, at most LinksPossible
+	PeerLinksMax  int // links per connection that the peer offers; default 64, at most LinksPossible
+	PeerValuesMax int // values of a link that the peer offers; default 1024
+	LongMax       int // bytes of a reliable message, both ways; default 1 MiB
+	UnprovenMax   int // peers that have not proven their address; default 65,536
 
 	// Rand makes the LinkIds of ProbeHello. It is required if Listen is set.
 	Rand *rand.Rand
@@ -146,54 +132,45 @@ type Config struct {
 
 // Bounds that are not configurable.
 const (
-	datagramLimit    = 65499 // the libraries refuse to send more, dnp/PROTOCOL.md, Datagrams and commands
-	specMessageLimit = 60000 // profile spec has no long messages, only command 4
-	laneMessages     = 64    // unreliable messages that wait for the next Advance
+	datagramLimit    = 65499   // the libraries refuse to send more, dnp/PROTOCOL.md, Datagrams and commands
+	specMessageLimit = 60000   // profile spec has no long messages, only command 4
+	longMaxMax       = 1 << 30 // of Config.LongMax
+	connsMax         = 65536
+	backlogMessages  = 256 // reliable messages that wait for the send window
+	backlogBytes     = 64 << 10
+	laneMessages     = 64 // unreliable messages that wait for the next Advance
 	laneBytes        = 128 << 10
+	holdsMax         = 4096 // values of a connection that are remembered because the peer wrote them
 	downsMax         = 4096 // LinkDowns of a connection that are being repeated
 	refreshStepsMax  = 16
 )
+
+// defaultBytesPerSecond is that of Config.BytesPerSecond.
+const defaultBytesPerSecond = 256 << 10
 
 func (cfg Config) withDefaults() Config {
 	if cfg.Profile == wire.Spec && cfg.Probe == ProbePing {
 		cfg.Probe = ProbeHello
 	}
-	def(&cfg.DatagramMax, 1200)
-	def(&cfg.ReliableResend, 500*time.Millisecond)
-	def(&cfg.ReliableTimeout, 10*time.Second)
-	def(&cfg.HoleTimeout, 4*time.Second)
-	def(&cfg.ConnectResend, time.Second)
-	def(&cfg.ConnectTimeout, 5*time.Second)
-	def(&cfg.LivenessInterval, 15*time.Second)
-	def(&cfg.CloseDelay, 2*time.Second)
-	def(&cfg.ScrubInterval, 5*time.Second)
-	def(&cfg.BytesPerSecond, 256<<10)
-	def(&cfg.OfferBytesPerSecond, 4<<20)
-	if cfg.BytesPerSecond > 0 {
-		def(&cfg.ScrubBytesPerSecond, max(1, cfg.BytesPerSecond/50))
-	}
-	def(&cfg.ScrubBytesPerSecond, 5242)
-	def(&cfg.LinksMax, 4096)
-	def(&cfg.PeerLinksMax, 64)
-	def(&cfg.PeerValuesMax, 1024)
-	def(&cfg.MessageMax, datagramLimit)
-	def(&cfg.LongMax, 1<<20)
-	def(&cfg.BacklogMessages, 256)
-	def(&cfg.BacklogBytes, 64<<10)
-	def(&cfg.HoldsMax, 4096)
-	def(&cfg.UnprovenMax, 65536)
-	def(&cfg.ConnsMax, 65536)
+	cfg.DatagramMax = cmp.Or(cfg.DatagramMax, 1200)
+	cfg.ReliableResend = cmp.Or(cfg.ReliableResend, 500*time.Millisecond)
+	cfg.ReliableTimeout = cmp.Or(cfg.ReliableTimeout, 10*time.Second)
+	cfg.HoleTimeout = cmp.Or(cfg.HoleTimeout, 4*time.Second)
+	cfg.ConnectResend = cmp.Or(cfg.ConnectResend, time.Second)
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 5*time.Second)
+	cfg.LivenessInterval = cmp.Or(cfg.LivenessInterval, 15*time.Second)
+	cfg.ScrubInterval = cmp.Or(cfg.ScrubInterval, 5*time.Second)
+	cfg.BytesPerSecond = cmp.Or(cfg.BytesPerSecond, defaultBytesPerSecond)
+	cfg.OfferBytesPerSecond = cmp.Or(cfg.OfferBytesPerSecond, 4<<20)
+	cfg.LinksMax = cmp.Or(cfg.LinksMax, 4096)
+	cfg.PeerLinksMax = cmp.Or(cfg.PeerLinksMax, 64)
+	cfg.PeerValuesMax = cmp.Or(cfg.PeerValuesMax, 1024)
+	cfg.LongMax = cmp.Or(cfg.LongMax, 1<<20)
+	cfg.UnprovenMax = cmp.Or(cfg.UnprovenMax, 65536)
 	if cfg.Refresh == nil {
 		cfg.Refresh = []time.Duration{60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond}
 	}
 	return cfg
-}
-
-func def[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate reports everything that is wrong with cfg. Defaults must be set.
@@ -215,16 +192,10 @@ func (cfg Config) validate() error {
 	between("LinksMax", cfg.LinksMax, 1, LinksPossible)
 	between("PeerLinksMax", cfg.PeerLinksMax, 1, LinksPossible)
 	between("PeerValuesMax", cfg.PeerValuesMax, 1, netstate.ValuesMax)
-	between("MessageMax", cfg.MessageMax, 1, datagramLimit)
-	between("LongMax", cfg.LongMax, 1, 1<<30)
-	between("BacklogMessages", cfg.BacklogMessages, 1, 1<<20)
-	between("BacklogBytes", cfg.BacklogBytes, 1, 1<<30)
-	between("HoldsMax", cfg.HoldsMax, 1, 1<<20)
+	between("LongMax", cfg.LongMax, 1, longMaxMax)
 	between("UnprovenMax", cfg.UnprovenMax, 1, 1<<24)
-	between("ConnsMax", cfg.ConnsMax, 1, 1<<24)
 	between("RateDatagrams", cfg.RateDatagrams, 0, 1_000_000)
 	between("RateBytes", cfg.RateBytes, 0, 1<<30)
-	between("ScrubBytesPerSecond", cfg.ScrubBytesPerSecond, 1, 1<<30)
 	between("BytesPerSecond", cfg.BytesPerSecond, -1<<30, 1<<30)
 	between("OfferBytesPerSecond", cfg.OfferBytesPerSecond, -1<<30, 1<<30)
 	between("len(Refresh)", len(cfg.Refresh), 0, refreshStepsMax)
@@ -241,9 +212,6 @@ func (cfg Config) validate() error {
 	}
 	if cfg.Listen && cfg.Rand == nil {
 		errs = append(errs, errors.New("dnp: Listen needs Rand"))
-	}
-	if cfg.Profile == wire.Spec && cfg.SpeaksLong {
-		errs = append(errs, errors.New("dnp: profile spec has no command 10, SpeaksLong must be false"))
 	}
 	return errors.Join(errs...)
 }

@@ -28,12 +28,12 @@ type Conn struct {
 	handle uint32 // place in core.conns
 	timer  timer
 
-	state   connState
-	client  bool        // we asked for the connection
-	queued  bool        // in Endpoint.ready
-	closing bool        // Close was called
-	inQueue bool        // in Endpoint.offers
-	reason  CloseReason // of closing
+	state    connState
+	client   bool        // we asked for the connection
+	inReady  bool        // in Endpoint.ready
+	closing  bool        // Close was called
+	inOffers bool        // in Endpoint.offers
+	reason   CloseReason // of closing
 
 	life      liveness
 	connect   connecting
@@ -62,7 +62,7 @@ func (p *path) emit(b []byte, out Sender) {
 	p.core.send(p.addr, b, out)
 }
 
-// A lossEstimate is the share of the latest reliable commands that had to be sent again.
+// A lossEstimate is the share of repeats among the latest sendings of reliable commands.
 type lossEstimate struct {
 	share  float32
 	weight uint8 // sendings that share was made from, the prior included
@@ -79,7 +79,7 @@ const (
 
 func newLossEstimate() lossEstimate { return lossEstimate{share: lossPrior, weight: lossPriorWeight} }
 
-// add counts a reliable command that had to be sent again, or one that had not.
+// add counts a sending: a repeat, or a first one that was acknowledged before any repeat.
 func (l *lossEstimate) add(again bool) {
 	var sample float32
 	if again {
@@ -90,9 +90,10 @@ func (l *lossEstimate) add(again bool) {
 }
 
 // copies returns how many copies of a repeat go to the peer. The share counts the loss
-// of both directions: 0.1 is 5 % each way, 0.51 is 30 %. There, the ten copies of the
-// first half second leave less than one link in 100,000 wrong; with two copies each
-// it would be one in 5,000, which is too much for 99.9 % of 1,000 links in every run.
+// of both directions: 0.1 is 5 % each way, 0.51 is 30 %. With 30 % each way, the ten
+// copies of the first half second leave less than one link in 100,000 wrong; with two
+// copies of each repeat it would be one in 5,000, which is too much for 99.9 % of 1,000
+// links in every run.
 func (l *lossEstimate) copies() int {
 	switch {
 	case l.share > 0.3:
@@ -133,8 +134,8 @@ func (c *Conn) Close(reason CloseReason) {
 
 // wake makes the next Advance pump c.
 func (c *Conn) wake() {
-	if !c.queued && c.state != connClosed {
-		c.queued = true
+	if !c.inReady && c.state != connClosed {
+		c.inReady = true
 		c.e.ready = append(c.e.ready, c)
 	}
 }
@@ -151,8 +152,6 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 		c.receiveClose(now)
 	case wire.CommandMessage:
 		c.receiveMessage(body, now)
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState:
-		c.receiveReliable(cmd, body, now, out)
 	case wire.CommandReliableAck:
 		c.receiveAck(body, now)
 	case wire.CommandLinkUp:
@@ -161,14 +160,12 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 		c.life.hearIf(c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
 		c.life.hearIf(c.links.receiveUpdate(body, now), now)
-	case wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
-		if !c.e.cfg.Profile.Long() {
+	default:
+		if !isReliable(cmd, c.e.cfg.Profile) {
 			c.e.drop(DropUnknownCommand)
 			return
 		}
 		c.receiveReliable(cmd, body, now, out)
-	default:
-		c.e.drop(DropUnknownCommand)
 	}
 }
 
@@ -178,12 +175,12 @@ func (c *Conn) receiveMessage(data []byte, now instant) {
 		return
 	}
 	c.life.hear(now)
-	c.e.event(Event{Kind: EventMessage, Conn: c, Data: data})
+	c.e.event(c.handle, Event{Kind: EventMessage, Data: data})
 }
 
 // pump sends what is ready and does what is due.
 func (c *Conn) pump(now instant, out Sender) {
-	c.queued = false
+	c.inReady = false
 	switch {
 	case c.state == connClosed:
 		return
@@ -211,7 +208,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		return
 	}
 	if now >= c.send.probeAt(&c.e.cfg, c.life.heard) {
-		c.send.ask(&c.e.cfg)
+		c.send.queueProbe(&c.e.cfg)
 	}
 	c.links.presume(now)
 	c.links.scrubSome(now)
@@ -245,14 +242,14 @@ func (c *Conn) settle(now instant) {
 func (c *Conn) nextTimeout() instant {
 	switch {
 	case c.state == connConnecting:
-		return c.connect.nextTimeout()
+		return min(c.connect.next, c.connect.until)
 	case c.awaitsEnd(), c.log.isMuted():
 		return never
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
 	at := min(c.send.nextTimeout(cfg), c.recv.holeAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, c.life.heard),
 		c.life.nextTimeout(cfg), c.links.nextTimeout(), c.links.flushAt(&c.budget))
-	if len(c.send.offers) > 0 && c.send.room() && !c.inQueue {
+	if len(c.send.offers) > 0 && c.send.room() && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {
 			at = min(at, offer)
 		}
@@ -274,10 +271,9 @@ func (c *Conn) end(reason CloseReason, out Sender) {
 
 // endSilently closes the connection for good and sends the peer nothing.
 func (c *Conn) endSilently(reason CloseReason) {
-	c.links.detachAll()
-	c.e.remove(c)
 	c.e.stats.Closes[reason]++
-	c.e.event(Event{Kind: EventClosed, Conn: c, Reason: reason})
+	c.e.event(c.handle, Event{Kind: EventClosed, Reason: reason})
+	c.Abandon()
 }
 
 // An unreliableLane holds unreliable messages until the next Advance. When it is
@@ -287,14 +283,14 @@ type unreliableLane struct {
 	ends []int
 }
 
-// SendUnreliable queues an unreliable message of 1 to MessageMax bytes, which it
+// SendUnreliable queues an unreliable message of 1 to 65,499 bytes, which it
 // copies, for the next Advance. It drops and counts the message if too many wait.
 // Errors are ErrEmpty, ErrTooLarge and ErrClosed.
 func (c *Conn) SendUnreliable(data []byte) error {
 	switch l := &c.unreliable; {
 	case len(data) == 0:
 		return ErrEmpty
-	case len(data) > c.e.cfg.MessageMax:
+	case len(data) > datagramLimit:
 		return ErrTooLarge
 	case c.over():
 		return ErrClosed
@@ -332,8 +328,6 @@ type connecting struct {
 	until instant // when to give up
 }
 
-func (a *connecting) nextTimeout() instant { return min(a.next, a.until) }
-
 // Connect asks the server at this address for a connection. EventConnected or
 // EventClosed follows. Errors are ErrConnected and ErrConns.
 func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
@@ -341,7 +335,7 @@ func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
 	if e.byAddr[to] != nil {
 		return nil, ErrConnected
 	}
-	if e.count >= e.cfg.ConnsMax {
+	if len(e.byAddr) >= connsMax {
 		return nil, ErrConns
 	}
 	c := e.add(to, t)

@@ -94,10 +94,8 @@ func TestResend(t *testing.T) {
 }
 
 func TestBacklogCloses(t *testing.T) {
-	cfg := quiet()
-	cfg.BacklogMessages = 2
-	s := serve(t, cfg)
-	for range 2 {
+	s := serve(t, quiet())
+	for range backlogMessages {
 		if err := s.c.Send([]byte("m"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +173,7 @@ func TestClose(t *testing.T) {
 	s.recv("04 0000 61")
 	s.want("late datagrams of a closed session are ignored")
 	s.dropped("as a stranger's", DropStranger, 1)
-	if s.e.Conns() != 0 {
+	if len(s.e.byAddr) != 0 {
 		t.Fatal("the connection is still there")
 	}
 }
@@ -269,8 +267,9 @@ func TestIdleTimeout(t *testing.T) {
 
 func TestLivenessNotWithinLongMessage(t *testing.T) {
 	cfg := quiet()
-	cfg.DatagramMax, cfg.SpeaksLong = 256, true
+	cfg.DatagramMax = 256
 	s := serve(t, cfg)
+	s.c.send.peerLong = true
 	s.c.Send(make([]byte, 246*12), 0)
 	s.pump()
 	s.sent = nil
@@ -290,7 +289,7 @@ func TestConnect(t *testing.T) {
 	s.want("a client that connects ignores everything but the ConnectionAck")
 	s.wait(time.Millisecond)
 	s.events("given up after 5 s", "closed timeout")
-	if c.Established() || s.e.Conns() != 0 {
+	if c.Established() || len(s.e.byAddr) != 0 {
 		t.Fatal("the attempt is still there")
 	}
 }
@@ -319,9 +318,8 @@ func TestConnectAnswers(t *testing.T) {
 // TestWindowEdge is the case that ends sessions of libraries: the acknowledgement of
 // 65530 is lost, and the peer, which is beyond that number, does not repeat it.
 func TestWindowEdge(t *testing.T) {
-	cfg := quiet()
-	cfg.SpeaksLong = true
-	s := serve(t, cfg)
+	s := serve(t, quiet())
+	s.c.send.peerLong = true
 	s.c.send.next = 65530
 	s.c.Send([]byte("m"), 0)
 	s.wait(1999 * time.Millisecond)
@@ -345,8 +343,9 @@ func TestWindowEdge(t *testing.T) {
 
 func TestWindowEdgeGuard(t *testing.T) {
 	cfg := quiet()
-	cfg.SpeaksLong, cfg.ReliableResend = true, 2*time.Second
+	cfg.ReliableResend = 2 * time.Second
 	s := serve(t, cfg)
+	s.c.send.peerLong = true
 	s.c.send.next = 65520
 	s.c.Send([]byte("m"), 0)
 	s.wait(3900 * time.Millisecond)

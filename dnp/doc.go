@@ -10,9 +10,8 @@
 //
 // A [Source] is a network state that any number of connections share. Its owner
 // sets values of the [netstate.State] and calls [Source.Changed]; Flush sends each
-// linked peer the newest values that it lacks. Nothing is queued for a slow peer: a
-// link remembers only the version up to which the peer was sent values, which takes
-// four bytes.
+// linked peer the newest values that it lacks. Nothing is queued for a slow peer: a link
+// remembers only, in four bytes, up to which version the peer was sent values.
 //
 // A [Conn] carries messages ([Conn.Send], [Conn.SendUnreliable]) and links of
 // both directions ([Conn.Link] offers, [Conn.Accept] and [Conn.Reject] answer).

@@ -37,7 +37,6 @@ type Endpoint struct {
 
 	byAddr    map[netip.AddrPort]*Conn
 	freeConns []uint32 // handles
-	count     int
 	unproven  unprovenTable
 
 	statelessUntil instant // until then, an answer to a hello that left no slot may arrive
@@ -100,9 +99,9 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 		e.drop(DropEmpty)
 	case c == nil:
 		e.receiveStranger(from, p, t, out)
-	case c.closing: // the next Advance ends it
+	case c.closing: // it ends soon
 		e.drop(DropUnexpected)
-	case e.limited(c, p, t):
+	case e.limited(c, p, t): // which counted it
 	case c.state == connConnecting:
 		c.receiveConnecting(p, t)
 		c.settle(t)
@@ -130,7 +129,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 	for i := 0; i < len(e.ready); i++ { // pump may append to the list
 		c := e.ready[i]
 		e.ready[i] = nil
-		if c.queued {
+		if c.inReady {
 			c.pump(t, out)
 		}
 	}
@@ -184,10 +183,6 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	return e.clock.time(at), at != never
 }
 
-// Conns returns the number of connections, including those that Connect is
-// establishing.
-func (e *Endpoint) Conns() int { return e.count }
-
 // All yields every connection, in an order that depends only on what happened
 // before. Connections may be closed meanwhile.
 func (e *Endpoint) All(yield func(*Conn) bool) {
@@ -213,13 +208,11 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		e: e, state: connEstablished,
 		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, addr, now), loss: newLossEstimate()},
 		life: liveness{heard: now, peerClosed: never, restart: never},
-		send: sendWindow{peerLong: e.cfg.SpeaksLong},
 	}
 	c.timer.conn = c
 	c.handle = addHandle(&e.conns, &e.freeConns, c)
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.byAddr[addr] = c
-	e.count++
 	return c
 }
 
@@ -241,27 +234,27 @@ func (e *Endpoint) established(c *Conn, now instant) {
 	c.life.heard = now
 	c.links.startScrub(now)
 	e.stats.Connects++
-	if e.cfg.Logged && !c.client {
-		e.startJournal(c)
-	}
-	e.event(Event{Kind: EventConnected, Conn: c})
+	e.startJournal(c)
+	e.event(c.handle, Event{Kind: EventConnected})
 	c.settle(now)
 }
 
-// startJournal makes a connection wait for a log.
+// startJournal makes the connection of a peer that connected to us wait for a log, with
+// Config.Logged.
 func (e *Endpoint) startJournal(c *Conn) {
-	c.log = &journal{core: &e.core, conn: c.handle}
-	c.links.log = c.log
+	if e.cfg.Logged && !c.client {
+		c.log = &journal{core: &e.core, conn: c.handle}
+		c.links.log = c.log
+	}
 }
 
-// remove forgets a connection.
 func (e *Endpoint) remove(c *Conn) {
 	for _, held := range c.recv.early {
 		e.lent = append(e.lent, held.buf)
 	}
 	c.state = connClosed
 	c.send, c.recv, c.unreliable = sendWindow{}, recvWindow{}, unreliableLane{}
-	c.links = linkTable{core: &e.core, send: &c.send, log: c.log, conn: c.handle}
+	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.timers.remove(&c.timer)
 	if !c.client {
 		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)
@@ -269,10 +262,10 @@ func (e *Endpoint) remove(c *Conn) {
 	delete(e.byAddr, c.addr)
 	e.conns[c.handle] = nil
 	e.freeConns = append(e.freeConns, c.handle)
-	e.count--
 }
 
-func (e *core) event(v Event) {
+func (e *core) event(conn uint32, v Event) {
+	v.Conn = e.conns[conn]
 	if e.driven {
 		e.events = append(e.events, v)
 		return

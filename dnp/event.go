@@ -24,7 +24,9 @@ const (
 	EventLinkOffered
 
 	// EventLinkUp: the peer accepted Link, which we offered, or is presumed to have
-	// accepted it: it acknowledged the offer and stayed silent for half a second.
+	// accepted it: it acknowledged the offer and stayed silent for half a second. A link
+	// that the peer turns out not to have is offered once more under another id, and
+	// comes up with that one; there is no EventLinkDown between.
 	EventLinkUp
 
 	// EventLinkDown: the peer refused Link or took it down. The link no longer exists.
@@ -47,24 +49,9 @@ const (
 	// once a minute.
 	EventSuspect
 
-	// EventUnstored: a logged connection has something to store.
+	// EventUnstored: a logged connection has something to store; see journal.go.
 	EventUnstored
 )
-
-var eventNames = [...]string{
-	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
-	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
-	EventUnstored: "unstored",
-}
-
-// String returns the name of k for logs and test failures.
-func (k EventKind) String() string {
-	if k > 0 && int(k) < len(eventNames) {
-		return eventNames[k]
-	}
-	return "event?"
-}
 
 // An Event is something that happened to a connection. Its byte slices alias the
 // datagram or buffers of the Endpoint and are valid until the next Receive or
@@ -120,12 +107,12 @@ const (
 	CloseHole                          // the peer skipped a reliable number for good
 	CloseTooLarge                      // the peer sent a message beyond LongMax
 	CloseAbuse                         // the peer misbehaves
-	CloseDrain                         // the owner shuts down
-	CloseKicked                        // a game server expels the client
-	CloseMoved                         // the session goes on elsewhere; the peer is told nothing
+	CloseDrain                         // given by owners: the owner shuts down
+	CloseKicked                        // given by owners: a game server expels the client
+	CloseMoved                         // given by owners: the session goes on elsewhere; the peer is told nothing
 	CloseUncertain                     // the peer contradicts the log
-	CloseExpired                       // the peer's permission ended
-	CloseReplaced                      // the same client connected once more
+	CloseExpired                       // given by owners: the peer's permission ended
+	CloseReplaced                      // given by owners: the same client connected once more
 
 	numCloseReasons = iota
 )
@@ -139,12 +126,7 @@ var closeNames = [...]string{
 }
 
 // String returns the name of r in metrics and logs.
-func (r CloseReason) String() string {
-	if int(r) < len(closeNames) {
-		return closeNames[r]
-	}
-	return "reason?"
-}
+func (r CloseReason) String() string { return closeNames[r] }
 
 // A DropReason says why a datagram, or a part of one, was ignored, or what a bound
 // cost. Input from the network never causes anything louder than such a counter.
@@ -157,7 +139,7 @@ const (
 	DropBadValue                         // a value type, index or kind that the link does not have
 	DropStranger                         // not a request, from an address without connection
 	DropNotListening                     // a connection request, but we do not listen
-	DropUnproven                         // from an unproven address, and no proof
+	DropUnproven                         // from an unproven address and no proof; a probe without answer, or too large to send
 	DropEvicted                          // an unproven peer, evicted by a newer one
 	DropRefused                          // a connection request, answered with "rejected" or "no common protocol"
 	DropUnexpected                       // a command that has no meaning in this state, such as a late request
@@ -172,7 +154,7 @@ const (
 	DropLinksFull                        // an offer beyond PeerLinksMax, answered with LinkDown
 	DropTooManyValues                    // an offer beyond PeerValuesMax, answered with LinkDown
 	DropTooLarge                         // a message beyond LongMax; the connection was closed
-	DropHoldsFull                        // a client's write beyond HoldsMax; its value may be sent back to the client
+	DropHoldsFull                        // a client's write beyond 4,096 that are held; its value may be sent back to the client
 	DropDownsFull                        // a LinkDown that was sent without repeats
 	DropCatchUpsFull                     // repeats of values to a link that was behind, left to the scrub
 	DropLaneFull                         // our unreliable message: too many waited for the next Advance
@@ -182,7 +164,7 @@ const (
 	DropAddressRate                      // a request or login beyond the rate of one address
 	DropNetworkRate                      // a request or login beyond the rate of one network
 	DropConnectRate                      // a request or login beyond the rate of all together
-	DropLate                             // a login that arrived after the session it began had ended
+	DropLate                             // a login or the answer to a hello, right after a session of its address ended
 	DropBanned                           // from an address that was banned for flooding
 	DropRate                             // from a connection that sends more than it may
 	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
@@ -205,12 +187,7 @@ var dropNames = [...]string{
 }
 
 // String returns the name of r in metrics.
-func (r DropReason) String() string {
-	if int(r) < len(dropNames) {
-		return dropNames[r]
-	}
-	return "drop?"
-}
+func (r DropReason) String() string { return dropNames[r] }
 
 // Stats counts what an Endpoint did since it was made. The owner of the Endpoint
 // reads it. The counters are never reset.

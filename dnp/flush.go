@@ -105,7 +105,8 @@ type updateWriter struct {
 	links  int
 	values int  // of the open link
 	count  int  // place of the open link's number of values in b; 0 if none is open
-	again  bool // the open datagram repeats values
+	repeat bool // the link that is being written is sent values again
+	again  bool // the open datagram has such a link
 	paid   int  // bytes of the budget that were spent
 }
 
@@ -119,21 +120,19 @@ func (w *updateWriter) write(slots []uint16) {
 			continue
 		}
 		s := w.e.sources[l.source]
-		again := s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
+		w.repeat = s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
 		switch {
-		case l.sent == s.version:
+		case l.sent == s.version: // it lacks nothing
 		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
 			w.finish()
-			w.again = again
 			w.encode(int(slot), s)
 			w.finish()
-		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld):
+		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld): // it lacks what most links lack
 			w.copy(l.id, s.encoded)
-		default:
+		default: // it is further behind, or values are withheld
 			w.encode(int(slot), s)
 		}
 		l.sent = s.version
-		w.again = w.b != nil && (w.again || again)
 	}
 }
 
@@ -142,8 +141,14 @@ func (w *updateWriter) copy(id wire.LinkID, encoded []byte) {
 	if len(w.b)+2+len(encoded) > w.e.cfg.DatagramMax || w.links == updateLinksMax || w.b == nil {
 		w.start(2 + len(encoded))
 	}
-	w.links++
+	w.addLink()
 	w.b = append(append(w.b, byte(id), byte(id>>8)), encoded...)
+}
+
+// addLink counts a link of the open datagram.
+func (w *updateWriter) addLink() {
+	w.links++
+	w.again = w.again || w.repeat
 }
 
 // encode writes the values that a link lacks.
@@ -159,7 +164,7 @@ func (w *updateWriter) encode(slot int, s *Source) {
 			continue
 		}
 		v := s.cfg.State.Value(i)
-		if l.has(linkHeld) && w.t.withholds(slot, i, v) || !w.open(l.id, len(v)) {
+		if l.has(linkHeld) && w.t.holds.withhold(newHoldKey(slot, i), v, w.e.clock.now) || !w.open(l.id, len(v)) {
 			continue
 		}
 		w.values++
@@ -185,13 +190,12 @@ func (w *updateWriter) open(id wire.LinkID, size int) bool {
 	if w.b == nil || w.links == updateLinksMax || len(w.b)+need > sizeMax {
 		w.start(need)
 	}
-	w.links++
+	w.addLink()
 	w.b = p.AppendUpdateLink(w.b, id, 0)
 	w.count = len(w.b) - (p.UpdateLinkSize() - 2)
 	return true
 }
 
-// close ends the open link.
 func (w *updateWriter) close() {
 	if w.count > 0 {
 		w.e.cfg.Profile.PutUpdateCount(w.b[w.count:], w.values)
@@ -215,7 +219,7 @@ func (w *updateWriter) encodePrefix(slot int, s *Source) {
 	if w.b == nil || len(w.b)+need > w.e.cfg.DatagramMax {
 		w.start(need)
 	}
-	w.links++
+	w.addLink()
 	w.b = p.AppendUpdateLink(w.b, l.id, n)
 	for i := range n {
 		w.b = p.AppendUpdateValue(w.b, i, state.Layout().Type(i), w.t.valueFor(slot, i, state.Value(i)))

@@ -19,16 +19,16 @@ import (
 // long that an echo undoes nothing: after its first write, and after one that may have
 // crossed such an echo. A peer that goes on writing gets no echo.
 type hold struct {
-	value  []byte
-	open   bool    // not released: what the peer wrote is not the truth yet
-	echoes uint8   // how often it is still to be sent back
-	wrote  instant // when the peer wrote it last
-	echoed instant // when it was sent back last
+	value     []byte
+	undecided bool    // neither released nor refused: what the peer wrote may become the truth
+	echoes    uint8   // how often it is still to be sent back
+	wrote     instant // when the peer wrote it last
+	echoed    instant // when it was sent back last
 }
 
-// An echo waits for echoQuiet after the last write, and a write within it after an
-// echo may have crossed that. It is well above a round trip and below the last
-// default step of Config.Refresh, which is what sends it.
+// echoQuiet is how long after the peer's last write an echo waits, and for how long after
+// an echo a write may have crossed it. It is well above a round trip, and below the last
+// default step of Config.Refresh, because that refresh is what sends the echo.
 const (
 	echoQuiet  = time.Second
 	echoCopies = 3
@@ -41,34 +41,15 @@ func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 // A holdTable holds what the peer wrote on all links of a connection.
 type holdTable map[holdKey]*hold
 
-// put remembers a write. It reports false if there are holdsMax others.
-func (h *holdTable) put(key holdKey, value []byte, holdsMax int, now instant) bool {
-	held := (*h)[key]
-	if held == nil {
-		if len(*h) >= holdsMax {
-			return false
-		}
-		if *h == nil {
-			*h = make(holdTable)
-		}
-		held = &hold{echoes: echoCopies, echoed: now}
-		(*h)[key] = held
-	}
-	if now.sub(held.echoed) < echoQuiet {
-		held.echoes = echoCopies
-	}
-	held.value, held.open, held.wrote = append(held.value[:0], value...), true, now
-	return true
-}
-
-// withholds reports whether value must not be sent to the peer, because it may be what
-// the peer wrote. A hold ends when the state has moved on from that.
-func (h holdTable) withholds(key holdKey, value []byte, now instant) bool {
+// withhold reports whether value must not be sent to the peer, because it may be what
+// the peer wrote. It counts an echo that is due, and ends a hold from which the state has
+// moved on.
+func (h holdTable) withhold(key holdKey, value []byte, now instant) bool {
 	held := h[key]
 	switch {
 	case held == nil:
 		return false
-	case held.open:
+	case held.undecided:
 		return true
 	case bytes.Equal(held.value, value):
 		return !held.echo(now)
@@ -87,18 +68,33 @@ func (h *hold) echo(now instant) bool {
 	return true
 }
 
-// drop forgets all holds of a link.
-func (h holdTable) drop(slot int) {
-	maps.DeleteFunc(h, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
-}
-
 // Hold says that the peer wrote value, which is copied, to element index of a
 // link. That element is not sent to the peer until Release or Refuse, and after Release
 // not while the state has these very bytes.
 func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
-	if !c.over() {
-		c.links.hold(id, index, value)
+	t, now := &c.links, c.e.clock.now
+	slot, ok := t.slotOf(id)
+	if !ok || c.over() {
+		return
 	}
+	key := newHoldKey(slot, index)
+	held := t.holds[key]
+	if held == nil {
+		if len(t.holds) >= holdsMax {
+			c.e.drop(DropHoldsFull)
+			return
+		}
+		if t.holds == nil {
+			t.holds = make(holdTable)
+		}
+		held = &hold{echoes: echoCopies, echoed: now}
+		t.holds[key] = held
+	}
+	if now.sub(held.echoed) < echoQuiet {
+		held.echoes = echoCopies
+	}
+	held.value, held.undecided, held.wrote = append(held.value[:0], value...), true, now
+	t.slots[slot].flags |= linkHeld
 }
 
 // A HeldValue is what the peer wrote to element Index of Link, without Release or Refuse
@@ -113,7 +109,7 @@ type HeldValue struct {
 // owner of a restored connection has to release or refuse it.
 func (c *Conn) Held() (list []HeldValue) {
 	for _, key := range slices.Sorted(maps.Keys(c.links.holds)) {
-		if h := c.links.holds[key]; h.open {
+		if h := c.links.holds[key]; h.undecided {
 			list = append(list, HeldValue{c.links.slots[key>>16].id, int(key & 0xFFFF), h.value})
 		}
 	}
@@ -121,7 +117,14 @@ func (c *Conn) Held() (list []HeldValue) {
 }
 
 // Release says that what the peer wrote has become the truth, for now.
-func (c *Conn) Release(id wire.LinkID, index int) { c.links.release(id, index) }
+func (c *Conn) Release(id wire.LinkID, index int) {
+	if slot, ok := c.links.slotOf(id); ok {
+		if h := c.links.holds[newHoldKey(slot, index)]; h != nil {
+			h.undecided = false
+			c.links.resendValue(slot, index, h)
+		}
+	}
+}
 
 // Refuse says that what the peer wrote did not become the truth. The peer is sent
 // the value that did.
@@ -129,27 +132,6 @@ func (c *Conn) Refuse(id wire.LinkID, index int) {
 	if slot, ok := c.links.slotOf(id); ok {
 		delete(c.links.holds, newHoldKey(slot, index))
 		c.links.resendValue(slot, index, nil)
-	}
-}
-
-func (t *linkTable) hold(id wire.LinkID, index int, value []byte) {
-	slot, ok := t.slotOf(id)
-	if !ok {
-		return
-	}
-	if !t.holds.put(newHoldKey(slot, index), value, t.core.cfg.HoldsMax, t.core.clock.now) {
-		t.core.drop(DropHoldsFull)
-		return
-	}
-	t.slots[slot].flags |= linkHeld
-}
-
-func (t *linkTable) release(id wire.LinkID, index int) {
-	if slot, ok := t.slotOf(id); ok {
-		if h := t.holds[newHoldKey(slot, index)]; h != nil {
-			h.open = false
-			t.resendValue(slot, index, h)
-		}
 	}
 }
 
@@ -168,16 +150,18 @@ func (t *linkTable) resendValue(slot, index int, h *hold) {
 	t.mark(slot)
 }
 
-// withholds reports whether value index of a link must not be sent to the peer.
-func (t *linkTable) withholds(slot, index int, value []byte) bool {
-	return t.holds.withholds(newHoldKey(slot, index), value, t.core.clock.now)
-}
-
-// valueFor returns what the peer is to have as value index: its own bytes if the value
-// is withheld.
+// valueFor returns what the peer is to have as value index, in profile spec, which cannot
+// leave a value out: what the peer wrote, until the owner has judged that. Afterwards an
+// echo is what any LinkUpdate is.
 func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
-	if t.slots[slot].has(linkHeld) && t.withholds(slot, index, value) {
-		return t.holds[newHoldKey(slot, index)].value
+	key := newHoldKey(slot, index)
+	held := t.holds[key]
+	switch {
+	case held == nil:
+	case held.undecided:
+		return held.value
+	case !bytes.Equal(held.value, value):
+		delete(t.holds, key)
 	}
 	return value
 }

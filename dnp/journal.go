@@ -16,18 +16,9 @@ import (
 //	case EventUnstored: // something waits
 //		ch := c.Changes(sizeMax)   // append it to the log
 //		c.Stored()                 // later, when it is stored; the next Advance goes on
-
-// A CommandKind is what a reliable command of ours is. The values are part of logs.
-type CommandKind uint8
-
-// The kinds.
-const (
-	SentMessage = CommandKind(outMessage)   // a whole message
-	SentPart    = CommandKind(outPart)      // a part of a long one
-	SentNoop    = CommandKind(outNoop)      // a probe without meaning
-	SentLink    = CommandKind(outLinkState) // an offer, encoded at each sending
-	SentFrozen  = CommandKind(outFrozen)    // an offer whose link is gone; Data is what follows the number
-)
+//		if reason, ok := c.Ending(); ok { // store the end as well
+//			c.Ended()              // when that is stored; EventClosed follows
+//		}
 
 // A ReceivedCommand is a reliable command of the peer. Body follows the command
 // byte, its number included.
@@ -89,7 +80,7 @@ type journal struct {
 	sentAsked  uint64 // our commands below are stored or being stored
 	links      []LinkChange
 	linksAsked int      // of links that are being stored
-	wanted     logNeed  // by EventUnstored since Changes
+	wanted     logNeed  // of which EventUnstored told the owner since it called Changes
 	ended      bool     // the end is stored
 	odd        int      // datagrams that contradict the log, since the last that agrees
 	muted      bool     // the connection sends nothing
@@ -117,11 +108,10 @@ func (j *journal) isMuted() bool { return j != nil && j.muted }
 func (j *journal) want(need logNeed) {
 	if j != nil && j.wanted < need {
 		j.wanted = need
-		j.core.event(Event{Kind: EventUnstored, Conn: j.core.conns[j.conn]})
+		j.core.event(j.conn, Event{Kind: EventUnstored})
 	}
 }
 
-// linkChanged notes what became of a link.
 func (j *journal) linkChanged(id wire.LinkID, what LinkFate) {
 	if j == nil {
 		return
@@ -158,7 +148,8 @@ func (j *journal) storedUpTo(next uint64) {
 	}
 }
 
-// Urgent reports whether something waits to be stored before the peer may see it.
+// Urgent reports whether something waits to be stored before the peer may see it. It is
+// false after Changes returned all that waited.
 func (c *Conn) Urgent() bool { return c.log != nil && c.log.wanted == needNow }
 
 // Ending reports whether the connection waits for Ended, and why it ends.
@@ -173,12 +164,12 @@ func (c *Conn) Ended() {
 	}
 }
 
-// Next returns the numbers of the next command that the peer is expected to send and
+// NextNumbers returns the numbers of the next command that the peer is expected to send and
 // of the next one of ours.
-func (c *Conn) Next() (received, sent uint64) { return c.recv.next, c.send.next }
+func (c *Conn) NextNumbers() (received, sent uint64) { return c.recv.next, c.send.next }
 
-// Reported reports whether everything that happened to the connection was returned as an
-// event. The owner must not make a checkpoint before.
+// Reported reports whether Receive and Advance returned every event of the Endpoint. The
+// owner must not make a checkpoint before.
 func (c *Conn) Reported() bool { return len(c.e.later) == 0 }
 
 // Unanswered reports whether an offer of the peer waits for Accept or Reject. A
@@ -191,9 +182,6 @@ func (c *Conn) Unanswered() bool {
 	}
 	return false
 }
-
-// Waiting returns how many messages wait for the send window.
-func (c *Conn) Waiting() int { return len(c.send.queue) }
 
 // QueuedTokens yields the tokens of the messages that have no number yet, in the order of
 // sending; 0 for those without one.
@@ -210,11 +198,18 @@ func (c *Conn) QueuedTokens(yield func(token uint64) bool) {
 }
 
 // DropQueue forgets the messages that have no number yet, for a connection that was
-// restored from a snapshot that has some, while the log continues behind it.
-func (c *Conn) DropQueue() { c.send.dropQueue() }
+// restored from a snapshot that has some, while the log continues behind it. Links whose
+// farewells are among them are taken down.
+func (c *Conn) DropQueue() {
+	w := &c.send
+	w.queuedTakeDowns(c.links.takeDown)
+	w.queue, w.bytes = nil, 0
+	w.part, w.partAt = outgoing{}, 0
+}
 
 // Mute stops a logged connection from sending anything, because its owner may no longer
-// own it, or lets it go on.
+// own it, or lets it go on. ConnectionClose is sent all the same once the end is stored,
+// because then no other owner can go on with the connection.
 func (c *Conn) Mute(on bool) {
 	if c.log == nil || c.log.muted == on {
 		return
@@ -228,7 +223,8 @@ func (c *Conn) Mute(on bool) {
 	}
 }
 
-// awaitsEnd reports whether the connection ends as soon as that is stored.
+// awaitsEnd reports whether the connection ends as soon as that is stored. Until then
+// Flush goes on to send values, which bind no successor.
 func (c *Conn) awaitsEnd() bool {
 	return c.log != nil && c.closing && c.state == connEstablished && !c.log.ended && c.reason != CloseMoved
 }
@@ -280,8 +276,8 @@ func (t *linkTable) sentCommand(n uint64) (SentCommand, bool) {
 		return SentCommand{}, false
 	}
 	o := &w.flight[n-w.base()]
-	s := SentCommand{Number: n, Kind: CommandKind(o.kind), Flags: o.flags, TakeDown: o.takeDown, Link: o.link, Token: o.token, Data: o.data}
-	if o.kind == outLinkState && !o.acked && !t.ids.gone(o.link) {
+	s := SentCommand{Number: n, Kind: o.kind, Flags: o.flags, TakeDown: o.takeDown, Link: o.link, Token: o.token, Data: o.data}
+	if o.kind == SentLink && !o.acked && !t.ids.gone(o.link) {
 		l := &t.slots[o.slot]
 		s.ReadOnly, s.HasRef, s.Ref = l.has(linkReadOnly), true, t.core.sources[l.source].cfg.Ref
 		if !w.peerLong {
@@ -348,7 +344,7 @@ func (c *Conn) Replay(now time.Time, ch Changes, resolve func(ref uint64) *Sourc
 	t := c.e.clock.advance(now)
 	c.log.again = c.log.again[:0]
 	for _, r := range ch.Received {
-		if r.Number >= c.recv.next && !c.recv.holds(r.Number) &&
+		if r.Number >= c.recv.next && !c.recv.has(r.Number) &&
 			!c.recv.restore(early{n: r.Number, cmd: r.Command, buf: append(c.e.buffer(), r.Body...), store: stored}, true) {
 			return ErrSnapshot
 		}
@@ -401,21 +397,21 @@ func (t *linkTable) replaySent(s SentCommand, resolve func(uint64) *Source, now 
 		return false
 	}
 	o := outgoing{
-		kind: outgoingKind(s.Kind), flags: s.Flags, takeDown: s.TakeDown, link: s.Link, data: append([]byte(nil), s.Data...),
+		kind: s.Kind, flags: s.Flags, takeDown: s.TakeDown, link: s.Link, data: append([]byte(nil), s.Data...),
 		sends: 1, first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 	}
 	if s.TakeDown {
 		t.replayTakeDown(s.Link)
 	}
-	if o.kind == outLinkState {
+	if o.kind == SentLink {
 		slot, ok := t.replayOffer(s, resolve)
 		switch {
 		case ok:
 			o.slot, o.data = uint16(slot), nil
 		case len(s.Data) > 0:
-			o.kind, o.takeDown = outFrozen, true
+			o.kind, o.takeDown = SentFrozen, true
 		default: // the state is gone; the peer takes one of the two meanings, and with either it has no link
-			o.kind = outNoop
+			o.kind = SentProbe
 			t.startDown(s.Link)
 		}
 	}
@@ -455,7 +451,6 @@ func (t *linkTable) replayOffer(s SentCommand, resolve func(uint64) *Source) (sl
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, src)
-	t.ours++
 	t.ids.index[i] = uint16(slot + 1)
 	return slot, true
 }

@@ -10,6 +10,10 @@ import (
 // ones. If the peer sends nothing else meanwhile, the next request starts a new session.
 const restartPatience = 2 * time.Second
 
+// closeDelay is how long a peer must be silent after its ConnectionClose before the
+// connection ends, because one forged byte must not end a session. A client does not wait.
+const closeDelay = 2 * time.Second
+
 // A liveness is what is known of a peer's life. DNP has no keep-alive, so a silent
 // peer may be content, dead, or restarted. The connection asks with a probe: every
 // library since 1.2 acknowledges a command 10 without flags and data, and shows it to
@@ -41,19 +45,19 @@ func (l *liveness) idleAt(cfg *Config) instant {
 	return l.heard.add(cfg.IdleTimeout)
 }
 
-func (l *liveness) peerClosedAt(cfg *Config) instant {
+func (l *liveness) peerClosedAt() instant {
 	if l.peerClosed == never {
 		return never
 	}
-	return l.peerClosed.add(max(cfg.CloseDelay, 0))
+	return l.peerClosed.add(closeDelay)
 }
 
-func (l *liveness) nextTimeout(cfg *Config) instant { return min(l.idleAt(cfg), l.peerClosedAt(cfg)) }
+func (l *liveness) nextTimeout(cfg *Config) instant { return min(l.idleAt(cfg), l.peerClosedAt()) }
 
 // overdue reports whether the connection has to end.
 func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	switch cfg := &c.e.cfg; {
-	case now >= c.life.peerClosedAt(cfg):
+	case now >= c.life.peerClosedAt():
 		return ClosePeer, true
 	case now >= c.life.idleAt(cfg):
 		return CloseIdle, true
@@ -66,14 +70,14 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 // receiveClose handles a ConnectionClose: one byte that anybody can forge. It counts
 // if the peer stays silent after it. A peer that understands probes gets one.
 func (c *Conn) receiveClose(now instant) {
-	if c.client || c.e.cfg.CloseDelay < 0 {
-		c.life.peerClosed = now - instant(max(c.e.cfg.CloseDelay, 0))
+	if c.client {
+		c.life.peerClosed = now - instant(closeDelay)
 		c.wake()
 		return
 	}
 	if c.life.peerClosed == never {
 		c.life.peerClosed = now
-		c.send.ask(&c.e.cfg)
+		c.send.queueProbe(&c.e.cfg)
 	}
 }
 
@@ -93,7 +97,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 	case l.restart == never && l.peerClosed == never:
 		c.e.drop(DropUnexpected)
 		l.restart = now
-		c.send.ask(&c.e.cfg)
+		c.send.queueProbe(&c.e.cfg)
 	case l.peerClosed == never && now.sub(l.restart) < restartPatience:
 		c.e.drop(DropUnexpected)
 	default:

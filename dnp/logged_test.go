@@ -228,3 +228,98 @@ func cloneChanges(ch Changes) Changes {
 	ch.Links = append([]LinkChange(nil), ch.Links...)
 	return ch
 }
+
+// withFarewell returns a logged connection that offers a Source with a farewell.
+func withFarewell(t *testing.T) (*connTest, *Source) {
+	t.Helper()
+	s := logged(t)
+	src := s.e.NewSource(SourceConfig{State: newState(t, "uint8"), Message: []byte("M"), Farewell: []byte("bye")})
+	if err := s.c.Link(src, true); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	return s, src
+}
+
+// TestLoggedFarewellOfOffer: the link of an offer in flight ends for a successor as well.
+func TestLoggedFarewellOfOffer(t *testing.T) {
+	s, src := withFarewell(t)
+	first := s.c.AppendCheckpoint(nil)
+	one := cloneChanges(s.c.Changes(1 << 20))
+	s.c.Stored()
+	s.pump()
+	s.c.Unlink(src, true)
+	s.pump()
+	two := cloneChanges(s.c.Changes(1 << 20))
+	s.c.Stored()
+	s.pump()
+
+	cfg := quiet()
+	cfg.Logged = true
+	o := newTest(t, cfg)
+	again := o.source("uint8")
+	resolve := func(uint64) *Source { return again }
+	c, err := o.e.Restore(o.now, peerAddr, first, resolve)
+	for _, ch := range []Changes{one, two} {
+		if err == nil {
+			err = c.Replay(o.now, ch, resolve)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.LinkOf(again); ok {
+		t.Error("the successor brings back a link that was taken down with a farewell")
+	}
+}
+
+// TestCheckpointEndsLinks: a checkpoint without the queue, and a queue that is dropped, end
+// the links whose farewells they forget.
+func TestCheckpointEndsLinks(t *testing.T) {
+	s, src := withFarewell(t)
+	s.store()
+	s.recv("07 0080")
+	s.store()
+	s.c.Unlink(src, true)
+	cfg := quiet()
+	cfg.Logged = true
+	for _, handed := range []bool{false, true} {
+		o := newTest(t, cfg)
+		snapshot := s.c.AppendCheckpoint(nil)
+		if handed {
+			snapshot = s.c.AppendSnapshot(nil)
+		}
+		c, err := o.e.Restore(o.now, peerAddr, snapshot, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.c = c; handed {
+			c.DropQueue()
+			o.store()
+		}
+		o.pump()
+		o.want("the farewell is forgotten, the link is not; on a new path each LinkDown goes twice", "08 0080", "08 0080")
+	}
+}
+
+// TestRestoreClient: only the connections of a listening peer wait for a log.
+func TestRestoreClient(t *testing.T) {
+	s := newTest(t, quiet())
+	c, err := s.e.Connect(s.now, peerAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.recv("01 00 0000")
+	cfg := quiet()
+	cfg.Logged = true
+	o := newTest(t, cfg)
+	restored, err := o.e.Restore(o.now, peerAddr, c.AppendSnapshot(nil), nil)
+	if err == nil {
+		err = restored.Send([]byte("m"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.pump()
+	o.want("a client does not wait", "04 0000 6d")
+}

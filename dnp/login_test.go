@@ -286,3 +286,18 @@ func TestSuspect(t *testing.T) {
 		t.Fatalf("%d alarms in 100 s, want one a minute", got)
 	}
 }
+
+// TestStatelessLate: the keyed hash changes between a stateless hello and its
+// acknowledgement, and the answer counts all the same.
+func TestStatelessLate(t *testing.T) {
+	cfg := proofConfig(ProbePing)
+	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
+	s := newTest(t, cfg)
+	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder) // takes the only token
+	s.sent = nil
+	s.recv("00 0100 0000")
+	id := s.sent[1][6:10]
+	s.wait(statelessWindow)
+	s.recv("06 0000 00", "07"+id)
+	s.events("the hello was answered", "connected")
+}

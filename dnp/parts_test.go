@@ -19,7 +19,7 @@ func TestConnSize(t *testing.T) {
 func TestChoose(t *testing.T) {
 	full := make([]outgoing, sendWindowSize)
 	half := make([]outgoing, sendWindowSize/2)
-	text := []message{{data: []byte("m")}}
+	text := []outgoing{{data: []byte("m")}}
 	offer := []uint16{0}
 	for _, tt := range []struct {
 		why            string
@@ -31,7 +31,7 @@ func TestChoose(t *testing.T) {
 		{"the window is full", sendWindow{flight: full, queue: text, offers: offer}, true, true, takeNothing},
 		{"a window that is stuck near the wrap has room for more", sendWindow{flight: full, limit: 11, queue: text}, true, true, takeOther},
 		{"a message", sendWindow{queue: text}, false, false, takeOther},
-		{"a probe goes before an offer", sendWindow{noops: 1, offers: offer}, true, true, takeOther},
+		{"a probe goes before an offer", sendWindow{probes: 1, offers: offer}, true, true, takeOther},
 		{"the parts of a message stay together", sendWindow{partAt: 1, offers: offer}, true, true, takeOther},
 		{"an offer", sendWindow{offers: offer}, true, true, takeOffer},
 		{"an offer waits in the queue of the Endpoint", sendWindow{offers: offer}, true, false, takeOffer},
@@ -139,4 +139,13 @@ func TestJournalNil(t *testing.T) {
 	if j.isMuted() || j.contradicted() {
 		t.Error("a connection without a log is muted or contradicted")
 	}
+}
+
+// TestLongLinkDamaged: the values of an offer in parts are checked when all have arrived.
+func TestLongLinkDamaged(t *testing.T) {
+	s, _ := linked(t, quiet(), true, "uint8")
+	s.recv("0b 0000 0180 06 0100 4d 0100 ff")
+	s.want("an unknown type is refused", "06 0000 00", "08 0180")
+	s.recv("0b 0100 0080 06 0100 4d 0100 ff")
+	s.want("but LinkDown would hit our own link", "06 0100 00")
 }

@@ -37,20 +37,21 @@ func (t *linkTable) receiveOffer(m wire.LinkState, now instant) {
 	}
 	t.slots[slot] = l
 	t.addPeerLink(m.Link, slot, 0)
-	t.event(Event{Kind: EventLinkOffered, Link: m.Link, ReadOnly: m.ReadOnly, Data: m.Message, Values: m.Values})
+	t.core.event(t.conn, Event{Kind: EventLinkOffered, Link: m.Link, ReadOnly: m.ReadOnly, Data: m.Message, Values: m.Values})
 }
 
-// yield makes our link give up its id, because the peer offers a link under it, so
-// cannot have ours. It reports false if the peer does have ours.
+// yield makes our link give up its id to an offer of the peer. An offer under this id
+// shows that the peer lacks our link, unless the peer has proven to have it: then yield
+// reports false.
 func (t *linkTable) yield(slot int) bool {
 	l := &t.slots[slot]
 	if l.has(linkProven) {
 		return false
 	}
 	id, source := l.id, t.sourceAt(slot)
-	if !t.move(slot) {
+	if !t.changeID(slot) {
 		t.remove(slot)
-		t.event(Event{Kind: EventLinkDown, Link: id, Source: source})
+		t.core.event(t.conn, Event{Kind: EventLinkDown, Link: id, Source: source})
 	}
 	return true
 }
@@ -86,9 +87,9 @@ func (c *Conn) Accept(id wire.LinkID, s *Source) error {
 		return ErrLinked
 	}
 	l := t.slots[slot]
-	l.phase, l.sent = LinkUp, s.version
+	l.phase, l.sent = LinkUp, s.settled()
 	t.attach(slot, l, s)
-	t.addPeerLink(id, slot, s.version)
+	t.addPeerLink(id, slot, l.sent)
 	t.ups.start(retry{link: id, start: c.e.clock.now})
 	c.wake()
 	return nil
@@ -163,7 +164,7 @@ func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, now instant) b
 		t.core.drop(DropReadOnly)
 	case values > 0:
 		t.core.stats.UpdatesIn++
-		t.event(Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u})
+		t.core.event(t.conn, Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u})
 	}
 	return true
 }

@@ -40,8 +40,7 @@ func (e *Endpoint) receiveStranger(from netip.AddrPort, p []byte, now instant, o
 	}
 	switch u := e.unproven.find(from); {
 	case u != nil:
-		u.in += uint16(min(len(p), 1<<12)) // enough to pay for all probes, and cannot overflow below
-		u.in = min(u.in, 1<<13)
+		u.receive(len(p))
 		e.receiveUnproven(u, p, now, out)
 	case e.cfg.Login != nil && cmd == wire.CommandReliableMessage:
 		e.receiveLogin(from, body, now, out)
@@ -75,13 +74,13 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.drop(DropBadRequest)
 		return
 	}
-	verdict := e.cfg.Gate.Request(e.clock.time(now), from)
+	verdict := e.judge(from, admit.Request, now)
 	switch u := e.unproven.find(from); {
-	case !e.pass(verdict):
+	case verdict > admit.Stateless: // judge counted it
 	case !m.Offers(wire.ProtocolDNP1):
 		e.refuse(from, wire.NoCommonProtocol, out)
 	case u != nil: // the ConnectionAck may have been lost
-		u.in = min(u.in+5, 1<<13)
+		u.receive(1 + len(p))
 		e.unproven.restart(u, now) // the peer did not heed what was sent before
 		e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 		e.sendProbes(now, out)
@@ -100,9 +99,9 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	}
 }
 
-// Greets reports whether the peer at addr asked for a connection and has not proven its
+// Unproven reports whether the peer at addr asked for a connection and has not proven its
 // address yet. It does not know peers that were answered without a slot.
-func (e *Endpoint) Greets(addr netip.AddrPort) bool { return e.unproven.find(addr) != nil }
+func (e *Endpoint) Unproven(addr netip.AddrPort) bool { return e.unproven.find(addr) != nil }
 
 // verdictDrops is the counter for each refusal of the Gate.
 var verdictDrops = [admit.NumVerdicts]DropReason{
@@ -110,18 +109,18 @@ var verdictDrops = [admit.NumVerdicts]DropReason{
 	admit.LimitedAll: DropConnectRate, admit.Late: DropLate, admit.Banned: DropBanned,
 }
 
-// pass reports whether the Gate lets something in, and counts a refusal.
-func (e *Endpoint) pass(v admit.Verdict) bool {
-	if v == admit.Pass || v == admit.Stateless {
-		return true
+// judge asks the Gate and counts a refusal.
+func (e *Endpoint) judge(from netip.AddrPort, kind admit.Kind, now instant) admit.Verdict {
+	v := e.cfg.Gate.Judge(e.clock.time(now), from, kind)
+	if v > admit.Stateless {
+		e.drop(verdictDrops[v])
 	}
-	e.drop(verdictDrops[v])
-	return false
+	return v
 }
 
 // room reports whether there may be another connection, with this address.
 func (e *Endpoint) room(from netip.AddrPort) bool {
-	return e.count < e.cfg.ConnsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))
+	return len(e.byAddr) < connsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))
 }
 
 func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) {
@@ -130,17 +129,17 @@ func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) 
 }
 
 func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
-	u := e.addUnproven(from, now)
+	u := e.addUnproven(from, now, 0)
 	u.in = 5
-	if e.cfg.Probe == ProbeHello {
+	if u.byHello = e.cfg.Probe == ProbeHello; u.byHello {
 		u.hello = 0x8000 + wire.LinkID(e.cfg.Rand.UintN(listenerHigh))
 	}
 	e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	e.sendProbes(now, out) // the first probe is due at once
 }
 
-func (e *Endpoint) addUnproven(from netip.AddrPort, now instant) *unproven {
-	u, evicted := e.unproven.insert(from, now)
+func (e *Endpoint) addUnproven(from netip.AddrPort, now instant, patience time.Duration) *unproven {
+	u, evicted := e.unproven.insert(from, now, patience)
 	if evicted {
 		e.drop(DropEvicted)
 	}
@@ -155,22 +154,12 @@ func (e *Endpoint) sendProbes(now instant, out Sender) {
 			e.drop(DropUnproven)
 			continue
 		}
-		if !u.byHello || now.sub(u.created) >= helloPatience {
-			e.sendProbe(u, out)
-		}
+		e.sendProbe(u, out)
 	}
-}
-
-// probe returns how u proves its address.
-func (e *Endpoint) probe(u *unproven) Probe {
-	if u.byHello {
-		return ProbeHello
-	}
-	return e.cfg.Probe
 }
 
 func (e *Endpoint) sendProbe(u *unproven, out Sender) {
-	if e.probe(u) == ProbePing {
+	if !u.byHello {
 		e.sendUnproven(u, wire.ReliableMessageLong{}.Append(out.Datagram(4)), out)
 		return
 	}
@@ -197,67 +186,62 @@ func (e *Endpoint) sendUnproven(u *unproven, b []byte, out Sender) {
 // receiveUnproven looks for the proof.
 func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sender) {
 	cmd, body := wire.Command(p[0]), p[1:]
-	switch proof := e.proves(u, cmd, body); {
+	switch proven, reason := e.proves(u, cmd, body, now); {
 	case cmd == wire.CommandConnectionClose:
 		e.unproven.remove(u)
 		e.drop(DropUnproven)
-	case proof == dropNothing:
+	case proven:
 		peer := *u
 		e.unproven.remove(u)
-		c := e.proven(peer, e.probe(&peer), now, out)
+		c := e.proven(peer, now, out)
 		if c == nil {
 			return
 		}
-		if isReliable(cmd) {
+		if isReliable(cmd, e.cfg.Profile) {
 			c.receive(p, now, out)
 		} else if cmd == wire.CommandReliableAck {
 			c.receiveAck(body, now)
 		}
 		c.settle(now)
-	case proof != helloAcked:
-		e.drop(proof)
+	case reason != dropNothing:
+		e.drop(reason)
 	}
 }
 
-// helloAcked is what proves returns for the acknowledgement of a hello: neither a
-// proof nor an error.
-const helloAcked = DropReason(NumDropReasons + 1)
-
-// proves returns dropNothing if the datagram shows that the peer receives what is
-// sent to its address.
-func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason {
-	hello := e.probe(u) == ProbeHello
+// proves reports whether the datagram shows that the peer receives what is sent to its
+// address. The acknowledgement of a hello is neither a proof nor a reason to drop it.
+func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instant) (proven bool, reason DropReason) {
 	switch cmd {
 	case wire.CommandReliableAck:
 		m, err := wire.ParseReliableAck(body)
 		switch {
 		case err != nil:
-			return DropTruncated
+			return false, DropTruncated
 		case m.Seq != wire.Seq(u.number) || m.Code != wire.AckSuccess:
-			return DropUnproven
-		case hello:
-			u.acked = true
-			return helloAcked
+			return false, DropUnproven
 		}
-		return dropNothing
+		u.acked = u.byHello
+		return !u.byHello, dropNothing
 	case wire.CommandLinkUp, wire.CommandLinkDown:
 		m, err := wire.ParseLinkUp(body) // both have the same fields
 		switch {
 		case err != nil:
-			return DropTruncated
-		case !hello || m.Link != (helloIDs{first: u.hello}).id(u.number):
-			return DropUnproven
+			return false, DropTruncated
+		case u.byHello && u.number == 0 && e.isStateless(u.addr, m.Link, now):
+			u.hello = m.Link // of the epoch before the one in which the slot was taken
+		case !u.byHello || m.Link != (helloIDs{first: u.hello}).id(u.number):
+			return false, DropUnproven
 		}
-		return dropNothing
+		return true, dropNothing
 	}
-	if !isReliable(cmd) || hello || cmd >= wire.CommandReliableMessageLong && !e.cfg.Profile.Long() {
-		return DropUnproven
+	if !isReliable(cmd, e.cfg.Profile) || u.byHello {
+		return false, DropUnproven
 	}
 	seq, reason := checkReliable(cmd, body)
 	if reason == dropNothing && seq >= recvAhead {
-		return DropOutsideWindow
+		reason = DropOutsideWindow
 	}
-	return reason
+	return reason == dropNothing, reason
 }
 
 // proven makes the connection of a peer that answered the probe. It returns nil, and
@@ -266,7 +250,7 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte) DropReason
 // The probe used up reliable numbers. A ping that was not acknowledged stays in
 // the send window as what it is. A hello was delivered if its link was answered,
 // and so was everything before it.
-func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *Conn {
+func (e *Endpoint) proven(peer unproven, now instant, out Sender) *Conn {
 	if !e.room(peer.addr) {
 		e.drop(DropRefused)
 		e.send(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
@@ -274,16 +258,15 @@ func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *
 	}
 	c := e.add(peer.addr, now)
 	c.life.spoke = true
-	switch probe {
-	case ProbePing:
-		c.send.add(outgoing{kind: outNoop, sends: uint16(peer.step), first: peer.created, last: now})
-	case ProbeHello:
+	if peer.byHello {
 		hello := helloIDs{first: peer.hello, n: peer.number + 1}
 		c.links.ids.hello = hello
 		c.send.next = uint64(hello.n)
 		for i := range hello.n {
 			c.links.takeDown(hello.id(i))
 		}
+	} else {
+		c.send.add(outgoing{kind: SentProbe, sends: uint16(peer.step), first: peer.created, last: now})
 	}
 	e.established(c, now)
 	return c
@@ -296,20 +279,27 @@ func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *
 // repeated; such a client has to connect again.
 
 // statelessWindow is how long a hello can be answered at least. Twice as long is the
-// most.
+// most. Time is divided into epochs of this length.
 const statelessWindow = 5 * time.Second
 
-// statelessID returns the LinkId of the hello for a peer in a window of time.
-func (e *Endpoint) statelessID(addr netip.AddrPort, window uint64) wire.LinkID {
+// statelessID returns the LinkId of the hello for a peer in an epoch.
+func (e *Endpoint) statelessID(addr netip.AddrPort, epoch uint64) wire.LinkID {
 	var b [26]byte
 	ip := addr.Addr().As16()
 	copy(b[:], ip[:])
 	binary.LittleEndian.PutUint16(b[16:], addr.Port())
-	binary.LittleEndian.PutUint64(b[18:], window)
+	binary.LittleEndian.PutUint64(b[18:], epoch)
 	return 0x8000 + wire.LinkID(maphash.Bytes(e.unproven.seed, b[:])%listenerHigh)
 }
 
-func window(now instant) uint64 { return uint64(now) / uint64(statelessWindow) }
+// isStateless reports whether id is that of a hello which the peer was sent a short time
+// ago.
+func (e *Endpoint) isStateless(addr netip.AddrPort, id wire.LinkID, now instant) bool {
+	w := statelessEpoch(now)
+	return id == e.statelessID(addr, w) || w > 0 && id == e.statelessID(addr, w-1)
+}
+
+func statelessEpoch(now instant) uint64 { return uint64(now) / uint64(statelessWindow) }
 
 // crowded reports whether the table has so many peers that a flood is likely.
 func (e *Endpoint) crowded() bool {
@@ -321,7 +311,7 @@ func (e *Endpoint) answerStateless(to netip.AddrPort, now instant, out Sender) {
 	e.stats.Stateless++
 	e.statelessUntil = now.add(2 * statelessWindow)
 	e.send(to, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
-	m := wire.LinkState{Link: e.statelessID(to, window(now)), ReadOnly: true, Message: helloMessage}
+	m := wire.LinkState{Link: e.statelessID(to, statelessEpoch(now)), ReadOnly: true, Message: helloMessage}
 	e.send(to, m.Append(out.Datagram(11)), out)
 }
 
@@ -332,13 +322,14 @@ const helloPatience = 400 * time.Millisecond
 // follows, or was lost; the peer gets a slot, from which the hello is repeated.
 func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instant) {
 	m, err := wire.ParseReliableAck(p)
-	if err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0 || !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)) {
+	switch {
+	case err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0:
 		e.drop(DropStranger)
-		return
+	case e.judge(from, admit.Answer, now) == admit.Pass:
+		u := e.addUnproven(from, now, helloPatience)
+		u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
+		u.hello = e.statelessID(from, statelessEpoch(now))
 	}
-	u := e.addUnproven(from, now)
-	u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
-	u.hello = e.statelessID(from, window(now))
 }
 
 // receiveStateless handles a LinkUp or LinkDown of a peer without slot.
@@ -347,19 +338,14 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	switch {
 	case err != nil:
 		e.drop(DropTruncated)
-		return
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
-		return
-	case !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)): // also makes guessing slow
-		return
-	}
-	w := window(now)
-	if m.Link != e.statelessID(from, w) && (w == 0 || m.Link != e.statelessID(from, w-1)) {
+	case e.judge(from, admit.Answer, now) != admit.Pass: // which counted it, and makes guessing slow
+	case !e.isStateless(from, m.Link, now):
 		e.drop(DropUnproven)
-		return
+	default:
+		e.proven(unproven{addr: from, hello: m.Link, byHello: true}, now, out)
 	}
-	e.proven(unproven{addr: from, hello: m.Link}, ProbeHello, now, out)
 }
 
 // A LoginVerdict is what the owner says about a login.
@@ -376,9 +362,6 @@ const (
 // Endpoint.
 type LoginFunc func(now time.Time, from netip.AddrPort, message []byte) (LoginVerdict, any)
 
-// loginMax is the largest login in bytes: what libraries send as one command 4.
-const loginMax = 1357
-
 // receiveLogin handles a command 4 from an address without connection. p is what
 // follows the command byte.
 //
@@ -393,10 +376,10 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	case err != nil || len(m.Data) == 0:
 		e.drop(DropTruncated)
 		return
-	case m.Seq != 0 || len(m.Data) > loginMax:
+	case m.Seq != 0 || len(m.Data) > partlessMax:
 		e.drop(DropUnproven)
 		return
-	case !e.pass(e.cfg.Gate.Login(e.clock.time(now), from)):
+	case e.judge(from, admit.Login, now) != admit.Pass: // which counted it
 		return
 	case !e.room(from):
 		e.refuseLogin(from, out)
@@ -443,9 +426,11 @@ func (e *Endpoint) loggedIn(addr netip.AddrPort, data any, now instant, out Send
 	c := e.add(addr, now)
 	c.life.spoke, c.data = true, data
 	c.recv.next = 1
+	// This does not wait for the log. If the process dies before the log knows the
+	// connection, nothing else was promised, and the peer has to log in again.
 	c.acknowledge(0, out)
 	if e.cfg.Probe == ProbePing {
-		c.send.noops = 1 // shows whether the peer understands probes
+		c.send.probes = 1 // shows whether the peer understands probes
 	}
 	e.established(c, now)
 	return c

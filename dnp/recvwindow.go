@@ -47,7 +47,7 @@ const (
 
 // judge says what number s is.
 //
-// Repeats are acknowledged however old they are: the acknowledgement was lost, and
+// Repeats up to recvBehind old are acknowledged: the acknowledgement was lost, and
 // without one the sender gives up. They are never stored; libraries store them, and
 // deliver the copy when the number comes round again (dnp/PROTOCOL.md, Windows).
 func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
@@ -57,7 +57,7 @@ func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
 		return 0, arrivalOutside
 	case n == w.next:
 		return n, arrivalDue
-	case n < w.next || w.holds(n):
+	case n < w.next || w.has(n):
 		return n, arrivalRepeat
 	}
 	return n, arrivalEarly
@@ -72,10 +72,10 @@ func (w *recvWindow) find(n uint64) *early {
 	return nil
 }
 
-func (w *recvWindow) holds(n uint64) bool { return w.find(n) != nil }
+func (w *recvWindow) has(n uint64) bool { return w.find(n) != nil }
 
-// hold keeps a command until its turn.
-func (w *recvWindow) hold(e early, now instant) {
+// keep stores a command until its turn.
+func (w *recvWindow) keep(e early, now instant) {
 	if len(w.early) == 0 {
 		w.hole = now
 	}
@@ -102,7 +102,7 @@ func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 // numbers for good, and will never send them (dnp/PROTOCOL.md, What real peers do). The
 // servers that a client connects to repeat a command for longer than libraries do.
 func (w *recvWindow) holeAt(cfg *Config, client, logged bool) instant {
-	if len(w.early) == 0 || logged && w.holds(w.next) {
+	if len(w.early) == 0 || logged && w.has(w.next) {
 		return never
 	}
 	patience := cfg.HoleTimeout
@@ -125,7 +125,7 @@ func (w *recvWindow) mayAcknowledge(n uint64) bool {
 // cannot have held it.
 func (w *recvWindow) restore(e early, logged bool) bool {
 	_, reason := checkReliable(e.cmd, e.buf)
-	if !isReliable(e.cmd) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.holds(e.n) {
+	if !isReliable(e.cmd, wire.Denetwork) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.has(e.n) {
 		return false
 	}
 	w.early = append(w.early, e)
@@ -192,36 +192,30 @@ const dropNothing = DropReason(NumDropReasons)
 // checkReliable checks a reliable command before it is acknowledged. A command that
 // does not parse was damaged or forged, and the sender's next copy may be better.
 func checkReliable(cmd wire.Command, p []byte) (wire.Seq, DropReason) {
-	var seq wire.Seq
-	var err error
+	r := wire.NewReader(p)
+	seq, err := wire.Seq(r.Uint16()), r.Err()
 	switch cmd {
 	case wire.CommandReliableMessage:
-		var m wire.ReliableMessage
-		m, err = wire.ParseReliableMessage(p)
-		if seq = m.Seq; len(m.Data) == 0 {
-			return 0, DropTruncated // no library sends an empty message
+		if len(r.Rest()) == 0 {
+			err = wire.ErrTruncated // no library sends an empty message
 		}
 	case wire.CommandReliableLinkState:
-		var m wire.LinkState
-		m, err = wire.ParseLinkState(p)
-		seq = m.Seq
+		_, err = wire.ParseLinkState(p)
 	case wire.CommandReliableMessageLong:
-		var m wire.ReliableMessageLong
-		m, err = wire.ParseReliableMessageLong(p)
-		seq = m.Seq
+		_, err = wire.ParseReliableMessageLong(p)
 	default:
-		var m wire.LinkStateLong
-		m, err = wire.ParseLinkStateLong(p)
-		seq = m.Seq
+		_, err = wire.ParseLinkStateLong(p)
 	}
 	return seq, parseReason(err)
 }
 
-func isReliable(cmd wire.Command) bool {
+// isReliable reports whether cmd is a reliable command of a profile.
+func isReliable(cmd wire.Command, p wire.Profile) bool {
 	switch cmd {
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState,
-		wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
+	case wire.CommandReliableMessage, wire.CommandReliableLinkState:
 		return true
+	case wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
+		return p.Long()
 	}
 	return false
 }

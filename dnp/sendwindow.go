@@ -25,24 +25,27 @@ const (
 	edgeSendings  = 12 // needed before an ambiguous acknowledgement counts; half of ReliableTimeout
 )
 
-type outgoingKind uint8
+// A CommandKind is what a reliable command of ours is. The values are part of logs and
+// snapshots.
+type CommandKind uint8
 
+// The kinds.
 const (
-	outMessage   outgoingKind = iota // command 4
-	outPart                          // command 10
-	outNoop                          // command 10 without flags and data
-	outLinkState                     // command 5, encoded when it is sent
-	outFrozen                        // command 5 of a link that ended; data is what follows the number
+	SentMessage CommandKind = iota // command 4: a whole message
+	SentPart                       // command 10: a part of a long one
+	SentProbe                      // command 10 without flags and data, which means nothing
+	SentLink                       // command 5: an offer, encoded at each sending
+	SentFrozen                     // command 5: an offer whose link is gone; Data is what follows the number
 )
 
-// An outgoing is a reliable command in flight.
+// An outgoing is a reliable command in flight, or a message that waits for the window.
 type outgoing struct {
-	kind     outgoingKind
+	kind     CommandKind
 	flags    wire.PartFlags
 	acked    bool
 	takeDown bool   // LinkDown of link follows: the first sending of a farewell, the processing of a frozen offer
 	sends    uint16 // how often it was sent
-	slot     uint16 // outLinkState
+	slot     uint16 // SentLink
 	link     wire.LinkID
 	first    instant
 	last     instant
@@ -53,15 +56,7 @@ type outgoing struct {
 // freeze gives an offer the bytes that it has at this moment, because its link ends,
 // but its number must never mean anything else.
 func (o *outgoing) freeze(data []byte, takeDown bool) {
-	o.kind, o.data, o.takeDown = outFrozen, data, takeDown
-}
-
-// A message waits for the window.
-type message struct {
-	data     []byte
-	token    uint64
-	takeDown bool // LinkDown of link follows the first sending
-	link     wire.LinkID
+	o.kind, o.data, o.takeDown = SentFrozen, data, takeDown
 }
 
 // A sendWindow numbers reliable commands, has at most ten unacknowledged, and decides
@@ -72,47 +67,49 @@ type sendWindow struct {
 	flight   []outgoing // numbers next-len(flight) to next-1
 	limit    int        // of len(flight)
 	grewAt   instant
-	queue    []message
-	bytes    int      // of queue
-	offers   []uint16 // slots of links to offer
-	noops    int      // probes to send
-	part     message  // the long message being sent; its parts have consecutive numbers
-	partAt   int      // bytes of it that have a number; 0 if none is being sent
-	offered  bool     // the last command that was chosen between messages and offers was an offer
-	peerLong bool     // the peer understands command 10
+	queue    []outgoing // messages
+	bytes    int        // of queue
+	offers   []uint16   // slots of links to offer
+	probes   int        // probes to send
+	part     outgoing   // the long message being sent; its parts have consecutive numbers
+	partAt   int        // bytes of it that have a number; 0 if none is being sent
+	offered  bool       // the last command that was chosen between messages and offers was an offer
+	peerLong bool       // the peer understands command 10
 }
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 
-// room reports whether another command may be sent.
 func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindowSize) }
 
 // waiting reports whether a command waits for room.
 func (w *sendWindow) waiting() bool {
-	return w.partAt > 0 || w.noops > 0 || len(w.queue) > 0 || len(w.offers) > 0
+	return w.partAt > 0 || w.probes > 0 || len(w.queue) > 0 || len(w.offers) > 0
 }
 
 // full reports whether the queue has no room for a message of size bytes.
-func (w *sendWindow) full(cfg *Config, size int) bool {
-	return len(w.queue) >= cfg.BacklogMessages || len(w.queue) > 0 && w.bytes+size > cfg.BacklogBytes
+func (w *sendWindow) full(size int) bool {
+	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && w.bytes+size > backlogBytes
 }
 
-func (w *sendWindow) enqueue(m message) {
+func (w *sendWindow) enqueue(m outgoing) {
 	w.queue = append(w.queue, m)
 	w.bytes += len(m.data)
 }
 
-// dropQueue forgets the messages that have no number yet.
-func (w *sendWindow) dropQueue() {
-	w.queue, w.bytes = nil, 0
-	w.part, w.partAt = message{}, 0
+// queuedTakeDowns yields the links that end with messages that have no number yet.
+func (w *sendWindow) queuedTakeDowns(yield func(wire.LinkID)) {
+	for _, m := range append(w.queue[:len(w.queue):len(w.queue)], w.part) {
+		if m.takeDown {
+			yield(m.link)
+		}
+	}
 }
 
-// ask queues a probe, if the peer understands it and nothing in flight or waiting asks
+// queueProbe queues a probe, if the peer understands it and nothing in flight or waiting asks
 // for an acknowledgement already.
-func (w *sendWindow) ask(cfg *Config) {
+func (w *sendWindow) queueProbe(cfg *Config) {
 	if w.peerLong && len(w.flight) == 0 && !w.waiting() && cfg.Profile.Long() {
-		w.noops = 1
+		w.probes = 1
 	}
 }
 
@@ -135,17 +132,17 @@ const (
 
 // choose decides what the window sends next. Messages and offers take turns, so that
 // neither waits for the other's backlog; the parts of a message stay together.
-// mayOffer says that the budget allows an offer, open that the offer queue does.
+// budgetAllows says that the budget allows an offer, queueAllows that the offer queue does.
 // Messages do not wait for the offer queue, but leave half the window to offers that do.
-func (w *sendWindow) choose(mayOffer, open bool) choice {
+func (w *sendWindow) choose(budgetAllows, queueAllows bool) choice {
 	messages := len(w.queue) > 0
 	switch {
 	case !w.room():
 		return takeNothing
-	case w.partAt > 0 || w.noops > 0:
+	case w.partAt > 0 || w.probes > 0:
 		return takeOther
-	case len(w.offers) > 0 && mayOffer && !(w.offered && messages):
-		if messages && !open && len(w.flight) < sendWindowSize/2 {
+	case len(w.offers) > 0 && budgetAllows && !(w.offered && messages):
+		if messages && !queueAllows && len(w.flight) < sendWindowSize/2 {
 			return takeOther
 		}
 		return takeOffer
@@ -170,17 +167,17 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	switch {
 	case w.partAt > 0:
 		return w.nextPart(cfg)
-	case w.noops > 0:
-		w.noops--
-		return outgoing{kind: outNoop}
+	case w.probes > 0:
+		w.probes--
+		return outgoing{kind: SentProbe}
 	}
 	w.offered = false
 	m := w.queue[0]
-	w.queue[0] = message{}
+	w.queue[0] = outgoing{}
 	w.queue = w.queue[1:]
 	w.bytes -= len(m.data)
 	if len(m.data) <= w.partless(cfg) {
-		return outgoing{kind: outMessage, data: m.data, token: m.token, takeDown: m.takeDown, link: m.link}
+		return m
 	}
 	w.part = m
 	return w.nextPart(cfg)
@@ -202,19 +199,18 @@ func (w *sendWindow) partless(cfg *Config) int {
 // nextPart returns the next part of the long message.
 func (w *sendWindow) nextPart(cfg *Config) outgoing {
 	size := min(cfg.DatagramMax-longPartSlack, len(w.part.data)-w.partAt)
-	o := outgoing{kind: outPart, data: w.part.data[w.partAt : w.partAt+size]}
+	o := outgoing{kind: SentPart, data: w.part.data[w.partAt : w.partAt+size]}
 	if w.partAt == 0 {
 		o.flags |= wire.PartFirst
 	}
 	if w.partAt += size; w.partAt == len(w.part.data) {
 		o.flags |= wire.PartLast
 		o.token, o.takeDown, o.link = w.part.token, w.part.takeDown, w.part.link
-		w.part, w.partAt = message{}, 0
+		w.part, w.partAt = outgoing{}, 0
 	}
 	return o
 }
 
-// removeOffer removes the queued offer of a link.
 func (w *sendWindow) removeOffer(slot int) {
 	for i, s := range w.offers {
 		if int(s) == slot {
@@ -246,17 +242,16 @@ func (w *sendWindow) find(n uint64) *outgoing {
 // offerInFlight returns the unacknowledged offer of a link, or nil.
 func (w *sendWindow) offerInFlight(slot int) *outgoing {
 	for i := range w.flight {
-		if o := &w.flight[i]; o.kind == outLinkState && int(o.slot) == slot && !o.acked {
+		if o := &w.flight[i]; o.kind == SentLink && int(o.slot) == slot && !o.acked {
 			return o
 		}
 	}
 	return nil
 }
 
-// acknowledged notes that the peer received a command.
 func (w *sendWindow) acknowledged(o *outgoing) {
 	o.acked = true
-	if o.kind == outPart || o.kind == outNoop {
+	if o.kind == SentPart || o.kind == SentProbe {
 		w.peerLong = true
 	}
 	o.data = nil
@@ -296,7 +291,7 @@ func (w *sendWindow) unsure(cfg *Config) bool {
 // not exist waits twice as long as the one before.
 func (w *sendWindow) resendAt(cfg *Config, o *outgoing) instant {
 	pause := cfg.ReliableResend
-	if o.kind == outNoop && w.unsure(cfg) {
+	if o.kind == SentProbe && w.unsure(cfg) {
 		pause = max(pause, o.last.sub(o.first))
 	}
 	return o.last.add(pause)
@@ -338,7 +333,7 @@ func (w *sendWindow) widen(p wire.Profile, now instant) {
 		w.limit++
 	}
 	if missing := w.limit - len(w.flight); missing > 0 && !w.waiting() && w.peerLong {
-		w.noops = missing
+		w.probes = missing
 	}
 }
 
@@ -360,7 +355,7 @@ func (w *sendWindow) inferAgain(p wire.Profile, now instant) int {
 
 // infer takes commands as delivered because the peer acknowledged number n, and returns
 // how many. A peer accepts a number only if it is not too far beyond the one that it
-// waits for: ten in the libraries, eleven across the wrap in the text, and sixteen here.
+// waits for: ten in the libraries, eleven across the wrap in the protocol document, and sixteen here.
 // So a peer that acknowledges n has everything up to n-16. That frees a window whose
 // oldest acknowledgement was lost near the wrap, where libraries do not repeat it. (With
 // ten instead of sixteen two of our own Endpoints would lose messages.)

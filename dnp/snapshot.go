@@ -3,8 +3,8 @@ package dnp
 import (
 	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -15,14 +15,15 @@ const snapshotVersion = 1
 
 // AppendSnapshot appends all that Restore needs to continue this connection elsewhere:
 // both windows with what they hold, the link table, and what is being repeated. It
-// leaves out unreliable messages, values (Restore sends all of them again), and offers
+// leaves out unreliable messages, values (Restore sends those of our links again), and offers
 // of the peer that were not answered (Restore takes them down).
 func (c *Conn) AppendSnapshot(b []byte) []byte {
 	return appendSnapshot(b, c, true)
 }
 
 // AppendCheckpoint appends a snapshot without the messages that have no number yet: a
-// log does not promise them to the peer.
+// log does not promise them to the peer. Links whose farewells are among them are taken
+// down without.
 func (c *Conn) AppendCheckpoint(b []byte) []byte {
 	return appendSnapshot(b, c, false)
 }
@@ -34,7 +35,7 @@ func appendSnapshot(b []byte, c *Conn, queue bool) []byte {
 	w.bool(c.life.spoke)
 	w.bool(c.links.ids.recycled)
 	w.recv(&c.recv)
-	w.links(&c.links)
+	w.links(&c.links, queue)
 	w.send(&c.send, &c.links, queue)
 	return w.b
 }
@@ -78,7 +79,7 @@ func (w *snapshotWriter) recv(r *recvWindow) {
 	w.bytes(l.link.Values)
 }
 
-func (w *snapshotWriter) links(t *linkTable) {
+func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	w.uint(uint64(t.ids.hello.first))
 	w.int(int(t.ids.hello.n))
 	w.int(len(t.ids.index))
@@ -96,20 +97,26 @@ func (w *snapshotWriter) links(t *linkTable) {
 			w.uint(t.core.sources[l.source].cfg.Ref)
 		}
 	}
-	w.schedule(&t.ups)
-	w.schedule(&t.downs)
+	downs := slices.Collect(t.downs.each)
+	if !queue {
+		t.send.queuedTakeDowns(func(id wire.LinkID) { downs = append(downs, id) })
+	}
+	w.ids(slices.Collect(t.ups.each))
+	w.ids(downs)
 	w.int(len(t.holds))
 	for key, h := range t.holds {
 		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
-		w.bool(h.open)
+		w.bool(h.undecided)
 		w.bytes(h.value)
 	}
 }
 
-func (w *snapshotWriter) schedule(l *retrySchedule) {
-	w.int(l.n)
-	l.each(func(id wire.LinkID) { w.uint(uint64(id)) })
+func (w *snapshotWriter) ids(ids []wire.LinkID) {
+	w.int(len(ids))
+	for _, id := range ids {
+		w.uint(uint64(id))
+	}
 }
 
 func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
@@ -124,7 +131,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 		w.uint(uint64(o.sends))
 		w.uint(uint64(o.link))
 		data := o.data
-		if o.kind == outLinkState && !o.acked { // for a Restore that does not find the Source
+		if o.kind == SentLink && !o.acked { // for a Restore that does not find the Source
 			data = t.offerBody(int(o.slot))
 		}
 		w.bytes(data)
@@ -132,7 +139,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	if !queue {
 		w.int(0)
 		w.int(0)
-		w.message(&message{})
+		w.message(&outgoing{})
 	} else {
 		w.int(len(s.queue))
 		for i := range s.queue {
@@ -147,7 +154,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	}
 }
 
-func (w *snapshotWriter) message(m *message) {
+func (w *snapshotWriter) message(m *outgoing) {
 	w.bytes(m.data)
 	w.uint(m.token)
 	w.bool(m.takeDown)
@@ -156,33 +163,33 @@ func (w *snapshotWriter) message(m *message) {
 
 // Restore makes the connection that a snapshot describes, with the peer at addr.
 // resolve finds the Source with a SourceConfig.Ref; for nil the link is taken down.
-// The peer is sent all values of its links again, and what was in flight. There is no
-// EventConnected. The error is ErrSnapshot, ErrConnected or ErrConns.
+// The peer is sent all values of its links again, and what was in flight. Of links that
+// it offered it is sent later changes only, because the snapshot does not tell which
+// values came from the peer. There is no EventConnected. The error is ErrSnapshot,
+// ErrConnected or ErrConns.
 func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, resolve func(ref uint64) *Source) (*Conn, error) {
 	t := e.clock.advance(now)
 	switch {
 	case e.byAddr[addr] != nil:
 		return nil, ErrConnected
-	case e.count >= e.cfg.ConnsMax:
+	case len(e.byAddr) >= connsMax:
 		return nil, ErrConns
 	}
 	if u := e.unproven.find(addr); u != nil {
 		e.unproven.remove(u)
 	}
 	c := e.add(addr, t)
-	if e.cfg.Logged {
-		e.startJournal(c)
-	}
-	r := snapshotReader{b: snapshot}
-	if r.uint(0xFF) != snapshotVersion || r.uint(0xFF) != uint64(e.cfg.Profile) {
-		r.fail()
+	r := snapshotReader{wire.NewReader(snapshot)}
+	if r.Uvarint(0xFF) != snapshotVersion || r.Uvarint(0xFF) != uint64(e.cfg.Profile) {
+		r.Fail(ErrSnapshot)
 	}
 	c.client, c.send.peerLong, c.life.spoke, c.links.ids.recycled = r.bool(), r.bool(), r.bool(), r.bool()
 	c.links.ids.connector = c.client
+	e.startJournal(c)
 	r.recv(&c.recv, c.log != nil, t)
-	r.links(&c.links, resolve, t)
+	r.links(c, resolve, t)
 	r.send(&c.send, &c.links, t)
-	if r.bad || len(r.b) > 0 {
+	if r.Err() != nil || len(r.Rest()) > 0 {
 		c.Abandon()
 		return nil, ErrSnapshot
 	}
@@ -193,17 +200,15 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	return c, nil
 }
 
-// LoggedNumbers returns the result of [Conn.Next] for the connection that a snapshot and
-// the changes behind it describe, up to the last change that follows; zeros if the
-// snapshot cannot be read. It tells an owner that cannot continue a connection what the
-// log knows of it. It makes a connection that has no peer.
+// LoggedNumbers returns what [Conn.NextNumbers] would for the connection that a snapshot
+// and the changes behind it describe. It stops at a change that does not follow, and
+// returns zeros if the snapshot cannot be read. It tells an owner that cannot continue a
+// connection how far the log knows it, and makes a connection without a peer for that.
 func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 	if len(snapshot) < 2 {
 		return 0, 0
 	}
-	e, err := New(Config{
-		Profile: wire.Profile(snapshot[1]), Logged: true, ConnsMax: 1, UnprovenMax: 1, Rand: rand.New(rand.NewPCG(0, 0)),
-	})
+	e, err := New(Config{Profile: wire.Profile(snapshot[1]), Logged: true, LongMax: longMaxMax})
 	if err != nil {
 		return 0, 0
 	}
@@ -217,96 +222,71 @@ func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 			break
 		}
 	}
-	return c.Next()
+	return c.NextNumbers()
 }
 
 // A snapshotReader reads the fields of a snapshot. The first failure sticks and turns
 // all that follows into zeros.
-type snapshotReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *snapshotReader) fail() {
-	r.bad, r.b = true, nil
-}
-
-func (r *snapshotReader) uint(limit uint64) uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > limit {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
+type snapshotReader struct{ wire.Reader }
 
 // count reads a number of things that take at least a byte each.
-func (r *snapshotReader) count() int { return int(r.uint(uint64(len(r.b)))) }
+func (r *snapshotReader) count() int { return int(r.Uvarint(uint64(len(r.Rest())))) }
 
-func (r *snapshotReader) id() wire.LinkID { return wire.LinkID(r.uint(0xFFFF)) }
+func (r *snapshotReader) id() wire.LinkID { return wire.LinkID(r.Uvarint(0xFFFF)) }
 
-func (r *snapshotReader) bool() bool { return r.uint(1) == 1 }
+func (r *snapshotReader) bool() bool { return r.Uvarint(1) == 1 }
 
 // bytes returns a copy.
-func (r *snapshotReader) bytes() []byte {
-	n := r.count()
-	if n > len(r.b) {
-		r.fail()
-		return nil
-	}
-	p := bytes.Clone(r.b[:n])
-	r.b = r.b[n:]
-	return p
-}
+func (r *snapshotReader) bytes() []byte { return bytes.Clone(r.Counted()) }
 
 const uintMax = 1<<63 - 1
 
 func (r *snapshotReader) recv(w *recvWindow, logged bool, now instant) {
-	w.next, w.hole = r.uint(uintMax), now
+	w.next, w.hole = r.Uvarint(uintMax), now
 	for range r.count() {
-		e := early{n: r.uint(uintMax), cmd: wire.Command(r.uint(0xFF)), buf: r.bytes(), store: stored}
+		e := early{n: r.Uvarint(uintMax), cmd: wire.Command(r.Uvarint(0xFF)), buf: r.bytes(), store: stored}
 		if !w.restore(e, logged) {
-			r.fail()
+			r.Fail(ErrSnapshot)
 			return
 		}
 	}
 	l := &w.long
 	l.open, l.buf = r.bool(), r.bytes()
 	l.linkOpen = r.bool()
-	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.uint(0xFF)), Message: r.bytes(), Values: r.bytes()}
+	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.Uvarint(0xFF)), Message: r.bytes(), Values: r.bytes()}
 }
 
-func (r *snapshotReader) links(t *linkTable, resolve func(uint64) *Source, now instant) {
-	t.ids.hello = helloIDs{first: r.id(), n: uint8(r.uint(helloMax))}
-	t.ids.index = make([]uint16, r.uint(uint64(t.ids.ordinals())))
+func (r *snapshotReader) links(c *Conn, resolve func(uint64) *Source, now instant) {
+	t := &c.links
+	t.ids.hello = helloIDs{first: r.id(), n: uint8(r.Uvarint(helloMax))}
+	t.ids.index = make([]uint16, r.Uvarint(uint64(t.ids.ordinals())))
 	for range r.count() {
 		r.link(t, resolve, now)
-		if r.bad {
+		if r.Err() != nil {
 			return
 		}
 	}
 	r.schedule(&t.ups, now)
 	r.schedule(&t.downs, now)
 	for range r.count() {
-		id, index, open, value := r.id(), int(r.uint(0xFFFF)), r.bool(), r.bytes()
-		t.hold(id, index, value)
-		if !open {
-			t.release(id, index)
+		id, index, undecided, value := r.id(), int(r.Uvarint(0xFFFF)), r.bool(), r.bytes()
+		c.Hold(id, index, value)
+		if !undecided {
+			c.Release(id, index)
 		}
 	}
 }
 
 func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now instant) {
-	l := link{id: r.id(), phase: LinkPhase(r.uint(uint64(LinkUp))), flags: linkFlags(r.uint(uint64(linkReadOnly | linkByPeer | linkProven))), source: noSource}
+	l := link{id: r.id(), phase: LinkPhase(r.Uvarint(uint64(LinkUp))), flags: linkFlags(r.Uvarint(uint64(linkReadOnly | linkByPeer | linkProven))), source: noSource}
 	var s *Source
 	if r.bool() {
-		s = resolve(r.uint(1<<64 - 1))
+		s = resolve(r.Uvarint(1<<64 - 1))
 	}
 	_, twice := t.slotOf(l.id)
 	ordinal, ours := t.ids.ordinal(l.id)
-	if r.bad || twice || l.phase == 0 || !l.has(linkByPeer) && (!ours || ordinal >= len(t.ids.index)) {
-		r.fail()
+	if r.Err() != nil || twice || l.phase == 0 || !l.has(linkByPeer) && (!ours || ordinal >= len(t.ids.index)) {
+		r.Fail(ErrSnapshot)
 		return
 	}
 	if s == nil || s.removed {
@@ -316,7 +296,7 @@ func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now in
 		return
 	}
 	if _, linked := t.find(s); linked || l.has(linkByPeer) && l.phase != LinkUp {
-		r.fail()
+		r.Fail(ErrSnapshot)
 		return
 	}
 	slot := t.newSlot()
@@ -325,7 +305,6 @@ func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now in
 		t.addPeerLink(l.id, slot, l.sent)
 	} else {
 		t.ids.index[ordinal] = uint16(slot + 1)
-		t.ours++
 	}
 	t.attach(slot, l, s)
 	if l.weSend() {
@@ -340,31 +319,31 @@ func (r *snapshotReader) schedule(l *retrySchedule, now instant) {
 }
 
 func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
-	w.next = r.uint(uintMax)
+	w.next = r.Uvarint(uintMax)
 	for range r.count() {
 		o := outgoing{
-			kind: outgoingKind(r.uint(uint64(outFrozen))), flags: wire.PartFlags(r.uint(0xFF)),
-			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.uint(0xFFFF)), link: r.id(), data: r.bytes(),
+			kind: CommandKind(r.Uvarint(uint64(SentFrozen))), flags: wire.PartFlags(r.Uvarint(0xFF)),
+			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.Uvarint(0xFFFF)), link: r.id(), data: r.bytes(),
 			first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 		}
 		if o.sends == 0 && t.log == nil { // only a logged connection numbers before it sends
-			r.fail()
+			r.Fail(ErrSnapshot)
 			return
 		}
 		slot, ok := t.slotOf(o.link)
 		switch {
-		case o.kind != outLinkState || o.acked:
+		case o.kind != SentLink || o.acked:
 		case ok && !t.slots[slot].has(linkByPeer):
 			o.slot, o.data = uint16(slot), nil
 		default:
-			o.kind, o.takeDown = outFrozen, true
+			o.kind, o.takeDown = SentFrozen, true
 		}
 		w.flight = append(w.flight, o)
 	}
 	for range r.count() {
 		w.enqueue(r.message())
 	}
-	w.partAt = int(r.uint(1 << 31))
+	w.partAt = int(r.Uvarint(1 << 31))
 	w.part = r.message()
 	for range r.count() {
 		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued {
@@ -372,14 +351,14 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		}
 	}
 	if uint64(len(w.flight)) > w.next || len(w.flight) > sendWindowMax || w.partAt > 0 && w.partAt >= len(w.part.data) {
-		r.fail()
+		r.Fail(ErrSnapshot)
 		return
 	}
 	t.resumeWaits(now)
 }
 
-func (r *snapshotReader) message() message {
-	return message{data: r.bytes(), token: r.uint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
+func (r *snapshotReader) message() outgoing {
+	return outgoing{data: r.bytes(), token: r.Uvarint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
 }
 
 // resumeWaits waits anew for the answers to offers that were acknowledged.

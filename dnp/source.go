@@ -48,8 +48,8 @@ type Source struct {
 	changed []uint32 // per value, the version at which it changed last; at least 1
 	dirty   bool     // some value has this version and was not flushed
 
-	real   uint32  // the version of the last true change that was flushed
-	realAt instant // the time of the Flush of that
+	changedVersion uint32  // the last version flushed that is a change, not only a repeat
+	changedAt      instant // when it was flushed
 
 	encoded        []byte // count and values of the newest version, as they follow a LinkId
 	encodedVersion uint32 // the version that encoded is of; 0 if each link must be encoded by itself
@@ -63,7 +63,7 @@ type linkRef struct{ conn, slot uint32 }
 // NewSource adds a network state that connections can be linked to. The caller must
 // keep the state and both messages, and Message must not be empty.
 func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
-	s := &Source{cfg: cfg, e: e, version: 1, realAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
+	s := &Source{cfg: cfg, e: e, version: 1, changedAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
 	s.SetPriority(cfg.Priority)
 	for i := range s.changed {
 		s.changed[i] = 1
@@ -75,9 +75,6 @@ func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 
 // State returns the values.
 func (s *Source) State() *netstate.State { return s.cfg.State }
-
-// Ref returns the name of the state in snapshots.
-func (s *Source) Ref() uint64 { return s.cfg.Ref }
 
 // Data returns SourceConfig.Data.
 func (s *Source) Data() any { return s.cfg.Data }
@@ -148,7 +145,7 @@ func (s *Source) renumber() {
 	for i := range s.changed {
 		s.changed[i] = 1
 	}
-	s.version, s.refresh.base, s.real = 1, 0, 0
+	s.version, s.refresh.base, s.changedVersion = 1, 0, 0
 	for _, r := range s.links {
 		t := &s.e.conns[r.conn].links
 		l := &t.slots[r.slot]
@@ -231,8 +228,7 @@ func (s *Source) lastNewer(version uint32) int {
 // version a few times, which sends them again. The schedule belongs to the Source, not to
 // the links, so it costs the same for one peer and for a thousand.
 type refresher struct {
-	timer    timer
-	active   bool
+	timer    timer         // set while repeats are to come
 	wanted   bool          // a true change was made since the last Flush
 	repeated bool          // the version flushed last was a repeat only
 	step     uint8         // the next of Config.Refresh
@@ -264,14 +260,14 @@ func (s *Source) flushed(now instant) {
 	r.repeated = !r.wanted
 	r.wanted = false
 	if !r.repeated {
-		s.real, s.realAt = s.version, now
+		s.changedVersion, s.changedAt = s.version, now
 	}
 	if r.repeated || len(steps) == 0 {
 		return
 	}
 	switch {
-	case !r.active:
-		r.active, r.base, r.shift = true, s.version-1, 0
+	case r.timer.place == 0:
+		r.base, r.shift = s.version-1, 0
 	case s.replaced():
 		r.base, r.shift = s.version-1, rhythmShift(now.sub(r.quiet), steps[0])
 	default: // the other values must not wait for the rhythm of one
@@ -309,7 +305,6 @@ func (s *Source) onTimer(now instant) {
 	}
 	s.repeat()
 	if r.step++; int(r.step) == len(steps) {
-		r.active = false
 		s.e.timers.remove(&r.timer)
 		return
 	}

@@ -2,6 +2,7 @@ package dnp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -264,4 +265,43 @@ func TestHoldEcho(t *testing.T) {
 	if echoes != echoCopies {
 		t.Fatalf("sent back %d times, want %d: one may get lost, and endless echoes cost", echoes, echoCopies)
 	}
+}
+
+// TestRefreshOfSplitLink: the copies of a repeat that takes several datagrams.
+func TestRefreshOfSplitLink(t *testing.T) {
+	for _, phase := range []LinkPhase{LinkUp, LinkPresumed} {
+		cfg := quiet()
+		cfg.Refresh, cfg.DatagramMax = nil, 256
+		s, src := linked(t, cfg, true, slices.Repeat([]string{"uint64"}, 40)...)
+		s.c.links.slots[0].phase = phase
+		s.c.loss.share = 0.3
+		for i := range 40 {
+			set(src, i, "0102030405060708")
+		}
+		s.flush()
+		if len(s.sent) != 2 {
+			t.Fatalf("a change of 40 values was sent in %d datagrams, want 2", len(s.sent))
+		}
+		once := s.sent
+		s.sent = nil
+		s.wait(60 * time.Millisecond)
+		s.flush()
+		s.want("each datagram of the repeat twice", once[0], once[0], once[1], once[1])
+	}
+}
+
+// TestAcceptBetweenChanges: the version that is open when a link is accepted does not
+// count as known to the peer.
+func TestAcceptBetweenChanges(t *testing.T) {
+	s, src := linked(t, quiet(), true, "uint8", "uint8")
+	set(src, 0, "01")
+	s.e.Receive(s.now, servAddr, unhex("00 0100 0000"), &s.recorder)
+	s.note(s.e.Receive(s.now, servAddr, unhex("05 0000 0000 00 0100 4d 0200 01 01 01 00"), &s.recorder))
+	if err := s.c.Accept(0, src); err != nil {
+		t.Fatal(err)
+	}
+	set(src, 1, "02")
+	s.sent = nil
+	s.flush()
+	s.want("the change behind the acceptance reaches both peers", "09 01 0080 02 0000 01 0100 02", "09 01 0000 02 0000 01 0100 02")
 }

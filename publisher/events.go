@@ -136,11 +136,13 @@ func (s *Space) Follow(ctx context.Context, f func(Event)) error {
 		return fmt.Errorf("follow space %s: %w", s.name, err)
 	}
 	defer unsubscribe(sub)
-	w := &follower{space: s, f: f, sessions: map[string]*presence{}}
-	if err := w.revalidate(ctx); err != nil {
-		return err
-	}
+	w := &follower{space: s, f: f, sessions: map[string]*presence{}, stale: true}
 	for {
+		if w.due() {
+			if err := w.revalidate(ctx); err != nil {
+				return err
+			}
+		}
 		wait, cancel := context.WithTimeout(ctx, revalidateInterval)
 		m, err := sub.NextMsgWithContext(wait)
 		cancel()
@@ -153,11 +155,6 @@ func (s *Space) Follow(ctx context.Context, f func(Event)) error {
 			w.stale = true
 		case !errors.Is(err, context.DeadlineExceeded):
 			return fmt.Errorf("follow space %s: %w", s.name, err)
-		}
-		if w.due() {
-			if err := w.revalidate(ctx); err != nil {
-				return err
-			}
 		}
 	}
 }
@@ -225,23 +222,20 @@ func (w *follower) revalidate(ctx context.Context) error {
 		return nil
 	}
 	w.stale = false
-	named := make(map[string]bool, len(list))
+	for _, p := range w.sessions {
+		p.absences++
+	}
 	for _, c := range list {
-		named[c.Session] = true
 		w.joined(Event{Type: string(replication.EventJoined), Time: w.asked, Client: c.Client, Session: c.Session, Edge: c.Edge})
 	}
 	for session, p := range w.sessions {
 		switch {
-		case named[session]:
-			p.absences = 0
-			continue
-		case p.absences+1 < absencesMax:
-			p.absences++
+		case p.absences >= absencesMax:
+			delete(w.sessions, session)
+			w.f(Event{Type: string(replication.EventLeft), Time: w.asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
+		case p.absences > 0:
 			w.stale = true
-			continue
 		}
-		delete(w.sessions, session)
-		w.f(Event{Type: string(replication.EventLeft), Time: w.asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
 	}
 	return nil
 }

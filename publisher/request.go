@@ -4,12 +4,141 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/nats-io/nats.go"
 )
+
+// A topic is what a pending op is about: a state, the audience of a state that another
+// program put, or the groups of a client.
+type topic struct {
+	kind topicKind
+	name string
+}
+
+type topicKind uint8
+
+const (
+	topicState topicKind = iota
+	topicAudience
+	topicGroups
+)
+
+// A pendingOp names something about a topic that no relay has accepted yet. It has no
+// values: the Space writes them from its copy whenever it sends the op, so that a repeated
+// op carries the newest ones.
+type pendingOp struct {
+	topic   topic
+	source  string // the newest Op in it, as errors name it
+	put     bool
+	fresh   bool            // the relay does not have the state
+	sets    map[string]bool // values, by index, or by name if another program put the state
+	tries   int             // refusals of this op
+	waiters []*waiter
+}
+
+// triesMax is from how many refusals of one op a Space recovers, for a relay may
+// contradict itself: it accepts a state and then does not know it.
+const triesMax = 5
+
+// merge adds a later op about the same topic.
+func (p *pendingOp) merge(later *pendingOp) {
+	p.source = later.source
+	p.put = p.put || later.put
+	p.fresh = p.fresh || later.fresh
+	if p.sets == nil {
+		p.sets = later.sets
+	} else {
+		maps.Copy(p.sets, later.sets)
+	}
+	p.waiters = append(p.waiters, later.waiters...)
+	p.tries = max(p.tries, later.tries)
+}
+
+// addWaiter lets w wait for the op; w may be nil.
+func (p *pendingOp) addWaiter(w *waiter) {
+	if w != nil {
+		w.ops++
+		p.waiters = append(p.waiters, w)
+	}
+}
+
+// settle tells the waiters that the op is accepted, or refused if err is not nil.
+func (p *pendingOp) settle(pos Position, err error) {
+	for _, w := range p.waiters {
+		w.settle(pos, err)
+	}
+	p.waiters = nil
+}
+
+// A waiter is a call that waits until its ops are settled. The Space's goroutine owns it
+// until done is closed.
+type waiter struct {
+	ops      int // not settled yet
+	position Position
+	errs     []error
+	done     chan struct{}
+}
+
+func (w *waiter) settle(pos Position, err error) {
+	if pos.after(w.position) {
+		w.position = pos
+	}
+	if err != nil {
+		w.errs = append(w.errs, err)
+	}
+	if w.ops--; w.ops == 0 {
+		close(w.done)
+	}
+}
+
+// An outbox holds the ops that are to be sent, one for each topic, in the order in which
+// their topics came up.
+type outbox struct {
+	ops   map[topic]*pendingOp
+	order []topic // pop moves its start, so that no entry is copied
+}
+
+func (o *outbox) push(p *pendingOp) {
+	if earlier, ok := o.ops[p.topic]; ok {
+		earlier.merge(p)
+		return
+	}
+	o.ops[p.topic] = p
+	o.order = append(o.order, p.topic)
+}
+
+// pushFront puts ops that were sent and not accepted before all others.
+func (o *outbox) pushFront(list []*pendingOp) {
+	var front []topic
+	for _, p := range list {
+		if later, ok := o.ops[p.topic]; ok {
+			p.merge(later)
+		} else {
+			front = append(front, p.topic)
+		}
+		o.ops[p.topic] = p
+	}
+	if len(front) > 0 {
+		o.order = append(front, o.order...)
+	}
+}
+
+func (o *outbox) pop() *pendingOp {
+	t := o.order[0]
+	o.order[0] = topic{} // frees its name
+	o.order = o.order[1:]
+	p := o.ops[t]
+	delete(o.ops, t)
+	return p
+}
+
+func (o *outbox) empty() bool { return len(o.order) == 0 }
 
 // Bounds of a publish: the relay accepts 10,000 ops, and NATS 1 MiB by default. The last
 // op may exceed bytesMax.
@@ -25,9 +154,8 @@ const backoffMax = time.Second
 // A request waits for its answer. The relay applies each op of a publish separately, so
 // that a bad one does not hold up the others.
 type request struct {
-	ops      []*pendingOp // in the order of the payload
+	ops      []*pendingOp // in the order of the payload; none if it asks for the position
 	deadline time.Time
-	probe    bool // asks for the position; no ops
 }
 
 // flush sends pending ops as far as the window and the pause allow.
@@ -51,14 +179,10 @@ func (s *Space) compose(r *request) []byte {
 			p.settle(Position{}, nil)
 			continue
 		}
-		text, err := json.Marshal(form)
-		if err != nil {
-			panic("publisher: an op that was checked cannot be written: " + err.Error())
-		}
 		if len(r.ops) > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, text...)
+		b = append(b, mustMarshal(form)...)
 		r.ops = append(r.ops, p)
 	}
 	if len(r.ops) == 0 {
@@ -69,7 +193,7 @@ func (s *Space) compose(r *request) []byte {
 
 func (s *Space) send(now time.Time, r *request, subject string, body []byte) {
 	s.last++
-	err := s.p.nc.PublishRequest(subject, s.inbox+"."+strconv.FormatUint(s.last, 10), body)
+	err := s.p.nc.PublishRequest(subject, s.inbox+strconv.FormatUint(s.last, 10), body)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.refuseAll(r, replication.CodeTooLarge, fmt.Sprintf("%d bytes exceed what NATS accepts (max_payload)", len(body)))
@@ -93,15 +217,6 @@ func (s *Space) unsend(id uint64) {
 	delete(s.sent, id)
 }
 
-// requestID returns the last token of the subject of an answer.
-func (s *Space) requestID(subject string) (uint64, bool) {
-	if len(subject) <= len(s.inbox)+1 {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(subject[len(s.inbox)+1:], 10, 64)
-	return id, err == nil
-}
-
 // probe asks for the relay's position if the relay was silent for too long.
 func (s *Space) probe(now time.Time) {
 	if len(s.states) == 0 || now.Sub(s.heard) < s.p.cfg.Probe || len(s.sent) > 0 {
@@ -109,7 +224,7 @@ func (s *Space) probe(now time.Time) {
 	}
 	s.heard = now
 	s.forgetRemoved(now)
-	s.send(now, &request{deadline: now.Add(s.p.cfg.Timeout), probe: true}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
+	s.send(now, &request{deadline: now.Add(s.p.cfg.Timeout)}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
 }
 
 // expire gives up answers that are overdue.
@@ -151,21 +266,18 @@ func (e *answerError) pause(shortest time.Duration) time.Duration {
 	return max(shortest, time.Duration(e.RetryAfter)*time.Millisecond)
 }
 
-// noResponders reports the reply that NATS gives when a subject has no subscriber.
-func noResponders(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }
-
 // answered handles the answer to a request. It ignores one that comes after expire put
 // the ops back.
 func (s *Space) answered(now time.Time, reply *nats.Msg) {
-	id, ok := s.requestID(reply.Subject)
+	id, err := strconv.ParseUint(strings.TrimPrefix(reply.Subject, s.inbox), 10, 64)
 	r := s.sent[id]
-	if !ok || r == nil {
+	if err != nil || r == nil {
 		return
 	}
 	s.unsend(id)
 	var a answer
-	if noResponders(reply) || json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
-		s.fail(now, r) // an older epoch is of a relay that does not know of its successor
+	if json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
+		s.fail(now, r) // NATS reports that there is no relay, or the relay does not know of its successor
 		return
 	}
 	s.heard = now
@@ -176,7 +288,7 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 		s.pausedUntil = now.Add(a.Error.pause(s.p.cfg.Retry))
 	case a.Error != nil:
 		s.refuseAll(r, replication.Code(a.Error.Code), a.Error.Message)
-	case !r.probe && len(a.Results) != len(r.ops):
+	case len(a.Results) != len(r.ops):
 		s.fail(now, r)
 	default:
 		s.backoff, s.pausedUntil = s.p.cfg.Retry, time.Time{}
@@ -184,7 +296,8 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	}
 }
 
-// results settles each op of a request, or recovers from its refusal.
+// results settles each op of a request, or recovers from its refusal, if another form of the op
+// or a pause helps.
 func (s *Space) results(now time.Time, r *request, a answer) {
 	var again []*pendingOp
 	for i, p := range r.ops {
@@ -194,62 +307,33 @@ func (s *Space) results(now time.Time, r *request, a answer) {
 			continue
 		}
 		p.tries++
-		switch s.recoverFrom(p, replication.Code(err.Code)) {
-		case recoveryNone:
-			s.refuse(p, replication.Code(err.Code), err.Message)
-		case recoveryDone:
-			s.accept(p, Position{a.Epoch, a.Seq})
-		case recoveryAgain:
-			again = append(again, p)
-		case recoveryPause:
+		code := replication.Code(err.Code)
+		st := s.states[p.topic.name]
+		ours := p.topic.kind != topicGroups && st != nil && st.put != nil
+		switch {
+		case code == replication.CodeBusy:
 			again = append(again, p)
 			s.pausedUntil = now.Add(err.pause(s.p.cfg.Retry))
-		case recoveryDelay:
+		case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero(): // the relay has what the op asks for
+			s.accept(p, Position{a.Epoch, a.Seq})
+		case p.tries > triesMax:
+			s.refuse(p, code, err.Message)
+		case ours && !p.put && slices.Contains(contradictions, code): // the relay lost the state, or has an older form of it
+			p.topic.kind, p.put, p.fresh = topicState, true, true
+			again = append(again, p)
+		case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client
 			s.delayed = append(s.delayed, delayedOp{now.Add(s.p.cfg.Retry), p})
+		default:
+			s.refuse(p, code, err.Message)
 		}
 	}
 	s.out.pushFront(again)
 }
 
-// A recovery is how a Space handles the refusal of an op.
-type recovery uint8
-
-const (
-	recoveryNone  recovery = iota
-	recoveryDone           // the relay has what the op asks for
-	recoveryAgain          // send the op again at once, in its new form
-	recoveryPause          // send all ops again after a pause
-	recoveryDelay          // send this op again after a pause
-)
-
-// recoverFrom chooses the recovery from a refusal, and changes the op's form if that helps.
-func (s *Space) recoverFrom(p *pendingOp, code replication.Code) recovery {
-	st := s.states[p.topic.name]
-	ours := p.topic.kind != topicGroups && st != nil && st.put != nil
-	switch {
-	case code == replication.CodeBusy:
-		return recoveryPause
-	case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero():
-		return recoveryDone
-	case p.tries > triesMax:
-		return recoveryNone
-	case ours && !p.put && contradictsCopy(code): // the relay lost the state, or has an older form of it
-		p.topic.kind, p.put, p.fresh = topicState, true, true
-		return recoveryAgain
-	case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client
-		return recoveryDelay
-	}
-	return recoveryNone
-}
-
-// contradictsCopy reports whether the refusal of values that were checked shows that the
-// relay's state differs from the copy, or is missing.
-func contradictsCopy(code replication.Code) bool {
-	switch code {
-	case replication.CodeUnknownState, replication.CodeBadRequest, replication.CodeTypeMismatch, replication.CodeOutOfRange:
-		return true
-	}
-	return false
+// contradictions are the refusals of values that were checked which show that the relay's state
+// differs from the copy, or is missing.
+var contradictions = []replication.Code{
+	replication.CodeUnknownState, replication.CodeBadRequest, replication.CodeTypeMismatch, replication.CodeOutOfRange,
 }
 
 // A delayedOp is sent again at a time.
@@ -319,11 +403,7 @@ func (s *Space) forgetLeft(client string) {
 		return
 	}
 	groups := s.groups[client]
-	for g, in := range groups {
-		if !in {
-			delete(groups, g)
-		}
-	}
+	maps.DeleteFunc(groups, func(_ string, in bool) bool { return !in })
 	if len(groups) == 0 {
 		delete(s.groups, client)
 	}
@@ -335,11 +415,8 @@ func (s *Space) pending(t topic) bool { return s.out.ops[t] != nil || s.inFlight
 // follow notes the epoch of an answer or event. A higher one is of another relay, which
 // may lack what the relay before it had not stored.
 func (s *Space) follow(epoch uint64) {
-	if epoch <= s.epoch {
-		return
-	}
-	if s.epoch != 0 {
+	if epoch > s.epoch && s.epoch != 0 {
 		s.reassert()
 	}
-	s.epoch = epoch
+	s.epoch = max(epoch, s.epoch)
 }

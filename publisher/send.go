@@ -8,17 +8,12 @@ import (
 	"strconv"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
 
 // ErrNotConnected reports a client that is not in the space.
 var ErrNotConnected = errors.New("publisher: the client is not connected")
-
-// Headers of messages to clients.
-const (
-	headerReliable = "Dnp-Reliable"
-	headerToken    = "Dnp-Token"
-)
 
 // Send sends data to a client, reliably and in order, and returns the number of the
 // message. With sessions in a log the number is a promise that survives the edge. Send
@@ -41,7 +36,7 @@ func (s *Space) Send(ctx context.Context, client string, data []byte) (number ui
 // the number of the message, or 0 if an edge had the message already and its answer was
 // lost. Edges without a session log forget tokens when they end.
 func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
-	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{headerToken: {strconv.FormatUint(token, 10)}}}
+	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{subject.HeaderToken: {strconv.FormatUint(token, 10)}}}
 	for {
 		reply, err := s.request(ctx, m)
 		if err == nil {
@@ -71,14 +66,14 @@ func (s *Space) Cast(client string, data []byte) error {
 // CastAll is Cast for every client of the space.
 func (s *Space) CastAll(data []byte) error { return s.cast(s.p.subjects.ToAll(s.name), data) }
 
-func (s *Space) cast(subject string, data []byte) error {
-	return s.p.nc.PublishMsg(&nats.Msg{Subject: subject, Data: data, Header: nats.Header{headerReliable: {"false"}}})
+func (s *Space) cast(to string, data []byte) error {
+	return s.p.nc.PublishMsg(&nats.Msg{Subject: to, Data: data, Header: nats.Header{subject.HeaderReliable: {"false"}}})
 }
 
 // Kick ends the sessions of a client. It tries once: a repetition could end a session that
 // began in between.
 func (s *Space) Kick(ctx context.Context, client string) error {
-	return s.publishOnce(ctx, "kick "+client, map[string]string{"op": "kick", "client": client})
+	return s.publishOnce(ctx, "kick "+client, clientJSON{Op: "kick", Client: client})
 }
 
 // Clear removes all states that game servers made, including those of others. It tries
@@ -90,12 +85,8 @@ func (s *Space) Clear(ctx context.Context) error {
 	return s.publishOnce(ctx, "clear", map[string]string{"op": "clear"})
 }
 
-func (s *Space) publishOnce(ctx context.Context, source string, op map[string]string) error {
-	body, err := json.Marshal(op)
-	if err != nil {
-		panic("publisher: text that JSON cannot express: " + err.Error())
-	}
-	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: body})
+func (s *Space) publishOnce(ctx context.Context, source string, form any) error {
+	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: mustMarshal(form)})
 	var a answer
 	switch {
 	case err != nil:

@@ -33,7 +33,7 @@ type Space struct {
 	calls   chan call
 	answers chan *nats.Msg
 	events  chan *nats.Msg
-	inbox   string
+	inbox   string // prefix of the subjects of answers
 	subs    []*nats.Subscription
 
 	// The goroutine of run owns all that follows.
@@ -61,10 +61,10 @@ type call struct {
 func newSpace(p *Publisher, name string) (*Space, error) {
 	s := &Space{
 		p: p, name: name, calls: make(chan call), answers: make(chan *nats.Msg, answersMax), events: make(chan *nats.Msg, eventsMax),
-		inbox: p.nc.NewInbox(), states: map[string]*state{}, groups: map[string]map[string]bool{},
+		inbox: p.nc.NewInbox() + ".", states: map[string]*state{}, groups: map[string]map[string]bool{},
 		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]int{}, backoff: p.cfg.Retry,
 	}
-	for subject, to := range map[string]chan *nats.Msg{s.inbox + ".*": s.answers, p.subjects.Event(name): s.events} {
+	for subject, to := range map[string]chan *nats.Msg{s.inbox + "*": s.answers, p.subjects.Event(name): s.events} {
 		sub, err := p.nc.ChanSubscribe(subject, to)
 		if err != nil {
 			s.unsubscribe()

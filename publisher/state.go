@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -100,7 +101,7 @@ func (st *state) encodePut(fresh bool) any {
 
 // encodeSet returns a set of these values as the copy has them; nil if none is left.
 func (st *state) encodeSet(key string, sets map[string]bool) any {
-	form := setJSON{Op: "set", Key: key, Values: make(map[string]json.RawMessage, len(sets))}
+	form := changeJSON{Op: "set", Key: key, Values: make(map[string]json.RawMessage, len(sets))}
 	for name := range sets {
 		if st.put == nil {
 			form.Values[name] = st.values[name]
@@ -132,35 +133,32 @@ func (s *Space) check(list []op) error {
 	put := map[string]*state{} // by an op before
 	fresh := 0
 	for _, e := range list {
+		key := e.parsed.Key
+		known := s.states[key]
 		switch o := e.source.(type) {
 		case Put:
-			put[o.Key] = newState(e)
-			if s.states[o.Key] == nil {
-				fresh++
-			}
+			put[key] = newState(e)
 		case Set:
-			st := put[o.Key]
-			if st == nil {
-				st = s.states[o.Key]
-			}
+			known = cmp.Or(put[key], known)
 			switch {
-			case st == nil: // another program's
-				fresh++
-			case !st.removedAt.IsZero():
+			case known == nil: // another program's
+			case !known.removedAt.IsZero():
 				return opError(o, replication.CodeUnknownState, "the state was removed")
-			case st.put != nil:
-				if err := st.check(e); err != nil {
+			case known.put != nil:
+				if err := known.check(e); err != nil {
 					return err
 				}
-			}
-		case Audience:
-			if s.states[o.Key] == nil {
-				fresh++
 			}
 		case Group:
 			if s.groups[o.Client] == nil && len(s.groups) >= s.p.cfg.StatesMax {
 				return opError(o, replication.CodeTooLarge, "more than %d clients", s.p.cfg.StatesMax)
 			}
+			continue
+		case Remove:
+			continue
+		}
+		if known == nil {
+			fresh++
 		}
 	}
 	if fresh > 0 && len(s.states)+fresh > s.p.cfg.StatesMax {
@@ -298,13 +296,13 @@ func (s *Space) encodePending(p *pendingOp) any {
 	case st == nil:
 		return nil
 	case p.topic.kind == topicAudience && st.put != nil && st.removedAt.IsZero():
-		return audienceJSON{"audience", name, st.put.Audience}
+		return changeJSON{Op: "audience", Key: name, Audience: st.put.Audience}
 	case p.topic.kind == topicAudience && st.who != nil:
-		return audienceJSON{"audience", name, st.who}
+		return changeJSON{Op: "audience", Key: name, Audience: st.who}
 	case p.topic.kind == topicAudience:
 		return nil
 	case !st.removedAt.IsZero():
-		return removeJSON{"remove", name}
+		return changeJSON{Op: "remove", Key: name}
 	case p.put && st.put != nil:
 		return st.encodePut(p.fresh)
 	}
@@ -315,7 +313,7 @@ func encodeGroups(client string, groups map[string]bool) any {
 	if len(groups) == 0 {
 		return nil
 	}
-	form := groupJSON{Op: "group", Client: client}
+	form := clientJSON{Op: "group", Client: client}
 	for g, in := range groups {
 		if in {
 			form.Join = append(form.Join, g)

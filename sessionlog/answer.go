@@ -1,10 +1,12 @@
 package sessionlog
 
 import (
+	"errors"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/format"
 )
 
 // Answer takes the answer of the log to ActionAppend or ActionRead.
@@ -23,7 +25,7 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.retryAt = now.Add(busyPause)
 	case a.Verdict == fence.Unreachable:
 		s.retryAt = now.Add(faultPause)
-	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.closed != "":
+	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.kind == RecordClose:
 		// The log must show first who owns the session, because the edge would tell the end to
 		// the client that uses this address by now.
 	case asked == ActionAppend && a.Verdict == fence.OK:
@@ -120,7 +122,7 @@ func (s *Session) foreign(c chain) {
 
 // judgeAdoption judges a log whose session is to be adopted.
 func (s *Session) judgeAdoption(c chain) {
-	if c.empty || c.closed {
+	if c.tail == 0 || c.closed {
 		s.end(Action{Kind: ActionGone})
 		return
 	}
@@ -161,27 +163,102 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 	}
 	conn.Mute(s.revalidate)
 	s.phase = Owning
-	s.conn, s.token, s.writes, s.bytes = conn, c.token, s.cfg.CkptWrites, c.bytes // a checkpoint is due
+	s.conn, s.token, s.writes, s.bytes = conn, c.token, ckptWrites, c.bytes // a checkpoint is due
 	for _, m := range s.undelivered.restore(c.ckpt, c.delivered) {
 		s.emit(Action{Kind: ActionDeliver, Message: m})
 	}
-	s.writeBy = now.Add(s.cfg.WriteDelay)
+	s.writeBy = now.Add(writeDelay)
 	return conn
 }
 
 // uncertain ends a session whose history cannot be established, and reports the numbers that
 // are known: those of the connection, or those that c has of the log.
 func (s *Session) uncertain(reason string, c chain) {
-	if s.conn == nil && c.ckpt != nil {
-		s.info = c.ckpt.Info
-	}
-	received, sent := c.numbers()
-	if s.conn != nil {
-		received, sent = s.conn.Next()
+	var received, sent uint64
+	switch {
+	case s.conn != nil:
+		received, sent = s.conn.NextNumbers()
 		s.conn.Close(dnp.CloseUncertain)
 		s.conn.Mute(false)
 		s.conn.Ended() // there is no log that could record the end first
+	case c.ckpt != nil:
+		s.info = c.ckpt.Info
+		received, sent = dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
 	s.emit(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
+}
+
+// errTorn says that the entries do not follow one another: some were deleted while they were
+// read, or the answer is outdated. The log is to be read again.
+var errTorn = errors.New("sessionlog: torn log")
+
+// A chain is what a log says about its session.
+type chain struct {
+	tail      uint64 // sequence of the last write; 0 for an empty log
+	last      Block
+	closed    bool
+	ckpt      *Checkpoint
+	changes   []dnp.Changes // behind ckpt
+	delivered uint64
+	token     uint64
+	bytes     int    // since the checkpoint
+	owner     string // node, as the newest ADOPT has it
+}
+
+// readChain reads the entries of a log. What precedes the last checkpoint, or the end of the
+// session, does not matter; ErrFormat says that something else has another format.
+func readChain(entries []Entry) (chain, error) {
+	if len(entries) == 0 {
+		return chain{}, nil
+	}
+	c := chain{tail: entries[len(entries)-1].Seq}
+	other := false // a write of another format is among those that matter
+	for i := range entries {
+		k, err := ParseBlock(entries[i].Data)
+		if err == ErrFormat {
+			other, c.closed = true, false
+			continue
+		}
+		if err != nil {
+			return c, err
+		}
+		if k.Ckpt != nil {
+			c = chain{tail: c.tail, ckpt: k.Ckpt, token: k.Ckpt.Token, owner: k.Ckpt.Node}
+			other = snapshotOfOtherFormat(k.Ckpt.Snapshot)
+		} else if i > 0 && c.ckpt != nil && k.Previous != entries[i-1].Seq {
+			return c, errTorn
+		}
+		c.add(k, len(entries[i].Data))
+	}
+	switch {
+	case c.closed:
+		return c, nil
+	case other:
+		return c, ErrFormat
+	case c.ckpt == nil:
+		return c, errTorn
+	}
+	return c, nil
+}
+
+// snapshotOfOtherFormat reports whether the snapshot of a connection is of another release.
+func snapshotOfOtherFormat(snapshot []byte) bool {
+	return len(snapshot) > 0 && !dnp.KnownSnapshot(snapshot) && format.Other(snapshot[0])
+}
+
+// add adds the next write.
+func (c *chain) add(k Block, size int) {
+	c.last, c.closed = k, k.Close != nil
+	c.bytes += size
+	c.delivered = max(c.delivered, k.Delivered)
+	if k.Adopt != nil {
+		c.owner = *k.Adopt
+	}
+	for i := range k.Changes.Sent {
+		c.token = max(c.token, k.Changes.Sent[i].Token)
+	}
+	if k.Acks || len(k.Changes.Received)+len(k.Changes.Sent)+len(k.Changes.Links) > 0 {
+		c.changes = append(c.changes, k.Changes)
+	}
 }

@@ -20,8 +20,7 @@
 // where log is the name of the session's log; see [Key].
 //
 // The connection is a [dnp.Conn] of an Endpoint with Config.Logged, which holds back what must
-// wait for the log. [Batches] puts the writes of many sessions together, and a [Log] carries
-// them out; memlog is one in memory, with faults.
+// wait for the log. A [Log] carries the writes out; memlog is one in memory, with faults.
 //
 // DESIGN.md is the protocol, with the failure that each odd rule prevents.
 package sessionlog

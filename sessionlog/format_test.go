@@ -104,7 +104,7 @@ func TestOtherFormat(t *testing.T) {
 			d.want("the session is open", "opened")
 			tail := func() uint64 { e := d.store.Entries("log"); return e[len(e)-1].Seq }
 			for _, data := range c.writes(d) {
-				d.store.Append([]sessionlog.Write{{Log: "log", Expect: tail(), Data: data}}, func(_ int, a sessionlog.Answer) {
+				d.store.Append(sessionlog.Write{Log: "log", Expect: tail(), Data: data}, func(a sessionlog.Answer) {
 					if a.Verdict != fence.OK {
 						t.Fatalf("the write of the other release is answered %v", a.Verdict)
 					}

@@ -13,12 +13,12 @@ import (
 
 // A Log stores the logs of sessions. Calls do not block; each answer comes later, exactly once,
 // and never before the call returns. After about half a second without an answer of the store
-// the verdict is Unknown: a client waits for three.
+// the verdict is Unknown: a client waits for three. Packages natslog and memlog implement it;
+// both pass the conformance suite in the tests of natslog.
 type Log interface {
-	// Append appends each write to the log that it names, in one request where the store
-	// can do so. Each write succeeds or fails individually. The caller does not change the
-	// data afterwards.
-	Append(writes []Write, answer func(i int, a Answer))
+	// Append appends a write to the log that it names. The caller does not change the data
+	// afterwards.
+	Append(w Write, answer func(Answer))
 
 	// Read returns all writes of a log, oldest first. It asks the leader of the log; an
 	// outdated answer costs time but does no harm.
@@ -60,57 +60,4 @@ func Shard(log string, n int) int {
 	h := fnv.New32a()
 	h.Write([]byte(log))
 	return int(h.Sum32() % uint32(n))
-}
-
-// Bounds of one request. JetStream takes a thousand messages in one atomic batch, and a
-// mebibyte in one message.
-const (
-	batchWrites = 500
-	batchBytes  = 512 << 10
-)
-
-// Batches collects the writes of many sessions, so that those of one log shard go to the log as
-// one request where the log can take them so. Each write still is fenced and answered
-// individually. T identifies the receiver of an answer. The zero value is not usable; see
-// NewBatches.
-type Batches[T any] struct {
-	shards []batch[T]
-	used   []int // shards with writes, in the order of their first
-}
-
-type batch[T any] struct {
-	writes []Write
-	owners []T
-}
-
-// NewBatches returns an empty collection for a number of log shards.
-func NewBatches[T any](shards int) *Batches[T] { return &Batches[T]{shards: make([]batch[T], shards)} }
-
-// Add adds the write of an ActionAppend.
-func (b *Batches[T]) Add(owner T, w Write) {
-	i := Shard(w.Log, len(b.shards))
-	t := &b.shards[i]
-	if len(t.writes) == 0 {
-		b.used = append(b.used, i)
-	}
-	t.writes, t.owners = append(t.writes, w), append(t.owners, owner)
-}
-
-// Flush empties the collection: it calls send for one shard at a time, with no more writes
-// than a log takes in one request. The slices belong to send.
-func (b *Batches[T]) Flush(send func(shard int, writes []Write, owners []T)) {
-	for _, i := range b.used {
-		t := b.shards[i]
-		b.shards[i] = batch[T]{}
-		for from := 0; from < len(t.writes); {
-			to, bytes := from, 0
-			for to < len(t.writes) && to-from < batchWrites && (to == from || bytes+len(t.writes[to].Data) <= batchBytes) {
-				bytes += len(t.writes[to].Data)
-				to++
-			}
-			send(i, t.writes[from:to:to], t.owners[from:to:to])
-			from = to
-		}
-	}
-	b.used = b.used[:0]
 }

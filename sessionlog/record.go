@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -196,49 +197,42 @@ func (c *Checkpoint) append(b []byte) []byte {
 // ParseBlock parses a write. Its slices alias p. It skips optional records that it does not
 // know. The error is ErrFormat for a write of another release, otherwise ErrDamaged.
 func ParseBlock(p []byte) (Block, error) {
-	r := reader{b: p}
-	if f := r.byte(); f != format.Oldest { // the only format that exists
+	r := newReader(p)
+	if f := r.Uint8(); f != format.Oldest { // the only format that exists
 		if format.Other(f) {
 			return Block{}, ErrFormat
 		}
 		return Block{}, ErrDamaged
 	}
 	k := Block{Epoch: r.uint(), Owner: r.uint(), Number: r.uint(), Previous: r.uint(), Delivered: r.uint()}
-	last := RecordKind(0)
-	for len(r.b) > 0 && !r.bad {
-		kind, body := RecordKind(r.byte()), reader{b: r.bytes()}
+	last := -1
+	for r.more() {
+		kind, body := RecordKind(r.Uint8()), newReader(r.Counted())
+		place := slices.Index(order[:], kind)
 		switch {
-		case r.bad:
+		case r.Err() != nil:
 			return Block{}, ErrDamaged
 		case kind >= recordOptional:
 			continue
-		case place(kind) == 0 && kind > 0:
+		case place < 0 && kind > 0:
 			return Block{}, ErrFormat
-		case place(kind) <= place(last): // each at most once, in one order
+		case place <= last:
 			return Block{}, ErrDamaged
 		}
-		last = kind
-		if k.parseRecord(kind, &body); body.bad || len(body.b) > 0 {
+		last = place
+		if k.parseRecord(kind, &body); body.Err() != nil || body.more() {
 			return Block{}, ErrDamaged
 		}
 	}
-	if r.bad {
+	if r.Err() != nil {
 		return Block{}, ErrDamaged
 	}
 	return k, nil
 }
 
-// places are the places of the records in a block, by kind.
-var places = [...]int{
-	RecordOpen: 1, RecordAdopt: 2, RecordCkpt: 3, RecordRX: 4, RecordTX: 5, RecordTXAck: 6, RecordLink: 7, RecordHand: 8, RecordClose: 9,
-}
-
-// place returns the place of a record in a block, 0 for an unknown one.
-func place(kind RecordKind) int {
-	if int(kind) >= len(places) {
-		return 0
-	}
-	return places[kind]
+// order is the order of the records in a block. Each comes at most once.
+var order = [...]RecordKind{
+	RecordOpen, RecordAdopt, RecordCkpt, RecordRX, RecordTX, RecordTXAck, RecordLink, RecordHand, RecordClose,
 }
 
 func (k *Block) parseRecord(kind RecordKind, r *reader) {
@@ -253,7 +247,7 @@ func (k *Block) parseRecord(kind RecordKind, r *reader) {
 		k.Close = r.name()
 	case RecordRX:
 		for r.more() {
-			k.Changes.Received = append(k.Changes.Received, dnp.ReceivedCommand{Number: r.uint(), Command: wire.Command(r.byte()), Body: r.bytes()})
+			k.Changes.Received = append(k.Changes.Received, dnp.ReceivedCommand{Number: r.uint(), Command: wire.Command(r.Uint8()), Body: r.Counted()})
 		}
 	case RecordTX:
 		for r.more() {
@@ -261,10 +255,10 @@ func (k *Block) parseRecord(kind RecordKind, r *reader) {
 		}
 	case RecordTXAck:
 		k.Acks = true
-		k.Changes.Acked, k.Changes.AckedAhead = r.uint(), uint32(r.limit(1<<32-1))
+		k.Changes.Acked, k.Changes.AckedAhead = r.uint(), uint32(r.Uvarint(1<<32-1))
 	case RecordLink:
 		for r.more() {
-			k.Changes.Links = append(k.Changes.Links, dnp.LinkChange{Link: wire.LinkID(r.byte()) | wire.LinkID(r.byte())<<8, What: dnp.LinkFate(r.byte())})
+			k.Changes.Links = append(k.Changes.Links, dnp.LinkChange{Link: wire.LinkID(r.Uint16()), What: dnp.LinkFate(r.Uint8())})
 		}
 	case RecordCkpt:
 		k.Ckpt = r.checkpoint()
@@ -273,88 +267,49 @@ func (k *Block) parseRecord(kind RecordKind, r *reader) {
 
 // A reader reads the fields of records. The first failure sticks and turns all later fields
 // into zeros.
-type reader struct {
-	b   []byte
-	bad bool
-}
+type reader struct{ wire.Reader }
 
-func (r *reader) fail() { r.bad, r.b = true, nil }
+func newReader(p []byte) reader { return reader{wire.NewReader(p)} }
 
-// more reports whether another element follows.
-func (r *reader) more() bool { return !r.bad && len(r.b) > 0 }
+// more reports whether something follows.
+func (r *reader) more() bool { return len(r.Rest()) > 0 }
 
-func (r *reader) byte() byte {
-	if len(r.b) == 0 {
-		r.fail()
-		return 0
-	}
-	v := r.b[0]
-	r.b = r.b[1:]
-	return v
-}
-
-func (r *reader) uint() uint64 { return r.limit(1<<64 - 1) }
-
-func (r *reader) limit(most uint64) uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > most {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) bytes() []byte {
-	n := int(r.limit(uint64(len(r.b))))
-	if n > len(r.b) {
-		r.fail()
-		return nil
-	}
-	p := r.b[:n:n]
-	r.b = r.b[n:]
-	return p
-}
+func (r *reader) uint() uint64 { return r.Uvarint(1<<64 - 1) }
 
 // name reads the rest as a string.
 func (r *reader) name() *string {
-	s := string(r.b)
-	r.b = nil
+	s := string(r.Bytes(len(r.Rest())))
 	return &s
 }
 
 func (r *reader) sent() dnp.SentCommand {
-	s := dnp.SentCommand{Number: r.uint(), Kind: dnp.CommandKind(r.byte()), Flags: wire.PartFlags(r.byte())}
-	flags := r.byte()
+	s := dnp.SentCommand{Number: r.uint(), Kind: dnp.CommandKind(r.Uint8()), Flags: wire.PartFlags(r.Uint8())}
+	flags := r.Uint8()
 	s.TakeDown, s.ReadOnly, s.HasRef = flags&sentTakeDown != 0, flags&sentReadOnly != 0, flags&sentHasRef != 0
 	if flags >= sentHasRef<<1 || s.Kind > dnp.SentFrozen {
-		r.fail()
+		r.Fail(ErrDamaged)
 	}
-	s.Link, s.Ref, s.Token, s.Data = wire.LinkID(r.limit(0xFFFF)), r.uint(), r.uint(), r.bytes()
+	s.Link, s.Ref, s.Token, s.Data = wire.LinkID(r.Uvarint(0xFFFF)), r.uint(), r.uint(), r.Counted()
 	return s
 }
 
 func (r *reader) checkpoint() *Checkpoint {
 	c := &Checkpoint{}
-	if len(r.b) < len(c.Info.ID) {
-		r.fail()
-		return c
+	copy(c.Info.ID[:], r.Bytes(len(c.Info.ID)))
+	if c.Info.Addr.UnmarshalBinary(r.Counted()) != nil {
+		r.Fail(ErrDamaged)
 	}
-	r.b = r.b[copy(c.Info.ID[:], r.b):]
-	if c.Info.Addr.UnmarshalBinary(r.bytes()) != nil {
-		r.fail()
-	}
-	c.Info.About = r.bytes()
-	c.Node = string(r.bytes())
+	c.Info.About = r.Counted()
+	c.Node = string(r.Counted())
 	if len(c.Info.About) > AboutMax {
-		r.fail()
+		r.Fail(ErrDamaged)
 	}
-	c.Snapshot, c.Token, c.Previous = r.bytes(), r.uint(), r.uint()
+	c.Snapshot, c.Token, c.Previous = r.Counted(), r.uint(), r.uint()
 	previous := c.Previous
 	for r.more() {
-		m := Message{Number: r.uint(), Previous: previous, Data: r.bytes()}
+		m := Message{Number: r.uint(), Previous: previous, Data: r.Counted()}
 		if m.Number < previous {
-			r.fail()
+			r.Fail(ErrDamaged)
 		}
 		previous = m.Number + 1
 		c.Undelivered = append(c.Undelivered, m)

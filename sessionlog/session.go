@@ -1,11 +1,53 @@
 package sessionlog
 
 import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 )
+
+// A Config is how the sessions of an edge behave. The zero value of each field stands for its
+// default.
+type Config struct {
+	Node string     // name of the edge; required
+	Rand *rand.Rand // makes the owner numbers by which a Session knows its own writes; required
+
+	// Format returns the lowest format that all members of the cluster read; see package
+	// format. nil stands for the oldest.
+	Format func() uint8
+
+	BlockBytes          int // of commands in one write, which has at least one; default 256 KiB
+	UndeliveredBytesMax int // of messages that are not delivered; more are not acknowledged; default 1 MiB
+}
+
+// Bounds of a log.
+const (
+	ckptWrites     = 32              // writes after which a checkpoint is due
+	ckptBytes      = 64 << 10        // their bytes
+	ckptInterval   = 5 * time.Second // age at which a checkpoint is due if there were writes
+	writeDelay     = time.Second     // how long a change for which the client does not wait may stay unwritten
+	logBytesMax    = 4 << 20         // of a log without its checkpoint; more ends the session
+	undeliveredMax = 1024            // messages that are not delivered; more are not acknowledged
+)
+
+// Pauses before the log is asked again.
+const (
+	busyPause  = time.Millisecond       // after Busy: the other write takes about as long
+	tornPause  = 20 * time.Millisecond  // after entries that do not fit together
+	faultPause = 100 * time.Millisecond // after no answer
+)
+
+// wipedAfter is how long a log must be seen shorter than it was until its writes count as
+// lost. A leader that was deposed and does not know it may answer so for that long.
+const wipedAfter = 12 * time.Second
+
+// adoptionsMax is how often an adoption that another edge forestalled is tried again.
+const adoptionsMax = 5
 
 // An ActionKind is the kind of an Action.
 type ActionKind uint8
@@ -144,8 +186,8 @@ type Session struct {
 // A pendingWrite is the write under way, with what it does besides recording changes.
 type pendingWrite struct {
 	Write
-	open, adopt, ckpt, hand bool
-	closed                  string // reason of the end of the session; empty for none
+	kind   RecordKind // RecordOpen, RecordAdopt, RecordHand or RecordClose; 0 for none of them
+	reason string     // of RecordClose
 }
 
 // Open begins the session of a client that proved its address. conn has to be logged; info is
@@ -165,10 +207,12 @@ func Adopt(cfg Config, log string) *Session {
 }
 
 func newSession(cfg Config, log string, phase Phase) *Session {
-	if problems := cfg.Validate(); len(problems) > 0 {
-		panic("sessionlog: " + problems[0])
+	if cfg.Node == "" || strings.ContainsAny(cfg.Node, " .*>") || cfg.Rand == nil {
+		panic(fmt.Sprintf("sessionlog: no source of random numbers, or %q is not a valid name of a node", cfg.Node))
 	}
-	return &Session{cfg: cfg.withDefaults(), log: log, phase: phase, owner: cfg.Rand.Uint64(), epoch: 1}
+	cfg.BlockBytes = cmp.Or(cfg.BlockBytes, 256<<10)
+	cfg.UndeliveredBytesMax = cmp.Or(cfg.UndeliveredBytesMax, 1<<20)
+	return &Session{cfg: cfg, log: log, phase: phase, owner: cfg.Rand.Uint64(), epoch: 1}
 }
 
 // Phase returns the phase of the session.
@@ -177,9 +221,6 @@ func (s *Session) Phase() Phase { return s.phase }
 // Revalidating reports whether the log has to be read first, because another edge may own the
 // session.
 func (s *Session) Revalidating() bool { return s.revalidate }
-
-// Info returns who the session is; nothing before it is found.
-func (s *Session) Info() Info { return s.info }
 
 // Epoch returns how often the session was opened and adopted under this name.
 func (s *Session) Epoch() uint64 { return s.epoch }
@@ -256,7 +297,7 @@ func (s *Session) Delivered(now time.Time, number uint64) {
 
 func (s *Session) writeSoon(now time.Time) {
 	if s.writeBy.IsZero() {
-		s.writeBy = now.Add(s.cfg.WriteDelay)
+		s.writeBy = now.Add(writeDelay)
 	}
 }
 

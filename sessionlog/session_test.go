@@ -62,7 +62,7 @@ func (d *desk) run(t time.Duration) {
 			s := d.s
 			switch a.Kind {
 			case sessionlog.ActionAppend:
-				d.store.Append([]sessionlog.Write{a.Write}, func(_ int, x sessionlog.Answer) { d.answer(s, x) })
+				d.store.Append(a.Write, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionRead:
 				d.store.Read(a.Log, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionAdopted:
@@ -195,7 +195,7 @@ func (d *desk) stop(taken bool) {
 		} else if k.Close != nil { // the client came back from the same port
 			block.Open, block.Ckpt = true, &sessionlog.Checkpoint{Info: d.s.Info(), Node: other}
 		}
-		d.store.Append([]sessionlog.Write{{Log: "log", Expect: last, Data: block.Append(nil)}}, func(_ int, a sessionlog.Answer) {
+		d.store.Append(sessionlog.Write{Log: "log", Expect: last, Data: block.Append(nil)}, func(a sessionlog.Answer) {
 			if a.Verdict != fence.OK {
 				d.Errorf("the adoption by the other edge is answered %v", a.Verdict)
 			}
@@ -347,13 +347,13 @@ func TestUncertainNumbers(t *testing.T) {
 				}
 			}
 			d.run(time.Second)
-			received, sent := d.conn.Next()
+			received, sent := d.conn.NextNumbers()
 			if received != 3 || sent != 2 {
 				t.Fatalf("the next numbers are %d and %d, want 3 and 2", received, sent)
 			}
 			entries := d.store.Entries("log")
 			tail := entries[len(entries)-1].Seq
-			d.store.Append([]sessionlog.Write{{Log: "log", Expect: tail, Data: c.last(tail)}}, func(int, sessionlog.Answer) {})
+			d.store.Append(sessionlog.Write{Log: "log", Expect: tail, Data: c.last(tail)}, func(sessionlog.Answer) {})
 			d.net.Run(50 * time.Millisecond)
 
 			successor := newDesk(t)
@@ -405,7 +405,7 @@ func TestOfferOfGoneState(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.run(50 * time.Millisecond)
-		_, sent := d.conn.Next()
+		_, sent := d.conn.NextNumbers()
 		if sent != 2 || d.conn.SpeaksLong() != long {
 			t.Fatalf("the next number is %d, want 2; the client knows command 10: %v", sent, d.conn.SpeaksLong())
 		}
@@ -418,7 +418,7 @@ func TestOfferOfGoneState(t *testing.T) {
 		successor.s.Claim()
 		successor.run(50 * time.Millisecond)
 		successor.want("the other edge owns the session", "found", "adopted")
-		if _, n := successor.conn.Next(); n != sent {
+		if _, n := successor.conn.NextNumbers(); n != sent {
 			t.Errorf("the next number of the successor is %d, want %d", n, sent)
 		}
 	}

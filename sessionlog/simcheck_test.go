@@ -156,7 +156,7 @@ func means(s dnp.SentCommand, cmd wire.Command, body []byte) bool {
 	switch s.Kind {
 	case dnp.SentMessage:
 		return cmd == wire.CommandReliableMessage && bytes.Equal(body, s.Data)
-	case dnp.SentPart, dnp.SentNoop:
+	case dnp.SentPart, dnp.SentProbe:
 		return cmd == wire.CommandReliableMessageLong && body[0] == byte(s.Flags) && bytes.Equal(body[1:], s.Data)
 	}
 	if cmd == wire.CommandReliableMessageLong { // stands for an offer whose state is gone

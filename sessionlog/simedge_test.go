@@ -85,7 +85,6 @@ type simEdge struct {
 	buffers  map[netip.AddrPort][][]byte
 	tokens   map[*sessionlog.Session]uint64
 	outbox   map[*sessionlog.Session][]sessionlog.Message
-	batches  *sessionlog.Batches[*sessionlog.Session]
 	armed    time.Duration
 	buf      []byte
 }
@@ -107,7 +106,6 @@ func (e *simEdge) boot() {
 	e.buffers = map[netip.AddrPort][][]byte{}
 	e.tokens = map[*sessionlog.Session]uint64{}
 	e.outbox = map[*sessionlog.Session][]sessionlog.Message{}
-	e.batches = sessionlog.NewBatches[*sessionlog.Session](4)
 	for k := range e.sources {
 		layout, err := netstate.NewLayout([]netstate.Value{{Type: 5}})
 		if err != nil {
@@ -380,7 +378,6 @@ func (e *simEdge) turn() {
 				delete(e.outbox, s)
 			}
 		}
-		e.flushWrites()
 		if t, due := e.ep.NextTimeout(); due && (!ok || t.Before(next)) {
 			next, ok = t, true
 		}
@@ -416,7 +413,7 @@ func (e *simEdge) serve(c *simClient, s *sessionlog.Session) {
 	if _, known := e.tokens[s]; !known {
 		return
 	}
-	for conn.Waiting() < 8 && int(e.tokens[s]) < c.outLen {
+	for len(slices.Collect(conn.QueuedTokens)) < 8 && int(e.tokens[s]) < c.outLen {
 		if conn.Send(c.payload(int(e.tokens[s])), e.tokens[s]+1) != nil {
 			return
 		}
@@ -433,15 +430,16 @@ func (e *simEdge) serve(c *simClient, s *sessionlog.Session) {
 
 // act carries out an action of a session.
 func (e *simEdge) act(c *simClient, s *sessionlog.Session, a sessionlog.Action) {
-	w := e.w
+	w, start := e.w, e.start
 	if a.Kind > sessionlog.ActionRead && a.Kind != sessionlog.ActionDeliver {
 		w.tell("%s, client %d: %v %s %s epoch %d", e.name(), c.index, a.Kind, a.Node, a.Reason, a.Epoch)
 	}
 	switch a.Kind {
 	case sessionlog.ActionAppend:
-		e.batches.Add(s, e.written(a.Write))
+		w.store.Append(e.written(a.Write), func(answer sessionlog.Answer) {
+			e.runAs(start, func() { s.Answer(w.net.Now(), answer) })
+		})
 	case sessionlog.ActionRead:
-		start := e.start
 		w.store.Read(a.Log, func(answer sessionlog.Answer) {
 			answer.Entries = e.readable(answer.Entries)
 			e.runAs(start, func() { s.Answer(w.net.Now(), answer) })
@@ -492,16 +490,6 @@ func (e *simEdge) restore(c *simClient, s *sessionlog.Session) {
 	for _, p := range buffered {
 		e.after(0, func() { e.direct(c, p, 0) })
 	}
-}
-
-// flushWrites sends the writes of all sessions, those of one log shard together.
-func (e *simEdge) flushWrites() {
-	start := e.start
-	e.batches.Flush(func(_ int, writes []sessionlog.Write, sessions []*sessionlog.Session) {
-		e.w.store.Append(writes, func(i int, a sessionlog.Answer) {
-			e.runAs(start, func() { sessions[i].Answer(e.w.net.Now(), a) })
-		})
-	})
 }
 
 // deliver gives a message to the game.

@@ -28,14 +28,14 @@ func (s *Session) writeOpen(now time.Time) {
 	k.Open = true
 	k.Adopt = &s.cfg.Node
 	s.fill(now, &k, true)
-	s.write(&k, pendingWrite{open: true, ckpt: true})
+	s.write(&k, pendingWrite{kind: RecordOpen})
 }
 
 func (s *Session) writeAdopt() {
 	k := s.newBlock()
 	k.Adopt = &s.cfg.Node
 	k.Delivered = s.toAdopt.delivered
-	s.write(&k, pendingWrite{adopt: true})
+	s.write(&k, pendingWrite{kind: RecordAdopt})
 }
 
 // writeChanges writes what is to be written, if anything is.
@@ -47,19 +47,17 @@ func (s *Session) writeChanges(now time.Time) {
 		return
 	}
 	k := s.newBlock()
-	p := pendingWrite{ckpt: s.ckptDue(now) || s.handingOver}
+	var p pendingWrite
+	ckpt := s.ckptDue(now) || s.handingOver
 	switch {
 	case ending:
-		p.ckpt, p.closed = false, reason.String()
-		k.Close = &p.closed
-		s.fill(now, &k, false)
+		p.kind, p.reason, ckpt = RecordClose, reason.String(), false
+		k.Close = &p.reason
 	case s.handingOver:
-		p.hand = true
+		p.kind = RecordHand
 		k.Hand = &s.successor
-		s.fill(now, &k, true)
-	default:
-		s.fill(now, &k, p.ckpt)
 	}
+	s.fill(now, &k, ckpt)
 	s.write(&k, p)
 }
 
@@ -88,8 +86,8 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 
 // ckptDue reports whether the next write should be a checkpoint.
 func (s *Session) ckptDue(now time.Time) bool {
-	long := s.writes >= s.cfg.CkptWrites || s.bytes >= s.cfg.CkptBytes
-	old := s.writes > 1 && now.Sub(s.ckptAt) >= s.cfg.CkptInterval
+	long := s.writes >= ckptWrites || s.bytes >= ckptBytes
+	old := s.writes > 1 && now.Sub(s.ckptAt) >= ckptInterval
 	return (long || old) && s.ckptPossible()
 }
 
@@ -97,7 +95,7 @@ func (s *Session) ckptDue(now time.Time) bool {
 // were not handled, and an offer of the client without an answer. A log that is about to become
 // too large does not wait for the latter.
 func (s *Session) ckptPossible() bool {
-	return s.conn.Reported() && (!s.conn.Unanswered() || s.bytes >= s.cfg.LogBytesMax/2)
+	return s.conn.Reported() && (!s.conn.Unanswered() || s.bytes >= logBytesMax/2)
 }
 
 // writeDue returns when the next write is due.
@@ -106,13 +104,13 @@ func (s *Session) writeDue() (time.Time, bool) {
 	switch {
 	case ending:
 		return time.Time{}, len(s.undelivered.list) == 0
-	case len(s.undelivered.list) >= s.cfg.UndeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
+	case len(s.undelivered.list) >= undeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
 		return time.Time{}, false // until some are delivered; no further command is acknowledged
 	case s.handingOver, s.writeNow:
 		return time.Time{}, true
 	}
 	at, ok := s.writeBy, !s.writeBy.IsZero()
-	if old := s.ckptAt.Add(s.cfg.CkptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
+	if old := s.ckptAt.Add(ckptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
 		at, ok = old, true
 	}
 	return at, ok
@@ -124,30 +122,30 @@ func (s *Session) stored(now time.Time, seq uint64) {
 	s.seq, s.pending, s.adoptionTries = seq, nil, 0
 	s.writes++
 	s.bytes += len(p.Data)
-	if p.ckpt {
+	if p.Rollup {
 		s.writes, s.bytes = 1, 0
 	}
-	switch {
-	case p.adopt:
+	switch p.kind {
+	case RecordAdopt:
 		s.phase = Adopted
 		s.ckptAt = now
 		s.emit(Action{Kind: ActionAdopted, Epoch: s.epoch, Info: s.info})
 		return
-	case p.open:
+	case RecordOpen:
 		s.phase = Owning
 		s.emit(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
-	case p.hand:
+	case RecordHand:
 		s.end(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
 		return
-	case p.closed != "":
-		s.closed(p.closed)
+	case RecordClose:
+		s.closed(p.reason)
 		return
 	}
 	s.conn.Stored()
 	if !s.revalidate { // the write may have been stored before this process was stopped
 		s.conn.Mute(false)
 	}
-	if s.bytes > s.cfg.LogBytesMax {
+	if s.bytes > logBytesMax {
 		s.conn.Close(dnp.CloseTooLarge)
 	}
 }
@@ -155,7 +153,7 @@ func (s *Session) stored(now time.Time, seq uint64) {
 // closed lets the connection end after the log has recorded the end.
 func (s *Session) closed(reason string) {
 	if reason == dnp.CloseUncertain.String() {
-		received, sent := s.conn.Next()
+		received, sent := s.conn.NextNumbers()
 		s.emit(Action{Kind: ActionUncertain, Reason: "the client contradicts the log", Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
 	}
 	s.conn.Mute(false)

@@ -1,6 +1,6 @@
 // Package membus implements bus.Bus in memory, for simulations.
 //
-//	hub, err := membus.New(membus.Config{Schedule: sim.After, Rand: rnd, Delay: time.Millisecond, Loss: 0.01})
+//	hub := membus.New(membus.Config{Schedule: sim.After, Rand: rnd, Delay: time.Millisecond, Loss: 0.01})
 //	relay, edge := hub.Node("relay"), hub.Node("edge")
 //	...
 //	hub.Cut("relay", "edge", true)

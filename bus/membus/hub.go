@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -32,6 +34,10 @@ type Config struct {
 
 	MessageMax int // bytes of data; 0 means 1 MiB
 
+	// Shards, if not 0, sends the requests of publishers to the shard of their space, as the
+	// mappings of subject.Names do on a NATS server.
+	Shards int
+
 	// Tap sees every message that a node publishes, after mapping and before loss or delay. nil
 	// disables it.
 	Tap func(from string, m bus.Msg)
@@ -52,24 +58,15 @@ type Hub struct {
 	Config
 	Stats Stats
 
-	mappings []mapping
-	nodes    map[string]*Bus
-	subs     []*subscription // in the order of subscribing, so that runs repeat
-	cuts     map[[2]string]bool
+	nodes map[string]*Bus
+	subs  []*subscription // in the order of subscribing, so that runs repeat
+	cuts  map[[2]string]bool
 }
 
-// New returns a hub that applies the mappings to published messages.
-func New(cfg Config, mappings ...subject.Mapping) (*Hub, error) {
+// New returns a hub without nodes.
+func New(cfg Config) *Hub {
 	cfg.MessageMax = cmp.Or(cfg.MessageMax, defaultMessageMax)
-	h := &Hub{Config: cfg, nodes: map[string]*Bus{}, cuts: map[[2]string]bool{}}
-	for _, m := range mappings {
-		parsed, err := parseMapping(m)
-		if err != nil {
-			return nil, err
-		}
-		h.mappings = append(h.mappings, parsed)
-	}
-	return h, nil
+	return &Hub{Config: cfg, nodes: map[string]*Bus{}, cuts: map[[2]string]bool{}}
 }
 
 // Node returns the bus of the node with this name, always the same one.
@@ -85,24 +82,16 @@ func (h *Hub) Node(name string) *Bus {
 // Cut stops or resumes all messages between two nodes, in both directions. Both nodes stay
 // connected.
 func (h *Hub) Cut(a, b string, cut bool) {
-	if a > b {
-		a, b = b, a
-	}
-	h.cuts[[2]string{a, b}] = cut
+	h.cuts[[2]string{min(a, b), max(a, b)}] = cut
 }
 
-func (h *Hub) isCut(a, b string) bool {
-	if a > b {
-		a, b = b, a
-	}
-	return h.cuts[[2]string{a, b}]
-}
+func (h *Hub) isCut(a, b string) bool { return h.cuts[[2]string{min(a, b), max(a, b)}] }
 
 // publish puts m in transit to all matching subscriptions and reports whether there is one.
 func (h *Hub) publish(from *Bus, m bus.Msg) (interest bool) {
 	h.Stats.Published++
-	subject := h.mapped(tokens(m.Subject))
-	m.Subject = join(subject)
+	m.Subject = h.mapped(m.Subject)
+	subject := tokens(m.Subject)
 	if h.Tap != nil {
 		h.Tap(from.name, m)
 	}
@@ -120,13 +109,41 @@ func (h *Hub) publish(from *Bus, m bus.Msg) (interest bool) {
 	return interest
 }
 
-func (h *Hub) mapped(subject []string) []string {
-	for _, m := range h.mappings {
-		if matches(m.from, subject) {
-			return m.apply(subject)
+// Subjects without the space that is their next token.
+var (
+	subjects = subject.Names{}
+	publish  = strings.TrimSuffix(subjects.PublishAll(), ">")
+	get      = strings.TrimSuffix(subjects.GetAll(), ">")
+)
+
+// mapped returns the subject at which a NATS server with the mappings of subject.Names delivers.
+func (h *Hub) mapped(s string) string {
+	to := subjects.ShardPublish
+	rest, ok := strings.CutPrefix(s, publish)
+	if !ok {
+		to = subjects.ShardGet
+		rest, ok = strings.CutPrefix(s, get)
+	}
+	if !ok || h.Shards == 0 {
+		return s
+	}
+	space, key, _ := strings.Cut(rest, ".")
+	return to(cluster.Shard(space, h.Shards), space, key)
+}
+
+func tokens(subject string) []string { return strings.Split(subject, ".") }
+
+// matches reports whether subject matches pattern by the rules of NATS.
+func matches(pattern, subject []string) bool {
+	for i, p := range pattern {
+		if p == ">" {
+			return len(subject) > i
+		}
+		if i >= len(subject) || p != "*" && p != subject[i] {
+			return false
 		}
 	}
-	return subject
+	return len(pattern) == len(subject)
 }
 
 func (h *Hub) happens(probability float64) bool {

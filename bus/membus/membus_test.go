@@ -1,7 +1,6 @@
 package membus
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,75 +9,22 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/bus/bustest"
-	"github.com/dnprelay/dnprelay/subject"
+	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-// A clock is the simplest scheduler: functions by time, then by order.
-type clock struct {
-	now   time.Duration
-	n     int
-	tasks tasks
-}
-
-type task struct {
-	at time.Duration
-	n  int
-	f  func()
-}
-
-type tasks []task
-
-func (t tasks) Len() int { return len(t) }
-func (t tasks) Less(i, j int) bool {
-	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].n < t[j].n
-}
-func (t tasks) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t *tasks) Push(x any)   { *t = append(*t, x.(task)) }
-func (t *tasks) Pop() any {
-	last := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return last
-}
-
-func (c *clock) after(delay time.Duration, f func()) {
-	c.n++
-	heap.Push(&c.tasks, task{at: c.now + delay, n: c.n, f: f})
-}
-
-func (c *clock) run() {
-	for len(c.tasks) > 0 {
-		t := heap.Pop(&c.tasks).(task)
-		c.now = t.at
-		t.f()
-	}
-}
-
-func newHub(t *testing.T, seed uint64) (*Hub, *clock) {
-	c := &clock{}
-	h, err := New(Config{
-		Schedule: c.after, Rand: rand.New(rand.NewPCG(seed, 0)),
+func newHub(seed uint64) (*Hub, *simnet.Net) {
+	net := simnet.New(seed)
+	h := New(Config{
+		Schedule: net.Schedule, Rand: rand.New(rand.NewPCG(seed, 0)),
 		Delay: time.Millisecond, Jitter: 5 * time.Millisecond,
-	}, subject.Names{}.Mappings(bustest.Shards)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, c
+	})
+	return h, net
 }
 
-func TestSuite(t *testing.T) {
-	bustest.Run(t, func(t *testing.T) bustest.Net {
-		h, c := newHub(t, 1)
-		n := 0
-		return bustest.Net{
-			Connect: func() bus.Bus {
-				n++
-				return h.Node(fmt.Sprint(n))
-			},
-			Sync:       c.run,
-			MessageMax: defaultMessageMax,
-		}
-	})
+// settle runs everything that is scheduled.
+func settle(net *simnet.Net) {
+	for net.Step() {
+	}
 }
 
 func collect(t *testing.T, b *Bus, pattern string) *[]string {
@@ -99,13 +45,13 @@ func send(t *testing.T, b *Bus, subject, data string) {
 
 func TestLossAndDuplicates(t *testing.T) {
 	run := func() ([]string, Stats) {
-		h, c := newHub(t, 7)
+		h, net := newHub(7)
 		h.Loss, h.Duplicate = 0.3, 0.1
 		got := collect(t, h.Node("b"), "x")
 		for i := range 10_000 {
 			send(t, h.Node("a"), "x", fmt.Sprintf("%05d", i))
 		}
-		c.run()
+		settle(net)
 		return *got, h.Stats
 	}
 	got, stats := run()
@@ -123,33 +69,33 @@ func TestLossAndDuplicates(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	h, c := newHub(t, 1)
+	h, net := newHub(1)
 	got := collect(t, h.Node("b"), "x")
 	other := collect(t, h.Node("c"), "x")
 	send(t, h.Node("a"), "x", "in transit at the cut")
 	h.Cut("b", "a", true)
 	send(t, h.Node("a"), "x", "during the cut")
-	c.run()
+	settle(net)
 	if len(*got) != 0 || len(*other) != 2 || !h.Node("b").Connected() {
 		t.Errorf("b got %q, c got %q; want only b cut off, and still connected", *got, *other)
 	}
 	var err error
 	h.Node("a").Request(bus.Msg{Subject: "only-b"}, time.Second, func(_ bus.Msg, e error) { err = e })
 	collect(t, h.Node("b"), "only-b")
-	c.run()
+	settle(net)
 	if !errors.Is(err, bus.ErrNoResponders) {
 		t.Errorf("request across the cut: %v", err)
 	}
 	h.Cut("a", "b", false)
 	send(t, h.Node("a"), "x", "after")
-	c.run()
+	settle(net)
 	if !reflect.DeepEqual(*got, []string{"after"}) {
 		t.Errorf("after the cut b got %q", *got)
 	}
 }
 
 func TestDisconnect(t *testing.T) {
-	h, c := newHub(t, 1)
+	h, net := newHub(1)
 	a, b := h.Node("a"), h.Node("b")
 	got := collect(t, b, "x")
 	var changes []bool
@@ -163,14 +109,14 @@ func TestDisconnect(t *testing.T) {
 	send(t, a, "x", "meanwhile")
 	b.SetConnected(true)
 	send(t, a, "x", "after")
-	c.run()
+	settle(net)
 	if !reflect.DeepEqual(*got, []string{"after"}) || !reflect.DeepEqual(changes, []bool{false, true}) || h.Stats.Lost != 1 {
 		t.Errorf("got %q, changes %v, stats %+v", *got, changes, h.Stats)
 	}
 }
 
 func TestClose(t *testing.T) {
-	h, c := newHub(t, 1)
+	h, net := newHub(1)
 	a, b := h.Node("a"), h.Node("b")
 	got := collect(t, a, "x")
 	var errs []error
@@ -179,7 +125,7 @@ func TestClose(t *testing.T) {
 	}
 	send(t, b, "x", "on the way")
 	a.Close()
-	c.run()
+	settle(net)
 	if len(errs) != 3 || !errors.Is(errs[0], bus.ErrClosed) || len(*got) != 0 {
 		t.Errorf("requests ended with %v, and %q arrived", errs, *got)
 	}
@@ -188,13 +134,5 @@ func TestClose(t *testing.T) {
 	}
 	if len(h.subs) != 0 || h.Node("a") == a {
 		t.Error("a closed node must leave nothing behind")
-	}
-}
-
-func TestBadMappings(t *testing.T) {
-	for _, to := range []string{"x.{{random(4)}}", "x.{{wildcard(2)}}", "x.{{partition(0,1)}}", "x.{{partition(1)}}", "x.{{wildcard(a)}}"} {
-		if _, err := New(Config{}, subject.Mapping{From: "x.*", To: to}); err == nil {
-			t.Errorf("%s was accepted", to)
-		}
 	}
 }

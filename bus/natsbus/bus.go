@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
 
@@ -23,19 +25,18 @@ type Bus struct {
 	nc   *nats.Conn
 	out  outbox
 	sent chan struct{} // closed when the sender has ended
-	gone chan struct{} // closed when the connection has ended for good
 
 	connected  atomic.Bool
 	payloadMax atomic.Int64
 	counters   counters
 	requests   requests
-	shared     shared
+	shared     chan *nats.Msg // of the shared subscriptions
 
 	// Different goroutines may add and call handlers at the same time, and none of them owns
-	// the list.
+	// the lists.
 	mu       sync.Mutex
 	onChange []func(bool)
-	subs     map[*subscription]struct{}
+	subs     map[*nats.Subscription]*subscription
 	handlers sync.WaitGroup // one for each subscription that the library may still call
 }
 
@@ -49,19 +50,14 @@ func Connect(cfg Config) (*Bus, error) {
 		}
 	}
 	b := &Bus{
-		cfg:  cfg,
-		sent: make(chan struct{}),
-		gone: make(chan struct{}),
-		subs: map[*subscription]struct{}{},
+		cfg: cfg, out: outbox{bytesMax: cfg.OutgoingBytes, wake: turn.NewWake()}, sent: make(chan struct{}),
+		shared: make(chan *nats.Msg, sharedMessages), subs: map[*nats.Subscription]*subscription{},
 	}
-	b.out.init(cfg.OutgoingBytes)
-	b.shared.init()
 	b.connected.Store(true) // before nats.Connect, whose connection may already report its end
 	opts := append(cfg.options(),
 		nats.ReconnectHandler(b.reconnected),
-		nats.DisconnectErrHandler(b.disconnected),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.changed(false) }),
 		nats.ErrorHandler(b.asyncError),
-		nats.ClosedHandler(func(*nats.Conn) { close(b.gone) }),
 	)
 	nc, err := nats.Connect(cfg.URL, opts...)
 	if err != nil {
@@ -75,7 +71,7 @@ func Connect(cfg Config) (*Bus, error) {
 	go b.send() // until Close
 	b.handlers.Add(1)
 	go b.dispatch() // until Close
-	b.requests.init(nc.NewInbox()+".", cfg.RequestsMax)
+	b.requests = requests{inbox: nc.NewInbox() + ".", waiting: map[uint64]*request{}, max: cfg.RequestsMax}
 	if _, err := b.Subscribe(b.requests.inbox+"*", b.requests.answered); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("subscribe to answers: %w", err)
@@ -103,15 +99,10 @@ func Redacted(urls string) string {
 }
 
 func refused(err error) bool {
-	for _, target := range [...]error{
+	return slices.ContainsFunc([]error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrNkeysNotSupported, nats.ErrNoUserCB,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	}, func(target error) bool { return errors.Is(err, target) })
 }
 
 // Close sends what was published, ends the connection, and waits until no handler runs. A
@@ -121,17 +112,9 @@ func (b *Bus) Close() {
 	<-b.sent
 	b.connected.Store(false)
 	b.nc.Close()
-	b.shared.once.Do(func() { close(b.shared.quit) })
 	b.handlers.Wait()
 	b.requests.close()
 }
-
-// Gone is closed when the connection has ended for good without Close, which happens only if the
-// server rejects the connection as broken. Err returns the reason.
-func (b *Bus) Gone() <-chan struct{} { return b.gone }
-
-// Err returns the last error of the connection.
-func (b *Bus) Err() error { return b.nc.LastError() }
 
 // Conn returns the connection, for adapters over JetStream.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
@@ -139,25 +122,19 @@ func (b *Bus) Conn() *nats.Conn { return b.nc }
 // Publish implements bus.Bus.
 func (b *Bus) Publish(m bus.Msg) error { return b.enqueue(op{msg: m}) }
 
-func (b *Bus) enqueue(o op) error {
-	err := b.check(&o.msg)
-	if err == nil {
+func (b *Bus) enqueue(o op) (err error) {
+	switch {
+	case int64(len(o.msg.Data)) > b.payloadMax.Load():
+		err = bus.ErrMessageSize
+	case !b.connected.Load():
+		err = bus.ErrDisconnected
+	default:
 		err = b.out.push(o)
 	}
 	if err != nil {
 		b.counters.dropped(err)
 	}
 	return err
-}
-
-func (b *Bus) check(m *bus.Msg) error {
-	if int64(len(m.Data)) > b.payloadMax.Load() {
-		return bus.ErrMessageSize
-	}
-	if !b.connected.Load() {
-		return bus.ErrDisconnected
-	}
-	return nil
 }
 
 // Connected implements bus.Bus.
@@ -174,7 +151,7 @@ func (b *Bus) OnChange(f func(connected bool)) {
 // before. Later messages wait in the queue meanwhile.
 func (b *Bus) Flush(timeout time.Duration) error {
 	done := make(chan error, 1)
-	b.out.append(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})
+	_ = b.out.push(op{do: func() { done <- b.nc.FlushTimeout(timeout) }})
 	select {
 	case err := <-done:
 		return err
@@ -188,8 +165,6 @@ func (b *Bus) reconnected(nc *nats.Conn) {
 	b.counters.reconnects.Add(1)
 	b.changed(true)
 }
-
-func (b *Bus) disconnected(*nats.Conn, error) { b.changed(false) }
 
 // changed runs on the library's goroutine for callbacks, which makes one call at a time.
 func (b *Bus) changed(connected bool) {
@@ -266,7 +241,7 @@ func (b *Bus) Stats() Stats {
 	defer b.mu.Unlock()
 	s.Missed = c.missed.Load()
 	for sub := range b.subs {
-		s.Missed += sub.missed()
+		s.Missed += missed(sub)
 	}
 	return s
 }

@@ -3,7 +3,6 @@ package natsbus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/bus/bustest"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/subject"
@@ -23,11 +21,14 @@ import (
 
 const patience = 10 * time.Second
 
+// shards is the number of shards to which the servers map publishes.
+const shards = 64
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func startServer(t *testing.T, listen string) *natsembed.Server {
 	t.Helper()
-	s, err := natsembed.Start(natsembed.Config{Listen: listen, Mappings: subject.Names{}.Mappings(bustest.Shards)})
+	s, err := natsembed.Start(natsembed.Config{Listen: listen, Mappings: subject.Names{}.Mappings(shards)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,36 +64,6 @@ func receive[T any](t *testing.T, c <-chan T, why string) T {
 	}
 }
 
-func TestSuite(t *testing.T) {
-	for _, inProcess := range []bool{false, true} {
-		t.Run(fmt.Sprintf("inProcess=%v", inProcess), func(t *testing.T) {
-			bustest.Run(t, func(t *testing.T) bustest.Net {
-				s := startServer(t, map[bool]string{false: "127.0.0.1:0"}[inProcess])
-				var all []*Bus
-				return bustest.Net{
-					Connect: func() bus.Bus {
-						cfg := Config{}
-						if inProcess {
-							cfg.InProcess = s
-						} else {
-							cfg.URL = s.URL()
-						}
-						b := connect(t, cfg)
-						all = append(all, b)
-						return b
-					},
-					Sync: func() {
-						for _, b := range all {
-							flush(t, b)
-						}
-					},
-					MessageMax: natsembed.PayloadMax,
-				}
-			})
-		})
-	}
-}
-
 // The shard hash of package cluster and that of the server must be equal.
 func TestShardIsThatOfTheServer(t *testing.T) {
 	b := connect(t, Config{InProcess: startServer(t, "")})
@@ -119,7 +90,7 @@ func TestShardIsThatOfTheServer(t *testing.T) {
 		if err := b.Publish(bus.Msg{Subject: subjects.Publish(string(name), key)}); err != nil {
 			t.Fatal(err)
 		}
-		want := subject.Address{Shard: cluster.Shard(string(name), bustest.Shards), Space: string(name), Key: key}
+		want := subject.Address{Shard: cluster.Shard(string(name), shards), Space: string(name), Key: key}
 		if a := receive(t, got, "the mapped publish"); a != want {
 			t.Fatalf("the server made %+v, want %+v", a, want)
 		}
@@ -219,7 +190,9 @@ func TestSlowHandlerIsCounted(t *testing.T) {
 func TestOutgoingQueueIsBounded(t *testing.T) {
 	b := connect(t, Config{InProcess: startServer(t, ""), OutgoingBytes: 2000})
 	hold, holding := make(chan struct{}), make(chan struct{})
-	b.out.append(op{do: func() { close(holding); <-hold }}) // a server that does not read
+	if err := b.out.push(op{do: func() { close(holding); <-hold }}); err != nil { // a server that does not read
+		t.Fatal(err)
+	}
 	receive(t, holding, "the sender waits")
 	sent := 0
 	for ; ; sent++ {

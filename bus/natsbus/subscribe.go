@@ -2,7 +2,6 @@ package natsbus
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -17,7 +16,6 @@ type subscription struct {
 	handle func(bus.Msg)
 	shared bool // its messages arrive through bus.shared
 	off    atomic.Bool
-	once   sync.Once
 	sub    *nats.Subscription // owned by the sender; nil until start
 }
 
@@ -36,47 +34,50 @@ func (b *Bus) subscribe(pattern string, s *subscription) (unsubscribe func(), er
 	if !subject.Valid(pattern, true) {
 		return nil, fmt.Errorf("subscribe to %q: %w", pattern, nats.ErrBadSubject)
 	}
-	if !b.out.append(op{do: func() { s.start(pattern) }}) {
-		return nil, fmt.Errorf("subscribe to %q: %w", pattern, bus.ErrClosed)
+	if err := b.out.push(op{do: func() { s.start(pattern) }}); err != nil {
+		return nil, fmt.Errorf("subscribe to %q: %w", pattern, err)
 	}
 	return s.unsubscribe, nil
 }
 
-// start runs on the sender, so that subscribing and publishing keep their order.
-func (s *subscription) start(subject string) {
-	b, begin := s.bus, s.startOwn
-	if s.shared {
-		begin = s.startShared
-	}
-	if err := begin(subject); err != nil {
-		b.counters.errors.Add(1)
-		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", subject, err))
-		return
-	}
+// start runs on the sender, so that subscribing and publishing keep their order. It holds the
+// lock while it subscribes, because a message for dispatch may arrive before the library returns.
+func (s *subscription) start(pattern string) {
+	b := s.bus
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.subs[s] = struct{}{}
+	err := s.begin(pattern)
+	if err == nil {
+		b.subs[s.sub] = s
+	}
+	b.mu.Unlock()
+	if err != nil {
+		b.counters.errors.Add(1)
+		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", pattern, err))
+	}
 }
 
-// startOwn subscribes with a queue and a goroutine of the library.
-func (s *subscription) startOwn(subject string) error {
+// begin subscribes with the shared queue, or with a queue and a goroutine of the library.
+func (s *subscription) begin(pattern string) (err error) {
 	b := s.bus
+	if s.shared {
+		s.sub, err = b.nc.ChanSubscribe(pattern, b.shared)
+		return err
+	}
 	b.handlers.Add(1)
-	sub, err := b.nc.Subscribe(subject, s.received)
-	if err != nil {
+	if s.sub, err = b.nc.Subscribe(pattern, s.received); err != nil {
 		b.handlers.Done()
 		return err
 	}
-	sub.SetClosedHandler(func(string) { b.handlers.Done() })
+	s.sub.SetClosedHandler(func(string) { b.handlers.Done() })
 	// This cannot fail: the subscription is valid and the limits are not 0.
-	_ = sub.SetPendingLimits(b.cfg.PendingMessages, pendingBytes)
-	s.sub = sub
+	_ = s.sub.SetPendingLimits(b.cfg.PendingMessages, pendingBytes)
 	return nil
 }
 
 func (s *subscription) unsubscribe() {
-	s.off.Store(true)
-	s.once.Do(func() { s.bus.out.append(op{do: s.stop}) })
+	if !s.off.Swap(true) {
+		_ = s.bus.out.push(op{do: s.stop}) // fails only if the bus is closed
+	}
 }
 
 // stop runs on the sender.
@@ -86,19 +87,16 @@ func (s *subscription) stop() {
 	}
 	b := s.bus
 	b.mu.Lock()
-	delete(b.subs, s)
+	delete(b.subs, s.sub)
 	b.mu.Unlock()
-	b.counters.missed.Add(s.missed())
-	if s.shared {
-		b.shared.remove(s.sub)
-	}
+	b.counters.missed.Add(missed(s.sub))
 	if err := s.sub.Unsubscribe(); err != nil {
 		b.counters.errors.Add(1)
 	}
 }
 
-func (s *subscription) missed() uint64 {
-	n, err := s.sub.Dropped()
+func missed(sub *nats.Subscription) uint64 {
+	n, err := sub.Dropped()
 	if err != nil { // the subscription has ended
 		return 0
 	}
@@ -122,59 +120,22 @@ func (s *subscription) received(m *nats.Msg) {
 }
 
 // sharedMessages bounds the messages that wait for the handlers of shared subscriptions. The
-// number is arbitrary: as many as the queue of an edge worker holds.
+// library drops a message that exceeds it and counts it for its subscription. The number is
+// arbitrary: as many as the queue of an edge worker holds.
 const sharedMessages = 8192
-
-// shared is the queue of the shared subscriptions. The library drops a message that exceeds it
-// and counts it for its subscription.
-type shared struct {
-	queue chan *nats.Msg
-	quit  chan struct{}
-	once  sync.Once // Close may be called again
-
-	mu    sync.Mutex // the sender adds and removes, the dispatcher looks up
-	owner map[*nats.Subscription]*subscription
-}
-
-func (h *shared) init() {
-	h.queue, h.quit = make(chan *nats.Msg, sharedMessages), make(chan struct{})
-	h.owner = map[*nats.Subscription]*subscription{}
-}
-
-// startShared subscribes with the shared queue. It holds the lock meanwhile, because a message
-// may arrive before the library returns.
-func (s *subscription) startShared(subject string) (err error) {
-	h := &s.bus.shared
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.sub, err = s.bus.nc.ChanSubscribe(subject, h.queue); err == nil {
-		h.owner[s.sub] = s
-	}
-	return err
-}
-
-func (h *shared) remove(sub *nats.Subscription) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.owner, sub)
-}
-
-func (h *shared) find(sub *nats.Subscription) (s *subscription, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s, ok = h.owner[sub]
-	return s, ok
-}
 
 // dispatch calls the handlers of shared subscriptions until the bus is closed.
 func (b *Bus) dispatch() {
 	defer b.handlers.Done()
 	for {
 		select {
-		case <-b.shared.quit:
+		case <-b.sent:
 			return
-		case m := <-b.shared.queue:
-			if s, ok := b.shared.find(m.Sub); ok {
+		case m := <-b.shared:
+			b.mu.Lock()
+			s := b.subs[m.Sub]
+			b.mu.Unlock()
+			if s != nil {
 				s.received(m)
 			}
 		}

@@ -111,6 +111,15 @@ func (w *world) start(name string, i int, id uint64) *node {
 	return n
 }
 
+// Liveness returns what the router believes about a node.
+func (r *Router) Liveness(now time.Time, node string) Liveness {
+	p := r.byName[node]
+	if p == nil {
+		return Gone
+	}
+	return r.liveness(r.since(now), p)
+}
+
 // meet gives all nodes the roster.
 func (w *world) meet() {
 	for _, n := range w.order {

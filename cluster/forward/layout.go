@@ -123,13 +123,7 @@ func (m *message) append(b []byte) []byte {
 	b = append(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, m.epoch)
 	b = binary.LittleEndian.AppendUint64(b, m.origin)
-	if ip.Is6() {
-		a := ip.As16()
-		b = append(b, a[:]...)
-	} else {
-		a := ip.As4()
-		b = append(b, a[:]...)
-	}
+	b, _ = ip.AppendBinary(b) // 4 or 16 bytes: a routable address has no zone
 	b = binary.LittleEndian.AppendUint16(b, m.client.Addr.Port())
 	b = binary.LittleEndian.AppendUint16(b, m.client.Listener)
 	return append(b, m.data...)

@@ -1,9 +1,10 @@
 package forward
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -16,19 +17,18 @@ type Config struct {
 	// edges learn it by gossip (cluster.Member.Sender).
 	ID uint64
 
-	// Clients is for how many clients of other edges the router remembers the highest
-	// epoch. 0 means 65,536. When there are more, it forgets the one that was longest not
-	// used.
-	Clients int
-
 	// Serves reports whether this edge serves a client, and in which epoch of its session;
 	// 0 if that is not known. The router calls it for what comes from other edges; it must
-	// not call the router. nil means that the edge serves no client.
+	// not call the router. It must not be nil.
 	Serves func(Client) (epoch uint64, ok bool)
 }
 
-// Bounds of the peers.
+// Bounds.
 const (
+	// clientsMax is for how many clients of other edges the router remembers the highest
+	// epoch. When there are more, it forgets the one that was longest not used.
+	clientsMax = 65_536
+
 	// PeersMax is how many edges there can be: as many as gossip takes notice of.
 	PeersMax = 4096
 
@@ -45,8 +45,8 @@ func (c *Config) validate() error {
 	if c.ID == 0 {
 		errs = append(errs, errors.New("forward: no id of the process"))
 	}
-	if c.Clients < 0 || c.Clients > 1<<24 {
-		errs = append(errs, fmt.Errorf("forward: %d clients, want 1 to 16,777,216", c.Clients))
+	if c.Serves == nil {
+		errs = append(errs, errors.New("forward: no function that says which clients are served"))
 	}
 	return errors.Join(errs...)
 }
@@ -75,22 +75,19 @@ type Router struct {
 
 // New returns a router that knows no other edge. The error names every problem of cfg.
 func New(now time.Time, cfg Config) (*Router, error) {
-	if cfg.Clients == 0 {
-		cfg.Clients = 65_536
-	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	return &Router{
 		cfg: cfg, start: now, byID: map[uint64]*peer{}, byName: map[string]*peer{},
-		fence: newFence(cfg.Clients),
+		fence: newFence(clientsMax),
 	}, nil
 }
 
 // SetKeys sets the keys: the first seals, all open. It copies them. Without a key the
 // router sends nothing and takes nothing. On ErrKeys the keys stay as they were.
 func (r *Router) SetKeys(secrets [][]byte) error {
-	if sameSecrets(r.ring, secrets) {
+	if slices.EqualFunc(r.ring, secrets, func(k ringKey, s []byte) bool { return bytes.Equal(k.secret, s) }) {
 		return nil
 	}
 	ring, err := newRing(secrets)
@@ -103,9 +100,6 @@ func (r *Router) SetKeys(secrets [][]byte) error {
 	}
 	return nil
 }
-
-// On reports whether there are keys.
-func (r *Router) On() bool { return len(r.ring) > 0 }
 
 // In forwards a datagram of a client to the edge node, which serves the client. hops is how
 // often it was forwarded before: 0 if it came to a socket of this edge, and 1 if it came as
@@ -178,6 +172,143 @@ type Sender interface {
 	Send(to netip.AddrPort, b []byte) // b was built in that buffer; the Sender may transmit it later in a batch
 }
 
+// A Kind says what the edge has to do with what came from another edge.
+type Kind uint8
+
+// The kinds.
+const (
+	Nothing  Kind = iota // the router has handled it
+	ToOwner              // Data is a datagram of a client that this edge serves
+	ToClient             // Data is to be sent to the client, from the socket of its listener
+	Orphan               // Data is a datagram of a client that this edge does not serve: forward it, or adopt the session
+	Misled               // Via, which got a datagram of the client from this edge, does not serve it: look again
+)
+
+// A Delivery is what came from another edge.
+type Delivery struct {
+	Kind   Kind
+	Client Client
+
+	// Via is the node by which answers to the client have to leave (ToOwner, Orphan), until
+	// a datagram of the client comes to a socket of this edge. It is empty if this datagram
+	// did, and went around. Of Misled it is the node that does not serve the client.
+	Via string
+
+	// Epoch is the highest epoch of the session that the sender knows, or this edge
+	// (Orphan); 0 for none.
+	Epoch uint64
+
+	// Overtaken says that the sender knows a later epoch of the session than the one in
+	// which this edge serves it. The edge has to read the session's log.
+	Overtaken bool
+
+	// Hops is how often Data was forwarded (ToOwner, Orphan).
+	Hops uint8
+
+	Data []byte // aliases what was received
+}
+
+// Receive takes a datagram of another edge, which it decrypts in place. It sends the nacks
+// that the datagram calls for.
+func (r *Router) Receive(now time.Time, p []byte, out Sender) Delivery {
+	from, kind, body, drop := r.open(p)
+	if drop != dropNone {
+		r.stats.Drops[drop]++
+		return Delivery{}
+	}
+	at := r.since(now)
+	from.heard = at
+	if kind == TypeHeartbeat {
+		r.stats.HeartbeatsIn++
+		return Delivery{}
+	}
+	m, ok := parseMessage(kind, body)
+	if !ok {
+		r.stats.Drops[DropMalformed]++
+		return Delivery{}
+	}
+	d := Delivery{Client: m.client, Epoch: m.epoch, Data: m.data}
+	own, owned := r.cfg.Serves(m.client)
+	d.Overtaken = owned && own != 0 && m.epoch > own
+	switch kind {
+	case TypeIn:
+		r.receiveIn(at, from, &m, owned, &d, out)
+	case TypeOut:
+		r.receiveOut(at, from, &m, own, &d, out)
+	case TypeNack:
+		r.receiveNack(at, from, &m, owned, &d)
+	}
+	return d
+}
+
+// receiveIn takes a datagram of a client that came to a socket of another edge.
+func (r *Router) receiveIn(now time.Duration, from *peer, m *message, owned bool, d *Delivery, out Sender) {
+	if m.hops > HopsMax {
+		r.stats.Drops[DropHops]++
+		return
+	}
+	d.Via, d.Hops = r.via(from, m.origin), m.hops
+	if owned {
+		d.Kind = ToOwner
+		r.stats.Owner++
+		return
+	}
+	e := r.fence.touch(m.client.key())
+	e.observe(now, m.epoch)
+	e.origin, m.epoch = m.origin, e.highest(now)
+	r.refuse(from, m, out) // the edge that sent it here has to look again
+	d.Kind, d.Epoch = Orphan, m.epoch
+	r.stats.Orphans++
+}
+
+// via returns the node by which answers to a client leave, given the peer that forwarded
+// its datagram. It is empty if the datagram came to a socket of this edge, and went around:
+// a balancer may not let an answer through that leaves by another socket, or may take the
+// client for another one later.
+func (r *Router) via(from *peer, origin uint64) string {
+	if origin == r.cfg.ID {
+		return ""
+	}
+	if p := r.byID[origin]; p != nil {
+		return p.Name
+	}
+	return from.Name
+}
+
+// receiveOut takes an answer to a client that speaks to a socket of this edge. It fences
+// answers from before an adoption: the edge that was replaced does not know it yet.
+func (r *Router) receiveOut(now time.Duration, from *peer, m *message, own uint64, d *Delivery, out Sender) {
+	e := r.fence.touch(m.client.key())
+	if highest := max(own, e.highest(now)); m.epoch < highest {
+		r.stats.Drops[DropStaleEpoch]++
+		m.epoch, m.refusesOut = highest, true
+		r.refuse(from, m, out)
+		return
+	}
+	e.observe(now, m.epoch)
+	d.Kind = ToClient
+	r.stats.Client++
+}
+
+// refuse answers a datagram with a nack, which has the highest epoch that this edge knows.
+func (r *Router) refuse(to *peer, m *message, out Sender) {
+	nack := message{refusesOut: m.refusesOut, epoch: m.epoch, client: m.client}
+	r.seal(to, TypeNack, &nack, out)
+	r.stats.NacksOut++
+}
+
+// receiveNack takes the answer that a datagram of this edge was not right.
+func (r *Router) receiveNack(now time.Duration, from *peer, m *message, owned bool, d *Delivery) {
+	r.stats.NacksIn++
+	if owned {
+		return // Delivery.Overtaken is all that matters
+	}
+	r.fence.touch(m.client.key()).observe(now, m.epoch)
+	if !m.refusesOut {
+		d.Kind, d.Via = Misled, from.Name
+	}
+}
+
 // Stats returns the counters.
 func (r *Router) Stats(now time.Time) Stats {
 	s := r.stats
@@ -214,17 +345,12 @@ const (
 	dropNone = NumDropReasons
 )
 
-var dropNames = [NumDropReasons]string{
-	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address",
+var dropNames = [...]string{
+	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address", "none",
 }
 
 // String returns the name of r in metrics.
-func (r DropReason) String() string {
-	if r < NumDropReasons {
-		return dropNames[r]
-	}
-	return "unknown"
-}
+func (r DropReason) String() string { return dropNames[r] }
 
 // Stats are what a Router counts.
 type Stats struct {

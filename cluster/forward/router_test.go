@@ -314,7 +314,7 @@ func TestOff(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.nodes["a"], w.nodes["b"]
 	a.In(w.now, "b", client(1), 0, []byte("x"), a)
-	if err := b.SetKeys(nil); err != nil || b.On() {
+	if err := b.SetKeys(nil); err != nil || len(b.ring) > 0 {
 		t.Fatal(err)
 	}
 	w.settle()

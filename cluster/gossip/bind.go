@@ -7,7 +7,6 @@ import (
 	"log"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,27 +17,25 @@ import (
 // program may use it for UDP.
 const bindTries = 10
 
-// listen opens the ports of gossip.
-func listen(bind string, logger *log.Logger) (*memberlist.NetTransport, error) {
+// listen opens the ports of gossip and returns the address to which they are bound.
+func listen(bind string, logger *log.Logger) (t *memberlist.NetTransport, bound netip.AddrPort, err error) {
 	addr, err := parseBind(bind)
 	if err != nil {
-		return nil, err
+		return nil, addr, err
 	}
 	tries := 1
 	if addr.Port() == 0 {
 		tries = bindTries
 	}
-	for ; ; tries-- {
-		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+	for range tries {
+		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 			BindAddrs: []string{addr.Addr().String()}, BindPort: int(addr.Port()), Logger: logger,
 		})
 		if err == nil {
-			return t, nil
-		}
-		if tries <= 1 {
-			return nil, bindError(bind, err)
+			return t, netip.AddrPortFrom(addr.Addr(), uint16(t.GetAutoBindPort())), nil
 		}
 	}
+	return nil, addr, bindError(bind, err)
 }
 
 // bindError says in one line why a port cannot be opened. memberlist keeps only the text of the cause.
@@ -57,26 +54,21 @@ func bindError(bind string, err error) error {
 
 // parseBind parses [ADDRESS]:PORT. Without an address it returns the one that stands for all addresses
 // of the machine: where there is IPv6, Go listens for it on 0.0.0.0, too.
-func parseBind(bind string) (netip.AddrPort, error) {
+func parseBind(bind string) (addr netip.AddrPort, err error) {
 	host, port, err := net.SplitHostPort(bind)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("gossip: bind to %q: want [ADDRESS]:PORT", bind)
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("gossip: bind to %q: want a port from 0 to 65535", bind)
-	}
-	addr := netip.IPv4Unspecified()
 	switch host {
 	case "":
+		host = "0.0.0.0"
 	case "localhost":
-		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	default:
-		if addr, err = netip.ParseAddr(host); err != nil {
-			return netip.AddrPort{}, fmt.Errorf("gossip: bind to %q: want an IP address of this machine", bind)
-		}
+		host = "127.0.0.1"
 	}
-	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), nil
+	if err == nil {
+		addr, err = netip.ParseAddrPort(net.JoinHostPort(host, port))
+	}
+	if err != nil {
+		return addr, fmt.Errorf("gossip: bind to %q: want [ADDRESS]:PORT with an IP address of this machine", bind)
+	}
+	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), nil
 }
 
 var errNoAddress = errors.New("gossip: this machine has no address that others could reach; set --gossip-advertise")
@@ -97,39 +89,33 @@ func advertised(asked string, bound netip.AddrPort, machine []netip.Addr) (netip
 	if !bound.Addr().IsUnspecified() {
 		return bound, nil
 	}
-	best, score := netip.Addr{}, 0
+	best, most := netip.Addr{}, 0
 	for _, a := range machine {
-		if s := reach(a); s > score && (a.Is6() || bound.Addr().Is4()) {
-			best, score = a, s
+		if score := reach(a, bound.Addr()); score > most {
+			best, most = a, score
 		}
 	}
-	if score == 0 {
-		for _, a := range machine { // bound to [::], which receives IPv4, too
-			if s := reach(a); s > score {
-				best, score = a, s
-			}
-		}
-	}
-	if score == 0 {
+	if most == 0 {
 		return netip.AddrPort{}, errNoAddress
 	}
 	return netip.AddrPortFrom(best, bound.Port()), nil
 }
 
-// reach scores how well other nodes reach an address: private ones best, because clusters live in
-// private networks; link-local ones not at all, which is 0.
-func reach(a netip.Addr) int {
-	switch {
-	case !a.IsGlobalUnicast():
+// reach scores how well others reach a node that is bound to [::], which receives IPv4, too, or 0.0.0.0 at
+// an address of its machine. The family that it is bound to is best; then private addresses are, because
+// clusters live in private networks. Link-local ones score 0: not at all.
+func reach(a, bound netip.Addr) int {
+	if !a.IsGlobalUnicast() {
 		return 0
-	case a.IsPrivate() && a.Is4():
-		return 4
-	case a.Is4():
-		return 3
-	case a.IsPrivate():
-		return 2
 	}
-	return 1
+	score := 1
+	if a.IsPrivate() {
+		score++
+	}
+	if a.Is4() == bound.Is4() {
+		score += 2
+	}
+	return score
 }
 
 // machineAddresses returns the addresses of this machine.
@@ -150,7 +136,7 @@ type dialling struct {
 	ctx context.Context
 }
 
-// DialAddressTimeout connects to another node.
+// DialAddressTimeout connects to another node. memberlist dials in no other way.
 func (t dialling) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	conn, err := d.DialContext(t.ctx, "tcp", a.Addr)
@@ -158,11 +144,6 @@ func (t dialling) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 		return nil, err
 	}
 	return ending{conn, context.AfterFunc(t.ctx, func() { conn.Close() })}, nil
-}
-
-// DialTimeout connects to another node.
-func (t dialling) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
 // An ending is a connection that ends with the context.

@@ -2,17 +2,110 @@ package gossip
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/hashicorp/memberlist"
 )
+
+// DefaultPort is the port of gossip unless another is configured, TCP and UDP.
+const DefaultPort = 7946
+
+// Config says who a node is and how it finds the others.
+type Config struct {
+	Self cluster.Member // the description of the node; Open sets Gossip
+
+	// Bind is [ADDRESS]:PORT; without an address gossip listens on all of them, IPv4 and IPv6.
+	// Port 0 is any free one.
+	Bind string
+
+	// Advertise is the address, with or without port, at which the others reach this node.
+	// Empty: the address of Bind, or otherwise the first private one of the machine.
+	Advertise string
+
+	// Join are HOST or HOST:PORT, at most joinNamesMax. A host may have several addresses; the
+	// default port is DefaultPort. Empty: wait until other nodes join this one.
+	Join []string
+
+	// KeyFile is the file with the keys; empty = gossip is neither encrypted nor protected.
+	KeyFile string
+
+	KeyPoll        time.Duration // how often KeyFile is read; 2 s
+	KeyDelay       time.Duration // how long other nodes may take to see a new KeyFile; 2 min, as in Kubernetes
+	RejoinInterval time.Duration // how often the node tries to join the members of Join that are missing; 10 s
+
+	Resolver Resolver     // nil = net.DefaultResolver
+	Log      *slog.Logger // nil = no logs
+
+	spoil func(*memberlist.Config) // tests change the configuration here
+}
+
+// A Resolver finds the addresses of a host, as *net.Resolver does. It may block until ctx ends.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// withDefaults returns c with the default of each field that is zero.
+func (c Config) withDefaults() Config {
+	c.KeyPoll = cmp.Or(c.KeyPoll, 2*time.Second)
+	c.KeyDelay = cmp.Or(c.KeyDelay, 2*time.Minute)
+	c.RejoinInterval = cmp.Or(c.RejoinInterval, 10*time.Second)
+	c.Resolver = cmp.Or[Resolver](c.Resolver, net.DefaultResolver)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return c
+}
+
+// validate reports all problems at once.
+func (c Config) validate() error {
+	var errs []error
+	if err := c.Self.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("gossip: %w", err))
+	}
+	if len(c.Join) > joinNamesMax {
+		return errors.Join(append(errs, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax))...)
+	}
+	for _, name := range c.Join {
+		_, _, err := splitTarget(name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// tuned returns the settings of memberlist that are the same for all nodes.
+func tuned() *memberlist.Config {
+	c := memberlist.DefaultLANConfig()
+
+	// With memberlist's settings for a LAN a death shows after 5 to 9 s. With these it shows after
+	// 0.6 to 1.1 s: up to one probe interval until a member probes the dead node, one more until the
+	// probe has failed, and a suspicion of two.
+	c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
+	c.SuspicionMult = 2
+	c.GossipInterval = 50 * time.Millisecond
+
+	// So often two nodes compare everything they know. The comparison brings news that gossip lost,
+	// such as the new address of a node that was restarted elsewhere before its death was noticed.
+	c.PushPullInterval = 5 * time.Second
+
+	// So long a name must be dead before a node at another address may have it: a pod that is
+	// replaced gets a new address at once.
+	c.DeadNodeReclaimTime = time.Millisecond
+
+	c.TCPTimeout = 3 * time.Second // ends a connection to a node that does not answer
+	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
+	c.EnableCompression = false // messages are small, and without decompression there are no bombs
+	return c
+}
 
 // A Gossip is this node as a member of a cluster. Its methods may be called from any goroutine.
 type Gossip struct {
@@ -26,11 +119,11 @@ type Gossip struct {
 	bound, advertise netip.AddrPort
 	machine          []netip.Addr // addresses of this machine
 
-	urgent, calm chan struct{}   // one slot each: there is something to announce
-	contested    chan struct{}   // one slot: another node has the name of this one
-	ctx          context.Context // of all connections that are dialled
-	stop         func()
-	once         sync.Once // of end
+	announcing turn.Wake       // there is something to announce
+	contested  turn.Wake       // another node has the name of this one
+	ctx        context.Context // of all connections that are dialled
+	stop       func()
+	once       sync.Once // of end
 }
 
 // Open opens the ports of gossip and reads the keys. From then on others may join this node; Run joins
@@ -42,16 +135,17 @@ func Open(cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, log: cfg.Log, logger: newLogger(cfg.Log), machine: machineAddresses(),
-		urgent: make(chan struct{}, 1), calm: make(chan struct{}, 1), contested: make(chan struct{}, 1),
+		announcing: turn.NewWake(), contested: turn.NewWake(),
 	}
 	var err error
 	if g.keys, err = openKeys(cfg.KeyFile, cfg.KeyDelay, cfg.Log); err != nil {
 		return nil, err
 	}
-	transport, err := listen(cfg.Bind, g.logger.standard())
+	transport, bound, err := listen(cfg.Bind, g.logger.standard())
 	if err != nil {
 		return nil, err
 	}
+	g.bound = bound
 	if err := g.create(transport); err != nil {
 		transport.Shutdown()
 		return nil, err
@@ -60,11 +154,6 @@ func Open(cfg Config) (*Gossip, error) {
 }
 
 func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
-	bind, err := parseBind(g.cfg.Bind)
-	if err != nil {
-		return err
-	}
-	g.bound = netip.AddrPortFrom(bind.Addr(), uint16(transport.GetAutoBindPort()))
 	if g.advertise, err = advertised(g.cfg.Advertise, g.bound, g.machine); err != nil {
 		return err
 	}
@@ -73,10 +162,7 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 	g.table = newTable(self)
 	g.table.conflict = func(addr netip.AddrPort) {
 		g.complain("the name of this node is in use", fmt.Errorf("%s is also at %v: names must differ, unless that was this node before a restart", self.Name, addr))
-		select {
-		case g.contested <- struct{}{}:
-		default:
-		}
+		g.contested.Wake()
 	}
 	c := tuned()
 	c.Name, c.Logger = self.Name, g.logger.standard()
@@ -97,9 +183,9 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 }
 
 // Run joins the others, joins them again when they were lost, follows the key file and announces
-// changes, until ctx ends; then it leaves and closes. It returns a [*RefusedError] or [*ShardsError]
-// if all others that answered refused this node, and it has never met one: it cannot work, and they
-// have not noticed it.
+// changes, until ctx ends; then it leaves and closes. It returns an error if all others that answered
+// refused this node for its key or its number of shards, and it has never met one: it cannot work, and
+// they have not noticed it.
 func (g *Gossip) Run(ctx context.Context) error {
 	if g.cfg.KeyFile == "" && !g.bound.Addr().IsLoopback() {
 		g.log.Warn("gossip is not encrypted: any host that reaches the port can pretend to be a member", "address", g.bound)
@@ -129,7 +215,7 @@ func (g *Gossip) end(leave bool) {
 		g.logger.silent.Store(true) // from here on errors mean nothing
 		g.stop()
 		if leave {
-			if err := g.list.Leave(g.cfg.LeaveTimeout); err != nil {
+			if err := g.list.Leave(time.Second); err != nil {
 				g.log.Debug("gossip", "event", err.Error())
 			}
 		}
@@ -149,7 +235,6 @@ func (g *Gossip) Addr() netip.AddrPort { return g.advertise }
 
 // Stats are counters of a Gossip since its start, and its state.
 type Stats struct {
-	Members        int    // including this node
 	Health         int    // 0 = this node answers and is answered in time; more is worse
 	Suspicions     uint64 // members that did not answer this node's probe
 	Refutations    uint64 // times that others suspected this node or took it for dead
@@ -159,28 +244,19 @@ type Stats struct {
 // Stats returns the counters.
 func (g *Gossip) Stats() Stats {
 	return Stats{
-		Members: g.Roster().Len(), Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
+		Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
 		Refutations: g.logger.refutations.Load(), Undecipherable: g.logger.undecipherable.Load(),
 	}
 }
 
-// Minimum times between two announcements of this node. A change of phase is more urgent than one of
-// load.
 const (
-	phaseInterval   = 250 * time.Millisecond
-	loadInterval    = 2 * time.Second
-	announceTimeout = 100 * time.Millisecond // until announceOnce checks whether the announcement took effect
+	announceInterval = 250 * time.Millisecond // least time between two announcements of this node
+	announceTimeout  = 100 * time.Millisecond // until announceOnce checks whether the announcement took effect
 )
 
 // SetPhase tells the others the phase of this node.
 func (g *Gossip) SetPhase(p cluster.Phase) {
-	g.edit(func(m *cluster.Member) { m.Phase = p }, true)
-}
-
-// SetLoad tells the others the load of this node, limited to 0 to [cluster.LoadMax]. It may be called
-// at any rate.
-func (g *Gossip) SetLoad(load int) {
-	g.edit(func(m *cluster.Member) { m.Load = uint8(max(0, min(load, cluster.LoadMax))) }, false)
+	g.edit(func(m *cluster.Member) { m.Phase = p })
 }
 
 // SetAddresses tells the others where this node offers its services. It keeps the slice.
@@ -190,26 +266,18 @@ func (g *Gossip) SetAddresses(list []cluster.Address) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	g.edit(func(m *cluster.Member) { m.Addresses = list }, true)
+	g.edit(func(m *cluster.Member) { m.Addresses = list })
 	return nil
 }
 
 // SetSender tells the others the id under which this process seals datagrams; see cluster/forward.
 func (g *Gossip) SetSender(id uint64) {
-	g.edit(func(m *cluster.Member) { m.Sender = id }, true)
+	g.edit(func(m *cluster.Member) { m.Sender = id })
 }
 
-func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
-	if !g.table.edit(change) {
-		return
-	}
-	wake := g.calm
-	if urgent {
-		wake = g.urgent
-	}
-	select {
-	case wake <- struct{}{}:
-	default:
+func (g *Gossip) edit(change func(*cluster.Member)) {
+	if g.table.edit(change) {
+		g.announcing.Wake()
 	}
 }
 
@@ -217,17 +285,14 @@ func (g *Gossip) edit(change func(*cluster.Member), urgent bool) {
 // together.
 func (g *Gossip) announce(ctx context.Context) {
 	for {
-		wait := phaseInterval
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.urgent:
-		case <-g.calm:
-			wait = loadInterval
+		case <-g.announcing:
 		}
 		for ctx.Err() == nil && !g.announceOnce() {
 		}
-		g.pause(ctx, wait)
+		sleep(ctx, announceInterval)
 	}
 }
 
@@ -246,31 +311,6 @@ func (g *Gossip) announceOnce() bool {
 	return !bytes.Equal(after, before) || bytes.Equal(after, g.table.NodeMeta(memberlist.MetaMaxSize))
 }
 
-// pause waits between two announcements; after phaseInterval an urgent change ends the wait.
-func (g *Gossip) pause(ctx context.Context, wait time.Duration) {
-	rest := time.NewTimer(wait)
-	defer rest.Stop()
-	soon := time.NewTimer(phaseInterval)
-	defer soon.Stop()
-	var urgent chan struct{} // nil until phaseInterval has passed
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rest.C:
-			return
-		case <-soon.C:
-			urgent = g.urgent
-		case <-urgent:
-			select {
-			case g.urgent <- struct{}{}: // leave it to announce
-			default:
-			}
-			return
-		}
-	}
-}
-
 // Times of settling which node has a name.
 const (
 	settleInterval = 500 * time.Millisecond
@@ -281,7 +321,7 @@ const (
 
 // settle gets this node its name back, until ctx ends. If the node was killed and came back at another
 // address before the others noticed, they hold on to the address that they know. After the death of
-// the former process has shown, they would learn of this one within pushPullPeriod; settle tells them
+// the former process has shown, they would learn of this one within PushPullInterval; settle tells them
 // sooner. If two nodes have the same name for good, it gives up for settleRest.
 func (g *Gossip) settle(ctx context.Context) {
 	for {
@@ -291,26 +331,19 @@ func (g *Gossip) settle(ctx context.Context) {
 		case <-g.contested:
 		}
 		for range settleTries {
-			if !sleep(ctx, settleInterval) {
-				return
+			if sleep(ctx, settleInterval) {
+				g.tellAgain()
 			}
-			g.tellAgain()
 		}
-		if !sleep(ctx, settleRest) {
-			return
-		}
+		sleep(ctx, settleRest)
 	}
 }
 
 // tellAgain compares everything that this node knows with a few members. settle repeats attempts that
 // fail.
 func (g *Gossip) tellAgain() {
-	var others []cluster.Member
-	for m := range g.Roster().All() {
-		if m.Name != g.cfg.Self.Name {
-			others = append(others, m)
-		}
-	}
+	others := slices.Collect(g.Roster().All())
+	others = slices.DeleteFunc(others, func(m cluster.Member) bool { return m.Name == g.cfg.Self.Name })
 	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	for _, m := range others[:min(settleMembers, len(others))] {
 		if err := g.joinOne(m.Gossip); err != nil {
@@ -341,11 +374,11 @@ func (g *Gossip) narrate(ctx context.Context) {
 		case <-g.table.news:
 		}
 		now := g.Roster()
-		d := now.Since(old)
-		for _, m := range d.Left {
+		joined, left := now.Since(old)
+		for _, m := range left {
 			g.log.Info("gossip: member is gone", "member", m.Name, "role", m.Role, "members", now.Len())
 		}
-		for _, m := range d.Joined {
+		for _, m := range joined {
 			if m.Name != g.cfg.Self.Name {
 				g.log.Info("gossip: member is there", "member", m.Name, "role", m.Role, "address", m.Gossip, "members", now.Len())
 			}

@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -45,26 +44,17 @@ func openKeys(file string, delay time.Duration, log *slog.Logger) (*keys, error)
 		return nil, err
 	}
 	k.rotation = newRotation(list, delay)
-	if k.keyring, err = memberlist.NewKeyring(nil, list[0]); err != nil {
+	if k.keyring, err = memberlist.NewKeyring(nil, []byte(list[0])); err != nil {
 		return nil, err
 	}
-	return k, install(k.keyring, list)
+	install(k.keyring, list)
+	return k, nil
 }
 
 // follow polls the file until ctx ends.
 func (k *keys) follow(ctx context.Context, interval time.Duration) {
-	if k.file == "" {
-		return
-	}
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			k.poll(now)
-		}
+	for k.file != "" && sleep(ctx, interval) {
+		k.poll(time.Now())
 	}
 }
 
@@ -84,12 +74,8 @@ func (k *keys) poll(now time.Time) {
 			k.log.Info("gossip keys changed", "first", list[0].id(), "keys", len(list), "in-use-after", k.rotation.delay)
 		}
 	}
-	k.advance(now)
-}
-
-func (k *keys) advance(now time.Time) {
 	switched, dropped := k.rotation.advance(now)
-	k.install()
+	install(k.keyring, k.rotation.ring)
 	if switched {
 		k.log.Info("gossip is sent with another key", "key", k.rotation.ring[0].id())
 	}
@@ -109,7 +95,7 @@ func (k *keys) tryNext() bool {
 		return false
 	}
 	k.log.Info("gossip tries another key of the file", "key", k.rotation.ring[0].id())
-	k.install()
+	install(k.keyring, k.rotation.ring)
 	return true
 }
 
@@ -123,15 +109,9 @@ func (g *Gossip) Keys() [][]byte {
 	defer g.keys.mu.Unlock()
 	list := make([][]byte, 0, len(g.keys.rotation.ring))
 	for _, k := range g.keys.rotation.ring {
-		list = append(list, bytes.Clone(k))
+		list = append(list, []byte(k))
 	}
 	return list
-}
-
-func (k *keys) install() {
-	if err := install(k.keyring, k.rotation.ring); err != nil {
-		panic("gossip: keys that were checked do not fit: " + err.Error())
-	}
 }
 
 // A rotation decides which keys a node knows and sends with while the key file changes. Nodes see a new
@@ -153,17 +133,17 @@ func newRotation(keys []key, delay time.Duration) *rotation {
 
 // read takes the keys of the file and reports whether they have changed.
 func (r *rotation) read(now time.Time, keys []key) (changed bool) {
-	if slices.EqualFunc(keys, r.wanted, sameKey) {
+	if slices.Equal(keys, r.wanted) {
 		return false
 	}
 	r.wanted = keys
 	for _, k := range keys {
-		if !contains(r.ring, k) {
+		if !slices.Contains(r.ring, k) {
 			r.ring = append(r.ring, k)
 		}
 	}
 	r.useAt, r.dropAt = now.Add(r.delay), now.Add(2*r.delay)
-	if sameKey(r.ring[0], keys[0]) {
+	if r.ring[0] == keys[0] {
 		r.dropAt = r.useAt
 	}
 	return true
@@ -171,7 +151,7 @@ func (r *rotation) read(now time.Time, keys []key) (changed bool) {
 
 // advance does what is due, and reports whether it switched the key to send with or dropped old keys.
 func (r *rotation) advance(now time.Time) (switched, dropped bool) {
-	if !sameKey(r.ring[0], r.wanted[0]) && !now.Before(r.useAt) {
+	if r.ring[0] != r.wanted[0] && !now.Before(r.useAt) {
 		r.use(r.wanted[0])
 		switched = true
 	}
@@ -185,7 +165,7 @@ func (r *rotation) advance(now time.Time) (switched, dropped bool) {
 // useNext switches to the next key of the file: a node that starts in the middle of a rotation finds out
 // so which key the others know. It reports false if there is none.
 func (r *rotation) useNext(now time.Time) bool {
-	i := slices.IndexFunc(r.wanted, func(k key) bool { return sameKey(k, r.ring[0]) })
+	i := slices.Index(r.wanted, r.ring[0])
 	if i < 0 || i+1 == len(r.wanted) {
 		return false
 	}
@@ -195,48 +175,31 @@ func (r *rotation) useNext(now time.Time) bool {
 }
 
 func (r *rotation) use(k key) {
-	ring := []key{k}
-	for _, o := range r.ring {
-		if !sameKey(o, k) {
-			ring = append(ring, o)
-		}
-	}
-	r.ring = ring
-}
-
-func sameKey(a, b key) bool { return bytes.Equal(a, b) }
-
-func contains(list []key, k key) bool {
-	return slices.ContainsFunc(list, func(o key) bool { return sameKey(o, k) })
+	others := slices.DeleteFunc(slices.Clone(r.ring), func(o key) bool { return o == k })
+	r.ring = append([]key{k}, others...)
 }
 
 // install makes a keyring of memberlist equal to ring, while it is in use. It removes keys from the end
 // only: Keyring.RemoveKey (keyring.go:132) shifts the keys behind in place, while other goroutines
 // decrypt with them.
-func install(keyring *memberlist.Keyring, ring []key) error {
-	add := func() error {
+func install(keyring *memberlist.Keyring, ring []key) {
+	check := func(err error) {
+		if err != nil {
+			panic("gossip: keys that were checked do not fit: " + err.Error())
+		}
+	}
+	add := func() {
 		for _, k := range ring {
-			if err := keyring.AddKey(k); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := add(); err != nil {
-		return err
-	}
-	if err := keyring.UseKey(ring[0]); err != nil {
-		return err
-	}
-	for {
-		keys := keyring.GetKeys()
-		if !slices.ContainsFunc(keys, func(k []byte) bool { return !contains(ring, k) }) {
-			return add()
-		}
-		if err := keyring.RemoveKey(keys[len(keys)-1]); err != nil {
-			return err
+			check(keyring.AddKey([]byte(k)))
 		}
 	}
+	unknown := func(k []byte) bool { return !slices.Contains(ring, key(k)) }
+	add()
+	check(keyring.UseKey([]byte(ring[0])))
+	for keys := keyring.GetKeys(); slices.ContainsFunc(keys, unknown); keys = keyring.GetKeys() {
+		check(keyring.RemoveKey(keys[len(keys)-1]))
+	}
+	add()
 }
 
 // Bounds of a key file.
@@ -246,11 +209,11 @@ const (
 )
 
 // A key is 16, 24 or 32 bytes for AES-128, -192 or -256.
-type key []byte
+type key string
 
 // id identifies a key in logs without giving it away.
 func (k key) id() string {
-	sum := sha256.Sum256(append([]byte("dnprelay gossip key id:"), k...))
+	sum := sha256.Sum256([]byte("dnprelay gossip key id:" + k))
 	return hex.EncodeToString(sum[:4])
 }
 
@@ -295,7 +258,7 @@ func parseKeys(text []byte) (keys []key, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
-		if !slices.ContainsFunc(keys, func(o key) bool { return bytes.Equal(o, k) }) {
+		if !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
@@ -310,18 +273,16 @@ func parseKeys(text []byte) (keys []key, err error) {
 
 // parseKey parses hex or base64. A line that could be both, of 32 hex digits, is hex.
 func parseKey(line string) (key, error) {
-	if k, err := hex.DecodeString(line); err == nil && keyLength(len(k)) {
-		return k, nil
+	if k, err := hex.DecodeString(line); err == nil && memberlist.ValidateKey(k) == nil {
+		return key(k), nil
 	}
 	line = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(line), "=")
 	k, err := base64.RawStdEncoding.DecodeString(line)
 	if err != nil {
-		return nil, errors.New("want a key in hex or base64")
+		return "", errors.New("want a key in hex or base64")
 	}
-	if !keyLength(len(k)) {
-		return nil, fmt.Errorf("has a key of %d bytes, want 16, 24 or 32", len(k))
+	if memberlist.ValidateKey(k) != nil {
+		return "", fmt.Errorf("has a key of %d bytes, want 16, 24 or 32", len(k))
 	}
-	return k, nil
+	return key(k), nil
 }
-
-func keyLength(n int) bool { return n == 16 || n == 24 || n == 32 }

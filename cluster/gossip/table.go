@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -20,21 +21,21 @@ const membersMax = 4096
 // owner would have to queue notifications, and would block gossip when it is late. No method may call
 // memberlist back.
 type table struct {
-	changed  chan struct{} // one slot: the roster has changed
-	news     chan struct{} // one slot: the same, for narrate
+	changed  turn.Wake // the roster has changed
+	news     turn.Wake // the same, for narrate
 	conflict func(addr netip.AddrPort)
 
 	mu     sync.Mutex
 	self   cluster.Member
 	others map[string]cluster.Member
 	roster cluster.Roster
-	stale  bool // roster is older than self and others
-	met    bool // this node has met another member
-	clash  *ShardsError
+	stale  bool  // roster is older than self and others
+	met    bool  // this node has met another member
+	clash  error // the last disagreement on the number of shards
 }
 
 func newTable(self cluster.Member) *table {
-	return &table{changed: make(chan struct{}, 1), news: make(chan struct{}, 1), self: self, others: map[string]cluster.Member{}, stale: true}
+	return &table{changed: turn.NewWake(), news: turn.NewWake(), self: self, others: map[string]cluster.Member{}, stale: true}
 }
 
 // snapshot returns the newest roster, with the present description of this node and not the one that was
@@ -55,28 +56,22 @@ func (t *table) snapshot() cluster.Roster {
 // edit changes the description of this node and reports whether it differs from the former one.
 func (t *table) edit(change func(*cluster.Member)) bool {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	before := t.self
 	change(&t.self)
-	same := t.self.Equal(before)
-	if !same {
-		t.stale = true
+	if t.self.Equal(before) {
+		return false
 	}
-	t.mu.Unlock()
-	if !same {
-		t.notify()
-	}
-	return !same
+	t.touchLocked()
+	return true
 }
 
-// notify says that the roster has changed. It never blocks: a receiver that has not looked since will see
-// the newest roster.
-func (t *table) notify() {
-	for _, c := range []chan struct{}{t.changed, t.news} {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
+// touchLocked says that the roster has changed. A receiver that has not looked since sees the newest
+// roster.
+func (t *table) touchLocked() {
+	t.stale = true
+	t.changed.Wake()
+	t.news.Wake()
 }
 
 // established reports whether this node has been part of a cluster.
@@ -97,7 +92,7 @@ func (t *table) knows(addr netip.AddrPort) bool {
 }
 
 // takeClash returns the last disagreement on the number of shards, and forgets it.
-func (t *table) takeClash() *ShardsError {
+func (t *table) takeClash() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.clash
@@ -132,25 +127,22 @@ func (t *table) NotifyJoin(n *memberlist.Node) { t.NotifyUpdate(n) }
 func (t *table) NotifyUpdate(n *memberlist.Node) {
 	m, err := member(n)
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err != nil || m.Name == t.self.Name {
-		t.mu.Unlock()
 		return
 	}
 	t.others[m.Name] = m
-	t.stale, t.met = true, true
-	t.mu.Unlock()
-	t.notify()
+	t.met = true
+	t.touchLocked()
 }
 
 // NotifyLeave removes a member that left or died.
 func (t *table) NotifyLeave(n *memberlist.Node) {
 	t.mu.Lock()
-	_, ok := t.others[n.Name]
-	delete(t.others, n.Name)
-	t.stale = true
-	t.mu.Unlock()
-	if ok {
-		t.notify()
+	defer t.mu.Unlock()
+	if _, ok := t.others[n.Name]; ok {
+		delete(t.others, n.Name)
+		t.touchLocked()
 	}
 }
 
@@ -170,7 +162,7 @@ func (t *table) NotifyAlive(n *memberlist.Node) error {
 	case len(n.Name) > cluster.NameMax:
 		return cluster.ErrMetadata
 	case m.Shards != t.self.Shards:
-		return &ShardsError{Member: m.Name, Theirs: m.Shards, Ours: t.self.Shards}
+		return shardsError(m, t.self.Shards)
 	case !known && len(t.others) >= membersMax:
 		return errMembers
 	}
@@ -186,7 +178,7 @@ func (t *table) NotifyMerge(nodes []*memberlist.Node) error {
 		m, err := member(n)
 		alive := n.State == memberlist.StateAlive || n.State == memberlist.StateSuspect
 		if err == nil && alive && n.Name != t.self.Name && m.Shards != t.self.Shards {
-			t.clash = &ShardsError{Member: m.Name, Theirs: m.Shards, Ours: t.self.Shards}
+			t.clash = shardsError(m, t.self.Shards)
 			return t.clash
 		}
 	}
@@ -202,14 +194,7 @@ func (t *table) NotifyConflict(existing, other *memberlist.Node) {
 
 // The rest of memberlist's delegate is for user messages, which there are none of.
 
-// NotifyMsg does nothing.
-func (t *table) NotifyMsg([]byte) {}
-
-// GetBroadcasts returns nothing.
+func (t *table) NotifyMsg([]byte)                {}
 func (t *table) GetBroadcasts(int, int) [][]byte { return nil }
-
-// LocalState returns nothing.
-func (t *table) LocalState(bool) []byte { return nil }
-
-// MergeRemoteState does nothing.
-func (t *table) MergeRemoteState([]byte, bool) {}
+func (t *table) LocalState(bool) []byte          { return nil }
+func (t *table) MergeRemoteState([]byte, bool)   {}

@@ -148,6 +148,3 @@ func (n *Node) Claimed(node string, each func([]string), done func(error)) {
 	}
 	done(nil)
 }
-
-// Err implements cluster.Affinity.
-func (n *Node) Err() error { return nil }

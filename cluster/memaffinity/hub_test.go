@@ -1,28 +1,12 @@
 package memaffinity_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/cluster/affinitytest"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 )
-
-func TestConformance(t *testing.T) {
-	affinitytest.Run(t, func(_ *testing.T, names ...string) (all []affinitytest.Node) {
-		now := time.Unix(1000, 0)
-		hub := memaffinity.New(func() time.Time { return now })
-		for _, name := range names {
-			n := hub.Node(name)
-			replaced := make(chan string, 100)
-			n.OnReplaced(func(name string, by cluster.Served) { replaced <- fmt.Sprintf("%s %s %d", name, by.Node, by.Epoch) })
-			all = append(all, affinitytest.Node{Affinity: n, Name: name, Kill: n.Leave, Replaced: replaced})
-		}
-		return all
-	})
-}
 
 // TestTryEnds checks that an attempt without a claim is over after a second.
 func TestTryEnds(t *testing.T) {

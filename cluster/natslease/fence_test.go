@@ -20,7 +20,7 @@ var takeovers = flag.Int("takeovers", 20, "takeovers of TestFence")
 
 // askOnce asks as serveStore does: it has an answer within a second or none.
 func (s *shard) askOnce(ctx context.Context, o op) cluster.Answer {
-	ctx, cancel := context.WithTimeout(ctx, s.l.cfg.Lease.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, cluster.LeaseTimeout)
 	defer cancel()
 	return s.ask(ctx, o)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/nats-io/nats.go"
@@ -151,7 +152,7 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 			}
 		}
 		stats := a.Stats()
-		if stats.Stored != 2505 || stats.Stale > 0 {
+		if stats.Stored != 2505 || stats.Answers[fence.Stale] > 0 {
 			t.Errorf("counters %+v, want 2505 stored keyframes and no stale write", stats)
 		}
 		if err := a.store(1, first.Epoch-1, keyframes(1, "x")); err != cluster.ErrNotHeld {

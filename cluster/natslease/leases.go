@@ -1,15 +1,90 @@
 package natslease
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"crypto/rand"
+	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
+
+// Bounds.
+const (
+	// QueueBytesMax is how many bytes may wait to be stored for one shard; Store refuses
+	// more with cluster.ErrQueueFull. A holder then marks the states dirty again, so only
+	// time is lost.
+	QueueBytesMax = 16 << 20
+
+	// chunkBytesMax is the most that one atomic batch carries in keyframes, unless a single
+	// keyframe has more. The largest message of NATS has 1 MiB; a batch could have more,
+	// but holds up all other writes of its stream.
+	chunkBytesMax = 900 << 10
+
+	// loaders is how many shards are loaded at the same time. Arbitrary.
+	loaders = 4
+)
+
+// A Config says where the store is and who uses it.
+type Config struct {
+	// Conn is the connection to NATS. The caller closes it after Run has ended.
+	Conn *nats.Conn
+
+	// Subjects are the subjects of the deployment.
+	Subjects subject.Names
+
+	// Node is the name of this relay. It must be unique among the relays that run.
+	Node string
+
+	// Shards is the number of shards of the deployment, at most 65,536; 0 means 64. Streams is
+	// the number of streams that hold them; 0 means 4. Both are fixed when the streams are
+	// made, and Open refuses others.
+	Shards, Streams int
+
+	// Replicas is the number of copies of a stream that Open makes; 0 means 1.
+	Replicas int
+
+	// Lease is the configuration of each lease. Open sets Node and ID.
+	Lease cluster.LeaseConfig
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Shards = cmp.Or(c.Shards, 64)
+	c.Streams = min(cmp.Or(c.Streams, 4), c.Shards)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.Lease.Node, c.Lease.ID = c.Node, rand.Text()
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+// StreamName returns the name of the g-th store stream.
+func StreamName(g int) string { return "DNP_STORE_" + strconv.Itoa(g) }
+
+// open returns the store streams.
+func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
+	shards := jetstream.Shards{
+		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-shards", Name: "shards"},
+		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-store-streams", Name: "store streams"},
+		StreamName: StreamName, Subject: c.Subjects.StoreAll,
+		Config: natsjs.StreamConfig{
+			Description: "dnprelay: who holds which shard, and the keyframes of its states", Replicas: c.Replicas,
+			MaxMsgsPerSubject: 1, AllowAtomicPublish: true,
+		},
+		Features: "one message per subject, atomic batches, message TTLs and no direct get",
+	}
+	return shards.Open(ctx, c.Conn)
+}
 
 // Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then Run once.
 type Leases struct {
@@ -28,21 +103,14 @@ var _ cluster.Leases = (*Leases)(nil)
 // deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Lease.Validate(); err != nil {
 		return nil, err
 	}
-	js, err := natsjs.New(cfg.Conn, cfg.JetStream...)
+	streams, err := cfg.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("JetStream: %w", err)
+		return nil, err
 	}
-	l := &Leases{cfg: cfg, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
-	for g := range cfg.Streams {
-		s, err := cfg.open(ctx, js, g)
-		if err != nil {
-			return nil, err
-		}
-		l.streams = append(l.streams, s)
-	}
+	l := &Leases{cfg: cfg, streams: streams, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
 	for n := range cfg.Shards {
 		l.shards = append(l.shards, newShard(l, n))
 	}
@@ -71,13 +139,9 @@ func (l *Leases) Run(ctx context.Context) {
 	for _, s := range l.shards {
 		s.end()
 	}
-	for {
-		select {
-		case d := <-l.loads:
-			d.done(cluster.ErrNotHeld)
-		default:
-			return
-		}
+	for len(l.loads) > 0 {
+		d := <-l.loads
+		d.done(cluster.ErrNotHeld)
 	}
 }
 
@@ -134,15 +198,15 @@ func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.
 
 // Stats are counters since Open.
 type Stats struct {
-	OK, Stale, Busy, Unknown, Unreachable uint64 // answers of the store
-	Stored                                uint64 // keyframes
-	Released, Taken, Fenced, Silenced     uint64 // shards that this relay lost, by reason
-	WatchRestarts, LoadRetries            uint64
+	Answers                    fence.Counts                      // of the store
+	Lost                       [cluster.ReasonSilence + 1]uint64 // shards that this relay lost, by reason
+	Stored                     uint64                            // keyframes
+	WatchRestarts, LoadRetries uint64
 }
 
 // counters are bumped by many goroutines.
 type counters struct {
-	answers              [fence.Unreachable + 1]atomic.Uint64
+	answers              jetstream.Verdicts
 	lost                 [cluster.ReasonSilence + 1]atomic.Uint64
 	stored, batches      atomic.Uint64
 	watches, loadRetries atomic.Uint64
@@ -151,12 +215,9 @@ type counters struct {
 // Stats returns the counters.
 func (l *Leases) Stats() Stats {
 	c := &l.counts
-	return Stats{
-		OK: c.answers[fence.OK].Load(), Stale: c.answers[fence.Stale].Load(), Busy: c.answers[fence.Busy].Load(),
-		Unknown: c.answers[fence.Unknown].Load(), Unreachable: c.answers[fence.Unreachable].Load(),
-		Stored:   c.stored.Load(),
-		Released: c.lost[cluster.ReasonReleased].Load(), Taken: c.lost[cluster.ReasonTaken].Load(),
-		Fenced: c.lost[cluster.ReasonEpoch].Load(), Silenced: c.lost[cluster.ReasonSilence].Load(),
-		WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load(),
+	s := Stats{Answers: c.answers.Counts(), Stored: c.stored.Load(), WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load()}
+	for i := range c.lost {
+		s.Lost[i] = c.lost[i].Load()
 	}
+	return s
 }

@@ -58,12 +58,8 @@ func (d *load) run(ctx context.Context) error {
 			return err
 		}
 		d.shard.l.counts.loadRetries.Add(1)
-		if errors.Is(err, context.DeadlineExceeded) {
-			continue // it has waited
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(watchPause):
+		if !errors.Is(err, context.DeadlineExceeded) { // otherwise it has waited
+			pause(ctx)
 		}
 	}
 	return cluster.ErrNotHeld

@@ -22,7 +22,7 @@ func (s *shard) serveStore(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case o := <-s.ops:
-			opCtx, cancel := context.WithTimeout(ctx, s.l.cfg.Lease.Timeout)
+			opCtx, cancel := context.WithTimeout(ctx, cluster.LeaseTimeout)
 			a := s.ask(opCtx, o)
 			cancel()
 			s.l.counts.answers[a.Verdict].Add(1)
@@ -32,31 +32,24 @@ func (s *shard) serveStore(ctx context.Context) {
 }
 
 func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
-	subjects := &s.l.cfg.Subjects
+	own := s.l.cfg.Subjects.StoreOwn(s.n)
+	holder := func() *nats.Msg { return jetstream.Expect(message(own, o.Holder.Append(nil)), "", o.ExpectHolder) }
 	switch o.Kind {
 	case cluster.ActionRead:
 		return s.read(ctx)
 	case cluster.ActionAcquire:
 		// The holder comes last, so that its sequence is in the answer.
-		heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
-		jetstream.Expect(heartbeat, "", o.ExpectHeartbeat)
-		holder := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
-		jetstream.Expect(holder, "", o.ExpectHolder)
-		a := s.publish(ctx, heartbeat, holder)
+		a := s.publish(ctx, jetstream.Expect(s.heartbeat(o), "", o.ExpectHeartbeat), holder())
 		a.Heartbeat = o.Heartbeat
 		a.Heartbeat.Seq = a.Seq - 1 // no other message is stored within a batch
 		s.hint(o.Holder, a)
 		return a
 	case cluster.ActionRenew:
-		heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
-		jetstream.Expect(heartbeat, subjects.StoreOwn(s.n), o.ExpectHolder)
-		return s.publish(ctx, heartbeat)
+		return s.publish(ctx, jetstream.Expect(s.heartbeat(o), own, o.ExpectHolder))
 	case cluster.ActionStore:
 		return s.publish(ctx, s.batch(o)...)
 	case cluster.ActionRelease:
-		holder := message(subjects.StoreOwn(s.n), o.Holder.Append(nil))
-		jetstream.Expect(holder, "", o.ExpectHolder)
-		a := s.publish(ctx, holder)
+		a := s.publish(ctx, holder())
 		s.hint(o.Holder, a)
 		return a
 	}
@@ -77,32 +70,24 @@ func (s *shard) batch(o op) []*nats.Msg {
 		all = append(all, m)
 	}
 	jetstream.Expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
-	heartbeat := message(subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
-	jetstream.Expect(heartbeat, "", o.ExpectHeartbeat)
-	return append(all, heartbeat)
+	return append(all, jetstream.Expect(s.heartbeat(o), "", o.ExpectHeartbeat))
+}
+
+func (s *shard) heartbeat(o op) *nats.Msg {
+	return message(s.l.cfg.Subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 }
 
 func message(subject string, data []byte) *nats.Msg {
 	return &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data}
 }
 
-// publish writes the messages, all or none, and judges the answer. An error code of which the
-// verdict knows nothing counts as Unknown, to be on the safe side.
+// publish writes the messages, all or none, and judges the answer. An error code that
+// package jetstream does not know counts as Unknown, to be on the safe side.
 func (s *shard) publish(ctx context.Context, all ...*nats.Msg) cluster.Answer {
 	id := s.l.cfg.Lease.ID + "-" + strconv.FormatUint(s.l.counts.batches.Add(1), 36)
 	r, err := jetstream.PublishBatch(ctx, s.l.cfg.Conn, id, all...)
-	if err != nil {
-		return cluster.Answer{Verdict: jetstream.Failed(err)}
-	}
-	return judge(r.Data)
-}
-
-func judge(data []byte) cluster.Answer {
-	ack, ok := jetstream.ParseAck(data)
-	if !ok {
-		return cluster.Answer{Verdict: fence.Unknown}
-	}
-	return cluster.Answer{Verdict: ack.Verdict(fence.Unknown), Seq: ack.Seq}
+	v, ack := jetstream.Judge(r, err, fence.Unknown)
+	return cluster.Answer{Verdict: v, Seq: ack.Seq}
 }
 
 // read asks the leader of the stream, because any other server may answer with an old state.
@@ -116,21 +101,17 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: jetstream.Failed(err)}
 	}
-	a := cluster.Answer{Verdict: fence.OK}
-	if holder != nil {
-		a.Holder = cluster.ParseHolder(holder.Sequence, holder.Data)
+	return cluster.Answer{
+		Verdict: fence.OK, Holder: cluster.ParseHolder(holder.Sequence, holder.Data),
+		Heartbeat: cluster.ParseHeartbeat(heartbeat.Sequence, heartbeat.Data),
 	}
-	if heartbeat != nil {
-		a.Heartbeat = cluster.ParseHeartbeat(heartbeat.Sequence, heartbeat.Data)
-	}
-	return a
 }
 
-// last returns the last message of a subject; nil if there is none.
+// last returns the last message of a subject; one without sequence and data if there is none.
 func (s *shard) last(ctx context.Context, subject string) (*natsjs.RawStreamMsg, error) {
 	m, err := s.l.stream(s.n).GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
-		return nil, nil
+		return &natsjs.RawStreamMsg{}, nil
 	}
 	return m, err
 }

@@ -36,13 +36,13 @@ func (l *Leases) watch(ctx context.Context, g int) {
 		former.Go(func() { _ = l.follow(following, g); close(ended) }) // the error only says that it ended
 		select {
 		case <-ended:
-			pauseWatch(ctx)
+			pause(ctx)
 		case _, ok := <-reconnected:
 			// The library tries for seconds to repair the former watch, whatever its context
 			// says. Records that it still brings are old, and the leases ignore them.
 			if !ok {
 				reconnected = nil // the connection is closed, and Run ends soon
-				pauseWatch(ctx)
+				pause(ctx)
 			}
 		}
 		stop()
@@ -52,7 +52,7 @@ func (l *Leases) watch(ctx context.Context, g int) {
 	}
 }
 
-func pauseWatch(ctx context.Context) {
+func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(watchPause):

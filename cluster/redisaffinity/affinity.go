@@ -1,18 +1,110 @@
 package redisaffinity
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
+	"log/slog"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
+
+// Times to live.
+const (
+	claimTTL = time.Minute
+	indexTTL = 2 * time.Minute // of the list of claims of a node
+)
+
+// Bounds.
+const (
+	// ClaimsMax is how many sessions one node claims; further ones are counted and not claimed.
+	ClaimsMax = 131_072
+
+	// asksMax is how many questions may wait; further ones are refused.
+	asksMax = 4096
+
+	// asksPerTrip and writesPerTrip bound one round trip to Redis. From about 64 on, Redis spends
+	// most of its time on the commands themselves.
+	asksPerTrip   = 128
+	writesPerTrip = 256
+
+	// releasesMax is how many releases may wait while Redis is away. Further claims expire by their
+	// time to live.
+	releasesMax = 4096
+
+	// buckets is how many parts the index of a node has, so that none is long.
+	buckets = 64
+
+	// bucketsPerTrip is how many of them are read together.
+	bucketsPerTrip = 8
+
+	// askers is how many goroutines ask. A single one would block behind the list of a dead node.
+	askers = 2
+)
+
+// A Config says where Redis is. The zero value of each duration stands for its default.
+type Config struct {
+	// URL is redis://[user:password@]host:port[/db], or rediss:// for TLS. No log and no error shows
+	// it.
+	URL string
+
+	// TLS, if set, replaces the configuration that rediss:// implies, as for a private authority.
+	TLS *tls.Config
+
+	// Node is the name of this edge. It must be unique among the edges that run.
+	Node string
+
+	Timeout  time.Duration // for Redis to answer; default 200 ms
+	Renew    time.Duration // between renewals of a claim; default 20 s
+	Lease    time.Duration // between signs of life; default 300 ms
+	LeaseTTL time.Duration // default 1.5 s
+	TryTTL   time.Duration // of the exclusive permission to adopt; default 1 s
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Timeout = cmp.Or(c.Timeout, 200*time.Millisecond)
+	c.Renew = cmp.Or(c.Renew, 20*time.Second)
+	c.Lease = cmp.Or(c.Lease, 300*time.Millisecond)
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 1500*time.Millisecond)
+	c.TryTTL = cmp.Or(c.TryTTL, time.Second)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+// errURL does not contain the URL, because that has a password.
+var errURL = errors.New("affinity: the Redis URL is not valid: want redis://[user:password@]host:port[/db], or rediss:// for TLS")
+
+// options returns the options of the client: it never waits for longer than the timeout, and does not
+// repeat commands.
+func (c *Config) options() (*redis.Options, error) {
+	if c.Node == "" {
+		return nil, errors.New("affinity: the node has no name")
+	}
+	o, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, errURL
+	}
+	if c.TLS != nil {
+		o.TLSConfig = c.TLS
+	}
+	o.ClientName = "dnp-" + c.Node
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
+	o.DialerRetries, o.MaxRetries = 1, -1
+	o.ContextTimeoutEnabled = true
+	o.PoolSize = askers + 2
+	return o, nil
+}
 
 // Affinity is cluster.Affinity over Redis. Make it with Open, then Run once.
 type Affinity struct {
@@ -21,24 +113,23 @@ type Affinity struct {
 	replaced func(string, cluster.Served)
 	asks     chan ask
 	work     turn.Wake // something is to be written
-	counts   counters
 
 	// Workers make claims, and another goroutine writes them to Redis.
 	mu       sync.Mutex
-	claims   map[string]*claim
-	dirty    []string  // names of claims to write, and of some that were released since
-	renewals []renewal // in the order of their time
-	releases []release
+	claims   map[string]claim
+	dirty    map[string]bool // names of claims to write
+	renewals []renewal       // in the order of their time
+	releases []session
 	away     error // why Redis does not answer; nil if it does
 	logged   bool  // the log says that Redis is away
 	loggedAt time.Time
+	stats    Stats
 }
 
 // A claim is a claim of this node.
 type claim struct {
 	epoch uint64
-	dirty bool
-	next  time.Time // of the renewal
+	next  time.Time // of the renewal; zero until the claim is written
 }
 
 type renewal struct {
@@ -46,7 +137,8 @@ type renewal struct {
 	at   time.Time
 }
 
-type release struct {
+// A session is a claim to write or to release.
+type session struct {
 	name  string
 	epoch uint64
 }
@@ -66,10 +158,10 @@ func Open(cfg Config) (*Affinity, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis.SetLogger(quiet{})
+	logging.Disable() // it writes to standard error; the errors that the library returns say enough
 	return &Affinity{
 		cfg: cfg, client: redis.NewClient(o), replaced: func(string, cluster.Served) {}, away: errNotYet,
-		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]*claim),
+		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]claim), dirty: make(map[string]bool),
 	}, nil
 }
 
@@ -86,20 +178,16 @@ func (a *Affinity) Run(ctx context.Context) {
 	a.away = cluster.ErrAffinityAway
 	a.mu.Unlock()
 	a.client.Close()
-	for {
-		select {
-		case k := <-a.asks:
-			k.fail(cluster.ErrAffinityAway)
-		default:
-			return
-		}
+	for len(a.asks) > 0 {
+		k := <-a.asks
+		k.end(cluster.ErrAffinityAway)
 	}
 }
 
 // OnReplaced implements cluster.Affinity.
 func (a *Affinity) OnReplaced(handle func(string, cluster.Served)) { a.replaced = handle }
 
-// Err implements cluster.Affinity.
+// Err returns why Redis does not answer; nil if it does.
 func (a *Affinity) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,68 +198,45 @@ func (a *Affinity) Err() error {
 func (a *Affinity) Claim(name string, epoch uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.claims[name]
-	if c == nil {
-		if len(a.claims) >= ClaimsMax {
-			a.counts.refused.Add(1)
-			return
-		}
-		c = &claim{}
-		a.claims[name] = c
+	if _, ok := a.claims[name]; !ok && len(a.claims) >= ClaimsMax {
+		a.stats.Refused++
+		return
 	}
-	c.epoch = epoch
-	a.touchLocked(name, c)
+	a.claims[name] = claim{epoch: epoch}
+	a.touchLocked(name)
 }
 
 // Release implements cluster.Affinity.
 func (a *Affinity) Release(name string, epoch uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.claims[name]; c != nil && c.epoch != epoch {
+	if c, ok := a.claims[name]; ok && c.epoch != epoch {
 		return
 	}
-	delete(a.claims, name)
+	a.forgetLocked(name)
 	if len(a.releases) < releasesMax {
-		a.releases = append(a.releases, release{name, epoch})
+		a.releases = append(a.releases, session{name, epoch})
 		a.work.Wake()
 	}
 }
 
-// touchLocked marks a claim to be written.
-func (a *Affinity) touchLocked(name string, c *claim) {
-	if !c.dirty {
-		c.dirty = true
-		a.dirty = append(a.dirty, name)
-		if len(a.dirty) > max(2*len(a.claims), writesPerTrip) {
-			a.compactLocked()
-		}
-	}
-	a.work.Wake()
+func (a *Affinity) forgetLocked(name string) {
+	delete(a.claims, name)
+	delete(a.dirty, name)
 }
 
-// compactLocked removes duplicates and released claims from the list of dirty claims, which would grow
-// otherwise while Redis is away and sessions come and go.
-func (a *Affinity) compactLocked() {
-	left := a.dirty[:0]
-	for _, name := range a.dirty {
-		if c := a.claims[name]; c != nil && c.dirty {
-			c.dirty = false
-			left = append(left, name)
-		}
-	}
-	for _, name := range left {
-		a.claims[name].dirty = true
-	}
-	clear(a.dirty[len(left):])
-	a.dirty = left
+// touchLocked marks a claim to be written.
+func (a *Affinity) touchLocked(name string) {
+	a.dirty[name] = true
+	a.work.Wake()
 }
 
 // touchAll marks all claims to be written, because Redis may have none of them.
 func (a *Affinity) touchAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, c := range a.claims {
-		a.touchLocked(name, c)
+	for name := range a.claims {
+		a.touchLocked(name)
 	}
 }
 
@@ -183,10 +248,10 @@ func (a *Affinity) judge(err error) error {
 	case errors.Is(err, context.Canceled): // Run ends
 		return cluster.ErrAffinityAway
 	case answered(err):
-		a.counts.odd.Add(1)
+		a.count(&a.stats.Odd, 1)
 		return cluster.ErrAffinityAnswer
 	}
-	a.counts.failures.Add(1)
+	a.count(&a.stats.Failures, 1)
 	a.setAway(err)
 	return cluster.ErrAffinityAway
 }
@@ -229,11 +294,11 @@ func (a *Affinity) setAway(err error) {
 	}
 }
 
-func (a *Affinity) record(name string) string  { return a.cfg.Prefix + ":s:{" + name + "}" }
-func (a *Affinity) attempt(name string) string { return a.cfg.Prefix + ":a:{" + name + "}" }
-func (a *Affinity) lease(node string) string   { return a.cfg.Prefix + ":e:" + node }
+func (a *Affinity) record(name string) string  { return "dnp:s:{" + name + "}" }
+func (a *Affinity) attempt(name string) string { return "dnp:a:{" + name + "}" }
+func (a *Affinity) lease(node string) string   { return "dnp:e:" + node }
 func (a *Affinity) index(node string, bucket int) string {
-	return a.cfg.Prefix + ":o:" + node + ":" + strconv.Itoa(bucket)
+	return "dnp:o:" + node + ":" + strconv.Itoa(bucket)
 }
 
 // keepLease renews the lease that says that this node is alive, until ctx ends. The answers show whether
@@ -249,14 +314,14 @@ func (a *Affinity) keepLease(ctx context.Context) {
 		switch {
 		case err == nil:
 			if lost && !renewed.IsZero() && asked.Sub(renewed) < a.cfg.LeaseTTL/2 {
-				a.counts.forgotten.Add(1)
+				a.count(&a.stats.Forgotten, 1)
 				a.cfg.Log.Warn("Redis has lost its data; claims are written again")
 				a.touchAll()
 			}
 			renewed = asked
 			a.setAway(nil)
 		case ctx.Err() == nil:
-			a.counts.failures.Add(1)
+			a.count(&a.stats.Failures, 1)
 			a.setAway(err)
 		}
 		select {
@@ -289,15 +354,16 @@ type Stats struct {
 	Forgotten uint64 // times that Redis had lost its data
 }
 
-type counters struct {
-	trips, writes, asks, failures, odd, refused, replaced, forgotten atomic.Uint64
-}
-
 // Stats returns the counters.
 func (a *Affinity) Stats() Stats {
-	c := &a.counts
-	return Stats{
-		Trips: c.trips.Load(), Writes: c.writes.Load(), Asks: c.asks.Load(), Failures: c.failures.Load(), Odd: c.odd.Load(),
-		Refused: c.refused.Load(), Replaced: c.replaced.Load(), Forgotten: c.forgotten.Load(),
-	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stats
+}
+
+// count adds n to a counter of a.stats.
+func (a *Affinity) count(counter *uint64, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*counter += uint64(n)
 }

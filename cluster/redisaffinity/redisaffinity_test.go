@@ -6,32 +6,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/cluster/affinitytest"
 )
-
-func TestConformanceMini(t *testing.T) {
-	affinitytest.Run(t, func(t *testing.T, names ...string) (all []affinitytest.Node) {
-		m := miniredis.RunT(t)
-		return nodes(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, names)
-	})
-}
-
-func TestConformanceReal(t *testing.T) {
-	affinitytest.Run(t, func(t *testing.T, names ...string) (all []affinitytest.Node) {
-		return nodes(t, startServer(t).url(), func(time.Duration) {}, names)
-	})
-}
-
-func nodes(t *testing.T, url string, pass func(time.Duration), names []string) (all []affinitytest.Node) {
-	for _, name := range names {
-		n := start(t, url, name, nil).ready(t)
-		all = append(all, affinitytest.Node{Affinity: n, Name: name, Replaced: n.replaced, Kill: func() {
-			n.kill()
-			pass(n.cfg.LeaseTTL)
-		}})
-	}
-	return all
-}
 
 // TestTimeToLive checks that a claim that is not renewed lives for a minute, and an attempt for a second.
 func TestTimeToLive(t *testing.T) {

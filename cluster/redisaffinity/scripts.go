@@ -13,7 +13,7 @@ import (
 //
 //	KEYS record, attempt   ARGV epoch, node, time to live in ms
 //	-> 1, or {epoch, node} of the later claim
-var claimScript = newScript(`
+var claimScript = redis.NewScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 if r[2] and (tonumber(r[1] or '0') or 0) > tonumber(ARGV[1]) then return {r[1], r[2]} end
 redis.call('HSET', KEYS[1], 'v', '1', 'ep', ARGV[1], 'own', ARGV[2])
@@ -24,7 +24,7 @@ return 1`)
 // releaseScript removes a claim, if it has this epoch and node.
 //
 //	KEYS record   ARGV epoch, node
-var releaseScript = newScript(`
+var releaseScript = redis.NewScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 if r[1] == ARGV[1] and r[2] == ARGV[2] then redis.call('DEL', KEYS[1]) end
 return 1`)
@@ -33,7 +33,7 @@ return 1`)
 //
 //	KEYS record, attempt   ARGV epoch and node that were seen, node, time to live in ms
 //	-> {epoch or '', node or '', the node that tries or ''}
-var tryScript = newScript(`
+var tryScript = redis.NewScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 local ep, own = r[1] or '', r[2] or ''
 local who = redis.call('GET', KEYS[2])
@@ -43,14 +43,9 @@ if not who and ep == ARGV[1] and own == ARGV[2] then
 end
 return {ep, own, who or ''}`)
 
-// A script is a Lua script with the hash by which Redis knows it.
-type script struct{ text, hash string }
-
-func newScript(text string) *script { return &script{text, redis.NewScript(text).Hash()} }
-
 // A call is one script with its arguments.
 type call struct {
-	script *script
+	script *redis.Script
 	keys   []string
 	args   []any
 }
@@ -62,7 +57,7 @@ func run(ctx context.Context, c *redis.Client, calls []call, extra func(redis.Pi
 	var unknown []int
 	c.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, k := range calls {
-			all[i] = p.EvalSha(ctx, k.script.hash, k.keys, k.args...)
+			all[i] = k.script.EvalSha(ctx, p, k.keys, k.args...)
 		}
 		if extra != nil {
 			extra(p)
@@ -77,7 +72,7 @@ func run(ctx context.Context, c *redis.Client, calls []call, extra func(redis.Pi
 	if len(unknown) > 0 {
 		c.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, i := range unknown {
-				all[i] = p.Eval(ctx, calls[i].script.text, calls[i].keys, calls[i].args...)
+				all[i] = calls[i].script.Eval(ctx, p, calls[i].keys, calls[i].args...)
 			}
 			return nil
 		})

@@ -27,16 +27,14 @@ func (a *Affinity) write(ctx context.Context) {
 
 // A part goes to Redis in one round trip.
 type part struct {
-	releases []release
-	names    []string
-	epochs   []uint64
+	releases, claims []session
 }
 
 // writeSome writes one part, and reports false if there was nothing to write. Claims that cannot be
 // written stay due; the claims of releases that cannot be written expire.
 func (a *Affinity) writeSome(ctx context.Context, now time.Time) bool {
 	p := a.take(now)
-	if len(p.releases)+len(p.names) == 0 {
+	if len(p.releases)+len(p.claims) == 0 {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*a.cfg.Timeout)
@@ -45,13 +43,12 @@ func (a *Affinity) writeSome(ctx context.Context, now time.Time) bool {
 	answers := run(ctx, a.client, calls, func(pipe redis.Pipeliner) { a.updateIndex(ctx, pipe, &p, now) })
 	for i, cmd := range answers {
 		err := a.judge(cmd.Err())
-		if i < len(p.releases) {
-			continue
+		if i >= len(p.releases) {
+			a.written(p.claims[i-len(p.releases)], cmd.Val(), err, now)
 		}
-		a.written(p.names[i-len(p.releases)], p.epochs[i-len(p.releases)], cmd.Val(), err, now)
 	}
-	a.counts.trips.Add(1)
-	a.counts.writes.Add(uint64(len(calls)))
+	a.count(&a.stats.Trips, 1)
+	a.count(&a.stats.Writes, len(calls))
 	return true
 }
 
@@ -63,32 +60,31 @@ func (a *Affinity) take(now time.Time) (p part) {
 	for len(a.renewals) > 0 && !a.renewals[0].at.After(now) {
 		r := a.renewals[0]
 		a.renewals = a.renewals[1:]
-		if c := a.claims[r.name]; c != nil && c.next.Equal(r.at) {
-			a.touchLocked(r.name, c)
+		if a.claims[r.name].next.Equal(r.at) {
+			a.touchLocked(r.name)
 		}
 	}
 	n := min(len(a.releases), writesPerTrip)
 	p.releases = append(p.releases, a.releases[:n]...)
 	a.releases = append(a.releases[:0], a.releases[n:]...)
-	for n < writesPerTrip && len(a.dirty) > 0 {
-		name := a.dirty[0]
-		a.dirty = a.dirty[1:]
-		if c := a.claims[name]; c != nil && c.dirty {
-			c.dirty = false
-			p.names, p.epochs = append(p.names, name), append(p.epochs, c.epoch)
-			n++
+	for name := range a.dirty {
+		if n == writesPerTrip {
+			break
 		}
+		delete(a.dirty, name)
+		p.claims = append(p.claims, session{name, a.claims[name].epoch})
+		n++
 	}
 	return p
 }
 
 func (a *Affinity) calls(p *part) (all []call) {
-	for _, r := range p.releases {
-		all = append(all, call{releaseScript, []string{a.record(r.name)}, []any{strconv.FormatUint(r.epoch, 10), a.cfg.Node}})
+	for _, s := range p.releases {
+		all = append(all, call{releaseScript, []string{a.record(s.name)}, []any{strconv.FormatUint(s.epoch, 10), a.cfg.Node}})
 	}
-	for i, name := range p.names {
-		all = append(all, call{claimScript, []string{a.record(name), a.attempt(name)},
-			[]any{strconv.FormatUint(p.epochs[i], 10), a.cfg.Node, a.cfg.ClaimTTL.Milliseconds()}})
+	for _, s := range p.claims {
+		all = append(all, call{claimScript, []string{a.record(s.name), a.attempt(s.name)},
+			[]any{strconv.FormatUint(s.epoch, 10), a.cfg.Node, claimTTL.Milliseconds()}})
 	}
 	return all
 }
@@ -102,11 +98,11 @@ func (a *Affinity) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *par
 		gone[i] = append(gone[i], r.name)
 	}
 	var claimed [buckets][]redis.Z
-	for _, name := range p.names {
-		i := cluster.Shard(name, buckets)
-		claimed[i] = append(claimed[i], redis.Z{Score: float64(now.Unix()), Member: name})
+	for _, s := range p.claims {
+		i := cluster.Shard(s.name, buckets)
+		claimed[i] = append(claimed[i], redis.Z{Score: float64(now.Unix()), Member: s.name})
 	}
-	old := strconv.FormatInt(now.Add(-a.cfg.IndexTTL).Unix(), 10)
+	old := strconv.FormatInt(now.Add(-indexTTL).Unix(), 10)
 	for i := range buckets {
 		key := a.index(a.cfg.Node, i)
 		if len(gone[i]) > 0 {
@@ -115,37 +111,35 @@ func (a *Affinity) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *par
 		if len(claimed[i]) > 0 {
 			pipe.ZAdd(ctx, key, claimed[i]...)
 			pipe.ZRemRangeByScore(ctx, key, "-inf", "("+old)
-			pipe.PExpire(ctx, key, a.cfg.IndexTTL)
+			pipe.PExpire(ctx, key, indexTTL)
 		}
 	}
 }
 
 // written takes note of the answer to a claim.
-func (a *Affinity) written(name string, epoch uint64, answer any, err error, now time.Time) {
+func (a *Affinity) written(s session, answer any, err error, now time.Time) {
 	var by cluster.Served
-	later := false
 	if v, ok := answer.([]any); err == nil && ok && len(v) == 2 {
 		by, err = parseServed(v[0], v[1], "")
-		later = err == nil && by.Epoch > epoch
 	}
+	later := err == nil && by.Epoch > s.epoch && by.Node != a.cfg.Node
 	a.mu.Lock()
-	c := a.claims[name]
+	c, ok := a.claims[s.name]
 	switch {
-	case c == nil, c.epoch != epoch: // released, or claimed anew meanwhile
+	case !ok, c.epoch != s.epoch: // released, or claimed anew meanwhile
 		later = false
-	case later && by.Node != a.cfg.Node:
-		delete(a.claims, name)
+	case later:
+		a.forgetLocked(s.name)
+		a.stats.Replaced++
 	case err == cluster.ErrAffinityAway:
-		later = false
-		a.touchLocked(name, c)
+		a.touchLocked(s.name)
 	default:
-		later = false
-		c.next = now.Add(a.cfg.Renew)
-		a.renewals = append(a.renewals, renewal{name, c.next})
+		next := now.Add(a.cfg.Renew)
+		a.claims[s.name] = claim{s.epoch, next}
+		a.renewals = append(a.renewals, renewal{s.name, next})
 	}
 	a.mu.Unlock()
 	if later {
-		a.counts.replaced.Add(1)
-		a.replaced(name, by)
+		a.replaced(s.name, by)
 	}
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/config"
@@ -23,49 +21,24 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	runner, err := c.runner()
-	if err != nil {
-		return err
-	}
-	var results []bench.Result
-	var failed []error
-	for _, one := range cases {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		r, err := runner.Case(ctx, one)
-		if err != nil {
-			failed = append(failed, err) // the other cases are worth measuring
-			c.progress("%v", err)
-			continue
-		}
-		results = append(results, r)
-		c.progress("%s: %.2f M updates per edge CPU second", r.Case, r.PerEdgeCPU/1e6)
-	}
-	return errors.Join(append(failed, c.report(results))...)
-}
-
-func (c *benchCommand) runner() (*bench.Runner, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if c.Bin == "" {
 		c.Bin = filepath.Dir(self)
 	}
 	for _, name := range []string{"relay", "edge"} {
 		if _, err := os.Stat(filepath.Join(c.Bin, name)); err != nil {
-			return nil, fmt.Errorf("%w; `make build` makes it, --bin says where it is", err)
+			return fmt.Errorf("%w; `make build` makes it, --bin says where it is", err)
 		}
 	}
-	return bench.New(bench.Config{
-		Self: self, Bin: c.Bin, Workers: c.Workers, Tick: c.Tick, Flush: c.Flush, Window: c.Window, Rounds: c.Rounds,
-		Pin: c.Pin, Progress: c.progress,
-	}), nil
-}
-
-func (c *benchCommand) progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	runner := &bench.Runner{Flags: c.Flags, Self: self}
+	results, err := runner.Cases(ctx, cases)
+	if ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.JSON, results))
 }
 
 // cases returns the cases that the flags choose.
@@ -87,23 +60,15 @@ func (c *benchCommand) cases() ([]bench.Case, error) {
 	return list, nil
 }
 
-func (c *benchCommand) report(results []bench.Result) error {
-	if err := bench.Write(os.Stdout, results); err != nil {
-		return err
-	}
-	for i := range results {
-		for _, line := range results[i].Warnings() {
-			fmt.Fprintln(os.Stdout, "warning:", line)
-		}
-	}
-	if c.JSON == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(results, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(c.JSON, append(data, '\n'), 0o644)
+// BenchProcesses are the commands that a benchmark runs in processes of their own.
+type BenchProcesses struct {
+	BenchNATS benchNATSCommand `cmd:"" hidden:"" name:"bench-nats"`
+	BenchSend benchSendCommand `cmd:"" hidden:"" name:"bench-send"`
+}
+
+// benchNATSCommand is the NATS server.
+type benchNATSCommand struct {
+	Listen string `arg:"" help:"ADDRESS:PORT."`
 }
 
 // Run serves until ctx ends.
@@ -116,6 +81,9 @@ func (c *benchNATSCommand) Run(ctx context.Context, log *slog.Logger) error {
 	s.Shutdown()
 	return nil
 }
+
+// benchSendCommand is a baseline.
+type benchSendCommand struct{}
 
 // Run sends the job of the standard input.
 func (c *benchSendCommand) Run(ctx context.Context, _ *slog.Logger) error {

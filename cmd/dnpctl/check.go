@@ -10,41 +10,21 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
 type checkCommand struct {
-	Space string `arg:"" help:"Space in which to make a state for a moment."`
-	Edge  string `arg:"" help:"HOST:PORT of an edge, whose clients join the space."`
+	SpaceFlags `set:"space=Space in which to make a state for a moment."`
+	Edge       string `arg:"" help:"HOST:PORT of an edge, whose clients join the space."`
 
-	NATSFlags `group:"NATS"`
-	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
-	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
+	Profile string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
+	Token   string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
 }
 
 // Problems lists what is wrong with c.
-func (c *checkCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
-	return append(list, (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()...)
-}
-
-// A checker is a watcher that waits for one state and its values.
-type checker struct {
-	mute
-	key  []byte
-	seen uint32
-	gone bool
-}
-
-func (w *checker) linked(l *link)                   { w.look(l) }
-func (w *checker) changed(l *link, _ netstate.Mask) { w.look(l) }
-func (w *checker) unlinked(l *link)                 { w.gone = w.gone || bytes.Equal(l.message, w.key) }
-
-func (w *checker) look(l *link) {
-	if value := l.state.Value(0); bytes.Equal(l.message, w.key) && len(value) == 1 {
-		w.seen = uint32(value[0])
-	}
+func (c *checkCommand) Problems() config.Problems {
+	return (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
 }
 
 // checkPause is how long a check waits before it repeats a step that fails, because the
@@ -55,21 +35,21 @@ const checkPause = 500 * time.Millisecond
 func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	w := &checker{key: []byte("check." + rand.Text())}
+	key := "check." + rand.Text()
 	start := time.Now()
 	report := func(what string) { fmt.Printf("%6d ms  %s\n", time.Since(start).Milliseconds(), what) }
 	publish := func(op map[string]any) error {
-		op["key"] = string(w.key)
+		op["key"] = key
 		return c.retry(ctx, func() error { return c.publish(ctx, op) })
 	}
 	if err := publish(map[string]any{"op": "put", "values": []any{map[string]any{"name": "n", "type": "uint8", "value": 1}}}); err != nil {
 		return err
 	}
 	defer func() { // also after a failure, for which the context may have ended
-		_ = c.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove", "key": string(w.key)})
+		_ = c.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove", "key": key})
 	}()
 	report("a relay accepted a state in space " + c.Space)
-	if err := c.retry(ctx, func() error { return c.watch(ctx, w, report, publish) }); err != nil {
+	if err := c.retry(ctx, func() error { return c.watch(ctx, []byte(key), report, publish) }); err != nil {
 		return err
 	}
 	report("the client saw the state removed; the deployment works")
@@ -82,9 +62,9 @@ func (c *checkCommand) publish(ctx context.Context, op map[string]any) error {
 	if err != nil {
 		return err
 	}
-	flags := c.NATSFlags
+	flags := c.SpaceFlags
 	flags.Timeout = min(flags.Timeout, 5*time.Second)
-	data, err := flags.requestHolder(ctx, c.Space, flags.subjects().Publish(c.Space, ""), body)
+	data, err := flags.askHolder(ctx, flags.subjects().Publish(c.Space, ""), body)
 	if err == nil {
 		_, err = parseAnswer(data)
 	}
@@ -107,25 +87,32 @@ func (c *checkCommand) retry(ctx context.Context, try func() error) error {
 }
 
 // watch connects to the edge and follows the state until it is removed.
-func (c *checkCommand) watch(ctx context.Context, w *checker, report func(string), publish func(map[string]any) error) (err error) {
-	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second)}
-	client, err := flags.dial(c.Edge, w)
-	if err != nil {
-		return err
+func (c *checkCommand) watch(ctx context.Context, key []byte, report func(string), publish func(map[string]any) error) error {
+	established, seen, gone := false, byte(0), false
+	watch := func(e *dnp.Event, l *link) {
+		switch {
+		case e.Kind == dnp.EventConnected:
+			established = true
+		case l == nil || !bytes.Equal(l.message, key):
+		case e.Kind == dnp.EventLinkDown:
+			gone = true
+		case len(l.state.Value(0)) == 1:
+			seen = l.state.Value(0)[0]
+		}
 	}
-	defer func() { err = errors.Join(err, client.close()) }()
 	steps := []struct {
 		done func() bool
 		what string
 		next map[string]any
 	}{
-		{client.conn.Established, "the edge at " + c.Edge + " accepted a client", nil},
-		{func() bool { return w.seen > 0 }, "the client received the state", map[string]any{"op": "set", "values": map[string]any{"n": 2}}},
-		{func() bool { return w.seen == 2 }, "the client received the change", map[string]any{"op": "remove"}},
-		{func() bool { return w.gone }, "", nil},
+		{func() bool { return established }, "the edge at " + c.Edge + " accepted a client", nil},
+		{func() bool { return seen > 0 }, "the client received the state", map[string]any{"op": "set", "values": map[string]any{"n": 2}}},
+		{func() bool { return seen == 2 }, "the client received the change", map[string]any{"op": "remove"}},
+		{func() bool { return gone }, "", nil},
 	}
-	err = client.run(ctx, func(time.Time) (wake time.Time, err error) {
-		for len(steps) > 0 && steps[0].done() {
+	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second)}
+	err := flags.play(ctx, c.Edge, watch, func(*dnpClient, time.Time) (wake time.Time, err error) {
+		for len(steps) > 0 && steps[0].done() && err == nil {
 			s := steps[0]
 			steps = steps[1:]
 			if s.next != nil {
@@ -134,19 +121,17 @@ func (c *checkCommand) watch(ctx context.Context, w *checker, report func(string
 			if s.what != "" {
 				report(s.what)
 			}
-			if err != nil || len(steps) == 0 {
-				return wake, errors.Join(err, errStop)
-			}
 		}
-		return wake, nil
+		if err == nil && len(steps) == 0 {
+			err = errStop
+		}
+		return wake, err
 	})
 	switch {
-	case errors.Is(err, errStop) && len(steps) == 0:
-		return nil
-	case err == nil && ctx.Err() != nil && w.seen == 0:
+	case err != nil || len(steps) == 0:
+		return err
+	case seen == 0:
 		return errors.New("the edge accepted a client but does not send it the state; do its clients join this space?")
-	case err == nil:
-		return ctx.Err()
 	}
-	return err
+	return ctx.Err()
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,16 +45,14 @@ type link struct {
 	readOnly bool
 	state    *netstate.State
 	source   *dnp.Source
+	changed  netstate.Mask // values that the last event brought
 }
 
-// A watcher receives what happens to a client. Slices are valid during the call.
-type watcher interface {
-	connected(to netip.AddrPort)
-	linked(l *link)
-	changed(l *link, values netstate.Mask)
-	unlinked(l *link)
-	message(data []byte, reliable bool, number uint64)
-}
+// A watcher, which may be nil, receives what happens to a client, with the link that it is about or nil:
+// EventConnected, EventClosed, EventMessage, EventLinkOffered after the client has accepted
+// the link, EventUpdate with values that are new, and EventLinkDown. The event is valid
+// during the call.
+type watcher func(e *dnp.Event, l *link)
 
 // A dnpClient is a DNP client that accepts every link. One goroutine owns it.
 type dnpClient struct {
@@ -64,28 +64,30 @@ type dnpClient struct {
 	batch       []udp.Datagram
 	token       string
 	established bool
-	closed      bool
-	reason      dnp.CloseReason
+	ended       error // why the connection ended; nil before
 }
 
-// A closedError says why a connection ended.
-type closedError struct {
-	server      netip.AddrPort
-	reason      dnp.CloseReason
-	established bool
-}
+// A step is what a command does after every event of its client, and at the time that it
+// returned last (zero time = never). errStop ends the connection without an error.
+type step func(c *dnpClient, now time.Time) (wake time.Time, err error)
 
-func (e *closedError) Error() string {
-	switch {
-	case e.established:
-		return fmt.Sprintf("the connection to %s ended: %s", e.server, e.reason)
-	case e.reason == dnp.CloseTimeout:
-		return fmt.Sprintf("no edge answers at %s; is `relay dev` or `edge serve` running there?", e.server)
+// errStop is the error of a step that has finished.
+var errStop = errors.New("done")
+
+// play connects to a server and calls next until ctx ends, the connection ends or next
+// returns an error. The error is that of next, or says why the connection ended.
+func (f *DNPFlags) play(ctx context.Context, address string, watch watcher, next step) error {
+	c, err := f.dial(address, watch)
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("%s refused the connection: %s", e.server, e.reason)
+	if err = c.run(ctx, next); errors.Is(err, errStop) {
+		err = nil
+	}
+	return errors.Join(err, c.close())
 }
 
-// dial begins to connect to a server. The caller closes the client.
+// dial begins to connect to a server.
 func (f *DNPFlags) dial(address string, watch watcher) (*dnpClient, error) {
 	to, err := resolve(address)
 	if err != nil {
@@ -150,26 +152,14 @@ func resolve(address string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), nil
 }
 
-// errStop is the error of a step that has finished.
-var errStop = errors.New("done")
-
-// run drives the connection until ctx ends, the connection ends, or step returns an error.
-// It calls step after every event, and at the time that step returned (zero time = never).
-// The error is that of step, or a closedError.
-func (c *dnpClient) run(ctx context.Context, step func(now time.Time) (wake time.Time, err error)) error {
+func (c *dnpClient) run(ctx context.Context, next step) error {
 	stop := context.AfterFunc(ctx, c.socket.Wake)
 	defer stop()
 	for ctx.Err() == nil {
 		now := time.Now()
 		c.handle(c.endpoint.Advance(now, c.socket.Writer()))
-		wake, err := step(now)
-		if err == nil && c.closed {
-			err = &closedError{c.conn.Addr(), c.reason, c.established}
-		}
-		if err != nil {
-			return errors.Join(err, c.send())
-		}
-		if err := c.send(); err != nil {
+		wake, err := next(c, now)
+		if err = errors.Join(cmp.Or(err, c.ended), c.send()); err != nil {
 			return err
 		}
 		if err := c.receive(wake); err != nil {
@@ -208,7 +198,8 @@ func (c *dnpClient) receive(wake time.Time) error {
 
 // close ends the connection and closes the socket.
 func (c *dnpClient) close() error {
-	if !c.closed {
+	c.watch = nil
+	if c.ended == nil {
 		c.conn.Close(dnp.CloseLocal)
 	}
 	return errors.Join(c.send(), c.socket.Close())
@@ -216,35 +207,49 @@ func (c *dnpClient) close() error {
 
 func (c *dnpClient) handle(events []dnp.Event) {
 	for i := range events {
-		c.handleOne(&events[i])
+		if l, ok := c.apply(&events[i]); ok && c.watch != nil {
+			c.watch(&events[i], l)
+		}
 	}
 }
 
-func (c *dnpClient) handleOne(e *dnp.Event) {
+// apply returns the link of an event, if it has one, and whether the event is for the watcher.
+func (c *dnpClient) apply(e *dnp.Event) (l *link, ok bool) {
 	switch e.Kind {
 	case dnp.EventConnected:
 		c.established = true
 		if c.token != "" { // the edge ignores everything before it
 			_ = c.conn.Send(auth.AppendMessage(nil, c.token), 0) // a new connection has room for it
 		}
-		c.watch.connected(e.Conn.Addr())
+		return nil, true
 	case dnp.EventClosed:
-		c.closed, c.reason = true, e.Reason
+		c.ended = c.endError(e.Reason)
+		return nil, true
 	case dnp.EventMessage:
-		c.watch.message(e.Data, e.Reliable, e.Number)
+		return nil, true
 	case dnp.EventLinkOffered:
-		c.accept(e)
+		return c.accept(e)
 	case dnp.EventUpdate:
-		c.update(e)
+		return c.update(e)
 	case dnp.EventLinkDown:
-		if l := c.links[e.Link]; l != nil {
-			delete(c.links, e.Link)
-			c.watch.unlinked(l)
-		}
+		l, ok = c.links[e.Link]
+		delete(c.links, e.Link)
+		return l, ok
 	}
+	return nil, false
 }
 
-func (c *dnpClient) accept(e *dnp.Event) {
+func (c *dnpClient) endError(reason dnp.CloseReason) error {
+	switch {
+	case c.established:
+		return fmt.Errorf("the connection to %s ended: %s", c.conn.Addr(), reason)
+	case reason == dnp.CloseTimeout:
+		return fmt.Errorf("no edge answers at %s; is `relay dev` or `edge serve` running there?", c.conn.Addr())
+	}
+	return fmt.Errorf("%s refused the connection: %s", c.conn.Addr(), reason)
+}
+
+func (c *dnpClient) accept(e *dnp.Event) (*link, bool) {
 	var values []netstate.Value
 	for rest := e.Values; rest.Len() > 0; {
 		var t wire.ValueType
@@ -254,39 +259,29 @@ func (c *dnpClient) accept(e *dnp.Event) {
 	layout, err := netstate.NewLayout(values)
 	if err != nil {
 		c.conn.Reject(e.Link)
-		return
+		return nil, false
 	}
-	l := &link{id: e.Link, message: append([]byte(nil), e.Data...), readOnly: e.ReadOnly, state: netstate.NewState(layout)}
+	l := &link{id: e.Link, message: bytes.Clone(e.Data), readOnly: e.ReadOnly, state: netstate.NewState(layout), changed: netstate.NewMask(layout.Len())}
 	l.state.SetAll(e.Values)
+	l.changed.Fill(layout.Len())
 	l.source = c.endpoint.NewSource(dnp.SourceConfig{State: l.state, Message: l.message})
 	if err := c.conn.Accept(e.Link, l.source); err != nil {
-		return // the server has withdrawn the link
+		return nil, false // the server has withdrawn the link
 	}
 	c.links[e.Link] = l
-	c.watch.linked(l)
+	return l, true
 }
 
-func (c *dnpClient) update(e *dnp.Event) {
+func (c *dnpClient) update(e *dnp.Event) (*link, bool) {
 	l := c.links[e.Link]
 	if l == nil {
-		return
+		return nil, false
 	}
-	changed := netstate.NewMask(l.state.Layout().Len())
+	l.changed = netstate.NewMask(l.state.Layout().Len())
 	for index, value, ok := e.Update.Next(); ok; index, value, ok = e.Update.Next() {
 		if l.state.Set(index, value) {
-			changed.Set(index)
+			l.changed.Set(index)
 		}
 	}
-	if !changed.Empty() { // other updates are repetitions
-		c.watch.changed(l, changed)
-	}
+	return l, !l.changed.Empty() // other updates are repetitions
 }
-
-// A mute watcher ignores everything.
-type mute struct{}
-
-func (mute) connected(netip.AddrPort)     {}
-func (mute) linked(*link)                 {}
-func (mute) changed(*link, netstate.Mask) {}
-func (mute) unlinked(*link)               {}
-func (mute) message([]byte, bool, uint64) {}

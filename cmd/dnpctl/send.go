@@ -65,7 +65,7 @@ func (c *sendCommand) Run(ctx context.Context, _ *slog.Logger) error {
 
 // sendToOne sends reliably to one client, and reports a client that is not connected.
 func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data []byte) error {
-	reply, err := c.request(ctx, c.subjects().To(space, client), nil, data)
+	reply, err := c.request(ctx, c.subjects().To(space, client), data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("client %s is not connected to space %s", client, space)
@@ -99,33 +99,25 @@ func (c *sendCommand) publish(subject string, data []byte) error {
 }
 
 // sendAsClient connects, sends, and disconnects after lingerAfterSend.
-func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) (err error) {
+func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
 	flags := DNPFlags{Profile: c.Profile, Timeout: c.Timeout}
-	client, err := flags.dial(c.Target, mute{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.close()) }()
 	var sent time.Time
-	err = client.run(ctx, func(now time.Time) (time.Time, error) {
+	return flags.play(ctx, c.Target, nil, func(client *dnpClient, now time.Time) (_ time.Time, err error) {
 		switch {
 		case !client.conn.Established():
 			return time.Time{}, nil
-		case sent.IsZero() && c.Unreliable:
-			sent = now
-			return now.Add(lingerAfterSend), client.conn.SendUnreliable(data)
-		case sent.IsZero():
-			sent = now
-			return now.Add(lingerAfterSend), client.conn.Send(data, 0)
-		case now.Sub(sent) >= lingerAfterSend:
+		case !sent.IsZero() && now.Sub(sent) >= lingerAfterSend:
 			return time.Time{}, errStop
+		case sent.IsZero() && c.Unreliable:
+			err = client.conn.SendUnreliable(data)
+		case sent.IsZero():
+			err = client.conn.Send(data, 0)
 		}
-		return sent.Add(lingerAfterSend), nil
+		if sent.IsZero() {
+			sent = now
+		}
+		return sent.Add(lingerAfterSend), err
 	})
-	if errors.Is(err, errStop) {
-		return nil
-	}
-	return err
 }
 
 // lingerAfterSend is how long a client stays connected after sending, so that it repeats a

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -45,15 +44,10 @@ type write struct {
 }
 
 // Run writes the values and reports whether they hold.
-func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) (err error) {
-	client, err := c.dial(c.Address, mute{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.close()) }()
+func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	var done *write
 	deadline := time.Now().Add(c.Timeout)
-	err = client.run(ctx, func(now time.Time) (time.Time, error) {
+	return c.play(ctx, c.Address, nil, func(client *dnpClient, now time.Time) (_ time.Time, err error) {
 		if done != nil {
 			if now.Sub(done.at) < c.Linger {
 				return done.at.Add(c.Linger), nil
@@ -67,11 +61,6 @@ func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) (err error) {
 		done, err = c.write(l, now)
 		return now.Add(c.Linger), err
 	})
-	if errors.Is(err, errStop) {
-		fmt.Println("ok")
-		return nil
-	}
-	return err
 }
 
 func (c *setCommand) missing(now, deadline time.Time) error {
@@ -83,7 +72,7 @@ func (c *setCommand) missing(now, deadline time.Time) error {
 
 func (c *setCommand) find(client *dnpClient) *link {
 	for _, l := range client.links {
-		if bytes.Equal(l.message, []byte(c.State)) || messageText(l.message) == c.State {
+		if bytes.Equal(l.message, []byte(c.State)) || payload.MessageText(l.message) == c.State {
 			return l
 		}
 	}
@@ -123,7 +112,7 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(setOp{Op: "set", Values: map[string]json.RawMessage{"0": value}})
+	body, err := json.Marshal(op{Op: "set", Values: map[string]json.RawMessage{"0": value}})
 	if err != nil {
 		return nil, err
 	}
@@ -131,18 +120,17 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	if problem != nil {
 		return nil, problem
 	}
-	enc, null, err := p.Ops[0].Sets[0].Value.AppendValue(nil, t)
-	var coded *replication.Error
+	enc, null, problem := p.Ops[0].Sets[0].Value.AppendValue(nil, t)
 	switch {
 	case null:
 		return nil, errors.New("clients cannot write null")
-	case errors.As(err, &coded):
-		return nil, errors.New(coded.Message)
+	case problem != nil:
+		return nil, errors.New(problem.Message)
 	}
-	return enc, err
+	return enc, nil
 }
 
-// check reports whether the state still has the values that were written.
+// check returns errStop if the state still has the values that were written.
 func (w *write) check(client *dnpClient) error {
 	if client.links[w.link.id] != w.link {
 		return errors.New("the state was removed")
@@ -152,5 +140,6 @@ func (w *write) check(client *dnpClient) error {
 			return fmt.Errorf("value %d is %s: the write was refused, or another client wrote after it", i, valueText(w.link.state, i))
 		}
 	}
+	fmt.Println("ok")
 	return errStop
 }

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -27,81 +25,71 @@ type watchCommand struct {
 	DNPFlags
 }
 
-// A view shows what a watcher receives. Run calls flush after each turn, and at the time that
+// A view shows what happens to a client. Run calls flush after each turn, and at the time that
 // flush returned (zero time = at the next event).
 type view interface {
-	watcher
-	closed(reason dnp.CloseReason)
-	lines() int // events that it has shown
+	show(e *dnp.Event, l *link)
 	flush(now time.Time) (again time.Time, err error)
 	end() error
 }
 
 // Run watches until it is interrupted, a limit is reached or the connection ends.
-func (c *watchCommand) Run(ctx context.Context, _ *slog.Logger) (err error) {
+func (c *watchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	v := c.view()
-	client, err := c.dial(c.Address, v)
-	if err != nil {
-		return err
+	v, shown, sent := c.view(), 0, false
+	watch := func(e *dnp.Event, l *link) {
+		if c.full(shown) || e.Kind == dnp.EventClosed && !c.JSON { // the error of the command has the reason
+			return
+		}
+		shown++
+		v.show(e, l)
 	}
-	defer func() { err = errors.Join(err, v.end(), client.close()) }()
-	sent := false
-	err = client.run(ctx, func(now time.Time) (time.Time, error) {
+	err := c.play(ctx, c.Address, watch, func(client *dnpClient, now time.Time) (time.Time, error) {
 		if client.conn.Established() && !sent {
 			sent = true
-			if err := c.sendAll(client); err != nil {
-				return time.Time{}, err
+			for _, text := range c.Send {
+				if err := client.conn.Send([]byte(text), 0); err != nil {
+					return time.Time{}, err
+				}
 			}
 		}
-		if client.closed {
-			v.closed(client.reason)
-		}
 		again, err := v.flush(now)
-		if err == nil && c.Count > 0 && v.lines() >= c.Count {
+		if err == nil && c.full(shown) {
 			err = errStop
 		}
 		return again, err
 	})
-	if errors.Is(err, errStop) {
-		return nil
-	}
-	return err
-}
-
-func (c *watchCommand) sendAll(client *dnpClient) error {
-	for _, text := range c.Send {
-		if err := client.conn.Send([]byte(text), 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(err, v.end())
 }
 
 func (c *watchCommand) view() view {
 	out := bufio.NewWriter(os.Stdout)
 	switch {
 	case c.JSON:
-		return &jsonView{out: out, max: c.Count, now: time.Now}
+		return &lineView{out, jsonLine}
 	case isTerminal():
-		return newTableView(out)
+		return &tableView{out: out, size: terminalSize, dirty: true}
 	}
-	return &lineView{out: out, max: c.Count}
+	return &lineView{out, plainLine}
 }
 
-// A jsonView prints one object per line. The fields are a contract with the programs that
-// read them: fields may be added, none changes its meaning.
-type jsonView struct {
-	out *bufio.Writer
-	max int // lines, 0 = no limit
-	n   int
-	now func() time.Time
+// A lineView prints one line per event.
+type lineView struct {
+	out  *bufio.Writer
+	line func(e *dnp.Event, l *link) string
 }
 
-// A line is the object that a jsonView prints, without fields that do not belong to its
-// type.
-type line struct {
+func (v *lineView) show(e *dnp.Event, l *link) { fmt.Fprintln(v.out, v.line(e, l)) } // flush returns the error
+
+func (v *lineView) flush(time.Time) (time.Time, error) { return time.Time{}, v.out.Flush() }
+
+func (v *lineView) end() error { return v.out.Flush() }
+
+// An eventLine is the object that jsonLine returns, without fields that do not belong to its
+// type. The fields are a contract with the programs that read them: fields may be added, none
+// changes its meaning.
+type eventLine struct {
 	Time     string      `json:"ts"`
 	Type     string      `json:"type"`
 	Address  string      `json:"address,omitempty"`
@@ -121,122 +109,78 @@ type lineValue struct {
 	Value json.RawMessage `json:"value"`
 }
 
-func (v *jsonView) print(l line) {
-	if v.max > 0 && v.n >= v.max {
-		return
+// jsonLine returns an event as a JSON object.
+func jsonLine(e *dnp.Event, l *link) string {
+	out := eventLine{Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
+	if l != nil {
+		out.Link, out.Message = (*uint16)(&l.id), payload.MessageText(l.message)
 	}
-	v.n++
-	l.Time = v.now().UTC().Format("2006-01-02T15:04:05.000Z")
-	b, err := json.Marshal(l)
+	switch e.Kind {
+	case dnp.EventConnected:
+		out.Type, out.Address = "connected", e.Conn.Addr().String()
+	case dnp.EventLinkOffered:
+		out.Type, out.ReadOnly, out.Values = "linked", &l.readOnly, lineValues(l)
+	case dnp.EventUpdate:
+		out.Type, out.Values = "changed", lineValues(l)
+	case dnp.EventLinkDown:
+		out.Type = "unlinked"
+	case dnp.EventMessage:
+		text := payload.MessageText(e.Data)
+		out.Type, out.Reliable, out.Text = "message", &e.Reliable, &text
+		if e.Reliable {
+			out.Number = &e.Number
+		}
+	case dnp.EventClosed:
+		out.Type, out.Reason = "closed", e.Reason.String()
+	}
+	b, err := json.Marshal(out)
 	if err != nil {
 		panic(err) // package payload wrote a value that is not JSON
 	}
-	v.out.Write(append(b, '\n')) // Flush returns the error
+	return string(b)
 }
 
-func (v *jsonView) connected(to netip.AddrPort) {
-	v.print(line{Type: "connected", Address: to.String()})
-}
-
-func (v *jsonView) linked(l *link) {
-	all := netstate.NewMask(l.state.Layout().Len())
-	all.Fill(l.state.Layout().Len())
-	v.print(line{Type: "linked", Link: (*uint16)(&l.id), Message: messageText(l.message), ReadOnly: &l.readOnly, Values: lineValues(l, all)})
-}
-
-func (v *jsonView) changed(l *link, values netstate.Mask) {
-	v.print(line{Type: "changed", Link: (*uint16)(&l.id), Message: messageText(l.message), Values: lineValues(l, values)})
-}
-
-func (v *jsonView) unlinked(l *link) {
-	v.print(line{Type: "unlinked", Link: (*uint16)(&l.id), Message: messageText(l.message)})
-}
-
-func (v *jsonView) message(data []byte, reliable bool, number uint64) {
-	text := messageText(data)
-	l := line{Type: "message", Reliable: &reliable, Text: &text}
-	if reliable {
-		l.Number = &number
-	}
-	v.print(l)
-}
-
-func (v *jsonView) closed(reason dnp.CloseReason) {
-	v.print(line{Type: "closed", Reason: reason.String()})
-}
-
-func (v *jsonView) lines() int { return v.n }
-
-func (v *jsonView) flush(time.Time) (time.Time, error) { return time.Time{}, v.out.Flush() }
-
-func (v *jsonView) end() error { return v.out.Flush() }
-
-func lineValues(l *link, values netstate.Mask) (list []lineValue) {
-	for i, ok := values.Next(0); ok; i, ok = values.Next(i + 1) {
+func lineValues(l *link) (list []lineValue) {
+	for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
 		t := l.state.Layout().Type(i)
 		list = append(list, lineValue{i, t.String(), payload.AppendValue(nil, t, l.state.Value(i))})
 	}
 	return list
 }
 
-// A lineView prints one readable line per event, for output to a file or another program.
-type lineView struct {
-	out *bufio.Writer
-	max int // lines, 0 = no limit
-	n   int
-}
-
-func (v *lineView) printf(format string, args ...any) {
-	if v.max > 0 && v.n >= v.max {
-		return
+// plainLine returns an event in readable form, for output to a file or another program.
+func plainLine(e *dnp.Event, l *link) string {
+	switch e.Kind {
+	case dnp.EventConnected:
+		return "connected to " + e.Conn.Addr().String()
+	case dnp.EventMessage:
+		return messageLine(e)
 	}
-	v.n++
-	fmt.Fprintf(v.out, format+"\n", args...)
-}
-
-func (v *lineView) connected(to netip.AddrPort) { v.printf("connected to %s", to) }
-
-func (v *lineView) linked(l *link) {
-	access := "read-write"
-	if l.readOnly {
-		access = "read-only"
+	var values []string
+	for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
+		name := strconv.Itoa(i)
+		if e.Kind == dnp.EventLinkOffered {
+			name = l.state.Layout().Type(i).String()
+		}
+		values = append(values, name+"="+valueText(l.state, i))
 	}
-	values := make([]string, l.state.Layout().Len())
-	for i := range values {
-		values[i] = fmt.Sprintf("%v=%s", l.state.Layout().Type(i), valueText(l.state, i))
+	text := fmt.Sprintf("%04x %s", uint16(l.id), harmless(payload.MessageText(l.message)))
+	switch {
+	case e.Kind == dnp.EventLinkDown:
+		return "- " + text
+	case e.Kind == dnp.EventUpdate:
+		return "~ " + text + " " + strings.Join(values, " ")
+	case l.readOnly:
+		return "+ " + text + " (read-only) " + strings.Join(values, " ")
 	}
-	v.printf("+ %04x %s (%s) %s", uint16(l.id), harmless(messageText(l.message)), access, strings.Join(values, " "))
-}
-
-func (v *lineView) changed(l *link, values netstate.Mask) {
-	var list []string
-	for i, ok := values.Next(0); ok; i, ok = values.Next(i + 1) {
-		list = append(list, fmt.Sprintf("%d=%s", i, valueText(l.state, i)))
-	}
-	v.printf("~ %04x %s %s", uint16(l.id), harmless(messageText(l.message)), strings.Join(list, " "))
-}
-
-func (v *lineView) unlinked(l *link) {
-	v.printf("- %04x %s", uint16(l.id), harmless(messageText(l.message)))
-}
-
-func (v *lineView) message(data []byte, reliable bool, number uint64) {
-	v.printf("%s", messageLine(data, reliable, number))
+	return "+ " + text + " (read-write) " + strings.Join(values, " ")
 }
 
 // messageLine returns a message from the server in readable form.
-func messageLine(data []byte, reliable bool, number uint64) string {
+func messageLine(e *dnp.Event) string {
 	kind := "unreliable"
-	if reliable {
-		kind = "reliable " + strconv.FormatUint(number, 10)
+	if e.Reliable {
+		kind = "reliable " + strconv.FormatUint(e.Number, 10)
 	}
-	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(messageText(data)), kind, len(data))
+	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(payload.MessageText(e.Data)), kind, len(e.Data))
 }
-
-func (v *lineView) closed(dnp.CloseReason) {} // the error of the command has the reason
-
-func (v *lineView) lines() int { return v.n }
-
-func (v *lineView) flush(time.Time) (time.Time, error) { return time.Time{}, v.out.Flush() }
-
-func (v *lineView) end() error { return v.out.Flush() }

@@ -3,13 +3,12 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"golang.org/x/term"
 )
 
@@ -39,7 +38,6 @@ type tableView struct {
 	server   string
 	rows     []*row
 	messages []string
-	n        int // events
 	changes  int
 	dirty    bool
 	drawn    time.Time
@@ -51,58 +49,34 @@ type row struct {
 	changed []time.Time // of each value, when it changed last
 }
 
-func newTableView(out *bufio.Writer) *tableView {
-	out.WriteString(screenEnter)
-	return &tableView{out: out, size: terminalSize, dirty: true}
-}
-
-func (v *tableView) count() {
-	v.n++
+func (v *tableView) show(e *dnp.Event, l *link) {
 	v.dirty = true
-}
-
-func (v *tableView) connected(to netip.AddrPort) {
-	v.count()
-	v.server = to.String()
-}
-
-func (v *tableView) linked(l *link) {
-	v.count()
-	v.rows = append(v.rows, &row{link: l, changed: make([]time.Time, l.state.Layout().Len())})
-	slices.SortStableFunc(v.rows, func(a, b *row) int { return slices.Compare(a.link.message, b.link.message) })
-}
-
-func (v *tableView) changed(l *link, values netstate.Mask) {
-	v.count()
-	v.changes++
-	now := time.Now()
-	for _, r := range v.rows {
-		if r.link == l {
-			for i, ok := values.Next(0); ok; i, ok = values.Next(i + 1) {
-				r.changed[i] = now
-			}
+	at := slices.IndexFunc(v.rows, func(r *row) bool { return r.link == l })
+	switch e.Kind {
+	case dnp.EventConnected:
+		v.server = e.Conn.Addr().String()
+	case dnp.EventLinkOffered:
+		v.rows = append(v.rows, &row{link: l, changed: make([]time.Time, l.state.Layout().Len())})
+		slices.SortStableFunc(v.rows, func(a, b *row) int { return slices.Compare(a.link.message, b.link.message) })
+	case dnp.EventUpdate:
+		v.changes++
+		now := time.Now()
+		for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
+			v.rows[at].changed[i] = now
 		}
+		v.lastMark = now.Add(markDuration)
+	case dnp.EventLinkDown:
+		v.rows = slices.Delete(v.rows, at, at+1)
+	case dnp.EventMessage:
+		v.messages = append(v.messages, messageLine(e))
+		v.messages = v.messages[max(0, len(v.messages)-messageLines):]
 	}
-	v.lastMark = now.Add(markDuration)
 }
-
-func (v *tableView) unlinked(l *link) {
-	v.count()
-	v.rows = slices.DeleteFunc(v.rows, func(r *row) bool { return r.link == l })
-}
-
-func (v *tableView) message(data []byte, reliable bool, number uint64) {
-	v.count()
-	v.messages = append(v.messages, messageLine(data, reliable, number))
-	v.messages = v.messages[max(0, len(v.messages)-messageLines):]
-}
-
-func (v *tableView) closed(dnp.CloseReason) {} // the error of the command has the reason
-
-func (v *tableView) lines() int { return v.n }
 
 func (v *tableView) end() error {
-	v.out.WriteString(screenLeave)
+	if !v.drawn.IsZero() {
+		v.out.WriteString(screenLeave)
+	}
 	return v.out.Flush()
 }
 
@@ -114,6 +88,9 @@ func (v *tableView) flush(now time.Time) (again time.Time, err error) {
 	}
 	if next := v.drawn.Add(redrawInterval); now.Before(next) {
 		return next, nil
+	}
+	if v.drawn.IsZero() {
+		v.out.WriteString(screenEnter)
 	}
 	v.draw(now)
 	v.drawn, v.dirty = now, false
@@ -157,7 +134,7 @@ func (r *row) cells(now time.Time) []cell {
 	if r.link.readOnly {
 		access = "r "
 	}
-	list := []cell{{fmt.Sprintf("%04x %s ", uint16(r.link.id), access), faintOn}, {fmt.Sprintf("%-20s", harmless(messageText(r.link.message))), ""}}
+	list := []cell{{fmt.Sprintf("%04x %s ", uint16(r.link.id), access), faintOn}, {fmt.Sprintf("%-20s", harmless(payload.MessageText(r.link.message))), ""}}
 	for i := range r.changed {
 		style := ""
 		if now.Sub(r.changed[i]) < markDuration {

@@ -2,14 +2,15 @@ package main
 
 import (
 	"bufio"
-	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // control matches control sequences.
@@ -42,15 +43,15 @@ func stringState(t *testing.T, id wire.LinkID, message, value string) *link {
 
 func TestTable(t *testing.T) {
 	got := screen(t, 60, 10, func(v *tableView) {
-		v.connected(netip.MustParseAddrPort("127.0.0.1:3413"))
+		v.server = "127.0.0.1:3413"
 		tower := stringState(t, 0x8001, "tower", "x")
-		v.linked(tower)
-		v.linked(stringState(t, 0x8000, "door", "\x1b[2Jboo"))
-		changed := netstate.NewMask(2)
-		changed.Set(0)
+		v.show(&dnp.Event{Kind: dnp.EventLinkOffered}, tower)
+		v.show(&dnp.Event{Kind: dnp.EventLinkOffered}, stringState(t, 0x8000, "door", "\x1b[2Jboo"))
+		tower.changed = netstate.NewMask(2)
+		tower.changed.Set(0)
 		tower.state.Set(0, []byte{7})
-		v.changed(tower, changed)
-		v.message([]byte("hello"), true, 3)
+		v.show(&dnp.Event{Kind: dnp.EventUpdate}, tower)
+		v.show(&dnp.Event{Kind: dnp.EventMessage, Data: []byte("hello"), Reliable: true, Number: 3}, nil)
 	})
 	want := []string{
 		"127.0.0.1:3413  2 states, 1 changes   Ctrl-C ends",
@@ -66,7 +67,7 @@ func TestTable(t *testing.T) {
 func TestTableTooSmall(t *testing.T) {
 	got := screen(t, 24, 4, func(v *tableView) {
 		for i := range 5 {
-			v.linked(stringState(t, wire.LinkID(i), strings.Repeat("x", i+1), "a long text that does not fit"))
+			v.show(&dnp.Event{Kind: dnp.EventLinkOffered}, stringState(t, wire.LinkID(i), strings.Repeat("x", i+1), "a long text that does not fit"))
 		}
 	})
 	if len(got) != 3 || got[2] != "and 4 more states that …" {
@@ -88,7 +89,7 @@ func TestMessageText(t *testing.T) {
 		"":           "",
 		"two\nlines": "two\nlines",
 	} {
-		if got := messageText([]byte(in)); got != want {
+		if got := payload.MessageText([]byte(in)); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

@@ -2,12 +2,10 @@
 //
 //	edge serve     an edge of a cluster
 //
-// It only connects parts; internal/edge does the work.
+// internal/compose has the command, and internal/edge does the work.
 package main
 
 import (
-	"context"
-	"log/slog"
 	"os"
 
 	"github.com/dnprelay/dnprelay/internal/compose"
@@ -15,28 +13,11 @@ import (
 )
 
 type commands struct {
-	Serve serveCommand `cmd:"" help:"Run an edge of a cluster, to which game clients connect."`
+	Serve compose.EdgeCommand `cmd:"" help:"Run an edge of a cluster, to which game clients connect."`
 }
 
 const help = "Brings network states from relays to game clients (DNP over UDP)."
 
 func main() {
 	os.Exit(config.Program{Name: "edge", Help: help, Commands: &commands{}}.Main(os.Args[1:]))
-}
-
-type serveCommand struct{ compose.EdgeFlags }
-
-// Run serves until ctx ends.
-func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
-	node, err := compose.NewEdgeNode(ctx, &c.EdgeFlags, log)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil // a signal before the edge has sessions: nothing to drain
-	case err != nil:
-		return err
-	}
-	if c.Auth == "open" {
-		log.Warn("clients do not identify themselves, which suits trusted networks only; elsewhere use --auth token or callout")
-	}
-	return node.Run(ctx)
 }

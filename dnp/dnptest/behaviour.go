@@ -6,6 +6,15 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
+// What all implementations have in common.
+const (
+	windowSize     = 10 // reliable commands in flight, and those that may arrive early
+	resendTime     = 500 * time.Millisecond
+	connectResend  = time.Second
+	connectTimeout = 5 * time.Second
+	partSize       = 1357 // bytes of one part of a long message
+)
+
 // A Behaviour is what distinguishes one implementation of DNP from another.
 // The comments name the implementations that have it: C, J and P are denetwork
 // a4ed3e0 in C++, Java and Python, ENG is the engine module b26e8b4b0. Line
@@ -20,22 +29,14 @@ type Behaviour struct {
 	// 65536 in the text.
 	Modulus int
 
-	// OddWindow accepts n if n < next ? n < (next+10)%65535 : n < next+10 (all,
-	// and the text). So it accepts any old number again, except near the wrap, where
-	// it does not even acknowledge repeats. Off: circular distance, with the last 10
-	// numbers acknowledged again.
-	OddWindow bool
-
 	// KeepsRepeats queues repeats of delivered numbers and never drops them. One lap
 	// later it delivers the stale copy instead of the true one (C, J, P, ENG).
 	KeepsRepeats bool
 
 	// Sending.
 
-	Window         int           // reliable commands in flight: 10 (all)
 	OneMore        bool          // tests the window before it queues a command, so 11 are in flight (ENG since 1.33)
 	DropsTail      bool          // empties the queue when its front is first acknowledged, which skips numbers (P 1287)
-	Resend         time.Duration // 0.5 s (all)
 	GiveUp         time.Duration // 3.0 s since the first sending of a command (all)
 	ClosesOnGiveUp bool          // sends ConnectionClose then (C, J, P)
 	FlushesOnClose bool          // sends updates and repeats reliables before ConnectionClose (J 786, P 769)
@@ -44,19 +45,16 @@ type Behaviour struct {
 
 	// Connecting.
 
-	ConnectResend    time.Duration // 1.0 s (all)
-	ConnectTimeout   time.Duration // 5.0 s (all)
-	IgnoresUnknown   bool          // ack results above 2 are ignored until the timeout (J, P)
-	ChecksProtocol   bool          // an accept with another protocol than 0 is ignored (P)
-	ChecksSource     bool          // datagrams of other addresses are ignored (ENG)
-	CloseAnyTime     bool          // ConnectionClose ends an attempt to connect (C 779)
-	MessagesAnyTime  bool          // unreliable messages are delivered while connecting (C 783)
-	ThrowsOnEmpty    bool          // an empty message raises: it is dropped, or sticks if reliable (P, ENG)
-	CrashesOnBadData bool          // a datagram that does not parse ends the game (ENG)
+	IgnoresUnknown   bool // ack results above 2 are ignored until the timeout (J, P)
+	ChecksProtocol   bool // an accept with another protocol than 0 is ignored (P)
+	ChecksSource     bool // datagrams of other addresses are ignored (ENG)
+	CloseAnyTime     bool // ConnectionClose ends an attempt to connect (C 779)
+	MessagesAnyTime  bool // unreliable messages are delivered while connecting (C 783)
+	ThrowsOnEmpty    bool // an empty message raises: it is dropped, or sticks if reliable (P, ENG)
+	CrashesOnBadData bool // a datagram that does not parse ends the game (ENG)
 
 	// Long messages.
 
-	PartSize    int // 1357 (all)
 	LongMessage LongMessage
 	LongLink    LongLink
 
@@ -205,16 +203,10 @@ func library(name string) Behaviour {
 		Name:           name,
 		Profile:        wire.Denetwork,
 		Modulus:        65535,
-		OddWindow:      true,
 		KeepsRepeats:   true,
-		Window:         10,
-		Resend:         500 * time.Millisecond,
 		GiveUp:         3 * time.Second,
 		ClosesOnGiveUp: true,
 		AckCodeResends: 1,
-		ConnectResend:  time.Second,
-		ConnectTimeout: 5 * time.Second,
-		PartSize:       1357,
 		Tick:           5 * time.Millisecond,
 	}
 }

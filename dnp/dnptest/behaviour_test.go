@@ -1,6 +1,7 @@
 package dnptest
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
@@ -529,8 +530,8 @@ func TestSource(t *testing.T) {
 
 func TestHalf(t *testing.T) {
 	for h, want := range map[uint16]float64{0x3c00: 1, 0xc000: -2, 0x0001: 1.0 / (1 << 24), 0x7bff: 65504, 0x3555: 0.333251953125} {
-		if got := half(h); got != want {
-			t.Errorf("half(%#x) = %v, want %v", h, got, want)
+		if got := component(binary.LittleEndian.AppendUint16(nil, h)); got != want {
+			t.Errorf("component(%#x) = %v, want %v", h, got, want)
 		}
 	}
 	if near(netstate.Value{Type: 8, Precision: 1}, []byte{0, 0x7e}, []byte{0, 0x3c}) {

@@ -14,7 +14,5 @@
 //	c.Receive(now, from, datagram)
 //	c.Advance(now) // when NextTimeout says so
 //
-// [RunUDP] drives one on a real socket. A [Transcript] is the other kind of peer: a
-// script of the datagrams that it sends and of those that must come back, byte by byte,
-// with reasons.
+// [RunUDP] drives one on a real socket.
 package dnptest

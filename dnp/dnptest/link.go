@@ -40,10 +40,8 @@ type Link struct {
 
 // An Offer is a link that the peer offers.
 type Offer struct {
-	Link     wire.LinkID
-	ReadOnly bool
-	Message  []byte // valid during the call
-	Types    []wire.ValueType
+	Message []byte // valid during the call
+	Types   []wire.ValueType
 }
 
 // An Answer is the application's answer to an offer.
@@ -71,9 +69,6 @@ func (t *linkTable) add(l *Link) {
 
 // Links returns all links, including those that are down, in the order of creation.
 func (c *Client) Links() []*Link { return c.links.all }
-
-// Link returns the link with this LinkID, or nil.
-func (c *Client) Link(id wire.LinkID) *Link { return c.links.byID[id] }
 
 // LinkNamed returns the newest link with this link message that is not down,
 // or nil.
@@ -154,7 +149,7 @@ func (c *Client) offered(m wire.LinkState) bool {
 	types := typesOf(m.Values)
 	answer := Accept
 	if c.cfg.App.Offered != nil {
-		answer = c.cfg.App.Offered(Offer{Link: m.Link, ReadOnly: m.ReadOnly, Message: m.Message, Types: types})
+		answer = c.cfg.App.Offered(Offer{Message: m.Message, Types: types})
 	}
 	switch {
 	case answer == Reject, answer == Mismatch && c.b.MismatchDown:

@@ -15,9 +15,6 @@ const (
 	longMax = 1 << 24 // bytes of a long message; further ones are lost
 )
 
-// windowSize is the number of reliable commands that may arrive early.
-const windowSize = 10
-
 // A receiver delivers reliable commands in order.
 type receiver struct {
 	next  int // number of the command to process next
@@ -35,19 +32,10 @@ type heldCommand struct {
 	body   []byte
 }
 
-// Next returns the reliable number that the client expects.
-func (c *Client) Next() int { return c.recv.next }
-
-// Held returns how many reliable commands are queued, repeats included.
-func (c *Client) Held() int { return len(c.recv.held) }
-
-// valid is the window rule.
-func (b *Behaviour) valid(n, next int) bool {
-	switch {
-	case !b.OddWindow:
-		d := b.ahead(n, next)
-		return n < b.Modulus && (d < windowSize || d >= b.Modulus-windowSize)
-	case n < next:
+// valid is the window rule of all implementations and of the text. It accepts any old number
+// again, except near the wrap, where it does not even acknowledge repeats.
+func valid(n, next int) bool {
+	if n < next {
 		return n < (next+windowSize)%65535 // 65535 in the text, too
 	}
 	return n < next+windowSize
@@ -67,7 +55,7 @@ func (c *Client) handleReliable(cmd wire.Command, body []byte) {
 		return
 	}
 	n := int(m.Seq)
-	if !c.b.valid(n, c.recv.next) {
+	if !valid(n, c.recv.next) {
 		c.Stats.Refused++
 		return
 	}
@@ -237,7 +225,7 @@ func (c *Client) Send(now time.Time, data []byte) error {
 		return ErrNotConnected
 	case len(data) == 0:
 		return ErrEmpty
-	case len(data) <= c.b.PartSize || c.b.LongMessage == LongUnknown && 3+len(data) <= datagramMax:
+	case len(data) <= partSize || c.b.LongMessage == LongUnknown && 3+len(data) <= datagramMax:
 		c.queue.add(func(n wire.Seq) []byte { return wire.ReliableMessage{Seq: n, Data: data}.Append(nil) })
 		return nil
 	case c.b.LongMessage == LongUnknown:
@@ -250,7 +238,7 @@ func (c *Client) Send(now time.Time, data []byte) error {
 func (s *sender) addParts(data []byte) {
 	flags := wire.PartFirst
 	for len(data) > 0 {
-		part := data[:min(len(data), s.port.b.PartSize)]
+		part := data[:min(len(data), partSize)]
 		data = data[len(part):]
 		if len(data) == 0 {
 			flags |= wire.PartLast
@@ -263,7 +251,7 @@ func (s *sender) addParts(data []byte) {
 
 // add gives a command the next number and sends it if the window has room.
 func (s *sender) add(command func(n wire.Seq) []byte) {
-	window := s.port.b.Window
+	window := windowSize
 	if s.port.b.OneMore {
 		window++
 	}
@@ -315,7 +303,7 @@ func (s *sender) slide() {
 		}
 		s.list = s.list[1:]
 	}
-	for i := range min(len(s.list), s.port.b.Window) {
+	for i := range min(len(s.list), windowSize) {
 		if o := &s.list[i]; !o.sent {
 			s.transmit(o)
 		}
@@ -331,7 +319,7 @@ func (s *sender) tick() bool {
 		case !o.sent || o.acked:
 		case s.port.now.Sub(o.first) > s.port.b.GiveUp:
 			return false
-		case s.port.now.Sub(o.last) >= s.port.b.Resend:
+		case s.port.now.Sub(o.last) >= resendTime:
 			s.transmit(o)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/x448/float16"
 )
 
 // countMax is the largest count of links, and of values of a link, in a
@@ -41,10 +42,6 @@ func (c *Client) Value(message string, i int) []byte {
 	}
 	return l.State.Value(i)
 }
-
-// Free drops the state of a link. The peer is not told. If values of it wait, the
-// libraries send a LinkID without values.
-func (c *Client) Free(l *Link) { l.State = nil }
 
 // due reports whether a change waits for the next tick.
 func (t *linkTable) due() bool {
@@ -233,25 +230,5 @@ func component(p []byte) float64 {
 	case 8:
 		return math.Float64frombits(binary.LittleEndian.Uint64(p))
 	}
-	return half(binary.LittleEndian.Uint16(p))
-}
-
-func half(h uint16) float64 {
-	exponent, fraction := int(h>>10&31), float64(h&1023)
-	var f float64
-	switch exponent {
-	case 0:
-		f = math.Ldexp(fraction, -24)
-	case 31:
-		f = math.Inf(1)
-		if fraction != 0 {
-			f = math.NaN()
-		}
-	default:
-		f = math.Ldexp(1024+fraction, exponent-25)
-	}
-	if h&0x8000 != 0 {
-		return -f
-	}
-	return f
+	return float64(float16.Frombits(binary.LittleEndian.Uint16(p)).Float32())
 }

@@ -7,12 +7,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,33 +31,30 @@ type Job struct {
 	Port  uint16 // of the swarm
 	Sent  []Sent // datagrams of edges, to be sent again in the same bursts
 	Data  []byte // first bytes of each of them
-	Naive int    // if not 0: the number of datagrams of one update each, instead of Sent
-	Bytes int    // of a naive datagram
-	Peers int    // of naive datagrams
+	Peers int    // if not 0: send a datagram of one update each to so many peers, instead of Sent
 }
 
-// A Spent is the cost of a Job, as JSON on the standard output.
-type Spent struct {
-	CPU       time.Duration `json:"cpu"`
-	Datagrams int           `json:"datagrams"`
-}
+const (
+	naiveCount = 50_000 // datagrams
+	naiveBytes = 37     // a LinkUpdate with one link of 28 bytes in two values
+)
 
-// Send runs a sending baseline: it reads a Job, carries it out and writes its cost. It
-// runs in a process of its own, so that the kernel can tell its CPU time.
+// Send runs a sending baseline: it reads a Job, carries it out and writes its CPU time in
+// nanoseconds. It runs in a process of its own, so that the kernel can tell its CPU time.
 func Send(ctx context.Context, in io.Reader, out io.Writer) error {
 	var j Job
 	if err := gob.NewDecoder(in).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	send := sendBare
-	if j.Naive > 0 {
+	if j.Peers > 0 {
 		send = sendNaive
 	}
 	spent, err := send(ctx, &j)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = fmt.Fprint(out, spent.Nanoseconds())
 	}
-	return json.NewEncoder(out).Encode(spent)
+	return err
 }
 
 // burstGap is the least pause between the datagrams of two bursts.
@@ -64,10 +62,10 @@ const burstGap = 1000 // µs
 
 // sendBare sends the recorded datagrams with sendmmsg. It prepares the arguments of all
 // calls before the first.
-func sendBare(ctx context.Context, j *Job) (Spent, error) {
+func sendBare(ctx context.Context, j *Job) (time.Duration, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return Spent{}, os.NewSyscallError("socket", err)
+		return 0, os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
 	headers := bareHeaders(j)
@@ -82,7 +80,7 @@ func sendBare(ctx context.Context, j *Job) (Spent, error) {
 		sendAll(fd, headers[first:end])
 		first = end
 	}
-	return Spent{CPU: proc.CPU(os.Getpid()) - before, Datagrams: len(j.Sent)}, nil
+	return proc.CPU(os.Getpid()) - before, nil
 }
 
 func bareHeaders(j *Job) []mmsghdr {
@@ -94,8 +92,7 @@ func bareHeaders(j *Job) []mmsghdr {
 	iovecs := make([]unix.Iovec, len(j.Sent))
 	headers := make([]mmsghdr, len(j.Sent))
 	for i, s := range j.Sent {
-		a := addrPort(ClientAddress(int(s.Client)), j.Port)
-		names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(a.Port()), Addr: a.Addr().As4()}
+		names[i] = sockaddr(ClientAddress(int(s.Client)), j.Port)
 		iovecs[i] = unix.Iovec{Base: &memory[i%socketBatch][0], Len: uint64(min(s.Size, slotBytes))}
 		h := &headers[i].hdr
 		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&names[i])), unix.SizeofSockaddrInet4
@@ -104,55 +101,43 @@ func bareHeaders(j *Job) []mmsghdr {
 	return headers
 }
 
-func sendAll(fd int, headers []mmsghdr) {
-	for len(headers) > 0 {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&headers[0])),
-			uintptr(min(len(headers), socketBatch)), 0, 0, 0)
-		if errno != 0 {
-			n = 1 // this datagram is lost, as for an edge
-		}
-		headers = headers[n:]
-	}
-}
-
 // sendNaive sends one datagram with one system call per update, like a program that
 // writes each change to each client.
-func sendNaive(ctx context.Context, j *Job) (Spent, error) {
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
-		return Spent{}, err
+		return 0, err
 	}
 	defer conn.Close()
-	data, before := make([]byte, j.Bytes), proc.CPU(os.Getpid())
-	for i := range j.Naive {
+	data, before := make([]byte, naiveBytes), proc.CPU(os.Getpid())
+	for i := range naiveCount {
 		if ctx.Err() != nil {
 			break
 		}
-		_, _ = conn.WriteToUDPAddrPort(data, addrPort(ClientAddress(i%j.Peers), j.Port)) // a datagram that cannot be sent is lost, as for the edge
+		to := netip.AddrPortFrom(netip.AddrFrom4(sockaddr(ClientAddress(i%j.Peers), 0).Addr), j.Port)
+		_, _ = conn.WriteToUDPAddrPort(data, to) // a datagram that cannot be sent is lost, as for the edge
 	}
-	return Spent{CPU: proc.CPU(os.Getpid()) - before, Datagrams: j.Naive}, nil
+	return proc.CPU(os.Getpid()) - before, nil
 }
 
-// job runs a sending baseline in a process of its own.
-func (r *Runner) job(ctx context.Context, j *Job) (s Spent, err error) {
-	var in, out bytes.Buffer
+// job runs a sending baseline in a process of its own and returns its CPU time.
+func (r *Runner) job(ctx context.Context, j *Job) (time.Duration, error) {
+	var in bytes.Buffer
 	if err := gob.NewEncoder(&in).Encode(j); err != nil {
-		return s, err
+		return 0, err
 	}
-	p := &proc.Process{Name: "baseline", File: r.cfg.Self, Args: []string{"bench-send"}, Stdin: &in, Stdout: &out}
-	if err := p.Start(); err != nil {
-		return s, err
+	p := exec.CommandContext(ctx, r.Self, "bench-send")
+	p.Stdin = &in
+	out, err := p.Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
+		}
+		return 0, fmt.Errorf("baseline: %w", err)
 	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		p.Stop()
-		return s, ctx.Err()
-	}
-	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-		return s, fmt.Errorf("baseline: %w: %w", err, p.Ended())
-	}
-	return s, nil
+	spent, err := strconv.ParseInt(string(out), 10, 64)
+	return time.Duration(spent), err
 }
 
 // rawClients are subscribers that speak a minimum of the NATS protocol themselves, so that
@@ -166,23 +151,11 @@ type rawClients struct {
 // rawBytes is the size of an update as a raw message: a position and a rotation.
 const rawBytes = 28
 
-func rawSubject(c *Case, state int) string {
-	group := 0
-	if c.groups() > 0 {
-		group = c.group(state)
-	}
-	return fmt.Sprintf("raw.%d.%d", group, state)
-}
-
 // dialRaw connects a subscriber for every client of a case.
 func dialRaw(c *Case, url string) (*rawClients, error) {
 	r := &rawClients{}
 	for i := range c.Clients {
-		group := 0
-		if n := c.groups(); n > 0 {
-			group = i % n
-		}
-		if err := r.dial(strings.TrimPrefix(url, "nats://"), group); err != nil {
+		if err := r.dial(strings.TrimPrefix(url, "nats://"), i%c.groups()); err != nil {
 			r.close()
 			return nil, fmt.Errorf("raw subscriber: %w", err)
 		}
@@ -196,41 +169,28 @@ func (r *rawClients) dial(addr string, group int) error {
 		return err
 	}
 	r.conns = append(r.conns, conn)
-	in := bufio.NewReaderSize(conn, 32<<10)
 	if _, err := fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"pedantic\":false}\r\nSUB raw.%d.* 1\r\nPING\r\n", group); err != nil {
 		return err
 	}
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
+	in := bufio.NewReaderSize(conn, 32<<10)
+	for line := ""; !strings.HasPrefix(line, "PONG"); {
+		if line, err = in.ReadString('\n'); err != nil {
 			return err
-		}
-		if bytes.HasPrefix(line, []byte("PONG")) {
-			break
 		}
 	}
 	r.wait.Go(func() { r.read(in) })
 	return nil
 }
 
-// read counts messages until the connection ends.
-func (r *rawClients) read(in *bufio.Reader) {
-	for {
-		line, err := in.ReadSlice('\n')
+// read counts messages until the connection ends. A message has one M, in its command MSG:
+// subjects have none, and the data are zeros.
+func (r *rawClients) read(in io.Reader) {
+	for b := make([]byte, 32<<10); ; {
+		n, err := in.Read(b)
 		if err != nil {
 			return
 		}
-		if !bytes.HasPrefix(line, []byte("MSG ")) {
-			continue
-		}
-		size, err := strconv.Atoi(string(bytes.TrimSpace(line[bytes.LastIndexByte(line, ' '):])))
-		if err != nil {
-			return
-		}
-		if _, err := in.Discard(size + 2); err != nil {
-			return
-		}
-		r.got.Add(1)
+		r.got.Add(uint64(bytes.Count(b[:n], []byte("M"))))
 	}
 }
 
@@ -247,13 +207,13 @@ func (r *rawClients) window(ctx context.Context, p *Publisher, s *Stack, window 
 	c := p.c
 	data, n := make([]byte, rawBytes), uint32(max(1, window/c.period()))
 	line := timeline{start: time.Now().Add(10 * time.Millisecond), period: c.period()}
-	before, cpuBefore := r.got.Load(), proc.CPU(s.nats.PID())
+	before, cpuBefore := r.got.Load(), s.usage()[natsKind]
 	err := everyTick(ctx, line, n, func(tick uint32) error {
 		for i := range c.active() {
 			if !p.script.changes(i, 0, tick) && !p.script.changes(i, 1, tick) {
 				continue
 			}
-			if err := p.NC.Publish(rawSubject(c, i), data); err != nil {
+			if err := p.NC.Publish(fmt.Sprintf("raw.%d.%d", c.group(i), i), data); err != nil {
 				return err
 			}
 		}
@@ -262,22 +222,12 @@ func (r *rawClients) window(ctx context.Context, p *Publisher, s *Stack, window 
 	if err != nil {
 		return 0, err
 	}
-	r.settle()
+	for last := ^uint64(0); last != r.got.Load(); time.Sleep(50 * time.Millisecond) {
+		last = r.got.Load() // until no more messages arrive
+	}
 	got := r.got.Load() - before
 	if got == 0 {
 		return 0, fmt.Errorf("raw subscribers got nothing")
 	}
-	return float64(proc.CPU(s.nats.PID())-cpuBefore) / float64(got), nil
-}
-
-// settle waits until no more messages arrive.
-func (r *rawClients) settle() {
-	for last := r.got.Load(); ; {
-		time.Sleep(50 * time.Millisecond)
-		got := r.got.Load()
-		if got == last {
-			return
-		}
-		last = got
-	}
+	return float64(s.usage()[natsKind]-cpuBefore) / float64(got), nil
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package bench
 
 import (
@@ -48,8 +46,6 @@ func newPublisher(c *Case, s *script, url string) (*Publisher, error) {
 	return p, nil
 }
 
-func (p *Publisher) close() { p.NC.Close() }
-
 // event records clients that join.
 func (p *Publisher) event(m *nats.Msg) {
 	var e struct{ Type, Client string }
@@ -64,54 +60,54 @@ func (p *Publisher) event(m *nats.Msg) {
 // holdPause is the time between two attempts while no relay holds the shard.
 const holdPause = 50 * time.Millisecond
 
+// message returns a publish with the ops of items first to end-1, or nil if none has any.
+func message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
+	b := []byte(`{"ops":[`)
+	for i := first; i < end; i++ {
+		before := len(b)
+		if b = appendOp(b, i); len(b) > before {
+			b = append(b, ',')
+		}
+	}
+	if b[len(b)-1] != ',' {
+		return nil
+	}
+	b[len(b)-1] = ']'
+	return append(b, '}')
+}
+
 func (p *Publisher) putAll(ctx context.Context) error {
 	for first := 0; first < p.c.States; first += opsPerMessage {
-		b := []byte(`{"ops":[`)
-		for i := first; i < min(first+opsPerMessage, p.c.States); i++ {
-			if i > first {
-				b = append(b, ',')
-			}
-			b = p.script.appendPut(b, i)
-		}
-		if err := p.request(ctx, append(b, ']', '}')); err != nil {
+		if err := p.request(ctx, message(first, min(first+opsPerMessage, p.c.States), p.script.appendPut)); err != nil {
 			return fmt.Errorf("put the states: %w", err)
 		}
 	}
 	return nil
 }
 
-// groupJoined puts clients that joined into their groups, and returns how many
-// are in theirs.
-func (p *Publisher) groupJoined(ctx context.Context) (int, error) {
+// groupJoined puts clients that joined into their groups.
+func (p *Publisher) groupJoined(ctx context.Context) error {
 	p.mu.Lock()
-	todo := p.joined[p.grouped:]
+	joined := p.joined
 	p.mu.Unlock()
-	todo = todo[:min(len(todo), opsPerMessage)]
-	if len(todo) == 0 || p.c.groups() == 0 {
-		return p.grouped, nil
+	end := min(len(joined), p.grouped+opsPerMessage)
+	if end == p.grouped || p.c.Links == 0 {
+		return nil
 	}
-	b := []byte(`{"ops":[`)
-	for i, name := range todo {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, name, (p.grouped+i)%p.c.groups())
-	}
-	var refused *refusal
-	switch err := p.request(ctx, append(b, ']', '}')); {
-	case errors.As(err, &refused) && refused.code == "unknown_client":
-		return p.grouped, nil // the relay does not know the client yet; the caller calls again
+	err := p.request(ctx, message(p.grouped, end, func(b []byte, i int) []byte {
+		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.c.groups())
+	}))
+	switch {
+	case errors.Is(err, errUnknownClient):
+		return nil // the relay does not know the client yet; the caller calls again
 	case err != nil:
-		return p.grouped, fmt.Errorf("group the clients: %w", err)
+		return fmt.Errorf("group the clients: %w", err)
 	}
-	p.grouped += len(todo)
-	return p.grouped, nil
+	p.grouped = end
+	return nil
 }
 
-// A refusal is the error of a relay in an answer.
-type refusal struct{ code, message string }
-
-func (r *refusal) Error() string { return r.code + ": " + r.message }
+var errUnknownClient = errors.New("unknown_client")
 
 func (p *Publisher) request(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -130,10 +126,13 @@ func (p *Publisher) request(ctx context.Context, data []byte) error {
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return fmt.Errorf("answer %q: %w", m.Data, err)
 	}
-	if answer.Error != nil {
-		return &refusal{answer.Error.Code, answer.Error.Message}
+	switch {
+	case answer.Error == nil:
+		return nil
+	case answer.Error.Code == errUnknownClient.Error():
+		return errUnknownClient
 	}
-	return nil
+	return errors.New(answer.Error.Code + ": " + answer.Error.Message)
 }
 
 // publish sends the ticks of a timeline from its first up to, not including, end.
@@ -141,32 +140,16 @@ func (p *Publisher) request(ctx context.Context, data []byte) error {
 func (p *Publisher) publish(ctx context.Context, line timeline, end uint32, active int) error {
 	return everyTick(ctx, line, end, func(n uint32) error {
 		for first := 0; first < active; first += opsPerMessage {
-			if err := p.set(n, first, min(first+opsPerMessage, active)); err != nil {
+			m := message(first, min(first+opsPerMessage, active), func(b []byte, i int) []byte { return p.script.appendSet(b, i, n) })
+			if m == nil {
+				continue
+			}
+			if err := p.NC.Publish(p.Subjects.Publish(Space, ""), m); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// set publishes the values of states first to end-1 in tick n.
-func (p *Publisher) set(n uint32, first, end int) error {
-	b := []byte(`{"ops":[`)
-	empty := len(b)
-	for i := first; i < end; i++ {
-		before := len(b)
-		if before > empty {
-			b = append(b, ',')
-		}
-		after := len(b)
-		if b = p.script.appendSet(b, i, n); len(b) == after {
-			b = b[:before]
-		}
-	}
-	if len(b) == empty {
-		return nil
-	}
-	return p.NC.Publish(p.Subjects.Publish(Space, ""), append(b, ']', '}'))
 }
 
 // everyTick calls f for each tick when it is due.

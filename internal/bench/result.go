@@ -3,8 +3,11 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -88,7 +91,7 @@ func (s *Scene) Result(all []Round) Result {
 	res.Offered = of(func(r *Round) float64 { return r.offered })
 	res.Updates = perSecond(updates)
 	res.Repeats = perSecond(func(r *Round) float64 { return float64(r.Window.repeats) })
-	cores := [4]*float64{&res.EdgeCores, &res.RelayCores, &res.NATSCores, &res.BenchCores}
+	cores := [kinds]*float64{&res.EdgeCores, &res.RelayCores, &res.NATSCores, &res.BenchCores}
 	for i := range cores {
 		*cores[i] = perSecond(func(r *Round) float64 { return r.usage[i].Seconds() })
 	}
@@ -101,7 +104,7 @@ func (s *Scene) Result(all []Round) Result {
 }
 
 func updates(r *Round) float64 { return float64(r.Window.Updates) }
-func perEdge(r *Round) float64 { return Ratio(updates(r), r.usage[0].Seconds()) }
+func perEdge(r *Round) float64 { return Ratio(updates(r), r.usage[edgeKind].Seconds()) }
 
 func (res *Result) traffic(of func(func(*Round) float64) float64) {
 	wire := func(r *Round) float64 { return float64(r.Window.bytes + headerBytes*r.Window.datagrams) }
@@ -112,21 +115,24 @@ func (res *Result) traffic(of func(func(*Round) float64) float64) {
 }
 
 func (res *Result) memory(of, perSecond func(func(*Round) float64) float64, all []Round) {
-	res.AllocsPerUpdate = of(func(r *Round) float64 { return Ratio(r.after.allocations-r.before.allocations, updates(r)) })
-	res.BytesAllocated = of(func(r *Round) float64 { return Ratio(r.after.bytes-r.before.bytes, updates(r)) })
-	res.Collections = perSecond(func(r *Round) float64 { return r.after.collections - r.before.collections })
+	grown := func(r *Round, name string) float64 { return r.after.sum(name) - r.before.sum(name) }
+	res.AllocsPerUpdate = of(func(r *Round) float64 { return Ratio(grown(r, "go_memstats_mallocs_total"), updates(r)) })
+	res.BytesAllocated = of(func(r *Round) float64 { return Ratio(grown(r, "go_memstats_alloc_bytes_total"), updates(r)) })
+	res.Collections = perSecond(func(r *Round) float64 { return grown(r, "go_gc_duration_seconds_count") })
 	for i := range all {
 		res.RSS = max(res.RSS, all[i].rss)
-		res.PauseMax = max(res.PauseMax, ms(all[i].after.pauseMax))
+		for _, edge := range all[i].after {
+			res.PauseMax = max(res.PauseMax, 1e3*edge[`go_gc_duration_seconds{quantile="1"}`]) // of the last few collections
+		}
 		res.Overflow += uint64(all[i].overflow)
 		res.Lost += all[i].Window.lost
 	}
 }
 
 func (res *Result) baselines(of func(func(*Round) float64) float64, all []Round) {
-	bare := func(r *Round) float64 { return Ratio(float64(r.usage[0]), r.bare) }
+	bare := func(r *Round) float64 { return Ratio(float64(r.usage[edgeKind]), r.bare) }
 	res.BareRatio, res.BareSpread = of(bare), Spread(values(all, bare))
-	ours := func(r *Round) float64 { return Ratio(float64(r.usage[0]), updates(r)) }
+	ours := func(r *Round) float64 { return Ratio(float64(r.usage[edgeKind]), updates(r)) }
 	res.RawRatio = of(func(r *Round) float64 { return Ratio(r.raw, ours(r)) })
 	res.NaiveRatio = of(func(r *Round) float64 { return Ratio(r.naive, ours(r)) })
 }
@@ -181,7 +187,7 @@ func Spread(list []float64) float64 {
 	return Ratio(list[len(list)-1]-list[0], m)
 }
 
-// Write prints results as a table.
+// Write prints results as a table, and below it reasons to doubt them.
 func Write(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "series\tstates×Hz×clients\tM upd/s\tdelivered\tM upd/edge-CPU-s\t±\tcores: edge\trelay\tNATS\tbench\t"+
@@ -190,7 +196,25 @@ func Write(w io.Writer, results []Result) error {
 	for i := range results {
 		results[i].write(t)
 	}
-	return t.Flush()
+	err := t.Flush()
+	for i := range results {
+		for _, line := range results[i].warnings() {
+			fmt.Fprintln(w, "warning:", line)
+		}
+	}
+	return err
+}
+
+// WriteJSON writes figures to a file unless its name is empty.
+func WriteJSON(file string, figures any) error {
+	if file == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(figures, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
 func (res *Result) write(w io.Writer) {
@@ -215,8 +239,7 @@ func (res *Result) write(w io.Writer) {
 	}
 }
 
-// Warnings returns reasons to doubt a result.
-func (res *Result) Warnings() (list []string) {
+func (res *Result) warnings() (list []string) {
 	if res.Overflow > 0 {
 		list = append(list, fmt.Sprintf("%s: the generator was too slow for %d datagrams", res.Case, res.Overflow))
 	}
@@ -224,4 +247,48 @@ func (res *Result) Warnings() (list []string) {
 		list = append(list, fmt.Sprintf("%s: edges closed %d clients", res.Case, res.Lost))
 	}
 	return list
+}
+
+// A Histogram counts durations in buckets that are at most 1/16 wide, relative to
+// their durations.
+type Histogram struct {
+	n      uint64
+	max    time.Duration
+	counts [(127 + 64) << 4]uint64 // 127 is the exponent of 1 in a float32
+}
+
+// mantissaRest is the number of bits of a float32's mantissa that do not tell its bucket.
+const mantissaRest = 23 - 4
+
+func (h *Histogram) add(d time.Duration) {
+	d = max(d, 0)
+	h.n++
+	h.max = max(h.max, d)
+	h.counts[bucket(uint64(d))]++
+}
+
+// Quantile returns the duration that the share q of all does not exceed, rounded up to the
+// end of its bucket.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	want := uint64(q*float64(h.n-1)) + 1
+	for i, c := range h.counts {
+		if want <= c {
+			return min(time.Duration(bucketEnd(i)), h.max)
+		}
+		want -= c
+	}
+	return h.max
+}
+
+// bucket returns the bucket of v: the exponent of v as a float32 and the first four bits of
+// the mantissa.
+func bucket(v uint64) int { return int(math.Float32bits(float32(v)) >> mantissaRest) }
+
+// bucketEnd returns the largest integer in bucket i.
+func bucketEnd(i int) uint64 {
+	next := math.Float32frombits(uint32(i+1) << mantissaRest)
+	return uint64(math.Ceil(float64(next))) - 1
 }

@@ -3,44 +3,31 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// A Config describes how to run cases.
-type Config struct {
-	Self    string        // the program dnpctl, which has the commands bench-nats and bench-send
-	Bin     string        // folder of relay and edge
-	Workers int           // of each edge
-	Tick    time.Duration // of the relay
-	Flush   time.Duration // of the edges
-	Window  time.Duration // length of one measurement
-	Rounds  int           // measurements of a case, each with its baselines
-	Pin     bool          // edges on core 0, everything else on core 1
-	Limits  bool          // edges keep their default limits on addresses and sessions
+// A Runner runs cases, one at a time.
+type Runner struct {
+	Flags         // without JSON; Bin is not empty
+	Self   string // the program dnpctl, which has the commands bench-nats and bench-send
+	Limits bool   // edges keep their default limits on addresses and sessions
 
 	// Watch is called with each window and its duration while the window is measured. nil
 	// means nothing.
 	Watch func(s *Scene, d time.Duration) error
-
-	// Progress gets one line for each step. nil means nothing.
-	Progress func(format string, args ...any)
 }
 
-// A Runner runs cases, one at a time.
-type Runner struct{ cfg Config }
-
-// New returns a Runner with defaults for the functions of cfg.
-func New(cfg Config) *Runner {
-	if cfg.Progress == nil {
-		cfg.Progress = func(string, ...any) {}
-	}
-	if cfg.Watch == nil {
-		cfg.Watch = func(*Scene, time.Duration) error { return nil }
-	}
-	return &Runner{cfg: cfg}
+// Progress prints one line for each step of a run.
+func Progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
 // Times of every case. They are arbitrary unless a reason is given.
@@ -48,8 +35,6 @@ const (
 	LinkTimeout = 90 * time.Second
 	SettleTime  = 2500 * time.Millisecond // an edge repeats values of a state that is quiet for 1.5 s
 	warmTime    = 300 * time.Millisecond
-	naiveCount  = 50_000
-	naiveBytes  = 37 // a LinkUpdate with one link of 28 bytes in two values
 )
 
 // A Scene is a case and its processes, publisher and clients.
@@ -68,18 +53,43 @@ type Scene struct {
 	joining time.Duration
 }
 
-// Case runs one case.
-func (r *Runner) Case(ctx context.Context, c Case) (Result, error) {
-	s, err := r.Open(ctx, &c)
+// Cases runs cases one after the other. A case that fails does not end the run.
+func (r *Runner) Cases(ctx context.Context, cases []Case) (results []Result, err error) {
+	for i := range cases {
+		if ctx.Err() != nil {
+			return results, errors.Join(err, ctx.Err())
+		}
+		res, failed := r.run(ctx, &cases[i])
+		if failed != nil {
+			failed = fmt.Errorf("%s: %w", &cases[i], failed)
+			err = errors.Join(err, failed)
+			Progress("%v", failed)
+			continue
+		}
+		results = append(results, res)
+		Progress("%s: %.2f M updates per edge CPU second", res.Case, res.PerEdgeCPU/1e6)
+	}
+	return results, err
+}
+
+func (r *Runner) run(ctx context.Context, c *Case) (res Result, err error) {
+	s, err := r.Open(ctx, c)
 	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", c.String(), err)
+		return res, err
 	}
 	defer s.Close()
-	res, err := s.rounds(ctx)
-	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", c.String(), err)
+	var all []Round
+	for range cmp.Or(c.Rounds, r.Rounds) {
+		if err := ctx.Err(); err != nil {
+			return res, err
+		}
+		one, err := s.round(ctx)
+		if err != nil {
+			return res, err
+		}
+		all = append(all, one)
 	}
-	return res, nil
+	return s.Result(all), nil
 }
 
 // Open starts everything and links all clients.
@@ -128,7 +138,7 @@ func (s *Scene) Close() {
 		s.Swarm.stop()
 	}
 	if s.Publisher != nil {
-		s.Publisher.close()
+		s.Publisher.NC.Close()
 	}
 	if s.Stack != nil {
 		s.Stack.stop()
@@ -140,7 +150,7 @@ func (s *Scene) link(ctx context.Context) error {
 	start, want := time.Now(), int64(s.Case.Clients*s.Case.linksPerClient())
 	s.Swarm.Connect(s.Case.Clients)
 	for s.Swarm.linked.Load() < want {
-		if _, err := s.Publisher.groupJoined(ctx); err != nil {
+		if err := s.Publisher.groupJoined(ctx); err != nil {
 			return err
 		}
 		if err := s.Stack.check(); err != nil {
@@ -153,30 +163,10 @@ func (s *Scene) link(ctx context.Context) error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	s.joining = time.Since(start)
-	s.r.cfg.Progress("%s: %d links of %d clients up after %v", s.Case, want, s.Case.Clients, s.joining.Round(time.Millisecond))
+	Progress("%s: %d links of %d clients up after %v", s.Case, want, s.Case.Clients, s.joining.Round(time.Millisecond))
 	time.Sleep(SettleTime)
 	s.full = s.Stack.RSS()
 	return nil
-}
-
-// rounds measures all rounds of a case.
-func (s *Scene) rounds(ctx context.Context) (Result, error) {
-	rounds := s.r.cfg.Rounds
-	if s.Case.Rounds > 0 {
-		rounds = s.Case.Rounds
-	}
-	var all []Round
-	for range rounds {
-		if err := ctx.Err(); err != nil {
-			return Result{}, err
-		}
-		one, err := s.round(ctx)
-		if err != nil {
-			return Result{}, err
-		}
-		all = append(all, one)
-	}
-	return s.Result(all), nil
 }
 
 // A Round is one window of the deployment and one of each baseline.
@@ -184,8 +174,8 @@ type Round struct {
 	Window   Window
 	Wall     time.Duration
 	usage    usage
-	before   memory // of the edges
-	after    memory
+	before   metrics // of the edges
+	after    metrics
 	rss      int64
 	overflow uint32 // datagrams that the generator lost because it was too slow
 	offered  float64
@@ -200,16 +190,17 @@ func (s *Scene) round(ctx context.Context) (r Round, err error) {
 		return r, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	spent, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Sent: r.Window.record, Data: r.Window.sample})
+	bare, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Sent: r.Window.record, Data: r.Window.sample})
 	if err != nil {
 		return r, err
 	}
-	r.bare = float64(spent.CPU) * float64(r.Window.datagrams) / float64(max(1, spent.Datagrams))
-	if spent, err = s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Naive: naiveCount, Bytes: naiveBytes, Peers: s.Case.Clients}); err != nil {
+	r.bare = float64(bare) * Ratio(float64(r.Window.datagrams), float64(len(r.Window.record)))
+	naive, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Peers: s.Case.Clients})
+	if err != nil {
 		return r, err
 	}
-	r.naive = float64(spent.CPU) / float64(spent.Datagrams)
-	r.raw, err = s.raw.window(ctx, s.Publisher, s.Stack, s.r.cfg.Window/2)
+	r.naive = float64(naive) / naiveCount
+	r.raw, err = s.raw.window(ctx, s.Publisher, s.Stack, s.r.Window/2)
 	return r, err
 }
 
@@ -217,38 +208,29 @@ func (s *Scene) round(ctx context.Context) (r Round, err error) {
 func (s *Scene) Measure(ctx context.Context, r *Round, active int) (err error) {
 	period := s.Case.period()
 	warm := max(2, uint32(warmTime/period))
-	ticks := max(1, uint32(s.windowTime()/period))
+	ticks := max(1, uint32(cmp.Or(s.Case.Window, s.r.Window)/period))
 	line := timeline{start: time.Now().Add(20 * time.Millisecond), first: s.next, period: period}
 	end := s.next + warm + ticks
 	s.next = end
 	s.Swarm.begin(line)
-	if r.before, err = s.Stack.scrape(); err != nil {
+	if r.before, err = s.Stack.metrics(ctx); err != nil {
 		return err
 	}
-	published := make(chan error, 1)
-	go func() { published <- s.Publisher.publish(ctx, line, end, active) }()
-	watched := make(chan error, 1)
-	go func() { watched <- s.r.cfg.Watch(s, line.due(end).Sub(line.start)) }()
+	var tasks errgroup.Group
+	tasks.Go(func() error { return s.Publisher.publish(ctx, line, end, active) })
+	if s.r.Watch != nil {
+		tasks.Go(func() error { return s.r.Watch(s, line.due(end).Sub(line.start)) })
+	}
 	s.count(r, line.due(line.first+warm).Add(-period/2), line.due(end).Add(-period/2))
-	if err := <-published; err != nil {
-		return err
-	}
-	if err := <-watched; err != nil {
+	if err := tasks.Wait(); err != nil {
 		return err
 	}
 	r.rss = s.Stack.RSS()
 	r.offered = s.Case.offered(active)
-	if r.after, err = s.Stack.scrape(); err != nil {
+	if r.after, err = s.Stack.metrics(ctx); err != nil {
 		return err
 	}
 	return s.Stack.check()
-}
-
-func (s *Scene) windowTime() time.Duration {
-	if s.Case.Window > 0 {
-		return s.Case.Window
-	}
-	return s.r.cfg.Window
 }
 
 // count lets the swarm count between two moments.
@@ -256,14 +238,17 @@ func (s *Scene) count(r *Round, from, to time.Time) {
 	r.Window.record = make([]Sent, 0, 1<<17)
 	time.Sleep(time.Until(from))
 	overflow, before := s.Swarm.socket.overflows(), s.Stack.usage()
-	s.Swarm.openWindow(&r.Window)
+	s.Swarm.count(&r.Window)
 	for now := time.Now(); now.Before(to); now = time.Now() {
 		pause := 20*time.Millisecond + rand.N(40*time.Millisecond)
 		time.Sleep(min(pause, to.Sub(now)))
 		s.Swarm.sample()
 	}
-	r.usage = s.Stack.usage().sub(before)
-	s.Swarm.closeWindow()
+	r.usage = s.Stack.usage()
+	for kind := range before {
+		r.usage[kind] -= before[kind]
+	}
+	s.Swarm.count(nil)
 	r.Wall = time.Since(r.Window.start)
 	r.overflow = s.Swarm.socket.overflows() - overflow
 }

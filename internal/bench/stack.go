@@ -3,24 +3,34 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"golang.org/x/sys/unix"
 )
 
 // startTimeout bounds the start of each process of a stack.
 const startTimeout = 20 * time.Second
+
+// Kinds of processes whose costs are separate. A stack ends them in this order.
+const (
+	edgeKind = iota
+	relayKind
+	natsKind
+	generatorKind // this process
+	kinds
+)
 
 // A Stack is the processes of one deployment.
 type Stack struct {
@@ -28,8 +38,7 @@ type Stack struct {
 	Ports []uint16 // of the edges, UDP
 	HTTP  []string // of the edges, for metrics and profiles
 
-	nats, relay *proc.Process
-	edges       []*proc.Process
+	processes [generatorKind][]*proc.Process
 }
 
 // startStack starts NATS, a relay and edges, and returns when all are ready. The stack is
@@ -41,121 +50,117 @@ func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
 		return s, err
 	}
 	s.URL = "nats://" + listen
-	s.nats, err = start(ctx, "NATS", r.cfg.Self, func() bool { return answersTCP(listen) }, "bench-nats", listen)
+	err = s.start(ctx, natsKind, "NATS", exec.Command(r.Self, "bench-nats", listen), func() bool { return answersTCP(listen) })
 	if err == nil {
-		err = r.startRelay(ctx, s)
+		_, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--tick", r.Tick.String(), "--log-level", "warn")
 	}
 	for i := 0; i < edges && err == nil; i++ {
 		err = r.startEdge(ctx, s, i)
 	}
-	if err == nil {
-		err = r.pinStack(s)
+	if err == nil && r.Pin {
+		err = s.pin()
 	}
 	return s, err
 }
 
 // start starts a process and waits until it is ready.
-func start(ctx context.Context, name, file string, ready func() bool, args ...string) (*proc.Process, error) {
-	p := &proc.Process{Name: name, File: file, Args: args}
-	if err := p.Start(); err != nil {
-		return nil, err
-	}
-	return p, p.Await(ctx, startTimeout, "is ready", ready)
-}
-
-func (r *Runner) startRelay(ctx context.Context, s *Stack) error {
-	web, err := freeTCP()
+func (s *Stack) start(ctx context.Context, kind int, name string, cmd *exec.Cmd, ready func() bool) error {
+	p, err := proc.Start(name, cmd)
 	if err != nil {
 		return err
 	}
-	s.relay, err = start(ctx, "relay", filepath.Join(r.cfg.Bin, "relay"), func() bool { return ready(web) },
-		"serve", "--nats-url", s.URL, "--http", web, "--node", "bench-relay", "--tick", r.cfg.Tick.String(), "--log-level", "warn")
-	return err
+	s.processes[kind] = append(s.processes[kind], p)
+	return p.Await(ctx, startTimeout, "is ready", ready)
+}
+
+// startNode starts a relay or an edge, and returns the address of its HTTP server.
+func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, name string, flags ...string) (web string, err error) {
+	if web, err = freeTCP(); err != nil {
+		return "", err
+	}
+	node := "bench-" + strings.ReplaceAll(name, " ", "-")
+	flags = append([]string{"serve", "--nats-url", s.URL, "--http", web, "--node", node}, flags...)
+	return web, s.start(ctx, kind, name, exec.Command(filepath.Join(r.Bin, program), flags...), func() bool { return ready(web) })
 }
 
 func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
-	web, err := freeTCP()
+	port, err := freeUDP()
 	if err != nil {
 		return err
 	}
-	port, err := freePort(unix.SOCK_DGRAM)
-	if err != nil {
-		return err
+	flags := []string{
+		"--pprof", "--listen", fmt.Sprintf("udp://127.0.0.1:%d", port), "--workers", strconv.Itoa(r.Workers),
+		"--flush", r.Flush.String(), "--open-space", Space, "--log-level", "error",
 	}
-	args := []string{
-		"serve", "--nats-url", s.URL, "--http", web, "--node", fmt.Sprintf("bench-edge-%d", i), "--pprof",
-		"--listen", fmt.Sprintf("udp://127.0.0.1:%d", port), "--workers", strconv.Itoa(r.cfg.Workers),
-		"--flush", r.cfg.Flush.String(), "--open-space", Space, "--log-level", "error",
+	if !r.Limits { // thousands of clients connect at once
+		flags = append(flags, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
-	if !r.cfg.Limits { // thousands of clients connect at once
-		args = append(args, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
-	}
-	p, err := start(ctx, fmt.Sprintf("edge %d", i), filepath.Join(r.cfg.Bin, "edge"), func() bool { return ready(web) }, args...)
-	if p != nil {
-		s.edges, s.Ports, s.HTTP = append(s.edges, p), append(s.Ports, port), append(s.HTTP, web)
+	web, err := r.startNode(ctx, s, edgeKind, "edge", fmt.Sprintf("edge %d", i), flags...)
+	s.Ports, s.HTTP = append(s.Ports, port), append(s.HTTP, web)
+	return err
+}
+
+// pin binds the edges to core 0 and everything else to core 1.
+func (s *Stack) pin() error {
+	err := proc.Pin(os.Getpid(), 1)
+	for kind, list := range s.processes {
+		for _, p := range list {
+			err = errors.Join(err, proc.Pin(p.PID(), min(kind, 1)))
+		}
 	}
 	return err
 }
 
-// pinStack binds the edges to core 0 and everything else to core 1.
-func (r *Runner) pinStack(s *Stack) error {
-	if !r.cfg.Pin {
-		return nil
-	}
-	errs := []error{proc.Pin(os.Getpid(), 1), proc.Pin(s.nats.PID(), 1), proc.Pin(s.relay.PID(), 1)}
-	for _, e := range s.edges {
-		errs = append(errs, proc.Pin(e.PID(), 0))
-	}
-	return errors.Join(errs...)
-}
-
 func (s *Stack) stop() {
-	for _, p := range append(append([]*proc.Process{}, s.edges...), s.relay, s.nats) {
-		if p != nil {
-			p.Stop()
-		}
+	for _, p := range slices.Concat(s.processes[:]...) {
+		p.Stop()
 	}
 }
 
 // check returns an error for each process that has ended.
-func (s *Stack) check() error {
-	errs := []error{s.nats.Ended(), s.relay.Ended()}
-	for _, e := range s.edges {
-		errs = append(errs, e.Ended())
+func (s *Stack) check() (err error) {
+	for _, p := range slices.Concat(s.processes[:]...) {
+		err = errors.Join(err, p.Ended())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// usage is the CPU time of the processes of a stack, in this order: edges, relay, NATS,
-// generator.
-type usage [4]time.Duration
+// usage is the CPU time of each kind of processes.
+type usage [kinds]time.Duration
 
 func (s *Stack) usage() (u usage) {
-	for _, e := range s.edges {
-		u[0] += proc.CPU(e.PID())
+	for kind, list := range s.processes {
+		for _, p := range list {
+			u[kind] += proc.CPU(p.PID())
+		}
 	}
-	u[1], u[2], u[3] = proc.CPU(s.relay.PID()), proc.CPU(s.nats.PID()), proc.CPU(os.Getpid())
-	return u
-}
-
-func (u usage) sub(v usage) usage {
-	for i := range u {
-		u[i] -= v[i]
-	}
+	u[generatorKind] = proc.CPU(os.Getpid())
 	return u
 }
 
 // RSS returns the resident memory of the edges in bytes.
 func (s *Stack) RSS() (sum int64) {
-	for _, e := range s.edges {
+	for _, e := range s.processes[edgeKind] {
 		sum += proc.RSS(e.PID())
 	}
 	return sum
 }
 
+// freeTCP returns an address of this machine with a free port; freeUDP returns a free port.
 func freeTCP() (string, error) {
-	port, err := freePort(unix.SOCK_STREAM)
-	return fmt.Sprintf("127.0.0.1:%d", port), err
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func freeUDP() (uint16, error) {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0, err
+	}
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), c.Close()
 }
 
 func answersTCP(addr string) bool {
@@ -176,67 +181,40 @@ func ready(addr string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// A memory is the metrics of an edge about its own memory.
-type memory struct {
-	allocations float64 // since the start
-	bytes       float64
-	collections float64
-	pauseMax    time.Duration // of the last few collections
+// metrics are the samples of each edge.
+type metrics []map[string]float64
+
+func (m metrics) sum(name string) (sum float64) {
+	for _, edge := range m {
+		sum += edge[name]
+	}
+	return sum
 }
 
-// scrape sums the metrics of all edges.
-func (s *Stack) scrape() (m memory, err error) {
+func (s *Stack) metrics(ctx context.Context) (m metrics, err error) {
 	for _, addr := range s.HTTP {
-		if err := m.scrape("http://" + addr + "/metrics"); err != nil {
-			return m, err
+		one, err := proc.Metrics(ctx, http.DefaultClient, addr)
+		if err != nil {
+			return m, fmt.Errorf("metrics of an edge: %w", err)
 		}
+		m = append(m, one)
 	}
 	return m, nil
 }
 
-func (m *memory) scrape(url string) error {
-	answer, err := http.Get(url)
-	if err != nil {
-		return fmt.Errorf("metrics of an edge: %w", err)
-	}
-	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			continue
-		}
-		switch name {
-		case "go_memstats_mallocs_total":
-			m.allocations += v
-		case "go_memstats_alloc_bytes_total":
-			m.bytes += v
-		case "go_gc_duration_seconds_count":
-			m.collections += v
-		case `go_gc_duration_seconds{quantile="1"}`:
-			m.pauseMax = max(m.pauseMax, time.Duration(v*float64(time.Second)))
-		}
-	}
-	return lines.Err()
-}
-
 // Drops returns the drop counters of the edges, by reason, for reports of failures.
 func (s *Stack) Drops() (text string) {
-	for _, addr := range s.HTTP {
-		answer, err := http.Get("http://" + addr + "/metrics")
-		if err != nil {
-			return text + " " + err.Error()
-		}
-		lines := bufio.NewScanner(answer.Body)
-		for lines.Scan() {
-			name, value, _ := strings.Cut(lines.Text(), " ")
-			if strings.Contains(name, "drops_total{") && value != "0" {
+	all, err := s.metrics(context.Background())
+	for _, edge := range all {
+		for _, name := range slices.Sorted(maps.Keys(edge)) {
+			if strings.Contains(name, "drops_total{") && edge[name] != 0 {
 				_, reason, _ := strings.Cut(name, `reason="`)
-				text += " " + strings.TrimSuffix(reason, `"}`) + "=" + value
+				text += fmt.Sprintf(" %s=%.0f", strings.TrimSuffix(reason, `"}`), edge[name])
 			}
 		}
-		_ = answer.Body.Close()
+	}
+	if err != nil {
+		text += " " + err.Error()
 	}
 	return text
 }

@@ -27,7 +27,7 @@ type Durable struct {
 }
 
 // OpenDurable opens the session log that the flags name; nil if they name none. connect
-// makes a connection to NATS, which Close closes. timeout is how long JetStream may be
+// makes a connection to NATS, which the caller closes after Run. timeout is how long JetStream may be
 // unavailable; 0 is without limit.
 func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error),
 	subjects subject.Names, timeout time.Duration, log *slog.Logger) (d *Durable, err error) {
@@ -35,11 +35,6 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 		return nil, nil
 	}
 	d = &Durable{flags: c}
-	defer func() {
-		if err != nil {
-			d.Close()
-		}
-	}()
 	if d.bus, err = connect(); err != nil {
 		return nil, err
 	}
@@ -64,7 +59,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 		return nil
 	}
 	e := &edge.Durable{
-		Log: d.log, Shards: d.log.Shards(), Secret: d.log.Secret(), From: fromNATS{d.from},
+		Log: d.log, Secret: d.log.Secret(), From: fromNATS{d.from},
 		DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
 		AnswerOnly: d.flags.AnswerOnly,
 	}
@@ -91,13 +86,6 @@ func (d *Durable) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Close closes the connection to NATS, after Run.
-func (d *Durable) Close() {
-	if d != nil && d.bus != nil {
-		d.bus.Close()
-	}
-}
-
 // missing names what is not available.
 func (d *Durable) missing() (list []string) {
 	if d == nil {
@@ -119,9 +107,9 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	}
 	all := []telemetry.Metric{
 		telemetry.CounterBy("dnp.session.log.appends", "{write}", "Writes to session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { observeVerdicts(observe, d.log.Stats().Appends) }),
+			func(observe func(string, uint64)) { d.log.Stats().Appends.Each(observe) }),
 		telemetry.CounterBy("dnp.session.log.reads", "{read}", "Reads of session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { observeVerdicts(observe, d.log.Stats().Reads) }),
+			func(observe func(string, uint64)) { d.log.Stats().Reads.Each(observe) }),
 		telemetry.Counter("dnp.session.log.io", "By", "Bytes of writes to session logs.", func() uint64 { return d.log.Stats().Bytes }),
 		telemetry.Counter("dnp.session.from.stored", "{message}", "Reliable messages of clients that the stream for game servers confirmed.",
 			func() uint64 { return d.from.Stats().Stored }),
@@ -140,18 +128,10 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	)
 }
 
-func observeVerdicts(observe func(string, uint64), v natslog.Verdicts) {
-	observe("ok", v.OK)
-	observe("stale", v.Stale)
-	observe("busy", v.Busy)
-	observe("unknown", v.Unknown)
-	observe("unreachable", v.Unreachable)
-}
-
 // fromNATS adapts natsfrom to edge.From.
 type fromNATS struct{ p *natsfrom.Publisher }
 
 // Begin implements edge.From.
 func (f fromNATS) Begin(space, client, session string, delivered func(uint64)) edge.Feed {
-	return f.p.Begin(natsfrom.Source{Space: space, Client: client, Session: session}, delivered)
+	return f.p.Begin(space, client, session, delivered)
 }

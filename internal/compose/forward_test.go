@@ -14,7 +14,7 @@ import (
 func TestForwardingNeedsKeys(t *testing.T) {
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, nil))
-	g, err := NewGossip(&config.Gossip{GossipBind: "127.0.0.1:0"}, cluster.RoleEdge, "e", 64, nil, slog.New(slog.DiscardHandler))
+	g, err := NewGossip(&config.Gossip{GossipBind: "127.0.0.1:0"}, cluster.RoleEdge, "e", 64, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestNewGossip(t *testing.T) {
-	g, err := NewGossip(&config.Gossip{GossipBind: "127.0.0.1:0"}, cluster.RoleEdge, "edge-0", 64, nil, slog.New(slog.DiscardHandler))
+	g, err := NewGossip(&config.Gossip{GossipBind: "127.0.0.1:0"}, cluster.RoleEdge, "edge-0", 64, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

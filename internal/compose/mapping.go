@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -21,50 +19,35 @@ const (
 	mappingAgain    = 5 * time.Second  // between two checks while there is a problem
 )
 
-// A Mapping knows whether publishes reach relays. The zero value assumes that they do.
-type Mapping struct{ wrong atomic.Bool }
-
-// Note adds to the health of a node that publishes go wrong.
-func (m *Mapping) Note(h telemetry.Health) telemetry.Health {
-	if m.wrong.Load() {
-		h.Missing = append(h.Missing, "mapping")
-	}
-	return h
-}
-
-// Watch checks, at the start and after each reconnect, whether the NATS server of the
+// watchMapping checks, at the start and after each reconnect, whether the NATS server of the
 // connection brings publishes to relays, and to the right ones. It logs one line for each
 // new problem, and one when there is none again. It returns when ctx ends.
-func (m *Mapping) Watch(ctx context.Context, b bus.Bus, subjects subject.Names, node string, shards int, log *slog.Logger) {
-	changed := make(chan struct{}, 1)
-	b.OnChange(func(connected bool) {
-		if !connected {
-			return
-		}
-		select {
-		case changed <- struct{}{}:
-		default:
+func (n *node) watchMapping(ctx context.Context) error {
+	changed := turn.NewWake()
+	n.bus.OnChange(func(connected bool) {
+		if connected {
+			changed.Wake()
 		}
 	})
 	for logged := ""; ; {
-		problem := mappingProblem(ctx, b, subjects, node, shards)
-		m.wrong.Store(problem != "")
+		problem := mappingProblem(ctx, n.bus, n.subjects, n.name, n.shards)
+		n.misled.Store(problem != "")
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
 		case problem != "":
 			again = time.After(mappingAgain)
 			if problem != logged {
-				log.Error("publishes go wrong: "+problem, "subject", subjects.Publish("*", ""))
+				n.log.Error("publishes go wrong: "+problem, "subject", n.subjects.Publish("*", ""))
 			}
 		case logged != "":
-			log.Info("publishes reach relays again")
+			n.log.Info("publishes reach relays again")
 		}
 		logged = problem
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-changed:
 		case <-again:
 		}
@@ -80,7 +63,7 @@ func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node
 			return probeProblem(answer, node, shards)
 		}
 		if ctx.Err() != nil || errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrClosed) {
-			return "" // Watch checks again after the reconnect
+			return "" // watchMapping checks again after the reconnect
 		}
 		if time.Now().After(end) {
 			return "no relay answers; either this NATS server has no subject mappings (INTERFACES.md), or no relay holds the shard"

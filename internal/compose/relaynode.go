@@ -6,16 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -25,66 +22,54 @@ const (
 	leaveWait = 500 * time.Millisecond // from the announcement that the relay drains until it does, so that the others know
 )
 
-// RelayFlags are the flags of a relay of a cluster.
-type RelayFlags struct {
-	config.NATS      `group:"Cluster"`
-	config.Node      `group:"Cluster"`
-	config.Gossip    `group:"Cluster"`
-	config.Sharding  `group:"Cluster"`
+// A RelayCommand is the command that runs a relay of a cluster, with its flags.
+type RelayCommand struct {
+	config.Cluster   `group:"Cluster"`
 	config.Relay     `group:"Relay"`
 	config.RelayNATS `group:"Relay"`
 	config.Admin     `group:"Health, metrics and logs" set:"http=127.0.0.1:8413"`
 	config.Logging   `group:"Health, metrics and logs"`
 }
 
-// A RelayNode is a relay of a cluster with everything that it needs.
-type RelayNode struct {
-	flags         *RelayFlags
-	subjects      subject.Names
-	bus, storeBus *natsbus.Bus
-	leases        *natslease.Leases
-	relay         *relay.Relay
-	gossip        *gossip.Gossip // nil without --gossip-join
-	tel           *telemetry.Telemetry
-	admin         *telemetry.Server
-	mapping       Mapping
-	log           *slog.Logger
+// A relayNode is a relay of a cluster with everything that it needs.
+type relayNode struct {
+	node
+	flags  *RelayCommand
+	store  *natsbus.Bus // its own connection, because keyframes are large and must not delay batches
+	leases *natslease.Leases
+	relay  *relay.Relay
 }
 
-// NewRelayNode connects to NATS and opens what the relay needs. The error is one line that
+// Run serves until ctx ends, and then hands every shard over. The error is one line that
 // names what is not available.
-func NewRelayNode(ctx context.Context, f *RelayFlags, log *slog.Logger) (*RelayNode, error) {
-	tel, err := telemetry.Open("relay", f.Name, log)
-	if err != nil {
-		return nil, err
+func (c *RelayCommand) Run(ctx context.Context, log *slog.Logger) error {
+	n := &relayNode{flags: c}
+	if err := n.openTelemetry("relay", c.Name, c.Shards, log); err != nil {
+		return err
 	}
-	n := &RelayNode{flags: f, subjects: Subjects(&f.NATS), tel: tel, log: tel.Logger(log)}
-	if err := n.open(ctx); err != nil {
-		n.close()
-		return nil, err
+	defer n.close()
+	switch err := n.start(ctx, &c.Cluster, &c.Admin, 2, n.open); {
+	case err != nil && ctx.Err() != nil:
+		return nil // a signal before the relay has shards: nothing to drain
+	case err != nil:
+		return err
 	}
-	return n, nil
+	metrics := append(n.relay.Metrics(), leaseMetrics(n.leases)...)
+	health := func() telemetry.Health { return health(n.relay.Ready(), n.bus) } // without NATS nothing reaches the relay
+	if err := n.listen(&c.Admin, metrics, health, nil); err != nil {
+		return err
+	}
+	return n.run(ctx)
 }
 
-func (n *RelayNode) open(ctx context.Context) error {
-	f := n.flags
-	waiting, reached, err := showWaiting(&f.Admin)
-	if err != nil {
-		return err
-	}
-	defer waiting.Stop()
-	if n.bus, err = DialNATS(ctx, &f.NATS, &f.Node, n.log); err != nil {
-		return err
-	}
-	// Keyframes are large and must not delay batches, so the store has its own connection.
-	if n.storeBus, err = DialNATS(ctx, &f.NATS, &f.Node, n.log); err != nil {
-		return err
-	}
-	reached()
-	err = openStore(ctx, f.StartTimeout, n.log, func(ctx context.Context) (err error) {
+// open makes what a relay needs besides its connections to NATS.
+func (n *relayNode) open(ctx context.Context) error {
+	c := n.flags
+	n.store = n.buses[1]
+	err := openStore(ctx, c.StartTimeout, n.log, func(ctx context.Context) (err error) {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
-			Conn: n.storeBus.Conn(), Subjects: n.subjects, Node: f.Name, Shards: f.Shards, Streams: f.StoreStreams,
-			Replicas: f.Replicas, Lease: cluster.LeaseConfig{Silence: f.LeaseSilence, Format: n.format}, Log: n.log,
+			Conn: n.store.Conn(), Subjects: n.subjects, Node: n.name, Shards: n.shards, Streams: c.StoreStreams,
+			Replicas: c.Replicas, Lease: cluster.LeaseConfig{Silence: c.LeaseSilence, Format: n.format}, Log: n.log,
 		})
 		return err
 	})
@@ -92,109 +77,83 @@ func (n *RelayNode) open(ctx context.Context) error {
 		return err
 	}
 	n.relay, err = relay.New(relay.Config{
-		Node: f.Name, Bus: n.bus, Subjects: n.subjects, Shards: f.Shards, Tick: f.Tick,
-		Wildcard: f.Ingress == "wildcard", Leases: n.leases, DurableRate: f.DurableRate,
-		DrainTimeout: f.DrainTimeout, Log: n.log, Telemetry: n.tel,
+		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick,
+		Wildcard: c.Ingress == "wildcard", Leases: n.leases, DurableRate: c.DurableRate,
+		DrainTimeout: c.DrainTimeout, Log: n.log, Telemetry: n.tel,
 	})
 	if err != nil {
 		return err
 	}
-	metrics := append(n.relay.Metrics(), BusMetrics(n.bus, n.storeBus)...)
-	metrics = append(metrics, leaseMetrics(n.leases)...)
-	if len(f.GossipJoin) > 0 {
-		if n.gossip, err = NewGossip(&f.Gossip, cluster.RoleRelay, f.Name, f.Shards, nil, n.log); err != nil {
-			return err
-		}
-		metrics = append(metrics, GossipMetrics(n.gossip)...)
-	}
-	waiting.Stop()
-	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: f.HTTP, Telemetry: n.tel, Pprof: f.Pprof, TokenFile: f.HTTPToken, Metrics: metrics,
-		Health: func() telemetry.Health { return n.mapping.Note(health(n.relay.Ready(), n.bus)) }, // without NATS nothing reaches the relay
-	})
-	return err
+	return n.join(&c.Gossip, cluster.RoleRelay)
 }
 
 // format returns the lowest format that all members read. Gossip is opened before the relay asks
 // for a lease.
-func (n *RelayNode) format() uint8 {
+func (n *relayNode) format() uint8 {
 	if n.gossip == nil {
 		return format.Oldest
 	}
 	return n.gossip.Roster().Format()
 }
 
-// Run serves until ctx ends, and then hands every shard over.
-func (n *RelayNode) Run(ctx context.Context) error {
-	defer n.close()
+func (n *relayNode) run(ctx context.Context) error {
 	if err := n.relay.Start(); err != nil {
 		return err
 	}
 	// Whatever the relay needs while it drains runs until the relay has ended.
 	after, stop := context.WithCancel(context.Background())
-	defer stop()
-	leasesEnd := make(chan struct{})
-	go func() { n.leases.Run(after); close(leasesEnd) }()
+	var lasting sync.WaitGroup
+	defer func() { stop(); lasting.Wait() }()
+	lasting.Go(func() { n.leases.Run(after) })
 	relayCtx, stopRelay := context.WithCancel(after)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
-	group.Go(func() error {
-		n.mapping.Watch(ctx, n.bus, n.subjects, n.flags.Name, n.flags.Shards, n.log)
-		return nil
-	})
-	gossipEnd := n.runGossip(after, group)
+	group.Go(func() error { return n.watchMapping(ctx) })
+	if n.gossip != nil { // a relay that drains is still a member
+		failed := make(chan error, 1)
+		lasting.Go(func() { failed <- n.gossip.Run(after) })
+		group.Go(func() error {
+			select {
+			case err := <-failed:
+				return err
+			case <-n.relay.Done():
+				return nil
+			}
+		})
+	}
 	group.Go(func() error {
 		n.follow(ctx)
 		stopRelay()
 		return nil
 	})
-	err := group.Wait()
-	stop()
-	<-leasesEnd
-	<-gossipEnd
-	return err
-}
-
-// runGossip runs gossip until after ends, so that a relay that drains is still a member.
-// The group waits for gossip to fail or for the relay to end.
-func (n *RelayNode) runGossip(after context.Context, group *errgroup.Group) <-chan struct{} {
-	end := make(chan struct{})
-	if n.gossip == nil {
-		close(end)
-		return end
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- n.gossip.Run(after); close(end) }()
-	group.Go(func() error {
-		select {
-		case err := <-failed:
-			return err
-		case <-n.relay.Done():
-			return nil
-		}
-	})
-	return end
+	return group.Wait()
 }
 
 // follow gives the relay every roster until ctx ends, and then announces that the relay
 // drains.
-func (n *RelayNode) follow(ctx context.Context) {
+func (n *relayNode) follow(ctx context.Context) {
 	if n.gossip == nil {
-		n.relay.SetRoster(cluster.NewRoster([]cluster.Member{{Name: n.flags.Name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}))
+		n.relay.SetRoster(cluster.NewRoster([]cluster.Member{{Name: n.name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}))
 		<-ctx.Done()
 		return
 	}
 	alive := make(chan bool)
-	var wait sync.WaitGroup
-	wait.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.storeBus.Conn().FlushWithContext) })
-	defer wait.Wait()
-	joined := time.NewTimer(joinWait)
-	defer joined.Stop()
-	for ready, reached := false, true; ; {
-		if !ready && n.gossip.Roster().Len() > 1 {
-			ready = true
-			n.gossip.SetPhase(phase(reached))
+	var asking sync.WaitGroup
+	asking.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.store.Conn().FlushWithContext) })
+	defer asking.Wait()
+	wait := time.NewTimer(joinWait)
+	defer wait.Stop()
+	announced := cluster.PhaseStarting
+	for joined, reached := false, true; ; {
+		joined = joined || n.gossip.Roster().Len() > 1
+		phase := cluster.PhaseStarting // without NATS a relay gets no shards
+		if joined && reached {
+			phase = cluster.PhaseReady
+		}
+		if phase != announced {
+			announced = phase
+			n.gossip.SetPhase(phase)
 		}
 		if reached { // without NATS it can hand nothing over, and it must announce its return before it follows the others
 			n.relay.SetRoster(n.gossip.Roster())
@@ -206,71 +165,28 @@ func (n *RelayNode) follow(ctx context.Context) {
 			n.relay.SetRoster(n.gossip.Roster())
 			return
 		case <-n.gossip.Changes():
-		case <-joined.C:
-			ready = true
-			n.gossip.SetPhase(phase(reached))
+		case <-wait.C:
+			joined = true
 		case reached = <-alive:
 			n.log.Warn("reachability of NATS changed; without NATS this relay gets no shards", "reached", reached)
-			if ready {
-				n.gossip.SetPhase(phase(reached))
-			}
 		}
 	}
-}
-
-// phase returns the phase of a relay that has joined the cluster. A relay that does not
-// reach NATS gets no shards.
-func phase(reached bool) cluster.Phase {
-	if reached {
-		return cluster.PhaseReady
-	}
-	return cluster.PhaseStarting
-}
-
-func (n *RelayNode) close() {
-	if n.gossip != nil {
-		n.gossip.Close()
-	}
-	for _, b := range [...]*natsbus.Bus{n.bus, n.storeBus} {
-		if b != nil {
-			b.Close()
-		}
-	}
-	n.tel.Close()
-}
-
-// NewRelay returns a relay without a cluster: it holds every shard, with the time of its
-// start as epoch, and stores nothing.
-func NewRelay(c *config.Relay, shards int, node string, bus bus.Bus, subjects subject.Names, tel *telemetry.Telemetry, log *slog.Logger) (*relay.Relay, error) {
-	return relay.New(relay.Config{
-		Node: node, Bus: bus, Subjects: subjects, Shards: shards, Tick: c.Tick, Log: log,
-		Epoch: uint64(time.Now().UnixMilli()), Telemetry: tel,
-	})
 }
 
 // leaseMetrics returns the metrics of a relay's leases and store.
 func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
+	of := telemetry.Group[natslease.Stats]{Prefix: "dnp.relay.", Read: l.Stats}
 	return []telemetry.Metric{
-		telemetry.CounterBy("dnp.relay.store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
-			func(observe func(string, uint64)) {
-				s := l.Stats()
-				observe("ok", s.OK)
-				observe("stale", s.Stale)
-				observe("busy", s.Busy)
-				observe("unknown", s.Unknown)
-				observe("unreachable", s.Unreachable)
+		of.CounterBy("store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
+			func(s *natslease.Stats, observe func(string, uint64)) { s.Answers.Each(observe) }),
+		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
+			func(s *natslease.Stats, observe func(string, uint64)) {
+				observe("released", s.Lost[cluster.ReasonReleased])
+				observe("taken", s.Lost[cluster.ReasonTaken])
+				observe("fenced", s.Lost[cluster.ReasonEpoch])
+				observe("silence", s.Lost[cluster.ReasonSilence])
 			}),
-		telemetry.CounterBy("dnp.relay.ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
-			func(observe func(string, uint64)) {
-				s := l.Stats()
-				observe("released", s.Released)
-				observe("taken", s.Taken)
-				observe("fenced", s.Fenced)
-				observe("silence", s.Silenced)
-			}),
-		telemetry.Counter("dnp.relay.store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.", func() uint64 {
-			s := l.Stats()
-			return s.WatchRestarts + s.LoadRetries
-		}),
+		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.",
+			func(s *natslease.Stats) uint64 { return s.WatchRestarts + s.LoadRetries }),
 	}
 }

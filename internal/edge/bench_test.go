@@ -35,10 +35,7 @@ const crowdStates = 100
 
 func newCrowd(t testing.TB, clients int) *crowd {
 	c := &crowd{TB: t, now: simnet.Epoch, clients: make(map[netip.AddrPort]*dnptest.Client)}
-	hub, err := membus.New(membus.Config{Schedule: func(time.Duration, func()) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hub := membus.New(membus.Config{Schedule: func(time.Duration, func()) {}})
 	e, err := New(Config{Node: "e", OpenSpace: "s", Bus: hub.Node("e"), Workers: 1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

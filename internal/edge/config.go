@@ -210,10 +210,9 @@ func (a LogAddresses) text(from netip.AddrPort) string {
 // A Durable is what durable sessions need, those that outlive their edge; see
 // sessionlog/DESIGN.md and takeover/DESIGN.md.
 type Durable struct {
-	// Log stores the logs of all sessions, in so many log Shards. Secret makes the names
-	// of the logs. All edges of a deployment must have the same.
+	// Log stores the logs of all sessions. Secret makes the names of the logs. All edges of
+	// a deployment must have the same.
 	Log    sessionlog.Log
-	Shards int
 	Secret []byte
 
 	// From stores reliable messages of clients for the game servers.
@@ -245,32 +244,19 @@ type From interface {
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }
 
-// A Feed is the messages of one session.
-type Feed = takeover.Feed
+// What the ports of durable sessions carry.
+type (
+	Feed      = takeover.Feed      // the messages of one session
+	Forwarder = takeover.Forwarder // datagrams between edges
+)
 
 func (d *Durable) validate() error {
 	var errs []error
-	if d.Log == nil || d.Shards < 1 || len(d.Secret) == 0 {
-		errs = append(errs, errors.New("edge: durable sessions need a log, its shards and a secret"))
+	if d.Log == nil || len(d.Secret) == 0 {
+		errs = append(errs, errors.New("edge: durable sessions need a log and a secret"))
 	}
 	if d.From == nil {
 		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))
 	}
 	return errors.Join(errs...)
-}
-
-// A Forwarder carries datagrams between edges. All workers call its methods, which must not
-// block. Datagrams belong to the caller again when a call returns.
-type Forwarder interface {
-	// Forward sends a datagram of a client, which came to the port listener, to the edge
-	// that serves the client. hops is how often it was forwarded before. It reports false
-	// for a node that is not known, or that counts as dead because it was silent for too
-	// long: then the caller takes the session over.
-	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
-
-	// Return sends a datagram to a client through the edge to which the client's datagrams
-	// come, so that it leaves by the address that the client knows. epoch is that of the
-	// session: the other edge sends nothing for an owner that was replaced. It reports
-	// false if the other edge cannot be reached; the caller then sends the datagram itself.
-	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
 }

@@ -72,15 +72,13 @@ func (l *testEdge) join() netip.AddrPort {
 
 func newTestEdge(t *testing.T) *testEdge {
 	l := &testEdge{T: t, net: simnet.New(1)}
-	hub, err := membus.New(membus.Config{Schedule: l.net.Schedule})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hub := membus.New(membus.Config{Schedule: l.net.Schedule})
+	var err error
 	l.other = hub.Node("other")
 	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
 	l.edge, err = New(Config{
 		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
-		Durable: &Durable{Log: log, Shards: 1, Secret: []byte("secret"), From: nothing{}},
+		Durable: &Durable{Log: log, Secret: []byte("secret"), From: nothing{}},
 	})
 	if err == nil {
 		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, l, func() {})

@@ -52,7 +52,7 @@ func New(cfg Config) (*Edge, error) {
 	inbox := "_INBOX.dnp." + cfg.NewID()
 	logins, err := login.New(login.Config{
 		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
-		Bus: cfg.Bus, Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
+		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -60,6 +60,7 @@ func New(cfg Config) (*Edge, error) {
 	e := &Edge{node: node{
 		cfg: cfg, logins: logins,
 		sessions: newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(cfg.Telemetry, cfg.Subjects),
+		locations: takeover.NewLocations(&sync.Mutex{}),
 	}}
 	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds = newFeeds(&e.node, inbox)
@@ -129,7 +130,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 		return nil, fmt.Errorf("edge: %w", err)
 	}
 	w.spaces = fanout.New(fanout.Config{
-		Host: fanoutHost{w, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
+		Host: fanoutHost{requester{w}, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
 		Inbox: e.feeds.inboxOf(w), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
 	})
 	if d := e.cfg.Durable; d != nil {
@@ -145,15 +146,13 @@ func (e *Edge) Start() error {
 	if e.cfg.Bus.Connected() {
 		e.busChanged(true)
 	}
-	if e.cfg.Durable != nil {
-		e.startDurable()
-	}
 	if err := e.feeds.always(e.feeds.inbox+".*.*", e.feeds.reply); err != nil {
 		return fmt.Errorf("edge: subscribe to answers: %w", err)
 	}
 	if e.cfg.Durable == nil {
 		return nil
 	}
+	e.startDurable()
 	if err := e.feeds.always(e.cfg.Subjects.Edge(e.cfg.Node), e.asked); err != nil {
 		return fmt.Errorf("edge: subscribe to other edges: %w", err)
 	}
@@ -261,8 +260,8 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	seed := e.cfg.Seed
 	w.takeover = takeover.New(takeover.Config{
 		Host: &takeoverHost{w, d}, Node: e.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
-		Rand: rand.New(rand.NewPCG(seed(), seed())), Secret: d.Secret, Shards: d.Shards,
-		Affinity: d.Affinity != nil, Forwards: d.Forward != nil, AnswerOnly: d.AnswerOnly,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Log: d.Log, Secret: d.Secret,
+		Affinity: d.Affinity, Forward: d.Forward, AnswerOnly: d.AnswerOnly,
 	})
 	if d.Forward != nil {
 		w.out = &returning{w.out, w.takeover}

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -247,34 +246,31 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 	for {
 		n := min(len(all), presencesMax)
 		a.Clients, all = all[:n], all[n:]
-		data, err := json.Marshal(a)
-		if err != nil {
-			panic("edge: an answer that JSON cannot express: " + err.Error())
-		}
-		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // the relay asks again
+		_ = f.node.cfg.Bus.Publish(bus.JSON(reply, a)) // the relay asks again
 		if len(all) == 0 {
 			return
 		}
 	}
 }
 
-// A fanoutHost is a worker as its spaces see it.
-type fanoutHost struct {
-	w     *Worker
-	feeds *feeds
-}
+// A requester sends requests of a worker. Its method is one of fanout.Host and login.Host.
+type requester struct{ w *Worker }
 
-// Publish implements fanout.Host.
-func (h fanoutHost) Publish(m bus.Msg) error { return h.w.node.cfg.Bus.Publish(m) }
-
-// Request implements fanout.Host.
-func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
-	h.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
-		h.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
+func (r requester) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
+	r.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
+		r.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
 	})
 }
 
-// Subscribe implements fanout.Host. "No responders" means that the client is not connected,
+// A fanoutHost is a worker as its spaces see it. Its methods implement fanout.Host.
+type fanoutHost struct {
+	requester
+	feeds *feeds
+}
+
+func (h fanoutHost) Publish(m bus.Msg) error { return h.w.node.cfg.Bus.Publish(m) }
+
+// Subscribe makes a subscription. "No responders" means that the client is not connected,
 // because each session has a subscription of its own.
 func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
 	end, err := h.w.node.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
@@ -286,10 +282,8 @@ func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.M
 	return end
 }
 
-// Follow implements fanout.Host.
 func (h fanoutHost) Follow(space string, shard int) { h.feeds.follow(h.w, space, shard) }
 
-// Unfollow implements fanout.Host.
 func (h fanoutHost) Unfollow(space string, shard int) {
 	h.feeds.unfollow(h.w, space, shard)
 	telemetry.Sum(&h.w.past, h.w.spaces.Replica(space).Stats())

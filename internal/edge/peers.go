@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -10,55 +11,44 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Serves reports whether this edge has the session of a client, and in which epoch; 0
 // while it is taken over. Any goroutine may ask.
-func (n *node) Serves(listener uint16, client netip.AddrPort) (epoch uint64, ok bool) {
-	_, epoch, ok = n.server(listener, client)
+func (n *node) Serves(c forward.Client) (epoch uint64, ok bool) {
+	_, epoch, ok = n.server(c)
 	return epoch, ok
 }
 
-// Deliver handles a datagram of a client that was forwarded hops times. via is the edge to
-// which it came first, or empty if that is this one. The Edge owns the datagram from then on.
-func (n *node) Deliver(via string, hops uint8, listener uint16, client netip.AddrPort, datagram []byte) {
-	if w := n.workerFor(listener, client); w != nil { // another edge may have another listener
-		w.post(len(datagram), func(w *Worker, now time.Time) { w.Deliver(now, via, hops, client, datagram) })
-	}
-}
-
-// Emit sends a client a datagram that another edge passed to this one with Return. The Edge
-// owns the datagram from then on.
-func (n *node) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
-	w := n.workerFor(listener, client)
-	if w == nil {
-		return
-	}
-	w.post(len(datagram), func(w *Worker, _ time.Time) {
-		out := w.out
-		if r, ok := out.(*returning); ok {
-			out = r.Output
+// Forwarded handles what came from other edges. It copies the datagrams.
+func (n *node) Forwarded(list []forward.Delivery) {
+	for _, d := range list {
+		client, data := d.Client.Addr, bytes.Clone(d.Data)
+		if d.Overtaken {
+			n.overtaken(d)
 		}
-		out.Send(client, append(out.Datagram(len(datagram)), datagram...))
-	})
-}
-
-// Overtaken handles news from another edge: the session of a client is in a later epoch than
-// the one in which this edge serves it. The session reads its log.
-func (n *node) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
-	if w, _, ok := n.server(listener, client); ok {
-		w.post(0, func(w *Worker, _ time.Time) { w.takeover.Overtaken(client, epoch) })
+		w := n.workerFor(d.Client) // nil for a listener that only another edge has
+		switch {
+		case d.Kind == forward.Misled: // the next datagram of the client has this edge look again
+			n.locations.Withdraw(d.Client, d.Via)
+		case w == nil:
+		case d.Kind == forward.ToClient:
+			w.post(len(data), func(w *Worker, _ time.Time) { w.sendDirectly(client, data) })
+		case d.Kind == forward.ToOwner || d.Kind == forward.Orphan:
+			w.post(len(data), func(w *Worker, now time.Time) { w.Deliver(now, d.Via, d.Hops, client, data) })
+		}
 	}
 }
 
-// Misled handles news from the edge node: it does not serve a client whose datagrams this
-// edge forwards to it. The next datagram of the client has this edge look again.
-func (n *node) Misled(listener uint16, client netip.AddrPort, node string) {
-	n.locations.mu.Lock()
-	defer n.locations.mu.Unlock()
-	n.locations.table.Withdraw(takeover.ClientKey{Addr: client, Listener: listener}, node)
+// overtaken has a session read its log, because another edge says that it is in a later epoch than
+// the one in which this edge serves it.
+func (n *node) overtaken(d forward.Delivery) {
+	if w, _, ok := n.server(d.Client); ok {
+		w.post(0, func(w *Worker, _ time.Time) { w.takeover.Overtaken(d.Client.Addr, d.Epoch) })
+	}
 }
 
 // SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
@@ -109,7 +99,7 @@ func (n *node) asked(m bus.Msg) {
 		n.reply(m.Reply, false)
 	case r.Adopt != "":
 		client, _ := netip.ParseAddrPort(r.ClientAddr) // a hint; the log has the address
-		w := n.workerFor(r.Listener, client)
+		w := n.workerFor(forward.Client{Addr: client, Listener: r.Listener})
 		if w == nil || !w.post(len(m.Data), func(w *Worker, _ time.Time) { w.takeover.Give(r.Adopt, r.Path(), m.Reply) }) {
 			n.reply(m.Reply, false)
 		}

@@ -2,18 +2,14 @@ package edge
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/replication"
-	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A takeoverHost carries out what the durable sessions of a worker want. Its methods implement
@@ -23,12 +19,7 @@ type takeoverHost struct {
 	d *Durable
 }
 
-func (h *takeoverHost) BorrowLocations() *takeover.Locations {
-	h.w.node.locations.mu.Lock()
-	return &h.w.node.locations.table
-}
-
-func (h *takeoverHost) ReturnLocations() { h.w.node.locations.mu.Unlock() }
+func (h *takeoverHost) Must(do func(now time.Time)) { h.w.must(do) }
 
 func (h *takeoverHost) View() *takeover.View { return h.w.node.view.Load() }
 
@@ -48,9 +39,7 @@ func (h *takeoverHost) Move(worker int, name string) {
 }
 
 func (h *takeoverHost) AdoptAt(listener uint16, name string) {
-	var b [4]byte
-	copy(b[:], name) // as good as random
-	if to := h.w.node.workerOf(listener, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16); to != nil {
+	if to := h.w.node.workerOf(listener, []byte(name)); to != nil {
 		to.post(len(name), func(w *Worker, _ time.Time) { w.takeover.Give(name, takeover.Path{Unknown: true}, "") })
 	}
 }
@@ -71,71 +60,17 @@ func (h *takeoverHost) Refuse(client netip.AddrPort) {
 	h.w.out.Send(client, wire.AppendConnectionClose(h.w.out.Datagram(1)))
 }
 
-func (h *takeoverHost) Forward(node string, client netip.AddrPort, hops uint8, p []byte) bool {
-	return h.d.Forward.Forward(node, h.w.listener, client, hops, p)
-}
-
-func (h *takeoverHost) Return(node string, client netip.AddrPort, epoch uint64, p []byte) bool {
-	return h.d.Forward.Return(node, h.w.listener, client, epoch, p)
-}
-
-func (h *takeoverHost) Ask(node string, r takeover.Request) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		panic("edge: a request that JSON cannot express: " + err.Error())
-	}
+func (h *takeoverHost) Ask(node string, r takeover.Request, done func(now time.Time, err error)) {
 	cfg := &h.w.node.cfg
-	cfg.Bus.Request(bus.Msg{Subject: cfg.Subjects.Edge(node), Data: data}, takeover.ConsentTime, func(m bus.Msg, err error) {
+	cfg.Bus.Request(bus.JSON(cfg.Subjects.Edge(node), r), takeover.ConsentTime, func(m bus.Msg, err error) {
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
 		}
-		h.w.must(func(now time.Time) { h.w.takeover.Consented(now, node, r, err) })
+		h.w.must(func(now time.Time) { done(now, err) })
 	})
 }
 
 func (h *takeoverHost) Reply(to string) { h.w.node.reply(to, true) }
-
-func (h *takeoverHost) Append(writes []sessionlog.Write, owners []*takeover.Session) {
-	h.d.Log.Append(writes, func(i int, a sessionlog.Answer) { h.answered(owners[i], a) })
-}
-
-func (h *takeoverHost) Read(name string, owner *takeover.Session) {
-	h.d.Log.Read(name, func(a sessionlog.Answer) { h.answered(owner, a) })
-}
-
-func (h *takeoverHost) answered(to *takeover.Session, a sessionlog.Answer) {
-	h.w.mail.Put(letter{to: to, answer: a})
-}
-
-func (h *takeoverHost) Find(q takeover.Question) {
-	h.d.Affinity.Find(q.Name, func(s cluster.Served, err error) {
-		h.w.must(func(now time.Time) { h.w.takeover.Located(now, q, s, err) })
-	})
-}
-
-func (h *takeoverHost) Try(q takeover.Question) {
-	h.d.Affinity.Try(q.Name, q.Seen, func(s cluster.Served, err error) {
-		h.w.must(func(now time.Time) { h.w.takeover.Tried(now, q, s, err) })
-	})
-}
-
-func (h *takeoverHost) Claim(name string, epoch uint64)   { h.d.Affinity.Claim(name, epoch) }
-func (h *takeoverHost) Release(name string, epoch uint64) { h.d.Affinity.Release(name, epoch) }
-
-// List chooses on the goroutine of the affinity, because a dead edge may have had many
-// sessions.
-func (h *takeoverHost) List(node string, rounds int) {
-	h.d.Affinity.Claimed(node, func(claims []string) {
-		names := h.View().Inherited(node, slices.Clone(claims))
-		size := 0
-		for _, name := range names {
-			size += len(name)
-		}
-		h.w.post(size, func(w *Worker, _ time.Time) { w.takeover.Inherit(node, names) })
-	}, func(err error) {
-		h.w.must(func(now time.Time) { h.w.takeover.Listed(now, node, rounds, err) })
-	})
-}
 
 func (h *takeoverHost) Follow(now time.Time, space string) bool {
 	return h.w.spaces.Follow(now, space).Complete()
@@ -147,7 +82,7 @@ func (h *takeoverHost) Begin(now time.Time, s *takeover.Session) takeover.Feed {
 	client := h.session(s)
 	feed := h.feed(s)
 	h.w.node.sessions.enter(s.Conn().Addr().Addr())
-	client.Begin(now, s.Conn(), s.About().Claims())
+	client.Begin(now, s.Conn())
 	return feed
 }
 
@@ -160,7 +95,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 	}
 	feed := h.feed(s)
 	h.w.node.sessions.enter(conn.Addr().Addr())
-	client.Resume(now, conn, s.Token(), s.About().Claims())
+	client.Resume(now, conn, s.Token())
 	return feed
 }
 
@@ -168,7 +103,7 @@ func (h *takeoverHost) Resume(now time.Time, s *takeover.Session) takeover.Feed 
 func (h *takeoverHost) session(s *takeover.Session) *fanout.Session {
 	about := s.About()
 	return h.w.spaces.NewSession(fanout.SessionConfig{
-		Space: about.Space, ID: about.ID, Client: about.Client, Began: about.BeganAt(), Epoch: s.Epoch(),
+		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Epoch(),
 	})
 }
 

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/auth"
@@ -46,23 +46,13 @@ type node struct {
 	sessions *registry
 	signals  signals
 
-	locations sharedLocations // of durable sessions
+	locations *takeover.Locations // of durable sessions
 	view      atomic.Pointer[takeover.View]
 	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
 }
 
-// sharedLocations is the location table that the workers of an edge share. The mutex is
-// there because no worker can own it: each may get the datagrams of any client. Workers
-// take it when sessions begin or end, and for datagrams of clients that they do not serve.
-type sharedLocations struct {
-	mu    sync.Mutex
-	table takeover.Locations
-}
-
-func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch uint64, ok bool) {
-	n.locations.mu.Lock()
-	defer n.locations.mu.Unlock()
-	i, epoch, ok := n.locations.table.Server(takeover.ClientKey{Addr: client, Listener: listener})
+func (n *node) server(c forward.Client) (w *Worker, epoch uint64, ok bool) {
+	i, epoch, ok := n.locations.Server(c)
 	if !ok {
 		return nil, 0, false
 	}
@@ -71,37 +61,38 @@ func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch 
 
 // workerFor returns the worker that has the session of a client, or else one that may
 // take it; nil if there is no such listener.
-func (n *node) workerFor(listener uint16, client netip.AddrPort) *Worker {
-	if w, _, ok := n.server(listener, client); ok {
+func (n *node) workerFor(c forward.Client) *Worker {
+	if w, _, ok := n.server(c); ok {
 		return w
 	}
-	h := fnv.New32a()
-	b, _ := client.MarshalBinary() // it has no error
-	h.Write(b)
-	return n.workerOf(listener, h.Sum32())
+	b, _ := c.Addr.MarshalBinary() // it has no error
+	return n.workerOf(c.Listener, b)
 }
 
-// workerOf returns one of the workers of a listener, the same for the same number; nil if
+// workerOf returns one of the workers of a listener, the same for the same key; nil if
 // there is no such listener.
-func (n *node) workerOf(listener uint16, number uint32) *Worker {
+func (n *node) workerOf(listener uint16, key []byte) *Worker {
 	all := slices.DeleteFunc(slices.Clone(n.workers), func(w *Worker) bool { return w.listener != listener })
 	if len(all) == 0 {
 		return nil
 	}
-	return all[number%uint32(len(all))]
+	h := fnv.New32a()
+	h.Write(key)
+	return all[h.Sum32()%uint32(len(all))]
 }
 
 // A Worker owns the connections of one socket and the replicas that they need. All of it
 // belongs to the goroutine in loop, except tasks, mail, durable and wake.
 type Worker struct {
-	node  *node
-	index int
-	ep    *dnp.Endpoint
-	out   Output
+	node   *node
+	index  int
+	ep     *dnp.Endpoint
+	direct Output // to clients directly
+	out    Output // to clients by their return paths
 
 	listener uint16             // the port that clients talk to
 	takeover *takeover.Takeover // nil if the sessions are not durable
-	mail     *turn.Queue[letter]
+	mail     *turn.Queue[func(now time.Time)]
 	durable  atomic.Int32 // sessions of takeover
 
 	spaces    *fanout.Spaces
@@ -117,11 +108,11 @@ type Worker struct {
 
 func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
 	w := &Worker{
-		node: n, index: len(n.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[letter](wake),
+		node: n, index: len(n.workers), direct: out, out: out, wake: wake, listener: listener,
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
 		flushes: flushTrace{signals: &n.signals},
 	}
-	w.judge = n.logins.Judge(loginHost{w})
+	w.judge = n.logins.Judge(loginHost{requester{w}})
 	return w
 }
 
@@ -152,9 +143,13 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
-		w.openMail(now)
+		for _, do := range w.mail.Take() {
+			do(now)
+		}
 	}
-	w.receive(now, batch)
+	for _, d := range batch {
+		w.Deliver(now, "", 0, d.From, d.Data)
+	}
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
@@ -166,25 +161,13 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 // inbox is full the task, which holds size bytes, is lost and counted.
 func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 
-// A letter carries to a worker what must not get lost, unlike a task: an answer of the log,
-// without which a session stands still for ever; the number of a delivered message; or
-// something to do, such as to handle an answer of the affinity or of another edge. Letters
-// need no bound of their own: a session asks the log one question at a time, other questions
-// are bounded where they are asked, and a feed has one letter on its way at most.
-type letter struct {
-	answer sessionlog.Answer
-	to     *takeover.Session
-	feed   *sessionFeed
-	do     func(now time.Time)
-}
-
 // A sessionFeed is the feed of a session that tells its worker what is delivered.
 type sessionFeed struct {
 	takeover.Feed
 	session *takeover.Session
 	worker  *Worker
 
-	posted atomic.Bool   // a letter is on its way
+	posted atomic.Bool   // the worker is about to be told the number
 	number atomic.Uint64 // of the newest message that is delivered
 }
 
@@ -193,8 +176,13 @@ type sessionFeed struct {
 func (f *sessionFeed) delivered(number uint64) {
 	f.number.Store(number)
 	if f.posted.CompareAndSwap(false, true) {
-		f.worker.mail.Put(letter{feed: f})
+		f.worker.must(f.tell)
 	}
+}
+
+func (f *sessionFeed) tell(now time.Time) {
+	f.posted.Store(false)
+	f.worker.takeover.Delivered(now, f.session, f.number.Load())
 }
 
 // Deliver implements takeover.Feed.
@@ -203,33 +191,12 @@ func (f *sessionFeed) Deliver(m sessionlog.Message) {
 	f.Feed.Deliver(m)
 }
 
-// must has something done on a turn of the worker. Unlike a task it does not get lost. It
-// may be called from any goroutine.
-func (w *Worker) must(do func(now time.Time)) {
-	w.mail.Put(letter{do: do})
-}
-
-// openMail handles the letters that came since the last turn.
-func (w *Worker) openMail(now time.Time) {
-	for _, l := range w.mail.Take() {
-		switch {
-		case l.do != nil:
-			l.do(now)
-		case l.feed != nil:
-			l.feed.posted.Store(false)
-			w.takeover.Delivered(now, l.feed.session, l.feed.number.Load())
-		default:
-			w.takeover.Answer(now, l.to, l.answer)
-		}
-	}
-}
-
-// receive handles datagrams that arrived.
-func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
-	for _, d := range batch {
-		w.Deliver(now, "", 0, d.From, d.Data)
-	}
-}
+// must has something done on a turn of the worker, from any goroutine. Unlike a task it does
+// not get lost: without an answer of the log, for example, a session stands still for ever.
+// The mail needs no bound of its own: a session asks the log one question at a time, other
+// questions are bounded where they are asked, the claims of an edge are no more than it had
+// sessions, and a feed has one letter on its way at most.
+func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 
 // advance does what is due and sends. It returns when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
@@ -238,11 +205,11 @@ func (w *Worker) advance(now time.Time) time.Time {
 	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
 	next = w.advanceDurable(now, next) // writes to the log
-	if due, ok := w.flush(now); ok {
-		next = earlier(next, due)
+	if due, waits := w.flush(now); waits && due.Before(next) {
+		next = due
 	}
-	if due, ok := w.ep.NextTimeout(); ok {
-		next = earlier(next, due)
+	if due, ok := w.ep.NextTimeout(); ok && due.Before(next) {
+		next = due
 	}
 	if next.Before(now) {
 		return now // a socket treats the zero time as "never"
@@ -313,17 +280,12 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 		return
 	}
 	w.node.sessions.enter(conn.Addr().Addr())
-	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.node.cfg.NewID(), Client: claims.Client, Began: now})
-	s.Begin(now, conn, claims)
+	s := w.spaces.NewSession(fanout.SessionConfig{ID: w.node.cfg.NewID(), Claims: claims, Began: now})
+	s.Begin(now, conn)
 }
 
 // A loginHost is a worker as its Judge sees it.
-type loginHost struct{ w *Worker }
-
-// Post implements login.Host.
-func (h loginHost) Post(size int, do func(now time.Time)) {
-	h.w.post(size, func(_ *Worker, now time.Time) { do(now) })
-}
+type loginHost struct{ requester }
 
 // LoggedIn implements login.Host.
 func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Claims) {
@@ -344,7 +306,7 @@ func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort
 		return
 	}
 	w.suspectAt = now.Add(suspectPause)
-	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
+	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Claims.Client, "session", s.ID, "space", s.Claims.Space,
 		"address", w.node.cfg.LogAddresses.text(addr))
 }
 
@@ -394,9 +356,8 @@ func (r *returning) Send(to netip.AddrPort, b []byte) {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+// sendDirectly sends a datagram to a client whatever its return path is: another edge has the
+// client's session, and returns the datagram over this one.
+func (w *Worker) sendDirectly(client netip.AddrPort, datagram []byte) {
+	w.direct.Send(client, append(w.direct.Datagram(len(datagram)), datagram...))
 }

@@ -32,3 +32,13 @@ const (
 func (v Verdict) String() string {
 	return [...]string{"none", "ok", "stale", "busy", "unknown", "unreachable"}[v]
 }
+
+// Counts are numbers of answers by their verdicts.
+type Counts [Unreachable + 1]uint64
+
+// Each calls f with the name of each verdict and its number.
+func (c Counts) Each(f func(name string, n uint64)) {
+	for v := OK; v <= Unreachable; v++ {
+		f(v.String(), c[v])
+	}
+}

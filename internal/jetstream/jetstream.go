@@ -3,10 +3,158 @@
 // streams that belong to one deployment, and a [Requester], which has thousands of requests
 // under way without a goroutine or a timer for each:
 //
-//	r, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: nc})
+//	r := jetstream.NewRequester(jetstream.RequesterConfig{Conn: nc})
 //	go r.Run(ctx)
 //	r.Send(jetstream.Request{Msg: m, Done: func(reply *nats.Msg, err error) { ... }})
 //
-// A fenced publish is a message on which [Expect] was called. [ParseAck] reads the answer and
-// [Ack.Verdict] judges it.
+// A fenced publish is a message on which [Expect] was called. [Judge] judges the answer.
 package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Headers of JetStream that the client library has no names for. Atomic batches: NATS
+// architecture decision 50.
+const (
+	HeaderExpect        = "Nats-Expected-Last-Subject-Sequence"
+	HeaderExpectSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
+	HeaderRollup        = "Nats-Rollup"
+	HeaderTTL           = "Nats-TTL"
+	HeaderBatchID       = "Nats-Batch-Id"
+	HeaderBatchSeq      = "Nats-Batch-Sequence"
+	HeaderBatchCommit   = "Nats-Batch-Commit"
+)
+
+// Error codes of JetStream; server/errors.json of nats-server has them all.
+const (
+	CodeNotFound        = 10037 // no such message
+	codeStale           = 10071 // wrong last sequence: <it>
+	codeBusy            = 10164 // wrong last sequence, because another such write is under way
+	codeBatchIncomplete = 10176 // parts of the batch did not arrive
+	codeBatches         = 10210 // too many batches are under way
+	codeBatchesOld      = 10211
+)
+
+// Errors of a request.
+var (
+	// ErrNotSent says that the request was not and will not be received: there is no
+	// connection or no responder, the message is too large, or a queue is full.
+	ErrNotSent = errors.New("the request was not sent")
+
+	// ErrNoAnswer says that no answer came. The request may have been carried out, or be
+	// carried out later.
+	ErrNoAnswer = errors.New("the request was not answered")
+)
+
+// Expect makes the store refuse m unless the last message of subject, or of m's own subject
+// if that is empty, has the sequence seq; 0 stands for a subject without messages. It returns m.
+func Expect(m *nats.Msg, subject string, seq uint64) *nats.Msg {
+	m.Header.Set(HeaderExpect, strconv.FormatUint(seq, 10))
+	if subject != "" {
+		m.Header.Set(HeaderExpectSubject, subject)
+	}
+	return m
+}
+
+// PublishBatch publishes messages of one stream, all or none, and returns the answer to the
+// last one. id names the batch; it must be unique among the batches of the stream.
+func PublishBatch(ctx context.Context, nc *nats.Conn, id string, batch ...*nats.Msg) (*nats.Msg, error) {
+	last := batch[len(batch)-1]
+	if len(batch) > 1 {
+		for i, m := range batch {
+			m.Header.Set(HeaderBatchID, id)
+			m.Header.Set(HeaderBatchSeq, strconv.Itoa(i+1))
+		}
+		last.Header.Set(HeaderBatchCommit, "1")
+		for _, m := range batch[:len(batch)-1] {
+			if err := nc.PublishMsg(m); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrNotSent, err) // without the commit no part counts
+			}
+		}
+	}
+	return nc.RequestMsgWithContext(ctx, last)
+}
+
+// An Ack is the answer of JetStream to a publish.
+type Ack struct {
+	Stream    string
+	Seq       uint64
+	Duplicate bool
+	Code      int // of an error; 0 for none
+	Text      string
+}
+
+// ParseAck parses an answer to a publish. ok is false if data is no such answer.
+func ParseAck(data []byte) (a Ack, ok bool) {
+	var ack struct {
+		natsjs.PubAck
+		Error *natsjs.APIError `json:"error"`
+	}
+	if json.Unmarshal(data, &ack) != nil {
+		return Ack{}, false
+	}
+	if e := ack.Error; e != nil {
+		return Ack{Code: int(e.ErrorCode), Text: e.Description}, e.ErrorCode != 0
+	}
+	return Ack{Stream: ack.Stream, Seq: ack.Sequence, Duplicate: ack.Duplicate}, ack.Stream != ""
+}
+
+// Judge judges the answer to a publish, or the error if there is none. other is the verdict on
+// an error code of which this package knows nothing.
+func Judge(m *nats.Msg, err error, other fence.Verdict) (fence.Verdict, Ack) {
+	if err != nil {
+		return Failed(err), Ack{}
+	}
+	a, ok := ParseAck(m.Data)
+	if !ok {
+		return fence.Unknown, Ack{}
+	}
+	switch a.Code {
+	case 0:
+		return fence.OK, a
+	case codeStale:
+		return fence.Stale, a
+	case codeBusy:
+		return fence.Busy, a
+	case codeBatchIncomplete, codeBatches, codeBatchesOld:
+		return fence.Unreachable, a
+	}
+	return other, a
+}
+
+// Verdicts counts answers. Any goroutine may add one.
+type Verdicts [fence.Unreachable + 1]atomic.Uint64
+
+// Counts returns the numbers.
+func (v *Verdicts) Counts() (c fence.Counts) {
+	for i := range v {
+		c[i] = v[i].Load()
+	}
+	return c
+}
+
+// unsent are the errors after which a message was certainly not sent.
+var unsent = [...]error{
+	ErrNotSent, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrReconnectBufExceeded,
+	nats.ErrMaxPayload, nats.ErrBadSubject,
+}
+
+// Failed judges a request that has no answer: Unreachable if it certainly was not sent,
+// otherwise Unknown.
+func Failed(err error) fence.Verdict {
+	if slices.ContainsFunc(unsent[:], func(e error) bool { return errors.Is(err, e) }) {
+		return fence.Unreachable
+	}
+	return fence.Unknown
+}

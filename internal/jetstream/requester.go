@@ -3,12 +3,14 @@ package jetstream
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
@@ -65,75 +67,57 @@ func (r *Request) size() int { return len(r.Msg.Data) + 256 }
 // called from any goroutine.
 type Requester struct {
 	cfg    RequesterConfig
-	sub    *nats.Subscription
 	prefix string    // of reply subjects
 	work   turn.Wake // something waits to be sent
 	reject turn.Wake // something was refused
-	status chan nats.Status
 
 	// Callers are workers and answers come from the connection, so no goroutine can own the
 	// tables. Nothing is called and nothing waits under the lock.
 	mu       sync.Mutex
 	lastID   uint64
-	waiting  queue               // not sent
+	waiting  []*Request          // not sent, oldest first
 	inFlight map[uint64]*Request // sent, not answered
-	sent     queue               // in the order of sending, with some that are answered
 	refused  []*Request
 	bytes    int
-	late     uint64
 }
 
 // NewRequester returns a Requester that does nothing before Run.
-func NewRequester(cfg RequesterConfig) (*Requester, error) {
-	q := &Requester{
+func NewRequester(cfg RequesterConfig) *Requester {
+	return &Requester{
 		cfg: cfg.withDefaults(), prefix: cfg.Conn.NewInbox() + ".", inFlight: make(map[uint64]*Request),
 		work: turn.NewWake(), reject: turn.NewWake(),
 	}
-	var err error
-	if q.sub, err = q.cfg.Conn.Subscribe(q.prefix+"*", q.reply); err != nil {
-		return nil, fmt.Errorf("subscribe to answers: %w", err)
-	}
-	q.status = q.cfg.Conn.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
-	return q, nil
 }
 
-// Send queues requests, in order.
-func (q *Requester) Send(requests ...Request) {
-	now := time.Now()
+// Send queues a request.
+func (q *Requester) Send(r Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range requests {
-		r := &requests[i]
-		q.lastID++
-		r.id, r.since = q.lastID, now
-		if q.waiting.len() >= q.cfg.Queue || q.bytes+r.size() > q.cfg.Bytes {
-			q.refused = append(q.refused, r)
-			q.reject.Wake()
-			continue
-		}
-		q.bytes += r.size()
-		q.waiting.push(r)
+	q.lastID++
+	r.id, r.since = q.lastID, time.Now()
+	if len(q.waiting) >= q.cfg.Queue || q.bytes+r.size() > q.cfg.Bytes {
+		q.refused = append(q.refused, &r)
+		q.reject.Wake()
+		return
 	}
+	q.bytes += r.size()
+	q.waiting = append(q.waiting, &r)
 	q.work.Wake()
-}
-
-// Late returns the number of answers that came after their request was given up.
-func (q *Requester) Late() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.late
 }
 
 // Run sends requests and gives up those that take too long, until ctx ends. Requests that are
 // under way then end with ErrNoAnswer or ErrNotSent; later ones are not answered.
 func (q *Requester) Run(ctx context.Context) {
+	status := q.cfg.Conn.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer q.cfg.Conn.RemoveStatusListener(status)
+	if sub, err := q.cfg.Conn.Subscribe(q.prefix+"*", q.reply); err == nil { // otherwise the connection is closed, and nothing is sent
+		defer sub.Unsubscribe() // fails if the connection is gone
+	}
 	var sender sync.WaitGroup
 	sender.Go(func() { q.sendLoop(ctx) })
-	q.expireLoop(ctx)
+	q.expireLoop(ctx, status)
 	sender.Wait()
-	q.sub.Unsubscribe() // fails if the connection is gone
-	q.cfg.Conn.RemoveStatusListener(q.status)
-	q.expire(time.Now().Add(time.Hour))
+	q.giveUp(forever, forever)
 }
 
 // sendLoop has a goroutine of its own, because a connection whose peer is stopped blocks.
@@ -157,14 +141,24 @@ func (q *Requester) launch() (batch []*Request) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(batch) < sendBatch && len(q.inFlight) < q.cfg.InFlight && q.waiting.len() > 0 {
-		r := q.waiting.pop()
+	batch = q.takeLocked(min(sendBatch, q.cfg.InFlight-len(q.inFlight), len(q.waiting)))
+	for _, r := range batch {
 		r.since = now
 		q.inFlight[r.id] = r
-		q.sent.push(r)
-		batch = append(batch, r)
 	}
 	return batch
+}
+
+// takeLocked removes the n oldest requests that wait to be sent. It moves the start of the
+// queue, so that no entry is copied, or empties the queue, so that its memory stays.
+func (q *Requester) takeLocked(n int) []*Request {
+	taken := slices.Clone(q.waiting[:n])
+	clear(q.waiting[:n])
+	if n == len(q.waiting) {
+		n, q.waiting = 0, q.waiting[:0]
+	}
+	q.waiting = q.waiting[n:]
+	return taken
 }
 
 func (q *Requester) publish(r *Request) {
@@ -176,18 +170,12 @@ func (q *Requester) publish(r *Request) {
 	}
 	r.Msg.Reply = q.prefix + strconv.FormatUint(r.id, 36)
 	if err := q.cfg.Conn.PublishMsg(r.Msg); err != nil {
-		q.finish(r.id, nil, wrapFailure(err))
-	}
-}
-
-// wrapFailure adds ErrNotSent or ErrNoAnswer to the error of a publish.
-func wrapFailure(err error) error {
-	for _, e := range unsent {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		kind := ErrNoAnswer
+		if Failed(err) == fence.Unreachable {
+			kind = ErrNotSent
 		}
+		q.finish(r.id, nil, fmt.Errorf("%w: %w", kind, err))
 	}
-	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }
 
 // reply takes an answer.
@@ -207,13 +195,12 @@ func (q *Requester) finish(id uint64, m *nats.Msg, err error) {
 	q.mu.Lock()
 	r := q.inFlight[id]
 	if r == nil {
-		q.late++
 		q.mu.Unlock()
 		return
 	}
 	delete(q.inFlight, id)
 	q.bytes -= r.size()
-	if q.waiting.len() > 0 {
+	if len(q.waiting) > 0 {
 		q.work.Wake()
 	}
 	q.mu.Unlock()
@@ -221,111 +208,60 @@ func (q *Requester) finish(id uint64, m *nats.Msg, err error) {
 }
 
 // expireLoop gives up requests that take too long, until ctx ends.
-func (q *Requester) expireLoop(ctx context.Context) {
+func (q *Requester) expireLoop(ctx context.Context, status chan nats.Status) {
 	tick := time.NewTicker(max(q.cfg.Timeout/ticksPerTimeout, time.Millisecond))
 	defer tick.Stop()
-	status := q.status
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-q.reject:
-			q.answerRefused()
+			q.giveUp(time.Time{}, time.Time{})
 		case now := <-tick.C:
-			q.expire(now)
+			q.giveUp(now.Add(-q.cfg.Timeout), now.Add(-q.cfg.Timeout))
 		case s, ok := <-status:
 			if !ok {
 				status = nil // closed with the connection
 			}
-			if !ok || s != nats.CONNECTED {
-				q.disconnected()
+			if !ok || s != nats.CONNECTED { // answers cannot come, so the rest of the timeout is saved
+				q.giveUp(time.Time{}, forever)
 			}
 		}
 	}
 }
 
-// expire gives up the requests that have waited for longer than the timeout.
-func (q *Requester) expire(now time.Time) {
-	deadline := now.Add(-q.cfg.Timeout)
+// forever is a time after all requests.
+var forever = time.Unix(1<<40, 0)
+
+// giveUp ends the requests that were refused, those that wait to be sent since before unsent,
+// and those that were sent before sent and have no answer.
+func (q *Requester) giveUp(unsent, sent time.Time) {
 	q.mu.Lock()
 	notSent := q.refused
 	q.refused = nil
-	for q.waiting.len() > 0 && q.waiting.first().since.Before(deadline) {
-		r := q.waiting.pop()
-		q.bytes -= r.size()
-		notSent = append(notSent, r)
+	n := 0
+	for n < len(q.waiting) && q.waiting[n].since.Before(unsent) {
+		q.bytes -= q.waiting[n].size()
+		n++
 	}
-	unanswered := q.abandonLocked(func(r *Request) bool { return r.since.Before(deadline) })
-	q.mu.Unlock()
-	fail(notSent, ErrNotSent)
-	fail(unanswered, ErrNoAnswer)
-}
-
-// disconnected gives up all requests in flight: their answers cannot come, and this saves the
-// rest of the timeout.
-func (q *Requester) disconnected() {
-	q.mu.Lock()
-	unanswered := q.abandonLocked(func(*Request) bool { return true })
-	q.mu.Unlock()
-	fail(unanswered, ErrNoAnswer)
-}
-
-func (q *Requester) answerRefused() {
-	q.mu.Lock()
-	refused := q.refused
-	q.refused = nil
-	q.mu.Unlock()
-	fail(refused, ErrNotSent)
-}
-
-// abandonLocked removes requests in flight, oldest first, while expired is true of them.
-func (q *Requester) abandonLocked(expired func(*Request) bool) (all []*Request) {
-	for q.sent.len() > 0 {
-		r := q.sent.first()
-		if q.inFlight[r.id] == nil {
-			q.sent.pop()
-			continue
+	notSent = append(notSent, q.takeLocked(n)...)
+	var unanswered []*Request
+	maps.DeleteFunc(q.inFlight, func(_ uint64, r *Request) bool {
+		if !r.since.Before(sent) {
+			return false
 		}
-		if !expired(r) {
-			break
-		}
-		q.sent.pop()
-		delete(q.inFlight, r.id)
 		q.bytes -= r.size()
-		all = append(all, r)
-	}
-	if q.waiting.len() > 0 {
+		unanswered = append(unanswered, r)
+		return true
+	})
+	if len(q.waiting) > 0 {
 		q.work.Wake()
 	}
-	return all
-}
-
-func fail(all []*Request, err error) {
-	for _, r := range all {
-		r.Done(nil, err)
+	q.mu.Unlock()
+	for _, r := range notSent {
+		r.Done(nil, ErrNotSent)
 	}
-}
-
-// A queue is first in, first out, and reuses its memory.
-type queue struct {
-	list []*Request
-	head int
-}
-
-func (q *queue) len() int { return len(q.list) - q.head }
-
-func (q *queue) first() *Request { return q.list[q.head] }
-
-func (q *queue) push(r *Request) { q.list = append(q.list, r) }
-
-func (q *queue) pop() *Request {
-	r := q.list[q.head]
-	q.list[q.head] = nil
-	q.head++
-	if q.head*2 >= len(q.list) {
-		n := copy(q.list, q.list[q.head:])
-		clear(q.list[n:])
-		q.list, q.head = q.list[:n], 0
+	for _, r := range unanswered {
+		r.Done(nil, ErrNoAnswer)
 	}
-	return r
 }

@@ -35,7 +35,9 @@ func TestOneAtATime(t *testing.T) {
 			answers <- m.Data[0]
 		}})
 	}
-	a.Send(all...)
+	for _, r := range all {
+		a.Send(r)
+	}
 	for i := range byte(n) {
 		select {
 		case got := <-answers:
@@ -55,10 +57,7 @@ func TestOneAtATime(t *testing.T) {
 
 func run(t *testing.T, cfg RequesterConfig) *Requester {
 	t.Helper()
-	a, err := NewRequester(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := NewRequester(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { a.Run(ctx); close(done) }()
@@ -86,7 +85,7 @@ func TestBounds(t *testing.T) {
 				}
 			}})
 		}
-		a.answerRefused()
+		a.giveUp(time.Time{}, time.Time{})
 		if refused != c.refused {
 			t.Errorf("%+v: %d of %d refused, want %d", c.cfg, refused, c.n, c.refused)
 		}
@@ -117,23 +116,23 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestQueue checks the order of the queue and that its memory does not grow.
+// TestQueue checks the order of the requests that wait, and that their memory does not grow.
 func TestQueue(t *testing.T) {
-	var q queue
+	var q Requester
 	next, want := uint64(0), uint64(0)
 	for round := range 1000 {
 		for range round % 7 {
-			q.push(&Request{id: next})
+			q.waiting = append(q.waiting, &Request{id: next})
 			next++
 		}
-		for range min(round%5, q.len()) {
-			if got := q.first().id; got != want || q.pop().id != want {
-				t.Fatalf("the queue returns %d, want %d", got, want)
+		for _, r := range q.takeLocked(min(round%5, len(q.waiting))) {
+			if r.id != want {
+				t.Fatalf("the queue returns %d, want %d", r.id, want)
 			}
 			want++
 		}
 	}
-	if uint64(q.len()) != next-want || cap(q.list) > 4*q.len()+64 {
-		t.Errorf("the queue has %d requests and room for %d, want %d requests", q.len(), cap(q.list), next-want)
+	if n := len(q.waiting); uint64(n) != next-want || cap(q.waiting) > 4*n+64 {
+		t.Errorf("the queue has %d requests and room for %d, want %d requests", n, cap(q.waiting), next-want)
 	}
 }

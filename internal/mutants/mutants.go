@@ -31,14 +31,14 @@ type Mutant struct {
 // Check fails unless the old text of every fault occurs exactly once.
 func Check(t *testing.T, list []Mutant) {
 	t.Helper()
-	names := make(map[string]bool)
+	names, folder := make(map[string]bool), root(t)
 	for i := range list {
 		m := &list[i]
 		if names[m.Name] {
 			t.Errorf("two faults are named %s", m.Name)
 		}
 		names[m.Name] = true
-		m.source(t, root(t))
+		m.source(t, folder)
 	}
 }
 
@@ -58,20 +58,11 @@ func (m *Mutant) source(t *testing.T, root string) string {
 // root returns the folder of the module.
 func root(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	file, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the package")
-		}
-		dir = up
-	}
+	return filepath.Dir(strings.TrimSpace(string(file)))
 }
 
 // build compiles the test program of the package in the current folder, with the fault if m is

@@ -2,7 +2,9 @@ package natstest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 )
 
 // readyTimeout is how long a server or the cluster may take to get ready. It is large, because tests share
@@ -142,15 +145,48 @@ func (c *Cluster) wait(t testing.TB) {
 	t.Fatal("the NATS cluster has no leader")
 }
 
+// freePorts chooses ports below the range from which systems take those of outgoing connections.
+// A connection, even one that a server attempts to a peer that does not run yet, could otherwise
+// take a port before its server starts.
 func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < n; tries++ {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil && tries < 1000 {
+			continue // it is in use
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close() // all at the end, so that no port is chosen twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports
+}
+
+// Dir returns a new folder for the store of a nats-server, which is removed at the end of the
+// test. Unlike testing.TB.TempDir it does not fail the test while the server, which may write
+// its stream state for some time after WaitForShutdown, fills the folder again.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nats-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return dir
+}
+
+// inServer is the package of nats-server in the names of its functions.
+const inServer = "github.com/nats-io/nats-server/v2/server"
+
+// VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for two that a
+// nats-server leaves if it is shut down while it makes a stream.
+func VerifyNoLeaks(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
 }

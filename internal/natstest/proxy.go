@@ -1,9 +1,9 @@
 package natstest
 
 import (
+	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,8 +35,8 @@ func NewProxy(t testing.TB, c *Cluster) *Proxy {
 	}
 	p := &Proxy{listener: l, conns: map[net.Conn]bool{}}
 	p.changed = sync.NewCond(&p.mu)
-	for _, u := range strings.Split(c.URL(), ",") {
-		p.servers = append(p.servers, strings.TrimPrefix(u, "nats://"))
+	for _, port := range c.clients {
+		p.servers = append(p.servers, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	p.running.Go(p.accept)
 	t.Cleanup(func() {

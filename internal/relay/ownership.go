@@ -45,9 +45,12 @@ func firstNumber(epoch uint64) uint64 {
 	return epoch<<14 + 1
 }
 
-// acquire begins an ownership. The relay serves the shard when what is stored has been
-// loaded.
+// acquire begins an ownership, and ends an older one of the shard. The relay serves the
+// shard when what is stored has been loaded.
 func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
+	if old := w.ownership(shard); old != nil {
+		w.lose(now, old)
+	}
 	o := &ownership{shard: shard, epoch: epoch, durable: true}
 	w.owned = append(w.owned, o)
 	if w.relay.cfg.Leases == nil {
@@ -56,9 +59,15 @@ func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
 	}
 	w.relay.cfg.Leases.Load(shard, epoch,
 		func(part []cluster.Keyframe) {
-			w.commands.Put(command{kind: commandLoaded, shard: shard, epoch: epoch, part: part})
+			w.must(shard, epoch, func(now time.Time, o *ownership) { w.restore(now, o, part) })
 		},
-		func(err error) { w.commands.Put(command{kind: commandLoadEnd, shard: shard, epoch: epoch, err: err}) })
+		func(err error) {
+			w.must(shard, epoch, func(now time.Time, o *ownership) {
+				if err == nil && !o.leaving {
+					w.serve(now, o)
+				}
+			})
+		})
 }
 
 // ownership returns the ownership of a shard, or nil.
@@ -110,10 +119,10 @@ func (w *Worker) serve(now time.Time, o *ownership) {
 func (w *Worker) subscribeShard(n int) (end []func()) {
 	s := w.relay.cfg.Subjects
 	subs := subscriptions{bus: w.relay.cfg.Bus}
-	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { w.post(kindPublish, n, m) })
-	subs.add(s.ShardGetAll(n), func(m bus.Msg) { w.post(kindGet, n, m) })
-	subs.add(s.Repair(n), func(m bus.Msg) { w.post(kindRepair, n, m) })
-	subs.add(s.Write(n), func(m bus.Msg) { w.post(kindWrite, n, m) })
+	subs.add(s.ShardPublishAll(n), func(m bus.Msg) { w.post(n, (*Worker).publish, m) })
+	subs.add(s.ShardGetAll(n), func(m bus.Msg) { w.post(n, (*Worker).get, m) })
+	subs.add(s.Repair(n), func(m bus.Msg) { w.post(n, (*Worker).repair, m) })
+	subs.add(s.Write(n), func(m bus.Msg) { w.post(n, (*Worker).write, m) })
 	if subs.err != nil { // the bus is closed, so this relay is about to end
 		w.relay.cfg.Log.Error("cannot serve a shard: subscribing fails", "shard", n, "error", subs.err)
 	}
@@ -282,6 +291,14 @@ func (o *ownership) dirty() (n int) {
 	return n
 }
 
+// setDurable notes whether the durable store answers.
+func (o *ownership) setDurable(durable bool) {
+	o.durable = durable
+	for _, sp := range o.spaces {
+		sp.store.SetDurable(durable)
+	}
+}
+
 // store gives up to n states to the durable store and returns how many.
 func (w *Worker) store(o *ownership, n int) int {
 	var batch []cluster.Keyframe
@@ -302,7 +319,7 @@ func (w *Worker) store(o *ownership, n int) int {
 	o.storing += len(batch)
 	shard, epoch := o.shard, o.epoch
 	w.relay.cfg.Leases.Store(shard, epoch, batch, func(err error) {
-		w.commands.Put(command{kind: commandStored, shard: shard, epoch: epoch, stored: states, err: err})
+		w.must(shard, epoch, func(now time.Time, o *ownership) { w.storedBatch(now, o, states, err) })
 	})
 	return len(batch)
 }
@@ -324,13 +341,13 @@ func (o *ownership) oldestFirst() []*space {
 }
 
 // storedBatch handles the answer of the durable store.
-func (w *Worker) storedBatch(now time.Time, o *ownership, c *command) {
-	o.storing -= len(c.stored)
+func (w *Worker) storedBatch(now time.Time, o *ownership, states []storedState, err error) {
+	o.storing -= len(states)
 	switch {
-	case c.err == nil:
-		w.counts.Stored += uint64(len(c.stored))
-	case errors.Is(c.err, cluster.ErrQueueFull):
-		for _, s := range c.stored {
+	case err == nil:
+		w.counts.Stored += uint64(len(states))
+	case errors.Is(err, cluster.ErrQueueFull):
+		for _, s := range states {
 			s.space.store.MarkDirty(s.since, s.number)
 		}
 	}

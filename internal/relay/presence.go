@@ -47,24 +47,37 @@ func (r *Relay) presence(m bus.Msg) {
 	if json.Unmarshal(m.Data, &ev) != nil {
 		return // anything may be published as an event
 	}
-	k := kindJoined
+	// Permissions are about subjects, so the space that the body names means nothing.
+	space := strings.TrimPrefix(m.Subject, r.cfg.Subjects.Event("")+".")
 	switch replication.EventType(ev.Type) {
 	case replication.EventJoined:
+		r.joined(space, ev.Client, ev.Session)
 	case replication.EventLeft:
-		k = kindLeft
-	default:
-		return
+		r.tell(space, ev.Client, ev.Session, func(w *Worker, _ time.Time, _ *ownership, _ bus.Msg) {
+			if sp, ok := w.spaces[space]; ok {
+				w.part(sp, ev.Client, ev.Session)
+				w.plan(sp)
+			}
+		})
 	}
-	// Permissions are about subjects, so the space that the body names means nothing.
-	r.tell(k, strings.TrimPrefix(m.Subject, r.cfg.Subjects.Event("")+"."), ev.Client, ev.Session)
 }
 
-func (r *Relay) tell(k kind, space, client, session string) {
-	if !validSpace(space) || !subject.ValidToken(client) || !subject.ValidToken(session) {
-		return
+// joined tells the worker of a space that an edge named a session.
+func (r *Relay) joined(space, client, session string) {
+	r.tell(space, client, session, func(w *Worker, now time.Time, o *ownership, _ bus.Msg) {
+		if sp, ok := w.space(now, o, space); ok {
+			w.join(now, sp, client, session)
+			w.plan(sp)
+		}
+	})
+}
+
+// tell has the worker of a space handle news of a session, unless a name is invalid.
+func (r *Relay) tell(space, client, session string, handle handler) {
+	if validSpace(space) && subject.ValidToken(client) && subject.ValidToken(session) {
+		shard := cluster.Shard(space, r.cfg.Shards)
+		r.worker(shard).post(shard, handle, bus.Msg{})
 	}
-	shard := cluster.Shard(space, r.cfg.Shards)
-	r.worker(shard).inbox.Post(posted{kind: k, shard: shard, space: space, client: client, session: session}, 0)
 }
 
 // join notes that an edge named a session.
@@ -178,6 +191,6 @@ func (r *Relay) present(m bus.Msg) {
 	}
 	space := strings.TrimPrefix(m.Subject, r.inbox+".")
 	for _, c := range a.Clients {
-		r.tell(kindJoined, space, c.Client, c.Session)
+		r.joined(space, c.Client, c.Session)
 	}
 }

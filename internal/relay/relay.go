@@ -99,23 +99,18 @@ func (c Config) withDefaults() Config {
 // validate reports all problems at once.
 func (c Config) validate() error {
 	var errs []error
-	if c.Node == "" {
-		errs = append(errs, errors.New("relay: no node name"))
+	check := func(ok bool, problem string) {
+		if !ok {
+			errs = append(errs, errors.New("relay: "+problem))
+		}
 	}
-	if c.Bus == nil {
-		errs = append(errs, errors.New("relay: no bus"))
-	}
-	if c.Leases == nil && c.Epoch == 0 {
-		errs = append(errs, errors.New("relay: neither leases nor an epoch"))
-	}
-	if c.DurableRate < 0 {
-		errs = append(errs, errors.New("relay: negative durable rate"))
-	}
-	if c.Tick < 0 || c.Shards < 0 || c.Spaces < 0 || c.Workers < 0 {
-		errs = append(errs, errors.New("relay: negative tick, shards, spaces or workers"))
-	}
+	check(c.Node != "", "no node name")
+	check(c.Bus != nil, "no bus")
+	check(c.Leases != nil || c.Epoch != 0, "neither leases nor an epoch")
+	check(c.DurableRate >= 0, "negative durable rate")
+	check(c.Tick >= 0 && c.Shards >= 0 && c.Spaces >= 0 && c.Workers >= 0, "negative tick, shards, spaces or workers")
 	for _, problem := range c.Limits.Validate() {
-		errs = append(errs, errors.New("relay: "+problem))
+		check(false, problem)
 	}
 	return errors.Join(errs...)
 }
@@ -203,8 +198,8 @@ func (r *Relay) Start() error {
 	s := r.cfg.Subjects
 	subs := subscriptions{bus: r.cfg.Bus}
 	if r.cfg.Wildcard {
-		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal(kindPublish, m, s.ParsePublish) })
-		subs.add(s.GetAll(), func(m bus.Msg) { r.deal(kindGet, m, s.ParseGet) })
+		subs.add(s.PublishAll(), func(m bus.Msg) { r.deal((*Worker).publish, m, s.ParsePublish) })
+		subs.add(s.GetAll(), func(m bus.Msg) { r.deal((*Worker).get, m, s.ParseGet) })
 	}
 	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
@@ -245,17 +240,108 @@ func (r *Relay) busChanged(connected bool) {
 	}
 	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
 	for _, w := range r.workers {
-		w.commands.Put(command{kind: commandReconnected})
+		w.commands.Put(w.askAll)
 	}
 }
 
 func (r *Relay) worker(shard int) *Worker { return r.workers[shard%len(r.workers)] }
 
 // deal gives a message whose subject names no shard to the worker of its shard.
-func (r *Relay) deal(k kind, m bus.Msg, parse func(string) (subject.Address, bool)) {
+func (r *Relay) deal(handle handler, m bus.Msg, parse func(string) (subject.Address, bool)) {
 	shard := 0 // any worker can answer a malformed address
 	if a, ok := parse(m.Subject); ok {
 		shard = cluster.Shard(a.Space, r.cfg.Shards)
 	}
-	r.worker(shard).post(k, shard, m)
+	r.worker(shard).post(shard, handle, m)
+}
+
+// SetRoster tells the relay which nodes there are, from any goroutine but one at a time.
+// The relay wants the shards that the roster places on it, and hands over those that the
+// roster places on another. The roster may be wrong: only the lease says which relay holds
+// a shard.
+func (r *Relay) SetRoster(roster cluster.Roster) {
+	r.roster.Store(&roster)
+	if r.cfg.Leases == nil || r.draining.Load() {
+		return
+	}
+	for shard := range r.cfg.Shards {
+		holder, ok := roster.Holder(shard)
+		if !ok {
+			continue // no relay is ready, so the present holder goes on
+		}
+		r.cfg.Leases.Want(shard, holder == r.cfg.Node)
+		if holder != r.cfg.Node {
+			r.handOver(shard, 0, holder)
+		}
+	}
+}
+
+// Drain begins to hand every shard over to the relay that should have it next. Run
+// does it by itself.
+func (r *Relay) Drain() {
+	r.draining.Store(true)
+	roster := r.roster.Load()
+	for shard := range r.cfg.Shards {
+		r.cfg.Leases.Want(shard, false)
+		to := ""
+		if roster != nil {
+			to = successor(*roster, shard, r.cfg.Node)
+		}
+		r.handOver(shard, 0, to)
+	}
+}
+
+// drained waits until this relay owns no shard or ctx ends.
+func (r *Relay) drained(ctx context.Context) {
+	for _, w := range r.workers {
+		drained := make(chan struct{})
+		w.commands.Put(func(time.Time) { w.drained = drained })
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			r.cfg.Log.Warn("ending before every shard was handed over: the drain timeout is over")
+			return
+		}
+	}
+}
+
+// successor returns the node that should have a shard once another node has gone; empty if
+// there is none.
+func successor(roster cluster.Roster, shard int, node string) string {
+	for _, name := range roster.Ranking(shard) {
+		if name != node {
+			return name
+		}
+	}
+	return ""
+}
+
+// handOver has the worker of a shard give it to another relay. An epoch of 0 stands for any.
+func (r *Relay) handOver(shard int, epoch uint64, to string) {
+	w := r.worker(shard)
+	w.must(shard, epoch, func(now time.Time, o *ownership) { w.handOver(now, o, to) })
+}
+
+// leaseEvent passes an event of the lease of a shard on to the shard's worker.
+func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
+	w := r.worker(e.Shard)
+	switch e.Kind {
+	case cluster.ShardAcquired:
+		w.commands.Put(func(now time.Time) { w.acquire(now, e.Shard, e.Epoch) })
+		if roster := r.roster.Load(); roster != nil {
+			if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // the roster changed while the lease was under way
+				r.handOver(e.Shard, e.Epoch, holder)
+			}
+		}
+	case cluster.ShardLost:
+		level := slog.LevelWarn
+		if e.Reason == cluster.ReasonReleased {
+			level = slog.LevelDebug // one of many that are handed over
+		}
+		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
+		w.must(e.Shard, e.Epoch, w.lose)
+	case cluster.ShardDurable:
+		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
+		w.must(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
+	}
 }

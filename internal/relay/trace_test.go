@@ -34,11 +34,11 @@ func BenchmarkPublish(b *testing.B) {
 			}
 			w, shard := benchWorker(b, tel)
 			put := bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)}
-			w.post(kindPublish, shard, put)
+			w.post(shard, (*Worker).publish, put)
 			now := time.Now()
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				w.post(kindPublish, shard, bus.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
+				w.post(shard, (*Worker).publish, bus.Msg{Subject: put.Subject, Data: fmt.Appendf(nil, `{"op":"set","key":"k","values":{"n":%d}}`, i)})
 				if i%10 == 9 {
 					now = now.Add(time.Second)
 					w.Turn(now)
@@ -86,7 +86,7 @@ func TestUnsampledPublishAllocates(t *testing.T) {
 	defer tel.Close()
 	cost := func(tel *telemetry.Telemetry, header map[string]string) float64 {
 		w, shard := benchWorker(t, tel)
-		w.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
+		w.post(shard, (*Worker).publish, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint32","value":0}]}`)})
 		now := time.Now()
 		w.Turn(now)
 		bodies := [][]byte{[]byte(`{"op":"set","key":"k","values":{"n":1}}`), []byte(`{"op":"set","key":"k","values":{"n":2}}`)}
@@ -95,7 +95,7 @@ func TestUnsampledPublishAllocates(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		for n := range publishes {
 			now = now.Add(time.Second)
-			w.post(kindPublish, shard, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
+			w.post(shard, (*Worker).publish, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: bodies[n%2], Header: header})
 			w.Turn(now)
 		}
 		runtime.ReadMemStats(&after)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
@@ -19,59 +18,20 @@ const (
 	inboxBytes    = 64 << 20
 )
 
-// A kind says what a message is about.
-type kind uint8
-
-const (
-	kindPublish kind = iota + 1
-	kindGet
-	kindRepair
-	kindWrite
-	kindJoined
-	kindLeft
-)
-
 // A posted message waits for its worker.
 type posted struct {
-	kind  kind
-	shard int
-	msg   bus.Msg
-
-	space, client, session string // of joined and left
+	shard  int
+	handle handler
+	msg    bus.Msg
 }
 
-// A commandKind says what a command is about.
-type commandKind uint8
+// A handler handles a message about a shard that the worker serves.
+type handler func(w *Worker, now time.Time, o *ownership, m bus.Msg)
 
-const (
-	commandAcquired commandKind = iota + 1
-	commandLost
-	commandDurable
-	commandLoaded
-	commandLoadEnd
-	commandStored
-	commandHandOver
-	commandStats
-	commandDrain
-	commandReconnected
-)
-
-// A command is a message to a worker that must not be lost: about leases and the durable
-// store. There are few of them: for each shard one of each kind, and as many parts of a
-// load as the shard has.
-type command struct {
-	kind  commandKind
-	shard int
-	epoch uint64
-
-	durable bool               // of durable
-	part    []cluster.Keyframe // of loaded
-	stored  []storedState      // of stored
-	err     error              // of loadEnd and stored
-	to      string             // of handOver
-	stats   chan<- Stats       // of stats
-	drained chan<- struct{}    // of drain: closed when the worker owns no shard
-}
+// A command is something to do that must not be lost: about leases and the durable store.
+// There are few of them: for each shard one of each kind, and as many parts of a load as
+// the shard has.
+type command func(now time.Time)
 
 // A Worker owns the stores of some shards. All of it belongs to the goroutine in loop,
 // except commands, inbox and wake.
@@ -147,10 +107,14 @@ func (w *Worker) finish(now time.Time) {
 // Turn handles what was posted and does what is due, all at the time now. It returns when
 // it must be called again at the latest.
 func (w *Worker) Turn(now time.Time) (next time.Time) {
-	for _, c := range w.commands.Take() {
-		w.obey(now, &c)
+	for _, do := range w.commands.Take() {
+		do(now)
 	}
-	w.inbox.Take(func(p posted) { w.handle(now, p) })
+	w.inbox.Take(func(p posted) {
+		if o := w.served(p.shard); o != nil { // only the holder of the shard answers
+			p.handle(w, now, o, p.msg)
+		}
+	})
 	next = w.advance(now)
 	if w.drained != nil && len(w.owned) == 0 {
 		close(w.drained)
@@ -160,81 +124,18 @@ func (w *Worker) Turn(now time.Time) (next time.Time) {
 }
 
 // post gives the worker a message, from any goroutine. It never blocks.
-func (w *Worker) post(k kind, shard int, m bus.Msg) {
-	w.inbox.Post(posted{kind: k, shard: shard, msg: m}, len(m.Data))
+func (w *Worker) post(shard int, handle handler, m bus.Msg) {
+	w.inbox.Post(posted{shard, handle, m}, len(m.Data))
 }
 
-// obey carries out a command. A command about an ownership that has ended changes
-// nothing.
-func (w *Worker) obey(now time.Time, c *command) {
-	switch c.kind {
-	case commandStats:
-		c.stats <- w.Stats(now)
-		return
-	case commandReconnected:
-		w.askAll(now)
-		return
-	case commandDrain:
-		w.drained = c.drained
-		return
-	case commandAcquired:
-		if old := w.ownership(c.shard); old != nil {
-			w.lose(now, old)
+// must has something done with the ownership of a shard, from any goroutine, unless that
+// has ended by then. An epoch of 0 stands for any.
+func (w *Worker) must(shard int, epoch uint64, do func(now time.Time, o *ownership)) {
+	w.commands.Put(func(now time.Time) {
+		if o := w.ownership(shard); o != nil && (epoch == 0 || epoch == o.epoch) {
+			do(now, o)
 		}
-		w.acquire(now, c.shard, c.epoch)
-		return
-	}
-	o := w.ownership(c.shard)
-	if o == nil || c.epoch != 0 && c.epoch != o.epoch {
-		return
-	}
-	switch c.kind {
-	case commandLost:
-		w.lose(now, o)
-	case commandDurable:
-		o.durable = c.durable
-		for _, sp := range o.spaces {
-			sp.store.SetDurable(c.durable)
-		}
-	case commandLoaded:
-		w.restore(now, o, c.part)
-	case commandLoadEnd:
-		if c.err == nil && !o.leaving {
-			w.serve(now, o)
-		}
-	case commandStored:
-		w.storedBatch(now, o, c)
-	case commandHandOver:
-		w.handOver(now, o, c.to)
-	}
-}
-
-// handle handles one message. Only the holder of its shard answers.
-func (w *Worker) handle(now time.Time, p posted) {
-	o := w.served(p.shard)
-	if o == nil {
-		return
-	}
-	switch p.kind {
-	case kindPublish:
-		w.publish(now, o, p.msg)
-	case kindGet:
-		w.get(o, p.msg)
-	case kindRepair:
-		w.repair(now, o, p.msg)
-	case kindWrite:
-		w.write(now, o, p.msg)
-	case kindJoined:
-		if sp, ok := w.space(now, o, p.space); ok {
-			w.join(now, sp, p.client, p.session)
-			w.plan(sp)
-		}
-	case kindLeft:
-		if sp, ok := w.spaces[p.space]; ok {
-			w.part(sp, p.client, p.session)
-			w.plan(sp)
-		}
-	}
+	})
 }
 
 // advance has every store that is due emit, and says how far all spaces are. It returns

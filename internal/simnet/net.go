@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
 // spinsMax is how often in a row a node may be due again at once. A node that is due
@@ -32,8 +34,8 @@ type Node interface {
 
 // Stats count datagrams.
 type Stats struct {
-	Sent, Delivered, Lost, Duplicated, Damaged, Nowhere int
-	Bytes                                               int // of those sent
+	Sent, Delivered, Lost, Duplicated, Nowhere int
+	Bytes                                      int // of those sent
 }
 
 // A Net is a network and its clock.
@@ -44,13 +46,26 @@ type Net struct {
 	rng   *rand.Rand
 	now   time.Duration
 	order uint64
-	queue queue
+	queue *heap.Heap[*event]
 	trace hash.Hash64
 	stats Stats
 
-	normal Path
-	paths  map[pair]*pathState
-	nodes  map[netip.AddrPort]*attached
+	path  Path
+	cuts  map[pair]bool // partitions
+	nodes map[netip.AddrPort]*attached
+}
+
+// An event is a call at a time. Events of the same time happen in the order in which
+// they were scheduled.
+type event struct {
+	at    time.Duration // since the start
+	order uint64
+	do    func()
+	place int // in the queue
+}
+
+func (e *event) before(f *event) bool {
+	return e.at < f.at || e.at == f.at && e.order < f.order
 }
 
 type pair struct{ from, to netip.AddrPort }
@@ -67,8 +82,9 @@ type attached struct {
 func New(seed uint64) *Net {
 	return &Net{
 		rng:   rand.New(rand.NewPCG(seed, 0x73696d6e6574)),
+		queue: heap.New((*event).before, func(e *event) *int { return &e.place }),
 		trace: fnv.New64a(),
-		paths: map[pair]*pathState{},
+		cuts:  map[pair]bool{},
 		nodes: map[netip.AddrPort]*attached{},
 	}
 }
@@ -93,7 +109,7 @@ func (n *Net) Hash() uint64 { return n.trace.Sum64() }
 // is due now. It has the signature that package membus needs.
 func (n *Net) Schedule(delay time.Duration, f func()) {
 	n.order++
-	n.queue.push(event{at: n.now + max(delay, 0), order: n.order, do: f})
+	n.queue.Set(&event{at: n.now + max(delay, 0), order: n.order, do: f})
 }
 
 // Every calls f now and then once per period, until it reports false.
@@ -121,46 +137,24 @@ func (n *Net) Detach(addr netip.AddrPort) {
 	}
 }
 
-// SetDefault sets the path between addresses that have none of their own.
-func (n *Net) SetDefault(p Path) {
+// SetPath sets the path between all addresses, and heals partitions.
+func (n *Net) SetPath(p Path) {
 	p.validate()
-	n.normal = p
-	n.paths = map[pair]*pathState{}
-}
-
-// SetPath sets the path from one address to another, in this direction.
-func (n *Net) SetPath(from, to netip.AddrPort, p Path) {
-	p.validate()
-	n.path(from, to).Path = p
+	n.path = p
+	clear(n.cuts)
 }
 
 // Partition cuts both directions between a and b, or heals them.
 func (n *Net) Partition(a, b netip.AddrPort, cut bool) {
-	n.path(a, b).partitioned = cut
-	n.path(b, a).partitioned = cut
-}
-
-// PartitionOneWay cuts the direction from one address to another, or heals it.
-func (n *Net) PartitionOneWay(from, to netip.AddrPort, cut bool) {
-	n.path(from, to).partitioned = cut
-}
-
-func (n *Net) path(from, to netip.AddrPort) *pathState {
-	k := pair{from, to}
-	s := n.paths[k]
-	if s == nil {
-		s = &pathState{Path: n.normal}
-		n.paths[k] = s
-	}
-	return s
+	n.cuts[pair{a, b}] = cut
+	n.cuts[pair{b, a}] = cut
 }
 
 // Send sends a datagram. It copies p.
 func (n *Net) Send(from, to netip.AddrPort, p []byte) {
-	s := n.path(from, to)
 	n.stats.Sent++
 	n.stats.Bytes += len(p)
-	if s.lost(n.rng) {
+	if n.cuts[pair{from, to}] || happens(n.rng, n.path.Loss) {
 		n.stats.Lost++
 		n.note('x', from, to, p)
 		if n.Lost != nil {
@@ -168,12 +162,15 @@ func (n *Net) Send(from, to netip.AddrPort, p []byte) {
 		}
 		return
 	}
-	copies := s.copies(n.rng)
-	n.stats.Duplicated += copies - 1
+	copies := 1
+	if happens(n.rng, n.path.Duplicate) {
+		copies = 2
+		n.stats.Duplicated++
+	}
 	for range copies {
 		q := append([]byte(nil), p...)
-		s.damage(n.rng, q)
-		n.Schedule(s.delay(n.rng), func() { n.deliver(from, to, q) })
+		n.path.damage(n.rng, q)
+		n.Schedule(n.path.delay(n.rng), func() { n.deliver(from, to, q) })
 	}
 }
 
@@ -235,10 +232,10 @@ func (n *Net) fire(a *attached, at time.Duration) {
 
 // Step executes the next event. It reports false if there is none.
 func (n *Net) Step() bool {
-	if len(n.queue) == 0 {
+	if n.queue.Len() == 0 {
 		return false
 	}
-	e := n.queue.pop()
+	e := n.queue.Pop()
 	n.now = e.at
 	e.do()
 	return true
@@ -251,26 +248,23 @@ func (n *Net) Run(d time.Duration) { n.RunUntil(d, func() bool { return false })
 // of done, which it calls before each event.
 func (n *Net) RunUntil(d time.Duration, done func() bool) bool {
 	end := n.now + d
-	for len(n.queue) > 0 && n.queue[0].at <= end {
+	for {
 		if done() {
 			return true
 		}
+		if next, ok := n.queue.First(); !ok || next.at > end {
+			n.now = end
+			return false
+		}
 		n.Step()
 	}
-	if done() {
-		return true
-	}
-	n.now = end
-	return false
 }
 
 func (n *Net) note(verdict byte, from, to netip.AddrPort, p []byte) {
 	var b [64]byte
 	h := binary.LittleEndian.AppendUint64(append(b[:0], verdict), uint64(n.now))
-	h = append(h, from.Addr().AsSlice()...)
-	h = binary.LittleEndian.AppendUint16(h, from.Port())
-	h = append(h, to.Addr().AsSlice()...)
-	h = binary.LittleEndian.AppendUint16(h, to.Port())
+	h, _ = from.AppendBinary(h) // cannot fail
+	h, _ = to.AppendBinary(h)
 	n.trace.Write(h)
 	n.trace.Write(p)
 }

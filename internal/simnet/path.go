@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Path describes what happens to datagrams from one address to another. The zero
-// Path delivers everything at once.
+// A Path describes what happens to datagrams between any two addresses. The zero Path
+// delivers everything at once.
 type Path struct {
 	Loss      float64       // probability of a datagram to be lost
 	Delay     time.Duration // of every datagram
@@ -16,14 +16,6 @@ type Path struct {
 	ReorderBy time.Duration
 	Duplicate float64 // probability of a second copy, which has its own delay
 	Corrupt   float64 // probability of one flipped bit
-	Burst     *Burst  // loss that comes in bursts, on top of Loss; nil for none
-}
-
-// A Burst is the loss model of Gilbert and Elliott: a path is good or bad, and each
-// datagram may change that.
-type Burst struct {
-	Enter, Leave float64 // probability per datagram to become bad, and good again
-	LossBad      float64 // probability of a datagram to be lost while the path is bad
 }
 
 // validate panics on an impossible path, because that is a mistake in a test.
@@ -38,54 +30,25 @@ func (p Path) validate() {
 	}
 }
 
-// A pathState is the state of one direction of a path.
-type pathState struct {
-	Path
-	bad         bool
-	partitioned bool
+// happens decides by chance. It draws no number for a probability of 0.
+func happens(rng *rand.Rand, probability float64) bool {
+	return probability > 0 && rng.Float64() < probability
 }
 
-// lost decides by chance whether a datagram is lost.
-func (s *pathState) lost(rng *rand.Rand) bool {
-	if s.partitioned {
-		return true
+func (p *Path) delay(rng *rand.Rand) time.Duration {
+	d := p.Delay
+	if p.Jitter > 0 {
+		d += time.Duration(rng.Int64N(int64(p.Jitter)))
 	}
-	if b := s.Burst; b != nil {
-		change := b.Enter
-		if s.bad {
-			change = b.Leave
-		}
-		if rng.Float64() < change {
-			s.bad = !s.bad
-		}
-		if s.bad && rng.Float64() < b.LossBad {
-			return true
-		}
-	}
-	return s.Loss > 0 && rng.Float64() < s.Loss
-}
-
-func (s *pathState) copies(rng *rand.Rand) int {
-	if s.Duplicate > 0 && rng.Float64() < s.Duplicate {
-		return 2
-	}
-	return 1
-}
-
-func (s *pathState) delay(rng *rand.Rand) time.Duration {
-	d := s.Delay
-	if s.Jitter > 0 {
-		d += time.Duration(rng.Int64N(int64(s.Jitter)))
-	}
-	if s.Reorder > 0 && rng.Float64() < s.Reorder {
-		d += s.ReorderBy
+	if happens(rng, p.Reorder) {
+		d += p.ReorderBy
 	}
 	return d
 }
 
-// damage flips one bit of p by chance.
-func (s *pathState) damage(rng *rand.Rand, p []byte) {
-	if s.Corrupt > 0 && len(p) > 0 && rng.Float64() < s.Corrupt {
-		p[rng.IntN(len(p))] ^= 1 << rng.IntN(8)
+// damage flips one bit of b by chance.
+func (p *Path) damage(rng *rand.Rand, b []byte) {
+	if len(b) > 0 && happens(rng, p.Corrupt) {
+		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
 	}
 }

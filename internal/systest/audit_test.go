@@ -25,7 +25,7 @@ const healMax = time.Second
 //
 //   - one relay serves in an epoch, and gives no number to two batches
 //   - a healthy relay stops serving soon after another serves in a higher epoch
-//   - only the holder writes durably, in its own epoch (memlease)
+//   - only the holder writes durably, in its own epoch (leaseHub)
 //   - a state number means one key forever, in stores, replicas and on disk
 //   - a state whose end was stored never comes back
 //   - a complete replica has exactly what the store at its position has

@@ -12,7 +12,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/relay"
@@ -25,7 +24,7 @@ const detection = time.Second
 // A ring is relays that share the shards by leases.
 type ring struct {
 	*world
-	leases *memlease.Hub
+	leases *leaseHub
 	relays []*simRelay
 	edges  []*simEdge // those that the audit checks
 	starts int
@@ -39,7 +38,7 @@ type ring struct {
 // newRing starts n relays and waits until every shard is held.
 func newRing(t *testing.T, seed uint64, n int) *ring {
 	w := newWorld(t, seed)
-	g := &ring{world: w, cuts: make(map[[2]string]bool), leases: memlease.New(memlease.Config{
+	g := &ring{world: w, cuts: make(map[[2]string]bool), leases: newLeaseHub(leaseConfig{
 		Schedule: w.net.Schedule, Now: w.net.Now, Rand: rand.New(rand.NewPCG(seed, 3)),
 	})}
 	g.audit = newAudit(g)

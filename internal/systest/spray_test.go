@@ -93,7 +93,7 @@ func (p *pair) start(name string, g *gossip.Gossip) {
 	e, err := edge.New(edge.Config{
 		Node: name, Listeners: []edge.Listener{{Addr: at}}, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: p.bus(name), Log: log,
 		Durable: &edge.Durable{
-			Log: p.log, Shards: 4, Secret: []byte("secret"), From: p.game, Affinity: p.hub.Node(name), Forward: fw,
+			Log: p.log, Secret: []byte("secret"), From: p.game, Affinity: p.hub.Node(name), Forward: fw,
 			DrainTimeout: time.Second, DrainLinger: time.Millisecond,
 		},
 	})
@@ -158,10 +158,10 @@ func newSharedLog() *sharedLog {
 	return s
 }
 
-func (s *sharedLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
+func (s *sharedLog) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log.Append(writes, answer)
+	s.log.Append(w, answer)
 }
 
 func (s *sharedLog) Read(log string, answer func(sessionlog.Answer)) {

@@ -347,18 +347,22 @@ func benchmarkAck(b *testing.B, durability string) {
 	log := slog.New(slog.DiscardHandler)
 	var subjects subject.Names
 	nats := startNATS(b, natsembed.Config{})
-	connect := func() (*natsbus.Bus, error) { return natsbus.Connect(natsbus.Config{URL: nats.URL()}) }
+	connect := func() (*natsbus.Bus, error) {
+		bus, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
+		if err == nil {
+			b.Cleanup(bus.Close)
+		}
+		return bus, err
+	}
 	bus, err := connect()
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer bus.Close()
 	flags := &config.Sessions{SessionDurability: durability, SessionReplicas: 1, DrainTimeout: 5 * time.Second}
 	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, subjects, time.Second, log)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer durable.Close()
 	e, err := edge.New(edge.Config{
 		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 1, OpenSpace: "s", Bus: bus, Log: log, Durable: durable.Edge(nil),
 	})

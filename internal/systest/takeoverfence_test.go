@@ -191,9 +191,7 @@ type takeoverLog struct {
 }
 
 // Append implements sessionlog.Log.
-func (l takeoverLog) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
-	for _, w := range writes {
-		l.e.w.fence.tries(l.e, w)
-	}
-	l.Log.Append(writes, answer)
+func (l takeoverLog) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
+	l.e.w.fence.tries(l.e, w)
+	l.Log.Append(w, answer)
 }

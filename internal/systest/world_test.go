@@ -15,7 +15,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
-	"github.com/dnprelay/dnprelay/cluster/memlease"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -64,13 +63,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	t.Logf("repeat with -seed=%d", seed)
 	w := &world{T: t, net: simnet.New(seed), heard: make(map[string]int)}
-	var err error
-	w.hub, err = membus.New(membus.Config{
-		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond,
-	}, w.subjects.Mappings(simShards)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.hub = membus.New(membus.Config{
+		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond, Shards: simShards,
+	})
 	w.game = w.hub.Node("game")
 	w.on(w.subjects.Event("*"), func(m bus.Msg) {
 		var e event
@@ -112,8 +107,8 @@ type simRelay struct {
 	name   string
 	relay  *relay.Relay
 	bus    *membus.Bus
-	node   string         // its name on the bus; each start has another one
-	leases *memlease.Node // nil if it holds everything without leases
+	node   string     // its name on the bus; each start has another one
+	leases *leaseNode // nil if it holds everything without leases
 	dead   bool
 	paused bool
 	stuck  bool      // its leases stand still

@@ -57,6 +57,52 @@ func GaugeBy(name, unit, help, key string, read func(observe func(attribute stri
 	return Metric{name, unit, help, register}
 }
 
+// A Group makes metrics that read one set of counters.
+type Group[T any] struct {
+	Prefix string // of their names
+	Read   func() T
+}
+
+// Counter is to Group what the function Counter is to a number.
+func (g Group[T]) Counter(name, unit, help string, read func(*T) uint64) Metric {
+	return g.CounterBy(name, unit, help, "", func(all *T, observe func(string, uint64)) { observe("", read(all)) })
+}
+
+// CounterBy is to Group what the function CounterBy is to several numbers.
+func (g Group[T]) CounterBy(name, unit, help, key string, read func(all *T, observe func(attribute string, value uint64))) Metric {
+	return CounterBy(g.Prefix+name, unit, help, key, func(observe func(string, uint64)) {
+		all := g.Read()
+		read(&all, observe)
+	})
+}
+
+// InOut is a CounterBy direction.
+func (g Group[T]) InOut(name, unit, help string, read func(*T) (in, out uint64)) Metric {
+	return g.CounterBy(name, unit, help, "direction", func(all *T, observe func(string, uint64)) {
+		in, out := read(all)
+		observe("in", in)
+		observe("out", out)
+	})
+}
+
+// Gauge is to Group what the function Gauge is to a number.
+func (g Group[T]) Gauge(name, unit, help string, read func(*T) float64) Metric {
+	return Gauge(g.Prefix+name, unit, help, func() float64 {
+		all := g.Read()
+		return read(&all)
+	})
+}
+
+// Named observes counts whose index has a name.
+func Named[N interface {
+	~uint8
+	String() string
+}](observe func(string, uint64), counts []uint64) {
+	for i, n := range counts {
+		observe(N(i).String(), n)
+	}
+}
+
 func label(key, value string) metric.ObserveOption {
 	if key == "" {
 		return metric.WithAttributeSet(*attribute.EmptySet())

@@ -107,7 +107,7 @@ func TestBlock(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimit()
+	l := &Tracer{bucket: newBucket()}
 	took := func() (n int) {
 		for l.allow(now) {
 			n++

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -50,13 +51,6 @@ type Config struct {
 	TokenFile string
 }
 
-func (c Config) withDefaults() Config {
-	if c.Health == nil {
-		c.Health = func() Health { return Health{Ready: true} }
-	}
-	return c
-}
-
 // Bounds of what a request can cost. They are arbitrary, and ample for scrapers.
 const (
 	headerTimeout   = 5 * time.Second
@@ -80,28 +74,31 @@ func Listen(cfg Config) (*Server, error) {
 	if cfg.Addr == "" {
 		return &Server{}, nil
 	}
-	cfg = cfg.withDefaults()
-	listener, err := net.Listen("tcp", cfg.Addr)
-	if err != nil {
-		return nil, listenError(cfg.Addr, err)
+	if cfg.Health == nil {
+		cfg.Health = func() Health { return Health{Ready: true} }
+	}
+	return listen(cfg.Addr, routes(cfg, t.registry), requestTimeout)
+}
+
+// listen opens addr for requests that take at most timeout.
+func listen(addr string, handler http.Handler, timeout time.Duration) (*Server, error) {
+	listener, err := net.Listen("tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("health and metrics: %s is in use by another program; --http chooses another address", addr)
+	case err != nil:
+		return nil, fmt.Errorf("health and metrics: %w", err)
 	}
 	return &Server{
 		listener: listener,
 		http: &http.Server{
-			Handler:           routes(cfg, t.registry),
+			Handler:           handler,
 			ReadHeaderTimeout: headerTimeout,
-			ReadTimeout:       requestTimeout,
-			WriteTimeout:      requestTimeout,
+			ReadTimeout:       timeout,
+			WriteTimeout:      timeout,
 			MaxHeaderBytes:    headerBytesMax,
 		},
 	}, nil
-}
-
-func listenError(addr string, err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("health and metrics: %s is in use by another program; --http chooses another address", addr)
-	}
-	return fmt.Errorf("health and metrics: %w", err)
 }
 
 // Addr returns the address that Listen opened, or nil.
@@ -226,8 +223,6 @@ func ReadToken(file string) (string, error) {
 	return token, nil
 }
 
-var errNoBearer = errors.New("this request needs the token of --http-token, as Authorization: Bearer")
-
 // guard passes on requests that only read public data. A request that changes something, or
 // shows the inside of the process, needs the token in a file; guard reads the file for each
 // such request, so that an operator can replace it. Without a file such a request must come
@@ -244,7 +239,7 @@ func guard(file string, next http.Handler) http.Handler {
 		}
 		if file != "" && !hasToken(r, file) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, errNoBearer.Error(), http.StatusUnauthorized)
+			http.Error(w, "this request needs the token of --http-token, as Authorization: Bearer", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -272,43 +267,28 @@ func hasToken(r *http.Request, file string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// Waiting serves the health of a node that waits for what it needs to start: alive, not
-// ready, and what is missing. Stop frees the port, which Listen needs.
-type Waiting struct {
-	http *http.Server
-	end  chan struct{} // closed when the server has ended
-}
-
-// Wait opens addr and serves /livez and /readyz there until Stop; with an empty address it
-// does nothing. missing is called for each request, from any goroutine. The error is one
+// Wait opens addr and serves the health of a node that waits for what it needs to start, at
+// /livez and /readyz; with an empty address it does nothing. missing is called for each
+// request, from any goroutine. stop frees the port, which Listen needs. The error is one
 // line for the operator.
-func Wait(addr string, missing func() []string) (*Waiting, error) {
+func Wait(addr string, missing func() []string) (stop func(), err error) {
 	if addr == "" {
-		return &Waiting{}, nil
-	}
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, listenError(addr, err)
+		return func() {}, nil
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", serveLive)
 	mux.HandleFunc("GET /readyz", serveReady(func() Health { return Health{Missing: missing()} }))
-	w := &Waiting{
-		http: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: headerTimeout, MaxHeaderBytes: headerBytesMax},
-		end:  make(chan struct{}),
+	s, err := listen(addr, mux, headerTimeout)
+	if err != nil {
+		return nil, err
 	}
+	end := make(chan struct{})
 	go func() {
-		defer close(w.end)
-		_ = w.http.Serve(listener) // ends with Stop
+		defer close(end)
+		_ = s.http.Serve(s.listener) // ends with stop
 	}()
-	return w, nil
-}
-
-// Stop frees the port. It may be called more than once.
-func (w *Waiting) Stop() {
-	if w == nil || w.http == nil {
-		return
-	}
-	_ = w.http.Close() // a client whose request breaks off asks again
-	<-w.end
+	return sync.OnceFunc(func() {
+		_ = s.http.Close() // a client whose request breaks off asks again
+		<-end
+	}), nil
 }

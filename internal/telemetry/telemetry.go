@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +22,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 )
 
 // scope is the name of this program's instruments, beside those of libraries.
@@ -60,19 +62,22 @@ func Open(service, node string, log *slog.Logger) (*Telemetry, error) {
 		t.Close()
 		return nil, fmt.Errorf("OpenTelemetry: %w", err)
 	}
-	otel.SetErrorHandler(&errorHandler{log: log})
+	sometimes := rate.Sometimes{Interval: errorInterval}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		sometimes.Do(func() { log.Warn("telemetry does not reach its collector; players are not affected", "error", err) })
+	}))
 	log.Info("starting", "service", service, "node", node, "version", version.Long())
 	return t, nil
 }
 
 func (t *Telemetry) openMetrics(res *resource.Resource) error {
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(t.registry), otelprometheus.WithoutScopeInfo())
+	page, err := otelprometheus.New(otelprometheus.WithRegisterer(t.registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {
 		return err
 	}
-	options := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithReader(exporter)}
-	reader, err := metricReader(context.Background())
-	if reader != nil && err == nil {
+	options := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithReader(page)}
+	reader, ok, err := exporter("OTEL_METRICS_EXPORTER", autoexport.NewMetricReader)
+	if ok {
 		options = append(options, sdkmetric.WithReader(reader))
 	}
 	t.provider = sdkmetric.NewMeterProvider(options...)
@@ -84,22 +89,22 @@ func (t *Telemetry) openTraces(res *resource.Resource) error {
 	if err != nil {
 		return err
 	}
-	exporter, err := spanExporter(context.Background())
-	if exporter == nil || err != nil {
+	spans, ok, err := exporter(tracesVariable, autoexport.NewSpanExporter)
+	if !ok {
 		return err
 	}
-	t.queue = newSpanQueue(exporter)
+	t.queue = newSpanQueue(spans)
 	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(t.queue), sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	t.tracer = &Tracer{tracer: t.traces.Tracer(scope), sample: sample, limit: newLimit()}
+	t.tracer = &Tracer{tracer: t.traces.Tracer(scope), sample: sample, bucket: newBucket()}
 	return nil
 }
 
 func (t *Telemetry) openLogs(res *resource.Resource) error {
-	exporter, err := logExporter(context.Background())
-	if exporter == nil || err != nil {
+	lines, ok, err := exporter("OTEL_LOGS_EXPORTER", autoexport.NewLogExporter)
+	if !ok {
 		return err
 	}
-	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)))
+	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(lines)))
 	return nil
 }
 
@@ -118,7 +123,7 @@ func (t *Telemetry) metrics() []Metric {
 	if t.queue == nil {
 		return nil
 	}
-	q, l := t.queue, t.tracer.limit
+	q := t.queue
 	return []Metric{
 		CounterBy("dnp.telemetry.spans", "{span}", "Spans, by outcome: exported, failed = the collector did not accept them, dropped = too many waited.",
 			"outcome", func(observe func(string, uint64)) {
@@ -127,7 +132,7 @@ func (t *Telemetry) metrics() []Metric {
 				observe("dropped", q.dropped.Load())
 			}),
 		Counter("dnp.telemetry.traces.limited", "{trace}", "Updates that were sampled but not traced, because there were too many in that second.",
-			l.refused.Load),
+			t.tracer.refused.Load),
 	}
 }
 
@@ -151,72 +156,37 @@ func (t *Telemetry) Close() {
 	}
 }
 
-// An errorHandler logs errors of exports, at most one in errorInterval.
-type errorHandler struct {
-	log  *slog.Logger
-	last atomic.Int64 // when the last line was written, Unix nanoseconds
-}
-
-// Handle is called by the SDK from any goroutine.
-func (c *errorHandler) Handle(err error) {
-	now := time.Now().UnixNano()
-	if last := c.last.Load(); now-last >= int64(errorInterval) && c.last.CompareAndSwap(last, now) {
-		c.log.Warn("telemetry does not reach its collector; players are not affected", "error", err)
-	}
-}
-
-// disabled reports whether the environment switches OpenTelemetry off.
-func disabled() bool { return strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") }
+// tracesVariable chooses the exporter of spans.
+const tracesVariable = "OTEL_TRACES_EXPORTER"
 
 // wanted reports whether the environment asks for a signal to be exported. An unset
 // variable means no, although the standard says yes: a program that was just started must
-// not look for a collector.
+// not look for a collector. An endpoint alone asks for spans. Metrics need their own
+// variable, because /metrics has them.
 func wanted(variable string) bool {
-	switch strings.TrimSpace(os.Getenv(variable)) {
-	case "", "none", "prometheus": // /metrics is always served
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false
 	}
-	return !disabled()
-}
-
-// spanExporter returns the exporter of spans; nil if they are not exported. An endpoint
-// alone asks for spans. Metrics need their own variable, because /metrics has them.
-func spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
-	const variable = "OTEL_TRACES_EXPORTER"
-	endpoint := os.Getenv(variable) == "" && !disabled() &&
-		(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "")
-	if !endpoint && !wanted(variable) {
-		return nil, nil
+	switch name := os.Getenv(variable); strings.TrimSpace(name) {
+	case "none", "prometheus": // /metrics is always served
+		return false
+	case "":
+		return name == "" && variable == tracesVariable &&
+			(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "")
 	}
-	e, err := autoexport.NewSpanExporter(ctx)
-	return e, described(variable, err)
+	return true
 }
 
-// metricReader returns the reader that sends metrics; nil if they are not exported.
-func metricReader(ctx context.Context) (sdkmetric.Reader, error) {
-	const variable = "OTEL_METRICS_EXPORTER"
+// exporter returns what sends a signal to the collector. It reports false if the
+// environment does not ask for that, or with an error.
+func exporter[E, O any](variable string, open func(context.Context, ...O) (E, error)) (e E, ok bool, err error) {
 	if !wanted(variable) {
-		return nil, nil
+		return e, false, nil
 	}
-	r, err := autoexport.NewMetricReader(ctx)
-	return r, described(variable, err)
-}
-
-// logExporter returns the exporter of log lines; nil if they are not exported.
-func logExporter(ctx context.Context) (sdklog.Exporter, error) {
-	const variable = "OTEL_LOGS_EXPORTER"
-	if !wanted(variable) {
-		return nil, nil
+	if e, err = open(context.Background()); err != nil {
+		return e, false, fmt.Errorf("%s or the protocol of its exporter: %w", variable, err)
 	}
-	e, err := autoexport.NewLogExporter(ctx)
-	return e, described(variable, err)
-}
-
-func described(variable string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s or the protocol of its exporter: %w", variable, err)
-	}
-	return nil
+	return e, true, nil
 }
 
 // newResource returns the attributes of this process. OTEL_RESOURCE_ATTRIBUTES and
@@ -233,4 +203,47 @@ func newResource(service, node string) (*resource.Resource, error) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	return res, nil
+}
+
+// Logger returns log with two additions: lines that belong to a sampled update carry its
+// trace_id and span_id, and the collector receives all lines that log writes if
+// OTEL_LOGS_EXPORTER asks for that.
+func (t *Telemetry) Logger(log *slog.Logger) *slog.Logger {
+	if t == nil || t.traces == nil && t.logs == nil {
+		return log
+	}
+	base := log.Handler()
+	var h slog.Handler = lineHandler{base, base, true}
+	if t.logs != nil {
+		h = slog.NewMultiHandler(h, lineHandler{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(t.logs)), base, false})
+	}
+	return slog.New(h)
+}
+
+// A lineHandler takes the lines that level takes. With ids it adds those of the span in the
+// context of a line.
+type lineHandler struct {
+	slog.Handler
+	level slog.Handler
+	ids   bool
+}
+
+func (h lineHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.level.Enabled(ctx, l)
+}
+
+func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
+	if c := trace.SpanContextFromContext(ctx); h.ids && c.IsValid() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace_id", c.TraceID().String()), slog.String("span_id", c.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lineHandler{h.Handler.WithAttrs(attrs), h.level, h.ids}
+}
+
+func (h lineHandler) WithGroup(name string) slog.Handler {
+	return lineHandler{h.Handler.WithGroup(name), h.level, h.ids}
 }

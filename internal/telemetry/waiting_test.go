@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWaiting requires that a waiting node names what is missing, and that Stop frees its
+// TestWaiting requires that a waiting node names what is missing, and that stop frees its
 // port.
 func TestWaiting(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -20,7 +20,7 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("with a port in use: %v", err)
 	}
 	free.Close()
-	w, err := Wait(addr, func() []string { return []string{"nats"} })
+	stop, err := Wait(addr, func() []string { return []string{"nats"} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,16 +36,16 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	w.Stop()
-	w.Stop() // does nothing
+	stop()
+	stop() // does nothing
 	again, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatalf("the port is still taken: %v", err)
 	}
 	again.Close()
-	if w, err := Wait("", nil); err != nil {
+	if stop, err := Wait("", nil); err != nil {
 		t.Error(err)
 	} else {
-		w.Stop()
+		stop()
 	}
 }

@@ -398,7 +398,7 @@ func (e *emitter) message(p []byte) {
 	e.element()
 	switch {
 	case e.form == JSON:
-		e.b = appendBytesText(e.b, p)
+		e.b = appendString(e.b, MessageText(p))
 	case utf8.Valid(p) && godotText(string(p)) == string(p):
 		e.w.String(string(p))
 	default:

@@ -39,8 +39,7 @@ type Store struct {
 	silent bool
 	held   []func() // writes to apply when the outage ends
 
-	Appends, Reads, Refused int
-	Bytes                   int
+	Appends, Reads, Bytes int
 }
 
 // A record is the log of one session.
@@ -87,11 +86,9 @@ func (s *Store) Wipe(log string, n int) {
 }
 
 // Append implements sessionlog.Log.
-func (s *Store) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
-	for i, w := range writes {
-		once := s.once(func(a sessionlog.Answer) { answer(i, a) })
-		s.Schedule(s.latency(), func() { s.append(w, once) })
-	}
+func (s *Store) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
+	once := s.once(answer)
+	s.Schedule(s.latency(), func() { s.append(w, once) })
 }
 
 // Read implements sessionlog.Log.
@@ -192,7 +189,6 @@ func (s *Store) apply(w sessionlog.Write) sessionlog.Answer {
 		last = r.entries[n-1].Seq
 	}
 	if last != w.Expect {
-		s.Refused++
 		return sessionlog.Answer{Verdict: fence.Stale}
 	}
 	s.seq++

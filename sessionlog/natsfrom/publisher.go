@@ -1,8 +1,11 @@
 package natsfrom
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,23 +15,74 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
+
+// StreamName is the name of the stream.
+const StreamName = "DNP_FROM"
+
+// maxAge is how long game servers may be away. dedupe is how long the stream remembers the ids
+// of messages: it costs the server about 200 bytes of memory per message. An edge that publishes
+// an older message again was stopped for so long; consumers drop that message by its number.
+const (
+	maxAge = 10 * time.Minute
+	dedupe = 2 * time.Minute
+)
+
+// A Config says where the stream is. The zero value of each number stands for its default.
+type Config struct {
+	// Conn is the connection to NATS. It must keep nothing for later while it is broken
+	// (nats.ReconnectBufSize(-1)). The caller closes it after Run has ended.
+	Conn *nats.Conn
+
+	// Subjects are the subjects of the deployment.
+	Subjects subject.Names
+
+	// Replicas is the number of copies of a stream that Open makes; default 1.
+	Replicas int
+
+	InFlight int           // sessions that wait for a confirmation; default 4,096. Further ones wait in a queue
+	Timeout  time.Duration // for a confirmation; default 1 s
+	Pause    time.Duration // before a failed message is published again; default 100 ms
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
+	c.Pause = cmp.Or(c.Pause, 100*time.Millisecond)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+// open makes the stream if it does not exist. A stream that exists may have other limits,
+// which are the operator's decision.
+func (c *Config) open(ctx context.Context) error {
+	js, err := natsjs.New(c.Conn)
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	want := natsjs.StreamConfig{
+		Name: StreamName, Subjects: []string{c.Subjects.FromAll()}, Replicas: c.Replicas, Storage: natsjs.FileStorage,
+		Description: "dnprelay: reliable messages of clients", MaxAge: maxAge, Duplicates: dedupe,
+	}
+	s, err := jetstream.OpenStream(ctx, js, want)
+	if err != nil {
+		return err
+	}
+	if got := s.CachedInfo().Config.Subjects; !slices.Equal(got, want.Subjects) {
+		return fmt.Errorf("stream %s has the subjects %v, want %v", StreamName, got, want.Subjects)
+	}
+	return nil
+}
 
 // A Publisher publishes the messages of all sessions of an edge.
 type Publisher struct {
 	cfg       Config
 	requester *jetstream.Requester
 	counts    counters
-
-	// Workers begin feeds and the connection answers, so neither owns the list.
-	mu     sync.Mutex
-	failed []failedFeed // in the order of their time
-}
-
-// A failedFeed publishes its first message again at a time.
-type failedFeed struct {
-	feed *Feed
-	at   time.Time
 }
 
 // Stats are counters since Open.
@@ -48,49 +102,15 @@ type counters struct {
 // Open makes the stream if it does not exist.
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	if err := cfg.open(ctx); err != nil {
 		return nil, err
 	}
-	requester, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout})
-	if err != nil {
-		return nil, fmt.Errorf("messages of clients: %w", err)
-	}
-	return &Publisher{cfg: cfg, requester: requester}, nil
+	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout}
+	return &Publisher{cfg: cfg, requester: jetstream.NewRequester(bounds)}, nil
 }
 
 // Run works until ctx ends.
-func (p *Publisher) Run(ctx context.Context) {
-	var requesting sync.WaitGroup
-	requesting.Go(func() { p.requester.Run(ctx) })
-	tick := time.NewTicker(max(p.cfg.Pause/4, time.Millisecond))
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case now := <-tick.C:
-			for _, f := range p.takeDue(now) {
-				f.feed.publish()
-			}
-		}
-	}
-	requesting.Wait()
-}
-
-// takeDue removes the feeds whose time has come, and returns them.
-func (p *Publisher) takeDue(now time.Time) (due []failedFeed) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for n < len(p.failed) && !p.failed[n].at.After(now) {
-		n++
-	}
-	due = append(due, p.failed[:n]...)
-	p.failed = append(p.failed[:0], p.failed[n:]...)
-	return due
-}
+func (p *Publisher) Run(ctx context.Context) { p.requester.Run(ctx) }
 
 // retryLater lets a feed publish its first message again after a pause.
 func (p *Publisher) retryLater(f *Feed, reason string) {
@@ -98,9 +118,7 @@ func (p *Publisher) retryLater(f *Feed, reason string) {
 	if !p.counts.failing.Swap(true) {
 		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", reason)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failed = append(p.failed, failedFeed{f, time.Now().Add(p.cfg.Pause)})
+	time.AfterFunc(p.cfg.Pause, f.publish)
 }
 
 // confirmed counts a message that is stored.
@@ -120,12 +138,6 @@ func (p *Publisher) Stats() Stats {
 	return Stats{Stored: c.stored.Load(), Duplicates: c.duplicates.Load(), Failures: c.failures.Load(), Waiting: c.waiting.Load()}
 }
 
-// A Source is the sender of messages.
-type Source struct {
-	Space, Client string
-	Session       string // names the session for ever
-}
-
 // A Feed publishes the messages of one session. Its methods may be called from any goroutine
 // and do not block.
 type Feed struct {
@@ -136,14 +148,15 @@ type Feed struct {
 
 	// Deliver is called by a worker, confirmations come from the connection.
 	mu      sync.Mutex
-	waiting []sessionlog.Message // the first is under way; the session bounds them (Config.UndeliveredMax)
+	waiting []sessionlog.Message // the first is under way; the session bounds them
 	ended   bool
 }
 
-// Begin returns the feed of a session. A goroutine of the Publisher calls delivered when the
-// message with this number and all before it are stored; delivered must not block.
-func (p *Publisher) Begin(src Source, delivered func(number uint64)) *Feed {
-	return &Feed{p: p, subject: p.cfg.Subjects.From(src.Space, src.Client), session: src.Session, delivered: delivered}
+// Begin returns the feed of a session of a client; session names it for ever. A goroutine of the
+// Publisher calls delivered when the message with this number and all before it are stored;
+// delivered must not block.
+func (p *Publisher) Begin(space, client, session string, delivered func(number uint64)) *Feed {
+	return &Feed{p: p, subject: p.cfg.Subjects.From(space, client), session: session, delivered: delivered}
 }
 
 // Deliver publishes a message behind those before. Its data must not be changed.

@@ -48,7 +48,7 @@ func appendLoop(b *testing.B, l *Log, n int) {
 		since[i] = time.Now()
 		w := sessionlog.Write{Log: fmt.Sprintf("%s-%d", name, i), Expect: seqs[i], Data: data, Rollup: counts[i]%32 == 0}
 		counts[i]++
-		l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { answers <- done{i, a} })
+		l.Append(w, func(a sessionlog.Answer) { answers <- done{i, a} })
 	}
 	for i := range n {
 		ask(i)
@@ -108,7 +108,9 @@ func together(b *testing.B, l *Log, n int) {
 	}
 	answers := make(chan reply, n)
 	for k := 0; b.Loop(); k++ {
-		l.Append(writes, func(i int, a sessionlog.Answer) { answers <- reply{i, a} })
+		for i, w := range writes {
+			l.Append(w, func(a sessionlog.Answer) { answers <- reply{i, a} })
+		}
 		for range n {
 			r := <-answers
 			if r.a.Verdict != fence.OK {
@@ -175,7 +177,7 @@ func BenchmarkRead(b *testing.B) {
 				answers := make(chan sessionlog.Answer, 1)
 				for k := range n {
 					w := sessionlog.Write{Log: log, Expect: seq, Data: make([]byte, blockBytes), Rollup: k == 0}
-					l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { answers <- a })
+					l.Append(w, func(a sessionlog.Answer) { answers <- a })
 					seq = (<-answers).Seq
 				}
 				for b.Loop() {

@@ -3,13 +3,10 @@
 //
 //	log, err := natslog.Open(ctx, natslog.Config{Conn: nc, Replicas: 3})
 //	go log.Run(ctx)
-//	batches := sessionlog.NewBatches[*sessionlog.Session](log.Shards())
-//	batches.Flush(func(_ int, writes []sessionlog.Write, sessions []*sessionlog.Session) {
-//		log.Append(writes, func(i int, a sessionlog.Answer) { post(sessions[i], a) })
-//	})
+//	log.Append(action.Write, func(a sessionlog.Answer) { post(session, a) })
 //
 // Each write expects the sequence of the last one of its subject, so the store itself refuses
-// an owner that was replaced. Writes that are appended together leave in one flush of the
+// an owner that was replaced. Writes that wait together leave in one flush of the
 // connection and are stored or refused individually. Reads go to the leader of the stream,
 // backwards from the last write to the last checkpoint.
 //

@@ -1,9 +1,10 @@
 package natslog
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,19 +13,99 @@ import (
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
+// Bounds of a read. A log ends its session at 4 MiB without a checkpoint, and a checkpoint is
+// at most one message of NATS.
+const (
+	readEntriesMax = 32_768
+	readBytesMax   = 8 << 20
+)
+
+// reads is how many reads are under way; others wait, one for each session.
+const reads = 128
+
+// readTimeout bounds a read from its first request on. A read takes a round trip for each
+// write since the checkpoint.
+const readTimeout = 2 * time.Second
+
+// maxAge is how long a stream keeps a write at most. A session that writes nothing for so long
+// loses its log, and a session that was never closed is forgotten then.
+const maxAge = 24 * time.Hour
+
+// closedTTL is how long the stream remembers the end of a session. It must outlast every
+// write that is on its way, and every stop of an edge after which its clients live on.
+const closedTTL = "10m"
+
+// A Config says where the logs are. The zero value of each number stands for its default.
+type Config struct {
+	// Conn is the connection to NATS. It must keep nothing for later while it is broken
+	// (nats.ReconnectBufSize(-1)). The caller closes it after Run has ended.
+	Conn *nats.Conn
+
+	// Subjects are the subjects of the deployment.
+	Subjects subject.Names
+
+	// Shards is the number of log shards of the deployment, default 64. Streams is the
+	// number of streams that hold them, default 16. Both numbers are fixed when the streams
+	// are made, and Open refuses others.
+	Shards, Streams int
+
+	// Replicas is the number of copies of a stream that Open makes; default 1.
+	Replicas int
+
+	// Bounds of writes, with the defaults of jetstream.RequesterConfig. A client waits for 3 s.
+	InFlight, Queue int
+	Timeout         time.Duration
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Shards = cmp.Or(c.Shards, 64)
+	c.Streams = min(cmp.Or(c.Streams, 16), c.Shards)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+// metaSecret is the metadata key of the key of the hash that names logs.
+const metaSecret = "dnprelay-log-secret"
+
+// StreamName returns the name of the g-th log stream.
+func StreamName(g int) string { return "DNP_LOG_" + strconv.Itoa(g) }
+
+// open returns the log streams. They have no limit of messages per subject, because such a
+// limit would delete the checkpoint that a log begins with; checkpoints themselves delete what
+// precedes them.
+func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
+	shards := jetstream.Shards{
+		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-log-shards", Name: "log shards"},
+		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-log-streams", Name: "log streams"},
+		StreamName: StreamName, Subject: c.Subjects.LogAll, Secret: metaSecret,
+		Config: natsjs.StreamConfig{
+			Description: "dnprelay: the logs of sessions", Replicas: c.Replicas,
+			MaxAge: maxAge, MaxMsgsPerSubject: -1, AllowRollup: true,
+		},
+		Features: "rollups, message TTLs, no limit of messages per subject and no direct get",
+	}
+	return shards.Open(ctx, c.Conn)
+}
+
 // Log is sessionlog.Log over JetStream.
 type Log struct {
 	cfg    Config
-	api    string // prefix of the subjects of JetStream's API
 	secret []byte
 	writes *jetstream.Requester
 	steps  *jetstream.Requester // of reads
 	counts counters
-	outage outage
+
+	outage   outage
+	tooLarge sync.Once // reported
 
 	// Workers begin reads and the connection ends them, so neither owns them.
 	mu      sync.Mutex
@@ -38,35 +119,17 @@ var _ sessionlog.Log = (*Log)(nil)
 // deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	streams, err := cfg.open(ctx)
+	if err != nil {
 		return nil, err
 	}
-	js, err := natsjs.New(cfg.Conn, cfg.JetStream...)
-	if err != nil {
-		return nil, fmt.Errorf("JetStream: %w", err)
-	}
-	var secret string
-	for g := range cfg.Streams {
-		stream, err := cfg.open(ctx, js, g)
-		if err != nil {
-			return nil, err
-		}
-		secret += stream.Metadata[metaSecret]
-	}
-	l := &Log{cfg: cfg, api: jetstream.APIPrefix(js.Options()), secret: []byte(secret)}
+	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret])}
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
-	if l.writes, err = jetstream.NewRequester(bounds); err != nil {
-		return nil, fmt.Errorf("session log: %w", err)
-	}
-	bounds.InFlight, bounds.Queue = cfg.Reads, cfg.Reads // each read has one step under way
-	if l.steps, err = jetstream.NewRequester(bounds); err != nil {
-		return nil, fmt.Errorf("session log: %w", err)
-	}
+	l.writes = jetstream.NewRequester(bounds)
+	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
+	l.steps = jetstream.NewRequester(bounds)
 	return l, nil
 }
-
-// Shards returns the number of log shards, for sessionlog.NewBatches.
-func (l *Log) Shards() int { return l.cfg.Shards }
 
 // Secret returns the key of the hash that names logs, see sessionlog.Key. It was made with the
 // first stream and is as secret as the logs are.
@@ -82,17 +145,13 @@ func (l *Log) Run(ctx context.Context) {
 }
 
 // Append implements sessionlog.Log.
-func (l *Log) Append(writes []sessionlog.Write, answer func(i int, a sessionlog.Answer)) {
-	requests := make([]jetstream.Request, len(writes))
-	for i := range writes {
-		l.counts.bytes.Add(uint64(len(writes[i].Data)))
-		requests[i] = jetstream.Request{Msg: l.message(&writes[i]), Done: func(m *nats.Msg, err error) {
-			a := l.judge(time.Now(), m, err)
-			l.counts.appends[a.Verdict].Add(1)
-			answer(i, a)
-		}}
-	}
-	l.writes.Send(requests...)
+func (l *Log) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
+	l.counts.bytes.Add(uint64(len(w.Data)))
+	l.writes.Send(jetstream.Request{Msg: l.message(&w), Done: func(m *nats.Msg, err error) {
+		a := l.judge(time.Now(), m, err)
+		l.counts.appends[a.Verdict].Add(1)
+		answer(a)
+	}})
 }
 
 // Values of headers, which all messages share.
@@ -116,21 +175,15 @@ func (l *Log) message(w *sessionlog.Write) *nats.Msg {
 // that the store has no space, no leader or too many requests, so the write is to be repeated
 // after a pause.
 func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
-	if err != nil {
-		if errors.Is(err, nats.ErrMaxPayload) && l.counts.tooLarge.Add(1) == 1 {
-			l.cfg.Log.Error("a write of a session log is larger than the max_payload of NATS; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
-		}
-		return sessionlog.Answer{Verdict: jetstream.Failed(err)}
-	}
-	ack, ok := jetstream.ParseAck(m.Data)
-	if !ok {
-		return sessionlog.Answer{Verdict: fence.Unknown}
-	}
-	v := ack.Verdict(fence.Unreachable)
+	v, ack := jetstream.Judge(m, err, fence.Unreachable)
 	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		l.tooLarge.Do(func() {
+			l.cfg.Log.Error("a write of a session log is larger than the max_payload of NATS; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
+		})
 	case v == fence.OK && l.outage.taken(now):
 		l.cfg.Log.Info("the session log takes writes again")
-	case v == fence.Unreachable:
+	case v == fence.Unreachable && err == nil:
 		l.counts.refused.Add(1)
 		if l.outage.refused(now) {
 			l.cfg.Log.Warn("the session log refuses writes; clients with a reliable command under way end, and new ones are rejected. "+
@@ -162,39 +215,24 @@ func (o *outage) taken(now time.Time) bool {
 	return o.on.Load() && now.UnixNano()-o.refusal.Load() >= int64(outageEnd) && o.on.CompareAndSwap(true, false)
 }
 
-// Verdicts counts answers.
-type Verdicts struct{ OK, Stale, Busy, Unknown, Unreachable uint64 }
-
 // Stats are counters since Open.
 type Stats struct {
-	Appends, Reads Verdicts
+	Appends, Reads fence.Counts
 	Bytes          uint64 // of writes
 	Steps          uint64 // requests for reads
 	Refused        uint64 // writes that the store refused for want of space, leader or time
-	TooLarge       uint64 // writes that are larger than a message may be
-	Late           uint64 // answers to requests that were given up
-}
-
-type verdicts [fence.Unreachable + 1]atomic.Uint64
-
-func (v *verdicts) load() Verdicts {
-	return Verdicts{
-		OK: v[fence.OK].Load(), Stale: v[fence.Stale].Load(), Busy: v[fence.Busy].Load(),
-		Unknown: v[fence.Unknown].Load(), Unreachable: v[fence.Unreachable].Load(),
-	}
 }
 
 // counters are bumped by several goroutines.
 type counters struct {
-	appends, reads                  verdicts
-	bytes, steps, refused, tooLarge atomic.Uint64
+	appends, reads        jetstream.Verdicts
+	bytes, steps, refused atomic.Uint64
 }
 
 // Stats returns the counters.
 func (l *Log) Stats() Stats {
 	c := &l.counts
 	return Stats{
-		Appends: c.appends.load(), Reads: c.reads.load(), Bytes: c.bytes.Load(), Steps: c.steps.Load(),
-		Refused: c.refused.Load(), TooLarge: c.tooLarge.Load(), Late: l.writes.Late() + l.steps.Late(),
+		Appends: c.appends.Counts(), Reads: c.reads.Counts(), Bytes: c.bytes.Load(), Steps: c.steps.Load(), Refused: c.refused.Load(),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
-	"github.com/dnprelay/dnprelay/sessionlog/logtest"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -41,48 +40,6 @@ func open(t testing.TB, cfg Config) *Log {
 	return l
 }
 
-func TestConformance(t *testing.T) {
-	for _, replicas := range []int{1, 3} {
-		t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
-			c := natstest.Start(t, replicas)
-			logtest.Run(t, func(t *testing.T) *logtest.Store { return store(t, c, replicas) })
-		})
-	}
-}
-
-// store returns three logs over c. The connection of the hasty one can be disturbed.
-func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Store {
-	p := natstest.NewProxy(t, c)
-	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
-	hasty := open(t, cfg)
-	cfg.Timeout = patience / 2
-	cfg.Conn = c.Connect(t)
-	a := open(t, cfg)
-	cfg.Conn = c.Connect(t)
-	b := open(t, cfg)
-	return &logtest.Store{
-		A: a, B: b, Hasty: hasty,
-		Trouble: func(k int) {
-			p.SetDeaf(k%12 == 3) // until the next write
-			switch {
-			case k%12 == 7:
-				p.Cut()
-			case k%12 == 3: // one answer is lost, and those to reads until SetDeaf ends
-				time.AfterFunc(300*time.Millisecond, func() { p.SetDeaf(false) })
-			case k == 25 && replicas == 1:
-				c.Stop(0)
-				c.Restart(t, 0)
-			case k == 25:
-				if leader := c.StreamLeader(StreamName(sessionlog.Shard("SURVIVE", 4) % 2)); leader >= 0 {
-					c.Stop(leader)
-					t.Cleanup(func() { c.Restart(t, leader) })
-				}
-			}
-		},
-		Peace: func() { p.SetDeaf(false) },
-	}
-}
-
 // TestStuck checks that a peer which reads nothing does not block callers of Append, and that
 // every write is answered in time.
 func TestStuck(t *testing.T) {
@@ -92,11 +49,9 @@ func TestStuck(t *testing.T) {
 	p.SetStuck(true)
 	const n = 300
 	answers := make(chan sessionlog.Answer, n)
-	writes := make([]sessionlog.Write, n)
-	for i := range writes {
-		writes[i] = sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}
+	for i := range n {
+		l.Append(sessionlog.Write{Log: fmt.Sprint(i), Data: make([]byte, 100<<10)}, func(a sessionlog.Answer) { answers <- a })
 	}
-	l.Append(writes, func(_ int, a sessionlog.Answer) { answers <- a })
 	counts := map[fence.Verdict]int{}
 	for range n {
 		select {
@@ -112,7 +67,7 @@ func TestStuck(t *testing.T) {
 	p.SetStuck(false)
 	p.Cut()
 	for end := time.Now().Add(patience); ; {
-		l.Append([]sessionlog.Write{{Log: "after"}}, func(_ int, a sessionlog.Answer) { answers <- a })
+		l.Append(sessionlog.Write{Log: "after"}, func(a sessionlog.Answer) { answers <- a })
 		if a := <-answers; a.Verdict == fence.OK || a.Verdict == fence.Stale {
 			break
 		}
@@ -133,7 +88,7 @@ func TestWithoutServer(t *testing.T) {
 	answers := make(chan sessionlog.Answer, 1)
 	for what, ask := range map[string]func(){
 		"write": func() {
-			l.Append([]sessionlog.Write{{Log: "x"}}, func(_ int, a sessionlog.Answer) { answers <- a })
+			l.Append(sessionlog.Write{Log: "x"}, func(a sessionlog.Answer) { answers <- a })
 		},
 		"read": func() { l.Read("x", func(a sessionlog.Answer) { answers <- a }) },
 	} {
@@ -154,7 +109,7 @@ func TestEndIsForgotten(t *testing.T) {
 	nc := c.Connect(t)
 	l := open(t, Config{Conn: nc, Shards: 1})
 	done := make(chan sessionlog.Answer, 1)
-	l.Append([]sessionlog.Write{{Log: "x", Rollup: true, Final: true}}, func(_ int, a sessionlog.Answer) { done <- a })
+	l.Append(sessionlog.Write{Log: "x", Rollup: true, Final: true}, func(a sessionlog.Answer) { done <- a })
 	<-done
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -206,7 +161,7 @@ func TestReadSteps(t *testing.T) {
 	seq := uint64(0)
 	for k := range 10 {
 		w := sessionlog.Write{Log: "x", Expect: seq, Rollup: k == 4}
-		l.Append([]sessionlog.Write{w}, func(_ int, a sessionlog.Answer) { done <- a })
+		l.Append(w, func(a sessionlog.Answer) { done <- a })
 		seq = (<-done).Seq
 	}
 	l.Read("x", func(a sessionlog.Answer) { done <- a })

@@ -73,14 +73,14 @@ func TestFull(t *testing.T) {
 	done := make(chan sessionlog.Answer, 1)
 	want := func(v fence.Verdict, why string) {
 		t.Helper()
-		l.Append([]sessionlog.Write{{Log: "x", Data: make([]byte, 1000), Rollup: true}}, func(_ int, a sessionlog.Answer) { done <- a })
+		l.Append(sessionlog.Write{Log: "x", Data: make([]byte, 1000), Rollup: true}, func(a sessionlog.Answer) { done <- a })
 		if a := <-done; a.Verdict != v {
 			t.Fatalf("a write is answered %v, want %v: %s", a.Verdict, v, why)
 		}
 	}
 	limit(500)
 	want(fence.Unreachable, "there is no room")
-	if s := l.Stats(); s.Appends.Unreachable != 1 || s.Appends.Busy != 0 || s.Refused != 1 {
+	if s := l.Stats(); s.Appends[fence.Unreachable] != 1 || s.Appends[fence.Busy] != 0 || s.Refused != 1 {
 		t.Errorf("counters %+v, want one write that is unreachable and refused", s)
 	}
 	limit(-1)

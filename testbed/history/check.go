@@ -118,6 +118,7 @@ type party struct {
 	name     string
 	up, down direction
 	ended    bool // closed or left: messages under way may be lost
+	left     bool // ended because the run told it to
 }
 
 // player returns the place in the game: parties of one player are NAME.0, NAME.1 and so on.
@@ -257,7 +258,8 @@ func (c *checker) readEvent(r Record) {
 	case Closed:
 		c.closed(r)
 	case Left:
-		c.party(r.Who).ended = true
+		p := c.party(r.Who)
+		p.ended, p.left = true, true
 	case Gap:
 		c.violation(r.At, "the game server misses messages of %s: %s", r.Who, r.Note)
 	case Problem:
@@ -407,10 +409,11 @@ func (c *checker) lost(p *party, d *direction, to string) {
 }
 
 // broken counts the promised messages of a client by phase, and those of them that never
-// arrived.
+// arrived. An edge goes on promising until it has learned that a client left, which takes
+// up to 2 s; the client does not miss these messages.
 func (c *checker) broken(p *party, d *direction, counters func(*Messages) (promised, missed *int)) {
 	for n, phase := range d.promised {
-		if phase < 0 {
+		if phase < 0 || p.left && d == &p.down && n > d.arrived {
 			continue
 		}
 		ph := &c.v.Phases[phase]

@@ -110,6 +110,25 @@ func TestCheckInterruption(t *testing.T) {
 	}
 }
 
+// TestCheckLeft: a client that leaves does not miss what an edge promises afterwards, but the
+// game server must not miss what an edge acknowledged.
+func TestCheckLeft(t *testing.T) {
+	list := []Record{
+		{Kind: PhaseIs, Note: "scaling"},
+		{At: 1, Kind: Told, Who: "c", N: 1}, {At: 2, Kind: Answered, Who: "c", N: 1}, {At: 3, Kind: Got, Who: "c", N: 1},
+		{At: 4, Kind: Said, Who: "c", N: 1}, {At: 5, Kind: Acked, Who: "c", N: 1},
+		{At: 6, Kind: Left, Who: "c"},
+		{At: 7, Kind: Told, Who: "c", N: 2}, {At: 8, Kind: Answered, Who: "c", N: 2},
+	}
+	if m := check(t, list).Phases[0].Messages; m.Missed != 0 || m.Promised != 1 || m.Lost != 1 {
+		t.Errorf("%+v, want nothing missed of 1 promise, and 1 acknowledged message lost", m)
+	}
+	hole := append(slices.Delete(slices.Clone(list), 3, 4), Record{At: 9, Kind: Got, Who: "c", N: 2})
+	if m := check(t, hole).Phases[0].Messages; m.Missed != 1 {
+		t.Errorf("%+v, want the message before one that arrived to be missed", m)
+	}
+}
+
 // TestCheckUnsure: a message without an answer may arrive or not, but not twice.
 func TestCheckUnsure(t *testing.T) {
 	list := []Record{{Kind: PhaseIs, Note: "kill"}, {At: 1, Kind: Told, Who: "c", N: 1}, {At: 2, Kind: Told, Who: "c", N: 2}, {At: 3, Kind: Answered, Who: "c", N: 2}, {At: 4, Kind: Got, Who: "c", N: 2}}

@@ -10,14 +10,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"github.com/dnprelay/dnprelay/subject"
-	"github.com/nats-io/nats.go"
 )
 
 // Sizes of a flood. The addresses of players are outside of the forged ones.
@@ -51,9 +48,9 @@ type floodRun struct {
 // per second arrive; then every player receives forged closes. It prints the figures beside
 // their bars, and returns an error if one was missed. The edge has its default limits. All
 // addresses are of loopback.
-func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
-	cfg.Window, cfg.Limits = floodWindow, true
-	scene, err := bench.New(cfg).Start(ctx, &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: 1, Alone: true})
+func Flood(ctx context.Context, r *bench.Runner, out io.Writer) error {
+	r.Window, r.Limits = floodWindow, true
+	scene, err := r.Start(ctx, &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: 1, Alone: true})
 	if err != nil {
 		return fmt.Errorf("flood: %w", err)
 	}
@@ -73,7 +70,7 @@ func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
 	var rate float64
 	err = s.playWhile(ctx, func() { took = f.send(ctx, floodRequests, 0) })
 	sent := f.sent
-	progress("%d forged requests in %v; the edge dropped:%s", sent, took.Round(time.Millisecond), s.Stack.Drops())
+	bench.Progress("%d forged requests in %v; the edge dropped:%s", sent, took.Round(time.Millisecond), s.Stack.Drops())
 	if err == nil {
 		err = s.playWhile(ctx, func() { rate = s.arrive(ctx, f) })
 	}
@@ -85,7 +82,7 @@ func Flood(ctx context.Context, cfg bench.Config, out io.Writer) error {
 	s.bar(peak-before <= floodRSSMax, "edge memory      %5.1f MiB, at most %5.1f: grew by %.1f MiB (bar 16)", mib(before), mib(peak), mib(peak-before))
 	s.bar(interrupted == 0, "interrupted      %d of %d players (bar 0)", interrupted, floodPlayers)
 	s.bar(share >= floodArrives, "connected        %d of %d = %.2f %% (bar 99 %%)", arrived, floodArrivals, 100*share)
-	progress("forged closes follow for %v", closesFor)
+	bench.Progress("forged closes follow for %v", closesFor)
 	if err == nil {
 		err = s.playWhile(ctx, func() { s.forgeCloses(ctx) })
 	}
@@ -176,19 +173,14 @@ func (s *floodRun) linked(c *bench.Client) bool {
 // watchPlayers looks at the memory of the edge and at all players until the returned
 // function is called, which returns the interrupted players and the highest memory.
 func (s *floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted int, peak int64)) {
-	ctx, cancel := context.WithCancel(ctx)
 	var marks [floodPlayers]bool
 	var peak int64
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for ; ctx.Err() == nil; proc.Sleep(ctx, watchPause) {
-			peak = max(peak, s.Stack.RSS())
-			s.markInterrupted(&marks)
-		}
+	end := during(ctx, watchPause, func() {
+		peak = max(peak, s.Stack.RSS())
+		s.markInterrupted(&marks)
 	})
 	return func() (interrupted int, _ int64) {
-		cancel()
-		watching.Wait()
+		end()
 		for _, yes := range marks {
 			if yes {
 				interrupted++
@@ -286,16 +278,11 @@ func (s *floodRun) sendClose(index int) {
 
 // leave lets the last players with a session leave, and waits for the events of that.
 func (s *floodRun) leave(ctx context.Context) error {
-	nc, err := nats.Connect(s.Stack.URL)
+	left, err := s.Publisher.NC.SubscribeSync(s.Publisher.Subjects.Event(bench.Space))
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	left, err := nc.SubscribeSync(subject.Names{}.Event("*"))
-	if err != nil {
-		return err
-	}
-	if err := nc.Flush(); err != nil {
+	if err := s.Publisher.NC.Flush(); err != nil {
 		return err
 	}
 	start := time.Now()

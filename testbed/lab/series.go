@@ -15,16 +15,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/bench"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
-
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-}
 
 // Series are the names of the series.
 func Series() (names []string) {
@@ -38,18 +35,17 @@ func Series() (names []string) {
 
 // Run measures the series with a name, or all if it is empty. With an error, the results
 // have the cases before it.
-func Run(ctx context.Context, cfg bench.Config, only string) ([]bench.Result, error) {
+func Run(ctx context.Context, runner *bench.Runner, only string) ([]bench.Result, error) {
 	if only != "" && !slices.Contains(Series(), only) {
 		return nil, fmt.Errorf("there is no series %q; there are %s", only, strings.Join(Series(), ", "))
 	}
-	runner := bench.New(cfg)
-	results, err := RunCases(ctx, runner, slices.DeleteFunc(Cases(), func(c bench.Case) bool { return only != "" && c.Name != only }))
+	results, err := runner.Cases(ctx, slices.DeleteFunc(Cases(), func(c bench.Case) bool { return only != "" && c.Name != only }))
 	failed := []error{err}
 	for _, s := range []struct {
 		name string
 		run  func() ([]bench.Result, error)
 	}{
-		{"disturbed", func() ([]bench.Result, error) { return Disturbed(ctx, runner, cfg.Rounds) }},
+		{"disturbed", func() ([]bench.Result, error) { return Disturbed(ctx, runner) }},
 		{"overload", func() ([]bench.Result, error) { return Overload(ctx, runner) }},
 	} {
 		if ctx.Err() == nil && (only == "" || only == s.name) {
@@ -60,25 +56,7 @@ func Run(ctx context.Context, cfg bench.Config, only string) ([]bench.Result, er
 	return results, errors.Join(failed...)
 }
 
-// RunCases measures cases one after the other. A case that fails does not end the run.
-func RunCases(ctx context.Context, runner *bench.Runner, cases []bench.Case) (results []bench.Result, err error) {
-	for _, c := range cases {
-		if ctx.Err() != nil {
-			return results, errors.Join(err, ctx.Err())
-		}
-		r, failed := runner.Case(ctx, c)
-		if failed != nil {
-			err = errors.Join(err, failed)
-			progress("%v", failed)
-			continue
-		}
-		results = append(results, r)
-		progress("%s: %.2f M updates per edge CPU second", r.Case, r.PerEdgeCPU/1e6)
-	}
-	return results, err
-}
-
-// Profile returns a function for bench.Config.Watch that writes CPU and allocation profiles
+// Profile returns a function for bench.Runner.Watch that writes CPU and allocation profiles
 // of the first edge into a folder.
 func Profile(dir string) func(s *bench.Scene, d time.Duration) error {
 	return func(s *bench.Scene, d time.Duration) error {
@@ -154,7 +132,7 @@ func Overload(ctx context.Context, r *bench.Runner) (results []bench.Result, err
 		}
 		capacity = max(capacity, float64(all.Window.Updates)/all.Wall.Seconds())
 	}
-	progress("capacity: %.2f M updates/s", capacity/1e6)
+	bench.Progress("capacity: %.2f M updates/s", capacity/1e6)
 	for _, load := range overloads {
 		one := c
 		one.Load, one.Active = load, max(1, min(int(load*capacity/float64(c.Hz*c.Clients)), c.States))
@@ -183,7 +161,7 @@ const (
 // Disturbed measures eight clients alternately undisturbed and beside one that acknowledges
 // nothing and one that floods its edge. All receive reliable messages, so that a queue
 // builds up for the client that stalls.
-func Disturbed(ctx context.Context, r *bench.Runner, rounds int) ([]bench.Result, error) {
+func Disturbed(ctx context.Context, r *bench.Runner) ([]bench.Result, error) {
 	s, err := r.Open(ctx, &bench.Case{Name: "disturbed", States: 100, Hz: 20, Clients: 10, Edges: 1, Alone: true})
 	if err != nil {
 		return nil, fmt.Errorf("disturbed: %w", err)
@@ -192,7 +170,7 @@ func Disturbed(ctx context.Context, r *bench.Runner, rounds int) ([]bench.Result
 	s.Swarm.Do(func([]bench.Client) { s.Swarm.Counted = quietClients })
 	defer shout(ctx, s)()
 	var calm, loud []bench.Round
-	for range rounds {
+	for range r.Rounds {
 		var one, other bench.Round
 		err := s.Measure(ctx, &one, s.Case.States)
 		if err == nil {
@@ -211,7 +189,7 @@ func disturb(ctx context.Context, s *bench.Scene, r *bench.Round) error {
 	stall := func(index int) { s.Swarm.Do(func([]bench.Client) { s.Swarm.Stalled = index }) }
 	stall(stalledClient)
 	defer stall(-1)
-	defer flood(s)()
+	defer flood(ctx, s)()
 	return s.Measure(ctx, r, s.Case.States)
 }
 
@@ -236,22 +214,24 @@ func compare(s *bench.Scene, calm, loud []bench.Round) []bench.Result {
 	return []bench.Result{first, second}
 }
 
+// during calls f once per pause until the returned function is called.
+func during(ctx context.Context, pause time.Duration, f func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { rig.Every(ctx, pause, f) })
+	return func() { cancel(); running.Wait() }
+}
+
 // shout sends reliable messages to all clients until the returned function is called.
 func shout(ctx context.Context, s *bench.Scene) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ; ctx.Err() == nil; proc.Sleep(ctx, shoutPause) {
-			_ = s.Publisher.NC.Publish(s.Publisher.Subjects.ToAll(bench.Space), []byte("a reliable message to all")) // a failure shows in the figures
-		}
-	}()
-	return func() { cancel(); <-done }
+	return during(ctx, shoutPause, func() {
+		_ = s.Publisher.NC.Publish(s.Publisher.Subjects.ToAll(bench.Space), []byte("a reliable message to all")) // a failure shows in the figures
+	})
 }
 
 // flood sends floodRate datagrams per second in the name of floodClient until the returned
 // function is called. They are cheap to make and expensive to refuse.
-func flood(s *bench.Scene) (stop func()) {
+func flood(ctx context.Context, s *bench.Scene) (stop func()) {
 	socket := s.Swarm.Sender()
 	kinds := [][]byte{
 		wire.ReliableAck{Seq: 999, Code: wire.AckSuccess}.Append(nil),
@@ -260,23 +240,13 @@ func flood(s *bench.Scene) (stop func()) {
 		append([]byte{byte(wire.CommandMessage)}, make([]byte, 20)...),
 		{0xFF, 1, 2, 3},
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		start, sent := time.Now(), 0
-		for {
-			select {
-			case <-quit:
-				return
-			case <-time.After(floodPause):
-			}
-			for due := int(time.Since(start).Seconds() * floodRate); sent < due; sent++ {
-				socket.Send(bench.ClientAddress(floodClient), s.Stack.Ports[0], append(socket.Room(), kinds[sent%len(kinds)]...))
-			}
-			socket.Flush()
+	start, sent := time.Now(), 0
+	return during(ctx, floodPause, func() {
+		for due := int(time.Since(start).Seconds() * floodRate); sent < due; sent++ {
+			socket.Send(bench.ClientAddress(floodClient), s.Stack.Ports[0], append(socket.Room(), kinds[sent%len(kinds)]...))
 		}
-	}()
-	return func() { close(quit); <-done }
+		socket.Flush()
+	})
 }
 
 // WriteSeries prints the trends of growth series and the ratios of the disturbed series.

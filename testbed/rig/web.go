@@ -3,7 +3,6 @@
 package rig
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/nats-io/nats.go"
 )
 
@@ -66,18 +66,7 @@ func (w Web) Health(addr string) (h Health) {
 // Metrics returns the samples of a node's /metrics by their names with labels; none if it
 // does not answer.
 func (w Web) Metrics(addr string) map[string]float64 {
-	body, _ := w.Get(addr, "/metrics")
-	all := map[string]float64{}
-	for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
-		line := lines.Text()
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || line[0] == '#' {
-			continue
-		}
-		if v, err := strconv.ParseFloat(line[at+1:], 64); err == nil {
-			all[line[:at]] = v
-		}
-	}
+	all, _ := proc.Metrics(context.Background(), w.client, addr)
 	return all
 }
 

@@ -1,19 +1,23 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 // Bounds of a turn of Run.
@@ -21,9 +25,6 @@ const (
 	readMax  = 64 // datagrams per system call
 	tasksMax = 64
 )
-
-// DefaultPort is the port for datagrams of other edges unless configuration names another.
-const DefaultPort = 7947
 
 // Config says what a Forwarder is made of.
 type Config struct {
@@ -59,7 +60,6 @@ type Forwarder struct {
 
 	stats  atomic.Pointer[forward.Stats]
 	living atomic.Pointer[map[string]forward.Liveness] // never changed once it is there
-	on     atomic.Bool
 
 	deliveries []forward.Delivery
 }
@@ -69,11 +69,9 @@ func Open(cfg Config) (*Forwarder, error) {
 	if cfg.Handle == nil {
 		return nil, errors.New("forward: no handler for deliveries")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.Router.ID == 0 {
-		cfg.Router.ID = NewID()
+		cfg.Router.ID = newID()
 	}
 	router, err := forward.New(time.Now(), cfg.Router)
 	if err != nil {
@@ -98,18 +96,11 @@ func (f *Forwarder) Addr() netip.AddrPort { return f.socket.LocalAddr() }
 // ID returns the name of this process, which the other edges have to know.
 func (f *Forwarder) ID() uint64 { return f.cfg.Router.ID }
 
-// On reports whether there are keys. Without keys, the Forwarder forwards nothing.
-func (f *Forwarder) On() bool { return f.on.Load() }
-
 // SetKeys sets the keys, see forward.Router. Run carries it out. It waits until Run has done
 // so, or until ctx ends.
 func (f *Forwarder) SetKeys(ctx context.Context, secrets [][]byte) error {
 	answer := make(chan error, 1)
-	f.do(ctx, func(time.Time) {
-		err := f.router.SetKeys(secrets)
-		f.on.Store(f.router.On())
-		answer <- err
-	})
+	f.do(ctx, func(time.Time) { answer <- f.router.SetKeys(secrets) })
 	select {
 	case err := <-answer:
 		return err
@@ -170,14 +161,18 @@ func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
 	}
 	f.deliveries = f.deliveries[:0]
 	for _, d := range came {
-		f.note(f.router.Receive(now, d.Data, out))
+		if d := f.router.Receive(now, d.Data, out); d.Kind != forward.Nothing || d.Overtaken {
+			f.deliveries = append(f.deliveries, d)
+		}
 	}
-	f.hand(now)
+	if len(f.deliveries) > 0 {
+		f.cfg.Handle(now, f.deliveries)
+	}
 	f.carry(now, out)
 }
 
-// Forward sends a datagram of a client to the edge that serves it; hops is how often it was
-// forwarded before. It copies data. It reports false if the node is not known, or
+// Forward sends a datagram of a client to the edge that serves the client; hops is how often
+// it was forwarded before. It copies data. It reports false if the node is not known, or
 // suspected. Datagrams that it accepts may still be lost, as in any network.
 func (f *Forwarder) Forward(node string, c forward.Client, hops uint8, data []byte) bool {
 	if is := f.Liveness(node); is != forward.Alive && is != forward.Unwatched {
@@ -217,31 +212,13 @@ func (f *Forwarder) carry(now time.Time, out *udp.Writer) {
 	f.spare = b
 }
 
-// note keeps a delivery that the edge has to handle.
-func (f *Forwarder) note(d forward.Delivery) {
-	if d.Kind != forward.Nothing || d.Overtaken {
-		f.deliveries = append(f.deliveries, d)
-	}
-}
-
-// hand gives the edge the deliveries of this turn.
-func (f *Forwarder) hand(now time.Time) {
-	if len(f.deliveries) > 0 {
-		f.cfg.Handle(now, f.deliveries)
-		f.deliveries = f.deliveries[:0]
-	}
-}
-
 // tell publishes changes of liveness.
 func (f *Forwarder) tell(changes []forward.Change) {
 	if len(changes) == 0 {
 		return
 	}
 	old := *f.living.Load()
-	living := make(map[string]forward.Liveness, len(old)+len(changes))
-	for node, is := range old {
-		living[node] = is
-	}
+	living := maps.Clone(old)
 	for _, c := range changes {
 		living[c.Node] = c.Is
 		if c.Is == forward.Gone {
@@ -259,13 +236,117 @@ func (f *Forwarder) tell(changes []forward.Change) {
 	}
 }
 
-// NewID returns a name for a process that no other process has had.
-func NewID() uint64 {
-	var b [8]byte
-	for {
+// newID returns a name for a process that no other process has had.
+func newID() (id uint64) {
+	for id == 0 {
+		var b [8]byte
 		rand.Read(b[:]) // never fails
-		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
-			return id
-		}
+		id = binary.LittleEndian.Uint64(b[:])
+	}
+	return id
+}
+
+// Bounds of a batch. A datagram that does not fit is dropped and counted.
+const (
+	batchOps   = 8192
+	batchBytes = 4 << 20
+)
+
+// An op is a datagram of a worker: to be forwarded to a node, or returned by it.
+type op struct {
+	back   bool
+	hops   uint8
+	node   string
+	client forward.Client
+	epoch  uint64
+	data   []byte // in the batch
+}
+
+// A batch is the datagrams of the workers between two turns of Run.
+type batch struct {
+	ops   []op
+	bytes []byte
+}
+
+// add copies o into the batch. It reports whether there was room.
+func (b *batch) add(o op) bool {
+	if len(b.ops) >= batchOps || len(b.bytes)+len(o.data) > batchBytes {
+		return false
+	}
+	at := len(b.bytes)
+	b.bytes = append(b.bytes, o.data...)
+	o.data = b.bytes[at:] // stays valid when bytes moves
+	b.ops = append(b.ops, o)
+	return true
+}
+
+func (b *batch) reset() {
+	clear(b.ops)
+	b.ops, b.bytes = b.ops[:0], b.bytes[:0]
+}
+
+// A queue brings datagrams of workers to the goroutine of Run.
+//
+// The mutex is there because all workers put datagrams into the same batch: with a batch
+// for each, they would have to say when a turn of theirs is over. It is held for one copy.
+type queue struct {
+	mu      sync.Mutex
+	filling *batch
+	lost    atomic.Uint64
+}
+
+func (q *queue) put(o op) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.filling.add(o) {
+		q.lost.Add(1)
+	}
+}
+
+// take returns the batch that was filled, and has empty filled next.
+func (q *queue) take(empty *batch) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	full := q.filling
+	q.filling = empty
+	return full
+}
+
+// Stats returns the counters of the router, as of the last heartbeat.
+func (f *Forwarder) Stats() forward.Stats { return *f.stats.Load() }
+
+// Metrics returns what an edge shows at /metrics about forwarding.
+func (f *Forwarder) Metrics() []telemetry.Metric {
+	of := telemetry.Group[forward.Stats]{Prefix: "dnp.forward.", Read: f.Stats}
+	return []telemetry.Metric{
+		of.Gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) float64 { return float64(s.Peers) }),
+		of.Gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) float64 { return float64(s.Suspects) }),
+		of.Gauge("routes", "{client}", "Clients of other edges whose highest epochs are remembered.", func(s *forward.Stats) float64 { return float64(s.Clients) }),
+		of.CounterBy("datagrams", "{datagram}", "Datagrams between edges, by kind.", "kind",
+			func(s *forward.Stats, observe func(string, uint64)) {
+				observe("in_sent", s.In)
+				observe("out_sent", s.Out)
+				observe("in_taken", s.Owner)
+				observe("out_taken", s.Client)
+				observe("orphan", s.Orphans)
+				observe("relayed", s.Relayed)
+				observe("nack_sent", s.NacksOut)
+				observe("nack_taken", s.NacksIn)
+				observe("beat_sent", s.HeartbeatsOut)
+				observe("beat_taken", s.HeartbeatsIn)
+			}),
+		of.CounterBy("drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
+			func(s *forward.Stats, observe func(string, uint64)) {
+				telemetry.Named[forward.DropReason](observe, s.Drops[:])
+				observe("lost", f.queue.lost.Load())
+			}),
+		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the operating system lost, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				s := f.socket.Stats()
+				telemetry.Named[udp.DropReason](observe, s.Drops[:])
+				observe("overflow", s.Overflows)
+			}),
+		of.Counter("stalls", "{stall}", "Times that this process was stopped for longer than heartbeats allow.",
+			func(s *forward.Stats) uint64 { return s.Stalls }),
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -20,39 +20,32 @@ const replaceTime = 2 * time.Second
 // rights are what a session may, as its token or the game's service said.
 type rights struct {
 	*peer
-	began      time.Time
-	known      bool      // a token or the game's service said who the client is: its claims expire
-	readOnly   bool      // the client may not write states, nor make any
-	expires    time.Time // when the session ends; zero for never
-	join       []string  // groups that the session begins with
-	leave      []string  // groups left over from an earlier session
-	tellGroups repeater  // of telling the holder join and leave
+	leave      []string // groups left over from an earlier session
+	tellGroups repeater // of telling the holder the groups of the claims, and leave
 }
 
-// set sets the rights to what the client's claims say.
-func (r *rights) set(c *auth.Claims) {
-	r.known, r.readOnly, r.expires, r.join = !c.Expires.IsZero(), !c.Write, c.Expires, c.Groups
-}
+// known reports whether a token or the game's service said who the client is.
+func (r *rights) known() bool { return !r.Claims.Expires.IsZero() }
 
 // announce has the holder told the groups of a client whose session begins, and ends the
 // older sessions of the client, wherever they are: a client is in a space once.
 func (r *rights) announce(now time.Time) {
-	if !r.known {
+	if !r.known() {
 		return
 	}
-	for _, g := range r.replica.Groups(r.client) {
-		if !slices.Contains(r.join, g) {
+	for _, g := range r.replica.Groups(r.Claims.Client) {
+		if !slices.Contains(r.Claims.Groups, g) {
 			r.leave = append(r.leave, g)
 		}
 	}
-	if len(r.join)+len(r.leave) > 0 {
+	if len(r.Claims.Groups)+len(r.leave) > 0 {
 		r.tellGroups.want(now)
 	}
 	_ = r.Host.Publish(bus.Msg{ // an older session that does not hear it goes on beside this one
-		Subject: r.Subjects.To(r.spaceName, r.client),
+		Subject: r.Subjects.To(r.spaceName, r.Claims.Client),
 		Header: map[string]string{
-			subject.HeaderControl: subject.ControlReplaced, subject.HeaderSession: r.id,
-			subject.HeaderBegan: strconv.FormatInt(r.began.UnixMicro(), 10),
+			subject.HeaderControl: subject.ControlReplaced, subject.HeaderSession: r.ID,
+			subject.HeaderBegan: strconv.FormatInt(r.Began.UnixMicro(), 10),
 		},
 	})
 }
@@ -60,46 +53,49 @@ func (r *rights) announce(now time.Time) {
 // replaced reports whether the session that announces itself with m replaces this one.
 func (r *rights) replaced(now time.Time, m bus.Msg) bool {
 	other := m.Header[subject.HeaderSession]
-	if other == r.id || !r.known {
+	if other == r.ID || !r.known() {
 		return false
 	}
 	began, err := strconv.ParseInt(m.Header[subject.HeaderBegan], 10, 64)
-	mine := r.began.UnixMicro()
-	later := mine > began || mine == began && r.id > other
-	return err != nil || now.Sub(r.began) >= replaceTime || !later
+	mine := r.Began.UnixMicro()
+	later := mine > began || mine == began && r.ID > other
+	return err != nil || now.Sub(r.Began) >= replaceTime || !later
 }
 
 // mayWrite reports whether the client may write a state.
 func (r *rights) mayWrite(st *replication.State) bool {
-	return !r.readOnly && st.Desc.Access.MayWrite(r.client)
+	return r.Claims.Write && st.Desc.Access.MayWrite(r.Claims.Client)
 }
 
 // repeatGroups has a new holder told the groups, because it may not have what the one
 // before was told. What game servers changed since stays if the replica shows that the client
 // has any group.
 func (r *rights) repeatGroups(now time.Time) {
-	if len(r.join) > 0 && len(r.replica.Groups(r.client)) == 0 {
+	if len(r.Claims.Groups) > 0 && len(r.replica.Groups(r.Claims.Client)) == 0 {
 		r.tellGroups.want(now)
 	}
 }
 
-// advance tells the holder the groups of the client, if that is due, and returns when the
-// next request is. The holder refuses them before it has heard that the client is there.
+// advance ends a session whose time is over. It tells the holder the groups of the client, if
+// that is due, and returns when there is more to do. The holder refuses them before it has heard that the client is there.
 func (r *rights) advance(now, next time.Time) time.Time {
+	if at := r.Claims.Expires; !at.IsZero() {
+		if !now.Before(at) {
+			r.conn.Close(dnp.CloseExpired)
+			return next
+		}
+		next = earlier(next, at)
+	}
 	if !r.tellGroups.ready(now, &next) {
 		return next
 	}
 	r.tellGroups.sent(now, &next)
-	data, err := json.Marshal(struct {
+	m := bus.JSON(r.Subjects.ShardPublish(r.shard, r.spaceName, ""), struct {
 		Op     string   `json:"op"`
 		Client string   `json:"client"`
 		Join   []string `json:"join,omitempty"`
 		Leave  []string `json:"leave,omitempty"`
-	}{"group", r.client, r.join, r.leave})
-	if err != nil {
-		panic("fanout: groups that JSON cannot express: " + err.Error())
-	}
-	m := bus.Msg{Subject: r.Subjects.ShardPublish(r.shard, r.spaceName, ""), Data: data}
+	}{"group", r.Claims.Client, r.Claims.Groups, r.leave})
 	epoch := r.epoch
 	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(epoch, answer, err) })
 	return next

@@ -6,7 +6,6 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -25,35 +24,25 @@ type Session struct {
 	unsubscribe func()                   // from the messages for this client
 }
 
-// ID returns the name of the session, which is unique for ever.
-func (s *Session) ID() string { return s.id }
-
-// Client returns the name of the client.
-func (s *Session) Client() string { return s.client }
-
-// Space returns the name of the space.
-func (s *Session) Space() string { return s.spaceName }
-
 // Begin serves a client that has logged in: the space hears that it joined, and the
 // client is offered what it may see. From then on the session is the connection's Data.
-func (s *Session) Begin(now time.Time, conn *dnp.Conn, c *auth.Claims) {
-	s.start(conn, c)
+func (s *Session) Begin(now time.Time, conn *dnp.Conn) {
+	s.start(conn)
 	s.rights.announce(now)
 	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: s.Node})
-	s.space.enter(s)
+	s.space.offerAll(s)
 }
 
 // start binds the session to its connection.
-func (s *Session) start(conn *dnp.Conn, c *auth.Claims) {
+func (s *Session) start(conn *dnp.Conn) {
 	s.conn = conn
-	s.rights.set(c)
-	s.expireBy(c.Expires)
 	conn.SetData(s)
-	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.client), func(now time.Time, m bus.Msg) {
+	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.Claims.Client), func(now time.Time, m bus.Msg) {
 		if conn.Data() == s { // messages that are in the inbox already outlive unsubscribe
 			s.told(now, m)
 		}
 	})
+	s.space.sessions = append(s.space.sessions, s)
 	s.counts.Sessions++
 }
 
@@ -77,8 +66,8 @@ func (s *Session) Discard() { s.ownStates.removeAll() }
 // restored; token is the highest token among the numbered messages to the client. Resume
 // brings the links in line with what the client may see, and repeats what the client
 // wrote and the holder did not acknowledge.
-func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Claims) {
-	s.start(conn, c)
+func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64) {
+	s.start(conn)
 	s.messages.lastToken = token
 	s.messages.expectQueued()
 	s.rights.repeatGroups(now)
@@ -88,13 +77,13 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Cl
 		}
 		own.assertNow(now)
 	}
-	for _, h := range conn.Held() { // before reenter, which may bind links to other sources, or end them
+	for _, h := range conn.Held() { // before align, which may bind links to other sources, or end them
 		if src, ok := conn.SourceOf(h.Link); ok {
 			own, _ := src.Data().(*ownState)
 			s.writes.writer(src, own).restore(now, h)
 		}
 	}
-	s.space.reenter(s)
+	s.space.align(s)
 }
 
 // Handle handles an event of the session's connection.
@@ -103,11 +92,11 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventClosed:
 		s.closed(now, ev.Reason)
 	case dnp.EventMessage:
-		if s.sessionEpoch == 0 || !ev.Reliable {
+		if s.SessionEpoch == 0 || !ev.Reliable {
 			s.messages.receive(ev)
 		}
 	case dnp.EventLinkOffered:
-		s.ownStates.offered(now, ev, s.rights.readOnly)
+		s.ownStates.offered(now, ev)
 	case dnp.EventLinkUp:
 		s.linked(now, ev)
 	case dnp.EventLinkDown:

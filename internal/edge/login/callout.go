@@ -21,14 +21,6 @@ const (
 	refusalsMax    = 4096 // that are remembered, per worker
 )
 
-// Callouts are the logins of a worker that the game's service is asked about, and those
-// that it refused lately.
-type callouts struct {
-	pending  map[netip.AddrPort]callout
-	refusals []refusal // by hash; a newer one takes the place of an older one
-	seed     maphash.Seed
-}
-
 // A callout is one question.
 type callout struct {
 	login uint64    // hash of the message and where it comes from
@@ -56,53 +48,41 @@ type calloutAnswer struct {
 	Error  string   `json:"error"`
 }
 
-func newCallouts() callouts {
-	return callouts{pending: make(map[netip.AddrPort]callout), seed: maphash.MakeSeed()}
-}
-
 // loginCallout judges a login by what the game's service says.
 func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
-	c := &j.callouts
-	if c.refusals == nil {
-		c.refusals = make([]refusal, refusalsMax)
+	if j.refusals == nil {
+		j.refusals = make([]refusal, refusalsMax)
 	}
-	login := c.hash(from.Addr(), message)
-	if r := c.refusals[login%refusalsMax]; r.login == login && now.Before(r.until) {
+	login := j.hash(from.Addr(), message)
+	if r := j.refusals[login%refusalsMax]; r.login == login && now.Before(r.until) {
 		j.Logins[auth.Refused]++
 		return dnp.LoginRefuse, nil
 	}
-	if p, ok := c.pending[from]; ok && now.Before(p.until) {
+	if p, ok := j.pending[from]; ok && now.Before(p.until) {
 		return dnp.LoginWait, nil
 	}
-	if len(c.pending) >= calloutsMax && !c.purge(now) {
+	if len(j.pending) >= calloutsMax && !j.purge(now) {
 		j.Logins[auth.Busy]++
 		return dnp.LoginWait, nil // the client repeats it
 	}
-	c.pending[from] = callout{login: login, until: now.Add(2 * calloutTimeout)}
+	j.pending[from] = callout{login: login, until: now.Add(2 * calloutTimeout)}
 	j.callOut(from, login, message)
 	return dnp.LoginWait, nil
 }
 
 // callOut asks the service.
 func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
-	data, err := json.Marshal(calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
-	if err != nil {
-		panic("login: a question that JSON cannot express: " + err.Error())
-	}
 	j.Callouts++
-	m := bus.Msg{Subject: j.cfg.Subjects.Auth(), Data: data}
-	j.cfg.Bus.Request(m, calloutTimeout, func(answer bus.Msg, err error) {
-		j.host.Post(len(answer.Data), func(now time.Time) { j.calledOut(now, from, login, answer.Data, err) })
-	})
+	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
+	j.host.Request(m, calloutTimeout, func(now time.Time, answer []byte, err error) { j.calledOut(now, from, login, answer, err) })
 }
 
 // calledOut handles the service's answer.
 func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data []byte, err error) {
-	c := &j.callouts
-	if p, ok := c.pending[from]; !ok || p.login != login {
+	if p, ok := j.pending[from]; !ok || p.login != login {
 		return // forgotten
 	}
-	delete(c.pending, from)
+	delete(j.pending, from)
 	if err != nil {
 		j.Logins[auth.NoService]++
 		return // the client repeats its login, and the service is asked again
@@ -110,7 +90,7 @@ func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data
 	claims, reason := parseAnswer(now, data)
 	j.Logins[reason]++
 	if reason != auth.None {
-		c.refusals[login%refusalsMax] = refusal{login, now.Add(refusalTime)}
+		j.refusals[login%refusalsMax] = refusal{login, now.Add(refusalTime)}
 		j.host.LoggedIn(now, from, nil)
 		return
 	}
@@ -130,18 +110,18 @@ func parseAnswer(now time.Time, data []byte) (auth.Claims, auth.Reason) {
 }
 
 // purge forgets questions whose answers got lost, and reports whether there were any.
-func (c *callouts) purge(now time.Time) bool {
-	for from, p := range c.pending {
+func (j *Judge) purge(now time.Time) bool {
+	for from, p := range j.pending {
 		if !now.Before(p.until) {
-			delete(c.pending, from)
+			delete(j.pending, from)
 		}
 	}
-	return len(c.pending) < calloutsMax
+	return len(j.pending) < calloutsMax
 }
 
-func (c *callouts) hash(from netip.Addr, message []byte) uint64 {
+func (j *Judge) hash(from netip.Addr, message []byte) uint64 {
 	var h maphash.Hash
-	h.SetSeed(c.seed)
+	h.SetSeed(j.seed)
 	ip := from.As16()
 	h.Write(ip[:])
 	h.Write(message)

@@ -8,6 +8,7 @@ package login
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -52,7 +53,6 @@ type Config struct {
 	OpenSpace string // space of AuthOpen
 
 	// For AuthCallout: where to ask, and the name of the edge in questions.
-	Bus      bus.Bus
 	Subjects subject.Names
 	Node     string
 
@@ -65,7 +65,11 @@ type Config struct {
 type Authority struct {
 	cfg  Config
 	keys keyring
-	used usedTokens
+
+	// The mutex is there because a token may come to any worker. It is locked once per good
+	// token.
+	mu   sync.Mutex
+	used auth.Replay
 }
 
 // New returns an Authority. It reads the token keys if it needs them.
@@ -86,19 +90,6 @@ func (a *Authority) Watch(ctx context.Context) {
 	}
 }
 
-// UsedTokens are the tokens with which clients came to this edge. The mutex is there
-// because a token may come to any worker; it is locked once per good token.
-type usedTokens struct {
-	mu     sync.Mutex
-	replay auth.Replay
-}
-
-func (u *usedTokens) use(now time.Time, c *auth.Claims, from netip.Addr) auth.Reason {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.replay.Use(now, c, from)
-}
-
 // Stats are the counters of a Judge.
 type Stats struct {
 	Logins   [auth.NumReasons]uint64 // by result
@@ -107,9 +98,9 @@ type Stats struct {
 
 // A Host is what a Judge needs of the worker that owns it.
 type Host interface {
-	// Post has do called on a turn of the worker. It may be called from any goroutine. A
-	// call is lost when the worker's inbox, in which it holds size bytes, is full.
-	Post(size int, do func(now time.Time))
+	// Request sends a message and calls done on a turn of the worker, with the answer, or with
+	// an error if none comes within wait. done is not called if the worker's inbox is full.
+	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
 
 	// LoggedIn tells what became of a login for which Func returned LoginWait. claims is
 	// nil if the login is refused.
@@ -120,13 +111,16 @@ type Host interface {
 type Judge struct {
 	*Authority
 	Stats
-	host     Host
-	callouts callouts
+	host Host
+
+	pending  map[netip.AddrPort]callout // logins that the game's service is asked about
+	refusals []refusal                  // of late, by hash; a newer one takes the place of an older one
+	seed     maphash.Seed
 }
 
 // Judge returns the Judge of a worker.
 func (a *Authority) Judge(host Host) *Judge {
-	return &Judge{Authority: a, host: host, callouts: newCallouts()}
+	return &Judge{Authority: a, host: host, pending: make(map[netip.AddrPort]callout), seed: maphash.MakeSeed()}
 }
 
 // Func returns what judges the logins, nil if no client has to log in.
@@ -148,6 +142,13 @@ func (j *Judge) Identity(conn *dnp.Conn) *auth.Claims {
 	return &auth.Claims{Client: "c-" + j.cfg.NewID(), Space: j.cfg.OpenSpace, Write: true}
 }
 
+// use notes that a client logs in with a token.
+func (a *Authority) use(now time.Time, c *auth.Claims, from netip.Addr) auth.Reason {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used.Use(now, c, from)
+}
+
 // loginToken judges a login by the token in it.
 func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
 	claims, reason := auth.Claims{}, auth.NoToken
@@ -155,7 +156,7 @@ func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (
 		claims, reason = j.keys.keys.Load().Verify(now, token)
 	}
 	if reason == auth.None {
-		reason = j.used.use(now, &claims, from.Addr())
+		reason = j.use(now, &claims, from.Addr())
 	}
 	j.Logins[reason]++
 	if reason != auth.None {

@@ -42,18 +42,18 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 		b.notePath(now, from, o.edge)
 		b.hold(now, from, o)
 		return true
-	case b.cfg.Endpoint.Greets(from):
+	case b.cfg.Endpoint.Unproven(from):
 		return false
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)
 	}
-	place := b.locate(now, from)
+	place := b.locations.locate(now, b.client(from))
 	if place.Kind == placeElsewhere {
 		if place.Node != o.edge && b.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
-		b.withLocations(func(l *Locations) { l.Withdraw(b.clientKey(from), place.Node) }) // that edge does not serve it or cannot be reached
-		place = b.locate(now, from)
+		b.locations.Withdraw(b.client(from), place.Node) // that edge does not serve it or cannot be reached
+		place = b.locations.locate(now, b.client(from))
 	}
 	switch {
 	case place.Kind == placeNowhere:
@@ -67,11 +67,6 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 		b.lookUp(now, from, request)
 	}
 	return ok || !request // a request that cannot wait counts as that of a new client
-}
-
-func (b *base) locate(now time.Time, from netip.AddrPort) (p place) {
-	b.withLocations(func(l *Locations) { p = l.locate(now, b.clientKey(from)) })
-	return p
 }
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
@@ -91,11 +86,11 @@ func (b *base) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool
 // not count: the forwarder, not a socket, chooses its worker.
 func (b *base) Misplaced(client netip.AddrPort, by int) {
 	s := b.byAddr[client]
-	if s == nil || s.phase != Serving && s.phase != Revalidating || s.path.Edge != "" || b.leaving {
+	if s == nil || !s.stays() || s.path.Edge != "" || b.leaving {
 		return
 	}
 	if s.misplaced++; s.misplaced == moveAfter {
-		s.phase, s.toWorker = HandingOver, by
+		s.departure, s.toWorker = handingOver, by
 		s.log.HandOver(b.cfg.Node)
 		b.wake(s)
 	}
@@ -114,21 +109,20 @@ func (b *base) ForwardTo(now time.Time, client netip.AddrPort, node string) {
 func (b *base) lookUp(now time.Time, from netip.AddrPort, request bool) {
 	name := b.name(from)
 	switch {
-	case b.present(name):
+	case b.locations.present(name):
 		if !b.passHeld(from) {
 			b.orphans.askLater(now, from)
 		}
-	case !b.cfg.Affinity:
+	case b.cfg.Affinity == nil:
 		b.unclaimed(now, from, request)
 	default:
-		b.host.Find(Question{Name: name, why: forHeldDatagrams, client: from, request: request})
+		b.find(name, func(now time.Time, s cluster.Served, err error) { b.locatedHeld(now, name, from, request, s, err) })
 	}
 }
 
 // passHeld gives what waits to the worker of this edge that has the client's session.
 func (b *base) passHeld(from netip.AddrPort) bool {
-	worker, ok := 0, false
-	b.withLocations(func(l *Locations) { worker, _, ok = l.Server(b.clientKey(from)) })
+	worker, _, ok := b.locations.Server(b.client(from))
 	if !ok || worker == b.cfg.Worker {
 		return false
 	}
@@ -139,37 +133,33 @@ func (b *base) passHeld(from netip.AddrPort) bool {
 }
 
 // locatedHeld handles the answer of the affinity about a client whose datagrams wait.
-func (b *base) locatedHeld(now time.Time, q Question, s cluster.Served, err error) {
+func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, request bool, seen cluster.Served, err error) {
 	switch {
-	case !b.orphans.waiting(q.client) || b.byAddr[q.client] != nil:
-	case b.passHeld(q.client):
-	case err != nil || s.Node == "":
-		b.unclaimed(now, q.client, q.request)
-	case s.Alive && s.Node != b.cfg.Node && !b.host.View().hasLeft(s.Node) && b.forwardHeld(now, q.client, s.Node):
+	case !b.orphans.waiting(from) || b.byAddr[from] != nil:
+	case b.passHeld(from):
+	case err != nil || seen.Node == "":
+		b.unclaimed(now, from, request)
+	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().hasLeft(seen.Node) && b.forwardHeld(now, from, seen.Node):
 	default:
-		q.Seen = s
-		b.host.Try(q)
+		b.try(name, seen, func(now time.Time, s cluster.Served, err error) {
+			switch {
+			case !b.orphans.waiting(from):
+			case err != nil || s.Trying == b.cfg.Node:
+				b.adopt(name, from, false)
+			case s.Node != seen.Node && s.Alive && b.forwardHeld(now, from, s.Node): // another edge was faster
+			default: // another edge tries
+				b.orphans.askLater(now, from)
+			}
+		})
 	}
 }
 
-// triedHeld handles the answer whether this edge may take over the session of a client whose
-// datagrams wait.
-func (b *base) triedHeld(now time.Time, q Question, s cluster.Served, err error) {
-	switch {
-	case !b.orphans.waiting(q.client):
-	case err != nil || s.Trying == b.cfg.Node:
-		b.adopt(q.Name, q.client, false)
-	case s.Node != q.Seen.Node && s.Alive && b.forwardHeld(now, q.client, s.Node): // another edge was faster
-	default: // another edge tries
-		b.orphans.askLater(now, q.client)
-	}
-}
-
-// askAgain looks up clients whose sessions other edges were taking over. It looks a client that
-// requests a connection up like any other: where an edge tried, the log may have a session.
+// askAgain looks up clients whose sessions other edges were taking over, and drops datagrams that
+// waited for too long. It looks a client that requests a connection up like any other: where an
+// edge tried, the log may have a session.
 func (b *base) askAgain(now, next time.Time) time.Time {
 	for {
-		from, at := b.orphans.due(now, next)
+		from, at := b.orphans.advance(now, next)
 		if !from.IsValid() {
 			return at
 		}
@@ -195,7 +185,7 @@ func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
 	if s := b.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
 		return s
 	}
-	s := &Session{name: name, client: client, phase: Looking, yields: yields, toWorker: -1, log: sessionlog.Adopt(b.log, name)}
+	s := &Session{name: name, client: client, yields: yields, toWorker: -1, log: sessionlog.Adopt(b.log, name)}
 	b.setPath(s, Path{Unknown: true})
 	if client.IsValid() {
 		b.inferPath(s)
@@ -209,7 +199,7 @@ func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
 // path is the return path to its client. asker is the subject of the edge that waits to hear
 // that the session has a new owner; it may be empty.
 func (b *base) Give(name string, path Path, asker string) {
-	if s := b.byName[name]; s != nil && s.phase == Given {
+	if s := b.byName[name]; s != nil && s.departure == given {
 		b.forget(s) // it comes back
 	}
 	s := b.adopt(name, netip.AddrPort{}, false)
@@ -245,7 +235,7 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 	}
 	b.inferPath(s)
 	b.enter(s)
-	s.about, s.deadline, s.phase = about, now.Add(spacePatience), AwaitingSpace
+	s.about, s.deadline = about, now.Add(spacePatience)
 	b.host.Follow(now, about.Space)
 	b.awaiting = append(b.awaiting, s)
 }
@@ -256,7 +246,7 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 func (b *base) yield(now time.Time, s *Session, node string) bool {
 	switch {
 	case !s.client.IsValid(): // no datagram came
-	case !b.cfg.Forwards:
+	case b.cfg.Forward == nil:
 		return false
 	case !b.orphans.waiting(s.client):
 		b.hintElsewhere(now, s.client, node)
@@ -271,10 +261,9 @@ func (b *base) yield(now time.Time, s *Session, node string) bool {
 func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 	b.awaiting = slices.DeleteFunc(b.awaiting, func(s *Session) bool {
 		switch {
-		case s.phase != AwaitingSpace:
+		case s.departure == gone || s.log.Phase() != sessionlog.Found:
 			return true
 		case b.host.Follow(now, s.about.Space):
-			s.phase = Adopting
 			s.log.Claim()
 			b.wake(s)
 			return true
@@ -296,27 +285,18 @@ func (b *base) adopted(now time.Time, s *Session) {
 	}
 	b.counts.SessionsAdopted++
 	s.feed = feed
-	b.serve(s)
+	b.publishClaim(s)
 	b.receiveHeld(now, s.client)
 	b.reply(s)
 }
 
-// serve notes that this edge owns a session.
-func (b *base) serve(s *Session) {
-	if s.phase = Serving; s.log.Revalidating() {
-		s.phase = Revalidating
-	}
-	b.publishClaim(s)
-}
-
-// gone handles that there is no session to take over. The datagrams that wait may be those
+// nothingFound handles that there is no session to take over. The datagrams that wait may be those
 // of a client that logs in. The claim of a dead edge on the session stays until the affinity
 // forgets it: this edge can release only its own.
-func (b *base) gone(now time.Time, s *Session) {
+func (b *base) nothingFound(now time.Time, s *Session) {
 	b.reply(s)
-	b.settle(s.name)
 	if s.client.IsValid() {
-		b.hintNowhere(now, s.client)
+		b.locations.hint(now, b.client(s.client), "")
 		b.receiveHeld(now, s.client)
 	}
 }

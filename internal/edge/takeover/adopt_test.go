@@ -40,7 +40,7 @@ func TestAskedAgain(t *testing.T) {
 		t.Errorf("e2 has it: forwarded to %q, want both datagrams to e2", e.forwarded)
 	}
 	e.pass(orphanTime)
-	if n := len(w.t.orphans.byAddr) + len(w.t.orphans.asked); n > 0 {
+	if n := len(w.t.orphans.byAddr) + w.t.orphans.byDue.Len(); n > 0 {
 		t.Errorf("%d traces are left", n)
 	}
 }
@@ -80,7 +80,7 @@ func TestAskedAnotherWorker(t *testing.T) {
 // TestLoginMeanwhile: when a client logs in while this edge takes its old session over,
 // nothing is left of either attempt, so that its next datagram is looked up.
 func TestLoginMeanwhile(t *testing.T) {
-	for _, phase := range []Phase{AwaitingSpace, Adopting} {
+	for _, phase := range []phase{AwaitingSpace, Adopting} {
 		first, addr := newTestEdge(t), clientAddr(1)
 		first.join(addr)
 		next := first.next()
@@ -102,7 +102,7 @@ func TestLoginMeanwhile(t *testing.T) {
 		if w.t.counts.SessionsElsewhere != 1 || len(w.t.byName) > 0 || len(w.t.byAddr) > 0 {
 			t.Errorf("%v: %d sessions are elsewhere, %v are left, want 1 and none", phase, w.t.counts.SessionsElsewhere, w.t.byName)
 		}
-		if old.phase != Over || len(w.t.awaiting) > 0 {
+		if old.phase() != Over || len(w.t.awaiting) > 0 {
 			t.Errorf("%v: it goes on to take the old session over, which no datagram could find", phase)
 		}
 		if next.locations.present(name) {
@@ -138,8 +138,9 @@ func TestForgedPaths(t *testing.T) {
 		t.Errorf("the end: %d datagrams leave directly, %d over the edge that the client comes over", e.direct[addr], e.over[addr])
 	}
 	e.pass(20 * time.Second)
-	e.locations.expire(e.net.Now())
-	if n := len(w.t.paths.byAddr) + len(w.t.paths.order) + w.t.detours + len(w.t.byAddr) + len(e.locations.byClient) + len(e.locations.byName); n > 0 {
+	e.locations.hint(e.net.Now(), clientOf(7), "e9") // forgets hints that are over
+	e.locations.Withdraw(clientOf(7), "e9")
+	if n := len(w.t.paths.byAddr) + w.t.paths.byUntil.Len() + w.t.detours + len(w.t.byAddr) + len(e.locations.byClient) + len(e.locations.byName); n > 0 {
 		t.Errorf("%d traces are left of clients that are gone", n)
 	}
 }
@@ -165,12 +166,12 @@ func TestGreetedElsewhere(t *testing.T) {
 func TestNotBack(t *testing.T) {
 	e := newTestEdge(t)
 	w, addr := e.workers[0], clientAddr(1)
-	e.locations.hint(e.net.Now(), w.t.clientKey(addr), "e2")
+	e.locations.hint(e.net.Now(), w.t.client(addr), "e2")
 	w.deliver(addr, "e2", 3, 0, 0, 0)
 	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
 		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
 	}
-	if p := e.locations.locate(e.net.Now(), w.t.clientKey(addr)); p.Kind == placeElsewhere {
+	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind == placeElsewhere {
 		t.Errorf("the hint is still %+v", p)
 	}
 }
@@ -277,13 +278,13 @@ func TestUncertain(t *testing.T) {
 	c.Advance(first.net.Now())
 	first.pass(100 * time.Millisecond)
 	s := first.workers[0].session(addr)
-	received, sent := s.Conn().Next()
+	received, sent := s.Conn().NextNumbers()
 	if received < 3 {
 		t.Fatalf("the next number of the client is %d, want 3 at least", received)
 	}
 	entries := first.log.Entries(s.name)
 	junk := sessionlog.Write{Log: s.name, Expect: entries[len(entries)-1].Seq, Data: []byte("junk")}
-	first.log.Append([]sessionlog.Write{junk}, func(int, sessionlog.Answer) {})
+	first.log.Append(junk, func(sessionlog.Answer) {})
 	first.net.Run(50 * time.Millisecond)
 
 	next := first.next()
@@ -314,7 +315,7 @@ func TestMisplaced(t *testing.T) {
 	e.pass(100 * time.Millisecond)
 	w.wantPhase("it was handed over", addr, Over)
 	other.wantPhase("it goes where the datagrams come", addr, Serving)
-	if got, epoch, ok := e.locations.Server(w.t.clientKey(addr)); !ok || got != other.index || epoch != 2 {
+	if got, epoch, ok := e.locations.Server(w.t.client(addr)); !ok || got != other.index || epoch != 2 {
 		t.Errorf("it is at worker %d in epoch %d, want %d and 2", got, epoch, other.index)
 	}
 }
@@ -339,7 +340,9 @@ func TestYieldsAfterOrphanTime(t *testing.T) {
 	for _, forwards := range []bool{true, false} {
 		next, w := takenByDatagram(t)
 		addr := clientAddr(1)
-		w.t.cfg.Forwards = forwards
+		if !forwards {
+			w.t.cfg.Forward = nil
+		}
 		w.t.Advance(next.net.Now(), next.net.Now().Add(time.Hour)) // the log is asked
 		w.t.orphans.advance(next.net.Now().Add(orphanTime), next.net.Now().Add(time.Hour))
 		next.pass(100 * time.Millisecond)
@@ -382,7 +385,7 @@ func TestLogAwayEnds(t *testing.T) {
 	w.t.revalidate(s)
 	for _, at := range []time.Time{now, now.Add(logPatience + time.Millisecond)} {
 		s.log.Advance(at) // it asks the log
-		w.t.Answer(at, s, silence)
+		w.t.answer(at, s, silence)
 	}
 	if !w.t.LogAway() {
 		t.Fatal("the log is silent, and logins are accepted")

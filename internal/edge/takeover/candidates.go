@@ -94,8 +94,7 @@ const hopePatience = 5 * time.Second
 
 // A Hope says whether an edge that drains may still find a successor for its sessions.
 type Hope struct {
-	alone bool
-	since time.Time
+	alone time.Time // since when no candidate is known; zero if one is
 }
 
 // Update takes what View.MaySucceed says at a time. It reports whether there is hope: there
@@ -104,11 +103,9 @@ type Hope struct {
 func (h *Hope) Update(now time.Time, gossip, candidates bool) bool {
 	switch {
 	case candidates:
-		h.alone = false
-	case !gossip:
-		return false
-	case !h.alone:
-		h.alone, h.since = true, now
+		h.alone = time.Time{}
+	case h.alone.IsZero():
+		h.alone = now
 	}
-	return !h.alone || now.Sub(h.since) < hopePatience
+	return candidates || gossip && now.Sub(h.alone) < hopePatience
 }

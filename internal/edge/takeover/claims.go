@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
 // workerAdoptionsPerSecond is how many sessions of dead edges a worker takes over per second, and
@@ -52,14 +53,16 @@ type supersededClaim struct {
 	look     time.Time // when to look whether there is a later one
 	patience time.Duration
 	until    time.Time // patience is over, and the session may be taken back
+	place    int       // in claims.byLook
 }
 
 // claims look after claims on sessions that no edge may be serving: those of dead edges, and
 // superseded claims of this edge.
 type claims struct {
 	*base
-	superseded []*supersededClaim // the next to look at first, with some that are settled
-	looks      budget             // at superseded claims
+	superseded map[string]*supersededClaim
+	byLook     *heap.Heap[*supersededClaim]
+	looks      budget // at superseded claims
 	inherited  inheritance
 }
 
@@ -81,12 +84,30 @@ type listing struct {
 	at     time.Time
 }
 
+func newClaims(b *base) claims {
+	return claims{base: b, superseded: make(map[string]*supersededClaim), byLook: heap.New(
+		func(a, b *supersededClaim) bool { return a.look.Before(b.look) },
+		func(c *supersededClaim) *int { return &c.place },
+	)}
+}
+
 // EdgeGone takes over, with the other edges that are ready, the sessions that a dead edge,
 // or an earlier process of this edge, had. The first worker of an edge does it.
-func (c *claims) EdgeGone(node string) { c.host.List(node, listRounds) }
+func (c *claims) EdgeGone(node string) { c.list(node, listRounds) }
 
-// Inherit queues claims of a dead edge that this edge should take over.
-func (c *claims) Inherit(node string, names []string) {
+// list lists the claims of a dead edge. It chooses on the goroutine of the affinity, because
+// that edge may have had many sessions.
+func (c *claims) list(node string, rounds int) {
+	c.cfg.Affinity.Claimed(node, func(claims []string) {
+		names := c.host.View().inherited(node, slices.Clone(claims))
+		c.host.Must(func(time.Time) { c.inherit(node, names) })
+	}, func(err error) {
+		c.host.Must(func(now time.Time) { c.listed(now, node, rounds, err) })
+	})
+}
+
+// inherit queues claims of a dead edge that this edge should take over.
+func (c *claims) inherit(node string, names []string) {
 	q := &c.inherited
 	room := max(0, inheritMax-len(q.queue))
 	for _, name := range names[:min(len(names), room)] {
@@ -94,8 +115,8 @@ func (c *claims) Inherit(node string, names []string) {
 	}
 }
 
-// Listed handles the end of a listing.
-func (c *claims) Listed(now time.Time, node string, rounds int, err error) {
+// listed handles the end of a listing.
+func (c *claims) listed(now time.Time, node string, rounds int, err error) {
 	l := listing{node, rounds - 1, now.Add(listPause)}
 	if err != nil {
 		l = listing{node, rounds, now.Add(listRetry)}
@@ -115,7 +136,7 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 			return false
 		}
 		if l.node == c.cfg.Node || !c.host.View().inRoster(l.node) { // an edge that is back looks after its claims by itself
-			c.host.List(l.node, l.rounds)
+			c.list(l.node, l.rounds)
 		}
 		return true
 	})
@@ -125,8 +146,8 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 	for len(q.queue) > 0 && q.pace.take(now, time.Second/workerAdoptionsPerSecond) {
 		claim := q.queue[0]
 		q.queue = q.queue[1:]
-		if !c.present(claim.name) {
-			c.host.Find(Question{Name: claim.name, why: forInheritedClaim, node: claim.node})
+		if !c.locations.present(claim.name) {
+			c.find(claim.name, func(_ time.Time, s cluster.Served, err error) { c.locatedInherited(claim, s, err) })
 		}
 	}
 	if len(q.queue) > 0 {
@@ -135,65 +156,68 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 	return next
 }
 
-// locatedInherited handles the answer of the affinity about an inherited claim. It leaves the
-// session to an edge that has claimed it since.
-func (c *claims) locatedInherited(q Question, s cluster.Served, err error) {
-	if err != nil || s.Node == q.node {
-		q.Seen = s
-		c.host.Try(q)
+// locatedInherited takes over the session of an inherited claim, if this edge may. It leaves
+// the session to an edge that has claimed it since. If the affinity does not answer, only
+// the log knows whether this edge may.
+func (c *claims) locatedInherited(claim inheritedClaim, seen cluster.Served, err error) {
+	if err == nil && seen.Node != claim.node {
+		return
 	}
-}
-
-// triedInherited takes over the session of an inherited claim, if this edge may. If the
-// affinity does not answer, only the log knows whether it may.
-func (c *claims) triedInherited(q Question, s cluster.Served, err error) {
-	if err != nil || s.Trying == c.cfg.Node {
-		c.adopt(q.Name, netip.AddrPort{}, err != nil)
-	}
+	c.try(claim.name, seen, func(_ time.Time, s cluster.Served, err error) {
+		if err != nil || s.Trying == c.cfg.Node {
+			c.adopt(claim.name, netip.AddrPort{}, err != nil)
+		}
+	})
 }
 
 // lose keeps this edge's claim on a session that another edge took over.
 func (c *claims) lose(now time.Time, s *Session) {
 	s.endFeed()
 	switch {
-	case !c.cfg.Affinity:
+	case c.cfg.Affinity == nil:
 	case len(c.superseded) >= supersededMax:
-		c.host.Release(s.name, s.log.Epoch())
+		c.cfg.Affinity.Release(s.name, s.log.Epoch())
 	default:
+		c.unsupersede(s.name)
 		patience := max(claimPatience, min(2*s.patience, claimPatienceMax))
-		claim := &supersededClaim{s.name, s.log.Epoch(), now.Add(claimPatience), patience, now.Add(patience)}
-		c.superseded = append(c.superseded, claim)
-		c.withLocations(func(l *Locations) { l.supersede(s.name, c.clientKey(s.client), c.cfg.Worker, claim) })
+		claim := &supersededClaim{name: s.name, epoch: s.log.Epoch(), look: now.Add(claimPatience), patience: patience, until: now.Add(patience)}
+		c.superseded[s.name] = claim
+		c.byLook.Set(claim)
 	}
 }
 
-// looksAfter reports whether the worker still looks after a claim.
-func (c *claims) looksAfter(claim *supersededClaim) (looks bool) {
-	c.withLocations(func(l *Locations) { looks = l.superseded(claim.name, c.cfg.Worker) == claim })
-	return looks
+// unsupersede stops looking after the superseded claim on a session, and returns it; nil if
+// there is none.
+func (c *claims) unsupersede(name string) *supersededClaim {
+	claim := c.superseded[name]
+	if claim != nil {
+		delete(c.superseded, name)
+		c.byLook.Remove(claim)
+	}
+	return claim
+}
+
+// settle releases the superseded claim on a session, if there is one.
+func (c *claims) settle(name string) {
+	if claim := c.unsupersede(name); claim != nil {
+		c.cfg.Affinity.Release(name, claim.epoch)
+	}
 }
 
 // advanceSuperseded looks after claims whose time has come, and returns when there is more
 // to do. An edge that leaves does not: its claims outlive it, and others find them.
 func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
-	if c.leaving {
-		return next
-	}
-	for len(c.superseded) > 0 && !c.superseded[0].look.After(now) {
-		claim := c.superseded[0]
-		if c.looksAfter(claim) {
-			if !c.looks.spend(now, workerAdoptionsPerSecond) {
-				return earlier(next, now.Add(turnInterval))
-			}
-			claim.look = now.Add(claimPatience)
-			c.superseded = append(c.superseded, claim)
-			c.host.Find(Question{Name: claim.name, why: forSupersededClaim, claim: claim, mayTake: !now.Before(claim.until)})
+	for claim, ok := c.byLook.First(); ok && !c.leaving; claim, ok = c.byLook.First() {
+		if claim.look.After(now) {
+			return earlier(next, claim.look)
 		}
-		c.superseded[0] = nil
-		c.superseded = c.superseded[1:]
-	}
-	if len(c.superseded) > 0 {
-		next = earlier(next, c.superseded[0].look)
+		if !c.looks.spend(now, workerAdoptionsPerSecond) {
+			return earlier(next, now.Add(turnInterval))
+		}
+		claim.look = now.Add(claimPatience)
+		c.byLook.Set(claim)
+		mayTake := !now.Before(claim.until)
+		c.find(claim.name, func(_ time.Time, s cluster.Served, err error) { c.locatedSuperseded(claim, mayTake, s, err) })
 	}
 	return next
 }
@@ -203,20 +227,16 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 // not matter whether the owner that the log names is alive: an edge that died and started
 // again is, and does not know that it was the owner. A question that fails is asked again
 // at the next look.
-func (c *claims) locatedSuperseded(q Question, s cluster.Served, err error) {
+func (c *claims) locatedSuperseded(claim *supersededClaim, mayTake bool, seen cluster.Served, err error) {
 	switch {
-	case err != nil || !c.looksAfter(q.claim):
-	case s.Epoch > q.claim.epoch:
-		c.settle(q.Name)
-	case q.mayTake && !c.present(q.Name):
-		q.Seen = s
-		c.host.Try(q)
-	}
-}
-
-// triedSuperseded takes back a session that no edge has claimed since this edge lost it.
-func (c *claims) triedSuperseded(q Question, s cluster.Served, err error) {
-	if err == nil && s.Trying == c.cfg.Node && c.looksAfter(q.claim) {
-		c.adopt(q.Name, netip.AddrPort{}, false).patience = q.claim.patience
+	case err != nil || c.superseded[claim.name] != claim:
+	case seen.Epoch > claim.epoch:
+		c.settle(claim.name)
+	case mayTake && !c.locations.present(claim.name):
+		c.try(claim.name, seen, func(_ time.Time, s cluster.Served, err error) {
+			if err == nil && s.Trying == c.cfg.Node && c.superseded[claim.name] == claim {
+				c.adopt(claim.name, netip.AddrPort{}, false).patience = claim.patience
+			}
+		})
 	}
 }

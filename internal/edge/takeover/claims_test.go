@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -73,7 +74,7 @@ func (l *loser) adoptedByOther() {
 			case sessionlog.ActionFound:
 				core.Claim()
 			case sessionlog.ActionAppend:
-				l.log.Append([]sessionlog.Write{a.Write}, func(_ int, a sessionlog.Answer) { answer(a) })
+				l.log.Append(a.Write, answer)
 			}
 		}
 		l.pass(time.Millisecond)
@@ -90,14 +91,14 @@ func (l *loser) wantClaim(why, node string, epoch uint64) {
 	}
 }
 
-func (l *loser) looksAfterAny() bool { return l.locations.superseded(l.name, l.worker.index) != nil }
+func (l *loser) looksAfterAny() bool { return l.worker.t.superseded[l.name] != nil }
 
 // wantLook wants the edge to take the session over, or not to look at it.
 func (l *loser) wantLook(why string, taken, lookedAfter bool) {
 	l.Helper()
 	k := l.worker.t
 	x := k.byName[l.name]
-	if got := x != nil && x.phase == AwaitingSpace; got != taken || (l.looksAfterAny()) != lookedAfter {
+	if got := x.phase() == AwaitingSpace; got != taken || (l.looksAfterAny()) != lookedAfter {
 		l.Errorf("%s: it takes the session over: %v, want %v; a claim is looked after: %v", why, got, taken, l.looksAfterAny())
 	}
 }
@@ -130,7 +131,7 @@ func TestLostToOthers(t *testing.T) {
 	l.other.Try(l.name, cluster.Served{Node: "e1", Epoch: 1}, func(cluster.Served, error) {})
 	l.pass(200 * time.Millisecond)
 	l.wantLook("e2 tries", false, true)
-	l.locations.enter(l.name, ClientKey{}, 1)
+	l.locations.enter(l.name, forward.Client{}, 1)
 	l.pass(claimPatience)
 	l.wantLook("another worker tries", false, true)
 	l.locations.leave(l.name, 1)
@@ -163,7 +164,7 @@ func TestLostEnded(t *testing.T) {
 		last, reason := entries[len(entries)-1].Seq, "peer"
 		end := sessionlog.Block{Epoch: 2, Owner: 1, Number: 2, Previous: last, Close: &reason}
 		data := [][]byte{end.Append(nil), []byte("junk")}[uncertain]
-		l.log.Append([]sessionlog.Write{{Log: l.name, Expect: last, Data: data}}, func(int, sessionlog.Answer) {})
+		l.log.Append(sessionlog.Write{Log: l.name, Expect: last, Data: data}, func(sessionlog.Answer) {})
 		l.pass(3 * claimPatience)
 		l.wantLook("there is nothing to take over", false, false)
 		l.wantClaim("the session is over", "", 0)
@@ -226,7 +227,7 @@ func TestLostAgain(t *testing.T) {
 		t.Errorf("then it is taken back as %+v", y)
 	}
 	x.patience = claimPatienceMax
-	if k.lose(l.net.Now(), x); l.locations.superseded(l.name, 0).patience != claimPatienceMax {
-		t.Errorf("in the end it waits for %v", l.locations.superseded(l.name, 0).patience)
+	if k.lose(l.net.Now(), x); k.superseded[l.name].patience != claimPatienceMax {
+		t.Errorf("in the end it waits for %v", k.superseded[l.name].patience)
 	}
 }

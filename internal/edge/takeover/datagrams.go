@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/netip"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
 // Bounds of orphan datagrams: those whose client this worker does not serve. They wait until
@@ -27,8 +29,7 @@ type orphan struct {
 // orphans are the orphan datagrams of a worker, by client.
 type orphans struct {
 	byAddr map[netip.AddrPort]*orphanQueue
-	order  []*orphanQueue // oldest first, with some that were removed
-	asked  []*orphanQueue // to ask again about, in that order
+	byDue  *heap.Heap[*orphanQueue]
 }
 
 // An orphanQueue is the orphan datagrams of one client.
@@ -36,10 +37,23 @@ type orphanQueue struct {
 	addr  netip.AddrPort
 	until time.Time
 	again time.Time // when to ask again which edge serves the client; zero for never
+	place int       // in orphans.byDue
 	list  []orphan
 }
 
-func newOrphans() orphans { return orphans{byAddr: make(map[netip.AddrPort]*orphanQueue)} }
+func newOrphans() orphans {
+	return orphans{byAddr: make(map[netip.AddrPort]*orphanQueue), byDue: heap.New(
+		func(a, b *orphanQueue) bool { return a.due().Before(b.due()) },
+		func(x *orphanQueue) *int { return &x.place },
+	)}
+}
+
+func (x *orphanQueue) due() time.Time {
+	if x.again.IsZero() {
+		return x.until
+	}
+	return earlier(x.again, x.until)
+}
 
 // hold keeps a copy of a datagram. It reports whether it is the first of its client, and
 // whether there was room.
@@ -52,7 +66,7 @@ func (q *orphans) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok 
 		first = true
 		x = &orphanQueue{addr: from, until: now.Add(orphanTime)}
 		q.byAddr[from] = x
-		q.order = append(q.order, x)
+		q.byDue.Set(x)
 	}
 	o.data = bytes.Clone(o.data)
 	x.list = append(x.list, o)
@@ -85,50 +99,33 @@ func (q *orphans) remove(from netip.AddrPort) []orphan {
 		return nil
 	}
 	delete(q.byAddr, from)
-	list := x.list
-	x.list = nil
-	return list
-}
-
-// advance drops datagrams that waited for too long, and returns when there is more to do.
-func (q *orphans) advance(now, next time.Time) time.Time {
-	for len(q.order) > 0 && !q.order[0].until.After(now) {
-		if x := q.order[0]; q.byAddr[x.addr] == x {
-			delete(q.byAddr, x.addr)
-		}
-		q.order[0] = nil
-		q.order = q.order[1:]
-	}
-	if len(q.order) > 0 {
-		return earlier(next, q.order[0].until)
-	}
-	return next
+	q.byDue.Remove(x)
+	return x.list
 }
 
 // askLater plans another question about a client whose datagrams wait, unless one is planned.
 func (q *orphans) askLater(now time.Time, from netip.AddrPort) {
 	if x := q.byAddr[from]; x != nil && x.again.IsZero() {
 		x.again = now.Add(askAgainTime)
-		q.asked = append(q.asked, x)
+		q.byDue.Set(x)
 	}
 }
 
-// due returns a client about whom it is time to ask again. Without one, the address is
-// invalid, and at is when there is more to do.
-func (q *orphans) due(now, next time.Time) (from netip.AddrPort, at time.Time) {
-	for len(q.asked) > 0 {
-		x := q.asked[0]
-		if x.again.After(now) {
-			return netip.AddrPort{}, earlier(next, x.again)
-		}
-		q.asked[0] = nil
-		q.asked = q.asked[1:]
-		x.again = time.Time{}
-		if q.byAddr[x.addr] == x {
+// advance drops datagrams that waited for too long, and returns a client about whom it is time
+// to ask again. Without one, the address is invalid, and at is when there is more to do.
+func (q *orphans) advance(now, next time.Time) (from netip.AddrPort, at time.Time) {
+	for x, ok := q.byDue.First(); ok; x, ok = q.byDue.First() {
+		switch {
+		case x.due().After(now):
+			return from, earlier(next, x.due())
+		case x.until.After(now):
+			x.again = time.Time{}
+			q.byDue.Set(x)
 			return x.addr, now
 		}
+		q.remove(x.addr)
 	}
-	return netip.AddrPort{}, next
+	return from, next
 }
 
 // A Path is the return path to a client: how its datagrams come, so that answers leave by
@@ -156,35 +153,40 @@ const (
 
 // paths are the return paths of clients without a session that come over other edges.
 type paths struct {
-	byAddr map[netip.AddrPort]*strangerPath
-	order  []*strangerPath // each once, the next to examine first
+	byAddr  map[netip.AddrPort]*strangerPath
+	byUntil *heap.Heap[*strangerPath]
 }
 
 type strangerPath struct {
 	addr  netip.AddrPort
 	edge  string // empty if the client came directly since
 	until time.Time
-	look  time.Time // when to look whether it is over
+	place int // in paths.byUntil
 }
 
-func newPaths() paths { return paths{byAddr: make(map[netip.AddrPort]*strangerPath)} }
+func newPaths() paths {
+	return paths{byAddr: make(map[netip.AddrPort]*strangerPath), byUntil: heap.New(
+		func(a, b *strangerPath) bool { return a.until.Before(b.until) },
+		func(x *strangerPath) *int { return &x.place },
+	)}
+}
 
 // note remembers over which edge a client comes; empty for none. It reports whether the
-// path of another client was forgotten for that.
+// path of another client, the one that was silent for longest, was forgotten for that.
 func (p *paths) note(now time.Time, addr netip.AddrPort, edge string) (displaced bool) {
 	x := p.byAddr[addr]
 	if x == nil {
 		if edge == "" {
 			return false
 		}
-		if displaced = len(p.order) >= pathsMax; displaced {
-			p.dropFirst()
+		if displaced = len(p.byAddr) >= pathsMax; displaced {
+			delete(p.byAddr, p.byUntil.Pop().addr)
 		}
-		x = &strangerPath{addr: addr, look: now.Add(pathTime)}
+		x = &strangerPath{addr: addr}
 		p.byAddr[addr] = x
-		p.order = append(p.order, x)
 	}
 	x.edge, x.until = edge, now.Add(pathTime)
+	p.byUntil.Set(x)
 	return displaced
 }
 
@@ -198,22 +200,9 @@ func (p *paths) edge(addr netip.AddrPort) string {
 
 // advance forgets the paths of clients that were silent for too long.
 func (p *paths) advance(now time.Time) {
-	for len(p.order) > 0 && !p.order[0].look.After(now) {
-		x := p.dropFirst()
-		if x.until.After(now) {
-			x.look = x.until
-			p.byAddr[x.addr] = x
-			p.order = append(p.order, x)
-		}
+	for x, ok := p.byUntil.First(); ok && !x.until.After(now); x, ok = p.byUntil.First() {
+		delete(p.byAddr, p.byUntil.Pop().addr)
 	}
-}
-
-func (p *paths) dropFirst() *strangerPath {
-	x := p.order[0]
-	p.order[0] = nil
-	p.order = p.order[1:]
-	delete(p.byAddr, x.addr)
-	return x
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -36,7 +36,7 @@ func TestOrphansWait(t *testing.T) {
 	want("nothing twice", a)
 
 	s.hold(now, a, orphan{data: []byte("x")})
-	if next := s.advance(now, now.Add(time.Hour)); !next.Equal(now.Add(orphanTime)) {
+	if _, next := s.advance(now, now.Add(time.Hour)); !next.Equal(now.Add(orphanTime)) {
 		t.Errorf("to be advanced after %v, want %v", next.Sub(now), orphanTime)
 	}
 	s.hold(now.Add(orphanTime/2), b, orphan{data: []byte("y")})
@@ -61,8 +61,8 @@ func TestOrphansWait(t *testing.T) {
 		t.Error("more clients wait than may")
 	}
 	s.advance(now.Add(time.Second), now.Add(time.Hour))
-	if len(s.byAddr) != 0 || len(s.order) != 0 {
-		t.Errorf("%d clients, %d in order are left", len(s.byAddr), len(s.order))
+	if len(s.byAddr) != 0 || s.byDue.Len() != 0 {
+		t.Errorf("%d clients, %d in order are left", len(s.byAddr), s.byDue.Len())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestOrphansAsked(t *testing.T) {
 	a, b, late := clientAddr(1), clientAddr(2), simnet.Epoch.Add(time.Hour)
 	want := func(why string, at time.Duration, from netip.AddrPort, next time.Time) {
 		t.Helper()
-		if got, when := s.due(now.Add(at), late); got != from || !when.Equal(next) {
+		if got, when := s.advance(now.Add(at), late); got != from || !when.Equal(next) {
 			t.Errorf("%s: %v, next %v, want %v, %v", why, got, when, from, next)
 		}
 	}
@@ -86,12 +86,10 @@ func TestOrphansAsked(t *testing.T) {
 	s.remove(b)
 	s.hold(now, b, orphan{data: []byte("another time")})
 	want("the first", askAgainTime, a, now.Add(askAgainTime))
-	want("the second waits for another reason now, and the first was asked about", askAgainTime, netip.AddrPort{}, late)
+	want("the second waits for another reason now, and the first was asked about", askAgainTime, netip.AddrPort{}, now.Add(orphanTime))
 	s.askLater(now.Add(askAgainTime), a)
 	want("the first again", 2*askAgainTime, a, now.Add(2*askAgainTime))
-	if len(s.asked) > 0 {
-		t.Errorf("%d are left", len(s.asked))
-	}
+	want("none is left to ask about", 2*askAgainTime, netip.AddrPort{}, now.Add(orphanTime))
 }
 
 // TestPaths: it is remembered for a while over which edge a client came last.
@@ -106,7 +104,7 @@ func TestPaths(t *testing.T) {
 	}
 	g.note(now, a, "")
 	want("it comes directly", a, "")
-	if len(g.order) > 0 {
+	if g.byUntil.Len() > 0 {
 		t.Error("nothing is to be remembered of that")
 	}
 	g.note(now, a, "e2")
@@ -121,8 +119,8 @@ func TestPaths(t *testing.T) {
 	g.note(now.Add(pathTime+time.Second), a, "")
 	want("it comes directly by now", a, "")
 	g.advance(now.Add(2*pathTime + time.Second))
-	if len(g.order)+len(g.byAddr) > 0 {
-		t.Errorf("%d in order, %d are known, and all were silent", len(g.order), len(g.byAddr))
+	if g.byUntil.Len()+len(g.byAddr) > 0 {
+		t.Errorf("%d in order, %d are known, and all were silent", g.byUntil.Len(), len(g.byAddr))
 	}
 	for i := range pathsMax {
 		if g.note(now, clientAddr(10+i), "e2") {

@@ -10,12 +10,10 @@
 //	taken := t.Intercept(now, from, p, edge, hops)     // a datagram; if it is not taken, it is the endpoint's
 //	t.Connected(now, conn, id, claims)                 // a client proved its address
 //	t.Handle(now, &event)                              // of the endpoint
-//	t.Answer(now, session, answer)                     // of the log
-//	t.Located(now, question, served, err)              // of the affinity
 //	next = t.Advance(now, next)                        // do what is due
 //
-// It acts only through its [Host]. Answers come back as method calls on a later turn of the
-// worker. The rules of a single session, and what its log holds, are those of package
+// It acts through its [Host] and the ports of its [Config]. What they answer is handled on a
+// later turn of the worker, see Host.Must. The rules of a single session, and what its log holds, are those of package
 // sessionlog.
 //
 // It starts no goroutine, reads no clock and has no lock. It knows nothing of links and

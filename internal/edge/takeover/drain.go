@@ -53,7 +53,11 @@ func (d *drainer) CloseRest() {
 func (d *drainer) askCandidates(now time.Time) {
 	spaces := d.host.Spaces()
 	for _, node := range d.candidates.update(now, d.host.View().ready(), spaces) {
-		d.host.Ask(node, Request{Prepare: spaces})
+		d.host.Ask(node, Request{Prepare: spaces}, func(now time.Time, err error) {
+			if d.candidates.answered(now, node, spaces, err) && len(d.queue) == 0 && now.After(d.begin) {
+				d.look = now
+			}
+		})
 	}
 }
 
@@ -86,10 +90,10 @@ func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 // handOver gives a session to another edge.
 func (d *drainer) handOver(name, node string) {
 	s := d.byName[name]
-	if s == nil || s.phase != Serving && s.phase != Revalidating {
+	if s == nil || !s.stays() {
 		return // it is over, on its way, or looked at again
 	}
-	s.phase = HandingOver
+	s.departure = handingOver
 	s.log.HandOver(node)
 	d.wake(s)
 }
@@ -103,12 +107,12 @@ func (d *drainer) handed(s *Session, node string) {
 		d.host.Move(s.toWorker, s.name)
 		return
 	}
-	r := Request{Adopt: s.name, Listener: d.cfg.Listener, ClientAddr: s.client.String(), Unheard: s.path.Unknown, session: s}
-	if d.cfg.Forwards && !r.Unheard {
+	r := Request{Adopt: s.name, Listener: d.cfg.Listener, ClientAddr: s.client.String(), Unheard: s.path.Unknown}
+	if d.cfg.Forward != nil && !r.Unheard {
 		r.Via = d.pathAt(node, s)
 	}
-	s.phase = Given
-	d.host.Ask(node, r)
+	s.departure = given
+	d.host.Ask(node, r, func(now time.Time, err error) { d.consented(now, node, s, err) })
 }
 
 // pathAt returns over which edge the datagrams of a client come to the successor node: the
@@ -124,20 +128,12 @@ func (d *drainer) pathAt(node string, s *Session) string {
 	return s.path.Edge
 }
 
-// Consented handles the answer of another edge to a request. err is nil if the edge did what
-// it was asked.
-func (d *drainer) Consented(now time.Time, node string, r Request, err error) {
-	if r.session == nil {
-		if d.candidates.answered(now, node, r.Prepare, err) && len(d.queue) == 0 && now.After(d.begin) {
-			d.look = now
-		}
-		return
-	}
+// consented handles the answer of the successor of a session. err is nil if it has the session.
+func (d *drainer) consented(now time.Time, node string, s *Session, err error) {
 	if err != nil {
 		d.candidates.failed(now, node)
 	}
-	s := r.session
-	if s.phase != Given {
+	if s.departure != given {
 		return // it was given back meanwhile, or its client logged in
 	}
 	path := s.path
@@ -148,4 +144,53 @@ func (d *drainer) Consented(now time.Time, node string, r Request, err error) {
 	case !d.closing: // this edge serves it until the next round
 		d.setPath(d.adopt(s.name, netip.AddrPort{}, true), path)
 	}
+}
+
+// Bounds of an edge that is asked to prepare spaces. It refuses before the other edge stops
+// waiting.
+const (
+	prepareMax   = ConsentTime * 3 / 4
+	preparingMax = 256 // requests that wait, per worker
+)
+
+// A preparer follows spaces for other edges, which drain.
+type preparer struct {
+	*base
+	preparing []preparation
+}
+
+// A preparation is spaces whose states the worker is asked to have.
+type preparation struct {
+	spaces []string
+	until  time.Time
+	done   func(ok bool)
+}
+
+// Prepare follows spaces and calls done, on this turn or a later one: with true when the
+// worker has their states, and with false when that takes too long.
+func (p *preparer) Prepare(now time.Time, spaces []string, done func(ok bool)) {
+	if len(p.preparing) >= preparingMax {
+		done(false)
+		return
+	}
+	for _, name := range spaces {
+		p.host.Follow(now, name)
+	}
+	p.preparing = append(p.preparing, preparation{spaces, now.Add(prepareMax), done})
+}
+
+// advancePreparing answers requests whose spaces are complete, or took too long, and returns
+// when there is more to do. It names no time for a space that becomes complete: each message
+// of a space makes the worker turn.
+func (p *preparer) advancePreparing(now, next time.Time) time.Time {
+	p.preparing = slices.DeleteFunc(p.preparing, func(x preparation) bool {
+		missing := slices.ContainsFunc(x.spaces, func(name string) bool { return !p.host.Follow(now, name) })
+		if missing && now.Before(x.until) {
+			next = earlier(next, x.until)
+			return false
+		}
+		x.done(!missing)
+		return true
+	})
+	return next
 }

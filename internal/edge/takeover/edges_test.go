@@ -51,8 +51,8 @@ func TestInherited(t *testing.T) {
 			{Name: "e1", Role: cluster.RoleEdge, Phase: cluster.PhaseReady}, {Name: "e2", Role: cluster.RoleEdge, Phase: cluster.PhaseReady},
 			{Name: "e3", Role: cluster.RoleEdge, Phase: cluster.PhaseReady},
 		}))
-		all = append(all, v.Inherited("e4", claims)...)
-		if got := v.Inherited(self, claims); !slices.Equal(got, claims) {
+		all = append(all, v.inherited("e4", claims)...)
+		if got := v.inherited(self, claims); !slices.Equal(got, claims) {
 			t.Errorf("%s takes over %v of its earlier process, want all", self, got)
 		}
 	}

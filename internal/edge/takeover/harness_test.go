@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
@@ -35,7 +36,7 @@ type testEdge struct {
 	net       *simnet.Net
 	log       *memlog.Store
 	affinity  cluster.Affinity
-	locations Locations
+	locations *Locations
 	view      *View
 	workers   []*testWorker
 
@@ -69,7 +70,7 @@ func newTestEdge(t *testing.T) *testEdge {
 
 func newTestEdgeOf(t *testing.T, net *simnet.Net, log *memlog.Store) *testEdge {
 	e := &testEdge{
-		T: t, net: net, log: log, view: NewView("e1"), complete: true, spaces: map[string]bool{},
+		T: t, net: net, log: log, locations: NewLocations(noGuard{}), view: NewView("e1"), complete: true, spaces: map[string]bool{},
 		ask:    func(string, Request, func(error)) {},
 		direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, toClient: func(netip.AddrPort, []byte) {},
 	}
@@ -95,7 +96,7 @@ func (e *testEdge) addWorker() *testWorker {
 	}
 	w.t = New(Config{
 		Host: w, Node: "e1", Worker: w.index, Listener: listener, Endpoint: w.endpoint, Rand: rand.New(rand.NewPCG(e.net.Rand().Uint64(), 1)),
-		Secret: []byte("secret"), Shards: 1, Affinity: e.affinity != nil, Forwards: true,
+		Locations: e.locations, Log: e.log, Secret: []byte("secret"), Affinity: e.affinity, Forward: w,
 	})
 	e.workers = append(e.workers, w)
 	return w
@@ -105,7 +106,7 @@ func (e *testEdge) addWorker() *testWorker {
 func (e *testEdge) claimIn(a cluster.Affinity) {
 	e.affinity = a
 	for _, w := range e.workers {
-		w.t.cfg.Affinity = true
+		w.t.cfg.Affinity = a
 	}
 }
 
@@ -199,17 +200,46 @@ func (e *testEdge) join(addr netip.AddrPort) *dnptest.Client {
 	return c
 }
 
+// A phase is where a session is in its life at a worker.
+type phase string
+
+const (
+	Opening       phase = "opening"
+	Looking       phase = "looking"
+	AwaitingSpace phase = "awaiting space"
+	Adopting      phase = "adopting"
+	Serving       phase = "serving"
+	Revalidating  phase = "revalidating"
+	HandingOver   phase = "handing over"
+	Given         phase = "given"
+	Over          phase = "over"
+)
+
+// phase returns the phase of a session; Over for nil.
+func (s *Session) phase() phase {
+	switch {
+	case s == nil || s.departure == gone:
+		return Over
+	case s.departure == given:
+		return Given
+	case s.departure == handingOver:
+		return HandingOver
+	case s.stays() && s.log.Revalidating():
+		return Revalidating
+	}
+	return map[sessionlog.Phase]phase{
+		sessionlog.Opening: Opening, sessionlog.Reading: Looking, sessionlog.Found: AwaitingSpace,
+		sessionlog.Claiming: Adopting, sessionlog.Adopted: Adopting, sessionlog.Owning: Serving, sessionlog.Over: Over,
+	}[s.log.Phase()]
+}
+
 // session returns the session of a client; nil if the worker has none.
 func (w *testWorker) session(addr netip.AddrPort) *Session { return w.t.byName[w.t.name(addr)] }
 
 // wantPhase wants the worker to have the session of a client in a phase, or not to have it.
-func (w *testWorker) wantPhase(why string, addr netip.AddrPort, want Phase) {
+func (w *testWorker) wantPhase(why string, addr netip.AddrPort, want phase) {
 	w.Helper()
-	got := Over
-	if s := w.session(addr); s != nil {
-		got = s.phase
-	}
-	if got != want {
+	if got := w.session(addr).phase(); got != want {
 		w.Errorf("%s: the session is %v, want %v", why, got, want)
 	}
 }
@@ -223,17 +253,20 @@ func (w *testWorker) Send(to netip.AddrPort, p []byte) {
 	}
 }
 
-func (w *testWorker) post(do func(now time.Time)) { w.mail = append(w.mail, do) }
+// A noGuard guards the locations of an edge with one goroutine.
+type noGuard struct{}
 
-func (w *testWorker) BorrowLocations() *Locations { return &w.locations }
-func (w *testWorker) ReturnLocations()            {}
+func (noGuard) Lock()   {}
+func (noGuard) Unlock() {}
+
+func (w *testWorker) Must(do func(now time.Time)) { w.mail = append(w.mail, do) }
 func (w *testWorker) View() *View                 { return w.view }
 func (w *testWorker) Workers() int                { return len(w.workers) }
 
 func (w *testWorker) Pass(worker int, client netip.AddrPort, p []byte, edge string, hops uint8) {
 	p = slices.Clone(p)
 	to := w.workers[worker]
-	to.post(func(now time.Time) {
+	to.Must(func(now time.Time) {
 		to.take(now, client, edge, hops, p)
 		to.t.Misplaced(client, w.index)
 	})
@@ -241,14 +274,14 @@ func (w *testWorker) Pass(worker int, client netip.AddrPort, p []byte, edge stri
 
 func (w *testWorker) Move(worker int, name string) {
 	to := w.workers[worker]
-	to.post(func(time.Time) { to.t.Give(name, Path{}, "") })
+	to.Must(func(time.Time) { to.t.Give(name, Path{}, "") })
 }
 
 func (w *testWorker) AdoptAt(uint16, string) { w.Error("a session of another listener") }
 
 func (w *testWorker) Moved(client netip.AddrPort, node string) {
 	for _, to := range w.workers {
-		to.post(func(now time.Time) { to.t.ForwardTo(now, client, node) })
+		to.Must(func(now time.Time) { to.t.ForwardTo(now, client, node) })
 	}
 }
 
@@ -258,23 +291,23 @@ func (w *testWorker) Receive(now time.Time, client netip.AddrPort, p []byte) {
 
 func (w *testWorker) Refuse(client netip.AddrPort) { w.Send(client, []byte{0}) }
 
-func (w *testWorker) Forward(node string, _ netip.AddrPort, _ uint8, _ []byte) bool {
+func (w *testWorker) Forward(node string, _ forward.Client, _ uint8, _ []byte) bool {
 	w.forwarded = append(w.forwarded, node)
 	return true
 }
 
-func (w *testWorker) Return(_ string, to netip.AddrPort, _ uint64, p []byte) bool {
+func (w *testWorker) Return(_ string, c forward.Client, _ uint64, p []byte) bool {
 	if w.unreachable {
 		return false
 	}
-	w.over[to]++
-	w.toClient(to, p)
+	w.over[c.Addr]++
+	w.toClient(c.Addr, p)
 	return true
 }
 
-func (w *testWorker) Ask(node string, r Request) {
+func (w *testWorker) Ask(node string, r Request, done func(now time.Time, err error)) {
 	w.ask(node, r, func(err error) {
-		w.post(func(now time.Time) { w.t.Consented(now, node, r, err) })
+		w.Must(func(now time.Time) { done(now, err) })
 	})
 }
 
@@ -282,32 +315,6 @@ func (w *testWorker) Reply(to string) {
 	if to != "" {
 		w.replies = append(w.replies, true)
 	}
-}
-
-func (w *testWorker) Append(writes []sessionlog.Write, owners []*Session) {
-	w.log.Append(writes, func(i int, a sessionlog.Answer) { w.post(func(now time.Time) { w.t.Answer(now, owners[i], a) }) })
-}
-
-func (w *testWorker) Read(name string, owner *Session) {
-	w.log.Read(name, func(a sessionlog.Answer) { w.post(func(now time.Time) { w.t.Answer(now, owner, a) }) })
-}
-
-func (w *testWorker) Find(q Question) {
-	w.affinity.Find(q.Name, func(s cluster.Served, err error) { w.post(func(now time.Time) { w.t.Located(now, q, s, err) }) })
-}
-
-func (w *testWorker) Try(q Question) {
-	w.affinity.Try(q.Name, q.Seen, func(s cluster.Served, err error) { w.post(func(now time.Time) { w.t.Tried(now, q, s, err) }) })
-}
-
-func (w *testWorker) Claim(name string, epoch uint64)   { w.affinity.Claim(name, epoch) }
-func (w *testWorker) Release(name string, epoch uint64) { w.affinity.Release(name, epoch) }
-func (w *testWorker) List(node string, rounds int) {
-	w.listed = append(w.listed, node)
-	w.affinity.Claimed(node, func(claims []string) {
-		names := w.view.Inherited(node, slices.Clone(claims))
-		w.post(func(time.Time) { w.t.Inherit(node, names) })
-	}, func(err error) { w.post(func(now time.Time) { w.t.Listed(now, node, rounds, err) }) })
 }
 
 func (w *testWorker) Follow(_ time.Time, space string) bool {
@@ -332,10 +339,3 @@ type noFeed struct{}
 
 func (noFeed) Deliver(sessionlog.Message) {}
 func (noFeed) End()                       {}
-
-// String returns the name of p.
-func (p Phase) String() string {
-	return [...]string{
-		"none", "opening", "looking", "awaiting space", "adopting", "serving", "revalidating", "handing over", "given", "over",
-	}[min(p, Over)]
-}

@@ -4,25 +4,22 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A Host carries out what a [Takeover] wants. Its methods do not block and do not call
-// back. Answers come as calls of the methods that the comments name, on later turns of the
-// worker; unless a comment says otherwise, they must not get lost.
+// back.
 type Host interface {
-	// The other workers of the edge, and what all workers share.
+	// Must has something done on a later turn of the worker. It must not get lost. Any
+	// goroutine may call it.
+	Must(do func(now time.Time))
 
-	// BorrowLocations returns the location table of the edge for exclusive use until
-	// ReturnLocations. Only datagrams of clients that the worker does not serve, and
-	// sessions that begin or end, need it.
-	BorrowLocations() *Locations
-	ReturnLocations()
-
-	// View returns what this edge knows of the other edges.
+	// View returns what this edge knows of the other edges. Any goroutine may call it.
 	View() *View
+
+	// The other workers of the edge.
 
 	// Workers returns the number of workers of the edge.
 	Workers() int
@@ -31,7 +28,7 @@ type Host interface {
 	// Misplaced. It may be lost.
 	Pass(worker int, client netip.AddrPort, p []byte, edge string, hops uint8)
 
-	// Move has another worker take over a session, with Give.
+	// Move has another worker take over a session, with Give. It must not get lost.
 	Move(worker int, name string)
 
 	// AdoptAt has some worker of a listener take over a session, with Give. It may be lost.
@@ -49,41 +46,12 @@ type Host interface {
 	// Refuse sends a ConnectionClose to a client that has no connection.
 	Refuse(client netip.AddrPort)
 
-	// Forward sends a datagram of a client to the edge that serves it. hops is how often it
-	// was forwarded before. It reports false if that edge is not known or counts as dead.
-	// The datagram may be lost.
-	Forward(node string, client netip.AddrPort, hops uint8, p []byte) bool
-
-	// Return sends a datagram to a client by the edge over which its datagrams come. It
-	// reports false if that edge cannot be reached. epoch is that of the session; 0 for none.
-	// The other edge reports a later one to Overtaken.
-	Return(node string, client netip.AddrPort, epoch uint64, p []byte) bool
-
-	// Ask sends a request to another edge. The answer comes to Consented.
-	Ask(node string, r Request)
+	// Ask sends a request to another edge. On a later turn of the worker it calls done, whose
+	// err is nil if that edge did what it was asked.
+	Ask(node string, r Request, done func(now time.Time, err error))
 
 	// Reply consents to the request of another edge, if to is not empty. It may be lost.
 	Reply(to string)
-
-	// The log and the affinity.
-
-	// Append requests a write for each owner, and Read the log of one. The answers come to
-	// Answer.
-	Append(writes []sessionlog.Write, owners []*Session)
-	Read(name string, owner *Session)
-
-	// Find and Try ask the affinity, see cluster.Affinity. The answers come to Located and
-	// to Tried.
-	Find(q Question)
-	Try(q Question)
-
-	// Claim and Release change the claim of this edge on a session.
-	Claim(name string, epoch uint64)
-	Release(name string, epoch uint64)
-
-	// List lists the claims of a dead edge. Those of View.Inherited come to Inherit in parts,
-	// which may be lost. The end comes to Listed, together with rounds.
-	List(node string, rounds int)
 
 	// The spaces of the worker and the sessions in them.
 
@@ -112,6 +80,23 @@ type Host interface {
 	Warn(text string, args ...any)
 }
 
+// A Forwarder carries datagrams between edges. All workers call its methods, which must not
+// block. Datagrams belong to the caller again when a call returns, and may be lost.
+type Forwarder interface {
+	// Forward sends a datagram of a client to the edge that serves the client. hops is how
+	// often it was forwarded before. It reports false for a node that is not known, or that
+	// counts as dead because it was silent for too long: then the caller takes the session
+	// over.
+	Forward(node string, c forward.Client, hops uint8, datagram []byte) bool
+
+	// Return sends a datagram to a client through the edge to which the client's datagrams
+	// come, so that it leaves by the address that the client knows. epoch is that of the
+	// session, 0 for none: the other edge sends nothing for an owner that was replaced, and
+	// reports the later epoch. Return reports false if the other edge cannot be reached; the
+	// caller then sends the datagram itself.
+	Return(node string, c forward.Client, epoch uint64, datagram []byte) bool
+}
+
 // A Feed carries the reliable messages of one session to game servers. Its methods do not
 // block. What is delivered comes to Takeover.Delivered.
 type Feed interface {
@@ -137,31 +122,7 @@ type Request struct {
 	ClientAddr string `json:"client,omitempty"`
 	Via        string `json:"via,omitempty"`
 	Unheard    bool   `json:"unheard,omitempty"`
-
-	session *Session // of Adopt, at the edge that asks
 }
 
 // Path returns the return path to the client of a session that was handed over.
 func (r *Request) Path() Path { return Path{r.Via, r.Unheard} }
-
-// A Question is one to the affinity, about a session. It comes back with the answer.
-type Question struct {
-	Name string         // of the log
-	Seen cluster.Served // Try: what Find answered
-
-	why     reason
-	client  netip.AddrPort   // heldDatagrams: whose datagrams wait
-	request bool             // heldDatagrams: the first of them is a ConnectionRequest
-	node    string           // inheritedClaim: the dead edge that had the session
-	claim   *supersededClaim // staleClaim
-	mayTake bool             // staleClaim: the session may be taken back
-}
-
-// A reason says why the edge asks the affinity.
-type reason uint8
-
-const (
-	forHeldDatagrams reason = iota
-	forInheritedClaim
-	forSupersededClaim
-)

@@ -1,9 +1,11 @@
 package takeover
 
 import (
-	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
 // hintsMax is how many clients of other edges the table remembers for each worker. When it
@@ -16,48 +18,55 @@ const (
 	nowhereTime   = time.Second
 )
 
-// A ClientKey is one end of a session: the address of a client and the port that it talks
-// to, because an edge may have several listeners.
-type ClientKey struct {
-	Addr     netip.AddrPort
-	Listener uint16
-}
-
 // Locations is the location table of an edge: where clients are served, as far as this edge
 // knows. All workers of the edge share it, because the datagrams of a client may come to any
-// of them. The zero value is an empty table without room for hints; each worker adds some.
+// of them. They need it for datagrams of clients that they do not serve, and when sessions
+// begin or end. Any goroutine may call its methods.
 //
 // An entry belongs to one client, and is found by the client and by the name of the
 // session's log. Each may be unknown for a while: the client of a session that is taken
 // over by its name, and the name where only a hint is known. An entry has
-//   - a share for each worker of this edge that has the session, opens it, takes it over or
-//     gave it away, or that looks after a superseded claim on it. There is seldom more than
-//     one; there are two while one worker takes a session over and the other does not know
-//     yet that it lost it;
+//   - a share for each worker of this edge that has the session, opens it, takes it over, or
+//     gave it to an edge that has not consented. There is seldom more than one; there are
+//     two while one worker takes a session over and the other does not know yet that it
+//     lost it;
 //   - a hint: another edge serves the client, or no edge does, until some time.
 type Locations struct {
-	byClient map[ClientKey]*location
+	guard    Guard
+	byClient map[forward.Client]*location
 	byName   map[string]*location
-	hints    []*location // those with a hint, each once; the next to be examined first
-	room     int         // for hints
+	hints    *heap.Heap[*location] // those with a hint, by until
+	room     int                   // for hints
+}
+
+// A Guard is a mutex that guards a table which several workers use, so that none can own it.
+type Guard interface {
+	Lock()
+	Unlock()
+}
+
+// NewLocations returns an empty table without room for hints; each worker adds some.
+func NewLocations(guard Guard) *Locations {
+	return &Locations{guard: guard, byClient: make(map[forward.Client]*location), byName: make(map[string]*location), hints: heap.New(
+		func(a, b *location) bool { return a.until.Before(b.until) },
+		func(x *location) *int { return &x.hint },
+	)}
 }
 
 type location struct {
-	client ClientKey // zero if only the name is known
-	name   string    // of the log; empty if only the client is known
+	client forward.Client // zero if only the name is known
+	name   string         // of the log; empty if only the client is known
 	shares []share
 
-	hinted bool      // it is in hints
-	node   string    // the hint: the edge that serves the client; empty for none
-	until  time.Time // the hint counts; zero if it was withdrawn
+	hint  int       // place in hints; 0 without a hint
+	node  string    // the edge that serves the client; empty for none
+	until time.Time // the hint counts
 }
 
 // A share is what one worker has of a session.
 type share struct {
-	worker  int
-	present bool             // the worker has the session, opens it, takes it over, or gave it to an edge that has not consented
-	epoch   uint64           // in which the worker owns or owned it; 0 before
-	claim   *supersededClaim // that the worker looks after; nil for none
+	worker int
+	epoch  uint64 // in which the worker owns or owned it; 0 before
 }
 
 // A placeKind says where a client is served.
@@ -78,25 +87,33 @@ type place struct {
 }
 
 // grow makes room for the hints of one more worker.
-func (l *Locations) grow() { l.room += hintsMax }
+func (l *Locations) grow() {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	l.room += hintsMax
+}
 
 // enter notes that a worker opens a session or takes it over. The address of the client is
 // invalid while it is not known.
-func (l *Locations) enter(name string, c ClientKey, worker int) {
-	s := l.at(name, c).shareOf(worker)
-	s.present = true
+func (l *Locations) enter(name string, c forward.Client, worker int) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	l.at(name, c).shareOf(worker)
 }
 
 // own notes in which epoch a worker has a session.
-func (l *Locations) own(name string, c ClientKey, worker int, epoch uint64) {
-	s := l.at(name, c).shareOf(worker)
-	s.present, s.epoch = true, epoch
+func (l *Locations) own(name string, c forward.Client, worker int, epoch uint64) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	l.at(name, c).shareOf(worker).epoch = epoch
 }
 
-// leave notes that a worker has nothing to do with a session, except for a superseded claim.
+// leave notes that a worker has nothing to do with a session.
 func (l *Locations) leave(name string, worker int) {
-	if x, i := l.find(name, worker); i >= 0 {
-		x.shares[i].present, x.shares[i].epoch = false, 0
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	if x := l.byName[name]; x != nil {
+		x.shares = slices.DeleteFunc(x.shares, func(s share) bool { return s.worker == worker })
 		l.prune(x)
 	}
 }
@@ -104,19 +121,26 @@ func (l *Locations) leave(name string, worker int) {
 // present reports whether a worker of this edge has a session, opens it, takes it over or
 // gave it to an edge that has not consented yet.
 func (l *Locations) present(name string) bool {
+	l.guard.Lock()
+	defer l.guard.Unlock()
 	x := l.byName[name]
-	return x != nil && slices.ContainsFunc(x.shares, func(s share) bool { return s.present })
+	return x != nil && len(x.shares) > 0
 }
 
 // Server returns the worker that has the session of a client, with its epoch, or one that
 // is taking it over: then the epoch is 0.
-func (l *Locations) Server(c ClientKey) (worker int, epoch uint64, ok bool) {
-	x := l.byClient[c]
+func (l *Locations) Server(c forward.Client) (worker int, epoch uint64, ok bool) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	return l.byClient[c].server()
+}
+
+func (x *location) server() (worker int, epoch uint64, ok bool) {
 	if x == nil {
 		return 0, 0, false
 	}
 	for _, s := range x.shares {
-		if s.present && (!ok || s.epoch >= epoch) {
+		if !ok || s.epoch >= epoch {
 			worker, epoch, ok = s.worker, s.epoch, true
 		}
 	}
@@ -127,9 +151,11 @@ func (l *Locations) Server(c ClientKey) (worker int, epoch uint64, ok bool) {
 // hint that another edge serves the client, that hint for more than an attempt of this edge
 // to open the session or to take it over, and the attempt for more than the hint that no
 // edge does.
-func (l *Locations) locate(now time.Time, c ClientKey) place {
-	worker, epoch, here := l.Server(c)
+func (l *Locations) locate(now time.Time, c forward.Client) place {
+	l.guard.Lock()
+	defer l.guard.Unlock()
 	x := l.byClient[c]
+	worker, epoch, here := x.server()
 	hinted := x != nil && x.until.After(now)
 	switch {
 	case hinted && x.node != "" && epoch == 0:
@@ -143,84 +169,44 @@ func (l *Locations) locate(now time.Time, c ClientKey) place {
 }
 
 // hint remembers that the edge node serves a client, or with an empty name that no edge
-// does.
-func (l *Locations) hint(now time.Time, c ClientKey, node string) {
-	until := now.Add(elsewhereTime)
-	if node == "" {
-		until = now.Add(nowhereTime)
-	}
-	l.expire(now)
-	x := l.at("", c)
-	if !x.hinted {
-		if len(l.hints) >= l.room {
-			l.dropHint(l.nextHint())
-		}
-		x.hinted = true
-		l.hints = append(l.hints, x)
-	}
-	x.node, x.until = node, until
-}
-
-// Withdraw forgets the hint that node serves a client.
-func (l *Locations) Withdraw(c ClientKey, node string) {
-	if x := l.byClient[c]; x != nil && x.node == node {
-		x.node, x.until = "", time.Time{}
-	}
-}
-
-// expire forgets hints that are over. It examines two, which is enough because one is
-// added at a time.
-func (l *Locations) expire(now time.Time) {
-	for range min(2, len(l.hints)) {
-		if x := l.nextHint(); x.until.After(now) {
-			l.hints = append(l.hints, x)
-		} else {
+// does. It forgets two hints that are over, which is enough because one is added at a time.
+func (l *Locations) hint(now time.Time, c forward.Client, node string) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	for range 2 {
+		if x, ok := l.hints.First(); ok && !x.until.After(now) {
 			l.dropHint(x)
 		}
 	}
+	x := l.at("", c)
+	if first, ok := l.hints.First(); ok && x.hint == 0 && l.hints.Len() >= l.room {
+		l.dropHint(first)
+	}
+	x.node, x.until = node, now.Add(elsewhereTime)
+	if node == "" {
+		x.until = now.Add(nowhereTime)
+	}
+	l.hints.Set(x)
 }
 
-func (l *Locations) nextHint() *location {
-	x := l.hints[0]
-	l.hints[0] = nil
-	l.hints = l.hints[1:]
-	return x
+// Withdraw forgets the hint that node serves a client.
+func (l *Locations) Withdraw(c forward.Client, node string) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	if x := l.byClient[c]; x != nil && x.node == node {
+		l.dropHint(x)
+	}
 }
 
 func (l *Locations) dropHint(x *location) {
-	x.hinted, x.node, x.until = false, "", time.Time{}
+	l.hints.Remove(x)
+	x.node, x.until = "", time.Time{}
 	l.prune(x)
-}
-
-// supersede has a worker look after its claim on a session.
-func (l *Locations) supersede(name string, c ClientKey, worker int, claim *supersededClaim) {
-	l.at(name, c).shareOf(worker).claim = claim
-}
-
-// superseded returns the claim on a session that a worker looks after; nil for none.
-func (l *Locations) superseded(name string, worker int) *supersededClaim {
-	if x, i := l.find(name, worker); i >= 0 {
-		return x.shares[i].claim
-	}
-	return nil
-}
-
-// dropSuperseded returns the claim on a session that a worker looks after, and stops looking
-// after it; nil for none.
-func (l *Locations) dropSuperseded(name string, worker int) (claim *supersededClaim) {
-	if x, i := l.find(name, worker); i >= 0 {
-		claim, x.shares[i].claim = x.shares[i].claim, nil
-		l.prune(x)
-	}
-	return claim
 }
 
 // at returns the entry of a session, which it makes if there is none. Of name and client
 // one may be missing. Each name belongs to one client, and each client has one name.
-func (l *Locations) at(name string, c ClientKey) *location {
-	if l.byClient == nil {
-		l.byClient, l.byName = make(map[ClientKey]*location), make(map[string]*location)
-	}
+func (l *Locations) at(name string, c forward.Client) *location {
 	x, y := l.byName[name], l.byClient[c]
 	switch {
 	case x == nil && y == nil:
@@ -242,13 +228,6 @@ func (l *Locations) at(name string, c ClientKey) *location {
 	return x
 }
 
-func (l *Locations) find(name string, worker int) (x *location, i int) {
-	if x = l.byName[name]; x == nil {
-		return nil, -1
-	}
-	return x, slices.IndexFunc(x.shares, func(s share) bool { return s.worker == worker })
-}
-
 // shareOf returns the share of a worker, which it makes if there is none. It is valid
 // until the next call.
 func (x *location) shareOf(worker int) *share {
@@ -262,10 +241,8 @@ func (x *location) shareOf(worker int) *share {
 
 // prune forgets an entry that says nothing.
 func (l *Locations) prune(x *location) {
-	x.shares = slices.DeleteFunc(x.shares, func(s share) bool { return !s.present && s.claim == nil })
-	if len(x.shares) > 0 || x.hinted {
-		return
+	if len(x.shares) == 0 && x.hint == 0 {
+		delete(l.byName, x.name)
+		delete(l.byClient, x.client)
 	}
-	delete(l.byName, x.name)
-	delete(l.byClient, x.client)
 }

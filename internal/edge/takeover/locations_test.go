@@ -6,19 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-func clientOf(i int) ClientKey { return ClientKey{clientAddr(i), listener} }
+func clientOf(i int) forward.Client { return forward.Client{Addr: clientAddr(i), Listener: listener} }
 
 // TestHints: an edge remembers for a while which edge serves a client, unless that edge says
 // that it does not.
 func TestHints(t *testing.T) {
-	var l Locations
+	l := NewLocations(noGuard{})
 	l.grow()
 	now := simnet.Epoch
 	a, b, c := clientOf(1), clientOf(2), clientOf(3)
-	want := func(why string, at time.Duration, client ClientKey, text string) {
+	want := func(why string, at time.Duration, client forward.Client, text string) {
 		t.Helper()
 		got := "unknown"
 		switch p := l.locate(now.Add(at), client); p.Kind {
@@ -36,7 +37,7 @@ func TestHints(t *testing.T) {
 	want("nothing is known", 0, a, "unknown")
 	l.hint(now, a, "e2")
 	want("another edge", 0, a, "e2")
-	want("another listener is another client", 0, ClientKey{a.Addr, 1}, "unknown")
+	want("another listener is another client", 0, forward.Client{Addr: a.Addr, Listener: 1}, "unknown")
 	want("for almost two seconds", elsewhereTime-1, a, "e2")
 	want("for two seconds", elsewhereTime, a, "unknown")
 	l.hint(now, b, "")
@@ -66,15 +67,15 @@ func TestHints(t *testing.T) {
 	for i := range 2 * hintsMax {
 		l.hint(now, clientOf(100+i), "e2")
 	}
-	if len(l.hints) > hintsMax || len(l.byClient) > hintsMax {
-		t.Errorf("%d hints for %d clients are remembered, at most %d may be", len(l.hints), len(l.byClient), hintsMax)
+	if l.hints.Len() > hintsMax || len(l.byClient) > hintsMax {
+		t.Errorf("%d hints for %d clients are remembered, at most %d may be", l.hints.Len(), len(l.byClient), hintsMax)
 	}
 	want("the newest is there", 0, clientOf(99+2*hintsMax), "e2")
 	now = now.Add(elsewhereTime)
 	for i := range hintsMax {
 		l.hint(now, clientOf(100+2*hintsMax+i%10), "e3")
 	}
-	if n := len(l.hints); n > 10 {
+	if n := l.hints.Len(); n > 10 {
 		t.Errorf("%d hints are remembered, and all but 10 are over", n)
 	}
 }
@@ -84,7 +85,6 @@ type plainShare struct {
 	present bool
 	epoch   uint64
 	known   bool // the client is known
-	claim   *supersededClaim
 }
 
 // TestLocations compares the shares of the table with a plain list, in any order of what
@@ -92,7 +92,7 @@ type plainShare struct {
 func TestLocations(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		var l Locations
+		l := NewLocations(noGuard{})
 		l.grow()
 		twin := map[int]map[int]*plainShare{} // by client and worker
 		for step := range 3000 {
@@ -106,9 +106,9 @@ func TestLocations(t *testing.T) {
 				s = &plainShare{}
 				twin[i][w] = s
 			}
-			switch r.IntN(6) {
+			switch r.IntN(4) {
 			case 0:
-				l.enter(name, ClientKey{Listener: listener}, w)
+				l.enter(name, forward.Client{Listener: listener}, w)
 				s.present = true
 			case 1:
 				l.enter(name, c, w)
@@ -118,19 +118,9 @@ func TestLocations(t *testing.T) {
 				l.own(name, c, w, s.epoch)
 			case 3:
 				l.leave(name, w)
-				s.present, s.epoch = false, 0
-			case 4:
-				s.claim = &supersededClaim{}
-				l.supersede(name, c, w, s.claim)
-				s.known = true
-			case 5:
-				l.dropSuperseded(name, w)
-				s.claim = nil
+				*s = plainShare{}
 			}
-			if !s.present && s.claim == nil {
-				s.known = false
-			}
-			checkShares(t, &l, twin[i], name, c)
+			checkShares(t, l, twin[i], name, c)
 			if t.Failed() {
 				t.Fatalf("seed %d, step %d", seed, step)
 			}
@@ -138,7 +128,6 @@ func TestLocations(t *testing.T) {
 		for i, shares := range twin {
 			for w := range shares {
 				l.leave(fmt.Sprint(i), w)
-				l.dropSuperseded(fmt.Sprint(i), w)
 			}
 		}
 		if n := len(l.byName) + len(l.byClient); n > 0 {
@@ -147,20 +136,11 @@ func TestLocations(t *testing.T) {
 	}
 }
 
-func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c ClientKey) {
+func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c forward.Client) {
 	t.Helper()
 	present, known, epoch := false, false, uint64(0)
-	for w, s := range shares {
-		if got := l.superseded(name, w); got != s.claim {
-			t.Errorf("worker %d looks after %p, want %p", w, got, s.claim)
-		}
-		if !s.present && s.claim == nil {
-			continue
-		}
-		known = known || s.known
-		if s.present {
-			present, epoch = true, max(epoch, s.epoch)
-		}
+	for _, s := range shares {
+		known, present, epoch = known || s.known, present || s.present, max(epoch, s.epoch)
 	}
 	if got := l.present(name); got != present {
 		t.Errorf("present: %v, want %v", got, present)

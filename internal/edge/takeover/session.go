@@ -11,72 +11,48 @@ import (
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
-// A Phase is where a durable session is in its life at this worker. A session begins as
-// Opening (a client proved its address) or as Looking (it may be taken over):
+// A departure is how far a session is on its way from this worker. Besides it, a session has
+// the phases of its log: it begins as Opening (a client proved its address) or as Reading (it
+// may be taken over), and in Found it waits for the replica of its space to be complete.
 //
-//	Opening       → Serving        the log has it
-//	              → Revalidating   the log has it, and this process was stopped meanwhile
-//	              → Over           another edge has it
-//	Looking       → AwaitingSpace  the log has a session to take over
-//	              → Over           it has none, or another edge serves it
-//	AwaitingSpace → Adopting       the replica of its space is complete
-//	              → Over           it did not get complete in time
-//	Adopting      → Serving        the log names this edge as the owner
-//	              → Revalidating   it does, and this process was stopped meanwhile
-//	              → AwaitingSpace  another write came first; the log was read again
-//	Serving       → Revalidating   another edge may own it: it has to read its log before it answers
-//	Revalidating  → Serving        this edge still owns it
-//	Serving, Revalidating → HandingOver  the end of this ownership is being written
-//	HandingOver   → Given          the log says that it ended; a successor was asked
-//	              → Over           another worker of this edge gets the session
-//	Given         → Over           the successor consents or refuses, or the session is given back before
-//
-// Every phase leads to Over when the session ends, when its history cannot be established,
-// or when another edge owns it. Looking, AwaitingSpace, Adopting and Given also lead to Over
-// when the client logs in here. A session that a successor refuses, or that is given back,
-// begins again as another Session in the phase Looking.
-type Phase uint8
+// A session is gone when it ends, when its history cannot be established, when another edge
+// or worker owns it, when its space does not get complete in time, or when its client logs in
+// here before it is owned. A session that a successor refuses, or that is given back, begins
+// again as another Session in the phase Reading.
+type departure uint8
 
 const (
-	Opening Phase = iota + 1
-	Looking
-	AwaitingSpace
-	Adopting
-	Serving
-	Revalidating
-	HandingOver
-	Given
-	Over
+	staying     departure = iota
+	handingOver           // the end of this ownership is being written
+	given                 // the log says that it ended; a successor was asked, and has not answered
+	gone
 )
 
 // A Session is a durable session at one worker.
 type Session struct {
-	log    *sessionlog.Session
-	name   string         // of its log
-	client netip.AddrPort // invalid while only the name is known
-	about  About          // zero while the log was not read
-	phase  Phase
-	path   Path
-	feed   Feed // nil before it was served
+	log       *sessionlog.Session
+	name      string         // of its log
+	client    netip.AddrPort // invalid while only the name is known
+	about     About          // zero while the log was not read
+	departure departure
+	path      Path
+	feed      Feed // nil before it was served
 
 	// Of a session that is taken over.
 	yields   bool          // to the edge that owns it, if that edge lives
-	deadline time.Time     // AwaitingSpace: for the replica to be complete
+	deadline time.Time     // for the replica to be complete
 	patience time.Duration // how long its superseded claim was looked after; 0 if it was not
 	asker    string        // reply subject of the edge that gave it to this one; empty if none waits
 
 	// Of a session that is served.
 	misplaced int   // datagrams that came to another worker of this edge
-	toWorker  int   // HandingOver: the worker that gets it; -1 for another edge
+	toWorker  int   // handingOver: the worker that gets it; -1 for another edge
 	givenBack *Path // the return path, if another edge gave the session to this one, which served it
 
 	due       time.Time // when to advance it
 	heapIndex int       // in the heap of times
 	queued    bool      // to be advanced in this turn
 }
-
-// Name returns the name of the session's log.
-func (s *Session) Name() string { return s.name }
 
 // About returns the description of the session.
 func (s *Session) About() *About { return &s.about }
@@ -92,12 +68,12 @@ func (s *Session) Epoch() uint64 { return s.log.Epoch() }
 func (s *Session) Token() uint64 { return s.log.Token() }
 
 // adopting reports whether this worker is taking the session over.
-func (s *Session) adopting() bool { return s.phase >= Looking && s.phase <= Adopting }
+func (s *Session) adopting() bool {
+	return s.log.Phase() >= sessionlog.Reading && s.log.Phase() <= sessionlog.Adopted
+}
 
-// served reports whether this worker serves the client of the session, or did until its last
-// write. Takeover.Serves asks the log instead: it is false as soon as the log says that this
-// edge lost the session.
-func (s *Session) served() bool { return s.phase >= Serving && s.phase <= HandingOver }
+// stays reports whether this worker owns the session and does not hand it over.
+func (s *Session) stays() bool { return s.log.Phase() == sessionlog.Owning && s.departure == staying }
 
 // endFeed ends the delivery of the client's messages, if it began.
 func (s *Session) endFeed() {
@@ -142,9 +118,6 @@ func (a *About) Claims() *auth.Claims {
 	}
 	return c
 }
-
-// BeganAt returns when the session began.
-func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
 
 func (a *About) marshal() []byte {
 	data, err := json.Marshal(a)

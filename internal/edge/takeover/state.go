@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -21,17 +23,20 @@ type Config struct {
 	Endpoint *dnp.Endpoint // of the worker
 	Rand     *rand.Rand    // makes the marks by which the edge knows its own writes
 
-	// Secret makes the names of logs. Shards is the number of log shards.
+	Locations *Locations // of the edge
+
+	// Log has the sessions. Secret makes the names of logs.
+	Log    sessionlog.Log
 	Secret []byte
-	Shards int
 
-	// Affinity says that there is an affinity; otherwise only the log says which edge
-	// serves which session.
-	Affinity bool
+	// Affinity says which edge serves which session. nil means that only the log says so.
+	Affinity cluster.Affinity
 
-	// Forwards says that datagrams can be forwarded to other edges. AnswerOnly says that
-	// nothing may be sent on an unknown path.
-	Forwards, AnswerOnly bool
+	// Forward carries datagrams to other edges. nil means that they cannot be forwarded.
+	Forward Forwarder
+
+	// AnswerOnly says that nothing may be sent on an unknown path.
+	AnswerOnly bool
 }
 
 // Counts are the counters of a Takeover.
@@ -69,9 +74,10 @@ const hopsMax = 2
 // A base is what the parts of a Takeover share: the sessions of a worker, those that it is
 // taking over, datagrams that wait, and return paths.
 type base struct {
-	cfg  Config
-	host Host
-	log  sessionlog.Config
+	cfg       Config
+	host      Host
+	locations *Locations
+	log       sessionlog.Config
 
 	// All sessions, and those whose client is known.
 	byName map[string]*Session
@@ -85,7 +91,7 @@ type base struct {
 	paths   paths
 	detours int // sessions whose path is not the direct one
 
-	awaiting []*Session // in the phase AwaitingSpace, oldest first
+	awaiting []*Session // that wait for their spaces, oldest first
 	reads    budget     // of logs, for clients that no edge claims
 
 	leaving bool // the worker hands its sessions over
@@ -93,10 +99,9 @@ type base struct {
 }
 
 func newBase(cfg Config) *base {
-	cfg.Host.BorrowLocations().grow()
-	cfg.Host.ReturnLocations()
+	cfg.Locations.grow()
 	return &base{
-		cfg: cfg, host: cfg.Host,
+		cfg: cfg, host: cfg.Host, locations: cfg.Locations,
 		log: sessionlog.Config{
 			Node: cfg.Node, Rand: cfg.Rand, Format: func() uint8 { return cfg.Host.View().format() },
 			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
@@ -125,31 +130,15 @@ func (b *base) name(client netip.AddrPort) string {
 	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
 
-// withLocations uses the location table of the edge.
-func (b *base) withLocations(use func(l *Locations)) {
-	defer b.host.ReturnLocations()
-	use(b.host.BorrowLocations())
-}
-
-func (b *base) clientKey(addr netip.AddrPort) ClientKey { return ClientKey{addr, b.cfg.Listener} }
-
-// present reports whether any worker of this edge has a session, looks at it, or gave it
-// away without consent.
-func (b *base) present(name string) (present bool) {
-	b.withLocations(func(l *Locations) { present = l.present(name) })
-	return present
+func (b *base) client(addr netip.AddrPort) forward.Client {
+	return forward.Client{Addr: addr, Listener: b.cfg.Listener}
 }
 
 // hintElsewhere remembers that another edge serves a client, if that edge is known.
 func (b *base) hintElsewhere(now time.Time, client netip.AddrPort, node string) {
 	if node != "" && node != b.cfg.Node && client.IsValid() {
-		b.withLocations(func(l *Locations) { l.hint(now, b.clientKey(client), node) })
+		b.locations.hint(now, b.client(client), node)
 	}
-}
-
-// hintNowhere remembers that no edge has a session of a client.
-func (b *base) hintNowhere(now time.Time, client netip.AddrPort) {
-	b.withLocations(func(l *Locations) { l.hint(now, b.clientKey(client), "") })
 }
 
 // enter makes a session known by its name and client.
@@ -158,41 +147,47 @@ func (b *base) enter(s *Session) {
 	if s.client.IsValid() {
 		b.byAddr[s.client] = s
 	}
-	b.withLocations(func(l *Locations) { l.enter(s.name, b.clientKey(s.client), b.cfg.Worker) })
+	b.locations.enter(s.name, b.client(s.client), b.cfg.Worker)
 }
 
 // publishClaim publishes that this edge serves a session.
 func (b *base) publishClaim(s *Session) {
-	b.withLocations(func(l *Locations) { l.own(s.name, b.clientKey(s.client), b.cfg.Worker, s.log.Epoch()) })
-	if b.cfg.Affinity {
-		b.host.Claim(s.name, s.log.Epoch())
+	b.locations.own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
+	if b.cfg.Affinity != nil {
+		b.cfg.Affinity.Claim(s.name, s.log.Epoch())
 	}
 }
 
 // release publishes that this edge has ended a session.
 func (b *base) release(s *Session) {
 	s.endFeed()
-	if b.cfg.Affinity {
-		b.host.Release(s.name, s.log.Epoch())
+	if b.cfg.Affinity != nil {
+		b.cfg.Affinity.Release(s.name, s.log.Epoch())
 	}
 }
 
-// settle releases the superseded claim on a session and stops looking after it.
-func (b *base) settle(name string) {
-	var c *supersededClaim
-	b.withLocations(func(l *Locations) { c = l.dropSuperseded(name, b.cfg.Worker) })
-	if c != nil {
-		b.host.Release(c.name, c.epoch)
-	}
+// find asks the affinity which edge serves a session.
+func (b *base) find(name string, answer answerFunc) { b.cfg.Affinity.Find(name, b.later(answer)) }
+
+// try asks the affinity whether this edge may take over a session that seen serves.
+func (b *base) try(name string, seen cluster.Served, answer answerFunc) {
+	b.cfg.Affinity.Try(name, seen, b.later(answer))
+}
+
+// An answerFunc handles an answer of the affinity on a turn of the worker.
+type answerFunc func(now time.Time, s cluster.Served, err error)
+
+func (b *base) later(answer answerFunc) func(cluster.Served, error) {
+	return func(s cluster.Served, err error) { b.host.Must(func(now time.Time) { answer(now, s, err) }) }
 }
 
 // forget drops a session that is over at this worker.
 func (b *base) forget(s *Session) {
-	s.phase = Over
+	s.departure = gone
 	b.due.Remove(s)
 	if b.byName[s.name] == s {
 		delete(b.byName, s.name)
-		b.withLocations(func(l *Locations) { l.leave(s.name, b.cfg.Worker) })
+		b.locations.leave(s.name, b.cfg.Worker)
 	}
 	edge := s.path.Edge
 	b.setPath(s, Path{})
@@ -223,9 +218,6 @@ func (b *base) plan(s *Session, at time.Time) {
 // may own it.
 func (b *base) revalidate(s *Session) {
 	s.log.Revalidate()
-	if s.phase == Serving {
-		s.phase = Revalidating
-	}
 	b.wake(s)
 }
 
@@ -287,14 +279,14 @@ func (b *base) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok boo
 // forward sends a datagram to the edge that serves its client, or drops one that was forwarded
 // too often. It reports false if that edge cannot be reached.
 func (b *base) forward(node string, from netip.AddrPort, o orphan) bool {
-	if !b.cfg.Forwards {
+	if b.cfg.Forward == nil {
 		return false
 	}
 	if o.hops >= hopsMax {
 		b.counts.OrphansDropped++
 		return true
 	}
-	if !b.host.Forward(node, from, o.hops, o.data) {
+	if !b.cfg.Forward.Forward(node, b.client(from), o.hops, o.data) {
 		return false
 	}
 	b.counts.OrphansForwarded++

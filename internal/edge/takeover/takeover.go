@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/fence"
@@ -28,7 +27,6 @@ type Takeover struct {
 	claims
 	drainer
 	preparer
-	batches *sessionlog.Batches[*Session]
 	silent  time.Time // since when the log answers nothing; zero if it answers
 	logAway bool
 }
@@ -37,8 +35,7 @@ type Takeover struct {
 func New(cfg Config) *Takeover {
 	b := newBase(cfg)
 	return &Takeover{
-		base: b, claims: claims{base: b}, drainer: drainer{base: b}, preparer: preparer{base: b},
-		batches: sessionlog.NewBatches[*Session](cfg.Shards),
+		base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b},
 	}
 }
 
@@ -58,9 +55,9 @@ func (t *Takeover) Begin(now time.Time) {
 // Connected begins the session of a client that proved its address. The client is served
 // when the log has the session.
 func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
-	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), phase: Opening, toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
+	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
 	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.marshal()})
-	if old := t.byName[s.name]; old != nil && (old.adopting() || old.phase == Given) {
+	if old := t.byName[s.name]; old != nil && (old.adopting() || old.departure == given) {
 		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
 	}
 	t.setPath(s, Path{Edge: t.paths.edge(s.client)})
@@ -76,8 +73,13 @@ func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
 	}
 }
 
-// Answer handles an answer of the log.
-func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
+// answered has an answer of the log handled. Any goroutine may call it.
+func (t *Takeover) answered(s *Session, a sessionlog.Answer) {
+	t.host.Must(func(now time.Time) { t.answer(now, s, a) })
+}
+
+// answer handles an answer of the log.
+func (t *Takeover) answer(now time.Time, s *Session, a sessionlog.Answer) {
 	switch {
 	case a.Verdict != fence.Unknown && a.Verdict != fence.Unreachable:
 		t.silent = time.Time{}
@@ -94,30 +96,6 @@ func (t *Takeover) Answer(now time.Time, s *Session, a sessionlog.Answer) {
 func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
 	s.log.Delivered(now, number)
 	t.wake(s)
-}
-
-// Located handles the answer to Host.Find.
-func (t *Takeover) Located(now time.Time, q Question, s cluster.Served, err error) {
-	switch q.why {
-	case forHeldDatagrams:
-		t.locatedHeld(now, q, s, err)
-	case forInheritedClaim:
-		t.locatedInherited(q, s, err)
-	case forSupersededClaim:
-		t.locatedSuperseded(q, s, err)
-	}
-}
-
-// Tried handles the answer to Host.Try.
-func (t *Takeover) Tried(now time.Time, q Question, s cluster.Served, err error) {
-	switch q.why {
-	case forHeldDatagrams:
-		t.triedHeld(now, q, s, err)
-	case forInheritedClaim:
-		t.triedInherited(q, s, err)
-	case forSupersededClaim:
-		t.triedSuperseded(q, s, err)
-	}
 }
 
 // Replaced handles news from the affinity: another edge has a session in a later epoch than
@@ -151,7 +129,7 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	switch {
 	case path == Path{}:
 		return false
-	case path.Edge != "" && t.host.Return(path.Edge, to, epoch, p):
+	case path.Edge != "" && t.cfg.Forward.Return(path.Edge, t.client(to), epoch, p):
 		return true
 	}
 	if t.cfg.AnswerOnly { // the client will come another way, if it comes
@@ -171,7 +149,6 @@ func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *
 // turn calls it twice: before the endpoint, for what the log answered, and after it, for
 // what has to be stored.
 func (t *Takeover) Advance(now, next time.Time) time.Time {
-	next = t.orphans.advance(now, next)
 	next = t.askAgain(now, next)
 	t.paths.advance(now)
 	next = t.advanceInherited(now, next)
@@ -190,10 +167,6 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 		t.advanceSession(now, s)
 	}
 	t.awake = t.awake[:0]
-	t.batches.Flush(func(_ int, writes []sessionlog.Write, owners []*Session) {
-		t.counts.LogWrites += uint64(len(writes))
-		t.host.Append(writes, owners)
-	})
 	if s, ok := t.due.First(); ok {
 		next = earlier(next, s.due)
 	}
@@ -206,13 +179,13 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 
 // advanceSession carries out the actions of a session and plans when to look at it again.
 func (t *Takeover) advanceSession(now time.Time, s *Session) {
-	if s.phase >= Given {
+	if s.departure >= given {
 		return
 	}
 	for _, a := range s.log.Advance(now) {
 		t.act(now, s, a)
 	}
-	if s.phase == Over {
+	if s.departure == gone {
 		return
 	}
 	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
@@ -233,9 +206,6 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 
 // owned notes that this edge owns a session and has nothing to revalidate.
 func (t *Takeover) owned(s *Session) {
-	if s.phase == Revalidating {
-		s.phase = Serving
-	}
 	if s.givenBack != nil { // this edge owned it all the time; the giver may forget it all the same
 		s.givenBack = nil
 		t.reply(s)
@@ -248,7 +218,7 @@ func (t *Takeover) owned(s *Session) {
 // said may be older than the log, which may name a living owner.
 func (t *Takeover) end(s *Session) {
 	t.plan(s, time.Time{})
-	if s.phase == Given && s.givenBack == nil {
+	if s.departure == given && s.givenBack == nil {
 		return
 	}
 	t.forget(s)
@@ -265,9 +235,10 @@ func (t *Takeover) end(s *Session) {
 func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	switch a.Kind {
 	case sessionlog.ActionAppend:
-		t.batches.Add(s, a.Write)
+		t.counts.LogWrites++
+		t.cfg.Log.Append(a.Write, func(answer sessionlog.Answer) { t.answered(s, answer) })
 	case sessionlog.ActionRead:
-		t.host.Read(a.Log, s)
+		t.cfg.Log.Read(a.Log, func(answer sessionlog.Answer) { t.answered(s, answer) })
 	case sessionlog.ActionOpened:
 		t.opened(now, s)
 	case sessionlog.ActionFound:
@@ -280,7 +251,8 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 		t.counts.SessionsElsewhere++
 		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionGone:
-		t.gone(now, s)
+		t.settle(s.name)
+		t.nothingFound(now, s)
 	case sessionlog.ActionLost:
 		t.counts.SessionsLost++
 		t.lose(now, s)
@@ -298,7 +270,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 // opened serves a client whose session the log has stored.
 func (t *Takeover) opened(now time.Time, s *Session) {
 	t.counts.SessionsOpened++
-	t.serve(s)
+	t.publishClaim(s)
 	s.feed = t.host.Begin(now, s)
 }
 
@@ -321,7 +293,7 @@ func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 		Edge: t.cfg.Node, Reason: a.Reason, Numbers: []uint64{a.Received, a.Sent},
 	}
 	t.host.Emit(ev)
-	if !s.served() { // it was to be taken over
+	if s.feed == nil { // it was to be taken over
 		if s.about.Listener == t.cfg.Listener {
 			t.host.Refuse(s.client)
 		}

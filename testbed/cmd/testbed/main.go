@@ -16,7 +16,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -121,21 +120,6 @@ func (c *common) finish(err error) error {
 		return os.RemoveAll(c.dir)
 	}
 	return err
-}
-
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-}
-
-func writeJSON(file string, figures any) error {
-	if file == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(figures, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
 func list(text string) []string {

@@ -43,12 +43,12 @@ func clusterTest(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	cfg.Bin, cfg.NATSConf, cfg.Dir, cfg.Seed, cfg.Faults, cfg.Progress = c.bin, c.natsConf, c.dir, c.seed, list(faults), progress
+	cfg.Bin, cfg.NATSConf, cfg.Dir, cfg.Seed, cfg.Faults, cfg.Progress = c.bin, c.natsConf, c.dir, c.seed, list(faults), bench.Progress
 	report, err := clustertest.Run(ctx, cfg)
 	if len(report.Rounds) > 0 {
 		err = errors.Join(err, report.Write(os.Stdout))
 	}
-	err = errors.Join(err, writeJSON(c.json, report))
+	err = errors.Join(err, bench.WriteJSON(c.json, report))
 	if n := report.Violations(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d violations", n))
 	}
@@ -106,7 +106,7 @@ func upgradeTest(ctx context.Context, args []string) error {
 // match sets the fields of a match that common flags have.
 func (c *common) match(m *play.MatchConfig) {
 	m.Bin, m.NATSConf, m.Redis, m.Dir, m.File = c.bin, c.natsConf, c.redis, c.dir, filepath.Join(c.dir, "history.jsonl")
-	m.Seed, m.Progress = c.seed, progress
+	m.Seed, m.Progress = c.seed, bench.Progress
 }
 
 // tell prints a verdict and returns an error for violations.
@@ -115,7 +115,7 @@ func tell(v history.Verdict, err error, file string) error {
 		err = errors.Join(err, v.Write(os.Stdout))
 	}
 	if err == nil {
-		err = writeJSON(file, v)
+		err = bench.WriteJSON(file, v)
 	}
 	if v.Bad() {
 		err = errors.Join(err, errors.New("there are violations"))
@@ -153,7 +153,7 @@ func k8sTest(ctx context.Context, args []string) (err error) {
 	rows, err := k8stest.Run(ctx, cfg)
 	k8stest.PrintTable(os.Stdout, rows)
 	if rows != nil {
-		err = errors.Join(err, writeJSON(file, rows))
+		err = errors.Join(err, bench.WriteJSON(file, rows))
 	}
 	return err
 }
@@ -171,14 +171,14 @@ func otlpSink(_ context.Context, args []string) error {
 }
 
 func runBench(ctx context.Context, args []string) error {
-	var cfg bench.Config
+	var r bench.Runner
 	c := newFlags("bench")
-	c.IntVar(&cfg.Rounds, "rounds", 5, "windows per case, each with its baselines; the table has medians")
-	c.DurationVar(&cfg.Window, "window", 1200*time.Millisecond, "how long one window takes")
-	c.IntVar(&cfg.Workers, "workers", 1, "workers of each edge")
-	c.DurationVar(&cfg.Tick, "tick", 10*time.Millisecond, "tick of the relay")
-	c.DurationVar(&cfg.Flush, "flush", 5*time.Millisecond, "flush interval of the edges")
-	c.BoolVar(&cfg.Pin, "pin", false, "edges on core 0, everything else on core 1")
+	c.IntVar(&r.Rounds, "rounds", 5, "windows per case, each with its baselines; the table has medians")
+	c.DurationVar(&r.Window, "window", 1200*time.Millisecond, "how long one window takes")
+	c.IntVar(&r.Workers, "workers", 1, "workers of each edge")
+	c.DurationVar(&r.Tick, "tick", 10*time.Millisecond, "tick of the relay")
+	c.DurationVar(&r.Flush, "flush", 5*time.Millisecond, "flush interval of the edges")
+	c.BoolVar(&r.Pin, "pin", false, "edges on core 0, everything else on core 1")
 	only := c.String("only", "", "only this series: "+strings.Join(lab.Series(), ", "))
 	oneCase := c.String("case", "", "only this case: STATES,HZ,CLIENTS,EDGES[,LINKS]")
 	model := c.String("model", "all", "what changes with -case: all values, tenth = every tenth, sine = slowly and filtered by precision")
@@ -188,15 +188,15 @@ func runBench(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = c.finish(nil) }() // a benchmark writes no logs
-	cfg.Bin, cfg.Self, cfg.Progress = c.bin, filepath.Join(c.bin, "dnpctl"), progress
+	r.Bin, r.Self = c.bin, filepath.Join(c.bin, "dnpctl")
 	if *profile != "" {
 		if err := os.MkdirAll(*profile, 0o755); err != nil {
 			return err
 		}
-		cfg.Watch = lab.Profile(*profile)
+		r.Watch = lab.Profile(*profile)
 	}
 	if *flood {
-		return lab.Flood(ctx, cfg, os.Stdout)
+		return lab.Flood(ctx, &r, os.Stdout)
 	}
 	var results []bench.Result
 	var err error
@@ -209,16 +209,11 @@ func runBench(ctx context.Context, args []string) error {
 		if err := one.Validate(); err != nil {
 			return err
 		}
-		results, err = lab.RunCases(ctx, bench.New(cfg), []bench.Case{one})
+		results, err = r.Cases(ctx, []bench.Case{one})
 	} else {
-		results, err = lab.Run(ctx, cfg, *only)
+		results, err = lab.Run(ctx, &r, *only)
 	}
-	err = errors.Join(err, bench.Write(os.Stdout, results), writeJSON(c.json, results))
+	err = errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.json, results))
 	lab.WriteSeries(os.Stdout, results)
-	for i := range results {
-		for _, line := range results[i].Warnings() {
-			fmt.Println("warning:", line)
-		}
-	}
 	return err
 }

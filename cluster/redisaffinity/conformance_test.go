@@ -1,4 +1,4 @@
-package affinitytest
+package redisaffinity
 
 import (
 	"fmt"
@@ -6,28 +6,66 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 )
 
-// A Node is the affinity of one node. All nodes of a test share a store.
-type Node struct {
+// A subject is the affinity of one node under test. All nodes of a test share a store.
+type subject struct {
 	cluster.Affinity
-	Name     string
-	Kill     func()      // the node dies: its claims stay, its lease ends
-	Replaced chan string // calls of OnReplaced, as "name node epoch"; has room for 100
+	name     string
+	kill     func()      // the node dies: its claims stay, its lease ends
+	replaced chan string // calls of OnReplaced, as "name node epoch"; has room for 100
 }
 
-// Open returns running nodes over an empty store, which end with the test.
-type Open func(t *testing.T, names ...string) []Node
+// An opener returns running nodes over an empty store, which end with the test.
+type opener func(t *testing.T, names ...string) []subject
 
-// patience is how long a test waits before it fails.
-const patience = 30 * time.Second
+func TestConformanceMini(t *testing.T) {
+	conform(t, func(t *testing.T, names ...string) []subject {
+		m := miniredis.RunT(t)
+		return subjects(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, names)
+	})
+}
 
-// Run runs all tests.
-func Run(t *testing.T, open Open) {
+func TestConformanceReal(t *testing.T) {
+	conform(t, func(t *testing.T, names ...string) []subject {
+		return subjects(t, startServer(t).url(), func(time.Duration) {}, names)
+	})
+}
+
+func subjects(t *testing.T, url string, pass func(time.Duration), names []string) (all []subject) {
+	for _, name := range names {
+		n := start(t, url, name, nil).ready(t)
+		all = append(all, subject{Affinity: n, name: name, replaced: n.replaced, kill: func() {
+			n.kill()
+			pass(n.cfg.LeaseTTL)
+		}})
+	}
+	return all
+}
+
+// TestConformanceMemory holds the affinity of simulations to the same suite.
+func TestConformanceMemory(t *testing.T) {
+	conform(t, func(_ *testing.T, names ...string) (all []subject) {
+		now := time.Unix(1000, 0)
+		hub := memaffinity.New(func() time.Time { return now })
+		for _, name := range names {
+			n := hub.Node(name)
+			replaced := make(chan string, 100)
+			n.OnReplaced(func(name string, by cluster.Served) { replaced <- fmt.Sprintf("%s %s %d", name, by.Node, by.Epoch) })
+			all = append(all, subject{Affinity: n, name: name, kill: n.Leave, replaced: replaced})
+		}
+		return all
+	})
+}
+
+// conform runs the conformance suite of cluster.Affinity.
+func conform(t *testing.T, open opener) {
 	for _, c := range []struct {
 		name string
-		test func(*testing.T, Open)
+		test func(*testing.T, opener)
 	}{
 		{"ClaimFind", claimFind}, {"Epochs", epochs}, {"Try", try}, {"Death", death}, {"Many", many},
 	} {
@@ -36,12 +74,12 @@ func Run(t *testing.T, open Open) {
 }
 
 // find asks and waits.
-func (n Node) find(t *testing.T, name string) cluster.Served {
+func (n subject) find(t *testing.T, name string) cluster.Served {
 	t.Helper()
 	return wait(t, func(answer func(cluster.Served, error)) { n.Find(name, answer) })
 }
 
-func (n Node) try(t *testing.T, name string, seen cluster.Served) cluster.Served {
+func (n subject) try(t *testing.T, name string, seen cluster.Served) cluster.Served {
 	t.Helper()
 	return wait(t, func(answer func(cluster.Served, error)) { n.Try(name, seen, answer) })
 }
@@ -67,7 +105,7 @@ func wait(t *testing.T, ask func(func(cluster.Served, error))) cluster.Served {
 }
 
 // until asks until the answer is as wanted: claims are written some time after the call.
-func (n Node) until(t *testing.T, name string, want cluster.Served, why string) {
+func (n subject) until(t *testing.T, name string, want cluster.Served, why string) {
 	t.Helper()
 	var got cluster.Served
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -75,14 +113,14 @@ func (n Node) until(t *testing.T, name string, want cluster.Served, why string) 
 			return
 		}
 	}
-	t.Fatalf("%s finds %+v, want %+v: %s", n.Name, got, want, why)
+	t.Fatalf("%s finds %+v, want %+v: %s", n.name, got, want, why)
 }
 
-func served(n Node, epoch uint64) cluster.Served {
-	return cluster.Served{Node: n.Name, Epoch: epoch, Alive: true}
+func served(n subject, epoch uint64) cluster.Served {
+	return cluster.Served{Node: n.name, Epoch: epoch, Alive: true}
 }
 
-func claimFind(t *testing.T, open Open) {
+func claimFind(t *testing.T, open opener) {
 	all := open(t, "a", "b")
 	a, b := all[0], all[1]
 	if got := b.find(t, "S1"); got != (cluster.Served{}) {
@@ -105,7 +143,7 @@ func claimFind(t *testing.T, open Open) {
 
 // epochs checks that the later epoch wins whatever the order of claims, and that the earlier claimant is
 // told.
-func epochs(t *testing.T, open Open) {
+func epochs(t *testing.T, open opener) {
 	all := open(t, "a", "b")
 	a, b := all[0], all[1]
 	a.Claim("S", 1)
@@ -114,7 +152,7 @@ func epochs(t *testing.T, open Open) {
 	b.until(t, "S", served(b, 2), "b adopted it")
 	a.Claim("S", 1)
 	select {
-	case got := <-a.Replaced:
+	case got := <-a.replaced:
 		if got != "S b 2" {
 			t.Errorf("a is told %q, want \"S b 2\"", got)
 		}
@@ -132,13 +170,13 @@ func epochs(t *testing.T, open Open) {
 	}
 	a.Claim("S", 3)
 	b.until(t, "S", served(a, 3), "a took it back")
-	if got := <-b.Replaced; got != "S a 3" { // by a renewal
+	if got := <-b.replaced; got != "S a 3" { // by a renewal
 		t.Errorf("b is told %q, want \"S a 3\"", got)
 	}
 }
 
 // try checks that one of several nodes gets the permission to take a session over.
-func try(t *testing.T, open Open) {
+func try(t *testing.T, open opener) {
 	all := open(t, "a", "b", "c")
 	a, b, c := all[0], all[1], all[2]
 	a.Claim("S", 1)
@@ -166,19 +204,19 @@ func try(t *testing.T, open Open) {
 	}
 }
 
-func death(t *testing.T, open Open) {
+func death(t *testing.T, open opener) {
 	all := open(t, "a", "b")
 	a, b := all[0], all[1]
 	a.Claim("S", 4)
 	b.until(t, "S", served(a, 4), "a claims it")
-	a.Kill()
+	a.kill()
 	b.until(t, "S", cluster.Served{Node: "a", Epoch: 4}, "a is dead, but its claim stays")
 	if got := claimed(t, b, "a"); !slices.Equal(got, []string{"S"}) {
 		t.Errorf("a claimed %q", got)
 	}
 }
 
-func many(t *testing.T, open Open) {
+func many(t *testing.T, open opener) {
 	const n = 1000
 	all := open(t, "a", "b")
 	a, b := all[0], all[1]
@@ -204,7 +242,7 @@ func many(t *testing.T, open Open) {
 	}
 }
 
-func claimed(t *testing.T, n Node, node string) (all []string) {
+func claimed(t *testing.T, n subject, node string) (all []string) {
 	t.Helper()
 	done := make(chan error, 1)
 	n.Claimed(node, func(names []string) { all = append(all, names...) }, func(err error) { done <- err })

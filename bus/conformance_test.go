@@ -1,37 +1,110 @@
-package bustest
+// The tests of this file hold every bus to the same conformance suite: package natsbus over a
+// real server, package membus over simulated time.
+package bus_test
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/membus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/subject"
+	"go.uber.org/goleak"
 )
 
-// Shards is the number of shards to which the bus under test maps publishes, with
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shards is the number of shards to which the bus under test maps publishes, with
 // subject.Names{}.Mappings.
-const Shards = 64
+const shards = 64
 
 // patience is how long a test waits for an expected message. It is long, because only a failing
 // test waits that long.
 const patience = 10 * time.Second
 
-// A Net makes the buses of one test.
-type Net struct {
-	// Connect returns the bus of another node.
-	Connect func() bus.Bus
-	// Sync returns when all subscriptions are known everywhere. A simulated bus also delivers
+// A fixture makes the buses of one test.
+type fixture struct {
+	// connect returns the bus of another node.
+	connect func() bus.Bus
+	// sync returns when all subscriptions are known everywhere. A simulated bus also delivers
 	// all messages.
-	Sync func()
-	// MessageMax is the most data of one message.
-	MessageMax int
+	sync func()
+	// messageMax is the most data of one message.
+	messageMax int
 }
 
-// Run runs the suite, each test with a net of its own. The tests of subscriptions also run with
-// shared ones.
-func Run(t *testing.T, newNet func(t *testing.T) Net) {
+func TestMembus(t *testing.T) {
+	conform(t, func(t *testing.T) fixture {
+		net := simnet.New(1)
+		h := membus.New(membus.Config{
+			Schedule: net.Schedule, Rand: rand.New(rand.NewPCG(1, 0)),
+			Delay: time.Millisecond, Jitter: 5 * time.Millisecond, Shards: shards,
+		})
+		n := 0
+		return fixture{
+			connect: func() bus.Bus {
+				n++
+				return h.Node(fmt.Sprint(n))
+			},
+			sync: func() {
+				for net.Step() {
+				}
+			},
+			messageMax: h.MessageMax,
+		}
+	})
+}
+
+func TestNatsbus(t *testing.T) {
+	for _, inProcess := range []bool{false, true} {
+		t.Run(fmt.Sprintf("inProcess=%v", inProcess), func(t *testing.T) {
+			conform(t, func(t *testing.T) fixture {
+				listen := map[bool]string{false: "127.0.0.1:0"}[inProcess]
+				s, err := natsembed.Start(natsembed.Config{Listen: listen, Mappings: subject.Names{}.Mappings(shards)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(s.Shutdown)
+				cfg := natsbus.Config{InProcess: s}
+				if !inProcess {
+					cfg = natsbus.Config{URL: s.URL()}
+				}
+				var all []*natsbus.Bus
+				return fixture{
+					connect: func() bus.Bus {
+						b, err := natsbus.Connect(cfg)
+						if err != nil {
+							t.Fatal(err)
+						}
+						t.Cleanup(b.Close)
+						all = append(all, b)
+						return b
+					},
+					sync: func() {
+						for _, b := range all {
+							if err := b.Flush(patience); err != nil {
+								t.Fatal(err)
+							}
+						}
+					},
+					messageMax: natsembed.PayloadMax,
+				}
+			})
+		})
+	}
+}
+
+// conform runs the suite, each test with a fixture of its own. The tests of subscriptions run a
+// second time with shared ones.
+func conform(t *testing.T, newFixture func(t *testing.T) fixture) {
 	for _, c := range []struct {
 		name      string
 		run       func(*suite)
@@ -61,8 +134,8 @@ func Run(t *testing.T, newNet func(t *testing.T) Net) {
 				}
 			}
 			t.Run(name, func(t *testing.T) {
-				n := newNet(t)
-				c.run(&suite{T: t, net: n, a: n.Connect(), b: n.Connect(), shared: shared})
+				f := newFixture(t)
+				c.run(&suite{T: t, fixture: f, a: f.connect(), b: f.connect(), shared: shared})
 			})
 		}
 	}
@@ -70,7 +143,7 @@ func Run(t *testing.T, newNet func(t *testing.T) Net) {
 
 type suite struct {
 	*testing.T
-	net    Net
+	fixture
 	a, b   bus.Bus
 	shared bool // subscribe by SubscribeShared
 }
@@ -98,7 +171,7 @@ func (s *suite) subscribe(b bus.Bus, pattern string) (in inbox, unsubscribe func
 	if err != nil {
 		s.Fatalf("subscribe to %s: %v", pattern, err)
 	}
-	s.net.Sync()
+	s.sync()
 	return in, unsubscribe
 }
 
@@ -119,7 +192,7 @@ func (s *suite) request(subject string, timeout time.Duration) inbox {
 
 func (s *suite) next(in inbox, why string) result {
 	s.Helper()
-	s.net.Sync()
+	s.sync()
 	select {
 	case r := <-in:
 		return r
@@ -191,7 +264,7 @@ func (s *suite) unsubscribe() {
 	s.wantMsg(stays, "u", "1", "still subscribed")
 	unsubscribe()
 	unsubscribe() // twice is once
-	s.net.Sync()
+	s.sync()
 	s.publish(s.a, bus.Msg{Subject: "u", Data: []byte("2")})
 	s.wantMsg(stays, "u", "2", "the other subscription stays")
 	if len(gone) > 0 {
@@ -211,7 +284,7 @@ func (s *suite) many() {
 		}
 		all, ends = append(all, in), append(ends, end)
 	}
-	s.net.Sync()
+	s.sync()
 	for i := range n {
 		s.publish(s.a, bus.Msg{Subject: fmt.Sprintf("many.%d", i), Data: []byte(fmt.Sprint(i))})
 	}
@@ -219,7 +292,7 @@ func (s *suite) many() {
 		s.wantMsg(in, fmt.Sprintf("many.%d", i), fmt.Sprint(i), "each subscription gets its own message")
 		ends[i]()
 	}
-	s.net.Sync()
+	s.sync()
 	last, _ := s.subscribe(s.b, "many.>")
 	for i := range n {
 		s.publish(s.a, bus.Msg{Subject: fmt.Sprintf("many.%d", i)})
@@ -247,7 +320,7 @@ func (s *suite) headers() {
 
 func (s *suite) sizes() {
 	in, _ := s.subscribe(s.b, "size")
-	large := bytes.Repeat([]byte("x"), s.net.MessageMax+1)
+	large := bytes.Repeat([]byte("x"), s.messageMax+1)
 	if err := s.a.Publish(bus.Msg{Subject: "size", Data: large}); !errors.Is(err, bus.ErrMessageSize) {
 		s.Errorf("%d bytes: got %v, want ErrMessageSize", len(large), err)
 	}
@@ -276,7 +349,7 @@ func (s *suite) answer(b bus.Bus, subject, data string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.net.Sync()
+	s.sync()
 }
 
 func (s *suite) wantAnswer(in inbox, data string) {
@@ -285,8 +358,93 @@ func (s *suite) wantAnswer(in inbox, data string) {
 	if r.err != nil || string(r.msg.Data) != data {
 		s.Fatalf("got %q, %v; want %q", r.msg.Data, r.err, data)
 	}
-	s.net.Sync()
+	s.sync()
 	if len(in) > 0 {
 		s.Error("the handler was called twice")
 	}
+}
+
+func (s *suite) requestAnswer() {
+	s.answer(s.b, "ask", "yes")
+	for range 3 {
+		s.wantAnswer(s.request("ask", patience), "yes?")
+	}
+	s.answer(s.a, "own", "me")
+	s.wantAnswer(s.request("own", patience), "me?")
+}
+
+// firstAnswer sends two answers to each request. The second one must not answer the next
+// request.
+func (s *suite) firstAnswer() {
+	_, err := s.b.Subscribe("twice", func(m bus.Msg) {
+		if err := s.b.Publish(bus.Msg{Subject: m.Reply, Data: []byte("1")}); err != nil {
+			s.Errorf("answer: %v", err)
+		}
+		// The test may have ended and closed the bus.
+		_ = s.b.Publish(bus.Msg{Subject: m.Reply, Data: []byte("2")})
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.sync()
+	for range 20 {
+		s.wantAnswer(s.request("twice", patience), "1")
+	}
+}
+
+func (s *suite) noResponders() {
+	r := s.next(s.request("deserted", time.Hour), "without a subscription the bus reports no responders at once")
+	if !errors.Is(r.err, bus.ErrNoResponders) {
+		s.Errorf("got %q, %v; want ErrNoResponders", r.msg.Data, r.err)
+	}
+}
+
+func (s *suite) timeout() {
+	s.subscribe(s.b, "silent")
+	r := s.next(s.request("silent", 10*time.Millisecond), "the timeout")
+	if !errors.Is(r.err, bus.ErrTimeout) {
+		s.Errorf("got %q, %v; want ErrTimeout", r.msg.Data, r.err)
+	}
+}
+
+// replyNoResponders publishes with a reply subject instead of Request, as for several answers.
+func (s *suite) replyNoResponders() {
+	in, _ := s.subscribe(s.a, "answers")
+	s.publish(s.a, bus.Msg{Subject: "deserted", Reply: "answers"})
+	if r := s.next(in, "the notice that the subject has no subscription"); !r.msg.NoResponders() {
+		s.Errorf("got %+v, want no responders", r.msg)
+	}
+	_, _ = s.subscribe(s.b, "somebody")
+	s.publish(s.a, bus.Msg{Subject: "somebody", Reply: "answers"})
+	s.publish(s.a, bus.Msg{Subject: "answers", Data: []byte("end")})
+	s.wantMsg(in, "answers", "end", "the subject has a subscription, so the bus sends no notice")
+}
+
+func (s *suite) mapping() {
+	var subjects subject.Names
+	for i := range 50 {
+		space := fmt.Sprintf("space-%d", i)
+		shard := cluster.Shard(space, shards)
+		publishes, stop1 := s.subscribe(s.b, subjects.ShardPublishAll(shard))
+		gets, stop2 := s.subscribe(s.b, subjects.ShardGetAll(shard))
+		s.publish(s.a, bus.Msg{Subject: subjects.Publish(space, "")})
+		s.publish(s.a, bus.Msg{Subject: subjects.Publish(space, "a.b.c")})
+		s.publish(s.a, bus.Msg{Subject: subjects.Get(space, "")})
+		s.publish(s.a, bus.Msg{Subject: subjects.Get(space, "a")})
+		s.wantMsg(publishes, subjects.ShardPublish(shard, space, ""), "", "a publish without key is mapped")
+		s.wantMsg(publishes, subjects.ShardPublish(shard, space, "a.b.c"), "", "a publish with key is mapped")
+		s.wantMsg(gets, subjects.ShardGet(shard, space, ""), "", "a get without key is mapped")
+		s.wantMsg(gets, subjects.ShardGet(shard, space, "a"), "", "a get with key is mapped")
+		stop1()
+		stop2()
+	}
+}
+
+func (s *suite) mappingRequest() {
+	var subjects subject.Names
+	if r := s.next(s.request(subjects.Publish("demo", "k"), time.Hour), "the shard has no holder"); !errors.Is(r.err, bus.ErrNoResponders) {
+		s.Errorf("got %v, want ErrNoResponders", r.err)
+	}
+	s.answer(s.b, subjects.ShardPublishAll(cluster.Shard("demo", shards)), "held")
+	s.wantAnswer(s.request(subjects.Publish("demo", "k"), patience), "held?")
 }

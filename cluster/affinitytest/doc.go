@@ -1,4 +1,0 @@
-// Package affinitytest is the conformance suite of cluster.Affinity.
-//
-//	affinitytest.Run(t, func(t *testing.T, nodes ...string) []affinitytest.Node { ... })
-package affinitytest

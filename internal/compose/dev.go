@@ -1,0 +1,227 @@
+package compose
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/relay"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/subject"
+	"golang.org/x/sync/errgroup"
+)
+
+// A DevCommand is the command that runs everything in one process, with its flags.
+type DevCommand struct {
+	config.Dev      `group:"Development"`
+	config.Edge     `group:"Edge"`
+	config.Sessions `group:"Edge"`
+	config.Sharding `group:"Relay"`
+	config.Relay    `group:"Relay"`
+	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8413"`
+	config.Logging  `group:"Health, metrics and logs"`
+}
+
+// A dev is everything that relay dev runs.
+type dev struct {
+	node
+	nats  *natsembed.Server
+	relay *relay.Relay
+	edge  *edge.Edge
+	logs  *Durable
+	demo  *demo
+}
+
+// Run serves until ctx ends.
+func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
+	d := &dev{}
+	if err := d.openTelemetry("relay", config.DefaultNode(), c.Shards, log); err != nil {
+		return err
+	}
+	defer d.close()
+	if err := d.start(ctx, c); err != nil {
+		return err
+	}
+	d.tell(os.Stdout)
+	return d.run(ctx)
+}
+
+// start opens all ports, so that a port in use is reported before anything runs.
+func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
+	d.nats, err = natsembed.Start(natsembed.Config{
+		Listen: c.NATSListen, Folder: c.Data, Mappings: d.subjects.Mappings(c.Shards), Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	connect := func(name string) (bus *natsbus.Bus) {
+		if err == nil {
+			if bus, err = natsbus.Connect(natsbus.Config{InProcess: d.nats, Name: name}); err == nil {
+				d.add(bus)
+			}
+		}
+		return bus
+	}
+	relayBus, edgeBus, demoBus := connect("relay"), connect("edge"), connect("demo")
+	if err != nil {
+		return err
+	}
+	d.relay, err = relay.New(relay.Config{ // alone, it holds every shard and stores nothing
+		Node: d.name, Bus: relayBus, Subjects: d.subjects, Shards: d.shards, Tick: c.Tick, Log: d.log,
+		Epoch: uint64(time.Now().UnixMilli()), Telemetry: d.tel,
+	})
+	if err != nil {
+		return err
+	}
+	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) {
+		bus := connect("log")
+		return bus, err
+	}, d.subjects, time.Second, d.log)
+	if err != nil {
+		return err
+	}
+	if d.edge, err = newEdge(&d.node, &c.Edge, edgeBus, d.logs.Edge(nil)); err != nil {
+		return err
+	}
+	if c.Demo {
+		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace}
+	}
+	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
+		h := edgeHealth(d.edge, edgeBus, d.logs)
+		h.Ready = h.Ready && d.relay.Ready()
+		return h
+	}, nil)
+}
+
+// run runs everything until ctx ends. The edge ends first, so that the relay and NATS
+// carry its last messages.
+func (d *dev) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	after, stop := context.WithCancel(context.Background())
+	var lasting errgroup.Group
+	lasting.Go(func() error {
+		defer cancel() // nothing works without the relay
+		return d.relay.Run(after)
+	})
+	lasting.Go(func() error {
+		d.logs.Run(after)
+		return nil
+	})
+	group.Go(func() error { return d.edge.Run(ctx) })
+	group.Go(func() error { return d.admin.Run(ctx) })
+	if d.demo != nil {
+		group.Go(func() error { return d.demo.run(ctx) })
+	}
+	err := group.Wait()
+	stop()
+	return cmp.Or(err, lasting.Wait())
+}
+
+func (d *dev) close() {
+	d.node.close()
+	if d.nats != nil {
+		d.nats.Shutdown()
+	}
+}
+
+// tell prints the addresses and what to try next.
+func (d *dev) tell(w io.Writer) {
+	fmt.Fprintf(w, "dnprelay: everything in one process\n")
+	addrs := d.edge.Addrs()
+	for _, a := range addrs {
+		fmt.Fprintf(w, "  DNP clients   udp://%s\n", a)
+	}
+	fmt.Fprintf(w, "  game servers  %s\n", d.nats.URL())
+	if a := d.admin.Addr(); a != nil {
+		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)
+	}
+	port := addrs[0].Port()
+	fmt.Fprintf(w, `Try in another terminal:
+  bin/dnpctl watch 127.0.0.1:%d
+  bin/dnpctl publish demo tower hp:float32=93.5
+  bin/dnpctl events demo
+`, port)
+}
+
+// demoInterval is how often the demo publishes: the rate of a typical game server.
+const demoInterval = 50 * time.Millisecond
+
+// demoPut makes the states of the demo. Clients may write the lamp.
+const demoPut = `{"ops":[
+ {"op":"put","key":"ball","message":"ball","farewell":"the ball is gone","values":[
+  {"name":"pos","type":"vector3f32","value":[0,0,0],"precision":0.001}]},
+ {"op":"put","key":"platform","message":"platform","values":[
+  {"name":"pos","type":"vector3f32","value":[0,0,0],"precision":0.001},
+  {"name":"rot","type":"quaternionf16","value":[0,0,0,1]}]},
+ {"op":"put","key":"clock","message":"clock","values":[
+  {"name":"seconds","type":"uint32","value":0},
+  {"name":"text","type":"string","value":"00:00:00"}]},
+ {"op":"put","key":"lamp","message":"lamp","access":"read-write","values":[
+  {"name":"on","type":"uint8","value":0},
+  {"name":"colour","type":"vector3f32","value":[1,0.8,0.6]}]}
+]}`
+
+// A demo is a small game server that publishes JSON, like any program with a NATS client.
+type demo struct {
+	bus      bus.Bus
+	subjects subject.Names
+	space    string
+}
+
+// run publishes until ctx ends. It makes the states when the relay does not have them
+// because it has just started.
+func (d *demo) run(ctx context.Context) error {
+	ticker := time.NewTicker(demoInterval)
+	defer ticker.Stop()
+	start, body := time.Now(), demoPut
+	for {
+		if d.publish(body) {
+			body = demoSet(time.Since(start))
+		} else {
+			body = demoPut
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// publish sends one payload and reports whether the relay applied it.
+func (d *demo) publish(body string) bool {
+	answered := make(chan bool, 1)
+	m := bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}
+	d.bus.Request(m, time.Second, func(answer bus.Msg, err error) {
+		var a struct{ Error *json.RawMessage }
+		answered <- err == nil && json.Unmarshal(answer.Data, &a) == nil && a.Error == nil
+	})
+	return <-answered
+}
+
+// demoSet returns the values at time t after the start.
+func demoSet(t time.Duration) string {
+	s := t.Seconds()
+	height := math.Abs(math.Sin(2 * s))
+	angle := s / 2
+	return fmt.Sprintf(`{"ops":[
+ {"op":"set","key":"ball","values":{"pos":[%.4f,%.4f,%.4f]}},
+ {"op":"set","key":"platform","values":{"pos":[0,%.4f,0],"rot":[0,%.5f,0,%.5f]}},
+ {"op":"set","key":"clock","values":{"seconds":%d,"text":%q}}
+]}`, 3*math.Cos(s), height, 3*math.Sin(s), math.Sin(s/3), math.Sin(angle/2), math.Cos(angle/2),
+		int(s), time.Now().Format(time.TimeOnly))
+}

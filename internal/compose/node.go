@@ -1,0 +1,253 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/gossip"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/format"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/natsroles"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/version"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// A node is what relays and edges have in common.
+type node struct {
+	name     string
+	shards   int
+	subjects subject.Names
+	bus      *natsbus.Bus   // the first of buses
+	buses    []*natsbus.Bus // all connections to NATS
+	gossip   *gossip.Gossip // nil without --gossip-join
+	tel      *telemetry.Telemetry
+	admin    *telemetry.Server
+	misled   atomic.Bool // publishes do not reach relays, as far as watchMapping knows
+	log      *slog.Logger
+}
+
+// openTelemetry names the node in its metrics, spans and log lines, until close.
+func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger) (err error) {
+	n.name, n.shards = name, shards
+	if n.tel, err = telemetry.Open(service, name, log); err == nil {
+		n.log = n.tel.Logger(log)
+	}
+	return err
+}
+
+// start connects a node of a cluster to NATS, as often as connections says, and has open
+// make the rest. Until that is done, /readyz names what is missing.
+func (n *node) start(ctx context.Context, c *config.Cluster, admin *config.Admin, connections int, open func(context.Context) error) error {
+	n.subjects = subject.Names{Prefix: c.SubjectPrefix}
+	var connected atomic.Bool
+	stop, err := telemetry.Wait(admin.HTTP, func() []string {
+		if connected.Load() {
+			return []string{"store"}
+		}
+		return []string{"nats"}
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for range connections {
+		if _, err := n.dial(ctx, c); err != nil {
+			return err
+		}
+	}
+	connected.Store(true)
+	return open(ctx)
+}
+
+// dial makes a connection to NATS, which close closes. It waits as long as the flags allow.
+func (n *node) dial(ctx context.Context, c *config.Cluster) (*natsbus.Bus, error) {
+	b, err := natsbus.Dial(ctx, natsbus.Config{
+		URL: c.NATSURL, Security: Security(&c.NATS), Name: n.name, InboxPrefix: natsroles.NodeInbox,
+		OnError: func(err error) { n.log.Warn("NATS", "error", err) },
+	}, c.StartTimeout, n.log)
+	if err == nil {
+		n.add(b)
+	}
+	return b, err
+}
+
+func (n *node) add(b *natsbus.Bus) {
+	n.buses = append(n.buses, b)
+	n.bus = n.buses[0]
+}
+
+// join opens the gossip port if the flags name other nodes.
+func (n *node) join(c *config.Gossip, role cluster.Role) (err error) {
+	if len(c.GossipJoin) > 0 {
+		n.gossip, err = NewGossip(c, role, n.name, n.shards, n.log)
+	}
+	return err
+}
+
+// listen opens the port for health and metrics.
+func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func() telemetry.Drain) (err error) {
+	metrics = append(metrics, BusMetrics(n.buses...)...)
+	if n.gossip != nil {
+		metrics = append(metrics, GossipMetrics(n.gossip)...)
+	}
+	n.admin, err = telemetry.Listen(telemetry.Config{
+		Addr: c.HTTP, Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain,
+		Health: func() telemetry.Health {
+			h := health()
+			if n.misled.Load() {
+				h.Missing = append(h.Missing, "mapping")
+			}
+			return h
+		},
+	})
+	return err
+}
+
+func health(ready bool, bus bus.Bus) telemetry.Health {
+	h := telemetry.Health{Ready: ready}
+	if !bus.Connected() {
+		h.Missing = append(h.Missing, "nats")
+	}
+	return h
+}
+
+// close ends what the node opened, after everything that uses it.
+func (n *node) close() {
+	if n.gossip != nil {
+		n.gossip.Close()
+	}
+	for _, b := range n.buses {
+		b.Close()
+	}
+	n.tel.Close()
+}
+
+// Security returns the credentials of a node at NATS.
+func Security(c *config.NATS) natsbus.Security {
+	return natsbus.Security{
+		User: c.NATSUser, Password: c.NATSPassword, Credentials: c.NATSCreds, NKey: c.NATSNKey, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey,
+	}
+}
+
+// openStore calls open until it succeeds, while JetStream is not available. timeout is how
+// long it may take; 0 is without limit. ErrDeployment ends the attempts: the streams
+// contradict this node, and waiting does not help.
+func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, open func(context.Context) error) error {
+	start := time.Now()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := open(attempt)
+		cancel()
+		switch {
+		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
+			return err
+		case timeout > 0 && time.Since(start) >= timeout:
+			return fmt.Errorf("gave up after %v: %w", timeout, err)
+		}
+		log.Warn("JetStream is not available, trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// BusMetrics returns the metrics of a node's connections to NATS.
+func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
+	sum := func() (all natsbus.Stats) {
+		for _, b := range buses {
+			s := b.Stats()
+			telemetry.Sum(&all, &s)
+		}
+		return all
+	}
+	of := telemetry.Group[natsbus.Stats]{Prefix: "dnp.nats.", Read: sum}
+	return []telemetry.Metric{
+		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() (n float64) {
+			for _, b := range buses {
+				if b.Connected() {
+					n++
+				}
+			}
+			return n
+		}),
+		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node needs.",
+			func() float64 { return float64(len(buses)) }),
+		of.InOut("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
+		of.InOut("io", "By", "Bytes of the bodies of bus messages.",
+			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),
+		of.CounterBy("drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
+			"reason", func(s *natsbus.Stats, observe func(string, uint64)) {
+				observe("disconnected", s.DroppedDisconnected)
+				observe("busy", s.DroppedBusy)
+				observe("size", s.DroppedSize)
+				observe("other", s.DroppedOther)
+				observe("slow", s.Missed)
+			}),
+		of.Counter("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
+			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
+		of.Counter("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
+		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
+			func(s *natsbus.Stats) uint64 { return s.Errors }),
+	}
+}
+
+// NewGossip opens the gossip port that the flags name. Other nodes know the node as
+// starting until SetPhase. Run joins the others and ends with an error if they refuse this
+// node for its key or its shard count.
+func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, log *slog.Logger) (*gossip.Gossip, error) {
+	return gossip.Open(gossip.Config{
+		Self: cluster.Member{
+			Name: node, Role: role, Phase: cluster.PhaseStarting, Shards: uint16(shards),
+			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Format: format.Newest,
+		},
+		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
+	})
+}
+
+// FollowRoster calls each with the roster, and again after each change, until ctx ends.
+// Only one goroutine may follow g.
+func FollowRoster(ctx context.Context, g *gossip.Gossip, each func(cluster.Roster)) {
+	for {
+		each(g.Roster())
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.Changes():
+		}
+	}
+}
+
+// GossipMetrics returns the metrics of a node's gossip.
+func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
+	of := telemetry.Group[gossip.Stats]{Prefix: "dnp.cluster.gossip.", Read: g.Stats}
+	return []telemetry.Metric{
+		telemetry.GaugeBy("dnp.cluster.members", "{member}", "Nodes of the cluster, this one included.", "phase", func(observe func(string, float64)) {
+			var phases [cluster.PhaseLeaving + 1]int
+			for m := range g.Roster().All() {
+				phases[m.Phase]++
+			}
+			for p := cluster.PhaseStarting; p <= cluster.PhaseLeaving; p++ {
+				observe(p.String(), float64(phases[p]))
+			}
+		}),
+		of.Gauge("health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.",
+			func(s *gossip.Stats) float64 { return float64(s.Health) }),
+		of.Counter("suspicions", "{probe}", "Members that did not answer a probe of this node.",
+			func(s *gossip.Stats) uint64 { return s.Suspicions }),
+		of.Counter("refutations", "{message}", "Times that other nodes suspected this node or declared it dead.",
+			func(s *gossip.Stats) uint64 { return s.Refutations }),
+		of.Counter("undecipherable", "{message}", "Messages and connections with an unknown key.",
+			func(s *gossip.Stats) uint64 { return s.Undecipherable }),
+	}
+}
