@@ -22,7 +22,7 @@ import (
 const keysInterval = time.Second
 
 // A Forwarding carries datagrams of clients between an edge and the other edges. It
-// implements edge.Forwarder, and gives the edge what comes from the others.
+// implements takeover.Forwarder, and gives the edge what comes from the others.
 type Forwarding struct {
 	*socket.Forwarder
 	gossip *gossip.Gossip

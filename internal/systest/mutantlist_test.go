@@ -86,7 +86,7 @@ var mutantList = []mutants.Mutant{
 
 	// Rights that are not checked, and bounds that are not reported.
 	{Name: "everybody_may_write", File: "replication/description.go", Old: "return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)", New: "return a.Kind <= AccessWriters", Run: rightsRun},
-	{Name: "guests_may_write", File: "internal/edge/fanout/rights.go", Old: "return r.Claims.Write && st.Desc", New: "return st.Desc", Run: rightsRun},
+	{Name: "guests_may_write", File: "internal/edge/fanout/session.go", Old: "return r.Claims.Write && st.Desc", New: "return st.Desc", Run: rightsRun},
 	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| !o.Claims.Write || !o.accept", New: "|| !o.accept", Run: rightsRun},
 	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
 	{Name: "partly_is_ok", File: "internal/edge/fanout/writes.go", Old: "return slices.Contains(r.Refused, uint16(index))", New: "return false", Run: boundsRun,
