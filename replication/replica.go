@@ -319,8 +319,9 @@ func (r *Replica) removeRecord(v *viewRef) bool {
 	return true
 }
 
-// assemble adds a record to the assembly of a state. If the state exists with the described layout,
-// only its description changes; otherwise the assembly builds it from the keyframes that follow.
+// assemble adds a record to the assembly of a state. If the state exists with the described
+// layout, only its description changes; otherwise the assembly builds it from the keyframes that
+// follow.
 func (r *Replica) assemble(v *viewRef, m *view.Record) bool {
 	if r.asm.number != v.number {
 		r.dropAssembly()
