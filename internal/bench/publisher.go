@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -97,8 +99,9 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	err := p.request(ctx, message(p.grouped, end, func(b []byte, i int) []byte {
 		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.c.groups())
 	}))
+	var refused *payload.AnswerError
 	switch {
-	case errors.Is(err, errUnknownClient):
+	case errors.As(err, &refused) && refused.Code == replication.CodeUnknownClient:
 		return nil // the relay does not know the client yet; the caller calls again
 	case err != nil:
 		return fmt.Errorf("group the clients: %w", err)
@@ -106,8 +109,6 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	p.grouped = end
 	return nil
 }
-
-var errUnknownClient = errors.New("unknown_client")
 
 func (p *Publisher) request(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -120,19 +121,8 @@ func (p *Publisher) request(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	var answer struct {
-		Error *struct{ Code, Message string }
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return fmt.Errorf("answer %q: %w", m.Data, err)
-	}
-	switch {
-	case answer.Error == nil:
-		return nil
-	case answer.Error.Code == errUnknownClient.Error():
-		return errUnknownClient
-	}
-	return errors.New(answer.Error.Code + ": " + answer.Error.Message)
+	_, err = payload.ParseAnswer(m.Data)
+	return err
 }
 
 // publish sends the ticks of a timeline from its first up to, not including, end.
