@@ -57,33 +57,22 @@ func (r Roster) Format() uint8 {
 	if len(r.members) == 0 {
 		return format.Oldest
 	}
-	lowest := r.members[0].format()
-	for _, m := range r.members[1:] {
-		lowest = min(lowest, m.format())
-	}
-	return lowest
+	return slices.MinFunc(r.members, func(a, b Member) int { return cmp.Compare(a.format(), b.format()) }).format()
 }
 
-// A Difference is the members that are in only one of two rosters, in the order of names. A member
-// that was restarted is in Left as it was and in Joined as it is, because the former process has
-// gone with everything that it held.
-type Difference struct {
-	Joined, Left []Member
-}
+// Since returns the members of r that were not in old, and those of old that are not in r, each in the
+// order of names. A member that was restarted has left as it was and joined as it is, because the
+// former process has gone with everything that it held.
+func (r Roster) Since(old Roster) (joined, left []Member) { return r.without(old), old.without(r) }
 
-// Since returns the difference from old to r.
-func (r Roster) Since(old Roster) (d Difference) {
-	for _, was := range old.members {
-		if is, ok := r.Member(was.Name); !ok || is.Incarnation != was.Incarnation {
-			d.Left = append(d.Left, was)
+// without returns the members of r whose processes are not in o.
+func (r Roster) without(o Roster) (list []Member) {
+	for _, m := range r.members {
+		if other, ok := o.Member(m.Name); !ok || other.Incarnation != m.Incarnation {
+			list = append(list, m)
 		}
 	}
-	for _, is := range r.members {
-		if was, ok := old.Member(is.Name); !ok || was.Incarnation != is.Incarnation {
-			d.Joined = append(d.Joined, is)
-		}
-	}
-	return d
+	return list
 }
 
 // Rendezvous hashing, D. Thaler and C. V. Ravishankar, "Using name-based mappings to increase hit

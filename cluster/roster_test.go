@@ -50,18 +50,18 @@ func TestDifference(t *testing.T) {
 	now[1].Incarnation++         // restarted
 	now[2].Phase = PhaseDraining // changed
 	now[3].Name = "relay-9"      // left, and another joined
-	d := NewRoster(now).Since(old)
-	if len(d.Left) != 2 || d.Left[0].Name != "relay-1" || d.Left[0].Incarnation != 1 || d.Left[1].Name != "relay-3" {
-		t.Errorf("left: got %+v", d.Left)
+	joined, left := NewRoster(now).Since(old)
+	if len(left) != 2 || left[0].Name != "relay-1" || left[0].Incarnation != 1 || left[1].Name != "relay-3" {
+		t.Errorf("left: got %+v", left)
 	}
-	if len(d.Joined) != 2 || d.Joined[0].Name != "relay-1" || d.Joined[0].Incarnation != 2 || d.Joined[1].Name != "relay-9" {
-		t.Errorf("joined: got %+v", d.Joined)
+	if len(joined) != 2 || joined[0].Name != "relay-1" || joined[0].Incarnation != 2 || joined[1].Name != "relay-9" {
+		t.Errorf("joined: got %+v", joined)
 	}
 	if now[2].Equal(list[2]) {
 		t.Error("another phase is no change")
 	}
-	if d := old.Since(NewRoster(list)); len(d.Left)+len(d.Joined) > 0 || !slices.EqualFunc(old.members, list, Member.Equal) {
-		t.Errorf("equal rosters differ: %+v", d)
+	if joined, left := old.Since(NewRoster(list)); len(joined)+len(left) > 0 || !slices.EqualFunc(old.members, list, Member.Equal) {
+		t.Errorf("equal rosters differ: %+v, %+v", joined, left)
 	}
 	moved := list[0]
 	moved.Addresses = []Address{{ServiceHTTP, netip.MustParseAddrPort("127.0.0.1:1")}}

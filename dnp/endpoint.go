@@ -183,10 +183,6 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	return e.clock.time(at), at != never
 }
 
-// Conns returns the number of connections, including those that Connect is
-// establishing.
-func (e *Endpoint) Conns() int { return len(e.byAddr) }
-
 // All yields every connection, in an order that depends only on what happened
 // before. Connections may be closed meanwhile.
 func (e *Endpoint) All(yield func(*Conn) bool) {
@@ -252,7 +248,6 @@ func (e *Endpoint) startJournal(c *Conn) {
 	}
 }
 
-// remove forgets a connection.
 func (e *Endpoint) remove(c *Conn) {
 	for _, held := range c.recv.early {
 		e.lent = append(e.lent, held.buf)
@@ -269,7 +264,6 @@ func (e *Endpoint) remove(c *Conn) {
 	e.freeConns = append(e.freeConns, c.handle)
 }
 
-// event reports what happened to a connection.
 func (e *core) event(conn uint32, v Event) {
 	v.Conn = e.conns[conn]
 	if e.driven {

@@ -126,12 +126,7 @@ var closeNames = [...]string{
 }
 
 // String returns the name of r in metrics and logs.
-func (r CloseReason) String() string {
-	if int(r) < len(closeNames) {
-		return closeNames[r]
-	}
-	return "reason?"
-}
+func (r CloseReason) String() string { return closeNames[r] }
 
 // A DropReason says why a datagram, or a part of one, was ignored, or what a bound
 // cost. Input from the network never causes anything louder than such a counter.
@@ -192,12 +187,7 @@ var dropNames = [...]string{
 }
 
 // String returns the name of r in metrics.
-func (r DropReason) String() string {
-	if int(r) < len(dropNames) {
-		return dropNames[r]
-	}
-	return "drop?"
-}
+func (r DropReason) String() string { return dropNames[r] }
 
 // Stats counts what an Endpoint did since it was made. The owner of the Endpoint
 // reads it. The counters are never reset.

@@ -112,7 +112,6 @@ func (j *journal) want(need logNeed) {
 	}
 }
 
-// linkChanged notes what became of a link.
 func (j *journal) linkChanged(id wire.LinkID, what LinkFate) {
 	if j == nil {
 		return
@@ -184,9 +183,6 @@ func (c *Conn) Unanswered() bool {
 	return false
 }
 
-// Waiting returns how many messages wait for the send window.
-func (c *Conn) Waiting() int { return len(c.send.queue) }
-
 // QueuedTokens yields the tokens of the messages that have no number yet, in the order of
 // sending; 0 for those without one.
 func (c *Conn) QueuedTokens(yield func(token uint64) bool) {
@@ -208,7 +204,7 @@ func (c *Conn) DropQueue() {
 	w := &c.send
 	w.queuedTakeDowns(c.links.takeDown)
 	w.queue, w.bytes = nil, 0
-	w.part, w.partAt = message{}, 0
+	w.part, w.partAt = outgoing{}, 0
 }
 
 // Mute stops a logged connection from sending anything, because its owner may no longer
@@ -455,7 +451,6 @@ func (t *linkTable) replayOffer(s SentCommand, resolve func(uint64) *Source) (sl
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, src)
-	t.ours++
 	t.ids.index[i] = uint16(slot + 1)
 	return slot, true
 }

@@ -36,14 +36,13 @@ func (c *Conn) Link(s *Source, readOnly bool) error {
 // if wanted. Without a link it does nothing.
 func (c *Conn) Unlink(s *Source, farewell bool) {
 	slot, ok := c.links.find(s)
-	if !ok {
-		return
-	}
-	if farewell {
+	switch {
+	case !ok:
+	case farewell:
 		c.unlink(slot, s.cfg.Farewell)
-		return
+	default:
+		c.unlink(slot, nil)
 	}
-	c.unlink(slot, nil)
 }
 
 // unlink takes down a link, after a farewell if it has any bytes. LinkDown follows the
@@ -123,7 +122,7 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	if _, linked := t.find(s); linked {
 		return ErrLinked
 	}
-	if int(t.ours) >= t.core.cfg.LinksMax {
+	if ours := len(t.slots) - len(t.free) - len(t.peer); ours >= t.core.cfg.LinksMax {
 		return ErrLinks
 	}
 	slot := t.newSlot()
@@ -137,7 +136,6 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, s)
-	t.ours++
 	t.send.offers = append(t.send.offers, uint16(slot))
 	return nil
 }

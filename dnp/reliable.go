@@ -27,7 +27,7 @@ func (c *Conn) Send(data []byte, token uint64) error {
 		c.Close(CloseSlow)
 		return ErrBacklog
 	}
-	c.send.enqueue(message{data: bytes.Clone(data), token: token})
+	c.send.enqueue(outgoing{data: bytes.Clone(data), token: token})
 	c.wake()
 	return nil
 }

@@ -105,7 +105,6 @@ func (l *retrySchedule) dropOldest() {
 	}
 }
 
-// cancel removes link.
 func (l *retrySchedule) cancel(link wire.LinkID) {
 	for step, queue := range l.queues {
 		rest := slices.DeleteFunc(queue, func(r retry) bool { return r.link == link })

@@ -38,7 +38,7 @@ const (
 	SentFrozen                     // command 5: an offer whose link is gone; Data is what follows the number
 )
 
-// An outgoing is a reliable command in flight.
+// An outgoing is a reliable command in flight, or a message that waits for the window.
 type outgoing struct {
 	kind     CommandKind
 	flags    wire.PartFlags
@@ -59,14 +59,6 @@ func (o *outgoing) freeze(data []byte, takeDown bool) {
 	o.kind, o.data, o.takeDown = SentFrozen, data, takeDown
 }
 
-// A message waits for the window.
-type message struct {
-	data     []byte
-	token    uint64
-	takeDown bool // LinkDown of link follows the first sending
-	link     wire.LinkID
-}
-
 // A sendWindow numbers reliable commands, has at most ten unacknowledged, and decides
 // which command is next and which is to be repeated. A message keeps its bytes and its
 // number for good; an offer is encoded at each sending from the newest values.
@@ -75,19 +67,18 @@ type sendWindow struct {
 	flight   []outgoing // numbers next-len(flight) to next-1
 	limit    int        // of len(flight)
 	grewAt   instant
-	queue    []message
-	bytes    int      // of queue
-	offers   []uint16 // slots of links to offer
-	probes   int      // probes to send
-	part     message  // the long message being sent; its parts have consecutive numbers
-	partAt   int      // bytes of it that have a number; 0 if none is being sent
-	offered  bool     // the last command that was chosen between messages and offers was an offer
-	peerLong bool     // the peer understands command 10
+	queue    []outgoing // messages
+	bytes    int        // of queue
+	offers   []uint16   // slots of links to offer
+	probes   int        // probes to send
+	part     outgoing   // the long message being sent; its parts have consecutive numbers
+	partAt   int        // bytes of it that have a number; 0 if none is being sent
+	offered  bool       // the last command that was chosen between messages and offers was an offer
+	peerLong bool       // the peer understands command 10
 }
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 
-// room reports whether another command may be sent.
 func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindowSize) }
 
 // waiting reports whether a command waits for room.
@@ -100,7 +91,7 @@ func (w *sendWindow) full(size int) bool {
 	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && w.bytes+size > backlogBytes
 }
 
-func (w *sendWindow) enqueue(m message) {
+func (w *sendWindow) enqueue(m outgoing) {
 	w.queue = append(w.queue, m)
 	w.bytes += len(m.data)
 }
@@ -182,11 +173,11 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	}
 	w.offered = false
 	m := w.queue[0]
-	w.queue[0] = message{}
+	w.queue[0] = outgoing{}
 	w.queue = w.queue[1:]
 	w.bytes -= len(m.data)
 	if len(m.data) <= w.partless(cfg) {
-		return outgoing{kind: SentMessage, data: m.data, token: m.token, takeDown: m.takeDown, link: m.link}
+		return m
 	}
 	w.part = m
 	return w.nextPart(cfg)
@@ -215,12 +206,11 @@ func (w *sendWindow) nextPart(cfg *Config) outgoing {
 	if w.partAt += size; w.partAt == len(w.part.data) {
 		o.flags |= wire.PartLast
 		o.token, o.takeDown, o.link = w.part.token, w.part.takeDown, w.part.link
-		w.part, w.partAt = message{}, 0
+		w.part, w.partAt = outgoing{}, 0
 	}
 	return o
 }
 
-// removeOffer removes the queued offer of a link.
 func (w *sendWindow) removeOffer(slot int) {
 	for i, s := range w.offers {
 		if int(s) == slot {
@@ -259,7 +249,6 @@ func (w *sendWindow) offerInFlight(slot int) *outgoing {
 	return nil
 }
 
-// acknowledged notes that the peer received a command.
 func (w *sendWindow) acknowledged(o *outgoing) {
 	o.acked = true
 	if o.kind == SentPart || o.kind == SentProbe {

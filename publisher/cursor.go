@@ -20,10 +20,13 @@ const (
 // value has none. The game server stores it with the state that the messages changed, in
 // one step, so that a restart loses and repeats nothing. As JSON a Cursor is about 60
 // bytes for each session of the last day.
-type Cursor struct {
-	made     int64  // when the stream was made, in Unix nanoseconds
-	stream   uint64 // sequence of the newest message; where to continue reading, not which messages are new
-	sessions map[string]place
+type Cursor struct{ at progress }
+
+// A progress is the stored form of a Cursor.
+type progress struct {
+	Made     int64            `json:"made"`   // when the stream was made, in Unix nanoseconds
+	Stream   uint64           `json:"stream"` // sequence of the newest message; where to continue reading, not which messages are new
+	Sessions map[string]place `json:"sessions"`
 }
 
 // A place is how far a session is.
@@ -34,70 +37,56 @@ type place struct {
 
 // Next returns the lowest number that the next message of a session can have: 0 for a
 // session without messages.
-func (c *Cursor) Next(session string) uint64 { return c.sessions[session].Next }
+func (c *Cursor) Next(session string) uint64 { return c.at.Sessions[session].Next }
 
 // Clone returns a copy that does not change with c.
-func (c *Cursor) Clone() Cursor { return Cursor{c.made, c.stream, maps.Clone(c.sessions)} }
-
-// cursorJSON is the stored form of a Cursor.
-type cursorJSON struct {
-	Made     int64            `json:"made"`
-	Stream   uint64           `json:"stream"`
-	Sessions map[string]place `json:"sessions"`
+func (c *Cursor) Clone() Cursor {
+	return Cursor{progress{c.at.Made, c.at.Stream, maps.Clone(c.at.Sessions)}}
 }
 
 // MarshalJSON writes the Cursor.
-func (c Cursor) MarshalJSON() ([]byte, error) {
-	return json.Marshal(cursorJSON{c.made, c.stream, c.sessions})
-}
+func (c Cursor) MarshalJSON() ([]byte, error) { return json.Marshal(c.at) }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (c *Cursor) UnmarshalJSON(data []byte) error {
-	var form cursorJSON
-	if err := json.Unmarshal(data, &form); err != nil {
+	var at progress
+	if err := json.Unmarshal(data, &at); err != nil {
 		return fmt.Errorf("cursor: %w", err)
 	}
-	*c = Cursor{form.Made, form.Stream, form.Sessions}
+	c.at = at
 	return nil
 }
 
-// A verdict is what a Cursor decides about a message.
-type verdict uint8
-
-const (
-	verdictNew verdict = iota
-	verdictDuplicate
-	verdictGap // new, and a message before it is missing
-)
-
-// take decides whether a message is new, and notes it.
-func (c *Cursor) take(m *Message) verdict {
-	c.stream = m.stream
-	old, known := c.sessions[m.Session]
+// take notes a message, and decides whether it is new. gap is a *GapError if a message before
+// it is missing.
+func (c *Cursor) take(m *Message) (fresh bool, gap error) {
+	c.at.Stream = m.stream
+	old, known := c.at.Sessions[m.Session]
 	if known && m.Number < old.Next {
-		return verdictDuplicate
+		return false, nil
 	}
-	if c.sessions == nil {
-		c.sessions = map[string]place{}
+	if c.at.Sessions == nil {
+		c.at.Sessions = map[string]place{}
 	}
-	if !known && len(c.sessions) >= cursorMax {
+	if !known && len(c.at.Sessions) >= cursorMax {
 		c.trim(m.Time)
 	}
-	c.sessions[m.Session] = place{m.Number + 1, m.Time.Unix()}
+	c.at.Sessions[m.Session] = place{m.Number + 1, m.Time.Unix()}
 	if m.chained && m.Previous != old.Next {
-		return verdictGap
+		return true, &GapError{m.Client, m.Session, old.Next, m.Previous}
 	}
-	return verdictNew
+	return true, nil
 }
 
 // trim forgets sessions that have ended, and at least an eighth of all, so that it runs
 // rarely.
 func (c *Cursor) trim(now time.Time) {
-	oldest := slices.SortedFunc(maps.Keys(c.sessions), func(a, b string) int { return int(c.sessions[a].At - c.sessions[b].At) })
+	all := c.at.Sessions
+	oldest := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return int(all[a].At - all[b].At) })
 	for i, session := range oldest {
-		if i >= len(oldest)/8 && c.sessions[session].At > now.Add(-cursorAge).Unix() {
+		if i >= len(oldest)/8 && all[session].At > now.Add(-cursorAge).Unix() {
 			return
 		}
-		delete(c.sessions, session)
+		delete(all, session)
 	}
 }

@@ -136,11 +136,13 @@ func (s *Space) Follow(ctx context.Context, f func(Event)) error {
 		return fmt.Errorf("follow space %s: %w", s.name, err)
 	}
 	defer unsubscribe(sub)
-	w := &follower{space: s, f: f, sessions: map[string]*presence{}}
-	if err := w.revalidate(ctx); err != nil {
-		return err
-	}
+	w := &follower{space: s, f: f, sessions: map[string]*presence{}, stale: true}
 	for {
+		if w.due() {
+			if err := w.revalidate(ctx); err != nil {
+				return err
+			}
+		}
 		wait, cancel := context.WithTimeout(ctx, revalidateInterval)
 		m, err := sub.NextMsgWithContext(wait)
 		cancel()
@@ -153,11 +155,6 @@ func (s *Space) Follow(ctx context.Context, f func(Event)) error {
 			w.stale = true
 		case !errors.Is(err, context.DeadlineExceeded):
 			return fmt.Errorf("follow space %s: %w", s.name, err)
-		}
-		if w.due() {
-			if err := w.revalidate(ctx); err != nil {
-				return err
-			}
 		}
 	}
 }

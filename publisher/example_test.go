@@ -165,7 +165,7 @@ func say(url string, texts ...string) {
 	ended := make(chan struct{})
 	go func() { from.Run(ctx); close(ended) }()
 	stored := make(chan uint64)
-	feed := from.Begin(natsfrom.Source{Space: "demo", Client: "alice", Session: "s1"}, func(n uint64) { stored <- n })
+	feed := from.Begin("demo", "alice", "s1", func(n uint64) { stored <- n })
 	for i, text := range texts {
 		feed.Deliver(sessionlog.Message{Number: uint64(i), Previous: uint64(i), Data: []byte(text)})
 		<-stored

@@ -90,40 +90,19 @@ func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message
 	}
 	defer r.close()
 	for {
-		m, err := r.next()
+		m, meta, err := r.next()
 		if err != nil || ctx.Err() != nil {
 			return true
 		}
-		got, ok := s.message(m)
-		if !ok {
+		got, ok := s.parseMessage(m.Subject(), m.Headers(), m.Data())
+		if !ok || !got.Reliable { // no edge published it
 			continue
 		}
-		from := cursor.Next(got.Session)
-		switch cursor.take(got) {
-		case verdictNew:
-			ok = yield(got, nil)
-		case verdictGap:
-			ok = yield(got, &GapError{got.Client, got.Session, from, got.Previous})
-		}
-		if !ok {
+		got.Time, got.stream = meta.Timestamp, meta.Sequence.Stream
+		if fresh, gap := cursor.take(got); fresh && !yield(got, gap) {
 			return false
 		}
 	}
-}
-
-// message reads a message of the stream. It refuses one without session or number, which
-// no edge published.
-func (s *Space) message(m jetstream.Msg) (*Message, bool) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return nil, false
-	}
-	got, ok := s.parseMessage(m.Subject(), m.Headers(), m.Data())
-	if !ok || !got.Reliable {
-		return nil, false
-	}
-	got.Time, got.stream = meta.Timestamp, meta.Sequence.Stream
-	return got, true
 }
 
 func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message, bool) {
@@ -202,15 +181,15 @@ func (s *Space) openReader(ctx context.Context, cursor *Cursor) (*reader, error)
 		return nil, err
 	}
 	had := stream.CachedInfo()
-	if made := had.Created.UnixNano(); cursor.made != made || cursor.stream > had.State.LastSeq {
-		cursor.made, cursor.stream = made, 0
+	if made := had.Created.UnixNano(); cursor.at.Made != made || cursor.at.Stream > had.State.LastSeq {
+		cursor.at.Made, cursor.at.Stream = made, 0
 	}
 	cfg := jetstream.ConsumerConfig{
 		FilterSubject: s.p.subjects.From(s.name, "*"), DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerIdle,
 	}
-	if cursor.stream != 0 {
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.stream+1
+	if cursor.at.Stream != 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.at.Stream+1
 	}
 	consumer, err := stream.CreateConsumer(ctx, cfg)
 	if err != nil {
@@ -246,19 +225,17 @@ func (r *reader) watch(ctx context.Context, nc *nats.Conn) {
 }
 
 // next waits for a message.
-func (r *reader) next() (jetstream.Msg, error) {
-	m, err := r.list.Next()
-	if err != nil {
-		return nil, err
+func (r *reader) next() (m jetstream.Msg, meta *jetstream.MsgMetadata, err error) {
+	if m, err = r.list.Next(); err != nil {
+		return nil, nil, err
 	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return nil, fmt.Errorf("message of stream %s: %w", streamFrom, err)
+	if meta, err = m.Metadata(); err != nil {
+		return nil, nil, err
 	}
 	if r.received++; meta.Sequence.Consumer != r.received {
-		return nil, errMissed
+		return nil, nil, errMissed
 	}
-	return m, nil
+	return m, meta, nil
 }
 
 func (r *reader) close() {

@@ -66,7 +66,7 @@ func number(k int) uint64 { return uint64(k) * 3 }
 func (x *inbox) send(edge int, session_ string, from, to int) {
 	x.Helper()
 	stored := make(chan uint64, to-from)
-	f := x.edges[edge].Begin(natsfrom.Source{Space: "demo", Client: "c-" + session_, Session: session_}, func(n uint64) { stored <- n })
+	f := x.edges[edge].Begin("demo", "c-"+session_, session_, func(n uint64) { stored <- n })
 	for k := from; k < to; k++ {
 		m := sessionlog.Message{Number: number(k), Data: fmt.Append(nil, k)}
 		if k > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,132 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/nats-io/nats.go"
 )
+
+// A topic is what a pending op is about: a state, the audience of a state that another
+// program put, or the groups of a client.
+type topic struct {
+	kind topicKind
+	name string
+}
+
+type topicKind uint8
+
+const (
+	topicState topicKind = iota
+	topicAudience
+	topicGroups
+)
+
+// A pendingOp names something about a topic that no relay has accepted yet. It has no
+// values: the Space writes them from its copy whenever it sends the op, so that a repeated
+// op carries the newest ones.
+type pendingOp struct {
+	topic   topic
+	source  string // the newest Op in it, as errors name it
+	put     bool
+	fresh   bool            // the relay does not have the state
+	sets    map[string]bool // values, by index, or by name if another program put the state
+	tries   int             // refusals of this op
+	waiters []*waiter
+}
+
+// triesMax is from how many refusals of one op a Space recovers, for a relay may
+// contradict itself: it accepts a state and then does not know it.
+const triesMax = 5
+
+// merge adds a later op about the same topic.
+func (p *pendingOp) merge(later *pendingOp) {
+	p.source = later.source
+	p.put = p.put || later.put
+	p.fresh = p.fresh || later.fresh
+	if p.sets == nil {
+		p.sets = later.sets
+	} else {
+		maps.Copy(p.sets, later.sets)
+	}
+	p.waiters = append(p.waiters, later.waiters...)
+	p.tries = max(p.tries, later.tries)
+}
+
+// addWaiter lets w wait for the op; w may be nil.
+func (p *pendingOp) addWaiter(w *waiter) {
+	if w != nil {
+		w.ops++
+		p.waiters = append(p.waiters, w)
+	}
+}
+
+// settle tells the waiters that the op is accepted, or refused if err is not nil.
+func (p *pendingOp) settle(pos Position, err error) {
+	for _, w := range p.waiters {
+		w.settle(pos, err)
+	}
+	p.waiters = nil
+}
+
+// A waiter is a call that waits until its ops are settled. The Space's goroutine owns it
+// until done is closed.
+type waiter struct {
+	ops      int // not settled yet
+	position Position
+	errs     []error
+	done     chan struct{}
+}
+
+func (w *waiter) settle(pos Position, err error) {
+	if pos.after(w.position) {
+		w.position = pos
+	}
+	if err != nil {
+		w.errs = append(w.errs, err)
+	}
+	if w.ops--; w.ops == 0 {
+		close(w.done)
+	}
+}
+
+// An outbox holds the ops that are to be sent, one for each topic, in the order in which
+// their topics came up.
+type outbox struct {
+	ops   map[topic]*pendingOp
+	order []topic // pop moves its start, so that no entry is copied
+}
+
+func (o *outbox) push(p *pendingOp) {
+	if earlier, ok := o.ops[p.topic]; ok {
+		earlier.merge(p)
+		return
+	}
+	o.ops[p.topic] = p
+	o.order = append(o.order, p.topic)
+}
+
+// pushFront puts ops that were sent and not accepted before all others.
+func (o *outbox) pushFront(list []*pendingOp) {
+	var front []topic
+	for _, p := range list {
+		if later, ok := o.ops[p.topic]; ok {
+			p.merge(later)
+		} else {
+			front = append(front, p.topic)
+		}
+		o.ops[p.topic] = p
+	}
+	if len(front) > 0 {
+		o.order = append(front, o.order...)
+	}
+}
+
+func (o *outbox) pop() *pendingOp {
+	t := o.order[0]
+	o.order[0] = topic{} // frees its name
+	o.order = o.order[1:]
+	p := o.ops[t]
+	delete(o.ops, t)
+	return p
+}
+
+func (o *outbox) empty() bool { return len(o.order) == 0 }
 
 // Bounds of a publish: the relay accepts 10,000 ops, and NATS 1 MiB by default. The last
 // op may exceed bytesMax.
@@ -126,9 +253,6 @@ func (s *Space) pauseFor(now time.Time, e *payload.AnswerError) {
 	s.pausedUntil = now.Add(max(s.p.cfg.Retry, time.Duration(e.RetryAfter)*time.Millisecond))
 }
 
-// noResponders reports the reply that NATS gives when a subject has no subscriber.
-func noResponders(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }
-
 // answered handles the answer to a request. It ignores one that comes after expire put
 // the ops back.
 func (s *Space) answered(now time.Time, reply *nats.Msg) {
@@ -139,8 +263,8 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	}
 	s.unsend(id)
 	var a payload.Answer
-	if noResponders(reply) || json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
-		s.fail(now, r) // an older epoch is of a relay that does not know of its successor
+	if json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
+		s.fail(now, r) // NATS reports that there is no relay, or the relay does not know of its successor
 		return
 	}
 	s.heard = now
@@ -266,11 +390,7 @@ func (s *Space) forgetLeft(client string) {
 		return
 	}
 	groups := s.groups[client]
-	for g, in := range groups {
-		if !in {
-			delete(groups, g)
-		}
-	}
+	maps.DeleteFunc(groups, func(_ string, in bool) bool { return !in })
 	if len(groups) == 0 {
 		delete(s.groups, client)
 	}
@@ -282,11 +402,8 @@ func (s *Space) pending(t topic) bool { return s.out.ops[t] != nil || s.inFlight
 // follow notes the epoch of an answer or event. A higher one is of another relay, which
 // may lack what the relay before it had not stored.
 func (s *Space) follow(epoch uint64) {
-	if epoch <= s.epoch {
-		return
-	}
-	if s.epoch != 0 {
+	if epoch > s.epoch && s.epoch != 0 {
 		s.reassert()
 	}
-	s.epoch = epoch
+	s.epoch = max(epoch, s.epoch)
 }

@@ -24,10 +24,18 @@ type edited struct {
 
 func (e *edit) reset(values int) {
 	e.values, e.bytes, e.varied = e.values[:0], e.bytes[:0], false
-	if words := (values + 63) / 64; words > len(e.given) {
-		e.given = netstate.NewMask(values)
+	emptyMask(&e.given, values)
+}
+
+// emptyMask returns a mask for n values in the memory of m, which it makes larger if necessary.
+func emptyMask(m *netstate.Mask, n int) netstate.Mask {
+	words := (n + 63) / 64
+	if words > len(*m) {
+		*m = netstate.NewMask(n)
 	}
-	e.given.Reset()
+	empty := (*m)[:words]
+	empty.Reset()
+	return empty
 }
 
 // add adds a literal for value i.
@@ -71,10 +79,10 @@ func (s *schema) tooLong(i int, enc []byte) bool {
 	return s.fields[i].Type.Variable() && len(enc)-2 > int(s.valueMax)
 }
 
-// name returns the name of value i, or its index in digits.
+// name returns the name of value i, or its index in digits. The value need not exist.
 func (s *schema) name(i int) string {
-	if n := s.defs[i].Name; n != "" {
-		return n
+	if i >= 0 && i < len(s.defs) && s.defs[i].Name != "" {
+		return s.defs[i].Name
 	}
 	return strconv.Itoa(i)
 }
@@ -180,4 +188,70 @@ func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, *Error) 
 		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
 	}
 	return append(b, e.Value...), false, nil
+}
+
+// A journal records how to undo a publish, so that a publish of several ops is applied as a
+// whole or not at all. A value, the common case, needs no closure.
+type journal struct {
+	active bool
+	steps  []undo
+	bytes  []byte // previous values
+}
+
+// An undo reverts one step.
+type undo struct {
+	other     func() // reverts a step that is not a value
+	st        *stored
+	index     int
+	off, n    int // of the previous value in journal.bytes
+	wasNull   bool
+	wasMarked bool
+}
+
+func (j *journal) begin() { j.active = true }
+
+// note records how to revert a step that is not a value.
+func (j *journal) note(f func()) {
+	if j.active {
+		j.steps = append(j.steps, undo{other: f})
+	}
+}
+
+// value records value i of st before it changes.
+func (j *journal) value(st *stored, i int) {
+	if !j.active {
+		return
+	}
+	v := st.Values.Value(i)
+	j.steps = append(j.steps, undo{
+		st: st, index: i, off: len(j.bytes), n: len(v),
+		wasNull:   st.IsNull(i),
+		wasMarked: st.dirty.Has(i),
+	})
+	j.bytes = append(j.bytes, v...)
+}
+
+// commit discards the steps.
+func (j *journal) commit() {
+	clear(j.steps)
+	j.active, j.steps, j.bytes = false, j.steps[:0], j.bytes[:0]
+}
+
+// rollback reverts all steps, the last one first.
+func (j *journal) rollback() {
+	for i := len(j.steps) - 1; i >= 0; i-- {
+		j.undo(&j.steps[i])
+	}
+	j.commit()
+}
+
+func (j *journal) undo(u *undo) {
+	if u.other != nil {
+		u.other()
+		return
+	}
+	u.st.set(u.index, j.bytes[u.off:u.off+u.n], u.wasNull)
+	if !u.wasMarked {
+		u.st.dirty.Clear(u.index)
+	}
 }

@@ -28,9 +28,16 @@ type answer struct {
 
 // Apply applies or buffers a live batch. The replica may keep the batch, so the caller must not
 // change it.
-func (r *Replica) Apply(now time.Time, batch []byte) {
-	h, records, err := view.Parse(batch)
-	if err != nil || h.Flags&view.FlagReply != 0 || h.Epoch == 0 {
+func (r *Replica) Apply(now time.Time, batch []byte) { r.receive(now, batch, 0) }
+
+// ApplyReply applies one part of the answer to a repair request. The replica may keep the part,
+// so the caller must not change it.
+func (r *Replica) ApplyReply(now time.Time, part []byte) { r.receive(now, part, view.FlagReply) }
+
+// receive applies a live batch, or one part of an answer if reply is set.
+func (r *Replica) receive(now time.Time, p []byte, reply view.Flags) {
+	h, records, err := view.Parse(p)
+	if err != nil || h.Flags&view.FlagReply != reply || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
 	}
@@ -38,7 +45,14 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 		return
 	}
 	r.known = max(r.known, h.Seq)
-	r.applyOrBuffer(h, records)
+	switch {
+	case reply == 0:
+		r.applyOrBuffer(h, records)
+	case h.Flags&view.FlagKeyframes != 0:
+		r.replyKeyframes(now, h, records)
+	default:
+		r.replyRange(now, h, records)
+	}
 	r.settle(now)
 }
 
@@ -132,11 +146,10 @@ func (r *Replica) settle(now time.Time) {
 	if r.ask.sent {
 		return
 	}
-	at := now
-	if soonest := r.ask.last.Add(askAfter); r.broken && !r.ask.last.IsZero() && soonest.After(now) {
-		at = soonest
+	r.ask.at = now
+	if soonest := r.ask.last.Add(askAfter); r.broken && soonest.After(now) {
+		r.ask.at = soonest
 	}
-	r.ask.at = at
 }
 
 // Advance returns a request for the holder, if one is due. The caller owns its bytes.
@@ -164,26 +177,6 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 
 // NextTimeout returns when the owner must call Advance; the zero time means at once.
 func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
-
-// ApplyReply applies one part of the answer to a repair request. The replica may keep the part,
-// so the caller must not change it.
-func (r *Replica) ApplyReply(now time.Time, part []byte) {
-	h, records, err := view.Parse(part)
-	if err != nil || h.Flags&view.FlagReply == 0 || h.Epoch == 0 {
-		r.stats.Malformed++
-		return
-	}
-	if !r.follow(now, h.Epoch) {
-		return
-	}
-	r.known = max(r.known, h.Seq)
-	if h.Flags&view.FlagKeyframes != 0 {
-		r.replyKeyframes(now, h, records)
-	} else {
-		r.replyRange(now, h, records)
-	}
-	r.settle(now)
-}
 
 // replyRange applies a missed batch. A part without records only reports the last sequence
 // number.

@@ -25,7 +25,7 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		s.retryAt = now.Add(busyPause)
 	case a.Verdict == fence.Unreachable:
 		s.retryAt = now.Add(faultPause)
-	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.closed != "":
+	case asked == ActionAppend && a.Verdict == fence.OK && s.revalidate && s.pending.kind == RecordClose:
 		// The log must show first who owns the session, because the edge would tell the end to
 		// the client that uses this address by now.
 	case asked == ActionAppend && a.Verdict == fence.OK:
@@ -122,7 +122,7 @@ func (s *Session) foreign(c chain) {
 
 // judgeAdoption judges a log whose session is to be adopted.
 func (s *Session) judgeAdoption(c chain) {
-	if c.empty || c.closed {
+	if c.tail == 0 || c.closed {
 		s.end(Action{Kind: ActionGone})
 		return
 	}
@@ -174,15 +174,16 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 // uncertain ends a session whose history cannot be established, and reports the numbers that
 // are known: those of the connection, or those that c has of the log.
 func (s *Session) uncertain(reason string, c chain) {
-	if s.conn == nil && c.ckpt != nil {
-		s.info = c.ckpt.Info
-	}
-	received, sent := c.numbers()
-	if s.conn != nil {
+	var received, sent uint64
+	switch {
+	case s.conn != nil:
 		received, sent = s.conn.NextNumbers()
 		s.conn.Close(dnp.CloseUncertain)
 		s.conn.Mute(false)
 		s.conn.Ended() // there is no log that could record the end first
+	case c.ckpt != nil:
+		s.info = c.ckpt.Info
+		received, sent = dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
 	}
 	s.conn, s.phase, s.pending = nil, Over, nil
 	s.emit(Action{Kind: ActionUncertain, Reason: reason, Info: s.info, Received: received, Sent: sent, Epoch: s.epoch})
@@ -194,16 +195,14 @@ var errTorn = errors.New("sessionlog: torn log")
 
 // A chain is what a log says about its session.
 type chain struct {
-	empty     bool
-	tail      uint64 // sequence of the last write
+	tail      uint64 // sequence of the last write; 0 for an empty log
 	last      Block
 	closed    bool
 	ckpt      *Checkpoint
 	changes   []dnp.Changes // behind ckpt
 	delivered uint64
 	token     uint64
-	writes    int // since the checkpoint
-	bytes     int
+	bytes     int    // since the checkpoint
 	owner     string // node, as the newest ADOPT has it
 }
 
@@ -211,7 +210,7 @@ type chain struct {
 // session, does not matter; ErrFormat says that something else has another format.
 func readChain(entries []Entry) (chain, error) {
 	if len(entries) == 0 {
-		return chain{empty: true}, nil
+		return chain{}, nil
 	}
 	c := chain{tail: entries[len(entries)-1].Seq}
 	other := false // a write of another format is among those that matter
@@ -248,19 +247,9 @@ func snapshotOfOtherFormat(snapshot []byte) bool {
 	return len(snapshot) > 0 && !dnp.KnownSnapshot(snapshot) && format.Other(snapshot[0])
 }
 
-// numbers returns the next number that is expected of the client, and the next number of the
-// edge.
-func (c *chain) numbers() (received, sent uint64) {
-	if c.ckpt == nil {
-		return 0, 0
-	}
-	return dnp.LoggedNumbers(c.ckpt.Snapshot, c.changes)
-}
-
 // add adds the next write.
 func (c *chain) add(k Block, size int) {
 	c.last, c.closed = k, k.Close != nil
-	c.writes++
 	c.bytes += size
 	c.delivered = max(c.delivered, k.Delivered)
 	if k.Adopt != nil {

@@ -186,8 +186,8 @@ type Session struct {
 // A pendingWrite is the write under way, with what it does besides recording changes.
 type pendingWrite struct {
 	Write
-	open, adopt, ckpt, hand bool
-	closed                  string // reason of the end of the session; empty for none
+	kind   RecordKind // RecordOpen, RecordAdopt, RecordHand or RecordClose; 0 for none of them
+	reason string     // of RecordClose
 }
 
 // Open begins the session of a client that proved its address. conn has to be logged; info is

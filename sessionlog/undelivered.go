@@ -23,14 +23,19 @@ func (u *undelivered) add(ev *dnp.Event) (Message, bool) {
 		return Message{}, false
 	}
 	m := Message{Number: ev.Number, Previous: u.next, Data: bytes.Clone(ev.Data)}
-	u.next = ev.Number + 1
-	if ev.Number < u.upTo {
+	return m, u.push(m)
+}
+
+// push adds a message behind the others. It reports false for one that is delivered.
+func (u *undelivered) push(m Message) bool {
+	u.next = m.Number + 1
+	if m.Number < u.upTo {
 		u.previous = u.next
-		return m, false
+		return false
 	}
 	u.list = append(u.list, m)
 	u.bytes += len(m.Data)
-	return m, true
+	return true
 }
 
 // remove removes the messages up to number, which are delivered. It reports whether there were
@@ -52,14 +57,8 @@ func (u *undelivered) remove(number uint64) bool {
 func (u *undelivered) restore(c *Checkpoint, upTo uint64) []Message {
 	*u = undelivered{next: c.Previous, previous: c.Previous, upTo: upTo}
 	for _, m := range c.Undelivered {
-		u.next = m.Number + 1
-		if m.Number < upTo {
-			u.previous = u.next
-			continue
-		}
 		m.Data = bytes.Clone(m.Data)
-		u.list = append(u.list, m)
-		u.bytes += len(m.Data)
+		u.push(m)
 	}
 	return u.list
 }

@@ -28,14 +28,14 @@ func (s *Session) writeOpen(now time.Time) {
 	k.Open = true
 	k.Adopt = &s.cfg.Node
 	s.fill(now, &k, true)
-	s.write(&k, pendingWrite{open: true, ckpt: true})
+	s.write(&k, pendingWrite{kind: RecordOpen})
 }
 
 func (s *Session) writeAdopt() {
 	k := s.newBlock()
 	k.Adopt = &s.cfg.Node
 	k.Delivered = s.toAdopt.delivered
-	s.write(&k, pendingWrite{adopt: true})
+	s.write(&k, pendingWrite{kind: RecordAdopt})
 }
 
 // writeChanges writes what is to be written, if anything is.
@@ -47,19 +47,17 @@ func (s *Session) writeChanges(now time.Time) {
 		return
 	}
 	k := s.newBlock()
-	p := pendingWrite{ckpt: s.ckptDue(now) || s.handingOver}
+	var p pendingWrite
+	ckpt := s.ckptDue(now) || s.handingOver
 	switch {
 	case ending:
-		p.ckpt, p.closed = false, reason.String()
-		k.Close = &p.closed
-		s.fill(now, &k, false)
+		p.kind, p.reason, ckpt = RecordClose, reason.String(), false
+		k.Close = &p.reason
 	case s.handingOver:
-		p.hand = true
+		p.kind = RecordHand
 		k.Hand = &s.successor
-		s.fill(now, &k, true)
-	default:
-		s.fill(now, &k, p.ckpt)
 	}
+	s.fill(now, &k, ckpt)
 	s.write(&k, p)
 }
 
@@ -124,23 +122,23 @@ func (s *Session) stored(now time.Time, seq uint64) {
 	s.seq, s.pending, s.adoptionTries = seq, nil, 0
 	s.writes++
 	s.bytes += len(p.Data)
-	if p.ckpt {
+	if p.Rollup {
 		s.writes, s.bytes = 1, 0
 	}
-	switch {
-	case p.adopt:
+	switch p.kind {
+	case RecordAdopt:
 		s.phase = Adopted
 		s.ckptAt = now
 		s.emit(Action{Kind: ActionAdopted, Epoch: s.epoch, Info: s.info})
 		return
-	case p.open:
+	case RecordOpen:
 		s.phase = Owning
 		s.emit(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
-	case p.hand:
+	case RecordHand:
 		s.end(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
 		return
-	case p.closed != "":
-		s.closed(p.closed)
+	case RecordClose:
+		s.closed(p.reason)
 		return
 	}
 	s.conn.Stored()

@@ -56,7 +56,7 @@ func Connect(cfg Config) (*Bus, error) {
 	b.connected.Store(true) // before nats.Connect, whose connection may already report its end
 	opts := append(cfg.options(),
 		nats.ReconnectHandler(b.reconnected),
-		nats.DisconnectErrHandler(b.disconnected),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.changed(false) }),
 		nats.ErrorHandler(b.asyncError),
 	)
 	nc, err := nats.Connect(cfg.URL, opts...)
@@ -122,25 +122,19 @@ func (b *Bus) Conn() *nats.Conn { return b.nc }
 // Publish implements bus.Bus.
 func (b *Bus) Publish(m bus.Msg) error { return b.enqueue(op{msg: m}) }
 
-func (b *Bus) enqueue(o op) error {
-	err := b.check(&o.msg)
-	if err == nil {
+func (b *Bus) enqueue(o op) (err error) {
+	switch {
+	case int64(len(o.msg.Data)) > b.payloadMax.Load():
+		err = bus.ErrMessageSize
+	case !b.connected.Load():
+		err = bus.ErrDisconnected
+	default:
 		err = b.out.push(o)
 	}
 	if err != nil {
 		b.counters.dropped(err)
 	}
 	return err
-}
-
-func (b *Bus) check(m *bus.Msg) error {
-	if int64(len(m.Data)) > b.payloadMax.Load() {
-		return bus.ErrMessageSize
-	}
-	if !b.connected.Load() {
-		return bus.ErrDisconnected
-	}
-	return nil
 }
 
 // Connected implements bus.Bus.
@@ -171,8 +165,6 @@ func (b *Bus) reconnected(nc *nats.Conn) {
 	b.counters.reconnects.Add(1)
 	b.changed(true)
 }
-
-func (b *Bus) disconnected(*nats.Conn, error) { b.changed(false) }
 
 // changed runs on the library's goroutine for callbacks, which makes one call at a time.
 func (b *Bus) changed(connected bool) {

@@ -12,13 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Default bounds. The numbers are arbitrary: a node that keeps up never reaches them.
-const (
-	defaultOutgoingBytes   = 8 << 20
-	defaultPendingMessages = 65536
-	defaultRequestsMax     = 65536
-)
-
 const (
 	pendingBytes   = 64 << 20        // that wait for the handler of one subscription
 	connectTimeout = 2 * time.Second // of one attempt
@@ -36,7 +29,8 @@ const (
 	reconnectLast  = time.Second
 )
 
-// A Config names the servers and bounds the memory.
+// A Config names the servers and bounds the memory. The default bounds are arbitrary: a node
+// that keeps up never reaches them.
 type Config struct {
 	// URL is one server, or several joined by commas; nats://127.0.0.1:4222 if empty.
 	URL string
@@ -66,9 +60,9 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.URL = cmp.Or(c.URL, nats.DefaultURL)
-	c.OutgoingBytes = cmp.Or(c.OutgoingBytes, defaultOutgoingBytes)
-	c.PendingMessages = cmp.Or(c.PendingMessages, defaultPendingMessages)
-	c.RequestsMax = cmp.Or(c.RequestsMax, defaultRequestsMax)
+	c.OutgoingBytes = cmp.Or(c.OutgoingBytes, 8<<20)
+	c.PendingMessages = cmp.Or(c.PendingMessages, 65_536)
+	c.RequestsMax = cmp.Or(c.RequestsMax, 65_536)
 	if c.OnError == nil {
 		c.OnError = func(error) {}
 	}

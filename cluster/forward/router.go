@@ -345,17 +345,12 @@ const (
 	dropNone = NumDropReasons
 )
 
-var dropNames = [NumDropReasons]string{
-	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address",
+var dropNames = [...]string{
+	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address", "none",
 }
 
 // String returns the name of r in metrics.
-func (r DropReason) String() string {
-	if r < NumDropReasons {
-		return dropNames[r]
-	}
-	return "unknown"
-}
+func (r DropReason) String() string { return dropNames[r] }
 
 // Stats are what a Router counts.
 type Stats struct {

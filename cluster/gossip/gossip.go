@@ -374,11 +374,11 @@ func (g *Gossip) narrate(ctx context.Context) {
 		case <-g.table.news:
 		}
 		now := g.Roster()
-		d := now.Since(old)
-		for _, m := range d.Left {
+		joined, left := now.Since(old)
+		for _, m := range left {
 			g.log.Info("gossip: member is gone", "member", m.Name, "role", m.Role, "members", now.Len())
 		}
-		for _, m := range d.Joined {
+		for _, m := range joined {
 			if m.Name != g.cfg.Self.Name {
 				g.log.Info("gossip: member is there", "member", m.Name, "role", m.Role, "address", m.Gossip, "members", now.Len())
 			}

@@ -42,18 +42,17 @@ func (g *Gossip) keepJoined(ctx context.Context) error {
 			return nil
 		}
 		again, err := g.judge(o)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case again:
+			continue
 		}
-		if !told && !g.table.established() && len(g.cfg.Join) > 0 && !again {
+		if !told && !g.table.established() && len(g.cfg.Join) > 0 {
 			told = true
 			g.log.Info("gossip: no node to join yet", "unknown", o.unknown, "silent", o.silent)
 		}
-		wait := joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())
-		if again {
-			wait = 0
-		}
-		if !sleep(ctx, wait) {
+		if !sleep(ctx, joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())) {
 			return nil
 		}
 	}

@@ -194,14 +194,7 @@ func (t *table) NotifyConflict(existing, other *memberlist.Node) {
 
 // The rest of memberlist's delegate is for user messages, which there are none of.
 
-// NotifyMsg does nothing.
-func (t *table) NotifyMsg([]byte) {}
-
-// GetBroadcasts returns nothing.
+func (t *table) NotifyMsg([]byte)                {}
 func (t *table) GetBroadcasts(int, int) [][]byte { return nil }
-
-// LocalState returns nothing.
-func (t *table) LocalState(bool) []byte { return nil }
-
-// MergeRemoteState does nothing.
-func (t *table) MergeRemoteState([]byte, bool) {}
+func (t *table) LocalState(bool) []byte          { return nil }
+func (t *table) MergeRemoteState([]byte, bool)   {}

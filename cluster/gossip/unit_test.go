@@ -171,9 +171,7 @@ func TestInstall(t *testing.T) {
 			for _, i := range want {
 				keys = append(keys, k(i))
 			}
-			if err := install(ring, keys); err != nil {
-				t.Fatal(err)
-			}
+			install(ring, keys)
 			got := ring.GetKeys()
 			unknown := slices.ContainsFunc(got, func(g []byte) bool { return !slices.Contains(keys, key(g)) })
 			if len(got) != len(keys) || key(got[0]) != keys[0] || unknown {

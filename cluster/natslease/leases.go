@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -45,9 +44,9 @@ type Config struct {
 	// Node is the name of this relay. It must be unique among the relays that run.
 	Node string
 
-	// Shards is the number of shards of the deployment; 0 means 64. Streams is the number
-	// of streams that hold them; 0 means 4. Both are fixed when the streams are made, and
-	// Open refuses others.
+	// Shards is the number of shards of the deployment, at most 65,536; 0 means 64. Streams is
+	// the number of streams that hold them; 0 means 4. Both are fixed when the streams are
+	// made, and Open refuses others.
 	Shards, Streams int
 
 	// Replicas is the number of copies of a stream that Open makes; 0 means 1.
@@ -67,17 +66,6 @@ func (c Config) withDefaults() Config {
 	c.Lease.Node, c.Lease.ID = c.Node, rand.Text()
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
-}
-
-func (c Config) validate() error {
-	var errs []error
-	if c.Conn == nil {
-		errs = append(errs, errors.New("lease: no connection to NATS"))
-	}
-	if c.Shards < 1 || c.Shards > 65_536 || c.Streams < 1 || c.Replicas < 1 {
-		errs = append(errs, errors.New("lease: shards must be 1 to 65536, streams and replicas at least 1"))
-	}
-	return errors.Join(append(errs, c.Lease.Validate())...)
 }
 
 // StreamName returns the name of the g-th store stream.
@@ -115,7 +103,7 @@ var _ cluster.Leases = (*Leases)(nil)
 // deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Lease.Validate(); err != nil {
 		return nil, err
 	}
 	streams, err := cfg.open(ctx)

@@ -60,7 +60,7 @@ type pendingBatch struct {
 	done  func(error)
 }
 
-// An op is an action with the keyframes that it stores.
+// An op is an action, with the keyframes that ActionStore stores.
 type op struct {
 	cluster.Action
 	keyframes []cluster.Keyframe
@@ -156,23 +156,21 @@ func (s *shard) act(a cluster.Action) {
 	case cluster.ActionAcquired:
 		s.held.Store(a.Epoch)
 		event.Kind, event.Durable = cluster.ShardAcquired, true
-		s.l.handle(event)
 	case cluster.ActionLost:
 		s.held.Store(0)
 		s.leaving = false
 		s.l.counts.lost[a.Reason].Add(1)
 		event.Kind = cluster.ShardLost
-		s.l.handle(event)
 	case cluster.ActionDurable:
 		event.Kind = cluster.ShardDurable
-		s.l.handle(event)
 	case cluster.ActionStored:
 		s.chunkStored()
-	case cluster.ActionStore:
-		s.ops <- op{Action: a, keyframes: s.chunk}
+		return
 	default:
-		s.ops <- op{Action: a}
+		s.ops <- op{Action: a, keyframes: s.chunk}
+		return
 	}
+	s.l.handle(event)
 }
 
 // storeNext gives the lease the next chunk to store, if it has none, and refuses the batches

@@ -180,7 +180,7 @@ func (a *Affinity) Run(ctx context.Context) {
 	a.client.Close()
 	for len(a.asks) > 0 {
 		k := <-a.asks
-		k.fail(cluster.ErrAffinityAway)
+		k.end(cluster.ErrAffinityAway)
 	}
 }
 

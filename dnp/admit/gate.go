@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"net/netip"
@@ -77,20 +78,14 @@ func New(cfg Config) (*Gate, error) {
 	if cfg.AddressRate < 0 || cfg.Rate < 0 {
 		return nil, errors.New("admit: a rate is negative")
 	}
-	if cfg.StatefulRate == 0 {
-		cfg.StatefulRate = statefulRate
-	}
-	if cfg.LoginRate == 0 {
-		cfg.LoginRate = loginRate
-	}
 	seed := maphash.MakeSeed()
 	return &Gate{
 		ones:     newTable(oneBuckets, cfg.AddressRate, seed, 1),
 		nets:     newTable(netBuckets, netFactor*cfg.AddressRate, seed, 2),
 		sites:    newTable(siteBuckets, siteFactor*cfg.AddressRate, seed, 3),
 		all:      newSingle(cfg.Rate),
-		stateful: newSingle(cfg.StatefulRate),
-		logins:   newSingle(cfg.LoginRate),
+		stateful: newSingle(cmp.Or(cfg.StatefulRate, statefulRate)),
+		logins:   newSingle(cmp.Or(cfg.LoginRate, loginRate)),
 		tombs:    graveyard{slots: make([]tomb, tombstones), seed: seed},
 	}, nil
 }
@@ -142,39 +137,33 @@ func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
 
 // limit takes a token from every bucket of an address, or none.
 func (g *Gate) limit(t int64, addr netip.Addr) Verdict {
-	if g.ones.rate <= 0 {
-		if !g.all.take(t) {
-			return LimitedAll
-		}
-		return Pass
+	var set []*bucket
+	if g.ones.rate > 0 {
+		var room [3]*bucket
+		set = g.find(room[:0], t, addr)
 	}
-	one, net, site := g.find(t, addr)
-	switch {
-	case one.tokens < 1:
-		return LimitedOne
-	case net.tokens < 1:
-		return LimitedNet
-	case site != nil && site.tokens < 1:
-		return LimitedSite
-	case !g.all.take(t):
+	for i, b := range set {
+		if b.tokens < 1 {
+			return LimitedOne + Verdict(i)
+		}
+	}
+	if !g.all.take(t) {
 		return LimitedAll
 	}
-	one.tokens--
-	net.tokens--
-	if site != nil {
-		site.tokens--
+	for _, b := range set {
+		b.tokens--
 	}
 	return Pass
 }
 
-// find returns the buckets of an address, refilled. site is nil for IPv4.
-func (g *Gate) find(t int64, addr netip.Addr) (one, net, site *bucket) {
+// find appends the buckets of an address, refilled, the narrowest first. An IPv4 address
+// has two, an IPv6 address three.
+func (g *Gate) find(set []*bucket, t int64, addr netip.Addr) []*bucket {
 	ip := addr.As16()
 	if addr.Unmap().Is4() {
-		one = g.ones.find(t, ip[:])
-		return one, g.nets.find(t, ip[:15]), nil
+		return append(set, g.ones.find(t, ip[:]), g.nets.find(t, ip[:15]))
 	}
-	return g.ones.find(t, ip[:8]), g.nets.find(t, ip[:7]), g.sites.find(t, ip[:6])
+	return append(set, g.ones.find(t, ip[:8]), g.nets.find(t, ip[:7]), g.sites.find(t, ip[:6]))
 }
 
 // since returns the nanoseconds since the Gate was first used.

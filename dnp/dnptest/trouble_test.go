@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -301,7 +302,7 @@ func TestSilence(t *testing.T) {
 			}
 			w.net.Wake(serverAddr)
 			w.net.Run(12 * time.Second)
-			if r := p.remote(); !r.closed || r.reason != dnp.CloseTimeout || w.server.e.Conns() != 0 {
+			if r := p.remote(); !r.closed || r.reason != dnp.CloseTimeout || len(slices.Collect(w.server.e.All)) != 0 {
 				t.Errorf("the server keeps a silent client: %+v", r)
 			}
 		})

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -47,7 +47,7 @@ type dev struct {
 // Run serves until ctx ends.
 func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 	d := &dev{}
-	if err := d.init("relay", config.DefaultNode(), c.Shards, log); err != nil {
+	if err := d.openTelemetry("relay", config.DefaultNode(), c.Shards, log); err != nil {
 		return err
 	}
 	defer d.close()
@@ -108,29 +108,27 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 // run runs everything until ctx ends. The edge ends first, so that the relay and NATS
 // carry its last messages.
 func (d *dev) run(ctx context.Context) error {
-	relayCtx, stopRelay := context.WithCancel(context.Background())
-	relayEnd := make(chan error, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		relayEnd <- d.relay.Run(relayCtx)
-		cancel() // nothing works without the relay
-	}()
-	var logs sync.WaitGroup
-	logs.Go(func() { d.logs.Run(relayCtx) })
+	after, stop := context.WithCancel(context.Background())
+	var lasting errgroup.Group
+	lasting.Go(func() error {
+		defer cancel() // nothing works without the relay
+		return d.relay.Run(after)
+	})
+	lasting.Go(func() error {
+		d.logs.Run(after)
+		return nil
+	})
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {
 		group.Go(func() error { return d.demo.run(ctx) })
 	}
 	err := group.Wait()
-	stopRelay()
-	logs.Wait()
-	if relayErr := <-relayEnd; err == nil {
-		err = relayErr
-	}
-	return err
+	stop()
+	return cmp.Or(err, lasting.Wait())
 }
 
 func (d *dev) close() {

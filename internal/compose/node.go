@@ -35,8 +35,8 @@ type node struct {
 	log      *slog.Logger
 }
 
-// init opens telemetry, which close closes.
-func (n *node) init(service, name string, shards int, log *slog.Logger) (err error) {
+// openTelemetry names the node in its metrics, spans and log lines, until close.
+func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger) (err error) {
 	n.name, n.shards = name, shards
 	if n.tel, err = telemetry.Open(service, name, log); err == nil {
 		n.log = n.tel.Logger(log)

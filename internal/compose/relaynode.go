@@ -44,7 +44,7 @@ type relayNode struct {
 // names what is not available.
 func (c *RelayCommand) Run(ctx context.Context, log *slog.Logger) error {
 	n := &relayNode{flags: c}
-	if err := n.init("relay", c.Name, c.Shards, log); err != nil {
+	if err := n.openTelemetry("relay", c.Name, c.Shards, log); err != nil {
 		return err
 	}
 	defer n.close()

@@ -52,7 +52,7 @@ type NATS struct {
 	NATSCA        string `name:"nats-ca" env:"DNP_NATS_CA" placeholder:"FILE" want:"file" help:"PEM file with the authorities that sign the certificates of NATS servers, for tls:// URLs; empty = the authorities of the system."`
 	NATSCert      string `name:"nats-cert" env:"DNP_NATS_CERT" placeholder:"FILE" want:"file" help:"PEM file with the certificate to present to NATS servers; empty = none."`
 	NATSKey       string `name:"nats-key" env:"DNP_NATS_KEY" placeholder:"FILE" want:"file" help:"PEM file with the key of --nats-cert."`
-	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different prefixes."`
+	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" want:"subject" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different prefixes."`
 }
 
 // Problems lists what is wrong with n.
@@ -70,7 +70,6 @@ func (n *NATS) Problems() (list Problems) {
 	if (n.NATSCert == "") != (n.NATSKey == "") {
 		list.Add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
 	}
-	list.subject("--subject-prefix", n.SubjectPrefix)
 	return list
 }
 
@@ -85,7 +84,7 @@ func (n *Node) Problems() (list Problems) {
 	if n.Name == "" {
 		n.Name = DefaultNode()
 	}
-	list.node("--node", n.Name)
+	list.wantText("--node", "node", n.Name)
 	return list
 }
 
@@ -139,15 +138,9 @@ type RelayNATS struct {
 
 // Dev are the flags of relay dev.
 type Dev struct {
-	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
+	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
-}
-
-// Problems lists what is wrong with d.
-func (d *Dev) Problems() (list Problems) {
-	list.hostPort("--nats-listen", d.NATSListen)
-	return list
 }
 
 // Edge are the flags of every edge.
@@ -155,7 +148,7 @@ type Edge struct {
 	Listen       []Listener    `default:"udp://:3413" placeholder:"URL" help:"Address on which to accept DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
 	Workers      int           `default:"0" want:"0..1024" help:"Number of workers, each with its own socket per listener; 0 = one per processor."`
 	Flush        time.Duration `default:"5ms" want:"0..1s" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
-	OpenSpace    string        `default:"demo" help:"Space that every client joins with --auth open."`
+	OpenSpace    string        `default:"demo" want:"token" help:"Space that every client joins with --auth open."`
 	ClientStates string        `default:"game" want:"off,game,space" help:"Which clients are offered states that clients make: game = none until the game server decides, space = all others in the space, off = the edge refuses such states."`
 
 	Auth                string  `default:"open" want:"open,token,callout" help:"How clients identify themselves: open = not at all, for trusted networks; token = by a signed token in their first reliable message; callout = the edge asks the game's own service over NATS."`
@@ -174,7 +167,6 @@ type Edge struct {
 // Problems lists what is wrong with e.
 func (e *Edge) Problems() (list Problems) {
 	list.listeners("--listen", e.Listen)
-	list.token("--open-space", e.OpenSpace)
 	switch {
 	case e.Auth == "token" && e.TokenKeys == "":
 		list.Add("--auth", "token needs --token-keys")

@@ -30,19 +30,16 @@ func (p *Problems) addLine(line string) {
 
 // want adds a problem if the value of a flag is not what its tag want says:
 //
-//	a,b,c   one of these
-//	1..5    a number, a rate or a duration from the first to the last
-//	file    a file that can be read, or none
+//	a,b,c     one of these
+//	1..5      a number, a rate or a duration from the first to the last
+//	file      a file that can be read, or none
+//	address   ADDRESS:PORT
+//	token, subject or node, as forms has them
 func (p *Problems) want(flag, want string, got any) {
 	low, high, _ := strings.Cut(want, "..")
 	switch got := got.(type) {
 	case string:
-		if want == "file" {
-			p.readable(flag, got)
-		} else if words := strings.Split(want, ","); !slices.Contains(words, got) {
-			last := len(words) - 1
-			p.Add(flag, "want %s or %s, got %q", strings.Join(words[:last], ", "), words[last], got)
-		}
+		p.wantText(flag, want, got)
 	case int:
 		if l, h := must(strconv.Atoi(low)), must(strconv.Atoi(high)); got < l || got > h {
 			p.Add(flag, "want %d to %d, got %d", l, h, got)
@@ -56,6 +53,31 @@ func (p *Problems) want(flag, want string, got any) {
 		if l, h := must(time.ParseDuration(low)), must(time.ParseDuration(high)); got < l || got > h {
 			p.Add(flag, "want %v to %v, got %v", l, h, got)
 		}
+	}
+}
+
+// forms are the forms of names that become tokens of NATS subjects.
+var forms = map[string]struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	"token":   {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "1 to 64 letters, digits, _ or -"},
+	"subject": {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`), "up to 8 tokens of letters, digits, _ or -, joined by dots"},
+	"node":    {regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`), "1 to 64 letters, digits, dots, _ or -"},
+}
+
+func (p *Problems) wantText(flag, want, got string) {
+	form, named := forms[want]
+	words := strings.Split(want, ",")
+	switch last := len(words) - 1; {
+	case want == "file":
+		p.readable(flag, got)
+	case want == "address":
+		p.hostPort(flag, got)
+	case named && !form.pattern.MatchString(got):
+		p.Add(flag, "want %s, got %q", form.text, got)
+	case !named && !slices.Contains(words, got):
+		p.Add(flag, "want %s or %s, got %q", strings.Join(words[:last], ", "), words[last], got)
 	}
 }
 
@@ -101,31 +123,6 @@ func (p *Problems) readable(flag, file string) {
 		return
 	}
 	f.Close()
-}
-
-// Names that become tokens of NATS subjects.
-var (
-	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	prefixForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
-	nodeForm   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-)
-
-func (p *Problems) token(flag, got string) {
-	if !tokenForm.MatchString(got) {
-		p.Add(flag, "want 1 to 64 letters, digits, _ or -, got %q", got)
-	}
-}
-
-func (p *Problems) subject(flag, got string) {
-	if !prefixForm.MatchString(got) {
-		p.Add(flag, "want up to 8 tokens of letters, digits, _ or -, joined by dots, got %q", got)
-	}
-}
-
-func (p *Problems) node(flag, got string) {
-	if !nodeForm.MatchString(got) {
-		p.Add(flag, "want 1 to 64 letters, digits, dots, _ or -, got %q", got)
-	}
 }
 
 // DefaultNode returns the name of a node that was given none: POD_NAME, in which the chart

@@ -106,16 +106,6 @@ type Worker struct {
 	wake  func()
 }
 
-func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
-	w := &Worker{
-		node: n, index: len(n.workers), direct: out, out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
-		flushes: flushTrace{signals: &n.signals},
-	}
-	w.judge = n.logins.Judge(loginHost{requester{w}})
-	return w
-}
-
 // batchMax is how many datagrams a worker reads with one system call.
 const batchMax = 64
 

@@ -3,7 +3,7 @@
 // streams that belong to one deployment, and a [Requester], which has thousands of requests
 // under way without a goroutine or a timer for each:
 //
-//	r, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: nc})
+//	r := jetstream.NewRequester(jetstream.RequesterConfig{Conn: nc})
 //	go r.Run(ctx)
 //	r.Send(jetstream.Request{Msg: m, Done: func(reply *nats.Msg, err error) { ... }})
 //
@@ -21,6 +21,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Headers of JetStream that the client library has no names for. Atomic batches: NATS
@@ -97,21 +98,16 @@ type Ack struct {
 // ParseAck parses an answer to a publish. ok is false if data is no such answer.
 func ParseAck(data []byte) (a Ack, ok bool) {
 	var ack struct {
-		Stream    string `json:"stream"`
-		Seq       uint64 `json:"seq"`
-		Duplicate bool   `json:"duplicate"`
-		Error     *struct {
-			Code int    `json:"err_code"`
-			Text string `json:"description"`
-		} `json:"error"`
+		natsjs.PubAck
+		Error *natsjs.APIError `json:"error"`
 	}
 	if json.Unmarshal(data, &ack) != nil {
 		return Ack{}, false
 	}
-	if ack.Error != nil {
-		return Ack{Code: ack.Error.Code, Text: ack.Error.Text}, ack.Error.Code != 0
+	if e := ack.Error; e != nil {
+		return Ack{Code: int(e.ErrorCode), Text: e.Description}, e.ErrorCode != 0
 	}
-	return Ack{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}, ack.Stream != ""
+	return Ack{Stream: ack.Stream, Seq: ack.Sequence, Duplicate: ack.Duplicate}, ack.Stream != ""
 }
 
 // Judge judges the answer to a publish, or the error if there is none. other is the verdict on

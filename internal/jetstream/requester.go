@@ -67,11 +67,9 @@ func (r *Request) size() int { return len(r.Msg.Data) + 256 }
 // called from any goroutine.
 type Requester struct {
 	cfg    RequesterConfig
-	sub    *nats.Subscription
 	prefix string    // of reply subjects
 	work   turn.Wake // something waits to be sent
 	reject turn.Wake // something was refused
-	status chan nats.Status
 
 	// Callers are workers and answers come from the connection, so no goroutine can own the
 	// tables. Nothing is called and nothing waits under the lock.
@@ -84,17 +82,11 @@ type Requester struct {
 }
 
 // NewRequester returns a Requester that does nothing before Run.
-func NewRequester(cfg RequesterConfig) (*Requester, error) {
-	q := &Requester{
+func NewRequester(cfg RequesterConfig) *Requester {
+	return &Requester{
 		cfg: cfg.withDefaults(), prefix: cfg.Conn.NewInbox() + ".", inFlight: make(map[uint64]*Request),
 		work: turn.NewWake(), reject: turn.NewWake(),
 	}
-	var err error
-	if q.sub, err = q.cfg.Conn.Subscribe(q.prefix+"*", q.reply); err != nil {
-		return nil, fmt.Errorf("subscribe to answers: %w", err)
-	}
-	q.status = q.cfg.Conn.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
-	return q, nil
 }
 
 // Send queues a request.
@@ -116,12 +108,15 @@ func (q *Requester) Send(r Request) {
 // Run sends requests and gives up those that take too long, until ctx ends. Requests that are
 // under way then end with ErrNoAnswer or ErrNotSent; later ones are not answered.
 func (q *Requester) Run(ctx context.Context) {
+	status := q.cfg.Conn.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer q.cfg.Conn.RemoveStatusListener(status)
+	if sub, err := q.cfg.Conn.Subscribe(q.prefix+"*", q.reply); err == nil { // otherwise the connection is closed, and nothing is sent
+		defer sub.Unsubscribe() // fails if the connection is gone
+	}
 	var sender sync.WaitGroup
 	sender.Go(func() { q.sendLoop(ctx) })
-	q.expireLoop(ctx)
+	q.expireLoop(ctx, status)
 	sender.Wait()
-	q.sub.Unsubscribe() // fails if the connection is gone
-	q.cfg.Conn.RemoveStatusListener(q.status)
 	q.giveUp(forever, forever)
 }
 
@@ -213,10 +208,9 @@ func (q *Requester) finish(id uint64, m *nats.Msg, err error) {
 }
 
 // expireLoop gives up requests that take too long, until ctx ends.
-func (q *Requester) expireLoop(ctx context.Context) {
+func (q *Requester) expireLoop(ctx context.Context, status chan nats.Status) {
 	tick := time.NewTicker(max(q.cfg.Timeout/ticksPerTimeout, time.Millisecond))
 	defer tick.Stop()
-	status := q.status
 	for {
 		select {
 		case <-ctx.Done():

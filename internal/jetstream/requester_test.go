@@ -57,10 +57,7 @@ func TestOneAtATime(t *testing.T) {
 
 func run(t *testing.T, cfg RequesterConfig) *Requester {
 	t.Helper()
-	a, err := NewRequester(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := NewRequester(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { a.Run(ctx); close(done) }()

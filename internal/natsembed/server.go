@@ -1,3 +1,12 @@
+// Package natsembed runs a NATS server inside this process, so that `relay dev` and tests need no other
+// program on the machine.
+//
+//	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:4222"})
+//	...
+//	defer srv.Shutdown()
+//
+// The server has JetStream on disk. With Mappings it maps publishes to the shard of their space, as every
+// server of a real deployment must be configured to do.
 package natsembed
 
 import (
@@ -52,27 +61,26 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{}
-	folder := cfg.Folder
-	if folder == "" {
-		if folder, err = os.MkdirTemp("", "dnprelay-nats-"); err != nil {
+	if cfg.Folder == "" {
+		if cfg.Folder, err = os.MkdirTemp("", "dnprelay-nats-"); err != nil {
 			return nil, fmt.Errorf("temporary folder for JetStream: %w", err)
 		}
-		s.temporary = folder
+		s.temporary = cfg.Folder
 	}
-	if err := s.start(cfg, folder, host, port); err != nil {
+	if err := s.start(cfg, host, port); err != nil {
 		s.Shutdown()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Server) start(cfg Config, folder, host string, port int) error {
-	if err := checkFolder(folder); err != nil {
+func (s *Server) start(cfg Config, host string, port int) error {
+	if err := checkFolder(cfg.Folder); err != nil {
 		return err
 	}
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
-		JetStream: true, StoreDir: folder, DisableJetStreamBanner: true,
+		JetStream: true, StoreDir: cfg.Folder, DisableJetStreamBanner: true,
 		MaxPayload: PayloadMax,
 		NoSigs:     true,
 	})

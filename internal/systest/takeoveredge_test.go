@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -96,9 +97,9 @@ func (e *takeoverEdge) boot() {
 	e.stopped, e.passing = takeoverStop{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
 	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
-	durable := &edge.Durable{
-		Log: takeoverLog{e, w.store}, Secret: []byte("secret"), From: takeoverFrom{e, e.start}, Affinity: e.affinity, Forward: takeoverForward{e},
-	}
+	durable := &edge.Durable{From: takeoverFrom{e, e.start}, Ports: takeover.Ports{
+		Log: takeoverLog{e, w.store}, Secret: []byte("secret"), Affinity: e.affinity, Forward: takeoverForward{e},
+	}}
 	if w.alone {
 		durable.Forward = nil
 	}

@@ -14,7 +14,7 @@ const takeoverMutantSeeds = 120
 // takeoverMutants is deliberate faults of edges with durable sessions. Those of the session
 // rules are in sessionlog/mutants_test.go.
 var takeoverMutants = []mutants.Mutant{
-	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case b.host.Follow(now, s.about.Space):", New: "case b.host.Follow(now, s.about.Space) || true:"},
+	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case b.host.Follow(now, s.About.Space):", New: "case b.host.Follow(now, s.About.Space) || true:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.unlinkWrong(session, st, false)\n\t\ts.offer(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/fanout/session.go", Old: "return s.ownStates.restore(wire.LinkID(ref))", New: "return nil"},

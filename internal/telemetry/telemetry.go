@@ -212,46 +212,38 @@ func (t *Telemetry) Logger(log *slog.Logger) *slog.Logger {
 	if t == nil || t.traces == nil && t.logs == nil {
 		return log
 	}
-	var h slog.Handler = traceHandler{log.Handler()}
+	base := log.Handler()
+	var h slog.Handler = lineHandler{base, base, true}
 	if t.logs != nil {
-		h = slog.NewMultiHandler(h, levelHandler{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(t.logs)), log.Handler()})
+		h = slog.NewMultiHandler(h, lineHandler{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(t.logs)), base, false})
 	}
 	return slog.New(h)
 }
 
-// A traceHandler adds the ids of the span in the context of a line.
-type traceHandler struct{ slog.Handler }
+// A lineHandler takes the lines that level takes. With ids it adds those of the span in the
+// context of a line.
+type lineHandler struct {
+	slog.Handler
+	level slog.Handler
+	ids   bool
+}
 
-func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
-	if c := trace.SpanContextFromContext(ctx); c.IsValid() {
+func (h lineHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.level.Enabled(ctx, l)
+}
+
+func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
+	if c := trace.SpanContextFromContext(ctx); h.ids && c.IsValid() {
 		r = r.Clone()
 		r.AddAttrs(slog.String("trace_id", c.TraceID().String()), slog.String("span_id", c.SpanID().String()))
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
-func (h traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return traceHandler{h.Handler.WithAttrs(attrs)}
+func (h lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lineHandler{h.Handler.WithAttrs(attrs), h.level, h.ids}
 }
 
-func (h traceHandler) WithGroup(name string) slog.Handler {
-	return traceHandler{h.Handler.WithGroup(name)}
-}
-
-// A levelHandler takes the lines that another handler takes.
-type levelHandler struct {
-	slog.Handler
-	level slog.Handler
-}
-
-func (h levelHandler) Enabled(ctx context.Context, l slog.Level) bool {
-	return h.level.Enabled(ctx, l)
-}
-
-func (h levelHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return levelHandler{h.Handler.WithAttrs(attrs), h.level}
-}
-
-func (h levelHandler) WithGroup(name string) slog.Handler {
-	return levelHandler{h.Handler.WithGroup(name), h.level}
+func (h lineHandler) WithGroup(name string) slog.Handler {
+	return lineHandler{h.Handler.WithGroup(name), h.level, h.ids}
 }

@@ -34,7 +34,7 @@ func TestAnswers(t *testing.T) {
 	busy := &replication.Error{Code: replication.CodeBusy, Message: "m", Op: 3, RetryAfter: 250 * time.Millisecond}
 	wantJSON(t, "busy", JSON.AppendAnswer(nil, &replication.Answer{Err: busy}),
 		`{"error":{"code":"busy","message":"m","op":3,"retry_after_ms":250}}`)
-	wantJSON(t, "not atomic", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 2, Durable: true, Results: []replication.Result{{}, {Err: mismatch}}}),
+	wantJSON(t, "not atomic", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 2, Durable: true, Results: []*replication.Error{nil, mismatch}}),
 		`{"epoch":7,"seq":2,"results":[{"ok":true},{"error":{"code":"type_mismatch","message":"value \"hp\": want float32, got string","op":0}}]}`)
 }
 

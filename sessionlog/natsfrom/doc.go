@@ -4,7 +4,7 @@
 //
 //	from, err := natsfrom.Open(ctx, natsfrom.Config{Conn: nc, Replicas: 3})
 //	go from.Run(ctx)
-//	feed := from.Begin(natsfrom.Source{Space: "demo", Client: "c1", Session: id}, func(number uint64) {
+//	feed := from.Begin("demo", "c1", id, func(number uint64) {
 //		post(func() { s.Delivered(now, number) })
 //	})
 //	feed.Deliver(action.Message) // ActionDeliver

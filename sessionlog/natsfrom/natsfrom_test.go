@@ -45,7 +45,7 @@ type feed struct {
 
 func begin(t testing.TB, p *Publisher, client, id string) *feed {
 	f := &feed{t: t, delivered: make(chan uint64, 10_000)}
-	f.Feed = p.Begin(Source{Space: "demo", Client: client, Session: id}, func(n uint64) { f.delivered <- n })
+	f.Feed = p.Begin("demo", client, id, func(n uint64) { f.delivered <- n })
 	return f
 }
 

@@ -3,7 +3,6 @@ package natsfrom
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -52,21 +51,10 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.InFlight = cmp.Or(c.InFlight, 4096)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.Pause = cmp.Or(c.Pause, 100*time.Millisecond)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
-}
-
-func (c Config) validate() error {
-	switch {
-	case c.Conn == nil:
-		return errors.New("messages of clients: no connection to NATS")
-	case c.Replicas < 1, c.InFlight < 1, c.Timeout < 0, c.Pause < time.Millisecond:
-		return errors.New("messages of clients: replicas, bounds and times must be positive")
-	}
-	return nil
 }
 
 // open makes the stream if it does not exist. A stream that exists may have other limits,
@@ -114,17 +102,11 @@ type counters struct {
 // Open makes the stream if it does not exist.
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	if err := cfg.open(ctx); err != nil {
 		return nil, err
 	}
-	requester, err := jetstream.NewRequester(jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout})
-	if err != nil {
-		return nil, fmt.Errorf("messages of clients: %w", err)
-	}
-	return &Publisher{cfg: cfg, requester: requester}, nil
+	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout}
+	return &Publisher{cfg: cfg, requester: jetstream.NewRequester(bounds)}, nil
 }
 
 // Run works until ctx ends.
@@ -156,12 +138,6 @@ func (p *Publisher) Stats() Stats {
 	return Stats{Stored: c.stored.Load(), Duplicates: c.duplicates.Load(), Failures: c.failures.Load(), Waiting: c.waiting.Load()}
 }
 
-// A Source is the sender of messages.
-type Source struct {
-	Space, Client string
-	Session       string // names the session for ever
-}
-
 // A Feed publishes the messages of one session. Its methods may be called from any goroutine
 // and do not block.
 type Feed struct {
@@ -176,10 +152,11 @@ type Feed struct {
 	ended   bool
 }
 
-// Begin returns the feed of a session. A goroutine of the Publisher calls delivered when the
-// message with this number and all before it are stored; delivered must not block.
-func (p *Publisher) Begin(src Source, delivered func(number uint64)) *Feed {
-	return &Feed{p: p, subject: p.cfg.Subjects.From(src.Space, src.Client), session: src.Session, delivered: delivered}
+// Begin returns the feed of a session of a client; session names it for ever. A goroutine of the
+// Publisher calls delivered when the message with this number and all before it are stored;
+// delivered must not block.
+func (p *Publisher) Begin(space, client, session string, delivered func(number uint64)) *Feed {
+	return &Feed{p: p, subject: p.cfg.Subjects.From(space, client), session: session, delivered: delivered}
 }
 
 // Deliver publishes a message behind those before. Its data must not be changed.

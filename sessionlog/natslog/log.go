@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -58,9 +57,9 @@ type Config struct {
 	// Replicas is the number of copies of a stream that Open makes; default 1.
 	Replicas int
 
-	InFlight int           // writes that wait for an answer; default 4,096
-	Queue    int           // writes that wait to be sent; default 65,536
-	Timeout  time.Duration // for an answer; default 500 ms. A client waits for 3 s
+	// Bounds of writes, with the defaults of jetstream.RequesterConfig. A client waits for 3 s.
+	InFlight, Queue int
+	Timeout         time.Duration
 
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
@@ -70,25 +69,8 @@ func (c Config) withDefaults() Config {
 	c.Shards = cmp.Or(c.Shards, 64)
 	c.Streams = min(cmp.Or(c.Streams, 16), c.Shards)
 	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.InFlight = cmp.Or(c.InFlight, 4096)
-	c.Queue = cmp.Or(c.Queue, 65_536)
-	c.Timeout = cmp.Or(c.Timeout, 500*time.Millisecond)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
-}
-
-func (c Config) validate() error {
-	var errs []error
-	if c.Conn == nil {
-		errs = append(errs, errors.New("session log: no connection to NATS"))
-	}
-	if c.Shards < 1 || c.Shards > 65_536 || c.Streams < 1 || c.Replicas < 1 {
-		errs = append(errs, errors.New("session log: shards must be 1 to 65536, streams and replicas at least 1"))
-	}
-	if c.InFlight < 1 || c.Queue < 1 || c.Timeout < 0 {
-		errs = append(errs, errors.New("session log: bounds and timeouts must be positive"))
-	}
-	return errors.Join(errs...)
 }
 
 // metaSecret is the metadata key of the key of the hash that names logs.
@@ -137,22 +119,15 @@ var _ sessionlog.Log = (*Log)(nil)
 // deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	streams, err := cfg.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret])}
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
-	if l.writes, err = jetstream.NewRequester(bounds); err != nil {
-		return nil, fmt.Errorf("session log: %w", err)
-	}
+	l.writes = jetstream.NewRequester(bounds)
 	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
-	if l.steps, err = jetstream.NewRequester(bounds); err != nil {
-		return nil, fmt.Errorf("session log: %w", err)
-	}
+	l.steps = jetstream.NewRequester(bounds)
 	return l, nil
 }
 

@@ -33,7 +33,7 @@ func (l *Log) Read(log string, answer func(sessionlog.Answer)) {
 	n := sessionlog.Shard(log, l.cfg.Shards)
 	r := &read{
 		l: l, get: "$JS.API.STREAM.MSG.GET." + StreamName(n%l.cfg.Streams), subject: l.cfg.Subjects.Log(n, log),
-		since: time.Now(), answer: answer,
+		answer: answer,
 	}
 	l.mu.Lock()
 	if l.reading >= reads {
@@ -46,7 +46,10 @@ func (l *Log) Read(log string, answer func(sessionlog.Answer)) {
 	r.begin()
 }
 
-func (r *read) begin() { r.step(fmt.Sprintf(`{"last_by_subj":%q}`, r.subject)) }
+func (r *read) begin() {
+	r.since = time.Now()
+	r.step(fmt.Sprintf(`{"last_by_subj":%q}`, r.subject))
+}
 
 func (r *read) step(request string) {
 	r.l.counts.steps.Add(1)
@@ -98,16 +101,21 @@ func (r *read) next(before uint64, more bool) {
 	}
 }
 
-// end answers, and begins the next read that waits.
-func (r *read) end(v fence.Verdict) {
-	l := r.l
-	l.counts.reads[v].Add(1)
+// deliver answers a read.
+func (r *read) deliver(v fence.Verdict) {
+	r.l.counts.reads[v].Add(1)
 	a := sessionlog.Answer{Verdict: v}
 	if v == fence.OK {
 		slices.Reverse(r.entries)
 		a.Entries = r.entries
 	}
 	r.answer(a)
+}
+
+// end answers, and begins the next read that waits.
+func (r *read) end(v fence.Verdict) {
+	r.deliver(v)
+	l := r.l
 	l.mu.Lock()
 	if len(l.waiting) == 0 {
 		l.reading--
@@ -118,7 +126,6 @@ func (r *read) end(v fence.Verdict) {
 	l.waiting[0] = nil
 	l.waiting = l.waiting[1:]
 	l.mu.Unlock()
-	next.since = time.Now()
 	next.begin()
 }
 
@@ -129,7 +136,6 @@ func (l *Log) failReads() {
 	l.waiting = nil
 	l.mu.Unlock()
 	for _, r := range waiting {
-		l.counts.reads[fence.Unreachable].Add(1)
-		r.answer(sessionlog.Answer{Verdict: fence.Unreachable})
+		r.deliver(fence.Unreachable)
 	}
 }

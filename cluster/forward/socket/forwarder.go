@@ -317,7 +317,7 @@ func (f *Forwarder) Stats() forward.Stats { return *f.stats.Load() }
 
 // Metrics returns what an edge shows at /metrics about forwarding.
 func (f *Forwarder) Metrics() []telemetry.Metric {
-	of := telemetry.Group[forward.Stats]{Prefix: "dnp.forward.", Read: func() forward.Stats { return *f.stats.Load() }}
+	of := telemetry.Group[forward.Stats]{Prefix: "dnp.forward.", Read: f.Stats}
 	return []telemetry.Metric{
 		of.Gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) float64 { return float64(s.Peers) }),
 		of.Gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) float64 { return float64(s.Suspects) }),

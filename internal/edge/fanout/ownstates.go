@@ -55,13 +55,14 @@ func (own *ownState) assertNow(now time.Time) {
 	own.repeat.want(now)
 }
 
-// at returns the state that the client offers under this LinkId.
-func (o *ownStates) at(link wire.LinkID) (*ownState, bool) {
-	i := slices.IndexFunc(o.list, func(own *ownState) bool { return own.link == link })
-	if i < 0 {
-		return nil, false
+// at returns the state that the client offers under this LinkId; nil for none.
+func (o *ownStates) at(link wire.LinkID) *ownState {
+	for _, own := range o.list {
+		if own.link == link {
+			return own
+		}
 	}
-	return o.list[i], true
+	return nil
 }
 
 // offered answers a link that the client offers.
@@ -114,7 +115,7 @@ func parseOffer(ev *dnp.Event) (state *netstate.State, ok bool) {
 // restore makes a state of the client anew, when its session is taken over, from what the
 // holder has of it. It returns nil if the holder never heard of it.
 func (o *ownStates) restore(link wire.LinkID) *dnp.Source {
-	if own, ok := o.at(link); ok {
+	if own := o.at(link); own != nil {
 		return own.source
 	}
 	st := o.replica.ByKey(ownKey(o.Claims.Client, link))
@@ -222,8 +223,8 @@ func (o *ownStates) value(own *ownState, i int) []byte {
 
 // asserted handles the holder's answer. An answer of an earlier epoch means nothing.
 func (o *ownStates) asserted(now time.Time, own *ownState, w *replication.Write, r replication.WriteResult, err error) {
-	switch current, ok := o.at(own.link); {
-	case !ok || current != own || w.Epoch != o.epoch || mustRepeat(r, err):
+	switch {
+	case o.at(own.link) != own || w.Epoch != o.epoch || mustRepeat(r, err):
 	case r.Code == replication.WriteOK:
 		own.number = r.State
 		own.repeat.stop()

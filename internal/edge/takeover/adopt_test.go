@@ -132,7 +132,7 @@ func TestForgedPaths(t *testing.T) {
 	}
 	e.pass(pathTime + time.Second) // by then only the session has the client's path
 	e.over[addr] = 0
-	w.session(addr).Conn().Close(dnp.CloseKicked)
+	w.session(addr).Log.Conn().Close(dnp.CloseKicked)
 	e.pass(time.Second)
 	if e.direct[addr] > 0 || e.over[addr] == 0 {
 		t.Errorf("the end: %d datagrams leave directly, %d over the edge that the client comes over", e.direct[addr], e.over[addr])
@@ -278,7 +278,7 @@ func TestUncertain(t *testing.T) {
 	c.Advance(first.net.Now())
 	first.pass(100 * time.Millisecond)
 	s := first.workers[0].session(addr)
-	received, sent := s.Conn().NextNumbers()
+	received, sent := s.Log.Conn().NextNumbers()
 	if received < 3 {
 		t.Fatalf("the next number of the client is %d, want 3 at least", received)
 	}
@@ -293,8 +293,8 @@ func TestUncertain(t *testing.T) {
 	if len(next.events) != 2 || next.events[0].Type != replication.EventUncertain || next.events[1].Type != replication.EventLeft {
 		t.Fatalf("the events are %+v, want uncertain and left", next.events)
 	}
-	if ev := next.events[0]; ev.Session != s.about.ID || !slices.Equal(ev.Numbers, []uint64{received, sent}) {
-		t.Errorf("it is told %+v, want session %s and the numbers %d, %d", ev, s.about.ID, received, sent)
+	if ev := next.events[0]; ev.Session != s.About.ID || !slices.Equal(ev.Numbers, []uint64{received, sent}) {
+		t.Errorf("it is told %+v, want session %s and the numbers %d, %d", ev, s.About.ID, received, sent)
 	}
 	if next.direct[addr] != 1 {
 		t.Errorf("the client is sent %d datagrams, want the end", next.direct[addr])
@@ -384,7 +384,7 @@ func TestLogAwayEnds(t *testing.T) {
 	silence := sessionlog.Answer{Verdict: fence.Unreachable}
 	w.t.revalidate(s)
 	for _, at := range []time.Time{now, now.Add(logPatience + time.Millisecond)} {
-		s.log.Advance(at) // it asks the log
+		s.Log.Advance(at) // it asks the log
 		w.t.answer(at, s, silence)
 	}
 	if !w.t.LogAway() {

@@ -194,7 +194,7 @@ func TestLostPace(t *testing.T) {
 	k := l.worker.t
 	for i := range supersededMax + 1 {
 		x := &Session{name: clientAddr(i).String(), feed: noFeed{}}
-		x.log = sessionlog.Adopt(k.log, x.name)
+		x.Log = sessionlog.Adopt(k.log, x.name)
 		k.lose(l.net.Now(), x)
 	}
 	if n := len(k.superseded); n != supersededMax {

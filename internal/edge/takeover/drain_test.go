@@ -184,7 +184,7 @@ func TestGivenComesBack(t *testing.T) {
 		answer(errRefused)
 		e.pass(20 * time.Millisecond)
 		w.wantPhase("it is back", addr, Serving)
-		if s := w.session(addr); s == nil || s.path.Edge != "e2" || s.Epoch() != 2 {
+		if s := w.session(addr); s == nil || s.path.Edge != "e2" || s.Log.Epoch() != 2 {
 			t.Errorf("given back: %v: it is %+v, want it to come over e2, in epoch 2", given, s)
 		}
 	}

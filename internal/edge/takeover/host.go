@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -62,14 +63,10 @@ type Host interface {
 	// Spaces returns the names of the spaces that the worker follows, in order.
 	Spaces() []string
 
-	// Begin serves the client of a session that the log has stored, and returns the feed of
-	// its messages.
-	Begin(now time.Time, s *Session) Feed
-
-	// Resume restores the connection of a session that was taken over, with
-	// Takeover.Restore, and serves its client. It returns nil if the log does not tell
-	// enough.
-	Resume(now time.Time, s *Session) Feed
+	// Serve serves the client of a session that the log has stored, and returns the feed of
+	// its messages. If the session has no connection, it was taken over: Serve restores the
+	// connection with Session.Log, and returns nil if the log does not tell enough.
+	Serve(now time.Time, s *Session) Feed
 
 	// Events and logs.
 
@@ -78,6 +75,26 @@ type Host interface {
 
 	// Warn logs a problem.
 	Warn(text string, args ...any)
+}
+
+// Ports are what durable sessions need of a deployment.
+type Ports struct {
+	// Log stores the logs of all sessions. Secret makes the names of the logs. All edges of
+	// a deployment must have the same.
+	Log    sessionlog.Log
+	Secret []byte
+
+	// Affinity says which edge serves which session. nil means that only the log says so.
+	Affinity cluster.Affinity
+
+	// Forward carries datagrams to the edges that serve their clients. nil means that an
+	// edge takes over each session whose datagrams come to it.
+	Forward Forwarder
+
+	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
+	// must not send to the client before a datagram of the client comes. It needs a
+	// Forwarder.
+	AnswerOnly bool
 }
 
 // A Forwarder carries datagrams between edges. All workers call its methods, which must not

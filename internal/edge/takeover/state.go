@@ -24,19 +24,7 @@ type Config struct {
 	Rand     *rand.Rand    // makes the marks by which the edge knows its own writes
 
 	Locations *Locations // of the edge
-
-	// Log has the sessions. Secret makes the names of logs.
-	Log    sessionlog.Log
-	Secret []byte
-
-	// Affinity says which edge serves which session. nil means that only the log says so.
-	Affinity cluster.Affinity
-
-	// Forward carries datagrams to other edges. nil means that they cannot be forwarded.
-	Forward Forwarder
-
-	// AnswerOnly says that nothing may be sent on an unknown path.
-	AnswerOnly bool
+	Ports
 }
 
 // Counts are the counters of a Takeover.
@@ -99,7 +87,6 @@ type base struct {
 }
 
 func newBase(cfg Config) *base {
-	cfg.Locations.grow()
 	return &base{
 		cfg: cfg, host: cfg.Host, locations: cfg.Locations,
 		log: sessionlog.Config{
@@ -122,7 +109,7 @@ func (b *base) Counts() Counts { return b.counts }
 // Serves reports whether the worker owns the session of a client.
 func (b *base) Serves(client netip.AddrPort) bool {
 	s := b.byAddr[client]
-	return s != nil && s.log.Phase() == sessionlog.Owning
+	return s != nil && s.Log.Phase() == sessionlog.Owning
 }
 
 // name returns the name of the log of a client.
@@ -152,9 +139,9 @@ func (b *base) enter(s *Session) {
 
 // publishClaim publishes that this edge serves a session.
 func (b *base) publishClaim(s *Session) {
-	b.locations.own(s.name, b.client(s.client), b.cfg.Worker, s.log.Epoch())
+	b.locations.own(s.name, b.client(s.client), b.cfg.Worker, s.Log.Epoch())
 	if b.cfg.Affinity != nil {
-		b.cfg.Affinity.Claim(s.name, s.log.Epoch())
+		b.cfg.Affinity.Claim(s.name, s.Log.Epoch())
 	}
 }
 
@@ -162,7 +149,7 @@ func (b *base) publishClaim(s *Session) {
 func (b *base) release(s *Session) {
 	s.endFeed()
 	if b.cfg.Affinity != nil {
-		b.cfg.Affinity.Release(s.name, s.log.Epoch())
+		b.cfg.Affinity.Release(s.name, s.Log.Epoch())
 	}
 }
 
@@ -217,7 +204,7 @@ func (b *base) plan(s *Session, at time.Time) {
 // revalidate makes a session read its log before it answers, because another edge
 // may own it.
 func (b *base) revalidate(s *Session) {
-	s.log.Revalidate()
+	s.Log.Revalidate()
 	b.wake(s)
 }
 

@@ -1,3 +1,15 @@
+// Package natsroles says which program may do what on NATS: one table of roles and
+// subjects, and the configuration of nats-server that enforces it.
+//
+//	table := natsroles.Table(natsroles.Config{Subjects: subjects})
+//	text := natsroles.Render(table)             // deploy/nats/roles.conf
+//	text := natsroles.RenderAccount("a", …)     // a tenant: an account of its own
+//
+// The roles are relay, edge, publisher (a game server), observer and admin. A role may do
+// what its programs do and nothing else; tests run real programs with it, and try every role
+// on every subject of a real server against the table in deploy/nats/README.md.
+//
+// The package does not make users: names and passwords, or NKeys, are the operator's.
 package natsroles
 
 import (
@@ -33,30 +45,25 @@ type Role struct {
 // ResponseTime is how long a role with Responses may take to answer, in the form of NATS.
 const ResponseTime = "10s"
 
-// A Config has the settings that the table depends on. The zero value stands for the
-// defaults of relays and edges.
+// A Config has the settings that the table depends on.
 type Config struct {
 	Subjects     subject.Names
-	StoreStreams int // --store-streams of relays; default 4
-	LogStreams   int // of edges with a session log; default 16
+	StoreStreams int // --store-streams of relays; 0 means the default, 4
 }
 
-func (c Config) withDefaults() Config {
-	c.StoreStreams = cmp.Or(c.StoreStreams, 4)
-	c.LogStreams = cmp.Or(c.LogStreams, 16)
-	return c
-}
+// logStreams is the number of streams with the session logs of edges.
+const logStreams = 16
 
 // Table returns the roles.
 func Table(c Config) []Role {
-	c = c.withDefaults()
+	c.StoreStreams = cmp.Or(c.StoreStreams, 4)
 	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
 }
 
 // relay holds spaces: it receives publishes, queries and writes, and writes to the store.
 func (c *Config) relay() Role {
 	s := c.Subjects
-	r := Role{
+	return Role{
 		Name: "relay",
 		Publish: append([]string{
 			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
@@ -72,7 +79,6 @@ func (c *Config) relay() Role {
 			NodeInbox + ".>",
 		},
 	}
-	return r
 }
 
 // edge serves clients: it follows spaces, and passes on writes and messages of clients.
@@ -88,7 +94,7 @@ func (c *Config) edge() Role {
 		},
 		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), NodeInbox + ".>"},
 	}
-	for n := range c.LogStreams {
+	for n := range logStreams {
 		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), "STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...)
 	}
 	r.Publish = append(r.Publish, api(fromStream, "STREAM.INFO", "STREAM.CREATE")...)
@@ -179,7 +185,7 @@ func Render(table []Role) string {
 		fmt.Fprintf(&b, "#   %-24s password of user %s\n", password("", r), r.Name)
 	}
 	b.WriteString("\nauthorization {\n  users = [\n")
-	users(&b, "", table, "    ")
+	users(&b, "", table)
 	b.WriteString("  ]\n}\n")
 	return b.String()
 }
@@ -193,45 +199,40 @@ func RenderAccount(account string, table []Role, mappings []subject.Mapping) str
 		fmt.Fprintf(&b, "    %q: %q\n", m.From, m.To)
 	}
 	b.WriteString("  }\n  users = [\n")
-	users(&b, account, table, "    ")
+	users(&b, account, table)
 	b.WriteString("  ]\n}\n")
 	return b.String()
 }
 
-func users(b *strings.Builder, account string, table []Role, indent string) {
+func users(b *strings.Builder, account string, table []Role) {
 	for _, r := range table {
-		name := r.Name
-		if account != "" {
-			name = account + "_" + r.Name
-		}
-		fmt.Fprintf(b, "%s{\n%s  user: %s, password: $%s\n%s  permissions: {\n", indent, indent, name, password(account, r), indent)
-		fmt.Fprintf(b, "%s    publish: { allow: %s }\n", indent, list(r.Publish, indent+"    "))
+		fmt.Fprintf(b, "    {\n      user: %s, password: $%s\n      permissions: {\n", user(account, r), password(account, r))
+		fmt.Fprintf(b, "        publish: { allow: %s }\n", list(r.Publish))
 		closed := ""
 		if len(r.SubscribeDeny) > 0 {
-			closed = ", deny: " + list(r.SubscribeDeny, indent+"    ")
+			closed = ", deny: " + list(r.SubscribeDeny)
 		}
-		fmt.Fprintf(b, "%s    subscribe: { allow: %s%s }\n", indent, list(r.Subscribe, indent+"    "), closed)
+		fmt.Fprintf(b, "        subscribe: { allow: %s%s }\n", list(r.Subscribe), closed)
 		if r.Responses {
-			fmt.Fprintf(b, "%s    allow_responses: { max: 1, expires: %q }\n", indent, ResponseTime)
+			fmt.Fprintf(b, "        allow_responses: { max: 1, expires: %q }\n", ResponseTime)
 		}
-		fmt.Fprintf(b, "%s  }\n%s}\n", indent, indent)
+		b.WriteString("      }\n    }\n")
 	}
 }
+
+// user returns the name of the user with a role, with that of its account if there is one.
+func user(account string, r Role) string { return strings.TrimPrefix(account+"_"+r.Name, "_") }
 
 // password returns the environment variable with the password of a role.
 func password(account string, r Role) string {
-	name := "NATS_" + strings.ToUpper(r.Name) + "_PASSWORD"
-	if account != "" {
-		name = "NATS_" + strings.ToUpper(account+"_"+r.Name) + "_PASSWORD"
-	}
-	return name
+	return "NATS_" + strings.ToUpper(user(account, r)) + "_PASSWORD"
 }
 
-func list(subjects []string, indent string) string {
+func list(subjects []string) string {
 	var b strings.Builder
 	b.WriteString("[\n")
 	for _, s := range subjects {
-		fmt.Fprintf(&b, "%s  %q\n", indent, s)
+		fmt.Fprintf(&b, "          %q\n", s)
 	}
-	return b.String() + indent + "]"
+	return b.String() + "        ]"
 }
