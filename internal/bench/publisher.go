@@ -25,7 +25,6 @@ const (
 
 // A Publisher is the game server of a case.
 type Publisher struct {
-	c        *Case
 	script   *script
 	NC       *nats.Conn
 	Subjects subject.Names
@@ -35,12 +34,12 @@ type Publisher struct {
 	grouped int        // joined[:grouped] are in their groups
 }
 
-func newPublisher(c *Case, s *script, url string) (*Publisher, error) {
+func newPublisher(s *script, url string) (*Publisher, error) {
 	nc, err := nats.Connect(url, nats.Name("bench"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	p := &Publisher{c: c, script: s, NC: nc}
+	p := &Publisher{script: s, NC: nc}
 	if _, err := nc.Subscribe(p.Subjects.Event(Space), p.event); err != nil {
 		nc.Close()
 		return nil, err
@@ -79,8 +78,8 @@ func message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
 }
 
 func (p *Publisher) putAll(ctx context.Context) error {
-	for first := 0; first < p.c.States; first += opsPerMessage {
-		if err := p.request(ctx, message(first, min(first+opsPerMessage, p.c.States), p.script.appendPut)); err != nil {
+	for first := 0; first < p.script.c.States; first += opsPerMessage {
+		if err := p.request(ctx, message(first, min(first+opsPerMessage, p.script.c.States), p.script.appendPut)); err != nil {
 			return fmt.Errorf("put the states: %w", err)
 		}
 	}
@@ -93,11 +92,11 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	joined := p.joined
 	p.mu.Unlock()
 	end := min(len(joined), p.grouped+opsPerMessage)
-	if end == p.grouped || p.c.Links == 0 {
+	if end == p.grouped || p.script.c.Links == 0 {
 		return nil
 	}
 	err := p.request(ctx, message(p.grouped, end, func(b []byte, i int) []byte {
-		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.c.groups())
+		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.script.c.groups())
 	}))
 	var refused *payload.AnswerError
 	switch {
