@@ -39,8 +39,7 @@ type Store struct {
 	silent bool
 	held   []func() // writes to apply when the outage ends
 
-	Appends, Reads, Refused int
-	Bytes                   int
+	Appends, Reads, Bytes int
 }
 
 // A record is the log of one session.
@@ -190,7 +189,6 @@ func (s *Store) apply(w sessionlog.Write) sessionlog.Answer {
 		last = r.entries[n-1].Seq
 	}
 	if last != w.Expect {
-		s.Refused++
 		return sessionlog.Answer{Verdict: fence.Stale}
 	}
 	s.seq++
