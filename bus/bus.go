@@ -10,6 +10,7 @@
 package bus
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -45,6 +46,16 @@ type Msg struct {
 	Reply   string            // subject for answers; empty if none is wanted
 	Header  map[string]string // nil if there is none; a header costs far more than the same bytes in Data
 	Data    []byte
+}
+
+// JSON returns a message with v as JSON. It panics if JSON cannot express v, which depends on
+// the type of v only.
+func JSON(subject string, v any) Msg {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("bus: a value that JSON cannot express: " + err.Error())
+	}
+	return Msg{Subject: subject, Data: data}
 }
 
 // NoResponders reports whether m is the bus's notice that the subject of a request has no

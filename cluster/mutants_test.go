@@ -32,7 +32,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "target_waits", File: "cluster/leasefollow.go", Old: `return l.holder.To == "" || l.holder.To == l.cfg.Node`, New: `return l.holder.To == ""`},
 	{Name: "own_trace_is_foreign", File: "cluster/leasefollow.go", Old: "return l.holder.Node == l.cfg.Node && l.holder.ID == l.cfg.ID", New: "return false"},
 	{Name: "trusts_the_past", File: "cluster/leasefollow.go", Old: "if l.known && l.inPast(now, a) {", New: "if l.known && l.inPast(now, a) && f.past.IsZero() {"},
-	{Name: "other_format_is_read", File: "cluster/leaserecord.go", Old: "json.Unmarshal(p, &h) != nil || h.Format > format.Newest", New: "json.Unmarshal(p, &h) != nil", Run: "^TestHolderOfOtherFormat$"},
+	{Name: "other_format_is_read", File: "cluster/lease.go", Old: "json.Unmarshal(p, &h) != nil || h.Format > format.Newest", New: "json.Unmarshal(p, &h) != nil", Run: "^TestHolderOfOtherFormat$"},
 	{Name: "free_for_all_relays", File: "cluster/leasefollow.go", Old: "return l.holder.Node == l.cfg.Node && l.holder.ID == l.cfg.ID", New: "return l.holder.ID != l.cfg.ID"},
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"hash/fnv"
 	"iter"
 	"slices"
 	"strings"
@@ -56,31 +57,114 @@ func (r Roster) Format() uint8 {
 	if len(r.members) == 0 {
 		return format.Oldest
 	}
-	lowest := r.members[0].format()
-	for _, m := range r.members[1:] {
-		lowest = min(lowest, m.format())
-	}
-	return lowest
+	return slices.MinFunc(r.members, func(a, b Member) int { return cmp.Compare(a.format(), b.format()) }).format()
 }
 
-// A Difference is the members that are in only one of two rosters, in the order of names. A member
-// that was restarted is in Left as it was and in Joined as it is, because the former process has
-// gone with everything that it held.
-type Difference struct {
-	Joined, Left []Member
+// Since returns the members of r that were not in old, and those of old that are not in r, each in the
+// order of names. A member that was restarted has left as it was and joined as it is, because the
+// former process has gone with everything that it held.
+func (r Roster) Since(old Roster) (joined, left []Member) { return r.without(old), old.without(r) }
+
+// without returns the members of r whose processes are not in o.
+func (r Roster) without(o Roster) (list []Member) {
+	for _, m := range r.members {
+		if other, ok := o.Member(m.Name); !ok || other.Incarnation != m.Incarnation {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
-// Since returns the difference from old to r.
-func (r Roster) Since(old Roster) (d Difference) {
-	for _, was := range old.members {
-		if is, ok := r.Member(was.Name); !ok || is.Incarnation != was.Incarnation {
-			d.Left = append(d.Left, was)
+// Rendezvous hashing, D. Thaler and C. V. Ravishankar, "Using name-based mappings to increase hit
+// rates", 1998: every relay draws a number for every shard from its own name, and the relay with
+// the highest number should hold the shard. So all nodes that see the same roster agree without
+// talking, and when one of n relays goes, only its own shards move: 1/n of them, spread over the
+// others.
+
+// A candidate is a relay that may be given shards.
+type candidate struct {
+	name string
+	seed uint64
+}
+
+// FNV-1a with 64 bits. Package fnv costs a roster of a thousand edges a third more.
+const (
+	fnvOffset64 = 14695981039346656037
+	fnvPrime64  = 1099511628211
+)
+
+func newCandidate(name string) candidate {
+	h := uint64(fnvOffset64)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * fnvPrime64
+	}
+	return candidate{name, mix(h)}
+}
+
+// draw returns the number that h draws for a shard. It must never change: nodes of different
+// releases have to agree.
+func (h candidate) draw(shard int) uint64 {
+	return mix(h.seed + uint64(shard)*0x9e3779b97f4a7c15)
+}
+
+// mix spreads every bit of x over all bits: the finalizer of SplitMix64, G. Steele and others,
+// "Fast splittable pseudorandom number generators", 2014. FNV alone gives close numbers to names
+// that differ in the last byte.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Draw returns the number that a node draws for another name. It must never change.
+func Draw(node, name string) uint64 {
+	return mix(newCandidate(node).seed + newCandidate(name).seed*0x9e3779b97f4a7c15)
+}
+
+// Holder returns the name of the relay that should hold a shard; ok is false if no relay is ready.
+// Only the lease says which relay holds it.
+func (r Roster) Holder(shard int) (name string, ok bool) {
+	var best uint64
+	for _, h := range r.candidates { // in the order of names, so the first of equals wins
+		if n := h.draw(shard); !ok || n > best {
+			name, best, ok = h.name, n, true
 		}
 	}
-	for _, is := range r.members {
-		if was, ok := old.Member(is.Name); !ok || was.Incarnation != is.Incarnation {
-			d.Joined = append(d.Joined, is)
+	return name, ok
+}
+
+// Choose returns the node to which a key belongs, by the same hashing: the answer does not depend
+// on the order of the names, and when a node goes, only its keys move. It is empty without names.
+func Choose(key string, names []string) (best string) {
+	var most uint64
+	for _, name := range names {
+		n := Draw(name, key)
+		if best == "" || n > most || n == most && name < best {
+			best, most = name, n
 		}
 	}
-	return d
+	return best
+}
+
+// Ranking returns the names of all relays that may hold a shard: the one that should, then the one
+// that should if the first went, and so on.
+func (r Roster) Ranking(shard int) []string {
+	holders := slices.Clone(r.candidates)
+	slices.SortFunc(holders, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.draw(shard), a.draw(shard)), strings.Compare(a.name, b.name))
+	})
+	names := make([]string, len(holders))
+	for i, h := range holders {
+		names[i] = h.name
+	}
+	return names
+}
+
+// Shard returns the shard of a space: FNV-1a 32 of its name modulo shards, which must be positive.
+// NATS computes {{partition(shards,1)}} the same way, and the two must agree, or publishes reach a
+// node that does not hold the space.
+func Shard(space string, shards int) int {
+	h := fnv.New32a()
+	h.Write([]byte(space))
+	return int(h.Sum32() % uint32(shards))
 }

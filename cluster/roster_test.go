@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -49,18 +50,18 @@ func TestDifference(t *testing.T) {
 	now[1].Incarnation++         // restarted
 	now[2].Phase = PhaseDraining // changed
 	now[3].Name = "relay-9"      // left, and another joined
-	d := NewRoster(now).Since(old)
-	if len(d.Left) != 2 || d.Left[0].Name != "relay-1" || d.Left[0].Incarnation != 1 || d.Left[1].Name != "relay-3" {
-		t.Errorf("left: got %+v", d.Left)
+	joined, left := NewRoster(now).Since(old)
+	if len(left) != 2 || left[0].Name != "relay-1" || left[0].Incarnation != 1 || left[1].Name != "relay-3" {
+		t.Errorf("left: got %+v", left)
 	}
-	if len(d.Joined) != 2 || d.Joined[0].Name != "relay-1" || d.Joined[0].Incarnation != 2 || d.Joined[1].Name != "relay-9" {
-		t.Errorf("joined: got %+v", d.Joined)
+	if len(joined) != 2 || joined[0].Name != "relay-1" || joined[0].Incarnation != 2 || joined[1].Name != "relay-9" {
+		t.Errorf("joined: got %+v", joined)
 	}
 	if now[2].Equal(list[2]) {
 		t.Error("another phase is no change")
 	}
-	if d := old.Since(NewRoster(list)); len(d.Left)+len(d.Joined) > 0 || !slices.EqualFunc(old.members, list, Member.Equal) {
-		t.Errorf("equal rosters differ: %+v", d)
+	if joined, left := old.Since(NewRoster(list)); len(joined)+len(left) > 0 || !slices.EqualFunc(old.members, list, Member.Equal) {
+		t.Errorf("equal rosters differ: %+v, %+v", joined, left)
 	}
 	moved := list[0]
 	moved.Addresses = []Address{{ServiceHTTP, netip.MustParseAddrPort("127.0.0.1:1")}}
@@ -180,5 +181,36 @@ func TestFormat(t *testing.T) {
 	}
 	if member("a", 2).Equal(member("a", 1)) {
 		t.Error("a new format is no change")
+	}
+}
+
+// TestShard compares Shard with the standard library. bus/natsbus compares it with a NATS server.
+func TestShard(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		name := make([]byte, rnd.IntN(65))
+		for i := range name {
+			name[i] = byte(rnd.Uint32())
+		}
+		shards := 1 + rnd.IntN(1000)
+		h := fnv.New32a()
+		h.Write(name)
+		want := int(h.Sum32() % uint32(shards))
+		if got := Shard(string(name), shards); got != want {
+			t.Fatalf("Shard(%q, %d) = %d, want %d", name, shards, got, want)
+		}
+	}
+}
+
+func TestShardsAreEven(t *testing.T) {
+	const shards, spaces = 64, 64_000
+	var count [shards]int
+	for i := range spaces {
+		count[Shard("match-"+string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676%26))+string(rune('a'+i/17576)), shards)]++
+	}
+	for n, c := range count {
+		if c < 700 || c > 1300 {
+			t.Errorf("shard %d has %d of %d spaces", n, c, spaces)
+		}
 	}
 }

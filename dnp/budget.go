@@ -80,10 +80,8 @@ func (b *budget) pay(r *rate, size int, now instant) {
 	b.spent = min(max(b.spent, now.add(-r.burst)).add(r.cost(size+b.headers)), now.add(r.burst))
 }
 
-// overdrawn reports whether something is owed.
 func (b *budget) overdrawn(now instant) bool { return b.spent > now }
 
-// affords reports whether so many bytes are saved.
 func (b *budget) affords(r *rate, bytes int, now instant) bool {
 	return max(b.spent, now.add(-r.burst)).add(r.cost(bytes)) <= now
 }
@@ -130,17 +128,9 @@ const repeatWeight = 1.0 / 16
 // PriorityMax is the highest priority of a Source.
 const PriorityMax = 16
 
-// urgency returns priority × staleness. A version is only made of changes beyond
-// the precision of the values, so the versions that a link lacks are the steps of
-// precision by which its values are wrong at least. The age lets a state that changed
-// only once have its turn: a link that waits gets more urgent without limit, and a link
-// that is sent begins anew, so no link waits for ever.
-//
-// A bound: let n links wait, whose priorities differ by a factor of at most r, and
-// let every sending carry k of them. In m sendings any other link is sent at most
-// 1 + 2r·ln(1+m) times before one that waits since the first, because it has to grow
-// as urgent from nothing, at twice r the speed at most. The link is sent after m
-// sendings at the latest, for the least m with k·m > n·(1 + 2r·ln(1+m)).
+// urgency returns priority × staleness. The versions that a link lacks are the steps of
+// precision by which its values are wrong at least, the age lets a state that changed only
+// once have its turn. Why no link waits for ever: DESIGN.md, Budget, urgency, joining.
 func urgency(priority uint8, versions uint32, age time.Duration, repeat bool) float32 {
 	u := float32(priority) * (float32(versions) + float32(age)/float32(stalenessUnit))
 	if repeat {
@@ -202,7 +192,6 @@ func (t *linkTable) rank(now instant) {
 	}
 }
 
-// mostUrgent removes and returns the top of the heap.
 func (t *linkTable) mostUrgent() (slot uint16) {
 	slot, last := t.waiting[0].slot, len(t.waiting)-1
 	t.waiting[0] = t.waiting[last]
@@ -270,7 +259,6 @@ func (q *offerQueue) nextTimeout() instant {
 	return q.spent
 }
 
-// add puts c into the queue, unless it is there.
 func (q *offerQueue) add(c *Conn) {
 	if !c.inOffers {
 		c.inOffers = true

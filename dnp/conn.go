@@ -152,8 +152,6 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 		c.receiveClose(now)
 	case wire.CommandMessage:
 		c.receiveMessage(body, now)
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState:
-		c.receiveReliable(cmd, body, now, out)
 	case wire.CommandReliableAck:
 		c.receiveAck(body, now)
 	case wire.CommandLinkUp:
@@ -162,14 +160,12 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 		c.life.hearIf(c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
 		c.life.hearIf(c.links.receiveUpdate(body, now), now)
-	case wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
-		if !c.e.cfg.Profile.Long() {
+	default:
+		if !isReliable(cmd, c.e.cfg.Profile) {
 			c.e.drop(DropUnknownCommand)
 			return
 		}
 		c.receiveReliable(cmd, body, now, out)
-	default:
-		c.e.drop(DropUnknownCommand)
 	}
 }
 
@@ -179,7 +175,7 @@ func (c *Conn) receiveMessage(data []byte, now instant) {
 		return
 	}
 	c.life.hear(now)
-	c.e.event(Event{Kind: EventMessage, Conn: c, Data: data})
+	c.e.event(c.handle, Event{Kind: EventMessage, Data: data})
 }
 
 // pump sends what is ready and does what is due.
@@ -246,7 +242,7 @@ func (c *Conn) settle(now instant) {
 func (c *Conn) nextTimeout() instant {
 	switch {
 	case c.state == connConnecting:
-		return c.connect.nextTimeout()
+		return min(c.connect.next, c.connect.until)
 	case c.awaitsEnd(), c.log.isMuted():
 		return never
 	}
@@ -275,10 +271,9 @@ func (c *Conn) end(reason CloseReason, out Sender) {
 
 // endSilently closes the connection for good and sends the peer nothing.
 func (c *Conn) endSilently(reason CloseReason) {
-	c.links.detachAll()
-	c.e.remove(c)
 	c.e.stats.Closes[reason]++
-	c.e.event(Event{Kind: EventClosed, Conn: c, Reason: reason})
+	c.e.event(c.handle, Event{Kind: EventClosed, Reason: reason})
+	c.Abandon()
 }
 
 // An unreliableLane holds unreliable messages until the next Advance. When it is
@@ -332,8 +327,6 @@ type connecting struct {
 	next  instant // when the next request is sent
 	until instant // when to give up
 }
-
-func (a *connecting) nextTimeout() instant { return min(a.next, a.until) }
 
 // Connect asks the server at this address for a connection. EventConnected or
 // EventClosed follows. Errors are ErrConnected and ErrConns.

@@ -183,10 +183,6 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	return e.clock.time(at), at != never
 }
 
-// Conns returns the number of connections, including those that Connect is
-// establishing.
-func (e *Endpoint) Conns() int { return len(e.byAddr) }
-
 // All yields every connection, in an order that depends only on what happened
 // before. Connections may be closed meanwhile.
 func (e *Endpoint) All(yield func(*Conn) bool) {
@@ -239,7 +235,7 @@ func (e *Endpoint) established(c *Conn, now instant) {
 	c.links.startScrub(now)
 	e.stats.Connects++
 	e.startJournal(c)
-	e.event(Event{Kind: EventConnected, Conn: c})
+	e.event(c.handle, Event{Kind: EventConnected})
 	c.settle(now)
 }
 
@@ -252,14 +248,13 @@ func (e *Endpoint) startJournal(c *Conn) {
 	}
 }
 
-// remove forgets a connection.
 func (e *Endpoint) remove(c *Conn) {
 	for _, held := range c.recv.early {
 		e.lent = append(e.lent, held.buf)
 	}
 	c.state = connClosed
 	c.send, c.recv, c.unreliable = sendWindow{}, recvWindow{}, unreliableLane{}
-	c.links = linkTable{core: &e.core, send: &c.send, log: c.log, conn: c.handle}
+	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.timers.remove(&c.timer)
 	if !c.client {
 		e.cfg.Gate.Closed(e.clock.time(e.clock.now), c.addr)
@@ -269,7 +264,8 @@ func (e *Endpoint) remove(c *Conn) {
 	e.freeConns = append(e.freeConns, c.handle)
 }
 
-func (e *core) event(v Event) {
+func (e *core) event(conn uint32, v Event) {
+	v.Conn = e.conns[conn]
 	if e.driven {
 		e.events = append(e.events, v)
 		return

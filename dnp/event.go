@@ -53,21 +53,6 @@ const (
 	EventUnstored
 )
 
-var eventNames = [...]string{
-	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
-	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
-	EventUnstored: "unstored",
-}
-
-// String returns the name of k for logs and test failures.
-func (k EventKind) String() string {
-	if k > 0 && int(k) < len(eventNames) {
-		return eventNames[k]
-	}
-	return "event?"
-}
-
 // An Event is something that happened to a connection. Its byte slices alias the
 // datagram or buffers of the Endpoint and are valid until the next Receive or
 // Advance.
@@ -141,12 +126,7 @@ var closeNames = [...]string{
 }
 
 // String returns the name of r in metrics and logs.
-func (r CloseReason) String() string {
-	if int(r) < len(closeNames) {
-		return closeNames[r]
-	}
-	return "reason?"
-}
+func (r CloseReason) String() string { return closeNames[r] }
 
 // A DropReason says why a datagram, or a part of one, was ignored, or what a bound
 // cost. Input from the network never causes anything louder than such a counter.
@@ -207,12 +187,7 @@ var dropNames = [...]string{
 }
 
 // String returns the name of r in metrics.
-func (r DropReason) String() string {
-	if int(r) < len(dropNames) {
-		return dropNames[r]
-	}
-	return "drop?"
-}
+func (r DropReason) String() string { return dropNames[r] }
 
 // Stats counts what an Endpoint did since it was made. The owner of the Endpoint
 // reads it. The counters are never reset.

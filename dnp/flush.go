@@ -196,7 +196,6 @@ func (w *updateWriter) open(id wire.LinkID, size int) bool {
 	return true
 }
 
-// close ends the open link.
 func (w *updateWriter) close() {
 	if w.count > 0 {
 		w.e.cfg.Profile.PutUpdateCount(w.b[w.count:], w.values)

@@ -137,6 +137,13 @@ func (s *connTest) note(events []Event) {
 	}
 }
 
+var eventNames = [...]string{
+	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
+	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
+	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
+	EventUnstored: "unstored",
+}
+
 func eventText(v Event) string {
 	switch v.Kind {
 	case EventClosed:
@@ -149,7 +156,7 @@ func eventText(v Event) string {
 	case EventLinkOffered:
 		return fmt.Sprintf("link offered %04x %s values=%d readonly=%v", v.Link, v.Data, v.Values.Len(), v.ReadOnly)
 	case EventLinkUp, EventLinkDown:
-		return fmt.Sprintf("%v %04x", v.Kind, v.Link)
+		return fmt.Sprintf("%s %04x", eventNames[v.Kind], v.Link)
 	case EventUpdate:
 		text := fmt.Sprintf("update %04x", v.Link)
 		for i, b, ok := v.Update.Next(); ok; i, b, ok = v.Update.Next() {
@@ -159,7 +166,7 @@ func eventText(v Event) string {
 	case EventSent:
 		return fmt.Sprintf("sent %d number=%d", v.Token, v.Number)
 	}
-	return v.Kind.String()
+	return eventNames[v.Kind]
 }
 
 // want requires the datagrams that were sent since the last want, and says why.

@@ -41,26 +41,6 @@ func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 // A holdTable holds what the peer wrote on all links of a connection.
 type holdTable map[holdKey]*hold
 
-// put remembers a write. It reports false if there are holdsMax others.
-func (h *holdTable) put(key holdKey, value []byte, now instant) bool {
-	held := (*h)[key]
-	if held == nil {
-		if len(*h) >= holdsMax {
-			return false
-		}
-		if *h == nil {
-			*h = make(holdTable)
-		}
-		held = &hold{echoes: echoCopies, echoed: now}
-		(*h)[key] = held
-	}
-	if now.sub(held.echoed) < echoQuiet {
-		held.echoes = echoCopies
-	}
-	held.value, held.undecided, held.wrote = append(held.value[:0], value...), true, now
-	return true
-}
-
 // withhold reports whether value must not be sent to the peer, because it may be what
 // the peer wrote. It counts an echo that is due, and ends a hold from which the state has
 // moved on.
@@ -88,18 +68,33 @@ func (h *hold) echo(now instant) bool {
 	return true
 }
 
-// drop forgets all holds of a link.
-func (h holdTable) drop(slot int) {
-	maps.DeleteFunc(h, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
-}
-
 // Hold says that the peer wrote value, which is copied, to element index of a
 // link. That element is not sent to the peer until Release or Refuse, and after Release
 // not while the state has these very bytes.
 func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
-	if !c.over() {
-		c.links.hold(id, index, value)
+	t, now := &c.links, c.e.clock.now
+	slot, ok := t.slotOf(id)
+	if !ok || c.over() {
+		return
 	}
+	key := newHoldKey(slot, index)
+	held := t.holds[key]
+	if held == nil {
+		if len(t.holds) >= holdsMax {
+			c.e.drop(DropHoldsFull)
+			return
+		}
+		if t.holds == nil {
+			t.holds = make(holdTable)
+		}
+		held = &hold{echoes: echoCopies, echoed: now}
+		t.holds[key] = held
+	}
+	if now.sub(held.echoed) < echoQuiet {
+		held.echoes = echoCopies
+	}
+	held.value, held.undecided, held.wrote = append(held.value[:0], value...), true, now
+	t.slots[slot].flags |= linkHeld
 }
 
 // A HeldValue is what the peer wrote to element Index of Link, without Release or Refuse
@@ -122,7 +117,14 @@ func (c *Conn) Held() (list []HeldValue) {
 }
 
 // Release says that what the peer wrote has become the truth, for now.
-func (c *Conn) Release(id wire.LinkID, index int) { c.links.release(id, index) }
+func (c *Conn) Release(id wire.LinkID, index int) {
+	if slot, ok := c.links.slotOf(id); ok {
+		if h := c.links.holds[newHoldKey(slot, index)]; h != nil {
+			h.undecided = false
+			c.links.resendValue(slot, index, h)
+		}
+	}
+}
 
 // Refuse says that what the peer wrote did not become the truth. The peer is sent
 // the value that did.
@@ -130,27 +132,6 @@ func (c *Conn) Refuse(id wire.LinkID, index int) {
 	if slot, ok := c.links.slotOf(id); ok {
 		delete(c.links.holds, newHoldKey(slot, index))
 		c.links.resendValue(slot, index, nil)
-	}
-}
-
-func (t *linkTable) hold(id wire.LinkID, index int, value []byte) {
-	slot, ok := t.slotOf(id)
-	if !ok {
-		return
-	}
-	if !t.holds.put(newHoldKey(slot, index), value, t.core.clock.now) {
-		t.core.drop(DropHoldsFull)
-		return
-	}
-	t.slots[slot].flags |= linkHeld
-}
-
-func (t *linkTable) release(id wire.LinkID, index int) {
-	if slot, ok := t.slotOf(id); ok {
-		if h := t.holds[newHoldKey(slot, index)]; h != nil {
-			h.undecided = false
-			t.resendValue(slot, index, h)
-		}
 	}
 }
 

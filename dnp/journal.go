@@ -20,18 +20,6 @@ import (
 //			c.Ended()              // when that is stored; EventClosed follows
 //		}
 
-// A CommandKind is what a reliable command of ours is. The values are part of logs.
-type CommandKind uint8
-
-// The kinds.
-const (
-	SentMessage = CommandKind(outMessage)   // a whole message
-	SentPart    = CommandKind(outPart)      // a part of a long one
-	SentProbe   = CommandKind(outProbe)     // a probe without meaning
-	SentLink    = CommandKind(outLinkState) // an offer, encoded at each sending
-	SentFrozen  = CommandKind(outFrozen)    // an offer whose link is gone; Data is what follows the number
-)
-
 // A ReceivedCommand is a reliable command of the peer. Body follows the command
 // byte, its number included.
 type ReceivedCommand struct {
@@ -120,11 +108,10 @@ func (j *journal) isMuted() bool { return j != nil && j.muted }
 func (j *journal) want(need logNeed) {
 	if j != nil && j.wanted < need {
 		j.wanted = need
-		j.core.event(Event{Kind: EventUnstored, Conn: j.core.conns[j.conn]})
+		j.core.event(j.conn, Event{Kind: EventUnstored})
 	}
 }
 
-// linkChanged notes what became of a link.
 func (j *journal) linkChanged(id wire.LinkID, what LinkFate) {
 	if j == nil {
 		return
@@ -196,9 +183,6 @@ func (c *Conn) Unanswered() bool {
 	return false
 }
 
-// Waiting returns how many messages wait for the send window.
-func (c *Conn) Waiting() int { return len(c.send.queue) }
-
 // QueuedTokens yields the tokens of the messages that have no number yet, in the order of
 // sending; 0 for those without one.
 func (c *Conn) QueuedTokens(yield func(token uint64) bool) {
@@ -220,7 +204,7 @@ func (c *Conn) DropQueue() {
 	w := &c.send
 	w.queuedTakeDowns(c.links.takeDown)
 	w.queue, w.bytes = nil, 0
-	w.part, w.partAt = message{}, 0
+	w.part, w.partAt = outgoing{}, 0
 }
 
 // Mute stops a logged connection from sending anything, because its owner may no longer
@@ -292,8 +276,8 @@ func (t *linkTable) sentCommand(n uint64) (SentCommand, bool) {
 		return SentCommand{}, false
 	}
 	o := &w.flight[n-w.base()]
-	s := SentCommand{Number: n, Kind: CommandKind(o.kind), Flags: o.flags, TakeDown: o.takeDown, Link: o.link, Token: o.token, Data: o.data}
-	if o.kind == outLinkState && !o.acked && !t.ids.gone(o.link) {
+	s := SentCommand{Number: n, Kind: o.kind, Flags: o.flags, TakeDown: o.takeDown, Link: o.link, Token: o.token, Data: o.data}
+	if o.kind == SentLink && !o.acked && !t.ids.gone(o.link) {
 		l := &t.slots[o.slot]
 		s.ReadOnly, s.HasRef, s.Ref = l.has(linkReadOnly), true, t.core.sources[l.source].cfg.Ref
 		if !w.peerLong {
@@ -413,21 +397,21 @@ func (t *linkTable) replaySent(s SentCommand, resolve func(uint64) *Source, now 
 		return false
 	}
 	o := outgoing{
-		kind: outgoingKind(s.Kind), flags: s.Flags, takeDown: s.TakeDown, link: s.Link, data: append([]byte(nil), s.Data...),
+		kind: s.Kind, flags: s.Flags, takeDown: s.TakeDown, link: s.Link, data: append([]byte(nil), s.Data...),
 		sends: 1, first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 	}
 	if s.TakeDown {
 		t.replayTakeDown(s.Link)
 	}
-	if o.kind == outLinkState {
+	if o.kind == SentLink {
 		slot, ok := t.replayOffer(s, resolve)
 		switch {
 		case ok:
 			o.slot, o.data = uint16(slot), nil
 		case len(s.Data) > 0:
-			o.kind, o.takeDown = outFrozen, true
+			o.kind, o.takeDown = SentFrozen, true
 		default: // the state is gone; the peer takes one of the two meanings, and with either it has no link
-			o.kind = outProbe
+			o.kind = SentProbe
 			t.startDown(s.Link)
 		}
 	}
@@ -467,7 +451,6 @@ func (t *linkTable) replayOffer(s SentCommand, resolve func(uint64) *Source) (sl
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, src)
-	t.ours++
 	t.ids.index[i] = uint16(slot + 1)
 	return slot, true
 }

@@ -7,24 +7,15 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// presumeAfter is how long after the acknowledgement of an offer a silent peer is
+// presumeSteps is how long after the acknowledgement of an offer a silent peer is
 // presumed to have accepted it: a LinkUp can be lost and is never repeated
 // (dnp/PROTOCOL.md, Links).
-const presumeAfter = 500 * time.Millisecond
-
-// A presumption is a link whose offer was acknowledged.
-type presumption struct {
-	slot uint16
-	id   wire.LinkID
-	at   instant
-}
+var presumeSteps = []time.Duration{500 * time.Millisecond}
 
 // A LinkInfo describes a link of a connection.
 type LinkInfo struct {
 	ID       wire.LinkID
-	Phase    LinkPhase
 	ReadOnly bool // the side that did not offer it must not write
-	ByPeer   bool // the peer offered it
 }
 
 // Link offers the peer a link to s, as soon as the send window has room. Errors
@@ -45,14 +36,13 @@ func (c *Conn) Link(s *Source, readOnly bool) error {
 // if wanted. Without a link it does nothing.
 func (c *Conn) Unlink(s *Source, farewell bool) {
 	slot, ok := c.links.find(s)
-	if !ok {
-		return
-	}
-	if farewell {
+	switch {
+	case !ok:
+	case farewell:
 		c.unlink(slot, s.cfg.Farewell)
-		return
+	default:
+		c.unlink(slot, nil)
 	}
-	c.unlink(slot, nil)
 }
 
 // unlink takes down a link, after a farewell if it has any bytes. LinkDown follows the
@@ -96,7 +86,7 @@ func (c *Conn) LinkOf(s *Source) (LinkInfo, bool) {
 		return LinkInfo{}, false
 	}
 	l := &c.links.slots[slot]
-	return LinkInfo{ID: l.id, Phase: l.phase, ReadOnly: l.has(linkReadOnly), ByPeer: l.has(linkByPeer)}, true
+	return LinkInfo{ID: l.id, ReadOnly: l.has(linkReadOnly)}, true
 }
 
 // Relink binds the link to from to another Source of the same layout, which stands
@@ -132,7 +122,7 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	if _, linked := t.find(s); linked {
 		return ErrLinked
 	}
-	if int(t.ours) >= t.core.cfg.LinksMax {
+	if ours := len(t.slots) - len(t.free) - len(t.peer); ours >= t.core.cfg.LinksMax {
 		return ErrLinks
 	}
 	slot := t.newSlot()
@@ -146,7 +136,6 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, s)
-	t.ours++
 	t.send.offers = append(t.send.offers, uint16(slot))
 	return nil
 }
@@ -156,11 +145,11 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 func (t *linkTable) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
 	seq := t.core.cfg.Profile.Seq(n)
 	switch o.kind {
-	case outMessage:
+	case SentMessage:
 		return wire.ReliableMessage{Seq: seq, Data: o.data}.Append(b)
-	case outPart, outProbe:
+	case SentPart, SentProbe:
 		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
-	case outLinkState:
+	case SentLink:
 		return t.appendOffer(b, seq, int(o.slot))
 	default:
 		return append(append(b, byte(wire.CommandReliableLinkState), byte(seq), byte(seq>>8)), o.data...)
@@ -180,7 +169,7 @@ func (t *linkTable) offerBody(slot int) []byte { return t.appendOffer(nil, 0, sl
 
 // outgoingSize returns the size of a command in flight in bytes, or a little more.
 func (t *linkTable) outgoingSize(o *outgoing) int {
-	if o.kind != outLinkState {
+	if o.kind != SentLink {
 		return 4 + len(o.data)
 	}
 	s := t.core.sources[t.slots[o.slot].source]
@@ -214,9 +203,9 @@ func (t *linkTable) commandsProcessed(now instant) {
 	done := t.send.processed()
 	for i := range done {
 		switch o := &done[i]; {
-		case o.kind == outLinkState && !t.ids.gone(o.link):
+		case o.kind == SentLink && !t.ids.gone(o.link):
 			t.awaitAnswer(int(o.slot), o.link, now)
-		case o.kind == outLinkState, o.kind == outFrozen && o.takeDown:
+		case o.kind == SentLink, o.kind == SentFrozen && o.takeDown:
 			t.takeDownAgain(o.link)
 		}
 	}
@@ -226,21 +215,16 @@ func (t *linkTable) commandsProcessed(now instant) {
 // awaitAnswer starts the wait for a LinkUp that may have been lost.
 func (t *linkTable) awaitAnswer(slot int, id wire.LinkID, now instant) {
 	if l := &t.slots[slot]; l.id == id && l.phase == LinkOffered {
-		t.presumed = append(t.presumed, presumption{uint16(slot), id, now.add(presumeAfter)})
+		t.unanswered.start(retry{link: id, start: now})
 	}
 }
 
 // presume brings links up whose peers are silent.
 func (t *linkTable) presume(now instant) {
-	for len(t.presumed) > 0 && t.presumed[0].at <= now {
-		p := t.presumed[0]
-		t.presumed = t.presumed[1:]
-		if l := &t.slots[p.slot]; l.id == p.id && l.phase == LinkOffered {
-			t.bringUp(int(p.slot), LinkPresumed)
+	for r, ok := t.unanswered.next(now); ok; r, ok = t.unanswered.next(now) {
+		if slot, ours := t.ids.slot(r.link); ours && t.slots[slot].phase == LinkOffered {
+			t.bringUp(slot, LinkPresumed)
 		}
-	}
-	if len(t.presumed) == 0 {
-		t.presumed = nil
 	}
 }
 
@@ -250,7 +234,7 @@ func (t *linkTable) bringUp(slot int, phase LinkPhase) {
 	known := l.phase >= LinkPresumed
 	l.phase = phase
 	if !known {
-		t.event(Event{Kind: EventLinkUp, Link: l.id, Source: t.sourceAt(slot)})
+		t.core.event(t.conn, Event{Kind: EventLinkUp, Link: l.id, Source: t.sourceAt(slot)})
 	}
 	if l.sent != t.core.sources[l.source].version {
 		t.mark(slot)
@@ -264,7 +248,7 @@ func (t *linkTable) answered(slot int, now instant) {
 	if o := t.send.offerInFlight(slot); o != nil {
 		t.send.acknowledged(o)
 		t.log.want(needSoon)
-		o.kind = outMessage // nothing follows from its processing any longer
+		o.kind = SentMessage // nothing follows from its processing any longer
 		t.commandsProcessed(now)
 	}
 }
@@ -326,7 +310,7 @@ func (t *linkTable) receiveLinkDown(p []byte, now instant) bool {
 	if ours {
 		t.answered(slot, now)
 	}
-	t.event(Event{Kind: EventLinkDown, Link: m.Link, Source: source})
+	t.core.event(t.conn, Event{Kind: EventLinkDown, Link: m.Link, Source: source})
 	return true
 }
 

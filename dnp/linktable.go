@@ -1,6 +1,10 @@
 package dnp
 
-import "github.com/dnprelay/dnprelay/dnp/wire"
+import (
+	"maps"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
 
 // A LinkPhase is how far a link is.
 type LinkPhase uint8
@@ -44,7 +48,6 @@ func (l *link) weSend() bool {
 	return l.phase >= LinkPresumed && l.flags&(linkByPeer|linkReadOnly) != linkByPeer|linkReadOnly
 }
 
-// peerWrites reports whether the peer may write.
 func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
 
 // A linkTable holds the links of a connection, and the state of the protocol that
@@ -56,8 +59,7 @@ type linkTable struct {
 	log  *journal
 	conn uint32 // handle of the connection
 
-	flushing bool   // in core.flushing
-	ours     uint16 // links that we offered
+	flushing bool // in core.flushing
 
 	slots []link
 	free  []uint16 // free slots
@@ -65,11 +67,11 @@ type linkTable struct {
 	peer  map[wire.LinkID]peerLink // links that the peer offered
 	holds holdTable
 
-	presumed []presumption // in the order of time
-	ups      retrySchedule // LinkUps being repeated
-	downs    retrySchedule // LinkDowns being repeated
-	catchUps retrySchedule // values being repeated to links that were behind
-	scrub    scrubber
+	unanswered retrySchedule // links that are presumed up soon
+	ups        retrySchedule // LinkUps being repeated
+	downs      retrySchedule // LinkDowns being repeated
+	catchUps   retrySchedule // values being repeated to links that were behind
+	scrub      scrubber
 
 	pending      []uint16 // slots to flush
 	pendingBytes int      // a bound on the bytes of those whose values did not change
@@ -86,22 +88,14 @@ type peerLink struct {
 func newLinkTable(e *core, send *sendWindow, conn uint32) linkTable {
 	return linkTable{
 		core: e, send: send, conn: conn, scrub: scrubber{at: never},
-		ups: retrySchedule{steps: linkUpSteps}, downs: retrySchedule{steps: linkDownSteps}, catchUps: retrySchedule{steps: e.cfg.Refresh},
+		unanswered: retrySchedule{steps: &presumeSteps}, ups: retrySchedule{steps: &linkUpSteps},
+		downs: retrySchedule{steps: &linkDownSteps}, catchUps: retrySchedule{steps: &e.cfg.Refresh},
 	}
-}
-
-func (t *linkTable) event(v Event) {
-	v.Conn = t.core.conns[t.conn]
-	t.core.event(v)
 }
 
 // nextTimeout returns when a repeat, a presumption or the scrub is due.
 func (t *linkTable) nextTimeout() instant {
-	at := min(t.ups.nextTimeout(), t.downs.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
-	if len(t.presumed) > 0 {
-		at = min(at, t.presumed[0].at)
-	}
-	return at
+	return min(t.unanswered.nextTimeout(), t.ups.nextTimeout(), t.downs.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
 }
 
 // find returns the slot of the link to s. It searches the shorter of the two lists,
@@ -142,7 +136,6 @@ func (t *linkTable) sourceAt(slot int) *Source {
 	return nil
 }
 
-// newSlot returns a free slot.
 func (t *linkTable) newSlot() int {
 	if n := len(t.free); n > 0 {
 		slot := t.free[n-1]
@@ -177,13 +170,12 @@ func (t *linkTable) remove(slot int) {
 	}
 	if !l.has(linkByPeer) {
 		t.ids.release(l.id)
-		t.ours--
 	} else {
 		delete(t.peer, l.id)
 		t.ups.cancel(l.id)
 	}
 	if l.has(linkHeld) {
-		t.holds.drop(slot)
+		maps.DeleteFunc(t.holds, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
 	}
 	if l.source != noSource {
 		t.core.sources[l.source].detach(l.ref)
@@ -192,7 +184,6 @@ func (t *linkTable) remove(slot int) {
 	t.free = append(t.free, uint16(slot))
 }
 
-// detachAll unbinds all links from their Sources.
 func (t *linkTable) detachAll() {
 	for slot := range t.slots {
 		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource {
@@ -301,7 +292,6 @@ func (d *linkIDs) gone(id wire.LinkID) bool {
 	return ours && (i < len(d.index) && d.index[i] == 0 || d.hello.used(id))
 }
 
-// release notes that the link with this id is gone.
 func (d *linkIDs) release(id wire.LinkID) {
 	i, _ := d.ordinal(id)
 	d.index[i] = 0
@@ -319,7 +309,7 @@ func (t *linkTable) newID(slot int) (wire.LinkID, bool) {
 		d.index = appendTight(d.index, uint16(slot+1))
 		if !d.recycled && len(d.index)*10 >= d.ordinals()*9 {
 			d.recycled = true
-			t.event(Event{Kind: EventRecycle})
+			t.core.event(t.conn, Event{Kind: EventRecycle})
 		}
 		return id, true
 	}

@@ -19,7 +19,7 @@ func TestConnSize(t *testing.T) {
 func TestChoose(t *testing.T) {
 	full := make([]outgoing, sendWindowSize)
 	half := make([]outgoing, sendWindowSize/2)
-	text := []message{{data: []byte("m")}}
+	text := []outgoing{{data: []byte("m")}}
 	offer := []uint16{0}
 	for _, tt := range []struct {
 		why            string

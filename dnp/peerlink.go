@@ -37,7 +37,7 @@ func (t *linkTable) receiveOffer(m wire.LinkState, now instant) {
 	}
 	t.slots[slot] = l
 	t.addPeerLink(m.Link, slot, 0)
-	t.event(Event{Kind: EventLinkOffered, Link: m.Link, ReadOnly: m.ReadOnly, Data: m.Message, Values: m.Values})
+	t.core.event(t.conn, Event{Kind: EventLinkOffered, Link: m.Link, ReadOnly: m.ReadOnly, Data: m.Message, Values: m.Values})
 }
 
 // yield makes our link give up its id to an offer of the peer. An offer under this id
@@ -51,7 +51,7 @@ func (t *linkTable) yield(slot int) bool {
 	id, source := l.id, t.sourceAt(slot)
 	if !t.changeID(slot) {
 		t.remove(slot)
-		t.event(Event{Kind: EventLinkDown, Link: id, Source: source})
+		t.core.event(t.conn, Event{Kind: EventLinkDown, Link: id, Source: source})
 	}
 	return true
 }
@@ -164,7 +164,7 @@ func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, now instant) b
 		t.core.drop(DropReadOnly)
 	case values > 0:
 		t.core.stats.UpdatesIn++
-		t.event(Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u})
+		t.core.event(t.conn, Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u})
 	}
 	return true
 }

@@ -273,7 +273,7 @@ func (p *pipe) different(ours, theirs [2][]*Source) (n int) {
 			p.Fatalf("end %d accepted %d links, want 10", 1-i, len(theirs[i]))
 		}
 		for _, src := range theirs[i] {
-			want := ours[i][src.Ref()].State()
+			want := ours[i][src.cfg.Ref].State()
 			if string(src.State().Value(0)) != string(want.Value(0)) {
 				n++
 			}
@@ -355,7 +355,7 @@ func TestPipeMoves(t *testing.T) {
 		t.Fatalf("%d links, want 5", len(copies))
 	}
 	for id, c := range copies {
-		if got, want := c.State().Value(0), src[c.Ref()].State().Value(0); string(got) != string(want) {
+		if got, want := c.State().Value(0), src[c.cfg.Ref].State().Value(0); string(got) != string(want) {
 			t.Errorf("link %04x has %x, want %x", id, got, want)
 		}
 	}

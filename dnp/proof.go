@@ -74,9 +74,9 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.drop(DropBadRequest)
 		return
 	}
-	verdict := e.cfg.Gate.Request(e.clock.time(now), from)
+	verdict := e.judge(from, admit.Request, now)
 	switch u := e.unproven.find(from); {
-	case !e.pass(verdict): // which counted it
+	case verdict > admit.Stateless: // judge counted it
 	case !m.Offers(wire.ProtocolDNP1):
 		e.refuse(from, wire.NoCommonProtocol, out)
 	case u != nil: // the ConnectionAck may have been lost
@@ -109,13 +109,13 @@ var verdictDrops = [admit.NumVerdicts]DropReason{
 	admit.LimitedAll: DropConnectRate, admit.Late: DropLate, admit.Banned: DropBanned,
 }
 
-// pass reports whether the Gate lets something in, and counts a refusal.
-func (e *Endpoint) pass(v admit.Verdict) bool {
-	if v == admit.Pass || v == admit.Stateless {
-		return true
+// judge asks the Gate and counts a refusal.
+func (e *Endpoint) judge(from netip.AddrPort, kind admit.Kind, now instant) admit.Verdict {
+	v := e.cfg.Gate.Judge(e.clock.time(now), from, kind)
+	if v > admit.Stateless {
+		e.drop(verdictDrops[v])
 	}
-	e.drop(verdictDrops[v])
-	return false
+	return v
 }
 
 // room reports whether there may be another connection, with this address.
@@ -129,17 +129,17 @@ func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) 
 }
 
 func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
-	u := e.addUnproven(from, now)
+	u := e.addUnproven(from, now, 0)
 	u.in = 5
-	if e.cfg.Probe == ProbeHello {
+	if u.byHello = e.cfg.Probe == ProbeHello; u.byHello {
 		u.hello = 0x8000 + wire.LinkID(e.cfg.Rand.UintN(listenerHigh))
 	}
 	e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	e.sendProbes(now, out) // the first probe is due at once
 }
 
-func (e *Endpoint) addUnproven(from netip.AddrPort, now instant) *unproven {
-	u, evicted := e.unproven.insert(from, now)
+func (e *Endpoint) addUnproven(from netip.AddrPort, now instant, patience time.Duration) *unproven {
+	u, evicted := e.unproven.insert(from, now, patience)
 	if evicted {
 		e.drop(DropEvicted)
 	}
@@ -154,22 +154,12 @@ func (e *Endpoint) sendProbes(now instant, out Sender) {
 			e.drop(DropUnproven)
 			continue
 		}
-		if !u.byHello || now.sub(u.created) >= helloPatience {
-			e.sendProbe(u, out)
-		}
+		e.sendProbe(u, out)
 	}
-}
-
-// probe returns how u proves its address.
-func (e *Endpoint) probe(u *unproven) Probe {
-	if u.byHello {
-		return ProbeHello
-	}
-	return e.cfg.Probe
 }
 
 func (e *Endpoint) sendProbe(u *unproven, out Sender) {
-	if e.probe(u) == ProbePing {
+	if !u.byHello {
 		e.sendUnproven(u, wire.ReliableMessageLong{}.Append(out.Datagram(4)), out)
 		return
 	}
@@ -203,11 +193,11 @@ func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sende
 	case proven:
 		peer := *u
 		e.unproven.remove(u)
-		c := e.proven(peer, e.probe(&peer), now, out)
+		c := e.proven(peer, now, out)
 		if c == nil {
 			return
 		}
-		if isReliable(cmd) {
+		if isReliable(cmd, e.cfg.Profile) {
 			c.receive(p, now, out)
 		} else if cmd == wire.CommandReliableAck {
 			c.receiveAck(body, now)
@@ -221,7 +211,6 @@ func (e *Endpoint) receiveUnproven(u *unproven, p []byte, now instant, out Sende
 // proves reports whether the datagram shows that the peer receives what is sent to its
 // address. The acknowledgement of a hello is neither a proof nor a reason to drop it.
 func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instant) (proven bool, reason DropReason) {
-	hello := e.probe(u) == ProbeHello
 	switch cmd {
 	case wire.CommandReliableAck:
 		m, err := wire.ParseReliableAck(body)
@@ -230,10 +219,9 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instan
 			return false, DropTruncated
 		case m.Seq != wire.Seq(u.number) || m.Code != wire.AckSuccess:
 			return false, DropUnproven
-		case hello:
-			u.acked = true
 		}
-		return !hello, dropNothing
+		u.acked = u.byHello
+		return !u.byHello, dropNothing
 	case wire.CommandLinkUp, wire.CommandLinkDown:
 		m, err := wire.ParseLinkUp(body) // both have the same fields
 		switch {
@@ -241,12 +229,12 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instan
 			return false, DropTruncated
 		case u.byHello && u.number == 0 && e.isStateless(u.addr, m.Link, now):
 			u.hello = m.Link // of the epoch before the one in which the slot was taken
-		case !hello || m.Link != (helloIDs{first: u.hello}).id(u.number):
+		case !u.byHello || m.Link != (helloIDs{first: u.hello}).id(u.number):
 			return false, DropUnproven
 		}
 		return true, dropNothing
 	}
-	if !isReliable(cmd) || hello || cmd >= wire.CommandReliableMessageLong && !e.cfg.Profile.Long() {
+	if !isReliable(cmd, e.cfg.Profile) || u.byHello {
 		return false, DropUnproven
 	}
 	seq, reason := checkReliable(cmd, body)
@@ -262,7 +250,7 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instan
 // The probe used up reliable numbers. A ping that was not acknowledged stays in
 // the send window as what it is. A hello was delivered if its link was answered,
 // and so was everything before it.
-func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *Conn {
+func (e *Endpoint) proven(peer unproven, now instant, out Sender) *Conn {
 	if !e.room(peer.addr) {
 		e.drop(DropRefused)
 		e.send(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
@@ -270,16 +258,15 @@ func (e *Endpoint) proven(peer unproven, probe Probe, now instant, out Sender) *
 	}
 	c := e.add(peer.addr, now)
 	c.life.spoke = true
-	switch probe {
-	case ProbePing:
-		c.send.add(outgoing{kind: outProbe, sends: uint16(peer.step), first: peer.created, last: now})
-	case ProbeHello:
+	if peer.byHello {
 		hello := helloIDs{first: peer.hello, n: peer.number + 1}
 		c.links.ids.hello = hello
 		c.send.next = uint64(hello.n)
 		for i := range hello.n {
 			c.links.takeDown(hello.id(i))
 		}
+	} else {
+		c.send.add(outgoing{kind: SentProbe, sends: uint16(peer.step), first: peer.created, last: now})
 	}
 	e.established(c, now)
 	return c
@@ -335,16 +322,14 @@ const helloPatience = 400 * time.Millisecond
 // follows, or was lost; the peer gets a slot, from which the hello is repeated.
 func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instant) {
 	m, err := wire.ParseReliableAck(p)
-	if err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0 {
+	switch {
+	case err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0:
 		e.drop(DropStranger)
-		return
+	case e.judge(from, admit.Answer, now) == admit.Pass:
+		u := e.addUnproven(from, now, helloPatience)
+		u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
+		u.hello = e.statelessID(from, statelessEpoch(now))
 	}
-	if !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)) {
-		return
-	}
-	u := e.addUnproven(from, now)
-	u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
-	u.hello = e.statelessID(from, statelessEpoch(now))
 }
 
 // receiveStateless handles a LinkUp or LinkDown of a peer without slot.
@@ -353,18 +338,14 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	switch {
 	case err != nil:
 		e.drop(DropTruncated)
-		return
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
-		return
-	case !e.pass(e.cfg.Gate.Answer(e.clock.time(now), from)): // also makes guessing slow
-		return
-	}
-	if !e.isStateless(from, m.Link, now) {
+	case e.judge(from, admit.Answer, now) != admit.Pass: // which counted it, and makes guessing slow
+	case !e.isStateless(from, m.Link, now):
 		e.drop(DropUnproven)
-		return
+	default:
+		e.proven(unproven{addr: from, hello: m.Link, byHello: true}, now, out)
 	}
-	e.proven(unproven{addr: from, hello: m.Link}, ProbeHello, now, out)
 }
 
 // A LoginVerdict is what the owner says about a login.
@@ -381,9 +362,6 @@ const (
 // Endpoint.
 type LoginFunc func(now time.Time, from netip.AddrPort, message []byte) (LoginVerdict, any)
 
-// loginMax is the largest login in bytes: what libraries send as one command 4.
-const loginMax = 1357
-
 // receiveLogin handles a command 4 from an address without connection. p is what
 // follows the command byte.
 //
@@ -398,10 +376,10 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	case err != nil || len(m.Data) == 0:
 		e.drop(DropTruncated)
 		return
-	case m.Seq != 0 || len(m.Data) > loginMax:
+	case m.Seq != 0 || len(m.Data) > partlessMax:
 		e.drop(DropUnproven)
 		return
-	case !e.pass(e.cfg.Gate.Login(e.clock.time(now), from)):
+	case e.judge(from, admit.Login, now) != admit.Pass: // which counted it
 		return
 	case !e.room(from):
 		e.refuseLogin(from, out)

@@ -113,7 +113,7 @@ func TestUnprovenTable(t *testing.T) {
 		s.e.Receive(s.now, addr(i), unhex("0001000000"), &s.recorder)
 	}
 	s.dropped("the oldest makes room", DropEvicted, 9900)
-	if len(s.e.unproven.slots) != 100 || s.e.unproven.n != 100 {
+	if len(s.e.unproven.slots)-len(s.e.unproven.steps) != 100 || s.e.unproven.n != 100 {
 		t.Fatalf("%d slots, %d used", len(s.e.unproven.slots), s.e.unproven.n)
 	}
 	for i := range 10000 {

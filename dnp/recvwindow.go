@@ -125,7 +125,7 @@ func (w *recvWindow) mayAcknowledge(n uint64) bool {
 // cannot have held it.
 func (w *recvWindow) restore(e early, logged bool) bool {
 	_, reason := checkReliable(e.cmd, e.buf)
-	if !isReliable(e.cmd) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.has(e.n) {
+	if !isReliable(e.cmd, wire.Denetwork) || reason != dropNothing || e.n < w.next || e.n == w.next && !logged || e.n >= w.next+recvAhead || w.has(e.n) {
 		return false
 	}
 	w.early = append(w.early, e)
@@ -192,36 +192,30 @@ const dropNothing = DropReason(NumDropReasons)
 // checkReliable checks a reliable command before it is acknowledged. A command that
 // does not parse was damaged or forged, and the sender's next copy may be better.
 func checkReliable(cmd wire.Command, p []byte) (wire.Seq, DropReason) {
-	var seq wire.Seq
-	var err error
+	r := wire.NewReader(p)
+	seq, err := wire.Seq(r.Uint16()), r.Err()
 	switch cmd {
 	case wire.CommandReliableMessage:
-		var m wire.ReliableMessage
-		m, err = wire.ParseReliableMessage(p)
-		if seq = m.Seq; len(m.Data) == 0 {
-			return 0, DropTruncated // no library sends an empty message
+		if len(r.Rest()) == 0 {
+			err = wire.ErrTruncated // no library sends an empty message
 		}
 	case wire.CommandReliableLinkState:
-		var m wire.LinkState
-		m, err = wire.ParseLinkState(p)
-		seq = m.Seq
+		_, err = wire.ParseLinkState(p)
 	case wire.CommandReliableMessageLong:
-		var m wire.ReliableMessageLong
-		m, err = wire.ParseReliableMessageLong(p)
-		seq = m.Seq
+		_, err = wire.ParseReliableMessageLong(p)
 	default:
-		var m wire.LinkStateLong
-		m, err = wire.ParseLinkStateLong(p)
-		seq = m.Seq
+		_, err = wire.ParseLinkStateLong(p)
 	}
 	return seq, parseReason(err)
 }
 
-func isReliable(cmd wire.Command) bool {
+// isReliable reports whether cmd is a reliable command of a profile.
+func isReliable(cmd wire.Command, p wire.Profile) bool {
 	switch cmd {
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState,
-		wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
+	case wire.CommandReliableMessage, wire.CommandReliableLinkState:
 		return true
+	case wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
+		return p.Long()
 	}
 	return false
 }

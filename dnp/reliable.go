@@ -27,7 +27,7 @@ func (c *Conn) Send(data []byte, token uint64) error {
 		c.Close(CloseSlow)
 		return ErrBacklog
 	}
-	c.send.enqueue(message{data: bytes.Clone(data), token: token})
+	c.send.enqueue(outgoing{data: bytes.Clone(data), token: token})
 	c.wake()
 	return nil
 }
@@ -61,7 +61,7 @@ func (c *Conn) nextCommand(now instant, offers *int) (o outgoing, ok bool) {
 		}
 		*offers--
 		slot := c.send.nextOffer()
-		o = outgoing{kind: outLinkState, slot: slot, link: c.links.slots[slot].id}
+		o = outgoing{kind: SentLink, slot: slot, link: c.links.slots[slot].id}
 		size := c.links.outgoingSize(&o) + c.budget.headers
 		c.e.offers.pay(size, now)
 		c.budget.offerAt = now.add(offerShare * c.e.rate.cost(size))
@@ -81,7 +81,7 @@ func (c *Conn) fill(now instant, offers int, out Sender) {
 		n, sent := c.send.add(o)
 		if c.log == nil {
 			c.transmit(n, sent, now, out)
-		} else if o.kind == outLinkState { // the rest follows when it is stored
+		} else if o.kind == SentLink { // the rest follows when it is stored
 			c.links.offerSent(int(o.slot))
 		}
 	}
@@ -138,7 +138,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	first := o.sends == 0
 	if first {
 		o.first = now
-		if o.kind == outLinkState {
+		if o.kind == SentLink {
 			c.links.offerSent(int(o.slot))
 		}
 	}
@@ -151,10 +151,10 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	if !first {
 		return
 	}
-	if o.token != 0 && (o.kind == outMessage || o.flags&wire.PartLast != 0) {
-		c.e.event(Event{Kind: EventSent, Conn: c, Token: o.token, Number: n})
+	if o.token != 0 && (o.kind == SentMessage || o.flags&wire.PartLast != 0) {
+		c.e.event(c.handle, Event{Kind: EventSent, Token: o.token, Number: n})
 	}
-	if o.takeDown && o.kind != outFrozen { // LinkDown follows a frozen offer when that is processed
+	if o.takeDown && o.kind != SentFrozen { // LinkDown follows a frozen offer when that is processed
 		c.links.startDown(o.link) // the record of this number says that the link is taken down
 	}
 }
@@ -207,7 +207,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		c.e.drop(DropOutsideWindow)
 		if c.suspicion.miss(now) {
 			c.e.stats.Alarms++
-			c.e.event(Event{Kind: EventSuspect, Conn: c})
+			c.e.event(c.handle, Event{Kind: EventSuspect})
 		}
 		if c.log.contradicted() {
 			c.Close(CloseUncertain)
@@ -267,7 +267,7 @@ func (c *Conn) deliver(cmd wire.Command, p []byte, now instant) {
 	switch cmd {
 	case wire.CommandReliableMessage:
 		m, _ := wire.ParseReliableMessage(p)
-		c.e.event(Event{Kind: EventMessage, Conn: c, Reliable: true, Number: n, Data: m.Data})
+		c.e.event(c.handle, Event{Kind: EventMessage, Reliable: true, Number: n, Data: m.Data})
 	case wire.CommandReliableLinkState:
 		m, _ := wire.ParseLinkState(p)
 		c.links.receiveOffer(m, now)
@@ -286,7 +286,7 @@ func (c *Conn) deliverPart(n uint64, p []byte) {
 		c.e.drop(DropTooLarge)
 		c.Close(CloseTooLarge)
 	} else if len(data) > 0 {
-		c.e.event(Event{Kind: EventMessage, Conn: c, Reliable: true, Number: n, Data: data})
+		c.e.event(c.handle, Event{Kind: EventMessage, Reliable: true, Number: n, Data: data})
 	}
 }
 

@@ -20,8 +20,8 @@ var (
 // that wait for the same step wait equally long, so each step is a FIFO and nothing is
 // ever sorted.
 type retrySchedule struct {
-	steps  []time.Duration
-	queues [][]retry // by step
+	steps  *[]time.Duration // shared, to keep a Conn small
+	queues [][]retry        // by step
 	n      int
 }
 
@@ -34,11 +34,11 @@ type retry struct {
 
 // start schedules r from the first step, if there is one.
 func (l *retrySchedule) start(r retry) {
-	if len(l.steps) == 0 {
+	if len(*l.steps) == 0 {
 		return
 	}
 	if l.queues == nil {
-		l.queues = make([][]retry, len(l.steps))
+		l.queues = make([][]retry, len(*l.steps))
 	}
 	l.queues[0] = append(l.queues[0], r)
 	l.n++
@@ -51,10 +51,10 @@ func (l *retrySchedule) again(link wire.LinkID, now instant) {
 		return
 	}
 	if l.queues == nil {
-		l.queues = make([][]retry, len(l.steps))
+		l.queues = make([][]retry, len(*l.steps))
 	}
-	last := len(l.steps) - 1
-	l.queues[last] = slices.Insert(l.queues[last], 0, retry{link: link, start: now.add(-l.steps[last])}) // all others in this queue are due later
+	last := len(*l.steps) - 1
+	l.queues[last] = slices.Insert(l.queues[last], 0, retry{link: link, start: now.add(-(*l.steps)[last])}) // all others in this queue are due later
 	l.n++
 }
 
@@ -67,11 +67,11 @@ func (l *retrySchedule) scheduled(link wire.LinkID) bool {
 // next returns a link whose step is due, and moves it to the next step.
 func (l *retrySchedule) next(now instant) (due retry, ok bool) {
 	for step, queue := range l.queues {
-		if len(queue) == 0 || queue[0].start.add(l.steps[step]) > now {
+		if len(queue) == 0 || queue[0].start.add((*l.steps)[step]) > now {
 			continue
 		}
 		due = l.popFirst(step)
-		if step+1 < len(l.steps) {
+		if step+1 < len(*l.steps) {
 			l.queues[step+1] = append(l.queues[step+1], due)
 			l.n++
 		}
@@ -82,9 +82,8 @@ func (l *retrySchedule) next(now instant) (due retry, ok bool) {
 }
 
 func (l *retrySchedule) popFirst(step int) retry {
-	queue := l.queues[step]
-	first := queue[0]
-	l.queues[step] = append(queue[:0], queue[1:]...)
+	first := l.queues[step][0]
+	l.queues[step] = l.queues[step][1:]
 	l.n--
 	return first
 }
@@ -106,7 +105,6 @@ func (l *retrySchedule) dropOldest() {
 	}
 }
 
-// cancel removes link.
 func (l *retrySchedule) cancel(link wire.LinkID) {
 	for step, queue := range l.queues {
 		rest := slices.DeleteFunc(queue, func(r retry) bool { return r.link == link })
@@ -120,7 +118,7 @@ func (l *retrySchedule) nextTimeout() instant {
 	at := never
 	for step, queue := range l.queues {
 		if len(queue) > 0 {
-			at = min(at, queue[0].start.add(l.steps[step]))
+			at = min(at, queue[0].start.add((*l.steps)[step]))
 		}
 	}
 	return at

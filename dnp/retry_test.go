@@ -12,7 +12,7 @@ import (
 // TestRetryScheduleAgain asks for one more LinkUp while earlier ones are still scheduled,
 // of this link and of others. All of them must be sent.
 func TestRetryScheduleAgain(t *testing.T) {
-	l := retrySchedule{steps: linkUpSteps}
+	l := retrySchedule{steps: &linkUpSteps}
 	var sent []string
 	until := func(end time.Duration) {
 		for l.nextTimeout() <= instant(end) {

@@ -25,24 +25,27 @@ const (
 	edgeSendings  = 12 // needed before an ambiguous acknowledgement counts; half of ReliableTimeout
 )
 
-type outgoingKind uint8
+// A CommandKind is what a reliable command of ours is. The values are part of logs and
+// snapshots.
+type CommandKind uint8
 
+// The kinds.
 const (
-	outMessage   outgoingKind = iota // command 4
-	outPart                          // command 10
-	outProbe                         // command 10 without flags and data
-	outLinkState                     // command 5, encoded when it is sent
-	outFrozen                        // command 5 of a link that ended; data is what follows the number
+	SentMessage CommandKind = iota // command 4: a whole message
+	SentPart                       // command 10: a part of a long one
+	SentProbe                      // command 10 without flags and data, which means nothing
+	SentLink                       // command 5: an offer, encoded at each sending
+	SentFrozen                     // command 5: an offer whose link is gone; Data is what follows the number
 )
 
-// An outgoing is a reliable command in flight.
+// An outgoing is a reliable command in flight, or a message that waits for the window.
 type outgoing struct {
-	kind     outgoingKind
+	kind     CommandKind
 	flags    wire.PartFlags
 	acked    bool
 	takeDown bool   // LinkDown of link follows: the first sending of a farewell, the processing of a frozen offer
 	sends    uint16 // how often it was sent
-	slot     uint16 // outLinkState
+	slot     uint16 // SentLink
 	link     wire.LinkID
 	first    instant
 	last     instant
@@ -53,15 +56,7 @@ type outgoing struct {
 // freeze gives an offer the bytes that it has at this moment, because its link ends,
 // but its number must never mean anything else.
 func (o *outgoing) freeze(data []byte, takeDown bool) {
-	o.kind, o.data, o.takeDown = outFrozen, data, takeDown
-}
-
-// A message waits for the window.
-type message struct {
-	data     []byte
-	token    uint64
-	takeDown bool // LinkDown of link follows the first sending
-	link     wire.LinkID
+	o.kind, o.data, o.takeDown = SentFrozen, data, takeDown
 }
 
 // A sendWindow numbers reliable commands, has at most ten unacknowledged, and decides
@@ -72,19 +67,18 @@ type sendWindow struct {
 	flight   []outgoing // numbers next-len(flight) to next-1
 	limit    int        // of len(flight)
 	grewAt   instant
-	queue    []message
-	bytes    int      // of queue
-	offers   []uint16 // slots of links to offer
-	probes   int      // probes to send
-	part     message  // the long message being sent; its parts have consecutive numbers
-	partAt   int      // bytes of it that have a number; 0 if none is being sent
-	offered  bool     // the last command that was chosen between messages and offers was an offer
-	peerLong bool     // the peer understands command 10
+	queue    []outgoing // messages
+	bytes    int        // of queue
+	offers   []uint16   // slots of links to offer
+	probes   int        // probes to send
+	part     outgoing   // the long message being sent; its parts have consecutive numbers
+	partAt   int        // bytes of it that have a number; 0 if none is being sent
+	offered  bool       // the last command that was chosen between messages and offers was an offer
+	peerLong bool       // the peer understands command 10
 }
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 
-// room reports whether another command may be sent.
 func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindowSize) }
 
 // waiting reports whether a command waits for room.
@@ -97,7 +91,7 @@ func (w *sendWindow) full(size int) bool {
 	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && w.bytes+size > backlogBytes
 }
 
-func (w *sendWindow) enqueue(m message) {
+func (w *sendWindow) enqueue(m outgoing) {
 	w.queue = append(w.queue, m)
 	w.bytes += len(m.data)
 }
@@ -175,15 +169,15 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 		return w.nextPart(cfg)
 	case w.probes > 0:
 		w.probes--
-		return outgoing{kind: outProbe}
+		return outgoing{kind: SentProbe}
 	}
 	w.offered = false
 	m := w.queue[0]
-	w.queue[0] = message{}
+	w.queue[0] = outgoing{}
 	w.queue = w.queue[1:]
 	w.bytes -= len(m.data)
 	if len(m.data) <= w.partless(cfg) {
-		return outgoing{kind: outMessage, data: m.data, token: m.token, takeDown: m.takeDown, link: m.link}
+		return m
 	}
 	w.part = m
 	return w.nextPart(cfg)
@@ -205,19 +199,18 @@ func (w *sendWindow) partless(cfg *Config) int {
 // nextPart returns the next part of the long message.
 func (w *sendWindow) nextPart(cfg *Config) outgoing {
 	size := min(cfg.DatagramMax-longPartSlack, len(w.part.data)-w.partAt)
-	o := outgoing{kind: outPart, data: w.part.data[w.partAt : w.partAt+size]}
+	o := outgoing{kind: SentPart, data: w.part.data[w.partAt : w.partAt+size]}
 	if w.partAt == 0 {
 		o.flags |= wire.PartFirst
 	}
 	if w.partAt += size; w.partAt == len(w.part.data) {
 		o.flags |= wire.PartLast
 		o.token, o.takeDown, o.link = w.part.token, w.part.takeDown, w.part.link
-		w.part, w.partAt = message{}, 0
+		w.part, w.partAt = outgoing{}, 0
 	}
 	return o
 }
 
-// removeOffer removes the queued offer of a link.
 func (w *sendWindow) removeOffer(slot int) {
 	for i, s := range w.offers {
 		if int(s) == slot {
@@ -249,17 +242,16 @@ func (w *sendWindow) find(n uint64) *outgoing {
 // offerInFlight returns the unacknowledged offer of a link, or nil.
 func (w *sendWindow) offerInFlight(slot int) *outgoing {
 	for i := range w.flight {
-		if o := &w.flight[i]; o.kind == outLinkState && int(o.slot) == slot && !o.acked {
+		if o := &w.flight[i]; o.kind == SentLink && int(o.slot) == slot && !o.acked {
 			return o
 		}
 	}
 	return nil
 }
 
-// acknowledged notes that the peer received a command.
 func (w *sendWindow) acknowledged(o *outgoing) {
 	o.acked = true
-	if o.kind == outPart || o.kind == outProbe {
+	if o.kind == SentPart || o.kind == SentProbe {
 		w.peerLong = true
 	}
 	o.data = nil
@@ -299,7 +291,7 @@ func (w *sendWindow) unsure(cfg *Config) bool {
 // not exist waits twice as long as the one before.
 func (w *sendWindow) resendAt(cfg *Config, o *outgoing) instant {
 	pause := cfg.ReliableResend
-	if o.kind == outProbe && w.unsure(cfg) {
+	if o.kind == SentProbe && w.unsure(cfg) {
 		pause = max(pause, o.last.sub(o.first))
 	}
 	return o.last.add(pause)

@@ -131,7 +131,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 		w.uint(uint64(o.sends))
 		w.uint(uint64(o.link))
 		data := o.data
-		if o.kind == outLinkState && !o.acked { // for a Restore that does not find the Source
+		if o.kind == SentLink && !o.acked { // for a Restore that does not find the Source
 			data = t.offerBody(int(o.slot))
 		}
 		w.bytes(data)
@@ -139,7 +139,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	if !queue {
 		w.int(0)
 		w.int(0)
-		w.message(&message{})
+		w.message(&outgoing{})
 	} else {
 		w.int(len(s.queue))
 		for i := range s.queue {
@@ -154,7 +154,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	}
 }
 
-func (w *snapshotWriter) message(m *message) {
+func (w *snapshotWriter) message(m *outgoing) {
 	w.bytes(m.data)
 	w.uint(m.token)
 	w.bool(m.takeDown)
@@ -187,7 +187,7 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	c.links.ids.connector = c.client
 	e.startJournal(c)
 	r.recv(&c.recv, c.log != nil, t)
-	r.links(&c.links, resolve, t)
+	r.links(c, resolve, t)
 	r.send(&c.send, &c.links, t)
 	if r.Err() != nil || len(r.Rest()) > 0 {
 		c.Abandon()
@@ -256,7 +256,8 @@ func (r *snapshotReader) recv(w *recvWindow, logged bool, now instant) {
 	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.Uvarint(0xFF)), Message: r.bytes(), Values: r.bytes()}
 }
 
-func (r *snapshotReader) links(t *linkTable, resolve func(uint64) *Source, now instant) {
+func (r *snapshotReader) links(c *Conn, resolve func(uint64) *Source, now instant) {
+	t := &c.links
 	t.ids.hello = helloIDs{first: r.id(), n: uint8(r.Uvarint(helloMax))}
 	t.ids.index = make([]uint16, r.Uvarint(uint64(t.ids.ordinals())))
 	for range r.count() {
@@ -268,10 +269,10 @@ func (r *snapshotReader) links(t *linkTable, resolve func(uint64) *Source, now i
 	r.schedule(&t.ups, now)
 	r.schedule(&t.downs, now)
 	for range r.count() {
-		id, index, open, value := r.id(), int(r.Uvarint(0xFFFF)), r.bool(), r.bytes()
-		t.hold(id, index, value)
-		if !open {
-			t.release(id, index)
+		id, index, undecided, value := r.id(), int(r.Uvarint(0xFFFF)), r.bool(), r.bytes()
+		c.Hold(id, index, value)
+		if !undecided {
+			c.Release(id, index)
 		}
 	}
 }
@@ -304,7 +305,6 @@ func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now in
 		t.addPeerLink(l.id, slot, l.sent)
 	} else {
 		t.ids.index[ordinal] = uint16(slot + 1)
-		t.ours++
 	}
 	t.attach(slot, l, s)
 	if l.weSend() {
@@ -322,7 +322,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	w.next = r.Uvarint(uintMax)
 	for range r.count() {
 		o := outgoing{
-			kind: outgoingKind(r.Uvarint(uint64(outFrozen))), flags: wire.PartFlags(r.Uvarint(0xFF)),
+			kind: CommandKind(r.Uvarint(uint64(SentFrozen))), flags: wire.PartFlags(r.Uvarint(0xFF)),
 			acked: r.bool(), takeDown: r.bool(), sends: uint16(r.Uvarint(0xFFFF)), link: r.id(), data: r.bytes(),
 			first: now, last: now - instant(t.core.cfg.ReliableResend), // due at once
 		}
@@ -332,11 +332,11 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		}
 		slot, ok := t.slotOf(o.link)
 		switch {
-		case o.kind != outLinkState || o.acked:
+		case o.kind != SentLink || o.acked:
 		case ok && !t.slots[slot].has(linkByPeer):
 			o.slot, o.data = uint16(slot), nil
 		default:
-			o.kind, o.takeDown = outFrozen, true
+			o.kind, o.takeDown = SentFrozen, true
 		}
 		w.flight = append(w.flight, o)
 	}
@@ -357,8 +357,8 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	t.resumeWaits(now)
 }
 
-func (r *snapshotReader) message() message {
-	return message{data: r.bytes(), token: r.Uvarint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
+func (r *snapshotReader) message() outgoing {
+	return outgoing{data: r.bytes(), token: r.Uvarint(1<<64 - 1), takeDown: r.bool(), link: r.id()}
 }
 
 // resumeWaits waits anew for the answers to offers that were acknowledged.

@@ -76,9 +76,6 @@ func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 // State returns the values.
 func (s *Source) State() *netstate.State { return s.cfg.State }
 
-// Ref returns the name of the state in snapshots.
-func (s *Source) Ref() uint64 { return s.cfg.Ref }
-
 // Data returns SourceConfig.Data.
 func (s *Source) Data() any { return s.cfg.Data }
 
@@ -231,8 +228,7 @@ func (s *Source) lastNewer(version uint32) int {
 // version a few times, which sends them again. The schedule belongs to the Source, not to
 // the links, so it costs the same for one peer and for a thousand.
 type refresher struct {
-	timer    timer
-	active   bool
+	timer    timer         // set while repeats are to come
 	wanted   bool          // a true change was made since the last Flush
 	repeated bool          // the version flushed last was a repeat only
 	step     uint8         // the next of Config.Refresh
@@ -270,8 +266,8 @@ func (s *Source) flushed(now instant) {
 		return
 	}
 	switch {
-	case !r.active:
-		r.active, r.base, r.shift = true, s.version-1, 0
+	case r.timer.place == 0:
+		r.base, r.shift = s.version-1, 0
 	case s.replaced():
 		r.base, r.shift = s.version-1, rhythmShift(now.sub(r.quiet), steps[0])
 	default: // the other values must not wait for the rhythm of one
@@ -309,7 +305,6 @@ func (s *Source) onTimer(now instant) {
 	}
 	s.repeat()
 	if r.step++; int(r.step) == len(steps) {
-		r.active = false
 		s.e.timers.remove(&r.timer)
 		return
 	}

@@ -55,7 +55,6 @@ type timer struct {
 // its deadline from its parts, so there is no timer per link or command.
 type timerHeap struct{ h []*timer }
 
-// next returns the earliest deadline.
 func (h *timerHeap) next() instant {
 	if len(h.h) == 0 {
 		return never

@@ -29,21 +29,18 @@ var probeSteps = [...][]time.Duration{
 		3500 * time.Millisecond, 4500 * time.Millisecond, unprovenLife},
 }
 
-// probeStepsMax is the length of the longest of them.
-const probeStepsMax = 7
-
 // An unproven is a peer that asked for a connection. It takes 64 bytes.
 type unproven struct {
 	addr       netip.AddrPort
 	created    instant
-	prev, next uint32 // among those that wait for the same step; slot+1
-	chain      uint32 // in the bucket; slot+1
+	prev, next uint32 // slots of those that wait for the same step
+	chain      uint32 // next slot in the bucket
 	in, out    uint16 // bytes
 	hello      wire.LinkID
 	number     uint8 // of the hello
 	step       uint8 // the next of probeSteps
 	acked      bool  // number was acknowledged
-	byHello    bool  // the probe is a hello, whatever Config.Probe says
+	byHello    bool  // the probe is a hello, not a ping
 }
 
 // receive notes that the peer sent so many bytes.
@@ -51,16 +48,16 @@ func (u *unproven) receive(bytes int) { u.in = uint16(min(int(u.in)+bytes, unpro
 
 // An unprovenTable holds a bounded number of unproven peers, in memory that it
 // allocates once. All peers that wait for the same step wait equally long, so each step
-// has a list in order of time and nothing is sorted.
+// has a ring in order of time and nothing is sorted. The first slots are no peers but the
+// heads of these rings, so slot 0 can stand for none.
 type unprovenTable struct {
 	max     int
 	slots   []unproven
-	free    uint32 // slot+1, linked by next
+	free    uint32 // slot, linked by next
 	n       int
-	buckets []uint32 // slot+1
+	buckets []uint32 // slots
 	seed    maphash.Seed
 	steps   []time.Duration
-	lists   [probeStepsMax]struct{ head, tail uint32 }
 }
 
 // tableSize returns how many unproven peers need a slot.
@@ -75,8 +72,11 @@ func newUnprovenTable(size int, probe Probe) unprovenTable {
 	t := unprovenTable{max: size, seed: maphash.MakeSeed()}
 	if size > 0 {
 		t.steps = probeSteps[probe]
-		t.slots = make([]unproven, 0, size)
 		t.buckets = make([]uint32, 1<<bits.Len(uint(size-1)))
+		t.slots = make([]unproven, len(t.steps), len(t.steps)+size)
+		for i := range t.slots {
+			t.slots[i].prev, t.slots[i].next = uint32(i), uint32(i)
+		}
 	}
 	return t
 }
@@ -91,48 +91,56 @@ func (t *unprovenTable) bucket(addr netip.AddrPort) *uint32 {
 
 // find returns the peer with this address, or nil.
 func (t *unprovenTable) find(addr netip.AddrPort) *unproven {
-	if t.n == 0 {
-		return nil
-	}
-	for i := *t.bucket(addr); i != 0; i = t.slots[i-1].chain {
-		if t.slots[i-1].addr == addr {
-			return &t.slots[i-1]
-		}
+	if i := t.place(addr); i != 0 {
+		return &t.slots[i]
 	}
 	return nil
 }
 
-// insert adds a peer and reports whether it evicted the oldest.
-func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, evicted bool) {
+// place returns the slot of the peer with this address, or 0.
+func (t *unprovenTable) place(addr netip.AddrPort) (i uint32) {
+	if t.n > 0 {
+		for i = *t.bucket(addr); i != 0 && t.slots[i].addr != addr; {
+			i = t.slots[i].chain
+		}
+	}
+	return i
+}
+
+// insert adds a peer, whose steps before patience are left out, and reports whether it
+// evicted the oldest.
+func (t *unprovenTable) insert(addr netip.AddrPort, now instant, patience time.Duration) (u *unproven, evicted bool) {
 	if t.n >= t.max {
 		t.remove(t.oldest())
 		evicted = true
 	}
 	i := t.free
 	if i != 0 {
-		t.free = t.slots[i-1].next
+		t.free = t.slots[i].next
 	} else {
-		t.slots = t.slots[:len(t.slots)+1]
 		i = uint32(len(t.slots))
+		t.slots = t.slots[:i+1]
 	}
 	t.n++
 	head := t.bucket(addr)
-	u = &t.slots[i-1]
+	u = &t.slots[i]
 	*u = unproven{addr: addr, created: now, chain: *head}
 	*head = i
+	for t.steps[u.step] < patience {
+		u.step++
+	}
 	t.enlist(i)
 	return u, evicted
 }
 
 func (t *unprovenTable) remove(u *unproven) {
-	i := t.place(u)
+	i := t.place(u.addr)
 	t.delist(i)
-	for p := t.bucket(u.addr); ; p = &t.slots[*p-1].chain {
-		if *p == i {
-			*p = u.chain
-			break
-		}
+	p := t.bucket(u.addr)
+	for *p != i {
+		p = &t.slots[*p].chain
 	}
+	*p = u.chain
 	*u = unproven{next: t.free}
 	t.free = i
 	t.n--
@@ -141,58 +149,37 @@ func (t *unprovenTable) remove(u *unproven) {
 // restart makes u wait for the first step again. A peer that repeats its request
 // has not seen the ConnectionAck, so it ignored every probe.
 func (t *unprovenTable) restart(u *unproven, now instant) {
-	i := t.place(u)
+	i := t.place(u.addr)
 	t.delist(i)
 	u.created, u.step = now, 0
 	t.enlist(i)
 }
 
-// place returns the slot+1 of u.
-func (t *unprovenTable) place(u *unproven) uint32 {
-	for i := *t.bucket(u.addr); i != 0; i = t.slots[i-1].chain {
-		if &t.slots[i-1] == u {
-			return i
-		}
-	}
-	panic("dnp: unproven peer is not in its bucket")
-}
-
+// enlist puts a peer at the end of the ring of its step.
 func (t *unprovenTable) enlist(i uint32) {
-	u := &t.slots[i-1]
-	l := &t.lists[u.step]
-	u.prev, u.next = l.tail, 0
-	if l.tail == 0 {
-		l.head = i
-	} else {
-		t.slots[l.tail-1].next = i
-	}
-	l.tail = i
+	u := &t.slots[i]
+	head := &t.slots[u.step]
+	u.prev, u.next = head.prev, uint32(u.step)
+	t.slots[u.prev].next, head.prev = i, i
 }
 
 func (t *unprovenTable) delist(i uint32) {
-	u := &t.slots[i-1]
-	l := &t.lists[u.step]
-	if u.prev == 0 {
-		l.head = u.next
-	} else {
-		t.slots[u.prev-1].next = u.next
-	}
-	if u.next == 0 {
-		l.tail = u.prev
-	} else {
-		t.slots[u.next-1].prev = u.prev
-	}
+	u := &t.slots[i]
+	t.slots[u.prev].next, t.slots[u.next].prev = u.next, u.prev
+}
+
+// first returns the slot of the peer that has waited longest for a step, if one waits.
+func (t *unprovenTable) first(step int) (i uint32, ok bool) {
+	i = t.slots[step].next
+	return i, i != uint32(step)
 }
 
 // oldest returns the peer whose last request is the oldest. There must be one.
 func (t *unprovenTable) oldest() *unproven {
 	var oldest *unproven
-	for _, l := range t.lists {
-		if l.head == 0 {
-			continue
-		}
-		if u := &t.slots[l.head-1]; oldest == nil || u.created < oldest.created {
-			oldest = u
+	for step := range t.steps {
+		if i, ok := t.first(step); ok && (oldest == nil || t.slots[i].created < oldest.created) {
+			oldest = &t.slots[i]
 		}
 	}
 	return oldest
@@ -204,9 +191,9 @@ func (t *unprovenTable) nextTimeout() instant {
 	if t.n == 0 {
 		return at
 	}
-	for step, l := range t.lists[:len(t.steps)] {
-		if l.head != 0 {
-			at = min(at, t.slots[l.head-1].created.add(t.steps[step]))
+	for step, pause := range t.steps {
+		if i, ok := t.first(step); ok {
+			at = min(at, t.slots[i].created.add(pause))
 		}
 	}
 	return at
@@ -218,15 +205,14 @@ func (t *unprovenTable) nextDue(now instant) (u *unproven, last bool) {
 	if t.n == 0 {
 		return nil, false
 	}
-	for step, l := range t.lists[:len(t.steps)] {
-		if l.head == 0 || t.slots[l.head-1].created.add(t.steps[step]) > now {
+	for step, pause := range t.steps {
+		i, ok := t.first(step)
+		if !ok || t.slots[i].created.add(pause) > now {
 			continue
 		}
-		u := &t.slots[l.head-1]
-		if step == len(t.steps)-1 {
+		if u = &t.slots[i]; step == len(t.steps)-1 {
 			return u, true
 		}
-		i := l.head
 		t.delist(i)
 		u.step++
 		t.enlist(i)

@@ -197,3 +197,154 @@ func (c *Circuit) InFlight() (packets, bytes int) { return len(c.flight.list()),
 func (c *Circuit) Stats() *Stats { return &c.stats }
 
 func (c *Circuit) drop(r DropReason) { c.stats.Drops[r]++ }
+
+// An EventKind says what happened.
+type EventKind uint8
+
+const (
+	EventPacket    EventKind = iota + 1 // a packet arrived
+	EventDelivered                      // the reliable message with Token was acknowledged
+	EventLost                           // the reliable message with Token was given up
+	EventClosed                         // the circuit ended; packets in flight get no event of their own
+)
+
+// An Event reports to the owner of a circuit. It is valid until the next Receive or Advance.
+type Event struct {
+	Kind   EventKind
+	Packet wire.Packet // its slices alias the datagram, or the scratch
+	Token  uint64
+	Reason Reason
+}
+
+// A Reason says why a circuit ended.
+type Reason uint8
+
+const (
+	ClosedByPeer Reason = iota + 1
+	ClosedByOwner
+	ClosedByTimeout // the peer was silent
+)
+
+// A DropReason says why a datagram, or a part of one, was ignored, or which bound took effect.
+// Input from the network is counted by reason, and never logged.
+type DropReason uint8
+
+const (
+	DropTruncated   DropReason = iota // the datagram ends inside a field
+	DropTooLarge                      // more than wire.ReceiveMax
+	DropAcks                          // more appended acknowledgements than the packet has room for
+	DropExpansion                     // zero-coding beyond wire.ExpandedMax
+	DropNumber                        // message number 0
+	DropClosed                        // the circuit had ended
+	DropRepeat                        // a reliable packet received before; it was acknowledged again
+	DropDuplicate                     // an unreliable packet received before
+	DropUnknownAck                    // acknowledges no packet in flight
+	DropUnknownPing                   // answers no ping in flight
+	DropBacklog                       // a reliable message that found no room in the window
+
+	NumDropReasons = int(iota)
+)
+
+var dropNames = [...]string{
+	DropTruncated: "truncated", DropTooLarge: "too_large", DropAcks: "acks", DropExpansion: "expansion",
+	DropNumber: "number", DropClosed: "closed", DropRepeat: "repeat", DropDuplicate: "duplicate",
+	DropUnknownAck: "unknown_ack", DropUnknownPing: "unknown_ping", DropBacklog: "backlog",
+}
+
+// String returns the name of r in metrics.
+func (r DropReason) String() string {
+	if int(r) < len(dropNames) {
+		return dropNames[r]
+	}
+	return "drop?"
+}
+
+// parseReason returns the reason for an error of the parser.
+func parseReason(err error) DropReason {
+	switch err {
+	case wire.ErrTooLarge:
+		return DropTooLarge
+	case wire.ErrAcks:
+		return DropAcks
+	case wire.ErrExpansion:
+		return DropExpansion
+	case wire.ErrNumber:
+		return DropNumber
+	}
+	return DropTruncated
+}
+
+// Stats are the counters of a Circuit.
+type Stats struct {
+	PacketsIn, BytesIn   uint64
+	PacketsOut, BytesOut uint64
+	Resends              uint64 // reliable packets sent again
+	Delivered            uint64 // reliable packets that were acknowledged
+	Lost                 uint64 // reliable packets that were given up
+	AcksAppended         uint64
+	AcksAlone            uint64 // acknowledgements in PacketAck messages
+	Drops                [NumDropReasons]uint64
+}
+
+// Rules of the reference viewer (llcircuit.cpp, llcircuit.h).
+const (
+	pingMin      = 100 * time.Millisecond // least average
+	pingMax      = 2 * time.Second        // greatest average
+	pingBlocked  = 3                      // a circuit with more unanswered pings is blocked
+	pingReleased = 2                      // until no more than these are unanswered
+	resendFactor = 5                      // times the average ping, before a packet is repeated
+)
+
+// pinging is the state of a circuit's own pings.
+type pinging struct {
+	id         uint8 // of the newest
+	at         time.Time
+	unanswered int
+	blocked    bool
+	average    time.Duration // 0 before the first answer
+}
+
+// start notes a new ping and returns its id.
+func (p *pinging) start(now time.Time) uint8 {
+	p.id++
+	p.at = now
+	p.unanswered = min(p.unanswered+1, 255)
+	p.blocked = p.blocked || p.unanswered > pingBlocked
+	return p.id
+}
+
+// complete processes the answer to a ping, and reports false if no such ping is unanswered. The
+// answer to an older ping took one interval longer for each ping since.
+func (p *pinging) complete(now time.Time, id uint8, interval time.Duration) bool {
+	since := int(p.id - id)
+	if since >= p.unanswered {
+		return false
+	}
+	p.unanswered = since
+	p.blocked = p.blocked && since > pingReleased
+	p.average = averagePing(p.average, time.Duration(since)*interval+now.Sub(p.at))
+	return true
+}
+
+// averagePing follows a longer ping at once and a shorter one by a fifth.
+func averagePing(average, ping time.Duration) time.Duration {
+	if average > 0 {
+		ping = max(ping, (4*average+ping)/5)
+	}
+	return min(max(ping, pingMin), pingMax)
+}
+
+// resendAfter returns how long a packet waits for its acknowledgement.
+func resendAfter(least, average time.Duration) time.Duration {
+	return max(least, resendFactor*average)
+}
+
+// sendPing sends a ping, which also reports the oldest packet without an acknowledgement.
+func (c *Circuit) sendPing(now time.Time, out Sender) {
+	oldest, ok := c.flight.oldest()
+	if !ok {
+		oldest = c.last
+	}
+	m := wire.StartPing{ID: c.pings.start(now), Oldest: oldest}
+	c.transmit(wire.StartPingCheck, m.Append(c.body[:0]), out)
+}

@@ -1,11 +1,8 @@
 package publisher
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -276,14 +273,10 @@ func valueName(name string, index int) string {
 
 // text returns the JSON form of a message; nil if the message is empty.
 func text(s string) *string {
-	switch {
-	case s == "":
+	if s == "" {
 		return nil
-	case !utf8.ValidString(s):
-		s = "base64:" + base64.StdEncoding.EncodeToString([]byte(s))
-	case strings.HasPrefix(s, "base64:"), strings.HasPrefix(s, "text:"):
-		s = "text:" + s
 	}
+	s = payload.MessageText([]byte(s))
 	return &s
 }
 

@@ -124,11 +124,11 @@ func (w *world) completeIsEqual() {
 		if e, s := r.Position(); !r.Complete() || e != epoch || s != seq {
 			continue
 		}
-		if len(r.states) != len(w.store.states.byKey) {
-			w.Fatalf("replica %d is complete with %d states, the store has %d", i, len(r.states), len(w.store.states.byKey))
+		if len(r.states.byNumber) != len(w.store.states.byKey) {
+			w.Fatalf("replica %d is complete with %d states, the store has %d", i, len(r.states.byNumber), len(w.store.states.byKey))
 		}
 		for key, st := range w.store.states.byKey {
-			w.equalState(fmt.Sprintf("replica %d, state %q", i, key), r.byKey[key], st)
+			w.equalState(fmt.Sprintf("replica %d, state %q", i, key), r.states.byKey[key], st)
 		}
 		w.watchers[i].equal(r)
 	}

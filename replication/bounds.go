@@ -124,9 +124,7 @@ func (b *Bounds) clone() *Bounds {
 	return &c
 }
 
-func (b *Bounds) none() bool {
-	return b == nil || b.Min == nil && b.Max == nil && !b.Infinite && b.Rate == 0
-}
+func (b *Bounds) none() bool { return b == nil || b.flags() == 0 }
 
 // Flags of bounds in a description.
 const (
@@ -137,17 +135,13 @@ const (
 	boundsFlags = 1<<iota - 1
 )
 
-func (b *Bounds) flags() (f byte) {
-	set := func(given bool, flag byte) {
+func (b *Bounds) flags() (flags byte) {
+	for i, given := range [...]bool{b.Min != nil, b.Max != nil, b.Infinite, b.Rate != 0} {
 		if given {
-			f |= flag
+			flags |= 1 << i
 		}
 	}
-	set(b.Min != nil, boundsMin)
-	set(b.Max != nil, boundsMax)
-	set(b.Infinite, boundsInfinite)
-	set(b.Rate != 0, boundsRate)
-	return f
+	return flags
 }
 
 // appendBounds appends the bounds of the values that have some:

@@ -172,7 +172,7 @@ func TestBoundsAreStored(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(boundedPut())
 	s.Advance(s.now)
-	number := s.states.byKey["a"].number
+	number := s.states.byKey["a"].Number
 	next := NewStore(StoreConfig{Space: "s", Epoch: 8})
 	for _, d := range s.TakeDirty(nil, 9) {
 		if err := next.Restore(d.Number, d.Data); err != nil {
@@ -180,15 +180,15 @@ func TestBoundsAreStored(t *testing.T) {
 		}
 	}
 	got, want := next.states.byKey["a"], s.states.byKey["a"]
-	if !reflect.DeepEqual(got.desc, want.desc) || got.sum != want.sum {
-		t.Fatalf("restored %+v sum %08x, want %+v sum %08x", got.desc, got.sum, want.desc, want.sum)
+	if !reflect.DeepEqual(got.Desc, want.Desc) || got.sum != want.sum {
+		t.Fatalf("restored %+v sum %08x, want %+v sum %08x", got.Desc, got.sum, want.Desc, want.sum)
 	}
 	op := boundedPut()
 	op.Values[0].Bounds = nil
 	s.ok(op)
 	s.Advance(s.now.Add(20 * time.Millisecond))
-	if st := s.states.byKey["a"]; st.number != number || st.schema.defs[0].Bounds != nil {
-		t.Fatalf("other bounds replaced state %d by %d, with %+v", st.number, number, st.schema.defs[0].Bounds)
+	if st := s.states.byKey["a"]; st.Number != number || st.schema.defs[0].Bounds != nil {
+		t.Fatalf("other bounds replaced state %d by %d, with %+v", st.Number, number, st.schema.defs[0].Bounds)
 	}
 	if s.Dirty() != 1 {
 		t.Fatal("changed bounds are not queued to be stored")

@@ -223,7 +223,7 @@ func TestBoundsTwin(t *testing.T) {
 				t.Fatalf("write %d of %+v: code %d, refused %v; the twin says %d, %v", number, w, got, result.Refused, want, refused)
 			}
 			for i, v := range m.values {
-				if now := s.states.byNumber[1].values.Value(i); string(now) != v {
+				if now := s.states.byNumber[1].Values.Value(i); string(now) != v {
 					t.Fatalf("after write %d value %d is %x, the twin says %x", number, i, now, v)
 				}
 			}

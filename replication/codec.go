@@ -44,30 +44,21 @@ func AppendHead(b []byte, epoch uint64, spaces []SpaceHead) []byte {
 	return b
 }
 
-// ParseHead calls each for every space of a head message. It checks the whole message first and
-// calls each for no space of a malformed one. The bytes of space alias p.
-func ParseHead(p []byte, each func(epoch uint64, space []byte, seq uint64)) error {
-	if err := walkHead(p, func(uint64, []byte, uint64) {}); err != nil {
-		return err
-	}
-	return walkHead(p, each)
-}
-
-func walkHead(p []byte, each func(epoch uint64, space []byte, seq uint64)) error {
+// ParseHead parses a head message into the last sequence numbers by space.
+func ParseHead(p []byte) (epoch uint64, seqs map[string]uint64, err error) {
 	r := wire.NewReader(p)
 	if r.Uint8() != codecVersion {
-		return errMessage
+		return 0, nil, errMessage
 	}
-	epoch, n := readUint64(&r), int(r.Uint16())
+	epoch = readUint64(&r)
+	n := readCount(&r, SpaceHead{}.Size())
+	seqs = make(map[string]uint64, n)
 	for range n {
-		space, seq := r.Bytes(int(r.Uint8())), readUint64(&r)
-		if r.Err() != nil {
-			return errMessage
-		}
-		each(epoch, space, seq)
+		space := readShort(&r)
+		seqs[space] = readUint64(&r)
 	}
-	_, err := finish(0, &r)
-	return err
+	seqs, err = finish(seqs, &r)
+	return epoch, seqs, err
 }
 
 // HeadEpoch returns the epoch of a head message.
@@ -100,27 +91,9 @@ func appendLong(b, s []byte) []byte {
 
 func readShort(r *wire.Reader) string { return string(r.Bytes(int(r.Uint8()))) }
 
-func readUint64(r *wire.Reader) uint64 {
-	if p := r.Bytes(8); p != nil {
-		return binary.LittleEndian.Uint64(p)
-	}
-	return 0
-}
+func readUint64(r *wire.Reader) uint64 { return Uint(r.Bytes(8)) }
 
-func readUint32(r *wire.Reader) uint32 {
-	if p := r.Bytes(4); p != nil {
-		return binary.LittleEndian.Uint32(p)
-	}
-	return 0
-}
-
-func readFloat(r *wire.Reader) float64 {
-	p := r.Bytes(8)
-	if p == nil {
-		return 0
-	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(p))
-}
+func readFloat(r *wire.Reader) float64 { return math.Float64frombits(readUint64(r)) }
 
 // readCount reads a count of elements that take at least size bytes each. A count that the
 // message cannot hold fails the reader, so that it costs no memory.
@@ -131,4 +104,191 @@ func readCount(r *wire.Reader, size int) int {
 		return 0
 	}
 	return n
+}
+
+// A WriteKind says what an edge asks for on behalf of a client.
+type WriteKind uint8
+
+const (
+	WriteValues WriteKind = 1 // the client changed values of a state
+	WriteAssert WriteKind = 2 // the client offers a state of its own, or still offers it in a new epoch
+	WriteDrop   WriteKind = 3 // the client withdrew its state
+)
+
+// A Write is one request of an edge to the holder.
+type Write struct {
+	Kind    WriteKind
+	Session string
+	Client  string
+	Space   string
+	State   uint64 // state number, of WriteValues
+	Epoch   uint64 // that the edge follows
+
+	// Number increases per session and state with every new content. The holder ignores a write
+	// whose number is not above the last one of its session, because that write was applied or
+	// overtaken, and answers ok.
+	Number uint32
+
+	Values []WriteValue // WriteValues: by index. WriteAssert: all values in order
+
+	// Of WriteAssert and WriteDrop.
+	Link     uint16       // the client's LinkId
+	ReadOnly bool         // game servers may not write the state either
+	Audience AudienceKind // AudienceNone, or AudienceAllBut for all clients except this one
+	Message  []byte
+
+	Token uint64 // identifies the request in its WriteResult; not sent
+}
+
+// A WriteValue is one encoded value.
+type WriteValue struct {
+	Index int
+	Type  wire.ValueType
+	Value []byte
+}
+
+// A WriteCode is the holder's answer to a Write.
+type WriteCode uint8
+
+const (
+	WriteOK         WriteCode = 0 // applied in the batch that just left, or before
+	WriteRefused    WriteCode = 1 // will never be applied
+	WriteNoState    WriteCode = 2 // no state has that number
+	WriteBusy       WriteCode = 3 // repeat later
+	WriteWrongEpoch WriteCode = 4 // repeat after reaching the epoch in the answer
+	WritePartly     WriteCode = 5 // ok except for the values in Refused
+)
+
+// A WriteResult answers a Write.
+type WriteResult struct {
+	Token uint64 // not sent
+	Code  WriteCode
+	Epoch uint64
+	Seq   uint64 // a replica at this position has the written value or a newer one
+	State uint64 // state number; of WriteAssert the number of the new state
+
+	Refused []uint16 // of WritePartly: indices of the values that will never be applied
+}
+
+const writeReadOnly = 1 // flag of an assert
+
+// AppendWrite appends a request:
+//
+//	version uint8 = 1, kind uint8
+//	session, client, space {length uint8, bytes}
+//	state uint64, epoch uint64, number uint32
+//	kind 1: count uint16, count × {index uint16, type uint8, value}
+//	kind 2: link uint16, flags uint8 (1 read-only), audience uint8 (0 none, 3 all but the client),
+//	        message {length uint16, bytes}, count uint16, count × {type uint8, value}
+//	kind 3: link uint16
+func AppendWrite(b []byte, w *Write) []byte {
+	b = append(b, codecVersion, byte(w.Kind))
+	b = appendShort(b, w.Session)
+	b = appendShort(b, w.Client)
+	b = appendShort(b, w.Space)
+	b = binary.LittleEndian.AppendUint64(b, w.State)
+	b = binary.LittleEndian.AppendUint64(b, w.Epoch)
+	b = binary.LittleEndian.AppendUint32(b, w.Number)
+	switch w.Kind {
+	case WriteValues:
+		b = appendValues(b, w.Values, true)
+	case WriteAssert:
+		flags := byte(0)
+		if w.ReadOnly {
+			flags = writeReadOnly
+		}
+		b = binary.LittleEndian.AppendUint16(b, w.Link)
+		b = append(b, flags, byte(w.Audience))
+		b = appendLong(b, w.Message)
+		b = appendValues(b, w.Values, false)
+	case WriteDrop:
+		b = binary.LittleEndian.AppendUint16(b, w.Link)
+	}
+	return b
+}
+
+func appendValues(b []byte, values []WriteValue, indexed bool) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(values)))
+	for _, v := range values {
+		if indexed {
+			b = binary.LittleEndian.AppendUint16(b, uint16(v.Index))
+		}
+		b = wire.AppendTypedValue(b, v.Type, v.Value)
+	}
+	return b
+}
+
+// ParseWrite parses a request. Byte slices of the result alias p.
+func ParseWrite(p []byte) (Write, error) {
+	r := wire.NewReader(p)
+	if r.Uint8() != codecVersion {
+		return Write{}, errMessage
+	}
+	w := Write{Kind: WriteKind(r.Uint8()), Session: readShort(&r), Client: readShort(&r), Space: readShort(&r)}
+	w.State, w.Epoch, w.Number = readUint64(&r), readUint64(&r), uint32(Uint(r.Bytes(4)))
+	switch w.Kind {
+	case WriteValues:
+		w.Values = readValues(&r, true)
+	case WriteAssert:
+		w.Link = r.Uint16()
+		w.ReadOnly = r.Uint8()&writeReadOnly != 0
+		w.Audience = AudienceKind(r.Uint8())
+		w.Message = r.Bytes(int(r.Uint16()))
+		w.Values = readValues(&r, false)
+	case WriteDrop:
+		w.Link = r.Uint16()
+	default:
+		return Write{}, errMessage
+	}
+	return finish(w, &r)
+}
+
+// readValues reads a counted list of typed values.
+func readValues(r *wire.Reader, indexed bool) []WriteValue {
+	values := make([]WriteValue, readCount(r, 1))
+	for i := range values {
+		v := &values[i]
+		v.Index = i
+		if indexed {
+			v.Index = int(r.Uint16())
+		}
+		v.Type = wire.ValueType(r.Uint8())
+		v.Value = r.Value(v.Type)
+	}
+	return values
+}
+
+// AppendWriteResult appends an answer:
+//
+//	version uint8 = 1, code uint8, epoch uint64, seq uint64, state uint64
+//	code 5: count uint16, count × index uint16
+func AppendWriteResult(b []byte, r WriteResult) []byte {
+	b = append(b, codecVersion, byte(r.Code))
+	b = binary.LittleEndian.AppendUint64(b, r.Epoch)
+	b = binary.LittleEndian.AppendUint64(b, r.Seq)
+	b = binary.LittleEndian.AppendUint64(b, r.State)
+	if r.Code != WritePartly {
+		return b
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Refused)))
+	for _, i := range r.Refused {
+		b = binary.LittleEndian.AppendUint16(b, i)
+	}
+	return b
+}
+
+// ParseWriteResult parses an answer.
+func ParseWriteResult(p []byte) (WriteResult, error) {
+	r := wire.NewReader(p)
+	if r.Uint8() != codecVersion {
+		return WriteResult{}, errMessage
+	}
+	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: readUint64(&r), Seq: readUint64(&r), State: readUint64(&r)}
+	if m.Code == WritePartly {
+		m.Refused = make([]uint16, readCount(&r, 2))
+		for i := range m.Refused {
+			m.Refused[i] = r.Uint16()
+		}
+	}
+	return finish(m, &r)
 }

@@ -87,10 +87,9 @@ func TestHeadCodec(t *testing.T) {
 	if want := "01 0700000000000000 0200 04 64656d6f 0500000000000000 01 78 0600000000000000"; hex.EncodeToString(p) != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("head is %x, want %s", p, want)
 	}
-	var got []string
-	err := ParseHead(p, func(epoch uint64, space []byte, seq uint64) { got = append(got, fmt.Sprint(epoch, string(space), seq)) })
-	if err != nil || fmt.Sprint(got) != "[7demo5 7x6]" {
-		t.Errorf("read as %v, %v", got, err)
+	epoch, got, err := ParseHead(p)
+	if err != nil || epoch != 7 || fmt.Sprint(got) != "map[demo:5 x:6]" {
+		t.Errorf("read as epoch %d, %v, %v", epoch, got, err)
 	}
 }
 

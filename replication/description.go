@@ -7,6 +7,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication/view"
 )
 
 // A ValueDef defines one value of a state.
@@ -55,7 +56,7 @@ type Description struct {
 
 	// ValueMax is the most bytes of a string or data value, without its length. It is part of
 	// the description because it decides where views end.
-	ValueMax int
+	ValueMax uint16
 }
 
 // Layout returns the types and precisions of d.
@@ -65,12 +66,6 @@ func (d *Description) Layout() (*netstate.Layout, error) {
 		values[i] = netstate.Value{Type: v.Type, Precision: v.Precision}
 	}
 	return netstate.NewLayout(values)
-}
-
-// Index returns the index of the value with this name.
-func (d *Description) Index(name string) (int, bool) {
-	i := slices.IndexFunc(d.Values, func(v ValueDef) bool { return v.Name == name })
-	return i, i >= 0
 }
 
 // An AccessKind says which clients may write.
@@ -91,10 +86,6 @@ type Access struct {
 // MayWrite reports whether the client may write.
 func (a Access) MayWrite(client string) bool {
 	return a.Kind == AccessReadWrite || a.Kind == AccessWriters && slices.Contains(a.Writers, client)
-}
-
-func (a Access) equal(b Access) bool {
-	return a.Kind == b.Kind && slices.Equal(a.Writers, b.Writers)
 }
 
 // An AudienceKind says how an audience is composed.
@@ -129,14 +120,18 @@ func (a Audience) Includes(client string, groups []string) bool {
 }
 
 func (a Audience) lists(client string, groups []string) bool {
-	if slices.Contains(a.Clients, client) {
-		return true
-	}
-	return slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(a.Groups, g) })
+	return slices.Contains(a.Clients, client) ||
+		slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(a.Groups, g) })
 }
 
-func (a Audience) equal(b Audience) bool {
-	return a.Kind == b.Kind && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Clients, b.Clients)
+func (a Audience) check() *Error {
+	if a.Kind > AudienceAllBut {
+		return Errorf(CodeBadRequest, "unknown audience")
+	}
+	if err := checkTokens("group", a.Groups); err != nil {
+		return err
+	}
+	return checkTokens("client", a.Clients)
 }
 
 // Limits of priorities and levels of detail.
@@ -160,13 +155,11 @@ type Detail struct {
 // Detail returns the first level of detail that applies to a client in these groups, or false
 // if the client gets everything.
 func (d *Description) Detail(client string, groups []string) (Detail, bool) {
-	for i := range d.Details {
-		if x := &d.Details[i]; slices.Contains(x.Clients, client) ||
-			slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(x.Groups, g) }) {
-			return *x, true
-		}
+	i := slices.IndexFunc(d.Details, func(x Detail) bool { return x.members().lists(client, groups) })
+	if i < 0 {
+		return Detail{}, false
 	}
-	return Detail{}, false
+	return d.Details[i], true
 }
 
 // Within reports whether every component of the encoded value b is at most precision away from
@@ -176,8 +169,9 @@ func Within(t wire.ValueType, precision float64, a, b []byte) bool {
 	return string(a) == string(b) || within(t, precision, a, b)
 }
 
-func (d Detail) equal(e Detail) bool {
-	return d.Precision == e.Precision && d.Rate == e.Rate && slices.Equal(d.Groups, e.Groups) && slices.Equal(d.Clients, e.Clients)
+// members returns the clients to whom d applies.
+func (d Detail) members() Audience {
+	return Audience{Kind: AudienceListed, Groups: d.Groups, Clients: d.Clients}
 }
 
 func (d Detail) check() *Error {
@@ -189,10 +183,7 @@ func (d Detail) check() *Error {
 	case !d.inRange():
 		return Errorf(CodeBadRequest, "lod: precision %v and rate %v: want 1 to %d and %v to %d", d.Precision, d.Rate, DetailPrecisionMax, DetailRateMin, DetailRateMax)
 	}
-	if err := checkTokens("group", d.Groups); err != nil {
-		return err
-	}
-	return checkTokens("client", d.Clients)
+	return d.members().check()
 }
 
 func (d Detail) inRange() bool {
@@ -237,4 +228,206 @@ func readDetails(r *wire.Reader) (all []Detail) {
 		all = append(all, d)
 	}
 	return all
+}
+
+const (
+	describeVersion = 2    // without bounds
+	describeBounded = 3    // with bounds
+	nullableBit     = 0x80 // of a value's type byte
+	memberGroup     = 0    // kinds of members of an audience
+	memberClient    = 1
+)
+
+// appendDescribe appends the data of a Describe record for replicas:
+//
+//	version  uint8 = 2 (3 as in appendStoredDescribe); a reader refuses any other
+//	key      {length uint8, bytes}
+//	access   uint8; of writers: count uint16, count × {length uint8, bytes}
+//	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
+//	priority uint8
+//	details  as appendDetails
+//	message  {length uint16, bytes}
+//	farewell {length uint16, bytes}
+//	values   as appendDefs
+func appendDescribe(b []byte, d *Description) []byte {
+	b = append(b, describeVersion)
+	b = appendDescription(b, d)
+	return appendDefs(b, d.Values, d.ValueMax)
+}
+
+// appendDescription appends everything but the values.
+func appendDescription(b []byte, d *Description) []byte {
+	b = appendShort(b, d.Key)
+	b = append(b, byte(d.Access.Kind))
+	if d.Access.Kind == AccessWriters {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(d.Access.Writers)))
+		for _, w := range d.Access.Writers {
+			b = appendShort(b, w)
+		}
+	}
+	b = append(b, byte(d.Audience.Kind))
+	if d.Audience.Kind.hasMembers() {
+		b = appendMembers(b, d.Audience.Groups, d.Audience.Clients)
+	}
+	b = append(b, d.Priority)
+	b = appendDetails(b, d.Details)
+	b = appendLong(b, d.Message)
+	return appendLong(b, d.Farewell)
+}
+
+// appendStoredDescribe appends the data of a Describe record for the durable store. With
+// bounds, that is version 3 and ends with the output of appendBounds. Replicas do not get
+// bounds, because only the authority applies them; an edge whose release does not know bounds
+// can therefore follow.
+func appendStoredDescribe(b []byte, d *Description) []byte {
+	start := len(b)
+	b = appendDescribe(b, d)
+	if bounded(d.Values) {
+		b[start] = describeBounded
+		b = appendBounds(b, d.Values)
+	}
+	return b
+}
+
+func appendMembers(b []byte, groups, clients []string) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(groups)+len(clients)))
+	for _, g := range groups {
+		b = appendShort(append(b, memberGroup), g)
+	}
+	for _, c := range clients {
+		b = appendShort(append(b, memberClient), c)
+	}
+	return b
+}
+
+func (k AudienceKind) hasMembers() bool { return k == AudienceListed || k == AudienceAllBut }
+
+// appendDefs appends the value definitions:
+//
+//	value max uint16   bytes of a string or data value
+//	count     uint16
+//	values    count × {type uint8 | 0x80 if nullable, precision float64, name {length uint8, bytes},
+//	          substitute {length uint16, bytes} if nullable}
+//
+// The value max is included because it decides where views end: the holder, its replicas, and a
+// holder that restores the state under another configuration must all cut alike.
+func appendDefs(b []byte, defs []ValueDef, valueMax uint16) []byte {
+	b = binary.LittleEndian.AppendUint16(b, valueMax)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(defs)))
+	for i := range defs {
+		d := &defs[i]
+		t := byte(d.Type)
+		if d.Nullable {
+			t |= nullableBit
+		}
+		b = append(b, t)
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(d.Precision))
+		b = appendShort(b, d.Name)
+		if d.Nullable {
+			b = appendLong(b, d.Substitute())
+		}
+	}
+	return b
+}
+
+// parseDescribe parses the data of a Describe record. The result shares no bytes with p.
+func parseDescribe(p []byte) (*Description, error) {
+	r := wire.NewReader(p)
+	version := r.Uint8()
+	if version != describeVersion && version != describeBounded {
+		return nil, errMessage
+	}
+	d := &Description{Key: readShort(&r)}
+	d.Access.Kind = AccessKind(r.Uint8())
+	if d.Access.Kind == AccessWriters {
+		for range readCount(&r, 1) {
+			d.Access.Writers = append(d.Access.Writers, readShort(&r))
+		}
+	}
+	d.Audience.Kind = AudienceKind(r.Uint8())
+	if d.Audience.Kind.hasMembers() {
+		d.Audience.Groups, d.Audience.Clients = readMembers(&r)
+	}
+	d.Priority = r.Uint8()
+	d.Details = readDetails(&r)
+	d.Message = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
+	d.Farewell = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
+	d.ValueMax = r.Uint16()
+	d.Values = readDefs(&r)
+	if r.Err() != nil || !d.sound() {
+		return nil, errMessage
+	}
+	if version == describeBounded && (readBounds(&r, d.Values) != nil || !bounded(d.Values)) {
+		return nil, errMessage
+	}
+	if _, err := finish(d, &r); err != nil {
+		return nil, errMessage
+	}
+	return d, nil
+}
+
+func readMembers(r *wire.Reader) (groups, clients []string) {
+	for range readCount(r, 2) {
+		kind, name := r.Uint8(), readShort(r)
+		if kind == memberGroup {
+			groups = append(groups, name)
+		} else {
+			clients = append(clients, name)
+		}
+	}
+	return groups, clients
+}
+
+func readDefs(r *wire.Reader) []ValueDef {
+	defs := make([]ValueDef, readCount(r, 10))
+	for i := range defs {
+		t := r.Uint8()
+		d := &defs[i]
+		d.Type, d.Nullable = wire.ValueType(t&^nullableBit), t&nullableBit != 0
+		d.Precision = readFloat(r)
+		d.Name = readShort(r)
+		if d.Nullable {
+			d.Null = append([]byte(nil), r.Bytes(int(r.Uint16()))...)
+		}
+	}
+	return defs
+}
+
+// sound reports whether code may rely on d: the kinds exist, the values make a layout of at
+// most view.PerState views, and every substitute is a value of its type.
+func (d *Description) sound() bool {
+	if d.Access.Kind > AccessWriters || d.Audience.Kind > AudienceAllBut || d.ValueMax > valueMaxMax {
+		return false
+	}
+	if d.Priority > PriorityMax || len(d.Details) > DetailsMax || slices.ContainsFunc(d.Details, func(x Detail) bool { return !x.inRange() }) {
+		return false
+	}
+	if len(d.Values) == 0 || len(d.Values) > netstate.ValuesMax {
+		return false
+	}
+	fields := make([]view.Field, len(d.Values))
+	for i, v := range d.Values {
+		if !v.Type.Valid() || v.Nullable && !d.substitutes(v) {
+			return false
+		}
+		fields[i].Type = v.Type
+	}
+	return len(view.Split(fields, int(d.ValueMax))) <= view.PerState
+}
+
+// substitutes reports whether the substitute of v is a valid value of v.
+func (d *Description) substitutes(v ValueDef) bool {
+	p := v.Substitute()
+	return wire.CheckValue(v.Type, p) && !(v.Type.Variable() && len(p)-2 > int(d.ValueMax))
+}
+
+// appendDescribeRecords appends a Describe for the view ref. A Describe larger than the VLQ of
+// a record can say (32,767 bytes) is split into DescribePart records and a Describe.
+func appendDescribeRecords(b []byte, ref view.RefID, e view.EntityID, data []byte) []byte {
+	const most = 32_000
+	for len(data) > most {
+		b = view.Record{Ref: ref, Entity: e, Message: view.DescribePart, Data: data[:most]}.Append(b)
+		data = data[most:]
+	}
+	return view.Record{Ref: ref, Entity: e, Message: view.Describe, Data: data}.Append(b)
 }

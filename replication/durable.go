@@ -56,9 +56,9 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 	n = min(n, len(s.unstored.entries))
 	for _, e := range s.unstored.entries[:n] {
 		e.st.unstored = false
-		d := Durable{Number: e.st.number}
+		d := Durable{Number: e.st.Number}
 		if !e.st.dead {
-			d.Data = e.st.appendDurable(nil)
+			d.Data = e.st.appendRecords(nil, nil, appendStoredDescribe(nil, e.st.Desc))
 		}
 		b = append(b, d)
 	}
@@ -71,24 +71,13 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 func (s *Store) MarkDirty(since time.Time, number uint64) {
 	st := s.states.byNumber[number]
 	if st == nil {
-		st = &stored{number: number, dead: true}
+		st = &stored{State: State{Number: number, dead: true}}
 	}
 	if st.unstored {
 		return
 	}
 	st.unstored = true
 	s.unstored.entries = slices.Insert(s.unstored.entries, 0, unstoredState{st, since})
-}
-
-// appendDurable appends the records that Restore reads, addressed by EntityId.
-func (st *stored) appendDurable(b []byte) []byte {
-	b = appendDescribeRecords(b, view.NoRef, view.Entity(st.number, 0), appendStoredDescribe(nil, &st.desc))
-	for i, r := range st.schema.ranges {
-		var start int
-		b, start = view.Begin(b, view.NoRef, view.Entity(st.number, i), view.Keyframe)
-		b = view.End(view.AppendKeyframe(b, st.values, st.nulls, st.schema.fields, r), start)
-	}
-	return b
 }
 
 // Restore adds a state from the durable store; nil data stands for a removed state. The caller
@@ -105,16 +94,14 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		return nil
 	}
 	a := assembly{number: number}
-	if err := a.durable(&s.schemas, data); err != nil || s.states.byNumber[number] != nil || s.states.byKey[a.desc.Key] != nil ||
-		s.states.views+len(a.schema.ranges) > viewsMaxMax {
+	if err := a.durable(&s.schemas, data); err != nil || s.states.byNumber[number] != nil || s.states.byKey[a.st.Desc.Key] != nil ||
+		s.states.views+len(a.st.schema.ranges) > viewsMaxMax {
 		a.release(&s.schemas)
 		return errMessage
 	}
-	s.scratch = appendDescribe(s.scratch[:0], a.desc)
-	st := &stored{
-		number: number, desc: *a.desc, schema: a.schema, sum: crc32.ChecksumIEEE(s.scratch), introduced: true,
-		values: a.values, nulls: a.nulls, dirty: netstate.NewMask(len(a.schema.defs)),
-	}
+	st := &stored{State: *a.st, introduced: true, dirty: netstate.NewMask(len(a.st.schema.defs))}
+	s.scratch = appendDescribe(s.scratch[:0], st.Desc)
+	st.sum = crc32.ChecksumIEEE(s.scratch)
 	for range st.schema.ranges {
 		st.refs = append(st.refs, s.refs.allocate())
 	}
@@ -125,11 +112,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 // durable reads all records of a stored state.
 func (a *assembly) durable(c *schemas, data []byte) error {
 	records := view.NewRecords(data)
-	for {
-		m, ok := records.Next()
-		if !ok {
-			break
-		}
+	for m, ok := records.Next(); ok; m, ok = records.Next() {
 		if m.Ref != view.NoRef || m.Entity.State() != a.number {
 			return errMessage
 		}
@@ -161,12 +144,8 @@ func (a *assembly) record(c *schemas, n int, m view.Record) error {
 type assembly struct {
 	number uint64
 	parts  []byte // of the Describe
-	desc   *Description
-	sum    uint32 // CRC-32 of the Describe
-	schema *schema
-	values *netstate.State
-	nulls  netstate.Mask
-	next   int // view whose keyframe comes next
+	st     *State // from the Describe on; holds its schema
+	next   int    // view whose keyframe comes next
 }
 
 // part reads a DescribePart.
@@ -189,49 +168,41 @@ func (a *assembly) describe(c *schemas, data []byte) error {
 		return err
 	}
 	a.release(c)
-	a.sum = crc32.ChecksumIEEE(data)
-	a.schema = c.acquire(desc.Values, desc.ValueMax)
-	desc.Values = a.schema.defs
-	a.desc, a.next = desc, 0
-	a.values, a.nulls = a.schema.values()
+	schema := c.acquire(desc.Values, desc.ValueMax)
+	desc.Values = schema.defs
+	st := newState(a.number, desc, schema)
+	st.sum = crc32.ChecksumIEEE(data)
+	a.st, a.next = &st, 0
 	return nil
 }
 
 // keyframe reads the keyframe of view n.
 func (a *assembly) keyframe(n int, data []byte) error {
-	if a.schema == nil || n != a.next || a.whole() {
+	if a.st == nil || n != a.next || a.whole() {
 		return errMessage
 	}
-	k, ok := view.ReadKeyframe(data, a.schema.fields, a.schema.ranges[n])
+	c := a.st.schema
+	values, ok := view.ReadKeyframe(data, c.fields, c.ranges[n])
 	if !ok {
 		return errMessage
 	}
-	for {
-		i, value, null, ok := k.Next()
-		if !ok {
-			break
-		}
-		if !null && a.schema.tooLong(i, value) {
+	for i, value, null, ok := values.Next(); ok; i, value, null, ok = values.Next() {
+		if !null && c.tooLong(i, value) {
 			return errMessage
 		}
-		if !null {
-			a.values.Set(i, value)
-			if len(a.nulls) > 0 {
-				a.nulls.Clear(i)
-			}
-		}
+		a.st.set(i, value, null)
 	}
 	a.next++
 	return nil
 }
 
 // whole reports whether the state is complete.
-func (a *assembly) whole() bool { return a.schema != nil && a.next == len(a.schema.ranges) }
+func (a *assembly) whole() bool { return a.st != nil && a.next == len(a.st.schema.ranges) }
 
 // release releases the schema.
 func (a *assembly) release(c *schemas) {
-	if a.schema != nil {
-		c.release(a.schema)
-		a.schema = nil
+	if a.st != nil {
+		c.release(a.st.schema)
+		a.st = nil
 	}
 }

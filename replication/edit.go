@@ -24,10 +24,18 @@ type edited struct {
 
 func (e *edit) reset(values int) {
 	e.values, e.bytes, e.varied = e.values[:0], e.bytes[:0], false
-	if words := (values + 63) / 64; words > len(e.given) {
-		e.given = netstate.NewMask(values)
+	emptyMask(&e.given, values)
+}
+
+// emptyMask returns a mask for n values in the memory of m, which it makes larger if necessary.
+func emptyMask(m *netstate.Mask, n int) netstate.Mask {
+	words := (n + 63) / 64
+	if words > len(*m) {
+		*m = netstate.NewMask(n)
 	}
-	e.given.Reset()
+	empty := (*m)[:words]
+	empty.Reset()
+	return empty
 }
 
 // add adds a literal for value i.
@@ -68,13 +76,13 @@ func (s *schema) check(i int, enc []byte, null bool) *Error {
 
 // tooLong reports whether a string or data value exceeds its limit.
 func (s *schema) tooLong(i int, enc []byte) bool {
-	return s.fields[i].Type.Variable() && len(enc)-2 > s.valueMax
+	return s.fields[i].Type.Variable() && len(enc)-2 > int(s.valueMax)
 }
 
-// name returns the name of value i, or its index in digits.
+// name returns the name of value i, or its index in digits. The value need not exist.
 func (s *schema) name(i int) string {
-	if n := s.defs[i].Name; n != "" {
-		return n
+	if i >= 0 && i < len(s.defs) && s.defs[i].Name != "" {
+		return s.defs[i].Name
 	}
 	return strconv.Itoa(i)
 }
@@ -97,21 +105,23 @@ func (s *schema) find(name string) (int, *Error) {
 	return int(i), nil
 }
 
-// fits reports whether the LinkState of st with this message stays within linkStateMax once e
-// is applied.
-func (st *stored) fits(e *edit, message []byte) bool {
-	if !e.varied && len(message) <= len(st.desc.Message) {
-		return true
+// fits refuses to apply e if the LinkState of st with this message exceeded linkStateMax then.
+func (st *stored) fits(e *edit, message []byte) *Error {
+	if !e.varied && len(message) <= len(st.Desc.Message) {
+		return nil
 	}
-	size := linkStateBytes + len(message) + st.values.TypedSize()
+	size := linkStateBytes + len(message) + st.Values.TypedSize()
 	for _, v := range e.values {
 		n := v.n
 		if v.null {
 			n = len(st.schema.defs[v.index].Substitute())
 		}
-		size += n - len(st.values.Value(v.index))
+		size += n - len(st.Values.Value(v.index))
 	}
-	return size <= linkStateMax
+	if size > linkStateMax {
+		return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", st.Desc.Key, linkStateMax)
+	}
+	return nil
 }
 
 // applyEdit changes the values of st and marks them for emission. It returns how many changed.
@@ -128,45 +138,28 @@ func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
 // While a value waits for emission every change is applied, because the Store does not keep the
 // emitted value.
 func (s *Store) applyValue(st *stored, i int, enc []byte, null bool) bool {
-	if null {
-		enc = st.schema.defs[i].Substitute()
-	}
-	if null == st.isNull(i) {
-		old := st.values.Value(i)
-		if string(old) == string(enc) {
+	if null == st.IsNull(i) {
+		if null || string(st.Values.Value(i)) == string(enc) {
 			return false
 		}
-		if st.filtered(i, enc, null) {
+		if st.filtered(i, enc) {
 			s.stats.ValuesFiltered++
 			return false
 		}
 	}
 	s.journal.value(st, i)
-	st.values.Set(i, enc)
-	st.setNull(i, null)
+	st.set(i, enc, null)
 	st.dirty.Set(i)
 	s.stats.ValuesChanged++
 	s.batch.mark(st)
 	return true
 }
 
-// filtered reports whether enc is within the precision of the emitted value i, so that the
-// change is not emitted.
-func (st *stored) filtered(i int, enc []byte, null bool) bool {
-	return null == st.isNull(i) && !st.dirty.Has(i) &&
-		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.values.Value(i), enc)
-}
-
-func (st *stored) isNull(i int) bool { return len(st.nulls) > 0 && st.nulls.Has(i) }
-
-func (st *stored) setNull(i int, null bool) {
-	switch {
-	case len(st.nulls) == 0:
-	case null:
-		st.nulls.Set(i)
-	default:
-		st.nulls.Clear(i)
-	}
+// filtered reports whether enc is within the precision of the emitted value i, which is not null,
+// so that the change is not emitted.
+func (st *stored) filtered(i int, enc []byte) bool {
+	return !st.dirty.Has(i) &&
+		within(st.schema.fields[i].Type, st.schema.defs[i].Precision, st.Values.Value(i), enc)
 }
 
 // A Literal is a value in the form of a payload. It becomes wire bytes when the type of its
@@ -189,13 +182,76 @@ type Encoded struct {
 	Value []byte
 }
 
-// AppendValue appends the bytes if they are a value of type t.
+// AppendValue appends the bytes if their type is t.
 func (e Encoded) AppendValue(b []byte, t wire.ValueType) ([]byte, bool, *Error) {
 	if e.Type != t {
 		return b, false, Errorf(CodeTypeMismatch, "want %v, got %v", t, e.Type)
 	}
-	if !wire.CheckValue(t, e.Value) {
-		return b, false, Errorf(CodeTypeMismatch, "%d bytes are not a value of type %v", len(e.Value), t)
-	}
 	return append(b, e.Value...), false, nil
+}
+
+// A journal records how to undo a publish, so that a publish of several ops is applied as a
+// whole or not at all. A value, the common case, needs no closure.
+type journal struct {
+	active bool
+	steps  []undo
+	bytes  []byte // previous values
+}
+
+// An undo reverts one step.
+type undo struct {
+	other     func() // reverts a step that is not a value
+	st        *stored
+	index     int
+	off, n    int // of the previous value in journal.bytes
+	wasNull   bool
+	wasMarked bool
+}
+
+func (j *journal) begin() { j.active = true }
+
+// note records how to revert a step that is not a value.
+func (j *journal) note(f func()) {
+	if j.active {
+		j.steps = append(j.steps, undo{other: f})
+	}
+}
+
+// value records value i of st before it changes.
+func (j *journal) value(st *stored, i int) {
+	if !j.active {
+		return
+	}
+	v := st.Values.Value(i)
+	j.steps = append(j.steps, undo{
+		st: st, index: i, off: len(j.bytes), n: len(v),
+		wasNull:   st.IsNull(i),
+		wasMarked: st.dirty.Has(i),
+	})
+	j.bytes = append(j.bytes, v...)
+}
+
+// commit discards the steps.
+func (j *journal) commit() {
+	clear(j.steps)
+	j.active, j.steps, j.bytes = false, j.steps[:0], j.bytes[:0]
+}
+
+// rollback reverts all steps, the last one first.
+func (j *journal) rollback() {
+	for i := len(j.steps) - 1; i >= 0; i-- {
+		j.undo(&j.steps[i])
+	}
+	j.commit()
+}
+
+func (j *journal) undo(u *undo) {
+	if u.other != nil {
+		u.other()
+		return
+	}
+	u.st.set(u.index, j.bytes[u.off:u.off+u.n], u.wasNull)
+	if !u.wasMarked {
+		u.st.dirty.Clear(u.index)
+	}
 }

@@ -53,7 +53,7 @@ func FuzzReplica(f *testing.F) {
 		r.broken = true
 		r.repair()
 		st := r.store.states.byKey["a"]
-		if got := r.byKey["a"]; got == nil || got.sum != st.sum || len(r.states) != 1 || string(got.Values.Value(0)) != string(st.values.Value(0)) {
+		if got := r.states.byKey["a"]; got == nil || got.sum != st.sum || len(r.states.byNumber) != 1 || string(got.Values.Value(0)) != string(st.Values.Value(0)) {
 			t.Fatalf("not healed: %+v", got)
 		}
 		if len(r.schemas.byID) != 1 {

@@ -155,11 +155,11 @@ func (w *world) equal(why string) {
 		if e, s := r.Position(); e != epoch || s != seq || !r.Complete() {
 			w.Fatalf("%s: replica %d is at (%d, %d), complete %v, the store at (%d, %d)", why, i, e, s, r.Complete(), epoch, seq)
 		}
-		if len(r.states) != len(w.store.states.byKey) {
-			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states), len(w.store.states.byKey))
+		if len(r.states.byNumber) != len(w.store.states.byKey) {
+			w.Fatalf("%s: replica %d has %d states, the store %d", why, i, len(r.states.byNumber), len(w.store.states.byKey))
 		}
 		for key, st := range w.store.states.byKey {
-			w.equalState(fmt.Sprintf("%s: replica %d, state %q", why, i, key), r.byKey[key], st)
+			w.equalState(fmt.Sprintf("%s: replica %d, state %q", why, i, key), r.states.byKey[key], st)
 		}
 		w.watchers[i].equal(r)
 	}
@@ -167,18 +167,17 @@ func (w *world) equal(why string) {
 
 func (w *world) equalState(what string, got *State, want *stored) {
 	w.Helper()
-	if got == nil || got.Number != want.number || got.sum != want.sum {
-		w.Fatalf("%s: got %+v, want number %d and describe sum %08x", what, got, want.number, want.sum)
+	if got == nil || got.Number != want.Number || got.sum != want.sum {
+		w.Fatalf("%s: got %+v, want number %d and describe sum %08x", what, got, want.Number, want.sum)
 	}
 	for i := range want.schema.defs {
-		if string(got.Values.Value(i)) != string(want.values.Value(i)) || got.IsNull(i) != want.isNull(i) {
+		if string(got.Values.Value(i)) != string(want.Values.Value(i)) || got.IsNull(i) != want.IsNull(i) {
 			w.Fatalf("%s: value %d is %x (null %v), want %x (null %v)", what, i,
-				got.Values.Value(i), got.IsNull(i), want.values.Value(i), want.isNull(i))
+				got.Values.Value(i), got.IsNull(i), want.Values.Value(i), want.IsNull(i))
 		}
 	}
 	for _, rg := range want.schema.ranges {
-		crc, _ := got.crc(nil, rg)
-		if crc != w.store.sum(want, rg) {
+		if got.crc(new([]byte), rg) != want.crc(new([]byte), rg) {
 			w.Fatalf("%s: checksums of %v differ", what, rg)
 		}
 	}

@@ -42,8 +42,8 @@ func (m *twin) equal(t *world, s *Store) {
 		}
 		n++
 		for i, want := range m.states[key] {
-			got := string(st.values.Value(i))
-			if st.isNull(i) {
+			got := string(st.Values.Value(i))
+			if st.IsNull(i) {
 				got = "null"
 			}
 			if got != want {
@@ -321,7 +321,7 @@ func (w *world) relearn() {
 		}
 		values := make([]string, len(st.schema.defs))
 		for i := range values {
-			if values[i] = string(st.values.Value(i)); st.isNull(i) {
+			if values[i] = string(st.Values.Value(i)); st.IsNull(i) {
 				values[i] = "null"
 			}
 		}

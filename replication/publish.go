@@ -2,8 +2,15 @@ package replication
 
 import (
 	"bytes"
+	"hash/crc32"
+	"math"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication/view"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // An OpKind says what one op of a publish does.
@@ -81,36 +88,25 @@ type Answer struct {
 	Epoch, Seq uint64   // the position that includes the changes
 	Durable    bool     // false while the durable store does not respond
 	Err        *Error   // of an atomic publish
-	Results    []Result // one per op if the publish was not atomic
+	Results    []*Error // one per op if the publish was not atomic; nil if the op was applied
 }
-
-// A Result is the outcome of one op. Err is nil if the op was applied.
-type Result struct{ Err *Error }
 
 // Publish applies a message of a publisher. Advance returns the answer. The Store keeps nothing
 // of p.
 func (s *Store) Publish(now time.Time, p Publish) {
 	s.stats.Publishes++
 	a := Answer{Token: p.Token}
-	switch err := s.admit(&p); {
-	case err != nil:
-		a.Err = err
-	case p.Atomic:
-		a.Err = s.applyAll(p.Ops)
-	default:
-		a.Results = s.applyEach(p.Ops)
+	if a.Err = s.admit(&p); a.Err == nil {
+		a.Results, a.Err = s.applyOps(p.Ops, p.Atomic)
 	}
+	send := s.batch.send
 	if a.Err != nil {
 		s.stats.PublishErrors++
+		send = s.batch.sendNow
 	}
-	if p.Token == 0 {
-		return
+	if p.Token != 0 {
+		send(Output{Kind: OutputAnswer, Answer: a})
 	}
-	if a.Err != nil {
-		s.batch.sendNow(Output{Kind: OutputAnswer, Answer: a})
-		return
-	}
-	s.batch.send(Output{Kind: OutputAnswer, Answer: a})
 }
 
 // admit reports why the Store refuses a publish without looking at its ops.
@@ -129,44 +125,35 @@ func (s *Store) admit(p *Publish) *Error {
 	return nil
 }
 
-// applyAll applies all ops or none. A single op needs no journal, because every op checks
-// everything before it changes anything.
-func (s *Store) applyAll(ops []Op) *Error {
-	if len(ops) > 1 {
+// applyOps applies all ops or none if atomic, and otherwise every op by itself. A single op needs
+// no journal, because every op checks everything before it changes anything.
+func (s *Store) applyOps(ops []Op, atomic bool) (results []*Error, err *Error) {
+	switch {
+	case !atomic:
+		results = make([]*Error, len(ops))
+	case len(ops) > 1:
 		s.journal.begin()
 	}
 	for i := range ops {
-		if err := s.apply(&ops[i]); err != nil {
-			s.journal.rollback()
-			err.Op = i
-			return err
+		err := s.apply(&ops[i])
+		if err == nil {
+			continue
 		}
+		err.Op = i
+		if atomic {
+			s.journal.rollback()
+			return nil, err
+		}
+		s.stats.PublishErrors++
+		results[i] = err
 	}
 	s.journal.commit()
-	s.kick(ops, nil)
-	return nil
-}
-
-func (s *Store) applyEach(ops []Op) []Result {
-	results := make([]Result, len(ops))
 	for i := range ops {
-		if err := s.apply(&ops[i]); err != nil {
-			s.stats.PublishErrors++
-			err.Op = i
-			results[i].Err = err
-		}
-	}
-	s.kick(ops, results)
-	return results
-}
-
-// kick sends the kicks among the ops that were applied.
-func (s *Store) kick(ops []Op, results []Result) {
-	for i := range ops {
-		if ops[i].Kind == OpKick && (results == nil || results[i].Err == nil) {
+		if ops[i].Kind == OpKick && (atomic || results[i] == nil) {
 			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
 		}
 	}
+	return results, nil
 }
 
 func (s *Store) apply(op *Op) *Error {
@@ -217,15 +204,11 @@ func (s *Store) set(op *Op) *Error {
 			return err
 		}
 	}
-	if !st.fits(&s.edit, st.desc.Message) {
-		return tooLargeForLink(op.Key)
+	if err := st.fits(&s.edit, st.Desc.Message); err != nil {
+		return err
 	}
 	s.applyEdit(st, &s.edit)
 	return nil
-}
-
-func tooLargeForLink(key string) *Error {
-	return Errorf(CodeTooLarge, "message and values of %q are more than %d bytes", key, linkStateMax)
 }
 
 func (s *Store) remove(op *Op) *Error {
@@ -243,7 +226,7 @@ func (s *Store) remove(op *Op) *Error {
 // clear removes the states that publishers made, in the order of their numbers.
 func (s *Store) clear() {
 	for _, st := range s.states.all {
-		if !st.dead && st.owned == nil && firstToken(st.desc.Key) != groupsToken {
+		if !st.dead && !st.hidden && st.owned == nil {
 			s.detach(st)
 		}
 	}
@@ -254,40 +237,34 @@ func (s *Store) audience(op *Op) *Error {
 	if err != nil {
 		return err
 	}
-	if err := checkAudience(op.Audience); err != nil {
+	if err := op.Audience.check(); err != nil {
 		return err
 	}
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
-	desc := st.desc
-	if op.HasAudience {
-		desc.Audience = op.Audience
-	}
-	if op.HasDetails {
-		desc.Details = op.Details
-	}
-	return s.redescribe(st, desc, st.schema)
+	return s.redescribe(st, op.description(st), st.schema)
 }
 
 // redescribe gives st another description and a schema of the same layout.
 func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
-	old := st.desc
-	if c == st.schema && old.Access.equal(desc.Access) && old.Audience.equal(desc.Audience) &&
-		old.Priority == desc.Priority && slices.EqualFunc(old.Details, desc.Details, Detail.equal) &&
-		bytes.Equal(old.Message, desc.Message) && bytes.Equal(old.Farewell, desc.Farewell) {
+	old := st.Desc
+	s.scratch = appendDescription(s.scratch[:0], old)
+	n := len(s.scratch)
+	s.scratch = appendDescription(s.scratch, &desc)
+	if c == st.schema && string(s.scratch[:n]) == string(s.scratch[n:]) {
 		return nil
 	}
-	desc.own(c)
-	sum, err := s.sumDescribe(&desc)
+	sum, err := s.own(&desc, c)
 	if err != nil {
 		return err
 	}
 	oldSum, wasMarked := st.sum, st.redescribe
-	st.desc, st.sum, st.redescribe = desc, sum, true
+	described := desc // allocated here, so that an equal description costs nothing
+	st.Desc, st.sum, st.redescribe = &described, sum, true
 	s.setSchema(st, c)
 	s.journal.note(func() {
-		st.desc, st.sum, st.redescribe = old, oldSum, wasMarked
+		st.Desc, st.sum, st.redescribe = old, oldSum, wasMarked
 		c := s.schemas.acquire(old.Values, old.ValueMax)
 		s.setSchema(st, c)
 		s.schemas.release(c)
@@ -301,4 +278,216 @@ func (s *Store) setSchema(st *stored, c *schema) {
 	c.refs++
 	s.schemas.release(st.schema)
 	st.schema = c
+}
+
+// put creates a state, or brings an existing one to this form. If the layout stays the same,
+// clients keep their links to the state; otherwise a new state replaces it.
+func (s *Store) put(op *Op) *Error {
+	if err := checkPut(op, s.limits.Message); err != nil {
+		return err
+	}
+	defs, err := s.defs(op.Values)
+	if err != nil {
+		return err
+	}
+	c := s.schemas.acquire(defs, uint16(s.limits.ValueBytes))
+	defer s.schemas.release(c)
+	s.edit.reset(len(defs))
+	for i := range op.Values {
+		if l := op.Values[i].Value; l != nil {
+			if err := s.edit.add(c, i, l); err != nil {
+				return err
+			}
+		}
+	}
+	old := s.states.byKey[op.Key]
+	desc := op.description(old)
+	if old != nil && old.schema.sameLayout(c) {
+		return s.update(old, desc, c)
+	}
+	return s.replace(old, desc, c, nil)
+}
+
+// update applies the description and the edit to a state of the same layout.
+func (s *Store) update(st *stored, desc Description, c *schema) *Error {
+	if err := st.fits(&s.edit, desc.Message); err != nil {
+		return err
+	}
+	if err := s.redescribe(st, desc, c); err != nil {
+		return err
+	}
+	s.applyEdit(st, &s.edit)
+	return nil
+}
+
+// replace makes a state from the description and the edit, and removes old unless it is nil.
+func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
+	if len(c.ranges) > view.PerState {
+		return Errorf(CodeTooLarge, "the values need %d views, at most %d are allowed", len(c.ranges), view.PerState)
+	}
+	views := s.states.views + len(c.ranges)
+	if old != nil {
+		views -= len(old.schema.ranges)
+	}
+	if views > s.limits.Views {
+		return Errorf(CodeTooLarge, "the space would have %d views, at most %d are allowed", views, s.limits.Views)
+	}
+	sum, err := s.own(&desc, c)
+	if err != nil {
+		return err
+	}
+	st := &stored{State: newState(s.next, &desc, c), owned: owned, dirty: netstate.NewMask(len(c.defs))}
+	st.sum = sum
+	for _, v := range s.edit.values {
+		st.set(v.index, s.edit.bytes[v.off:v.off+v.n], v.null)
+	}
+	if err := st.fits(&edit{varied: true}, desc.Message); err != nil {
+		return err
+	}
+	if old != nil {
+		s.detach(old)
+	}
+	s.next++
+	c.refs++
+	s.states.insert(st)
+	s.journal.note(func() { s.states.detach(st) })
+	s.batch.mark(st)
+	return nil
+}
+
+// detach removes st, and tells the replicas that know it.
+func (s *Store) detach(st *stored) {
+	s.states.detach(st)
+	if st.introduced {
+		s.batch.removed = append(s.batch.removed, st)
+	}
+	s.journal.note(func() {
+		s.states.reattach(st)
+		s.batch.removed = slices.DeleteFunc(s.batch.removed, func(r *stored) bool { return r == st })
+	})
+}
+
+// description returns the description after a put. old is nil for a new state.
+func (op *Op) description(old *stored) Description {
+	d := Description{Key: op.Key, Message: []byte(op.Key), Audience: Audience{Kind: AudienceAll}}
+	if old != nil {
+		d = *old.Desc
+	}
+	replaceIf(op.HasMessage, &d.Message, op.Message)
+	replaceIf(op.HasFarewell, &d.Farewell, op.Farewell)
+	replaceIf(op.HasAccess, &d.Access, op.Access)
+	replaceIf(op.HasAudience, &d.Audience, op.Audience)
+	replaceIf(op.HasPriority, &d.Priority, op.Priority)
+	replaceIf(op.HasDetails, &d.Details, op.Details)
+	return d
+}
+
+func replaceIf[T any](given bool, old *T, v T) {
+	if given {
+		*old = v
+	}
+}
+
+// own copies everything in d that its source could change, and returns the checksum of the
+// Describe for replicas. It refuses a description that is too large for a whole state to fit into
+// a batch.
+func (s *Store) own(d *Description, c *schema) (sum uint32, err *Error) {
+	d.Message, d.Farewell = bytes.Clone(d.Message), bytes.Clone(d.Farewell)
+	d.Access.Writers = slices.Clone(d.Access.Writers)
+	d.Audience.Groups, d.Audience.Clients = slices.Clone(d.Audience.Groups), slices.Clone(d.Audience.Clients)
+	d.Details = slices.Clone(d.Details)
+	for i := range d.Details {
+		x := &d.Details[i]
+		x.Groups, x.Clients = slices.Clone(x.Groups), slices.Clone(x.Clients)
+	}
+	d.Values, d.ValueMax = c.defs, c.valueMax
+	s.scratch = appendStoredDescribe(s.scratch[:0], d)
+	if len(s.scratch) > describeMax {
+		return 0, Errorf(CodeTooLarge, "the description of %q is %d bytes, at most %d are allowed", d.Key, len(s.scratch), describeMax)
+	}
+	s.scratch = appendDescribe(s.scratch[:0], d)
+	return crc32.ChecksumIEEE(s.scratch), nil
+}
+
+func checkPut(op *Op, messageMax int) *Error {
+	switch first := firstToken(op.Key); {
+	case !subject.ValidKey(op.Key):
+		return Errorf(CodeBadRequest, "%q is not a key", op.Key)
+	case first == groupsToken || first == clientToken:
+		return Errorf(CodeBadRequest, "keys that start with %q are not for publishers", first)
+	case op.HasMessage && len(op.Message) == 0:
+		return Errorf(CodeBadRequest, "the message is empty")
+	case len(op.Message) > messageMax:
+		return Errorf(CodeTooLarge, "the message has %d bytes, at most %d are allowed", len(op.Message), messageMax)
+	case len(op.Farewell) > messageMax:
+		return Errorf(CodeTooLarge, "the farewell has %d bytes, at most %d are allowed", len(op.Farewell), messageMax)
+	case op.HasPriority && (op.Priority < 1 || op.Priority > PriorityMax):
+		return Errorf(CodeBadRequest, "priority %d: want 1 to %d", op.Priority, PriorityMax)
+	case op.Access.Kind > AccessWriters:
+		return Errorf(CodeBadRequest, "unknown access")
+	}
+	if err := checkTokens("writer", op.Access.Writers); err != nil {
+		return err
+	}
+	if err := checkDetails(op.Details); err != nil {
+		return err
+	}
+	return op.Audience.check()
+}
+
+func checkTokens(what string, names []string) *Error {
+	if len(names) > namesMax {
+		return Errorf(CodeTooLarge, "%d names of a %s, at most %d are allowed", len(names), what, namesMax)
+	}
+	for _, n := range names {
+		if !subject.ValidToken(n) {
+			return Errorf(CodeBadRequest, "%q is not the name of a %s", n, what)
+		}
+	}
+	return nil
+}
+
+// defs returns the definitions of values if they are valid.
+func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
+	switch {
+	case len(values) == 0:
+		return nil, Errorf(CodeBadRequest, "a state needs at least one value")
+	case len(values) > s.limits.Values:
+		return nil, Errorf(CodeTooLarge, "%d values, at most %d are allowed", len(values), s.limits.Values)
+	}
+	defs := make([]ValueDef, len(values))
+	names := make(map[string]bool, len(values))
+	for i := range values {
+		d := values[i].ValueDef
+		if d.Name != "" && (!ValidName(d.Name) || names[d.Name]) {
+			return nil, Errorf(CodeBadRequest, "value %d: %q is not a name, or not the only one", i, d.Name)
+		}
+		names[d.Name] = true
+		if err := d.check(uint16(s.limits.ValueBytes)); err != nil {
+			return nil, err.In("value " + strconv.Itoa(i))
+		}
+		defs[i] = d
+	}
+	return defs, nil
+}
+
+func (d *ValueDef) check(valueMax uint16) *Error {
+	switch {
+	case !d.Type.Valid():
+		return Errorf(CodeTypeMismatch, "unknown type %d", d.Type)
+	case !(d.Precision >= 0) || math.IsInf(d.Precision, 1):
+		return Errorf(CodeOutOfRange, "precision %v", d.Precision)
+	}
+	if err := d.Bounds.Check(d.Type); err != nil {
+		return err
+	}
+	if !d.Nullable {
+		d.Null = nil
+		return nil
+	}
+	c := schema{defs: []ValueDef{*d}, fields: []view.Field{{Type: d.Type}}, valueMax: valueMax}
+	if err := c.check(0, d.Substitute(), false); err != nil {
+		return err.In("substitute for null")
+	}
+	return nil
 }

@@ -202,8 +202,8 @@ func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 // equal reports whether a replica with these views has st in its current form.
 func (s *Store) equal(st *stored, has map[view.EntityID]sums) bool {
 	for i, r := range st.schema.ranges {
-		have, ok := has[view.Entity(st.number, i)]
-		if !ok || have.describe != st.sum || have.keyframe != s.sum(st, r) {
+		have, ok := has[view.Entity(st.Number, i)]
+		if !ok || have.describe != st.sum || have.keyframe != st.crc(&s.scratch, r) {
 			return false
 		}
 	}

@@ -1,10 +1,7 @@
 package replication
 
 import (
-	"cmp"
-	"hash/crc32"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -44,10 +41,7 @@ type Replica struct {
 	broken     bool   // needs keyframes
 	open       bool   // may have missed batches without noticing
 
-	states  map[uint64]*State
-	byKey   map[string]*State
-	order   []*State // by number; dead states stay until remove sweeps them
-	dead    int      // in order
+	states  table[*State]
 	refs    []viewRef
 	schemas schemas
 	asm     assembly // of the batch being applied
@@ -75,8 +69,7 @@ func NewReplica(space string, obs Observer) *Replica {
 		space:   space,
 		obs:     obs,
 		broken:  true,
-		states:  make(map[uint64]*State),
-		byKey:   make(map[string]*State),
+		states:  newTable[*State](),
 		schemas: newSchemas(),
 	}
 }
@@ -89,10 +82,10 @@ func (r *Replica) Position() (epoch, seq uint64) { return r.epoch, r.seq }
 func (r *Replica) Complete() bool { return r.epoch > 0 && !r.wants() }
 
 // State returns the state with this number, or nil.
-func (r *Replica) State(number uint64) *State { return r.states[number].visible() }
+func (r *Replica) State(number uint64) *State { return r.states.byNumber[number].visible() }
 
 // ByKey returns the state with this key, or nil.
-func (r *Replica) ByKey(key string) *State { return r.byKey[key].visible() }
+func (r *Replica) ByKey(key string) *State { return r.states.byKey[key].visible() }
 
 func (s *State) visible() *State {
 	if s == nil || s.hidden {
@@ -104,7 +97,7 @@ func (s *State) visible() *State {
 // All yields the states in the order of their numbers.
 func (r *Replica) All() iter.Seq[*State] {
 	return func(yield func(*State) bool) {
-		for _, st := range r.order {
+		for _, st := range r.states.all {
 			if !st.dead && !st.hidden && !yield(st) {
 				return
 			}
@@ -113,16 +106,10 @@ func (r *Replica) All() iter.Seq[*State] {
 }
 
 // Len returns the number of states, including those that hold groups.
-func (r *Replica) Len() int { return len(r.states) }
+func (r *Replica) Len() int { return len(r.states.byNumber) }
 
 // Groups returns the groups of a client.
-func (r *Replica) Groups(client string) []string {
-	st := r.byKey[groupsKey(client)]
-	if st == nil {
-		return nil
-	}
-	return parseGroups(st.Values.Value(0))
-}
+func (r *Replica) Groups(client string) []string { return r.states.groups(client) }
 
 // Stats returns the counters, which the Replica keeps updating.
 func (r *Replica) Stats() *ReplicaStats { return &r.stats }
@@ -147,19 +134,13 @@ type ReplicaStats struct {
 
 // insert makes st part of the copy, and removes a state with its number or key.
 func (r *Replica) insert(st *State) {
-	if old := r.states[st.Number]; old != nil {
+	if old := r.states.byNumber[st.Number]; old != nil {
 		r.remove(old)
 	}
-	if old := r.byKey[st.Desc.Key]; old != nil {
+	if old := r.states.byKey[st.Desc.Key]; old != nil {
 		r.remove(old)
 	}
-	r.states[st.Number] = st
-	r.byKey[st.Desc.Key] = st
-	at := len(r.order)
-	if at > 0 && r.order[at-1].Number >= st.Number {
-		at, _ = slices.BinarySearchFunc(r.order, st.Number, func(s *State, n uint64) int { return cmp.Compare(s.Number, n) })
-	}
-	r.order = slices.Insert(r.order, at, st)
+	r.states.insert(st)
 	if st.hidden {
 		r.tellGroups(st)
 		return
@@ -169,20 +150,13 @@ func (r *Replica) insert(st *State) {
 
 // remove removes st from the copy.
 func (r *Replica) remove(st *State) {
-	st.dead = true
-	delete(r.states, st.Number)
-	delete(r.byKey, st.Desc.Key)
+	r.states.detach(st)
 	r.schemas.release(st.schema)
-	if r.dead++; r.dead > 64 && r.dead*2 > len(r.order) {
-		r.order = slices.DeleteFunc(slices.Clone(r.order), func(s *State) bool { return s.dead })
-		r.dead = 0
-	}
-	if !st.hidden {
-		r.obs.Removed(st)
+	if st.hidden {
+		r.tellGroups(st)
 		return
 	}
-	client, _ := groupsClient(st.Desc.Key)
-	r.obs.Groups(client, nil)
+	r.obs.Removed(st)
 }
 
 // changed tells the observer that values of st changed.
@@ -196,20 +170,18 @@ func (r *Replica) changed(st *State, mask netstate.Mask) {
 
 func (r *Replica) tellGroups(st *State) {
 	client, _ := groupsClient(st.Desc.Key)
-	r.obs.Groups(client, parseGroups(st.Values.Value(0)))
+	r.obs.Groups(client, r.states.groups(client))
 }
 
 // sums appends the checksums of all views. It returns nil if there are more than sumsMax.
 func (r *Replica) sums() []byte {
 	var b []byte
-	for _, st := range r.order {
+	for _, st := range r.states.all {
 		if st.dead {
 			continue
 		}
 		for i, rg := range st.schema.ranges {
-			var crc uint32
-			crc, r.scratch = st.crc(r.scratch, rg)
-			b = appendSums(b, view.Entity(st.Number, i), sums{crc, st.sum})
+			b = appendSums(b, view.Entity(st.Number, i), sums{st.crc(&r.scratch, rg), st.sum})
 		}
 		if len(b) > sumsMax*sumBytes {
 			return nil
@@ -218,44 +190,203 @@ func (r *Replica) sums() []byte {
 	return b
 }
 
-// A State is a replica's copy of one state. Others may change only Data.
-type State struct {
-	Number uint64
-	Desc   *Description
-	Values *netstate.State // a null value holds its substitute
-	Nulls  netstate.Mask   // of length 0 if no value is nullable
-	Data   any             // belongs to the observer
-
-	schema *schema
-	sum    uint32 // CRC-32 of the Describe
-	round  uint32 // of the last repair that mentioned it
-	hidden bool   // the groups of a client
-	dead   bool   // removed
+// records applies the records of a batch or of a part of an answer, in order. If a record
+// cannot be applied, the replica drops it and needs keyframes, because it does not know what
+// the record would have changed.
+func (r *Replica) records(p []byte) {
+	records := view.NewRecords(p)
+	for m, ok := records.Next(); ok; m, ok = records.Next() {
+		if !r.record(&m) {
+			r.stats.BadRecords++
+			r.broken = true
+		}
+	}
+	if records.Err() != nil || r.asm.number != 0 {
+		r.stats.BadRecords++
+		r.broken = true
+		r.dropAssembly()
+	}
 }
 
-// IsNull reports whether value i is null.
-func (s *State) IsNull(i int) bool { return len(s.Nulls) > 0 && s.Nulls.Has(i) }
+func (r *Replica) record(m *view.Record) bool {
+	if m.Message == view.RefIDAssign {
+		ref, err := m.Assigned()
+		if err != nil || m.Entity.State() == 0 {
+			return false
+		}
+		r.assign(ref, m.Entity)
+		return true
+	}
+	v := r.ref(m.Ref)
+	switch {
+	case v == nil:
+		return false
+	case m.Message == view.DescribePart || m.Message == view.Describe:
+		return v.view == 0 && r.describe(v, m)
+	case m.Message == view.Keyframe && v.number == r.asm.number:
+		return r.assemble(v, m.Data)
+	case v.st == nil || v.view >= len(v.st.schema.ranges):
+		return false
+	}
+	rg := v.st.schema.ranges[v.view]
+	switch m.Message {
+	case view.Update:
+		return r.update(v.st, rg, m.Data)
+	case view.Keyframe:
+		return r.keyframe(v.st, rg, m.Data)
+	case view.Checksum:
+		return r.checksum(v.st, rg, m)
+	case view.Remove:
+		return v.view == 0 && r.removeRecord(v)
+	}
+	return false
+}
 
-// set changes one value and reports whether it was different. It allocates only if a string or
-// data value is longer than every earlier one.
-func (s *State) set(i int, value []byte, null bool) bool {
-	if null {
-		value = s.schema.defs[i].Substitute()
+// assign binds a RefId to a view. In a repair the assignment also proves that the state exists.
+func (r *Replica) assign(ref view.RefID, e view.EntityID) {
+	if n := int(ref) + 1; n > len(r.refs) {
+		grown := make([]viewRef, min(max(n, 2*len(r.refs)), int(view.NoRef)))
+		copy(grown, r.refs)
+		r.refs = grown
 	}
-	changed := s.Values.Set(i, value)
-	if len(s.Nulls) == 0 || null == s.Nulls.Has(i) {
-		return changed
+	st := r.states.byNumber[e.State()]
+	r.refs[ref] = viewRef{number: e.State(), view: e.View(), st: st}
+	if st != nil {
+		st.round = r.answer.round
 	}
-	if null {
-		s.Nulls.Set(i)
-	} else {
-		s.Nulls.Clear(i)
+}
+
+// ref returns the meaning of a RefId, or nil if it is not assigned.
+func (r *Replica) ref(ref view.RefID) *viewRef {
+	if int(ref) >= len(r.refs) || r.refs[ref].number == 0 {
+		return nil
+	}
+	v := &r.refs[ref]
+	if v.st == nil || v.st.dead {
+		v.st = r.states.byNumber[v.number]
+	}
+	return v
+}
+
+// update applies changed values. It checks all of them first, because half an update would be a
+// value that the state never had.
+func (r *Replica) update(st *State, rg view.Range, data []byte) bool {
+	values, ok := view.ReadUpdate(data, st.schema.fields, rg)
+	if !ok {
+		return false
+	}
+	n, _ := r.change(st, values)
+	r.stats.Updates++
+	r.stats.Values += n
+	return true
+}
+
+// change applies the values of a record to st and tells the observer which differ.
+func (r *Replica) change(st *State, values view.Values) (n uint64, differs bool) {
+	mask := emptyMask(&r.mask, len(st.schema.defs))
+	for i, value, null, ok := values.Next(); ok; i, value, null, ok = values.Next() {
+		n++
+		if st.set(i, value, null) {
+			mask.Set(i)
+			differs = true
+		}
+	}
+	if differs {
+		r.changed(st, mask)
+	}
+	return n, differs
+}
+
+// checksum compares a view. The replica applies batches in order, so that the position of the
+// checksum is its own.
+func (r *Replica) checksum(st *State, rg view.Range, m *view.Record) bool {
+	want, err := m.CRC()
+	if err != nil {
+		return false
+	}
+	r.stats.Checksums++
+	if st.crc(&r.scratch, rg) != want {
+		r.stats.Divergence++
+		r.broken = true
 	}
 	return true
 }
 
-// crc returns the checksum of one view. It encodes the view into b.
-func (s *State) crc(b []byte, r view.Range) (uint32, []byte) {
-	b = view.AppendKeyframe(b[:0], s.Values, s.Nulls, s.schema.fields, r)
-	return crc32.ChecksumIEEE(b), b
+func (r *Replica) removeRecord(v *viewRef) bool {
+	st := v.st
+	v.number, v.st = 0, nil
+	r.remove(st)
+	return true
+}
+
+// describe reads the description of a state. If the state exists with this layout, only its
+// description changes; otherwise the assembly builds it from the keyframes that follow.
+func (r *Replica) describe(v *viewRef, m *view.Record) bool {
+	if r.asm.number != v.number {
+		r.dropAssembly()
+		r.asm.number = v.number
+	}
+	if m.Message == view.DescribePart {
+		return r.asm.part(m.Data) == nil
+	}
+	if r.asm.describe(&r.schemas, m.Data) != nil {
+		r.dropAssembly()
+		return false
+	}
+	st := v.st
+	if st == nil || !st.schema.sameLayout(r.asm.st.schema) || st.Desc.Key != r.asm.st.Desc.Key {
+		return true
+	}
+	r.redescribe(st)
+	return true
+}
+
+// redescribe gives st the description in the assembly.
+func (r *Replica) redescribe(st *State) {
+	if st.sum != r.asm.st.sum {
+		st.Desc, st.sum = r.asm.st.Desc, r.asm.st.sum
+		st.schema, r.asm.st.schema = r.asm.st.schema, st.schema // dropAssembly releases it
+		if !st.hidden {
+			r.obs.Described(st)
+		}
+	}
+	r.dropAssembly()
+}
+
+func (r *Replica) dropAssembly() {
+	r.asm.release(&r.schemas)
+	r.asm = assembly{}
+}
+
+// assemble adds the keyframe of a view to the assembly.
+func (r *Replica) assemble(v *viewRef, data []byte) bool {
+	if r.asm.keyframe(v.view, data) != nil {
+		r.dropAssembly()
+		return false
+	}
+	if r.asm.whole() {
+		r.install()
+	}
+	return true
+}
+
+// keyframe applies the keyframe of a view that exists.
+func (r *Replica) keyframe(st *State, rg view.Range, data []byte) bool {
+	values, ok := view.ReadKeyframe(data, st.schema.fields, rg)
+	if !ok {
+		return false
+	}
+	if _, differs := r.change(st, values); differs {
+		r.stats.Keyframed++
+	}
+	return true
+}
+
+// install makes the assembled state part of the copy.
+func (r *Replica) install() {
+	st := r.asm.st
+	st.round = r.answer.round
+	r.asm = assembly{} // st holds its schema
+	r.stats.Keyframed++
+	r.insert(st)
 }

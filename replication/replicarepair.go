@@ -28,9 +28,16 @@ type answer struct {
 
 // Apply applies or buffers a live batch. The replica may keep the batch, so the caller must not
 // change it.
-func (r *Replica) Apply(now time.Time, batch []byte) {
-	h, records, err := view.Parse(batch)
-	if err != nil || h.Flags&view.FlagReply != 0 || h.Epoch == 0 {
+func (r *Replica) Apply(now time.Time, batch []byte) { r.receive(now, batch, 0) }
+
+// ApplyReply applies one part of the answer to a repair request. The replica may keep the part,
+// so the caller must not change it.
+func (r *Replica) ApplyReply(now time.Time, part []byte) { r.receive(now, part, view.FlagReply) }
+
+// receive applies a live batch, or one part of an answer if reply is set.
+func (r *Replica) receive(now time.Time, p []byte, reply view.Flags) {
+	h, records, err := view.Parse(p)
+	if err != nil || h.Flags&view.FlagReply != reply || h.Epoch == 0 {
 		r.stats.Malformed++
 		return
 	}
@@ -38,7 +45,14 @@ func (r *Replica) Apply(now time.Time, batch []byte) {
 		return
 	}
 	r.known = max(r.known, h.Seq)
-	r.applyOrBuffer(h, records)
+	switch {
+	case reply == 0:
+		r.applyOrBuffer(h, records)
+	case h.Flags&view.FlagKeyframes != 0:
+		r.replyKeyframes(now, h, records)
+	default:
+		r.replyRange(now, h, records)
+	}
 	r.settle(now)
 }
 
@@ -54,7 +68,7 @@ func (r *Replica) applyOrBuffer(h view.Header, records []byte) {
 		if !r.broken {
 			r.stats.Gaps++
 		}
-		if _, full := r.buffer.add(h, records); full {
+		if !r.buffer.add(h, records) {
 			r.stats.BufferFull++
 		}
 	}
@@ -93,7 +107,7 @@ func (r *Replica) follow(now time.Time, epoch uint64) bool {
 	}
 	r.top, r.known = epoch, 0
 	r.broken = true
-	r.buffer.reset()
+	r.buffer = buffer{}
 	clear(r.refs)
 	return true
 }
@@ -120,10 +134,11 @@ func (r *Replica) Reconnected(now time.Time) {
 // wants reports whether the replica needs to ask for something.
 func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
 
-// settle plans the next request. The replica asks for a new need at once, except that it does
+// settle sweeps what was removed, and plans the next request. The replica asks for a new need at once, except that it does
 // not ask for keyframes sooner than askAfter behind the last request: a state that differs
 // again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
+	r.states.sweep(func(*State) {})
 	if !r.wants() {
 		r.ask.sent, r.ask.wait = false, 0
 		return
@@ -131,11 +146,10 @@ func (r *Replica) settle(now time.Time) {
 	if r.ask.sent {
 		return
 	}
-	at := now
-	if soonest := r.ask.last.Add(askAfter); r.broken && !r.ask.last.IsZero() && soonest.After(now) {
-		at = soonest
+	r.ask.at = now
+	if soonest := r.ask.last.Add(askAfter); r.broken && soonest.After(now) {
+		r.ask.at = soonest
 	}
-	r.ask.at = at
 }
 
 // Advance returns a request for the holder, if one is due. The caller owns its bytes.
@@ -163,26 +177,6 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 
 // NextTimeout returns when the owner must call Advance; the zero time means at once.
 func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
-
-// ApplyReply applies one part of the answer to a repair request. The replica may keep the part,
-// so the caller must not change it.
-func (r *Replica) ApplyReply(now time.Time, part []byte) {
-	h, records, err := view.Parse(part)
-	if err != nil || h.Flags&view.FlagReply == 0 || h.Epoch == 0 {
-		r.stats.Malformed++
-		return
-	}
-	if !r.follow(now, h.Epoch) {
-		return
-	}
-	r.known = max(r.known, h.Seq)
-	if h.Flags&view.FlagKeyframes != 0 {
-		r.replyKeyframes(now, h, records)
-	} else {
-		r.replyRange(now, h, records)
-	}
-	r.settle(now)
-}
 
 // replyRange applies a missed batch. A part without records only reports the last sequence
 // number.
@@ -254,7 +248,7 @@ func (r *Replica) collect(h view.Header) bool {
 // finish ends a repair: it removes the states that the answer did not mention and moves the
 // replica to the position of the answer.
 func (r *Replica) finish(h view.Header) {
-	for _, st := range r.order {
+	for _, st := range r.states.all {
 		if !st.dead && st.round != r.answer.round {
 			r.remove(st)
 		}
@@ -277,21 +271,21 @@ type heldBatch struct {
 	records   []byte
 }
 
-// add buffers a batch. A full buffer drops it: the batches in the buffer can be applied sooner,
-// and the replica asks for the rest as a range.
-func (b *buffer) add(h view.Header, records []byte) (held, full bool) {
+// add reports whether the buffer holds a batch. A full buffer drops it: the batches in the buffer
+// can be applied sooner, and the replica asks for the rest as a range.
+func (b *buffer) add(h view.Header, records []byte) bool {
 	at, found := slices.BinarySearchFunc(b.held, h.Seq, func(e heldBatch, seq uint64) int {
 		return cmp.Compare(e.seq, seq)
 	})
 	if found {
-		return false, false
+		return true
 	}
 	if len(b.held) >= bufferBatches || b.size+len(records) > bufferBytes {
-		return false, true
+		return false
 	}
 	b.held = slices.Insert(b.held, at, heldBatch{h.Seq, h.Prev, records})
 	b.size += len(records)
-	return true, false
+	return true
 }
 
 // next removes and returns the batch that follows seq. It drops the batches up to seq.
@@ -310,9 +304,4 @@ func (b *buffer) pop() heldBatch {
 	b.size -= len(e.records)
 	b.held = slices.Delete(b.held, 0, 1)
 	return e
-}
-
-func (b *buffer) reset() {
-	clear(b.held)
-	b.held, b.size = b.held[:0], 0
 }

@@ -13,7 +13,7 @@ type schema struct {
 	id       string // the definitions in the form of a stored Describe
 	refs     int
 	defs     []ValueDef
-	valueMax int
+	valueMax uint16
 	layout   *netstate.Layout
 	fields   []view.Field
 	ranges   []view.Range
@@ -32,7 +32,7 @@ func newSchemas() schemas { return schemas{byID: make(map[string]*schema)} }
 
 // acquire returns the schema of these definitions, which must be valid. The caller releases it.
 // The schema keeps nothing of defs.
-func (c *schemas) acquire(defs []ValueDef, valueMax int) *schema {
+func (c *schemas) acquire(defs []ValueDef, valueMax uint16) *schema {
 	c.scratch = appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)
 	s := c.byID[string(c.scratch)]
 	if s == nil {
@@ -49,7 +49,7 @@ func (c *schemas) release(s *schema) {
 	}
 }
 
-func newSchema(id string, defs []ValueDef, valueMax int) *schema {
+func newSchema(id string, defs []ValueDef, valueMax uint16) *schema {
 	defs = slices.Clone(defs)
 	s := &schema{id: id, defs: defs, valueMax: valueMax, index: make(map[string]int)}
 	s.fields = make([]view.Field, len(defs))
@@ -61,7 +61,7 @@ func newSchema(id string, defs []ValueDef, valueMax int) *schema {
 			s.index[d.Name] = i
 		}
 	}
-	s.ranges = view.Split(s.fields, valueMax)
+	s.ranges = view.Split(s.fields, int(valueMax))
 	layout, err := (&Description{Values: defs}).Layout()
 	if err != nil {
 		panic("replication: schema of invalid definitions: " + err.Error())

@@ -40,7 +40,7 @@ type Store struct {
 	limits Limits
 	next   uint64 // state number
 
-	states  stateTable
+	states  table[*stored]
 	schemas schemas
 	refs    refAllocator
 	batch   batcher
@@ -61,21 +61,16 @@ type Store struct {
 
 // A stored is one state of a Store.
 type stored struct {
-	number uint64
-	desc   Description
-	schema *schema
-	values *netstate.State
-	nulls  netstate.Mask // nil if no value is nullable
-	dirty  netstate.Mask // values to emit
-	refs   []view.RefID  // by view, once introduced
-	sum    uint32        // CRC-32 of the Describe
+	State
+	dirty netstate.Mask // values to emit
+	refs  []view.RefID  // by view, once introduced
 
 	introduced bool // replicas know the state
 	redescribe bool // the description changed since the last batch
 	queued     bool // in batcher.changed
-	dead       bool // removed
 	unstored   bool // in Store.unstored
 
+	stage uint8 // of check: index into checkDelays
 	check check
 	owned *ownership // of a state that a client made
 	marks []writeMark
@@ -93,7 +88,7 @@ func NewStore(cfg StoreConfig) *Store {
 		cfg:      cfg,
 		limits:   cfg.Limits.withDefaults(),
 		next:     max(cfg.FirstNumber, 1),
-		states:   newStateTable(),
+		states:   newTable[*stored](),
 		schemas:  newSchemas(),
 		checks:   newChecks(),
 		batch:    batcher{epoch: cfg.Epoch, durable: true},

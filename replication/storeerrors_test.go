@@ -138,7 +138,7 @@ func TestStoreEachForItself(t *testing.T) {
 			continue
 		}
 		r := o.Answer.Results
-		if len(r) != 3 || r[0].Err != nil || r[1].Err == nil || r[1].Err.Code != CodeUnknownState || r[1].Err.Op != 1 || r[2].Err != nil {
+		if len(r) != 3 || r[0] != nil || r[1] == nil || r[1].Code != CodeUnknownState || r[1].Op != 1 || r[2] != nil {
 			t.Fatalf("results %+v", r)
 		}
 		return

@@ -30,7 +30,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "stale_is_lost", File: "sessionlog/answer.go", Old: "case asked == ActionAppend: // Stale", New: "case asked == ActionAppend && a.Verdict == fence.Stale && s.phase == Owning:\n\t\ts.end(Action{Kind: ActionLost, Epoch: s.epoch})\n\tcase asked == ActionAppend: // Stale"},
 	{Name: "owner_is_the_node", File: "sessionlog/session.go", Old: "owner: cfg.Rand.Uint64()", New: "owner: uint64(cfg.Node[len(cfg.Node)-1])", Run: "^TestTwoAttempts$"},
 	{Name: "torn_log_is_read", File: "sessionlog/answer.go", Old: "c.ckpt != nil && k.Previous != entries[i-1].Seq", New: "false"},
-	{Name: "gone_offer_is_a_hole", File: "dnp/journal.go", Old: "o.kind = outProbe\n\t\t\tt.startDown(s.Link)", New: "t.startDown(s.Link)\n\t\t\treturn true", Run: "^TestOfferOfGoneState$"},
+	{Name: "gone_offer_is_a_hole", File: "dnp/journal.go", Old: "o.kind = SentProbe\n\t\t\tt.startDown(s.Link)", New: "t.startDown(s.Link)\n\t\t\treturn true", Run: "^TestOfferOfGoneState$"},
 	{Name: "previous_is_the_number", File: "sessionlog/undelivered.go", Old: "Previous: u.next,", New: "Previous: ev.Number,"},
 	{Name: "an_end_is_told_unread", File: "sessionlog/answer.go", Old: "&& s.revalidate && s.pending.kind == RecordClose:", New: "&& false:", Run: "^TestStoppedEnd$"},
 	{Name: "revalidation_speaks", File: "sessionlog/session.go", Old: "s.conn.Mute(true)", New: "s.conn.Mute(false)", Run: "^TestStopped"},

@@ -86,7 +86,7 @@ func newWorldOf(seed uint64, p plan) *world {
 		Applied: func(log string, e sessionlog.Entry) { w.chk.applied(log, inFormat(1, []sessionlog.Entry{e})[0]) },
 	})
 	loss := w.loss * rnd.Float64()
-	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 40 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 80 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 40 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 80 * time.Millisecond})
 	w.net.Attach(vip, front{w})
 	for i := range edgesMax {
 		e := &simEdge{w: w, index: i}
@@ -193,7 +193,7 @@ func (w *world) heal() {
 	for _, e := range w.edges {
 		e.resume()
 	}
-	w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
 }
 
 func TestSimulation(t *testing.T) {

@@ -413,7 +413,7 @@ func (e *simEdge) serve(c *simClient, s *sessionlog.Session) {
 	if _, known := e.tokens[s]; !known {
 		return
 	}
-	for conn.Waiting() < 8 && int(e.tokens[s]) < c.outLen {
+	for len(slices.Collect(conn.QueuedTokens)) < 8 && int(e.tokens[s]) < c.outLen {
 		if conn.Send(c.payload(int(e.tokens[s])), e.tokens[s]+1) != nil {
 			return
 		}

@@ -199,27 +199,23 @@ func (s Names) ParseGet(subject string) (a Address, ok bool) {
 // ParseShard returns the shard of a Head, Repair, Write or Own subject.
 func (s Names) ParseShard(subject string) (n int, ok bool) {
 	rest, ok := s.cut(subject, "shard.")
-	if !ok {
-		return 0, false
+	if ok {
+		n, _, ok = cutShard(rest)
 	}
-	n, _, ok = cutShard(rest)
 	return n, ok
-}
-
-// ParseLive returns the space of a Live subject.
-func (s Names) ParseLive(subject string) (space string, ok bool) {
-	space, ok = s.cut(subject, "live.")
-	return space, ok && ValidToken(space)
 }
 
 // ParseFrom returns the space and client of a From subject.
 func (s Names) ParseFrom(subject string) (space, client string, ok bool) {
-	return s.parseClient(subject, "from.")
-}
-
-// ParseTo returns the space and client of a To subject.
-func (s Names) ParseTo(subject string) (space, client string, ok bool) {
-	return s.parseClient(subject, "to.")
+	rest, ok := s.cut(subject, "from.")
+	if !ok {
+		return "", "", false
+	}
+	space, client, ok = strings.Cut(rest, ".")
+	if !ok || !ValidToken(space) || !ValidToken(client) {
+		return "", "", false
+	}
+	return space, client, true
 }
 
 // Mappings returns the mappings that every NATS server and leaf node needs to deliver the
@@ -280,18 +276,6 @@ func (s Names) parseAddress(subject, verb string) (a Address, ok bool) {
 	return a, true
 }
 
-func (s Names) parseClient(subject, verb string) (space, client string, ok bool) {
-	rest, ok := s.cut(subject, verb)
-	if !ok {
-		return "", "", false
-	}
-	space, client, ok = strings.Cut(rest, ".")
-	if !ok || !ValidToken(space) || !ValidToken(client) {
-		return "", "", false
-	}
-	return space, client, true
-}
-
 func cutShard(s string) (n int, rest string, ok bool) {
 	number, rest, ok := strings.Cut(s, ".")
 	if !ok {
@@ -318,3 +302,56 @@ const (
 	ControlReplaced = "replaced"  // from an edge: end the sessions that began before HeaderBegan
 	HeaderBegan     = "Dnp-Began" // when the session HeaderSession began, in Unix microseconds
 )
+
+// Bounds of names, which are tokens of subjects.
+const (
+	TokenMax     = 64 // characters of a space, client, session, group or key token
+	KeyTokensMax = 8  // tokens of a key
+)
+
+// ValidToken reports whether s matches [A-Za-z0-9_-]{1,64}: a space, a client, a group, or one
+// token of a key.
+func ValidToken(s string) bool {
+	if s == "" || len(s) > TokenMax {
+		return false
+	}
+	for i := range len(s) {
+		if !tokenByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidKey reports whether s is 1 to 8 tokens joined by dots.
+func ValidKey(s string) bool {
+	for n := 1; n <= KeyTokensMax; n++ {
+		token, rest, more := strings.Cut(s, ".")
+		if !ValidToken(token) {
+			return false
+		}
+		if !more {
+			return true
+		}
+		s = rest
+	}
+	return false
+}
+
+func tokenByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}
+
+// Valid reports whether s is a subject of NATS: tokens joined by dots, without white space. With
+// wildcards a token may be *, and the last one >.
+func Valid(s string, wildcards bool) bool {
+	for more := true; more; {
+		var token string
+		token, s, more = strings.Cut(s, ".")
+		wild := token == "*" || token == ">"
+		if token == "" || strings.ContainsAny(token, " \t\r\n") || wild && !wildcards || token == ">" && more {
+			return false
+		}
+	}
+	return true
+}

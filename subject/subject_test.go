@@ -92,20 +92,11 @@ func TestParseSubjects(t *testing.T) {
 	if _, ok := s.ParseShard("dnp.v1.shard.x.head"); ok {
 		t.Error("ParseShard accepted a shard that is not a number")
 	}
-	if space, ok := s.ParseLive("dnp.v1.live.demo"); !ok || space != "demo" {
-		t.Errorf("live: %q, %v", space, ok)
-	}
-	if _, ok := s.ParseLive("dnp.v1.live.a.b"); ok {
-		t.Error("ParseLive accepted a space with a dot")
-	}
 	if space, client, ok := s.ParseFrom(s.From("demo", "c1")); !ok || space != "demo" || client != "c1" {
 		t.Errorf("from: %q %q %v", space, client, ok)
 	}
-	if space, client, ok := s.ParseTo(s.To("demo", "c1")); !ok || space != "demo" || client != "c1" {
-		t.Errorf("to: %q %q %v", space, client, ok)
-	}
-	for _, subject := range []string{"dnp.v1.to.demo", "dnp.v1.to.demo.a.b", "dnp.v1.toall.demo.c", "dnp.v1.to..c"} {
-		if _, _, ok := s.ParseTo(subject); ok {
+	for _, subject := range []string{"dnp.v1.from.demo", "dnp.v1.from.demo.a.b", "dnp.v1.fromall.demo.c", "dnp.v1.from..c", "dnp.v1.to.demo.c1"} {
+		if _, _, ok := s.ParseFrom(subject); ok {
 			t.Errorf("%q was parsed, but is not the subject of a client", subject)
 		}
 	}

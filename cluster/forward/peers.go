@@ -214,21 +214,13 @@ func (r *Router) Advance(now time.Time, out Sender) []Change {
 		}
 	}
 	r.nextHeartbeat = at + HeartbeatInterval
-	r.sendHeartbeats(out)
-	return r.compare(at)
-}
-
-// sendHeartbeats sends a heartbeat to each peer that watches this edge.
-func (r *Router) sendHeartbeats(out Sender) {
-	if len(r.ring) == 0 {
-		return
-	}
 	for _, p := range r.peers {
-		if p.heartbeats {
+		if p.heartbeats && len(r.ring) > 0 {
 			r.seal(p, TypeHeartbeat, nil, out)
 			r.stats.HeartbeatsOut++
 		}
 	}
+	return r.compare(at)
 }
 
 // compare returns the peers whose liveness changed since it was called last.

@@ -41,25 +41,22 @@ func (r *Router) seal(p *peer, kind Type, m *message, out Sender) {
 // open returns the sender of p and what was sealed. It decrypts in p. It drops a datagram
 // that cannot be new before it deciphers anything.
 func (r *Router) open(p []byte) (from *peer, kind Type, body []byte, drop DropReason) {
-	if len(r.ring) == 0 {
-		return nil, 0, nil, DropOff
-	}
 	h, drop := parseHeader(p)
-	if drop != dropNone {
-		return nil, 0, nil, drop
-	}
 	from = r.byID[h.sender]
-	if from == nil {
-		return nil, 0, nil, DropUnknownSender
+	switch {
+	case len(r.ring) == 0:
+		drop = DropOff
+	case drop != dropNone:
+	case from == nil:
+		drop = DropUnknownSender
+	case !from.window.fresh(h.counter):
+		drop = DropReplay
+	default:
+		if body, drop = r.decipher(from, h, p); drop == dropNone {
+			from.window.accept(h.counter)
+		}
 	}
-	if !from.window.fresh(h.counter) {
-		return nil, 0, nil, DropReplay
-	}
-	if body, drop = r.decipher(from, h, p); drop != dropNone {
-		return nil, 0, nil, drop
-	}
-	from.window.accept(h.counter)
-	return from, h.kind, body, dropNone
+	return from, h.kind, body, drop
 }
 
 // decipher tries each key that has the name of the header. There is more than one only if
@@ -141,23 +138,20 @@ func newRing(secrets [][]byte) (ring []ringKey, err error) {
 func (k ringKey) pair(from, to uint64) cipher.AEAD {
 	info := binary.LittleEndian.AppendUint64([]byte(labelPair), from)
 	info = binary.LittleEndian.AppendUint64(info, to)
-	block, err := aes.NewCipher(derive(k.secret, string(info), 32))
-	if err != nil {
-		panic("forward: AES refuses a key of 32 bytes: " + err.Error())
-	}
-	gcm, err := cipher.NewGCM(block)
-	if err != nil {
-		panic("forward: GCM refuses AES: " + err.Error())
-	}
-	return gcm
+	return must(cipher.NewGCM(must(aes.NewCipher(derive(k.secret, string(info), 32)))))
 }
 
 func derive(secret []byte, info string, size int) []byte {
-	out, err := hkdf.Key(sha256.New, secret, nil, info, size)
+	return must(hkdf.Key(sha256.New, secret, nil, info, size))
+}
+
+// must returns v. HKDF refuses to derive too many bytes, and secrets that are too short in FIPS
+// mode; AES refuses keys of other sizes, and GCM other ciphers.
+func must[T any](v T, err error) T {
 	if err != nil {
-		panic("forward: HKDF refuses " + err.Error()) // too many bytes are asked for, or the secret is too short in FIPS mode
+		panic("forward: a cipher for a checked key: " + err.Error())
 	}
-	return out
+	return v
 }
 
 // windowSize is how far a datagram may be behind the newest of its sender, in

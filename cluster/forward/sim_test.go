@@ -90,7 +90,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 		t: t, net: simnet.New(seed), taken: map[uint64]int{}, shown: map[uint64]int{}, origin: map[uint64]*simEdge{}, keys: [][]byte{keyA},
 	}
 	s.rng = s.net.Rand()
-	s.net.SetDefault(simnet.Path{
+	s.net.SetPath(simnet.Path{
 		Loss: []float64{0, 0.02, 0.2}[s.rng.IntN(3)], Delay: time.Millisecond, Jitter: 20 * time.Millisecond,
 		Duplicate: 0.05, Corrupt: 0.01,
 	})
@@ -369,7 +369,7 @@ func (s *sim) run() {
 		s.net.Run(time.Duration(s.rng.IntN(10)) * time.Millisecond)
 	}
 	s.quiet = true
-	s.net.SetDefault(simnet.Path{Delay: time.Millisecond, Jitter: time.Millisecond, Duplicate: 0.1})
+	s.net.SetPath(simnet.Path{Delay: time.Millisecond, Jitter: time.Millisecond, Duplicate: 0.1})
 	s.net.Run(6 * time.Second)
 	for _, e := range s.edges {
 		for c := range e.zombies {

@@ -6,7 +6,7 @@
 //	for range g.Changes() { … g.Roster() … }
 //	g.SetPhase(cluster.PhaseDraining)
 //
-// The others notice within about a second that a node died (see config.go), and at once that one left.
+// The others notice within about a second that a node died (see tuned), and at once that one left.
 // Rosters are coalesced: a slow reader gets the newest, not all.
 //
 // Gossip is encrypted with the keys of a file, one in hex or base64 on each line. The first is the one to

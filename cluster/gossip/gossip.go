@@ -2,10 +2,13 @@ package gossip
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,6 +18,94 @@ import (
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/hashicorp/memberlist"
 )
+
+// DefaultPort is the port of gossip unless another is configured, TCP and UDP.
+const DefaultPort = 7946
+
+// Config says who a node is and how it finds the others.
+type Config struct {
+	Self cluster.Member // the description of the node; Open sets Gossip
+
+	// Bind is [ADDRESS]:PORT; without an address gossip listens on all of them, IPv4 and IPv6.
+	// Port 0 is any free one.
+	Bind string
+
+	// Advertise is the address, with or without port, at which the others reach this node.
+	// Empty: the address of Bind, or otherwise the first private one of the machine.
+	Advertise string
+
+	// Join are HOST or HOST:PORT, at most joinNamesMax. A host may have several addresses; the
+	// default port is DefaultPort. Empty: wait until other nodes join this one.
+	Join []string
+
+	// KeyFile is the file with the keys; empty = gossip is neither encrypted nor protected.
+	KeyFile string
+
+	KeyPoll        time.Duration // how often KeyFile is read; 2 s
+	KeyDelay       time.Duration // how long other nodes may take to see a new KeyFile; 2 min, as in Kubernetes
+	RejoinInterval time.Duration // how often the node tries to join the members of Join that are missing; 10 s
+
+	Resolver Resolver     // nil = net.DefaultResolver
+	Log      *slog.Logger // nil = no logs
+
+	spoil func(*memberlist.Config) // tests change the configuration here
+}
+
+// A Resolver finds the addresses of a host, as *net.Resolver does. It may block until ctx ends.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// withDefaults returns c with the default of each field that is zero.
+func (c Config) withDefaults() Config {
+	c.KeyPoll = cmp.Or(c.KeyPoll, 2*time.Second)
+	c.KeyDelay = cmp.Or(c.KeyDelay, 2*time.Minute)
+	c.RejoinInterval = cmp.Or(c.RejoinInterval, 10*time.Second)
+	c.Resolver = cmp.Or[Resolver](c.Resolver, net.DefaultResolver)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return c
+}
+
+// validate reports all problems at once.
+func (c Config) validate() error {
+	var errs []error
+	if err := c.Self.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("gossip: %w", err))
+	}
+	if len(c.Join) > joinNamesMax {
+		return errors.Join(append(errs, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax))...)
+	}
+	for _, name := range c.Join {
+		_, _, err := splitTarget(name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// tuned returns the settings of memberlist that are the same for all nodes.
+func tuned() *memberlist.Config {
+	c := memberlist.DefaultLANConfig()
+
+	// With memberlist's settings for a LAN a death shows after 5 to 9 s. With these it shows after
+	// 0.6 to 1.1 s: up to one probe interval until a member probes the dead node, one more until the
+	// probe has failed, and a suspicion of two.
+	c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
+	c.SuspicionMult = 2
+	c.GossipInterval = 50 * time.Millisecond
+
+	// So often two nodes compare everything they know. The comparison brings news that gossip lost,
+	// such as the new address of a node that was restarted elsewhere before its death was noticed.
+	c.PushPullInterval = 5 * time.Second
+
+	// So long a name must be dead before a node at another address may have it: a pod that is
+	// replaced gets a new address at once.
+	c.DeadNodeReclaimTime = time.Millisecond
+
+	c.TCPTimeout = 3 * time.Second // ends a connection to a node that does not answer
+	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
+	c.EnableCompression = false // messages are small, and without decompression there are no bombs
+	return c
+}
 
 // A Gossip is this node as a member of a cluster. Its methods may be called from any goroutine.
 type Gossip struct {
@@ -92,9 +183,9 @@ func (g *Gossip) create(transport *memberlist.NetTransport) (err error) {
 }
 
 // Run joins the others, joins them again when they were lost, follows the key file and announces
-// changes, until ctx ends; then it leaves and closes. It returns a [*RefusedError] or [*ShardsError]
-// if all others that answered refused this node, and it has never met one: it cannot work, and they
-// have not noticed it.
+// changes, until ctx ends; then it leaves and closes. It returns an error if all others that answered
+// refused this node for its key or its number of shards, and it has never met one: it cannot work, and
+// they have not noticed it.
 func (g *Gossip) Run(ctx context.Context) error {
 	if g.cfg.KeyFile == "" && !g.bound.Addr().IsLoopback() {
 		g.log.Warn("gossip is not encrypted: any host that reaches the port can pretend to be a member", "address", g.bound)
@@ -124,7 +215,7 @@ func (g *Gossip) end(leave bool) {
 		g.logger.silent.Store(true) // from here on errors mean nothing
 		g.stop()
 		if leave {
-			if err := g.list.Leave(leaveTimeout); err != nil {
+			if err := g.list.Leave(time.Second); err != nil {
 				g.log.Debug("gossip", "event", err.Error())
 			}
 		}
@@ -144,7 +235,6 @@ func (g *Gossip) Addr() netip.AddrPort { return g.advertise }
 
 // Stats are counters of a Gossip since its start, and its state.
 type Stats struct {
-	Members        int    // including this node
 	Health         int    // 0 = this node answers and is answered in time; more is worse
 	Suspicions     uint64 // members that did not answer this node's probe
 	Refutations    uint64 // times that others suspected this node or took it for dead
@@ -154,7 +244,7 @@ type Stats struct {
 // Stats returns the counters.
 func (g *Gossip) Stats() Stats {
 	return Stats{
-		Members: g.Roster().Len(), Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
+		Health: g.list.GetHealthScore(), Suspicions: g.logger.suspicions.Load(),
 		Refutations: g.logger.refutations.Load(), Undecipherable: g.logger.undecipherable.Load(),
 	}
 }
@@ -231,7 +321,7 @@ const (
 
 // settle gets this node its name back, until ctx ends. If the node was killed and came back at another
 // address before the others noticed, they hold on to the address that they know. After the death of
-// the former process has shown, they would learn of this one within pushPullPeriod; settle tells them
+// the former process has shown, they would learn of this one within PushPullInterval; settle tells them
 // sooner. If two nodes have the same name for good, it gives up for settleRest.
 func (g *Gossip) settle(ctx context.Context) {
 	for {
@@ -241,14 +331,11 @@ func (g *Gossip) settle(ctx context.Context) {
 		case <-g.contested:
 		}
 		for range settleTries {
-			if !sleep(ctx, settleInterval) {
-				return
+			if sleep(ctx, settleInterval) {
+				g.tellAgain()
 			}
-			g.tellAgain()
 		}
-		if !sleep(ctx, settleRest) {
-			return
-		}
+		sleep(ctx, settleRest)
 	}
 }
 
@@ -287,11 +374,11 @@ func (g *Gossip) narrate(ctx context.Context) {
 		case <-g.table.news:
 		}
 		now := g.Roster()
-		d := now.Since(old)
-		for _, m := range d.Left {
+		joined, left := now.Since(old)
+		for _, m := range left {
 			g.log.Info("gossip: member is gone", "member", m.Name, "role", m.Role, "members", now.Len())
 		}
-		for _, m := range d.Joined {
+		for _, m := range joined {
 			if m.Name != g.cfg.Self.Name {
 				g.log.Info("gossip: member is there", "member", m.Name, "role", m.Role, "address", m.Gossip, "members", now.Len())
 			}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
 )
 
 // Bounds of the attempts to join. The times are those between two attempts while there are no others.
@@ -22,10 +24,11 @@ const (
 
 // An outcome is the outcome of an attempt to join.
 type outcome struct {
-	refused *RefusedError // the first
-	clash   *ShardsError
-	unknown []string         // names that did not resolve
-	silent  []netip.AddrPort // addresses without an answer
+	refused  error            // the first
+	wrongKey bool             // is the reason of refused
+	clash    error            // of the number of shards
+	unknown  []string         // names that did not resolve
+	silent   []netip.AddrPort // addresses without an answer
 }
 
 // keepJoined looks for members until ctx ends: first often, then every RejoinInterval, because each side
@@ -39,18 +42,17 @@ func (g *Gossip) keepJoined(ctx context.Context) error {
 			return nil
 		}
 		again, err := g.judge(o)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case again:
+			continue
 		}
-		if !told && !g.table.established() && len(g.cfg.Join) > 0 && !again {
+		if !told && !g.table.established() && len(g.cfg.Join) > 0 {
 			told = true
 			g.log.Info("gossip: no node to join yet", "unknown", o.unknown, "silent", o.silent)
 		}
-		wait := joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())
-		if again {
-			wait = 0
-		}
-		if !sleep(ctx, wait) {
+		if !sleep(ctx, joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())) {
 			return nil
 		}
 	}
@@ -69,22 +71,17 @@ func joinWait(attempt int, established bool, interval time.Duration, random floa
 // judge decides what follows an attempt: an error that ends this node, or another attempt at once with
 // another key.
 func (g *Gossip) judge(o outcome) (again bool, err error) {
-	if o.refused == nil && o.clash == nil {
-		return false, nil
-	}
-	if g.table.established() {
-		if o.refused != nil {
-			g.complain("a node refused to join", o.refused)
-		}
-		if o.clash != nil {
-			g.complain("a node refused to join", o.clash)
+	switch {
+	case g.table.established():
+		for _, err := range []error{o.refused, o.clash} {
+			if err != nil {
+				g.complain("a node refused to join", err)
+			}
 		}
 		return false, nil
-	}
-	if o.clash != nil {
+	case o.clash != nil:
 		return false, o.clash
-	}
-	if o.refused.Refusal == WrongKey && g.keys.tryNext() {
+	case o.wrongKey && g.keys.tryNext():
 		return true, nil
 	}
 	return false, o.refused
@@ -135,7 +132,7 @@ func (o *outcome) note(addr netip.AddrPort, err error) {
 	case r == "":
 		o.silent = append(o.silent, addr)
 	case o.refused == nil:
-		o.refused = &RefusedError{Addr: addr, Refusal: r}
+		o.refused, o.wrongKey = fmt.Errorf(string(r), addr), r == wrongKey
 	}
 }
 
@@ -203,26 +200,17 @@ func lookup(ctx context.Context, resolver Resolver, host string) []netip.Addr {
 	return found
 }
 
-// A RefusedError says that a member answered, but has other keys, so that neither node understands the
-// other. A node that starts cannot work then.
-type RefusedError struct {
-	Addr    netip.AddrPort
-	Refusal Refusal
-}
+// A refusalReason says that a member answered, but has other keys, so that neither node understands the
+// other. A node that starts cannot work then. It is a line that says what is wrong and what to do, with a
+// verb for the address of the member.
+type refusalReason string
 
-// A Refusal is the reason why two nodes do not understand each other: a line that says what is wrong and
-// what to do, with a verb for the address of the other one.
-type Refusal string
-
-// The refusals: both have keys, but none in common; only this node has a key; only the other one has.
+// The reasons: both have keys, but none in common; only this node has a key; only the member has one.
 const (
-	WrongKey   Refusal = "gossip: wrong key: %v does not know the gossip key of this node, or the reverse: --gossip-key-file must hold a key of the cluster"
-	NoKeyThere Refusal = "gossip: %v speaks without a key, this node has one: every node of a cluster needs the same --gossip-key-file, or none"
-	NoKeyHere  Refusal = "gossip: %v speaks with a key, this node has none: set --gossip-key-file to the one of the cluster"
+	wrongKey   refusalReason = "gossip: wrong key: %v does not know the gossip key of this node, or the reverse: --gossip-key-file must hold a key of the cluster"
+	noKeyThere refusalReason = "gossip: %v speaks without a key, this node has one: every node of a cluster needs the same --gossip-key-file, or none"
+	noKeyHere  refusalReason = "gossip: %v speaks with a key, this node has none: set --gossip-key-file to the one of the cluster"
 )
-
-// Error says in one line what is wrong and what to do.
-func (e *RefusedError) Error() string { return fmt.Sprintf(string(e.Refusal), e.Addr) }
 
 // refusals are the texts with which memberlist says that two nodes do not understand each other, as in
 // its security.go and net.go. A member that cannot decrypt the message of a newcomer answers with such
@@ -230,17 +218,17 @@ func (e *RefusedError) Error() string { return fmt.Sprintf(string(e.Refusal), e.
 // usually sees its own failure and not the answer. After "remote error" the roles are exchanged.
 var refusals = []struct {
 	text string
-	here Refusal // when this node says it
-	told Refusal // when the other one says it
+	here refusalReason // when this node says it
+	told refusalReason // when the other one says it
 }{
-	{"no installed keys could decrypt the message", WrongKey, WrongKey},
-	{"encryption is configured but remote state is not encrypted", NoKeyThere, NoKeyHere},
-	{"remote state is encrypted and encryption is not configured", NoKeyHere, NoKeyThere},
+	{"no installed keys could decrypt the message", wrongKey, wrongKey},
+	{"encryption is configured but remote state is not encrypted", noKeyThere, noKeyHere},
+	{"remote state is encrypted and encryption is not configured", noKeyHere, noKeyThere},
 }
 
-// refusal returns the refusal in an error of memberlist's Join, which keeps only the text of a cause; empty
+// refusal returns the reason of the refusal in an error of memberlist's Join, which keeps only the text of a cause; empty
 // if there is none.
-func refusal(err error) Refusal {
+func refusal(err error) refusalReason {
 	text := err.Error()
 	for _, r := range refusals {
 		if strings.Contains(text, "remote error: "+r.text) {
@@ -253,14 +241,8 @@ func refusal(err error) Refusal {
 	return ""
 }
 
-// A ShardsError says that a member belongs to a deployment with another number of shards. The two nodes
+// shardsError says that a member belongs to a deployment with another number of shards. The two nodes
 // would send publishes to different relays.
-type ShardsError struct {
-	Member       string
-	Theirs, Ours uint16
-}
-
-// Error says in one line what is wrong and what to do.
-func (e *ShardsError) Error() string {
-	return fmt.Sprintf("gossip: %s has %d shards, this node %d: --shards must be the same on every node", e.Member, e.Theirs, e.Ours)
+func shardsError(m cluster.Member, ours uint16) error {
+	return fmt.Errorf("gossip: %s has %d shards, this node %d: --shards must be the same on every node", m.Name, m.Shards, ours)
 }

@@ -47,23 +47,14 @@ func openKeys(file string, delay time.Duration, log *slog.Logger) (*keys, error)
 	if k.keyring, err = memberlist.NewKeyring(nil, []byte(list[0])); err != nil {
 		return nil, err
 	}
-	return k, install(k.keyring, list)
+	install(k.keyring, list)
+	return k, nil
 }
 
 // follow polls the file until ctx ends.
 func (k *keys) follow(ctx context.Context, interval time.Duration) {
-	if k.file == "" {
-		return
-	}
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			k.poll(now)
-		}
+	for k.file != "" && sleep(ctx, interval) {
+		k.poll(time.Now())
 	}
 }
 
@@ -83,12 +74,8 @@ func (k *keys) poll(now time.Time) {
 			k.log.Info("gossip keys changed", "first", list[0].id(), "keys", len(list), "in-use-after", k.rotation.delay)
 		}
 	}
-	k.advance(now)
-}
-
-func (k *keys) advance(now time.Time) {
 	switched, dropped := k.rotation.advance(now)
-	k.install()
+	install(k.keyring, k.rotation.ring)
 	if switched {
 		k.log.Info("gossip is sent with another key", "key", k.rotation.ring[0].id())
 	}
@@ -108,7 +95,7 @@ func (k *keys) tryNext() bool {
 		return false
 	}
 	k.log.Info("gossip tries another key of the file", "key", k.rotation.ring[0].id())
-	k.install()
+	install(k.keyring, k.rotation.ring)
 	return true
 }
 
@@ -125,12 +112,6 @@ func (g *Gossip) Keys() [][]byte {
 		list = append(list, []byte(k))
 	}
 	return list
-}
-
-func (k *keys) install() {
-	if err := install(k.keyring, k.rotation.ring); err != nil {
-		panic("gossip: keys that were checked do not fit: " + err.Error())
-	}
 }
 
 // A rotation decides which keys a node knows and sends with while the key file changes. Nodes see a new
@@ -201,30 +182,24 @@ func (r *rotation) use(k key) {
 // install makes a keyring of memberlist equal to ring, while it is in use. It removes keys from the end
 // only: Keyring.RemoveKey (keyring.go:132) shifts the keys behind in place, while other goroutines
 // decrypt with them.
-func install(keyring *memberlist.Keyring, ring []key) error {
-	add := func() error {
+func install(keyring *memberlist.Keyring, ring []key) {
+	check := func(err error) {
+		if err != nil {
+			panic("gossip: keys that were checked do not fit: " + err.Error())
+		}
+	}
+	add := func() {
 		for _, k := range ring {
-			if err := keyring.AddKey([]byte(k)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := add(); err != nil {
-		return err
-	}
-	if err := keyring.UseKey([]byte(ring[0])); err != nil {
-		return err
-	}
-	for {
-		keys := keyring.GetKeys()
-		if !slices.ContainsFunc(keys, func(k []byte) bool { return !slices.Contains(ring, key(k)) }) {
-			return add()
-		}
-		if err := keyring.RemoveKey(keys[len(keys)-1]); err != nil {
-			return err
+			check(keyring.AddKey([]byte(k)))
 		}
 	}
+	unknown := func(k []byte) bool { return !slices.Contains(ring, key(k)) }
+	add()
+	check(keyring.UseKey([]byte(ring[0])))
+	for keys := keyring.GetKeys(); slices.ContainsFunc(keys, unknown); keys = keyring.GetKeys() {
+		check(keyring.RemoveKey(keys[len(keys)-1]))
+	}
+	add()
 }
 
 // Bounds of a key file.

@@ -32,7 +32,7 @@ type logger struct {
 	suspicions, refutations, undecipherable atomic.Uint64
 
 	mu    sync.Mutex
-	kinds map[string]*logKind
+	kinds map[string]logKind
 }
 
 type logKind struct {
@@ -41,7 +41,7 @@ type logKind struct {
 }
 
 func newLogger(l *slog.Logger) *logger {
-	return &logger{log: l, kinds: map[string]*logKind{}}
+	return &logger{log: l, kinds: map[string]logKind{}}
 }
 
 // standard returns the logger for memberlist.
@@ -123,18 +123,14 @@ func (l *logger) allow(text string, now time.Time) (missed int, ok bool) {
 	kind := strings.Join(words[:min(3, len(words))], " ")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.kinds[kind]
-	if k == nil {
-		if len(l.kinds) >= logKindsMax {
-			clear(l.kinds) // at the cost of a few more lines
-		}
-		k = &logKind{}
-		l.kinds[kind] = k
-	}
+	k, known := l.kinds[kind]
 	if now.Before(k.next) {
-		k.missed++
+		l.kinds[kind] = logKind{k.next, k.missed + 1}
 		return 0, false
 	}
-	missed, k.missed, k.next = k.missed, 0, now.Add(logInterval)
-	return missed, true
+	if !known && len(l.kinds) >= logKindsMax {
+		clear(l.kinds) // at the cost of a few more lines
+	}
+	l.kinds[kind] = logKind{next: now.Add(logInterval)}
+	return k.missed, true
 }

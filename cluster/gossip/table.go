@@ -29,9 +29,9 @@ type table struct {
 	self   cluster.Member
 	others map[string]cluster.Member
 	roster cluster.Roster
-	stale  bool // roster is older than self and others
-	met    bool // this node has met another member
-	clash  *ShardsError
+	stale  bool  // roster is older than self and others
+	met    bool  // this node has met another member
+	clash  error // the last disagreement on the number of shards
 }
 
 func newTable(self cluster.Member) *table {
@@ -92,7 +92,7 @@ func (t *table) knows(addr netip.AddrPort) bool {
 }
 
 // takeClash returns the last disagreement on the number of shards, and forgets it.
-func (t *table) takeClash() *ShardsError {
+func (t *table) takeClash() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.clash
@@ -162,7 +162,7 @@ func (t *table) NotifyAlive(n *memberlist.Node) error {
 	case len(n.Name) > cluster.NameMax:
 		return cluster.ErrMetadata
 	case m.Shards != t.self.Shards:
-		return &ShardsError{Member: m.Name, Theirs: m.Shards, Ours: t.self.Shards}
+		return shardsError(m, t.self.Shards)
 	case !known && len(t.others) >= membersMax:
 		return errMembers
 	}
@@ -178,7 +178,7 @@ func (t *table) NotifyMerge(nodes []*memberlist.Node) error {
 		m, err := member(n)
 		alive := n.State == memberlist.StateAlive || n.State == memberlist.StateSuspect
 		if err == nil && alive && n.Name != t.self.Name && m.Shards != t.self.Shards {
-			t.clash = &ShardsError{Member: m.Name, Theirs: m.Shards, Ours: t.self.Shards}
+			t.clash = shardsError(m, t.self.Shards)
 			return t.clash
 		}
 	}
@@ -194,14 +194,7 @@ func (t *table) NotifyConflict(existing, other *memberlist.Node) {
 
 // The rest of memberlist's delegate is for user messages, which there are none of.
 
-// NotifyMsg does nothing.
-func (t *table) NotifyMsg([]byte) {}
-
-// GetBroadcasts returns nothing.
+func (t *table) NotifyMsg([]byte)                {}
 func (t *table) GetBroadcasts(int, int) [][]byte { return nil }
-
-// LocalState returns nothing.
-func (t *table) LocalState(bool) []byte { return nil }
-
-// MergeRemoteState does nothing.
-func (t *table) MergeRemoteState([]byte, bool) {}
+func (t *table) LocalState(bool) []byte          { return nil }
+func (t *table) MergeRemoteState([]byte, bool)   {}

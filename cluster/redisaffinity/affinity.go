@@ -1,9 +1,12 @@
 package redisaffinity
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +16,95 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
+
+// Times to live.
+const (
+	claimTTL = time.Minute
+	indexTTL = 2 * time.Minute // of the list of claims of a node
+)
+
+// Bounds.
+const (
+	// ClaimsMax is how many sessions one node claims; further ones are counted and not claimed.
+	ClaimsMax = 131_072
+
+	// asksMax is how many questions may wait; further ones are refused.
+	asksMax = 4096
+
+	// asksPerTrip and writesPerTrip bound one round trip to Redis. From about 64 on, Redis spends
+	// most of its time on the commands themselves.
+	asksPerTrip   = 128
+	writesPerTrip = 256
+
+	// releasesMax is how many releases may wait while Redis is away. Further claims expire by their
+	// time to live.
+	releasesMax = 4096
+
+	// buckets is how many parts the index of a node has, so that none is long.
+	buckets = 64
+
+	// bucketsPerTrip is how many of them are read together.
+	bucketsPerTrip = 8
+
+	// askers is how many goroutines ask. A single one would block behind the list of a dead node.
+	askers = 2
+)
+
+// A Config says where Redis is. The zero value of each duration stands for its default.
+type Config struct {
+	// URL is redis://[user:password@]host:port[/db], or rediss:// for TLS. No log and no error shows
+	// it.
+	URL string
+
+	// TLS, if set, replaces the configuration that rediss:// implies, as for a private authority.
+	TLS *tls.Config
+
+	// Node is the name of this edge. It must be unique among the edges that run.
+	Node string
+
+	Timeout  time.Duration // for Redis to answer; default 200 ms
+	Renew    time.Duration // between renewals of a claim; default 20 s
+	Lease    time.Duration // between signs of life; default 300 ms
+	LeaseTTL time.Duration // default 1.5 s
+	TryTTL   time.Duration // of the exclusive permission to adopt; default 1 s
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Timeout = cmp.Or(c.Timeout, 200*time.Millisecond)
+	c.Renew = cmp.Or(c.Renew, 20*time.Second)
+	c.Lease = cmp.Or(c.Lease, 300*time.Millisecond)
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 1500*time.Millisecond)
+	c.TryTTL = cmp.Or(c.TryTTL, time.Second)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+// errURL does not contain the URL, because that has a password.
+var errURL = errors.New("affinity: the Redis URL is not valid: want redis://[user:password@]host:port[/db], or rediss:// for TLS")
+
+// options returns the options of the client: it never waits for longer than the timeout, and does not
+// repeat commands.
+func (c *Config) options() (*redis.Options, error) {
+	if c.Node == "" {
+		return nil, errors.New("affinity: the node has no name")
+	}
+	o, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, errURL
+	}
+	if c.TLS != nil {
+		o.TLSConfig = c.TLS
+	}
+	o.ClientName = "dnp-" + c.Node
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
+	o.DialerRetries, o.MaxRetries = 1, -1
+	o.ContextTimeoutEnabled = true
+	o.PoolSize = askers + 2
+	return o, nil
+}
 
 // Affinity is cluster.Affinity over Redis. Make it with Open, then Run once.
 type Affinity struct {
@@ -24,7 +116,7 @@ type Affinity struct {
 
 	// Workers make claims, and another goroutine writes them to Redis.
 	mu       sync.Mutex
-	claims   map[string]*claim
+	claims   map[string]claim
 	dirty    map[string]bool // names of claims to write
 	renewals []renewal       // in the order of their time
 	releases []session
@@ -37,7 +129,7 @@ type Affinity struct {
 // A claim is a claim of this node.
 type claim struct {
 	epoch uint64
-	next  time.Time // of the renewal
+	next  time.Time // of the renewal; zero until the claim is written
 }
 
 type renewal struct {
@@ -45,6 +137,7 @@ type renewal struct {
 	at   time.Time
 }
 
+// A session is a claim to write or to release.
 type session struct {
 	name  string
 	epoch uint64
@@ -68,7 +161,7 @@ func Open(cfg Config) (*Affinity, error) {
 	logging.Disable() // it writes to standard error; the errors that the library returns say enough
 	return &Affinity{
 		cfg: cfg, client: redis.NewClient(o), replaced: func(string, cluster.Served) {}, away: errNotYet,
-		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]*claim), dirty: make(map[string]bool),
+		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]claim), dirty: make(map[string]bool),
 	}, nil
 }
 
@@ -85,20 +178,16 @@ func (a *Affinity) Run(ctx context.Context) {
 	a.away = cluster.ErrAffinityAway
 	a.mu.Unlock()
 	a.client.Close()
-	for {
-		select {
-		case k := <-a.asks:
-			k.fail(cluster.ErrAffinityAway)
-		default:
-			return
-		}
+	for len(a.asks) > 0 {
+		k := <-a.asks
+		k.end(cluster.ErrAffinityAway)
 	}
 }
 
 // OnReplaced implements cluster.Affinity.
 func (a *Affinity) OnReplaced(handle func(string, cluster.Served)) { a.replaced = handle }
 
-// Err implements cluster.Affinity.
+// Err returns why Redis does not answer; nil if it does.
 func (a *Affinity) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,16 +198,11 @@ func (a *Affinity) Err() error {
 func (a *Affinity) Claim(name string, epoch uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.claims[name]
-	if c == nil {
-		if len(a.claims) >= ClaimsMax {
-			a.stats.Refused++
-			return
-		}
-		c = &claim{}
-		a.claims[name] = c
+	if _, ok := a.claims[name]; !ok && len(a.claims) >= ClaimsMax {
+		a.stats.Refused++
+		return
 	}
-	c.epoch = epoch
+	a.claims[name] = claim{epoch: epoch}
 	a.touchLocked(name)
 }
 
@@ -126,7 +210,7 @@ func (a *Affinity) Claim(name string, epoch uint64) {
 func (a *Affinity) Release(name string, epoch uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.claims[name]; c != nil && c.epoch != epoch {
+	if c, ok := a.claims[name]; ok && c.epoch != epoch {
 		return
 	}
 	a.forgetLocked(name)

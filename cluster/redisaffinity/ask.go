@@ -14,19 +14,11 @@ type ask struct {
 	name   string
 	seen   *cluster.Served // of a Try
 	answer func(cluster.Served, error)
-
-	node string // of Claimed
-	each func([]string)
-	done func(error)
+	list   func(context.Context) error // of Claimed, whose answer is only the error
 }
 
-func (k *ask) fail(err error) {
-	if k.done != nil {
-		k.done(err)
-		return
-	}
-	k.answer(cluster.Served{}, err)
-}
+// end answers with nothing but an error.
+func (k *ask) end(err error) { k.answer(cluster.Served{}, err) }
 
 // Find implements cluster.Affinity.
 func (a *Affinity) Find(name string, answer func(cluster.Served, error)) {
@@ -40,19 +32,22 @@ func (a *Affinity) Try(name string, seen cluster.Served, answer func(cluster.Ser
 
 // Claimed implements cluster.Affinity.
 func (a *Affinity) Claimed(node string, each func([]string), done func(error)) {
-	a.put(ask{node: node, each: each, done: done})
+	a.put(ask{
+		list:   func(ctx context.Context) error { return a.list(ctx, node, each) },
+		answer: func(_ cluster.Served, err error) { done(err) },
+	})
 }
 
 func (a *Affinity) put(k ask) {
 	if a.Err() != nil {
-		k.fail(cluster.ErrAffinityAway)
+		k.end(cluster.ErrAffinityAway)
 		return
 	}
 	select {
 	case a.asks <- k:
 	default:
 		a.count(&a.stats.Refused, 1)
-		k.fail(cluster.ErrAffinityBusy)
+		k.end(cluster.ErrAffinityBusy)
 	}
 }
 
@@ -71,13 +66,10 @@ func (a *Affinity) answer(ctx context.Context) {
 // collect adds the questions that wait to the first; a Claimed ends the collection.
 func (a *Affinity) collect(first ask) []ask {
 	all := []ask{first}
-	for first.done == nil && len(all) < asksPerTrip {
+	for all[len(all)-1].list == nil && len(all) < asksPerTrip {
 		select {
 		case k := <-a.asks:
 			all = append(all, k)
-			if k.done != nil {
-				return all
-			}
 		default:
 			return all
 		}
@@ -88,12 +80,12 @@ func (a *Affinity) collect(first ask) []ask {
 func (a *Affinity) serve(ctx context.Context, all []ask) {
 	if a.Err() != nil {
 		for i := range all {
-			all[i].fail(cluster.ErrAffinityAway)
+			all[i].end(cluster.ErrAffinityAway)
 		}
 		return
 	}
-	if last := len(all) - 1; all[last].done != nil {
-		defer func(k ask) { k.done(a.list(ctx, k.node, k.each)) }(all[last])
+	if last := len(all) - 1; all[last].list != nil {
+		defer func(k ask) { k.end(k.list(ctx)) }(all[last])
 		all = all[:last]
 	}
 	if len(all) > 0 {

@@ -60,7 +60,7 @@ func (a *Affinity) take(now time.Time) (p part) {
 	for len(a.renewals) > 0 && !a.renewals[0].at.After(now) {
 		r := a.renewals[0]
 		a.renewals = a.renewals[1:]
-		if c := a.claims[r.name]; c != nil && c.next.Equal(r.at) {
+		if a.claims[r.name].next.Equal(r.at) {
 			a.touchLocked(r.name)
 		}
 	}
@@ -124,9 +124,9 @@ func (a *Affinity) written(s session, answer any, err error, now time.Time) {
 	}
 	later := err == nil && by.Epoch > s.epoch && by.Node != a.cfg.Node
 	a.mu.Lock()
-	c := a.claims[s.name]
+	c, ok := a.claims[s.name]
 	switch {
-	case c == nil, c.epoch != s.epoch: // released, or claimed anew meanwhile
+	case !ok, c.epoch != s.epoch: // released, or claimed anew meanwhile
 		later = false
 	case later:
 		a.forgetLocked(s.name)
@@ -134,8 +134,9 @@ func (a *Affinity) written(s session, answer any, err error, now time.Time) {
 	case err == cluster.ErrAffinityAway:
 		a.touchLocked(s.name)
 	default:
-		c.next = now.Add(a.cfg.Renew)
-		a.renewals = append(a.renewals, renewal{s.name, c.next})
+		next := now.Add(a.cfg.Renew)
+		a.claims[s.name] = claim{s.epoch, next}
+		a.renewals = append(a.renewals, renewal{s.name, next})
 	}
 	a.mu.Unlock()
 	if later {

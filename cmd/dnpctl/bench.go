@@ -29,11 +29,3 @@ func (c *benchCommand) Problems() (list config.Problems) {
 	}
 	return list
 }
-
-// benchNATSCommand is the NATS server of a benchmark, in a process of its own.
-type benchNATSCommand struct {
-	Listen string `arg:"" help:"ADDRESS:PORT."`
-}
-
-// benchSendCommand is a baseline of a benchmark, in a process of its own.
-type benchSendCommand struct{}

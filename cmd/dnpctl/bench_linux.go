@@ -60,6 +60,17 @@ func (c *benchCommand) cases() ([]bench.Case, error) {
 	return list, nil
 }
 
+// BenchProcesses are the commands that a benchmark runs in processes of their own.
+type BenchProcesses struct {
+	BenchNATS benchNATSCommand `cmd:"" hidden:"" name:"bench-nats"`
+	BenchSend benchSendCommand `cmd:"" hidden:"" name:"bench-send"`
+}
+
+// benchNATSCommand is the NATS server.
+type benchNATSCommand struct {
+	Listen string `arg:"" help:"ADDRESS:PORT."`
+}
+
 // Run serves until ctx ends.
 func (c *benchNATSCommand) Run(ctx context.Context, log *slog.Logger) error {
 	s, err := natsembed.Start(natsembed.Config{Listen: c.Listen, Mappings: subject.Names{}.Mappings(64), Log: log})
@@ -70,6 +81,9 @@ func (c *benchNATSCommand) Run(ctx context.Context, log *slog.Logger) error {
 	s.Shutdown()
 	return nil
 }
+
+// benchSendCommand is a baseline.
+type benchSendCommand struct{}
 
 // Run sends the job of the standard input.
 func (c *benchSendCommand) Run(ctx context.Context, _ *slog.Logger) error {

@@ -15,18 +15,16 @@ import (
 )
 
 type checkCommand struct {
-	Space string `arg:"" help:"Space in which to make a state for a moment."`
-	Edge  string `arg:"" help:"HOST:PORT of an edge, whose clients join the space."`
+	SpaceFlags `set:"space=Space in which to make a state for a moment."`
+	Edge       string `arg:"" help:"HOST:PORT of an edge, whose clients join the space."`
 
-	NATSFlags `group:"NATS"`
-	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
-	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
+	Profile string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
+	Token   string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
 }
 
 // Problems lists what is wrong with c.
-func (c *checkCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
-	return append(list, (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()...)
+func (c *checkCommand) Problems() config.Problems {
+	return (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
 }
 
 // checkPause is how long a check waits before it repeats a step that fails, because the
@@ -64,9 +62,9 @@ func (c *checkCommand) publish(ctx context.Context, op map[string]any) error {
 	if err != nil {
 		return err
 	}
-	flags := c.NATSFlags
+	flags := c.SpaceFlags
 	flags.Timeout = min(flags.Timeout, 5*time.Second)
-	data, err := flags.requestHolder(ctx, c.Space, flags.subjects().Publish(c.Space, ""), body)
+	data, err := flags.askHolder(ctx, flags.subjects().Publish(c.Space, ""), body)
 	if err == nil {
 		_, err = parseAnswer(data)
 	}

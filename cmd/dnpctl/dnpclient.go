@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,25 +64,7 @@ type dnpClient struct {
 	batch       []udp.Datagram
 	token       string
 	established bool
-	closed      bool
-	reason      dnp.CloseReason
-}
-
-// A closedError says why a connection ended.
-type closedError struct {
-	server      netip.AddrPort
-	reason      dnp.CloseReason
-	established bool
-}
-
-func (e *closedError) Error() string {
-	switch {
-	case e.established:
-		return fmt.Sprintf("the connection to %s ended: %s", e.server, e.reason)
-	case e.reason == dnp.CloseTimeout:
-		return fmt.Sprintf("no edge answers at %s; is `relay dev` or `edge serve` running there?", e.server)
-	}
-	return fmt.Sprintf("%s refused the connection: %s", e.server, e.reason)
+	ended       error // why the connection ended; nil before
 }
 
 // A step is what a command does after every event of its client, and at the time that it
@@ -92,7 +75,7 @@ type step func(c *dnpClient, now time.Time) (wake time.Time, err error)
 var errStop = errors.New("done")
 
 // play connects to a server and calls next until ctx ends, the connection ends or next
-// returns an error. The error is that of next, or a closedError.
+// returns an error. The error is that of next, or says why the connection ended.
 func (f *DNPFlags) play(ctx context.Context, address string, watch watcher, next step) error {
 	c, err := f.dial(address, watch)
 	if err != nil {
@@ -176,13 +159,7 @@ func (c *dnpClient) run(ctx context.Context, next step) error {
 		now := time.Now()
 		c.handle(c.endpoint.Advance(now, c.socket.Writer()))
 		wake, err := next(c, now)
-		if err == nil && c.closed {
-			err = &closedError{c.conn.Addr(), c.reason, c.established}
-		}
-		if err != nil {
-			return errors.Join(err, c.send())
-		}
-		if err := c.send(); err != nil {
+		if err = errors.Join(cmp.Or(err, c.ended), c.send()); err != nil {
 			return err
 		}
 		if err := c.receive(wake); err != nil {
@@ -222,7 +199,7 @@ func (c *dnpClient) receive(wake time.Time) error {
 // close ends the connection and closes the socket.
 func (c *dnpClient) close() error {
 	c.watch = nil
-	if !c.closed {
+	if c.ended == nil {
 		c.conn.Close(dnp.CloseLocal)
 	}
 	return errors.Join(c.send(), c.socket.Close())
@@ -246,7 +223,7 @@ func (c *dnpClient) apply(e *dnp.Event) (l *link, ok bool) {
 		}
 		return nil, true
 	case dnp.EventClosed:
-		c.closed, c.reason = true, e.Reason
+		c.ended = c.endError(e.Reason)
 		return nil, true
 	case dnp.EventMessage:
 		return nil, true
@@ -260,6 +237,16 @@ func (c *dnpClient) apply(e *dnp.Event) (l *link, ok bool) {
 		return l, ok
 	}
 	return nil, false
+}
+
+func (c *dnpClient) endError(reason dnp.CloseReason) error {
+	switch {
+	case c.established:
+		return fmt.Errorf("the connection to %s ended: %s", c.conn.Addr(), reason)
+	case reason == dnp.CloseTimeout:
+		return fmt.Errorf("no edge answers at %s; is `relay dev` or `edge serve` running there?", c.conn.Addr())
+	}
+	return fmt.Errorf("%s refused the connection: %s", c.conn.Addr(), reason)
 }
 
 func (c *dnpClient) accept(e *dnp.Event) (*link, bool) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
@@ -47,10 +47,11 @@ func (c *drainCommand) host() string {
 
 // Run makes the edge drain, and waits for its end with --wait.
 func (c *drainCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	var before drainLook // identifies the process
+	var before map[string]float64 // identifies the process
+	var err error
 	if c.Wait {
-		if before = c.look(ctx); before.err != nil {
-			return before.err
+		if before, err = c.look(ctx); err != nil {
+			return err
 		}
 	}
 	what, err := c.ask(ctx)
@@ -61,7 +62,7 @@ func (c *drainCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if !c.Wait {
 		return nil
 	}
-	return c.follow(ctx, before)
+	return c.follow(ctx, before[metricStarted])
 }
 
 // ask makes the edge drain and returns what happens, for people.
@@ -108,8 +109,12 @@ func drainText(body io.Reader) string {
 	return "the edge ends"
 }
 
-// drainClient follows no redirect: the token is for the edge alone.
-var drainClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+// drainClient follows no redirect, because the token is for the edge alone, and keeps no
+// connection open, because an edge that ends waits for those.
+var drainClient = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+}
 
 // Metrics that show the progress of a drain. metricStarted identifies the process: another
 // one may have started at the same address.
@@ -121,76 +126,39 @@ const (
 // drainPause is the pause between two reads of the metrics.
 const drainPause = 200 * time.Millisecond
 
-// metricsMax bounds the answer; that of an edge has about 50 KiB.
-const metricsMax = 4 << 20
-
-// A drainLook has the metrics of an edge. Those that the edge does not show are empty.
-type drainLook struct {
-	started, sessions string
-	err               error // the edge did not answer
-}
-
-// gone reports whether the process of an earlier look has ended.
-func (l drainLook) gone(before drainLook) bool {
-	return errors.Is(l.err, syscall.ECONNREFUSED) || errors.Is(l.err, syscall.EHOSTUNREACH) ||
-		l.err == nil && l.started != before.started
-}
-
-// follow waits until the process has ended, and prints the number of sessions when it
-// changes.
-func (c *drainCommand) follow(ctx context.Context, before drainLook) error {
+// follow waits until the process that started at a time has ended, and prints the number of
+// sessions when it changes.
+func (c *drainCommand) follow(ctx context.Context, started float64) error {
 	over := time.After(c.Timeout)
 	tick := time.NewTicker(drainPause)
 	defer tick.Stop()
-	for last := ""; ; {
-		l := c.look(ctx)
-		if l.gone(before) {
+	for last := -1.0; ; {
+		now, err := c.look(ctx)
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || err == nil && now[metricStarted] != started {
 			fmt.Println("the edge has ended")
 			return nil
 		}
-		if l.err == nil && l.sessions != last {
-			fmt.Println("sessions:", l.sessions)
-			last = l.sessions
+		sessions := now[metricSessions]
+		if err == nil && sessions != last {
+			fmt.Printf("sessions: %.0f\n", sessions)
+			last = sessions
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-over:
-			if l.err != nil {
-				return fmt.Errorf("the edge does not answer, and was not seen to end within %v: %w", c.Timeout, l.err)
+			if err != nil {
+				return fmt.Errorf("the edge does not answer, and was not seen to end within %v: %w", c.Timeout, err)
 			}
-			return fmt.Errorf("the edge has not ended after %v, sessions: %s", c.Timeout, l.sessions)
+			return fmt.Errorf("the edge has not ended after %v, sessions: %.0f", c.Timeout, sessions)
 		case <-tick.C:
 		}
 	}
 }
 
 // look reads the metrics of the edge.
-func (c *drainCommand) look(ctx context.Context) (l drainLook) {
+func (c *drainCommand) look(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.host()+"/metrics", nil)
-	if err != nil {
-		return drainLook{err: err}
-	}
-	r.Close = true // an edge that ends waits for open connections
-	answer, err := drainClient.Do(r)
-	if err != nil {
-		return drainLook{err: err}
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return drainLook{err: fmt.Errorf("%s/metrics answers %s", c.host(), answer.Status)}
-	}
-	lines := bufio.NewScanner(io.LimitReader(answer.Body, metricsMax))
-	for lines.Scan() {
-		switch name, value, _ := strings.Cut(lines.Text(), " "); name {
-		case metricStarted:
-			l.started = value
-		case metricSessions:
-			l.sessions = value
-		}
-	}
-	l.err = lines.Err()
-	return l
+	return proc.Metrics(ctx, drainClient, c.host())
 }

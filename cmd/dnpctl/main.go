@@ -38,8 +38,7 @@ type commands struct {
 	Drain   drainCommand   `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
 	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, simulate publishers and clients, print what updates cost."`
 
-	BenchNATS benchNATSCommand `cmd:"" hidden:"" name:"bench-nats"`
-	BenchSend benchSendCommand `cmd:"" hidden:"" name:"bench-send"`
+	BenchProcesses
 }
 
 const help = "Publishes, watches and writes network states: a game server and a game client for the command line."

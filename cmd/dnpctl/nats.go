@@ -29,9 +29,23 @@ func (f *NATSFlags) Problems() (list config.Problems) {
 	return list
 }
 
-func (f *NATSFlags) subjects() subject.Names {
-	return subject.Names{Prefix: f.SubjectPrefix}
+// SpaceFlags are the argument and the flags of commands about a space. A command that embeds
+// them sets the help of the argument, as `set:"space=Space of the state."`.
+type SpaceFlags struct {
+	Space string `arg:"" help:"${space}"`
+
+	NATSFlags `group:"NATS"`
 }
+
+// Problems lists what is wrong with f.
+func (f *SpaceFlags) Problems() (list config.Problems) {
+	if !subject.ValidToken(f.Space) {
+		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", f.Space)
+	}
+	return list
+}
+
+func (f *NATSFlags) subjects() subject.Names { return subject.Names{Prefix: f.SubjectPrefix} }
 
 // connect connects to NATS. The caller closes the connection.
 func (f *NATSFlags) connect() (*nats.Conn, error) {
@@ -48,7 +62,7 @@ func (f *NATSFlags) connect() (*nats.Conn, error) {
 }
 
 // request sends one request and returns the answer.
-func (f *NATSFlags) request(ctx context.Context, subject string, header nats.Header, data []byte) ([]byte, error) {
+func (f *NATSFlags) request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	nc, err := f.connect()
 	if err != nil {
 		return nil, err
@@ -56,21 +70,21 @@ func (f *NATSFlags) request(ctx context.Context, subject string, header nats.Hea
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	m, err := nc.RequestWithContext(ctx, subject, data)
 	if err != nil {
 		return nil, err
 	}
 	return m.Data, nil
 }
 
-// requestHolder sends one request to the relay that holds a space.
-func (f *NATSFlags) requestHolder(ctx context.Context, space, subject string, data []byte) ([]byte, error) {
-	answer, err := f.request(ctx, subject, nil, data)
+// askHolder sends one request to the relay that holds the space.
+func (f *SpaceFlags) askHolder(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	answer, err := f.request(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("no relay holds space %s: none is running, or the NATS server lacks the subject mapping", space)
+		return nil, fmt.Errorf("no relay holds space %s: none is running, or the NATS server lacks the subject mapping", f.Space)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("no answer about space %s within %v", space, f.Timeout)
+		return nil, fmt.Errorf("no answer about space %s within %v", f.Space, f.Timeout)
 	}
 	return answer, err
 }

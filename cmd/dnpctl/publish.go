@@ -15,7 +15,8 @@ import (
 )
 
 type publishCommand struct {
-	Space  string   `arg:"" help:"Space of the state."`
+	SpaceFlags `set:"space=Space of the state."`
+
 	Key    string   `arg:"" optional:"" help:"Key of the state."`
 	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
@@ -26,15 +27,10 @@ type publishCommand struct {
 	Remove   bool     `env:"-" help:"Remove the state."`
 	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
 	JSON     bool     `name:"json" env:"-" help:"Print the answer as JSON."`
-
-	NATSFlags `group:"NATS"`
-
-	stdin io.Reader // nil = os.Stdin
 }
 
 // Problems lists what is wrong with c.
 func (c *publishCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
 	checkKey(&list, c.Key)
 	switch {
 	case c.File != "" && (len(c.Values) > 0 || c.Remove || c.describes()):
@@ -44,18 +40,11 @@ func (c *publishCommand) Problems() (list config.Problems) {
 		list.Add("KEY", "is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)
 	case c.Remove && (len(c.Values) > 0 || c.describes()):
 		list.Add("--remove", "conflicts with values and other flags")
-	case !c.Remove:
-		if _, err := c.op(); err != nil {
-			list = append(list, err...)
-		}
+	default:
+		_, problems := c.op()
+		list = append(list, problems...)
 	}
 	return list
-}
-
-func checkSpace(list *config.Problems, space string) {
-	if !subject.ValidToken(space) {
-		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", space)
-	}
 }
 
 func checkKey(list *config.Problems, key string) {
@@ -75,7 +64,7 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.requestHolder(ctx, c.Space, c.subjects().Publish(c.Space, c.Key), body)
+	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, c.Key), body)
 	if err != nil {
 		return err
 	}
@@ -97,37 +86,26 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 func (c *publishCommand) body() ([]byte, error) {
 	switch {
 	case c.File == "-":
-		in := c.stdin
-		if in == nil {
-			in = os.Stdin
-		}
-		return io.ReadAll(in)
+		return io.ReadAll(os.Stdin)
 	case c.File != "":
 		return os.ReadFile(c.File)
-	case c.Remove:
-		return json.Marshal(map[string]any{"op": "remove"})
 	}
-	op, problems := c.op()
+	o, problems := c.op()
 	if problems != nil {
 		return nil, &config.UsageError{Problem: problems[0]}
 	}
-	return json.Marshal(op)
+	return json.Marshal(o)
 }
 
-// A putOp is the JSON of a publish that makes a state, a setOp that of one that changes
-// values. The subject has the key.
-type putOp struct {
-	Op       string       `json:"op"`
-	Message  *string      `json:"message,omitempty"`
-	Farewell *string      `json:"farewell,omitempty"`
-	Access   any          `json:"access,omitempty"`
-	Audience *audience    `json:"audience,omitempty"`
-	Values   []typedValue `json:"values,omitempty"`
-}
-
-type setOp struct {
-	Op     string                     `json:"op"`
-	Values map[string]json.RawMessage `json:"values"`
+// An op is the JSON of a publish. The subject has the key. Values are a list when they make a
+// state, and a map when they change one.
+type op struct {
+	Op       string    `json:"op"`
+	Message  *string   `json:"message,omitempty"`
+	Farewell *string   `json:"farewell,omitempty"`
+	Access   any       `json:"access,omitempty"`
+	Audience *audience `json:"audience,omitempty"`
+	Values   any       `json:"values,omitempty"`
 }
 
 type audience struct {
@@ -137,32 +115,28 @@ type audience struct {
 }
 
 // op returns what to publish, or every problem with it.
-func (c *publishCommand) op() (op any, problems config.Problems) {
-	typed := slices.ContainsFunc(c.Values, isTyped)
+func (c *publishCommand) op() (o op, problems config.Problems) {
 	who, err := parseAudience(c.Audience)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
 	switch {
-	case typed:
-		put := putOp{Op: "put", Message: escape(c.Message), Farewell: escape(c.Farewell), Audience: who}
-		if c.Access != "" {
-			put.Access = parseAccess(c.Access)
-		}
-		put.Values, problems = parseTyped(c.Values, problems)
-		op = put
+	case c.Remove:
+		o.Op = "remove"
+	case slices.ContainsFunc(c.Values, isTyped):
+		o = op{Op: "put", Message: escape(c.Message), Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who}
+		o.Values, problems = parseTyped(c.Values, problems)
 	case len(c.Values) > 0 && c.describes():
 		problems.Add("--message, --farewell, --access and --audience", "need values with types, as hp:float32=1")
 	case len(c.Values) > 0:
-		set := setOp{Op: "set"}
-		set.Values, problems = parseUntyped(c.Values, problems)
-		op = set
+		o.Op = "set"
+		o.Values, problems = parseUntyped(c.Values, problems)
 	case who != nil && c.Message == nil && c.Farewell == nil && c.Access == "":
-		op = putOp{Op: "audience", Audience: who}
+		o = op{Op: "audience", Audience: who}
 	default:
 		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")
 	}
-	return op, problems
+	return o, problems
 }
 
 func parseAudience(words []string) (*audience, error) {
@@ -190,9 +164,12 @@ func parseAudience(words []string) (*audience, error) {
 	return who, nil
 }
 
-// parseAccess returns the JSON form: a word, or the clients that may write.
+// parseAccess returns the JSON form: a word, or the clients that may write; nil for none.
 func parseAccess(text string) any {
-	if text == "read-only" || text == "read-write" {
+	switch text {
+	case "":
+		return nil
+	case "read-only", "read-write":
 		return text
 	}
 	return map[string][]string{"writers": strings.Split(text, ",")}

@@ -14,15 +14,12 @@ import (
 )
 
 type getCommand struct {
-	Space string `arg:"" help:"Space of the states."`
-	Key   string `arg:"" optional:"" help:"Key of a state; default: all states."`
-
-	NATSFlags `group:"NATS"`
+	SpaceFlags `set:"space=Space of the states."`
+	Key        string `arg:"" optional:"" help:"Key of a state; default: all states."`
 }
 
 // Problems lists what is wrong with c.
 func (c *getCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
 	checkKey(&list, c.Key)
 	return list
 }
@@ -35,7 +32,7 @@ func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		if after != "" {
 			body, _ = json.Marshal(map[string]string{"after": after}) // never fails for a map of strings
 		}
-		data, err := c.requestHolder(ctx, c.Space, c.subjects().Get(c.Space, c.Key), body)
+		data, err := c.askHolder(ctx, c.subjects().Get(c.Space, c.Key), body)
 		if err != nil {
 			return err
 		}
@@ -65,16 +62,8 @@ func printJSON(data []byte) {
 }
 
 type whoCommand struct {
-	Space string        `arg:"" help:"Space of the clients."`
-	Wait  time.Duration `default:"300ms" help:"How long to wait for further edges after each answer."`
-
-	NATSFlags `group:"NATS"`
-}
-
-// Problems lists what is wrong with c.
-func (c *whoCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
-	return list
+	SpaceFlags `set:"space=Space of the clients."`
+	Wait       time.Duration `default:"300ms" help:"How long to wait for further edges after each answer."`
 }
 
 // Run prints the answer of each edge, one JSON object per line. It does not know how many
@@ -93,37 +82,36 @@ func (c *whoCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err := nc.PublishRequest(c.subjects().Who(c.Space), inbox, nil); err != nil {
 		return err
 	}
-	edges, err := c.collect(ctx, answers)
-	if err != nil {
-		return err
-	}
-	if edges == 0 {
-		return fmt.Errorf("no edge answers for space %s", c.Space)
-	}
-	return nil
-}
-
-func (c *whoCommand) collect(ctx context.Context, answers *nats.Subscription) (edges int, err error) {
-	for {
+	for edges := 0; ; edges++ {
 		wait, cancel := context.WithTimeout(ctx, c.Wait)
-		m, err := answers.NextMsgWithContext(wait)
+		more, err := printNext(wait, answers)
 		cancel()
 		switch {
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, nats.ErrNoResponders):
-			return edges, nil
-		case err != nil:
-			return edges, err
+		case more:
+		case err == nil && edges == 0:
+			return fmt.Errorf("no edge answers for space %s", c.Space)
+		default:
+			return err
 		}
-		edges++
-		fmt.Printf("%s\n", m.Data)
 	}
+}
+
+// printNext prints the next message. more is false if there is none before ctx ends.
+func printNext(ctx context.Context, from *nats.Subscription) (more bool, err error) {
+	m, err := from.NextMsgWithContext(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, nats.ErrNoResponders):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	fmt.Printf("%s\n", m.Data)
+	return true, nil
 }
 
 type eventsCommand struct {
-	Space string `arg:"" help:"Space to listen to."`
+	SpaceFlags `set:"space=Space to listen to."`
 	LimitFlags
-
-	NATSFlags `group:"NATS"`
 }
 
 // LimitFlags end a command that otherwise runs until it is interrupted.
@@ -154,12 +142,6 @@ func (f *LimitFlags) limit(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, f.For)
 }
 
-// Problems lists what is wrong with c.
-func (c *eventsCommand) Problems() (list config.Problems) {
-	checkSpace(&list, c.Space)
-	return list
-}
-
 // Run prints events until it is interrupted or a limit is reached.
 func (c *eventsCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := c.limit(ctx)
@@ -173,15 +155,12 @@ func (c *eventsCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	for n := 0; c.Count == 0 || n < c.Count; n++ {
-		m, err := events.NextMsgWithContext(ctx)
-		switch {
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-			return nil
-		case err != nil:
+	for n := 0; !c.full(n); n++ {
+		if more, err := printNext(ctx, events); err != nil {
 			return fmt.Errorf("events of space %s: %w", c.Space, err)
+		} else if !more {
+			return nil
 		}
-		fmt.Printf("%s\n", m.Data)
 	}
 	return nil
 }

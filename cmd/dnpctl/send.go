@@ -65,7 +65,7 @@ func (c *sendCommand) Run(ctx context.Context, _ *slog.Logger) error {
 
 // sendToOne sends reliably to one client, and reports a client that is not connected.
 func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data []byte) error {
-	reply, err := c.request(ctx, c.subjects().To(space, client), nil, data)
+	reply, err := c.request(ctx, c.subjects().To(space, client), data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("client %s is not connected to space %s", client, space)

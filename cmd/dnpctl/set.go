@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -73,7 +72,7 @@ func (c *setCommand) missing(now, deadline time.Time) error {
 
 func (c *setCommand) find(client *dnpClient) *link {
 	for _, l := range client.links {
-		if bytes.Equal(l.message, []byte(c.State)) || messageText(l.message) == c.State {
+		if bytes.Equal(l.message, []byte(c.State)) || payload.MessageText(l.message) == c.State {
 			return l
 		}
 	}
@@ -113,7 +112,7 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(setOp{Op: "set", Values: map[string]json.RawMessage{"0": value}})
+	body, err := json.Marshal(op{Op: "set", Values: map[string]json.RawMessage{"0": value}})
 	if err != nil {
 		return nil, err
 	}
@@ -121,15 +120,14 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	if problem != nil {
 		return nil, problem
 	}
-	enc, null, err := p.Ops[0].Sets[0].Value.AppendValue(nil, t)
-	var coded *replication.Error
+	enc, null, problem := p.Ops[0].Sets[0].Value.AppendValue(nil, t)
 	switch {
 	case null:
 		return nil, errors.New("clients cannot write null")
-	case errors.As(err, &coded):
-		return nil, errors.New(coded.Message)
+	case problem != nil:
+		return nil, errors.New(problem.Message)
 	}
-	return enc, err
+	return enc, nil
 }
 
 // check returns errStop if the state still has the values that were written.

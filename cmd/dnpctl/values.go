@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -117,15 +116,14 @@ func number(text string, wide bool) (string, bool) {
 		digits := strings.TrimPrefix(text, "-")
 		return `"` + text + `"`, digits != "" && strings.Trim(digits, "0123456789") == ""
 	}
-	if _, err := strconv.ParseFloat(text, 64); err != nil {
+	f, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil:
 		return "", false
-	}
-	text = strings.TrimPrefix(text, "+")
-	if json.Valid([]byte(text)) {
+	case json.Valid([]byte(text)):
 		return text, true
 	}
-	f, _ := strconv.ParseFloat(text, 64) // JSON lacks the form, as .5
-	b, err := json.Marshal(f)
+	b, err := json.Marshal(f) // JSON lacks the form, as .5
 	return string(b), err == nil
 }
 
@@ -157,19 +155,6 @@ func guess(text string) json.RawMessage {
 	}
 	b, _ := json.Marshal(text) // never fails for a string
 	return b
-}
-
-// messageText returns a message in the form of the JSON payload: text as it is, other bytes
-// in base64 behind a prefix.
-func messageText(b []byte) string {
-	text := string(b)
-	switch {
-	case !utf8.Valid(b):
-		return "base64:" + base64.StdEncoding.EncodeToString(b)
-	case strings.HasPrefix(text, "base64:"), strings.HasPrefix(text, "text:"):
-		return "text:" + text
-	}
-	return text
 }
 
 // harmless returns text for a terminal. Text from the network must not control the

@@ -113,7 +113,7 @@ type lineValue struct {
 func jsonLine(e *dnp.Event, l *link) string {
 	out := eventLine{Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
 	if l != nil {
-		out.Link, out.Message = (*uint16)(&l.id), messageText(l.message)
+		out.Link, out.Message = (*uint16)(&l.id), payload.MessageText(l.message)
 	}
 	switch e.Kind {
 	case dnp.EventConnected:
@@ -125,7 +125,7 @@ func jsonLine(e *dnp.Event, l *link) string {
 	case dnp.EventLinkDown:
 		out.Type = "unlinked"
 	case dnp.EventMessage:
-		text := messageText(e.Data)
+		text := payload.MessageText(e.Data)
 		out.Type, out.Reliable, out.Text = "message", &e.Reliable, &text
 		if e.Reliable {
 			out.Number = &e.Number
@@ -164,7 +164,7 @@ func plainLine(e *dnp.Event, l *link) string {
 		}
 		values = append(values, name+"="+valueText(l.state, i))
 	}
-	text := fmt.Sprintf("%04x %s", uint16(l.id), harmless(messageText(l.message)))
+	text := fmt.Sprintf("%04x %s", uint16(l.id), harmless(payload.MessageText(l.message)))
 	switch {
 	case e.Kind == dnp.EventLinkDown:
 		return "- " + text
@@ -182,5 +182,5 @@ func messageLine(e *dnp.Event) string {
 	if e.Reliable {
 		kind = "reliable " + strconv.FormatUint(e.Number, 10)
 	}
-	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(messageText(e.Data)), kind, len(e.Data))
+	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(payload.MessageText(e.Data)), kind, len(e.Data))
 }

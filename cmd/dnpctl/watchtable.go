@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"golang.org/x/term"
 )
 
@@ -133,7 +134,7 @@ func (r *row) cells(now time.Time) []cell {
 	if r.link.readOnly {
 		access = "r "
 	}
-	list := []cell{{fmt.Sprintf("%04x %s ", uint16(r.link.id), access), faintOn}, {fmt.Sprintf("%-20s", harmless(messageText(r.link.message))), ""}}
+	list := []cell{{fmt.Sprintf("%04x %s ", uint16(r.link.id), access), faintOn}, {fmt.Sprintf("%-20s", harmless(payload.MessageText(r.link.message))), ""}}
 	for i := range r.changed {
 		style := ""
 		if now.Sub(r.changed[i]) < markDuration {

@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // control matches control sequences.
@@ -88,7 +89,7 @@ func TestMessageText(t *testing.T) {
 		"":           "",
 		"two\nlines": "two\nlines",
 	} {
-		if got := messageText([]byte(in)); got != want {
+		if got := payload.MessageText([]byte(in)); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

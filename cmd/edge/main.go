@@ -2,7 +2,7 @@
 //
 //	edge serve     an edge of a cluster
 //
-// It only connects parts; internal/edge does the work.
+// internal/compose has the command, and internal/edge does the work.
 package main
 
 import (

@@ -4,7 +4,7 @@
 //	relay dev      NATS, a relay, an edge and a demo in one process
 //	relay serve    a relay of a cluster
 //
-// It only connects parts; internal/relay and internal/edge do the work.
+// internal/compose has the commands; internal/relay and internal/edge do the work.
 package main
 
 import (

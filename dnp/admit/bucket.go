@@ -66,11 +66,11 @@ func (t *table) fill(b *bucket, now int64) {
 }
 
 // filled returns how many tokens a bucket has at now that had tokens at since.
-func filled(tokens, full float32, rate float64, since, now int64) float32 {
+func filled[F float32 | float64](tokens, full F, rate float64, since, now int64) F {
 	if now <= since {
 		return tokens
 	}
-	return float32(min(float64(full), float64(tokens)+rate*float64(now-since)/1e9))
+	return F(min(float64(full), float64(tokens)+rate*float64(now-since)/1e9))
 }
 
 // A single is a bucket that all addresses share. It holds one second of its rate.
@@ -86,10 +86,7 @@ func (s *single) take(now int64) bool {
 	if s.rate <= 0 {
 		return true
 	}
-	if now > s.at {
-		s.tokens = min(max(1, s.rate), s.tokens+s.rate*float64(now-s.at)/1e9)
-		s.at = now
-	}
+	s.tokens, s.at = filled(s.tokens, max(1, s.rate), s.rate, s.at, now), max(s.at, now)
 	if s.tokens < 1 {
 		return false
 	}

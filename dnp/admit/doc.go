@@ -4,13 +4,12 @@
 // A connection request is five bytes that anybody can forge, so its cost has to be
 // bounded before it is examined. A [Gate] holds all that an endpoint remembers of
 // addresses without connection: token buckets per address and per network, one for all,
-// and tombstones of sessions that ended. New allocates all of its memory; [Gate.Memory]
-// returns how much that is.
+// and tombstones of sessions that ended. New allocates all of its memory, at most 448 KiB.
 //
-//	switch gate.Request(now, from) {
+//	switch gate.Judge(now, from, admit.Request) {
 //	case admit.Pass:      // remember the peer and let it prove its address
 //	case admit.Stateless: // answer, but remember nothing: there are too many
-//	default:              // ignore it; the verdict says why, and the Gate counts it
+//	default:              // ignore it; the verdict says why
 //	}
 //
 // A Gate whose tables are too small fails open: a prefix that was evicted begins again

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"net/netip"
@@ -35,8 +36,8 @@ type Config struct {
 	// under a flood it refuses mostly forged requests, but also those of players.
 	Rate float64
 
-	// StatefulRate is how many requests Request passes; it judges those beyond
-	// Stateless. 0 is 2,000; negative is no bound.
+	// StatefulRate is how many requests pass; those beyond are judged Stateless. 0 is
+	// 2,000; negative is no bound.
 	StatefulRate float64
 
 	// LoginRate is how many logins pass from all addresses, because checking a
@@ -70,7 +71,6 @@ type Gate struct {
 	stateful single
 	logins   single
 	tombs    graveyard
-	counts   [NumVerdicts]uint64
 }
 
 // New returns a Gate and allocates all the memory that it will use.
@@ -78,71 +78,46 @@ func New(cfg Config) (*Gate, error) {
 	if cfg.AddressRate < 0 || cfg.Rate < 0 {
 		return nil, errors.New("admit: a rate is negative")
 	}
-	if cfg.StatefulRate == 0 {
-		cfg.StatefulRate = statefulRate
-	}
-	if cfg.LoginRate == 0 {
-		cfg.LoginRate = loginRate
-	}
 	seed := maphash.MakeSeed()
 	return &Gate{
 		ones:     newTable(oneBuckets, cfg.AddressRate, seed, 1),
 		nets:     newTable(netBuckets, netFactor*cfg.AddressRate, seed, 2),
 		sites:    newTable(siteBuckets, siteFactor*cfg.AddressRate, seed, 3),
 		all:      newSingle(cfg.Rate),
-		stateful: newSingle(cfg.StatefulRate),
-		logins:   newSingle(cfg.LoginRate),
+		stateful: newSingle(cmp.Or(cfg.StatefulRate, statefulRate)),
+		logins:   newSingle(cmp.Or(cfg.LoginRate, loginRate)),
 		tombs:    graveyard{slots: make([]tomb, tombstones), seed: seed},
 	}, nil
 }
 
-// Memory returns how many bytes the tables of a Gate take. It never changes.
-func (g *Gate) Memory() int {
-	const slot = 16 // bytes of a bucket and of a tomb
-	return slot * (len(g.ones.buckets) + len(g.nets.buckets) + len(g.sites.buckets) + len(g.tombs.slots))
-}
+// A Kind says what a datagram would begin.
+type Kind uint8
 
-// Counts returns how often the Gate gave each verdict.
-func (g *Gate) Counts() [NumVerdicts]uint64 { return g.counts }
+const (
+	Request Kind = iota // a connection request, which takes memory if it is remembered
+	Login               // a login, which may begin a session without a remembered request
+	Answer              // the answer to a stateless probe, which may begin one, too, and costs less than a login
+)
 
-// Request judges a connection request.
-func (g *Gate) Request(now time.Time, from netip.AddrPort) Verdict {
+// Judge judges a datagram. Only a Request is judged Stateless.
+func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 	if g == nil {
 		return Pass
 	}
-	return g.judge(now, from, true, &g.stateful, Stateless)
-}
-
-// Login judges a login, which may begin a session without a remembered request. It
-// never returns Stateless.
-func (g *Gate) Login(now time.Time, from netip.AddrPort) Verdict {
-	if g == nil {
-		return Pass
-	}
-	return g.judge(now, from, false, &g.logins, LimitedAll)
-}
-
-// Answer judges the answer to a stateless probe, which may begin a session, too, and
-// costs less than a login.
-func (g *Gate) Answer(now time.Time, from netip.AddrPort) Verdict {
-	if g == nil {
-		return Pass
-	}
-	return g.judge(now, from, false, &single{}, Pass)
-}
-
-// judge judges a datagram. If only the bucket last is empty, the verdict is empty.
-func (g *Gate) judge(now time.Time, from netip.AddrPort, request bool, last *single, empty Verdict) Verdict {
 	t := g.since(now)
-	v := g.tombs.judge(t, from, request)
-	if v == Pass {
-		v = g.limit(t, from.Addr())
+	if v := g.tombs.judge(t, from, kind == Request); v != Pass {
+		return v
 	}
-	if v == Pass && !last.take(t) {
-		v = empty
+	if v := g.limit(t, from.Addr()); v != Pass {
+		return v
 	}
-	g.counts[v]++
-	return v
+	switch {
+	case kind == Request && !g.stateful.take(t):
+		return Stateless
+	case kind == Login && !g.logins.take(t):
+		return LimitedAll
+	}
+	return Pass
 }
 
 // Closed notes the end of a session: for lateFor, late datagrams from its address begin
@@ -162,39 +137,33 @@ func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
 
 // limit takes a token from every bucket of an address, or none.
 func (g *Gate) limit(t int64, addr netip.Addr) Verdict {
-	if g.ones.rate <= 0 {
-		if !g.all.take(t) {
-			return LimitedAll
-		}
-		return Pass
+	var set []*bucket
+	if g.ones.rate > 0 {
+		var room [3]*bucket
+		set = g.find(room[:0], t, addr)
 	}
-	one, net, site := g.find(t, addr)
-	switch {
-	case one.tokens < 1:
-		return LimitedOne
-	case net.tokens < 1:
-		return LimitedNet
-	case site != nil && site.tokens < 1:
-		return LimitedSite
-	case !g.all.take(t):
+	for i, b := range set {
+		if b.tokens < 1 {
+			return LimitedOne + Verdict(i)
+		}
+	}
+	if !g.all.take(t) {
 		return LimitedAll
 	}
-	one.tokens--
-	net.tokens--
-	if site != nil {
-		site.tokens--
+	for _, b := range set {
+		b.tokens--
 	}
 	return Pass
 }
 
-// find returns the buckets of an address, refilled. site is nil for IPv4.
-func (g *Gate) find(t int64, addr netip.Addr) (one, net, site *bucket) {
+// find appends the buckets of an address, refilled, the narrowest first. An IPv4 address
+// has two, an IPv6 address three.
+func (g *Gate) find(set []*bucket, t int64, addr netip.Addr) []*bucket {
 	ip := addr.As16()
 	if addr.Unmap().Is4() {
-		one = g.ones.find(t, ip[:])
-		return one, g.nets.find(t, ip[:15]), nil
+		return append(set, g.ones.find(t, ip[:]), g.nets.find(t, ip[:15]))
 	}
-	return g.ones.find(t, ip[:8]), g.nets.find(t, ip[:7]), g.sites.find(t, ip[:6])
+	return append(set, g.ones.find(t, ip[:8]), g.nets.find(t, ip[:7]), g.sites.find(t, ip[:6]))
 }
 
 // since returns the nanoseconds since the Gate was first used.

@@ -40,10 +40,8 @@ type Link struct {
 
 // An Offer is a link that the peer offers.
 type Offer struct {
-	Link     wire.LinkID
-	ReadOnly bool
-	Message  []byte // valid during the call
-	Types    []wire.ValueType
+	Message []byte // valid during the call
+	Types   []wire.ValueType
 }
 
 // An Answer is the application's answer to an offer.
@@ -151,7 +149,7 @@ func (c *Client) offered(m wire.LinkState) bool {
 	types := typesOf(m.Values)
 	answer := Accept
 	if c.cfg.App.Offered != nil {
-		answer = c.cfg.App.Offered(Offer{Link: m.Link, ReadOnly: m.ReadOnly, Message: m.Message, Types: types})
+		answer = c.cfg.App.Offered(Offer{Message: m.Message, Types: types})
 	}
 	switch {
 	case answer == Reject, answer == Mismatch && c.b.MismatchDown:

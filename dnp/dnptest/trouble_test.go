@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -169,7 +170,7 @@ func wraps(t *testing.T, b dnptest.Behaviour, loss float64, laps int) (*world, *
 		r := p.remote()
 		if now := r != nil && p.want.next > 1000 && (near(p.want.next) || near(r.want.next)); now != stormy {
 			stormy = now
-			w.net.SetDefault(map[bool]simnet.Path{true: storm, false: calm}[now])
+			w.net.SetPath(map[bool]simnet.Path{true: storm, false: calm}[now])
 		}
 		return true
 	})
@@ -301,7 +302,7 @@ func TestSilence(t *testing.T) {
 			}
 			w.net.Wake(serverAddr)
 			w.net.Run(12 * time.Second)
-			if r := p.remote(); !r.closed || r.reason != dnp.CloseTimeout || w.server.e.Conns() != 0 {
+			if r := p.remote(); !r.closed || r.reason != dnp.CloseTimeout || len(slices.Collect(w.server.e.All)) != 0 {
 				t.Errorf("the server keeps a silent client: %+v", r)
 			}
 		})

@@ -55,11 +55,7 @@ func RunUDP(ctx context.Context, cfg Config, local netip.AddrPort) (*Peer, error
 	}
 	ctx, stop := context.WithCancel(ctx)
 	p := &Peer{conn: conn, stop: stop, ended: ctx.Done(), calls: make(chan func()), packets: make(chan packet)}
-	to := cfg.Server
-	cfg.Send = func(b []byte) { _, _ = conn.WriteToUDPAddrPort(b, to) } // a datagram that is not sent is lost
-	if cfg.Listen {
-		cfg.Send = func(b []byte) { _, _ = conn.WriteToUDPAddrPort(b, p.client.cfg.Server) }
-	}
+	cfg.Send = func(b []byte) { _, _ = conn.WriteToUDPAddrPort(b, p.client.cfg.Server) } // a datagram that is not sent is lost
 	p.client = NewClient(cfg)
 	p.running.Go(p.read)
 	p.running.Go(p.loop)

@@ -37,7 +37,7 @@ type world struct {
 func newWorld(t testing.TB, seed uint64, path simnet.Path, cfg dnp.Config) *world {
 	t.Helper()
 	w := &world{TB: t, net: simnet.New(seed)}
-	w.net.SetDefault(path)
+	w.net.SetPath(path)
 	cfg.Listen = true
 	cfg.Rand = rand.New(rand.NewPCG(seed, 1))
 	e, err := dnp.New(cfg)

@@ -3,6 +3,7 @@ package netstate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -42,7 +43,7 @@ func NewLayout(values []Value) (*Layout, error) {
 		return nil, fmt.Errorf("dnp/netstate: layout has %d values, more than %d", len(values), ValuesMax)
 	}
 	l := &Layout{
-		values:  append([]Value(nil), values...),
+		values:  slices.Clone(values),
 		types:   make([]wire.ValueType, len(values)),
 		offsets: make([]int32, len(values)),
 	}
@@ -75,28 +76,4 @@ func (l *Layout) Type(i int) wire.ValueType { return l.types[i] }
 func (l *Layout) Types() []wire.ValueType { return l.types }
 
 // Equal reports whether l and m have the same types and precisions.
-func (l *Layout) Equal(m *Layout) bool {
-	if len(l.values) != len(m.values) {
-		return false
-	}
-	for i, v := range l.values {
-		if v != m.values[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// Fits reports whether a list of typed values has the types of l.
-func (l *Layout) Fits(values wire.Values) bool {
-	if values.Len() != len(l.types) {
-		return false
-	}
-	for _, want := range l.types {
-		var t wire.ValueType
-		if t, _, values = values.Next(); t != want {
-			return false
-		}
-	}
-	return true
-}
+func (l *Layout) Equal(m *Layout) bool { return slices.Equal(l.values, m.values) }

@@ -44,13 +44,6 @@ func (m Mask) Or(o Mask) {
 	}
 }
 
-// AndNot removes all indices of o, which has the same length.
-func (m Mask) AndNot(o Mask) {
-	for i, w := range o {
-		m[i] &^= w
-	}
-}
-
 // Reset removes everything.
 func (m Mask) Reset() { clear(m) }
 

@@ -31,7 +31,7 @@ func TestMaskModel(t *testing.T) {
 		twin, other := map[int]bool{}, map[int]bool{}
 		for range 100 {
 			i := rng.IntN(n)
-			switch rng.IntN(8) {
+			switch rng.IntN(7) {
 			case 0, 1:
 				m.Set(i)
 				twin[i] = true
@@ -47,16 +47,11 @@ func TestMaskModel(t *testing.T) {
 					twin[k] = true
 				}
 			case 5:
-				m.AndNot(o)
-				for k := range other {
-					delete(twin, k)
-				}
-			case 6:
 				if rng.IntN(10) == 0 {
 					m.Reset()
 					clear(twin)
 				}
-			case 7:
+			case 6:
 				if rng.IntN(10) == 0 {
 					m.Fill(i)
 					for k := range i {
@@ -149,9 +144,6 @@ func TestStateModel(t *testing.T) {
 		}
 		copyOf := NewState(layout)
 		list := parseAll(t, s)
-		if !layout.Fits(list) {
-			t.Fatal("a state's own values do not fit its layout")
-		}
 		copyOf.SetAll(list)
 		compareState(t, copyOf, twin)
 	}
@@ -202,12 +194,12 @@ func TestLayout(t *testing.T) {
 	for name, other := range map[string]*Layout{
 		"shorter": mustLayout(t, 33, wire.TypeString), "other type": mustLayout(t, 33, wire.TypeString, 2),
 	} {
-		if l.Equal(other) || l.Fits(parseAll(t, NewState(other))) {
+		if l.Equal(other) {
 			t.Errorf("%s: taken for the same layout", name)
 		}
 	}
 	precise, err := NewLayout([]Value{{Type: 33, Precision: 0.1}, {Type: wire.TypeString}, {Type: 3}})
-	if err != nil || l.Equal(precise) || !precise.Equal(precise) || !l.Fits(parseAll(t, NewState(precise))) {
+	if err != nil || l.Equal(precise) || !precise.Equal(precise) {
 		t.Error("another precision makes another layout, of the same shape on the wire")
 	}
 	if _, err := NewLayout(nil); err != ErrEmptyLayout {

@@ -71,7 +71,7 @@ func BenchmarkXNet(b *testing.B) {
 
 // BenchmarkPortable is BenchmarkSocket with the portable socket.
 func BenchmarkPortable(b *testing.B) {
-	from, err := OpenPortable(Config{})
+	from, err := portable(Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,8 +2,10 @@ package udp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
 	"syscall"
@@ -32,13 +34,9 @@ type Config struct {
 
 	// Sockets is how many sockets Listen opens on that address, one per worker.
 	// 0 means 1. Systems other than Linux cannot distribute the datagrams of a port
-	// among sockets; there Listen always opens one.
+	// among sockets; there Listen always opens one. It fails if another process has
+	// the port.
 	Sockets int
-
-	// Shared lets another process of the same user hold the port too, for a
-	// program that is replaced while it runs. Without it Listen fails if another
-	// process has the port.
-	Shared bool
 
 	// ReadBuffer and WriteBuffer are the sizes of the kernel's buffers in bytes.
 	// 0 means 4 MiB. The kernel may grant less (net.core.rmem_max,
@@ -101,10 +99,6 @@ func Open(cfg Config) (*Socket, error) {
 	return first(openAll(cfg, listen))
 }
 
-// OpenPortable opens one socket of the kind that systems other than Linux use, so that
-// tests of it run on Linux.
-func OpenPortable(cfg Config) (*Socket, error) { return first(openAll(cfg, openPortable)) }
-
 func openAll(cfg Config, open func(Config) ([]*Socket, error)) ([]*Socket, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -116,6 +110,29 @@ func openAll(cfg Config, open func(Config) ([]*Socket, error)) ([]*Socket, error
 		return nil, listenError(cfg.Addr, err)
 	}
 	return sockets, nil
+}
+
+// bind opens a UDP socket of the net package. prepare, which may be nil, sees it before it
+// gets its address.
+func bind(addr netip.AddrPort, prepare func(network, address string, c syscall.RawConn) error) (*net.UDPConn, error) {
+	network := "udp6"
+	switch {
+	case addr.Addr().Is4():
+		network = "udp4"
+	case wildcard(addr.Addr()):
+		network = "udp" // IPv4, too, and only IPv4 on a system without IPv6
+	}
+	l := net.ListenConfig{Control: prepare}
+	conn, err := l.ListenPacket(context.Background(), network, addrText(addr))
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UDPConn), nil
+}
+
+// localAddr returns the address that a socket is bound to.
+func localAddr(conn *net.UDPConn) netip.AddrPort {
+	return unmapped(conn.LocalAddr().(*net.UDPAddr).AddrPort())
 }
 
 func first(sockets []*Socket, err error) (*Socket, error) {
@@ -133,6 +150,9 @@ func listenError(addr netip.AddrPort, err error) error {
 		return fmt.Errorf("listen udp %s: this host does not have that address", addrText(addr))
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("listen udp %s: permission denied (ports below 1024 need a privilege)", addrText(addr))
+	}
+	if op := new(net.OpError); errors.As(err, &op) {
+		err = op.Err // which names neither the network nor the address again
 	}
 	return fmt.Errorf("listen udp %s: %w", addrText(addr), err)
 }

@@ -56,6 +56,6 @@
 // one: 4 allocations and 104 bytes for a datagram out and in, and 1.07 to 1.3 times the
 // time (BenchmarkXNet beside BenchmarkSocket). On Linux this package therefore calls
 // recvmmsg and sendmmsg itself, and waits with a kernel timer, because deadlines of the
-// runtime cost three times as much (see descriptor). Other systems have [OpenPortable],
-// which moves one datagram per system call.
+// runtime cost three times as much (see descriptor). On other systems the net
+// package moves one datagram per system call.
 package udp

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ import (
 func listen(cfg Config) ([]*Socket, error) {
 	var sockets []*Socket
 	for i := range cfg.Sockets {
-		s, err := openSocket(cfg, cfg.Shared || i > 0)
+		s, err := openSocket(cfg, i > 0)
 		if err != nil {
 			for _, s := range sockets {
 				_ = s.Close()
@@ -34,11 +35,24 @@ func listen(cfg Config) ([]*Socket, error) {
 }
 
 func openSocket(cfg Config, join bool) (*Socket, error) {
-	fd, v4, err := bound(cfg.Addr, join)
+	var prepare func(string, string, syscall.RawConn) error
+	if join {
+		prepare = func(_, _ string, c syscall.RawConn) error { return control(c, shareport) }
+	}
+	conn, err := bind(cfg.Addr, prepare)
 	if err != nil {
 		return nil, err
 	}
-	if err := setBuffers(fd, cfg); err != nil {
+	addr := localAddr(conn)
+	if zone := addr.Addr().Zone(); zone != "" {
+		number := strconv.FormatUint(uint64(interfaceNumber(zone)), 10)
+		addr = netip.AddrPortFrom(addr.Addr().WithZone(number), addr.Port())
+	}
+	fd, err := detach(conn)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(shareport(fd), denyBroadcast(fd), setBuffers(fd, cfg)); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}
@@ -47,55 +61,29 @@ func openSocket(cfg Config, join bool) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSocket(newMmsgConn(d, v4, cfg, c), c), nil
+	return newSocket(newMmsgConn(d, addr.Addr().Is4(), cfg, c), addr, c), nil
 }
 
-// bound returns a bound socket.
-func bound(addr netip.AddrPort, join bool) (fd int, v4 bool, err error) {
-	v4 = addr.Addr().Is4()
-	fd, err = socket(v4)
-	if err != nil && !addr.Addr().IsValid() { // no IPv6 in this system
-		v4 = true
-		fd, err = socket(v4)
+// control calls f with the descriptor of a socket.
+func control(c syscall.RawConn, f func(fd int) error) (err error) {
+	if closed := c.Control(func(fd uintptr) { err = f(int(fd)) }); closed != nil {
+		return closed
 	}
-	if err != nil {
-		return 0, false, err
-	}
-	if err := bind(fd, addr, v4, join); err != nil {
-		_ = unix.Close(fd)
-		return 0, false, err
-	}
-	return fd, v4, nil
+	return err
 }
 
-func socket(v4 bool) (fd int, err error) {
-	family := unix.AF_INET6
-	if v4 {
-		family = unix.AF_INET
+// detach takes the socket away from the net package, whose poller would watch it (see
+// descriptor).
+func detach(conn *net.UDPConn) (fd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = control(raw, func(sock int) (err error) {
+			fd, err = unix.FcntlInt(uintptr(sock), unix.F_DUPFD_CLOEXEC, 0)
+			return os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+		})
 	}
-	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	return fd, os.NewSyscallError("socket", err)
-}
-
-func bind(fd int, addr netip.AddrPort, v4, join bool) error {
-	if join {
-		if err := shareport(fd); err != nil {
-			return err
-		}
-	}
-	if !v4 {
-		only := 1
-		if wildcard(addr.Addr()) {
-			only = 0
-		}
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only); err != nil {
-			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
-		}
-	}
-	if err := unix.Bind(fd, bindAddr(addr, v4)); err != nil {
-		return os.NewSyscallError("bind", err)
-	}
-	return shareport(fd)
+	_ = conn.Close() // only its descriptor; the socket stays open
+	return fd, err
 }
 
 func shareport(fd int) error {
@@ -103,36 +91,10 @@ func shareport(fd int) error {
 	return os.NewSyscallError("setsockopt SO_REUSEPORT", err)
 }
 
-func bindAddr(addr netip.AddrPort, v4 bool) unix.Sockaddr {
-	a, port := addr.Addr(), int(addr.Port())
-	switch {
-	case v4 && !a.IsValid():
-		return &unix.SockaddrInet4{Port: port}
-	case v4:
-		return &unix.SockaddrInet4{Port: port, Addr: a.As4()}
-	case !a.IsValid():
-		return &unix.SockaddrInet6{Port: port}
-	}
-	var z zones
-	return &unix.SockaddrInet6{Port: port, Addr: a.As16(), ZoneId: z.number(a.Zone())}
-}
-
-func (m *mmsgConn) boundAddr() netip.AddrPort {
-	sa, err := unix.Getsockname(m.descriptor.sock)
-	if err != nil {
-		return netip.AddrPort{}
-	}
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *unix.SockaddrInet6:
-		ip := netip.AddrFrom16(sa.Addr)
-		if sa.ZoneId != 0 {
-			ip = ip.WithZone(m.in.zones.name(sa.ZoneId))
-		}
-		return netip.AddrPortFrom(ip, uint16(sa.Port))
-	}
-	return netip.AddrPort{}
+// denyBroadcast takes back the permission that the net package gives to every UDP socket.
+func denyBroadcast(fd int) error {
+	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 0)
+	return os.NewSyscallError("setsockopt SO_BROADCAST", err)
 }
 
 // setBuffers asks for buffers past the system's limit first, which needs
@@ -154,12 +116,12 @@ func setBuffer(fd, force, ask, size int) error {
 // buffers returns the granted sizes. The kernel doubles a requested size, to account for
 // its own overhead, and reports the double.
 func (m *mmsgConn) buffers() (read, write int) {
-	if m.descriptor.hold() != nil {
+	if m.hold() != nil {
 		return 0, 0
 	}
-	defer m.descriptor.release()
-	read, _ = unix.GetsockoptInt(m.descriptor.sock, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	write, _ = unix.GetsockoptInt(m.descriptor.sock, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	defer m.release()
+	read, _ = unix.GetsockoptInt(m.sock, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	write, _ = unix.GetsockoptInt(m.sock, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	return read / 2, write / 2
 }
 
@@ -169,13 +131,13 @@ const memInfoDrops = 8
 // overflows asks the kernel how many datagrams it dropped because the read buffer was
 // full.
 func (m *mmsgConn) overflows() uint64 {
-	if m.descriptor.hold() != nil {
+	if m.hold() != nil {
 		return 0
 	}
-	defer m.descriptor.release()
+	defer m.release()
 	var info [memInfoDrops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(m.descriptor.sock), unix.SOL_SOCKET, unix.SO_MEMINFO,
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(m.sock), unix.SOL_SOCKET, unix.SO_MEMINFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 {
 		return 0

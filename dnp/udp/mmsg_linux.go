@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"net/netip"
 	"os"
 	"syscall"
 	"time"
@@ -21,26 +20,20 @@ const cacheLine = 64
 
 // An mmsgConn receives with recvmmsg and sends with sendmmsg, neither of which blocks.
 type mmsgConn struct {
-	descriptor *descriptor
-	v4         bool // an IPv4 socket
-	addr       netip.AddrPort
-	counters   *counters
-	in         receiver
-	out        sender
+	*descriptor
+	v4       bool // an IPv4 socket
+	counters *counters
+	in       receiver
+	out      sender
 }
 
 func newMmsgConn(d *descriptor, v4 bool, cfg Config, c *counters) *mmsgConn {
 	m := &mmsgConn{descriptor: d, v4: v4, counters: c}
 	m.in.init(cfg)
 	m.in.tryFn = m.tryReceive
-	m.out.init()
-	m.addr = m.boundAddr()
+	m.out.sendmmsg = sendmmsg
 	return m
 }
-
-func (m *mmsgConn) wake()                     { m.descriptor.wake() }
-func (m *mmsgConn) localAddr() netip.AddrPort { return m.addr }
-func (m *mmsgConn) close() error              { return m.descriptor.close() }
 
 // A receiver holds the memory and the arguments of recvmmsg, and a callback that is made
 // once, so that a call allocates nothing.
@@ -96,7 +89,7 @@ func (m *mmsgConn) receive(ds []Datagram, deadline time.Time) (n int, err error)
 	if len(ds) == 0 {
 		return 0, nil
 	}
-	err = m.descriptor.wait(r.tryFn)
+	err = m.wait(r.tryFn)
 	r.into = nil
 	if err != nil {
 		return 0, err
@@ -111,9 +104,9 @@ func (m *mmsgConn) tryReceive(uintptr) bool {
 	r.n, r.err = m.poll(r.into)
 	switch {
 	case r.n > 0 || r.err != nil:
-	case m.descriptor.woken():
+	case m.woken():
 		r.err = ErrWoken
-	case !m.descriptor.setTimer(r.deadline):
+	case !m.setTimer(r.deadline):
 		r.err = os.ErrDeadlineExceeded
 	default:
 		return false
@@ -127,7 +120,7 @@ func (m *mmsgConn) poll(ds []Datagram) (int, error) {
 	r := &m.in
 	r.want = min(len(ds), len(r.headers))
 	for {
-		r.recv(m.descriptor.sock)
+		r.recv(m.sock)
 		switch {
 		case r.errno == unix.EAGAIN:
 			return 0, nil

@@ -3,7 +3,6 @@ package udp
 import (
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -24,23 +23,15 @@ type portableConn struct {
 }
 
 func openPortable(cfg Config) ([]*Socket, error) {
-	network := "udp6"
-	switch {
-	case cfg.Addr.Addr().Is4():
-		network = "udp4"
-	case wildcard(cfg.Addr.Addr()):
-		network = "udp"
-	}
-	conn, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(cfg.Addr))
+	conn, err := bind(cfg.Addr, nil)
 	if err != nil {
 		return nil, err
 	}
 	_ = conn.SetReadBuffer(cfg.ReadBuffer) // less than asked is not an error
 	_ = conn.SetWriteBuffer(cfg.WriteBuffer)
-	c := new(counters)
-	p := &portableConn{conn: conn, counters: c, memory: make([]byte, cfg.DatagramMax+1)}
-	p.v4 = p.localAddr().Addr().Is4()
-	return []*Socket{newSocket(p, c)}, nil
+	c, addr := new(counters), localAddr(conn)
+	p := &portableConn{conn: conn, v4: addr.Addr().Is4(), counters: c, memory: make([]byte, cfg.DatagramMax+1)}
+	return []*Socket{newSocket(p, addr, c)}, nil
 }
 
 // receive waits for datagrams, the deadline or wake.
@@ -134,14 +125,11 @@ func (p *portableConn) send(batch []outgoing) error {
 	return nil
 }
 
-// errUnreachable reports an address that the socket's family does not have.
-var errUnreachable = syscall.EHOSTUNREACH
-
 // write writes d, and again if the first attempt reported an earlier datagram's error.
 func (p *portableConn) write(d *outgoing) error {
 	to := unmapped(d.to)
 	if !to.Addr().IsValid() || p.v4 && !to.Addr().Is4() {
-		return errUnreachable
+		return syscall.EHOSTUNREACH // the socket's family does not have the address
 	}
 	_, err := p.conn.WriteToUDPAddrPort(d.data, to)
 	if err == nil {
@@ -152,10 +140,6 @@ func (p *portableConn) write(d *outgoing) error {
 		_, err = p.conn.WriteToUDPAddrPort(d.data, to)
 	}
 	return err
-}
-
-func (p *portableConn) localAddr() netip.AddrPort {
-	return unmapped(p.conn.LocalAddr().(*net.UDPAddr).AddrPort())
 }
 
 func (p *portableConn) buffers() (read, write int) { return 0, 0 }

@@ -27,8 +27,6 @@ type sender struct {
 	sendmmsg func(sock int, headers []mmsghdr) (sent int, errno syscall.Errno)
 }
 
-func (s *sender) init() { s.sendmmsg = sendmmsg }
-
 // try calls the system once.
 func (s *sender) try(sock int) { s.sent, s.errno = s.sendmmsg(sock, s.headers[s.first:s.n]) }
 
@@ -41,15 +39,15 @@ func sendmmsg(sock int, headers []mmsghdr) (int, syscall.Errno) {
 // send transmits the batch. sendmmsg stops at the first run that the kernel refuses, so
 // send calls it again for the runs behind that until all are sent or dropped.
 func (m *mmsgConn) send(batch []outgoing) error {
-	if err := m.descriptor.hold(); err != nil {
+	if err := m.hold(); err != nil {
 		return err
 	}
-	defer m.descriptor.release()
+	defer m.release()
 	s := &m.out
 	s.fill(m.v4, batch, 0, m.counters)
 	var waited, again bool // again: this run met one error already
 	for s.first < s.n {
-		if s.try(m.descriptor.sock); s.errno == unix.EAGAIN && !waited {
+		if s.try(m.sock); s.errno == unix.EAGAIN && !waited {
 			waited = true
 			m.waitToSend()
 		}
@@ -96,8 +94,8 @@ func (m *mmsgConn) waitToSend() {
 	m.counters.writeWaits.Add(1)
 	end := time.Now().Add(writeWait)
 	for wait := writeWait; wait > 0; wait = time.Until(end) {
-		m.descriptor.awaitRoom(wait)
-		if m.out.try(m.descriptor.sock); m.out.errno != unix.EAGAIN {
+		m.awaitRoom(wait)
+		if m.out.try(m.sock); m.out.errno != unix.EAGAIN {
 			return
 		}
 	}

@@ -36,7 +36,6 @@ type packetConn interface {
 	// send transmits all of batch; it waits at most writeWait for room.
 	send(batch []outgoing) error
 
-	localAddr() netip.AddrPort
 	buffers() (read, write int)
 	overflows() uint64
 	close() error
@@ -45,6 +44,7 @@ type packetConn interface {
 // A Socket is a UDP socket that moves datagrams in batches.
 type Socket struct {
 	conn     packetConn
+	addr     netip.AddrPort
 	counters *counters
 	writer   Writer
 	deadline time.Time   // of ReadBatch; belongs to the reader
@@ -52,9 +52,9 @@ type Socket struct {
 	closed   atomic.Bool
 }
 
-func newSocket(conn packetConn, c *counters) *Socket {
-	s := &Socket{conn: conn, counters: c}
-	s.writer.init(s)
+func newSocket(conn packetConn, addr netip.AddrPort, c *counters) *Socket {
+	s := &Socket{conn: conn, addr: addr, counters: c}
+	s.writer.socket = s
 	return s
 }
 
@@ -89,7 +89,7 @@ func (s *Socket) Wake() {
 func (s *Socket) Writer() *Writer { return &s.writer }
 
 // LocalAddr returns the address that the socket is bound to.
-func (s *Socket) LocalAddr() netip.AddrPort { return s.conn.localAddr() }
+func (s *Socket) LocalAddr() netip.AddrPort { return s.addr }
 
 // Buffers returns the granted sizes of the kernel's buffers in bytes, 0 where the system
 // does not tell.
@@ -143,8 +143,6 @@ type Writer struct {
 	batch  []outgoing
 	err    error // of a flush by Send or Datagram, for the next Flush
 }
-
-func (w *Writer) init(s *Socket) { w.socket = s }
 
 // Datagram returns an empty buffer of at least size bytes for the next
 // datagram. It is valid until Send, or until Datagram is called again. Datagram flushes

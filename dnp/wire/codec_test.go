@@ -213,8 +213,8 @@ func TestOverlong(t *testing.T) {
 // that ignores the error does not read beyond the datagram.
 func TestFailedValues(t *testing.T) {
 	for _, in := range []string{"0200 01 07", "ffff", "0100 ff 00"} {
-		if v, err := ParseValues(unhex(in)); err == nil || v.Len() != 0 || v.Size() != 0 {
-			t.Errorf("ParseValues(%s) = %d values in %d bytes, %v, want none and an error", in, v.Len(), v.Size(), err)
+		if v, err := ParseValues(unhex(in)); err == nil || v.Len() != 0 || len(v.p) != 0 {
+			t.Errorf("ParseValues(%s) = %d values in %d bytes, %v, want none and an error", in, v.Len(), len(v.p), err)
 		}
 	}
 }

@@ -46,34 +46,32 @@ func (p Profile) countSize() int {
 
 // AppendUpdateHead appends a LinkUpdate up to its first link.
 func (p Profile) AppendUpdateHead(b []byte, links int) []byte {
-	return p.appendCount(append(b, byte(CommandLinkUpdate)), links)
+	return p.AppendUpdateCount(append(b, byte(CommandLinkUpdate)), links)
 }
 
 // PutUpdateLinks sets the link count of the LinkUpdate that starts at b.
-func (p Profile) PutUpdateLinks(b []byte, links int) {
-	if p == Spec {
-		binary.LittleEndian.PutUint16(b[1:], uint16(links))
-		return
-	}
-	b[1] = byte(links)
-}
+func (p Profile) PutUpdateLinks(b []byte, links int) { p.PutUpdateCount(b[1:], links) }
 
 // AppendUpdateLink appends the head of a link.
 func (p Profile) AppendUpdateLink(b []byte, link LinkID, values int) []byte {
 	return p.AppendUpdateCount(binary.LittleEndian.AppendUint16(b, uint16(link)), values)
 }
 
-// AppendUpdateCount appends the number of values of a link, which follows its
-// LinkID.
-func (p Profile) AppendUpdateCount(b []byte, values int) []byte { return p.appendCount(b, values) }
-
-// PutUpdateCount sets the number of values that starts at b.
-func (p Profile) PutUpdateCount(b []byte, values int) {
+// AppendUpdateCount appends a number of links, or of values, which follows a LinkID.
+func (p Profile) AppendUpdateCount(b []byte, n int) []byte {
 	if p == Spec {
-		binary.LittleEndian.PutUint16(b, uint16(values))
+		return binary.LittleEndian.AppendUint16(b, uint16(n))
+	}
+	return append(b, byte(n))
+}
+
+// PutUpdateCount sets the number that starts at b.
+func (p Profile) PutUpdateCount(b []byte, n int) {
+	if p == Spec {
+		binary.LittleEndian.PutUint16(b, uint16(n))
 		return
 	}
-	b[0] = byte(values)
+	b[0] = byte(n)
 }
 
 // AppendUpdateValue appends value number index of a link.
@@ -82,13 +80,6 @@ func (p Profile) AppendUpdateValue(b []byte, index int, t ValueType, value []byt
 		return AppendTypedValue(b, t, value)
 	}
 	return append(binary.LittleEndian.AppendUint16(b, uint16(index)), value...)
-}
-
-func (p Profile) appendCount(b []byte, n int) []byte {
-	if p == Spec {
-		return binary.LittleEndian.AppendUint16(b, uint16(n))
-	}
-	return append(b, byte(n))
 }
 
 // An UpdateReader reads a LinkUpdate: the caller calls NextLink, and after each NextValue

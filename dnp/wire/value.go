@@ -171,9 +171,6 @@ func ParseValues(p []byte) (Values, error) {
 // Len returns how many values there are.
 func (v Values) Len() int { return v.n }
 
-// Size returns the bytes that the values and their types take.
-func (v Values) Size() int { return len(v.p) }
-
 // Next splits the first value from the rest. It must not be called on an empty
 // list.
 func (v Values) Next() (t ValueType, value []byte, rest Values) {

@@ -149,26 +149,23 @@ func boolWord(b bool) uint64 {
 
 // integer writes an int, which fits 32 bits if d is Godot2.
 func (s *sink) integer(d Dialect, i int64) {
-	id := uint32(Int.id(d))
-	if int64(int32(i)) == i {
-		s.word(id)
-		s.word(uint32(int32(i)))
-		return
-	}
-	s.word(id | flagWide)
-	s.long(uint64(i))
+	s.number(Int.id(d), int64(int32(i)) == i, uint32(i), uint64(i))
 }
 
 // float writes a float of Godot 3 or 4.
 func (s *sink) float(d Dialect, f float64) {
-	id := uint32(Float.id(d))
-	if float64(float32(f)) == f {
-		s.word(id)
-		s.word(math.Float32bits(float32(f)))
+	s.number(Float.id(d), float64(float32(f)) == f, math.Float32bits(float32(f)), math.Float64bits(f))
+}
+
+// number writes the shorter form if it is exact.
+func (s *sink) number(id int, exact bool, short uint32, long uint64) {
+	if exact {
+		s.word(uint32(id))
+		s.word(short)
 		return
 	}
-	s.word(id | flagWide)
-	s.long(math.Float64bits(f))
+	s.word(uint32(id) | flagWide)
+	s.long(long)
 }
 
 // container writes an array or a dictionary with its element types. Only Godot 2 says whether

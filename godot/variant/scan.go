@@ -183,10 +183,8 @@ func (s *scanner) value(depth int) Type {
 	case shapeSignal:
 		s.text(start, row.name)
 		s.skip(start, 8, row.name)
-	case shapeArray:
-		s.array(start, h, depth)
-	case shapeDictionary:
-		s.dictionary(start, h, depth)
+	case shapeArray, shapeDictionary:
+		s.container(start, t, h, depth)
 	}
 	return t
 }
@@ -259,48 +257,36 @@ func (s *scanner) element(e elementType, depth int) {
 	}
 }
 
-func (s *scanner) array(start int, h uint32, depth int) {
-	if s.tooDeep(start, depth) {
-		return
-	}
-	e := s.elements(start, kind(s.d, h, kindShift))
-	for i := range s.count(start, 4, maskShared, "Array") {
-		if s.element(e, depth+1); s.err != nil {
-			s.note(i)
-			return
-		}
-	}
-}
-
-func (s *scanner) dictionary(start int, h uint32, depth int) {
-	if s.tooDeep(start, depth) {
-		return
-	}
-	keys := s.elements(start, kind(s.d, h, kindShift))
-	values := s.elements(start, kind(s.d, h, kindValueShift))
-	n := s.count(start, 8, maskShared, "Dictionary")
-	first := s.off
-	for i := range n {
-		key := s.off
-		if s.element(keys, depth+1); s.err != nil {
-			s.note(i)
-			return
-		}
-		if s.element(values, depth+1); s.err != nil {
-			s.note(^key)
-			return
-		}
-	}
-	if s.err == nil && !s.quiet {
-		s.unique(start, first, n)
-	}
-}
-
-func (s *scanner) tooDeep(start, depth int) bool {
+// container skips the elements of an array or the pairs of a dictionary.
+func (s *scanner) container(start int, t Type, h uint32, depth int) {
 	if depth >= DepthMax {
 		s.fail(start, "more than %d containers inside each other", DepthMax)
+		return
 	}
-	return s.err != nil
+	var keys elementType
+	values, size := s.elements(start, kind(s.d, h, kindShift)), 4
+	if t == Dictionary {
+		keys, values, size = values, s.elements(start, kind(s.d, h, kindValueShift)), 8
+	}
+	n := s.count(start, size, maskShared, types[t].name)
+	first := s.off
+	for i := range n {
+		step := i
+		if t == Dictionary {
+			step = ^s.off
+			if s.element(keys, depth+1); s.err != nil {
+				s.note(i)
+				return
+			}
+		}
+		if s.element(values, depth+1); s.err != nil {
+			s.note(step)
+			return
+		}
+	}
+	if t == Dictionary && s.err == nil && !s.quiet {
+		s.unique(start, first, n)
+	}
 }
 
 // kind returns the bits of a header about element types.

@@ -2,6 +2,7 @@ package variant
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 )
 
@@ -16,24 +17,20 @@ type Value struct {
 // always an *Error.
 //
 // It needs at most as much memory as p has bytes, and 1 KiB.
-func Decode(d Dialect, p []byte) (Value, error) {
-	v, err := decode(d, p)
-	if err != nil {
-		err.Fits = fitting(d, p, missing)
-		return Value{}, err
-	}
-	return v, nil
-}
+func Decode(d Dialect, p []byte) (Value, error) { return decodeAs(d, p, missing) }
 
 // DecodeDictionary is Decode for a Variant that has to be a Dictionary. The bytes of a
 // Dictionary are not valid in another dialect.
-func DecodeDictionary(d Dialect, p []byte) (Value, error) {
+func DecodeDictionary(d Dialect, p []byte) (Value, error) { return decodeAs(d, p, Dictionary) }
+
+// decodeAs decodes a value of type want; missing stands for every type.
+func decodeAs(d Dialect, p []byte, want Type) (Value, error) {
 	v, err := decode(d, p)
-	if err == nil && v.Type() != Dictionary {
-		err = &Error{Dialect: d, Reason: "want Dictionary, got " + v.Type().String()}
+	if err == nil && want != missing && v.Type() != want {
+		err = &Error{Dialect: d, Reason: fmt.Sprintf("want %v, got %v", want, v.Type())}
 	}
 	if err != nil {
-		err.Fits = fitting(d, p, Dictionary)
+		err.Fits = fitting(d, p, want)
 		return Value{}, err
 	}
 	return v, nil

@@ -9,13 +9,13 @@ import (
 // A Writer appends Variants of one dialect. It never truncates: the first value that does not
 // fit becomes the Writer's error, and nothing is written from then on.
 type Writer struct {
+	sink
 	d   Dialect
-	b   []byte
 	err error
 }
 
 // NewWriter returns a Writer that appends to b.
-func NewWriter(d Dialect, b []byte) Writer { return Writer{d: d, b: b} }
+func NewWriter(d Dialect, b []byte) Writer { return Writer{sink: sink{b: b}, d: d} }
 
 // Dialect returns the dialect of w.
 func (w *Writer) Dialect() Dialect { return w.d }
@@ -36,20 +36,22 @@ func (w *Writer) fail(format string, args ...any) bool {
 
 // has reports whether w can write a value of type t.
 func (w *Writer) has(t Type) bool {
-	if w.err != nil {
-		return false
-	}
-	return t.In(w.d) || w.fail("there is no %v", t)
+	return w.err == nil && (t.In(w.d) || w.fail("there is no %v", t))
 }
 
-func (w *Writer) sink() sink { return sink{b: w.b} }
-
-func (w *Writer) header(s *sink, t Type, flags uint32) { s.word(uint32(t.id(w.d)) | flags) }
+// begin writes the header of a value of type t, and reports whether that is possible.
+func (w *Writer) begin(t Type, flags uint32) bool {
+	if !w.has(t) {
+		return false
+	}
+	w.word(uint32(t.id(w.d)) | flags)
+	return true
+}
 
 // Nil writes null.
 func (w *Writer) Nil() {
 	if w.err == nil {
-		w.b = append(w.b, 0, 0, 0, 0)
+		w.word(0)
 	}
 }
 
@@ -61,12 +63,9 @@ func (w *Writer) Int(i int64) {
 	if !w.FitsInt(i) {
 		w.fail("%d does not fit an int of 32 bits", i)
 	}
-	if w.err != nil {
-		return
+	if w.err == nil {
+		w.integer(w.d, i)
 	}
-	s := w.sink()
-	s.integer(w.d, i)
-	w.b = s.b
 }
 
 // FitsInt reports whether the dialect has an int with this value.
@@ -78,61 +77,42 @@ func (w *Writer) Float(f float64) {
 		w.Floats(Float, f)
 		return
 	}
-	if w.err != nil {
-		return
+	if w.err == nil {
+		w.float(w.d, f)
 	}
-	s := w.sink()
-	s.float(w.d, f)
-	w.b = s.b
 }
 
 // String writes a String.
 func (w *Writer) String(text string) {
-	if !w.has(String) {
-		return
+	if w.begin(String, 0) {
+		w.word(uint32(len(text)))
+		w.b = append(w.b, text...)
+		w.zeros(-len(text) & 3)
 	}
-	s := w.sink()
-	w.header(&s, String, 0)
-	s.word(uint32(len(text)))
-	s.b = append(s.b, text...)
-	s.zeros(-len(text) & 3)
-	w.b = s.b
 }
 
 // Data writes a PackedByteArray.
 func (w *Writer) Data(p []byte) {
-	if !w.has(PackedByteArray) {
-		return
+	if w.begin(PackedByteArray, 0) {
+		w.text(p, 0)
 	}
-	s := w.sink()
-	w.header(&s, PackedByteArray, 0)
-	s.text(p, 0)
-	w.b = s.b
 }
 
 // Strings writes a PackedStringArray.
 func (w *Writer) Strings(all ...string) {
-	if !w.has(PackedStringArray) {
-		return
+	if w.begin(PackedStringArray, 0) {
+		w.word(uint32(len(all)))
+		for _, text := range all {
+			w.text([]byte(text), 1)
+		}
 	}
-	s := w.sink()
-	w.header(&s, PackedStringArray, 0)
-	s.word(uint32(len(all)))
-	for _, text := range all {
-		s.text([]byte(text), 1)
-	}
-	w.b = s.b
 }
 
 // NodePath writes the path in text, such as "/home/Level:position:x".
 func (w *Writer) NodePath(text string) {
-	if !w.has(NodePath) {
-		return
+	if w.begin(NodePath, 0) {
+		w.pathOf([]byte(text))
 	}
-	s := w.sink()
-	w.header(&s, NodePath, 0)
-	s.pathOf([]byte(text))
-	w.b = s.b
 }
 
 // Value writes v in its canonical form. v must have the same dialect.
@@ -141,56 +121,54 @@ func (w *Writer) Value(v Value) {
 		w.fail("a value of %v", v.d)
 	}
 	if w.err == nil {
-		w.b = v.Append(w.b)
+		w.value(v)
 	}
 }
 
 // Ints writes a type with integer components. A packed array may have any number of them.
 func (w *Writer) Ints(t Type, c ...int64) {
-	if !w.has(t) || !w.shaped(t, len(c), true) {
+	start := len(w.b)
+	if !w.beginNumbers(t, len(c), true, 0) {
 		return
 	}
-	row := &types[t]
-	s := w.sink()
-	w.begin(&s, t, len(c), 0)
+	size := types[t].width
+	bits := size * 8
 	for _, i := range c {
-		bits := row.width * 8
 		if fits := i<<(64-bits)>>(64-bits) == i && bits > 8 || bits == 8 && i == i&0xff; !fits {
+			w.b = w.b[:start]
 			w.fail("%d does not fit %v", i, t)
 			return
 		}
-		s.raw(binary.LittleEndian.AppendUint64(nil, uint64(i))[:row.width])
+		w.raw(binary.LittleEndian.AppendUint64(nil, uint64(i))[:size])
 	}
-	s.zeros((len(w.b) - len(s.b)) & 3)
-	w.b = s.b
+	w.zeros((start - len(w.b)) & 3)
 }
 
 // Floats writes a type with floating point components. For Godot 4 it uses 64 bits if a
 // component needs them and the type has them; otherwise it rounds to 32 bits.
 func (w *Writer) Floats(t Type, c ...float64) {
-	if !w.has(t) || !w.shaped(t, len(c), false) {
-		return
-	}
 	row := &types[t]
 	wide := row.width == 8
 	var flags uint32
 	if row.wide != never && w.d >= row.wide && !exact(c) {
 		wide, flags = true, flagWide
 	}
-	s := w.sink()
-	w.begin(&s, t, len(c), flags)
+	start := len(w.b)
+	if !w.beginNumbers(t, len(c), false, flags) {
+		return
+	}
 	for _, f := range c {
 		if wide {
-			s.long(math.Float64bits(f))
+			w.long(math.Float64bits(f))
 			continue
 		}
 		if !math.IsInf(f, 0) && math.IsInf(float64(float32(f)), 0) {
+			w.b = w.b[:start]
 			w.fail("%v does not fit a component of %v", f, t)
 			return
 		}
-		s.word(math.Float32bits(float32(f)))
+		w.word(math.Float32bits(float32(f)))
 	}
-	w.b = s.b
 }
 
 // exact reports whether 32 bit floats hold each of c.
@@ -203,22 +181,21 @@ func exact(c []float64) bool {
 	return true
 }
 
-func (w *Writer) shaped(t Type, n int, integral bool) bool {
+// beginNumbers writes the header and the count of a value with so many components.
+func (w *Writer) beginNumbers(t Type, components int, integral bool, flags uint32) bool {
+	if !w.has(t) {
+		return false
+	}
 	row := &types[t]
-	switch {
-	case row.integral == integral && row.shape == shapeFixed && n == row.n:
-		return true
-	case row.integral == integral && row.shape == shapePacked && n%row.n == 0:
-		return true
+	packed := row.shape == shapePacked && components%row.n == 0
+	if row.integral != integral || !packed && (row.shape != shapeFixed || components != row.n) {
+		return w.fail("%d components are not a %v", components, t)
 	}
-	return w.fail("%d components are not a %v", n, t)
-}
-
-func (w *Writer) begin(s *sink, t Type, components int, flags uint32) {
-	w.header(s, t, flags)
-	if types[t].shape == shapePacked {
-		s.word(uint32(components / types[t].n))
+	w.begin(t, flags)
+	if packed {
+		w.word(uint32(components / row.n))
 	}
+	return true
 }
 
 // A Mark is the offset of the count of an open container.
@@ -230,13 +207,10 @@ func (w *Writer) Begin(t Type) Mark {
 	if t != Array && t != Dictionary {
 		panic("variant: Begin of a type without elements")
 	}
-	if w.err != nil {
+	if !w.begin(t, 0) {
 		return 0
 	}
-	s := w.sink()
-	w.header(&s, t, 0)
-	s.word(0)
-	w.b = s.b
+	w.word(0)
 	return Mark(len(w.b) - 4)
 }
 

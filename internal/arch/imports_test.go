@@ -57,10 +57,10 @@ var rules = map[string][]string{
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
 		"internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
+		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/edge/takeover": {
-		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "sessionlog", "internal/fence", "internal/turn/heap",
+		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
 	},
 	"internal/edge/fanout": {
 		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",

@@ -9,6 +9,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // Bounds of a key file.
@@ -89,13 +91,13 @@ func (k *Keys) Len() int { return len(k.keys) }
 
 // candidates returns the keys that may have signed a token with this kid; nil stands for
 // all. The header of a token may have a kid of any type.
-func (k *Keys) candidates(kid any) (list []ed25519.PublicKey) {
+func (k *Keys) candidates(kid any) (set jwt.VerificationKeySet) {
 	for _, key := range k.keys {
 		if kid == nil || kid == key.id {
-			list = append(list, key.key)
+			set.Keys = append(set.Keys, key.key)
 		}
 	}
-	return list
+	return set
 }
 
 // EncodePublic returns a public key in the form of a file.

@@ -31,10 +31,13 @@ type Job struct {
 	Port  uint16 // of the swarm
 	Sent  []Sent // datagrams of edges, to be sent again in the same bursts
 	Data  []byte // first bytes of each of them
-	Naive int    // if not 0: the number of datagrams of one update each, instead of Sent
-	Bytes int    // of a naive datagram
-	Peers int    // of naive datagrams
+	Peers int    // if not 0: send a datagram of one update each to so many peers, instead of Sent
 }
+
+const (
+	naiveCount = 50_000 // datagrams
+	naiveBytes = 37     // a LinkUpdate with one link of 28 bytes in two values
+)
 
 // Send runs a sending baseline: it reads a Job, carries it out and writes its CPU time in
 // nanoseconds. It runs in a process of its own, so that the kernel can tell its CPU time.
@@ -44,7 +47,7 @@ func Send(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	send := sendBare
-	if j.Naive > 0 {
+	if j.Peers > 0 {
 		send = sendNaive
 	}
 	spent, err := send(ctx, &j)
@@ -89,8 +92,7 @@ func bareHeaders(j *Job) []mmsghdr {
 	iovecs := make([]unix.Iovec, len(j.Sent))
 	headers := make([]mmsghdr, len(j.Sent))
 	for i, s := range j.Sent {
-		a := addrPort(ClientAddress(int(s.Client)), j.Port)
-		names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(a.Port()), Addr: a.Addr().As4()}
+		names[i] = sockaddr(ClientAddress(int(s.Client)), j.Port)
 		iovecs[i] = unix.Iovec{Base: &memory[i%socketBatch][0], Len: uint64(min(s.Size, slotBytes))}
 		h := &headers[i].hdr
 		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&names[i])), unix.SizeofSockaddrInet4
@@ -102,17 +104,18 @@ func bareHeaders(j *Job) []mmsghdr {
 // sendNaive sends one datagram with one system call per update, like a program that
 // writes each change to each client.
 func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	data, before := make([]byte, j.Bytes), proc.CPU(os.Getpid())
-	for i := range j.Naive {
+	data, before := make([]byte, naiveBytes), proc.CPU(os.Getpid())
+	for i := range naiveCount {
 		if ctx.Err() != nil {
 			break
 		}
-		_, _ = conn.WriteToUDPAddrPort(data, addrPort(ClientAddress(i%j.Peers), j.Port)) // a datagram that cannot be sent is lost, as for the edge
+		to := netip.AddrPortFrom(netip.AddrFrom4(sockaddr(ClientAddress(i%j.Peers), 0).Addr), j.Port)
+		_, _ = conn.WriteToUDPAddrPort(data, to) // a datagram that cannot be sent is lost, as for the edge
 	}
 	return proc.CPU(os.Getpid()) - before, nil
 }
@@ -152,7 +155,7 @@ const rawBytes = 28
 func dialRaw(c *Case, url string) (*rawClients, error) {
 	r := &rawClients{}
 	for i := range c.Clients {
-		if err := r.dial(strings.TrimPrefix(url, "nats://"), i%max(1, c.groups())); err != nil {
+		if err := r.dial(strings.TrimPrefix(url, "nats://"), i%c.groups()); err != nil {
 			r.close()
 			return nil, fmt.Errorf("raw subscriber: %w", err)
 		}

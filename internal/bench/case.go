@@ -1,9 +1,9 @@
-//go:build linux
-
 package bench
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +26,18 @@ type Case struct {
 	Load    float64       // in units of capacity; 0 except in the overload series
 }
 
+// Flags are the flags of a command that runs cases.
+type Flags struct {
+	Rounds  int           `env:"-" default:"5" help:"Windows per case, each with its baselines; the table has medians."`
+	Window  time.Duration `env:"-" default:"1.2s" help:"How long one window takes."`
+	Workers int           `env:"-" default:"1" help:"Workers of each edge."`
+	Tick    time.Duration `env:"-" default:"10ms" help:"Tick of the relay."`
+	Flush   time.Duration `env:"-" default:"5ms" help:"Flush interval of the edges."`
+	Pin     bool          `env:"-" help:"Edges on core 0, everything else on core 1."`
+	Bin     string        `env:"-" placeholder:"DIR" help:"Folder of the programs relay and edge; empty = that of dnpctl."`
+	JSON    string        `name:"json" env:"-" placeholder:"FILE" help:"Write all figures to this file, too."`
+}
+
 // String names the case by its numbers.
 func (c *Case) String() string {
 	s := fmt.Sprintf("%d×%dHz×%d", c.States, c.Hz, c.Clients)
@@ -44,44 +56,27 @@ func (c *Case) String() string {
 	return s
 }
 
-func (c *Case) linksPerClient() int {
-	if c.Links > 0 {
-		return c.Links
-	}
-	return c.States
-}
+func (c *Case) linksPerClient() int { return cmp.Or(c.Links, c.States) }
 
 func (c *Case) groups() int {
-	if c.Links == 0 {
-		return 0
-	}
-	return (c.States + c.Links - 1) / c.Links
+	n := c.linksPerClient()
+	return (c.States + n - 1) / n
 }
 
-// group returns the group that state s belongs to, and 0 if there are no groups.
+// group returns the group that state s belongs to. All are in one if each client is linked to all.
 func (c *Case) group(s int) int { return s / c.linksPerClient() }
 
 // offered returns the updates per second for all clients, if the first active states
 // change in every tick.
 func (c *Case) offered(active int) float64 {
-	n := c.groups()
-	if n == 0 {
-		return float64(active * c.Hz * c.Clients)
-	}
-	links := 0
+	links, n := 0, c.groups()
 	for s := range active {
-		g := c.group(s)
-		links += (c.Clients + n - 1 - g) / n // client i is in group i modulo n
+		links += (c.Clients + n - 1 - c.group(s)) / n // client i is in group i modulo n
 	}
 	return float64(links * c.Hz)
 }
 
-func (c *Case) active() int {
-	if c.Active != 0 {
-		return max(0, c.Active)
-	}
-	return c.States
-}
+func (c *Case) active() int { return max(0, cmp.Or(c.Active, c.States)) }
 
 func (c *Case) period() time.Duration { return time.Second / time.Duration(c.Hz) }
 
@@ -122,10 +117,11 @@ func ParseCase(text, model string) (c Case, err error) {
 	if wrong {
 		return c, fmt.Errorf("--case: want STATES,HZ,CLIENTS,EDGES[,LINKS], got %q", text)
 	}
-	var ok bool
-	if c.Model, ok = ParseModel(model); !ok {
+	m := slices.Index(modelNames, model)
+	if m < 0 {
 		return c, fmt.Errorf("--model: want all, tenth or sine, got %q", model)
 	}
+	c.Model = Model(m)
 	return c, nil
 }
 

@@ -18,13 +18,10 @@
 // CPU is the user and system time of each process in a window whose ends lie between two
 // ticks. On loopback a sender also pays for the reception, up to the socket of the
 // receiver, so figures per core are lower than over a network card. The baselines pay the
-// same:
-//
-//   - bare: datagrams of the same sizes, order and bursts, sent to the same sockets by
-//     sendmmsg and nothing else: the physical limit;
-//   - raw NATS: the same updates as messages of nats-server to one TCP connection
-//     per client, without any state;
-//   - naive: one datagram and one system call per update and client.
+// same: bare sends datagrams of the same sizes, order and bursts to the same sockets with
+// sendmmsg and nothing else, which is the physical limit; raw NATS is nats-server with the
+// same updates and one TCP connection per client; naive is one datagram and one system call
+// per update and client.
 //
 // Windows of the deployment and of the baselines alternate, and a ratio is the median of
 // the rounds. On a machine that other programs use, only ratios mean something.

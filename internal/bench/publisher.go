@@ -1,5 +1,3 @@
-//go:build linux
-
 package bench
 
 import (
@@ -93,7 +91,7 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	joined := p.joined
 	p.mu.Unlock()
 	end := min(len(joined), p.grouped+opsPerMessage)
-	if end == p.grouped || p.c.groups() == 0 {
+	if end == p.grouped || p.c.Links == 0 {
 		return nil
 	}
 	err := p.request(ctx, message(p.grouped, end, func(b []byte, i int) []byte {

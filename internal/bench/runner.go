@@ -35,8 +35,6 @@ const (
 	LinkTimeout = 90 * time.Second
 	SettleTime  = 2500 * time.Millisecond // an edge repeats values of a state that is quiet for 1.5 s
 	warmTime    = 300 * time.Millisecond
-	naiveCount  = 50_000
-	naiveBytes  = 37 // a LinkUpdate with one link of 28 bytes in two values
 )
 
 // A Scene is a case and its processes, publisher and clients.
@@ -197,7 +195,7 @@ func (s *Scene) round(ctx context.Context) (r Round, err error) {
 		return r, err
 	}
 	r.bare = float64(bare) * Ratio(float64(r.Window.datagrams), float64(len(r.Window.record)))
-	naive, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Naive: naiveCount, Bytes: naiveBytes, Peers: s.Case.Clients})
+	naive, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Peers: s.Case.Clients})
 	if err != nil {
 		return r, err
 	}
@@ -240,7 +238,7 @@ func (s *Scene) count(r *Round, from, to time.Time) {
 	r.Window.record = make([]Sent, 0, 1<<17)
 	time.Sleep(time.Until(from))
 	overflow, before := s.Swarm.socket.overflows(), s.Stack.usage()
-	s.Swarm.openWindow(&r.Window)
+	s.Swarm.count(&r.Window)
 	for now := time.Now(); now.Before(to); now = time.Now() {
 		pause := 20*time.Millisecond + rand.N(40*time.Millisecond)
 		time.Sleep(min(pause, to.Sub(now)))
@@ -250,7 +248,7 @@ func (s *Scene) count(r *Round, from, to time.Time) {
 	for kind := range before {
 		r.usage[kind] -= before[kind]
 	}
-	s.Swarm.closeWindow()
+	s.Swarm.count(nil)
 	r.Wall = time.Since(r.Window.start)
 	r.overflow = s.Swarm.socket.overflows() - overflow
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package bench
 
 import (
@@ -22,8 +20,9 @@ const (
 	ModelSine               // all values move slowly, and precision holds most changes back
 )
 
-var modelNames = [...]string{"all", "tenth", "sine"}
+var modelNames = []string{"all", "tenth", "sine"}
 
+// String returns the name of m.
 func (m Model) String() string { return modelNames[m] }
 
 const (
@@ -146,7 +145,7 @@ func (s *script) appendValue(b []byte, i, v int, n uint32) []byte {
 // appendPut appends the op that makes state i.
 func (s *script) appendPut(b []byte, i int) []byte {
 	b = fmt.Appendf(b, `{"op":"put","key":"s%d"`, i)
-	if s.c.groups() > 0 {
+	if s.c.Links > 0 {
 		b = fmt.Appendf(b, `,"audience":{"groups":["g%d"]}`, s.c.group(i))
 	}
 	b = append(b, `,"values":[`...)
@@ -181,14 +180,4 @@ func (t *timeline) last(now time.Time) uint32 {
 		return t.first + uint32(d/t.period)
 	}
 	return t.first
-}
-
-// ParseModel returns the model with this name.
-func ParseModel(name string) (m Model, ok bool) {
-	for i, n := range modelNames {
-		if n == name {
-			return Model(i), true
-		}
-	}
-	return 0, false
 }

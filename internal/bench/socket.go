@@ -4,8 +4,8 @@ package bench
 
 import (
 	"encoding/binary"
-	"fmt"
-	"net/netip"
+	"errors"
+	"net"
 	"os"
 	"time"
 	"unsafe"
@@ -24,7 +24,9 @@ const (
 	// Latencies are late by up to lookInterval.
 	lookInterval = 200 * time.Microsecond
 
-	controlBytes = 64 // a control message with the local address
+	// A control message with a struct in_pktinfo, which has an interface number, the local
+	// address and the address, 4 bytes each, and 4 bytes of padding.
+	pktinfoBytes = unix.SizeofCmsghdr + 16
 )
 
 // A mmsghdr is the kernel's struct mmsghdr.
@@ -38,7 +40,8 @@ type mmsghdr struct {
 // address. Package udp has a socket per address, so 10,000 clients would take 10,000
 // system calls where this socket takes 160.
 type Socket struct {
-	fd   int
+	file *os.File
+	fd   int // of file
 	port uint16
 	in   batch
 	out  batch
@@ -49,7 +52,7 @@ type Socket struct {
 type batch struct {
 	memory  [socketBatch][slotBytes]byte
 	names   [socketBatch]unix.RawSockaddrInet4
-	control [socketBatch][controlBytes]byte
+	control [socketBatch][pktinfoBytes]byte
 	iovecs  [socketBatch]unix.Iovec
 	headers [socketBatch]mmsghdr
 }
@@ -61,54 +64,43 @@ func (b *batch) init() {
 		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&b.names[i])), unix.SizeofSockaddrInet4
 		h.Iov, h.Iovlen = &b.iovecs[i], 1
 		h.Control = &b.control[i][0]
+		copy(b.control[i][:], unix.PktInfo4(&unix.Inet4Pktinfo{}))
 	}
 }
 
 // OpenSocket opens a socket at a free port.
 func OpenSocket() (*Socket, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	conn, err := net.ListenUDP("udp4", nil)
 	if err != nil {
-		return nil, os.NewSyscallError("socket", err)
+		return nil, err
 	}
-	s := &Socket{fd: fd}
+	defer conn.Close() // the runtime watches it, but not the copy that the Socket has
+	file, err := conn.File()
+	if err != nil {
+		return nil, err
+	}
+	s := &Socket{file: file, fd: int(file.Fd()), port: uint16(conn.LocalAddr().(*net.UDPAddr).Port)}
 	s.in.init()
 	s.out.init()
-	if err := s.setup(); err != nil {
-		_ = unix.Close(fd)
-		return nil, err
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, swarmBuffer) != nil {
+		err = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, swarmBuffer)
+	}
+	if err = errors.Join(err, unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)); err != nil {
+		s.Close()
+		return nil, os.NewSyscallError("setsockopt", err)
 	}
 	return s, nil
 }
 
-func (s *Socket) setup() error {
-	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, swarmBuffer) != nil {
-		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, swarmBuffer); err != nil {
-			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
-		}
-	}
-	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1); err != nil {
-		return os.NewSyscallError("setsockopt IP_PKTINFO", err)
-	}
-	if err := unix.Bind(s.fd, &unix.SockaddrInet4{}); err != nil {
-		return os.NewSyscallError("bind", err)
-	}
-	name, err := unix.Getsockname(s.fd)
-	if err != nil {
-		return os.NewSyscallError("getsockname", err)
-	}
-	s.port = uint16(name.(*unix.SockaddrInet4).Port)
-	return nil
-}
-
 // Close closes the socket.
-func (s *Socket) Close() { _ = unix.Close(s.fd) } // an error would change nothing
+func (s *Socket) Close() { _ = s.file.Close() } // an error would change nothing
 
 // read returns how many datagrams have arrived, for datagram. When there are none
 // it waits for lookInterval and returns 0.
 func (s *Socket) read() (n int, err error) {
 	for i := range s.in.headers {
 		h := &s.in.headers[i].hdr
-		h.Controllen = controlBytes
+		h.Controllen = pktinfoBytes
 		s.in.iovecs[i].Len = slotBytes
 	}
 	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in.headers[0])),
@@ -131,7 +123,6 @@ func (s *Socket) read() (n int, err error) {
 func (s *Socket) datagram(i int) (port uint16, to uint32, data []byte) {
 	b := &s.in
 	port = swap16(b.names[i].Port)
-	// A cmsghdr of 16 bytes, then interface number, local address and address, 4 bytes each.
 	to = binary.BigEndian.Uint32(b.control[i][unix.SizeofCmsghdr+8:])
 	return port, to, b.memory[i][:min(b.headers[i].len, slotBytes)]
 }
@@ -149,9 +140,9 @@ func (s *Socket) Room() []byte {
 func (s *Socket) Send(from uint32, port uint16, data []byte) {
 	b, i := &s.out, s.nOut
 	b.iovecs[i].Len = uint64(len(data))
-	b.names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(port), Addr: [4]byte{127, 0, 0, 1}}
-	setPktinfo(b.control[i][:], from)
-	b.headers[i].hdr.Controllen = pktinfoSpace
+	b.names[i] = sockaddr(localhost, port)
+	binary.BigEndian.PutUint32(b.control[i][unix.SizeofCmsghdr+4:], from) // in_pktinfo.ipi_spec_dst
+	b.headers[i].hdr.Controllen = pktinfoBytes
 	s.nOut++
 }
 
@@ -174,18 +165,6 @@ func sendAll(fd int, headers []mmsghdr) {
 	}
 }
 
-// pktinfoSpace is the size of a control message with a struct in_pktinfo.
-const pktinfoSpace = unix.SizeofCmsghdr + 16
-
-func setPktinfo(b []byte, from uint32) {
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
-	h.Level, h.Type = unix.IPPROTO_IP, unix.IP_PKTINFO
-	h.SetLen(unix.SizeofCmsghdr + unix.SizeofInet4Pktinfo)
-	binary.NativeEndian.PutUint32(b[unix.SizeofCmsghdr:], 0)
-	binary.BigEndian.PutUint32(b[unix.SizeofCmsghdr+4:], from)
-	binary.BigEndian.PutUint32(b[unix.SizeofCmsghdr+8:], 0)
-}
-
 // overflows returns how many datagrams a full read buffer has dropped.
 func (s *Socket) overflows() uint32 {
 	const drops = 8 // index of the counter in the result of SO_MEMINFO
@@ -201,31 +180,16 @@ func (s *Socket) overflows() uint32 {
 
 func swap16(v uint16) uint16 { return v<<8 | v>>8 } // network order on little-endian machines
 
-// firstAddress is the address of the first client, 127.1.0.0.
-const firstAddress = 127<<24 | 1<<16
+const (
+	localhost    = 127<<24 | 1
+	firstAddress = 127<<24 | 1<<16 // of the first client, 127.1.0.0
+)
 
 // ClientAddress returns the address of client i.
 func ClientAddress(i int) uint32 { return firstAddress + uint32(i) }
 
-func addrPort(addr uint32, port uint16) netip.AddrPort {
-	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], addr)
-	return netip.AddrPortFrom(netip.AddrFrom4(a), port)
-}
-
-// freePort returns a free port of 127.0.0.1.
-func freePort(kind int) (uint16, error) {
-	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, os.NewSyscallError("socket", err)
-	}
-	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		return 0, os.NewSyscallError("getsockname", err)
-	}
-	return uint16(name.(*unix.SockaddrInet4).Port), nil
+func sockaddr(addr uint32, port uint16) unix.RawSockaddrInet4 {
+	a := unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(port)}
+	binary.BigEndian.PutUint32(a.Addr[:], addr)
+	return a
 }

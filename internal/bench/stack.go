@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"golang.org/x/sys/unix"
 )
 
 // startTimeout bounds the start of each process of a stack.
@@ -50,8 +50,7 @@ func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
 		return s, err
 	}
 	s.URL = "nats://" + listen
-	nats := proc.Process{Name: "NATS", File: r.Self, Args: []string{"bench-nats", listen}}
-	err = s.start(ctx, natsKind, &nats, func() bool { return answersTCP(listen) })
+	err = s.start(ctx, natsKind, "NATS", exec.Command(r.Self, "bench-nats", listen), func() bool { return answersTCP(listen) })
 	if err == nil {
 		_, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--tick", r.Tick.String(), "--log-level", "warn")
 	}
@@ -65,8 +64,9 @@ func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
 }
 
 // start starts a process and waits until it is ready.
-func (s *Stack) start(ctx context.Context, kind int, p *proc.Process, ready func() bool) error {
-	if err := p.Start(); err != nil {
+func (s *Stack) start(ctx context.Context, kind int, name string, cmd *exec.Cmd, ready func() bool) error {
+	p, err := proc.Start(name, cmd)
+	if err != nil {
 		return err
 	}
 	s.processes[kind] = append(s.processes[kind], p)
@@ -80,12 +80,11 @@ func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, nam
 	}
 	node := "bench-" + strings.ReplaceAll(name, " ", "-")
 	flags = append([]string{"serve", "--nats-url", s.URL, "--http", web, "--node", node}, flags...)
-	p := proc.Process{Name: name, File: filepath.Join(r.Bin, program), Args: flags}
-	return web, s.start(ctx, kind, &p, func() bool { return ready(web) })
+	return web, s.start(ctx, kind, name, exec.Command(filepath.Join(r.Bin, program), flags...), func() bool { return ready(web) })
 }
 
 func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
-	port, err := freePort(unix.SOCK_DGRAM)
+	port, err := freeUDP()
 	if err != nil {
 		return err
 	}
@@ -147,9 +146,21 @@ func (s *Stack) RSS() (sum int64) {
 	return sum
 }
 
+// freeTCP returns an address of this machine with a free port; freeUDP returns a free port.
 func freeTCP() (string, error) {
-	port, err := freePort(unix.SOCK_STREAM)
-	return fmt.Sprintf("127.0.0.1:%d", port), err
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func freeUDP() (uint16, error) {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0, err
+	}
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), c.Close()
 }
 
 func answersTCP(addr string) bool {

@@ -35,7 +35,6 @@ type Swarm struct {
 	closed            atomic.Int64
 	stopped           chan struct{}
 	stopping          atomic.Bool
-	err               error // why run ended
 }
 
 // A Client is one DNP peer. It drops values and messages, which a real one keeps.
@@ -74,7 +73,6 @@ type Window struct {
 	repeats   uint64 // that did not
 	datagrams uint64 // with updates
 	bytes     uint64 // of those, without headers
-	others    uint64 // datagrams without updates
 	lost      uint64 // clients that the edge closed
 	Latency   Histogram
 	staleness Histogram
@@ -112,12 +110,18 @@ func (w *Swarm) run() {
 	for !w.stopping.Load() {
 		n, err := w.socket.read()
 		if err != nil {
-			w.err = err
+			Progress("the clients end: %v", err)
 			return
 		}
 		w.turn(time.Now(), n)
 	}
-	w.sayGoodbye()
+	w.Do(func(clients []Client) {
+		for i := range clients {
+			if clients[i].Phase == Connected {
+				w.send(i, append(w.socket.Room(), byte(wire.CommandConnectionClose)))
+			}
+		}
+	})
 }
 
 func (w *Swarm) stop() {
@@ -177,11 +181,7 @@ func (w *Swarm) receive(now time.Time, last uint32, index int, data []byte) {
 	if index == w.Stalled || c.Phase == Closed {
 		return
 	}
-	command := wire.Command(data[0])
-	if win := w.windowOf(index); win != nil && command != wire.CommandLinkUpdate {
-		win.others++
-	}
-	switch command {
+	switch wire.Command(data[0]) {
 	case wire.CommandConnectionAck:
 		if c.Phase == Connecting {
 			c.Phase = Connected
@@ -278,11 +278,7 @@ func (w *Swarm) updates(now time.Time, last uint32, index int, data []byte) {
 			continue
 		}
 		l := &c.Links[slot]
-		fresh := newest > l.Seen
-		if fresh {
-			l.Seen = newest
-		}
-		switch {
+		switch fresh := newest > l.Seen; {
 		case win == nil:
 		case fresh:
 			win.Updates++
@@ -290,6 +286,7 @@ func (w *Swarm) updates(now time.Time, last uint32, index int, data []byte) {
 		default:
 			win.repeats++
 		}
+		l.Seen = max(l.Seen, newest)
 	}
 }
 
@@ -307,11 +304,7 @@ func (w *Swarm) newest(r *wire.UpdateReader, last uint32) (newest uint32) {
 }
 
 // Connect lets the first n clients connect.
-func (w *Swarm) Connect(n int) {
-	w.mu.Lock()
-	w.wanted = n
-	w.mu.Unlock()
-}
+func (w *Swarm) Connect(n int) { w.Do(func([]Client) { w.wanted = n }) }
 
 // Do calls f with all clients while the goroutine of the swarm waits, and sends what f
 // gave to Send.
@@ -339,54 +332,33 @@ func (w *Swarm) Stale(l ClientLink, age time.Duration) bool {
 }
 
 // begin sets the times of the next ticks.
-func (w *Swarm) begin(line timeline) {
-	w.mu.Lock()
-	w.line = line
-	w.mu.Unlock()
-}
+func (w *Swarm) begin(line timeline) { w.Do(func([]Client) { w.line = line }) }
 
-// openWindow starts counting; closeWindow ends it.
-func (w *Swarm) openWindow(win *Window) {
-	w.mu.Lock()
-	win.start = time.Now()
-	w.window = win
-	w.mu.Unlock()
-}
-
-func (w *Swarm) closeWindow() {
-	w.mu.Lock()
-	w.window = nil
-	w.mu.Unlock()
+// count begins to count in a window, or ends it if win is nil.
+func (w *Swarm) count(win *Window) {
+	w.Do(func([]Client) {
+		w.window = win
+		if win != nil {
+			win.start = time.Now()
+		}
+	})
 }
 
 // sample records the age of the value that every link shows. It is only meaningful when
 // every tick changes every state.
 func (w *Swarm) sample() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.window == nil {
-		return
-	}
-	now := time.Now()
-	for i := range w.clients {
-		if w.windowOf(i) == nil {
-			continue
-		}
-		for _, l := range w.clients[i].Links {
-			if l.Up && l.Seen >= w.line.first { // the state of another link does not change
-				w.window.staleness.add(now.Sub(w.line.due(l.Seen)))
+	w.Do(func(clients []Client) {
+		now := time.Now()
+		for i := range clients {
+			win := w.windowOf(i)
+			if win == nil {
+				continue
+			}
+			for _, l := range clients[i].Links {
+				if l.Up && l.Seen >= w.line.first { // the state of another link does not change
+					win.staleness.add(now.Sub(w.line.due(l.Seen)))
+				}
 			}
 		}
-	}
-}
-
-func (w *Swarm) sayGoodbye() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range w.clients {
-		if w.clients[i].Phase == Connected {
-			w.send(i, append(w.socket.Room(), byte(wire.CommandConnectionClose)))
-		}
-	}
-	w.socket.Flush()
+	})
 }

@@ -31,7 +31,7 @@ func TestSwarm(t *testing.T) {
 	line := timeline{start: time.Now(), first: 1, period: time.Nanosecond} // every tick is due
 	w.begin(line)
 	win := &Window{}
-	w.openWindow(win)
+	w.count(win)
 	for n := uint32(1); n <= ticks; n++ {
 		s.set(n)
 		s.until("updates arrived", func() bool {
@@ -41,7 +41,7 @@ func TestSwarm(t *testing.T) {
 		})
 	}
 	w.sample()
-	w.closeWindow()
+	w.count(nil)
 	if win.datagrams < clients*ticks || len(win.record) != int(win.datagrams) || win.bytes == 0 || win.Latency.n != win.Updates {
 		t.Errorf("%d datagrams of %d bytes, %d recorded, %d latencies", win.datagrams, win.bytes, len(win.record), win.Latency.n)
 	}

@@ -1,21 +1,25 @@
 package compose
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -43,7 +47,7 @@ type dev struct {
 // Run serves until ctx ends.
 func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 	d := &dev{}
-	if err := d.init("relay", config.DefaultNode(), c.Shards, log); err != nil {
+	if err := d.openTelemetry("relay", config.DefaultNode(), c.Shards, log); err != nil {
 		return err
 	}
 	defer d.close()
@@ -104,29 +108,27 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 // run runs everything until ctx ends. The edge ends first, so that the relay and NATS
 // carry its last messages.
 func (d *dev) run(ctx context.Context) error {
-	relayCtx, stopRelay := context.WithCancel(context.Background())
-	relayEnd := make(chan error, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		relayEnd <- d.relay.Run(relayCtx)
-		cancel() // nothing works without the relay
-	}()
-	var logs sync.WaitGroup
-	logs.Go(func() { d.logs.Run(relayCtx) })
+	after, stop := context.WithCancel(context.Background())
+	var lasting errgroup.Group
+	lasting.Go(func() error {
+		defer cancel() // nothing works without the relay
+		return d.relay.Run(after)
+	})
+	lasting.Go(func() error {
+		d.logs.Run(after)
+		return nil
+	})
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {
 		group.Go(func() error { return d.demo.run(ctx) })
 	}
 	err := group.Wait()
-	stopRelay()
-	logs.Wait()
-	if relayErr := <-relayEnd; err == nil {
-		err = relayErr
-	}
-	return err
+	stop()
+	return cmp.Or(err, lasting.Wait())
 }
 
 func (d *dev) close() {
@@ -153,4 +155,73 @@ func (d *dev) tell(w io.Writer) {
   bin/dnpctl publish demo tower hp:float32=93.5
   bin/dnpctl events demo
 `, port)
+}
+
+// demoInterval is how often the demo publishes: the rate of a typical game server.
+const demoInterval = 50 * time.Millisecond
+
+// demoPut makes the states of the demo. Clients may write the lamp.
+const demoPut = `{"ops":[
+ {"op":"put","key":"ball","message":"ball","farewell":"the ball is gone","values":[
+  {"name":"pos","type":"vector3f32","value":[0,0,0],"precision":0.001}]},
+ {"op":"put","key":"platform","message":"platform","values":[
+  {"name":"pos","type":"vector3f32","value":[0,0,0],"precision":0.001},
+  {"name":"rot","type":"quaternionf16","value":[0,0,0,1]}]},
+ {"op":"put","key":"clock","message":"clock","values":[
+  {"name":"seconds","type":"uint32","value":0},
+  {"name":"text","type":"string","value":"00:00:00"}]},
+ {"op":"put","key":"lamp","message":"lamp","access":"read-write","values":[
+  {"name":"on","type":"uint8","value":0},
+  {"name":"colour","type":"vector3f32","value":[1,0.8,0.6]}]}
+]}`
+
+// A demo is a small game server that publishes JSON, like any program with a NATS client.
+type demo struct {
+	bus      bus.Bus
+	subjects subject.Names
+	space    string
+}
+
+// run publishes until ctx ends. It makes the states when the relay does not have them
+// because it has just started.
+func (d *demo) run(ctx context.Context) error {
+	ticker := time.NewTicker(demoInterval)
+	defer ticker.Stop()
+	start, body := time.Now(), demoPut
+	for {
+		if d.publish(body) {
+			body = demoSet(time.Since(start))
+		} else {
+			body = demoPut
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// publish sends one payload and reports whether the relay applied it.
+func (d *demo) publish(body string) bool {
+	answered := make(chan bool, 1)
+	m := bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}
+	d.bus.Request(m, time.Second, func(answer bus.Msg, err error) {
+		var a struct{ Error *json.RawMessage }
+		answered <- err == nil && json.Unmarshal(answer.Data, &a) == nil && a.Error == nil
+	})
+	return <-answered
+}
+
+// demoSet returns the values at time t after the start.
+func demoSet(t time.Duration) string {
+	s := t.Seconds()
+	height := math.Abs(math.Sin(2 * s))
+	angle := s / 2
+	return fmt.Sprintf(`{"ops":[
+ {"op":"set","key":"ball","values":{"pos":[%.4f,%.4f,%.4f]}},
+ {"op":"set","key":"platform","values":{"pos":[0,%.4f,0],"rot":[0,%.5f,0,%.5f]}},
+ {"op":"set","key":"clock","values":{"seconds":%d,"text":%q}}
+]}`, 3*math.Cos(s), height, 3*math.Sin(s), math.Sin(s/3), math.Sin(angle/2), math.Cos(angle/2),
+		int(s), time.Now().Format(time.TimeOnly))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/sessionlog/natsfrom"
 	"github.com/dnprelay/dnprelay/sessionlog/natslog"
@@ -59,9 +60,8 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 		return nil
 	}
 	e := &edge.Durable{
-		Log: d.log, Secret: d.log.Secret(), From: fromNATS{d.from},
-		DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
-		AnswerOnly: d.flags.AnswerOnly,
+		Ports: takeover.Ports{Log: d.log, Secret: d.log.Secret(), AnswerOnly: d.flags.AnswerOnly},
+		From:  fromNATS{d.from}, DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
 	}
 	if d.affinity != nil {
 		e.Affinity = d.affinity

@@ -42,7 +42,7 @@ type edgeNode struct {
 // over. The error is one line that names what is not available.
 func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error {
 	n := &edgeNode{flags: c, drain: make(chan struct{}, 1)}
-	if err := n.init("edge", c.Name, c.Shards, log); err != nil {
+	if err := n.openTelemetry("edge", c.Name, c.Shards, log); err != nil {
 		return err
 	}
 	defer n.close()
@@ -117,7 +117,12 @@ func (n *edgeNode) run(ctx context.Context) error {
 		n.gossip.SetPhase(cluster.PhaseReady)
 		group.Go(func() error { return n.gossip.Run(others) })
 		group.Go(func() error {
-			FollowRoster(others, n.gossip, func(r cluster.Roster) { n.setRoster(others, r) })
+			FollowRoster(others, n.gossip, func(r cluster.Roster) {
+				if n.forward != nil {
+					n.forward.SetRoster(others, r)
+				}
+				n.edge.SetRoster(r)
+			})
 			return nil
 		})
 	}
@@ -141,13 +146,6 @@ func (n *edgeNode) run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-func (n *edgeNode) setRoster(ctx context.Context, r cluster.Roster) {
-	if n.forward != nil {
-		n.forward.SetRoster(ctx, r)
-	}
-	n.edge.SetRoster(r)
 }
 
 func (n *edgeNode) close() {

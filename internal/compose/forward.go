@@ -1,12 +1,12 @@
 package compose
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -22,7 +22,7 @@ import (
 const keysInterval = time.Second
 
 // A Forwarding carries datagrams of clients between an edge and the other edges. It
-// implements edge.Forwarder, and gives the edge what comes from the others.
+// implements takeover.Forwarder, and gives the edge what comes from the others.
 type Forwarding struct {
 	*socket.Forwarder
 	gossip *gossip.Gossip
@@ -44,8 +44,9 @@ func NewForwarding(c *config.Forward, node string, members *gossip.Gossip, log *
 	}
 	w := &Forwarding{gossip: members, log: log}
 	w.Forwarder, err = socket.Open(socket.Config{
-		Router: forward.Config{Node: node, Serves: w.serves},
-		Listen: listen, Handle: w.handle, Changed: w.changed, Log: log,
+		Router: forward.Config{Node: node, Serves: func(c forward.Client) (uint64, bool) { return w.edge.Serves(c) }},
+		Listen: listen, Changed: w.changed, Log: log,
+		Handle: func(_ time.Time, list []forward.Delivery) { w.edge.Forwarded(list) },
 	})
 	if err != nil {
 		return nil, err
@@ -102,12 +103,10 @@ func (w *Forwarding) Serve(e *edge.Edge) { w.edge = e }
 // Run carries datagrams until ctx ends.
 func (w *Forwarding) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	followed := make(chan struct{})
-	go func() { w.followKeys(ctx); close(followed) }()
-	err := w.Forwarder.Run(ctx)
-	cancel()
-	<-followed
-	return err
+	var following sync.WaitGroup
+	following.Go(func() { w.followKeys(ctx) })
+	defer func() { cancel(); following.Wait() }()
+	return w.Forwarder.Run(ctx)
 }
 
 // followKeys sets the keys to those of gossip whenever they change.
@@ -135,37 +134,6 @@ func (w *Forwarding) SetRoster(ctx context.Context, r cluster.Roster) {
 		}
 	}
 	w.SetPeers(ctx, list)
-}
-
-// Forward implements edge.Forwarder.
-func (w *Forwarding) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
-	return w.Forwarder.Forward(node, forward.Client{Addr: client, Listener: listener}, hops, datagram)
-}
-
-// Return implements edge.Forwarder.
-func (w *Forwarding) Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool {
-	return w.Forwarder.Return(node, forward.Client{Addr: client, Listener: listener}, epoch, datagram)
-}
-
-func (w *Forwarding) serves(c forward.Client) (epoch uint64, ok bool) {
-	return w.edge.Serves(c.Listener, c.Addr)
-}
-
-// handle gives deliveries to the edge.
-func (w *Forwarding) handle(_ time.Time, list []forward.Delivery) {
-	for _, d := range list {
-		if d.Overtaken {
-			w.edge.Overtaken(d.Client.Listener, d.Client.Addr, d.Epoch)
-		}
-		switch d.Kind {
-		case forward.ToOwner, forward.Orphan:
-			w.edge.Deliver(d.Via, d.Hops, d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
-		case forward.ToClient:
-			w.edge.Emit(d.Client.Listener, d.Client.Addr, bytes.Clone(d.Data))
-		case forward.Misled:
-			w.edge.Misled(d.Client.Listener, d.Client.Addr, d.Via)
-		}
-	}
 }
 
 // changed takes over the sessions of an edge whose heartbeats are missing. If that edge is

@@ -2,16 +2,22 @@ package compose
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/format"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -29,8 +35,8 @@ type node struct {
 	log      *slog.Logger
 }
 
-// init opens telemetry, which close closes.
-func (n *node) init(service, name string, shards int, log *slog.Logger) (err error) {
+// openTelemetry names the node in its metrics, spans and log lines, until close.
+func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger) (err error) {
 	n.name, n.shards = name, shards
 	if n.tel, err = telemetry.Open(service, name, log); err == nil {
 		n.log = n.tel.Logger(log)
@@ -123,4 +129,125 @@ func (n *node) close() {
 		b.Close()
 	}
 	n.tel.Close()
+}
+
+// Security returns the credentials of a node at NATS.
+func Security(c *config.NATS) natsbus.Security {
+	return natsbus.Security{
+		User: c.NATSUser, Password: c.NATSPassword, Credentials: c.NATSCreds, NKey: c.NATSNKey, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey,
+	}
+}
+
+// openStore calls open until it succeeds, while JetStream is not available. timeout is how
+// long it may take; 0 is without limit. ErrDeployment ends the attempts: the streams
+// contradict this node, and waiting does not help.
+func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, open func(context.Context) error) error {
+	start := time.Now()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := open(attempt)
+		cancel()
+		switch {
+		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
+			return err
+		case timeout > 0 && time.Since(start) >= timeout:
+			return fmt.Errorf("gave up after %v: %w", timeout, err)
+		}
+		log.Warn("JetStream is not available, trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// BusMetrics returns the metrics of a node's connections to NATS.
+func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
+	sum := func() (all natsbus.Stats) {
+		for _, b := range buses {
+			s := b.Stats()
+			telemetry.Sum(&all, &s)
+		}
+		return all
+	}
+	of := telemetry.Group[natsbus.Stats]{Prefix: "dnp.nats.", Read: sum}
+	return []telemetry.Metric{
+		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() (n float64) {
+			for _, b := range buses {
+				if b.Connected() {
+					n++
+				}
+			}
+			return n
+		}),
+		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node needs.",
+			func() float64 { return float64(len(buses)) }),
+		of.InOut("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
+		of.InOut("io", "By", "Bytes of the bodies of bus messages.",
+			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),
+		of.CounterBy("drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
+			"reason", func(s *natsbus.Stats, observe func(string, uint64)) {
+				observe("disconnected", s.DroppedDisconnected)
+				observe("busy", s.DroppedBusy)
+				observe("size", s.DroppedSize)
+				observe("other", s.DroppedOther)
+				observe("slow", s.Missed)
+			}),
+		of.Counter("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
+			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
+		of.Counter("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
+		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
+			func(s *natsbus.Stats) uint64 { return s.Errors }),
+	}
+}
+
+// NewGossip opens the gossip port that the flags name. Other nodes know the node as
+// starting until SetPhase. Run joins the others and ends with an error if they refuse this
+// node for its key or its shard count.
+func NewGossip(c *config.Gossip, role cluster.Role, node string, shards int, log *slog.Logger) (*gossip.Gossip, error) {
+	return gossip.Open(gossip.Config{
+		Self: cluster.Member{
+			Name: node, Role: role, Phase: cluster.PhaseStarting, Shards: uint16(shards),
+			Incarnation: uint64(time.Now().UnixMilli()), Version: version.Short(), Format: format.Newest,
+		},
+		Bind: c.GossipBind, Advertise: c.GossipAdvertise, Join: c.GossipJoin, KeyFile: c.GossipKeyFile, Log: log,
+	})
+}
+
+// FollowRoster calls each with the roster, and again after each change, until ctx ends.
+// Only one goroutine may follow g.
+func FollowRoster(ctx context.Context, g *gossip.Gossip, each func(cluster.Roster)) {
+	for {
+		each(g.Roster())
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.Changes():
+		}
+	}
+}
+
+// GossipMetrics returns the metrics of a node's gossip.
+func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
+	of := telemetry.Group[gossip.Stats]{Prefix: "dnp.cluster.gossip.", Read: g.Stats}
+	return []telemetry.Metric{
+		telemetry.GaugeBy("dnp.cluster.members", "{member}", "Nodes of the cluster, this one included.", "phase", func(observe func(string, float64)) {
+			var phases [cluster.PhaseLeaving + 1]int
+			for m := range g.Roster().All() {
+				phases[m.Phase]++
+			}
+			for p := cluster.PhaseStarting; p <= cluster.PhaseLeaving; p++ {
+				observe(p.String(), float64(phases[p]))
+			}
+		}),
+		of.Gauge("health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.",
+			func(s *gossip.Stats) float64 { return float64(s.Health) }),
+		of.Counter("suspicions", "{probe}", "Members that did not answer a probe of this node.",
+			func(s *gossip.Stats) uint64 { return s.Suspicions }),
+		of.Counter("refutations", "{message}", "Times that other nodes suspected this node or declared it dead.",
+			func(s *gossip.Stats) uint64 { return s.Refutations }),
+		of.Counter("undecipherable", "{message}", "Messages and connections with an unknown key.",
+			func(s *gossip.Stats) uint64 { return s.Undecipherable }),
+	}
 }

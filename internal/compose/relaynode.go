@@ -44,7 +44,7 @@ type relayNode struct {
 // names what is not available.
 func (c *RelayCommand) Run(ctx context.Context, log *slog.Logger) error {
 	n := &relayNode{flags: c}
-	if err := n.init("relay", c.Name, c.Shards, log); err != nil {
+	if err := n.openTelemetry("relay", c.Name, c.Shards, log); err != nil {
 		return err
 	}
 	defer n.close()
@@ -139,15 +139,21 @@ func (n *relayNode) follow(ctx context.Context) {
 		return
 	}
 	alive := make(chan bool)
-	var wait sync.WaitGroup
-	wait.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.store.Conn().FlushWithContext) })
-	defer wait.Wait()
-	joined := time.NewTimer(joinWait)
-	defer joined.Stop()
-	for ready, reached := false, true; ; {
-		if !ready && n.gossip.Roster().Len() > 1 {
-			ready = true
-			n.gossip.SetPhase(phase(reached))
+	var asking sync.WaitGroup
+	asking.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.store.Conn().FlushWithContext) })
+	defer asking.Wait()
+	wait := time.NewTimer(joinWait)
+	defer wait.Stop()
+	announced := cluster.PhaseStarting
+	for joined, reached := false, true; ; {
+		joined = joined || n.gossip.Roster().Len() > 1
+		phase := cluster.PhaseStarting // without NATS a relay gets no shards
+		if joined && reached {
+			phase = cluster.PhaseReady
+		}
+		if phase != announced {
+			announced = phase
+			n.gossip.SetPhase(phase)
 		}
 		if reached { // without NATS it can hand nothing over, and it must announce its return before it follows the others
 			n.relay.SetRoster(n.gossip.Roster())
@@ -159,25 +165,12 @@ func (n *relayNode) follow(ctx context.Context) {
 			n.relay.SetRoster(n.gossip.Roster())
 			return
 		case <-n.gossip.Changes():
-		case <-joined.C:
-			ready = true
-			n.gossip.SetPhase(phase(reached))
+		case <-wait.C:
+			joined = true
 		case reached = <-alive:
 			n.log.Warn("reachability of NATS changed; without NATS this relay gets no shards", "reached", reached)
-			if ready {
-				n.gossip.SetPhase(phase(reached))
-			}
 		}
 	}
-}
-
-// phase returns the phase of a relay that has joined the cluster. A relay that does not
-// reach NATS gets no shards.
-func phase(reached bool) cluster.Phase {
-	if reached {
-		return cluster.PhaseReady
-	}
-	return cluster.PhaseStarting
 }
 
 // leaseMetrics returns the metrics of a relay's leases and store.

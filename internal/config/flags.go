@@ -9,24 +9,15 @@ import (
 
 // Logging are the flags about logs. Logs go to standard error.
 type Logging struct {
-	LogLevel  string `default:"info" help:"Lowest level of log lines to write: debug, info, warn or error."`
-	LogFormat string `default:"text" help:"Form of log lines: text or json."`
-}
-
-// Problems lists what is wrong with l.
-func (l *Logging) Problems() (list Problems) {
-	list.oneOf("--log-level", l.LogLevel, "debug", "info", "warn", "error")
-	list.oneOf("--log-format", l.LogFormat, "text", "json")
-	return list
-}
-
-var levels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	LogLevel  string `default:"info" want:"debug,info,warn,error" help:"Lowest level of log lines to write: debug, info, warn or error."`
+	LogFormat string `default:"text" want:"text,json" help:"Form of log lines: text or json."`
 }
 
 // Logger returns a logger that writes to w in the form and from the level that l names.
 func (l Logging) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: levels[l.LogLevel]}
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.LogLevel)) // fails only for a problem of the flag
+	options := &slog.HandlerOptions{Level: level}
 	if l.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
@@ -37,7 +28,7 @@ func (l Logging) Logger(w io.Writer) *slog.Logger {
 // it sets the default address, as `set:"http=127.0.0.1:8413"`.
 type Admin struct {
 	HTTP      string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Address to serve /livez, /readyz and /metrics on; empty = do not serve them (default ${http})."`
-	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"File with a token of at least 22 bytes. Requests that change something and requests for /debug/pprof must carry it as Authorization: Bearer; empty = such requests are served only from this machine."`
+	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" want:"file" help:"File with a token of at least 22 bytes. Requests that change something and requests for /debug/pprof must carry it as Authorization: Bearer; empty = such requests are served only from this machine."`
 	Pprof     bool   `help:"Serve /debug/pprof on --http. It exposes the process's memory and call stacks, so keep it off public addresses."`
 }
 
@@ -48,7 +39,6 @@ func (a *Admin) Problems() (list Problems) {
 	} else if a.Pprof {
 		list.Add("--pprof", "needs --http")
 	}
-	list.readable("--http-token", a.HTTPToken)
 	return list
 }
 
@@ -57,22 +47,17 @@ type NATS struct {
 	NATSURL       string `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
 	NATSUser      string `name:"nats-user" env:"DNP_NATS_USER" placeholder:"NAME" help:"User for NATS servers whose URL names none."`
 	NATSPassword  string `name:"nats-password" env:"DNP_NATS_PASSWORD" placeholder:"PASSWORD" help:"Password of --nats-user. Prefer the variable: other users of the machine can see arguments."`
-	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" help:"NATS credentials file; empty = none."`
-	NATSNKey      string `name:"nats-nkey" env:"DNP_NATS_NKEY" placeholder:"FILE" help:"File with the seed of a NATS NKey; empty = none."`
-	NATSCA        string `name:"nats-ca" env:"DNP_NATS_CA" placeholder:"FILE" help:"PEM file with the authorities that sign the certificates of NATS servers, for tls:// URLs; empty = the authorities of the system."`
-	NATSCert      string `name:"nats-cert" env:"DNP_NATS_CERT" placeholder:"FILE" help:"PEM file with the certificate to present to NATS servers; empty = none."`
-	NATSKey       string `name:"nats-key" env:"DNP_NATS_KEY" placeholder:"FILE" help:"PEM file with the key of --nats-cert."`
-	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different prefixes."`
+	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" want:"file" help:"NATS credentials file; empty = none."`
+	NATSNKey      string `name:"nats-nkey" env:"DNP_NATS_NKEY" placeholder:"FILE" want:"file" help:"File with the seed of a NATS NKey; empty = none."`
+	NATSCA        string `name:"nats-ca" env:"DNP_NATS_CA" placeholder:"FILE" want:"file" help:"PEM file with the authorities that sign the certificates of NATS servers, for tls:// URLs; empty = the authorities of the system."`
+	NATSCert      string `name:"nats-cert" env:"DNP_NATS_CERT" placeholder:"FILE" want:"file" help:"PEM file with the certificate to present to NATS servers; empty = none."`
+	NATSKey       string `name:"nats-key" env:"DNP_NATS_KEY" placeholder:"FILE" want:"file" help:"PEM file with the key of --nats-cert."`
+	SubjectPrefix string `default:"dnp.v1" placeholder:"TOKENS" want:"subject" help:"First tokens of every NATS subject (default dnp.v1). Deployments that share a NATS account need different prefixes."`
 }
 
 // Problems lists what is wrong with n.
 func (n *NATS) Problems() (list Problems) {
 	list.natsURLs("--nats-url", n.NATSURL)
-	list.readable("--nats-creds", n.NATSCreds)
-	list.readable("--nats-nkey", n.NATSNKey)
-	list.readable("--nats-ca", n.NATSCA)
-	list.readable("--nats-cert", n.NATSCert)
-	list.readable("--nats-key", n.NATSKey)
 	if n.NATSCreds != "" && n.NATSNKey != "" {
 		list.Add("--nats-nkey", "conflicts with --nats-creds")
 	}
@@ -85,23 +70,21 @@ func (n *NATS) Problems() (list Problems) {
 	if (n.NATSCert == "") != (n.NATSKey == "") {
 		list.Add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
 	}
-	list.subject("--subject-prefix", n.SubjectPrefix)
 	return list
 }
 
 // Node are the flags of every node of a cluster.
 type Node struct {
 	Name         string        `name:"node" env:"DNP_NODE" placeholder:"NAME" help:"Name of this node in logs, events and metrics (default: POD_NAME, then the host name)."`
-	StartTimeout time.Duration `default:"30s" help:"How long to wait for NATS at the start; 0 = without limit, even while NATS refuses the credentials."`
+	StartTimeout time.Duration `default:"30s" want:"0..24h" help:"How long to wait for NATS at the start; 0 = without limit, even while NATS refuses the credentials."`
 }
 
 // Problems lists what is wrong with n. It sets the name of the node if there is none.
 func (n *Node) Problems() (list Problems) {
-	list.duration("--start-timeout", n.StartTimeout, 0, 24*time.Hour)
 	if n.Name == "" {
 		n.Name = DefaultNode()
 	}
-	list.node("--node", n.Name)
+	list.wantText("--node", "node", n.Name)
 	return list
 }
 
@@ -135,124 +118,76 @@ func (g *Gossip) Problems() (list Problems) {
 
 // Sharding are the flags that must be equal on every node of a deployment.
 type Sharding struct {
-	Shards int `default:"64" help:"Number of shards of the spaces; the same on every node, and fixed for the life of the deployment."`
-}
-
-// Problems lists what is wrong with s.
-func (s *Sharding) Problems() (list Problems) {
-	list.number("--shards", s.Shards, 1, 4096)
-	return list
+	Shards int `default:"64" want:"1..4096" help:"Number of shards of the spaces; the same on every node, and fixed for the life of the deployment."`
 }
 
 // Relay are the flags of every relay.
 type Relay struct {
-	Tick time.Duration `default:"10ms" help:"Shortest time between two batches of a space; 0 = send at once."`
-}
-
-// Problems lists what is wrong with r.
-func (r *Relay) Problems() (list Problems) {
-	list.duration("--tick", r.Tick, 0, time.Second)
-	return list
+	Tick time.Duration `default:"10ms" want:"0..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
 }
 
 // RelayNATS are the flags of a relay that uses NATS servers of a cluster.
 type RelayNATS struct {
-	Ingress      string        `default:"mapped" help:"How publishes reach the relay: mapped = through subject mappings of the NATS servers, wildcard = for servers without mappings."`
-	Replicas     int           `default:"1" help:"Number of replicas for the streams of leases and states when the relay creates them; 3 in a cluster of NATS servers."`
-	StoreStreams int           `default:"4" help:"Number of streams for leases and states; the same on every relay, and fixed for the life of the deployment."`
-	DurableRate  int           `default:"2000" help:"Most states per second that a relay stores."`
-	LeaseSilence time.Duration `default:"12s" help:"How long a relay keeps its shards while the store does not answer; must exceed an election in NATS, 4 to 9 s."`
-	DrainTimeout time.Duration `default:"10s" help:"Longest time to hand the shards over after the first SIGTERM or SIGINT."`
-}
-
-// Problems lists what is wrong with r.
-func (r *RelayNATS) Problems() (list Problems) {
-	list.oneOf("--ingress", r.Ingress, "mapped", "wildcard")
-	list.number("--replicas", r.Replicas, 1, 5)
-	list.number("--store-streams", r.StoreStreams, 1, 64)
-	list.number("--durable-rate", r.DurableRate, 1, 1_000_000)
-	list.duration("--lease-silence", r.LeaseSilence, 2*time.Second, time.Hour)
-	list.duration("--drain-timeout", r.DrainTimeout, 0, time.Hour)
-	return list
+	Ingress      string        `default:"mapped" want:"mapped,wildcard" help:"How publishes reach the relay: mapped = through subject mappings of the NATS servers, wildcard = for servers without mappings."`
+	Replicas     int           `default:"1" want:"1..5" help:"Number of replicas for the streams of leases and states when the relay creates them; 3 in a cluster of NATS servers."`
+	StoreStreams int           `default:"4" want:"1..64" help:"Number of streams for leases and states; the same on every relay, and fixed for the life of the deployment."`
+	DurableRate  int           `default:"2000" want:"1..1000000" help:"Most states per second that a relay stores."`
+	LeaseSilence time.Duration `default:"12s" want:"2s..1h" help:"How long a relay keeps its shards while the store does not answer; must exceed an election in NATS, 4 to 9 s."`
+	DrainTimeout time.Duration `default:"10s" want:"0..1h" help:"Longest time to hand the shards over after the first SIGTERM or SIGINT."`
 }
 
 // Dev are the flags of relay dev.
 type Dev struct {
-	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
+	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
-}
-
-// Problems lists what is wrong with d.
-func (d *Dev) Problems() (list Problems) {
-	list.hostPort("--nats-listen", d.NATSListen)
-	return list
 }
 
 // Edge are the flags of every edge.
 type Edge struct {
 	Listen       []Listener    `default:"udp://:3413" placeholder:"URL" help:"Address on which to accept DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
-	Workers      int           `default:"0" help:"Number of workers, each with its own socket per listener; 0 = one per processor."`
-	Flush        time.Duration `default:"5ms" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
-	OpenSpace    string        `default:"demo" help:"Space that every client joins with --auth open."`
-	ClientStates string        `default:"game" help:"Which clients are offered states that clients make: game = none until the game server decides, space = all others in the space, off = the edge refuses such states."`
+	Workers      int           `default:"0" want:"0..1024" help:"Number of workers, each with its own socket per listener; 0 = one per processor."`
+	Flush        time.Duration `default:"5ms" want:"0..1s" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
+	OpenSpace    string        `default:"demo" want:"token" help:"Space that every client joins with --auth open."`
+	ClientStates string        `default:"game" want:"off,game,space" help:"Which clients are offered states that clients make: game = none until the game server decides, space = all others in the space, off = the edge refuses such states."`
 
-	Auth                string  `default:"open" help:"How clients identify themselves: open = not at all, for trusted networks; token = by a signed token in their first reliable message; callout = the edge asks the game's own service over NATS."`
-	TokenKeys           string  `placeholder:"FILE" help:"Public keys (PEM, Ed25519) that verify tokens with --auth token. The edge reads the file again within 2 s of a change. dnpctl token keygen makes keys."`
-	Sessions            int     `default:"65536" help:"Most clients of this edge."`
-	LogAddresses        string  `default:"truncated" help:"How much of a client's address to log: full, truncated = the /24 or /48, off."`
-	SessionsPerAddress  int     `default:"64" help:"Most clients of one IPv4 address or IPv6 /64; 0 = unlimited."`
-	AddressRate         float64 `default:"5" placeholder:"PER-SECOND" help:"Most connection requests and logins per second of one IPv4 address or IPv6 /64, with bursts of four times as many; a /24 or /56 may make 10 times, a /48 20 times as many (default 5); 0 = unlimited."`
-	ConnectRate         float64 `default:"0" placeholder:"PER-SECOND" help:"Most connection requests and logins per second that each worker handles; it drops the rest, those of players included; 0 = unlimited."`
-	SessionDatagramRate int     `default:"200" help:"Most datagrams per second that one client may send, not counting answers; 0 = unlimited."`
-	SessionByteRate     int     `default:"65536" help:"Most bytes per second that one client may send; 0 = unlimited."`
-	SessionSendRate     int     `default:"262144" help:"Most bytes per second to one client, headers included; the least urgent values wait; 0 = unlimited."`
-	OfferRate           int     `default:"4194304" help:"Most bytes per second that each worker spends on states that are new to clients, so that joining clients do not disturb playing ones; 0 = unlimited."`
+	Auth                string  `default:"open" want:"open,token,callout" help:"How clients identify themselves: open = not at all, for trusted networks; token = by a signed token in their first reliable message; callout = the edge asks the game's own service over NATS."`
+	TokenKeys           string  `placeholder:"FILE" want:"file" help:"Public keys (PEM, Ed25519) that verify tokens with --auth token. The edge reads the file again within 2 s of a change. dnpctl token keygen makes keys."`
+	Sessions            int     `default:"65536" want:"1..1048576" help:"Most clients of this edge."`
+	LogAddresses        string  `default:"truncated" want:"full,truncated,off" help:"How much of a client's address to log: full, truncated = the /24 or /48, off."`
+	SessionsPerAddress  int     `default:"64" want:"0..1048576" help:"Most clients of one IPv4 address or IPv6 /64; 0 = unlimited."`
+	AddressRate         float64 `default:"5" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second of one IPv4 address or IPv6 /64, with bursts of four times as many; a /24 or /56 may make 10 times, a /48 20 times as many (default 5); 0 = unlimited."`
+	ConnectRate         float64 `default:"0" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second that each worker handles; it drops the rest, those of players included; 0 = unlimited."`
+	SessionDatagramRate int     `default:"200" want:"0..1000000" help:"Most datagrams per second that one client may send, not counting answers; 0 = unlimited."`
+	SessionByteRate     int     `default:"65536" want:"0..1073741824" help:"Most bytes per second that one client may send; 0 = unlimited."`
+	SessionSendRate     int     `default:"262144" want:"0..1073741824" help:"Most bytes per second to one client, headers included; the least urgent values wait; 0 = unlimited."`
+	OfferRate           int     `default:"4194304" want:"0..1073741824" help:"Most bytes per second that each worker spends on states that are new to clients, so that joining clients do not disturb playing ones; 0 = unlimited."`
 }
 
 // Problems lists what is wrong with e.
 func (e *Edge) Problems() (list Problems) {
 	list.listeners("--listen", e.Listen)
-	list.number("--workers", e.Workers, 0, 1024)
-	list.duration("--flush", e.Flush, 0, time.Second)
-	list.token("--open-space", e.OpenSpace)
-	list.oneOf("--client-states", e.ClientStates, "off", "game", "space")
-	list.oneOf("--auth", e.Auth, "open", "token", "callout")
-	list.readable("--token-keys", e.TokenKeys)
 	switch {
 	case e.Auth == "token" && e.TokenKeys == "":
 		list.Add("--auth", "token needs --token-keys")
 	case e.Auth != "token" && e.TokenKeys != "":
 		list.Add("--token-keys", "needs --auth token")
 	}
-	list.oneOf("--log-addresses", e.LogAddresses, "full", "truncated", "off")
-	list.number("--sessions", e.Sessions, 1, 1<<20)
-	list.number("--sessions-per-address", e.SessionsPerAddress, 0, 1<<20)
-	list.rate("--address-rate", e.AddressRate)
-	list.rate("--connect-rate", e.ConnectRate)
-	list.number("--session-datagram-rate", e.SessionDatagramRate, 0, 1_000_000)
-	list.number("--session-byte-rate", e.SessionByteRate, 0, 1<<30)
-	list.number("--session-send-rate", e.SessionSendRate, 0, 1<<30)
-	list.number("--offer-rate", e.OfferRate, 0, 1<<30)
 	return list
 }
 
 // Sessions are the flags about sessions that outlive their edge.
 type Sessions struct {
-	SessionDurability string        `default:"none" help:"What happens to sessions when this edge drains or dies: none = they end, log = other edges continue them from a log in JetStream."`
-	SessionReplicas   int           `default:"1" help:"Number of replicas for the streams of that log and of clients' messages when the edge creates them; 3 in a cluster of NATS servers."`
+	SessionDurability string        `default:"none" want:"none,log" help:"What happens to sessions when this edge drains or dies: none = they end, log = other edges continue them from a log in JetStream."`
+	SessionReplicas   int           `default:"1" want:"1..5" help:"Number of replicas for the streams of that log and of clients' messages when the edge creates them; 3 in a cluster of NATS servers."`
 	Redis             string        `env:"DNP_REDIS" placeholder:"URL" help:"Redis that stores which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. Empty = edges ask the log alone, and do not notice silent clients of a dead edge."`
-	DrainTimeout      time.Duration `default:"55s" help:"Longest time to hand sessions over after the first SIGTERM or SIGINT."`
-	DrainLinger       time.Duration `default:"3s" help:"How long to forward datagrams after all sessions are handed over."`
+	DrainTimeout      time.Duration `default:"55s" want:"5s..1h" help:"Longest time to hand sessions over after the first SIGTERM or SIGINT."`
+	DrainLinger       time.Duration `default:"3s" want:"0..1m" help:"How long to forward datagrams after all sessions are handed over."`
 	AnswerOnly        bool          `help:"Send to the client of a session that this edge took over only after a datagram of the client, for balancers that track connections, as those of Kubernetes do."`
 }
 
 // Problems lists what is wrong with s.
 func (s *Sessions) Problems() (list Problems) {
-	list.oneOf("--session-durability", s.SessionDurability, "none", "log")
-	list.number("--session-replicas", s.SessionReplicas, 1, 5)
-	list.duration("--drain-timeout", s.DrainTimeout, 5*time.Second, time.Hour)
-	list.duration("--drain-linger", s.DrainLinger, 0, time.Minute)
 	if s.Redis == "" {
 		return list
 	}

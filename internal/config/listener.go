@@ -78,34 +78,22 @@ func (l *Listener) parseQuery(raw string) error {
 			return fmt.Errorf("option %s is given %d times", key, len(values))
 		}
 	}
-	if query.Has("profile") {
-		var ok bool
-		if l.Profile, ok = wire.ParseProfile(query.Get("profile")); !ok {
-			return fmt.Errorf("unknown profile %q, want denetwork or spec", query.Get("profile"))
+	var ok bool
+	if name := query.Get("profile"); query.Has("profile") {
+		if l.Profile, ok = wire.ParseProfile(name); !ok {
+			return fmt.Errorf("unknown profile %q, want denetwork or spec", name)
 		}
 	}
-	return l.parseProbe(query)
-}
-
-func (l *Listener) parseProbe(query url.Values) error {
-	if !query.Has("probe") {
-		l.Probe = defaultProbe(l.Profile)
-		return nil
-	}
-	var ok bool
-	if l.Probe, ok = parseProbe(query.Get("probe")); !ok {
-		return fmt.Errorf("unknown probe %q, want ping, hello or none", query.Get("probe"))
+	l.Probe = defaultProbe(l.Profile)
+	if name := query.Get("probe"); query.Has("probe") {
+		if l.Probe, ok = parseProbe(name); !ok {
+			return fmt.Errorf("unknown probe %q, want ping, hello or none", name)
+		}
 	}
 	if l.Probe == dnp.ProbePing && !l.Profile.Long() {
 		return errors.New("profile spec does not know the command that probe ping sends, use hello or none")
 	}
 	return nil
-}
-
-// UnmarshalText parses the text of a listener, for flags.
-func (l *Listener) UnmarshalText(text []byte) (err error) {
-	*l, err = ParseListener(string(text))
-	return err
 }
 
 // String returns the URL of l with every option that is not the default.

@@ -42,10 +42,9 @@ func newParser(p Program) (*parser, error) {
 			Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 		}{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-		kong.KindMapper(reflect.Int, noting{s, parseInt}),
-		kong.KindMapper(reflect.Float64, noting{s, parseFloat}),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), noting{s, parseDuration}),
-		kong.TypeMapper(reflect.TypeFor[Listener](), noting{s, parseListener}),
+		kong.KindMapper(reflect.Int, noting{s, parsing("a whole number", strconv.Atoi)}),
+		kong.KindMapper(reflect.Float64, noting{s, parsing("a number", parseFloat)}),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), noting{s, parsing("a duration with its unit, as 5ms, 2s or 1m30s", time.ParseDuration)}),
 		kong.TypeMapper(reflect.TypeFor[[]Listener](), noting{s, parseListeners}),
 	}
 	k, err := kong.New(p.Commands, options...)
@@ -102,44 +101,44 @@ func (s *parser) noteUnknown(args []string) []string {
 			}
 		}
 	}
-	var unknown []string
-	for i, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		if arg == "--" {
+	var rest, unknown []string
+	for i := 0; i < len(args); i++ {
+		name, _, inline := strings.Cut(args[i], "=")
+		if name == "--" {
+			rest = append(rest, args[i:]...)
 			break
 		}
-		if strings.HasPrefix(arg, "--") && !known[name] {
-			unknown = append(unknown, args[i])
+		if !strings.HasPrefix(name, "--") || known[name[2:]] {
+			rest = append(rest, args[i])
+			continue
+		}
+		unknown = append(unknown, name)
+		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++ // its value
 		}
 	}
 	if len(unknown) < 2 {
 		return args // kong reports a single one with a suggestion
 	}
-	return s.dropUnknown(args, unknown)
-}
-
-func (s *parser) dropUnknown(args, unknown []string) (known []string) {
-	for i := 0; i < len(args); i++ {
-		if len(unknown) == 0 || args[i] != unknown[0] {
-			known = append(known, args[i])
-			continue
-		}
-		name, _, inline := strings.Cut(unknown[0], "=")
+	for _, name := range unknown {
 		s.problems.Add(name, "unknown flag")
-		unknown = unknown[1:]
-		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-			i++ // its value
-		}
 	}
-	return known
+	return rest
 }
 
-// settingProblems returns the Problems of the selected command and of every struct that it
-// embeds.
+// settingProblems returns what is wrong with the flags of the selected command by their
+// tags, and then the Problems of the command and of every struct that it embeds.
 func settingProblems(ctx *kong.Context) (list Problems) {
 	node := ctx.Selected()
 	if node == nil {
 		return nil
+	}
+	for _, group := range node.AllFlags(false) {
+		for _, flag := range group {
+			if flag.Tag.Has("want") {
+				list.want("--"+flag.Name, flag.Tag.Get("want"), flag.Target.Interface())
+			}
+		}
 	}
 	var collect func(v reflect.Value)
 	collect = func(v reflect.Value) {
@@ -192,40 +191,19 @@ func (s *parser) origin(v *kong.Value) string {
 	return ""
 }
 
-func parseInt(text string, target reflect.Value) error {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return fmt.Errorf("want a whole number, got %q", text)
+// parsing returns the parse function of a noting mapper.
+func parsing[T any](want string, parse func(string) (T, error)) func(string, reflect.Value) error {
+	return func(text string, target reflect.Value) error {
+		value, err := parse(text)
+		if err != nil {
+			return fmt.Errorf("want %s, got %q", want, text)
+		}
+		target.Set(reflect.ValueOf(value).Convert(target.Type()))
+		return nil
 	}
-	target.SetInt(n)
-	return nil
 }
 
-func parseFloat(text string, target reflect.Value) error {
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return fmt.Errorf("want a number, got %q", text)
-	}
-	target.SetFloat(f)
-	return nil
-}
-
-func parseDuration(text string, target reflect.Value) error {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("want a duration with its unit, as 5ms, 2s or 1m30s, got %q", text)
-	}
-	target.SetInt(int64(d))
-	return nil
-}
-
-func parseListener(text string, target reflect.Value) error {
-	l, err := ParseListener(text)
-	if err == nil {
-		target.Set(reflect.ValueOf(l))
-	}
-	return err
-}
+func parseFloat(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 
 // parseListeners appends listeners that are separated by commas.
 func parseListeners(text string, target reflect.Value) error {

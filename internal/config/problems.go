@@ -28,39 +28,80 @@ func (p *Problems) addLine(line string) {
 	}
 }
 
-func (p *Problems) oneOf(flag, got string, want ...string) {
-	if !slices.Contains(want, got) {
-		last := len(want) - 1
-		p.Add(flag, "want %s or %s, got %q", strings.Join(want[:last], ", "), want[last], got)
+// want adds a problem if the value of a flag is not what its tag want says:
+//
+//	a,b,c     one of these
+//	1..5      a number, a rate or a duration from the first to the last
+//	file      a file that can be read, or none
+//	address   ADDRESS:PORT
+//	token, subject or node, as forms has them
+func (p *Problems) want(flag, want string, got any) {
+	low, high, _ := strings.Cut(want, "..")
+	switch got := got.(type) {
+	case string:
+		p.wantText(flag, want, got)
+	case int:
+		if l, h := must(strconv.Atoi(low)), must(strconv.Atoi(high)); got < l || got > h {
+			p.Add(flag, "want %d to %d, got %d", l, h, got)
+		}
+	case float64:
+		l, h := must(parseFloat(low)), must(parseFloat(high))
+		if !(got >= l && got <= h) { // NaN is a problem, too
+			p.Add(flag, "want %s to %s per second, got %v", low, high, got)
+		}
+	case time.Duration:
+		if l, h := must(time.ParseDuration(low)), must(time.ParseDuration(high)); got < l || got > h {
+			p.Add(flag, "want %v to %v, got %v", l, h, got)
+		}
 	}
 }
 
-func (p *Problems) number(flag string, got, low, high int) {
-	if got < low || got > high {
-		p.Add(flag, "want %d to %d, got %d", low, high, got)
+// forms are the forms of names that become tokens of NATS subjects.
+var forms = map[string]struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	"token":   {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "1 to 64 letters, digits, _ or -"},
+	"subject": {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`), "up to 8 tokens of letters, digits, _ or -, joined by dots"},
+	"node":    {regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`), "1 to 64 letters, digits, dots, _ or -"},
+}
+
+func (p *Problems) wantText(flag, want, got string) {
+	form, named := forms[want]
+	words := strings.Split(want, ",")
+	switch last := len(words) - 1; {
+	case want == "file":
+		p.readable(flag, got)
+	case want == "address":
+		p.hostPort(flag, got)
+	case named && !form.pattern.MatchString(got):
+		p.Add(flag, "want %s, got %q", form.text, got)
+	case !named && !slices.Contains(words, got):
+		p.Add(flag, "want %s or %s, got %q", strings.Join(words[:last], ", "), words[last], got)
 	}
 }
 
-func (p *Problems) rate(flag string, got float64) {
-	if !(got >= 0 && got <= 1e7) { // NaN is a problem, too
-		p.Add(flag, "want 0 to 10000000 per second, got %v", got)
+// must returns a bound of a tag, which does not depend on the operator.
+func must[T any](bound T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-}
-
-func (p *Problems) duration(flag string, got, low, high time.Duration) {
-	if got < low || got > high {
-		p.Add(flag, "want %v to %v, got %v", low, high, got)
-	}
+	return bound
 }
 
 func (p *Problems) hostPort(flag, got string) {
-	_, port, err := net.SplitHostPort(got)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	if err != nil {
+	if _, _, err := splitPort(got); err != nil {
 		p.Add(flag, "want ADDRESS:PORT, got %q", got)
 	}
+}
+
+// splitPort splits HOST:PORT. The host may be empty.
+func splitPort(text string) (host string, port uint64, err error) {
+	host, digits, err := net.SplitHostPort(text)
+	if err == nil {
+		port, err = strconv.ParseUint(digits, 10, 16)
+	}
+	return host, port, err
 }
 
 func (p *Problems) natsURLs(flag, got string) {
@@ -82,31 +123,6 @@ func (p *Problems) readable(flag, file string) {
 		return
 	}
 	f.Close()
-}
-
-// Names that become tokens of NATS subjects.
-var (
-	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	prefixForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
-	nodeForm   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-)
-
-func (p *Problems) token(flag, got string) {
-	if !tokenForm.MatchString(got) {
-		p.Add(flag, "want 1 to 64 letters, digits, _ or -, got %q", got)
-	}
-}
-
-func (p *Problems) subject(flag, got string) {
-	if !prefixForm.MatchString(got) {
-		p.Add(flag, "want up to 8 tokens of letters, digits, _ or -, joined by dots, got %q", got)
-	}
-}
-
-func (p *Problems) node(flag, got string) {
-	if !nodeForm.MatchString(got) {
-		p.Add(flag, "want 1 to 64 letters, digits, dots, _ or -, got %q", got)
-	}
 }
 
 // DefaultNode returns the name of a node that was given none: POD_NAME, in which the chart
@@ -148,10 +164,7 @@ func onLoopback(bind string) bool {
 }
 
 func (p *Problems) bind(flag, got string) {
-	host, port, err := net.SplitHostPort(got)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
+	host, _, err := splitPort(got)
 	if err == nil && host != "" && host != "localhost" {
 		_, err = netip.ParseAddr(host)
 	}
@@ -197,7 +210,6 @@ func joinable(name string) bool {
 	if !strings.Contains(name, ":") {
 		return name != ""
 	}
-	host, port, err := net.SplitHostPort(name)
-	n, numberErr := strconv.ParseUint(port, 10, 16)
-	return err == nil && numberErr == nil && host != "" && n > 0
+	host, port, err := splitPort(name)
+	return err == nil && host != "" && port > 0
 }

@@ -126,16 +126,15 @@ func drainOnSignal(log *slog.Logger, name string, stderr io.Writer) (context.Con
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		first, ok := <-signals
-		if ok {
-			log.Info("draining; a second signal ends the process at once", "signal", first.String())
-			cancel()
-			if second, ok := <-signals; ok {
-				fmt.Fprintf(stderr, "%s: ended at once by a second signal (%s)\n", name, second)
+		defer close(done)
+		for s := range signals {
+			if ctx.Err() != nil {
+				fmt.Fprintf(stderr, "%s: ended at once by a second signal (%s)\n", name, s)
 				os.Exit(ExitFailed)
 			}
+			log.Info("draining; a second signal ends the process at once", "signal", s.String())
+			cancel()
 		}
-		close(done)
 	}()
 	return ctx, func() {
 		signal.Stop(signals)

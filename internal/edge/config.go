@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
-	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -21,7 +20,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
-	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -210,30 +208,15 @@ func (a LogAddresses) text(from netip.AddrPort) string {
 // A Durable is what durable sessions need, those that outlive their edge; see
 // sessionlog/DESIGN.md and takeover/DESIGN.md.
 type Durable struct {
-	// Log stores the logs of all sessions. Secret makes the names of the logs. All edges of
-	// a deployment must have the same.
-	Log    sessionlog.Log
-	Secret []byte
+	takeover.Ports
 
 	// From stores reliable messages of clients for the game servers.
 	From From
-
-	// Affinity says which edge serves which session. nil means that only the log says so.
-	Affinity cluster.Affinity
 
 	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
 	// DrainLinger for how long it then goes on to forward datagrams. 0 means 55 s, and 3 s
 	// if there is a Forwarder.
 	DrainTimeout, DrainLinger time.Duration
-
-	// Forward carries datagrams to the edges that serve their clients. nil means that an
-	// edge takes over each session whose datagrams come to it.
-	Forward Forwarder
-
-	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
-	// must not send to the client before a datagram of the client comes. It needs a
-	// Forwarder.
-	AnswerOnly bool
 }
 
 // From is the port to the store of clients' reliable messages for game servers.
@@ -244,11 +227,8 @@ type From interface {
 	Begin(space, client, session string, delivered func(number uint64)) Feed
 }
 
-// What the ports of durable sessions carry.
-type (
-	Feed      = takeover.Feed      // the messages of one session
-	Forwarder = takeover.Forwarder // datagrams between edges
-)
+// A Feed is the messages of one session.
+type Feed = takeover.Feed
 
 func (d *Durable) validate() error {
 	var errs []error

@@ -78,7 +78,7 @@ func newTestEdge(t *testing.T) *testEdge {
 	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
 	l.edge, err = New(Config{
 		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
-		Durable: &Durable{Log: log, Secret: []byte("secret"), From: nothing{}},
+		Durable: &Durable{Ports: takeover.Ports{Log: log, Secret: []byte("secret")}, From: nothing{}},
 	})
 	if err == nil {
 		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, l, func() {})

@@ -30,6 +30,8 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/turn"
+	"golang.org/x/sync/errgroup"
 )
 
 // An Edge is one edge node. Make it with New, then call Run once.
@@ -52,7 +54,7 @@ func New(cfg Config) (*Edge, error) {
 	inbox := "_INBOX.dnp." + cfg.NewID()
 	logins, err := login.New(login.Config{
 		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
-		Bus: cfg.Bus, Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
+		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -121,7 +123,12 @@ func (e *Edge) admit(w *Worker, from netip.AddrPort) bool {
 // datagrams itself, as a simulation does. wake is called, from any goroutine, when the
 // worker should be turned.
 func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
-	w := newWorker(&e.node, l.Addr.Port(), out, wake)
+	w := &Worker{
+		node: &e.node, index: len(e.workers), direct: out, out: out, wake: wake, listener: l.Addr.Port(),
+		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
+		flushes: flushTrace{signals: &e.signals},
+	}
+	w.judge = e.logins.Judge(loginHost{requester{w}})
 	cfg, err := e.endpointConfig(l, w)
 	if err == nil {
 		w.ep, err = dnp.New(cfg)
@@ -130,7 +137,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 		return nil, fmt.Errorf("edge: %w", err)
 	}
 	w.spaces = fanout.New(fanout.Config{
-		Host: fanoutHost{w, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
+		Host: fanoutHost{requester{w}, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
 		Inbox: e.feeds.inboxOf(w), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
 	})
 	if d := e.cfg.Durable; d != nil {
@@ -146,15 +153,13 @@ func (e *Edge) Start() error {
 	if e.cfg.Bus.Connected() {
 		e.busChanged(true)
 	}
-	if e.cfg.Durable != nil {
-		e.startDurable()
-	}
 	if err := e.feeds.always(e.feeds.inbox+".*.*", e.feeds.reply); err != nil {
 		return fmt.Errorf("edge: subscribe to answers: %w", err)
 	}
 	if e.cfg.Durable == nil {
 		return nil
 	}
+	e.startDurable()
 	if err := e.feeds.always(e.cfg.Subjects.Edge(e.cfg.Node), e.asked); err != nil {
 		return fmt.Errorf("edge: subscribe to other edges: %w", err)
 	}
@@ -165,27 +170,27 @@ func (e *Edge) Start() error {
 // returns. The error says what failed; it is nil after a shutdown through ctx.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if err := e.Start(); err != nil {
 		return err
 	}
 	defer e.feeds.stop()
 	serving, stop := context.WithCancel(context.Background())
 	defer stop()
-	var running sync.WaitGroup
-	failed := make(chan error, len(e.workers))
+	running, working := errgroup.WithContext(ctx)
 	for i, w := range e.workers {
-		running.Go(func() {
+		running.Go(func() error {
 			if err := loop(serving, w, e.sockets[i]); err != nil {
-				failed <- fmt.Errorf("edge: worker %d: %w", i, err)
-				cancel()
+				return fmt.Errorf("edge: worker %d: %w", i, err)
 			}
+			return nil
 		})
 	}
-	running.Go(func() { e.logins.Watch(ctx) })
-	<-ctx.Done()
-	if e.cfg.Durable != nil && len(failed) == 0 {
+	running.Go(func() error {
+		e.logins.Watch(working)
+		return nil
+	})
+	<-working.Done()
+	if e.cfg.Durable != nil && ctx.Err() != nil { // else a worker failed
 		e.drain()
 	}
 	e.leaving.Store(true)
@@ -193,13 +198,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	for _, w := range e.workers {
 		w.wake() // to notice that serving has ended
 	}
-	running.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return running.Wait()
 }
 
 // busChanged has every replica ask whether it missed something while the bus was away.
@@ -262,8 +261,7 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	seed := e.cfg.Seed
 	w.takeover = takeover.New(takeover.Config{
 		Host: &takeoverHost{w, d}, Node: e.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
-		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Log: d.Log, Secret: d.Secret,
-		Affinity: d.Affinity, Forward: d.Forward, AnswerOnly: d.AnswerOnly,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Ports: d.Ports,
 	})
 	if d.Forward != nil {
 		w.out = &returning{w.out, w.takeover}

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,27 +27,31 @@ type feeds struct {
 	inbox string // subject below which the edge receives answers
 
 	mu     sync.RWMutex
-	spaces map[string]*feed
-	shards map[int]*shardFeed
-	end    []func() // unsubscribe what every edge needs
+	spaces map[string]*feed[*Worker]
+	shards map[int]*feed[string] // to the spaces of the shard
+	end    []func()              // unsubscribe what every edge needs
 
 	badHeads atomic.Uint64 // head messages that were malformed
 }
 
-// A feed is the workers that follow one space.
-type feed struct {
-	workers []*Worker
-	end     []func() // unsubscribe
+// A feed is one or more subscriptions, and what follows them in the order in which it began.
+type feed[T comparable] struct {
+	followers []T
+	end       []func() // unsubscribe
 }
 
-// A shardFeed is the spaces of one shard that are followed.
-type shardFeed struct {
-	names []string // in the order in which they were followed
-	end   []func()
+// leave removes a follower. If none is left, it unsubscribes and reports true. The old list of
+// followers does not change, because other goroutines may be reading it.
+func (f *feed[T]) leave(x T) (over bool) {
+	f.followers = slices.DeleteFunc(slices.Clone(f.followers), func(y T) bool { return y == x })
+	if over = len(f.followers) == 0; over {
+		all(f.end)
+	}
+	return over
 }
 
 func newFeeds(n *node, inbox string) *feeds {
-	return &feeds{node: n, inbox: inbox, spaces: make(map[string]*feed), shards: make(map[int]*shardFeed)}
+	return &feeds{node: n, inbox: inbox, spaces: make(map[string]*feed[*Worker]), shards: make(map[int]*feed[string])}
 }
 
 // always subscribes to what the edge needs until stop.
@@ -83,49 +86,38 @@ func (f *feeds) follow(w *Worker, name string, shard int) {
 	subjects := f.node.cfg.Subjects
 	fd, ok := f.spaces[name]
 	if !ok {
-		fd = &feed{}
+		fd = &feed[*Worker]{}
 		f.spaces[name] = fd
 		f.subscribe(&fd.end, subjects.Live(name), func(m bus.Msg) { f.live(name, m) })
 		f.subscribe(&fd.end, subjects.ToAll(name), func(m bus.Msg) { f.toAll(name, m) })
 		f.subscribe(&fd.end, subjects.Who(name), func(m bus.Msg) { f.who(name, m) })
 		f.followShard(name, shard)
 	}
-	fd.workers = append(fd.workers, w)
+	fd.followers = append(fd.followers, w)
 }
 
 // followShard brings the heads of a space's shard to the space.
 func (f *feeds) followShard(name string, shard int) {
 	sh, ok := f.shards[shard]
 	if !ok {
-		sh = &shardFeed{}
+		sh = &feed[string]{}
 		f.shards[shard] = sh
 		f.subscribe(&sh.end, f.node.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
 	}
-	sh.names = append(sh.names, name)
+	sh.followers = append(sh.followers, name)
 }
 
 // unfollow ends what follow began.
 func (f *feeds) unfollow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fd, sh := f.spaces[name], f.shards[shard]
-	fd.workers = without(fd.workers, w)
-	if len(fd.workers) > 0 {
+	if !f.spaces[name].leave(w) {
 		return
 	}
-	all(fd.end)
 	delete(f.spaces, name)
-	sh.names = without(sh.names, name)
-	if len(sh.names) == 0 {
-		all(sh.end)
+	if f.shards[shard].leave(name) {
 		delete(f.shards, shard)
 	}
-}
-
-// without returns a copy of a list that lacks x. The old list does not change, because other
-// goroutines may be reading it.
-func without[T comparable](list []T, x T) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(y T) bool { return y == x })
 }
 
 func all(list []func()) {
@@ -150,7 +142,7 @@ func (f *feeds) followers(name string) []*Worker {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if fd, ok := f.spaces[name]; ok {
-		return fd.workers
+		return fd.followers
 	}
 	return nil
 }
@@ -174,13 +166,11 @@ func (f *feeds) head(shard int, m bus.Msg) {
 	f.mu.RLock()
 	var names []string
 	if sh, ok := f.shards[shard]; ok {
-		names = sh.names
+		names = sh.followers
 	}
 	f.mu.RUnlock()
-	epoch, ok := replication.HeadEpoch(m.Data)
-	seqs := make(map[string]uint64, len(names))
-	err := replication.ParseHead(m.Data, func(_ uint64, space []byte, seq uint64) { seqs[string(space)] = seq })
-	if !ok || err != nil {
+	epoch, seqs, err := replication.ParseHead(m.Data)
+	if err != nil {
 		f.badHeads.Add(1)
 		return
 	}
@@ -197,7 +187,7 @@ func (f *feeds) head(shard int, m bus.Msg) {
 
 // reply passes the answer to a repair request on to the worker that asked.
 func (f *feeds) reply(m bus.Msg) {
-	if m.Header[bus.HeaderStatus] == bus.StatusNoResponders {
+	if m.NoResponders() {
 		return
 	}
 	rest := strings.TrimPrefix(m.Subject, f.inbox+".")
@@ -249,34 +239,31 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 	for {
 		n := min(len(all), presencesMax)
 		a.Clients, all = all[:n], all[n:]
-		data, err := json.Marshal(a)
-		if err != nil {
-			panic("edge: an answer that JSON cannot express: " + err.Error())
-		}
-		_ = f.node.cfg.Bus.Publish(bus.Msg{Subject: reply, Data: data}) // the relay asks again
+		_ = f.node.cfg.Bus.Publish(bus.JSON(reply, a)) // the relay asks again
 		if len(all) == 0 {
 			return
 		}
 	}
 }
 
-// A fanoutHost is a worker as its spaces see it.
-type fanoutHost struct {
-	w     *Worker
-	feeds *feeds
-}
+// A requester sends requests of a worker. Its method is one of fanout.Host and login.Host.
+type requester struct{ w *Worker }
 
-// Publish implements fanout.Host.
-func (h fanoutHost) Publish(m bus.Msg) error { return h.w.node.cfg.Bus.Publish(m) }
-
-// Request implements fanout.Host.
-func (h fanoutHost) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
-	h.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
-		h.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
+func (r requester) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
+	r.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
+		r.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
 	})
 }
 
-// Subscribe implements fanout.Host. "No responders" means that the client is not connected,
+// A fanoutHost is a worker as its spaces see it. Its methods implement fanout.Host.
+type fanoutHost struct {
+	requester
+	feeds *feeds
+}
+
+func (h fanoutHost) Publish(m bus.Msg) error { return h.w.node.cfg.Bus.Publish(m) }
+
+// Subscribe makes a subscription. "No responders" means that the client is not connected,
 // because each session has a subscription of its own.
 func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func()) {
 	end, err := h.w.node.cfg.Bus.SubscribeShared(subject, func(m bus.Msg) {
@@ -288,10 +275,8 @@ func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.M
 	return end
 }
 
-// Follow implements fanout.Host.
 func (h fanoutHost) Follow(space string, shard int) { h.feeds.follow(h.w, space, shard) }
 
-// Unfollow implements fanout.Host.
 func (h fanoutHost) Unfollow(space string, shard int) {
 	h.feeds.unfollow(h.w, space, shard)
 	telemetry.Sum(&h.w.past, h.w.spaces.Replica(space).Stats())

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -10,53 +11,47 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Serves reports whether this edge has the session of a client, and in which epoch; 0
 // while it is taken over. Any goroutine may ask.
-func (n *node) Serves(listener uint16, client netip.AddrPort) (epoch uint64, ok bool) {
-	_, epoch, ok = n.server(listener, client)
+func (n *node) Serves(c forward.Client) (epoch uint64, ok bool) {
+	_, epoch, ok = n.server(c)
 	return epoch, ok
 }
 
-// Deliver handles a datagram of a client that was forwarded hops times. via is the edge to
-// which it came first, or empty if that is this one. The Edge owns the datagram from then on.
-func (n *node) Deliver(via string, hops uint8, listener uint16, client netip.AddrPort, datagram []byte) {
-	if w := n.workerFor(listener, client); w != nil { // another edge may have another listener
-		w.post(len(datagram), func(w *Worker, now time.Time) { w.Deliver(now, via, hops, client, datagram) })
-	}
-}
-
-// Emit sends a client a datagram that another edge passed to this one with Return. The Edge
-// owns the datagram from then on.
-func (n *node) Emit(listener uint16, client netip.AddrPort, datagram []byte) {
-	w := n.workerFor(listener, client)
-	if w == nil {
-		return
-	}
-	w.post(len(datagram), func(w *Worker, _ time.Time) {
-		out := w.out
-		if r, ok := out.(*returning); ok {
-			out = r.Output
+// Forwarded handles what came from other edges. It copies the datagrams.
+func (n *node) Forwarded(list []forward.Delivery) {
+	for _, d := range list {
+		client, data := d.Client.Addr, bytes.Clone(d.Data)
+		if d.Overtaken {
+			n.overtaken(d)
 		}
-		out.Send(client, append(out.Datagram(len(datagram)), datagram...))
-	})
-}
-
-// Overtaken handles news from another edge: the session of a client is in a later epoch than
-// the one in which this edge serves it. The session reads its log.
-func (n *node) Overtaken(listener uint16, client netip.AddrPort, epoch uint64) {
-	if w, _, ok := n.server(listener, client); ok {
-		w.post(0, func(w *Worker, _ time.Time) { w.takeover.Overtaken(client, epoch) })
+		w := n.workerFor(d.Client) // nil for a listener that only another edge has
+		switch {
+		case d.Kind == forward.Misled: // the next datagram of the client has this edge look again
+			n.locations.Withdraw(d.Client, d.Via)
+		case w == nil:
+		case d.Kind == forward.ToClient:
+			w.post(len(data), func(w *Worker, _ time.Time) { w.sendDirectly(client, data) })
+		case d.Kind == forward.ToOwner || d.Kind == forward.Orphan:
+			w.post(len(data), func(w *Worker, now time.Time) { w.Deliver(now, d.Via, d.Hops, client, data) })
+		}
 	}
 }
 
-// Misled handles news from the edge node: it does not serve a client whose datagrams this
-// edge forwards to it. The next datagram of the client has this edge look again.
-func (n *node) Misled(listener uint16, client netip.AddrPort, node string) {
-	n.locations.Withdraw(takeover.ClientKey{Addr: client, Listener: listener}, node)
+// overtaken has a session read its log, because another edge says that it is in a later epoch than
+// the one in which this edge serves it.
+func (n *node) overtaken(d forward.Delivery) {
+	if w, _, ok := n.server(d.Client); ok {
+		w.post(0, func(w *Worker, _ time.Time) { w.takeover.Overtaken(d.Client.Addr, d.Epoch) })
+	}
 }
 
 // SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
@@ -107,7 +102,7 @@ func (n *node) asked(m bus.Msg) {
 		n.reply(m.Reply, false)
 	case r.Adopt != "":
 		client, _ := netip.ParseAddrPort(r.ClientAddr) // a hint; the log has the address
-		w := n.workerFor(r.Listener, client)
+		w := n.workerFor(forward.Client{Addr: client, Listener: r.Listener})
 		if w == nil || !w.post(len(m.Data), func(w *Worker, _ time.Time) { w.takeover.Give(r.Adopt, r.Path(), m.Reply) }) {
 			n.reply(m.Reply, false)
 		}
@@ -153,3 +148,94 @@ func (n *node) takeOver(node string) {
 		w.must(func(time.Time) { w.takeover.EdgeGone(node) })
 	}
 }
+
+// A takeoverHost carries out what the durable sessions of a worker want. Its methods implement
+// takeover.Host.
+type takeoverHost struct {
+	w *Worker
+	d *Durable
+}
+
+func (h *takeoverHost) Must(do func(now time.Time)) { h.w.must(do) }
+
+func (h *takeoverHost) View() *takeover.View { return h.w.node.view.Load() }
+
+func (h *takeoverHost) Workers() int { return len(h.w.node.workers) }
+
+func (h *takeoverHost) Pass(worker int, client netip.AddrPort, p []byte, via string, hops uint8) {
+	data, here := bytes.Clone(p), h.w.index
+	h.w.node.workers[worker].post(len(data), func(w *Worker, now time.Time) {
+		w.Deliver(now, via, hops, client, data)
+		w.takeover.Misplaced(client, here)
+	})
+}
+
+func (h *takeoverHost) Move(worker int, name string) {
+	to := h.w.node.workers[worker]
+	to.must(func(time.Time) { to.takeover.Give(name, takeover.Path{}, "") })
+}
+
+func (h *takeoverHost) AdoptAt(listener uint16, name string) {
+	if to := h.w.node.workerOf(listener, []byte(name)); to != nil {
+		to.post(len(name), func(w *Worker, _ time.Time) { w.takeover.Give(name, takeover.Path{Unknown: true}, "") })
+	}
+}
+
+func (h *takeoverHost) Moved(client netip.AddrPort, node string) {
+	for _, w := range h.w.node.workers {
+		if w.listener == h.w.listener {
+			w.post(0, func(w *Worker, now time.Time) { w.takeover.ForwardTo(now, client, node) })
+		}
+	}
+}
+
+func (h *takeoverHost) Receive(now time.Time, client netip.AddrPort, p []byte) {
+	h.w.handle(now, h.w.ep.Receive(now, client, p, h.w.out))
+}
+
+func (h *takeoverHost) Refuse(client netip.AddrPort) {
+	h.w.out.Send(client, wire.AppendConnectionClose(h.w.out.Datagram(1)))
+}
+
+func (h *takeoverHost) Ask(node string, r takeover.Request, done func(now time.Time, err error)) {
+	cfg := &h.w.node.cfg
+	cfg.Bus.Request(bus.JSON(cfg.Subjects.Edge(node), r), takeover.ConsentTime, func(m bus.Msg, err error) {
+		if err == nil && bytes.Equal(m.Data, answerRefused) {
+			err = errRefused
+		}
+		h.w.must(func(now time.Time) { done(now, err) })
+	})
+}
+
+func (h *takeoverHost) Reply(to string) { h.w.node.reply(to, true) }
+
+func (h *takeoverHost) Follow(now time.Time, space string) bool {
+	return h.w.spaces.Follow(now, space).Complete()
+}
+
+func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }
+
+func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
+	about := &s.About
+	client := h.w.spaces.NewSession(fanout.SessionConfig{
+		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Log.Epoch(),
+	})
+	adopted := s.Log.Conn() == nil
+	if adopted && s.Log.Restore(now, h.w.ep, client.Resolve) == nil {
+		client.Discard()
+		return nil
+	}
+	feed := &sessionFeed{session: s, worker: h.w}
+	feed.Feed = h.d.From.Begin(about.Space, about.Client, about.ID, feed.delivered)
+	h.w.node.sessions.enter(s.Log.Conn().Addr().Addr())
+	if adopted {
+		client.Resume(now, s.Log.Conn(), s.Log.Token())
+	} else {
+		client.Begin(now, s.Log.Conn())
+	}
+	return feed
+}
+
+func (h *takeoverHost) Emit(ev replication.Event) { h.w.spaces.Emit(ev) }
+
+func (h *takeoverHost) Warn(text string, args ...any) { h.w.node.cfg.Log.Warn(text, args...) }

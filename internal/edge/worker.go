@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/auth"
@@ -50,8 +51,8 @@ type node struct {
 	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
 }
 
-func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch uint64, ok bool) {
-	i, epoch, ok := n.locations.Server(takeover.ClientKey{Addr: client, Listener: listener})
+func (n *node) server(c forward.Client) (w *Worker, epoch uint64, ok bool) {
+	i, epoch, ok := n.locations.Server(c)
 	if !ok {
 		return nil, 0, false
 	}
@@ -60,33 +61,34 @@ func (n *node) server(listener uint16, client netip.AddrPort) (w *Worker, epoch 
 
 // workerFor returns the worker that has the session of a client, or else one that may
 // take it; nil if there is no such listener.
-func (n *node) workerFor(listener uint16, client netip.AddrPort) *Worker {
-	if w, _, ok := n.server(listener, client); ok {
+func (n *node) workerFor(c forward.Client) *Worker {
+	if w, _, ok := n.server(c); ok {
 		return w
 	}
-	h := fnv.New32a()
-	b, _ := client.MarshalBinary() // it has no error
-	h.Write(b)
-	return n.workerOf(listener, h.Sum32())
+	b, _ := c.Addr.MarshalBinary() // it has no error
+	return n.workerOf(c.Listener, b)
 }
 
-// workerOf returns one of the workers of a listener, the same for the same number; nil if
+// workerOf returns one of the workers of a listener, the same for the same key; nil if
 // there is no such listener.
-func (n *node) workerOf(listener uint16, number uint32) *Worker {
+func (n *node) workerOf(listener uint16, key []byte) *Worker {
 	all := slices.DeleteFunc(slices.Clone(n.workers), func(w *Worker) bool { return w.listener != listener })
 	if len(all) == 0 {
 		return nil
 	}
-	return all[number%uint32(len(all))]
+	h := fnv.New32a()
+	h.Write(key)
+	return all[h.Sum32()%uint32(len(all))]
 }
 
 // A Worker owns the connections of one socket and the replicas that they need. All of it
 // belongs to the goroutine in loop, except tasks, mail, durable and wake.
 type Worker struct {
-	node  *node
-	index int
-	ep    *dnp.Endpoint
-	out   Output
+	node   *node
+	index  int
+	ep     *dnp.Endpoint
+	direct Output // to clients directly
+	out    Output // to clients by their return paths
 
 	listener uint16             // the port that clients talk to
 	takeover *takeover.Takeover // nil if the sessions are not durable
@@ -102,16 +104,6 @@ type Worker struct {
 
 	tasks *turn.Inbox[task]
 	wake  func()
-}
-
-func newWorker(n *node, listener uint16, out Output, wake func()) *Worker {
-	w := &Worker{
-		node: n, index: len(n.workers), out: out, wake: wake, listener: listener,
-		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
-		flushes: flushTrace{signals: &n.signals},
-	}
-	w.judge = n.logins.Judge(loginHost{w})
-	return w
 }
 
 // batchMax is how many datagrams a worker reads with one system call.
@@ -145,7 +137,9 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 			do(now)
 		}
 	}
-	w.receive(now, batch)
+	for _, d := range batch {
+		w.Deliver(now, "", 0, d.From, d.Data)
+	}
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
@@ -194,13 +188,6 @@ func (f *sessionFeed) Deliver(m sessionlog.Message) {
 // sessions, and a feed has one letter on its way at most.
 func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 
-// receive handles datagrams that arrived.
-func (w *Worker) receive(now time.Time, batch []udp.Datagram) {
-	for _, d := range batch {
-		w.Deliver(now, "", 0, d.From, d.Data)
-	}
-}
-
 // advance does what is due and sends. It returns when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
@@ -208,11 +195,11 @@ func (w *Worker) advance(now time.Time) time.Time {
 	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
 	next = w.advanceDurable(now, next) // writes to the log
-	if due, ok := w.flush(now); ok {
-		next = earlier(next, due)
+	if due, waits := w.flush(now); waits && due.Before(next) {
+		next = due
 	}
-	if due, ok := w.ep.NextTimeout(); ok {
-		next = earlier(next, due)
+	if due, ok := w.ep.NextTimeout(); ok && due.Before(next) {
+		next = due
 	}
 	if next.Before(now) {
 		return now // a socket treats the zero time as "never"
@@ -283,17 +270,12 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 		return
 	}
 	w.node.sessions.enter(conn.Addr().Addr())
-	s := w.spaces.NewSession(fanout.SessionConfig{Space: claims.Space, ID: w.node.cfg.NewID(), Client: claims.Client, Began: now})
-	s.Begin(now, conn, claims)
+	s := w.spaces.NewSession(fanout.SessionConfig{ID: w.node.cfg.NewID(), Claims: claims, Began: now})
+	s.Begin(now, conn)
 }
 
 // A loginHost is a worker as its Judge sees it.
-type loginHost struct{ w *Worker }
-
-// Post implements login.Host.
-func (h loginHost) Post(size int, do func(now time.Time)) {
-	h.w.post(size, func(_ *Worker, now time.Time) { do(now) })
-}
+type loginHost struct{ requester }
 
 // LoggedIn implements login.Host.
 func (h loginHost) LoggedIn(now time.Time, from netip.AddrPort, claims *auth.Claims) {
@@ -314,7 +296,7 @@ func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort
 		return
 	}
 	w.suspectAt = now.Add(suspectPause)
-	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Client(), "session", s.ID(), "space", s.Space(),
+	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Claims.Client, "session", s.ID, "space", s.Claims.Space,
 		"address", w.node.cfg.LogAddresses.text(addr))
 }
 
@@ -364,9 +346,8 @@ func (r *returning) Send(to netip.AddrPort, b []byte) {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+// sendDirectly sends a datagram to a client whatever its return path is: another edge has the
+// client's session, and returns the datagram over this one.
+func (w *Worker) sendDirectly(client netip.AddrPort, datagram []byte) {
+	w.direct.Send(client, append(w.direct.Datagram(len(datagram)), datagram...))
 }

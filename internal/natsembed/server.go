@@ -1,12 +1,23 @@
+// Package natsembed runs a NATS server inside this process, so that `relay dev` and tests need no other
+// program on the machine.
+//
+//	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:4222"})
+//	...
+//	defer srv.Shutdown()
+//
+// The server has JetStream on disk. With Mappings it maps publishes to the shard of their space, as every
+// server of a real deployment must be configured to do.
 package natsembed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,27 +61,26 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{}
-	folder := cfg.Folder
-	if folder == "" {
-		if folder, err = os.MkdirTemp("", "dnprelay-nats-"); err != nil {
+	if cfg.Folder == "" {
+		if cfg.Folder, err = os.MkdirTemp("", "dnprelay-nats-"); err != nil {
 			return nil, fmt.Errorf("temporary folder for JetStream: %w", err)
 		}
-		s.temporary = folder
+		s.temporary = cfg.Folder
 	}
-	if err := s.start(cfg, folder, host, port); err != nil {
+	if err := s.start(cfg, host, port); err != nil {
 		s.Shutdown()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Server) start(cfg Config, folder, host string, port int) error {
-	if err := checkFolder(folder); err != nil {
+func (s *Server) start(cfg Config, host string, port int) error {
+	if err := checkFolder(cfg.Folder); err != nil {
 		return err
 	}
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
-		JetStream: true, StoreDir: folder, DisableJetStreamBanner: true,
+		JetStream: true, StoreDir: cfg.Folder, DisableJetStreamBanner: true,
 		MaxPayload: PayloadMax,
 		NoSigs:     true,
 	})
@@ -82,14 +92,17 @@ func (s *Server) start(cfg Config, folder, host string, port int) error {
 			return fmt.Errorf("map NATS subject %s to %s: %w", m.From, m.To, err)
 		}
 	}
-	log := newLogger(cfg.Log)
+	log := &logger{log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))}
 	srv.SetLoggerV2(log, false, false, false)
 	s.srv = srv
 	srv.Start()
 	if log.fatal.Load() == nil && srv.ReadyForConnections(readyTimeout) {
 		return nil
 	}
-	return fmt.Errorf("NATS server: %s", log.reason())
+	if reason := log.fatal.Load(); reason != nil {
+		return fmt.Errorf("NATS server: %s", *reason)
+	}
+	return fmt.Errorf("NATS server: not ready after %v", readyTimeout)
 }
 
 // Shutdown stops the server and waits until it has stopped.
@@ -148,3 +161,29 @@ func checkFolder(folder string) error {
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
+
+// A logger passes the server's messages to slog and keeps its fatal error. The server calls it from many
+// goroutines.
+type logger struct {
+	log   *slog.Logger
+	fatal atomic.Pointer[string]
+}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.fatal.CompareAndSwap(nil, &text)
+	l.log.Error("NATS server: " + text)
+}
+
+func (l *logger) Errorf(format string, v ...any) {
+	l.log.Error("NATS server: " + fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn("NATS server: " + fmt.Sprintf(format, v...))
+}
+
+// Noticef, Debugf and Tracef drop messages below warnings.
+func (l *logger) Noticef(string, ...any) {}
+func (l *logger) Debugf(string, ...any)  {}
+func (l *logger) Tracef(string, ...any)  {}

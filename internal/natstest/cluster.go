@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -144,15 +145,22 @@ func (c *Cluster) wait(t testing.TB) {
 	t.Fatal("the NATS cluster has no leader")
 }
 
+// freePorts chooses ports below the range from which systems take those of outgoing connections.
+// A connection, even one that a server attempts to a peer that does not run yet, could otherwise
+// take a port before its server starts.
 func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < n; tries++ {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil && tries < 1000 {
+			continue // it is in use
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close() // all at the end, so that no port is chosen twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports
 }

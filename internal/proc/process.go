@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // StopTimeout is how long Stop waits for a process before it kills it.
@@ -21,81 +24,40 @@ const StopTimeout = 15 * time.Second
 // awaitPause is the time between two looks of Await.
 const awaitPause = 20 * time.Millisecond
 
-// A Process is a program that can be started again after it ended. One goroutine at a
-// time may use it.
+// A Process is a program that was started. One goroutine at a time may use it.
 type Process struct {
-	Name string // for errors
-	File string // the program
-	Args []string
-	Env  []string // added to the environment of this process
-
-	// Log is the file to which the output is appended. If it is empty, Stdin and Stdout
-	// are used, which may be nil, and errors quote the end of the standard error.
-	Log    string
-	Stdin  io.Reader
-	Stdout io.Writer
-
-	// On calls a function on a thread that lives as long as the program should. nil means
-	// a thread that lives as long as this process.
-	On func(func() error) error
-
-	cmd    *exec.Cmd
-	stderr *tail
-	done   chan struct{} // closed when the process has ended
+	name string // for errors
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
 }
 
-// mainThread starts the processes that have no thread of their own.
-var mainThread = sync.OnceValue(NewThread)
-
-// Start starts the program.
-func (p *Process) Start() error {
-	cmd := exec.Command(p.File, p.Args...)
-	cmd.Env = append(os.Environ(), p.Env...)
+// Start starts a program. Errors quote the end of its standard error, unless cmd.Stderr is a
+// file, which they name. The kernel kills the process when the thread that started it ends,
+// so Start must not run in a goroutine that ends with a thread locked.
+func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.stderr = &tail{}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Stdin, p.Stdout, p.stderr
-	if p.Log != "" {
-		out, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		defer out.Close()
-		fmt.Fprintf(out, "--- %s started at %s\n", p.Name, time.Now().Format(time.StampMilli))
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, out, out
+	if cmd.Stderr == nil {
+		cmd.Stderr = &tail{}
 	}
-	on := p.On
-	if on == nil {
-		on = mainThread().Do
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	if err := on(cmd.Start); err != nil {
-		return fmt.Errorf("start %s: %w", p.Name, err)
-	}
-	done := make(chan struct{})
-	p.cmd, p.done = cmd, done
+	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait() // ProcessState has the result
-		close(done)
+		close(p.done)
 	}()
-	return nil
+	return p, nil
 }
-
-// Started reports whether Start has succeeded at least once.
-func (p *Process) Started() bool { return p.cmd != nil }
 
 // PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Done returns a channel that is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Signal sends a signal to the process.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Kill ends the process as a crash does, and waits for its end.
 func (p *Process) Kill() error {
-	if !p.Started() {
-		return nil
-	}
 	err := p.cmd.Process.Kill()
 	<-p.done
 	return err
@@ -103,9 +65,6 @@ func (p *Process) Kill() error {
 
 // Stop asks the process to end, wakes it if it is paused, and kills it after StopTimeout.
 func (p *Process) Stop() {
-	if !p.Started() {
-		return
-	}
 	_ = p.Signal(syscall.SIGCONT) // all three fail only if it has ended
 	_ = p.Signal(syscall.SIGTERM)
 	select {
@@ -119,7 +78,7 @@ func (p *Process) Stop() {
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended: %v%s", p.Name, p.cmd.ProcessState, p.said())
+		return fmt.Errorf("%s ended: %v%s", p.name, p.cmd.ProcessState, p.said())
 	default:
 		return nil
 	}
@@ -127,11 +86,13 @@ func (p *Process) Ended() error {
 
 // said returns where to read, or what the process wrote last.
 func (p *Process) said() string {
-	if p.Log != "" {
-		return ", see " + p.Log
-	}
-	if text := p.stderr.String(); text != "" {
-		return ": " + text
+	switch w := p.cmd.Stderr.(type) {
+	case *os.File:
+		return ", see " + w.Name()
+	case *tail:
+		if text := w.String(); text != "" {
+			return ": " + text
+		}
 	}
 	return ""
 }
@@ -139,7 +100,7 @@ func (p *Process) said() string {
 // Await waits until good reports true; the error says that the process ended or was not
 // as wanted in time.
 func (p *Process) Await(ctx context.Context, most time.Duration, what string, good func() bool) error {
-	err := Await(ctx, most, p.Name+" "+what, func() bool { return p.Ended() != nil || good() })
+	err := Await(ctx, most, p.name+" "+what, func() bool { return p.Ended() != nil || good() })
 	if ended := p.Ended(); ended != nil || err == nil {
 		return ended
 	}
@@ -158,28 +119,6 @@ func Await(ctx context.Context, most time.Duration, what string, good func() boo
 		}
 	}
 	return nil
-}
-
-// Sleep waits for d or until ctx ends.
-func Sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// Every calls f once per d until ctx ends.
-func Every(ctx context.Context, d time.Duration, f func()) {
-	tick := time.NewTicker(d)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
 }
 
 // A tail is a writer that keeps the last bytes.
@@ -204,4 +143,43 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.TrimSpace(string(t.b))
+}
+
+// CPU returns the user and system time that a process has used, ended threads included,
+// and 0 after its end. It reads the clock of the process, which is exact, while
+// /proc/PID/stat counts hundredths of a second.
+func CPU(pid int) time.Duration {
+	const schedClock = 2 // CPUCLOCK_SCHED of all threads, see clock_getcpuclockid(3)
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^pid<<3|schedClock), &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// RSS returns the resident memory of a process in bytes, and 0 after its end.
+func RSS(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
+// Pin binds all threads of a process to one core.
+func Pin(pid, core int) error {
+	var set unix.CPUSet
+	set.Set(core)
+	tasks, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		return err
+	}
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(task.Name())
+		if err := unix.SchedSetaffinity(tid, &set); err != nil && err != unix.ESRCH {
+			return fmt.Errorf("pin process %d to core %d: %w", pid, core, err)
+		}
+	}
+	return nil
 }

@@ -5,10 +5,10 @@
 // concurrently: [Net.Run] takes the next event, sets the clock to its time and executes
 // it. A [Node] is anything with Receive, Advance and NextTimeout; the Net calls Advance
 // when the node's deadline is due and delivers datagrams, late, twice, damaged or not at
-// all as the [Path] between two addresses says.
+// all as its [Path] says.
 //
 //	n := simnet.New(seed)
-//	n.SetDefault(simnet.Path{Loss: 0.3, Delay: 20 * time.Millisecond, Jitter: 40 * time.Millisecond})
+//	n.SetPath(simnet.Path{Loss: 0.3, Delay: 20 * time.Millisecond, Jitter: 40 * time.Millisecond})
 //	n.Attach(addr, node)
 //	n.Send(from, to, datagram)
 //	n.Run(10 * time.Second)

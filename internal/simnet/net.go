@@ -50,9 +50,9 @@ type Net struct {
 	trace hash.Hash64
 	stats Stats
 
-	normal Path
-	paths  map[pair]*pathState
-	nodes  map[netip.AddrPort]*attached
+	path  Path
+	cuts  map[pair]bool // partitions
+	nodes map[netip.AddrPort]*attached
 }
 
 // An event is a call at a time. Events of the same time happen in the order in which
@@ -84,7 +84,7 @@ func New(seed uint64) *Net {
 		rng:   rand.New(rand.NewPCG(seed, 0x73696d6e6574)),
 		queue: heap.New((*event).before, func(e *event) *int { return &e.place }),
 		trace: fnv.New64a(),
-		paths: map[pair]*pathState{},
+		cuts:  map[pair]bool{},
 		nodes: map[netip.AddrPort]*attached{},
 	}
 }
@@ -137,46 +137,24 @@ func (n *Net) Detach(addr netip.AddrPort) {
 	}
 }
 
-// SetDefault sets the path between addresses that have none of their own.
-func (n *Net) SetDefault(p Path) {
+// SetPath sets the path between all addresses, and heals partitions.
+func (n *Net) SetPath(p Path) {
 	p.validate()
-	n.normal = p
-	n.paths = map[pair]*pathState{}
-}
-
-// SetPath sets the path from one address to another, in this direction.
-func (n *Net) SetPath(from, to netip.AddrPort, p Path) {
-	p.validate()
-	n.path(from, to).Path = p
+	n.path = p
+	clear(n.cuts)
 }
 
 // Partition cuts both directions between a and b, or heals them.
 func (n *Net) Partition(a, b netip.AddrPort, cut bool) {
-	n.path(a, b).partitioned = cut
-	n.path(b, a).partitioned = cut
-}
-
-// PartitionOneWay cuts the direction from one address to another, or heals it.
-func (n *Net) PartitionOneWay(from, to netip.AddrPort, cut bool) {
-	n.path(from, to).partitioned = cut
-}
-
-func (n *Net) path(from, to netip.AddrPort) *pathState {
-	k := pair{from, to}
-	s := n.paths[k]
-	if s == nil {
-		s = &pathState{Path: n.normal}
-		n.paths[k] = s
-	}
-	return s
+	n.cuts[pair{a, b}] = cut
+	n.cuts[pair{b, a}] = cut
 }
 
 // Send sends a datagram. It copies p.
 func (n *Net) Send(from, to netip.AddrPort, p []byte) {
-	s := n.path(from, to)
 	n.stats.Sent++
 	n.stats.Bytes += len(p)
-	if s.partitioned || happens(n.rng, s.Loss) {
+	if n.cuts[pair{from, to}] || happens(n.rng, n.path.Loss) {
 		n.stats.Lost++
 		n.note('x', from, to, p)
 		if n.Lost != nil {
@@ -185,14 +163,14 @@ func (n *Net) Send(from, to netip.AddrPort, p []byte) {
 		return
 	}
 	copies := 1
-	if happens(n.rng, s.Duplicate) {
+	if happens(n.rng, n.path.Duplicate) {
 		copies = 2
 		n.stats.Duplicated++
 	}
 	for range copies {
 		q := append([]byte(nil), p...)
-		s.damage(n.rng, q)
-		n.Schedule(s.delay(n.rng), func() { n.deliver(from, to, q) })
+		n.path.damage(n.rng, q)
+		n.Schedule(n.path.delay(n.rng), func() { n.deliver(from, to, q) })
 	}
 }
 

@@ -43,7 +43,7 @@ func (p *probe) NextTimeout() (time.Time, bool) { return p.deadline, !p.deadline
 func TestDelay(t *testing.T) {
 	n, p := New(1), &probe{}
 	n.Attach(b, p)
-	n.SetDefault(Path{Delay: 20 * time.Millisecond})
+	n.SetPath(Path{Delay: 20 * time.Millisecond})
 	buf := []byte("one")
 	n.Send(a, b, buf)
 	copy(buf, "xxx") // Send copies
@@ -68,7 +68,7 @@ func TestPartition(t *testing.T) {
 	n.Partition(a, b, true)
 	n.Send(a, b, []byte("1"))
 	n.Send(b, a, []byte("1"))
-	n.PartitionOneWay(a, b, false)
+	n.cuts[pair{a, b}] = false
 	n.Send(a, b, []byte("2"))
 	n.Send(b, a, []byte("2"))
 	n.Partition(a, b, false)
@@ -115,7 +115,7 @@ func TestDetach(t *testing.T) {
 	n, p := New(1), &probe{deadline: Epoch.Add(time.Second)}
 	p.work = func(time.Time) { t.Error("a dead node was called") }
 	n.Attach(b, p)
-	n.SetDefault(Path{Delay: time.Millisecond})
+	n.SetPath(Path{Delay: time.Millisecond})
 	n.Send(a, b, []byte("1"))
 	n.Detach(b)
 	n.Run(time.Minute)
@@ -130,7 +130,7 @@ func TestFates(t *testing.T) {
 	t.Logf("repeat with -seed=%d", *seed)
 	n, p := New(*seed), &probe{}
 	n.Attach(b, p)
-	n.SetPath(a, b, Path{Loss: 0.3, Delay: 5 * time.Millisecond, Jitter: 50 * time.Millisecond, Duplicate: 0.1, Corrupt: 0.05})
+	n.SetPath(Path{Loss: 0.3, Delay: 5 * time.Millisecond, Jitter: 50 * time.Millisecond, Duplicate: 0.1, Corrupt: 0.05})
 	const total = 20000
 	for i := range total {
 		n.Schedule(time.Duration(i)*time.Millisecond, func() { n.Send(a, b, binary.BigEndian.AppendUint64(nil, uint64(i))) })
@@ -168,7 +168,7 @@ func within(t *testing.T, what string, got, want int) {
 func TestSameSeed(t *testing.T) {
 	run := func(seed uint64) (uint64, Stats) {
 		n := New(seed)
-		n.SetDefault(Path{Loss: 0.1, Jitter: 30 * time.Millisecond, Duplicate: 0.05, Corrupt: 0.01})
+		n.SetPath(Path{Loss: 0.1, Jitter: 30 * time.Millisecond, Duplicate: 0.05, Corrupt: 0.01})
 		for i, addr := range []netip.AddrPort{a, b} {
 			other := []netip.AddrPort{b, a}[i]
 			p := &probe{deadline: Epoch}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Path describes what happens to datagrams from one address to another. The zero
-// Path delivers everything at once.
+// A Path describes what happens to datagrams between any two addresses. The zero Path
+// delivers everything at once.
 type Path struct {
 	Loss      float64       // probability of a datagram to be lost
 	Delay     time.Duration // of every datagram
@@ -30,31 +30,25 @@ func (p Path) validate() {
 	}
 }
 
-// A pathState is the state of one direction of a path.
-type pathState struct {
-	Path
-	partitioned bool
-}
-
 // happens decides by chance. It draws no number for a probability of 0.
 func happens(rng *rand.Rand, probability float64) bool {
 	return probability > 0 && rng.Float64() < probability
 }
 
-func (s *pathState) delay(rng *rand.Rand) time.Duration {
-	d := s.Delay
-	if s.Jitter > 0 {
-		d += time.Duration(rng.Int64N(int64(s.Jitter)))
+func (p *Path) delay(rng *rand.Rand) time.Duration {
+	d := p.Delay
+	if p.Jitter > 0 {
+		d += time.Duration(rng.Int64N(int64(p.Jitter)))
 	}
-	if happens(rng, s.Reorder) {
-		d += s.ReorderBy
+	if happens(rng, p.Reorder) {
+		d += p.ReorderBy
 	}
 	return d
 }
 
-// damage flips one bit of p by chance.
-func (s *pathState) damage(rng *rand.Rand, p []byte) {
-	if len(p) > 0 && happens(rng, s.Corrupt) {
-		p[rng.IntN(len(p))] ^= 1 << rng.IntN(8)
+// damage flips one bit of b by chance.
+func (p *Path) damage(rng *rand.Rand, b []byte) {
+	if len(b) > 0 && happens(rng, p.Corrupt) {
+		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
 	}
 }

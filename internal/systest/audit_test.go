@@ -172,8 +172,7 @@ func (a *audit) step() {
 // alive wants a store to have no state whose end was stored.
 func (a *audit) alive(s *replication.Store, name string) {
 	list := s.List("", 1<<20)
-	for i := range list.States {
-		st := &list.States[i]
+	for _, st := range list.States {
 		a.mean(st.Number, st.Desc.Key, name)
 		if end, ok := a.ends[st.Number]; ok && list.Epoch >= end {
 			a.problem("%s has %s (%d) in epoch %d, its end was stored in epoch %d", name, st.Desc.Key, st.Number, list.Epoch, end)
@@ -206,8 +205,7 @@ func differ(s *replication.Store, r *replication.Replica) string {
 	for range r.All() {
 		n++
 	}
-	for i := range list {
-		st := &list[i]
+	for _, st := range list {
 		switch have := r.State(st.Number); {
 		case have == nil:
 			return fmt.Sprintf("it lacks %s (%d)", st.Desc.Key, st.Number)

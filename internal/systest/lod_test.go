@@ -55,7 +55,7 @@ func shipyard(t *testing.T) (w *world, e *simEdge) {
 	w = newWorld(t, *seed)
 	w.startRelay()
 	e = w.startEdge(wire.Denetwork, nil)
-	w.net.SetDefault(simnet.Path{Delay: 10 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Delay: 10 * time.Millisecond})
 	return w, e
 }
 

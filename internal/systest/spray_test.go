@@ -23,6 +23,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 )
@@ -93,8 +94,8 @@ func (p *pair) start(name string, g *gossip.Gossip) {
 	e, err := edge.New(edge.Config{
 		Node: name, Listeners: []edge.Listener{{Addr: at}}, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: p.bus(name), Log: log,
 		Durable: &edge.Durable{
-			Log: p.log, Secret: []byte("secret"), From: p.game, Affinity: p.hub.Node(name), Forward: fw,
-			DrainTimeout: time.Second, DrainLinger: time.Millisecond,
+			Ports: takeover.Ports{Log: p.log, Secret: []byte("secret"), Affinity: p.hub.Node(name), Forward: fw},
+			From:  p.game, DrainTimeout: time.Second, DrainLinger: time.Millisecond,
 		},
 	})
 	if err != nil {

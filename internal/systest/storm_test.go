@@ -70,7 +70,7 @@ func storm(t *testing.T, seed uint64) {
 		return true
 	})
 	s.hub.Loss, s.hub.Duplicate, s.hub.Jitter = 0.05, 0.05, 40*time.Millisecond
-	s.net.SetDefault(badPath)
+	s.net.SetPath(badPath)
 	s.net.Lost = s.lost
 	for range 400 {
 		s.step()
@@ -279,7 +279,7 @@ func (s *stormy) putAll() {
 // client may have been lost on its way.
 func (s *stormy) calm() {
 	s.hub.Loss, s.hub.Duplicate, s.hub.Jitter = 0, 0, 0
-	s.net.SetDefault(goodPath)
+	s.net.SetPath(goodPath)
 	for _, e := range s.edges {
 		s.hub.Node(e.node).SetConnected(true)
 	}

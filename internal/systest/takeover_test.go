@@ -113,7 +113,7 @@ func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverW
 	w.claims = memaffinity.New(w.net.Now)
 	w.startRelay()
 	loss := w.loss * rnd.Float64()
-	w.net.SetDefault(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 60 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 60 * time.Millisecond})
 	for i := range takeoverEdges {
 		e := &takeoverEdge{w: w, name: fmt.Sprint("edge", i), heard: make(map[netip.AddrPort]bool)}
 		w.edges = append(w.edges, e)
@@ -225,7 +225,7 @@ func (w *takeoverWorld) heal() {
 	for _, e := range w.edges {
 		e.resume()
 	}
-	w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
 }
 
 // spare reports whether e may fail because another edge serves.

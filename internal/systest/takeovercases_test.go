@@ -146,7 +146,7 @@ func TestDrainPause(t *testing.T) {
 	var pauses []time.Duration
 	for i := range 3 {
 		w := newTakeoverWorld(t, uint64(3+i*len(takeoverPlans))) // the plan has drains only, and this test drains by itself
-		w.net.SetDefault(simnet.Path{Delay: 5 * time.Millisecond})
+		w.net.SetPath(simnet.Path{Delay: 5 * time.Millisecond})
 		w.strict = true
 		var watches []*pauseWatch
 		for _, p := range w.players {

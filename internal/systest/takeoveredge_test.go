@@ -10,9 +10,11 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
@@ -95,9 +97,9 @@ func (e *takeoverEdge) boot() {
 	e.stopped, e.passing = takeoverStop{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
 	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
-	durable := &edge.Durable{
-		Log: takeoverLog{e, w.store}, Secret: []byte("secret"), From: takeoverFrom{e, e.start}, Affinity: e.affinity, Forward: takeoverForward{e},
-	}
+	durable := &edge.Durable{From: takeoverFrom{e, e.start}, Ports: takeover.Ports{
+		Log: takeoverLog{e, w.store}, Secret: []byte("secret"), Affinity: e.affinity, Forward: takeoverForward{e},
+	}}
 	if w.alone {
 		durable.Forward = nil
 	}
@@ -285,13 +287,13 @@ func (f takeoverForward) peer(node string) *takeoverEdge {
 	return nil
 }
 
-func (f takeoverForward) Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool {
+func (f takeoverForward) Forward(node string, c forward.Client, hops uint8, datagram []byte) bool {
 	o := f.peer(node)
 	if o == nil {
 		return false
 	}
 	p, start, via := append([]byte(nil), datagram...), o.start, f.e.name
-	if first := f.e.firsts[client]; hops > 0 && first != "" {
+	if first := f.e.firsts[c.Addr]; hops > 0 && first != "" {
 		via = first
 	}
 	if via == o.name {
@@ -299,14 +301,14 @@ func (f takeoverForward) Forward(node string, listener uint16, client netip.Addr
 	}
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {
-			o.firsts[client] = via
-			o.edge.Deliver(via, hops+1, listener, client, p)
+			o.firsts[c.Addr] = via
+			o.edge.Forwarded([]forward.Delivery{{Kind: forward.ToOwner, Via: via, Hops: hops + 1, Client: c, Data: p}})
 		}
 	})
 	return true
 }
 
-func (f takeoverForward) Return(node string, listener uint16, client netip.AddrPort, _ uint64, datagram []byte) bool {
+func (f takeoverForward) Return(node string, c forward.Client, _ uint64, datagram []byte) bool {
 	o := f.peer(node)
 	if o == nil {
 		return false
@@ -314,8 +316,8 @@ func (f takeoverForward) Return(node string, listener uint16, client netip.AddrP
 	p, start := append([]byte(nil), datagram...), o.start
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
 		if o.start == start && o.alive {
-			o.passing[client] = append(o.passing[client], string(p))
-			o.edge.Emit(listener, client, p)
+			o.passing[c.Addr] = append(o.passing[c.Addr], string(p))
+			o.edge.Forwarded([]forward.Delivery{{Kind: forward.ToClient, Client: c, Data: p}})
 		}
 	})
 	return true

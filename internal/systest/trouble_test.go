@@ -48,7 +48,7 @@ func trouble(t *testing.T, seed uint64) (servedInTheEnd, clients int) {
 	}
 	slow := func(p *player) bool { return p.edge == edges[1] }
 	w.hub.Loss, w.hub.Duplicate, w.hub.Jitter = 0.05, 0.05, 20*time.Millisecond
-	w.net.SetDefault(simnet.Path{
+	w.net.SetPath(simnet.Path{
 		Loss: 0.3, Delay: 20 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: 0.05,
 		Reorder: 0.05, ReorderBy: 100 * time.Millisecond,
 	})
@@ -152,7 +152,7 @@ func (w *world) inOrder(_ string, m bus.Msg) {
 // clients can be reached, every repetition of the values is over, except for the scrub.
 func (w *world) blackout(edges []*simEdge, players []*player, game *mirror) {
 	w.hub.Loss = 0
-	w.net.SetDefault(simnet.Path{Delay: 10 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Delay: 10 * time.Millisecond})
 	w.net.Run(3 * time.Second)
 	dark := func(on bool) {
 		for _, p := range players {
@@ -211,7 +211,7 @@ func TestNewHolder(t *testing.T) {
 func TestLateJoin(t *testing.T) {
 	const states, window = 1000, 10 // offers under way at a time
 	w, e := newWorldWithEdge(t, nil)
-	w.net.SetDefault(simnet.Path{Delay: 10 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Delay: 10 * time.Millisecond})
 	for first := 0; first < states; first += 250 {
 		var ops []string
 		for i := first; i < first+250; i++ {
@@ -262,7 +262,7 @@ func joinWhileChanging(t *testing.T, seed uint64) {
 	w.startRelay()
 	e := w.startEdge(wire.Denetwork, func(c *edge.Config) { c.Flush = flush })
 	p := w.connect(e, dnptest.Cpp(), dnptest.App{})
-	w.net.SetDefault(simnet.Path{Delay: 20 * time.Millisecond})
+	w.net.SetPath(simnet.Path{Delay: 20 * time.Millisecond})
 	value := 0
 	change := func() {
 		value++

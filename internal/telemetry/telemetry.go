@@ -12,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -21,6 +22,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 )
 
@@ -201,4 +203,47 @@ func newResource(service, node string) (*resource.Resource, error) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	return res, nil
+}
+
+// Logger returns log with two additions: lines that belong to a sampled update carry its
+// trace_id and span_id, and the collector receives all lines that log writes if
+// OTEL_LOGS_EXPORTER asks for that.
+func (t *Telemetry) Logger(log *slog.Logger) *slog.Logger {
+	if t == nil || t.traces == nil && t.logs == nil {
+		return log
+	}
+	base := log.Handler()
+	var h slog.Handler = lineHandler{base, base, true}
+	if t.logs != nil {
+		h = slog.NewMultiHandler(h, lineHandler{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(t.logs)), base, false})
+	}
+	return slog.New(h)
+}
+
+// A lineHandler takes the lines that level takes. With ids it adds those of the span in the
+// context of a line.
+type lineHandler struct {
+	slog.Handler
+	level slog.Handler
+	ids   bool
+}
+
+func (h lineHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.level.Enabled(ctx, l)
+}
+
+func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
+	if c := trace.SpanContextFromContext(ctx); h.ids && c.IsValid() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace_id", c.TraceID().String()), slog.String("span_id", c.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lineHandler{h.Handler.WithAttrs(attrs), h.level, h.ids}
+}
+
+func (h lineHandler) WithGroup(name string) slog.Handler {
+	return lineHandler{h.Handler.WithGroup(name), h.level, h.ids}
 }

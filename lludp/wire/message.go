@@ -8,15 +8,18 @@ import (
 // reference viewer stops at 250.
 const AppendedMax = 250
 
-// Acks are the acknowledgements at the end of a packet. They are a set: implementations write
-// them in different orders.
-type Acks struct{ p []byte }
+// Acks are the acknowledgements at the end of a packet, or in the body of PacketAck. They are
+// a set: implementations write them in different orders.
+type Acks struct {
+	p     []byte
+	order binary.ByteOrder
+}
 
 // Len returns the number of acknowledgements.
 func (a Acks) Len() int { return len(a.p) / 4 }
 
 // At returns the i-th one in the order on the wire.
-func (a Acks) At(i int) Seq { return Seq(binary.BigEndian.Uint32(a.p[4*i:])) }
+func (a Acks) At(i int) Seq { return Seq(a.order.Uint32(a.p[4*i:])) }
 
 // cutAcks removes the acknowledgements from the end of p. What is left must be a packet.
 func cutAcks(p []byte) (a Acks, rest []byte, err error) {
@@ -25,7 +28,7 @@ func cutAcks(p []byte) (a Acks, rest []byte, err error) {
 	if begin < PacketMin {
 		return a, nil, ErrAcks
 	}
-	return Acks{p[begin:last:last]}, p[:begin:begin], nil
+	return Acks{p[begin:last:last], binary.BigEndian}, p[:begin:begin], nil
 }
 
 // AppendAcks adds acknowledgements to a packet that has none and begins at b[0]. It adds as
@@ -45,25 +48,18 @@ func AppendAcks(b []byte, acks []Seq, max int) (_ []byte, n int) {
 // AckListMax is the most acknowledgements of a PacketAck message.
 const AckListMax = 255
 
-// An AckList is the body of PacketAck, with acknowledgements that no packet carried:
+// ParseAckList parses the body of PacketAck, with acknowledgements that no packet carried:
 //
 //	count uint8
 //	ids   count × uint32, little endian, unlike those appended to packets
-type AckList struct{ p []byte }
-
-// ParseAckList parses the body of PacketAck. It ignores bytes behind it.
-func ParseAckList(p []byte) (AckList, error) {
+//
+// It ignores bytes behind it.
+func ParseAckList(p []byte) (Acks, error) {
 	if len(p) < 1 || len(p)-1 < 4*int(p[0]) {
-		return AckList{}, ErrTruncated
+		return Acks{}, ErrTruncated
 	}
-	return AckList{p[1 : 1+4*int(p[0])]}, nil
+	return Acks{p[1 : 1+4*int(p[0])], binary.LittleEndian}, nil
 }
-
-// Len returns the number of acknowledgements.
-func (a AckList) Len() int { return len(a.p) / 4 }
-
-// At returns the i-th one.
-func (a AckList) At(i int) Seq { return Seq(binary.LittleEndian.Uint32(a.p[4*i:])) }
 
 // AppendAckList appends the body of PacketAck, with at most AckListMax acknowledgements.
 func AppendAckList(b []byte, acks []Seq) []byte {

@@ -10,23 +10,10 @@ import (
 // runMax is the longest run that two bytes can express.
 const runMax = 255
 
-// Append appends the coded form of p to b: every run of zeros as 00 k, a longer one in pieces
-// of 255. It never writes the form with several 00, which half of the implementations read
-// differently (lludp/DESIGN.md, Verdicts).
-func Append(b, p []byte) []byte {
-	for {
-		i := bytes.IndexByte(p, 0)
-		if i < 0 {
-			return append(b, p...)
-		}
-		k := run(p[i:])
-		b = append(append(b, p[:i]...), 0, byte(k))
-		p = p[i+k:]
-	}
-}
-
 // AppendShorter appends the coded form of p if that is shorter than p. Otherwise it returns b
-// unchanged and false.
+// unchanged and false. The coded form has every run of zeros as 00 k, a longer one in pieces of
+// 255, and never several 00, which half of the implementations read differently
+// (lludp/DESIGN.md, Verdicts).
 func AppendShorter(b, p []byte) ([]byte, bool) {
 	start, left := len(b), len(p)-1 // bytes that the coded form may still take
 	for {

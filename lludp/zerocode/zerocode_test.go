@@ -237,3 +237,16 @@ func FuzzCode(f *testing.F) {
 		}
 	})
 }
+
+// Append appends the coded form of p, however long it is.
+func Append(b, p []byte) []byte {
+	for {
+		i := bytes.IndexByte(p, 0)
+		if i < 0 {
+			return append(b, p...)
+		}
+		k := run(p[i:])
+		b = append(append(b, p[:i]...), 0, byte(k))
+		p = p[i+k:]
+	}
+}

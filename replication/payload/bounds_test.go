@@ -31,7 +31,7 @@ func TestBoundsComeBack(t *testing.T) {
 			t.Errorf("%s is listed as %s", value, text)
 		}
 		want := l.States[0].Desc.Values[0].Bounds
-		for _, f := range []Form{JSON, Godot(variant.Godot2), Godot(variant.Godot3), Godot(variant.Godot4)} {
+		for _, f := range []Form{JSON, Form{variant.Godot2}, Form{variant.Godot3}, Form{variant.Godot4}} {
 			got := putOf(t, f, &l).Values[0].Bounds
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s in %v: %+v, want %+v", value, f, got, want)
@@ -55,8 +55,8 @@ func putOf(t *testing.T, f Form, l *replication.Listing) *replication.Op {
 		states := value.list()
 		states.some()
 		fields := parseFields(states.element(), "a state")
-		op, p := new(replication.Op), parser{}
-		p.op(op, &fields)
+		op := new(replication.Op)
+		parseOp(op, &fields, "")
 		if fields.err != nil {
 			t.Fatalf("%v: %v", f, fields.err)
 		}

@@ -25,8 +25,8 @@ func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 	}
 	if a.Results != nil {
 		e.key("results").array()
-		for _, r := range a.Results {
-			e.result(r)
+		for _, err := range a.Results {
+			e.result(err)
 		}
 		e.end()
 	}
@@ -46,9 +46,9 @@ func (e *emitter) position(epoch, seq uint64) {
 	e.key("seq").uint(seq)
 }
 
-func (e *emitter) result(r replication.Result) {
-	if r.Err != nil {
-		e.problem(r.Err)
+func (e *emitter) result(err *replication.Error) {
+	if err != nil {
+		e.problem(err)
 		return
 	}
 	e.object()
@@ -135,7 +135,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	after := l.After
 	for i := range l.States {
 		before := e
-		e.put(&l.States[i])
+		e.put(l.States[i])
 		if i > 0 && e.len()-start+tail > sizeMax {
 			e = before
 			after = l.States[i-1].Desc.Key
@@ -148,7 +148,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	return e.done()
 }
 
-func (e *emitter) put(s *replication.Listed) {
+func (e *emitter) put(s *replication.State) {
 	d := s.Desc
 	e.object()
 	e.textField("op", "put")
@@ -171,7 +171,7 @@ func (e *emitter) put(s *replication.Listed) {
 	e.end()
 }
 
-func (e *emitter) putValue(s *replication.Listed, i int) {
+func (e *emitter) putValue(s *replication.State, i int) {
 	v := &s.Desc.Values[i]
 	e.object()
 	e.textField("name", v.Name)
@@ -272,9 +272,9 @@ type emitter struct {
 	w     variant.Writer
 	depth int
 	open  [emitDepthMax]struct {
-		mark  variant.Mark
-		n     int  // elements so far
-		keyed bool // it is an object
+		mark    variant.Mark
+		n       int  // elements so far
+		bracket byte // { of an object, [ of an array
 	}
 }
 
@@ -304,23 +304,18 @@ func (e *emitter) len() int {
 	return len(e.w.Bytes())
 }
 
-func (e *emitter) object() { e.begin(true) }
-func (e *emitter) array()  { e.begin(false) }
+func (e *emitter) object() { e.begin('{', variant.Dictionary) }
+func (e *emitter) array()  { e.begin('[', variant.Array) }
 
-func (e *emitter) begin(keyed bool) {
+func (e *emitter) begin(bracket byte, t variant.Type) {
 	e.element()
 	e.depth++
 	f := &e.open[e.depth]
-	f.n, f.keyed = 0, keyed
-	switch {
-	case e.form != JSON && keyed:
-		f.mark = e.w.Begin(variant.Dictionary)
-	case e.form != JSON:
-		f.mark = e.w.Begin(variant.Array)
-	case keyed:
-		e.b = append(e.b, '{')
-	default:
-		e.b = append(e.b, '[')
+	f.n, f.bracket = 0, bracket
+	if e.form == JSON {
+		e.b = append(e.b, bracket)
+	} else {
+		f.mark = e.w.Begin(t)
 	}
 }
 
@@ -328,13 +323,10 @@ func (e *emitter) begin(keyed bool) {
 func (e *emitter) end() {
 	f := &e.open[e.depth]
 	e.depth--
-	switch {
-	case e.form != JSON:
+	if e.form == JSON {
+		e.b = append(e.b, f.bracket+2) // in ASCII } is two behind {, and ] behind [
+	} else {
 		e.w.End(f.mark, f.n)
-	case f.keyed:
-		e.b = append(e.b, '}')
-	default:
-		e.b = append(e.b, ']')
 	}
 }
 
@@ -351,7 +343,7 @@ func (e *emitter) key(name string) *emitter {
 
 // element counts a value, unless it belongs to a key.
 func (e *emitter) element() {
-	if e.depth > 0 && !e.open[e.depth].keyed {
+	if e.depth > 0 && e.open[e.depth].bracket == '[' {
 		e.count()
 	}
 }
@@ -386,7 +378,7 @@ func (e *emitter) boolean(v bool) {
 func (e *emitter) uint(u uint64) {
 	e.element()
 	if e.form != JSON {
-		writeUint(&e.w, u)
+		integer{int64(u), true}.write(&e.w)
 		return
 	}
 	e.b = strconv.AppendUint(e.b, u, 10)
@@ -406,7 +398,7 @@ func (e *emitter) message(p []byte) {
 	e.element()
 	switch {
 	case e.form == JSON:
-		e.b = appendBytesText(e.b, p)
+		e.b = appendString(e.b, MessageText(p))
 	case utf8.Valid(p) && godotText(string(p)) == string(p):
 		e.w.String(string(p))
 	default:

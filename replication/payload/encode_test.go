@@ -34,7 +34,7 @@ func TestAnswers(t *testing.T) {
 	busy := &replication.Error{Code: replication.CodeBusy, Message: "m", Op: 3, RetryAfter: 250 * time.Millisecond}
 	wantJSON(t, "busy", JSON.AppendAnswer(nil, &replication.Answer{Err: busy}),
 		`{"error":{"code":"busy","message":"m","op":3,"retry_after_ms":250}}`)
-	wantJSON(t, "not atomic", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 2, Durable: true, Results: []replication.Result{{}, {Err: mismatch}}}),
+	wantJSON(t, "not atomic", JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 2, Durable: true, Results: []*replication.Error{nil, mismatch}}),
 		`{"epoch":7,"seq":2,"results":[{"ok":true},{"error":{"code":"type_mismatch","message":"value \"hp\": want float32, got string","op":0}}]}`)
 }
 
@@ -82,7 +82,7 @@ func TestStringsAreJSON(t *testing.T) {
 }
 
 // listed makes the state that the store would make of a put.
-func listed(t testing.TB, op *replication.Op) replication.Listed {
+func listed(t testing.TB, op *replication.Op) *replication.State {
 	d := &replication.Description{
 		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details,
 	}
@@ -93,7 +93,7 @@ func listed(t testing.TB, op *replication.Op) replication.Listed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := replication.Listed{Desc: d, Values: netstate.NewState(layout), Nulls: netstate.NewMask(len(op.Values))}
+	l := &replication.State{Desc: d, Values: netstate.NewState(layout), Nulls: netstate.NewMask(len(op.Values))}
 	for i, v := range op.Values {
 		if v.Value == nil {
 			continue
@@ -113,7 +113,7 @@ func listed(t testing.TB, op *replication.Op) replication.Listed {
 
 func TestListing(t *testing.T) {
 	p := mustParse(t, tower, "")
-	l := &replication.Listing{Epoch: 7, Seq: 8, States: []replication.Listed{listed(t, &p.Ops[0])}}
+	l := &replication.Listing{Epoch: 7, Seq: 8, States: []*replication.State{listed(t, &p.Ops[0])}}
 	const state = `{"op":"put","key":"tower","message":"text","farewell":"gone","access":"read-only","audience":{"all":true},"values":[` +
 		`{"name":"hp","type":"float32","value":93.5,"precision":0.1},` +
 		`{"name":"pos","type":"vector3f32","value":[1,2,3],"precision":0.01},` +
@@ -159,7 +159,7 @@ func putText(t testing.TB, op *replication.Op) string {
 func putIn(t testing.TB, f Form, op *replication.Op) []byte {
 	l := listed(t, op)
 	e := newEmitter(f, nil)
-	e.put(&l)
+	e.put(l)
 	return e.done()
 }
 

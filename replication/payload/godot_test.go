@@ -13,7 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-var godotForms = []Form{Godot(variant.Godot2), Godot(variant.Godot3), Godot(variant.Godot4)}
+var godotForms = []Form{Form{variant.Godot2}, Form{variant.Godot3}, Form{variant.Godot4}}
 
 // fromJSON converts JSON to Variants, including repeated members.
 func fromJSON(t testing.TB, f Form, text string) []byte {
@@ -190,7 +190,7 @@ func twin(t *testing.T, body, code string) {
 
 // TestGodotParse has the payloads that only Variants can express.
 func TestGodotParse(t *testing.T) {
-	f := Godot(variant.Godot4)
+	f := Form{variant.Godot4}
 	w := variant.NewWriter(variant.Godot4, nil)
 	op := w.Begin(variant.Dictionary)
 	w.String("op")
@@ -236,7 +236,7 @@ func TestGodotParse(t *testing.T) {
 }
 
 func TestGodotParseRefuses(t *testing.T) {
-	f := Godot(variant.Godot3)
+	f := Form{variant.Godot3}
 	for _, c := range []struct {
 		name    string
 		write   func(w *variant.Writer)
@@ -293,7 +293,7 @@ func pairOf(w *variant.Writer, key, value func()) {
 func TestGodotAnswers(t *testing.T) {
 	at := time.Unix(1700000000, 5e6)
 	p := mustParse(t, tower, "")
-	listing := &replication.Listing{Epoch: 7, Seq: 8, States: []replication.Listed{listed(t, &p.Ops[0])}, After: "tower"}
+	listing := &replication.Listing{Epoch: 7, Seq: 8, States: []*replication.State{listed(t, &p.Ops[0])}, After: "tower"}
 	problem := &replication.Error{Code: replication.CodeBusy, Message: "later", Op: 2, RetryAfter: time.Second}
 	event := &replication.Event{
 		Type: replication.EventChanged, Space: "s", Time: at, Epoch: 1, Seq: 2, Client: "c", Key: "k",
@@ -303,7 +303,7 @@ func TestGodotAnswers(t *testing.T) {
 		for name, write := range map[string]func(f Form) []byte{
 			"answer": func(f Form) []byte { return f.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 9, Durable: true}) },
 			"results": func(f Form) []byte {
-				return f.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 9, Results: []replication.Result{{}, {Err: problem}}})
+				return f.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: 9, Results: []*replication.Error{nil, problem}})
 			},
 			"error":   func(f Form) []byte { return f.AppendError(nil, problem) },
 			"changed": func(f Form) []byte { return f.AppendEvent(nil, event) },

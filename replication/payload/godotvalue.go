@@ -283,8 +283,6 @@ func (n integer) write(w *variant.Writer) {
 	}
 }
 
-func writeUint(w *variant.Writer, u uint64) { integer{int64(u), true}.write(w) }
-
 // writeFloat writes f, or its digits where Godot 2 cannot hold the number.
 func writeFloat(w *variant.Writer, f float64) {
 	if w.Dialect() == variant.Godot2 && !fitsFloat32(f) {
@@ -300,29 +298,30 @@ func fitsFloat32(f float64) bool { return math.IsInf(f, 0) || !math.IsInf(float6
 const componentsMax = 4
 
 func writeIntegers(w *variant.Writer, t wire.ValueType, enc []byte) {
+	low, high := int64(math.MinInt32), int64(math.MaxInt32)
+	if w.Dialect() != variant.Godot4 {
+		low, high = -1<<24, 1<<24 // a 32 bit float holds all of these exactly
+	}
 	var all [componentsMax]integer
+	var ints [componentsMax]int64
+	var floats [componentsMax]float64
 	n, width := t.Components(), t.Width()
+	fit := true
 	for i := range n {
 		c := enc[i*width : (i+1)*width]
 		if all[i] = (integer{int64(replication.Uint(c)), true}); t.Kind() == wire.KindSint {
 			all[i] = integer{replication.Int(c), false}
 		}
+		ints[i], floats[i] = all[i].i, float64(all[i].i)
+		fit = fit && all[i].fits64() && ints[i] >= low && ints[i] <= high
 	}
 	switch {
 	case n == 1:
 		all[0].write(w)
-	case w.Dialect() == variant.Godot4 && within32(all[:n]):
-		var c [componentsMax]int64
-		for i := range n {
-			c[i] = all[i].i
-		}
-		w.Ints([...]variant.Type{2: variant.Vector2i, 3: variant.Vector3i}[n], c[:n]...)
-	case w.Dialect() != variant.Godot4 && exact32(all[:n]):
-		var c [componentsMax]float64
-		for i := range n {
-			c[i] = float64(all[i].i)
-		}
-		w.Floats([...]variant.Type{2: variant.Vector2, 3: variant.Vector3}[n], c[:n]...)
+	case fit && w.Dialect() == variant.Godot4:
+		w.Ints([...]variant.Type{2: variant.Vector2i, 3: variant.Vector3i}[n], ints[:n]...)
+	case fit:
+		w.Floats([...]variant.Type{2: variant.Vector2, 3: variant.Vector3}[n], floats[:n]...)
 	default:
 		m := w.Begin(variant.Array)
 		for _, one := range all[:n] {
@@ -330,26 +329,6 @@ func writeIntegers(w *variant.Writer, t wire.ValueType, enc []byte) {
 		}
 		w.End(m, n)
 	}
-}
-
-func within32(all []integer) bool {
-	for _, n := range all {
-		if !n.fits64() || int64(int32(n.i)) != n.i {
-			return false
-		}
-	}
-	return true
-}
-
-// exact32 reports whether 32 bit floats hold all of these integers exactly.
-func exact32(all []integer) bool {
-	const most = 1 << 24
-	for _, n := range all {
-		if !n.fits64() || n.i > most || n.i < -most {
-			return false
-		}
-	}
-	return true
 }
 
 func writeReals(w *variant.Writer, t wire.ValueType, enc []byte) {

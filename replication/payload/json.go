@@ -441,7 +441,8 @@ func AppendValue(b []byte, t wire.ValueType, enc []byte) []byte {
 	case wire.KindString:
 		return appendString(b, string(enc[2:]))
 	case wire.KindData:
-		return appendBase64(b, "", enc[2:])
+		b = base64.StdEncoding.AppendEncode(append(b, '"'), enc[2:])
+		return append(b, '"')
 	}
 	n, width := t.Components(), t.Width()
 	if n == 1 {
@@ -462,13 +463,6 @@ func comma(b []byte, i int) []byte {
 	return b
 }
 
-func appendBase64(b []byte, prefix string, p []byte) []byte {
-	b = append(b, '"')
-	b = append(b, prefix...)
-	b = base64.StdEncoding.AppendEncode(b, p)
-	return append(b, '"')
-}
-
 // appendString appends s as a JSON string.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
@@ -486,16 +480,17 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendBytesText appends a message: as text if it is UTF-8, otherwise as base64.
-func appendBytesText(b, message []byte) []byte {
-	if !utf8.Valid(message) {
-		return appendBase64(b, prefixBase64, message)
-	}
+// MessageText returns a message in the JSON form: text as it is, or behind a prefix if it begins
+// with one, and other bytes as base64 behind "base64:".
+func MessageText(message []byte) string {
 	s := string(message)
-	if strings.HasPrefix(s, prefixBase64) || strings.HasPrefix(s, prefixText) {
-		s = prefixText + s
+	switch {
+	case !utf8.Valid(message):
+		return prefixBase64 + base64.StdEncoding.EncodeToString(message)
+	case strings.HasPrefix(s, prefixBase64), strings.HasPrefix(s, prefixText):
+		return prefixText + s
 	}
-	return appendString(b, s)
+	return s
 }
 
 // appendComponent appends one encoded component of t as JSON.

@@ -19,44 +19,38 @@ const OpsMax = 65536
 // may share memory with each other but not with body.
 //
 // In a publish that is not atomic, a bad op carries its error and the other ops stay valid.
-func (f Form) Parse(body []byte, subjectKey string) (replication.Publish, *replication.Error) {
-	p := parser{subjectKey: subjectKey}
+func (f Form) Parse(body []byte, subjectKey string) (p replication.Publish, err *replication.Error) {
 	n, err := f.root(body)
 	if err == nil {
-		err = p.publish(n)
+		err = parsePublish(&p, n, subjectKey)
 	}
 	if err != nil {
 		return replication.Publish{}, err
 	}
-	return p.out, nil
+	return p, nil
 }
 
-type parser struct {
-	subjectKey string
-	out        replication.Publish
-}
-
-func (p *parser) publish(n node) *replication.Error {
-	p.out.Atomic = true
+func parsePublish(p *replication.Publish, n node, subjectKey string) *replication.Error {
+	p.Atomic = true
 	f := parseFields(n, "the payload")
-	ops, several := f.get("ops")
+	list, several := f.get("ops")
 	if !several {
 		if f.has("atomic") {
 			f.fail(badRequest(`"atomic" belongs beside "ops"`))
 		}
-		p.out.Ops = make([]replication.Op, 1)
-		p.op(&p.out.Ops[0], &f)
+		p.Ops = make([]replication.Op, 1)
+		parseOp(&p.Ops[0], &f, subjectKey)
 		return f.err
 	}
 	f.only("a list of ops", "ops", "atomic")
-	optional(&f, "atomic", &p.out.Atomic, boolean)
+	optional(&f, "atomic", kindBoolean, &p.Atomic, boolean)
 	if f.err != nil {
 		return f.err
 	}
-	return p.ops(ops)
+	return parseOps(p, list, subjectKey)
 }
 
-func (p *parser) ops(n node) *replication.Error {
+func parseOps(p *replication.Publish, n node, subjectKey string) *replication.Error {
 	if n.kind() != kindArray {
 		return wantField("ops", kindArray, n)
 	}
@@ -64,23 +58,21 @@ func (p *parser) ops(n node) *replication.Error {
 	if !l.some() {
 		return badRequest(`"ops" is empty`)
 	}
-	for l.some() {
-		i := len(p.out.Ops)
+	for i := 0; l.some(); i++ {
 		if i >= OpsMax {
 			return replication.Errorf(replication.CodeTooLarge, "more than %d ops", OpsMax)
 		}
-		p.out.Ops = append(p.out.Ops, replication.Op{})
-		op := &p.out.Ops[i]
+		p.Ops = append(p.Ops, replication.Op{})
 		f := parseFields(l.element(), "an op")
-		p.op(op, &f)
+		parseOp(&p.Ops[i], &f, subjectKey)
 		if f.err == nil {
 			continue
 		}
 		f.err.Op = i
-		if p.out.Atomic {
+		if p.Atomic {
 			return f.err
 		}
-		*op = replication.Op{Err: f.err}
+		p.Ops[i] = replication.Op{Err: f.err}
 	}
 	return nil
 }
@@ -99,10 +91,9 @@ var ops = map[string]struct {
 	"clear":    {replication.OpClear, []string{"op"}},
 }
 
-// op parses the fields of an op.
-func (p *parser) op(op *replication.Op, f *fields) {
+func parseOp(op *replication.Op, f *fields, subjectKey string) {
 	var name string
-	required(f, "op", &name, text, `an op needs "op"`)
+	required(f, "op", kindString, &name, text, `an op needs "op"`)
 	form, ok := ops[name]
 	if !ok {
 		f.fail(badRequest("unknown op %q: want put, set, remove, audience, group, kick or clear", clip(name)))
@@ -110,36 +101,32 @@ func (p *parser) op(op *replication.Op, f *fields) {
 	}
 	op.Kind = form.kind
 	f.only(name, form.fields...)
+	if slices.Contains(form.fields, "key") {
+		parseKey(op, f, subjectKey)
+	}
 	switch op.Kind {
 	case replication.OpPut:
-		p.key(op, f)
-		put(op, f)
+		parsePut(op, f)
 	case replication.OpSet:
-		p.key(op, f)
-		required(f, "values", &op.Sets, setValues, `set needs "values"`)
-	case replication.OpRemove:
-		p.key(op, f)
+		required(f, "values", kindObject, &op.Sets, setValues, `set needs "values"`)
 	case replication.OpAudience:
-		p.key(op, f)
-		op.HasAudience = optional(f, "audience", &op.Audience, parseAudience)
-		op.HasDetails = optional(f, "lod", &op.Details, lod)
+		op.HasAudience = optional(f, "audience", kindAny, &op.Audience, parseAudience)
+		op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
 		if !op.HasAudience && !op.HasDetails {
 			f.fail(badRequest(`audience needs "audience" or "lod"`))
 		}
-	case replication.OpGroup:
-		client(op, f)
-		optional(f, "join", &op.Join, tokens)
-		optional(f, "leave", &op.Leave, tokens)
-	case replication.OpKick:
-		client(op, f)
+	case replication.OpGroup, replication.OpKick:
+		required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
+		optional(f, "join", kindArray, &op.Join, tokens)
+		optional(f, "leave", kindArray, &op.Leave, tokens)
 	}
 }
 
-// key takes the key from the op or the subject. If both have one, they must be equal.
-func (p *parser) key(op *replication.Op, f *fields) {
-	op.Key = p.subjectKey
+// parseKey takes the key from the op or the subject. If both have one, they must be equal.
+func parseKey(op *replication.Op, f *fields, subjectKey string) {
+	op.Key = subjectKey
 	var key string
-	if !optional(f, "key", &key, text) {
+	if !optional(f, "key", kindString, &key, text) {
 		if op.Key == "" {
 			f.fail(badRequest(`an op needs "key", unless the subject has it`))
 		}
@@ -154,27 +141,20 @@ func (p *parser) key(op *replication.Op, f *fields) {
 	op.Key = strings.Clone(key)
 }
 
-func client(op *replication.Op, f *fields) {
-	required(f, "client", &op.Client, token, `the op needs "client"`)
-}
-
-func put(op *replication.Op, f *fields) {
-	op.HasMessage = optional(f, "message", &op.Message, message)
+func parsePut(op *replication.Op, f *fields) {
+	op.HasMessage = optional(f, "message", kindAny, &op.Message, message)
 	if op.HasMessage && len(op.Message) == 0 {
 		f.fail(badRequest("a link message has at least one byte"))
 	}
-	op.HasFarewell = optional(f, "farewell", &op.Farewell, message)
-	op.HasAccess = optional(f, "access", &op.Access, parseAccess)
-	op.HasAudience = optional(f, "audience", &op.Audience, parseAudience)
-	op.HasPriority = optional(f, "priority", &op.Priority, parsePriority)
-	op.HasDetails = optional(f, "lod", &op.Details, lod)
-	required(f, "values", &op.Values, putValues, `put needs "values"`)
+	op.HasFarewell = optional(f, "farewell", kindAny, &op.Farewell, message)
+	op.HasAccess = optional(f, "access", kindAny, &op.Access, parseAccess)
+	op.HasAudience = optional(f, "audience", kindAny, &op.Audience, parseAudience)
+	op.HasPriority = optional(f, "priority", kindNumber, &op.Priority, parsePriority)
+	op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
+	required(f, "values", kindArray, &op.Values, putValues, `put needs "values"`)
 }
 
-func putValues(name string, n node) (values []replication.PutValue, err *replication.Error) {
-	if n.kind() != kindArray {
-		return nil, wantField(name, kindArray, n)
-	}
+func putValues(_ string, n node) (values []replication.PutValue, err *replication.Error) {
 	l := n.list()
 	if !l.some() {
 		return nil, badRequest("a state has at least one value")
@@ -204,7 +184,7 @@ func tooManyValues() *replication.Error {
 func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	what := "value " + strconv.Itoa(index)
 	f := parseFields(n, what)
-	if optional(&f, "name", &v.Name, text) {
+	if optional(&f, "name", kindString, &v.Name, text) {
 		if !replication.ValidName(v.Name) {
 			f.fail(badRequest("%s: name %q: want [A-Za-z_][A-Za-z0-9_]{0,%d}", what, clip(v.Name), replication.NameMax-1))
 		}
@@ -215,13 +195,13 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	if f.err != nil {
 		return f.err
 	}
-	required(&f, "type", &v.Type, parseType, `want "type"`)
-	optional(&f, "precision", &v.Precision, parsePrecision)
-	optional(&f, "nullable", &v.Nullable, boolean)
+	required(&f, "type", kindString, &v.Type, parseType, `want "type"`)
+	optional(&f, "precision", kindNumber, &v.Precision, parsePrecision)
+	optional(&f, "nullable", kindBoolean, &v.Nullable, boolean)
 	if f.has("null") && !v.Nullable {
 		f.fail(badRequest(`"null" needs "nullable":true`))
 	}
-	optional(&f, "null", &v.Null, substitute(v.Type))
+	optional(&f, "null", kindAny, &v.Null, substitute(v.Type))
 	v.Bounds = parseBounds(v.Type, &f)
 	if f.err != nil {
 		return f.err.In(what)
@@ -239,10 +219,10 @@ func parseBounds(t wire.ValueType, f *fields) *replication.Bounds {
 		return nil
 	}
 	b, finite := new(replication.Bounds), true
-	optional(f, "min", &b.Min, component(t))
-	optional(f, "max", &b.Max, component(t))
-	optional(f, "finite", &finite, boolean)
-	optional(f, "rate", &b.Rate, between(replication.WriteRateMin, replication.WriteRateMax))
+	optional(f, "min", kindAny, &b.Min, component(t))
+	optional(f, "max", kindAny, &b.Max, component(t))
+	optional(f, "finite", kindBoolean, &finite, boolean)
+	optional(f, "rate", kindNumber, &b.Rate, between(replication.WriteRateMin, replication.WriteRateMax))
 	b.Infinite = !finite
 	if f.err == nil {
 		f.err = b.Check(t)
@@ -250,10 +230,7 @@ func parseBounds(t wire.ValueType, f *fields) *replication.Bounds {
 	return b
 }
 
-func setValues(name string, n node) ([]replication.SetValue, *replication.Error) {
-	if n.kind() != kindObject {
-		return nil, wantField(name, kindObject, n)
-	}
+func setValues(_ string, n node) ([]replication.SetValue, *replication.Error) {
 	l := n.list()
 	guess := min(l.guess(), netstate.ValuesMax)
 	names := newNameSet(guess)
@@ -327,10 +304,10 @@ func (f Form) ParseGet(body []byte) (r GetRequest, err *replication.Error) {
 		return r, err
 	}
 	in := parseOnly(n, "the request", "after", "max")
-	optional(&in, "after", &r.After, text)
+	optional(&in, "after", kindString, &r.After, text)
 	if r.After != "" && !subject.ValidKey(r.After) {
 		in.fail(badRequest("field \"after\": %q is not a key", clip(r.After)))
 	}
-	optional(&in, "max", &r.Max, parseMax)
+	optional(&in, "max", kindNumber, &r.Max, parseMax)
 	return r, in.err
 }

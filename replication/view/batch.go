@@ -119,30 +119,19 @@ type Record struct {
 
 // Append appends the record to b. It must not be larger than SizeMax.
 func (r Record) Append(b []byte) []byte {
-	b = AppendSize(b, recordHead(r.Ref)+len(r.Data))
-	return append(appendRecordHead(b, r.Ref, r.Entity, r.Message), r.Data...)
-}
-
-func recordHead(ref RefID) int {
-	if ref == NoRef {
-		return 2 + 8 + 1
-	}
-	return 2 + 1
-}
-
-func appendRecordHead(b []byte, ref RefID, e EntityID, m MessageID) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(ref))
-	if ref == NoRef {
-		b = binary.LittleEndian.AppendUint64(b, uint64(e))
-	}
-	return append(b, byte(m))
+	b, start := Begin(b, r.Ref, r.Entity, r.Message)
+	return End(append(b, r.Data...), start)
 }
 
 // Begin appends the head of a record and returns where the record begins. The caller appends
 // the data and then calls [End].
 func Begin(b []byte, ref RefID, e EntityID, m MessageID) (_ []byte, start int) {
 	start = len(b)
-	return appendRecordHead(append(b, 0), ref, e, m), start
+	b = binary.LittleEndian.AppendUint16(append(b, 0), uint16(ref))
+	if ref == NoRef {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e))
+	}
+	return append(b, byte(m)), start
 }
 
 // End writes the size of the record that begins at start. A record of 128 bytes or more moves

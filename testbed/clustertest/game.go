@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/testbed/play"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 	"github.com/nats-io/nats.go"
 )
 
@@ -191,16 +193,12 @@ func (g *game) change(key string) {
 func (g *game) wanted(before time.Time) (quiet map[string]uint32, busy uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	quiet = make(map[string]uint32, len(g.want))
-	for key, v := range g.want {
-		quiet[key] = v
-	}
 	for _, p := range g.newest {
 		if p.at.Before(before) {
 			busy = max(busy, p.n)
 		}
 	}
-	return quiet, busy
+	return maps.Clone(g.want), busy
 }
 
 func (g *game) epochCount() int {
@@ -389,7 +387,7 @@ func (r *run) differences(now time.Time, all bool) string {
 // began. The error lists the differences.
 func (r *run) equalSince(ctx context.Context, all bool) (since time.Time, err error) {
 	end := time.Now().Add(equalMost)
-	for ; ctx.Err() == nil; proc.Sleep(ctx, equalLook) {
+	for ; ctx.Err() == nil; rig.Sleep(ctx, equalLook) {
 		now := time.Now()
 		different := r.differences(now, all)
 		switch {

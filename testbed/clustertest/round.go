@@ -32,7 +32,7 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	}
 	// Relays store each half second, so a publish that was accepted a second ago is stored.
 	// The random rest moves the fault within that half second.
-	proc.Sleep(ctx, time.Second+r.random(0, time.Second))
+	rig.Sleep(ctx, time.Second+r.random(0, time.Second))
 	if _, err := r.equalSince(ctx, true); err != nil {
 		return m, err
 	}
@@ -45,7 +45,7 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	// others change during the fault.
 	for _, key := range quietKeys {
 		r.game.change(key)
-		proc.Sleep(ctx, pace/2)
+		rig.Sleep(ctx, pace/2)
 	}
 	strike := time.Now()
 	s := &scene{run: r, home: home, started: strike}
@@ -114,7 +114,7 @@ func (r *run) comeHome(ctx context.Context, s *scene, m *Round) {
 	if err != nil {
 		m.Violations = append(m.Violations, err.Error())
 	}
-	proc.Sleep(ctx, time.Second)
+	rig.Sleep(ctx, time.Second)
 	m.Return = r.game.gap(start, time.Now())
 	if _, err := r.equalSince(ctx, true); err != nil {
 		m.Violations = append(m.Violations, "after the shard came home: "+err.Error())
@@ -253,7 +253,7 @@ func (s *scene) natsDown(ctx context.Context) error {
 		}
 	}
 	for end := time.Now().Add(natsDown); time.Now().Before(end); {
-		proc.Sleep(ctx, time.Second)
+		rig.Sleep(ctx, time.Second)
 		s.checkWithoutNATS(time.Since(s.started))
 	}
 	s.change()
@@ -267,7 +267,7 @@ func (s *scene) natsDown(ctx context.Context) error {
 
 // during waits, and changes some states in the middle.
 func (s *scene) during(ctx context.Context, d time.Duration) {
-	proc.Sleep(ctx, d/2)
+	rig.Sleep(ctx, d/2)
 	s.change()
-	proc.Sleep(ctx, d/2)
+	rig.Sleep(ctx, d/2)
 }

@@ -166,12 +166,12 @@ func (r *run) populate(ctx context.Context) (stop func(), err error) {
 	if err := r.game.once(ctx, putOp(lampKey, 0, "read-write")); err != nil {
 		return stop, err
 	}
-	running.Go(func() { proc.Every(ctx, pace, r.game.publish) })
+	running.Go(func() { rig.Every(ctx, pace, r.game.publish) })
 	if err := r.join(ctx, &running); err != nil {
 		return stop, err
 	}
 	r.lamp = &lamp{player: r.players[0].Player}
-	running.Go(func() { proc.Every(ctx, lampPace, r.lamp.write) })
+	running.Go(func() { rig.Every(ctx, lampPace, r.lamp.write) })
 	_, err = r.equalSince(ctx, true)
 	return stop, err
 }

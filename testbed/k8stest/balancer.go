@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
@@ -52,7 +51,7 @@ func newBalancer(address, port string, nodes []string, log *history.Log) (*balan
 }
 
 func (b *balancer) run(ctx context.Context) {
-	proc.Every(ctx, checkEvery, func() {
+	rig.Every(ctx, checkEvery, func() {
 		if err := b.check(ctx); err != nil {
 			fmt.Println("   balancer:", err)
 		}

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 	natsgo "github.com/nats-io/nats.go"
 )
 
@@ -285,7 +285,7 @@ type lateness struct{ longest atomic.Int64 }
 // run measures until ctx ends.
 func (l *lateness) run(ctx context.Context) {
 	last := time.Now()
-	proc.Every(ctx, latePace, func() {
+	rig.Every(ctx, latePace, func() {
 		now := time.Now()
 		l.longest.Store(max(l.longest.Load(), int64(now.Sub(last)-latePace)))
 		last = now
@@ -296,7 +296,7 @@ func (l *lateness) run(ctx context.Context) {
 func (l *lateness) take() time.Duration { return time.Duration(l.longest.Swap(0)) }
 
 func (k *kube) sleep(d time.Duration) error {
-	proc.Sleep(k.ctx, d)
+	rig.Sleep(k.ctx, d)
 	return k.ctx.Err()
 }
 

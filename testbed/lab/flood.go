@@ -10,14 +10,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"github.com/dnprelay/dnprelay/subject"
-	"github.com/nats-io/nats.go"
 )
 
 // Sizes of a flood. The addresses of players are outside of the forged ones.
@@ -176,19 +173,14 @@ func (s *floodRun) linked(c *bench.Client) bool {
 // watchPlayers looks at the memory of the edge and at all players until the returned
 // function is called, which returns the interrupted players and the highest memory.
 func (s *floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted int, peak int64)) {
-	ctx, cancel := context.WithCancel(ctx)
 	var marks [floodPlayers]bool
 	var peak int64
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for ; ctx.Err() == nil; proc.Sleep(ctx, watchPause) {
-			peak = max(peak, s.Stack.RSS())
-			s.markInterrupted(&marks)
-		}
+	end := during(ctx, watchPause, func() {
+		peak = max(peak, s.Stack.RSS())
+		s.markInterrupted(&marks)
 	})
 	return func() (interrupted int, _ int64) {
-		cancel()
-		watching.Wait()
+		end()
 		for _, yes := range marks {
 			if yes {
 				interrupted++
@@ -286,16 +278,11 @@ func (s *floodRun) sendClose(index int) {
 
 // leave lets the last players with a session leave, and waits for the events of that.
 func (s *floodRun) leave(ctx context.Context) error {
-	nc, err := nats.Connect(s.Stack.URL)
+	left, err := s.Publisher.NC.SubscribeSync(s.Publisher.Subjects.Event(bench.Space))
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	left, err := nc.SubscribeSync(subject.Names{}.Event("*"))
-	if err != nil {
-		return err
-	}
-	if err := nc.Flush(); err != nil {
+	if err := s.Publisher.NC.Flush(); err != nil {
 		return err
 	}
 	start := time.Now()

@@ -15,11 +15,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/bench"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 // Series are the names of the series.
@@ -188,7 +189,7 @@ func disturb(ctx context.Context, s *bench.Scene, r *bench.Round) error {
 	stall := func(index int) { s.Swarm.Do(func([]bench.Client) { s.Swarm.Stalled = index }) }
 	stall(stalledClient)
 	defer stall(-1)
-	defer flood(s)()
+	defer flood(ctx, s)()
 	return s.Measure(ctx, r, s.Case.States)
 }
 
@@ -213,22 +214,24 @@ func compare(s *bench.Scene, calm, loud []bench.Round) []bench.Result {
 	return []bench.Result{first, second}
 }
 
+// during calls f once per pause until the returned function is called.
+func during(ctx context.Context, pause time.Duration, f func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { rig.Every(ctx, pause, f) })
+	return func() { cancel(); running.Wait() }
+}
+
 // shout sends reliable messages to all clients until the returned function is called.
 func shout(ctx context.Context, s *bench.Scene) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ; ctx.Err() == nil; proc.Sleep(ctx, shoutPause) {
-			_ = s.Publisher.NC.Publish(s.Publisher.Subjects.ToAll(bench.Space), []byte("a reliable message to all")) // a failure shows in the figures
-		}
-	}()
-	return func() { cancel(); <-done }
+	return during(ctx, shoutPause, func() {
+		_ = s.Publisher.NC.Publish(s.Publisher.Subjects.ToAll(bench.Space), []byte("a reliable message to all")) // a failure shows in the figures
+	})
 }
 
 // flood sends floodRate datagrams per second in the name of floodClient until the returned
 // function is called. They are cheap to make and expensive to refuse.
-func flood(s *bench.Scene) (stop func()) {
+func flood(ctx context.Context, s *bench.Scene) (stop func()) {
 	socket := s.Swarm.Sender()
 	kinds := [][]byte{
 		wire.ReliableAck{Seq: 999, Code: wire.AckSuccess}.Append(nil),
@@ -237,23 +240,13 @@ func flood(s *bench.Scene) (stop func()) {
 		append([]byte{byte(wire.CommandMessage)}, make([]byte, 20)...),
 		{0xFF, 1, 2, 3},
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		start, sent := time.Now(), 0
-		for {
-			select {
-			case <-quit:
-				return
-			case <-time.After(floodPause):
-			}
-			for due := int(time.Since(start).Seconds() * floodRate); sent < due; sent++ {
-				socket.Send(bench.ClientAddress(floodClient), s.Stack.Ports[0], append(socket.Room(), kinds[sent%len(kinds)]...))
-			}
-			socket.Flush()
+	start, sent := time.Now(), 0
+	return during(ctx, floodPause, func() {
+		for due := int(time.Since(start).Seconds() * floodRate); sent < due; sent++ {
+			socket.Send(bench.ClientAddress(floodClient), s.Stack.Ports[0], append(socket.Room(), kinds[sent%len(kinds)]...))
 		}
-	}()
-	return func() { close(quit); <-done }
+		socket.Flush()
+	})
 }
 
 // WriteSeries prints the trends of growth series and the ratios of the disturbed series.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 const (
@@ -85,7 +86,7 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	_ = proc.Await(ctx, settleMost, "all messages are acknowledged", func() bool {
 		return c.game.Settled() && !slices.ContainsFunc(c.Players, func(p *Player) bool { return !p.Settled() })
 	})
-	proc.Sleep(ctx, settleRest)
+	rig.Sleep(ctx, settleRest)
 	if err := errors.Join(ctx.Err(), c.Stop()); err != nil {
 		return history.Verdict{}, err
 	}

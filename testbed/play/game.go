@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 	"github.com/nats-io/nats.go"
 )
 
@@ -91,7 +91,7 @@ func (g *Game) Run(ctx context.Context) {
 // moveWorld changes the state that all clients see.
 func (g *Game) moveWorld(ctx context.Context) {
 	n := uint32(0)
-	proc.Every(ctx, g.cfg.WorldPace, func() {
+	rig.Every(ctx, g.cfg.WorldPace, func() {
 		n++
 		_ = g.space.Post(publisher.Set{Key: BusyPrefix, Values: publisher.Values{"n": n}}) // fails only when closed
 	})

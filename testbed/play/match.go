@@ -141,9 +141,9 @@ func (m *Match) Crash(ctx context.Context, how string, edge int) error {
 		if err := e.Kill(); err != nil {
 			return err
 		}
-		proc.Sleep(ctx, m.cfg.Reroute)
+		rig.Sleep(ctx, m.cfg.Reroute)
 		m.Reroute(edge, true)
-		proc.Sleep(ctx, crashRest)
+		rig.Sleep(ctx, crashRest)
 		return nil
 	})
 	if err != nil {
@@ -164,7 +164,7 @@ func (m *Match) Drain(ctx context.Context, edge int, atOnce bool) error {
 	if err != nil {
 		return err
 	}
-	proc.Sleep(ctx, m.cfg.Reroute)
+	rig.Sleep(ctx, m.cfg.Reroute)
 	m.Reroute(edge, atOnce)
 	return m.AwaitEnd(ctx, e)
 }

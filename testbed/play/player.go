@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 const (
@@ -85,7 +85,7 @@ func (p *Player) Run(ctx context.Context) {
 		if p.left() {
 			return
 		}
-		proc.Sleep(ctx, connectPause)
+		rig.Sleep(ctx, connectPause)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -64,10 +65,35 @@ type Config struct {
 	Prepare func(*Deployment) error
 }
 
-// A Node is a program on a host.
+// A Node is a program on a host. It can be started again after it ended.
 type Node struct {
-	proc.Process
+	Name string
+	File string // the program
+	Args []string
+	Env  []string // added to the environment of this process
 	Host *Host
+
+	*proc.Process        // nil before the first start
+	log           string // file to which the output is appended
+}
+
+// Start starts the program.
+func (n *Node) Start() error {
+	out, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	fmt.Fprintf(out, "--- %s started at %s\n", n.Name, time.Now().Format(time.StampMilli))
+	cmd := exec.Command(n.File, n.Args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), n.Env...), out, out
+	return n.Host.start(func() error {
+		p, err := proc.Start(n.Name, cmd)
+		if err == nil {
+			n.Process = p
+		}
+		return err
+	})
 }
 
 // A Deployment is all processes and the network between them.
@@ -142,12 +168,8 @@ func (d *Deployment) makeNodes() (err error) {
 
 // node makes a host and a process without a program. It is not nil even with an error.
 func (d *Deployment) node(name string) (*Node, error) {
-	n := &Node{Process: proc.Process{Name: name, Log: filepath.Join(d.cfg.Dir, name+".log")}}
-	var err error
-	if n.Host, err = d.Add(name); err == nil && n.Host.ns != nil {
-		n.On = n.Host.ns.thread.Do
-	}
-	return n, err
+	host, err := d.Add(name)
+	return &Node{Name: name, Host: host, log: filepath.Join(d.cfg.Dir, name+".log")}, err
 }
 
 func (d *Deployment) setNATS() (err error) {
@@ -257,7 +279,9 @@ func (d *Deployment) Check() (err error) {
 // Kill ends all processes as crashes do.
 func (d *Deployment) Kill() {
 	for _, n := range d.Nodes() {
-		_ = n.Kill() // fails only if it has ended
+		if n.Process != nil {
+			_ = n.Kill() // fails only if it has ended
+		}
 	}
 }
 
@@ -268,7 +292,7 @@ func (d *Deployment) Close() {
 	for _, list := range [][]*Node{d.Edges, d.Relays, {d.Redis}, d.NATS} {
 		var all sync.WaitGroup
 		for _, n := range list {
-			if n != nil {
+			if n != nil && n.Process != nil {
 				all.Go(n.Stop)
 			}
 		}
@@ -308,4 +332,26 @@ func (d *Deployment) RedisCommands(ctx context.Context) (uint64, error) {
 	_, rest, _ := strings.Cut(text, "total_commands_processed:")
 	line, _, _ := strings.Cut(rest, "\r")
 	return strconv.ParseUint(line, 10, 64)
+}
+
+// Sleep waits for d or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// Every calls f once per d until ctx ends.
+func Every(ctx context.Context, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
+	}
 }

@@ -9,10 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -152,10 +152,10 @@ func (w *Network) Close() {
 	}
 	for _, h := range w.hosts {
 		if h.ns != nil {
-			h.ns.thread.Close()
+			close(h.ns.work)
 		}
 	}
-	w.hub.thread.Close()
+	close(w.hub.work)
 }
 
 // At returns a port of the host as ADDRESS:PORT.
@@ -182,44 +182,66 @@ func (h *Host) Dial(network, addr string) (c net.Conn, err error) {
 	return c, err
 }
 
+// start calls f, which starts a process, on a thread that lives as long as the network: the
+// kernel ends the process with that thread.
+func (h *Host) start(f func() error) error {
+	if h.ns == nil {
+		return f()
+	}
+	return h.ns.do(f)
+}
+
 // A namespace is a network namespace without a name. A thread of this process lives in
 // it; the namespace ends with the last thread, process or socket in it.
 type namespace struct {
-	file   string // of the namespace, for others to join it
-	thread *proc.Thread
+	file string      // of the namespace, for others to join it
+	work chan func() // of the thread, which ends when it is closed
 }
 
-func newNamespace() (n *namespace, err error) {
-	n = &namespace{}
-	n.thread, err = proc.NewThreadIn(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a network namespace (this needs root): %w", err)
-		}
+func newNamespace() (*namespace, error) {
+	n, made := &namespace{work: make(chan func())}, make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
 		n.file = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
-		return nil
-	})
-	return n, err
+		made <- err
+		for f := range n.work {
+			f()
+		}
+	}()
+	if err := <-made; err != nil {
+		close(n.work)
+		return nil, fmt.Errorf("make a network namespace (this needs root): %w", err)
+	}
+	return n, nil
+}
+
+// do calls f on the thread of the namespace.
+func (n *namespace) do(f func() error) error {
+	done := make(chan error, 1)
+	n.work <- func() { done <- f() }
+	return <-done
 }
 
 // in calls f on a thread of its own in the namespace, so that f may block.
 func (n *namespace) in(f func() error) error {
-	t, err := proc.NewThreadIn(func() error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		file, err := os.Open(n.file)
-		if err != nil {
-			return err
+		if err == nil {
+			err = errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close())
 		}
-		defer file.Close()
-		return unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
-	})
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	return t.Do(f)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
 }
 
 func (n *namespace) command(name string, args ...string) error {
-	return n.thread.Do(func() error { return Command(name, args...) })
+	return n.do(func() error { return Command(name, args...) })
 }
 
 // Command runs a short command; the error quotes what it printed.

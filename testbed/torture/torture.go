@@ -112,7 +112,7 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 			return nil
 		}
 		before := r.Interrupted()
-		proc.Sleep(ctx, r.random(500*time.Millisecond, 1500*time.Millisecond))
+		rig.Sleep(ctx, r.random(500*time.Millisecond, 1500*time.Millisecond))
 		if err := ph.cause(r, ctx, n); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ var counters = map[string]string{
 // count records what edges do in 3 s in which nothing happens.
 func (r *run) count(ctx context.Context) error {
 	before, began := r.operations(ctx), time.Now()
-	proc.Sleep(ctx, 3*time.Second)
+	rig.Sleep(ctx, 3*time.Second)
 	after := r.operations(ctx)
 	for what, n := range after {
 		r.Log.Add(history.Record{Kind: history.Ops, Note: what, N: n - before[what], D: time.Since(began).Microseconds()})
@@ -214,14 +214,14 @@ func (r *run) stop(ctx context.Context, _ int) error {
 		if err := e.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		proc.Sleep(ctx, min(d, stopNotice))
+		rig.Sleep(ctx, min(d, stopNotice))
 		if d > stopNotice {
 			r.Reroute(i, true)
-			proc.Sleep(ctx, d-stopNotice)
+			rig.Sleep(ctx, d-stopNotice)
 		}
 		return e.Signal(syscall.SIGCONT)
 	})
-	proc.Sleep(ctx, time.Second)
+	rig.Sleep(ctx, time.Second)
 	r.Avoid(i, false)
 	return err
 }
@@ -236,9 +236,9 @@ func (r *run) sprayed(ctx context.Context, n int) error {
 	r.SetSpray(on)
 	defer r.SetSpray(false)
 	return r.Log.During(what, "", func() error {
-		proc.Sleep(ctx, time.Second)
+		rig.Sleep(ctx, time.Second)
 		cpu, down := r.cpu(), r.Down()
-		proc.Sleep(ctx, sprayTime)
+		rig.Sleep(ctx, sprayTime)
 		r.Log.Add(history.Record{Kind: history.CPU, Note: what, N: r.Down() - down, D: (r.cpu() - cpu).Microseconds()})
 		return nil
 	})
@@ -266,14 +266,14 @@ func (r *run) redisFault(ctx context.Context, phase string) (err error) {
 	if err != nil {
 		return err
 	}
-	proc.Sleep(ctx, 300*time.Millisecond)
+	rig.Sleep(ctx, 300*time.Millisecond)
 	err = r.Crash(ctx, phase, r.Busiest())
 	switch phase {
 	case "redis-kill":
-		proc.Sleep(ctx, redisDown)
+		rig.Sleep(ctx, redisDown)
 		err = errors.Join(err, r.Redis.Start())
 	case "redis-stop":
-		proc.Sleep(ctx, redisDown)
+		rig.Sleep(ctx, redisDown)
 		err = errors.Join(err, r.Redis.Signal(syscall.SIGCONT))
 	}
 	return err
@@ -289,11 +289,11 @@ func (r *run) natsLeader(ctx context.Context, _ int) error {
 		if err := leader.Kill(); err != nil {
 			return err
 		}
-		proc.Sleep(ctx, 12*time.Second)
+		rig.Sleep(ctx, 12*time.Second)
 		if err := leader.Start(); err != nil {
 			return err
 		}
-		proc.Sleep(ctx, 5*time.Second)
+		rig.Sleep(ctx, 5*time.Second)
 		return nil
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -138,7 +137,7 @@ func (r *run) replaceAll(ctx context.Context, how string, nodes []*rig.Node, bin
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", how, n.Name, err)
 		}
-		proc.Sleep(ctx, pause)
+		rig.Sleep(ctx, pause)
 		if program == "edge" && i == 0 {
 			if err := r.mixed(ctx, how); err != nil {
 				return err
@@ -188,7 +187,7 @@ func (r *run) mixed(ctx context.Context, how string) error {
 		if err := r.Crash(ctx, "kill", i); err != nil {
 			return err
 		}
-		proc.Sleep(ctx, pause)
+		rig.Sleep(ctx, pause)
 	}
 	return nil
 }

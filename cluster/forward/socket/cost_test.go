@@ -30,10 +30,10 @@ func BenchmarkCost(b *testing.B) {
 	})
 	owner := open(b, "b", true, nil)
 	meet(b, a, owner)
-	to := forward.Client{Addr: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), client.LocalAddr().Port()), Listener: 1}
+	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), client.LocalAddr().Port())
 	data := make([]byte, 1200)
 
-	send := func(p []byte) { worker.Writer().Send(to.Addr, append(worker.Writer().Datagram(len(p)), p...)) }
+	send := func(p []byte) { worker.Writer().Send(to, append(worker.Writer().Datagram(len(p)), p...)) }
 	direct := func() {
 		for range 64 {
 			send(data)
@@ -42,7 +42,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	returned := func() {
 		for range 64 {
-			owner.Return("a", to, 1, data)
+			owner.Return("a", forward.Client{Addr: to, Listener: 1}, 1, data)
 		}
 		for n := 0; n < 64; {
 			for _, p := range <-handed {

@@ -11,11 +11,13 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 // Bounds of a turn of Run.
@@ -169,8 +171,8 @@ func (f *Forwarder) turn(now time.Time, came []udp.Datagram, out *udp.Writer) {
 	f.carry(now, out)
 }
 
-// Forward sends a datagram of a client to the edge that serves it; hops is how often it was
-// forwarded before. It copies data. It reports false if the node is not known, or
+// Forward sends a datagram of a client to the edge that serves the client; hops is how often
+// it was forwarded before. It copies data. It reports false if the node is not known, or
 // suspected. Datagrams that it accepts may still be lost, as in any network.
 func (f *Forwarder) Forward(node string, c forward.Client, hops uint8, data []byte) bool {
 	if is := f.Liveness(node); is != forward.Alive && is != forward.Unwatched {
@@ -242,4 +244,109 @@ func newID() (id uint64) {
 		id = binary.LittleEndian.Uint64(b[:])
 	}
 	return id
+}
+
+// Bounds of a batch. A datagram that does not fit is dropped and counted.
+const (
+	batchOps   = 8192
+	batchBytes = 4 << 20
+)
+
+// An op is a datagram of a worker: to be forwarded to a node, or returned by it.
+type op struct {
+	back   bool
+	hops   uint8
+	node   string
+	client forward.Client
+	epoch  uint64
+	data   []byte // in the batch
+}
+
+// A batch is the datagrams of the workers between two turns of Run.
+type batch struct {
+	ops   []op
+	bytes []byte
+}
+
+// add copies o into the batch. It reports whether there was room.
+func (b *batch) add(o op) bool {
+	if len(b.ops) >= batchOps || len(b.bytes)+len(o.data) > batchBytes {
+		return false
+	}
+	at := len(b.bytes)
+	b.bytes = append(b.bytes, o.data...)
+	o.data = b.bytes[at:] // stays valid when bytes moves
+	b.ops = append(b.ops, o)
+	return true
+}
+
+func (b *batch) reset() {
+	clear(b.ops)
+	b.ops, b.bytes = b.ops[:0], b.bytes[:0]
+}
+
+// A queue brings datagrams of workers to the goroutine of Run.
+//
+// The mutex is there because all workers put datagrams into the same batch: with a batch
+// for each, they would have to say when a turn of theirs is over. It is held for one copy.
+type queue struct {
+	mu      sync.Mutex
+	filling *batch
+	lost    atomic.Uint64
+}
+
+func (q *queue) put(o op) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.filling.add(o) {
+		q.lost.Add(1)
+	}
+}
+
+// take returns the batch that was filled, and has empty filled next.
+func (q *queue) take(empty *batch) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	full := q.filling
+	q.filling = empty
+	return full
+}
+
+// Stats returns the counters of the router, as of the last heartbeat.
+func (f *Forwarder) Stats() forward.Stats { return *f.stats.Load() }
+
+// Metrics returns what an edge shows at /metrics about forwarding.
+func (f *Forwarder) Metrics() []telemetry.Metric {
+	of := telemetry.Group[forward.Stats]{Prefix: "dnp.forward.", Read: f.Stats}
+	return []telemetry.Metric{
+		of.Gauge("peers", "{edge}", "Other edges that datagrams can be forwarded to.", func(s *forward.Stats) float64 { return float64(s.Peers) }),
+		of.Gauge("suspects", "{edge}", "Other edges whose heartbeats are missing.", func(s *forward.Stats) float64 { return float64(s.Suspects) }),
+		of.Gauge("routes", "{client}", "Clients of other edges whose highest epochs are remembered.", func(s *forward.Stats) float64 { return float64(s.Clients) }),
+		of.CounterBy("datagrams", "{datagram}", "Datagrams between edges, by kind.", "kind",
+			func(s *forward.Stats, observe func(string, uint64)) {
+				observe("in_sent", s.In)
+				observe("out_sent", s.Out)
+				observe("in_taken", s.Owner)
+				observe("out_taken", s.Client)
+				observe("orphan", s.Orphans)
+				observe("relayed", s.Relayed)
+				observe("nack_sent", s.NacksOut)
+				observe("nack_taken", s.NacksIn)
+				observe("beat_sent", s.HeartbeatsOut)
+				observe("beat_taken", s.HeartbeatsIn)
+			}),
+		of.CounterBy("drops", "{datagram}", "Datagrams that were not forwarded or not accepted, by reason.", "reason",
+			func(s *forward.Stats, observe func(string, uint64)) {
+				telemetry.Named[forward.DropReason](observe, s.Drops[:])
+				observe("lost", f.queue.lost.Load())
+			}),
+		telemetry.CounterBy("dnp.forward.socket.drops", "{datagram}", "Datagrams that the operating system lost, by reason.", "reason",
+			func(observe func(string, uint64)) {
+				s := f.socket.Stats()
+				telemetry.Named[udp.DropReason](observe, s.Drops[:])
+				observe("overflow", s.Overflows)
+			}),
+		of.Counter("stalls", "{stall}", "Times that this process was stopped for longer than heartbeats allow.",
+			func(s *forward.Stats) uint64 { return s.Stalls }),
+	}
 }

@@ -159,7 +159,7 @@ func TestChanged(t *testing.T) {
 
 func TestPortInUse(t *testing.T) {
 	a := open(t, "a", false, nil)
-	_, err := Open(Config{Router: forward.Config{Node: "b"}, Listen: a.Addr(), Handle: func(time.Time, []forward.Delivery) {}})
+	_, err := Open(Config{Router: forward.Config{Node: "b", Serves: a.cfg.Router.Serves}, Listen: a.Addr(), Handle: func(time.Time, []forward.Delivery) {}})
 	if err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("got %v", err)
 	}

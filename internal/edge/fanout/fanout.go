@@ -105,15 +105,6 @@ type base struct {
 	// writeNumber is that of the latest write request of any session that is not durable.
 	// The numbers of one session only have to increase, so all sessions share a counter.
 	writeNumber uint32
-
-	expiry time.Time // when to look for sessions that expire; zero for never
-}
-
-// expireBy has the worker look for sessions that expire at a time; zero is never.
-func (b *base) expireBy(at time.Time) {
-	if !at.IsZero() && (b.expiry.IsZero() || at.Before(b.expiry)) {
-		b.expiry = at
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -28,8 +29,11 @@ func (*fakeHost) Follow(string, int)                                            
 func (*fakeHost) Unfollow(string, int)                                           {}
 
 func newPeer(h Host) *peer {
-	return &peer{spaceInfo: &spaceInfo{base: &base{Config: Config{Host: h}}, spaceName: "arena"}, id: "m", client: "alice"}
+	return &peer{spaceInfo: &spaceInfo{base: &base{Config: Config{Host: h}}, spaceName: "arena"}, SessionConfig: SessionConfig{ID: "m", Claims: newClaims(), Began: start}}
 }
+
+// newClaims returns the claims of a client that needs no login, and may write.
+func newClaims() *auth.Claims { return &auth.Claims{Client: "alice", Space: "arena", Write: true} }
 
 func TestRepeater(t *testing.T) {
 	var r repeater
@@ -81,12 +85,16 @@ func TestReplaced(t *testing.T) {
 		{"of two sessions of the same moment the one with the smaller name ends", "z", 0, time.Second, true, true},
 		{"without claims the name of the client proves nothing", "z", 10 * time.Second, 10 * time.Second, false, false},
 	} {
-		r := rights{peer: newPeer(nil), began: start, known: c.known}
+		r := rights{peer: newPeer(nil)}
+		if c.known {
+			r.Claims.Expires = start.Add(time.Hour)
+		}
 		if got := r.replaced(start.Add(c.age), announcement(c.other, start.Add(c.began))); got != c.replaced {
 			t.Errorf("replaced = %v, want %v: %s", got, c.replaced, c.why)
 		}
 	}
-	r := rights{peer: newPeer(nil), began: start, known: true}
+	r := rights{peer: newPeer(nil)}
+	r.Claims.Expires = start.Add(time.Hour)
 	if !r.replaced(start, bus.Msg{Header: map[string]string{subject.HeaderSession: "z"}}) {
 		t.Error("an announcement without a time replaces nothing, want that it counts as later")
 	}
@@ -191,7 +199,7 @@ func TestWriteNumbers(t *testing.T) {
 	if n := p.nextWrite(); n != 1 {
 		t.Errorf("the number behind the greatest one is %d, want 1: 0 stands for none", n)
 	}
-	p.sessionEpoch = 3
+	p.SessionEpoch = 3
 	if n := p.nextWrite(); n != 3<<24+1 {
 		t.Errorf("the first write of epoch 3 has number %#x", n)
 	}

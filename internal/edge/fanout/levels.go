@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
@@ -280,19 +281,16 @@ func (v *levels) advanceLevel(now time.Time, l *level) {
 // end ends the levels of a state for which over holds.
 func (v *levels) end(st *replication.State, over func(*level) bool) {
 	s := sourcesOf(st)
-	rest := s.levels[:0]
-	for _, l := range s.levels {
+	s.levels = slices.DeleteFunc(s.levels, func(l *level) bool {
 		if !over(l) {
-			rest = append(rest, l)
-			continue
+			return false
 		}
 		v.queue.Remove(l)
 		l.source.Remove()
 		v.count--
 		v.counts.Levels--
-	}
-	clear(s.levels[len(rest):])
-	s.levels = rest
+		return true
+	})
 }
 
 // remove ends all sources of a state.

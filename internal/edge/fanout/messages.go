@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,12 +31,12 @@ type messages struct {
 // receive passes a message of the client on to the game servers.
 func (c *messages) receive(ev *dnp.Event) {
 	m := bus.Msg{
-		Subject: c.Subjects.From(c.spaceName, c.client),
-		Header:  map[string]string{subject.HeaderSession: c.id, subject.HeaderReliable: strconv.FormatBool(ev.Reliable)},
+		Subject: c.Subjects.From(c.spaceName, c.Claims.Client),
+		Header:  map[string]string{subject.HeaderSession: c.ID, subject.HeaderReliable: strconv.FormatBool(ev.Reliable)},
 		Data:    bytes.Clone(ev.Data),
 	}
 	switch {
-	case c.sessionEpoch > 0:
+	case c.SessionEpoch > 0:
 		m.Header[headerStream] = "none" // streams hold only reliable messages
 	case ev.Reliable:
 		m.Header[subject.HeaderNumber] = strconv.FormatUint(ev.Number, 10)
@@ -187,11 +186,7 @@ func (c *messages) answer(reply string, a messageAnswer) {
 	if reply == "" {
 		return
 	}
-	data, err := json.Marshal(a)
-	if err != nil {
-		panic("fanout: an answer that JSON cannot express: " + err.Error())
-	}
-	if c.Host.Publish(bus.Msg{Subject: reply, Data: data}) != nil {
+	if c.Host.Publish(bus.JSON(reply, a)) != nil {
 		c.counts.AnswersLost++
 	}
 }

@@ -32,7 +32,7 @@ type ownStates struct {
 	writes *writes
 	byKey  map[string]*ownState // of all sessions of the space
 	list   []*ownState
-	drops  []*drop
+	drops  []*ownState // that the client took back and the holder may still have
 }
 
 // An ownState is a state that a client offers. To the rest of the world it is the state
@@ -46,33 +46,28 @@ type ownState struct {
 	message  []byte
 	readOnly bool     // only the client itself may write
 	number   uint64   // state number in this epoch; 0 until the holder gave one
-	assert   repeater // of telling the holder that the state exists
+	repeat   repeater // of telling the holder that the state exists, or that the client took it back
 }
 
 // assertNow has the holder told that the state exists.
 func (own *ownState) assertNow(now time.Time) {
 	own.number = 0
-	own.assert.want(now)
+	own.repeat.want(now)
 }
 
-// A drop tells the holder that a client took a state of its own back.
-type drop struct {
-	link   wire.LinkID
-	repeat repeater
-}
-
-// at returns the state that the client offers under this LinkId.
-func (o *ownStates) at(link wire.LinkID) (*ownState, bool) {
-	i := slices.IndexFunc(o.list, func(own *ownState) bool { return own.link == link })
-	if i < 0 {
-		return nil, false
+// at returns the state that the client offers under this LinkId; nil for none.
+func (o *ownStates) at(link wire.LinkID) *ownState {
+	for _, own := range o.list {
+		if own.link == link {
+			return own
+		}
 	}
-	return o.list[i], true
+	return nil
 }
 
 // offered answers a link that the client offers.
-func (o *ownStates) offered(now time.Time, ev *dnp.Event, readOnly bool) {
-	if o.ClientStates == ClientStatesOff || readOnly || !o.accept(now, ev) {
+func (o *ownStates) offered(now time.Time, ev *dnp.Event) {
+	if o.ClientStates == ClientStatesOff || !o.Claims.Write || !o.accept(now, ev) {
 		o.conn.Reject(ev.Link)
 		o.counts.OffersRefused++
 	}
@@ -85,7 +80,7 @@ func (o *ownStates) accept(now time.Time, ev *dnp.Event) bool {
 	if !ok {
 		return false
 	}
-	own := &ownState{owner: o.peer, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly, key: ownKey(o.client, ev.Link)}
+	own := &ownState{owner: o.peer, link: ev.Link, message: bytes.Clone(ev.Data), readOnly: ev.ReadOnly, key: ownKey(o.Claims.Client, ev.Link)}
 	o.newSource(own, state)
 	if o.conn.Accept(ev.Link, own.source) != nil {
 		own.source.Remove()
@@ -120,10 +115,10 @@ func parseOffer(ev *dnp.Event) (state *netstate.State, ok bool) {
 // restore makes a state of the client anew, when its session is taken over, from what the
 // holder has of it. It returns nil if the holder never heard of it.
 func (o *ownStates) restore(link wire.LinkID) *dnp.Source {
-	if own, ok := o.at(link); ok {
+	if own := o.at(link); own != nil {
 		return own.source
 	}
-	st := o.replica.ByKey(ownKey(o.client, link))
+	st := o.replica.ByKey(ownKey(o.Claims.Client, link))
 	if st == nil {
 		return nil
 	}
@@ -154,7 +149,7 @@ func (o *ownStates) newSource(own *ownState, state *netstate.State) {
 func (o *ownStates) add(own *ownState) {
 	o.list = append(o.list, own)
 	o.byKey[own.key] = own
-	o.drops = slices.DeleteFunc(o.drops, func(d *drop) bool { return d.link == own.link })
+	o.drops = slices.DeleteFunc(o.drops, func(d *ownState) bool { return d.link == own.link })
 }
 
 // remove ends what this edge knows of the state.
@@ -176,8 +171,8 @@ func (o *ownStates) removeAll() {
 // repeatAll makes every request due that the holder has not answered.
 func (o *ownStates) repeatAll(now time.Time) {
 	for _, own := range o.list {
-		if own.assert.pending() {
-			own.assert.want(now)
+		if own.repeat.pending() {
+			own.repeat.want(now)
 		}
 	}
 	for _, d := range o.drops {
@@ -188,8 +183,8 @@ func (o *ownStates) repeatAll(now time.Time) {
 // advance makes the requests that are due and returns when the next one is.
 func (o *ownStates) advance(now, next time.Time) time.Time {
 	for _, own := range o.list {
-		if own.assert.ready(now, &next) {
-			own.assert.sent(now, &next)
+		if own.repeat.ready(now, &next) {
+			own.repeat.sent(now, &next)
 			o.sendAssert(own)
 		}
 	}
@@ -228,11 +223,11 @@ func (o *ownStates) value(own *ownState, i int) []byte {
 
 // asserted handles the holder's answer. An answer of an earlier epoch means nothing.
 func (o *ownStates) asserted(now time.Time, own *ownState, w *replication.Write, r replication.WriteResult, err error) {
-	switch current, ok := o.at(own.link); {
-	case !ok || current != own || w.Epoch != o.epoch || mustRepeat(r, err):
+	switch {
+	case o.at(own.link) != own || w.Epoch != o.epoch || mustRepeat(r, err):
 	case r.Code == replication.WriteOK:
 		own.number = r.State
-		own.assert.stop()
+		own.repeat.stop()
 		if wr, ok := o.writes.bySource[own.source]; ok {
 			wr.repeat.want(now)
 		}
@@ -250,16 +245,15 @@ func (o *ownStates) drop(now time.Time, own *ownState) {
 		o.drops = slices.Delete(o.drops, 0, 1)
 		o.counts.DropsForgotten++
 	}
-	d := &drop{link: own.link}
-	d.repeat.want(now)
-	o.drops = append(o.drops, d)
+	own.repeat.want(now)
+	o.drops = append(o.drops, own)
 }
 
-func (o *ownStates) sendDrop(d *drop) {
-	w := replication.Write{Kind: replication.WriteDrop, Number: o.nextWrite(), Link: uint16(d.link)}
+func (o *ownStates) sendDrop(own *ownState) {
+	w := replication.Write{Kind: replication.WriteDrop, Number: o.nextWrite(), Link: uint16(own.link)}
 	o.request(&w, func(_ time.Time, r replication.WriteResult, err error) {
 		if !mustRepeat(r, err) {
-			o.drops = slices.DeleteFunc(o.drops, func(x *drop) bool { return x == d })
+			o.drops = slices.DeleteFunc(o.drops, func(x *ownState) bool { return x == own })
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -69,22 +70,31 @@ type spaceInfo struct {
 	epoch     uint64 // of the replica, when it was looked at last
 }
 
-// A peer is the client of a session: its connection, and its names for the holder.
+// A SessionConfig is what a session is made of.
+type SessionConfig struct {
+	ID     string       // unique for ever
+	Claims *auth.Claims // who the client is, and what it may do
+	Began  time.Time
+
+	// SessionEpoch is that of a durable session, 0 for a session that ends with its edge. The
+	// session does not pass on the reliable messages of a client with a durable session: the
+	// owner of the connection delivers them when they are stored.
+	SessionEpoch uint64
+}
+
+// A peer is the client of a session.
 type peer struct {
 	*spaceInfo
-	conn   *dnp.Conn
-	id     string // of the session, unique for ever
-	client string // the client's name
-
-	sessionEpoch uint64 // of a durable session, 0 for one that ends with its edge
-	made         uint32 // write requests of a durable session at this edge
+	SessionConfig
+	conn *dnp.Conn
+	made uint32 // write requests of a durable session at this edge
 }
 
 // request sends a write request to the holder. done is called with the answer, also when
 // none comes, unless it finds the worker's inbox full. In done, w.Epoch is the epoch in
 // which the request was sent.
 func (p *peer) request(w *replication.Write, done func(now time.Time, r replication.WriteResult, err error)) {
-	w.Session, w.Client, w.Space, w.Epoch = p.id, p.client, p.spaceName, p.epoch
+	w.Session, w.Client, w.Space, w.Epoch = p.ID, p.Claims.Client, p.spaceName, p.epoch
 	m := bus.Msg{Subject: p.Subjects.Write(p.shard), Data: replication.AppendWrite(nil, w)}
 	p.Host.Request(m, answerWait, func(now time.Time, answer []byte, err error) {
 		var r replication.WriteResult
@@ -108,9 +118,9 @@ func mustRepeat(r replication.WriteResult, err error) bool {
 // as they wrap: the order holds while no edge makes 2^24 requests, and while the last edge
 // that wrote to the state had one of the 127 epochs before.
 func (p *peer) nextWrite() uint32 {
-	if p.sessionEpoch > 0 {
+	if p.SessionEpoch > 0 {
 		p.made++
-		return uint32(p.sessionEpoch)<<24 + p.made
+		return uint32(p.SessionEpoch)<<24 + p.made
 	}
 	if p.writeNumber++; p.writeNumber == 0 {
 		p.writeNumber++
@@ -120,14 +130,14 @@ func (p *peer) nextWrite() uint32 {
 
 // emit publishes an event about this session.
 func (p *peer) emit(now time.Time, ev replication.Event) {
-	ev.Space, ev.Client, ev.Session, ev.Time = p.spaceName, p.client, p.id, now
+	ev.Space, ev.Client, ev.Session, ev.Time = p.spaceName, p.Claims.Client, p.ID, now
 	ev.Epoch, ev.Seq = p.replica.Position()
-	p.publish(ev)
+	p.Emit(ev)
 }
 
-// publish publishes an event for game servers. Events are at most once, so an error of
+// Emit publishes an event for game servers. Events are at most once, so an error of
 // the bus is only counted.
-func (b *base) publish(ev replication.Event) {
+func (b *base) Emit(ev replication.Event) {
 	m := bus.Msg{Subject: b.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
 	if b.Host.Publish(m) != nil {
 		b.counts.EventsLost++

@@ -1,12 +1,14 @@
 package fanout
 
 import (
+	"encoding/json"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -25,35 +27,25 @@ type Session struct {
 	unsubscribe func()                   // from the messages for this client
 }
 
-// ID returns the name of the session, which is unique for ever.
-func (s *Session) ID() string { return s.id }
-
-// Client returns the name of the client.
-func (s *Session) Client() string { return s.client }
-
-// Space returns the name of the space.
-func (s *Session) Space() string { return s.spaceName }
-
 // Begin serves a client that has logged in: the space hears that it joined, and the
 // client is offered what it may see. From then on the session is the connection's Data.
-func (s *Session) Begin(now time.Time, conn *dnp.Conn, c *auth.Claims) {
-	s.start(conn, c)
+func (s *Session) Begin(now time.Time, conn *dnp.Conn) {
+	s.start(conn)
 	s.rights.announce(now)
 	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: s.Node})
-	s.space.enter(s)
+	s.space.offerAll(s)
 }
 
 // start binds the session to its connection.
-func (s *Session) start(conn *dnp.Conn, c *auth.Claims) {
+func (s *Session) start(conn *dnp.Conn) {
 	s.conn = conn
-	s.rights.set(c)
-	s.expireBy(c.Expires)
 	conn.SetData(s)
-	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.client), func(now time.Time, m bus.Msg) {
+	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.Claims.Client), func(now time.Time, m bus.Msg) {
 		if conn.Data() == s { // messages that are in the inbox already outlive unsubscribe
 			s.told(now, m)
 		}
 	})
+	s.space.sessions = append(s.space.sessions, s)
 	s.counts.Sessions++
 }
 
@@ -77,8 +69,8 @@ func (s *Session) Discard() { s.ownStates.removeAll() }
 // restored; token is the highest token among the numbered messages to the client. Resume
 // brings the links in line with what the client may see, and repeats what the client
 // wrote and the holder did not acknowledge.
-func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Claims) {
-	s.start(conn, c)
+func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64) {
+	s.start(conn)
 	s.messages.lastToken = token
 	s.messages.expectQueued()
 	s.rights.repeatGroups(now)
@@ -88,13 +80,13 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, c *auth.Cl
 		}
 		own.assertNow(now)
 	}
-	for _, h := range conn.Held() { // before reenter, which may bind links to other sources, or end them
+	for _, h := range conn.Held() { // before align, which may bind links to other sources, or end them
 		if src, ok := conn.SourceOf(h.Link); ok {
 			own, _ := src.Data().(*ownState)
 			s.writes.writer(src, own).restore(now, h)
 		}
 	}
-	s.space.reenter(s)
+	s.space.align(s)
 }
 
 // Handle handles an event of the session's connection.
@@ -103,11 +95,11 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventClosed:
 		s.closed(now, ev.Reason)
 	case dnp.EventMessage:
-		if s.sessionEpoch == 0 || !ev.Reliable {
+		if s.SessionEpoch == 0 || !ev.Reliable {
 			s.messages.receive(ev)
 		}
 	case dnp.EventLinkOffered:
-		s.ownStates.offered(now, ev, s.rights.readOnly)
+		s.ownStates.offered(now, ev)
 	case dnp.EventLinkUp:
 		s.linked(now, ev)
 	case dnp.EventLinkDown:
@@ -145,7 +137,7 @@ func (s *Session) linked(now time.Time, ev *dnp.Event) {
 
 // unlinked reports a link that the client refused, or ends a state that it took back.
 func (s *Session) unlinked(now time.Time, ev *dnp.Event) {
-	if own, ok := s.ownStates.at(ev.Link); ok && own.source == ev.Source {
+	if own := s.ownStates.at(ev.Link); own != nil && own.source == ev.Source {
 		s.ownStates.drop(now, own)
 		return
 	}
@@ -217,4 +209,107 @@ func (s *Session) retell(now time.Time) {
 func (s *Session) repeatAll(now time.Time) {
 	s.writes.repeatAll(now)
 	s.ownStates.repeatAll(now)
+}
+
+// A session younger than replaceTime yields only to one that began later, because the two
+// may begin without having heard of each other. An older session yields to any other that
+// announces itself, whatever the clock of its edge says.
+const replaceTime = 2 * time.Second
+
+// rights are what a session may, as its token or the game's service said.
+type rights struct {
+	*peer
+	leave      []string // groups left over from an earlier session
+	tellGroups repeater // of telling the holder the groups of the claims, and leave
+}
+
+// known reports whether a token or the game's service said who the client is.
+func (r *rights) known() bool { return !r.Claims.Expires.IsZero() }
+
+// announce has the holder told the groups of a client whose session begins, and ends the
+// older sessions of the client, wherever they are: a client is in a space once.
+func (r *rights) announce(now time.Time) {
+	if !r.known() {
+		return
+	}
+	for _, g := range r.replica.Groups(r.Claims.Client) {
+		if !slices.Contains(r.Claims.Groups, g) {
+			r.leave = append(r.leave, g)
+		}
+	}
+	if len(r.Claims.Groups)+len(r.leave) > 0 {
+		r.tellGroups.want(now)
+	}
+	_ = r.Host.Publish(bus.Msg{ // an older session that does not hear it goes on beside this one
+		Subject: r.Subjects.To(r.spaceName, r.Claims.Client),
+		Header: map[string]string{
+			subject.HeaderControl: subject.ControlReplaced, subject.HeaderSession: r.ID,
+			subject.HeaderBegan: strconv.FormatInt(r.Began.UnixMicro(), 10),
+		},
+	})
+}
+
+// replaced reports whether the session that announces itself with m replaces this one.
+func (r *rights) replaced(now time.Time, m bus.Msg) bool {
+	other := m.Header[subject.HeaderSession]
+	if other == r.ID || !r.known() {
+		return false
+	}
+	began, err := strconv.ParseInt(m.Header[subject.HeaderBegan], 10, 64)
+	mine := r.Began.UnixMicro()
+	later := mine > began || mine == began && r.ID > other
+	return err != nil || now.Sub(r.Began) >= replaceTime || !later
+}
+
+// mayWrite reports whether the client may write a state.
+func (r *rights) mayWrite(st *replication.State) bool {
+	return r.Claims.Write && st.Desc.Access.MayWrite(r.Claims.Client)
+}
+
+// repeatGroups has a new holder told the groups, because it may not have what the one
+// before was told. What game servers changed since stays if the replica shows that the client
+// has any group.
+func (r *rights) repeatGroups(now time.Time) {
+	if len(r.Claims.Groups) > 0 && len(r.replica.Groups(r.Claims.Client)) == 0 {
+		r.tellGroups.want(now)
+	}
+}
+
+// advance ends a session whose time is over. It tells the holder the groups of the client, if
+// that is due, and returns when there is more to do. The holder refuses them before it has heard that the client is there.
+func (r *rights) advance(now, next time.Time) time.Time {
+	if at := r.Claims.Expires; !at.IsZero() {
+		if !now.Before(at) {
+			r.conn.Close(dnp.CloseExpired)
+			return next
+		}
+		next = earlier(next, at)
+	}
+	if !r.tellGroups.ready(now, &next) {
+		return next
+	}
+	r.tellGroups.sent(now, &next)
+	m := bus.JSON(r.Subjects.ShardPublish(r.shard, r.spaceName, ""), struct {
+		Op     string   `json:"op"`
+		Client string   `json:"client"`
+		Join   []string `json:"join,omitempty"`
+		Leave  []string `json:"leave,omitempty"`
+	}{"group", r.Claims.Client, r.Claims.Groups, r.leave})
+	epoch := r.epoch
+	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(epoch, answer, err) })
+	return next
+}
+
+// grouped handles the holder's answer. An answer of an earlier epoch means nothing. The
+// edge repeats a request that is refused, because every refusal passes: the names in a
+// token are valid.
+func (r *rights) grouped(epoch uint64, answer []byte, err error) {
+	var a struct{ Error *struct{} }
+	if epoch != 0 && epoch != r.epoch { // in epoch 0 the replica did not know the holder yet
+		return
+	}
+	if err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil {
+		r.tellGroups.stop()
+		r.leave = nil
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -67,7 +66,7 @@ func newSessionTest(t *testing.T) *sessionTest {
 	}
 	s := &sessionTest{T: t, host: h, spaces: New(Config{Host: h, Endpoint: endpoint, Shards: 1, Linger: time.Hour})}
 	s.conn = endpoint.LogIn(start, netip.MustParseAddrPort("192.0.2.1:1"), nil, discard{})
-	s.session = s.spaces.NewSession(SessionConfig{Space: "arena", ID: "m", Client: "alice", Began: start})
+	s.session = s.spaces.NewSession(SessionConfig{ID: "m", Claims: newClaims(), Began: start})
 	s.holder(1)
 	return s
 }
@@ -130,7 +129,7 @@ func TestResumedWrites(t *testing.T) {
 		}
 		link, _ := s.conn.LinkOf(source(st))
 		s.conn.Hold(link.ID, 0, []byte{1})
-		s.session.Resume(start, s.conn, 0, &auth.Claims{Write: true})
+		s.session.Resume(start, s.conn, 0)
 		if wr, ok := s.session.writes.bySource[source(st)]; !ok || len(s.session.writes.list) != 1 {
 			t.Errorf("%s: %d writers, one of the state: %v, want the state to have the only one", c.why, len(s.session.writes.list), ok)
 		} else if v, ok := wr.newest(0); !ok || !slices.Equal(v, []byte{1}) {
@@ -142,17 +141,18 @@ func TestResumedWrites(t *testing.T) {
 // TestRefusedOffers: a client that offers states in vain costs no memory.
 func TestRefusedOffers(t *testing.T) {
 	s := newSessionTest(t)
-	s.session.Begin(start, s.conn, &auth.Claims{Write: true})
+	s.session.Begin(start, s.conn)
 	message := make([]byte, ownBytesMax/2)
 	values, err := wire.ParseValues([]byte{1, 0, 3, 0x39, 0x30})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const offers = 1000
-	for _, readOnly := range []bool{true, false} { // the connection refuses to accept what it was not offered
+	for _, readOnly := range []bool{true, false} {
+		s.session.Claims.Write = !readOnly // the connection refuses to accept what it was not offered
 		before := heapInUse()
 		for i := range offers {
-			s.session.ownStates.offered(start, &dnp.Event{Link: wire.LinkID(i + 1), Data: message, Values: values}, readOnly)
+			s.session.ownStates.offered(start, &dnp.Event{Link: wire.LinkID(i + 1), Data: message, Values: values})
 		}
 		if grown := heapInUse() - before; grown > offers*int64(len(message))/10 {
 			t.Errorf("%d refused offers (read-only client: %v) leave %d bytes, want none", offers, readOnly, grown)
@@ -178,11 +178,12 @@ func TestSlowBeginnings(t *testing.T) {
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	h := &requestHost{}
 	first, second := newPeer(h), newPeer(h)
-	second.id = "n"
+	second.ID = "n"
 	for _, p := range []*peer{first, second} {
-		p.replica = replication.NewReplica("arena", nil)
+		p.replica, p.Claims.Expires = replication.NewReplica("arena", nil), start.Add(time.Hour)
 	}
-	a, b := rights{peer: first, began: at(1), known: true}, rights{peer: second, began: at(2), known: true}
+	first.Began, second.Began = at(1), at(2)
+	a, b := rights{peer: first}, rights{peer: second}
 	a.announce(at(3))
 	b.announce(at(4))
 	if !a.replaced(at(5), h.messages[1]) || b.replaced(at(5), h.messages[0]) {
@@ -194,7 +195,8 @@ func TestSlowBeginnings(t *testing.T) {
 // the holder of the next epoch.
 func TestGroupsOfNewHolder(t *testing.T) {
 	s := newSessionTest(t)
-	s.session.Begin(start, s.conn, &auth.Claims{Write: true, Groups: []string{"red"}, Expires: start.Add(time.Hour)})
+	s.session.Claims.Groups, s.session.Claims.Expires = []string{"red"}, start.Add(time.Hour)
+	s.session.Begin(start, s.conn)
 	s.spaces.Advance(start)
 	old := s.host.take()
 	if len(old) != 1 {

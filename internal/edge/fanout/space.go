@@ -79,15 +79,8 @@ func (s *space) repeatAll(now time.Time) {
 	}
 }
 
-// enter adds a session and offers it what it may see.
-func (s *space) enter(session *Session) {
-	s.sessions = append(s.sessions, session)
-	s.offerAll(session)
-}
-
-// reenter adds a session whose links another edge made, and makes them what they should be.
-func (s *space) reenter(session *Session) {
-	s.sessions = append(s.sessions, session)
+// align makes the links of a session what they should be.
+func (s *space) align(session *Session) {
 	for st := range s.replica.All() {
 		s.unlinkWrong(session, st, false)
 		s.offer(session, st)
@@ -137,7 +130,7 @@ func (s *space) offer(session *Session, st *replication.State) {
 	if !s.includes(st, session) {
 		return
 	}
-	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.owner.id == session.id {
+	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.owner == &session.peer {
 		return
 	}
 	if _, declined := session.declined[source(st)]; declined {
@@ -162,9 +155,9 @@ func (s *space) offer(session *Session, st *replication.State) {
 func (s *space) includes(st *replication.State, session *Session) bool {
 	a := &st.Desc.Audience
 	if len(a.Groups) == 0 {
-		return a.Includes(session.client, nil)
+		return a.Includes(session.Claims.Client, nil)
 	}
-	return a.Includes(session.client, s.replica.Groups(session.client))
+	return a.Includes(session.Claims.Client, s.replica.Groups(session.Claims.Client))
 }
 
 // ensureSource returns what the link of a session to a state is to be bound to, and the level
@@ -173,7 +166,7 @@ func (s *space) ensureSource(session *Session, st *replication.State) (*dnp.Sour
 	if len(st.Desc.Details) == 0 {
 		return source(st), nil
 	}
-	d, ok := st.Desc.Detail(session.client, s.replica.Groups(session.client))
+	d, ok := st.Desc.Detail(session.Claims.Client, s.replica.Groups(session.Claims.Client))
 	if !ok {
 		return source(st), nil
 	}
@@ -282,7 +275,7 @@ func (s *space) Removed(st *replication.State) {
 // Groups brings the links of a client in line with its groups.
 func (s *space) Groups(client string, groups []string) {
 	for _, session := range s.sessions {
-		if session.client != client {
+		if session.Claims.Client != client {
 			continue
 		}
 		for st := range s.replica.All() {

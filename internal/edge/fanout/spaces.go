@@ -49,27 +49,14 @@ func (s *Spaces) Follow(now time.Time, name string) *replication.Replica {
 	return sp.replica
 }
 
-// A SessionConfig is what a session is made of.
-type SessionConfig struct {
-	Space  string
-	ID     string // unique for ever
-	Client string
-	Began  time.Time
-
-	// Epoch is that of a durable session, 0 for a session that ends with its edge. The
-	// session does not pass on the reliable messages of a client with a durable session: the
-	// owner of the connection delivers them when they are stored.
-	Epoch uint64
-}
-
 // NewSession makes a session and follows its space. Begin, or Resolve and Resume, must
 // follow before the next Advance, which ends a space that has no session and that Follow
 // did not ask for.
 func (s *Spaces) NewSession(c SessionConfig) *Session {
-	sp := s.ensure(c.Space)
-	session := &Session{space: sp, peer: peer{spaceInfo: &sp.spaceInfo, id: c.ID, client: c.Client, sessionEpoch: c.Epoch}}
+	sp := s.ensure(c.Claims.Space)
+	session := &Session{space: sp, peer: peer{spaceInfo: &sp.spaceInfo, SessionConfig: c}}
 	p := &session.peer
-	session.rights = rights{peer: p, began: c.Began}
+	session.rights = rights{peer: p}
 	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
 	session.ownStates = ownStates{peer: p, writes: &session.writes, byKey: sp.ownByKey}
 	session.messages = messages{peer: p, replies: make(map[uint64]string)}
@@ -101,7 +88,7 @@ func (s *Spaces) Advance(now time.Time) time.Time {
 		next = earlier(next, sp.advance(now))
 	}
 	s.forget(now)
-	return s.expire(now, next)
+	return next
 }
 
 // forget ends the spaces that have had no session for some time.
@@ -117,32 +104,6 @@ func (s *Spaces) forget(now time.Time) {
 		}
 		return true
 	})
-}
-
-// expire ends the sessions whose time is over and returns when the next one ends.
-func (s *Spaces) expire(now, next time.Time) time.Time {
-	if s.expiry.IsZero() {
-		return next
-	}
-	if now.Before(s.expiry) {
-		return earlier(next, s.expiry)
-	}
-	s.expiry = time.Time{}
-	for _, sp := range s.order {
-		for _, session := range sp.sessions {
-			switch at := session.rights.expires; {
-			case at.IsZero():
-			case !now.Before(at):
-				session.conn.Close(dnp.CloseExpired)
-			default:
-				s.expireBy(at)
-			}
-		}
-	}
-	if s.expiry.IsZero() {
-		return next
-	}
-	return earlier(next, s.expiry)
 }
 
 // Reconnected tells that the bus was away: every replica asks whether it missed
@@ -180,13 +141,10 @@ func (s *Spaces) Presences(name string) []Presence {
 	}
 	all := make([]Presence, len(sp.sessions))
 	for i, session := range sp.sessions {
-		all[i] = Presence{Client: session.client, Session: session.id}
+		all[i] = Presence{Client: session.Claims.Client, Session: session.ID}
 	}
 	return all
 }
-
-// Emit publishes an event for game servers.
-func (s *Spaces) Emit(ev replication.Event) { s.publish(ev) }
 
 // Counts returns what was counted so far.
 func (s *Spaces) Counts() *Counts { return &s.counts }

@@ -246,20 +246,15 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 	case wr.bySource[wr.source] != wr || mustRepeat(r, err):
 		return
 	case r.Code == replication.WriteOK:
-		wr.settle(w.Number, func(v *written) bool { return wr.acknowledge(v, r) })
+		wr.settle(w.Number, r, func(int) bool { return false })
 	case r.Code == replication.WritePartly:
-		wr.settle(w.Number, func(v *written) bool {
-			if slices.Contains(r.Refused, uint16(v.index)) {
-				return wr.refuse(v)
-			}
-			return wr.acknowledge(v, r)
-		})
+		wr.settle(w.Number, r, func(index int) bool { return slices.Contains(r.Refused, uint16(index)) })
 		wr.counts.WritesRefused++
 	case r.Code == replication.WriteNoState && wr.own != nil:
 		wr.own.assertNow(now) // another relay became the holder, or the holder forgot the state
 		return
 	default:
-		wr.settle(w.Number, wr.refuse)
+		wr.settle(w.Number, r, func(int) bool { return true })
 		wr.counts.WritesRefused++
 	}
 	if slices.ContainsFunc(wr.values, func(v written) bool { return v.number == 0 }) {
@@ -267,18 +262,25 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 	}
 }
 
-// settle calls end for each value that request number or an earlier one carried, and
-// forgets those for which it returns true.
-func (wr *writer) settle(number uint32, end func(*written) bool) {
+// settle handles the verdict on the values that request number or an earlier one carried: the
+// client gets the authoritative value of those that are refused.
+func (wr *writer) settle(number uint32, r replication.WriteResult, refused func(index int) bool) {
 	open := false
 	for i := 0; i < len(wr.values); {
 		v := &wr.values[i]
 		carried := v.number != 0 && int32(v.number-number) <= 0
-		if carried && !v.acknowledged && end(v) {
+		open = open || !carried
+		switch {
+		case !carried || v.acknowledged:
+		case refused(v.index):
+			if link, ok := wr.linkExact(v.index); ok {
+				wr.conn.Refuse(link.ID, v.index)
+			}
 			wr.forget(i)
 			continue
+		default:
+			v.acknowledged, v.epoch, v.seq = true, r.Epoch, r.Seq
 		}
-		open = open || !carried
 		i++
 	}
 	if !open {
@@ -291,48 +293,26 @@ func (wr *writer) forget(i int) {
 	wr.values = slices.Delete(wr.values, i, i+1)
 }
 
-// acknowledge ends a value that the holder has if the replica has it, too. Otherwise the
-// client would be sent the value from before.
-func (wr *writer) acknowledge(v *written, r replication.WriteResult) bool {
-	v.acknowledged, v.epoch, v.seq = true, r.Epoch, r.Seq
-	if !wr.arrived(v) {
-		return false
-	}
-	wr.release(v)
-	return true
-}
-
 // arrived reports whether the replica is behind the position at which the holder has v.
 func (wr *writer) arrived(v *written) bool {
 	epoch, seq := wr.replica.Position()
 	return epoch > v.epoch || epoch == v.epoch && seq >= v.seq
 }
 
-// releaseArrived ends the values that both the holder and the replica have.
+// releaseArrived ends the values that both the holder and the replica have: the client is sent
+// them again. Before the replica has a value, the client would be sent the one from before.
 func (wr *writer) releaseArrived() {
 	for i := 0; i < len(wr.values); {
-		if v := &wr.values[i]; v.acknowledged && wr.arrived(v) {
-			wr.release(v)
-			wr.forget(i)
+		v := &wr.values[i]
+		if !v.acknowledged || !wr.arrived(v) {
+			i++
 			continue
 		}
-		i++
+		if link, ok := wr.linkExact(v.index); ok {
+			wr.conn.Release(link.ID, v.index)
+		}
+		wr.forget(i)
 	}
-}
-
-// release has the client be sent the value again.
-func (wr *writer) release(v *written) {
-	if link, ok := wr.linkExact(v.index); ok {
-		wr.conn.Release(link.ID, v.index)
-	}
-}
-
-// refuse gives the client the authoritative value.
-func (wr *writer) refuse(v *written) bool {
-	if link, ok := wr.linkExact(v.index); ok {
-		wr.conn.Refuse(link.ID, v.index)
-	}
-	return true
 }
 
 // linkExact returns the link through which the client wrote. If the client sees the state

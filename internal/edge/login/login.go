@@ -8,6 +8,8 @@ package login
 
 import (
 	"context"
+	"encoding/json"
+	"hash/maphash"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -52,7 +54,6 @@ type Config struct {
 	OpenSpace string // space of AuthOpen
 
 	// For AuthCallout: where to ask, and the name of the edge in questions.
-	Bus      bus.Bus
 	Subjects subject.Names
 	Node     string
 
@@ -65,7 +66,11 @@ type Config struct {
 type Authority struct {
 	cfg  Config
 	keys keyring
-	used usedTokens
+
+	// The mutex is there because a token may come to any worker. It is locked once per good
+	// token.
+	mu   sync.Mutex
+	used auth.Replay
 }
 
 // New returns an Authority. It reads the token keys if it needs them.
@@ -86,19 +91,6 @@ func (a *Authority) Watch(ctx context.Context) {
 	}
 }
 
-// UsedTokens are the tokens with which clients came to this edge. The mutex is there
-// because a token may come to any worker; it is locked once per good token.
-type usedTokens struct {
-	mu     sync.Mutex
-	replay auth.Replay
-}
-
-func (u *usedTokens) use(now time.Time, c *auth.Claims, from netip.Addr) auth.Reason {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.replay.Use(now, c, from)
-}
-
 // Stats are the counters of a Judge.
 type Stats struct {
 	Logins   [auth.NumReasons]uint64 // by result
@@ -107,9 +99,9 @@ type Stats struct {
 
 // A Host is what a Judge needs of the worker that owns it.
 type Host interface {
-	// Post has do called on a turn of the worker. It may be called from any goroutine. A
-	// call is lost when the worker's inbox, in which it holds size bytes, is full.
-	Post(size int, do func(now time.Time))
+	// Request sends a message and calls done on a turn of the worker, with the answer, or with
+	// an error if none comes within wait. done is not called if the worker's inbox is full.
+	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
 
 	// LoggedIn tells what became of a login for which Func returned LoginWait. claims is
 	// nil if the login is refused.
@@ -120,13 +112,16 @@ type Host interface {
 type Judge struct {
 	*Authority
 	Stats
-	host     Host
-	callouts callouts
+	host Host
+
+	pending  map[netip.AddrPort]callout // logins that the game's service is asked about
+	refusals []refusal                  // of late, by hash; a newer one takes the place of an older one
+	seed     maphash.Seed
 }
 
 // Judge returns the Judge of a worker.
 func (a *Authority) Judge(host Host) *Judge {
-	return &Judge{Authority: a, host: host, callouts: newCallouts()}
+	return &Judge{Authority: a, host: host, pending: make(map[netip.AddrPort]callout), seed: maphash.MakeSeed()}
 }
 
 // Func returns what judges the logins, nil if no client has to log in.
@@ -148,6 +143,13 @@ func (j *Judge) Identity(conn *dnp.Conn) *auth.Claims {
 	return &auth.Claims{Client: "c-" + j.cfg.NewID(), Space: j.cfg.OpenSpace, Write: true}
 }
 
+// use notes that a client logs in with a token.
+func (a *Authority) use(now time.Time, c *auth.Claims, from netip.Addr) auth.Reason {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used.Use(now, c, from)
+}
+
 // loginToken judges a login by the token in it.
 func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
 	claims, reason := auth.Claims{}, auth.NoToken
@@ -155,11 +157,128 @@ func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (
 		claims, reason = j.keys.keys.Load().Verify(now, token)
 	}
 	if reason == auth.None {
-		reason = j.used.use(now, &claims, from.Addr())
+		reason = j.use(now, &claims, from.Addr())
 	}
 	j.Logins[reason]++
 	if reason != auth.None {
 		return dnp.LoginRefuse, nil
 	}
 	return dnp.LoginAccept, &claims
+}
+
+// Bounds of asking the game's service who a client is. Until it answers, the client's
+// message is not acknowledged, so the client keeps it and what follows; the edge has one
+// of calloutsMax entries, and nothing of a session.
+const (
+	calloutsMax    = 256         // that wait for an answer, per worker; more logins have to wait
+	calloutTimeout = time.Second // for the service to answer
+	refusalTime    = 5 * time.Second
+	refusalsMax    = 4096 // that are remembered, per worker
+)
+
+// A callout is one question.
+type callout struct {
+	login uint64    // hash of the message and where it comes from
+	until time.Time // when it is forgotten, because its answer got lost
+}
+
+type refusal struct {
+	login uint64
+	until time.Time
+}
+
+// A calloutRequest is the question, a calloutAnswer the answer.
+type calloutRequest struct {
+	Address string `json:"address"`
+	Message []byte `json:"message"` // base64
+	Edge    string `json:"edge"`
+}
+
+type calloutAnswer struct {
+	Client string   `json:"client"`
+	Space  string   `json:"space"`
+	Groups []string `json:"groups"`
+	Write  *bool    `json:"write"` // true if absent
+	Exp    int64    `json:"exp"`   // Unix seconds; auth.LifeMax from now if absent
+	Error  string   `json:"error"`
+}
+
+// loginCallout judges a login by what the game's service says.
+func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
+	if j.refusals == nil {
+		j.refusals = make([]refusal, refusalsMax)
+	}
+	login := j.hash(from.Addr(), message)
+	if r := j.refusals[login%refusalsMax]; r.login == login && now.Before(r.until) {
+		j.Logins[auth.Refused]++
+		return dnp.LoginRefuse, nil
+	}
+	if p, ok := j.pending[from]; ok && now.Before(p.until) {
+		return dnp.LoginWait, nil
+	}
+	if len(j.pending) >= calloutsMax && !j.purge(now) {
+		j.Logins[auth.Busy]++
+		return dnp.LoginWait, nil // the client repeats it
+	}
+	j.pending[from] = callout{login: login, until: now.Add(2 * calloutTimeout)}
+	j.callOut(from, login, message)
+	return dnp.LoginWait, nil
+}
+
+// callOut asks the service.
+func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
+	j.Callouts++
+	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
+	j.host.Request(m, calloutTimeout, func(now time.Time, answer []byte, err error) { j.calledOut(now, from, login, answer, err) })
+}
+
+// calledOut handles the service's answer.
+func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data []byte, err error) {
+	if p, ok := j.pending[from]; !ok || p.login != login {
+		return // forgotten
+	}
+	delete(j.pending, from)
+	if err != nil {
+		j.Logins[auth.NoService]++
+		return // the client repeats its login, and the service is asked again
+	}
+	claims, reason := parseAnswer(now, data)
+	j.Logins[reason]++
+	if reason != auth.None {
+		j.refusals[login%refusalsMax] = refusal{login, now.Add(refusalTime)}
+		j.host.LoggedIn(now, from, nil)
+		return
+	}
+	j.host.LoggedIn(now, from, &claims)
+}
+
+func parseAnswer(now time.Time, data []byte) (auth.Claims, auth.Reason) {
+	var a calloutAnswer
+	if err := json.Unmarshal(data, &a); err != nil || a.Error != "" {
+		return auth.Claims{}, auth.Refused
+	}
+	claims := auth.Claims{Client: a.Client, Space: a.Space, Groups: a.Groups, Write: a.Write == nil || *a.Write, Expires: now.Add(auth.LifeMax)}
+	if a.Exp != 0 {
+		claims.Expires = time.Unix(a.Exp, 0)
+	}
+	return claims, claims.Check(now)
+}
+
+// purge forgets questions whose answers got lost, and reports whether there were any.
+func (j *Judge) purge(now time.Time) bool {
+	for from, p := range j.pending {
+		if !now.Before(p.until) {
+			delete(j.pending, from)
+		}
+	}
+	return len(j.pending) < calloutsMax
+}
+
+func (j *Judge) hash(from netip.Addr, message []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(j.seed)
+	ip := from.As16()
+	h.Write(ip[:])
+	h.Write(message)
+	return h.Sum64()
 }

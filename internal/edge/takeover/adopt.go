@@ -47,13 +47,13 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)
 	}
-	place := b.locations.locate(now, b.clientKey(from))
+	place := b.locations.locate(now, b.client(from))
 	if place.Kind == placeElsewhere {
 		if place.Node != o.edge && b.forward(place.Node, from, o) { // not back to where it came from
 			return true
 		}
-		b.locations.Withdraw(b.clientKey(from), place.Node) // that edge does not serve it or cannot be reached
-		place = b.locations.locate(now, b.clientKey(from))
+		b.locations.Withdraw(b.client(from), place.Node) // that edge does not serve it or cannot be reached
+		place = b.locations.locate(now, b.client(from))
 	}
 	switch {
 	case place.Kind == placeNowhere:
@@ -91,7 +91,7 @@ func (b *base) Misplaced(client netip.AddrPort, by int) {
 	}
 	if s.misplaced++; s.misplaced == moveAfter {
 		s.departure, s.toWorker = handingOver, by
-		s.log.HandOver(b.cfg.Node)
+		s.Log.HandOver(b.cfg.Node)
 		b.wake(s)
 	}
 }
@@ -122,7 +122,7 @@ func (b *base) lookUp(now time.Time, from netip.AddrPort, request bool) {
 
 // passHeld gives what waits to the worker of this edge that has the client's session.
 func (b *base) passHeld(from netip.AddrPort) bool {
-	worker, _, ok := b.locations.Server(b.clientKey(from))
+	worker, _, ok := b.locations.Server(b.client(from))
 	if !ok || worker == b.cfg.Worker {
 		return false
 	}
@@ -182,10 +182,10 @@ func (b *base) unclaimed(now time.Time, from netip.AddrPort, request bool) {
 // adopt begins to take a session over, unless this worker has it already. With yields, it
 // leaves the session to the edge that owns it, if that edge lives.
 func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
-	if s := b.byName[name]; s != nil && s.log.Phase() != sessionlog.Over {
+	if s := b.byName[name]; s != nil && s.Log.Phase() != sessionlog.Over {
 		return s
 	}
-	s := &Session{name: name, client: client, yields: yields, toWorker: -1, log: sessionlog.Adopt(b.log, name)}
+	s := &Session{name: name, client: client, yields: yields, toWorker: -1, Log: sessionlog.Adopt(b.log, name)}
 	b.setPath(s, Path{Unknown: true})
 	if client.IsValid() {
 		b.inferPath(s)
@@ -204,7 +204,7 @@ func (b *base) Give(name string, path Path, asker string) {
 	}
 	s := b.adopt(name, netip.AddrPort{}, false)
 	s.asker = asker
-	if s.log.Phase() == sessionlog.Owning { // this edge does not know yet that it lost the session
+	if s.Log.Phase() == sessionlog.Owning { // this edge does not know yet that it lost the session
 		s.givenBack = &path
 		b.revalidate(s)
 		return
@@ -235,7 +235,7 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 	}
 	b.inferPath(s)
 	b.enter(s)
-	s.about, s.deadline = about, now.Add(spacePatience)
+	s.About, s.deadline = about, now.Add(spacePatience)
 	b.host.Follow(now, about.Space)
 	b.awaiting = append(b.awaiting, s)
 }
@@ -261,10 +261,10 @@ func (b *base) yield(now time.Time, s *Session, node string) bool {
 func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 	b.awaiting = slices.DeleteFunc(b.awaiting, func(s *Session) bool {
 		switch {
-		case s.departure == gone || s.log.Phase() != sessionlog.Found:
+		case s.departure == gone || s.Log.Phase() != sessionlog.Found:
 			return true
-		case b.host.Follow(now, s.about.Space):
-			s.log.Claim()
+		case b.host.Follow(now, s.About.Space):
+			s.Log.Claim()
 			b.wake(s)
 			return true
 		case !now.Before(s.deadline):
@@ -279,7 +279,7 @@ func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 
 // adopted serves a session that this edge has taken over.
 func (b *base) adopted(now time.Time, s *Session) {
-	feed := b.host.Resume(now, s)
+	feed := b.host.Serve(now, s)
 	if feed == nil {
 		return // the next action says why
 	}
@@ -296,7 +296,7 @@ func (b *base) adopted(now time.Time, s *Session) {
 func (b *base) nothingFound(now time.Time, s *Session) {
 	b.reply(s)
 	if s.client.IsValid() {
-		b.locations.hint(now, b.clientKey(s.client), "")
+		b.locations.hint(now, b.client(s.client), "")
 		b.receiveHeld(now, s.client)
 	}
 }

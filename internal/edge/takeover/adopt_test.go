@@ -132,7 +132,7 @@ func TestForgedPaths(t *testing.T) {
 	}
 	e.pass(pathTime + time.Second) // by then only the session has the client's path
 	e.over[addr] = 0
-	w.session(addr).Conn().Close(dnp.CloseKicked)
+	w.session(addr).Log.Conn().Close(dnp.CloseKicked)
 	e.pass(time.Second)
 	if e.direct[addr] > 0 || e.over[addr] == 0 {
 		t.Errorf("the end: %d datagrams leave directly, %d over the edge that the client comes over", e.direct[addr], e.over[addr])
@@ -166,12 +166,12 @@ func TestGreetedElsewhere(t *testing.T) {
 func TestNotBack(t *testing.T) {
 	e := newTestEdge(t)
 	w, addr := e.workers[0], clientAddr(1)
-	e.locations.hint(e.net.Now(), w.t.clientKey(addr), "e2")
+	e.locations.hint(e.net.Now(), w.t.client(addr), "e2")
 	w.deliver(addr, "e2", 3, 0, 0, 0)
 	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
 		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
 	}
-	if p := e.locations.locate(e.net.Now(), w.t.clientKey(addr)); p.Kind == placeElsewhere {
+	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind == placeElsewhere {
 		t.Errorf("the hint is still %+v", p)
 	}
 }
@@ -278,7 +278,7 @@ func TestUncertain(t *testing.T) {
 	c.Advance(first.net.Now())
 	first.pass(100 * time.Millisecond)
 	s := first.workers[0].session(addr)
-	received, sent := s.Conn().NextNumbers()
+	received, sent := s.Log.Conn().NextNumbers()
 	if received < 3 {
 		t.Fatalf("the next number of the client is %d, want 3 at least", received)
 	}
@@ -293,8 +293,8 @@ func TestUncertain(t *testing.T) {
 	if len(next.events) != 2 || next.events[0].Type != replication.EventUncertain || next.events[1].Type != replication.EventLeft {
 		t.Fatalf("the events are %+v, want uncertain and left", next.events)
 	}
-	if ev := next.events[0]; ev.Session != s.about.ID || !slices.Equal(ev.Numbers, []uint64{received, sent}) {
-		t.Errorf("it is told %+v, want session %s and the numbers %d, %d", ev, s.about.ID, received, sent)
+	if ev := next.events[0]; ev.Session != s.About.ID || !slices.Equal(ev.Numbers, []uint64{received, sent}) {
+		t.Errorf("it is told %+v, want session %s and the numbers %d, %d", ev, s.About.ID, received, sent)
 	}
 	if next.direct[addr] != 1 {
 		t.Errorf("the client is sent %d datagrams, want the end", next.direct[addr])
@@ -315,7 +315,7 @@ func TestMisplaced(t *testing.T) {
 	e.pass(100 * time.Millisecond)
 	w.wantPhase("it was handed over", addr, Over)
 	other.wantPhase("it goes where the datagrams come", addr, Serving)
-	if got, epoch, ok := e.locations.Server(w.t.clientKey(addr)); !ok || got != other.index || epoch != 2 {
+	if got, epoch, ok := e.locations.Server(w.t.client(addr)); !ok || got != other.index || epoch != 2 {
 		t.Errorf("it is at worker %d in epoch %d, want %d and 2", got, epoch, other.index)
 	}
 }
@@ -384,7 +384,7 @@ func TestLogAwayEnds(t *testing.T) {
 	silence := sessionlog.Answer{Verdict: fence.Unreachable}
 	w.t.revalidate(s)
 	for _, at := range []time.Time{now, now.Add(logPatience + time.Millisecond)} {
-		s.log.Advance(at) // it asks the log
+		s.Log.Advance(at) // it asks the log
 		w.t.answer(at, s, silence)
 	}
 	if !w.t.LogAway() {

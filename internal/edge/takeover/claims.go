@@ -63,15 +63,10 @@ type claims struct {
 	superseded map[string]*supersededClaim
 	byLook     *heap.Heap[*supersededClaim]
 	looks      budget // at superseded claims
-	inherited  inheritance
-}
 
-// An inheritance is the claims on sessions that this edge takes over although their
-// clients say nothing.
-type inheritance struct {
-	queue []inheritedClaim
-	lists []listing
-	pace  pace // of questions about claims
+	inherited []inheritedClaim // that wait
+	lists     []listing
+	pace      pace // of questions about inherited claims
 }
 
 // An inheritedClaim is the claim of a dead edge on a session that this edge should take over.
@@ -108,10 +103,9 @@ func (c *claims) list(node string, rounds int) {
 
 // inherit queues claims of a dead edge that this edge should take over.
 func (c *claims) inherit(node string, names []string) {
-	q := &c.inherited
-	room := max(0, inheritMax-len(q.queue))
+	room := max(0, inheritMax-len(c.inherited))
 	for _, name := range names[:min(len(names), room)] {
-		q.queue = append(q.queue, inheritedClaim{name, node})
+		c.inherited = append(c.inherited, inheritedClaim{name, node})
 	}
 }
 
@@ -121,16 +115,15 @@ func (c *claims) listed(now time.Time, node string, rounds int, err error) {
 	if err != nil {
 		l = listing{node, rounds, now.Add(listRetry)}
 	}
-	if q := &c.inherited; l.rounds > 0 && len(q.lists) < goneMax {
-		q.lists = append(q.lists, l)
+	if l.rounds > 0 && len(c.lists) < goneMax {
+		c.lists = append(c.lists, l)
 	}
 }
 
 // advanceInherited takes over as many sessions as may be, and returns when there is more
 // to do.
 func (c *claims) advanceInherited(now, next time.Time) time.Time {
-	q := &c.inherited
-	q.lists = slices.DeleteFunc(q.lists, func(l listing) bool {
+	c.lists = slices.DeleteFunc(c.lists, func(l listing) bool {
 		if l.at.After(now) {
 			next = earlier(next, l.at)
 			return false
@@ -141,17 +134,17 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 		return true
 	})
 	if c.leaving {
-		q.queue = nil
+		c.inherited = nil
 	}
-	for len(q.queue) > 0 && q.pace.take(now, time.Second/workerAdoptionsPerSecond) {
-		claim := q.queue[0]
-		q.queue = q.queue[1:]
+	for len(c.inherited) > 0 && c.pace.take(now, time.Second/workerAdoptionsPerSecond) {
+		claim := c.inherited[0]
+		c.inherited = c.inherited[1:]
 		if !c.locations.present(claim.name) {
 			c.find(claim.name, func(_ time.Time, s cluster.Served, err error) { c.locatedInherited(claim, s, err) })
 		}
 	}
-	if len(q.queue) > 0 {
-		next = earlier(next, q.pace.next)
+	if len(c.inherited) > 0 {
+		next = earlier(next, c.pace.next)
 	}
 	return next
 }
@@ -176,11 +169,11 @@ func (c *claims) lose(now time.Time, s *Session) {
 	switch {
 	case c.cfg.Affinity == nil:
 	case len(c.superseded) >= supersededMax:
-		c.cfg.Affinity.Release(s.name, s.log.Epoch())
+		c.cfg.Affinity.Release(s.name, s.Log.Epoch())
 	default:
 		c.unsupersede(s.name)
 		patience := max(claimPatience, min(2*s.patience, claimPatienceMax))
-		claim := &supersededClaim{name: s.name, epoch: s.log.Epoch(), look: now.Add(claimPatience), patience: patience, until: now.Add(patience)}
+		claim := &supersededClaim{name: s.name, epoch: s.Log.Epoch(), look: now.Add(claimPatience), patience: patience, until: now.Add(patience)}
 		c.superseded[s.name] = claim
 		c.byLook.Set(claim)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -130,7 +131,7 @@ func TestLostToOthers(t *testing.T) {
 	l.other.Try(l.name, cluster.Served{Node: "e1", Epoch: 1}, func(cluster.Served, error) {})
 	l.pass(200 * time.Millisecond)
 	l.wantLook("e2 tries", false, true)
-	l.locations.enter(l.name, ClientKey{}, 1)
+	l.locations.enter(l.name, forward.Client{}, 1)
 	l.pass(claimPatience)
 	l.wantLook("another worker tries", false, true)
 	l.locations.leave(l.name, 1)
@@ -193,7 +194,7 @@ func TestLostPace(t *testing.T) {
 	k := l.worker.t
 	for i := range supersededMax + 1 {
 		x := &Session{name: clientAddr(i).String(), feed: noFeed{}}
-		x.log = sessionlog.Adopt(k.log, x.name)
+		x.Log = sessionlog.Adopt(k.log, x.name)
 		k.lose(l.net.Now(), x)
 	}
 	if n := len(k.superseded); n != supersededMax {

@@ -153,7 +153,7 @@ func TestGivenAway(t *testing.T) {
 	if !slices.Equal(e.forwarded, []string{"e2", "e2"}) || w.t.Count() > 0 {
 		t.Errorf("what waited was forwarded to %q, and %d sessions are still waited for", e.forwarded, w.t.Count())
 	}
-	if p := e.locations.locate(e.net.Now(), w.t.clientKey(addr)); p.Kind != placeElsewhere || p.Node != "e2" {
+	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind != placeElsewhere || p.Node != "e2" {
 		t.Errorf("the client is at %+v, want e2", p)
 	}
 }
@@ -184,7 +184,7 @@ func TestGivenComesBack(t *testing.T) {
 		answer(errRefused)
 		e.pass(20 * time.Millisecond)
 		w.wantPhase("it is back", addr, Serving)
-		if s := w.session(addr); s == nil || s.path.Edge != "e2" || s.Epoch() != 2 {
+		if s := w.session(addr); s == nil || s.path.Edge != "e2" || s.Log.Epoch() != 2 {
 			t.Errorf("given back: %v: it is %+v, want it to come over e2, in epoch 2", given, s)
 		}
 	}

@@ -24,12 +24,12 @@ func NewView(self string) *View { return &View{self: self} }
 
 // With returns the view after the roster changed, and the other edges that left.
 func (v *View) With(r cluster.Roster) (next *View, left []string) {
-	d := r.Since(v.roster)
+	joined, gone := r.Since(v.roster)
 	next = &View{self: v.self, roster: r, gone: maps.Clone(v.gone)}
 	if next.gone == nil {
 		next.gone = make(map[string]bool)
 	}
-	for _, m := range d.Left {
+	for _, m := range gone {
 		if len(next.gone) < goneMax {
 			next.gone[m.Name] = true
 		}
@@ -37,7 +37,7 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 			left = append(left, m.Name)
 		}
 	}
-	for _, m := range d.Joined {
+	for _, m := range joined {
 		delete(next.gone, m.Name)
 	}
 	return next, left

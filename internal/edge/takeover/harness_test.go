@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
@@ -95,7 +96,7 @@ func (e *testEdge) addWorker() *testWorker {
 	}
 	w.t = New(Config{
 		Host: w, Node: "e1", Worker: w.index, Listener: listener, Endpoint: w.endpoint, Rand: rand.New(rand.NewPCG(e.net.Rand().Uint64(), 1)),
-		Locations: e.locations, Log: e.log, Secret: []byte("secret"), Affinity: e.affinity, Forward: w,
+		Locations: e.locations, Ports: Ports{Log: e.log, Secret: []byte("secret"), Affinity: e.affinity, Forward: w},
 	})
 	e.workers = append(e.workers, w)
 	return w
@@ -223,13 +224,13 @@ func (s *Session) phase() phase {
 		return Given
 	case s.departure == handingOver:
 		return HandingOver
-	case s.stays() && s.log.Revalidating():
+	case s.stays() && s.Log.Revalidating():
 		return Revalidating
 	}
 	return map[sessionlog.Phase]phase{
 		sessionlog.Opening: Opening, sessionlog.Reading: Looking, sessionlog.Found: AwaitingSpace,
 		sessionlog.Claiming: Adopting, sessionlog.Adopted: Adopting, sessionlog.Owning: Serving, sessionlog.Over: Over,
-	}[s.log.Phase()]
+	}[s.Log.Phase()]
 }
 
 // session returns the session of a client; nil if the worker has none.
@@ -290,17 +291,17 @@ func (w *testWorker) Receive(now time.Time, client netip.AddrPort, p []byte) {
 
 func (w *testWorker) Refuse(client netip.AddrPort) { w.Send(client, []byte{0}) }
 
-func (w *testWorker) Forward(node string, _ uint16, _ netip.AddrPort, _ uint8, _ []byte) bool {
+func (w *testWorker) Forward(node string, _ forward.Client, _ uint8, _ []byte) bool {
 	w.forwarded = append(w.forwarded, node)
 	return true
 }
 
-func (w *testWorker) Return(_ string, _ uint16, to netip.AddrPort, _ uint64, p []byte) bool {
+func (w *testWorker) Return(_ string, c forward.Client, _ uint64, p []byte) bool {
 	if w.unreachable {
 		return false
 	}
-	w.over[to]++
-	w.toClient(to, p)
+	w.over[c.Addr]++
+	w.toClient(c.Addr, p)
 	return true
 }
 
@@ -325,10 +326,8 @@ func (w *testWorker) Spaces() []string          { return []string{"s"} }
 func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }
 func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
 
-func (w *testWorker) Begin(time.Time, *Session) Feed { return noFeed{} }
-
-func (w *testWorker) Resume(now time.Time, s *Session) Feed {
-	if w.t.Restore(now, s, func(uint64) *dnp.Source { return nil }) == nil {
+func (w *testWorker) Serve(now time.Time, s *Session) Feed {
+	if s.Log.Conn() == nil && s.Log.Restore(now, w.endpoint, func(uint64) *dnp.Source { return nil }) == nil {
 		return nil
 	}
 	return noFeed{}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -61,14 +63,10 @@ type Host interface {
 	// Spaces returns the names of the spaces that the worker follows, in order.
 	Spaces() []string
 
-	// Begin serves the client of a session that the log has stored, and returns the feed of
-	// its messages.
-	Begin(now time.Time, s *Session) Feed
-
-	// Resume restores the connection of a session that was taken over, with
-	// Takeover.Restore, and serves its client. It returns nil if the log does not tell
-	// enough.
-	Resume(now time.Time, s *Session) Feed
+	// Serve serves the client of a session that the log has stored, and returns the feed of
+	// its messages. If the session has no connection, it was taken over: Serve restores the
+	// connection with Session.Log, and returns nil if the log does not tell enough.
+	Serve(now time.Time, s *Session) Feed
 
 	// Events and logs.
 
@@ -79,21 +77,41 @@ type Host interface {
 	Warn(text string, args ...any)
 }
 
+// Ports are what durable sessions need of a deployment.
+type Ports struct {
+	// Log stores the logs of all sessions. Secret makes the names of the logs. All edges of
+	// a deployment must have the same.
+	Log    sessionlog.Log
+	Secret []byte
+
+	// Affinity says which edge serves which session. nil means that only the log says so.
+	Affinity cluster.Affinity
+
+	// Forward carries datagrams to the edges that serve their clients. nil means that an
+	// edge takes over each session whose datagrams come to it.
+	Forward Forwarder
+
+	// AnswerOnly says that a balancer tracks connections: an edge that takes a session over
+	// must not send to the client before a datagram of the client comes. It needs a
+	// Forwarder.
+	AnswerOnly bool
+}
+
 // A Forwarder carries datagrams between edges. All workers call its methods, which must not
 // block. Datagrams belong to the caller again when a call returns, and may be lost.
 type Forwarder interface {
-	// Forward sends a datagram of a client, which came to the port listener, to the edge
-	// that serves the client. hops is how often it was forwarded before. It reports false
-	// for a node that is not known, or that counts as dead because it was silent for too
-	// long: then the caller takes the session over.
-	Forward(node string, listener uint16, client netip.AddrPort, hops uint8, datagram []byte) bool
+	// Forward sends a datagram of a client to the edge that serves the client. hops is how
+	// often it was forwarded before. It reports false for a node that is not known, or that
+	// counts as dead because it was silent for too long: then the caller takes the session
+	// over.
+	Forward(node string, c forward.Client, hops uint8, datagram []byte) bool
 
 	// Return sends a datagram to a client through the edge to which the client's datagrams
 	// come, so that it leaves by the address that the client knows. epoch is that of the
 	// session, 0 for none: the other edge sends nothing for an owner that was replaced, and
-	// reports the later epoch to Overtaken. Return reports false if the other edge cannot be
-	// reached; the caller then sends the datagram itself.
-	Return(node string, listener uint16, client netip.AddrPort, epoch uint64, datagram []byte) bool
+	// reports the later epoch. Return reports false if the other edge cannot be reached; the
+	// caller then sends the datagram itself.
+	Return(node string, c forward.Client, epoch uint64, datagram []byte) bool
 }
 
 // A Feed carries the reliable messages of one session to game servers. Its methods do not

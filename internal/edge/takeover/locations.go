@@ -1,10 +1,10 @@
 package takeover
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
@@ -17,13 +17,6 @@ const (
 	elsewhereTime = 2 * time.Second
 	nowhereTime   = time.Second
 )
-
-// A ClientKey is one end of a session: the address of a client and the port that it talks
-// to, because an edge may have several listeners.
-type ClientKey struct {
-	Addr     netip.AddrPort
-	Listener uint16
-}
 
 // Locations is the location table of an edge: where clients are served, as far as this edge
 // knows. All workers of the edge share it, because the datagrams of a client may come to any
@@ -40,7 +33,7 @@ type ClientKey struct {
 //   - a hint: another edge serves the client, or no edge does, until some time.
 type Locations struct {
 	guard    Guard
-	byClient map[ClientKey]*location
+	byClient map[forward.Client]*location
 	byName   map[string]*location
 	hints    *heap.Heap[*location] // those with a hint, by until
 	room     int                   // for hints
@@ -54,15 +47,15 @@ type Guard interface {
 
 // NewLocations returns an empty table without room for hints; each worker adds some.
 func NewLocations(guard Guard) *Locations {
-	return &Locations{guard: guard, byClient: make(map[ClientKey]*location), byName: make(map[string]*location), hints: heap.New(
+	return &Locations{guard: guard, byClient: make(map[forward.Client]*location), byName: make(map[string]*location), hints: heap.New(
 		func(a, b *location) bool { return a.until.Before(b.until) },
 		func(x *location) *int { return &x.hint },
 	)}
 }
 
 type location struct {
-	client ClientKey // zero if only the name is known
-	name   string    // of the log; empty if only the client is known
+	client forward.Client // zero if only the name is known
+	name   string         // of the log; empty if only the client is known
 	shares []share
 
 	hint  int       // place in hints; 0 without a hint
@@ -102,14 +95,14 @@ func (l *Locations) grow() {
 
 // enter notes that a worker opens a session or takes it over. The address of the client is
 // invalid while it is not known.
-func (l *Locations) enter(name string, c ClientKey, worker int) {
+func (l *Locations) enter(name string, c forward.Client, worker int) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	l.at(name, c).shareOf(worker)
 }
 
 // own notes in which epoch a worker has a session.
-func (l *Locations) own(name string, c ClientKey, worker int, epoch uint64) {
+func (l *Locations) own(name string, c forward.Client, worker int, epoch uint64) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	l.at(name, c).shareOf(worker).epoch = epoch
@@ -136,7 +129,7 @@ func (l *Locations) present(name string) bool {
 
 // Server returns the worker that has the session of a client, with its epoch, or one that
 // is taking it over: then the epoch is 0.
-func (l *Locations) Server(c ClientKey) (worker int, epoch uint64, ok bool) {
+func (l *Locations) Server(c forward.Client) (worker int, epoch uint64, ok bool) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	return l.byClient[c].server()
@@ -158,7 +151,7 @@ func (x *location) server() (worker int, epoch uint64, ok bool) {
 // hint that another edge serves the client, that hint for more than an attempt of this edge
 // to open the session or to take it over, and the attempt for more than the hint that no
 // edge does.
-func (l *Locations) locate(now time.Time, c ClientKey) place {
+func (l *Locations) locate(now time.Time, c forward.Client) place {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	x := l.byClient[c]
@@ -177,7 +170,7 @@ func (l *Locations) locate(now time.Time, c ClientKey) place {
 
 // hint remembers that the edge node serves a client, or with an empty name that no edge
 // does. It forgets two hints that are over, which is enough because one is added at a time.
-func (l *Locations) hint(now time.Time, c ClientKey, node string) {
+func (l *Locations) hint(now time.Time, c forward.Client, node string) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	for range 2 {
@@ -197,7 +190,7 @@ func (l *Locations) hint(now time.Time, c ClientKey, node string) {
 }
 
 // Withdraw forgets the hint that node serves a client.
-func (l *Locations) Withdraw(c ClientKey, node string) {
+func (l *Locations) Withdraw(c forward.Client, node string) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	if x := l.byClient[c]; x != nil && x.node == node {
@@ -213,7 +206,7 @@ func (l *Locations) dropHint(x *location) {
 
 // at returns the entry of a session, which it makes if there is none. Of name and client
 // one may be missing. Each name belongs to one client, and each client has one name.
-func (l *Locations) at(name string, c ClientKey) *location {
+func (l *Locations) at(name string, c forward.Client) *location {
 	x, y := l.byName[name], l.byClient[c]
 	switch {
 	case x == nil && y == nil:

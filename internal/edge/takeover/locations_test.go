@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
-func clientOf(i int) ClientKey { return ClientKey{clientAddr(i), listener} }
+func clientOf(i int) forward.Client { return forward.Client{Addr: clientAddr(i), Listener: listener} }
 
 // TestHints: an edge remembers for a while which edge serves a client, unless that edge says
 // that it does not.
@@ -18,7 +19,7 @@ func TestHints(t *testing.T) {
 	l.grow()
 	now := simnet.Epoch
 	a, b, c := clientOf(1), clientOf(2), clientOf(3)
-	want := func(why string, at time.Duration, client ClientKey, text string) {
+	want := func(why string, at time.Duration, client forward.Client, text string) {
 		t.Helper()
 		got := "unknown"
 		switch p := l.locate(now.Add(at), client); p.Kind {
@@ -36,7 +37,7 @@ func TestHints(t *testing.T) {
 	want("nothing is known", 0, a, "unknown")
 	l.hint(now, a, "e2")
 	want("another edge", 0, a, "e2")
-	want("another listener is another client", 0, ClientKey{a.Addr, 1}, "unknown")
+	want("another listener is another client", 0, forward.Client{Addr: a.Addr, Listener: 1}, "unknown")
 	want("for almost two seconds", elsewhereTime-1, a, "e2")
 	want("for two seconds", elsewhereTime, a, "unknown")
 	l.hint(now, b, "")
@@ -107,7 +108,7 @@ func TestLocations(t *testing.T) {
 			}
 			switch r.IntN(4) {
 			case 0:
-				l.enter(name, ClientKey{Listener: listener}, w)
+				l.enter(name, forward.Client{Listener: listener}, w)
 				s.present = true
 			case 1:
 				l.enter(name, c, w)
@@ -135,7 +136,7 @@ func TestLocations(t *testing.T) {
 	}
 }
 
-func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c ClientKey) {
+func checkShares(t *testing.T, l *Locations, shares map[int]*plainShare, name string, c forward.Client) {
 	t.Helper()
 	present, known, epoch := false, false, uint64(0)
 	for _, s := range shares {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -30,10 +29,10 @@ const (
 
 // A Session is a durable session at one worker.
 type Session struct {
-	log       *sessionlog.Session
+	Log       *sessionlog.Session
+	About     About          // zero while the log was not read
 	name      string         // of its log
 	client    netip.AddrPort // invalid while only the name is known
-	about     About          // zero while the log was not read
 	departure departure
 	path      Path
 	feed      Feed // nil before it was served
@@ -54,29 +53,13 @@ type Session struct {
 	queued    bool      // to be advanced in this turn
 }
 
-// Name returns the name of the session's log.
-func (s *Session) Name() string { return s.name }
-
-// About returns the description of the session.
-func (s *Session) About() *About { return &s.about }
-
-// Conn returns the connection; nil if there is none.
-func (s *Session) Conn() *dnp.Conn { return s.log.Conn() }
-
-// Epoch returns how often the session was opened and taken over.
-func (s *Session) Epoch() uint64 { return s.log.Epoch() }
-
-// Token returns the highest token of a message to the client that has a number, see
-// sessionlog.Session.Token.
-func (s *Session) Token() uint64 { return s.log.Token() }
-
 // adopting reports whether this worker is taking the session over.
 func (s *Session) adopting() bool {
-	return s.log.Phase() >= sessionlog.Reading && s.log.Phase() <= sessionlog.Adopted
+	return s.Log.Phase() >= sessionlog.Reading && s.Log.Phase() <= sessionlog.Adopted
 }
 
 // stays reports whether this worker owns the session and does not hand it over.
-func (s *Session) stays() bool { return s.log.Phase() == sessionlog.Owning && s.departure == staying }
+func (s *Session) stays() bool { return s.Log.Phase() == sessionlog.Owning && s.departure == staying }
 
 // endFeed ends the delivery of the client's messages, if it began.
 func (s *Session) endFeed() {
@@ -121,9 +104,6 @@ func (a *About) Claims() *auth.Claims {
 	}
 	return c
 }
-
-// BeganAt returns when the session began.
-func (a *About) BeganAt() time.Time { return time.UnixMicro(a.Began) }
 
 func (a *About) marshal() []byte {
 	data, err := json.Marshal(a)

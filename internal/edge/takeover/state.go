@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -23,19 +24,7 @@ type Config struct {
 	Rand     *rand.Rand    // makes the marks by which the edge knows its own writes
 
 	Locations *Locations // of the edge
-
-	// Log has the sessions. Secret makes the names of logs.
-	Log    sessionlog.Log
-	Secret []byte
-
-	// Affinity says which edge serves which session. nil means that only the log says so.
-	Affinity cluster.Affinity
-
-	// Forward carries datagrams to other edges. nil means that they cannot be forwarded.
-	Forward Forwarder
-
-	// AnswerOnly says that nothing may be sent on an unknown path.
-	AnswerOnly bool
+	Ports
 }
 
 // Counts are the counters of a Takeover.
@@ -98,7 +87,6 @@ type base struct {
 }
 
 func newBase(cfg Config) *base {
-	cfg.Locations.grow()
 	return &base{
 		cfg: cfg, host: cfg.Host, locations: cfg.Locations,
 		log: sessionlog.Config{
@@ -121,7 +109,7 @@ func (b *base) Counts() Counts { return b.counts }
 // Serves reports whether the worker owns the session of a client.
 func (b *base) Serves(client netip.AddrPort) bool {
 	s := b.byAddr[client]
-	return s != nil && s.log.Phase() == sessionlog.Owning
+	return s != nil && s.Log.Phase() == sessionlog.Owning
 }
 
 // name returns the name of the log of a client.
@@ -129,12 +117,14 @@ func (b *base) name(client netip.AddrPort) string {
 	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
 
-func (b *base) clientKey(addr netip.AddrPort) ClientKey { return ClientKey{addr, b.cfg.Listener} }
+func (b *base) client(addr netip.AddrPort) forward.Client {
+	return forward.Client{Addr: addr, Listener: b.cfg.Listener}
+}
 
 // hintElsewhere remembers that another edge serves a client, if that edge is known.
 func (b *base) hintElsewhere(now time.Time, client netip.AddrPort, node string) {
 	if node != "" && node != b.cfg.Node && client.IsValid() {
-		b.locations.hint(now, b.clientKey(client), node)
+		b.locations.hint(now, b.client(client), node)
 	}
 }
 
@@ -144,14 +134,14 @@ func (b *base) enter(s *Session) {
 	if s.client.IsValid() {
 		b.byAddr[s.client] = s
 	}
-	b.locations.enter(s.name, b.clientKey(s.client), b.cfg.Worker)
+	b.locations.enter(s.name, b.client(s.client), b.cfg.Worker)
 }
 
 // publishClaim publishes that this edge serves a session.
 func (b *base) publishClaim(s *Session) {
-	b.locations.own(s.name, b.clientKey(s.client), b.cfg.Worker, s.log.Epoch())
+	b.locations.own(s.name, b.client(s.client), b.cfg.Worker, s.Log.Epoch())
 	if b.cfg.Affinity != nil {
-		b.cfg.Affinity.Claim(s.name, s.log.Epoch())
+		b.cfg.Affinity.Claim(s.name, s.Log.Epoch())
 	}
 }
 
@@ -159,7 +149,7 @@ func (b *base) publishClaim(s *Session) {
 func (b *base) release(s *Session) {
 	s.endFeed()
 	if b.cfg.Affinity != nil {
-		b.cfg.Affinity.Release(s.name, s.log.Epoch())
+		b.cfg.Affinity.Release(s.name, s.Log.Epoch())
 	}
 }
 
@@ -214,7 +204,7 @@ func (b *base) plan(s *Session, at time.Time) {
 // revalidate makes a session read its log before it answers, because another edge
 // may own it.
 func (b *base) revalidate(s *Session) {
-	s.log.Revalidate()
+	s.Log.Revalidate()
 	b.wake(s)
 }
 
@@ -283,7 +273,7 @@ func (b *base) forward(node string, from netip.AddrPort, o orphan) bool {
 		b.counts.OrphansDropped++
 		return true
 	}
-	if !b.cfg.Forward.Forward(node, b.cfg.Listener, from, o.hops, o.data) {
+	if !b.cfg.Forward.Forward(node, b.client(from), o.hops, o.data) {
 		return false
 	}
 	b.counts.OrphansForwarded++

@@ -33,6 +33,7 @@ type Takeover struct {
 
 // New returns a Takeover without sessions.
 func New(cfg Config) *Takeover {
+	cfg.Locations.grow()
 	b := newBase(cfg)
 	return &Takeover{
 		base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b},
@@ -55,8 +56,8 @@ func (t *Takeover) Begin(now time.Time) {
 // Connected begins the session of a client that proved its address. The client is served
 // when the log has the session.
 func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *auth.Claims) {
-	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), toWorker: -1, about: newAbout(id, t.cfg.Listener, now, claims)}
-	s.log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.about.logID(), Addr: s.client, About: s.about.marshal()})
+	s := &Session{client: conn.Addr(), name: t.name(conn.Addr()), toWorker: -1, About: newAbout(id, t.cfg.Listener, now, claims)}
+	s.Log = sessionlog.Open(t.log, s.name, conn, sessionlog.Info{ID: s.About.logID(), Addr: s.client, About: s.About.marshal()})
 	if old := t.byName[s.name]; old != nil && (old.adopting() || old.departure == given) {
 		t.forget(old) // if the log goes against the login, the client's next datagram is looked up
 	}
@@ -67,8 +68,8 @@ func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *a
 
 // Handle takes an event of a connection.
 func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
-	if s := t.byAddr[ev.Conn.Addr()]; s != nil && s.log.Conn() == ev.Conn {
-		s.log.Handle(now, ev)
+	if s := t.byAddr[ev.Conn.Addr()]; s != nil && s.Log.Conn() == ev.Conn {
+		s.Log.Handle(now, ev)
 		t.wake(s)
 	}
 }
@@ -87,31 +88,27 @@ func (t *Takeover) answer(now time.Time, s *Session, a sessionlog.Answer) {
 		t.silent = now
 	}
 	t.logAway = !t.silent.IsZero() && now.Sub(t.silent) > logPatience
-	s.log.Answer(now, a)
+	s.Log.Answer(now, a)
 	t.wake(s)
 }
 
 // Delivered notes that the message of a client with this number, and all before it, can no
 // longer get lost.
 func (t *Takeover) Delivered(now time.Time, s *Session, number uint64) {
-	s.log.Delivered(now, number)
+	s.Log.Delivered(now, number)
 	t.wake(s)
 }
 
 // Replaced handles news from the affinity: another edge has a session in a later epoch than
 // this edge knows. The log decides.
-func (t *Takeover) Replaced(name string, epoch uint64) { t.overtaken(t.byName[name], epoch) }
-
-// Overtaken handles the same news from another edge, about the session of a client.
-func (t *Takeover) Overtaken(client netip.AddrPort, epoch uint64) {
-	t.overtaken(t.byAddr[client], epoch)
-}
-
-func (t *Takeover) overtaken(s *Session, epoch uint64) {
-	if s != nil && epoch > s.log.Epoch() {
+func (t *Takeover) Replaced(name string, epoch uint64) {
+	if s := t.byName[name]; s != nil && epoch > s.Log.Epoch() {
 		t.revalidate(s)
 	}
 }
+
+// Overtaken handles the same news from another edge, about the session of a client.
+func (t *Takeover) Overtaken(client netip.AddrPort, epoch uint64) { t.Replaced(t.name(client), epoch) }
 
 // Return sends a datagram to a client by its return path. It reports false if the host has
 // to send the datagram directly. With AnswerOnly it drops the datagram if the path is
@@ -122,27 +119,20 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	}
 	path, epoch := Path{}, uint64(0)
 	if s := t.byAddr[to]; s != nil {
-		path, epoch = s.path, s.log.Epoch()
+		path, epoch = s.path, s.Log.Epoch()
 	} else {
 		path.Edge = t.paths.edge(to)
 	}
 	switch {
 	case path == Path{}:
 		return false
-	case path.Edge != "" && t.cfg.Forward.Return(path.Edge, t.cfg.Listener, to, epoch, p):
+	case path.Edge != "" && t.cfg.Forward.Return(path.Edge, t.client(to), epoch, p):
 		return true
 	}
 	if t.cfg.AnswerOnly { // the client will come another way, if it comes
 		t.counts.PathsUnknown++
 	}
 	return t.cfg.AnswerOnly
-}
-
-// Restore makes the connection of a session that was taken over, for Host.Resume. resolve
-// finds the source with a dnp.SourceConfig.Ref. It returns nil if the log does not tell
-// enough.
-func (t *Takeover) Restore(now time.Time, s *Session, resolve func(ref uint64) *dnp.Source) *dnp.Conn {
-	return s.log.Restore(now, t.cfg.Endpoint, resolve)
 }
 
 // Advance does what is due and returns when there is more to do, next at the latest. A
@@ -182,18 +172,18 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 	if s.departure >= given {
 		return
 	}
-	for _, a := range s.log.Advance(now) {
+	for _, a := range s.Log.Advance(now) {
 		t.act(now, s, a)
 	}
 	if s.departure == gone {
 		return
 	}
-	if s.log.Phase() == sessionlog.Owning && !s.log.Revalidating() {
+	if s.Log.Phase() == sessionlog.Owning && !s.Log.Revalidating() {
 		t.owned(s)
 	}
-	at, more := s.log.NextTimeout()
+	at, more := s.Log.NextTimeout()
 	switch {
-	case !more && s.log.Phase() == sessionlog.Over:
+	case !more && s.Log.Phase() == sessionlog.Over:
 		t.end(s)
 	case !more:
 		t.plan(s, time.Time{})
@@ -271,7 +261,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 func (t *Takeover) opened(now time.Time, s *Session) {
 	t.counts.SessionsOpened++
 	t.publishClaim(s)
-	s.feed = t.host.Begin(now, s)
+	s.feed = t.host.Serve(now, s)
 }
 
 // uncertain ends a session whose history cannot be established.
@@ -279,22 +269,22 @@ func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 	t.counts.SessionsUncertain++
 	t.release(s)
 	t.settle(s.name)
-	if s.about.ID == "" && !s.yields { // not found yet; with yields, another edge may own it
-		s.about, _ = parseAbout(a.Info.About)
+	if s.About.ID == "" && !s.yields { // not found yet; with yields, another edge may own it
+		s.About, _ = parseAbout(a.Info.About)
 		s.client = a.Info.Addr
 	}
 	t.host.Warn("ending session: its history cannot be established",
-		"reason", a.Reason, "client", s.about.Client, "session", s.about.ID, "received", a.Received, "sent", a.Sent)
-	if s.about.ID == "" {
+		"reason", a.Reason, "client", s.About.Client, "session", s.About.ID, "received", a.Received, "sent", a.Sent)
+	if s.About.ID == "" {
 		return // no client can be named
 	}
 	ev := replication.Event{
-		Type: replication.EventUncertain, Space: s.about.Space, Client: s.about.Client, Session: s.about.ID, Time: now,
+		Type: replication.EventUncertain, Space: s.About.Space, Client: s.About.Client, Session: s.About.ID, Time: now,
 		Edge: t.cfg.Node, Reason: a.Reason, Numbers: []uint64{a.Received, a.Sent},
 	}
 	t.host.Emit(ev)
 	if s.feed == nil { // it was to be taken over
-		if s.about.Listener == t.cfg.Listener {
+		if s.About.Listener == t.cfg.Listener {
 			t.host.Refuse(s.client)
 		}
 		ev.Type, ev.Reason, ev.Numbers = replication.EventLeft, dnp.CloseUncertain.String(), nil

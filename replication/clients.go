@@ -6,8 +6,158 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dnprelay/dnprelay/replication/view"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/subject"
 )
+
+// A presence is a client with a session in the space.
+type presence struct {
+	sessions int
+	owned    []*stored // states of the client; may contain dead ones
+	refused  refusedEvents
+}
+
+// Join notes that a session of the client is in the space.
+func (s *Store) Join(client, session string) {
+	if !subject.ValidToken(client) || session == "" || s.sessions[session] == client {
+		return
+	}
+	if s.sessions[session] != "" {
+		s.Leave(s.sessions[session], session)
+	}
+	if len(s.sessions) >= s.limits.Sessions {
+		s.stats.SessionsRefused++
+		return
+	}
+	s.sessions[session] = client
+	if s.clients[client] == nil {
+		s.clients[client] = &presence{}
+	}
+	s.clients[client].sessions++
+}
+
+// Leave notes that a session left the space. The Store removes the states that the session
+// made, and with the last session of a client its groups.
+func (s *Store) Leave(client, session string) {
+	if s.sessions[session] != client || client == "" {
+		return
+	}
+	delete(s.sessions, session)
+	p := s.clients[client]
+	for _, st := range p.owned {
+		if !st.dead && st.owned.session == session {
+			s.detach(st)
+		}
+	}
+	p.forget()
+	if p.sessions--; p.sessions > 0 {
+		return
+	}
+	delete(s.clients, client)
+	if st := s.states.byKey[groupsKey(client)]; st != nil {
+		s.detach(st)
+	}
+}
+
+// ForgetAbsent removes the groups of clients without a session. A holder that restored the
+// space calls it once all edges have reported their sessions, because clients may have left
+// while the shard had no holder.
+func (s *Store) ForgetAbsent() {
+	for _, st := range s.states.all {
+		if client, ok := groupsClient(st.Desc.Key); ok && !st.dead && s.clients[client] == nil {
+			s.detach(st)
+		}
+	}
+}
+
+// forget drops dead states from the list.
+func (p *presence) forget() {
+	p.owned = slices.DeleteFunc(p.owned, func(st *stored) bool { return st.dead })
+}
+
+func (s *Store) knowsClient(client string) *Error {
+	if !subject.ValidToken(client) {
+		return Errorf(CodeBadRequest, "%q is not the name of a client", client)
+	}
+	if s.clients[client] == nil {
+		return Errorf(CodeUnknownClient, "no client %q is in the space", client)
+	}
+	return nil
+}
+
+// group changes the groups of a client. A state of their own holds them, so that keyframes,
+// checksums and repair carry them to every edge.
+func (s *Store) group(op *Op) *Error {
+	if err := s.knowsClient(op.Client); err != nil {
+		return err
+	}
+	for _, names := range [][]string{op.Join, op.Leave} {
+		if err := checkTokens("group", names); err != nil {
+			return err
+		}
+	}
+	groups := s.Groups(op.Client)
+	for _, g := range op.Join {
+		if !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	groups = slices.DeleteFunc(groups, func(g string) bool { return slices.Contains(op.Leave, g) })
+	if len(groups) > s.limits.Groups {
+		return Errorf(CodeTooLarge, "client %q would be in %d groups, at most %d are allowed", op.Client, len(groups), s.limits.Groups)
+	}
+	return s.setGroups(op.Client, groups)
+}
+
+// Groups returns the groups of a client.
+func (s *Store) Groups(client string) []string { return s.states.groups(client) }
+
+func (s *Store) setGroups(client string, groups []string) *Error {
+	st := s.states.byKey[groupsKey(client)]
+	if len(groups) == 0 {
+		if st != nil {
+			s.detach(st)
+		}
+		return nil
+	}
+	c := s.schemas.acquire([]ValueDef{{Type: wire.TypeData}}, valueMaxMax)
+	defer s.schemas.release(c)
+	s.edit.reset(1)
+	if err := s.edit.add(c, 0, Encoded{wire.TypeData, appendGroups(nil, groups)}); err != nil {
+		return err
+	}
+	if st != nil && st.schema.sameLayout(c) {
+		s.applyEdit(st, &s.edit)
+		return nil
+	}
+	return s.replace(st, Description{Key: groupsKey(client)}, c, nil)
+}
+
+// appendGroups appends the data value that holds the groups of a client: its length as uint16,
+// then
+//
+//	count uint8, count × {length uint8, bytes}
+func appendGroups(b []byte, groups []string) []byte {
+	data := []byte{byte(len(groups))}
+	for _, g := range groups {
+		data = appendShort(data, g)
+	}
+	return appendLong(b, data)
+}
+
+// parseGroups returns the groups in a value, or none if the value is malformed.
+func parseGroups(value []byte) []string {
+	r := wire.NewReader(value)
+	r.Uint16()
+	groups := make([]string, 0, 4)
+	for range r.Uint8() {
+		groups = append(groups, readShort(&r))
+	}
+	if _, err := finish(0, &r); err != nil {
+		return nil
+	}
+	return groups
+}
 
 // writersMax is the number of sessions whose last write number a state remembers. Beyond it the
 // oldest is forgotten, and a write of that session that a later one overtook would be applied.
@@ -92,8 +242,8 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 // checkWrite reports why the client may not write these values. Without an error the edit is
 // ready to be applied.
 func (s *Store) checkWrite(st *stored, w *Write) *Error {
-	if !st.desc.Access.MayWrite(w.Client) {
-		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.desc.Key)
+	if !st.Desc.Access.MayWrite(w.Client) {
+		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.Desc.Key)
 	}
 	s.edit.reset(len(st.schema.defs))
 	for _, v := range w.Values {
@@ -104,28 +254,21 @@ func (s *Store) checkWrite(st *stored, w *Write) *Error {
 			return err
 		}
 	}
-	if !st.fits(&s.edit, st.desc.Message) {
-		return tooLargeForLink(st.desc.Key)
-	}
-	return nil
+	return st.fits(&s.edit, st.Desc.Message)
 }
 
 // refusedEvent returns the event for a write that is refused as a whole.
 func (st *stored) refusedEvent(w *Write, code Code) *Event {
-	e := &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Code: code}
+	e := &Event{Client: w.Client, Session: w.Session, Key: st.Desc.Key, Code: code}
 	for _, v := range w.Values {
-		name := strconv.Itoa(v.Index)
-		if v.Index >= 0 && v.Index < len(st.schema.defs) {
-			name = st.schema.name(v.Index)
-		}
-		e.Values = append(e.Values, EventValue{Name: name, Type: v.Type, Value: bytes.Clone(v.Value)})
+		e.Values = append(e.Values, EventValue{Name: st.schema.name(v.Index), Type: v.Type, Value: bytes.Clone(v.Value)})
 	}
 	return e
 }
 
 // changedEvent returns the event with the values of the edit, which a client wrote.
 func (s *Store) changedEvent(now time.Time, st *stored, w *Write) Output {
-	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.desc.Key}
+	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.Desc.Key}
 	for _, v := range s.edit.values {
 		e.Values = append(e.Values, st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
 	}
@@ -192,7 +335,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if n := len(defs); n == 0 || n > s.limits.Values || len(w.Message) > s.limits.Message {
 		return WriteRefused
 	}
-	c := s.schemas.acquire(defs, s.limits.ValueBytes)
+	c := s.schemas.acquire(defs, uint16(s.limits.ValueBytes))
 	defer s.schemas.release(c)
 	s.edit.reset(len(defs))
 	for i, v := range w.Values {
@@ -208,7 +351,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 	if len(refused) > 0 {
 		s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: key, Values: refused, Code: RefusedFinite.Code(), Reason: RefusedFinite.String()})
 	}
-	result.State = st.number
+	result.State = st.Number
 	return WriteOK
 }
 
@@ -230,9 +373,9 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
-	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.desc.Message, w.Message) {
+	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
 		st.owned = owned
-		return s.update(st, st.desc, c)
+		return s.update(st, *st.Desc, c)
 	}
 	p := s.clients[w.Client]
 	p.forget()
@@ -246,9 +389,6 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	}
 	if w.Audience == AudienceAllBut {
 		desc.Audience = Audience{Kind: AudienceAllBut, Clients: []string{w.Client}}
-	}
-	if len(c.ranges) > view.PerState {
-		return Errorf(CodeTooLarge, "%q needs %d views", key, len(c.ranges))
 	}
 	if err := s.replace(st, desc, c, owned); err != nil {
 		return err
@@ -348,7 +488,7 @@ func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark)
 	for r, values := range why {
 		if len(values) > 0 {
 			r := Refusal(r)
-			s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
+			s.sendRefused(now, &Event{Client: w.Client, Session: w.Session, Key: st.Desc.Key, Values: values, Code: r.Code(), Reason: r.String()})
 		}
 	}
 	return refused
@@ -358,13 +498,13 @@ func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark)
 // value counts for its rate.
 func (s *Store) refusal(now time.Time, st *stored, v edited, m *writeMark) Refusal {
 	d, enc := &st.schema.defs[v.index], s.edit.bytes[v.off:v.off+v.n]
-	if !st.isNull(v.index) && string(st.values.Value(v.index)) == string(enc) {
+	if !st.IsNull(v.index) && string(st.Values.Value(v.index)) == string(enc) {
 		return refusedNot
 	}
 	if r := d.Bounds.refuses(d.Type, enc); r != refusedNot {
 		return r
 	}
-	if d.Bounds == nil || d.Bounds.Rate == 0 || st.filtered(v.index, enc, false) || m.rated(s.clock.age(now), v.index, d.Bounds.Rate) {
+	if d.Bounds == nil || d.Bounds.Rate == 0 || !st.IsNull(v.index) && st.filtered(v.index, enc) || m.rated(s.clock.age(now), v.index, d.Bounds.Rate) {
 		return refusedNot
 	}
 	return RefusedRate

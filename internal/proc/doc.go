@@ -1,6 +1,0 @@
-// Package proc runs child processes for measurements and for tests of a whole
-// deployment: it starts programs, signals them, kills them, starts them again and reads
-// their CPU time and memory. Children end when this process ends, however it ends.
-//
-// It needs Linux.
-package proc
