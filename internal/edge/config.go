@@ -115,7 +115,6 @@ type Config struct {
 	Telemetry *telemetry.Telemetry
 }
 
-// withDefaults returns c with the default of each field that is zero.
 func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
 	c.ReadBuffer = cmp.Or(c.ReadBuffer, 4<<20)
@@ -141,32 +140,23 @@ func (c Config) withDefaults() Config {
 // validate reports all problems at once.
 func (c Config) validate() error {
 	var errs []error
-	if c.Node == "" {
-		errs = append(errs, errors.New("edge: no node name"))
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("edge: "+format, args...))
+		}
 	}
-	if c.Auth > login.AuthCallout {
-		errs = append(errs, fmt.Errorf("edge: unknown kind of login %d", c.Auth))
-	}
-	if (c.Auth == login.AuthToken) != (c.TokenKeys != "") {
-		errs = append(errs, errors.New("edge: token keys and logins with tokens need each other"))
-	}
-	if c.Auth == login.AuthOpen && !subject.ValidToken(c.OpenSpace) {
-		errs = append(errs, fmt.Errorf("edge: %q is not the name of a space", c.OpenSpace))
-	}
-	if strings.HasPrefix(c.OpenSpace, "_") {
-		errs = append(errs, fmt.Errorf("edge: space %q: names that start with _ are reserved", c.OpenSpace))
-	}
-	if c.ClientStates > fanout.ClientStatesOff {
-		errs = append(errs, fmt.Errorf("edge: unknown rule %d for states of clients", c.ClientStates))
-	}
-	if c.Workers < 0 || c.Shards < 0 || c.Flush < 0 || c.Linger < 0 || c.SessionsMax < 0 || c.SessionsPerAddress < 0 {
-		errs = append(errs, errors.New("edge: negative workers, shards, flush, linger or sessions"))
-	}
-	if c.Bus == nil {
-		errs = append(errs, errors.New("edge: no bus"))
-	}
-	if c.Durable != nil {
-		errs = append(errs, c.Durable.validate())
+	want(c.Node != "", "no node name")
+	want(c.Auth <= login.AuthCallout, "unknown kind of login %d", c.Auth)
+	want((c.Auth == login.AuthToken) == (c.TokenKeys != ""), "token keys and logins with tokens need each other")
+	want(c.Auth != login.AuthOpen || subject.ValidToken(c.OpenSpace), "%q is not the name of a space", c.OpenSpace)
+	want(!strings.HasPrefix(c.OpenSpace, "_"), "space %q: names that start with _ are reserved", c.OpenSpace)
+	want(c.ClientStates <= fanout.ClientStatesOff, "unknown rule %d for states of clients", c.ClientStates)
+	want(min(c.Workers, c.Shards, c.SessionsMax, c.SessionsPerAddress) >= 0 && min(c.Flush, c.Linger) >= 0,
+		"negative workers, shards, flush, linger or sessions")
+	want(c.Bus != nil, "no bus")
+	if d := c.Durable; d != nil {
+		want(d.Log != nil && len(d.Secret) > 0, "durable sessions need a log and a secret")
+		want(d.From != nil, "durable sessions need a store for their messages")
 	}
 	return errors.Join(errs...)
 }
@@ -186,7 +176,6 @@ const (
 	AddressesOff       LogAddresses = "off"
 )
 
-// text returns an address as log lines show it.
 func (a LogAddresses) text(from netip.AddrPort) string {
 	bits := 24
 	if from.Addr().Unmap().Is6() {
@@ -229,14 +218,3 @@ type From interface {
 
 // A Feed is the messages of one session.
 type Feed = takeover.Feed
-
-func (d *Durable) validate() error {
-	var errs []error
-	if d.Log == nil || len(d.Secret) == 0 {
-		errs = append(errs, errors.New("edge: durable sessions need a log and a secret"))
-	}
-	if d.From == nil {
-		errs = append(errs, errors.New("edge: durable sessions need a store for their messages"))
-	}
-	return errors.Join(errs...)
-}

@@ -138,7 +138,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 	}
 	w.spaces = fanout.New(fanout.Config{
 		Host: fanoutHost{requester{w}, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
-		Inbox: e.feeds.inboxOf(w), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
+		Inbox: fmt.Sprintf("%s.%d", e.feeds.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates,
 	})
 	if d := e.cfg.Durable; d != nil {
 		e.makeDurable(w, d)
@@ -223,7 +223,6 @@ func (e *Edge) closeSockets() {
 	}
 }
 
-// endpointConfig returns the configuration of a worker's endpoint.
 func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 	gate, err := admit.New(e.cfg.Auth.Admission(e.cfg.Admission))
 	longMax := 0
@@ -311,11 +310,8 @@ func (e *Edge) drain() {
 
 // wait waits until done, which it asks a hundred times a second, but not for longer than d.
 func (e *Edge) wait(d time.Duration, done func() bool) {
-	end := time.Now().Add(d)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !done() && time.Now().Before(end) {
-		<-tick.C
+	for end := time.Now().Add(d); !done() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,10 +62,6 @@ func (f *feeds) always(subject string, handle func(bus.Msg)) error {
 	return err
 }
 
-// inboxOf returns the subject below which a worker receives answers to repair requests.
-func (f *feeds) inboxOf(w *Worker) string { return fmt.Sprintf("%s.%d", f.inbox, w.index) }
-
-// stop ends all subscriptions.
 func (f *feeds) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +74,7 @@ func (f *feeds) stop() {
 	}
 }
 
-// follow brings all messages about a space to a worker.
+// follow brings all messages about a space, and the heads of its shard, to a worker.
 func (f *feeds) follow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,23 +86,17 @@ func (f *feeds) follow(w *Worker, name string, shard int) {
 		f.subscribe(&fd.end, subjects.Live(name), func(m bus.Msg) { f.live(name, m) })
 		f.subscribe(&fd.end, subjects.ToAll(name), func(m bus.Msg) { f.toAll(name, m) })
 		f.subscribe(&fd.end, subjects.Who(name), func(m bus.Msg) { f.who(name, m) })
-		f.followShard(name, shard)
+		sh, ok := f.shards[shard]
+		if !ok {
+			sh = &feed[string]{}
+			f.shards[shard] = sh
+			f.subscribe(&sh.end, subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
+		}
+		sh.followers = append(sh.followers, name)
 	}
 	fd.followers = append(fd.followers, w)
 }
 
-// followShard brings the heads of a space's shard to the space.
-func (f *feeds) followShard(name string, shard int) {
-	sh, ok := f.shards[shard]
-	if !ok {
-		sh = &feed[string]{}
-		f.shards[shard] = sh
-		f.subscribe(&sh.end, f.node.cfg.Subjects.Head(shard), func(m bus.Msg) { f.head(shard, m) })
-	}
-	sh.followers = append(sh.followers, name)
-}
-
-// unfollow ends what follow began.
 func (f *feeds) unfollow(w *Worker, name string, shard int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +126,6 @@ func (f *feeds) subscribe(ends *[]func(), subject string, handle func(bus.Msg)) 
 	*ends = append(*ends, end)
 }
 
-// followers returns the workers that follow a space.
 func (f *feeds) followers(name string) []*Worker {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -147,7 +135,6 @@ func (f *feeds) followers(name string) []*Worker {
 	return nil
 }
 
-// live passes a batch on to the workers that follow the space.
 func (f *feeds) live(name string, m bus.Msg) {
 	for _, w := range f.followers(name) {
 		w.post(len(m.Data), func(w *Worker, now time.Time) { w.live(now, name, m.Data) })

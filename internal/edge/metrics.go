@@ -214,7 +214,6 @@ func busLost(s *Stats, observe func(string, uint64)) {
 	observe("link_end", s.DropsForgotten)
 }
 
-// durableMetrics returns the metrics of durable sessions.
 func (e *Edge) durableMetrics(cache *telemetry.Cache[Stats]) []telemetry.Metric {
 	of := telemetry.Group[takeover.Counts]{Prefix: "dnp.session.", Read: func() takeover.Counts { return cache.Get().Durable }}
 	return []telemetry.Metric{

@@ -93,7 +93,6 @@ func (n *node) reply(to string, ok bool) {
 	}
 }
 
-// asked handles a request of another edge.
 func (n *node) asked(m bus.Msg) {
 	var r takeover.Request
 	switch {
@@ -114,30 +113,21 @@ func (n *node) asked(m bus.Msg) {
 // prepare has every worker follow spaces, and answers when all have their states.
 func (n *node) prepare(names []string, reply string) {
 	names = slices.DeleteFunc(names, func(name string) bool { return !subject.ValidToken(name) })
-	p := &preparation{node: n, reply: reply}
-	p.left.Store(int32(len(n.workers)))
-	for _, w := range n.workers {
-		if !w.post(0, func(w *Worker, now time.Time) { w.takeover.Prepare(now, names, p.answer) }) {
-			p.answer(false)
+	var left atomic.Int32
+	var refused atomic.Bool
+	left.Store(int32(len(n.workers)))
+	answer := func(ok bool) { // of one worker
+		if !ok {
+			refused.Store(true)
+		}
+		if left.Add(-1) == 0 {
+			n.reply(reply, !refused.Load())
 		}
 	}
-}
-
-// A preparation is a request to prepare that all workers have to answer.
-type preparation struct {
-	left    atomic.Int32
-	refused atomic.Bool
-	node    *node
-	reply   string
-}
-
-// answer handles the answer of a worker. The last worker answers the request.
-func (p *preparation) answer(ok bool) {
-	if !ok {
-		p.refused.Store(true)
-	}
-	if p.left.Add(-1) == 0 {
-		p.node.reply(p.reply, !p.refused.Load())
+	for _, w := range n.workers {
+		if !w.post(0, func(w *Worker, now time.Time) { w.takeover.Prepare(now, names, answer) }) {
+			answer(false)
+		}
 	}
 }
 

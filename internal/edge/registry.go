@@ -24,14 +24,12 @@ func newRegistry(sessionsMax, perNetworkMax int) *registry {
 	return &registry{sessionsMax: sessionsMax, perNetworkMax: perNetworkMax, byNetwork: make(map[netip.Prefix]int)}
 }
 
-// room reports whether another session of this address may begin.
 func (r *registry) room(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
 }
 
-// enter adds a session of this address.
 func (r *registry) enter(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +37,6 @@ func (r *registry) enter(a netip.Addr) {
 	r.byNetwork[auth.HomeNetwork(a)]++
 }
 
-// leave removes a session of this address.
 func (r *registry) leave(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -73,7 +73,6 @@ func (t *flushTrace) applied(now time.Time, span *telemetry.Span) {
 	}
 }
 
-// forget forgets the batches that were applied.
 func (t *flushTrace) forget() {
 	if t.since.IsZero() {
 		return

@@ -192,12 +192,10 @@ func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 func (w *Worker) advance(now time.Time) time.Time {
 	next := w.spaces.Advance(now)
 	next = w.advanceDurable(now, next) // answers of the log
-	w.flush(now)                       // values first, so that clients that play do not wait for clients that join
+	w.flush(now, next)                 // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
 	next = w.advanceDurable(now, next) // writes to the log
-	if due, waits := w.flush(now); waits && due.Before(next) {
-		next = due
-	}
+	next = w.flush(now, next)
 	if due, ok := w.ep.NextTimeout(); ok && due.Before(next) {
 		next = due
 	}
@@ -207,7 +205,6 @@ func (w *Worker) advance(now time.Time) time.Time {
 	return next
 }
 
-// advanceDurable advances the durable sessions.
 func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 	if w.takeover != nil {
 		next = w.takeover.Advance(now, next)
@@ -217,26 +214,28 @@ func (w *Worker) advanceDurable(now, next time.Time) time.Time {
 }
 
 // flush sends changed values, if there are any. If the last flush was too recent, the values
-// have to wait, and flush returns until when.
-func (w *Worker) flush(now time.Time) (due time.Time, waits bool) {
+// have to wait, and flush returns until when, next at the latest.
+func (w *Worker) flush(now, next time.Time) time.Time {
 	if !w.ep.Pending() {
 		w.flushes.forget() // no client is linked to what changed
-		return due, false
+		return next
 	}
-	if due = w.lastOut.Add(w.node.cfg.Flush); due.After(now) {
-		return due, true
+	if due := w.lastOut.Add(w.node.cfg.Flush); due.After(now) {
+		if due.Before(next) {
+			return due
+		}
+		return next
 	}
 	w.flushes.begin(w.ep.Stats())
 	w.ep.Flush(now, w.out)
 	w.lastOut = now
-	return due, false
+	return next
 }
 
 // Replica returns the replica of a space, nil if there is none, for a caller that
 // turns the worker.
 func (w *Worker) Replica(name string) *replication.Replica { return w.spaces.Replica(name) }
 
-// handle handles the events of the endpoint.
 func (w *Worker) handle(now time.Time, events []dnp.Event) {
 	for i := range events {
 		ev := &events[i]
@@ -300,7 +299,6 @@ func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort
 		"address", w.node.cfg.LogAddresses.text(addr))
 }
 
-// live applies a batch of the holder.
 func (w *Worker) live(now time.Time, space string, batch []byte) {
 	replica := w.spaces.Replica(space)
 	if replica == nil {
@@ -312,7 +310,6 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	w.flushes.applied(now, span)
 }
 
-// close ends every session.
 func (w *Worker) close(now time.Time) {
 	for c := range w.ep.All {
 		c.Close(dnp.CloseDrain)

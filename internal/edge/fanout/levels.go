@@ -112,7 +112,6 @@ func (l *level) copyValue(index int) {
 	}
 }
 
-// copyAll brings all values up to date at once.
 func (l *level) copyAll() { l.copyIf(func(int) bool { return true }) }
 
 // copyIf brings the values up to date for which want holds, and reports whether there
@@ -171,7 +170,6 @@ func (l *level) next(now time.Time) time.Time {
 // free reports whether the level was not brought up to date in this period.
 func (l *level) free(now time.Time) bool { return l.period == 0 || l.periodOf(now) != l.used }
 
-// periodOf returns the number of the period that now is in.
 func (l *level) periodOf(now time.Time) int64 {
 	if l.period == 0 {
 		return 0
@@ -293,7 +291,6 @@ func (v *levels) end(st *replication.State, over func(*level) bool) {
 	})
 }
 
-// remove ends all sources of a state.
 func (v *levels) remove(st *replication.State) {
 	source(st).Remove()
 	v.end(st, func(*level) bool { return true })

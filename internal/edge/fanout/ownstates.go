@@ -65,7 +65,6 @@ func (o *ownStates) at(link wire.LinkID) *ownState {
 	return nil
 }
 
-// offered answers a link that the client offers.
 func (o *ownStates) offered(now time.Time, ev *dnp.Event) {
 	if o.ClientStates == ClientStatesOff || !o.Claims.Write || !o.accept(now, ev) {
 		o.conn.Reject(ev.Link)
@@ -168,7 +167,6 @@ func (o *ownStates) removeAll() {
 	}
 }
 
-// repeatAll makes every request due that the holder has not answered.
 func (o *ownStates) repeatAll(now time.Time) {
 	for _, own := range o.list {
 		if own.repeat.pending() {
@@ -180,7 +178,6 @@ func (o *ownStates) repeatAll(now time.Time) {
 	}
 }
 
-// advance makes the requests that are due and returns when the next one is.
 func (o *ownStates) advance(now, next time.Time) time.Time {
 	for _, own := range o.list {
 		if own.repeat.ready(now, &next) {
@@ -259,9 +256,10 @@ func (o *ownStates) sendDrop(own *ownState) {
 }
 
 // writeBack gives the owner of a state what game servers wrote to it, and learns that
-// what the owner wrote has come around. A nil mask means all values.
+// what the owner wrote has come around. A nil mask means all values, a nil own that the state
+// is not of a client of this worker.
 func (own *ownState) writeBack(st *replication.State, changed netstate.Mask) {
-	if !own.source.State().Layout().Equal(st.Values.Layout()) {
+	if own == nil || !own.source.State().Layout().Equal(st.Values.Layout()) {
 		return
 	}
 	for i := range st.Values.Layout().Len() {

@@ -42,7 +42,6 @@ func (r *repeater) sent(now time.Time, next *time.Time) {
 	*next = earlier(*next, r.due)
 }
 
-// stop ends the repetitions.
 func (r *repeater) stop() { *r = repeater{} }
 
 // pending reports whether the request is due, at once or later.
@@ -128,7 +127,6 @@ func (p *peer) nextWrite() uint32 {
 	return p.writeNumber
 }
 
-// emit publishes an event about this session.
 func (p *peer) emit(now time.Time, ev replication.Event) {
 	ev.Space, ev.Client, ev.Session, ev.Time = p.spaceName, p.Claims.Client, p.ID, now
 	ev.Epoch, ev.Seq = p.replica.Position()

@@ -128,7 +128,6 @@ func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 	s.emit(now, replication.Event{Type: replication.EventLeft, Edge: s.Node, Reason: reason.String()})
 }
 
-// linked reports a link that came up.
 func (s *Session) linked(now time.Time, ev *dnp.Event) {
 	if st, ok := stateOf(ev.Source); ok {
 		s.emit(now, replication.Event{Type: replication.EventLinked, Key: st.Desc.Key, Link: uint16(ev.Link)})
@@ -158,7 +157,6 @@ func (s *Session) decline(source *dnp.Source) {
 	s.declined[source] = struct{}{}
 }
 
-// updated handles what the client wrote to a link.
 func (s *Session) updated(now time.Time, ev *dnp.Event) {
 	if own, ok := ev.Source.Data().(*ownState); ok { // no check of rights: read-only clients have no states of their own
 		s.writes.writer(own.source, own).update(now, ev)
@@ -197,7 +195,6 @@ func (s *Session) advance(now, next time.Time) time.Time {
 	return s.rights.advance(now, next)
 }
 
-// retell has a new holder told what only this edge knows.
 func (s *Session) retell(now time.Time) {
 	for _, own := range s.ownStates.list {
 		own.assertNow(now)
@@ -261,7 +258,6 @@ func (r *rights) replaced(now time.Time, m bus.Msg) bool {
 	return err != nil || now.Sub(r.Began) >= replaceTime || !later
 }
 
-// mayWrite reports whether the client may write a state.
 func (r *rights) mayWrite(st *replication.State) bool {
 	return r.Claims.Write && st.Desc.Access.MayWrite(r.Claims.Client)
 }

@@ -51,7 +51,6 @@ func (s *space) advance(now time.Time) time.Time {
 	return s.levels.advance(now, next, s.replica)
 }
 
-// repair publishes a request of the replica.
 func (s *space) repair(request []byte) {
 	m := bus.Msg{Subject: s.Subjects.Repair(s.shard), Reply: s.Inbox + "." + s.spaceName, Data: request}
 	if s.Host.Publish(m) != nil {
@@ -72,7 +71,6 @@ func (s *space) noticeEpoch(now time.Time) {
 	s.repeatAll(now)
 }
 
-// repeatAll makes every request due that the holder has not answered.
 func (s *space) repeatAll(now time.Time) {
 	for _, session := range s.sessions {
 		session.repeatAll(now)
@@ -110,7 +108,6 @@ func (s *space) unlinkWrong(session *Session, st *replication.State, newMessage 
 	}
 }
 
-// leave removes a session.
 func (s *space) leave(now time.Time, session *Session) {
 	s.sessions = slices.DeleteFunc(s.sessions, func(x *Session) bool { return x == session })
 	s.emptyAt = now
@@ -220,7 +217,7 @@ func (s *space) Added(st *replication.State) {
 	for _, session := range s.sessions {
 		s.offer(session, st)
 	}
-	s.writeBack(st, nil)
+	s.ownByKey[st.Desc.Key].writeBack(st, nil)
 }
 
 // Changed marks what changed, for all links at once.
@@ -230,15 +227,7 @@ func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 	for _, l := range f.levels {
 		l.touch(changed, &s.levels)
 	}
-	s.writeBack(st, changed)
-}
-
-// writeBack gives the owner of a state the values that the holder has. A nil mask means
-// all values.
-func (s *space) writeBack(st *replication.State, changed netstate.Mask) {
-	if own, ok := s.ownByKey[st.Desc.Key]; ok {
-		own.writeBack(st, changed)
-	}
+	s.ownByKey[st.Desc.Key].writeBack(st, changed)
 }
 
 // Described brings the links in line with the message of the state, and with the rights to

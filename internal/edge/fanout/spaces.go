@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -73,12 +74,7 @@ func (s *Spaces) Replica(name string) *replication.Replica {
 
 // Names returns the names of the spaces that are followed, sorted.
 func (s *Spaces) Names() []string {
-	names := make([]string, len(s.order))
-	for i, sp := range s.order {
-		names[i] = sp.spaceName
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(s.byName))
 }
 
 // Advance does what is due and returns when it must be called again.

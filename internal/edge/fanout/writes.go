@@ -75,7 +75,6 @@ func (w *writes) discard(source *dnp.Source) {
 	}
 }
 
-// discardAll forgets everything.
 func (w *writes) discardAll() { w.end(func(*writer) bool { return true }) }
 
 // end ends the writers for which over holds.
@@ -91,7 +90,6 @@ func (w *writes) end(over func(*writer) bool) {
 	})
 }
 
-// repeatAll makes every request due that the holder has not answered.
 func (w *writes) repeatAll(now time.Time) {
 	for _, wr := range w.list {
 		if wr.repeat.pending() {
@@ -174,7 +172,6 @@ func (wr *writer) newest(index int) ([]byte, bool) {
 	return wr.values[i].value, true
 }
 
-// find returns the place of a value in the list.
 func (wr *writer) find(index int) (i int, found bool) {
 	return slices.BinarySearchFunc(wr.values, index, func(v written, index int) int { return v.index - index })
 }

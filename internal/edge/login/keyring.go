@@ -2,7 +2,6 @@ package login
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,20 +40,6 @@ func (k *keyring) load() error {
 	k.text = text
 	k.keys.Store(keys)
 	return nil
-}
-
-// watch checks the file again and again until ctx ends.
-func (k *keyring) watch(ctx context.Context) {
-	tick := time.NewTicker(keysInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			k.check()
-		}
-	}
 }
 
 // check replaces the keys if the file has changed. Sessions that began with a key that the

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -86,8 +87,18 @@ func New(cfg Config) (*Authority, error) {
 
 // Watch reads the token keys again when their file changes, until ctx ends.
 func (a *Authority) Watch(ctx context.Context) {
-	if a.cfg.Auth == AuthToken {
-		a.keys.watch(ctx)
+	if a.cfg.Auth != AuthToken {
+		return
+	}
+	tick := time.NewTicker(keysInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			a.keys.check()
+		}
 	}
 }
 
@@ -143,14 +154,12 @@ func (j *Judge) Identity(conn *dnp.Conn) *auth.Claims {
 	return &auth.Claims{Client: "c-" + j.cfg.NewID(), Space: j.cfg.OpenSpace, Write: true}
 }
 
-// use notes that a client logs in with a token.
 func (a *Authority) use(now time.Time, c *auth.Claims, from netip.Addr) auth.Reason {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.used.Use(now, c, from)
 }
 
-// loginToken judges a login by the token in it.
 func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
 	claims, reason := auth.Claims{}, auth.NoToken
 	if token, ok := auth.Token(message); ok {
@@ -203,7 +212,6 @@ type calloutAnswer struct {
 	Error  string   `json:"error"`
 }
 
-// loginCallout judges a login by what the game's service says.
 func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte) (dnp.LoginVerdict, any) {
 	if j.refusals == nil {
 		j.refusals = make([]refusal, refusalsMax)
@@ -225,14 +233,12 @@ func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte)
 	return dnp.LoginWait, nil
 }
 
-// callOut asks the service.
 func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
 	j.Callouts++
 	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
 	j.host.Request(m, calloutTimeout, func(now time.Time, answer []byte, err error) { j.calledOut(now, from, login, answer, err) })
 }
 
-// calledOut handles the service's answer.
 func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data []byte, err error) {
 	if p, ok := j.pending[from]; !ok || p.login != login {
 		return // forgotten
@@ -266,11 +272,7 @@ func parseAnswer(now time.Time, data []byte) (auth.Claims, auth.Reason) {
 
 // purge forgets questions whose answers got lost, and reports whether there were any.
 func (j *Judge) purge(now time.Time) bool {
-	for from, p := range j.pending {
-		if !now.Before(p.until) {
-			delete(j.pending, from)
-		}
-	}
+	maps.DeleteFunc(j.pending, func(_ netip.AddrPort, p callout) bool { return !now.Before(p.until) })
 	return len(j.pending) < calloutsMax
 }
 

@@ -47,19 +47,19 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)
 	}
-	place := b.locations.locate(now, b.client(from))
-	if place.Kind == placeElsewhere {
-		if place.Node != o.edge && b.forward(place.Node, from, o) { // not back to where it came from
+	kind, worker, node := b.locations.locate(now, b.client(from))
+	if kind == placeElsewhere {
+		if node != o.edge && b.forward(node, from, o) { // not back to where it came from
 			return true
 		}
-		b.locations.Withdraw(b.client(from), place.Node) // that edge does not serve it or cannot be reached
-		place = b.locations.locate(now, b.client(from))
+		b.locations.Withdraw(b.client(from), node) // that edge does not serve it or cannot be reached
+		kind, worker, _ = b.locations.locate(now, b.client(from))
 	}
 	switch {
-	case place.Kind == placeNowhere:
+	case kind == placeNowhere:
 		return false
-	case place.Kind == placeHere && place.Worker != b.cfg.Worker:
-		b.pass(place.Worker, from, o)
+	case kind == placeHere && worker != b.cfg.Worker:
+		b.pass(worker, from, o)
 		return true
 	}
 	first, ok := b.hold(now, from, o)
@@ -139,7 +139,7 @@ func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, requ
 	case b.passHeld(from):
 	case err != nil || seen.Node == "":
 		b.unclaimed(now, from, request)
-	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().hasLeft(seen.Node) && b.forwardHeld(now, from, seen.Node):
+	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().gone[seen.Node] && b.forwardHeld(now, from, seen.Node):
 	default:
 		b.try(name, seen, func(now time.Time, s cluster.Served, err error) {
 			switch {
@@ -214,7 +214,6 @@ func (b *base) Give(name string, path Path, asker string) {
 	}
 }
 
-// found decides about a session that the log has.
 func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 	about, ok := parseAbout(action.Info.About)
 	switch {

@@ -171,8 +171,8 @@ func TestNotBack(t *testing.T) {
 	if len(e.forwarded) > 0 || !w.t.orphans.waiting(addr) {
 		t.Errorf("forwarded to %q, want it to wait", e.forwarded)
 	}
-	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind == placeElsewhere {
-		t.Errorf("the hint is still %+v", p)
+	if kind, _, node := e.locations.locate(e.net.Now(), w.t.client(addr)); kind == placeElsewhere {
+		t.Errorf("the hint is still %q", node)
 	}
 }
 

@@ -109,7 +109,6 @@ func (c *claims) inherit(node string, names []string) {
 	}
 }
 
-// listed handles the end of a listing.
 func (c *claims) listed(now time.Time, node string, rounds int, err error) {
 	l := listing{node, rounds - 1, now.Add(listPause)}
 	if err != nil {
@@ -190,7 +189,6 @@ func (c *claims) unsupersede(name string) *supersededClaim {
 	return claim
 }
 
-// settle releases the superseded claim on a session, if there is one.
 func (c *claims) settle(name string) {
 	if claim := c.unsupersede(name); claim != nil {
 		c.cfg.Affinity.Release(name, claim.epoch)

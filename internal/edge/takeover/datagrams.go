@@ -73,24 +73,7 @@ func (q *orphans) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok 
 	return first, true
 }
 
-// waiting reports whether a datagram of a client waits.
 func (q *orphans) waiting(from netip.AddrPort) bool { return q.byAddr[from] != nil }
-
-// first returns the oldest datagram of a client that waits.
-func (q *orphans) first(from netip.AddrPort) (o orphan, ok bool) {
-	if x := q.byAddr[from]; x != nil {
-		return x.list[0], true
-	}
-	return o, false
-}
-
-// edge returns over which edge the newest waiting datagram of a client came.
-func (q *orphans) edge(from netip.AddrPort) string {
-	if x := q.byAddr[from]; x != nil {
-		return x.list[len(x.list)-1].edge
-	}
-	return ""
-}
 
 // remove removes and returns the datagrams of a client that wait.
 func (q *orphans) remove(from netip.AddrPort) []orphan {

@@ -12,11 +12,11 @@
 //	t.Handle(now, &event)                              // of the endpoint
 //	next = t.Advance(now, next)                        // do what is due
 //
-// It acts through its [Host] and the ports of its [Config]. What they answer is handled on a
-// later turn of the worker, see Host.Must. The rules of a single session, and what its log holds, are those of package
-// sessionlog.
+// It acts through its [Host] and its [Ports]. What they answer is handled on a later turn of
+// the worker, see Host.Must. The rules of a single session, and what its log holds, are those
+// of package sessionlog.
 //
-// It starts no goroutine, reads no clock and has no lock. It knows nothing of links and
-// states: the host begins and resumes the fan-out to a client. DESIGN.md has the failures
-// that the rules prevent.
+// It starts no goroutine, reads no clock and has no lock but the [Guard] that it is given. It
+// knows nothing of links and states: the host begins and resumes the fan-out to a client.
+// DESIGN.md has the failures that the rules prevent.
 package takeover

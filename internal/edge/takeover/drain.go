@@ -88,7 +88,6 @@ func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 	return earlier(next, d.look)
 }
 
-// handOver gives a session to another edge.
 func (d *drainer) handOver(name, node string) {
 	s := d.byName[name]
 	if s == nil || !s.stays() {

@@ -153,8 +153,8 @@ func TestGivenAway(t *testing.T) {
 	if !slices.Equal(e.forwarded, []string{"e2", "e2"}) || w.t.Count() > 0 {
 		t.Errorf("what waited was forwarded to %q, and %d sessions are still waited for", e.forwarded, w.t.Count())
 	}
-	if p := e.locations.locate(e.net.Now(), w.t.client(addr)); p.Kind != placeElsewhere || p.Node != "e2" {
-		t.Errorf("the client is at %+v, want e2", p)
+	if kind, worker, node := e.locations.locate(e.net.Now(), w.t.client(addr)); kind != placeElsewhere || node != "e2" {
+		t.Errorf("the client is at %d, worker %d, edge %q, want e2", kind, worker, node)
 	}
 }
 

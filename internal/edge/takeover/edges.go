@@ -16,7 +16,7 @@ const goneMax = 4096
 type View struct {
 	self   string
 	roster cluster.Roster
-	gone   map[string]bool // nodes that left or died and did not come back
+	gone   map[string]bool // nodes that were in the roster, left or died, and did not come back
 }
 
 // NewView returns the view of an edge that knows of no other.
@@ -43,18 +43,10 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	return next, left
 }
 
-// inRoster reports whether a node is in the roster.
 func (v *View) inRoster(node string) bool {
 	_, ok := v.roster.Member(node)
 	return ok
 }
-
-// hasLeft reports whether a node was in the roster and left it. A node that was never seen is
-// neither in the roster nor has it left.
-func (v *View) hasLeft(node string) bool { return v.gone[node] }
-
-// format returns the lowest format that all members read.
-func (v *View) format() uint8 { return v.roster.Format() }
 
 // ready returns all other edges that are ready.
 func (v *View) ready() (names []string) {

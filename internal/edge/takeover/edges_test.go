@@ -33,10 +33,10 @@ func TestSuccessors(t *testing.T) {
 	old := e.view
 	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e3": cluster.PhaseReady})
 	want("e2 is gone, e3 is ready", "e3")
-	if !e.view.hasLeft("e2") || e.view.inRoster("e2") || e.view.hasLeft("e9") {
+	if !e.view.gone["e2"] || e.view.inRoster("e2") || e.view.gone["e9"] {
 		t.Error("e2 was there and is gone; e9 was never there")
 	}
-	if old.hasLeft("e2") || !old.inRoster("e2") {
+	if old.gone["e2"] || !old.inRoster("e2") {
 		t.Error("an older view changed")
 	}
 }

@@ -74,17 +74,10 @@ type placeKind uint8
 
 const (
 	placeUnknown   placeKind = iota
-	placeHere                // Place.Worker has the session, or is taking it over
-	placeElsewhere           // the edge Place.Node has it
+	placeHere                // a worker of this edge has the session, or is taking it over
+	placeElsewhere           // another edge has it
 	placeNowhere             // no edge has it
 )
-
-// A place is where a client is served.
-type place struct {
-	Kind   placeKind
-	Worker int
-	Node   string
-}
 
 // grow makes room for the hints of one more worker.
 func (l *Locations) grow() {
@@ -151,7 +144,7 @@ func (x *location) server() (worker int, epoch uint64, ok bool) {
 // hint that another edge serves the client, that hint for more than an attempt of this edge
 // to open the session or to take it over, and the attempt for more than the hint that no
 // edge does.
-func (l *Locations) locate(now time.Time, c forward.Client) place {
+func (l *Locations) locate(now time.Time, c forward.Client) (kind placeKind, worker int, node string) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	x := l.byClient[c]
@@ -159,13 +152,13 @@ func (l *Locations) locate(now time.Time, c forward.Client) place {
 	hinted := x != nil && x.until.After(now)
 	switch {
 	case hinted && x.node != "" && epoch == 0:
-		return place{Kind: placeElsewhere, Node: x.node}
+		return placeElsewhere, 0, x.node
 	case here:
-		return place{Kind: placeHere, Worker: worker}
+		return placeHere, worker, ""
 	case hinted:
-		return place{Kind: placeNowhere}
+		return placeNowhere, 0, ""
 	}
-	return place{}
+	return placeUnknown, 0, ""
 }
 
 // hint remembers that the edge node serves a client, or with an empty name that no edge

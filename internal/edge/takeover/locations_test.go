@@ -22,13 +22,13 @@ func TestHints(t *testing.T) {
 	want := func(why string, at time.Duration, client forward.Client, text string) {
 		t.Helper()
 		got := "unknown"
-		switch p := l.locate(now.Add(at), client); p.Kind {
+		switch kind, worker, node := l.locate(now.Add(at), client); kind {
 		case placeElsewhere:
-			got = p.Node
+			got = node
 		case placeNowhere:
 			got = "nowhere"
 		case placeHere:
-			got = fmt.Sprintf("worker %d", p.Worker)
+			got = fmt.Sprintf("worker %d", worker)
 		}
 		if got != text {
 			t.Errorf("%s: %s, want %s", why, got, text)

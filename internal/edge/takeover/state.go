@@ -86,19 +86,6 @@ type base struct {
 	counts  Counts
 }
 
-func newBase(cfg Config) *base {
-	return &base{
-		cfg: cfg, host: cfg.Host, locations: cfg.Locations,
-		log: sessionlog.Config{
-			Node: cfg.Node, Rand: cfg.Rand, Format: func() uint8 { return cfg.Host.View().format() },
-			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
-		},
-		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
-		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.heapIndex }),
-		orphans: newOrphans(), paths: newPaths(),
-	}
-}
-
 // Count returns how many durable sessions the worker has, looks at, or gave to an edge that
 // has not consented: that edge may be leaving, too.
 func (b *base) Count() int { return len(b.byName) }
@@ -112,7 +99,6 @@ func (b *base) Serves(client netip.AddrPort) bool {
 	return s != nil && s.Log.Phase() == sessionlog.Owning
 }
 
-// name returns the name of the log of a client.
 func (b *base) name(client netip.AddrPort) string {
 	return sessionlog.Key(b.cfg.Secret, client, b.cfg.Listener)
 }
@@ -245,8 +231,8 @@ func (b *base) setPath(s *Session, p Path) {
 // inferPath sets the return path to the client of a session that is taken over to the one by
 // which its datagrams came, if any did.
 func (b *base) inferPath(s *Session) {
-	if b.orphans.waiting(s.client) {
-		b.setPath(s, Path{Edge: b.orphans.edge(s.client)})
+	if x := b.orphans.byAddr[s.client]; x != nil {
+		b.setPath(s, Path{Edge: x.list[len(x.list)-1].edge}) // of the newest
 	} else if p := b.paths.byAddr[s.client]; p != nil && s.path.Edge == "" {
 		b.setPath(s, Path{Edge: p.edge})
 	}
@@ -283,8 +269,8 @@ func (b *base) forward(node string, from netip.AddrPort, o orphan) bool {
 // forwardHeld sends the datagrams that wait to the edge that serves their client. It reports
 // false if none waits, or that edge cannot be reached.
 func (b *base) forwardHeld(now time.Time, from netip.AddrPort, node string) bool {
-	first, ok := b.orphans.first(from)
-	if !ok || !b.forward(node, from, first) {
+	waiting := b.orphans.byAddr[from]
+	if waiting == nil || !b.forward(node, from, waiting.list[0]) {
 		return false
 	}
 	for _, o := range b.orphans.remove(from)[1:] {
@@ -302,7 +288,6 @@ func (b *base) receiveHeld(now time.Time, from netip.AddrPort) {
 	}
 }
 
-// pass gives a datagram to another worker of this edge.
 func (b *base) pass(worker int, from netip.AddrPort, o orphan) {
 	b.host.Pass(worker, from, o.data, o.edge, o.hops)
 	b.counts.OrphansForwarded++

@@ -7,6 +7,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -34,10 +35,17 @@ type Takeover struct {
 // New returns a Takeover without sessions.
 func New(cfg Config) *Takeover {
 	cfg.Locations.grow()
-	b := newBase(cfg)
-	return &Takeover{
-		base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b},
+	b := &base{
+		cfg: cfg, host: cfg.Host, locations: cfg.Locations,
+		log: sessionlog.Config{
+			Node: cfg.Node, Rand: cfg.Rand, Format: func() uint8 { return cfg.Host.View().roster.Format() },
+			UndeliveredBytesMax: undeliveredMax, BlockBytes: blockBytesMax,
+		},
+		byName: make(map[string]*Session), byAddr: make(map[netip.AddrPort]*Session),
+		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.heapIndex }),
+		orphans: newOrphans(), paths: newPaths(),
 	}
+	return &Takeover{base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b}}
 }
 
 // LogAway reports whether the log has answered nothing for so long that no session should
@@ -230,7 +238,9 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	case sessionlog.ActionRead:
 		t.cfg.Log.Read(a.Log, func(answer sessionlog.Answer) { t.answered(s, answer) })
 	case sessionlog.ActionOpened:
-		t.opened(now, s)
+		t.counts.SessionsOpened++
+		t.publishClaim(s)
+		s.feed = t.host.Serve(now, s)
 	case sessionlog.ActionFound:
 		t.found(now, s, a)
 	case sessionlog.ActionAdopted:
@@ -257,14 +267,6 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 	}
 }
 
-// opened serves a client whose session the log has stored.
-func (t *Takeover) opened(now time.Time, s *Session) {
-	t.counts.SessionsOpened++
-	t.publishClaim(s)
-	s.feed = t.host.Serve(now, s)
-}
-
-// uncertain ends a session whose history cannot be established.
 func (t *Takeover) uncertain(now time.Time, s *Session, a sessionlog.Action) {
 	t.counts.SessionsUncertain++
 	t.release(s)
