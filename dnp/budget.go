@@ -3,6 +3,7 @@ package dnp
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -272,7 +273,6 @@ func (e *Endpoint) sendOffers(now instant, out Sender) {
 	done := 0
 	for done < len(q.conns) && q.mayOffer(now) {
 		c := q.conns[done]
-		q.conns[done] = nil
 		done++
 		c.inOffers = false
 		if c.state == connEstablished && !c.closing && !c.log.isMuted() {
@@ -280,7 +280,5 @@ func (e *Endpoint) sendOffers(now instant, out Sender) {
 			c.settle(now)
 		}
 	}
-	n := copy(q.conns, q.conns[done:])
-	clear(q.conns[n:])
-	q.conns = q.conns[:n]
+	q.conns = slices.Delete(q.conns, 0, done)
 }

@@ -115,6 +115,13 @@ func (l *retrySchedule) cancel(link wire.LinkID) {
 }
 
 func (l *retrySchedule) nextTimeout() instant {
+	if l.n == 0 {
+		return never
+	}
+	return l.earliest()
+}
+
+func (l *retrySchedule) earliest() instant {
 	at := never
 	for step, queue := range l.queues {
 		if len(queue) > 0 {
@@ -175,11 +182,8 @@ func (t *linkTable) catchUp(r retry, now instant) {
 	if !ok || t.slots[slot].source == noSource {
 		return
 	}
-	for _, version := range t.core.sources[t.slots[slot].source].changed {
-		if version <= r.version {
-			t.scrubLink(slot, now)
-			return
-		}
+	if slices.Min(t.core.sources[t.slots[slot].source].changed) <= r.version {
+		t.scrubLink(slot, now)
 	}
 }
 

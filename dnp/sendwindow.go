@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -212,12 +213,7 @@ func (w *sendWindow) nextPart(cfg *Config) outgoing {
 }
 
 func (w *sendWindow) removeOffer(slot int) {
-	for i, s := range w.offers {
-		if int(s) == slot {
-			w.offers = append(w.offers[:i], w.offers[i+1:]...)
-			return
-		}
-	}
+	w.offers = slices.DeleteFunc(w.offers, func(s uint16) bool { return int(s) == slot })
 }
 
 // add puts a command in flight and returns its number.

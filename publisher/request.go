@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/nats-io/nats.go"
 )
 
@@ -247,23 +248,9 @@ func (s *Space) fail(now time.Time, r *request) {
 	}
 }
 
-// An answer is the reply of a relay to a publish or get, or of an edge to a message.
-type answer struct {
-	Epoch, Seq uint64
-	Number     *uint64
-	Duplicate  bool
-	Error      *answerError
-	Results    []struct{ Error *answerError }
-}
-
-type answerError struct {
-	Code, Message string
-	RetryAfter    int64 `json:"retry_after_ms"`
-}
-
-// pause returns how long the error asks to wait, at least shortest.
-func (e *answerError) pause(shortest time.Duration) time.Duration {
-	return max(shortest, time.Duration(e.RetryAfter)*time.Millisecond)
+// pauseFor sends nothing for as long as an error asks, at least for Config.Retry.
+func (s *Space) pauseFor(now time.Time, e *payload.AnswerError) {
+	s.pausedUntil = now.Add(max(s.p.cfg.Retry, time.Duration(e.RetryAfter)*time.Millisecond))
 }
 
 // answered handles the answer to a request. It ignores one that comes after expire put
@@ -275,7 +262,7 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 		return
 	}
 	s.unsend(id)
-	var a answer
+	var a payload.Answer
 	if json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
 		s.fail(now, r) // NATS reports that there is no relay, or the relay does not know of its successor
 		return
@@ -283,11 +270,11 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	s.heard = now
 	s.follow(a.Epoch)
 	switch {
-	case a.Error != nil && a.Error.Code == string(replication.CodeBusy):
+	case a.Error != nil && a.Error.Code == replication.CodeBusy:
 		s.fail(now, r)
-		s.pausedUntil = now.Add(a.Error.pause(s.p.cfg.Retry))
+		s.pauseFor(now, a.Error)
 	case a.Error != nil:
-		s.refuseAll(r, replication.Code(a.Error.Code), a.Error.Message)
+		s.refuseAll(r, a.Error.Code, a.Error.Message)
 	case len(a.Results) != len(r.ops):
 		s.fail(now, r)
 	default:
@@ -298,7 +285,7 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 
 // results settles each op of a request, or recovers from its refusal, if another form of the op
 // or a pause helps.
-func (s *Space) results(now time.Time, r *request, a answer) {
+func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 	var again []*pendingOp
 	for i, p := range r.ops {
 		err := a.Results[i].Error
@@ -307,13 +294,13 @@ func (s *Space) results(now time.Time, r *request, a answer) {
 			continue
 		}
 		p.tries++
-		code := replication.Code(err.Code)
+		code := err.Code
 		st := s.states[p.topic.name]
 		ours := p.topic.kind != topicGroups && st != nil && st.put != nil
 		switch {
 		case code == replication.CodeBusy:
 			again = append(again, p)
-			s.pausedUntil = now.Add(err.pause(s.p.cfg.Retry))
+			s.pauseFor(now, err)
 		case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero(): // the relay has what the op asks for
 			s.accept(p, Position{a.Epoch, a.Seq})
 		case p.tries > triesMax:

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -87,14 +88,14 @@ func (s *Space) Clear(ctx context.Context) error {
 
 func (s *Space) publishOnce(ctx context.Context, source string, form any) error {
 	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: mustMarshal(form)})
-	var a answer
+	var a payload.Answer
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", source, err)
 	case json.Unmarshal(m.Data, &a) != nil:
 		return &Error{Op: source, Code: string(replication.CodeBadRequest), Message: "the answer cannot be read"}
 	case a.Error != nil:
-		return &Error{Op: source, Code: a.Error.Code, Message: a.Error.Message}
+		return &Error{Op: source, Code: string(a.Error.Code), Message: a.Error.Message}
 	}
 	return nil
 }
@@ -109,12 +110,12 @@ func (s *Space) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 // messageNumber reads the answer of an edge to a message.
 func messageNumber(client string, data []byte) (uint64, error) {
 	op := "send to " + client
-	var a answer
+	var a payload.Answer
 	switch err := json.Unmarshal(data, &a); {
 	case err != nil:
 		return 0, fmt.Errorf("%s: the answer cannot be read: %w", op, err)
 	case a.Error != nil:
-		return 0, &Error{Op: op, Code: a.Error.Code, Message: a.Error.Message}
+		return 0, &Error{Op: op, Code: string(a.Error.Code), Message: a.Error.Message}
 	case a.Number != nil:
 		return *a.Number, nil
 	case a.Duplicate:

@@ -30,7 +30,7 @@ type Space struct {
 	p    *Publisher
 	name string
 
-	calls   chan call
+	calls   chan func(now time.Time) // what run executes for methods
 	answers chan *nats.Msg
 	events  chan *nats.Msg
 	inbox   string // prefix of the subjects of answers
@@ -52,15 +52,9 @@ type Space struct {
 	heard       time.Time     // when a relay last answered, or was asked for the epoch
 }
 
-// A call is a function that run executes for a method.
-type call struct {
-	f   func(now time.Time) error
-	err chan error
-}
-
 func newSpace(p *Publisher, name string) (*Space, error) {
 	s := &Space{
-		p: p, name: name, calls: make(chan call), answers: make(chan *nats.Msg, answersMax), events: make(chan *nats.Msg, eventsMax),
+		p: p, name: name, calls: make(chan func(time.Time)), answers: make(chan *nats.Msg, answersMax), events: make(chan *nats.Msg, eventsMax),
 		inbox: p.nc.NewInbox() + ".", states: map[string]*state{}, groups: map[string]map[string]bool{},
 		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]int{}, backoff: p.cfg.Retry,
 	}
@@ -92,7 +86,7 @@ func (s *Space) Name() string { return s.name }
 // op contradicts them.
 func (s *Space) Publish(ctx context.Context, ops ...Op) (Position, error) {
 	w := &waiter{done: make(chan struct{})}
-	if err := s.submit(ctx, ops, w); err != nil {
+	if err := s.submit(ctx, ops, w); err != nil || len(ops) == 0 {
 		return Position{}, err
 	}
 	return s.wait(ctx, w)
@@ -139,9 +133,6 @@ func (s *Space) submit(ctx context.Context, ops []Op, w *waiter) error {
 		}
 	}
 	if len(list) == 0 {
-		if w != nil {
-			close(w.done)
-		}
 		return nil
 	}
 	return s.do(ctx, func(now time.Time) error {
@@ -157,10 +148,10 @@ func (s *Space) submit(ctx context.Context, ops []Op, w *waiter) error {
 
 // do lets run execute f.
 func (s *Space) do(ctx context.Context, f func(now time.Time) error) error {
-	c := call{f, make(chan error, 1)}
+	done := make(chan error, 1)
 	select {
-	case s.calls <- c:
-		return <-c.err
+	case s.calls <- func(now time.Time) { done <- f(now) }:
+		return <-done
 	case <-s.p.ctx.Done():
 		return ErrClosed
 	case <-ctx.Done():
@@ -188,8 +179,8 @@ func (s *Space) run() {
 		select {
 		case <-s.p.ctx.Done():
 			return
-		case c := <-s.calls:
-			c.err <- c.f(time.Now())
+		case f := <-s.calls:
+			f(time.Now())
 		case m := <-s.answers:
 			s.answered(time.Now(), m)
 		case m := <-s.events:

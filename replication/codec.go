@@ -100,7 +100,7 @@ func readFloat(r *wire.Reader) float64 { return math.Float64frombits(readUint64(
 func readCount(r *wire.Reader, size int) int {
 	n := int(r.Uint16())
 	if n*size > len(r.Rest()) {
-		r.Bytes(len(r.Rest()) + 1)
+		r.Fail(errMessage)
 		return 0
 	}
 	return n

@@ -105,7 +105,8 @@ func (s *schema) find(name string) (int, *Error) {
 	return int(i), nil
 }
 
-// fits refuses to apply e if the LinkState of st with this message exceeded linkStateMax then.
+// fits returns an error if e would make the LinkState of st with this message larger than
+// linkStateMax.
 func (st *stored) fits(e *edit, message []byte) *Error {
 	if !e.varied && len(message) <= len(st.Desc.Message) {
 		return nil

@@ -98,7 +98,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("op %d: %s: %s", e.Op, e.Code, e.Message) }
 
-// In returns e, whose message is now about a part of what.
+// In puts what, which contains the fault, in front of the message, and returns e.
 func (e *Error) In(what string) *Error {
 	e.Message = what + ": " + e.Message
 	return e

@@ -222,9 +222,9 @@ func (r *Replica) record(m *view.Record) bool {
 	case v == nil:
 		return false
 	case m.Message == view.DescribePart || m.Message == view.Describe:
-		return v.view == 0 && r.describe(v, m)
+		return v.view == 0 && r.assemble(v, m)
 	case m.Message == view.Keyframe && v.number == r.asm.number:
-		return r.assemble(v, m.Data)
+		return r.assemble(v, m)
 	case v.st == nil || v.view >= len(v.st.schema.ranges):
 		return false
 	}
@@ -319,25 +319,25 @@ func (r *Replica) removeRecord(v *viewRef) bool {
 	return true
 }
 
-// describe reads the description of a state. If the state exists with this layout, only its
-// description changes; otherwise the assembly builds it from the keyframes that follow.
-func (r *Replica) describe(v *viewRef, m *view.Record) bool {
+// assemble adds a record to the assembly of a state. If the state exists with the described
+// layout, only its description changes; otherwise the assembly builds it from the keyframes that
+// follow.
+func (r *Replica) assemble(v *viewRef, m *view.Record) bool {
 	if r.asm.number != v.number {
 		r.dropAssembly()
 		r.asm.number = v.number
 	}
-	if m.Message == view.DescribePart {
-		return r.asm.part(m.Data) == nil
-	}
-	if r.asm.describe(&r.schemas, m.Data) != nil {
+	if r.asm.record(&r.schemas, v.view, *m) != nil {
 		r.dropAssembly()
 		return false
 	}
-	st := v.st
-	if st == nil || !st.schema.sameLayout(r.asm.st.schema) || st.Desc.Key != r.asm.st.Desc.Key {
-		return true
+	switch old := v.st; {
+	case m.Message == view.Describe && old != nil &&
+		old.schema.sameLayout(r.asm.st.schema) && old.Desc.Key == r.asm.st.Desc.Key:
+		r.redescribe(old)
+	case r.asm.whole():
+		r.install()
 	}
-	r.redescribe(st)
 	return true
 }
 
@@ -356,18 +356,6 @@ func (r *Replica) redescribe(st *State) {
 func (r *Replica) dropAssembly() {
 	r.asm.release(&r.schemas)
 	r.asm = assembly{}
-}
-
-// assemble adds the keyframe of a view to the assembly.
-func (r *Replica) assemble(v *viewRef, data []byte) bool {
-	if r.asm.keyframe(v.view, data) != nil {
-		r.dropAssembly()
-		return false
-	}
-	if r.asm.whole() {
-		r.install()
-	}
-	return true
 }
 
 // keyframe applies the keyframe of a view that exists.

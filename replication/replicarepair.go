@@ -134,9 +134,9 @@ func (r *Replica) Reconnected(now time.Time) {
 // wants reports whether the replica needs to ask for something.
 func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
 
-// settle sweeps what was removed, and plans the next request. The replica asks for a new need at once, except that it does
-// not ask for keyframes sooner than askAfter behind the last request: a state that differs
-// again and again must not cause a storm of requests.
+// settle sweeps removed states and plans the next request. The replica asks for a new need at
+// once, except that it does not ask for keyframes sooner than askAfter behind the last request: a
+// state that differs again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
 	r.states.sweep(func(*State) {})
 	if !r.wants() {

@@ -25,8 +25,8 @@ type State struct {
 	dead   bool   // removed
 }
 
-// newState returns a state without values that are not null or zero. It holds c, which the
-// caller has acquired.
+// newState returns a state whose values are null, or zero if they are not nullable. It takes over
+// c, which the caller acquired.
 func newState(number uint64, d *Description, c *schema) State {
 	_, hidden := groupsClient(d.Key)
 	s := State{Number: number, Desc: d, schema: c, hidden: hidden}
@@ -85,8 +85,8 @@ func (s *State) appendRecords(b []byte, refs []view.RefID, describe []byte) []by
 	return b
 }
 
-// A table holds the states of a space by key, by number, and in the order of their numbers. A
-// Replica has one of States, and a Store of what it knows about them besides.
+// A table holds the states of a space by key, by number, and in the order of their numbers. The
+// table of a Replica holds States; that of a Store holds stored states, which embed them.
 type table[S interface{ state() *State }] struct {
 	byKey    map[string]S
 	byNumber map[uint64]S

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 
@@ -98,17 +97,10 @@ const (
 	ActionHanded
 )
 
-var actionNames = [...]string{
-	ActionAppend: "append", ActionRead: "read", ActionOpened: "opened", ActionFound: "found", ActionAdopted: "adopted",
-	ActionDeliver: "deliver", ActionElsewhere: "elsewhere", ActionGone: "gone", ActionLost: "lost", ActionUncertain: "uncertain",
-	ActionEnded: "ended", ActionHanded: "handed",
-}
-
 func (k ActionKind) String() string {
-	if int(k) < len(actionNames) && actionNames[k] != "" {
-		return actionNames[k]
-	}
-	return "action " + strconv.Itoa(int(k))
+	return [...]string{
+		"none", "append", "read", "opened", "found", "adopted", "deliver", "elsewhere", "gone", "lost", "uncertain", "ended", "handed",
+	}[k]
 }
 
 // An Action is what a Session wants done, or reports.

@@ -22,8 +22,6 @@ type op struct {
 	do    func() // instead of msg
 }
 
-func (o *op) size() int { return opOverhead + len(o.msg.Subject) + len(o.msg.Data) }
-
 // An outbox is the queue of the sender. Any goroutine fills it and the sender empties it, hence
 // the mutex; a channel could be bounded in messages only, not in bytes.
 type outbox struct {
@@ -39,7 +37,7 @@ type outbox struct {
 // queue is full. An empty queue accepts every message. A function must not be lost; the
 // subscriptions of the callers bound their number.
 func (x *outbox) push(o op) error {
-	n := o.size()
+	n := opOverhead + len(o.msg.Subject) + len(o.msg.Data)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -54,9 +53,6 @@ type Config struct {
 
 	// Lease is the configuration of each lease. Open sets Node and ID.
 	Lease cluster.LeaseConfig
-
-	// Log gets what an operator should know; nil means slog.Default().
-	Log *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -64,7 +60,6 @@ func (c Config) withDefaults() Config {
 	c.Streams = min(cmp.Or(c.Streams, 4), c.Shards)
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.Lease.Node, c.Lease.ID = c.Node, rand.Text()
-	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 type checkCommand struct {
@@ -66,7 +67,7 @@ func (c *checkCommand) publish(ctx context.Context, op map[string]any) error {
 	flags.Timeout = min(flags.Timeout, 5*time.Second)
 	data, err := flags.askHolder(ctx, flags.subjects().Publish(c.Space, ""), body)
 	if err == nil {
-		_, err = parseAnswer(data)
+		_, err = payload.ParseAnswer(data)
 	}
 	return err
 }

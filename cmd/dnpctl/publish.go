@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -68,7 +69,7 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	a, err := parseAnswer(data)
+	a, err := payload.ParseAnswer(data)
 	if c.JSON {
 		fmt.Printf("%s\n", data)
 	}

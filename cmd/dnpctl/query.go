@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/nats-io/nats.go"
 )
 
@@ -36,7 +37,7 @@ func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		if _, err := parseAnswer(data); err != nil {
+		if _, err := payload.ParseAnswer(data); err != nil {
 			return err
 		}
 		printJSON(data)

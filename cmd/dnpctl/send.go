@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -74,7 +75,7 @@ func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data 
 	case err != nil:
 		return err
 	}
-	if _, err := parseAnswer(reply); err != nil {
+	if _, err := payload.ParseAnswer(reply); err != nil {
 		return err
 	}
 	fmt.Printf("%s\n", reply)

@@ -70,10 +70,14 @@ type LinkState struct {
 // AppendLinkStateHead appends a LinkState up to and including its count. The
 // caller appends count values with [AppendTypedValue].
 func AppendLinkStateHead(b []byte, m LinkState, count int) []byte {
+	flags := byte(0)
+	if m.ReadOnly {
+		flags = LinkReadOnly
+	}
 	b = append(b, byte(CommandReliableLinkState))
 	b = binary.LittleEndian.AppendUint16(b, uint16(m.Seq))
 	b = binary.LittleEndian.AppendUint16(b, uint16(m.Link))
-	b = append(b, linkFlags(m.ReadOnly))
+	b = append(b, flags)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(m.Message)))
 	b = append(b, m.Message...)
 	return binary.LittleEndian.AppendUint16(b, uint16(count))
@@ -98,13 +102,6 @@ func ParseLinkState(p []byte) (LinkState, error) {
 	m.Message = r.Bytes(int(r.Uint16()))
 	m.Values = readValues(&r)
 	return m, r.Err()
-}
-
-func linkFlags(readOnly bool) byte {
-	if readOnly {
-		return LinkReadOnly
-	}
-	return 0
 }
 
 // LinkStateFlags mark the parts of a LinkStateLong.

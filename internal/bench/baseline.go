@@ -204,7 +204,7 @@ func (r *rawClients) close() {
 // window publishes the updates of a window as raw messages and returns the CPU time
 // of NATS for each that was delivered, in ns.
 func (r *rawClients) window(ctx context.Context, p *Publisher, s *Stack, window time.Duration) (float64, error) {
-	c := p.c
+	c := p.script.c
 	data, n := make([]byte, rawBytes), uint32(max(1, window/c.period()))
 	line := timeline{start: time.Now().Add(10 * time.Millisecond), period: c.period()}
 	before, cpuBefore := r.got.Load(), s.usage()[natsKind]

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -23,7 +25,6 @@ const (
 
 // A Publisher is the game server of a case.
 type Publisher struct {
-	c        *Case
 	script   *script
 	NC       *nats.Conn
 	Subjects subject.Names
@@ -33,12 +34,12 @@ type Publisher struct {
 	grouped int        // joined[:grouped] are in their groups
 }
 
-func newPublisher(c *Case, s *script, url string) (*Publisher, error) {
+func newPublisher(s *script, url string) (*Publisher, error) {
 	nc, err := nats.Connect(url, nats.Name("bench"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	p := &Publisher{c: c, script: s, NC: nc}
+	p := &Publisher{script: s, NC: nc}
 	if _, err := nc.Subscribe(p.Subjects.Event(Space), p.event); err != nil {
 		nc.Close()
 		return nil, err
@@ -77,8 +78,8 @@ func message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
 }
 
 func (p *Publisher) putAll(ctx context.Context) error {
-	for first := 0; first < p.c.States; first += opsPerMessage {
-		if err := p.request(ctx, message(first, min(first+opsPerMessage, p.c.States), p.script.appendPut)); err != nil {
+	for first := 0; first < p.script.c.States; first += opsPerMessage {
+		if err := p.request(ctx, message(first, min(first+opsPerMessage, p.script.c.States), p.script.appendPut)); err != nil {
 			return fmt.Errorf("put the states: %w", err)
 		}
 	}
@@ -91,14 +92,15 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	joined := p.joined
 	p.mu.Unlock()
 	end := min(len(joined), p.grouped+opsPerMessage)
-	if end == p.grouped || p.c.Links == 0 {
+	if end == p.grouped || p.script.c.Links == 0 {
 		return nil
 	}
 	err := p.request(ctx, message(p.grouped, end, func(b []byte, i int) []byte {
-		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.c.groups())
+		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.script.c.groups())
 	}))
+	var refused *payload.AnswerError
 	switch {
-	case errors.Is(err, errUnknownClient):
+	case errors.As(err, &refused) && refused.Code == replication.CodeUnknownClient:
 		return nil // the relay does not know the client yet; the caller calls again
 	case err != nil:
 		return fmt.Errorf("group the clients: %w", err)
@@ -106,8 +108,6 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	p.grouped = end
 	return nil
 }
-
-var errUnknownClient = errors.New("unknown_client")
 
 func (p *Publisher) request(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -120,19 +120,8 @@ func (p *Publisher) request(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	var answer struct {
-		Error *struct{ Code, Message string }
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return fmt.Errorf("answer %q: %w", m.Data, err)
-	}
-	switch {
-	case answer.Error == nil:
-		return nil
-	case answer.Error.Code == errUnknownClient.Error():
-		return errUnknownClient
-	}
-	return errors.New(answer.Error.Code + ": " + answer.Error.Message)
+	_, err = payload.ParseAnswer(m.Data)
+	return err
 }
 
 // publish sends the ticks of a timeline from its first up to, not including, end.

@@ -113,13 +113,13 @@ func (r *Runner) Open(ctx context.Context, c *Case) (*Scene, error) {
 func (r *Runner) Start(ctx context.Context, c *Case) (s *Scene, err error) {
 	s = &Scene{Case: c, r: r, script: newScript(c), next: 1}
 	if s.Stack, err = r.startStack(ctx, c.Edges); err == nil {
-		s.Publisher, err = newPublisher(c, s.script, s.Stack.URL)
+		s.Publisher, err = newPublisher(s.script, s.Stack.URL)
 	}
 	if err == nil {
 		err = s.Publisher.putAll(ctx)
 	}
 	if err == nil {
-		s.Swarm, err = newSwarm(c, s.script, s.Stack.Ports)
+		s.Swarm, err = newSwarm(s.script, s.Stack.Ports)
 	}
 	if err != nil {
 		s.Close()

@@ -92,12 +92,12 @@ type Sent struct {
 // per second.
 const recordMax = 1 << 20
 
-func newSwarm(c *Case, s *script, ports []uint16) (*Swarm, error) {
+func newSwarm(s *script, ports []uint16) (*Swarm, error) {
 	socket, err := OpenSocket()
 	if err != nil {
 		return nil, err
 	}
-	w := &Swarm{socket: socket, script: s, ports: ports, clients: make([]Client, c.Clients), Stalled: -1, stopped: make(chan struct{})}
+	w := &Swarm{socket: socket, script: s, ports: ports, clients: make([]Client, s.c.Clients), Stalled: -1, stopped: make(chan struct{})}
 	for i := range w.clients {
 		w.clients[i].edge = uint8(i % len(ports))
 	}

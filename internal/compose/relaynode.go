@@ -69,7 +69,7 @@ func (n *relayNode) open(ctx context.Context) error {
 	err := openStore(ctx, c.StartTimeout, n.log, func(ctx context.Context) (err error) {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
 			Conn: n.store.Conn(), Subjects: n.subjects, Node: n.name, Shards: n.shards, Streams: c.StoreStreams,
-			Replicas: c.Replicas, Lease: cluster.LeaseConfig{Silence: c.LeaseSilence, Format: n.format}, Log: n.log,
+			Replicas: c.Replicas, Lease: cluster.LeaseConfig{Silence: c.LeaseSilence, Format: n.format},
 		})
 		return err
 	})

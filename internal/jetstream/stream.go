@@ -19,7 +19,11 @@ var ErrDeployment = errors.New("the stream belongs to another deployment")
 
 // OpenStream returns the stream of this name, and makes it if it does not exist. One that
 // exists is not changed and may have another configuration.
-func OpenStream(ctx context.Context, js natsjs.JetStream, want natsjs.StreamConfig) (natsjs.Stream, error) {
+func OpenStream(ctx context.Context, nc *nats.Conn, want natsjs.StreamConfig) (natsjs.Stream, error) {
+	js, err := natsjs.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
 	s, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		s, err = js.CreateStream(ctx, want)
@@ -57,13 +61,9 @@ type Shards struct {
 // Open opens the streams, and makes those that do not exist. The error wraps ErrDeployment if a
 // stream has other subjects, counts or features.
 func (s *Shards) Open(ctx context.Context, nc *nats.Conn) (all []natsjs.Stream, err error) {
-	js, err := natsjs.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("JetStream: %w", err)
-	}
 	for g := range s.Streams.N {
 		want := s.stream(g, time.Now())
-		stream, err := OpenStream(ctx, js, want)
+		stream, err := OpenStream(ctx, nc, want)
 		if err == nil {
 			err = s.check(stream.CachedInfo().Config, want)
 		}

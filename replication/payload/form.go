@@ -262,13 +262,14 @@ func parseOnly(n node, what string, allowed ...string) fields {
 	return f
 }
 
-// only refuses a field that this object cannot have.
+// only refuses a field that this object cannot have, the first in the order of fieldNames.
 func (f *fields) only(what string, allowed ...string) {
-	for _, name := range f.names[:f.n] {
-		if !slices.Contains(allowed, name) {
-			f.fail(badRequest("%s: unknown field %q", what, name))
-		}
+	unknown := func(name string) bool { return !slices.Contains(allowed, name) }
+	if !slices.ContainsFunc(f.names[:f.n], unknown) {
+		return
 	}
+	i := slices.IndexFunc(fieldNames[:], func(name string) bool { return f.has(name) && unknown(name) })
+	f.fail(badRequest("%s: unknown field %q", what, fieldNames[i]))
 }
 
 func (f *fields) get(name string) (n node, ok bool) {

@@ -27,8 +27,8 @@ func check(body []byte) *replication.Error {
 	return replication.Errorf(replication.CodeBadRequest, "the payload is not JSON: %v", err)
 }
 
-// The functions from here to unquote split text that check accepted as JSON. Those that split
-// cannot fail, and they return substrings.
+// The functions from kindOf to next split text that check accepted as JSON. They cannot fail, and
+// they return substrings.
 
 const whiteSpace = " \t\r\n"
 

@@ -60,15 +60,11 @@ func (c Config) withDefaults() Config {
 // open makes the stream if it does not exist. A stream that exists may have other limits,
 // which are the operator's decision.
 func (c *Config) open(ctx context.Context) error {
-	js, err := natsjs.New(c.Conn)
-	if err != nil {
-		return fmt.Errorf("JetStream: %w", err)
-	}
 	want := natsjs.StreamConfig{
 		Name: StreamName, Subjects: []string{c.Subjects.FromAll()}, Replicas: c.Replicas, Storage: natsjs.FileStorage,
 		Description: "dnprelay: reliable messages of clients", MaxAge: maxAge, Duplicates: dedupe,
 	}
-	s, err := jetstream.OpenStream(ctx, js, want)
+	s, err := jetstream.OpenStream(ctx, c.Conn, want)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -129,20 +130,13 @@ func putOp(key string, v uint32, access string) string {
 	return fmt.Sprintf(`{"op":"put","key":%q,"message":%q,"access":%q,"values":[{"name":"n","type":"uint32","value":%d}]}`, key, key, access, v)
 }
 
-// An answer is that of a relay to a publish.
-type answer struct {
-	Epoch   uint64
-	Error   *struct{ Code, Message string }
-	Durable *bool
-}
-
 func (g *game) answer(m *nats.Msg) {
 	now := time.Now()
 	n, _ := strconv.Atoi(m.Subject[len(g.inbox)+1:])
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p, ok := g.sent[uint32(n)]
-	var a answer
+	var a payload.Answer
 	if !ok || m.Header.Get("Status") != "" || json.Unmarshal(m.Data, &a) != nil { // Status: no relay listens
 		return
 	}
@@ -153,7 +147,7 @@ func (g *game) answer(m *nats.Msg) {
 	g.accept(now, p, a)
 }
 
-func (g *game) accept(now time.Time, p publish, a answer) {
+func (g *game) accept(now time.Time, p publish, a payload.Answer) {
 	g.accepted.Add(now)
 	g.newest = append(g.newest, p)
 	if len(g.newest) > 1000 {
@@ -216,7 +210,7 @@ func (g *game) once(ctx context.Context, op string) error {
 			last = err.Error()
 			return false
 		}
-		var a answer
+		var a payload.Answer
 		last = string(m.Data)
 		return json.Unmarshal(m.Data, &a) == nil && a.Error == nil && a.Epoch != 0
 	})
