@@ -208,7 +208,7 @@ func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }
 func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
 	about := &s.About
 	client := h.w.spaces.NewSession(fanout.SessionConfig{
-		ID: about.ID, Claims: about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Log.Epoch(),
+		ID: about.ID, Claims: *about.Claims(), Began: time.UnixMicro(about.Began), SessionEpoch: s.Log.Epoch(),
 	})
 	adopted := s.Log.Conn() == nil
 	if adopted && s.Log.Restore(now, h.w.ep, client.Resolve) == nil {

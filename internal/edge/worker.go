@@ -269,7 +269,7 @@ func (w *Worker) connected(now time.Time, conn *dnp.Conn) {
 		return
 	}
 	w.node.sessions.enter(conn.Addr().Addr())
-	s := w.spaces.NewSession(fanout.SessionConfig{ID: w.node.cfg.NewID(), Claims: claims, Began: now})
+	s := w.spaces.NewSession(fanout.SessionConfig{ID: w.node.cfg.NewID(), Claims: *claims, Began: now})
 	s.Begin(now, conn)
 }
 

@@ -33,7 +33,7 @@ func newPeer(h Host) *peer {
 }
 
 // newClaims returns the claims of a client that needs no login, and may write.
-func newClaims() *auth.Claims { return &auth.Claims{Client: "alice", Space: "arena", Write: true} }
+func newClaims() auth.Claims { return auth.Claims{Client: "alice", Space: "arena", Write: true} }
 
 func TestRepeater(t *testing.T) {
 	var r repeater

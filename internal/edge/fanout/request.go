@@ -71,8 +71,8 @@ type spaceInfo struct {
 
 // A SessionConfig is what a session is made of.
 type SessionConfig struct {
-	ID     string       // unique for ever
-	Claims *auth.Claims // who the client is, and what it may do
+	ID     string      // unique for ever
+	Claims auth.Claims // who the client is, and what it may do
 	Began  time.Time
 
 	// SessionEpoch is that of a durable session, 0 for a session that ends with its edge. The
