@@ -19,25 +19,30 @@ type subject struct {
 	replaced chan string // calls of OnReplaced, as "name node epoch"; has room for 100
 }
 
-// An opener returns running nodes over an empty store, which end with the test.
-type opener func(t *testing.T, names ...string) []subject
+// An opener returns running nodes over an empty store, which end with the test. They renew
+// their claims so often, if they do.
+type opener func(t *testing.T, renew time.Duration, names ...string) []subject
+
+// never is an interval of renewals: a renewal shows that a node serves its session, and ends
+// the attempts of others to take it over.
+const never = time.Hour
 
 func TestConformanceMini(t *testing.T) {
-	conform(t, func(t *testing.T, names ...string) []subject {
+	conform(t, func(t *testing.T, renew time.Duration, names ...string) []subject {
 		m := miniredis.RunT(t)
-		return subjects(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, names)
+		return subjects(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, renew, names)
 	})
 }
 
 func TestConformanceReal(t *testing.T) {
-	conform(t, func(t *testing.T, names ...string) []subject {
-		return subjects(t, startServer(t).url(), func(time.Duration) {}, names)
+	conform(t, func(t *testing.T, renew time.Duration, names ...string) []subject {
+		return subjects(t, startServer(t).url(), func(time.Duration) {}, renew, names)
 	})
 }
 
-func subjects(t *testing.T, url string, pass func(time.Duration), names []string) (all []subject) {
+func subjects(t *testing.T, url string, pass func(time.Duration), renew time.Duration, names []string) (all []subject) {
 	for _, name := range names {
-		n := start(t, url, name, nil).ready(t)
+		n := start(t, url, name, func(c *Config) { c.Renew = renew }).ready(t)
 		all = append(all, subject{Affinity: n, name: name, replaced: n.replaced, kill: func() {
 			n.kill()
 			pass(n.cfg.LeaseTTL)
@@ -48,7 +53,7 @@ func subjects(t *testing.T, url string, pass func(time.Duration), names []string
 
 // TestConformanceMemory holds the affinity of simulations to the same suite.
 func TestConformanceMemory(t *testing.T) {
-	conform(t, func(_ *testing.T, names ...string) (all []subject) {
+	conform(t, func(_ *testing.T, _ time.Duration, names ...string) (all []subject) {
 		now := time.Unix(1000, 0)
 		hub := memaffinity.New(func() time.Time { return now })
 		for _, name := range names {
@@ -121,7 +126,7 @@ func served(n subject, epoch uint64) cluster.Served {
 }
 
 func claimFind(t *testing.T, open opener) {
-	all := open(t, "a", "b")
+	all := open(t, never, "a", "b")
 	a, b := all[0], all[1]
 	if got := b.find(t, "S1"); got != (cluster.Served{}) {
 		t.Errorf("a session without a claim is served by %+v", got)
@@ -144,7 +149,7 @@ func claimFind(t *testing.T, open opener) {
 // epochs checks that the later epoch wins whatever the order of claims, and that the earlier claimant is
 // told.
 func epochs(t *testing.T, open opener) {
-	all := open(t, "a", "b")
+	all := open(t, 50*time.Millisecond, "a", "b")
 	a, b := all[0], all[1]
 	a.Claim("S", 1)
 	b.until(t, "S", served(a, 1), "a claims it")
@@ -177,7 +182,7 @@ func epochs(t *testing.T, open opener) {
 
 // try checks that one of several nodes gets the permission to take a session over.
 func try(t *testing.T, open opener) {
-	all := open(t, "a", "b", "c")
+	all := open(t, never, "a", "b", "c")
 	a, b, c := all[0], all[1], all[2]
 	a.Claim("S", 1)
 	b.until(t, "S", served(a, 1), "a claims it")
@@ -205,7 +210,7 @@ func try(t *testing.T, open opener) {
 }
 
 func death(t *testing.T, open opener) {
-	all := open(t, "a", "b")
+	all := open(t, never, "a", "b")
 	a, b := all[0], all[1]
 	a.Claim("S", 4)
 	b.until(t, "S", served(a, 4), "a claims it")
@@ -218,7 +223,7 @@ func death(t *testing.T, open opener) {
 
 func many(t *testing.T, open opener) {
 	const n = 1000
-	all := open(t, "a", "b")
+	all := open(t, never, "a", "b")
 	a, b := all[0], all[1]
 	var want []string
 	for i := range n {
