@@ -62,7 +62,7 @@ func (c *Conn) flush(now instant, out Sender) {
 		c.flushShort(now, out)
 		return
 	}
-	w := updateWriter{e: c.e, t: t, path: &c.path, out: out}
+	w := updateWriter{c: c, out: out}
 	w.write(t.pending)
 	w.finish()
 	t.pending, t.pendingBytes = t.pending[:0], 0
@@ -74,7 +74,7 @@ func (c *Conn) flushShort(now instant, out Sender) {
 	t.deferPending(now)
 	if allowed := c.budget.allowance(&c.e.rate, c.e.rate.batch(len(t.waiting)), cfg.DatagramMax, now); allowed > 0 {
 		t.rank(now)
-		w := updateWriter{e: c.e, t: t, path: &c.path, out: out}
+		w := updateWriter{c: c, out: out}
 		for len(t.waiting) > 0 && w.paid+len(w.b) < allowed {
 			w.write([]uint16{t.mostUrgent()})
 		}
@@ -97,9 +97,7 @@ func (t *linkTable) flushAt(b *budget) instant {
 
 // An updateWriter builds the LinkUpdates of one connection.
 type updateWriter struct {
-	e      *Endpoint
-	t      *linkTable
-	path   *path
+	c      *Conn
 	out    Sender
 	b      []byte // nil between datagrams
 	links  int
@@ -112,14 +110,14 @@ type updateWriter struct {
 
 // write writes what the links in these slots lack, if anything.
 func (w *updateWriter) write(slots []uint16) {
-	t := w.t
+	e, t := w.c.e, &w.c.links
 	for _, slot := range slots {
 		l := &t.slots[slot]
 		l.flags &^= linkMarked | linkWaiting | linkChanged
 		if !l.weSend() {
 			continue
 		}
-		s := w.e.sources[l.source]
+		s := e.sources[l.source]
 		w.repeat = s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
 		switch {
 		case l.sent == s.version: // it lacks nothing
@@ -138,7 +136,7 @@ func (w *updateWriter) write(slots []uint16) {
 
 // copy writes a link whose count and values are encoded.
 func (w *updateWriter) copy(id wire.LinkID, encoded []byte) {
-	if len(w.b)+2+len(encoded) > w.e.cfg.DatagramMax || w.links == updateLinksMax || w.b == nil {
+	if len(w.b)+2+len(encoded) > w.c.e.cfg.DatagramMax || w.links == updateLinksMax || w.b == nil {
 		w.start(2 + len(encoded))
 	}
 	w.addLink()
@@ -153,7 +151,7 @@ func (w *updateWriter) addLink() {
 
 // encode writes the values that a link lacks.
 func (w *updateWriter) encode(slot int, s *Source) {
-	l, p := &w.t.slots[slot], w.e.cfg.Profile
+	l, p := &w.c.links.slots[slot], w.c.e.cfg.Profile
 	if p == wire.Spec {
 		w.encodePrefix(slot, s)
 		return
@@ -164,7 +162,7 @@ func (w *updateWriter) encode(slot int, s *Source) {
 			continue
 		}
 		v := s.cfg.State.Value(i)
-		if l.has(linkHeld) && w.t.holds.withhold(newHoldKey(slot, i), v, w.e.clock.now) || !w.open(l.id, len(v)) {
+		if l.has(linkHeld) && w.c.links.holds.withhold(newHoldKey(slot, i), v, w.c.e.clock.now) || !w.open(l.id, len(v)) {
 			continue
 		}
 		w.values++
@@ -176,10 +174,10 @@ func (w *updateWriter) encode(slot int, s *Source) {
 // open makes room for a value of size bytes of a link. It reports false if no
 // datagram has so much.
 func (w *updateWriter) open(id wire.LinkID, size int) bool {
-	p, sizeMax := w.e.cfg.Profile, w.e.cfg.DatagramMax
+	p, sizeMax := w.c.e.cfg.Profile, w.c.e.cfg.DatagramMax
 	need := p.UpdateValueSize(size)
 	if p.UpdateHeadSize()+p.UpdateLinkSize()+need > datagramLimit {
-		w.e.drop(DropOversize)
+		w.c.e.drop(DropOversize)
 		return false
 	}
 	if w.count > 0 && w.values < updateValuesMax && len(w.b)+need <= sizeMax {
@@ -198,7 +196,7 @@ func (w *updateWriter) open(id wire.LinkID, size int) bool {
 
 func (w *updateWriter) close() {
 	if w.count > 0 {
-		w.e.cfg.Profile.PutUpdateCount(w.b[w.count:], w.values)
+		w.c.e.cfg.Profile.PutUpdateCount(w.b[w.count:], w.values)
 		w.count, w.values = 0, 0
 	}
 }
@@ -207,30 +205,30 @@ func (w *updateWriter) close() {
 // piece: profile spec has no other way. For a value that is withheld the peer gets its
 // own bytes.
 func (w *updateWriter) encodePrefix(slot int, s *Source) {
-	l, p, state := &w.t.slots[slot], w.e.cfg.Profile, s.cfg.State
+	l, p, state := &w.c.links.slots[slot], w.c.e.cfg.Profile, s.cfg.State
 	n, need := s.lastNewer(l.sent)+1, p.UpdateLinkSize()
 	for i := range n {
-		need += p.UpdateValueSize(len(w.t.valueFor(slot, i, state.Value(i))))
+		need += p.UpdateValueSize(len(w.c.links.valueFor(slot, i, state.Value(i))))
 	}
 	if p.UpdateHeadSize()+need > datagramLimit {
-		w.e.drop(DropOversize)
+		w.c.e.drop(DropOversize)
 		return
 	}
-	if w.b == nil || len(w.b)+need > w.e.cfg.DatagramMax {
+	if w.b == nil || len(w.b)+need > w.c.e.cfg.DatagramMax {
 		w.start(need)
 	}
 	w.addLink()
 	w.b = p.AppendUpdateLink(w.b, l.id, n)
 	for i := range n {
-		w.b = p.AppendUpdateValue(w.b, i, state.Layout().Type(i), w.t.valueFor(slot, i, state.Value(i)))
+		w.b = p.AppendUpdateValue(w.b, i, state.Layout().Type(i), w.c.links.valueFor(slot, i, state.Value(i)))
 	}
 }
 
 // start sends the open datagram and begins one with room for need more bytes.
 func (w *updateWriter) start(need int) {
 	w.finish()
-	p := w.e.cfg.Profile
-	w.b = p.AppendUpdateHead(w.out.Datagram(max(w.e.cfg.DatagramMax, p.UpdateHeadSize()+need)), 0)
+	p := w.c.e.cfg.Profile
+	w.b = p.AppendUpdateHead(w.out.Datagram(max(w.c.e.cfg.DatagramMax, p.UpdateHeadSize()+need)), 0)
 }
 
 // finish sends the open datagram, several times if it repeats values on a path with loss.
@@ -238,7 +236,7 @@ func (w *updateWriter) finish() {
 	if w.b == nil {
 		return
 	}
-	e, p := w.e, w.path
+	e, p := w.c.e, &w.c.path
 	e.cfg.Profile.PutUpdateLinks(w.b, w.links)
 	e.stats.UpdatesOut += uint64(w.links)
 	p.budget.updated = e.clock.now
