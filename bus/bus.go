@@ -1,5 +1,5 @@
 // Package bus is the interface through which the nodes of a cluster exchange messages. Package
-// natsbus implements it over NATS, package membus in memory for simulations. Both pass the suite
+// natsbus implements it over NATS, and package membus in memory for simulations. Both pass the suite
 // in conformance_test.go, so that results of simulations hold for NATS.
 //
 //	unsubscribe, err := b.Subscribe("dnp.v1.live.demo", func(m bus.Msg) { … })

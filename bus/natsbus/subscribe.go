@@ -40,16 +40,19 @@ func (b *Bus) subscribe(pattern string, s *subscription) (unsubscribe func(), er
 	return s.unsubscribe, nil
 }
 
-// start runs on the sender, so that subscribing and publishing keep their order. It holds the
-// lock while it subscribes, because a message for dispatch may arrive before the library returns.
+// start runs on the sender, so that subscribing and publishing keep their order. It holds
+// b.starting, because a message for dispatch may arrive before the library returns, but not b.mu,
+// because the library may wait for the network.
 func (s *subscription) start(pattern string) {
 	b := s.bus
-	b.mu.Lock()
+	b.starting.Lock()
 	err := s.begin(pattern)
 	if err == nil {
+		b.mu.Lock()
 		b.subs[s.sub] = s
+		b.mu.Unlock()
 	}
-	b.mu.Unlock()
+	b.starting.Unlock()
 	if err != nil {
 		b.counters.errors.Add(1)
 		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", pattern, err))
@@ -132,12 +135,21 @@ func (b *Bus) dispatch() {
 		case <-b.sent:
 			return
 		case m := <-b.shared:
-			b.mu.Lock()
-			s := b.subs[m.Sub]
-			b.mu.Unlock()
+			s := b.find(m.Sub)
+			if s == nil { // it may be starting
+				b.starting.Lock()
+				s = b.find(m.Sub)
+				b.starting.Unlock()
+			}
 			if s != nil {
 				s.received(m)
 			}
 		}
 	}
+}
+
+func (b *Bus) find(sub *nats.Subscription) *subscription {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.subs[sub]
 }

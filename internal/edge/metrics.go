@@ -170,31 +170,6 @@ func drops(of telemetry.Group[Stats]) []telemetry.Metric {
 	}
 }
 
-func protocolDrops(s *Stats, observe func(string, uint64)) {
-	for i, n := range s.Protocol.Drops {
-		observe(dnp.DropReason(i).String(), n)
-	}
-}
-
-func logins(s *Stats, observe func(string, uint64)) {
-	for i, n := range s.Logins {
-		observe(auth.Reason(i).String(), n)
-	}
-}
-
-func closes(s *Stats, observe func(string, uint64)) {
-	for i, n := range s.Protocol.Closes {
-		observe(dnp.CloseReason(i).String(), n)
-	}
-}
-
-func socketDrops(s *Stats, observe func(string, uint64)) {
-	for i, n := range s.Socket.Drops {
-		observe(udp.DropReason(i).String(), n)
-	}
-	observe("overflow", s.Socket.Overflows)
-}
-
 func replicaDrops(s *Stats, observe func(string, uint64)) {
 	observe("malformed", s.Replicas.Malformed)
 	observe("malformed_head", s.BadHeads)

@@ -216,6 +216,7 @@ func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
 		return nil
 	}
 	feed := &sessionFeed{session: s, worker: h.w}
+	feed.told = feed.tell
 	feed.Feed = h.d.From.Begin(about.Space, about.Client, about.ID, feed.delivered)
 	h.w.node.sessions.enter(s.Log.Conn().Addr().Addr())
 	if adopted {

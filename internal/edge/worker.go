@@ -156,6 +156,7 @@ type sessionFeed struct {
 	takeover.Feed
 	session *takeover.Session
 	worker  *Worker
+	told    func(now time.Time) // tell, made once
 
 	posted atomic.Bool   // the worker is about to be told the number
 	number atomic.Uint64 // of the newest message that is delivered
@@ -166,7 +167,7 @@ type sessionFeed struct {
 func (f *sessionFeed) delivered(number uint64) {
 	f.number.Store(number)
 	if f.posted.CompareAndSwap(false, true) {
-		f.worker.must(f.tell)
+		f.worker.must(f.told)
 	}
 }
 

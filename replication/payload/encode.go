@@ -398,7 +398,11 @@ func (e *emitter) message(p []byte) {
 	e.element()
 	switch {
 	case e.form == JSON:
-		e.b = appendString(e.b, MessageText(p))
+		text := string(p)
+		if messagePrefix(text) != "" {
+			text = MessageText(p)
+		}
+		e.b = appendString(e.b, text)
 	case utf8.Valid(p) && godotText(string(p)) == string(p):
 		e.w.String(string(p))
 	default:

@@ -63,7 +63,16 @@ func cut(s string) (value, rest string) {
 			n = len(s)
 		}
 	}
-	return s[:n], strings.TrimLeft(s[n:], whiteSpace)
+	return s[:n], skipSpace(s[n:])
+}
+
+// skipSpace returns s from the first byte on that is not white space. strings.TrimLeft makes a set
+// of the white space each time.
+func skipSpace(s string) string {
+	for s != "" && strings.IndexByte(whiteSpace, s[0]) >= 0 {
+		s = s[1:]
+	}
+	return s
 }
 
 func stringEnd(s string) int {
@@ -94,7 +103,7 @@ func nestedEnd(s string) int {
 }
 
 // inside returns the content of an object or array, without leading white space.
-func inside(raw string) string { return strings.TrimLeft(raw[1:len(raw)-1], whiteSpace) }
+func inside(raw string) string { return skipSpace(raw[1 : len(raw)-1]) }
 
 // element splits the first element from the result of inside.
 func element(list string) (value, rest string) {
@@ -105,7 +114,7 @@ func element(list string) (value, rest string) {
 // member splits the first member; its key is still quoted.
 func member(list string) (key, value, rest string) {
 	key, rest = cut(list)
-	value, rest = cut(strings.TrimLeft(rest[1:], whiteSpace)) // behind the colon
+	value, rest = cut(skipSpace(rest[1:])) // behind the colon
 	return key, value, next(rest)
 }
 
@@ -114,7 +123,7 @@ func next(rest string) string {
 	if rest == "" {
 		return ""
 	}
-	return strings.TrimLeft(rest[1:], whiteSpace)
+	return skipSpace(rest[1:])
 }
 
 // unquote returns the text of a JSON string. It is not ok if an escape stands for half of a
@@ -483,14 +492,22 @@ func appendString(b []byte, s string) []byte {
 // MessageText returns a message in the JSON form: text as it is, or behind a prefix if it begins
 // with one, and other bytes as base64 behind "base64:".
 func MessageText(message []byte) string {
-	s := string(message)
-	switch {
-	case !utf8.Valid(message):
-		return prefixBase64 + base64.StdEncoding.EncodeToString(message)
-	case strings.HasPrefix(s, prefixBase64), strings.HasPrefix(s, prefixText):
-		return prefixText + s
+	prefix := messagePrefix(string(message))
+	if prefix == prefixBase64 {
+		return prefix + base64.StdEncoding.EncodeToString(message)
 	}
-	return s
+	return prefix + string(message)
+}
+
+// messagePrefix returns what precedes a message in the JSON form.
+func messagePrefix(message string) string {
+	switch {
+	case !utf8.ValidString(message):
+		return prefixBase64
+	case strings.HasPrefix(message, prefixBase64), strings.HasPrefix(message, prefixText):
+		return prefixText
+	}
+	return ""
 }
 
 // appendComponent appends one encoded component of t as JSON.

@@ -242,8 +242,9 @@ func (o *ownStates) drop(now time.Time, own *ownState) {
 		o.drops = slices.Delete(o.drops, 0, 1)
 		o.counts.DropsForgotten++
 	}
-	own.repeat.want(now)
-	o.drops = append(o.drops, own)
+	d := &ownState{link: own.link} // the message and the values of own need not stay
+	d.repeat.want(now)
+	o.drops = append(o.drops, d)
 }
 
 func (o *ownStates) sendDrop(own *ownState) {

@@ -188,7 +188,8 @@ func (s *Session) told(now time.Time, m bus.Msg) {
 	}
 }
 
-// advance makes the requests to the holder that are due and returns when the next one is.
+// advance ends a session whose time is over, makes the requests to the holder that are due, and
+// returns when there is more to do.
 func (s *Session) advance(now, next time.Time) time.Time {
 	next = s.writes.advance(now, next)
 	next = s.ownStates.advance(now, next)
@@ -272,7 +273,8 @@ func (r *rights) repeatGroups(now time.Time) {
 }
 
 // advance ends a session whose time is over. It tells the holder the groups of the client, if
-// that is due, and returns when there is more to do. The holder refuses them before it has heard that the client is there.
+// that is due, and returns when there is more to do. The holder refuses them before it has heard
+// that the client is there.
 func (r *rights) advance(now, next time.Time) time.Time {
 	if at := r.Claims.Expires; !at.IsZero() {
 		if !now.Before(at) {

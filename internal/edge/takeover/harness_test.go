@@ -60,7 +60,6 @@ type testWorker struct {
 	t        *Takeover
 	endpoint *dnp.Endpoint
 	mail     []func(now time.Time)
-	listed   []string // dead edges whose claims were listed
 }
 
 func newTestEdge(t *testing.T) *testEdge {
