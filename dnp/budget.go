@@ -164,7 +164,8 @@ func (t *linkTable) deferPending(now instant) {
 			l.flags &^= linkChanged
 			continue
 		}
-		if l.sent != 0 && l.sent < s.changedVersion || s.changedAt == now { // after sent = 0 only a change of this Flush is known to be one
+		// After sent = 0 only a change of this Flush is known to be one.
+		if l.sent != 0 && l.sent < s.changedVersion || s.changedAt == now {
 			l.flags |= linkChanged
 		}
 		if !l.has(linkWaiting) {

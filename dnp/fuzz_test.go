@@ -175,6 +175,14 @@ func FuzzRestore(f *testing.F) {
 			now := epoch.Add(time.Duration(i) * time.Second)
 			e.Advance(now, out)
 			e.Flush(now, out)
+			switch {
+			case i == 1: // the peer refuses every other link
+				for slot := 0; slot < len(c.links.slots); slot += 2 {
+					e.Receive(now, peerAddr, wire.LinkDown{Link: c.links.slots[slot].id}.Append(nil), out)
+				}
+			case i == 2:
+				src.Remove()
+			}
 		}
 		c.AppendSnapshot(nil)
 	})

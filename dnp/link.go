@@ -7,8 +7,8 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// presumeSteps is how long after the acknowledgement of an offer a silent peer is
-// presumed to have accepted it: a LinkUp can be lost and is never repeated
+// presumeSteps has one step: how long after the acknowledgement of an offer a silent peer is
+// presumed to have accepted it. A LinkUp can be lost and is never repeated
 // (dnp/PROTOCOL.md, Links).
 var presumeSteps = []time.Duration{500 * time.Millisecond}
 

@@ -160,6 +160,27 @@ func TestStatelessLoss(t *testing.T) {
 	s.events("whose answer is as good", "connected")
 }
 
+// TestStatelessRequestAgain: a request that was on its way twice does not spend the first hello.
+func TestStatelessRequestAgain(t *testing.T) {
+	cfg := proofConfig(ProbePing)
+	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
+	s := newTest(t, cfg)
+	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder) // takes the only token
+	s.sent = nil
+	s.recv("00 0100 0000")
+	id := s.sent[1][6:10]
+	s.recv("06 0000 00")
+	s.sent = nil
+	s.recv("00 0100 0000")
+	for _, d := range s.sent {
+		if d[:2] == "05" {
+			t.Fatal("the answer to the first hello may be on its way")
+		}
+	}
+	s.recv("07" + id)
+	s.events("the answer to the first hello", "connected")
+}
+
 // TestStatelessOfAnother: the answer to a hello counts from one address and port only.
 func TestStatelessOfAnother(t *testing.T) {
 	cfg := proofConfig(ProbePing)

@@ -129,7 +129,7 @@ func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) 
 }
 
 func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
-	u := e.addUnproven(from, now, 0)
+	u := e.addUnproven(from, now)
 	u.in = 5
 	if u.byHello = e.cfg.Probe == ProbeHello; u.byHello {
 		u.hello = 0x8000 + wire.LinkID(e.cfg.Rand.UintN(listenerHigh))
@@ -138,8 +138,8 @@ func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
 	e.sendProbes(now, out) // the first probe is due at once
 }
 
-func (e *Endpoint) addUnproven(from netip.AddrPort, now instant, patience time.Duration) *unproven {
-	u, evicted := e.unproven.insert(from, now, patience)
+func (e *Endpoint) addUnproven(from netip.AddrPort, now instant) *unproven {
+	u, evicted := e.unproven.insert(from, now)
 	if evicted {
 		e.drop(DropEvicted)
 	}
@@ -154,7 +154,9 @@ func (e *Endpoint) sendProbes(now instant, out Sender) {
 			e.drop(DropUnproven)
 			continue
 		}
-		e.sendProbe(u, out)
+		if !u.patient || now.sub(u.created) >= helloPatience {
+			e.sendProbe(u, out)
+		}
 	}
 }
 
@@ -227,7 +229,7 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instan
 		switch {
 		case err != nil:
 			return false, DropTruncated
-		case u.byHello && u.number == 0 && e.isStateless(u.addr, m.Link, now):
+		case u.byHello && u.number == 0 && now < e.statelessUntil && e.isStateless(u.addr, m.Link, now):
 			u.hello = m.Link // of the epoch before the one in which the slot was taken
 		case !u.byHello || m.Link != (helloIDs{first: u.hello}).id(u.number):
 			return false, DropUnproven
@@ -326,8 +328,8 @@ func (e *Endpoint) receiveStatelessAck(from netip.AddrPort, p []byte, now instan
 	case err != nil || m.Seq != 0 || now >= e.statelessUntil || e.unproven.max == 0:
 		e.drop(DropStranger)
 	case e.judge(from, admit.Answer, now) == admit.Pass:
-		u := e.addUnproven(from, now, helloPatience)
-		u.in, u.byHello, u.acked = uint16(1+len(p)), true, true
+		u := e.addUnproven(from, now)
+		u.in, u.byHello, u.acked, u.patient = uint16(1+len(p)), true, true, true
 		u.hello = e.statelessID(from, statelessEpoch(now))
 	}
 }

@@ -306,7 +306,8 @@ func (c *Conn) deliverLinkPart(p []byte, now instant) {
 	values, err := wire.ParseValues(whole.Values)
 	if err != nil {
 		c.e.drop(DropBadValue)
-		if _, taken := c.links.slotOf(whole.Link); !taken { // LinkDown would hit that link
+		slot, taken := c.links.slotOf(whole.Link)
+		if !taken || !c.links.slots[slot].has(linkByPeer) && c.links.yield(slot) { // otherwise LinkDown would hit that link
 			c.links.takeDown(whole.Link)
 		}
 		return

@@ -114,6 +114,7 @@ func (l *retrySchedule) cancel(link wire.LinkID) {
 	l.trim()
 }
 
+// nextTimeout is short enough to be inlined: most schedules of a connection are empty.
 func (l *retrySchedule) nextTimeout() instant {
 	if l.n == 0 {
 		return never

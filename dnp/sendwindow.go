@@ -99,10 +99,13 @@ func (w *sendWindow) enqueue(m outgoing) {
 
 // queuedTakeDowns yields the links that end with messages that have no number yet.
 func (w *sendWindow) queuedTakeDowns(yield func(wire.LinkID)) {
-	for _, m := range append(w.queue[:len(w.queue):len(w.queue)], w.part) {
-		if m.takeDown {
-			yield(m.link)
+	for i := range w.queue {
+		if w.queue[i].takeDown {
+			yield(w.queue[i].link)
 		}
+	}
+	if w.part.takeDown {
+		yield(w.part.link)
 	}
 }
 

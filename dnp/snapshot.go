@@ -333,7 +333,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		slot, ok := t.slotOf(o.link)
 		switch {
 		case o.kind != SentLink || o.acked:
-		case ok && !t.slots[slot].has(linkByPeer):
+		case ok && !t.slots[slot].has(linkByPeer) && t.slots[slot].phase != LinkQueued && w.offerInFlight(slot) == nil:
 			o.slot, o.data = uint16(slot), nil
 		default:
 			o.kind, o.takeDown = SentFrozen, true
@@ -346,7 +346,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	w.partAt = int(r.Uvarint(1 << 31))
 	w.part = r.message()
 	for range r.count() {
-		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued {
+		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued && !slices.Contains(w.offers, uint16(slot)) {
 			w.offers = append(w.offers, uint16(slot))
 		}
 	}

@@ -62,7 +62,7 @@ func TestUnprovenTableModel(t *testing.T) {
 			table.remove(u)
 			delete(created, i)
 		case u == nil && len(created) < 40:
-			table.insert(addr(i), now, 0)
+			table.insert(addr(i), now)
 			created[i] = now
 		}
 		for u, last := table.nextDue(now); u != nil; u, last = table.nextDue(now) {

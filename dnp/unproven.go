@@ -41,6 +41,7 @@ type unproven struct {
 	step       uint8 // the next of probeSteps
 	acked      bool  // number was acknowledged
 	byHello    bool  // the probe is a hello, not a ping
+	patient    bool  // its first hello left before it had a slot; the next waits for helloPatience
 }
 
 // receive notes that the peer sent so many bytes.
@@ -107,9 +108,8 @@ func (t *unprovenTable) place(addr netip.AddrPort) (i uint32) {
 	return i
 }
 
-// insert adds a peer, whose steps before patience are left out, and reports whether it
-// evicted the oldest.
-func (t *unprovenTable) insert(addr netip.AddrPort, now instant, patience time.Duration) (u *unproven, evicted bool) {
+// insert adds a peer and reports whether it evicted the oldest.
+func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, evicted bool) {
 	if t.n >= t.max {
 		t.remove(t.oldest())
 		evicted = true
@@ -126,15 +126,15 @@ func (t *unprovenTable) insert(addr netip.AddrPort, now instant, patience time.D
 	u = &t.slots[i]
 	*u = unproven{addr: addr, created: now, chain: *head}
 	*head = i
-	for t.steps[u.step] < patience {
-		u.step++
-	}
 	t.enlist(i)
 	return u, evicted
 }
 
 func (t *unprovenTable) remove(u *unproven) {
 	i := t.place(u.addr)
+	if i == 0 {
+		panic("dnp: an unproven peer is not in its bucket")
+	}
 	t.delist(i)
 	p := t.bucket(u.addr)
 	for *p != i {
