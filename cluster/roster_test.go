@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -193,9 +192,11 @@ func TestShard(t *testing.T) {
 			name[i] = byte(rnd.Uint32())
 		}
 		shards := 1 + rnd.IntN(1000)
-		h := fnv.New32a()
-		h.Write(name)
-		want := int(h.Sum32() % uint32(shards))
+		h := uint32(2166136261) // FNV-1a, as in the subject mappings of nats-server
+		for _, c := range name {
+			h = (h ^ uint32(c)) * 16777619
+		}
+		want := int(h % uint32(shards))
 		if got := Shard(string(name), shards); got != want {
 			t.Fatalf("Shard(%q, %d) = %d, want %d", name, shards, got, want)
 		}

@@ -37,7 +37,7 @@ type Bus struct {
 	mu       sync.Mutex
 	onChange []func(bool)
 	subs     map[*nats.Subscription]*subscription
-	starting sync.Mutex     // held while the sender subscribes, which may wait for the network
+	starting sync.Mutex     // held while the sender starts a shared subscription; dispatch waits for it
 	handlers sync.WaitGroup // one for each subscription that the library may still call
 }
 

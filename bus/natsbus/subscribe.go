@@ -40,19 +40,21 @@ func (b *Bus) subscribe(pattern string, s *subscription) (unsubscribe func(), er
 	return s.unsubscribe, nil
 }
 
-// start runs on the sender, so that subscribing and publishing keep their order. It holds
-// b.starting, because a message for dispatch may arrive before the library returns, but not b.mu,
-// because the library may wait for the network.
+// start runs on the sender, so that subscribing and publishing keep their order. For a shared
+// subscription it holds b.starting, because a message for dispatch may arrive before the library
+// returns; not b.mu, because the library may wait for the network.
 func (s *subscription) start(pattern string) {
 	b := s.bus
-	b.starting.Lock()
+	if s.shared {
+		b.starting.Lock()
+		defer b.starting.Unlock()
+	}
 	err := s.begin(pattern)
 	if err == nil {
 		b.mu.Lock()
 		b.subs[s.sub] = s
 		b.mu.Unlock()
 	}
-	b.starting.Unlock()
 	if err != nil {
 		b.counters.errors.Add(1)
 		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", pattern, err))

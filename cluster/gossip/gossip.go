@@ -93,11 +93,11 @@ func tuned() *memberlist.Config {
 	c.SuspicionMult = 2
 	c.GossipInterval = 50 * time.Millisecond
 
-	// So often two nodes compare everything they know. The comparison brings news that gossip lost,
+	// PushPullInterval is how often two nodes compare everything they know. The comparison brings news that gossip lost,
 	// such as the new address of a node that was restarted elsewhere before its death was noticed.
 	c.PushPullInterval = 5 * time.Second
 
-	// So long a name must be dead before a node at another address may have it: a pod that is
+	// DeadNodeReclaimTime is how long a name must be dead before a node at another address may have it: a pod that is
 	// replaced gets a new address at once.
 	c.DeadNodeReclaimTime = time.Millisecond
 

@@ -201,8 +201,8 @@ func lookup(ctx context.Context, resolver Resolver, host string) []netip.Addr {
 }
 
 // A refusalReason says that a member answered, but has other keys, so that neither node understands the
-// other. A node that starts cannot work then. It is a line that says what is wrong and what to do, with a
-// verb for the address of the member.
+// other. A node that starts cannot work then. It is a line that says what is wrong and what to do: a
+// format for fmt, whose %v is the address of the member.
 type refusalReason string
 
 // The reasons: both have keys, but none in common; only this node has a key; only the member has one.
@@ -226,8 +226,8 @@ var refusals = []struct {
 	{"remote state is encrypted and encryption is not configured", noKeyHere, noKeyThere},
 }
 
-// refusal returns the reason of the refusal in an error of memberlist's Join, which keeps only the text of a cause; empty
-// if there is none.
+// refusal returns the reason of the refusal in an error of memberlist's Join, which keeps only the
+// text of a cause; empty if there is none.
 func refusal(err error) refusalReason {
 	text := err.Error()
 	for _, r := range refusals {

@@ -11,39 +11,39 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 )
 
-// A subject is the affinity of one node under test. All nodes of a test share a store.
-type subject struct {
+// A peer is the affinity of one node under test. All nodes of a test share a store.
+type peer struct {
 	cluster.Affinity
 	name     string
 	kill     func()      // the node dies: its claims stay, its lease ends
 	replaced chan string // calls of OnReplaced, as "name node epoch"; has room for 100
 }
 
-// An opener returns running nodes over an empty store, which end with the test. They renew
-// their claims so often, if they do.
-type opener func(t *testing.T, renew time.Duration, names ...string) []subject
+// An opener returns running nodes over an empty store, which end with the test. renew is
+// the interval at which they renew their claims.
+type opener func(t *testing.T, renew time.Duration, names ...string) []peer
 
 // never is an interval of renewals: a renewal shows that a node serves its session, and ends
 // the attempts of others to take it over.
 const never = time.Hour
 
 func TestConformanceMini(t *testing.T) {
-	conform(t, func(t *testing.T, renew time.Duration, names ...string) []subject {
+	conform(t, func(t *testing.T, renew time.Duration, names ...string) []peer {
 		m := miniredis.RunT(t)
-		return subjects(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, renew, names)
+		return peers(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, renew, names)
 	})
 }
 
 func TestConformanceReal(t *testing.T) {
-	conform(t, func(t *testing.T, renew time.Duration, names ...string) []subject {
-		return subjects(t, startServer(t).url(), func(time.Duration) {}, renew, names)
+	conform(t, func(t *testing.T, renew time.Duration, names ...string) []peer {
+		return peers(t, startServer(t).url(), func(time.Duration) {}, renew, names)
 	})
 }
 
-func subjects(t *testing.T, url string, pass func(time.Duration), renew time.Duration, names []string) (all []subject) {
+func peers(t *testing.T, url string, pass func(time.Duration), renew time.Duration, names []string) (all []peer) {
 	for _, name := range names {
 		n := start(t, url, name, func(c *Config) { c.Renew = renew }).ready(t)
-		all = append(all, subject{Affinity: n, name: name, replaced: n.replaced, kill: func() {
+		all = append(all, peer{Affinity: n, name: name, replaced: n.replaced, kill: func() {
 			n.kill()
 			pass(n.cfg.LeaseTTL)
 		}})
@@ -53,14 +53,14 @@ func subjects(t *testing.T, url string, pass func(time.Duration), renew time.Dur
 
 // TestConformanceMemory holds the affinity of simulations to the same suite.
 func TestConformanceMemory(t *testing.T) {
-	conform(t, func(_ *testing.T, _ time.Duration, names ...string) (all []subject) {
+	conform(t, func(_ *testing.T, _ time.Duration, names ...string) (all []peer) {
 		now := time.Unix(1000, 0)
 		hub := memaffinity.New(func() time.Time { return now })
 		for _, name := range names {
 			n := hub.Node(name)
 			replaced := make(chan string, 100)
 			n.OnReplaced(func(name string, by cluster.Served) { replaced <- fmt.Sprintf("%s %s %d", name, by.Node, by.Epoch) })
-			all = append(all, subject{Affinity: n, name: name, kill: n.Leave, replaced: replaced})
+			all = append(all, peer{Affinity: n, name: name, kill: n.Leave, replaced: replaced})
 		}
 		return all
 	})
@@ -79,12 +79,12 @@ func conform(t *testing.T, open opener) {
 }
 
 // find asks and waits.
-func (n subject) find(t *testing.T, name string) cluster.Served {
+func (n peer) find(t *testing.T, name string) cluster.Served {
 	t.Helper()
 	return wait(t, func(answer func(cluster.Served, error)) { n.Find(name, answer) })
 }
 
-func (n subject) try(t *testing.T, name string, seen cluster.Served) cluster.Served {
+func (n peer) try(t *testing.T, name string, seen cluster.Served) cluster.Served {
 	t.Helper()
 	return wait(t, func(answer func(cluster.Served, error)) { n.Try(name, seen, answer) })
 }
@@ -110,7 +110,7 @@ func wait(t *testing.T, ask func(func(cluster.Served, error))) cluster.Served {
 }
 
 // until asks until the answer is as wanted: claims are written some time after the call.
-func (n subject) until(t *testing.T, name string, want cluster.Served, why string) {
+func (n peer) until(t *testing.T, name string, want cluster.Served, why string) {
 	t.Helper()
 	var got cluster.Served
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -121,7 +121,7 @@ func (n subject) until(t *testing.T, name string, want cluster.Served, why strin
 	t.Fatalf("%s finds %+v, want %+v: %s", n.name, got, want, why)
 }
 
-func served(n subject, epoch uint64) cluster.Served {
+func served(n peer, epoch uint64) cluster.Served {
 	return cluster.Served{Node: n.name, Epoch: epoch, Alive: true}
 }
 
@@ -247,7 +247,7 @@ func many(t *testing.T, open opener) {
 	}
 }
 
-func claimed(t *testing.T, n subject, node string) (all []string) {
+func claimed(t *testing.T, n peer, node string) (all []string) {
 	t.Helper()
 	done := make(chan error, 1)
 	n.Claimed(node, func(names []string) { all = append(all, names...) }, func(err error) { done <- err })

@@ -35,9 +35,6 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	}
 	runner := &bench.Runner{Flags: c.Flags, Self: self}
 	results, err := runner.Cases(ctx, cases)
-	if ctx.Err() != nil {
-		return err
-	}
 	return errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.JSON, results))
 }
 

@@ -37,7 +37,6 @@ type DevCommand struct {
 // A dev is everything that relay dev runs.
 type dev struct {
 	node
-	nats  *natsembed.Server
 	relay *relay.Relay
 	edge  *edge.Edge
 	logs  *Durable
@@ -60,7 +59,7 @@ func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 
 // start opens all ports, so that a port in use is reported before anything runs.
 func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
-	d.nats, err = natsembed.Start(natsembed.Config{
+	d.embedded, err = natsembed.Start(natsembed.Config{
 		Listen: c.NATSListen, Folder: c.Data, Mappings: d.subjects.Mappings(c.Shards), Log: d.log,
 	})
 	if err != nil {
@@ -68,7 +67,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	}
 	connect := func(name string) (bus *natsbus.Bus) {
 		if err == nil {
-			if bus, err = natsbus.Connect(natsbus.Config{InProcess: d.nats, Name: name}); err == nil {
+			if bus, err = natsbus.Connect(natsbus.Config{InProcess: d.embedded, Name: name}); err == nil {
 				d.add(bus)
 			}
 		}
@@ -131,13 +130,6 @@ func (d *dev) run(ctx context.Context) error {
 	return cmp.Or(err, lasting.Wait())
 }
 
-func (d *dev) close() {
-	d.node.close()
-	if d.nats != nil {
-		d.nats.Shutdown()
-	}
-}
-
 // tell prints the addresses and what to try next.
 func (d *dev) tell(w io.Writer) {
 	fmt.Fprintf(w, "dnprelay: everything in one process\n")
@@ -145,7 +137,7 @@ func (d *dev) tell(w io.Writer) {
 	for _, a := range addrs {
 		fmt.Fprintf(w, "  DNP clients   udp://%s\n", a)
 	}
-	fmt.Fprintf(w, "  game servers  %s\n", d.nats.URL())
+	fmt.Fprintf(w, "  game servers  %s\n", d.embedded.URL())
 	if a := d.admin.Addr(); a != nil {
 		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)
 	}

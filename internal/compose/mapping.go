@@ -31,7 +31,7 @@ func (n *node) watchMapping(ctx context.Context) error {
 	})
 	for logged := ""; ; {
 		problem := mappingProblem(ctx, n.bus, n.subjects, n.name, n.shards)
-		n.misled.Store(problem != "")
+		n.misrouted.Store(problem != "")
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:

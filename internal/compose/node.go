@@ -15,6 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/version"
@@ -23,16 +24,17 @@ import (
 
 // A node is what relays and edges have in common.
 type node struct {
-	name     string
-	shards   int
-	subjects subject.Names
-	bus      *natsbus.Bus   // the first of buses
-	buses    []*natsbus.Bus // all connections to NATS
-	gossip   *gossip.Gossip // nil without --gossip-join
-	tel      *telemetry.Telemetry
-	admin    *telemetry.Server
-	misled   atomic.Bool // publishes do not reach relays, as far as watchMapping knows
-	log      *slog.Logger
+	name      string
+	shards    int
+	subjects  subject.Names
+	bus       *natsbus.Bus      // the first of buses
+	buses     []*natsbus.Bus    // all connections to NATS
+	embedded  *natsembed.Server // nil if NATS runs elsewhere
+	gossip    *gossip.Gossip    // nil without --gossip-join
+	tel       *telemetry.Telemetry
+	admin     *telemetry.Server
+	misrouted atomic.Bool // publishes do not reach relays, as far as watchMapping knows
+	log       *slog.Logger
 }
 
 // openTelemetry names the node in its metrics, spans and log lines, until close.
@@ -44,8 +46,8 @@ func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger)
 	return err
 }
 
-// start connects a node of a cluster to NATS, as often as connections says, and has open
-// make the rest. Until that is done, /readyz names what is missing.
+// start opens so many connections to NATS for a node of a cluster, and calls open, which makes the
+// rest. Until that is done, /readyz names what is missing.
 func (n *node) start(ctx context.Context, c *config.Cluster, admin *config.Admin, connections int, open func(context.Context) error) error {
 	n.subjects = subject.Names{Prefix: c.SubjectPrefix}
 	var connected atomic.Bool
@@ -103,7 +105,7 @@ func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func()
 		Addr: c.HTTP, Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain,
 		Health: func() telemetry.Health {
 			h := health()
-			if n.misled.Load() {
+			if n.misrouted.Load() {
 				h.Missing = append(h.Missing, "mapping")
 			}
 			return h
@@ -127,6 +129,9 @@ func (n *node) close() {
 	}
 	for _, b := range n.buses {
 		b.Close()
+	}
+	if n.embedded != nil {
+		n.embedded.Shutdown()
 	}
 	n.tel.Close()
 }

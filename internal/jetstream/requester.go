@@ -233,27 +233,29 @@ func (q *Requester) expireLoop(ctx context.Context, status chan nats.Status) {
 // forever is a time after all requests.
 var forever = time.Unix(1<<40, 0)
 
-// giveUp ends the requests that were refused, those that wait to be sent since before unsent,
+// giveUp ends the requests that were refused, those that wait to be sent since before queued,
 // and those that were sent before sent and have no answer.
-func (q *Requester) giveUp(unsent, sent time.Time) {
+func (q *Requester) giveUp(queued, sent time.Time) {
 	q.mu.Lock()
 	notSent := q.refused
 	q.refused = nil
 	n := 0
-	for n < len(q.waiting) && q.waiting[n].since.Before(unsent) {
+	for n < len(q.waiting) && q.waiting[n].since.Before(queued) {
 		q.bytes -= q.waiting[n].size()
 		n++
 	}
 	notSent = append(notSent, q.takeLocked(n)...)
 	var unanswered []*Request
-	maps.DeleteFunc(q.inFlight, func(_ uint64, r *Request) bool {
-		if !r.since.Before(sent) {
-			return false
-		}
-		q.bytes -= r.size()
-		unanswered = append(unanswered, r)
-		return true
-	})
+	if !sent.IsZero() {
+		maps.DeleteFunc(q.inFlight, func(_ uint64, r *Request) bool {
+			if !r.since.Before(sent) {
+				return false
+			}
+			q.bytes -= r.size()
+			unanswered = append(unanswered, r)
+			return true
+		})
+	}
 	if len(q.waiting) > 0 {
 		q.work.Wake()
 	}

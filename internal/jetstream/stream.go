@@ -81,7 +81,11 @@ func (s *Shards) Open(ctx context.Context, nc *nats.Conn) (all []natsjs.Stream, 
 // Direct get is off, because it answers with an old state.
 func (s *Shards) stream(g int, now time.Time) natsjs.StreamConfig {
 	c := s.Config
-	c.Name, c.Storage, c.FirstSeq, c.AllowMsgTTL, c.AllowDirect = s.StreamName(g), natsjs.FileStorage, uint64(now.UnixMilli()), true, false
+	c.Name = s.StreamName(g)
+	c.Storage = natsjs.FileStorage
+	c.FirstSeq = uint64(now.UnixMilli())
+	c.AllowMsgTTL = true
+	c.AllowDirect = false
 	for n := g; n < s.Shards.N; n += s.Streams.N {
 		c.Subjects = append(c.Subjects, s.Subject(n))
 	}

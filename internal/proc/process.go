@@ -32,8 +32,12 @@ type Process struct {
 }
 
 // Start starts a program. Errors quote the end of its standard error, unless cmd.Stderr is a
-// file, which they name. The kernel kills the process when the thread that started it ends,
-// so Start must not run in a goroutine that ends with a thread locked.
+// file, which they name.
+//
+// The kernel kills the process when the thread that started it ends. Go ends a thread when a
+// goroutine ends that locked it, and other goroutines may have run on it before. So no goroutine
+// of this program may end with its thread locked, unless Start runs on a thread that stays locked
+// for longer.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if cmd.Stderr == nil {

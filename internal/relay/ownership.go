@@ -59,10 +59,10 @@ func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
 	}
 	w.relay.cfg.Leases.Load(shard, epoch,
 		func(part []cluster.Keyframe) {
-			w.must(shard, epoch, func(now time.Time, o *ownership) { w.restore(now, o, part) })
+			w.command(shard, epoch, func(now time.Time, o *ownership) { w.restore(now, o, part) })
 		},
 		func(err error) {
-			w.must(shard, epoch, func(now time.Time, o *ownership) {
+			w.command(shard, epoch, func(now time.Time, o *ownership) {
 				if err == nil && !o.leaving {
 					w.serve(now, o)
 				}
@@ -319,7 +319,7 @@ func (w *Worker) store(o *ownership, n int) int {
 	o.storing += len(batch)
 	shard, epoch := o.shard, o.epoch
 	w.relay.cfg.Leases.Store(shard, epoch, batch, func(err error) {
-		w.must(shard, epoch, func(now time.Time, o *ownership) { w.storedBatch(now, o, states, err) })
+		w.command(shard, epoch, func(now time.Time, o *ownership) { w.storedBatch(now, o, states, err) })
 	})
 	return len(batch)
 }

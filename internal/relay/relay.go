@@ -319,7 +319,7 @@ func successor(roster cluster.Roster, shard int, node string) string {
 // handOver has the worker of a shard give it to another relay. An epoch of 0 stands for any.
 func (r *Relay) handOver(shard int, epoch uint64, to string) {
 	w := r.worker(shard)
-	w.must(shard, epoch, func(now time.Time, o *ownership) { w.handOver(now, o, to) })
+	w.command(shard, epoch, func(now time.Time, o *ownership) { w.handOver(now, o, to) })
 }
 
 // leaseEvent passes an event of the lease of a shard on to the shard's worker.
@@ -339,9 +339,9 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 			level = slog.LevelDebug // one of many that are handed over
 		}
 		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
-		w.must(e.Shard, e.Epoch, w.lose)
+		w.command(e.Shard, e.Epoch, w.lose)
 	case cluster.ShardDurable:
 		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
-		w.must(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
+		w.command(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
 	}
 }

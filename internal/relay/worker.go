@@ -128,9 +128,9 @@ func (w *Worker) post(shard int, handle handler, m bus.Msg) {
 	w.inbox.Post(posted{shard, handle, m}, len(m.Data))
 }
 
-// must has something done with the ownership of a shard, from any goroutine, unless that
-// has ended by then. An epoch of 0 stands for any.
-func (w *Worker) must(shard int, epoch uint64, do func(now time.Time, o *ownership)) {
+// command has the worker do something with its ownership of a shard, unless that has ended by
+// then. An epoch of 0 stands for any. Any goroutine may call it, and no command is lost.
+func (w *Worker) command(shard int, epoch uint64, do func(now time.Time, o *ownership)) {
 	w.commands.Put(func(now time.Time) {
 		if o := w.ownership(shard); o != nil && (epoch == 0 || epoch == o.epoch) {
 			do(now, o)

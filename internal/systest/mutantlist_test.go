@@ -97,7 +97,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "constant_first_number", File: "internal/relay/ownership.go", Old: "return epoch<<14 + 1", New: "return 1"},
 	{Name: "no_fence", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Fence(shard, epoch)", New: "_, _ = shard, epoch"},
 	{Name: "lost_shard_keeps_states", File: "internal/relay/ownership.go", Old: "for _, sp := range o.spaces {\n\t\tw.removeSpace(sp)", New: "for range o.spaces {"},
-	{Name: "lost_shard_goes_on", File: "internal/relay/relay.go", Old: "w.must(e.Shard, e.Epoch, w.lose)", New: ""},
+	{Name: "lost_shard_goes_on", File: "internal/relay/relay.go", Old: "w.command(e.Shard, e.Epoch, w.lose)", New: ""},
 	{Name: "hand_over_without_storing", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "o.stopServing()", Run: handRun},
 	{Name: "hand_over_while_serving", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "w.store(o, o.dirty())", Run: handRun},
 	{Name: "hand_over_to_itself", File: "internal/relay/relay.go", Old: "if name != node {", New: "if true {", Run: handRun,

@@ -147,7 +147,8 @@ func hasLoneSurrogate(text string) bool {
 	for i := 0; i < len(text); i++ {
 		u := uint64(0)
 		if text[i] == '\\' {
-			if i++; text[i] == 'u' {
+			i++
+			if text[i] == 'u' {
 				u, _ = strconv.ParseUint(text[i+1:i+5], 16, 16)
 				i += 4
 			}

@@ -79,6 +79,7 @@ type Publisher struct {
 	cfg       Config
 	requester *jetstream.Requester
 	counts    counters
+	ended     atomic.Bool
 }
 
 // Stats are counters since Open.
@@ -105,8 +106,11 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	return &Publisher{cfg: cfg, requester: jetstream.NewRequester(bounds)}, nil
 }
 
-// Run works until ctx ends.
-func (p *Publisher) Run(ctx context.Context) { p.requester.Run(ctx) }
+// Run works until ctx ends. Repetitions that are due later do nothing.
+func (p *Publisher) Run(ctx context.Context) {
+	defer p.ended.Store(true)
+	p.requester.Run(ctx)
+}
 
 // retryLater lets a feed publish its first message again after a pause.
 func (p *Publisher) retryLater(f *Feed, reason string) {
@@ -114,7 +118,11 @@ func (p *Publisher) retryLater(f *Feed, reason string) {
 	if !p.counts.failing.Swap(true) {
 		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", reason)
 	}
-	time.AfterFunc(p.cfg.Pause, f.publish)
+	time.AfterFunc(p.cfg.Pause, func() {
+		if !p.ended.Load() {
+			f.publish()
+		}
+	})
 }
 
 // confirmed counts a message that is stored.

@@ -103,7 +103,7 @@ func conform(t *testing.T, open func(t *testing.T) *fixture) {
 		name string
 		test func(*testing.T, *fixture)
 	}{
-		{"Chain", chains}, {"Rollup", rollups}, {"Together", batches}, {"Race", races}, {"Survive", survival},
+		{"Chain", chains}, {"Rollup", rollups}, {"Together", writtenTogether}, {"Race", races}, {"Survive", survival},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
@@ -172,8 +172,8 @@ func rollups(t *testing.T, s *fixture) {
 	}
 }
 
-// batches checks that writes which are appended together are stored or refused individually.
-func batches(t *testing.T, s *fixture) {
+// writtenTogether checks that writes which are appended together are stored or refused individually.
+func writtenTogether(t *testing.T, s *fixture) {
 	const n = 300
 	first := make([]sessionlog.Write, n)
 	for i := range first {

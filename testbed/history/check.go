@@ -107,18 +107,24 @@ func (v *Verdict) Bad() bool {
 
 // A direction is the messages of a client in one direction.
 type direction struct {
-	sent, arrived uint64          // the highest numbers
-	open          map[uint64]bool // sent and not arrived
-	unsure        map[uint64]bool // sent without an answer: may arrive or not
-	promised      map[uint64]int  // phase of the acknowledgement or answer
+	sent, arrived uint64             // the highest numbers
+	open          map[uint64]bool    // sent and not arrived
+	unsure        map[uint64]bool    // sent without an answer: may arrive or not
+	promised      map[uint64]promise // by acknowledgements or answers
+}
+
+// A promise is an acknowledgement or an answer: in which phase, and when.
+type promise struct {
+	phase int
+	at    int64 // µs
 }
 
 // A party is one client of a history, from its connection to its end.
 type party struct {
 	name     string
 	up, down direction
-	ended    bool // closed or left: messages under way may be lost
-	left     bool // ended because the run told it to
+	ended    bool  // closed or left: messages under way may be lost
+	left     int64 // when it ended because the run told it to; 0 if it did not
 }
 
 // player returns the place in the game: parties of one player are NAME.0, NAME.1 and so on.
@@ -191,7 +197,7 @@ func (c *checker) party(name string) *party {
 	p, ok := c.parties[name]
 	if !ok {
 		empty := func() direction {
-			return direction{open: map[uint64]bool{}, unsure: map[uint64]bool{}, promised: map[uint64]int{}}
+			return direction{open: map[uint64]bool{}, unsure: map[uint64]bool{}, promised: map[uint64]promise{}}
 		}
 		p = &party{name: name, up: empty(), down: empty()}
 		c.parties[name] = p
@@ -215,7 +221,7 @@ func (c *checker) read(r Record) {
 		c.spoken = append(c.spoken, r.At)
 		c.party(r.Who).up.send(r.N)
 	case Acked:
-		c.party(r.Who).up.promised[r.N] = c.phase
+		c.party(r.Who).up.promised[r.N] = promise{c.phase, r.At}
 	case Heard:
 		c.arrive(r, &c.party(r.Who).up, &c.current().Messages.Doubled, "the game server")
 	case Told:
@@ -227,7 +233,7 @@ func (c *checker) read(r Record) {
 	case Answered:
 		p := c.party(r.Who)
 		delete(p.down.unsure, r.N)
-		p.down.promised[r.N] = c.phase
+		p.down.promised[r.N] = promise{c.phase, r.At}
 	case Got:
 		c.arrive(r, &c.party(r.Who).down, &c.current().Messages.Twice, "the client")
 	default:
@@ -259,7 +265,7 @@ func (c *checker) readEvent(r Record) {
 		c.closed(r)
 	case Left:
 		p := c.party(r.Who)
-		p.ended, p.left = true, true
+		p.ended, p.left = true, r.At
 	case Gap:
 		c.violation(r.At, "the game server misses messages of %s: %s", r.Who, r.Note)
 	case Problem:
@@ -410,13 +416,13 @@ func (c *checker) lost(p *party, d *direction, to string) {
 
 // broken counts the promised messages of a client by phase, and those of them that never
 // arrived. An edge goes on promising until it has learned that a client left, which takes
-// up to 2 s; the client does not miss these messages.
+// up to 2 s; the client does not miss these messages, nor those of the second before.
 func (c *checker) broken(p *party, d *direction, counters func(*Messages) (promised, missed *int)) {
-	for n, phase := range d.promised {
-		if phase < 0 || p.left && d == &p.down && n > d.arrived {
+	for n, made := range d.promised {
+		if made.phase < 0 || p.left > 0 && d == &p.down && n > d.arrived && made.at > p.left-1e6 {
 			continue
 		}
-		ph := &c.v.Phases[phase]
+		ph := &c.v.Phases[made.phase]
 		promised, missed := counters(&ph.Messages)
 		*promised++
 		if d.open[n] {

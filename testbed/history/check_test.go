@@ -123,6 +123,11 @@ func TestCheckLeft(t *testing.T) {
 	if m := check(t, list).Phases[0].Messages; m.Missed != 0 || m.Promised != 1 || m.Lost != 1 {
 		t.Errorf("%+v, want nothing missed of 1 promise, and 1 acknowledged message lost", m)
 	}
+	list[8].At = 3e6
+	list[6].At = 5e6
+	if m := check(t, list).Phases[0].Messages; m.Missed != 1 {
+		t.Errorf("%+v, want the message that was promised 2 s before to be missed", m)
+	}
 	hole := append(slices.Delete(slices.Clone(list), 3, 4), Record{At: 9, Kind: Got, Who: "c", N: 2})
 	if m := check(t, hole).Phases[0].Messages; m.Missed != 1 {
 		t.Errorf("%+v, want the message before one that arrived to be missed", m)
