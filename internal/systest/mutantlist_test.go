@@ -116,7 +116,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "write_released_too_early", File: "internal/edge/fanout/writes.go", Old: "if !v.acknowledged || !wr.arrived(v) {", New: "if !v.acknowledged {", Run: stormRun},
 	{Name: "refused_not_reported", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
 	{Name: "newer_write_overtaken", File: "internal/edge/fanout/writes.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
-	{Name: "drop_not_told", File: "internal/edge/fanout/ownstates.go", Old: "own.repeat.want(now)\n\to.drops", New: "o.drops", Run: stormRun},
+	{Name: "drop_not_told", File: "internal/edge/fanout/ownstates.go", Old: "d.repeat.want(now)\n\to.drops", New: "o.drops", Run: stormRun},
 	{Name: "change_not_marked", File: "internal/edge/fanout/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},
 	{Name: "new_message_not_linked", File: "internal/edge/fanout/space.go", Old: "if included && !newMessage && !wrongRight {", New: "if included && !wrongRight {"},
 	{Name: "audience_ignored", File: "internal/edge/fanout/space.go", Old: "if !s.includes(st, session) {", New: "if false {"},

@@ -164,6 +164,31 @@ func TestRefusedOffers(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
+// TestDropsKeepNothing: a state that the client took back costs next to no memory, however long the
+// holder does not answer.
+func TestDropsKeepNothing(t *testing.T) {
+	s := newSessionTest(t)
+	s.session.Begin(start, s.conn)
+	o := &s.session.ownStates
+	message := make([]byte, ownBytesMax/2)
+	values, err := wire.ParseValues([]byte{1, 0, 3, 0x39, 0x30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heapInUse()
+	for i := range dropsMax {
+		state, _ := parseOffer(&dnp.Event{Data: message, Values: values})
+		own := &ownState{owner: o.peer, link: wire.LinkID(i + 1), message: slices.Clone(message)}
+		o.newSource(own, state)
+		o.add(own)
+		o.drop(start, own)
+	}
+	if grown := heapInUse() - before; len(o.drops) != dropsMax || grown > dropsMax*int64(len(message))/10 {
+		t.Errorf("%d states that were taken back leave %d bytes, want %d and next to none", len(o.drops), grown, dropsMax)
+	}
+	runtime.KeepAlive(s)
+}
+
 // heapInUse returns the bytes that are in use.
 func heapInUse() int64 {
 	runtime.GC()
