@@ -31,7 +31,7 @@ func TestBoundsComeBack(t *testing.T) {
 			t.Errorf("%s is listed as %s", value, text)
 		}
 		want := l.States[0].Desc.Values[0].Bounds
-		for _, f := range []Form{JSON, Form{variant.Godot2}, Form{variant.Godot3}, Form{variant.Godot4}} {
+		for _, f := range []Form{JSON, {variant.Godot2}, {variant.Godot3}, {variant.Godot4}} {
 			got := putOf(t, f, &l).Values[0].Bounds
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s in %v: %+v, want %+v", value, f, got, want)

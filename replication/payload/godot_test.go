@@ -13,7 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-var godotForms = []Form{Form{variant.Godot2}, Form{variant.Godot3}, Form{variant.Godot4}}
+var godotForms = []Form{{variant.Godot2}, {variant.Godot3}, {variant.Godot4}}
 
 // fromJSON converts JSON to Variants, including repeated members.
 func fromJSON(t testing.TB, f Form, text string) []byte {
