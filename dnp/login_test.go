@@ -127,17 +127,24 @@ func TestStateless(t *testing.T) {
 	}
 }
 
-// TestStatelessLoss loses the answer to a hello after its acknowledgement.
-func TestStatelessLoss(t *testing.T) {
+// acknowledgedStateless answers a request without a slot. The peer acknowledged the hello and has
+// not answered it. id is the hex text of the LinkId of the hello.
+func acknowledgedStateless(t *testing.T) (s *connTest, id string) {
 	cfg := proofConfig(ProbePing)
 	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
-	s := newTest(t, cfg)
+	s = newTest(t, cfg)
 	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder) // takes the only token
 	s.sent = nil
 	s.recv("00 0100 0000")
-	first := s.sent[1][6:10]
+	id = s.sent[1][6:10]
 	s.sent = nil
 	s.recv("06 0000 00")
+	return s, id
+}
+
+// TestStatelessLoss loses the answer to a hello after its acknowledgement.
+func TestStatelessLoss(t *testing.T) {
+	s, first := acknowledgedStateless(t)
 	s.wait(300 * time.Millisecond)
 	s.events("an acknowledgement can be guessed")
 	for _, d := range s.sent {
@@ -162,15 +169,7 @@ func TestStatelessLoss(t *testing.T) {
 
 // TestStatelessRequestAgain: a request that was on its way twice does not spend the first hello.
 func TestStatelessRequestAgain(t *testing.T) {
-	cfg := proofConfig(ProbePing)
-	cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})
-	s := newTest(t, cfg)
-	s.e.Receive(s.now, servAddr, unhex("0001000000"), &s.recorder) // takes the only token
-	s.sent = nil
-	s.recv("00 0100 0000")
-	id := s.sent[1][6:10]
-	s.recv("06 0000 00")
-	s.sent = nil
+	s, id := acknowledgedStateless(t)
 	s.recv("00 0100 0000")
 	for _, d := range s.sent {
 		if d[:2] == "05" {

@@ -167,7 +167,7 @@ func (st *stored) filtered(i int, enc []byte) bool {
 // target is known.
 type Literal interface {
 	// AppendValue appends the literal to b, encoded as t. For null it returns b unchanged and
-	// true. After an error, what was appended is undefined.
+	// true. After an error the appended bytes are undefined.
 	AppendValue(b []byte, t wire.ValueType) (enc []byte, null bool, err *Error)
 }
 

@@ -127,7 +127,7 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 	return w.out.Flush()
 }
 
-// Turn handles datagrams, letters and tasks, does what is due, and sends, all at the time
+// Turn handles datagrams, mail and tasks, does what is due, and sends, all at the time
 // now. It returns when it must be called again at the latest, which is never before now, and
 // the error of the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {

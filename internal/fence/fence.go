@@ -8,7 +8,7 @@ package fence
 type Verdict uint8
 
 const (
-	// OK says that the store did what it was asked.
+	// OK says that the store carried out the request.
 	OK Verdict = iota + 1
 
 	// Stale says that an expected sequence was not the last one, so nothing was written by

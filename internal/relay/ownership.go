@@ -46,7 +46,7 @@ func firstNumber(epoch uint64) uint64 {
 }
 
 // acquire begins an ownership, and ends an older one of the shard. The relay serves the
-// shard when what is stored has been loaded.
+// shard when the stored states are loaded.
 func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
 	if old := w.ownership(shard); old != nil {
 		w.lose(now, old)

@@ -16,7 +16,7 @@ const shipPut = `{"op":"put","key":"ship","message":"S","access":"read-write",
  "lod":[{"groups":["far"],"precision":8,"rate":5},{"groups":["gone"],"rate":0.5}],
  "values":[{"name":"x","type":"float32","value":0,"precision":0.5},{"name":"name","type":"uint16","value":1}]}`
 
-// A lookout is a client that records what it was shown of value 0.
+// A lookout is a client that records the values 0 that it received.
 type lookout struct {
 	*player
 	seen []float32

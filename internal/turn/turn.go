@@ -1,8 +1,8 @@
 // Package turn has the parts of goroutines that own their state and are turned: a loop, or
 // a simulation, calls one method that handles what was posted and does what is due.
 //
-// Others hand them work through an [Inbox], which is bounded and loses what does not fit,
-// or through a [Queue], which never loses anything, and wake them. An owner whose loop
+// Others hand them work through an [Inbox], which is bounded and drops work beyond its
+// bound, or through a [Queue], which never drops any, and wake them. An owner whose loop
 // waits in a select sleeps on a [Wake]; one whose loop waits in a system call brings a
 // wake function of its own.
 package turn

@@ -149,7 +149,7 @@ func TestRefusedOffers(t *testing.T) {
 	}
 	const offers = 1000
 	for _, readOnly := range []bool{true, false} {
-		s.session.Claims.Write = !readOnly // the connection refuses to accept what it was not offered
+		s.session.Claims.Write = !readOnly // the connection has no such offer, so Accept fails
 		before := heapInUse()
 		for i := range offers {
 			s.session.ownStates.offered(start, &dnp.Event{Link: wire.LinkID(i + 1), Data: message, Values: values})

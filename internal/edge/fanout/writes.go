@@ -127,7 +127,7 @@ func (wr *writer) update(now time.Time, ev *dnp.Event) {
 		}
 		wr.conn.Hold(ev.Link, index, value)
 	}
-	if !wr.repeat.pending() { // else one request is under way, and what it does not carry goes with the next
+	if !wr.repeat.pending() { // otherwise a request is under way, and the next one carries this value
 		wr.repeat.want(now)
 	}
 }

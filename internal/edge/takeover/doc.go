@@ -12,8 +12,8 @@
 //	t.Handle(now, &event)                              // of the endpoint
 //	next = t.Advance(now, next)                        // do what is due
 //
-// It acts through its [Host] and its [Ports]. What they answer is handled on a later turn of
-// the worker, see Host.Must. The rules of a single session, and what its log holds, are those
+// It acts through its [Host] and its [Ports], and handles their answers on a later turn of the
+// worker, see Host.Must. The rules of a single session, and what its log holds, are those
 // of package sessionlog.
 //
 // It starts no goroutine, reads no clock and has no lock but the [Guard] that it is given. It

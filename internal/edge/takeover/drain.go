@@ -26,7 +26,7 @@ const (
 // A drainer hands all sessions of the worker over.
 type drainer struct {
 	*base
-	closing    bool // what is left is closed
+	closing    bool // the drain closes the sessions that remain
 	candidates candidates
 	queue      []string  // sessions of this round
 	begin      time.Time // when the first session may go

@@ -48,7 +48,7 @@ type Host interface {
 	Refuse(client netip.AddrPort)
 
 	// Ask sends a request to another edge. On a later turn of the worker it calls done, whose
-	// err is nil if that edge did what it was asked.
+	// err is nil if that edge carried out the request.
 	Ask(node string, r Request, done func(now time.Time, err error))
 
 	// Reply consents to the request of another edge, if to is not empty. It may be lost.
