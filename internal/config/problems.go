@@ -53,6 +53,8 @@ func (p *Problems) want(flag, want string, got any) {
 		if l, h := must(time.ParseDuration(low)), must(time.ParseDuration(high)); got < l || got > h {
 			p.Add(flag, "want %v to %v, got %v", l, h, got)
 		}
+	default:
+		panic(fmt.Sprintf("config: %s has a tag want, which cannot check a %T", flag, got))
 	}
 }
 
