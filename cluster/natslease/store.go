@@ -32,8 +32,8 @@ func (s *shard) serveStore(ctx context.Context) {
 }
 
 func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
-	own := s.l.cfg.Subjects.StoreOwn(s.n)
-	holder := func() *nats.Msg { return jetstream.Expect(message(own, o.Holder.Append(nil)), "", o.ExpectHolder) }
+	own := func() string { return s.l.cfg.Subjects.StoreOwn(s.n) }
+	holder := func() *nats.Msg { return jetstream.Expect(message(own(), o.Holder.Append(nil)), "", o.ExpectHolder) }
 	switch o.Kind {
 	case cluster.ActionRead:
 		return s.read(ctx)
@@ -45,7 +45,7 @@ func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
 		s.hint(o.Holder, a)
 		return a
 	case cluster.ActionRenew:
-		return s.publish(ctx, jetstream.Expect(s.heartbeat(o), own, o.ExpectHolder))
+		return s.publish(ctx, jetstream.Expect(s.heartbeat(o), own(), o.ExpectHolder))
 	case cluster.ActionStore:
 		return s.publish(ctx, s.batch(o)...)
 	case cluster.ActionRelease:
@@ -84,7 +84,10 @@ func message(subject string, data []byte) *nats.Msg {
 // publish writes the messages, all or none, and judges the answer. An error code that
 // package jetstream does not know counts as Unknown, to be on the safe side.
 func (s *shard) publish(ctx context.Context, all ...*nats.Msg) cluster.Answer {
-	id := s.l.cfg.Lease.ID + "-" + strconv.FormatUint(s.l.counts.batches.Add(1), 36)
+	var id string
+	if len(all) > 1 {
+		id = s.l.cfg.Lease.ID + "-" + strconv.FormatUint(s.l.counts.batches.Add(1), 36)
+	}
 	r, err := jetstream.PublishBatch(ctx, s.l.cfg.Conn, id, all...)
 	v, ack := jetstream.Judge(r, err, fence.Unknown)
 	return cluster.Answer{Verdict: v, Seq: ack.Seq}
@@ -101,17 +104,21 @@ func (s *shard) read(ctx context.Context) cluster.Answer {
 	if err != nil {
 		return cluster.Answer{Verdict: jetstream.Failed(err)}
 	}
-	return cluster.Answer{
-		Verdict: fence.OK, Holder: cluster.ParseHolder(holder.Sequence, holder.Data),
-		Heartbeat: cluster.ParseHeartbeat(heartbeat.Sequence, heartbeat.Data),
+	a := cluster.Answer{Verdict: fence.OK}
+	if holder != nil {
+		a.Holder = cluster.ParseHolder(holder.Sequence, holder.Data)
 	}
+	if heartbeat != nil {
+		a.Heartbeat = cluster.ParseHeartbeat(heartbeat.Sequence, heartbeat.Data)
+	}
+	return a
 }
 
-// last returns the last message of a subject; one without sequence and data if there is none.
+// last returns the last message of a subject; nil if there is none.
 func (s *shard) last(ctx context.Context, subject string) (*natsjs.RawStreamMsg, error) {
 	m, err := s.l.stream(s.n).GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
-		return &natsjs.RawStreamMsg{}, nil
+		return nil, nil
 	}
 	return m, err
 }

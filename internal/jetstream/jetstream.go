@@ -98,8 +98,10 @@ type Ack struct {
 // ParseAck parses an answer to a publish. ok is false if data is no such answer.
 func ParseAck(data []byte) (a Ack, ok bool) {
 	var ack struct {
-		natsjs.PubAck
-		Error *natsjs.APIError `json:"error"`
+		Stream    string           `json:"stream"`
+		Seq       uint64           `json:"seq"`
+		Duplicate bool             `json:"duplicate"`
+		Error     *natsjs.APIError `json:"error"`
 	}
 	if json.Unmarshal(data, &ack) != nil {
 		return Ack{}, false
@@ -107,7 +109,7 @@ func ParseAck(data []byte) (a Ack, ok bool) {
 	if e := ack.Error; e != nil {
 		return Ack{Code: int(e.ErrorCode), Text: e.Description}, e.ErrorCode != 0
 	}
-	return Ack{Stream: ack.Stream, Seq: ack.Sequence, Duplicate: ack.Duplicate}, ack.Stream != ""
+	return Ack{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}, ack.Stream != ""
 }
 
 // Judge judges the answer to a publish, or the error if there is none. other is the verdict on
