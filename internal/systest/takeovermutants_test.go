@@ -47,7 +47,7 @@ var takeoverMutants = []mutants.Mutant{
 		Survives: "consumers know repetitions by their numbers"},
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !c.locations.present(claim.name) {", New: "if true {",
-		Args: []string{"-takeover-seeds", "400"}},
+		Args: []string{"-takeover-seeds", "600"}},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\tb.receiveHeld(now, s.client)\n\tb.reply(s)", New: "\tb.reply(s)",
 		Survives: "clients send them again after half a second"},
 }
