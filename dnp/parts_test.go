@@ -149,3 +149,17 @@ func TestLongLinkDamaged(t *testing.T) {
 	s.recv("0b 0100 0080 06 0100 4d 0100 ff")
 	s.want("but LinkDown would hit our own link", "06 0100 00")
 }
+
+// TestLongLinkDamagedClash: the peer sends a damaged offer under the id of a link of ours that it
+// does not have. Our link moves to another id, so LinkDown hits only the peer's.
+func TestLongLinkDamagedClash(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("uint8")
+	if err := s.c.Link(src, true); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.sent = nil
+	s.recv("0b 0000 0080 06 0100 4d 0100 ff")
+	s.want("the offer is refused, and our link is offered under the next id", "06 0000 00", "08 0080", "05 0100 0180 01 0100 4d 0100 01 00")
+}

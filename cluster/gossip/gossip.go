@@ -93,12 +93,13 @@ func tuned() *memberlist.Config {
 	c.SuspicionMult = 2
 	c.GossipInterval = 50 * time.Millisecond
 
-	// PushPullInterval is how often two nodes compare everything they know. The comparison brings news that gossip lost,
-	// such as the new address of a node that was restarted elsewhere before its death was noticed.
+	// PushPullInterval is how often two nodes compare everything they know. The comparison
+	// brings news that gossip lost, such as the new address of a node that was restarted
+	// elsewhere before its death was noticed.
 	c.PushPullInterval = 5 * time.Second
 
-	// DeadNodeReclaimTime is how long a name must be dead before a node at another address may have it: a pod that is
-	// replaced gets a new address at once.
+	// DeadNodeReclaimTime is how long a name must be dead before a node at another address
+	// may have it: a pod that is replaced gets a new address at once.
 	c.DeadNodeReclaimTime = time.Millisecond
 
 	c.TCPTimeout = 3 * time.Second // ends a connection to a node that does not answer

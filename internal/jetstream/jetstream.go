@@ -68,7 +68,8 @@ func Expect(m *nats.Msg, subject string, seq uint64) *nats.Msg {
 }
 
 // PublishBatch publishes messages of one stream, all or none, and returns the answer to the
-// last one. id names the batch; it must be unique among the batches of the stream.
+// last one. id names the batch; it must be unique among the batches of the stream. A single
+// message is no batch and needs none.
 func PublishBatch(ctx context.Context, nc *nats.Conn, id string, batch ...*nats.Msg) (*nats.Msg, error) {
 	last := batch[len(batch)-1]
 	if len(batch) > 1 {

@@ -310,7 +310,7 @@ func (t *Tracer) allow(now time.Time) bool {
 // traceParent returns the header traceparent of W3C Trace Context; empty if there is none.
 // Programs that write headers as in HTTP use the second spelling.
 func traceParent(header map[string]string) string {
-	if header == nil { // as of most messages
+	if header == nil { // most messages have none
 		return ""
 	}
 	return cmp.Or(header["traceparent"], header["Traceparent"])
