@@ -47,6 +47,44 @@ func TestLoggedReceive(t *testing.T) {
 	s.want("the repeat of a stored command is acknowledged at once", "06 0100 00")
 }
 
+// TestLoggedHole: a number that stays missing ends a logged connection as it ends any other,
+// however often the connection does something meanwhile.
+func TestLoggedHole(t *testing.T) {
+	s := logged(t)
+	s.recv("04 0100 62")
+	s.store()
+	for range 39 {
+		s.wait(100 * time.Millisecond)
+		s.c.wake() // as everything does that the connection sends
+		s.pump()
+	}
+	if reason, ok := s.c.Ending(); ok {
+		t.Fatalf("ends as %v after 3.9 s, but a sender repeats for 3 s", reason)
+	}
+	s.wait(200 * time.Millisecond)
+	if reason, ok := s.c.Ending(); !ok || reason != CloseHole {
+		t.Fatalf("ending %v %v after 4.1 s, want hole", reason, ok)
+	}
+}
+
+// TestLoggedHoleMoves: the time of a hole begins when the number before it is passed on.
+func TestLoggedHoleMoves(t *testing.T) {
+	s := logged(t)
+	s.recv("04 0100 62", "04 0300 64")
+	s.store()
+	s.wait(3900 * time.Millisecond)
+	s.recv("04 0000 61")
+	s.store()
+	s.wait(3900 * time.Millisecond)
+	if reason, ok := s.c.Ending(); ok {
+		t.Fatalf("ends as %v, but number 2 is missing for 3.9 s only", reason)
+	}
+	s.wait(200 * time.Millisecond)
+	if reason, ok := s.c.Ending(); !ok || reason != CloseHole {
+		t.Fatalf("ending %v %v, want hole", reason, ok)
+	}
+}
+
 func TestLoggedSend(t *testing.T) {
 	s := logged(t)
 	if err := s.c.Send([]byte("x"), 7); err != nil {

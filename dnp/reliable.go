@@ -257,13 +257,13 @@ func (c *Conn) deliverEarly(now instant) {
 			c.e.lent = append(c.e.lent, e.buf) // events may alias it
 		}
 	}
-	c.recv.hole = now
 }
 
 // deliver passes on the command that is due. It has been checked.
 func (c *Conn) deliver(cmd wire.Command, p []byte, now instant) {
 	n := c.recv.next
 	c.recv.next++
+	c.recv.hole = now // what is missing now was not missing before
 	switch cmd {
 	case wire.CommandReliableMessage:
 		m, _ := wire.ParseReliableMessage(p)
