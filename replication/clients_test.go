@@ -1,9 +1,12 @@
 package replication
 
 import (
+	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 func TestStoreGroups(t *testing.T) {
@@ -125,4 +128,49 @@ func TestStoreKick(t *testing.T) {
 	s.sends("the edges get the kick", 0, "kick c1", "answer 77 (7, 0) durable true")
 	s.refuse("a kick in a failed publish is not sent", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c1"}, Op{Kind: OpKick, Client: "c9"})
 	s.sends("only the error", 0, "answer 0 unknown_client")
+}
+
+// TestNoEmptyData: whichever way an empty data value comes into a store, clients get one zero byte
+// (dnp/PROTOCOL.md, rule no-empty): an engine client that is offered an empty one ends.
+func TestNoEmptyData(t *testing.T) {
+	empty := Encoded{wire.TypeData, []byte{0, 0}}
+	s := newStoreTest(t, Limits{})
+	s.ok(Op{Kind: OpPut, Key: "put", HasAccess: true, Access: Access{Kind: AccessWriters, Writers: []string{"c1"}}, Values: []PutValue{
+		{ValueDef: ValueDef{Type: wire.TypeData}, Value: empty},
+		{ValueDef: ValueDef{Type: wire.TypeData, Nullable: true, Null: []byte{0, 0}}, Value: Null{}},
+		{ValueDef: ValueDef{Type: wire.TypeString}, Value: str("")}, // a string may be empty
+	}})
+	want := func(way, key string, values ...string) {
+		t.Helper()
+		l, err := s.Get(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			if got := hex.EncodeToString(l.States[0].Values.Value(i)); got != v {
+				t.Errorf("%s: value %d is %s, want %s", way, i, got, v)
+			}
+		}
+	}
+	want("a put", "put", "010000", "010000", "0000")
+	s.ok(set("put", "0", Encoded{wire.TypeData, []byte{1, 0, 7}}))
+	s.ok(set("put", "0", empty))
+	want("a set", "put", "010000")
+	s.ok(set("put", "0", Encoded{wire.TypeData, []byte{1, 0, 7}}))
+	s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: 1, Values: []WriteValue{{0, wire.TypeData, empty.Value}}})
+	want("a client's write", "put", "010000")
+	s.Join("c1", "s1")
+	s.Write(s.now, Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Values: []WriteValue{{0, wire.TypeData, empty.Value}}})
+	want("a client's state", "client.c1.3", "010000")
+
+	st := s.states.byKey["put"]
+	st.set(0, empty.Value, false) // as an earlier release had it
+	s.ok(set("put", "2", str("x")))
+	s.Advance(s.now.Add(time.Second))
+	stored := s.TakeDirty(nil, 10)
+	s = &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8, FirstNumber: 1 << 20}), s.now}
+	if err := s.Restore(stored[0].Number, stored[0].Data); err != nil {
+		t.Fatal(err)
+	}
+	want("a stored keyframe", "put", "010000", "010000")
 }
