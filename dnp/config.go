@@ -141,6 +141,7 @@ const (
 	laneMessages     = 64 // unreliable messages that wait for the next Advance
 	laneBytes        = 128 << 10
 	holdsMax         = 4096 // values of a connection that are remembered because the peer wrote them
+	holdBytesMax     = 64 << 10
 	downsMax         = 4096 // LinkDowns of a connection that are being repeated
 	refreshStepsMax  = 16
 )

@@ -144,6 +144,7 @@ const (
 	DropRefused                          // a connection request, answered with "rejected" or "no common protocol"
 	DropUnexpected                       // a command that has no meaning in this state, such as a late request
 	DropOutsideWindow                    // a reliable number too far ahead or behind
+	DropEarlyFull                        // a reliable command before its turn, beyond 64 KiB; the peer repeats it
 	DropRepeat                           // a reliable command received before; it was acknowledged again
 	DropUnknownAck                       // acknowledges nothing that is in flight
 	DropHastyResend                      // "resend at once" too soon after the last sending
@@ -154,7 +155,7 @@ const (
 	DropLinksFull                        // an offer beyond PeerLinksMax, answered with LinkDown
 	DropTooManyValues                    // an offer beyond PeerValuesMax, answered with LinkDown
 	DropTooLarge                         // a message beyond LongMax; the connection was closed
-	DropHoldsFull                        // a client's write beyond 4,096 that are held; its value may be sent back to the client
+	DropHoldsFull                        // a client's write beyond the 4,096 or 64 KiB that are held; its value may be sent back to the client
 	DropDownsFull                        // a LinkDown that was sent without repeats
 	DropCatchUpsFull                     // repeats of values to a link that was behind, left to the scrub
 	DropLaneFull                         // our unreliable message: too many waited for the next Advance
@@ -176,7 +177,7 @@ const (
 var dropNames = [...]string{
 	DropEmpty: "empty", DropUnknownCommand: "unknown_command", DropTruncated: "truncated", DropBadValue: "bad_value",
 	DropStranger: "stranger", DropNotListening: "not_listening", DropUnproven: "unproven", DropEvicted: "evicted",
-	DropRefused: "refused", DropUnexpected: "unexpected", DropOutsideWindow: "outside_window", DropRepeat: "repeat",
+	DropRefused: "refused", DropUnexpected: "unexpected", DropOutsideWindow: "outside_window", DropEarlyFull: "early_full", DropRepeat: "repeat",
 	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
 	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",

@@ -38,14 +38,58 @@ type holdKey uint32 // slot << 16 | index
 
 func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 
-// A holdTable holds what the peer wrote on all links of a connection.
-type holdTable map[holdKey]*hold
+// A holdTable holds what the peer wrote on all links of a connection, within bounds,
+// because a snapshot contains it.
+type holdTable struct {
+	byKey map[holdKey]*hold
+	bytes int // of values
+}
+
+// fits reports whether there is room for a value of size bytes.
+func (h *holdTable) fits(key holdKey, size int) bool {
+	held := h.byKey[key]
+	if held == nil {
+		return len(h.byKey) < holdsMax && h.bytes+size <= holdBytesMax
+	}
+	return h.bytes+size-len(held.value) <= holdBytesMax
+}
+
+// set stores a copy of a value that fits.
+func (h *holdTable) set(key holdKey, value []byte, now instant) *hold {
+	held := h.byKey[key]
+	if held == nil {
+		if h.byKey == nil {
+			h.byKey = make(map[holdKey]*hold)
+		}
+		held = &hold{echoes: echoCopies, echoed: now}
+		h.byKey[key] = held
+	}
+	h.bytes += len(value) - len(held.value)
+	held.value = append(held.value[:0], value...)
+	return held
+}
+
+func (h *holdTable) drop(key holdKey) {
+	if held := h.byKey[key]; held != nil {
+		h.bytes -= len(held.value)
+		delete(h.byKey, key)
+	}
+}
+
+// dropLink drops the holds of the link in slot.
+func (h *holdTable) dropLink(slot int) {
+	for key := range h.byKey {
+		if int(key>>16) == slot {
+			h.drop(key)
+		}
+	}
+}
 
 // withhold reports whether value must not be sent to the peer, because it may be what
 // the peer wrote. It counts an echo that is due, and ends a hold from which the state has
 // moved on.
-func (h holdTable) withhold(key holdKey, value []byte, now instant) bool {
-	held := h[key]
+func (h *holdTable) withhold(key holdKey, value []byte, now instant) bool {
+	held := h.byKey[key]
 	switch {
 	case held == nil:
 		return false
@@ -54,7 +98,7 @@ func (h holdTable) withhold(key holdKey, value []byte, now instant) bool {
 	case bytes.Equal(held.value, value):
 		return !held.echo(now)
 	}
-	delete(h, key)
+	h.drop(key)
 	return false
 }
 
@@ -78,22 +122,16 @@ func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
 		return
 	}
 	key := newHoldKey(slot, index)
-	held := t.holds[key]
-	if held == nil {
-		if len(t.holds) >= holdsMax {
-			c.e.drop(DropHoldsFull)
-			return
-		}
-		if t.holds == nil {
-			t.holds = make(holdTable)
-		}
-		held = &hold{echoes: echoCopies, echoed: now}
-		t.holds[key] = held
+	if !t.holds.fits(key, len(value)) {
+		c.e.drop(DropHoldsFull)
+		t.holds.drop(key)
+		return
 	}
+	held := t.holds.set(key, value, now)
 	if now.sub(held.echoed) < echoQuiet {
 		held.echoes = echoCopies
 	}
-	held.value, held.undecided, held.wrote = append(held.value[:0], value...), true, now
+	held.undecided, held.wrote = true, now
 	t.slots[slot].flags |= linkHeld
 }
 
@@ -108,8 +146,8 @@ type HeldValue struct {
 // Held returns what waits for Release or Refuse, in the order of links and indices. The
 // owner of a restored connection has to release or refuse it.
 func (c *Conn) Held() (list []HeldValue) {
-	for _, key := range slices.Sorted(maps.Keys(c.links.holds)) {
-		if h := c.links.holds[key]; h.undecided {
+	for _, key := range slices.Sorted(maps.Keys(c.links.holds.byKey)) {
+		if h := c.links.holds.byKey[key]; h.undecided {
 			list = append(list, HeldValue{c.links.slots[key>>16].id, int(key & 0xFFFF), h.value})
 		}
 	}
@@ -119,7 +157,7 @@ func (c *Conn) Held() (list []HeldValue) {
 // Release says that what the peer wrote has become the truth, for now.
 func (c *Conn) Release(id wire.LinkID, index int) {
 	if slot, ok := c.links.slotOf(id); ok {
-		if h := c.links.holds[newHoldKey(slot, index)]; h != nil {
+		if h := c.links.holds.byKey[newHoldKey(slot, index)]; h != nil {
 			h.undecided = false
 			c.links.resendValue(slot, index, h)
 		}
@@ -130,7 +168,7 @@ func (c *Conn) Release(id wire.LinkID, index int) {
 // the value that did.
 func (c *Conn) Refuse(id wire.LinkID, index int) {
 	if slot, ok := c.links.slotOf(id); ok {
-		delete(c.links.holds, newHoldKey(slot, index))
+		c.links.holds.drop(newHoldKey(slot, index))
 		c.links.resendValue(slot, index, nil)
 	}
 }
@@ -155,13 +193,13 @@ func (t *linkTable) resendValue(slot, index int, h *hold) {
 // echo is what any LinkUpdate is.
 func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
 	key := newHoldKey(slot, index)
-	held := t.holds[key]
+	held := t.holds.byKey[key]
 	switch {
 	case held == nil:
 	case held.undecided:
 		return held.value
 	case !bytes.Equal(held.value, value):
-		delete(t.holds, key)
+		t.holds.drop(key)
 	}
 	return value
 }

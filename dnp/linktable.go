@@ -1,8 +1,6 @@
 package dnp
 
 import (
-	"maps"
-
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -175,7 +173,7 @@ func (t *linkTable) remove(slot int) {
 		t.ups.cancel(l.id)
 	}
 	if l.has(linkHeld) {
-		maps.DeleteFunc(t.holds, func(key holdKey, _ *hold) bool { return int(key>>16) == slot })
+		t.holds.dropLink(slot)
 	}
 	if l.source != noSource {
 		t.core.sources[l.source].detach(l.ref)

@@ -2,8 +2,12 @@ package dnp
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 // logged returns a test with a server whose peer is connected and waits for a log.
@@ -360,4 +364,73 @@ func TestRestoreClient(t *testing.T) {
 	}
 	o.pump()
 	o.want("a client does not wait", "04 0000 6d")
+}
+
+// TestSnapshotBounded: whatever a peer sends, and whatever states it is offered, a snapshot is
+// so small that a log can store it in one message.
+func TestSnapshotBounded(t *testing.T) {
+	cfg := quiet()
+	cfg.Logged, cfg.LongMax = true, 192<<10
+	s := serve(t, cfg)
+	large := strings.Repeat("61", 60_000)
+	for n := range 16 { // none of them is stored
+		s.recv(fmt.Sprintf("04 %02x00", n) + large)
+	}
+	if held, dropped := len(s.c.recv.early), s.e.stats.Drops[DropEarlyFull]; held != 1 || dropped != 15 {
+		t.Errorf("%d commands are held and %d dropped, want the one that is due", held, dropped)
+	}
+	for i := range 40 {
+		src := s.source("data")
+		set(src, 0, "60ea"+large)
+		if err := s.c.Link(src, false); err != nil {
+			t.Fatal(err)
+		}
+		s.store()
+		s.c.Hold(wire.LinkID(0x8000+i), 0, unhex("60ea"+large))
+	}
+	s.wait(time.Second) // offers are paced
+	s.store()
+	if n := s.e.stats.Drops[DropHoldsFull]; n != 39 {
+		t.Errorf("%d values were not held, want 39", n)
+	}
+	if n := len(s.c.send.flight); n != 2 {
+		t.Errorf("%d offers of 60 kB are in flight, want 2", n)
+	}
+	if n := len(s.c.AppendCheckpoint(nil)); n > 320_000 {
+		t.Errorf("a checkpoint has %d bytes", n)
+	}
+	s.store()
+	s.recv("06 0000 00", "06 0100 00", "07 0080", "07 0180")
+	s.wait(time.Second)
+	if n := len(s.c.send.flight); n != 2 {
+		t.Errorf("%d offers are in flight after the first were acknowledged, want the next 2", n)
+	}
+}
+
+// TestHoldsBounded: what is not held any more leaves room.
+func TestHoldsBounded(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("data", "data")
+	if err := s.c.Link(src, false); err != nil {
+		t.Fatal(err)
+	}
+	value := func(size int) []byte { return append([]byte{byte(size), byte(size >> 8)}, make([]byte, size)...) }
+	for range 10 { // a later write replaces an earlier one
+		s.c.Hold(0x8000, 0, value(60_000))
+	}
+	s.c.Hold(0x8000, 1, value(60_000))
+	s.dropped("the second value does not fit", DropHoldsFull, 1)
+	s.c.Refuse(0x8000, 0)
+	s.c.Hold(0x8000, 1, value(60_000))
+	s.dropped("now it does", DropHoldsFull, 1)
+	s.c.Hold(0x8000, 1, value(64<<10-1))
+	s.dropped("this would not", DropHoldsFull, 2)
+	if n := s.c.links.holds.bytes; n != 0 || len(s.c.Held()) != 0 {
+		t.Errorf("%d bytes in %d values are held, want none: the older write is not the truth either", n, len(s.c.Held()))
+	}
+	s.c.Hold(0x8000, 0, value(10))
+	s.c.links.remove(0)
+	if n := s.c.links.holds.bytes; n != 0 {
+		t.Errorf("%d bytes are held of a link that is gone", n)
+	}
 }

@@ -3,9 +3,10 @@ package dnp
 import "github.com/dnprelay/dnprelay/dnp/wire"
 
 const (
-	recvAhead   = 16   // commands held before their turn; peers have at most 11 in flight
-	recvBehind  = 4096 // commands behind the next that are acknowledged again
-	longLinkMax = 64 << 10
+	recvAhead     = 16       // commands held before their turn; peers have at most 11 in flight
+	earlyBytesMax = 64 << 10 // of them; the one that is due always fits
+	recvBehind    = 4096     // commands behind the next that are acknowledged again
+	longLinkMax   = 64 << 10
 )
 
 // A recvWindow puts reliable commands into order and passes each on once.
@@ -73,6 +74,15 @@ func (w *recvWindow) find(n uint64) *early {
 }
 
 func (w *recvWindow) has(n uint64) bool { return w.find(n) != nil }
+
+// fits reports whether there is room for a command of size bytes. There always is for the
+// one that is due, so a peer that repeats the others gets on.
+func (w *recvWindow) fits(n uint64, size int) bool {
+	for i := range w.early {
+		size += len(w.early[i].buf)
+	}
+	return n == w.next || size <= earlyBytesMax
+}
 
 // keep stores a command until its turn.
 func (w *recvWindow) keep(e early, now instant) {

@@ -62,7 +62,9 @@ func (c *Conn) nextCommand(now instant, offers *int) (o outgoing, ok bool) {
 		*offers--
 		slot := c.send.nextOffer()
 		o = outgoing{kind: SentLink, slot: slot, link: c.links.slots[slot].id}
-		size := c.links.outgoingSize(&o) + c.budget.headers
+		size := c.links.outgoingSize(&o)
+		o.size = uint32(size)
+		size += c.budget.headers
 		c.e.offers.pay(size, now)
 		c.budget.offerAt = now.add(offerShare * c.e.rate.cost(size))
 		return o, true
@@ -215,6 +217,10 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		return
 	}
 	c.life.hear(now)
+	if a == arrivalEarly && !c.recv.fits(n, len(p)) {
+		c.e.drop(DropEarlyFull)
+		return
+	}
 	c.acknowledge(n, out)
 	if c.log != nil && a == arrivalDue { // it is passed on when it is stored
 		a = arrivalEarly

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	sendWindowSize = 10 // commands in flight; peers assume it, dnp/PROTOCOL.md, Windows
+	sendWindowSize = 10       // commands in flight; peers assume it, dnp/PROTOCOL.md, Windows
+	flightBytesMax = 64 << 10 // of them, before the last one: a snapshot contains them
 	hastyResend    = 100 * time.Millisecond
 	longPartSlack  = 10   // a part leaves this much of DatagramMax free: 1,190 of 1,200
 	partlessMax    = 1357 // libraries send as much in one command 4
@@ -47,6 +48,7 @@ type outgoing struct {
 	takeDown bool   // LinkDown of link follows: the first sending of a farewell, the processing of a frozen offer
 	sends    uint16 // how often it was sent
 	slot     uint16 // SentLink
+	size     uint32 // SentLink: bytes at its first sending
 	link     wire.LinkID
 	first    instant
 	last     instant
@@ -57,7 +59,7 @@ type outgoing struct {
 // freeze gives an offer the bytes that it has at this moment, because its link ends,
 // but its number must never mean anything else.
 func (o *outgoing) freeze(data []byte, takeDown bool) {
-	o.kind, o.data, o.takeDown = SentFrozen, data, takeDown
+	o.kind, o.size, o.data, o.takeDown = SentFrozen, 0, data, takeDown
 }
 
 // A sendWindow numbers reliable commands, has at most ten unacknowledged, and decides
@@ -80,7 +82,24 @@ type sendWindow struct {
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 
-func (w *sendWindow) room() bool { return len(w.flight) < max(w.limit, sendWindowSize) }
+// room reports whether another command may be in flight. A window that is stuck near the
+// wrap needs more commands to get on, whatever their size.
+func (w *sendWindow) room() bool {
+	if w.limit > 0 {
+		return len(w.flight) < max(w.limit, sendWindowSize)
+	}
+	return len(w.flight) < sendWindowSize && w.flightBytes() < flightBytesMax
+}
+
+// flightBytes returns the bytes of the commands that are not acknowledged.
+func (w *sendWindow) flightBytes() (n int) {
+	for i := range w.flight {
+		if o := &w.flight[i]; !o.acked {
+			n += len(o.data) + int(o.size)
+		}
+	}
+	return n
+}
 
 // waiting reports whether a command waits for room.
 func (w *sendWindow) waiting() bool {

@@ -103,8 +103,8 @@ func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	}
 	w.ids(slices.Collect(t.ups.each))
 	w.ids(downs)
-	w.int(len(t.holds))
-	for key, h := range t.holds {
+	w.int(len(t.holds.byKey))
+	for key, h := range t.holds.byKey {
 		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
 		w.bool(h.undecided)
@@ -334,7 +334,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		switch {
 		case o.kind != SentLink || o.acked:
 		case ok && !t.slots[slot].has(linkByPeer) && t.slots[slot].phase != LinkQueued && w.offerInFlight(slot) == nil:
-			o.slot, o.data = uint16(slot), nil
+			o.slot, o.size, o.data = uint16(slot), uint32(len(o.data)), nil
 		default:
 			o.kind, o.takeDown = SentFrozen, true
 		}
