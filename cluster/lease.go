@@ -299,7 +299,7 @@ func (l *Lease) Answer(now time.Time, a Answer) {
 	switch a.Verdict {
 	case fence.Busy:
 		l.retryAt = now.Add(busyPause)
-	case fence.Unreachable, fence.Unknown:
+	case fence.Unreachable, fence.Unknown, fence.TooLarge:
 		l.retryAt = now.Add(faultPause)
 	}
 	switch {

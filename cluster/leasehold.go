@@ -141,7 +141,7 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 		// or a release must be known first.
 		h.revalidate = asked != ActionRenew
 		h.next = now
-	case fence.Unreachable, fence.Busy:
+	case fence.Unreachable, fence.Busy, fence.TooLarge:
 		h.next = now
 	}
 }

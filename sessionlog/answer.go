@@ -30,6 +30,8 @@ func (s *Session) Answer(now time.Time, a Answer) {
 		// the client that uses this address by now.
 	case asked == ActionAppend && a.Verdict == fence.OK:
 		s.stored(now, a.Seq)
+	case asked == ActionAppend && a.Verdict == fence.TooLarge:
+		s.tooLarge()
 	case asked == ActionAppend: // Stale may be the trace of this very write
 		s.revalidate = true
 	case a.Verdict != fence.OK:
@@ -38,6 +40,18 @@ func (s *Session) Answer(now time.Time, a Answer) {
 	default:
 		s.read(now, a.Entries)
 	}
+}
+
+// tooLarge ends a session whose checkpoint does not fit into one message of the log, which
+// another attempt would not change. The end is a write without a checkpoint.
+func (s *Session) tooLarge() {
+	kind := s.pending.kind
+	s.pending, s.handingOver = nil, false
+	if s.phase != Owning || kind == RecordClose {
+		s.uncertain("the log takes no write of this size", chain{})
+		return
+	}
+	s.conn.Close(dnp.CloseTooLarge)
 }
 
 // read judges the entries of the log.

@@ -126,6 +126,26 @@ func TestLostLog(t *testing.T) {
 	}
 }
 
+// TestTooLarge hands a session over whose checkpoint does not fit into one message of the log. The session
+// ends, and the log says so, instead of trying the same write for ever.
+func TestTooLarge(t *testing.T) {
+	d := newDesk(t)
+	d.want("the session is open", "opened")
+	if err := d.conn.Send(make([]byte, 1<<20), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.run(100 * time.Millisecond)
+	d.s.HandOver("b")
+	d.run(time.Second)
+	d.want("a write that is too large is final", "ended")
+	if d.last.Reason != dnp.CloseTooLarge.String() {
+		t.Errorf("it ends as %q", d.last.Reason)
+	}
+	d.s = sessionlog.Adopt(d.config("b"), "log")
+	d.run(time.Second)
+	d.want("no edge can take it over", "gone")
+}
+
 // TestOpenTwice has a client that connects again from an address whose session lives, and from one whose
 // session has ended.
 func TestOpenTwice(t *testing.T) {

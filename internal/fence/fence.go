@@ -1,7 +1,7 @@
 // Package fence has the answers to fenced writes: writes that a store refuses unless the last
 // message of a subject has the sequence that the writer expects. Leases (package cluster) and
 // the logs of sessions (package sessionlog) are built from such writes and judge the answers
-// by the same five verdicts, which internal/jetstream finds in what JetStream says.
+// by the same verdicts, which internal/jetstream finds in what JetStream says.
 package fence
 
 // A Verdict is how a store answered a request.
@@ -26,19 +26,23 @@ const (
 	// Unreachable says that the store refused or could not be asked: nothing was written
 	// or read.
 	Unreachable
+
+	// TooLarge says that the store takes no request of this size. Nothing was written, and
+	// the same request will have the same answer.
+	TooLarge
 )
 
 // String returns the name of v.
 func (v Verdict) String() string {
-	return [...]string{"none", "ok", "stale", "busy", "unknown", "unreachable"}[v]
+	return [...]string{"none", "ok", "stale", "busy", "unknown", "unreachable", "too_large"}[v]
 }
 
 // Counts are numbers of answers by their verdicts.
-type Counts [Unreachable + 1]uint64
+type Counts [TooLarge + 1]uint64
 
 // Each calls f with the name of each verdict and its number.
 func (c Counts) Each(f func(name string, n uint64)) {
-	for v := OK; v <= Unreachable; v++ {
+	for v := OK; v <= TooLarge; v++ {
 		f(v.String(), c[v])
 	}
 }

@@ -137,7 +137,7 @@ func Judge(m *nats.Msg, err error, other fence.Verdict) (fence.Verdict, Ack) {
 }
 
 // Verdicts counts answers. Any goroutine may add one.
-type Verdicts [fence.Unreachable + 1]atomic.Uint64
+type Verdicts [fence.TooLarge + 1]atomic.Uint64
 
 // Counts returns the numbers.
 func (v *Verdicts) Counts() (c fence.Counts) {
@@ -150,12 +150,15 @@ func (v *Verdicts) Counts() (c fence.Counts) {
 // unsent are the errors after which a message was certainly not sent.
 var unsent = [...]error{
 	ErrNotSent, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrReconnectBufExceeded,
-	nats.ErrMaxPayload, nats.ErrBadSubject,
+	nats.ErrBadSubject,
 }
 
-// Failed judges a request that has no answer: Unreachable if it certainly was not sent,
-// otherwise Unknown.
+// Failed judges a request that has no answer: TooLarge or Unreachable if it certainly was not
+// sent, otherwise Unknown.
 func Failed(err error) fence.Verdict {
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return fence.TooLarge
+	}
 	if slices.ContainsFunc(unsent[:], func(e error) bool { return errors.Is(err, e) }) {
 		return fence.Unreachable
 	}

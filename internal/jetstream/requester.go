@@ -171,7 +171,7 @@ func (q *Requester) publish(r *Request) {
 	r.Msg.Reply = q.prefix + strconv.FormatUint(r.id, 36)
 	if err := q.cfg.Conn.PublishMsg(r.Msg); err != nil {
 		kind := ErrNoAnswer
-		if Failed(err) == fence.Unreachable {
+		if Failed(err) != fence.Unknown {
 			kind = ErrNotSent
 		}
 		q.finish(r.id, nil, fmt.Errorf("%w: %w", kind, err))

@@ -31,6 +31,9 @@ type Config struct {
 	Applied func(log string, e sessionlog.Entry)
 }
 
+// writeMax is the largest write in bytes: the default of max_payload of NATS.
+const writeMax = 1 << 20
+
 // A Store has the logs of all sessions.
 type Store struct {
 	Config
@@ -130,6 +133,8 @@ func (s *Store) once(answer func(sessionlog.Answer)) func(sessionlog.Answer) {
 func (s *Store) append(w sessionlog.Write, answer func(sessionlog.Answer)) {
 	late := func() { s.apply(w) }
 	switch {
+	case len(w.Data) > writeMax:
+		s.reply(w.Log, answer, sessionlog.Answer{Verdict: fence.TooLarge})
 	case s.silent:
 		if s.chance(0.5) {
 			s.held = append(s.held, late)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func conform(t *testing.T, open func(t *testing.T) *fixture) {
 		name string
 		test func(*testing.T, *fixture)
 	}{
-		{"Chain", chains}, {"Rollup", rollups}, {"Together", writtenTogether}, {"Race", races}, {"Survive", survival},
+		{"Chain", chains}, {"Rollup", rollups}, {"Together", writtenTogether}, {"Race", races}, {"TooLarge", tooLarge}, {"Survive", survival},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
@@ -134,6 +135,17 @@ func chains(t *testing.T, s *fixture) {
 	if a := s.append(t, s.a, write("OTHER", three, "x"))[0]; a.Verdict != fence.Stale {
 		t.Errorf("a write to an empty log that expects a sequence of another is answered %v", a.Verdict)
 	}
+}
+
+// tooLarge checks that a write beyond the max_payload of NATS is refused for good, and changes nothing.
+func tooLarge(t *testing.T, s *fixture) {
+	one := s.must(t, s.a, write("LARGE", 0, "one"), "the log is empty")
+	for range 2 {
+		if a := s.append(t, s.a, write("LARGE", one, strings.Repeat("x", 1<<20+1)))[0]; a.Verdict != fence.TooLarge {
+			t.Fatalf("a write of more than 1 MiB is answered %v", a.Verdict)
+		}
+	}
+	s.must(t, s.a, write("LARGE", one, strings.Repeat("x", 1<<20-1024)), "there is room for its headers")
 }
 
 // rollups checks that a checkpoint deletes all earlier writes, if it is stored.

@@ -3,7 +3,6 @@ package natslog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
 )
 
 // Bounds of a read. A log ends its session at 4 MiB without a checkpoint, and a checkpoint is
@@ -105,7 +105,7 @@ type Log struct {
 	counts counters
 
 	outage   outage
-	tooLarge sync.Once // reported
+	tooLarge rate.Sometimes // what to say of writes that are
 
 	// Workers begin reads and the connection ends them, so neither owns them.
 	mu      sync.Mutex
@@ -123,7 +123,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret])}
+	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret]), tooLarge: rate.Sometimes{Interval: time.Minute}}
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
 	l.writes = jetstream.NewRequester(bounds)
 	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
@@ -177,9 +177,9 @@ func (l *Log) message(w *sessionlog.Write) *nats.Msg {
 func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 	v, ack := jetstream.Judge(m, err, fence.Unreachable)
 	switch {
-	case errors.Is(err, nats.ErrMaxPayload):
+	case v == fence.TooLarge:
 		l.tooLarge.Do(func() {
-			l.cfg.Log.Error("a write of a session log is larger than the max_payload of NATS; its session stands still", "max_payload", l.cfg.Conn.MaxPayload())
+			l.cfg.Log.Warn("ending sessions: writes of their logs are larger than the max_payload of NATS", "max_payload", l.cfg.Conn.MaxPayload())
 		})
 	case v == fence.OK && l.outage.taken(now):
 		l.cfg.Log.Info("the session log takes writes again")
