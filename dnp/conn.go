@@ -89,6 +89,17 @@ func (l *lossEstimate) add(again bool) {
 	l.share += (sample - l.share) / float32(l.weight)
 }
 
+// silence returns how long a peer that is asked every half second must be silent before one
+// can say that it is gone: until the loss of all answers is less likely than 1 in 10,000, but
+// no less than closeDelay.
+func (l *lossEstimate) silence(resend time.Duration) time.Duration {
+	d, lost := time.Duration(0), float32(1)
+	for ; lost > 1e-4 && d < silenceMax; d += resend {
+		lost *= l.share
+	}
+	return max(d, closeDelay)
+}
+
 // copies returns how many copies of a repeat go to the peer. The share counts the loss
 // of both directions: 0.1 is 5 % each way, 0.51 is 30 %. With 30 % each way, the ten
 // copies of the first half second leave less than one link in 100,000 wrong; with two
@@ -132,6 +143,14 @@ func (c *Conn) Close(reason CloseReason) {
 	c.wake()
 }
 
+// Ask asks the peer for a proof that it receives what it is sent, which nobody else can give.
+// EventAnswered follows if it does.
+func (c *Conn) Ask() {
+	if c.Established() {
+		c.links.asker().ask()
+	}
+}
+
 // wake makes the next Advance pump c.
 func (c *Conn) wake() {
 	if !c.inReady && c.state != connClosed {
@@ -155,9 +174,9 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandReliableAck:
 		c.receiveAck(body, now)
 	case wire.CommandLinkUp:
-		c.life.hearIf(c.links.receiveLinkUp(body, now), now)
+		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkUp(body, now), now)
 	case wire.CommandLinkDown:
-		c.life.hearIf(c.links.receiveLinkDown(body, now), now)
+		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
 		c.life.hearIf(c.links.receiveUpdate(body, now), now)
 	default:
@@ -210,6 +229,10 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	if now >= c.send.probeAt(&c.e.cfg, c.life.heard) {
 		c.send.queueProbe(&c.e.cfg)
 	}
+	if c.links.question.advance(now) && c.log.isDoubted() {
+		c.Close(CloseUncertain)
+		return
+	}
 	c.links.presume(now)
 	c.links.scrubSome(now)
 	if now >= c.links.flushAt(&c.budget) {
@@ -248,7 +271,7 @@ func (c *Conn) nextTimeout() instant {
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
 	at := min(c.send.nextTimeout(cfg), c.recv.holeAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, c.life.heard),
-		c.life.nextTimeout(cfg), c.links.nextTimeout(), c.links.flushAt(&c.budget))
+		c.life.nextTimeout(cfg), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
 	if len(c.send.offers) > 0 && c.send.room() && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {
 			at = min(at, offer)

@@ -181,15 +181,43 @@ func TestClose(t *testing.T) {
 func TestPeerCloses(t *testing.T) {
 	s := serve(t, quiet())
 	s.recv("02")
+	s.asks("one forged byte is a reason to ask", 0)
 	s.wait(time.Second)
-	s.events("one forged byte must not end a session")
+	s.events("and must not end a session")
 	s.recv("03 61")
-	s.wait(5 * time.Second)
+	s.wait(3 * time.Second)
 	s.events("a peer that speaks after it is still there", "message a")
+	s.recv("06 0000 00")
+	s.sent = nil
+	s.c.loss = lossEstimate{weight: lossMemory}
 	s.recv("02")
-	s.wait(2 * time.Second)
-	s.want("a close is not answered")
+	s.wait(closeDelay - 1)
+	s.events("it may speak")
+	s.wait(1)
 	s.events("silence confirms it", "closed peer")
+	if last := s.sent[len(s.sent)-1]; last == "02" {
+		t.Error("a close was answered")
+	}
+}
+
+// TestPeerClosesOnBadPath: where half of the answers get lost, two seconds of silence mean
+// nothing.
+func TestPeerClosesOnBadPath(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.loss = lossEstimate{share: 0.51, weight: lossMemory} // 30 % each way
+	s.recv("02")
+	s.wait(silenceMax - 1)
+	s.events("14 questions without an answer are needed")
+	s.wait(1)
+	s.events("they got none", "closed peer")
+	for _, c := range []struct {
+		share float32
+		want  time.Duration
+	}{{0, closeDelay}, {0.05, closeDelay}, {0.1, 2500 * time.Millisecond}, {lossPrior, 3500 * time.Millisecond}, {0.51, silenceMax}, {1, silenceMax}} {
+		if got := (&lossEstimate{share: c.share}).silence(500 * time.Millisecond); got != c.want {
+			t.Errorf("with a share of %v a peer must be silent for %v, want %v", c.share, got, c.want)
+		}
+	}
 }
 
 func TestPeerClosesProbed(t *testing.T) {

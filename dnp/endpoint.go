@@ -207,7 +207,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 	c := &Conn{
 		e: e, state: connEstablished,
 		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, addr, now), loss: newLossEstimate()},
-		life: liveness{heard: now, peerClosed: never, restart: never},
+		life: liveness{heard: now, closeAt: never, restartAt: never},
 	}
 	c.timer.conn = c
 	c.handle = addHandle(&e.conns, &e.freeConns, c)
@@ -243,7 +243,7 @@ func (e *Endpoint) established(c *Conn, now instant) {
 // Config.Logged.
 func (e *Endpoint) startJournal(c *Conn) {
 	if e.cfg.Logged && !c.client {
-		c.log = &journal{core: &e.core, conn: c.handle}
+		c.log = &journal{core: &e.core, conn: c.handle, restored: never}
 		c.links.log = c.log
 	}
 }

@@ -49,6 +49,9 @@ const (
 	// once a minute.
 	EventSuspect
 
+	// EventAnswered: the peer answered the question of [Conn.Ask].
+	EventAnswered
+
 	// EventUnstored: a logged connection has something to store; see journal.go.
 	EventUnstored
 )

@@ -141,7 +141,7 @@ var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
 	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
-	EventUnstored: "unstored",
+	EventUnstored: "unstored", EventAnswered: "answered",
 }
 
 func eventText(v Event) string {
@@ -181,6 +181,18 @@ func (s *connTest) want(why string, datagrams ...string) {
 	if !ok {
 		s.Fatalf("%s:\nsent %s\nwant %s", why, strings.Join(got, "\n     "), strings.Join(datagrams, "\n     "))
 	}
+}
+
+// asks requires a question with this number as the only datagram since the last want, and says
+// why. It returns the id.
+func (s *connTest) asks(why string, number byte) (id string) {
+	s.Helper()
+	got := s.sent
+	s.sent = nil
+	if prefix := hex.EncodeToString([]byte{5, number, 0}); len(got) != 1 || len(got[0]) != 22 || got[0][:6] != prefix || got[0][10:] != "010100680000" {
+		s.Fatalf("%s:\nsent %s\nwant question %d", why, strings.Join(got, "\n     "), number)
+	}
+	return got[0][6:10]
 }
 
 // events requires the events since the last call of events, and says why.

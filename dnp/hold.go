@@ -39,38 +39,41 @@ type holdKey uint32 // slot << 16 | index
 func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 
 // A holdTable holds what the peer wrote on all links of a connection, within bounds,
-// because a snapshot contains it.
+// because a snapshot contains it. A connection whose peer wrote nothing has a nil table.
 type holdTable struct {
 	byKey map[holdKey]*hold
 	bytes int // of values
 }
 
-// fits reports whether there is room for a value of size bytes.
-func (h *holdTable) fits(key holdKey, size int) bool {
-	held := h.byKey[key]
-	if held == nil {
-		return len(h.byKey) < holdsMax && h.bytes+size <= holdBytesMax
+func (h *holdTable) all() map[holdKey]*hold {
+	if h == nil {
+		return nil
 	}
-	return h.bytes+size-len(held.value) <= holdBytesMax
+	return h.byKey
 }
 
-// set stores a copy of a value that fits.
-func (h *holdTable) set(key holdKey, value []byte, now instant) *hold {
+// set holds a copy of a value. It reports false, and holds nothing, if there is no room.
+func (h *holdTable) set(key holdKey, value []byte, now instant) (*hold, bool) {
 	held := h.byKey[key]
-	if held == nil {
-		if h.byKey == nil {
-			h.byKey = make(map[holdKey]*hold)
-		}
+	more := len(value)
+	if held != nil {
+		more -= len(held.value)
+	}
+	switch {
+	case h.bytes+more > holdBytesMax, held == nil && len(h.byKey) >= holdsMax:
+		h.drop(key)
+		return nil, false
+	case held == nil:
 		held = &hold{echoes: echoCopies, echoed: now}
 		h.byKey[key] = held
 	}
-	h.bytes += len(value) - len(held.value)
+	h.bytes += more
 	held.value = append(held.value[:0], value...)
-	return held
+	return held, true
 }
 
 func (h *holdTable) drop(key holdKey) {
-	if held := h.byKey[key]; held != nil {
+	if held := h.all()[key]; held != nil {
 		h.bytes -= len(held.value)
 		delete(h.byKey, key)
 	}
@@ -78,7 +81,7 @@ func (h *holdTable) drop(key holdKey) {
 
 // dropLink drops the holds of the link in slot.
 func (h *holdTable) dropLink(slot int) {
-	for key := range h.byKey {
+	for key := range h.all() {
 		if int(key>>16) == slot {
 			h.drop(key)
 		}
@@ -89,7 +92,7 @@ func (h *holdTable) dropLink(slot int) {
 // the peer wrote. It counts an echo that is due, and ends a hold from which the state has
 // moved on.
 func (h *holdTable) withhold(key holdKey, value []byte, now instant) bool {
-	held := h.byKey[key]
+	held := h.all()[key]
 	switch {
 	case held == nil:
 		return false
@@ -122,12 +125,14 @@ func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
 		return
 	}
 	key := newHoldKey(slot, index)
-	if !t.holds.fits(key, len(value)) {
+	if t.holds == nil {
+		t.holds = &holdTable{byKey: make(map[holdKey]*hold)}
+	}
+	held, ok := t.holds.set(key, value, now)
+	if !ok {
 		c.e.drop(DropHoldsFull)
-		t.holds.drop(key)
 		return
 	}
-	held := t.holds.set(key, value, now)
 	if now.sub(held.echoed) < echoQuiet {
 		held.echoes = echoCopies
 	}
@@ -146,8 +151,8 @@ type HeldValue struct {
 // Held returns what waits for Release or Refuse, in the order of links and indices. The
 // owner of a restored connection has to release or refuse it.
 func (c *Conn) Held() (list []HeldValue) {
-	for _, key := range slices.Sorted(maps.Keys(c.links.holds.byKey)) {
-		if h := c.links.holds.byKey[key]; h.undecided {
+	for _, key := range slices.Sorted(maps.Keys(c.links.holds.all())) {
+		if h := c.links.holds.all()[key]; h.undecided {
 			list = append(list, HeldValue{c.links.slots[key>>16].id, int(key & 0xFFFF), h.value})
 		}
 	}
@@ -157,7 +162,7 @@ func (c *Conn) Held() (list []HeldValue) {
 // Release says that what the peer wrote has become the truth, for now.
 func (c *Conn) Release(id wire.LinkID, index int) {
 	if slot, ok := c.links.slotOf(id); ok {
-		if h := c.links.holds.byKey[newHoldKey(slot, index)]; h != nil {
+		if h := c.links.holds.all()[newHoldKey(slot, index)]; h != nil {
 			h.undecided = false
 			c.links.resendValue(slot, index, h)
 		}
@@ -193,7 +198,7 @@ func (t *linkTable) resendValue(slot, index int, h *hold) {
 // echo is what any LinkUpdate is.
 func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
 	key := newHoldKey(slot, index)
-	held := t.holds.byKey[key]
+	held := t.holds.all()[key]
 	switch {
 	case held == nil:
 	case held.undecided:

@@ -82,7 +82,9 @@ type journal struct {
 	linksAsked int      // of links that are being stored
 	wanted     logNeed  // of which EventUnstored told the owner since it called Changes
 	ended      bool     // the end is stored
+	restored   instant  // when the connection was restored; never if it began here
 	odd        int      // datagrams that contradict the log, since the last that agrees
+	doubted    bool     // there were too many, and the peer has answered no question since
 	muted      bool     // the connection sends nothing
 	again      []uint64 // numbers of the last write that was replayed; the peer may not know that it is stored
 }
@@ -96,11 +98,15 @@ const (
 	needNow             // the peer waits
 )
 
-// contradictionsMax is after how many contradicting datagrams a connection is closed as
-// uncertain. One may be forged or a straggler of an earlier connection; a window full of
-// them, without one that agrees in between, comes from a peer that knows more than the
-// log.
-const contradictionsMax = 8
+// A log that lost writes shows when an edge restored a connection from it: the peer goes on
+// with numbers that the log does not have. A window full of them within contradictionTime,
+// without one that agrees, is a reason to ask the peer. One whose history is another takes
+// the numbers of the questions for old ones: it acknowledges them and does not answer. Such
+// numbers can be forged, so they are no more than that reason.
+const (
+	contradictionsMax = 8
+	contradictionTime = 10 * time.Second
+)
 
 func (j *journal) isMuted() bool { return j != nil && j.muted }
 
@@ -125,12 +131,13 @@ func (j *journal) linkChanged(id wire.LinkID, what LinkFate) {
 }
 
 // contradicted counts a number of the peer's that cannot be if the log is right. It
-// reports whether there were too many.
-func (j *journal) contradicted() bool {
-	if j == nil {
+// reports whether to ask the peer.
+func (j *journal) contradicted(now instant) bool {
+	if j == nil || j.restored == never || now.sub(j.restored) > contradictionTime {
 		return false
 	}
 	j.odd++
+	j.doubted = j.doubted || j.odd >= contradictionsMax
 	return j.odd >= contradictionsMax
 }
 
@@ -140,6 +147,15 @@ func (j *journal) agree() {
 		j.odd = 0
 	}
 }
+
+// believe notes an answer to a question, which only a peer gives whose history is the log's.
+func (j *journal) believe() {
+	if j != nil {
+		j.odd, j.doubted = 0, false
+	}
+}
+
+func (j *journal) isDoubted() bool { return j != nil && j.doubted }
 
 // storedUpTo notes that our commands below next are stored.
 func (j *journal) storedUpTo(next uint64) {

@@ -63,7 +63,9 @@ type linkTable struct {
 	free  []uint16 // free slots
 	ids   linkIDs
 	peer  map[wire.LinkID]peerLink // links that the peer offered
-	holds holdTable
+	holds *holdTable
+
+	question *question // nil before the first
 
 	unanswered retrySchedule // links that are presumed up soon
 	ups        retrySchedule // LinkUps being repeated
@@ -123,6 +125,20 @@ func (t *linkTable) slotOf(id wire.LinkID) (slot int, ok bool) {
 	}
 	p, ok := t.peer[id]
 	return int(p.slot), ok
+}
+
+// asker returns what asks the peer.
+func (t *linkTable) asker() *question {
+	if t.question == nil {
+		t.question = &question{links: t, again: never}
+	}
+	return t.question
+}
+
+// peerUses reports whether the peer offered a link under id.
+func (t *linkTable) peerUses(id wire.LinkID) bool {
+	_, ok := t.peer[id]
+	return ok
 }
 
 // sourceAt returns the Source of the link in slot, or nil for an offer of the peer that
@@ -249,6 +265,14 @@ func (d *linkIDs) ordinals() int {
 	return listenerHigh + listenerLow
 }
 
+// usable returns how many ids links may have: all but those of questions.
+func (d *linkIDs) usable() int {
+	if d.connector {
+		return connectorIDs
+	}
+	return listenerHigh + listenerLow - questionIDs
+}
+
 func (d *linkIDs) id(ordinal int) wire.LinkID {
 	switch {
 	case d.connector:
@@ -298,14 +322,14 @@ func (d *linkIDs) release(id wire.LinkID) {
 // newID uses up the next free id and binds it to slot. It reports false if there is none.
 func (t *linkTable) newID(slot int) (wire.LinkID, bool) {
 	d := &t.ids
-	for len(d.index) < d.ordinals() {
+	for len(d.index) < d.usable() {
 		id := d.id(len(d.index))
 		if _, taken := t.peer[id]; taken || d.hello.used(id) {
 			d.index = appendTight(d.index, 0)
 			continue
 		}
 		d.index = appendTight(d.index, uint16(slot+1))
-		if !d.recycled && len(d.index)*10 >= d.ordinals()*9 {
+		if !d.recycled && len(d.index)*10 >= d.usable()*9 {
 			d.recycled = true
 			t.core.event(t.conn, Event{Kind: EventRecycle})
 		}

@@ -6,30 +6,33 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
-// restartPatience is how long after a first request the connection ignores further
-// ones. If the peer sends nothing else meanwhile, the next request starts a new session.
-const restartPatience = 2 * time.Second
-
-// closeDelay is how long a peer must be silent after its ConnectionClose before the
-// connection ends, because one forged byte must not end a session. A client does not wait.
-const closeDelay = 2 * time.Second
+// A ConnectionClose is one byte and a request five, and anybody can forge them. So the
+// connection asks the peer, and ends when it has been silent for so long that no answer
+// can have been lost (lossEstimate.silence): at least closeDelay, at most silenceMax. After a
+// request it is restartMax at most, because a client that starts again gives up after 5 s. A
+// client of ours does not wait.
+const (
+	closeDelay = 2 * time.Second
+	silenceMax = 7 * time.Second
+	restartMax = 3500 * time.Millisecond
+)
 
 // A liveness is what is known of a peer's life. DNP has no keep-alive, so a silent
 // peer may be content, dead, or restarted. The connection asks with a probe: every
 // library since 1.2 acknowledges a command 10 without flags and data, and shows it to
 // no application. To an older one it would be fatal.
 type liveness struct {
-	heard      instant // when a valid datagram arrived last
-	peerClosed instant // when a ConnectionClose arrived that nothing contradicted; never
-	restart    instant // when a request arrived that nothing contradicted; never
-	spoke      bool    // the peer sent something else than requests
+	heard     instant // when a valid datagram arrived last
+	closeAt   instant // when a ConnectionClose that nothing contradicts ends the connection; never
+	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
+	spoke     bool    // the peer sent something else than requests
 }
 
 // hear notes a datagram that only a living peer of this session sends. It clears
 // all suspicion that the session is over.
 func (l *liveness) hear(now instant) {
 	l.heard, l.spoke = now, true
-	l.peerClosed, l.restart = never, never
+	l.closeAt, l.restartAt = never, never
 }
 
 func (l *liveness) hearIf(valid bool, now instant) {
@@ -45,19 +48,12 @@ func (l *liveness) idleAt(cfg *Config) instant {
 	return l.heard.add(cfg.IdleTimeout)
 }
 
-func (l *liveness) peerClosedAt() instant {
-	if l.peerClosed == never {
-		return never
-	}
-	return l.peerClosed.add(closeDelay)
-}
-
-func (l *liveness) nextTimeout(cfg *Config) instant { return min(l.idleAt(cfg), l.peerClosedAt()) }
+func (l *liveness) nextTimeout(cfg *Config) instant { return min(l.idleAt(cfg), l.closeAt) }
 
 // overdue reports whether the connection has to end.
 func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	switch cfg := &c.e.cfg; {
-	case now >= c.life.peerClosedAt():
+	case now >= c.life.closeAt:
 		return ClosePeer, true
 	case now >= c.life.idleAt(cfg):
 		return CloseIdle, true
@@ -67,17 +63,15 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	return 0, false
 }
 
-// receiveClose handles a ConnectionClose: one byte that anybody can forge. It counts
-// if the peer stays silent after it. A peer that understands probes gets one.
+// receiveClose handles a ConnectionClose. It counts if the peer stays silent after it.
 func (c *Conn) receiveClose(now instant) {
-	if c.client {
-		c.life.peerClosed = now - instant(closeDelay)
+	switch {
+	case c.client:
+		c.life.closeAt = now
 		c.wake()
-		return
-	}
-	if c.life.peerClosed == never {
-		c.life.peerClosed = now
-		c.send.queueProbe(&c.e.cfg)
+	case c.life.closeAt == never:
+		c.life.closeAt = now.add(c.loss.silence(c.e.cfg.ReliableResend))
+		c.links.asker().askIfAlive()
 	}
 }
 
@@ -94,11 +88,11 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 		c.e.drop(DropUnexpected)
 	case !l.spoke: // the ConnectionAck may have been lost
 		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
-	case l.restart == never && l.peerClosed == never:
+	case l.restartAt == never && l.closeAt == never:
 		c.e.drop(DropUnexpected)
-		l.restart = now
-		c.send.queueProbe(&c.e.cfg)
-	case l.peerClosed == never && now.sub(l.restart) < restartPatience:
+		l.restartAt = now.add(min(c.loss.silence(c.e.cfg.ReliableResend), restartMax))
+		c.links.asker().askIfAlive()
+	case l.closeAt == never && now < l.restartAt:
 		c.e.drop(DropUnexpected)
 	default:
 		c.startAgain(p, now, out)
@@ -109,7 +103,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 func (c *Conn) startAgain(p []byte, now instant, out Sender) {
 	e, addr := c.e, c.addr
 	reason := CloseRestarted
-	if c.life.peerClosed != never {
+	if c.life.closeAt != never {
 		reason = ClosePeer
 	}
 	if c.log != nil { // when the end is stored, the peer asks again

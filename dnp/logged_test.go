@@ -156,23 +156,69 @@ func TestLoggedMute(t *testing.T) {
 	s.events("and this one was muted for longer than the reliable timeout", "unstored")
 }
 
+// restored returns a test with a connection that an edge restored from the checkpoint of
+// another one, which has received and sent nothing.
+func restored(t *testing.T) *connTest {
+	t.Helper()
+	checkpoint := logged(t).c.AppendCheckpoint(nil)
+	cfg := quiet()
+	cfg.Logged = true
+	s := newTest(t, cfg)
+	c, err := s.e.Restore(s.now, peerAddr, checkpoint, func(uint64) *Source { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.c = c
+	s.c.loss = lossEstimate{weight: lossMemory}
+	return s
+}
+
+// impossible are as many datagrams as are a reason to ask whether the log is right.
+func (s *connTest) impossible() {
+	for range contradictionsMax / 2 {
+		s.recv("04 3075 78", "06 3005 00")
+	}
+}
+
 func TestLoggedContradiction(t *testing.T) {
 	s := logged(t)
-	for range contradictionsMax - 1 {
-		s.recv("04 6400 61")
-	}
-	s.recv("04 0000 61")
+	s.impossible()
 	s.store()
-	for range contradictionsMax - 1 {
-		s.recv("04 6400 61")
+	s.want("numbers that cannot be are forged or late while one edge has the session")
+
+	s = restored(t)
+	s.impossible()
+	s.store()
+	id := s.asks("after an adoption they are a reason to ask", 0)
+	s.recv("06 0000 00", "08"+id)
+	s.events("the peer answers: it has the same history", "unstored", "unstored", "answered")
+	s.store()
+	s.wait(contradictionTime + 1)
+	if reason, ok := s.c.Ending(); ok {
+		t.Fatalf("ends as %v", reason)
 	}
-	s.happen = nil
-	if _, ok := s.c.Ending(); ok {
-		t.Fatal("a few impossible numbers are forgeries or stragglers")
+	s.sent = nil
+	s.impossible()
+	s.store()
+	s.want("ten seconds later they mean nothing")
+}
+
+// TestLoggedUncertain: a peer that goes on where the log ends too early takes the numbers of
+// questions for old ones, acknowledges them and does not answer.
+func TestLoggedUncertain(t *testing.T) {
+	s := restored(t)
+	s.impossible()
+	for n := range byte(questionsMax) {
+		s.store()
+		s.sent = nil
+		if _, ok := s.c.Ending(); ok {
+			t.Fatalf("ends after %d questions", n)
+		}
+		s.recv(fmt.Sprintf("06 %02x00 00", n))
+		s.wait(questionPatience)
 	}
-	s.recv("06 5000 00")
 	if reason, ok := s.c.Ending(); !ok || reason != CloseUncertain {
-		t.Fatalf("ending %v %v: a peer that repeats numbers that the log does not have knows more than the log", reason, ok)
+		t.Fatalf("ending %v %v, want uncertain", reason, ok)
 	}
 }
 

@@ -83,6 +83,7 @@ func TestGate(t *testing.T) {
 	s := newTest(t, cfg)
 	s.recv("00 0100 0000", "00 0100 0000", wrong, letMeIn, letMeIn)
 	s.events("four at once, of requests and logins", "connected")
+	s.c.loss = lossEstimate{weight: lossMemory}
 	s.recv("02")
 	s.wait(2 * time.Second)
 	s.events("it left", "closed peer")
@@ -98,7 +99,7 @@ func TestStateless(t *testing.T) {
 	s.events("the one that the bucket begins with is remembered")
 	s.recv("06 0000 00")
 	s.recv("02")
-	s.wait(3 * time.Second)
+	s.wait(4 * time.Second)
 	s.sent, s.happen = nil, nil
 	for _, answer := range []string{"07", "08"} {
 		s.recv("00 0100 0000")
@@ -113,7 +114,7 @@ func TestStateless(t *testing.T) {
 		s.recv(answer + id)
 		s.events("the LinkId of the hello does, for a while", "connected")
 		s.recv("02")
-		s.wait(3 * time.Second)
+		s.wait(4 * time.Second)
 		s.events("it left", "closed peer")
 		s.sent = nil
 	}

@@ -136,7 +136,7 @@ func TestJournalNil(t *testing.T) {
 	j.linkChanged(1, LinkCameUp)
 	j.agree()
 	j.storedUpTo(1)
-	if j.isMuted() || j.contradicted() {
+	if j.isMuted() || j.contradicted(0) {
 		t.Error("a connection without a log is muted or contradicted")
 	}
 }

@@ -81,6 +81,9 @@ func (c *Conn) fill(now instant, offers int, out Sender) {
 			break
 		}
 		n, sent := c.send.add(o)
+		if o.kind == SentFrozen {
+			c.links.question.numbered(o.link, n)
+		}
 		if c.log == nil {
 			c.transmit(n, sent, now, out)
 		} else if o.kind == SentLink { // the rest follows when it is stored
@@ -174,8 +177,8 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	switch {
 	case !ok || o == nil || o.sends == 0:
 		c.e.drop(DropUnknownAck)
-		if ok && n >= w.next && c.log.contradicted() {
-			c.Close(CloseUncertain)
+		if ok && n >= w.next && c.log.contradicted(now) {
+			c.Ask()
 		}
 	case m.Code == wire.AckSuccess:
 		c.life.hear(now)
@@ -184,6 +187,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		}
 		c.log.agree()
 		w.acknowledged(o)
+		c.links.question.acknowledged(n, now)
 		c.log.want(needSoon)
 		c.e.stats.Inferred += uint64(w.infer(profile, n))
 		c.links.commandsProcessed(now)
@@ -211,8 +215,8 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 			c.e.stats.Alarms++
 			c.e.event(c.handle, Event{Kind: EventSuspect})
 		}
-		if c.log.contradicted() {
-			c.Close(CloseUncertain)
+		if c.log.contradicted(now) {
+			c.Ask()
 		}
 		return
 	}

@@ -68,16 +68,17 @@ func (o *outgoing) freeze(data []byte, takeDown bool) {
 type sendWindow struct {
 	next     uint64     // the number of the next command
 	flight   []outgoing // numbers next-len(flight) to next-1
-	limit    int        // of len(flight)
 	grewAt   instant
 	queue    []outgoing // messages
 	bytes    int        // of queue
 	offers   []uint16   // slots of links to offer
-	probes   int        // probes to send
+	question *outgoing  // to be sent; nil if there is none
 	part     outgoing   // the long message being sent; its parts have consecutive numbers
 	partAt   int        // bytes of it that have a number; 0 if none is being sent
 	offered  bool       // the last command that was chosen between messages and offers was an offer
 	peerLong bool       // the peer understands command 10
+	limit    uint8      // of len(flight), near the wrap; 0 for sendWindowSize
+	probes   uint8      // probes to send
 }
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
@@ -86,7 +87,7 @@ func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 // wrap needs more commands to get on, whatever their size.
 func (w *sendWindow) room() bool {
 	if w.limit > 0 {
-		return len(w.flight) < max(w.limit, sendWindowSize)
+		return len(w.flight) < int(max(w.limit, sendWindowSize))
 	}
 	return len(w.flight) < sendWindowSize && w.flightBytes() < flightBytesMax
 }
@@ -103,8 +104,11 @@ func (w *sendWindow) flightBytes() (n int) {
 
 // waiting reports whether a command waits for room.
 func (w *sendWindow) waiting() bool {
-	return w.partAt > 0 || w.probes > 0 || len(w.queue) > 0 || len(w.offers) > 0
+	return w.partAt > 0 || w.urgent() || len(w.queue) > 0 || len(w.offers) > 0
 }
+
+// urgent reports whether a probe or a question waits.
+func (w *sendWindow) urgent() bool { return w.probes > 0 || w.question != nil }
 
 // full reports whether the queue has no room for a message of size bytes.
 func (w *sendWindow) full(size int) bool {
@@ -162,7 +166,7 @@ func (w *sendWindow) choose(budgetAllows, queueAllows bool) choice {
 	switch {
 	case !w.room():
 		return takeNothing
-	case w.partAt > 0 || w.probes > 0:
+	case w.partAt > 0 || w.urgent():
 		return takeOther
 	case len(w.offers) > 0 && budgetAllows && !(w.offered && messages):
 		if messages && !queueAllows && len(w.flight) < sendWindowSize/2 {
@@ -188,6 +192,10 @@ func (w *sendWindow) nextOffer() (slot uint16) {
 // nextOther removes and returns the next command that is not an offer.
 func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	switch {
+	case w.question != nil: // it may stand between the parts of a message
+		o := *w.question
+		w.question = nil
+		return o
 	case w.partAt > 0:
 		return w.nextPart(cfg)
 	case w.probes > 0:
@@ -295,7 +303,7 @@ func (w *sendWindow) forget(n int, p wire.Profile, now instant) {
 	w.flight = w.flight[:rest]
 	w.limit = 0
 	if w.atEdge(p, now) { // the next command is stuck as well; its patience is over already
-		w.limit = len(w.flight)
+		w.limit = uint8(len(w.flight))
 	}
 }
 
@@ -350,8 +358,8 @@ func (w *sendWindow) widen(p wire.Profile, now instant) {
 	if w.limit = max(w.limit, sendWindowSize); w.limit < sendWindowMax {
 		w.limit++
 	}
-	if missing := w.limit - len(w.flight); missing > 0 && !w.waiting() && w.peerLong {
-		w.probes = missing
+	if missing := int(w.limit) - len(w.flight); missing > 0 && !w.waiting() && w.peerLong {
+		w.probes = uint8(missing)
 	}
 }
 

@@ -103,8 +103,8 @@ func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	}
 	w.ids(slices.Collect(t.ups.each))
 	w.ids(downs)
-	w.int(len(t.holds.byKey))
-	for key, h := range t.holds.byKey {
+	w.int(len(t.holds.all()))
+	for key, h := range t.holds.all() {
 		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
 		w.bool(h.undecided)
@@ -185,7 +185,9 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	}
 	c.client, c.send.peerLong, c.life.spoke, c.links.ids.recycled = r.bool(), r.bool(), r.bool(), r.bool()
 	c.links.ids.connector = c.client
-	e.startJournal(c)
+	if e.startJournal(c); c.log != nil {
+		c.log.restored = t
+	}
 	r.recv(&c.recv, c.log != nil, t)
 	r.links(c, resolve, t)
 	r.send(&c.send, &c.links, t)

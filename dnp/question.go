@@ -1,0 +1,150 @@
+package dnp
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// The numbers of reliable commands count from 0 and can be guessed, so an acknowledgement
+// alone does not show that its sender receives what the peer is sent. A question does: it
+// is an offer of a link without values, under a random LinkId. The peer acknowledges it,
+// and refuses or accepts the link. Only who sees the offer can name its number and its id.
+// Every library answers so, and no application needs to know: the link is taken down.
+
+const (
+	questionsMax     = 6                      // in a series
+	questionPatience = 400 * time.Millisecond // for the answer to a question that was acknowledged
+	questionFirst    = 0x1000                 // the ids from here on are for questions alone
+	questionIDs      = 0x4000
+)
+
+// A question is a series of questions to one peer. LinkUp and LinkDown are not repeated, and
+// a peer answers only the first offer under an id, so a question without an answer is
+// followed by another. A nil question asks nothing.
+type question struct {
+	links *linkTable // of the connection
+	open  bool       // the series has no answer yet
+	list  []inquiry
+	again instant // when the next question is due; never
+}
+
+// An inquiry is one question.
+type inquiry struct {
+	id       wire.LinkID
+	number   uint64 // plus one; 0 before it has one
+	acked    bool
+	answered bool // the peer named id
+}
+
+// ask starts a series, unless one is under way.
+func (q *question) ask() {
+	if !q.open {
+		q.open, q.list, q.again = true, q.list[:0], never
+		q.next()
+	}
+}
+
+// askIfAlive asks for any sign of life. To a peer that is not known to understand a probe, a
+// question serves as one, unless the address of the peer may be forged.
+func (q *question) askIfAlive() {
+	switch w, cfg := q.links.send, &q.links.core.cfg; {
+	case w.peerLong:
+		w.queueProbe(cfg)
+	case !w.unsure(cfg):
+		q.ask()
+	}
+}
+
+// next queues the next question.
+func (q *question) next() {
+	id := q.newID()
+	for q.links.peerUses(id) {
+		id = q.newID()
+	}
+	q.list = append(q.list, inquiry{id: id})
+	offer := wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)
+	q.links.send.question = &outgoing{kind: SentFrozen, takeDown: true, link: id, data: offer[3:]} // without command and number
+	q.links.core.conns[q.links.conn].wake()
+}
+
+func (q *question) newID() wire.LinkID {
+	return questionFirst + wire.LinkID(q.links.core.cfg.Rand.UintN(questionIDs))
+}
+
+// advance asks again if that is due. It reports true if the peer acknowledged all questions and
+// answered none.
+func (q *question) advance(now instant) (unanswered bool) {
+	if q.nextTimeout() > now {
+		return false
+	}
+	q.again = never
+	if len(q.list) == questionsMax {
+		q.open = false
+		return true
+	}
+	q.next()
+	return false
+}
+
+func (q *question) nextTimeout() instant {
+	if q == nil {
+		return never
+	}
+	return q.again
+}
+
+// numbered notes the number of the question with this id.
+func (q *question) numbered(id wire.LinkID, n uint64) {
+	if q == nil {
+		return
+	}
+	for i := range q.list {
+		if q.list[i].id == id {
+			q.list[i].number = n + 1
+		}
+	}
+}
+
+// acknowledged notes that the peer acknowledged number n of ours.
+func (q *question) acknowledged(n uint64, now instant) {
+	if q == nil || !q.open {
+		return
+	}
+	for i := range q.list {
+		if a := &q.list[i]; a.number == n+1 {
+			a.acked = true
+			q.again = now.add(questionPatience)
+			q.settle(a)
+		}
+	}
+}
+
+// receive takes a LinkUp or LinkDown, and reports whether it answers a question. p is what
+// follows the command byte.
+func (q *question) receive(p []byte) bool {
+	if q == nil || !q.open {
+		return false
+	}
+	m, err := wire.ParseLinkUp(p) // both have the same fields
+	if err != nil {
+		return false // counted by who parses it next
+	}
+	for i := range q.list {
+		if a := &q.list[i]; a.id == m.Link && a.number > 0 {
+			a.answered = true
+			q.settle(a)
+			return true
+		}
+	}
+	return false
+}
+
+// settle ends the series if a is answered.
+func (q *question) settle(a *inquiry) {
+	if a.acked && a.answered {
+		q.open, q.again = false, never
+		q.links.log.believe()
+		q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
+	}
+}
