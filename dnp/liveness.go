@@ -70,8 +70,8 @@ func (c *Conn) receiveClose(now instant) {
 		c.life.closeAt = now
 		c.wake()
 	case c.life.closeAt == never:
-		c.life.closeAt = now.add(c.loss.silence(c.e.cfg.ReliableResend))
 		c.links.asker().askIfAlive()
+		c.life.closeAt = c.links.question.askedAt(now).add(c.loss.silence(c.e.cfg.ReliableResend))
 	}
 }
 
@@ -88,11 +88,11 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 		c.e.drop(DropUnexpected)
 	case !l.spoke: // the ConnectionAck may have been lost
 		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
-	case l.restartAt == never && l.closeAt == never:
+	case l.restartAt == never:
 		c.e.drop(DropUnexpected)
-		l.restartAt = now.add(min(c.loss.silence(c.e.cfg.ReliableResend), restartMax))
+		l.restartAt = min(l.closeAt, now.add(min(c.loss.silence(c.e.cfg.ReliableResend), restartMax)))
 		c.links.asker().askIfAlive()
-	case l.closeAt == never && now < l.restartAt:
+	case now < l.restartAt:
 		c.e.drop(DropUnexpected)
 	default:
 		c.startAgain(p, now, out)

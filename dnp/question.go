@@ -15,6 +15,7 @@ import (
 const (
 	questionsMax     = 6                      // in a series
 	questionPatience = 400 * time.Millisecond // for the answer to a question that was acknowledged
+	questionPause    = time.Second            // between an answer and the next series: who makes us ask pays for little
 	questionFirst    = 0x1000                 // the ids from here on are for questions alone
 	questionIDs      = 0x4000
 )
@@ -27,6 +28,7 @@ type question struct {
 	open  bool       // the series has no answer yet
 	list  []inquiry
 	again instant // when the next question is due; never
+	rest  instant // no series begins before
 }
 
 // An inquiry is one question.
@@ -40,8 +42,8 @@ type inquiry struct {
 // ask starts a series, unless one is under way.
 func (q *question) ask() {
 	if !q.open {
-		q.open, q.list, q.again = true, q.list[:0], never
-		q.next()
+		q.open, q.list, q.again = true, q.list[:0], max(q.rest, q.links.core.clock.now)
+		q.links.core.conns[q.links.conn].wake()
 	}
 }
 
@@ -65,7 +67,6 @@ func (q *question) next() {
 	q.list = append(q.list, inquiry{id: id})
 	offer := wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)
 	q.links.send.question = &outgoing{kind: SentFrozen, takeDown: true, link: id, data: offer[3:]} // without command and number
-	q.links.core.conns[q.links.conn].wake()
 }
 
 func (q *question) newID() wire.LinkID {
@@ -86,6 +87,9 @@ func (q *question) advance(now instant) (unanswered bool) {
 	q.next()
 	return false
 }
+
+// askedAt returns when the peer is asked, if it is to be asked now.
+func (q *question) askedAt(now instant) instant { return max(now, q.rest) }
 
 func (q *question) nextTimeout() instant {
 	if q == nil {
@@ -143,7 +147,7 @@ func (q *question) receive(p []byte) bool {
 // settle ends the series if a is answered.
 func (q *question) settle(a *inquiry) {
 	if a.acked && a.answered {
-		q.open, q.again = false, never
+		q.open, q.again, q.rest = false, never, q.links.core.clock.now.add(questionPause)
 		q.links.log.believe()
 		q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
 	}

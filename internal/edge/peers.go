@@ -183,6 +183,8 @@ func (h *takeoverHost) Receive(now time.Time, client netip.AddrPort, p []byte) {
 	h.w.handle(now, h.w.ep.Receive(now, client, p, h.w.out))
 }
 
+func (h *takeoverHost) Direct(client netip.AddrPort, p []byte) { h.w.sendDirectly(client, p) }
+
 func (h *takeoverHost) Refuse(client netip.AddrPort) {
 	h.w.out.Send(client, wire.AppendConnectionClose(h.w.out.Datagram(1)))
 }

@@ -210,6 +210,7 @@ func (b *base) Give(name string, path Path, asker string) {
 		return
 	}
 	if !path.Unknown {
+		s.named = true
 		b.setPath(s, path)
 	}
 }
@@ -232,7 +233,9 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 		b.forget(s)
 		return
 	}
-	b.inferPath(s)
+	if !s.named {
+		b.inferPath(s)
+	}
 	b.enter(s)
 	s.About, s.deadline = about, now.Add(spacePatience)
 	b.host.Follow(now, about.Space)

@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/replication"
@@ -199,6 +200,45 @@ func TestPathOfTheAdopted(t *testing.T) {
 	}
 }
 
+// TestForgedWay: datagrams that anybody can write do not change the return path of a session. They
+// are a reason to ask its client, by all ways.
+func TestForgedWay(t *testing.T) {
+	e := newTestEdge(t)
+	w, addr := e.workers[0], clientAddr(1)
+	c := e.join(addr)
+	play := func(d time.Duration, forge func()) {
+		for end := e.net.Elapsed() + d; e.net.Elapsed() < end; {
+			forge()
+			c.Advance(e.net.Now())
+			e.pass(20 * time.Millisecond)
+		}
+	}
+	e.overEdge = map[string]int{}
+	play(20*time.Second, func() {
+		for i, p := range [][]byte{{3, 'x'}, {2}, {0xff}, {0, 1, 0, 0, 0}, {6, 0, 0, 0}, {7, 0, 0x80}} {
+			w.deliver(addr, []string{"e3", "e4", "e5", "e3", "e4", "e2"}[i], p...)
+		}
+		if s := w.session(addr); s == nil || s.path.Edge != "e2" {
+			t.Fatalf("the path is %+v", s)
+		}
+	})
+	if e.overEdge["e3"] == 0 || e.overEdge["e3"] > 1000 {
+		t.Errorf("%v datagrams by each way, want some questions by each", e.overEdge)
+	}
+	e.via = "e4"
+	if err := c.Send(e.net.Now(), []byte("moved")); err != nil {
+		t.Fatal(err)
+	}
+	play(3*time.Second, func() {})
+	if s := w.session(addr); s == nil || s.path.Edge != "e4" || c.Phase() != dnptest.Connected {
+		t.Errorf("a client that moved to another way is at %+v, and is %v", s, c.Phase())
+	}
+	play(10*time.Second, func() {})
+	if s := w.session(addr); s == nil || len(s.others.list) > 0 {
+		t.Errorf("other ways are left: %+v", s)
+	}
+}
+
 // TestPathUnknown: nothing is sent to the client of a session that was taken over in silence
 // before one of its datagrams comes, or when the edge that it came over is gone, if the
 // balancer minds.
@@ -229,12 +269,20 @@ func TestPathUnknown(t *testing.T) {
 		sends("nothing came", unknown, 0)
 		w.deliver(addr, "", 3, 0, 0, 0)
 		sends("it comes directly", 1, 0)
+		answer := func(edge string) {
+			w.deliver(addr, edge, 3, 0, 0, 0)
+			w.t.confirmed(w.session(addr))
+		}
 		w.deliver(addr, "e2", 3, 0, 0, 0)
-		sends("it comes over another edge", 0, 1)
+		sends("something comes over another edge", 1, 1)
+		answer("e2")
+		sends("the client comes over another edge", 0, 1)
 		next.unreachable = true
 		sends("that edge is gone", unknown, 0)
 		w.deliver(addr, "", 3, 0, 0, 0)
-		sends("it comes directly again", 1, 0)
+		sends("something comes directly again", 1+unknown, 0)
+		answer("")
+		sends("the client comes directly again", 1, 0)
 		if w.t.detours != 0 || (w.t.counts.PathsUnknown > 0) != answerOnly {
 			t.Errorf("%d clients do not come directly, %d datagrams were dropped", w.t.detours, w.t.counts.PathsUnknown)
 		}
@@ -307,6 +355,7 @@ func TestMisplaced(t *testing.T) {
 	e, addr := newTestEdge(t), clientAddr(1)
 	e.join(addr)
 	w, other := e.workers[0], e.addWorker()
+	w.t.setPath(w.session(addr), Path{})
 	for i := range moveAfter {
 		w.wantPhase("it stays until enough datagrams came", addr, Serving)
 		other.deliver(addr, "", 3, byte(i), 0)

@@ -3,6 +3,7 @@ package takeover
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
@@ -122,6 +123,45 @@ func (q *orphans) advance(now, next time.Time) (from netip.AddrPort, at time.Tim
 type Path struct {
 	Edge    string // over which the client's datagrams come; empty for none
 	Unknown bool   // none of its datagrams has come yet; only with Config.AnswerOnly, see setPath
+}
+
+// A datagram can be forged, so one that comes another way than the return path does not change
+// the path: it is a reason to ask the client. Meanwhile its session has other ways, and what
+// the edge says reliably goes by all of them. The path becomes the way by which the answer
+// comes, which only the client can give (dnp.Conn.Ask).
+const (
+	waysMax       = 3               // besides the return path
+	wayTime       = 2 * time.Second // since a datagram came that way
+	askPauseFirst = 2 * time.Second
+	askPauseLast  = 4 * time.Second
+)
+
+// otherWays are the ways besides the return path by which datagrams in the name of a client
+// came lately.
+type otherWays struct {
+	list  []otherWay    // that heard a datagram last is the last
+	again time.Time     // when to ask again
+	pause time.Duration // between two questions
+}
+
+type otherWay struct {
+	edge  string // empty for directly
+	until time.Time
+}
+
+// note notes that a datagram came over an edge. It reports whether to ask the client.
+func (w *otherWays) note(now time.Time, edge string) (ask bool) {
+	w.list = slices.DeleteFunc(w.list, func(o otherWay) bool { return o.edge == edge || !o.until.After(now) })
+	if len(w.list) == waysMax {
+		w.list = w.list[1:]
+	}
+	w.list = append(w.list, otherWay{edge, now.Add(wayTime)})
+	if now.Before(w.again) {
+		return false
+	}
+	w.pause = min(max(2*w.pause, askPauseFirst), askPauseLast)
+	w.again = now.Add(w.pause)
+	return true
 }
 
 // Bounds of the return paths of clients without a session. Such addresses can be forged,

@@ -142,7 +142,9 @@ func (d *drainer) consented(now time.Time, node string, s *Session, err error) {
 	case err == nil:
 		d.host.Moved(s.client, node)
 	case !d.closing: // this edge serves it until the next round
-		d.setPath(d.adopt(s.name, netip.AddrPort{}, true), path)
+		next := d.adopt(s.name, netip.AddrPort{}, true)
+		next.named = true
+		d.setPath(next, path)
 	}
 }
 

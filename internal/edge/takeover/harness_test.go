@@ -48,6 +48,8 @@ type testEdge struct {
 	warnings int
 
 	direct, over map[netip.AddrPort]int // datagrams to clients
+	overEdge     map[string]int         // those of over
+	via          string                 // the edge that the client of join comes over
 	forwarded    []string               // edges that datagrams were forwarded to
 	toClient     func(client netip.AddrPort, p []byte)
 	unreachable  bool // the edge that clients come over
@@ -71,7 +73,7 @@ func newTestEdgeOf(t *testing.T, net *simnet.Net, log *memlog.Store) *testEdge {
 	e := &testEdge{
 		T: t, net: net, log: log, locations: NewLocations(noGuard{}), view: NewView("e1"), complete: true, spaces: map[string]bool{},
 		ask:    func(string, Request, func(error)) {},
-		direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, toClient: func(netip.AddrPort, []byte) {},
+		direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, overEdge: map[string]int{}, via: "e2", toClient: func(netip.AddrPort, []byte) {},
 	}
 	e.addWorker()
 	return e
@@ -177,7 +179,7 @@ func (e *testEdge) join(addr netip.AddrPort) *dnptest.Client {
 	e.Helper()
 	w := e.workers[0]
 	c := dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
-		e.net.Schedule(0, func() { w.deliver(addr, "e2", p...) })
+		e.net.Schedule(0, func() { w.deliver(addr, e.via, p...) })
 	}})
 	e.toClient = func(to netip.AddrPort, p []byte) {
 		if to == addr {
@@ -288,6 +290,11 @@ func (w *testWorker) Receive(now time.Time, client netip.AddrPort, p []byte) {
 	w.handle(now, w.endpoint.Receive(now, client, p, w))
 }
 
+func (w *testWorker) Direct(client netip.AddrPort, p []byte) {
+	w.direct[client]++
+	w.toClient(client, p)
+}
+
 func (w *testWorker) Refuse(client netip.AddrPort) { w.Send(client, []byte{0}) }
 
 func (w *testWorker) Forward(node string, _ forward.Client, _ uint8, _ []byte) bool {
@@ -295,11 +302,12 @@ func (w *testWorker) Forward(node string, _ forward.Client, _ uint8, _ []byte) b
 	return true
 }
 
-func (w *testWorker) Return(_ string, c forward.Client, _ uint64, p []byte) bool {
+func (w *testWorker) Return(edge string, c forward.Client, _ uint64, p []byte) bool {
 	if w.unreachable {
 		return false
 	}
 	w.over[c.Addr]++
+	w.overEdge[edge]++
 	w.toClient(c.Addr, p)
 	return true
 }

@@ -44,6 +44,9 @@ type Host interface {
 	// Receive gives a datagram to the endpoint of the worker.
 	Receive(now time.Time, client netip.AddrPort, p []byte)
 
+	// Direct sends a copy of a datagram to a client directly, whatever its return path is.
+	Direct(client netip.AddrPort, p []byte)
+
 	// Refuse sends a ConnectionClose to a client that has no connection.
 	Refuse(client netip.AddrPort)
 

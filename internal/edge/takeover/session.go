@@ -35,12 +35,14 @@ type Session struct {
 	client    netip.AddrPort // invalid while only the name is known
 	departure departure
 	path      Path
+	others    otherWays
 	feed      Feed // nil before it was served
 
 	// Of a session that is taken over.
 	yields   bool          // to the edge that owns it, if that edge lives
 	deadline time.Time     // for the replica to be complete
 	patience time.Duration // how long its superseded claim was looked after; 0 if it was not
+	named    bool          // the edge that gave the session to this one named its return path
 	asker    string        // reply subject of the edge that gave it to this one; empty if none waits
 
 	// Of a session that is served.

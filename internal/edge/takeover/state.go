@@ -77,7 +77,8 @@ type base struct {
 
 	orphans orphans
 	paths   paths
-	detours int // sessions whose path is not the direct one
+	came    string // the edge over which the datagram came that is being handled; empty for directly
+	detours int    // sessions whose path is not the direct one, or that have other ways
 
 	awaiting []*Session // that wait for their spaces, oldest first
 	reads    budget     // of logs, for clients that no edge claims
@@ -164,6 +165,7 @@ func (b *base) forget(s *Session) {
 	}
 	edge := s.path.Edge
 	b.setPath(s, Path{})
+	b.detour(s, func() { s.others = otherWays{} })
 	if b.byAddr[s.client] == s {
 		delete(b.byAddr, s.client)
 		b.notePath(b.turned, s.client, edge) // its refusal has to find the way back; turned is the time of this turn
@@ -207,23 +209,54 @@ func (b *base) direct() bool { return b.detours == 0 && len(b.paths.byAddr) == 0
 
 // notePath notes over which edge a datagram of a client came; empty for none.
 func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
+	b.came = edge
 	if edge == "" && b.direct() {
 		return
 	}
-	if s := b.byAddr[client]; s != nil {
+	s := b.byAddr[client]
+	switch {
+	case s == nil:
+		if b.paths.note(now, client, edge) {
+			b.counts.PathsDisplaced++
+		}
+	case s.path.Unknown:
 		b.setPath(s, Path{Edge: edge})
-	} else if b.paths.note(now, client, edge) {
-		b.counts.PathsDisplaced++
+	case s.path.Edge != edge:
+		b.detour(s, func() {
+			if s.others.note(now, edge) {
+				b.ask(s)
+			}
+		})
 	}
+}
+
+// ask asks the client of a session by which way it is reached, if it has a connection.
+func (b *base) ask(s *Session) {
+	if c := s.Log.Conn(); c != nil {
+		c.Ask()
+	}
+}
+
+// confirmed notes that the client of a session answered a question.
+func (b *base) confirmed(s *Session) {
+	b.setPath(s, Path{Edge: b.came})
+	b.detour(s, func() { s.others = otherWays{} })
 }
 
 // setPath sets the return path to the client of a session.
 func (b *base) setPath(s *Session, p Path) {
 	p.Unknown = p.Unknown && b.cfg.AnswerOnly
-	if s.path != (Path{}) {
+	b.detour(s, func() { s.path = p })
+}
+
+// detour changes the ways of a session.
+func (b *base) detour(s *Session, change func()) {
+	direct := func() bool { return s.path == Path{} && len(s.others.list) == 0 }
+	if !direct() {
 		b.detours--
 	}
-	if s.path = p; p != (Path{}) {
+	change()
+	if !direct() {
 		b.detours++
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
@@ -77,6 +78,9 @@ func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *a
 // Handle takes an event of a connection.
 func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
 	if s := t.byAddr[ev.Conn.Addr()]; s != nil && s.Log.Conn() == ev.Conn {
+		if ev.Kind == dnp.EventAnswered {
+			t.confirmed(s)
+		}
 		s.Log.Handle(now, ev)
 		t.wake(s)
 	}
@@ -125,12 +129,37 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	if t.direct() {
 		return false
 	}
-	path, epoch := Path{}, uint64(0)
-	if s := t.byAddr[to]; s != nil {
-		path, epoch = s.path, s.Log.Epoch()
-	} else {
-		path.Edge = t.paths.edge(to)
+	s := t.byAddr[to]
+	if s == nil {
+		return t.returnBy(Path{Edge: t.paths.edge(to)}, to, 0, p)
 	}
+	epoch, others := s.Log.Epoch(), s.others.list
+	switch {
+	case len(others) == 0:
+	case !isBulk(p):
+		for _, o := range others {
+			if o.until.After(t.turned) && !t.returnBy(Path{Edge: o.edge}, to, epoch, p) {
+				t.host.Direct(to, p)
+			}
+		}
+	case s.path.Edge != "" && !t.cfg.Forward.Return(s.path.Edge, t.client(to), epoch, p):
+		return t.returnBy(Path{Edge: others[len(others)-1].edge}, to, epoch, p)
+	case s.path.Edge != "":
+		return true
+	}
+	return t.returnBy(s.path, to, epoch, p)
+}
+
+// isBulk reports whether a datagram carries values or an unreliable message. These are many, and
+// go by one way only.
+func isBulk(p []byte) bool {
+	cmd := wire.Command(p[0])
+	return cmd == wire.CommandLinkUpdate || cmd == wire.CommandMessage
+}
+
+// returnBy sends a datagram to a client by one path. It reports false if the host has to send
+// it directly.
+func (t *Takeover) returnBy(path Path, to netip.AddrPort, epoch uint64, p []byte) bool {
 	switch {
 	case path == Path{}:
 		return false
@@ -223,6 +252,7 @@ func (t *Takeover) end(s *Session) {
 	if s.givenBack != nil {
 		next := t.adopt(s.name, netip.AddrPort{}, true)
 		next.asker = s.asker
+		next.named = true
 		t.setPath(next, *s.givenBack)
 		s.givenBack = nil
 	}
