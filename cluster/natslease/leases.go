@@ -112,7 +112,9 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	return l, nil
 }
 
-// Run works until ctx ends. It releases no shard: a relay that leaves calls Release before.
+// Run works until ctx ends, and then returns whatever NATS does; a consumer that hangs in the
+// library ends when the caller closes the connection. Run releases no shard: a relay that
+// leaves calls Release before.
 func (l *Leases) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range l.shards {

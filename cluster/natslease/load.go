@@ -38,14 +38,22 @@ type load struct {
 	done  func(error)
 }
 
-// serveLoads serves one load after the other.
+// serveLoads serves one load after the other, until ctx ends. It does not wait for a load that
+// hangs in the library, which may take until the connection is closed.
 func (l *Leases) serveLoads(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case d := <-l.loads:
-			d.done(d.run(ctx))
+			ended := make(chan error, 1)
+			go func() { ended <- d.run(ctx) }()
+			select {
+			case err := <-ended:
+				d.done(err)
+			case <-ctx.Done():
+				d.done(cluster.ErrNotHeld)
+			}
 		}
 	}
 }
@@ -80,7 +88,7 @@ func (d *load) try(ctx context.Context, silence time.Duration) error {
 	l := d.shard.l
 	c, err := l.stream(d.shard.n).OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreKeyframeAll(d.shard.n), l.cfg.Subjects.StoreOwn(d.shard.n)},
-		DeliverPolicy:  natsjs.DeliverAllPolicy,
+		DeliverPolicy:  natsjs.DeliverAllPolicy, MaxResetAttempts: 1,
 	})
 	if err != nil {
 		return err

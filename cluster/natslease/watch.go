@@ -3,7 +3,6 @@ package natslease
 import (
 	"context"
 	"encoding/binary"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -28,12 +27,13 @@ const (
 func (l *Leases) watch(ctx context.Context, g int) {
 	reconnected := l.cfg.Conn.StatusChanged(nats.CONNECTED)
 	defer l.cfg.Conn.RemoveStatusListener(reconnected)
-	var former sync.WaitGroup
-	defer former.Wait()
 	for ctx.Err() == nil {
 		following, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
-		former.Go(func() { _ = l.follow(following, g); close(ended) }) // the error only says that it ended
+		go func() { // watch does not wait for its end: it may hang in the library until the connection is closed
+			_ = l.follow(following, g) // the error only says that it ended
+			close(ended)
+		}()
 		select {
 		case <-ended:
 			pause(ctx)
@@ -62,7 +62,7 @@ func pause(ctx context.Context) {
 func (l *Leases) follow(ctx context.Context, g int) error {
 	c, err := l.streams[g].OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
-		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy,
+		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy, MaxResetAttempts: 1,
 	})
 	if err != nil {
 		return err
