@@ -81,7 +81,7 @@ func New(cfg Config) (*Endpoint, error) {
 	return &Endpoint{
 		core:     core{cfg: cfg, rate: newRate(cfg.BytesPerSecond, cfg.DatagramMax)},
 		byAddr:   make(map[netip.AddrPort]*Conn),
-		unproven: newUnprovenTable(cfg.tableSize(), cfg.Probe),
+		unproven: newUnprovenTable(&cfg),
 		offers:   newOfferQueue(cfg.OfferBytesPerSecond),
 	}, nil
 }

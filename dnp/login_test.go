@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -89,6 +90,71 @@ func TestGate(t *testing.T) {
 	s.events("it left", "closed peer")
 	s.recv("00 0100 0000", "00 0100 0000", "00 0100 0000")
 	s.dropped("the bucket has two again", DropAddressRate, 1)
+}
+
+// TestLoginGreeted: while most logins must be forged, one is looked at when its address is
+// proven.
+func TestLoginGreeted(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = gate(t, admit.Config{LoginRate: 1e-9})
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000")
+	s.want("a request is answered as ever", "01 00 0000")
+	s.recv(letMeIn)
+	if len(s.sent) != 1 || !strings.HasPrefix(s.sent[0], "050000") || s.e.unproven.n != 0 {
+		t.Fatalf("sent %v, %d slots are taken; want a greeting no longer than the login, and no slot", s.sent, s.e.unproven.n)
+	}
+	id := s.sent[0][6:10]
+	s.sent = nil
+	s.recv("06 0000 00", "08 0080", letMeIn)
+	s.events("an answer that can be guessed proves nothing")
+	s.sent = nil
+	s.recv("08" + id)
+	s.want("the answer is not answered")
+	s.recv(letMeIn)
+	s.events("now the login counts", "connected")
+	if len(s.sent) != 5 || s.sent[0] != "06000000" || s.sent[4] != "0a030000" {
+		t.Fatalf("sent %v, want the acknowledgement, the greetings as the first commands, and the question about command 10", s.sent)
+	}
+	if s.e.unproven.n != 0 {
+		t.Error("the slot is still taken")
+	}
+	s.sent = nil
+	s.c.loss = lossEstimate{weight: lossMemory}
+	s.recv("06 0000 00", "06 0100 00", "06 0200 00", "06 0300 00")
+	s.want("the links of the greetings end", "08"+id, s.after(id, 1), s.after(id, 2))
+}
+
+// after returns LinkDown for the n-th id after one.
+func (s *connTest) after(id string, n byte) string {
+	b := unhex("08" + id)
+	b[1] += n
+	return hex.EncodeToString(b)
+}
+
+// TestGreetingExpires: a peer that answers a greeting and does not log in is forgotten, as is
+// the greeting.
+func TestGreetingExpires(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = gate(t, admit.Config{LoginRate: 1e-9})
+	s := newTest(t, cfg)
+	s.recv(letMeIn)
+	id := s.sent[0][6:10]
+	s.recv("08" + id)
+	if s.e.unproven.n != 1 {
+		t.Fatalf("%d slots are taken, want one", s.e.unproven.n)
+	}
+	s.sent = nil
+	s.wait(unprovenLife)
+	s.want("nothing is sent to it")
+	if s.e.unproven.n != 0 {
+		t.Error("it is still remembered")
+	}
+	s.wait(2 * statelessWindow)
+	s.recv("08" + id)
+	if s.e.unproven.n != 0 {
+		t.Error("a late answer proves something")
+	}
 }
 
 func TestStateless(t *testing.T) {

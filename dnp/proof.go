@@ -39,14 +39,14 @@ func (e *Endpoint) receiveStranger(from netip.AddrPort, p []byte, now instant, o
 		return
 	}
 	switch u := e.unproven.find(from); {
-	case u != nil:
-		u.receive(len(p))
-		e.receiveUnproven(u, p, now, out)
 	case e.cfg.Login != nil && cmd == wire.CommandReliableMessage:
 		e.receiveLogin(from, body, now, out)
+	case u != nil && e.cfg.Login == nil:
+		u.receive(len(p))
+		e.receiveUnproven(u, p, now, out)
 	case cmd == wire.CommandLinkUp, cmd == wire.CommandLinkDown:
 		e.receiveStateless(from, body, now, out)
-	case cmd == wire.CommandReliableAck:
+	case cmd == wire.CommandReliableAck && e.cfg.Login == nil:
 		e.receiveStatelessAck(from, body, now)
 	default:
 		e.drop(DropStranger)
@@ -76,10 +76,10 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	}
 	verdict := e.judge(from, admit.Request, now)
 	switch u := e.unproven.find(from); {
-	case verdict > admit.Stateless: // judge counted it
+	case verdict >= admit.Late, verdict > admit.Stateless && e.cfg.Login == nil: // judge counted it
 	case !m.Offers(wire.ProtocolDNP1):
 		e.refuse(from, wire.NoCommonProtocol, out)
-	case u != nil: // the ConnectionAck may have been lost
+	case u != nil && e.cfg.Login == nil: // the ConnectionAck may have been lost
 		u.receive(1 + len(p))
 		e.unproven.restart(u, now) // the peer did not heed what was sent before
 		e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
@@ -151,7 +151,9 @@ func (e *Endpoint) sendProbes(now instant, out Sender) {
 	for u, last := e.unproven.nextDue(now); u != nil; u, last = e.unproven.nextDue(now) {
 		if last {
 			e.unproven.remove(u)
-			e.drop(DropUnproven)
+			if e.cfg.Login == nil {
+				e.drop(DropUnproven)
+			}
 			continue
 		}
 		if !u.patient || now.sub(u.created) >= helloPatience {
@@ -343,10 +345,67 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
 	case e.judge(from, admit.Answer, now) != admit.Pass: // which counted it, and makes guessing slow
-	case !e.isStateless(from, m.Link, now):
+	case e.cfg.Login != nil && e.isGreeting(from, m.Link, now):
+		e.greeted(from, now)
+	case e.cfg.Login != nil || !e.isStateless(from, m.Link, now):
 		e.drop(DropUnproven)
 	default:
 		e.proven(unproven{addr: from, hello: m.Link, byHello: true}, now, out)
+	}
+}
+
+// Where peers have to log in, and so many logins come that most must be forged, a login is
+// answered with greetings, hellos that leave no state, and looked at when one of them is
+// answered. LinkUp and LinkDown may get lost, so there are several. Together they are no
+// longer than the login.
+const (
+	greetings    = 3
+	greetingSize = 11
+)
+
+// greet sends the greetings of this moment to a peer whose login has size bytes.
+func (e *Endpoint) greet(to netip.AddrPort, size int, now instant, out Sender) {
+	e.stats.Stateless++
+	e.statelessUntil = now.add(2 * statelessWindow)
+	hellos := helloIDs{first: e.statelessID(to, statelessEpoch(now))}
+	for n := range uint8(min(greetings, size/greetingSize)) {
+		m := wire.LinkState{Seq: wire.Seq(n), Link: hellos.id(n), ReadOnly: true, Message: helloMessage}
+		e.send(to, m.Append(out.Datagram(greetingSize)), out)
+	}
+}
+
+// isGreeting reports whether id is that of a greeting which the peer was sent a short time ago.
+func (e *Endpoint) isGreeting(addr netip.AddrPort, id wire.LinkID, now instant) bool {
+	w := statelessEpoch(now)
+	return helloIDs{e.statelessID(addr, w), greetings}.used(id) || w > 0 && helloIDs{e.statelessID(addr, w-1), greetings}.used(id)
+}
+
+// greeted remembers for a while that a peer answered a greeting. Its next login is judged as
+// that of a proven address.
+func (e *Endpoint) greeted(from netip.AddrPort, now instant) {
+	if e.unproven.find(from) == nil && e.unproven.max > 0 {
+		e.addUnproven(from, now)
+	}
+}
+
+// startGreeted begins a connection with the greetings as its first commands, because the peer
+// may have processed them. Which ones is unknown, so they are repeated until they are
+// acknowledged.
+func (e *Endpoint) startGreeted(c *Conn, now instant, out Sender) {
+	if u := e.unproven.find(c.addr); u != nil {
+		e.unproven.remove(u)
+	}
+	if now >= e.statelessUntil {
+		return
+	}
+	hellos := helloIDs{e.statelessID(c.addr, statelessEpoch(now)), greetings}
+	c.links.ids.hello = hellos
+	for n := range uint8(greetings) {
+		offer := wire.LinkState{Link: hellos.id(n), ReadOnly: true, Message: helloMessage}.Append(nil)
+		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: hellos.id(n), data: offer[3:]})
+		if !e.cfg.Logged {
+			c.transmit(number, o, now, out)
+		}
 	}
 }
 
@@ -381,7 +440,16 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	case m.Seq != 0 || len(m.Data) > partlessMax:
 		e.drop(DropUnproven)
 		return
-	case e.judge(from, admit.Login, now) != admit.Pass: // which counted it
+	}
+	kind := admit.Login
+	if e.unproven.find(from) != nil {
+		kind = admit.ProvenLogin
+	}
+	switch verdict := e.judge(from, kind, now); {
+	case verdict == admit.Stateless:
+		e.greet(from, 1+len(p), now, out)
+		return
+	case verdict != admit.Pass: // judge counted it
 		return
 	case !e.room(from):
 		e.refuseLogin(from, out)
@@ -431,6 +499,7 @@ func (e *Endpoint) loggedIn(addr netip.AddrPort, data any, now instant, out Send
 	// This does not wait for the log. If the process dies before the log knows the
 	// connection, nothing else was promised, and the peer has to log in again.
 	c.acknowledge(0, out)
+	e.startGreeted(c, now, out)
 	if e.cfg.Probe == ProbePing {
 		c.send.probes = 1 // shows whether the peer understands probes
 	}

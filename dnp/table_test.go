@@ -42,7 +42,7 @@ func TestTimerHeapModel(t *testing.T) {
 // table with a map.
 func TestUnprovenTableModel(t *testing.T) {
 	rng := newRand(t)
-	table := newUnprovenTable(40, ProbePing)
+	table := newUnprovenTable(&Config{Listen: true, UnprovenMax: 40, Probe: ProbePing})
 	addr := func(i int) netip.AddrPort {
 		var ip [4]byte
 		binary.BigEndian.PutUint32(ip[:], uint32(i))

@@ -63,16 +63,20 @@ type unprovenTable struct {
 
 // tableSize returns how many unproven peers need a slot.
 func (cfg *Config) tableSize() int {
-	if !cfg.Listen || cfg.Login != nil || cfg.Probe == ProbeNone {
+	if !cfg.Listen || cfg.Login == nil && cfg.Probe == ProbeNone {
 		return 0 // they leave no state
 	}
 	return cfg.UnprovenMax
 }
 
-func newUnprovenTable(size int, probe Probe) unprovenTable {
+func newUnprovenTable(cfg *Config) unprovenTable {
+	size := cfg.tableSize()
 	t := unprovenTable{max: size, seed: maphash.MakeSeed()}
 	if size > 0 {
-		t.steps = probeSteps[probe]
+		t.steps = probeSteps[cfg.Probe]
+		if cfg.Login != nil { // peers that answered a greeting; nothing is sent to them
+			t.steps = []time.Duration{unprovenLife}
+		}
 		t.buckets = make([]uint32, 1<<bits.Len(uint(size-1)))
 		t.slots = make([]unproven, len(t.steps), len(t.steps)+size)
 		for i := range t.slots {

@@ -32,10 +32,16 @@ func newTable(size int, rate float64, seed maphash.Seed, salt byte) table {
 	return t
 }
 
-// find returns the bucket of a prefix, refilled.
-func (t *table) find(now int64, prefix []byte) *bucket {
+// provenSalt makes the bucket of a prefix for proven addresses another one.
+const provenSalt = 0x80
+
+// find returns the bucket of a prefix for proven addresses or others, refilled.
+func (t *table) find(now int64, prefix []byte, proven bool) *bucket {
 	var key [17]byte
 	key[0] = t.salt
+	if proven {
+		key[0] |= provenSalt
+	}
 	n := 1 + copy(key[1:], prefix)
 	h := maphash.Bytes(t.seed, key[:n])
 	tag := uint32(h>>32) | 1
@@ -82,12 +88,16 @@ type single struct {
 
 func newSingle(rate float64) single { return single{rate: rate, tokens: max(1, rate)} }
 
-func (s *single) take(now int64) bool {
+func (s *single) take(now int64) bool { return s.takeAbove(0, now) }
+
+// takeAbove takes a token if more than share of the bucket is left then.
+func (s *single) takeAbove(share float64, now int64) bool {
 	if s.rate <= 0 {
 		return true
 	}
-	s.tokens, s.at = filled(s.tokens, max(1, s.rate), s.rate, s.at, now), max(s.at, now)
-	if s.tokens < 1 {
+	full := max(1, s.rate)
+	s.tokens, s.at = filled(s.tokens, full, s.rate, s.at, now), max(s.at, now)
+	if s.tokens < 1+share*full {
 		return false
 	}
 	s.tokens--

@@ -94,12 +94,17 @@ func New(cfg Config) (*Gate, error) {
 type Kind uint8
 
 const (
-	Request Kind = iota // a connection request, which takes memory if it is remembered
-	Login               // a login, which may begin a session without a remembered request
-	Answer              // the answer to a stateless probe, which may begin one, too, and costs less than a login
+	Request     Kind = iota // a connection request, which takes memory if it is remembered
+	Login                   // a login from an address that may be forged
+	Answer                  // the answer to a stateless probe, which costs less than a login
+	ProvenLogin             // a login from an address that answered one
 )
 
-// Judge judges a datagram. Only a Request is judged Stateless.
+// loginReserve is the share of logins that those from forged addresses leave to others.
+const loginReserve = 0.5
+
+// Judge judges a datagram. A Login that is judged Stateless is not to be looked at before its
+// address is proven: no forged login takes anything from a ProvenLogin.
 func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 	if g == nil {
 		return Pass
@@ -108,13 +113,15 @@ func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 	if v := g.tombs.judge(t, from, kind == Request); v != Pass {
 		return v
 	}
-	if v := g.limit(t, from.Addr()); v != Pass {
-		return v
-	}
+	v := g.limit(t, from.Addr(), kind == ProvenLogin)
 	switch {
+	case kind == Login && (v != Pass || !g.logins.takeAbove(loginReserve, t)):
+		return Stateless
+	case v != Pass:
+		return v
 	case kind == Request && !g.stateful.take(t):
 		return Stateless
-	case kind == Login && !g.logins.take(t):
+	case kind == ProvenLogin && !g.logins.take(t):
 		return LimitedAll
 	}
 	return Pass
@@ -135,19 +142,20 @@ func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
 	}
 }
 
-// limit takes a token from every bucket of an address, or none.
-func (g *Gate) limit(t int64, addr netip.Addr) Verdict {
+// limit takes a token from every bucket of an address, or none. The bucket for all is for
+// addresses that are not proven.
+func (g *Gate) limit(t int64, addr netip.Addr, proven bool) Verdict {
 	var set []*bucket
 	if g.ones.rate > 0 {
 		var room [3]*bucket
-		set = g.find(room[:0], t, addr)
+		set = g.find(room[:0], t, addr, proven)
 	}
 	for i, b := range set {
 		if b.tokens < 1 {
 			return LimitedOne + Verdict(i)
 		}
 	}
-	if !g.all.take(t) {
+	if !proven && !g.all.take(t) {
 		return LimitedAll
 	}
 	for _, b := range set {
@@ -158,12 +166,12 @@ func (g *Gate) limit(t int64, addr netip.Addr) Verdict {
 
 // find appends the buckets of an address, refilled, the narrowest first. An IPv4 address
 // has two, an IPv6 address three.
-func (g *Gate) find(set []*bucket, t int64, addr netip.Addr) []*bucket {
+func (g *Gate) find(set []*bucket, t int64, addr netip.Addr, proven bool) []*bucket {
 	ip := addr.As16()
 	if addr.Unmap().Is4() {
-		return append(set, g.ones.find(t, ip[:]), g.nets.find(t, ip[:15]))
+		return append(set, g.ones.find(t, ip[:], proven), g.nets.find(t, ip[:15], proven))
 	}
-	return append(set, g.ones.find(t, ip[:8]), g.nets.find(t, ip[:7]), g.sites.find(t, ip[:6]))
+	return append(set, g.ones.find(t, ip[:8], proven), g.nets.find(t, ip[:7], proven), g.sites.find(t, ip[:6], proven))
 }
 
 // since returns the nanoseconds since the Gate was first used.

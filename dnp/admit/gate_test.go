@@ -45,13 +45,36 @@ func (g *gateTest) login(why, from string, want Verdict) {
 	}
 }
 
+func (g *gateTest) proven(why, from string, want Verdict) {
+	g.Helper()
+	if v := g.g.Judge(g.now, netip.MustParseAddrPort(from), ProvenLogin); v != want {
+		g.Fatalf("proven login from %s: verdict %d, want %d: %s", from, v, want, why)
+	}
+}
+
+// TestProvenLogins: forged logins, from whatever addresses, take nothing from proven ones.
+func TestProvenLogins(t *testing.T) {
+	g := newGate(t, Config{AddressRate: 5, Rate: 100, LoginRate: 10})
+	for i := range 10_000 { // those of one network among them
+		g.g.Judge(g.now, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(i % 7), byte(i)}), uint16(i+1)), Login)
+	}
+	for i := range 5 {
+		g.proven("half of the logins are left to them", fmt.Sprintf("192.0.2.%d:1", i+1), Pass)
+	}
+	g.proven("but the processor has its bound", "192.0.2.9:1", LimitedAll)
+	g.now = g.now.Add(100 * time.Millisecond)
+	g.login("the next is for one that is proven", "192.0.3.1:1", Stateless)
+	g.proven("and it gets it", "192.0.2.9:1", Pass)
+}
+
 func TestAddressRate(t *testing.T) {
 	g := newGate(t, Config{AddressRate: 5})
 	for i := range 20 {
 		g.request("four seconds of the rate at once, whatever the port", fmt.Sprintf("192.0.2.1:%d", i+1), Pass)
 	}
 	g.request("the bucket is empty", "192.0.2.1:1", LimitedOne)
-	g.login("logins are counted with requests", "192.0.2.1:1", LimitedOne)
+	g.login("logins are counted with requests: its address is to be proven first", "192.0.2.1:1", Stateless)
+	g.proven("one that is proven has a bucket of its own", "192.0.2.1:1", Pass)
 	g.request("the neighbour has one of its own", "192.0.2.2:1", Pass)
 	g.now = g.now.Add(200 * time.Millisecond)
 	g.request("a fifth of a second is one more", "192.0.2.1:1", Pass)
