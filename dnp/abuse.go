@@ -7,41 +7,37 @@ import (
 )
 
 const (
-	rateBurst    = 2 * time.Second  // what a connection's buckets hold
-	floodFactor  = 2                // a second with this many times the limit is a bad second
-	floodSeconds = 10               // so many bad seconds in a row are abuse
-	banTime      = 60 * time.Second // after abuse
+	rateBurst = 2 * time.Second // what a connection's buckets hold
 
 	// What we send asks for answers, two per reliable command (acknowledgement, LinkUp).
 	// They do not count, so that a peer is not punished for being offered many links.
 	answersPerCommand = 2
 	answersMax        = 512 // expected answers that are remembered
 	answerSize        = 8   // a generous bound of their bytes: the longest has 4
+
+	// What a peer sends beyond its limit may be forged, so it does not end the connection,
+	// and leaves room for what only the peer is likely to send.
+	spareRate   = 100 // such datagrams per second
+	spareBehind = 16  // commands behind the next: repeats whose acknowledgement was lost
 )
 
 // A rateLimit is what a connection may still send. Each bucket is stored as the time at
 // which it will be full again.
 type rateLimit struct {
-	datagrams, bytes instant
-	owed             uint16 // answers that we asked for
-	bad              uint8  // bad seconds in a row
-	second           instant
-	count            uint32 // datagrams of this second
-	volume           uint32 // their bytes
+	datagrams, bytes, spare instant
+	owed                    uint16 // answers that we asked for
 }
 
 // expectAnswers notes that a reliable command is sent.
 func (r *rateLimit) expectAnswers() { r.owed = min(r.owed+answersPerCommand, answersMax) }
 
 // allow reports whether a datagram may be handled. It is called before anything else,
-// because a datagram beyond the limit must not cost more than being counted. flood
-// reports that the peer exceeded the limit for too long.
-func (r *rateLimit) allow(cfg *Config, p []byte, now instant) (ok, flood bool) {
+// because a datagram beyond the limit must not cost more than being counted.
+func (r *rateLimit) allow(cfg *Config, p []byte, now instant) bool {
 	if r.owed > 0 && len(p) <= answerSize && isAnswer(wire.Command(p[0])) {
 		r.owed--
-		return true, false
+		return true
 	}
-	flood = r.watch(cfg, len(p), now)
 	d, b := max(r.datagrams, now), max(r.bytes, now)
 	if cfg.RateDatagrams > 0 {
 		d = d.add(time.Second / time.Duration(cfg.RateDatagrams))
@@ -50,50 +46,57 @@ func (r *rateLimit) allow(cfg *Config, p []byte, now instant) (ok, flood bool) {
 		b = b.add(time.Duration(len(p)) * time.Second / time.Duration(cfg.RateBytes))
 	}
 	if d.sub(now) > rateBurst || b.sub(now) > rateBurst {
-		return false, flood
+		return false
 	}
 	r.datagrams, r.bytes = d, b
-	return true, flood
+	return true
 }
 
-// watch counts what the peer sends and reports whether it floods us.
-func (r *rateLimit) watch(cfg *Config, size int, now instant) bool {
-	if now.sub(r.second) >= time.Second {
-		over := cfg.RateDatagrams > 0 && int(r.count) >= floodFactor*cfg.RateDatagrams ||
-			cfg.RateBytes > 0 && int(r.volume) >= floodFactor*cfg.RateBytes
-		if over && now.sub(r.second) < 2*time.Second {
-			r.bad++
-		} else {
-			r.bad = 0
-		}
-		r.second, r.count, r.volume = now, 0, 0
+// allowSpare reports whether one more datagram may be handled that likely is the peer's.
+func (r *rateLimit) allowSpare(now instant) bool {
+	s := max(r.spare, now).add(time.Second / spareRate)
+	if s.sub(now) > rateBurst {
+		return false
 	}
-	r.count++
-	r.volume += uint32(size)
-	return r.bad >= floodSeconds
+	r.spare = s
+	return true
 }
 
 func isAnswer(cmd wire.Command) bool {
 	return cmd == wire.CommandReliableAck || cmd == wire.CommandLinkUp || cmd == wire.CommandLinkDown
 }
 
-// limited reports whether to ignore a datagram because the peer sends too much. It
-// counts the datagram, and closes the connection of a peer that floods us.
+// limited reports whether to ignore a datagram because there are too many in the name of the
+// peer. It counts the datagram.
 func (e *Endpoint) limited(c *Conn, p []byte, now instant) bool {
 	cfg := &e.cfg
-	if c.client || cfg.RateDatagrams <= 0 && cfg.RateBytes <= 0 {
+	if c.client || cfg.RateDatagrams <= 0 && cfg.RateBytes <= 0 || c.limit.allow(cfg, p, now) {
 		return false
 	}
-	ok, flood := c.limit.allow(cfg, p, now)
-	if ok {
+	if e.likely(c, p) && c.limit.allowSpare(now) {
 		return false
 	}
 	e.drop(DropRate)
-	if flood {
-		c.Close(CloseAbuse)
-		cfg.Gate.Ban(e.clock.time(now), c.addr, banTime)
-	}
 	return true
+}
+
+// likely reports whether a datagram has a number that a stranger can hardly guess: of a
+// command of ours in flight, or of the next or latest ones of the peer.
+func (e *Endpoint) likely(c *Conn, p []byte) bool {
+	cmd, r := wire.Command(p[0]), wire.NewReader(p[1:])
+	seq, profile := wire.Seq(r.Uint16()), e.cfg.Profile
+	switch {
+	case r.Err() != nil:
+		return false
+	case cmd == wire.CommandReliableAck:
+		n, ok := profile.Unwrap(seq, c.send.next)
+		o := c.send.find(n)
+		return ok && o != nil && o.sends > 0
+	case isReliable(cmd, profile):
+		n, a := c.recv.judge(profile, seq)
+		return a != arrivalOutside && n+spareBehind >= c.recv.next
+	}
+	return false
 }
 
 // An attacker who forges datagrams of a client without seeing its traffic has to guess

@@ -143,7 +143,7 @@ func (c *Conn) Close(reason CloseReason) {
 	c.wake()
 }
 
-// Ask asks the peer for a proof that it receives what it is sent, which nobody else can give.
+// Ask asks the peer for a proof that it receives what it is sent, which only the peer can give.
 // EventAnswered follows if it does.
 func (c *Conn) Ask() {
 	if c.Established() {

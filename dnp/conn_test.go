@@ -265,7 +265,7 @@ func TestRequestAfterClose(t *testing.T) {
 		s.wait(700 * time.Millisecond)
 		s.recv("00 0100 0000")
 	}
-	s.events("and is let in when nobody has answered for two seconds", "closed peer", "connected")
+	s.events("and is let in after two seconds without an answer", "closed peer", "connected")
 }
 
 func TestLiveness(t *testing.T) {

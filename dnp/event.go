@@ -109,7 +109,6 @@ const (
 	CloseSlow                          // the reliable backlog was full
 	CloseHole                          // the peer skipped a reliable number for good
 	CloseTooLarge                      // the peer sent a message beyond LongMax
-	CloseAbuse                         // the peer misbehaves
 	CloseDrain                         // given by owners: the owner shuts down
 	CloseKicked                        // given by owners: a game server expels the client
 	CloseMoved                         // given by owners: the session goes on elsewhere; the peer is told nothing
@@ -123,7 +122,7 @@ const (
 var closeNames = [...]string{
 	CloseLocal: "local", ClosePeer: "peer", CloseTimeout: "timeout", CloseIdle: "idle",
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
-	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large", CloseAbuse: "abuse",
+	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large",
 	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved", CloseUncertain: "uncertain",
 	CloseExpired: "expired", CloseReplaced: "replaced",
 }
@@ -169,7 +168,6 @@ const (
 	DropNetworkRate                      // a request or login beyond the rate of one network
 	DropConnectRate                      // a request or login beyond the rate of all together
 	DropLate                             // a login or the answer to a hello, right after a session of its address ended
-	DropBanned                           // from an address that was banned for flooding
 	DropRate                             // from a connection that sends more than it may
 	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
 	DropLoginRefused                     // a login that was answered with ConnectionClose
@@ -186,7 +184,7 @@ var dropNames = [...]string{
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
 	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
-	DropConnectRate: "connect_rate", DropLate: "late", DropBanned: "banned", DropRate: "session_rate",
+	DropConnectRate: "connect_rate", DropLate: "late", DropRate: "session_rate",
 	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
 }
 

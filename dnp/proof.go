@@ -106,7 +106,7 @@ func (e *Endpoint) Unproven(addr netip.AddrPort) bool { return e.unproven.find(a
 // verdictDrops is the counter for each refusal of the Gate.
 var verdictDrops = [admit.NumVerdicts]DropReason{
 	admit.LimitedOne: DropAddressRate, admit.LimitedNet: DropNetworkRate, admit.LimitedSite: DropNetworkRate,
-	admit.LimitedAll: DropConnectRate, admit.Late: DropLate, admit.Banned: DropBanned,
+	admit.LimitedAll: DropConnectRate, admit.Late: DropLate,
 }
 
 // judge asks the Gate and counts a refusal.

@@ -19,7 +19,6 @@ const (
 	LimitedSite         // the bucket of the /48 is empty; IPv6 only
 	LimitedAll          // the bucket for all is empty
 	Late                // not a request, from an address whose session has just ended
-	Banned              // from an address that was banned
 
 	NumVerdicts = int(iota)
 )
@@ -131,14 +130,7 @@ func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 // nothing, unless a request arrives first.
 func (g *Gate) Closed(now time.Time, addr netip.AddrPort) {
 	if g != nil {
-		g.tombs.bury(g.since(now), addr, lateFor, false)
-	}
-}
-
-// Ban refuses everything from an address and port for d.
-func (g *Gate) Ban(now time.Time, addr netip.AddrPort, d time.Duration) {
-	if g != nil {
-		g.tombs.bury(g.since(now), addr, d, true)
+		g.tombs.bury(g.since(now), addr)
 	}
 }
 

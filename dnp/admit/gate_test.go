@@ -147,13 +147,6 @@ func TestTombstones(t *testing.T) {
 	g.g.Closed(g.now, a)
 	g.now = g.now.Add(lateFor)
 	g.login("after a while nothing can be late", "192.0.2.1:5", Pass)
-	g.g.Ban(g.now, a, time.Minute)
-	g.g.Closed(g.now, a)
-	g.request("a ban counts for requests", "192.0.2.1:5", Banned)
-	g.now = g.now.Add(time.Minute - 1)
-	g.login("until its end", "192.0.2.1:5", Banned)
-	g.now = g.now.Add(1)
-	g.request("and no longer", "192.0.2.1:5", Pass)
 }
 
 // memoryOf returns how many bytes the tables of a Gate take.

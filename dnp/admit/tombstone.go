@@ -14,12 +14,10 @@ const lateFor = 5 * time.Second
 // A tomb marks an address and port. It takes 16 bytes.
 type tomb struct {
 	tag   uint32 // 0 is unused
-	ban   bool
 	until int64
 }
 
-// A graveyard holds the addresses whose sessions ended less than lateFor ago and those
-// that are banned. A new mark in a full set replaces the one that would end first.
+// A graveyard holds the addresses whose sessions ended less than lateFor ago. A new mark in a full set replaces the one that would end first.
 type graveyard struct {
 	slots []tomb
 	seed  maphash.Seed
@@ -46,11 +44,11 @@ func (y *graveyard) find(now int64, addr netip.AddrPort) *tomb {
 	return nil
 }
 
-// bury marks an address. A later mark without ban does not lift a ban.
-func (y *graveyard) bury(now int64, addr netip.AddrPort, d time.Duration, ban bool) {
-	until := now + int64(d)
+// bury marks an address.
+func (y *graveyard) bury(now int64, addr netip.AddrPort) {
+	until := now + int64(lateFor)
 	if t := y.find(now, addr); t != nil {
-		t.ban, t.until = t.ban || ban, max(t.until, until)
+		t.until = until
 		return
 	}
 	set, tag := y.set(addr)
@@ -60,7 +58,7 @@ func (y *graveyard) bury(now int64, addr netip.AddrPort, d time.Duration, ban bo
 			oldest = &set[i]
 		}
 	}
-	*oldest = tomb{tag: tag, ban: ban, until: until}
+	*oldest = tomb{tag: tag, until: until}
 }
 
 // judge judges a datagram. A request removes the mark of an ended session, because the
@@ -70,8 +68,6 @@ func (y *graveyard) judge(now int64, addr netip.AddrPort, request bool) Verdict 
 	switch {
 	case t == nil:
 		return Pass
-	case t.ban:
-		return Banned
 	case !request:
 		return Late
 	}
