@@ -205,26 +205,44 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 // LoggedNumbers returns what [Conn.NextNumbers] would for the connection that a snapshot
 // and the changes behind it describe. It stops at a change that does not follow, and
 // returns zeros if the snapshot cannot be read. It tells an owner that cannot continue a
-// connection how far the log knows it, and makes a connection without a peer for that.
+// connection how far the log knows it.
 func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
+	if c := loggedConn(snapshot, changes); c != nil {
+		return c.NextNumbers()
+	}
+	return 0, 0
+}
+
+// Evident reports whether a datagram is evidence that its sender is the peer of the connection
+// that a snapshot and the changes behind it describe: whether it has a number that a stranger
+// can hardly guess.
+func Evident(snapshot []byte, changes []Changes, datagram []byte) bool {
+	c := loggedConn(snapshot, changes)
+	return c != nil && c.e.likely(c, datagram)
+}
+
+// loggedConn makes the connection that a snapshot and the changes behind it describe, without a
+// peer. It stops at a change that does not follow, and returns nil if the snapshot cannot be
+// read.
+func loggedConn(snapshot []byte, changes []Changes) *Conn {
 	if len(snapshot) < 2 {
-		return 0, 0
+		return nil
 	}
 	e, err := New(Config{Profile: wire.Profile(snapshot[1]), Logged: true, LongMax: longMaxMax})
 	if err != nil {
-		return 0, 0
+		return nil
 	}
 	now, nothing := time.Unix(0, 0), func(uint64) *Source { return nil }
 	c, err := e.Restore(now, netip.AddrPort{}, snapshot, nothing)
 	if err != nil {
-		return 0, 0
+		return nil
 	}
 	for _, ch := range changes {
 		if c.Replay(now, ch, nothing) != nil {
 			break
 		}
 	}
-	return c.NextNumbers()
+	return c
 }
 
 // A snapshotReader reads the fields of a snapshot. The first failure sticks and turns

@@ -224,6 +224,12 @@ func (s *Session) Conn() *dnp.Conn { return s.conn }
 // feed whose tokens grow goes on behind it.
 func (s *Session) Token() uint64 { return s.token }
 
+// Evident reports whether a datagram is evidence that the client of the session that was found
+// wrote it; see [dnp.Evident].
+func (s *Session) Evident(datagram []byte) bool {
+	return s.phase == Found && dnp.Evident(s.toAdopt.ckpt.Snapshot, s.toAdopt.changes, datagram)
+}
+
 // Claim begins to write that this edge owns the session that was found.
 func (s *Session) Claim() {
 	if s.phase == Found {

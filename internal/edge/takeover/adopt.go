@@ -66,7 +66,9 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 	if first {
 		b.lookUp(now, from, request)
 	}
-	return ok || !request // a request that cannot wait counts as that of a new client
+	// A request that cannot wait counts as that of a new client, unless others wait in its name,
+	// which may be forged: what the endpoint greets it does not forward.
+	return ok || !request || b.orphans.waiting(from)
 }
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
@@ -145,7 +147,7 @@ func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, requ
 			switch {
 			case !b.orphans.waiting(from):
 			case err != nil || s.Trying == b.cfg.Node:
-				b.adopt(name, from, false)
+				b.adopt(name, from, seen.Alive)
 			case s.Node != seen.Node && s.Alive && b.forwardHeld(now, from, s.Node): // another edge was faster
 			default: // another edge tries
 				b.orphans.askLater(now, from)
@@ -243,17 +245,19 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 }
 
 // yield leaves a session to the edge that owns it. It reports false if the client's datagrams
-// come here and cannot be forwarded. If those that were held have expired meanwhile, the
-// client's next datagram shows whether that edge can be reached.
+// come here and cannot be forwarded, and one of them is evidence that the client wrote it: no
+// datagram that anybody can write takes a session from an edge that lives. If those that were
+// held have expired meanwhile, the client's next datagram shows whether that edge can be reached.
 func (b *base) yield(now time.Time, s *Session, node string) bool {
 	switch {
 	case !s.client.IsValid(): // no datagram came
-	case b.cfg.Forward == nil:
-		return false
-	case !b.orphans.waiting(s.client):
+	case b.cfg.Forward != nil && !b.orphans.waiting(s.client):
 		b.hintElsewhere(now, s.client, node)
-	case !b.forwardHeld(now, s.client, node):
+	case b.forwardHeld(now, s.client, node):
+	case b.orphans.any(s.client, s.Log.Evident):
 		return false
+	default:
+		b.orphans.askLater(now, s.client)
 	}
 	b.forget(s)
 	return true
@@ -288,6 +292,9 @@ func (b *base) adopted(now time.Time, s *Session) {
 	b.counts.SessionsAdopted++
 	s.feed = feed
 	b.publishClaim(s)
+	if len(s.others.list) > 0 { // nothing that came shows by which way the client comes
+		b.ask(s)
+	}
 	b.receiveHeld(now, s.client)
 	b.reply(s)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/replication"
@@ -370,47 +371,83 @@ func TestMisplaced(t *testing.T) {
 }
 
 // takenByDatagram returns a next edge e9 that reads the log of a session, because a datagram
-// of its client came, while the edge e1 that owns the session lives.
-func takenByDatagram(t *testing.T) (next *testEdge, w *testWorker) {
+// of its client came, while the edge e1 that owns the session lives. due is the next reliable
+// command of the client.
+func takenByDatagram(t *testing.T) (next *testEdge, w *testWorker, due []byte) {
 	first, addr := newTestEdge(t), clientAddr(1)
 	first.join(addr)
+	received, _ := first.workers[0].session(addr).Log.Conn().NextNumbers()
 	next = first.next()
 	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})
 	w = next.workers[0]
 	w.t.cfg.Node = "e9"
 	w.deliver(addr, "", 3, 0, 0, 0)
-	return next, w
+	return next, w, []byte{byte(wire.CommandReliableMessage), byte(received), byte(received >> 8), 'x'}
 }
 
 // TestYieldsAfterOrphanTime: an edge whose read of a log takes longer than datagrams wait
 // leaves the session to the living edge that owns it, and forwards the client's next
-// datagram. Without a forwarder it takes the session over.
+// datagram.
 func TestYieldsAfterOrphanTime(t *testing.T) {
-	for _, forwards := range []bool{true, false} {
-		next, w := takenByDatagram(t)
-		addr := clientAddr(1)
-		if !forwards {
-			w.t.cfg.Forward = nil
+	next, w, _ := takenByDatagram(t)
+	addr := clientAddr(1)
+	w.t.Advance(next.net.Now(), next.net.Now().Add(time.Hour)) // the log is asked
+	w.t.orphans.advance(next.net.Now().Add(orphanTime), next.net.Now().Add(time.Hour))
+	next.pass(100 * time.Millisecond)
+	w.wantPhase("e1 owns it and lives", addr, Over)
+	w.deliver(addr, "", 3, 0, 0, 0)
+	if !slices.Equal(next.forwarded, []string{"e1"}) {
+		t.Errorf("the next datagram is forwarded to %q, want e1", next.forwarded)
+	}
+}
+
+// A countingLog counts the reads.
+type countingLog struct {
+	sessionlog.Log
+	reads int
+}
+
+func (l *countingLog) Read(log string, answer func(sessionlog.Answer)) {
+	l.reads++
+	l.Log.Read(log, answer)
+}
+
+// TestForgedOwner: where no datagram reaches the living owner of a session, an edge takes the
+// session over when a datagram comes that only its client is likely to have written. With one
+// that anybody can write it reads the log, a few times a second for each client.
+func TestForgedOwner(t *testing.T) {
+	for _, claimed := range []bool{false, true} {
+		next, w, due := takenByDatagram(t)
+		addr, log := clientAddr(1), &countingLog{Log: next.log}
+		w.t.cfg.Forward, w.t.cfg.Log = nil, log
+		if claimed {
+			hub := memaffinity.New(next.net.Now)
+			next.claimIn(hub.Node("e9"))
+			hub.Node("e1").Claim(w.t.name(addr), 1)
 		}
-		w.t.Advance(next.net.Now(), next.net.Now().Add(time.Hour)) // the log is asked
-		w.t.orphans.advance(next.net.Now().Add(orphanTime), next.net.Now().Add(time.Hour))
+		forged := [][]byte{
+			{3, 'x'}, {2}, {0xff}, {0, 1, 0, 0, 0}, {7, 0, 0x80}, {8, 0, 0x80},
+			{4, 0x30, 0x75, 'x'}, {6, 0x30, 0x75, 0}, {4, due[1] + 20, due[2], 'x'}, {5, due[1] + 200, 0, 0},
+		}
+		for i := range 500 {
+			w.deliver(addr, "", forged[i%len(forged)]...)
+			next.pass(4 * time.Millisecond)
+		}
+		next.pass(orphanTime)
+		w.wantPhase("anybody can have written what came", addr, Over)
+		if log.reads == 0 || log.reads > int(3*time.Second/askAgainTime) {
+			t.Errorf("the log was read %d times", log.reads)
+		}
+		w.deliver(addr, "", due...)
 		next.pass(100 * time.Millisecond)
-		if forwards {
-			w.wantPhase("e1 owns it and lives", addr, Over)
-			w.deliver(addr, "", 3, 0, 0, 0)
-			if !slices.Equal(next.forwarded, []string{"e1"}) {
-				t.Errorf("the next datagram is forwarded to %q, want e1", next.forwarded)
-			}
-		} else {
-			w.wantPhase("no datagram can reach e1", addr, Serving)
-		}
+		w.wantPhase("the client's next command came", addr, Serving)
 	}
 }
 
 // TestYieldsToAnotherListener: an edge that leaves a session to its living owner does not
 // have a worker of another listener take it over either.
 func TestYieldsToAnotherListener(t *testing.T) {
-	next, w := takenByDatagram(t)
+	next, w, _ := takenByDatagram(t)
 	name := w.t.name(clientAddr(1))
 	next = next.next()
 	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})

@@ -76,6 +76,12 @@ func (q *orphans) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok 
 
 func (q *orphans) waiting(from netip.AddrPort) bool { return q.byAddr[from] != nil }
 
+// any reports whether f is true of one of the datagrams of a client that wait.
+func (q *orphans) any(from netip.AddrPort, f func(datagram []byte) bool) bool {
+	x := q.byAddr[from]
+	return x != nil && slices.ContainsFunc(x.list, func(o orphan) bool { return f(o.data) })
+}
+
 // remove removes and returns the datagrams of a client that wait.
 func (q *orphans) remove(from netip.AddrPort) []orphan {
 	x := q.byAddr[from]
