@@ -143,8 +143,8 @@ func (c *Conn) Close(reason CloseReason) {
 	c.wake()
 }
 
-// Ask asks the peer for a proof that it receives what it is sent, which only the peer can give.
-// EventAnswered follows if it does.
+// Ask asks the peer for a proof that it receives what it is sent. EventAnswered follows for each
+// answer, twice if none is lost, because a stranger may guess one.
 func (c *Conn) Ask() {
 	if c.Established() {
 		c.links.asker().ask()

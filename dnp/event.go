@@ -49,7 +49,7 @@ const (
 	// once a minute.
 	EventSuspect
 
-	// EventAnswered: the peer answered the question of [Conn.Ask].
+	// EventAnswered: the datagram under way answers a question of [Conn.Ask].
 	EventAnswered
 
 	// EventUnstored: a logged connection has something to store; see journal.go.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,16 +184,23 @@ func (s *connTest) want(why string, datagrams ...string) {
 	}
 }
 
-// asks requires a question with this number as the only datagram since the last want, and says
-// why. It returns the id.
+// asks requires a question with this number since the last want, besides LinkDowns that take
+// earlier ones down, and says why. It returns the id.
 func (s *connTest) asks(why string, number byte) (id string) {
 	s.Helper()
-	got := s.sent
+	got := slices.DeleteFunc(s.sent, func(d string) bool { return strings.HasPrefix(d, "08") })
 	s.sent = nil
 	if prefix := hex.EncodeToString([]byte{5, number, 0}); len(got) != 1 || len(got[0]) != 22 || got[0][:6] != prefix || got[0][10:] != "010100680000" {
 		s.Fatalf("%s:\nsent %s\nwant question %d", why, strings.Join(got, "\n     "), number)
 	}
 	return got[0][6:10]
+}
+
+// silent requires that nothing was sent since the last want but LinkDowns, and says why.
+func (s *connTest) silent(why string) {
+	s.Helper()
+	s.sent = slices.DeleteFunc(s.sent, func(d string) bool { return strings.HasPrefix(d, "08") })
+	s.want(why)
 }
 
 // events requires the events since the last call of events, and says why.

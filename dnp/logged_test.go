@@ -3,6 +3,7 @@ package dnp
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +192,10 @@ func TestLoggedContradiction(t *testing.T) {
 	s.store()
 	id := s.asks("after an adoption they are a reason to ask", 0)
 	s.recv("06 0000 00", "08"+id)
-	s.events("the peer answers: it has the same history", "unstored", "unstored", "answered")
+	s.answers("it has the same history", 1)
+	s.store()
+	s.recv("06 0100 00", "08"+s.asks("and once more", 1))
+	s.answers("it has", 1)
 	s.store()
 	s.wait(contradictionTime + 1)
 	if reason, ok := s.c.Ending(); ok {
@@ -201,6 +205,47 @@ func TestLoggedContradiction(t *testing.T) {
 	s.impossible()
 	s.store()
 	s.want("ten seconds later they mean nothing")
+}
+
+// answers requires a number of answers to questions since the last call.
+func (s *connTest) answers(why string, n int) {
+	s.Helper()
+	s.happen = slices.DeleteFunc(s.happen, func(e string) bool { return e == "unstored" })
+	s.events(why, slices.Repeat([]string{"answered"}, n)...)
+}
+
+// TestAsk asks a peer, and tells answers from guesses and from late datagrams.
+func TestAsk(t *testing.T) {
+	s := logged(t)
+	s.c.Ask()
+	s.pump()
+	s.store()
+	first := s.asks("a question", 0)
+	s.recv("08"+first, "06 0000 00")
+	s.answers("the number came last, and anybody can guess that", 0)
+	s.store()
+	second := s.asks("the next question at once", 1)
+	if first == second {
+		t.Fatalf("twice the same id %s", first)
+	}
+	s.recv("06 0100 00", "08"+first, "07 0010", "08 ff4f")
+	s.answers("an answer to the question before, and guesses", 0)
+	s.recv("07"+second, "07"+second)
+	s.answers("twice the same answer", 1)
+	s.store()
+	s.sent = nil
+	s.c.Ask()
+	s.wait(questionPause / 2)
+	s.silent("no series begins sooner than a second after another")
+	s.wait(questionPause / 2)
+	s.store()
+	s.recv("06 0200 00", "07"+s.asks("the next series", 2))
+	s.store()
+	s.recv("06 0300 00", "08"+s.asks("its second question", 3))
+	s.answers("two answers", 2)
+	s.store()
+	s.wait(time.Minute)
+	s.silent("the series is over")
 }
 
 // TestLoggedUncertain: a peer that goes on where the log ends too early takes the numbers of

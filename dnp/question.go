@@ -14,6 +14,7 @@ import (
 
 const (
 	questionsMax     = 6                      // in a series
+	answersMin       = 2                      // that end a series
 	questionPatience = 400 * time.Millisecond // for the answer to a question that was acknowledged
 	questionPause    = time.Second            // between an answer and the next series: who makes us ask pays for little
 	questionFirst    = 0x1000                 // the ids from here on are for questions alone
@@ -22,13 +23,15 @@ const (
 
 // A question is a series of questions to one peer. LinkUp and LinkDown are not repeated, and
 // a peer answers only the first offer under an id, so a question without an answer is
-// followed by another. A nil question asks nothing.
+// followed by another. So is the first that is answered: who sends many LinkUps may hit an id
+// by chance, but hardly two in a row. A nil question asks nothing.
 type question struct {
-	links *linkTable // of the connection
-	open  bool       // the series has no answer yet
-	list  []inquiry
-	again instant // when the next question is due; never
-	rest  instant // no series begins before
+	links   *linkTable // of the connection
+	open    bool       // the series goes on
+	answers uint8      // of the series
+	list    []inquiry
+	again   instant // when the next question is due; never
+	rest    instant // no series begins before
 }
 
 // An inquiry is one question.
@@ -42,7 +45,7 @@ type inquiry struct {
 // ask starts a series, unless one is under way.
 func (q *question) ask() {
 	if !q.open {
-		q.open, q.list, q.again = true, q.list[:0], max(q.rest, q.links.core.clock.now)
+		q.open, q.answers, q.list, q.again = true, 0, q.list[:0], max(q.rest, q.links.core.clock.now)
 		q.links.core.conns[q.links.conn].wake()
 	}
 }
@@ -82,7 +85,7 @@ func (q *question) advance(now instant) (unanswered bool) {
 	q.again = never
 	if len(q.list) == questionsMax {
 		q.open = false
-		return true
+		return q.answers == 0
 	}
 	q.next()
 	return false
@@ -116,7 +119,7 @@ func (q *question) acknowledged(n uint64, now instant) {
 		return
 	}
 	for i := range q.list {
-		if a := &q.list[i]; a.number == n+1 {
+		if a := &q.list[i]; a.number == n+1 && !a.acked {
 			a.acked = true
 			q.again = now.add(questionPatience)
 			q.settle(a)
@@ -136,19 +139,29 @@ func (q *question) receive(p []byte) bool {
 	}
 	for i := range q.list {
 		if a := &q.list[i]; a.id == m.Link && a.number > 0 {
-			a.answered = true
-			q.settle(a)
+			if !a.answered {
+				a.answered = true
+				q.settle(a)
+				if a.acked {
+					q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
+				}
+			}
 			return true
 		}
 	}
 	return false
 }
 
-// settle ends the series if a is answered.
+// settle takes the answer to a question, if a has one.
 func (q *question) settle(a *inquiry) {
-	if a.acked && a.answered {
-		q.open, q.again, q.rest = false, never, q.links.core.clock.now.add(questionPause)
-		q.links.log.believe()
-		q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
+	if !a.acked || !a.answered {
+		return
 	}
+	now := q.links.core.clock.now
+	if q.answers++; q.answers == answersMin {
+		q.open, q.again, q.rest = false, never, now.add(questionPause)
+	} else {
+		q.again = now
+	}
+	q.links.log.believe()
 }

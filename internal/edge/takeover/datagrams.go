@@ -151,17 +151,22 @@ type otherWays struct {
 }
 
 type otherWay struct {
-	edge  string // empty for directly
-	until time.Time
+	edge     string // empty for directly
+	until    time.Time
+	answered bool // one answer came by it
 }
 
 // note notes that a datagram came over an edge. It reports whether to ask the client.
 func (w *otherWays) note(now time.Time, edge string) (ask bool) {
-	w.list = slices.DeleteFunc(w.list, func(o otherWay) bool { return o.edge == edge || !o.until.After(now) })
+	way := otherWay{edge: edge, until: now.Add(wayTime)}
+	w.list = slices.DeleteFunc(w.list, func(o otherWay) bool {
+		way.answered = way.answered || o.edge == edge && o.answered
+		return o.edge == edge || !o.until.After(now)
+	})
 	if len(w.list) == waysMax {
 		w.list = w.list[1:]
 	}
-	w.list = append(w.list, otherWay{edge, now.Add(wayTime)})
+	w.list = append(w.list, way)
 	if now.Before(w.again) {
 		return false
 	}

@@ -237,10 +237,19 @@ func (b *base) ask(s *Session) {
 	}
 }
 
-// confirmed notes that the client of a session answered a question.
-func (b *base) confirmed(s *Session) {
-	b.setPath(s, Path{Edge: b.came})
-	b.detour(s, func() { s.others = otherWays{} })
+// confirm takes the answer of a client to a question, the datagram under way.
+func (b *base) confirm(s *Session) {
+	ways := s.others.list
+	switch {
+	case len(ways) == 0:
+	case s.path == Path{Edge: b.came}:
+		b.detour(s, func() { s.others.list = nil })
+	case ways[len(ways)-1].answered: // the last is the way by which it came
+		b.setPath(s, Path{Edge: b.came})
+		b.detour(s, func() { s.others = otherWays{} })
+	default:
+		ways[len(ways)-1].answered = true
+	}
 }
 
 // setPath sets the return path to the client of a session.

@@ -79,7 +79,7 @@ func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *a
 func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
 	if s := t.byAddr[ev.Conn.Addr()]; s != nil && s.Log.Conn() == ev.Conn {
 		if ev.Kind == dnp.EventAnswered {
-			t.confirmed(s)
+			t.confirm(s)
 		}
 		s.Log.Handle(now, ev)
 		t.wake(s)
