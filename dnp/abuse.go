@@ -16,9 +16,8 @@ const (
 	answerSize        = 8   // a generous bound of their bytes: the longest has 4
 
 	// What a peer sends beyond its limit may be forged, so it does not end the connection,
-	// and leaves room for what only the peer is likely to send.
-	spareRate   = 100 // such datagrams per second
-	spareBehind = 16  // commands behind the next: repeats whose acknowledgement was lost
+	// and leaves room for datagrams that are evidence of the peer: so many per second.
+	spareRate = 100
 )
 
 // A rateLimit is what a connection may still send. Each bucket is stored as the time at
@@ -52,7 +51,7 @@ func (r *rateLimit) allow(cfg *Config, p []byte, now instant) bool {
 	return true
 }
 
-// allowSpare reports whether one more datagram may be handled that likely is the peer's.
+// allowSpare reports whether one more datagram may be handled that is evidence of the peer.
 func (r *rateLimit) allowSpare(now instant) bool {
 	s := max(r.spare, now).add(time.Second / spareRate)
 	if s.sub(now) > rateBurst {
@@ -73,30 +72,11 @@ func (e *Endpoint) limited(c *Conn, p []byte, now instant) bool {
 	if c.client || cfg.RateDatagrams <= 0 && cfg.RateBytes <= 0 || c.limit.allow(cfg, p, now) {
 		return false
 	}
-	if e.likely(c, p) && c.limit.allowSpare(now) {
+	if e.evident(c, p) && c.limit.allowSpare(now) {
 		return false
 	}
 	e.drop(DropRate)
 	return true
-}
-
-// likely reports whether a datagram has a number that a stranger can hardly guess: of a
-// command of ours in flight, or of the next or latest ones of the peer.
-func (e *Endpoint) likely(c *Conn, p []byte) bool {
-	cmd, r := wire.Command(p[0]), wire.NewReader(p[1:])
-	seq, profile := wire.Seq(r.Uint16()), e.cfg.Profile
-	switch {
-	case r.Err() != nil:
-		return false
-	case cmd == wire.CommandReliableAck:
-		n, ok := profile.Unwrap(seq, c.send.next)
-		o := c.send.find(n)
-		return ok && o != nil && o.sends > 0
-	case isReliable(cmd, profile):
-		n, a := c.recv.judge(profile, seq)
-		return a != arrivalOutside && n+spareBehind >= c.recv.next
-	}
-	return false
 }
 
 // An attacker who forges datagrams of a client without seeing its traffic has to guess

@@ -213,14 +213,6 @@ func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
 	return 0, 0
 }
 
-// Evident reports whether a datagram is evidence that its sender is the peer of the connection
-// that a snapshot and the changes behind it describe: whether it has a number that a stranger
-// can hardly guess.
-func Evident(snapshot []byte, changes []Changes, datagram []byte) bool {
-	c := loggedConn(snapshot, changes)
-	return c != nil && c.e.likely(c, datagram)
-}
-
 // loggedConn makes the connection that a snapshot and the changes behind it describe, without a
 // peer. It stops at a change that does not follow, and returns nil if the snapshot cannot be
 // read.
