@@ -135,12 +135,6 @@ func (t *linkTable) asker() *question {
 	return t.question
 }
 
-// peerUses reports whether the peer offered a link under id.
-func (t *linkTable) peerUses(id wire.LinkID) bool {
-	_, ok := t.peer[id]
-	return ok
-}
-
 // sourceAt returns the Source of the link in slot, or nil for an offer of the peer that
 // was not accepted.
 func (t *linkTable) sourceAt(slot int) *Source {

@@ -64,7 +64,7 @@ func (q *question) askIfAlive() {
 // next queues the next question.
 func (q *question) next() {
 	id := q.newID()
-	for q.links.peerUses(id) {
+	for _, used := q.links.slotOf(id); used; _, used = q.links.slotOf(id) { // by the peer, or by an earlier release
 		id = q.newID()
 	}
 	q.list = append(q.list, inquiry{id: id})
