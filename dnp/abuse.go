@@ -72,7 +72,7 @@ func (e *Endpoint) limited(c *Conn, p []byte, now instant) bool {
 	if c.client || cfg.RateDatagrams <= 0 && cfg.RateBytes <= 0 || c.limit.allow(cfg, p, now) {
 		return false
 	}
-	if e.evident(c, p) && c.limit.allowSpare(now) {
+	if e.Evident(c, p) && c.limit.allowSpare(now) {
 		return false
 	}
 	e.drop(DropRate)

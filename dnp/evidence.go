@@ -12,7 +12,7 @@ import "github.com/dnprelay/dnprelay/dnp/wire"
 //
 // Evidence of the peer is
 //
-//   - a number that a stranger can hardly guess (evident): it keeps a connection alive, gets
+//   - a number that a stranger can hardly guess (Endpoint.Evident): it keeps a connection alive, gets
 //     through when there are too many datagrams, and lets an edge take a session from another
 //     one that lives but cannot be reached;
 //   - the answer to a question (question.go), which takes a random number: it decides the way of
@@ -25,9 +25,9 @@ import "github.com/dnprelay/dnprelay/dnp/wire"
 // whose acknowledgement was lost.
 const evidentBehind = 16
 
-// evident reports whether a datagram has a number that a stranger can hardly guess: of a
-// command of ours in flight, or of the next or latest ones of the peer.
-func (e *Endpoint) evident(c *Conn, p []byte) bool {
+// Evident reports whether a datagram that is not empty has a number that a stranger can hardly
+// guess: of a command of ours in flight, or of the next or latest ones of the peer.
+func (e *Endpoint) Evident(c *Conn, p []byte) bool {
 	cmd, r := wire.Command(p[0]), wire.NewReader(p[1:])
 	seq, profile := wire.Seq(r.Uint16()), e.cfg.Profile
 	switch {
@@ -44,9 +44,9 @@ func (e *Endpoint) evident(c *Conn, p []byte) bool {
 	return false
 }
 
-// Evident reports whether a datagram is evidence of the peer of the connection that a snapshot
-// and the changes behind it describe: whether it has a number that a stranger can hardly guess.
-func Evident(snapshot []byte, changes []Changes, datagram []byte) bool {
+// LoggedEvident returns what [Endpoint.Evident] would for the connection that a snapshot and the
+// changes behind it describe.
+func LoggedEvident(snapshot []byte, changes []Changes, datagram []byte) bool {
 	c := loggedConn(snapshot, changes)
-	return c != nil && c.e.evident(c, datagram)
+	return c != nil && c.e.Evident(c, datagram)
 }

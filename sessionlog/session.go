@@ -225,9 +225,9 @@ func (s *Session) Conn() *dnp.Conn { return s.conn }
 func (s *Session) Token() uint64 { return s.token }
 
 // Evident reports whether a datagram is evidence that the client of the session that was found
-// wrote it; see [dnp.Evident].
+// wrote it; see [dnp.LoggedEvident].
 func (s *Session) Evident(datagram []byte) bool {
-	return s.phase == Found && dnp.Evident(s.toAdopt.ckpt.Snapshot, s.toAdopt.changes, datagram)
+	return s.phase == Found && dnp.LoggedEvident(s.toAdopt.ckpt.Snapshot, s.toAdopt.changes, datagram)
 }
 
 // Claim begins to write that this edge owns the session that was found.

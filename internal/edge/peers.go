@@ -155,8 +155,8 @@ func (h *takeoverHost) Workers() int { return len(h.w.node.workers) }
 func (h *takeoverHost) Pass(worker int, client netip.AddrPort, p []byte, via string, hops uint8) {
 	data, here := bytes.Clone(p), h.w.index
 	h.w.node.workers[worker].post(len(data), func(w *Worker, now time.Time) {
+		w.takeover.Misplaced(client, here, data)
 		w.Deliver(now, via, hops, client, data)
-		w.takeover.Misplaced(client, here)
 	})
 }
 

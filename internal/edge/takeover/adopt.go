@@ -83,12 +83,14 @@ func (b *base) greetElsewhere(now time.Time, from netip.AddrPort, o orphan) bool
 	return true
 }
 
-// Misplaced counts a datagram of a client that came to another worker of this edge, by. After
-// moveAfter of them that worker gets the session. A client that comes over another edge does
-// not count: the forwarder, not a socket, chooses its worker.
-func (b *base) Misplaced(client netip.AddrPort, by int) {
+// Misplaced counts a datagram of a client that came to another worker of this edge, by, before it
+// is delivered. After moveAfter of them that worker gets the session. A datagram that is no
+// evidence of the client does not count: a forged one can come to another address of the machine.
+// A client that comes over another edge does not count: the forwarder, not a socket, chooses its
+// worker.
+func (b *base) Misplaced(client netip.AddrPort, by int, p []byte) {
 	s := b.byAddr[client]
-	if s == nil || !s.stays() || s.path.Edge != "" || b.leaving {
+	if s == nil || !s.stays() || s.path.Edge != "" || b.leaving || !b.cfg.Endpoint.Evident(s.Log.Conn(), p) {
 		return
 	}
 	if s.misplaced++; s.misplaced == moveAfter {

@@ -364,9 +364,14 @@ func TestMisplaced(t *testing.T) {
 	e.join(addr)
 	w, other := e.workers[0], e.addWorker()
 	w.t.setPath(w.session(addr), Path{})
-	for i := range moveAfter {
-		w.wantPhase("it stays until enough datagrams came", addr, Serving)
+	for i := range 10 * moveAfter {
 		other.deliver(addr, "", 3, byte(i), 0)
+		e.pass(time.Millisecond)
+	}
+	received, _ := w.session(addr).Log.Conn().NextNumbers()
+	for i := range moveAfter {
+		w.wantPhase("it stays until enough datagrams of the client came", addr, Serving)
+		other.deliver(addr, "", 4, byte(received)+byte(i), 0)
 		e.pass(time.Millisecond)
 	}
 	e.pass(100 * time.Millisecond)

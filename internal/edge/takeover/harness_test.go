@@ -268,8 +268,8 @@ func (w *testWorker) Pass(worker int, client netip.AddrPort, p []byte, edge stri
 	p = slices.Clone(p)
 	to := w.workers[worker]
 	to.Must(func(now time.Time) {
+		to.t.Misplaced(client, w.index, p)
 		to.take(now, client, edge, hops, p)
-		to.t.Misplaced(client, w.index)
 	})
 }
 
