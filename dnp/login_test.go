@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/admit"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 const (
@@ -125,11 +127,10 @@ func TestLoginGreeted(t *testing.T) {
 	s.want("the links of the greetings end", "08"+id, s.after(id, 1), s.after(id, 2))
 }
 
-// after returns LinkDown for the n-th id after one.
+// after returns LinkDown for the n-th id of hellos after the one of the first.
 func (s *connTest) after(id string, n byte) string {
-	b := unhex("08" + id)
-	b[1] += n
-	return hex.EncodeToString(b)
+	first := wire.LinkID(binary.LittleEndian.Uint16(unhex(id)))
+	return hex.EncodeToString(wire.LinkDown{Link: helloIDs{first: first}.id(n)}.Append(nil))
 }
 
 // TestGreetingExpires: a peer that answers a greeting and does not log in is forgotten, as is
