@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -155,7 +156,7 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return guard(cfg.TokenFile, mux)
+	return guard(cfg.TokenFile, cfg.Addr, mux)
 }
 
 // A Health is the answer of /readyz.
@@ -226,15 +227,17 @@ func ReadToken(file string) (string, error) {
 // guard passes on requests that only read public data. A request that changes something, or
 // shows the inside of the process, needs the token in a file; guard reads the file for each
 // such request, so that an operator can replace it. Without a file such a request must come
-// from this machine, and not from a web page in a browser on it.
-func guard(file string, next http.Handler) http.Handler {
+// from this machine, and not from a web page in a browser on it. addr is where the node
+// listens.
+func guard(file, addr string, next http.Handler) http.Handler {
+	listen := hostname(addr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if public(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if file == "" && (!local(r) || r.Header.Get("Origin") != "") {
-			http.Error(w, "without --http-token this request is served to loopback only", http.StatusForbidden)
+		if file == "" && !(local(r) && forLocal(r, listen) && ofNoPage(r)) {
+			http.Error(w, "without --http-token this request is served only to programs on this machine that ask for 127.0.0.1 or localhost", http.StatusForbidden)
 			return
 		}
 		if file != "" && !hasToken(r, file) {
@@ -254,6 +257,29 @@ func public(r *http.Request) bool {
 func local(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// forLocal reports whether a request asks for this machine by an address of loopback,
+// localhost, or the name in --http. A web page that makes a name of its own resolve to
+// 127.0.0.1 (DNS rebinding) asks for that name. Browsers do not say from where they ask for
+// 0.0.0.0, which is this machine, too.
+func forLocal(r *http.Request, listen string) bool {
+	host := hostname(r.Host)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost") || host != "" && strings.EqualFold(host, listen)
+}
+
+func hostname(hostport string) string { return (&url.URL{Host: hostport}).Hostname() }
+
+// ofNoPage reports whether a request is not one of a web page of another site. The rules of
+// the library regard a GET as harmless; here they judge it as a POST, because a profile slows
+// the process down.
+func ofNoPage(r *http.Request) bool {
+	r = r.WithContext(r.Context())
+	r.Method = http.MethodPost
+	return http.NewCrossOriginProtection().Check(r) == nil
 }
 
 // hasToken compares digests, which takes the same time for every token.
