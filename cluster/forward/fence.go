@@ -22,8 +22,8 @@ func (c Client) key() (k clientKey) {
 	return k
 }
 
-// A fence remembers the highest epochs of the sessions of clients that other edges serve,
-// for up to max clients; then it forgets the one that was longest not used. Entry 0 is the
+// A fence remembers the highest epochs of the sessions of clients that other edges serve, and
+// what they may still send, for up to max clients; then it forgets the one that was longest not used. Entry 0 is the
 // head of a ring in the order of use.
 type fence struct {
 	max     int
@@ -38,23 +38,15 @@ type fenceEntry struct {
 	origin      uint64        // process to whose socket the last Orphan of the client came; 0 for none
 	epoch       uint64        // highest that was seen
 	seen        time.Duration // when that epoch was seen last
+	traffic     traffic       // what the client may still send by this edge
 }
 
 func newFence(most int) fence {
 	return fence{max: most, entries: make([]fenceEntry, 1), index: make(map[clientKey]int32)}
 }
 
-// find returns the entry of a client, nil if there is none. It is valid until the next
-// touch.
-func (f *fence) find(k clientKey) *fenceEntry {
-	if i, ok := f.index[k]; ok {
-		return &f.entries[i]
-	}
-	return nil
-}
-
 // touch returns the entry of a client, which it makes if there is none, as the one that
-// was used last.
+// was used last. The entry is valid until the next touch.
 func (f *fence) touch(k clientKey) *fenceEntry {
 	i, ok := f.index[k]
 	if ok {

@@ -71,6 +71,7 @@ type node struct {
 type world struct {
 	t     *testing.T
 	now   time.Time
+	rate  Rate
 	nodes map[string]*node
 	order []*node
 }
@@ -88,7 +89,7 @@ func newWorld(t *testing.T, names ...string) *world {
 func (w *world) start(name string, i int, id uint64) *node {
 	n := &node{name: name, id: id, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7947), owned: map[Client]uint64{}, hints: map[Client]string{}}
 	var err error
-	n.Router, err = New(w.now, Config{Node: name, ID: id, Serves: func(c Client) (uint64, bool) {
+	n.Router, err = New(w.now, Config{Node: name, ID: id, Rate: w.rate, Serves: func(c Client) (uint64, bool) {
 		e, ok := n.owned[c]
 		return e, ok
 	}})
@@ -118,6 +119,14 @@ func (r *Router) Liveness(now time.Time, node string) Liveness {
 		return Gone
 	}
 	return r.liveness(r.since(now), p)
+}
+
+// find returns the entry of a client, nil if there is none.
+func (f *fence) find(k clientKey) *fenceEntry {
+	if i, ok := f.index[k]; ok {
+		return &f.entries[i]
+	}
+	return nil
 }
 
 // meet gives all nodes the roster.

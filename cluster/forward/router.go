@@ -21,12 +21,17 @@ type Config struct {
 	// 0 if that is not known. The router calls it for what comes from other edges; it must
 	// not call the router. It must not be nil.
 	Serves func(Client) (epoch uint64, ok bool)
+
+	// Rate is how much of each client that other edges serve this edge forwards: as much
+	// as such an edge takes from a client itself.
+	Rate Rate
 }
 
 // Bounds.
 const (
 	// clientsMax is for how many clients of other edges the router remembers the highest
-	// epoch. When there are more, it forgets the one that was longest not used.
+	// epoch, and what they may still send. When there are more, it forgets the one that was
+	// longest not used.
 	clientsMax = 65_536
 
 	// PeersMax is how many edges there can be: as many as gossip takes notice of.
@@ -117,12 +122,14 @@ func (r *Router) In(now time.Time, node string, c Client, hops uint8, data []byt
 		r.stats.Drops[DropNoPeer]++
 		return false
 	}
-	m := message{hops: hops + 1, origin: r.cfg.ID, client: c, data: data}
-	if e := r.fence.find(c.key()); e != nil {
-		m.epoch = e.highest(at)
-		if hops > 0 && e.origin != 0 {
-			m.origin = e.origin
-		}
+	e := r.fence.touch(c.key())
+	if hops == 0 && !e.traffic.allow(r.cfg.Rate, at, data) {
+		r.stats.Drops[DropRate]++
+		return false
+	}
+	m := message{hops: hops + 1, epoch: e.highest(at), origin: r.cfg.ID, client: c, data: data}
+	if hops > 0 && e.origin != 0 {
+		m.origin = e.origin
 	}
 	r.seal(p, TypeIn, &m, out)
 	if hops > 0 {
@@ -286,6 +293,7 @@ func (r *Router) receiveOut(now time.Duration, from *peer, m *message, own uint6
 		return
 	}
 	e.observe(now, m.epoch)
+	e.traffic.returned(m.data)
 	d.Kind = ToClient
 	r.stats.Client++
 }
@@ -340,13 +348,14 @@ const (
 	DropNoPeer                          // for an edge that is not known, or silent
 	DropTooLarge                        // more than fits into a cluster datagram
 	DropAddress                         // the client has an address that means nothing to other edges
+	DropRate                            // of a client, or in its name, beyond the rate
 
 	NumDropReasons
 	dropNone = NumDropReasons
 )
 
 var dropNames = [...]string{
-	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address", "none",
+	"off", "malformed", "version", "unknown_sender", "unknown_key", "bad_seal", "replay", "hops", "stale_epoch", "no_peer", "too_large", "address", "rate", "none",
 }
 
 // String returns the name of r in metrics.

@@ -40,7 +40,7 @@ var rules = map[string][]string{
 
 	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
-	"cluster/forward":        {"cluster"},
+	"cluster/forward":        {"cluster", "dnp/wire"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "internal/turn", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},

@@ -9,6 +9,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
@@ -76,7 +77,8 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 		return err
 	}
 	if n.durable != nil { // without a log no other edge serves the clients of this one
-		if n.forward, err = NewForwarding(&c.Forward, n.name, n.gossip, n.log); err != nil {
+		rate := forward.Rate{Datagrams: c.SessionDatagramRate, Bytes: c.SessionByteRate}
+		if n.forward, err = NewForwarding(&c.Forward, rate, n.name, n.gossip, n.log); err != nil {
 			return err
 		}
 	}

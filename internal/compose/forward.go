@@ -31,9 +31,9 @@ type Forwarding struct {
 }
 
 // NewForwarding opens the port for datagrams of other edges, and publishes its address and
-// the name of this process through gossip. Without members or keys nothing can be
-// forwarded: then it logs that, and returns nil.
-func NewForwarding(c *config.Forward, node string, members *gossip.Gossip, log *slog.Logger) (*Forwarding, error) {
+// the name of this process through gossip. It forwards rate of each client. Without members or
+// keys nothing can be forwarded: then it logs that, and returns nil.
+func NewForwarding(c *config.Forward, rate forward.Rate, node string, members *gossip.Gossip, log *slog.Logger) (*Forwarding, error) {
 	if members == nil || len(members.Keys()) == 0 {
 		log.Info("datagrams of clients that other edges serve are not forwarded: forwarding needs --gossip-join and --gossip-key-file")
 		return nil, nil
@@ -44,7 +44,7 @@ func NewForwarding(c *config.Forward, node string, members *gossip.Gossip, log *
 	}
 	w := &Forwarding{gossip: members, log: log}
 	w.Forwarder, err = socket.Open(socket.Config{
-		Router: forward.Config{Node: node, Serves: func(c forward.Client) (uint64, bool) { return w.edge.Serves(c) }},
+		Router: forward.Config{Node: node, Rate: rate, Serves: func(c forward.Client) (uint64, bool) { return w.edge.Serves(c) }},
 		Listen: listen, Changed: w.changed, Log: log,
 		Handle: func(_ time.Time, list []forward.Delivery) { w.edge.Forwarded(list) },
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
@@ -19,7 +20,7 @@ func TestForwardingNeedsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	w, err := NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, "e", g, log)
+	w, err := NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, forward.Rate{}, "e", g, log)
 	if w != nil || err != nil || strings.Count(text.String(), "not forwarded") != 1 {
 		t.Errorf("without keys: %v, %v, and the log says %q", w, err, text.String())
 	}

@@ -86,7 +86,7 @@ func (p *pair) start(name string, g *gossip.Gossip) {
 		port = p.addrs[0].Port()
 	}
 	log := slog.New(slog.DiscardHandler)
-	fw, err := compose.NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, name, g, log)
+	fw, err := compose.NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, forward.Rate{Datagrams: 200, Bytes: 64 << 10}, name, g, log)
 	if err != nil {
 		p.Fatal(err)
 	}
