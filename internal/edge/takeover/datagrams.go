@@ -13,10 +13,12 @@ import (
 // the worker knows which edge serves the client, or until it has taken the session over. A
 // client repeats everything reliable after half a second.
 const (
-	orphansPerClient = 8
-	orphansMax       = 4096 // clients
-	orphanTime       = 250 * time.Millisecond
-	askAgainTime     = 50 * time.Millisecond
+	orphansPerClient     = 8
+	orphanBytesPerClient = 64 << 10 // any datagram fits
+	orphansMax           = 4096     // clients
+	orphanBytesMax       = 16 << 20
+	orphanTime           = 250 * time.Millisecond
+	askAgainTime         = 50 * time.Millisecond
 )
 
 // An orphan is a datagram of a client that the worker does not serve. hold makes a copy of
@@ -31,6 +33,7 @@ type orphan struct {
 type orphans struct {
 	byAddr map[netip.AddrPort]*orphanQueue
 	byDue  *heap.Heap[*orphanQueue]
+	bytes  int // of all
 }
 
 // An orphanQueue is the orphan datagrams of one client.
@@ -40,6 +43,7 @@ type orphanQueue struct {
 	again time.Time // when to ask again which edge serves the client; zero for never
 	place int       // in orphans.byDue
 	list  []orphan
+	bytes int // of list
 }
 
 func newOrphans() orphans {
@@ -59,9 +63,13 @@ func (x *orphanQueue) due() time.Time {
 // hold keeps a copy of a datagram. It reports whether it is the first of its client, and
 // whether there was room.
 func (q *orphans) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok bool) {
-	x := q.byAddr[from]
+	x, size := q.byAddr[from], len(o.data)
 	switch {
-	case x == nil && len(q.byAddr) >= orphansMax, x != nil && len(x.list) >= orphansPerClient:
+	case q.bytes+size > orphanBytesMax:
+		return false, false
+	case x == nil && len(q.byAddr) >= orphansMax:
+		return false, false
+	case x != nil && (len(x.list) >= orphansPerClient || x.bytes+size > orphanBytesPerClient):
 		return false, false
 	case x == nil:
 		first = true
@@ -71,6 +79,8 @@ func (q *orphans) hold(now time.Time, from netip.AddrPort, o orphan) (first, ok 
 	}
 	o.data = bytes.Clone(o.data)
 	x.list = append(x.list, o)
+	x.bytes += size
+	q.bytes += size
 	return first, true
 }
 
@@ -90,6 +100,7 @@ func (q *orphans) remove(from netip.AddrPort) []orphan {
 	}
 	delete(q.byAddr, from)
 	q.byDue.Remove(x)
+	q.bytes -= x.bytes
 	return x.list
 }
 

@@ -66,6 +66,50 @@ func TestOrphansWait(t *testing.T) {
 	}
 }
 
+// TestOrphanBytes: the bytes that wait are bounded, those of one client and all together. One
+// datagram of a client fits, whatever its size, and what was removed makes room.
+func TestOrphanBytes(t *testing.T) {
+	s, now := newOrphans(), simnet.Epoch
+	hold := func(client, size int) bool {
+		_, ok := s.hold(now, clientAddr(client), orphan{data: make([]byte, size)})
+		return ok
+	}
+	const largest = 65_507 // that UDP carries
+	if !hold(1, largest) {
+		t.Fatal("the largest datagram does not wait")
+	}
+	if hold(1, 100) {
+		t.Errorf("another 100 bytes wait behind %d of the client, more than %d", largest, orphanBytesPerClient)
+	}
+	for i := range orphansPerClient {
+		if !hold(2, 1_361) {
+			t.Errorf("datagram %d of the largest that clients send does not wait", i)
+		}
+	}
+	s.remove(clientAddr(2))
+	held, n := largest, 3
+	for ; hold(n, largest); n++ {
+		held += largest
+	}
+	if most := orphanBytesMax; held > most || held < most-largest {
+		t.Fatalf("%d bytes wait, want %d at most", held, most)
+	}
+	if !hold(n, orphanBytesMax-held) {
+		t.Error("what fits exactly does not wait")
+	}
+	if hold(n+1, 1) || s.waiting(clientAddr(n+1)) {
+		t.Error("a client without a datagram that fits waits")
+	}
+	s.remove(clientAddr(1))
+	if !hold(n+1, largest) {
+		t.Error("there is no room where a datagram was removed")
+	}
+	s.advance(now.Add(orphanTime), now.Add(time.Hour))
+	if s.bytes != 0 {
+		t.Errorf("%d bytes count when no datagram waits", s.bytes)
+	}
+}
+
 // TestOrphansAsked: it is asked again about a client whose datagrams wait still, once at a
 // time.
 func TestOrphansAsked(t *testing.T) {
