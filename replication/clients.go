@@ -163,10 +163,10 @@ func parseGroups(value []byte) []string {
 // oldest is forgotten, and a write of that session that a later one overtook would be applied.
 const writersMax = 64
 
-// A writeMark is the highest write number of one session.
+// A writeMark is the latest write of one session.
 type writeMark struct {
 	session string
-	number  uint32
+	last    writeNumber
 	refused bool         // a value of that write was refused
 	rates   []ratedValue // at most one for each value with a rate
 }
@@ -215,15 +215,16 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 	if st == nil {
 		return WriteNoState
 	}
-	if m := st.writeMark(w.Session); m != nil && m.overtakes(w.Number) {
+	number := writeNumber{w.Number, w.Wide}
+	if m := st.writeMark(w.Session); m != nil && !number.after(m.last) {
 		s.stats.WritesStale++
-		return m.again(w.Number)
+		return m.again(number)
 	}
 	if err := s.checkWrite(st, w); err != nil {
 		s.sendRefused(now, st.refusedEvent(w, err.Code))
 		return WriteRefused
 	}
-	m := st.remember(w.Session, w.Number)
+	m := st.remember(w.Session, number)
 	result.Refused = s.enforceBounds(now, st, w, m)
 	m.refused = len(result.Refused) > 0
 	if changed := s.changedEvent(now, st, w); s.applyEdit(st, &s.edit) > 0 {
@@ -290,21 +291,18 @@ func (st *stored) writeMark(session string) *writeMark {
 	return nil
 }
 
-// overtakes reports whether a write with this or a later number was applied. Numbers wrap.
-func (m *writeMark) overtakes(number uint32) bool { return int32(number-m.number) <= 0 }
-
 // again answers a write that was applied or overtaken. If a value of that very write was
 // refused, the answer is that all were: the edge did not learn which, or its release does not
 // know partial results. It then gives its client the authoritative values, which include those
 // that were applied.
-func (m *writeMark) again(number uint32) WriteCode {
-	if m.refused && m.number == number {
+func (m *writeMark) again(number writeNumber) WriteCode {
+	if m.refused && m.last == number {
 		return WriteRefused
 	}
 	return WriteOK
 }
 
-func (st *stored) remember(session string, number uint32) *writeMark {
+func (st *stored) remember(session string, number writeNumber) *writeMark {
 	m := st.writeMark(session)
 	if m == nil {
 		if len(st.marks) == writersMax {
@@ -313,7 +311,7 @@ func (st *stored) remember(session string, number uint32) *writeMark {
 		st.marks = append(st.marks, writeMark{session: session})
 		m = &st.marks[len(st.marks)-1]
 	}
-	m.number = number
+	m.last = number
 	return m
 }
 

@@ -128,6 +128,7 @@ type Write struct {
 	// whose number is not above the last one of its session, because that write was applied or
 	// overtaken, and answers ok.
 	Number uint32
+	Wide   uint64 // see WriteNumbers; not part of the message
 
 	Values []WriteValue // WriteValues: by index. WriteAssert: all values in order
 

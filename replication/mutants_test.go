@@ -31,7 +31,12 @@ var mutantList = []mutants.Mutant{
 	{Name: "rate_shared_by_values", File: "replication/clients.go", Old: "return v.index == i })", New: "return true })"},
 	{Name: "events_without_end", File: "replication/clients.go", Old: "if !r.pace.allow(", New: "if r.pace.allow(s.clock.age(now), refusedPause, refusedAtOnce); false && !r.pace.allow("},
 	{Name: "missed_never_forgotten", File: "replication/clients.go", Old: "\tr.missed = 0\n", New: "", Run: "Paced"},
-	{Name: "again_says_ok", File: "replication/clients.go", Old: "if m.refused && m.number == number {", New: "if false {"},
+	{Name: "moves_uncounted", File: "replication/writenumber.go", Old: "epoch > numberEpochMax || n>>", New: "n>>", Run: "WriteOrder"},
+	{Name: "many_writes_uncounted", File: "replication/writenumber.go", Old: "epoch > numberEpochMax || n>>numberCountBits != 0 {", New: "epoch > numberEpochMax {", Run: "WriteOrder"},
+	{Name: "wide_number_ignored", File: "replication/writenumber.go", Old: "if a.wide == 0 && (b.wide == 0 || b.wide>>wideCountBits > numberEpochMax) {", New: "if true {", Run: "WriteOrder"},
+	{Name: "last_release_is_late", File: "replication/writenumber.go", Old: "(b.wide == 0 || b.wide>>wideCountBits > numberEpochMax)", New: "b.wide == 0", Run: "WriteOrder"},
+	{Name: "last_release_is_early", File: "replication/writenumber.go", Old: "a.wide == 0 && (b.wide == 0 || b.wide>>wideCountBits > numberEpochMax)", New: "a.wide == 0", Run: "WriteOrder"},
+	{Name: "again_says_ok", File: "replication/clients.go", Old: "if m.refused && m.last == number {", New: "if false {"},
 	{Name: "infinite_states_made", File: "replication/clients.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }
 

@@ -294,6 +294,9 @@ const (
 	HeaderToken    = "Dnp-Token"    // by which a game server names a message to a client
 )
 
+// HeaderWrite has the wide number of a write request, if it has one (replication.WriteNumbers).
+const HeaderWrite = "Dnp-Write"
+
 // HeaderControl marks a message on the subject of a client that is a command to the
 // client's edge and not for the client.
 const (

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,6 +142,7 @@ func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
 		w.counts.Malformed++
 		return
 	}
+	write.Wide, _ = strconv.ParseUint(m.Header[subject.HeaderWrite], 10, 64) // most have none
 	sp, ok := w.space(now, o, write.Space)
 	if !ok {
 		w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))

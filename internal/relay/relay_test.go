@@ -2,12 +2,14 @@ package relay
 
 import (
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -74,5 +76,30 @@ func TestFinish(t *testing.T) {
 	run()
 	if batches != 2 || answers != 2 {
 		t.Errorf("%d batches, %d answers after the end, want 2 and 2", batches, answers)
+	}
+}
+
+// TestWideWriteNumbers: the holder applies what a client writes after its session has moved more
+// often than the number in the request can say, because the header says it.
+func TestWideWriteNumbers(t *testing.T) {
+	w, shard := benchWorker(t, nil)
+	now := time.Unix(1, 0)
+	kind, _ := wire.ParseValueType("uint8")
+	w.post(shard, (*Worker).publish, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint8","value":0}],"access":"read-write"}`)})
+	for i, epoch := range []uint64{1, 129, 400, 399} {
+		number, wide := replication.WriteNumbers(epoch, 1)
+		m := bus.Msg{Data: replication.AppendWrite(nil, &replication.Write{
+			Kind: replication.WriteValues, Session: "s1", Client: "c", Space: "s", State: firstNumber(1), Number: number,
+			Values: []replication.WriteValue{{Type: kind, Value: []byte{byte(i)}}},
+		})}
+		if wide != 0 {
+			m.Header = map[string]string{subject.HeaderWrite: strconv.FormatUint(wide, 10)}
+		}
+		w.post(shard, (*Worker).write, m)
+		now = now.Add(time.Second)
+		w.Turn(now)
+	}
+	if got := w.spaces["s"].store.Stats(); got.Writes != 4 || got.WritesStale != 1 {
+		t.Errorf("of %d writes, the last of which is late, %d are taken for late; want 4 and 1", got.Writes, got.WritesStale)
 	}
 }

@@ -81,7 +81,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "repair_before_emission", File: "replication/repair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},
 	{Name: "range_skips_a_batch", File: "replication/emit.go", Old: "all[min(seq-all[0].seq, ", New: "all[min(seq-all[0].seq+1, "},
 	{Name: "ring_forgets_its_age", File: "replication/emit.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
-	{Name: "late_write_undoes", File: "replication/clients.go", Old: "return int32(number-m.number) <= 0", New: "return false", Run: stormRun},
+	{Name: "late_write_undoes", File: "replication/clients.go", Old: "m != nil && !number.after(m.last) {", New: "m != nil && m.last == number {", Run: stormRun},
 	{Name: "own_state_of_another_session", File: "replication/clients.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
 
 	// Rights that are not checked, and bounds that are not reported.

@@ -18,7 +18,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.unlinkWrong(session, st, false)\n\t\ts.offer(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/fanout/session.go", Old: "return s.ownStates.restore(wire.LinkID(ref))", New: "_ = wire.LinkID(ref)\n\t\treturn nil"},
-	{Name: "write_numbers_begin_again", File: "internal/edge/fanout/request.go", Old: "uint32(p.SessionEpoch)<<24 + p.made", New: "p.made"},
+	{Name: "write_numbers_begin_again", File: "internal/edge/fanout/request.go", Old: "replication.WriteNumbers(p.SessionEpoch, p.made)", New: "p.made, 0"},
 	{Name: "moved_sessions_leave", File: "internal/edge/fanout/session.go", Old: "if reason == dnp.CloseMoved {\n\t\treturn\n\t}", New: ""},
 	{Name: "reliable_messages_before_commit", File: "internal/edge/fanout/session.go", Old: "if s.SessionEpoch == 0 || !ev.Reliable {", New: "if true {",
 		Survives: "the game reads the stream, and the simulated game has no other subscribers"},

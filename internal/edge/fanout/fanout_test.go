@@ -10,23 +10,29 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
 var start = time.Unix(1000, 0)
 
 // A fakeHost is a Host that records what is published.
-type fakeHost struct{ published []string }
+type fakeHost struct {
+	published []string
+	requested []bus.Msg
+}
 
 func (h *fakeHost) Publish(m bus.Msg) error {
 	h.published = append(h.published, m.Subject+" "+string(m.Data))
 	return nil
 }
 
-func (*fakeHost) Request(bus.Msg, time.Duration, func(time.Time, []byte, error)) {}
-func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func()              { return func() {} }
-func (*fakeHost) Follow(string, int)                                             {}
-func (*fakeHost) Unfollow(string, int)                                           {}
+func (h *fakeHost) Request(m bus.Msg, _ time.Duration, _ func(time.Time, []byte, error)) {
+	h.requested = append(h.requested, m)
+}
+func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func() { return func() {} }
+func (*fakeHost) Follow(string, int)                                {}
+func (*fakeHost) Unfollow(string, int)                              {}
 
 func newPeer(h Host) *peer {
 	return &peer{spaceInfo: &spaceInfo{base: &base{Config: Config{Host: h}}, spaceName: "arena"}, SessionConfig: SessionConfig{ID: "m", Claims: newClaims(), Began: start}}
@@ -186,6 +192,38 @@ func TestWriteBounds(t *testing.T) {
 	}
 	if w.discardAll(); w.total != 0 || len(w.bySource) > 0 || len(w.list) > 0 {
 		t.Errorf("%d bytes of %d writers are left, want none", w.total, len(w.bySource))
+	}
+}
+
+// TestWideWriteNumbers: a request has its wide number in a header as soon as the number in it
+// says too little, a repetition the same one.
+func TestWideWriteNumbers(t *testing.T) {
+	h := &fakeHost{}
+	p := newPeer(h)
+	for _, c := range []struct {
+		epoch  uint64
+		made   uint32
+		number uint32
+		wide   string
+	}{
+		{0, 0, 1, ""},
+		{127, 7, 127<<24 + 8, ""},
+		{128, 7, 128<<24 + 8, "549755813896"},
+		{1000, 7, 232<<24 + 8, "4294967296008"},
+		{2, 1<<24 - 2, 3<<24 - 1, ""},
+		{2, 1<<24 - 1, 3 << 24, "8606711808"},
+	} {
+		p.SessionEpoch, p.made = c.epoch, c.made
+		w := replication.Write{Kind: replication.WriteValues, Number: p.nextWrite()}
+		p.request(&w, nil)
+		p.made += 5
+		p.request(&w, nil)
+		for _, m := range h.requested {
+			if got := m.Header[subject.HeaderWrite]; w.Number != c.number || got != c.wide {
+				t.Errorf("request %d of epoch %d has the numbers %#x and %q, want %#x and %q", c.made+1, c.epoch, w.Number, got, c.number, c.wide)
+			}
+		}
+		h.requested = nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -8,6 +9,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // The edge repeats a request to the holder that stays without an answer after repeatMin,
@@ -94,7 +96,7 @@ type peer struct {
 // which the request was sent.
 func (p *peer) request(w *replication.Write, done func(now time.Time, r replication.WriteResult, err error)) {
 	w.Session, w.Client, w.Space, w.Epoch = p.ID, p.Claims.Client, p.spaceName, p.epoch
-	m := bus.Msg{Subject: p.Subjects.Write(p.shard), Data: replication.AppendWrite(nil, w)}
+	m := bus.Msg{Subject: p.Subjects.Write(p.shard), Header: p.writeHeader(w.Number), Data: replication.AppendWrite(nil, w)}
 	p.Host.Request(m, answerWait, func(now time.Time, answer []byte, err error) {
 		var r replication.WriteResult
 		if err == nil {
@@ -109,22 +111,33 @@ func mustRepeat(r replication.WriteResult, err error) bool {
 	return err != nil || r.Code == replication.WriteBusy || r.Code == replication.WriteWrongEpoch
 }
 
-// nextWrite numbers the write requests of this session. The holder ignores a write whose
-// number is not above the last one of its session, so the numbers of an edge that takes a
-// session over begin above those of the edge before. 0 stands for none.
-//
-// Of the session's epoch the number has the lowest 8 bits, and the holder compares numbers
-// as they wrap: the order holds while no edge makes 2^24 requests, and while the last edge
-// that wrote to the state had one of the 127 epochs before.
-func (p *peer) nextWrite() uint32 {
+// nextWrite numbers the write requests of this session. The holder ignores a write that is not
+// later than the last one of its session, so those of an edge that takes a session over have
+// higher numbers than those of the edge before (replication.WriteNumbers). 0 stands for none.
+func (p *peer) nextWrite() (number uint32) {
 	if p.SessionEpoch > 0 {
 		p.made++
-		return uint32(p.SessionEpoch)<<24 + p.made
+		number, _ = replication.WriteNumbers(p.SessionEpoch, p.made)
+		return number
 	}
 	if p.writeNumber++; p.writeNumber == 0 {
 		p.writeNumber++
 	}
 	return p.writeNumber
+}
+
+// writeHeader returns the header of a write request: its wide number, which most requests do
+// not have.
+func (p *peer) writeHeader(number uint32) map[string]string {
+	if p.SessionEpoch == 0 {
+		return nil
+	}
+	first, _ := replication.WriteNumbers(p.SessionEpoch, 0)
+	_, wide := replication.WriteNumbers(p.SessionEpoch, number-first)
+	if wide == 0 {
+		return nil
+	}
+	return map[string]string{subject.HeaderWrite: strconv.FormatUint(wide, 10)}
 }
 
 func (p *peer) emit(now time.Time, ev replication.Event) {
