@@ -107,7 +107,7 @@ const (
 	CloseRejected                      // Connect: the server rejects us
 	CloseNoProtocol                    // Connect: the server knows no protocol that we know
 	CloseSlow                          // the reliable backlog was full
-	CloseHole                          // the peer skipped a reliable number for good
+	CloseHole                          // the peer skipped a reliable number, or the rest of a long message, for good
 	CloseTooLarge                      // the peer sent a message beyond LongMax
 	CloseDrain                         // given by owners: the owner shuts down
 	CloseKicked                        // given by owners: a game server expels the client

@@ -2,7 +2,10 @@ package dnp
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -85,7 +88,7 @@ func TestLongReceive(t *testing.T) {
 		{"as large as allowed", wire.PartFirst, "12345", "", true},
 		{"too large", wire.PartLast, "6", "", false},
 	} {
-		data, ok := r.add(wire.ReliableMessageLong{Flags: tt.flags, Data: []byte(tt.data)}, sizeMax)
+		data, ok := r.add(wire.ReliableMessageLong{Flags: tt.flags, Data: []byte(tt.data)}, sizeMax, 0)
 		if !bytes.Equal(data, []byte(tt.want)) || ok != tt.ok {
 			t.Errorf("%s: %q, %v, want %q, %v", tt.why, data, ok, tt.want, tt.ok)
 		}
@@ -95,7 +98,7 @@ func TestLongReceive(t *testing.T) {
 func TestLongReceiveLink(t *testing.T) {
 	var r longReceive
 	add := func(link wire.LinkID, flags wire.LinkStateFlags, message, values string) (wire.LinkStateLong, bool, bool) {
-		return r.addLink(wire.LinkStateLong{Link: link, Flags: flags, Message: []byte(message), Values: []byte(values)})
+		return r.addLink(wire.LinkStateLong{Link: link, Flags: flags, Message: []byte(message), Values: []byte(values)}, 0)
 	}
 	add(1, wire.LinkStateFirst|wire.LinkStateReadOnly, "a", "")
 	if _, done, ok := add(2, wire.LinkStateLast, "x", "x"); done || !ok {
@@ -108,6 +111,33 @@ func TestLongReceiveLink(t *testing.T) {
 	add(3, wire.LinkStateFirst, "", "")
 	if _, _, ok := add(3, 0, "", string(make([]byte, longLinkMax+1))); ok {
 		t.Error("an offer beyond 64 KiB is accepted")
+	}
+}
+
+// TestLongReceiveBoth: the parts of a message are consecutive, so it leaves no room to a long offer.
+func TestLongReceiveBoth(t *testing.T) {
+	var r longReceive
+	part := func(n int) []byte { return make([]byte, n) }
+	if _, ok := r.add(wire.ReliableMessageLong{Flags: wire.PartFirst, Data: part(60_000)}, 192<<10, 0); !ok {
+		t.Fatal("a part is refused")
+	}
+	if _, _, ok := r.addLink(wire.LinkStateLong{Link: 1, Flags: wire.LinkStateFirst, Values: part(5_000)}, 0); !ok {
+		t.Error("an offer that fits is refused")
+	}
+	if _, _, ok := r.addLink(wire.LinkStateLong{Link: 1, Values: part(5_000)}, 0); ok {
+		t.Error("an offer that does not fit beside the message is accepted")
+	}
+	if _, ok := r.add(wire.ReliableMessageLong{Data: part(132_000)}, 192<<10, 0); ok {
+		t.Error("a message that does not fit beside the offer is accepted")
+	}
+}
+
+// TestLongTimeWithHoles: a peer that always leaves a hole does not postpone the end of its message.
+func TestLongTimeWithHoles(t *testing.T) {
+	cfg := quiet().withDefaults()
+	w := recvWindow{early: make([]early, 1), hole: 100, long: longReceive{due: 200}}
+	if got := w.holeAt(&cfg, false, false); got != 200 {
+		t.Errorf("the connection ends at %d, want 200", got)
 	}
 }
 
@@ -162,4 +192,71 @@ func TestLongLinkDamagedClash(t *testing.T) {
 	s.sent = nil
 	s.recv("0b 0000 0080 06 0100 4d 0100 ff")
 	s.want("the offer is refused, and our link is offered under the next id", "06 0000 00", "08 0080", "05 0100 0180 01 0100 4d 0100 01 00")
+}
+
+// TestLongTime: a long message or offer ends the connection unless its parts keep coming, because
+// what has arrived takes memory.
+func TestLongTime(t *testing.T) {
+	size := func(n int) string { return strings.Repeat("61", n) }
+	for _, c := range []struct {
+		why, first, part, last string // without their numbers
+		interval               time.Duration
+		parts                  int
+		closed                 bool
+	}{
+		{"a message that stops", "0a %s 01" + size(1000), "04 %s 62", "", time.Second, 60, true},
+		{"one that goes on a byte at a time", "0a %s 01" + size(1000), "0a %s 00 61", "", time.Second, 60, true},
+		{"one that begins again and again", "0a %s 01" + size(1000), "0a %s 01" + size(1000), "", time.Second, 60, false},
+		{"one on a slow path", "0a %s 01" + size(1000), "0a %s 00" + size(1100), "0a %s 02 61", 250 * time.Millisecond, 940, false},
+		{"an offer that stops", "0b %s 0300 02 0100 6d", "04 %s 62", "", time.Second, 60, true},
+	} {
+		s := serve(t, quiet())
+		s.c.e.cfg.RateBytes, s.c.e.cfg.RateDatagrams = 0, 0
+		n := 0
+		send := func(format string) {
+			s.recv(fmt.Sprintf(format, fmt.Sprintf("%02x%02x", n&0xFF, n>>8)))
+			n++
+		}
+		send(c.first)
+		for range c.parts {
+			s.wait(c.interval)
+			if s.c.over() {
+				break
+			}
+			send(c.part)
+		}
+		if c.last != "" {
+			send(c.last)
+		}
+		if got := s.c.over(); got != c.closed {
+			t.Errorf("%s: closed after %v: %v, want %v", c.why, s.now.Sub(epoch), got, c.closed)
+		}
+		if elapsed := s.now.Sub(epoch); c.closed && elapsed < 25*time.Second {
+			t.Errorf("%s: closed after %v, but a log may be silent for longer", c.why, elapsed)
+		}
+	}
+}
+
+// TestLongTimeRestored: a connection that moves has its time anew, and no more.
+func TestLongTimeRestored(t *testing.T) {
+	s := logged(t)
+	s.recv("0a 0000 01 6162")
+	s.store()
+	e, err := New(Config{Logged: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.Restore(s.now, peerAddr, s.c.AppendCheckpoint(nil), func(uint64) *Source { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &connTest{T: t, e: e, now: s.now, c: c}
+	r.wait(25 * time.Second)
+	if _, ok := c.Ending(); ok {
+		t.Error("the connection ends before the time of its message")
+	}
+	r.wait(15 * time.Second)
+	if reason, ok := c.Ending(); !ok || reason != CloseHole {
+		t.Errorf("ending %v %v, want hole", reason, ok)
+	}
 }

@@ -1,12 +1,25 @@
 package dnp
 
-import "github.com/dnprelay/dnprelay/dnp/wire"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
 
 const (
 	recvAhead     = 16       // commands held before their turn; peers have at most 11 in flight
 	earlyBytesMax = 64 << 10 // of them; the one that is due always fits
 	recvBehind    = 4096     // commands behind the next that are acknowledged again
 	longLinkMax   = 64 << 10
+)
+
+// The parts of a long message or offer keep coming at a rate of longRate at least, besides
+// longPatience for the whole, in which a log may be silent; otherwise the rest never comes. A
+// sender gives up a part for which it has no acknowledgement for 3 s. The rate is arbitrary,
+// well below that of the worst path on which clients play.
+const (
+	longPatience = 30 * time.Second
+	longRate     = 4096 // bytes per second
 )
 
 // A recvWindow puts reliable commands into order and passes each on once.
@@ -108,18 +121,18 @@ func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 	return early{}, false
 }
 
-// holeAt returns when a number will have been missing for too long. Python skips
-// numbers for good, and will never send them (dnp/PROTOCOL.md, What real peers do). The
-// servers that a client connects to repeat a command for longer than libraries do.
+// holeAt returns when a number, or the rest of a long message, will have been missing for too
+// long. Python skips numbers for good, and will never send them (dnp/PROTOCOL.md, What real peers
+// do). The servers that a client connects to repeat a command for longer than libraries do.
 func (w *recvWindow) holeAt(cfg *Config, client, logged bool) instant {
 	if len(w.early) == 0 || logged && w.has(w.next) {
-		return never
+		return w.long.dueAt()
 	}
 	patience := cfg.HoleTimeout
 	if client {
 		patience = max(patience, cfg.ReliableTimeout)
 	}
-	return w.hole.add(patience)
+	return min(w.hole.add(patience), w.long.dueAt())
 }
 
 // mayAcknowledge reports whether a logged connection may tell the peer that n arrived.
@@ -144,43 +157,58 @@ func (w *recvWindow) restore(e early, logged bool) bool {
 
 // A longReceive joins the parts of long messages and long offers.
 type longReceive struct {
-	open bool
-	buf  []byte
+	due instant // when the rest of a message must be there; 0 if none is open
+	buf []byte
 
-	linkOpen bool
-	link     wire.LinkStateLong // Message and Values are copies
+	linkDue instant
+	link    wire.LinkStateLong // Message and Values are copies
 }
+
+// dueAt returns when something must be complete.
+func (r *longReceive) dueAt() instant {
+	at := never
+	for _, due := range [...]instant{r.due, r.linkDue} {
+		if due != 0 {
+			at = min(at, due)
+		}
+	}
+	return at
+}
+
+// longTime returns how much longer a message may take of which size bytes arrived.
+func longTime(size int) time.Duration { return time.Duration(size) * time.Second / longRate }
 
 // add appends a part. It returns the message after the last part, which is then the
 // caller's, and reports false if the message is larger than sizeMax. A part without
 // flags is only a probe, unless a message is open.
-func (r *longReceive) add(m wire.ReliableMessageLong, sizeMax int) (data []byte, ok bool) {
+func (r *longReceive) add(m wire.ReliableMessageLong, sizeMax int, now instant) (data []byte, ok bool) {
 	if m.Flags&wire.PartFirst != 0 {
-		r.open, r.buf = true, r.buf[:0]
+		r.due, r.buf = now.add(longPatience), nil
 	}
-	if !r.open {
+	if r.due == 0 {
 		return nil, true
 	}
 	if len(r.buf)+len(m.Data) > sizeMax {
 		return nil, false
 	}
 	r.buf = append(r.buf, m.Data...)
+	r.due = r.due.add(longTime(len(m.Data)))
 	if m.Flags&wire.PartLast == 0 {
 		return nil, true
 	}
 	data = r.buf
-	r.open, r.buf = false, nil
+	r.due, r.buf = 0, nil
 	return data, true
 }
 
 // addLink appends a part of an offer. It returns the offer after the last part, and
 // reports ok = false if the offer is too large.
-func (r *longReceive) addLink(m wire.LinkStateLong) (whole wire.LinkStateLong, done, ok bool) {
+func (r *longReceive) addLink(m wire.LinkStateLong, now instant) (whole wire.LinkStateLong, done, ok bool) {
 	if m.Flags&wire.LinkStateFirst != 0 {
-		r.linkOpen = true
+		r.linkDue = now.add(longPatience)
 		r.link = wire.LinkStateLong{Link: m.Link, Flags: m.Flags}
 	}
-	if !r.linkOpen || r.link.Link != m.Link {
+	if r.linkDue == 0 || r.link.Link != m.Link {
 		return whole, false, true
 	}
 	if len(r.link.Message)+len(m.Message)+len(r.link.Values)+len(m.Values) > longLinkMax {
@@ -188,12 +216,23 @@ func (r *longReceive) addLink(m wire.LinkStateLong) (whole wire.LinkStateLong, d
 	}
 	r.link.Message = append(r.link.Message, m.Message...)
 	r.link.Values = append(r.link.Values, m.Values...)
+	r.linkDue = r.linkDue.add(longTime(len(m.Message) + len(m.Values)))
 	if m.Flags&wire.LinkStateLast == 0 {
 		return whole, false, true
 	}
 	whole = r.link
-	r.linkOpen, r.link = false, wire.LinkStateLong{}
+	r.linkDue, r.link = 0, wire.LinkStateLong{}
 	return whole, true, true
+}
+
+// resume goes on with what a snapshot has: a message, an offer, or both.
+func (r *longReceive) resume(message, link bool, now instant) {
+	if message {
+		r.due = now.add(longPatience)
+	}
+	if link {
+		r.linkDue = now.add(longPatience)
+	}
 }
 
 // dropNothing is no DropReason.

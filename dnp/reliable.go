@@ -282,16 +282,16 @@ func (c *Conn) deliver(cmd wire.Command, p []byte, now instant) {
 		m, _ := wire.ParseLinkState(p)
 		c.links.receiveOffer(m, now)
 	case wire.CommandReliableMessageLong:
-		c.deliverPart(n, p)
+		c.deliverPart(n, p, now)
 	case wire.CommandReliableLinkStateLong:
 		c.deliverLinkPart(p, now)
 	}
 }
 
-func (c *Conn) deliverPart(n uint64, p []byte) {
+func (c *Conn) deliverPart(n uint64, p []byte, now instant) {
 	c.send.peerLong = true
 	m, _ := wire.ParseReliableMessageLong(p)
-	data, ok := c.recv.long.add(m, c.e.cfg.LongMax)
+	data, ok := c.recv.long.add(m, c.e.cfg.LongMax, now)
 	if !ok {
 		c.e.drop(DropTooLarge)
 		c.Close(CloseTooLarge)
@@ -304,7 +304,7 @@ func (c *Conn) deliverPart(n uint64, p []byte) {
 func (c *Conn) deliverLinkPart(p []byte, now instant) {
 	c.send.peerLong = true
 	m, _ := wire.ParseLinkStateLong(p)
-	whole, done, ok := c.recv.long.addLink(m)
+	whole, done, ok := c.recv.long.addLink(m, now)
 	switch {
 	case !ok:
 		c.e.drop(DropTooLarge)

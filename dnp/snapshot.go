@@ -70,9 +70,9 @@ func (w *snapshotWriter) recv(r *recvWindow) {
 		w.bytes(e.buf)
 	}
 	l := &r.long
-	w.bool(l.open)
+	w.bool(l.due != 0)
 	w.bytes(l.buf)
-	w.bool(l.linkOpen)
+	w.bool(l.linkDue != 0)
 	w.uint(uint64(l.link.Link))
 	w.uint(uint64(l.link.Flags))
 	w.bytes(l.link.Message)
@@ -263,8 +263,9 @@ func (r *snapshotReader) recv(w *recvWindow, logged bool, now instant) {
 		}
 	}
 	l := &w.long
-	l.open, l.buf = r.bool(), r.bytes()
-	l.linkOpen = r.bool()
+	message, buf := r.bool(), r.bytes()
+	l.buf = buf
+	l.resume(message, r.bool(), now)
 	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.Uvarint(0xFF)), Message: r.bytes(), Values: r.bytes()}
 }
 
