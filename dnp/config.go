@@ -64,9 +64,9 @@ type Config struct {
 	Login LoginFunc
 
 	// RateDatagrams and RateBytes are how much a peer that connected to us may send
-	// per second. The buckets hold two seconds. Datagrams beyond that are dropped unread;
-	// twice as much for ten seconds in a row closes the connection. Acknowledgements,
-	// LinkUps and LinkDowns that answer us are free. 0 is no limit.
+	// per second. The buckets hold two seconds. Datagrams beyond that are dropped unread,
+	// but for some that are likely the peer's. Acknowledgements, LinkUps and LinkDowns that
+	// answer us are free. 0 is no limit.
 	RateDatagrams, RateBytes int
 
 	// Logged (a log, not a login) makes the connections of peers that connected to us

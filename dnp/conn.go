@@ -209,7 +209,7 @@ func (c *Conn) pump(now instant, out Sender) {
 		c.end(c.reason, out)
 	case c.log.isMuted():
 	case c.state == connConnecting:
-		c.pumpConnect(now, out)
+		c.connect.advance(c, now, out)
 	default:
 		c.pumpEstablished(now, out)
 	}
@@ -368,8 +368,8 @@ func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
 	return c, nil
 }
 
-func (c *Conn) pumpConnect(now instant, out Sender) {
-	a := &c.connect
+// advance asks the server again, or gives up.
+func (a *connecting) advance(c *Conn, now instant, out Sender) {
 	switch {
 	case now >= a.until:
 		c.endSilently(CloseTimeout)

@@ -146,7 +146,7 @@ const (
 	DropRefused                          // a connection request, answered with "rejected" or "no common protocol"
 	DropUnexpected                       // a command that has no meaning in this state, such as a late request
 	DropOutsideWindow                    // a reliable number too far ahead or behind
-	DropEarlyFull                        // a reliable command before its turn, beyond 64 KiB; the peer repeats it
+	DropEarlyFull                        // a reliable command before its turn, beyond 32 KiB; the peer repeats it
 	DropRepeat                           // a reliable command received before; it was acknowledged again
 	DropUnknownAck                       // acknowledges nothing that is in flight
 	DropHastyResend                      // "resend at once" too soon after the last sending

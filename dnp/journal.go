@@ -199,6 +199,10 @@ func (c *Conn) Unanswered() bool {
 	return false
 }
 
+// Incomplete returns the bytes of a long message and a long offer whose last parts are missing. A
+// checkpoint has them.
+func (c *Conn) Incomplete() int { return c.recv.long.size() }
+
 // QueuedTokens yields the tokens of the messages that have no number yet, in the order of
 // sending; 0 for those without one.
 func (c *Conn) QueuedTokens(yield func(token uint64) bool) {

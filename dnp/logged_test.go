@@ -498,6 +498,101 @@ func TestSnapshotBounded(t *testing.T) {
 	}
 }
 
+// TestStandIn: an offer in flight for which a snapshot has no room gets a small one in its place. A
+// successor that has the state does not need it; the peer of another takes one of the two, and
+// LinkDown ends the link.
+func TestStandIn(t *testing.T) {
+	s := logged(t)
+	var list []*Source
+	for i := range 5 {
+		src := s.e.NewSource(SourceConfig{State: newState(s, "data"), Message: []byte("M"), Ref: uint64(i)})
+		list = append(list, src)
+		if err := s.c.Link(src, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.wait(time.Second)
+	s.store()
+	if n := len(s.sent); n != 5 {
+		t.Fatalf("%d offers are sent, want 5", n)
+	}
+	for _, src := range list[:4] { // they grow while they are in flight
+		set(src, 0, "204e"+strings.Repeat("61", 20_000))
+	}
+	s.flush()
+	snapshot := s.c.AppendCheckpoint(nil)
+	if n := len(snapshot); n > 64<<10 {
+		t.Errorf("a checkpoint with four offers of 20 kB has %d bytes", n)
+	}
+	for _, known := range []bool{true, false} {
+		e, err := New(Config{Logged: true, LivenessInterval: -1, ScrubInterval: -1, Refresh: []time.Duration{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &connTest{T: t, e: e, now: s.now}
+		var again []*Source
+		for i := range 5 {
+			src := e.NewSource(SourceConfig{State: newState(t, "data"), Message: []byte("M"), Ref: uint64(i)})
+			if i < 4 {
+				set(src, 0, "204e"+strings.Repeat("61", 20_000))
+			}
+			again = append(again, src)
+		}
+		r.c, err = e.Restore(r.now, peerAddr, snapshot, func(ref uint64) *Source {
+			if known {
+				return again[ref]
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.pump()
+		offers := ""
+		for n, d := range r.sent[:5] {
+			whole := len(d)/2 > 20_000 || n == 4 && d[16:18] == "4d"
+			offers += fmt.Sprint(whole, " ")
+			if _, drop := checkReliable(wire.CommandReliableLinkState, unhex(d)[1:]); drop != dropNothing || d[:10] != fmt.Sprintf("05%02x00%02x80", n, n) {
+				t.Errorf("offer %d is %.40s", n, d)
+			}
+		}
+		if want := map[bool]string{true: "true true true true true ", false: "true true true false true "}[known]; offers != want {
+			t.Errorf("with states %v the offers are whole: %s, want %s", known, offers, want)
+		}
+		r.recv("06 0000 00", "06 0100 00", "06 0200 00", "06 0300 00", "06 0400 00")
+		r.sent = nil
+		r.wait(100 * time.Millisecond)
+		if downs := len(r.sent) > 0; downs == known {
+			t.Errorf("with states %v the peer is sent %.60q", known, r.sent)
+		}
+	}
+}
+
+// TestCheckpointOfStored: a checkpoint has the commands of the peer that are stored, and no others.
+func TestCheckpointOfStored(t *testing.T) {
+	s := logged(t)
+	s.recv("04 0100 62")
+	s.store()
+	s.recv("04 0000 61", "04 0200 63")
+	e, err := New(Config{Logged: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &connTest{T: t, e: e, now: s.now}
+	nothing := func(uint64) *Source { return nil }
+	if r.c, err = e.Restore(s.now, peerAddr, s.c.AppendCheckpoint(nil), nothing); err != nil {
+		t.Fatal(err)
+	}
+	r.pump()
+	r.want("what was not stored is not acknowledged by the next owner either")
+	r.events("and not passed on")
+	if err := r.c.Replay(r.now, s.c.Changes(1<<20), nothing); err != nil {
+		t.Fatal(err)
+	}
+	r.pump()
+	r.events("the write of the checkpoint has the others", "message 0 a", "message 1 b", "message 2 c")
+}
+
 // TestHoldsBounded: what is not held any more leaves room.
 func TestHoldsBounded(t *testing.T) {
 	s := serve(t, quiet())

@@ -68,8 +68,7 @@ func (q *question) next() {
 		id = q.newID()
 	}
 	q.list = append(q.list, inquiry{id: id})
-	offer := wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)
-	q.links.send.question = &outgoing{kind: SentFrozen, takeDown: true, link: id, data: offer[3:]} // without command and number
+	q.links.send.question = &outgoing{kind: SentFrozen, takeDown: true, link: id, data: standIn(id)}
 }
 
 func (q *question) newID() wire.LinkID {

@@ -8,7 +8,7 @@ import (
 
 const (
 	recvAhead     = 16       // commands held before their turn; peers have at most 11 in flight
-	earlyBytesMax = 64 << 10 // of them; the one that is due always fits
+	earlyBytesMax = 32 << 10 // of them; the one that is due always fits
 	recvBehind    = 4096     // commands behind the next that are acknowledged again
 	longLinkMax   = 64 << 10
 )
@@ -105,6 +105,17 @@ func (w *recvWindow) keep(e early, now instant) {
 	w.early = append(w.early, e)
 }
 
+// count returns how many commands are held; of a logged connection, those that are or will be
+// stored.
+func (w *recvWindow) count(logged bool) (n int) {
+	for i := range w.early {
+		if w.early[i].store != unasked || !logged {
+			n++
+		}
+	}
+	return n
+}
+
 // pop removes and returns the command that is due, if it is held and, on a logged
 // connection, stored.
 func (w *recvWindow) pop(logged bool) (e early, ok bool) {
@@ -175,6 +186,9 @@ func (r *longReceive) dueAt() instant {
 	return at
 }
 
+// size returns the bytes of what is not complete.
+func (r *longReceive) size() int { return len(r.buf) + len(r.link.Message) + len(r.link.Values) }
+
 // longTime returns how much longer a message may take of which size bytes arrived.
 func longTime(size int) time.Duration { return time.Duration(size) * time.Second / longRate }
 
@@ -188,7 +202,7 @@ func (r *longReceive) add(m wire.ReliableMessageLong, sizeMax int, now instant) 
 	if r.due == 0 {
 		return nil, true
 	}
-	if len(r.buf)+len(m.Data) > sizeMax {
+	if r.size()+len(m.Data) > sizeMax {
 		return nil, false
 	}
 	r.buf = append(r.buf, m.Data...)
@@ -202,7 +216,8 @@ func (r *longReceive) add(m wire.ReliableMessageLong, sizeMax int, now instant) 
 }
 
 // addLink appends a part of an offer. It returns the offer after the last part, and
-// reports ok = false if the offer is too large.
+// reports ok = false if the offer is too large, or a message is open, whose parts have
+// consecutive numbers, and takes the room.
 func (r *longReceive) addLink(m wire.LinkStateLong, now instant) (whole wire.LinkStateLong, done, ok bool) {
 	if m.Flags&wire.LinkStateFirst != 0 {
 		r.linkDue = now.add(longPatience)
@@ -211,7 +226,7 @@ func (r *longReceive) addLink(m wire.LinkStateLong, now instant) (whole wire.Lin
 	if r.linkDue == 0 || r.link.Link != m.Link {
 		return whole, false, true
 	}
-	if len(r.link.Message)+len(m.Message)+len(r.link.Values)+len(m.Values) > longLinkMax {
+	if r.size()+len(m.Message)+len(m.Values) > longLinkMax {
 		return whole, false, false
 	}
 	r.link.Message = append(r.link.Message, m.Message...)

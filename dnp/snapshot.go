@@ -34,7 +34,7 @@ func appendSnapshot(b []byte, c *Conn, queue bool) []byte {
 	w.bool(c.send.peerLong)
 	w.bool(c.life.spoke)
 	w.bool(c.links.ids.recycled)
-	w.recv(&c.recv)
+	w.recv(&c.recv, c.log != nil)
 	w.links(&c.links, queue)
 	w.send(&c.send, &c.links, queue)
 	return w.b
@@ -61,13 +61,16 @@ func (w *snapshotWriter) bool(v bool) {
 	w.b = append(w.b, 0)
 }
 
-func (w *snapshotWriter) recv(r *recvWindow) {
+// recv leaves out what no log has: the peer has no acknowledgement, and repeats it.
+func (w *snapshotWriter) recv(r *recvWindow, logged bool) {
 	w.uint(r.next)
-	w.int(len(r.early))
-	for _, e := range r.early {
-		w.uint(e.n)
-		w.uint(uint64(e.cmd))
-		w.bytes(e.buf)
+	w.int(r.count(logged))
+	for i := range r.early {
+		if e := &r.early[i]; e.store != unasked || !logged {
+			w.uint(e.n)
+			w.uint(uint64(e.cmd))
+			w.bytes(e.buf)
+		}
 	}
 	l := &r.long
 	w.bool(l.due != 0)
@@ -122,6 +125,7 @@ func (w *snapshotWriter) ids(ids []wire.LinkID) {
 func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	w.uint(s.next)
 	w.int(len(s.flight))
+	room := flightBytesMax // for offers
 	for i := range s.flight {
 		o := &s.flight[i]
 		w.uint(uint64(o.kind))
@@ -133,6 +137,10 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 		data := o.data
 		if o.kind == SentLink && !o.acked { // for a Restore that does not find the Source
 			data = t.offerBody(int(o.slot))
+		}
+		if room -= len(data); room < 0 && (o.kind == SentLink || o.kind == SentFrozen) {
+			room += len(data)
+			data = standIn(o.link)
 		}
 		w.bytes(data)
 	}
@@ -152,6 +160,13 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 	for _, slot := range s.offers {
 		w.uint(uint64(t.slots[slot].id))
 	}
+}
+
+// standIn returns the body of an offer without values. A snapshot has it instead of offers for
+// which it has no room: their states may have grown since they were sent. If Restore does not
+// find the Source, the peer takes one of the two offers, and LinkDown ends the link either way.
+func standIn(id wire.LinkID) []byte {
+	return wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)[3:]
 }
 
 func (w *snapshotWriter) message(m *outgoing) {

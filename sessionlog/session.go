@@ -31,6 +31,7 @@ const (
 	ckptInterval   = 5 * time.Second // age at which a checkpoint is due if there were writes
 	writeDelay     = time.Second     // how long a change for which the client does not wait may stay unwritten
 	logBytesMax    = 4 << 20         // of a log without its checkpoint; more ends the session
+	handBytesMax   = 480 << 10       // of the messages and the snapshot of a hand-over; without those that have no number beyond it
 	undeliveredMax = 1024            // messages that are not delivered; more are not acknowledged
 )
 

@@ -86,6 +86,13 @@ func (d *desk) answer(s *sessionlog.Session, a sessionlog.Answer) {
 	s.Answer(d.net.Now(), a)
 }
 
+// receive takes a datagram of the client.
+func (d *desk) receive(p []byte) {
+	for _, ev := range d.ep.Receive(d.net.Now(), vip, p, &d.out) {
+		d.s.Handle(d.net.Now(), &ev)
+	}
+}
+
 // want checks the actions since the last want, and says why they must be so.
 func (d *desk) want(why string, kinds ...string) {
 	d.Helper()
@@ -131,11 +138,14 @@ func TestLostLog(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	d := newDesk(t)
 	d.want("the session is open", "opened")
-	if err := d.conn.Send(make([]byte, 1<<20), 0); err != nil {
-		t.Fatal(err)
+	for n := range byte(17) { // as many as the game may leave, and one
+		d.run(10 * time.Millisecond)
+		d.receive(append([]byte{4, n, 0}, make([]byte, 64_000)...))
 	}
-	d.run(100 * time.Millisecond)
+	d.heard = nil
 	d.s.HandOver("b")
+	d.run(time.Second)
+	d.s.Delivered(d.net.Now(), 17)
 	d.run(time.Second)
 	d.want("a write that is too large is final", "ended")
 	if d.last.Reason != dnp.CloseTooLarge.String() {
@@ -144,6 +154,38 @@ func TestTooLarge(t *testing.T) {
 	d.s = sessionlog.Adopt(d.config("b"), "log")
 	d.run(time.Second)
 	d.want("no edge can take it over", "gone")
+}
+
+// TestHandsQueueOver hands a session over with messages that have no number yet, which come along
+// while there is room for them.
+func TestHandsQueueOver(t *testing.T) {
+	for _, c := range []struct{ message, queued int }{{100_000, 5}, {500_000, 0}} {
+		d := newDesk(t)
+		for range 15 { // ten of which get a number, and are small
+			if err := d.conn.Send([]byte("x"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.run(100 * time.Millisecond)
+		for n := range byte(c.message / 50_000) {
+			d.receive(append([]byte{4, n, 0}, make([]byte, 50_000)...))
+			d.run(10 * time.Millisecond)
+		}
+		d.heard = nil
+		d.s.HandOver("b")
+		d.run(time.Second)
+		d.s = sessionlog.Adopt(d.config("b"), "log")
+		d.run(100 * time.Millisecond)
+		d.s.Claim()
+		d.run(10 * time.Millisecond)
+		queued := 0
+		for range d.conn.QueuedTokens {
+			queued++
+		}
+		if queued != c.queued {
+			t.Errorf("with %d bytes that the game has not consumed %d messages without a number come along, want %d; %v", c.message, queued, c.queued, d.heard)
+		}
+	}
 }
 
 // TestOpenTwice has a client that connects again from an address whose session lives, and from one whose

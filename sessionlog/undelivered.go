@@ -38,6 +38,12 @@ func (u *undelivered) push(m Message) bool {
 	return true
 }
 
+// full reports whether no further message should come in, given how many bytes there is room
+// for. One is always let in.
+func (u *undelivered) full(bytesMax int) bool {
+	return len(u.list) >= undeliveredMax || len(u.list) > 0 && u.bytes >= bytesMax
+}
+
 // remove removes the messages up to number, which are delivered. It reports whether there were
 // any.
 func (u *undelivered) remove(number uint64) bool {

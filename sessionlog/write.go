@@ -66,10 +66,9 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 	s.writeNow, s.writeBy = false, time.Time{}
 	if ckpt {
 		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.previous, Undelivered: s.undelivered.list}
+		c.Snapshot = s.conn.AppendCheckpoint(nil)
 		if k.Hand != nil {
-			c.Snapshot = s.conn.AppendSnapshot(nil)
-		} else {
-			c.Snapshot = s.conn.AppendCheckpoint(nil)
+			s.handQueue(c)
 		}
 		k.Ckpt = c
 		s.ckptAt = now
@@ -81,6 +80,14 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 	}
 	if s.conn.Urgent() {
 		s.writeNow = true // BlockBytes left some changes out
+	}
+}
+
+// handQueue has a checkpoint hand over the messages that have no number, unless it gets too large:
+// then they are lost, as those of an edge that dies.
+func (s *Session) handQueue(c *Checkpoint) {
+	if all := s.conn.AppendSnapshot(nil); s.undelivered.bytes+len(all) <= handBytesMax {
+		c.Snapshot = all
 	}
 }
 
@@ -104,7 +111,7 @@ func (s *Session) writeDue() (time.Time, bool) {
 	switch {
 	case ending:
 		return time.Time{}, len(s.undelivered.list) == 0
-	case len(s.undelivered.list) >= undeliveredMax, s.undelivered.bytes >= s.cfg.UndeliveredBytesMax:
+	case s.undelivered.full(s.cfg.UndeliveredBytesMax - s.conn.Incomplete()):
 		return time.Time{}, false // until some are delivered; no further command is acknowledged
 	case s.handingOver, s.writeNow:
 		return time.Time{}, true
