@@ -106,7 +106,7 @@ func TestAmplification(t *testing.T) {
 			} {
 				s := newTest(t, c.cfg())
 				s.recv(known...)
-				s.wait(40 * time.Second)
+				s.wait(80 * time.Second)
 				in, out := len(strings.Join(known, ""))/2, len(strings.Join(s.sent, ""))/2
 				if out > c.factor*in {
 					t.Fatalf("%d bytes in, %d out:\n%q\n%q", in, out, known, s.sent)
@@ -146,7 +146,7 @@ func amplify(t *testing.T, rng *rand.Rand, cfg Config, commands []byte, factor i
 			s.wait(time.Duration(rng.IntN(3000)) * time.Millisecond)
 		}
 	}
-	s.wait(40 * time.Second)
+	s.wait(80 * time.Second)
 	out := len(strings.Join(s.sent, "")) / 2
 	if out > factor*in {
 		t.Fatalf("%d bytes in, %d out:\n%q\n%q", in, out, forged, s.sent)

@@ -93,8 +93,9 @@ type Config struct {
 	// long Connect waits for the answer. Defaults 1 s and 5 s.
 	ConnectResend, ConnectTimeout time.Duration
 
-	// LivenessInterval is how long a peer that understands command 10 may be silent
-	// before it is probed. Default 15 s; negative is off.
+	// LivenessInterval is how long a peer that understands command 10 may acknowledge
+	// nothing before it is probed. Default 15 s; negative is off. A peer that connected to
+	// us and has acknowledged nothing for 40 s is asked, and given up after 15 more.
 	LivenessInterval time.Duration
 
 	// IdleTimeout closes a connection whose peer has been silent for so long. 0 is off.

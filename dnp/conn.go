@@ -226,12 +226,21 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		c.end(CloseTimeout, out)
 		return
 	}
-	if now >= c.send.probeAt(&c.e.cfg, c.life.heard) {
+	if now >= c.send.probeAt(&c.e.cfg, &c.life) {
 		c.send.queueProbe(&c.e.cfg)
 	}
-	if c.links.question.advance(now) && c.log.isDoubted() {
-		c.Close(CloseUncertain)
-		return
+	if now >= c.life.askAt(&c.e.cfg, c.client) {
+		c.life.asked = now
+		c.links.asker().ask()
+	}
+	if c.links.question.advance(now) {
+		if c.log.isDoubted() {
+			c.Close(CloseUncertain)
+			return
+		}
+		if c.life.asked != 0 {
+			c.links.asker().ask()
+		}
 	}
 	c.links.presume(now)
 	c.links.scrubSome(now)
@@ -270,8 +279,8 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
-	at := min(c.send.nextTimeout(cfg), c.recv.holeAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, c.life.heard),
-		c.life.nextTimeout(cfg), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
+	at := min(c.send.nextTimeout(cfg), c.recv.holeAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
+		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
 	if len(c.send.offers) > 0 && c.send.room() && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {
 			at = min(at, offer)

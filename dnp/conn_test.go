@@ -275,14 +275,17 @@ func TestLiveness(t *testing.T) {
 	s.wait(16 * time.Second)
 	s.want("an old peer would never acknowledge the probe")
 	s.recv("0a 0000 00")
-	s.want("this one speaks command 10", "06 0000 00")
-	s.wait(15 * time.Second)
-	s.want("so it is probed when it is silent", "0a 0000 00")
+	s.want("this one speaks command 10, and has acknowledged nothing for so long", "06 0000 00", "0a 0000 00")
 	s.recv("06 0000 00")
+	s.wait(14 * time.Second)
+	s.recv("03 61")
+	s.wait(time.Second)
+	s.want("it is probed whatever it says, as it need not be the peer that says it", "0a 0100 00")
+	s.recv("06 0100 00")
 	s.wait(16 * time.Second)
-	s.want("again, and repeated as any reliable command", "0a 0100 00", "0a 0100 00", "0a 0100 00")
+	s.want("again, and repeated as any reliable command", "0a 0200 00", "0a 0200 00", "0a 0200 00")
 	s.wait(9 * time.Second)
-	s.events("without answer the reliable timeout ends it", "closed timeout")
+	s.events("without answer the reliable timeout ends it", "message a", "closed timeout")
 }
 
 func TestIdleTimeout(t *testing.T) {

@@ -207,7 +207,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 	c := &Conn{
 		e: e, state: connEstablished,
 		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, addr, now), loss: newLossEstimate()},
-		life: liveness{heard: now, closeAt: never, restartAt: never},
+		life: liveness{heard: now, sure: now, closeAt: never, restartAt: never},
 	}
 	c.timer.conn = c
 	c.handle = addHandle(&e.conns, &e.freeConns, c)
@@ -231,7 +231,7 @@ func addHandle[T any](list *[]*T, free *[]uint32, v *T) uint32 {
 
 // established announces a connection.
 func (e *Endpoint) established(c *Conn, now instant) {
-	c.life.heard = now
+	c.life.begin(now)
 	c.links.startScrub(now)
 	e.stats.Connects++
 	e.startJournal(c)

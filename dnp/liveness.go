@@ -17,15 +17,63 @@ const (
 	restartMax = 3500 * time.Millisecond
 )
 
+// Anybody can send messages in the name of a peer that is dead. So a peer that acknowledges
+// nothing is asked, whatever else arrives, and the connection ends if it does not answer: 55 s after
+// the peer's last acknowledgement. It may lose an answer; there is time for ten.
+const (
+	askAfter  = 40 * time.Second
+	goneAfter = 15 * time.Second // of questions without an answer
+
+	// vagueAcks is how many acknowledgements of nothing between two that are right make the
+	// latter worth nothing: somebody guesses. Repeats to a peer that is far away bring some.
+	vagueAcks = 4
+)
+
 // A liveness is what is known of a peer's life. DNP has no keep-alive, so a silent
 // peer may be content, dead, or restarted. The connection asks with a probe: every
 // library since 1.2 acknowledges a command 10 without flags and data, and shows it to
-// no application. To an older one it would be fatal.
+// no application. To an older one it would be fatal, so that is asked a question.
 type liveness struct {
 	heard     instant // when a valid datagram arrived last
+	sure      instant // when something arrived last that only the peer is likely to send
+	asked     instant // since when the connection asks; 0 if it does not
 	closeAt   instant // when a ConnectionClose that nothing contradicts ends the connection; never
 	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
+	wrongAcks uint8   // acknowledgements of nothing, since sure
 	spoke     bool    // the peer sent something else than requests
+}
+
+// begin begins to watch a peer that was just heard.
+func (l *liveness) begin(now instant) { l.heard, l.sure = now, now }
+
+// acknowledged notes an acknowledgement of a command in flight.
+func (l *liveness) acknowledged(now instant) {
+	if !l.vague() {
+		l.answered(now)
+	}
+}
+
+// answered notes something that only the peer can have sent.
+func (l *liveness) answered(now instant) { l.sure, l.asked, l.wrongAcks = now, 0, 0 }
+
+func (l *liveness) wrongAck() { l.wrongAcks = min(l.wrongAcks+1, vagueAcks) }
+
+func (l *liveness) vague() bool { return l.wrongAcks == vagueAcks }
+
+// askAt returns when to ask whether the peer lives.
+func (l *liveness) askAt(cfg *Config, client bool) instant {
+	if cfg.LivenessInterval <= 0 || client || l.asked != 0 {
+		return never
+	}
+	return l.sure.add(askAfter)
+}
+
+// goneAt returns when a peer that is asked counts as dead.
+func (l *liveness) goneAt() instant {
+	if l.asked == 0 {
+		return never
+	}
+	return l.asked.add(goneAfter)
 }
 
 // hear notes a datagram that only a living peer of this session sends. It clears
@@ -48,13 +96,17 @@ func (l *liveness) idleAt(cfg *Config) instant {
 	return l.heard.add(cfg.IdleTimeout)
 }
 
-func (l *liveness) nextTimeout(cfg *Config) instant { return min(l.idleAt(cfg), l.closeAt) }
+func (l *liveness) nextTimeout(cfg *Config, client bool) instant {
+	return min(l.idleAt(cfg), l.closeAt, l.askAt(cfg, client), l.goneAt())
+}
 
 // overdue reports whether the connection has to end.
 func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	switch cfg := &c.e.cfg; {
 	case now >= c.life.closeAt:
 		return ClosePeer, true
+	case now >= c.life.goneAt():
+		return CloseTimeout, true
 	case now >= c.life.idleAt(cfg):
 		return CloseIdle, true
 	case now >= c.recv.holeAt(cfg, c.client, c.log != nil):

@@ -185,6 +185,12 @@ func (p *pipe) talk(total int) {
 		}
 	}
 	p.run(30 * time.Second) // the last acknowledgements
+	for range 30 {
+		if len(p.ends[0].c.send.flight)+len(p.ends[1].c.send.flight) == 0 {
+			return
+		}
+		p.run(time.Second) // there was a probe
+	}
 }
 
 // jump sets the numbers of both directions. Nothing may be in flight.

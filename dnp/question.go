@@ -159,6 +159,7 @@ func (q *question) settle(a *inquiry) {
 	now := q.links.core.clock.now
 	if q.answers++; q.answers == answersMin {
 		q.open, q.again, q.rest = false, never, now.add(questionPause)
+		q.links.core.conns[q.links.conn].life.answered(now)
 	} else {
 		q.again = now
 	}

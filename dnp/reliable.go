@@ -177,11 +177,13 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	switch {
 	case !ok || o == nil || o.sends == 0:
 		c.e.drop(DropUnknownAck)
+		c.life.wrongAck()
 		if ok && n >= w.next && c.log.contradicted(now) {
 			c.Ask()
 		}
 	case m.Code == wire.AckSuccess:
 		c.life.hear(now)
+		c.life.acknowledged(now)
 		if o.sends == 1 {
 			c.loss.add(false)
 		}

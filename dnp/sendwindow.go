@@ -140,12 +140,12 @@ func (w *sendWindow) queueProbe(cfg *Config) {
 	}
 }
 
-// probeAt returns when a peer that was heard at a time is to be probed.
-func (w *sendWindow) probeAt(cfg *Config, heard instant) instant {
-	if cfg.LivenessInterval <= 0 || !w.peerLong || len(w.flight) > 0 || w.waiting() {
+// probeAt returns when the peer is to be probed.
+func (w *sendWindow) probeAt(cfg *Config, l *liveness) instant {
+	if cfg.LivenessInterval <= 0 || !w.peerLong || len(w.flight) > 0 || w.waiting() || l.vague() {
 		return never
 	}
-	return heard.add(cfg.LivenessInterval)
+	return l.sure.add(cfg.LivenessInterval)
 }
 
 // A choice is what the send window sends next.

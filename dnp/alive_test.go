@@ -1,0 +1,147 @@
+package dnp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// alive is how a server that people play on watches its peers.
+func alive() Config {
+	cfg := quiet()
+	cfg.LivenessInterval = 0
+	return cfg
+}
+
+// outlives lets a peer be dead while a stranger sends datagrams in its name each second, and
+// returns for how long the connection goes on.
+func (s *connTest) outlives(forged ...string) time.Duration {
+	s.Helper()
+	died := s.now
+	for s.c.Established() && s.now.Sub(died) < 5*time.Minute {
+		if len(forged) > 0 {
+			s.recv(forged...)
+		}
+		s.wait(time.Second)
+	}
+	return s.now.Sub(died)
+}
+
+// TestOutlives: a connection ends within a minute of its peer's death, whatever the peer is, and
+// whatever a stranger sends who sees nothing.
+func TestOutlives(t *testing.T) {
+	var acks, ups []string
+	for n := range 200 { // numbers count from 0, and ids of links from 0x8000
+		acks = append(acks, fmt.Sprintf("06 %02x00 00", n))
+		ups = append(ups, fmt.Sprintf("07 %02x80", n))
+	}
+	peers := map[string][]string{
+		"a peer that knows no probe": {"04 0000 61"},
+		"one that does":              {"0a 0000 00"},
+	}
+	for peer, life := range peers {
+		for forger, forged := range map[string][]string{
+			"": nil, "messages": {"03 61"}, "repeats": {"04 0000 61"}, "closes": {"02"}, "requests": {"00 0100 0000"},
+			"acknowledgements": acks, "messages and acknowledgements": append([]string{"03 61"}, acks...), "links": ups,
+			"everything": append(append([]string{"03 61", "04 0000 61"}, acks...), ups...),
+		} {
+			s := serve(t, alive())
+			src := s.source("uint8")
+			if err := s.c.Link(src, false); err != nil {
+				t.Fatal(err)
+			}
+			s.pump()
+			s.recv(append(life, "06 0000 00", "07 0080")...)
+			s.wait(10 * time.Second)
+			if got := s.outlives(forged...); got > time.Minute {
+				t.Errorf("%s, forged %s: the connection outlives the peer by %v", peer, forger, got)
+			}
+		}
+	}
+}
+
+// TestLives: a peer that lives stays, whatever it says, for as long as it answers.
+func TestLives(t *testing.T) {
+	for _, c := range []struct {
+		why, says string // what it says each second
+		probes    bool   // it knows command 10
+		forged    int    // seconds in which a stranger acknowledges in its name
+		questions [2]int // at least and at most
+	}{
+		{"one that listens", "", true, 0, [2]int{0, 0}},
+		{"one that listens, and knows no probe", "", false, 0, [2]int{28, 45}},
+		{"one that sends unreliable messages", "03 61", true, 0, [2]int{0, 0}},
+		{"one that sends unreliable messages, and knows no probe", "03 61", false, 0, [2]int{28, 45}},
+		{"one in whose name a stranger acknowledges", "03 61", true, 600, [2]int{20, 45}},
+		{"one in whose name a stranger acknowledged", "03 61", true, 10, [2]int{2, 3}},
+	} {
+		s := serve(t, alive())
+		src := s.source("uint8")
+		if err := s.c.Link(src, false); err != nil {
+			t.Fatal(err)
+		}
+		s.pump()
+		s.sent = nil
+		s.recv("04 0000 61", "06 0000 00", "07 0080")
+		if c.probes {
+			s.recv("0a 0100 00")
+		}
+		questions, datagrams := 0, 0
+		for second := range 600 {
+			s.sent = nil
+			if c.says != "" {
+				s.recv(c.says)
+			}
+			if second < c.forged {
+				s.recv("06 0000 00", "06 0900 00")
+			}
+			s.wait(time.Second)
+			for _, d := range s.sent {
+				datagrams++
+				switch {
+				case strings.HasPrefix(d, "05") && len(d) == 22:
+					questions++
+					s.recv("06"+d[2:6]+"00", "08"+d[6:10])
+				case strings.HasPrefix(d, "0a") && c.probes:
+					s.recv("06" + d[2:6] + "00")
+				}
+			}
+		}
+		if !s.c.Established() {
+			t.Errorf("%s: the connection ends: %q", c.why, s.happen)
+		}
+		if questions < c.questions[0] || questions > c.questions[1] {
+			t.Errorf("%s: %d questions in ten minutes, want %v", c.why, questions, c.questions)
+		}
+		if datagrams > 500 { // a question and the repeats of its LinkDown are some ten
+			t.Errorf("%s: %d datagrams in ten minutes", c.why, datagrams)
+		}
+	}
+}
+
+// TestAnswersLate: a peer whose answers get lost is asked on, while a stranger acknowledges in its
+// name, so that acknowledgements alone prove nothing.
+func TestAnswersLate(t *testing.T) {
+	for lost, lives := range map[int]bool{0: true, 8: true, 1000: false} {
+		s := serve(t, alive())
+		s.recv("04 0000 61")
+		questions := 0
+		for range 120_000 / 50 {
+			s.sent = nil
+			s.recv("06 0900 00")
+			s.wait(50 * time.Millisecond)
+			for _, d := range s.sent {
+				if strings.HasPrefix(d, "05") && len(d) == 22 && s.c.Established() {
+					s.recv("06" + d[2:6] + "00")
+					if questions++; questions > lost {
+						s.recv("08" + d[6:10])
+					}
+				}
+			}
+		}
+		if got := s.c.Established(); got != lives {
+			t.Errorf("%d answers lost: after two minutes and %d questions the connection is there: %v, want %v", lost, questions, got, lives)
+		}
+	}
+}
