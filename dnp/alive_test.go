@@ -145,3 +145,24 @@ func TestAnswersLate(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersWithoutLog: while a question waits for the log, the peer cannot answer it, and the
+// connection goes on.
+func TestAnswersWithoutLog(t *testing.T) {
+	cfg := alive()
+	cfg.Logged = true
+	s := serve(t, cfg)
+	s.recv("04 0000 61")
+	s.store()
+	s.wait(10 * time.Minute) // a question waits for its place in the log
+	if !s.c.Established() {
+		t.Fatalf("it ends: %q", s.happen)
+	}
+	s.store()
+	for range 60 {
+		s.wait(time.Second)
+	}
+	if s.c.Established() {
+		t.Error("no answer ends nothing")
+	}
+}

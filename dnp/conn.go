@@ -230,17 +230,14 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		c.send.queueProbe(&c.e.cfg)
 	}
 	if now >= c.life.askAt(&c.e.cfg, c.client) {
-		c.life.asked = now
-		c.links.asker().ask()
+		c.life.doubted = true
 	}
-	if c.links.question.advance(now) {
-		if c.log.isDoubted() {
-			c.Close(CloseUncertain)
-			return
-		}
-		if c.life.asked != 0 {
-			c.links.asker().ask()
-		}
+	if c.links.question.advance(now) && c.log.isDoubted() {
+		c.Close(CloseUncertain)
+		return
+	}
+	if c.life.doubted {
+		c.links.asker().ask()
 	}
 	c.links.presume(now)
 	c.links.scrubSome(now)

@@ -36,11 +36,12 @@ const (
 type liveness struct {
 	heard     instant // when a valid datagram arrived last
 	sure      instant // when something arrived last that only the peer is likely to send
-	asked     instant // since when the connection asks; 0 if it does not
+	asked     instant // since when a question about sure is on its way; 0 if none is
 	closeAt   instant // when a ConnectionClose that nothing contradicts ends the connection; never
 	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
 	wrongAcks uint8   // acknowledgements of nothing, since sure
 	spoke     bool    // the peer sent something else than requests
+	doubted   bool    // nothing sure came for long, so the connection asks
 }
 
 // begin begins to watch a peer that was just heard.
@@ -54,7 +55,14 @@ func (l *liveness) acknowledged(now instant) {
 }
 
 // answered notes something that only the peer can have sent.
-func (l *liveness) answered(now instant) { l.sure, l.asked, l.wrongAcks = now, 0, 0 }
+func (l *liveness) answered(now instant) { l.sure, l.asked, l.wrongAcks, l.doubted = now, 0, 0, false }
+
+// questioned notes that a question was sent, which on a logged connection has to be stored before.
+func (l *liveness) questioned(now instant) {
+	if l.doubted && l.asked == 0 {
+		l.asked = now
+	}
+}
 
 func (l *liveness) wrongAck() { l.wrongAcks = min(l.wrongAcks+1, vagueAcks) }
 
@@ -62,7 +70,7 @@ func (l *liveness) vague() bool { return l.wrongAcks == vagueAcks }
 
 // askAt returns when to ask whether the peer lives.
 func (l *liveness) askAt(cfg *Config, client bool) instant {
-	if cfg.LivenessInterval <= 0 || client || l.asked != 0 {
+	if cfg.LivenessInterval <= 0 || client || l.doubted {
 		return never
 	}
 	return l.sure.add(askAfter)

@@ -159,7 +159,11 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	if o.token != 0 && (o.kind == SentMessage || o.flags&wire.PartLast != 0) {
 		c.e.event(c.handle, Event{Kind: EventSent, Token: o.token, Number: n})
 	}
-	if o.takeDown && o.kind != SentFrozen { // LinkDown follows a frozen offer when that is processed
+	switch {
+	case !o.takeDown:
+	case o.kind == SentFrozen: // LinkDown follows when the offer is processed
+		c.life.questioned(now)
+	default:
 		c.links.startDown(o.link) // the record of this number says that the link is taken down
 	}
 }
