@@ -1,0 +1,74 @@
+package natslease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// shutdownTime is how long Run may take to return once its context has ended: nothing in it
+// waits for NATS any longer, so this is for the machine.
+const shutdownTime = 5 * time.Second
+
+// TestRunEndsWhateverNATSDoes ends relays whose watches and loads wait for something that never
+// comes.
+func TestRunEndsWhateverNATSDoes(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		servers int
+		spoil   func(t *testing.T, c *natstest.Cluster, p *natstest.Proxy)
+	}{
+		{"streams deleted", 1, func(t *testing.T, c *natstest.Cluster, _ *natstest.Proxy) { deleteStreams(t, c) }},
+		{"no quorum", 3, func(_ *testing.T, c *natstest.Cluster, _ *natstest.Proxy) { c.Stop(0); c.Stop(1) }},
+		{"no server", 1, func(_ *testing.T, c *natstest.Cluster, _ *natstest.Proxy) { c.Stop(0) }},
+		{"a server that says nothing", 1, func(_ *testing.T, _ *natstest.Cluster, p *natstest.Proxy) { p.SetDeaf(true) }},
+		{"a server that reads nothing", 1, func(_ *testing.T, _ *natstest.Cluster, p *natstest.Proxy) { p.SetStuck(true) }},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := natstest.Start(t, x.servers)
+			p := natstest.NewProxy(t, c)
+			r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
+			r.Leases = open(t, p.Connect(t, c), Config{Node: "a", Shards: 4, Streams: 2, Replicas: x.servers})
+			r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { r.Run(ctx); close(ended) }()
+			r.Want(0, true)
+			held := r.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+			x.spoil(t, c, p)
+			r.want(cluster.ShardDurable, 0, "the store does not answer")
+			stored := make(chan error, 1)
+			r.Store(0, held.Epoch, keyframes(3, "x"), func(err error) { stored <- err })
+			loaded := make(chan error, 1)
+			r.Load(0, held.Epoch, func([]cluster.Keyframe) {}, func(err error) { loaded <- err })
+			cancel()
+			select {
+			case <-ended:
+			case <-time.After(shutdownTime):
+				t.Fatalf("Run has not returned %v after its context ended", shutdownTime)
+			}
+			for what, done := range map[string]chan error{"stored": stored, "loaded": loaded} {
+				if err := r.wait(done); err != cluster.ErrNotHeld {
+					t.Errorf("%s after the end: %v, want %v", what, err, cluster.ErrNotHeld)
+				}
+			}
+		})
+	}
+}
+
+func deleteStreams(t testing.TB, c *natstest.Cluster) {
+	t.Helper()
+	js, err := natsjs.New(c.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g := range 2 {
+		if err := js.DeleteStream(t.Context(), StreamName(g)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
