@@ -122,6 +122,8 @@ type Action struct {
 	Epoch   uint64
 	Reason  Reason
 	Durable bool
+	Former  uint64 // of ActionAcquired, see LeaseEvent
+	Wiped   bool
 }
 
 // A Reason is why a relay lost a shard.
@@ -133,10 +135,11 @@ const (
 	ReasonTaken                      // the store says that another relay holds it
 	ReasonEpoch                      // a higher epoch was seen on the bus
 	ReasonSilence                    // the store was silent for too long
+	ReasonWiped                      // the store was made anew
 )
 
 func (r Reason) String() string {
-	return nameOf(r, "", "released", "taken", "higher epoch", "store silent")
+	return nameOf(r, "", "released", "taken", "higher epoch", "store silent", "store made anew")
 }
 
 // An Answer is the store's answer to an action.
@@ -177,6 +180,7 @@ type Lease struct {
 
 	follow follow
 	hold   hold
+	former former
 
 	asked   ActionKind // the action that the store has not answered; 0 for none
 	sent    time.Time  // when the store was asked
@@ -232,12 +236,24 @@ func (l *Lease) Fence(now time.Time, epoch uint64) {
 	}
 }
 
+// Wiped says that the store certainly is another one than before. A holder begins a new epoch in
+// it at once, whatever the roster wants: only this relay still has what was stored. Others leave
+// the shard to it for as long as they do not believe a read that is older than what they knew.
+func (l *Lease) Wiped(now time.Time) {
+	if l.Epoch() != 0 {
+		l.lose(now, ReasonWiped)
+		l.holder, l.heartbeat, l.known, l.want = Holder{}, Heartbeat{}, true, true
+	}
+	l.former.wiped = true
+}
+
 // SeenHolder takes a record that the watch brought, which may be late or old.
 func (l *Lease) SeenHolder(now time.Time, h Holder) {
 	if h.Seq <= l.holder.Seq {
 		return
 	}
 	l.holder, l.known = h, true
+	l.former.seen(l.cfg.ID, h)
 	l.changed(now)
 	if l.Epoch() != 0 && h.Seq > l.hold.epoch {
 		l.lose(now, l.takenReason())

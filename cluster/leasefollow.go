@@ -114,6 +114,7 @@ func (l *Lease) followRead(now time.Time, a Answer) {
 	}
 	if !l.known || f.silent || a.Holder.Seq != l.holder.Seq || a.Heartbeat.Seq != l.heartbeat.Seq {
 		l.known, l.holder, l.heartbeat = true, a.Holder, a.Heartbeat
+		l.former.seen(l.cfg.ID, a.Holder)
 		l.changed(now)
 	}
 	f.silent = false

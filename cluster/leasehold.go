@@ -25,16 +25,35 @@ type hold struct {
 	successor string // empty for any
 }
 
+// A former is the ownership that this relay lost to the silence or the loss of the store.
+type former struct {
+	epoch uint64 // 0 if another relay held the shard since
+	wiped bool   // the store does not have what it had in that epoch
+}
+
+// seen takes a record that the store had after the relay lost the shard.
+func (f *former) seen(id string, h Holder) {
+	f.wiped = f.wiped || h.Seq < f.epoch
+	if h.Seq > f.epoch && h.ID != id {
+		f.epoch = 0
+	}
+}
+
 // acquired begins an epoch of this relay.
 func (l *Lease) acquired(now time.Time) {
 	l.phase = Holding
 	l.hold = hold{epoch: l.holder.Seq, renewed: l.sent, next: l.sent.Add(renewInterval), chain: l.heartbeat.Seq, durable: true}
-	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq})
+	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq, Former: l.former.epoch, Wiped: l.former.wiped})
+	l.former = former{}
 }
 
 // lose ends it.
 func (l *Lease) lose(now time.Time, reason Reason) {
 	l.emit(Action{Kind: ActionLost, Epoch: l.hold.epoch, Reason: reason})
+	l.former = former{}
+	if reason == ReasonSilence || reason == ReasonWiped {
+		l.former.epoch = l.hold.epoch
+	}
 	l.hold = hold{}
 	l.followOn(now)
 }

@@ -62,6 +62,12 @@ type LeaseEvent struct {
 	Node    string
 	Reason  Reason
 	Durable bool
+
+	// ShardAcquired: the epoch that this relay lost to the silence or the loss of the store, if
+	// no other relay held the shard between; 0 for none. Nothing is newer then than what the
+	// relay still has from that epoch. Wiped says that the store does not have it.
+	Former uint64
+	Wiped  bool
 }
 
 // Leases is a relay's port to the leases and the durable keyframes of all shards. Its methods may

@@ -34,6 +34,11 @@ var mutantList = []mutants.Mutant{
 	{Name: "trusts_the_past", File: "cluster/leasefollow.go", Old: "if l.known && l.inPast(now, a) {", New: "if l.known && l.inPast(now, a) && f.past.IsZero() {"},
 	{Name: "other_format_is_read", File: "cluster/lease.go", Old: "json.Unmarshal(p, &h) != nil || h.Format > format.Newest", New: "json.Unmarshal(p, &h) != nil", Run: "^TestHolderOfOtherFormat$"},
 	{Name: "free_for_all_relays", File: "cluster/leasefollow.go", Old: "return l.holder.Node == l.cfg.Node && l.holder.ID == l.cfg.ID", New: "return l.holder.ID != l.cfg.ID"},
+	{Name: "wiped_store_is_not_taken", File: "cluster/lease.go", Old: "l.holder, l.heartbeat, l.known, l.want = Holder{}, Heartbeat{}, true, true", New: "l.want = true", Run: "^TestWiped$"},
+	{Name: "other_holder_is_forgotten", File: "cluster/leasehold.go", Old: "if h.Seq > f.epoch && h.ID != id {", New: "if false {", Run: "^TestWiped$"},
+	{Name: "own_trace_is_another_holder", File: "cluster/leasehold.go", Old: "if h.Seq > f.epoch && h.ID != id {", New: "if h.Seq > f.epoch {", Run: "^TestWiped$"},
+	{Name: "wiped_store_has_everything", File: "cluster/leasehold.go", Old: "f.wiped = f.wiped || h.Seq < f.epoch", New: "", Run: "^TestWiped$"},
+	{Name: "released_shard_is_former", File: "cluster/leasehold.go", Old: "if reason == ReasonSilence || reason == ReasonWiped {", New: "if true {", Run: "^TestWiped$"},
 }
 
 func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }

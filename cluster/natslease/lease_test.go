@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +29,8 @@ type relay struct {
 	t      testing.TB
 	events chan cluster.LeaseEvent
 	kill   func()
+	ended  chan error // of Maintain
+	log    lockedText
 }
 
 func open(t testing.TB, nc *nats.Conn, cfg Config) *Leases {
@@ -57,7 +61,7 @@ func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay 
 func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
 	t.Helper()
 	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
-	r.Leases = open(t, c.Connect(t), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas})
+	r.Leases = open(t, c.Connect(t), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas, Log: r.log.logger()})
 	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
 	return r
 }
@@ -65,9 +69,41 @@ func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *rela
 func (r *relay) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	r.ended = make(chan error, 1)
 	go func() { r.Run(ctx); close(done) }()
-	r.kill = func() { cancel(); <-done }
+	go func() { r.ended <- r.Maintain(ctx); close(r.ended) }()
+	r.kill = func() { cancel(); <-done; <-r.ended }
 	r.t.Cleanup(r.kill)
+}
+
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// A lockedText is a log that a test reads while others write it.
+type lockedText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedText) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func (r *relay) want(kind cluster.LeaseEventKind, shard int, why string) cluster.LeaseEvent {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/fence"
@@ -53,6 +55,13 @@ type Config struct {
 
 	// Lease is the configuration of each lease. Open sets Node and ID.
 	Lease cluster.LeaseConfig
+
+	// Epochs returns the highest epoch that holders name on the bus. Open calls it before it
+	// makes a stream: relays that run may know a former one. nil means that there are none.
+	Epochs func() uint64
+
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -60,15 +69,16 @@ func (c Config) withDefaults() Config {
 	c.Streams = min(cmp.Or(c.Streams, 4), c.Shards)
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.Lease.Node, c.Lease.ID = c.Node, rand.Text()
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 
 // StreamName returns the name of the g-th store stream.
 func StreamName(g int) string { return "DNP_STORE_" + strconv.Itoa(g) }
 
-// open returns the store streams.
-func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
-	shards := jetstream.Shards{
+// store describes the store streams.
+func (c *Config) store() jetstream.Shards {
+	return jetstream.Shards{
 		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-shards", Name: "shards"},
 		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-store-streams", Name: "store streams"},
 		StreamName: StreamName, Subject: c.Subjects.StoreAll,
@@ -78,18 +88,19 @@ func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
 		},
 		Features: "one message per subject, atomic batches, message TTLs and no direct get",
 	}
-	return shards.Open(ctx, c.Conn)
 }
 
 // Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then Run once.
 type Leases struct {
-	cfg       Config
-	streams   []natsjs.Stream
-	shards    []*shard
-	handle    func(cluster.LeaseEvent)
-	loads     chan load
-	counts    counters
-	unwatched bool // for tests: no watch brings anything
+	cfg        Config
+	streams    []natsjs.Stream
+	maintainer *jetstream.Maintainer
+	heard      []heard // of the streams
+	shards     []*shard
+	handle     func(cluster.LeaseEvent)
+	loads      chan load
+	counts     counters
+	unwatched  bool // for tests: no watch brings anything
 }
 
 var _ cluster.Leases = (*Leases)(nil)
@@ -101,11 +112,16 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	if err := cfg.Lease.Validate(); err != nil {
 		return nil, err
 	}
-	streams, err := cfg.open(ctx)
+	store := cfg.store()
+	streams, err := store.Open(ctx, cfg.Conn, cfg.Epochs)
 	if err != nil {
 		return nil, err
 	}
-	l := &Leases{cfg: cfg, streams: streams, handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
+	l := &Leases{cfg: cfg, streams: streams, heard: make([]heard, cfg.Streams), handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
+	l.maintainer = jetstream.NewMaintainer(jetstream.MaintainerConfig{
+		Conn: cfg.Conn, Streams: streams, Check: store.Check, Replaced: l.replaced, Log: cfg.Log,
+		Want: func(g int) natsjs.StreamConfig { return store.Stream(g, time.Now(), l.heard[g].highest.Load()) },
+	})
 	for n := range cfg.Shards {
 		l.shards = append(l.shards, newShard(l, n))
 	}
@@ -142,6 +158,10 @@ func (l *Leases) Run(ctx context.Context) {
 	}
 }
 
+// Maintain makes the streams again that are deleted, until ctx ends. It returns an error if another
+// node made one that is not of this deployment; the relay must end then.
+func (l *Leases) Maintain(ctx context.Context) error { return l.maintainer.Run(ctx) }
+
 // OnEvent implements cluster.Leases.
 func (l *Leases) OnEvent(handle func(cluster.LeaseEvent)) { l.handle = handle }
 
@@ -157,6 +177,7 @@ func (l *Leases) Release(shard int, epoch uint64, to string) {
 
 // Fence implements cluster.Leases.
 func (l *Leases) Fence(shard int, epoch uint64) {
+	l.heard[shard%l.cfg.Streams].hear(epoch)
 	l.shards[shard].put(func(in *inbox) { in.fence = max(in.fence, epoch) })
 }
 
@@ -195,16 +216,17 @@ func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.
 
 // Stats are counters since Open.
 type Stats struct {
-	Answers                    fence.Counts                      // of the store
-	Lost                       [cluster.ReasonSilence + 1]uint64 // shards that this relay lost, by reason
-	Stored                     uint64                            // keyframes
+	Answers                    fence.Counts                    // of the store
+	Lost                       [cluster.ReasonWiped + 1]uint64 // shards that this relay lost, by reason
+	Stored                     uint64                          // keyframes
 	WatchRestarts, LoadRetries uint64
+	Replaced                   uint64 // streams that were made again
 }
 
 // counters are bumped by many goroutines.
 type counters struct {
 	answers              jetstream.Verdicts
-	lost                 [cluster.ReasonSilence + 1]atomic.Uint64
+	lost                 [cluster.ReasonWiped + 1]atomic.Uint64
 	stored, batches      atomic.Uint64
 	watches, loadRetries atomic.Uint64
 }
@@ -212,7 +234,7 @@ type counters struct {
 // Stats returns the counters.
 func (l *Leases) Stats() Stats {
 	c := &l.counts
-	s := Stats{Answers: c.answers.Counts(), Stored: c.stored.Load(), WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load()}
+	s := Stats{Answers: c.answers.Counts(), Stored: c.stored.Load(), WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load(), Replaced: l.maintainer.Replaced()}
 	for i := range c.lost {
 		s.Lost[i] = c.lost[i].Load()
 	}

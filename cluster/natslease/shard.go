@@ -46,6 +46,7 @@ type inbox struct {
 	release      uint64 // epoch
 	successor    string
 	fence        uint64
+	wiped        bool // the store is another one
 	holder       cluster.Holder
 	heartbeat    cluster.Heartbeat
 	answer       *cluster.Answer
@@ -129,6 +130,9 @@ func (s *shard) apply(now time.Time, in *inbox) {
 	if in.answer != nil {
 		s.lease.Answer(now, *in.answer)
 	}
+	if in.wiped {
+		s.lease.Wiped(now)
+	}
 	if in.fence != 0 {
 		s.lease.Fence(now, in.fence)
 	}
@@ -151,7 +155,7 @@ func (s *shard) reportHolder(h cluster.Holder) {
 }
 
 func (s *shard) act(a cluster.Action) {
-	event := cluster.LeaseEvent{Shard: s.n, Epoch: a.Epoch, Node: s.l.cfg.Node, Reason: a.Reason, Durable: a.Durable}
+	event := cluster.LeaseEvent{Shard: s.n, Epoch: a.Epoch, Node: s.l.cfg.Node, Reason: a.Reason, Durable: a.Durable, Former: a.Former, Wiped: a.Wiped}
 	switch a.Kind {
 	case cluster.ActionAcquired:
 		s.held.Store(a.Epoch)

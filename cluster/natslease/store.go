@@ -26,6 +26,7 @@ func (s *shard) serveStore(ctx context.Context) {
 			a := s.ask(opCtx, o)
 			cancel()
 			s.l.counts.answers[a.Verdict].Add(1)
+			s.l.answered(s.n, o.Kind, &a)
 			s.put(func(in *inbox) { in.answer = &a })
 		}
 	}

@@ -3,6 +3,7 @@ package natslease
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -31,7 +32,9 @@ func (l *Leases) watch(ctx context.Context, g int) {
 		following, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		go func() { // watch does not wait for its end: it may hang in the library until the connection is closed
-			_ = l.follow(following, g) // the error only says that it ended
+			if errors.Is(l.follow(following, g), natsjs.ErrStreamNotFound) { // any other error only says that it ended
+				l.maintainer.Suspect()
+			}
 			close(ended)
 		}()
 		select {
@@ -88,6 +91,7 @@ func (l *Leases) watched(m natsjs.Msg) {
 	if !ok || err != nil || n >= len(l.shards) {
 		return
 	}
+	l.heard[n%l.cfg.Streams].hear(meta.Sequence.Stream)
 	switch rest {
 	case "own":
 		l.putHolder(n, cluster.ParseHolder(meta.Sequence.Stream, m.Data()))

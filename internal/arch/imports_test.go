@@ -49,7 +49,7 @@ var rules = map[string][]string{
 	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
 	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
-	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/jetstream", "github.com/nats-io/nats.go"},
+	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
 
 	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,22 +18,22 @@ import (
 // so that waiting does not help.
 var ErrDeployment = errors.New("the stream belongs to another deployment")
 
-// OpenStream returns the stream of this name, and makes it if it does not exist. One that
-// exists is not changed and may have another configuration.
-func OpenStream(ctx context.Context, nc *nats.Conn, want natsjs.StreamConfig) (natsjs.Stream, error) {
+// OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
+// that exists is not changed and may have another configuration.
+func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() natsjs.StreamConfig) (natsjs.Stream, error) {
 	js, err := natsjs.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	s, err := js.Stream(ctx, want.Name)
+	s, err := js.Stream(ctx, name)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
-		s, err = js.CreateStream(ctx, want)
+		s, err = js.CreateStream(ctx, want())
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) { // another node was faster
-			s, err = js.Stream(ctx, want.Name)
+			s, err = js.Stream(ctx, name)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", want.Name, err)
+		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
 	return s, nil
 }
@@ -52,20 +53,28 @@ type Shards struct {
 	Subject         func(shard int) string // pattern of all subjects of a shard
 
 	// Config has what is special about the streams, and Features describes that for errors.
-	// Secret is the metadata key of a random text that the first stream has; empty for none.
 	Config   natsjs.StreamConfig
 	Features string
-	Secret   string
+
+	// Secret is the metadata key of a random text that the first stream has; empty for none.
+	// SecretText is the text of a stream that is made again; empty for a new one.
+	Secret, SecretText string
 }
 
-// Open opens the streams, and makes those that do not exist. The error wraps ErrDeployment if a
-// stream has other subjects, counts or features.
-func (s *Shards) Open(ctx context.Context, nc *nats.Conn) (all []natsjs.Stream, err error) {
+// Open opens the streams, and makes those that do not exist. highest is called before a stream
+// is made, and returns the highest sequence that is known from former streams; nil stands for
+// none. The error wraps ErrDeployment if a stream has other subjects, counts or features.
+func (s *Shards) Open(ctx context.Context, nc *nats.Conn, highest func() uint64) (all []natsjs.Stream, err error) {
 	for g := range s.Streams.N {
-		want := s.stream(g, time.Now())
-		stream, err := OpenStream(ctx, nc, want)
+		var known uint64
+		stream, err := OpenStream(ctx, nc, s.StreamName(g), func() natsjs.StreamConfig {
+			if highest != nil {
+				known = highest()
+			}
+			return s.Stream(g, time.Now(), known)
+		})
 		if err == nil {
-			err = s.check(stream.CachedInfo().Config, want)
+			err = s.Check(g, stream.CachedInfo().Config)
 		}
 		if err != nil {
 			return nil, err
@@ -75,15 +84,34 @@ func (s *Shards) Open(ctx context.Context, nc *nats.Conn) (all []natsjs.Stream, 
 	return all, nil
 }
 
-// stream returns the configuration of the g-th stream. Its first sequence is the time, so that
-// sequences do not run backwards when the streams are wiped and made again: neither do the
-// epochs that are sequences, and the store refuses a write that expects an old sequence.
+// sequenceMargin is how far the sequences of a stream begin above the highest one that is known
+// of the former stream, which had some more messages: nodes hear of them within seconds, and a
+// stream takes some 10,000 messages a second.
+const sequenceMargin = 1 << 20
+
+// Believable reports whether a stream may have come to a sequence, which another node may have
+// named: sequences begin at the time in Unix milliseconds, and none is 17 years ahead of it.
+func Believable(now time.Time, seq uint64) bool { return seq < uint64(now.UnixMilli())+1<<39 }
+
+// firstSequence returns the first sequence of a stream that is made: above all sequences of a
+// stream of the same name that was wiped. The epochs that are sequences do not run backwards
+// then, and the store refuses a write that expects an old sequence. The time does for a stream
+// that took fewer than 1,000 messages a second, also if nothing is known of it.
+func firstSequence(now time.Time, highest uint64) uint64 {
+	clock := uint64(now.UnixMilli())
+	if highest == 0 || !Believable(now, highest) {
+		return clock
+	}
+	return max(clock, highest+sequenceMargin)
+}
+
+// Stream returns the configuration of the g-th stream, whose sequences begin above highest.
 // Direct get is off, because it answers with an old state.
-func (s *Shards) stream(g int, now time.Time) natsjs.StreamConfig {
+func (s *Shards) Stream(g int, now time.Time, highest uint64) natsjs.StreamConfig {
 	c := s.Config
 	c.Name = s.StreamName(g)
 	c.Storage = natsjs.FileStorage
-	c.FirstSeq = uint64(now.UnixMilli())
+	c.FirstSeq = firstSequence(now, highest)
 	c.AllowMsgTTL = true
 	c.AllowDirect = false
 	for n := g; n < s.Shards.N; n += s.Streams.N {
@@ -91,14 +119,20 @@ func (s *Shards) stream(g int, now time.Time) natsjs.StreamConfig {
 	}
 	c.Metadata = map[string]string{s.Shards.Key: strconv.Itoa(s.Shards.N), s.Streams.Key: strconv.Itoa(s.Streams.N)}
 	if g == 0 && s.Secret != "" {
-		c.Metadata[s.Secret] = rand.Text()
+		c.Metadata[s.Secret] = cmp.Or(s.SecretText, rand.Text())
 	}
 	return c
 }
 
-func (s *Shards) check(got, want natsjs.StreamConfig) error {
+// Check returns an error that wraps ErrDeployment if the g-th stream has a configuration of
+// another deployment.
+func (s *Shards) Check(g int, got natsjs.StreamConfig) error {
+	want := s.Stream(g, time.Time{}, 0)
 	if want.Metadata[s.Secret] != "" && got.Metadata[s.Secret] == "" {
 		return fmt.Errorf("%w: stream %s has no secret", ErrDeployment, got.Name)
+	}
+	if g == 0 && s.SecretText != "" && got.Metadata[s.Secret] != s.SecretText {
+		return fmt.Errorf("%w: stream %s was made again with another secret", ErrDeployment, got.Name)
 	}
 	for _, c := range [...]Count{s.Shards, s.Streams} {
 		if has := got.Metadata[c.Key]; has != want.Metadata[c.Key] {

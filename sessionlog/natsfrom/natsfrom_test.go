@@ -272,3 +272,29 @@ func TestUnstored(t *testing.T) {
 		want(t, stored(t, nc), "c", 2)
 	}
 }
+
+// TestStreamIsMadeAgain deletes the stream while messages are on their way. Those that were not
+// confirmed are in the stream that is made again.
+func TestStreamIsMadeAgain(t *testing.T) {
+	c := natstest.Start(t, 1)
+	nc := c.Connect(t)
+	p := open(t, Config{Conn: nc})
+	f := begin(t, p, "c1", "session")
+	f.send(0, 10)
+	f.wait(0, 10, "the stream takes them")
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), StreamName); err != nil {
+		t.Fatal(err)
+	}
+	f.send(10, 20)
+	f.wait(10, 20, "the stream is made again")
+	if got := stored(t, nc)["dnp.v1.from.demo.c1"]; len(got) != 10 || got[0] != number(10) {
+		t.Errorf("the stream has the numbers %v", got)
+	}
+	if n := p.Stats().Replaced; n != 1 {
+		t.Errorf("the stream counts as made again %d times", n)
+	}
+}

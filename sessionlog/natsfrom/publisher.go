@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
@@ -57,29 +58,34 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// open makes the stream if it does not exist. A stream that exists may have other limits,
-// which are the operator's decision.
-func (c *Config) open(ctx context.Context) error {
-	want := natsjs.StreamConfig{
+// stream returns the configuration of the stream.
+func (c *Config) stream() natsjs.StreamConfig {
+	return natsjs.StreamConfig{
 		Name: StreamName, Subjects: []string{c.Subjects.FromAll()}, Replicas: c.Replicas, Storage: natsjs.FileStorage,
 		Description: "dnprelay: reliable messages of clients", MaxAge: maxAge, Duplicates: dedupe,
 	}
-	s, err := jetstream.OpenStream(ctx, c.Conn, want)
+}
+
+// open makes the stream if it does not exist. A stream that exists may have other limits,
+// which are the operator's decision.
+func (c *Config) open(ctx context.Context) (natsjs.Stream, error) {
+	s, err := jetstream.OpenStream(ctx, c.Conn, StreamName, c.stream)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if got := s.CachedInfo().Config.Subjects; !slices.Equal(got, want.Subjects) {
-		return fmt.Errorf("stream %s has the subjects %v, want %v", StreamName, got, want.Subjects)
+	if got, want := s.CachedInfo().Config.Subjects, c.stream().Subjects; !slices.Equal(got, want) {
+		return nil, fmt.Errorf("stream %s has the subjects %v, want %v", StreamName, got, want)
 	}
-	return nil
+	return s, nil
 }
 
 // A Publisher publishes the messages of all sessions of an edge.
 type Publisher struct {
-	cfg       Config
-	requester *jetstream.Requester
-	counts    counters
-	ended     atomic.Bool
+	cfg        Config
+	requester  *jetstream.Requester
+	maintainer *jetstream.Maintainer
+	counts     counters
+	ended      atomic.Bool
 }
 
 // Stats are counters since Open.
@@ -88,6 +94,7 @@ type Stats struct {
 	Duplicates uint64 // of these, messages that the stream had already
 	Failures   uint64 // attempts that were not confirmed
 	Waiting    int64  // messages that are not confirmed yet
+	Replaced   uint64 // how often the stream was made again
 }
 
 type counters struct {
@@ -99,22 +106,36 @@ type counters struct {
 // Open makes the stream if it does not exist.
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.open(ctx); err != nil {
+	stream, err := cfg.open(ctx)
+	if err != nil {
 		return nil, err
 	}
+	maintainer := jetstream.NewMaintainer(jetstream.MaintainerConfig{
+		Conn: cfg.Conn, Streams: []natsjs.Stream{stream}, Log: cfg.Log,
+		Want:     func(int) natsjs.StreamConfig { return cfg.stream() },
+		Check:    func(int, natsjs.StreamConfig) error { return nil }, // the answers to messages show whether they are stored
+		Replaced: func(int, natsjs.StreamConfig) {},
+	})
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Timeout: cfg.Timeout}
-	return &Publisher{cfg: cfg, requester: jetstream.NewRequester(bounds)}, nil
+	return &Publisher{cfg: cfg, requester: jetstream.NewRequester(bounds), maintainer: maintainer}, nil
 }
 
 // Run works until ctx ends. Repetitions that are due later do nothing.
 func (p *Publisher) Run(ctx context.Context) {
 	defer p.ended.Store(true)
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.maintainer.Run(ctx) }) // returns no error but that of Check
 	p.requester.Run(ctx)
+	running.Wait()
 }
+
+// Missing returns the name of the stream if it is gone, does not answer or takes no messages.
+func (p *Publisher) Missing() []string { return p.maintainer.Missing() }
 
 // retryLater lets a feed publish its first message again after a pause.
 func (p *Publisher) retryLater(f *Feed, reason string) {
 	p.counts.failures.Add(1)
+	p.maintainer.Wrote(0, fence.Unreachable)
 	if !p.counts.failing.Swap(true) {
 		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", reason)
 	}
@@ -128,6 +149,7 @@ func (p *Publisher) retryLater(f *Feed, reason string) {
 // confirmed counts a message that is stored.
 func (p *Publisher) confirmed(a jetstream.Ack) {
 	p.counts.stored.Add(1)
+	p.maintainer.Wrote(0, fence.OK)
 	if a.Duplicate {
 		p.counts.duplicates.Add(1)
 	}
@@ -139,7 +161,7 @@ func (p *Publisher) confirmed(a jetstream.Ack) {
 // Stats returns the counters.
 func (p *Publisher) Stats() Stats {
 	c := &p.counts
-	return Stats{Stored: c.stored.Load(), Duplicates: c.duplicates.Load(), Failures: c.failures.Load(), Waiting: c.waiting.Load()}
+	return Stats{Stored: c.stored.Load(), Duplicates: c.duplicates.Load(), Failures: c.failures.Load(), Waiting: c.waiting.Load(), Replaced: p.maintainer.Replaced()}
 }
 
 // A Feed publishes the messages of one session. Its methods may be called from any goroutine

@@ -79,11 +79,11 @@ const metaSecret = "dnprelay-log-secret"
 // StreamName returns the name of the g-th log stream.
 func StreamName(g int) string { return "DNP_LOG_" + strconv.Itoa(g) }
 
-// open returns the log streams. They have no limit of messages per subject, because such a
+// logs describes the log streams. They have no limit of messages per subject, because such a
 // limit would delete the checkpoint that a log begins with; checkpoints themselves delete what
 // precedes them.
-func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
-	shards := jetstream.Shards{
+func (c *Config) logs() jetstream.Shards {
+	return jetstream.Shards{
 		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-log-shards", Name: "log shards"},
 		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-log-streams", Name: "log streams"},
 		StreamName: StreamName, Subject: c.Subjects.LogAll, Secret: metaSecret,
@@ -93,17 +93,18 @@ func (c *Config) open(ctx context.Context) ([]natsjs.Stream, error) {
 		},
 		Features: "rollups, message TTLs, no limit of messages per subject and no direct get",
 	}
-	return shards.Open(ctx, c.Conn)
 }
 
 // Log is sessionlog.Log over JetStream.
 type Log struct {
-	cfg    Config
-	secret []byte
-	writes *jetstream.Requester
-	steps  *jetstream.Requester // of reads
-	counts counters
+	cfg        Config
+	secret     []byte
+	writes     *jetstream.Requester
+	steps      *jetstream.Requester // of reads
+	maintainer *jetstream.Maintainer
+	counts     counters
 
+	highest  atomic.Uint64 // sequence that a write got, whatever the stream
 	outage   outage
 	tooLarge rate.Sometimes // what to say of writes that are
 
@@ -119,11 +120,18 @@ var _ sessionlog.Log = (*Log)(nil)
 // deployment; if they are not, the error wraps jetstream.ErrDeployment.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
-	streams, err := cfg.open(ctx)
+	logs := cfg.logs()
+	streams, err := logs.Open(ctx, cfg.Conn, nil)
 	if err != nil {
 		return nil, err
 	}
 	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret]), tooLarge: rate.Sometimes{Interval: time.Minute}}
+	logs.SecretText = string(l.secret) // with another one, edges would give one session two names
+	l.maintainer = jetstream.NewMaintainer(jetstream.MaintainerConfig{
+		Conn: cfg.Conn, Streams: streams, Check: logs.Check, Log: cfg.Log,
+		Want:     func(g int) natsjs.StreamConfig { return logs.Stream(g, time.Now(), l.highest.Load()) },
+		Replaced: func(int, natsjs.StreamConfig) {}, // sessions find their logs shorter than before
+	})
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
 	l.writes = jetstream.NewRequester(bounds)
 	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
@@ -134,6 +142,13 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 // Secret returns the key of the hash that names logs, see sessionlog.Key. It was made with the
 // first stream and is as secret as the logs are.
 func (l *Log) Secret() []byte { return l.secret }
+
+// Missing returns the names of the streams that are gone, do not answer or take no writes.
+func (l *Log) Missing() []string { return l.maintainer.Missing() }
+
+// Maintain makes the streams again that are deleted, until ctx ends. It returns an error if another
+// node made one that is not of this deployment, or with another secret; the edge must end then.
+func (l *Log) Maintain(ctx context.Context) error { return l.maintainer.Run(ctx) }
 
 // Run works until ctx ends. It then answers what is under way; later calls are not answered.
 func (l *Log) Run(ctx context.Context) {
@@ -150,8 +165,16 @@ func (l *Log) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
 	l.writes.Send(jetstream.Request{Msg: l.message(&w), Done: func(m *nats.Msg, err error) {
 		a := l.judge(time.Now(), m, err)
 		l.counts.appends[a.Verdict].Add(1)
+		l.maintainer.Wrote(sessionlog.Shard(w.Log, l.cfg.Shards)%l.cfg.Streams, a.Verdict)
+		l.hear(a.Seq)
 		answer(a)
 	}})
+}
+
+// hear notes the sequence of a write, above which a stream begins that has to be made again.
+func (l *Log) hear(seq uint64) {
+	for old := l.highest.Load(); seq > old && !l.highest.CompareAndSwap(old, seq); old = l.highest.Load() {
+	}
 }
 
 // Values of headers, which all messages share.
@@ -221,6 +244,7 @@ type Stats struct {
 	Bytes          uint64 // of writes
 	Steps          uint64 // requests for reads
 	Refused        uint64 // writes that the store refused for want of space, leader or time
+	Replaced       uint64 // streams that were made again
 }
 
 // counters are bumped by several goroutines.
@@ -234,5 +258,6 @@ func (l *Log) Stats() Stats {
 	c := &l.counts
 	return Stats{
 		Appends: c.appends.Counts(), Reads: c.reads.Counts(), Bytes: c.bytes.Load(), Steps: c.steps.Load(), Refused: c.refused.Load(),
+		Replaced: l.maintainer.Replaced(),
 	}
 }

@@ -1,0 +1,137 @@
+package natslease
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// outrun stores states until the sequences of the shard's stream are further than the time.
+func (r *relay) outrun(shard int, epoch uint64) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); r.heard[shard].highest.Load() < uint64(time.Now().UnixMilli()+5000); {
+		if time.Now().After(end) {
+			r.t.Skip("the machine is too slow to store more than a state per millisecond")
+		}
+		if err := r.store(shard, epoch, keyframes(5000, "x")); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// TestStreamsAreMadeAgain deletes the streams of relays that run. The holder of a shard holds it
+// again soon, in a higher epoch although it stored more than a message per millisecond, and
+// learns that nothing is newer than what it had.
+func TestStreamsAreMadeAgain(t *testing.T) {
+	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
+		a, b := start(t, c, "a", replicas), start(t, c, "b", replicas)
+		a.Want(0, true)
+		first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+		a.outrun(0, first.Epoch)
+		for range 2 {
+			highest := a.heard[0].highest.Load()
+			deleteStreams(t, c)
+			begin := time.Now()
+			if e := a.want(cluster.ShardLost, 0, "the store is another one"); e.Reason != cluster.ReasonWiped || e.Epoch != first.Epoch {
+				t.Errorf("the shard is lost with %+v, want epoch %d and %s", e, first.Epoch, cluster.ReasonWiped)
+			}
+			again := a.want(cluster.ShardAcquired, 0, "only a has what was stored")
+			t.Logf("held again after %v, in an epoch %d higher", time.Since(begin), again.Epoch-first.Epoch)
+			if again.Epoch <= highest || again.Former != first.Epoch || !again.Wiped {
+				t.Errorf("the shard is held again with %+v, want an epoch above %d, and that nothing is newer than epoch %d", again, highest, first.Epoch)
+			}
+			for e := b.want(cluster.ShardSeen, 0, "a holds it again"); e.Epoch != again.Epoch; e = b.want(cluster.ShardSeen, 0, "a holds it again") {
+			}
+			if err := a.store(0, again.Epoch, keyframes(10, "again")); err != nil {
+				t.Fatal(err)
+			}
+			first = again
+		}
+		for _, r := range []*relay{a, b} {
+			eventually(t, r.cfg.Node+" knows of streams that were made again", func() bool { return r.Stats().Replaced >= 2 })
+			eventually(t, r.cfg.Node+" misses no stream", func() bool { return len(r.Missing()) == 0 })
+		}
+		a.Release(0, first.Epoch, "b")
+		b.Want(0, true)
+		if e := b.want(cluster.ShardAcquired, 0, "a gave it to b"); e.Former != 0 || len(b.load(0, e.Epoch)) != 10 {
+			t.Errorf("b holds the shard with %+v, and does not load what a stored again", e)
+		}
+	})
+}
+
+// TestRelayThatKnowsLess makes a stream again by a relay that has just started. It asks which
+// epochs holders have; if it hears of none, the others say what an operator should do.
+func TestRelayThatKnowsLess(t *testing.T) {
+	for _, hears := range []bool{true, false} {
+		t.Run(fmt.Sprint("hears=", hears), func(t *testing.T) {
+			c := natstest.Start(t, 1)
+			a := start(t, c, "a", 1)
+			a.Want(0, true)
+			first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+			a.outrun(0, first.Epoch)
+			highest := a.heard[0].highest.Load()
+			deleteStreams(t, c)
+			cfg := Config{Node: "b", Shards: 4, Streams: 2}
+			if hears {
+				cfg.Epochs = func() uint64 { return first.Epoch }
+			}
+			b := open(t, c.Connect(t), cfg)
+			made := b.streams[0].CachedInfo().Config.FirstSeq
+			if (made > highest) != hears {
+				t.Skipf("a was faster: the stream begins at %d, the highest sequence was %d", made, highest)
+			}
+			again := a.want(cluster.ShardAcquired, 0, "only a has what was stored")
+			if (again.Epoch > highest) != hears || again.Former != first.Epoch || !again.Wiped {
+				t.Errorf("a holds the shard with %+v after %d", again, highest)
+			}
+			if said := strings.Contains(a.log.String(), "made again by a relay that knew less"); said == hears {
+				t.Errorf("the log of a is\n%s", &a.log)
+			}
+		})
+	}
+}
+
+// TestMissing stops servers until the streams have no quorum, and deletes a stream whose place
+// another one takes.
+func TestMissing(t *testing.T) {
+	c := natstest.Start(t, 3)
+	a := start(t, c, "a", 3)
+	a.Want(0, true)
+	a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+	if m := a.Missing(); len(m) > 0 {
+		t.Errorf("missing %v while all is well", m)
+	}
+	c.Stop(0)
+	c.Stop(1)
+	eventually(t, "the streams are missing without a quorum", func() bool { return slices.Contains(a.Missing(), StreamName(0)) })
+	c.Restart(t, 0)
+	eventually(t, "no stream is missing any longer", func() bool { return len(a.Missing()) == 0 })
+	if n := a.Stats().Replaced; n != 0 {
+		t.Errorf("%d streams count as made again after an outage", n)
+	}
+
+	js, err := natsjs.New(c.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := a.streams[1].CachedInfo().Config
+	eventually(t, "the stream is deleted", func() bool { return js.DeleteStream(t.Context(), StreamName(1)) == nil })
+	want.Metadata = nil
+	if _, err = js.CreateStream(t.Context(), want); err != nil {
+		t.Skipf("a was faster: %v", err)
+	}
+	select {
+	case err := <-a.ended:
+		if err == nil || !strings.Contains(err.Error(), StreamName(1)) {
+			t.Errorf("Maintain ends with %v, want the name of the stream that is another deployment's", err)
+		}
+	case <-time.After(patience):
+		t.Error("Maintain goes on with a stream of another deployment")
+	}
+}
