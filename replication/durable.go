@@ -80,6 +80,15 @@ func (s *Store) MarkDirty(since time.Time, number uint64) {
 	s.unstored.entries = slices.Insert(s.unstored.entries, 0, unstoredState{st, since})
 }
 
+// MarkAllDirty queues all states, for a durable store that has lost what it had.
+func (s *Store) MarkAllDirty(now time.Time) {
+	for _, st := range s.states.all {
+		if !st.dead {
+			s.unstored.add(now, st)
+		}
+	}
+}
+
 // Restore adds a state from the durable store; nil data stands for a removed state. The caller
 // must restore before the first Publish, Write or Advance.
 //

@@ -24,7 +24,7 @@ type ownership struct {
 	end      []func() // unsubscribe
 	headTurn int      // the quiet space that the next head begins with
 
-	storing int // keyframes on their way to the durable store
+	storing []storedState // on their way to the durable store
 
 	leaving bool   // another relay should hold the shard
 	to      string // which
@@ -46,8 +46,8 @@ func firstNumber(epoch uint64) uint64 {
 }
 
 // acquire begins an ownership, and ends an older one of the shard. The relay serves the
-// shard when the stored states are loaded.
-func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
+// shard when the stored states are loaded, or at once if it still has the newest ones.
+func (w *Worker) acquire(now time.Time, shard int, epoch, former uint64, wiped bool) {
 	if old := w.ownership(shard); old != nil {
 		w.lose(now, old)
 	}
@@ -55,6 +55,10 @@ func (w *Worker) acquire(now time.Time, shard int, epoch uint64) {
 	w.owned = append(w.owned, o)
 	if w.relay.cfg.Leases == nil {
 		w.serve(now, o)
+		return
+	}
+	if old := w.takeFormer(shard, former); old != nil {
+		w.inherit(now, o, old, wiped)
 		return
 	}
 	w.relay.cfg.Leases.Load(shard, epoch,
@@ -95,10 +99,7 @@ func (w *Worker) restore(now time.Time, o *ownership, part []cluster.Keyframe) {
 		if !ok {
 			continue
 		}
-		if err := sp.store.Restore(k.Number, k.Data); err != nil {
-			w.counts.RestoreErrors++
-			w.relay.cfg.Log.Error("leaving out a stored state that cannot be read", "space", k.Space, "state", k.Number, "error", err)
-		}
+		w.restoreState(sp, k.Number, k.Data)
 	}
 }
 
@@ -222,7 +223,7 @@ const handOverDirty = cluster.BatchKeyframesMax
 
 // advanceLeaving takes the last step of a hand-over when little is left to store.
 func (w *Worker) advanceLeaving(now time.Time, o *ownership) {
-	if !o.leaving || !o.serving || o.storing > 0 || o.dirty() > handOverDirty {
+	if !o.leaving || !o.serving || len(o.storing) > 0 || o.dirty() > handOverDirty {
 		return
 	}
 	for _, sp := range o.spaces {
@@ -270,7 +271,7 @@ func (w *Worker) advanceDurable(now time.Time) time.Time {
 	w.durableDue = now.Add(durableInterval)
 	w.quota.refill(now)
 	for _, o := range w.owned {
-		if !o.serving || o.storing > 0 {
+		if !o.serving || len(o.storing) > 0 {
 			continue
 		}
 		n := min(durableBatch, int(w.quota.tokens))
@@ -316,7 +317,7 @@ func (w *Worker) store(o *ownership, n int) int {
 	if len(batch) == 0 {
 		return 0
 	}
-	o.storing += len(batch)
+	o.storing = states
 	shard, epoch := o.shard, o.epoch
 	w.relay.cfg.Leases.Store(shard, epoch, batch, func(err error) {
 		w.command(shard, epoch, func(now time.Time, o *ownership) { w.storedBatch(now, o, states, err) })
@@ -342,7 +343,10 @@ func (o *ownership) oldestFirst() []*space {
 
 // storedBatch handles the answer of the durable store.
 func (w *Worker) storedBatch(now time.Time, o *ownership, states []storedState, err error) {
-	o.storing -= len(states)
+	if errors.Is(err, cluster.ErrNotHeld) {
+		return // the ownership ends, and the next one may need to know what was on its way
+	}
+	o.storing = nil
 	switch {
 	case err == nil:
 		w.counts.Stored += uint64(len(states))

@@ -214,7 +214,7 @@ func (r *Relay) Start() error {
 	}
 	for n := range r.cfg.Shards {
 		if r.cfg.Leases == nil {
-			r.worker(n).acquire(time.Time{}, n, r.cfg.Epoch) // no loop runs yet, and no space depends on the time
+			r.worker(n).acquire(time.Time{}, n, r.cfg.Epoch, 0, false) // no loop runs yet, and no space depends on the time
 		}
 	}
 	return nil
@@ -327,7 +327,7 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 	w := r.worker(e.Shard)
 	switch e.Kind {
 	case cluster.ShardAcquired:
-		w.commands.Put(func(now time.Time) { w.acquire(now, e.Shard, e.Epoch) })
+		w.commands.Put(func(now time.Time) { w.acquire(now, e.Shard, e.Epoch, e.Former, e.Wiped) })
 		if roster := r.roster.Load(); roster != nil {
 			if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // the roster changed while the lease was under way
 				r.handOver(e.Shard, e.Epoch, holder)
@@ -339,7 +339,9 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 			level = slog.LevelDebug // one of many that are handed over
 		}
 		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
-		w.command(e.Shard, e.Epoch, w.lose)
+		w.command(e.Shard, e.Epoch, func(now time.Time, o *ownership) { w.lost(now, o, e.Reason) })
+	case cluster.ShardSeen:
+		w.commands.Put(func(time.Time) { w.forgetFormer(e.Shard, e.Epoch) })
 	case cluster.ShardDurable:
 		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
 		w.command(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })

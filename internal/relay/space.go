@@ -113,7 +113,7 @@ func (w *Worker) makeRoom(now time.Time) bool {
 	before := len(w.spaces)
 	for _, name := range sortedKeys(w.spaces) {
 		sp := w.spaces[name]
-		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty()+sp.owner.storing > 0 || len(sp.present.named) > 0 {
+		if now.Sub(sp.used) < idleAfter || sp.store.Stats().States > 0 || sp.store.Dirty()+len(sp.owner.storing) > 0 || len(sp.present.named) > 0 {
 			continue
 		}
 		w.emit(now.Add(w.relay.cfg.Tick), sp)

@@ -38,6 +38,7 @@ type command func(now time.Time)
 type Worker struct {
 	relay    *Relay
 	owned    []*ownership // in the order in which they began
+	former   []*ownership // whose shards no relay is known to hold since
 	spaces   map[string]*space
 	due      *heap.Heap[*space]
 	headsDue time.Time
@@ -216,7 +217,7 @@ func (w *Worker) Stats(now time.Time) Stats {
 		if o.serving {
 			s.Shards++
 		}
-		s.Unstored += uint64(o.dirty() + o.storing)
+		s.Unstored += uint64(o.dirty() + len(o.storing))
 	}
 	for _, sp := range w.spaces {
 		telemetry.Sum(&s.Store, sp.store.Stats())

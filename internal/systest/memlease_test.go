@@ -107,6 +107,21 @@ func (h *leaseHub) SetSilent(silent bool) {
 	}
 }
 
+// Wipe deletes the store and makes it anew; the sequences go on far behind. Nodes notice after a
+// while, each for itself.
+func (h *leaseHub) Wipe() {
+	clear(h.shards)
+	h.seq += 1 << 20
+	for _, n := range h.order {
+		h.Schedule(time.Duration(h.Rand.Int64N(int64(2*time.Second))), func() {
+			for s, l := range n.leases {
+				l.Wiped(h.Now())
+				n.turn(s)
+			}
+		})
+	}
+}
+
 func (h *leaseHub) shard(n int) *leaseShard {
 	s, ok := h.shards[n]
 	if !ok {
@@ -385,7 +400,7 @@ func (n *leaseNode) turn(shard int) {
 func (n *leaseNode) act(shard int, l *nodeLease, a cluster.Action) {
 	switch a.Kind {
 	case cluster.ActionAcquired:
-		n.tell(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: a.Epoch, Node: n.name})
+		n.tell(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: a.Epoch, Node: n.name, Former: a.Former, Wiped: a.Wiped})
 	case cluster.ActionLost:
 		queue := l.queue
 		l.queue = nil

@@ -43,6 +43,7 @@ const (
 	largeRun   = "^TestLargeSpace$"
 	rightsRun  = "^TestRightsCannotBeWidened$"
 	boundsRun  = "^TestBounds$"
+	wipeRun    = "^TestStoreWiped$"
 )
 
 // mutantList is deliberate faults all over the system. The leases have a list of their own
@@ -94,10 +95,13 @@ var mutantList = []mutants.Mutant{
 
 	// A relay that serves when it must not, or does not when it must.
 	{Name: "serves_before_loaded", File: "internal/relay/ownership.go", Old: "if w.relay.cfg.Leases == nil {\n\t\tw.serve(now, o)\n\t\treturn", New: "w.serve(now, o)\n\tif w.relay.cfg.Leases == nil {\n\t\treturn"},
+	{Name: "wiped_states_are_gone", File: "internal/relay/ownership.go", Old: "if old := w.takeFormer(shard, former); old != nil {", New: "if old := w.takeFormer(shard, former); false {", Run: wipeRun},
+	{Name: "wiped_states_are_not_stored", File: "internal/relay/former.go", Old: "dirty = len(all)", New: "", Run: wipeRun},
+	{Name: "state_on_its_way_is_not_stored", File: "internal/relay/former.go", Old: "st.space.store.MarkDirty(st.since, st.number)", New: "_ = st", Run: wipeRun},
 	{Name: "constant_first_number", File: "internal/relay/ownership.go", Old: "return epoch<<14 + 1", New: "return 1"},
 	{Name: "no_fence", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Fence(shard, epoch)", New: "_, _ = shard, epoch"},
 	{Name: "lost_shard_keeps_states", File: "internal/relay/ownership.go", Old: "for _, sp := range o.spaces {\n\t\tw.removeSpace(sp)", New: "for range o.spaces {"},
-	{Name: "lost_shard_goes_on", File: "internal/relay/relay.go", Old: "w.command(e.Shard, e.Epoch, w.lose)", New: ""},
+	{Name: "lost_shard_goes_on", File: "internal/relay/relay.go", Old: "w.command(e.Shard, e.Epoch, func(now time.Time, o *ownership) { w.lost(now, o, e.Reason) })", New: ""},
 	{Name: "hand_over_without_storing", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "o.stopServing()", Run: handRun},
 	{Name: "hand_over_while_serving", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "w.store(o, o.dirty())", Run: handRun},
 	{Name: "hand_over_to_itself", File: "internal/relay/relay.go", Old: "if name != node {", New: "if true {", Run: handRun,

@@ -1,0 +1,88 @@
+package relay
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// A worker keeps the stores of a shard that it lost to the silence or the loss of the durable
+// store: if no other relay holds the shard before this one does again, nothing is newer, and
+// what was not stored, or was stored and is lost, is only here. It keeps them until this relay
+// or another one holds the shard.
+
+// setAside ends an ownership like lose, and keeps what it had.
+func (w *Worker) setAside(now time.Time, o *ownership) {
+	w.lose(now, o)
+	w.former = append(w.former, o)
+}
+
+// takeFormer returns what the worker has of the former ownership of a shard, if it is the one in
+// this epoch, and forgets it in any case.
+func (w *Worker) takeFormer(shard int, epoch uint64) (o *ownership) {
+	w.former = slices.DeleteFunc(w.former, func(x *ownership) bool {
+		if x.shard == shard && x.epoch == epoch {
+			o = x
+		}
+		return x.shard == shard
+	})
+	return o
+}
+
+// forgetFormer forgets what the worker has of a shard that another relay holds in a later epoch.
+func (w *Worker) forgetFormer(shard int, epoch uint64) {
+	w.former = slices.DeleteFunc(w.former, func(x *ownership) bool { return x.shard == shard && x.epoch < epoch })
+}
+
+// inherit begins an ownership with the states of the former one. They are stored again, all of
+// them if the durable store was wiped, otherwise those of which it is not certain that they are
+// stored.
+func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
+	for _, st := range former.storing {
+		st.space.store.MarkDirty(st.since, st.number)
+	}
+	states := 0
+	for _, old := range former.spaces {
+		sp, ok := w.makeSpace(now, o, old.name)
+		if !ok {
+			continue
+		}
+		dirty := old.store.Dirty()
+		old.store.MarkAllDirty(now) // behind those that are dirty
+		all := old.store.TakeDirty(nil, math.MaxInt)
+		for _, d := range all {
+			w.restoreState(sp, d.Number, d.Data)
+		}
+		if wiped {
+			dirty = len(all)
+		}
+		for _, d := range slices.Backward(all[:dirty]) { // the oldest comes first again
+			sp.store.MarkDirty(now, d.Number)
+		}
+		states += len(all)
+	}
+	w.relay.cfg.Log.Info("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
+	w.serve(now, o)
+	if former.leaving {
+		w.handOver(now, o, former.to)
+	}
+}
+
+// restoreState gives a stored state to a space.
+func (w *Worker) restoreState(sp *space, number uint64, data []byte) {
+	if err := sp.store.Restore(number, data); err != nil {
+		w.counts.RestoreErrors++
+		w.relay.cfg.Log.Error("leaving out a stored state that cannot be read", "space", sp.name, "state", number, "error", err)
+	}
+}
+
+// lost ends an ownership for a reason.
+func (w *Worker) lost(now time.Time, o *ownership, reason cluster.Reason) {
+	if reason == cluster.ReasonSilence || reason == cluster.ReasonWiped {
+		w.setAside(now, o)
+		return
+	}
+	w.lose(now, o)
+}
