@@ -121,6 +121,7 @@ func (d *dev) run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error { return d.edge.Run(ctx) })
+	group.Go(func() error { return d.logs.Maintain(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.demo != nil {
 		group.Go(func() error { return d.demo.run(ctx) })

@@ -72,6 +72,15 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 	return e
 }
 
+// Maintain makes the streams of the log again that are deleted, until ctx ends. It returns an error
+// if the edge must end.
+func (d *Durable) Maintain(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	return d.log.Maintain(ctx)
+}
+
 // Run serves the edge until ctx ends, which must be after the edge has ended.
 func (d *Durable) Run(ctx context.Context) {
 	if d == nil {
@@ -94,6 +103,8 @@ func (d *Durable) missing() (list []string) {
 	if !d.bus.Connected() {
 		list = append(list, "log")
 	}
+	list = append(list, d.log.Missing()...)
+	list = append(list, d.from.Missing()...)
 	if d.affinity != nil && d.affinity.Err() != nil {
 		list = append(list, "redis")
 	}
@@ -116,6 +127,7 @@ func (d *Durable) Metrics() []telemetry.Metric {
 		telemetry.Counter("dnp.session.from.failures", "{attempt}", "Attempts to store a reliable message that the stream did not confirm.", func() uint64 { return d.from.Stats().Failures }),
 		telemetry.Gauge("dnp.session.from.waiting", "{message}", "Reliable messages of clients that the stream has not confirmed yet.",
 			func() float64 { return float64(d.from.Stats().Waiting) }),
+		replacedMetric(func() uint64 { return d.log.Stats().Replaced + d.from.Stats().Replaced }),
 	}
 	if d.affinity == nil {
 		return all

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
@@ -42,7 +43,18 @@ type edgeNode struct {
 // Run serves until ctx ends or an operator requests a drain, and then hands every session
 // over. The error is one line that names what is not available.
 func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error {
-	n := &edgeNode{flags: c, drain: make(chan struct{}, 1)}
+	n := &edgeNode{flags: c, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
+	drain := endOfWorkers
+	if c.SessionDurability == "log" {
+		drain = c.DrainTimeout + c.DrainLinger
+	}
+	return n.within(ctx, drain, func() error { return c.serve(ctx, n, log) })
+}
+
+// endOfWorkers is how long the workers of an edge may take to tell their clients that it ends.
+const endOfWorkers = time.Second
+
+func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) error {
 	if err := n.openTelemetry("edge", c.Name, c.Shards, log); err != nil {
 		return err
 	}
@@ -108,11 +120,26 @@ func (n *edgeNode) run(ctx context.Context) error {
 	// Whatever the edge needs while it drains runs until the edge has ended.
 	after, stop := context.WithCancel(context.Background())
 	var durable sync.WaitGroup
+	group, others := errgroup.WithContext(after)
 	durable.Go(func() { n.durable.Run(after) })
-	defer func() { stop(); durable.Wait() }()
+	defer func() {
+		n.step.Store("the session log")
+		stop()
+		durable.Wait()
+	}()
 	serving, drain := context.WithCancel(ctx)
 	defer drain()
-	group, others := errgroup.WithContext(after)
+	group.Go(func() error { return n.durable.Maintain(others) })
+	alive := make(chan bool)
+	group.Go(func() error {
+		var asks []func(context.Context) error
+		for _, b := range n.buses {
+			asks = append(asks, b.Conn().FlushWithContext)
+		}
+		pulse(others, alive, asks...)
+		return nil
+	})
+	group.Go(func() error { n.followPulse(others, alive); return nil })
 	group.Go(func() error { return n.admin.Run(others) })
 	group.Go(func() error { return n.watchMapping(others) })
 	if n.gossip != nil {
@@ -144,6 +171,8 @@ func (n *edgeNode) run(ctx context.Context) error {
 		if n.gossip != nil {
 			n.gossip.SetPhase(cluster.PhaseDraining)
 		}
+		n.step.Store("handing the sessions over")
+		close(n.leaving)
 		drain()
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,34 @@ type node struct {
 	tel       *telemetry.Telemetry
 	admin     *telemetry.Server
 	misrouted atomic.Bool // publishes do not reach relays, as far as watchMapping knows
+	silent    atomic.Bool // NATS does not answer, as far as pulse knows
 	log       *slog.Logger
+
+	leaving chan struct{} // closed when the node begins to end, for whatever reason
+	step    atomic.Value  // string: what the node does to end
+}
+
+// endWait is how long a node may take to end besides its drain: its announcement to the others,
+// the connections, and a collector that accepts the last spans.
+const endWait = 5 * time.Second
+
+// within runs a node, and gives up a node that takes longer to end than its drain may take and
+// endWait, because something hangs. The error says what.
+func (n *node) within(ctx context.Context, drain time.Duration, run func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- run() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	case <-n.leaving:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(drain + endWait):
+		return fmt.Errorf("ending by force, %v after the drain timeout of %v: %v does not end", endWait, drain, n.step.Load())
+	}
 }
 
 // openTelemetry names the node in its metrics, spans and log lines, until close.
@@ -105,6 +133,9 @@ func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func()
 		Addr: c.HTTP, Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain,
 		Health: func() telemetry.Health {
 			h := health()
+			if n.silent.Load() && !slices.Contains(h.Missing, "nats") {
+				h.Missing = append(h.Missing, "nats")
+			}
 			if n.misrouted.Load() {
 				h.Missing = append(h.Missing, "mapping")
 			}
@@ -125,14 +156,17 @@ func health(ready bool, bus bus.Bus) telemetry.Health {
 // close ends what the node opened, after everything that uses it.
 func (n *node) close() {
 	if n.gossip != nil {
+		n.step.Store("the port for gossip")
 		n.gossip.Close()
 	}
+	n.step.Store("the connection to NATS")
 	for _, b := range n.buses {
 		b.Close()
 	}
 	if n.embedded != nil {
 		n.embedded.Shutdown()
 	}
+	n.step.Store("the connection to the collector")
 	n.tel.Close()
 }
 
@@ -165,6 +199,12 @@ func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, ope
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// replacedMetric is the metric of the streams that were made again, with which a node lost what
+// only they had.
+func replacedMetric(read func() uint64) telemetry.Metric {
+	return telemetry.Counter("dnp.streams.replaced", "{stream}", "Streams of JetStream that were deleted while this node ran, and made again.", read)
 }
 
 // BusMetrics returns the metrics of a node's connections to NATS.

@@ -53,6 +53,19 @@ func pulse(ctx context.Context, alive chan<- bool, asks ...func(context.Context)
 	}
 }
 
+// followPulse notes whether NATS answers, until ctx ends.
+func (n *node) followPulse(ctx context.Context, alive <-chan bool) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case is := <-alive:
+			n.silent.Store(!is)
+			n.log.Warn("reachability of NATS changed", "reached", is)
+		}
+	}
+}
+
 // askOften notes when the last answer arrived, until ctx ends.
 func askOften(ctx context.Context, ask func(context.Context) error, heard *atomic.Pointer[time.Time]) {
 	ticker := time.NewTicker(pulseInterval)

@@ -4,15 +4,19 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/format"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/replication"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -43,7 +47,11 @@ type relayNode struct {
 // Run serves until ctx ends, and then hands every shard over. The error is one line that
 // names what is not available.
 func (c *RelayCommand) Run(ctx context.Context, log *slog.Logger) error {
-	n := &relayNode{flags: c}
+	n := &relayNode{flags: c, node: node{leaving: make(chan struct{})}}
+	return n.within(ctx, c.DrainTimeout, func() error { return c.serve(ctx, n, log) })
+}
+
+func (c *RelayCommand) serve(ctx context.Context, n *relayNode, log *slog.Logger) error {
 	if err := n.openTelemetry("relay", c.Name, c.Shards, log); err != nil {
 		return err
 	}
@@ -55,11 +63,42 @@ func (c *RelayCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	metrics := append(n.relay.Metrics(), leaseMetrics(n.leases)...)
-	health := func() telemetry.Health { return health(n.relay.Ready(), n.bus) } // without NATS nothing reaches the relay
-	if err := n.listen(&c.Admin, metrics, health, nil); err != nil {
+	if err := n.listen(&c.Admin, metrics, n.health, nil); err != nil {
 		return err
 	}
 	return n.run(ctx)
+}
+
+// health returns the health of a relay. It is not ready without anything that it needs: nothing
+// reaches it without NATS, and it can neither hold shards nor store states without the streams.
+func (n *relayNode) health() telemetry.Health {
+	h := health(n.relay.Ready() && !n.silent.Load(), n.bus)
+	if n.relay.Hangs() {
+		h.Missing = append(h.Missing, "workers")
+	}
+	h.Missing = append(h.Missing, n.leases.Missing()...)
+	h.Ready = h.Ready && len(h.Missing) == 0
+	return h
+}
+
+// headsWait is how long a relay listens to the heads of holders before it makes a stream. A
+// holder sends one for each shard every 250 ms.
+const headsWait = time.Second
+
+// highestEpoch returns the highest epoch that holders name.
+func (n *relayNode) highestEpoch() uint64 {
+	var highest atomic.Uint64
+	end, err := n.bus.Subscribe(n.subjects.HeadAll(), func(m bus.Msg) {
+		if epoch, ok := replication.HeadEpoch(m.Data); ok && jetstream.Believable(time.Now(), epoch) {
+			highest.Store(max(highest.Load(), epoch))
+		}
+	})
+	if err != nil {
+		return 0 // the connection is closed, so no stream will be made
+	}
+	time.Sleep(headsWait)
+	end()
+	return highest.Load()
 }
 
 // open makes what a relay needs besides its connections to NATS.
@@ -70,6 +109,7 @@ func (n *relayNode) open(ctx context.Context) error {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
 			Conn: n.store.Conn(), Subjects: n.subjects, Node: n.name, Shards: n.shards, Streams: c.StoreStreams,
 			Replicas: c.Replicas, Lease: cluster.LeaseConfig{Silence: c.LeaseSilence, Format: n.format},
+			Epochs: n.highestEpoch, Log: n.log,
 		})
 		return err
 	})
@@ -103,25 +143,30 @@ func (n *relayNode) run(ctx context.Context) error {
 	// Whatever the relay needs while it drains runs until the relay has ended.
 	after, stop := context.WithCancel(context.Background())
 	var lasting sync.WaitGroup
-	defer func() { stop(); lasting.Wait() }()
+	defer func() {
+		n.step.Store("the store")
+		stop()
+		lasting.Wait()
+	}()
 	lasting.Go(func() { n.leases.Run(after) })
 	relayCtx, stopRelay := context.WithCancel(after)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
 	group.Go(func() error { return n.watchMapping(ctx) })
+	failed := make(chan error, 2)
+	lasting.Go(func() { failed <- n.leases.Maintain(after) })
 	if n.gossip != nil { // a relay that drains is still a member
-		failed := make(chan error, 1)
 		lasting.Go(func() { failed <- n.gossip.Run(after) })
-		group.Go(func() error {
-			select {
-			case err := <-failed:
-				return err
-			case <-n.relay.Done():
-				return nil
-			}
-		})
 	}
+	group.Go(func() error {
+		select {
+		case err := <-failed:
+			return err
+		case <-n.relay.Done():
+			return nil
+		}
+	})
 	group.Go(func() error {
 		n.follow(ctx)
 		stopRelay()
@@ -133,15 +178,19 @@ func (n *relayNode) run(ctx context.Context) error {
 // follow gives the relay every roster until ctx ends, and then announces that the relay
 // drains.
 func (n *relayNode) follow(ctx context.Context) {
-	if n.gossip == nil {
-		n.relay.SetRoster(cluster.NewRoster([]cluster.Member{{Name: n.name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}))
-		<-ctx.Done()
-		return
-	}
+	defer func() {
+		n.step.Store("handing the shards over")
+		close(n.leaving)
+	}()
 	alive := make(chan bool)
 	var asking sync.WaitGroup
 	asking.Go(func() { pulse(ctx, alive, n.bus.Conn().FlushWithContext, n.store.Conn().FlushWithContext) })
 	defer asking.Wait()
+	if n.gossip == nil {
+		n.relay.SetRoster(cluster.NewRoster([]cluster.Member{{Name: n.name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}))
+		n.followPulse(ctx, alive)
+		return
+	}
 	wait := time.NewTimer(joinWait)
 	defer wait.Stop()
 	announced := cluster.PhaseStarting
@@ -168,6 +217,7 @@ func (n *relayNode) follow(ctx context.Context) {
 		case <-wait.C:
 			joined = true
 		case reached = <-alive:
+			n.silent.Store(!reached)
 			n.log.Warn("reachability of NATS changed; without NATS this relay gets no shards", "reached", reached)
 		}
 	}
@@ -185,8 +235,10 @@ func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
 				observe("taken", s.Lost[cluster.ReasonTaken])
 				observe("fenced", s.Lost[cluster.ReasonEpoch])
 				observe("silence", s.Lost[cluster.ReasonSilence])
+				observe("wiped", s.Lost[cluster.ReasonWiped])
 			}),
 		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.",
 			func(s *natslease.Stats) uint64 { return s.WatchRestarts + s.LoadRetries }),
+		replacedMetric(func() uint64 { return l.Stats().Replaced }),
 	}
 }

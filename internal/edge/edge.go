@@ -190,15 +190,19 @@ func (e *Edge) Run(ctx context.Context) error {
 		return nil
 	})
 	<-working.Done()
+	var undone error
 	if e.cfg.Durable != nil && ctx.Err() != nil { // else a worker failed
-		e.drain()
+		undone = e.drain()
 	}
 	e.leaving.Store(true)
 	stop()
 	for _, w := range e.workers {
 		w.wake() // to notice that serving has ended
 	}
-	return running.Wait()
+	if err := running.Wait(); err != nil {
+		return err
+	}
+	return undone
 }
 
 // busChanged has every replica ask whether it missed something while the bus was away.
@@ -285,8 +289,8 @@ func (e *Edge) startDurable() {
 const closeTime = 2 * time.Second
 
 // drain hands every session of the edge over, closes those that no edge takes, and goes on
-// to forward datagrams for a while.
-func (e *Edge) drain() {
+// to forward datagrams for a while. The error says what was not done.
+func (e *Edge) drain() (undone error) {
 	d := e.cfg.Durable
 	e.cfg.Log.Info("handing sessions over", "sessions", e.DurableSessions())
 	e.BeginDrain()
@@ -301,11 +305,15 @@ func (e *Edge) drain() {
 			w.must(func(time.Time) { w.takeover.CloseRest() })
 		}
 		e.wait(closeTime, func() bool { return e.DurableSessions() == 0 })
+		if n := e.DurableSessions(); n > 0 {
+			undone = fmt.Errorf("the drain timeout of %v is over: %d sessions were neither handed over nor closed in the session log", d.DrainTimeout, n)
+		}
 	}
 	e.leaving.Store(true)
 	if d.Forward != nil {
 		e.wait(d.DrainLinger, func() bool { return false })
 	}
+	return undone
 }
 
 // wait waits until done, which it asks a hundred times a second, but not for longer than d.

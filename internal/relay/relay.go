@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +147,45 @@ func New(cfg Config) (*Relay, error) {
 func (r *Relay) Done() <-chan struct{} { return r.done }
 
 // Ready reports whether this relay can answer publishers.
-func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() }
+func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() && !r.Hangs() }
+
+// hangsAfter is how long a worker may take to come to its next turn. It is arbitrary, and far
+// above any turn.
+const hangsAfter = 5 * time.Second
+
+// Hangs reports whether a worker does not come to its next turn. It may be called from any
+// goroutine.
+func (r *Relay) Hangs() bool {
+	now := time.Now().UnixNano()
+	for _, w := range r.workers {
+		if at := w.asked.Load(); at != 0 && now-at >= int64(hangsAfter) {
+			return true
+		}
+	}
+	return false
+}
+
+// watch asks every worker for a turn once a second, until ctx ends.
+func (r *Relay) watch(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for hung := false; ; {
+		for _, w := range r.workers {
+			if w.asked.CompareAndSwap(0, time.Now().UnixNano()) {
+				w.commands.Put(func(time.Time) { w.asked.Store(0) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if hangs := r.Hangs(); hangs != hung {
+			hung = hangs
+			r.cfg.Log.Error("a worker does not come to its next turn, or does again", "node", r.cfg.Node, "hangs", hangs)
+		}
+	}
+}
 
 // Run serves until ctx ends. The error says what failed; it is nil after a shutdown through
 // ctx.
@@ -167,16 +206,34 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, w := range r.workers {
 		running.Go(func() { w.loop(workers) })
 	}
+	running.Go(func() { r.watch(workers) })
 	<-ctx.Done()
+	drained := true
 	if r.cfg.Leases != nil {
 		timeout, cancel := context.WithTimeout(workers, r.cfg.DrainTimeout)
 		defer cancel()
 		r.Drain()
-		r.drained(timeout)
+		drained = r.drained(timeout)
 	}
 	stop()
 	running.Wait()
+	if !drained {
+		return r.undone()
+	}
 	return nil
+}
+
+// undone returns what was not done when the drain timeout was over. No worker runs any longer.
+func (r *Relay) undone() error {
+	shards, states := 0, 0
+	for _, w := range r.workers {
+		shards += len(w.owned)
+		for _, o := range slices.Concat(w.owned, w.former) {
+			states += o.dirty() + len(o.storing)
+		}
+	}
+	return fmt.Errorf("the drain timeout of %v is over: %d shards were not handed over, the changes of %d states are not stored",
+		r.cfg.DrainTimeout, shards, states)
 }
 
 // Workers returns the workers, for a caller that turns them itself, as a simulation
@@ -291,18 +348,18 @@ func (r *Relay) Drain() {
 	}
 }
 
-// drained waits until this relay owns no shard or ctx ends.
-func (r *Relay) drained(ctx context.Context) {
+// drained waits until this relay owns no shard or ctx ends, and reports which.
+func (r *Relay) drained(ctx context.Context) bool {
 	for _, w := range r.workers {
 		drained := make(chan struct{})
 		w.commands.Put(func(time.Time) { w.drained = drained })
 		select {
 		case <-drained:
 		case <-ctx.Done():
-			r.cfg.Log.Warn("ending before every shard was handed over: the drain timeout is over")
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // successor returns the node that should have a shard once another node has gone; empty if

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -34,7 +35,7 @@ type handler func(w *Worker, now time.Time, o *ownership, m bus.Msg)
 type command func(now time.Time)
 
 // A Worker owns the stores of some shards. All of it belongs to the goroutine in loop,
-// except commands, inbox and wake.
+// except asked, commands, inbox and wake.
 type Worker struct {
 	relay    *Relay
 	owned    []*ownership // in the order in which they began
@@ -53,6 +54,7 @@ type Worker struct {
 
 	ownedAt   time.Time // when the owned shards changed; zero once that was logged
 	lastToken uint64
+	asked     atomic.Int64    // when watch asked for a turn that has not come, in Unix nanoseconds; 0 for never
 	drained   chan<- struct{} // closed when the worker owns no shard; nil if that is of no interest
 
 	commands *turn.Queue[command]

@@ -112,7 +112,12 @@ func (p *pair) start(name string, g *gossip.Gossip) {
 		})
 		return nil
 	})
-	p.run(name, e.Run)
+	p.run(name, func(ctx context.Context) error {
+		if err := e.Run(ctx); ctx.Err() == nil {
+			return err
+		}
+		return nil // what its drain needs may have ended before
+	})
 	g.SetPhase(cluster.PhaseReady)
 }
 
