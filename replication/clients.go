@@ -138,21 +138,14 @@ func (s *Store) setGroups(client string, groups []string) *Error {
 //
 //	count uint8, count × {length uint8, bytes}
 func appendGroups(b []byte, groups []string) []byte {
-	data := []byte{byte(len(groups))}
-	for _, g := range groups {
-		data = appendShort(data, g)
-	}
-	return appendLong(b, data)
+	return appendLong(b, appendNames(nil, groups))
 }
 
 // parseGroups returns the groups in a value, or none if the value is malformed.
 func parseGroups(value []byte) []string {
 	r := wire.NewReader(value)
 	r.Uint16()
-	groups := make([]string, 0, 4)
-	for range r.Uint8() {
-		groups = append(groups, readShort(&r))
-	}
+	groups := readNames(&r)
 	if _, err := finish(0, &r); err != nil {
 		return nil
 	}
@@ -206,6 +199,8 @@ func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
 		return s.assert(now, w, result)
 	case WriteDrop:
 		return s.drop(w)
+	case WriteGroups:
+		return s.writeGroups(w)
 	}
 	return WriteRefused
 }
@@ -400,6 +395,18 @@ func (s *Store) drop(w *Write) WriteCode {
 	st := s.states.byKey[clientKey(w.Client, w.Link)]
 	if st != nil && st.owned != nil && st.owned.session == w.Session {
 		s.detach(st)
+	}
+	return WriteOK
+}
+
+// writeGroups changes the groups of the client of a session. Like an assert it waits for the Join
+// of the session, because a late repetition must not bring back the groups of a client that left.
+func (s *Store) writeGroups(w *Write) WriteCode {
+	if s.sessions[w.Session] != w.Client || w.Client == "" {
+		return WriteBusy
+	}
+	if s.group(&Op{Client: w.Client, Join: w.Join, Leave: w.Leave}) != nil {
+		return WriteRefused
 	}
 	return WriteOK
 }

@@ -3,6 +3,7 @@ package replication
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,6 +119,42 @@ func TestStoreClientStates(t *testing.T) {
 	s.sends("the state ends with its session", 20*time.Millisecond, "batch 7 5<4 1:6:")
 	if n := s.Dirty(); n != 0 {
 		t.Fatalf("%d states of clients are queued to be stored", n)
+	}
+}
+
+// TestStoreWritesOfGroups has an edge tell the groups of a login. It cannot do so for another
+// client, or without the session.
+func TestStoreWritesOfGroups(t *testing.T) {
+	s := newStoreTest(t, Limits{Groups: 2})
+	w := Write{Kind: WriteGroups, Session: "s1", Client: "c1", Epoch: 7, Token: 4, Join: []string{"red", "blue"}}
+	s.Write(s.now, w)
+	s.sends("the session has not joined, or has left: the edge tries again", 0, "write 4 code 3 state 0 epoch 7")
+	s.Join("c1", "s1")
+	s.Join("c2", "s2")
+	stranger := w
+	stranger.Client = "c2"
+	s.Write(s.now, stranger)
+	s.sends("the session is that of another client", 0, "write 4 code 3 state 0 epoch 7")
+	s.Write(s.now, w)
+	s.Advance(s.now.Add(20 * time.Millisecond))
+	if got := s.Groups("c1"); !slices.Equal(got, []string{"red", "blue"}) {
+		t.Fatalf("the client is in %q, want red and blue", got)
+	}
+	for why, bad := range map[string]Write{
+		"a name that is no group":      {Join: []string{"a.b"}},
+		"more groups than are allowed": {Join: []string{"green"}},
+		"a group to leave is no name":  {Leave: []string{"*"}},
+	} {
+		bad.Kind, bad.Session, bad.Client, bad.Epoch = WriteGroups, "s1", "c1", 7
+		s.Write(s.now, bad)
+		s.sends(why, 0, "write 0 code 1 state 0 epoch 7")
+	}
+	s.Write(s.now, Write{Kind: WriteGroups, Session: "s1", Client: "c1", Epoch: 6, Leave: []string{"red"}})
+	s.sends("the edge follows an earlier holder", 0, "write 0 code 4 state 0 epoch 7")
+	s.Write(s.now, Write{Kind: WriteGroups, Session: "s1", Client: "c1", Epoch: 7, Join: []string{"green"}, Leave: []string{"red"}})
+	s.Advance(s.now.Add(40 * time.Millisecond))
+	if got := s.Groups("c1"); !slices.Equal(got, []string{"blue", "green"}) || len(s.Groups("c2")) != 0 {
+		t.Errorf("the clients are in %q and %q, want blue and green, and none", got, s.Groups("c2"))
 	}
 }
 

@@ -91,6 +91,23 @@ func appendLong(b, s []byte) []byte {
 
 func readShort(r *wire.Reader) string { return string(r.Bytes(int(r.Uint8()))) }
 
+// appendNames appends up to 255 names.
+func appendNames(b []byte, names []string) []byte {
+	b = append(b, byte(len(names)))
+	for _, n := range names {
+		b = appendShort(b, n)
+	}
+	return b
+}
+
+func readNames(r *wire.Reader) []string {
+	names := make([]string, 0, 4)
+	for range r.Uint8() {
+		names = append(names, readShort(r))
+	}
+	return names
+}
+
 func readUint64(r *wire.Reader) uint64 { return Uint(r.Bytes(8)) }
 
 func readFloat(r *wire.Reader) float64 { return math.Float64frombits(readUint64(r)) }
@@ -113,6 +130,7 @@ const (
 	WriteValues WriteKind = 1 // the client changed values of a state
 	WriteAssert WriteKind = 2 // the client offers a state of its own, or still offers it in a new epoch
 	WriteDrop   WriteKind = 3 // the client withdrew its state
+	WriteGroups WriteKind = 4 // the client joins and leaves groups, as its login says
 )
 
 // A Write is one request of an edge to the holder.
@@ -137,6 +155,9 @@ type Write struct {
 	ReadOnly bool         // game servers may not write the state either
 	Audience AudienceKind // AudienceNone, or AudienceAllBut for all clients except this one
 	Message  []byte
+
+	// Of WriteGroups, at most 255 names each.
+	Join, Leave []string
 
 	Token uint64 // identifies the request in its WriteResult; not sent
 }
@@ -182,6 +203,7 @@ const writeReadOnly = 1 // flag of an assert
 //	kind 2: link uint16, flags uint8 (1 read-only), audience uint8 (0 none, 3 all but the client),
 //	        message {length uint16, bytes}, count uint16, count × {type uint8, value}
 //	kind 3: link uint16
+//	kind 4: groups to join, groups to leave: count uint8, count × {length uint8, bytes}
 func AppendWrite(b []byte, w *Write) []byte {
 	b = append(b, codecVersion, byte(w.Kind))
 	b = appendShort(b, w.Session)
@@ -204,6 +226,8 @@ func AppendWrite(b []byte, w *Write) []byte {
 		b = appendValues(b, w.Values, false)
 	case WriteDrop:
 		b = binary.LittleEndian.AppendUint16(b, w.Link)
+	case WriteGroups:
+		b = appendNames(appendNames(b, w.Join), w.Leave)
 	}
 	return b
 }
@@ -238,6 +262,8 @@ func ParseWrite(p []byte) (Write, error) {
 		w.Values = readValues(&r, false)
 	case WriteDrop:
 		w.Link = r.Uint16()
+	case WriteGroups:
+		w.Join, w.Leave = readNames(&r), readNames(&r)
 	default:
 		return Write{}, errMessage
 	}

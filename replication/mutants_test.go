@@ -37,6 +37,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "last_release_is_late", File: "replication/writenumber.go", Old: "(b.wide == 0 || b.wide>>wideCountBits > numberEpochMax)", New: "b.wide == 0", Run: "WriteOrder"},
 	{Name: "last_release_is_early", File: "replication/writenumber.go", Old: "a.wide == 0 && (b.wide == 0 || b.wide>>wideCountBits > numberEpochMax)", New: "a.wide == 0", Run: "WriteOrder"},
 	{Name: "again_says_ok", File: "replication/clients.go", Old: "if m.refused && m.last == number {", New: "if false {"},
+	{Name: "groups_of_other_clients", File: "replication/clients.go", Old: "\t\treturn WriteBusy\n\t}\n\tif s.group(", New: "\t}\n\tif s.group(", Run: "TestStoreWritesOfGroups"},
+	{Name: "groups_without_limits", File: "replication/clients.go", Old: "\tif len(groups) > s.limits.Groups {", New: "\tif false {", Run: "TestStoreWritesOfGroups"},
 	{Name: "infinite_states_made", File: "replication/clients.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }
 

@@ -148,7 +148,7 @@ func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
 		w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
 		return
 	}
-	if write.Kind == replication.WriteAssert {
+	if write.Kind == replication.WriteAssert || write.Kind == replication.WriteGroups {
 		w.mentioned(now, sp, write.Session)
 	}
 	write.Token = w.token(sp, m.Reply, payload.JSON)

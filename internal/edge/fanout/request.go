@@ -69,6 +69,7 @@ type spaceInfo struct {
 	shard     int
 	replica   *replication.Replica
 	epoch     uint64 // of the replica, when it was looked at last
+	oldHolder bool   // the holder of this epoch seems to be of the release before replication.WriteGroups
 }
 
 // A SessionConfig is what a session is made of.

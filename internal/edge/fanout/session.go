@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -217,7 +218,7 @@ const replaceTime = 2 * time.Second
 // rights are what a session may, as its token or the game's service said.
 type rights struct {
 	*peer
-	leave      []string // groups left over from an earlier session
+	leave      []string // groups left over from an earlier session; at most 255, as a replica parses no more
 	tellGroups repeater // of telling the holder the groups of the claims, and leave
 }
 
@@ -287,6 +288,21 @@ func (r *rights) advance(now, next time.Time) time.Time {
 		return next
 	}
 	r.tellGroups.sent(now, &next)
+	if r.oldHolder {
+		r.publishGroups()
+		return next
+	}
+	w := &replication.Write{Kind: replication.WriteGroups, Join: r.Claims.Groups, Leave: r.leave}
+	r.request(w, func(_ time.Time, a replication.WriteResult, err error) {
+		r.grouped(w.Epoch, err == nil && a.Code == replication.WriteOK, err, true)
+	})
+	return next
+}
+
+// publishGroups tells the groups to a holder of the release before replication.WriteGroups. Such a
+// holder does not answer a write of this kind. Only servers that let edges publish pass this on:
+// deploy/nats/README.md.
+func (r *rights) publishGroups() {
 	m := bus.JSON(r.Subjects.ShardPublish(r.shard, r.spaceName, ""), struct {
 		Op     string   `json:"op"`
 		Client string   `json:"client"`
@@ -294,20 +310,22 @@ func (r *rights) advance(now, next time.Time) time.Time {
 		Leave  []string `json:"leave,omitempty"`
 	}{"group", r.Claims.Client, r.Claims.Groups, r.leave})
 	epoch := r.epoch
-	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) { r.grouped(epoch, answer, err) })
-	return next
+	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) {
+		var a struct{ Error *struct{} }
+		r.grouped(epoch, err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil, err, false)
+	})
 }
 
 // grouped handles the holder's answer. An answer of an earlier epoch means nothing. The
 // edge repeats a request that is refused, because every refusal passes: the names in a
-// token are valid.
-func (r *rights) grouped(epoch uint64, answer []byte, err error) {
-	var a struct{ Error *struct{} }
-	if epoch != 0 && epoch != r.epoch { // in epoch 0 the replica did not know the holder yet
-		return
-	}
-	if err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil {
+// token are valid. Without an answer the edge tries the other form, for holders of the other release.
+func (r *rights) grouped(epoch uint64, done bool, err error, written bool) {
+	switch {
+	case epoch != 0 && epoch != r.epoch: // in epoch 0 the replica did not know the holder yet
+	case done:
 		r.tellGroups.stop()
 		r.leave = nil
+	case errors.Is(err, bus.ErrTimeout):
+		r.oldHolder = written
 	}
 }

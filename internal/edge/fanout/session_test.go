@@ -232,15 +232,65 @@ func TestGroupsOfNewHolder(t *testing.T) {
 	if got := s.host.take(); len(got) != 1 {
 		t.Fatalf("the holder of the next epoch gets %d requests, want one with the groups", len(got))
 	}
-	old[0].done(start, []byte("{}"), nil)
+	old[0].done(start, applied, nil)
 	s.spaces.Advance(start.Add(repeatMax))
 	repeated := s.host.take()
 	if len(repeated) != 1 {
 		t.Fatalf("after the answer of the holder before there are %d requests, want the groups once more", len(repeated))
 	}
-	repeated[0].done(start, []byte("{}"), nil)
+	repeated[0].done(start, applied, nil)
 	s.spaces.Advance(start.Add(time.Minute))
 	if got := s.host.take(); len(got) != 0 {
 		t.Errorf("the holder has answered, and gets %d more requests", len(got))
+	}
+}
+
+// applied is the answer of a holder to a write that it applied.
+var applied = replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteOK})
+
+// TestGroupsByWrite follows the form in which the edge tells the groups of a login, because
+// edges may not publish: a holder that does not answer is perhaps of the release before writes of
+// groups, and gets a publish next, until it is silent about that, too, or another has the shard.
+func TestGroupsByWrite(t *testing.T) {
+	s := newSessionTest(t)
+	s.session.Claims.Groups, s.session.Claims.Expires = []string{"red"}, start.Add(time.Hour)
+	s.session.Begin(start, s.conn)
+	now := start
+	next := func(why, subject string) request {
+		t.Helper()
+		s.spaces.Advance(now)
+		now = now.Add(repeatMax)
+		got := s.host.take()
+		if len(got) != 1 || got[0].Subject != subject {
+			t.Fatalf("%s: the edge sends %+v, want one request on %s", why, got, subject)
+		}
+		return got[0]
+	}
+	write, publish := "dnp.v1.shard.0.write", "dnp.v1.shard.0.publish.arena"
+	first := next("a login", write)
+	w, err := replication.ParseWrite(first.Data)
+	if err != nil || w.Kind != replication.WriteGroups || w.Client != "alice" || w.Session != "m" || w.Space != "arena" || !slices.Equal(w.Join, []string{"red"}) {
+		t.Fatalf("the holder is told %+v, %v, want that alice joins red", w, err)
+	}
+	first.done(now, nil, bus.ErrNoResponders)
+	first = next("the shard has no holder, which says nothing about its release", write)
+	first.done(now, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy}), nil)
+	first = next("the holder has not heard of the session", write)
+	first.done(now, nil, bus.ErrTimeout)
+	second := next("the holder does not answer a write of groups", publish)
+	if string(second.Data) != `{"op":"group","client":"alice","join":["red"]}` {
+		t.Errorf("an older holder is told %s", second.Data)
+	}
+	second.done(now, []byte(`{"error":{}}`), nil)
+	next("the older holder refuses, because it has not heard of the session", publish).done(now, nil, bus.ErrTimeout)
+	next("it does not answer a publish either", write).done(now, nil, bus.ErrTimeout)
+	late := next("and so on", publish)
+	s.holder(2)
+	third := next("another holder may know writes of groups", write)
+	late.done(now, []byte("{}"), nil)
+	next("the answer of the holder before means nothing", write)
+	third.done(now, applied, nil)
+	if s.spaces.Advance(now.Add(time.Minute)); len(s.host.take()) != 0 {
+		t.Error("the holder has answered, and gets more requests")
 	}
 }

@@ -64,7 +64,7 @@ func (s *space) noticeEpoch(now time.Time) {
 	if epoch == s.epoch {
 		return
 	}
-	s.epoch = epoch
+	s.epoch, s.oldHolder = epoch, false
 	for _, session := range s.sessions {
 		session.retell(now)
 	}
