@@ -185,6 +185,13 @@ func ProbeSpace(node string) string {
 	return string(b)
 }
 
+// MayAnswer reports whether a node may answer a message on the subject that the message names. It
+// must not on subjects of the deployment or of the server: there, the rights of the node would
+// do what the sender has no right to do.
+func (s Names) MayAnswer(reply string) bool {
+	return !strings.HasPrefix(reply, s.prefix()) && !strings.HasPrefix(reply, "$")
+}
+
 // ParsePublish parses a subject of Publish or ShardPublish. It is not ok if the space or the
 // key is invalid.
 func (s Names) ParsePublish(subject string) (a Address, ok bool) {

@@ -40,6 +40,14 @@ func TestSubjects(t *testing.T) {
 	if p := ProbeSpace(strings.Repeat("é", 100)); !ValidToken(p) {
 		t.Errorf("probe space %q is not a space", p)
 	}
+	for reply, want := range map[string]bool{
+		"_INBOX.x.1": true, "_INBOX.dnp.relay.x": true, "game.replies.7": true, "dnp.v1": true, "dnp.v10.x": true,
+		"dnp.v1.store.3.own": false, "dnp.v1.live.demo": false, "$JS.API.STREAM.INFO.DNP_LOG_0": false, "$SYS.x": false,
+	} {
+		if got := s.MayAnswer(reply); got != want {
+			t.Errorf("a node may answer on %s: %v, want %v", reply, got, want)
+		}
+	}
 }
 
 func TestMappings(t *testing.T) {

@@ -187,6 +187,29 @@ func TestSlowHandlerIsCounted(t *testing.T) {
 	}
 }
 
+// TestMayAnswer checks that a handler cannot answer where the node's rights would serve the sender.
+func TestMayAnswer(t *testing.T) {
+	srv := startServer(t, "")
+	b := connect(t, Config{InProcess: srv, MayAnswer: subject.Names{}.MayAnswer})
+	got := make(chan string, 4)
+	if _, err := b.Subscribe("x", func(m bus.Msg) { got <- m.Reply }); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b)
+	sender := connect(t, Config{InProcess: srv})
+	for reply, want := range map[string]string{"": "", "_INBOX.a": "_INBOX.a", "dnp.v1.store.3.own": "", "$JS.API.INFO": ""} {
+		if err := sender.Publish(bus.Msg{Subject: "x", Reply: reply}); err != nil {
+			t.Fatal(err)
+		}
+		if r := receive(t, got, "the message itself arrives"); r != want {
+			t.Errorf("a message that wants its answer on %q is answered on %q, want %q", reply, r, want)
+		}
+	}
+	if st := b.Stats(); st.Errors != 2 {
+		t.Errorf("%d errors are counted, want 2", st.Errors)
+	}
+}
+
 func TestOutgoingQueueIsBounded(t *testing.T) {
 	b := connect(t, Config{InProcess: startServer(t, ""), OutgoingBytes: 2000})
 	hold, holding := make(chan struct{}), make(chan struct{})

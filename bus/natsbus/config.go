@@ -41,6 +41,9 @@ type Config struct {
 	Security
 	// InboxPrefix begins the subjects of answers; _INBOX if empty.
 	InboxPrefix string
+	// MayAnswer, if set, says whether a received message may be answered on the subject that it
+	// names. Handlers get any other message without that subject, counted in Errors.
+	MayAnswer func(reply string) bool
 
 	// OutgoingBytes bounds the outgoing queue; a Publish beyond it is dropped with ErrBusy. 0
 	// means 8 MiB.

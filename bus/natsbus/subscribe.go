@@ -114,7 +114,7 @@ func (s *subscription) received(m *nats.Msg) {
 	}
 	s.bus.counters.received.Add(1)
 	s.bus.counters.receivedBytes.Add(uint64(len(m.Data)))
-	out := bus.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data}
+	out := bus.Msg{Subject: m.Subject, Reply: s.bus.reply(m), Data: m.Data}
 	if len(m.Header) > 0 {
 		out.Header = make(map[string]string, len(m.Header))
 		for k := range m.Header {
@@ -122,6 +122,15 @@ func (s *subscription) received(m *nats.Msg) {
 		}
 	}
 	s.handle(out)
+}
+
+// reply returns the subject on which a message may be answered.
+func (b *Bus) reply(m *nats.Msg) string {
+	if m.Reply != "" && b.cfg.MayAnswer != nil && !b.cfg.MayAnswer(m.Reply) {
+		b.counters.errors.Add(1)
+		return ""
+	}
+	return m.Reply
 }
 
 // sharedMessages bounds the messages that wait for the handlers of shared subscriptions. The
