@@ -169,21 +169,17 @@ func (s Names) Edge(node string) string { return s.join("edge", node) }
 func (s Names) Auth() string { return s.join("auth") }
 
 // Probe returns the subject by which a node finds out whether, and how, its server maps
-// publishes: a Publish to a reserved space named after the node.
-func (s Names) Probe(node string) string { return s.Publish(ProbeSpace(node), "") }
+// publishes: a Publish to a reserved space, the only one to which an edge may publish.
+func (s Names) Probe() string { return s.Publish(ProbeSpace, "") }
 
-// ProbeSpace returns the reserved space of Probe: the name of the node, cut to fit, with _ for
-// every character that is not allowed in a space.
-func ProbeSpace(node string) string {
-	b := []byte("_probe-" + node)
-	b = b[:min(len(b), TokenMax)]
-	for i, c := range b {
-		if !tokenByte(c) {
-			b[i] = '_'
-		}
-	}
-	return string(b)
-}
+// ProbeSpace is the reserved space of Probe. Two servers that count 64 shards and any other number
+// up to 1,024, or two different powers of two up to 65,536, never agree on its shard, because the
+// low 16 bits of its hash are ones; most names cannot tell 64 from 128.
+const ProbeSpace = ProbePrefix + "f9q8"
+
+// ProbePrefix begins the reserved spaces whose publishes are probes. Nodes of releases before
+// ProbeSpace use spaces named after themselves.
+const ProbePrefix = "_probe-"
 
 // MayAnswer reports whether a node may answer a message on the subject that the message names. It
 // must not on subjects of the deployment or of the server: there, the rights of the node would
@@ -191,6 +187,13 @@ func ProbeSpace(node string) string {
 func (s Names) MayAnswer(reply string) bool {
 	return !strings.HasPrefix(reply, s.prefix()) && !strings.HasPrefix(reply, "$")
 }
+
+// Inbox returns the beginning of the subjects on which nodes of a role, relay or edge, receive
+// answers. No other role can listen to them, and edges cannot send to those of relays.
+func Inbox(role string) string { return "_INBOX.dnp." + role }
+
+// InboxWho begins the subjects on which relays receive the answers of edges to Who.
+const InboxWho = "_INBOX.dnp.who"
 
 // ParsePublish parses a subject of Publish or ShardPublish. It is not ok if the space or the
 // key is invalid.

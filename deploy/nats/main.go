@@ -2,6 +2,7 @@
 // deployment, or as an account for each of several.
 //
 //	go run ./deploy/nats > deploy/nats/roles.conf
+//	go run ./deploy/nats -last-release > deploy/nats/roles-upgrade.conf
 //	go run ./deploy/nats -account a -prefix a.v1 > a.conf
 package main
 
@@ -18,9 +19,11 @@ func main() {
 	account := flag.String("account", "", "write an account with this name instead")
 	shards := flag.Int("shards", 64, "--shards of the deployment")
 	streams := flag.Int("store-streams", 4, "--store-streams of the deployment")
+	none := flag.Bool("no-log", false, "for edges with --session-durability none: take the rights to JetStream from edges and game servers")
+	last := flag.Bool("last-release", false, "also let nodes of the last release work, for the time of an upgrade")
 	flag.Parse()
 	subjects := subject.Names{Prefix: *prefix}
-	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams})
+	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams, NoLog: *none, LastRelease: *last})
 	if *account == "" {
 		fmt.Print(natsroles.Render(table))
 		return

@@ -30,7 +30,7 @@ func (n *node) watchMapping(ctx context.Context) error {
 		}
 	})
 	for logged := ""; ; {
-		problem := mappingProblem(ctx, n.bus, n.subjects, n.name, n.shards)
+		problem := mappingProblem(ctx, n.bus, n.subjects, n.shards)
 		n.misrouted.Store(problem != "")
 		var again <-chan time.Time
 		switch {
@@ -56,11 +56,11 @@ func (n *node) watchMapping(ctx context.Context) error {
 
 // mappingProblem sends probes until a relay answers or mappingPatience ends, and returns
 // the problem; empty if there is none.
-func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node string, shards int) string {
+func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, shards int) string {
 	for end := time.Now().Add(mappingPatience); ; {
-		answer, err := ask(ctx, b, subjects.Probe(node))
+		answer, err := ask(ctx, b, subjects.Probe())
 		if err == nil {
-			return probeProblem(answer, node, shards)
+			return probeProblem(answer, shards)
 		}
 		if ctx.Err() != nil || errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrClosed) {
 			return "" // watchMapping checks again after the reconnect
@@ -77,7 +77,7 @@ func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, node
 }
 
 // probeProblem compares the answer of the holder with what this node expects.
-func probeProblem(answer []byte, node string, shards int) string {
+func probeProblem(answer []byte, shards int) string {
 	var a struct{ Shard, Shards int }
 	if json.Unmarshal(answer, &a) != nil {
 		return "the answer to a probe is " + string(answer)
@@ -85,7 +85,7 @@ func probeProblem(answer []byte, node string, shards int) string {
 	switch {
 	case a.Shards != shards:
 		return "the relays have another number of shards than --shards of this node"
-	case a.Shard != cluster.Shard(subject.ProbeSpace(node), shards):
+	case a.Shard != cluster.Shard(subject.ProbeSpace, shards):
 		return "the subject mappings of this NATS server have another number of shards than --shards"
 	}
 	return ""

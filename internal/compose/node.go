@@ -17,7 +17,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/dnprelay/dnprelay/subject"
@@ -28,6 +27,7 @@ type node struct {
 	name      string
 	shards    int
 	subjects  subject.Names
+	inbox     string            // begins the subjects on which the node gets answers
 	bus       *natsbus.Bus      // the first of buses
 	buses     []*natsbus.Bus    // all connections to NATS
 	embedded  *natsembed.Server // nil if NATS runs elsewhere
@@ -67,7 +67,7 @@ func (n *node) within(ctx context.Context, drain time.Duration, run func() error
 
 // openTelemetry names the node in its metrics, spans and log lines, until close.
 func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger) (err error) {
-	n.name, n.shards = name, shards
+	n.name, n.shards, n.inbox = name, shards, subject.Inbox(service)
 	if n.tel, err = telemetry.Open(service, name, log); err == nil {
 		n.log = n.tel.Logger(log)
 	}
@@ -101,7 +101,7 @@ func (n *node) start(ctx context.Context, c *config.Cluster, admin *config.Admin
 // dial makes a connection to NATS, which close closes. It waits as long as the flags allow.
 func (n *node) dial(ctx context.Context, c *config.Cluster) (*natsbus.Bus, error) {
 	b, err := natsbus.Dial(ctx, natsbus.Config{
-		URL: c.NATSURL, Security: Security(&c.NATS), Name: n.name, InboxPrefix: natsroles.NodeInbox,
+		URL: c.NATSURL, Security: Security(&c.NATS), Name: n.name, InboxPrefix: n.inbox,
 		MayAnswer: n.subjects.MayAnswer,
 		OnError:   func(err error) { n.log.Warn("NATS", "error", err) },
 	}, c.StartTimeout, n.log)

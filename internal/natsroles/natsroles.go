@@ -20,12 +20,12 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// NodeInbox begins the subjects on which relays and edges receive answers. Other roles
-// cannot subscribe to them.
-const NodeInbox = "_INBOX.dnp"
-
-// inboxes are the subjects on which all other programs receive answers.
-const inboxes = "_INBOX.>"
+// inboxes are the subjects on which programs receive answers, and nodeInboxes those of relays and
+// edges. Other roles cannot subscribe to these.
+const (
+	inboxes     = "_INBOX.>"
+	nodeInboxes = "_INBOX.dnp.>"
+)
 
 // A Role says what one kind of program may do. Subjects are patterns of NATS. For subjects
 // that a server maps, the role has the mapped ones, because the server checks those.
@@ -34,11 +34,14 @@ type Role struct {
 	Publish   []string
 	Subscribe []string
 
-	// SubscribeDeny are subjects that stay closed although Subscribe has them.
-	SubscribeDeny []string
+	// PublishDeny and SubscribeDeny are subjects that stay closed although Publish and Subscribe
+	// have them.
+	PublishDeny, SubscribeDeny []string
 
 	// Responses lets the role answer each message that it received, once, on the subject
-	// that the message names, within ResponseTime.
+	// that the message names, within ResponseTime. A role that may publish and subscribe to the
+	// same subject must not have it: the role could send itself a message that names any subject,
+	// and then publish there, whatever PublishDeny says.
 	Responses bool
 }
 
@@ -49,6 +52,14 @@ const ResponseTime = "10s"
 type Config struct {
 	Subjects     subject.Names
 	StoreStreams int // --store-streams of relays; 0 means the default, 4
+
+	// NoLog takes the rights to JetStream from edges and game servers, which need none if edges run
+	// with --session-durability none.
+	NoLog bool
+
+	// LastRelease adds what nodes of the last release need, for the time of an upgrade: edges
+	// publish the groups of logins, and relays and edges share inboxes.
+	LastRelease bool
 }
 
 // logStreams is the number of streams with the session logs of edges.
@@ -57,7 +68,13 @@ const logStreams = 16
 // Table returns the roles.
 func Table(c Config) []Role {
 	c.StoreStreams = cmp.Or(c.StoreStreams, 4)
-	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
+	relay, edge := c.relay(), c.edge()
+	if c.LastRelease {
+		publish := shard(c.Subjects, "publish", "*")
+		relay.Publish, relay.Subscribe = append(relay.Publish, publish), append(relay.Subscribe, nodeInboxes)
+		edge.Publish, edge.Subscribe = append(edge.Publish, publish), append(edge.Subscribe, nodeInboxes)
+	}
+	return []Role{relay, edge, c.publisher(), c.observer(), c.admin()}
 }
 
 // relay holds spaces: it receives publishes, queries and writes, and writes to the store.
@@ -68,7 +85,7 @@ func (c *Config) relay() Role {
 		Publish: append([]string{
 			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
 			s.To("*", "*"), s.Who("*"), // kicks, and queries for clients
-			shard(s, "publish", "*"), // probes of the mapping
+			shard(s, "publish", subject.ProbeSpace), // probes of the mapping
 			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
@@ -76,7 +93,7 @@ func (c *Config) relay() Role {
 			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
 			s.Event("*"), // joined and left, from edges
-			NodeInbox + ".>",
+			subject.Inbox("relay") + ".>", subject.InboxWho + ".>",
 		},
 	}
 }
@@ -87,13 +104,17 @@ func (c *Config) edge() Role {
 	r := Role{
 		Name: "edge",
 		Publish: []string{
-			shard(s, "repair"), shard(s, "write"), shard(s, "publish", "*"), // the groups of a login; probes
+			shard(s, "repair"), shard(s, "write"), shard(s, "publish", subject.ProbeSpace), // probes of the mapping
 			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // To: a client that connects again ends its older session
-			s.LogAllShards(), s.Edge("*"), // takeovers of sessions
 			inboxes,
 		},
-		Subscribe: []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), NodeInbox + ".>"},
+		PublishDeny: []string{subject.Inbox("relay") + ".>"}, // where the store answers relays
+		Subscribe:   []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), subject.Inbox("edge") + ".>"},
 	}
+	if c.NoLog {
+		return r
+	}
+	r.Publish = append(r.Publish, s.LogAllShards(), s.Edge("*")) // takeovers of sessions
 	for n := range logStreams {
 		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), "STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...)
 	}
@@ -107,17 +128,20 @@ const fromStream = "DNP_FROM"
 // publisher is a game server: it publishes states, and exchanges messages with clients.
 func (c *Config) publisher() Role {
 	s := c.Subjects
-	return Role{
+	r := Role{
 		Name: "publisher",
-		Publish: append([]string{
+		Publish: []string{
 			shard(s, "publish", ">"), shard(s, "get", ">"), s.PublishAll(), s.GetAll(), // with mappings, and without
 			s.To("*", "*"), s.ToAll("*"), s.Who("*"),
-			"$JS.ACK." + fromStream + ".>",
-		}, consumers(fromStream)...),
+		},
 		Subscribe:     []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
-		SubscribeDeny: []string{NodeInbox + ".>"},
+		SubscribeDeny: []string{nodeInboxes},
 		Responses:     true, // to auth
 	}
+	if !c.NoLog {
+		r.Publish = append(append(r.Publish, "$JS.ACK."+fromStream+".>"), consumers(fromStream)...)
+	}
+	return r
 }
 
 // observer looks at states and events, and changes nothing.
@@ -127,7 +151,7 @@ func (c *Config) observer() Role {
 		Name:          "observer",
 		Publish:       []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
 		Subscribe:     []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
-		SubscribeDeny: []string{NodeInbox + ".>"},
+		SubscribeDeny: []string{nodeInboxes},
 	}
 }
 
@@ -207,12 +231,8 @@ func RenderAccount(account string, table []Role, mappings []subject.Mapping) str
 func users(b *strings.Builder, account string, table []Role) {
 	for _, r := range table {
 		fmt.Fprintf(b, "    {\n      user: %s, password: $%s\n      permissions: {\n", user(account, r), password(account, r))
-		fmt.Fprintf(b, "        publish: { allow: %s }\n", list(r.Publish))
-		closed := ""
-		if len(r.SubscribeDeny) > 0 {
-			closed = ", deny: " + list(r.SubscribeDeny)
-		}
-		fmt.Fprintf(b, "        subscribe: { allow: %s%s }\n", list(r.Subscribe), closed)
+		fmt.Fprintf(b, "        publish: { allow: %s%s }\n", list(r.Publish), deny(r.PublishDeny))
+		fmt.Fprintf(b, "        subscribe: { allow: %s%s }\n", list(r.Subscribe), deny(r.SubscribeDeny))
 		if r.Responses {
 			fmt.Fprintf(b, "        allow_responses: { max: 1, expires: %q }\n", ResponseTime)
 		}
@@ -226,6 +246,13 @@ func user(account string, r Role) string { return strings.TrimPrefix(account+"_"
 // password returns the environment variable with the password of a role.
 func password(account string, r Role) string {
 	return "NATS_" + strings.ToUpper(user(account, r)) + "_PASSWORD"
+}
+
+func deny(subjects []string) string {
+	if len(subjects) == 0 {
+		return ""
+	}
+	return ", deny: " + list(subjects)
 }
 
 func list(subjects []string) string {

@@ -36,17 +36,13 @@ func forms(m bus.Msg) (body, answer payload.Form, err *replication.Error) {
 	return body, answer, err
 }
 
-// probePrefix begins the names of the spaces through which nodes find out which shard a
-// publish reaches.
-const probePrefix = "_probe-"
-
 // busyRetry is how long a publisher should wait when there is no room.
 const busyRetry = time.Second
 
 // publish gives a publisher's message to the store of its space.
 func (w *Worker) publish(now time.Time, o *ownership, m bus.Msg) {
 	w.counts.Publishes++
-	if a, ok := w.relay.cfg.Subjects.ParsePublish(m.Subject); ok && strings.HasPrefix(a.Space, probePrefix) {
+	if a, ok := w.relay.cfg.Subjects.ParsePublish(m.Subject); ok && strings.HasPrefix(a.Space, subject.ProbePrefix) {
 		w.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, o.shard, w.relay.cfg.Shards))
 		return
 	}

@@ -120,7 +120,7 @@ func (c Config) validate() error {
 type Relay struct {
 	cfg     Config
 	workers []*Worker
-	inbox   string   // subject below which this relay receives answers
+	inbox   string   // subject below which this relay receives the answers of edges
 	end     []func() // unsubscribe
 
 	signals  signals
@@ -136,7 +136,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Relay{cfg: cfg, inbox: "_INBOX.dnp." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
+	r := &Relay{cfg: cfg, inbox: subject.InboxWho + "." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
 	for range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r))
 	}

@@ -99,9 +99,11 @@ func rights(t *testing.T, nc *nats.Conn, subject string) (got string) {
 // TestRoles tries every role on every subject of the table in deploy/nats/README.md, on a real
 // server with the configuration beside it, and wants exactly the rights of the table.
 func TestRoles(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(natsFolder, "roles.conf"))
-	if err != nil || string(text) != natsroles.Render(natsroles.Table(natsroles.Config{})) {
-		t.Errorf("deploy/nats/roles.conf differs from the output of go run ./deploy/nats (%v)", err)
+	for file, c := range map[string]natsroles.Config{"roles.conf": {}, "roles-upgrade.conf": {LastRelease: true}} {
+		text, err := os.ReadFile(filepath.Join(natsFolder, file))
+		if err != nil || string(text) != natsroles.Render(natsroles.Table(c)) {
+			t.Errorf("deploy/nats/%s differs from the output of go run ./deploy/nats (%v)", file, err)
+		}
 	}
 	readme, err := os.ReadFile(filepath.Join(natsFolder, "README.md"))
 	if err != nil {
@@ -132,27 +134,34 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestInboxesOfNodes lets a game server listen to all inboxes that it may. It must not hear the
-// answers to nodes.
+// TestInboxesOfNodes lets a game server and an edge listen to all inboxes that they may. The game
+// server must not hear the answers to nodes, nor the edge those to relays.
 func TestInboxesOfNodes(t *testing.T) {
 	s := secureServer(t)
-	relay, publisher, edge := connectAs(t, s, "relay"), connectAs(t, s, "publisher"), connectAs(t, s, "edge", nats.CustomInboxPrefix(natsroles.NodeInbox))
+	relay, publisher, edge := connectAs(t, s, "relay"), connectAs(t, s, "publisher"), connectAs(t, s, "edge")
 	all, err := publisher.SubscribeSync("_INBOX.>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := edge.SubscribeSync(natsroles.NodeInbox + ".>")
+	own, err := edge.SubscribeSync(subject.Inbox("edge") + ".>")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, inbox := range []string{"_INBOX.>", "_INBOX.dnp.>", "_INBOX.dnp.*", "_INBOX.*.relay.>", subject.Inbox("relay") + ".>", subject.InboxWho + ".>"} {
+		if allowed(t, edge, func() error { _, err := edge.SubscribeSync(inbox); return err }) {
+			t.Errorf("an edge may listen to %s, and so to answers for relays", inbox)
+		}
 	}
 	for _, nc := range []*nats.Conn{publisher, edge} {
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_ = relay.Publish(natsroles.NodeInbox+".x", []byte("for nodes"))
+	_ = relay.Publish(subject.Inbox("relay")+".x", []byte("for relays"))
+	_ = relay.Publish(subject.InboxWho+".x", []byte("for relays"))
+	_ = relay.Publish(subject.Inbox("edge")+".x", []byte("for edges"))
 	_ = relay.Publish("_INBOX.x", []byte("for others"))
-	if m, err := own.NextMsg(patience); err != nil || string(m.Data) != "for nodes" {
+	if m, err := own.NextMsg(patience); err != nil || string(m.Data) != "for edges" {
 		t.Errorf("an edge got %v, %v", m, err)
 	}
 	if m, err := all.NextMsg(patience); err != nil || string(m.Data) != "for others" {

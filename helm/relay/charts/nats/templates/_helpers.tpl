@@ -27,7 +27,8 @@ labels:
 {{/* A file of deploy/nats with the prefix and the shards of this deployment. A single
 server has no cluster block; all servers have the roles. */}}
 {{- define "nats.file" -}}
-{{- $text := .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
+{{- $upgrading := and (eq .name "roles.conf") .root.Values.lastRelease }}
+{{- $text := .root.Files.Get (printf "files/%s" (ternary "roles-upgrade.conf" .name $upgrading)) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
   | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards)) }}
 {{- if eq .name "nats-server.conf" }}
 {{- if eq (int .root.Values.replicas) 1 }}{{ $text = regexReplaceAll "(?s)\ncluster \\{.*?\n\\}\n" $text "\n" }}{{ end }}

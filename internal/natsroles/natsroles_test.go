@@ -1,0 +1,50 @@
+package natsroles
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// TestRightsToAnswer checks what makes a right to answer a right to publish anywhere: a role that has it
+// and can send messages to itself names any subject in such a message, and answers there.
+func TestRightsToAnswer(t *testing.T) {
+	for _, c := range []Config{{}, {NoLog: true}, {LastRelease: true}} {
+		for _, r := range Table(c) {
+			for _, p := range r.Publish {
+				for _, s := range r.Subscribe {
+					if r.Responses && overlap(p, s) {
+						t.Errorf("%s may answer, publish on %s and subscribe to %s, and so publish anywhere", r.Name, p, s)
+					}
+				}
+			}
+		}
+	}
+}
+
+// overlap reports whether a subject matches both patterns.
+func overlap(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		if as[i] == ">" || bs[i] == ">" {
+			return true
+		}
+		if as[i] != bs[i] && as[i] != "*" && bs[i] != "*" {
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// TestWithoutLog checks that edges and game servers without durable sessions have no right to
+// JetStream, which would answer wherever they say.
+func TestWithoutLog(t *testing.T) {
+	for _, r := range Table(Config{NoLog: true}) {
+		for _, p := range r.Publish {
+			if (r.Name == "edge" || r.Name == "publisher") && (strings.HasPrefix(p, "$JS") || p == (subject.Names{}).LogAllShards()) {
+				t.Errorf("%s may publish on %s", r.Name, p)
+			}
+		}
+	}
+}
