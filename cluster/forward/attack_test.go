@@ -91,6 +91,38 @@ func (a *attacker) try(p []byte, real bool, b *node, taken map[string]int) {
 	}
 }
 
+// TestStolenKey shows what a thief of the gossip key can do, once gossip has told the others of its
+// ghost edge: send datagrams in a client's name to the client's edge, and in an edge's name to a
+// client. In the name of another edge it can do the same, because gossip tells the ids from which
+// keys derive; then it also shuts out that edge.
+func TestStolenKey(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	a, b := w.nodes["a"], w.nodes["b"]
+	b.owned[client(1)] = 1
+	thief := w.start("thief", 2, 77)
+	thief.SetPeers(w.now, w.roster())
+	thief.In(w.now, "b", client(1), 0, []byte("x"), thief)
+	w.settle()
+	w.want("gossip has not told b of the thief", "b")
+	w.drops("a stranger costs no key", "b", DropUnknownSender, 1)
+	w.meet()
+	thief.In(w.now, "b", client(1), 0, []byte("from a client"), thief)
+	thief.Out(w.now, "b", client(2), 1, []byte("from an edge"), thief)
+	w.settle()
+	w.want("the thief is an edge like any other", "b", "owner from a client via thief", "client from an edge epoch 1")
+	thief = w.start("a", 0, a.id)
+	thief.SetPeers(w.now, w.roster())
+	thief.In(w.now, "b", client(1), 0, []byte("forged"), thief)
+	w.settle()
+	w.want("the thief has the id of a", "b", "owner forged via a")
+	a.In(w.now, "b", client(1), 0, []byte("true"), a)
+	for _, s := range a.take() {
+		w.deliver(s)
+	}
+	w.want("the counter of a is used up", "b")
+	w.drops("the counter of a is used up", "b", DropReplay, 1)
+}
+
 // TestReorder: datagrams may overtake each other by 1,023 others, not by more.
 func TestReorder(t *testing.T) {
 	w := newWorld(t, "a", "b")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
 )
 
 // TestWrongKey checks that a newcomer with another key is told why it cannot join, and that the cluster
@@ -53,6 +55,28 @@ func TestWrongKey(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStolenKey shows what a thief of the key can do: add members, and claim a name that is in use
+// and say that its owner drains or has left. It cannot keep the owner of the name out, who is a
+// member at its own address all the same.
+func TestStolenKey(t *testing.T) {
+	edge := func(c *Config) { c.Self.Role = cluster.RoleEdge }
+	list := startAll(t, "edge", 2, keyed(t, keyA), edge)
+	start(t, "ghost", joining(list...), keyed(t, keyA), edge)
+	for _, n := range list {
+		n.until("a ghost is a member, because it has the key", sees(3))
+	}
+	thief := start(t, "edge-0", joining(list[1]), keyed(t, keyA), edge, func(c *Config) {
+		c.Self.Phase, c.Self.Incarnation = cluster.PhaseDraining, 2
+	})
+	thief.until("the thief talks to edge-1", sees(3))
+	thief.leave() // announces that edge-0 has left
+	_ = thief.wait()
+	list[1].until("edge-0 is a member at its own address, and does not drain", func(r cluster.Roster) bool {
+		m, ok := r.Member("edge-0")
+		return ok && m.Gossip == list[0].Addr() && m.Phase == cluster.PhaseReady && m.Incarnation == 1
+	})
 }
 
 // TestStartDuringRotation checks that a node which starts while the others change the key finds out which

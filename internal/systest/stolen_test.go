@@ -1,0 +1,414 @@
+package systest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A robbed deployment is a real NATS server with the roles of deploy/nats, a relay with all shards,
+// and a space with one state; a thief has the user of one role.
+type robbed struct {
+	*testing.T
+	server   *server.Server
+	relay    *process
+	subjects subject.Names
+	thief    *nats.Conn
+	game     *nats.Conn
+	store    jetstream.JetStream // of the admin
+	shard    int                 // of space s
+	before   string              // the states of space s, with its epoch, and the lease records
+}
+
+// sequence is the number of the last batch, which checksums change, too.
+var sequence = regexp.MustCompile(`"seq":\d+`)
+
+func rob(t *testing.T, role string) *robbed {
+	r := &robbed{T: t, server: secureServer(t), shard: cluster.Shard("s", 64)}
+	r.relay = start(t, "relay", "serve", "--nats-url", as(r.server, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
+	r.game = connectAs(t, r.server, "publisher")
+	r.thief = connectAs(t, r.server, role)
+	js, err := jetstream.New(connectAs(t, r.server, "admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store = js
+	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"k","access":"read-write","values":[{"type":"uint8","value":7}]}`))
+	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"own","values":[{"type":"uint8","value":7}]}`))
+	eventually(t, "the relay holds every shard", func() bool { return len(r.leases()) == 64 })
+	r.before = r.state()
+	return r
+}
+
+// leases returns the sequence of the lease record of each shard that has one.
+func (r *robbed) leases() map[int]uint64 {
+	r.Helper()
+	all := map[int]uint64{}
+	for n := range 64 {
+		s, err := r.store.Stream(r.Context(), fmt.Sprint("DNP_STORE_", n%4))
+		if err != nil {
+			r.Fatalf("shard %d has no stream: %v", n, err)
+		}
+		if m, err := s.GetLastMsgForSubject(r.Context(), r.subjects.StoreOwn(n)); err == nil {
+			all[n] = m.Sequence
+		}
+	}
+	return all
+}
+
+func (r *robbed) state() string {
+	r.Helper()
+	m, err := r.game.Request(r.subjects.Get("s", ""), nil, patience)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return fmt.Sprintf("%s %v", sequence.ReplaceAll(m.Data, nil), r.leases())
+}
+
+// unharmed wants every value as it was, and every shard held in the same epoch.
+func (r *robbed) unharmed() {
+	r.Helper()
+	if got := r.state(); got != r.before {
+		r.Errorf("the thief changed the states or the leases: they are\n%s, were\n%s", got, r.before)
+	}
+	if strings.Contains(r.relay.output.String(), "shard lost") {
+		r.Errorf("the relay lost a shard:\n%s", r.relay.output)
+	}
+}
+
+// refused tries subjects that the role must not publish.
+func (r *robbed) refused(data string, subjects ...string) {
+	r.Helper()
+	for _, s := range subjects {
+		if allowed(r.T, r.thief, func() error { return r.thief.Publish(s, []byte(data)) }) {
+			r.Errorf("the thief may publish on %s", s)
+		}
+	}
+}
+
+// deaf tries subjects to which the role must not listen.
+func (r *robbed) deaf(subjects ...string) {
+	r.Helper()
+	for _, s := range subjects {
+		if allowed(r.T, r.thief, func() error { _, err := r.thief.SubscribeSync(s); return err }) {
+			r.Errorf("the thief may listen to %s", s)
+		}
+	}
+}
+
+// can wants the role to be able to publish, so that SECURITY.md does not promise too much.
+func (r *robbed) can(subjects ...string) {
+	r.Helper()
+	for _, s := range subjects {
+		if !allowed(r.T, r.thief, func() error { return r.thief.Publish(s, nil) }) {
+			r.Errorf("the thief cannot publish on %s, so SECURITY.md promises too little", s)
+		}
+	}
+}
+
+// misanswered sends a request that names, as the place for its answer, a subject on which only the
+// relay may publish. The relay must not publish there in the thief's stead. The thief may listen to inbox.
+func (r *robbed) misanswered(to string, data []byte, inbox string) {
+	r.Helper()
+	places := []string{ // the relay itself publishes on none of them now
+		r.subjects.StoreOwn(3), r.subjects.StoreOwn(r.shard), r.subjects.StoreHeartbeat(64), r.subjects.StoreKeyframe(r.shard, "s", 1),
+		r.subjects.Live("quiet"), r.subjects.Own(3), r.subjects.Head(64), r.subjects.To("s", "c"), r.subjects.Event("quiet"),
+	}
+	admin := connectAs(r.T, r.server, "admin")
+	heard, err := admin.SubscribeSync(r.subjects.All())
+	if err != nil || admin.Flush() != nil {
+		r.Fatal(err)
+	}
+	answer, err := r.thief.SubscribeSync(inbox)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, place := range append(places, inbox) { // the answer to the last one says that the relay has seen all
+		if err := r.thief.PublishMsg(&nats.Msg{Subject: to, Reply: place, Data: data}); err != nil {
+			r.Fatal(err)
+		}
+	}
+	if _, err := answer.NextMsg(patience); err != nil {
+		r.Fatalf("the relay does not answer on %s: %v", inbox, err)
+	}
+	_ = admin.Flush()
+	for {
+		m, err := heard.NextMsg(time.Millisecond)
+		if err != nil {
+			return
+		}
+		for _, place := range places {
+			if m.Subject == place {
+				r.Errorf("a request on %s makes the relay say %q on %s, where the thief may not", to, m.Data, place)
+			}
+		}
+	}
+}
+
+// changes are publishes that change a space.
+var changes = []string{
+	`{"op":"put","key":"k","values":[{"type":"uint8","value":8}]}`, `{"op":"set","key":"k","values":{"0":8}}`, `{"op":"remove","key":"k"}`,
+	`{"op":"clear"}`, `{"op":"kick","client":"c"}`, `{"op":"group","client":"c","join":["red"]}`, `{"op":"audience","key":"k","audience":{"groups":["none"]}}`,
+}
+
+// streams are requests that change or end streams.
+func streams(names ...string) (all []string) {
+	for _, name := range names {
+		for _, verb := range []string{"STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.LEADER.STEPDOWN"} {
+			all = append(all, "$JS.API."+verb+"."+name)
+		}
+	}
+	return all
+}
+
+// TestStolenEdge is a thief with the NATS user of an edge. It cannot publish, announce a relay, or take
+// part in the leases of shards, by itself or by way of the relay; it can do what clients may.
+func TestStolenEdge(t *testing.T) {
+	r := rob(t, "edge")
+	s := r.subjects
+	for _, op := range changes {
+		r.refused(op, s.Publish("s", ""), s.Publish("s", "k"), s.ShardPublish(r.shard, "s", ""), s.ShardPublish(r.shard, "s", "k"), s.ShardPublish(r.shard, "_probe-s", ""))
+	}
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1),
+		s.Get("s", ""), s.Who("s"), s.ToAll("s"), s.EventIn("s", "godot4"), subject.Inbox("relay")+".x", "dnp.v1.anything", "$SYS.REQ.SERVER.PING")
+	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
+	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_STORE_0", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x")
+	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.Own(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.Event("*"), s.FromAll(), s.Auth(),
+		"_INBOX.>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
+	r.unharmed()
+
+	request, _ := replication.NewReplica("s", ignorant{}).Advance(time.Now())
+	write := func(w replication.Write) []byte {
+		w.Client, w.Session, w.Space = "c", "x", "s"
+		return replication.AppendWrite(nil, &w)
+	}
+	r.misanswered(s.Repair(r.shard), request, subject.Inbox("edge")+".a")
+	r.misanswered(s.Write(r.shard), write(replication.Write{Kind: replication.WriteDrop}), subject.Inbox("edge")+".b")
+	r.misanswered(s.Probe(), nil, subject.Inbox("edge")+".c")
+	r.unharmed()
+
+	r.can(s.To("s", "c"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x")
+	_ = r.thief.Publish(s.Event("s"), []byte(`{"v":1,"type":"joined","space":"s","client":"c","session":"x"}`))
+	k, own := r.stateNumbers()
+	value := []replication.WriteValue{{Type: 1, Value: []byte{9}}}
+	for _, c := range []struct {
+		why  string
+		w    replication.Write
+		want replication.WriteCode
+	}{
+		{"it puts a client that it announced into groups", replication.Write{Kind: replication.WriteGroups, Join: []string{"red"}}, replication.WriteOK},
+		{"it writes what clients may", replication.Write{Kind: replication.WriteValues, State: k, Number: 1, Values: value}, replication.WriteOK},
+		{"it does not write what only game servers may", replication.Write{Kind: replication.WriteValues, State: own, Number: 2, Values: value}, replication.WriteRefused},
+	} {
+		answers, err := r.thief.SubscribeSync(subject.Inbox("edge") + "." + fmt.Sprint(c.w.Number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got replication.WriteResult
+		eventually(t, c.why, func() bool {
+			_ = r.thief.PublishMsg(&nats.Msg{Subject: s.Write(r.shard), Reply: answers.Subject, Data: write(c.w)})
+			m, err := answers.NextMsg(patience)
+			if err == nil {
+				got, err = replication.ParseWriteResult(m.Data)
+			}
+			return err == nil && got.Code != replication.WriteBusy // until the relay has heard that the client joined
+		})
+		if got.Code != c.want {
+			t.Errorf("%s: the relay answers %d, want %d", c.why, got.Code, c.want)
+		}
+	}
+}
+
+// stateNumbers follows space s, as an edge does, and returns the numbers of its states.
+func (r *robbed) stateNumbers() (k, own uint64) {
+	r.Helper()
+	replica := replication.NewReplica("s", ignorant{})
+	request, _ := replica.Advance(time.Now())
+	sub, err := r.thief.SubscribeSync(subject.Inbox("edge") + ".states")
+	if err != nil {
+		r.Fatal(err)
+	}
+	_ = r.thief.PublishMsg(&nats.Msg{Subject: r.subjects.Repair(r.shard), Reply: sub.Subject, Data: request})
+	for replica.ByKey("k") == nil || replica.ByKey("own") == nil {
+		m, err := sub.NextMsg(patience)
+		if err != nil {
+			r.Fatal(err)
+		}
+		replica.ApplyReply(time.Now(), m.Data)
+	}
+	return replica.ByKey("k").Number, replica.ByKey("own").Number
+}
+
+// An ignorant observer of a replica looks at its states later.
+type ignorant struct{}
+
+func (ignorant) Added(*replication.State)                  {}
+func (ignorant) Changed(*replication.State, netstate.Mask) {}
+func (ignorant) Described(*replication.State)              {}
+func (ignorant) Removed(*replication.State)                {}
+func (ignorant) Groups(string, []string)                   {}
+
+// TestStolenRelay is a thief with the NATS user of a relay. It has authority over all spaces, and over
+// nothing else: not over sessions, messages of clients and logins.
+func TestStolenRelay(t *testing.T) {
+	r := rob(t, "relay")
+	s := r.subjects
+	r.refused(`{}`, s.Publish("s", ""), s.Log(3, "x"), s.From("s", "c"), s.ToAll("s"), s.Auth(), s.Edge("e1"), s.Repair(r.shard), s.Write(r.shard), "dnp.v1.anything")
+	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
+	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_LOG_0", "$JS.API.STREAM.MSG.GET.DNP_LOG_0", "$JS.API.STREAM.INFO.DNP_FROM", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x")
+	r.deaf(s.All(), s.LogAllShards(), s.FromAll(), s.To("s", "c"), s.ToAll("s"), s.Auth(), s.Edge("e1"), s.Who("s"), "_INBOX.>", subject.Inbox("edge")+".>")
+	r.unharmed()
+	r.can(s.Live("s"), s.Head(r.shard), s.To("s", "c"), s.StoreHeartbeat(r.shard), s.Event("s"), "_INBOX.x", subject.Inbox("edge")+".x")
+}
+
+// TestStolenGameServer is a thief with the NATS user of game servers. It can do what they may in every space, and
+// has no part in leases, logs and the traffic between nodes.
+func TestStolenGameServer(t *testing.T) {
+	r := rob(t, "publisher")
+	s := r.subjects
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1), s.Repair(r.shard), s.Write(r.shard),
+		s.Event("s"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x", subject.Inbox("edge")+".x", subject.Inbox("relay")+".x", "dnp.v1.anything")
+	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
+	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_FROM", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_LOG_0", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x")
+	r.deaf(s.All(), s.Live("s"), s.Head(r.shard), s.To("s", "c"), s.ShardPublishAll(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.Edge("e1"),
+		subject.Inbox("edge")+".>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
+	r.misanswered(s.Get("s", "k"), nil, "_INBOX.a")
+	r.misanswered(s.Publish("s", ""), []byte(`{"op":"nonsense"}`), "_INBOX.b")
+	r.unharmed()
+	r.can(s.To("s", "c"), s.ToAll("s"))
+	accepted(t, r.thief, s, []byte(`{"op":"clear"}`))
+}
+
+// TestStolenObserver is a thief with the NATS user of a dashboard. It can read, and changes nothing, also by
+// way of the relay, which would publish its answer wherever the thief says.
+func TestStolenObserver(t *testing.T) {
+	r := rob(t, "observer")
+	s := r.subjects
+	for _, op := range changes {
+		r.refused(op, s.Publish("s", ""), s.ShardPublish(r.shard, "s", ""))
+	}
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.Repair(r.shard), s.Write(r.shard), s.To("s", "c"), s.ToAll("s"),
+		s.Event("s"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x", "$JS.API.INFO", "$JS.API.STREAM.INFO.DNP_FROM", "dnp.v1.anything")
+	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
+	r.deaf(s.All(), s.FromAll(), s.To("s", "c"), s.Auth(), s.ShardPublishAll(r.shard), s.StoreAll(r.shard), s.LogAllShards(), subject.Inbox("edge")+".>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
+	r.misanswered(s.Get("s", ""), nil, "_INBOX.a")
+	r.misanswered(s.Get("s", "k"), []byte(`{"after":"k"}`), "_INBOX.b")
+	r.unharmed()
+	r.can(s.Get("s", ""), s.Who("s"))
+}
+
+// TestLoginWithRoles has a client log in at an edge that may not publish. The relay learns its groups all the
+// same, and the client sees what they may see.
+func TestLoginWithRoles(t *testing.T) {
+	r := rob(t, "edge")
+	port := freePorts(t, 1)[0]
+	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--auth", "callout", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://"+port, "--node", "e1")
+	e.says("bus reached")
+	_, err := r.game.Subscribe(r.subjects.Auth(), func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"client":"c","space":"s","groups":["red"]}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"flag","message":"F","audience":{"groups":["red"]},"values":[{"type":"uint8","value":7}]}`))
+	patient := dnptest.Cpp()
+	patient.GiveUp = patience
+	player := runClient(t, netip.MustParseAddrPort(port), patient, dnptest.App{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	until := func(ok func(c *dnptest.Client) bool) error { return player.Until(ctx, ok) }
+	if err := until(func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected }); err != nil {
+		t.Fatalf("the client does not connect: %v", err)
+	}
+	_ = player.Do(func(now time.Time, c *dnptest.Client) { err = c.Send(now, []byte("who I am")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := until(func(c *dnptest.Client) bool { return string(c.Value("F", 0)) == "\x07" }); err != nil {
+		t.Fatalf("the client does not see the state of its group: %v\n%s", err, e.output)
+	}
+	for _, p := range []*process{r.relay, e} {
+		if strings.Contains(strings.ToLower(p.output.String()), "violation") {
+			t.Errorf("a role lacks a right:\n%s", p.output)
+		}
+	}
+}
+
+// TestStreamsOfAnotherForm is a thief with the user of an edge that asks JetStream to publish, in its stead, what
+// it writes to a log. It cannot, because the streams that edges may make exist.
+func TestStreamsOfAnotherForm(t *testing.T) {
+	r := rob(t, "edge")
+	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--session-durability", "log", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--node", "e1")
+	e.says("bus reached")
+	answers, err := r.thief.SubscribeSync(subject.Inbox("edge") + ".made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := map[string]string{"DNP_FROM": r.subjects.FromAll()}
+	for n := range 16 {
+		streams[fmt.Sprint("DNP_LOG_", n)] = r.subjects.LogAll(n)
+	}
+	for name, from := range streams {
+		body := fmt.Sprintf(`{"name":%q,"subjects":[%q],"republish":{"src":%q,"dest":%q}}`, name, from, from, r.subjects.ShardPublish(r.shard, "s", ""))
+		_ = r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.STREAM.CREATE." + name, Reply: answers.Subject, Data: []byte(body)})
+		if m, err := answers.NextMsg(patience); err != nil || !strings.Contains(string(m.Data), `"error"`) {
+			t.Fatalf("the thief makes stream %s: %v, %s", name, err, m.Data)
+		}
+		_ = r.thief.Publish(strings.ReplaceAll(from, "*", "x"), []byte(`{"op":"clear"}`))
+	}
+	r.unharmed()
+}
+
+// TestConsumersDeliverAnywhere shows what else roles cannot prevent: JetStream delivers the messages of a stream
+// wherever a consumer says, so a thief with the user of game servers, who has a client write them,
+// publishes what it likes anywhere.
+func TestConsumersDeliverAnywhere(t *testing.T) {
+	r := rob(t, "publisher")
+	if _, err := r.store.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DNP_FROM", Subjects: []string{r.subjects.FromAll()}}); err != nil {
+		t.Fatal(err)
+	}
+	heard, err := connectAs(t, r.server, "observer").SubscribeSync(r.subjects.Live("s"))
+	if err != nil || heard.SetPendingLimits(10, -1) != nil {
+		t.Fatal(err)
+	}
+	edge := connectAs(t, r.server, "edge", nats.CustomInboxPrefix(subject.Inbox("edge")))
+	if _, err := edge.Request(r.subjects.From("s", "c"), []byte("forged"), patience); err != nil {
+		t.Fatalf("the message of a client is not stored: %v", err)
+	}
+	body := `{"stream_name":"DNP_FROM","config":{"name":"x","deliver_policy":"all","ack_policy":"none"}}`
+	if m, err := r.thief.Request("$JS.API.CONSUMER.CREATE.DNP_FROM.x", []byte(body), patience); err != nil || strings.Contains(string(m.Data), `"error"`) {
+		t.Fatalf("the thief makes no consumer: %v, %s", err, m.Data)
+	}
+	eventually(t, "the message is delivered as a batch", func() bool {
+		_ = r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT.DNP_FROM.x", Reply: r.subjects.Live("s"), Data: []byte("1")})
+		m, err := heard.NextMsg(time.Second)
+		return err == nil && string(m.Data) == "forged"
+	})
+}
+
+// TestAnswersOfJetStream shows what roles cannot prevent: JetStream answers wherever a request says, so a role
+// with a right to JetStream overwrites the lease of a shard with an answer. The relay loses the shard, with
+// what it had not stored, and has it again when nothing but silence follows.
+func TestAnswersOfJetStream(t *testing.T) {
+	r := rob(t, "edge")
+	if err := r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.STREAM.INFO.DNP_LOG_0", Reply: r.subjects.StoreOwn(r.shard)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the relay loses the shard", func() bool { return strings.Contains(r.relay.output.String(), "shard lost") })
+	lost := r.leases()[r.shard]
+	eventually(t, "the relay takes the shard again", func() bool { return r.leases()[r.shard] > lost })
+	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"k","values":[{"type":"uint8","value":9}]}`))
+}
