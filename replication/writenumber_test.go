@@ -53,6 +53,7 @@ func TestWriteOrder(t *testing.T) {
 		{"after 200 moves", numberedEdge{1, 1, false}, numberedEdge{201, 1, false}, true},
 		{"after 256 moves", numberedEdge{1, 1, false}, numberedEdge{257, 1, false}, true},
 		{"after 1,000 moves", numberedEdge{300, 5, false}, numberedEdge{1300, 1, false}, true},
+		{"a repetition after 300 moves", numberedEdge{300, 2, false}, numberedEdge{300, 2, false}, false},
 		{"128 moves ago", numberedEdge{129, 1, false}, numberedEdge{1, 1, false}, false},
 		{"100 moves ago", numberedEdge{201, 1, false}, numberedEdge{101, 9, false}, false},
 		{"1,000 moves ago", numberedEdge{1300, 1, false}, numberedEdge{300, 9, false}, false},
