@@ -165,6 +165,15 @@ func (s Names) Who(space string) string { return s.join("who", space) }
 // Edge returns the subject on which other edges ask an edge to take over sessions.
 func (s Names) Edge(node string) string { return s.join("edge", node) }
 
+// Relay returns the subject on which a relay announces itself to the others.
+func (s Names) Relay(node string) string { return s.join("relay", node) }
+
+// RelayAll matches every Relay.
+func (s Names) RelayAll() string { return s.Relay("*") }
+
+// ParseRelay returns the relay of a Relay subject.
+func (s Names) ParseRelay(subject string) (node string, ok bool) { return s.cut(subject, "relay.") }
+
 // Auth returns the subject of requests to the game's authentication service.
 func (s Names) Auth() string { return s.join("auth") }
 

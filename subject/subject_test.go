@@ -138,6 +138,21 @@ func TestStoreSubjects(t *testing.T) {
 	}
 }
 
+func TestRelaySubjects(t *testing.T) {
+	s := Names{}
+	if got, all := s.Relay("r1"), s.RelayAll(); got != "dnp.v1.relay.r1" || all != "dnp.v1.relay.*" {
+		t.Errorf("a relay announces itself on %q, all do on %q", got, all)
+	}
+	if node, ok := s.ParseRelay(s.Relay("r1")); !ok || node != "r1" {
+		t.Errorf("ParseRelay: %q, %v", node, ok)
+	}
+	for _, bad := range []string{"dnp.v1.edge.r1", "dnp.v2.relay.r1", "dnp.v1.relays.r1"} {
+		if node, ok := s.ParseRelay(bad); ok {
+			t.Errorf("ParseRelay takes %q for that of %q", bad, node)
+		}
+	}
+}
+
 func TestValid(t *testing.T) {
 	for _, c := range []struct {
 		subject        string

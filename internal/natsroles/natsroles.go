@@ -84,13 +84,14 @@ func (c *Config) relay() Role {
 		Name: "relay",
 		Publish: append([]string{
 			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
+			s.RelayAll(),               // announcements, by which relays tell each other from ghosts
 			s.To("*", "*"), s.Who("*"), // kicks, and queries for clients
 			shard(s, "publish", subject.ProbeSpace), // probes of the mapping
 			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{
-			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(),
+			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(), s.RelayAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
 			s.Event("*"), // joined and left, from edges
 			subject.Inbox("relay") + ".>", subject.InboxWho + ".>",
