@@ -35,6 +35,18 @@ const (
 	// its outcome is unknown.
 	LeaseTimeout = time.Second
 
+	// WantInterval is how often the caller repeats Want, or sooner.
+	WantInterval = 500 * time.Millisecond
+
+	// wantTimeout is the silence of Want after which a lease is left alone: the worker that
+	// should serve the shard stands still. It is that of challengeWait, so that a process that
+	// is stopped loses its shards no sooner to itself than to others.
+	wantTimeout = 3 * time.Second
+
+	// targetWait is how long the relay to which a shard was released may take to acquire it.
+	// It takes milliseconds. The time is arbitrary.
+	targetWait = 2 * time.Second
+
 	// renewInterval is how often a holder renews.
 	renewInterval = 500 * time.Millisecond
 
@@ -124,6 +136,7 @@ type Action struct {
 	Durable bool
 	Former  uint64 // of ActionAcquired, see LeaseEvent
 	Wiped   bool
+	Spare   bool // of ActionAcquired: the relays that rank before this one let the shard pass
 }
 
 // A Reason is why a relay lost a shard.
@@ -136,10 +149,14 @@ const (
 	ReasonEpoch                      // a higher epoch was seen on the bus
 	ReasonSilence                    // the store was silent for too long
 	ReasonWiped                      // the store was made anew
+	ReasonHung                       // the worker of the shard stood still, so that Want was not repeated
 )
 
+// Reasons is how many reasons there are, and 0 for none.
+const Reasons = ReasonHung + 1
+
 func (r Reason) String() string {
-	return nameOf(r, "", "released", "taken", "higher epoch", "store silent", "store made anew")
+	return nameOf(r, "", "released", "taken", "higher epoch", "store silent", "store made anew", "worker hangs")
 }
 
 // An Answer is the store's answer to an action.
@@ -170,11 +187,13 @@ const (
 type Lease struct {
 	cfg   LeaseConfig
 	phase LeasePhase
-	want  bool
+	rank  int       // of this relay, or NoRank
+	told  time.Time // when Want was called last
 	out   []Action
 	spare []Action
 
-	holder    Holder // the newest that was seen
+	holder    Holder    // the newest that was seen
+	since     time.Time // when it was seen first
 	heartbeat Heartbeat
 	known     bool // holder and heartbeat are from the store, and not just zero
 
@@ -193,19 +212,45 @@ func NewLease(cfg LeaseConfig) *Lease {
 		panic("cluster: " + err.Error())
 	}
 	cfg.Silence = cmp.Or(cfg.Silence, 12*time.Second)
-	return &Lease{cfg: cfg}
+	return &Lease{cfg: cfg, rank: NoRank}
 }
 
 // Epoch returns the epoch in which this relay holds the shard; 0 if it does not.
 func (l *Lease) Epoch() uint64 { return l.hold.epoch }
 
-// Want says whether the roster wants this relay to hold the shard. It starts and ends
-// challenges, but does not end a lease that this relay holds.
-func (l *Lease) Want(now time.Time, want bool) {
-	l.want = want
-	if !want && l.phase == Challenging {
+// NoRank is the rank of a relay that must not acquire a shard.
+const NoRank = -1
+
+// Want says how many relays should hold the shard rather than this one, or NoRank; see
+// Roster.Rank. It starts and ends challenges, but does not end a lease that this relay holds.
+//
+// The worker that serves the shard repeats it every WantInterval, whatever the rank. Without that
+// for wantTimeout the worker stands still: the lease acquires nothing, and releases what it holds.
+func (l *Lease) Want(now time.Time, rank int) {
+	l.told = now
+	l.setRank(now, rank)
+}
+
+func (l *Lease) setRank(now time.Time, rank int) {
+	l.rank = rank
+	if rank < 0 && l.phase == Challenging {
 		l.followOn(now)
 	}
+}
+
+// hung reports whether the worker of the shard stands still.
+func (l *Lease) hung(now time.Time) bool { return now.Sub(l.told) >= wantTimeout }
+
+// spareWait returns how long a relay lets those that rank before it go first. However many of them
+// do nothing, a shard does not lie idle for longer than the last of these times.
+func spareWait(rank int) time.Duration {
+	switch rank {
+	case 0:
+		return 0
+	case 1:
+		return time.Second
+	}
+	return 1500 * time.Millisecond
 }
 
 // Release gives the shard to the node successor, or to any relay if that is empty. A batch that
@@ -242,7 +287,7 @@ func (l *Lease) Fence(now time.Time, epoch uint64) {
 func (l *Lease) Wiped(now time.Time) {
 	if l.Epoch() != 0 {
 		l.lose(now, ReasonWiped)
-		l.holder, l.heartbeat, l.known, l.want = Holder{}, Heartbeat{}, true, true
+		l.holder, l.heartbeat, l.known, l.rank = Holder{}, Heartbeat{}, true, 0
 	}
 	l.former.wiped = true
 }
@@ -252,12 +297,21 @@ func (l *Lease) SeenHolder(now time.Time, h Holder) {
 	if h.Seq <= l.holder.Seq {
 		return
 	}
-	l.holder, l.known = h, true
+	l.known = true
+	l.seen(now, h)
 	l.former.seen(l.cfg.ID, h)
 	l.changed(now)
 	if l.Epoch() != 0 && h.Seq > l.hold.epoch {
 		l.lose(now, l.takenReason())
 	}
+}
+
+// seen takes a record for the newest.
+func (l *Lease) seen(now time.Time, h Holder) {
+	if h.Seq != l.holder.Seq || l.since.IsZero() {
+		l.since = now
+	}
+	l.holder = h
 }
 
 // SeenHeartbeat takes a record that the watch brought, which may be late or old.
@@ -273,6 +327,8 @@ func (l *Lease) SeenHeartbeat(now time.Time, b Heartbeat) {
 func (l *Lease) Advance(now time.Time) []Action {
 	if l.Epoch() != 0 {
 		l.holdDeadlines(now)
+	} else if l.rank >= 0 && l.hung(now) {
+		l.setRank(now, NoRank)
 	}
 	if l.asked == 0 && !now.Before(l.retryAt) {
 		if l.Epoch() != 0 {

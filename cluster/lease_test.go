@@ -54,10 +54,10 @@ func TestRecords(t *testing.T) {
 func TestHolderOfOtherFormat(t *testing.T) {
 	l := NewLease(LeaseConfig{Node: "b", ID: "1"})
 	now := time.Unix(1000, 0)
-	l.Want(now, true)
 	l.SeenHolder(now, ParseHolder(10, []byte(`{"format":2,"node":"b","id":"1","released":true}`)))
 	seq := uint64(11)
 	step := func(renews bool) (acquires bool) {
+		l.Want(now, 0)
 		if renews {
 			l.SeenHeartbeat(now, ParseHeartbeat(seq, []byte(`{"format":2,"epoch":10,"write":1}`)))
 			seq++
@@ -87,4 +87,88 @@ func TestHolderOfOtherFormat(t *testing.T) {
 	if quiet < 25 {
 		t.Errorf("the relay takes the shard after %d00 ms of silence, want about 3 s", quiet)
 	}
+}
+
+// TestSpareWait checks that the times for which relays let others go first are bounded: with the
+// longest of them a shard whose holder died has another within 5 s, and one whose worker hangs, or
+// that was released to a ghost, too.
+func TestSpareWait(t *testing.T) {
+	for rank := range 30 {
+		if spareWait(rank+1) < spareWait(rank) {
+			t.Errorf("rank %d waits for less than rank %d", rank+1, rank)
+		}
+	}
+	for _, first := range []time.Duration{challengeWait, wantTimeout, targetWait} {
+		if all := first + spareWait(1000); all > 4500*time.Millisecond {
+			t.Errorf("a shard may lie idle for %v", all)
+		}
+	}
+}
+
+// TestHungWithBatch has the worker of a shard hang while the store takes no batch. The shard is
+// released nevertheless, and not held by renewals.
+func TestHungWithBatch(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := NewLease(LeaseConfig{Node: "a", ID: "1"})
+	l.Want(now, 0)
+	for range 100 {
+		for _, a := range l.Advance(now) {
+			switch a.Kind {
+			case ActionRead:
+				l.Answer(now, Answer{Verdict: fence.OK})
+			case ActionAcquire:
+				l.Answer(now, Answer{Verdict: fence.OK, Seq: 7, Heartbeat: Heartbeat{Seq: 6}})
+				l.Want(now, 0)
+			case ActionAcquired:
+				l.Store(now, 1)
+			case ActionStore:
+				l.Answer(now, Answer{Verdict: fence.TooLarge})
+			case ActionRenew:
+				l.Answer(now, Answer{Verdict: fence.OK, Seq: 8})
+			case ActionRelease:
+				if a.Holder.To != "" {
+					t.Errorf("the shard is released to %q, want to any relay", a.Holder.To)
+				}
+				l.Answer(now, Answer{Verdict: fence.OK, Seq: 9})
+			case ActionLost:
+				if took := now.Sub(time.Unix(1000, 0)); a.Reason != ReasonHung || took < wantTimeout || took > wantTimeout+time.Second {
+					t.Errorf("the shard is lost after %v because of %q, want after %v because the worker hangs", took, a.Reason, wantTimeout)
+				}
+				return
+			}
+		}
+		now = now.Add(50 * time.Millisecond)
+	}
+	t.Error("the shard is held although its worker hangs")
+}
+
+// TestSpareTrace has a relay take a shard as a spare, without an answer. It finds the trace of that
+// attempt, and must still know that it is a spare when it holds the shard.
+func TestSpareTrace(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := NewLease(LeaseConfig{Node: "b", ID: "1"})
+	l.SeenHolder(now, Holder{Seq: 5, Node: "x", Released: true})
+	attempts := 0
+	for range 100 {
+		l.Want(now, 1)
+		for _, a := range l.Advance(now) {
+			switch {
+			case a.Kind == ActionAcquired:
+				if !a.Spare || attempts != 2 {
+					t.Errorf("after %d attempts the relay holds the shard, as a spare: %v; want 2 and true", attempts, a.Spare)
+				}
+				return
+			case a.Kind == ActionRead:
+				l.Answer(now, Answer{Verdict: fence.OK, Holder: Holder{Seq: 7, Node: "b", ID: "1"}, Heartbeat: Heartbeat{Seq: 6}})
+			case attempts == 0:
+				attempts++
+				l.Answer(now, Answer{Verdict: fence.Unknown})
+			default:
+				attempts++
+				l.Answer(now, Answer{Verdict: fence.OK, Seq: 9, Heartbeat: Heartbeat{Seq: 8}})
+			}
+		}
+		now = now.Add(50 * time.Millisecond)
+	}
+	t.Error("the relay does not take the shard")
 }

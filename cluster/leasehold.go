@@ -23,6 +23,7 @@ type hold struct {
 
 	releasing bool
 	successor string // empty for any
+	hung      bool   // it is released because its worker stands still
 }
 
 // A former is the ownership that this relay lost to the silence or the loss of the store.
@@ -43,7 +44,7 @@ func (f *former) seen(id string, h Holder) {
 func (l *Lease) acquired(now time.Time) {
 	l.phase = Holding
 	l.hold = hold{epoch: l.holder.Seq, renewed: l.sent, next: l.sent.Add(renewInterval), chain: l.heartbeat.Seq, durable: true}
-	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq, Former: l.former.epoch, Wiped: l.former.wiped})
+	l.emit(Action{Kind: ActionAcquired, Epoch: l.holder.Seq, Former: l.former.epoch, Wiped: l.former.wiped, Spare: l.follow.spare})
 	l.former = former{}
 }
 
@@ -62,13 +63,23 @@ func (l *Lease) lose(now time.Time, reason Reason) {
 // releasing the shard need not ask whether the record is its own or already its successor's.
 func (l *Lease) takenReason() Reason {
 	if l.phase == Releasing {
-		return ReasonReleased
+		return l.releaseReason()
 	}
 	return ReasonTaken
 }
 
-// holdDeadlines acts on the silence of the store.
+func (l *Lease) releaseReason() Reason {
+	if l.hold.hung {
+		return ReasonHung
+	}
+	return ReasonReleased
+}
+
+// holdDeadlines acts on the silence of the store, and of the shard's worker.
 func (l *Lease) holdDeadlines(now time.Time) {
+	if l.hung(now) {
+		l.hold.releasing, l.hold.hung, l.hold.successor = true, true, ""
+	}
 	if now.Sub(l.hold.renewed) >= l.cfg.Silence {
 		l.lose(now, ReasonSilence)
 		return
@@ -78,6 +89,9 @@ func (l *Lease) holdDeadlines(now time.Time) {
 
 func (l *Lease) holdDeadline() time.Time {
 	end := l.hold.renewed.Add(l.cfg.Silence)
+	if !l.hold.hung {
+		end = earlier(end, l.told.Add(wantTimeout))
+	}
 	if l.hold.durable {
 		return earlier(end, l.durableUntil())
 	}
@@ -107,16 +121,16 @@ func (l *Lease) holdStep(now time.Time) {
 	switch {
 	case h.revalidate:
 		l.ask(now, Action{Kind: ActionRead})
-	case l.storeDue(now):
-		b := l.nextHeartbeat()
-		h.storing = h.write
-		l.ask(now, Action{Kind: ActionStore, Token: h.token, ExpectHolder: h.epoch, ExpectHeartbeat: h.chain, Heartbeat: b})
-	case h.releasing && !h.waiting:
+	case h.releasing && (h.hung || !h.waiting): // a worker that stands still stores nothing either
 		l.phase = Releasing
 		l.ask(now, Action{
 			Kind: ActionRelease, ExpectHolder: h.epoch,
 			Holder: Holder{Format: l.recordFormat(), Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: h.successor},
 		})
+	case l.storeDue(now):
+		b := l.nextHeartbeat()
+		h.storing = h.write
+		l.ask(now, Action{Kind: ActionStore, Token: h.token, ExpectHolder: h.epoch, ExpectHeartbeat: h.chain, Heartbeat: b})
 	case !now.Before(h.next):
 		l.ask(now, Action{Kind: ActionRenew, ExpectHolder: h.epoch, Heartbeat: l.nextHeartbeat()})
 	}
@@ -168,8 +182,8 @@ func (l *Lease) holdAnswer(now time.Time, asked ActionKind, a Answer) {
 // written takes note of a write that succeeded.
 func (l *Lease) written(now time.Time, asked ActionKind, seq uint64) {
 	if asked == ActionRelease {
-		l.holder = Holder{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.successor}
-		l.lose(now, ReasonReleased)
+		l.seen(now, Holder{Seq: seq, Node: l.cfg.Node, ID: l.cfg.ID, Released: true, To: l.hold.successor})
+		l.lose(now, l.releaseReason())
 		return
 	}
 	h := &l.hold
@@ -193,7 +207,8 @@ func (l *Lease) holdRead(now time.Time, a Answer) {
 	switch {
 	case a.Verdict != fence.OK:
 	case a.Holder.Seq > h.epoch:
-		l.holder, l.heartbeat = a.Holder, a.Heartbeat
+		l.heartbeat = a.Heartbeat
+		l.seen(now, a.Holder)
 		l.lose(now, l.takenReason())
 	case a.Holder.Seq < h.epoch:
 		// The leader does not know that it was deposed, or the store was wiped, which the

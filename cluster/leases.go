@@ -62,6 +62,7 @@ type LeaseEvent struct {
 	Node    string
 	Reason  Reason
 	Durable bool
+	Spare   bool // of ShardAcquired: the relays that rank before this one let the shard pass
 
 	// ShardAcquired: the epoch that this relay lost to the silence or the loss of the store, if
 	// no other relay held the shard between; 0 for none. Nothing is newer then than what the
@@ -78,10 +79,11 @@ type Leases interface {
 	// block: while it does, the shard is not renewed.
 	OnEvent(handle func(LeaseEvent))
 
-	// Want says whether this relay should hold a shard. It does not release one: that takes a
-	// Release, because only the relay knows when it has stopped serving the shard and which
-	// batches are to be stored before.
-	Want(shard int, want bool)
+	// Want says how many relays should hold a shard rather than this one, or NoRank. It does not
+	// release a shard: that takes a Release, because only the relay knows when it has stopped
+	// serving the shard and which batches are to be stored before. The worker that serves the
+	// shard repeats it every WantInterval; see Lease.Want for what happens otherwise.
+	Want(shard int, rank int)
 
 	// Release gives the shard that this relay holds in epoch to the node successor, or to any
 	// relay that wants it if successor is empty. The relay must have stopped serving the shard.

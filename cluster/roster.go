@@ -133,6 +133,33 @@ func (r Roster) Holder(shard int) (name string, ok bool) {
 	return name, ok
 }
 
+// Rank returns how many relays should hold a shard rather than the one with a name, or NoRank if that
+// may not be given shards.
+func (r Roster) Rank(shard int, name string) int {
+	i := slices.IndexFunc(r.candidates, func(c candidate) bool { return c.name == name })
+	if i < 0 {
+		return NoRank
+	}
+	own, rank := r.candidates[i].draw(shard), 0
+	for j, c := range r.candidates {
+		if n := c.draw(shard); n > own || n == own && j < i {
+			rank++
+		}
+	}
+	return rank
+}
+
+// only returns r with those of its candidates that keep reports.
+func (r Roster) only(keep func(name string) bool) Roster {
+	kept := Roster{members: r.members}
+	for _, c := range r.candidates {
+		if keep(c.name) {
+			kept.candidates = append(kept.candidates, c)
+		}
+	}
+	return kept
+}
+
 // Choose returns the node to which a key belongs, by the same hashing: the answer does not depend
 // on the order of the names, and when a node goes, only its keys move. It is empty without names.
 func Choose(key string, names []string) (best string) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
@@ -19,17 +20,48 @@ var (
 // simTime is the virtual time that one seed takes.
 const simTime = 2 * time.Minute
 
-// A world is some relays that share a shard, and their store.
+// A world is some relays that share a shard, their store, and members that are only in gossip.
 type world struct {
-	net   *simnet.Net
-	store *simStore
-	nodes []*simNode
-	chk   *checker
+	net    *simnet.Net
+	store  *simStore
+	nodes  []*simNode
+	chk    *checker
+	roster cluster.Roster // what gossip says: all nodes, and ghosts that pretend to be relays
+	real   cluster.Roster // the nodes
 
 	outageAt time.Duration
 	idle     int  // a holder stores a batch in one of so many calls of play
-	greedy   bool // the roster wants every relay to hold the shard, so that there always is a challenger
+	greedy   bool // every relay believes that it should hold the shard, so that there always is a challenger
 	calm     bool // this seed has only outages of the store and planned hand-overs
+}
+
+const (
+	simNodes  = 3
+	ghostsMax = 20
+)
+
+// rosters makes the rosters of a world.
+func (w *world) rosters(ghosts int) {
+	var members []cluster.Member
+	for i := range simNodes + ghosts {
+		m := cluster.Member{Name: fmt.Sprintf("relay-%d", i), Role: cluster.RoleRelay, Phase: cluster.PhaseReady}
+		if i >= simNodes {
+			m.Name = fmt.Sprintf("ghost-%d", i)
+		}
+		members = append(members, m)
+	}
+	w.roster, w.real = cluster.NewRoster(members), cluster.NewRoster(members[:simNodes])
+}
+
+// placing returns a shard that the node with this name should hold, if there are no ghosts. A change
+// of the roster is a change of the shard by which the nodes place the one shard that they share.
+func (w *world) placing(name string) (shard int) {
+	for {
+		shard = w.net.Rand().IntN(1 << 20)
+		if top, _ := w.real.Holder(shard); top == name {
+			return shard
+		}
+	}
 }
 
 func newWorld(seed uint64) *world {
@@ -40,8 +72,10 @@ func newWorld(seed uint64) *world {
 	rnd := w.net.Rand()
 	w.idle = []int{3, 500}[rnd.IntN(2)]
 	w.greedy = rnd.IntN(3) == 0
-	for i := range 3 {
+	w.rosters([]int{0, ghostsMax}[rnd.IntN(2)])
+	for i := range simNodes {
 		n := &simNode{w: w, index: i, rate: 0.98 + 0.04*rnd.Float64(), skew: time.Duration(rnd.IntN(1e6)) * time.Second}
+		n.shard = w.placing(n.name())
 		w.nodes = append(w.nodes, n)
 		n.boot()
 	}
@@ -59,18 +93,20 @@ func newWorld(seed uint64) *world {
 // want makes the roster want node i to hold the shard. The nodes may have different rosters for a
 // while.
 func (w *world) want(i int) {
-	for j, n := range w.nodes {
+	shard := w.placing(w.nodes[i].name())
+	w.chk.wantedAt = w.net.Elapsed()
+	for _, n := range w.nodes {
 		delay := time.Duration(0)
 		if !w.calm {
 			delay = time.Duration(w.net.Rand().IntN(800)) * time.Millisecond
 		}
-		want, start := j == i || w.greedy, n.start
+		start := n.start
 		w.net.Schedule(delay, func() {
 			n.run(start, func() {
-				if n.wants != want {
-					n.wants, n.wantedAt = want, w.net.Elapsed()
+				if !w.greedy {
+					n.shard = shard
 				}
-				n.lease.Want(n.now(), want)
+				n.place()
 			})
 		})
 	}
@@ -93,7 +129,7 @@ func (w *world) trouble() {
 	rnd := w.net.Rand()
 	n := w.nodes[rnd.IntN(len(w.nodes))]
 	start := n.start
-	kind := rnd.IntN(7)
+	kind := rnd.IntN(10)
 	if w.calm {
 		kind = []int{0, 1, 1}[rnd.IntN(3)]
 	}
@@ -124,8 +160,10 @@ func (w *world) trouble() {
 			}
 		})
 	case 4: // crash
-		n.alive, n.epoch, n.wants = false, 0, false
-		w.want((n.index + 1) % len(w.nodes))
+		n.alive, n.epoch = false, 0
+		if rnd.IntN(2) == 0 { // otherwise its place stays empty
+			w.want((n.index + 1) % len(w.nodes))
+		}
 		w.net.Schedule(time.Duration(100+rnd.IntN(10_000))*time.Millisecond, func() {
 			if !n.alive {
 				n.boot()
@@ -140,6 +178,26 @@ func (w *world) trouble() {
 	case 6: // subscriptions stall: the watch, the bus, or both
 		n.stalled, n.deaf = rnd.IntN(3) > 0, rnd.IntN(3) > 0
 		w.net.Schedule(time.Duration(500+rnd.IntN(10_000))*time.Millisecond, func() { n.stalled, n.deaf = false, false; n.catchUp() })
+	case 7: // the worker hangs; the lease and gossip go on
+		n.hung, n.hungAt = true, w.net.Elapsed()
+		w.net.Schedule(time.Duration(100+rnd.IntN(15_000))*time.Millisecond, func() {
+			if n.start == start && n.hung {
+				n.resume()
+			}
+		})
+	case 8: // it announces itself, but acquires nothing
+		n.broken = true
+		w.net.Schedule(time.Duration(5_000+rnd.IntN(40_000))*time.Millisecond, func() { n.broken = false })
+	case 9: // a relay that believes gossip releases the shard to whoever is there
+		if n.alive && !n.paused && n.epoch != 0 {
+			names := w.roster.Ranking(0)
+			w.chk.release = 0
+			n.lease.Release(names[rnd.IntN(len(names))])
+			n.turn()
+		}
+	}
+	if kind > 2 {
+		w.chk.faultAt = w.net.Elapsed()
 	}
 }
 
@@ -153,8 +211,10 @@ func (w *world) handOver() {
 			if !w.calm {
 				w.chk.release = 0 // the roster is delayed, so the time is not bounded
 			}
-			n.lease.Release(to.name())
-			n.turn()
+			if w.greedy { // it would keep the shard
+				n.lease.Release(to.name())
+				n.turn()
+			}
 			return
 		}
 	}
@@ -190,8 +250,8 @@ func (w *world) run() []string {
 func (w *world) print() {
 	fmt.Printf("%v store: outage %d, holder %+v, heartbeat %+v\n", w.net.Elapsed(), w.store.outage, w.store.holder, w.store.heartbeat)
 	for _, n := range w.nodes {
-		fmt.Printf("   %s: %v in %d, alive %v, paused %v, cut %v, watch stalled %v, wants %v, durable %v, ill %v\n", n.name(), n.lease.Phase(),
-			n.epoch, n.alive, n.paused, n.cut, n.stalled, n.wants, n.durable, w.chk.ill[n])
+		fmt.Printf("   %s: %v in %d, alive %v, paused %v, cut %v, watch stalled %v, hung %v, broken %v, rank %d, durable %v, ill %v\n", n.name(), n.lease.Phase(),
+			n.epoch, n.alive, n.paused, n.cut, n.stalled, n.hung, n.broken, n.rank, n.durable, w.chk.ill[n])
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -10,9 +11,13 @@ import (
 // The bounds that the simulation checks. They have room for the skew of the clocks and for the
 // latency of the simulated store.
 const (
-	gapMax      = 4 * time.Second        // without a holder while the store answers
-	handOverMax = 200 * time.Millisecond // of a planned hand-over, when no message is lost
+	gapMax      = 5 * time.Second         // without a holder that serves, while the store answers a relay that is well
+	handOverMax = 200 * time.Millisecond  // of a planned hand-over, when no message is lost
+	spareLast   = 1500 * time.Millisecond // the longest wait of a spare
 	zombieMax   = 2500 * time.Millisecond
+	hungMax     = 3600 * time.Millisecond // until a relay whose worker hangs gives the shard up, and gets no more
+	passMin     = 58 * time.Second        // in which a relay that let the shard pass is not tried again
+	settleMax   = 4 * time.Second         // until the relay that should hold the shard does, without trouble
 )
 
 // A checker observes the store and the nodes from outside.
@@ -31,6 +36,9 @@ type checker struct {
 	waiting  map[*simNode]time.Duration // until when the node may wait for an answer that does not come
 	stalled  time.Duration              // when a watch last was stalled
 	ownedAt  time.Duration              // when the newest record of a holder was written
+	takenAt  time.Duration              // the same, but not of one that released the shard
+	faultAt  time.Duration              // when the newest fault began
+	wantedAt time.Duration              // when the roster changed
 	storeIll time.Duration              // when the store last had an excuse
 	release  time.Duration              // when the newest planned hand-over began; 0 if it is done
 	releaseT *simNode
@@ -72,7 +80,14 @@ func (c *checker) newHolder(n *simNode, was, is cluster.Holder) {
 	if is.Released {
 		return
 	}
+	if was.Released && slices.Contains(n.before, was.To) {
+		n.passedBy[was.To] = c.w.net.Elapsed()
+	}
+	c.takenAt = c.w.net.Elapsed()
 	c.owner[is.Seq], c.ownerRun[is.Seq] = n, n.start
+	if n.hung && !n.paused && c.since(max(n.hungAt, c.ill[n], c.storeIll)) > hungMax {
+		c.failf("%s takes the shard although its worker hangs", n.name())
+	}
 	old := c.owner[was.Seq]
 	if old == nil || old == n || c.ownerRun[was.Seq] != old.start {
 		return
@@ -121,6 +136,9 @@ func (c *checker) acquired(n *simNode, epoch uint64) {
 		return
 	}
 	took := c.w.net.Elapsed() - c.release
+	if n != c.releaseT && c.calm(took) {
+		c.failf("%s takes the shard that was released to %s %v ago", n.name(), c.releaseT.name(), took)
+	}
 	if n == c.releaseT && c.calm(took) {
 		c.handed = append(c.handed, took)
 		if took > handOverMax {
@@ -134,7 +152,7 @@ func (c *checker) acquired(n *simNode, epoch uint64) {
 func (c *checker) calm(d time.Duration) bool {
 	d += 3 * time.Second
 	for _, n := range c.w.nodes {
-		if c.since(c.ill[n]) < d || !n.alive || n.paused || n.cut || n.stalled {
+		if c.since(c.ill[n]) < d || n.hung || n.broken || !n.alive || n.paused || n.cut || n.stalled {
 			return false
 		}
 	}
@@ -147,6 +165,37 @@ func (c *checker) lost(n *simNode, a cluster.Action) {
 	}
 	if away := now(c) - n.okAt; a.Reason == cluster.ReasonSilence && away < 10*time.Second {
 		c.failf("%s gives the shard up after %v of silence", n.name(), away)
+	}
+	if a.Reason == cluster.ReasonHung && !n.hung && c.since(max(c.ill[n], n.unableAt, c.storeIll)) > 4*time.Second {
+		c.failf("%s gives the shard up although its worker turns", n.name())
+	}
+}
+
+// passed notes that a node took the shard because those that rank before it did not.
+func (c *checker) passed(n *simNode) {
+	for _, name := range n.candidates.Ranking(n.shard) {
+		if name == n.name() {
+			return
+		}
+		n.passedBy[name] = c.w.net.Elapsed()
+		if c.w.calm && !c.w.greedy && c.since(c.storeIll) > 10*time.Second {
+			c.failf("%s takes the shard instead of %s without need", n.name(), name)
+		}
+	}
+}
+
+// releases judges to whom a node gives the shard.
+func (c *checker) releases(n *simNode, to string) {
+	i := slices.IndexFunc(c.w.nodes, func(x *simNode) bool { return x.name() == to })
+	if i < 0 {
+		c.failf("%s gives the shard to %s, which is in gossip only", n.name(), to)
+		return
+	}
+	if t := c.w.nodes[i]; t.hung && !t.paused && c.since(max(t.hungAt, n.unableAt, c.ill[n])) > hungMax { // n turned all the time
+		c.failf("%s gives the shard to %s, whose worker hangs", n.name(), to)
+	}
+	if at, ok := n.passedBy[to]; ok && c.since(at) < passMin {
+		c.failf("%s gives the shard to %s, which let it pass %v ago", n.name(), to, c.since(at))
 	}
 }
 
@@ -168,19 +217,26 @@ func (c *checker) look() {
 		if !n.alive || n.paused || n.cut {
 			c.trouble(n)
 		}
+		if n.hung || n.broken {
+			n.unableAt = now
+		}
+		if n.hung && n.epoch != 0 { // the record that releases the shard may get lost
+			c.faultAt = max(c.faultAt, min(now, c.ill[n]))
+		}
 		if n.stalled {
 			c.stalled, n.stalledAt = now, now
 		}
-		if n.alive && !n.paused && n.epoch != 0 && n.epoch == s.holder.Seq {
+		if n.alive && !n.paused && !n.hung && n.epoch != 0 && n.epoch == s.holder.Seq {
 			served = true
 		}
 		c.lookAt(n)
-		// The node wanted the shard and could have asked for it all the time.
-		able = able || n.wants && c.since(max(c.ill[n], c.waiting[n], c.storeIll, n.wantedAt, n.stalledAt, c.ownedAt)) >= c.since(c.gapLast)
+		// The node could have asked for the shard all the time.
+		able = able || c.since(max(c.ill[n], c.waiting[n], c.storeIll, n.unableAt, n.stalledAt, c.takenAt, c.faultAt)) >= c.since(c.gapLast)
 	}
 	if served || !able {
 		c.gapLast = now
 	}
+	c.lookPlaced()
 	if gap := now - c.gapLast; gap > c.gapWorst {
 		c.gapWorst = gap
 		if gap > gapMax {
@@ -197,13 +253,16 @@ func (c *checker) lookAt(n *simNode) {
 		return
 	}
 	if n.epoch == 0 {
-		well := c.since(max(c.ill[n], c.waiting[n], c.storeIll, c.ownedAt, n.wantedAt, c.stalled))
-		if n.wants && c.owner[holder.Seq] == n && c.ownerRun[holder.Seq] == n.start && well > 1500*time.Millisecond {
+		well := c.since(max(c.ill[n], c.waiting[n], c.storeIll, c.ownedAt, n.unableAt, c.stalled))
+		if c.owner[holder.Seq] == n && c.ownerRun[holder.Seq] == n.start && well > 1500*time.Millisecond+2*spareLast { // a stale read may hide it, and a spare reads late
 			c.failf("%s does not know that it acquired epoch %d", n.name(), holder.Seq)
 		}
 		return
 	}
 	quiet := c.since(max(c.ill[n], c.storeIll))
+	if n.hung && min(quiet, c.since(n.hungAt)) > hungMax {
+		c.failf("%s keeps the shard although its worker hangs", n.name())
+	}
 	if n.epoch != c.w.store.holder.Seq && min(quiet, c.since(c.ownedAt)) > zombieMax {
 		c.failf("%s goes on in epoch %d while the store, which answers it, has %d", n.name(), n.epoch, c.w.store.holder.Seq)
 	}
@@ -217,6 +276,20 @@ func (c *checker) lookAt(n *simNode) {
 		}
 	} else if !n.durable && quiet > zombieMax {
 		c.failf("%s calls itself not durable although it has had no trouble for %v", n.name(), quiet)
+	}
+}
+
+// lookPlaced wants a world without trouble to have the shard where it should be.
+func (c *checker) lookPlaced() {
+	w := c.w
+	if !w.calm || w.greedy || c.since(max(c.storeIll, c.wantedAt)) < settleMax || c.w.net.Elapsed() < settleMax {
+		return
+	}
+	for _, n := range w.nodes {
+		top, _ := w.real.Holder(n.shard)
+		if at, ok := n.passedBy[top]; n.epoch == w.store.holder.Seq && n.name() != top && (!ok || c.since(at) > passMin+4*time.Second) {
+			c.failf("%s should hold the shard, but %s does", top, n.name())
+		}
 	}
 }
 

@@ -21,8 +21,18 @@ type simNode struct {
 	rate  float64       // of its clock
 	skew  time.Duration // of its clock
 
-	wants              bool
-	wantedAt           time.Duration
+	shard      int // by which it places the shard; see world.placing
+	candidates cluster.Roster
+	announced  cluster.Announced
+	rank       int
+	hung       bool // its worker stands still
+	hungAt     time.Duration
+	unableAt   time.Duration // when it last hung or was broken
+	commands   []func()      // for the worker, while it hangs
+	broken     bool          // what it asks of the store to acquire the shard does not arrive
+	before     []string      // the candidates before it when it last asked for the shard
+	passedBy   map[string]time.Duration
+
 	cutAt              time.Duration
 	alive, paused, cut bool
 	stalledAt          time.Duration // when the watch last was stalled
@@ -54,8 +64,76 @@ func (n *simNode) now() time.Time {
 func (n *simNode) boot() {
 	n.start++
 	n.alive, n.paused, n.armed, n.epoch, n.batch, n.heard = true, false, false, 0, nil, 0
-	n.asleep, n.missed = nil, nil
+	n.asleep, n.missed, n.commands = nil, nil, nil
+	n.hung, n.announced, n.passedBy = false, cluster.Announced{}, map[string]time.Duration{}
 	n.lease = cluster.NewLease(cluster.LeaseConfig{Node: n.name(), ID: fmt.Sprintf("%s/%d", n.name(), n.start)})
+	n.work(n.start)
+}
+
+// work is the turn of the worker: it announces the node and places the shard, twice a second.
+func (n *simNode) work(start int) {
+	n.run(start, func() {
+		if !n.hung {
+			n.announce()
+			n.place()
+		}
+		n.w.net.Schedule(time.Duration(float64(cluster.WantInterval)/n.rate), func() { n.work(start) })
+	})
+}
+
+func (n *simNode) announce() {
+	for _, other := range n.w.nodes {
+		if other == n || other.deaf || n.deaf {
+			continue
+		}
+		start := other.start
+		n.w.net.Schedule(n.w.store.latency(), func() {
+			other.run(start, func() {
+				other.command(func() {
+					if other.announced.Heard(other.now(), n.name()) {
+						other.place()
+					}
+				})
+			})
+		})
+	}
+}
+
+// place looks who should hold the shard, as a relay's worker does.
+func (n *simNode) place() {
+	if n.hung {
+		return
+	}
+	n.candidates = n.announced.Candidates(n.now(), n.w.roster, n.name())
+	n.rank = n.candidates.Rank(n.shard, n.name())
+	n.lease.Want(n.now(), n.rank)
+	if to, _ := n.candidates.Holder(n.shard); n.epoch != 0 && n.rank > 0 {
+		n.w.chk.releases(n, to)
+		n.lease.Release(to)
+	}
+}
+
+// command has the worker do something when it turns.
+func (n *simNode) command(do func()) {
+	if n.hung {
+		n.commands = append(n.commands, do)
+		return
+	}
+	do()
+}
+
+// resume ends the hang of the worker.
+func (n *simNode) resume() {
+	n.hung = false
+	commands := n.commands
+	n.commands = nil
+	for _, do := range commands {
+		do()
+	}
+	n.place()
+	if !n.paused {
+		n.turn()
+	}
 }
 
 // run runs f in a process of the node if that still exists; if it is paused, when it goes on.
@@ -107,6 +185,13 @@ func (n *simNode) act(a cluster.Action) {
 			n.values[k] = v
 		}
 		n.w.chk.acquired(n, a.Epoch)
+		n.command(func() {
+			if a.Spare {
+				n.w.chk.passed(n)
+				n.announced.Passed(n.now(), n.candidates, n.shard, n.name())
+			}
+			n.place()
+		})
 	case cluster.ActionLost:
 		n.w.chk.lost(n, a)
 		n.epoch, n.batch = 0, nil
@@ -133,6 +218,9 @@ func (n *simNode) ask(a cluster.Action) {
 				n.lease.Answer(n.now(), x)
 			}
 		})
+	}
+	if a.Kind == cluster.ActionAcquire {
+		n.before = n.candidates.Ranking(n.shard)[:n.rank]
 	}
 	var values map[int]version
 	if a.Kind == cluster.ActionStore {
@@ -172,7 +260,7 @@ func (n *simNode) catchUp() {
 // play is the work of a holder: it changes values, has some stored, and announces its epoch to all
 // others.
 func (n *simNode) play() {
-	if !n.alive || n.paused || n.epoch == 0 {
+	if !n.alive || n.paused || n.hung || n.epoch == 0 {
 		return
 	}
 	for _, other := range n.w.nodes {

@@ -62,6 +62,9 @@ func (s *simStore) chance(p float64) bool { return s.net.Rand().Float64() < p }
 
 // ask sends an action of a node to the store.
 func (s *simStore) ask(n *simNode, a cluster.Action, values map[int]version, answer func(cluster.Answer)) {
+	if n.broken && a.Kind == cluster.ActionAcquire {
+		return
+	}
 	if n.cut || s.chance(s.loss) {
 		s.chk.dropped(n)
 		return

@@ -19,7 +19,7 @@ type wipedLease struct {
 // newWipedLease returns a lease that is held in epoch 10.
 func newWipedLease(t *testing.T) *wipedLease {
 	w := &wipedLease{T: t, Lease: NewLease(LeaseConfig{Node: "a", ID: "1"}), now: time.Unix(1000, 0)}
-	w.Want(w.now, true)
+	w.Want(w.now, 0)
 	w.wants(ActionRead, 0, "nothing is known of the shard")
 	w.answer(Answer{Verdict: fence.OK})
 	w.wants(ActionAcquire, 0, "the shard never had a holder")
@@ -29,6 +29,7 @@ func newWipedLease(t *testing.T) *wipedLease {
 }
 
 func (w *wipedLease) advance() {
+	w.Want(w.now, 0) // as the worker of the shard does
 	for _, a := range w.Advance(w.now) {
 		if a.Kind < ActionAcquired {
 			w.asked = append(w.asked, a)
@@ -88,7 +89,7 @@ func TestWiped(t *testing.T) {
 	t.Run("made anew", func(t *testing.T) {
 		w := newWipedLease(t)
 		w.Wiped(w.now)
-		w.Want(w.now, true)
+		w.Want(w.now, 0)
 		w.advance()
 		w.tells(Action{Kind: ActionLost, Epoch: 10, Reason: ReasonWiped})
 		w.wants(ActionAcquire, 0, "the store has no holder")

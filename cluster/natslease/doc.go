@@ -4,7 +4,7 @@
 //	leases, err := natslease.Open(ctx, natslease.Config{Conn: nc, Node: "relay-1", Shards: 64})
 //	leases.OnEvent(handle)
 //	go leases.Run(ctx)
-//	leases.Want(7, true)
+//	leases.Want(7, 0) // and again every cluster.WantInterval
 //
 // [cluster.Lease] decides what to ask of the store, when, and what an answer means; this
 // package carries it out. Each shard has two goroutines: one owns its Lease, the other does

@@ -27,13 +27,13 @@ func TestHint(t *testing.T) {
 	if err := b.cfg.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	a.Want(0, true)
+	a.Want(0, 0)
 	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	seen := b.want(cluster.ShardSeen, 0, "a holds it")
 	if seen.Epoch != first.Epoch || seen.Node != "a" {
 		t.Errorf("b heard of %+v, want epoch %d of a", seen, first.Epoch)
 	}
-	b.Want(0, true)
+	b.Want(0, 0)
 	a.Release(0, first.Epoch, "b")
 	b.want(cluster.ShardAcquired, 0, "a gave it to b")
 }
@@ -51,7 +51,7 @@ func TestBadHints(t *testing.T) {
 	} {
 		a.hinted(m)
 	}
-	a.Want(0, true)
+	a.Want(0, 0)
 	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	a.hinted(&nats.Msg{Subject: a.cfg.Subjects.Own(0), Data: append(old, `{"node":"b","id":"other"}`...)})
 	if err := a.store(0, first.Epoch, keyframes(1, "x")); err != nil {

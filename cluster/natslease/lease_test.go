@@ -31,6 +31,34 @@ type relay struct {
 	kill   func()
 	ended  chan error // of Maintain
 	log    lockedText
+
+	mu    sync.Mutex
+	ranks map[int]int // by shard, which run repeats
+}
+
+// Want says until the next call, as the worker of a shard does, what rank the relay has.
+func (r *relay) Want(shard, rank int) {
+	r.mu.Lock()
+	r.ranks[shard] = rank
+	r.mu.Unlock()
+	r.Leases.Want(shard, rank)
+}
+
+// wants repeats what Want said.
+func (r *relay) wants(ctx context.Context) {
+	ticker := time.NewTicker(cluster.WantInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		for shard, rank := range r.ranks {
+			r.Leases.Want(shard, rank)
+		}
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
 }
 
 func open(t testing.TB, nc *nats.Conn, cfg Config) *Leases {
@@ -60,7 +88,7 @@ func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay 
 // prepare makes a relay that does not run yet.
 func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
 	t.Helper()
-	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
+	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000), ranks: map[int]int{}}
 	r.Leases = open(t, c.Connect(t), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas, Log: r.log.logger()})
 	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
 	return r
@@ -68,11 +96,12 @@ func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *rela
 
 func (r *relay) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	var running sync.WaitGroup
 	r.ended = make(chan error, 1)
-	go func() { r.Run(ctx); close(done) }()
+	running.Go(func() { r.Run(ctx) })
+	running.Go(func() { r.wants(ctx) })
 	go func() { r.ended <- r.Maintain(ctx); close(r.ended) }()
-	r.kill = func() { cancel(); <-done; <-r.ended }
+	r.kill = func() { cancel(); running.Wait(); <-r.ended }
 	r.t.Cleanup(r.kill)
 }
 
@@ -170,7 +199,7 @@ func forReplicas(t *testing.T, f func(t *testing.T, c *natstest.Cluster, replica
 func TestHoldStoreHandOverLoad(t *testing.T) {
 	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
 		a, b := start(t, c, "a", replicas), start(t, c, "b", replicas)
-		a.Want(1, true)
+		a.Want(1, 0)
 		first := a.want(cluster.ShardAcquired, 1, "the shard never had a holder")
 		if got := a.load(1, first.Epoch); len(got) != 0 {
 			t.Errorf("an empty store holds %v", got)
@@ -198,8 +227,8 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 			t.Errorf("storing a huge keyframe: %v", err)
 		}
 
-		b.Want(1, true)
-		a.Want(1, false)
+		b.Want(1, 0)
+		a.Want(1, cluster.NoRank)
 		last := make(chan error, 1)
 		begin := time.Now()
 		a.Store(1, first.Epoch, keyframes(1, "last"), func(err error) { last <- err })
@@ -229,7 +258,7 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 func TestTombstoneHasTTL(t *testing.T) {
 	c := natstest.Start(t, 1)
 	a := start(t, c, "a", 1)
-	a.Want(0, true)
+	a.Want(0, 0)
 	e := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	if err := a.store(0, e.Epoch, []cluster.Keyframe{{Space: "demo", Number: 7}}); err != nil {
 		t.Fatal(err)

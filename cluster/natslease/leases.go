@@ -166,8 +166,8 @@ func (l *Leases) Maintain(ctx context.Context) error { return l.maintainer.Run(c
 func (l *Leases) OnEvent(handle func(cluster.LeaseEvent)) { l.handle = handle }
 
 // Want implements cluster.Leases.
-func (l *Leases) Want(shard int, want bool) {
-	l.shards[shard].put(func(in *inbox) { in.want, in.wanted = want, true })
+func (l *Leases) Want(shard int, rank int) {
+	l.shards[shard].put(func(in *inbox) { in.rank, in.wanted = rank, true })
 }
 
 // Release implements cluster.Leases.
@@ -216,9 +216,9 @@ func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.
 
 // Stats are counters since Open.
 type Stats struct {
-	Answers                    fence.Counts                    // of the store
-	Lost                       [cluster.ReasonWiped + 1]uint64 // shards that this relay lost, by reason
-	Stored                     uint64                          // keyframes
+	Answers                    fence.Counts            // of the store
+	Lost                       [cluster.Reasons]uint64 // shards that this relay lost, by reason
+	Stored                     uint64                  // keyframes
 	WatchRestarts, LoadRetries uint64
 	Replaced                   uint64 // streams that were made again
 }
@@ -226,7 +226,7 @@ type Stats struct {
 // counters are bumped by many goroutines.
 type counters struct {
 	answers              jetstream.Verdicts
-	lost                 [cluster.ReasonWiped + 1]atomic.Uint64
+	lost                 [cluster.Reasons]atomic.Uint64
 	stored, batches      atomic.Uint64
 	watches, loadRetries atomic.Uint64
 }

@@ -42,15 +42,16 @@ type shard struct {
 
 // An inbox is what a shard was told since its last turn.
 type inbox struct {
-	want, wanted bool
-	release      uint64 // epoch
-	successor    string
-	fence        uint64
-	wiped        bool // the store is another one
-	holder       cluster.Holder
-	heartbeat    cluster.Heartbeat
-	answer       *cluster.Answer
-	batches      []*pendingBatch
+	rank      int // of this relay, if wanted
+	wanted    bool
+	release   uint64 // epoch
+	successor string
+	fence     uint64
+	wiped     bool // the store is another one
+	holder    cluster.Holder
+	heartbeat cluster.Heartbeat
+	answer    *cluster.Answer
+	batches   []*pendingBatch
 }
 
 // A pendingBatch is on its way into the store.
@@ -137,7 +138,7 @@ func (s *shard) apply(now time.Time, in *inbox) {
 		s.lease.Fence(now, in.fence)
 	}
 	if in.wanted {
-		s.lease.Want(now, in.want)
+		s.lease.Want(now, in.rank)
 	}
 	s.batches = append(s.batches, in.batches...)
 	if in.release != 0 && in.release == s.lease.Epoch() {
@@ -155,7 +156,7 @@ func (s *shard) reportHolder(h cluster.Holder) {
 }
 
 func (s *shard) act(a cluster.Action) {
-	event := cluster.LeaseEvent{Shard: s.n, Epoch: a.Epoch, Node: s.l.cfg.Node, Reason: a.Reason, Durable: a.Durable, Former: a.Former, Wiped: a.Wiped}
+	event := cluster.LeaseEvent{Shard: s.n, Epoch: a.Epoch, Node: s.l.cfg.Node, Reason: a.Reason, Durable: a.Durable, Former: a.Former, Wiped: a.Wiped, Spare: a.Spare}
 	switch a.Kind {
 	case cluster.ActionAcquired:
 		s.held.Store(a.Epoch)

@@ -31,13 +31,14 @@ func TestRunEndsWhateverNATSDoes(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			c := natstest.Start(t, x.servers)
 			p := natstest.NewProxy(t, c)
-			r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
+			r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000), ranks: map[int]int{}}
 			r.Leases = open(t, p.Connect(t, c), Config{Node: "a", Shards: 4, Streams: 2, Replicas: x.servers, Log: r.log.logger()})
 			r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() { r.Run(ctx); close(ended) }()
-			r.Want(0, true)
+			go r.wants(ctx)
+			r.Want(0, 0)
 			held := r.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 			x.spoil(t, c, p)
 			if x.name != "streams deleted" { // the relay would make them again

@@ -31,7 +31,7 @@ func (r *relay) outrun(shard int, epoch uint64) {
 func TestStreamsAreMadeAgain(t *testing.T) {
 	forReplicas(t, func(t *testing.T, c *natstest.Cluster, replicas int) {
 		a, b := start(t, c, "a", replicas), start(t, c, "b", replicas)
-		a.Want(0, true)
+		a.Want(0, 0)
 		first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 		a.outrun(0, first.Epoch)
 		for range 2 {
@@ -58,7 +58,7 @@ func TestStreamsAreMadeAgain(t *testing.T) {
 			eventually(t, r.cfg.Node+" misses no stream", func() bool { return len(r.Missing()) == 0 })
 		}
 		a.Release(0, first.Epoch, "b")
-		b.Want(0, true)
+		b.Want(0, 0)
 		if e := b.want(cluster.ShardAcquired, 0, "a gave it to b"); e.Former != 0 || len(b.load(0, e.Epoch)) != 10 {
 			t.Errorf("b holds the shard with %+v, and does not load what a stored again", e)
 		}
@@ -72,7 +72,7 @@ func TestRelayThatKnowsLess(t *testing.T) {
 		t.Run(fmt.Sprint("hears=", hears), func(t *testing.T) {
 			c := natstest.Start(t, 1)
 			a := start(t, c, "a", 1)
-			a.Want(0, true)
+			a.Want(0, 0)
 			first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 			a.outrun(0, first.Epoch)
 			highest := a.heard[0].highest.Load()
@@ -102,7 +102,7 @@ func TestRelayThatKnowsLess(t *testing.T) {
 func TestMissing(t *testing.T) {
 	c := natstest.Start(t, 3)
 	a := start(t, c, "a", 3)
-	a.Want(0, true)
+	a.Want(0, 0)
 	a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	if m := a.Missing(); len(m) > 0 {
 		t.Errorf("missing %v while all is well", m)

@@ -236,6 +236,7 @@ func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
 				observe("fenced", s.Lost[cluster.ReasonEpoch])
 				observe("silence", s.Lost[cluster.ReasonSilence])
 				observe("wiped", s.Lost[cluster.ReasonWiped])
+				observe("hung", s.Lost[cluster.ReasonHung])
 			}),
 		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.",
 			func(s *natslease.Stats) uint64 { return s.WatchRestarts + s.LoadRetries }),

@@ -178,7 +178,7 @@ func (w *Worker) logOwned(now time.Time) time.Time {
 		}
 	}
 	slices.Sort(shards)
-	w.relay.cfg.Log.Info("serving shards", "node", w.relay.cfg.Node, "worker", slices.Index(w.relay.workers, w), "shards", shards, "spaces", len(w.spaces))
+	w.relay.cfg.Log.Info("serving shards", "node", w.relay.cfg.Node, "worker", w.index, "shards", shards, "spaces", len(w.spaces))
 	return now.Add(time.Hour)
 }
 

@@ -137,8 +137,8 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, inbox: subject.InboxWho + "." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
-	for range cfg.Workers {
-		r.workers = append(r.workers, newWorker(r))
+	for i := range cfg.Workers {
+		r.workers = append(r.workers, newWorker(r, i))
 	}
 	return r, nil
 }
@@ -263,6 +263,7 @@ func (r *Relay) Start() error {
 	subs.add(r.inbox+".*", r.present)
 	if r.cfg.Leases != nil {
 		subs.add(s.HeadAll(), r.fence)
+		subs.add(s.RelayAll(), r.announced)
 		r.cfg.Leases.OnEvent(r.leaseEvent)
 	}
 	r.end = subs.end
@@ -312,40 +313,18 @@ func (r *Relay) deal(handle handler, m bus.Msg, parse func(string) (subject.Addr
 	r.worker(shard).post(shard, handle, m)
 }
 
-// SetRoster tells the relay which nodes there are, from any goroutine but one at a time.
-// The relay wants the shards that the roster places on it, and hands over those that the
-// roster places on another. The roster may be wrong: only the lease says which relay holds
-// a shard.
+// SetRoster tells the relay which nodes there are, from any goroutine. The roster may be wrong:
+// only the lease says which relay holds a shard.
 func (r *Relay) SetRoster(roster cluster.Roster) {
 	r.roster.Store(&roster)
-	if r.cfg.Leases == nil || r.draining.Load() {
-		return
-	}
-	for shard := range r.cfg.Shards {
-		holder, ok := roster.Holder(shard)
-		if !ok {
-			continue // no relay is ready, so the present holder goes on
-		}
-		r.cfg.Leases.Want(shard, holder == r.cfg.Node)
-		if holder != r.cfg.Node {
-			r.handOver(shard, 0, holder)
-		}
-	}
+	r.placeAnew()
 }
 
-// Drain begins to hand every shard over to the relay that should have it next. Run
-// does it by itself.
+// Drain begins to hand every shard over to the relay that should have it next. Run does it by
+// itself.
 func (r *Relay) Drain() {
 	r.draining.Store(true)
-	roster := r.roster.Load()
-	for shard := range r.cfg.Shards {
-		r.cfg.Leases.Want(shard, false)
-		to := ""
-		if roster != nil {
-			to = successor(*roster, shard, r.cfg.Node)
-		}
-		r.handOver(shard, 0, to)
-	}
+	r.placeAnew()
 }
 
 // drained waits until this relay owns no shard or ctx ends, and reports which.
@@ -362,34 +341,15 @@ func (r *Relay) drained(ctx context.Context) bool {
 	return true
 }
 
-// successor returns the node that should have a shard once another node has gone; empty if
-// there is none.
-func successor(roster cluster.Roster, shard int, node string) string {
-	for _, name := range roster.Ranking(shard) {
-		if name != node {
-			return name
-		}
-	}
-	return ""
-}
-
-// handOver has the worker of a shard give it to another relay. An epoch of 0 stands for any.
-func (r *Relay) handOver(shard int, epoch uint64, to string) {
-	w := r.worker(shard)
-	w.command(shard, epoch, func(now time.Time, o *ownership) { w.handOver(now, o, to) })
-}
-
 // leaseEvent passes an event of the lease of a shard on to the shard's worker.
 func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 	w := r.worker(e.Shard)
 	switch e.Kind {
 	case cluster.ShardAcquired:
-		w.commands.Put(func(now time.Time) { w.acquire(now, e.Shard, e.Epoch, e.Former, e.Wiped) })
-		if roster := r.roster.Load(); roster != nil {
-			if holder, ok := roster.Holder(e.Shard); ok && holder != r.cfg.Node { // the roster changed while the lease was under way
-				r.handOver(e.Shard, e.Epoch, holder)
-			}
-		}
+		w.commands.Put(func(now time.Time) {
+			w.acquire(now, e.Shard, e.Epoch, e.Former, e.Wiped)
+			w.placeAcquired(now, e)
+		})
 	case cluster.ShardLost:
 		level := slog.LevelWarn
 		if e.Reason == cluster.ReasonReleased {

@@ -38,6 +38,7 @@ type command func(now time.Time)
 // except asked, commands, inbox and wake.
 type Worker struct {
 	relay    *Relay
+	index    int          // among the workers of the relay
 	owned    []*ownership // in the order in which they began
 	former   []*ownership // whose shards no relay is known to hold since
 	spaces   map[string]*space
@@ -52,6 +53,8 @@ type Worker struct {
 	quota      quota // of states to be stored
 	durableDue time.Time
 
+	place placement
+
 	ownedAt   time.Time // when the owned shards changed; zero once that was logged
 	lastToken uint64
 	asked     atomic.Int64    // when watch asked for a turn that has not come, in Unix nanoseconds; 0 for never
@@ -63,9 +66,9 @@ type Worker struct {
 	wake     func()    // wakes loop, or the caller that turns the worker
 }
 
-func newWorker(r *Relay) *Worker {
+func newWorker(r *Relay, index int) *Worker {
 	w := &Worker{
-		relay: r, spaces: make(map[string]*space),
+		relay: r, index: index, spaces: make(map[string]*space),
 		due: heap.New(
 			func(a, b *space) bool { return a.due.Before(b.due) },
 			func(sp *space) *int { return &sp.place },
@@ -76,6 +79,7 @@ func newWorker(r *Relay) *Worker {
 	w.wake = w.sleep.Wake
 	woken := func() { w.wake() }
 	w.commands, w.inbox = turn.NewQueue[command](woken), turn.NewInbox[posted](inboxMessages, inboxBytes, woken)
+	w.place = newPlacement(woken)
 	return w
 }
 
@@ -110,8 +114,11 @@ func (w *Worker) finish(now time.Time) {
 // Turn handles what was posted and does what is due, all at the time now. It returns when
 // it must be called again at the latest.
 func (w *Worker) Turn(now time.Time) (next time.Time) {
-	for _, do := range w.commands.Take() {
+	for i, do := range w.commands.Take() {
 		do(now)
+		if i%placeCommands == placeCommands-1 {
+			w.placeAll(now)
+		}
 	}
 	w.inbox.Take(func(p posted) {
 		if o := w.served(p.shard); o != nil { // only the holder of the shard answers
@@ -149,7 +156,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		w.plan(sp)
 	}
 	next := w.advanceHeads(now)
-	for _, at := range [...]time.Time{w.advanceDurable(now), w.advancePresence(now), w.logOwned(now)} {
+	for _, at := range [...]time.Time{w.advancePlacement(now), w.advanceDurable(now), w.advancePresence(now), w.logOwned(now)} {
 		if at.Before(next) {
 			next = at
 		}

@@ -303,8 +303,8 @@ func (n *leaseNode) Pause(paused bool) {
 func (n *leaseNode) OnEvent(handle func(cluster.LeaseEvent)) { n.handle = handle }
 
 // Want implements cluster.Leases.
-func (n *leaseNode) Want(shard int, want bool) {
-	n.leases[shard].Want(n.hub.Now(), want)
+func (n *leaseNode) Want(shard int, rank int) {
+	n.leases[shard].Want(n.hub.Now(), rank)
 	n.turn(shard)
 }
 
@@ -400,7 +400,7 @@ func (n *leaseNode) turn(shard int) {
 func (n *leaseNode) act(shard int, l *nodeLease, a cluster.Action) {
 	switch a.Kind {
 	case cluster.ActionAcquired:
-		n.tell(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: a.Epoch, Node: n.name, Former: a.Former, Wiped: a.Wiped})
+		n.tell(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: a.Epoch, Node: n.name, Former: a.Former, Wiped: a.Wiped, Spare: a.Spare})
 	case cluster.ActionLost:
 		queue := l.queue
 		l.queue = nil

@@ -104,13 +104,14 @@ var mutantList = []mutants.Mutant{
 	{Name: "lost_shard_goes_on", File: "internal/relay/relay.go", Old: "w.command(e.Shard, e.Epoch, func(now time.Time, o *ownership) { w.lost(now, o, e.Reason) })", New: ""},
 	{Name: "hand_over_without_storing", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "o.stopServing()", Run: handRun},
 	{Name: "hand_over_while_serving", File: "internal/relay/ownership.go", Old: "o.stopServing()\n\tw.store(o, o.dirty())", New: "w.store(o, o.dirty())", Run: handRun},
-	{Name: "hand_over_to_itself", File: "internal/relay/relay.go", Old: "if name != node {", New: "if true {", Run: handRun,
+	{Name: "hand_over_to_itself", File: "internal/relay/placement.go", Old: "if name != node {", New: "if true {", Run: handRun,
 		Survives: "a relay announces that it leaves before it does, so the roster does not rank it"},
 	{Name: "no_presence_question", File: "internal/relay/presence.go", Old: "if !w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Who(sp.name), Reply: w.relay.inbox + \".\" + sp.name}) {", New: "if true {", Run: stormRun},
 	{Name: "no_reassert", File: "internal/relay/ownership.go", Old: "w.publishEvent(&replication.Event{\n\t\tType: replication.EventReassert", New: "_ = (&replication.Event{\n\t\tType: replication.EventReassert", Run: deathRun},
+	{Name: "no_announcement", File: "internal/relay/placement.go", Old: "w.send(bus.JSON(w.relay.cfg.Subjects.Relay(w.relay.cfg.Node), announcement{Ready: w.place.ready}))", New: "", Run: handRun},
 	{Name: "no_heads", File: "internal/relay/ownership.go", Old: "w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Head(o.shard), Data: data})", New: "_ = data"},
 	{Name: "publish_not_due", File: "internal/relay/publish.go", Old: "apply.End()\n\tw.plan(sp)", New: "apply.End()"},
-	{Name: "wants_every_shard", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Want(shard, holder == r.cfg.Node)", New: "r.cfg.Leases.Want(shard, true)", Run: handRun,
+	{Name: "wants_every_shard", File: "internal/relay/placement.go", Old: "w.relay.cfg.Leases.Want(shard, rank)", New: "w.relay.cfg.Leases.Want(shard, 0)", Run: handRun,
 		Survives: "a relay that takes a free shard of another relay hands it over at once"},
 
 	// An edge that does not carry on, or shows what it must not.
