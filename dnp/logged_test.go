@@ -233,15 +233,18 @@ func TestAsk(t *testing.T) {
 	s.recv("07"+second, "07"+second)
 	s.answers("twice the same answer", 1)
 	s.store()
+	s.recv("06 0200 00", "07"+s.asks("the first answer did not count", 2))
+	s.answers("the second that counts", 1)
+	s.store()
 	s.sent = nil
 	s.c.Ask()
 	s.wait(questionPause / 2)
 	s.silent("no series begins sooner than a second after another")
 	s.wait(questionPause / 2)
 	s.store()
-	s.recv("06 0200 00", "07"+s.asks("the next series", 2))
+	s.recv("06 0300 00", "07"+s.asks("the next series", 3))
 	s.store()
-	s.recv("06 0300 00", "08"+s.asks("its second question", 3))
+	s.recv("06 0400 00", "08"+s.asks("its second question", 4))
 	s.answers("two answers", 2)
 	s.store()
 	s.wait(time.Minute)
@@ -618,5 +621,19 @@ func TestHoldsBounded(t *testing.T) {
 	s.c.links.remove(0)
 	if n := s.c.links.holds.bytes; n != 0 {
 		t.Errorf("%d bytes are held of a link that is gone", n)
+	}
+}
+
+// TestLoggedEvident takes an acknowledgement for evidence although the command was stored before
+// it was sent, so that the log does not know that it was.
+func TestLoggedEvident(t *testing.T) {
+	s := logged(t)
+	s.c.Send([]byte("x"), 0)
+	s.pump()
+	ckpt := s.c.AppendCheckpoint(nil)
+	for datagram, want := range map[string]bool{"06 0000 00": true, "06 0100 00": false, "04 0000 78": true, "04 3075 78": false, "02": false, "07 0080": false} {
+		if got := LoggedEvident(ckpt, nil, unhex(datagram)); got != want {
+			t.Errorf("%s is evidence: %v, want %v", datagram, got, want)
+		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 type question struct {
 	links   *linkTable // of the connection
 	open    bool       // the series goes on
-	answers uint8      // of the series
+	answers uint8      // of the series, of which EventAnswered told
 	list    []inquiry
 	again   instant // when the next question is due; never
 	rest    instant // no series begins before
@@ -50,15 +50,19 @@ func (q *question) ask() {
 	}
 }
 
-// askIfAlive asks for any sign of life. To a peer that is not known to understand a probe, a
-// question serves as one, unless the address of the peer may be forged.
-func (q *question) askIfAlive() {
+// askIfAlive asks for evidence of the peer, and reports whether it can. To a peer that is not
+// known to understand a probe, a question serves as one, unless the address of the peer may be
+// forged.
+func (q *question) askIfAlive() bool {
 	switch w, cfg := q.links.send, &q.links.core.cfg; {
 	case w.peerLong:
 		w.queueProbe(cfg)
-	case !w.unsure(cfg):
+	case w.unsure(cfg):
+		return false
+	default:
 		q.ask()
 	}
+	return true
 }
 
 // next queues the next question.
@@ -140,10 +144,11 @@ func (q *question) receive(p []byte) bool {
 		if a := &q.list[i]; a.id == m.Link && a.number > 0 {
 			if !a.answered {
 				a.answered = true
-				q.settle(a)
 				if a.acked {
+					q.answers++
 					q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
 				}
+				q.settle(a)
 			}
 			return true
 		}
@@ -157,7 +162,7 @@ func (q *question) settle(a *inquiry) {
 		return
 	}
 	now := q.links.core.clock.now
-	if q.answers++; q.answers == answersMin {
+	if q.answers >= answersMin {
 		q.open, q.again, q.rest = false, never, now.add(questionPause)
 		q.links.core.conns[q.links.conn].life.answered(now)
 	} else {
