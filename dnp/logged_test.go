@@ -270,6 +270,26 @@ func TestLoggedUncertain(t *testing.T) {
 	}
 }
 
+// TestLoggedAnsweredOnce: a peer that answered one question, before its acknowledgement came, has
+// the history of the log, however many impossible numbers are forged meanwhile.
+func TestLoggedAnsweredOnce(t *testing.T) {
+	s := restored(t)
+	s.impossible()
+	for n := range byte(questionsMax) {
+		s.store()
+		if n == 0 {
+			s.recv("08" + s.asks("the first question", 0))
+		}
+		s.sent = nil
+		s.recv(fmt.Sprintf("06 %02x00 00", n))
+		s.impossible()
+		s.wait(questionPatience)
+	}
+	if reason, ok := s.c.Ending(); ok {
+		t.Fatalf("ends as %v", reason)
+	}
+}
+
 // TestLoggedReplay restores a connection from a checkpoint and the changes since, and
 // compares it with one restored from a later checkpoint.
 func TestLoggedReplay(t *testing.T) {

@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -88,7 +89,7 @@ func (q *question) advance(now instant) (unanswered bool) {
 	q.again = never
 	if len(q.list) == questionsMax {
 		q.open = false
-		return q.answers == 0
+		return !slices.ContainsFunc(q.list, func(a inquiry) bool { return a.acked && a.answered })
 	}
 	q.next()
 	return false
