@@ -254,6 +254,9 @@ func (c *Conn) settle(now instant) {
 	if c.state == connClosed {
 		return
 	}
+	if c.life.suspected() { // what asked the peer may be answered, without evidence
+		c.life.test(c.links.asker())
+	}
 	switch {
 	case c.closing && !c.awaitsEnd():
 		c.wake()

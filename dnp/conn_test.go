@@ -184,9 +184,9 @@ func TestPeerCloses(t *testing.T) {
 	s.asks("one forged byte is a reason to ask", 0)
 	s.wait(time.Second)
 	s.events("and must not end a session")
-	s.recv("03 61")
+	s.recv("04 0000 61")
 	s.wait(3 * time.Second)
-	s.events("a peer that speaks after it is still there", "message a")
+	s.events("a peer that speaks after it is still there", "message 0 a")
 	s.recv("06 0000 00")
 	s.sent = nil
 	s.c.loss = lossEstimate{weight: lossMemory}
@@ -388,5 +388,35 @@ func TestWindowEdgeGuard(t *testing.T) {
 	s.recv("06 0100 00")
 	if s.c.send.base() != 65520 {
 		t.Fatal("a peer before the wrap takes 1 for an old number and acknowledges it blindly")
+	}
+}
+
+// TestForgedLife: what anybody can write does not contradict a close.
+func TestForgedLife(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("0a 0000 00")
+	s.recv("02")
+	for range 3 {
+		s.wait(closeDelay / 4)
+		s.recv("03 61", "07 0080", "08 0080", "09 01 0080 00")
+	}
+	s.wait(closeDelay / 4)
+	s.events("the close counts", "message a", "message a", "message a", "closed peer")
+}
+
+// TestForgedCloses: after suspicions that evidence refuted, another one counts later: a short
+// silence of the peer must not meet one of many.
+func TestForgedCloses(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.send.peerLong = true
+	for i, want := range []time.Duration{closeDelay, closeDelay, 2 * closeDelay, 4 * closeDelay, 10 * time.Second, 10 * time.Second} {
+		s.recv("02")
+		if got := s.c.life.closeAt.sub(s.e.clock.now); got != want {
+			t.Errorf("close %d counts after %v, want %v", i, got, want)
+		}
+		s.recv(fmt.Sprintf("06 %02x00 00", i))
+		if s.c.life.suspected() {
+			t.Fatal("the answer does not refute it")
+		}
 	}
 }

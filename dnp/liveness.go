@@ -11,6 +11,10 @@ import (
 // can have been lost (lossEstimate.silence): at least closeDelay, at most silenceMax. After a
 // request it is restartMax at most, because a client that starts again gives up after 5 s. A
 // client of ours does not wait.
+//
+// Evidence refutes the suspicion. The first refuted one may have been a late copy of a request.
+// After more of them somebody seems to forge, and each doubles the wait, up to the
+// ReliableTimeout, after which a silent peer is given up anyhow.
 const (
 	closeDelay = 2 * time.Second
 	silenceMax = 7 * time.Second
@@ -41,6 +45,8 @@ type liveness struct {
 	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
 	wrongAcks uint8   // acknowledgements of nothing, since sure
 	spoke     bool    // the peer sent something else than requests
+	tested    bool    // the peer was asked since closeAt or restartAt was set
+	refuted   uint8   // suspicions that evidence cleared
 	doubted   bool    // nothing sure came for long, so the connection asks
 }
 
@@ -84,11 +90,33 @@ func (l *liveness) goneAt() instant {
 	return l.asked.add(goneAfter)
 }
 
-// hear notes a datagram that only a living peer of this session sends. It clears
-// all suspicion that the session is over.
+// hear notes a datagram that seems to be from a living peer of this session. Anybody can have
+// written it, so it clears a suspicion only if the peer could not be asked.
 func (l *liveness) hear(now instant) {
 	l.heard, l.spoke = now, true
-	l.closeAt, l.restartAt = never, never
+	if !l.tested {
+		l.closeAt, l.restartAt = never, never
+	}
+}
+
+// prove notes evidence of the peer. It clears all suspicion that the session is over.
+func (l *liveness) prove(now instant) {
+	if l.suspected() && l.refuted < 8 {
+		l.refuted++
+	}
+	l.tested = false
+	l.hear(now)
+}
+
+// suspected reports whether the session may be over.
+func (l *liveness) suspected() bool { return l.closeAt != never || l.restartAt != never }
+
+// wait returns how long a suspected peer must be silent, if that is d without earlier suspicions.
+func (l *liveness) wait(cfg *Config, d time.Duration) time.Duration {
+	if l.refuted <= 1 {
+		return d
+	}
+	return max(d, min(d<<(l.refuted-1), cfg.ReliableTimeout))
 }
 
 func (l *liveness) hearIf(valid bool, now instant) {
@@ -130,8 +158,8 @@ func (c *Conn) receiveClose(now instant) {
 		c.life.closeAt = now
 		c.wake()
 	case c.life.closeAt == never:
-		c.links.asker().askIfAlive()
-		c.life.closeAt = c.links.question.askedAt(now).add(c.loss.silence(c.e.cfg.ReliableResend))
+		c.life.test(c.links.asker())
+		c.life.closeAt = c.links.question.askedAt(now).add(c.life.wait(&c.e.cfg, c.loss.silence(c.e.cfg.ReliableResend)))
 	}
 }
 
@@ -150,14 +178,17 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case l.restartAt == never:
 		c.e.drop(DropUnexpected)
-		l.restartAt = min(l.closeAt, now.add(min(c.loss.silence(c.e.cfg.ReliableResend), restartMax)))
-		c.links.asker().askIfAlive()
+		c.life.test(c.links.asker())
+		l.restartAt = min(l.closeAt, now.add(l.wait(&c.e.cfg, min(c.loss.silence(c.e.cfg.ReliableResend), restartMax))))
 	case now < l.restartAt:
 		c.e.drop(DropUnexpected)
 	default:
 		c.startAgain(p, now, out)
 	}
 }
+
+// test asks the peer for evidence.
+func (l *liveness) test(q *question) { l.tested = q.askIfAlive() || l.tested }
 
 // startAgain ends the session and handles the request like one from a new address.
 func (c *Conn) startAgain(p []byte, now instant, out Sender) {

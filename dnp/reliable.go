@@ -127,6 +127,11 @@ func (c *Conn) resend(now instant, out Sender) bool {
 			c.e.stats.Resends++
 			c.loss.add(true)
 			c.transmit(w.base()+uint64(i), o, now, out)
+			if i == 0 && c.life.suspected() && !w.unsure(cfg) { // any answer refutes it
+				for range c.loss.copies() - 1 {
+					c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), w.base(), o), out)
+				}
+			}
 		}
 	}
 	if inferred := w.inferAgain(cfg.Profile, now); inferred > 0 {
@@ -186,7 +191,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 			c.Ask()
 		}
 	case m.Code == wire.AckSuccess:
-		c.life.hear(now)
+		c.life.prove(now)
 		c.life.acknowledged(now)
 		if o.sends == 1 {
 			c.loss.add(false)
@@ -200,7 +205,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	case now.sub(o.last) < hastyResend:
 		c.e.drop(DropHastyResend)
 	default:
-		c.life.hear(now)
+		c.life.prove(now)
 		o.last = now - instant(c.e.cfg.ReliableResend)
 		c.wake()
 	}
@@ -226,7 +231,11 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		}
 		return
 	}
-	c.life.hear(now)
+	if n+evidentBehind >= c.recv.next {
+		c.life.prove(now)
+	} else {
+		c.life.hear(now)
+	}
 	if a == arrivalEarly && !c.recv.fits(n, len(p)) {
 		c.e.drop(DropEarlyFull)
 		return
