@@ -50,7 +50,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
 
 .PHONY: sim
-sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds in that time, with new seeds or those from SEED on
+sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds in that time, with new seeds or those from SEED on, HOSTILE (half, on, off)
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: mutants

@@ -39,6 +39,7 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 	for i := range 4 {
 		g.play(g.edges[i%2])
 	}
+	x := g.attack(seed)
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
 	for turn := range 1200 {
 		if g.net.Now().After(g.idleUntil) {
@@ -62,6 +63,8 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 	g.net.Run(2 * time.Second)
 	m.checkAll(t, g.audit.players)
 	g.audit.check()
+	x.check(t)
+	g.endings.check(t)
 	if g.audit.comparisons < 10 { // TestChaos judges the sum over all seeds
 		t.Errorf("only %d comparisons of a replica with a store, so little was tested", g.audit.comparisons)
 	}

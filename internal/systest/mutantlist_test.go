@@ -3,6 +3,7 @@ package systest
 import (
 	"flag"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/dnprelay/dnprelay/internal/mutants"
@@ -10,13 +11,13 @@ import (
 
 var hunt = flag.Bool("mutants", false, "run the simulations over every deliberate fault (some minutes)")
 
-func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
+func TestMutantsApply(t *testing.T) { mutants.Check(t, slices.Concat(mutantList, twinMutants)) }
 
 func TestMutants(t *testing.T) {
 	if !*hunt {
 		t.Skip("deliberate faults take -mutants, because each is compiled")
 	}
-	mutants.Run(t, mutants.Config{Run: chaosRun, Args: []string{"-seed", "1", "-rounds", "60"}, Rounds: roundsBegun}, mutantList)
+	mutants.Run(t, mutants.Config{Run: chaosRun, Args: []string{"-seed", "1", "-rounds", "60"}, Rounds: roundsBegun}, slices.Concat(mutantList, twinMutants))
 }
 
 var aRound = regexp.MustCompile(`^=== RUN +Test\w+/\d+$`)

@@ -61,6 +61,7 @@ func storm(t *testing.T, seed uint64) {
 		b := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}[i%3]
 		s.players = append(s.players, s.join(s.edges[i%2], b, dnptest.App{Updated: s.flicker, LinkUp: s.inTime}))
 	}
+	x := s.attack(seed)
 	s.within(5*time.Second, "all are linked", func() bool {
 		for _, p := range s.players {
 			if p.LinkNamed("k3") == nil {
@@ -87,6 +88,8 @@ func storm(t *testing.T, seed uint64) {
 	s.compareWritten()
 	s.net.Run(time.Minute)
 	s.compareLeft()
+	x.check(s.T)
+	s.endings.check(s.T, "timeout", "hole")
 }
 
 // compareLeft wants no states of clients that left. The event that says so may have been lost;

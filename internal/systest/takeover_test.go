@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	takeoverSeeds = flag.Int("takeover-seeds", len(takeoverPlans), "number of seeds of TestTakeover; each seed has one of the plans, in turn")
+	takeoverSeeds = flag.Int("takeover-seeds", 2*len(takeoverPlans), "number of seeds of TestTakeover; each seed has one of the plans, in turn")
 	takeoverFirst = flag.Uint64("takeover-first", 1, "the first seed of TestTakeover")
 	takeoverStory = flag.Bool("takeover-story", false, "print the events of TestTakeover")
 )
@@ -72,6 +72,8 @@ var takeoverPlans = []takeoverPlan{
 	{name: "outage", outages: true, lost: 0.02, late: 0.05, loss: 0.02, excused: true},
 	{name: "everything", kills: true, pauses: true, outages: true, drains: true, pursuits: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, lies: 0.05,
 		away: 0.05, spray: 0.1, loss: 0.05, excused: true},
+	{name: "no fault", loss: 0.02},
+	{name: "no fault or forwarder", alone: true, loss: 0.02},
 }
 
 // balancerAddr is the address that clients know.
@@ -81,18 +83,22 @@ var balancerAddr = netip.MustParseAddrPort("198.51.100.1:3413")
 type takeoverWorld struct {
 	*world
 	takeoverPlan
-	store    *memlog.Store
-	claims   *memaffinity.Hub
-	fence    *fence
-	edges    []*takeoverEdge
-	players  []*takeoverPlayer
-	starts   int
-	playing  bool // all clients have joined
-	strict   bool // the balancer passes only answers of the edge to which it sends the client
-	healed   bool
-	healedAt time.Duration
-	muted    *takeoverEdge // its messages do not reach the game
-	value    uint16
+	seed      uint64
+	hostile   bool
+	twin      *twin // nil unless the round is hostile and plays
+	store     *memlog.Store
+	claims    *memaffinity.Hub
+	fence     *fence
+	edges     []*takeoverEdge
+	players   []*takeoverPlayer
+	starts    int
+	playing   bool // all clients have joined
+	strict    bool // the balancer passes only answers of the edge to which it sends the client
+	healed    bool
+	healedAt  time.Duration
+	muted     *takeoverEdge // its messages do not reach the game
+	value     uint16
+	disturbed time.Duration // when something last failed, or started
 
 	errors                                           []string
 	killed, paused, drained, interrupted, excusedFor int
@@ -105,7 +111,7 @@ func newTakeoverWorld(t *testing.T, seed uint64) *takeoverWorld {
 }
 
 func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverWorld {
-	w := &takeoverWorld{world: newWorld(t, seed), takeoverPlan: plan, strict: plan.tracked}
+	w := &takeoverWorld{world: newWorld(t, seed), seed: seed, takeoverPlan: plan, strict: plan.tracked}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
 	w.fence = newFence(w)
@@ -129,7 +135,13 @@ func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverW
 	return w
 }
 
+// tell tells of something that happens to an edge or the log.
 func (w *takeoverWorld) tell(format string, v ...any) {
+	w.disturbed = w.net.Elapsed()
+	w.print(format, v...)
+}
+
+func (w *takeoverWorld) print(format string, v ...any) {
 	if *takeoverStory {
 		fmt.Printf("%v ", w.net.Elapsed())
 		fmt.Printf(format+"\n", v...)
@@ -137,7 +149,7 @@ func (w *takeoverWorld) tell(format string, v ...any) {
 }
 
 func (w *takeoverWorld) failf(format string, v ...any) {
-	w.tell(format, v...)
+	w.print(format, v...)
 	if len(w.errors) < 4 {
 		w.errors = append(w.errors, fmt.Sprintf("at %v: ", w.net.Elapsed())+fmt.Sprintf(format, v...))
 	}
@@ -146,6 +158,9 @@ func (w *takeoverWorld) failf(format string, v ...any) {
 // play runs the seed and returns the failures.
 func (w *takeoverWorld) play() []string {
 	w.playing = true
+	if w.hostile {
+		w.twin = newTwin(w.world, w.seed, w.doors)
+	}
 	for _, p := range w.players {
 		p.begin()
 	}
@@ -167,6 +182,7 @@ func (w *takeoverWorld) play() []string {
 	w.heal()
 	w.net.Run(takeoverHeal)
 	w.final()
+	w.twin.check(w.T)
 	return w.errors
 }
 
@@ -197,7 +213,9 @@ func (w *takeoverWorld) trouble() {
 			w.net.Schedule(time.Duration(4000+rnd.IntN(5000))*time.Millisecond, func() { w.store.SetSilent(false); w.tell("the log answers") })
 		})
 	}
-	kinds[rnd.IntN(len(kinds))]()
+	if len(kinds) > 0 {
+		kinds[rnd.IntN(len(kinds))]()
+	}
 }
 
 // pursue drains the edge of a client that is sent many messages at that moment, and kills the
@@ -218,7 +236,7 @@ func (w *takeoverWorld) pursue(p *takeoverPlayer) {
 
 // heal ends all faults, so that everything that is due must happen.
 func (w *takeoverWorld) heal() {
-	w.healed, w.healedAt = true, w.net.Elapsed()
+	w.healed, w.healedAt, w.disturbed = true, w.net.Elapsed(), w.net.Elapsed()
 	w.store.SetSilent(false)
 	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old = 0, 0, 0, 0
 	w.lies, w.away = 0, 0
@@ -281,6 +299,7 @@ func playSeeds(t *testing.T, n int, plans []takeoverPlan) (all []*takeoverWorld)
 	t.Helper()
 	for s := *takeoverFirst; s < *takeoverFirst+uint64(n) && !t.Failed(); s++ {
 		w := newTakeoverWorldOf(t, s, plans[s%uint64(len(plans))])
+		w.hostile = isHostile((s - 1) / uint64(len(plans))) // so that each plan is played with and without a twin
 		for _, e := range w.play() {
 			t.Errorf("seed %d (%s): %s", s, w.name, e)
 		}
@@ -358,5 +377,5 @@ func (e *takeoverEdge) rerouted() {
 // drains of their edges. No edge may send to a client that never came to it; everything else is
 // as in TestTakeover. It plays a tenth as many seeds.
 func TestTakeoverTracked(t *testing.T) {
-	playSeeds(t, max(*takeoverSeeds/10, min(*takeoverSeeds, len(trackedPlans))), trackedPlans)
+	playSeeds(t, max(*takeoverSeeds/10, min(*takeoverSeeds, 2*len(trackedPlans))), trackedPlans)
 }

@@ -27,10 +27,10 @@ func (f takeoverBalancer) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	w := f.w
 	pl := w.player(from)
 	if pl.next != nil {
-		pl.route, pl.next = pl.next, nil
+		pl.route, pl.next, pl.routed = pl.next, nil, w.net.Elapsed()
 	}
 	if pl.route == nil || pl.route.dead {
-		pl.route = w.living()
+		pl.route, pl.routed = w.living(), w.net.Elapsed()
 	}
 	to := pl.route
 	if w.playing && w.net.Rand().Float64() < w.spray {
@@ -93,6 +93,7 @@ type takeoverWorker struct {
 func (e *takeoverEdge) boot() {
 	w := e.w
 	w.starts++
+	w.disturbed = w.net.Elapsed()
 	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
 	e.stopped, e.passing = takeoverStop{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
@@ -168,6 +169,8 @@ func (k *takeoverWorker) turn() {
 // Send sends the worker's datagrams.
 func (k *takeoverWorker) Send(to netip.AddrPort, b []byte) {
 	w := k.e.w
+	w.toClient(to, b)
+	w.leaves(k.e, to, b)
 	if !k.e.passes(to, b) {
 		w.fence.sends(k.e, to, b)
 	}

@@ -25,6 +25,7 @@ type fencedLog struct {
 	epoch, owner uint64
 	node         string          // of the owner
 	stored       map[uint64]bool // commands of the client, by number
+	ended        bool            // a session of the client
 }
 
 // fenceCounts are the attempts of resumed edges. All but the last were refused, or the test
@@ -115,19 +116,24 @@ func (f *fence) applied(log string, e sessionlog.Entry) {
 	}
 	l.epoch, l.owner = k.Epoch, k.Owner
 	if k.Adopt != nil {
+		f.moves(log, l.node, *k.Adopt)
 		l.node = *k.Adopt
-		f.back(log)
+		f.forget(log, func(e *takeoverEdge) bool { return e.name == l.node })
+	}
+	if k.Close != nil {
+		l.ended = true
+		f.forget(log, func(*takeoverEdge) bool { return true }) // the client is a stranger like any
 	}
 	for _, r := range k.Changes.Received {
 		l.stored[r.Number] = true
 	}
 }
 
-// back notes that the owner of a log may send to its client.
-func (f *fence) back(log string) {
+// forget notes that some edges may send to the client of a log.
+func (f *fence) forget(log string, which func(e *takeoverEdge) bool) {
 	for _, e := range f.w.edges {
 		for _, p := range f.w.players {
-			if p.log() == log && f.of(log).node == e.name {
+			if p.log() == log && which(e) {
 				delete(e.stopped.others, p.addr)
 			}
 		}

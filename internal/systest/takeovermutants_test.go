@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
@@ -52,11 +53,13 @@ var takeoverMutants = []mutants.Mutant{
 		Survives: "clients send them again after half a second"},
 }
 
-func TestTakeoverMutantsApply(t *testing.T) { mutants.Check(t, takeoverMutants) }
+func TestTakeoverMutantsApply(t *testing.T) {
+	mutants.Check(t, slices.Concat(takeoverMutants, twinTakeoverMutants))
+}
 
 func TestTakeoverMutants(t *testing.T) {
 	if !*hunt {
 		t.Skip("deliberate faults take -mutants, because each is compiled")
 	}
-	mutants.Run(t, mutants.Config{Run: "^TestTakeover$", Args: []string{"-takeover-seeds", strconv.Itoa(takeoverMutantSeeds)}, Rounds: mutants.FirstSeed}, takeoverMutants)
+	mutants.Run(t, mutants.Config{Run: "^TestTakeover$", Args: []string{"-takeover-seeds", strconv.Itoa(takeoverMutantSeeds)}, Rounds: mutants.FirstSeed}, slices.Concat(takeoverMutants, twinTakeoverMutants))
 }

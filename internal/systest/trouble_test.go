@@ -67,6 +67,7 @@ func trouble(t *testing.T, seed uint64) (servedInTheEnd, clients int) {
 		players = append(players, w.connect(e, b, dnptest.App{}))
 	}
 	w.hub.Tap = w.inOrder
+	x := w.attack(seed)
 	for turn := range 400 {
 		game.change()
 		if turn%100 == 50 {
@@ -104,7 +105,7 @@ func trouble(t *testing.T, seed uint64) (servedInTheEnd, clients int) {
 		if received[p] == 0 {
 			continue
 		}
-		if p.gaveUp = p.Stats.Received == received[p] || p.Phase() != dnptest.Connected; p.gaveUp {
+		if p.gaveUp = p.Stats.Received == received[p] || p.Phase() != dnptest.Connected || w.endings.over[p.addr]; p.gaveUp {
 			continue // no acknowledgement reached its edge; the edge's ConnectionClose may be lost, too
 		}
 		for _, problem := range wrong[p] {
@@ -116,6 +117,8 @@ func trouble(t *testing.T, seed uint64) (servedInTheEnd, clients int) {
 		}
 	}
 	w.blackout(edges, slices.DeleteFunc(slices.Clone(players), slow), game)
+	x.check(t)
+	w.endings.check(t, "timeout", "hole")
 	t.Logf("%d of %d clients are served at the end", served, len(players))
 	if served < 2 { // TestTrouble judges the sum over all seeds
 		t.Errorf("only %d of %d clients are served, so little was tested", served, len(players))
@@ -138,7 +141,7 @@ func (p *player) say(n int) {
 // inOrder wants the messages of a client to arrive once and in order.
 func (w *world) inOrder(_ string, m bus.Msg) {
 	client, ok := strings.CutPrefix(m.Subject, w.subjects.From("s", "")+".")
-	if !ok {
+	if !ok || string(m.Data) == twinText {
 		return
 	}
 	n, _ := strconv.Atoi(string(m.Data))
@@ -163,7 +166,7 @@ func (w *world) blackout(edges []*simEdge, players []*player, game *mirror) {
 	}
 	var reached []*player
 	for _, p := range players {
-		if p.Phase() == dnptest.Connected && p.served() && !p.gaveUp && p.Behaviour().Profile == wire.Denetwork {
+		if p.Phase() == dnptest.Connected && p.served() && !p.gaveUp && !w.endings.over[p.addr] && p.Behaviour().Profile == wire.Denetwork {
 			reached = append(reached, p)
 		}
 	}
@@ -177,7 +180,7 @@ func (w *world) blackout(edges []*simEdge, players []*player, game *mirror) {
 	dark(false)
 	w.net.Run(settle)
 	for i, p := range reached {
-		if p.Phase() == dnptest.Connected {
+		if p.Phase() == dnptest.Connected && !w.endings.over[p.addr] {
 			game.check(w.T, p, i)
 		}
 	}

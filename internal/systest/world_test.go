@@ -50,6 +50,8 @@ type world struct {
 	events   []event
 	heard    map[string]int // ordinal of the last message, by client
 	hosts    int
+	truths   map[netip.AddrPort]*truth // by client, for a twin
+	endings  *endings
 }
 
 // An event is an event for game servers.
@@ -62,7 +64,7 @@ type event struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	t.Logf("repeat with -seed=%d", seed)
-	w := &world{T: t, net: simnet.New(seed), heard: make(map[string]int)}
+	w := &world{T: t, net: simnet.New(seed), heard: make(map[string]int), truths: make(map[netip.AddrPort]*truth), endings: newEndings()}
 	w.hub = membus.New(membus.Config{
 		Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 1)), Delay: 200 * time.Microsecond, Shards: simShards,
 	})
@@ -73,6 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 			t.Fatalf("event %s: %v", m.Data, err)
 		}
 		w.events = append(w.events, e)
+		w.endings.note(e)
 	})
 	return w
 }
@@ -96,7 +99,9 @@ func (w *world) on(subject string, f func(bus.Msg)) {
 // newID makes IDs that repeat with the seed and look like real ones.
 func (w *world) newID() string {
 	w.ids++
-	return fmt.Sprintf("ID%024d", w.ids)
+	id := fmt.Sprintf("ID%024d", w.ids)
+	w.endings.name(id)
+	return id
 }
 
 // simShards is the number of shards of a world: enough for several relays.
@@ -265,7 +270,9 @@ func (s *simEdge) Receive(now time.Time, from netip.AddrPort, p []byte) {
 		s.arrived = append(s.arrived, udp.Datagram{From: from, Data: p})
 		return
 	}
+	s.world.endings.served = from
 	s.turn(now, []udp.Datagram{{From: from, Data: p}})
+	s.world.endings.served = netip.AddrPort{}
 }
 
 // pause stops the edge's process, or resumes it with the datagrams that arrived meanwhile.
@@ -313,7 +320,10 @@ func (l *look) take(now time.Time, r *replication.Replica) {
 }
 
 // Send sends the worker's datagrams.
-func (s *simEdge) Send(to netip.AddrPort, b []byte) { s.world.net.Send(s.addr, to, b) }
+func (s *simEdge) Send(to netip.AddrPort, b []byte) {
+	s.world.toClient(to, b)
+	s.world.net.Send(s.addr, to, b)
+}
 
 // An outputBuffer is the part of a worker's output that sends nothing.
 type outputBuffer struct{ buf []byte }
@@ -367,8 +377,12 @@ func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *playe
 	w.hosts++
 	p := &player{world: w, edge: e, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
 	p.Client = dnptest.NewClient(dnptest.Config{
-		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) },
+		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) {
+			w.fromClient(p.addr, d)
+			w.net.Send(p.addr, e.addr, d)
+		},
 	})
+	w.endings.clients[p.addr] = p
 	w.net.Attach(p.addr, p.Client)
 	p.Connect(w.net.Now())
 	w.net.Wake(p.addr)
