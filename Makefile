@@ -121,7 +121,7 @@ bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 m
 	@GO="$(GO)" scripts/bench-trace
 
 .PHONY: flood
-flood: testbed ## Forge a million connection requests on loopback while 200 clients play, then closes, in two minutes
+flood: testbed ## Forge requests, logins and closes on loopback while clients play and connect: every kind of login, with a log and Redis, with two edges, in 5 minutes; needs redis-server
 	bin/testbed bench -flood $(ARGS)
 
 .PHONY: profile

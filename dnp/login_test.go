@@ -84,26 +84,36 @@ func TestGate(t *testing.T) {
 	cfg := loginConfig()
 	cfg.Gate = gate(t, admit.Config{AddressRate: 1})
 	s := newTest(t, cfg)
-	s.recv("00 0100 0000", "00 0100 0000", wrong, letMeIn, letMeIn)
-	s.events("four at once, of requests and logins", "connected")
-	s.c.loss = lossEstimate{weight: lossMemory}
-	s.recv("02")
-	s.wait(2 * time.Second)
-	s.events("it left", "closed peer")
-	s.recv("00 0100 0000", "00 0100 0000", "00 0100 0000")
-	s.dropped("the bucket has two again", DropAddressRate, 1)
+	for range 10 {
+		s.recv("00 0100 0000")
+	}
+	s.dropped("requests take nothing, because logins follow", DropAddressRate, 0)
+	s.recv(wrong, wrong, wrong, wrong)
+	s.dropped("four logins at once", DropLoginRefused, 4)
+	s.recv(letMeIn)
+	s.events("the fifth is greeted")
+	s.wait(time.Second)
+	s.recv(letMeIn)
+	s.events("one second is one more", "connected")
+}
+
+// flooded returns a Gate that has let the only login of a stranger through.
+func flooded(t *testing.T) *admit.Gate {
+	g := gate(t, admit.Config{LoginRate: 1e-9})
+	g.Judge(epoch, netip.MustParseAddrPort("203.0.113.1:1"), admit.Login)
+	return g
 }
 
 // TestLoginGreeted: while most logins must be forged, one is looked at when its address is
 // proven.
 func TestLoginGreeted(t *testing.T) {
 	cfg := loginConfig()
-	cfg.Gate = gate(t, admit.Config{LoginRate: 1e-9})
+	cfg.Gate = flooded(t)
 	s := newTest(t, cfg)
 	s.recv("00 0100 0000")
 	s.want("a request is answered as ever", "01 00 0000")
 	s.recv(letMeIn)
-	if len(s.sent) != 1 || !strings.HasPrefix(s.sent[0], "050000") || s.e.unproven.n != 0 {
+	if len(s.sent) != 1 || !strings.HasPrefix(s.sent[0], "050000") || len(s.sent[0]) > 2*len(unhex(letMeIn)) || s.e.unproven.n != 0 {
 		t.Fatalf("sent %v, %d slots are taken; want a greeting no longer than the login, and no slot", s.sent, s.e.unproven.n)
 	}
 	id := s.sent[0][6:10]
@@ -115,29 +125,108 @@ func TestLoginGreeted(t *testing.T) {
 	s.want("the answer is not answered")
 	s.recv(letMeIn)
 	s.events("now the login counts", "connected")
-	if len(s.sent) != 5 || s.sent[0] != "06000000" || s.sent[4] != "0a030000" {
-		t.Fatalf("sent %v, want the acknowledgement, the greetings as the first commands, and the question about command 10", s.sent)
-	}
+	s.want("the second greeting may be lost, so it is a command; the link of the first ends", "06 0000 00",
+		"05 0100"+s.after("", id, 1)+"01 0100 68 0000", "0a 0200 00", "08"+id, "08"+id)
 	if s.e.unproven.n != 0 {
 		t.Error("the slot is still taken")
 	}
-	s.sent = nil
 	s.c.loss = lossEstimate{weight: lossMemory}
-	s.recv("06 0000 00", "06 0100 00", "06 0200 00", "06 0300 00")
-	s.want("the links of the greetings end", "08"+id, s.after(id, 1), s.after(id, 2))
+	s.recv("06 0100 00", "06 0200 00")
+	s.want("as does that of the second, when the peer has it", s.after("08", id, 1))
 }
 
-// after returns LinkDown for the n-th id of hellos after the one of the first.
-func (s *connTest) after(id string, n byte) string {
-	first := wire.LinkID(binary.LittleEndian.Uint16(unhex(id)))
-	return hex.EncodeToString(wire.LinkDown{Link: helloIDs{first: first}.id(n)}.Append(nil))
+// TestGreetingsProcessed: a peer that answered all greetings is not sent them again. It would
+// keep the repeats for a lap of the numbers, and then take one for a command.
+func TestGreetingsProcessed(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = flooded(t)
+	s := newTest(t, cfg)
+	s.recv(letMeIn)
+	s.wait(greetingPause)
+	s.recv(letMeIn)
+	if len(s.sent) != 2 || s.sent[1][:6] != "050100" {
+		t.Fatalf("sent %v, want both greetings", s.sent)
+	}
+	first, second := s.sent[0][6:10], s.sent[1][6:10]
+	s.sent = nil
+	s.recv("07"+second, "07"+first) // in any order
+	s.recv(letMeIn)
+	s.events("the login counts", "connected")
+	s.c.loss = lossEstimate{weight: lossMemory}
+	s.want("the commands go on behind the greetings", "06 0000 00", "0a 0200 00", "08"+first, "08"+first, "08"+second, "08"+second)
+}
+
+// TestLoggedBeginsGreeted: the first commands of a logged connection are greetings, because those
+// of another Endpoint, which a forged login reached, may take their numbers.
+func TestLoggedBeginsGreeted(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Logged = true
+	s := newTest(t, cfg)
+	s.recv(letMeIn)
+	s.store()
+	var greeted []string
+	for _, p := range s.sent {
+		if strings.HasPrefix(p, "05") {
+			greeted = append(greeted, p[:6]+p[10:])
+		}
+	}
+	if strings.Join(greeted, " ") != "050000010100680000 050100010100680000" {
+		t.Errorf("sent %v, want two greetings", s.sent)
+	}
+}
+
+// TestGreetedOnce: a greeting that was answered lets one refused login be looked at, because
+// answers can be guessed.
+func TestGreetedOnce(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = flooded(t)
+	asked := 0
+	cfg.Login = func(time.Time, netip.AddrPort, []byte) (LoginVerdict, any) { asked++; return LoginRefuse, nil }
+	s := newTest(t, cfg)
+	s.recv(letMeIn)
+	s.recv("07" + s.sent[0][6:10])
+	for range 5 {
+		s.recv(letMeIn)
+	}
+	if asked != 1 || s.e.unproven.n != 0 {
+		t.Errorf("%d logins were looked at, want one; %d slots are taken", asked, s.e.unproven.n)
+	}
+}
+
+// TestGreetingsUnderFlood: what other addresses ask for in vain does not keep a peer from an
+// answer to its request, or from its proof.
+func TestGreetingsUnderFlood(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = gate(t, admit.Config{LoginRate: 1, AddressRate: 1e-9, Rate: 1e-9})
+	s := newTest(t, cfg)
+	request := unhex("00 0100 0000")
+	for i := range 500 { // in its own network
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), uint16(1000+i))
+		for _, p := range [][]byte{request, unhex(letMeIn), unhex("07 0080")} {
+			s.e.Receive(s.now, from, p, s)
+		}
+	}
+	s.pump()
+	s.sent = nil
+	s.recv("00 0100 0000")
+	s.want("the request is answered", "01 00 0000")
+	s.recv(letMeIn)
+	id := s.sent[0][6:10]
+	s.recv("07"+id, letMeIn)
+	s.events("the login counts", "connected")
+}
+
+// after returns LinkDown, or another command, for the n-th id after one.
+func (s *connTest) after(command, id string, n byte) string {
+	first := helloIDs{first: wire.LinkID(binary.LittleEndian.Uint16(unhex(id)))}
+	return command + hex.EncodeToString(binary.LittleEndian.AppendUint16(nil, uint16(first.id(n))))
 }
 
 // TestGreetingExpires: a peer that answers a greeting and does not log in is forgotten, as is
 // the greeting.
 func TestGreetingExpires(t *testing.T) {
 	cfg := loginConfig()
-	cfg.Gate = gate(t, admit.Config{LoginRate: 1e-9})
+	cfg.Gate = flooded(t)
 	s := newTest(t, cfg)
 	s.recv(letMeIn)
 	id := s.sent[0][6:10]
@@ -155,6 +244,14 @@ func TestGreetingExpires(t *testing.T) {
 	s.recv("08" + id)
 	if s.e.unproven.n != 0 {
 		t.Error("a late answer proves something")
+	}
+	s.sent = nil
+	s.recv(letMeIn)
+	id = s.sent[0][6:10]
+	s.wait(statelessWindow)
+	s.recv("08" + id)
+	if s.e.unproven.n != 1 {
+		t.Errorf("an answer after %v proves nothing", statelessWindow)
 	}
 }
 

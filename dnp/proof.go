@@ -22,14 +22,15 @@ func (h helloIDs) id(number uint8) wire.LinkID {
 	return 0x8000 + (h.first-0x8000+wire.LinkID(number))%listenerHigh
 }
 
-func (h helloIDs) used(id wire.LinkID) bool {
-	for i := range h.n {
-		if h.id(i) == id {
-			return true
-		}
+// number returns the number of the hello with this LinkId; too large if it is that of none.
+func (h helloIDs) number(id wire.LinkID) int {
+	if id < 0x8000 || id == 0xFFFF {
+		return listenerHigh
 	}
-	return false
+	return (int(id) - int(h.first) + listenerHigh) % listenerHigh
 }
+
+func (h helloIDs) used(id wire.LinkID) bool { return h.number(id) < int(h.n) }
 
 // receiveStranger handles a datagram from an address without connection.
 func (e *Endpoint) receiveStranger(from netip.AddrPort, p []byte, now instant, out Sender) {
@@ -74,9 +75,13 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.drop(DropBadRequest)
 		return
 	}
-	verdict := e.judge(from, admit.Request, now)
+	kind := admit.Request
+	if e.cfg.Login != nil {
+		kind = admit.LoginRequest
+	}
+	verdict := e.judge(from, kind, now)
 	switch u := e.unproven.find(from); {
-	case verdict >= admit.Late, verdict > admit.Stateless && e.cfg.Login == nil: // judge counted it
+	case verdict > admit.Stateless: // judge counted it
 	case !m.Offers(wire.ProtocolDNP1):
 		e.refuse(from, wire.NoCommonProtocol, out)
 	case u != nil && e.cfg.Login == nil: // the ConnectionAck may have been lost
@@ -102,6 +107,18 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 // Unproven reports whether the peer at addr asked for a connection and has not proven its
 // address yet. It does not know peers that were answered without a slot.
 func (e *Endpoint) Unproven(addr netip.AddrPort) bool { return e.unproven.find(addr) != nil }
+
+// MayBegin reports whether a datagram of a peer without connection may begin one: a request, the
+// first reliable message where peers log in, or the answer to a question about the address.
+func (e *Endpoint) MayBegin(p []byte) bool {
+	switch wire.Command(p[0]) {
+	case wire.CommandConnectionRequest, wire.CommandLinkUp, wire.CommandLinkDown:
+		return true
+	case wire.CommandReliableMessage:
+		return e.cfg.Login != nil && len(p) > 2 && p[1] == 0 && p[2] == 0
+	}
+	return false
+}
 
 // verdictDrops is the counter for each refusal of the Gate.
 var verdictDrops = [admit.NumVerdicts]DropReason{
@@ -344,10 +361,10 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 		e.drop(DropTruncated)
 	case now >= e.statelessUntil:
 		e.drop(DropStranger)
+	case e.cfg.Login != nil:
+		e.receiveGreeted(from, m.Link, now)
 	case e.judge(from, admit.Answer, now) != admit.Pass: // which counted it, and makes guessing slow
-	case e.cfg.Login != nil && e.isGreeting(from, m.Link, now):
-		e.greeted(from, now)
-	case e.cfg.Login != nil || !e.isStateless(from, m.Link, now):
+	case !e.isStateless(from, m.Link, now):
 		e.drop(DropUnproven)
 	default:
 		e.proven(unproven{addr: from, hello: m.Link, byHello: true}, now, out)
@@ -355,54 +372,73 @@ func (e *Endpoint) receiveStateless(from netip.AddrPort, p []byte, now instant, 
 }
 
 // Where peers have to log in, and so many logins come that most must be forged, a login is
-// answered with greetings, hellos that leave no state, and looked at when one of them is
-// answered. LinkUp and LinkDown may get lost, so there are several. Together they are no
-// longer than the login.
+// answered with a greeting, a hello that leaves no state and is no longer than the login, and
+// looked at when that is answered. LinkUp and LinkDown may get lost, so there are two
+// greetings, in turn: one pause later, when the peer repeats its login, it gets the other.
+//
+// An answer can be guessed, one in 8,000 at best, and lets one refused login be looked at.
 const (
-	greetings    = 3
-	greetingSize = 11
+	greetings     = 2
+	greetingSize  = 11
+	greetingPause = 500 * time.Millisecond // the pause after which libraries repeat a reliable command
 )
 
-// greet sends the greetings of this moment to a peer whose login has size bytes.
+// greet sends the greeting of this moment to a peer whose login has size bytes.
 func (e *Endpoint) greet(to netip.AddrPort, size int, now instant, out Sender) {
 	e.stats.Stateless++
 	e.statelessUntil = now.add(2 * statelessWindow)
-	hellos := helloIDs{first: e.statelessID(to, statelessEpoch(now))}
-	for n := range uint8(min(greetings, size/greetingSize)) {
-		m := wire.LinkState{Seq: wire.Seq(n), Link: hellos.id(n), ReadOnly: true, Message: helloMessage}
-		e.send(to, m.Append(out.Datagram(greetingSize)), out)
+	if size < greetingSize {
+		return
 	}
+	hellos, n := helloIDs{first: e.statelessID(to, statelessEpoch(now))}, uint8(uint64(now)/uint64(greetingPause)%greetings)
+	m := wire.LinkState{Seq: wire.Seq(n), Link: hellos.id(n), ReadOnly: true, Message: helloMessage}
+	e.send(to, m.Append(out.Datagram(greetingSize)), out)
 }
 
-// isGreeting reports whether id is that of a greeting which the peer was sent a short time ago.
-func (e *Endpoint) isGreeting(addr netip.AddrPort, id wire.LinkID, now instant) bool {
-	w := statelessEpoch(now)
-	return helloIDs{e.statelessID(addr, w), greetings}.used(id) || w > 0 && helloIDs{e.statelessID(addr, w-1), greetings}.used(id)
-}
-
-// greeted remembers for a while that a peer answered a greeting. Its next login is judged as
-// that of a proven address.
-func (e *Endpoint) greeted(from netip.AddrPort, now instant) {
-	if e.unproven.find(from) == nil && e.unproven.max > 0 {
-		e.addUnproven(from, now)
+// receiveGreeted handles the LinkUp or LinkDown of a peer that has to log in. If that answers
+// a greeting, the next login of the peer is judged as that of a proven address.
+func (e *Endpoint) receiveGreeted(from netip.AddrPort, id wire.LinkID, now instant) {
+	epoch := statelessEpoch(now)
+	hellos := helloIDs{first: e.statelessID(from, epoch)}
+	n := hellos.number(id)
+	if n >= greetings && epoch > 0 {
+		hellos.first = e.statelessID(from, epoch-1)
+		n = hellos.number(id)
 	}
+	if n >= greetings {
+		e.drop(DropUnproven)
+		return
+	}
+	u := e.unproven.find(from)
+	if u == nil {
+		u = e.addUnproven(from, now)
+	}
+	u.hello, u.number = hellos.first, max(u.number, uint8(n)+1)
 }
 
 // startGreeted begins a connection with the greetings as its first commands, because the peer
-// may have processed them. Which ones is unknown, so they are repeated until they are
-// acknowledged.
+// may have processed them. It has processed those that it answered, and everything before;
+// others are repeated until they are acknowledged. A logged connection always begins so: a
+// forged login may make another Endpoint greet the peer, whose greetings then take the place
+// of these, and of nothing that matters.
 func (e *Endpoint) startGreeted(c *Conn, now instant, out Sender) {
+	hellos, processed := helloIDs{e.statelessID(c.addr, statelessEpoch(now)), greetings}, uint8(0)
 	if u := e.unproven.find(c.addr); u != nil {
+		hellos.first, processed = u.hello, u.number
 		e.unproven.remove(u)
-	}
-	if now >= e.statelessUntil {
+	} else if now >= e.statelessUntil && !e.cfg.Logged {
 		return
 	}
-	hellos := helloIDs{e.statelessID(c.addr, statelessEpoch(now)), greetings}
 	c.links.ids.hello = hellos
+	c.send.next = uint64(processed)
 	for n := range uint8(greetings) {
-		offer := wire.LinkState{Link: hellos.id(n), ReadOnly: true, Message: helloMessage}.Append(nil)
-		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: hellos.id(n), data: offer[3:]})
+		id := hellos.id(n)
+		if n < processed {
+			c.links.takeDown(id)
+			continue
+		}
+		offer := wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)
+		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: id, data: offer[3:]})
 		if !e.cfg.Logged {
 			c.transmit(number, o, now, out)
 		}
@@ -466,6 +502,9 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 }
 
 func (e *Endpoint) refuseLogin(to netip.AddrPort, out Sender) {
+	if u := e.unproven.find(to); u != nil {
+		e.unproven.remove(u)
+	}
 	e.drop(DropLoginRefused)
 	e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
 }

@@ -88,16 +88,12 @@ type single struct {
 
 func newSingle(rate float64) single { return single{rate: rate, tokens: max(1, rate)} }
 
-func (s *single) take(now int64) bool { return s.takeAbove(0, now) }
-
-// takeAbove takes a token if more than share of the bucket is left then.
-func (s *single) takeAbove(share float64, now int64) bool {
+func (s *single) take(now int64) bool {
 	if s.rate <= 0 {
 		return true
 	}
-	full := max(1, s.rate)
-	s.tokens, s.at = filled(s.tokens, full, s.rate, s.at, now), max(s.at, now)
-	if s.tokens < 1+share*full {
+	s.tokens, s.at = filled(s.tokens, max(1, s.rate), s.rate, s.at, now), max(s.at, now)
+	if s.tokens < 1 {
 		return false
 	}
 	s.tokens--

@@ -68,7 +68,8 @@ type Gate struct {
 	sites    table
 	all      single
 	stateful single
-	logins   single
+	logins   single // of proven addresses
+	unproven single // of others
 	tombs    graveyard
 }
 
@@ -84,7 +85,8 @@ func New(cfg Config) (*Gate, error) {
 		sites:    newTable(siteBuckets, siteFactor*cfg.AddressRate, seed, 3),
 		all:      newSingle(cfg.Rate),
 		stateful: newSingle(cmp.Or(cfg.StatefulRate, statefulRate)),
-		logins:   newSingle(cmp.Or(cfg.LoginRate, loginRate)),
+		logins:   newSingle(cmp.Or(cfg.LoginRate, loginRate) * (1 - unprovenShare)),
+		unproven: newSingle(cmp.Or(cfg.LoginRate, loginRate) * unprovenShare),
 		tombs:    graveyard{slots: make([]tomb, tombstones), seed: seed},
 	}, nil
 }
@@ -93,14 +95,16 @@ func New(cfg Config) (*Gate, error) {
 type Kind uint8
 
 const (
-	Request     Kind = iota // a connection request, which takes memory if it is remembered
-	Login                   // a login from an address that may be forged
-	Answer                  // the answer to a stateless probe, which costs less than a login
-	ProvenLogin             // a login from an address that answered one
+	Request      Kind = iota // a connection request, which takes memory if it is remembered
+	LoginRequest             // a connection request of a peer that has to log in, which takes nothing
+	Login                    // a login from an address that may be forged
+	Answer                   // the answer to a stateless probe, which costs less than a login
+	ProvenLogin              // a login from an address that answered one
 )
 
-// loginReserve is the share of logins that those from forged addresses leave to others.
-const loginReserve = 0.5
+// unprovenShare is the share of logins whose addresses may be forged. It is small, because one
+// beyond it costs its client only half a second.
+const unprovenShare = 0.25
 
 // Judge judges a datagram. A Login that is judged Stateless is not to be looked at before its
 // address is proven: no forged login takes anything from a ProvenLogin.
@@ -109,12 +113,15 @@ func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 		return Pass
 	}
 	t := g.since(now)
-	if v := g.tombs.judge(t, from, kind == Request); v != Pass {
+	if v := g.tombs.judge(t, from, kind <= LoginRequest); v != Pass || kind == LoginRequest {
 		return v
+	}
+	if kind == Login && !g.unproven.take(t) {
+		return Stateless // most datagrams of a flood get no further
 	}
 	v := g.limit(t, from.Addr(), kind == ProvenLogin)
 	switch {
-	case kind == Login && (v != Pass || !g.logins.takeAbove(loginReserve, t)):
+	case kind == Login && v != Pass:
 		return Stateless
 	case v != Pass:
 		return v

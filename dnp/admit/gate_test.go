@@ -58,8 +58,8 @@ func TestProvenLogins(t *testing.T) {
 	for i := range 10_000 { // those of one network among them
 		g.g.Judge(g.now, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(i % 7), byte(i)}), uint16(i+1)), Login)
 	}
-	for i := range 5 {
-		g.proven("half of the logins are left to them", fmt.Sprintf("192.0.2.%d:1", i+1), Pass)
+	for i := range 7 {
+		g.proven("three quarters of the logins are theirs", fmt.Sprintf("192.0.2.%d:1", i+1), Pass)
 	}
 	g.proven("but the processor has its bound", "192.0.2.9:1", LimitedAll)
 	g.now = g.now.Add(100 * time.Millisecond)

@@ -110,16 +110,23 @@ func (r *Runner) Open(ctx context.Context, c *Case) (*Scene, error) {
 }
 
 // Start starts everything; clients connect when the swarm is told to.
-func (r *Runner) Start(ctx context.Context, c *Case) (s *Scene, err error) {
-	s = &Scene{Case: c, r: r, script: newScript(c), next: 1}
-	if s.Stack, err = r.startStack(ctx, c.Edges); err == nil {
-		s.Publisher, err = newPublisher(s.script, s.Stack.URL)
+func (r *Runner) Start(ctx context.Context, c *Case) (*Scene, error) {
+	stack, err := r.startStack(ctx, c.Edges)
+	if err != nil {
+		stack.stop()
+		return nil, err
 	}
-	if err == nil {
+	return r.StartOn(ctx, c, stack)
+}
+
+// StartOn starts the publisher and the clients of a case beside a stack.
+func (r *Runner) StartOn(ctx context.Context, c *Case, stack *Stack) (s *Scene, err error) {
+	s = &Scene{Case: c, Stack: stack, r: r, script: newScript(c), next: 1}
+	if s.Publisher, err = newPublisher(s.script, stack.URL); err == nil {
 		err = s.Publisher.putAll(ctx)
 	}
 	if err == nil {
-		s.Swarm, err = newSwarm(s.script, s.Stack.Ports)
+		s.Swarm, err = newSwarm(s.script, stack.Edges)
 	}
 	if err != nil {
 		s.Close()
@@ -140,9 +147,7 @@ func (s *Scene) Close() {
 	if s.Publisher != nil {
 		s.Publisher.NC.Close()
 	}
-	if s.Stack != nil {
-		s.Stack.stop()
-	}
+	s.Stack.stop()
 }
 
 // link connects all clients and waits until they have all their links.
@@ -231,6 +236,25 @@ func (s *Scene) Measure(ctx context.Context, r *Round, active int) (err error) {
 		return err
 	}
 	return s.Stack.check()
+}
+
+// During measures windows until f has returned, so that all states change meanwhile.
+func (s *Scene) During(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	for {
+		var round Round
+		err := s.Measure(ctx, &round, s.Case.States)
+		if err != nil {
+			<-done
+			return err
+		}
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+	}
 }
 
 // count lets the swarm count between two moments.

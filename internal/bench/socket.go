@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 	"unsafe"
@@ -17,6 +18,9 @@ const (
 	socketBatch = 64
 	slotBytes   = 2048     // edges send up to 1,200
 	swarmBuffer = 64 << 20 // the datagrams of a window of the largest case
+
+	// forgerBuffer holds some answers. Beyond it the kernel only counts them.
+	forgerBuffer = 1 << 20
 
 	// lookInterval is the time between two looks of an idle swarm. A swarm that waited in
 	// the kernel would be cheaper, but a sender pays more for waking a thread on another
@@ -70,8 +74,8 @@ func (b *batch) init() {
 	}
 }
 
-// OpenSocket opens a socket at a free port.
-func OpenSocket() (*Socket, error) {
+// openSocket opens a socket at a free port, with a receive buffer of a size.
+func openSocket(buffer int) (*Socket, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
@@ -79,8 +83,8 @@ func OpenSocket() (*Socket, error) {
 	s := &Socket{fd: fd}
 	s.in.init()
 	s.out.init()
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, swarmBuffer) != nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, swarmBuffer)
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) != nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer)
 	}
 	err = errors.Join(err, unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1), unix.Bind(fd, &unix.SockaddrInet4{}))
 	name, nameErr := unix.Getsockname(fd)
@@ -118,13 +122,13 @@ func (s *Socket) read() (n int, err error) {
 	return 0, os.NewSyscallError("recvmmsg", errno)
 }
 
-// datagram returns datagram i of the last read: its source port, its destination address
-// and its bytes, which are valid until the next read.
-func (s *Socket) datagram(i int) (port uint16, to uint32, data []byte) {
+// datagram returns datagram i of the last read: its source, its destination address and its
+// bytes, which are valid until the next read.
+func (s *Socket) datagram(i int) (from netip.AddrPort, to uint32, data []byte) {
 	b := &s.in
-	port = swap16(b.names[i].Port)
+	from = netip.AddrPortFrom(netip.AddrFrom4(b.names[i].Addr), swap16(b.names[i].Port))
 	to = binary.BigEndian.Uint32(b.control[i][unix.SizeofCmsghdr+8:])
-	return port, to, b.memory[i][:min(b.headers[i].len, slotBytes)]
+	return from, to, b.memory[i][:min(b.headers[i].len, slotBytes)]
 }
 
 // Room returns a buffer for the next datagram to send.
@@ -136,11 +140,11 @@ func (s *Socket) Room() []byte {
 }
 
 // Send queues the datagram that was built in the last Room. It leaves from the address
-// from to a port of 127.0.0.1, at the next Flush.
-func (s *Socket) Send(from uint32, port uint16, data []byte) {
+// from at the next Flush.
+func (s *Socket) Send(from uint32, to netip.AddrPort, data []byte) {
 	b, i := &s.out, s.nOut
 	b.iovecs[i].Len = uint64(len(data))
-	b.names[i] = sockaddr(localhost, port)
+	b.names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap16(to.Port()), Addr: to.Addr().As4()}
 	binary.BigEndian.PutUint32(b.control[i][unix.SizeofCmsghdr+4:], from) // in_pktinfo.ipi_spec_dst
 	b.headers[i].hdr.Controllen = pktinfoBytes
 	s.nOut++
@@ -180,10 +184,7 @@ func (s *Socket) overflows() uint32 {
 
 func swap16(v uint16) uint16 { return v<<8 | v>>8 } // network order on little-endian machines
 
-const (
-	localhost    = 127<<24 | 1
-	firstAddress = 127<<24 | 1<<16 // of the first client, 127.1.0.0
-)
+const firstAddress = 127<<24 | 1<<16 // of the first client, 127.1.0.0
 
 // ClientAddress returns the address of client i.
 func ClientAddress(i int) uint32 { return firstAddress + uint32(i) }

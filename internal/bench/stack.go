@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,9 +35,9 @@ const (
 
 // A Stack is the processes of one deployment.
 type Stack struct {
-	URL   string   // of NATS
-	Ports []uint16 // of the edges, UDP
-	HTTP  []string // of the edges, for metrics and profiles
+	URL   string           // of NATS
+	Edges []netip.AddrPort // for clients
+	HTTP  []string         // of the edges, for metrics and profiles
 
 	processes [generatorKind][]*proc.Process
 }
@@ -96,7 +97,8 @@ func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
 		flags = append(flags, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
 	web, err := r.startNode(ctx, s, edgeKind, "edge", fmt.Sprintf("edge %d", i), flags...)
-	s.Ports, s.HTTP = append(s.Ports, port), append(s.HTTP, web)
+	s.Edges = append(s.Edges, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
+	s.HTTP = append(s.HTTP, web)
 	return err
 }
 

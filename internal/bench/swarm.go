@@ -4,6 +4,8 @@ package bench
 
 import (
 	"bytes"
+	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,11 +17,15 @@ import (
 type Swarm struct {
 	socket *Socket
 	script *script
-	ports  []uint16 // of the edges
+	edges  []netip.AddrPort
 
 	// Set in Do.
 	Counted int // clients[:Counted] count in windows; 0 means all
 	Stalled int // this client answers nothing; -1 means that all answer
+
+	// Login returns the message with which a client logs in. Set it before clients connect; nil
+	// means that they do not log in.
+	Login func(index int) []byte
 
 	// mu guards Counted, Stalled and the fields below. The goroutine of the swarm holds it
 	// for one batch at a time; the goroutine that directs the run holds it to begin and end
@@ -39,16 +45,23 @@ type Swarm struct {
 
 // A Client is one DNP peer. It drops values and messages, which a real one keeps.
 type Client struct {
-	edge      uint8 // index in ports
+	Edge      uint8 // index in the edges of the stack
 	Phase     uint8
-	requested time.Time
-	Links     []ClientLink // by slot, see slotOf
+	Began, In time.Time // when it began to connect, and had all its links
+	up        int       // links
+
+	Interrupted bool          // see MarkInterrupted
+	requested   time.Time     // when it sent its request, or its login, last
+	login       time.Time     // when it logged in first
+	hellos      []wire.LinkID // that it has answered
+	Links       []ClientLink  // by slot, see slotOf
 }
 
 // Phases of a client.
 const (
 	ClientIdle uint8 = iota
 	Connecting
+	LoggingIn
 	Connected
 	Closed
 )
@@ -59,10 +72,13 @@ type ClientLink struct {
 	Seen uint32
 }
 
-// connectResend is how long a client waits for an answer. The swarm spreads requests:
+// connectResend is how long a client waits for an answer, and loginResend for that to its
+// login, which it gives up after loginGiveUp, as libraries do. The swarm spreads requests:
 // connectsPerTurn each connectPause, 5,000 per second.
 const (
 	connectResend   = time.Second
+	loginResend     = 500 * time.Millisecond
+	loginGiveUp     = 3 * time.Second
 	connectPause    = 10 * time.Millisecond
 	connectsPerTurn = 50
 )
@@ -92,14 +108,14 @@ type Sent struct {
 // per second.
 const recordMax = 1 << 20
 
-func newSwarm(s *script, ports []uint16) (*Swarm, error) {
-	socket, err := OpenSocket()
+func newSwarm(s *script, edges []netip.AddrPort) (*Swarm, error) {
+	socket, err := openSocket(swarmBuffer)
 	if err != nil {
 		return nil, err
 	}
-	w := &Swarm{socket: socket, script: s, ports: ports, clients: make([]Client, s.c.Clients), Stalled: -1, stopped: make(chan struct{})}
+	w := &Swarm{socket: socket, script: s, edges: edges, clients: make([]Client, s.c.Clients), Stalled: -1, stopped: make(chan struct{})}
 	for i := range w.clients {
-		w.clients[i].edge = uint8(i % len(ports))
+		w.clients[i].Edge = uint8(i % len(edges))
 	}
 	return w, nil
 }
@@ -136,11 +152,11 @@ func (w *Swarm) turn(now time.Time, n int) {
 	w.connectDue(now)
 	last := w.line.last(now)
 	for i := range n {
-		port, to, data := w.socket.datagram(i)
+		from, to, data := w.socket.datagram(i)
 		index := int(to - firstAddress)
 		switch {
 		case index >= len(w.clients) || len(data) == 0:
-		case port == w.ports[w.clients[index].edge]:
+		case from == w.edges[w.clients[index].Edge]:
 			w.receive(now, last, index, data)
 		case w.window == nil && wire.Command(data[0]) == wire.CommandLinkUpdate:
 			// A datagram of a baseline, outside of windows. It is read like one of an edge,
@@ -151,7 +167,7 @@ func (w *Swarm) turn(now time.Time, n int) {
 	w.socket.Flush()
 }
 
-// connectDue sends the connection requests that are due.
+// connectDue sends the connection requests and logins that are due.
 func (w *Swarm) connectDue(now time.Time) {
 	if int(w.connected.Load()+w.closed.Load()) == w.wanted || now.Sub(w.asked) < connectPause {
 		return
@@ -160,19 +176,57 @@ func (w *Swarm) connectDue(now time.Time) {
 	sent := 0
 	for i := range w.clients[:w.wanted] {
 		c := &w.clients[i]
-		if c.Phase > Connecting || c.Phase == Connecting && now.Sub(c.requested) < connectResend {
+		waited := now.Sub(c.requested)
+		switch {
+		case c.Phase > LoggingIn, c.Phase == Connecting && waited < connectResend, c.Phase == LoggingIn && waited < loginResend:
 			continue
+		case c.Phase == LoggingIn && now.Sub(c.login) >= loginGiveUp:
+			w.close(i)
+			continue
+		case c.Phase == LoggingIn:
+			w.logIn(now, i)
+		default:
+			w.request(now, i)
 		}
-		c.Phase, c.requested = Connecting, now
-		w.send(i, wire.AppendConnectionRequest(w.socket.Room()))
 		if sent++; sent == connectsPerTurn {
 			return
 		}
 	}
 }
 
+func (w *Swarm) request(now time.Time, index int) {
+	c := &w.clients[index]
+	if c.Phase == ClientIdle {
+		c.Phase, c.Began = Connecting, now
+	}
+	c.requested = now
+	w.send(index, wire.AppendConnectionRequest(w.socket.Room()))
+}
+
+// logIn sends the login of a client, its first reliable message.
+func (w *Swarm) logIn(now time.Time, index int) {
+	w.clients[index].requested = now
+	w.send(index, wire.ReliableMessage{Data: w.Login(index)}.Append(w.socket.Room()))
+}
+
+// accepted handles that the edge answered the request of a client.
+func (w *Swarm) accepted(now time.Time, index int) {
+	if w.Login == nil {
+		w.enter(index)
+		return
+	}
+	c := &w.clients[index]
+	c.Phase, c.login = LoggingIn, now
+	w.logIn(now, index)
+}
+
+func (w *Swarm) enter(index int) {
+	w.clients[index].Phase = Connected
+	w.connected.Add(1)
+}
+
 func (w *Swarm) send(index int, data []byte) {
-	w.socket.Send(ClientAddress(index), w.ports[w.clients[index].edge], data)
+	w.socket.Send(ClientAddress(index), w.edges[w.clients[index].Edge], data)
 }
 
 // receive handles one datagram of an edge.
@@ -184,8 +238,11 @@ func (w *Swarm) receive(now time.Time, last uint32, index int, data []byte) {
 	switch wire.Command(data[0]) {
 	case wire.CommandConnectionAck:
 		if c.Phase == Connecting {
-			c.Phase = Connected
-			w.connected.Add(1)
+			w.accepted(now, index)
+		}
+	case wire.CommandReliableAck:
+		if c.Phase == LoggingIn { // it has sent nothing else
+			w.enter(index)
 		}
 	case wire.CommandConnectionClose:
 		w.close(index)
@@ -209,11 +266,14 @@ func (w *Swarm) windowOf(index int) *Window {
 
 func (w *Swarm) close(index int) {
 	c := &w.clients[index]
-	if c.Phase != Connected {
+	switch c.Phase {
+	case LoggingIn:
+	case Connected:
+		w.connected.Add(-1)
+	default:
 		return
 	}
 	c.Phase = Closed
-	w.connected.Add(-1)
 	w.closed.Add(1)
 	if win := w.windowOf(index); win != nil {
 		win.lost++
@@ -237,6 +297,13 @@ func (w *Swarm) link(index int, data []byte) {
 		return
 	}
 	c := &w.clients[index]
+	if string(m.Message) == "h" { // a hello, whose id is any
+		if !slices.Contains(c.hellos, m.Link) { // libraries answer the first only
+			c.hellos = append(c.hellos, m.Link)
+			w.send(index, wire.LinkUp{Link: m.Link}.Append(w.socket.Room()))
+		}
+		return
+	}
 	slot := slotOf(m.Link)
 	for slot >= len(c.Links) {
 		c.Links = append(c.Links, ClientLink{})
@@ -244,6 +311,9 @@ func (w *Swarm) link(index int, data []byte) {
 	if !c.Links[slot].Up {
 		c.Links[slot].Up = true
 		w.linked.Add(1)
+		if c.up++; c.up == w.script.c.linksPerClient() {
+			c.In = time.Now()
+		}
 	}
 	w.send(index, wire.LinkUp{Link: m.Link}.Append(w.socket.Room()))
 }
@@ -306,6 +376,18 @@ func (w *Swarm) newest(r *wire.UpdateReader, last uint32) (newest uint32) {
 // Connect lets the first n clients connect.
 func (w *Swarm) Connect(n int) { w.Do(func([]Client) { w.wanted = n }) }
 
+// In returns how many clients have all their links.
+func (w *Swarm) In() (n int) {
+	w.Do(func(clients []Client) {
+		for i := range clients {
+			if c := &clients[i]; c.Phase == Connected && !c.In.IsZero() {
+				n++
+			}
+		}
+	})
+	return n
+}
+
 // Do calls f with all clients while the goroutine of the swarm waits, and sends what f
 // gave to Send.
 func (w *Swarm) Do(f func(clients []Client)) {
@@ -325,10 +407,18 @@ func (w *Swarm) Sender() *Socket {
 	return s
 }
 
-// Stale reports whether a link that is up shows a tick older than an age. It is called in
-// Do, and is false between windows, when no state changes.
-func (w *Swarm) Stale(l ClientLink, age time.Duration) bool {
-	return w.window != nil && l.Up && l.Seen >= w.line.first && time.Since(w.line.due(l.Seen)) > age
+// MarkInterrupted marks the clients with a link that shows a tick older than an age. It is
+// called in Do, and marks none between windows, when no state changes.
+func (w *Swarm) MarkInterrupted(age time.Duration) {
+	if w.window == nil {
+		return
+	}
+	for i := range w.clients {
+		c := &w.clients[i]
+		c.Interrupted = c.Interrupted || slices.ContainsFunc(c.Links, func(l ClientLink) bool {
+			return l.Up && l.Seen >= w.line.first && time.Since(w.line.due(l.Seen)) > age
+		})
+	}
 }
 
 // begin sets the times of the next ticks.

@@ -19,7 +19,7 @@ func TestSwarm(t *testing.T) {
 	const clients, ticks = 300, 5
 	c := Case{States: 2, Hz: 20, Clients: clients}
 	s := newServer(t, newScript(&c))
-	w, err := newSwarm(s.script, []uint16{s.socket.LocalAddr().Port()})
+	w, err := newSwarm(s.script, []netip.AddrPort{s.socket.LocalAddr()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,6 +230,10 @@ func (e *Edge) closeSockets() {
 
 func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 	gate, err := admit.New(e.cfg.Auth.Admission(e.cfg.Admission))
+	unproven := unprovenMax
+	if e.cfg.Auth != login.AuthOpen {
+		unproven = greetedMax
+	}
 	longMax := 0
 	if e.cfg.Durable != nil {
 		longMax = takeover.LongMessageMax
@@ -253,12 +257,16 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		OfferBytesPerSecond: e.cfg.OfferBytesPerSecond,
 
 		// The workers divide the table, so that the bound of an edge does not depend on them.
-		UnprovenMax: max(1, unprovenMax/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
+		UnprovenMax: max(1, unproven/(e.cfg.Workers*max(1, len(e.cfg.Listeners)))),
 	}, err
 }
 
-// unprovenMax is the number of unproven peers that an edge remembers.
-const unprovenMax = 65536
+// An edge remembers unprovenMax peers that have not proven their address. Where peers log in, it
+// remembers only those that have answered a greeting, until they log in half a second later.
+const (
+	unprovenMax = 65536
+	greetedMax  = 16384
+)
 
 // makeDurable keeps the sessions of a worker in the log.
 func (e *Edge) makeDurable(w *Worker, d *Durable) {

@@ -96,7 +96,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) (in, out uint64) { return s.Protocol.UpdatesIn, s.Protocol.UpdatesOut }),
 		of.InOut("messages", "{message}", "Messages of applications.",
 			func(s *Stats) (in, out uint64) { return s.MessagesIn, s.MessagesOut }),
-		of.Counter("stateless", "{request}", "Connection requests that the edge answered without storing anything, because there were too many.",
+		of.Counter("stateless", "{request}", "Connection requests and logins that the edge answered without storing or checking anything, because there were too many.",
 			func(s *Stats) uint64 { return s.Protocol.Stateless }),
 		of.Counter("suspects", "{alarm}", "Sessions for which another host seemed to forge datagrams.",
 			func(s *Stats) uint64 { return s.Protocol.Alarms }),

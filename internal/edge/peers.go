@@ -39,7 +39,10 @@ func (n *node) Forwarded(list []forward.Delivery) {
 			n.locations.Withdraw(d.Client, d.Via)
 		case w == nil:
 		case d.Kind == forward.ToClient:
-			w.post(len(data), func(w *Worker, _ time.Time) { w.sendDirectly(client, data) })
+			w.post(len(data), func(w *Worker, now time.Time) {
+				w.sendDirectly(client, data)
+				n.locations.Returned(now, d.Client, d.Via)
+			})
 		case d.Kind == forward.ToOwner || d.Kind == forward.Orphan:
 			w.post(len(data), func(w *Worker, now time.Time) { w.Deliver(now, d.Via, d.Hops, client, data) })
 		}

@@ -44,6 +44,7 @@ const (
 	largeRun   = "^TestLargeSpace$"
 	rightsRun  = "^TestRightsCannotBeWidened$"
 	boundsRun  = "^TestBounds$"
+	floodRun   = "^TestForgedLogins$"
 	wipeRun    = "^TestStoreWiped$"
 )
 
@@ -144,4 +145,11 @@ var mutantList = []mutants.Mutant{
 	{Name: "repeat_delivered", File: "dnp/reliable.go", Old: "case arrivalRepeat:\n\t\tc.e.drop(DropRepeat)", New: "case arrivalRepeat:\n\t\tc.deliver(cmd, p, now)", Run: troubleRun},
 	{Name: "early_delivered", File: "dnp/recvwindow.go", Old: "case n < w.next || w.has(n):\n\t\treturn n, arrivalRepeat", New: "case n < w.next:\n\t\treturn n, arrivalRepeat\n\tcase n > w.next+2:\n\t\treturn n, arrivalDue", Run: troubleRun},
 	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case held.undecided:\n\t\treturn true", New: "case held.undecided:\n\t\treturn false", Run: stormRun},
+
+	// Forged logins that take what others need.
+	{Name: "login_not_greeted", File: "dnp/proof.go", Old: "e.greet(from, 1+len(p), now, out)", New: "_ = out", Run: floodRun},
+	{Name: "greeting_never_proves", File: "dnp/proof.go", Old: "u = e.addUnproven(from, now)\n\t}\n\tu.hello, u.number", New: "return\n\t}\n\tu.hello, u.number", Run: floodRun},
+	{Name: "greetings_without_numbers", File: "dnp/proof.go", Old: "c.send.next = uint64(processed)", New: "", Run: floodRun},
+	{Name: "forged_logins_take_all", File: "dnp/admit/gate.go", Old: "!g.unproven.take(t)", New: "!g.logins.take(t)", Run: floodRun},
+	{Name: "strangers_asked_about", File: "internal/edge/takeover/adopt.go", Old: "!b.orphans.waiting(from) && !b.mayAsk(now, o.data)", New: "false", Run: floodRun},
 }

@@ -3,238 +3,358 @@
 package lab
 
 import (
+	"cmp"
 	"context"
+
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"slices"
+	"os"
+	"path/filepath"
+
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
-// Sizes of a flood. The addresses of players are outside of the forged ones.
+// Sizes of a flood.
 const (
-	floodPlayers  = 200
+	floodPlayers  = 256 // those who connect come from other networks
 	floodStates   = 20
-	floodArrivals = 400 // players that connect during the second flood
+	floodArrivals = 400 // players that connect during the flood
 	floodRequests = 1_000_000
+	floodWindow   = time.Second
+	floodAlone    = 3 * time.Second // the flood before players connect
+	floodCalm     = time.Second     // before that
 	watchPause    = 50 * time.Millisecond
-	forgedBatch   = 64     // requests between two looks at the clock
-	forgedRate    = 50_000 // forged requests per second while players connect
-	floodWindow   = 2 * time.Second
-
-	arrivalPause   = 50 * time.Millisecond // 20 per second, within the limit of their network
-	arrivalTimeout = 10 * time.Second      // for the last of them
-	silenceMax     = time.Second           // of a link that changes 20 times per second
-
-	firstForged  = 127<<24 | 16<<16 // 127.16.0.0 to 127.79.255.255
-	forgedSpread = 1 << 22
+	arrivalPause  = 15 * time.Millisecond
 )
 
-// A floodRun is a scene under a flood, and the report about it.
-type floodRun struct {
-	*bench.Scene
-	out    io.Writer
-	failed bool // a bar was missed
+// Bars of a flood.
+const (
+	floodGrowth = 16 << 20
+	floodShare  = 0.99
+	floodWithin = 5 * time.Second // from a player's first request to its last link
+	floodOut    = 1               // byte per byte of a stranger, where players log in
+	floodOpen   = 6               // elsewhere
+	floodSlack  = 0.98            // of the rate
+)
+
+// A FloodConfig describes floods.
+type FloodConfig struct {
+	rig.Config        // without the numbers of nodes and the flags of edges
+	Rate       int    // forged datagrams per second; half of it with open
+	Only       string // only rows with this in their names
 }
 
-// Flood lets 200 clients play while a million connection requests with forged sources
-// arrive as fast as the machine makes them; then it lets more clients connect while 50,000
-// per second arrive; then every player receives forged closes. It prints the figures beside
-// their bars, and returns an error if one was missed. The edge has its default limits. All
-// addresses are of loopback.
-func Flood(ctx context.Context, r *bench.Runner, out io.Writer) error {
+// A floodKind is one row of the table.
+type floodKind struct {
+	auth, where    string
+	edges          int
+	log            bool
+	relayed, first bool // players are at one edge, the flood and those who connect at another; the row with more floods
+}
+
+// of returns the rate of a kind: players who do not log in are proven at the first datagram, so
+// that every forged one costs two answers.
+func (k *floodKind) of(rate int) int {
+	if k.auth == "open" {
+		return rate / 2
+	}
+	return rate
+}
+
+func floodKinds() (all []floodKind) {
+	for _, auth := range []string{"open", "token", "callout"} {
+		all = append(all, floodKind{auth: auth, where: "one edge", edges: 1, first: auth == "open"},
+			floodKind{auth: auth, where: "log and Redis", edges: 1, log: true},
+			floodKind{auth: auth, where: "two edges, log, Redis", edges: 2, log: true})
+	}
+	return all
+}
+
+// A floodRow has the figures of a row.
+type floodRow struct {
+	floodKind
+	rate        float64
+	interrupted int
+	arrived     int           // within floodWithin
+	slowest     time.Duration // of those
+	growth      int64         // of an edge's memory, before players connect
+	grown       int64         // with those
+	cpu, micros float64       // cores; microseconds per forged datagram
+	out         float64       // bytes per byte
+	nats, redis float64       // requests per forged datagram
+}
+
+// A floodRun is a scene under a flood, and what it shows.
+type floodRun struct {
+	*bench.Scene
+	deployment *rig.Deployment
+	forger     *bench.Forger
+	row        floodRow
+	logins     *bench.Logins
+}
+
+// Flood floods deployments of each kind while 200 clients play and 400 connect: with forged
+// connection requests if players do not log in, with forged logins if they do, from a million
+// addresses and in the names of players. Deployments with two edges have the players at one and
+// the flood and those who connect at the other. The first is also flooded with a million
+// requests as fast as the machine makes them, and with forged closes. Flood prints a table, and
+// returns an error if a bar was missed. Edges have their default limits. All addresses are of
+// loopback.
+func Flood(ctx context.Context, r *bench.Runner, cfg FloodConfig, out io.Writer) error {
 	r.Window, r.Limits = floodWindow, true
-	scene, err := r.Start(ctx, &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: 1, Alone: true})
-	if err != nil {
-		return fmt.Errorf("flood: %w", err)
+	var rows []floodRow
+	var failed []error
+	for _, k := range floodKinds() {
+		if !strings.Contains(k.auth+", "+k.where, cfg.Only) || ctx.Err() != nil {
+			continue
+		}
+		bench.Progress("%s, %s", k.auth, k.where)
+		s := &floodRun{row: floodRow{floodKind: k}}
+		err := s.run(ctx, r, cfg, out)
+		if err != nil {
+			err = fmt.Errorf("flood: %s, %s: %w", k.auth, k.where, err)
+		}
+		rows, failed = append(rows, s.row), append(failed, err)
 	}
-	defer scene.Close()
-	s := &floodRun{Scene: scene, out: out}
-	if err := s.linkPlayers(ctx); err != nil {
-		return fmt.Errorf("flood: %w", err)
+	if !writeFlood(out, rows, cfg.Rate) {
+		failed = append(failed, errors.New("flood: a bar was missed"))
 	}
-	before := s.Stack.RSS()
-	f, err := newForger(s.Stack.Ports[0])
+	return errors.Join(failed...)
+}
+
+func (s *floodRun) run(ctx context.Context, r *bench.Runner, cfg FloodConfig, out io.Writer) error {
+	stack, err := s.deploy(ctx, cfg)
+	defer s.deployment.Close()
 	if err != nil {
 		return err
 	}
-	defer f.socket.Close()
-	stop := s.watchPlayers(ctx)
-	var took time.Duration
-	var rate float64
-	err = s.playWhile(ctx, func() { took = f.send(ctx, floodRequests, 0) })
-	sent := f.sent
-	bench.Progress("%d forged requests in %v; the edge dropped:%s", sent, took.Round(time.Millisecond), s.Stack.Drops())
-	if err == nil {
-		err = s.playWhile(ctx, func() { rate = s.arrive(ctx, f) })
+	c := &bench.Case{Name: "flood", States: floodStates, Hz: 20, Clients: floodPlayers + floodArrivals, Edges: s.row.edges, Alone: true}
+	if s.Scene, err = r.StartOn(ctx, c, stack); err != nil {
+		return err
 	}
-	interrupted, peak := stop()
-	arrived := s.complete() - floodPlayers
-	share := float64(arrived) / floodArrivals
-	fmt.Fprintf(out, "%d forged requests from %d addresses in %v (%.0f/s) while %d clients play; then %.0f/s while %d more connect\n",
-		sent, forgedSpread, took.Round(time.Millisecond), float64(sent)/took.Seconds(), floodPlayers, rate, floodArrivals)
-	s.bar(peak-before <= floodRSSMax, "edge memory      %5.1f MiB, at most %5.1f: grew by %.1f MiB (bar 16)", mib(before), mib(peak), mib(peak-before))
-	s.bar(interrupted == 0, "interrupted      %d of %d players (bar 0)", interrupted, floodPlayers)
-	s.bar(share >= floodArrives, "connected        %d of %d = %.2f %% (bar 99 %%)", arrived, floodArrivals, 100*share)
-	bench.Progress("forged closes follow for %v", closesFor)
-	if err == nil {
-		err = s.playWhile(ctx, func() { s.forgeCloses(ctx) })
+	defer s.Scene.Close()
+	if s.forger, err = bench.NewForger(s.Swarm); err != nil {
+		return err
+	}
+	defer s.forger.Close()
+	s.forger.To, s.forger.Make, s.forger.Clients = stack.Edges[s.row.edges-1], s.logins.Forge, floodPlayers
+	if err = s.linkPlayers(ctx); err != nil {
+		return err
+	}
+	before := s.memory()
+	stop := during(ctx, watchPause, func() { s.watch(before) })
+	if s.row.first {
+		err = s.During(ctx, func() { s.asFastAsCan(ctx, out) })
 	}
 	if err == nil {
-		err = s.leave(ctx)
+		err = s.During(ctx, func() { s.flood(ctx, s.row.of(cfg.Rate)) })
 	}
-	fmt.Fprintf(out, "the edge dropped:%s\n", s.Stack.Drops())
-	if err == nil && s.failed {
-		err = errors.New("flood: a bar was missed")
+	stop()
+	s.count()
+	bench.Progress("the edges dropped:%s", s.Stack.Drops())
+	if err == nil && s.row.first {
+		err = s.closes(ctx, out)
 	}
 	return err
 }
 
-// bar prints a figure beside its bar.
-func (s *floodRun) bar(good bool, format string, args ...any) {
-	verdict := "ok"
-	if !good {
-		verdict, s.failed = "MISSED", true
+// deploy starts everything that a row needs.
+func (s *floodRun) deploy(ctx context.Context, cfg FloodConfig) (stack *bench.Stack, err error) {
+	k := &s.row.floodKind
+	cfg.Dir = filepath.Join(cfg.Dir, strings.NewReplacer(" ", "-", ",", "").Replace(k.auth+" "+k.where))
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, err
 	}
-	fmt.Fprintf(s.out, format+"  %s\n", append(args, verdict)...)
+	cfg.EdgeFlags = []string{"--workers", "1", "--pprof", "--auth", k.auth, "--open-space", bench.Space, "--log-level", "error"}
+	keys := filepath.Join(cfg.Dir, "keys.pem")
+	if s.logins, err = bench.NewLogins(k.auth, floodPlayers+floodArrivals, keys); err != nil {
+		return nil, err
+	}
+	if k.auth == "token" {
+		cfg.EdgeFlags = append(cfg.EdgeFlags, "--token-keys", keys)
+	}
+	if cfg.NATS, cfg.Relays, cfg.Edges = 1, 1, k.edges; k.log {
+		cfg.EdgeFlags = append(cfg.EdgeFlags, "--session-durability", "log")
+	} else {
+		cfg.Redis = ""
+	}
+	if s.deployment, err = rig.Deploy(ctx, cfg.Config); err != nil {
+		return nil, err
+	}
+	stack = &bench.Stack{URL: s.deployment.NATSURLs[0]}
+	for _, e := range s.deployment.Edges {
+		stack.Edges = append(stack.Edges, e.Host.AddrPort(rig.DNPPort))
+		stack.HTTP = append(stack.HTTP, e.Host.At(rig.HTTPPort))
+	}
+	return stack, nil
 }
 
+// linkPlayers lets the first players connect, with their logins.
 func (s *floodRun) linkPlayers(ctx context.Context) error {
-	s.Swarm.Connect(floodPlayers)
-	err := proc.Await(ctx, bench.LinkTimeout, "all players have their links", func() bool { return s.complete() >= floodPlayers })
-	if err != nil {
-		return fmt.Errorf("%w: only %d of %d; the edge dropped:%s", err, s.complete(), floodPlayers, s.Stack.Drops())
+	if err := s.logins.Begin(s.Scene); err != nil {
+		return err
 	}
-	return s.playWhile(ctx, func() { time.Sleep(bench.SettleTime) }) // until the memory has its size
-}
-
-// playWhile publishes and measures windows until f has returned.
-func (s *floodRun) playWhile(ctx context.Context, f func()) error {
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	for {
-		var round bench.Round
-		err := s.Measure(ctx, &round, s.Case.States)
-		select {
-		case <-done:
-			return err
-		default:
-			if err != nil {
-				<-done
-				return err
-			}
-		}
-	}
-}
-
-// arrive floods while one player after the other connects. It returns the rate of the
-// flood.
-func (s *floodRun) arrive(ctx context.Context, f *forger) float64 {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	before, start := f.sent, time.Now()
-	done := make(chan struct{})
-	go func() { defer close(done); f.send(ctx, floodRequests<<10, forgedRate) }()
-	for i := range floodArrivals {
-		s.Swarm.Connect(floodPlayers + i + 1)
-		time.Sleep(arrivalPause)
-	}
-	_ = proc.Await(ctx, arrivalTimeout, "all players have their links", func() bool { return s.complete() >= s.Case.Clients }) // the result counts them
-	rate := time.Since(start)
-	cancel()
-	<-done
-	return float64(f.sent-before) / rate.Seconds()
-}
-
-func (s *floodRun) complete() (n int) {
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i := range clients {
-			if s.linked(&clients[i]) {
-				n++
-			}
+			clients[i].Edge = uint8(s.row.edges-1) * uint8(min(1, i/floodPlayers))
 		}
 	})
-	return n
-}
-
-// linked reports whether a client has a link to every state. States have the first link
-// ids; a hello has any.
-func (s *floodRun) linked(c *bench.Client) bool {
-	n := s.Case.States
-	return c.Phase == bench.Connected && len(c.Links) >= n && !slices.ContainsFunc(c.Links[:n], func(l bench.ClientLink) bool { return !l.Up })
-}
-
-// watchPlayers looks at the memory of the edge and at all players until the returned
-// function is called, which returns the interrupted players and the highest memory.
-func (s *floodRun) watchPlayers(ctx context.Context) (stop func() (interrupted int, peak int64)) {
-	var marks [floodPlayers]bool
-	var peak int64
-	end := during(ctx, watchPause, func() {
-		peak = max(peak, s.Stack.RSS())
-		s.markInterrupted(&marks)
-	})
-	return func() (interrupted int, _ int64) {
-		end()
-		for _, yes := range marks {
-			if yes {
-				interrupted++
-			}
-		}
-		return interrupted, peak
+	s.Swarm.Connect(floodPlayers)
+	err := proc.Await(ctx, bench.LinkTimeout, "all players have their links", func() bool { return s.Swarm.In() >= floodPlayers })
+	if err != nil {
+		return fmt.Errorf("%w: only %d of %d; the edges dropped:%s", err, s.Swarm.In(), floodPlayers, s.Stack.Drops())
 	}
+	return s.During(ctx, func() { rig.Sleep(ctx, bench.SettleTime) }) // until the memory has its size
 }
 
-// markInterrupted marks the players that are closed, or that have a link without an update
-// for silenceMax.
-func (s *floodRun) markInterrupted(marks *[floodPlayers]bool) {
-	s.Swarm.Do(func(clients []bench.Client) {
-		for i := range marks {
-			c := &clients[i]
-			marks[i] = marks[i] || c.Phase != bench.Connected ||
-				slices.ContainsFunc(c.Links, func(l bench.ClientLink) bool { return s.Swarm.Stale(l, silenceMax) })
-		}
-	})
-}
-
-// A forger sends connection requests from addresses that are not its own.
-type forger struct {
-	socket *bench.Socket
-	port   uint16
-	sent   int
-}
-
-func newForger(port uint16) (*forger, error) {
-	socket, err := bench.OpenSocket()
-	return &forger{socket: socket, port: port}, err
-}
-
-// send sends n requests, rate per second or as fast as it can if rate is 0. Answers stay
-// in the socket until its buffer is full.
-func (f *forger) send(ctx context.Context, n, rate int) time.Duration {
+// asFastAsCan sends a million forged datagrams.
+func (s *floodRun) asFastAsCan(ctx context.Context, out io.Writer) {
 	start := time.Now()
-	for i := 0; i < n && ctx.Err() == nil; i++ {
-		from := firstForged + rand.Uint32N(forgedSpread)
-		f.socket.Send(from, f.port, wire.AppendConnectionRequest(f.socket.Room()))
-		f.sent++
-		if i%forgedBatch == 0 && rate > 0 {
-			time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / time.Duration(rate))))
-		}
-	}
-	f.socket.Flush()
-	return time.Since(start)
+	s.forger.Send(ctx, floodRequests, 0)
+	took := time.Since(start)
+	fmt.Fprintf(out, "%d forged requests in %v (%.0f/s) while %d clients play\n", floodRequests, took.Round(time.Millisecond), floodRequests/took.Seconds(), floodPlayers)
 }
 
-// Bars of a flood.
-const (
-	floodRSSMax  = 16 << 20
-	floodArrives = 0.99
-)
+// A floodMark is what was used up to a moment.
+type floodMark struct {
+	at          time.Time
+	cpu         time.Duration
+	nats, redis float64
+	sent, bytes int
+	answered    int // since the last mark
+}
+
+func (s *floodRun) mark(ctx context.Context) (m floodMark) {
+	for _, e := range s.deployment.Edges {
+		m.cpu += proc.CPU(e.PID())
+	}
+	redis, _ := s.deployment.RedisCommands(ctx) // none without Redis
+	m.nats, m.redis = float64(s.deployment.NATSMessages()), float64(redis)
+	m.at, m.sent, m.bytes, m.answered = time.Now(), s.forger.Sent, s.forger.Bytes, s.forger.Answered()
+	return m
+}
+
+// flood floods alone for a while, and then lets one player after the other connect.
+func (s *floodRun) flood(ctx context.Context, rate int) {
+	calm := s.mark(ctx)
+	rig.Sleep(ctx, floodCalm)
+	first := s.mark(ctx)
+	began, sent := time.Now(), s.forger.Sent
+	s.forger.Send(ctx, int(floodAlone.Seconds()*float64(rate)), rate)
+	second := s.mark(ctx)
+	s.row.compare(calm, first, second)
+	s.Swarm.Do(func([]bench.Client) { s.row.growth = s.row.grown })
+	bench.Progress("%.0f/s; then %d players connect", float64(s.forger.Sent-sent)/time.Since(began).Seconds(), floodArrivals)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	began, sent = time.Now(), s.forger.Sent
+	go func() { defer close(done); s.forger.Send(ctx, floodRequests<<10, rate) }()
+	for i := range floodArrivals {
+		s.Swarm.Connect(floodPlayers + i + 1)
+		rig.Sleep(ctx, arrivalPause)
+	}
+	_ = proc.Await(ctx, floodWithin, "all players have their links", func() bool { return s.Swarm.In() >= s.Case.Clients }) // the row counts them
+	took := time.Since(began)
+	cancel()
+	<-done
+	s.row.rate = float64(s.forger.Sent-sent) / took.Seconds()
+}
+
+// compare takes what a flood used beyond what the time before it used.
+func (r *floodRow) compare(calm, first, second floodMark) {
+	forged, wall := float64(second.sent-first.sent), second.at.Sub(first.at).Seconds()
+	more := func(a, b, c float64) float64 { return c - b - (b-a)*wall/first.at.Sub(calm.at).Seconds() }
+	r.cpu = (second.cpu - first.cpu).Seconds() / wall
+	r.micros = 1e6 * more(calm.cpu.Seconds(), first.cpu.Seconds(), second.cpu.Seconds()) / forged
+	r.nats = max(0, more(calm.nats, first.nats, second.nats)) / forged
+	r.redis = max(0, more(calm.redis, first.redis, second.redis)) / forged
+	r.out = bench.Ratio(float64(second.answered), float64(second.bytes-first.bytes))
+}
+
+// memory returns the memory of each edge.
+func (s *floodRun) memory() (list []int64) {
+	for _, e := range s.deployment.Edges {
+		list = append(list, proc.RSS(e.PID()))
+	}
+	return list
+}
+
+// watch looks at the memory of the edges and whether a player has a link, which changes 20
+// times per second, without an update for a second.
+func (s *floodRun) watch(before []int64) {
+	now := s.memory()
+	s.Swarm.Do(func([]bench.Client) {
+		for i, n := range now {
+			s.row.grown = max(s.row.grown, n-before[i])
+		}
+		s.Swarm.MarkInterrupted(time.Second)
+	})
+}
+
+// count counts the players that were interrupted and those that got in.
+func (s *floodRun) count() {
+	s.Swarm.Do(func(clients []bench.Client) {
+		for _, c := range clients[:floodPlayers] {
+			if c.Phase != bench.Connected || c.Interrupted {
+				s.row.interrupted++
+			}
+		}
+		for _, c := range clients[floodPlayers:] {
+			if d := c.In.Sub(c.Began); c.Phase == bench.Connected && d > 0 && d <= floodWithin {
+				s.row.arrived++
+				s.row.slowest = max(s.row.slowest, d)
+			}
+		}
+	})
+}
+
+// missed names the bars that a row missed.
+func (r *floodRow) missed(rate int) (names string) {
+	most := float64(floodOut)
+	if r.auth == "open" {
+		most = floodOpen
+	}
+	for _, bar := range []struct {
+		name string
+		good bool
+	}{
+		{"rate", r.rate >= floodSlack*float64(r.of(rate))},
+		{"interrupted", r.interrupted == 0},
+		{"in", float64(r.arrived) >= floodShare*floodArrivals},
+		{"memory", r.growth <= floodGrowth},
+		{"out", r.out <= most},
+	} {
+		if !bar.good {
+			names += " " + bar.name
+		}
+	}
+	return names
+}
+
+// writeFlood prints a table and reports whether no row missed a bar.
+func writeFlood(out io.Writer, rows []floodRow, rate int) (good bool) {
+	good = true
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "auth\tdeployment\tforged/s\tinterrupted\tin 5 s\tslowest\tgrowth MiB\twith those\tcores\tµs each\tbytes out/in\tNATS/1000\tRedis/1000\tmissed\t\n")
+	for i := range rows {
+		r := &rows[i]
+		missed := r.missed(rate)
+		good = good && missed == ""
+		fmt.Fprintf(w, "%s\t%s\t%.0f\t%d\t%.2f %%\t%.2f s\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t\n", r.auth, r.where, r.rate, r.interrupted,
+			100*float64(r.arrived)/floodArrivals, r.slowest.Seconds(), mib(r.growth), mib(r.grown), r.cpu, r.micros, r.out, 1000*r.nats, 1000*r.redis, cmp.Or(missed, "none"))
+	}
+	_ = w.Flush() // the bars are judged all the same
+	return good
+}
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
@@ -244,24 +364,31 @@ const (
 	closesFor   = 30 * time.Second
 	closePause  = time.Second
 	leavers     = 50
-	closeDecide = 3 * time.Second        // longer than an edge waits for a sign of life of the client
-	leaveMax    = 2 * time.Second        // until a real close has freed the session
-	leaveLate   = 200 * time.Millisecond // for loops, events and this program
+	closeDecide = 3 * time.Second         // longer than an edge waits for a sign of life of the client
+	leaveMax    = 7500 * time.Millisecond // until a real close has freed the session: 2 to 7 s of silence, as bad as the path seems
 )
 
-// forgeCloses sends a close in the name of every player, once per second, while they play.
-// It leaves from the port of the player, so it is what a forger sends, byte for byte.
-func (s *floodRun) forgeCloses(ctx context.Context) {
+// closes sends a close in the name of every player, once per second, while they play. It leaves
+// from the port of the player, so it is what a forger sends, byte for byte. Then clients leave.
+func (s *floodRun) closes(ctx context.Context, out io.Writer) error {
+	bench.Progress("forged closes follow for %v", closesFor)
 	forged, lost := 0, 0
-	for end := time.Now().Add(closesFor); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(closePause) {
-		s.Swarm.Do(func([]bench.Client) {
-			for i := range floodPlayers {
-				s.sendClose(i)
-				forged++
-			}
+	err := s.During(ctx, func() {
+		stop := during(ctx, closePause, func() {
+			s.Swarm.Do(func([]bench.Client) {
+				for i := range floodPlayers {
+					s.sendClose(i)
+					forged++
+				}
+			})
 		})
+		rig.Sleep(ctx, closesFor)
+		stop()
+		rig.Sleep(ctx, closeDecide)
+	})
+	if err != nil {
+		return err
 	}
-	time.Sleep(closeDecide)
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i := range floodPlayers {
 			if clients[i].Phase != bench.Connected {
@@ -269,7 +396,13 @@ func (s *floodRun) forgeCloses(ctx context.Context) {
 			}
 		}
 	})
-	s.bar(lost == 0, "forged closes    %d in %v: %d sessions lost (bar 0)", forged, closesFor, lost)
+	fmt.Fprintf(out, "%d forged closes in %v: %d sessions lost (bar 0)\n", forged, closesFor, lost)
+	freed, slowest, err := s.leave(ctx)
+	fmt.Fprintf(out, "%d of %d real closes freed their sessions within %v, the last after %.2f s (bar all)\n", freed, leavers, leaveMax, slowest.Seconds())
+	if err == nil && (lost > 0 || freed < leavers) {
+		err = errors.New("closes: a bar was missed")
+	}
+	return err
 }
 
 func (s *floodRun) sendClose(index int) {
@@ -277,29 +410,28 @@ func (s *floodRun) sendClose(index int) {
 }
 
 // leave lets the last players with a session leave, and waits for the events of that.
-func (s *floodRun) leave(ctx context.Context) error {
+func (s *floodRun) leave(ctx context.Context) (freed int, slowest time.Duration, err error) {
 	left, err := s.Publisher.NC.SubscribeSync(s.Publisher.Subjects.Event(bench.Space))
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.Publisher.NC.Flush()
 	}
-	if err := s.Publisher.NC.Flush(); err != nil {
-		return err
+	if err != nil {
+		return 0, 0, err
 	}
 	start := time.Now()
 	s.Swarm.Do(func(clients []bench.Client) {
 		for i, sent := len(clients)-1, 0; i >= 0 && sent < leavers; i-- {
-			if c := &clients[i]; s.linked(c) { // others have no session
+			if c := &clients[i]; c.Phase == bench.Connected && !c.In.IsZero() { // others have no session
 				s.sendClose(i)
 				c.Phase = bench.Closed // it answers nothing
 				sent++
 			}
 		}
 	})
-	freed, slowest := 0, time.Duration(0)
+	wait, cancel := context.WithDeadline(ctx, start.Add(leaveMax))
+	defer cancel()
 	for freed < leavers {
-		wait, cancel := context.WithDeadline(ctx, start.Add(leaveMax+leaveLate))
 		m, err := left.NextMsgWithContext(wait)
-		cancel()
 		if err != nil {
 			break // the bar counts those that left
 		}
@@ -307,6 +439,5 @@ func (s *floodRun) leave(ctx context.Context) error {
 			freed, slowest = freed+1, time.Since(start)
 		}
 	}
-	s.bar(freed == leavers, "real closes      %d of %d sessions free within %v, the last after %.2f s (bar all)", freed, leavers, leaveMax+leaveLate, slowest.Seconds())
-	return nil
+	return freed, slowest, nil
 }

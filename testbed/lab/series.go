@@ -243,7 +243,7 @@ func flood(ctx context.Context, s *bench.Scene) (stop func()) {
 	start, sent := time.Now(), 0
 	return during(ctx, floodPause, func() {
 		for due := int(time.Since(start).Seconds() * floodRate); sent < due; sent++ {
-			socket.Send(bench.ClientAddress(floodClient), s.Stack.Ports[0], append(socket.Room(), kinds[sent%len(kinds)]...))
+			socket.Send(bench.ClientAddress(floodClient), s.Stack.Edges[0], append(socket.Room(), kinds[sent%len(kinds)]...))
 		}
 		socket.Flush()
 	})

@@ -17,6 +17,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +36,7 @@ import (
 // pods do: the port that a client talks to belongs to the name of its session.
 const (
 	NATSPort    = 4222
+	natsWebPort = 8222
 	routePort   = 6222
 	redisPort   = 6379
 	gossipPort  = 7946
@@ -184,7 +186,7 @@ func (d *Deployment) setNATS() (err error) {
 		routes = append(routes, "nats://"+n.Host.At(routePort))
 	}
 	for _, n := range d.NATS {
-		n.File, n.Args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", conf}
+		n.File, n.Args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", conf, "-m", strconv.Itoa(natsWebPort)}
 		n.Env = []string{
 			"NATS_NAME=" + n.Name, "NATS_LISTEN=" + n.Host.At(NATSPort), "NATS_ROUTE=" + n.Host.At(routePort),
 			"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + filepath.Join(d.cfg.Dir, n.Name),
@@ -316,6 +318,19 @@ func (d *Deployment) TellRedis(ctx context.Context, words ...any) error {
 		return nil
 	}
 	return err
+}
+
+// NATSMessages returns how many messages the NATS servers have received.
+func (d *Deployment) NATSMessages() (sum uint64) {
+	for _, n := range d.NATS {
+		var told struct {
+			InMsgs uint64 `json:"in_msgs"`
+		}
+		text, _ := d.Web.Get(n.Host.At(natsWebPort), "/varz")
+		_ = json.Unmarshal([]byte(text), &told) // a server that does not answer has received none
+		sum += told.InMsgs
+	}
+	return sum
 }
 
 // RedisCommands returns how many commands Redis has carried out.

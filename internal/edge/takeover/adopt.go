@@ -20,6 +20,17 @@ const spacePatience = 10 * time.Second
 // claims. Datagrams can be forged, so it needs a bound.
 const edgeReadsPerSecond = 500
 
+// How many questions per second about strangers an edge asks the affinity. Datagrams that
+// may begin a session need no question: without one they are the endpoint's, which proves
+// the address of who logs in while too many do, and the log finds out if another edge has
+// the session. All others may be those of sessions that a balancer has moved here, and it
+// moves many at once.
+const (
+	edgeJoinsPerSecond  = 250
+	edgeOthersPerSecond = 500
+	edgeOthersBurst     = 16_384
+)
+
 // moveAfter is after how many datagrams that came to another worker a session goes there.
 // The kernel sends a client always to the same socket, and cannot be asked to which, so a
 // session that was taken over without a datagram is at any worker at first.
@@ -62,6 +73,9 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 		b.pass(worker, from, o)
 		return true
 	}
+	if !b.orphans.waiting(from) && !b.mayAsk(now, o.data) {
+		return false
+	}
 	first, ok := b.hold(now, from, o)
 	if first {
 		b.lookUp(now, from, request)
@@ -69,6 +83,16 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 	// A request that cannot wait counts as that of a new client, unless others wait in its name,
 	// which may be forged: what the endpoint greets it does not forward.
 	return ok || !request || b.orphans.waiting(from)
+}
+
+// mayAsk reports whether the edge may find out about one more client of which it knows nothing,
+// because of a datagram.
+func (b *base) mayAsk(now time.Time, p []byte) bool {
+	workers := float64(b.host.Workers())
+	if b.cfg.Endpoint.MayBegin(p) {
+		return b.joins.take(now, edgeJoinsPerSecond/workers, edgeJoinsPerSecond/workers)
+	}
+	return b.others.take(now, edgeOthersPerSecond/workers, edgeOthersBurst/workers)
 }
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's

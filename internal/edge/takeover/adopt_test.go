@@ -494,3 +494,68 @@ func TestLogAwayEnds(t *testing.T) {
 		t.Error("no session is left to ask the log, and logins are rejected for ever")
 	}
 }
+
+// TestQuestionsAboutStrangers: what the edge asks about strangers is bounded, however many
+// datagrams come in their names. Those that may begin a session are the endpoint's without a
+// question; sessions that a balancer moves here, many at once, are asked about even beside a
+// flood of those.
+func TestQuestionsAboutStrangers(t *testing.T) {
+	l := newLoser(t)
+	const seconds, moved = 3, 10_000
+	next := 1000
+	for range seconds * 100 {
+		for range 1000 { // 100,000 requests per second
+			l.worker.deliver(clientAddr(next), "", 0, 1, 0, 0, 0)
+			next++
+		}
+		l.pass(10 * time.Millisecond)
+	}
+	if most := (seconds + 1) * edgeJoinsPerSecond; l.finds > most || l.finds < most/2 {
+		t.Errorf("%d questions in %d s, want up to %d", l.finds, seconds, most)
+	}
+	if n := l.worker.endpoint.Stats().DatagramsIn; n < seconds*90_000 {
+		t.Errorf("the endpoint got %d requests, want nearly all", n)
+	}
+	l.finds = 0
+	for range moved / 1000 {
+		for range 1000 {
+			l.worker.deliver(clientAddr(next), "", 3, 1, 0)
+			next++
+		}
+		l.pass(orphanTime)
+	}
+	if l.finds < moved || l.finds > moved+seconds { // one more for the claim of the loser
+		t.Errorf("%d questions about %d clients that a balancer moved", l.finds, moved)
+	}
+	for range 20 {
+		for range orphansMax {
+			l.worker.deliver(clientAddr(next), "", 3, 1, 0)
+			next++
+		}
+		l.pass(orphanTime)
+	}
+	if most := edgeOthersBurst + 20*edgeOthersPerSecond; l.finds > most {
+		t.Errorf("%d questions, want up to %d", l.finds, most)
+	}
+}
+
+// TestReturnedHint: an edge that returns datagrams over this one serves their client, and this
+// one does not ask again where the client is served.
+func TestReturnedHint(t *testing.T) {
+	e := newTestEdge(t)
+	w, addr := e.workers[0], clientAddr(1)
+	e.locations.hint(e.net.Now(), w.t.client(addr), "e2")
+	for range 10 {
+		e.pass(elsewhereTime - time.Millisecond)
+		e.locations.Returned(e.net.Now(), w.t.client(addr), "e2")
+		w.deliver(addr, "", 3, 1, 0)
+	}
+	if len(e.forwarded) != 10 || w.t.counts.OrphansHeld > 0 {
+		t.Errorf("%d of 10 datagrams are forwarded, and %d had to wait", len(e.forwarded), w.t.counts.OrphansHeld)
+	}
+	e.locations.Returned(e.net.Now(), w.t.client(addr), "e3")
+	e.pass(elsewhereTime)
+	if kind, _, _ := e.locations.locate(e.net.Now(), w.t.client(addr)); kind == placeElsewhere {
+		t.Error("what another edge returned counts")
+	}
+}

@@ -182,6 +182,18 @@ func (l *Locations) hint(now time.Time, c forward.Client, node string) {
 	l.hints.Set(x)
 }
 
+// Returned notes that node sent a datagram to a client through this edge, so it serves the
+// client: the hint that says so goes on to count.
+func (l *Locations) Returned(now time.Time, c forward.Client, node string) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	x := l.byClient[c]
+	if x != nil && x.hint != 0 && x.node == node && x.until.Sub(now) < elsewhereTime/2 {
+		x.until = now.Add(elsewhereTime)
+		l.hints.Set(x)
+	}
+}
+
 // Withdraw forgets the hint that node serves a client.
 func (l *Locations) Withdraw(c forward.Client, node string) {
 	l.guard.Lock()

@@ -82,6 +82,8 @@ type base struct {
 
 	awaiting []*Session // that wait for their spaces, oldest first
 	reads    budget     // of logs, for clients that no edge claims
+	joins    allowance  // of questions about clients that seem to begin a session
+	others   allowance  // of questions about other clients
 
 	leaving bool // the worker hands its sessions over
 	counts  Counts
@@ -356,6 +358,23 @@ func (b *budget) spend(now time.Time, most int) bool {
 	}
 	b.spent++
 	return b.spent <= most
+}
+
+// An allowance is a token bucket. The zero value is full.
+type allowance struct {
+	used float64 // tokens
+	at   time.Time
+}
+
+// take takes a token. A bucket gets rate tokens per second, and holds burst of them.
+func (a *allowance) take(now time.Time, rate, burst float64) bool {
+	a.used = max(0, a.used-rate*max(0, now.Sub(a.at).Seconds()))
+	a.at = now
+	if a.used+1 > burst {
+		return false
+	}
+	a.used++
+	return true
 }
 
 // A pace spreads work evenly over time.

@@ -182,7 +182,11 @@ func runBench(ctx context.Context, args []string) error {
 	only := c.String("only", "", "only this series: "+strings.Join(lab.Series(), ", "))
 	oneCase := c.String("case", "", "only this case: STATES,HZ,CLIENTS,EDGES[,LINKS]")
 	model := c.String("model", "all", "what changes with -case: all values, tenth = every tenth, sine = slowly and filtered by precision")
-	flood := c.Bool("flood", false, "only a flood: a million forged connection requests while clients play, 50,000 per second while more connect, and forged closes")
+	var floods lab.FloodConfig
+	flood := c.Bool("flood", false, "only floods of forged requests, logins and closes")
+	c.redisFlag()
+	c.IntVar(&floods.Rate, "flood-rate", 100_000, "forged datagrams per second; half as many with --auth open")
+	c.StringVar(&floods.Only, "flood-only", "", "only floods with this in their names, such as token, or callout, one edge")
 	profile := c.String("profile", "", "folder for CPU and allocation profiles of the first edge; they cost some of the figures")
 	if err := c.parse(args); err != nil {
 		return err
@@ -196,7 +200,8 @@ func runBench(ctx context.Context, args []string) error {
 		r.Watch = lab.Profile(*profile)
 	}
 	if *flood {
-		return lab.Flood(ctx, &r, os.Stdout)
+		floods.Bin, floods.NATSConf, floods.Redis, floods.Dir = c.bin, c.natsConf, c.redis, c.dir
+		return lab.Flood(ctx, &r, floods, os.Stdout)
 	}
 	var results []bench.Result
 	var err error
