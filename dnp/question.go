@@ -145,10 +145,8 @@ func (q *question) receive(p []byte) bool {
 		if a := &q.list[i]; a.id == m.Link && a.number > 0 {
 			if !a.answered {
 				a.answered = true
-				if a.acked {
-					q.answers++
-					q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
-				}
+				q.answers++
+				q.links.core.event(q.links.conn, Event{Kind: EventAnswered})
 				q.settle(a)
 			}
 			return true
