@@ -23,8 +23,8 @@ import (
 const (
 	floodRate    = 100_000 // per second
 	floodPlaying = 20
-	floodJoining = 200
-	floodJoinFor = 4 * time.Second // in which they begin
+	floodJoining = 100
+	floodJoinFor = 2 * time.Second // in which they begin
 	floodWithin  = 5 * time.Second // in which each has to be in
 )
 
@@ -113,12 +113,16 @@ func (w *floodWorld) flood(more func() bool) {
 
 // TestForgedLogins: 100,000 forged logins a second, from as many addresses, keep none of those
 // out who join, interrupt none of those who play, and cost few questions to the game's service,
-// to the affinity and to the log. Every library is among the players.
+// to the affinity and to the log. Every library is among the players. By default it plays half of
+// the combinations, because a million datagrams take their time; with -rounds all.
 func TestForgedLogins(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		callout, durable bool
 	}{{name: "token"}, {name: "callout", callout: true}, {name: "token, durable", durable: true}, {name: "callout, durable", callout: true, durable: true}} {
+		if *rounds == 0 && c.callout == c.durable {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) { floodLogins(newFloodWorld(t, c.callout, c.durable)) })
 	}
 }
