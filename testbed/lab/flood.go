@@ -55,10 +55,10 @@ type FloodConfig struct {
 
 // A floodKind is one row of the table.
 type floodKind struct {
-	auth, where    string
-	edges          int
-	log            bool
-	relayed, first bool // players are at one edge, the flood and those who connect at another; the row with more floods
+	auth, where string
+	edges       int
+	log         bool
+	first       bool // the row with more floods
 }
 
 // of returns the rate of a kind: players who do not log in are proven at the first datagram, so
