@@ -29,6 +29,7 @@ func TestHeard(t *testing.T) {
 		{func() {
 			l.answered(0, cluster.ActionRead, &cluster.Answer{Verdict: fence.Unknown, Heartbeat: cluster.Heartbeat{Seq: clock + 20}})
 		}, clock + 9, "there is no answer"},
+		{func() { l.putHolder(0, cluster.Holder{Seq: clock + 11, Node: "b"}) }, clock + 11, "another relay hints that it holds the shard"},
 	} {
 		step.hear()
 		if got := l.heard[0].highest.Load(); got != step.want {

@@ -128,6 +128,7 @@ func (l *Leases) hinted(m *nats.Msg) {
 
 // putHolder brings the newest record of a holder to a lease.
 func (l *Leases) putHolder(n int, h cluster.Holder) {
+	l.heard[n%l.cfg.Streams].hear(h.Seq)
 	l.shards[n].put(func(in *inbox) {
 		if h.Seq > in.holder.Seq {
 			in.holder = h
