@@ -166,3 +166,32 @@ func TestAnswersWithoutLog(t *testing.T) {
 		t.Error("no answer ends nothing")
 	}
 }
+
+// TestSuspectedWithoutLog: a Close, or a second request, ends no connection whose question waits
+// for the log: the peer cannot answer.
+func TestSuspectedWithoutLog(t *testing.T) {
+	for _, forged := range []string{"02", "00 0100 0000"} {
+		for _, life := range []string{"04 0000 61", "0a 0000 00"} { // the second shows that the peer knows command 10
+			cfg := alive()
+			cfg.Logged = true
+			s := serve(t, cfg)
+			s.recv(life)
+			s.store()
+			for range 60 {
+				s.recv(forged)
+				s.wait(time.Second)
+			}
+			if _, ending := s.c.Ending(); ending || !s.c.Established() {
+				t.Fatalf("%s: it ends: %q", forged, s.happen)
+			}
+			for range 10 {
+				s.store()
+				s.recv(forged)
+				s.wait(time.Second)
+			}
+			if _, ending := s.c.Ending(); !ending {
+				t.Errorf("%s: no answer ends nothing", forged)
+			}
+		}
+	}
+}

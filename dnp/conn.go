@@ -217,6 +217,9 @@ func (c *Conn) pump(now instant, out Sender) {
 }
 
 func (c *Conn) pumpEstablished(now instant, out Sender) {
+	if c.log.askWaits(&c.life, &c.send) { // the peer cannot answer
+		c.life.postpone(now, c.loss.silence(c.e.cfg.ReliableResend))
+	}
 	if reason, over := c.overdue(now); over {
 		c.end(reason, out)
 		return

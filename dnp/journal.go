@@ -108,6 +108,11 @@ const (
 	contradictionTime = 10 * time.Second
 )
 
+// askWaits reports whether something that asks a suspected peer waits to be stored.
+func (j *journal) askWaits(l *liveness, w *sendWindow) bool {
+	return j != nil && l.suspected() && w.unsent()
+}
+
 func (j *journal) isMuted() bool { return j != nil && j.muted }
 
 // want tells the owner that there is something to write.

@@ -119,6 +119,16 @@ func (l *liveness) wait(cfg *Config, d time.Duration) time.Duration {
 	return max(d, min(d<<(l.refuted-1), cfg.ReliableTimeout))
 }
 
+// postpone has a suspected peer be silent for d from now on.
+func (l *liveness) postpone(now instant, d time.Duration) {
+	if l.closeAt != never {
+		l.closeAt = max(l.closeAt, now.add(d))
+	}
+	if l.restartAt != never {
+		l.restartAt = max(l.restartAt, now.add(min(d, restartMax)))
+	}
+}
+
 func (l *liveness) hearIf(valid bool, now instant) {
 	if valid {
 		l.hear(now)
@@ -180,7 +190,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 		c.e.drop(DropUnexpected)
 		c.life.test(c.links.asker())
 		l.restartAt = min(l.closeAt, now.add(l.wait(&c.e.cfg, min(c.loss.silence(c.e.cfg.ReliableResend), restartMax))))
-	case now < l.restartAt:
+	case now < l.restartAt, c.log.askWaits(l, &c.send):
 		c.e.drop(DropUnexpected)
 	default:
 		c.startAgain(p, now, out)

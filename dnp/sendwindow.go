@@ -107,6 +107,11 @@ func (w *sendWindow) waiting() bool {
 	return w.partAt > 0 || w.urgent() || len(w.queue) > 0 || len(w.offers) > 0
 }
 
+// unsent reports whether a command waits that is more urgent than the queue, or has a number.
+func (w *sendWindow) unsent() bool {
+	return w.urgent() || slices.ContainsFunc(w.flight, func(o outgoing) bool { return o.sends == 0 })
+}
+
 // urgent reports whether a probe or a question waits.
 func (w *sendWindow) urgent() bool { return w.probes > 0 || w.question != nil }
 
