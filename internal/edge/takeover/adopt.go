@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"time"
@@ -53,7 +54,7 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 		b.notePath(now, from, o.edge)
 		b.hold(now, from, o)
 		return true
-	case b.cfg.Endpoint.Unproven(from):
+	case b.cfg.Endpoint.Unproven(from) && !ofSession(o.data):
 		return false
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)
@@ -94,6 +95,26 @@ func (b *base) mayAsk(now time.Time, p []byte) bool {
 	}
 	return b.others.take(now, edgeOthersPerSecond/workers, edgeOthersBurst/workers)
 }
+
+// ofSession reports whether a datagram has a number to which a client does not come before it has
+// proved its address. A forged request has the endpoint greet a client whose owner has died, which
+// must not keep the edge from taking its session over.
+func ofSession(p []byte) bool {
+	if len(p) < 3 {
+		return false
+	}
+	n := binary.LittleEndian.Uint16(p[1:])
+	switch wire.Command(p[0]) {
+	case wire.CommandReliableMessage, wire.CommandReliableLinkState, wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
+		return n > 0
+	case wire.CommandReliableAck:
+		return n >= proofNumbers
+	}
+	return false
+}
+
+// proofNumbers is a bound of the numbers of what an endpoint greets a client with.
+const proofNumbers = 8
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
 // next datagrams go there, too: a balancer may send them all here, and no log has the client

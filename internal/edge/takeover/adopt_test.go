@@ -456,6 +456,35 @@ func TestForgedOwner(t *testing.T) {
 	}
 }
 
+// TestGreetedInItsName: a forged request has an edge greet a client whose owner has died. The
+// edge takes its session over all the same when something comes that a stranger does not say.
+func TestGreetedInItsName(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	for range 3 {
+		if err := c.Send(first.net.Now(), []byte("said")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Advance(first.net.Now())
+	first.pass(100 * time.Millisecond)
+	received, sent := first.workers[0].session(addr).Log.Conn().NextNumbers()
+	for _, p := range [][]byte{{4, byte(received), 0, 'x'}, {6, byte(sent + proofNumbers), 0, 0}} {
+		next := first.next()
+		w := next.workers[0]
+		w.deliver(addr, "", 0, 1, 0, 0, 0)
+		next.pass(10 * time.Millisecond)
+		if !w.endpoint.Unproven(addr) {
+			t.Fatal("the request is not greeted")
+		}
+		w.deliver(addr, "", 6, 0, 0, 1) // of what it was greeted with, but with an error
+		w.wantPhase("a client that is greeted says that", addr, Over)
+		w.deliver(addr, "", p...)
+		next.pass(100 * time.Millisecond)
+		w.wantPhase("only a client with a session says that", addr, Serving)
+	}
+}
+
 // TestYieldsToAnotherListener: an edge that leaves a session to its living owner does not
 // have a worker of another listener take it over either.
 func TestYieldsToAnotherListener(t *testing.T) {
