@@ -23,8 +23,8 @@ func (c Client) key() (k clientKey) {
 }
 
 // A fence remembers the highest epochs of the sessions of clients that other edges serve, and
-// what they may still send, for up to max clients; then it forgets the one that was longest not used. Entry 0 is the
-// head of a ring in the order of use.
+// what they may still send, for up to max clients; then it forgets the one that was longest not
+// used. Entry 0 is the head of a ring in the order of use.
 type fence struct {
 	max     int
 	entries []fenceEntry

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -32,13 +31,13 @@ const (
 // be full again.
 type traffic struct {
 	datagrams, bytes, spare time.Duration
-	owed                    uint16 // answers that the owner asked for
-	sent, acknowledged      uint16 // latest numbers that were returned to the client
+	owed                    uint16   // answers that the owner asked for
+	sent, acknowledged      wire.Seq // latest numbers that were returned to the client
 }
 
 // returned notes a datagram of the owner to the client.
 func (t *traffic) returned(p []byte) {
-	switch cmd, seq, ok := numbered(p); {
+	switch cmd, seq, ok := wire.Numbered(p); {
 	case !ok:
 	case cmd == wire.CommandReliableAck:
 		t.acknowledged = seq
@@ -74,26 +73,13 @@ func (t *traffic) allow(rate Rate, now time.Duration, p []byte) bool {
 
 // likely reports whether a datagram has a number near those that were returned to the client.
 func (t *traffic) likely(p []byte) bool {
-	cmd, seq, ok := numbered(p)
+	cmd, seq, ok := wire.Numbered(p)
 	near := t.acknowledged
 	if cmd == wire.CommandReliableAck {
 		near = t.sent
 	}
 	ahead := seq - near // modulo 65536; in a profile that counts modulo 65535, one off
 	return ok && ahead+likelyRange <= 2*likelyRange
-}
-
-// numbered returns the command and the number of a datagram that has one.
-func numbered(p []byte) (cmd wire.Command, seq uint16, ok bool) {
-	if len(p) < 3 {
-		return 0, 0, false
-	}
-	switch cmd = wire.Command(p[0]); cmd {
-	case wire.CommandReliableAck, wire.CommandReliableMessage, wire.CommandReliableLinkState,
-		wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
-		return cmd, binary.LittleEndian.Uint16(p[1:]), true
-	}
-	return cmd, 0, false
 }
 
 func isAnswer(cmd wire.Command) bool {

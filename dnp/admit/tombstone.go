@@ -17,7 +17,8 @@ type tomb struct {
 	until int64
 }
 
-// A graveyard holds the addresses whose sessions ended less than lateFor ago. A new mark in a full set replaces the one that would end first.
+// A graveyard holds the addresses whose sessions ended less than lateFor ago. A new mark in a
+// full set replaces the one that would end first.
 type graveyard struct {
 	slots []tomb
 	seed  maphash.Seed

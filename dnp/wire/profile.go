@@ -95,6 +95,18 @@ func (c Command) String() string {
 // that count modulo [Profile.Modulus].
 type Seq uint16
 
+// Numbered returns the command of a datagram, and the number of a reliable command or of the one
+// that it acknowledges. It reports false for other datagrams and those that are too short.
+func Numbered(p []byte) (cmd Command, seq Seq, ok bool) {
+	r := NewReader(p)
+	cmd, seq = Command(r.Uint8()), Seq(r.Uint16())
+	switch cmd {
+	case CommandReliableAck, CommandReliableMessage, CommandReliableLinkState, CommandReliableMessageLong, CommandReliableLinkStateLong:
+		return cmd, seq, r.Err() == nil
+	}
+	return cmd, 0, false
+}
+
 // Seq returns the wire number of the n-th reliable command of a connection.
 func (p Profile) Seq(n uint64) Seq { return Seq(n % p.Modulus()) }
 

@@ -181,7 +181,7 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created} })
 	if other {
 		m.replaced.Add(1)
-		m.cfg.Log.Warn("a stream was made again; what it had is lost, unless nodes still have it", "stream", before.name, "first_sequence", info.Config.FirstSeq)
+		m.cfg.Log.Warn("a stream was made again; its former messages are lost, but nodes store again what they hold", "stream", before.name, "first_sequence", info.Config.FirstSeq)
 		m.cfg.Replaced(g, info.Config)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package takeover
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"time"
@@ -100,17 +99,11 @@ func (b *base) mayAsk(now time.Time, p []byte) bool {
 // proved its address. A forged request has the endpoint greet a client whose owner has died, which
 // must not keep the edge from taking its session over.
 func ofSession(p []byte) bool {
-	if len(p) < 3 {
-		return false
+	cmd, n, ok := wire.Numbered(p)
+	if cmd == wire.CommandReliableAck {
+		return ok && n >= proofNumbers
 	}
-	n := binary.LittleEndian.Uint16(p[1:])
-	switch wire.Command(p[0]) {
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState, wire.CommandReliableMessageLong, wire.CommandReliableLinkStateLong:
-		return n > 0
-	case wire.CommandReliableAck:
-		return n >= proofNumbers
-	}
-	return false
+	return ok && n > 0
 }
 
 // proofNumbers is a bound of the numbers of what an endpoint greets a client with.
