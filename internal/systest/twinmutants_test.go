@@ -11,7 +11,7 @@ var hostileArgs = []string{"-seed", "1", "-rounds", "60", "-hostile", "on"}
 var twinMutants = []mutants.Mutant{
 	{Name: "close_counts_at_once", File: "dnp/liveness.go", Old: "case c.client:\n\t\tc.life.closeAt = now", New: "case true:\n\t\tc.life.closeAt = now", Run: chaosRun, Args: hostileArgs},
 	{Name: "suspects_are_not_asked", File: "dnp/liveness.go", Old: "l.tested = q.askIfAlive() || l.tested", New: "l.tested = true", Run: chaosRun, Args: hostileArgs},
-	{Name: "restarts_at_once", File: "dnp/liveness.go", Old: "case now < l.restartAt:", New: "case false:", Run: chaosRun, Args: hostileArgs},
+	{Name: "restarts_at_once", File: "dnp/liveness.go", Old: "case now < l.restartAt, c.log.askWaits(l, &c.send):", New: "case false:", Run: chaosRun, Args: hostileArgs},
 	{Name: "suspects_are_asked_once", File: "dnp/conn.go", Old: "if c.life.suspected() { // what", New: "if false { // what", Run: troubleRun, Args: hostileArgs},
 }
 
