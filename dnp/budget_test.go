@@ -66,7 +66,7 @@ func short(t *testing.T, cfg Config, sources int, types ...string) (*connTest, [
 		}
 		all = append(all, src)
 		s.wait(time.Second)
-		s.recv("07" + fmt.Sprintf("%02x", byte(i)) + "80")
+		s.recv(fmt.Sprintf("06 %02x%02x 00", byte(i), i>>8), fmt.Sprintf("07 %02x80", byte(i)))
 	}
 	s.wait(time.Second)
 	s.flush()

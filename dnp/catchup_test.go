@@ -58,7 +58,7 @@ func TestLateLinkUpIsRepeated(t *testing.T) {
 	s.wait(time.Second) // the offer is repeated, and the change's repeats are over
 	s.flush()
 	s.sent = nil
-	s.recv("07 0080")
+	s.recv("06 0000 00", "07 0080")
 	s.c.loss.share = 0 // otherwise each repeat is sent twice
 	s.flush()
 	s.want("the change after the offer", "09 01 0080 01 0000 05")

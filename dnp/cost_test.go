@@ -73,6 +73,7 @@ func (c *crowd) join(tb testing.TB, addr netip.AddrPort) {
 	}
 	for i := range c.sources {
 		c.e.Advance(c.now, &c.out)
+		c.e.Receive(c.now, addr, wire.ReliableAck{Seq: wire.Denetwork.Seq(conn.send.base())}.Append(nil), &c.out)
 		c.e.Receive(c.now, addr, wire.LinkUp{Link: wire.LinkID(0x8000 + i)}.Append(nil), &c.out)
 	}
 }

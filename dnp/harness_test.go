@@ -259,7 +259,7 @@ func linked(t *testing.T, cfg Config, readOnly bool, types ...string) (*connTest
 		t.Fatal(err)
 	}
 	s.pump()
-	s.recv("07 0080") // LinkUp stands for the acknowledgement
+	s.recv("06 0000 00", "07 0080")
 	s.sent, s.happen = nil, nil
 	return s, src
 }

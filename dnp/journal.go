@@ -490,7 +490,6 @@ func (t *linkTable) replayChange(ch LinkChange, now instant) {
 		t.slots[slot].flags |= linkProven
 		if l := &t.slots[slot]; l.phase < LinkUp && !l.has(linkByPeer) {
 			l.phase, l.sent = LinkUp, 0 // which values arrived is unknown
-			t.answered(slot, now)
 			t.mark(slot)
 		}
 	case ch.What == LinkRefused:

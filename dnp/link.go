@@ -203,6 +203,8 @@ func (t *linkTable) commandsProcessed(now instant) {
 	done := t.send.processed()
 	for i := range done {
 		switch o := &done[i]; {
+		case o.kind == SentLink && o.takeDown && !t.ids.gone(o.link):
+			t.refused(o.link)
 		case o.kind == SentLink && !t.ids.gone(o.link):
 			t.awaitAnswer(o.link, now)
 		case o.kind == SentLink, o.kind == SentFrozen && o.takeDown:
@@ -242,17 +244,6 @@ func (t *linkTable) bringUp(slot int, phase LinkPhase) {
 	}
 }
 
-// answered takes an answer to an offer for the acknowledgement of the offer, which
-// spares the peer a repeat.
-func (t *linkTable) answered(slot int, now instant) {
-	if o := t.send.offerInFlight(slot); o != nil {
-		t.send.acknowledged(o)
-		t.log.want(needSoon)
-		o.kind = SentMessage // nothing follows from its processing any longer
-		t.commandsProcessed(now)
-	}
-}
-
 // receiveLinkUp handles the peer's acceptance of an offer. It reports whether it is
 // valid.
 func (t *linkTable) receiveLinkUp(p []byte, now instant) bool {
@@ -286,13 +277,14 @@ func (t *linkTable) prove(slot int, now instant) {
 	}
 	l.flags |= linkProven
 	if l.phase != LinkUp {
-		t.bringUp(slot, LinkUp) // first, or answered starts a wait for LinkUp
-		t.answered(slot, now)
+		t.bringUp(slot, LinkUp)
 	}
 }
 
 // receiveLinkDown handles the peer's refusal of an offer, or the end of a link. It
-// reports whether it is valid.
+// reports whether it is valid. Neither LinkUp nor LinkDown stands for the acknowledgement of
+// an offer: LinkIds can be guessed, and the peer would wait for the number for ever. So a
+// refusal waits for it.
 func (t *linkTable) receiveLinkDown(p []byte, now instant) bool {
 	m, err := wire.ParseLinkDown(p)
 	if err != nil {
@@ -304,14 +296,24 @@ func (t *linkTable) receiveLinkDown(p []byte, now instant) bool {
 		t.core.drop(DropUnknownLink)
 		return false
 	}
-	ours, source := !t.slots[slot].has(linkByPeer), t.sourceAt(slot)
-	t.log.linkChanged(m.Link, LinkRefused)
-	t.remove(slot)
-	if ours {
-		t.answered(slot, now)
+	if o := t.send.offerInFlight(slot); o != nil {
+		o.takeDown = true
+	} else {
+		t.refused(m.Link)
 	}
-	t.core.event(t.conn, Event{Kind: EventLinkDown, Link: m.Link, Source: source})
 	return true
+}
+
+// refused ends a link that the peer does not want.
+func (t *linkTable) refused(id wire.LinkID) {
+	slot, ok := t.slotOf(id)
+	if !ok {
+		return
+	}
+	source := t.sourceAt(slot)
+	t.log.linkChanged(id, LinkRefused)
+	t.remove(slot)
+	t.core.event(t.conn, Event{Kind: EventLinkDown, Link: id, Source: source})
 }
 
 // takeDown sends LinkDown, and repeats it a few times. On a logged connection this

@@ -20,6 +20,10 @@ func TestLinkOffer(t *testing.T) {
 	s.want("a repeated offer has the newest values", "05 0000 0080 01 0100 4d 0200 01 07 03 0000")
 	s.recv("07 0080")
 	s.events("LinkUp", "link up 8000")
+	if s.c.send.flight[0].acked {
+		t.Error("anybody can have said that: the peer may wait for the offer")
+	}
+	s.recv("06 0000 00")
 	s.flush()
 	s.want("the peer may have taken the first copy, so what changed since follows", "09 01 0080 01 0000 07")
 	s.wait(time.Second)
@@ -60,7 +64,13 @@ func TestLinkRefused(t *testing.T) {
 	s.c.Link(src, true)
 	s.pump()
 	s.recv("08 0080")
-	s.events("the peer does not want it", "link down 8000")
+	s.events("anybody can have said that: the peer may wait for the offer")
+	s.wait(500 * time.Millisecond)
+	if len(s.sent) != 2 || s.sent[0] != s.sent[1] {
+		t.Errorf("sent %v, want the offer and its repeat", s.sent)
+	}
+	s.recv("06 0000 00")
+	s.events("the peer has the offer, and does not want the link", "link down 8000")
 	s.sent = nil
 	s.c.Link(src, true)
 	s.pump()
@@ -209,7 +219,7 @@ func TestPeerOffersOurID(t *testing.T) {
 	s.recv("05 0000 0080 00 0100 50 0100 01 00")
 	s.events("so did the peer, at the same time", "link offered 8000 P values=1 readonly=false")
 	s.want("ours moves: the peer ignores our offer, its own link being there", "06 0000 00", "05 0100 0180 01 0100 4d 0100 01 00")
-	s.recv("07 0180")
+	s.recv("06 0000 00", "06 0100 00", "07 0180")
 	s.events("and comes up", "link up 8001")
 	s.recv("05 0100 0180 00 0100 50 0100 01 00")
 	s.want("Java may use an id twice. LinkDown would hit our link, so there is only silence", "06 0100 00")

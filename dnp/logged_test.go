@@ -433,7 +433,7 @@ func TestLoggedFarewellOfOffer(t *testing.T) {
 func TestCheckpointEndsLinks(t *testing.T) {
 	s, src := withFarewell(t)
 	s.store()
-	s.recv("07 0080")
+	s.recv("06 0000 00", "07 0080")
 	s.store()
 	s.c.Unlink(src, true)
 	cfg := quiet()

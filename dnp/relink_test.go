@@ -54,7 +54,7 @@ func TestRelinkBeforeLinkUp(t *testing.T) {
 	}
 	s.wait(600 * time.Millisecond)
 	s.want("a repeat, too", "05 0000 0080 01 0100 4d 0100 01 02")
-	s.recv("07 0080")
+	s.recv("06 0000 00", "07 0080")
 	s.flush()
 	s.want("the peer may have taken either copy", "09 01 0080 01 0000 02")
 }

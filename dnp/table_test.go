@@ -94,7 +94,7 @@ func TestOfferBetweenChanges(t *testing.T) {
 	s.want("the offer has the change", "05 0100 0180 01 0100 4d 0100 01 01")
 	set(src2, 0, "02")
 	s.flush()
-	s.recv("07 0180")
+	s.recv("06 0100 00", "07 0180")
 	s.flush()
 	s.want("a change of the same version came after the offer", "09 01 0180 01 0000 02")
 	_ = src

@@ -53,7 +53,7 @@ func TestUpdateCounts(t *testing.T) {
 		s.c.Link(extra, true)
 		s.pump()
 		id := byte(i + 1)
-		s.recv("07" + fmt.Sprintf("%02x", id) + "80")
+		s.recv(fmt.Sprintf("06 %02x00 00", id), fmt.Sprintf("07 %02x80", id))
 		defer func() { _ = extra }()
 		set(extra, 0, "01")
 	}
