@@ -63,11 +63,10 @@ type Config struct {
 	// then only decides whether to find out if peers understand command 10.
 	Login LoginFunc
 
-	// RateDatagrams and RateBytes are how much a peer that connected to us may send
-	// per second. The buckets hold two seconds. Datagrams beyond that are dropped unread,
-	// but for some that are likely the peer's. Acknowledgements, LinkUps and LinkDowns that
-	// answer us are free. 0 is no limit.
-	RateDatagrams, RateBytes int
+	// Rate is how much a peer that connected to us may send. The buckets hold two seconds.
+	// Datagrams beyond that are dropped unread, but for some that are likely the peer's.
+	// Acknowledgements, LinkUps and LinkDowns that answer us are free.
+	Rate admit.Rate
 
 	// Logged (a log, not a login) makes the connections of peers that connected to us
 	// wait for a log that the owner writes; see journal.go.
@@ -196,8 +195,8 @@ func (cfg Config) validate() error {
 	between("PeerValuesMax", cfg.PeerValuesMax, 1, netstate.ValuesMax)
 	between("LongMax", cfg.LongMax, 1, longMaxMax)
 	between("UnprovenMax", cfg.UnprovenMax, 1, 1<<24)
-	between("RateDatagrams", cfg.RateDatagrams, 0, 1_000_000)
-	between("RateBytes", cfg.RateBytes, 0, 1<<30)
+	between("Rate.Datagrams", cfg.Rate.Datagrams, 0, 1_000_000)
+	between("Rate.Bytes", cfg.Rate.Bytes, 0, 1<<30)
 	between("BytesPerSecond", cfg.BytesPerSecond, -1<<30, 1<<30)
 	between("OfferBytesPerSecond", cfg.OfferBytesPerSecond, -1<<30, 1<<30)
 	between("len(Refresh)", len(cfg.Refresh), 0, refreshStepsMax)

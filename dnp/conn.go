@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -37,7 +38,7 @@ type Conn struct {
 
 	life      liveness
 	connect   connecting
-	limit     rateLimit
+	limit     admit.Allowance
 	suspicion suspicion
 
 	send       sendWindow

@@ -375,7 +375,7 @@ func TestBadRequests(t *testing.T) {
 
 func rateConfig(t *testing.T) Config {
 	cfg := quiet()
-	cfg.RateDatagrams, cfg.RateBytes = 10, 1000
+	cfg.Rate = admit.Rate{Datagrams: 10, Bytes: 1000}
 	cfg.Gate = gate(t, admit.Config{})
 	return cfg
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -211,7 +212,7 @@ func TestLongTime(t *testing.T) {
 		{"an offer that stops", "0b %s 0300 02 0100 6d", "04 %s 62", "", time.Second, 60, true},
 	} {
 		s := serve(t, quiet())
-		s.c.e.cfg.RateBytes, s.c.e.cfg.RateDatagrams = 0, 0
+		s.c.e.cfg.Rate = admit.Rate{}
 		n := 0
 		send := func(format string) {
 			s.recv(fmt.Sprintf(format, fmt.Sprintf("%02x%02x", n&0xFF, n>>8)))

@@ -156,7 +156,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 		o.sends++
 	}
 	o.last = now
-	c.limit.expectAnswers()
+	c.limit.ExpectAnswers()
 	c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), n, o), out)
 	if !first {
 		return

@@ -3,6 +3,9 @@ package forward
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/admit"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 // fenceFor is how long the highest epoch of a client counts, since it was last seen. It has
@@ -38,7 +41,9 @@ type fenceEntry struct {
 	origin      uint64        // process to whose socket the last Orphan of the client came; 0 for none
 	epoch       uint64        // highest that was seen
 	seen        time.Duration // when that epoch was seen last
-	traffic     traffic       // what the client may still send by this edge
+
+	allowance          admit.Allowance // what may still be forwarded in the name of the client
+	sent, acknowledged wire.Seq        // latest numbers that were returned to the client
 }
 
 func newFence(most int) fence {

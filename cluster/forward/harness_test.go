@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/admit"
 )
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random tests")
@@ -71,7 +73,7 @@ type node struct {
 type world struct {
 	t     *testing.T
 	now   time.Time
-	rate  Rate
+	rate  admit.Rate
 	nodes map[string]*node
 	order []*node
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -22,7 +23,7 @@ type rated struct {
 }
 
 func newRated(t *testing.T) rated {
-	w := &world{t: t, now: epoch, nodes: map[string]*node{}, rate: Rate{Datagrams: 200, Bytes: 64 << 10}}
+	w := &world{t: t, now: epoch, nodes: map[string]*node{}, rate: admit.Rate{Datagrams: 200, Bytes: 64 << 10}}
 	r := rated{world: w, owner: w.start("owner", 0, 1), ingress: w.start("ingress", 1, 2)}
 	w.meet()
 	for n := range 100 {

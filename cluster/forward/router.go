@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/admit"
 )
 
 // Config is what a Router is made of.
@@ -24,7 +26,7 @@ type Config struct {
 
 	// Rate is how much of each client that other edges serve this edge forwards: as much
 	// as such an edge takes from a client itself.
-	Rate Rate
+	Rate admit.Rate
 }
 
 // Bounds.
@@ -123,7 +125,7 @@ func (r *Router) In(now time.Time, node string, c Client, hops uint8, data []byt
 		return false
 	}
 	e := r.fence.touch(c.key())
-	if hops == 0 && !e.traffic.allow(r.cfg.Rate, at, data) {
+	if hops == 0 && !e.allow(r.cfg.Rate, at, data) {
 		r.stats.Drops[DropRate]++
 		return false
 	}
@@ -293,7 +295,7 @@ func (r *Router) receiveOut(now time.Duration, from *peer, m *message, own uint6
 		return
 	}
 	e.observe(now, m.epoch)
-	e.traffic.returned(m.data)
+	e.returned(m.data)
 	d.Kind = ToClient
 	r.stats.Client++
 }

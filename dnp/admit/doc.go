@@ -16,6 +16,8 @@
 // with a full bucket. So forged sources, however many, cannot lock anybody out; the
 // bucket for all and the stateless mode bound them.
 //
+// An [Allowance] bounds what is taken in the name of a peer that has a connection.
+//
 // The package has no clock and no goroutine, and allocates nothing after New. One
 // goroutine owns a Gate, so if the kernel spreads the ports of an address over several
 // sockets, the address has a bucket in each.

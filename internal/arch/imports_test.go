@@ -18,7 +18,7 @@ import (
 var rules = map[string][]string{
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
-	"dnp/admit":    {},
+	"dnp/admit":    {"dnp/wire"},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
 	"dnp/dnptest":  {"dnp/netstate", "dnp/wire", "github.com/x448/float16"}, // a twin of the reference clients, so nothing of dnp itself
@@ -40,7 +40,7 @@ var rules = map[string][]string{
 
 	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
-	"cluster/forward":        {"cluster", "dnp/wire"},
+	"cluster/forward":        {"cluster", "dnp/admit", "dnp/wire"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "internal/turn", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},

@@ -10,7 +10,6 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
@@ -89,8 +88,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 		return err
 	}
 	if n.durable != nil { // without a log no other edge serves the clients of this one
-		rate := forward.Rate{Datagrams: c.SessionDatagramRate, Bytes: c.SessionByteRate}
-		if n.forward, err = NewForwarding(&c.Forward, rate, n.name, n.gossip, n.log); err != nil {
+		if n.forward, err = NewForwarding(&c.Forward, clientRate(&c.Edge), n.name, n.gossip, n.log); err != nil {
 			return err
 		}
 	}
@@ -200,8 +198,8 @@ func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable) (*edge
 		ClientStates: clientStates[c.ClientStates], Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
 		Auth: auths[c.Auth], TokenKeys: c.TokenKeys,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
-		Admission:     admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
-		RateDatagrams: c.SessionDatagramRate, RateBytes: c.SessionByteRate,
+		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
+		Rate:           clientRate(c),
 		Durable:        durable,
 		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
 	}
@@ -209,6 +207,11 @@ func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable) (*edge
 		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})
 	}
 	return edge.New(cfg)
+}
+
+// clientRate returns how much each client may send.
+func clientRate(c *config.Edge) admit.Rate {
+	return admit.Rate{Datagrams: c.SessionDatagramRate, Bytes: c.SessionByteRate}
 }
 
 // orUnlimited returns the rate of a flag, where 0 is unlimited, as edge.Config expects it,

@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/cluster/forward/socket"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 )
@@ -33,7 +34,7 @@ type Forwarding struct {
 // NewForwarding opens the port for datagrams of other edges, and publishes its address and
 // the name of this process through gossip. It forwards rate of each client. Without members or
 // keys nothing can be forwarded: then it logs that, and returns nil.
-func NewForwarding(c *config.Forward, rate forward.Rate, node string, members *gossip.Gossip, log *slog.Logger) (*Forwarding, error) {
+func NewForwarding(c *config.Forward, rate admit.Rate, node string, members *gossip.Gossip, log *slog.Logger) (*Forwarding, error) {
 	if members == nil || len(members.Keys()) == 0 {
 		log.Info("datagrams of clients that other edges serve are not forwarded: forwarding needs --gossip-join and --gossip-key-file")
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/cluster/forward"
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
@@ -20,7 +20,7 @@ func TestForwardingNeedsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	w, err := NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, forward.Rate{}, "e", g, log)
+	w, err := NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, admit.Rate{}, "e", g, log)
 	if w != nil || err != nil || strings.Count(text.String(), "not forwarded") != 1 {
 		t.Errorf("without keys: %v, %v, and the log says %q", w, err, text.String())
 	}

@@ -75,9 +75,8 @@ type Config struct {
 	// exceed them by one each. 0 means 65,536 and no bound, respectively.
 	SessionsMax, SessionsPerAddress int
 
-	// RateDatagrams and RateBytes are how much each client may send per second; see
-	// dnp.Config. 0 means no limit.
-	RateDatagrams, RateBytes int
+	// Rate is how much each client may send; see dnp.Config.
+	Rate admit.Rate
 
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates fanout.ClientStates

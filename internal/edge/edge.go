@@ -250,8 +250,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Logged:  e.cfg.Durable != nil,
 		LongMax: longMax,
 
-		RateDatagrams: e.cfg.RateDatagrams,
-		RateBytes:     e.cfg.RateBytes,
+		Rate: e.cfg.Rate,
 
 		BytesPerSecond:      e.cfg.BytesPerSecond,
 		OfferBytesPerSecond: e.cfg.OfferBytesPerSecond,

@@ -19,6 +19,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/forward"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
@@ -86,7 +87,7 @@ func (p *pair) start(name string, g *gossip.Gossip) {
 		port = p.addrs[0].Port()
 	}
 	log := slog.New(slog.DiscardHandler)
-	fw, err := compose.NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, forward.Rate{Datagrams: 200, Bytes: 64 << 10}, name, g, log)
+	fw, err := compose.NewForwarding(&config.Forward{ForwardListen: "127.0.0.1:0"}, admit.Rate{Datagrams: 200, Bytes: 64 << 10}, name, g, log)
 	if err != nil {
 		p.Fatal(err)
 	}
