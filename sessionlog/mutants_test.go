@@ -53,6 +53,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "delivered_is_guessed", File: "sessionlog/answer.go", Old: "s.undelivered.restore(c.ckpt, c.delivered)", New: "s.undelivered.restore(c.ckpt, 1<<62)"},
 	{Name: "hand_over_of_any_size", File: "sessionlog/write.go", Old: "s.undelivered.bytes+len(all) <= handBytesMax", New: "true", Run: "^TestHandsQueueOver$"},
 	{Name: "hand_over_forgets_the_queue", File: "sessionlog/write.go", Old: "s.undelivered.bytes+len(all) <= handBytesMax", New: "false", Run: "^TestHandsQueueOver$"},
+	{Name: "hand_over_counts_no_loss", File: "sessionlog/write.go", Old: "\t\tlost++\n", New: "", Run: "^TestHandsQueueOver$"},
 	{Name: "checkpoint_of_what_is_not_stored", File: "dnp/snapshot.go", Old: "if e := &r.early[i]; e.store != unasked || !logged {", New: "if e := &r.early[i]; e.store == asked {"},
 	{Name: "feed_starts_anew", File: "sessionlog/answer.go", Old: "conn, c.token, ckptWrites", New: "conn, c.ckpt.Token/2, ckptWrites"},
 	{Name: "other_format_before_a_checkpoint", File: "sessionlog/answer.go", Old: "if err == ErrFormat {", New: "if false {", Run: "^TestOtherFormat$"},

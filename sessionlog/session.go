@@ -118,6 +118,10 @@ type Action struct {
 	// ActionUncertain: the next number that the log expects of the client, and the next
 	// number of the edge.
 	Received, Sent uint64
+
+	// ActionHanded: how many messages to the client are lost, because they had no number and
+	// there was no room for them.
+	Lost int
 }
 
 // A Phase is a phase of a Session.
@@ -181,6 +185,7 @@ type pendingWrite struct {
 	Write
 	kind   RecordKind // RecordOpen, RecordAdopt, RecordHand or RecordClose; 0 for none of them
 	reason string     // of RecordClose
+	lost   int        // messages that RecordHand has no room for
 }
 
 // Open begins the session of a client that proved its address. conn has to be logged; info is

@@ -174,6 +174,9 @@ func TestHandsQueueOver(t *testing.T) {
 		d.heard = nil
 		d.s.HandOver("b")
 		d.run(time.Second)
+		if d.last.Lost != 5-c.queued {
+			t.Errorf("with %d bytes that the game has not consumed the hand-over counts %d lost messages, want %d; %v", c.message, d.last.Lost, 5-c.queued, d.heard)
+		}
 		d.s = sessionlog.Adopt(d.config("b"), "log")
 		d.run(100 * time.Millisecond)
 		d.s.Claim()

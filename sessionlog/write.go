@@ -57,18 +57,19 @@ func (s *Session) writeChanges(now time.Time) {
 		p.kind = RecordHand
 		k.Hand = &s.successor
 	}
-	s.fill(now, &k, ckpt)
+	p.lost = s.fill(now, &k, ckpt)
 	s.write(&k, p)
 }
 
-// fill puts the changes of the connection into a block, and a checkpoint if ckpt is true.
-func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
+// fill puts the changes of the connection into a block, and a checkpoint if ckpt is true. It
+// returns how many messages a hand-over loses.
+func (s *Session) fill(now time.Time, k *Block, ckpt bool) (lost int) {
 	s.writeNow, s.writeBy = false, time.Time{}
 	if ckpt {
 		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.previous, Undelivered: s.undelivered.list}
 		c.Snapshot = s.conn.AppendCheckpoint(nil)
 		if k.Hand != nil {
-			s.handQueue(c)
+			lost = s.handQueue(c)
 		}
 		k.Ckpt = c
 		s.ckptAt = now
@@ -81,14 +82,20 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) {
 	if s.conn.Urgent() {
 		s.writeNow = true // BlockBytes left some changes out
 	}
+	return lost
 }
 
 // handQueue has a checkpoint hand over the messages that have no number, unless it gets too large:
-// then they are lost, as those of an edge that dies.
-func (s *Session) handQueue(c *Checkpoint) {
+// then they are lost, as those of an edge that dies. It returns how many.
+func (s *Session) handQueue(c *Checkpoint) (lost int) {
 	if all := s.conn.AppendSnapshot(nil); s.undelivered.bytes+len(all) <= handBytesMax {
 		c.Snapshot = all
+		return 0
 	}
+	for range s.conn.QueuedTokens {
+		lost++
+	}
+	return lost
 }
 
 // ckptDue reports whether the next write should be a checkpoint.
@@ -142,7 +149,7 @@ func (s *Session) stored(now time.Time, seq uint64) {
 		s.phase = Owning
 		s.emit(Action{Kind: ActionOpened, Epoch: s.epoch, Info: s.info})
 	case RecordHand:
-		s.end(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor})
+		s.end(Action{Kind: ActionHanded, Epoch: s.epoch, Node: s.successor, Lost: p.lost})
 		return
 	case RecordClose:
 		s.closed(p.reason)

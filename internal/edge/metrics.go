@@ -203,6 +203,8 @@ func (e *Edge) durableMetrics(cache *telemetry.Cache[Stats]) []telemetry.Metric 
 		of.Counter("opened", "{session}", "Sessions that began here.", func(c *takeover.Counts) uint64 { return c.SessionsOpened }),
 		of.Counter("adopted", "{session}", "Sessions that this edge took over from other edges.", func(c *takeover.Counts) uint64 { return c.SessionsAdopted }),
 		of.Counter("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", func(c *takeover.Counts) uint64 { return c.SessionsHanded }),
+		of.Counter("queued.lost", "{message}", "Reliable messages to clients that were not sent yet and for which the hand-over of their session had no room.",
+			func(c *takeover.Counts) uint64 { return c.QueuedLost }),
 		of.Counter("lost", "{session}", "Sessions that other edges took over although this edge had not handed them over.", func(c *takeover.Counts) uint64 { return c.SessionsLost }),
 		of.Counter("elsewhere", "{session}", "Connections that ended without a farewell because another edge has the client's session.",
 			func(c *takeover.Counts) uint64 { return c.SessionsElsewhere }),

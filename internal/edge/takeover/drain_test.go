@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/memaffinity"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 var errRefused = errors.New("the other edge refuses")
@@ -74,6 +75,16 @@ func TestDrainPrepared(t *testing.T) {
 	e.drained("both are prepared, and one is the successor", first, second, 1, 0)
 	if n := w.t.Count(); n != 0 {
 		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// TestQueuedLost: messages for which a hand-over had no room are counted.
+func TestQueuedLost(t *testing.T) {
+	e, _, _ := newDrained(t)
+	w := e.workers[0]
+	w.t.act(e.net.Now(), w.session(clientAddr(1)), sessionlog.Action{Kind: sessionlog.ActionHanded, Node: "e2", Lost: 3})
+	if n := w.t.counts.QueuedLost; n != 3 {
+		t.Errorf("%d messages are counted, want 3", n)
 	}
 }
 

@@ -32,6 +32,7 @@ type Counts struct {
 	SessionsOpened    uint64
 	SessionsAdopted   uint64 // taken over
 	SessionsHanded    uint64 // to other edges and workers
+	QueuedLost        uint64 // reliable messages to clients for which a hand-over had no room
 	SessionsLost      uint64 // because another edge took them over
 	SessionsElsewhere uint64 // that began here while another edge had them
 	SessionsUncertain uint64 // ended because their history cannot be established

@@ -289,6 +289,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionHanded:
 		t.counts.SessionsHanded++
+		t.counts.QueuedLost += uint64(a.Lost)
 		t.handed(s, a.Node)
 	case sessionlog.ActionEnded:
 		t.release(s)
