@@ -25,12 +25,12 @@ type Forger struct {
 	Make    func(b []byte) []byte // appends a datagram
 	Clients int                   // in whose names it sends, too
 
-	Sent            int    // datagrams
-	Bytes           int    // of those in the names of strangers
-	seen, seenBytes int    // answers since the last call of Answered
-	lost            uint32 // answers that found the buffer full
-	socket          *Socket
-	clients         *Socket
+	// Since the last call of Amplification.
+	bytes           int    // in the names of strangers
+	seen, seenBytes int    // answers to them
+	lost            uint32 // answers that found the buffer full until then
+
+	socket, clients *Socket
 }
 
 // NewForger returns a forger that knows the addresses and ports of the clients of a swarm.
@@ -42,19 +42,19 @@ func NewForger(w *Swarm) (*Forger, error) {
 // Close closes the socket of the strangers.
 func (f *Forger) Close() { f.socket.Close() }
 
-// Send sends n datagrams, rate per second or as fast as it can if rate is 0, until ctx ends.
-func (f *Forger) Send(ctx context.Context, n, rate int) {
-	start := time.Now()
-	for i := 0; i < n && ctx.Err() == nil; i++ {
+// Send sends n datagrams, rate per second or as fast as it can if rate is 0, until ctx ends. It
+// returns how many it sent per second.
+func (f *Forger) Send(ctx context.Context, n, rate int) float64 {
+	start, i := time.Now(), 0
+	for ; i < n && ctx.Err() == nil; i++ {
 		socket, from := f.socket, firstForged+rand.Uint32N(forgedSpread)
 		if i%ownEvery == 0 && f.Clients > 0 {
 			socket, from = f.clients, ClientAddress(rand.IntN(f.Clients))
 		}
 		p := f.Make(socket.Room())
 		socket.Send(from, f.To, p)
-		f.Sent++
 		if socket == f.socket {
-			f.Bytes += len(p)
+			f.bytes += len(p)
 		}
 		if i%forgedBatch == 0 && rate > 0 {
 			time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / time.Duration(rate))))
@@ -65,6 +65,7 @@ func (f *Forger) Send(ctx context.Context, n, rate int) {
 	}
 	f.socket.Flush()
 	f.clients.Flush()
+	return float64(i) / time.Since(start).Seconds()
 }
 
 // look reads some of the answers.
@@ -76,11 +77,12 @@ func (f *Forger) look() {
 	}
 }
 
-// Answered returns how many bytes the strangers were sent since the last call. Those answers
-// that found the buffer full count as the others do.
-func (f *Forger) Answered() int {
+// Amplification returns how many bytes the strangers were sent for each byte of theirs, since the
+// last call. Those answers that found the buffer full count as the others do.
+func (f *Forger) Amplification() float64 {
 	lost := f.socket.overflows()
-	bytes := Ratio(float64(f.seenBytes), float64(f.seen)) * float64(f.seen+int(lost-f.lost))
-	f.seen, f.seenBytes, f.lost = 0, 0, lost
-	return int(bytes)
+	answers := Ratio(float64(f.seenBytes), float64(f.seen)) * float64(f.seen+int(lost-f.lost))
+	sent := float64(f.bytes)
+	f.bytes, f.seen, f.seenBytes, f.lost = 0, 0, 0, lost
+	return Ratio(answers, sent)
 }

@@ -320,6 +320,14 @@ func (d *Deployment) TellRedis(ctx context.Context, words ...any) error {
 	return err
 }
 
+// EdgeCPU returns the CPU time of all edges.
+func (d *Deployment) EdgeCPU() (sum time.Duration) {
+	for _, e := range d.Edges {
+		sum += proc.CPU(e.PID())
+	}
+	return sum
+}
+
 // NATSMessages returns how many messages the NATS servers have received.
 func (d *Deployment) NATSMessages() (sum uint64) {
 	for _, n := range d.NATS {

@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -166,13 +165,6 @@ func (r *run) operations(ctx context.Context) map[string]uint64 {
 	return sum
 }
 
-func (r *run) cpu() (sum time.Duration) {
-	for _, e := range r.Edges {
-		sum += proc.CPU(e.PID())
-	}
-	return sum
-}
-
 // Times of faults.
 const (
 	stopLeast  = 100 * time.Millisecond
@@ -237,9 +229,9 @@ func (r *run) sprayed(ctx context.Context, n int) error {
 	defer r.SetSpray(false)
 	return r.Log.During(what, "", func() error {
 		rig.Sleep(ctx, time.Second)
-		cpu, down := r.cpu(), r.Down()
+		cpu, down := r.EdgeCPU(), r.Down()
 		rig.Sleep(ctx, sprayTime)
-		r.Log.Add(history.Record{Kind: history.CPU, Note: what, N: r.Down() - down, D: (r.cpu() - cpu).Microseconds()})
+		r.Log.Add(history.Record{Kind: history.CPU, Note: what, N: r.Down() - down, D: (r.EdgeCPU() - cpu).Microseconds()})
 		return nil
 	})
 }
