@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -61,7 +62,7 @@ func (c *testCluster) prepare(d *rig.Deployment, cfg *Config) (err error) {
 			return err
 		}
 	}
-	d.Web, d.EdgeURLs = rig.NewWeb(c.game), nil
+	d.Web, d.EdgeURLs = rig.NewWeb(c.game, rig.WebTimeout), nil
 	for i, n := range d.NATS {
 		at := c.proxies.At(uint16(rig.NATSPort + i))
 		p, err := rig.NewTCPProxy(c.proxies, at, n.Host.At(rig.NATSPort))
@@ -72,7 +73,7 @@ func (c *testCluster) prepare(d *rig.Deployment, cfg *Config) (err error) {
 	}
 	for i, e := range d.Edges {
 		p, err := play.NewBalancer(play.BalancerConfig{
-			Listen: c.proxies.AddrPort(uint16(rig.DNPPort + i)), Edges: addrs(e), In: c.proxies.In, Path: cfg.Impaired, Seed: cfg.Seed + uint64(i),
+			Listen: c.proxies.AddrPort(uint16(rig.DNPPort + i)), Edges: []netip.AddrPort{e.Host.AddrPort(rig.DNPPort)}, Host: c.proxies, Path: cfg.Impaired, Seed: cfg.Seed + uint64(i),
 		})
 		if err != nil {
 			return err

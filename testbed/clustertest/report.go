@@ -3,13 +3,13 @@
 package clustertest
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/history"
 )
 
 // A Round is the measurement of one fault.
@@ -99,7 +99,7 @@ func (r *Report) Write(w io.Writer) error {
 		}
 		for _, m := range measures {
 			v := values(rounds, m.of)
-			fmt.Fprintf(t, "\t%.2f / %.2f / %.2f", quantile(v, 0.5).Seconds(), quantile(v, 0.99).Seconds(), quantile(v, 1).Seconds())
+			fmt.Fprintf(t, "\t%.2f / %.2f / %.2f", history.Quantile(v, 0.5).Seconds(), history.Quantile(v, 0.99).Seconds(), history.Quantile(v, 1).Seconds())
 		}
 		fmt.Fprintf(t, "\t%d\n", violations)
 	}
@@ -117,12 +117,12 @@ func (r *Report) remarks() string {
 		rounds := r.of(f.Name)
 		for _, m := range measures {
 			v := values(rounds, m.of)
-			if bar := m.bars[f.Name] + m.bars["*"]; bar > 0 && len(v) > 0 && quantile(v, 1) > bar {
-				fmt.Fprintf(&b, "above its bar: %s, %s: at most %s wanted, max is %s\n", f.Name, m.name, short(bar), short(quantile(v, 1)))
+			if bar := m.bars[f.Name] + m.bars["*"]; bar > 0 && len(v) > 0 && history.Quantile(v, 1) > bar {
+				fmt.Fprintf(&b, "above its bar: %s, %s: at most %s wanted, max is %s\n", f.Name, m.name, short(bar), short(history.Quantile(v, 1)))
 			}
 		}
-		if v := values(rounds, func(m Round) time.Duration { return m.Equal }); len(v) > 0 && quantile(v, 0.99) > equalBar {
-			fmt.Fprintf(&b, "above its bar: %s, to equal: p99 of at most %s wanted, is %s\n", f.Name, short(equalBar), short(quantile(v, 0.99)))
+		if v := values(rounds, func(m Round) time.Duration { return m.Equal }); len(v) > 0 && history.Quantile(v, 0.99) > equalBar {
+			fmt.Fprintf(&b, "above its bar: %s, to equal: p99 of at most %s wanted, is %s\n", f.Name, short(equalBar), short(history.Quantile(v, 0.99)))
 		}
 		for _, m := range rounds {
 			for _, v := range m.Violations {
@@ -149,16 +149,5 @@ func values(rounds []Round, of func(Round) time.Duration) (all []time.Duration) 
 	for _, m := range rounds {
 		all = append(all, of(m))
 	}
-	slices.SortFunc(all, cmp.Compare)
 	return all
-}
-
-// quantile returns the smallest of sorted values that the share q of them does not exceed:
-// the p99 of 30 values is the largest.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	i := int(float64(len(sorted))*q + 0.999999)
-	return sorted[max(0, min(i, len(sorted))-1)]
 }

@@ -32,7 +32,7 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 	}
 	// Relays store each half second, so a publish that was accepted a second ago is stored.
 	// The random rest moves the fault within that half second.
-	rig.Sleep(ctx, time.Second+r.random(0, time.Second))
+	rig.Sleep(ctx, time.Second+play.Random(r.rng, 0, time.Second))
 	if _, err := r.equalSince(ctx, true); err != nil {
 		return m, err
 	}
@@ -162,11 +162,6 @@ func (r *run) change() {
 	}
 }
 
-// random returns a duration, by the seed of the run.
-func (r *run) random(least, most time.Duration) time.Duration {
-	return least + time.Duration(r.rng.Int64N(int64(most-least)))
-}
-
 // Times of faults.
 const (
 	faultLeast   = 100 * time.Millisecond
@@ -201,7 +196,7 @@ func (s *scene) pause(ctx context.Context) error {
 	if err := s.home.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	s.during(ctx, s.random(faultLeast, faultMost))
+	s.during(ctx, play.Random(s.rng, faultLeast, faultMost))
 	return s.home.Signal(syscall.SIGCONT)
 }
 
@@ -209,7 +204,7 @@ func (s *scene) partition(ctx context.Context) error {
 	if err := s.Cut(s.home.Host, true); err != nil {
 		return err
 	}
-	s.during(ctx, s.random(faultLeast, faultMost))
+	s.during(ctx, play.Random(s.rng, faultLeast, faultMost))
 	return s.Cut(s.home.Host, false)
 }
 
@@ -223,7 +218,7 @@ func (s *scene) natsLeader(ctx context.Context) error {
 	if err := leader.Kill(); err != nil {
 		return err
 	}
-	s.during(ctx, s.random(2*time.Second, 8*time.Second))
+	s.during(ctx, play.Random(s.rng, 2*time.Second, 8*time.Second))
 	return leader.Start()
 }
 
@@ -237,7 +232,7 @@ func (s *scene) link(ctx context.Context) error {
 		}
 	}
 	if stall {
-		s.during(ctx, s.random(faultLeast, 4*time.Second))
+		s.during(ctx, play.Random(s.rng, faultLeast, 4*time.Second))
 	}
 	for _, p := range s.toNATS {
 		p.Stall(false)

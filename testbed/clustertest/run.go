@@ -188,7 +188,7 @@ func (r *run) join(ctx context.Context, running *sync.WaitGroup) error {
 		}{{direct, dnptest.Cpp(), true}, {proxy, dnptest.Cpp(), false}, {proxy, dnptest.Java(), false}} {
 			p := &player{clean: c.clean}
 			p.Player = &play.Player{
-				Name: fmt.Sprintf("%s%d@%s", c.b.Name, len(r.players), e.Name), Behaviour: c.b, Server: c.to, In: r.testCluster.players.In, Note: p.note, LinkDown: p.down,
+				Name: fmt.Sprintf("%s%d@%s", c.b.Name, len(r.players), e.Name), Behaviour: c.b, Server: c.to, Host: r.testCluster.players, Note: p.note, LinkDown: p.down,
 			}
 			r.players = append(r.players, p)
 			running.Go(func() { p.Run(ctx) })
@@ -230,11 +230,4 @@ func (p *player) takeProblems() []string {
 	problems := p.problems
 	p.problems = nil
 	return problems
-}
-
-func addrs(nodes ...*rig.Node) (list []netip.AddrPort) {
-	for _, n := range nodes {
-		list = append(list, n.Host.AddrPort(rig.DNPPort))
-	}
-	return list
 }

@@ -189,3 +189,18 @@ func TestBound(t *testing.T) {
 		}
 	}
 }
+
+func TestQuantile(t *testing.T) {
+	var v []time.Duration
+	for i := range 30 {
+		v = append(v, time.Duration(30-i))
+	}
+	for q, want := range map[float64]time.Duration{0.5: 16, 0.99: 30, 1: 30, 0.9: 28, 0: 1} {
+		if got := Quantile(v, q); got != want {
+			t.Errorf("quantile %v of 1 to 30 is %d, want %d", q, got, want)
+		}
+	}
+	if got := Quantile(nil, 0.5); got != 0 {
+		t.Errorf("quantile of nothing is %d", got)
+	}
+}

@@ -32,13 +32,12 @@ type balancer struct {
 	fails   []int    // in a row, by node
 	group   string   // of next hops in the kernel
 	log     *history.Log
-	web     http.Client
+	web     rig.Web
 }
 
 // newBalancer prepares the route to the address of a service. Nothing is routed yet.
 func newBalancer(address, port string, nodes []string, log *history.Log) (*balancer, error) {
-	b := &balancer{address: address, nodes: nodes, port: port, fails: make([]int, len(nodes)), log: log}
-	b.web = http.Client{Timeout: checkTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	b := &balancer{address: address, nodes: nodes, port: port, fails: make([]int, len(nodes)), log: log, web: rig.NewWeb(nil, checkTimeout)}
 	if err := ip("addr", "replace", "10.198.255.254/32", "dev", "lo"); err != nil {
 		return nil, err
 	}
@@ -52,18 +51,21 @@ func newBalancer(address, port string, nodes []string, log *history.Log) (*balan
 
 func (b *balancer) run(ctx context.Context) {
 	rig.Every(ctx, checkEvery, func() {
-		if err := b.check(ctx); err != nil {
+		if err := b.check(); err != nil {
 			fmt.Println("   balancer:", err)
 		}
 	})
 }
 
 // check asks all nodes and routes over those that have an edge.
-func (b *balancer) check(ctx context.Context) error {
+func (b *balancer) check() error {
 	answers := make([]chan bool, len(b.nodes))
 	for i, n := range b.nodes {
 		answers[i] = make(chan bool, 1)
-		go func() { answers[i] <- b.healthy(ctx, n) }()
+		go func() {
+			_, status := b.web.Get(n+":"+b.port, "/healthz")
+			answers[i] <- status == http.StatusOK
+		}()
 	}
 	var good []string
 	for i := range b.nodes {
@@ -94,19 +96,6 @@ func (b *balancer) check(ctx context.Context) error {
 		return ip("route", "replace", b.address+"/32", "nhid", groupID)
 	}
 	return nil
-}
-
-func (b *balancer) healthy(ctx context.Context, node string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+node+":"+b.port+"/healthz", nil)
-	if err != nil {
-		return false
-	}
-	answer, err := b.web.Do(request)
-	if err != nil {
-		return false
-	}
-	answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
 }
 
 func ip(args ...string) error { return rig.Command("ip", args...) }

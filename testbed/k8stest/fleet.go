@@ -112,12 +112,7 @@ func (k *kube) expose(values ...string) error {
 	if err := k.install("play", true, values...); err != nil {
 		return err
 	}
-	for _, w := range []string{"deployment/dnprelay-edge", "statefulset/dnprelay-relay", "statefulset/dnprelay-nats"} {
-		if err := k.rolledOut(w); err != nil { // helm does not wait for the old pods to go
-			return err
-		}
-	}
-	return nil
+	return k.rolledOut("deployment/dnprelay-edge", "statefulset/dnprelay-relay", "statefulset/dnprelay-nats") // helm does not wait for the old pods to go
 }
 
 // newFleet starts players, the game server and the balancer, and waits until all players
@@ -311,26 +306,24 @@ func (k *kube) upgrade() error {
 	if err := k.install("play", true, append(playValues(k.cfg.Durability), "log.level=debug")...); err != nil {
 		return err
 	}
-	return k.nodesRolledOut()
+	return k.rolledOut("deployment/dnprelay-edge", "statefulset/dnprelay-relay")
 }
 
 func (k *kube) rollback() error {
 	if _, err := k.helm("play", "rollback", "dnprelay", "--wait", "--timeout", "4m"); err != nil {
 		return err
 	}
-	return k.nodesRolledOut()
+	return k.rolledOut("deployment/dnprelay-edge", "statefulset/dnprelay-relay")
 }
 
-func (k *kube) nodesRolledOut() error {
-	if err := k.rolledOut("deployment/dnprelay-edge"); err != nil {
-		return err
+// rolledOut waits until workloads have only new pods.
+func (k *kube) rolledOut(workloads ...string) error {
+	for _, w := range workloads {
+		if _, err := k.ctl("play", "rollout", "status", w, "--timeout", "4m"); err != nil {
+			return err
+		}
 	}
-	return k.rolledOut("statefulset/dnprelay-relay")
-}
-
-func (k *kube) rolledOut(workload string) error {
-	_, err := k.ctl("play", "rollout", "status", workload, "--timeout", "4m")
-	return err
+	return nil
 }
 
 // busiest returns the pod with the largest value of a metric.

@@ -181,7 +181,7 @@ type Config struct {
 // Run runs the steps, and returns the rows of those with players. The error names all
 // failures.
 func Run(ctx context.Context, cfg Config) (rows []Row, err error) {
-	k := &kube{ctx: ctx, cfg: cfg, web: rig.NewWeb(nil)}
+	k := &kube{ctx: ctx, cfg: cfg, web: rig.NewWeb(nil, rig.WebTimeout)}
 	var failed []error
 	step := func(name string, f func() error) {
 		if !listed(cfg.Only, name) || ctx.Err() != nil {

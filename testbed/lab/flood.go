@@ -186,9 +186,8 @@ func (s *floodRun) deploy(ctx context.Context, cfg FloodConfig) (stack *bench.St
 	if s.deployment, err = rig.Deploy(ctx, cfg.Config); err != nil {
 		return nil, err
 	}
-	stack = &bench.Stack{URL: s.deployment.NATSURLs[0]}
+	stack = &bench.Stack{URL: s.deployment.NATSURLs[0], Edges: s.deployment.EdgeAddrs()}
 	for _, e := range s.deployment.Edges {
-		stack.Edges = append(stack.Edges, e.Host.AddrPort(rig.DNPPort))
 		stack.HTTP = append(stack.HTTP, e.Host.At(rig.HTTPPort))
 	}
 	return stack, nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 // Bounds of what the balancer remembers of a flow and reads at a time.
@@ -54,8 +55,8 @@ func (im Impairment) fates(rng *rand.Rand) (delays []time.Duration) {
 type BalancerConfig struct {
 	Listen netip.AddrPort // for clients; port 0 means any
 	Edges  []netip.AddrPort
-	In     func(func() error) error // opens sockets, in a namespace for example; nil means here
-	Path   Impairment               // of both directions
+	Host   *rig.Host  // on which it opens sockets; nil means this process
+	Path   Impairment // of both directions
 	Seed   uint64
 	Note   func(history.Record) // nil means that nothing is recorded
 }
@@ -69,13 +70,12 @@ type Balancer struct {
 	down  atomic.Uint64 // datagrams to clients
 	done  sync.WaitGroup
 
-	mu       sync.Mutex // datagrams, faults and players change what follows
-	rng      *rand.Rand
-	flows    map[netip.AddrPort]*flow
-	names    map[netip.AddrPort]string // parties, by address of the client
-	up       []bool                    // edges to which flows may go
-	spray    bool
-	filtered uint64 // answers from another edge than that of the flow
+	mu    sync.Mutex // datagrams, faults and players change what follows
+	rng   *rand.Rand
+	flows map[netip.AddrPort]*flow
+	names map[netip.AddrPort]string // parties, by address of the client
+	up    []bool                    // edges to which flows may go
+	spray bool
 }
 
 // A flow is that of one client.
@@ -91,9 +91,6 @@ type flow struct {
 
 // NewBalancer opens a balancer.
 func NewBalancer(cfg BalancerConfig) (*Balancer, error) {
-	if cfg.In == nil {
-		cfg.In = func(f func() error) error { return f() }
-	}
 	if cfg.Note == nil {
 		cfg.Note = func(history.Record) {}
 	}
@@ -104,7 +101,7 @@ func NewBalancer(cfg BalancerConfig) (*Balancer, error) {
 	for i := range b.up {
 		b.up[i] = true
 	}
-	err := cfg.In(func() (err error) {
+	err := cfg.Host.In(func() (err error) {
 		b.front, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(cfg.Listen))
 		return err
 	})
@@ -255,7 +252,7 @@ func (b *Balancer) upwards(from netip.AddrPort, p []byte) (*flow, netip.AddrPort
 	f, ok := b.flows[from]
 	if !ok {
 		var back *net.UDPConn
-		err := b.cfg.In(func() (err error) {
+		err := b.cfg.Host.In(func() (err error) {
 			back, err = net.ListenUDP("udp4", nil)
 			return err
 		})
@@ -300,7 +297,6 @@ func (b *Balancer) downwards(f *flow, from netip.AddrPort, p []byte) bool {
 	defer b.mu.Unlock()
 	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 	if !b.spray && from != b.cfg.Edges[f.edge] {
-		b.filtered++
 		return false
 	}
 	now, who := time.Now(), b.names[f.client]

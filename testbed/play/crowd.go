@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -117,4 +118,9 @@ func Choose[T any](all []T, name func(T) string, wanted []string) (list []T, err
 		list = append(list, all[i])
 	}
 	return list, nil
+}
+
+// Random returns a duration, least at the least and below most.
+func Random(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)))
 }

@@ -87,12 +87,8 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 func (m *Match) url() string { return strings.Join(m.NATSURLs, ",") }
 
 func (m *Match) play(ctx context.Context) (err error) {
-	var edges []netip.AddrPort
-	for _, e := range m.Edges {
-		edges = append(edges, e.Host.AddrPort(rig.DNPPort))
-	}
 	local := netip.MustParseAddrPort("127.0.0.1:0")
-	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: edges, Seed: m.cfg.Seed, Note: m.Note}); err != nil {
+	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: m.EdgeAddrs(), Seed: m.cfg.Seed, Note: m.Note}); err != nil {
 		return err
 	}
 	err = m.StartGame(ctx, GameConfig{URL: m.url(), Space: Space, WorldPace: worldPace, Pace: playerPace, Log: m.cfg.Durability == "log"})

@@ -40,8 +40,8 @@ type Player struct {
 	Name      string // without dots
 	Behaviour dnptest.Behaviour
 	Server    netip.AddrPort
-	Local     netip.AddrPort           // port 0 means any
-	In        func(func() error) error // opens the socket, in a namespace for example; nil means here
+	Local     netip.AddrPort // port 0 means any
+	Host      *rig.Host      // on which it opens its socket; nil means this process
 
 	Pace  time.Duration // mean time between its messages; 0 = it sends none
 	Rand  *rand.Rand    // of the times between messages; nil if Pace is 0
@@ -110,12 +110,8 @@ func (p *Player) connect(ctx context.Context, life int) *dnptest.Peer {
 			}
 		},
 	}
-	in := p.In
-	if in == nil {
-		in = func(f func() error) error { return f() }
-	}
 	var peer *dnptest.Peer
-	err := in(func() (err error) {
+	err := p.Host.In(func() (err error) {
 		peer, err = dnptest.RunUDP(ctx, dnptest.Config{Behaviour: p.Behaviour, Server: p.Server, App: app}, p.Local)
 		return err
 	})
@@ -151,7 +147,7 @@ func (p *Player) talk(ctx context.Context, peer *dnptest.Peer) {
 	for {
 		var pause <-chan time.Time // never, for a player that sends nothing
 		if p.Pace > 0 {
-			pause = time.After(p.Pace/2 + time.Duration(p.Rand.Int64N(int64(p.Pace))))
+			pause = time.After(Random(p.Rand, p.Pace/2, p.Pace/2+p.Pace))
 		}
 		select {
 		case <-ctx.Done():

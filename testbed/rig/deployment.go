@@ -20,9 +20,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,7 +127,7 @@ func Deploy(ctx context.Context, cfg Config) (d *Deployment, err error) {
 			return d, err
 		}
 	}
-	for _, n := range append(append([]*Node{}, d.Relays...), d.Edges...) {
+	for _, n := range slices.Concat(d.Relays, d.Edges) {
 		if err := d.AwaitReady(ctx, n); err != nil {
 			return d, err
 		}
@@ -148,7 +150,7 @@ func (d *Deployment) makeNodes() (err error) {
 	if err != nil {
 		return err
 	}
-	d.Web = NewWeb(nil)
+	d.Web = NewWeb(nil, WebTimeout)
 	for _, n := range d.NATS {
 		d.NATSURLs = append(d.NATSURLs, "nats://"+n.Host.At(NATSPort))
 	}
@@ -318,6 +320,14 @@ func (d *Deployment) TellRedis(ctx context.Context, words ...any) error {
 		return nil
 	}
 	return err
+}
+
+// EdgeAddrs returns where clients reach the edges.
+func (d *Deployment) EdgeAddrs() (list []netip.AddrPort) {
+	for _, e := range d.Edges {
+		list = append(list, e.Host.AddrPort(DNPPort))
+	}
+	return list
 }
 
 // EdgeCPU returns the CPU time of all edges.

@@ -165,9 +165,9 @@ func (h *Host) At(port uint16) string { return h.AddrPort(port).String() }
 func (h *Host) AddrPort(port uint16) netip.AddrPort { return netip.AddrPortFrom(h.Addr, port) }
 
 // In calls f on a thread in the namespace of the host. Sockets that f opens stay in that
-// namespace.
+// namespace. A host that is nil is this process.
 func (h *Host) In(f func() error) error {
-	if h.ns == nil {
+	if h == nil || h.ns == nil {
 		return f()
 	}
 	return h.ns.in(f)

@@ -17,19 +17,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// webTimeout bounds one request to a node.
-const webTimeout = 2 * time.Second
+// WebTimeout bounds one request to a node.
+const WebTimeout = 2 * time.Second
 
 // A Web asks the HTTP servers of nodes.
 type Web struct{ client *http.Client }
 
-// NewWeb returns a Web that asks from a host; nil means this process.
-func NewWeb(from *Host) Web {
-	transport := &http.Transport{DisableKeepAlives: true} // nodes die and come back
-	if from != nil {
-		transport.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) { return from.Dial(network, addr) }
-	}
-	return Web{&http.Client{Timeout: webTimeout, Transport: transport}}
+// NewWeb returns a Web that asks from a host; nil means this process. timeout bounds a request.
+func NewWeb(from *Host, timeout time.Duration) Web {
+	dial := func(_ context.Context, network, addr string) (net.Conn, error) { return from.Dial(network, addr) }
+	return Web{&http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}} // nodes die and come back
 }
 
 // Get asks the server at ADDRESS:PORT. Without an answer the status is 0 and the body says

@@ -111,7 +111,7 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 			return nil
 		}
 		before := r.Interrupted()
-		rig.Sleep(ctx, r.random(500*time.Millisecond, 1500*time.Millisecond))
+		rig.Sleep(ctx, play.Random(r.rng, 500*time.Millisecond, 1500*time.Millisecond))
 		if err := ph.cause(r, ctx, n); err != nil {
 			return err
 		}
@@ -125,10 +125,6 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 		}
 	}
 	return ctx.Err()
-}
-
-func (r *run) random(least, most time.Duration) time.Duration {
-	return least + time.Duration(r.rng.Int64N(int64(most-least)))
 }
 
 // counters are the metrics of edges that count NATS messages.
