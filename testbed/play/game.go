@@ -44,13 +44,12 @@ type Game struct {
 	p     *publisher.Publisher
 	space *publisher.Space
 
-	mu     sync.Mutex        // the consumer and the tellers use what follows
-	heard  map[string]uint64 // newest message, by party
-	stop   map[string]func() // ends the teller of a client, by DNP name
-	stored []byte            // the cursor, as a game server stores it
-	party  map[string]string // by DNP name
-	busy   map[string]bool   // parties whose teller waits for an answer
+	stored []byte       // the cursor, as a game server stores it
+	busy   atomic.Int64 // tellers that wait for an answer
 	all    sync.WaitGroup
+
+	mu   sync.Mutex        // of stop: the consumer and the follower of events use it
+	stop map[string]func() // ends the teller of a client, by DNP name, of all that have spoken
 }
 
 // NewGame connects a game server and makes the state that all clients see.
@@ -59,7 +58,7 @@ func NewGame(ctx context.Context, cfg GameConfig) (*Game, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Game{cfg: cfg, p: p, heard: map[string]uint64{}, stop: map[string]func(){}, party: map[string]string{}, busy: map[string]bool{}}
+	g := &Game{cfg: cfg, p: p, stop: map[string]func(){}}
 	if g.space, err = p.Space(cfg.Space); err == nil {
 		_, err = g.space.Publish(ctx, publisher.Put{Key: BusyPrefix, Values: []publisher.Value{{Name: "n", Type: "uint32", Value: 0}}})
 	}
@@ -133,9 +132,7 @@ func (g *Game) hear(ctx context.Context, m *publisher.Message) {
 	g.cfg.Note(history.Record{Kind: history.Heard, Who: party, N: n})
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.heard[party] = n
-	if g.party[m.Client] == "" {
-		g.party[m.Client] = party
+	if g.stop[m.Client] == nil {
 		life, cancel := context.WithCancel(ctx)
 		g.stop[m.Client] = cancel
 		g.all.Go(func() { g.tell(life, m.Client, party) })
@@ -147,7 +144,6 @@ func (g *Game) clientLeft(client string) {
 	defer g.mu.Unlock()
 	if stop := g.stop[client]; stop != nil {
 		stop()
-		delete(g.stop, client)
 	}
 }
 
@@ -163,38 +159,24 @@ func (g *Game) tell(ctx context.Context, client, party string) {
 			n--
 			continue
 		}
-		g.setBusy(party, true)
+		g.busy.Add(1)
 		g.cfg.Note(history.Record{Kind: history.Told, Who: party, N: n})
 		patience, cancel := context.WithTimeout(ctx, answerMost)
 		_, err := g.space.SendOnce(patience, client, n, strconv.AppendUint(nil, n, 10))
 		cancel()
-		g.setBusy(party, false)
+		g.busy.Add(-1)
 		if err == nil {
 			g.cfg.Note(history.Record{Kind: history.Answered, Who: party, N: n})
 		}
 	}
 }
 
-func (g *Game) setBusy(party string, on bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if on {
-		g.busy[party] = true
-	} else {
-		delete(g.busy, party)
-	}
-}
-
 // Settled reports whether no message to a client waits for its answer.
-func (g *Game) Settled() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.busy) == 0
-}
+func (g *Game) Settled() bool { return g.busy.Load() == 0 }
 
 // HeardParties returns how many parties have spoken.
 func (g *Game) HeardParties() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.heard)
+	return len(g.stop)
 }

@@ -43,22 +43,22 @@ type PhaseKind struct {
 	Excused bool // its interruptions are figures, not violations
 	Cluster bool // needs three NATS servers
 
-	cause func(r *run, ctx context.Context, n int) error // causes fault n, and returns when it has healed
+	cause func(r *run, ctx context.Context, phase string, n int) error // causes fault n, and returns when it has healed
 }
 
 // Phases returns all phases in their order.
 func Phases() []PhaseKind {
 	return []PhaseKind{
 		{Name: "calm", About: "nothing, for comparison", Count: 4, cause: (*run).calm},
-		{Name: "kill", About: "kill -9 of the edge with most clients", Count: 200, cause: crash("kill")},
+		{Name: "kill", About: "kill -9 of the edge with most clients", Count: 200, cause: (*run).crash},
 		{Name: "stop", About: "SIGSTOP of the edge with most clients for 0.1 to 10 s, then SIGCONT", Count: 40, cause: (*run).stop},
-		{Name: "drain", About: "SIGTERM of each edge in turn; flows move with the next datagram of their client", Count: 90, cause: drain("drain")},
-		{Name: "drain-flush", About: "the same, but flows move at once, which cuts off the answers of the leaving edge", Count: 15, cause: drain("drain-flush")},
+		{Name: "drain", About: "SIGTERM of each edge in turn; flows move with the next datagram of their client", Count: 90, cause: (*run).drain},
+		{Name: "drain-flush", About: "the same, but flows move at once, which cuts off the answers of the leaving edge", Count: 15, cause: (*run).drain},
 		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 12, cause: (*run).sprayed},
-		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, cause: redisFault("redis-kill")},
-		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, cause: redisFault("redis-flush")},
-		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, cause: redisFault("redis-lies")},
-		{Name: "redis-stop", About: "SIGSTOP of Redis for 5 s, and kill -9 of an edge meanwhile", Count: 10, cause: redisFault("redis-stop")},
+		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, cause: (*run).redisFault},
+		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
+		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
+		{Name: "redis-stop", About: "SIGSTOP of Redis for 5 s, and kill -9 of an edge meanwhile", Count: 10, cause: (*run).redisFault},
 		{Name: "nats-leader", About: "kill -9 of the NATS server that leads most session logs", Count: 10, Excused: true, Cluster: true, cause: (*run).natsLeader},
 	}
 }
@@ -112,7 +112,7 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 		}
 		before := r.Interrupted()
 		rig.Sleep(ctx, play.Random(r.rng, 500*time.Millisecond, 1500*time.Millisecond))
-		if err := ph.cause(r, ctx, n); err != nil {
+		if err := ph.cause(r, ctx, ph.Name, n); err != nil {
 			return err
 		}
 		line := fmt.Sprintf("%s %d/%d", ph.Name, n+1, ph.Count)
@@ -171,29 +171,27 @@ const (
 )
 
 // calm measures a time without faults.
-func (r *run) calm(ctx context.Context, _ int) error {
+func (r *run) calm(ctx context.Context, _ string, _ int) error {
 	return r.Log.During(history.Calm, "", func() error { return r.count(ctx) })
 }
 
 // crash crashes the edge with most clients.
-func crash(how string) func(*run, context.Context, int) error {
-	return func(r *run, ctx context.Context, _ int) error { return r.Crash(ctx, how, r.Busiest()) }
+func (r *run) crash(ctx context.Context, phase string, _ int) error {
+	return r.Crash(ctx, phase, r.Busiest())
 }
 
 // drain drains each edge in turn.
-func drain(how string) func(*run, context.Context, int) error {
-	return func(r *run, ctx context.Context, n int) error {
-		edge := n % edgeCount
-		err := r.Log.During(how, r.Edges[edge].Name, func() error { return r.Drain(ctx, edge, how == "drain-flush") })
-		if err != nil {
-			return err
-		}
-		return r.Restart(ctx, edge)
+func (r *run) drain(ctx context.Context, phase string, n int) error {
+	edge := n % edgeCount
+	err := r.Log.During(phase, r.Edges[edge].Name, func() error { return r.Drain(ctx, edge, phase == "drain-flush") })
+	if err != nil {
+		return err
 	}
+	return r.Restart(ctx, edge)
 }
 
 // stop pauses the edge with most clients. The logarithm of the duration is uniform.
-func (r *run) stop(ctx context.Context, _ int) error {
+func (r *run) stop(ctx context.Context, _ string, _ int) error {
 	i := r.Busiest()
 	e := r.Edges[i]
 	spread := math.Log(float64(stopMost) / float64(stopLeast))
@@ -215,7 +213,7 @@ func (r *run) stop(ctx context.Context, _ int) error {
 }
 
 // sprayed measures the CPU of edges without spraying and with it, in turn.
-func (r *run) sprayed(ctx context.Context, n int) error {
+func (r *run) sprayed(ctx context.Context, _ string, n int) error {
 	on := n%2 == 1
 	what := history.Direct
 	if on {
@@ -236,11 +234,7 @@ func (r *run) sprayed(ctx context.Context, n int) error {
 const lies = `for _, k in ipairs(redis.call('KEYS', 'dnp:s:*')) do redis.call('HSET', k, 'own', ARGV[1]) end`
 
 // redisFault breaks Redis, and kills an edge so that the loss matters.
-func redisFault(phase string) func(*run, context.Context, int) error {
-	return func(r *run, ctx context.Context, _ int) error { return r.redisFault(ctx, phase) }
-}
-
-func (r *run) redisFault(ctx context.Context, phase string) (err error) {
+func (r *run) redisFault(ctx context.Context, phase string, _ int) (err error) {
 	switch phase {
 	case "redis-kill":
 		err = r.Redis.Kill()
@@ -268,7 +262,7 @@ func (r *run) redisFault(ctx context.Context, phase string) (err error) {
 }
 
 // natsLeader crashes the NATS server that leads most of the session logs.
-func (r *run) natsLeader(ctx context.Context, _ int) error {
+func (r *run) natsLeader(ctx context.Context, _ string, _ int) error {
 	leader := r.logLeader()
 	if leader == nil {
 		return errors.New("the session logs have no leader")

@@ -102,16 +102,20 @@ func (c *common) parse(args []string) (err error) {
 			return fmt.Errorf("%w; `make %s` makes it, -bin says where it is", err, c.Name())
 		}
 	}
-	if c.dir == "" {
-		c.temporary = true
-		c.dir, err = os.MkdirTemp("", c.Name()+"-")
-		return err
-	}
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return err
-	}
-	c.dir, err = filepath.Abs(c.dir)
+	c.temporary = c.dir == ""
+	c.dir, err = folder(c.dir, c.Name())
 	return err
+}
+
+// folder makes a folder and returns its absolute name, a temporary one if it has no name.
+func folder(name, program string) (string, error) {
+	if name == "" {
+		return os.MkdirTemp("", program+"-")
+	}
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		return "", err
+	}
+	return filepath.Abs(name)
 }
 
 // finish removes a temporary folder after success.

@@ -143,11 +143,7 @@ func k8sTest(ctx context.Context, args []string) (err error) {
 	if f.Parse(args) != nil {
 		return errUsage
 	}
-	if cfg.Dir == "" {
-		if cfg.Dir, err = os.MkdirTemp("", "k8s-test-"); err != nil {
-			return err
-		}
-	} else if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if cfg.Dir, err = folder(cfg.Dir, f.Name()); err != nil {
 		return err
 	}
 	rows, err := k8stest.Run(ctx, cfg)
