@@ -283,11 +283,9 @@ func (w *Swarm) close(index int) {
 // acknowledge answers a reliable command. Order and repetition do not matter: no reliable
 // command has an effect when it arrives again.
 func (w *Swarm) acknowledge(index int, data []byte) {
-	if len(data) < 3 {
-		return
+	if _, seq, ok := wire.Numbered(data); ok {
+		w.send(index, wire.ReliableAck{Seq: seq, Code: wire.AckSuccess}.Append(w.socket.Room()))
 	}
-	seq := wire.Seq(uint16(data[1]) | uint16(data[2])<<8)
-	w.send(index, wire.ReliableAck{Seq: seq, Code: wire.AckSuccess}.Append(w.socket.Room()))
 }
 
 // link accepts a link.

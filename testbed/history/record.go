@@ -2,6 +2,7 @@ package history
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"os"
 	"sync"
@@ -87,9 +88,7 @@ func (l *Log) Add(r Record) {
 	if err == nil {
 		_, err = l.w.Write(append(b, '\n'))
 	}
-	if l.err == nil {
-		l.err = err
-	}
+	l.err = cmp.Or(l.err, err)
 }
 
 // Phase begins a phase.
@@ -114,10 +113,6 @@ func (l *Log) During(how, who string, f func() error) error {
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, err := range []error{l.w.Flush(), l.file.Close()} {
-		if l.err == nil {
-			l.err = err
-		}
-	}
+	l.err = cmp.Or(l.err, l.w.Flush(), l.file.Close())
 	return l.err
 }

@@ -326,24 +326,29 @@ func (k *kube) rolledOut(workloads ...string) error {
 	return nil
 }
 
-// busiest returns the pod with the largest value of a metric.
-func (k *kube) busiest(selector, port, metric string) (busiest pod, err error) {
-	all, err := k.pods("play", selector)
-	most := -1.0
-	for _, p := range all {
-		if n, ok := k.web.Metric(p.addr+":"+port, metric); ok && n > most {
-			busiest, most = p, n
+// A load is a metric of pods: the pod with the largest value, that value, and the sum of all.
+type load struct {
+	pod
+	most, all float64
+}
+
+func (k *kube) load(selector, port, metric string) (l load, err error) {
+	pods, err := k.pods("play", selector)
+	for _, p := range pods {
+		n, ok := k.web.Metric(p.addr+":"+port, metric)
+		if l.all += n; ok && (l.name == "" || n > l.most) {
+			l.pod, l.most = p, n
 		}
 	}
-	if err == nil && most < 0 {
+	if err == nil && l.name == "" {
 		err = fmt.Errorf("no pod with %s has the metric %s", selector, metric)
 	}
-	return busiest, err
+	return l, err
 }
 
 // deletePod deletes the busiest pod by force, and waits for the next one.
 func (k *kube) deletePod(selector, port, metric, workload string) error {
-	p, err := k.busiest(selector, port, metric)
+	p, err := k.load(selector, port, metric)
 	if err != nil {
 		return err
 	}
@@ -355,7 +360,7 @@ func (k *kube) deletePod(selector, port, metric, workload string) error {
 
 // cutNode takes the node of the busiest edge off the network for half a minute.
 func (k *kube) cutNode() error {
-	p, err := k.busiest(edges, "8414", sessionsMetric)
+	p, err := k.load(edges, "8414", sessionsMetric)
 	if err != nil {
 		return err
 	}

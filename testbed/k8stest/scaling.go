@@ -45,7 +45,7 @@ func scaling(k *kube) ([]Row, error) {
 		func() error { return k.expose(values...) },
 		k.monitored,
 		func() error {
-			return k.await(time.Minute, "the sessions of earlier players end", func() bool { all, _, _ := k.sessions(); return all == 0 })
+			return k.await(time.Minute, "the sessions of earlier players end", func() bool { return k.sessions().all == 0 })
 		},
 		func() error { start = time.Now(); return k.autoscale(values) },
 		func() error {
@@ -122,18 +122,17 @@ func (k *kube) scaleDown(start time.Time, leaving []*play.Player) error {
 	for _, p := range leaving {
 		p.Leave()
 	}
-	victim, sessions := pod{}, 0.0
+	var victim load
 	if err := k.await(20*time.Second, "the sessions of players that left end", func() bool {
-		all := 0.0
-		all, victim, sessions = k.sessions()
-		return all == playersStay
+		victim = k.sessions()
+		return victim.all == playersStay
 	}); err != nil {
 		return err
 	}
 	if _, err := k.ctl("play", "annotate", "pod", victim.name, "controller.kubernetes.io/pod-deletion-cost=-1"); err != nil {
 		return err
 	}
-	fmt.Printf("   %5.1f s  %d players left; %s has %.0f of %d sessions\n", time.Since(start).Seconds(), playersGo, victim.name, sessions, playersStay)
+	fmt.Printf("   %5.1f s  %d players left; %s has %.0f of %d sessions\n", time.Since(start).Seconds(), playersGo, victim.name, victim.most, playersStay)
 	if err := k.awaitAutoscaler(90*time.Second, start, "two edges", func(a autoscaler) bool { return a.replicas == 2 }); err != nil {
 		return err
 	}
@@ -144,16 +143,10 @@ func (k *kube) scaleDown(start time.Time, leaving []*play.Player) error {
 	return nil
 }
 
-// sessions returns how many sessions all edges have, and the edge that has most of them.
-func (k *kube) sessions() (all float64, busiest pod, most float64) {
-	pods, _ := k.pods("play", edges) // after an error there are none
-	for _, p := range pods {
-		n, _ := k.web.Metric(p.addr+":8414", sessionsMetric)
-		if all += n; n > most {
-			busiest, most = p, n
-		}
-	}
-	return all, busiest, most
+// sessions returns how many sessions edges have; none after an error.
+func (k *kube) sessions() load {
+	l, _ := k.load(edges, "8414", sessionsMetric)
+	return l
 }
 
 // An autoscaler is the state of a HorizontalPodAutoscaler with one metric of pods.

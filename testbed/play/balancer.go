@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,10 +84,10 @@ type flow struct {
 	client netip.AddrPort
 	back   *net.UDPConn
 	edge   int
-	next   int                  // one more than the edge of the client's next datagram; 0 if that is edge
-	last   time.Time            // of the last datagram to the client
-	sent   map[uint16]time.Time // reliable messages of the client that are not acknowledged
-	seqs   []uint16             // of the last reliable commands to the client
+	next   int                    // one more than the edge of the client's next datagram; 0 if that is edge
+	last   time.Time              // of the last datagram to the client
+	sent   map[wire.Seq]time.Time // reliable messages of the client that are not acknowledged
+	seqs   []wire.Seq             // of the last reliable commands to the client
 }
 
 // NewBalancer opens a balancer.
@@ -259,11 +260,11 @@ func (b *Balancer) upwards(from netip.AddrPort, p []byte) (*flow, netip.AddrPort
 		if err != nil {
 			return nil, netip.AddrPort{}
 		}
-		f = &flow{client: from, back: back, edge: b.any(), sent: map[uint16]time.Time{}}
+		f = &flow{client: from, back: back, edge: b.any(), sent: map[wire.Seq]time.Time{}}
 		b.flows[from] = f
 		b.done.Go(func() { b.answers(f) })
 	}
-	if seq, ok := number(p); ok && wire.Command(p[0]) == wire.CommandReliableMessage {
+	if cmd, seq, ok := wire.Numbered(p); ok && cmd == wire.CommandReliableMessage {
 		if _, again := f.sent[seq]; !again {
 			f.sent[seq] = time.Now()
 		}
@@ -304,11 +305,11 @@ func (b *Balancer) downwards(f *flow, from netip.AddrPort, p []byte) bool {
 		b.cfg.Note(history.Record{Kind: history.Silence, Who: who, D: silence.Microseconds()})
 	}
 	f.last = now
-	seq, ok := number(p)
+	cmd, seq, ok := wire.Numbered(p)
 	if !ok || who == "" {
 		return true
 	}
-	switch wire.Command(p[0]) {
+	switch cmd {
 	case wire.CommandReliableAck:
 		if at, ok := f.sent[seq]; ok {
 			delete(f.sent, seq)
@@ -340,27 +341,13 @@ func (b *Balancer) pass(p []byte, send func([]byte)) {
 }
 
 // repeated records a command that the client was sent before.
-func (f *flow) repeated(note func(history.Record), who string, seq uint16) {
-	for _, s := range f.seqs {
-		if s == seq {
-			note(history.Record{Kind: history.Extra, Who: who, N: uint64(seq)})
-			return
-		}
+func (f *flow) repeated(note func(history.Record), who string, seq wire.Seq) {
+	if slices.Contains(f.seqs, seq) {
+		note(history.Record{Kind: history.Extra, Who: who, N: uint64(seq)})
+		return
 	}
 	if len(f.seqs) == seqsKept {
 		f.seqs = append(f.seqs[:0], f.seqs[1:]...)
 	}
 	f.seqs = append(f.seqs, seq)
-}
-
-// number returns the sequence number of a reliable command or acknowledgement.
-func number(p []byte) (uint16, bool) {
-	if len(p) < 3 {
-		return 0, false
-	}
-	switch wire.Command(p[0]) {
-	case wire.CommandReliableMessage, wire.CommandReliableLinkState, wire.CommandReliableAck, wire.CommandReliableMessageLong:
-		return uint16(p[1]) | uint16(p[2])<<8, true
-	}
-	return 0, false
 }

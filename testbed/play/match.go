@@ -172,10 +172,7 @@ func (m *Match) AwaitEnd(ctx context.Context, n *rig.Node) error {
 
 // Restart starts an edge that has ended, and gives it flows again.
 func (m *Match) Restart(ctx context.Context, edge int) error {
-	if err := m.Edges[edge].Start(); err != nil {
-		return err
-	}
-	if err := m.AwaitReady(ctx, m.Edges[edge]); err != nil {
+	if err := m.Deployment.Restart(ctx, m.Edges[edge]); err != nil {
 		return err
 	}
 	m.Avoid(edge, false)

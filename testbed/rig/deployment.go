@@ -272,6 +272,14 @@ func (d *Deployment) AwaitReady(ctx context.Context, n *Node) error {
 	return n.Await(ctx, StartTimeout, "is ready", func() bool { return d.IsReady(n) })
 }
 
+// Restart starts a node that has ended, and waits until it is ready.
+func (d *Deployment) Restart(ctx context.Context, n *Node) error {
+	if err := n.Start(); err != nil {
+		return err
+	}
+	return d.AwaitReady(ctx, n)
+}
+
 // Check returns an error for each process that has ended and was not told to.
 func (d *Deployment) Check() (err error) {
 	for _, n := range d.Nodes() {

@@ -163,10 +163,7 @@ func (r *run) replace(ctx context.Context, n *rig.Node, i int, file string) erro
 		return err
 	}
 	n.File = file
-	if err := n.Start(); err != nil {
-		return err
-	}
-	return r.AwaitReady(ctx, n)
+	return r.Deployment.Restart(ctx, n)
 }
 
 // mixed checks the deployment with the dnpctl of both releases, and crashes an edge of
