@@ -128,8 +128,6 @@ type party struct {
 }
 
 // player returns the place in the game: parties of one player are NAME.0, NAME.1 and so on.
-func (p *party) player() string { return player(p.name) }
-
 func player(party string) string {
 	name, _, _ := strings.Cut(party, ".")
 	return name
@@ -427,7 +425,7 @@ func (c *checker) broken(p *party, d *direction, counters func(*Messages) (promi
 		*promised++
 		if d.open[n] {
 			*missed++
-			ph.wrongByPlayer[p.player()]++
+			ph.wrongByPlayer[player(p.name)]++
 		}
 	}
 }

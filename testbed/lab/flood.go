@@ -50,26 +50,26 @@ type FloodConfig struct {
 
 // A floodKind is one row of the table.
 type floodKind struct {
-	auth, where string
-	edges       int
-	log         bool
-	first       bool    // the row with more floods
-	wanted      int     // forged datagrams per second
-	outMost     float64 // byte per byte of a stranger
+	name, auth string
+	edges      int
+	log        bool
+	first      bool    // the row with more floods
+	wanted     int     // forged datagrams per second
+	outMost    float64 // byte per byte of a stranger
 }
 
 // floodKinds returns all rows. Players who do not log in are proven at the first datagram, so that
 // every forged one costs two answers.
 func floodKinds(rate int) (all []floodKind) {
 	for _, auth := range []string{"open", "token", "callout"} {
-		k := floodKind{auth: auth, where: "one edge", edges: 1, wanted: rate, outMost: 1}
+		k := floodKind{name: auth + ", one edge", auth: auth, edges: 1, wanted: rate, outMost: 1}
 		if auth == "open" {
 			k.first, k.wanted, k.outMost = true, rate/2, 6
 		}
 		all = append(all, k)
-		k.where, k.log, k.first = "log and Redis", true, false
+		k.name, k.log, k.first = auth+", log and Redis", true, false
 		all = append(all, k)
-		k.where, k.edges = "two edges, log, Redis", 2
+		k.name, k.edges = auth+", two edges, log, Redis", 2
 		all = append(all, k)
 	}
 	return all
@@ -110,14 +110,14 @@ func Flood(ctx context.Context, r *bench.Runner, cfg FloodConfig, out io.Writer)
 	var rows []floodRow
 	var failed []error
 	for _, k := range floodKinds(cfg.Rate) {
-		if !strings.Contains(k.auth+", "+k.where, cfg.Only) || ctx.Err() != nil {
+		if !strings.Contains(k.name, cfg.Only) || ctx.Err() != nil {
 			continue
 		}
-		bench.Progress("%s, %s", k.auth, k.where)
+		bench.Progress("%s", k.name)
 		s := &floodRun{row: floodRow{floodKind: k}}
 		err := s.run(ctx, r, cfg, out)
 		if err != nil {
-			err = fmt.Errorf("flood: %s, %s: %w", k.auth, k.where, err)
+			err = fmt.Errorf("flood: %s: %w", k.name, err)
 		}
 		rows, failed = append(rows, s.row), append(failed, err)
 	}
@@ -129,7 +129,9 @@ func Flood(ctx context.Context, r *bench.Runner, cfg FloodConfig, out io.Writer)
 
 func (s *floodRun) run(ctx context.Context, r *bench.Runner, cfg FloodConfig, out io.Writer) error {
 	stack, err := s.deploy(ctx, cfg)
-	defer s.deployment.Close()
+	if s.deployment != nil {
+		defer s.deployment.Close()
+	}
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,10 @@ func (s *floodRun) run(ctx context.Context, r *bench.Runner, cfg FloodConfig, ou
 	before := s.memory()
 	stop := during(ctx, watchPause, func() { s.watch(before) })
 	if s.row.first {
-		err = s.During(ctx, func() { s.asFastAsCan(ctx, out) })
+		err = s.During(ctx, func() {
+			rate := s.forger.Send(ctx, floodRequests, 0) // as fast as it can
+			fmt.Fprintf(out, "%d forged requests (%.0f/s) while %d clients play\n", floodRequests, rate, floodPlayers)
+		})
 	}
 	if err == nil {
 		err = s.During(ctx, func() { s.flood(ctx) })
@@ -166,7 +171,7 @@ func (s *floodRun) run(ctx context.Context, r *bench.Runner, cfg FloodConfig, ou
 // deploy starts everything that a row needs.
 func (s *floodRun) deploy(ctx context.Context, cfg FloodConfig) (stack *bench.Stack, err error) {
 	k := &s.row.floodKind
-	cfg.Dir = filepath.Join(cfg.Dir, strings.NewReplacer(" ", "-", ",", "").Replace(k.auth+" "+k.where))
+	cfg.Dir = filepath.Join(cfg.Dir, strings.NewReplacer(" ", "-", ",", "").Replace(k.name))
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -209,12 +214,6 @@ func (s *floodRun) linkPlayers(ctx context.Context) error {
 		return fmt.Errorf("%w: only %d of %d; the edges dropped:%s", err, s.Swarm.In(), floodPlayers, s.Stack.Drops())
 	}
 	return s.During(ctx, func() { rig.Sleep(ctx, bench.SettleTime) }) // until the memory has its size
-}
-
-// asFastAsCan sends a million forged datagrams.
-func (s *floodRun) asFastAsCan(ctx context.Context, out io.Writer) {
-	rate := s.forger.Send(ctx, floodRequests, 0)
-	fmt.Fprintf(out, "%d forged requests (%.0f/s) while %d clients play\n", floodRequests, rate, floodPlayers)
 }
 
 // A floodMark is what was used up to a moment.
@@ -322,12 +321,12 @@ func (r *floodRow) missed() (names string) {
 func writeFlood(out io.Writer, rows []floodRow) (good bool) {
 	good = true
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "auth\tdeployment\tforged/s\tinterrupted\tin 5 s\tslowest\tgrowth MiB\twith those\tcores\tµs each\tbytes out/in\tNATS/1000\tRedis/1000\tmissed\t\n")
+	fmt.Fprintf(w, "flood\tforged/s\tinterrupted\tin 5 s\tslowest\tgrowth MiB\twith those\tcores\tµs each\tbytes out/in\tNATS/1000\tRedis/1000\tmissed\t\n")
 	for i := range rows {
 		r := &rows[i]
 		missed := r.missed()
 		good = good && missed == ""
-		fmt.Fprintf(w, "%s\t%s\t%.0f\t%d\t%.2f %%\t%.2f s\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t\n", r.auth, r.where, r.rate, r.interrupted,
+		fmt.Fprintf(w, "%s\t%.0f\t%d\t%.2f %%\t%.2f s\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t\n", r.name, r.rate, r.interrupted,
 			100*float64(r.arrived)/floodArrivals, r.slowest.Seconds(), mib(r.growth), mib(r.grown), r.cpu, r.micros, r.out, 1000*r.nats, 1000*r.redis, cmp.Or(missed, "none"))
 	}
 	_ = w.Flush() // the bars are judged all the same

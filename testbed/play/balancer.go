@@ -59,7 +59,7 @@ type BalancerConfig struct {
 	Host   *rig.Host  // on which it opens sockets; nil means this process
 	Path   Impairment // of both directions
 	Seed   uint64
-	Note   func(history.Record) // nil means that nothing is recorded
+	Note   func(history.Record) // of clients that have a name; nil if none has
 }
 
 // A Balancer is one UDP address for all edges. It pins the flow of a client to an edge, as
@@ -92,9 +92,6 @@ type flow struct {
 
 // NewBalancer opens a balancer.
 func NewBalancer(cfg BalancerConfig) (*Balancer, error) {
-	if cfg.Note == nil {
-		cfg.Note = func(history.Record) {}
-	}
 	b := &Balancer{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 7)),
 		flows: map[netip.AddrPort]*flow{}, names: map[netip.AddrPort]string{}, up: make([]bool, len(cfg.Edges)),

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/history"
 )
 
 // patience is how long a datagram on loopback may take.
@@ -49,7 +51,7 @@ func write(t *testing.T, c *net.UDPConn, to netip.AddrPort, text string) {
 // through, and it moves when it is told to.
 func TestBalancer(t *testing.T) {
 	edges := []*net.UDPConn{socket(t), socket(t)}
-	b, err := NewBalancer(BalancerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), Edges: []netip.AddrPort{addr(edges[0]), addr(edges[1])}, Seed: 1})
+	b, err := NewBalancer(BalancerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), Edges: []netip.AddrPort{addr(edges[0]), addr(edges[1])}, Seed: 1, Note: func(history.Record) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -287,7 +286,7 @@ func (p *Player) StepsBack() []StepBack {
 	defer p.mu.Unlock()
 	back := p.back
 	p.back = nil
-	return slices.Clone(back)
+	return back
 }
 
 // Do calls f with the client of the player.

@@ -253,10 +253,8 @@ func (d *Deployment) Nodes() []*Node {
 
 // Named returns the node of a list with this name, or nil.
 func Named(list []*Node, name string) *Node {
-	for _, n := range list {
-		if n.Name == name {
-			return n
-		}
+	if i := slices.IndexFunc(list, func(n *Node) bool { return n.Name == name }); i >= 0 {
+		return list[i]
 	}
 	return nil
 }
@@ -366,13 +364,11 @@ func (d *Deployment) RedisCommands(ctx context.Context) (uint64, error) {
 	}
 	c := d.redisClient()
 	defer c.Close()
-	text, err := c.Info(ctx, "stats").Result()
-	if err != nil {
+	info := c.InfoMap(ctx, "stats")
+	if err := info.Err(); err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(text, "total_commands_processed:")
-	line, _, _ := strings.Cut(rest, "\r")
-	return strconv.ParseUint(line, 10, 64)
+	return strconv.ParseUint(info.Item("Stats", "total_commands_processed"), 10, 64)
 }
 
 // Sleep waits for d or until ctx ends.

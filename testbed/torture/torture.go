@@ -135,17 +135,6 @@ var counters = map[string]string{
 	`dnp_session_from_stored_total`:              "messages to game servers",
 }
 
-// count records what edges do in 3 s in which nothing happens.
-func (r *run) count(ctx context.Context) error {
-	before, began := r.operations(ctx), time.Now()
-	rig.Sleep(ctx, 3*time.Second)
-	after := r.operations(ctx)
-	for what, n := range after {
-		r.Log.Add(history.Record{Kind: history.Ops, Note: what, N: n - before[what], D: time.Since(began).Microseconds()})
-	}
-	return nil
-}
-
 // operations returns the counters of all edges together, and of Redis.
 func (r *run) operations(ctx context.Context) map[string]uint64 {
 	sum := map[string]uint64{}
@@ -163,6 +152,7 @@ func (r *run) operations(ctx context.Context) map[string]uint64 {
 
 // Times of faults.
 const (
+	calmTime   = 3 * time.Second
 	stopLeast  = 100 * time.Millisecond
 	stopMost   = 10 * time.Second
 	stopNotice = 500 * time.Millisecond // after which the balancer moves the flows of a stopped edge
@@ -170,9 +160,16 @@ const (
 	redisDown  = 3 * time.Second
 )
 
-// calm measures a time without faults.
+// calm records what edges do in a time without faults.
 func (r *run) calm(ctx context.Context, _ string, _ int) error {
-	return r.Log.During(history.Calm, "", func() error { return r.count(ctx) })
+	return r.Log.During(history.Calm, "", func() error {
+		before, began := r.operations(ctx), time.Now()
+		rig.Sleep(ctx, calmTime)
+		for what, n := range r.operations(ctx) {
+			r.Log.Add(history.Record{Kind: history.Ops, Note: what, N: n - before[what], D: time.Since(began).Microseconds()})
+		}
+		return nil
+	})
 }
 
 // crash crashes the edge with most clients.
@@ -272,11 +269,9 @@ func (r *run) natsLeader(ctx context.Context, _ string, _ int) error {
 			return err
 		}
 		rig.Sleep(ctx, 12*time.Second)
-		if err := leader.Start(); err != nil {
-			return err
-		}
+		err := leader.Start()
 		rig.Sleep(ctx, 5*time.Second)
-		return nil
+		return err
 	})
 }
 
