@@ -13,10 +13,12 @@ import (
 // what was not stored, or was stored and is lost, is only here. It keeps them until this relay
 // or another one holds the shard.
 
-// setAside ends an ownership like lose, and keeps what it had.
-func (w *Worker) setAside(now time.Time, o *ownership) {
+// lost ends an ownership for a reason.
+func (w *Worker) lost(now time.Time, o *ownership, reason cluster.Reason) {
 	w.lose(now, o)
-	w.former = append(w.former, o)
+	if reason == cluster.ReasonSilence || reason == cluster.ReasonWiped {
+		w.former = append(w.former, o)
+	}
 }
 
 // takeFormer returns what the worker has of the former ownership of a shard, if it is the one in
@@ -76,13 +78,4 @@ func (w *Worker) restoreState(sp *space, number uint64, data []byte) {
 		w.counts.RestoreErrors++
 		w.relay.cfg.Log.Error("leaving out a stored state that cannot be read", "space", sp.name, "state", number, "error", err)
 	}
-}
-
-// lost ends an ownership for a reason.
-func (w *Worker) lost(now time.Time, o *ownership, reason cluster.Reason) {
-	if reason == cluster.ReasonSilence || reason == cluster.ReasonWiped {
-		w.setAside(now, o)
-		return
-	}
-	w.lose(now, o)
 }

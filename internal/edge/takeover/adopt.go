@@ -210,11 +210,12 @@ func (b *base) askAgain(now, next time.Time) time.Time {
 }
 
 // unclaimed handles a client that no edge claims. A ConnectionRequest is that of a new
-// client; for any other datagram the edge reads the log. Over the budget of reads the datagram
+// client; for any other datagram the edge reads the log. Over the rate of reads the datagram
 // is the endpoint's, which ignores most of those of a client without a connection; the client
 // repeats what is reliable.
 func (b *base) unclaimed(now time.Time, from netip.AddrPort, request bool) {
-	if request || !b.reads.spend(now, max(1, edgeReadsPerSecond/b.host.Workers())) {
+	rate := edgeReadsPerSecond / float64(b.host.Workers())
+	if request || !b.reads.take(now, rate, rate) {
 		b.receiveHeld(now, from)
 		return
 	}

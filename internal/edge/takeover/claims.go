@@ -62,7 +62,7 @@ type claims struct {
 	*base
 	superseded map[string]*supersededClaim
 	byLook     *heap.Heap[*supersededClaim]
-	looks      budget // at superseded claims
+	looks      tokenBucket // at superseded claims
 
 	inherited []inheritedClaim // that wait
 	lists     []listing
@@ -202,7 +202,7 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 		if claim.look.After(now) {
 			return earlier(next, claim.look)
 		}
-		if !c.looks.spend(now, workerAdoptionsPerSecond) {
+		if !c.looks.take(now, workerAdoptionsPerSecond, workerAdoptionsPerSecond) {
 			return earlier(next, now.Add(turnInterval))
 		}
 		claim.look = now.Add(claimPatience)

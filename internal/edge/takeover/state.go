@@ -81,10 +81,10 @@ type base struct {
 	came    string // the edge over which the datagram came that is being handled; empty for directly
 	detours int    // sessions whose path is not the direct one, or that have other ways
 
-	awaiting []*Session // that wait for their spaces, oldest first
-	reads    budget     // of logs, for clients that no edge claims
-	joins    allowance  // of questions about clients that seem to begin a session
-	others   allowance  // of questions about other clients
+	awaiting []*Session  // that wait for their spaces, oldest first
+	reads    tokenBucket // of logs, for clients that no edge claims
+	joins    tokenBucket // of questions about clients that seem to begin a session
+	others   tokenBucket // of questions about other clients
 
 	leaving bool // the worker hands its sessions over
 	counts  Counts
@@ -346,35 +346,20 @@ func (b *base) reply(s *Session) {
 	s.asker = ""
 }
 
-// A budget bounds how often something is done per second.
-type budget struct {
-	second int64
-	spent  int
-}
-
-// spend reports whether it may be done once more.
-func (b *budget) spend(now time.Time, most int) bool {
-	if s := now.Unix(); s != b.second {
-		*b = budget{second: s}
-	}
-	b.spent++
-	return b.spent <= most
-}
-
-// An allowance is a token bucket. The zero value is full.
-type allowance struct {
-	used float64 // tokens
+// A tokenBucket bounds how often something is done. The zero value is full.
+type tokenBucket struct {
+	used float64
 	at   time.Time
 }
 
-// take takes a token. A bucket gets rate tokens per second, and holds burst of them.
-func (a *allowance) take(now time.Time, rate, burst float64) bool {
-	a.used = max(0, a.used-rate*max(0, now.Sub(a.at).Seconds()))
-	a.at = now
-	if a.used+1 > burst {
+// take takes a token. A bucket gets rate tokens per second, and holds burst of them, or one.
+func (b *tokenBucket) take(now time.Time, rate, burst float64) bool {
+	b.used = max(0, b.used-rate*max(0, now.Sub(b.at).Seconds()))
+	b.at = now
+	if b.used+1 > max(1, burst) {
 		return false
 	}
-	a.used++
+	b.used++
 	return true
 }
 
