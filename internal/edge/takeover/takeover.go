@@ -142,10 +142,8 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 				t.host.Direct(to, p)
 			}
 		}
-	case s.path.Edge != "" && !t.cfg.Forward.Return(s.path.Edge, t.client(to), epoch, p):
-		return t.returnBy(Path{Edge: others[len(others)-1].edge}, to, epoch, p)
 	case s.path.Edge != "":
-		return true
+		return t.cfg.Forward.Return(s.path.Edge, t.client(to), epoch, p) || t.returnBy(Path{Edge: others[len(others)-1].edge}, to, epoch, p)
 	}
 	return t.returnBy(s.path, to, epoch, p)
 }
