@@ -85,20 +85,19 @@ func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, nam
 }
 
 func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
-	port, err := freeUDP()
+	addr, err := freeUDP()
 	if err != nil {
 		return err
 	}
 	flags := []string{
-		"--pprof", "--listen", fmt.Sprintf("udp://127.0.0.1:%d", port), "--workers", strconv.Itoa(r.Workers),
+		"--pprof", "--listen", "udp://" + addr.String(), "--workers", strconv.Itoa(r.Workers),
 		"--flush", r.Flush.String(), "--open-space", Space, "--log-level", "error",
 	}
 	if !r.Limits { // thousands of clients connect at once
 		flags = append(flags, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
 	web, err := r.startNode(ctx, s, edgeKind, "edge", fmt.Sprintf("edge %d", i), flags...)
-	s.Edges = append(s.Edges, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
-	s.HTTP = append(s.HTTP, web)
+	s.Edges, s.HTTP = append(s.Edges, addr), append(s.HTTP, web)
 	return err
 }
 
@@ -148,7 +147,7 @@ func (s *Stack) RSS() (sum int64) {
 	return sum
 }
 
-// freeTCP returns an address of this machine with a free port; freeUDP returns a free port.
+// freeTCP and freeUDP return an address of this machine with a free port.
 func freeTCP() (string, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -157,12 +156,12 @@ func freeTCP() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-func freeUDP() (uint16, error) {
+func freeUDP() (netip.AddrPort, error) {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
-		return 0, err
+		return netip.AddrPort{}, err
 	}
-	return c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort(), c.Close()
 }
 
 func answersTCP(addr string) bool {
