@@ -492,6 +492,13 @@ func TestSnapshotBounded(t *testing.T) {
 	if held, dropped := len(s.c.recv.early), s.e.stats.Drops[DropEarlyFull]; held != 1 || dropped != 15 {
 		t.Errorf("%d commands are held and %d dropped, want the one that is due", held, dropped)
 	}
+	early := serve(t, cfg)
+	for n := 1; n < 16; n++ {
+		early.recv(fmt.Sprintf("04 %02x00", n) + large[:2*4094])
+	}
+	if held := len(early.c.recv.early); held != 8 {
+		t.Errorf("%d commands of 4 KiB are held before their turn, want 32 KiB", held)
+	}
 	for i := range 40 {
 		src := s.source("data")
 		set(src, 0, "60ea"+large)
@@ -615,7 +622,7 @@ func TestCheckpointOfStored(t *testing.T) {
 	r.events("the write of the checkpoint has the others", "message 0 a", "message 1 b", "message 2 c")
 }
 
-// TestHoldsBounded: what is not held any more leaves room.
+// TestHoldsBounded: values are held within bounds, and what is not held any more leaves room.
 func TestHoldsBounded(t *testing.T) {
 	s := serve(t, quiet())
 	src := s.source("data", "data")
@@ -640,6 +647,19 @@ func TestHoldsBounded(t *testing.T) {
 	s.c.links.remove(0)
 	if n := s.c.links.holds.bytes; n != 0 {
 		t.Errorf("%d bytes are held of a link that is gone", n)
+	}
+	many := s.source(slices.Repeat([]string{"uint8"}, 5000)...)
+	if err := s.c.Link(many, false); err != nil {
+		t.Fatal(err)
+	}
+	link, _ := s.c.LinkOf(many)
+	for range 2 { // the second time they are held already
+		for i := range 5000 {
+			s.c.Hold(link.ID, i, []byte{1})
+		}
+	}
+	if n := len(s.c.Held()); n != 4096 {
+		t.Errorf("%d small values are held, want 4096", n)
 	}
 }
 

@@ -297,11 +297,15 @@ func (h *heavySession) relink(light []*dnp.Source) {
 	}
 }
 
-// early has the client send commands before their turn.
+// early has the client send commands before their turn, more than there is room for.
 func (h *heavySession) early() {
 	h.seq++
-	for range 15 {
-		h.command(wire.CommandReliableMessage, make([]byte, 4300)...)
+	for n := range 15 {
+		size := 4300
+		if n >= 7 {
+			size = 30_000
+		}
+		h.command(wire.CommandReliableMessage, make([]byte, size)...)
 	}
 	h.pass(100 * time.Millisecond)
 }
