@@ -22,6 +22,7 @@ func TestHeard(t *testing.T) {
 	}{
 		{func() { l.Fence(2, clock+5) }, clock + 5, "a holder names its epoch"},
 		{func() { l.Fence(2, 1<<60) }, clock + 5, "no stream comes as far"},
+		{func() { l.Fence(2, clock+1) }, clock + 5, "a holder before it named that"},
 		{func() { l.Fence(1, clock+50) }, clock + 5, "the shard is in another stream"},
 		{func() {
 			l.answered(0, cluster.ActionRead, &cluster.Answer{Verdict: fence.OK, Holder: cluster.Holder{Seq: clock + 6}, Heartbeat: cluster.Heartbeat{Seq: clock + 9}})

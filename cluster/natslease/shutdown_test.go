@@ -63,6 +63,56 @@ func TestRunEndsWhateverNATSDoes(t *testing.T) {
 	}
 }
 
+// A hung is a stream whose consumers hang in the library, whatever their context says.
+type hung struct {
+	natsjs.Stream
+	begun, end chan struct{}
+}
+
+func (h hung) OrderedConsumer(context.Context, natsjs.OrderedConsumerConfig) (natsjs.Consumer, error) {
+	h.begun <- struct{}{}
+	<-h.end
+	return nil, context.Canceled
+}
+
+// TestRunEndsBesideTheLibrary ends a relay whose watches and loads hang in the library: the caller
+// closes the connection, which would end them, only after Run.
+func TestRunEndsBesideTheLibrary(t *testing.T) {
+	c := natstest.Start(t, 1)
+	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000), ranks: map[int]int{}}
+	r.Leases = open(t, c.Connect(t), Config{Node: "a", Shards: 16, Streams: 2, Log: r.log.logger()})
+	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
+	begun, end := make(chan struct{}, 100), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	for g := range r.streams {
+		r.streams[g] = hung{r.streams[g], begun, end}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.Run(ctx); close(ended) }()
+	go r.wants(ctx)
+	r.Want(0, 0)
+	held := r.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+	loaded := make(chan error, loaders+16) // 16 wait behind the others
+	for range loaders + 16 {
+		r.Load(0, held.Epoch, func([]cluster.Keyframe) {}, func(err error) { loaded <- err })
+	}
+	for range len(r.streams) + loaders {
+		<-begun
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(shutdownTime):
+		t.Fatalf("Run has not returned %v after its context ended", shutdownTime)
+	}
+	for range loaders + 16 {
+		if err := r.wait(loaded); err != cluster.ErrNotHeld {
+			t.Errorf("loaded after the end: %v, want %v", err, cluster.ErrNotHeld)
+		}
+	}
+}
+
 func deleteStreams(t testing.TB, c *natstest.Cluster) {
 	t.Helper()
 	js, err := natsjs.New(c.Connect(t))

@@ -38,6 +38,7 @@ func (l *Leases) watch(ctx context.Context, g int) {
 			close(ended)
 		}()
 		select {
+		case <-ctx.Done():
 		case <-ended:
 			pause(ctx)
 		case _, ok := <-reconnected:

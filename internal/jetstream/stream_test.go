@@ -20,7 +20,8 @@ func TestFirstSequence(t *testing.T) {
 		{clock - 2*sequenceMargin, clock, "the time is ahead"},
 		{clock - 10, clock - 10 + sequenceMargin, "the former stream may have had some more messages"},
 		{clock + 153_000, clock + 153_000 + sequenceMargin, "the former stream outran the time"},
-		{1 << 60, clock, "no stream comes as far, so that the number is forged or damaged"},
+		{clock + 1<<39 - 1, clock + 1<<39 - 1 + sequenceMargin, "a stream may have come as far in 17 years"},
+		{clock + 1<<39, clock, "no stream comes as far, so that the number is forged or damaged"},
 	} {
 		if got := firstSequence(time.UnixMilli(clock), c.highest); got != c.want {
 			t.Errorf("behind %d a stream begins at %d, want %d: %s", c.highest, got, c.want, c.why)

@@ -281,6 +281,11 @@ func TestPathUnknown(t *testing.T) {
 		w.deliver(addr, "e2", 3, 0, 0, 0)
 		w.t.confirm(w.session(addr))
 		sends("something comes over another edge, perhaps a guess", 1, 1)
+		next.over[addr] = 0
+		w.Send(addr, []byte{byte(wire.CommandLinkUpdate)})
+		if next.over[addr] != 0 {
+			t.Errorf("values leave by every way (answers only: %v)", answerOnly)
+		}
 		next.pass(2100 * time.Millisecond)
 		sends("nothing else comes over it", 1, 0)
 		answer("")
