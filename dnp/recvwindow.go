@@ -88,13 +88,13 @@ func (w *recvWindow) find(n uint64) *early {
 
 func (w *recvWindow) has(n uint64) bool { return w.find(n) != nil }
 
-// fits reports whether there is room for a command of size bytes before its turn. There always
-// is for the one that is due, so a peer that repeats the others gets on.
-func (w *recvWindow) fits(size int) bool {
+// fits reports whether there is room for a command of size bytes. There always is for the
+// one that is due, so a peer that repeats the others gets on.
+func (w *recvWindow) fits(n uint64, size int) bool {
 	for i := range w.early {
 		size += len(w.early[i].buf)
 	}
-	return size <= earlyBytesMax
+	return n == w.next || size <= earlyBytesMax
 }
 
 // keep stores a command until its turn.

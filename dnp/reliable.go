@@ -236,7 +236,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	} else {
 		c.life.hear(now)
 	}
-	if a == arrivalEarly && !c.recv.fits(len(p)) {
+	if a == arrivalEarly && !c.recv.fits(n, len(p)) {
 		c.e.drop(DropEarlyFull)
 		return
 	}

@@ -171,3 +171,36 @@ func TestRateOff(t *testing.T) {
 		t.Errorf("%d of 2,000 datagrams passed", got)
 	}
 }
+
+// TestRateOfForgedAnswers: what looks like answers, or like the client's next commands, is bounded, too.
+func TestRateOfForgedAnswers(t *testing.T) {
+	const rate, expected, spare = 5 * 200, 512, 5 * 100 // of three seconds, with two of burst
+	for _, c := range []struct {
+		why  string
+		p    []byte
+		most int
+	}{
+		{"answers to nothing", command(wire.CommandReliableAck, 30_000, 4), rate + expected},
+		{"answers that are too long", command(wire.CommandReliableAck, 30_000, 1000), 5*64<<10/1000 + 1},
+		{"what is short and no answer", command(wire.CommandMessage, 0, 4), rate},
+		{"commands with the client's next number", command(wire.CommandReliableMessage, 1001, 20), rate + spare},
+	} {
+		r := newRated(t)
+		r.out(client(1), command(wire.CommandReliableAck, 1000, 4))
+		for n := range uint16(3000) { // the client answers none of them
+			r.out(client(1), command(wire.CommandReliableMessage, n, 20))
+		}
+		passed := 0
+		for range 3000 {
+			r.step()
+			for range 3 {
+				if r.in(client(1), c.p) {
+					passed++
+				}
+			}
+		}
+		if passed > c.most || passed < c.most*9/10 {
+			t.Errorf("%s: %d of 9,000 datagrams passed, want up to %d", c.why, passed, c.most)
+		}
+	}
+}
