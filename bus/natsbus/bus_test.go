@@ -3,8 +3,10 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -238,6 +240,48 @@ func TestOutgoingQueueIsBounded(t *testing.T) {
 	}
 	if st := b.Stats(); st.DroppedBusy != 1 || st.Published != 3 {
 		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestForgedAnswers: who may listen to the answers of others of its role, and send to their inboxes, does
+// not know where the next answer is awaited.
+func TestForgedAnswers(t *testing.T) {
+	srv := startServer(t, "")
+	b, thief := connect(t, Config{InProcess: srv, InboxPrefix: "_INBOX.role"}), connect(t, Config{InProcess: srv})
+	asked, heard, got := make(chan string, 8), make(chan string, 200), make(chan string, 8)
+	if _, err := b.Subscribe("question", func(m bus.Msg) { asked <- m.Reply }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := thief.Subscribe("_INBOX.role.>", func(m bus.Msg) { heard <- m.Subject }); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b)
+	flush(t, thief)
+	answer := func() {
+		if err := b.Publish(bus.Msg{Subject: receive(t, asked, "the question"), Data: []byte("true")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := func(m bus.Msg, err error) { got <- fmt.Sprint(string(m.Data), " ", err) }
+	b.Request(bus.Msg{Subject: "question"}, patience, answered)
+	answer()
+	receive(t, got, "the first answer")
+	last := receive(t, heard, "the thief hears it")
+	dot := strings.LastIndexByte(last, '.') + 1
+	token, err := strconv.ParseUint(last[dot:], 36, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Request(bus.Msg{Subject: "question"}, patience, answered)
+	for n := range uint64(100) {
+		if err := thief.Publish(bus.Msg{Subject: last[:dot] + strconv.FormatUint(token+n, 36), Data: []byte("forged")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, thief)
+	answer()
+	if r := receive(t, got, "the second answer"); r != "true <nil>" {
+		t.Errorf("the answer is %q: the thief knew where it was awaited", r)
 	}
 }
 

@@ -1,6 +1,8 @@
 package natsbus
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"strconv"
 	"strings"
@@ -126,8 +128,7 @@ type requests struct {
 	inbox string // prefix of the reply subjects
 
 	mu      sync.Mutex
-	waiting map[uint64]*request // nil once closed
-	next    uint64
+	waiting map[uint64]*request // by token; nil once closed
 	max     int
 }
 
@@ -159,13 +160,22 @@ func (r *requests) add(timeout time.Duration, handle func(bus.Msg, error)) (toke
 	case len(r.waiting) >= r.max:
 		return 0, bus.ErrBusy
 	}
-	r.next++
-	token = r.next
+	for token == 0 || r.waiting[token] != nil {
+		token = newToken()
+	}
 	r.waiting[token] = &request{
 		handle: handle,
 		timer:  time.AfterFunc(timeout, func() { r.finish(token, bus.Msg{}, bus.ErrTimeout) }),
 	}
 	return token, nil
+}
+
+// newToken returns what ends the reply subject of a request. It is random: other programs of the
+// same role may listen to the inbox and send to it, and must not know where the next answer is awaited.
+func newToken() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // finish ends a request that has not ended.
