@@ -16,6 +16,10 @@ type Mutant struct {
 	Old  string // the replaced text; it must occur exactly once
 	New  string
 
+	// Package is the folder of the package whose tests must notice the fault, with slashes,
+	// relative to the root of the module. Empty means the one whose test runs.
+	Package string
+
 	// Run is the pattern of the tests that must notice the fault. Empty means Config.Run.
 	Run string
 
@@ -65,21 +69,29 @@ func root(t *testing.T) string {
 	return filepath.Dir(strings.TrimSpace(string(file)))
 }
 
-// build compiles the test program of the package in the current folder, with the fault if m is
-// not nil, and returns its path.
-func build(t *testing.T, m *Mutant) string {
+// build compiles the test program of a package in the current folder or in another one, with the
+// fault if m is not nil.
+func build(t *testing.T, pkg string, m *Mutant) program {
 	t.Helper()
 	folder := t.TempDir()
-	program := filepath.Join(folder, "mutant.test")
-	args := []string{"test", "-c", "-ldflags", "-s -w", "-o", program}
+	p := program{path: filepath.Join(folder, "mutant.test")}
+	if pkg != "" {
+		p.dir = filepath.Join(root(t), filepath.FromSlash(pkg))
+	}
+	args := []string{"test", "-c", "-ldflags", "-s -w", "-o", p.path}
 	if m != nil {
 		args = append(args, "-overlay", m.overlay(t, folder))
 	}
-	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = p.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the fault does not compile: %s", out)
 	}
-	return program
+	return p
 }
+
+// A program is a compiled test program, and where it runs; empty for the current folder.
+type program struct{ path, dir string }
 
 // overlay writes the file with the fault and an overlay for the compiler, and returns the path
 // of the overlay.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -25,31 +24,34 @@ type Config struct {
 // Run fails unless every fault is noticed. It compiles each fault once, and first runs the
 // tests of each pattern without a fault. At the end it prints a table with the number of seeds
 // that each fault needed.
-func Run(t *testing.T, cfg Config, list []Mutant) {
-	clean := sync.OnceValue(func() string { return build(t, nil) })
+func Run(all *testing.T, cfg Config, list []Mutant) {
+	clean := make(map[string]program) // by package
 	passed := make(map[string]bool)
 	var table []string
 	for i := range list {
 		m := &list[i]
-		t.Run(m.Name, func(t *testing.T) {
+		all.Run(m.Name, func(t *testing.T) {
 			run := cmp.Or(m.Run, cfg.Run)
-			if !passed[run] {
-				if lines, err := cfg.try(clean(), run, nil); err != nil {
+			if key := m.Package + " " + run; !passed[key] {
+				if _, ok := clean[m.Package]; !ok {
+					clean[m.Package] = build(all, m.Package, nil)
+				}
+				if lines, err := cfg.try(clean[m.Package], run, nil); err != nil {
 					t.Fatalf("%s fails without a fault:\n%s", run, strings.Join(lines, "\n"))
 				}
-				passed[run] = true
+				passed[key] = true
 			}
 			line := cfg.hunt(t, m, run)
 			t.Log(line)
 			table = append(table, line)
 		})
 	}
-	t.Logf("fault, seeds, what was noticed:\n%s", strings.Join(table, "\n"))
+	all.Logf("fault, seeds, what was noticed:\n%s", strings.Join(table, "\n"))
 }
 
 // hunt runs the tests over one fault and returns its line of the table.
 func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
-	lines, err := cfg.try(build(t, m), run, m.Args)
+	lines, err := cfg.try(build(t, m.Package, m), run, m.Args)
 	reason, noticed := reason(lines)
 	seeds := 0
 	if cfg.Rounds != nil {
@@ -83,9 +85,11 @@ func FirstSeed(lines []string) int {
 var aSeed = regexp.MustCompile(`\bseed (\d+)\b`)
 
 // try runs the tests until the first fails.
-func (cfg *Config) try(program, run string, more []string) (lines []string, err error) {
+func (cfg *Config) try(p program, run string, more []string) (lines []string, err error) {
 	args := slices.Concat([]string{"-test.v", "-test.failfast", "-test.timeout", "5m", "-test.run", run}, cfg.Args, more)
-	out, err := exec.Command(program, args...).CombinedOutput()
+	cmd := exec.Command(p.path, args...)
+	cmd.Dir = p.dir
+	out, err := cmd.CombinedOutput()
 	return strings.Split(string(out), "\n"), err
 }
 

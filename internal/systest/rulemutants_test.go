@@ -1,0 +1,80 @@
+package systest
+
+import (
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+// ruleMutants are faults in the rules of SECURITY.md that one test proves, which must notice them.
+// Faults that a simulation notices are in the other lists.
+var ruleMutants = []mutants.Mutant{
+	// What decides where a session is, and when it ends.
+	{Name: "any_datagram_changes_the_path", File: "internal/edge/takeover/state.go", Old: "case s.path.Unknown:\n", New: "case s.path.Unknown || s.path.Edge != edge:\n", Package: "internal/edge/takeover", Run: "^TestForgedWay$"},
+	{Name: "one_answer_changes_way", File: "internal/edge/takeover/state.go", Old: "case ways[len(ways)-1].answered:", New: "case true:", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
+	{Name: "answers_not_in_a_row", File: "internal/edge/takeover/state.go", Old: "b.detour(s, func() { s.others.list = nil })", New: "", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
+	{Name: "unknown_is_sent", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
+	{Name: "unknown_where_none_minds", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "", Package: "internal/edge/takeover", Run: "^TestPathOfFirst$"},
+	{Name: "ways_unbounded", File: "internal/edge/takeover/datagrams.go", Old: "if len(w.list) == waysMax {", New: "if false {", Package: "internal/edge/takeover", Run: "^TestForgedWay$"},
+	{Name: "any_datagram_takes_the_owner", File: "internal/edge/takeover/adopt.go", Old: "case b.orphans.any(s.client, s.Log.Evident):", New: "case true:", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
+	{Name: "log_is_asked_too_often", File: "internal/edge/takeover/datagrams.go", Old: "askAgainTime         = 50", New: "askAgainTime         = 5", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
+	{Name: "unclaimed_is_taken", File: "internal/edge/takeover/adopt.go", Old: "b.adopt(b.name(from), from, true)", New: "b.adopt(b.name(from), from, false)", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
+	{Name: "anything_refutes_a_close", File: "dnp/liveness.go", Old: "if !l.tested {\n\t\tl.closeAt", New: "if true {\n\t\tl.closeAt", Package: "dnp", Run: "^TestForgedLife$"},
+	{Name: "refuted_is_not_counted", File: "dnp/liveness.go", Old: "l.refuted++", New: "_ = l.refuted", Package: "dnp", Run: "^TestForgedCloses$"},
+	{Name: "wait_is_not_doubled", File: "dnp/liveness.go", Old: "d<<(l.refuted-1)", New: "d", Package: "dnp", Run: "^TestForgedCloses$"},
+
+	// What bounds checkpoints, and the life of a session.
+	{Name: "commands_in_flight_unbounded", File: "dnp/sendwindow.go", Old: "flightBytesMax = 64 << 10", New: "flightBytesMax = 256 << 10", Package: "internal/edge/takeover", Run: "^TestHeaviestCheckpoint$"},
+	{Name: "offers_in_flight_grow", File: "dnp/snapshot.go", Old: "data = standIn(o.link)", New: "", Package: "internal/edge/takeover", Run: "^TestHeaviestCheckpoint$"},
+	{Name: "undelivered_twice", File: "internal/edge/takeover/state.go", Old: "undeliveredMax = 192 << 10", New: "undeliveredMax = 384 << 10", Package: "internal/edge/takeover", Run: "^TestHeaviestCheckpoint$"},
+	{Name: "early_commands_twice", File: "dnp/recvwindow.go", Old: "earlyBytesMax = 32 << 10", New: "earlyBytesMax = 64 << 10", Package: "dnp", Run: "^TestSnapshotBounded$"},
+	{Name: "held_bytes_unbounded", File: "dnp/hold.go", Old: "h.bytes+more > holdBytesMax, held", New: "held", Package: "dnp", Run: "^TestSnapshotBounded$"},
+	{Name: "held_values_unbounded", File: "dnp/hold.go", Old: ", held == nil && len(h.byKey) >= holdsMax:", New: ":", Package: "dnp", Run: "^TestHoldsBounded$"},
+	{Name: "one_offer_takes_all_room", File: "dnp/snapshot.go", Old: "room += len(data)\n", New: "", Package: "dnp", Run: "^TestStandIn$"},
+	{Name: "asks_late", File: "dnp/liveness.go", Old: "askAfter  = 40", New: "askAfter  = 44", Package: "dnp", Run: "^TestOutlives$"},
+	{Name: "gone_late", File: "dnp/liveness.go", Old: "goneAfter = 15", New: "goneAfter = 17", Package: "dnp", Run: "^TestOutlives$"},
+	{Name: "never_vague", File: "dnp/liveness.go", Old: "return l.wrongAcks == vagueAcks", New: "return false", Package: "dnp", Run: "^TestOutlives$"},
+	{Name: "vague_at_once", File: "dnp/liveness.go", Old: "vagueAcks = 4", New: "vagueAcks = 1", Package: "dnp", Run: "^TestLives$"},
+
+	// What strangers cost.
+	{Name: "greeted_twice", File: "dnp/proof.go", Old: "if u := e.unproven.find(to); u != nil {\n\t\te.unproven.remove(u)\n\t}\n\te.drop(DropLoginRefused)", New: "e.drop(DropLoginRefused)", Package: "dnp", Run: "^TestGreetedOnce$"},
+	{Name: "greeted_is_not_proven", File: "dnp/proof.go", Old: "kind = admit.ProvenLogin", New: "kind = admit.Login", Package: "dnp", Run: "^TestGreetedOnce$"},
+	{Name: "answers_are_admitted", File: "dnp/proof.go", Old: "case e.cfg.Login != nil:\n\t\te.receiveGreeted(from, m.Link, now)\n", New: "case e.cfg.Login != nil && e.judge(from, admit.Answer, now) == admit.Pass:\n\t\te.receiveGreeted(from, m.Link, now)\n\tcase e.cfg.Login != nil:\n", Package: "dnp", Run: "^TestGreetingsUnderFlood$"},
+	{Name: "proven_from_the_bucket_of_all", File: "dnp/admit/gate.go", Old: "!g.unproven.take(t)", New: "!g.unproven.take(t) && !g.logins.take(t)", Package: "dnp", Run: "^TestGreetingsUnderFlood$"},
+	{Name: "joins_unbounded", File: "internal/edge/takeover/adopt.go", Old: "return b.joins.take(now, edgeJoinsPerSecond/workers, edgeJoinsPerSecond/workers)", New: "return true", Package: "internal/edge/takeover", Run: "^TestQuestionsAboutStrangers$"},
+	{Name: "others_unbounded", File: "internal/edge/takeover/adopt.go", Old: "return b.others.take(now, edgeOthersPerSecond/workers, edgeOthersBurst/workers)", New: "return true", Package: "internal/edge/takeover", Run: "^TestQuestionsAboutStrangers$"},
+	{Name: "joins_and_others_share", File: "internal/edge/takeover/adopt.go", Old: "return b.joins.take(now, edgeJoinsPerSecond/workers, edgeJoinsPerSecond/workers)", New: "return b.others.take(now, edgeJoinsPerSecond/workers, edgeOthersBurst/workers)", Package: "internal/edge/takeover", Run: "^TestQuestionsAboutStrangers$"},
+	{Name: "joins_per_worker", File: "internal/edge/takeover/adopt.go", Old: "edgeJoinsPerSecond/workers, edgeJoinsPerSecond/workers", New: "edgeJoinsPerSecond, edgeJoinsPerSecond", Package: "internal/edge/takeover", Run: "^TestQuestionsAboutStrangers$"},
+	{Name: "reads_unbounded", File: "internal/edge/takeover/adopt.go", Old: "if request || !b.reads.take(now, rate, rate) {", New: "if request {", Package: "internal/edge/takeover", Run: "^TestReadsForStrangers$"},
+	{Name: "hint_by_any_edge", File: "internal/edge/takeover/locations.go", Old: "&& x.node == node && x.until.Sub", New: "&& x.until.Sub", Package: "internal/edge/takeover", Run: "^TestReturnedHint$"},
+	{Name: "orphans_unbounded", File: "internal/edge/takeover/datagrams.go", Old: "case q.bytes+size > orphanBytesMax:", New: "case false:", Package: "internal/edge/takeover", Run: "^TestOrphanBytes$"},
+	{Name: "orphans_of_a_client_unbounded", File: "internal/edge/takeover/datagrams.go", Old: " || x.bytes+size > orphanBytesPerClient)", New: ")", Package: "internal/edge/takeover", Run: "^TestOrphanBytes$"},
+	{Name: "long_message_waits", File: "dnp/recvwindow.go", Old: "longPatience = 30 * time.Second", New: "longPatience = 55 * time.Second", Package: "dnp", Run: "^TestLongTime$"},
+	{Name: "long_message_slow", File: "dnp/recvwindow.go", Old: "longRate     = 4096", New: "longRate     = 64", Package: "dnp", Run: "^TestLongTime$"},
+	{Name: "long_message_in_no_time", File: "dnp/recvwindow.go", Old: "r.due = r.due.add(longTime(len(m.Data)))", New: "", Package: "dnp", Run: "^TestLongTime$"},
+
+	// What a stolen key or user can do, and what NATS does.
+	{Name: "replayed", File: "cluster/forward/seal.go", Old: "case !from.window.fresh(h.counter):", New: "case false:", Package: "cluster/forward", Run: "^TestStolenKey$"},
+	{Name: "sequences_without_margin", File: "internal/jetstream/stream.go", Old: "return max(clock, highest+sequenceMargin)", New: "return max(clock, highest)", Package: "internal/jetstream", Run: "^TestFirstSequence$"},
+	{Name: "sequences_of_70_years", File: "internal/jetstream/stream.go", Old: "1<<39", New: "1<<41", Package: "internal/jetstream", Run: "^TestFirstSequence$"},
+	{Name: "fence_unheard", File: "cluster/natslease/leases.go", Old: "l.heard[shard%l.cfg.Streams].hear(epoch)\n", New: "", Package: "cluster/natslease", Run: "^TestHeard$"},
+	{Name: "newest_sequence_wins", File: "cluster/natslease/heard.go", Old: "seq > old && !h.highest", New: "!h.highest", Package: "cluster/natslease", Run: "^TestHeard$"},
+	{Name: "watch_without_context", File: "cluster/natslease/watch.go", Old: "it.Next(natsjs.NextContext(ctx))", New: "it.Next()", Package: "cluster/natslease", Run: "^TestRunEndsWhateverNATSDoes$"},
+	{Name: "watch_waits_for_the_library", File: "cluster/natslease/watch.go", Old: "stop()\n\t\tif ctx.Err() == nil {", New: "stop()\n\t\t<-ended\n\t\tif ctx.Err() == nil {", Package: "cluster/natslease", Run: "^TestRunEndsBesideTheLibrary$"},
+	{Name: "probe_believes_relays", File: "internal/compose/mapping.go", Old: "case a.Shards != shards:", New: "case false:", Package: "internal/compose", Run: "^TestProbeTellsShardsApart$"},
+	{Name: "edges_without_log_have_jetstream", File: "internal/natsroles/natsroles.go", Old: "if c.NoLog {\n\t\treturn r\n\t}", New: "", Package: "internal/natsroles", Run: "^TestWithoutLog$"},
+	{Name: "publisher_asks_itself", File: "internal/natsroles/natsroles.go", Old: "s.To(\"*\", \"*\"), s.ToAll(\"*\"), s.Who(\"*\"),\n\t\t},\n\t\tSubscribe:     []", New: "s.To(\"*\", \"*\"), s.ToAll(\"*\"), s.Who(\"*\"), s.Auth(),\n\t\t},\n\t\tSubscribe:     []", Package: "internal/natsroles", Run: "^TestRightsToAnswer$"},
+	{Name: "pages_of_other_sites", File: "internal/telemetry/server.go", Old: "local(r) && forLocal(r, listen) && ofNoPage(r)", New: "local(r) && forLocal(r, listen)", Package: "internal/telemetry", Run: "^TestWebPages$"},
+	{Name: "address_without_headers", File: "internal/telemetry/server.go", Old: "return ip.Unmap().IsLoopback()", New: "return ip.Unmap().IsLoopback() || ip.IsUnspecified()", Package: "internal/telemetry", Run: "^TestWebPages$"},
+	{Name: "groups_only_by_write", File: "internal/edge/fanout/session.go", Old: "if r.oldHolder {", New: "if false {", Package: "internal/edge/fanout", Run: "^TestGroupsByWrite$"},
+	{Name: "groups_by_answers_of_before", File: "internal/edge/fanout/session.go", Old: "case epoch != 0 && epoch != r.epoch:", New: "case false:", Package: "internal/edge/fanout", Run: "^TestGroupsByWrite$"},
+}
+
+func TestRuleMutantsApply(t *testing.T) { mutants.Check(t, ruleMutants) }
+
+func TestRuleMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{}, ruleMutants)
+}
