@@ -54,7 +54,7 @@ sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds i
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: mutants
-mutants: ## Put deliberate faults into the source, one at a time, and expect the simulations to notice each
+mutants: ## Put deliberate faults into the source, one at a time, and expect a simulation or test to notice each
 	nice $(GO) test -p 1 ./cluster ./sessionlog ./replication ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: testbed
