@@ -204,7 +204,7 @@ type Stats struct {
 
 	Missed        uint64 // received, but dropped because a handler was too slow
 	SlowConsumers uint64 // how often a handler became too slow
-	Errors        uint64 // errors without a caller, such as refused subscriptions, and answers that MayAnswer forbids
+	Errors        uint64 // errors without a caller, such as refused subscriptions, answers that MayAnswer forbids, and messages from consumers of JetStream
 	Reconnects    uint64
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -209,6 +210,20 @@ func TestMayAnswer(t *testing.T) {
 	}
 	if st := b.Stats(); st.Errors != 2 {
 		t.Errorf("%d errors are counted, want 2", st.Errors)
+	}
+}
+
+// TestConsumed checks that handlers get no message that a consumer of JetStream delivers. Servers take such messages
+// from no client; TestConsumersDeliverAnywhere of internal/systest has a real consumer.
+func TestConsumed(t *testing.T) {
+	b := connect(t, Config{InProcess: startServer(t, "")})
+	var got []string
+	s := &subscription{bus: b, handle: func(m bus.Msg) { got = append(got, m.Reply) }}
+	for _, reply := range []string{"$JS.ACK.DNP_FROM.x.1.1.1.1.0", "", "$JS.ACK.domain.hash.DNP_FROM.x.1.1.1.1.0.x", "_INBOX.x"} {
+		s.received(&nats.Msg{Subject: "dnp.v1.from.demo.c", Reply: reply, Data: []byte("forged")})
+	}
+	if st := b.Stats(); !slices.Equal(got, []string{"", "_INBOX.x"}) || st.Errors != 2 {
+		t.Errorf("handlers get messages with the replies %q, %d errors are counted; want those from no consumer, and 2", got, st.Errors)
 	}
 }
 

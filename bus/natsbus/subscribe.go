@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -108,8 +109,17 @@ func missed(sub *nats.Subscription) uint64 {
 	return uint64(n)
 }
 
+// consumed begins the subjects on which messages that a consumer of JetStream delivers are acknowledged.
+const consumed = "$JS.ACK."
+
+// received gives a message to the handler, unless a consumer of JetStream delivers it: whoever makes a
+// consumer chooses where, also where only nodes may publish.
 func (s *subscription) received(m *nats.Msg) {
 	if s.off.Load() {
+		return
+	}
+	if strings.HasPrefix(m.Reply, consumed) {
+		s.bus.counters.errors.Add(1)
 		return
 	}
 	s.bus.counters.received.Add(1)

@@ -54,7 +54,10 @@ func TestBadHints(t *testing.T) {
 	a.Want(0, 0)
 	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	a.hinted(&nats.Msg{Subject: a.cfg.Subjects.Own(0), Data: append(old, `{"node":"b","id":"other"}`...)})
+	for _, answer := range []string{`{"type":"io.nats.jetstream.api.v1.stream_info_response"}`, `{"stream":"DNP_LOG_0","seq":1}`, `{"error":{}}`, "-ERR 'x'"} {
+		a.hinted(&nats.Msg{Subject: a.cfg.Subjects.Own(0), Data: []byte(answer)})
+	}
 	if err := a.store(0, first.Epoch, keyframes(1, "x")); err != nil {
-		t.Errorf("storing after an old hint: %v", err)
+		t.Errorf("storing after an old hint, and answers of JetStream: %v", err)
 	}
 }

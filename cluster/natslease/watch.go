@@ -8,6 +8,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -118,13 +119,16 @@ func (s *shard) hint(h cluster.Holder, a cluster.Answer) {
 	_ = s.l.cfg.Conn.Publish(s.l.cfg.Subjects.Own(s.n), data) // the watch brings a hint that is lost
 }
 
-// hinted takes the hint of another relay.
+// hinted takes the hint of another relay. Its sequence tells it from an answer of JetStream, which is
+// published wherever a request says: as a number, the beginning of any text is one that no stream reaches.
 func (l *Leases) hinted(m *nats.Msg) {
 	n, ok := l.cfg.Subjects.ParseShard(m.Subject)
 	if !ok || n >= len(l.shards) || len(m.Data) < 8 {
 		return
 	}
-	l.putHolder(n, cluster.ParseHolder(binary.LittleEndian.Uint64(m.Data), m.Data[8:]))
+	if seq := binary.LittleEndian.Uint64(m.Data); jetstream.Believable(time.Now(), seq) {
+		l.putHolder(n, cluster.ParseHolder(seq, m.Data[8:]))
+	}
 }
 
 // putHolder brings the newest record of a holder to a lease.

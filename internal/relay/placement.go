@@ -51,13 +51,17 @@ func newPlacement(wake func()) placement {
 	return placement{heard: turn.NewInbox[announcement](heardMessages, heardBytes, wake), changed: turn.NewWake()}
 }
 
-// announced takes the announcement of a relay.
+// announced takes the announcement of a relay. An answer of JetStream, which is published wherever a
+// request says, does not say whether a relay is ready.
 func (r *Relay) announced(m bus.Msg) {
-	var a announcement
-	var ok bool
-	if a.relay, ok = r.cfg.Subjects.ParseRelay(m.Subject); !ok || a.relay == r.cfg.Node || json.Unmarshal(m.Data, &a) != nil {
+	var says struct {
+		Ready *bool `json:"ready"`
+	}
+	node, ok := r.cfg.Subjects.ParseRelay(m.Subject)
+	if !ok || node == r.cfg.Node || json.Unmarshal(m.Data, &says) != nil || says.Ready == nil {
 		return
 	}
+	a := announcement{relay: node, Ready: *says.Ready}
 	for _, w := range r.workers {
 		w.place.heard.Post(a, len(a.relay))
 	}

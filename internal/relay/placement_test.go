@@ -144,6 +144,14 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("a relay that is ready announces %s", p.said)
 	}
 	p.ranks("b announced itself again", 0, 1)
+	for _, answer := range []string{`{"type":"io.nats.jetstream.api.v1.stream_info_response"}`, `{"stream":"DNP_LOG_0","seq":1}`} {
+		if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Relay("b"), Data: []byte(answer)}); err != nil {
+			t.Fatal(err)
+		}
+		p.turn(0)
+	}
+	p.turn(0, 0, 1)
+	p.ranks("an answer of JetStream says nothing about b", 0, 1)
 	if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Relay("b"), Data: []byte(`{"ready":false}`)}); err != nil {
 		t.Fatal(err)
 	}
