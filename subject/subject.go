@@ -106,6 +106,24 @@ func (s Names) StoreKeyframe(n int, space string, number uint64) string {
 // StoreKeyframeAll matches every StoreKeyframe of shard n.
 func (s Names) StoreKeyframeAll(n int) string { return s.join("store", strconv.Itoa(n), "k", ">") }
 
+// StoreInput returns the subject on which a stream with a secret takes the record that it stores
+// under a subject. It is that subject if the secret is empty.
+func (s Names) StoreInput(stored, secret string) string {
+	n, rest, ok := s.ParseStore(stored)
+	if !ok || secret == "" {
+		return stored
+	}
+	return s.join("store", strconv.Itoa(n), secret, rest)
+}
+
+// StoreInputs takes the secret out of every StoreInput.
+func (s Names) StoreInputs(secret string) Mapping {
+	return Mapping{From: s.join("store", "*", secret, ">"), To: s.join("store", "{{wildcard(1)}}", ">")}
+}
+
+// StoreAllShards matches every stored record, and every StoreInput.
+func (s Names) StoreAllShards() string { return s.join("store", ">") }
+
 // ParseStore returns the shard of a stored record and the rest of its subject: own, beat or
 // k.<space>.<number>.
 func (s Names) ParseStore(subject string) (n int, rest string, ok bool) {

@@ -65,7 +65,7 @@ func TestErrorCodes(t *testing.T) {
 // judgeOdd publishes a message with odd headers and returns the verdict on its answer.
 func judgeOdd(t *testing.T, l *Leases, headers ...string) fence.Verdict {
 	t.Helper()
-	m := message(l.cfg.Subjects.StoreHeartbeat(0), nil)
+	m := l.shards[0].message(l.cfg.Subjects.StoreHeartbeat(0), nil)
 	for i := 0; i < len(headers); i += 2 {
 		m.Header.Set(headers[i], headers[i+1])
 	}

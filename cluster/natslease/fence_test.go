@@ -127,7 +127,7 @@ func TestFence(t *testing.T) {
 // stream that keeps its history.
 func another(t *testing.T, c *natstest.Cluster, control *Leases) *shard {
 	t.Helper()
-	l := &Leases{cfg: control.cfg}
+	l := &Leases{cfg: control.cfg, secrets: control.secrets}
 	l.cfg.Conn, l.cfg.Lease.ID = c.Connect(t), nats.NewInbox()
 	js, err := natsjs.New(l.cfg.Conn)
 	if err != nil {

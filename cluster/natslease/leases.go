@@ -78,10 +78,19 @@ func StreamName(g int) string { return "DNP_STORE_" + strconv.Itoa(g) }
 
 // store describes the store streams.
 func (c *Config) store() jetstream.Shards {
+	s := c.Subjects
 	return jetstream.Shards{
 		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-shards", Name: "shards"},
 		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-store-streams", Name: "store streams"},
-		StreamName: StreamName, Subject: c.Subjects.StoreAll,
+		StreamName: StreamName, Subject: s.StoreAll,
+		Seal: &jetstream.Seal{
+			Key:     "dnprelay-store-secret",
+			Subject: func(n int, secret string) string { return s.StoreInput(s.StoreAll(n), secret) },
+			Remove: func(secret string) (from, to string) {
+				m := s.StoreInputs(secret)
+				return m.From, m.To
+			},
+		},
 		Config: natsjs.StreamConfig{
 			Description: "dnprelay: who holds which shard, and the keyframes of its states", Replicas: c.Replicas,
 			MaxMsgsPerSubject: 1, AllowAtomicPublish: true,
@@ -90,10 +99,19 @@ func (c *Config) store() jetstream.Shards {
 	}
 }
 
+// SetSealed seals the store streams of a deployment, or opens them again; see [jetstream.Seal]. The
+// connection needs the rights of an admin. Relays of a release that knows no seals lose their
+// shards to sealed streams, and do not start with them.
+func SetSealed(ctx context.Context, nc *nats.Conn, subjects subject.Names, sealed bool) error {
+	c := Config{Subjects: subjects}
+	return c.store().SetSealed(ctx, nc, sealed)
+}
+
 // Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then Run once.
 type Leases struct {
 	cfg        Config
 	streams    []natsjs.Stream
+	secrets    []atomic.Pointer[string] // of the streams; empty for one that is not sealed
 	maintainer *jetstream.Maintainer
 	heard      []heard // of the streams
 	shards     []*shard
@@ -117,10 +135,33 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Leases{cfg: cfg, streams: streams, heard: make([]heard, cfg.Streams), handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards)}
+	l := &Leases{
+		cfg: cfg, streams: streams, secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),
+		handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards),
+	}
+	seen := func(g int, is natsjs.StreamConfig) {
+		secret := store.SecretOf(g, is)
+		l.secrets[g].Store(&secret)
+	}
+	open := 0
+	for g, s := range streams {
+		seen(g, s.CachedInfo().Config)
+		if *l.secrets[g].Load() == "" {
+			open++
+		}
+	}
+	if open > 0 {
+		cfg.Log.Warn("the store takes records on subjects without secrets, so that relays of the last release work, and whoever may use JetStream can take shards from relays; run dnpctl seal when every relay is of this release", "streams", open)
+	}
 	l.maintainer = jetstream.NewMaintainer(jetstream.MaintainerConfig{
-		Conn: cfg.Conn, Streams: streams, Check: store.Check, Replaced: l.replaced, Log: cfg.Log,
-		Want: func(g int) natsjs.StreamConfig { return store.Stream(g, time.Now(), l.heard[g].highest.Load()) },
+		Conn: cfg.Conn, Streams: streams, Check: store.Check, Seen: seen, Replaced: l.replaced, Log: cfg.Log,
+		Want: func(g int) natsjs.StreamConfig {
+			c := store.Stream(g, time.Now(), l.heard[g].highest.Load())
+			if *l.secrets[g].Load() != "" { // as it was: others may not know seals
+				c = store.Sealed(g, c)
+			}
+			return c
+		},
 	})
 	for n := range cfg.Shards {
 		l.shards = append(l.shards, newShard(l, n))

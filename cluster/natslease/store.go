@@ -34,7 +34,7 @@ func (s *shard) serveStore(ctx context.Context) {
 
 func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
 	own := func() string { return s.l.cfg.Subjects.StoreOwn(s.n) }
-	holder := func() *nats.Msg { return jetstream.Expect(message(own(), o.Holder.Append(nil)), "", o.ExpectHolder) }
+	holder := func() *nats.Msg { return jetstream.Expect(s.message(own(), o.Holder.Append(nil)), "", o.ExpectHolder) }
 	switch o.Kind {
 	case cluster.ActionRead:
 		return s.read(ctx)
@@ -64,7 +64,7 @@ func (s *shard) batch(o op) []*nats.Msg {
 	subjects := &s.l.cfg.Subjects
 	var all []*nats.Msg
 	for _, k := range o.keyframes {
-		m := message(subjects.StoreKeyframe(s.n, k.Space, k.Number), k.Data)
+		m := s.message(subjects.StoreKeyframe(s.n, k.Space, k.Number), k.Data)
 		if len(k.Data) == 0 {
 			m.Header.Set(jetstream.HeaderTTL, tombstoneTTL)
 		}
@@ -75,11 +75,13 @@ func (s *shard) batch(o op) []*nats.Msg {
 }
 
 func (s *shard) heartbeat(o op) *nats.Msg {
-	return message(s.l.cfg.Subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
+	return s.message(s.l.cfg.Subjects.StoreHeartbeat(s.n), o.Heartbeat.Append(nil))
 }
 
-func message(subject string, data []byte) *nats.Msg {
-	return &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data}
+// message returns a message that the store stores under a subject.
+func (s *shard) message(stored string, data []byte) *nats.Msg {
+	secret := *s.l.secrets[s.n%s.l.cfg.Streams].Load()
+	return &nats.Msg{Subject: s.l.cfg.Subjects.StoreInput(stored, secret), Header: nats.Header{}, Data: data}
 }
 
 // publish writes the messages, all or none, and judges the answer. An error code that

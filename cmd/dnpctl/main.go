@@ -14,6 +14,7 @@
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl drain 127.0.0.1:8414                    make an edge hand its sessions over and end
+//	dnpctl seal                                    hide the subjects of the store after an upgrade
 //	dnpctl bench --quick                           measure what updates cost on this machine
 //
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
@@ -36,6 +37,7 @@ type commands struct {
 	Check   checkCommand   `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
 	Token   tokenCommand   `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain   drainCommand   `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
+	Seal    sealCommand    `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
 	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, simulate publishers and clients, print what updates cost."`
 
 	BenchProcesses

@@ -21,7 +21,7 @@ const (
 	refusalCounts = 2 * missingAfter // for which a write that was not taken counts: longer than a repetition takes
 )
 
-// A MaintainerConfig says which streams a Maintainer looks after. All fields are required.
+// A MaintainerConfig says which streams a Maintainer looks after. All fields but Seen are required.
 type MaintainerConfig struct {
 	Conn    *nats.Conn
 	Streams []natsjs.Stream // as they were opened
@@ -30,6 +30,9 @@ type MaintainerConfig struct {
 	// refuses one that another node made.
 	Want  func(g int) natsjs.StreamConfig
 	Check func(g int, got natsjs.StreamConfig) error
+
+	// Seen, if set, is called from the goroutine of Run with the configuration that the g-th stream has.
+	Seen func(g int, is natsjs.StreamConfig)
 
 	// Replaced is called, from the goroutine of Run, when the g-th stream certainly is another
 	// one than before, whichever node made it.
@@ -179,6 +182,9 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 		}
 	}
 	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created} })
+	if m.cfg.Seen != nil {
+		m.cfg.Seen(g, info.Config)
+	}
 	if other {
 		m.replaced.Add(1)
 		m.cfg.Log.Warn("a stream was made again; its former messages are lost, but nodes store again what they hold", "stream", before.name, "first_sequence", info.Config.FirstSeq)

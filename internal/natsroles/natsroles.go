@@ -87,7 +87,7 @@ func (c *Config) relay() Role {
 			s.RelayAll(),               // announcements, by which relays tell each other from ghosts
 			s.To("*", "*"), s.Who("*"), // kicks, and queries for clients
 			shard(s, "publish", subject.ProbeSpace), // probes of the mapping
-			s.StoreOwnAll(), s.StoreHeartbeatAll(), keyframes(s),
+			s.StoreAllShards(),
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{
@@ -165,11 +165,6 @@ func (c *Config) admin() Role {
 // shard returns the pattern of a subject of every shard.
 func shard(s subject.Names, tokens ...string) string {
 	return strings.TrimSuffix(s.HeadAll(), "head") + strings.Join(tokens, ".")
-}
-
-// keyframes returns the pattern of the subjects of stored states.
-func keyframes(s subject.Names) string {
-	return strings.TrimSuffix(s.StoreOwnAll(), "own") + "k.*.*"
 }
 
 // api returns the subjects of requests about one stream.

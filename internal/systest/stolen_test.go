@@ -2,6 +2,7 @@ package systest
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -28,6 +29,7 @@ type robbed struct {
 	subjects subject.Names
 	thief    *nats.Conn
 	game     *nats.Conn
+	admin    *nats.Conn
 	store    jetstream.JetStream // of the admin
 	shard    int                 // of space s
 	before   string              // the states of space s, with its epoch, and the lease records
@@ -40,8 +42,8 @@ func rob(t *testing.T, role string) *robbed {
 	r := &robbed{T: t, server: secureServer(t), shard: cluster.Shard("s", 64)}
 	r.relay = start(t, "relay", "serve", "--nats-url", as(r.server, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
 	r.game = connectAs(t, r.server, "publisher")
-	r.thief = connectAs(t, r.server, role)
-	js, err := jetstream.New(connectAs(t, r.server, "admin"))
+	r.thief, r.admin = connectAs(t, r.server, role), connectAs(t, r.server, "admin")
+	js, err := jetstream.New(r.admin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +129,8 @@ func (r *robbed) misanswered(to string, data []byte, inbox string) {
 		r.subjects.StoreOwn(3), r.subjects.StoreOwn(r.shard), r.subjects.StoreHeartbeat(64), r.subjects.StoreKeyframe(r.shard, "s", 1),
 		r.subjects.Live("quiet"), r.subjects.Own(3), r.subjects.Head(64), r.subjects.To("s", "c"), r.subjects.Event("quiet"),
 	}
-	admin := connectAs(r.T, r.server, "admin")
-	heard, err := admin.SubscribeSync(r.subjects.All())
-	if err != nil || admin.Flush() != nil {
+	heard, err := r.admin.SubscribeSync(r.subjects.All())
+	if err != nil || r.admin.Flush() != nil {
 		r.Fatal(err)
 	}
 	answer, err := r.thief.SubscribeSync(inbox)
@@ -144,7 +145,7 @@ func (r *robbed) misanswered(to string, data []byte, inbox string) {
 	if _, err := answer.NextMsg(patience); err != nil {
 		r.Fatalf("the relay does not answer on %s: %v", inbox, err)
 	}
-	_ = admin.Flush()
+	_ = r.admin.Flush()
 	for {
 		m, err := heard.NextMsg(time.Millisecond)
 		if err != nil {
@@ -174,6 +175,26 @@ func streams(names ...string) (all []string) {
 	return all
 }
 
+// secretive tries whatever shows the subjects on which the store's streams listen, or what is published there. The
+// relay does not log them either.
+func (r *robbed) secretive() {
+	r.Helper()
+	stream, err := r.store.Stream(r.Context(), "DNP_STORE_0")
+	if err != nil {
+		r.Fatal(err)
+	}
+	listens := stream.CachedInfo().Config.Subjects[0]
+	secret := strings.TrimSuffix(strings.TrimPrefix(listens, strings.TrimSuffix(r.subjects.StoreAll(0), ">")), ".>")
+	if len(secret) < 26 || strings.Contains(r.relay.output.String(), secret) {
+		r.Errorf("the stream listens on %q, the relay says\n%s", listens, r.relay.output)
+	}
+	r.refused(`{}`, "$JS.API.STREAM.INFO.DNP_STORE_0", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES", "$JS.API.INFO", "$JS.API.STREAM.SNAPSHOT.DNP_STORE_0", "$JS.API.STREAM.CREATE.DNP_STORE_0",
+		"$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.DIRECT.GET.DNP_STORE_0", "$JS.API.DIRECT.GET.DNP_STORE_0."+r.subjects.StoreOwn(0),
+		"$JS.API.CONSUMER.CREATE.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_STORE_0.x", "$JS.API.CONSUMER.LIST.DNP_STORE_0", "$JS.API.CONSUMER.NAMES.DNP_STORE_0", "$JS.API.CONSUMER.INFO.DNP_STORE_0.x",
+		"$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.SERVER.PING.SUBSZ", r.subjects.StoreInput(r.subjects.StoreOwn(0), secret))
+	r.deaf(listens, r.subjects.StoreAllShards(), r.subjects.StoreInput(r.subjects.StoreOwn(0), "*"), "$JS.EVENT.ADVISORY.API", "$JS.EVENT.ADVISORY.STREAM.CREATED.DNP_STORE_0", "$JS.>", "$SYS.>", ">")
+}
+
 // TestStolenEdge is a thief with the NATS user of an edge. It cannot publish, announce a relay, or take
 // part in the leases of shards, by itself or by way of the relay; it can do what clients may.
 func TestStolenEdge(t *testing.T) {
@@ -188,6 +209,7 @@ func TestStolenEdge(t *testing.T) {
 	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_STORE_0", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x")
 	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.Own(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.Event("*"), s.FromAll(), s.Auth(),
 		"_INBOX.>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
+	r.secretive()
 	r.unharmed()
 
 	request, _ := replication.NewReplica("s", ignorant{}).Advance(time.Now())
@@ -287,6 +309,7 @@ func TestStolenGameServer(t *testing.T) {
 		subject.Inbox("edge")+".>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
 	r.misanswered(s.Get("s", "k"), nil, "_INBOX.a")
 	r.misanswered(s.Publish("s", ""), []byte(`{"op":"nonsense"}`), "_INBOX.b")
+	r.secretive()
 	r.unharmed()
 	r.can(s.To("s", "c"), s.ToAll("s"))
 	accepted(t, r.thief, s, []byte(`{"op":"clear"}`))
@@ -306,6 +329,7 @@ func TestStolenObserver(t *testing.T) {
 	r.deaf(s.All(), s.FromAll(), s.To("s", "c"), s.Auth(), s.ShardPublishAll(r.shard), s.StoreAll(r.shard), s.LogAllShards(), subject.Inbox("edge")+".>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
 	r.misanswered(s.Get("s", ""), nil, "_INBOX.a")
 	r.misanswered(s.Get("s", "k"), []byte(`{"after":"k"}`), "_INBOX.b")
+	r.secretive()
 	r.unharmed()
 	r.can(s.Get("s", ""), s.Who("s"))
 }
@@ -372,43 +396,109 @@ func TestStreamsOfAnotherForm(t *testing.T) {
 	r.unharmed()
 }
 
-// TestConsumersDeliverAnywhere shows what else roles cannot prevent: JetStream delivers the messages of a stream
-// wherever a consumer says, so a thief with the user of game servers, who has a client write them,
-// publishes what it likes anywhere.
-func TestConsumersDeliverAnywhere(t *testing.T) {
-	r := rob(t, "publisher")
-	if _, err := r.store.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DNP_FROM", Subjects: []string{r.subjects.FromAll()}}); err != nil {
-		t.Fatal(err)
+// renews waits until the holder of the shard has renewed its lease twice more, so that it has acted on what it
+// heard before.
+func (r *robbed) renews() {
+	r.Helper()
+	heartbeat := func() (seq uint64) {
+		s, err := r.store.Stream(r.Context(), fmt.Sprint("DNP_STORE_", r.shard%4))
+		if err != nil {
+			r.Fatal(err)
+		}
+		if m, err := s.GetLastMsgForSubject(r.Context(), r.subjects.StoreHeartbeat(r.shard)); err == nil {
+			seq = m.Sequence
+		}
+		return seq
 	}
-	heard, err := connectAs(t, r.server, "observer").SubscribeSync(r.subjects.Live("s"))
-	if err != nil || heard.SetPendingLimits(10, -1) != nil {
-		t.Fatal(err)
+	for range 2 {
+		before := heartbeat()
+		eventually(r.T, "the lease is renewed", func() bool { return heartbeat() > before })
 	}
-	edge := connectAs(t, r.server, "edge", nats.CustomInboxPrefix(subject.Inbox("edge")))
-	if _, err := edge.Request(r.subjects.From("s", "c"), []byte("forged"), patience); err != nil {
-		t.Fatalf("the message of a client is not stored: %v", err)
+}
+
+// hears does something that makes JetStream publish on a subject, and waits until it has, if the admin may listen there.
+func (r *robbed) hears(subject string, do func()) {
+	r.Helper()
+	if !strings.HasPrefix(subject, r.subjects.All()[:4]) || strings.ContainsAny(subject, "*>") {
+		do()
+		return
 	}
-	body := `{"stream_name":"DNP_FROM","config":{"name":"x","deliver_policy":"all","ack_policy":"none"}}`
-	if m, err := r.thief.Request("$JS.API.CONSUMER.CREATE.DNP_FROM.x", []byte(body), patience); err != nil || strings.Contains(string(m.Data), `"error"`) {
-		t.Fatalf("the thief makes no consumer: %v, %s", err, m.Data)
+	heard, err := r.admin.SubscribeSync(subject)
+	if err != nil || r.admin.Flush() != nil {
+		r.Fatal(err)
 	}
-	eventually(t, "the message is delivered as a batch", func() bool {
-		_ = r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT.DNP_FROM.x", Reply: r.subjects.Live("s"), Data: []byte("1")})
+	defer func() { _ = heard.Unsubscribe() }()
+	do()
+	eventually(r.T, "JetStream publishes on "+subject, func() bool {
 		m, err := heard.NextMsg(time.Second)
-		return err == nil && string(m.Data) == "forged"
+		return err == nil && (strings.HasPrefix(m.Reply, "$JS.") || strings.HasPrefix(string(m.Data), `{"type":"io.nats`) || strings.HasPrefix(string(m.Data), `{"stream":`))
 	})
 }
 
-// TestAnswersOfJetStream shows what roles cannot prevent: JetStream answers wherever a request says, so a role
-// with a right to JetStream overwrites the lease of a shard with an answer. The relay loses the shard, with
-// what it had not stored, and has it again when nothing but silence follows.
-func TestAnswersOfJetStream(t *testing.T) {
-	r := rob(t, "edge")
-	if err := r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.STREAM.INFO.DNP_LOG_0", Reply: r.subjects.StoreOwn(r.shard)}); err != nil {
+// places are subjects on which the thief has JetStream publish: those of leases with and without what a secret might
+// be, what relays tell each other and edges, and requests to JetStream itself.
+func (r *robbed) places() []string {
+	s, n := r.subjects, r.shard
+	return []string{
+		s.StoreOwn(n), s.StoreHeartbeat(n), s.StoreKeyframe(n, "s", 1), s.StoreInput(s.StoreOwn(n), "*"), s.StoreInput(s.StoreOwn(n), ">"), s.StoreInput(s.StoreOwn(n), "x"), s.StoreAll(n),
+		s.Own(n), s.Head(n), s.Live("s"), s.Relay("r1"), s.Relay("ghost"), s.Event("s"), s.Write(n), s.Repair(n), s.ShardPublish(n, "s", ""),
+		fmt.Sprint("$JS.API.STREAM.PURGE.DNP_STORE_", n%4), fmt.Sprint("$JS.API.STREAM.DELETE.DNP_STORE_", n%4),
+	}
+}
+
+// TestConsumersDeliverAnywhere is a thief with the user of game servers who has a client write messages, and JetStream
+// deliver them wherever its consumer says. Relays take none of them for one of a relay or an edge.
+func TestConsumersDeliverAnywhere(t *testing.T) {
+	r := rob(t, "publisher")
+	s, n := r.subjects, r.shard
+	if _, err := r.store.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DNP_FROM", Subjects: []string{s.FromAll()}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the relay loses the shard", func() bool { return strings.Contains(r.relay.output.String(), "shard lost") })
-	lost := r.leases()[r.shard]
-	eventually(t, "the relay takes the shard again", func() bool { return r.leases()[r.shard] > lost })
-	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"k","values":[{"type":"uint8","value":9}]}`))
+	edge := connectAs(t, r.server, "edge", nats.CustomInboxPrefix(subject.Inbox("edge")))
+	player := *r
+	player.thief = edge
+	k, _ := player.stateNumbers()
+	_ = edge.Publish(s.Event("s"), []byte(`{"v":1,"type":"joined","space":"s","client":"c","session":"x"}`))
+	next := r.leases()[n] + 1000
+	forged := map[string][]byte{
+		s.Own(n):         append(binary.LittleEndian.AppendUint64(nil, next), `{"node":"ghost","id":"x"}`...),
+		s.Head(n):        replication.AppendHead(nil, next, nil),
+		s.Relay("ghost"): []byte(`{"ready":true}`),
+		s.Write(n): replication.AppendWrite(nil, &replication.Write{
+			Client: "c", Session: "x", Space: "s", Kind: replication.WriteValues, State: k, Number: 1, Values: []replication.WriteValue{{Type: 1, Value: []byte{9}}},
+		}),
+	}
+	for i, place := range r.places() {
+		from := s.From("s", fmt.Sprint("c", i))
+		if place == s.ShardPublish(n, "s", "") {
+			continue // a game server may publish there
+		}
+		if _, err := edge.Request(from, forged[place], patience); err != nil {
+			t.Fatalf("the message of a client is not stored: %v", err)
+		}
+		body := fmt.Sprintf(`{"stream_name":"DNP_FROM","config":{"name":"x%d","deliver_policy":"all","ack_policy":"none","filter_subject":%q}}`, i, from)
+		if m, err := r.thief.Request(fmt.Sprint("$JS.API.CONSUMER.CREATE.DNP_FROM.x", i, ".", from), []byte(body), patience); err != nil || strings.Contains(string(m.Data), `"error"`) {
+			t.Fatalf("the thief makes no consumer: %v, %s", err, m.Data)
+		}
+		r.hears(place, func() {
+			_ = r.thief.PublishMsg(&nats.Msg{Subject: fmt.Sprint("$JS.API.CONSUMER.MSG.NEXT.DNP_FROM.x", i), Reply: place, Data: []byte("1")})
+		})
+	}
+	r.renews()
+	r.unharmed()
+}
+
+// TestAnswersOfJetStream is a thief with the user of an edge who has JetStream answer where it may not publish itself. No
+// answer is stored as a lease or taken for a message of a relay.
+func TestAnswersOfJetStream(t *testing.T) {
+	r := rob(t, "edge")
+	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--session-durability", "log", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--node", "e1")
+	e.says("bus reached")
+	for _, place := range r.places() {
+		for _, request := range []string{"$JS.API.STREAM.INFO.DNP_LOG_0", "$JS.API.STREAM.CREATE.DNP_FROM", r.subjects.Log(3, "x")} {
+			r.hears(place, func() { _ = r.thief.PublishMsg(&nats.Msg{Subject: request, Reply: place}) })
+		}
+	}
+	r.renews()
+	r.unharmed()
 }

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/dnprelay/dnprelay/cluster/natslease"
+)
+
+type sealCommand struct {
+	Open bool `env:"-" help:"Open the streams again, which relays of the last release need."`
+
+	NATSFlags `group:"NATS"`
+}
+
+// Run seals the streams of the store, or opens them.
+func (c *sealCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	nc, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := natslease.SetSealed(ctx, nc, c.subjects(), !c.Open); err != nil {
+		return err
+	}
+	if c.Open {
+		fmt.Println("the store takes records on subjects without secrets, too")
+	} else {
+		fmt.Println("the store takes records only on subjects with secrets, which relays of the last release do not know")
+	}
+	return nil
+}
