@@ -29,7 +29,8 @@ type relay struct {
 	t      testing.TB
 	events chan cluster.LeaseEvent
 	kill   func()
-	ended  chan error // of Maintain
+	ctx    context.Context // ends with kill
+	ended  chan error      // of Maintain; nil before maintain
 	log    lockedText
 
 	mu    sync.Mutex
@@ -95,14 +96,31 @@ func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *rela
 }
 
 func (r *relay) run() {
+	r.serve()
+	r.maintain()
+}
+
+// serve runs a relay that does not look after its streams yet.
+func (r *relay) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
+	r.ctx = ctx
 	var running sync.WaitGroup
-	r.ended = make(chan error, 1)
 	running.Go(func() { r.Run(ctx) })
 	running.Go(func() { r.wants(ctx) })
-	go func() { r.ended <- r.Maintain(ctx); close(r.ended) }()
-	r.kill = func() { cancel(); running.Wait(); <-r.ended }
+	r.kill = func() {
+		cancel()
+		running.Wait()
+		if r.ended != nil {
+			<-r.ended
+		}
+	}
 	r.t.Cleanup(r.kill)
+}
+
+// maintain has the relay look after its streams until it ends.
+func (r *relay) maintain() {
+	r.ended = make(chan error, 1)
+	go func() { r.ended <- r.Maintain(r.ctx); close(r.ended) }()
 }
 
 // eventually waits until something is so.
