@@ -220,9 +220,8 @@ func (w *world) handOver() {
 	}
 }
 
-// run simulates the whole seed and returns the violations.
-func (w *world) run() []string {
-	rnd := w.net.Rand()
+// start has the nodes play, and the checker look at them.
+func (w *world) start() {
 	w.net.Every(20*time.Millisecond, func() bool {
 		for _, n := range w.nodes {
 			n.play()
@@ -236,6 +235,12 @@ func (w *world) run() []string {
 		}
 		return true
 	})
+}
+
+// run simulates the whole seed and returns the violations.
+func (w *world) run() []string {
+	w.start()
+	rnd := w.net.Rand()
 	var next func()
 	next = func() {
 		w.trouble()
@@ -282,4 +287,54 @@ func TestSimulation(t *testing.T) {
 		summary = fmt.Sprintf("%d hand-overs: median %v, longest %v", len(handed), handed[len(handed)/2], handed[len(handed)-1])
 	}
 	t.Logf("%d acquisitions, %d batches stored, longest gap %v, %s", acquires, batches, worst, summary)
+}
+
+// TestGap has the holder of a shard die, hang while its lease and gossip go on, or release the
+// shard to whoever is in gossip, without and with 20 ghosts. A relay serves the shard again within 5 s.
+func TestGap(t *testing.T) {
+	for what, fault := range map[string]func(w *world, n *simNode){
+		"dies":  func(_ *world, n *simNode) { n.alive, n.epoch = false, 0 },
+		"hangs": func(w *world, n *simNode) { n.hung, n.hungAt = true, w.net.Elapsed() },
+		"releases": func(w *world, n *simNode) {
+			n.lease.Release(w.roster.Ranking(0)[w.net.Rand().IntN(w.roster.Len())])
+			n.turn()
+		},
+	} {
+		for _, ghosts := range []int{0, ghostsMax} {
+			worst := time.Duration(0)
+			for s := uint64(3); s <= 90; s += 3 { // seeds without loss
+				w := newWorld(s)
+				w.greedy = false
+				w.rosters(ghosts)
+				w.start()
+				w.net.Run(10 * time.Second)
+				n, epoch := w.serving()
+				if n == nil {
+					t.Fatalf("seed %d: no relay serves the shard after 10 s with %d ghosts", s, ghosts)
+				}
+				begin := w.net.Elapsed()
+				w.chk.faultAt, w.chk.release = begin, 0
+				fault(w, n)
+				w.net.RunUntil(time.Minute, func() bool { n, now := w.serving(); return n != nil && now > epoch })
+				worst = max(worst, w.net.Elapsed()-begin)
+				for _, e := range w.chk.errors {
+					t.Errorf("seed %d: the holder %s with %d ghosts: %s", s, what, ghosts, e)
+				}
+			}
+			t.Logf("the holder %s with %d ghosts: served again after at most %v", what, ghosts, worst)
+			if worst > gapMax {
+				t.Errorf("the holder %s with %d ghosts: no relay serves the shard for %v", what, ghosts, worst)
+			}
+		}
+	}
+}
+
+// serving returns the node that serves the shard, and its epoch.
+func (w *world) serving() (*simNode, uint64) {
+	for _, n := range w.nodes {
+		if n.alive && !n.hung && n.epoch != 0 && n.epoch == w.store.holder.Seq {
+			return n, n.epoch
+		}
+	}
+	return nil, 0
 }

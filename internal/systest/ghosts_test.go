@@ -234,10 +234,13 @@ func (c *club) share(all []*clubRelay) bool {
 	return sum == clubShards
 }
 
-// TestGhostRelays lets 20 members with the key of gossip pretend to be relays, as whoever takes
-// over an edge can. No shard may go to them, neither at once nor from a relay that leaves.
+// TestGhostRelays lets members with the key of gossip pretend to be relays, as whoever takes over an
+// edge can. No shard may go to them, neither at once nor from a relay that leaves. The test only
+// logs how long that takes: that every shard has a holder within 5 s, with 20 ghosts, is checked
+// in virtual time by TestSimulation and TestGap of package cluster.
 func TestGhostRelays(t *testing.T) {
-	const ghosts = 20
+	const ghosts = 5 // more would only keep the processor busy
+	t.Parallel()
 	c := newClub(t, 3)
 	c.shared("every relay has a share", c.all...)
 	for i := range ghosts {
@@ -262,8 +265,10 @@ func TestGhostRelays(t *testing.T) {
 }
 
 // TestHungRelay stops the workers of a relay whose leases and gossip go on. Other relays must
-// serve its shards. When its workers go on, it serves a share again.
+// serve its shards. When its workers go on, it serves a share again. As in TestGhostRelays, the bound of
+// 5 s is checked in virtual time.
 func TestHungRelay(t *testing.T) {
+	t.Parallel()
 	c := newClub(t, 3)
 	c.shared("every relay has a share", c.all...)
 	resume := c.all[0].bus.hang()
