@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ type Cluster struct {
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{folder: Dir(t), servers: make([]*server.Server, n)}
-	ports := freePorts(t, 2*n)
+	ports := FreePorts(t, 2*n)
 	c.clients, c.peers = ports[:n], ports[n:]
 	var routes []string
 	for _, p := range c.peers {
@@ -145,13 +146,22 @@ func (c *Cluster) wait(t testing.TB) {
 	t.Fatal("the NATS cluster has no leader")
 }
 
-// freePorts chooses ports below the range from which systems take those of outgoing connections.
-// A connection, even one that a server attempts to a peer that does not run yet, could otherwise
-// take a port before its server starts.
-func freePorts(t testing.TB, n int) (ports []int) {
+const portRange = 20_000
+
+// A process tries ports in turn, from a random one on, so that its tests that run at once get
+// different ones.
+var (
+	firstPort  = rand.IntN(portRange)
+	triedPorts atomic.Int64
+)
+
+// FreePorts chooses TCP ports on loopback below the range from which systems take those of outgoing
+// connections. A connection, even one that a server attempts to a peer that does not run yet,
+// could otherwise take a port before its server starts.
+func FreePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
 	for tries := 0; len(ports) < n; tries++ {
-		port := 10_000 + rand.IntN(20_000)
+		port := 10_000 + (firstPort+int(triedPorts.Add(1)))%portRange
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil && tries < 1000 {
 			continue // it is in use
@@ -159,7 +169,7 @@ func freePorts(t testing.TB, n int) (ports []int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() // all at the end, so that no port is chosen twice
+		l.Close()
 		ports = append(ports, port)
 	}
 	return ports
@@ -187,6 +197,6 @@ const inServer = "github.com/nats-io/nats-server/v2/server"
 
 // VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for two that a
 // nats-server leaves if it is shut down while it makes a stream.
-func VerifyNoLeaks(m *testing.M) {
+func VerifyNoLeaks(m goleak.TestingM) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
 }

@@ -58,6 +58,7 @@ func readCompose(t *testing.T) *composeFile {
 // TestCompose starts relays and edges with the arguments and the environment of
 // deploy/compose.yaml. They must lack nothing but NATS.
 func TestCompose(t *testing.T) {
+	t.Parallel()
 	c := readCompose(t)
 	for _, name := range []string{"nats-1", "nats-2", "nats-3", "redis", "relay-1", "relay-2", "edge-1", "edge-2", "prometheus", "grafana", "collector"} {
 		if c.Services[name].Image == "" {

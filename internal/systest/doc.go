@@ -7,5 +7,6 @@
 // nothing with package dnp. What the simulations have, do and check, and the
 // deliberate faults by which they are checked themselves, is in DESIGN.md.
 //
-// A stack (stack_test.go) is the same with a real NATS server and real sockets.
+// A stack (stack_test.go) is the same with a real NATS server and real sockets. Such tests mostly
+// wait, so several of them run at once, after the simulations.
 package systest

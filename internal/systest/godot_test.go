@@ -78,6 +78,7 @@ func dictionary(w *variant.Writer, members ...any) {
 // TestGodotPublish publishes Variants of each dialect: a client sees the state, errors are
 // answered in the form of the request, and get and the events of a client's writes are Variants.
 func TestGodotPublish(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, local(wire.Denetwork))
 	s.publish(lampPut) // the relay holds the shard
 	p := s.client(0, dnptest.Cpp())
@@ -148,6 +149,7 @@ func vec3(c ...float32) (p []byte) {
 
 // TestGodotExample runs examples/godot with a real engine.
 func TestGodotExample(t *testing.T) {
+	t.Parallel()
 	godot, err := exec.LookPath("godot3-server")
 	if err != nil {
 		t.Skip("godot3-server is not installed: apt-get install godot3-server")

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,7 +67,8 @@ func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 	}
 	for i := range 3 {
 		cmd := exec.Command(self)
-		cmd.Env = append(natsEnv(fmt.Sprint("n", i+1), ports[i], ports[3+i], routes, natstest.Dir(t)), natsServerEnv+"="+natsConf)
+		cmd.Env = append(os.Environ(), natsServerEnv+"="+natsConf)
+		cmd.Env = append(cmd.Env, natsEnv(fmt.Sprint("n", i+1), ports[i], ports[3+i], routes, natstest.Dir(t))...)
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -78,9 +80,33 @@ func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 	return servers, urls
 }
 
+// natsEnv returns the variables of the configuration in deploy/nats.
 func natsEnv(name, listen, route string, routes []string, store string) []string {
-	return append(os.Environ(), "NATS_NAME="+name, "NATS_LISTEN="+listen, "NATS_ROUTE="+route,
-		"NATS_ROUTES=["+strings.Join(routes, ",")+"]", "NATS_STORE="+store)
+	return []string{"NATS_NAME=" + name, "NATS_LISTEN=" + listen, "NATS_ROUTE=" + route,
+		"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + store}
+}
+
+// parsing guards the environment of this process, from which the parser of nats-server takes the
+// variables of a configuration: tests that run at once need different ones.
+var parsing sync.Mutex
+
+// parseNATS parses a configuration of nats-server with these variables.
+func parseNATS(t *testing.T, conf string, env []string) *server.Options {
+	t.Helper()
+	parsing.Lock()
+	defer parsing.Unlock()
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		if err := os.Setenv(name, value); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Unsetenv(name)
+	}
+	opts, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opts
 }
 
 // startNATS starts a NATS server as relay dev does, on a free port. It ends with the test.
@@ -113,13 +139,8 @@ func runServer(t *testing.T, opts *server.Options) *server.Server {
 // freePorts returns addresses on loopback that were free a moment ago.
 func freePorts(t *testing.T, n int) (addrs []string) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // all at the end, so that no port comes twice
-		addrs = append(addrs, l.Addr().String())
+	for _, port := range natstest.FreePorts(t, n) {
+		addrs = append(addrs, fmt.Sprint("127.0.0.1:", port))
 	}
 	return addrs
 }
@@ -127,14 +148,8 @@ func freePorts(t *testing.T, n int) (addrs []string) {
 // TestNATSConfiguration loads deploy/nats. Publishes and requests must arrive at the shard that
 // relays expect.
 func TestNATSConfiguration(t *testing.T) {
-	for _, pair := range natsEnv("n1", "127.0.0.1:4222", "127.0.0.1:6222", []string{"nats://127.0.0.1:6222"}, filepath.Join(t.TempDir(), "store"))[len(os.Environ()):] {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value)
-	}
-	opts, err := server.ProcessConfigFile(natsConf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	opts := parseNATS(t, natsConf, natsEnv("n1", "127.0.0.1:4222", "127.0.0.1:6222", []string{"nats://127.0.0.1:6222"}, filepath.Join(t.TempDir(), "store")))
 	if opts.ServerName != "n1" || !opts.JetStream || opts.MaxPayload < 1<<20+1<<10 || len(opts.Routes) != 1 || opts.Cluster.Port != 6222 {
 		t.Errorf("the configuration has name %q, JetStream %v, payload %d, %d routes", opts.ServerName, opts.JetStream, opts.MaxPayload, len(opts.Routes))
 	}
@@ -177,6 +192,7 @@ func TestNATSConfiguration(t *testing.T) {
 // TestNATSOverTLS has a server that requires TLS, a client certificate and an NKey. A node with
 // all three reaches it; a node that lacks one does not.
 func TestNATSOverTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -252,6 +268,7 @@ func TestNATSOverTLS(t *testing.T) {
 // and ends at once, not after the time for which it waits for a server. (With --start-timeout 0,
 // which is for pods, it waits and reports at /readyz what is missing.)
 func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
 	s := runServer(t, &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "dnprelay", Password: "right", NoSigs: true, NoLog: true})
 	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
 	member, err := nats.Connect("nats://dnprelay:right@" + addr)

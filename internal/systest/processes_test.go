@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -47,15 +49,30 @@ var binaries = sync.OnceValues(func() (string, error) {
 
 var built string // the folder of the binaries; empty if no test needed them
 
+// TestMain runs the tests, after which no goroutine may be left. First it runs the simulations, one
+// after the other. Those that are marked as parallel mostly wait for processes and sockets, so more
+// of them run at once than a small machine has cores; -parallel changes their number.
 func TestMain(m *testing.M) {
 	if conf := os.Getenv(natsServerEnv); conf != "" {
 		os.Exit(natsServer(conf))
 	}
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
-	os.Exit(code)
+	natstest.VerifyNoLeaks(cleaned{m})
+}
+
+// A cleaned run of all tests leaves neither binaries nor idle connections.
+type cleaned struct{ *testing.M }
+
+func (m cleaned) Run() int {
+	defer func() {
+		http.DefaultClient.CloseIdleConnections()
+		if built != "" {
+			_ = os.RemoveAll(built)
+		}
+	}()
+	return m.M.Run()
 }
 
 // A process is a running command.
@@ -166,6 +183,7 @@ func dev(t *testing.T, args ...string) *process {
 }
 
 func TestDevStartsAndDrains(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	for range 2 { // the second start finds the data of the first
 		p := dev(t, "--data", data)
@@ -177,6 +195,7 @@ func TestDevStartsAndDrains(t *testing.T) {
 
 // TestDevPassesItsCheck runs the check of helm test against relay dev.
 func TestDevPassesItsCheck(t *testing.T) {
+	t.Parallel()
 	ports := freePorts(t, 2)
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "", "--open-space", "lobby")
 	d.says("dnpctl watch")
@@ -188,6 +207,7 @@ func TestDevPassesItsCheck(t *testing.T) {
 }
 
 func TestDevPortInUse(t *testing.T) {
+	t.Parallel()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +235,7 @@ func TestDevPortInUse(t *testing.T) {
 }
 
 func TestDevFolder(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -223,12 +244,14 @@ func TestDevFolder(t *testing.T) {
 }
 
 func TestFlagProblems(t *testing.T) {
+	t.Parallel()
 	start(t, "relay", "dev", "--tick", "5", "--client-states", "maybe").ends(2, "2 problems", "--tick", "--client-states")
 	start(t, "relay", "serve", "--shards", "0", "--ingress", "x").ends(2, "--shards", "--ingress")
 	start(t, "edge", "serve", "--workers=-1", "--open-space", "a b").ends(2, "--workers", "--open-space")
 }
 
 func TestServeWithoutNATS(t *testing.T) {
+	t.Parallel()
 	const nowhere = "nats://127.0.0.1:1"
 	start(t, "edge", "serve", "--nats-url", nowhere, "--start-timeout", "10ms", "--http", "").ends(1, "gave up")
 	p := start(t, "relay", "serve", "--nats-url", nowhere, "--http", "")
@@ -239,6 +262,7 @@ func TestServeWithoutNATS(t *testing.T) {
 
 // TestServe runs a relay and an edge as in a cluster.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	var subjects subject.Names
 	nats := startNATS(t, natsembed.Config{})
 	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0")
@@ -274,6 +298,7 @@ var devNATS = regexp.MustCompile(`game servers  (\S+)`)
 // serves and reports that Redis is missing. The messages of clients are stored for game servers,
 // also for those of a second start.
 func TestDevKeepsSessions(t *testing.T) {
+	t.Parallel()
 	ports := freePorts(t, 2)
 	addr, web := ports[0], ports[1]
 	data := t.TempDir()
@@ -364,9 +389,7 @@ func newFarm(t *testing.T) *farm {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.nc.Close)
-	if f.js, err = jetstream.New(f.nc); err != nil {
-		t.Fatal(err)
-	}
+	f.js = jetStream(t, f.nc)
 	for _, port := range ports {
 		f.connect(port)
 	}
@@ -454,6 +477,7 @@ func (f *farm) stream(what string, ok func(jetstream.Stream) bool) {
 // TestProcesses kills the holder of a space, drains the next one, and kills a NATS server while
 // two players are connected, who must notice no more than a pause.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	f.publish(towerPut)
 	f.publish(`{"op":"put","key":"keep","message":"K","values":[{"type":"uint16","value":5}]}`)

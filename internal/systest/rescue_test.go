@@ -145,11 +145,7 @@ func (r *rescue) connect() {
 // listen consumes DNP_FROM as a game server does.
 func (r *rescue) listen() {
 	r.Helper()
-	js, err := jetstream.New(r.nc)
-	if err != nil {
-		r.Fatal(err)
-	}
-	c, err := js.OrderedConsumer(r.Context(), natsfrom.StreamName, jetstream.OrderedConsumerConfig{})
+	c, err := jetStream(r.T, r.nc).OrderedConsumer(r.Context(), natsfrom.StreamName, jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -245,6 +241,7 @@ func (r *rescue) tell() {
 // machine can take that long to run five processes, so this client waits for 30 s. TestTakeover
 // runs in virtual time; its clients give up after 3 s, and it fails when one does.
 func TestRescue(t *testing.T) {
+	t.Parallel()
 	r := newRescue(t)
 	r.talk(20)
 	r.edges[0].kill()
@@ -258,6 +255,7 @@ func TestRescue(t *testing.T) {
 // TestRescueDrain drains the edge of a client. The edge hands the session over although the
 // client sends nothing.
 func TestRescueDrain(t *testing.T) {
+	t.Parallel()
 	r := newRescue(t)
 	r.talk(20)
 	r.edges[0].term()
@@ -274,6 +272,7 @@ func TestRescueDrain(t *testing.T) {
 // because it hears nothing of the first; then the first one forwards. An edge that takes the
 // session over has nothing to forward.
 func TestRescueSpray(t *testing.T) {
+	t.Parallel()
 	r := newRescue(t, "--gossip-key-file", keyFile(t, 0x0f), "--forward-listen", "127.0.0.1:0")
 	eventually(t, "the edges know each other", func() bool {
 		return r.metric(0, `dnp_forward_peers`) == 1 && r.metric(1, `dnp_forward_peers`) == 1
@@ -302,6 +301,7 @@ func (r *rescue) misses(what ...string) {
 // missing, and recover the session of a dead edge with the log alone. Redis may appear, and
 // disappear again.
 func TestRescueWithoutRedis(t *testing.T) {
+	t.Parallel()
 	addr := freePorts(t, 1)[0]
 	r := newRescueAt(t, "redis://"+addr)
 	r.misses("redis")
@@ -336,6 +336,7 @@ func (p *process) signal(s syscall.Signal) {
 // The test only logs how many datagrams the first edge sends, because a process can be stopped
 // in the middle of sending; TestWoken counts them.
 func TestRescueStop(t *testing.T) {
+	t.Parallel()
 	r := newRescue(t, "--workers", "1") // with more, a session may move within its edge, which adds an epoch
 	r.talk(20)
 	r.edges[0].signal(syscall.SIGSTOP)
@@ -430,13 +431,9 @@ func owner(a sessionlog.Answer) (s cluster.Served, err error) {
 // streamed returns how many messages of clients are in the stream for game servers.
 func streamed(t *testing.T, nc *nats.Conn) int {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	s, err := js.Stream(ctx, natsfrom.StreamName)
+	s, err := jetStream(t, nc).Stream(ctx, natsfrom.StreamName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,20 +18,17 @@ import (
 
 const natsFolder = "../../deploy/nats"
 
-// roleServer starts a NATS server with a configuration. The passwords are the users' names
-// behind "secret-of-".
-func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
+// roleServer starts a NATS server with a configuration and its variables. The passwords are the
+// users' names behind "secret-of-".
+func roleServer(t *testing.T, conf string, env []string, accounts ...string) *server.Server {
 	t.Helper()
 	for _, account := range append(accounts, "") {
 		for _, r := range natsroles.Table(natsroles.Config{}) {
 			name := strings.TrimPrefix(account+"_"+r.Name, "_")
-			t.Setenv("NATS_"+strings.ToUpper(name)+"_PASSWORD", "secret-of-"+name)
+			env = append(env, "NATS_"+strings.ToUpper(name)+"_PASSWORD=secret-of-"+name)
 		}
 	}
-	opts, err := server.ProcessConfigFile(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opts := parseNATS(t, conf, env)
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, natstest.Dir(t)
 	opts.Cluster, opts.Routes = server.ClusterOpts{}, nil
 	return runServer(t, opts)
@@ -40,12 +37,7 @@ func roleServer(t *testing.T, conf string, accounts ...string) *server.Server {
 // secureServer starts a server with the configuration that users get.
 func secureServer(t *testing.T) *server.Server {
 	t.Helper()
-	for _, v := range natsEnv("n1", "127.0.0.1:-1", "127.0.0.1:-1", nil, t.TempDir()) {
-		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "NATS_") {
-			t.Setenv(name, value)
-		}
-	}
-	return roleServer(t, filepath.Join(natsFolder, "secure.conf"))
+	return roleServer(t, filepath.Join(natsFolder, "secure.conf"), natsEnv("n1", "127.0.0.1:-1", "127.0.0.1:-1", nil, t.TempDir()))
 }
 
 // as returns the URL of a user.
@@ -61,6 +53,16 @@ func connectAs(t *testing.T, s *server.Server, user string, options ...nats.Opti
 	}
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// jetStream asks for as long as a machine may take.
+func jetStream(t *testing.T, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // allowed reports whether the server permitted do: it reports a violation before it answers a
@@ -99,6 +101,7 @@ func rights(t *testing.T, nc *nats.Conn, subject string) (got string) {
 // TestRoles tries every role on every subject of the table in deploy/nats/README.md, on a real
 // server with the configuration beside it, and wants exactly the rights of the table.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	for file, c := range map[string]natsroles.Config{"roles.conf": {}, "roles-upgrade.conf": {LastRelease: true}} {
 		text, err := os.ReadFile(filepath.Join(natsFolder, file))
 		if err != nil || string(text) != natsroles.Render(natsroles.Table(c)) {
@@ -137,6 +140,7 @@ func TestRoles(t *testing.T) {
 // TestInboxesOfNodes lets a game server and an edge listen to all inboxes that they may. The game
 // server must not hear the answers to nodes, nor the edge those to relays.
 func TestInboxesOfNodes(t *testing.T) {
+	t.Parallel()
 	s := secureServer(t)
 	relay, publisher, edge := connectAs(t, s, "relay"), connectAs(t, s, "publisher"), connectAs(t, s, "edge")
 	all, err := publisher.SubscribeSync("_INBOX.>")
@@ -172,6 +176,7 @@ func TestInboxesOfNodes(t *testing.T) {
 // TestNodesWithRoles runs a relay and an edge as the users of their roles. Nothing that they do
 // may be refused, and every role must suffice for its purpose.
 func TestNodesWithRoles(t *testing.T) {
+	t.Parallel()
 	s := secureServer(t)
 	r := start(t, "relay", "serve", "--nats-url", as(s, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
 	e := start(t, "edge", "serve", "--nats-url", as(s, "edge"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--open-space", "s", "--node", "e1")
@@ -185,10 +190,7 @@ func TestNodesWithRoles(t *testing.T) {
 	if err != nil || !strings.Contains(string(m.Data), `"value":7`) {
 		t.Errorf("an observer got %v, %v", m, err)
 	}
-	js, err := jetstream.New(connectAs(t, s, "admin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, connectAs(t, s, "admin"))
 	eventually(t, "the state is stored", func() bool {
 		n := 0
 		for g := range 4 {
@@ -235,6 +237,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // hears anything of the other, whatever it subscribes to, and streams of the same name are
 // separate.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	var conf strings.Builder
 	conf.WriteString("jetstream: {}\naccounts: {\n")
 	prefix := map[string]string{"a": "a.v1", "b": "b.v1"}
@@ -246,7 +249,7 @@ func TestTenants(t *testing.T) {
 	if err := os.WriteFile(file, []byte(conf.String()+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := roleServer(t, file, "a", "b")
+	s := roleServer(t, file, nil, "a", "b")
 	heard := map[string]*nats.Subscription{}
 	for account := range prefix {
 		start(t, "relay", "serve", "--nats-url", as(s, account+"_relay"), "--subject-prefix", prefix[account], "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r-"+account)

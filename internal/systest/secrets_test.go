@@ -21,6 +21,7 @@ import (
 // and invalid tokens, keys, and the payloads of game servers and clients. Then it searches
 // everything that the processes logged, at level debug, and showed at /metrics.
 func TestSecretsInLogs(t *testing.T) {
+	t.Parallel()
 	s, dir := secureServer(t), t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)

@@ -13,7 +13,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A shutdown is a relay and an edge with a player, over three NATS servers that a test spoils
@@ -71,10 +70,7 @@ func newShutdown(t *testing.T) *shutdown {
 // deleteStreams deletes the streams whose names begin so.
 func (s *shutdown) deleteStreams(prefix string) {
 	s.Helper()
-	js, err := jetstream.New(s.nc)
-	if err != nil {
-		s.Fatal(err)
-	}
+	js := jetStream(s.T, s.nc)
 	names := js.StreamNames(s.Context())
 	for name := range names.Name() {
 		if strings.HasPrefix(name, prefix) {
@@ -113,6 +109,7 @@ func (s *shutdown) endsWithin(p *process, limit time.Duration, undone string) {
 // TestShutdown ends a relay and an edge with a session while NATS does all kinds of things. Both
 // end within their drain timeouts, and say what they could not do.
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name        string
 		edge, relay string // what is not done

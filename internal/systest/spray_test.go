@@ -210,6 +210,7 @@ func (p *pair) inOrder(why string, texts []string, n int) {
 
 // TestSpray sends each datagram of each client to an edge at random. No client may notice.
 func TestSpray(t *testing.T) {
+	t.Parallel()
 	const clients, messages = 8, 60
 	p := newPair(t)
 	p.publish(lampPut)
@@ -270,6 +271,7 @@ func (p *pair) tellStats() {
 // TestReroute moves a client to the other edge with a balancer that lets no answer of the first
 // edge in. The first edge goes on serving the client, through the address that the client knows.
 func TestReroute(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	b, peer := p.balance(func() netip.AddrPort { return p.addrs[0] })
 	p.until(peer, "connected", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected })
@@ -373,6 +375,7 @@ func writeKey(t *testing.T, file string, b byte) {
 // joins then and never knew the old key forwards to them as well: datagrams are sealed with the
 // current gossip key.
 func TestKeysChange(t *testing.T) {
+	t.Parallel()
 	const delay = 2 * time.Second // forwarding reads the gossip keys once per second
 	keys := keyFile(t, 0)
 	p := newPairWith(t, keys, delay)

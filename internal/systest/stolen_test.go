@@ -43,11 +43,7 @@ func rob(t *testing.T, role string) *robbed {
 	r.relay = start(t, "relay", "serve", "--nats-url", as(r.server, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
 	r.game = connectAs(t, r.server, "publisher")
 	r.thief, r.admin = connectAs(t, r.server, role), connectAs(t, r.server, "admin")
-	js, err := jetstream.New(r.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.store = js
+	r.store = jetStream(t, r.admin)
 	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"k","access":"read-write","values":[{"type":"uint8","value":7}]}`))
 	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"own","values":[{"type":"uint8","value":7}]}`))
 	eventually(t, "the relay holds every shard", func() bool { return len(r.leases()) == 64 })
@@ -59,13 +55,15 @@ func rob(t *testing.T, role string) *robbed {
 func (r *robbed) leases() map[int]uint64 {
 	r.Helper()
 	all := map[int]uint64{}
-	for n := range 64 {
-		s, err := r.store.Stream(r.Context(), fmt.Sprint("DNP_STORE_", n%4))
+	for g := range 4 {
+		s, err := r.store.Stream(r.Context(), fmt.Sprint("DNP_STORE_", g))
 		if err != nil {
-			r.Fatalf("shard %d has no stream: %v", n, err)
+			r.Fatalf("stream %d: %v", g, err)
 		}
-		if m, err := s.GetLastMsgForSubject(r.Context(), r.subjects.StoreOwn(n)); err == nil {
-			all[n] = m.Sequence
+		for n := g; n < 64; n += 4 {
+			if m, err := s.GetLastMsgForSubject(r.Context(), r.subjects.StoreOwn(n)); err == nil {
+				all[n] = m.Sequence
+			}
 		}
 	}
 	return all
@@ -198,6 +196,7 @@ func (r *robbed) secretive() {
 // TestStolenEdge is a thief with the NATS user of an edge. It cannot publish, announce a relay, or take
 // part in the leases of shards, by itself or by way of the relay; it can do what clients may.
 func TestStolenEdge(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "edge")
 	s := r.subjects
 	for _, op := range changes {
@@ -286,6 +285,7 @@ func (ignorant) Groups(string, []string)                   {}
 // TestStolenRelay is a thief with the NATS user of a relay. It has authority over all spaces, and over
 // nothing else: not over sessions, messages of clients and logins.
 func TestStolenRelay(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "relay")
 	s := r.subjects
 	r.refused(`{}`, s.Publish("s", ""), s.Log(3, "x"), s.From("s", "c"), s.ToAll("s"), s.Auth(), s.Edge("e1"), s.Repair(r.shard), s.Write(r.shard), "dnp.v1.anything")
@@ -299,6 +299,7 @@ func TestStolenRelay(t *testing.T) {
 // TestStolenGameServer is a thief with the NATS user of game servers. It can do what they may in every space, and
 // has no part in leases, logs and the traffic between nodes.
 func TestStolenGameServer(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "publisher")
 	s := r.subjects
 	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1), s.Repair(r.shard), s.Write(r.shard),
@@ -318,6 +319,7 @@ func TestStolenGameServer(t *testing.T) {
 // TestStolenObserver is a thief with the NATS user of a dashboard. It can read, and changes nothing, also by
 // way of the relay, which would publish its answer wherever the thief says.
 func TestStolenObserver(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "observer")
 	s := r.subjects
 	for _, op := range changes {
@@ -337,6 +339,7 @@ func TestStolenObserver(t *testing.T) {
 // TestLoginWithRoles has a client log in at an edge that may not publish. The relay learns its groups all the
 // same, and the client sees what they may see.
 func TestLoginWithRoles(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "edge")
 	port := freePorts(t, 1)[0]
 	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--auth", "callout", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://"+port, "--node", "e1")
@@ -374,6 +377,7 @@ func TestLoginWithRoles(t *testing.T) {
 // TestStreamsOfAnotherForm is a thief with the user of an edge that asks JetStream to publish, in its stead, what
 // it writes to a log. It cannot, because the streams that edges may make exist.
 func TestStreamsOfAnotherForm(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "edge")
 	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--session-durability", "log", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--node", "e1")
 	e.says("bus reached")
@@ -449,6 +453,7 @@ func (r *robbed) places() []string {
 // TestConsumersDeliverAnywhere is a thief with the user of game servers who has a client write messages, and JetStream
 // deliver them wherever its consumer says. Relays take none of them for one of a relay or an edge.
 func TestConsumersDeliverAnywhere(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "publisher")
 	s, n := r.subjects, r.shard
 	if _, err := r.store.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DNP_FROM", Subjects: []string{s.FromAll()}}); err != nil {
@@ -491,6 +496,7 @@ func TestConsumersDeliverAnywhere(t *testing.T) {
 // TestAnswersOfJetStream is a thief with the user of an edge who has JetStream answer where it may not publish itself. No
 // answer is stored as a lease or taken for a message of a relay.
 func TestAnswersOfJetStream(t *testing.T) {
+	t.Parallel()
 	r := rob(t, "edge")
 	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--session-durability", "log", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--node", "e1")
 	e.says("bus reached")
