@@ -41,8 +41,8 @@ build: ## Build relay, edge and dnpctl into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## Run all tests with the race detector (ARGS="-run Name -v" and so on)
-	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./...
+test: ## Run all tests with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
+	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./internal/systest ./... # the longest begins first
 	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
 
 .PHONY: fuzz

@@ -20,7 +20,7 @@ import (
 func TestChaos(t *testing.T) {
 	var heals []time.Duration
 	worlds, comparisons := 0, 0
-	repeated(t, 30, func(t *testing.T, seed uint64) {
+	repeated(t, 20, func(t *testing.T, seed uint64) {
 		h, n := chaos(t, seed)
 		heals, worlds, comparisons = append(heals, h...), worlds+1, comparisons+n
 	})
