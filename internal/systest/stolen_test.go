@@ -46,6 +46,9 @@ type looked struct {
 // of the lease record.
 var changing = regexp.MustCompile(`"(seq|epoch)":\d+`)
 
+// serving is what a worker of the relay logs about all shards that it serves.
+var serving = regexp.MustCompile(`msg="serving shards" node=r1 worker=(\d+) shards="?\[([^]]*)\]`)
+
 // lost is what the relay logs when it loses a shard.
 var lost = regexp.MustCompile(`msg="shard lost" shard=(\d+)(.*)`)
 
@@ -57,9 +60,21 @@ func rob(t *testing.T, role string) *robbed {
 	r.store = jetStream(t, r.admin)
 	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"k","access":"read-write","values":[{"type":"uint8","value":7}]}`))
 	accepted(t, r.game, r.subjects, []byte(`{"op":"put","key":"own","values":[{"type":"uint8","value":7}]}`))
-	eventually(t, "the relay holds every shard", func() bool { return len(r.leases()) == 64 })
+	eventually(t, "the relay serves every shard", func() bool { return r.served() == 64 }) // a record alone may be one that the relay does not know of yet
 	r.before = r.look()
 	return r
+}
+
+// served returns how many shards the workers of the relay serve, as they log once that has come to rest.
+func (r *robbed) served() (sum int) {
+	workers := map[string]int{}
+	for _, m := range serving.FindAllStringSubmatch(r.relay.output.String(), -1) {
+		workers[m[1]] = len(strings.Fields(m[2]))
+	}
+	for _, n := range workers {
+		sum += n
+	}
+	return sum
 }
 
 // leases returns the sequence of the lease record of each shard that has one.
