@@ -6,7 +6,10 @@ import "time"
 // peer. It counts the datagram.
 func (e *Endpoint) limited(c *Conn, p []byte, now instant) bool {
 	at := time.Duration(now)
-	if c.client || c.limit.Take(e.cfg.Rate, at, p) || e.Evident(c, p) && c.limit.TakeSpare(at) {
+	if c.client || c.limit.Take(e.cfg.Rate, at, p) {
+		return false
+	}
+	if v := e.evidence(c, p); v == awaited || v != noEvidence && c.limit.TakeSpare(at, v == newCommand) {
 		return false
 	}
 	e.drop(DropRate)

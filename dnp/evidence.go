@@ -14,34 +14,58 @@ import "github.com/dnprelay/dnprelay/dnp/wire"
 //
 //   - a number that a stranger can hardly guess (Endpoint.Evident): it keeps a connection alive, gets
 //     through when there are too many datagrams, and lets an edge take a session from another
-//     one that lives but cannot be reached;
+//     one that lives but cannot be reached. A command that came before is none: peers that say little
+//     have low numbers, and a stranger could repeat one for ever;
 //   - the answer to a question (question.go), which takes a random number: it decides the way of
 //     datagrams, and whether the peer has the history that the log has;
 //   - silence after questions, for as long as answers may get lost (lossEstimate.silence): it
 //     ends a connection after a ConnectionClose, a second request or a contradiction of the log;
 //   - the answer to a hello or a greeting (proof.go), before there is a connection.
 
-// evidentBehind is how far behind the next number a command of the peer may be: it is a repeat
-// whose acknowledgement was lost.
-const evidentBehind = 16
+// An evidence says how likely a datagram is the peer's.
+type evidence uint8
 
-// Evident reports whether a datagram that is not empty has a number that a stranger can hardly
-// guess: of a command of ours in flight, or of the next or latest ones of the peer.
-func (e *Endpoint) Evident(c *Conn, p []byte) bool {
+const (
+	noEvidence    evidence = iota
+	repeatedAgain          // it has the number of a command that came lately: its acknowledgement may have been lost
+	newCommand             // it has one of the next numbers of the peer
+	awaited                // it answers a command or a question of ours, which then awaits no other answer
+)
+
+// repeatsBehind is how far behind the next number a repeat may be.
+const repeatsBehind = 16
+
+// Evident reports whether a datagram that is not empty answers a command or a question of ours, or has
+// one of the next numbers of the peer, which a stranger can hardly guess.
+func (e *Endpoint) Evident(c *Conn, p []byte) bool { return e.evidence(c, p) >= newCommand }
+
+func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 	cmd, r := wire.Command(p[0]), wire.NewReader(p[1:])
 	seq, profile := wire.Seq(r.Uint16()), e.cfg.Profile
 	switch {
 	case r.Err() != nil:
-		return false
+	case cmd == wire.CommandLinkUp, cmd == wire.CommandLinkDown:
+		if c.links.question.asks(wire.LinkID(seq)) {
+			return awaited
+		}
 	case cmd == wire.CommandReliableAck:
 		n, ok := profile.Unwrap(seq, c.send.next)
-		o := c.send.find(n)
-		return ok && o != nil && o.sends > 0
+		switch o := c.send.find(n); {
+		case !ok || o == nil || o.sends == 0:
+		case len(p) > 3 && wire.AckCode(p[3]) != wire.AckSuccess: // it may be sent again and again
+			return repeatedAgain
+		default:
+			return awaited
+		}
 	case isReliable(cmd, profile):
-		n, a := c.recv.judge(profile, seq)
-		return a != arrivalOutside && n+evidentBehind >= c.recv.next
+		switch n, a := c.recv.judge(profile, seq); {
+		case a == arrivalDue, a == arrivalEarly:
+			return newCommand
+		case a == arrivalRepeat && n+repeatsBehind >= c.recv.next:
+			return repeatedAgain
+		}
 	}
-	return false
+	return noEvidence
 }
 
 // LoggedEvident returns what [Endpoint.Evident] would for the connection that a snapshot and the

@@ -155,6 +155,11 @@ func (q *question) receive(p []byte) bool {
 	return false
 }
 
+// asks reports whether a LinkUp or LinkDown of this id answers a question that has no answer.
+func (q *question) asks(id wire.LinkID) bool {
+	return q != nil && q.open && slices.ContainsFunc(q.list, func(a inquiry) bool { return a.id == id && a.number > 0 && !a.answered })
+}
+
 // settle takes the answer to a question, if a has one.
 func (q *question) settle(a *inquiry) {
 	if !a.acked || !a.answered {

@@ -231,10 +231,10 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		}
 		return
 	}
-	if n+evidentBehind >= c.recv.next {
-		c.life.prove(now)
-	} else {
+	if a == arrivalRepeat {
 		c.life.hear(now)
+	} else {
+		c.life.prove(now)
 	}
 	if a == arrivalEarly && !c.recv.fits(n, len(p)) {
 		c.e.drop(DropEarlyFull)

@@ -26,7 +26,7 @@ func (e *fenceEntry) returned(p []byte) {
 // edge for the clients that it serves: what a stranger sends in the name of a client costs the
 // owner no more because it comes to another edge.
 func (e *fenceEntry) allow(rate admit.Rate, now time.Duration, p []byte) bool {
-	return e.allowance.Take(rate, now, p) || e.likely(p) && e.allowance.TakeSpare(now)
+	return e.allowance.Take(rate, now, p) || e.likely(p) && e.allowance.TakeSpare(now, true)
 }
 
 // likely reports whether a datagram has a number near those that were returned to the client

@@ -21,7 +21,8 @@ const (
 	answerSize        = 8   // a generous bound of their bytes: the longest has 4
 
 	// What comes beyond the rate may be forged, so it leaves room for datagrams that are likely
-	// the peer's: so many per second.
+	// the peer's: so many per second. Those that a stranger can forge more easily leave half of what
+	// the bucket holds to the others.
 	spareRate = 100
 )
 
@@ -56,10 +57,13 @@ func (a *Allowance) Take(rate Rate, now time.Duration, p []byte) bool {
 	return true
 }
 
-// TakeSpare reports whether to take a datagram beyond the rate that is likely the peer's.
-func (a *Allowance) TakeSpare(now time.Duration) bool {
-	s := max(a.spare, now) + time.Second/spareRate
-	if s-now > rateBurst {
+// TakeSpare reports whether to take a datagram beyond the rate that is likely the peer's, or very likely.
+func (a *Allowance) TakeSpare(now time.Duration, very bool) bool {
+	s, most := max(a.spare, now)+time.Second/spareRate, rateBurst
+	if !very {
+		most /= 2
+	}
+	if s-now > most {
 		return false
 	}
 	a.spare = s

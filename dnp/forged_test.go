@@ -1,0 +1,79 @@
+package dnp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/admit"
+)
+
+// answer has the peer answer what it was sent, as libraries do.
+func (s *connTest) answer() {
+	s.Helper()
+	sent := s.sent
+	s.sent = nil
+	for _, d := range sent {
+		switch {
+		case strings.HasPrefix(d, "05"):
+			s.recv("06"+d[2:6]+"00", "08"+d[6:10])
+		case strings.HasPrefix(d, "04"), strings.HasPrefix(d, "0a"):
+			s.recv("06" + d[2:6] + "00")
+		}
+	}
+}
+
+// TestFloodAsked: a flood in the name of a peer keeps nothing from its connection that the peer
+// answers, nor its commands, however long it lasts, and although the stranger knows that numbers
+// begin with 0.
+func TestFloodAsked(t *testing.T) {
+	for _, life := range []string{"04 0000 61", "0a 0000 00"} { // the second shows that the peer knows command 10
+		for _, forged := range []string{"06 ffef 00", "06 0000 00", "06 0300 01", "03 61", "04 0000 61", "07 ff10", "02"} {
+			cfg := alive()
+			cfg.Rate = admit.Rate{Datagrams: 200, Bytes: 64 << 10}
+			s := serve(t, cfg)
+			s.recv(life)
+			s.answer()
+			for n := range 120 * 50 {
+				for range 100 { // 5,000 per second
+					s.recv(forged)
+				}
+				for range 20 {
+					s.recv("06 ffef 00")
+				}
+				s.answer()
+				if n%500 == 250 {
+					s.happen = nil
+					s.recv(fmt.Sprintf("04 %02x00 62", n/500+1))
+					if !slices.Contains(s.happen, fmt.Sprintf("message %d b", n/500+1)) {
+						t.Errorf("a peer that begins with %s, and a flood of %s: the peer's command is lost after %v", life, forged, s.now.Sub(epoch))
+						break
+					}
+				}
+				s.wait(20 * time.Millisecond)
+			}
+			if !s.c.Established() {
+				t.Errorf("a peer that begins with %s, and a flood of %s: it ends after %v: %q", life, forged, s.now.Sub(epoch), s.happen)
+			}
+		}
+	}
+}
+
+// TestRepeatsProveNothing: a repeat of an early command, which anybody can write, puts off no real
+// Close, and no request of a peer that starts again.
+func TestRepeatsProveNothing(t *testing.T) {
+	for end, reason := range map[string]string{"02": "closed peer", "00 0100 0000": "closed restarted"} {
+		s := serve(t, alive())
+		s.recv("04 0000 61")
+		s.happen = nil
+		for range 10 {
+			s.recv(end, "04 0000 61")
+			s.wait(500 * time.Millisecond)
+		}
+		if !slices.Contains(s.happen, reason) {
+			t.Errorf("%s: after 5 s: %q, want %s", end, s.happen, reason)
+		}
+	}
+}
