@@ -37,12 +37,14 @@ type fence struct {
 
 type fenceEntry struct {
 	key                clientKey
-	older, next        int32           // neighbours in the order of use; 0 is the ring's head
-	sent, acknowledged wire.Seq        // latest numbers that were returned to the client
-	origin             uint64          // process to whose socket the last Orphan of the client came; 0 for none
-	epoch              uint64          // highest that was seen
-	seen               time.Duration   // when that epoch was seen last
-	allowance          admit.Allowance // what may still be forwarded in the name of the client
+	older, next        int32                  // neighbours in the order of use; 0 is the ring's head
+	sent, acknowledged wire.Seq               // latest numbers that were returned to the client
+	awaited            uint32                 // bit i: the command sent-i awaits its acknowledgement
+	offers             [offersMax]wire.LinkID // latest links that were offered to the client, the newest first
+	origin             uint64                 // process to whose socket the last Orphan of the client came; 0 for none
+	epoch              uint64                 // highest that was seen
+	seen               time.Duration          // when that epoch was seen last
+	allowance          admit.Allowance        // what may still be forwarded in the name of the client
 }
 
 func newFence(most int) fence {

@@ -131,6 +131,39 @@ func TestRateSparesTheClient(t *testing.T) {
 	}
 }
 
+// TestRateSparesTheYoung: the numbers of a young session can be guessed, and the client's answers and its
+// next commands get through a flood of them.
+func TestRateSparesTheYoung(t *testing.T) {
+	r := newRated(t)
+	random := rand.New(rand.NewPCG(1, *seed))
+	t.Logf("-seed=%d", *seed)
+	own := uint16(1)
+	r.out(client(1), command(wire.CommandReliableAck, 0, 4)) // of the login
+	for ms := range 20_000 {
+		r.step()
+		n, id := uint16(ms/1000), uint16(0x1000+random.IntN(0x4000))
+		if ms%1000 == 0 {
+			r.out(client(1), binary.LittleEndian.AppendUint16(command(wire.CommandReliableLinkState, n, 3), id))
+		}
+		for range 3 {
+			r.in(client(1), command(wire.CommandReliableMessage, 0, 20)) // a repeat
+			r.in(client(1), append(command(wire.CommandReliableAck, uint16(random.IntN(40)), 3), byte(wire.AckFailed)))
+			r.in(client(1), command(wire.CommandLinkUp, 0x8000+uint16(random.IntN(40)), 3))
+			r.in(client(1), command(wire.CommandMessage, 0, 20))
+		}
+		if ms%1000 != 0 {
+			continue
+		}
+		for _, p := range [][]byte{command(wire.CommandReliableAck, n, 4), command(wire.CommandLinkDown, id, 3), command(wire.CommandReliableMessage, own, 20)} {
+			if !r.in(client(1), p) {
+				t.Fatalf("after %d ms the client's own datagram %x is dropped", ms, p)
+			}
+		}
+		r.out(client(1), command(wire.CommandReliableAck, own, 4))
+		own++
+	}
+}
+
 // TestRateAnswers: a client that is offered many links answers as often, and no answer is dropped.
 func TestRateAnswers(t *testing.T) {
 	r := newRated(t)
