@@ -59,10 +59,12 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 		}
 	case isReliable(cmd, profile):
 		switch n, a := c.recv.judge(profile, seq); {
-		case a == arrivalDue, a == arrivalEarly:
-			return newCommand
 		case a == arrivalRepeat && n+repeatsBehind >= c.recv.next:
 			return repeatedAgain
+		case a == arrivalDue, a == arrivalEarly:
+			if _, reason := checkReliable(cmd, p[1:]); reason == dropNothing {
+				return newCommand
+			}
 		}
 	}
 	return noEvidence

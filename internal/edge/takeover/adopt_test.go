@@ -390,14 +390,19 @@ func TestMisplaced(t *testing.T) {
 	e.join(addr)
 	w, other := e.workers[0], e.addWorker()
 	w.t.setPath(w.session(addr), Path{})
+	said := w.says(addr)
 	for i := range 10 * moveAfter {
-		other.deliver(addr, "", 3, byte(i), 0)
+		forged := [][]byte{{3, byte(i), 0}, said, {4, said[1] + 1, said[2]}} // the second is a repeat, the third is cut
+		other.deliver(addr, "", forged[i%len(forged)]...)
 		e.pass(time.Millisecond)
+	}
+	if w.session(addr) == nil {
+		t.Fatal("datagrams that anybody can write move the session")
 	}
 	received, _ := w.session(addr).Log.Conn().NextNumbers()
 	for i := range moveAfter {
 		w.wantPhase("it stays until enough datagrams of the client came", addr, Serving)
-		other.deliver(addr, "", 4, byte(received)+byte(i), 0)
+		other.deliver(addr, "", 4, byte(received)+byte(i), 0, 'x')
 		e.pass(time.Millisecond)
 	}
 	e.pass(100 * time.Millisecond)
@@ -408,12 +413,22 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
+// says has a client say the next reliable message, and returns the datagram.
+func (w *testWorker) says(addr netip.AddrPort) []byte {
+	received, _ := w.session(addr).Log.Conn().NextNumbers()
+	p := []byte{byte(wire.CommandReliableMessage), byte(received), byte(received >> 8), 'x'}
+	w.deliver(addr, "", p...)
+	w.pass(100 * time.Millisecond)
+	return p
+}
+
 // takenByDatagram returns a next edge e9 that reads the log of a session, because a datagram
 // of its client came, while the edge e1 that owns the session lives. due is the next reliable
 // command of the client.
 func takenByDatagram(t *testing.T) (next *testEdge, w *testWorker, due []byte) {
 	first, addr := newTestEdge(t), clientAddr(1)
 	first.join(addr)
+	first.workers[0].says(addr)
 	received, _ := first.workers[0].session(addr).Log.Conn().NextNumbers()
 	next = first.next()
 	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})
@@ -465,7 +480,7 @@ func TestForgedOwner(t *testing.T) {
 		}
 		forged := [][]byte{
 			{3, 'x'}, {2}, {0xff}, {0, 1, 0, 0, 0}, {7, 0, 0x80}, {8, 0, 0x80},
-			{4, 0x30, 0x75, 'x'}, {6, 0x30, 0x75, 0}, {4, due[1] + 20, due[2], 'x'}, {5, due[1] + 200, 0, 0},
+			{4, 0x30, 0x75, 'x'}, {4, due[1] - 1, due[2], 'x'}, {4, due[1], due[2]}, {6, 0x30, 0x75, 0}, {4, due[1] + 20, due[2], 'x'}, {5, due[1] + 200, 0, 0},
 		}
 		for i := range 500 {
 			w.deliver(addr, "", forged[i%len(forged)]...)
