@@ -96,6 +96,7 @@ func (c *checker) applied(log string, e sessionlog.Entry) {
 		s.Data = bytes.Clone(s.Data)
 		f.tx[s.Number] = s
 		f.txMax = max(f.txMax, s.Number)
+		f.down[s.Link] = f.down[s.Link] || s.TakeDown
 	}
 	for _, l := range k.Changes.Links {
 		f.down[l.Link] = f.down[l.Link] || l.What == dnp.LinkTakenDown || l.What == dnp.LinkRefused
@@ -237,7 +238,7 @@ func (c *checker) links(p *simClient) {
 	}
 	up := map[string]bool{}
 	for _, l := range p.Links() {
-		if l.Phase != dnptest.LinkIsUp {
+		if l.Phase != dnptest.LinkIsUp || l.State == nil { // a question has no values
 			continue
 		}
 		k := int(l.Message[0] - '0')
