@@ -82,10 +82,10 @@ type Config struct {
 	// needless copy, so less than 500 ms is unwise.
 	ReliableResend, ReliableTimeout time.Duration
 
-	// HoleTimeout closes a connection in which a reliable number has been missing for
-	// so long while later ones arrived. Default 4 s: libraries give a command up after
-	// 3 s, so it will never arrive. Connections made by Connect wait for
-	// ReliableTimeout at least, as their servers do.
+	// HoleTimeout is how long reliable commands are held that arrived before their turn.
+	// Default 4 s: libraries give a command up after 3 s, so the one that is missing will never
+	// arrive. Those of a server were acknowledged, so their connection is closed, after
+	// ReliableTimeout at least, as servers repeat for longer.
 	HoleTimeout time.Duration
 
 	// ConnectResend is the pause between two requests of Connect, ConnectTimeout how

@@ -221,6 +221,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	if c.log.askWaits(&c.life, &c.send) { // the peer cannot answer
 		c.life.postpone(now, c.loss.silence(c.e.cfg.ReliableResend))
 	}
+	c.recv.giveUp(&c.e.core, c.client, c.log != nil, now)
 	if reason, over := c.overdue(now); over {
 		c.end(reason, out)
 		return
@@ -283,7 +284,7 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
-	at := min(c.send.nextTimeout(cfg), c.recv.holeAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
+	at := min(c.send.nextTimeout(cfg), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
 		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
 	if len(c.send.offers) > 0 && c.send.room() && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {

@@ -13,7 +13,7 @@ func TestReliableInOrder(t *testing.T) {
 	s.want("acknowledged at once, code 0", "06 0000 00")
 	s.events("and delivered", "message 0 a")
 	s.recv("04 0200 63", "04 0100 62")
-	s.want("in any order, each by itself", "06 0200 00", "06 0100 00")
+	s.want("in the order of numbers, each by itself", "06 0100 00", "06 0200 00")
 	s.events("delivered in the order of numbers", "message 1 b", "message 2 c")
 	s.recv("04 0100 62")
 	s.want("a repeat means that the acknowledgement was lost", "06 0100 00")
@@ -24,7 +24,8 @@ func TestReliableInOrder(t *testing.T) {
 func TestReliableAhead(t *testing.T) {
 	s := serve(t, quiet())
 	s.recv("04 0f00 61")
-	s.want("fifteen ahead is held: engines have 11 in flight", "06 0f00 00")
+	s.want("fifteen ahead is held: engines have 11 in flight")
+	s.dropped("and not counted", DropOutsideWindow, 0)
 	s.recv("04 1000 61")
 	s.want("sixteen ahead is not")
 	s.dropped("but counted", DropOutsideWindow, 1)
@@ -42,14 +43,43 @@ func TestReliableOld(t *testing.T) {
 	s.want("an older one does not mean a lost acknowledgement")
 }
 
-func TestHoleCloses(t *testing.T) {
+// TestHole: a command that came before its turn is forgotten before the one that is due comes at last.
+func TestHole(t *testing.T) {
 	s := serve(t, quiet())
+	s.recv("04 0100 62", "04 0300 64")
+	s.want("what waits for others may be forged and is not acknowledged")
+	s.wait(3900 * time.Millisecond)
+	s.dropped("a sender repeats for 3 s", DropUnfinished, 0)
+	s.recv("04 0000 61")
+	s.want("what waited long enough is acknowledged with what was missing", "06 0000 00", "06 0100 00")
+	s.events("and passed on", "message 0 a", "message 1 b")
+	s.wait(3900 * time.Millisecond)
+	s.dropped("the next hole has its own time", DropUnfinished, 0)
+	s.wait(200 * time.Millisecond)
+	s.dropped("after 4 s it will never be filled", DropUnfinished, 1)
+	s.recv("04 0200 63")
+	s.want("the session goes on, and the peer repeats what was not acknowledged", "06 0200 00")
+	s.events("without what was forgotten", "message 2 c")
+	s.recv("04 0300 65")
+	s.events("in whose place the peer's own comes", "message 3 e")
+}
+
+// TestHoleOfServer: a client acknowledges what its server sent before its turn, so a hole ends the
+// connection.
+func TestHoleOfServer(t *testing.T) {
+	s := newTest(t, quiet())
+	if _, err := s.e.Connect(s.now, peerAddr); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.recv("01 00 0000")
+	s.sent, s.happen = nil, nil
 	s.recv("04 0100 62")
 	s.want("held", "06 0100 00")
-	s.wait(3900 * time.Millisecond)
-	s.events("a sender repeats for 3 s")
+	s.wait(9900 * time.Millisecond)
+	s.events("a server repeats for 10 s")
 	s.wait(200 * time.Millisecond)
-	s.want("after 4 s the hole will never be filled", "02")
+	s.want("after that the hole will never be filled", "02")
 	s.events("the session cannot go on", "closed hole")
 }
 

@@ -107,7 +107,7 @@ const (
 	CloseRejected                      // Connect: the server rejects us
 	CloseNoProtocol                    // Connect: the server knows no protocol that we know
 	CloseSlow                          // the reliable backlog was full
-	CloseHole                          // the peer skipped a reliable number, or the rest of a long message, for good
+	CloseHole                          // the peer skipped a reliable number for good, and later ones were acknowledged
 	CloseTooLarge                      // the peer sent a message beyond LongMax
 	CloseDrain                         // given by owners: the owner shuts down
 	CloseKicked                        // given by owners: a game server expels the client
@@ -147,6 +147,7 @@ const (
 	DropUnexpected                       // a command that has no meaning in this state, such as a late request
 	DropOutsideWindow                    // a reliable number too far ahead or behind
 	DropEarlyFull                        // a reliable command before its turn, beyond 32 KiB; the peer repeats it
+	DropUnfinished                       // a reliable command, or parts of a long message, whose predecessor or rest did not come
 	DropRepeat                           // a reliable command received before; it was acknowledged again
 	DropUnknownAck                       // acknowledges nothing that is in flight
 	DropHastyResend                      // "resend at once" too soon after the last sending
@@ -179,6 +180,7 @@ var dropNames = [...]string{
 	DropEmpty: "empty", DropUnknownCommand: "unknown_command", DropTruncated: "truncated", DropBadValue: "bad_value",
 	DropStranger: "stranger", DropNotListening: "not_listening", DropUnproven: "unproven", DropEvicted: "evicted",
 	DropRefused: "refused", DropUnexpected: "unexpected", DropOutsideWindow: "outside_window", DropEarlyFull: "early_full", DropRepeat: "repeat",
+	DropUnfinished: "unfinished",
 	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
 	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",

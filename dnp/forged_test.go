@@ -77,3 +77,23 @@ func TestRepeatsProveNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestForgedHole: a command whose number lies ahead may be forged, and ends nothing.
+func TestForgedHole(t *testing.T) {
+	for _, log := range []bool{false, true} {
+		for _, forged := range []string{"04 0500 78", "0a 0500 00", "05 0500 0010 00 0100 68 0000", "0a 0000 01 61"} {
+			cfg := quiet()
+			cfg.Logged = log
+			s := serve(t, cfg)
+			s.recv(forged)
+			s.store()
+			for range 120 {
+				s.wait(time.Second)
+				s.store()
+			}
+			if _, ending := s.c.Ending(); ending || !s.c.Established() {
+				t.Errorf("log %v, forged %s: it ends: %q", log, forged, s.happen)
+			}
+		}
+	}
+}

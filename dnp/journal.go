@@ -267,7 +267,7 @@ func (c *Conn) Changes(sizeMax int) Changes {
 	size := 0
 	for i := range c.recv.early {
 		e := &c.recv.early[i]
-		if e.store != unasked {
+		if e.store != unasked || !c.recv.reaches(e.n) {
 			continue
 		}
 		if size += len(e.buf); size > sizeMax && size > len(e.buf) {

@@ -155,7 +155,7 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 		return CloseTimeout, true
 	case now >= c.life.idleAt(cfg):
 		return CloseIdle, true
-	case now >= c.recv.holeAt(cfg, c.client, c.log != nil):
+	case now >= c.recv.holeAt(cfg, c.client, c.log != nil): // we acknowledged what is held
 		return CloseHole, true
 	}
 	return 0, false

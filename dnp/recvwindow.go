@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -132,18 +133,53 @@ func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 	return early{}, false
 }
 
-// holeAt returns when a number, or the rest of a long message, will have been missing for too
-// long. Python skips numbers for good, and will never send them (dnp/PROTOCOL.md, What real peers
-// do). The servers that a client connects to repeat a command for longer than libraries do.
+// holeAt returns when a number will have been missing for too long while later ones are held, if
+// something has to happen then. The servers that a client connects to repeat a command for longer
+// than libraries do.
 func (w *recvWindow) holeAt(cfg *Config, client, logged bool) instant {
 	if len(w.early) == 0 || logged && w.has(w.next) {
-		return w.long.dueAt()
+		return never
 	}
 	patience := cfg.HoleTimeout
 	if client {
 		patience = max(patience, cfg.ReliableTimeout)
 	}
-	return min(w.hole.add(patience), w.long.dueAt())
+	return w.hole.add(patience)
+}
+
+// dueAt returns when something that is not complete has waited for too long.
+func (w *recvWindow) dueAt(cfg *Config, client, logged bool) instant {
+	return min(w.holeAt(cfg, client, logged), w.long.dueAt())
+}
+
+// giveUp forgets what has waited for too long: commands that came before their turn and were not
+// acknowledged, and parts of what is not complete.
+//
+// Anybody who guesses a number can have written them, so they end nothing. Python skips numbers for
+// good (dnp/PROTOCOL.md, What real peers do); it gives up what is not acknowledged, as all
+// libraries do, and before we do.
+func (w *recvWindow) giveUp(e *core, client, logged bool, now instant) {
+	n := w.long.giveUp(now)
+	if !client && now >= w.holeAt(&e.cfg, client, logged) {
+		w.early = slices.DeleteFunc(w.early, func(held early) bool {
+			if held.store == unasked {
+				e.lent = append(e.lent, held.buf)
+				n++
+			}
+			return held.store == unasked
+		})
+	}
+	e.stats.Drops[DropUnfinished] += uint64(n)
+}
+
+// reaches reports whether all numbers from the next one to n are there, n included.
+func (w *recvWindow) reaches(n uint64) bool {
+	for ; n > w.next; n-- {
+		if !w.has(n) {
+			return false
+		}
+	}
+	return w.has(w.next)
 }
 
 // mayAcknowledge reports whether a logged connection may tell the peer that n arrived.
@@ -184,6 +220,19 @@ func (r *longReceive) dueAt() instant {
 		}
 	}
 	return at
+}
+
+// giveUp forgets what is not complete in time, and returns how many messages and offers that were.
+func (r *longReceive) giveUp(now instant) (n int) {
+	if r.due != 0 && now >= r.due {
+		r.due, r.buf = 0, nil
+		n++
+	}
+	if r.linkDue != 0 && now >= r.linkDue {
+		r.linkDue, r.link = 0, wire.LinkStateLong{}
+		n++
+	}
+	return n
 }
 
 // size returns the bytes of what is not complete.

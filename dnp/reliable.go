@@ -253,17 +253,26 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	case arrivalEarly:
 		c.recv.keep(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)
 		c.log.agree()
-		c.log.want(needNow)
+		if c.recv.reaches(n) {
+			c.log.want(needNow)
+		}
 	case arrivalDue:
 		c.deliver(cmd, p, now)
 		c.deliverEarly(now)
+		for n++; n < c.recv.next && !c.client; n++ {
+			c.acknowledge(n, out)
+		}
 	}
 }
 
 // acknowledge is the only place where a command of the peer is acknowledged. A command
-// that waits for the log is not acknowledged, however often it arrives.
+// that waits for the log is not acknowledged, however often it arrives. Nor is one that waits for
+// others, unless a server sent it: it may be forged.
 func (c *Conn) acknowledge(n uint64, out Sender) {
-	if c.log != nil && (c.log.muted || !c.recv.mayAcknowledge(n)) {
+	switch {
+	case c.log != nil && (c.log.muted || !c.recv.mayAcknowledge(n)):
+		return
+	case c.log == nil && !c.client && n > c.recv.next:
 		return
 	}
 	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
