@@ -61,6 +61,37 @@ func TestFloodAsked(t *testing.T) {
 	}
 }
 
+// TestFloodOfNext: who knows the peer's next numbers can speak for it, but cannot keep its answers from
+// the connection; and what answers only in part, again and again, is limited as everything.
+func TestFloodOfNext(t *testing.T) {
+	cfg := alive()
+	cfg.Rate = admit.Rate{Datagrams: 200, Bytes: 64 << 10}
+	s := serve(t, cfg)
+	for n := range 20 * 50 {
+		for range 30 {
+			next := s.c.recv.next
+			s.recv("06 ffef 00", fmt.Sprintf("04 %02x%02x 61", byte(next), byte(next>>8)))
+		}
+		if s.answer(); len(s.c.send.flight) > 0 {
+			t.Fatalf("an answer is lost after %v", s.now.Sub(epoch))
+		}
+		if n%50 == 0 && s.c.Send([]byte("x"), 0) != nil {
+			t.Fatalf("it ends after %v: %q", s.now.Sub(epoch), s.happen[len(s.happen)-1])
+		}
+		s.wait(20 * time.Millisecond)
+	}
+	s.wait(5 * time.Second)
+	s.c.Send([]byte("y"), 0)
+	s.pump()
+	number, before := s.sent[len(s.sent)-1][2:6], s.e.stats.Drops[DropRate]
+	for range 1000 {
+		s.recv("06" + number + "01")
+	}
+	if got := s.e.stats.Drops[DropRate] - before; got < 300 {
+		t.Errorf("%d of 1,000 requests to repeat a command were beyond the rate", got)
+	}
+}
+
 // TestRepeatsProveNothing: a repeat of an early command, which anybody can write, puts off no real
 // Close, and no request of a peer that starts again.
 func TestRepeatsProveNothing(t *testing.T) {

@@ -164,6 +164,28 @@ func TestRateSparesTheYoung(t *testing.T) {
 	}
 }
 
+// TestRateOfAnswers: an answer beyond the rate passes once for each time that the owner sent what it
+// answers.
+func TestRateOfAnswers(t *testing.T) {
+	r := newRated(t)
+	flood := func() (passed int) {
+		for range 2000 {
+			if r.in(client(1), command(wire.CommandReliableAck, 7, 4)) {
+				passed++
+			}
+		}
+		return passed
+	}
+	flood()
+	for try := range 3 {
+		r.out(client(1), command(wire.CommandReliableMessage, 7, 20))
+		r.out(client(1), command(wire.CommandReliableMessage, 8, 20))
+		if got, want := flood(), 2*2+1; got != want { // what the two commands allow, and the answer
+			t.Errorf("sending %d: %d of 2,000 acknowledgements pass, want %d", try, got, want)
+		}
+	}
+}
+
 // TestRateAnswers: a client that is offered many links answers as often, and no answer is dropped.
 func TestRateAnswers(t *testing.T) {
 	r := newRated(t)
