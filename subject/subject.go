@@ -216,8 +216,11 @@ func (s Names) MayAnswer(reply string) bool {
 }
 
 // Inbox returns the beginning of the subjects on which nodes of a role, relay or edge, receive
-// answers. No other role can listen to them, and edges cannot send to those of relays.
+// answers. No other role can listen to them, and edges cannot send to them.
 func Inbox(role string) string { return "_INBOX.dnp." + role }
+
+// InboxPeer begins the subjects on which edges receive the answers of other edges.
+const InboxPeer = "_INBOX.dnp.peer"
 
 // InboxWho begins the subjects on which relays receive the answers of edges to Who.
 const InboxWho = "_INBOX.dnp.who"

@@ -73,9 +73,17 @@ func Connect(cfg Config) (*Bus, error) {
 	b.handlers.Add(1)
 	go b.dispatch() // until Close
 	b.requests = requests{inbox: nc.NewInbox() + ".", waiting: map[uint64]*request{}, max: cfg.RequestsMax}
-	if _, err := b.Subscribe(b.requests.inbox+"*", b.requests.answered); err != nil {
-		b.Close()
-		return nil, fmt.Errorf("subscribe to answers: %w", err)
+	inboxes := []string{b.requests.inbox}
+	if cfg.PeerInbox != "" {
+		own := nc.NewInbox()
+		b.requests.peers = cfg.PeerInbox + own[strings.LastIndexByte(own, '.'):] + "."
+		inboxes = append(inboxes, b.requests.peers)
+	}
+	for _, inbox := range inboxes {
+		if _, err := b.Subscribe(inbox+"*", b.requests.answered); err != nil {
+			b.Close()
+			return nil, fmt.Errorf("subscribe to answers: %w", err)
+		}
 	}
 	return b, nil
 }

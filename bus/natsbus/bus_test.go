@@ -258,6 +258,22 @@ func TestOutgoingQueueIsBounded(t *testing.T) {
 	}
 }
 
+// TestPeerInbox checks that the answers of peers come to their own inbox, and all others to the usual one.
+func TestPeerInbox(t *testing.T) {
+	b := connect(t, Config{InProcess: startServer(t, ""), InboxPrefix: "_INBOX.edge", PeerInbox: "_INBOX.peer"})
+	if _, err := b.Subscribe("question", func(m bus.Msg) { _ = b.Publish(bus.Msg{Subject: m.Reply, Data: []byte(m.Reply)}) }); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, b)
+	for reply, want := range map[string]string{"": "_INBOX.edge.", "_INBOX.peer": "_INBOX.peer.", "_INBOX.other": "_INBOX.edge."} {
+		got := make(chan string, 1)
+		b.Request(bus.Msg{Subject: "question", Reply: reply}, patience, func(m bus.Msg, err error) { got <- fmt.Sprint(string(m.Data), err) })
+		if a := receive(t, got, "the answer"); !strings.HasPrefix(a, want) || !strings.HasSuffix(a, "<nil>") {
+			t.Errorf("a request with the reply %q is answered %q, want below %s", reply, a, want)
+		}
+	}
+}
+
 // TestForgedAnswers: who may listen to the answers of others of its role, and send to their inboxes, does
 // not know where the next answer is awaited.
 func TestForgedAnswers(t *testing.T) {

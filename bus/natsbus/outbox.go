@@ -126,6 +126,7 @@ func translate(err error) error {
 // the sender or Close end them. The mutex decides which of these comes first.
 type requests struct {
 	inbox string // prefix of the reply subjects
+	peers string // the same for requests to peers; empty if there is none
 
 	mu      sync.Mutex
 	waiting map[uint64]*request // by token; nil once closed
@@ -145,7 +146,11 @@ func (b *Bus) Request(m bus.Msg, timeout time.Duration, handle func(bus.Msg, err
 		handle(bus.Msg{}, err)
 		return
 	}
-	m.Reply = b.requests.inbox + strconv.FormatUint(token, 36)
+	inbox := b.requests.inbox
+	if m.Reply == b.cfg.PeerInbox && b.requests.peers != "" {
+		inbox = b.requests.peers
+	}
+	m.Reply = inbox + strconv.FormatUint(token, 36)
 	if err := b.enqueue(op{msg: m, token: token}); err != nil {
 		b.requests.finish(token, bus.Msg{}, err)
 	}
@@ -192,7 +197,7 @@ func (r *requests) finish(token uint64, m bus.Msg, err error) {
 }
 
 func (r *requests) answered(m bus.Msg) {
-	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, r.inbox), 36, 64)
+	token, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 36, 64)
 	if err != nil {
 		return // Request made no such subject
 	}

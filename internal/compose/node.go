@@ -102,8 +102,8 @@ func (n *node) start(ctx context.Context, c *config.Cluster, admin *config.Admin
 func (n *node) dial(ctx context.Context, c *config.Cluster) (*natsbus.Bus, error) {
 	b, err := natsbus.Dial(ctx, natsbus.Config{
 		URL: c.NATSURL, Security: Security(&c.NATS), Name: n.name, InboxPrefix: n.inbox,
-		MayAnswer: n.subjects.MayAnswer,
-		OnError:   func(err error) { n.log.Warn("NATS", "error", err) },
+		PeerInbox: subject.InboxPeer, MayAnswer: n.subjects.MayAnswer,
+		OnError: func(err error) { n.log.Warn("NATS", "error", err) },
 	}, c.StartTimeout, n.log)
 	if err == nil {
 		n.add(b)

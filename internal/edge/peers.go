@@ -194,7 +194,9 @@ func (h *takeoverHost) Refuse(client netip.AddrPort) {
 
 func (h *takeoverHost) Ask(node string, r takeover.Request, done func(now time.Time, err error)) {
 	cfg := &h.w.node.cfg
-	cfg.Bus.Request(bus.JSON(cfg.Subjects.Edge(node), r), takeover.ConsentTime, func(m bus.Msg, err error) {
+	m := bus.JSON(cfg.Subjects.Edge(node), r)
+	m.Reply = subject.InboxPeer // edges cannot send to the inboxes of edges, where relays answer
+	cfg.Bus.Request(m, takeover.ConsentTime, func(m bus.Msg, err error) {
 		if err == nil && bytes.Equal(m.Data, answerRefused) {
 			err = errRefused
 		}

@@ -109,8 +109,10 @@ func (c *Config) edge() Role {
 			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // To: a client that connects again ends its older session
 			inboxes,
 		},
-		PublishDeny: []string{subject.Inbox("relay") + ".>"}, // where the store answers relays
-		Subscribe:   []string{s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), subject.Inbox("edge") + ".>"},
+		PublishDeny: []string{subject.Inbox("relay") + ".>", subject.Inbox("edge") + ".>"}, // where the store and relays answer
+		Subscribe: []string{
+			s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), subject.Inbox("edge") + ".>", subject.InboxPeer + ".>",
+		},
 	}
 	if c.NoLog {
 		return r

@@ -244,7 +244,7 @@ func TestStolenEdge(t *testing.T) {
 		r.refused(op, s.Publish("s", ""), s.Publish("s", "k"), s.ShardPublish(r.shard, "s", ""), s.ShardPublish(r.shard, "s", "k"), s.ShardPublish(r.shard, "_probe-s", ""))
 	}
 	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1),
-		s.Get("s", ""), s.Who("s"), s.ToAll("s"), s.EventIn("s", "godot4"), subject.Inbox("relay")+".x", "dnp.v1.anything", "$SYS.REQ.SERVER.PING")
+		s.Get("s", ""), s.Who("s"), s.ToAll("s"), s.EventIn("s", "godot4"), subject.Inbox("relay")+".x", subject.Inbox("edge")+".x", "dnp.v1.anything", "$SYS.REQ.SERVER.PING")
 	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
 	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_STORE_0", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x")
 	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.Own(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.Event("*"), s.FromAll(), s.Auth(),
@@ -262,7 +262,7 @@ func TestStolenEdge(t *testing.T) {
 	r.misanswered(s.Probe(), nil, subject.Inbox("edge")+".c")
 	r.unharmed()
 
-	r.can(s.To("s", "c"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x")
+	r.can(s.To("s", "c"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), subject.InboxPeer+".x", "_INBOX.x")
 	_ = r.thief.Publish(s.Event("s"), []byte(`{"v":1,"type":"joined","space":"s","client":"c","session":"x"}`))
 	k, own := r.stateNumbers()
 	value := []replication.WriteValue{{Type: 1, Value: []byte{9}}}
