@@ -16,7 +16,7 @@ import (
 const (
 	letMeIn = "04 0000 6c6574206d6520696e"
 	later   = "04 0000 6c61746572"
-	wrong   = "04 0000 6f70656e"
+	wrong   = "04 0000 6f70656e20736573616d65"
 )
 
 func TestLogin(t *testing.T) {
@@ -43,9 +43,19 @@ func TestLogin(t *testing.T) {
 func TestLoginRefused(t *testing.T) {
 	s := newTest(t, loginConfig())
 	s.recv("00 0100 0000", wrong)
-	s.want("the peer is told", "01 00 0000", "02")
-	s.events("the owner is not")
-	s.dropped("counted", DropLoginRefused, 1)
+	if len(s.sent) != 2 || !strings.HasPrefix(s.sent[1], "050000") {
+		t.Fatalf("sent %v, want a greeting: the login may be forged, and the peer play elsewhere", s.sent)
+	}
+	id := s.sent[1][6:10]
+	s.sent = nil
+	s.recv("07"+id, wrong)
+	s.want("a peer that proved its address is told", "02")
+	s.recv("04 0000 78")
+	s.want("a login that is shorter than a greeting is not answered")
+	s.events("the owner is not told")
+	s.dropped("counted", DropLoginRefused, 3)
+	s.e.RefuseLogin(peerAddr, &s.recorder)
+	s.want("nor is one that had to wait, before it is repeated")
 }
 
 func TestLoginWaits(t *testing.T) {

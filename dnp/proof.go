@@ -487,25 +487,32 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 		return
 	case verdict != admit.Pass: // judge counted it
 		return
-	case !e.room(from):
-		e.refuseLogin(from, out)
-		return
 	}
-	switch verdict, data := e.cfg.Login(e.clock.time(now), from, m.Data); verdict {
-	case LoginAccept:
+	verdict, data := LoginRefuse, any(nil)
+	if e.room(from) {
+		verdict, data = e.cfg.Login(e.clock.time(now), from, m.Data)
+	}
+	switch {
+	case verdict == LoginAccept:
 		e.loggedIn(from, data, now, out)
-	case LoginRefuse:
+	case verdict == LoginRefuse && kind == admit.Login: // somebody may have sent it in the name of a client that plays
+		e.drop(DropLoginRefused)
+		e.greet(from, 1+len(p), now, out)
+	case verdict == LoginRefuse:
 		e.refuseLogin(from, out)
 	default:
 		e.drop(DropLoginWaits)
 	}
 }
 
+// refuseLogin tells a peer that it is refused, if it proved its address.
 func (e *Endpoint) refuseLogin(to netip.AddrPort, out Sender) {
-	if u := e.unproven.find(to); u != nil {
-		e.unproven.remove(u)
-	}
 	e.drop(DropLoginRefused)
+	u := e.unproven.find(to)
+	if u == nil {
+		return // its next login is greeted, and judged again when it has answered
+	}
+	e.unproven.remove(u)
 	e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
 }
 

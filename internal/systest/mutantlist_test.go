@@ -147,7 +147,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case held.undecided:\n\t\treturn true", New: "case held.undecided:\n\t\treturn false", Run: stormRun},
 
 	// Forged logins that take what others need.
-	{Name: "login_not_greeted", File: "dnp/proof.go", Old: "e.greet(from, 1+len(p), now, out)", New: "_ = out", Run: floodRun},
+	{Name: "login_not_greeted", File: "dnp/proof.go", Old: "case verdict == admit.Stateless:\n\t\te.greet(from, 1+len(p), now, out)", New: "case verdict == admit.Stateless:", Run: floodRun},
 	{Name: "greeting_never_proves", File: "dnp/proof.go", Old: "u = e.addUnproven(from, now)\n\t}\n\tu.hello, u.number", New: "return\n\t}\n\tu.hello, u.number", Run: floodRun},
 	{Name: "greetings_without_numbers", File: "dnp/proof.go", Old: "c.send.next = uint64(processed)", New: "", Run: floodRun},
 	{Name: "forged_logins_take_all", File: "dnp/admit/gate.go", Old: "!g.unproven.take(t)", New: "!g.logins.take(t)", Run: floodRun},

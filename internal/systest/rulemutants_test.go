@@ -37,7 +37,9 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "vague_at_once", File: "dnp/liveness.go", Old: "vagueAcks = 4", New: "vagueAcks = 1", Package: "dnp", Run: "^TestLives$"},
 
 	// What strangers cost.
-	{Name: "greeted_twice", File: "dnp/proof.go", Old: "if u := e.unproven.find(to); u != nil {\n\t\te.unproven.remove(u)\n\t}\n\te.drop(DropLoginRefused)", New: "e.drop(DropLoginRefused)", Package: "dnp", Run: "^TestGreetedOnce$"},
+	{Name: "greeted_twice", File: "dnp/proof.go", Old: "e.unproven.remove(u)\n\te.send(", New: "e.send(", Package: "dnp", Run: "^TestGreetedOnce$"},
+	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "if u == nil {\n\t\treturn // its", New: "if u == nil {\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},
+	{Name: "refused_are_not_greeted", File: "dnp/proof.go", Old: "verdict == LoginRefuse && kind == admit.Login:", New: "verdict == LoginRefuse && kind == admit.ProvenLogin+9:", Package: "dnp", Run: "^TestLoginRefused$"},
 	{Name: "greeted_is_not_proven", File: "dnp/proof.go", Old: "kind = admit.ProvenLogin", New: "kind = admit.Login", Package: "dnp", Run: "^TestGreetedOnce$"},
 	{Name: "answers_are_admitted", File: "dnp/proof.go", Old: "case e.cfg.Login != nil:\n\t\te.receiveGreeted(from, m.Link, now)\n", New: "case e.cfg.Login != nil && e.judge(from, admit.Answer, now) == admit.Pass:\n\t\te.receiveGreeted(from, m.Link, now)\n\tcase e.cfg.Login != nil:\n", Package: "dnp", Run: "^TestGreetingsUnderFlood$"},
 	{Name: "proven_from_the_bucket_of_all", File: "dnp/admit/gate.go", Old: "!g.unproven.take(t)", New: "!g.unproven.take(t) && !g.logins.take(t)", Package: "dnp", Run: "^TestGreetingsUnderFlood$"},
