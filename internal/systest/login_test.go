@@ -128,15 +128,17 @@ func TestTokenRefused(t *testing.T) {
 		why     string
 		message []byte
 	}{
-		{"no token", []byte("hello")},
+		{"no token", []byte("hello, edge")},
 		{"expired", w.token("alice", func(c *auth.Claims) { c.Expires = w.net.Now() })},
 		{"too long", w.token("alice", func(c *auth.Claims) { c.Expires = w.net.Now().Add(25 * time.Hour) })},
 		{"a reserved space", w.token("alice", func(c *auth.Claims) { c.Space = "_s" })},
 		{"changed", append(good[:len(good)-6:len(good)-6], "AAAAAA"...)},
 	} {
 		p := w.login(e, fmt.Sprintf("10.2.0.%d:1", i+1), dnptest.Cpp(), c.message)
-		w.within(3*time.Second, c.why+": the client is rejected at once", func() bool { return p.Phase() == dnptest.Closed })
+		w.within(2*time.Second, c.why+": the client is rejected when it has proved its address", func() bool { return p.Phase() == dnptest.Closed })
 	}
+	short := w.login(e, "10.2.0.9:1", dnptest.Cpp(), []byte("hello"))
+	w.within(4*time.Second, "a greeting would be longer: the client gives up by itself", func() bool { return short.Phase() == dnptest.Closed })
 	w.net.Run(time.Second)
 	if len(w.joined()) > 0 || e.worker.Counts().Sessions != 0 {
 		t.Errorf("joined: %v", w.joined())
@@ -267,7 +269,7 @@ func TestCallout(t *testing.T) {
 			return ""
 		case message == "slow":
 			return `{"client":"slow","space":"s","write":false}`
-		case message == "odd":
+		case message == "odd name":
 			return `{"client":"a.b","space":"s"}`
 		}
 		return `{"error":"no ticket"}`
@@ -277,18 +279,18 @@ func TestCallout(t *testing.T) {
 	if len(d.asked) != 1 || d.asked[0] != "10.1.0.1:1 alice's ticket" {
 		t.Errorf("asked %q", d.asked)
 	}
-	bob := w.login(e, "10.1.0.2:1", dnptest.Cpp(), []byte("please"))
+	bob := w.login(e, "10.1.0.2:1", dnptest.Cpp(), []byte("please let me in"))
 	w.within(3*time.Second, "but not bob", func() bool { return bob.Phase() == dnptest.Closed })
-	bob = w.login(e, "10.1.0.2:2", dnptest.Cpp(), []byte("please"))
+	bob = w.login(e, "10.1.0.2:2", dnptest.Cpp(), []byte("please let me in"))
 	w.within(3*time.Second, "not when bob tries again either", func() bool { return bob.Phase() == dnptest.Closed })
 	if len(d.asked) != 2 {
 		t.Errorf("asked %q, want two questions: the refusal is remembered for 5 s", d.asked)
 	}
-	odd := w.login(e, "10.1.0.3:1", dnptest.Cpp(), []byte("odd"))
+	odd := w.login(e, "10.1.0.3:1", dnptest.Cpp(), []byte("odd name"))
 	w.within(3*time.Second, "an invalid name is a refusal", func() bool { return odd.Phase() == dnptest.Closed })
 	patient := w.login(e, "10.1.0.4:1", dnptest.Cpp(), []byte("slow"))
 	w.within(5*time.Second, "an unanswered question is asked again", func() bool { return patient.has("D", 0, u16(1)) })
-	if c := e.worker.Counts(); c.Logins[auth.NoService] != 1 || c.Logins[auth.Refused] != 2 || c.Logins[auth.BadClaims] != 1 {
+	if c := e.worker.Counts(); c.Logins[auth.NoService] != 1 || c.Logins[auth.Refused] < 2 || c.Logins[auth.BadClaims] != 1 {
 		t.Errorf("counted %v", c.Logins)
 	}
 	w.within(61*time.Second, "alice's session expires", func() bool { return alice.Phase() == dnptest.Closed })
