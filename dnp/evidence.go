@@ -1,6 +1,10 @@
 package dnp
 
-import "github.com/dnprelay/dnprelay/dnp/wire"
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
 
 // Anybody who knows the address and port of a peer can send datagrams in its name. So there is
 // a rule:
@@ -14,8 +18,8 @@ import "github.com/dnprelay/dnprelay/dnp/wire"
 //
 //   - a number that a stranger can hardly guess (Endpoint.Evident): it keeps a connection alive, gets
 //     through when there are too many datagrams, and lets an edge take a session from another
-//     one that lives but cannot be reached. A command that came before is none: peers that say little
-//     have low numbers, and a stranger could repeat one for ever;
+//     one that lives but cannot be reached. A command that came before is evidence for as long as
+//     libraries repeat one: peers that say little have low numbers, and a stranger could repeat one for ever;
 //   - the answer to a question (question.go), which takes a random number: it decides the way of
 //     datagrams, and whether the peer has the history that the log has;
 //   - silence after questions, for as long as answers may get lost (lossEstimate.silence): it
@@ -26,18 +30,23 @@ import "github.com/dnprelay/dnprelay/dnp/wire"
 type evidence uint8
 
 const (
-	noEvidence    evidence = iota
-	repeatedAgain          // it has the number of a command that came lately: its acknowledgement may have been lost
-	newCommand             // it has one of the next numbers of the peer
-	awaited                // it answers a command or a question of ours, which then awaits no other answer
+	noEvidence evidence = iota
+	lateRepeat          // it repeats one of the latest commands of the peer, for longer than libraries do
+	repeat              // it repeats one of them: the acknowledgement may have been lost
+	newCommand          // it has one of the next numbers of the peer
+	awaited             // it answers a command or a question of ours, which then awaits no other answer
 )
 
-// repeatsBehind is how far behind the next number a repeat may be.
-const repeatsBehind = 16
+// Repeats of the peer: how far behind the next number they may be, and for how long they come after the latest
+// command. Libraries give up after three seconds.
+const (
+	repeatsBehind = 16
+	repeatsFor    = 3500 * time.Millisecond
+)
 
 // Evident reports whether a datagram that is not empty answers a command or a question of ours, or has
-// one of the next numbers of the peer, which a stranger can hardly guess.
-func (e *Endpoint) Evident(c *Conn, p []byte) bool { return e.evidence(c, p) >= newCommand }
+// one of the next or latest numbers of the peer, which a stranger can hardly guess.
+func (e *Endpoint) Evident(c *Conn, p []byte) bool { return e.evidence(c, p) >= repeat }
 
 func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 	cmd, r := wire.Command(p[0]), wire.NewReader(p[1:])
@@ -53,14 +62,16 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 		switch o := c.send.find(n); {
 		case !ok || o == nil || o.sends == 0:
 		case len(p) > 3 && wire.AckCode(p[3]) != wire.AckSuccess: // it may be sent again and again
-			return repeatedAgain
+			return lateRepeat
 		default:
 			return awaited
 		}
 	case isReliable(cmd, profile):
 		switch n, a := c.recv.judge(profile, seq); {
+		case a == arrivalRepeat && c.recv.repeats(n, e.clock.now):
+			return repeat
 		case a == arrivalRepeat && n+repeatsBehind >= c.recv.next:
-			return repeatedAgain
+			return lateRepeat
 		case a == arrivalDue, a == arrivalEarly:
 			if _, reason := checkReliable(cmd, p[1:]); reason == dropNothing {
 				return newCommand

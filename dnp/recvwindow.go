@@ -27,7 +27,7 @@ const (
 type recvWindow struct {
 	next  uint64  // the number that is due
 	early []early // at most recvAhead, in no order
-	hole  instant // since when next is missing while later ones are held
+	hole  instant // since when next is missing while later ones are held, or when the latest command came
 	long  longReceive
 }
 
@@ -76,6 +76,11 @@ func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
 		return n, arrivalRepeat
 	}
 	return n, arrivalEarly
+}
+
+// repeats reports whether a repeat of number n comes in the time in which libraries repeat a command.
+func (w *recvWindow) repeats(n uint64, now instant) bool {
+	return n > w.next || n+repeatsBehind >= w.next && now < w.hole.add(repeatsFor)
 }
 
 func (w *recvWindow) find(n uint64) *early {

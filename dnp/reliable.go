@@ -231,7 +231,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		}
 		return
 	}
-	if a == arrivalRepeat {
+	if a == arrivalRepeat && !c.recv.repeats(n, now) {
 		c.life.hear(now)
 	} else {
 		c.life.prove(now)
@@ -257,6 +257,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 			c.log.want(needNow)
 		}
 	case arrivalDue:
+		c.recv.hole = now
 		c.deliver(cmd, p, now)
 		c.deliverEarly(now)
 		for n++; n < c.recv.next && !c.client; n++ {

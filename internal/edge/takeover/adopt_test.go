@@ -391,6 +391,7 @@ func TestMisplaced(t *testing.T) {
 	w, other := e.workers[0], e.addWorker()
 	w.t.setPath(w.session(addr), Path{})
 	said := w.says(addr)
+	e.pass(4 * time.Second) // after which the client repeats nothing
 	for i := range 10 * moveAfter {
 		forged := [][]byte{{3, byte(i), 0}, said, {4, said[1] + 1, said[2]}} // the second is a repeat, the third is cut
 		other.deliver(addr, "", forged[i%len(forged)]...)
@@ -480,7 +481,7 @@ func TestForgedOwner(t *testing.T) {
 		}
 		forged := [][]byte{
 			{3, 'x'}, {2}, {0xff}, {0, 1, 0, 0, 0}, {7, 0, 0x80}, {8, 0, 0x80},
-			{4, 0x30, 0x75, 'x'}, {4, due[1] - 1, due[2], 'x'}, {4, due[1], due[2]}, {6, 0x30, 0x75, 0}, {4, due[1] + 20, due[2], 'x'}, {5, due[1] + 200, 0, 0},
+			{4, 0x30, 0x75, 'x'}, {4, due[1], due[2]}, {6, 0x30, 0x75, 0}, {4, due[1] + 20, due[2], 'x'}, {5, due[1] + 200, 0, 0},
 		}
 		for i := range 500 {
 			w.deliver(addr, "", forged[i%len(forged)]...)
