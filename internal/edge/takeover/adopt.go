@@ -189,6 +189,8 @@ func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, requ
 			case err != nil || s.Trying == b.cfg.Node:
 				b.adopt(name, from, seen.Alive)
 			case s.Node != seen.Node && s.Alive && b.forwardHeld(now, from, s.Node): // another edge was faster
+			case seen.Alive && b.orphans.asked(from) >= asksMax:
+				b.unclaimed(now, from, false)
 			default: // another edge tries
 				b.orphans.askLater(now, from)
 			}

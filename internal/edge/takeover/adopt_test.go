@@ -63,6 +63,25 @@ func TestAskedInVain(t *testing.T) {
 	}
 }
 
+// TestOthersTryInItsName: an edge to which the client's datagrams come takes the session over from an owner that it
+// cannot reach, although another edge tries again and again, because of forged ones.
+func TestOthersTryInItsName(t *testing.T) {
+	next, w, due := takenByDatagram(t)
+	next.pass(orphanTime)
+	addr := clientAddr(1)
+	w.t.cfg.Forward = nil
+	hub := memaffinity.New(next.net.Now)
+	next.claimIn(hub.Node("e9"))
+	hub.Node("e1").Claim(w.t.name(addr), 1)
+	other := hub.Node("e5")
+	for range 20 {
+		other.Try(w.t.name(addr), cluster.Served{Node: "e1", Epoch: 1}, func(cluster.Served, error) {})
+		w.deliver(addr, "", due...)
+		next.pass(askAgainTime)
+	}
+	w.wantPhase("the client's next command came", addr, Serving)
+}
+
 // TestAskedAnotherWorker: datagrams that come to a worker while another worker of the edge
 // takes the session over by its name go to that one.
 func TestAskedAnotherWorker(t *testing.T) {

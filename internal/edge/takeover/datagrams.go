@@ -19,6 +19,10 @@ const (
 	orphanBytesMax       = 16 << 20
 	orphanTime           = 250 * time.Millisecond
 	askAgainTime         = 50 * time.Millisecond
+
+	// asksMax is how often the worker asks again whether another edge has taken a session over whose owner lives. Then
+	// it reads the log itself: that edge may try for ever, because of datagrams that anybody can have written.
+	asksMax = 2
 )
 
 // An orphan is a datagram of a client that the worker does not serve. hold makes a copy of
@@ -41,6 +45,7 @@ type orphanQueue struct {
 	addr  netip.AddrPort
 	until time.Time
 	again time.Time // when to ask again which edge serves the client; zero for never
+	asked int       // how often it was asked again
 	place int       // in orphans.byDue
 	list  []orphan
 	bytes int // of list
@@ -112,6 +117,14 @@ func (q *orphans) askLater(now time.Time, from netip.AddrPort) {
 	}
 }
 
+// asked returns how often it was asked again who serves a client whose datagrams wait.
+func (q *orphans) asked(from netip.AddrPort) int {
+	if x := q.byAddr[from]; x != nil {
+		return x.asked
+	}
+	return 0
+}
+
 // advance drops datagrams that waited for too long, and returns a client about whom it is time
 // to ask again. Without one, the address is invalid, and at is when there is more to do.
 func (q *orphans) advance(now, next time.Time) (from netip.AddrPort, at time.Time) {
@@ -121,6 +134,7 @@ func (q *orphans) advance(now, next time.Time) (from netip.AddrPort, at time.Tim
 			return from, earlier(next, x.due())
 		case x.until.After(now):
 			x.again = time.Time{}
+			x.asked++
 			q.byDue.Set(x)
 			return x.addr, now
 		}
