@@ -473,8 +473,8 @@ func (r *robbed) hears(subject string, do func()) {
 		r.Fatal(err)
 	}
 	defer func() { _ = heard.Unsubscribe() }()
-	do()
 	eventually(r.T, "JetStream publishes on "+subject, func() bool {
+		do() // again, because JetStream may drop a request of many
 		m, err := heard.NextMsg(time.Second)
 		return err == nil && (strings.HasPrefix(m.Reply, "$JS.") || strings.HasPrefix(string(m.Data), `{"type":"io.nats`) || strings.HasPrefix(string(m.Data), `{"stream":`))
 	})
