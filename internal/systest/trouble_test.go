@@ -105,8 +105,8 @@ func trouble(t *testing.T, seed uint64) (servedInTheEnd, clients int) {
 		if received[p] == 0 {
 			continue
 		}
-		if p.gaveUp = p.Stats.Received == received[p] || p.Phase() != dnptest.Connected || w.endings.over[p.addr]; p.gaveUp {
-			continue // no acknowledgement reached its edge; the edge's ConnectionClose may be lost, too
+		if p.gaveUp = p.Stats.Received == received[p] || p.Phase() != dnptest.Connected || w.endings.over[p.addr] || w.truth(p.addr).closed; p.gaveUp {
+			continue // no acknowledgement reached its edge; the edge's ConnectionClose, or its event, may be lost, too
 		}
 		for _, problem := range wrong[p] {
 			t.Error(problem)
@@ -166,7 +166,7 @@ func (w *world) blackout(edges []*simEdge, players []*player, game *mirror) {
 	}
 	var reached []*player
 	for _, p := range players {
-		if p.Phase() == dnptest.Connected && p.served() && !p.gaveUp && !w.endings.over[p.addr] && p.Behaviour().Profile == wire.Denetwork {
+		if p.Phase() == dnptest.Connected && p.served() && !p.gaveUp && !w.endings.over[p.addr] && !w.truth(p.addr).closed && p.Behaviour().Profile == wire.Denetwork {
 			reached = append(reached, p)
 		}
 	}
@@ -180,7 +180,7 @@ func (w *world) blackout(edges []*simEdge, players []*player, game *mirror) {
 	dark(false)
 	w.net.Run(settle)
 	for i, p := range reached {
-		if p.Phase() == dnptest.Connected && !w.endings.over[p.addr] {
+		if p.Phase() == dnptest.Connected && !w.endings.over[p.addr] && !w.truth(p.addr).closed {
 			game.check(w.T, p, i)
 		}
 	}

@@ -299,6 +299,7 @@ func (f *fence) moves(log, from, to string) {
 type truth struct {
 	client, edge int                  // the highest reliable numbers of the two that were sent; -1 before the first
 	links        map[wire.LinkID]bool // that either side offered
+	closed       bool                 // the edge ended it once
 }
 
 // A datagram may wait in front of an edge that is stopped, or on a slow path, and the windows
@@ -389,5 +390,6 @@ func (w *world) fromClient(client netip.AddrPort, p []byte) {
 func (w *world) toClient(client netip.AddrPort, p []byte) {
 	if t := w.truths[client]; t != nil {
 		t.note(&t.edge, p)
+		t.closed = t.closed || wire.Command(p[0]) == wire.CommandConnectionClose
 	}
 }
