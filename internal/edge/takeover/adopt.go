@@ -181,7 +181,7 @@ func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, requ
 	case b.passHeld(from):
 	case err != nil || seen.Node == "":
 		b.unclaimed(now, from, request)
-	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().gone[seen.Node] && b.forwardHeld(now, from, seen.Node):
+	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().gone[seen.Node] && !b.orphans.over(from, seen.Node) && b.forwardHeld(now, from, seen.Node):
 	default:
 		b.try(name, seen, func(now time.Time, s cluster.Served, err error) {
 			switch {

@@ -82,6 +82,31 @@ func TestOthersTryInItsName(t *testing.T) {
 	w.wantPhase("the client's next command came", addr, Serving)
 }
 
+// TestForwardedByItsOwner: the log names an edge that was started again and knows nothing of the session, and the
+// affinity names the former owner, which forwards the client's datagrams to it. It does not send them back.
+func TestForwardedByItsOwner(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	first.join(addr)
+	received, _ := first.workers[0].session(addr).Log.Conn().NextNumbers()
+	due := []byte{byte(wire.CommandReliableMessage), byte(received), byte(received >> 8), 'x'}
+	next := first.next()
+	w, hub := next.workers[0], memaffinity.New(next.net.Now)
+	w.t.cfg.Node = "e1" // as the log says
+	next.claimIn(hub.Node("e1"))
+	former := hub.Node("e2")
+	former.Claim(w.t.name(addr), 1)
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
+	for range 20 {
+		former.Try(w.t.name(addr), cluster.Served{Node: "e2", Epoch: 1}, func(cluster.Served, error) {})
+		w.deliver(addr, "e2", due...)
+		next.pass(askAgainTime)
+	}
+	w.wantPhase("the client's datagrams came", addr, Serving)
+	if len(next.forwarded) > 0 {
+		t.Errorf("they are sent back to %v", next.forwarded)
+	}
+}
+
 // TestAskedAnotherWorker: datagrams that come to a worker while another worker of the edge
 // takes the session over by its name go to that one.
 func TestAskedAnotherWorker(t *testing.T) {

@@ -97,6 +97,12 @@ func (q *orphans) any(from netip.AddrPort, f func(datagram []byte) bool) bool {
 	return x != nil && slices.ContainsFunc(x.list, func(o orphan) bool { return f(o.data) })
 }
 
+// over reports whether a datagram of a client that waits came over an edge, which does not serve the client then.
+func (q *orphans) over(from netip.AddrPort, edge string) bool {
+	x := q.byAddr[from]
+	return x != nil && slices.ContainsFunc(x.list, func(o orphan) bool { return o.edge == edge })
+}
+
 // remove removes and returns the datagrams of a client that wait.
 func (q *orphans) remove(from netip.AddrPort) []orphan {
 	x := q.byAddr[from]
