@@ -91,9 +91,9 @@ type Bus interface {
 	// goroutine.
 	SubscribeShared(subject string, handle func(Msg)) (unsubscribe func(), err error)
 
-	// Request publishes m with a reply subject of its own, which an implementation may choose by the
-	// Reply that m has, and calls handle exactly once: with
+	// Request publishes m with a reply subject of its own and calls handle exactly once: with
 	// the first answer, or with ErrNoResponders, ErrTimeout, ErrClosed or an error of Publish.
+	// m.Reply may name the inbox for the answer, if the implementation has several.
 	// The call may come before Request returns, and from any goroutine.
 	Request(m Msg, timeout time.Duration, handle func(Msg, error))
 

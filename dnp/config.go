@@ -82,10 +82,11 @@ type Config struct {
 	// needless copy, so less than 500 ms is unwise.
 	ReliableResend, ReliableTimeout time.Duration
 
-	// HoleTimeout is how long reliable commands are held that arrived before their turn.
-	// Default 4 s: libraries give a command up after 3 s, so the one that is missing will never
-	// arrive. Those of a server were acknowledged, so their connection is closed, after
-	// ReliableTimeout at least, as servers repeat for longer.
+	// HoleTimeout is how long we hold reliable commands that arrived before their turn. Then
+	// we forget those of a client. Default 4 s: libraries give a command up after 3 s, so the
+	// one that is missing will never arrive. A connection made by Connect closes instead,
+	// because we acknowledged the commands of its server, and waits for ReliableTimeout at
+	// least, as servers repeat for longer.
 	HoleTimeout time.Duration
 
 	// ConnectResend is the pause between two requests of Connect, ConnectTimeout how

@@ -31,7 +31,7 @@ type evidence uint8
 
 const (
 	noEvidence evidence = iota
-	lateRepeat          // it repeats one of the latest commands of the peer, for longer than libraries do
+	doubtful            // a repeat that comes later than those of libraries, or a request to repeat a command of ours: a stranger who has guessed one number can send it again and again
 	repeat              // it repeats one of them: the acknowledgement may have been lost
 	newCommand          // it has one of the next numbers of the peer
 	awaited             // it answers a command or a question of ours, which then awaits no other answer
@@ -61,8 +61,8 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 		n, ok := profile.Unwrap(seq, c.send.next)
 		switch o := c.send.find(n); {
 		case !ok || o == nil || o.sends == 0:
-		case len(p) > 3 && wire.AckCode(p[3]) != wire.AckSuccess: // it may be sent again and again
-			return lateRepeat
+		case len(p) > 3 && wire.AckCode(p[3]) != wire.AckSuccess:
+			return doubtful
 		default:
 			return awaited
 		}
@@ -71,7 +71,7 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 		case a == arrivalRepeat && c.recv.repeats(n, e.clock.now):
 			return repeat
 		case a == arrivalRepeat && n+repeatsBehind >= c.recv.next:
-			return lateRepeat
+			return doubtful
 		case a == arrivalDue, a == arrivalEarly:
 			if _, reason := checkReliable(cmd, p[1:]); reason == dropNothing {
 				return newCommand
@@ -83,7 +83,7 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 
 // LoggedEvident returns what [Endpoint.Evident] would for the connection that a snapshot and the
 // changes behind it describe. Its owner sends a command as soon as the log has it, so each counts
-// as sent.
+// as sent. The log does not say when a command of the peer came, so each of the latest may be repeated.
 func LoggedEvident(snapshot []byte, changes []Changes, datagram []byte) bool {
 	c := loggedConn(snapshot, changes)
 	if c == nil {

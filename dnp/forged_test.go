@@ -10,7 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/admit"
 )
 
-// answer has the peer answer what it was sent, as libraries do.
+// answer acknowledges in the peer's name what the connection sent, and refuses links, as libraries do.
 func (s *connTest) answer() {
 	s.Helper()
 	sent := s.sent

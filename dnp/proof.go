@@ -451,7 +451,7 @@ type LoginVerdict uint8
 const (
 	LoginWait   LoginVerdict = iota // not known yet: LogIn may follow; meanwhile the peer repeats its login
 	LoginAccept                     // the connection begins
-	LoginRefuse                     // the peer is told with ConnectionClose
+	LoginRefuse                     // the peer is told with ConnectionClose, once it has proved its address
 )
 
 // A LoginFunc judges the first reliable message of a peer, which aliases the datagram.

@@ -78,7 +78,8 @@ func (w *recvWindow) judge(p wire.Profile, s wire.Seq) (n uint64, a arrival) {
 	return n, arrivalEarly
 }
 
-// repeats reports whether a repeat of number n comes in the time in which libraries repeat a command.
+// repeats reports whether a library may repeat number n now: it waits for its turn, or is one of the latest,
+// which came not long ago.
 func (w *recvWindow) repeats(n uint64, now instant) bool {
 	return n > w.next || n+repeatsBehind >= w.next && now < w.hole.add(repeatsFor)
 }
@@ -138,8 +139,8 @@ func (w *recvWindow) pop(logged bool) (e early, ok bool) {
 	return early{}, false
 }
 
-// holeAt returns when a number will have been missing for too long while later ones are held, if
-// something has to happen then. The servers that a client connects to repeat a command for longer
+// holeAt returns when the number that is due will have been missing for too long while later ones are
+// held; never if none is held. The servers that a client connects to repeat a command for longer
 // than libraries do.
 func (w *recvWindow) holeAt(cfg *Config, client, logged bool) instant {
 	if len(w.early) == 0 || logged && w.has(w.next) {

@@ -41,7 +41,7 @@ type Config struct {
 	Security
 	// InboxPrefix begins the subjects of answers; _INBOX if empty.
 	InboxPrefix string
-	// PeerInbox, if set, begins the subjects of answers to requests that have it as their Reply.
+	// PeerInbox, if set, begins the subjects of answers to requests whose Msg.Reply is PeerInbox.
 	PeerInbox string
 	// MayAnswer, if set, says whether a received message may be answered on the subject that it
 	// names. Handlers get any other message without that subject, counted in Errors.

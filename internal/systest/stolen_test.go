@@ -474,7 +474,7 @@ func (r *robbed) hears(subject string, do func()) {
 	}
 	defer func() { _ = heard.Unsubscribe() }()
 	eventually(r.T, "JetStream publishes on "+subject, func() bool {
-		do() // again, because JetStream may drop a request of many
+		do() // again after a second: NATS delivers a request at most once
 		m, err := heard.NextMsg(time.Second)
 		return err == nil && (strings.HasPrefix(m.Reply, "$JS.") || strings.HasPrefix(string(m.Data), `{"type":"io.nats`) || strings.HasPrefix(string(m.Data), `{"stream":`))
 	})

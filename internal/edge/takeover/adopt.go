@@ -181,7 +181,8 @@ func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, requ
 	case b.passHeld(from):
 	case err != nil || seen.Node == "":
 		b.unclaimed(now, from, request)
-	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().gone[seen.Node] && !b.orphans.over(from, seen.Node) && b.forwardHeld(now, from, seen.Node):
+	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().gone[seen.Node] &&
+		!b.orphans.over(from, seen.Node) && b.forwardHeld(now, from, seen.Node):
 	default:
 		b.try(name, seen, func(now time.Time, s cluster.Served, err error) {
 			switch {
@@ -211,8 +212,8 @@ func (b *base) askAgain(now, next time.Time) time.Time {
 	}
 }
 
-// unclaimed handles a client that no edge claims. A ConnectionRequest is that of a new
-// client; for any other datagram the edge reads the log. Over the rate of reads the datagram
+// unclaimed handles a client that no edge claims, or whose living owner is not reached while another edge
+// tries. A ConnectionRequest is that of a new client; for any other datagram the edge reads the log. Over the rate of reads the datagram
 // is the endpoint's, which ignores most of those of a client without a connection; the client
 // repeats what is reliable.
 func (b *base) unclaimed(now time.Time, from netip.AddrPort, request bool) {

@@ -85,12 +85,8 @@ func TestOthersTryInItsName(t *testing.T) {
 // TestForwardedByItsOwner: the log names an edge that was started again and knows nothing of the session, and the
 // affinity names the former owner, which forwards the client's datagrams to it. It does not send them back.
 func TestForwardedByItsOwner(t *testing.T) {
-	first, addr := newTestEdge(t), clientAddr(1)
-	first.join(addr)
-	received, _ := first.workers[0].session(addr).Log.Conn().NextNumbers()
-	due := []byte{byte(wire.CommandReliableMessage), byte(received), byte(received >> 8), 'x'}
-	next := first.next()
-	w, hub := next.workers[0], memaffinity.New(next.net.Now)
+	next, due := ownedElsewhere(t)
+	w, addr, hub := next.workers[0], clientAddr(1), memaffinity.New(next.net.Now)
 	w.t.cfg.Node = "e1" // as the log says
 	next.claimIn(hub.Node("e1"))
 	former := hub.Node("e2")
@@ -471,16 +467,22 @@ func (w *testWorker) says(addr netip.AddrPort) []byte {
 // of its client came, while the edge e1 that owns the session lives. due is the next reliable
 // command of the client.
 func takenByDatagram(t *testing.T) (next *testEdge, w *testWorker, due []byte) {
+	next, due = ownedElsewhere(t)
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})
+	w = next.workers[0]
+	w.t.cfg.Node = "e9"
+	w.deliver(clientAddr(1), "", 3, 0, 0, 0)
+	return next, w, due
+}
+
+// ownedElsewhere returns an edge that knows nothing of a session whose log names the edge e1. due is the next
+// reliable command of its client.
+func ownedElsewhere(t *testing.T) (next *testEdge, due []byte) {
 	first, addr := newTestEdge(t), clientAddr(1)
 	first.join(addr)
 	first.workers[0].says(addr)
 	received, _ := first.workers[0].session(addr).Log.Conn().NextNumbers()
-	next = first.next()
-	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e9": cluster.PhaseReady})
-	w = next.workers[0]
-	w.t.cfg.Node = "e9"
-	w.deliver(addr, "", 3, 0, 0, 0)
-	return next, w, []byte{byte(wire.CommandReliableMessage), byte(received), byte(received >> 8), 'x'}
+	return first.next(), []byte{byte(wire.CommandReliableMessage), byte(received), byte(received >> 8), 'x'}
 }
 
 // TestYieldsAfterOrphanTime: an edge whose read of a log takes longer than datagrams wait
@@ -563,7 +565,7 @@ func TestGreetedInItsName(t *testing.T) {
 		if !w.endpoint.Unproven(addr) {
 			t.Fatal("the request is not greeted")
 		}
-		w.deliver(addr, "", 6, 0, 0, 1) // of what it was greeted with, but with an error
+		w.deliver(addr, "", 6, 0, 0, 1) // an acknowledgement of the greeting, with an error code
 		w.wantPhase("a client that is greeted says that", addr, Over)
 		w.deliver(addr, "", p...)
 		next.pass(100 * time.Millisecond)

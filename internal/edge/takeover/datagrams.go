@@ -97,7 +97,8 @@ func (q *orphans) any(from netip.AddrPort, f func(datagram []byte) bool) bool {
 	return x != nil && slices.ContainsFunc(x.list, func(o orphan) bool { return f(o.data) })
 }
 
-// over reports whether a datagram of a client that waits came over an edge, which does not serve the client then.
+// over reports whether an edge forwarded one of the datagrams of a client that wait. That edge does not serve
+// the client.
 func (q *orphans) over(from netip.AddrPort, edge string) bool {
 	x := q.byAddr[from]
 	return x != nil && slices.ContainsFunc(x.list, func(o orphan) bool { return o.edge == edge })
