@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/admit"
@@ -107,6 +108,35 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 // Unproven reports whether the peer at addr asked for a connection and has not proven its
 // address yet. It does not know peers that were answered without a slot.
 func (e *Endpoint) Unproven(addr netip.AddrPort) bool { return e.unproven.find(addr) != nil }
+
+// proofNumbers is a bound of the numbers, and of the ids of hellos, with which a peer is asked for a proof.
+const proofNumbers = 8
+
+// MayProve reports whether a datagram of a peer that is not proven may belong to its attempt to connect: a request,
+// a login, or an answer. What else comes in its name is that of a session which somebody else serves.
+func (e *Endpoint) MayProve(addr netip.AddrPort, p []byte) bool {
+	cmd, seq, numbered := wire.Numbered(p)
+	switch cmd {
+	case wire.CommandConnectionRequest:
+		return true
+	case wire.CommandReliableAck:
+		return numbered && seq < proofNumbers
+	case wire.CommandLinkUp, wire.CommandLinkDown:
+		m, err := wire.ParseLinkUp(p[1:]) // both have the same fields
+		return err == nil && e.mayBeHello(addr, m.Link)
+	}
+	return numbered && seq == 0
+}
+
+// mayBeHello reports whether a peer that is not proven may have been sent a hello with this id.
+func (e *Endpoint) mayBeHello(addr netip.AddrPort, id wire.LinkID) bool {
+	epoch := statelessEpoch(e.clock.now)
+	firsts := []wire.LinkID{e.statelessID(addr, epoch), e.statelessID(addr, max(epoch, 1)-1)}
+	if u := e.unproven.find(addr); u != nil {
+		firsts = append(firsts, u.hello)
+	}
+	return slices.ContainsFunc(firsts, func(first wire.LinkID) bool { return helloIDs{first: first}.number(id) < proofNumbers })
+}
 
 // MayBegin reports whether a datagram of a peer without connection may begin one: a request, the
 // first reliable message where peers log in, or the answer to a question about the address.

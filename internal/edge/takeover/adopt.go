@@ -48,12 +48,13 @@ func (b *base) Intercept(now time.Time, from netip.AddrPort, p []byte, edge stri
 
 func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) bool {
 	request := wire.Command(o.data[0]) == wire.CommandConnectionRequest
+	greeted := b.cfg.Endpoint.Unproven(from) // perhaps because of a forged request
 	switch {
 	case b.byAddr[from] != nil: // the session is being taken over, or was given away
 		b.notePath(now, from, o.edge)
 		b.hold(now, from, o)
 		return true
-	case b.cfg.Endpoint.Unproven(from) && !ofSession(o.data):
+	case greeted && b.cfg.Endpoint.MayProve(from, o.data):
 		return false
 	case request && b.leaving:
 		return b.greetElsewhere(now, from, o)
@@ -67,7 +68,7 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 		kind, worker, _ = b.locations.locate(now, b.client(from))
 	}
 	switch {
-	case kind == placeNowhere:
+	case kind == placeNowhere, greeted && !ofSession(o.data):
 		return false
 	case kind == placeHere && worker != b.cfg.Worker:
 		b.pass(worker, from, o)
@@ -95,19 +96,13 @@ func (b *base) mayAsk(now time.Time, p []byte) bool {
 	return b.others.take(now, edgeOthersPerSecond/workers, edgeOthersBurst/workers)
 }
 
-// ofSession reports whether a datagram has a number to which a client does not come before it has
-// proved its address. A forged request has the endpoint greet a client whose owner has died, which
-// must not keep the edge from taking its session over.
+// ofSession reports whether a datagram of a client that is greeted, but no answer to the greeting, is a reason to
+// look for the client's session. Its owner may have died, and a forged request must not keep the edge from taking
+// the session over.
 func ofSession(p []byte) bool {
-	cmd, n, ok := wire.Numbered(p)
-	if cmd == wire.CommandReliableAck {
-		return ok && n >= proofNumbers
-	}
-	return ok && n > 0
+	cmd, _, numbered := wire.Numbered(p)
+	return numbered || cmd == wire.CommandLinkUp || cmd == wire.CommandLinkDown
 }
-
-// proofNumbers is a bound of the numbers of what an endpoint greets a client with.
-const proofNumbers = 8
 
 // greetElsewhere lets another edge greet a client, because this one leaves. The client's
 // next datagrams go there, too: a balancer may send them all here, and no log has the client

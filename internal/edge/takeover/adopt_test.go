@@ -557,7 +557,7 @@ func TestGreetedInItsName(t *testing.T) {
 	c.Advance(first.net.Now())
 	first.pass(100 * time.Millisecond)
 	received, sent := first.workers[0].session(addr).Log.Conn().NextNumbers()
-	for _, p := range [][]byte{{4, byte(received), 0, 'x'}, {6, byte(sent + proofNumbers), 0, 0}} {
+	for _, p := range [][]byte{{4, byte(received), 0, 'x'}, {6, byte(sent + 8), 0, 0}, {7, 0x34, 0x12}, {8, 0x34, 0x12}} {
 		next := first.next()
 		w := next.workers[0]
 		w.deliver(addr, "", 0, 1, 0, 0, 0)
@@ -570,6 +570,34 @@ func TestGreetedInItsName(t *testing.T) {
 		w.deliver(addr, "", p...)
 		next.pass(100 * time.Millisecond)
 		w.wantPhase("only a client with a session says that", addr, Serving)
+	}
+}
+
+// TestGreetedAndServed: a forged request has an edge greet a client that another edge serves. What does not
+// belong to the attempt to connect goes on to that edge: answers to its questions, and what is not reliable.
+func TestGreetedAndServed(t *testing.T) {
+	e, addr := newTestEdge(t), clientAddr(1)
+	w := e.workers[0]
+	w.deliver(addr, "", 0, 1, 0, 0, 0)
+	e.pass(10 * time.Millisecond)
+	if !w.endpoint.Unproven(addr) {
+		t.Fatal("the request is not greeted")
+	}
+	w.deliver(addr, "", 9, 1, 0, 0)
+	if len(e.forwarded) > 0 || w.t.orphans.waiting(addr) {
+		t.Error("an update of a client that is greeted makes the edge ask who serves it")
+	}
+	w.t.hintElsewhere(e.net.Now(), addr, "e2")
+	for n, p := range [][]byte{{1}, {3, 'x'}, {4, 1, 0, 'x'}, {6, 8, 0, 0}, {7, 0x34, 0x12}, {8, 0x34, 0x12}, {9, 1, 0, 0}} {
+		if w.deliver(addr, "", p...); len(e.forwarded) != n+1 {
+			t.Fatalf("% x is not forwarded", p)
+		}
+	}
+	e.forwarded = nil
+	for _, p := range [][]byte{{0, 1, 0, 0, 0}, {6, 0, 0, 1}, {4, 0, 0, 'x'}} {
+		if w.deliver(addr, "", p...); len(e.forwarded) > 0 {
+			t.Fatalf("% x is forwarded: it may be the client's answer to the greeting", p)
+		}
 	}
 }
 
