@@ -41,6 +41,10 @@ type early struct {
 	ackDue bool
 }
 
+// bound reports whether a command is part of a snapshot: on a logged connection, if it is or will be stored. Any
+// other may be forged, and the peer repeats it.
+func (e *early) bound(logged bool) bool { return e.store != unasked || !logged }
+
 // A storeState is how far a held command is on its way into the log.
 type storeState uint8
 
@@ -112,11 +116,10 @@ func (w *recvWindow) keep(e early, now instant) {
 	w.early = append(w.early, e)
 }
 
-// count returns how many commands are held; of a logged connection, those that are or will be
-// stored.
+// count returns how many commands a snapshot has.
 func (w *recvWindow) count(logged bool) (n int) {
 	for i := range w.early {
-		if w.early[i].store != unasked || !logged {
+		if w.early[i].bound(logged) {
 			n++
 		}
 	}

@@ -66,7 +66,7 @@ func (w *snapshotWriter) recv(r *recvWindow, logged bool) {
 	w.uint(r.next)
 	w.int(r.count(logged))
 	for i := range r.early {
-		if e := &r.early[i]; e.store != unasked || !logged {
+		if e := &r.early[i]; e.bound(logged) {
 			w.uint(e.n)
 			w.uint(uint64(e.cmd))
 			w.bytes(e.buf)
