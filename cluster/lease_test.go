@@ -143,9 +143,9 @@ func TestHungWithBatch(t *testing.T) {
 }
 
 // TestSpareTrace has a relay take a shard as a spare, without an answer. It finds the trace of that
-// attempt, and must still know that it is a spare when it holds the shard.
+// attempt, waits for nobody's silence, and must still know that it is a spare when it holds the shard.
 func TestSpareTrace(t *testing.T) {
-	now := time.Unix(1000, 0)
+	now, read := time.Unix(1000, 0), time.Time{}
 	l := NewLease(LeaseConfig{Node: "b", ID: "1"})
 	l.SeenHolder(now, Holder{Seq: 5, Node: "x", Released: true})
 	attempts := 0
@@ -157,8 +157,14 @@ func TestSpareTrace(t *testing.T) {
 				if !a.Spare || attempts != 2 {
 					t.Errorf("after %d attempts the relay holds the shard, as a spare: %v; want 2 and true", attempts, a.Spare)
 				}
+				if waited := now.Sub(read); waited > 200*time.Millisecond {
+					t.Errorf("the relay waited for %v after it found its own trace", waited)
+				}
 				return
 			case a.Kind == ActionRead:
+				if read.IsZero() {
+					read = now
+				}
 				l.Answer(now, Answer{Verdict: fence.OK, Holder: Holder{Seq: 7, Node: "b", ID: "1"}, Heartbeat: Heartbeat{Seq: 6}})
 			case attempts == 0:
 				attempts++

@@ -21,7 +21,6 @@ var mutantList = []mutants.Mutant{
 	{Name: "past_is_not_acknowledged", File: "dnp/recvwindow.go", Old: "case n < w.next || w.has(n):\n", New: "case n < w.next:\n\t\treturn 0, arrivalOutside\n\tcase w.has(n):\n"},
 	{Name: "no_write_ahead", File: "dnp/reliable.go", Old: "n < min(w.next, c.log.sent)", New: "n < w.next"},
 	{Name: "take_down_before_commit", File: "dnp/link.go", Old: "t.log.linkChanged(id, LinkTakenDown)\n\t\treturn", New: "t.startDown(id)\n\t\treturn"},
-	{Name: "end_before_commit", File: "dnp/journal.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false", Package: "dnp", Run: "^TestLoggedEnd$"},
 	{Name: "no_window_edge", File: "dnp/sendwindow.go", Old: "\t\tw.acknowledged(o)\n", New: ""},
 	{Name: "replay_without_acks", File: "dnp/journal.go", Old: "if n < ch.Acked ||", New: "if false &&"},
 	{Name: "replay_sent_first", File: "dnp/journal.go", Old: "\tc.links.replayAcks(ch, t) // of what earlier changes sent, which made room for these\n", New: ""},

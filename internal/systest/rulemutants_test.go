@@ -22,6 +22,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "proofs_go_elsewhere", File: "internal/edge/takeover/adopt.go", Old: "case greeted && b.cfg.Endpoint.MayProve(from, o.data):", New: "case false:", Package: "internal/edge/takeover", Run: "^TestGreetedAndServed$"},
 	{Name: "log_is_asked_too_often", File: "internal/edge/takeover/datagrams.go", Old: "askAgainTime         = 50", New: "askAgainTime         = 5", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "unclaimed_is_taken", File: "internal/edge/takeover/adopt.go", Old: "b.adopt(b.name(from), from, true)", New: "b.adopt(b.name(from), from, false)", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
+	{Name: "end_before_commit", File: "dnp/journal.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false", Package: "dnp", Run: "^TestLoggedEnd$"},
 	{Name: "anything_refutes_a_close", File: "dnp/liveness.go", Old: "if !l.tested {\n\t\tl.closeAt", New: "if true {\n\t\tl.closeAt", Package: "dnp", Run: "^TestForgedLife$"},
 	{Name: "refuted_is_not_counted", File: "dnp/liveness.go", Old: "l.refuted++", New: "_ = l.refuted", Package: "dnp", Run: "^TestForgedCloses$"},
 	{Name: "wait_is_not_doubled", File: "dnp/liveness.go", Old: "d<<(l.refuted-1)", New: "d", Package: "dnp", Run: "^TestForgedCloses$"},
