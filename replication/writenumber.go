@@ -31,9 +31,17 @@ type writeNumber struct {
 // was under way while the session moved many times.
 func (a writeNumber) after(b writeNumber) bool {
 	if a.wide == 0 && (b.wide == 0 || b.wide>>wideCountBits > numberEpochMax) {
-		return int32(a.number-b.number) > 0
+		return int32(a.number-b.short()) > 0
 	}
 	return a.full() > b.full()
+}
+
+// short returns the number as if the count had at most 24 bits: more would change the epoch.
+func (a writeNumber) short() uint32 {
+	if a.wide == 0 {
+		return a.number
+	}
+	return uint32(a.wide>>wideCountBits)<<numberCountBits + uint32(min(a.wide&(1<<wideCountBits-1), 1<<numberCountBits-1))
 }
 
 // full returns the wide number.
