@@ -84,7 +84,6 @@ var mutantList = []mutants.Mutant{
 	{Name: "repair_before_emission", File: "replication/repair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},
 	{Name: "range_skips_a_batch", File: "replication/emit.go", Old: "all[min(seq-all[0].seq, ", New: "all[min(seq-all[0].seq+1, "},
 	{Name: "ring_forgets_its_age", File: "replication/emit.go", Old: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn nil, false", New: "if len(all) == 0 || seq < all[0].seq {\n\t\treturn all, len(all) > 0"},
-	{Name: "late_write_undoes", File: "replication/clients.go", Old: "m != nil && !number.after(m.last) {", New: "m != nil && m.last == number {", Run: stormRun},
 	{Name: "own_state_of_another_session", File: "replication/clients.go", Old: "if !st.dead && st.owned.session == session {", New: "if false {", Run: stormRun},
 
 	// Rights that are not checked, and bounds that are not reported.
@@ -110,7 +109,6 @@ var mutantList = []mutants.Mutant{
 		Survives: "a relay announces that it leaves before it does, so the roster does not rank it"},
 	{Name: "no_presence_question", File: "internal/relay/presence.go", Old: "if !w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Who(sp.name), Reply: w.relay.inbox + \".\" + sp.name}) {", New: "if true {", Run: stormRun},
 	{Name: "no_reassert", File: "internal/relay/ownership.go", Old: "w.publishEvent(&replication.Event{\n\t\tType: replication.EventReassert", New: "_ = (&replication.Event{\n\t\tType: replication.EventReassert", Run: deathRun},
-	{Name: "no_announcement", File: "internal/relay/placement.go", Old: "w.send(bus.JSON(w.relay.cfg.Subjects.Relay(w.relay.cfg.Node), announcement{Ready: w.place.ready}))", New: "", Run: handRun},
 	{Name: "no_heads", File: "internal/relay/ownership.go", Old: "w.send(bus.Msg{Subject: w.relay.cfg.Subjects.Head(o.shard), Data: data})", New: "_ = data"},
 	{Name: "publish_not_due", File: "internal/relay/publish.go", Old: "apply.End()\n\tw.plan(sp)", New: "apply.End()"},
 	{Name: "wants_every_shard", File: "internal/relay/placement.go", Old: "w.relay.cfg.Leases.Want(shard, rank)", New: "w.relay.cfg.Leases.Want(shard, 0)", Run: handRun,

@@ -23,6 +23,8 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "log_is_asked_too_often", File: "internal/edge/takeover/datagrams.go", Old: "askAgainTime         = 50", New: "askAgainTime         = 5", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "unclaimed_is_taken", File: "internal/edge/takeover/adopt.go", Old: "b.adopt(b.name(from), from, true)", New: "b.adopt(b.name(from), from, false)", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "end_before_commit", File: "dnp/journal.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false", Package: "dnp", Run: "^TestLoggedEnd$"},
+	{Name: "late_write_undoes", File: "replication/clients.go", Old: "m != nil && !number.after(m.last) {", New: "m != nil && m.last == number {", Package: "replication", Run: "^TestWriteOrder$"},
+	{Name: "no_announcement", File: "internal/relay/placement.go", Old: "w.send(bus.JSON(w.relay.cfg.Subjects.Relay(w.relay.cfg.Node), announcement{Ready: w.place.ready}))", New: "", Package: "internal/relay", Run: "^TestAnnouncement$"},
 	{Name: "anything_refutes_a_close", File: "dnp/liveness.go", Old: "if !l.tested {\n\t\tl.closeAt", New: "if true {\n\t\tl.closeAt", Package: "dnp", Run: "^TestForgedLife$"},
 	{Name: "refuted_is_not_counted", File: "dnp/liveness.go", Old: "l.refuted++", New: "_ = l.refuted", Package: "dnp", Run: "^TestForgedCloses$"},
 	{Name: "wait_is_not_doubled", File: "dnp/liveness.go", Old: "d<<(l.refuted-1)", New: "d", Package: "dnp", Run: "^TestForgedCloses$"},
