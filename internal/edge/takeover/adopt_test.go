@@ -330,6 +330,15 @@ func TestPathUnknown(t *testing.T) {
 		sends("nothing else comes over it", 1, 0)
 		answer("")
 		sends("the client answers by the path that is known", 1, 0)
+		for _, a := range []struct {
+			edge string
+			over int
+		}{{"e2", 1}, {"", 0}, {"e2", 1}, {"", 0}} {
+			w.deliver(addr, a.edge, 3, 0, 0, 0)
+			w.t.confirm(w.session(addr))
+			sends("no two answers in a row come over another edge", 1, a.over)
+		}
+		next.pass(2100 * time.Millisecond)
 		answer("e2")
 		sends("the client comes over another edge", 0, 1)
 		next.unreachable = true
