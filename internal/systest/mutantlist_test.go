@@ -137,7 +137,6 @@ var mutantList = []mutants.Mutant{
 	{Name: "link_up_is_enough", File: "dnp/link.go", Old: "if l.sent != t.core.sources[l.source].version {\n\t\tt.mark(slot)", New: "if false {\n\t\tt.mark(slot)"},
 	{Name: "link_down_once", File: "dnp/repeat.go", Old: "linkDownSteps = []time.Duration{0, 60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}", New: "linkDownSteps = []time.Duration{0}", Run: troubleRun},
 	{Name: "link_up_once", File: "dnp/repeat.go", Old: "linkUpSteps   = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}", New: "linkUpSteps = []time.Duration{0}", Run: stormRun},
-	{Name: "scrub_costs_link_ups", File: "dnp/repeat.go", Old: "if l.scheduled(link) {\n\t\treturn", New: "if l.scheduled(link) {\n\t\tl.cancel(link)", Run: stormRun, Args: []string{"-rounds", "800"}},
 	{Name: "never_presumes", File: "dnp/link.go", Old: "presumeSteps = []time.Duration{500 * time.Millisecond}", New: "presumeSteps = []time.Duration{time.Hour}", Run: troubleRun},
 	{Name: "acknowledged_and_dropped", File: "dnp/reliable.go", Old: "c.recv.keep(early{n: n, cmd: cmd, buf: append(c.e.buffer(), p...)}, now)", New: "c.recv.next = n", Run: troubleRun},
 	{Name: "repeat_delivered", File: "dnp/reliable.go", Old: "case arrivalRepeat:\n\t\tc.e.drop(DropRepeat)", New: "case arrivalRepeat:\n\t\tc.deliver(cmd, p, now)", Run: troubleRun},
