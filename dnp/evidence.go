@@ -31,10 +31,12 @@ type evidence uint8
 
 const (
 	noEvidence evidence = iota
-	doubtful            // a repeat that comes later than those of libraries, or a request to repeat a command of ours: a stranger who has guessed one number can send it again and again
-	repeat              // it repeats one of them: the acknowledgement may have been lost
-	newCommand          // it has one of the next numbers of the peer
-	awaited             // it answers a command or a question of ours, which then awaits no other answer
+	// A repeat that comes later than those of libraries, or a request to repeat a command of
+	// ours: a stranger who has guessed one number can send it again and again.
+	doubtful
+	repeat     // it repeats one of them: the acknowledgement may have been lost
+	newCommand // it has one of the next numbers of the peer
+	awaited    // it answers a command or a question of ours, which then awaits no other answer
 )
 
 // Repeats of the peer: how far behind the next number they may be, and for how long they come after the latest

@@ -302,6 +302,28 @@ func TestStateless(t *testing.T) {
 	}
 }
 
+// TestMayProve: only the answer to a hello, in its time, and what else an attempt to connect needs may belong to one.
+func TestMayProve(t *testing.T) {
+	s, id := acknowledgedStateless(t)
+	for p, want := range map[string]bool{
+		"00 0100 0000": true, "06 0000 00": true, "06 0800 00": false, "04 0000 6d": true, "04 0100 6d": false,
+		"07" + id: true, "08" + id: true, "07 0000": false, "09 0100 0000": false, "03 6d": false,
+	} {
+		if s.e.MayProve(peerAddr, unhex(p)) != want {
+			t.Errorf("%s may prove: %v, want %v", p, !want, want)
+		}
+	}
+	s.wait(statelessWindow)
+	if !s.e.MayProve(peerAddr, unhex("07"+id)) {
+		t.Error("the hello of the epoch before is forgotten")
+	}
+	s.wait(statelessWindow)
+	s.recv("02") // the endpoint learns the time
+	if s.e.MayProve(peerAddr, unhex("07"+id)) {
+		t.Error("an old hello is not forgotten")
+	}
+}
+
 // acknowledgedStateless answers a request without a slot. The peer acknowledged the hello and has
 // not answered it. id is the hex text of the LinkId of the hello.
 func acknowledgedStateless(t *testing.T) (s *connTest, id string) {

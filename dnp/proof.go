@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/admit"
@@ -113,7 +112,7 @@ func (e *Endpoint) Unproven(addr netip.AddrPort) bool { return e.unproven.find(a
 const proofNumbers = 8
 
 // MayProve reports whether a datagram of a peer that is not proven may belong to its attempt to connect: a request,
-// a login, or an answer. What else comes in its name is that of a session which somebody else serves.
+// a login, or an answer. Any other datagram belongs to a session that somebody else serves.
 func (e *Endpoint) MayProve(addr netip.AddrPort, p []byte) bool {
 	cmd, seq, numbered := wire.Numbered(p)
 	switch cmd {
@@ -130,12 +129,11 @@ func (e *Endpoint) MayProve(addr netip.AddrPort, p []byte) bool {
 
 // mayBeHello reports whether a peer that is not proven may have been sent a hello with this id.
 func (e *Endpoint) mayBeHello(addr netip.AddrPort, id wire.LinkID) bool {
-	epoch := statelessEpoch(e.clock.now)
-	firsts := []wire.LinkID{e.statelessID(addr, epoch), e.statelessID(addr, max(epoch, 1)-1)}
-	if u := e.unproven.find(addr); u != nil {
-		firsts = append(firsts, u.hello)
+	if u := e.unproven.find(addr); u != nil && (helloIDs{first: u.hello}).number(id) < proofNumbers {
+		return true
 	}
-	return slices.ContainsFunc(firsts, func(first wire.LinkID) bool { return helloIDs{first: first}.number(id) < proofNumbers })
+	_, _, ok := e.findStateless(addr, id, proofNumbers, e.clock.now)
+	return ok
 }
 
 // MayBegin reports whether a datagram of a peer without connection may begin one: a request, the
@@ -343,11 +341,23 @@ func (e *Endpoint) statelessID(addr netip.AddrPort, epoch uint64) wire.LinkID {
 	return 0x8000 + wire.LinkID(maphash.Bytes(e.unproven.seed, b[:])%listenerHigh)
 }
 
-// isStateless reports whether id is that of a hello which the peer was sent a short time
-// ago.
+// findStateless looks for the hello with this id among the first ones, less than limit, that the
+// peer may have been sent in this epoch or in the one before.
+func (e *Endpoint) findStateless(addr netip.AddrPort, id wire.LinkID, limit int, now instant) (hellos helloIDs, number int, ok bool) {
+	epoch := statelessEpoch(now)
+	for back := range min(epoch, 1) + 1 {
+		hellos.first = e.statelessID(addr, epoch-back)
+		if number = hellos.number(id); number < limit {
+			return hellos, number, true
+		}
+	}
+	return helloIDs{}, 0, false
+}
+
+// isStateless reports whether id is that of a hello which the peer was sent a short time ago.
 func (e *Endpoint) isStateless(addr netip.AddrPort, id wire.LinkID, now instant) bool {
-	w := statelessEpoch(now)
-	return id == e.statelessID(addr, w) || w > 0 && id == e.statelessID(addr, w-1)
+	_, _, ok := e.findStateless(addr, id, 1, now)
+	return ok
 }
 
 func statelessEpoch(now instant) uint64 { return uint64(now) / uint64(statelessWindow) }
@@ -428,14 +438,8 @@ func (e *Endpoint) greet(to netip.AddrPort, size int, now instant, out Sender) {
 // receiveGreeted handles the LinkUp or LinkDown of a peer that has to log in. If that answers
 // a greeting, the next login of the peer is judged as that of a proven address.
 func (e *Endpoint) receiveGreeted(from netip.AddrPort, id wire.LinkID, now instant) {
-	epoch := statelessEpoch(now)
-	hellos := helloIDs{first: e.statelessID(from, epoch)}
-	n := hellos.number(id)
-	if n >= greetings && epoch > 0 {
-		hellos.first = e.statelessID(from, epoch-1)
-		n = hellos.number(id)
-	}
-	if n >= greetings {
+	hellos, n, ok := e.findStateless(from, id, greetings, now)
+	if !ok {
 		e.drop(DropUnproven)
 		return
 	}

@@ -104,7 +104,8 @@ type takeoverWorld struct {
 	takeoverOutcome
 }
 
-// A takeoverOutcome is what is left of a world that was played: a world takes megabytes.
+// A takeoverOutcome is what the test keeps of a world that was played. The world itself would
+// take megabytes.
 type takeoverOutcome struct {
 	plan                                             string
 	killed, paused, drained, interrupted, excusedFor int
