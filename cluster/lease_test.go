@@ -142,9 +142,8 @@ func TestHungWithBatch(t *testing.T) {
 	t.Error("the shard is held although its worker hangs")
 }
 
-// TestSpareTrace has a relay take a shard as a spare, without an answer. When
-// it finds the trace of that attempt, it must acquire the shard at once, and still know that it is a
-// spare.
+// TestSpareTrace has a relay take a shard as a spare, without an answer. When it finds the
+// trace of that attempt, it must acquire the shard at once, and still know that it is a spare.
 func TestSpareTrace(t *testing.T) {
 	now, read := time.Unix(1000, 0), time.Time{}
 	l := NewLease(LeaseConfig{Node: "b", ID: "1"})

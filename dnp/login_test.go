@@ -302,7 +302,8 @@ func TestStateless(t *testing.T) {
 	}
 }
 
-// TestMayProve: only the answer to a hello, in its time, and what else an attempt to connect needs may belong to one.
+// TestMayProve asks which datagrams of a peer that was sent a hello may belong to its attempt to connect. Answers to
+// the hello do for the time in which it can be answered.
 func TestMayProve(t *testing.T) {
 	s, id := acknowledgedStateless(t)
 	for p, want := range map[string]bool{
