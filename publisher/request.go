@@ -305,7 +305,8 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 			s.accept(p, Position{a.Epoch, a.Seq})
 		case p.tries > triesMax:
 			s.refuse(p, code, err.Message)
-		case ours && !p.put && slices.Contains(contradictions, code): // the relay lost the state, or has an older form of it
+		case ours && (!p.put || code == replication.CodeUnknownState) && slices.Contains(contradictions, code):
+			// The relay lost the state, or has an older form of it; or it was removed, and put again meanwhile.
 			p.topic.kind, p.put, p.fresh = topicState, true, true
 			again = append(again, p)
 		case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client

@@ -22,6 +22,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "proofs_go_elsewhere", File: "internal/edge/takeover/adopt.go", Old: "case greeted && b.cfg.Endpoint.MayProve(from, o.data):", New: "case false:", Package: "internal/edge/takeover", Run: "^TestGreetedAndServed$"},
 	{Name: "answers_to_hellos_go_elsewhere", File: "dnp/proof.go", Old: "numbered && seq < proofNumbers\n\tcase wire.CommandLinkUp, wire.CommandLinkDown:", New: "numbered && seq < proofNumbers\n\tcase 255:", Package: "dnp", Run: "^TestMayProve$"},
 	{Name: "only_hellos_of_this_epoch", File: "dnp/proof.go", Old: "range min(epoch, 1) + 1", New: "range min(epoch, 0) + 1", Package: "dnp", Run: "^TestMayProve$"},
+	{Name: "put_again_is_refused", File: "publisher/request.go", Old: "(!p.put || code == replication.CodeUnknownState)", New: "!p.put", Package: "publisher", Run: "^TestPutAgain$"},
 	{Name: "log_is_asked_too_often", File: "internal/edge/takeover/datagrams.go", Old: "askAgainTime         = 50", New: "askAgainTime         = 5", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "unclaimed_is_taken", File: "internal/edge/takeover/adopt.go", Old: "b.adopt(b.name(from), from, true)", New: "b.adopt(b.name(from), from, false)", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "end_before_commit", File: "dnp/journal.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false", Package: "dnp", Run: "^TestLoggedEnd$"},
