@@ -6,13 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
+	"github.com/nats-io/nats.go"
 )
 
 // Sizes of the cluster.
@@ -29,13 +29,10 @@ const (
 // shard is the one to which the space belongs.
 var shard = cluster.Shard(space, shards)
 
-// A testCluster is a deployment in namespaces with proxies before its edges and before
-// its NATS servers.
+// A testCluster is a deployment in namespaces with proxies before its edges.
 type testCluster struct {
 	*rig.Deployment
-	game, players, proxies *rig.Host
-	toNATS                 []*rig.TCPProxy  // from the edges, one for each server
-	toEdge                 []*play.Balancer // from the clients behind a bad path
+	toEdge []*play.Balancer // from the clients behind a bad path
 }
 
 // deploy starts everything and waits until every node is ready.
@@ -50,45 +47,22 @@ func deploy(ctx context.Context, cfg *Config) (*testCluster, error) {
 		NodeFlags:  []string{"--shards", fmt.Sprint(shards)},
 		RelayFlags: []string{"--store-streams", fmt.Sprint(storeStreams)},
 		EdgeFlags:  []string{"--workers", "2", "--open-space", space},
-		Prepare:    func(d *rig.Deployment) error { return c.prepare(d, cfg) },
 	})
-	return c, err
-}
-
-// prepare makes the other hosts and the proxies.
-func (c *testCluster) prepare(d *rig.Deployment, cfg *Config) (err error) {
-	for name, h := range map[string]**rig.Host{"game": &c.game, "players": &c.players, "proxies": &c.proxies} {
-		if *h, err = d.Add(name); err != nil {
-			return err
-		}
-	}
-	d.Web, d.EdgeURLs = rig.NewWeb(c.game, rig.WebTimeout), nil
-	for i, n := range d.NATS {
-		at := c.proxies.At(uint16(rig.NATSPort + i))
-		p, err := rig.NewTCPProxy(c.proxies, at, n.Host.At(rig.NATSPort))
-		if err != nil {
-			return err
-		}
-		c.toNATS, d.EdgeURLs = append(c.toNATS, p), append(d.EdgeURLs, "nats://"+at)
-	}
-	for i, e := range d.Edges {
-		p, err := play.NewBalancer(play.BalancerConfig{
-			Listen: c.proxies.AddrPort(uint16(rig.DNPPort + i)), Edges: []netip.AddrPort{e.Host.AddrPort(rig.DNPPort)}, Host: c.proxies, Path: cfg.Impaired, Seed: cfg.Seed + uint64(i),
+	for i := 0; i < edges && err == nil; i++ {
+		var p *play.Balancer
+		p, err = play.NewBalancer(play.BalancerConfig{
+			Listen: c.Here.AddrPort(0), Edges: c.EdgeAddrs()[i : i+1], Host: c.Here, Path: cfg.Impaired, Seed: cfg.Seed + uint64(i),
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			c.toEdge = append(c.toEdge, p)
 		}
-		c.toEdge = append(c.toEdge, p)
 	}
-	return nil
+	return c, err
 }
 
 func (c *testCluster) close() {
 	c.Close()
 	for _, p := range c.toEdge {
-		p.Close()
-	}
-	for _, p := range c.toNATS {
 		p.Close()
 	}
 }
@@ -113,28 +87,18 @@ func (r *run) holder() *rig.Node {
 
 func stream() string { return natslease.StreamName(shard % storeStreams) }
 
-// streamLeader returns the NATS server that leads a stream, nil if there is none, and
-// whether all copies are up to date.
-func (r *run) streamLeader(name string) (leader *rig.Node, current bool) {
-	info, err := rig.StreamCluster(r.game.nc, name)
+// streamLeader returns the NATS server that leads the stream of the shard, nil if there is
+// none.
+func (r *run) streamLeader() *rig.Node {
+	js, err := r.game.nc.JetStream(nats.MaxWait(time.Second))
 	if err != nil {
-		return nil, false
+		return nil
 	}
-	current = len(info.Replicas) == servers-1
-	for _, c := range info.Replicas {
-		current = current && c.Current && !c.Offline
+	info, err := js.StreamInfo(stream())
+	if err != nil || info.Cluster == nil {
+		return nil
 	}
-	return rig.Named(r.NATS, info.Leader), current
-}
-
-// storeWhole reports whether all streams of the store have all copies.
-func (r *run) storeWhole() bool {
-	for g := range storeStreams {
-		if leader, current := r.streamLeader(natslease.StreamName(g)); leader == nil || !current {
-			return false
-		}
-	}
-	return true
+	return rig.Named(r.NATS, info.Cluster.Leader)
 }
 
 // failMost bounds the time that a publish may take to fail without NATS. It leaves room

@@ -65,7 +65,7 @@ type publish struct {
 }
 
 func newGame(c *testCluster) (*game, error) {
-	nc, err := nats.Connect(strings.Join(c.NATSURLs, ","), nats.Name("game"), nats.SetCustomDialer(c.game), nats.MaxReconnects(-1),
+	nc, err := nats.Connect(strings.Join(c.NATSURLs, ","), nats.Name("game"), nats.SetCustomDialer(c.Here), nats.MaxReconnects(-1),
 		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 0), nats.ReconnectBufSize(-1))
 	if err != nil {
 		return nil, fmt.Errorf("game server: %w", err)

@@ -75,7 +75,7 @@ func (r *run) settle(ctx context.Context) error {
 		return !slices.ContainsFunc(slices.Concat(r.Relays, r.Edges), func(n *rig.Node) bool { return !r.IsReady(n) })
 	})
 	if err == nil {
-		err = proc.Await(ctx, wholeMost, "the store has all copies", r.storeWhole)
+		err = proc.Await(ctx, wholeMost, "all streams have all copies", func() bool { return r.Whole(r.game.nc) })
 	}
 	if err == nil {
 		_, err = r.equalSince(ctx, true)
@@ -168,6 +168,7 @@ const (
 	faultMost    = 10 * time.Second
 	takeOverMost = 20 * time.Second
 	natsDown     = 30 * time.Second
+	resetTime    = 200 * time.Millisecond // in which each connection has something to send
 )
 
 // A scene is one fault while it happens.
@@ -211,7 +212,7 @@ func (s *scene) partition(ctx context.Context) error {
 // natsLeader crashes the NATS server that leads the stream of the shard, and starts it
 // again. Updates must continue meanwhile.
 func (s *scene) natsLeader(ctx context.Context) error {
-	leader, _ := s.streamLeader(stream())
+	leader := s.streamLeader()
 	if leader == nil {
 		return errors.New("the stream has no leader")
 	}
@@ -222,22 +223,19 @@ func (s *scene) natsLeader(ctx context.Context) error {
 	return leader.Start()
 }
 
-func (s *scene) link(ctx context.Context) error {
-	stall := s.rng.IntN(2) == 0
-	for _, p := range s.toNATS {
-		if stall {
-			p.Stall(true)
-		} else {
-			p.ResetAll()
-		}
+func (s *scene) link(ctx context.Context) (err error) {
+	how, d := rig.Reset, resetTime
+	if s.rng.IntN(2) == 0 {
+		how, d = rig.Drop, play.Random(s.rng, faultLeast, 4*time.Second)
 	}
-	if stall {
-		s.during(ctx, play.Random(s.rng, faultLeast, 4*time.Second))
+	for _, e := range s.Edges {
+		err = errors.Join(err, e.Host.Block(rig.NATSPort, how))
 	}
-	for _, p := range s.toNATS {
-		p.Stall(false)
+	s.during(ctx, d)
+	for _, e := range s.Edges {
+		err = errors.Join(err, e.Host.Unblock())
 	}
-	return nil
+	return err
 }
 
 // natsDown crashes all NATS servers and starts them again after natsDown.

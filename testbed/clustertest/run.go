@@ -123,7 +123,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	cfg.Progress("%d NATS servers, %d relays and %d edges run; hosts are cut off by %s", servers, relays, edges, c.CutMeans())
+	cfg.Progress("%d NATS servers, %d relays and %d edges run", servers, relays, edges)
 	r := &run{testCluster: c, cfg: &cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 100))}
 	stop, err := r.populate(ctx)
 	defer stop()
@@ -188,7 +188,7 @@ func (r *run) join(ctx context.Context, running *sync.WaitGroup) error {
 		}{{direct, dnptest.Cpp(), true}, {proxy, dnptest.Cpp(), false}, {proxy, dnptest.Java(), false}} {
 			p := &player{clean: c.clean}
 			p.Player = &play.Player{
-				Name: fmt.Sprintf("%s%d@%s", c.b.Name, len(r.players), e.Name), Behaviour: c.b, Server: c.to, Host: r.testCluster.players, Note: p.note, LinkDown: p.down,
+				Name: fmt.Sprintf("%s%d@%s", c.b.Name, len(r.players), e.Name), Behaviour: c.b, Server: c.to, Host: r.Here, Note: p.note, LinkDown: p.down,
 			}
 			r.players = append(r.players, p)
 			running.Go(func() { p.Run(ctx) })

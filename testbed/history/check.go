@@ -30,40 +30,39 @@ const violationsMax = 50
 // A Verdict is what a history shows.
 type Verdict struct {
 	Run        string
+	Remarks    []string // what limits the verdict
 	Phases     []Phase
 	Lost       int // messages that never arrived although the session of their sender lived
 	Doubled    int
 	Disorder   int
+	UnderWay   int      // messages that had not arrived at the end of a history that breaks off
 	Violations []string // the first ones, with their moments in the history
 	Said, Told int      // messages of clients, and of the game server
-	AckP50     time.Duration
-	AckP99     time.Duration
-	Costs      []Cost
-	Operations []Operation
+	Ack        Times
+	Uses       []Use
 }
 
 // A Phase is faults of one kind.
 type Phase struct {
-	Name                    string
-	Took                    time.Duration // of all faults together
-	Faults                  int           // without the windows for comparison
-	Interruptions           int
-	Reasons                 map[string]int // of the interruptions
-	Excused                 bool           // its interruptions are figures, not violations
-	GapP50, GapP99, GapMost time.Duration  // longest silence of each client around each fault
-	Extra                   int            // most repeats that one client received around one fault
-	AckP50, AckP99          time.Duration
-	Handed, Others          pauses // around the hand-over of a session: of its client, and the median of the clients that stay
-	Above                   pauses // the former less the latter
-	Moved                   pauses // around the move of a flow
-	Messages                Messages
-	Stale                   []time.Duration // longest time without an update, by player, ascending
-	Late                    time.Duration   // longest time that the machine delayed the test itself
-	Routes                  []string        // when the balancer spread flows anew, and over which nodes
-	Problems                []string
+	Name                         string
+	Took                         time.Duration // of all faults together
+	Faults                       int           // without the times for comparison
+	Interruptions                int
+	Reasons                      map[string]int // of the interruptions
+	Gap                          Times          // longest silence of each client around each fault
+	Unacknowledged               Times          // longest time that a reliable message of each client had no acknowledgement around each fault
+	GapMax                       time.Duration  // a P99 of these two above it is a violation; 0 = none is
+	Extra                        int            // most repeats that one client received around one fault
+	Ack                          Times          // from a reliable message of a client to its acknowledgement
+	ToGame, ToClients            Times          // from the sending of a reliable message to its arrival at the game server, or the client
+	Handed, Others, Above, Moved Times          // pauses: see judgePauses
+	Messages                     Messages
+	Stale                        []time.Duration // longest time without an update, by player, ascending
+	Late                         time.Duration   // longest time that the machine delayed the test itself
+	Routes                       []string        // when the balancer spread flows anew, and over which nodes
+	Problems                     []string
 
 	from          int64
-	gaps, acks    []time.Duration
 	interrupted   map[string]bool // players
 	wrongByPlayer map[string]int  // messages
 }
@@ -86,31 +85,27 @@ func (m Messages) Wrong() int { return m.Lost + m.Doubled + m.Missed + m.Twice }
 // Interrupted returns how many players were disconnected in the phase.
 func (p *Phase) Interrupted() int { return len(p.interrupted) }
 
-// A Cost is what edges spent.
-type Cost struct {
-	What     string
-	PerDown  time.Duration // CPU per datagram to a client, in ns
-	Measured int           // windows
-}
-
-// An Operation is what edges do with NATS and Redis while nothing happens.
-type Operation struct {
-	What                  string
-	PerSecond, PerMessage float64 // of all edges; by reliable messages, both ways
-}
-
 // Bad reports whether something happened that must not.
 func (v *Verdict) Bad() bool {
 	return v.Lost+v.Doubled+v.Disorder > 0 || len(v.Violations) > 0 ||
-		slices.ContainsFunc(v.Phases, func(p Phase) bool { return p.Interruptions > 0 && !p.Excused || len(p.Problems) > 0 })
+		slices.ContainsFunc(v.Phases, func(p Phase) bool { return p.Interruptions > 0 || len(p.Problems) > 0 })
+}
+
+// of returns the counters of one direction: the messages of clients, or those to them.
+func (m *Messages) of(up bool) (promised, missed, again *int) {
+	if up {
+		return &m.Acknowledged, &m.Lost, &m.Doubled
+	}
+	return &m.Promised, &m.Missed, &m.Twice
 }
 
 // A direction is the messages of a client in one direction.
 type direction struct {
+	up            bool
 	sent, arrived uint64             // the highest numbers
-	open          map[uint64]bool    // sent and not arrived
-	unsure        map[uint64]bool    // sent without an answer: may arrive or not
-	promised      map[uint64]promise // by acknowledgements or answers
+	open          map[uint64]int64   // sent and not arrived: when, in µs
+	unsure        map[uint64]bool    // of open, without an answer: may arrive or not
+	promised      map[uint64]promise // of open, by acknowledgements or answers
 }
 
 // A promise is an acknowledgement or an answer: in which phase, and when.
@@ -135,11 +130,11 @@ func player(party string) string {
 
 // A window is a fault and the time in which it has effects.
 type window struct {
-	phase    int
-	number   uint64
-	from, to int64 // µs; to is 0 until the fault healed
-	worst    map[string]int64
-	extra    map[string]int
+	phase     int
+	number    uint64
+	from, to  int64            // µs; to is 0 until the fault healed
+	gap, wait map[string]int64 // µs, by party
+	extra     map[string]int
 }
 
 type checker struct {
@@ -147,13 +142,11 @@ type checker struct {
 	parties map[string]*party
 	phase   int
 	faults  []*window
-	cost    map[string][]float64
-	acks    []time.Duration
+	ended   bool // the history does not break off
 
 	silences map[string][]silence
 	moments  []moment
-	ops      map[string]*opSum
-	spoken   []int64 // moments of reliable messages, both ways
+	used     map[string]map[string][]float64 // by Use.What and phase
 }
 
 // CheckFile is Check for a file.
@@ -168,7 +161,7 @@ func CheckFile(name string) (v Verdict, err error) {
 
 // Check reads a history.
 func Check(r io.Reader) (Verdict, error) {
-	c := &checker{parties: map[string]*party{}, cost: map[string][]float64{}, silences: map[string][]silence{}, ops: map[string]*opSum{}, phase: -1}
+	c := &checker{parties: map[string]*party{}, silences: map[string][]silence{}, used: map[string]map[string][]float64{}, phase: -1}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -194,46 +187,59 @@ func (c *checker) violation(at int64, format string, args ...any) {
 func (c *checker) party(name string) *party {
 	p, ok := c.parties[name]
 	if !ok {
-		empty := func() direction {
-			return direction{open: map[uint64]bool{}, unsure: map[uint64]bool{}, promised: map[uint64]promise{}}
+		empty := func(up bool) direction {
+			return direction{up: up, open: map[uint64]int64{}, unsure: map[uint64]bool{}, promised: map[uint64]promise{}}
 		}
-		p = &party{name: name, up: empty(), down: empty()}
+		p = &party{name: name, up: empty(true), down: empty(false)}
 		c.parties[name] = p
 	}
 	return p
+}
+
+func newPhase(name string) Phase {
+	return Phase{Name: name, Reasons: map[string]int{}, interrupted: map[string]bool{}, wrongByPlayer: map[string]int{}}
+}
+
+// begin begins a phase, or goes on with it.
+func (c *checker) begin(r Record) {
+	c.phase = slices.IndexFunc(c.v.Phases, func(p Phase) bool { return p.Name == r.Note })
+	if c.phase < 0 {
+		c.phase = len(c.v.Phases)
+		c.v.Phases = append(c.v.Phases, newPhase(r.Note))
+	}
+	p := c.current()
+	p.from, p.GapMax = r.At, micros(r.D)
 }
 
 // current returns the phase that runs; records before the first phase go to one that is
 // not reported.
 func (c *checker) current() *Phase {
 	if c.phase < 0 {
-		return &Phase{interrupted: map[string]bool{}, wrongByPlayer: map[string]int{}, Reasons: map[string]int{}}
+		p := newPhase("")
+		return &p
 	}
 	return &c.v.Phases[c.phase]
 }
 
 func (c *checker) read(r Record) {
+	p := c.party(r.Who)
 	switch r.Kind {
 	case Said:
 		c.v.Said++
-		c.spoken = append(c.spoken, r.At)
-		c.party(r.Who).up.send(r.N)
+		p.up.send(r)
 	case Acked:
-		c.party(r.Who).up.promised[r.N] = promise{c.phase, r.At}
+		c.promise(r, &p.up)
 	case Heard:
-		c.arrive(r, &c.party(r.Who).up, &c.current().Messages.Doubled, "the game server")
+		c.arrive(r, &p.up, "the game server")
 	case Told:
 		c.v.Told++
-		c.spoken = append(c.spoken, r.At)
-		p := c.party(r.Who)
-		p.down.send(r.N)
+		p.down.send(r)
 		p.down.unsure[r.N] = true
 	case Answered:
-		p := c.party(r.Who)
 		delete(p.down.unsure, r.N)
-		p.down.promised[r.N] = promise{c.phase, r.At}
+		c.promise(r, &p.down)
 	case Got:
-		c.arrive(r, &c.party(r.Who).down, &c.current().Messages.Twice, "the client")
+		c.arrive(r, &p.down, "the client")
 	default:
 		c.readEvent(r)
 	}
@@ -244,12 +250,10 @@ func (c *checker) readEvent(r Record) {
 	case Run:
 		c.v.Run = r.Note
 	case PhaseIs:
-		name, excused := strings.CutSuffix(r.Note, excusedSuffix)
-		c.v.Phases = append(c.v.Phases, Phase{Name: name, Excused: excused, from: r.At, Reasons: map[string]int{}, interrupted: map[string]bool{}, wrongByPlayer: map[string]int{}})
-		c.phase = len(c.v.Phases) - 1
+		c.begin(r)
 	case Fault:
-		c.faults = append(c.faults, &window{phase: c.phase, number: r.N, from: r.At, worst: map[string]int64{}, extra: map[string]int{}})
-		if r.Note != Calm && r.Note != Direct {
+		c.faults = append(c.faults, &window{phase: c.phase, number: r.N, from: r.At, gap: map[string]int64{}, wait: map[string]int64{}, extra: map[string]int{}})
+		if r.Note != NoFault {
 			c.current().Faults++
 		}
 	case Healed:
@@ -264,6 +268,10 @@ func (c *checker) readEvent(r Record) {
 	case Left:
 		p := c.party(r.Who)
 		p.ended, p.left = true, r.At
+	case Ended:
+		if c.ended = true; r.Note != "" {
+			c.v.Remarks = append(c.v.Remarks, r.Note)
+		}
 	case Gap:
 		c.violation(r.At, "the game server misses messages of %s: %s", r.Who, r.Note)
 	case Problem:
@@ -281,23 +289,26 @@ func (c *checker) readMeasure(r Record) {
 		if len(c.faults) > 0 {
 			c.moments = append(c.moments, moment{c.phase, len(c.faults), r.Who, r.At, r.Kind == Moved})
 		}
-	case Ops:
-		c.operation(r)
 	case Silence:
 		c.silences[r.Who] = append(c.silences[r.Who], silence{r.At - r.D, r.At})
 		if w := c.windowOf(r.At-r.D, r.At); w != nil {
-			w.worst[r.Who] = max(w.worst[r.Who], r.D)
+			w.gap[r.Who] = max(w.gap[r.Who], r.D)
 		}
 	case Extra:
 		if w := c.windowOf(r.At, r.At); w != nil {
 			w.extra[r.Who]++
 		}
-	case Ack:
-		p.acks = append(p.acks, micros(r.D))
-		c.acks = append(c.acks, micros(r.D))
-	case CPU:
+	case Ack, Waited:
+		if w := c.windowOf(r.At-r.D, r.At); w != nil {
+			w.wait[r.Who] = max(w.wait[r.Who], r.D)
+		}
+		if r.Kind == Ack {
+			p.Ack.add(r.D)
+			c.v.Ack.add(r.D)
+		}
+	case Used:
 		if r.N > 0 {
-			c.cost[r.Note] = append(c.cost[r.Note], float64(r.D)*1000/float64(r.N))
+			c.use(p, r.Note, float64(r.D)/float64(r.N))
 		}
 	case Stale:
 		p.Stale = append(p.Stale, micros(r.D))
@@ -314,9 +325,7 @@ func (c *checker) closed(r Record) {
 	p.Interruptions++
 	p.Reasons[r.Note]++
 	p.interrupted[player(r.Who)] = true
-	if !p.Excused {
-		c.violation(r.At, "%s is interrupted: %s", r.Who, r.Note)
-	}
+	c.violation(r.At, "%s is interrupted: %s", r.Who, r.Note)
 }
 
 // windowOf returns the newest fault that can be the cause of what lasted from begin to
@@ -333,26 +342,50 @@ func (c *checker) windowOf(begin, end int64) *window {
 	return nil
 }
 
-func (d *direction) send(n uint64) {
-	d.sent = max(d.sent, n)
-	d.open[n] = true
+func (d *direction) send(r Record) {
+	d.sent = max(d.sent, r.N)
+	d.open[r.N] = r.At
+}
+
+// promise notes a promise, until the message arrives.
+func (c *checker) promise(r Record, d *direction) {
+	if _, open := d.open[r.N]; open {
+		d.promised[r.N] = promise{c.phase, r.At}
+		return
+	}
+	kept, _, _ := c.current().Messages.of(d.up)
+	*kept++
 }
 
 // arrive judges a message that arrived.
-func (c *checker) arrive(r Record, d *direction, doubled *int, where string) {
+func (c *checker) arrive(r Record, d *direction, where string) {
+	ph := c.current()
+	at, open := d.open[r.N]
 	switch {
-	case r.N <= d.arrived && !d.open[r.N]:
+	case r.N <= d.arrived && !open:
+		_, _, again := ph.Messages.of(d.up)
+		*again++
 		c.v.Doubled++
-		*doubled++
-		c.current().wrongByPlayer[player(r.Who)]++
+		ph.wrongByPlayer[player(r.Who)]++
 		c.violation(r.At, "message %d of %s reaches %s again", r.N, r.Who, where)
 	case r.N < d.arrived:
 		c.v.Disorder++
 		c.violation(r.At, "message %d of %s reaches %s after %d", r.N, r.Who, where, d.arrived)
-	case !d.open[r.N]:
+	case !open:
 		c.violation(r.At, "message %d of %s reaches %s and was never sent", r.N, r.Who, where)
 	}
+	if open && d.up {
+		ph.ToGame.add(r.At - at)
+	} else if open {
+		ph.ToClients.add(r.At - at)
+	}
+	if made, ok := d.promised[r.N]; ok && made.phase >= 0 {
+		kept, _, _ := c.v.Phases[made.phase].Messages.of(d.up)
+		*kept++
+	}
 	delete(d.open, r.N)
+	delete(d.unsure, r.N)
+	delete(d.promised, r.N)
 	d.arrived = max(d.arrived, r.N)
 }
 
@@ -361,37 +394,46 @@ func (c *checker) finish() {
 		p := c.parties[name]
 		c.lost(p, &p.up, "the game server")
 		c.lost(p, &p.down, "the client")
-		c.broken(p, &p.up, func(m *Messages) (*int, *int) { return &m.Acknowledged, &m.Lost })
-		c.broken(p, &p.down, func(m *Messages) (*int, *int) { return &m.Promised, &m.Missed })
+		c.broken(p, &p.up)
+		c.broken(p, &p.down)
+	}
+	if c.v.UnderWay > 0 {
+		c.v.Remarks = append(c.v.Remarks, fmt.Sprintf("the history breaks off: %d messages behind the last that arrived do not count as lost", c.v.UnderWay))
 	}
 	for _, w := range c.faults {
 		if w.phase < 0 {
 			continue
 		}
 		ph := &c.v.Phases[w.phase]
-		for _, d := range w.worst {
-			ph.gaps = append(ph.gaps, micros(d))
+		for _, d := range w.gap {
+			ph.Gap.add(d)
+		}
+		for _, d := range w.wait {
+			ph.Unacknowledged.add(d)
 		}
 		for _, n := range w.extra {
 			ph.Extra = max(ph.Extra, n)
 		}
 	}
 	c.judgePauses()
-	c.finishOperations()
 	for i := range c.v.Phases {
-		c.v.Phases[i].finish()
+		c.finishPhase(&c.v.Phases[i])
 	}
-	c.v.AckP50, c.v.AckP99 = Quantile(c.acks, 0.5), Quantile(c.acks, 0.99)
-	for _, what := range sortedKeys(c.cost) {
-		list := c.cost[what]
-		slices.Sort(list)
-		c.v.Costs = append(c.v.Costs, Cost{what, time.Duration(list[len(list)/2]), len(list)})
-	}
+	c.v.Ack.finish()
+	c.v.Uses = c.uses()
 }
 
-func (p *Phase) finish() {
-	p.GapP50, p.GapP99, p.GapMost = Quantile(p.gaps, 0.5), Quantile(p.gaps, 0.99), Quantile(p.gaps, 1)
-	p.AckP50, p.AckP99 = Quantile(p.acks, 0.5), Quantile(p.acks, 0.99)
+func (c *checker) finishPhase(p *Phase) {
+	for _, t := range []*Times{&p.Gap, &p.Unacknowledged, &p.Ack, &p.ToGame, &p.ToClients, &p.Handed, &p.Others, &p.Above, &p.Moved} {
+		t.finish()
+	}
+	if strings.HasPrefix(p.Name, Steady) {
+		c.use(p, ackP50, float64(p.Ack.P50.Microseconds()))
+		c.use(p, ackP99, float64(p.Ack.P99.Microseconds()))
+	}
+	if gap := max(p.Gap.P99, p.Unacknowledged.P99); p.GapMax > 0 && gap > p.GapMax {
+		c.violation(p.from, "%s: the p99 of gaps is %s, at most %s wanted", p.Name, ms(gap), ms(p.GapMax))
+	}
 	slices.Sort(p.Stale)
 	for who, n := range p.wrongByPlayer {
 		if !p.interrupted[who] {
@@ -401,32 +443,34 @@ func (p *Phase) finish() {
 }
 
 // lost counts the messages that never arrived. Messages of an interrupted client behind
-// the last that arrived were under way.
+// the last that arrived were under way, and so were those of all clients where the history
+// breaks off.
 func (c *checker) lost(p *party, d *direction, to string) {
 	for _, n := range sortedKeys(d.open) {
-		if p.ended && n > d.arrived || d.unsure[n] {
-			continue
+		switch {
+		case p.ended && n > d.arrived || d.unsure[n]:
+		case !c.ended && n > d.arrived:
+			c.v.UnderWay++
+		default:
+			c.v.Lost++
+			c.violation(d.open[n], "message %d of %s never reaches %s", n, p.name, to)
 		}
-		c.v.Lost++
-		c.violation(0, "message %d of %s never reaches %s", n, p.name, to)
 	}
 }
 
-// broken counts the promised messages of a client by phase, and those of them that never
-// arrived. An edge goes on promising until it has learned that a client left, which takes
-// up to 2 s; the client does not miss these messages, nor those of the second before.
-func (c *checker) broken(p *party, d *direction, counters func(*Messages) (promised, missed *int)) {
+// broken counts the promised messages of a client that never arrived, by phase. An edge goes
+// on promising until it has learned that a client left, which takes up to 2 s; the client
+// does not miss these messages, nor those of the second before.
+func (c *checker) broken(p *party, d *direction) {
 	for n, made := range d.promised {
-		if made.phase < 0 || p.left > 0 && d == &p.down && n > d.arrived && made.at > p.left-1e6 {
+		if made.phase < 0 || n > d.arrived && (!c.ended || p.left > 0 && !d.up && made.at > p.left-1e6) {
 			continue
 		}
 		ph := &c.v.Phases[made.phase]
-		promised, missed := counters(&ph.Messages)
+		promised, missed, _ := ph.Messages.of(d.up)
 		*promised++
-		if d.open[n] {
-			*missed++
-			ph.wrongByPlayer[player(p.name)]++
-		}
+		*missed++
+		ph.wrongByPlayer[player(p.name)]++
 	}
 }
 

@@ -33,7 +33,13 @@ func sound() (all []Record) {
 	return all
 }
 
+// check checks a history that does not break off.
 func check(t *testing.T, list []Record) Verdict {
+	t.Helper()
+	return checkPart(t, append(slices.Clip(list), Record{Kind: Ended}))
+}
+
+func checkPart(t *testing.T, list []Record) Verdict {
 	t.Helper()
 	var b strings.Builder
 	for _, r := range list {
@@ -104,9 +110,40 @@ func TestCheckInterruption(t *testing.T) {
 	if v := check(t, hole); v.Lost != 1 {
 		t.Errorf("a message before one that arrived counts as lost, with an interruption too: %+v", v)
 	}
-	list[0].Note = "nats-leader (excused)"
-	if v := check(t, list); v.Phases[0].Interruptions != 1 || v.Bad() {
-		t.Errorf("excused: %+v", v)
+}
+
+// TestCheckBrokenOff: where a history breaks off, messages behind the last that arrived may
+// be under way, which the verdict says. A message before one that arrived is lost there too.
+func TestCheckBrokenOff(t *testing.T) {
+	list := append(sound(), Record{At: 1e6, Kind: Said, Who: "c1", N: 21}, Record{At: 1e6, Kind: Acked, Who: "c1", N: 21})
+	if v := checkPart(t, list); v.Bad() || v.UnderWay != 1 || len(v.Remarks) != 1 || v.Phases[0].Messages.Lost != 0 {
+		t.Errorf("under way where the history breaks off: %+v", v)
+	}
+	if v := check(t, list); v.Lost != 1 || v.UnderWay != 0 || len(v.Remarks) != 0 || v.Phases[0].Messages.Lost != 1 {
+		t.Errorf("at the end of a whole history: %+v", v)
+	}
+	hole := slices.DeleteFunc(slices.Clone(list), func(r Record) bool { return r.Kind == Heard && r.Who == "c2" && r.N == 5 })
+	if v := checkPart(t, hole); v.Lost != 1 || v.UnderWay != 1 {
+		t.Errorf("a message before one that arrived: %+v", v)
+	}
+	unsure := append(slices.Clone(list), Record{At: 1e6, Kind: Ended, Note: "not settled"})
+	if v := checkPart(t, unsure); v.Lost != 1 || !slices.Equal(v.Remarks, []string{"not settled"}) {
+		t.Errorf("the end says that messages may be under way: %+v", v)
+	}
+}
+
+// TestCheckPromises: a promise counts in the phase in which it was made, whether the message
+// arrives before it, after it, or never.
+func TestCheckPromises(t *testing.T) {
+	v := check(t, []Record{
+		{Kind: PhaseIs, Note: "nats-kill"},
+		{At: 1, Kind: Said, Who: "c", N: 1}, {At: 2, Kind: Heard, Who: "c", N: 1}, {At: 3, Kind: Acked, Who: "c", N: 1},
+		{At: 4, Kind: Said, Who: "c", N: 2}, {At: 5, Kind: Acked, Who: "c", N: 2},
+		{At: 6, Kind: Said, Who: "c", N: 3}, {At: 7, Kind: Acked, Who: "c", N: 3},
+		{At: 8, Kind: PhaseIs, Note: "nats-stop"}, {At: 9, Kind: Heard, Who: "c", N: 2},
+	})
+	if m := v.Phases[0].Messages; m.Acknowledged != 3 || m.Lost != 1 || v.Lost != 1 || v.Phases[1].Messages != (Messages{}) {
+		t.Errorf("%+v, want 3 acknowledged in the first phase, 1 of them lost", v)
 	}
 }
 
@@ -169,8 +206,67 @@ func TestCheckGaps(t *testing.T) {
 		{At: ms(9000), Kind: Silence, Who: "b", D: ms(900)}, // long after
 	})
 	p := v.Phases[0]
-	if p.GapMost != 500*time.Millisecond || len(p.gaps) != 2 || p.Extra != 2 {
+	if p.Gap.Most != 500*time.Millisecond || p.Gap.Count != 2 || p.Extra != 2 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestCheckUnacknowledged: the longest time without an acknowledgement of each client around a
+// fault counts once. A message that is never acknowledged counts until the connection ends, and
+// is no acknowledgement.
+func TestCheckUnacknowledged(t *testing.T) {
+	ms := func(n int64) int64 { return n * 1000 }
+	p := check(t, []Record{
+		{Kind: PhaseIs, Note: "nats-kill"},
+		{At: ms(900), Kind: Ack, Who: "a", D: ms(700)}, // before
+		{At: ms(1000), Kind: Fault, N: 1, Who: "nats1"},
+		{At: ms(1300), Kind: Ack, Who: "a", D: ms(400)},
+		{At: ms(1400), Kind: Ack, Who: "a", D: ms(1)},
+		{At: ms(2000), Kind: Healed, N: 1},
+		{At: ms(4500), Kind: Waited, Who: "b", D: ms(3000)},
+		{At: ms(4501), Kind: Closed, Who: "b", Note: "timeout"},
+		{At: ms(9000), Kind: Ack, Who: "a", D: ms(900)}, // long after
+	}).Phases[0]
+	if u := p.Unacknowledged; u.Count != 2 || u.P50 != 3*time.Second || u.Most != 3*time.Second || p.Ack.Count != 4 || p.Ack.Most != 900*time.Millisecond {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestCheckGapMax: gaps and missing acknowledgements above the bar of their phase are
+// violations.
+func TestCheckGapMax(t *testing.T) {
+	for _, k := range []Kind{Silence, Ack} {
+		for d, bad := range map[int64]bool{1_200_000: false, 1_200_001: true} {
+			list := []Record{{Kind: PhaseIs, Note: "nats-stop", D: 1_200_000}, {At: 1, Kind: Fault, N: 1}, {At: 2e6, Kind: k, Who: "c", D: d}, {At: 3e6, Kind: Healed, N: 1}}
+			if v := check(t, list); v.Bad() != bad {
+				t.Errorf("%s of %d µs: %+v, want a violation: %v", k, d, v, bad)
+			}
+			list[0].D = 0
+			if v := check(t, list); v.Bad() {
+				t.Errorf("%s of %d µs, without a bar: %+v", k, d, v)
+			}
+		}
+	}
+}
+
+// TestCheckArrivals: a message counts in the phase in which it arrives, with the time since it
+// was sent. A phase that goes on has the figures of all its parts.
+func TestCheckArrivals(t *testing.T) {
+	v := check(t, []Record{
+		{Kind: PhaseIs, Note: "a"},
+		{At: 1000, Kind: Said, Who: "c", N: 1}, {At: 1200, Kind: Told, Who: "c", N: 1},
+		{At: 2000, Kind: PhaseIs, Note: "b"},
+		{At: 8000, Kind: Heard, Who: "c", N: 1}, {At: 8000, Kind: Heard, Who: "c", N: 1},
+		{At: 9000, Kind: PhaseIs, Note: "a"},
+		{At: 9200, Kind: Got, Who: "c", N: 1}, {At: 9300, Kind: Said, Who: "c", N: 2}, {At: 9400, Kind: Heard, Who: "c", N: 2},
+	})
+	if len(v.Phases) != 2 {
+		t.Fatalf("%+v, want two phases", v.Phases)
+	}
+	a, b := v.Phases[0], v.Phases[1]
+	if a.ToGame.Count != 1 || a.ToGame.Most != 100*time.Microsecond || a.ToClients.Most != 8*time.Millisecond ||
+		b.ToGame.Count != 1 || b.ToGame.Most != 7*time.Millisecond || b.ToClients.Count != 0 || v.Doubled != 1 {
+		t.Errorf("%+v", v)
 	}
 }
 
@@ -178,10 +274,10 @@ func TestCheckGaps(t *testing.T) {
 func TestBound(t *testing.T) {
 	list := []Record{{Kind: PhaseIs, Note: "spray"}}
 	for n := range uint64(12) {
-		what := []string{Direct, "sprayed"}[n%2]
+		what := []string{NoFault, "sprayed"}[n%2]
 		list = append(list, Record{Kind: Fault, N: n + 1, Note: what}, Record{Kind: Healed, N: n + 1})
 	}
-	list = append(list, Record{Kind: PhaseIs, Note: "calm"}, Record{Kind: Fault, N: 13, Note: Calm}, Record{Kind: Healed, N: 13})
+	list = append(list, Record{Kind: PhaseIs, Note: Steady}, Record{Kind: Fault, N: 13, Note: NoFault}, Record{Kind: Healed, N: 13})
 	v := check(t, list)
 	for i, want := range []string{"39.3 %", "-"} {
 		if got := bound(v.Phases[i]); got != want {

@@ -14,7 +14,7 @@ type Kind string
 
 const (
 	Run      Kind = "run"      // Note: seed and sizes
-	PhaseIs  Kind = "phase"    // a phase begins; Note: its name
+	PhaseIs  Kind = "phase"    // a phase begins, or goes on; Note: its name; D: Phase.GapMax in µs
 	Fault    Kind = "fault"    // N: number; Who: what was hit; Note: how
 	Healed   Kind = "healed"   // N: number of the fault
 	Said     Kind = "said"     // client Who sent its message N reliably
@@ -28,26 +28,21 @@ const (
 	Silence  Kind = "silence"  // client Who received no datagram for D µs, until At
 	Stale    Kind = "stale"    // D: longest time in µs in which client Who saw no update in the phase
 	Ack      Kind = "ack"      // a reliable message of Who was acknowledged after D µs
+	Waited   Kind = "waited"   // client Who lost its connection D µs after it sent a message that was never acknowledged
 	Extra    Kind = "extra"    // client Who was sent a reliable command a second time
 	Restart  Kind = "game"     // the consumer stopped and continued with its stored cursor
 	Gap      Kind = "gap"      // the game server misses messages of Who; Note: which
 	Handed   Kind = "handed"   // an edge handed the session of client Who over
 	Moved    Kind = "moved"    // the balancer moved the flow of client Who to another edge
-	Ops      Kind = "ops"      // N: operations while nothing happened; Note: of what; D: in how many µs
-	CPU      Kind = "cost"     // N: datagrams to clients; D: µs of CPU of all edges; Note: direct or sprayed
+	Used     Kind = "used"     // D of something for N of another were used in a time of the phase; Note: of what for what
 	Late     Kind = "late"     // D: longest time in µs that the machine delayed the test itself in the phase
 	Route    Kind = "route"    // the balancer spread flows over other nodes; Note: which
 	Problem  Kind = "problem"  // something else that must not happen; Note: what
+	Ended    Kind = "ended"    // no message follows, and those under way had time to arrive; Note: what to know about that
 )
 
-// Notes of windows without a fault, which are recorded for comparison.
-const (
-	Calm   = "calm"
-	Direct = "direct"
-)
-
-// excusedSuffix ends the Note of a phase whose interruptions are figures, not violations.
-const excusedSuffix = " (excused)"
+// NoFault is the Note of a Fault that is none: a time that is recorded for comparison.
+const NoFault = "no fault"
 
 // A Record is one line of a history.
 type Record struct {
@@ -91,12 +86,9 @@ func (l *Log) Add(r Record) {
 	l.err = cmp.Or(l.err, err)
 }
 
-// Phase begins a phase.
-func (l *Log) Phase(name string, excused bool) {
-	if excused {
-		name += excusedSuffix
-	}
-	l.Add(Record{Kind: PhaseIs, Note: name})
+// Phase begins a phase, or goes on with one of the same name. gapMax is Phase.GapMax.
+func (l *Log) Phase(name string, gapMax time.Duration) {
+	l.Add(Record{Kind: PhaseIs, Note: name, D: gapMax.Microseconds()})
 }
 
 // During records a fault around f.

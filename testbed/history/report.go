@@ -5,20 +5,24 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// Write prints the table.
+// Write prints the tables.
 func (v *Verdict) Write(w io.Writer) error {
 	fmt.Fprintln(w, v.Run)
 	fmt.Fprintf(w, "%d messages of clients, %d to clients: %d lost, %d doubled, %d out of order; acknowledged after p50 %s, p99 %s\n",
-		v.Said, v.Told, v.Lost, v.Doubled, v.Disorder, ms(v.AckP50), ms(v.AckP99))
+		v.Said, v.Told, v.Lost, v.Doubled, v.Disorder, ms(v.Ack.P50), ms(v.Ack.P99))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "phase\tfaults\tinterruptions\t95 % bound\tgap p50\tp99\tmost\tmost repeats\tack p50\tp99\t")
+	fmt.Fprintln(t, "phase\tfaults\tinterruptions\t95 % bound\tgap p50\tp99\tmost\tunacknowledged p50\tp99\tmost\tmost repeats\t")
 	for _, p := range v.Phases {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t\n", p.Name, p.Faults, p.Interruptions, bound(p),
-			ms(p.GapP50), ms(p.GapP99), ms(p.GapMost), p.Extra, ms(p.AckP50), ms(p.AckP99))
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%d\t\n", p.Name, p.Faults, p.Interruptions, bound(p), p.Gap, p.Unacknowledged, p.Extra)
+	}
+	fmt.Fprintln(t, "phase\t\t\t\tack p50\tp99\tmost\tto the game server p50\tp99\tmost\tto clients p50\tp99\tmost\t")
+	for _, p := range v.Phases {
+		fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t%s\t\n", p.Name, p.Ack, p.ToGame, p.ToClients)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -26,11 +30,11 @@ func (v *Verdict) Write(w io.Writer) error {
 	if err := v.writePauses(w); err != nil {
 		return err
 	}
-	for _, o := range v.Operations {
-		fmt.Fprintf(w, "calm: %.0f %s per second, %.2f per reliable message\n", o.PerSecond, o.What, o.PerMessage)
+	for _, u := range v.Uses {
+		fmt.Fprintln(w, u)
 	}
-	for _, c := range v.Costs {
-		fmt.Fprintf(w, "%s: %.1f µs of edges' CPU per datagram to a client (median of %d)\n", c.What, float64(c.PerDown)/1e3, c.Measured)
+	for _, line := range v.Remarks {
+		fmt.Fprintln(w, "REMARK", line)
 	}
 	for _, line := range v.Violations {
 		fmt.Fprintln(w, "VIOLATION", line)
@@ -45,8 +49,8 @@ func (v *Verdict) writePauses(w io.Writer) error {
 	for _, p := range v.Phases {
 		for _, of := range []struct {
 			what string
-			*pauses
-		}{{"its session is handed over", &p.Handed}, {"nothing, at the same moment (median)", &p.Others}, {"the former, less the latter", &p.Above}, {"its flow moves", &p.Moved}} {
+			Times
+		}{{"its session is handed over", p.Handed}, {"nothing, at the same moment (median)", p.Others}, {"the former, less the latter", p.Above}, {"its flow moves", p.Moved}} {
 			if of.Count == 0 {
 				continue
 			}
@@ -54,10 +58,88 @@ func (v *Verdict) writePauses(w io.Writer) error {
 				fmt.Fprintln(t, "phase\twhat happens to a client\ttimes\tpause p50\tp99\tmost\t")
 				some = true
 			}
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t\n", p.Name, of.what, of.Count, ms(of.P50), ms(of.P99), ms(of.Most))
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t\n", p.Name, of.what, of.Count, of.Times)
 		}
 	}
 	return t.Flush()
+}
+
+// Times are durations of one kind.
+type Times struct {
+	Count          int
+	P50, P99, Most time.Duration
+	list           []time.Duration
+}
+
+func (t *Times) add(micro int64) { t.list = append(t.list, micros(micro)) }
+
+func (t *Times) finish() {
+	t.Count, t.P50, t.P99, t.Most = len(t.list), Quantile(t.list, 0.5), Quantile(t.list, 0.99), Quantile(t.list, 1)
+}
+
+// String returns the three figures as cells of a table.
+func (t Times) String() string { return ms(t.P50) + "\t" + ms(t.P99) + "\t" + ms(t.Most) }
+
+// A Use is what a phase used of something for one of another: the median of some times.
+type Use struct {
+	What, Phase     string
+	Value           float64
+	Times           int
+	Ratio, RatioMax float64 // to the first phase with the same name up to a comma; 0 = it is that, or has no bar
+}
+
+// String returns a line.
+func (u Use) String() string {
+	line := fmt.Sprintf("%s: %.2f %s (median of %d)", u.Phase, u.Value, u.What, u.Times)
+	if u.Ratio > 0 {
+		line += fmt.Sprintf(", %.2f times the first", u.Ratio)
+	}
+	if u.RatioMax > 0 && u.Ratio > u.RatioMax {
+		line += fmt.Sprintf("; ABOVE ITS BAR, at most %.2f times wanted", u.RatioMax)
+	}
+	return line
+}
+
+// Steady is the name up to a comma of phases that compare ways to do the same; ratioMax has
+// their bars. NATSCost is how their history calls the CPU of the NATS servers.
+const (
+	Steady   = "steady"
+	NATSCost = "µs of NATS servers' CPU per write to session logs"
+	ackP50   = "µs to an acknowledgement, p50"
+	ackP99   = "µs to an acknowledgement, p99"
+)
+
+var ratioMax = map[string]float64{ackP50: 1, ackP99: 1, NATSCost: 1.2}
+
+// use adds a measurement of the phase p.
+func (c *checker) use(p *Phase, what string, value float64) {
+	if c.used[what] == nil {
+		c.used[what] = map[string][]float64{}
+	}
+	c.used[what][p.Name] = append(c.used[what][p.Name], value)
+}
+
+// uses returns all medians, those of phases that are compared side by side.
+func (c *checker) uses() (list []Use) {
+	for _, what := range sortedKeys(c.used) {
+		first := map[string]float64{}
+		for _, p := range c.v.Phases {
+			values := c.used[what][p.Name]
+			if len(values) == 0 {
+				continue
+			}
+			slices.Sort(values)
+			u := Use{What: what, Phase: p.Name, Value: values[len(values)/2], Times: len(values)}
+			word, _, _ := strings.Cut(p.Name, ",")
+			if base := first[word]; base == 0 {
+				first[word] = u.Value
+			} else if u.Ratio = u.Value / base; word == Steady {
+				u.RatioMax = ratioMax[what]
+			}
+			list = append(list, u)
+		}
+	}
+	return list
 }
 
 // bound returns the upper bound, with 95 % certainty, of the share of faults that interrupt
@@ -94,22 +176,10 @@ type moment struct {
 	moved        bool // a flow moved; else a session was handed over
 }
 
-// pauses are the longest silences of clients around moments of one kind; short ones count
-// as SilenceLeast.
-type pauses struct {
-	P50, P99, Most time.Duration
-	Count          int
-	list           []time.Duration
-}
-
-func (p *pauses) finish() {
-	p.Count = len(p.list)
-	p.P50, p.P99, p.Most = Quantile(p.list, 0.5), Quantile(p.list, 0.99), Quantile(p.list, 1)
-}
-
-// judgePauses finds the pauses of clients whose sessions or flows moved. At the same
-// moments it takes the median pause of the clients to which nothing happened, which is the
-// share of the machine.
+// judgePauses finds the pauses of clients whose sessions were handed over, or whose flows
+// moved: their longest silences around that moment; short ones count as SilenceLeast. At the
+// moment of a hand-over it takes the median pause of the clients to which nothing happened,
+// which is the share of the machine, and the difference.
 func (c *checker) judgePauses() {
 	hit := map[int]map[string]bool{} // by fault
 	for _, m := range c.moments {
@@ -126,7 +196,7 @@ func (c *checker) judgePauses() {
 			into, after = &p.Moved, moveAfter
 		}
 		own := c.longest(m.who, m.at, after)
-		into.list = append(into.list, own)
+		into.add(own.Microseconds())
 		var others []time.Duration
 		for _, n := range names {
 			if !hit[m.fault][n] {
@@ -135,16 +205,9 @@ func (c *checker) judgePauses() {
 		}
 		if !m.moved && len(others) > 0 {
 			median := Quantile(others, 0.5)
-			p.Others.list = append(p.Others.list, median)
-			p.Above.list = append(p.Above.list, own-median)
+			p.Others.add(median.Microseconds())
+			p.Above.add((own - median).Microseconds())
 		}
-	}
-	for i := range c.v.Phases {
-		p := &c.v.Phases[i]
-		p.Handed.finish()
-		p.Moved.finish()
-		p.Others.finish()
-		p.Above.finish()
 	}
 }
 
@@ -158,36 +221,4 @@ func (c *checker) longest(who string, at int64, after time.Duration) (d time.Dur
 		d = max(d, time.Duration(list[i].to-list[i].from)*time.Microsecond)
 	}
 	return d
-}
-
-// An opSum is the count of one operation.
-type opSum struct {
-	n       uint64
-	seconds float64
-	spoken  int // reliable messages in that time
-}
-
-// operation adds the count of the time before a record.
-func (c *checker) operation(r Record) {
-	o := c.ops[r.Note]
-	if o == nil {
-		o = &opSum{}
-		c.ops[r.Note] = o
-	}
-	o.n += r.N
-	o.seconds += float64(r.D) / 1e6
-	for _, at := range slices.Backward(c.spoken) {
-		if at < r.At-r.D {
-			break
-		}
-		o.spoken++
-	}
-}
-
-func (c *checker) finishOperations() {
-	for _, what := range sortedKeys(c.ops) {
-		if o := c.ops[what]; o.seconds > 0 && o.spoken > 0 {
-			c.v.Operations = append(c.v.Operations, Operation{what, float64(o.n) / o.seconds, float64(o.n) / float64(o.spoken)})
-		}
-	}
 }

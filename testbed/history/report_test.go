@@ -1,6 +1,8 @@
 package history
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -37,16 +39,30 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestOperations: operations count per second, and per message of the same time.
-func TestOperations(t *testing.T) {
-	v := check(t, []Record{
-		{Kind: PhaseIs, Note: "calm"},
-		{At: 1e6, Kind: Said, Who: "c", N: 1}, {At: 11e5, Kind: Heard, Who: "c", N: 1},
-		{At: 2e6, Kind: Said, Who: "c", N: 2}, {At: 21e5, Kind: Heard, Who: "c", N: 2},
-		{At: 22e5, Kind: Told, Who: "c", N: 1}, {At: 23e5, Kind: Answered, Who: "c", N: 1}, {At: 24e5, Kind: Got, Who: "c", N: 1},
-		{At: 35e5, Kind: Ops, Note: "writes", N: 6, D: 2e6},
-	})
-	if len(v.Operations) != 1 || v.Operations[0] != (Operation{"writes", 3, 3}) {
-		t.Errorf("%+v", v.Operations)
+// TestUses: what phases used are medians, beside the first phase with the same first word, and
+// bars are for the phases that compare ways to do the same.
+func TestUses(t *testing.T) {
+	list := []Record{{Kind: PhaseIs, Note: "spray, direct"}, {Kind: Used, Note: NATSCost, D: 10, N: 1}, {Kind: PhaseIs, Note: "spray, sprayed"}, {Kind: Used, Note: NATSCost, D: 30, N: 1}}
+	for _, cost := range []int64{12, 13, 90} {
+		list = append(list,
+			Record{Kind: PhaseIs, Note: "steady, replicated"}, Record{Kind: Ack, Who: "c", D: 2000}, Record{Kind: Used, Note: NATSCost, D: 100, N: 10}, Record{Kind: Used, Note: "x", D: 1, N: 0},
+			Record{Kind: PhaseIs, Note: "steady, quorum"}, Record{Kind: Ack, Who: "c", D: 1000}, Record{Kind: Used, Note: NATSCost, D: cost * 10, N: 10})
+	}
+	want := []string{
+		"spray, direct: 10.00 " + NATSCost + " (median of 1)",
+		"spray, sprayed: 30.00 " + NATSCost + " (median of 1), 3.00 times the first",
+		"steady, replicated: 10.00 " + NATSCost + " (median of 3)",
+		"steady, quorum: 13.00 " + NATSCost + " (median of 3), 1.30 times the first; ABOVE ITS BAR, at most 1.20 times wanted",
+		"steady, replicated: 2000.00 " + ackP50 + " (median of 1)",
+		"steady, quorum: 1000.00 " + ackP50 + " (median of 1), 0.50 times the first",
+		"steady, replicated: 2000.00 " + ackP99 + " (median of 1)",
+		"steady, quorum: 1000.00 " + ackP99 + " (median of 1), 0.50 times the first",
+	}
+	var got []string
+	for _, u := range check(t, list).Uses {
+		got = append(got, u.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

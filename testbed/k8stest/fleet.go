@@ -149,6 +149,7 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 
 // start starts the balancer, the game and the players, and waits until all play.
 func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, players int) error {
+	f.Pace.Set(messagePace)
 	f.Go(func() { b.run(ctx) })
 	f.Go(func() { f.late.run(ctx) })
 	if err := f.startGame(ctx); err != nil {
@@ -156,7 +157,7 @@ func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, p
 	}
 	for i := range players {
 		p := &play.Player{
-			Name: fmt.Sprint("player", i), Behaviour: dnptest.Cpp(), Server: server, Pace: messagePace,
+			Name: fmt.Sprint("player", i), Behaviour: dnptest.Cpp(), Server: server,
 			Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), 0),
 			Rand:  rand.New(rand.NewPCG(1, uint64(i))),
 		}
@@ -199,7 +200,7 @@ func (f *fleet) startGame(ctx context.Context) error {
 		urls = append(urls, "nats://"+s.name+":4222")
 	}
 	err = f.StartGame(ctx, play.GameConfig{
-		URL: strings.Join(urls, ","), Space: "demo", WorldPace: worldPace, Pace: messagePace, Log: f.k.cfg.Durability == "log",
+		URL: strings.Join(urls, ","), Space: "demo", WorldPace: worldPace, Log: f.k.cfg.Durability == "log",
 		Options: []natsgo.Option{
 			natsgo.UserInfo("publisher", password), natsgo.SetCustomDialer(podDialer{f.k}), natsgo.SkipHostLookup(), natsgo.IgnoreDiscoveredServers(),
 			natsgo.ReconnectWait(100 * time.Millisecond), natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(2),
@@ -229,7 +230,7 @@ func (f *fleet) settle() error {
 
 // measure runs one scenario as a phase of the history.
 func (f *fleet) measure(s scenario) error {
-	f.Log.Phase(s.name, false)
+	f.Log.Phase(s.name, 0)
 	f.late.take()
 	start := time.Now()
 	if err := f.Log.During(s.name, "", func() error { return s.do(f.k) }); err != nil {

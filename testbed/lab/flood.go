@@ -225,7 +225,7 @@ type floodMark struct {
 
 func (s *floodRun) mark(ctx context.Context) floodMark {
 	redis, _ := s.deployment.RedisCommands(ctx) // none without Redis
-	return floodMark{time.Now(), s.deployment.EdgeCPU().Seconds(), float64(s.deployment.NATSMessages()), float64(redis)}
+	return floodMark{time.Now(), rig.CPU(s.deployment.Edges).Seconds(), float64(s.deployment.NATSMessages()), float64(redis)}
 }
 
 // flood floods alone for a while, and then lets one player after the other connect.

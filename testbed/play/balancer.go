@@ -132,7 +132,8 @@ func (b *Balancer) Name(addr netip.AddrPort, who string) {
 }
 
 // Forget ends the flow of a client. If the client was interrupted, the silence before
-// counts; at the end of a run no edge sends, and silences mean nothing.
+// counts, and how long its messages had no acknowledgement; at the end of a run no edge sends,
+// and silences mean nothing.
 func (b *Balancer) Forget(addr netip.AddrPort, interrupted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,6 +141,9 @@ func (b *Balancer) Forget(addr netip.AddrPort, interrupted bool) {
 		_ = f.back.Close() // fails only if it is closed
 		if who := b.names[addr]; interrupted && who != "" && !f.last.IsZero() {
 			b.cfg.Note(history.Record{Kind: history.Silence, Who: who, D: time.Since(f.last).Microseconds()})
+			for _, at := range f.sent {
+				b.cfg.Note(history.Record{Kind: history.Waited, Who: who, D: time.Since(at).Microseconds()})
+			}
 		}
 		delete(b.flows, addr)
 	}

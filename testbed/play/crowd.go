@@ -4,7 +4,6 @@ package play
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,43 +14,49 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
-	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
 const (
 	settleMost = 30 * time.Second // for messages under way at the end
-	settleRest = 3 * time.Second  // for arrivals behind the last acknowledgement
+	settleRest = 3 * time.Second  // without an arrival
 )
 
 // A Crowd is a game server and players that share a history.
 type Crowd struct {
 	Log     *history.Log
 	Players []*Player
+	Pace    Pace // of the messages of each player, and of those to it
 
 	file        string
 	game        *Game
-	quiet       atomic.Bool
 	interrupted atomic.Int64
+	reliable    atomic.Int64 // messages, both ways
+	arrived     atomic.Int64 // when the last message arrived, in µs since 1970
 	cancel      context.CancelFunc
 	running     sync.WaitGroup
 }
 
 // NewCrowd starts a history. The game server and the players use the returned context,
-// which ends with Stop.
+// which ends with Stop and not with ctx, so that a run that is ended by hand can settle.
 func NewCrowd(ctx context.Context, file string) (context.Context, *Crowd, error) {
 	log, err := history.Create(file)
 	if err != nil {
 		return ctx, nil, err
 	}
 	c := &Crowd{Log: log, file: file}
-	ctx, c.cancel = context.WithCancel(ctx)
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return ctx, c, nil
 }
 
 // Note adds a record to the history.
 func (c *Crowd) Note(r history.Record) {
-	if r.Kind == history.Closed {
+	switch r.Kind {
+	case history.Closed:
 		c.interrupted.Add(1)
+	case history.Said, history.Told:
+		c.reliable.Add(1)
+	case history.Heard, history.Got:
+		c.arrived.Store(time.Now().UnixMicro())
 	}
 	c.Log.Add(r)
 }
@@ -61,7 +66,7 @@ func (c *Crowd) Go(f func()) { c.running.Go(f) }
 
 // StartGame connects the game server, with the history of the crowd.
 func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
-	cfg.Quiet, cfg.Note = &c.quiet, c.Note
+	cfg.Pace, cfg.Note = &c.Pace, c.Note
 	if c.game, err = NewGame(ctx, cfg); err != nil {
 		return err
 	}
@@ -71,7 +76,7 @@ func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
 
 // Join lets a player play.
 func (c *Crowd) Join(ctx context.Context, p *Player) {
-	p.Quiet, p.Note = &c.quiet, c.Note
+	p.Pace, p.Note = &c.Pace, c.Note
 	c.Players = append(c.Players, p)
 	c.Go(func() { p.Run(ctx) })
 }
@@ -79,16 +84,27 @@ func (c *Crowd) Join(ctx context.Context, p *Player) {
 // Interrupted returns how many connections of players ended.
 func (c *Crowd) Interrupted() int { return int(c.interrupted.Load()) }
 
-// Finish stops all messages, waits until those under way are acknowledged and have
-// arrived, ends the game and checks the history. The check counts missing messages as
-// lost.
+// Reliable returns how many reliable messages were sent, both ways.
+func (c *Crowd) Reliable() uint64 { return uint64(c.reliable.Load()) }
+
+// Finish stops all messages, waits until those under way are acknowledged and none has
+// arrived for a while, ends the game and checks the history. It does so after the end of ctx
+// as well, and the verdict says when the run was ended by hand, or did not settle.
 func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
-	c.quiet.Store(true)
-	_ = proc.Await(ctx, settleMost, "all messages are acknowledged", func() bool {
-		return c.game.Settled() && !slices.ContainsFunc(c.Players, func(p *Player) bool { return !p.Settled() })
+	var remarks []string
+	if ctx.Err() != nil {
+		remarks = append(remarks, "the run was ended by hand")
+	}
+	c.Pace.Set(0)
+	err := proc.Await(context.WithoutCancel(ctx), settleMost, "all messages are acknowledged and have arrived", func() bool {
+		return time.Since(time.UnixMicro(c.arrived.Load())) > settleRest && c.game.Settled() &&
+			!slices.ContainsFunc(c.Players, func(p *Player) bool { return !p.Settled() })
 	})
-	rig.Sleep(ctx, settleRest)
-	if err := errors.Join(ctx.Err(), c.Stop()); err != nil {
+	if err != nil {
+		remarks = append(remarks, err.Error()+"; messages that count as lost may be under way")
+	}
+	c.Log.Add(history.Record{Kind: history.Ended, Note: strings.Join(remarks, "; ")})
+	if err := c.Stop(); err != nil {
 		return history.Verdict{}, err
 	}
 	return history.CheckFile(c.file)

@@ -31,9 +31,8 @@ type GameConfig struct {
 	Options   []nats.Option
 	Space     string
 	WorldPace time.Duration // between changes of the state that all clients see
-	Pace      time.Duration // between messages to one client
+	Pace      *Pace         // of messages to one client
 	Log       bool          // sessions are in a log: messages come with a cursor, which survives restarts
-	Quiet     *atomic.Bool  // while it is true the game sends no messages
 	Note      func(history.Record)
 }
 
@@ -153,9 +152,9 @@ func (g *Game) tell(ctx context.Context, client, party string) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(g.cfg.Pace):
+		case <-time.After(g.cfg.Pace.wait()):
 		}
-		if g.cfg.Quiet.Load() {
+		if g.cfg.Pace.Load() == 0 {
 			n--
 			continue
 		}

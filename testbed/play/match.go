@@ -3,10 +3,10 @@
 package play
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,10 +24,10 @@ const Space = "match"
 
 // Times of a match.
 const (
-	worldPace  = 20 * time.Millisecond  // between changes of the world, so no shorter silence can be seen
-	playerPace = 500 * time.Millisecond // mean time between messages of each client, each way
-	crashRest  = 1500 * time.Millisecond
-	drainMost  = 90 * time.Second
+	SlowPace  = 500 * time.Millisecond // between messages of each client, each way, unless somebody sets another
+	worldPace = 20 * time.Millisecond  // between changes of the world, so no shorter silence can be seen
+	crashRest = 1500 * time.Millisecond
+	drainMost = 90 * time.Second
 )
 
 // A MatchConfig describes the deployment and the players.
@@ -42,8 +42,7 @@ type MatchConfig struct {
 	Progress   func(format string, args ...any)
 }
 
-// A Match is a deployment on loopback with a game on it: clients behind a balancer, and a
-// game server.
+// A Match is a deployment with a game on it: clients behind a balancer, and a game server.
 type Match struct {
 	*rig.Deployment
 	*Balancer
@@ -70,9 +69,11 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if ctx, m.Crowd, err = NewCrowd(ctx, cfg.File); err != nil {
 		return m, err
 	}
-	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients, %d relays, %d edges, %d NATS servers, durability %s, flows move after %v",
-		cfg.Seed, cfg.Clients, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Durability, cfg.Reroute)})
-	if m.NC, err = nats.Connect(m.url(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond)); err != nil {
+	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients, %d relays, %d edges, %d NATS servers, durability %s, log mode %s, flows move after %v",
+		cfg.Seed, cfg.Clients, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Durability, cmp.Or(cfg.LogMode, "of the edges' choice"), cfg.Reroute)})
+	m.NC, err = nats.Connect(m.url(), nats.SetCustomDialer(m.Here), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
+	if err != nil {
 		return m, err
 	}
 	if err := m.play(ctx); err != nil {
@@ -87,16 +88,17 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 func (m *Match) url() string { return strings.Join(m.NATSURLs, ",") }
 
 func (m *Match) play(ctx context.Context) (err error) {
-	local := netip.MustParseAddrPort("127.0.0.1:0")
-	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: m.EdgeAddrs(), Seed: m.cfg.Seed, Note: m.Note}); err != nil {
+	local := m.Here.AddrPort(0)
+	m.Pace.Set(SlowPace)
+	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: m.EdgeAddrs(), Host: m.Here, Seed: m.cfg.Seed, Note: m.Note}); err != nil {
 		return err
 	}
-	err = m.StartGame(ctx, GameConfig{URL: m.url(), Space: Space, WorldPace: worldPace, Pace: playerPace, Log: m.cfg.Durability == "log"})
+	err = m.StartGame(ctx, GameConfig{URL: m.url(), Options: []nats.Option{nats.SetCustomDialer(m.Here)}, Space: Space, WorldPace: worldPace, Log: m.cfg.Durability == "log"})
 	kinds := Behaviours()
 	for i := 0; i < m.cfg.Clients && err == nil; i++ {
 		b := kinds[i%len(kinds)]
 		m.Join(ctx, &Player{
-			Name: fmt.Sprint(b.Name, i), Behaviour: b, Server: m.Addr(), Local: local, Pace: playerPace,
+			Name: fmt.Sprint(b.Name, i), Behaviour: b, Server: m.Addr(), Local: local, Host: m.Here,
 			Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(100+i))), Flow: m.Name, Ended: m.Forget,
 		})
 	}

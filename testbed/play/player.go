@@ -3,6 +3,7 @@
 package play
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -24,8 +25,19 @@ const (
 	queuedMost     = 5                // messages of a client that may wait for an acknowledgement
 	connectTimeout = 10 * time.Second // for one attempt
 	connectPause   = 100 * time.Millisecond
-	checkPrefix    = "check." // of the states that `dnpctl check` makes for a moment
+	quietPace      = 100 * time.Millisecond // at which players look for the next pace while they send nothing
+	checkPrefix    = "check."               // of the states that `dnpctl check` makes for a moment
 )
+
+// A Pace is the mean time between messages. It may change at any time; 0 means that none are
+// sent.
+type Pace struct{ atomic.Int64 }
+
+// Set changes the pace.
+func (p *Pace) Set(d time.Duration) { p.Store(int64(d)) }
+
+// wait returns how long to wait until the next look at the pace.
+func (p *Pace) wait() time.Duration { return cmp.Or(time.Duration(p.Load()), quietPace) }
 
 // Behaviours returns the deployed clients. The Python library is not among them: it skips
 // numbers of its own messages (dnptest.Behaviour.DropsTail).
@@ -42,10 +54,9 @@ type Player struct {
 	Local     netip.AddrPort // port 0 means any
 	Host      *rig.Host      // on which it opens its socket; nil means this process
 
-	Pace  time.Duration // mean time between its messages; 0 = it sends none
-	Rand  *rand.Rand    // of the times between messages; nil if Pace is 0
-	Quiet *atomic.Bool  // while it is true the player sends nothing; may be nil
-	Note  func(history.Record)
+	Pace *Pace      // of its messages; nil = it sends none
+	Rand *rand.Rand // of the times between messages; nil if Pace is
+	Note func(history.Record)
 
 	// Flow is called with the address of each socket and the party that uses it, Ended with
 	// the same address at its end. Both may be nil.
@@ -145,8 +156,9 @@ func (p *Player) end(ctx context.Context, peer *dnptest.Peer) {
 func (p *Player) talk(ctx context.Context, peer *dnptest.Peer) {
 	for {
 		var pause <-chan time.Time // never, for a player that sends nothing
-		if p.Pace > 0 {
-			pause = time.After(Random(p.Rand, p.Pace/2, p.Pace/2+p.Pace))
+		if p.Pace != nil {
+			pace := p.Pace.wait()
+			pause = time.After(Random(p.Rand, pace/2, pace/2+pace))
 		}
 		select {
 		case <-ctx.Done():
@@ -174,7 +186,7 @@ func (p *Player) say(now time.Time, c *dnptest.Client) {
 		p.Note(history.Record{Kind: history.Acked, Who: p.party, N: p.unacked[0]})
 		p.unacked = p.unacked[1:]
 	}
-	if c.Queued() >= queuedMost || p.Quiet != nil && p.Quiet.Load() {
+	if c.Queued() >= queuedMost || p.Pace.Load() == 0 {
 		return
 	}
 	p.said++

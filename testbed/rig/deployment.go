@@ -20,6 +20,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -31,6 +33,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -63,10 +66,7 @@ type Config struct {
 	NodeFlags           []string // of relays and edges
 	RelayFlags          []string
 	EdgeFlags           []string // with Redis, edges also get --redis and --forward-listen
-
-	// Prepare is called when all hosts have addresses and no process has its arguments. It
-	// may add hosts and set EdgeURLs.
-	Prepare func(*Deployment) error
+	LogMode             string   // of edges: replicated or quorum; empty = they choose
 }
 
 // A Node is a program on a host. It can be started again after it ended.
@@ -74,6 +74,7 @@ type Node struct {
 	Name string
 	File string // the program
 	Args []string
+	Mode []string // further arguments, which may change between two starts
 	Env  []string // added to the environment of this process
 	Host *Host
 
@@ -89,7 +90,7 @@ func (n *Node) Start() error {
 	}
 	defer out.Close()
 	fmt.Fprintf(out, "--- %s started at %s\n", n.Name, time.Now().Format(time.StampMilli))
-	cmd := exec.Command(n.File, n.Args...)
+	cmd := exec.Command(n.File, slices.Concat(n.Args, n.Mode)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), n.Env...), out, out
 	return n.Host.start(func() error {
 		p, err := proc.Start(n.Name, cmd)
@@ -100,13 +101,20 @@ func (n *Node) Start() error {
 	})
 }
 
+// SetLogMode sets the log mode that an edge has from its next start on; empty = it chooses.
+func (n *Node) SetLogMode(mode string) {
+	if n.Mode = nil; mode != "" {
+		n.Mode = []string{"--session-log-mode", mode}
+	}
+}
+
 // A Deployment is all processes and the network between them.
 type Deployment struct {
 	*Network
 	NATS, Relays, Edges []*Node
-	Redis               *Node    // nil without
-	NATSURLs            []string // of the servers themselves
-	EdgeURLs            []string // at which edges connect to NATS; the same unless Prepare changes them
+	Redis               *Node // nil without
+	NATSURLs            []string
+	Here                *Host // on which this process opens sockets to speak with the nodes
 	Web                 Web
 
 	cfg *Config
@@ -147,18 +155,13 @@ func (d *Deployment) makeNodes() (err error) {
 	if d.cfg.Redis != "" {
 		d.Redis = group("redis", 1)[0]
 	}
-	if err != nil {
-		return err
+	here, e := d.Add("here")
+	if d.Here = here; cmp.Or(err, e) != nil {
+		return cmp.Or(err, e)
 	}
-	d.Web = NewWeb(nil, WebTimeout)
+	d.Web = NewWeb(d.Here, WebTimeout)
 	for _, n := range d.NATS {
 		d.NATSURLs = append(d.NATSURLs, "nats://"+n.Host.At(NATSPort))
-	}
-	d.EdgeURLs = d.NATSURLs
-	if d.cfg.Prepare != nil {
-		if err := d.cfg.Prepare(d); err != nil {
-			return err
-		}
 	}
 	if d.Redis != nil {
 		d.Redis.File = d.cfg.Redis
@@ -176,18 +179,16 @@ func (d *Deployment) node(name string) (*Node, error) {
 	return &Node{Name: name, Host: host, log: filepath.Join(d.cfg.Dir, name+".log")}, err
 }
 
-func (d *Deployment) setNATS() (err error) {
-	conf := d.cfg.NATSConf
-	if len(d.NATS) == 1 {
-		if conf, err = d.singleNATS(); err != nil {
-			return err
-		}
-	}
+func (d *Deployment) setNATS() error {
 	var routes []string
 	for _, n := range d.NATS {
 		routes = append(routes, "nats://"+n.Host.At(routePort))
 	}
-	for _, n := range d.NATS {
+	for i, n := range d.NATS {
+		conf, err := d.natsConf(i)
+		if err != nil {
+			return err
+		}
 		n.File, n.Args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", conf, "-m", strconv.Itoa(natsWebPort)}
 		n.Env = []string{
 			"NATS_NAME=" + n.Name, "NATS_LISTEN=" + n.Host.At(NATSPort), "NATS_ROUTE=" + n.Host.At(routePort),
@@ -197,15 +198,23 @@ func (d *Deployment) setNATS() (err error) {
 	return nil
 }
 
-// singleNATS writes the configuration of a server without a cluster.
-func (d *Deployment) singleNATS() (file string, err error) {
-	mappings, err := os.ReadFile(filepath.Join(filepath.Dir(d.cfg.NATSConf), "mappings.conf"))
+// natsConf writes the configuration of a NATS server: the tag by which streams with one
+// copy are placed, and the file for clustered servers, of which a server alone takes the
+// mappings.
+func (d *Deployment) natsConf(i int) (file string, err error) {
+	text, part := fmt.Sprintf("server_tags: [\"dnprelay-log-%d\"]\n", i+1), d.cfg.NATSConf
+	if len(d.NATS) == 1 {
+		text += "server_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\n"
+		part = filepath.Join(filepath.Dir(part), "mappings.conf")
+	}
+	if part, err = filepath.Abs(part); err == nil {
+		part, err = filepath.Rel(d.cfg.Dir, part) // nats-server reads it from the folder of this file on
+	}
 	if err != nil {
 		return "", err
 	}
-	file = filepath.Join(d.cfg.Dir, "nats.conf")
-	const head = "server_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\n"
-	return file, os.WriteFile(file, append([]byte(head), mappings...), 0o644)
+	file = filepath.Join(d.cfg.Dir, d.NATS[i].Name+".conf")
+	return file, os.WriteFile(file, fmt.Appendf(nil, "%sinclude '%s'\n", text, part), 0o644)
 }
 
 func (d *Deployment) setRelaysAndEdges() error {
@@ -219,22 +228,23 @@ func (d *Deployment) setRelaysAndEdges() error {
 	for _, r := range d.Relays {
 		join = append(join, r.Host.At(gossipPort))
 	}
-	set := func(n *Node, program string, urls []string, flags ...string) {
+	set := func(n *Node, program string, flags ...string) {
 		n.File = filepath.Join(cmp.Or(d.cfg.Programs, d.cfg.Bin), program)
 		n.Args = append([]string{
-			"serve", "--node", n.Name, "--nats-url", strings.Join(urls, ","), "--http", n.Host.At(HTTPPort),
+			"serve", "--node", n.Name, "--nats-url", strings.Join(d.NATSURLs, ","), "--http", n.Host.At(HTTPPort),
 			"--gossip-bind", n.Host.At(gossipPort), "--gossip-join", strings.Join(join, ","), "--gossip-key-file", keyFile,
 		}, append(flags, d.cfg.NodeFlags...)...)
 	}
 	for _, n := range d.Relays {
-		set(n, "relay", d.NATSURLs, append([]string{"--replicas", strconv.Itoa(len(d.NATS))}, d.cfg.RelayFlags...)...)
+		set(n, "relay", append([]string{"--replicas", strconv.Itoa(len(d.NATS))}, d.cfg.RelayFlags...)...)
 	}
 	for _, n := range d.Edges {
 		flags := append([]string{"--listen", "udp://" + n.Host.At(DNPPort)}, d.cfg.EdgeFlags...)
 		if d.Redis != nil {
 			flags = append(flags, "--redis", "redis://"+d.RedisAddr(), "--forward-listen", n.Host.At(forwardPort))
 		}
-		set(n, "edge", d.EdgeURLs, flags...)
+		set(n, "edge", flags...)
+		n.SetLogMode(d.cfg.LogMode)
 	}
 	return nil
 }
@@ -313,7 +323,8 @@ func (d *Deployment) Close() {
 
 // redisClient returns a client of Redis that gives up after a second.
 func (d *Deployment) redisClient() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: d.RedisAddr(), DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, MaxRetries: -1})
+	dial := func(_ context.Context, network, addr string) (net.Conn, error) { return d.Here.Dial(network, addr) }
+	return redis.NewClient(&redis.Options{Addr: d.RedisAddr(), Dialer: dial, ReadTimeout: time.Second, WriteTimeout: time.Second, MaxRetries: -1})
 }
 
 // TellRedis sends a command to Redis; only an error of the connection is reported.
@@ -336,12 +347,41 @@ func (d *Deployment) EdgeAddrs() (list []netip.AddrPort) {
 	return list
 }
 
-// EdgeCPU returns the CPU time of all edges.
-func (d *Deployment) EdgeCPU() (sum time.Duration) {
-	for _, e := range d.Edges {
-		sum += proc.CPU(e.PID())
+// CPU returns the CPU time of nodes.
+func CPU(nodes []*Node) (sum time.Duration) {
+	for _, n := range nodes {
+		sum += proc.CPU(n.PID())
 	}
 	return sum
+}
+
+// Whole reports whether all NATS servers are healthy, and every stream has all copies, up to
+// date.
+func (d *Deployment) Whole(nc *nats.Conn) bool {
+	for _, n := range d.NATS {
+		if _, status := d.Web.Get(n.Host.At(natsWebPort), "/healthz"); status != http.StatusOK {
+			return false
+		}
+	}
+	js, err := nc.JetStream(nats.MaxWait(WebTimeout))
+	if err != nil {
+		return false
+	}
+	names, whole := 0, 0
+	for range js.StreamNames() {
+		names++
+	}
+	for s := range js.Streams() { // without those that have no leader
+		if whole++; s.Config.Replicas > 1 && !current(s.Cluster, s.Config.Replicas) {
+			return false
+		}
+	}
+	return names > 0 && names == whole
+}
+
+func current(c *nats.ClusterInfo, copies int) bool {
+	return c != nil && c.Leader != "" && len(c.Replicas) == copies-1 &&
+		!slices.ContainsFunc(c.Replicas, func(r *nats.PeerInfo) bool { return !r.Current || r.Offline })
 }
 
 // NATSMessages returns how many messages the NATS servers have received.

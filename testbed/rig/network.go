@@ -32,7 +32,6 @@ type Network struct {
 	subnet netip.Prefix
 	hosts  []*Host
 	hub    *namespace // nil on loopback
-	nft    bool       // nftables cuts hosts off, not the state of bridge ports
 }
 
 // A Host is an address at which processes run and sockets are opened.
@@ -57,15 +56,12 @@ const cutRules = `table bridge cut {
 
 // NewNamespaces makes the bridge. It needs root.
 func NewNamespaces() (*Network, error) {
-	if _, err := exec.LookPath("ip"); err != nil {
-		return nil, errors.New("the program ip is missing (Debian package iproute2)")
+	for program, of := range map[string]string{"ip": "iproute2", "nft": "nftables"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("%w (Debian package %s)", err, of)
+		}
 	}
 	w := &Network{subnet: namespaceSubnet}
-	if _, err := exec.LookPath("nft"); err == nil {
-		w.nft = true
-	} else if _, err := exec.LookPath("bridge"); err != nil {
-		return nil, errors.New("cannot cut hosts off: both nft (Debian package nftables) and bridge (iproute2) are missing")
-	}
 	var err error
 	if w.hub, err = newNamespace(); err != nil {
 		return nil, err
@@ -74,7 +70,7 @@ func NewNamespaces() (*Network, error) {
 	if err == nil {
 		err = w.hub.command("ip", "link", "set", "br0", "up")
 	}
-	if err == nil && w.nft {
+	if err == nil {
 		err = w.hub.command("nft", cutRules)
 	}
 	return w, err
@@ -113,14 +109,6 @@ func (w *Network) Add(name string) (*Host, error) {
 // Cut separates a host in a namespace from all others, or joins it again. No process is
 // told: frames disappear on the bridge.
 func (w *Network) Cut(h *Host, off bool) error {
-	if !w.nft {
-		const disabled, forwarding = "0", "3" // states of a port, see bridge(8)
-		state := forwarding
-		if off {
-			state = disabled
-		}
-		return w.hub.command("bridge", "link", "set", "dev", h.Name, "state", state)
-	}
 	verb := "delete"
 	if off {
 		verb = "add"
@@ -128,13 +116,27 @@ func (w *Network) Cut(h *Host, off bool) error {
 	return w.hub.command("nft", fmt.Sprintf("%s element bridge cut ports { %q }", verb, h.Name))
 }
 
-// CutMeans names what cuts hosts off.
-func (w *Network) CutMeans() string {
-	if w.nft {
-		return "nft on the bridge"
-	}
-	return "the state of bridge ports (nft is not installed)"
+// What Block does with the packets of connections.
+const (
+	Drop  = "drop"
+	Reset = "reject with tcp reset"
+)
+
+// blockRules concern TCP connections to a port of other hosts. An answer with a reset comes
+// from the host itself.
+const blockRules = `table inet block {
+	chain out { type filter hook output priority 0; tcp dport %[1]d %[2]s; }
+	chain in { type filter hook input priority 0; iifname "eth0" tcp sport %[1]d drop; }
+}`
+
+// Block drops or resets the TCP connections of a host in a namespace to a port of others,
+// until Unblock.
+func (h *Host) Block(port uint16, how string) error {
+	return h.ns.command("nft", fmt.Sprintf(blockRules, port, how))
 }
+
+// Unblock ends what Block does.
+func (h *Host) Unblock() error { return h.ns.command("nft", "delete", "table", "inet", "block") }
 
 // joinAll joins all hosts again that are cut off.
 func (w *Network) joinAll() {
@@ -165,7 +167,7 @@ func (h *Host) At(port uint16) string { return h.AddrPort(port).String() }
 func (h *Host) AddrPort(port uint16) netip.AddrPort { return netip.AddrPortFrom(h.Addr, port) }
 
 // In calls f on a thread in the namespace of the host. Sockets that f opens stay in that
-// namespace. A host that is nil is this process.
+// namespace. A host that is nil is on loopback.
 func (h *Host) In(f func() error) error {
 	if h == nil || h.ns == nil {
 		return f()

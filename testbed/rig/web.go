@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"github.com/nats-io/nats.go"
 )
 
 // WebTimeout bounds one request to a node.
@@ -79,20 +78,3 @@ func (w Web) Metric(addr, metric string) (sum float64, ok bool) {
 
 // Lacks reports whether the node says that it misses something.
 func (h Health) Lacks(what string) bool { return slices.Contains(h.Missing, what) }
-
-// A StreamState is what the leader of a JetStream stream says about its copies.
-type StreamState struct {
-	Leader   string
-	Replicas []struct{ Current, Offline bool }
-}
-
-// StreamCluster asks JetStream about a stream.
-func StreamCluster(nc *nats.Conn, name string) (StreamState, error) {
-	m, err := nc.Request("$JS.API.STREAM.INFO."+name, nil, time.Second)
-	if err != nil {
-		return StreamState{}, err
-	}
-	var info struct{ Cluster StreamState }
-	err = json.Unmarshal(m.Data, &info)
-	return info.Cluster, err
-}

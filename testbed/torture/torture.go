@@ -1,26 +1,31 @@
 //go:build linux
 
-// Package torture breaks edges under running sessions and records what clients and the
-// game server notice: NATS servers, Redis, a relay and three edges, each a process on
-// loopback; 50 clients of package dnptest behind a balancer in this process; and a game
-// server made with package publisher. Package history judges the records.
+// Package torture breaks edges, Redis and NATS servers under running sessions and records
+// what clients and the game server notice: NATS servers, Redis, a relay and three edges, each
+// a process on a host of its own; 50 clients of package dnptest behind a balancer in this
+// process; and a game server made with package publisher. Package history judges the records.
 //
 //	verdict, err := torture.Run(ctx, torture.Config{Bin: "bin", File: "history.jsonl", …})
 //
 // The balancer drops the flows of an edge that dies, stops or is no longer ready, after a
-// delay. In the spray phase each datagram goes to any edge.
+// delay. In the spray phase each datagram goes to any edge. A run whose ctx ends ends with the
+// fault that is under way, waits for the messages under way, and is judged.
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -30,47 +35,88 @@ import (
 type Config struct {
 	play.MatchConfig // but for the numbers of relays and edges
 
-	Phases    []string      // names; empty means all
+	Phases    []string      // names; empty means all that are possible
 	Scale     float64       // factor on the number of faults
+	Rounds    int           // faults of each phase; 0 = as Scale says
+	LogModes  []string      // of edges, all of which the phase steady compares; the others have the first. Empty = edges choose
 	StopAfter time.Duration // no fault begins later; 0 = no limit
 }
 
 // A PhaseKind is faults of one kind.
 type PhaseKind struct {
-	Name    string
-	About   string
-	Count   int  // of faults at scale 1
-	Excused bool // its interruptions are figures, not violations
-	Cluster bool // needs three NATS servers
+	Name  string
+	About string
+	Count int // of faults at scale 1
+	needs int // what not every run has
 
-	cause func(r *run, ctx context.Context, phase string, n int) error // causes fault n, and returns when it has healed
+	begin  string                                                       // its name in the history until cause gives it another; empty = Name
+	fast   bool                                                         // messages have fastPace
+	gapMax time.Duration                                                // see history.Phase
+	cause  func(r *run, ctx context.Context, phase string, n int) error // causes fault n, and returns when it has healed
 }
+
+// Names of phases in the history.
+const (
+	sprayDirect  = "spray, direct"
+	changeOfMode = "change of the log mode"
+)
+
+// What phases need.
+const (
+	nothing    = iota
+	cluster    // three NATS servers
+	namespaces // these, on hosts that can be cut off, which takes root
+)
+
+// natsGapMax is the bar for gaps while a NATS server is away, and natsRounds how many rounds
+// these phases have at scale 1: one for each server.
+const (
+	natsGapMax = 1200 * time.Millisecond
+	natsRounds = 3
+)
 
 // Phases returns all phases in their order.
 func Phases() []PhaseKind {
-	return []PhaseKind{
-		{Name: "calm", About: "nothing, for comparison", Count: 4, cause: (*run).calm},
+	list := []PhaseKind{
 		{Name: "kill", About: "kill -9 of the edge with most clients", Count: 200, cause: (*run).crash},
 		{Name: "stop", About: "SIGSTOP of the edge with most clients for 0.1 to 10 s, then SIGCONT", Count: 40, cause: (*run).stop},
 		{Name: "drain", About: "SIGTERM of each edge in turn; flows move with the next datagram of their client", Count: 90, cause: (*run).drain},
 		{Name: "drain-flush", About: "the same, but flows move at once, which cuts off the answers of the leaving edge", Count: 15, cause: (*run).drain},
-		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 12, cause: (*run).sprayed},
+		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, begin: sprayDirect, cause: (*run).spray},
 		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, cause: (*run).redisFault},
 		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
 		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
 		{Name: "redis-stop", About: "SIGSTOP of Redis for 5 s, and kill -9 of an edge meanwhile", Count: 10, cause: (*run).redisFault},
-		{Name: "nats-leader", About: "kill -9 of the NATS server that leads most session logs", Count: 10, Excused: true, Cluster: true, cause: (*run).natsLeader},
 	}
+	for _, k := range []PhaseKind{
+		{Name: "nats-kill", About: "kill -9 of each NATS server in turn, for 3 to 8 s", needs: cluster},
+		{Name: "nats-stop", About: "SIGSTOP of each NATS server in turn, for 3 to 8 s", needs: cluster},
+		{Name: "nats-cut", About: "each NATS server in turn is cut off from all others for 3 to 8 s; needs root", needs: namespaces},
+	} {
+		k.Count, k.fast, k.gapMax, k.cause = natsRounds, true, natsGapMax, (*run).natsFault
+		with := k
+		with.Name, with.About = k.Name+edgeToo, k.About+"; kill -9 of the edge with most clients within the same 100 ms"
+		list = append(list, k, with)
+	}
+	return append(list, PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, begin: changeOfMode, fast: true, cause: (*run).steady})
 }
 
-// chosen returns the phases to run, with the numbers of their faults.
-func (c *Config) chosen() ([]PhaseKind, error) {
-	list, err := play.Choose(Phases(), func(p PhaseKind) string { return p.Name }, c.Phases)
-	list = slices.DeleteFunc(list, func(p PhaseKind) bool { return p.Cluster && c.NATS < 3 && len(c.Phases) == 0 })
+// chosen returns the phases to run, with the numbers of their faults, and whether hosts are
+// in namespaces. Without names, it leaves out what the run cannot have.
+func (c *Config) chosen() (list []PhaseKind, spaces bool, err error) {
+	list, err = play.Choose(Phases(), func(p PhaseKind) string { return p.Name }, c.Phases)
+	list = slices.DeleteFunc(list, func(p PhaseKind) bool {
+		missing := p.needs != nothing && c.NATS < 3 || p.needs == namespaces && os.Geteuid() != 0
+		if missing && len(c.Phases) == 0 {
+			c.Progress("%s is left out: %s", p.Name, p.About)
+		}
+		return missing && len(c.Phases) == 0
+	})
 	for i := range list {
-		list[i].Count = max(1, int(float64(list[i].Count)*c.Scale))
+		list[i].Count = cmp.Or(c.Rounds, max(1, int(float64(list[i].Count)*c.Scale)))
+		spaces = spaces || list[i].needs == namespaces
 	}
-	return list, err
+	return list, spaces, err
 }
 
 const edgeCount = 3
@@ -85,12 +131,18 @@ type run struct {
 
 // Run writes a history, and checks it.
 func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
-	phases, err := cfg.chosen()
+	phases, spaces, err := cfg.chosen()
+	if err == nil && spaces {
+		cfg.Network, err = rig.NewNamespaces()
+	}
 	if err != nil {
 		return v, err
 	}
 	r := &run{cfg: &cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), started: time.Now()}
 	cfg.Relays, cfg.Edges = 1, edgeCount
+	if len(cfg.LogModes) > 0 {
+		cfg.LogMode = cfg.LogModes[0]
+	}
 	r.Match, err = play.Open(ctx, cfg.MatchConfig)
 	defer r.Close()
 	if err != nil {
@@ -104,15 +156,22 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	return r.Finish(ctx)
 }
 
+// phase causes the faults of a phase, until ctx ends. A fault that has begun heals first.
 func (r *run) phase(ctx context.Context, ph PhaseKind) error {
-	r.Log.Phase(ph.Name, ph.Excused)
+	if r.Pace.Set(play.SlowPace); ph.fast {
+		r.Pace.Set(fastPace)
+	}
 	for n := range ph.Count {
 		if r.cfg.StopAfter > 0 && time.Since(r.started) > r.cfg.StopAfter {
 			return nil
 		}
 		before := r.Interrupted()
+		r.Log.Phase(cmp.Or(ph.begin, ph.Name), ph.gapMax)
 		rig.Sleep(ctx, play.Random(r.rng, 500*time.Millisecond, 1500*time.Millisecond))
-		if err := ph.cause(r, ctx, ph.Name, n); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := ph.cause(r, context.WithoutCancel(ctx), ph.Name, n); err != nil {
 			return err
 		}
 		line := fmt.Sprintf("%s %d/%d", ph.Name, n+1, ph.Count)
@@ -124,52 +183,110 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 			return err
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
-// counters are the metrics of edges that count NATS messages.
+// Amounts that a time of a run uses.
+const (
+	edgeCPU   = "CPU of edges" // in µs
+	natsCPU   = "CPU of NATS servers"
+	datagrams = "datagrams to clients"
+	messages  = "reliable messages, both ways"
+	writes    = "writes to session logs"
+	forGame   = "messages to game servers"
+	natsIn    = "NATS messages to edges"
+	natsOut   = "NATS messages of edges"
+	redis     = "commands of Redis, with those within scripts"
+)
+
+// quotients are what the history has of the amounts: how much of one for each of the other.
+var quotients = []struct{ what, of, per string }{
+	{history.NATSCost, natsCPU, writes},
+	{"µs of edges' CPU per datagram to a client", edgeCPU, datagrams},
+	{writes + " per reliable message", writes, messages},
+	{forGame + " per reliable message", forGame, messages},
+	{natsIn + " per reliable message", natsIn, messages},
+	{natsOut + " per reliable message", natsOut, messages},
+	{redis + " per reliable message", redis, messages},
+}
+
+// counters are the metrics of edges among the amounts.
 var counters = map[string]string{
-	`dnp_nats_messages_total{direction="in"}`:    "NATS messages to edges",
-	`dnp_nats_messages_total{direction="out"}`:   "NATS messages of edges",
-	`dnp_session_log_appends_total{answer="ok"}`: "writes to session logs",
-	`dnp_session_from_stored_total`:              "messages to game servers",
+	`dnp_nats_messages_total{direction="in"}`:    natsIn,
+	`dnp_nats_messages_total{direction="out"}`:   natsOut,
+	`dnp_session_log_appends_total{answer="ok"}`: writes,
+	`dnp_session_from_stored_total`:              forGame,
 }
 
-// operations returns the counters of all edges together, and of Redis.
-func (r *run) operations(ctx context.Context) map[string]uint64 {
-	sum := map[string]uint64{}
+// amounts returns what was used so far.
+func (r *run) amounts(ctx context.Context) map[string]int64 {
+	sum := map[string]int64{edgeCPU: rig.CPU(r.Edges).Microseconds(), natsCPU: rig.CPU(r.NATS).Microseconds(), datagrams: int64(r.Down()), messages: int64(r.Reliable())}
 	for _, e := range r.Edges {
 		metrics := r.Web.Metrics(e.Host.At(rig.HTTPPort))
 		for name, what := range counters {
-			sum[what] += uint64(metrics[name])
+			sum[what] += int64(metrics[name])
 		}
 	}
 	if n, err := r.RedisCommands(ctx); err == nil {
-		sum["commands of Redis, those within scripts as well"] = n
+		sum[redis] = int64(n)
 	}
 	return sum
 }
 
-// Times of faults.
-const (
-	calmTime   = 3 * time.Second
-	stopLeast  = 100 * time.Millisecond
-	stopMost   = 10 * time.Second
-	stopNotice = 500 * time.Millisecond // after which the balancer moves the flows of a stopped edge
-	sprayTime  = 5 * time.Second
-	redisDown  = 3 * time.Second
-)
-
-// calm records what edges do in a time without faults.
-func (r *run) calm(ctx context.Context, _ string, _ int) error {
-	return r.Log.During(history.Calm, "", func() error {
-		before, began := r.operations(ctx), time.Now()
-		rig.Sleep(ctx, calmTime)
-		for what, n := range r.operations(ctx) {
-			r.Log.Add(history.Record{Kind: history.Ops, Note: what, N: n - before[what], D: time.Since(began).Microseconds()})
+// measure writes to the history what the phase uses in a while.
+func (r *run) measure(ctx context.Context, what string, d time.Duration) error {
+	return r.Log.During(what, "", func() error {
+		rig.Sleep(ctx, measureRest)
+		before := r.amounts(ctx)
+		rig.Sleep(ctx, d)
+		after := r.amounts(ctx)
+		for _, q := range quotients {
+			r.Log.Add(history.Record{Kind: history.Used, Note: q.what, D: after[q.of] - before[q.of], N: uint64(after[q.per] - before[q.per])})
 		}
 		return nil
 	})
+}
+
+// Times of faults.
+const (
+	fastPace     = 50 * time.Millisecond // of messages while NATS servers are lost, and while nothing is
+	stopLeast    = 100 * time.Millisecond
+	stopMost     = 10 * time.Second
+	stopNotice   = 500 * time.Millisecond // after which the balancer moves the flows of a stopped edge
+	measureRest  = time.Second
+	steadyTime   = 10 * time.Second
+	sprayTime    = 5 * time.Second
+	redisDown    = 3 * time.Second
+	natsLeast    = 3 * time.Second // clients give up after as much
+	natsMost     = 8 * time.Second
+	togetherMost = 100 * time.Millisecond // between the loss of a NATS server and that of an edge
+	wholeMost    = 90 * time.Second
+)
+
+// steady measures a time without faults for each log mode. The first mode comes last, so that
+// edges have it again afterwards.
+func (r *run) steady(ctx context.Context, phase string, _ int) error {
+	if len(r.cfg.LogModes) < 2 {
+		r.Log.Phase(phase, 0)
+		return r.measure(ctx, history.NoFault, steadyTime)
+	}
+	for _, mode := range slices.Backward(r.cfg.LogModes) {
+		r.Log.Phase(changeOfMode, 0)
+		for i, e := range r.Edges {
+			e.SetLogMode(mode)
+			if err := r.Log.During(mode, e.Name, func() error { return r.Drain(ctx, i, false) }); err != nil {
+				return err
+			}
+			if err := r.Restart(ctx, i); err != nil {
+				return err
+			}
+		}
+		r.Log.Phase(phase+", "+mode, 0)
+		if err := r.measure(ctx, history.NoFault, steadyTime); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // crash crashes the edge with most clients.
@@ -209,22 +326,15 @@ func (r *run) stop(ctx context.Context, _ string, _ int) error {
 	return err
 }
 
-// sprayed measures the CPU of edges without spraying and with it, in turn.
-func (r *run) sprayed(ctx context.Context, _ string, n int) error {
-	on := n%2 == 1
-	what := history.Direct
-	if on {
-		what = "sprayed"
+// spray measures what edges use without spraying and with it.
+func (r *run) spray(ctx context.Context, phase string, _ int) error {
+	if err := r.measure(ctx, history.NoFault, sprayTime); err != nil {
+		return err
 	}
-	r.SetSpray(on)
+	r.Log.Phase(phase, 0)
+	r.SetSpray(true)
 	defer r.SetSpray(false)
-	return r.Log.During(what, "", func() error {
-		rig.Sleep(ctx, time.Second)
-		cpu, down := r.EdgeCPU(), r.Down()
-		rig.Sleep(ctx, sprayTime)
-		r.Log.Add(history.Record{Kind: history.CPU, Note: what, N: r.Down() - down, D: (r.EdgeCPU() - cpu).Microseconds()})
-		return nil
-	})
+	return r.measure(ctx, phase, sprayTime)
 }
 
 // lies names an edge as the owner of every session.
@@ -258,38 +368,52 @@ func (r *run) redisFault(ctx context.Context, phase string, _ int) (err error) {
 	return err
 }
 
-// natsLeader crashes the NATS server that leads most of the session logs.
-func (r *run) natsLeader(ctx context.Context, _ string, _ int) error {
-	leader := r.logLeader()
-	if leader == nil {
-		return errors.New("the session logs have no leader")
-	}
-	return r.Log.During("nats-leader", leader.Name, func() error {
-		if err := leader.Kill(); err != nil {
-			return err
+// edgeToo ends the names of phases in which an edge dies together with a NATS server.
+const edgeToo = "-edge"
+
+// natsFault takes each NATS server away in turn, and brings it back. The next fault has to
+// wait until all copies of all streams are up to date.
+func (r *run) natsFault(ctx context.Context, phase string, n int) error {
+	server, edge := r.NATS[n%len(r.NATS)], r.Busiest()
+	how, both := strings.CutSuffix(phase, edgeToo)
+	err := r.Log.During(phase, server.Name, func() error {
+		steps := []func() error{func() error { return r.setAway(how, server, true) }}
+		if both {
+			steps = append(steps, func() error { return r.Edges[edge].Kill() })
+			r.rng.Shuffle(2, func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 		}
-		rig.Sleep(ctx, 12*time.Second)
-		err := leader.Start()
-		rig.Sleep(ctx, 5*time.Second)
-		return err
+		var err error
+		for _, step := range steps {
+			err = errors.Join(err, step())
+			rig.Sleep(ctx, play.Random(r.rng, 0, togetherMost))
+		}
+		if both {
+			rig.Sleep(ctx, r.cfg.Reroute)
+			r.Reroute(edge, true)
+		}
+		rig.Sleep(ctx, play.Random(r.rng, natsLeast, natsMost))
+		return errors.Join(err, r.setAway(how, server, false))
 	})
+	if err == nil && both {
+		err = r.Restart(ctx, edge)
+	}
+	if err == nil {
+		err = proc.Await(ctx, wholeMost, "all streams have all copies", func() bool { return r.Whole(r.NC) })
+	}
+	return err
 }
 
-// logShards is the number of streams of the session logs.
-const logShards = 16
-
-// logLeader returns the NATS server that leads most of the session logs, or nil.
-func (r *run) logLeader() (best *rig.Node) {
-	count := map[string]int{}
-	for i := range logShards {
-		stream, err := rig.StreamCluster(r.NC, fmt.Sprint("DNP_LOG_", i))
-		if err != nil {
-			continue
-		}
-		count[stream.Leader]++
-		if n := rig.Named(r.NATS, stream.Leader); n != nil && (best == nil || count[n.Name] > count[best.Name]) {
-			best = n
-		}
+// setAway takes a NATS server away, or brings it back.
+func (r *run) setAway(how string, server *rig.Node, away bool) error {
+	switch {
+	case how == "nats-cut":
+		return r.Cut(server.Host, away)
+	case how == "nats-stop" && away:
+		return server.Signal(syscall.SIGSTOP)
+	case how == "nats-stop":
+		return server.Signal(syscall.SIGCONT)
+	case away:
+		return server.Kill()
 	}
-	return best
+	return server.Start()
 }

@@ -49,7 +49,8 @@ type Config struct {
 // A run is a match in which some nodes are of the last release and some of the tree.
 type run struct {
 	*play.Match
-	cfg *Config
+	cfg  *Config
+	mode string // log mode of the edges of the tree
 }
 
 // Run writes a history, and checks it.
@@ -60,8 +61,8 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 		}
 	}
 	cfg.Progress("the last release is in %s", cfg.Programs)
-	cfg.Durability, cfg.Reroute, cfg.Relays, cfg.Edges = "log", moveAfter, relays, edges
-	r := &run{cfg: &cfg}
+	r := &run{cfg: &cfg, mode: cfg.LogMode} // the last release need not know it
+	cfg.LogMode, cfg.Durability, cfg.Reroute, cfg.Relays, cfg.Edges = "", "log", moveAfter, relays, edges
 	r.Match, err = play.Open(ctx, cfg.MatchConfig)
 	defer r.Close()
 	if err != nil {
@@ -127,7 +128,7 @@ func (r *run) round(ctx context.Context, n int) error {
 // and the second edge it crashes one edge of each release.
 func (r *run) replaceAll(ctx context.Context, how string, nodes []*rig.Node, bin string) error {
 	program := filepath.Base(nodes[0].File)
-	r.Log.Phase(how+" of "+program+"s", false)
+	r.Log.Phase(how+" of "+program+"s", 0)
 	for i, n := range nodes {
 		r.cfg.Progress("%s of %s; %d interruptions so far", how, n.Name, r.Interrupted())
 		err := r.Log.During(how, n.Name, func() error { return r.replace(ctx, n, i, filepath.Join(bin, program)) })
@@ -152,6 +153,9 @@ func (r *run) replace(ctx context.Context, n *rig.Node, i int, file string) erro
 	if slices.Contains(r.Edges, n) {
 		if err := r.Drain(ctx, i, false); err != nil {
 			return err
+		}
+		if n.SetLogMode(""); filepath.Dir(file) == filepath.Clean(r.cfg.Bin) {
+			n.SetLogMode(r.mode)
 		}
 		n.File = file
 		return r.Restart(ctx, i)

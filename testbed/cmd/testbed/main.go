@@ -43,6 +43,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := commands[os.Args[1]](ctx, os.Args[2:])
 	if errors.Is(err, errUsage) {
 		os.Exit(2)

@@ -61,25 +61,27 @@ func runTorture(ctx context.Context, args []string) error {
 		return tell(v, err, "")
 	}
 	var cfg torture.Config
-	var phases string
+	var phases, modes string
 	c := newFlags("torture")
 	c.redisFlag()
-	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
+	c.IntVar(&cfg.NATS, "nats", 3, "NATS servers: 1 or 3")
+	c.StringVar(&modes, "log-modes", "", "session log modes of the edges, joined by commas: the first for all phases, and steady compares all (default: edges choose, nothing is compared)")
 	c.IntVar(&cfg.Clients, "clients", 50, "clients")
 	c.StringVar(&cfg.Durability, "durability", "log", "session durability of the edges: log, or none, whose losses the check must notice")
-	c.StringVar(&phases, "phases", "", "phases, joined by commas (default: all)")
+	c.StringVar(&phases, "phases", "", "phases, joined by commas (default: all that -nats and the privileges allow)")
 	c.Float64Var(&cfg.Scale, "scale", 1, "factor on the number of faults")
+	c.IntVar(&cfg.Rounds, "rounds", 0, "faults of each phase (default: as -scale says)")
 	c.DurationVar(&cfg.Reroute, "reroute", 200*time.Millisecond, "from the death of an edge until its flows move")
 	c.DurationVar(&cfg.StopAfter, "stop-after", 0, "begin no fault later than this; 0 = no limit")
 	var about []string
 	for _, p := range torture.Phases() {
-		about = append(about, fmt.Sprintf("%-12s %s (%d)", p.Name, p.About, p.Count))
+		about = append(about, fmt.Sprintf("%-14s %s (%d)", p.Name, p.About, p.Count))
 	}
 	c.usage("torture [flags], or testbed torture check FILE. Phases:", about)
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	cfg.Phases = list(phases)
+	cfg.Phases, cfg.LogModes = list(phases), list(modes)
 	c.match(&cfg.MatchConfig)
 	v, err := torture.Run(ctx, cfg)
 	return tell(v, err, c.json) // the history stays: `testbed torture check` reads it again
@@ -93,6 +95,7 @@ func upgradeTest(ctx context.Context, args []string) error {
 	c.StringVar(&cfg.Release, "release", "testbed/last-release", "file that names the commit of the last release")
 	c.StringVar(&cfg.Source, "source", ".", "the repository, with its history")
 	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
+	c.StringVar(&cfg.LogMode, "log-mode", "", "session log mode of the edges of the tree; those of the last release are not told (default: edges choose)")
 	c.IntVar(&cfg.Clients, "clients", 50, "clients")
 	c.IntVar(&cfg.Rounds, "rounds", 1, "upgrades, each with its rollback; one takes about a minute")
 	if err := c.parse(args); err != nil {
