@@ -36,22 +36,21 @@ type testCluster struct {
 }
 
 // deploy starts everything and waits until every node is ready.
-func deploy(ctx context.Context, cfg *Config) (*testCluster, error) {
-	network, err := rig.NewNamespaces()
-	if err != nil {
+func deploy(ctx context.Context, cfg *Config) (c *testCluster, err error) {
+	deployment := cfg.Config
+	if deployment.Network, err = rig.NewNamespaces(); err != nil {
 		return nil, err
 	}
-	c := &testCluster{}
-	c.Deployment, err = rig.Deploy(ctx, rig.Config{
-		Bin: cfg.Bin, NATSConf: cfg.NATSConf, Dir: cfg.Dir, Network: network, NATS: servers, Relays: relays, Edges: edges,
-		NodeFlags:  []string{"--shards", fmt.Sprint(shards)},
-		RelayFlags: []string{"--store-streams", fmt.Sprint(storeStreams)},
-		EdgeFlags:  []string{"--workers", "2", "--open-space", space},
-	})
+	deployment.NATS, deployment.Relays, deployment.Edges = servers, relays, edges
+	deployment.NodeFlags = []string{"--shards", fmt.Sprint(shards)}
+	deployment.RelayFlags = []string{"--store-streams", fmt.Sprint(storeStreams)}
+	deployment.EdgeFlags = []string{"--workers", "2", "--open-space", space}
+	c = &testCluster{}
+	c.Deployment, err = rig.Deploy(ctx, deployment)
 	for i := 0; i < edges && err == nil; i++ {
 		var p *play.Balancer
 		p, err = play.NewBalancer(play.BalancerConfig{
-			Listen: c.Here.AddrPort(0), Edges: c.EdgeAddrs()[i : i+1], Host: c.Here, Path: cfg.Impaired, Seed: cfg.Seed + uint64(i),
+			Listen: c.Here.AddrPort(0), Edges: c.EdgeAddrs()[i : i+1], Host: c.Here, Path: impaired, Seed: cfg.Seed + uint64(i),
 		})
 		if err == nil {
 			c.toEdge = append(c.toEdge, p)

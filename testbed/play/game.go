@@ -148,12 +148,14 @@ func (g *Game) clientLeft(client string) {
 
 // tell sends messages to a client until it leaves.
 func (g *Game) tell(ctx context.Context, client, party string) {
+	last := time.Now()
 	for n := uint64(1); ; n++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(g.cfg.Pace.wait()):
+		case <-time.After(g.cfg.Pace.wait() - time.Since(last)):
 		}
+		last = time.Now()
 		if g.cfg.Pace.Load() == 0 {
 			n--
 			continue

@@ -127,7 +127,6 @@ func (m *Match) Close() {
 	if m.NC != nil {
 		m.NC.Close()
 	}
-	m.Kill()
 	m.Deployment.Close()
 }
 

@@ -29,7 +29,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
@@ -296,27 +295,12 @@ func (d *Deployment) Check() (err error) {
 	return err
 }
 
-// Kill ends all processes as crashes do.
-func (d *Deployment) Kill() {
+// Close ends all processes as crashes do, and then the network.
+func (d *Deployment) Close() {
 	for _, n := range d.Nodes() {
 		if n.Process != nil {
 			_ = n.Kill() // fails only if it has ended
 		}
-	}
-}
-
-// Close joins hosts that are cut off, ends all processes, edges first, and then the
-// network.
-func (d *Deployment) Close() {
-	d.joinAll()
-	for _, list := range [][]*Node{d.Edges, d.Relays, {d.Redis}, d.NATS} {
-		var all sync.WaitGroup
-		for _, n := range list {
-			if n != nil && n.Process != nil {
-				all.Go(n.Stop)
-			}
-		}
-		all.Wait()
 	}
 	d.Network.Close()
 }

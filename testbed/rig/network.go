@@ -138,15 +138,6 @@ func (h *Host) Block(port uint16, how string) error {
 // Unblock ends what Block does.
 func (h *Host) Unblock() error { return h.ns.command("nft", "delete", "table", "inet", "block") }
 
-// joinAll joins all hosts again that are cut off.
-func (w *Network) joinAll() {
-	for _, h := range w.hosts {
-		if h.ns != nil {
-			_ = w.Cut(h, false) // fails for a host that is not cut off
-		}
-	}
-}
-
 // Close gives the namespaces up.
 func (w *Network) Close() {
 	if w.hub == nil {

@@ -49,17 +49,11 @@ type PhaseKind struct {
 	Count int // of faults at scale 1
 	needs int // what not every run has
 
-	begin  string                                                       // its name in the history until cause gives it another; empty = Name
+	own    bool                                                         // cause names the phases of the history itself
 	fast   bool                                                         // messages have fastPace
 	gapMax time.Duration                                                // see history.Phase
 	cause  func(r *run, ctx context.Context, phase string, n int) error // causes fault n, and returns when it has healed
 }
-
-// Names of phases in the history.
-const (
-	sprayDirect  = "spray, direct"
-	changeOfMode = "change of the log mode"
-)
 
 // What phases need.
 const (
@@ -82,7 +76,7 @@ func Phases() []PhaseKind {
 		{Name: "stop", About: "SIGSTOP of the edge with most clients for 0.1 to 10 s, then SIGCONT", Count: 40, cause: (*run).stop},
 		{Name: "drain", About: "SIGTERM of each edge in turn; flows move with the next datagram of their client", Count: 90, cause: (*run).drain},
 		{Name: "drain-flush", About: "the same, but flows move at once, which cuts off the answers of the leaving edge", Count: 15, cause: (*run).drain},
-		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, begin: sprayDirect, cause: (*run).spray},
+		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, own: true, cause: (*run).spray},
 		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, cause: (*run).redisFault},
 		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
 		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
@@ -98,7 +92,7 @@ func Phases() []PhaseKind {
 		with.Name, with.About = k.Name+edgeToo, k.About+"; kill -9 of the edge with most clients within the same 100 ms"
 		list = append(list, k, with)
 	}
-	return append(list, PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, begin: changeOfMode, fast: true, cause: (*run).steady})
+	return append(list, PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, own: true, fast: true, cause: (*run).steady})
 }
 
 // chosen returns the phases to run, with the numbers of their faults, and whether hosts are
@@ -166,7 +160,9 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 			return nil
 		}
 		before := r.Interrupted()
-		r.Log.Phase(cmp.Or(ph.begin, ph.Name), ph.gapMax)
+		if !ph.own {
+			r.Log.Phase(ph.Name, ph.gapMax)
+		}
 		rig.Sleep(ctx, play.Random(r.rng, 500*time.Millisecond, 1500*time.Millisecond))
 		if ctx.Err() != nil {
 			return nil
@@ -186,36 +182,28 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 	return nil
 }
 
-// Amounts that a time of a run uses.
+// Amounts that a time of a run uses. Some are metrics of edges.
 const (
-	edgeCPU   = "CPU of edges" // in µs
-	natsCPU   = "CPU of NATS servers"
+	edgeCPU   = "edges" // in µs
+	natsCPU   = "NATS servers"
 	datagrams = "datagrams to clients"
 	messages  = "reliable messages, both ways"
-	writes    = "writes to session logs"
-	forGame   = "messages to game servers"
-	natsIn    = "NATS messages to edges"
-	natsOut   = "NATS messages of edges"
-	redis     = "commands of Redis, with those within scripts"
+	redis     = "commands of Redis"
+	writes    = `dnp_session_log_appends_total{answer="ok"}`
+	forGame   = `dnp_session_from_stored_total`
+	natsIn    = `dnp_nats_messages_total{direction="in"}`
+	natsOut   = `dnp_nats_messages_total{direction="out"}`
 )
 
 // quotients are what the history has of the amounts: how much of one for each of the other.
 var quotients = []struct{ what, of, per string }{
 	{history.NATSCost, natsCPU, writes},
 	{"µs of edges' CPU per datagram to a client", edgeCPU, datagrams},
-	{writes + " per reliable message", writes, messages},
-	{forGame + " per reliable message", forGame, messages},
-	{natsIn + " per reliable message", natsIn, messages},
-	{natsOut + " per reliable message", natsOut, messages},
-	{redis + " per reliable message", redis, messages},
-}
-
-// counters are the metrics of edges among the amounts.
-var counters = map[string]string{
-	`dnp_nats_messages_total{direction="in"}`:    natsIn,
-	`dnp_nats_messages_total{direction="out"}`:   natsOut,
-	`dnp_session_log_appends_total{answer="ok"}`: writes,
-	`dnp_session_from_stored_total`:              forGame,
+	{"writes to session logs per reliable message", writes, messages},
+	{"messages to game servers per reliable message", forGame, messages},
+	{"NATS messages to edges per reliable message", natsIn, messages},
+	{"NATS messages of edges per reliable message", natsOut, messages},
+	{"commands of Redis, with those within scripts, per reliable message", redis, messages},
 }
 
 // amounts returns what was used so far.
@@ -223,8 +211,8 @@ func (r *run) amounts(ctx context.Context) map[string]int64 {
 	sum := map[string]int64{edgeCPU: rig.CPU(r.Edges).Microseconds(), natsCPU: rig.CPU(r.NATS).Microseconds(), datagrams: int64(r.Down()), messages: int64(r.Reliable())}
 	for _, e := range r.Edges {
 		metrics := r.Web.Metrics(e.Host.At(rig.HTTPPort))
-		for name, what := range counters {
-			sum[what] += int64(metrics[name])
+		for _, name := range []string{writes, forGame, natsIn, natsOut} {
+			sum[name] += int64(metrics[name])
 		}
 	}
 	if n, err := r.RedisCommands(ctx); err == nil {
@@ -271,7 +259,7 @@ func (r *run) steady(ctx context.Context, phase string, _ int) error {
 		return r.measure(ctx, history.NoFault, steadyTime)
 	}
 	for _, mode := range slices.Backward(r.cfg.LogModes) {
-		r.Log.Phase(changeOfMode, 0)
+		r.Log.Phase("change of the log mode", 0)
 		for i, e := range r.Edges {
 			e.SetLogMode(mode)
 			if err := r.Log.During(mode, e.Name, func() error { return r.Drain(ctx, i, false) }); err != nil {
@@ -328,6 +316,7 @@ func (r *run) stop(ctx context.Context, _ string, _ int) error {
 
 // spray measures what edges use without spraying and with it.
 func (r *run) spray(ctx context.Context, phase string, _ int) error {
+	r.Log.Phase(phase+", direct", 0)
 	if err := r.measure(ctx, history.NoFault, sprayTime); err != nil {
 		return err
 	}
@@ -342,28 +331,23 @@ const lies = `for _, k in ipairs(redis.call('KEYS', 'dnp:s:*')) do redis.call('H
 
 // redisFault breaks Redis, and kills an edge so that the loss matters.
 func (r *run) redisFault(ctx context.Context, phase string, _ int) (err error) {
-	switch phase {
-	case "redis-kill":
-		err = r.Redis.Kill()
-	case "redis-flush":
+	how := strings.TrimPrefix(phase, "redis-")
+	switch how {
+	case "flush":
 		err = r.TellRedis(ctx, "FLUSHALL")
-	case "redis-lies":
+	case "lies":
 		err = r.TellRedis(ctx, "EVAL", lies, "0", r.Edges[r.rng.IntN(edgeCount)].Name)
-	case "redis-stop":
-		err = r.Redis.Signal(syscall.SIGSTOP)
+	default:
+		err = r.setAway(how, r.Redis, true)
 	}
 	if err != nil {
 		return err
 	}
 	rig.Sleep(ctx, 300*time.Millisecond)
 	err = r.Crash(ctx, phase, r.Busiest())
-	switch phase {
-	case "redis-kill":
+	if how == "kill" || how == "stop" {
 		rig.Sleep(ctx, redisDown)
-		err = errors.Join(err, r.Redis.Start())
-	case "redis-stop":
-		rig.Sleep(ctx, redisDown)
-		err = errors.Join(err, r.Redis.Signal(syscall.SIGCONT))
+		err = errors.Join(err, r.setAway(how, r.Redis, false))
 	}
 	return err
 }
@@ -375,7 +359,7 @@ const edgeToo = "-edge"
 // wait until all copies of all streams are up to date.
 func (r *run) natsFault(ctx context.Context, phase string, n int) error {
 	server, edge := r.NATS[n%len(r.NATS)], r.Busiest()
-	how, both := strings.CutSuffix(phase, edgeToo)
+	how, both := strings.CutSuffix(strings.TrimPrefix(phase, "nats-"), edgeToo)
 	err := r.Log.During(phase, server.Name, func() error {
 		steps := []func() error{func() error { return r.setAway(how, server, true) }}
 		if both {
@@ -403,17 +387,17 @@ func (r *run) natsFault(ctx context.Context, phase string, n int) error {
 	return err
 }
 
-// setAway takes a NATS server away, or brings it back.
-func (r *run) setAway(how string, server *rig.Node, away bool) error {
+// setAway takes a node away, or brings it back.
+func (r *run) setAway(how string, n *rig.Node, away bool) error {
 	switch {
-	case how == "nats-cut":
-		return r.Cut(server.Host, away)
-	case how == "nats-stop" && away:
-		return server.Signal(syscall.SIGSTOP)
-	case how == "nats-stop":
-		return server.Signal(syscall.SIGCONT)
+	case how == "cut":
+		return r.Cut(n.Host, away)
+	case how == "stop" && away:
+		return n.Signal(syscall.SIGSTOP)
+	case how == "stop":
+		return n.Signal(syscall.SIGCONT)
 	case away:
-		return server.Kill()
+		return n.Kill()
 	}
-	return server.Start()
+	return n.Start()
 }

@@ -39,12 +39,13 @@ const (
 
 // A Config describes a run.
 type Config struct {
-	play.MatchConfig // Bin has the programs of the tree, and Programs those of the last release
+	play.MatchConfig // Bin has the programs of the tree, and Programs those of the last release; empty = built from git
 
-	Release string // file that names the commit of the last release, which is built if Programs is empty
-	Source  string // the repository
-	Rounds  int    // upgrades, each with its rollback
+	Rounds int // upgrades, each with its rollback
 }
+
+// lastRelease names the commit of the last release, from the folder of the repository on.
+const lastRelease = "testbed/last-release"
 
 // A run is a match in which some nodes are of the last release and some of the tree.
 type run struct {
@@ -79,12 +80,12 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 // build builds the last release, once for each commit, and returns the folder of its
 // programs.
 func build(ctx context.Context, cfg *Config) (string, error) {
-	text, err := os.ReadFile(cfg.Release)
+	text, err := os.ReadFile(lastRelease)
 	if err != nil {
 		return "", err
 	}
 	commit := strings.TrimSpace(string(text))
-	dir, err := filepath.Abs(filepath.Join(cfg.Source, "tmp", "last-release", commit))
+	dir, err := filepath.Abs(filepath.Join("tmp", "last-release", commit))
 	if err != nil {
 		return "", err
 	}
@@ -92,15 +93,15 @@ func build(ctx context.Context, cfg *Config) (string, error) {
 	if _, err := os.Stat(filepath.Join(bin, "dnpctl")); err == nil {
 		return bin, nil
 	}
-	if err := exec.CommandContext(ctx, "git", "-C", cfg.Source, "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
-		return "", fmt.Errorf("%s names commit %s, which this clone does not have; `git fetch --unshallow` brings it: %w", cfg.Release, commit, err)
+	if err := exec.CommandContext(ctx, "git", "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
+		return "", fmt.Errorf("%s names commit %s, which this clone does not have; `git fetch --unshallow` brings it: %w", lastRelease, commit, err)
 	}
 	cfg.Progress("building the last release, %s", commit)
 	source := filepath.Join(dir, "source")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(source, 0o755)); err != nil {
 		return "", err
 	}
-	unpack := fmt.Sprintf("git -C %q archive %s | tar -x -C %q && cd %q && go build -trimpath -o ../bin.new/ ./cmd/...", cfg.Source, commit, source, source)
+	unpack := fmt.Sprintf("git archive %s | tar -x -C %q && cd %q && go build -trimpath -o ../bin.new/ ./cmd/...", commit, source, source)
 	if err := rig.Command("bash", "-euo", "pipefail", "-c", unpack); err != nil {
 		return "", err
 	}

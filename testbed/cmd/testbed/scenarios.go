@@ -30,11 +30,6 @@ func clusterTest(ctx context.Context, args []string) error {
 	c := newFlags("cluster-test")
 	c.IntVar(&cfg.Rounds, "rounds", 30, "rounds of each fault; faults that take long have a tenth")
 	c.StringVar(&faults, "faults", "", "faults to cause, joined by commas (default: all)")
-	c.DurationVar(&cfg.StopAfter, "stop-after", 0, "begin no round later than this; 0 = no limit")
-	c.Float64Var(&cfg.Impaired.Loss, "loss", 0.02, "loss of datagrams of clients behind a bad path, 0 to 1")
-	c.Float64Var(&cfg.Impaired.Duplicate, "duplicate", 0.01, "share of them that arrives twice")
-	c.DurationVar(&cfg.Impaired.Delay, "delay", 10*time.Millisecond, "delay of them")
-	c.DurationVar(&cfg.Impaired.Jitter, "jitter", 10*time.Millisecond, "most that is added to the delay; datagrams may overtake each other")
 	var about []string
 	for _, f := range clustertest.Faults() {
 		about = append(about, fmt.Sprintf("%-12s %s", f.Name, f.About))
@@ -92,8 +87,6 @@ func upgradeTest(ctx context.Context, args []string) error {
 	c := newFlags("upgrade-test")
 	c.redisFlag()
 	c.StringVar(&cfg.Programs, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
-	c.StringVar(&cfg.Release, "release", "testbed/last-release", "file that names the commit of the last release")
-	c.StringVar(&cfg.Source, "source", ".", "the repository, with its history")
 	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
 	c.StringVar(&cfg.LogMode, "log-mode", "", "session log mode of the edges of the tree; those of the last release are not told (default: edges choose)")
 	c.IntVar(&cfg.Clients, "clients", 50, "clients")

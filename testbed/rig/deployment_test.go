@@ -1,0 +1,80 @@
+//go:build linux
+
+package rig
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestCurrent: a stream has all copies if it has a leader, and as many followers as it should,
+// all up to date.
+func TestCurrent(t *testing.T) {
+	good, late, off := &nats.PeerInfo{Current: true}, &nats.PeerInfo{}, &nats.PeerInfo{Current: true, Offline: true}
+	for _, c := range []struct {
+		why  string
+		c    *nats.ClusterInfo
+		want bool
+	}{
+		{"whole", &nats.ClusterInfo{Leader: "nats1", Replicas: []*nats.PeerInfo{good, good}}, true},
+		{"nothing is known", nil, false},
+		{"no leader", &nats.ClusterInfo{Replicas: []*nats.PeerInfo{good, good}}, false},
+		{"a copy is missing", &nats.ClusterInfo{Leader: "nats1", Replicas: []*nats.PeerInfo{good}}, false},
+		{"a copy is late", &nats.ClusterInfo{Leader: "nats1", Replicas: []*nats.PeerInfo{good, late}}, false},
+		{"a server is away", &nats.ClusterInfo{Leader: "nats1", Replicas: []*nats.PeerInfo{off, good}}, false},
+	} {
+		if got := current(c.c, 3); got != c.want {
+			t.Errorf("%s: %v", c.why, got)
+		}
+	}
+}
+
+// TestNATSConf: each server has a tag of its own and the configuration for operators; a server
+// alone has its mappings only.
+func TestNATSConf(t *testing.T) {
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "conf", "nats-server.conf")
+	for servers, want := range map[int]string{
+		1: "server_tags: [\"dnprelay-log-1\"]\nserver_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\ninclude '../conf/mappings.conf'\n",
+		3: "server_tags: [\"dnprelay-log-3\"]\ninclude '../conf/nats-server.conf'\n",
+	} {
+		run := filepath.Join(dir, "run")
+		if err := os.MkdirAll(run, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d := &Deployment{Network: NewLoopback(), cfg: &Config{NATS: servers, NATSConf: conf, Dir: run, Bin: "bin"}}
+		if err := d.makeNodes(); err != nil {
+			t.Fatal(err)
+		}
+		file := d.NATS[servers-1].Args[1]
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s: got %q, %v; want %q", file, got, err, want)
+		}
+	}
+}
+
+// TestLogMode: an edge is told its log mode if the deployment has one, and another from its next
+// start on.
+func TestLogMode(t *testing.T) {
+	d := &Deployment{Network: NewLoopback(), cfg: &Config{NATS: 1, Relays: 1, Edges: 1, Dir: t.TempDir(), LogMode: "quorum"}}
+	if err := d.makeNodes(); err != nil {
+		t.Fatal(err)
+	}
+	for want, mode := range map[string]string{"--session-log-mode replicated": "replicated", "": ""} {
+		if got := strings.Join(d.Edges[0].Mode, " "); got != "--session-log-mode quorum" {
+			t.Errorf("the edge starts with %q", got)
+		}
+		d.Edges[0].SetLogMode(mode)
+		if got := strings.Join(d.Edges[0].Mode, " "); got != want {
+			t.Errorf("the edge continues with %q, want %q", got, want)
+		}
+		d.Edges[0].SetLogMode("quorum")
+	}
+	if len(d.Relays[0].Mode) != 0 {
+		t.Errorf("the relay starts with %q", d.Relays[0].Mode)
+	}
+}
