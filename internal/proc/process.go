@@ -39,7 +39,7 @@ type Process struct {
 // of this program may end with its thread locked, unless Start runs on a thread that stays locked
 // for longer.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // an interrupt from the terminal is for this process
 	if cmd.Stderr == nil {
 		cmd.Stderr = &tail{}
 	}

@@ -188,10 +188,14 @@ func (d *Deployment) setNATS() error {
 		if err != nil {
 			return err
 		}
+		store := filepath.Join(d.cfg.Dir, n.Name)
+		if _, err := os.Stat(store); err == nil {
+			return fmt.Errorf("%s has the streams of another run", store)
+		}
 		n.File, n.Args = filepath.Join(d.cfg.Bin, "nats-server"), []string{"-c", conf, "-m", strconv.Itoa(natsWebPort)}
 		n.Env = []string{
 			"NATS_NAME=" + n.Name, "NATS_LISTEN=" + n.Host.At(NATSPort), "NATS_ROUTE=" + n.Host.At(routePort),
-			"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + filepath.Join(d.cfg.Dir, n.Name),
+			"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + store,
 		}
 	}
 	return nil

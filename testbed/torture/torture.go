@@ -142,12 +142,13 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	for _, ph := range phases {
-		if err = r.phase(ctx, ph); err != nil {
-			return v, fmt.Errorf("%s: %w", ph.Name, err)
+	for i := 0; i < len(phases) && err == nil; i++ {
+		if err = r.phase(ctx, phases[i]); err != nil {
+			err = fmt.Errorf("%s: %w", phases[i].Name, err)
 		}
 	}
-	return r.Finish(ctx)
+	v, failed := r.Finish(ctx)
+	return v, errors.Join(err, failed)
 }
 
 // phase causes the faults of a phase, until ctx ends. A fault that has begun heals first.
