@@ -11,7 +11,6 @@ FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
-TORTURENATS ?= 1
 UPGRADEROUNDS ?= 1
 SEEDS     ?= 2000
 BENCH     ?= .
@@ -72,12 +71,16 @@ cluster-test-quick: testbed ## Three rounds of each fault, in 4 minutes
 	bin/testbed cluster-test -json tmp/cluster-test.json -rounds 3 $(ARGS)
 
 .PHONY: torture
-torture: testbed ## Break edges under running sessions: 200 kills, 90 drains and so on, 25 minutes with TORTURENATS (1) NATS servers; needs redis-server
-	bin/testbed torture -json tmp/torture.json -nats $(TORTURENATS) $(ARGS)
+torture: testbed ## Break edges, Redis and NATS servers under running sessions: 200 kills, 90 drains and so on, 30 minutes; needs redis-server, and root to cut servers off
+	bin/testbed torture -json tmp/torture.json $(ARGS)
 
 .PHONY: torture-quick
-torture-quick: testbed ## A twenty-fifth of that, in 80 seconds
-	bin/testbed torture -json tmp/torture.json -scale 0.04 -stop-after 150s $(ARGS)
+torture-quick: testbed ## A twenty-fifth of that, in 4 minutes
+	bin/testbed torture -json tmp/torture.json -scale 0.04 -stop-after 300s $(ARGS)
+
+.PHONY: torture-nats
+torture-nats: testbed ## Kill, stop and cut off each of three NATS servers, alone and with an edge, 30 rounds each, and compare log modes, in an hour; needs root (ARGS="-seed N -phases a,b -rounds N")
+	bin/testbed torture -json tmp/torture-nats.json -scale 10 -phases nats-kill,nats-kill-edge,nats-stop,nats-stop-edge,nats-cut,nats-cut-edge,steady $(ARGS)
 
 .PHONY: upgrade-test
 upgrade-test: testbed ## Upgrade from the last release and roll back under load, UPGRADEROUNDS (1) times, 2 minutes; needs redis-server and git history

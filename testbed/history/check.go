@@ -135,6 +135,7 @@ type window struct {
 	from, to  int64            // µs; to is 0 until the fault healed
 	gap, wait map[string]int64 // µs, by party
 	extra     map[string]int
+	acks      int // of the phase before
 }
 
 type checker struct {
@@ -252,7 +253,7 @@ func (c *checker) readEvent(r Record) {
 	case PhaseIs:
 		c.begin(r)
 	case Fault:
-		c.faults = append(c.faults, &window{phase: c.phase, number: r.N, from: r.At, gap: map[string]int64{}, wait: map[string]int64{}, extra: map[string]int{}})
+		c.faults = append(c.faults, &window{phase: c.phase, number: r.N, from: r.At, acks: len(c.current().Ack.list), gap: map[string]int64{}, wait: map[string]int64{}, extra: map[string]int{}})
 		if r.Note != NoFault {
 			c.current().Faults++
 		}
@@ -260,7 +261,12 @@ func (c *checker) readEvent(r Record) {
 		for _, w := range c.faults {
 			if w.number == r.N {
 				w.to = r.At + gapAfter.Microseconds()
-				c.current().Took += micros(r.At - w.from)
+				p := c.current()
+				p.Took += micros(r.At - w.from)
+				if acks := p.Ack.list[w.acks:]; strings.HasPrefix(p.Name, Steady) {
+					c.use(p, ackP50, float64(Quantile(acks, 0.5).Microseconds()))
+					c.use(p, ackP99, float64(Quantile(acks, 0.99).Microseconds()))
+				}
 			}
 		}
 	case Closed:
@@ -421,10 +427,6 @@ func (c *checker) finish() {
 func (c *checker) finishPhase(p *Phase) {
 	for _, t := range []*Times{&p.Gap, &p.Unacknowledged, &p.Ack, &p.ToGame, &p.ToClients, &p.Handed, &p.Others, &p.Above, &p.Moved} {
 		t.finish()
-	}
-	if strings.HasPrefix(p.Name, Steady) {
-		c.use(p, ackP50, float64(p.Ack.P50.Microseconds()))
-		c.use(p, ackP99, float64(p.Ack.P99.Microseconds()))
 	}
 	if gap := max(p.Gap.P99, p.Unacknowledged.P99); p.GapMax > 0 && gap > p.GapMax {
 		c.violation(p.from, "%s: the p99 of gaps is %s, at most %s wanted", p.Name, ms(gap), ms(p.GapMax))

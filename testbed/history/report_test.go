@@ -43,20 +43,23 @@ func TestPauses(t *testing.T) {
 // bars are for the phases that compare ways to do the same.
 func TestUses(t *testing.T) {
 	list := []Record{{Kind: PhaseIs, Note: "spray, direct"}, {Kind: Used, Note: NATSCost, D: 10, N: 1}, {Kind: PhaseIs, Note: "spray, sprayed"}, {Kind: Used, Note: NATSCost, D: 30, N: 1}}
-	for _, cost := range []int64{12, 13, 90} {
-		list = append(list,
-			Record{Kind: PhaseIs, Note: "steady, replicated"}, Record{Kind: Ack, Who: "c", D: 2000}, Record{Kind: Used, Note: NATSCost, D: 100, N: 10}, Record{Kind: Used, Note: "x", D: 1, N: 0},
-			Record{Kind: PhaseIs, Note: "steady, quorum"}, Record{Kind: Ack, Who: "c", D: 1000}, Record{Kind: Used, Note: NATSCost, D: cost * 10, N: 10})
+	for n, cost := range []int64{12, 13, 90} {
+		for i, phase := range []string{"steady, replicated", "steady, quorum"} {
+			fault, d := uint64(2*n+i+1), []int64{100, cost * 10}[i]
+			list = append(list, Record{Kind: PhaseIs, Note: phase}, Record{Kind: Ack, Who: "c", D: 1}, Record{Kind: Fault, N: fault, Note: NoFault},
+				Record{Kind: Ack, Who: "c", D: 1000 + d}, Record{Kind: Ack, Who: "c", D: 100 + d}, Record{Kind: Ack, Who: "c", D: 200 + d},
+				Record{Kind: Used, Note: NATSCost, D: d, N: 10}, Record{Kind: Used, Note: "x", D: 1, N: 0}, Record{Kind: Healed, N: fault})
+		}
 	}
 	want := []string{
 		"spray, direct: 10.00 " + NATSCost + " (median of 1)",
 		"spray, sprayed: 30.00 " + NATSCost + " (median of 1), 3.00 times the first",
 		"steady, replicated: 10.00 " + NATSCost + " (median of 3)",
 		"steady, quorum: 13.00 " + NATSCost + " (median of 3), 1.30 times the first; ABOVE ITS BAR, at most 1.20 times wanted",
-		"steady, replicated: 2000.00 " + ackP50 + " (median of 1)",
-		"steady, quorum: 1000.00 " + ackP50 + " (median of 1), 0.50 times the first",
-		"steady, replicated: 2000.00 " + ackP99 + " (median of 1)",
-		"steady, quorum: 1000.00 " + ackP99 + " (median of 1), 0.50 times the first",
+		"steady, replicated: 300.00 " + ackP50 + " (median of 3)",
+		"steady, quorum: 330.00 " + ackP50 + " (median of 3), 1.10 times the first; ABOVE ITS BAR, at most 1.00 times wanted",
+		"steady, replicated: 1100.00 " + ackP99 + " (median of 3)",
+		"steady, quorum: 1130.00 " + ackP99 + " (median of 3), 1.03 times the first; ABOVE ITS BAR, at most 1.00 times wanted",
 	}
 	var got []string
 	for _, u := range check(t, list).Uses {
