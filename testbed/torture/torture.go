@@ -97,14 +97,14 @@ func Phases() []PhaseKind {
 
 // chosen returns the phases to run, with the numbers of their faults, and whether hosts are
 // in namespaces. Without names, it leaves out what the run cannot have.
-func (c *Config) chosen() (list []PhaseKind, spaces bool, err error) {
+func (c *Config) chosen(root bool) (list []PhaseKind, spaces bool, err error) {
 	list, err = play.Choose(Phases(), func(p PhaseKind) string { return p.Name }, c.Phases)
 	list = slices.DeleteFunc(list, func(p PhaseKind) bool {
-		missing := p.needs != nothing && c.NATS < 3 || p.needs == namespaces && os.Geteuid() != 0
-		if missing && len(c.Phases) == 0 {
-			c.Progress("%s is left out: %s", p.Name, p.About)
+		if len(c.Phases) > 0 || p.needs == nothing || c.NATS >= 3 && (p.needs == cluster || root) {
+			return false
 		}
-		return missing && len(c.Phases) == 0
+		c.Progress("%s is left out: %s", p.Name, p.About)
+		return true
 	})
 	for i := range list {
 		list[i].Count = cmp.Or(c.Rounds, max(1, int(float64(list[i].Count)*c.Scale)))
@@ -125,7 +125,7 @@ type run struct {
 
 // Run writes a history, and checks it.
 func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
-	phases, spaces, err := cfg.chosen()
+	phases, spaces, err := cfg.chosen(os.Geteuid() == 0)
 	if err == nil && spaces {
 		cfg.Network, err = rig.NewNamespaces()
 	}
