@@ -164,7 +164,7 @@ func (d *Deployment) makeNodes() (err error) {
 	}
 	if d.Redis != nil {
 		d.Redis.File = d.cfg.Redis
-		d.Redis.Args = []string{"--bind", d.Redis.Host.Addr.String(), "--port", strconv.Itoa(redisPort), "--save", "", "--dir", d.cfg.Dir}
+		d.Redis.Args = []string{"--bind", d.Redis.Host.Addr.String(), "--port", strconv.Itoa(redisPort), "--protected-mode", "no", "--save", "", "--dir", d.cfg.Dir}
 	}
 	if err := d.setNATS(); err != nil {
 		return err
