@@ -121,6 +121,7 @@ type run struct {
 	cfg     *Config
 	rng     *rand.Rand
 	started time.Time
+	away    int // NATS servers that were away so far
 }
 
 // Run writes a history, and checks it.
@@ -357,9 +358,10 @@ func (r *run) redisFault(ctx context.Context, phase string, _ int) (err error) {
 const edgeToo = "-edge"
 
 // natsFault takes each NATS server away in turn, and brings it back. The next fault has to
-// wait until all copies of all streams are up to date.
-func (r *run) natsFault(ctx context.Context, phase string, n int) error {
-	server, edge := r.NATS[n%len(r.NATS)], r.Busiest()
+// wait until all copies of all streams are up to date, and all nodes ready.
+func (r *run) natsFault(ctx context.Context, phase string, _ int) error {
+	server, edge := r.NATS[r.away%len(r.NATS)], r.Busiest()
+	r.away++
 	how, both := strings.CutSuffix(strings.TrimPrefix(phase, "nats-"), edgeToo)
 	err := r.Log.During(phase, server.Name, func() error {
 		steps := []func() error{func() error { return r.setAway(how, server, true) }}
@@ -383,7 +385,9 @@ func (r *run) natsFault(ctx context.Context, phase string, n int) error {
 		err = r.Restart(ctx, edge)
 	}
 	if err == nil {
-		err = proc.Await(ctx, wholeMost, "all streams have all copies", func() bool { return r.Whole(r.NC) })
+		err = proc.Await(ctx, wholeMost, "the cluster is whole", func() bool {
+			return r.Whole(r.NC) && !slices.ContainsFunc(slices.Concat(r.Relays, r.Edges), func(n *rig.Node) bool { return !r.IsReady(n) })
+		})
 	}
 	return err
 }
