@@ -118,10 +118,11 @@ func unsubscribe(sub *nats.Subscription) { _ = sub.Unsubscribe() } // fails only
 // shortest pause between its questions to the edges.
 const revalidateInterval = 500 * time.Millisecond
 
-// absencesMax is after how many answers of the edges without a session Follow reports that
-// the session left; reasonMissed is the reason that it gives.
+// absenceMax is for how long the edges may not name a session until Follow reports that it left.
+// When a NATS server dies, edges look for another one as the game server does, and a session that an edge
+// lost is without one until another edge adopts it. reasonMissed is the reason that Follow gives.
 const (
-	absencesMax  = 2
+	absenceMax   = 10 * time.Second
 	reasonMissed = "missed"
 )
 
@@ -171,7 +172,7 @@ type follower struct {
 
 type presence struct {
 	client, edge string
-	absences     int // answers of the edges without the session
+	absent       time.Time // when the edges began not to name it; zero if they named it
 }
 
 // event passes an event on, unless it reports what is known.
@@ -195,7 +196,7 @@ func (w *follower) event(data []byte) {
 
 func (w *follower) joined(ev Event) {
 	if p := w.sessions[ev.Session]; p != nil {
-		p.absences, p.edge = 0, ev.Edge
+		p.absent, p.edge = time.Time{}, ev.Edge
 		return
 	}
 	w.sessions[ev.Session] = &presence{client: ev.Client, edge: ev.Edge}
@@ -205,7 +206,8 @@ func (w *follower) joined(ev Event) {
 // due notes whether NATS was away, and reports whether it is time to revalidate.
 func (w *follower) due() bool {
 	if n := w.space.p.nc.Stats().Reconnects; n != w.reconnects {
-		w.reconnects, w.stale = n, true
+		w.reconnects = n
+		w.reconnected()
 	}
 	return w.stale && time.Since(w.asked) >= revalidateInterval && w.space.p.nc.IsConnected()
 }
@@ -221,21 +223,36 @@ func (w *follower) revalidate(ctx context.Context) error {
 		w.stale = true // NATS is away
 		return nil
 	}
-	w.stale = false
+	w.answered(w.asked, list)
+	return nil
+}
+
+// reconnected forgets since when the edges do not name sessions: they could not while NATS was away.
+func (w *follower) reconnected() {
+	w.stale = true
 	for _, p := range w.sessions {
-		p.absences++
+		p.absent = time.Time{}
 	}
+}
+
+// answered takes what the edges answer to a question at a time.
+func (w *follower) answered(asked time.Time, list []Client) {
+	w.stale = false
+	named := map[string]bool{}
 	for _, c := range list {
-		w.joined(Event{Type: string(replication.EventJoined), Time: w.asked, Client: c.Client, Session: c.Session, Edge: c.Edge})
+		named[c.Session] = true
+		w.joined(Event{Type: string(replication.EventJoined), Time: asked, Client: c.Client, Session: c.Session, Edge: c.Edge})
 	}
 	for session, p := range w.sessions {
 		switch {
-		case p.absences >= absencesMax:
+		case named[session]:
+		case p.absent.IsZero():
+			p.absent, w.stale = asked, true
+		case asked.Sub(p.absent) >= absenceMax:
 			delete(w.sessions, session)
-			w.f(Event{Type: string(replication.EventLeft), Time: w.asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
-		case p.absences > 0:
+			w.f(Event{Type: string(replication.EventLeft), Time: asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
+		default:
 			w.stale = true
 		}
 	}
-	return nil
 }

@@ -17,8 +17,13 @@ import (
 // streamFrom is the stream in which edges store reliable messages of clients.
 const streamFrom = "DNP_FROM"
 
-// streamPause is the pause before Messages opens the stream again.
-const streamPause = time.Second
+// openTimeout bounds one attempt of Messages to open the stream, and streamPause is the pause before the
+// next one. A question that a NATS server gets without a leader has no answer, so that a longer attempt would
+// only make messages later than the election does.
+const (
+	openTimeout = 2 * time.Second
+	streamPause = 200 * time.Millisecond
+)
 
 // A Message is what a client sent. The caller owns Data.
 type Message struct {
@@ -149,7 +154,7 @@ func (s *Space) Listen(ctx context.Context, f func(*Message)) error {
 // messages wait for the game server.
 const (
 	pullMax         = 500
-	readerHeartbeat = time.Second
+	readerHeartbeat = 500 * time.Millisecond // the shortest that the library takes
 	readerIdle      = 5 * time.Minute
 )
 
@@ -171,7 +176,9 @@ var (
 // openReader opens the stream behind the cursor. If the stream was made again since, or is
 // shorter than the cursor, the reader starts at its beginning: the numbers of messages
 // decide which are new.
-func (s *Space) openReader(ctx context.Context, cursor *Cursor) (*reader, error) {
+func (s *Space) openReader(running context.Context, cursor *Cursor) (*reader, error) {
+	ctx, cancel := context.WithTimeout(running, openTimeout)
+	defer cancel()
 	js, err := jetstream.New(s.p.nc)
 	if err != nil {
 		return nil, err
@@ -207,8 +214,9 @@ func (s *Space) openReader(ctx context.Context, cursor *Cursor) (*reader, error)
 		return nil, err
 	}
 	r := &reader{list: list}
-	ctx, r.cancel = context.WithCancel(ctx)
-	r.watching.Go(func() { r.watch(ctx, s.p.nc) })
+	reading, stop := context.WithCancel(running)
+	r.cancel = stop
+	r.watching.Go(func() { r.watch(reading, s.p.nc) })
 	return r, nil
 }
 

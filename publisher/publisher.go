@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsconn"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -21,10 +22,12 @@ var ErrClosed = errors.New("publisher: closed")
 type Config struct {
 	// URL is one NATS server or several, separated by commas; default
 	// nats://127.0.0.1:4222. Options configure the connection: credentials, TLS and so on.
+	// They come after those of [natsconn.Options], by which it leaves a server that stands still.
 	URL     string
 	Options []nats.Option
 
-	// Conn replaces URL and Options if it is not nil. The caller closes it, after Close.
+	// Conn replaces URL and Options if it is not nil. The caller closes it, after Close. It
+	// should have [natsconn.Options].
 	Conn *nats.Conn
 
 	// Prefix begins all subjects; default dnp.v1.
@@ -91,9 +94,6 @@ func (c Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// reconnectWait is the pause between two attempts to reach a NATS server.
-const reconnectWait = 250 * time.Millisecond
-
 // A Publisher is a game server's connection. Its methods may be called from any
 // goroutine.
 type Publisher struct {
@@ -119,8 +119,7 @@ func Connect(cfg Config) (*Publisher, error) {
 	}
 	p := &Publisher{cfg: cfg, nc: cfg.Conn, subjects: subject.Names{Prefix: cfg.Prefix}, spaces: map[string]*Space{}}
 	if p.nc == nil {
-		// Without a buffer for reconnects: the spaces repeat what NATS would buffer.
-		options := []nats.Option{nats.Name("game server"), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1)}
+		options := append(natsconn.Options(), nats.Name("game server")) // without a buffer: the spaces repeat what NATS would buffer
 		nc, err := nats.Connect(cfg.URL, append(options, cfg.Options...)...)
 		if err != nil {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)

@@ -14,14 +14,14 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
 
 // patience bounds every wait. It says nothing about speed.
 const patience = 30 * time.Second

@@ -28,6 +28,7 @@ type Bus struct {
 
 	connected  atomic.Bool
 	payloadMax atomic.Int64
+	moved      atomic.Int64 // Unix nanoseconds of the last Move
 	counters   counters
 	requests   requests
 	shared     chan *nats.Msg // of the shared subscriptions
@@ -156,6 +157,24 @@ func (b *Bus) OnChange(f func(connected bool)) {
 	b.onChange = append(b.onChange, f)
 }
 
+// movePause is the shortest time between two forced moves of a connection.
+const movePause = time.Second
+
+// Server returns the name of the server of the connection; empty for none.
+func (b *Bus) Server() string { return b.nc.ConnectedServerName() }
+
+// Move leaves the server with this name for the next one, and reports whether it does. It is for a server
+// that answers and yet is useless, because it is cut off from the others. A connection to another server stays,
+// and none moves more often than once a second. Move may wait for natsconn.WriteTimeout.
+func (b *Bus) Move(server string) bool {
+	last, now := b.moved.Load(), time.Now().UnixNano()
+	if !b.connected.Load() || b.Server() != server || now-last < int64(movePause) || !b.moved.CompareAndSwap(last, now) {
+		return false
+	}
+	b.counters.moves.Add(1)
+	return b.nc.ForceReconnect() == nil
+}
+
 // Flush waits until the server has processed everything that was published and subscribed
 // before. Later messages wait in the queue meanwhile.
 func (b *Bus) Flush(timeout time.Duration) error {
@@ -214,13 +233,14 @@ type Stats struct {
 	SlowConsumers uint64 // how often a handler became too slow
 	Errors        uint64 // errors without a caller, such as refused subscriptions, answers that MayAnswer forbids, and messages from consumers of JetStream
 	Reconnects    uint64
+	Moves         uint64 // of the reconnects, those that Move forced
 }
 
 // Several goroutines increment the counters.
 type counters struct {
 	published, publishedBytes, received, receivedBytes atomic.Uint64
 	disconnected, busy, size, other                    atomic.Uint64
-	missed, slow, errors, reconnects                   atomic.Uint64
+	missed, slow, errors, reconnects, moves            atomic.Uint64
 }
 
 func (c *counters) dropped(err error) {
@@ -244,7 +264,7 @@ func (b *Bus) Stats() Stats {
 		Received: c.received.Load(), ReceivedBytes: c.receivedBytes.Load(),
 		DroppedDisconnected: c.disconnected.Load(), DroppedBusy: c.busy.Load(),
 		DroppedSize: c.size.Load(), DroppedOther: c.other.Load(),
-		SlowConsumers: c.slow.Load(), Errors: c.errors.Load(), Reconnects: c.reconnects.Load(),
+		SlowConsumers: c.slow.Load(), Errors: c.errors.Load(), Reconnects: c.reconnects.Load(), Moves: c.moves.Load(),
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

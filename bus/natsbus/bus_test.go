@@ -16,10 +16,10 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
 )
 
 const patience = 10 * time.Second
@@ -27,7 +27,7 @@ const patience = 10 * time.Second
 // shards is the number of shards to which the servers map publishes.
 const shards = 64
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
 
 func startServer(t *testing.T, listen string) *natsembed.Server {
 	t.Helper()
@@ -436,15 +436,6 @@ func TestConnectErrors(t *testing.T) {
 type writer func(line string)
 
 func (w writer) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
-
-func TestReconnectDelay(t *testing.T) {
-	for n, least := range map[int]time.Duration{0: 50, 1: 50, 2: 100, 3: 200, 5: 800, 6: 1000, 1 << 30: 1000} {
-		least *= time.Millisecond
-		if d := reconnectDelay(n); d < least || d >= 2*least {
-			t.Errorf("pause %d is %v, want %v to twice that", n, d, least)
-		}
-	}
-}
 
 // TestRedacted: logged addresses must not contain passwords or tokens.
 func TestRedacted(t *testing.T) {

@@ -6,28 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsconn"
 	"github.com/nats-io/nats.go"
 )
 
-const (
-	pendingBytes   = 64 << 20        // that wait for the handler of one subscription
-	connectTimeout = 2 * time.Second // of one attempt
-)
-
-// pingInterval is the time between pings to a silent server. After two pings without an answer
-// the connection counts as lost, because another server may be reachable and TCP alone would
-// try for minutes.
-const pingInterval = time.Second
-
-// The pause between reconnects doubles after each round of all servers, from the first to the last
-// value. A random part of up to the same length keeps a cluster from reconnecting all at once.
-const (
-	reconnectFirst = 50 * time.Millisecond
-	reconnectLast  = time.Second
-)
+// pendingBytes bounds the bytes that wait for the handler of one subscription.
+const pendingBytes = 64 << 20
 
 // A Config names the servers and bounds the memory. The default bounds are arbitrary: a node
 // that keeps up never reaches them.
@@ -75,17 +61,11 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) options() []nats.Option {
-	all := []nats.Option{
+	all := append(natsconn.Options(),
 		nats.Name(c.Name),
-		nats.Timeout(connectTimeout),
-		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(2),
-		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // the credentials may become valid again, and a node with players does not give up
-		nats.CustomReconnectDelay(reconnectDelay),
-		nats.ReconnectBufSize(-1), // buffers nothing, see the package comment
 		nats.NoCallbacksAfterClientClose(),
-	}
+	)
 	if c.InboxPrefix != "" {
 		all = append(all, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
@@ -94,13 +74,6 @@ func (c Config) options() []nats.Option {
 		all = append(all, nats.InProcessServer(c.InProcess))
 	}
 	return all
-}
-
-// reconnectDelay returns the pause after n rounds of all servers.
-func reconnectDelay(n int) time.Duration {
-	d := reconnectFirst << min(max(n-1, 0), 8)
-	d = min(d, reconnectLast)
-	return d + rand.N(d)
 }
 
 // Security says how a connection authenticates, and which servers it trusts. Every field may be

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus/natsconn"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
@@ -78,8 +79,13 @@ func open(t testing.TB, nc *nats.Conn, cfg Config) *Leases {
 	}
 }
 
+// A servers is a cluster of NATS servers.
+type servers interface {
+	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
+}
+
 // start runs a relay until the test ends or kill is called, which is a sudden death.
-func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
+func start(t testing.TB, c servers, node string, replicas int) *relay {
 	t.Helper()
 	r := prepare(t, c, node, replicas)
 	r.run()
@@ -87,10 +93,10 @@ func start(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay 
 }
 
 // prepare makes a relay that does not run yet.
-func prepare(t testing.TB, c *natstest.Cluster, node string, replicas int) *relay {
+func prepare(t testing.TB, c servers, node string, replicas int) *relay {
 	t.Helper()
 	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000), ranks: map[int]int{}}
-	r.Leases = open(t, c.Connect(t), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas, Log: r.log.logger()})
+	r.Leases = open(t, c.Connect(t, natsconn.Options()...), Config{Node: node, Shards: 4, Streams: 2, Replicas: replicas, Log: r.log.logger()})
 	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
 	return r
 }

@@ -139,13 +139,13 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 		cfg: cfg, streams: streams, secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),
 		handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards),
 	}
-	seen := func(g int, is natsjs.StreamConfig) {
-		secret := store.SecretOf(g, is)
+	seen := func(g int, is *natsjs.StreamInfo) {
+		secret := store.SecretOf(g, is.Config)
 		l.secrets[g].Store(&secret)
 	}
 	open := 0
 	for g, s := range streams {
-		seen(g, s.CachedInfo().Config)
+		seen(g, s.CachedInfo())
 		if *l.secrets[g].Load() == "" {
 			open++
 		}
@@ -251,6 +251,18 @@ func (l *Leases) Load(shard int, epoch uint64, each func([]cluster.Keyframe), do
 	default:
 		done(cluster.ErrQueueFull)
 	}
+}
+
+// openTimeout bounds the request for a consumer. While the servers elect a leader it has no answer, and what the
+// library allows, 5 s, would only make relays later than the election does.
+const openTimeout = time.Second
+
+// consumer makes a consumer of the g-th stream that reads in order.
+func (l *Leases) consumer(ctx context.Context, g int, cfg natsjs.OrderedConsumerConfig) (natsjs.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	cfg.MaxResetAttempts = 1
+	return l.streams[g].OrderedConsumer(ctx, cfg)
 }
 
 func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.Streams] }

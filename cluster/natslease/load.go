@@ -86,9 +86,9 @@ func (d *load) held(ctx context.Context) bool {
 // A keyframe may come twice, if try is repeated; it is the same then.
 func (d *load) try(ctx context.Context, silence time.Duration) error {
 	l := d.shard.l
-	c, err := l.stream(d.shard.n).OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
+	c, err := l.consumer(ctx, d.shard.n%l.cfg.Streams, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreKeyframeAll(d.shard.n), l.cfg.Subjects.StoreOwn(d.shard.n)},
-		DeliverPolicy:  natsjs.DeliverAllPolicy, MaxResetAttempts: 1,
+		DeliverPolicy:  natsjs.DeliverAllPolicy,
 	})
 	if err != nil {
 		return err

@@ -65,9 +65,9 @@ func pause(ctx context.Context) {
 }
 
 func (l *Leases) follow(ctx context.Context, g int) error {
-	c, err := l.streams[g].OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{
+	c, err := l.consumer(ctx, g, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
-		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy, MaxResetAttempts: 1,
+		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {
 		return err

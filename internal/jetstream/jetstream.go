@@ -39,6 +39,7 @@ const (
 // Error codes of JetStream; server/errors.json of nats-server has them all.
 const (
 	CodeNotFound        = 10037 // no such message
+	codeNoServer        = 10005 // no server can take the stream
 	codeStale           = 10071 // wrong last sequence: <it>
 	codeBusy            = 10164 // wrong last sequence, because another such write is under way
 	codeBatchIncomplete = 10176 // parts of the batch did not arrive

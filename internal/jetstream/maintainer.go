@@ -21,18 +21,22 @@ const (
 	refusalCounts = 2 * missingAfter // for which a write that was not taken counts: longer than a repetition takes
 )
 
-// A MaintainerConfig says which streams a Maintainer looks after. All fields but Seen are required.
+// A MaintainerConfig says which streams a Maintainer looks after. All fields but Seen and Forgot are required.
 type MaintainerConfig struct {
 	Conn    *nats.Conn
-	Streams []natsjs.Stream // as they were opened
+	Streams []natsjs.Stream // as they were opened; nil for one that Run opens
 
 	// Want returns the configuration with which the g-th stream is made again, and Check
 	// refuses one that another node made.
 	Want  func(g int) natsjs.StreamConfig
 	Check func(g int, got natsjs.StreamConfig) error
 
-	// Seen, if set, is called from the goroutine of Run with the configuration that the g-th stream has.
-	Seen func(g int, is natsjs.StreamConfig)
+	// Seen, if set, is called from the goroutine of Run with what the g-th stream is.
+	Seen func(g int, is *natsjs.StreamInfo)
+
+	// Forgot, if set, is called from the goroutine of Run when the last sequence of the g-th stream is lower than
+	// it was. So it is after the server of a stream without replicas has lost its disk.
+	Forgot func(g int, had, has uint64)
 
 	// Replaced is called, from the goroutine of Run, when the g-th stream certainly is another
 	// one than before, whichever node made it.
@@ -50,6 +54,8 @@ type Maintainer struct {
 	refusals []refusals // of writes, by stream
 	suspect  atomic.Bool
 	replaced atomic.Uint64
+	looks    atomic.Int64
+	unplaced bool // no server can take a stream; owned by Run
 
 	// Run changes the streams, and requests about health read them.
 	mu      sync.Mutex
@@ -59,7 +65,8 @@ type Maintainer struct {
 // A maintained is a stream as it was seen last.
 type maintained struct {
 	name    string
-	created time.Time // by which a stream differs from another one of the same name
+	created time.Time // by which a stream differs from another one of the same name; zero if it was never seen
+	last    uint64    // sequence
 	gone    bool
 	silent  time.Time // since when it does not answer; zero if it does
 }
@@ -72,7 +79,11 @@ type refusals struct{ first, last atomic.Int64 }
 // NewMaintainer returns a Maintainer that does nothing before Run.
 func NewMaintainer(cfg MaintainerConfig) *Maintainer {
 	m := &Maintainer{cfg: cfg, refusals: make([]refusals, len(cfg.Streams))}
-	for _, s := range cfg.Streams {
+	for g, s := range cfg.Streams {
+		if s == nil {
+			m.streams = append(m.streams, maintained{name: cfg.Want(g).Name})
+			continue
+		}
 		i := s.CachedInfo()
 		m.streams = append(m.streams, maintained{name: i.Config.Name, created: i.Created})
 	}
@@ -108,13 +119,16 @@ func (r *refusals) missing(now time.Time) bool {
 // Replaced returns how many streams were made again, by whichever node.
 func (m *Maintainer) Replaced() uint64 { return m.replaced.Load() }
 
-// Missing returns the names of the streams that are gone, do not answer or take no writes.
+// Looks returns how many times it has looked at a stream, whatever came of it.
+func (m *Maintainer) Looks() int { return int(m.looks.Load()) }
+
+// Missing returns the names of the streams that were never seen, are gone, do not answer or take no writes.
 func (m *Maintainer) Missing() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	for g, s := range m.streams {
-		if s.gone || !s.silent.IsZero() && now.Sub(s.silent) >= missingAfter || m.refusals[g].missing(now) {
+		if s.gone || s.created.IsZero() || !s.silent.IsZero() && now.Sub(s.silent) >= missingAfter || m.refusals[g].missing(now) {
 			names = append(names, s.name)
 		}
 	}
@@ -127,15 +141,10 @@ func (m *Maintainer) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 		all := m.suspect.Swap(false)
 		for i := range m.streams { // begins at another one each time, as a look may take its whole timeout
 			g := (n + i) % len(m.streams)
-			if s := m.stream(g); !all && i > 0 && !s.gone && s.silent.IsZero() {
+			if s := m.stream(g); !all && i > 0 && !s.gone && s.silent.IsZero() && !s.created.IsZero() {
 				continue
 			}
 			if err := m.look(ctx, g); err != nil {
@@ -144,6 +153,11 @@ func (m *Maintainer) Run(ctx context.Context) error {
 			if !m.stream(g).silent.IsZero() {
 				break // the others would not answer either, and get their turns
 			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
 	}
 }
@@ -156,16 +170,24 @@ func (m *Maintainer) stream(g int) maintained {
 
 // look looks at one stream, and makes it again if it is gone.
 func (m *Maintainer) look(ctx context.Context, g int) error {
+	defer m.looks.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	before := m.stream(g)
 	stream, err := OpenStream(ctx, m.cfg.Conn, before.name, func() natsjs.StreamConfig {
-		if !before.gone {
+		if !before.gone && !before.created.IsZero() {
 			m.cfg.Log.Error("a stream is gone; making it again", "stream", before.name)
 		}
-		m.update(g, func(s *maintained) { s.gone = true })
+		m.update(g, func(s *maintained) { s.gone = !s.created.IsZero() })
 		return m.cfg.Want(g)
 	})
+	switch {
+	case err == nil:
+		m.unplaced = false
+	case errors.Is(err, ErrNoServer) && !m.unplaced:
+		m.unplaced = true
+		m.cfg.Log.Error("cannot make a stream; trying again", "error", err)
+	}
 	if err != nil {
 		m.update(g, func(s *maintained) {
 			if s.silent.IsZero() {
@@ -181,11 +203,15 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 			return err
 		}
 	}
-	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created} })
+	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created, last: info.State.LastSeq} })
 	if m.cfg.Seen != nil {
-		m.cfg.Seen(g, info.Config)
+		m.cfg.Seen(g, info)
 	}
-	if other {
+	switch {
+	case before.created.IsZero():
+	case !other && m.cfg.Forgot != nil && info.State.LastSeq < before.last:
+		m.cfg.Forgot(g, before.last, info.State.LastSeq)
+	case other:
 		m.replaced.Add(1)
 		m.cfg.Log.Warn("a stream was made again; its former messages are lost, but nodes store again what they hold", "stream", before.name, "first_sequence", info.Config.FirstSeq)
 		m.cfg.Replaced(g, info.Config)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
@@ -28,8 +29,11 @@ const ticksPerTimeout = 16
 type RequesterConfig struct {
 	// Conn is the connection. It must keep nothing for later while it is broken
 	// (nats.ReconnectBufSize(-1)): a request that leaves long after it was given up is
-	// wasted at best.
+	// wasted at best. If it is nil, Use says over which connections requests leave.
 	Conn *nats.Conn
+
+	// Inbox is a new inbox of the connections of Use. It is not needed with Conn.
+	Inbox string
 
 	InFlight int           // requests that wait for an answer; default 4,096
 	Queue    int           // requests that wait to be sent; default 65,536. Further ones are refused
@@ -62,12 +66,13 @@ type Request struct {
 // size is what a request counts against Bytes: its message and a generous overhead.
 func (r *Request) size() int { return len(r.Msg.Data) + 256 }
 
-// A Requester has many requests under way over one connection. Requests leave in the order
+// A Requester has many requests under way over one connection at a time. Requests leave in the order
 // of calls, those that wait together in one flush of the connection. Its methods may be
 // called from any goroutine.
 type Requester struct {
 	cfg    RequesterConfig
-	prefix string    // of reply subjects
+	prefix string // of reply subjects
+	conn   atomic.Pointer[nats.Conn]
 	work   turn.Wake // something waits to be sent
 	reject turn.Wake // something was refused
 
@@ -83,11 +88,29 @@ type Requester struct {
 
 // NewRequester returns a Requester that does nothing before Run.
 func NewRequester(cfg RequesterConfig) *Requester {
-	return &Requester{
-		cfg: cfg.withDefaults(), prefix: cfg.Conn.NewInbox() + ".", inFlight: make(map[uint64]*Request),
-		work: turn.NewWake(), reject: turn.NewWake(),
+	q := &Requester{cfg: cfg.withDefaults(), prefix: cfg.Inbox + ".", inFlight: make(map[uint64]*Request), work: turn.NewWake(), reject: turn.NewWake()}
+	if cfg.Conn != nil {
+		q.prefix = cfg.Conn.NewInbox() + "."
+		q.conn.Store(cfg.Conn)
 	}
+	return q
 }
+
+// Use makes later requests leave over nc, or end with ErrNotSent if nc is nil. It must not be called
+// with Conn. Requests under way are still answered by what arrives over the former connection, which
+// the caller may close once they had their time.
+func (q *Requester) Use(nc *nats.Conn) error {
+	if nc != nil {
+		if _, err := nc.Subscribe(q.prefix+"*", q.reply); err != nil {
+			return err
+		}
+	}
+	q.conn.Store(nc)
+	return nil
+}
+
+// GiveUp ends the requests that were sent, whose answers cannot come any more.
+func (q *Requester) GiveUp() { q.giveUp(time.Time{}, forever) }
 
 // Send queues a request.
 func (q *Requester) Send(r Request) {
@@ -108,10 +131,13 @@ func (q *Requester) Send(r Request) {
 // Run sends requests and gives up those that take too long, until ctx ends. Requests that are
 // under way then end with ErrNoAnswer or ErrNotSent; later ones are not answered.
 func (q *Requester) Run(ctx context.Context) {
-	status := q.cfg.Conn.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
-	defer q.cfg.Conn.RemoveStatusListener(status)
-	if sub, err := q.cfg.Conn.Subscribe(q.prefix+"*", q.reply); err == nil { // otherwise the connection is closed, and nothing is sent
-		defer sub.Unsubscribe() // fails if the connection is gone
+	var status chan nats.Status
+	if nc := q.cfg.Conn; nc != nil {
+		status = nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+		defer nc.RemoveStatusListener(status)
+		if sub, err := nc.Subscribe(q.prefix+"*", q.reply); err == nil { // otherwise the connection is closed, and nothing is sent
+			defer sub.Unsubscribe() // fails if the connection is gone
+		}
 	}
 	var sender sync.WaitGroup
 	sender.Go(func() { q.sendLoop(ctx) })
@@ -168,8 +194,13 @@ func (q *Requester) publish(r *Request) {
 	if !wanted {
 		return
 	}
+	nc := q.conn.Load()
+	if nc == nil {
+		q.finish(r.id, nil, ErrNotSent)
+		return
+	}
 	r.Msg.Reply = q.prefix + strconv.FormatUint(r.id, 36)
-	if err := q.cfg.Conn.PublishMsg(r.Msg); err != nil {
+	if err := nc.PublishMsg(r.Msg); err != nil {
 		kind := ErrNoAnswer
 		if Failed(err) != fence.Unknown {
 			kind = ErrNotSent
@@ -223,8 +254,8 @@ func (q *Requester) expireLoop(ctx context.Context, status chan nats.Status) {
 			if !ok {
 				status = nil // closed with the connection
 			}
-			if !ok || s != nats.CONNECTED { // answers cannot come, so the rest of the timeout is saved
-				q.giveUp(time.Time{}, forever)
+			if !ok || s != nats.CONNECTED { // so the rest of the timeout is saved
+				q.GiveUp()
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,8 +19,12 @@ import (
 // so that waiting does not help.
 var ErrDeployment = errors.New("the stream belongs to another deployment")
 
+// ErrNoServer says that no NATS server that is up has the tag with which a stream is placed.
+var ErrNoServer = errors.New("no NATS server has the tag")
+
 // OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
-// that exists is not changed and may have another configuration.
+// that exists is not changed and may have another configuration. The error wraps ErrNoServer if no
+// server can take a stream that want places.
 func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() natsjs.StreamConfig) (natsjs.Stream, error) {
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -27,9 +32,13 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 	}
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
-		s, err = js.CreateStream(ctx, want())
+		c := want()
+		s, err = js.CreateStream(ctx, c)
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) { // another node was faster
 			s, err = js.Stream(ctx, name)
+		}
+		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeNoServer && c.Placement != nil {
+			err = fmt.Errorf("%w %s: %w", ErrNoServer, strings.Join(c.Placement.Tags, " and "), err)
 		}
 	}
 	if err != nil {
@@ -52,7 +61,8 @@ type Shards struct {
 	StreamName      func(g int) string
 	Subject         func(shard int) string // pattern of all subjects of a shard
 
-	// Config has what is special about the streams, and Features describes that for errors.
+	// Config has what is special about the streams, and Features describes that for errors. With
+	// AllowDirect any server that has a stream answers direct gets, all but one with an old state.
 	Config   natsjs.StreamConfig
 	Features string
 
@@ -114,14 +124,12 @@ func firstSequence(now time.Time, highest uint64) uint64 {
 }
 
 // Stream returns the configuration of the g-th stream, whose sequences begin above highest.
-// Direct get is off, because it answers with an old state.
 func (s *Shards) Stream(g int, now time.Time, highest uint64) natsjs.StreamConfig {
 	c := s.Config
 	c.Name = s.StreamName(g)
 	c.Storage = natsjs.FileStorage
 	c.FirstSeq = firstSequence(now, highest)
 	c.AllowMsgTTL = true
-	c.AllowDirect = false
 	c.Subjects = s.subjects(g, s.Subject)
 	c.Metadata = map[string]string{s.Shards.Key: strconv.Itoa(s.Shards.N), s.Streams.Key: strconv.Itoa(s.Streams.N)}
 	if g == 0 && s.Secret != "" {
@@ -152,8 +160,18 @@ func (s *Shards) Check(g int, got natsjs.StreamConfig) error {
 		return fmt.Errorf("%w: stream %s does not listen on %v", ErrDeployment, got.Name, want.Subjects)
 	}
 	if max(got.MaxMsgsPerSubject, 0) != max(want.MaxMsgsPerSubject, 0) || // 0 and -1 are no limit
-		want.AllowRollup && !got.AllowRollup || want.AllowAtomicPublish && !got.AllowAtomicPublish || !got.AllowMsgTTL || got.AllowDirect {
+		want.AllowRollup && !got.AllowRollup || want.AllowAtomicPublish && !got.AllowAtomicPublish || !got.AllowMsgTTL ||
+		got.AllowDirect != want.AllowDirect || !placedAs(got, want) {
 		return fmt.Errorf("%w: stream %s must have %s", ErrDeployment, got.Name, s.Features)
 	}
 	return nil
+}
+
+// placedAs reports whether a stream lies where it must: if want names servers by their tags, on just as many of
+// those.
+func placedAs(got, want natsjs.StreamConfig) bool {
+	if want.Placement == nil {
+		return true
+	}
+	return got.Placement != nil && slices.Equal(got.Placement.Tags, want.Placement.Tags) && max(got.Replicas, 1) == max(want.Replicas, 1)
 }

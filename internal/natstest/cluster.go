@@ -21,26 +21,37 @@ import (
 // the machine.
 const readyTimeout = 60 * time.Second
 
-// A Cluster is a number of servers in this process. It belongs to one test goroutine.
+// A Cluster is a number of servers in this process. It belongs to one test goroutine. Of several servers,
+// server 0 has the tag dnprelay-log-1, and so on.
 type Cluster struct {
+	addresses
+	servers []*server.Server // nil if stopped
+}
+
+// addresses are where the servers of a cluster listen and store.
+type addresses struct {
 	folder  string
 	routes  string
 	clients []int // ports
 	peers   []int
-	servers []*server.Server // nil if stopped
+}
+
+func newAddresses(t testing.TB, n int) addresses {
+	t.Helper()
+	ports := FreePorts(t, 2*n)
+	a := addresses{folder: Dir(t), clients: ports[:n], peers: ports[n:]}
+	var routes []string
+	for _, p := range a.peers {
+		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
+	}
+	a.routes = strings.Join(routes, ",")
+	return a
 }
 
 // Start starts n servers and waits until they have a leader. They end with the test.
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
-	c := &Cluster{folder: Dir(t), servers: make([]*server.Server, n)}
-	ports := FreePorts(t, 2*n)
-	c.clients, c.peers = ports[:n], ports[n:]
-	var routes []string
-	for _, p := range c.peers {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
-	}
-	c.routes = strings.Join(routes, ",")
+	c := &Cluster{addresses: newAddresses(t, n), servers: make([]*server.Server, n)}
 	t.Cleanup(func() {
 		for i := range c.servers {
 			c.Stop(i)
@@ -51,6 +62,14 @@ func Start(t testing.TB, n int) *Cluster {
 	}
 	c.wait(t)
 	return c
+}
+
+// Wipe removes what server i, which is stopped, has stored.
+func (a *addresses) Wipe(t testing.TB, i int) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(a.folder, strconv.Itoa(i))); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Stop stops server i, if it runs, and waits until it has stopped.
@@ -70,9 +89,9 @@ func (c *Cluster) Restart(t testing.TB, i int) {
 }
 
 // URL returns the addresses of all servers.
-func (c *Cluster) URL() string {
+func (a *addresses) URL() string {
 	var all []string
-	for _, p := range c.clients {
+	for _, p := range a.clients {
 		all = append(all, fmt.Sprintf("nats://127.0.0.1:%d", p))
 	}
 	return strings.Join(all, ",")
@@ -80,18 +99,29 @@ func (c *Cluster) URL() string {
 
 // Connect returns a connection to any of the servers, which finds another server when its own stops, and
 // keeps nothing for later meanwhile. It ends with the test.
-func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+func (a *addresses) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	opts = append([]nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(10*time.Millisecond, 0),
 		nats.ReconnectBufSize(-1),
 	}, opts...)
-	nc, err := nats.Connect(c.URL(), opts...)
+	nc, err := nats.Connect(a.URL(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// MetaLeader returns the index of the server that leads the cluster, as far as the running servers know; -1 for
+// none.
+func (c *Cluster) MetaLeader() int {
+	for i, s := range c.servers {
+		if s != nil && s.JetStreamIsLeader() {
+			return i
+		}
+	}
+	return -1
 }
 
 // StreamLeader returns the index of the server that leads a stream; -1 for none.
@@ -104,17 +134,23 @@ func (c *Cluster) StreamLeader(stream string) int {
 	return -1
 }
 
+// options returns the configuration of server i.
+func (a *addresses) options(i int) *server.Options {
+	o := &server.Options{
+		ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: a.clients[i],
+		JetStream: true, StoreDir: filepath.Join(a.folder, strconv.Itoa(i)), DisableJetStreamBanner: true, NoSigs: true, NoLog: true,
+	}
+	if len(a.clients) > 1 {
+		o.Tags.Add(fmt.Sprint("dnprelay-log-", i+1))
+		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: a.peers[i], PoolSize: -1}
+		o.Routes = server.RoutesFromStr(a.routes)
+	}
+	return o
+}
+
 func (c *Cluster) launch(t testing.TB, i int) {
 	t.Helper()
-	o := &server.Options{
-		ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: c.clients[i],
-		JetStream: true, StoreDir: filepath.Join(c.folder, strconv.Itoa(i)), DisableJetStreamBanner: true, NoSigs: true, NoLog: true,
-	}
-	if len(c.servers) > 1 {
-		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: c.peers[i], PoolSize: -1}
-		o.Routes = server.RoutesFromStr(c.routes)
-	}
-	s, err := server.NewServer(o)
+	s, err := server.NewServer(c.options(i))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,5 +234,6 @@ const inServer = "github.com/nats-io/nats-server/v2/server"
 // VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for two that a
 // nats-server leaves if it is shut down while it makes a stream.
 func VerifyNoLeaks(m goleak.TestingM) {
+	serve() // if this is a process of Processes
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,9 +26,9 @@ type Proxy struct {
 	running sync.WaitGroup
 }
 
-// NewProxy returns a proxy for the servers of a cluster, which ends with the test. Clients use
-// [Proxy.Connect].
-func NewProxy(t testing.TB, c *Cluster) *Proxy {
+// NewProxy returns a proxy for the servers of a cluster, or for those with the indexes only, which ends with the
+// test. Clients use [Proxy.Connect] or [Proxy.URL].
+func NewProxy(t testing.TB, c *Cluster, only ...int) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,8 +36,10 @@ func NewProxy(t testing.TB, c *Cluster) *Proxy {
 	}
 	p := &Proxy{listener: l, conns: map[net.Conn]bool{}}
 	p.changed = sync.NewCond(&p.mu)
-	for _, port := range c.clients {
-		p.servers = append(p.servers, fmt.Sprintf("127.0.0.1:%d", port))
+	for i, port := range c.clients {
+		if len(only) == 0 || slices.Contains(only, i) {
+			p.servers = append(p.servers, fmt.Sprintf("127.0.0.1:%d", port))
+		}
 	}
 	p.running.Go(p.accept)
 	t.Cleanup(func() {
@@ -52,10 +55,13 @@ func NewProxy(t testing.TB, c *Cluster) *Proxy {
 func (p *Proxy) Connect(t testing.TB, c *Cluster) *nats.Conn {
 	t.Helper()
 	return c.Connect(t, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Second), func(o *nats.Options) error {
-		o.Url, o.Servers = "nats://"+p.listener.Addr().String(), nil
+		o.Url, o.Servers = p.URL(), nil
 		return nil
 	})
 }
+
+// URL returns the address of the proxy.
+func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 
 func (p *Proxy) set(change func()) {
 	p.mu.Lock()
