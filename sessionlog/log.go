@@ -14,7 +14,7 @@ import (
 // A Log stores the logs of sessions. Calls do not block; each answer comes later, exactly once,
 // and never before the call returns. After about half a second without an answer of the store
 // the verdict is Unknown: a client waits for three. Packages natslog and memlog implement it;
-// both pass the conformance suite in the tests of natslog.
+// both pass the conformance suite of package logtest.
 type Log interface {
 	// Append appends a write to the log that it names. The caller does not change the data
 	// afterwards.

@@ -156,6 +156,17 @@ func (s Names) LogAll(n int) string { return s.Log(n, "*") }
 // LogAllShards matches every Log.
 func (s Names) LogAllShards() string { return s.join("log", "*", "*") }
 
+// LogCopy returns the subject of one copy, 1 to 3, of the log of one session, in log shard n.
+func (s Names) LogCopy(copy, n int, log string) string {
+	return s.join("logcopy", strconv.Itoa(copy), strconv.Itoa(n), log)
+}
+
+// LogCopyAll matches every LogCopy of log shard n.
+func (s Names) LogCopyAll(copy, n int) string { return s.LogCopy(copy, n, "*") }
+
+// LogCopies matches every LogCopy.
+func (s Names) LogCopies() string { return s.join("logcopy", "*", "*", "*") }
+
 // All matches every subject of the deployment.
 func (s Names) All() string { return s.join(">") }
 

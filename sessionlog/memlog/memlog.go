@@ -25,6 +25,9 @@ type Config struct {
 	Old  float64 // probability that the answer to a read lacks the newest write
 	Torn float64 // probability that a read misses a write, as in the middle of a deletion
 
+	First  uint64        // sequence after which those of the store begin; 0 means a time in milliseconds, as with JetStream
+	Forget time.Duration // after which a log is forgotten whose last write is final; 0 means never
+
 	Elapsed func() time.Duration // for Starved; nil if that is not used
 
 	// Applied, if set, is called for each write that is stored.
@@ -41,6 +44,7 @@ type Store struct {
 	logs   map[string]*record
 	silent bool
 	held   []func() // writes to apply when the outage ends
+	lives  int      // how often the store began, without what was under way
 
 	Appends, Reads, Bytes int
 }
@@ -52,11 +56,11 @@ type record struct {
 	silences []time.Duration    // when a request got no answer because of Lost or Late
 }
 
-// New returns an empty store. Its sequences begin with a time in milliseconds, like those of JetStream.
+// New returns an empty store.
 func New(cfg Config) *Store {
 	cfg.Latency = cmp.Or(cfg.Latency, 300*time.Microsecond)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 500*time.Millisecond)
-	return &Store{Config: cfg, seq: 1_790_000_000_000, logs: make(map[string]*record)}
+	return &Store{Config: cfg, seq: cmp.Or(cfg.First, 1_790_000_000_000), logs: make(map[string]*record)}
 }
 
 // SetSilent stops the store from answering, as during an election, or lets it answer again. Half of the
@@ -86,6 +90,21 @@ func (s *Store) Wipe(log string, n int) {
 	r := s.logs[log]
 	r.entries = r.entries[:max(len(r.entries)-n, 0)]
 	r.before = r.entries
+}
+
+// Snapshot returns a function that starts the store again with what it has at this moment, as a server
+// does whose disk lost the writes since. Writes under way are lost, and sequences are given away again.
+func (s *Store) Snapshot() (restore func()) {
+	seq, old := s.seq, make(map[string][]sessionlog.Entry, len(s.logs))
+	for log, r := range s.logs {
+		old[log] = r.entries
+	}
+	return func() {
+		s.seq, s.held, s.lives = seq, nil, s.lives+1
+		for log, r := range s.logs {
+			r.entries, r.before = old[log], old[log]
+		}
+	}
 }
 
 // Append implements sessionlog.Log.
@@ -131,7 +150,12 @@ func (s *Store) once(answer func(sessionlog.Answer)) func(sessionlog.Answer) {
 }
 
 func (s *Store) append(w sessionlog.Write, answer func(sessionlog.Answer)) {
-	late := func() { s.apply(w) }
+	life := s.lives
+	late := func() {
+		if s.lives == life {
+			s.apply(w)
+		}
+	}
 	switch {
 	case len(w.Data) > writeMax:
 		s.reply(w.Log, answer, sessionlog.Answer{Verdict: fence.TooLarge})
@@ -208,6 +232,13 @@ func (s *Store) apply(w sessionlog.Write) sessionlog.Answer {
 	}
 	if s.Applied != nil {
 		s.Applied(w.Log, e)
+	}
+	if w.Final && s.Forget > 0 {
+		s.Schedule(s.Forget, func() {
+			if n := len(r.entries); n > 0 && r.entries[n-1].Seq == e.Seq {
+				r.entries, r.before = nil, nil
+			}
+		})
 	}
 	return sessionlog.Answer{Verdict: fence.OK, Seq: e.Seq}
 }

@@ -34,6 +34,19 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkCopy is BenchmarkAppend for a copy with some streams.
+func BenchmarkCopy(b *testing.B) {
+	for _, streams := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("streams%d", streams), func(b *testing.B) {
+			c := natstest.Start(b, Copies)
+			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, Streams: streams, Replicas: 3, InFlight: 16384, Timeout: 10 * time.Second})
+			for _, n := range []int{1, 16, 256} {
+				b.Run(fmt.Sprintf("sessions%d", n), func(b *testing.B) { appendLoop(b, l, n) })
+			}
+		})
+	}
+}
+
 type done struct {
 	session int
 	answer  sessionlog.Answer

@@ -10,6 +10,9 @@
 // connection and are stored or refused individually. Reads go to the leader of the stream,
 // backwards from the last write to the last checkpoint.
 //
+// With Config.Copy the log is one of three copies, each on a server of its own, which goes on without
+// the others; package quorumlog makes one log of three.
+//
 // There is no goroutine per session: a few goroutines send, watch timeouts and take answers.
 // They call the answer functions, which must not block. DESIGN.md has the reasons and the
 // cost.

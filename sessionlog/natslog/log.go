@@ -3,6 +3,7 @@ package natslog
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -49,12 +50,21 @@ type Config struct {
 	// Subjects are the subjects of the deployment.
 	Subjects subject.Names
 
+	// Copy is 0 for a log whose streams JetStream replicates, or 1 to 3 for one of three copies of
+	// a log, each of which lies on a server of its own; see [Copies].
+	Copy int
+
+	// Direct makes a copy read by direct get, for which the servers need no leader. Whoever may ask for that
+	// can have JetStream publish anything anywhere in the account; see DESIGN.md. It has no effect without Copy.
+	Direct bool
+
 	// Shards is the number of log shards of the deployment, default 64. Streams is the
-	// number of streams that hold them, default 16. Both numbers are fixed when the streams
-	// are made, and Open refuses others.
+	// number of streams that hold them, default 16, or 4 for a copy. Both numbers are fixed when
+	// the streams are made, and Open and Maintain refuse others.
 	Shards, Streams int
 
-	// Replicas is the number of copies of a stream that Open makes; default 1.
+	// Replicas is the number of replicas of a stream that Open makes; default 1. A copy has one;
+	// then the number is that of the stream DNP_LOG_0, which has the secret of all copies.
 	Replicas int
 
 	// Bounds of writes, with the defaults of jetstream.RequesterConfig. A client waits for 3 s.
@@ -67,7 +77,11 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Shards = cmp.Or(c.Shards, 64)
-	c.Streams = min(cmp.Or(c.Streams, 16), c.Shards)
+	streams := 16
+	if c.Copy > 0 {
+		streams = copyStreams
+	}
+	c.Streams = min(cmp.Or(c.Streams, streams), c.Shards)
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
@@ -76,23 +90,30 @@ func (c Config) withDefaults() Config {
 // metaSecret is the metadata key of the key of the hash that names logs.
 const metaSecret = "dnprelay-log-secret"
 
-// StreamName returns the name of the g-th log stream.
+// StreamName returns the name of the g-th stream of a log that JetStream replicates.
 func StreamName(g int) string { return "DNP_LOG_" + strconv.Itoa(g) }
 
 // logs describes the log streams. They have no limit of messages per subject, because such a
 // limit would delete the checkpoint that a log begins with; checkpoints themselves delete what
 // precedes them.
 func (c *Config) logs() jetstream.Shards {
-	return jetstream.Shards{
+	s := jetstream.Shards{
 		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-log-shards", Name: "log shards"},
 		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-log-streams", Name: "log streams"},
-		StreamName: StreamName, Subject: c.Subjects.LogAll, Secret: metaSecret,
+		StreamName: c.streamName, Subject: c.subjects, Secret: metaSecret,
 		Config: natsjs.StreamConfig{
 			Description: "dnprelay: the logs of sessions", Replicas: c.Replicas,
 			MaxAge: maxAge, MaxMsgsPerSubject: -1, AllowRollup: true,
 		},
 		Features: "rollups, message TTLs, no limit of messages per subject and no direct get",
 	}
+	if c.Copy > 0 {
+		s.Config.Description = "dnprelay: a copy of the logs of sessions"
+		s.Config.Replicas, s.Config.AllowDirect = 1, true
+		s.Config.Placement = &natsjs.Placement{Tags: []string{CopyTag(c.Copy)}}
+		s.Features = "rollups, message TTLs, no limit of messages per subject, direct get, and one replica, placed by the tag " + CopyTag(c.Copy)
+	}
+	return s
 }
 
 // Log is sessionlog.Log over JetStream.
@@ -101,12 +122,15 @@ type Log struct {
 	secret     []byte
 	writes     *jetstream.Requester
 	steps      *jetstream.Requester // of reads
+	connection *connection          // nil without Copy
 	maintainer *jetstream.Maintainer
 	counts     counters
 
 	highest  atomic.Uint64 // sequence that a write got, whatever the stream
 	outage   outage
 	tooLarge rate.Sometimes // what to say of writes that are
+
+	servers []atomic.Pointer[string] // of a copy: name of the server of each stream; nil while it is not known
 
 	// Workers begin reads and the connection ends them, so neither owns them.
 	mu      sync.Mutex
@@ -117,25 +141,48 @@ type Log struct {
 var _ sessionlog.Log = (*Log)(nil)
 
 // Open makes the streams that do not exist, and checks that all are streams of this
-// deployment; if they are not, the error wraps jetstream.ErrDeployment.
+// deployment; if they are not, the error wraps jetstream.ErrDeployment. For a copy it finds the
+// secret only, and Maintain does the rest, because the server of the copy may be away.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
-	logs := cfg.logs()
-	streams, err := logs.Open(ctx, cfg.Conn, nil)
+	if cfg.Copy < 0 || cfg.Copy > Copies {
+		return nil, fmt.Errorf("copy %d of the session log: want 1 to %d", cfg.Copy, Copies)
+	}
+	secret, err := cfg.findSecret(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, secret: []byte(streams[0].CachedInfo().Config.Metadata[metaSecret]), tooLarge: rate.Sometimes{Interval: time.Minute}}
-	logs.SecretText = string(l.secret) // with another one, edges would give one session two names
-	l.maintainer = jetstream.NewMaintainer(jetstream.MaintainerConfig{
+	logs := cfg.logs()
+	logs.SecretText = secret // with another one, edges would give one session two names
+	streams := make([]natsjs.Stream, cfg.Streams)
+	if cfg.Copy == 0 {
+		if streams, err = logs.Open(ctx, cfg.Conn, nil); err != nil {
+			return nil, err
+		}
+	}
+	l := &Log{cfg: cfg, secret: []byte(secret), tooLarge: rate.Sometimes{Interval: time.Minute}}
+	m := jetstream.MaintainerConfig{
 		Conn: cfg.Conn, Streams: streams, Check: logs.Check, Log: cfg.Log,
 		Want:     func(g int) natsjs.StreamConfig { return logs.Stream(g, time.Now(), l.highest.Load()) },
 		Replaced: func(int, natsjs.StreamConfig) {}, // sessions find their logs shorter than before
-	})
+	}
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
+	if cfg.Copy > 0 {
+		m.Seen, m.Forgot = l.seen, l.forgot
+		bounds.Conn, bounds.Inbox = nil, cfg.Conn.NewInbox()
+	}
+	l.maintainer = jetstream.NewMaintainer(m)
 	l.writes = jetstream.NewRequester(bounds)
 	bounds.InFlight, bounds.Queue = reads, reads // each read has one step under way
+	if cfg.Copy > 0 {
+		bounds.Inbox = cfg.Conn.NewInbox()
+	}
 	l.steps = jetstream.NewRequester(bounds)
+	if cfg.Copy > 0 {
+		l.servers = make([]atomic.Pointer[string], cfg.Streams)
+		l.connection = newConnection(cfg.Copy, cfg.Conn, cfg.Log, l.writes, l.steps)
+		l.connection.direct.Store(cfg.Direct)
+	}
 	return l, nil
 }
 
@@ -143,11 +190,13 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 // first stream and is as secret as the logs are.
 func (l *Log) Secret() []byte { return l.secret }
 
-// Missing returns the names of the streams that are gone, do not answer or take no writes.
+// Missing returns the names of the streams that are gone, do not answer or take no writes, or, of a
+// copy, were not found yet.
 func (l *Log) Missing() []string { return l.maintainer.Missing() }
 
 // Maintain makes the streams again that are deleted, until ctx ends. It returns an error if another
-// node made one that is not of this deployment, or with another secret; the edge must end then.
+// node made one that is not of this deployment, or with another secret; the edge must end then. A
+// copy does nothing before Maintain has found its streams.
 func (l *Log) Maintain(ctx context.Context) error { return l.maintainer.Run(ctx) }
 
 // Run works until ctx ends. It then answers what is under way; later calls are not answered.
@@ -155,6 +204,9 @@ func (l *Log) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { l.writes.Run(ctx) })
 	running.Go(func() { l.steps.Run(ctx) })
+	if l.connection != nil {
+		running.Go(func() { l.connection.run(ctx) })
+	}
 	running.Wait()
 	l.failReads()
 }
@@ -191,7 +243,7 @@ func (l *Log) message(w *sessionlog.Write) *nats.Msg {
 	if w.Final {
 		h[jetstream.HeaderTTL] = closed
 	}
-	return &nats.Msg{Subject: l.cfg.Subjects.Log(sessionlog.Shard(w.Log, l.cfg.Shards), w.Log), Header: h, Data: w.Data}
+	return &nats.Msg{Subject: l.cfg.subject(sessionlog.Shard(w.Log, l.cfg.Shards), w.Log), Header: h, Data: w.Data}
 }
 
 // judge judges the answer to a write. An error code of which the verdict knows nothing means
@@ -205,10 +257,13 @@ func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 			l.cfg.Log.Warn("ending sessions: writes of their logs are larger than the max_payload of NATS", "max_payload", l.cfg.Conn.MaxPayload())
 		})
 	case v == fence.OK && l.outage.taken(now):
-		l.cfg.Log.Info("the session log takes writes again")
+		l.cfg.Log.Info("the session log takes writes again", "copy", l.cfg.Copy)
 	case v == fence.Unreachable && err == nil:
 		l.counts.refused.Add(1)
-		if l.outage.refused(now) {
+		switch began := l.outage.refused(now); {
+		case began && l.cfg.Copy > 0:
+			l.cfg.Log.Warn("a copy of the session log refuses writes. Make room for JetStream, or raise its limits", "copy", l.cfg.Copy, "code", ack.Code, "error", ack.Text)
+		case began:
 			l.cfg.Log.Warn("the session log refuses writes; clients with a reliable command under way end, and new ones are rejected. "+
 				"Make room for JetStream, raise its limits, or bring its servers back", "code", ack.Code, "error", ack.Text)
 		}
@@ -245,19 +300,28 @@ type Stats struct {
 	Steps          uint64 // requests for reads
 	Refused        uint64 // writes that the store refused for want of space, leader or time
 	Replaced       uint64 // streams that were made again
+
+	// Of a copy.
+	Moves  uint64 // how often its connection got another server than it had
+	Forgot uint64 // streams that had fewer writes than before, because their server lost them
 }
 
 // counters are bumped by several goroutines.
 type counters struct {
 	appends, reads        jetstream.Verdicts
 	bytes, steps, refused atomic.Uint64
+	forgot                atomic.Uint64
 }
 
 // Stats returns the counters.
 func (l *Log) Stats() Stats {
 	c := &l.counts
-	return Stats{
+	s := Stats{
 		Appends: c.appends.Counts(), Reads: c.reads.Counts(), Bytes: c.bytes.Load(), Steps: c.steps.Load(), Refused: c.refused.Load(),
-		Replaced: l.maintainer.Replaced(),
+		Replaced: l.maintainer.Replaced(), Forgot: c.forgot.Load(),
 	}
+	if l.connection != nil {
+		s.Moves = l.connection.moves.Load()
+	}
+	return s
 }

@@ -20,7 +20,8 @@ import (
 // with a checkpoint.
 type read struct {
 	l       *Log
-	get     string // subject of the leader of the stream
+	get     string // subject of the leader of the stream, or of direct gets
+	parse   func(*nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict)
 	subject string
 	since   time.Time
 	entries []sessionlog.Entry // newest first
@@ -28,13 +29,20 @@ type read struct {
 	answer  func(sessionlog.Answer)
 }
 
+// Subjects of requests for one write, before the name of the stream.
+const (
+	leaderGet = "$JS.API.STREAM.MSG.GET."
+	directGet = "$JS.API.DIRECT.GET."
+)
+
 // Read implements sessionlog.Log.
 func (l *Log) Read(log string, answer func(sessionlog.Answer)) {
 	n := sessionlog.Shard(log, l.cfg.Shards)
-	r := &read{
-		l: l, get: "$JS.API.STREAM.MSG.GET." + StreamName(n%l.cfg.Streams), subject: l.cfg.Subjects.Log(n, log),
-		answer: answer,
+	r := &read{l: l, get: leaderGet, parse: parseAnswer, subject: l.cfg.subject(n, log), answer: answer}
+	if l.connection != nil && l.connection.direct.Load() {
+		r.get, r.parse = directGet, parseDirect
 	}
+	r.get += l.cfg.streamName(n % l.cfg.Streams)
 	l.mu.Lock()
 	if l.reading >= reads {
 		l.waiting = append(l.waiting, r) // at most one for each session
@@ -56,37 +64,68 @@ func (r *read) step(request string) {
 	r.l.steps.Send(jetstream.Request{Msg: &nats.Msg{Subject: r.get, Data: []byte(request)}, Done: r.stepped})
 }
 
-// A storedMessage is the leader's answer.
-type storedMessage struct {
-	Message *struct {
-		Seq    uint64 `json:"seq"`
-		Header []byte `json:"hdrs"`
-		Data   []byte `json:"data"`
-	} `json:"message"`
-	Error *struct {
-		Code int `json:"err_code"`
-	} `json:"error"`
-}
-
 // stepped takes the answer to a step.
 func (r *read) stepped(m *nats.Msg, err error) {
-	var s storedMessage
-	switch {
-	case err != nil:
+	if err != nil {
 		r.end(jetstream.Failed(err))
-	case json.Unmarshal(m.Data, &s) != nil:
-		r.end(fence.Unknown)
-	case s.Error != nil && s.Error.Code == jetstream.CodeNotFound:
-		r.end(fence.OK) // the log is empty or torn
-	case s.Error != nil || s.Message == nil:
-		r.end(fence.Unreachable)
-	default:
-		h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is not a session's
-		r.entries = append(r.entries, sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data})
-		r.bytes += len(s.Message.Data)
-		before, err := strconv.ParseUint(h.Get(jetstream.HeaderExpect), 10, 64)
-		r.next(before, err == nil && before > 0 && h.Get(jetstream.HeaderRollup) == "")
+		return
 	}
+	e, h, v := r.parse(m)
+	if v != fence.OK || e.Seq == 0 {
+		r.end(v) // fence.OK: the log is empty or torn
+		return
+	}
+	r.entries = append(r.entries, e)
+	r.bytes += len(e.Data)
+	before, err := strconv.ParseUint(h.Get(jetstream.HeaderExpect), 10, 64)
+	r.next(before, err == nil && before > 0 && h.Get(jetstream.HeaderRollup) == "")
+}
+
+// parseAnswer parses the answer of the leader: a write, or fence.OK and no sequence if there is none.
+func parseAnswer(m *nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict) {
+	var s struct {
+		Message *struct {
+			Seq    uint64 `json:"seq"`
+			Header []byte `json:"hdrs"`
+			Data   []byte `json:"data"`
+		} `json:"message"`
+		Error *struct {
+			Code int `json:"err_code"`
+		} `json:"error"`
+	}
+	switch {
+	case json.Unmarshal(m.Data, &s) != nil:
+		return sessionlog.Entry{}, nil, fence.Unknown
+	case s.Error != nil && s.Error.Code == jetstream.CodeNotFound:
+		return sessionlog.Entry{}, nil, fence.OK
+	case s.Error != nil || s.Message == nil:
+		return sessionlog.Entry{}, nil, fence.Unreachable
+	}
+	h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is not a session's
+	return sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data}, h, fence.OK
+}
+
+// headerSequence has the sequence of a write in the answer to a direct get.
+const headerSequence = "Nats-Sequence"
+
+// parseDirect parses the answer to a direct get, like parseAnswer.
+func parseDirect(m *nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict) {
+	switch m.Header.Get("Status") {
+	case "":
+	case "404":
+		return sessionlog.Entry{}, nil, fence.OK
+	default:
+		return sessionlog.Entry{}, nil, fence.Unreachable
+	}
+	all := m.Header[headerSequence]
+	if len(all) == 0 {
+		return sessionlog.Entry{}, nil, fence.Unknown
+	}
+	seq, err := strconv.ParseUint(all[len(all)-1], 10, 64) // the server adds its header behind those of the write
+	if err != nil || seq == 0 {
+		return sessionlog.Entry{}, nil, fence.Unknown
+	}
+	return sessionlog.Entry{Seq: seq, Data: m.Data}, m.Header, fence.OK
 }
 
 // next asks for the write before, if there is one.

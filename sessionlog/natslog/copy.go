@@ -1,0 +1,144 @@
+package natslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/jetstream"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Copies is how many copies of a log there are. The streams of a copy lie on the one server with the tag
+// [CopyTag], without replicas, so that writes and reads need no agreement of servers. What is in two copies
+// is certain: package quorumlog makes one log of three copies.
+const Copies = 3
+
+// copyStreams is the number of streams of a copy by default. All lie on one server, so they share nothing
+// among servers.
+const copyStreams = 4
+
+// CopyTag returns the tag (server_tags) of the NATS server that holds a copy.
+func CopyTag(copy int) string { return "dnprelay-log-" + strconv.Itoa(copy) }
+
+// CopyStreamName returns the name of the g-th stream of a copy.
+func CopyStreamName(copy, g int) string { return fmt.Sprintf("DNP_LOG_C%d_%d", copy, g) }
+
+func (c *Config) streamName(g int) string {
+	if c.Copy == 0 {
+		return StreamName(g)
+	}
+	return CopyStreamName(c.Copy, g)
+}
+
+// subject returns the subject of a log in log shard n, and subjects the pattern of all of them.
+func (c *Config) subject(n int, log string) string {
+	if c.Copy == 0 {
+		return c.Subjects.Log(n, log)
+	}
+	return c.Subjects.LogCopy(c.Copy, n, log)
+}
+
+func (c *Config) subjects(n int) string { return c.subject(n, "*") }
+
+// secretTimeout is how long one stream may take to tell the secret.
+const secretTimeout = time.Second
+
+// findSecret returns the secret. The stream DNP_LOG_0 has it, also if there are only copies: JetStream makes
+// one stream of this name, so two edges that begin at once get the same secret. The first stream of each copy
+// has it, too, for the time in which DNP_LOG_0 has no leader, or if it was deleted. findSecret makes
+// DNP_LOG_0 if it certainly does not exist, with the secret of a copy if there is one.
+func (c *Config) findSecret(ctx context.Context) (secret string, err error) {
+	js, err := natsjs.New(c.Conn)
+	if err != nil {
+		return "", fmt.Errorf("JetStream: %w", err)
+	}
+	names := []string{StreamName(0)}
+	for i := range Copies {
+		names = append(names, CopyStreamName(i+1, 0))
+	}
+	absent, unknown := 0, error(nil)
+	for _, name := range names {
+		secret, err := secretOf(ctx, js, name)
+		switch {
+		case err == nil || errors.Is(err, jetstream.ErrDeployment):
+			return secret, err
+		case errors.Is(err, natsjs.ErrStreamNotFound):
+			absent++
+		case unknown == nil:
+			unknown = err
+		}
+	}
+	if absent < len(names) {
+		return "", fmt.Errorf("find the secret of the session log: %w", unknown)
+	}
+	replicated := *c
+	if c.Copy > 0 {
+		replicated.Copy, replicated.Streams = 0, 0
+		replicated = replicated.withDefaults()
+	}
+	logs := replicated.logs()
+	s, err := jetstream.OpenStream(ctx, c.Conn, StreamName(0), func() natsjs.StreamConfig { return logs.Stream(0, time.Now(), 0) })
+	if err != nil {
+		return "", err
+	}
+	return s.CachedInfo().Config.Metadata[metaSecret], nil
+}
+
+// secretOf returns the secret that a stream has in its metadata.
+func secretOf(ctx context.Context, js natsjs.JetStream, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
+	defer cancel()
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("stream %s: %w", name, err)
+	}
+	secret := s.CachedInfo().Config.Metadata[metaSecret]
+	if secret == "" {
+		return "", fmt.Errorf("%w: stream %s has no secret", jetstream.ErrDeployment, name)
+	}
+	return secret, nil
+}
+
+// seen takes note of the server that holds a stream of the copy. A failed look leaves it as it was.
+func (l *Log) seen(g int, is *natsjs.StreamInfo) {
+	if is.Cluster == nil || is.Cluster.Leader == "" {
+		return
+	}
+	l.servers[g].Store(&is.Cluster.Leader)
+	if g == 0 {
+		l.connection.setHome(is.Cluster.Leader)
+	}
+}
+
+// forgot takes note that the server of a stream lost writes. Sessions find their logs shorter than before.
+func (l *Log) forgot(g int, had, has uint64) {
+	l.counts.forgot.Add(1)
+	l.cfg.Log.Warn("a stream has fewer writes than before, because its server lost them; the other copies have them", "stream", l.cfg.streamName(g), "last_sequence", has, "before", had)
+}
+
+// Servers returns the names of the servers that hold the streams of a copy, without repetitions: one, unless
+// several have the tag of the copy; none while none is known. Two copies on one server are no more than one.
+func (l *Log) Servers() (names []string) {
+	for i := range l.servers {
+		if name := l.servers[i].Load(); name != nil && !slices.Contains(names, *name) {
+			names = append(names, *name)
+		}
+	}
+	return names
+}
+
+// Server returns the name of the server to which a copy is connected; empty for none. Other than Servers, it is one
+// that the edge reaches while it cannot reach those.
+func (l *Log) Server() string {
+	if l.connection == nil {
+		return ""
+	}
+	if name := l.connection.at.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
