@@ -57,13 +57,23 @@ type Config struct {
 	// with --session-durability none.
 	NoLog bool
 
+	// DirectGet lets edges read the copies of session logs by direct get, for which the servers need no leader.
+	// JetStream publishes the answer, which has nothing but bytes that an edge wrote, wherever the request says: so
+	// an edge can publish anything anywhere in the account.
+	DirectGet bool
+
 	// LastRelease adds what nodes of the last release need, for the time of an upgrade: edges
 	// publish the groups of logins, and relays and edges share inboxes.
 	LastRelease bool
 }
 
-// logStreams is the number of streams with the session logs of edges.
-const logStreams = 16
+// logStreams is the number of streams with the session logs of edges that JetStream replicates. Besides there are
+// logCopies copies, with logCopyStreams streams each.
+const (
+	logStreams     = 16
+	logCopies      = 3
+	logCopyStreams = 4
+)
 
 // Table returns the roles.
 func Table(c Config) []Role {
@@ -112,14 +122,22 @@ func (c *Config) edge() Role {
 		PublishDeny: []string{subject.Inbox("relay") + ".>", subject.Inbox("edge") + ".>"}, // where the store and relays answer
 		Subscribe: []string{
 			s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), subject.Inbox("edge") + ".>", subject.InboxPeer + ".>",
+			s.RelayAll(), // announcements, by which an edge notices that its server is cut off from the others
 		},
 	}
 	if c.NoLog {
 		return r
 	}
-	r.Publish = append(r.Publish, s.LogAllShards(), s.Edge("*")) // takeovers of sessions
+	r.Publish = append(r.Publish, s.LogAllShards(), s.LogCopies(), s.Edge("*")) // Edge: takeovers of sessions
+	verbs := []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET"}
 	for n := range logStreams {
-		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), "STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...)
+		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), verbs...)...)
+	}
+	if c.DirectGet {
+		verbs = append(verbs, "DIRECT.GET")
+	}
+	for n := range logCopies * logCopyStreams {
+		r.Publish = append(r.Publish, api(fmt.Sprintf("DNP_LOG_C%d_%d", 1+n/logCopyStreams, n%logCopyStreams), verbs...)...)
 	}
 	r.Publish = append(r.Publish, api(fromStream, "STREAM.INFO", "STREAM.CREATE")...)
 	return r

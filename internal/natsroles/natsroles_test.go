@@ -37,12 +37,30 @@ func overlap(a, b string) bool {
 	return len(as) == len(bs)
 }
 
+// TestDirectGets checks that no role but the admin may ask for direct gets, whose answers are what somebody stored, unless the
+// operator wants it for edges.
+func TestDirectGets(t *testing.T) {
+	for _, c := range []Config{{}, {NoLog: true}, {LastRelease: true}, {DirectGet: true}, {DirectGet: true, NoLog: true}} {
+		for _, r := range Table(c) {
+			n := 0
+			for _, p := range r.Publish {
+				if overlap(p, "$JS.API.DIRECT.GET.>") {
+					n++
+				}
+			}
+			if want := r.Name == "admin" || r.Name == "edge" && c.DirectGet && !c.NoLog; (n > 0) != want {
+				t.Errorf("with %+v %s may ask for direct gets of %d streams, want some: %v", c, r.Name, n, want)
+			}
+		}
+	}
+}
+
 // TestWithoutLog checks that edges and game servers without durable sessions have no right to
 // JetStream, which would answer wherever they say.
 func TestWithoutLog(t *testing.T) {
 	for _, r := range Table(Config{NoLog: true}) {
 		for _, p := range r.Publish {
-			if (r.Name == "edge" || r.Name == "publisher") && (strings.HasPrefix(p, "$JS") || p == (subject.Names{}).LogAllShards()) {
+			if (r.Name == "edge" || r.Name == "publisher") && (strings.HasPrefix(p, "$JS") || p == (subject.Names{}).LogAllShards() || p == (subject.Names{}).LogCopies()) {
 				t.Errorf("%s may publish on %s", r.Name, p)
 			}
 		}

@@ -83,7 +83,7 @@ func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 // natsEnv returns the variables of the configuration in deploy/nats.
 func natsEnv(name, listen, route string, routes []string, store string) []string {
 	return []string{"NATS_NAME=" + name, "NATS_LISTEN=" + listen, "NATS_ROUTE=" + route,
-		"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + store}
+		"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + store, "NATS_LOG_COPY=dnprelay-log-" + strings.TrimPrefix(name, "n")}
 }
 
 // parsing guards the environment of this process, from which the parser of nats-server takes the

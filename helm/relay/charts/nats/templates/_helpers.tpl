@@ -25,12 +25,13 @@ labels:
 {{- define "nats.roles" -}}relay edge publisher observer admin{{- end }}
 
 {{/* A file of deploy/nats with the prefix and the shards of this deployment. A single
-server has no cluster block; all servers have the roles. */}}
+server has no cluster block; all servers have the roles. The tag of a server is in a file of its own. */}}
 {{- define "nats.file" -}}
 {{- $upgrading := and (eq .name "roles.conf") .root.Values.lastRelease }}
 {{- $text := .root.Files.Get (printf "files/%s" (ternary "roles-upgrade.conf" .name $upgrading)) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
   | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards)) }}
 {{- if eq .name "nats-server.conf" }}
+{{- $text = $text | replace "server_tags: $NATS_LOG_COPY\n" "" }}
 {{- if eq (int .root.Values.replicas) 1 }}{{ $text = regexReplaceAll "(?s)\ncluster \\{.*?\n\\}\n" $text "\n" }}{{ end }}
 {{- if not (contains "include ./roles.conf" $text) }}{{ $text = printf "%s\ninclude ./roles.conf\n" $text }}{{ end }}
 {{- end }}
