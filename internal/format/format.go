@@ -11,20 +11,27 @@ package format
 // The formats that this program reads.
 const (
 	Oldest = 1
-	Newest = 1
+	Newest = Copies
+
+	// Records is the newest form of what nodes store: no record has changed since the first.
+	Records = 1
+
+	// Copies is the format from which on programs know that the log of a session may lie in
+	// three copies; see package movelog.
+	Copies = 2
 
 	// Max is the highest number that may be a format; a higher one is damage.
 	Max = 31
 )
 
-// ToWrite returns the format to write, given the source of the lowest format that all members
-// read. A nil source stands for Oldest.
+// ToWrite returns the form of records to write, given the source of the lowest format that all
+// members read. A nil source stands for Oldest.
 func ToWrite(lowest func() uint8) uint8 {
 	if lowest == nil {
 		return Oldest
 	}
-	return min(max(lowest(), Oldest), Newest)
+	return min(max(lowest(), Oldest), Records)
 }
 
-// Other reports whether a number is a format that this program does not read.
-func Other(n uint8) bool { return n > Newest && n <= Max }
+// Other reports whether a number is a form of records that this program does not read.
+func Other(n uint8) bool { return n > Records && n <= Max }
