@@ -87,7 +87,7 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 // changes behind it describe. Its owner sends a command as soon as the log has it, so each counts
 // as sent. The log does not say when a command of the peer came, so each of the latest may be repeated.
 func LoggedEvident(snapshot []byte, changes []Changes, datagram []byte) bool {
-	c := loggedConn(snapshot, changes)
+	c := loggedConn(snapshot, changes, unresolved)
 	if c == nil {
 		return false
 	}

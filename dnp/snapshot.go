@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -222,16 +223,45 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 // returns zeros if the snapshot cannot be read. It tells an owner that cannot continue a
 // connection how far the log knows it.
 func LoggedNumbers(snapshot []byte, changes []Changes) (received, sent uint64) {
-	if c := loggedConn(snapshot, changes); c != nil {
+	if c := loggedConn(snapshot, changes, unresolved); c != nil {
 		return c.NextNumbers()
 	}
 	return 0, 0
 }
 
+// LoggedRefs returns the SourceConfig.Ref of each Source to which the connection that a snapshot and the
+// changes behind it describe has a link, in the order of refs. It stops at a change that does not follow.
+func LoggedRefs(snapshot []byte, changes []Changes) (refs []uint64) {
+	layout, err := netstate.NewLayout(make([]netstate.Value, 1))
+	if err != nil {
+		panic("dnp: a layout of one value is refused")
+	}
+	state, sources := netstate.NewState(layout), make(map[uint64]*Source)
+	c := loggedConn(snapshot, changes, func(e *Endpoint, ref uint64) *Source {
+		if sources[ref] == nil {
+			sources[ref] = e.NewSource(SourceConfig{State: state, Message: helloMessage, Ref: ref})
+		}
+		return sources[ref]
+	})
+	if c == nil {
+		return nil
+	}
+	for i := range c.links.slots {
+		if l := &c.links.slots[i]; l.phase != 0 && l.source != noSource {
+			refs = append(refs, c.e.sources[l.source].cfg.Ref)
+		}
+	}
+	slices.Sort(refs)
+	return refs
+}
+
+// unresolved finds no Source.
+func unresolved(*Endpoint, uint64) *Source { return nil }
+
 // loggedConn makes the connection that a snapshot and the changes behind it describe, without a
 // peer. It stops at a change that does not follow, and returns nil if the snapshot cannot be
 // read.
-func loggedConn(snapshot []byte, changes []Changes) *Conn {
+func loggedConn(snapshot []byte, changes []Changes, resolve func(e *Endpoint, ref uint64) *Source) *Conn {
 	if len(snapshot) < 2 {
 		return nil
 	}
@@ -239,13 +269,13 @@ func loggedConn(snapshot []byte, changes []Changes) *Conn {
 	if err != nil {
 		return nil
 	}
-	now, nothing := time.Unix(0, 0), func(uint64) *Source { return nil }
-	c, err := e.Restore(now, netip.AddrPort{}, snapshot, nothing)
+	now, source := time.Unix(0, 0), func(ref uint64) *Source { return resolve(e, ref) }
+	c, err := e.Restore(now, netip.AddrPort{}, snapshot, source)
 	if err != nil {
 		return nil
 	}
 	for _, ch := range changes {
-		if c.Replay(now, ch, nothing) != nil {
+		if c.Replay(now, ch, source) != nil {
 			break
 		}
 	}

@@ -81,6 +81,10 @@ func (r *Replica) Position() (epoch, seq uint64) { return r.epoch, r.seq }
 // that it missed.
 func (r *Replica) Complete() bool { return r.epoch > 0 && !r.wants() }
 
+// Whole reports whether the replica holds every state at its position. Unlike one that is Complete, it
+// may have missed later batches.
+func (r *Replica) Whole() bool { return r.epoch > 0 && !r.broken }
+
 // State returns the state with this number, or nil.
 func (r *Replica) State(number uint64) *State { return r.states.byNumber[number].visible() }
 

@@ -140,13 +140,8 @@ func (s *Session) judgeAdoption(c chain) {
 		s.end(Action{Kind: ActionGone})
 		return
 	}
-	first := s.info.ID == ID{}
 	s.toAdopt, s.info, s.seq, s.epoch = c, c.ckpt.Info, c.tail, c.last.Epoch+1
 	s.phase = Found
-	if !first { // the states are there already
-		s.phase = Claiming
-		return
-	}
 	owner := c.owner
 	if c.last.Hand != nil {
 		owner = "" // it was handed over

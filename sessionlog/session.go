@@ -236,6 +236,14 @@ func (s *Session) Evident(datagram []byte) bool {
 	return s.phase == Found && dnp.LoggedEvident(s.toAdopt.ckpt.Snapshot, s.toAdopt.changes, datagram)
 }
 
+// Refs returns what the links of the session that was found are bound to; see [dnp.LoggedRefs].
+func (s *Session) Refs() []uint64 {
+	if s.phase != Found {
+		return nil
+	}
+	return dnp.LoggedRefs(s.toAdopt.ckpt.Snapshot, s.toAdopt.changes)
+}
+
 // Claim begins to write that this edge owns the session that was found.
 func (s *Session) Claim() {
 	if s.phase == Found {

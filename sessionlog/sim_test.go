@@ -68,11 +68,14 @@ type world struct {
 	plan
 	net     *simnet.Net
 	store   *memlog.Store
+	copies  []*memlog.Store // of the log, in place of store; see TestQuorum
 	edges   []*simEdge
 	clients []*simClient
 	chk     *checker
 	values  [statesMax]uint32
 	healed  bool
+
+	brokenTill time.Duration // until then, no other copy fails
 }
 
 func newWorld(seed uint64) *world { return newWorldOf(seed, plans[seed%uint64(len(plans))]) }
@@ -168,6 +171,9 @@ func (w *world) trouble() {
 	if w.newer && e.newer() {
 		return // the others could not serve its clients
 	}
+	if w.copies != nil {
+		kinds = append(kinds, w.breakCopy)
+	}
 	kinds[rnd.IntN(len(kinds))]()
 }
 
@@ -190,6 +196,7 @@ func (w *world) heal() {
 	w.store.SetSilent(false)
 	w.store.Lost, w.store.Late, w.store.Busy, w.store.Old, w.store.Torn = 0, 0, 0, 0, 0
 	w.lies = 0
+	w.healCopies()
 	for _, e := range w.edges {
 		e.resume()
 	}

@@ -34,6 +34,7 @@ type facts struct {
 	epoch, owner uint64
 	closed       bool
 	block        sessionlog.Block
+	seq          uint64 // of the newest write, if the log has three copies
 }
 
 func newChecker(w *world) *checker { return &checker{w: w, facts: map[string]*facts{}} }

@@ -87,6 +87,7 @@ type simEdge struct {
 	outbox   map[*sessionlog.Session][]sessionlog.Message
 	armed    time.Duration
 	buf      []byte
+	log      sessionlog.Log
 }
 
 func (e *simEdge) name() string { return fmt.Sprintf("edge-%d", e.index) }
@@ -112,6 +113,9 @@ func (e *simEdge) boot() {
 			panic(err)
 		}
 		e.sources[k] = ep.NewSource(dnp.SourceConfig{State: netstate.NewState(layout), Message: fmt.Append(nil, k), Ref: uint64(k)})
+	}
+	if e.log = e.w.store; e.w.copies != nil {
+		e.log = e.quorum()
 	}
 	e.update()
 }
@@ -436,11 +440,11 @@ func (e *simEdge) act(c *simClient, s *sessionlog.Session, a sessionlog.Action) 
 	}
 	switch a.Kind {
 	case sessionlog.ActionAppend:
-		w.store.Append(e.written(a.Write), func(answer sessionlog.Answer) {
+		e.log.Append(e.written(a.Write), func(answer sessionlog.Answer) {
 			e.runAs(start, func() { s.Answer(w.net.Now(), answer) })
 		})
 	case sessionlog.ActionRead:
-		w.store.Read(a.Log, func(answer sessionlog.Answer) {
+		e.log.Read(a.Log, func(answer sessionlog.Answer) {
 			answer.Entries = e.readable(answer.Entries)
 			e.runAs(start, func() { s.Answer(w.net.Now(), answer) })
 		})

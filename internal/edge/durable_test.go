@@ -29,6 +29,7 @@ type testEdge struct {
 	edge    *Edge
 	worker  *Worker
 	other   *membus.Bus
+	log     *memlog.Store
 	answers []string
 	client  *dnptest.Client
 }
@@ -75,10 +76,10 @@ func newTestEdge(t *testing.T) *testEdge {
 	hub := membus.New(membus.Config{Schedule: l.net.Schedule})
 	var err error
 	l.other = hub.Node("other")
-	log := memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
+	l.log = memlog.New(memlog.Config{Schedule: l.net.Schedule, Rand: rand.New(rand.NewPCG(1, 2))})
 	l.edge, err = New(Config{
 		Node: "e1", OpenSpace: "s", Bus: hub.Node("e1"), Workers: 1, Log: slog.New(slog.DiscardHandler),
-		Durable: &Durable{Ports: takeover.Ports{Log: log, Secret: []byte("secret")}, From: nothing{}},
+		Durable: &Durable{Ports: takeover.Ports{Log: l.log, Secret: []byte("secret")}, From: nothing{}},
 	})
 	if err == nil {
 		l.worker, err = l.edge.AddWorker(Listener{Addr: netip.MustParseAddrPort("127.0.0.1:3413")}, l, func() {})
@@ -227,6 +228,34 @@ func TestDrainUnderLoad(t *testing.T) {
 	l.pass(time.Second)
 	if n := l.edge.DurableSessions(); n > 0 || l.worker.Counts().Durable.SessionsHanded != 1 {
 		t.Errorf("%d sessions are left, %d were handed over, want 0 and 1", n, l.worker.Counts().Durable.SessionsHanded)
+	}
+}
+
+// TestMessageAfterTheEnd: an edge that learns that another one has a session answers no message for the
+// client any more, not even one that came in the same turn. The next owner does.
+func TestMessageAfterTheEnd(t *testing.T) {
+	l := newTestEdge(t)
+	addr := l.join()
+	client := l.worker.spaces.Presences("s")[0].Client
+	name := sessionlog.Key([]byte("secret"), addr, 3413)
+	entries := l.log.Entries(name)
+	last := entries[len(entries)-1].Seq
+	other := "e2"
+	adopt := sessionlog.Block{Epoch: 2, Owner: 1, Number: 1, Previous: last, Adopt: &other}
+	l.log.Append(sessionlog.Write{Log: name, Expect: last, Data: adopt.Append(nil)}, func(sessionlog.Answer) {})
+	l.pass(10 * time.Millisecond)
+	l.worker.takeover.Replaced(name, 2)
+	asked := 0
+	for end := l.net.Elapsed() + 20*time.Millisecond; l.worker.Serves(addr) && l.net.Elapsed() < end; asked++ {
+		l.other.Request(bus.Msg{Subject: l.edge.cfg.Subjects.To("s", client), Data: []byte("x")}, time.Second, func(m bus.Msg, err error) {
+			if err == nil {
+				t.Errorf("the edge that lost the session answers %q", m.Data)
+			}
+		})
+		l.pass(time.Millisecond)
+	}
+	if l.pass(2 * time.Second); l.worker.Serves(addr) || asked == 0 {
+		t.Errorf("the edge serves the client: %v; %d messages were sent", l.worker.Serves(addr), asked)
 	}
 }
 

@@ -138,7 +138,7 @@ func (n *node) prepare(names []string, reply string) {
 func (n *node) takeOver(node string) {
 	if len(n.workers) > 0 {
 		w := n.workers[0]
-		w.must(func(time.Time) { w.takeover.EdgeGone(node) })
+		w.must(func(now time.Time) { w.takeover.EdgeGone(now, node) })
 	}
 }
 
@@ -208,6 +208,10 @@ func (h *takeoverHost) Reply(to string) { h.w.node.reply(to, true) }
 
 func (h *takeoverHost) Follow(now time.Time, space string) bool {
 	return h.w.spaces.Follow(now, space).Complete()
+}
+
+func (h *takeoverHost) Knows(s *takeover.Session, refs []uint64) bool {
+	return h.w.spaces.Knows(s.About.Space, s.About.Client, refs)
 }
 
 func (h *takeoverHost) Spaces() []string { return h.w.spaces.Names() }

@@ -37,7 +37,10 @@ type ring struct {
 
 // newRing starts n relays and waits until every shard is held.
 func newRing(t *testing.T, seed uint64, n int) *ring {
-	w := newWorld(t, seed)
+	return ringIn(newWorld(t, seed), seed, n)
+}
+
+func ringIn(w *world, seed uint64, n int) *ring {
 	g := &ring{world: w, cuts: make(map[[2]string]bool), leases: newLeaseHub(leaseConfig{
 		Schedule: w.net.Schedule, Now: w.net.Now, Rand: rand.New(rand.NewPCG(seed, 3)),
 	})}

@@ -246,8 +246,10 @@ func TestStolenEdge(t *testing.T) {
 	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1),
 		s.Get("s", ""), s.Who("s"), s.ToAll("s"), s.EventIn("s", "godot4"), subject.Inbox("relay")+".x", subject.Inbox("edge")+".x", "dnp.v1.anything", "$SYS.REQ.SERVER.PING")
 	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
-	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_STORE_0", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x")
-	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.Own(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.Event("*"), s.FromAll(), s.Auth(),
+	r.refused(`{}`, streams("DNP_LOG_C1_0")...)
+	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_STORE_0", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x",
+		"$JS.API.DIRECT.GET.DNP_LOG_C1_0", "$JS.API.DIRECT.GET.DNP_LOG_C1_0."+s.LogCopy(1, 3, "x"))
+	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.Own(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.LogCopies(), s.Event("*"), s.FromAll(), s.Auth(),
 		"_INBOX.>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
 	r.secretive()
 	r.unharmed()
@@ -262,7 +264,7 @@ func TestStolenEdge(t *testing.T) {
 	r.misanswered(s.Probe(), nil, subject.Inbox("edge")+".c")
 	r.unharmed()
 
-	r.can(s.To("s", "c"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), subject.InboxPeer+".x", "_INBOX.x")
+	r.can(s.To("s", "c"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.LogCopy(1, 3, "x"), s.Edge("e1"), subject.InboxPeer+".x", "_INBOX.x")
 	_ = r.thief.Publish(s.Event("s"), []byte(`{"v":1,"type":"joined","space":"s","client":"c","session":"x"}`))
 	k, own := r.stateNumbers()
 	value := []replication.WriteValue{{Type: 1, Value: []byte{9}}}
@@ -534,6 +536,31 @@ func TestConsumersDeliverAnywhere(t *testing.T) {
 	r.unharmed()
 }
 
+// TestDirectGetsAnswerAnywhere is a thief with the user of an edge who stores in a copy of the session logs what a game
+// server could say, and has JetStream answer where game servers publish. The answer to a request that edges may send is
+// no publish. The answer to a direct get is, which is why only the admin may ask for it.
+func TestDirectGetsAnswerAnywhere(t *testing.T) {
+	t.Parallel()
+	r := rob(t, "edge")
+	s := r.subjects
+	stored, place := s.LogCopy(1, 4, "x"), s.ShardPublish(r.shard, "s", "")
+	if _, err := r.store.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DNP_LOG_C1_0", Subjects: []string{s.LogCopyAll(1, 4)}, AllowDirect: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.thief = connectAs(t, r.server, "edge", nats.CustomInboxPrefix(subject.Inbox("edge")))
+	if m, err := r.thief.Request(stored, []byte(`{"op":"clear"}`), patience); err != nil || strings.Contains(string(m.Data), `"error"`) {
+		t.Fatalf("the thief cannot write to a session log: %v, %v", m, err)
+	}
+	get := fmt.Appendf(nil, `{"last_by_subj":%q,"no_hdr":true}`, stored)
+	r.hears(place, func() {
+		_ = r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.STREAM.MSG.GET.DNP_LOG_C1_0", Reply: place, Data: get})
+	})
+	r.refused(string(get), "$JS.API.DIRECT.GET.DNP_LOG_C1_0", "$JS.API.DIRECT.GET.DNP_LOG_C1_0."+stored)
+	r.unharmed()
+	_ = r.admin.PublishMsg(&nats.Msg{Subject: "$JS.API.DIRECT.GET.DNP_LOG_C1_0", Reply: place, Data: get})
+	eventually(t, "the answer to the direct get of the admin clears the space, or edges could have the right, too", func() bool { return r.look().states != r.before.states })
+}
+
 // TestAnswersOfJetStream is a thief with the user of an edge who has JetStream answer where it may not publish itself. No
 // answer is stored as a lease or taken for a message of a relay.
 func TestAnswersOfJetStream(t *testing.T) {
@@ -542,7 +569,7 @@ func TestAnswersOfJetStream(t *testing.T) {
 	e := start(t, "edge", "serve", "--nats-url", as(r.server, "edge"), "--session-durability", "log", "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--node", "e1")
 	e.says("bus reached")
 	for _, place := range r.places() {
-		for _, request := range []string{"$JS.API.STREAM.INFO.DNP_LOG_0", "$JS.API.STREAM.CREATE.DNP_FROM", r.subjects.Log(3, "x")} {
+		for _, request := range []string{"$JS.API.STREAM.INFO.DNP_LOG_0", "$JS.API.STREAM.CREATE.DNP_FROM", "$JS.API.STREAM.INFO.DNP_LOG_C1_0", r.subjects.Log(3, "x")} {
 			r.hears(place, func() { _ = r.thief.PublishMsg(&nats.Msg{Subject: request, Reply: place}) })
 		}
 	}

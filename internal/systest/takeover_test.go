@@ -54,7 +54,9 @@ type takeoverPlan struct {
 	spray                          float64 // probability that the balancer sends a datagram to any edge
 	loss                           float64 // of the network, at most
 	alone                          bool    // no forwarder
+	cuts, cutRedis                 bool    // edges are cut off, and the affinity with them
 	tracked                        bool    // the balancer tracks connections
+	holders                        int     // relays that share the shards by leases; 0 for one without
 	excused                        bool    // clients may be interrupted, because their limit of 3 s cannot be met
 }
 
@@ -90,6 +92,7 @@ type takeoverWorld struct {
 	claims    *memaffinity.Hub
 	fence     *fence
 	edges     []*takeoverEdge
+	ring      *ring // of the relays that share the shards; nil for one without leases
 	players   []*takeoverPlayer
 	starts    int
 	playing   bool // all clients have joined
@@ -107,11 +110,11 @@ type takeoverWorld struct {
 // A takeoverOutcome is what the test keeps of a world that was played. The world itself would
 // take megabytes.
 type takeoverOutcome struct {
-	plan                                             string
-	killed, paused, drained, interrupted, excusedFor int
-	sent, got, queued                                int
-	gaps                                             []time.Duration
-	fenced                                           fenceCounts
+	plan                                                      string
+	killed, paused, drained, cutOffs, interrupted, excusedFor int
+	sent, got, queued                                         int
+	gaps                                                      []time.Duration
+	fenced                                                    fenceCounts
 }
 
 func newTakeoverWorld(t *testing.T, seed uint64) *takeoverWorld {
@@ -125,11 +128,15 @@ func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverW
 	w.fence = newFence(w)
 	w.store.Applied = w.fence.applied
 	w.claims = memaffinity.New(w.net.Now)
-	w.startRelay()
+	if w.holders > 0 {
+		w.ring = ringIn(w.world, seed, w.holders)
+	} else {
+		w.startRelay()
+	}
 	loss := w.loss * rnd.Float64()
 	w.net.SetPath(simnet.Path{Loss: loss, Delay: 5 * time.Millisecond, Jitter: 30 * time.Millisecond, Duplicate: loss / 2, Reorder: 0.01, ReorderBy: 60 * time.Millisecond})
 	for i := range takeoverEdges {
-		e := &takeoverEdge{w: w, name: fmt.Sprint("edge", i), heard: make(map[netip.AddrPort]bool)}
+		e := &takeoverEdge{w: w, name: fmt.Sprint("edge", i), heard: make(map[netip.AddrPort]time.Duration)}
 		w.edges = append(w.edges, e)
 		e.boot()
 	}
@@ -189,6 +196,9 @@ func (w *takeoverWorld) play() []string {
 	w.net.Run(takeoverPlay)
 	w.heal()
 	w.net.Run(takeoverHeal)
+	if w.cuts {
+		w.net.Run(cutHeal)
+	}
 	w.final()
 	w.twin.check(w.T)
 	return w.errors
@@ -213,6 +223,9 @@ func (w *takeoverWorld) trouble() {
 	}
 	if w.pursuits {
 		kinds = append(kinds, func() { w.pursue(w.players[rnd.IntN(takeoverPlayers-1)]) })
+	}
+	if w.cuts {
+		kinds = append(kinds, func() { e.cutOff(cutTime(rnd)) })
 	}
 	if w.outages {
 		kinds = append(kinds, func() {
@@ -250,6 +263,9 @@ func (w *takeoverWorld) heal() {
 	w.lies, w.away = 0, 0
 	for _, e := range w.edges {
 		e.resume()
+		if e.cut.active {
+			e.mend()
+		}
 	}
 	w.net.SetPath(simnet.Path{Delay: 5 * time.Millisecond, Jitter: 10 * time.Millisecond})
 }
@@ -275,7 +291,7 @@ func (w *takeoverWorld) tellRoster() {
 	roster := cluster.NewRoster(members)
 	for _, e := range w.edges {
 		if e.alive {
-			e.edge.SetRoster(roster)
+			e.edge.SetRoster(e.cut.roster(e, roster))
 		}
 	}
 }
@@ -367,7 +383,7 @@ const takeoverLeave = 6 * time.Second
 
 // tracks judges a datagram that leaves for a client.
 func (k *takeoverWorker) tracks(to netip.AddrPort, b []byte) {
-	if w := k.e.w; w.tracked && !k.e.heard[to] {
+	if w := k.e.w; w.tracked && k.e.heard[to] == 0 {
 		w.failf("%s sends % x to player %d, which never came there", k.e.name, b[:min(len(b), 8)], w.player(to).index)
 	}
 }

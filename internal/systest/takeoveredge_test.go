@@ -29,16 +29,14 @@ func (f takeoverBalancer) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	if pl.next != nil {
 		pl.route, pl.next, pl.routed = pl.next, nil, w.net.Elapsed()
 	}
-	if pl.route == nil || pl.route.dead {
+	if pl.route == nil || !pl.route.routable() {
 		pl.route, pl.routed = w.living(), w.net.Elapsed()
 	}
 	to := pl.route
 	if w.playing && w.net.Rand().Float64() < w.spray {
 		to = w.living()
 	}
-	if w.tracked {
-		to.heard[from] = true
-	}
+	to.heard[from] = w.net.Elapsed()
 	to.receive(from, p)
 }
 
@@ -46,7 +44,7 @@ func (f takeoverBalancer) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 func (w *takeoverWorld) living() *takeoverEdge {
 	var all []*takeoverEdge
 	for _, e := range w.edges {
-		if !e.dead {
+		if e.routable() {
 			all = append(all, e)
 		}
 	}
@@ -60,23 +58,26 @@ func (w *takeoverWorld) living() *takeoverEdge {
 type takeoverEdge struct {
 	w        *takeoverWorld
 	name     string
-	start    int  // ordinal of the process among all
-	alive    bool // the process exists
+	start    int           // ordinal of the process among all
+	since    time.Duration // when it started, or was reached again
+	alive    bool          // the process exists
 	paused   bool
 	draining bool
 	dead     bool // in the eyes of the others
 	stopped  takeoverStop
+	cut      takeoverCut
 
 	edge     *edge.Edge
 	workers  []*takeoverWorker
 	bus      *membus.Bus
 	affinity *takeoverAffinity
-	heard    map[netip.AddrPort]bool     // clients that the balancer ever sent here, if it tracks connections
-	firsts   map[netip.AddrPort]string   // the edge at which the forwarded datagrams of a client arrived first
-	passing  map[netip.AddrPort][]string // datagrams of other edges that leave here, by client
+	knows    cluster.Roster
+	heard    map[netip.AddrPort]time.Duration // when the balancer last sent clients here
+	firsts   map[netip.AddrPort]string        // the edge at which the forwarded datagrams of a client arrived first
+	passing  map[netip.AddrPort][]string      // datagrams of other edges that leave here, by client
 }
 
-func (e *takeoverEdge) well() bool { return e.alive && !e.paused && !e.draining }
+func (e *takeoverEdge) well() bool { return e.alive && !e.paused && !e.draining && !e.cut.disturbs() }
 
 // A takeoverWorker is one worker of an edge and its output.
 type takeoverWorker struct {
@@ -93,13 +94,14 @@ type takeoverWorker struct {
 func (e *takeoverEdge) boot() {
 	w := e.w
 	w.starts++
-	w.disturbed = w.net.Elapsed()
+	w.disturbed, e.since = w.net.Elapsed(), w.net.Elapsed()
 	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
-	e.stopped, e.passing = takeoverStop{}, make(map[netip.AddrPort][]string)
+	e.stopped, e.cut, e.passing = takeoverStop{}, takeoverCut{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
 	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
+	e.affinity.begin()
 	durable := &edge.Durable{From: takeoverFrom{e, e.start}, Ports: takeover.Ports{
-		Log: takeoverLog{e, w.store}, Secret: []byte("secret"), Affinity: e.affinity, Forward: takeoverForward{e},
+		Log: takeoverLog{e, cutLog{e, w.store}}, Secret: []byte("secret"), Affinity: e.affinity, Forward: takeoverForward{e},
 	}}
 	if w.alone {
 		durable.Forward = nil
@@ -132,7 +134,7 @@ func (e *takeoverEdge) boot() {
 
 // receive takes a datagram of a client. As in the kernel, it is always for the same worker.
 func (e *takeoverEdge) receive(from netip.AddrPort, p []byte) {
-	if e.alive {
+	if e.alive && !e.cut.active {
 		k := e.workers[from.Port()%2]
 		k.arrived = append(k.arrived, udp.Datagram{From: from, Data: p})
 		k.wake()
@@ -169,6 +171,9 @@ func (k *takeoverWorker) turn() {
 // Send sends the worker's datagrams.
 func (k *takeoverWorker) Send(to netip.AddrPort, b []byte) {
 	w := k.e.w
+	if k.e.cut.active {
+		return
+	}
 	w.toClient(to, b)
 	w.leaves(k.e, to, b)
 	if !k.e.passes(to, b) {
@@ -202,11 +207,13 @@ func (e *takeoverEdge) ends() {
 func (e *takeoverEdge) noticed() {
 	start := e.start
 	e.w.net.Schedule(takeoverSilence+time.Duration(e.w.net.Rand().Int64N(int64(takeoverJitter))), func() {
-		if e.start != start || e.alive && !e.paused {
+		if e.start != start || e.alive && !e.paused && !e.cut.active {
 			return
 		}
 		e.dead = true
-		e.affinity.Leave()
+		if !e.cut.redis {
+			e.affinity.Leave()
+		}
 		e.w.tellRoster()
 	})
 }
@@ -283,7 +290,7 @@ type takeoverForward struct{ e *takeoverEdge }
 
 func (f takeoverForward) peer(node string) *takeoverEdge {
 	for _, o := range f.e.w.edges {
-		if o.name == node && !o.dead {
+		if o.name == node && !o.dead && !f.e.cut.alone {
 			return o
 		}
 	}
@@ -303,7 +310,7 @@ func (f takeoverForward) Forward(node string, c forward.Client, hops uint8, data
 		via = "" // the datagram went in a circle
 	}
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
-		if o.start == start && o.alive {
+		if o.start == start && o.alive && !o.cut.active && !f.e.cut.active {
 			o.firsts[c.Addr] = via
 			o.edge.Forwarded([]forward.Delivery{{Kind: forward.ToOwner, Via: via, Hops: hops + 1, Client: c, Data: p}})
 		}
@@ -318,7 +325,7 @@ func (f takeoverForward) Return(node string, c forward.Client, _ uint64, datagra
 	}
 	p, start := append([]byte(nil), datagram...), o.start
 	f.e.w.net.Schedule(200*time.Microsecond, func() {
-		if o.start == start && o.alive {
+		if o.start == start && o.alive && !o.cut.active && !f.e.cut.active {
 			o.passing[c.Addr] = append(o.passing[c.Addr], string(p))
 			o.edge.Forwarded([]forward.Delivery{{Kind: forward.ToClient, Client: c, Data: p}})
 		}
@@ -333,12 +340,14 @@ type takeoverAffinity struct {
 	start  int
 	tell   func(string, cluster.Served)
 	claims map[string]uint64 // of this process, with their epochs
+	away   bool
 }
 
 // Claim implements cluster.Affinity.
 func (a *takeoverAffinity) Claim(name string, epoch uint64) {
-	a.claims[name] = epoch
-	a.e.w.fence.claims(a, name, epoch)
+	if a.claims[name] = epoch; !a.away {
+		a.e.w.fence.claims(a, name, epoch)
+	}
 }
 
 // Release implements cluster.Affinity.
@@ -346,7 +355,9 @@ func (a *takeoverAffinity) Release(name string, epoch uint64) {
 	if a.claims[name] == epoch {
 		delete(a.claims, name)
 	}
-	a.Node.Release(name, epoch)
+	if !a.away {
+		a.Node.Release(name, epoch)
+	}
 }
 
 func (a *takeoverAffinity) OnReplaced(handle func(string, cluster.Served)) {
@@ -360,7 +371,7 @@ func (a *takeoverAffinity) Return() {
 	a.Node.OnReplaced(a.tell)
 	for _, name := range slices.Sorted(maps.Keys(a.claims)) {
 		a.later(func() {
-			if epoch, ok := a.claims[name]; ok && a.e.alive && a.e.start == a.start {
+			if epoch, ok := a.claims[name]; ok && !a.away && a.e.alive && a.e.start == a.start {
 				a.e.w.fence.claims(a, name, epoch)
 			}
 		})
@@ -372,7 +383,7 @@ func (a *takeoverAffinity) later(f func()) { a.e.w.net.Schedule(300*time.Microse
 func (a *takeoverAffinity) Find(name string, answer func(cluster.Served, error)) {
 	w := a.e.w
 	switch {
-	case w.net.Rand().Float64() < w.away:
+	case a.away || w.net.Rand().Float64() < w.away:
 		a.later(func() { answer(cluster.Served{}, cluster.ErrAffinityAway) })
 	case w.net.Rand().Float64() < w.lies:
 		o := w.edges[w.net.Rand().IntN(len(w.edges))]
@@ -385,11 +396,17 @@ func (a *takeoverAffinity) Find(name string, answer func(cluster.Served, error))
 }
 
 func (a *takeoverAffinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
-	a.later(func() { a.Node.Try(name, seen, answer) })
+	a.later(func() {
+		if a.away {
+			answer(cluster.Served{}, cluster.ErrAffinityAway)
+			return
+		}
+		a.Node.Try(name, seen, answer)
+	})
 }
 
 func (a *takeoverAffinity) Claimed(node string, each func([]string), done func(error)) {
-	if a.e.w.net.Rand().Float64() < a.e.w.away {
+	if a.away || a.e.w.net.Rand().Float64() < a.e.w.away {
 		a.later(func() { done(cluster.ErrAffinityAway) })
 		return
 	}
@@ -434,7 +451,7 @@ func (d *takeoverFeed) publish() {
 		return
 	}
 	m := d.waiting[0]
-	if w.net.Rand().IntN(20) == 0 && !w.healed || w.muted == e {
+	if w.net.Rand().IntN(20) == 0 && !w.healed || w.muted == e || e.cut.noBus {
 		w.net.Schedule(100*time.Millisecond, d.publish)
 		return
 	}

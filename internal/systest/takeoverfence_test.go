@@ -24,6 +24,7 @@ type fence struct {
 type fencedLog struct {
 	epoch, owner uint64
 	node         string          // of the owner
+	start        int             // of its process
 	stored       map[uint64]bool // commands of the client, by number
 	ended        bool            // a session of the client
 }
@@ -117,7 +118,9 @@ func (f *fence) applied(log string, e sessionlog.Entry) {
 	l.epoch, l.owner = k.Epoch, k.Owner
 	if k.Adopt != nil {
 		f.moves(log, l.node, *k.Adopt)
+		f.robs(l, log, *k.Adopt)
 		l.node = *k.Adopt
+		l.start = f.w.edge(l.node).start
 		f.forget(log, func(e *takeoverEdge) bool { return e.name == l.node })
 	}
 	if k.Close != nil {
@@ -184,7 +187,7 @@ func (f *fence) claims(a *takeoverAffinity, name string, epoch uint64) {
 
 // sends judges a datagram that an edge itself sends to a client.
 func (f *fence) sends(e *takeoverEdge, to netip.AddrPort, b []byte) {
-	if e.stopped.others[to] && f.w.old == 0 { // an old answer of the log would say that the session is still the edge's
+	if e.stopped.others[to] && f.w.old == 0 && !e.unknowing(b) { // an old answer of the log would say that the session is still the edge's
 		p := f.w.player(to)
 		f.w.failf("%s resumed and sends % x to player %d, which %s serves in epoch %d", e.name, b[:min(len(b), 8)], p.index, f.of(p.log()).node, f.of(p.log()).epoch)
 	}

@@ -15,7 +15,7 @@ const takeoverMutantSeeds = 120
 // takeoverMutants is deliberate faults of edges with durable sessions. Those of the session
 // rules are in sessionlog/mutants_test.go.
 var takeoverMutants = []mutants.Mutant{
-	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case b.host.Follow(now, s.About.Space):", New: "case b.host.Follow(now, s.About.Space) || true:"},
+	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case b.host.Follow(now, s.About.Space), b.knows(now, s):", New: "case true:"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.unlinkWrong(session, st, false)\n\t\ts.offer(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/fanout/session.go", Old: "return s.ownStates.restore(wire.LinkID(ref))", New: "_ = wire.LinkID(ref)\n\t\treturn nil"},
@@ -30,12 +30,12 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "queued_is_forgotten", File: "internal/edge/fanout/messages.go", Old: "\t\t\tc.lastToken = max(c.lastToken, token)\n", New: ""},
 	{Name: "pending_counts_as_promised", File: "internal/edge/fanout/messages.go", Old: "if _, waits := c.replies[first]; waits {", New: "if _, waits := c.replies[first]; waits && false {"},
 	{Name: "repetitions_are_sent", File: "internal/edge/fanout/messages.go", Old: "if game == 0 || game > c.lastToken>>tokenShift {", New: "if game == 0 || game >= c.lastToken>>tokenShift {"},
-	{Name: "silent_are_left_alone", File: "internal/edge/takeover/claims.go", Old: "\tif err != nil || s.Trying == c.cfg.Node {\n\t\t\tc.adopt(", New: "\tif false {\n\t\t\tc.adopt("},
+	{Name: "silent_are_left_alone", File: "internal/edge/takeover/claims.go", Old: "if err == nil && found.Trying != c.cfg.Node {", New: "if true {"},
 	{Name: "handed_to_none", File: "internal/edge/peers.go", Old: "case r.Adopt != \"\":", New: "case false:"},
 	{Name: "handed_is_released", File: "internal/edge/takeover/drain.go", Old: "\ts.endFeed()\n\tif s.toWorker", New: "\td.release(s)\n\tif s.toWorker",
 		Run: "^TestHandedToTheDead$"},
-	{Name: "lost_is_released", File: "internal/edge/takeover/takeover.go", Old: "t.lose(now, s)", New: "t.release(s)", Run: "^TestLostToTheDead$"},
-	{Name: "lost_is_left_to_the_restarted", File: "internal/edge/takeover/claims.go", Old: "c.adopt(claim.name, netip.AddrPort{}, false).patience", New: "c.adopt(claim.name, netip.AddrPort{}, true).patience",
+	{Name: "lost_is_released", File: "internal/edge/takeover/takeover.go", Old: "t.lose(now, s, a.Node)", New: "t.release(s)", Run: "^TestLostToTheDead$"},
+	{Name: "lost_is_left_to_the_restarted", File: "internal/edge/takeover/claims.go", Old: "s := c.adopt(claim.name, netip.AddrPort{}, false)", New: "s := c.adopt(claim.name, netip.AddrPort{}, true)",
 		Run: "^TestLostToTheDead$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
 	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\tb.lookUp", New: "\tif first && false {\n\t\tb.lookUp"},

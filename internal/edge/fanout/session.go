@@ -23,6 +23,7 @@ type Session struct {
 	ownStates ownStates
 	messages  messages
 
+	unaligned   bool                     // resumed, and the replica may have missed what the former edge knew
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
 	declined    map[*dnp.Source]struct{} // states that the client does not want
 	unsubscribe func()                   // from the messages for this client
@@ -42,7 +43,7 @@ func (s *Session) start(conn *dnp.Conn) {
 	s.conn = conn
 	conn.SetData(s)
 	s.unsubscribe = s.Host.Subscribe(s.Subjects.To(s.spaceName, s.Claims.Client), func(now time.Time, m bus.Msg) {
-		if conn.Data() == s { // messages that are in the inbox already outlive unsubscribe
+		if conn.Data() == s && conn.Established() { // messages that are in the inbox already outlive both; another edge may answer them
 			s.told(now, m)
 		}
 	})
@@ -87,7 +88,8 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64) {
 			s.writes.writer(src, own).restore(now, h)
 		}
 	}
-	s.space.align(s)
+	s.unaligned = true
+	s.space.alignResumed()
 }
 
 // Handle handles an event of the session's connection.

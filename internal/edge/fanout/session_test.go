@@ -138,6 +138,52 @@ func TestResumedWrites(t *testing.T) {
 	}
 }
 
+// TestResumedOutdated takes a session over while the replica may have missed changes. What its former
+// edge knew better stays as it is until the replica is complete.
+func TestResumedOutdated(t *testing.T) {
+	s := newSessionTest(t)
+	st := s.put(replication.Op{HasAudience: true}) // as far as the replica knows, the client may not see the state
+	if err := s.conn.Link(source(st), false); err != nil {
+		t.Fatal(err)
+	}
+	replica := s.spaces.Replica("arena")
+	replica.Reconnected(start)
+	s.session.Resume(start, s.conn, 0)
+	s.spaces.Advance(start)
+	if _, ok := s.conn.LinkOf(source(st)); !ok {
+		t.Error("the link is ended because of an audience that may be outdated")
+	}
+	s.replicate()
+	s.spaces.Advance(start)
+	if _, ok := s.conn.LinkOf(source(st)); ok {
+		t.Error("the link stays, although the replica is complete")
+	}
+}
+
+// TestKnows: a session may be taken over with a replica that has all to which the client's links are
+// bound, and not with one that would end a link.
+func TestKnows(t *testing.T) {
+	s := newSessionTest(t)
+	st := s.put(replication.Op{})
+	replica := s.spaces.Replica("arena")
+	replica.Reconnected(start)
+	want := func(why string, want bool, refs ...uint64) {
+		t.Helper()
+		if got := s.spaces.Knows("arena", "alice", refs); got != want {
+			t.Errorf("%s: known %v, want %v", why, got, want)
+		}
+	}
+	want("no link", true)
+	want("a state that the replica has", true, st.Number)
+	want("a state that is newer than the replica", false, st.Number, st.Number+1)
+	want("a state of the client that the replica lacks", false, ownRef|7)
+	if s.spaces.Knows("elsewhere", "alice", nil) {
+		t.Error("a space that is not followed is known")
+	}
+	replica.ApplyHead(start, 2, 1)
+	want("another holder has the space, and the replica nothing of that one", false, st.Number)
+}
+
 // TestRefusedOffers: a client that offers states in vain costs no memory.
 func TestRefusedOffers(t *testing.T) {
 	s := newSessionTest(t)

@@ -37,6 +37,7 @@ func (s *space) advance(now time.Time) time.Time {
 	if request, ok := s.replica.Advance(now); ok {
 		s.repair(request)
 	}
+	s.alignResumed()
 	next := s.emptyAt.Add(s.Linger)
 	if len(s.sessions) > 0 {
 		next = now.Add(time.Hour)
@@ -74,6 +75,20 @@ func (s *space) noticeEpoch(now time.Time) {
 func (s *space) repeatAll(now time.Time) {
 	for _, session := range s.sessions {
 		session.repeatAll(now)
+	}
+}
+
+// alignResumed aligns the sessions that were resumed. A replica that is not complete may lack what the
+// former edge of a session knew, and nothing of that may be taken from the client.
+func (s *space) alignResumed() {
+	if !s.replica.Complete() {
+		return
+	}
+	for _, session := range s.sessions {
+		if session.unaligned {
+			session.unaligned = false
+			s.align(session)
+		}
 	}
 }
 

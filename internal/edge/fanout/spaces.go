@@ -8,6 +8,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -70,6 +71,21 @@ func (s *Spaces) Replica(name string) *replication.Replica {
 		return sp.replica
 	}
 	return nil
+}
+
+// Knows reports whether the replica of a space has all states at its position, and those to which links
+// of a client with these Refs are bound. It may have missed later changes.
+func (s *Spaces) Knows(name, client string, refs []uint64) bool {
+	sp := s.byName[name]
+	if sp == nil || !sp.replica.Whole() {
+		return false
+	}
+	return !slices.ContainsFunc(refs, func(ref uint64) bool {
+		if ref&ownRef != 0 {
+			return sp.replica.ByKey(ownKey(client, wire.LinkID(ref))) == nil
+		}
+		return sp.replica.State(ref) == nil
+	})
 }
 
 // Names returns the names of the spaces that are followed, sorted.

@@ -16,6 +16,11 @@ import (
 // can wait.
 const spacePatience = 10 * time.Second
 
+// outdatedAfter is how long a session that was found waits for a replica that has all states to which
+// the links of its client are bound, but may have missed changes. The holder of the space answers sooner if there is one. If its
+// node is lost, the next one needs seconds, in which the client would give up.
+const outdatedAfter = 300 * time.Millisecond
+
 // edgeReadsPerSecond is how many logs an edge reads per second for clients that no edge
 // claims. Datagrams can be forged, so it needs a bound.
 const edgeReadsPerSecond = 500
@@ -178,12 +183,14 @@ func (b *base) locatedHeld(now time.Time, name string, from netip.AddrPort, requ
 		b.unclaimed(now, from, request)
 	case seen.Alive && seen.Node != b.cfg.Node && !b.host.View().gone[seen.Node] &&
 		!b.orphans.over(from, seen.Node) && b.forwardHeld(now, from, seen.Node):
+	case b.host.View().alone: // without an attempt, which would keep others from taking over what this edge leaves to its owner
+		b.adoptClaimed(name, from, seen)
 	default:
 		b.try(name, seen, func(now time.Time, s cluster.Served, err error) {
 			switch {
 			case !b.orphans.waiting(from):
 			case err != nil || s.Trying == b.cfg.Node:
-				b.adopt(name, from, seen.Alive)
+				b.adoptClaimed(name, from, seen)
 			case s.Node != seen.Node && s.Alive && b.forwardHeld(now, from, s.Node): // another edge was faster
 			case seen.Alive && b.orphans.asked(from) >= asksMax:
 				b.unclaimed(now, from, false)
@@ -218,6 +225,14 @@ func (b *base) unclaimed(now time.Time, from netip.AddrPort, request bool) {
 		return
 	}
 	b.adopt(b.name(from), from, true)
+}
+
+// adoptClaimed begins to take over the session of a client whose datagrams wait, with what the affinity
+// says of it.
+func (b *base) adoptClaimed(name string, client netip.AddrPort, seen cluster.Served) {
+	if s := b.adopt(name, client, true); seen.Alive {
+		s.alive = seen.Node
+	}
 }
 
 // adopt begins to take a session over, unless this worker has it already. With yields, it
@@ -258,12 +273,17 @@ func (b *base) Give(name string, path Path, asker string) {
 
 func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 	about, ok := parseAbout(action.Info.About)
+	living := b.mayLive(s, &action)
+	s.found = action.Epoch
 	switch {
 	case !ok:
 		b.host.Warn("refusing to take over session: its description in the log cannot be read", "log", s.name)
 		b.forget(s)
 		return
-	case s.yields && action.Node != b.cfg.Node && b.host.View().inRoster(action.Node) && b.yield(now, s, action.Node):
+	case !s.permitted.IsZero() && now.Sub(s.permitted) > permissionTime: // the next list of claims shows whether the owner is dead
+		b.forget(s)
+		return
+	case living && b.yield(now, s, action.Node):
 		return
 	case about.Listener != b.cfg.Listener: // only its log says so; that listener's worker yields no more
 		b.forget(s)
@@ -278,9 +298,28 @@ func (b *base) found(now time.Time, s *Session, action sessionlog.Action) {
 		b.inferPath(s)
 	}
 	b.enter(s)
-	s.About, s.deadline = about, now.Add(spacePatience)
+	s.About, s.deadline, s.outdated = about, now.Add(spacePatience), now.Add(outdatedAfter)
+	s.refs = nil
 	b.host.Follow(now, about.Space)
 	b.awaiting = append(b.awaiting, s)
+}
+
+// mayLive reports whether another edge owns a session that was found, and may be alive, so that this one
+// should yield.
+func (b *base) mayLive(s *Session, found *sessionlog.Action) bool {
+	view := b.host.View()
+	switch owner := found.Node; {
+	case owner == "", owner == b.cfg.Node:
+		return false
+	case s.found != 0 && found.Epoch > s.found: // it took the session over while this edge tried to
+		return true
+	case !s.yields, owner == s.dead:
+		return false
+	case view.inRoster(owner):
+		return true
+	default:
+		return owner == s.alive || s.permitted.IsZero() && view.alone
+	}
 }
 
 // yield leaves a session to the edge that owns it. It reports false if the client's datagrams
@@ -308,7 +347,7 @@ func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 		switch {
 		case s.departure == gone || s.Log.Phase() != sessionlog.Found:
 			return true
-		case b.host.Follow(now, s.About.Space):
+		case b.host.Follow(now, s.About.Space), b.knows(now, s):
 			s.Log.Claim()
 			b.wake(s)
 			return true
@@ -316,10 +355,23 @@ func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 			b.forget(s)
 			return true
 		}
-		next = earlier(next, s.deadline)
+		next = earlier(next, earlier(s.deadline, s.outdated))
 		return false
 	})
 	return next
+}
+
+// knows reports whether a session may be taken over although the replica of its space may have missed
+// changes. It looks each outdatedAfter.
+func (b *base) knows(now time.Time, s *Session) bool {
+	if now.Before(s.outdated) {
+		return false
+	}
+	s.outdated = now.Add(outdatedAfter)
+	if s.refs == nil {
+		s.refs = s.Log.Refs()
+	}
+	return b.host.Knows(s, s.refs)
 }
 
 // adopted serves a session that this edge has taken over.

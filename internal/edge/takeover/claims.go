@@ -39,8 +39,9 @@ const supersededMax = 16_384
 // claimPatienceMax, or an edge that cannot write claims would lose the session and get it
 // back for ever.
 const (
-	claimPatience    = 2 * time.Second
-	claimPatienceMax = 2 * time.Minute
+	claimPatience      = 2 * time.Second
+	claimPatienceMax   = 2 * time.Minute
+	claimPatienceAlive = 10 * time.Second // with an owner whose process still lives: it may reach the affinity later than this edge
 )
 
 // A supersededClaim is the claim of this edge on a session that, as the log says, another
@@ -50,10 +51,11 @@ const (
 type supersededClaim struct {
 	name     string
 	epoch    uint64
-	look     time.Time // when to look whether there is a later one
-	patience time.Duration
-	until    time.Time // patience is over, and the session may be taken back
-	place    int       // in claims.byLook
+	owner    cluster.Member // that the log names, as the roster had it when the session was lost
+	look     time.Time      // when to look whether there is a later one
+	since    time.Time      // from when the owner has had time to claim the session
+	patience time.Duration  // how much time it has, at least
+	place    int            // in claims.byLook
 }
 
 // claims look after claims on sessions that no edge may be serving: those of dead edges, and
@@ -67,6 +69,7 @@ type claims struct {
 	inherited []inheritedClaim // that wait
 	lists     []listing
 	pace      pace // of questions about inherited claims
+	probe     pace // of questions whether the log answers
 }
 
 // An inheritedClaim is the claim of a dead edge on a session that this edge should take over.
@@ -88,7 +91,19 @@ func newClaims(b *base) claims {
 
 // EdgeGone takes over, with the other edges that are ready, the sessions that a dead edge,
 // or an earlier process of this edge, had. The first worker of an edge does it.
-func (c *claims) EdgeGone(node string) { c.list(node, listRounds) }
+func (c *claims) EdgeGone(now time.Time, node string) {
+	at := now
+	if c.host.View().alone {
+		at = now.Add(alonePatience)
+	}
+	c.addListing(listing{node, listRounds, at})
+}
+
+func (c *claims) addListing(l listing) {
+	if l.rounds > 0 && len(c.lists) < goneMax {
+		c.lists = append(c.lists, l)
+	}
+}
 
 // list lists the claims of a dead edge. It chooses on the goroutine of the affinity, because
 // that edge may have had many sessions.
@@ -110,13 +125,11 @@ func (c *claims) inherit(node string, names []string) {
 }
 
 func (c *claims) listed(now time.Time, node string, rounds int, err error) {
-	l := listing{node, rounds - 1, now.Add(listPause)}
 	if err != nil {
-		l = listing{node, rounds, now.Add(listRetry)}
+		c.addListing(listing{node, rounds, now.Add(listRetry)})
+		return
 	}
-	if l.rounds > 0 && len(c.lists) < goneMax {
-		c.lists = append(c.lists, l)
-	}
+	c.addListing(listing{node, rounds - 1, now.Add(listPause)})
 }
 
 // advanceInherited takes over as many sessions as may be, and returns when there is more
@@ -127,6 +140,10 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 			next = earlier(next, l.at)
 			return false
 		}
+		if !c.mayJudge(now) {
+			next = earlier(next, now.Add(turnInterval))
+			return false
+		}
 		if l.node == c.cfg.Node || !c.host.View().inRoster(l.node) { // an edge that is back looks after its claims by itself
 			c.list(l.node, l.rounds)
 		}
@@ -135,7 +152,7 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 	if c.leaving {
 		c.inherited = nil
 	}
-	for len(c.inherited) > 0 && c.pace.take(now, time.Second/workerAdoptionsPerSecond) {
+	for len(c.inherited) > 0 && c.mayJudge(now) && c.pace.take(now, time.Second/workerAdoptionsPerSecond) {
 		claim := c.inherited[0]
 		c.inherited = c.inherited[1:]
 		if !c.locations.present(claim.name) {
@@ -152,18 +169,22 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 // the session to an edge that has claimed it since. If the affinity does not answer, only
 // the log knows whether this edge may.
 func (c *claims) locatedInherited(claim inheritedClaim, seen cluster.Served, err error) {
-	if err == nil && seen.Node != claim.node {
+	if err == nil && (seen.Node != claim.node || seen.Alive && seen.Node != c.cfg.Node && c.host.View().alone) {
 		return
 	}
-	c.try(claim.name, seen, func(_ time.Time, s cluster.Served, err error) {
-		if err != nil || s.Trying == c.cfg.Node {
-			c.adopt(claim.name, netip.AddrPort{}, err != nil)
+	c.try(claim.name, seen, func(now time.Time, found cluster.Served, err error) {
+		if err == nil && found.Trying != c.cfg.Node {
+			return
+		}
+		s := c.adopt(claim.name, netip.AddrPort{}, true)
+		if s.permitted = now; err == nil {
+			s.dead = claim.node
 		}
 	})
 }
 
-// lose keeps this edge's claim on a session that another edge took over.
-func (c *claims) lose(now time.Time, s *Session) {
+// lose keeps this edge's claim on a session that another edge, owner, took over.
+func (c *claims) lose(now time.Time, s *Session, owner string) {
 	s.endFeed()
 	switch {
 	case c.cfg.Affinity == nil:
@@ -172,7 +193,8 @@ func (c *claims) lose(now time.Time, s *Session) {
 	default:
 		c.unsupersede(s.name)
 		patience := max(claimPatience, min(2*s.patience, claimPatienceMax))
-		claim := &supersededClaim{name: s.name, epoch: s.Log.Epoch(), look: now.Add(claimPatience), patience: patience, until: now.Add(patience)}
+		claim := &supersededClaim{name: s.name, epoch: s.Log.Epoch(), look: now.Add(claimPatience), since: now, patience: patience}
+		claim.owner, _ = c.host.View().roster.Member(owner)
 		c.superseded[s.name] = claim
 		c.byLook.Set(claim)
 	}
@@ -207,26 +229,38 @@ func (c *claims) advanceSuperseded(now, next time.Time) time.Time {
 		}
 		claim.look = now.Add(claimPatience)
 		c.byLook.Set(claim)
-		mayTake := !now.Before(claim.until)
+		mayTake := c.mayTakeBack(now, claim)
 		c.find(claim.name, func(_ time.Time, s cluster.Served, err error) { c.locatedSuperseded(claim, mayTake, s, err) })
 	}
 	return next
 }
 
+// mayTakeBack reports whether the owner of a session had its time to claim it. An edge that was cut off
+// lately does not know how long the others have reached the affinity.
+func (c *claims) mayTakeBack(now time.Time, claim *supersededClaim) bool {
+	patience := claim.patience
+	if m, ok := c.host.View().roster.Member(claim.owner.Name); ok && m.Incarnation == claim.owner.Incarnation {
+		patience = max(patience, claimPatienceAlive)
+	}
+	return now.Sub(claim.since) >= patience && now.Sub(c.reach.gap) >= rejoinTime
+}
+
 // locatedSuperseded handles the answer of the affinity about a superseded claim: it settles the
-// claim if there is a later one, and otherwise takes the session back, if it may. It does
-// not matter whether the owner that the log names is alive: an edge that died and started
-// again is, and does not know that it was the owner. A question that fails is asked again
-// at the next look.
+// claim if there is a later one, and otherwise takes the session back, if it may. The owner that the
+// log names may be alive and yet not know that it was the owner, because it died and started again. A
+// question that fails is asked again at the next look.
 func (c *claims) locatedSuperseded(claim *supersededClaim, mayTake bool, seen cluster.Served, err error) {
 	switch {
-	case err != nil || c.superseded[claim.name] != claim:
+	case c.superseded[claim.name] != claim:
+	case err != nil: // claims made meanwhile are written when the affinity is back
+		claim.since = claim.look
 	case seen.Epoch > claim.epoch:
 		c.settle(claim.name)
 	case mayTake && !c.locations.present(claim.name):
-		c.try(claim.name, seen, func(_ time.Time, s cluster.Served, err error) {
-			if err == nil && s.Trying == c.cfg.Node && c.superseded[claim.name] == claim {
-				c.adopt(claim.name, netip.AddrPort{}, false).patience = claim.patience
+		c.try(claim.name, seen, func(now time.Time, found cluster.Served, err error) {
+			if err == nil && found.Trying == c.cfg.Node && c.superseded[claim.name] == claim {
+				s := c.adopt(claim.name, netip.AddrPort{}, false)
+				s.patience, s.permitted = claim.patience, now
 			}
 		})
 	}

@@ -103,6 +103,11 @@ func (l *loser) wantLook(why string, taken, lookedAfter bool) {
 	}
 }
 
+// rosterOf has a process of e2 in the roster.
+func (l *loser) rosterOf(incarnation uint64) {
+	l.view, _ = l.view.With(cluster.NewRoster([]cluster.Member{{Name: "e1", Role: cluster.RoleEdge}, {Name: "e2", Role: cluster.RoleEdge, Incarnation: incarnation}}))
+}
+
 // TestLostUnclaimed: an edge that lost a session to another keeps its claim, and takes the
 // session back when the other one does not claim it: it may have died behind its ADOPT, and
 // no other edge would look after a client that says nothing.
@@ -118,9 +123,45 @@ func TestLostUnclaimed(t *testing.T) {
 	}
 	l.away = false
 	l.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
-	l.pass(claimPatience)
+	l.pass(2 * claimPatience)
 	l.wantLook("no edge claims it; e2 lives, because it started again", true, true)
 	l.wantClaim("it has not got it yet", "e1", 1)
+}
+
+// TestLostWhileAway: what the affinity does not have when it is back may be on its way. The other
+// edge has as long as otherwise to claim the session.
+func TestLostWhileAway(t *testing.T) {
+	for _, claims := range []bool{true, false} {
+		l := newLoser(t)
+		l.away = true
+		l.pass(3*claimPatience + claimPatience/2)
+		l.away = false
+		l.pass(claimPatience)
+		l.wantLook("the affinity was away", false, true)
+		if claims {
+			l.other.Claim(l.name, 2)
+		}
+		l.pass(claimPatience)
+		l.wantLook("e2 had its time to claim it", !claims, !claims)
+	}
+}
+
+// TestLostToRestarted: an owner whose process lives on has more time to claim the session than one that
+// has been restarted, which does not know of it.
+func TestLostToRestarted(t *testing.T) {
+	for _, restarts := range []bool{true, false} {
+		l := newLoser(t)
+		l.worker.t.settle(l.name)
+		l.rosterOf(1)
+		l.worker.t.lose(l.net.Now(), &Session{name: l.name, Log: sessionlog.Adopt(l.worker.t.log, l.name)}, "e2")
+		if restarts {
+			l.rosterOf(2)
+		}
+		l.pass(claimPatienceAlive - 100*time.Millisecond)
+		l.wantLook("e2 did not claim it", restarts, true)
+		l.pass(claimPatience)
+		l.wantLook("e2 did not claim it within ten seconds", true, true)
+	}
 }
 
 // TestLostToOthers: an edge leaves a session that it lost to another edge that is about to
@@ -195,7 +236,7 @@ func TestLostPace(t *testing.T) {
 	for i := range supersededMax + 1 {
 		x := &Session{name: clientAddr(i).String(), feed: noFeed{}}
 		x.Log = sessionlog.Adopt(k.log, x.name)
-		k.lose(l.net.Now(), x)
+		k.lose(l.net.Now(), x, "e2")
 	}
 	if n := len(k.superseded); n != supersededMax {
 		t.Errorf("%d claims are looked after, want %d at most", n, supersededMax)
@@ -217,7 +258,7 @@ func TestLostAgain(t *testing.T) {
 		t.Fatalf("the session is taken back as %+v", x)
 	}
 	k.forget(x)
-	k.lose(l.net.Now(), x)
+	k.lose(l.net.Now(), x, "e2")
 	l.pass(2*claimPatience - 100*time.Millisecond)
 	if k.byName[l.name] != nil {
 		t.Error("it is taken back before twice the time is over")
@@ -227,7 +268,7 @@ func TestLostAgain(t *testing.T) {
 		t.Errorf("then it is taken back as %+v", y)
 	}
 	x.patience = claimPatienceMax
-	if k.lose(l.net.Now(), x); k.superseded[l.name].patience != claimPatienceMax {
+	if k.lose(l.net.Now(), x, "e2"); k.superseded[l.name].patience != claimPatienceMax {
 		t.Errorf("in the end it waits for %v", k.superseded[l.name].patience)
 	}
 }

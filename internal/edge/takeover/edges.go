@@ -17,6 +17,10 @@ type View struct {
 	self   string
 	roster cluster.Roster
 	gone   map[string]bool // nodes that were in the roster, left or died, and did not come back
+
+	// alone says that gossip lost all other edges: they are dead, or this one is cut off, perhaps
+	// together with a relay.
+	alone bool
 }
 
 // NewView returns the view of an edge that knows of no other.
@@ -40,7 +44,18 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	for _, m := range joined {
 		delete(next.gone, m.Name)
 	}
+	next.alone = r.Len() > 0 && !next.others() && (v.alone || v.others())
 	return next, left
+}
+
+// others reports whether another edge is in the roster.
+func (v *View) others() bool {
+	for m := range v.roster.All() {
+		if m.Role == cluster.RoleEdge && m.Name != v.self {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *View) inRoster(node string) bool {

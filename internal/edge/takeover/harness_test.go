@@ -40,6 +40,7 @@ type testEdge struct {
 	view      *View
 	workers   []*testWorker
 
+	knows    bool                                             // the replicas have what clients are linked to
 	complete bool                                             // the replicas of all spaces
 	spaces   map[string]bool                                  // that are followed
 	ask      func(node string, r Request, answer func(error)) // the other edges
@@ -328,6 +329,8 @@ func (w *testWorker) Follow(_ time.Time, space string) bool {
 	w.spaces[space] = true
 	return w.complete
 }
+
+func (w *testWorker) Knows(*Session, []uint64) bool { return w.knows }
 
 func (w *testWorker) Spaces() []string          { return []string{"s"} }
 func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }

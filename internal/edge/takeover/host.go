@@ -63,6 +63,10 @@ type Host interface {
 	// replica is complete.
 	Follow(now time.Time, space string) (complete bool)
 
+	// Knows reports whether the replica of the session's space, which is followed, holds everything that
+	// links with these Refs are bound to, though perhaps not as it is now.
+	Knows(s *Session, refs []uint64) bool
+
 	// Spaces returns the names of the spaces that the worker follows, in order.
 	Spaces() []string
 

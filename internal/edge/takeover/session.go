@@ -39,11 +39,17 @@ type Session struct {
 	feed      Feed // nil before it was served
 
 	// Of a session that is taken over.
-	yields   bool          // to the edge that owns it, if that edge lives
-	deadline time.Time     // for the replica to be complete
-	patience time.Duration // how long its superseded claim was looked after; 0 if it was not
-	named    bool          // the edge that gave the session to this one named its return path
-	asker    string        // reply subject of the edge that gave it to this one; empty if none waits
+	alive     string        // the edge that claims it, if the affinity says that it lives
+	yields    bool          // to the edge that owns it, if that edge lives
+	dead      string        // the edge whose claim was inherited; empty for none
+	permitted time.Time     // when the affinity permitted to take over the session of a dead edge; zero for other sessions
+	outdated  time.Time     // from when the replica may have missed changes
+	refs      []uint64      // what the client's links are bound to; nil before it matters
+	deadline  time.Time     // for the replica to be complete
+	patience  time.Duration // how long its superseded claim was looked after; 0 if it was not
+	found     uint64        // epoch of the session when its log was read; 0 before
+	named     bool          // the edge that gave the session to this one named its return path
+	asker     string        // reply subject of the edge that gave it to this one; empty if none waits
 
 	// Of a session that is served.
 	misplaced int   // datagrams that came to another worker of this edge

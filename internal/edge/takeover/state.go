@@ -86,6 +86,7 @@ type base struct {
 	joins    tokenBucket // of questions about clients that seem to begin a session
 	others   tokenBucket // of questions about other clients
 
+	reach   reach
 	leaving bool // the worker hands its sessions over
 	counts  Counts
 }
@@ -199,9 +200,8 @@ func (b *base) revalidate(s *Session) {
 	b.wake(s)
 }
 
-// revalidateAll revalidates all sessions, after this process was stopped.
+// revalidateAll revalidates all sessions, after this process was stopped or cut off.
 func (b *base) revalidateAll() {
-	b.counts.Stalls++
 	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
 		b.revalidate(b.byName[name])
 	}

@@ -29,6 +29,7 @@ type Takeover struct {
 	claims
 	drainer
 	preparer
+	standby
 	silent  time.Time // since when the log answers nothing; zero if it answers
 	logAway bool
 }
@@ -46,7 +47,7 @@ func New(cfg Config) *Takeover {
 		due:     heap.New(func(a, b *Session) bool { return a.due.Before(b.due) }, func(s *Session) *int { return &s.heapIndex }),
 		orphans: newOrphans(), paths: newPaths(),
 	}
-	return &Takeover{base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b}}
+	return &Takeover{base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b}, standby: standby{base: b}}
 }
 
 // LogAway reports whether the log has answered nothing for so long that no session should
@@ -57,6 +58,7 @@ func (t *Takeover) LogAway() bool { return t.logAway }
 // was stopped.
 func (t *Takeover) Begin(now time.Time) {
 	if len(t.byAddr) > 0 && !t.turned.IsZero() && now.Sub(t.turned) > stallMax {
+		t.counts.Stalls++
 		t.revalidateAll()
 	}
 	t.turned = now
@@ -93,6 +95,7 @@ func (t *Takeover) answered(s *Session, a sessionlog.Answer) {
 
 // answer handles an answer of the log.
 func (t *Takeover) answer(now time.Time, s *Session, a sessionlog.Answer) {
+	t.heardLog(now, a.Verdict)
 	switch {
 	case a.Verdict != fence.Unknown && a.Verdict != fence.Unreachable:
 		t.silent = time.Time{}
@@ -176,11 +179,13 @@ func (t *Takeover) returnBy(path Path, to netip.AddrPort, epoch uint64, p []byte
 func (t *Takeover) Advance(now, next time.Time) time.Time {
 	next = t.askAgain(now, next)
 	t.paths.advance(now)
+	next = t.advanceProbe(now, next)
 	next = t.advanceInherited(now, next)
 	next = t.advanceSuperseded(now, next)
 	next = t.advanceDrain(now, next)
 	next = t.advanceAwaiting(now, next)
 	next = t.advancePreparing(now, next)
+	next = t.advanceStandby(now, next)
 	for s, ok := t.due.First(); ok && !s.due.After(now); s, ok = t.due.First() {
 		t.due.Remove(s)
 		t.wake(s)
@@ -283,7 +288,7 @@ func (t *Takeover) act(now time.Time, s *Session, a sessionlog.Action) {
 		t.nothingFound(now, s)
 	case sessionlog.ActionLost:
 		t.counts.SessionsLost++
-		t.lose(now, s)
+		t.lose(now, s, a.Node)
 		t.hintElsewhere(now, s.client, a.Node)
 	case sessionlog.ActionHanded:
 		t.counts.SessionsHanded++

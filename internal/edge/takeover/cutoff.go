@@ -1,0 +1,74 @@
+package takeover
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/sessionlog"
+)
+
+// An edge that is cut off from everything cannot tell that from the death of all others. So an edge
+// that knows of no other edge takes over no inherited claim while the log does not answer it, nor
+// for rejoinTime afterwards: gossip tries to join lost nodes every 10 s. It begins alonePatience
+// after it lost the last edge, when a dead one does not count as alive in the affinity any more.
+const (
+	rejoinTime    = 10 * time.Second
+	alonePatience = 2 * time.Second
+
+	logGap        = time.Second            // without an answer after which the log counts as not reached
+	probeInterval = 250 * time.Millisecond // between two questions to the log of an edge that asks nothing else
+)
+
+// permissionTime is how long the permission of the affinity to take a session over counts. A log
+// that is read later says nothing about whether its owner is dead.
+const permissionTime = time.Second
+
+// A reach notes whether the log answers this worker.
+type reach struct {
+	heard time.Time // when it answered last
+	gap   time.Time // when it was last known not to answer
+	cut   bool      // it has not answered since, and no other edge was known meanwhile
+}
+
+// note notes an answer of the log, and whether no other edge is known. It reports whether this edge was cut
+// off, and is not any more.
+func (r *reach) note(now time.Time, v fence.Verdict, alone bool) (back bool) {
+	switch {
+	case v != fence.Unknown && v != fence.Unreachable:
+		back, r.cut, r.heard = r.cut, false, now
+	case now.Sub(r.heard) > logGap:
+		r.cut, r.gap = r.cut || alone, now
+	}
+	return back
+}
+
+// settled reports whether the log answers, and did for rejoinTime.
+func (r *reach) settled(now time.Time) bool {
+	return now.Sub(r.heard) <= logGap && now.Sub(r.gap) >= rejoinTime
+}
+
+// mayJudge reports whether this edge may believe that another edge is dead.
+func (c *claims) mayJudge(now time.Time) bool {
+	return !c.host.View().alone || c.reach.settled(now)
+}
+
+// advanceProbe asks the log whether it answers, if no other edge is known, and returns when to ask again.
+func (c *claims) advanceProbe(now, next time.Time) time.Time {
+	if !c.host.View().alone && !c.reach.cut || len(c.byName)+len(c.lists)+len(c.inherited) == 0 {
+		return next
+	}
+	if c.probe.take(now, probeInterval) {
+		c.cfg.Log.Read(sessionlog.Key(c.cfg.Secret, netip.AddrPort{}, 0), func(a sessionlog.Answer) {
+			c.host.Must(func(now time.Time) { c.heardLog(now, a.Verdict) })
+		})
+	}
+	return earlier(next, c.probe.next)
+}
+
+// heardLog notes an answer of the log. Other edges may have the sessions of an edge that was cut off.
+func (b *base) heardLog(now time.Time, v fence.Verdict) {
+	if b.reach.note(now, v, b.host.View().alone) {
+		b.revalidateAll()
+	}
+}
