@@ -25,10 +25,11 @@ var rules = map[string][]string{
 
 	"godot/variant": {},
 
-	"bus":         {},
-	"bus/membus":  {"bus", "cluster", "subject"},
-	"bus/natsbus": {"bus", "subject", "internal/turn", "github.com/nats-io/nats.go"},
-	"subject":     {},
+	"bus":          {},
+	"bus/membus":   {"bus", "cluster", "subject"},
+	"bus/natsbus":  {"bus", "bus/natsconn", "subject", "internal/turn", "github.com/nats-io/nats.go"},
+	"bus/natsconn": {"github.com/nats-io/nats.go"},
+	"subject":      {},
 
 	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
@@ -46,12 +47,15 @@ var rules = map[string][]string{
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":          {"dnp", "dnp/wire", "internal/fence", "internal/format"},
-	"sessionlog/memlog":   {"sessionlog", "internal/fence"},
-	"sessionlog/natslog":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
-	"sessionlog/natsfrom": {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
+	"sessionlog":           {"dnp", "dnp/wire", "internal/fence", "internal/format"},
+	"sessionlog/memlog":    {"sessionlog", "internal/fence"},
+	"sessionlog/movelog":   {"sessionlog", "dnp/wire", "internal/fence", "internal/format"},
+	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
+	"sessionlog/logtest":   {"sessionlog", "internal/fence"}, // the conformance suite, for tests only
+	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
+	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
 
-	"publisher":          {"replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},

@@ -87,7 +87,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) {
 		bus := connect("log")
 		return bus, err
-	}, d.subjects, time.Second, d.log)
+	}, d.subjects, time.Second, func() bool { return true }, d.log)
 	if err != nil {
 		return err
 	}

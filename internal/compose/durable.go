@@ -21,7 +21,7 @@ import (
 // the edge.
 type Durable struct {
 	bus      *natsbus.Bus // its own connection, because the log must not wait behind batches
-	log      *natslog.Log
+	log      *sessionLog
 	from     *natsfrom.Publisher
 	affinity *redisaffinity.Affinity // nil if there is no Redis
 	flags    *config.Sessions
@@ -29,9 +29,10 @@ type Durable struct {
 
 // OpenDurable opens the session log that the flags name; nil if they name none. connect
 // makes a connection to NATS, which the caller closes after Run. timeout is how long JetStream may be
-// unavailable; 0 is without limit.
+// unavailable; 0 is without limit. agreed reports whether all edges of the cluster know session logs in
+// three copies.
 func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error),
-	subjects subject.Names, timeout time.Duration, log *slog.Logger) (d *Durable, err error) {
+	subjects subject.Names, timeout time.Duration, agreed func() bool, log *slog.Logger) (d *Durable, err error) {
 	if c.SessionDurability != "log" {
 		return nil, nil
 	}
@@ -45,7 +46,7 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 		}
 	}
 	err = openStore(ctx, timeout, log, func(ctx context.Context) (err error) {
-		if d.log, err = natslog.Open(ctx, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: c.SessionReplicas, Log: log}); err == nil {
+		if d.log, err = openSessionLog(ctx, c, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Log: log}, agreed); err == nil {
 			d.from, err = natsfrom.Open(ctx, natsfrom.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: c.SessionReplicas, Log: log})
 		}
 		return err
@@ -60,7 +61,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 		return nil
 	}
 	e := &edge.Durable{
-		Ports: takeover.Ports{Log: d.log, Secret: d.log.Secret(), AnswerOnly: d.flags.AnswerOnly},
+		Ports: takeover.Ports{Log: d.log, Secret: d.log.replicated.Secret(), AnswerOnly: d.flags.AnswerOnly},
 		From:  fromNATS{d.from}, DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
 	}
 	if d.affinity != nil {
@@ -78,7 +79,7 @@ func (d *Durable) Maintain(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
-	return d.log.Maintain(ctx)
+	return d.log.maintain(ctx)
 }
 
 // Run serves the edge until ctx ends, which must be after the edge has ended.
@@ -87,7 +88,7 @@ func (d *Durable) Run(ctx context.Context) {
 		return
 	}
 	var running sync.WaitGroup
-	running.Go(func() { d.log.Run(ctx) })
+	running.Go(func() { d.log.run(ctx) })
 	running.Go(func() { d.from.Run(ctx) })
 	if d.affinity != nil {
 		running.Go(func() { d.affinity.Run(ctx) })
@@ -103,7 +104,7 @@ func (d *Durable) missing() (list []string) {
 	if !d.bus.Connected() {
 		list = append(list, "log")
 	}
-	list = append(list, d.log.Missing()...)
+	list = append(list, d.log.missing()...)
 	list = append(list, d.from.Missing()...)
 	if d.affinity != nil && d.affinity.Err() != nil {
 		list = append(list, "redis")
@@ -116,19 +117,14 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	if d == nil {
 		return nil
 	}
-	all := []telemetry.Metric{
-		telemetry.CounterBy("dnp.session.log.appends", "{write}", "Writes to session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { d.log.Stats().Appends.Each(observe) }),
-		telemetry.CounterBy("dnp.session.log.reads", "{read}", "Reads of session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { d.log.Stats().Reads.Each(observe) }),
-		telemetry.Counter("dnp.session.log.io", "By", "Bytes of writes to session logs.", func() uint64 { return d.log.Stats().Bytes }),
+	all := append(d.log.metrics(),
 		telemetry.Counter("dnp.session.from.stored", "{message}", "Reliable messages of clients that the stream for game servers confirmed.",
 			func() uint64 { return d.from.Stats().Stored }),
 		telemetry.Counter("dnp.session.from.failures", "{attempt}", "Attempts to store a reliable message that the stream did not confirm.", func() uint64 { return d.from.Stats().Failures }),
 		telemetry.Gauge("dnp.session.from.waiting", "{message}", "Reliable messages of clients that the stream has not confirmed yet.",
 			func() float64 { return float64(d.from.Stats().Waiting) }),
-		replacedMetric(func() uint64 { return d.log.Stats().Replaced + d.from.Stats().Replaced }),
-	}
+		replacedMetric(func() uint64 { return d.log.replaced() + d.from.Stats().Replaced }),
+	)
 	if d.affinity == nil {
 		return all
 	}

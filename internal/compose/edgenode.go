@@ -15,6 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"golang.org/x/sync/errgroup"
 )
@@ -81,7 +82,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 func (n *edgeNode) open(ctx context.Context) (err error) {
 	c := n.flags
 	connect := func() (*natsbus.Bus, error) { return n.dial(ctx, &c.Cluster) }
-	if n.durable, err = OpenDurable(ctx, &c.Sessions, n.name, connect, n.subjects, c.StartTimeout, n.log); err != nil {
+	if n.durable, err = OpenDurable(ctx, &c.Sessions, n.name, connect, n.subjects, c.StartTimeout, n.knowCopies, n.log); err != nil {
 		return err
 	}
 	if err := n.join(&c.Gossip, cluster.RoleEdge); err != nil {
@@ -99,6 +100,15 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 		n.forward.Serve(n.edge)
 	}
 	return nil
+}
+
+// knowCopies reports whether all members of the cluster know session logs in three copies. Without
+// gossip, only the operator can know that.
+func (n *edgeNode) knowCopies() bool {
+	if n.gossip == nil {
+		return n.flags.SessionLogMode == "quorum"
+	}
+	return n.gossip.Roster().Format() >= format.Copies
 }
 
 // requestDrain makes run end as if its context had ended, and returns what happens to
@@ -140,6 +150,7 @@ func (n *edgeNode) run(ctx context.Context) error {
 	group.Go(func() error { n.followPulse(others, alive); return nil })
 	group.Go(func() error { return n.admin.Run(others) })
 	group.Go(func() error { return n.watchMapping(others) })
+	group.Go(func() error { return n.watchRelays(others, n.otherRelays) })
 	if n.gossip != nil {
 		n.gossip.SetPhase(cluster.PhaseReady)
 		group.Go(func() error { return n.gossip.Run(others) })

@@ -247,6 +247,7 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		of.Counter("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
 			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
 		of.Counter("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
+		of.Counter("moves", "{connection}", "Times that this node left a NATS server over which it heard no relay.", func(s *natsbus.Stats) uint64 { return s.Moves }),
 		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
 			func(s *natsbus.Stats) uint64 { return s.Errors }),
 	}

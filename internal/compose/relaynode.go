@@ -154,6 +154,7 @@ func (n *relayNode) run(ctx context.Context) error {
 	group.Go(func() error { return n.relay.Run(relayCtx) })
 	group.Go(func() error { return n.admin.Run(ctx) })
 	group.Go(func() error { return n.watchMapping(ctx) })
+	group.Go(func() error { return n.watchRelays(ctx, n.otherRelays) })
 	failed := make(chan error, 2)
 	lasting.Go(func() { failed <- n.leases.Maintain(after) })
 	if n.gossip != nil { // a relay that drains is still a member

@@ -180,6 +180,7 @@ func (e *Edge) Problems() (list Problems) {
 type Sessions struct {
 	SessionDurability string        `default:"none" want:"none,log" help:"What happens to sessions when this edge drains or dies: none = they end, log = other edges continue them from a log in JetStream."`
 	SessionReplicas   int           `default:"1" want:"1..5" help:"Number of replicas for the streams of that log and of clients' messages when the edge creates them; 3 in a cluster of NATS servers."`
+	SessionLogMode    string        `default:"replicated" want:"auto,quorum,replicated" help:"Where that log lives: quorum = in three copies, each on a NATS server of its own with the tag dnprelay-log-1, -2 or -3, so that the death of a server delays nothing; replicated = in streams that JetStream replicates, which elect a leader for 4 to 9 s when a server dies; auto = quorum as soon as there are three such servers. Needs --session-replicas 3. Sessions move when it changes."`
 	Redis             string        `env:"DNP_REDIS" placeholder:"URL" help:"Redis that stores which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. Empty = edges ask the log alone, and do not notice silent clients of a dead edge."`
 	DrainTimeout      time.Duration `default:"55s" want:"5s..1h" help:"Longest time to hand sessions over after the first SIGTERM or SIGINT."`
 	DrainLinger       time.Duration `default:"3s" want:"0..1m" help:"How long to forward datagrams after all sessions are handed over."`
@@ -188,6 +189,9 @@ type Sessions struct {
 
 // Problems lists what is wrong with s.
 func (s *Sessions) Problems() (list Problems) {
+	if s.SessionLogMode == "quorum" && (s.SessionDurability != "log" || s.SessionReplicas < 3) {
+		list.Add("--session-log-mode", "quorum needs --session-durability log and --session-replicas 3")
+	}
 	if s.Redis == "" {
 		return list
 	}

@@ -22,8 +22,6 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/internal/natsembed"
-	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -93,20 +91,22 @@ func scrape(t *testing.T, process, url string, all map[string]*metric) {
 // and could forward to others, so that it shows all metrics of an edge.
 func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
-	nats := startNATS(t, natsembed.Config{Folder: natstest.Dir(t)})
+	_, urls := startNATSServers(t)
+	nats := strings.Join(urls, ",")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that there are metrics about traces
 	key := keyFile(t, 0xa1)
 	ports := freePorts(t, 7)
-	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", ports[0],
+	r := start(t, "relay", "serve", "--nats-url", nats, "--http", ports[0],
 		"--gossip-bind", ports[3], "--gossip-join", ports[4], "--gossip-key-file", key)
-	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", ports[1], "--listen", "udp://"+ports[5], "--open-space", "zanzibar",
+	e := start(t, "edge", "serve", "--nats-url", nats, "--http", ports[1], "--listen", "udp://"+ports[5], "--open-space", "zanzibar",
 		"--gossip-bind", ports[4], "--gossip-join", ports[3], "--gossip-key-file", key,
-		"--session-durability", "log", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0")
+		"--session-durability", "log", "--session-replicas", "3", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0")
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
 	r.says("serving shards")
 	e.says("bus reached")
+	e.says("copies of the session log were found")
 	d.says("dnpctl watch")
-	play(t, nats.URL(), ports[1], ports[5])
+	play(t, nats, ports[1], ports[5])
 	play(t, "", ports[2], ports[6]) // relay dev has a demo
 	all := map[string]*metric{}
 	for process, port := range map[string]string{"relay serve": ports[0], "edge serve": ports[1], "relay dev": ports[2]} {
@@ -178,7 +178,7 @@ func TestMetrics(t *testing.T) {
 // labelNames are all labels that a metric of ours may have. Each has a fixed, small number of
 // values; names of spaces, states and clients are not among them, because their number has no
 // bound.
-var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "le"}
+var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "copy", "le"}
 
 func checkLabels(t *testing.T, all map[string]*metric) {
 	for name, m := range all {

@@ -361,7 +361,7 @@ func benchmarkAck(b *testing.B, durability string) {
 		b.Fatal(err)
 	}
 	flags := &config.Sessions{SessionDurability: durability, SessionReplicas: 1, DrainTimeout: 5 * time.Second}
-	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, subjects, time.Second, log)
+	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, subjects, time.Second, func() bool { return true }, log)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -196,18 +196,18 @@ func (d *Deployment) setNATS() error {
 		n.Env = []string{
 			"NATS_NAME=" + n.Name, "NATS_LISTEN=" + n.Host.At(NATSPort), "NATS_ROUTE=" + n.Host.At(routePort),
 			"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + store,
+			"NATS_LOG_COPY=" + fmt.Sprint("dnprelay-log-", i+1),
 		}
 	}
 	return nil
 }
 
-// natsConf writes the configuration of a NATS server: the tag by which streams with one
-// copy are placed, and the file for clustered servers, of which a server alone takes the
-// mappings.
+// natsConf writes the configuration of a NATS server: the file for clustered servers, of which a
+// server alone takes the mappings.
 func (d *Deployment) natsConf(i int) (file string, err error) {
-	text, part := fmt.Sprintf("server_tags: [\"dnprelay-log-%d\"]\n", i+1), d.cfg.NATSConf
+	text, part := "", d.cfg.NATSConf
 	if len(d.NATS) == 1 {
-		text += "server_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\n"
+		text = "server_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\n"
 		part = filepath.Join(filepath.Dir(part), "mappings.conf")
 	}
 	if part, err = filepath.Abs(part); err == nil {

@@ -33,14 +33,14 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestNATSConf: each server has a tag of its own and the configuration for operators; a server
-// alone has its mappings only.
+// TestNATSConf: each server of several has the configuration for operators; a server alone has
+// its mappings only.
 func TestNATSConf(t *testing.T) {
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "conf", "nats-server.conf")
 	for servers, want := range map[int]string{
-		1: "server_tags: [\"dnprelay-log-1\"]\nserver_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\ninclude '../conf/mappings.conf'\n",
-		3: "server_tags: [\"dnprelay-log-3\"]\ninclude '../conf/nats-server.conf'\n",
+		1: "server_name: $NATS_NAME\nlisten: $NATS_LISTEN\nmax_payload: 2MB\njetstream { store_dir: $NATS_STORE }\ninclude '../conf/mappings.conf'\n",
+		3: "include '../conf/nats-server.conf'\n",
 	} {
 		run := filepath.Join(dir, "run")
 		if err := os.MkdirAll(run, 0o755); err != nil {

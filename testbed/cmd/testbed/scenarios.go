@@ -60,7 +60,7 @@ func runTorture(ctx context.Context, args []string) error {
 	c := newFlags("torture")
 	c.redisFlag()
 	c.IntVar(&cfg.NATS, "nats", 3, "NATS servers: 1 or 3")
-	c.StringVar(&modes, "log-modes", "", "session log modes of the edges, joined by commas: the first for all phases, and steady compares all (default: edges choose, nothing is compared)")
+	c.StringVar(&modes, "log-modes", "", "session log modes of the edges, joined by commas: the first for all phases, and steady compares all (default with 3 NATS servers: quorum,replicated)")
 	c.IntVar(&cfg.Clients, "clients", 50, "clients")
 	c.StringVar(&cfg.Durability, "durability", "log", "session durability of the edges: log, or none, whose losses the check must notice")
 	c.StringVar(&phases, "phases", "", "phases, joined by commas (default: all that -nats and the privileges allow)")
@@ -75,6 +75,9 @@ func runTorture(ctx context.Context, args []string) error {
 	c.usage("torture [flags], or testbed torture check FILE. Phases:", about)
 	if err := c.parse(args); err != nil {
 		return err
+	}
+	if modes == "" && cfg.NATS == 3 && cfg.Durability == "log" {
+		modes = "quorum,replicated"
 	}
 	cfg.Phases, cfg.LogModes = list(phases), list(modes)
 	c.match(&cfg.MatchConfig)
