@@ -19,10 +19,12 @@ type Config struct {
 	Latency time.Duration // of one way, on average; 0 means 300 µs
 	Timeout time.Duration // after which an answer is Unknown; 0 means 500 ms
 
-	Lost float64 // probability that an answer is lost
-	Late float64 // probability that a write has no answer and is applied up to 6 s later
-	Busy float64 // probability that a write is refused as Busy
-	Old  float64 // probability that the answer to a read lacks the newest write
+	Lost       float64 // probability that an answer is lost
+	Late       float64 // probability that a write has no answer and is applied up to 6 s later
+	Busy       float64 // probability that a write is refused as Busy
+	Old        float64 // probability that the answer to a read lacks the newest write
+	Leaderless bool    // reads are refused, as by JetStream while it has no leader of its own
+
 	Torn float64 // probability that a read misses a write, as in the middle of a deletion
 
 	First  uint64        // sequence after which those of the store begin; 0 means a time in milliseconds, as with JetStream
@@ -119,6 +121,10 @@ func (s *Store) Read(log string, answer func(sessionlog.Answer)) {
 	s.Schedule(s.latency(), func() {
 		s.Reads++
 		if s.silent {
+			return
+		}
+		if s.Leaderless {
+			s.reply(log, once, sessionlog.Answer{Verdict: fence.Unreachable})
 			return
 		}
 		var entries []sessionlog.Entry

@@ -2,6 +2,7 @@ package quorumlog
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -11,8 +12,10 @@ import (
 // write.
 type lead struct {
 	ballot    ballot
-	end       uint64 // sequence of the last entry that is stored
-	own       bool   // that entry is this lead's
+	end       uint64    // sequence of the last entry that is stored
+	own       bool      // that entry is this lead's
+	ended     bool      // that entry ends the log
+	looked    time.Time // at copies that left
 	followers [copies]follower
 }
 
@@ -43,7 +46,8 @@ type follower struct {
 	tail  uint64 // sequence of the last record in this copy
 	queue []item // the first is under way if busy
 	busy  bool
-	tries int // for the first record
+	tries int      // for the first record
+	found *content // what the copy has after it left; nil if that is not known
 }
 
 func (f *follower) current() bool { return f.l.lead == f.ld && f.place != out }
@@ -68,6 +72,15 @@ func (f *follower) leave(v fence.Verdict) {
 			done(v)
 		}
 	}
+}
+
+// look reads the copy after it left.
+func (f *follower) look() {
+	f.l.read(f.copy, f.l.name, func(a sessionlog.Answer) {
+		if c, ok := read(a.Entries); a.Verdict == fence.OK && ok && !c.torn && f.l.lead == f.ld {
+			f.found = &c
+		}
+	})
 }
 
 // push writes records to the copy, one after another. A state replaces everything that waits.

@@ -21,6 +21,7 @@ const (
 	thirdWait = 250 * time.Millisecond // for the third copy, where two do not agree
 	racePause = 5 * time.Millisecond   // before copies are read again that a write may just reach
 	busyPause = time.Millisecond       // before a copy is asked again that was busy
+	lookPause = time.Second            // between two reads of a copy that left a lead
 	duelPause = 20 * time.Millisecond  // at most, times the number of tries, before a lead is taken from an edge that just got it
 )
 
@@ -120,9 +121,10 @@ func (l *ledger) begin(o *op) {
 		l.beginRead(o)
 	case ld == nil || l.ending != nil || o.write.Expect != ld.end || o.write.Final && !o.write.Rollup:
 		l.takeLead(o)
-	case o.write.Rollup && l.lacks(ld): // a checkpoint is cheapest for that
+	case o.write.Rollup && l.regains(o, ld): // a checkpoint is cheapest for that
 		l.takeLead(o)
 	default:
+		l.lookOut(ld)
 		o.entry = entry{l.sequence(ld), o.write.Final, o.write.Data}
 		o.entries = []entry{o.entry}
 		if o.write.Rollup {
@@ -134,14 +136,39 @@ func (l *ledger) begin(o *op) {
 	}
 }
 
-// lacks reports whether a copy does not follow that could.
-func (l *ledger) lacks(ld *lead) bool {
+// lookOut reads copies that left the lead, so that a checkpoint can bring them back. A lead that
+// goes well must not depend on the answers: a server refuses reads while JetStream has no leader.
+func (l *ledger) lookOut(ld *lead) {
+	now := l.now()
+	if now.Sub(ld.looked) < lookPause {
+		return
+	}
 	for i := range ld.followers {
-		if ld.followers[i].place == out && !l.away(i) {
-			return true
+		if f := &ld.followers[i]; f.place == out && f.found == nil && !l.away(i) {
+			ld.looked = now
+			f.look()
 		}
 	}
-	return false
+}
+
+// regains reports whether another lead may bring a copy back that left. That lead needs no read:
+// what the other copies have is known, because this edge wrote it.
+func (l *ledger) regains(o *op, ld *lead) bool {
+	var known [copies]*content
+	found := false
+	for i := range ld.followers {
+		switch f := &ld.followers[i]; {
+		case f.place == member && len(f.queue) == 0:
+			known[i] = &content{tail: f.tail, top: ld.ballot, data: ld.ballot, entries: []entry{{seq: ld.end}}}
+		case f.place == out && f.found != nil && !l.away(i):
+			known[i], found = f.found, true
+		}
+	}
+	if !found || ld.ended {
+		return false
+	}
+	o.known, o.tries = known, 1 // no pause for another edge: it had time since the copy was read
+	return true
 }
 
 // sequence returns the sequence of the next entry. That of the first entry of a lead is random:

@@ -268,11 +268,56 @@ func TestOneForgets(t *testing.T) {
 	}
 	d.append(owner, "4", true, false)
 	d.net.Run(time.Second)
+	d.append(owner, "5", true, false)
+	d.net.Run(time.Second)
 	if b := owner.Stats().Behind; b != [3]int{} {
-		t.Errorf("copies are behind with %v logs, want none after a checkpoint", b)
+		t.Errorf("copies are behind with %v logs, want none after two checkpoints", b)
 	}
 	d.silent(0, true)
-	d.want(d.edge(), "the copy that forgot has the checkpoint", "4")
+	d.want(d.edge(), "the copy that forgot has the checkpoint", "5")
+}
+
+// TestLeaderless checks that an edge which leads a log needs no read: servers refuse them while
+// JetStream has no leader. It looks at a copy that left now and then, and brings it back as soon as
+// reads are answered.
+func TestLeaderless(t *testing.T) {
+	d := newDesk(t)
+	owner := d.edge()
+	d.must(owner, "all copies answer", "1")
+	d.silent(2, true)
+	d.must(owner, "two copies answer", "2")
+	d.net.Run(time.Second)
+	for _, s := range d.stores {
+		s.Leaderless = true
+	}
+	d.silent(2, false)
+	before, leads := d.asked[2], owner.Stats().Leads
+	const writes = 100
+	for k := range writes {
+		if a := d.append(owner, fmt.Sprint("next ", k), k%5 == 4, false); a.Verdict != fence.OK {
+			t.Fatalf("write %d is answered %v although two copies follow", k, a.Verdict)
+		}
+		d.net.Run(100 * time.Millisecond)
+	}
+	if n := d.asked[2] - before; n < 5 || n > writes/5 {
+		t.Errorf("a copy that refuses reads is asked %d times in %d writes and 10 s, want once a second", n, writes)
+	}
+	if n := owner.Stats().Leads; n != leads {
+		t.Errorf("the lead was taken %d times more although no copy can be read", n-leads)
+	}
+	for _, s := range d.stores {
+		s.Leaderless = false
+	}
+	for range 2 {
+		d.net.Run(time.Second)
+		d.append(owner, "checkpoint", true, false)
+	}
+	d.net.Run(time.Second)
+	if b := owner.Stats().Behind; b != [3]int{} {
+		t.Errorf("copies are behind with %v logs after two checkpoints", b)
+	}
+	d.silent(0, true)
+	d.want(d.edge(), "the copy that was away has the checkpoint", "checkpoint")
 }
 
 // TestEnd checks when the copies forget a log that ended.
@@ -366,8 +411,10 @@ func TestSlowCopy(t *testing.T) {
 		t.Errorf("copies are behind with %v logs, want the last one with one", b)
 	}
 	d.stores[2].Latency = time.Millisecond
-	d.net.Run(time.Second)
-	d.append(owner, "checkpoint", true, false)
+	for range 2 {
+		d.net.Run(time.Second)
+		d.append(owner, "checkpoint", true, false)
+	}
 	d.net.Run(time.Second)
 	if b := owner.Stats().Behind; b != [3]int{} {
 		t.Errorf("copies are behind with %v logs after a checkpoint", b)
@@ -610,11 +657,17 @@ func TestCost(t *testing.T) {
 	cost("a checkpoint", 1, func() { d.append(l, "3", true, false) })
 	cost("a read", 1, func() { d.want(l, "all answer", "3") })
 	cost("a write after a read", 1, func() { d.must(l, "all answer", "4") })
+	d.silent(2, true)
+	d.must(l, "two copies answer", "5")
+	d.net.Run(time.Second)
+	d.silent(2, false)
+	d.must(l, "the copy that left is read", "6")
+	cost("a checkpoint that brings a copy back", 2, func() { d.append(l, "7", true, false) })
 	other := d.edge()
-	cost("a takeover", 3, func() { d.must(other, "all answer", "5") })
+	cost("a takeover", 3, func() { d.must(other, "all answer", "8") })
 	cost("a write of an edge that was replaced", 1, func() {
 		d.seq--
-		if a := d.append(l, "6", false, false); a.Verdict != fence.Stale {
+		if a := d.append(l, "9", false, false); a.Verdict != fence.Stale {
 			t.Errorf("an edge that was replaced is answered %v", a.Verdict)
 		}
 	})

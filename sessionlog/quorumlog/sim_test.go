@@ -34,13 +34,14 @@ const (
 	// request takes.
 	restartMin = time.Second
 
-	answerMax = 1700 * time.Millisecond // for a request behind another one, while its edge runs
+	answerMax = 2500 * time.Millisecond // for a request behind two others, while its edge runs
 )
 
 // A trouble is a kind of faults.
 type trouble struct {
 	name       string
 	outage     time.Duration // copies answer nothing for up to this time, one copy at a time
+	leaderless bool          // copies refuse reads for some seconds
 	partitions bool          // single edges do not reach single copies
 	forgetful  bool          // a copy forgets something, while no other is away or lacks anything
 	endings    bool          // logs end, are forgotten and begin again
@@ -48,7 +49,7 @@ type trouble struct {
 }
 
 var troubles = []trouble{
-	{name: "Outages", outage: 6 * time.Second, faults: true},
+	{name: "Outages", outage: 6 * time.Second, leaderless: true, faults: true},
 	{name: "Partitions", partitions: true, faults: true},
 	{name: "Forgetful", forgetful: true, faults: true},
 	{name: "Endings", endings: true, outage: 3 * forget, faults: true},
@@ -146,6 +147,9 @@ func (w *world) disturb() {
 		return
 	}
 	switch {
+	case w.leaderless && w.rnd.IntN(4) == 0:
+		w.setLeaderless(true)
+		w.net.Schedule(w.pause(6*time.Second), func() { w.setLeaderless(false) })
 	case w.outage > 0 && w.silent == [three]bool{}:
 		w.tell("copy %d is silent", c)
 		w.setSilent(c, true)
@@ -213,6 +217,13 @@ func (w *world) setSilent(c int, on bool) {
 	w.stores[c].SetSilent(on)
 }
 
+func (w *world) setLeaderless(on bool) {
+	w.tell("reads are refused: %v", on)
+	for _, s := range w.stores {
+		s.Leaderless = on
+	}
+}
+
 // until simulates until a time, or a problem.
 func (w *world) until(end time.Duration) {
 	for w.problem == "" && w.net.Elapsed() < end {
@@ -249,6 +260,7 @@ func (w *world) run() {
 func (w *world) heal() {
 	w.tell("no more faults")
 	w.healed = true
+	w.setLeaderless(false)
 	for c, s := range w.stores {
 		s.Lost, s.Late, s.Busy = 0, 0, 0
 		if w.silent[c] {

@@ -216,6 +216,8 @@ type actor struct {
 	once bool // it does not begin again
 	done bool
 
+	began time.Duration // when it first wrote what is pending
+
 	pending *sessionlog.Write
 	made    int // id of the pending write
 }
@@ -270,8 +272,12 @@ func (a *actor) readDone(since int, r sessionlog.Answer) {
 		return
 	}
 	id, seq := w.parse(a.t, r.Entries)
-	if len(r.Entries) == 0 && a.t.entries[a.t.head].final {
-		id = a.t.head // which the copies may forget
+	if len(r.Entries) == 0 { // the copies may forget a log that ended
+		for _, last := range []int{since, a.t.head} {
+			if a.t.entries[last].final {
+				id = last
+			}
+		}
 	}
 	w.tell("edge %d reads %s: %d", a.e.i, a.t.name, id)
 	w.believe(a.t, id, since, "read")
@@ -306,10 +312,19 @@ func (a *actor) write(ckpt bool) {
 	data := make([]byte, size)
 	binary.LittleEndian.PutUint32(data, uint32(a.made))
 	a.pending = &sessionlog.Write{Log: a.t.name, Expect: a.last, Data: data, Rollup: ckpt, Final: final}
+	a.began = w.net.Elapsed()
 	a.append()
 }
 
+// openMax is how long an edge tries to begin a session, as long as its client waits.
+const openMax = 3 * time.Second
+
 func (a *actor) append() {
+	if a.pending.Expect == 0 && a.e.w.net.Elapsed()-a.began > openMax {
+		a.mine = false
+		a.later(0, a.begin)
+		return
+	}
 	a.e.w.tell("edge %d writes %s: %d behind %d", a.e.i, a.t.name, a.made, a.id)
 	a.request(func(f func(sessionlog.Answer)) { a.e.log.Append(*a.pending, f) }, a.appended)
 }
