@@ -20,11 +20,10 @@ func main() {
 	shards := flag.Int("shards", 64, "--shards of the deployment")
 	streams := flag.Int("store-streams", 4, "--store-streams of the deployment")
 	none := flag.Bool("no-log", false, "for edges with --session-durability none: take the rights to JetStream from edges and game servers")
-	direct := flag.Bool("direct-get", false, "let edges read copies of session logs by direct get: then a stolen edge can publish anything in its account")
 	last := flag.Bool("last-release", false, "also let nodes of the last release work, for the time of an upgrade")
 	flag.Parse()
 	subjects := subject.Names{Prefix: *prefix}
-	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams, NoLog: *none, DirectGet: *direct, LastRelease: *last})
+	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams, NoLog: *none, LastRelease: *last})
 	if *account == "" {
 		fmt.Print(natsroles.Render(table))
 		return

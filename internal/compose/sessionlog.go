@@ -50,7 +50,7 @@ func openSessionLog(ctx context.Context, c *config.Sessions, cfg natslog.Config,
 	}
 	var logs [natslog.Copies]sessionlog.Log
 	for i := range l.copies {
-		cfg.Copy, cfg.Direct = i+1, true
+		cfg.Copy = i + 1
 		if l.copies[i], err = natslog.Open(ctx, cfg); err != nil {
 			return nil, err
 		}

@@ -57,11 +57,6 @@ type Config struct {
 	// with --session-durability none.
 	NoLog bool
 
-	// DirectGet lets edges read the copies of session logs by direct get, for which the servers need no leader.
-	// JetStream publishes the answer, which has nothing but bytes that an edge wrote, wherever the request says: so
-	// an edge can publish anything anywhere in the account.
-	DirectGet bool
-
 	// LastRelease adds what nodes of the last release need, for the time of an upgrade: edges
 	// publish the groups of logins, and relays and edges share inboxes.
 	LastRelease bool
@@ -132,9 +127,6 @@ func (c *Config) edge() Role {
 	verbs := []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET"}
 	for n := range logStreams {
 		r.Publish = append(r.Publish, api(fmt.Sprint("DNP_LOG_", n), verbs...)...)
-	}
-	if c.DirectGet {
-		verbs = append(verbs, "DIRECT.GET")
 	}
 	for n := range logCopies * logCopyStreams {
 		r.Publish = append(r.Publish, api(fmt.Sprintf("DNP_LOG_C%d_%d", 1+n/logCopyStreams, n%logCopyStreams), verbs...)...)

@@ -536,31 +536,6 @@ func TestConsumersDeliverAnywhere(t *testing.T) {
 	r.unharmed()
 }
 
-// TestDirectGetsAnswerAnywhere is a thief with the user of an edge who stores in a copy of the session logs what a game
-// server could say, and has JetStream answer where game servers publish. The answer to a request that edges may send is
-// no publish. The answer to a direct get is, which is why only the admin may ask for it.
-func TestDirectGetsAnswerAnywhere(t *testing.T) {
-	t.Parallel()
-	r := rob(t, "edge")
-	s := r.subjects
-	stored, place := s.LogCopy(1, 4, "x"), s.ShardPublish(r.shard, "s", "")
-	if _, err := r.store.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DNP_LOG_C1_0", Subjects: []string{s.LogCopyAll(1, 4)}, AllowDirect: true}); err != nil {
-		t.Fatal(err)
-	}
-	r.thief = connectAs(t, r.server, "edge", nats.CustomInboxPrefix(subject.Inbox("edge")))
-	if m, err := r.thief.Request(stored, []byte(`{"op":"clear"}`), patience); err != nil || strings.Contains(string(m.Data), `"error"`) {
-		t.Fatalf("the thief cannot write to a session log: %v, %v", m, err)
-	}
-	get := fmt.Appendf(nil, `{"last_by_subj":%q,"no_hdr":true}`, stored)
-	r.hears(place, func() {
-		_ = r.thief.PublishMsg(&nats.Msg{Subject: "$JS.API.STREAM.MSG.GET.DNP_LOG_C1_0", Reply: place, Data: get})
-	})
-	r.refused(string(get), "$JS.API.DIRECT.GET.DNP_LOG_C1_0", "$JS.API.DIRECT.GET.DNP_LOG_C1_0."+stored)
-	r.unharmed()
-	_ = r.admin.PublishMsg(&nats.Msg{Subject: "$JS.API.DIRECT.GET.DNP_LOG_C1_0", Reply: place, Data: get})
-	eventually(t, "the answer to the direct get of the admin clears the space, or edges could have the right, too", func() bool { return r.look().states != r.before.states })
-}
-
 // TestAnswersOfJetStream is a thief with the user of an edge who has JetStream answer where it may not publish itself. No
 // answer is stored as a lease or taken for a message of a relay.
 func TestAnswersOfJetStream(t *testing.T) {

@@ -29,15 +29,14 @@ func TestConformanceCopies(t *testing.T) {
 	}
 }
 
-// storeOfCopy returns three logs over a copy, which read in both ways. The connection of the hasty one can be disturbed.
+// storeOfCopy returns three logs over a copy. The connection of the hasty one can be disturbed.
 func storeOfCopy(t *testing.T, c *natstest.Cluster, copy int) *logtest.Fixture {
 	server := copy - 1
 	p := natstest.NewProxy(t, c, server)
-	cfg := Config{Conn: p.Connect(t, c), Copy: copy, Direct: copy == 2, Shards: 4, Streams: 2, Replicas: 3, Timeout: 200 * time.Millisecond}
+	cfg := Config{Conn: p.Connect(t, c), Copy: copy, Shards: 4, Streams: 2, Replicas: 3, Timeout: 200 * time.Millisecond}
 	hasty := openCopy(t, cfg)
-	cfg.Timeout, cfg.Conn, cfg.Direct = patience/2, c.Connect(t), false
+	cfg.Timeout, cfg.Conn = patience/2, c.Connect(t)
 	a := openCopy(t, cfg)
-	cfg.Direct = true
 	return &logtest.Fixture{
 		A: a, B: openCopy(t, cfg), Hasty: hasty,
 		Trouble: func(k int) {

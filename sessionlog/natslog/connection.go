@@ -3,7 +3,6 @@ package natslog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -46,11 +45,10 @@ type connection struct {
 	users   []*jetstream.Requester
 	log     *slog.Logger
 
-	home   atomic.Pointer[string] // name of the wanted server; nil while it is not known
-	at     atomic.Pointer[string] // name of the connected server; nil for none
-	moves  atomic.Uint64
-	direct atomic.Bool   // direct gets are wanted, and were not refused
-	wake   chan struct{} // has one slot: home has changed, or the connection is closed
+	home  atomic.Pointer[string] // name of the wanted server; nil while it is not known
+	at    atomic.Pointer[string] // name of the connected server; nil for none
+	moves atomic.Uint64
+	wake  chan struct{} // has one slot: home has changed, or the connection is closed
 
 	// The rest is owned by run.
 	current *nats.Conn // nil for none
@@ -69,15 +67,6 @@ func newConnection(copy int, base *nats.Conn, log *slog.Logger, users ...*jetstr
 	o.AllowReconnect, o.RetryOnFailedConnect = false, false // run chooses the next server
 	o.PingInterval, o.MaxPingsOut, o.Timeout, o.FlusherTimeout = pingInterval, pingsMax, dialTimeout, writeTimeout
 	o.ClosedCB = func(*nats.Conn) { c.alarm() }
-	report := o.AsyncErrorCB
-	o.AsyncErrorCB = func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(strings.ToUpper(err.Error()), directGet) && c.direct.Swap(false) {
-			log.Error("reading a copy of the session log through the leader: the servers refuse direct gets", "copy", copy, "error", err)
-		}
-		if report != nil {
-			report(nc, sub, err)
-		}
-	}
 	o.DisconnectedErrCB, o.ReconnectedCB, o.ConnectedCB, o.DiscoveredServersCB = nil, nil, nil, nil
 	return c
 }

@@ -104,6 +104,16 @@ func (c *chain) works(t *testing.T, why string) {
 	}
 }
 
+// writes wants a write to succeed at once, and returns the verdict of a read, which a server refuses while the cluster has no leader.
+func (c *chain) writes(t *testing.T, why string) fence.Verdict {
+	t.Helper()
+	w, r := c.write()
+	if w.Verdict != fence.OK || r.Verdict != fence.OK && r.Verdict != fence.Unreachable {
+		t.Fatalf("copy %d answers a write %v, and a read %v: %s", c.l.cfg.Copy, w.Verdict, r.Verdict, why)
+	}
+	return r.Verdict
+}
+
 // recovers waits until a write and a read succeed. A write whose answer was lost is found by reading. None that was
 // answered may be lost.
 func (c *chain) recovers(t *testing.T, why string) {
@@ -133,11 +143,11 @@ func copies(t *testing.T, cfg Config) (all []*chain) {
 }
 
 // TestServerGone kills each server in turn, and pauses it, while the copies are in use. Only the copy on that server
-// notices, also while the cluster has no leader. It is as it was when the server is back.
+// notices, but that the others refuse reads while the cluster has no leader. It is as it was when the server is back.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartProcesses(t, Copies)
-	all := copies(t, Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3, Direct: true})
+	all := copies(t, Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3})
 	for victim, gone := range all {
 		for _, kind := range []string{"killed", "paused"} {
 			what := fmt.Sprintf("server %d is %s", victim, kind)
@@ -160,7 +170,7 @@ func TestServerGone(t *testing.T) {
 			for end, on := time.Now().Add(patience), true; on; {
 				for _, k := range all {
 					if k != gone {
-						k.works(t, what)
+						k.writes(t, what)
 					}
 				}
 				select {
@@ -193,38 +203,32 @@ func TestServerGone(t *testing.T) {
 	}
 }
 
-// TestNoLeader kills two servers of three. Without a leader of the cluster the third copy goes on, and an edge that
-// starts finds it. Reads need direct gets then.
+// TestNoLeader kills two servers of three. Without a leader of the cluster the third copy goes on taking writes, and refuses
+// reads. An edge that starts finds it. With a second server there is a leader again.
 func TestNoLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartProcesses(t, Copies)
-	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3, Direct: true}
+	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3}
 	all := copies(t, cfg)
-	cfg.Copy, cfg.Direct = 3, false
-	leader := openCopy(t, cfg)
+	last := all[2]
+	last.works(t, "all servers are there")
 	c.Kill(0)
 	c.Kill(1)
-	read := func() fence.Verdict {
-		return ask(func(answer func(sessionlog.Answer)) { leader.Read("x", answer) }).Verdict
-	}
-	for end := time.Now().Add(patience); read() != fence.Unreachable; { // which takes 10 s
-		all[2].works(t, "two other servers are killed")
-		if time.Now().After(end) {
-			t.Fatal("the server does not notice that there is no leader")
-		}
-	}
-	all[2].works(t, "there is no leader")
+	eventually(t, "the server notices that there is no leader", func() bool { return last.writes(t, "two other servers are killed") == fence.Unreachable })
+	last.writes(t, "there is no leader")
 	if a := ask(func(answer func(sessionlog.Answer)) { all[1].l.Read("x", answer) }); a.Verdict == fence.OK {
 		t.Errorf("copy 2 answers a read %+v, although its server is killed", a)
 	}
-	cfg.Conn, cfg.Direct = c.Connect(t), true
+	cfg.Conn, cfg.Copy = c.Connect(t), 3
 	late := openCopy(t, cfg)
 	if !bytes.Equal(late.Secret(), all[0].l.Secret()) {
 		t.Error("an edge that starts now gives sessions other names")
 	}
-	if a := ask(func(answer func(sessionlog.Answer)) { late.Read("x", answer) }); a.Verdict != fence.OK || len(a.Entries) != len(all[2].data) {
-		t.Errorf("the edge that started reads %+v, want %d writes", a, len(all[2].data))
-	}
+	c.Launch(t, 0)
+	eventually(t, "an edge that started reads what was written", func() bool {
+		a := ask(func(answer func(sessionlog.Answer)) { late.Read("x", answer) })
+		return a.Verdict == fence.OK && len(a.Entries) == len(last.data)
+	})
 }
 
 // TestStartWithoutServer starts an edge while the server of a copy is away. The others work at once, and this one
@@ -256,47 +260,6 @@ func TestStartWithoutServer(t *testing.T) {
 	c.Restart(t, 1)
 	eventually(t, "the copy finds its server", func() bool { return home(all[1].l) && len(all[1].l.Missing()) == 0 })
 	all[1].recovers(t, "the server is back")
-}
-
-// TestDirectGetRefused checks that a copy reads in the other way once the servers refuse direct gets, and says so once.
-func TestDirectGetRefused(t *testing.T) {
-	t.Parallel()
-	c := natstest.Start(t, Copies)
-	var said lines
-	cfg := Config{Conn: c.Connect(t), Copy: 1, Direct: true, Shards: 4, Streams: 1, Replicas: 3, Log: slog.New(slog.NewTextHandler(&said, nil))}
-	k := &chain{l: openCopy(t, cfg), name: "x"}
-	k.works(t, "direct gets are answered")
-	js, err := natsjs.New(cfg.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := js.Stream(t.Context(), CopyStreamName(1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	is := s.CachedInfo().Config
-	if is.AllowDirect = false; !k.l.connection.direct.Load() {
-		t.Error("the copy does not use direct gets")
-	}
-	if _, err := js.UpdateStream(t.Context(), is); err != nil { // as if the user had no right: no answer comes
-		t.Fatal(err)
-	}
-	if _, r := k.write(); r.Verdict == fence.OK {
-		t.Error("a direct get is answered")
-	}
-	for _, err := range []error{nats.ErrSlowConsumer, fmt.Errorf(`%w: Permissions Violation for Publish to "$JS.API.STREAM.INFO.X"`, nats.ErrPermissionViolation)} {
-		k.l.connection.options.AsyncErrorCB(cfg.Conn, nil, err)
-	}
-	if !k.l.connection.direct.Load() {
-		t.Error("another error ends direct gets")
-	}
-	for range 2 {
-		k.l.connection.options.AsyncErrorCB(cfg.Conn, nil, fmt.Errorf(`%w: permissions violation for publish to "$js.api.direct.get.dnp_log_c1_0"`, nats.ErrPermissionViolation))
-	}
-	k.works(t, "direct gets are refused")
-	if n := strings.Count(said.String(), "the servers refuse direct gets"); n != 1 {
-		t.Errorf("the copy says %d times that direct gets are refused", n)
-	}
 }
 
 // TestServerForgot has a server come back without what it stored. The copy says so once, and takes logs that begin
@@ -446,7 +409,7 @@ func TestCopyElsewhere(t *testing.T) {
 		"three replicas": func(c *natsjs.StreamConfig) { c.Replicas = 3 },
 		"no placement":   func(c *natsjs.StreamConfig) { c.Placement = nil },
 		"another server": func(c *natsjs.StreamConfig) { c.Placement.Tags[0] = CopyTag(3) },
-		"no direct get":  func(c *natsjs.StreamConfig) { c.AllowDirect = false },
+		"direct get":     func(c *natsjs.StreamConfig) { c.AllowDirect = true },
 	} {
 		if err := check(change); !errors.Is(err, jetstream.ErrDeployment) || !strings.Contains(err.Error(), "one replica, placed by the tag dnprelay-log-2") {
 			t.Errorf("a stream with %s is judged %v", what, err)
@@ -469,28 +432,6 @@ func TestCopyElsewhere(t *testing.T) {
 	defer cancel()
 	if err := l.Maintain(ctx); !errors.Is(err, jetstream.ErrDeployment) {
 		t.Errorf("with a stream that is no copy Maintain ends with %v", err)
-	}
-}
-
-// TestParseDirect checks what an answer to a direct get means. The server adds its headers behind those of the write.
-func TestParseDirect(t *testing.T) {
-	for _, c := range []struct {
-		why  string
-		h    nats.Header
-		seq  uint64
-		want fence.Verdict
-	}{
-		{"a write", nats.Header{"Nats-Sequence": {"7"}}, 7, fence.OK},
-		{"a write with a header of the same name", nats.Header{"Nats-Sequence": {"9", "7"}}, 7, fence.OK},
-		{"there is no such write", nats.Header{"Status": {"404"}}, 0, fence.OK},
-		{"the server does not take the request", nats.Header{"Status": {"408"}}, 0, fence.Unreachable},
-		{"no sequence", nil, 0, fence.Unknown},
-		{"no number", nats.Header{"Nats-Sequence": {"x"}}, 0, fence.Unknown},
-		{"no write has this number", nats.Header{"Nats-Sequence": {"0"}}, 0, fence.Unknown},
-	} {
-		if e, _, v := parseDirect(&nats.Msg{Header: c.h, Data: []byte("data")}); e.Seq != c.seq || v != c.want || c.seq > 0 && string(e.Data) != "data" {
-			t.Errorf("%s: %+v and %v, want sequence %d and %v", c.why, e, v, c.seq, c.want)
-		}
 	}
 }
 

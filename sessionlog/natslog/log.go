@@ -54,10 +54,6 @@ type Config struct {
 	// a log, each of which lies on a server of its own; see [Copies].
 	Copy int
 
-	// Direct makes a copy read by direct get, for which the servers need no leader. Whoever may ask for that
-	// can have JetStream publish anything anywhere in the account; see DESIGN.md. It has no effect without Copy.
-	Direct bool
-
 	// Shards is the number of log shards of the deployment, default 64. Streams is the
 	// number of streams that hold them, default 16, or 4 for a copy. Both numbers are fixed when
 	// the streams are made, and Open and Maintain refuse others.
@@ -109,9 +105,9 @@ func (c *Config) logs() jetstream.Shards {
 	}
 	if c.Copy > 0 {
 		s.Config.Description = "dnprelay: a copy of the logs of sessions"
-		s.Config.Replicas, s.Config.AllowDirect = 1, true
+		s.Config.Replicas = 1
 		s.Config.Placement = &natsjs.Placement{Tags: []string{CopyTag(c.Copy)}}
-		s.Features = "rollups, message TTLs, no limit of messages per subject, direct get, and one replica, placed by the tag " + CopyTag(c.Copy)
+		s.Features = "rollups, message TTLs, no limit of messages per subject, no direct get, and one replica, placed by the tag " + CopyTag(c.Copy)
 	}
 	return s
 }
@@ -181,7 +177,6 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if cfg.Copy > 0 {
 		l.servers = make([]atomic.Pointer[string], cfg.Streams)
 		l.connection = newConnection(cfg.Copy, cfg.Conn, cfg.Log, l.writes, l.steps)
-		l.connection.direct.Store(cfg.Direct)
 	}
 	return l, nil
 }

@@ -20,8 +20,7 @@ import (
 // with a checkpoint.
 type read struct {
 	l       *Log
-	get     string // subject of the leader of the stream, or of direct gets
-	parse   func(*nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict)
+	get     string // subject of requests for one write
 	subject string
 	since   time.Time
 	entries []sessionlog.Entry // newest first
@@ -29,20 +28,13 @@ type read struct {
 	answer  func(sessionlog.Answer)
 }
 
-// Subjects of requests for one write, before the name of the stream.
-const (
-	leaderGet = "$JS.API.STREAM.MSG.GET."
-	directGet = "$JS.API.DIRECT.GET."
-)
+// leaderGet is the subject of requests for one write, before the name of the stream.
+const leaderGet = "$JS.API.STREAM.MSG.GET."
 
 // Read implements sessionlog.Log.
 func (l *Log) Read(log string, answer func(sessionlog.Answer)) {
 	n := sessionlog.Shard(log, l.cfg.Shards)
-	r := &read{l: l, get: leaderGet, parse: parseAnswer, subject: l.cfg.subject(n, log), answer: answer}
-	if l.connection != nil && l.connection.direct.Load() {
-		r.get, r.parse = directGet, parseDirect
-	}
-	r.get += l.cfg.streamName(n % l.cfg.Streams)
+	r := &read{l: l, get: leaderGet + l.cfg.streamName(n%l.cfg.Streams), subject: l.cfg.subject(n, log), answer: answer}
 	l.mu.Lock()
 	if l.reading >= reads {
 		l.waiting = append(l.waiting, r) // at most one for each session
@@ -70,7 +62,7 @@ func (r *read) stepped(m *nats.Msg, err error) {
 		r.end(jetstream.Failed(err))
 		return
 	}
-	e, h, v := r.parse(m)
+	e, h, v := parseAnswer(m)
 	if v != fence.OK || e.Seq == 0 {
 		r.end(v) // fence.OK: the log is empty or torn
 		return
@@ -103,29 +95,6 @@ func parseAnswer(m *nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict) {
 	}
 	h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is not a session's
 	return sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data}, h, fence.OK
-}
-
-// headerSequence has the sequence of a write in the answer to a direct get.
-const headerSequence = "Nats-Sequence"
-
-// parseDirect parses the answer to a direct get, like parseAnswer.
-func parseDirect(m *nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict) {
-	switch m.Header.Get("Status") {
-	case "":
-	case "404":
-		return sessionlog.Entry{}, nil, fence.OK
-	default:
-		return sessionlog.Entry{}, nil, fence.Unreachable
-	}
-	all := m.Header[headerSequence]
-	if len(all) == 0 {
-		return sessionlog.Entry{}, nil, fence.Unknown
-	}
-	seq, err := strconv.ParseUint(all[len(all)-1], 10, 64) // the server adds its header behind those of the write
-	if err != nil || seq == 0 {
-		return sessionlog.Entry{}, nil, fence.Unknown
-	}
-	return sessionlog.Entry{Seq: seq, Data: m.Data}, m.Header, fence.OK
 }
 
 // next asks for the write before, if there is one.
