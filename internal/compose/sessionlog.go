@@ -28,7 +28,7 @@ type sessionLog struct {
 	moving     *movelog.Log
 	mode       string
 	found      atomic.Bool // at least two copies
-	all        atomic.Bool // three copies
+	all        atomic.Bool // and the third exists, even if its server is away
 	log        *slog.Logger
 
 	appends, reads jetstream.Verdicts
@@ -111,24 +111,27 @@ func (l *sessionLog) run(ctx context.Context) {
 	running.Wait()
 }
 
-// find notes when the copies were found. It ends then.
+// find notes when two copies were found, and when all exist. It ends then.
 func (l *sessionLog) find(ctx context.Context) {
 	tick := time.NewTicker(findPause)
 	defer tick.Stop()
 	for {
-		n := 0
+		found, exist := 0, 0
 		for _, c := range l.copies {
 			if len(c.Servers()) > 0 {
-				n++
+				found++
+			}
+			if c.Exists() {
+				exist++
 			}
 		}
-		if n >= natslog.Copies-1 {
+		if found >= natslog.Copies-1 {
 			l.found.Store(true)
-		}
-		if n == natslog.Copies {
-			l.all.Store(true)
-			l.log.Info("the three copies of the session log were found", "mode", l.mode)
-			return
+			if exist == natslog.Copies {
+				l.all.Store(true)
+				l.log.Info("the three copies of the session log were found", "mode", l.mode)
+				return
+			}
 		}
 		select {
 		case <-ctx.Done():

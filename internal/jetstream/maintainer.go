@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,7 @@ type maintained struct {
 	last    uint64    // sequence
 	gone    bool
 	silent  time.Time // since when it does not answer; zero if it does
+	offline bool      // it exists, and its server is away
 }
 
 // refusals are the writes that a stream has not taken since it took the last one: a stream
@@ -135,6 +137,13 @@ func (m *Maintainer) Missing() (names []string) {
 	return names
 }
 
+// Exist reports whether each stream was seen, or is known to be on a server that is away.
+func (m *Maintainer) Exist() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !slices.ContainsFunc(m.streams, func(s maintained) bool { return s.created.IsZero() && !s.offline })
+}
+
 // Run looks after the streams until ctx ends. It returns earlier, with an error that wraps
 // ErrDeployment, if a stream was made again that is not one of this deployment.
 func (m *Maintainer) Run(ctx context.Context) error {
@@ -190,6 +199,7 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 	}
 	if err != nil {
 		m.update(g, func(s *maintained) {
+			s.offline = errors.Is(err, ErrOffline)
 			if s.silent.IsZero() {
 				s.silent = time.Now()
 			}

@@ -22,9 +22,12 @@ var ErrDeployment = errors.New("the stream belongs to another deployment")
 // ErrNoServer says that no NATS server that is up has the tag with which a stream is placed.
 var ErrNoServer = errors.New("no NATS server has the tag")
 
+// ErrOffline says that a stream exists, and that no NATS server which has it is up.
+var ErrOffline = errors.New("the server of the stream is away")
+
 // OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
 // that exists is not changed and may have another configuration. The error wraps ErrNoServer if no
-// server can take a stream that want places.
+// server can take a stream that want places, and ErrOffline if no server is up that has it.
 func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() natsjs.StreamConfig) (natsjs.Stream, error) {
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -40,6 +43,9 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeNoServer && c.Placement != nil {
 			err = fmt.Errorf("%w %s: %w", ErrNoServer, strings.Join(c.Placement.Tags, " and "), err)
 		}
+	}
+	if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeOffline {
+		err = fmt.Errorf("%w: %w", ErrOffline, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)

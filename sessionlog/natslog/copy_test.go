@@ -251,6 +251,7 @@ func TestStartWithoutServer(t *testing.T) {
 		eventually(t, "a copy whose server is there works", func() bool { return home(all[i].l) && len(all[i].l.Missing()) == 0 })
 		all[i].works(t, "its server is there")
 	}
+	eventually(t, "the copy whose server is away is known to exist", all[1].l.Exists)
 	if got := all[1].l.Missing(); len(got) != 2 || got[0] != CopyStreamName(2, 0) {
 		t.Errorf("the copy whose server is away misses %q, want its streams", got)
 	}

@@ -189,6 +189,9 @@ func (l *Log) Secret() []byte { return l.secret }
 // copy, were not found yet.
 func (l *Log) Missing() []string { return l.maintainer.Missing() }
 
+// Exists reports whether the streams were found, or are known to be on a server that is away.
+func (l *Log) Exists() bool { return l.maintainer.Exist() }
+
 // Maintain makes the streams again that are deleted, until ctx ends. It returns an error if another
 // node made one that is not of this deployment, or with another secret; the edge must end then. A
 // copy does nothing before Maintain has found its streams.

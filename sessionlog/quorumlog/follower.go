@@ -14,7 +14,6 @@ type lead struct {
 	ballot    ballot
 	end       uint64    // sequence of the last entry that is stored
 	own       bool      // that entry is this lead's
-	ended     bool      // that entry ends the log
 	looked    time.Time // at copies that left
 	followers [copies]follower
 }

@@ -164,11 +164,10 @@ func (l *ledger) regains(o *op, ld *lead) bool {
 			known[i], found = f.found, true
 		}
 	}
-	if !found || ld.ended {
-		return false
+	if found {
+		o.known, o.tries = known, 1 // no pause for another edge: it had time since the copy was read
 	}
-	o.known, o.tries = known, 1 // no pause for another edge: it had time since the copy was read
-	return true
+	return found
 }
 
 // sequence returns the sequence of the next entry. That of the first entry of a lead is random:

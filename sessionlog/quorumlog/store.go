@@ -91,7 +91,7 @@ func (s *storing) answer() {
 	} else {
 		s.ld.end, s.ld.own = s.o.entry.seq, true
 	}
-	if s.ld.ended = (&content{entries: s.o.entries}).ended(); s.ld.ended {
+	if (&content{entries: s.o.entries}).ended() {
 		s.l.endBegun(s)
 	} else {
 		s.l.endDone()
