@@ -54,7 +54,7 @@ sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds i
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and expect a simulation or test to notice each
-	nice $(GO) test -p 1 ./cluster ./sessionlog ./replication ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./cluster ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog ./replication ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: testbed
 testbed: build
@@ -87,8 +87,8 @@ upgrade-test: testbed ## Upgrade from the last release and roll back under load,
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
 
 .PHONY: sim-session
-sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die
-	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./sessionlog -seeds $(SEEDS) $(ARGS)
+sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die, of the log in three copies, and of logs that move
+	$(GO) test -timeout 170m -run '^Test(Simulation|Quorum)$$' -v ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
 alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)

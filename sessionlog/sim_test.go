@@ -17,7 +17,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from -first on")
 	first = flag.Uint64("first", 1, "the first seed to simulate")
-	seeds = flag.Int("seeds", 100, "how many seeds to simulate")
+	seeds = flag.Int("seeds", 60, "how many seeds to simulate")
 	story = flag.Bool("story", false, "print what happens")
 )
 
