@@ -45,8 +45,8 @@ type Affinity interface {
 	Release(name string, epoch uint64)
 
 	// OnReplaced sets the function that is told when the store has a later claim of another
-	// node for a session that this node claims. The claim is not renewed then. OnReplaced is
-	// called once, before anything else.
+	// node for a session that this node claims. The claim is not renewed there then. A store of
+	// two servers may tell the same twice. OnReplaced is called once, before anything else.
 	OnReplaced(handle func(name string, by Served))
 
 	// Find asks which node serves a session.
@@ -58,6 +58,7 @@ type Affinity interface {
 	Try(name string, seen Served, answer func(Served, error))
 
 	// Claimed lists the sessions that node claimed within about the last two minutes, in parts
-	// and in no order; other nodes may have taken them over since.
+	// and in no order; other nodes may have taken them over since. One goroutine at a time
+	// calls each.
 	Claimed(node string, each func(names []string), done func(error))
 }

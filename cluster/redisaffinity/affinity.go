@@ -3,58 +3,26 @@ package redisaffinity
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Times to live.
-const (
-	claimTTL = time.Minute
-	indexTTL = 2 * time.Minute // of the list of claims of a node
-)
-
-// Bounds.
-const (
-	// ClaimsMax is how many sessions one node claims; further ones are counted and not claimed.
-	ClaimsMax = 131_072
-
-	// asksMax is how many questions may wait; further ones are refused.
-	asksMax = 4096
-
-	// asksPerTrip and writesPerTrip bound one round trip to Redis. From about 64 on, Redis spends
-	// most of its time on the commands themselves.
-	asksPerTrip   = 128
-	writesPerTrip = 256
-
-	// releasesMax is how many releases may wait while Redis is away. Further claims expire by their
-	// time to live.
-	releasesMax = 4096
-
-	// buckets is how many parts the index of a node has, so that none is long.
-	buckets = 64
-
-	// bucketsPerTrip is how many of them are read together.
-	bucketsPerTrip = 8
-
-	// askers is how many goroutines ask. A single one would block behind the list of a dead node.
-	askers = 2
-)
+// ServersMax is how many servers an Affinity may have.
+const ServersMax = 2
 
 // A Config says where Redis is. The zero value of each duration stands for its default.
 type Config struct {
-	// URL is redis://[user:password@]host:port[/db], or rediss:// for TLS. No log and no error shows
-	// it.
-	URL string
+	// URLs are those of one or two servers: redis://[user:password@]host:port[/db], or rediss:// for
+	// TLS. No log and no error shows them.
+	URLs []string
 
 	// TLS, if set, replaces the configuration that rediss:// implies, as for a private authority.
 	TLS *tls.Config
@@ -62,7 +30,7 @@ type Config struct {
 	// Node is the name of this edge. It must be unique among the edges that run.
 	Node string
 
-	Timeout  time.Duration // for Redis to answer; default 200 ms
+	Timeout  time.Duration // for a server to answer; default 200 ms
 	Renew    time.Duration // between renewals of a claim; default 20 s
 	Lease    time.Duration // between signs of life; default 300 ms
 	LeaseTTL time.Duration // default 1.5 s
@@ -82,16 +50,27 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// errURL does not contain the URL, because that has a password.
-var errURL = errors.New("affinity: the Redis URL is not valid: want redis://[user:password@]host:port[/db], or rediss:// for TLS")
+// Errors of Open. None has a URL, because that has a password.
+var (
+	errNode    = errors.New("affinity: the node has no name")
+	errServers = errors.New("affinity: want the URLs of one or two Redis servers")
+	errURL     = errors.New("affinity: a Redis URL is not valid: want redis://[user:password@]host:port[/db], or rediss:// for TLS")
+)
 
-// options returns the options of the client: it never waits for longer than the timeout, and does not
-// repeat commands.
-func (c *Config) options() (*redis.Options, error) {
-	if c.Node == "" {
-		return nil, errors.New("affinity: the node has no name")
+func (c *Config) validate() error {
+	switch {
+	case c.Node == "":
+		return errNode
+	case len(c.URLs) == 0, len(c.URLs) > ServersMax:
+		return errServers
 	}
-	o, err := redis.ParseURL(c.URL)
+	return nil
+}
+
+// options returns the options of the client of a server: it never waits for longer than the timeout, and
+// does not repeat commands.
+func (c *Config) options(url string) (*redis.Options, error) {
+	o, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, errURL
 	}
@@ -106,264 +85,118 @@ func (c *Config) options() (*redis.Options, error) {
 	return o, nil
 }
 
-// Affinity is cluster.Affinity over Redis. Make it with Open, then Run once.
-type Affinity struct {
-	cfg      Config
-	client   *redis.Client
-	replaced func(string, cluster.Served)
-	asks     chan ask
-	work     turn.Wake // something is to be written
-
-	// Workers make claims, and another goroutine writes them to Redis.
-	mu       sync.Mutex
-	claims   map[string]claim
-	dirty    map[string]bool // names of claims to write
-	renewals []renewal       // in the order of their time
-	releases []session
-	away     error // why Redis does not answer; nil if it does
-	logged   bool  // the log says that Redis is away
-	loggedAt time.Time
-	stats    Stats
-}
-
-// A claim is a claim of this node.
-type claim struct {
-	epoch uint64
-	next  time.Time // of the renewal; zero until the claim is written
-}
-
-type renewal struct {
-	name string
-	at   time.Time
-}
-
-// A session is a claim to write or to release.
-type session struct {
-	name  string
-	epoch uint64
-}
+// Affinity is cluster.Affinity over one server, or over two that know nothing of each other. Each claim goes to both, and
+// each question too; the newest answer counts. Make it with Open, then Run once.
+type Affinity struct{ servers []*instance }
 
 var _ cluster.Affinity = (*Affinity)(nil)
-
-// logPause is the minimum time between two warnings, should Redis come and go.
-const logPause = 10 * time.Second
-
-// errNotYet is the error before the first answer of Redis.
-var errNotYet = errors.New("the affinity store has not answered yet")
 
 // Open checks the configuration. It does not need Redis.
 func Open(cfg Config) (*Affinity, error) {
 	cfg = cfg.withDefaults()
-	o, err := cfg.options()
-	if err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	var options []*redis.Options
+	for _, url := range cfg.URLs {
+		o, err := cfg.options(url)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, o)
+	}
 	logging.Disable() // it writes to standard error; the errors that the library returns say enough
-	return &Affinity{
-		cfg: cfg, client: redis.NewClient(o), replaced: func(string, cluster.Served) {}, away: errNotYet,
-		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]claim), dirty: make(map[string]bool),
-	}, nil
+	a := &Affinity{}
+	for _, o := range options {
+		s := newInstance(cfg, o)
+		s.backed = func() bool {
+			return slices.ContainsFunc(a.servers, func(o *instance) bool { return o != s && o.Err() == nil })
+		}
+		a.servers = append(a.servers, s)
+	}
+	return a, nil
 }
 
 // Run works until ctx ends. Claims then stay for their time to live.
 func (a *Affinity) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { a.keepLease(ctx) })
-	running.Go(func() { a.write(ctx) })
-	for range askers {
-		running.Go(func() { a.answer(ctx) })
+	for _, s := range a.servers {
+		running.Go(func() { s.Run(ctx) })
 	}
 	running.Wait()
-	a.mu.Lock()
-	a.away = cluster.ErrAffinityAway
-	a.mu.Unlock()
-	a.client.Close()
-	for len(a.asks) > 0 {
-		k := <-a.asks
-		k.end(cluster.ErrAffinityAway)
-	}
 }
 
 // OnReplaced implements cluster.Affinity.
-func (a *Affinity) OnReplaced(handle func(string, cluster.Served)) { a.replaced = handle }
-
-// Err returns why Redis does not answer; nil if it does.
-func (a *Affinity) Err() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.away
+func (a *Affinity) OnReplaced(handle func(string, cluster.Served)) {
+	for _, s := range a.servers {
+		s.OnReplaced(handle)
+	}
 }
 
 // Claim implements cluster.Affinity.
 func (a *Affinity) Claim(name string, epoch uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, ok := a.claims[name]; !ok && len(a.claims) >= ClaimsMax {
-		a.stats.Refused++
-		return
+	for _, s := range a.servers {
+		s.Claim(name, epoch)
 	}
-	a.claims[name] = claim{epoch: epoch}
-	a.touchLocked(name)
 }
 
 // Release implements cluster.Affinity.
 func (a *Affinity) Release(name string, epoch uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c, ok := a.claims[name]; ok && c.epoch != epoch {
-		return
-	}
-	a.forgetLocked(name)
-	if len(a.releases) < releasesMax {
-		a.releases = append(a.releases, session{name, epoch})
-		a.work.Wake()
+	for _, s := range a.servers {
+		s.Release(name, epoch)
 	}
 }
 
-func (a *Affinity) forgetLocked(name string) {
-	delete(a.claims, name)
-	delete(a.dirty, name)
-}
-
-// touchLocked marks a claim to be written.
-func (a *Affinity) touchLocked(name string) {
-	a.dirty[name] = true
-	a.work.Wake()
-}
-
-// touchAll marks all claims to be written, because Redis may have none of them.
-func (a *Affinity) touchAll() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.claims {
-		a.touchLocked(name)
+// Find implements cluster.Affinity.
+func (a *Affinity) Find(name string, answer func(cluster.Served, error)) {
+	p := a.poll(answer)
+	for i, s := range a.servers {
+		s.Find(name, func(found cluster.Served, err error) { p.add(i, found, err) })
 	}
 }
 
-// judge takes note of an error of Redis, and returns the error for the caller.
-func (a *Affinity) judge(err error) error {
-	switch {
-	case err == nil, errors.Is(err, redis.Nil):
-		return nil
-	case errors.Is(err, context.Canceled): // Run ends
-		return cluster.ErrAffinityAway
-	case answered(err):
-		a.count(&a.stats.Odd, 1)
-		return cluster.ErrAffinityAnswer
+// Try implements cluster.Affinity.
+func (a *Affinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
+	p := a.poll(answer)
+	for i, s := range a.servers {
+		s.Try(name, seen, func(found cluster.Served, err error) { p.add(i, found, err) })
 	}
-	a.count(&a.stats.Failures, 1)
-	a.setAway(err)
-	return cluster.ErrAffinityAway
 }
 
-// answered reports whether an error concerns one command, and not Redis as a whole.
-func answered(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
+// Claimed implements cluster.Affinity. It lists what either server lists.
+func (a *Affinity) Claimed(node string, each func([]string), done func(error)) {
+	l := listing{each: each, listed: make(map[string]bool)}
+	p := a.poll(func(_ cluster.Served, err error) { done(err) })
+	for i, s := range a.servers {
+		s.Claimed(node, l.add, func(err error) { p.add(i, cluster.Served{}, err) })
 	}
-	for _, p := range [...]string{
-		"NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "OOM", "MISCONF", "BUSY",
-	} {
-		if redis.HasErrorPrefix(err, p) {
-			return false
+}
+
+// A Server is one server as this node sees it.
+type Server struct {
+	Addr  string // host:port
+	Err   error  // why it does not answer; nil if it does
+	Stats Stats
+}
+
+// Servers returns the servers in the order of their URLs.
+func (a *Affinity) Servers() []Server {
+	all := make([]Server, len(a.servers))
+	for i, s := range a.servers {
+		all[i] = Server{s.addr, s.Err(), s.Stats()}
+	}
+	return all
+}
+
+// Missing names what does not answer: "redis" if no server does, or "redis/host:port" for one of two.
+func (a *Affinity) Missing() (list []string) {
+	for _, s := range a.servers {
+		if s.Err() != nil {
+			list = append(list, "redis/"+s.addr)
 		}
 	}
-	return true
-}
-
-// setAway takes note that Redis does not answer; with nil, that it does.
-func (a *Affinity) setAway(err error) {
-	a.mu.Lock()
-	was := a.away
-	a.away = err
-	now := time.Now()
-	report := err == nil && a.logged || err != nil && !a.logged && now.Sub(a.loggedAt) > logPause
-	if report {
-		a.logged, a.loggedAt = err != nil, now
+	if len(list) == len(a.servers) {
+		return []string{"redis"}
 	}
-	a.mu.Unlock()
-	if was != nil && err == nil {
-		a.touchAll()
-	}
-	switch {
-	case report && err != nil:
-		a.cfg.Log.Warn("Redis does not answer; sessions are served without affinity", "error", err)
-	case report:
-		a.cfg.Log.Info("Redis answers again")
-	}
-}
-
-func (a *Affinity) record(name string) string  { return "dnp:s:{" + name + "}" }
-func (a *Affinity) attempt(name string) string { return "dnp:a:{" + name + "}" }
-func (a *Affinity) lease(node string) string   { return "dnp:e:" + node }
-func (a *Affinity) index(node string, bucket int) string {
-	return "dnp:o:" + node + ":" + strconv.Itoa(bucket)
-}
-
-// keepLease renews the lease that says that this node is alive, until ctx ends. The answers show whether
-// Redis is there, and whether it lost its data.
-func (a *Affinity) keepLease(ctx context.Context) {
-	process := rand.Text() // shows restarts to an operator
-	var renewed time.Time
-	tick := time.NewTicker(a.cfg.Lease)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		asked := time.Now()
-		lost, err := a.renewLease(ctx, process)
-		switch {
-		case err == nil:
-			if lost && !renewed.IsZero() && asked.Sub(renewed) < a.cfg.LeaseTTL/2 {
-				a.count(&a.stats.Forgotten, 1)
-				a.cfg.Log.Warn("Redis has lost its data; claims are written again")
-				a.touchAll()
-			}
-			renewed = asked
-			a.setAway(nil)
-		case ctx.Err() == nil:
-			a.count(&a.stats.Failures, 1)
-			a.setAway(err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
-}
-
-// renewLease reports whether the lease was missing.
-func (a *Affinity) renewLease(ctx context.Context, process string) (lost bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
-	defer cancel()
-	err = a.client.SetArgs(ctx, a.lease(a.cfg.Node), process, redis.SetArgs{TTL: a.cfg.LeaseTTL, Get: true}).Err()
-	if errors.Is(err, redis.Nil) {
-		return true, nil
-	}
-	return false, err
-}
-
-// Stats are counters since Open.
-type Stats struct {
-	Trips     uint64 // round trips to Redis
-	Writes    uint64 // claims, renewals and releases
-	Asks      uint64 // questions that Redis answered
-	Failures  uint64 // commands without an answer
-	Odd       uint64 // answers that are not valid
-	Refused   uint64 // questions and claims beyond the bounds
-	Replaced  uint64 // claims that another node has in a later epoch
-	Forgotten uint64 // times that Redis had lost its data
-}
-
-// Stats returns the counters.
-func (a *Affinity) Stats() Stats {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.stats
-}
-
-// count adds n to a counter of a.stats.
-func (a *Affinity) count(counter *uint64, n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	*counter += uint64(n)
+	return list
 }

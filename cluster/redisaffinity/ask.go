@@ -21,24 +21,24 @@ type ask struct {
 func (k *ask) end(err error) { k.answer(cluster.Served{}, err) }
 
 // Find implements cluster.Affinity.
-func (a *Affinity) Find(name string, answer func(cluster.Served, error)) {
+func (a *instance) Find(name string, answer func(cluster.Served, error)) {
 	a.put(ask{name: name, answer: answer})
 }
 
 // Try implements cluster.Affinity.
-func (a *Affinity) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
+func (a *instance) Try(name string, seen cluster.Served, answer func(cluster.Served, error)) {
 	a.put(ask{name: name, seen: &seen, answer: answer})
 }
 
 // Claimed implements cluster.Affinity.
-func (a *Affinity) Claimed(node string, each func([]string), done func(error)) {
+func (a *instance) Claimed(node string, each func([]string), done func(error)) {
 	a.put(ask{
 		list:   func(ctx context.Context) error { return a.list(ctx, node, each) },
 		answer: func(_ cluster.Served, err error) { done(err) },
 	})
 }
 
-func (a *Affinity) put(k ask) {
+func (a *instance) put(k ask) {
 	if a.Err() != nil {
 		k.end(cluster.ErrAffinityAway)
 		return
@@ -52,7 +52,7 @@ func (a *Affinity) put(k ask) {
 }
 
 // answer answers the questions that wait, several at a time, until ctx ends.
-func (a *Affinity) answer(ctx context.Context) {
+func (a *instance) answer(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (a *Affinity) answer(ctx context.Context) {
 }
 
 // collect adds the questions that wait to the first; a Claimed ends the collection.
-func (a *Affinity) collect(first ask) []ask {
+func (a *instance) collect(first ask) []ask {
 	all := []ask{first}
 	for all[len(all)-1].list == nil && len(all) < asksPerTrip {
 		select {
@@ -77,7 +77,7 @@ func (a *Affinity) collect(first ask) []ask {
 	return all
 }
 
-func (a *Affinity) serve(ctx context.Context, all []ask) {
+func (a *instance) serve(ctx context.Context, all []ask) {
 	if a.Err() != nil {
 		for i := range all {
 			all[i].end(cluster.ErrAffinityAway)
@@ -94,7 +94,7 @@ func (a *Affinity) serve(ctx context.Context, all []ask) {
 }
 
 // look asks which nodes serve some sessions, and then whether these are alive.
-func (a *Affinity) look(ctx context.Context, all []ask) {
+func (a *instance) look(ctx context.Context, all []ask) {
 	ctx, cancel := context.WithTimeout(ctx, 2*a.cfg.Timeout)
 	defer cancel()
 	calls := make([]call, len(all))
@@ -126,7 +126,7 @@ func (a *Affinity) look(ctx context.Context, all []ask) {
 }
 
 // question returns the call of the script for Find and Try. For Find it has a claim that cannot exist.
-func (a *Affinity) question(k *ask) call {
+func (a *instance) question(k *ask) call {
 	seen := []any{"-", "-", a.cfg.Node, a.cfg.TryTTL.Milliseconds()}
 	if k.seen != nil {
 		seen[0], seen[1] = "", k.seen.Node
@@ -138,7 +138,7 @@ func (a *Affinity) question(k *ask) call {
 }
 
 // addAlive asks for the leases of the nodes that were found.
-func (a *Affinity) addAlive(ctx context.Context, found []cluster.Served, errs []error) {
+func (a *instance) addAlive(ctx context.Context, found []cluster.Served, errs []error) {
 	leases := map[string]*redis.IntCmd{}
 	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range found {
@@ -157,7 +157,7 @@ func (a *Affinity) addAlive(ctx context.Context, found []cluster.Served, errs []
 }
 
 // list reads the index of a node.
-func (a *Affinity) list(ctx context.Context, node string, each func([]string)) error {
+func (a *instance) list(ctx context.Context, node string, each func([]string)) error {
 	since := strconv.FormatInt(time.Now().Add(-indexTTL).Unix(), 10)
 	for from := 0; from < buckets; from += bucketsPerTrip {
 		names, err := a.listSome(ctx, node, from, since)
@@ -171,7 +171,7 @@ func (a *Affinity) list(ctx context.Context, node string, each func([]string)) e
 	return nil
 }
 
-func (a *Affinity) listSome(ctx context.Context, node string, from int, since string) (names []string, err error) {
+func (a *instance) listSome(ctx context.Context, node string, from int, since string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	var parts [bucketsPerTrip]*redis.StringSliceCmd

@@ -28,7 +28,7 @@ func BenchmarkRenew(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(round*len(names))/b.Elapsed().Seconds(), "claims/s")
-	info, err := client(b, s.url()).MemoryUsage(b.Context(), a.record(names[0])).Result()
+	info, err := client(b, s.url()).MemoryUsage(b.Context(), a.servers[0].record(names[0])).Result()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,6 +17,24 @@ type peer struct {
 	name     string
 	kill     func()      // the node dies: its claims stay, its lease ends
 	replaced chan string // calls of OnReplaced, as "name node epoch"; has room for 100
+	settle   func()      // waits until the server that does not break has all claims of the node; nil if none breaks
+	fault    func()      // breaks the other server; nil if none breaks
+}
+
+// settle waits until a fault cannot take a claim with it that is nowhere else yet.
+func settle(all []peer) {
+	for _, n := range all {
+		if n.settle != nil {
+			n.settle()
+		}
+	}
+}
+
+// midway breaks a server of a test.
+func midway(all []peer) {
+	if settle(all); all[0].fault != nil {
+		all[0].fault()
+	}
 }
 
 // An opener returns running nodes over an empty store, which end with the test. renew is
@@ -30,23 +48,46 @@ const never = time.Hour
 func TestConformanceMini(t *testing.T) {
 	conform(t, func(t *testing.T, renew time.Duration, names ...string) []peer {
 		m := miniredis.RunT(t)
-		return peers(t, "redis://"+m.Addr(), func(d time.Duration) { m.FastForward(d) }, renew, names)
+		return peers(t, stores{urls: []string{"redis://" + m.Addr()}, pass: m.FastForward}, renew, names)
 	})
 }
 
 func TestConformanceReal(t *testing.T) {
 	conform(t, func(t *testing.T, renew time.Duration, names ...string) []peer {
-		return peers(t, startServer(t).url(), func(time.Duration) {}, renew, names)
+		return peers(t, stores{urls: []string{startServer(t).url()}}, renew, names)
 	})
 }
 
-func peers(t *testing.T, url string, pass func(time.Duration), renew time.Duration, names []string) (all []peer) {
+// The stores of the nodes of a test are one server, or two.
+type stores struct {
+	urls  []string
+	away  []bool              // by server; those that do not answer at first, if any
+	pass  func(time.Duration) // lets time pass there; nil if it does by itself
+	adapt func(*Affinity)     // may be nil
+	good  int                 // the server that does not break, if fault is not nil
+	fault func()              // breaks the other one; may be nil
+}
+
+// peers runs nodes, and waits until they see the servers.
+func peers(t *testing.T, s stores, renew time.Duration, names []string) (all []peer) {
+	var nodes []*node
 	for _, name := range names {
-		n := start(t, url, name, func(c *Config) { c.Renew = renew }).ready(t)
+		n := startAll(t, s.urls, name, func(c *Config) { c.Renew = renew }, s.adapt)
+		nodes = append(nodes, n)
 		all = append(all, peer{Affinity: n, name: name, replaced: n.replaced, kill: func() {
 			n.kill()
-			pass(n.cfg.LeaseTTL)
+			if s.pass != nil {
+				s.pass(n.cfg.LeaseTTL)
+			}
 		}})
+	}
+	for _, n := range nodes {
+		n.sees(t, s.away...)
+	}
+	if s.fault != nil {
+		for i, n := range nodes {
+			all[i].fault, all[i].settle = s.fault, func() { n.wrote(t, s.good) }
+		}
 	}
 	return all
 }
@@ -134,6 +175,10 @@ func claimFind(t *testing.T, open opener) {
 	a.Claim("S1", 1)
 	b.until(t, "S1", served(a, 1), "a claims it")
 	a.until(t, "S1", served(a, 1), "a claims it")
+	midway(all)
+	if got := b.find(t, "S1"); got != served(a, 1) {
+		t.Errorf("the claim is %+v, but a claims it still", got)
+	}
 	b.Release("S1", 1)
 	b.Release("S1", 2)
 	a.Release("S1", 3)
@@ -155,6 +200,7 @@ func epochs(t *testing.T, open opener) {
 	b.until(t, "S", served(a, 1), "a claims it")
 	b.Claim("S", 2)
 	b.until(t, "S", served(b, 2), "b adopted it")
+	midway(all)
 	a.Claim("S", 1)
 	select {
 	case got := <-a.replaced:
@@ -186,10 +232,12 @@ func try(t *testing.T, open opener) {
 	a, b, c := all[0], all[1], all[2]
 	a.Claim("S", 1)
 	b.until(t, "S", served(a, 1), "a claims it")
+	settle(all)
 	seen := served(a, 1)
 	if got := b.try(t, "S", seen); got.Trying != "b" {
 		t.Errorf("b does not get the permission: %+v", got)
 	}
+	midway(all)
 	if got := c.try(t, "S", seen); got.Trying != "b" || got.Node != "a" {
 		t.Errorf("c is answered %+v although b tries", got)
 	}
@@ -214,6 +262,7 @@ func death(t *testing.T, open opener) {
 	a, b := all[0], all[1]
 	a.Claim("S", 4)
 	b.until(t, "S", served(a, 4), "a claims it")
+	midway(all)
 	a.kill()
 	b.until(t, "S", cluster.Served{Node: "a", Epoch: 4}, "a is dead, but its claim stays")
 	if got := claimed(t, b, "a"); !slices.Equal(got, []string{"S"}) {
@@ -228,6 +277,9 @@ func many(t *testing.T, open opener) {
 	var want []string
 	for i := range n {
 		name := fmt.Sprintf("S%04d", i)
+		if i == n/2 {
+			midway(all)
+		}
 		a.Claim(name, 1)
 		want = append(want, name)
 	}

@@ -22,10 +22,11 @@ func TestDirty(t *testing.T) {
 	}
 	t.Logf("-seed=%d", s)
 	rng := rand.New(rand.NewPCG(s, 5))
-	a, err := Open(Config{URL: "redis://127.0.0.1:1", Node: "a"})
+	one, err := Open(Config{URLs: []string{"redis://127.0.0.1:1"}, Node: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := one.servers[0]
 	defer a.client.Close()
 	now := time.Unix(1e9, 0)
 	claimed, due := map[string]uint64{}, map[string]uint64{} // epochs

@@ -144,15 +144,15 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("%v, %s", err, j)
 	}
 	for _, url := range []string{"http://edge:" + secret + "@x", "redis://edge:" + secret + "@x:y:z/%", "redis://edge:" + secret + "@host/db"} {
-		if _, err := Open(Config{URL: url, Node: "a"}); err == nil || strings.Contains(err.Error(), secret) {
+		if _, err := Open(Config{URLs: []string{url}, Node: "a"}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
 	}
-	if a, err := Open(Config{URL: "rediss://edge:" + secret + "@redis.example:6380/3", Node: "a"}); err != nil {
+	if a, err := Open(Config{URLs: []string{"rediss://edge:" + secret + "@redis.example:6380/3"}, Node: "a"}); err != nil {
 		t.Error(err)
-	} else if o := a.client.Options(); o.TLSConfig == nil || o.TLSConfig.ServerName != "redis.example" || o.Username != "edge" || o.DB != 3 {
+	} else if o := a.servers[0].client.Options(); o.TLSConfig == nil || o.TLSConfig.ServerName != "redis.example" || o.Username != "edge" || o.DB != 3 {
 		t.Errorf("options %v %q %d", o.TLSConfig, o.Username, o.DB)
 	} else {
-		a.client.Close()
+		a.servers[0].client.Close()
 	}
 }

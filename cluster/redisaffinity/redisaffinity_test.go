@@ -29,7 +29,7 @@ func TestTimeToLive(t *testing.T) {
 	if got := m.TTL("dnp:a:{S}"); got != time.Second {
 		t.Errorf("an attempt lives for %v, want 1 s", got)
 	}
-	if got := m.TTL(a.index("a", cluster.Shard("S", buckets))); got != 2*time.Minute {
+	if got := m.TTL(a.servers[0].index("a", cluster.Shard("S", buckets))); got != 2*time.Minute {
 		t.Errorf("the index lives for %v, want 120 s", got)
 	}
 	m.FastForward(2 * time.Second)

@@ -15,7 +15,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The library's goroutine that looks whether a server is back ends up to a second after its pool.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 // patience is how long a test waits before it fails.
 const patience = 30 * time.Second
@@ -88,14 +91,21 @@ func client(t testing.TB, url string) *redis.Client {
 // A node is an Affinity that runs until the test ends or kill is called.
 type node struct {
 	*Affinity
+	cfg      Config
 	kill     func()
 	replaced chan string
 }
 
-// start runs a node. Renewals are quick, so that tests do not wait for them.
+// start runs a node with one server. Renewals are quick, so that tests do not wait for them.
 func start(t testing.TB, url, name string, change func(*Config)) *node {
 	t.Helper()
-	cfg := Config{URL: url, Node: name, Renew: 50 * time.Millisecond, Lease: 20 * time.Millisecond, LeaseTTL: time.Second, TryTTL: time.Minute,
+	return startAll(t, []string{url}, name, change, nil)
+}
+
+// startAll runs a node with some servers. adapt may change it before it runs.
+func startAll(t testing.TB, urls []string, name string, change func(*Config), adapt func(*Affinity)) *node {
+	t.Helper()
+	cfg := Config{URLs: urls, Node: name, Renew: 50 * time.Millisecond, Lease: 20 * time.Millisecond, LeaseTTL: time.Second, TryTTL: time.Minute,
 		Timeout: 5 * time.Second}
 	if change != nil {
 		change(&cfg)
@@ -104,7 +114,10 @@ func start(t testing.TB, url, name string, change func(*Config)) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{Affinity: a, replaced: make(chan string, 100)}
+	if adapt != nil {
+		adapt(a)
+	}
+	n := &node{Affinity: a, cfg: cfg, replaced: make(chan string, 100)}
 	a.OnReplaced(func(name string, by cluster.Served) { n.replaced <- fmt.Sprintf("%s %s %d", name, by.Node, by.Epoch) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -124,11 +137,54 @@ func until(t testing.TB, why string, f func() bool) {
 	}
 }
 
-// ready waits until Redis answers.
+// Err returns why no server answers; nil if one does.
+func (n *node) Err() (err error) {
+	for _, s := range n.Servers() {
+		if err = s.Err; err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Stats returns the counters of the first server.
+func (n *node) Stats() Stats { return n.Servers()[0].Stats }
+
+// ready waits until a server answers.
 func (n *node) ready(t testing.TB) *node {
 	t.Helper()
 	until(t, "Redis is there and the node does not see it", func() bool { return n.Err() == nil })
 	return n
+}
+
+// sees waits until the node sees that all servers answer, except those that are away.
+func (n *node) sees(t testing.TB, away ...bool) *node {
+	t.Helper()
+	until(t, fmt.Sprintf("%s does not see which servers answer; away are %v", n.cfg.Node, away), func() bool {
+		for i, s := range n.Servers() {
+			if (s.Err != nil) != (i < len(away) && away[i]) {
+				return false
+			}
+		}
+		return true
+	})
+	return n
+}
+
+// wrote waits until a server has what the node claims.
+func (n *node) wrote(t testing.TB, server int) {
+	t.Helper()
+	s := n.servers[server]
+	until(t, fmt.Sprintf("%s does not write its claims to server %d", n.cfg.Node, server), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range s.claims {
+			if c.next.IsZero() {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // find asks and waits.

@@ -10,7 +10,7 @@ import (
 )
 
 // write writes claims and releases until ctx ends.
-func (a *Affinity) write(ctx context.Context) {
+func (a *instance) write(ctx context.Context) {
 	tick := time.NewTicker(min(a.cfg.Lease, a.cfg.Renew/4))
 	defer tick.Stop()
 	for {
@@ -32,7 +32,7 @@ type part struct {
 
 // writeSome writes one part, and reports false if there was nothing to write. Claims that cannot be
 // written stay due; the claims of releases that cannot be written expire.
-func (a *Affinity) writeSome(ctx context.Context, now time.Time) bool {
+func (a *instance) writeSome(ctx context.Context, now time.Time) bool {
 	p := a.take(now)
 	if len(p.releases)+len(p.claims) == 0 {
 		return false
@@ -54,7 +54,7 @@ func (a *Affinity) writeSome(ctx context.Context, now time.Time) bool {
 
 // take removes a part from the work that is due. Releases come first, because a session may be claimed
 // again after its release.
-func (a *Affinity) take(now time.Time) (p part) {
+func (a *instance) take(now time.Time) (p part) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.renewals) > 0 && !a.renewals[0].at.After(now) {
@@ -78,7 +78,7 @@ func (a *Affinity) take(now time.Time) (p part) {
 	return p
 }
 
-func (a *Affinity) calls(p *part) (all []call) {
+func (a *instance) calls(p *part) (all []call) {
 	for _, s := range p.releases {
 		all = append(all, call{releaseScript, []string{a.record(s.name)}, []any{strconv.FormatUint(s.epoch, 10), a.cfg.Node}})
 	}
@@ -91,7 +91,7 @@ func (a *Affinity) calls(p *part) (all []call) {
 
 // updateIndex maintains the list of this node's claims. Its parts are in other slots of a Redis cluster
 // than the records, so the scripts cannot maintain it.
-func (a *Affinity) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *part, now time.Time) {
+func (a *instance) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *part, now time.Time) {
 	var gone [buckets][]any
 	for _, r := range p.releases {
 		i := cluster.Shard(r.name, buckets)
@@ -117,7 +117,7 @@ func (a *Affinity) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *par
 }
 
 // written takes note of the answer to a claim.
-func (a *Affinity) written(s session, answer any, err error, now time.Time) {
+func (a *instance) written(s session, answer any, err error, now time.Time) {
 	var by cluster.Served
 	if v, ok := answer.([]any); err == nil && ok && len(v) == 2 {
 		by, err = parseServed(v[0], v[1], "")

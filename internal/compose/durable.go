@@ -40,8 +40,8 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 	if d.bus, err = connect(); err != nil {
 		return nil, err
 	}
-	if c.Redis != "" {
-		if d.affinity, err = redisaffinity.Open(redisaffinity.Config{URL: c.Redis, Node: node, Log: log}); err != nil {
+	if urls := c.RedisURLs(); urls != nil {
+		if d.affinity, err = redisaffinity.Open(redisaffinity.Config{URLs: urls, Node: node, Log: log}); err != nil {
 			return nil, err
 		}
 	}
@@ -106,8 +106,8 @@ func (d *Durable) missing() (list []string) {
 	}
 	list = append(list, d.log.missing()...)
 	list = append(list, d.from.Missing()...)
-	if d.affinity != nil && d.affinity.Err() != nil {
-		list = append(list, "redis")
+	if d.affinity != nil {
+		list = append(list, d.affinity.Missing()...)
 	}
 	return list
 }
@@ -128,12 +128,34 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	if d.affinity == nil {
 		return all
 	}
-	return append(all,
-		telemetry.Counter("dnp.session.affinity.trips", "{trip}", "Round trips to Redis.", func() uint64 { return d.affinity.Stats().Trips }),
-		telemetry.Counter("dnp.session.affinity.writes", "{write}", "Claims, renewals and releases that edges asked of Redis.", func() uint64 { return d.affinity.Stats().Writes }),
-		telemetry.Counter("dnp.session.affinity.asks", "{query}", "Queries that Redis answered.", func() uint64 { return d.affinity.Stats().Asks }),
-		telemetry.Counter("dnp.session.affinity.failures", "{command}", "Commands to Redis without an answer.", func() uint64 { return d.affinity.Stats().Failures }),
-	)
+	return append(all, affinityMetrics(d.affinity)...)
+}
+
+// affinityMetrics returns the metrics of each Redis server.
+func affinityMetrics(a *redisaffinity.Affinity) []telemetry.Metric {
+	counter := func(name, unit, help string, value func(*redisaffinity.Stats) uint64) telemetry.Metric {
+		return telemetry.CounterBy("dnp.session.affinity."+name, unit, help, "server", func(observe func(string, uint64)) {
+			for _, s := range a.Servers() {
+				observe(s.Addr, value(&s.Stats))
+			}
+		})
+	}
+	return []telemetry.Metric{
+		counter("trips", "{trip}", "Round trips to a Redis server.", func(s *redisaffinity.Stats) uint64 { return s.Trips }),
+		counter("writes", "{write}", "Claims, renewals and releases that edges asked of a Redis server.", func(s *redisaffinity.Stats) uint64 { return s.Writes }),
+		counter("asks", "{query}", "Queries that a Redis server answered.", func(s *redisaffinity.Stats) uint64 { return s.Asks }),
+		counter("failures", "{command}", "Commands to a Redis server without an answer.", func(s *redisaffinity.Stats) uint64 { return s.Failures }),
+		telemetry.GaugeBy("dnp.session.affinity.up", "{server}", "1 for a Redis server that answers this edge, 0 for one that does not.", "server",
+			func(observe func(string, float64)) {
+				for _, s := range a.Servers() {
+					up := 0.0
+					if s.Err == nil {
+						up = 1
+					}
+					observe(s.Addr, up)
+				}
+			}),
+	}
 }
 
 // fromNATS adapts natsfrom to edge.From.

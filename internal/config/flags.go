@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -181,7 +184,7 @@ type Sessions struct {
 	SessionDurability string        `default:"none" want:"none,log" help:"What happens to sessions when this edge drains or dies: none = they end, log = other edges continue them from a log in JetStream."`
 	SessionReplicas   int           `default:"1" want:"1..5" help:"Number of replicas for the streams of that log and of clients' messages when the edge creates them; 3 in a cluster of NATS servers."`
 	SessionLogMode    string        `default:"auto" want:"auto,quorum,replicated" help:"Where that log lives: quorum = in three copies, each on a NATS server of its own with the tag dnprelay-log-1, -2 or -3, so that the death of a server delays nothing; replicated = in streams that JetStream replicates, which elect a leader for 4 to 9 s when a server dies; auto = quorum where there are three such servers and --session-replicas is 3 or more. Sessions move when it changes."`
-	Redis             string        `env:"DNP_REDIS" placeholder:"URL" help:"Redis that stores which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. Empty = edges ask the log alone, and do not notice silent clients of a dead edge."`
+	Redis             string        `env:"DNP_REDIS" placeholder:"URL[,URL]" help:"Redis that stores which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. With two servers, which need not know each other, edges write to both and do without either. Empty = edges ask the log alone, and do not notice silent clients of a dead edge."`
 	DrainTimeout      time.Duration `default:"55s" want:"5s..1h" help:"Longest time to hand sessions over after the first SIGTERM or SIGINT."`
 	DrainLinger       time.Duration `default:"3s" want:"0..1m" help:"How long to forward datagrams after all sessions are handed over."`
 	AnswerOnly        bool          `help:"Send to the client of a session that this edge took over only after a datagram of the client, for balancers that track connections, as those of Kubernetes do."`
@@ -195,13 +198,43 @@ func (s *Sessions) Problems() (list Problems) {
 	if s.Redis == "" {
 		return list
 	}
-	if u, err := url.Parse(s.Redis); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" {
-		list.Add("--redis", "want redis://[user:password@]host:port[/db], or rediss:// for TLS") // without the text, which may have a password
+	if text := redisProblem(s.RedisURLs()); text != "" {
+		list.Add("--redis", "%s", text)
 	}
 	if s.SessionDurability != "log" {
 		list.Add("--redis", "needs --session-durability log")
 	}
 	return list
+}
+
+// RedisURLs returns the URLs of the Redis servers; nil if there are none.
+func (s *Sessions) RedisURLs() []string {
+	if s.Redis == "" {
+		return nil
+	}
+	return strings.Split(s.Redis, ",")
+}
+
+// redisServersMax is how many Redis servers an edge uses.
+const redisServersMax = 2
+
+// redisProblem says what is wrong with the URLs of Redis servers, without the text, which may have a password.
+func redisProblem(urls []string) string {
+	hosts := make(map[string]bool)
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" {
+			return "want redis://[user:password@]host:port[/db], or rediss:// for TLS, and a comma between two of them; in a password, a comma is %2C"
+		}
+		hosts[net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))] = true
+	}
+	switch {
+	case len(urls) > redisServersMax:
+		return "want at most two servers"
+	case len(hosts) < len(urls):
+		return "want two different servers"
+	}
+	return ""
 }
 
 // Forward are the flags about datagrams of clients that other edges serve.

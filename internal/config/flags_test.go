@@ -78,3 +78,53 @@ func TestForward(t *testing.T) {
 		}
 	}
 }
+
+func TestRedis(t *testing.T) {
+	const want = "--redis: want redis://"
+	for redis, problem := range map[string]string{
+		"":                              "",
+		"redis://a":                     "",
+		"rediss://u:secret@a:6380/3":    "",
+		"redis://a:1,rediss://b:1":      "",
+		"redis://a:1,redis://a:2":       "",
+		"redis://:x%2Cy@a,redis://b":    "",
+		"a:6379":                        want,
+		"http://a":                      want,
+		"redis://":                      want,
+		"redis://a,":                    want,
+		"redis://a, redis://b":          want,
+		"redis://a,b:6379":              want,
+		"redis://:secret,x@a":           want,
+		"redis://a,redis://a:6379/1":    "--redis: want two different servers",
+		"redis://a,redis://b,redis:c":   want,
+		"redis://a,redis://b,redis://c": "--redis: want at most two servers",
+	} {
+		got := (&Sessions{SessionDurability: "log", Redis: redis}).Problems()
+		if problem == "" && len(got) > 0 || problem != "" && (len(got) != 1 || !strings.HasPrefix(got[0], problem)) || strings.Contains(strings.Join(got, ""), "secret") {
+			t.Errorf("%q: got %q, want %q", redis, got, problem)
+		}
+	}
+	got := (&Sessions{SessionDurability: "none", Redis: "redis://a,redis://b"}).Problems()
+	if len(got) != 1 || got[0] != "--redis: needs --session-durability log" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRedisFlags(t *testing.T) {
+	var commands struct {
+		Serve struct{ Sessions } `cmd:""`
+	}
+	p, err := newParser(Program{Name: "x", Commands: &commands})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DNP_REDIS", "redis://a,redis://b")
+	for _, args := range [][]string{{}, {"--redis", "redis://a,redis://b"}} {
+		if _, problems, err := p.parse(append([]string{"serve", "--session-durability", "log"}, args...)); err != nil || len(problems) > 0 {
+			t.Fatal(problems, err)
+		}
+		if got := commands.Serve.RedisURLs(); !slices.Equal(got, []string{"redis://a", "redis://b"}) {
+			t.Errorf("%q with DNP_REDIS gives %q", args, got)
+		}
+	}
+}

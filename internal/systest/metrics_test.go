@@ -178,7 +178,7 @@ func TestMetrics(t *testing.T) {
 // labelNames are all labels that a metric of ours may have. Each has a fixed, small number of
 // values; names of spaces, states and clients are not among them, because their number has no
 // bound.
-var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "copy", "le"}
+var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "copy", "server", "le"}
 
 func checkLabels(t *testing.T, all map[string]*metric) {
 	for name, m := range all {

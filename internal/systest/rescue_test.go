@@ -55,7 +55,7 @@ func startRedisAt(t *testing.T, addr string) *process {
 // other numbered messages.
 type rescue struct {
 	*testing.T
-	redis    string // its URL
+	redis    string // the URLs of its servers
 	edges    []*process
 	addrs    []netip.AddrPort
 	webs     []string // HTTP addresses of the edges
@@ -75,7 +75,7 @@ type rescue struct {
 
 func newRescue(t *testing.T, more ...string) *rescue { return newRescueAt(t, startRedis(t), more...) }
 
-// newRescueAt starts a rescue whose edges look for Redis at a URL.
+// newRescueAt starts a rescue whose edges look for Redis at some URLs.
 func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 	r := &rescue{T: t, redis: redis, heard: make(chan int, 1000), webs: freePorts(t, 2)}
 	server := startNATS(t, natsembed.Config{})
@@ -298,22 +298,32 @@ func (r *rescue) misses(what ...string) {
 }
 
 // TestRescueWithoutRedis starts the edges without Redis. They serve, report that Redis is
-// missing, and recover the session of a dead edge with the log alone. Redis may appear, and
+// missing, and recover the session of a dead edge with the log alone. One Redis server or two may appear, and
 // disappear again.
 func TestRescueWithoutRedis(t *testing.T) {
 	t.Parallel()
-	addr := freePorts(t, 1)[0]
-	r := newRescueAt(t, "redis://"+addr)
+	addrs := freePorts(t, 2)
+	r := newRescueAt(t, "redis://"+addrs[0]+",redis://"+addrs[1])
+	writes := func(server string) string { return `dnp_session_affinity_writes_total{server="` + server + `"}` }
 	r.misses("redis")
 	r.talk(10)
-	r.shows(0, `dnp_session_affinity_writes_total`, 0)
+	r.shows(0, writes(addrs[1]), 0)
 
-	server := startRedisAt(t, addr)
+	second := startRedisAt(t, addrs[1])
+	r.misses("redis/" + addrs[0])
+	eventually(t, "the session is claimed, although it began before", func() bool { return r.metric(0, writes(addrs[1])) > 0 })
+	r.talk(10)
+	r.shows(0, writes(addrs[0]), 0)
+
+	first := startRedisAt(t, addrs[0])
 	r.misses()
-	eventually(t, "the session is claimed, although it began before", func() bool { return r.metric(0, `dnp_session_affinity_writes_total`) > 0 })
+	eventually(t, "the session is claimed in the other server, too", func() bool { return r.metric(0, writes(addrs[0])) > 0 })
+	second.kill()
+	r.misses("redis/" + addrs[1])
+	r.shows(0, `dnp_session_affinity_up{server="`+addrs[1]+`"}`, 0)
 	r.talk(10)
 
-	server.kill()
+	first.kill()
 	r.misses("redis")
 	r.edges[0].kill()
 	r.route(1)
@@ -384,7 +394,7 @@ func (r *rescue) owners(ctx context.Context) (log, redis cluster.Served) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	a, err := redisaffinity.Open(redisaffinity.Config{URL: r.redis, Node: "observer", Log: slog.New(slog.DiscardHandler)})
+	a, err := redisaffinity.Open(redisaffinity.Config{URLs: strings.Split(r.redis, ","), Node: "observer", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.Fatal(err)
 	}
