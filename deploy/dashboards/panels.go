@@ -73,7 +73,7 @@ var dashboards = []dashboard{
 			}, false},
 			moved,
 			{"Unstored messages of players", "Messages that DNP_FROM has not confirmed.", "short", []query{gauge("dnp_session_from_waiting")}, false},
-			{"Errors of the session log", "Answers other than ok, and commands that Redis did not answer.", "cps", []query{
+			{"Errors of the session log", "Answers other than ok, and commands that Redis servers did not answer.", "cps", []query{
 				rateBy("dnp_session_log_appends_total", "answer", `answer!="ok"`).named("write {{answer}}"),
 				rateBy("dnp_session_log_reads_total", "answer", `answer!="ok"`).named("read {{answer}}"),
 				rate("dnp_session_affinity_failures_total").named("redis {{instance}}"),
@@ -130,8 +130,8 @@ var dashboards = []dashboard{
 			{"Session log", "Writes and reads, by answer.", "cps", []query{
 				busy("dnp_session_log_appends_total", "answer").named("write {{answer}}"), busy("dnp_session_log_reads_total", "answer").named("read {{answer}}"),
 			}, false},
-			{"Redis", "Round trips, and commands without an answer.", "cps", []query{
-				rate("dnp_session_affinity_trips_total"), rate("dnp_session_affinity_failures_total").named("failures {{instance}}"),
+			{"Redis", "Round trips, and commands without an answer, by server.", "cps", []query{
+				busy("dnp_session_affinity_trips_total", "server"), busy("dnp_session_affinity_failures_total", "server").named("failures {{server}}"),
 			}, false},
 			{"Messages of players", "Messages that DNP_FROM confirmed, and attempts that it did not confirm.", "cps", []query{
 				rate("dnp_session_from_stored_total"), rate("dnp_session_from_failures_total").named("failures {{instance}}"),
