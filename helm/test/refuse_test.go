@@ -16,6 +16,9 @@ func TestRefused(t *testing.T) {
 		"typo at the top":          {"edges.replicas=3", []string{"edges"}},
 		"typo for NATS":            {"nats.replica=3", []string{"nats", "replica"}},
 		"typo for Redis":           {"redis.enabled=true,edge.config.sessionDurability=log,redis.disk=true", []string{"redis", "disk"}},
+		"no Redis server":          {"redis.servers=0", []string{"redis", "servers"}},
+		"three Redis servers":      {"redis.servers=3", []string{"redis", "servers"}},
+		"typo in a node's label":   {"redis.nodeSelector=a", []string{"redis", "nodeSelector"}},
 		"typo in a listener":       {"edge.listeners[0].name=a,edge.listeners[0].prt=1", []string{"listeners", "prt"}},
 		"not a port":               {"edge.adminPort=80000", []string{"adminPort"}},
 		"not a service":            {"edge.service.type=Loadbalancer", []string{"type"}},
@@ -70,6 +73,8 @@ func TestAllowed(t *testing.T) {
 		"edge.service.type=LoadBalancer,edge.auth.mode=callout",
 		"nats.enabled=false,externalNats.existingSecret=a,externalNats.login=url",
 		"edge.terminationGracePeriodSeconds=600",
+		`redis.enabled=false,externalRedis.url=redis://a:6379\,rediss://b:6380`,
+		"redis.nodeSelector.disk=fast,redis.tolerations[0].operator=Exists",
 	} {
 		if _, err := render(t, "--set", set); err != nil {
 			t.Errorf("%s: %v", set, err)

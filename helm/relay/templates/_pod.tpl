@@ -185,6 +185,38 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
+{{/* Warnings about kinds of pods of which one node has too many. The pods are those before an upgrade; at an
+installation, and where Helm does not ask the cluster, there are none. */}}
+{{- define "dnprelay.crowded" -}}
+{{- $nodes := dict }}
+{{- if .Release.IsUpgrade }}
+{{- range (lookup "v1" "Pod" .Release.Namespace "").items }}
+{{- $labels := default dict .metadata.labels }}
+{{- if and (eq (get $labels "app.kubernetes.io/instance") $.Release.Name) (eq (get $labels "app.kubernetes.io/part-of") "dnprelay") .spec.nodeName (not .metadata.deletionTimestamp) (eq .status.phase "Running") }}
+{{- $kind := get $labels "app.kubernetes.io/component" | default (get $labels "app.kubernetes.io/name") }}
+{{- $_ := set $nodes $kind (append (get $nodes $kind | default list) .spec.nodeName) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- include "dnprelay.crowdedOn" $nodes }}
+{{- end }}
+
+{{/* The warnings, from the nodes of the pods by kind: (dict "nats" (list "node-1" "node-1" "node-2")). */}}
+{{- define "dnprelay.crowdedOn" -}}
+{{- $nats := get . "nats" | default list }}
+{{- if gt (len $nats) (len (uniq $nats)) }}
+WARNING: before this upgrade, two NATS servers were on one node ({{ join ", " $nats }}): its loss stops everything.
+{{- end }}
+{{- $redis := get . "redis" | default list }}
+{{- if gt (len $redis) (len (uniq $redis)) }}
+WARNING: before this upgrade, both Redis servers were on one node ({{ first $redis }}): its loss takes all claims.
+{{- end }}
+{{- $edges := get . "edge" | default list }}
+{{- if and (gt (len $edges) 1) (eq (len (uniq $edges)) 1) }}
+WARNING: before this upgrade, all edges were on one node ({{ first $edges }}): its loss leaves players no edge.
+{{- end }}
+{{- end }}
+
 {{/* metadata of a pod. */}}
 {{- define "dnprelay.podMetadata" -}}
 labels:

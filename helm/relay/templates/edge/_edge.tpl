@@ -39,14 +39,18 @@ a margin for the rest. 55s and 3s are the defaults of --drain-timeout and --drai
 {{- $given }}
 {{- end }}
 
-{{/* The address of Redis, if sessions are durable and use it. */}}
+{{/* The addresses of Redis, if sessions are durable and use it. */}}
 {{- define "dnprelay.redisEnv" -}}
 {{- if .Values.redis.enabled }}
 {{- $name := printf "%s-redis" (include "dnprelay.release" .) }}
 - name: REDIS_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ default $name .Values.redis.existingSecret }}, key: password}}
 - name: DNP_REDIS
-  value: redis://:$(REDIS_PASSWORD)@{{ $name }}.{{ .Release.Namespace }}.svc:6379
+  {{- $urls := list }}
+  {{- range ternary (list "" "-second") (list "") (eq (int .Values.redis.servers) 2) }}
+  {{- $urls = append $urls (printf "redis://:$(REDIS_PASSWORD)@%s%s.%s.svc:6379" $name . $.Release.Namespace) }}
+  {{- end }}
+  value: {{ join "," $urls }}
 {{- else if .Values.externalRedis.existingSecret }}
 - name: DNP_REDIS
   valueFrom: {secretKeyRef: {name: {{ .Values.externalRedis.existingSecret }}, key: {{ .Values.externalRedis.key }}}}
