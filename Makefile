@@ -86,6 +86,10 @@ torture-nats: testbed ## Kill, stop and cut off each of three NATS servers, alon
 upgrade-test: testbed ## Upgrade from the last release and roll back under load, UPGRADEROUNDS (1) times, 2 minutes; needs redis-server and git history
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
 
+.PHONY: model
+model: ## Search the model of the log in three copies exhaustively, in 3 minutes; needs spin
+	@scripts/model $(ARGS)
+
 .PHONY: sim-session
 sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die, of the log in three copies, and of logs that move
 	$(GO) test -timeout 170m -run '^Test(Simulation|Quorum)$$' -v ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog -seeds $(SEEDS) $(ARGS)
