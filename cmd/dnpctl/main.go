@@ -14,6 +14,7 @@
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl drain 127.0.0.1:8414                    make an edge hand its sessions over and end
+//	dnpctl placement RELEASE                       say in a pod which nodes have the pods of a release
 //	dnpctl seal                                    hide the subjects of the store after an upgrade
 //	dnpctl bench --quick                           measure what updates cost on this machine
 //
@@ -27,18 +28,19 @@ import (
 )
 
 type commands struct {
-	Watch   watchCommand   `cmd:"" help:"Connect as a DNP client and show the linked states live."`
-	Set     setCommand     `cmd:"" help:"Connect as a DNP client and write values of a read-write state."`
-	Publish publishCommand `cmd:"" help:"Make, change or remove a state, as a game server does."`
-	Get     getCommand     `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
-	Send    sendCommand    `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
-	Who     whoCommand     `cmd:"" help:"List the clients of a space."`
-	Events  eventsCommand  `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
-	Check   checkCommand   `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
-	Token   tokenCommand   `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
-	Drain   drainCommand   `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
-	Seal    sealCommand    `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
-	Bench   benchCommand   `cmd:"" help:"Measure this machine: start NATS, a relay and edges, simulate publishers and clients, print what updates cost."`
+	Watch     watchCommand     `cmd:"" help:"Connect as a DNP client and show the linked states live."`
+	Set       setCommand       `cmd:"" help:"Connect as a DNP client and write values of a read-write state."`
+	Publish   publishCommand   `cmd:"" help:"Make, change or remove a state, as a game server does."`
+	Get       getCommand       `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
+	Send      sendCommand      `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
+	Who       whoCommand       `cmd:"" help:"List the clients of a space."`
+	Events    eventsCommand    `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
+	Check     checkCommand     `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
+	Token     tokenCommand     `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
+	Drain     drainCommand     `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
+	Seal      sealCommand      `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
+	Placement placementCommand `cmd:"" help:"Say which Kubernetes nodes have the pods of a release, and what the loss of one node takes. For helm test: it needs a pod with the right to list pods."`
+	Bench     benchCommand     `cmd:"" help:"Measure this machine: start NATS, a relay and edges, simulate publishers and clients, print what updates cost."`
 
 	BenchProcesses
 }
